@@ -1,0 +1,71 @@
+# Thin targets; the work is in short scripts under hack/. `make help` lists them.
+
+# IMG is the image that images builds and that deploy puts into the cluster.
+IMG ?= clusterip-operator/manager:dev
+# VERSION is stamped into the binary.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# ONCE=1 lets `make run` end after the tour.
+ONCE ?=
+
+export IMG VERSION
+SHELL := bash
+.DEFAULT_GOAL := help
+
+##@ Try it
+.PHONY: help run
+help: ## List the targets.
+	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1: exit after the tour).
+	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once)
+
+##@ Check it
+.PHONY: test test-unit test-integration bench fuzz lint verify
+test: ## Everything that must pass: all packages with -race and shuffled, and the tool islands that have tests.
+	hack/test.sh all
+
+test-unit: ## Only what needs no control plane: seconds.
+	hack/test.sh unit
+
+test-integration: ## Only what runs on real control planes.
+	hack/test.sh integration
+
+bench: ## Ours and upstream's allocator in one run, then the same through an API server.
+	hack/bench.sh
+
+fuzz: ## Every fuzz target for FUZZTIME (default 20s) each.
+	hack/fuzz.sh
+
+lint: ## golangci-lint, pinned in hack/tools/golangci-lint.
+	hack/lint.sh
+
+verify: ## Generated files, format, vet, lint, modules, import map, manifests, scripts, clean tree.
+	hack/verify.sh
+
+##@ Build it
+.PHONY: build generate fmt images tools clean
+build: ## bin/manager for this machine. Never rewrites the tree.
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.stamped=$(VERSION)" -o bin/manager ./cmd/manager
+
+generate: ## Write generated files anew.
+	hack/generate.sh
+
+fmt: ## Format Go code and sort imports.
+	hack/lint.sh fmt
+
+images: ## Build the image IMG with docker buildx.
+	hack/images.sh
+
+tools: ## Build control planes, linter and generators into the cache (minutes, once).
+	hack/tools/build.sh etcd kubernetes-1.36 kubernetes-1.32 golangci-lint controller-gen benchstat
+
+clean: ## Remove bin/. The cache of built tools stays.
+	rm -rf bin
+
+##@ Install it
+.PHONY: deploy undeploy
+deploy: ## Apply config/default with image IMG to the cluster of your kubeconfig.
+	hack/deploy.sh
+
+undeploy: ## Stop the operator, take away what it wrote, then remove its manifests.
+	hack/undeploy.sh

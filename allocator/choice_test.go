@@ -1,0 +1,231 @@
+package allocator_test
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/allocator/internal/golden"
+)
+
+// TestStaticBandsAreTouchedLast fills a small range and a larger one. The small one's dynamic band is full after
+// 14 draws from it, but no static address comes while a dynamic one is left anywhere.
+func TestStaticBandsAreTouchedLast(t *testing.T) {
+	for name, priority := range map[string]int{"the same priority": 0, "the small one first": 1, "the small one last": -1} {
+		t.Run(name, func(t *testing.T) {
+			c := from(t, "10.0.0.0/27", "10.0.1.0/24")
+			c.Ranges[0].Priority = priority
+			small, large := c.Ranges[0].Range, c.Ranges[1].Range
+			got := drain(t, allocator.NewPool(), c)
+			isStatic := func(a netip.Addr) bool {
+				return small.Band(allocator.Static).Contains(a) || large.Band(allocator.Static).Contains(a)
+			}
+			if first := slices.IndexFunc(got, isStatic); first != 14+238 {
+				t.Errorf("draw %d is the first static address, want draw 252", first)
+			}
+			if !slices.ContainsFunc(got[:252], small.Contains) || len(got) != 30+254 {
+				t.Errorf("%d draws, want 284 with some of the small range", len(got))
+			}
+			if last := slices.IndexFunc(got[252:], func(a netip.Addr) bool { return !isStatic(a) }); last != -1 {
+				t.Errorf("a dynamic address came after the static ones")
+			}
+		})
+	}
+}
+
+// TestOrderOfTiers names where every draw must come from.
+func TestOrderOfTiers(t *testing.T) {
+	c := allocator.Choice{Ranges: []allocator.Candidate{
+		{Range: rangeOf(t, "10.0.0.0/27"), Priority: -5},
+		{Range: rangeOf(t, "10.0.1.0/27"), Priority: 10},
+		{Range: rangeOf(t, "10.0.2.0/27"), Priority: math.MinInt},
+		{Range: rangeOf(t, "10.0.3.0/27"), Priority: math.MaxInt},
+		{Range: rangeOf(t, "10.0.4.0/28"), Priority: 10},
+	}}
+	byPriority := [][]int{{3}, {1, 4}, {0}, {2}}
+	var want []func(netip.Addr) bool
+	for _, band := range []allocator.Band{allocator.Dynamic, allocator.Static} {
+		for _, group := range byPriority {
+			size := uint64(0)
+			isHere := func(a netip.Addr) bool {
+				return slices.ContainsFunc(group, func(i int) bool { return c.Ranges[i].Range.Band(band).Contains(a) })
+			}
+			for _, i := range group {
+				size += c.Ranges[i].Range.Band(band).Size()
+			}
+			for range size {
+				want = append(want, isHere)
+			}
+		}
+	}
+	got := drain(t, allocator.NewPool(), c)
+	if len(got) != len(want) {
+		t.Fatalf("%d draws, want %d", len(got), len(want))
+	}
+	for i, a := range got {
+		if !want[i](a) {
+			t.Errorf("draw %d is %s, out of order", i, a)
+		}
+	}
+}
+
+// TestOverlapIsStatic: what is static in one candidate comes last, though it is dynamic in another one.
+func TestOverlapIsStatic(t *testing.T) {
+	c := from(t, "10.0.0.0/24", "10.0.0.64/27") // .65 to .80 are static in the second
+	got := drain(t, allocator.NewPool(), c)
+	first := slices.IndexFunc(got, func(a netip.Addr) bool {
+		return span("10.0.0.1-10.0.0.16").Contains(a) || span("10.0.0.65-10.0.0.80").Contains(a)
+	})
+	if first != 254-32 || len(got) != 254 {
+		t.Errorf("the first static address is draw %d of %d, want 222 of 254", first, len(got))
+	}
+}
+
+// TestHigherPriorityWinsOverlap: an address in ranges of two priorities comes with the higher one.
+func TestHigherPriorityWinsOverlap(t *testing.T) {
+	c := from(t, "fd00::/124", "fd00::8/125")
+	c.Ranges[1].Priority = 1
+	got := drain(t, allocator.NewPool(), c)
+	for i, a := range got {
+		if inner := c.Ranges[1].Range.Contains(a); inner != (i < 7) {
+			t.Errorf("draw %d is %s", i, a)
+		}
+	}
+	if len(got) != 15 {
+		t.Errorf("%d draws, want 15", len(got))
+	}
+}
+
+func TestExclude(t *testing.T) {
+	c := from(t, "10.0.0.0/24")
+	c.Exclude = []allocator.Span{
+		span("10.0.0.200-10.0.1.200"), span("10.0.0.1-10.0.0.9"), span("10.0.0.5-10.0.0.20"), // the ends, overlapping
+		span("10.0.0.50-10.0.0.50"), span("10.0.0.70-10.0.0.60"), {}, all6, // one; and three that exclude nothing
+	}
+	got := drain(t, allocator.NewPool(), c)
+	for _, a := range got {
+		if slices.ContainsFunc(c.Exclude, func(s allocator.Span) bool { return s.Contains(a) }) {
+			t.Errorf("%s is excluded", a)
+		}
+	}
+	if len(got) != 199-20-1 {
+		t.Errorf("%d addresses, want 178", len(got))
+	}
+	_, err := allocator.NewPool().Reserve(allocator.Choice{Ranges: c.Ranges, Exclude: []allocator.Span{all4}})
+	var full *allocator.FullError
+	if !errors.As(err, &full) || full.Excluded != 254 || full.Usage.Free != 254 {
+		t.Errorf("all of it excluded: %v", err)
+	}
+}
+
+// TestUniform draws from a union of ranges that overlap, parts of which are used or excluded, and compares how often
+// each address came with how often it should (chi-square, five standard deviations).
+func TestUniform(t *testing.T) {
+	p := allocator.NewPool(allocator.WithRand(rand.NewPCG(12, 0)))
+	c := from(t, "10.0.0.0/25", "10.0.0.64/26", "10.0.0.96/27", "10.0.0.96/27", "10.0.3.0/28", "10.0.2.0/27")
+	c.Exclude = []allocator.Span{span("10.0.0.40-10.0.0.50"), span("10.0.3.3-10.0.3.4")}
+	gold := golden.NewPool()
+	for i := 20; i < 128; i += 3 {
+		p.Observe(nth(addr("10.0.0.0"), i), allocator.Allocated)
+		gold.Observe(nth(addr("10.0.0.0"), i), golden.Allocated)
+	}
+	var want golden.Choice
+	for _, o := range c.Ranges {
+		want.Ranges = append(want.Ranges, golden.Candidate{Range: golden.Range{Prefix: o.Range.Prefix()}})
+	}
+	for _, e := range c.Exclude {
+		want.Exclude = append(want.Exclude, golden.Span(e))
+	}
+	checkUniform(t, p, c, gold.Eligible(want))
+}
+
+// TestUniformWhenNearlyFull: seven addresses of 65,278 are left, far from each other.
+func TestUniformWhenNearlyFull(t *testing.T) {
+	p, c := allocator.NewPool(allocator.WithRand(rand.NewPCG(13, 0))), from(t, "10.0.0.0/16")
+	drain(t, p, c)
+	var left []netip.Addr
+	for _, i := range []int{257, 258, 4096, 20_000, 20_100, 65_533, 65_534} {
+		left = append(left, nth(addr("10.0.0.0"), i))
+		p.Forget(left[len(left)-1])
+	}
+	checkUniform(t, p, c, left)
+}
+
+func checkUniform(t *testing.T, p *allocator.Pool, c allocator.Choice, eligible []netip.Addr) {
+	t.Helper()
+	const each = 300
+	seen := map[netip.Addr]int{}
+	for range each * len(eligible) {
+		a, err := p.Reserve(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[a]++
+		p.Forget(a)
+	}
+	chi2 := 0.0
+	for _, a := range eligible {
+		d := float64(seen[a] - each)
+		chi2 += d * d / each
+		delete(seen, a)
+	}
+	if len(seen) > 0 {
+		t.Errorf("not eligible, but drawn: %v", seen)
+	}
+	freedom := float64(len(eligible) - 1)
+	if far := 5 * math.Sqrt(2*freedom); math.Abs(chi2-freedom) > far {
+		t.Errorf("chi-square is %.1f for %d addresses, want %.0f±%.0f", chi2, len(eligible), freedom, far)
+	}
+}
+
+// script is a random source that says what it was told to say, and fails after that.
+type script struct {
+	t    *testing.T
+	says []uint64
+}
+
+func (s *script) Uint64() uint64 {
+	if len(s.says) == 0 {
+		s.t.Fatal("one more random number was asked for than there should be")
+	}
+	n := s.says[0]
+	s.says = s.says[1:]
+	return n
+}
+
+// TestNoBias: random numbers that would favour some addresses are drawn again.
+func TestNoBias(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		ranges []string
+		says   []uint64
+		want   string
+	}{
+		{"the first of three", []string{"fd00::/126"}, []uint64{1}, "fd00::1"},
+		{"the last of three", []string{"fd00::/126"}, []uint64{math.MaxUint64}, "fd00::3"},
+		{"2^64 is 1 more than a multiple of three", []string{"fd00::/126"}, []uint64{0, 1 << 63}, "fd00::2"},
+		{"twice", []string{"fd00::/126"}, []uint64{0, 0, math.MaxUint64}, "fd00::3"},
+		{"fewer than 2^64", []string{"fd00::/64"}, []uint64{math.MaxUint64}, "fd00::ffff:ffff:ffff:ffff"},
+		{"more than 2^64: the first", []string{"fd00::/64", "fd00:0:0:1::/64"}, []uint64{0, 0}, "fd00::101"},
+		{"more than 2^64: 2^65 is too many", []string{"fd00::/64", "fd00:0:0:1::/64"}, []uint64{1, math.MaxUint64, 0, 5}, "fd00::106"},
+		{"more than 2^64: the last", []string{"fd00::/64", "fd00:0:0:1::/64"}, []uint64{1, math.MaxUint64 - 514}, "fd00:0:0:1:ffff:ffff:ffff:ffff"},
+		{"more than 2^64: one more than the last", []string{"fd00::/64", "fd00:0:0:1::/64"}, []uint64{1, math.MaxUint64 - 513, 0, 0}, "fd00::101"},
+		{"more than 2^64: only the bits that count", []string{"fd00::/64", "fd00:0:0:1::/64"}, []uint64{0xfffffffffffffffe, 0}, "fd00::101"},
+		{"more than 2^64: into the second", []string{"fd00::/64", "fd00:0:0:1::/64"}, []uint64{1, 0}, "fd00:0:0:1::202"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			src := &script{t, tc.says}
+			a, err := allocator.NewPool(allocator.WithRand(src)).Reserve(from(t, tc.ranges...))
+			if err != nil || a != addr(tc.want) {
+				t.Errorf("got %s, %v, want %s", a, err, tc.want)
+			}
+			if len(src.says) > 0 {
+				t.Errorf("%d random numbers too few were asked for", len(src.says))
+			}
+		})
+	}
+}

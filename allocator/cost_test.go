@@ -1,0 +1,73 @@
+package allocator_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+)
+
+// TestAllocations pins what the comments promise: in a pool that is in use, nothing is allocated.
+func TestAllocations(t *testing.T) {
+	p := allocator.NewPool(allocator.WithRand(rand.NewPCG(19, 0)))
+	c := from(t, "10.0.0.0/20", "10.0.8.0/22")
+	c.Ranges[1].Priority = 1
+	c.Exclude = []allocator.Span{span("10.0.3.0-10.0.3.9"), span("10.0.1.0-10.0.1.9")}
+	r := c.Ranges[0].Range
+	var set allocator.Set
+	for range 2000 {
+		a, err := p.Reserve(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Commit(a)
+		set.Insert(a)
+	}
+	a, other := addr("10.0.9.9"), addr("10.0.0.77")
+	p.Observe(a, allocator.Cooling)
+	for name, f := range map[string]func(){
+		"State":                  func() { p.State(a) },
+		"Usage":                  func() { p.Usage(r.Span()) },
+		"Used of an empty range": func() { p.Used(span("10.1.0.0-10.1.0.9"), 9) },
+		"Reserve, Forget": func() {
+			a, _ := p.Reserve(c)
+			p.Forget(a)
+		},
+		"ReserveAddr, Commit, Release": func() {
+			_ = p.ReserveAddr(other)
+			p.Commit(other)
+			p.Release(other)
+		},
+		"Observe":       func() { p.Observe(a, allocator.Cooling) },
+		"Set.Contains":  func() { set.Contains(a) },
+		"Set.CountIn":   func() { set.CountIn(r.Span()) },
+		"Set.NthFree":   func() { set.NthFree(r.Span(), 1234) },
+		"Set.Len":       func() { set.Len() },
+		"Range.Band":    func() { r.Band(allocator.Static) },
+		"Range.BandOf":  func() { r.BandOf(a) },
+		"Range.Size":    func() { r.Size() },
+		"Span.Contains": func() { r.Span().Contains(a) },
+	} {
+		if got := testing.AllocsPerRun(200, f); got != 0 {
+			t.Errorf("%s allocates %v times", name, got)
+		}
+	}
+}
+
+// TestOneAddressComesAndGoes: the last node stays, so that an address alone costs nothing either.
+func TestOneAddressComesAndGoes(t *testing.T) {
+	var s allocator.Set
+	s.Insert(addr("fd00::1"))
+	s.Delete(addr("fd00::1"))
+	if got := testing.AllocsPerRun(100, func() { s.Insert(addr("fd00::2")); s.Delete(addr("fd00::2")) }); got != 0 {
+		t.Errorf("it allocates %v times", got)
+	}
+}
+
+// TestSizes pins what memory is reckoned with: 1 KiB for a leaf, of which the runtime wastes next to nothing, and 64
+// bytes for a cooling address.
+func TestSizes(t *testing.T) {
+	if allocator.LeafBytes > 1024 || allocator.LeafBytes < 1000 || allocator.CoolingBytes != 64 {
+		t.Errorf("a leaf has %d bytes, a cooling address %d", allocator.LeafBytes, allocator.CoolingBytes)
+	}
+}

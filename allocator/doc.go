@@ -1,0 +1,32 @@
+// Package allocator is the arithmetic of Service addresses: which addresses a range has, which of them are
+// used, and which free one comes next. It takes values and returns values; it knows neither Kubernetes nor a
+// clock, and it reaches no network.
+//
+// # The nouns
+//
+//   - [Range]: the prefix of a Service range with its usable addresses.
+//   - [Band]: the two halves of a range; the low one is meant for addresses that people choose, the high one
+//     for addresses that are drawn.
+//   - [Span]: a run of addresses, both ends included. Ranges and bands are spans; so is whatever is excluded.
+//   - [Set]: a set of addresses that can say, in the time it takes to walk down a shallow tree, how many of
+//     its members lie in a span and which address of a span is the k-th that is missing.
+//   - [Pool]: what is used in a cluster, in both families, safe for concurrent use.
+//   - [Choice]: where a new address may be drawn from.
+//
+// # What it promises
+//
+// One set per family is shared by all ranges, because ranges may overlap and an address is unique in the
+// cluster, not in a range. "A uniformly random free address of this band" is then: count the free ones, draw
+// a number k below the count, take the k-th. There is neither a scan nor a retry, so an allocation costs the
+// same in an empty range and in one that is 99.99 % full, and memory follows the number of used addresses,
+// not the size of the range.
+//
+// A pool is a view and never the arbiter: an address that [Pool.Reserve] hands out is assumed until the API
+// server has accepted it. [Pool.Commit] and [Pool.Forget] tell how that went, [Pool.Observe] and
+// [Pool.Release] tell what the cluster says.
+//
+//	Reserve ──> write to the API server ──┬──> Commit   it was accepted
+//	                                      └──> Forget   it was refused
+//
+// Start reading at [Pool], then [Set]; node.go holds the tree.
+package allocator

@@ -1,0 +1,133 @@
+package allocator_test
+
+import (
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/allocator/internal/golden"
+)
+
+var (
+	addr = netip.MustParseAddr
+
+	all4 = allocator.Span{First: addr("0.0.0.0"), Last: addr("255.255.255.255")}
+	all6 = allocator.Span{First: addr("::"), Last: addr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")}
+
+	// byEquality lets cmp compare values with private fields by ==, and takes no list for an empty one.
+	byEquality = cmp.Options{
+		cmpopts.EquateEmpty(),
+		cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+		cmp.Comparer(func(a, b allocator.Range) bool { return a == b }),
+	}
+)
+
+// span reads "first-last"; "empty" and "" are the zero Span.
+func span(s string) allocator.Span {
+	first, last, ok := strings.Cut(s, "-")
+	if !ok {
+		return allocator.Span{}
+	}
+	return allocator.Span{First: addr(first), Last: addr(last)}
+}
+
+func rangeOf(t testing.TB, prefix string) allocator.Range {
+	t.Helper()
+	r, err := allocator.ParseRange(prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// from returns a Choice of ranges of one priority.
+func from(t testing.TB, prefixes ...string) allocator.Choice {
+	t.Helper()
+	var c allocator.Choice
+	for _, p := range prefixes {
+		c.Ranges = append(c.Ranges, allocator.Candidate{Range: rangeOf(t, p)})
+	}
+	return c
+}
+
+func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
+
+// shifted returns a+n.
+func shifted(a netip.Addr, n int64) netip.Addr {
+	return golden.Addr(new(big.Int).Add(golden.Number(a), big.NewInt(n)), a.Is4())
+}
+
+// mustPass runs steps that do everything twice, with the code and with the oracle, and compare. If that fails, it
+// looks for fewer steps that fail as well and prints them.
+func mustPass[S fmt.Stringer](t *testing.T, steps []S, run func([]S) error) {
+	t.Helper()
+	run = recovering(run)
+	if run(steps) == nil {
+		return
+	}
+	steps = shrink(steps, run)
+	var b strings.Builder
+	for i, s := range steps {
+		fmt.Fprintf(&b, "%4d  %s\n", i, s)
+	}
+	t.Fatalf("%v, after\n%s", run(steps), b.String())
+}
+
+// recovering makes a panic of run an error.
+func recovering[S any](run func([]S) error) func([]S) error {
+	return func(steps []S) (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v", p)
+			}
+		}()
+		return run(steps)
+	}
+}
+
+// shrink leaves out ever smaller pieces of steps as long as the rest still fails, and until it has tried often
+// enough.
+func shrink[S any](steps []S, run func([]S) error) []S {
+	tries := 500
+	for piece := len(steps) / 2; piece > 0; piece /= 2 {
+		for at := 0; at+piece <= len(steps) && tries > 0; tries-- {
+			rest := append(append([]S{}, steps[:at]...), steps[at+piece:]...)
+			if run(rest) != nil {
+				steps = rest
+			} else {
+				at += piece
+			}
+		}
+	}
+	return steps
+}
+
+type letter string
+
+func (l letter) String() string { return string(l) }
+
+// TestShrink asks for what everything else is printed with: of many steps, the two that matter remain in order.
+func TestShrink(t *testing.T) {
+	var steps []letter
+	for i := range 100 {
+		steps = append(steps, letter(fmt.Sprint(i)))
+	}
+	bothThere := recovering(func(steps []letter) error {
+		text := fmt.Sprint(steps)
+		if strings.Contains(text, "17 ") && strings.Contains(text, "83 ") {
+			panic("both are there")
+		}
+		return nil
+	})
+	got := shrink(steps, bothThere)
+	if text := fmt.Sprint(got); len(got) > 3 || !strings.HasPrefix(text, "[17 83 ") {
+		t.Errorf("shrunk to %s", text)
+	}
+}

@@ -1,0 +1,337 @@
+package golden
+
+import (
+	"math/big"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var addr = netip.MustParseAddr
+
+// span reads "first-last".
+func span(s string) Span {
+	first, last, _ := strings.Cut(s, "-")
+	return Span{addr(first), addr(last)}
+}
+
+func rangeOf(s string) Range { return Range{netip.MustParsePrefix(s)} }
+
+// words writes addresses as one line.
+func words(list []netip.Addr) string {
+	var b strings.Builder
+	for i, a := range list {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(a.String())
+	}
+	return b.String()
+}
+
+func TestNumber(t *testing.T) {
+	for text, want := range map[string]string{
+		"0.0.0.0":         "0",
+		"0.0.1.2":         "258",
+		"255.255.255.255": "4294967295",
+		"::":              "0",
+		"::1:0":           "65536",
+		"0:0:0:1::":       "18446744073709551616",
+		"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff": "340282366920938463463374607431768211455",
+	} {
+		a := addr(text)
+		if got := Number(a); got.String() != want {
+			t.Errorf("Number(%s) = %s, want %s", a, got, want)
+		}
+		n, _ := new(big.Int).SetString(want, 10)
+		if got := Addr(n, a.Is4()); got != a {
+			t.Errorf("Addr(%s) = %s, want %s", n, got, a)
+		}
+	}
+}
+
+func TestAddrRefusesWhatIsNone(t *testing.T) {
+	for _, tc := range []struct {
+		n   *big.Int
+		is4 bool
+	}{{big.NewInt(-1), true}, {big.NewInt(1 << 32), true}, {power(128), false}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("Addr(%s, %v) did not panic", tc.n, tc.is4)
+				}
+			}()
+			Addr(tc.n, tc.is4)
+		}()
+	}
+}
+
+func TestSpan(t *testing.T) {
+	for _, tc := range []struct{ span, size string }{
+		{"10.0.0.1-10.0.0.1", "1"},
+		{"10.0.0.1-10.0.1.0", "256"},
+		{"0.0.0.0-255.255.255.255", "4294967296"},
+		{"::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "340282366920938463463374607431768211456"},
+		{"10.0.0.2-10.0.0.1", "0"},
+		{"10.0.0.1-::1", "0"},
+		{"fe80::1%eth0-fe80::2", "0"},
+		{"fe80::1-fe80::2%eth0", "0"},
+	} {
+		if got := span(tc.span).Size().String(); got != tc.size {
+			t.Errorf("%s has size %s, want %s", tc.span, got, tc.size)
+		}
+	}
+	if !(Span{}).IsEmpty() {
+		t.Error("the zero Span is not empty")
+	}
+	if got := words(span("10.0.0.254-10.0.1.1").Addrs()); got != "10.0.0.254 10.0.0.255 10.0.1.0 10.0.1.1" {
+		t.Errorf("Addrs = %s", got)
+	}
+	if (Span{}).Addrs() != nil {
+		t.Error("the zero Span has addresses")
+	}
+}
+
+func TestSpanHas(t *testing.T) {
+	s := span("10.0.0.1-10.0.0.3")
+	for text, want := range map[string]bool{
+		"10.0.0.0": false, "10.0.0.1": true, "10.0.0.2": true, "10.0.0.3": true, "10.0.0.4": false,
+		"::a00:2": false, "::ffff:10.0.0.2": false,
+	} {
+		if got := s.Has(addr(text)); got != want {
+			t.Errorf("Has(%s) = %v", text, got)
+		}
+	}
+	if s.Has(netip.Addr{}) || span("fe80::1-fe80::3").Has(addr("fe80::2%eth0")) {
+		t.Error("a span has something that is no address")
+	}
+}
+
+func TestSpanOverlaps(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		want bool
+	}{
+		{"10.0.0.1-10.0.0.3", "10.0.0.4-10.0.0.5", false},
+		{"10.0.0.1-10.0.0.3", "10.0.0.3-10.0.0.5", true},
+		{"10.0.0.1-10.0.0.9", "10.0.0.3-10.0.0.5", true},
+		{"10.0.0.3-10.0.0.5", "10.0.0.3-10.0.0.5", true},
+		{"10.0.0.1-10.0.0.3", "10.0.0.3-10.0.0.2", false},
+		{"0.0.0.0-0.0.0.9", "::-::9", false},
+	} {
+		if got := span(tc.a).Overlaps(span(tc.b)); got != tc.want {
+			t.Errorf("%s overlaps %s: %v", tc.a, tc.b, got)
+		}
+		if got := span(tc.b).Overlaps(span(tc.a)); got != tc.want {
+			t.Errorf("%s overlaps %s: %v", tc.b, tc.a, got)
+		}
+	}
+}
+
+func TestRange(t *testing.T) {
+	for _, tc := range []struct{ prefix, usable, static, dynamic string }{
+		{"10.0.0.0/16", "10.0.0.1-10.0.255.254", "10.0.0.1-10.0.1.0", "10.0.1.1-10.0.255.254"},
+		{"10.0.0.0/24", "10.0.0.1-10.0.0.254", "10.0.0.1-10.0.0.16", "10.0.0.17-10.0.0.254"},
+		{"10.0.0.0/23", "10.0.0.1-10.0.1.254", "10.0.0.1-10.0.0.32", "10.0.0.33-10.0.1.254"},
+		{"10.0.0.0/27", "10.0.0.1-10.0.0.30", "10.0.0.1-10.0.0.16", "10.0.0.17-10.0.0.30"},
+		{"10.0.0.0/28", "10.0.0.1-10.0.0.14", "", "10.0.0.1-10.0.0.14"},
+		{"10.0.0.0/30", "10.0.0.1-10.0.0.2", "", "10.0.0.1-10.0.0.2"},
+		{"10.0.0.0/31", "", "", ""},
+		{"10.0.0.0/32", "", "", ""},
+		{"128.0.0.0/1", "128.0.0.1-255.255.255.254", "", "128.0.0.1-255.255.255.254"},
+		{"fd00::/64", "fd00::1-fd00::ffff:ffff:ffff:ffff", "fd00::1-fd00::100", "fd00::101-fd00::ffff:ffff:ffff:ffff"},
+		{"fd00::/123", "fd00::1-fd00::1f", "fd00::1-fd00::10", "fd00::11-fd00::1f"},
+		{"fd00::/124", "fd00::1-fd00::f", "", "fd00::1-fd00::f"},
+		{"fd00::/127", "fd00::1-fd00::1", "", "fd00::1-fd00::1"},
+		{"fd00::/128", "", "", ""},
+	} {
+		r := rangeOf(tc.prefix)
+		got := []Span{r.Usable(), r.Static(), r.Dynamic()}
+		var want []Span
+		for _, s := range []string{tc.usable, tc.static, tc.dynamic} {
+			if s == "" {
+				want = append(want, Span{})
+				continue
+			}
+			want = append(want, span(s))
+		}
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+			t.Errorf("%s: usable, static, dynamic (-want +got):\n%s", tc.prefix, diff)
+		}
+	}
+}
+
+func TestSet(t *testing.T) {
+	s := Set{}
+	for _, text := range []string{"10.0.0.7", "10.0.0.3", "10.0.0.4"} {
+		if !s.Insert(addr(text)) {
+			t.Errorf("%s is not new", text)
+		}
+	}
+	if s.Insert(addr("10.0.0.4")) {
+		t.Error("10.0.0.4 is new a second time")
+	}
+	all := span("10.0.0.2-10.0.0.8")
+	if got := words(s.All(all)); got != "10.0.0.3 10.0.0.4 10.0.0.7" {
+		t.Errorf("All = %s", got)
+	}
+	if got := s.CountIn(span("10.0.0.4-10.0.0.6")); got != 1 {
+		t.Errorf("CountIn = %d, want 1", got)
+	}
+	for k, want := range []string{"10.0.0.2", "10.0.0.5", "10.0.0.6", "10.0.0.8"} {
+		if got, ok := s.NthFree(all, uint64(k)); !ok || got != addr(want) {
+			t.Errorf("NthFree(%d) = %s, %v, want %s", k, got, ok, want)
+		}
+	}
+	if got, ok := s.NthFree(all, 4); ok {
+		t.Errorf("NthFree(4) = %s, want none", got)
+	}
+	if _, ok := s.NthFree(Span{}, 0); ok {
+		t.Error("the zero Span has a free address")
+	}
+	if !s.Delete(addr("10.0.0.3")) || s.Delete(addr("10.0.0.3")) {
+		t.Error("10.0.0.3 was not there once")
+	}
+	if got := words(s.All(all)); got != "10.0.0.4 10.0.0.7" {
+		t.Errorf("All = %s", got)
+	}
+}
+
+func TestPoolStates(t *testing.T) {
+	a := addr("10.0.0.1")
+	steps := map[string]func(*Pool){
+		"take":      func(p *Pool) { p.Take(a) },
+		"commit":    func(p *Pool) { p.Commit(a) },
+		"forget":    func(p *Pool) { p.Forget(a) },
+		"release":   func(p *Pool) { p.Release(a) },
+		"reserve":   func(p *Pool) { p.ReserveAddr(a) },
+		"allocated": func(p *Pool) { p.Observe(a, Allocated) },
+		"reserved":  func(p *Pool) { p.Observe(a, Reserved) },
+		"cooling":   func(p *Pool) { p.Observe(a, Cooling) },
+	}
+	for path, want := range map[string]string{
+		"":                  Free,
+		"take":              Assumed,
+		"reserve":           Assumed,
+		"take commit":       Allocated,
+		"take forget":       Free,
+		"take release":      Assumed,
+		"take reserved":     Reserved,
+		"commit":            Free,
+		"cooling commit":    Cooling,
+		"reserved forget":   Reserved,
+		"reserved reserve":  Reserved,
+		"cooling take":      Assumed,
+		"cooling release":   Free,
+		"allocated release": Free,
+	} {
+		p := NewPool()
+		for step := range strings.FieldsSeq(path) {
+			steps[step](p)
+		}
+		if got := p.State(a); got != want {
+			t.Errorf("after %q: %s, want %s", path, got, want)
+		}
+	}
+}
+
+func TestPoolCounts(t *testing.T) {
+	p := NewPool()
+	p.Observe(addr("10.0.0.1"), Allocated)
+	p.Observe(addr("10.0.0.2"), Reserved)
+	p.Observe(addr("10.0.0.4"), Cooling)
+	p.Take(addr("10.0.0.5"))
+	p.Observe(addr("10.0.0.6"), Allocated)
+	p.Release(addr("10.0.0.6"))
+	s := span("10.0.0.1-10.0.0.7")
+	if diff := cmp.Diff(Usage{Size: 7, Allocated: 2, Reserved: 1, Cooling: 1, Free: 3}, p.Usage(s.Addrs())); diff != "" {
+		t.Errorf("usage (-want +got):\n%s", diff)
+	}
+	if got := words(p.Used(s, 3)); got != "10.0.0.1 10.0.0.2 10.0.0.4" {
+		t.Errorf("Used = %s", got)
+	}
+	c := Choice{Ranges: []Candidate{{Range: rangeOf("10.0.0.0/29")}}, Exclude: []Span{span("10.0.0.2-10.0.0.3")}}
+	if got := p.Excluded(c); got != 1 {
+		t.Errorf("Excluded = %d, want 1: of two, one is reserved", got)
+	}
+}
+
+func TestPoolEligible(t *testing.T) {
+	low := Candidate{Range: rangeOf("10.0.0.0/27")}
+	twin := Candidate{Range: rangeOf("10.0.0.16/29")} // .17 to .22, all dynamic, inside of low's dynamic band
+	cover := Candidate{Range: rangeOf("10.0.0.0/28")} // .1 to .14, all dynamic, inside of low's static band
+	high := Candidate{Range: rangeOf("10.0.1.0/30"), Priority: 1}
+	dynamic := "10.0.0.17 10.0.0.18 10.0.0.19 10.0.0.20 10.0.0.21 10.0.0.22 10.0.0.23 10.0.0.24 " +
+		"10.0.0.25 10.0.0.26 10.0.0.27 10.0.0.28 10.0.0.29 10.0.0.30"
+	for _, tc := range []struct {
+		name    string
+		choice  Choice
+		used    string // ranges whose usable addresses are allocated
+		cooling string // addresses, in order
+		want    string
+	}{
+		{name: "nothing to choose from"},
+		{name: "the dynamic band", choice: Choice{Ranges: []Candidate{low}}, want: dynamic},
+		{name: "overlap counts once", choice: Choice{Ranges: []Candidate{low, twin}}, want: dynamic},
+		{name: "static in one is static", choice: Choice{Ranges: []Candidate{cover, low}}, want: dynamic},
+		{name: "priority", choice: Choice{Ranges: []Candidate{low, high}}, want: "10.0.1.1 10.0.1.2"},
+		{name: "next priority", choice: Choice{Ranges: []Candidate{low, high}}, used: "10.0.1.0/30", want: dynamic},
+		{
+			name:   "exclusion",
+			choice: Choice{Ranges: []Candidate{high}, Exclude: []Span{span("10.0.1.0-10.0.1.1"), span("::-::ffff")}},
+			want:   "10.0.1.2",
+		},
+		{
+			name:   "static at last",
+			choice: Choice{Ranges: []Candidate{low}, Exclude: []Span{span("10.0.0.3-10.0.0.31")}},
+			want:   "10.0.0.1 10.0.0.2",
+		},
+		{name: "full", choice: Choice{Ranges: []Candidate{high}}, used: "10.0.1.0/30"},
+		{name: "cooling is kept", choice: Choice{Ranges: []Candidate{high}}, cooling: "10.0.1.2 10.0.1.1"},
+		{
+			name:    "cooling yields",
+			choice:  Choice{Ranges: []Candidate{high}, YieldCooling: true},
+			cooling: "10.0.0.1 10.0.1.2 10.0.1.1",
+			want:    "10.0.1.2",
+		},
+		{
+			name:    "excluded cooling does not yield",
+			choice:  Choice{Ranges: []Candidate{high}, YieldCooling: true, Exclude: []Span{span("10.0.1.2-10.0.1.2")}},
+			cooling: "10.0.1.2 10.0.1.1",
+			want:    "10.0.1.1",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := NewPool()
+			for prefix := range strings.FieldsSeq(tc.used) {
+				for _, a := range rangeOf(prefix).Usable().Addrs() {
+					p.Observe(a, Allocated)
+				}
+			}
+			for text := range strings.FieldsSeq(tc.cooling) {
+				p.Observe(addr(text), Cooling)
+			}
+			if diff := cmp.Diff(tc.want, words(p.Eligible(tc.choice))); diff != "" {
+				t.Errorf("eligible (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCoolingKeepsItsPlace(t *testing.T) {
+	p := NewPool()
+	for _, text := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.1"} {
+		p.Observe(addr(text), Cooling)
+	}
+	c := Choice{Ranges: []Candidate{{Range: rangeOf("10.0.0.0/30")}}, YieldCooling: true}
+	if got := words(p.Eligible(c)); got != "10.0.0.1" {
+		t.Errorf("eligible %s, want the one that came first", got)
+	}
+	p.Observe(addr("10.0.0.1"), Reserved)
+	p.Observe(addr("10.0.0.1"), Cooling)
+	if got := words(p.Eligible(c)); got != "10.0.0.2" {
+		t.Errorf("eligible %s, want the one that did not leave", got)
+	}
+}

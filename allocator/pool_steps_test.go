@@ -1,0 +1,286 @@
+package allocator_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/allocator/internal/golden"
+)
+
+// playground is the ranges that the steps of a test draw from, of one family. They overlap in every way: one inside
+// another, at the start, at the end, twice the same, static here and dynamic there; one has no address at all.
+type playground struct {
+	ranges []allocator.Range
+	addrs  []netip.Addr // all of them, and some neighbours
+}
+
+var playgrounds = [2]playground{
+	makePlayground("10.0.0.0/26", "10.0.0.0/27", "10.0.0.32/27", "10.0.0.16/28", "10.0.0.4/30", "10.0.1.0/29", "10.0.2.0/31", "10.0.0.0/27"),
+	makePlayground("fd00::/122", "fd00::/123", "fd00::20/123", "fd00::10/124", "fd00::4/126", "fd00:0:0:1::/125", "fd00:0:0:2::/128", "fd00::/123"),
+}
+
+func makePlayground(prefixes ...string) playground {
+	var p playground
+	for _, prefix := range prefixes {
+		r, err := allocator.ParseRange(prefix)
+		if err != nil {
+			panic(err)
+		}
+		p.ranges = append(p.ranges, r)
+		first := r.Prefix().Addr()
+		size := golden.Range{Prefix: r.Prefix()}.Size().Int64()
+		p.addrs = append(p.addrs, golden.Span{First: shifted(first, -1), Last: shifted(first, size)}.Addrs()...)
+	}
+	slices.SortFunc(p.addrs, netip.Addr.Compare)
+	p.addrs = slices.Compact(p.addrs)
+	return p
+}
+
+func (p playground) at(i byte) netip.Addr { return p.addrs[int(i)%len(p.addrs)] }
+
+// span returns up to 16 addresses from place i on.
+func (p playground) span(i, n byte) allocator.Span {
+	first := p.at(i)
+	return allocator.Span{First: first, Last: shifted(first, int64(n%16))}
+}
+
+// poolStep is something that is done to a Pool: six bytes, so that a fuzzer can make one up.
+//
+//	0  what to do
+//	1  with which address
+//	2  with which ranges: one bit for each
+//	3  with which priorities
+//	4  with which exclusions
+//	5  bit 0: family; bit 1: cooling yields; bit 2: one range is of the other family; the rest: where usage is asked
+type poolStep [6]byte
+
+const (
+	reserve = iota
+	reserveAddr
+	commit
+	forget
+	release
+	observeAllocated
+	observeReserved
+	observeCooling
+	poolOps
+)
+
+func (s poolStep) op() byte { return s[0] % poolOps }
+
+func (s poolStep) playground() playground { return playgrounds[s[5]&1] }
+
+func (s poolStep) addr() netip.Addr { return s.playground().at(s[1]) }
+
+// choice returns the same Choice for the code and for the oracle.
+func (s poolStep) choice() (c allocator.Choice, want golden.Choice) {
+	ground := s.playground()
+	c.YieldCooling = s[5]&2 != 0
+	for i, r := range ground.ranges {
+		if s[2]>>i&1 == 1 {
+			c.Ranges = append(c.Ranges, allocator.Candidate{Range: r, Priority: int(s[3]>>(i%4*2)&3) - 1})
+		}
+	}
+	if s[4]%3 > 0 {
+		c.Exclude = append(c.Exclude, ground.span(s[4], s[4]>>2))
+	}
+	if s[4]%3 > 1 {
+		c.Exclude = append(c.Exclude, ground.span(s[1], s[4]>>4), playgrounds[1-s[5]&1].span(0, 99), allocator.Span{})
+	}
+	want.YieldCooling = c.YieldCooling
+	for _, o := range c.Ranges {
+		want.Ranges = append(want.Ranges, golden.Candidate{Range: golden.Range{Prefix: o.Range.Prefix()}, Priority: o.Priority})
+	}
+	for _, e := range c.Exclude {
+		want.Exclude = append(want.Exclude, golden.Span(e))
+	}
+	return c, want
+}
+
+func (s poolStep) String() string {
+	switch s.op() {
+	case reserve:
+		c, _ := s.choice()
+		return fmt.Sprintf("Reserve from %v, without %s, cooling yields: %v; %x", c.Ranges, c.Exclude, c.YieldCooling, s[:])
+	case observeAllocated, observeReserved, observeCooling:
+		return fmt.Sprintf("Observe(%s, %s); %x", s.addr(), s.state(), s[:])
+	}
+	name := [...]string{reserveAddr: "ReserveAddr", commit: "Commit", forget: "Forget", release: "Release"}[s.op()]
+	return fmt.Sprintf("%s(%s); %x", name, s.addr(), s[:])
+}
+
+func (s poolStep) state() allocator.State {
+	return allocator.Allocated + allocator.State(s.op()-observeAllocated)
+}
+
+// poolSteps cuts bytes into steps.
+func poolSteps(data []byte) (steps []poolStep) {
+	for piece := range slices.Chunk(data, len(poolStep{})) {
+		if len(piece) == len(poolStep{}) {
+			steps = append(steps, poolStep(piece))
+		}
+	}
+	return steps
+}
+
+// randomPoolSteps makes up steps that fill the pool and empty it in turn.
+func randomPoolSteps(rng *rand.Rand, n int) []poolStep {
+	steps := make([]poolStep, n)
+	for i := range steps {
+		for j := range steps[i] {
+			steps[i][j] = byte(rng.Uint32())
+		}
+		if steps[i][5] &^= 4; rng.IntN(50) == 0 {
+			steps[i][5] |= 4
+		}
+		if fills := i/(n/4)%2 == 0; fills && rng.IntN(2) == 0 {
+			steps[i][0] = reserve
+		}
+	}
+	return steps
+}
+
+// poolPair is a Pool and its oracle.
+type poolPair struct {
+	real *allocator.Pool
+	gold *golden.Pool
+}
+
+// runPool does everything twice. After each step every address is asked for its state, and the usage of some span
+// is compared; after every so many the insides of the pool are checked.
+func runPool(every int) func([]poolStep) error {
+	return func(steps []poolStep) error {
+		p := poolPair{allocator.NewPool(allocator.WithRand(rand.NewPCG(11, 0))), golden.NewPool()}
+		for i, s := range steps {
+			if err := p.step(s); err != nil {
+				return fmt.Errorf("step %d: %w", i, err)
+			}
+			if i%every == 0 {
+				if err := p.check(s); err != nil {
+					return fmt.Errorf("step %d: %w", i, err)
+				}
+			}
+		}
+		return p.real.Check()
+	}
+}
+
+func (p poolPair) step(s poolStep) error {
+	a := s.addr()
+	switch s.op() {
+	case reserve:
+		return p.reserve(s)
+	case reserveAddr:
+		return p.reserveAddr(a)
+	case commit:
+		p.real.Commit(a)
+		p.gold.Commit(a)
+	case forget:
+		p.real.Forget(a)
+		p.gold.Forget(a)
+	case release:
+		p.real.Release(a)
+		p.gold.Release(a)
+	default:
+		p.real.Observe(a, s.state())
+		p.gold.Observe(a, s.state().String())
+	}
+	if got, want := p.real.State(a).String(), p.gold.State(a); got != want {
+		return fmt.Errorf("%s is %s, want %s", a, got, want)
+	}
+	return nil
+}
+
+// reserve draws, and asks the oracle whether the result is one of those that may be drawn.
+func (p poolPair) reserve(s poolStep) error {
+	c, want := s.choice()
+	if s[5]&4 != 0 && len(c.Ranges) > 0 {
+		return p.refuse(c, playgrounds[1-s[5]&1].ranges[0])
+	}
+	given := fmt.Sprint(c)
+	a, err := p.real.Reserve(c)
+	if fmt.Sprint(c) != given {
+		return fmt.Errorf("the Choice %s was changed to %v", given, c)
+	}
+	eligible := p.gold.Eligible(want)
+	if len(eligible) == 0 {
+		return p.full(c, want, a, err)
+	}
+	if err != nil || !slices.Contains(eligible, a) {
+		return fmt.Errorf("got %s, %w, want one of %s", a, err, eligible)
+	}
+	p.gold.Take(a)
+	return nil
+}
+
+// refuse checks that a stranger among the ranges is refused.
+func (p poolPair) refuse(c allocator.Choice, stranger allocator.Range) error {
+	c.Ranges = append(c.Ranges, allocator.Candidate{Range: stranger})
+	if a, err := p.real.Reserve(c); err == nil || errors.Is(err, allocator.ErrFull) || a.IsValid() {
+		return fmt.Errorf("got %s, %w of two families", a, err)
+	}
+	return nil
+}
+
+// full checks what is said when there is nothing to draw.
+func (p poolPair) full(c allocator.Choice, want golden.Choice, a netip.Addr, err error) error {
+	var full *allocator.FullError
+	if !errors.As(err, &full) || !errors.Is(err, allocator.ErrFull) || a.IsValid() {
+		return fmt.Errorf("got %s, %w, want ErrFull", a, err)
+	}
+	var ranges []allocator.Range
+	for _, o := range c.Ranges {
+		if !slices.Contains(ranges, o.Range) {
+			ranges = append(ranges, o.Range)
+		}
+	}
+	wantErr := &allocator.FullError{
+		Ranges: ranges, Usage: allocator.Usage(p.gold.Usage(want.Usable())), Excluded: p.gold.Excluded(want),
+	}
+	if diff := cmp.Diff(wantErr, full, byEquality); diff != "" {
+		return fmt.Errorf("the error (-want +got):\n%s", diff)
+	}
+	return nil
+}
+
+func (p poolPair) reserveAddr(a netip.Addr) error {
+	was, err := p.gold.ReserveAddr(a), p.real.ReserveAddr(a)
+	if was == golden.Free {
+		return err
+	}
+	var taken *allocator.TakenError
+	if !errors.As(err, &taken) || !errors.Is(err, allocator.ErrTaken) || taken.Addr != a || taken.State.String() != was {
+		return fmt.Errorf("reserving %s, which is %s: got %w", a, was, err)
+	}
+	return nil
+}
+
+// check compares every state, and the usage of a span that depends on the step.
+func (p poolPair) check(s poolStep) error {
+	for _, ground := range playgrounds {
+		for _, a := range ground.addrs {
+			if got, want := p.real.State(a).String(), p.gold.State(a); got != want {
+				return fmt.Errorf("%s is %s, want %s", a, got, want)
+			}
+		}
+	}
+	ground := s.playground()
+	sp := allocator.Span{First: ground.at(s[1]), Last: shifted(ground.at(s[1]), int64(s[4]%80))}
+	if s[5]&8 != 0 {
+		sp = ground.ranges[int(s[5]>>4)%len(ground.ranges)].Span()
+	}
+	if diff := cmp.Diff(allocator.Usage(p.gold.Usage(golden.Span(sp).Addrs())), p.real.Usage(sp)); diff != "" {
+		return fmt.Errorf("usage of %s (-want +got):\n%s", sp, diff)
+	}
+	limit := int(s[3]%20) - 1
+	if diff := cmp.Diff(p.gold.Used(golden.Span(sp), limit), p.real.Used(sp, limit), byEquality); diff != "" {
+		return fmt.Errorf("first %d used of %s (-want +got):\n%s", limit, sp, diff)
+	}
+	return p.real.Check()
+}

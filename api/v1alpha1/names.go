@@ -1,0 +1,62 @@
+package v1alpha1
+
+// Prefix of every label, annotation, finalizer and condition type of the operator.
+const Prefix = "clusterip-operator.io"
+
+const (
+	// LabelBand on an IPAddress says in which band of its range the address lies (KEP-3070):
+	// BandStatic or BandDynamic. It is information for people and selectors, nothing depends on it.
+	LabelBand = Prefix + "/band"
+	// BandStatic is the lower band, kept for addresses that users choose.
+	BandStatic = "static"
+	// BandDynamic is the upper band, from which addresses are drawn first.
+	BandDynamic = "dynamic"
+)
+
+const (
+	// ManagedByAPIServer is the managed-by label of the IPAddresses that kube-apiserver allocates for Services.
+	ManagedByAPIServer = "ipallocator.k8s.io"
+	// ManagedByOperator is the managed-by label of the IPAddresses that this operator keeps for itself.
+	ManagedByOperator = Prefix
+)
+
+const (
+	// FinalizerUpstream is the ServiceCIDR finalizer that kube-controller-manager adds and removes.
+	FinalizerUpstream = "networking.k8s.io/service-cidr-finalizer"
+	// FinalizerServiceCIDR holds a ServiceCIDR as long as its removal would leave an address without a range.
+	FinalizerServiceCIDR = Prefix + "/servicecidr-protection"
+)
+
+// DefaultServiceCIDR is the name of the ServiceCIDR that stands for the API server's
+// --service-cluster-ip-range (KEP-1880).
+const DefaultServiceCIDR = "kubernetes"
+
+// Condition types on a ServiceCIDR. All of them are abnormal when True, and removed by the clean-up.
+const (
+	// ConditionDeletionBlocked names the addresses that keep a ServiceCIDR from being deleted.
+	ConditionDeletionBlocked = Prefix + "/DeletionBlocked"
+	// ConditionNearlyFull warns before a band runs out of free addresses.
+	ConditionNearlyFull = Prefix + "/NearlyFull"
+	// ConditionDynamicBandFull is True when no free address is left in the dynamic band of a range.
+	ConditionDynamicBandFull = Prefix + "/DynamicBandFull"
+	// ConditionStaticBandFull is True when no free address is left in the static band of a range.
+	ConditionStaticBandFull = Prefix + "/StaticBandFull"
+	// ConditionNetworkOverlap names the node, pod and declared networks that a range overlaps.
+	ConditionNetworkOverlap = Prefix + "/NetworkOverlap"
+	// ConditionDefaultRangeMismatch is True on the default ServiceCIDR while it differs from the range
+	// that the API server was started with.
+	ConditionDefaultRangeMismatch = Prefix + "/DefaultRangeMismatch"
+)
+
+// Field managers of writes, one for each controller, so that each owns what it wrote and no more.
+const (
+	// ManagerServiceCIDR writes finalizers and conditions of ServiceCIDRs.
+	ManagerServiceCIDR = "clusterip-operator-servicecidr"
+	// ManagerIPAddress creates IPAddresses, and writes lost labels back.
+	ManagerIPAddress = "clusterip-operator-ipaddress"
+	// ManagerBand writes LabelBand.
+	ManagerBand = "clusterip-operator-band"
+	// ManagerDefaultRange creates the default ServiceCIDR where the API server does not. By this name a later start
+	// recognises its own work.
+	ManagerDefaultRange = "clusterip-operator-default-servicecidr"
+)

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	config "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers"
+)
+
+// usage is what --help says before the flags.
+const usage = `manager keeps the ServiceCIDRs and IPAddresses of a Kubernetes cluster: their life cycle, audit and repair.
+
+  manager [flags]            run the control loops until a signal ends them
+  manager cleanup [flags]    take away what the loops left in the cluster (try --dry-run first)
+  manager version            print the version
+
+It needs Kubernetes 1.33 or later, or 1.31/1.32 with --runtime-config=networking.k8s.io/v1beta1=true on the API
+server and --service-cluster-ip-range here. A flag outweighs the same field of the configuration file.
+
+  manager --kubeconfig ~/.kube/config --leader-elect=false --log-format text
+  manager --config /etc/clusterip-operator/config.yaml
+
+Flags:
+`
+
+// command is a parsed command line.
+type command struct {
+	config     config.ManagerConfiguration
+	kubeconfig string
+	// cleanup only
+	dryRun, force bool
+}
+
+// parse reads flags over the configuration file over the defaults: once to find the file, and again with the
+// file's values as the defaults of the flags.
+func parse(name string, args []string) (command, error) {
+	var file string
+	c := command{config: config.Default()}
+	if err := c.parseFlags(name, args, &file); err != nil {
+		return c, err
+	}
+	if file != "" {
+		loaded, err := config.Load(file)
+		if err != nil {
+			return c, err
+		}
+		c.config = loaded
+		if err := c.parseFlags(name, args, &file); err != nil {
+			return c, err
+		}
+	}
+	return c, c.config.Validate()
+}
+
+// parseFlags refuses words that are no flags: `--leader-elect false` would mean true, and `--kubeconfig F cleanup`
+// would start what was to be cleaned up.
+func (c *command) parseFlags(name string, args []string, file *string) error {
+	f := c.flags(name, file)
+	err := f.Parse(args)
+	if err == nil && f.NArg() > 0 {
+		err = fmt.Errorf("%q is no flag; write --flag=value, and the command before its flags", f.Arg(0))
+	}
+	if err != nil && !errors.Is(err, pflag.ErrHelp) {
+		return fmt.Errorf("%w; try `manager --help`", err)
+	}
+	return err
+}
+
+// flags binds a flag set to c; what c holds is the default of each.
+func (c *command) flags(name string, file *string) *pflag.FlagSet {
+	f := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	f.SortFlags = false
+	f.Usage = func() { fmt.Fprint(os.Stderr, usage+f.FlagUsages()) }
+	f.StringVar(file, "config", *file, "configuration file, "+config.APIVersion+" "+config.Kind)
+	f.StringVar(&c.kubeconfig, "kubeconfig", c.kubeconfig, "kubeconfig file; default: $KUBECONFIG, the pod's service account, ~/.kube/config")
+	o := &c.config
+	f.StringSliceVar(&o.ServiceClusterIPRange, "service-cluster-ip-range", o.ServiceClusterIPRange, "the value of kube-apiserver's flag; needed on Kubernetes 1.31 and 1.32")
+	f.Var(&networks{&o.ReservedNetworks}, "reserved-networks", "networks that no Service range may overlap unreported, NAME=CIDR[,NAME=CIDR]")
+	f.BoolVar(&o.BandLabels.Enabled, "band-labels", o.BandLabels.Enabled, "label IPAddresses with their band, static or dynamic")
+	f.Float32Var(&o.BandLabels.QPS, "band-label-qps", o.BandLabels.QPS, "band labels written in a second at most")
+	f.BoolVar(&o.LeaderElection.Enabled, "leader-elect", o.LeaderElection.Enabled, "work only while holding the Lease, so that replicas can stand by")
+	f.StringVar(&o.LeaderElection.Namespace, "leader-election-namespace", o.LeaderElection.Namespace, "namespace of the Lease; default: the pod's")
+	f.StringVar(&o.Metrics.BindAddress, "metrics-bind-address", o.Metrics.BindAddress, `address of /metrics, "0" for none`)
+	f.BoolVar(&o.Metrics.Secure, "metrics-secure", o.Metrics.Secure, "serve metrics by https to those whom the API server lets read them")
+	f.StringVar(&o.Health.BindAddress, "health-probe-bind-address", o.Health.BindAddress, `address of /healthz and /readyz, "0" for none`)
+	f.Float32Var(&o.Client.QPS, "kube-api-qps", o.Client.QPS, "requests to the API server in a second, on average")
+	f.IntVar(&o.Client.Burst, "kube-api-burst", o.Client.Burst, "requests to the API server beyond that for a moment")
+	f.StringVar(&o.Log.Format, "log-format", o.Log.Format, "json or text")
+	f.IntVar(&o.Log.Level, "log-level", o.Log.Level, "verbosity: 0 for admins, 4 for developers")
+	if name == "cleanup" {
+		f.BoolVar(&c.dryRun, "dry-run", false, "only say what would be done")
+		f.BoolVar(&c.force, "force", false, "go on although a manager seems to run")
+	}
+	return f
+}
+
+// networks is a flag value NAME=CIDR[,NAME=CIDR].
+type networks struct{ to *[]config.ReservedNetwork }
+
+// Set replaces what the file said.
+func (n *networks) Set(text string) error {
+	*n.to = nil
+	for part := range strings.SplitSeq(text, ",") {
+		name, cidr, ok := strings.Cut(part, "=")
+		if !ok {
+			return fmt.Errorf("%q is not NAME=CIDR", part)
+		}
+		*n.to = append(*n.to, config.ReservedNetwork{Name: name, CIDR: cidr})
+	}
+	return nil
+}
+
+func (n *networks) String() string {
+	if n.to == nil {
+		return ""
+	}
+	parts := make([]string, 0, len(*n.to))
+	for _, network := range *n.to {
+		parts = append(parts, network.Name+"="+network.CIDR)
+	}
+	return strings.Join(parts, ",")
+}
+
+func (n *networks) Type() string { return "networks" }
+
+// options turns a validated configuration into what the loops take.
+func options(c config.ManagerConfiguration) controllers.Options {
+	o := controllers.Options{
+		BandLabels: c.BandLabels.Enabled, BandLabelQPS: c.BandLabels.QPS,
+		NearlyFullPercent: c.NearlyFull.FreePercent, NearlyFullWithin: c.NearlyFull.Within.Duration,
+	}
+	for _, text := range c.ServiceClusterIPRange {
+		o.ServiceClusterIPRange = append(o.ServiceClusterIPRange, netip.MustParsePrefix(text))
+	}
+	for _, n := range c.ReservedNetworks {
+		o.ReservedNetworks = append(o.ReservedNetworks, controllers.ReservedNetwork{Name: n.Name, Prefix: netip.MustParsePrefix(n.CIDR).Masked()})
+	}
+	return o
+}
+
+// complain prints why the command line cannot be followed, and returns the exit status. --help is no mistake.
+func complain(name string, err error) int {
+	if errors.Is(err, pflag.ErrHelp) {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+	return 2
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	config "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers"
+)
+
+func file(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	head := "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n"
+	if err := os.WriteFile(path, []byte(head+text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestWithoutFlagsTheDefaults(t *testing.T) {
+	c, err := parse("manager", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(config.Default(), c.config); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestFlagsOutweighTheFile(t *testing.T) {
+	path := file(t, "log: {level: 2, format: text}\nreservedNetworks: [{name: a, cidr: 10.1.0.0/16}]\nserviceClusterIPRange: [10.0.0.0/16]\n")
+	c, err := parse("manager", []string{"--log-level=4", "--config", path, "--reserved-networks=b=10.2.0.0/16,c=fd02::/64"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.config.Log != (config.Log{Format: "text", Level: 4}) {
+		t.Errorf("log is %+v, want the file's format and the flag's level", c.config.Log)
+	}
+	if got := (&networks{&c.config.ReservedNetworks}).String(); got != "b=10.2.0.0/16,c=fd02::/64" {
+		t.Errorf("networks are %s, want the flag's alone", got)
+	}
+	if diff := cmp.Diff([]string{"10.0.0.0/16"}, c.config.ServiceClusterIPRange); diff != "" {
+		t.Errorf("range of the file (-want +got):\n%s", diff)
+	}
+}
+
+func TestBadCommandLines(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"unknown flag":       {[]string{"--frobnicate"}, "--frobnicate"},
+		"a network unnamed":  {[]string{"--reserved-networks=10.0.0.0/8"}, "NAME=CIDR"},
+		"a value that lies":  {[]string{"--log-format=xml", "--kube-api-qps=0"}, "log.format"},
+		"dry run of running": {[]string{"--dry-run"}, "--dry-run"},
+		"a file with a typo": {[]string{"--config", file(t, "logg: {}\n")}, "logg"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := parse("manager", tc.args); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want …%s…", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestHelpIsNoMistake(t *testing.T) {
+	_, err := parse("manager", []string{"--help"})
+	if !errors.Is(err, pflag.ErrHelp) || complain("manager", err) != 0 {
+		t.Errorf("--help ends with %v", err)
+	}
+}
+
+func TestUnknownCommand(t *testing.T) {
+	if status := run([]string{"frobnicate"}); status != 2 {
+		t.Errorf("status %d, want 2", status)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	c := config.Default()
+	c.ServiceClusterIPRange = []string{"10.0.0.0/16", "fd00::/112"}
+	c.ReservedNetworks = []config.ReservedNetwork{{Name: "vpn", CIDR: "10.8.1.1/16"}}
+	got := options(c)
+	want := controllers.Options{
+		ServiceClusterIPRange: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16"), netip.MustParsePrefix("fd00::/112")},
+		ReservedNetworks:      []controllers.ReservedNetwork{{Name: "vpn", Prefix: netip.MustParsePrefix("10.8.0.0/16")}},
+		BandLabels:            true, BandLabelQPS: 50, NearlyFullPercent: 10, NearlyFullWithin: c.NearlyFull.Within.Duration,
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

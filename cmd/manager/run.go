@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	config "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers"
+)
+
+const (
+	// leaseName is the Lease of the leader election.
+	leaseName = "clusterip-operator"
+	// patience is how long an API server may be unreachable at the start: longer than its own start takes,
+	// shorter than an admin's.
+	patience = 30 * time.Second
+)
+
+// gcPercent lets the heap grow by half before it is collected, instead of doubling: what the manager remembers hardly
+// changes, and the first listing would otherwise leave its peak behind for good. $GOGC outweighs it.
+const gcPercent = 50
+
+// runManager runs the loops until ctx ends.
+func runManager(ctx context.Context, args []string) int {
+	c, err := parse("manager", args)
+	if err != nil {
+		return complain("manager", err)
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	log := newLogger(c.config.Log)
+	if err := serve(ctx, c, log); err != nil {
+		log.Error(err, "The manager stops")
+		return 1
+	}
+	log.Info("The manager stops, as asked")
+	return 0
+}
+
+// serve checks that the API server can be worked with, then puts the manager together and starts it.
+func serve(ctx context.Context, c command, log logr.Logger) error {
+	needs, err := c.needs()
+	if err != nil {
+		return err
+	}
+	kube, err := c.rest()
+	if err != nil {
+		return err
+	}
+	gv, scheme, err := meet(ctx, kube, log)
+	if err != nil {
+		return err
+	}
+	if err := preflight(ctx, kube, needs); err != nil {
+		return err
+	}
+	if err := c.portsAreFree(); err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(kube, managerOptions(c.config, scheme))
+	if err != nil {
+		return fmt.Errorf("making the manager: %w", err)
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return err
+	}
+	o := options(c.config)
+	o.GroupVersion = gv
+	if err := controllers.Setup(ctx, mgr, o); err != nil {
+		return err
+	}
+	log.Info("Starting", "version", version(), "server", kube.Host)
+	return mgr.Start(ctx)
+}
+
+// needs is what the configuration asks of the API server beside the work of the loops. Outside of a pod there is no
+// namespace that could be meant for the Lease.
+func (c command) needs() (controllers.Needs, error) {
+	n := controllers.Needs{Reviews: c.config.Metrics.Secure && c.config.Metrics.BindAddress != "0"}
+	if !c.config.LeaderElection.Enabled {
+		return n, nil
+	}
+	n.LeaseNamespace = c.config.LeaderElection.Namespace
+	if n.LeaseNamespace == "" {
+		text, err := os.ReadFile(namespaceFile)
+		if err != nil {
+			return n, errors.New("the leader election needs a namespace for its Lease, and this is no pod: " +
+				"give --leader-election-namespace, or --leader-elect=false for a single manager")
+		}
+		n.LeaseNamespace = strings.TrimSpace(string(text))
+	}
+	return n, nil
+}
+
+func preflight(ctx context.Context, kube *rest.Config, needs controllers.Needs) error {
+	authorization, err := authorizationv1.NewForConfig(kube)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	return controllers.Preflight(ctx, authorization.SelfSubjectAccessReviews(), needs)
+}
+
+// portsAreFree names the flag of an address that is in use, which the servers' own errors do not.
+func (c command) portsAreFree() error {
+	var errs []error
+	for _, a := range []struct{ flag, address string }{
+		{"--metrics-bind-address", c.config.Metrics.BindAddress},
+		{"--health-probe-bind-address", c.config.Health.BindAddress},
+	} {
+		if a.address == "0" {
+			continue
+		}
+		l, err := net.Listen("tcp", a.address)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w; give another address, or 0 for none", a.flag, err))
+			continue
+		}
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// rest is the way to the API server, with limits that fit 10,000 Services.
+func (c command) rest() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	kube, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the API server: %w; give --kubeconfig, or run in a pod with a service account", err)
+	}
+	kube.QPS, kube.Burst = c.config.Client.QPS, c.config.Client.Burst
+	kube.UserAgent = "clusterip-operator/" + version()
+	return kube, nil
+}
+
+// meet finds the version of the API that the server serves. An API server that does not answer may be starting;
+// one that answers without the API will not change its mind.
+func meet(ctx context.Context, kube *rest.Config, log logr.Logger) (schema.GroupVersion, *runtime.Scheme, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(kube)
+	if err != nil {
+		return schema.GroupVersion{}, nil, fmt.Errorf("making a discovery client: %w", err)
+	}
+	deadline := time.Now().Add(patience)
+	for {
+		gv, err := controllers.Discover(d)
+		if err == nil {
+			scheme, err := controllers.NewScheme(gv)
+			return gv, scheme, err
+		}
+		if errors.Is(err, controllers.ErrNotServed) {
+			return gv, nil, fmt.Errorf("%s: %w", kube.Host, err)
+		}
+		if time.Now().After(deadline) {
+			return gv, nil, fmt.Errorf("%s: %w; check that the address and the credentials are right and the server is up", kube.Host, err)
+		}
+		log.Info("Waiting for the API server", "server", kube.Host, "problem", err.Error())
+		select {
+		case <-ctx.Done():
+			return gv, nil, ctx.Err()
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+func managerOptions(c config.ManagerConfiguration, scheme *runtime.Scheme) manager.Options {
+	o := manager.Options{
+		Scheme:                  scheme,
+		Cache:                   controllers.CacheOptions(),
+		HealthProbeBindAddress:  c.Health.BindAddress,
+		LeaderElection:          c.LeaderElection.Enabled,
+		LeaderElectionID:        leaseName,
+		LeaderElectionNamespace: c.LeaderElection.Namespace,
+		// The process ends when the loops do, so the Lease may be given up at once: fail-over takes two
+		// seconds instead of fifteen.
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       new(20 * time.Second),
+		Metrics:                       metricsserver.Options{BindAddress: c.Metrics.BindAddress, SecureServing: c.Metrics.Secure},
+	}
+	if c.Metrics.Secure {
+		o.Metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return o
+}
+
+// newLogger logs to standard error, and makes every library do the same.
+func newLogger(c config.Log) logr.Logger {
+	encoder := zap.JSONEncoder()
+	if c.Format == "text" {
+		encoder = zap.ConsoleEncoder()
+	}
+	log := zap.New(encoder, zap.Level(zapcore.Level(-c.Level)), zap.WriteTo(os.Stderr), zap.StacktraceLevel(zapcore.PanicLevel))
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	return log
+}

@@ -1,0 +1,117 @@
+package drift
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Type names a kind of drift between Services, IPAddresses and ServiceCIDRs; it is the value of the metric
+// label `type`.
+type Type string
+
+// The ways in which the one-to-one relation of KEP-1880 breaks.
+const (
+	// None: nothing is wrong.
+	None Type = ""
+	// Missing: a Service's address has no IPAddress, another Service could be given it.
+	Missing Type = "missing"
+	// Orphan: an IPAddress names a Service that does not exist.
+	Orphan Type = "orphan"
+	// WrongParent: an IPAddress names something that does not hold the address.
+	WrongParent Type = "wrong_parent"
+	// WrongLabels: an IPAddress lacks the labels by which the API server finds its own.
+	WrongLabels Type = "wrong_labels"
+	// Duplicate: several Services hold one address.
+	Duplicate Type = "duplicate"
+	// OutOfRange: no ServiceCIDR offers a Service's address.
+	OutOfRange Type = "out_of_range"
+	// Invalid: an entry of spec.clusterIPs is no address.
+	Invalid Type = "invalid"
+)
+
+// Types returns every type but None, in the order of their documentation.
+func Types() []Type {
+	return []Type{Missing, Orphan, WrongParent, WrongLabels, Duplicate, OutOfRange, Invalid}
+}
+
+// Tracker remembers one finding for each key. The zero value is empty and ready; it is safe for concurrent use.
+// Memory grows with what is wrong, not with what is watched.
+type Tracker[K comparable] struct {
+	mu       sync.Mutex
+	findings map[K]finding
+}
+
+type finding struct {
+	kind     Type
+	since    time.Time
+	believed bool
+	reported []string
+}
+
+// Suspect notes that key shows a finding of this type now, and returns how much longer it has to last before it
+// may be believed: zero when it has been there for delay. Another type than before starts anew.
+func (t *Tracker[K]) Suspect(key K, kind Type, now time.Time, delay time.Duration) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f, known := t.findings[key]
+	if !known || f.kind != kind {
+		f = finding{kind: kind, since: now, reported: f.reported}
+	}
+	left := max(0, delay-now.Sub(f.since))
+	t.put(key, f)
+	return left
+}
+
+// Believe notes that the finding of key was confirmed, and reports whether that is new.
+func (t *Tracker[K]) Believe(key K) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f, known := t.findings[key]
+	if !known || f.believed {
+		return false
+	}
+	f.believed = true
+	t.put(key, f)
+	return true
+}
+
+// Report returns whether this text about key is news. A text is news once, until key is cleared.
+func (t *Tracker[K]) Report(key K, text string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f, known := t.findings[key]
+	if known && slices.Contains(f.reported, text) {
+		return false
+	}
+	f.reported = append(f.reported, text)
+	t.put(key, f)
+	return true
+}
+
+// Clear forgets key: nothing is wrong with it any more.
+func (t *Tracker[K]) Clear(key K) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.findings, key)
+}
+
+// Count returns how many keys show each type of believed drift. It costs one pass over what is wrong.
+func (t *Tracker[K]) Count() map[Type]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	counts := map[Type]int{}
+	for _, f := range t.findings {
+		if f.believed {
+			counts[f.kind]++
+		}
+	}
+	return counts
+}
+
+func (t *Tracker[K]) put(key K, f finding) {
+	if t.findings == nil {
+		t.findings = map[K]finding{}
+	}
+	t.findings[key] = f
+}

@@ -1,0 +1,159 @@
+package ledger
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	netutils "k8s.io/utils/net"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// ParseClusterIP reads an entry of spec.clusterIPs. Services written before Kubernetes 1.22 may hold leading
+// zeros ("10.096.0.1"), which net/netip refuses and the API server still reads as decimal.
+func ParseClusterIP(text string) (netip.Addr, bool) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return a.Unmap(), true
+	}
+	a, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(text))
+	return a.Unmap(), ok
+}
+
+// ClusterIPs returns the addresses that a Service claims; headless and ExternalName Services claim none, and
+// what is no address is left out (the service controller reports it).
+func ClusterIPs(s *corev1.Service) []netip.Addr {
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		return nil
+	}
+	var out []netip.Addr
+	for _, text := range s.Spec.ClusterIPs {
+		if text == corev1.ClusterIPNone || text == "" {
+			continue
+		}
+		if a, ok := ParseClusterIP(text); ok {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// stateOf says what an IPAddress uses its address for: the API server's and those that lost their label are
+// allocations, everybody else's are reservations.
+func stateOf(o *networkingv1.IPAddress) allocator.State {
+	switch o.Labels[networkingv1.LabelManagedBy] {
+	case v1alpha1.ManagedByAPIServer, "":
+		return allocator.Allocated
+	default:
+		return allocator.Reserved
+	}
+}
+
+func (l *Ledger) ipAddressHandler() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(o any, initial bool) {
+			l.putObject(o.(*networkingv1.IPAddress))
+			if !initial {
+				l.countAllocation(o.(*networkingv1.IPAddress))
+			}
+		},
+		UpdateFunc: func(old, o any) {
+			if old.(*networkingv1.IPAddress).ResourceVersion != o.(*networkingv1.IPAddress).ResourceVersion {
+				l.putObject(o.(*networkingv1.IPAddress))
+			}
+		},
+		DeleteFunc: func(o any) {
+			if ip, ok := deleted[*networkingv1.IPAddress](o); ok {
+				l.setObject(ip.Name, allocator.Free)
+			}
+		},
+	}
+}
+
+func (l *Ledger) putObject(o *networkingv1.IPAddress) { l.setObject(o.Name, stateOf(o)) }
+
+// setObject books an IPAddress under its name, which the API server has validated as a canonical address.
+func (l *Ledger) setObject(name string, s allocator.State) {
+	if a, err := netip.ParseAddr(name); err == nil {
+		l.record(a, func(e *entry) { e.object = s })
+	}
+}
+
+// countAllocation counts a new allocation under each range that offers the address.
+func (l *Ledger) countAllocation(o *networkingv1.IPAddress) {
+	a, err := netip.ParseAddr(o.Name)
+	if err != nil || stateOf(o) != allocator.Allocated {
+		return
+	}
+	covering := l.Covering(a)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range covering {
+		for _, r := range c.Ranges {
+			b, ok := r.BandOf(a)
+			if counts := l.allocations[c.Name]; ok && counts != nil {
+				counts[RangeBand{r.Prefix(), b}]++
+			}
+		}
+	}
+}
+
+func (l *Ledger) serviceHandler() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { l.claim(o.(*corev1.Service), nil) },
+		UpdateFunc: func(old, o any) { l.moveClaim(old.(*corev1.Service), o.(*corev1.Service)) },
+		DeleteFunc: func(o any) {
+			if s, ok := deleted[*corev1.Service](o); ok {
+				l.withdraw(key(s), ClusterIPs(s))
+			}
+		},
+	}
+}
+
+// moveClaim skips the updates that leave the addresses alone, which is nearly all of them. Another UID is a
+// Service deleted and created anew while the watch was broken: its age, and so its right, is another.
+func (l *Ledger) moveClaim(old, s *corev1.Service) {
+	before := ClusterIPs(old)
+	if old.UID != s.UID || !slices.Equal(before, ClusterIPs(s)) {
+		l.claim(s, before)
+	}
+}
+
+// claim books the addresses of a Service and drops those that it held before and no longer does.
+func (l *Ledger) claim(s *corev1.Service, before []netip.Addr) {
+	now := ClusterIPs(s)
+	l.withdraw(key(s), slices.DeleteFunc(before, func(a netip.Addr) bool { return slices.Contains(now, a) }))
+	for _, a := range now {
+		l.record(a, func(e *entry) {
+			if !slices.Contains(e.claims, key(s)) {
+				e.claims = append(e.claims, key(s))
+			}
+		})
+	}
+}
+
+func (l *Ledger) withdraw(service types.NamespacedName, addresses []netip.Addr) {
+	for _, a := range addresses {
+		l.record(a, func(e *entry) {
+			e.claims = slices.DeleteFunc(e.claims, func(k types.NamespacedName) bool { return k == service })
+		})
+	}
+}
+
+func key(s *corev1.Service) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+}
+
+// deleted unwraps the object of a delete event, also when the watch missed it and only the last known state
+// is left.
+func deleted[T any](o any) (T, bool) {
+	if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		o = gone.Obj
+	}
+	t, ok := o.(T)
+	return t, ok
+}

@@ -1,0 +1,151 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// listeners are told of keys. The zero value has none.
+type listeners[T any] struct {
+	mu  sync.RWMutex
+	all []func(T)
+}
+
+func (l *listeners[T]) add(f func(T)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, f)
+}
+
+func (l *listeners[T]) none() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return len(l.all) == 0
+}
+
+func (l *listeners[T]) tell(key T) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, f := range l.all {
+		f(key)
+	}
+}
+
+// Map turns the keys of one source into those of another.
+func Map[T, U comparable](f *Feed[T], to func(T) []U) *Feed[U] {
+	return &Feed[U]{
+		name: f.name, ledger: f.ledger, delay: f.delay,
+		connect: func(add func(U)) {
+			f.connect(func(key T) {
+				for _, k := range to(key) {
+					add(k)
+				}
+			})
+		},
+		known: func() iter.Seq[U] {
+			return func(yield func(U) bool) {
+				for key := range f.known() {
+					for _, k := range to(key) {
+						if !yield(k) {
+							return
+						}
+					}
+				}
+			}
+		},
+	}
+}
+
+// Feed is a controller's source: all that is in the books when the controller starts, then every key told.
+// Addresses, Covers, Ranges and Map make one.
+type Feed[T comparable] struct {
+	name    string
+	ledger  *Ledger
+	connect func(add func(T))
+	known   func() iter.Seq[T]
+	delay   time.Duration
+}
+
+// Addresses wakes a controller for every address whose IPAddress or claims changed.
+func (l *Ledger) Addresses() *Feed[netip.Addr] {
+	return &Feed[netip.Addr]{name: "addresses", ledger: l, connect: l.addressListeners.add, known: l.knownAddresses}
+}
+
+// Covers wakes a controller for every used address that a ServiceCIDR began or ceased to offer.
+func (l *Ledger) Covers() *Feed[netip.Addr] {
+	return &Feed[netip.Addr]{
+		name: "covers", ledger: l, connect: l.coverListeners.add,
+		known: nothing[netip.Addr],
+	}
+}
+
+// Ranges wakes a controller for every ServiceCIDR that changed, or whose neighbours did.
+func (l *Ledger) Ranges() *Feed[string] {
+	return &Feed[string]{name: "ranges", ledger: l, connect: l.rangeListeners.add, known: l.knownRanges}
+}
+
+// RangeUsage wakes a controller for every ServiceCIDR whose used addresses or overlapping networks changed. Keys are held
+// back for delay, so that a burst of allocations is one look at the range.
+func (l *Ledger) RangeUsage(delay time.Duration) *Feed[string] {
+	return &Feed[string]{
+		name: "usage", ledger: l, connect: l.usageListeners.add, delay: delay,
+		known: nothing[string],
+	}
+}
+
+// nothing is what a feed begins with whose keys another feed of the same controller has already.
+func nothing[T any]() iter.Seq[T] { return func(func(T) bool) {} }
+
+func (l *Ledger) knownAddresses() iter.Seq[netip.Addr] {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return slices.Values(slices.Collect(maps.Keys(l.addresses)))
+}
+
+func (l *Ledger) knownRanges() iter.Seq[string] {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return slices.Values(slices.Collect(maps.Keys(l.ranges)))
+}
+
+var _ source.TypedSyncingSource[string] = (*Feed[string])(nil)
+
+// Start implements source.TypedSource. It connects before it reads what is known, so that nothing falls
+// between the two; a key added twice is one key in the queue.
+func (f *Feed[T]) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[T]) error {
+	add := func(key T) { queue.Add(key) }
+	if f.delay > 0 {
+		add = func(key T) { queue.AddAfter(key, f.delay) }
+	}
+	f.connect(add)
+	for key := range f.known() {
+		add(key)
+	}
+	return nil
+}
+
+// WaitForSync implements source.TypedSyncingSource: no controller judges by half a ledger.
+func (f *Feed[T]) WaitForSync(ctx context.Context) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !f.ledger.Synced() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the first listing of %s: %w", f.name, ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// String names the source in the controller's log.
+func (f *Feed[T]) String() string { return "ledger " + f.name }

@@ -1,0 +1,367 @@
+package ledger
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// books is a ledger driven by hand, as informers drive it.
+type books struct {
+	*Ledger
+	services, objects, cidrs, nodes toolscache.ResourceEventHandler
+}
+
+func newBooks() books {
+	l := New()
+	return books{l, l.serviceHandler(), l.ipAddressHandler(), l.serviceCIDRHandler(), l.nodeHandler()}
+}
+
+func service(name string, ips ...string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIPs: ips},
+	}
+}
+
+func object(name, manager string) *networkingv1.IPAddress {
+	return &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{
+		Name: name, ResourceVersion: manager, Labels: map[string]string{networkingv1.LabelManagedBy: manager},
+	}}
+}
+
+func cidr(name string, cidrs ...string) *networkingv1.ServiceCIDR {
+	return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs}}
+}
+
+func terminating(c *networkingv1.ServiceCIDR) *networkingv1.ServiceCIDR {
+	c = c.DeepCopy()
+	c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	return c
+}
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+func TestAddressIsUsedByObjectOrClaim(t *testing.T) {
+	b := newBooks()
+	svc := service("a", "10.0.0.5", "fd00::5")
+
+	b.services.OnAdd(svc, true)
+	if got := b.State(addr("10.0.0.5")); got != allocator.Allocated {
+		t.Errorf("a claimed address without IPAddress is %v, want allocated: nobody may be given it", got)
+	}
+	b.objects.OnAdd(object("10.0.0.5", v1alpha1.ManagedByAPIServer), true)
+	b.objects.OnAdd(object("10.0.0.6", "somebody.example"), true)
+	b.objects.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: object("10.0.0.5", v1alpha1.ManagedByAPIServer)})
+	if got := b.State(addr("10.0.0.5")); got != allocator.Allocated {
+		t.Errorf("a claimed address whose IPAddress is gone is %v, want allocated", got)
+	}
+	if got := b.State(addr("10.0.0.6")); got != allocator.Reserved {
+		t.Errorf("an IPAddress of another manager is %v, want reserved", got)
+	}
+	b.objects.OnAdd(object("10.0.0.7", ""), true)
+	if got := b.State(addr("10.0.0.7")); got != allocator.Allocated {
+		t.Errorf("an IPAddress that lost its label is %v, want allocated", got)
+	}
+	b.objects.OnDelete(object("10.0.0.7", ""))
+	b.services.OnDelete(svc)
+	for _, a := range []string{"10.0.0.5", "fd00::5"} {
+		if got := b.State(addr(a)); got != allocator.Free {
+			t.Errorf("%s is %v after its Service went, want free", a, got)
+		}
+	}
+	if n := len(b.addresses); n != 1 {
+		t.Errorf("%d entries are left, want only the reserved one", n)
+	}
+}
+
+func TestClaimsFollowTheService(t *testing.T) {
+	b := newBooks()
+	before, after := service("a", "10.0.0.5"), service("a", "10.0.0.5", "fd00::5")
+	b.services.OnAdd(before, true)
+	b.services.OnAdd(service("b", "10.0.0.5"), true)
+	b.services.OnUpdate(before, after)
+
+	want := []types.NamespacedName{{Namespace: "ns", Name: "a"}, {Namespace: "ns", Name: "b"}}
+	if diff := cmp.Diff(want, b.Claims(addr("10.0.0.5"))); diff != "" {
+		t.Errorf("claims of a duplicate (-want +got):\n%s", diff)
+	}
+	external := service("a", "10.0.0.5") // an old API server left the address there
+	external.Spec.Type = corev1.ServiceTypeExternalName
+	b.services.OnUpdate(after, external)
+	if got := b.Claims(addr("fd00::5")); len(got) != 0 {
+		t.Errorf("an ExternalName Service claims %v", got)
+	}
+}
+
+func TestClusterIPs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		service *corev1.Service
+		want    []netip.Addr
+	}{
+		"dual stack":           {service("a", "10.0.0.5", "fd00::5"), []netip.Addr{addr("10.0.0.5"), addr("fd00::5")}},
+		"headless":             {service("a", corev1.ClusterIPNone), nil},
+		"leading zeros":        {service("a", "010.000.0.05"), []netip.Addr{addr("10.0.0.5")}},
+		"IPv4-mapped":          {service("a", "::ffff:10.0.0.5"), []netip.Addr{addr("10.0.0.5")}},
+		"not canonical":        {service("a", "FD00:0:0::05"), []netip.Addr{addr("fd00::5")}},
+		"no address, left out": {service("a", "ten"), nil},
+		"not yet allocated":    {service("a", ""), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, ClusterIPs(tc.service), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOrphans(t *testing.T) {
+	span := func(first, last string) allocator.Span { return allocator.Span{First: addr(first), Last: addr(last)} }
+	for name, tc := range map[string]struct {
+		others []*networkingv1.ServiceCIDR
+		want   []allocator.Span
+	}{
+		"alone": {nil, []allocator.Span{span("10.0.0.1", "10.0.0.254"), span("fd00::1", "fd00::ff")}},
+		"covered by a wider range of each family, whose network address is not ours": {
+			[]*networkingv1.ServiceCIDR{cidr("wide", "10.0.0.0/16", "fd00::/64")}, nil},
+		"equal range that is deleted too is no cover": {
+			[]*networkingv1.ServiceCIDR{terminating(cidr("twin", "10.0.0.0/24", "fd00::/120"))},
+			[]allocator.Span{span("10.0.0.1", "10.0.0.254"), span("fd00::1", "fd00::ff")}},
+		"upper half covered; its network address was usable in the whole and is not in the half": {
+			[]*networkingv1.ServiceCIDR{cidr("half", "10.0.0.128/25"), cidr("six", "fd00::/64")},
+			[]allocator.Span{span("10.0.0.1", "10.0.0.128")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBooks()
+			b.cidrs.OnAdd(terminating(cidr("it", "10.0.0.0/24", "fd00::/120")), true)
+			for _, o := range tc.others {
+				b.cidrs.OnAdd(o, true)
+			}
+			got := b.Orphans("it")
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestBandOf(t *testing.T) {
+	b := newBooks()
+	b.cidrs.OnAdd(cidr("wide", "10.0.0.0/16", "fd00::/112"), true)
+	b.cidrs.OnAdd(cidr("narrow", "10.0.4.0/24"), true)
+	for a, want := range map[string]string{
+		"10.0.0.200": "static", "10.0.3.200": "dynamic", "fd00::100": "static", "fd00::101": "dynamic",
+		"10.0.4.5":   "static", // dynamic in the wide range, static in the narrow one
+		"10.0.4.200": "dynamic",
+	} {
+		if got, ok := b.BandOf(addr(a)); !ok || got.String() != want {
+			t.Errorf("%s is %v (%v), want %s", a, got, ok, want)
+		}
+	}
+	if _, ok := b.BandOf(addr("192.168.0.1")); ok {
+		t.Error("an address outside of every range has a band")
+	}
+}
+
+// An event must wake exactly those who can be concerned.
+func TestListeners(t *testing.T) {
+	b := newBooks()
+	var addresses, covers []netip.Addr
+	var ranges []string
+	b.addressListeners.add(func(a netip.Addr) { addresses = append(addresses, a) })
+	b.coverListeners.add(func(a netip.Addr) { covers = append(covers, a) })
+	b.rangeListeners.add(func(n string) { ranges = append(ranges, n) })
+	b.usageListeners.add(func(n string) { ranges = append(ranges, "use of "+n) })
+	expect := func(what string, wantAddresses, wantCovers []netip.Addr, wantRanges []string) {
+		t.Helper()
+		slices.Sort(ranges)
+		if !slices.Equal(addresses, wantAddresses) || !slices.Equal(covers, wantCovers) || !slices.Equal(slices.Compact(ranges), wantRanges) {
+			t.Errorf("%s woke addresses %v, covers %v, ranges %v; want %v, %v, %v", what, addresses, covers, ranges, wantAddresses, wantCovers, wantRanges)
+		}
+		addresses, covers, ranges = nil, nil, nil
+	}
+	five := []netip.Addr{addr("10.0.0.5")}
+
+	b.cidrs.OnAdd(cidr("a", "10.0.0.0/24"), true)
+	expect("a new range", nil, nil, []string{"a"})
+	b.services.OnAdd(service("s", "10.0.0.5"), false)
+	expect("a new claim", five, nil, []string{"use of a"})
+	b.services.OnUpdate(service("s", "10.0.0.5"), service("s", "10.0.0.5"))
+	expect("an update of something else", nil, nil, nil)
+	b.objects.OnUpdate(object("10.0.0.5", "x"), object("10.0.0.5", "x"))
+	expect("a resync", nil, nil, nil)
+	b.cidrs.OnAdd(cidr("b", "10.0.0.0/16"), false)
+	expect("an overlapping range", nil, five, []string{"a", "b"})
+	b.cidrs.OnUpdate(nil, cidr("b", "10.0.0.0/16"))
+	expect("a new condition", nil, nil, []string{"b"})
+	b.cidrs.OnUpdate(nil, terminating(cidr("b", "10.0.0.0/16")))
+	expect("the end of the cover", nil, append(five, five...), []string{"a", "b"})
+	b.nodes.OnAdd(node("n", "10.0.0.128/25"), false)
+	expect("a node inside of both", nil, nil, []string{"use of a", "use of b"})
+	b.nodes.OnUpdate(nil, node("n", "10.0.0.128/25"))
+	expect("a heartbeat", nil, nil, nil)
+	b.nodes.OnUpdate(nil, node("n", "10.0.77.0/24"))
+	expect("a node that moved out of one", nil, nil, []string{"use of a", "use of b"})
+}
+
+func node(name string, podCIDRs ...string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.NodeSpec{PodCIDRs: podCIDRs},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: "192.0.2.7"}}},
+	}
+}
+
+func TestNodeNetworks(t *testing.T) {
+	b := newBooks()
+	b.nodes.OnAdd(node("n", "10.0.1.0/24", "fd01::/64"), true)
+	prefix := netip.MustParsePrefix
+	got := b.NodeNetworks([]netip.Prefix{prefix("10.0.0.0/16"), prefix("192.0.2.0/24"), prefix("fd00::/64")})
+	want := []Network{{"node n", prefix("10.0.1.0/24")}, {"node n", prefix("192.0.2.7/32")}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	b.nodes.OnDelete(node("n"))
+	if got := b.NodeNetworks([]netip.Prefix{prefix("10.0.0.0/16")}); len(got) != 0 {
+		t.Errorf("a deleted node still has %v", got)
+	}
+}
+
+func TestAllocationsAreCountedAfterTheFirstListing(t *testing.T) {
+	b := newBooks()
+	for _, name := range []string{"a", "b"} {
+		b.cidrs.OnAdd(cidr(name, "10.0.0.0/24"), true)
+	}
+	b.objects.OnAdd(object("10.0.0.200", v1alpha1.ManagedByAPIServer), true)
+	b.objects.OnAdd(object("10.0.0.201", v1alpha1.ManagedByAPIServer), false)
+	b.objects.OnAdd(object("10.0.0.202", "somebody.example"), false)
+	b.cidrs.OnUpdate(nil, cidr("a", "10.0.0.0/24"))
+	dynamic := RangeBand{netip.MustParsePrefix("10.0.0.0/24"), allocator.Dynamic}
+	for _, name := range []string{"a", "b"} {
+		if got := b.Allocations(name, dynamic); got != 1 {
+			t.Errorf("%s counts %d allocations, want the one that came after the listing", name, got)
+		}
+	}
+	b.cidrs.OnDelete(cidr("a", "10.0.0.0/24"))
+	b.cidrs.OnAdd(cidr("a", "10.0.0.0/24"), false)
+	if got := b.Allocations("a", dynamic); got != 0 {
+		t.Errorf("a range that was created anew inherits %d allocations", got)
+	}
+}
+
+// On an API server with the bitmap the flag is the truth, whatever the object says.
+func TestDeclaredRangesHold(t *testing.T) {
+	b := newBooks()
+	b.Declare([]allocator.Range{mustRange("10.0.0.0/16"), mustRange("fd00::/112")})
+	offered := func(what string) {
+		t.Helper()
+		for _, a := range []string{"10.0.0.5", "fd00::5"} {
+			if got := b.Covering(addr(a)); len(got) != 1 || got[0].Name != v1alpha1.DefaultServiceCIDR {
+				t.Errorf("%s: %s is offered by %v", what, a, got)
+			}
+		}
+		if got := len(b.ServiceCIDRs()[0].Ranges); got != 2 {
+			t.Errorf("%s: the default ServiceCIDR has %d ranges, want two", what, got)
+		}
+	}
+	offered("before the object exists")
+	b.cidrs.OnAdd(cidr(v1alpha1.DefaultServiceCIDR, "10.0.0.0/16"), false)
+	offered("while the object knows one family")
+	if got := b.Orphans(v1alpha1.DefaultServiceCIDR); len(got) != 0 {
+		t.Errorf("the default ServiceCIDR would orphan %v, which the flag covers", got)
+	}
+	b.cidrs.OnDelete(cidr(v1alpha1.DefaultServiceCIDR, "10.0.0.0/16"))
+	offered("after the object was deleted")
+}
+
+func mustRange(text string) allocator.Range {
+	r, err := allocator.ParseRange(text)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// Whatever the order of events on the two watches, the books must end up as if they had been kept in order:
+// used is what has an object or a claim.
+func TestRandomHistoryAgainstRecount(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	b := newBooks()
+	b.cidrs.OnAdd(cidr("all", "10.0.0.0/24", "fd00::/120"), true)
+	services := map[string]*corev1.Service{}
+	objects := map[string]*networkingv1.IPAddress{}
+	anyAddress := func() string {
+		if random.IntN(2) == 0 {
+			return fmt.Sprintf("10.0.0.%d", 1+random.IntN(40))
+		}
+		return addr(fmt.Sprintf("fd00::%x", 1+random.IntN(40))).String()
+	}
+	for range 5000 {
+		switch name := fmt.Sprint("s", random.IntN(30)); random.IntN(4) {
+		case 0:
+			next := service(name, anyAddress(), anyAddress())
+			if old := services[name]; old != nil {
+				b.services.OnUpdate(old, next)
+			} else {
+				b.services.OnAdd(next, false)
+			}
+			services[name] = next
+		case 1:
+			if old := services[name]; old != nil {
+				b.services.OnDelete(old)
+				delete(services, name)
+			}
+		case 2:
+			o := object(anyAddress(), []string{v1alpha1.ManagedByAPIServer, "somebody.example"}[random.IntN(2)])
+			b.objects.OnAdd(o, false)
+			objects[o.Name] = o
+		case 3:
+			if o := objects[anyAddress()]; o != nil {
+				b.objects.OnDelete(o)
+				delete(objects, o.Name)
+			}
+		}
+	}
+	used, reserved := map[netip.Addr]bool{}, uint64(0)
+	for _, s := range services {
+		for _, a := range ClusterIPs(s) {
+			used[a] = true
+			if !slices.Contains(b.Claims(a), key(s)) {
+				t.Errorf("%s claims %s, and the books do not know", s.Name, a)
+			}
+		}
+	}
+	for name, o := range objects {
+		used[addr(name)] = true
+		if stateOf(o) == allocator.Reserved {
+			reserved++
+		}
+	}
+	var got allocator.Usage
+	for _, r := range b.ServiceCIDRs()[0].Ranges {
+		u := b.Usage(r.Span())
+		got.Allocated += u.Allocated
+		got.Reserved += u.Reserved
+		for a := range used {
+			if r.Contains(a) && b.State(a) == allocator.Free {
+				t.Errorf("%s is in use and the pool has it free", a)
+			}
+		}
+	}
+	if got.Allocated+got.Reserved != uint64(len(used)) || got.Reserved != reserved {
+		t.Errorf("the books have %d allocated and %d reserved, the recount %d used and %d reserved", got.Allocated, got.Reserved, len(used), reserved)
+	}
+}

@@ -1,0 +1,81 @@
+package ledger
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// Network is a range in use by something else than Services.
+type Network struct {
+	// Owner says whose it is, for people: "node worker-1", "network corporate".
+	Owner  string
+	Prefix netip.Prefix
+}
+
+// NodeNetworks returns the pod CIDRs and addresses of nodes that meet any of the prefixes.
+func (l *Ledger) NodeNetworks(prefixes []netip.Prefix) []Network {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	var out []Network
+	for name, networks := range l.nodes {
+		for _, n := range networks {
+			if slices.ContainsFunc(prefixes, n.Overlaps) {
+				out = append(out, Network{Owner: "node " + name, Prefix: n})
+			}
+		}
+	}
+	return out
+}
+
+// nodeNetworks reads podCIDRs and addresses; what is no address (host names) is no network.
+func nodeNetworks(n *corev1.Node) []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range n.Spec.PodCIDRs {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, p.Masked())
+		}
+	}
+	for _, address := range n.Status.Addresses {
+		if a, err := netip.ParseAddr(address.Address); err == nil {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	return out
+}
+
+func (l *Ledger) nodeHandler() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { l.setNode(o.(*corev1.Node).Name, nodeNetworks(o.(*corev1.Node))) },
+		UpdateFunc: func(_, o any) { l.setNode(o.(*corev1.Node).Name, nodeNetworks(o.(*corev1.Node))) },
+		DeleteFunc: func(o any) {
+			if n, ok := deleted[*corev1.Node](o); ok {
+				l.setNode(n.Name, nil)
+			}
+		},
+	}
+}
+
+// setNode books the networks of a node and wakes the ranges that meet them. Most node updates are
+// heartbeats and change nothing here.
+func (l *Ledger) setNode(name string, networks []netip.Prefix) {
+	l.mu.Lock()
+	before := l.nodes[name]
+	if len(networks) == 0 {
+		delete(l.nodes, name)
+	} else {
+		l.nodes[name] = networks
+	}
+	l.mu.Unlock()
+	if slices.Equal(before, networks) {
+		return
+	}
+	touched := append(slices.Clone(before), networks...)
+	for _, c := range l.ServiceCIDRs() {
+		if c.overlaps(touched) {
+			l.usageListeners.tell(c.Name)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package ledger
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// ServiceCIDR is what the ledger remembers of a ServiceCIDR object. It is a value; do not change Ranges.
+type ServiceCIDR struct {
+	Name   string
+	Ranges []allocator.Range
+	// Terminating is set from the moment that deletion was asked for: such a range offers nothing any more,
+	// so it covers no address of another one (two equal ranges deleted together would orphan theirs).
+	Terminating bool
+}
+
+// Contains reports whether a is a usable address of one of the ranges.
+func (c ServiceCIDR) Contains(a netip.Addr) bool {
+	return slices.ContainsFunc(c.Ranges, func(r allocator.Range) bool { return r.Contains(a) })
+}
+
+// overlaps reports whether any range of c meets any of the others.
+func (c ServiceCIDR) overlaps(others []netip.Prefix) bool {
+	return slices.ContainsFunc(c.Ranges, func(r allocator.Range) bool {
+		return slices.ContainsFunc(others, r.Prefix().Overlaps)
+	})
+}
+
+func (c ServiceCIDR) prefixes() []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(c.Ranges))
+	for _, r := range c.Ranges {
+		out = append(out, r.Prefix())
+	}
+	return out
+}
+
+// RangeBand names a band of a range.
+type RangeBand struct {
+	CIDR netip.Prefix
+	Band allocator.Band
+}
+
+// Declare enters ranges of the default ServiceCIDR that hold whether its object names them or not. Where the API server
+// allocates from the bitmap its flag is the truth: the object may not exist yet, and a 1.31 or 1.32 API server refuses
+// to add a family to it. Call it before Watch.
+func (l *Ledger) Declare(ranges []allocator.Range) {
+	l.declared = ranges
+	l.enter(l.complete(ServiceCIDR{Name: v1alpha1.DefaultServiceCIDR}))
+}
+
+// complete adds the declared ranges to the default ServiceCIDR.
+func (l *Ledger) complete(c ServiceCIDR) ServiceCIDR {
+	if c.Name != v1alpha1.DefaultServiceCIDR {
+		return c
+	}
+	for _, r := range l.declared {
+		if !slices.Contains(c.Ranges, r) {
+			c.Ranges = append(c.Ranges, r)
+		}
+	}
+	return c
+}
+
+// enter puts a ServiceCIDR into the books and returns the one before.
+func (l *Ledger) enter(c ServiceCIDR) (before ServiceCIDR, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, known = l.ranges[c.Name]
+	l.ranges[c.Name] = c
+	if l.allocations[c.Name] == nil {
+		l.allocations[c.Name] = map[RangeBand]uint64{}
+	}
+	return before, known
+}
+
+// Allocations returns how many IPAddresses appeared in a band since the start, by any allocator.
+func (l *Ledger) Allocations(servicecidr string, band RangeBand) uint64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.allocations[servicecidr][band]
+}
+
+// newServiceCIDR leaves out what is not a range: the API server has validated the rest, and a range that it
+// should one day accept and we do not know must not stop the others.
+func newServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
+	c := ServiceCIDR{Name: o.Name, Terminating: !o.DeletionTimestamp.IsZero()}
+	for _, text := range o.Spec.CIDRs {
+		if r, err := allocator.ParseRange(text); err == nil {
+			c.Ranges = append(c.Ranges, r)
+		}
+	}
+	return c
+}
+
+// ServiceCIDRs returns all of them, by name.
+func (l *Ledger) ServiceCIDRs() []ServiceCIDR {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(l.ranges), func(a, b ServiceCIDR) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// Covering returns the ServiceCIDRs that have a as a usable address, terminating ones included.
+func (l *Ledger) Covering(a netip.Addr) []ServiceCIDR {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	var out []ServiceCIDR
+	for _, c := range l.ranges {
+		if c.Contains(a) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// BandOf returns the band of an address. An address that one range counts as static and another as dynamic is
+// static: that band is the one to keep clean. ok is false when no ServiceCIDR offers the address.
+func (l *Ledger) BandOf(a netip.Addr) (band allocator.Band, ok bool) {
+	for _, c := range l.Covering(a) {
+		for _, r := range c.Ranges {
+			b, in := r.BandOf(a)
+			if in && b == allocator.Static {
+				return b, true
+			}
+			ok = ok || in
+		}
+	}
+	return allocator.Dynamic, ok
+}
+
+// Orphans returns the spans that would be left without any range if the named ServiceCIDR went:
+//
+//	its ranges      |------------------|
+//	others, alive        |-----|   |-------|
+//	terminating    |-------------------|          no cover
+//	answer          |---|       |-|
+func (l *Ledger) Orphans(name string) []allocator.Span {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	var cover []allocator.Span
+	for _, r := range l.declared {
+		cover = append(cover, r.Span()) // the API server's flag, which no deletion takes away
+	}
+	for _, c := range l.ranges {
+		if c.Name == name || c.Terminating {
+			continue
+		}
+		for _, r := range c.Ranges {
+			cover = append(cover, r.Span())
+		}
+	}
+	var out []allocator.Span
+	for _, r := range l.ranges[name].Ranges {
+		out = append(out, r.Span().Subtract(cover...)...)
+	}
+	return out
+}
+
+func (l *Ledger) serviceCIDRHandler() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { l.putRange(o.(*networkingv1.ServiceCIDR)) },
+		UpdateFunc: func(_, o any) { l.putRange(o.(*networkingv1.ServiceCIDR)) },
+		DeleteFunc: func(o any) {
+			if c, ok := deleted[*networkingv1.ServiceCIDR](o); ok {
+				l.dropRange(c.Name)
+			}
+		},
+	}
+}
+
+// putRange books a ServiceCIDR. The object itself is always told of, for its metadata and status may have
+// changed; its neighbours and addresses only when the cover did.
+func (l *Ledger) putRange(o *networkingv1.ServiceCIDR) {
+	next := l.complete(newServiceCIDR(o))
+	before, known := l.enter(next)
+
+	l.rangeListeners.tell(o.Name)
+	if !known || before.Terminating != next.Terminating || !slices.Equal(before.Ranges, next.Ranges) {
+		l.coverChanged(before, next)
+	}
+}
+
+// dropRange strikes a ServiceCIDR out, down to what is declared of it.
+func (l *Ledger) dropRange(name string) {
+	l.mu.Lock()
+	before := l.ranges[name]
+	delete(l.ranges, name)
+	delete(l.allocations, name)
+	l.mu.Unlock()
+
+	after := l.complete(ServiceCIDR{Name: name})
+	if len(after.Ranges) > 0 {
+		l.enter(after)
+	}
+	l.rangeListeners.tell(name)
+	l.coverChanged(before, after)
+}
+
+// coverChanged wakes every range that meets the old or the new one, and the used addresses inside: their band
+// may differ now, or no range may offer them any more.
+func (l *Ledger) coverChanged(before, after ServiceCIDR) {
+	touched := append(before.prefixes(), after.prefixes()...)
+	for _, c := range l.ServiceCIDRs() {
+		if c.overlaps(touched) {
+			l.rangeListeners.tell(c.Name)
+		}
+	}
+	if l.coverListeners.none() {
+		return
+	}
+	for _, r := range append(slices.Clone(before.Ranges), after.Ranges...) {
+		for _, a := range l.pool.Used(r.Span(), math.MaxInt) {
+			l.coverListeners.tell(a)
+		}
+	}
+}

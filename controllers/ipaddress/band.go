@@ -1,0 +1,80 @@
+package ipaddress
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+)
+
+// BandLabeler writes the label clusterip-operator.io/band on the IPAddresses of the API server's allocator.
+// It has a queue and one worker of its own, so that a whole range to label never stands before a repair.
+// All fields are required.
+type BandLabeler struct {
+	Client client.Client
+	Ledger *ledger.Ledger
+	// Limiter bounds the writes: a label is never urgent.
+	Limiter    flowcontrol.RateLimiter
+	APIVersion string
+}
+
+var _ reconcile.TypedReconciler[netip.Addr] = (*BandLabeler)(nil)
+
+// SetupWithManager starts the controller with mgr.
+func (b *BandLabeler) SetupWithManager(mgr manager.Manager) error {
+	return builder.TypedControllerManagedBy[netip.Addr](mgr).
+		Named("bandlabel").
+		WatchesRawSource(b.Ledger.Addresses()).
+		WatchesRawSource(b.Ledger.Covers()).
+		WithOptions(controller.TypedOptions[netip.Addr]{
+			MaxConcurrentReconciles: 1,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](time.Second, 5*time.Minute),
+		}).
+		Complete(b)
+}
+
+// Reconcile compares the label with the band and applies it if they differ.
+func (b *BandLabeler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Result, error) {
+	ip, err := get(ctx, b.Client, types.NamespacedName{Name: a.String()}, &networkingv1.IPAddress{})
+	if err != nil || ip == nil {
+		return reconcile.Result{}, err
+	}
+	want := bandLabel(b.Ledger, a)
+	if !newObject(ip).ours() || want == "" || ip.Labels[v1alpha1.LabelBand] == want {
+		return reconcile.Result{}, nil
+	}
+	if err := b.Limiter.Wait(ctx); err != nil {
+		return reconcile.Result{}, nil // only at shutdown
+	}
+	// The UID keeps the apply from bringing an address back that was released in the meantime.
+	apply := networkingv1ac.IPAddress(ip.Name).WithAPIVersion(b.APIVersion).WithUID(ip.UID).
+		WithLabels(map[string]string{v1alpha1.LabelBand: want})
+	err = b.Client.Apply(ctx, apply, client.FieldOwner(v1alpha1.ManagerBand), client.ForceOwnership)
+	if ignoreGone(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("labelling IPAddress %s with its band: %w", a, err)
+	}
+	return reconcile.Result{}, nil
+}
+
+// bandLabel is the label value for an address; empty when no range offers it.
+func bandLabel(l *ledger.Ledger, a netip.Addr) string {
+	band, ok := l.BandOf(a)
+	if !ok {
+		return ""
+	}
+	return band.String()
+}

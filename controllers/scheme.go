@@ -1,0 +1,86 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// ErrNotServed says that the API server serves no version of ServiceCIDR and IPAddress that we know.
+var ErrNotServed = errors.New("the API server does not serve networking.k8s.io ServiceCIDR and IPAddress; " +
+	"use Kubernetes 1.33 or later, or start a 1.31 or 1.32 API server with " +
+	"--runtime-config=networking.k8s.io/v1beta1=true")
+
+// served are the versions that we know, best first. They are the same on the wire.
+var served = []schema.GroupVersion{
+	networkingv1.SchemeGroupVersion,
+	{Group: networkingv1.GroupName, Version: "v1beta1"},
+}
+
+// Discover returns the version under which the API server serves both kinds, or an error that wraps
+// ErrNotServed. Any other error means that the server could not be asked.
+func Discover(d discovery.DiscoveryInterface) (schema.GroupVersion, error) {
+	for _, gv := range served {
+		list, err := d.ServerResourcesForGroupVersion(gv.String())
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return schema.GroupVersion{}, fmt.Errorf("asking the API server for the resources of %s: %w", gv, err)
+		}
+		if serves(list, "servicecidrs") && serves(list, "ipaddresses") {
+			return gv, nil
+		}
+	}
+	return schema.GroupVersion{}, ErrNotServed
+}
+
+func serves(list *metav1.APIResourceList, resource string) bool {
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource })
+}
+
+// NewScheme returns the kinds that the operator uses, ServiceCIDR and IPAddress under the version that is
+// served. It is the only place where the version matters: the Go types are always those of v1.
+func NewScheme(gv schema.GroupVersion) (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	s.AddKnownTypes(gv,
+		&networkingv1.ServiceCIDR{}, &networkingv1.ServiceCIDRList{},
+		&networkingv1.IPAddress{}, &networkingv1.IPAddressList{})
+	metav1.AddToGroupVersion(s, gv)
+	err := errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s))
+	return s, err
+}
+
+// AllocatesFromBitmap reports whether the API server still allocates ClusterIPs from the bitmap in etcd, so that
+// IPAddresses are the operator's to write. v1 is served only by API servers that do not. Under v1beta1 an
+// allocating API server creates the default ServiceCIDR itself; when it is missing, or was created by this
+// operator, nobody allocates.
+func AllocatesFromBitmap(ctx context.Context, live client.Reader, gv schema.GroupVersion) (bool, error) {
+	if gv == networkingv1.SchemeGroupVersion {
+		return false, nil
+	}
+	cidr := &networkingv1.ServiceCIDR{}
+	err := live.Get(ctx, client.ObjectKey{Name: v1alpha1.DefaultServiceCIDR}, cidr)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the default ServiceCIDR: %w", err)
+	}
+	return slices.ContainsFunc(cidr.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == v1alpha1.ManagerDefaultRange && f.Operation == metav1.ManagedFieldsOperationUpdate
+	}), nil
+}

@@ -1,0 +1,112 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+)
+
+// Reconciler audits the cluster IPs of one Service at a time. All fields but Tracker are required.
+type Reconciler struct {
+	// Client reads from the cache.
+	Client client.Client
+	// Live reads from the API server itself.
+	Live   client.Reader
+	Ledger *ledger.Ledger
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+	// Tracker remembers unconfirmed complaints; its zero value is ready.
+	Tracker drift.Tracker[types.NamespacedName]
+}
+
+var _ reconcile.Reconciler = (*Reconciler)(nil)
+
+// SetupWithManager starts the controller with mgr.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("service").
+		For(&corev1.Service{}).
+		WatchesRawSource(r.covers()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 2,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, 5*time.Minute),
+		}).
+		Complete(r)
+}
+
+// covers turns addresses that began or ceased to be offered into the Services that claim them.
+func (r *Reconciler) covers() *ledger.Feed[reconcile.Request] {
+	return ledger.Map(r.Ledger.Covers(), func(a netip.Addr) []reconcile.Request {
+		var out []reconcile.Request
+		for _, name := range r.Ledger.Claims(a) {
+			out = append(out, reconcile.Request{NamespacedName: name})
+		}
+		return out
+	})
+}
+
+// Reconcile reports a complaint once, when it has lasted and the API server's own copy shows it too.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	key, s := request.NamespacedName, &corev1.Service{}
+	if err := r.Client.Get(ctx, key, s); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("reading Service %s: %w", key, err)
+	}
+	findings := decide(s, r.offered)
+	if len(findings) == 0 {
+		r.Tracker.Clear(key)
+		return reconcile.Result{}, nil
+	}
+	if left := r.Tracker.Suspect(key, worst(findings), r.Clock.Now(), confirmFor); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	if err := r.Live.Get(ctx, key, s); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("reading Service %s from the API server: %w", key, err)
+	}
+	r.report(key, s, decide(s, r.offered))
+	return reconcile.Result{}, nil
+}
+
+func (r *Reconciler) offered(a netip.Addr) bool { return len(r.Ledger.Covering(a)) > 0 }
+
+func (r *Reconciler) report(key types.NamespacedName, s *corev1.Service, findings []finding) {
+	if len(findings) == 0 {
+		r.Tracker.Clear(key)
+		return
+	}
+	if r.Tracker.Believe(key) {
+		metrics.DriftDetected.WithLabelValues(string(worst(findings))).Inc()
+	}
+	if !r.Tracker.Report(key, fmt.Sprint(s.UID, findings)) {
+		return
+	}
+	for _, f := range findings {
+		// Related keeps client-go from taking the events about two addresses of one Service for one.
+		related := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: f.text}}
+		switch f.drift {
+		case drift.Invalid:
+			r.Events.Eventf(s, related, corev1.EventTypeWarning, reasonNotValid, "ClusterIPValidation",
+				"Cluster IP %q is not an IP address; create the Service anew", f.text)
+		case drift.OutOfRange:
+			r.Events.Eventf(s, related, corev1.EventTypeWarning, reasonOutOfRange, "ClusterIPAllocation",
+				"Cluster IP %s is in no ServiceCIDR; create a ServiceCIDR that holds it, or the Service anew", f.text)
+		}
+	}
+}

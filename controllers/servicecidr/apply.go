@@ -1,0 +1,170 @@
+package servicecidr
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+var finalizers = []string{v1alpha1.FinalizerUpstream, v1alpha1.FinalizerServiceCIDR}
+
+// addFinalizers puts upstream's and our own on the object, if one is missing.
+func (r *Reconciler) addFinalizers(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
+	missing := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return slices.Contains(cidr.Finalizers, f) })
+	if len(missing) == 0 || !cidr.DeletionTimestamp.IsZero() {
+		return nil // the API server accepts no new finalizer on an object that is being deleted
+	}
+	return r.patchFinalizers(ctx, cidr, "finalizers", missing)
+}
+
+// release takes the finalizers off after one more look: at the API server's own IPAddresses, because the cache
+// may lag behind an allocation that slipped in before the API servers knew of the deletion.
+func (r *Reconciler) release(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
+	present := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return !slices.Contains(cidr.Finalizers, f) })
+	if len(present) == 0 {
+		return nil
+	}
+	left, err := r.liveOrphan(ctx, r.Ledger.Orphans(cidr.Name))
+	if err != nil {
+		return err
+	}
+	if left.IsValid() {
+		return fmt.Errorf("address %s is in use and the cache does not know it yet", left)
+	}
+	log.FromContext(ctx).Info("Releasing a ServiceCIDR, nothing depends on it", "cidrs", cidr.Spec.CIDRs)
+	return r.patchFinalizers(ctx, cidr, "$deleteFromPrimitiveList/finalizers", present)
+}
+
+// patchFinalizers merges by value, as upstream does, so that two writers never undo each other.
+func (r *Reconciler) patchFinalizers(ctx context.Context, cidr *networkingv1.ServiceCIDR, field string, values []string) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": cidr.UID, field: values}})
+	if err != nil {
+		return err
+	}
+	target := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: cidr.Name}}
+	err = r.Client.Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, body), client.FieldOwner(v1alpha1.ManagerServiceCIDR))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("changing the finalizers of ServiceCIDR %s: %w", cidr.Name, err)
+	}
+	return nil
+}
+
+// liveOrphan returns an IPAddress inside the spans that the API server has, the zero Addr if there is none. It
+// lists in pages, once for every ServiceCIDR that is about to go.
+func (r *Reconciler) liveOrphan(ctx context.Context, spans []allocator.Span) (netip.Addr, error) {
+	if len(spans) == 0 {
+		return netip.Addr{}, nil
+	}
+	gvk, err := r.Client.GroupVersionKindFor(&networkingv1.IPAddress{})
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind("IPAddressList"))
+	for {
+		if err := r.Live.List(ctx, list, client.Limit(500), client.Continue(list.Continue)); err != nil {
+			return netip.Addr{}, fmt.Errorf("listing IPAddresses: %w", err)
+		}
+		for _, item := range list.Items {
+			a, err := netip.ParseAddr(item.Name)
+			if err == nil && slices.ContainsFunc(spans, func(s allocator.Span) bool { return s.Contains(a) }) {
+				return a, nil
+			}
+		}
+		if list.Continue == "" {
+			return netip.Addr{}, nil
+		}
+	}
+}
+
+// writeConditions applies the conditions if any says something new, and returns those whose status is new.
+func (r *Reconciler) writeConditions(ctx context.Context, cidr *networkingv1.ServiceCIDR, want []metav1.Condition) ([]metav1.Condition, error) {
+	changed := slices.DeleteFunc(slices.Clone(want), func(c metav1.Condition) bool {
+		now := meta.FindStatusCondition(cidr.Status.Conditions, c.Type)
+		return now != nil && same(*now, c)
+	})
+	if len(changed) == 0 {
+		return nil, nil
+	}
+	status := networkingv1ac.ServiceCIDRStatus()
+	for _, c := range want {
+		status.WithConditions(r.condition(cidr, c))
+	}
+	// The version guards the copy of Ready that the apply carries: it must not undo what kube-controller-manager
+	// has just written.
+	apply := networkingv1ac.ServiceCIDR(cidr.Name).WithAPIVersion(r.APIVersion).
+		WithUID(cidr.UID).WithResourceVersion(cidr.ResourceVersion).WithStatus(status)
+	err := r.Client.Status().Apply(ctx, apply, client.FieldOwner(v1alpha1.ManagerServiceCIDR), client.ForceOwnership)
+	if err != nil {
+		return nil, fmt.Errorf("applying the conditions of ServiceCIDR %s: %w", cidr.Name, err)
+	}
+	return changed, nil
+}
+
+// condition is what goes into the apply: the words that are there already if they mean the same, and the time
+// of the last transition as long as there was none.
+func (r *Reconciler) condition(cidr *networkingv1.ServiceCIDR, want metav1.Condition) *metav1ac.ConditionApplyConfiguration {
+	want.LastTransitionTime = metav1.NewTime(r.Clock.Now())
+	if now := meta.FindStatusCondition(cidr.Status.Conditions, want.Type); now != nil {
+		if now.Status == want.Status {
+			want.LastTransitionTime = now.LastTransitionTime
+		}
+		if same(*now, want) {
+			want = *now
+		}
+	}
+	return metav1ac.Condition().WithType(want.Type).WithStatus(want.Status).WithReason(want.Reason).
+		WithMessage(want.Message).WithLastTransitionTime(want.LastTransitionTime)
+}
+
+// same reports whether what is there means the same as what we want. Ready is shared with
+// kube-controller-manager and the API server, each with words of its own, so there status and reason decide;
+// only our own words are brought up to date.
+func same(now, want metav1.Condition) bool {
+	if now.Status != want.Status || now.Reason != want.Reason {
+		return false
+	}
+	theirs := want.Type == networkingv1.ServiceCIDRConditionReady && !strings.HasPrefix(now.Message, terminatingPrefix)
+	return theirs || now.Message == want.Message
+}
+
+// eventReasons are the reasons of the events that announce a condition which became True.
+var eventReasons = map[string]string{
+	v1alpha1.ConditionDeletionBlocked: "ServiceCIDRDeletionBlocked",
+	v1alpha1.ConditionNearlyFull:      "ServiceCIDRNearlyFull",
+	v1alpha1.ConditionDynamicBandFull: "ServiceCIDRDynamicBandFull",
+	v1alpha1.ConditionStaticBandFull:  "ServiceCIDRStaticBandFull",
+	v1alpha1.ConditionNetworkOverlap:  "ServiceCIDRNetworkOverlap",
+}
+
+// announce sends an event for each abnormal condition that was written. client-go folds events of one reason within
+// minutes into a series with the words of the first; the first blocker is the related object, so that other blockers make
+// another event.
+func (r *Reconciler) announce(cidr *networkingv1.ServiceCIDR, w world, written []metav1.Condition) {
+	for _, c := range written {
+		if reason := eventReasons[c.Type]; reason != "" && c.Status == metav1.ConditionTrue {
+			var related runtime.Object
+			if c.Type == v1alpha1.ConditionDeletionBlocked && len(w.blockers) > 0 {
+				related = &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: w.blockers[0].address.String()}}
+			}
+			r.Events.Eventf(cidr, related, corev1.EventTypeWarning, reason, "Audit", "%s", note(w, c))
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package servicecidr
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+)
+
+// debounce holds a range back after a change of its use, so that a burst of allocations is one look and at most one
+// write. A change of the object is looked at at once: until it has our finalizer it is not protected.
+const debounce = time.Second
+
+// Reconciler keeps one ServiceCIDR at a time. All exported fields but Networks are required.
+type Reconciler struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Live reads from the API server itself.
+	Live   client.Reader
+	Ledger *ledger.Ledger
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+	Limits Limits
+	// Networks are declared by the operator's configuration as used by something else.
+	Networks []ledger.Network
+	// APIVersion under which ServiceCIDRs are served.
+	APIVersion string
+
+	history history
+}
+
+var _ reconcile.TypedReconciler[string] = (*Reconciler)(nil)
+
+// SetupWithManager starts the controller with mgr. One worker: the judgement about two ranges that cover each
+// other must not be made for both at once.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	return builder.TypedControllerManagedBy[string](mgr).
+		Named("servicecidr").
+		WatchesRawSource(r.Ledger.Ranges()).
+		WatchesRawSource(r.Ledger.RangeUsage(debounce)).
+		WithOptions(controller.TypedOptions[string]{
+			MaxConcurrentReconciles: 1,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute),
+		}).
+		Complete(r)
+}
+
+// Reconcile gathers the world of the named ServiceCIDR, lets decide judge it, and applies the verdict.
+func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Result, error) {
+	cidr := &networkingv1.ServiceCIDR{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cidr); err != nil {
+		r.forget(name)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	w, err := r.gather(ctx, cidr)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("gathering the world of ServiceCIDR %s: %w", name, err)
+	}
+	v := decide(w)
+	r.count(name, w)
+	switch err := r.apply(ctx, cidr, w, v); {
+	case apierrors.IsConflict(err):
+		// Somebody wrote between our reading and our writing. That is no error: read again.
+		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	if v.again > 0 {
+		return reconcile.Result{RequeueAfter: v.again}, nil
+	}
+	return reconcile.Result{RequeueAfter: step}, nil // the next sample of the forecast
+}
+
+func (r *Reconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, w world, v verdict) error {
+	if !v.keep {
+		return r.release(ctx, cidr)
+	}
+	if err := r.addFinalizers(ctx, cidr); err != nil {
+		return err
+	}
+	written, err := r.writeConditions(ctx, cidr, v.conditions)
+	if err != nil {
+		return err
+	}
+	r.announce(cidr, w, written)
+	return nil
+}
+
+// count keeps the gauge of blocked deletions.
+func (r *Reconciler) count(name string, w world) {
+	if w.orphans > 0 {
+		metrics.BlockedDeletions.WithLabelValues(name).Set(float64(w.orphans))
+		return
+	}
+	metrics.BlockedDeletions.DeleteLabelValues(name)
+}
+
+func (r *Reconciler) forget(name string) {
+	r.history.forget(name)
+	metrics.BlockedDeletions.DeleteLabelValues(name)
+}

@@ -1,0 +1,265 @@
+package servicecidr
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+)
+
+// reasonInconsistent is upstream's event for a default ServiceCIDR that is not the API server's range.
+const reasonInconsistent = "KubernetesDefaultServiceCIDRInconsistent"
+
+// defaultResync is how often the default range is looked at without an event, as the API server does.
+const defaultResync = 10 * time.Second
+
+// DefaultReconciler looks after the ServiceCIDR `kubernetes`. Where the API server allocates from the bitmap it
+// creates the object from the range that the API server was given, and extends it from single to dual stack,
+// as an API server with IPAddress objects does for itself. Everywhere it keeps a condition as long as object and
+// range disagree: the API server says so once, in an event that expires.
+// All fields are required.
+type DefaultReconciler struct {
+	Client client.Client
+	Ledger *ledger.Ledger
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+	// Ranges is the API server's --service-cluster-ip-range; without it the controller is not started.
+	Ranges     []netip.Prefix
+	APIVersion string
+	// Bitmap: the API server does not create the object, so we do.
+	Bitmap bool
+
+	// mismatchSince is when the disagreement was first seen, zero without one.
+	mismatchSince time.Time
+}
+
+var _ reconcile.TypedReconciler[string] = (*DefaultReconciler)(nil)
+
+// SetupWithManager starts the controller with mgr.
+func (r *DefaultReconciler) SetupWithManager(mgr manager.Manager) error {
+	// The object may be missing, so there is no event to begin with.
+	start := source.TypedFunc[string](func(_ context.Context, q workqueue.TypedRateLimitingInterface[string]) error {
+		q.Add(v1alpha1.DefaultServiceCIDR)
+		return nil
+	})
+	changes := ledger.Map(r.Ledger.Ranges(), func(name string) []string {
+		if name != v1alpha1.DefaultServiceCIDR {
+			return nil
+		}
+		return []string{name}
+	})
+	return builder.TypedControllerManagedBy[string](mgr).
+		Named("defaultservicecidr").
+		WatchesRawSource(changes).
+		WatchesRawSource(start).
+		WithOptions(controller.TypedOptions[string]{
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, defaultResync),
+		}).
+		Complete(r)
+}
+
+// Reconcile compares the object with the range.
+func (r *DefaultReconciler) Reconcile(ctx context.Context, name string) (reconcile.Result, error) {
+	cidr := &networkingv1.ServiceCIDR{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cidr)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("reading the default ServiceCIDR: %w", err)
+	}
+	v := decideDefault(defaultWorld{
+		exists: err == nil, deleting: !cidr.DeletionTimestamp.IsZero(), cidrs: cidr.Spec.CIDRs, ranges: r.texts(), bitmap: r.Bitmap,
+	})
+	err = r.apply(ctx, cidr, v)
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		return reconcile.Result{}, err
+	}
+	// After a conflict the event of the other write wakes us, and the resync does.
+	return reconcile.Result{RequeueAfter: defaultResync}, nil
+}
+
+func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, v defaultVerdict) error {
+	switch v {
+	case defaultAbsent:
+		return nil
+	case defaultCreate:
+		return r.create(ctx)
+	case defaultExtend:
+		return r.extendOrReplace(ctx, cidr)
+	default:
+		if !r.lasting(v == defaultMismatch) {
+			return nil
+		}
+		return r.report(ctx, cidr, mismatchCondition(cidr.Spec.CIDRs, r.texts(), v == defaultMismatch))
+	}
+}
+
+// extendOrReplace adds the second family. API servers before 1.33 take a ServiceCIDR for immutable: there the object is
+// deleted, and created anew when it is gone. Nothing is lost meanwhile, because this API server allocates from its bitmap
+// and the ledger goes by the flag. It has to be done before the upgrade: a 1.36 API server looks for Services outside of
+// every range before it extends its own.
+//
+// Only config/components/service-cluster-ip-range grants the deletion; without it the condition asks the admin for it.
+func (r *DefaultReconciler) extendOrReplace(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
+	err := r.extend(ctx, cidr)
+	if !apierrors.IsInvalid(err) {
+		return err
+	}
+	err = r.Client.Delete(ctx, cidr, client.Preconditions{UID: &cidr.UID})
+	switch {
+	case apierrors.IsForbidden(err):
+		return r.report(ctx, cidr, immutableCondition(cidr.Spec.CIDRs, r.texts()))
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("replacing the default ServiceCIDR: %w", err)
+	}
+	return nil
+}
+
+// lasting reports whether the answer may be written: agreement at once, a disagreement when the API server, which
+// extends its range to dual stack itself, has had the time to.
+func (r *DefaultReconciler) lasting(mismatch bool) bool {
+	switch now := r.Clock.Now(); {
+	case !mismatch:
+		r.mismatchSince = time.Time{}
+	case r.mismatchSince.IsZero():
+		r.mismatchSince = now
+		return false
+	default:
+		return now.Sub(r.mismatchSince) >= defaultResync
+	}
+	return true
+}
+
+// defaultWorld is what decideDefault judges.
+type defaultWorld struct {
+	exists        bool
+	deleting      bool
+	cidrs, ranges []string
+	bitmap        bool
+}
+
+type defaultVerdict int
+
+const (
+	defaultFine     defaultVerdict = iota
+	defaultAbsent                  // it is going, or the API server will create it
+	defaultCreate                  // nobody else will
+	defaultExtend                  // from single to dual stack
+	defaultMismatch                // object and range disagree
+)
+
+// decideDefault follows the API server's own rule: only the step from one to two CIDRs is a change that is
+// made, every other difference is reported.
+func decideDefault(w defaultWorld) defaultVerdict {
+	switch {
+	case !w.exists && w.bitmap:
+		return defaultCreate
+	case !w.exists || w.deleting:
+		return defaultAbsent
+	case slices.Equal(w.cidrs, w.ranges):
+		return defaultFine
+	case w.bitmap && len(w.cidrs) == 1 && len(w.ranges) == 2 && w.cidrs[0] == w.ranges[0]:
+		return defaultExtend
+	default:
+		return defaultMismatch
+	}
+}
+
+func (r *DefaultReconciler) texts() []string {
+	out := make([]string, 0, len(r.Ranges))
+	for _, p := range r.Ranges {
+		out = append(out, p.Masked().String())
+	}
+	return out
+}
+
+func (r *DefaultReconciler) create(ctx context.Context) error {
+	cidr := &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DefaultServiceCIDR},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: r.texts()},
+	}
+	if err := r.Client.Create(ctx, cidr, client.FieldOwner(v1alpha1.ManagerDefaultRange)); err != nil {
+		return fmt.Errorf("creating the default ServiceCIDR: %w", err)
+	}
+	return nil
+}
+
+func (r *DefaultReconciler) extend(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": cidr.UID, "resourceVersion": cidr.ResourceVersion},
+		"spec":     map[string]any{"cidrs": r.texts()},
+	})
+	if err != nil {
+		return err
+	}
+	target := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: cidr.Name}}
+	err = r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, body), client.FieldOwner(v1alpha1.ManagerDefaultRange))
+	if err != nil {
+		return fmt.Errorf("extending the default ServiceCIDR to %v: %w", r.texts(), err)
+	}
+	return nil
+}
+
+// report writes the condition if it says something new. A cluster that was never wrong never gets it.
+func (r *DefaultReconciler) report(ctx context.Context, cidr *networkingv1.ServiceCIDR, want metav1.Condition) error {
+	mismatch := want.Status == metav1.ConditionTrue
+	now := meta.FindStatusCondition(cidr.Status.Conditions, want.Type)
+	if (now == nil && !mismatch) || (now != nil && same(*now, want)) {
+		return nil
+	}
+	status := networkingv1ac.ServiceCIDRStatus().WithConditions(metav1ac.Condition().
+		WithType(want.Type).WithStatus(want.Status).WithReason(want.Reason).WithMessage(want.Message).
+		WithLastTransitionTime(metav1.NewTime(r.Clock.Now())))
+	apply := networkingv1ac.ServiceCIDR(cidr.Name).WithAPIVersion(r.APIVersion).WithUID(cidr.UID).WithStatus(status)
+	err := r.Client.Status().Apply(ctx, apply, client.FieldOwner(v1alpha1.ManagerDefaultRange), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("applying the condition of the default ServiceCIDR: %w", err)
+	}
+	if mismatch {
+		r.Events.Eventf(cidr, nil, corev1.EventTypeWarning, reasonInconsistent, "Audit", "%s", want.Message)
+	}
+	return nil
+}
+
+// reasonImmutable: the API server refused to add a family to the default ServiceCIDR.
+const reasonImmutable = "Immutable"
+
+func immutableCondition(cidrs, ranges []string) metav1.Condition {
+	return metav1.Condition{Type: v1alpha1.ConditionDefaultRangeMismatch, Status: metav1.ConditionTrue, Reason: reasonImmutable,
+		Message: fmt.Sprintf("The default ServiceCIDR is %s, --service-cluster-ip-range is %s, and this API server cannot add a family to a "+
+			"ServiceCIDR. Delete the ServiceCIDR before you upgrade: nothing allocates from it, and the operator creates it anew with both.",
+			strings.Join(cidrs, ","), strings.Join(ranges, ","))}
+}
+
+func mismatchCondition(cidrs, ranges []string, mismatch bool) metav1.Condition {
+	if !mismatch {
+		return metav1.Condition{Type: v1alpha1.ConditionDefaultRangeMismatch, Status: metav1.ConditionFalse,
+			Reason: "Consistent", Message: "The default ServiceCIDR is the API server's range."}
+	}
+	return metav1.Condition{Type: v1alpha1.ConditionDefaultRangeMismatch, Status: metav1.ConditionTrue, Reason: "Inconsistent",
+		Message: fmt.Sprintf("The default ServiceCIDR is %s, --service-cluster-ip-range is %s. Start the API server with the former, "+
+			"or move the Services and delete this ServiceCIDR, which the API server then creates anew.",
+			strings.Join(cidrs, ","), strings.Join(ranges, ","))}
+}

@@ -1,0 +1,106 @@
+package servicecidr
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+)
+
+// gather reads the world of a ServiceCIDR from the ledger.
+func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR) (world, error) {
+	w := world{now: r.Clock.Now(), limits: r.Limits}
+	ranges := r.ranges(cidr.Name)
+	w.bands = r.bands(cidr.Name, ranges, w.now)
+	w.overlaps = r.overlaps(ranges)
+	if cidr.DeletionTimestamp.IsZero() {
+		return w, nil
+	}
+	w.deleted = cidr.DeletionTimestamp.Time
+	var err error
+	w.orphans, w.blockers, err = r.orphans(ctx, cidr.Name)
+	return w, err
+}
+
+func (r *Reconciler) ranges(name string) []allocator.Range {
+	for _, c := range r.Ledger.ServiceCIDRs() {
+		if c.Name == name {
+			return c.Ranges
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) bands(name string, ranges []allocator.Range, now time.Time) []bandUse {
+	var out []bandUse
+	for _, rg := range ranges {
+		for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
+			use := bandUse{cidr: rg.Prefix(), band: b, usage: r.Ledger.Usage(rg.Band(b))}
+			use.perHour, use.known = r.history.rate(bandKey{name, rg.Prefix(), b}, now, use.used())
+			out = append(out, use)
+		}
+	}
+	return out
+}
+
+// overlaps returns the networks that meet the ranges: nodes' from the ledger, and those that were declared.
+func (r *Reconciler) overlaps(ranges []allocator.Range) []ledger.Network {
+	prefixes := make([]netip.Prefix, 0, len(ranges))
+	for _, rg := range ranges {
+		prefixes = append(prefixes, rg.Prefix())
+	}
+	out := r.Ledger.NodeNetworks(prefixes)
+	for _, n := range r.Networks {
+		if slices.ContainsFunc(prefixes, n.Prefix.Overlaps) {
+			out = append(out, n)
+		}
+	}
+	slices.SortFunc(out, func(a, b ledger.Network) int {
+		return strings.Compare(a.Owner+a.Prefix.String(), b.Owner+b.Prefix.String())
+	})
+	return out
+}
+
+// orphans counts the used addresses that would be left without a range, and names the first ones.
+func (r *Reconciler) orphans(ctx context.Context, name string) (count uint64, first []blocker, err error) {
+	for _, span := range r.Ledger.Orphans(name) {
+		usage := r.Ledger.Usage(span)
+		count += usage.Size - usage.Free
+		for _, a := range r.Ledger.Used(span, namesShown-len(first)) {
+			owner, err := r.owner(ctx, a)
+			if err != nil {
+				return 0, nil, err
+			}
+			first = append(first, blocker{address: a, owner: owner})
+		}
+	}
+	return count, first, nil
+}
+
+// owner says whose an address is: the Services that hold it, or what its IPAddress names.
+func (r *Reconciler) owner(ctx context.Context, a netip.Addr) (string, error) {
+	if claims := r.Ledger.Claims(a); len(claims) > 0 {
+		names := make([]string, 0, len(claims))
+		for _, c := range claims {
+			names = append(names, "Service "+c.String())
+		}
+		return strings.Join(names, ", "), nil
+	}
+	ip := &networkingv1.IPAddress{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: a.String()}, ip); err != nil {
+		return "IPAddress without a Service", client.IgnoreNotFound(err)
+	}
+	parent := "nothing"
+	if ref := ip.Spec.ParentRef; ref != nil {
+		parent = strings.TrimPrefix(fmt.Sprintf("%s %s/%s", ref.Resource, ref.Namespace, ref.Name), " ")
+	}
+	return fmt.Sprintf("IPAddress of %s, managed by %q", parent, ip.Labels[networkingv1.LabelManagedBy]), nil
+}

@@ -1,0 +1,167 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
+	"github.com/clusterip-operator/clusterip-operator/controllers/service"
+	"github.com/clusterip-operator/clusterip-operator/controllers/servicecidr"
+)
+
+// Options says how the loops run. See api/config/v1alpha1 for the meaning and the defaults of each.
+type Options struct {
+	// ServiceClusterIPRange is what the API server was given, one prefix for each family; empty if unknown.
+	ServiceClusterIPRange []netip.Prefix
+	// ReservedNetworks are networks that Service ranges must not overlap, by name.
+	ReservedNetworks []ReservedNetwork
+	// BandLabels switches the label clusterip-operator.io/band; BandLabelQPS bounds its writes.
+	BandLabels   bool
+	BandLabelQPS float32
+	// NearlyFull says when a range is reported as nearly full.
+	NearlyFullPercent int
+	NearlyFullWithin  time.Duration
+	// GroupVersion is the answer of Discover.
+	GroupVersion schema.GroupVersion
+}
+
+// ReservedNetwork is a network that something else than Services uses.
+type ReservedNetwork struct {
+	Name   string
+	Prefix netip.Prefix
+}
+
+// Setup starts every loop with mgr: the ledger first, for all others read it.
+func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
+	bitmap, err := AllocatesFromBitmap(ctx, mgr.GetAPIReader(), o.GroupVersion)
+	if err != nil {
+		return fmt.Errorf("finding out who allocates: %w", err)
+	}
+	if bitmap && len(o.ServiceClusterIPRange) == 0 {
+		return errors.New("the API server allocates from its bitmap (Kubernetes 1.32 or older), so the operator has to be told its range: " +
+			"set --service-cluster-ip-range to the value that kube-apiserver was started with")
+	}
+	mgr.GetLogger().Info("Setting up the loops", "api", o.GroupVersion.String(), "allocatesFromBitmap", bitmap)
+
+	books := ledger.New()
+	if bitmap {
+		if err := declare(books, o.ServiceClusterIPRange); err != nil {
+			return err
+		}
+	}
+	if err := books.Watch(ctx, mgr.GetCache()); err != nil {
+		return fmt.Errorf("watching addresses: %w", err)
+	}
+	gauges := &metrics.Addresses{Ledger: books}
+	for _, l := range o.loops(mgr, books, gauges, bitmap) {
+		if err := l.SetupWithManager(mgr); err != nil {
+			return fmt.Errorf("setting up %T: %w", l, err)
+		}
+	}
+	if err := watchVersion(mgr, o.GroupVersion); err != nil {
+		return err
+	}
+	return ctrlmetrics.Registry.Register(gauges)
+}
+
+// loop is a controller that can be started.
+type loop interface {
+	SetupWithManager(mgr manager.Manager) error
+}
+
+// loops is everything that runs. Those that track drift are entered into gauges.
+func (o Options) loops(mgr manager.Manager, books *ledger.Ledger, gauges *metrics.Addresses, bitmap bool) []loop {
+	api, clk := o.GroupVersion.String(), clock.RealClock{}
+	addresses := &ipaddress.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Clock: clk,
+		Events: mgr.GetEventRecorder("clusterip-operator-ipaddress"), APIVersion: api, Bitmap: bitmap,
+	}
+	services := &service.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Clock: clk,
+		Events: mgr.GetEventRecorder("clusterip-operator-service"),
+	}
+	gauges.Drift = []func() map[drift.Type]int{addresses.Tracker.Count, services.Tracker.Count}
+
+	loops := []loop{addresses, services, &servicecidr.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Clock: clk,
+		Events: mgr.GetEventRecorder("clusterip-operator-servicecidr"), APIVersion: api,
+		Limits:   servicecidr.Limits{FreePercent: o.NearlyFullPercent, Within: o.NearlyFullWithin},
+		Networks: o.networks(),
+	}}
+	if len(o.ServiceClusterIPRange) > 0 {
+		loops = append(loops, &servicecidr.DefaultReconciler{
+			Client: mgr.GetClient(), Ledger: books, Clock: clk, Ranges: o.ServiceClusterIPRange,
+			Events: mgr.GetEventRecorder("clusterip-operator-default-servicecidr"), APIVersion: api, Bitmap: bitmap,
+		})
+	}
+	if o.BandLabels {
+		loops = append(loops, &ipaddress.BandLabeler{
+			Client: mgr.GetClient(), Ledger: books, APIVersion: api,
+			Limiter: flowcontrol.NewTokenBucketRateLimiter(o.BandLabelQPS, max(1, int(o.BandLabelQPS))),
+		})
+	}
+	return loops
+}
+
+func (o Options) networks() []ledger.Network {
+	out := make([]ledger.Network, 0, len(o.ReservedNetworks))
+	for _, n := range o.ReservedNetworks {
+		out = append(out, ledger.Network{Owner: "network " + n.Name, Prefix: n.Prefix})
+	}
+	return out
+}
+
+// declare enters the API server's range, from which the bitmap allocates whatever the default ServiceCIDR says.
+func declare(books *ledger.Ledger, prefixes []netip.Prefix) error {
+	ranges := make([]allocator.Range, 0, len(prefixes))
+	for _, p := range prefixes {
+		r, err := allocator.NewRange(p)
+		if err != nil {
+			return fmt.Errorf("--service-cluster-ip-range: %w", err)
+		}
+		ranges = append(ranges, r)
+	}
+	books.Declare(ranges)
+	return nil
+}
+
+// versionCheck is how often the served version is asked for.
+const versionCheck = time.Minute
+
+// watchVersion ends the process when the API server begins to serve another version, as after an upgrade from
+// 1.32: who allocates has changed with it, and a start settles both. The pod is restarted by the kubelet.
+func watchVersion(mgr manager.Manager, gv schema.GroupVersion) error {
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("making a discovery client: %w", err)
+	}
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		tick := time.NewTicker(versionCheck)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+			}
+			// An API server that cannot be asked just now has not changed its version.
+			if now, err := Discover(d); err == nil && now != gv {
+				return fmt.Errorf("the API server now serves %s instead of %s; restarting", now, gv)
+			}
+		}
+	}))
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+)
+
+// codec is the format in which kube-apiserver stores its own kinds: protobuf in an envelope that names the kind.
+var codec = newCodec()
+
+func newCodec() *protobuf.Serializer {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	utilruntime.Must(networkingv1.AddToScheme(scheme))
+	return protobuf.NewSerializer(scheme, scheme)
+}
+
+// read reads an object from etcd.
+func read[T runtime.Object](ctx context.Context, etcd *clientv3.Client, key string, into T) (T, error) {
+	response, err := etcd.Get(ctx, key)
+	if err != nil {
+		return into, fmt.Errorf("reading %s from etcd: %w", key, err)
+	}
+	if len(response.Kvs) == 0 {
+		return into, fmt.Errorf("etcd has no %s", key)
+	}
+	if _, _, err := codec.Decode(response.Kvs[0].Value, nil, into); err != nil {
+		return into, fmt.Errorf("decoding %s: %w", key, err)
+	}
+	return into, nil
+}
+
+// put returns the write of an object.
+func put(key string, kind schema.GroupVersionKind, o runtime.Object) (clientv3.Op, error) {
+	o.GetObjectKind().SetGroupVersionKind(kind)
+	var value bytes.Buffer
+	if err := codec.Encode(o, &value); err != nil {
+		return clientv3.Op{}, fmt.Errorf("encoding %s: %w", key, err)
+	}
+	return clientv3.OpPut(key, value.String()), nil
+}

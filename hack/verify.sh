@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Checks what a reviewer should not have to: runs every step, reports all that failed, exits 1 if any did.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+failed=()
+step() {
+	local name=$1
+	shift
+	echo "== $name"
+	"$@" || failed+=("$name")
+}
+
+# sources prints the files of the tree that match a pattern, committed or not, without ignored ones.
+sources() { git ls-files --cached --others --exclude-standard "$@"; }
+
+formatted() {
+	local files
+	files=$(sources '*.go' | xargs -r gofmt -l)
+	[ -z "$files" ] || { printf 'not gofmt-ed:\n%s\n' "$files" >&2; return 1; }
+}
+
+# islands checks the tool modules. Tidying kubernetes would load its whole world, verifying it is quick.
+islands() {
+	local module status=0
+	for module in hack/tools/*/go.mod; do
+		(cd "$(dirname "$module")" && go mod verify >/dev/null) || { echo "$module does not verify" >&2; status=1; }
+	done
+	return $status
+}
+
+scripts() {
+	local file status=0
+	while read -r file; do
+		bash -n "$file" || status=1
+	done < <(sources 'hack/*.sh' .ci/run)
+	return $status
+}
+
+clean() {
+	git diff --exit-code --stat || return 1
+	local untracked
+	untracked=$(git ls-files --others --exclude-standard)
+	[ -z "$untracked" ] || { printf 'untracked:\n%s\n' "$untracked" >&2; return 1; }
+}
+
+step "generated files" hack/generate.sh
+step "gofmt" formatted
+step "go vet" go vet ./...
+step "lint" hack/lint.sh
+step "go.mod is tidy" go mod tidy -diff
+step "tool modules" islands
+step "import map" go test ./internal/arrows
+step "manifests render" hack/render.sh
+step "shell scripts parse" scripts
+step "clean tree" clean
+
+if [ ${#failed[@]} -gt 0 ]; then
+	printf '\nverify FAILED:\n' >&2
+	printf '  %s\n' "${failed[@]}" >&2
+	exit 1
+fi
+echo "verify ok"

@@ -1,0 +1,153 @@
+package arrows
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/clusterip-operator/clusterip-operator"
+
+// arrow forbids a room, with everything below it, to depend on a path, with everything below that, directly or
+// through others. A trailing * in mustNotReach makes it a bare prefix. A room may always reach itself.
+type arrow struct{ room, mustNotReach, why string }
+
+var arrows = []arrow{
+	{"allocator", "k8s.io/*", "address arithmetic knows nothing of Kubernetes"},
+	{"allocator", "sigs.k8s.io/*", "address arithmetic knows nothing of Kubernetes"},
+	{"allocator", "go.etcd.io/*", "address arithmetic stores nothing"},
+	{"allocator", "github.com/*", "the allocator gets by on the standard library, other rooms of ours included"},
+	{"allocator", "golang.org/x/*", "the allocator gets by on the standard library"},
+	{"allocator", "log", "arithmetic returns values and errors; its callers log"},
+	{"allocator", "net/http", "arithmetic reaches no network"},
+	{"allocator", "os/exec", "arithmetic starts no programs"},
+
+	{"api", module + "/controllers", "whoever imports the types must not get the loops"},
+	{"api", module + "/allocator", "types and names do no arithmetic"},
+	{"api", module + "/cmd", "the binary reads the types, never the other way"},
+	{"api", "k8s.io/client-go", "whoever imports the types must not get a client"},
+
+	{"controllers", module + "/cmd", "loops are wired by the binary and do not know it"},
+	{"controllers", module + "/test", "the product does not carry its test tools"},
+	{"controllers", module + "/proxyagent", "control plane and node meet in API objects only"},
+	{"controllers", module + "/api/config", "loops take plain values; only the binary reads its configuration file"},
+	{"controllers", "go.etcd.io/*", "loops speak to the API server, never to its storage"},
+
+	{"cmd", module + "/test", "the product does not carry its test tools"},
+	{"cmd", "github.com/onsi/*", "the product does not carry its test tools"},
+	{"cmd", "testing", "the product does not carry its test tools"},
+
+	{"test/framework", module + "/controllers", "control planes are started without knowing what is tested on them"},
+	{"test/framework", module + "/cmd", "control planes are started without knowing what is tested on them"},
+
+	{".", "k8s.io/kubernetes", "control planes and peers are built in the modules under hack/tools"},
+	{".", module + "/hack", "the modules under hack/tools are programs, nobody imports them"},
+}
+
+// TestArrows holds every row of the table against what the packages of its room depend on.
+func TestArrows(t *testing.T) {
+	packages := dependencies(t)
+	matched := 0
+	for _, a := range arrows {
+		for path, deps := range packages {
+			if !within(path, inModule(a.room)) {
+				continue
+			}
+			if a.room != "." {
+				matched++
+			}
+			for _, dep := range deps {
+				if a.forbids(dep) {
+					t.Errorf("%s reaches %s: %s", path, dep, a.why)
+				}
+			}
+		}
+	}
+	if matched == 0 {
+		t.Fatal("no package lies in any room of the table: the map and the tree have parted")
+	}
+}
+
+// TestLoopsAreStrangers finds the loops by itself: no folder under controllers may reach a sibling, and what they
+// share, controllers/internal, may reach none of them. Loops meet in API objects.
+func TestLoopsAreStrangers(t *testing.T) {
+	for path, deps := range dependencies(t) {
+		mine, ok := loopOf(path)
+		if !ok {
+			continue
+		}
+		for _, dep := range deps {
+			if other, ok := loopOf(dep); ok && other != mine && other != "internal" {
+				t.Errorf("%s reaches %s: control loops do not import one another", path, dep)
+			}
+		}
+	}
+}
+
+// TestForbids pins how a row is read; a table that forbids nothing would pass for ever.
+func TestForbids(t *testing.T) {
+	for _, tc := range []struct {
+		room, mustNotReach, dep string
+		want                    bool
+	}{
+		{"allocator", "k8s.io/*", "k8s.io/api/core/v1", true},
+		{"allocator", "log", "log/slog", true},
+		{"allocator", "log", "logic", false},
+		{"allocator", "github.com/*", module + "/allocator/internal/golden", false},
+		{"allocator", "github.com/*", module + "/allocators", true},
+		{"controllers", module + "/api/config", module + "/api/v1alpha1", false},
+	} {
+		if got := (arrow{room: tc.room, mustNotReach: tc.mustNotReach}).forbids(tc.dep); got != tc.want {
+			t.Errorf("%s with %s forbidden reaches %s: forbidden is %t, want %t", tc.room, tc.mustNotReach, tc.dep, got, tc.want)
+		}
+	}
+}
+
+// forbids reports whether the row does not allow its room to depend on dep.
+func (a arrow) forbids(dep string) bool {
+	if a.room != "." && within(dep, inModule(a.room)) {
+		return false
+	}
+	if prefix, bare := strings.CutSuffix(a.mustNotReach, "*"); bare {
+		return strings.HasPrefix(dep, prefix)
+	}
+	return within(dep, a.mustNotReach)
+}
+
+// within reports whether path is root or lies below it.
+func within(path, root string) bool {
+	return path == root || strings.HasPrefix(path, root+"/")
+}
+
+// inModule returns the import path of a room; "." is the whole module.
+func inModule(room string) string {
+	if room == "." {
+		return module
+	}
+	return module + "/" + room
+}
+
+// loopOf returns the name of the folder under controllers that path lies in.
+func loopOf(path string) (string, bool) {
+	rest, ok := strings.CutPrefix(path, module+"/controllers/")
+	name, _, _ := strings.Cut(rest, "/")
+	return name, ok
+}
+
+// dependencies maps every package of the module to all packages that it needs, tests not counted.
+func dependencies(t *testing.T) map[string][]string {
+	t.Helper()
+	list := exec.Command("go", "list", "-C", "../..", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./...")
+	var complaints strings.Builder
+	list.Stderr = &complaints
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("listing the packages of the module: %v\n%s", err, &complaints)
+	}
+	packages := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		packages[fields[0]] = fields[1:]
+	}
+	return packages
+}

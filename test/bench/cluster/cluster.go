@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// Namespace holds every Service of a benchmark.
+const Namespace = "bench"
+
+// Range is what the API server allocates from: the largest prefix that it accepts, so that no benchmark fills it.
+var Range = netip.MustParsePrefix("10.96.0.0/12")
+
+const (
+	template        = "template"
+	templateAddress = "10.96.0.10" // in the static band, where no copy lies
+)
+
+// Cluster is a control plane of one IP family with Services in it. Its methods are for one goroutine.
+type Cluster struct {
+	*framework.ControlPlane
+	// Client speaks protobuf, as the API server's own clients do.
+	Client kubernetes.Interface
+	// Copies is how many Services there are beside the template and the API server's own.
+	Copies int
+
+	log *progress.Log
+}
+
+// Start starts a control plane with two Services: that of the API server, and the template of all others.
+func Start(ctx context.Context, log *progress.Log) (*Cluster, error) {
+	log.Step("starting etcd and kube-apiserver")
+	plane, err := framework.Start(ctx, framework.Options{
+		ServiceClusterIPRange: Range.String(),
+		// A real cluster waits for its disk.
+		EtcdArgs: []string{"--unsafe-no-fsync=false"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{ControlPlane: plane, log: log}
+	if err := c.prepare(ctx); err != nil {
+		return nil, errors.Join(err, plane.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) prepare(ctx context.Context) (err error) {
+	if c.Client, err = kubernetes.NewForConfig(c.Config()); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}
+	if _, err := c.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the namespace: %w", err)
+	}
+	service := framework.NewService(Namespace, template, framework.WithClusterIPs(templateAddress))
+	if _, err := c.Client.CoreV1().Services(Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the template: %w", err)
+	}
+	return nil
+}
+
+// Config is how kube-apiserver's loopback client is set (protobuf, no rate limit, no compression), as
+// administrator.
+func (c *Cluster) Config() *rest.Config {
+	config := c.AdminConfig()
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.DisableCompression = true
+	return config
+}
+
+// Addresses is the number of IPAddresses that the cluster has when nobody else adds any.
+func (c *Cluster) Addresses() int { return c.Copies + 2 }

@@ -1,0 +1,179 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// repairs are the reasons of the events in which the API server's repair loop complains.
+var repairs = []string{
+	"ClusterIPNotValid", "ClusterIPOutOfRange", "ClusterIPNotAllocated", "ClusterIPAlreadyAllocated",
+	"IPAddressNotAllocated", "IPAddressWrongReference",
+}
+
+// portion is how many copies are added at a time. All IPAddresses of a portion are written before its first Service:
+// an IPAddress without a Service has a minute's grace, a Service without an IPAddress is repaired at once.
+const portion = 10_000
+
+// Grow adds copies until there are n of them, and returns when the API server has them.
+func (c *Cluster) Grow(ctx context.Context, n int) error {
+	if n <= c.Copies {
+		return nil
+	}
+	c.log.Step("writing %d Services with their IPAddresses to etcd", n-c.Copies)
+	for c.Copies < n {
+		if err := c.addPortion(ctx, min(n, c.Copies+portion)); err != nil {
+			return err
+		}
+	}
+	if err := c.Settle(ctx, time.Minute); err != nil {
+		return err
+	}
+	return c.verify(ctx)
+}
+
+// addPortion adds copies until there are n.
+func (c *Cluster) addPortion(ctx context.Context, n int) error {
+	if err := c.seed(ctx, "ipaddresses", n); err != nil {
+		return err
+	}
+	if err := c.waitServed(ctx, n); err != nil {
+		return err
+	}
+	// The API server's own informers follow its watch caches.
+	if err := c.Settle(ctx, 10*time.Second); err != nil {
+		return err
+	}
+	if err := c.seed(ctx, "services", n); err != nil {
+		return err
+	}
+	c.Copies = n
+	return nil
+}
+
+func (c *Cluster) seed(ctx context.Context, kind string, n int) error {
+	return Peer(ctx, nil, "seed", "--etcd="+c.Etcd.URL(), "--template="+Namespace+"/"+template, "--range="+Range.String(),
+		"--kind="+kind, "--from="+strconv.Itoa(c.Copies), "--to="+strconv.Itoa(n))
+}
+
+// waitServed waits until the API server serves the addresses of n copies.
+func (c *Cluster) waitServed(ctx context.Context, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, servePatience)
+	defer cancel()
+	for ctx.Err() == nil {
+		list, err := c.Client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("counting IPAddresses: %w", err)
+		}
+		if len(list.Items) >= n {
+			return nil
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	return fmt.Errorf("waiting for %d IPAddresses: %w", n, context.Cause(ctx))
+}
+
+// servePatience is shorter than the grace in which an IPAddress may be without its Service.
+const servePatience = 50 * time.Second
+
+// copyPrefix begins the name of every copied Service.
+const copyPrefix = "service-"
+
+// IsCopy reports whether a Service of this name is one that Grow has added.
+func IsCopy(service string) bool { return strings.HasPrefix(service, copyPrefix) }
+
+// verify fails if the API server found fault with the copies and changed something. It may speak of repairs while its
+// caches lag behind etcd, as it does about Services that it has just created itself; that is told and no failure.
+func (c *Cluster) verify(ctx context.Context) error {
+	list, err := c.Client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing IPAddresses: %w", err)
+	}
+	copies := 0
+	for _, ip := range list.Items {
+		if ip.Spec.ParentRef != nil && IsCopy(ip.Spec.ParentRef.Name) {
+			copies++
+		}
+	}
+	if copies != c.Copies {
+		return fmt.Errorf("the copies have %d IPAddresses instead of %d: the API server did not accept what was written to etcd", copies, c.Copies)
+	}
+	events, err := c.Client.EventsV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing events: %w", err)
+	}
+	spoken := 0
+	for _, e := range events.Items {
+		if slices.Contains(repairs, e.Reason) && strings.Contains(e.Regarding.Name+" "+e.Note, copyPrefix) {
+			spoken++
+		}
+	}
+	if spoken > 0 {
+		c.log.Step("note: kube-apiserver announced the repair of %d copies before it had seen their IPAddresses, and repaired none", spoken)
+	}
+	return nil
+}
+
+// Settle waits until API server and etcd have worked off what was asked of them: until they need less than a
+// tenth of one processor. It gives up waiting, without an error, after patience.
+func (c *Cluster) Settle(ctx context.Context, patience time.Duration) error {
+	const window, idle = 500 * time.Millisecond, 50 * time.Millisecond
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		before, err := c.cpu()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(window):
+		}
+		after, err := c.cpu()
+		if err != nil || after-before < idle {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) cpu() (time.Duration, error) {
+	api, err := c.API.CPUTime()
+	if err != nil {
+		return 0, err
+	}
+	etcd, err := c.Etcd.CPUTime()
+	return api + etcd, err
+}
+
+// Peer runs the island peer-allocation and decodes the JSON that it prints into result, unless that is nil.
+func Peer(ctx context.Context, result any, args ...string) error {
+	dir, err := framework.Assets("peer-allocation")
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "peer-allocation"), args...)
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("running peer-allocation %s: %w: %s", args[0], err, strings.TrimSpace(complaint.String()))
+	}
+	if result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(out, result); err != nil {
+		return fmt.Errorf("reading what peer-allocation %s printed: %w", args[0], err)
+	}
+	return nil
+}

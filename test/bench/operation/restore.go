@@ -1,0 +1,133 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/load"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
+)
+
+const (
+	deleters = 16
+	// restorePatience is longer than the three minutes after which the API server looks at everything again.
+	restorePatience = 6 * time.Minute
+)
+
+// Restored is the way back of deleted IPAddresses.
+type Restored struct {
+	// Total is the time from the first deletion until all are back, Deleting the part of it in which they were deleted.
+	Total, Deleting time.Duration
+	// Seconds is, for each, the time from the end of its deletion to its return.
+	Seconds stats.Sample
+	// Ours is how many the operator has restored; the API server may have been faster with others.
+	Ours int
+}
+
+// vacancy keeps the time of each deletion until the address is back.
+type vacancy struct {
+	mu      sync.Mutex
+	deleted map[string]time.Time
+}
+
+// restore deletes n IPAddresses of living Services and waits until all are back.
+func restore(ctx context.Context, c *cluster.Cluster, n int) (r Restored, err error) {
+	ctx, cancel := context.WithTimeout(ctx, restorePatience)
+	defer cancel()
+	names, version, err := victims(ctx, c, n)
+	if err != nil {
+		return r, err
+	}
+	events, err := c.Client.NetworkingV1().IPAddresses().Watch(ctx, metav1.ListOptions{ResourceVersion: version})
+	if err != nil {
+		return r, fmt.Errorf("watching IPAddresses: %w", err)
+	}
+	defer events.Stop()
+
+	v := &vacancy{deleted: map[string]time.Time{}}
+	start, deletions := time.Now(), make(chan deletion, 1)
+	go func() { deletions <- v.deleteAll(ctx, c, names) }()
+	for pending := true; pending || len(r.Seconds) < n; {
+		select {
+		case <-ctx.Done():
+			return r, fmt.Errorf("%d of %d deleted IPAddresses came back: %w", len(r.Seconds), n, context.Cause(ctx))
+		case d := <-deletions:
+			if d.err != nil {
+				return r, d.err
+			}
+			r.Deleting, pending = d.took, false
+		case e, open := <-events.ResultChan():
+			if !open {
+				return r, fmt.Errorf("the watch of IPAddresses ended with %d of %d back", len(r.Seconds), n)
+			}
+			v.see(e, &r)
+		}
+	}
+	r.Total = time.Since(start)
+	return r, nil
+}
+
+// deletion is the end of deleteAll.
+type deletion struct {
+	took time.Duration
+	err  error
+}
+
+// victims returns the IPAddresses of n copied Services, and the version at which they were listed.
+func victims(ctx context.Context, c *cluster.Cluster, n int) (names []string, version string, err error) {
+	list, err := c.Client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, "", fmt.Errorf("listing IPAddresses: %w", err)
+	}
+	for _, ip := range list.Items {
+		if len(names) < n && cluster.IsCopy(ip.Spec.ParentRef.Name) {
+			names = append(names, ip.Name)
+		}
+	}
+	if len(names) < n {
+		return nil, "", fmt.Errorf("there are only %d IPAddresses to delete, not %d", len(names), n)
+	}
+	return names, list.ResourceVersion, nil
+}
+
+func (v *vacancy) deleteAll(ctx context.Context, c *cluster.Cluster, names []string) deletion {
+	outcome, err := load.Load{Workers: deleters, Count: len(names)}.Run(ctx, func(ctx context.Context, i int) error {
+		if err := c.Client.NetworkingV1().IPAddresses().Delete(ctx, names[i], metav1.DeleteOptions{}); err != nil {
+			return fmt.Errorf("deleting IPAddress %s: %w", names[i], err)
+		}
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.deleted[names[i]] = time.Now()
+		return nil
+	})
+	return deletion{outcome.Elapsed, err}
+}
+
+// see books the return of an address. One that is back before its deletion was answered has taken no time.
+func (v *vacancy) see(e watch.Event, r *Restored) {
+	ip, ok := e.Object.(*networkingv1.IPAddress)
+	if !ok || e.Type != watch.Added {
+		return
+	}
+	v.mu.Lock()
+	gone, answered := v.deleted[ip.Name]
+	v.mu.Unlock()
+	took := 0.0
+	if answered {
+		took = time.Since(gone).Seconds()
+	}
+	r.Seconds = append(r.Seconds, took)
+	for _, field := range ip.ManagedFields {
+		if field.Manager == v1alpha1.ManagerIPAddress {
+			r.Ours++
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package stats
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Sample is one quantity measured several times, in any order. The empty Sample has no middle: its methods
+// return NaN.
+type Sample []float64
+
+// Median is the value in the middle, or half way between the two in the middle.
+func (s Sample) Median() float64 {
+	if len(s) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(s))
+	half := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[half]
+	}
+	return (sorted[half-1] + sorted[half]) / 2
+}
+
+// Quantile is the smallest value that a share q of all values does not exceed; q is between 0 and 1.
+func (s Sample) Quantile(q float64) float64 {
+	if len(s) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(s))
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+}
+
+// Spread is the largest distance of a value from the median, as a share of the median: 0.1 means that all
+// values lie within 10 % of it.
+func (s Sample) Spread() float64 {
+	if len(s) == 0 {
+		return math.NaN()
+	}
+	median := s.Median()
+	return max(slices.Max(s)-median, median-slices.Min(s)) / median
+}
+
+// Over divides two samples of equal length value by value: what was measured in the same round is compared with
+// each other and with nothing else.
+func (s Sample) Over(o Sample) Sample {
+	var out Sample
+	for i := range min(len(s), len(o)) {
+		out = append(out, s[i]/o[i])
+	}
+	return out
+}
+
+// String returns median and spread, "930 ±4%". A single measurement has no spread.
+func (s Sample) String() string {
+	if len(s) < 2 {
+		return Number(s.Median())
+	}
+	return fmt.Sprintf("%s ±%.0f%%", Number(s.Median()), 100*s.Spread())
+}
+
+// Number writes a value with three digits that count, or as many as it has before the point, and thousands apart.
+func Number(v float64) string {
+	switch a := math.Abs(v); {
+	case math.IsNaN(v):
+		return "-"
+	case a >= 999.5:
+		return thousands(int64(math.Round(v)))
+	case a >= 99.95 || v == 0:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 9.995:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
+	}
+}
+
+func thousands(n int64) string {
+	if n < 0 {
+		return "-" + thousands(-n)
+	}
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
+}

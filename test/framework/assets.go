@@ -1,0 +1,104 @@
+package framework
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// The islands under hack/tools whose programs this package runs.
+const (
+	islandEtcd = "etcd"
+	island136  = "kubernetes-1.36"
+	island132  = "kubernetes-1.32"
+)
+
+const modulePath = "github.com/clusterip-operator/clusterip-operator"
+
+// assets holds one lookup per island, so that a process asks build.sh once.
+var assets sync.Map // island string -> func() (string, error)
+
+// Assets returns the folder with the programs of an island of hack/tools, and builds them if this machine
+// has never done so. A first build of a control plane takes about five minutes; its progress goes to stderr.
+// The answer, and also a failure, is remembered for the life of the process. Safe for concurrent use.
+func Assets(island string) (string, error) {
+	lookup, _ := assets.LoadOrStore(island, sync.OnceValues(func() (string, error) { return buildAssets(island) }))
+	return lookup.(func() (string, error))()
+}
+
+func buildAssets(island string) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(filepath.Join(root, "hack", "tools", "build.sh"), island)
+	cmd.Stdout = &stdout
+	cmd.Stderr = io.MultiWriter(os.Stderr, &stderr)
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("building the programs of %s: %w: %s", island, err, strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}
+
+// program returns the path of a program. KUBEBUILDER_ASSETS replaces what it contains of the newest
+// control plane, as it does for every project that tests with envtest; the rest is built.
+func program(island, name string) (string, error) {
+	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" && island != island132 {
+		if path := filepath.Join(dir, name); isFile(path) {
+			return path, nil
+		}
+	}
+	dir, err := Assets(island)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, name), nil
+}
+
+// cacheDir returns the folder in which build.sh keeps what it builds, by the rules of build.sh.
+func cacheDir() (string, error) {
+	if dir := os.Getenv("CLUSTERIP_CACHE"); dir != "" {
+		return dir, nil
+	}
+	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
+		return filepath.Join(dir, "clusterip-operator"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the cache: %w", err)
+	}
+	return filepath.Join(home, ".cache", "clusterip-operator"), nil
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// moduleRoot walks up from the working directory to the folder of this module. It looks for the module's
+// name, not just for a go.mod, because the islands under hack/tools are modules of their own.
+func moduleRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the module: %w", err)
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && bytes.HasPrefix(content, []byte("module "+modulePath+"\n")) {
+			return dir, nil
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", fmt.Errorf("finding the module: %w", err)
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("finding the module: %s is not inside a checkout of %s", start, modulePath)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+)
+
+// ControlPlane is an etcd with an API server, and whatever else a test starts beside them. Stop ends it all.
+// The embedded Access leads to the API server. Its methods may be called concurrently, but Restart and Stop not
+// beside each other.
+type ControlPlane struct {
+	*Access
+	Etcd *Etcd
+	API  *APIServer
+
+	folder folder
+
+	mu       sync.Mutex
+	beside   []stopper // in the order of their start
+	servers  int       // API servers so far, for the names of their folders
+	programs int       // other programs so far, for the names of their logs
+}
+
+type stopper interface{ Stop() error }
+
+// Start starts etcd and an API server.
+func Start(ctx context.Context, options Options) (*ControlPlane, error) {
+	folder, err := openFolder(options.Dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &ControlPlane{folder: folder}
+	if err := c.start(ctx, options); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+func (c *ControlPlane) start(ctx context.Context, options Options) error {
+	pki, err := openPKI(filepath.Join(c.folder.path, "pki"))
+	if err != nil {
+		return err
+	}
+	if c.Etcd, err = StartEtcd(ctx, c.folder.path, options.EtcdArgs...); err != nil {
+		return err
+	}
+	c.add(c.Etcd)
+	if c.API, err = c.startAPIServer(ctx, pki, options); err != nil {
+		return err
+	}
+	c.Access = c.API.Access
+	return nil
+}
+
+// AddAPIServer starts a further API server on the same etcd, with the same certificates and keys: what one
+// issues, all accept.
+func (c *ControlPlane) AddAPIServer(ctx context.Context, options Options) (*APIServer, error) {
+	return c.startAPIServer(ctx, c.pki, options)
+}
+
+func (c *ControlPlane) startAPIServer(ctx context.Context, pki *pki, options Options) (*APIServer, error) {
+	c.mu.Lock()
+	c.servers++
+	n := c.servers
+	c.mu.Unlock()
+
+	a, err := newAPIServer(c.Etcd, pki, c.folder.path, n)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.startWith(ctx, options); err != nil {
+		return nil, err
+	}
+	c.add(a)
+	return a, nil
+}
+
+// Restart stops the API server, if it runs, and starts it with other options, maybe of another version, on the
+// same data. Its port, certificates and keys stay, so that clients, kubeconfigs and tokens remain good. To
+// start it again with the same options, say API.Stop or API.Kill and API.Start.
+func (c *ControlPlane) Restart(ctx context.Context, options Options) error {
+	if err := c.API.Stop(); err != nil {
+		return err
+	}
+	return c.API.startWith(ctx, options)
+}
+
+// Dir returns the folder with the data, certificates and logs.
+func (c *ControlPlane) Dir() string { return c.folder.path }
+
+// Stop ends everything that was started on this control plane, the latest first, and removes the folder if it is
+// a temporary one. What is down already is no error. A stopped control plane stays down.
+func (c *ControlPlane) Stop() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for _, running := range slices.Backward(c.beside) {
+		errs = append(errs, running.Stop())
+	}
+	errs = append(errs, c.folder.remove())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("stopping the control plane: %w", err)
+	}
+	return nil
+}
+
+func (c *ControlPlane) add(started stopper) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.beside = append(c.beside, started)
+}
+
+// logFor returns a new log file for a program.
+func (c *ControlPlane) logFor(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.programs++
+	return filepath.Join(c.folder.path, fmt.Sprintf("%s-%d.log", name, c.programs))
+}

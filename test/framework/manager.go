@@ -1,0 +1,166 @@
+package framework
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// metricsPatience is how long a manager may be ready and not serve metrics.
+const metricsPatience = 5 * time.Second
+
+// ManagerOptions say how to run our manager. The zero options run it as administrator of the control plane, without
+// leader election and with open metrics.
+type ManagerOptions struct {
+	// Kubeconfig defaults to the administrator's.
+	Kubeconfig string
+	// Args are further flags. They come last and win.
+	Args []string
+	// Env is added to the environment, "NAME=value".
+	Env []string
+	// Race runs a manager that was built with the race detector.
+	Race bool
+	// SecureMetrics leaves metrics behind TLS and authentication, as in production.
+	SecureMetrics bool
+	// NoWait makes Start return before the manager is ready. WaitReady waits later.
+	NoWait bool
+}
+
+// Manager is a process of our own manager, cmd/manager.
+type Manager struct {
+	Process
+
+	options     ManagerOptions
+	metricsPort int
+	healthPort  int
+}
+
+// StartManager builds the manager, once per process, and starts it on free ports.
+func (c *ControlPlane) StartManager(ctx context.Context, options ManagerOptions) (*Manager, error) {
+	path, err := managerProgram(options.Race)
+	if err != nil {
+		return nil, err
+	}
+	options.Kubeconfig = cmp.Or(options.Kubeconfig, c.Kubeconfig())
+	m := newManager(path, c.logFor("manager"), options)
+	if err := m.Start(ctx); err != nil {
+		return nil, err
+	}
+	c.add(m)
+	return m, nil
+}
+
+func newManager(path, log string, options ManagerOptions) *Manager {
+	m := &Manager{options: options}
+	m.name, m.program, m.log, m.env = "manager", path, log, options.Env
+	m.Process.args, m.ports = m.args, m.pickPorts
+	if !options.NoWait {
+		m.ready = m.readyz
+	}
+	return m
+}
+
+// RunManager runs the manager to its end with the given arguments, for subcommands ("cleanup", "--dry-run") and for flags
+// that it refuses. Of the options it reads Kubeconfig (given to it as KUBECONFIG), Args, Env and Race. It returns what the manager
+// printed to stdout and stderr and its exit code; err speaks of failures to run it, and of ctx.
+func (c *ControlPlane) RunManager(ctx context.Context, options ManagerOptions) (output string, exitCode int, err error) {
+	path, err := managerProgram(options.Race)
+	if err != nil {
+		return "", -1, err
+	}
+	kubeconfig := cmp.Or(options.Kubeconfig, c.Kubeconfig())
+	return runToEnd(ctx, path, append(slices.Clone(options.Env), "KUBECONFIG="+kubeconfig), options.Args)
+}
+
+func runToEnd(ctx context.Context, path string, env, args []string) (output string, exitCode int, err error) {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = append(os.Environ(), env...)
+	content, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return string(content), -1, fmt.Errorf("running %s %s: %w", path, strings.Join(args, " "), context.Cause(ctx))
+	case err != nil && !errors.As(err, &exit):
+		return string(content), -1, fmt.Errorf("running %s: %w", path, err)
+	}
+	return string(content), cmd.ProcessState.ExitCode(), nil
+}
+
+func (m *Manager) pickPorts() error {
+	ports, err := freePorts(2)
+	if err != nil {
+		return err
+	}
+	m.metricsPort, m.healthPort = ports[0], ports[1]
+	return nil
+}
+
+func (m *Manager) args() []string {
+	return slices.Concat([]string{
+		"--kubeconfig=" + m.options.Kubeconfig,
+		"--leader-elect=false",
+		fmt.Sprintf("--metrics-bind-address=%s:%d", loopback, m.metricsPort),
+		fmt.Sprintf("--metrics-secure=%t", m.options.SecureMetrics),
+		fmt.Sprintf("--health-probe-bind-address=%s:%d", loopback, m.healthPort),
+	}, m.options.Args)
+}
+
+// WaitReady waits until /readyz is content, for a minute if ctx has no deadline.
+func (m *Manager) WaitReady(ctx context.Context) error {
+	ctx, cancel := withDefaultTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := m.waitUntil(ctx, m.readyz); err != nil {
+		return fmt.Errorf("waiting for the manager: %w; the end of %s:\n%s", err, m.log, m.LogTail(tailLines))
+	}
+	return nil
+}
+
+func (m *Manager) readyz(ctx context.Context) error { return m.Healthy(ctx, "/readyz") }
+
+// Healthy returns nil if a health endpoint, "/healthz" or "/readyz", answers 200, and what it says otherwise.
+func (m *Manager) Healthy(ctx context.Context, path string) error {
+	return askOK(ctx, plainClient(), fmt.Sprintf("http://%s:%d%s", loopback, m.healthPort, path))
+}
+
+// MetricsURL returns where the metrics are.
+func (m *Manager) MetricsURL() string {
+	scheme := "http"
+	if m.options.SecureMetrics {
+		scheme = "https"
+	}
+	return fmt.Sprintf("%s://%s:%d/metrics", scheme, loopback, m.metricsPort)
+}
+
+// Metrics scrapes the open metrics.
+func (m *Manager) Metrics(ctx context.Context) (Metrics, error) { return m.MetricsAs(ctx, "") }
+
+// MetricsAs scrapes the metrics with a bearer token. Any certificate is good: the manager signs its own.
+func (m *Manager) MetricsAs(ctx context.Context, token string) (Metrics, error) {
+	client := plainClient()
+	client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // self-signed, on loopback
+	text, err := m.scrape(ctx, client, token)
+	if err != nil {
+		return nil, fmt.Errorf("scraping the manager: %w", err)
+	}
+	return ParseMetrics(text)
+}
+
+// scrape is patient with a manager that does not listen yet: it opens its metrics at about the time at which it is ready,
+// not before.
+func (m *Manager) scrape(ctx context.Context, client *http.Client, token string) (text string, err error) {
+	for deadline := time.Now().Add(metricsPatience); ; time.Sleep(pollInterval) {
+		text, err = ask(ctx, client, m.MetricsURL(), token)
+		if !errors.Is(err, syscall.ECONNREFUSED) || !m.Running() || time.Now().After(deadline) {
+			return text, err
+		}
+	}
+}

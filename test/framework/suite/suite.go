@@ -1,0 +1,85 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// shownLines is how much of a log a failed spec shows.
+const shownLines = 40
+
+// ControlPlane starts a control plane that ends with the calling node.
+func ControlPlane(ctx context.Context, options framework.Options) *framework.ControlPlane {
+	ginkgo.GinkgoHelper()
+	cp, err := framework.Start(ctx, options)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	ginkgo.DeferCleanup(func() {
+		showOnFailure(&cp.API.Process)
+		gomega.Expect(cp.Stop()).To(gomega.Succeed())
+	})
+	return cp
+}
+
+// APIServer adds an API server that ends with the calling node.
+func APIServer(ctx context.Context, cp *framework.ControlPlane, options framework.Options) *framework.APIServer {
+	ginkgo.GinkgoHelper()
+	api, err := cp.AddAPIServer(ctx, options)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	endWithNode(&api.Process)
+	return api
+}
+
+// Manager starts our manager, which ends with the calling node. That node fails if the manager has logged a panic, recovered or
+// not, or a data race (which ManagerOptions.Race looks for).
+func Manager(ctx context.Context, cp *framework.ControlPlane, options framework.ManagerOptions) *framework.Manager {
+	ginkgo.GinkgoHelper()
+	manager, err := cp.StartManager(ctx, options)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	ginkgo.DeferCleanup(func() {
+		log, err := os.ReadFile(manager.LogFile())
+		gomega.Expect(err).NotTo(gomega.HaveOccurred())
+		gomega.Expect(crashes(string(log))).To(gomega.BeEmpty())
+	})
+	endWithNode(&manager.Process) // comes first: what is deferred last is done first
+	return manager
+}
+
+// crashes returns the lines of a log that tell of a panic or of a data race.
+func crashes(log string) []string {
+	var lines []string
+	for line := range strings.Lines(log) {
+		if strings.HasPrefix(line, "panic:") || strings.Contains(line, "Observed a panic") || strings.Contains(line, "WARNING: DATA RACE") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// ControllerManager starts a kube-controller-manager with the named controllers, which ends with the calling node.
+func ControllerManager(ctx context.Context, cp *framework.ControlPlane, controllers ...string) *framework.ControllerManager {
+	ginkgo.GinkgoHelper()
+	manager, err := cp.StartControllerManager(ctx, controllers...)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	endWithNode(&manager.Process)
+	return manager
+}
+
+func endWithNode(process *framework.Process) {
+	ginkgo.DeferCleanup(func() {
+		showOnFailure(process)
+		gomega.Expect(process.Stop()).To(gomega.Succeed())
+	})
+}
+
+func showOnFailure(process *framework.Process) {
+	if ginkgo.CurrentSpecReport().Failed() {
+		ginkgo.AddReportEntry(fmt.Sprintf("the end of %s", process.LogFile()), process.LogTail(shownLines))
+	}
+}

@@ -1,0 +1,75 @@
+// Package badinput_test gives the manager what it cannot work with: command lines, configuration files, API servers and
+// permissions. It wants each refused with a message that names the cause and the remedy, with an exit status that a script
+// can act on, and with a cluster that is as it was before.
+//
+// Start with untouched, which holds the last of these for every spec.
+package badinput_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
+)
+
+func TestBadInput(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "bad input")
+}
+
+// Exit statuses of the manager.
+const (
+	couldNot = 1 // it understood and could not do it
+	notKnown = 2 // it was asked for something that does not exist
+)
+
+// cp is a Kubernetes 1.36. Specs leave it running.
+var cp *framework.ControlPlane
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	cp = suite.ControlPlane(ctx, framework.Options{})
+	_, err := inventory.Settled(ctx, cp.AdminConfig())
+	Expect(err).NotTo(HaveOccurred())
+}, NodeTimeout(time.Minute))
+
+// untouched wants every object of the cluster to be after do as it was before. A manager that got to work would change
+// one at once: a ServiceCIDR without finalizers waits for it.
+func untouched(ctx context.Context, do func()) {
+	GinkgoHelper()
+	work := framework.NewServiceCIDR("", "10.200.0.0/24")
+	work.GenerateName = "waiting-"
+	_, err := cp.Networking().ServiceCIDRs().Create(ctx, work, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	before, err := inventory.Everything(ctx, cp.AdminConfig())
+	Expect(err).NotTo(HaveOccurred())
+	do()
+	after, err := inventory.Everything(ctx, cp.AdminConfig())
+	Expect(err).NotTo(HaveOccurred())
+	Expect(before.Changes(after)).To(BeEmpty())
+}
+
+// run runs the manager to its end, which has to come soon.
+func run(ctx context.Context, cp *framework.ControlPlane, options framework.ManagerOptions) (output string, status int) {
+	GinkgoHelper()
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	output, status, err := cp.RunManager(ctx, options)
+	Expect(err).NotTo(HaveOccurred())
+	return output, status
+}
+
+func file(name, content string) string {
+	GinkgoHelper()
+	path := filepath.Join(GinkgoT().TempDir(), name)
+	Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+	return path
+}

@@ -1,0 +1,54 @@
+package behaviour_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// 1. A cluster of one family has a Service. 2. Its API server dies and is started again with a second family, while the operator goes on.
+// 3. The default ServiceCIDR has both. 4. The old Service gets a second address, a new one gets two. 5. The operator looks after the
+// second family without being started again.
+var _ = Describe("A cluster of one family", func() {
+	DescribeTable("becomes one of two under a running operator", func(ctx SpecContext, first, second string) {
+		const kubernetes = "kubernetes"
+		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: first}})
+		old := c.CreateService(ctx, "old")
+		process := c.Operator.Pid()
+
+		Expect(c.API.Kill()).To(Succeed()) // asked politely, it would wait a minute for the operator's watches to end
+		Expect(c.Restart(ctx, framework.Options{ServiceClusterIPRange: first + "," + second})).To(Succeed())
+		Eventually(func() []string { return c.ServiceCIDR(ctx, kubernetes).Spec.CIDRs }).WithTimeout(cluster.Patience).
+			Should(HaveExactElements(first, second))
+		Expect(c.Condition(ctx, kubernetes, cluster.Ready).Status).To(Equal(metav1.ConditionTrue))
+
+		upgraded, err := c.Client().CoreV1().Services(cluster.Namespace).Patch(ctx, "old", types.MergePatchType,
+			[]byte(`{"spec":{"ipFamilyPolicy":"RequireDualStack"}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(upgraded.Spec.ClusterIPs).To(HaveExactElements(old.Spec.ClusterIP, Not(BeEmpty())))
+		fresh := c.CreateService(ctx, "fresh", framework.RequireDualStack())
+		Expect(fresh.Spec.ClusterIPs).To(HaveLen(2))
+
+		for _, s := range []*corev1.Service{upgraded, fresh} {
+			for _, address := range s.Spec.ClusterIPs {
+				Eventually(func() map[string]string { return c.Labels(ctx, address) }).
+					WithTimeout(cluster.Patience).Should(HaveKeyWithValue(cluster.BandLabel, "dynamic"), address)
+			}
+		}
+		Expect(c.Metric(ctx, "addresses", "cidr", second, "state", "allocated")).To(BeEquivalentTo(2))
+		expectHealth(ctx, c)
+
+		c.DeleteIPAddress(ctx, fresh.Spec.ClusterIPs[1])
+		Eventually(func() string { return c.Owner(ctx, fresh.Spec.ClusterIPs[1]) }).WithTimeout(cluster.Patience).Should(Equal("default/fresh"))
+		Expect(c.Operator.Pid()).To(Equal(process))
+		Expect(c.Operator.Running()).To(BeTrue())
+	},
+		Entry("IPv6 after IPv4", "10.95.0.0/16", "fd00:95::/112"),
+		Entry("IPv4 after IPv6", "fd00:95::/112", "10.95.0.0/16"),
+	)
+})

@@ -1,0 +1,153 @@
+package behaviour_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// Two API servers allocate from one range of 126 IPv4 and 127 IPv6 addresses, each knowing of the other's choices only
+// by hearsay. What is unique in the end is the name of the IPAddress.
+var _ = Describe("Two API servers on one etcd", Ordered, ContinueOnFailure, func() {
+	const each = 55
+	var (
+		c       *cluster.Cluster
+		servers []kubernetes.Interface
+		current []*corev1.Service
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		options := framework.Options{ServiceClusterIPRange: "10.94.0.0/25,fd00:94::/121"}
+		c = cluster.Start(ctx, cluster.Options{Options: options})
+		other := suite.APIServer(ctx, c.ControlPlane, options)
+		servers = []kubernetes.Interface{c.Client(), other.Client()}
+	})
+
+	// race lets five clients of each API server create Services at the same time.
+	race := func(ctx context.Context, name string, n int) []*corev1.Service {
+		GinkgoHelper()
+		created, errs := make([][]*corev1.Service, len(servers)), make([]error, len(servers))
+		var clients sync.WaitGroup
+		for i, server := range servers {
+			clients.Go(func() {
+				created[i], errs[i] = framework.CreateServices(ctx, server, n, 5, named(fmt.Sprintf("%s-%d", name, i), framework.RequireDualStack()))
+			})
+		}
+		clients.Wait()
+		Expect(errs).To(HaveEach(Succeed()))
+		return append(created[0], created[1]...)
+	}
+
+	// expectOneToOne wants as many IPAddresses as Services have addresses, and each to belong to the Service that it names.
+	expectOneToOne := func(ctx SpecContext) {
+		GinkgoHelper()
+		Eventually(func(g Gomega) {
+			holders := map[string]string{}
+			for _, s := range c.Services(ctx) {
+				for _, address := range s.Spec.ClusterIPs {
+					g.Expect(holders).NotTo(HaveKey(address), "held twice")
+					holders[address] = s.Namespace + "/" + s.Name
+				}
+			}
+			owners := map[string]string{}
+			for _, ip := range c.IPAddresses(ctx) {
+				owners[ip.Name] = ip.Spec.ParentRef.Namespace + "/" + ip.Spec.ParentRef.Name
+			}
+			g.Expect(owners).To(Equal(holders))
+		}).WithTimeout(cluster.Patience).Should(Succeed())
+	}
+
+	// 110 of 125 addresses are taken, by ten clients at once.
+	It("give no address away twice when they race for most of a range", func(ctx SpecContext) {
+		current = race(ctx, "racer", each)
+		Expect(current).To(HaveLen(2 * each))
+		expectOneToOne(ctx)
+	})
+
+	// Half of the Services go while others come, so that addresses change hands while both API servers look.
+	It("give no address away twice when addresses are given back meanwhile", func(ctx SpecContext) {
+		half := current[:each]
+		gone := make(chan struct{})
+		go func() {
+			defer GinkgoRecover()
+			defer close(gone)
+			c.DeleteServices(ctx, half...)
+		}()
+		race(ctx, "successor", 5) // there is room for these whatever has gone already
+		Eventually(gone).WithTimeout(cluster.Patience).Should(BeClosed())
+		race(ctx, "heir", 20)
+		expectOneToOne(ctx)
+	})
+
+	// A Service goes, and ten clients want just the addresses that it had.
+	It("give an address that many ask for to one of them", func(ctx SpecContext) {
+		vacated := current[len(current)-1]
+		c.DeleteServices(ctx, vacated)
+		for _, address := range vacated.Spec.ClusterIPs {
+			errs := make([]error, 10)
+			var clients sync.WaitGroup
+			for i := range errs {
+				clients.Go(func() {
+					wanted := framework.NewService(cluster.Namespace, fmt.Sprintf("wants-%d-%d", len(address), i), framework.WithClusterIPs(address))
+					_, errs[i] = servers[i%len(servers)].CoreV1().Services(cluster.Namespace).Create(ctx, wanted, metav1.CreateOptions{})
+				})
+			}
+			clients.Wait()
+			var served []error
+			Expect(errs).To(ContainElement(Succeed(), &served))
+			Expect(served).To(HaveLen(1))
+			Expect(errs).To(HaveEach(Or(Succeed(), Satisfy(apierrors.IsInvalid))))
+		}
+		expectOneToOne(ctx)
+	})
+
+	// In all of this nothing was wrong, and an operator who says otherwise is not listened to for long.
+	It("do not alarm the operator", func(ctx SpecContext) {
+		Consistently(func(g Gomega) {
+			g.Expect(c.Metric(ctx, "drift_detected_total")).To(BeZero())
+			g.Expect(c.Events(ctx).Ours().Warnings().For("ClusterIPNotAllocated")).To(BeEmpty())
+		}).WithTimeout(believed).Should(Succeed())
+		Expect(c.Breaches(ctx)).To(BeEmpty())
+	})
+})
+
+// IPAddresses that are nobody's Service: other controllers keep them, with labels and parents of their own, or without.
+var _ = Describe("An IPAddress that the API server's allocator did not write", func() {
+	It("is left alone, whatever it is called and whatever it names", func(ctx SpecContext) {
+		c := cluster.Start(ctx, cluster.Options{})
+		parent := func(group, resource, namespace, name string) framework.IPAddressOption {
+			return framework.WithParent(networkingv1.ParentReference{Group: group, Resource: resource, Namespace: namespace, Name: name})
+		}
+		before := map[string]*networkingv1.IPAddress{}
+		for _, ip := range []*networkingv1.IPAddress{
+			framework.NewIPAddress("255.255.255.255", "", "", framework.WithoutLabels(), parent("example.com", "widgets", "factory", "gear")),
+			framework.NewIPAddress("255.255.255.254", "", "", framework.ManagedBy("widgets.example.com"), parent("", "nodes", "", "worker")),
+			framework.NewIPAddress("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "", "", framework.WithoutLabels(), parent("", "services", "default", "missing")),
+			framework.NewIPAddress("10.96.77.77", "", "", framework.ManagedBy("widgets.example.com"), parent("", "services", "default", "kubernetes")),
+			framework.NewIPAddress("fd00:10:96::77", "", "", framework.WithoutLabels(), parent("", "services", "default", "missing")),
+		} {
+			before[ip.Name] = c.CreateIPAddress(ctx, ip)
+		}
+		Consistently(func(g Gomega) {
+			for address, ip := range before {
+				g.Expect(c.IPAddress(ctx, address)).To(Equal(ip), address)
+			}
+		}).WithTimeout(believed).WithPolling(500 * time.Millisecond).Should(Succeed())
+		Expect(c.Metric(ctx, "drift_detected_total")).To(BeZero())
+		_, err := c.TryService(ctx, "wants-a-reserved-one", framework.WithClusterIPs("10.96.77.77"))
+		Expect(err).To(Satisfy(apierrors.IsInvalid), "it is taken")
+	})
+})

@@ -1,0 +1,226 @@
+package defects_test
+
+import (
+	"maps"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// unseen is how long upstream is watched to do nothing. Its repair loop looks at everything again only three minutes after the start
+// of the API server, so these specs have a young cluster of their own.
+const unseen = 3 * time.Second
+
+// withoutBand are the labels that the API server's allocator writes.
+func withoutBand(ip *networkingv1.IPAddress) map[string]string {
+	labels := maps.Clone(ip.Labels)
+	delete(labels, cluster.BandLabel)
+	return labels
+}
+
+var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func() {
+	var c *cluster.Cluster
+
+	BeforeAll(func(ctx SpecContext) { c = cluster.Start(ctx, cluster.Options{}) })
+
+	name := func(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
+
+	// notes of the operator's events about a Service.
+	notes := func(ctx SpecContext, service *corev1.Service, reason string) func() []string {
+		return func() []string { return c.Events(ctx).Ours().OnService(service.Name).For(reason).Notes() }
+	}
+
+	// expectOnce waits for exactly one event about each of the addresses.
+	expectOnce := func(ctx SpecContext, service *corev1.Service, reason string, addresses ...string) {
+		GinkgoHelper()
+		var wanted []any
+		for _, address := range addresses {
+			wanted = append(wanted, ContainSubstring(address))
+		}
+		Eventually(notes(ctx, service, reason)).WithTimeout(cluster.Patience).Should(ConsistOf(wanted...))
+		Consistently(func() int { return c.Events(ctx).Ours().OnService(service.Name).For(reason).Count() }).
+			WithTimeout(2 * time.Second).Should(Equal(len(addresses)))
+	}
+
+	// Somebody deletes an IPAddress by hand. Until it is back, the address can be given to another Service.
+	DescribeTable("is back in under two seconds when somebody deletes it", func(ctx SpecContext, service string, option framework.ServiceOption) {
+		owner := c.CreateService(ctx, service, option)
+		before := map[string]*networkingv1.IPAddress{}
+		for _, address := range owner.Spec.ClusterIPs {
+			Eventually(func() map[string]string { return c.Labels(ctx, address) }).
+				WithTimeout(cluster.Patience).Should(HaveKey(cluster.BandLabel))
+			before[address] = c.IPAddress(ctx, address)
+		}
+		for _, address := range owner.Spec.ClusterIPs {
+			c.DeleteIPAddress(ctx, address)
+			start := time.Now()
+			Eventually(func() any { return c.IPAddress(ctx, address) }).WithTimeout(2*time.Second).WithPolling(10*time.Millisecond).
+				ShouldNot(BeNil(), address)
+			AddReportEntry(address+" was back after", time.Since(start), ReportEntryVisibilityFailureOrVerbose)
+
+			after := c.IPAddress(ctx, address)
+			Expect(after.UID).NotTo(Equal(before[address].UID))
+			Expect(after.Spec).To(Equal(before[address].Spec))
+			Expect(withoutBand(after)).To(Equal(withoutBand(before[address])), "as the API server writes them")
+		}
+		expectOnce(ctx, owner, "ClusterIPNotAllocated", owner.Spec.ClusterIPs...)
+		for _, address := range owner.Spec.ClusterIPs {
+			Eventually(func() map[string]string { return c.Labels(ctx, address) }).
+				WithTimeout(cluster.Patience).Should(Equal(before[address].Labels), "its band too")
+		}
+	},
+		Entry("in IPv4", "restored-ipv4", framework.WithFamilies(corev1.IPv4Protocol)),
+		Entry("in IPv6", "restored-ipv6", framework.WithFamilies(corev1.IPv6Protocol)),
+		Entry("in both families of one Service", "restored-dual", framework.RequireDualStack()),
+	)
+
+	// The same without the operator: frozen, and nobody else does it.
+	It("stays away without the operator", func(ctx SpecContext) {
+		owner := c.CreateService(ctx, "unrestored")
+		c.Paused(func() {
+			c.DeleteIPAddress(ctx, owner.Spec.ClusterIP)
+			Consistently(func() any { return c.IPAddress(ctx, owner.Spec.ClusterIP) }).WithTimeout(unseen).Should(BeNil())
+		})
+		Eventually(func() string { return c.Owner(ctx, owner.Spec.ClusterIP) }).WithTimeout(cluster.Patience).Should(Equal(name(owner)))
+	})
+
+	// 1. The IPAddress of a Service is deleted, and before anybody can restore it a second Service asks for the address.
+	// 2. The API server gives it away: both Services hold it, and the IPAddress names the younger.
+	// 3. The operator gives it back to the older and tells the younger, which cannot be changed any more.
+	// 4. The younger is deleted as it was told. The API server then deletes the IPAddress of the other, and it has to come back.
+	DescribeTable("goes back to the older of two Services that hold its address", func(ctx SpecContext, family corev1.IPFamily) {
+		owner := c.CreateService(ctx, "owner-"+lower(family), framework.WithFamilies(family))
+		address := owner.Spec.ClusterIP
+		Eventually(func() bool { return time.Now().Truncate(time.Second).After(owner.CreationTimestamp.Time) }).
+			Should(BeTrue(), "ages are told in seconds")
+
+		var thief *corev1.Service
+		c.Paused(func() {
+			c.DeleteIPAddress(ctx, address)
+			thief = c.CreateService(ctx, "thief-"+lower(family), framework.WithFamilies(family), framework.WithClusterIPs(address))
+			Expect(c.Owner(ctx, address)).To(Equal(name(thief)), "the defect that this is about")
+		})
+
+		Eventually(func() string { return c.Owner(ctx, address) }).WithTimeout(cluster.Patience).Should(Equal(name(owner)))
+		expectOnce(ctx, thief, "ClusterIPAlreadyAllocated", address)
+		Expect(notes(ctx, thief, "ClusterIPAlreadyAllocated")()).To(HaveExactElements(ContainSubstring(name(owner))))
+		expectOnce(ctx, owner, "ClusterIPNotAllocated", address)
+		Expect(notes(ctx, owner, "ClusterIPAlreadyAllocated")()).To(BeEmpty())
+		Expect(c.Owner(ctx, address)).To(Equal(name(owner)), "and nobody has taken it back")
+		Expect(c.Metric(ctx, "drift", "type", "duplicate")).To(BeEquivalentTo(1), "as long as there are two")
+
+		c.DeleteServices(ctx, thief)
+		Eventually(func() string { return c.Owner(ctx, address) }).WithTimeout(cluster.Patience).Should(Equal(name(owner)))
+		Eventually(func() float64 { return c.Metric(ctx, "drift") }).WithTimeout(cluster.Patience).Should(BeZero())
+		Expect(c.Owner(ctx, address)).To(Equal(name(owner)))
+	},
+		Entry("in IPv4", corev1.IPv4Protocol),
+		Entry("in IPv6", corev1.IPv6Protocol),
+	)
+
+	// Somebody has exchanged the IPAddress for one that names something else. The parent cannot be changed, so it has to be
+	// written anew; upstream deletes some of these and restores none before three minutes have passed.
+	DescribeTable("names its Service again when somebody has pointed it elsewhere", func(ctx SpecContext, service string, parent networkingv1.ParentReference) {
+		owner := c.CreateService(ctx, service, framework.RequireDualStack())
+		c.Paused(func() {
+			for _, address := range owner.Spec.ClusterIPs {
+				c.DeleteIPAddress(ctx, address)
+				c.CreateIPAddress(ctx, framework.NewIPAddress(address, "", "", framework.WithParent(parent)))
+			}
+		})
+		for _, address := range owner.Spec.ClusterIPs {
+			Eventually(func() string { return c.Owner(ctx, address) }).WithTimeout(cluster.Patience).Should(Equal(name(owner)), address)
+		}
+		expectOnce(ctx, owner, "ClusterIPNotAllocated", owner.Spec.ClusterIPs...)
+	},
+		Entry("at another Service", "pointed-at-service", networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: "kubernetes"}),
+		Entry("at a Service that does not exist", "pointed-at-nothing", networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: "nothing"}),
+		Entry("at something that is no Service", "pointed-at-pod", networkingv1.ParentReference{Resource: "pods", Namespace: "default", Name: "web-0"}),
+	)
+
+	// An address that no Service holds, under the name of a Service that holds another one. The API server deletes such an
+	// IPAddress as well; whoever is first, it must not stay.
+	It("does not stay under the name of a Service that does not hold it", func(ctx SpecContext) {
+		for _, address := range []string{"10.96.200.1", "fd00:10:96::c801"} {
+			c.CreateIPAddress(ctx, framework.NewIPAddress(address, "default", "kubernetes"))
+			Eventually(func() any { return c.IPAddress(ctx, address) }).WithTimeout(cluster.Patience).Should(BeNil(), address)
+		}
+	})
+
+	// The API server finds its own IPAddresses by their labels: without them, a live address is nobody's. They are written back
+	// without a moment in which the address would be free, so it is still the same object.
+	It("gets its labels back in place", func(ctx SpecContext) {
+		type loss struct{ what, patch string }
+		losses := []loss{
+			{"all labels", `{"metadata":{"labels":null}}`},
+			{"nobody is the manager", `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":""}}}`},
+			{"somebody else is the manager", `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"widgets.example.com"}}}`},
+			{"no family", `{"metadata":{"labels":{"ipaddress.kubernetes.io/ip-family":null}}}`},
+		}
+		services := c.CreateServices(ctx, len(losses), func(i int) *corev1.Service {
+			return framework.NewService(cluster.Namespace, "unlabelled-"+string(rune('a'+i)), framework.RequireDualStack())
+		})
+		before := map[string]*networkingv1.IPAddress{}
+		eachLoss := func(do func(l loss, address string)) {
+			for i, l := range losses {
+				for _, address := range services[i].Spec.ClusterIPs {
+					do(l, address)
+				}
+			}
+		}
+		eachLoss(func(l loss, address string) {
+			Eventually(func() map[string]string { return c.Labels(ctx, address) }).
+				WithTimeout(cluster.Patience).Should(HaveKey(cluster.BandLabel))
+			before[address] = c.IPAddress(ctx, address)
+		})
+
+		c.Paused(func() {
+			eachLoss(func(l loss, address string) { c.PatchIPAddress(ctx, address, l.patch) })
+			Consistently(func(g Gomega) {
+				eachLoss(func(l loss, address string) {
+					g.Expect(c.Labels(ctx, address)).NotTo(Equal(before[address].Labels), "%s: nobody else repairs it", l.what)
+				})
+			}).WithTimeout(unseen).Should(Succeed())
+		})
+		eachLoss(func(l loss, address string) {
+			Eventually(func() map[string]string { return c.Labels(ctx, address) }).
+				WithTimeout(cluster.Patience).Should(Equal(before[address].Labels), l.what)
+			Expect(c.IPAddress(ctx, address).UID).To(Equal(before[address].UID), l.what)
+		})
+	})
+
+	// 1. A ServiceCIDR is removed by force, finalizers and all, under a Service. 2. The Service is told: its address is in no range. Nobody
+	// allocates there, so an IPAddress that is deleted now is not restored. 3. The range is created again, and all is well.
+	It("out of every range is reported, and in order when the range is back", func(ctx SpecContext) {
+		const v4, v6 = "10.116.0.40", "fd00:116::40"
+		c.CreateServiceCIDR(ctx, "removed", "10.116.0.0/24", "fd00:116::/120")
+		c.WaitLookedAfter(ctx, "removed")
+		stranded := c.HoldAddress(ctx, "stranded", v4, v6)
+		c.DeleteServiceCIDRs(ctx, "removed")
+		c.DropFinalizers(ctx, "removed")
+		Eventually(func() any { return c.ServiceCIDR(ctx, "removed") }).WithTimeout(cluster.Patience).Should(BeNil())
+
+		expectOnce(ctx, stranded, "ClusterIPOutOfRange", v4, v6)
+		Expect(c.Metric(ctx, "drift", "type", "out_of_range")).To(BeEquivalentTo(1), "one Service")
+		c.DeleteIPAddress(ctx, v4)
+		Consistently(func() any { return c.IPAddress(ctx, v4) }).WithTimeout(unseen).Should(BeNil())
+
+		c.CreateServiceCIDR(ctx, "removed", "10.116.0.0/24", "fd00:116::/120")
+		Eventually(func() string { return c.Owner(ctx, v4) }).WithTimeout(cluster.Patience).Should(Equal(name(stranded)))
+		Eventually(func() float64 { return c.Metric(ctx, "drift") }).WithTimeout(cluster.Patience).Should(BeZero())
+		Expect(c.Breaches(ctx)).To(BeEmpty())
+	})
+})
+
+func lower(family corev1.IPFamily) string {
+	if family == corev1.IPv4Protocol {
+		return "ipv4"
+	}
+	return "ipv6"
+}

@@ -1,0 +1,59 @@
+// Package defects_test holds, for every known defect of upstream's ServiceCIDR and IPAddress machinery that the operator
+// beats, a spec in which the defect occurs without the operator and a spec in which it does not with it; and for every kind of
+// drift a spec in which it is repaired or reported.
+//
+// Three clusters live as long as the suite: one with the operator, one with the operator and kube-controller-manager side by
+// side, and one with kube-controller-manager alone. What needs a cluster for itself (another range, counters at zero, repairs
+// that are timed) starts one.
+//
+// Start with deletion_test.go; each file is one topic.
+package defects_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+func TestDefects(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "defects")
+}
+
+// The clusters that all specs share. No spec may allocate dynamically in them but from ranges of its own.
+const (
+	operatorAlone  = "operator alone"
+	operatorBeside = "operator beside kube-controller-manager"
+	upstreamAlone  = "kube-controller-manager alone"
+)
+
+// clusters are filled before the first spec.
+var clusters = map[string]*cluster.Cluster{}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	clusters[operatorAlone] = cluster.Start(ctx, cluster.Options{OperatorArgs: []string{
+		"--reserved-networks=corporate=" + corporate + ",lab=" + lab,
+	}})
+	leakAddresses(ctx, clusters[operatorAlone]) // takes a minute from here
+	clusters[operatorBeside] = cluster.Start(ctx, cluster.Options{BesideUpstream: true})
+	clusters[upstreamAlone] = cluster.Start(ctx, cluster.Options{BesideUpstream: true, WithoutOperator: true})
+})
+
+// everywhere does something in each of the shared clusters.
+func everywhere(do func(c *cluster.Cluster)) {
+	GinkgoHelper()
+	for _, name := range []string{operatorAlone, operatorBeside, upstreamAlone} {
+		By(name, func() { do(clusters[name]) })
+	}
+}
+
+// withOperator are the entries of a table that runs wherever the operator does.
+func withOperator(description string) []TableEntry {
+	return []TableEntry{
+		Entry(description+", "+operatorAlone, operatorAlone),
+		Entry(description+", "+operatorBeside, operatorBeside),
+	}
+}

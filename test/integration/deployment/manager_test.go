@@ -1,0 +1,233 @@
+package deployment_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/common/model"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// ours writes the IPAddresses that the manager restores.
+const ours = "clusterip-operator-ipaddress"
+
+// asDeployed runs the manager with the token of its ServiceAccount, the arguments of its Deployment and the file of its
+// ConfigMap. It becomes the Operator of the cluster, and ends with the calling node.
+func asDeployed(ctx context.Context, c *cluster.Cluster, kustomization string) {
+	GinkgoHelper()
+	m := render(ctx, kustomization)
+	container := only[appsv1.Deployment](m, "Deployment").Spec.Template.Spec.Containers[0]
+	file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
+	Expect(os.WriteFile(file, []byte(only[corev1.ConfigMap](m, "ConfigMap").Data["config.yaml"]), 0o600)).To(Succeed())
+
+	// A pod knows its namespace from a file, and has an address of its own to listen on.
+	args := []string{"--leader-election-namespace=" + namespace}
+	for _, arg := range container.Args {
+		switch name, _, _ := strings.Cut(arg, "="); name {
+		case "--config":
+			Expect(arg).To(Equal("--config=" + container.VolumeMounts[0].MountPath + "/config.yaml"))
+			args = append(args, "--config="+file)
+		case "--metrics-bind-address", "--health-probe-bind-address":
+		default:
+			args = append(args, arg)
+		}
+	}
+	Expect(args).To(ContainElement(HavePrefix("--leader-elect")))
+	c.Operator = suite.Manager(ctx, c.ControlPlane, framework.ManagerOptions{
+		Kubeconfig: as(ctx, c, managerAccount), Args: args, Race: true, SecureMetrics: true,
+	})
+}
+
+// scraper creates a ServiceAccount, bound to a ClusterRole unless that is empty, and returns a token.
+func scraper(ctx context.Context, name, role string) string {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Name: name}
+	_, err := c.Client().CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	if role != "" {
+		_, err := c.Client().RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: name}},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	}
+	token, err := c.TokenFor(ctx, "default", name)
+	Expect(err).NotTo(HaveOccurred())
+	return token
+}
+
+// The manager does its whole work once, under the permissions of config/rbac and with the arguments of config/manager. What it
+// asked for is then compared with what it may ask for, both ways.
+var _ = Describe("The manager as it is deployed", Ordered, func() {
+	const static = "10.110.0.5" // of the range "served"
+	var (
+		scraped framework.Metrics
+		earlier auditLog // of Kubernetes 1.32
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		earlier = auditLog(filepath.Join(GinkgoT().TempDir(), "audit.log"))
+		asDeployed(ctx, c, defaults)
+	})
+
+	It("takes ranges into its care", func(ctx SpecContext) {
+		c.CreateServiceCIDR(ctx, "served", "10.110.0.0/24")
+		c.WaitLookedAfter(ctx, "kubernetes", "served")
+		Eventually(c.Condition).WithArguments(ctx, "served", cluster.NearlyFull).WithTimeout(cluster.Patience).
+			Should(HaveField("Status", metav1.ConditionFalse))
+	})
+
+	It("labels addresses with their band", func(ctx SpecContext) {
+		c.HoldAddress(ctx, "fixed", static)
+		Eventually(c.IPAddress).WithArguments(ctx, static).WithTimeout(cluster.Patience).
+			Should(HaveField("Labels", HaveKeyWithValue(cluster.BandLabel, "static")))
+	})
+
+	// The event of the second time is a change of the first one.
+	It("restores a lost IPAddress, and reports it each time", func(ctx SpecContext) {
+		for range 2 {
+			c.DeleteIPAddress(ctx, static)
+			Eventually(c.Owner).WithArguments(ctx, static).WithTimeout(cluster.Patience).Should(Equal("default/fixed"))
+			Expect(c.IPAddress(ctx, static).ManagedFields).To(ContainElement(HaveField("Manager", ours)))
+		}
+		Eventually(func() cluster.Events { return c.Events(ctx).Ours().OnService("fixed").For("ClusterIPNotAllocated") }).WithTimeout(cluster.Patience).
+			Should(ConsistOf(HaveField("Series", Not(BeNil()))))
+	})
+
+	It("mends the labels of an IPAddress", func(ctx SpecContext) {
+		c.PatchIPAddress(ctx, static, `{"metadata":{"labels":{"ipaddress.kubernetes.io/ip-family":null}}}`)
+		Eventually(c.IPAddress).WithArguments(ctx, static).WithTimeout(cluster.Patience).
+			Should(HaveField("Labels", HaveKeyWithValue("ipaddress.kubernetes.io/ip-family", "IPv4")))
+	})
+
+	// The API server may be the first to delete it, and leaves it at that.
+	It("replaces an IPAddress that names another Service", func(ctx SpecContext) {
+		c.CreateService(ctx, "other")
+		c.DeleteIPAddress(ctx, static)
+		c.CreateIPAddress(ctx, framework.NewIPAddress(static, cluster.Namespace, "other"))
+		Eventually(c.Owner).WithArguments(ctx, static).WithTimeout(cluster.Patience).Should(Equal("default/fixed"))
+	})
+
+	It("holds a range that is deleted too early", func(ctx SpecContext) {
+		c.DeleteServiceCIDRs(ctx, "served")
+		Eventually(c.Warning(ctx, "served", cluster.DeletionBlocked)).WithTimeout(cluster.Patience).Should(ContainSubstring("Service default/fixed"))
+		Eventually(func() cluster.Events {
+			return c.Events(ctx).Ours().OnServiceCIDR("served").For("ServiceCIDRDeletionBlocked")
+		}).
+			WithTimeout(cluster.Patience).Should(HaveLen(1))
+	})
+
+	It("hides its metrics from those who do not say who they are", func(ctx SpecContext) {
+		_, err := c.Operator.MetricsAs(ctx, "")
+		Expect(err).To(MatchError(ContainSubstring("answered 401")))
+		_, err = c.Operator.MetricsAs(ctx, "somebody.who.lies")
+		Expect(err).To(MatchError(ContainSubstring("Authentication failed")))
+	})
+
+	It("hides its metrics from those who may not read them", func(ctx SpecContext) {
+		_, err := c.Operator.MetricsAs(ctx, scraper(ctx, "passer-by", ""))
+		Expect(err).To(MatchError(ContainSubstring("answered 403")))
+	})
+
+	It("shows its metrics to a reader of metrics", func(ctx SpecContext) {
+		token := scraper(ctx, "prometheus", "clusterip-operator-metrics-reader")
+		var err error
+		scraped, err = c.Operator.MetricsAs(ctx, token)
+		Expect(err).NotTo(HaveOccurred())
+		blocked, _ := scraped.Value("clusterip_operator_blocked_deletions", "servicecidr", "served")
+		Expect(blocked).To(BeEquivalentTo(1))
+	})
+
+	// A rule about a metric that does not exist is silent for ever. Scraped while everything that is served only at times is
+	// there.
+	It("serves each metric, with each label, on which config/prometheus has an alert", func(ctx SpecContext) {
+		for _, alert := range alerts(ctx) {
+			Expect(alert.metrics()).NotTo(BeEmpty(), alert.name)
+			for _, name := range alert.metrics() {
+				_, found := scraped.Value(name)
+				Expect(found).To(BeTrue(), "%s looks at %s, which nobody serves", alert.name, name)
+				for _, label := range alert.labels() {
+					Expect(labelsOf(scraped, name)).To(ContainElement(label), "%s, %s", alert.name, name)
+				}
+			}
+		}
+	})
+
+	It("lets the range go with its last Service", func(ctx SpecContext) {
+		c.DeleteServices(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "fixed"}})
+		Eventually(c.Remaining).WithArguments(ctx, "served").WithTimeout(cluster.Patience).Should(BeEmpty())
+	})
+
+	It("gives its Lease back at the end", func(ctx SpecContext) {
+		Expect(c.Operator.Stop()).To(Succeed())
+		Expect(c.Operator.ExitCode()).To(BeZero())
+		lease, err := c.Client().CoordinationV1().Leases(namespace).Get(ctx, "clusterip-operator", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(*lease.Spec.HolderIdentity).To(BeEmpty())
+	})
+
+	// There the manager creates the default ServiceCIDR, and writes and deletes the IPAddress of each Service. An API server that
+	// cannot stream the present state into a watch, as 1.31, has to be listed.
+	It("does the API server's part on Kubernetes 1.32", func(ctx SpecContext) {
+		const component = folder + "/components/service-cluster-ip-range"
+		bitmap := audited(ctx, earlier, framework.Options{
+			Version: framework.V132, ServiceClusterIPRange: "10.96.0.0/16", FeatureGates: map[string]bool{"WatchList": false},
+		})
+		install(ctx, bitmap, overlay(component))
+		asDeployed(ctx, bitmap, overlay(component))
+		bitmap.WaitLookedAfter(ctx, "kubernetes")
+		address := bitmap.CreateService(ctx, "daily").Spec.ClusterIP
+		Eventually(bitmap.Owner).WithArguments(ctx, address).WithTimeout(cluster.Patience).Should(Equal("default/daily"))
+		bitmap.DeleteServices(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "daily"}})
+		Eventually(func() any { return bitmap.IPAddress(ctx, address) }).WithTimeout(cluster.Patience).Should(BeNil())
+		Expect(bitmap.Operator.Stop()).To(Succeed())
+		Expect(earlier.refused(managerAccount)).To(BeEmpty())
+	})
+
+	It("was refused nothing", func() {
+		Expect(witness.refused(managerAccount)).To(BeEmpty())
+		log, err := os.ReadFile(c.Operator.LogFile())
+		Expect(err).NotTo(HaveOccurred())
+		for line := range strings.Lines(string(log)) {
+			Expect(strings.ToLower(line)).NotTo(ContainSubstring("forbidden"))
+		}
+	})
+
+	It("has used what it may do, and may do no more", func(ctx SpecContext) {
+		used := slices.Concat(witness.used(managerAccount), earlier.used(managerAccount))
+		may := granted(render(ctx, defaults), managerAccount)
+		Expect(beyond(used, may, everybody)).To(BeEmpty(), "used, and not granted")
+		Expect(beyond(may, used)).To(BeEmpty(), "granted, and not used")
+	})
+})
+
+// everybody may ask what he may do: system:basic-user.
+var everybody = []string{"create selfsubjectaccessreviews.authorization.k8s.io"}
+
+// labelsOf returns the names of the labels that samples of a metric have.
+func labelsOf(metrics framework.Metrics, name string) (all []string) {
+	for _, sample := range metrics {
+		if string(sample.Metric[model.MetricNameLabel]) != name {
+			continue
+		}
+		for label := range sample.Metric {
+			if !slices.Contains(all, string(label)) {
+				all = append(all, string(label))
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,90 @@
+package cluster
+
+import (
+	"context"
+	"net/netip"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
+)
+
+// IPAddress returns an IPAddress, nil if there is none.
+func (c *Cluster) IPAddress(ctx context.Context, address string) *networkingv1.IPAddress {
+	GinkgoHelper()
+	ip, err := c.Networking().IPAddresses().Get(ctx, address, metav1.GetOptions{})
+	return unlessGone(ip, err)
+}
+
+// IPAddresses returns all IPAddresses of the cluster.
+func (c *Cluster) IPAddresses(ctx context.Context) []networkingv1.IPAddress {
+	GinkgoHelper()
+	list, err := c.Networking().IPAddresses().List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return list.Items
+}
+
+// CreateIPAddress creates an IPAddress.
+func (c *Cluster) CreateIPAddress(ctx context.Context, ip *networkingv1.IPAddress) *networkingv1.IPAddress {
+	GinkgoHelper()
+	created, err := c.Networking().IPAddresses().Create(ctx, ip, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return created
+}
+
+// DeleteIPAddress deletes an IPAddress.
+func (c *Cluster) DeleteIPAddress(ctx context.Context, address string) {
+	GinkgoHelper()
+	Expect(c.Networking().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})).To(Succeed())
+}
+
+// PatchIPAddress merges a patch into an IPAddress.
+func (c *Cluster) PatchIPAddress(ctx context.Context, address, patch string) {
+	GinkgoHelper()
+	_, err := c.Networking().IPAddresses().Patch(ctx, address, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// Owner returns which Service an IPAddress names, as namespace/name; something else that it names with its resource before
+// it. It is empty if there is no such IPAddress.
+func (c *Cluster) Owner(ctx context.Context, address string) string {
+	GinkgoHelper()
+	ip := c.IPAddress(ctx, address)
+	if ip == nil || ip.Spec.ParentRef == nil {
+		return ""
+	}
+	parent := ip.Spec.ParentRef
+	if parent.Group == "" && parent.Resource == "services" {
+		return parent.Namespace + "/" + parent.Name
+	}
+	return parent.Resource + " " + parent.Namespace + "/" + parent.Name
+}
+
+// Labels returns those of an IPAddress, none if there is no such IPAddress.
+func (c *Cluster) Labels(ctx context.Context, address string) map[string]string {
+	GinkgoHelper()
+	if ip := c.IPAddress(ctx, address); ip != nil {
+		return ip.Labels
+	}
+	return nil
+}
+
+// Breaches lists what is wrong with the relation between the addresses of Services and IPAddresses.
+func (c *Cluster) Breaches(ctx context.Context) []string {
+	GinkgoHelper()
+	breaches, err := inventory.Findings(ctx, c.Access)
+	Expect(err).NotTo(HaveOccurred())
+	return breaches
+}
+
+func familyOf(address string) corev1.IPFamily {
+	if netip.MustParseAddr(address).Is4() {
+		return corev1.IPv4Protocol
+	}
+	return corev1.IPv6Protocol
+}

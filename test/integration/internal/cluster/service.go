@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// Namespace is where the specs' Services live.
+const Namespace = "default"
+
+// workers is how many clients create and delete many Services at once.
+const workers = 16
+
+// TryService asks for a Service and returns the API server's answer.
+func (c *Cluster) TryService(ctx context.Context, name string, options ...framework.ServiceOption) (*corev1.Service, error) {
+	return c.Client().CoreV1().Services(Namespace).Create(ctx, framework.NewService(Namespace, name, options...), metav1.CreateOptions{})
+}
+
+// CreateService creates a Service.
+func (c *Cluster) CreateService(ctx context.Context, name string, options ...framework.ServiceOption) *corev1.Service {
+	GinkgoHelper()
+	service, err := c.TryService(ctx, name, options...)
+	Expect(err).NotTo(HaveOccurred())
+	return service
+}
+
+// HoldAddress creates a Service with fixed addresses. It gives the API server the moment that it needs to learn of a new
+// range.
+func (c *Cluster) HoldAddress(ctx context.Context, name string, addresses ...string) *corev1.Service {
+	GinkgoHelper()
+	options := []framework.ServiceOption{framework.WithClusterIPs(addresses...)}
+	if len(addresses) > 1 {
+		options = append(options, framework.RequireDualStack())
+	} else {
+		options = append(options, framework.WithFamilies(familyOf(addresses[0])))
+	}
+	var service *corev1.Service
+	Eventually(func() (err error) {
+		service, err = c.TryService(ctx, name, options...)
+		return err
+	}).WithTimeout(Patience).Should(Succeed())
+	return service
+}
+
+// CreateServices creates the Services build(0) to build(n-1) from many clients at once.
+func (c *Cluster) CreateServices(ctx context.Context, n int, build func(i int) *corev1.Service) []*corev1.Service {
+	GinkgoHelper()
+	services, err := framework.CreateServices(ctx, c.Client(), n, workers, build)
+	Expect(err).NotTo(HaveOccurred())
+	return services
+}
+
+// DeleteServices deletes Services from many clients at once.
+func (c *Cluster) DeleteServices(ctx context.Context, services ...*corev1.Service) {
+	GinkgoHelper()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	for _, s := range services {
+		group.Go(func() error {
+			return c.Client().CoreV1().Services(s.Namespace).Delete(ctx, s.Name, metav1.DeleteOptions{})
+		})
+	}
+	Expect(group.Wait()).To(Succeed())
+}
+
+// Services returns all Services of the cluster.
+func (c *Cluster) Services(ctx context.Context) []corev1.Service {
+	GinkgoHelper()
+	list, err := c.Client().CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return list.Items
+}

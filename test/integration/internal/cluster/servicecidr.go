@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// CreateServiceCIDR creates a ServiceCIDR without waiting for anybody to look at it.
+func (c *Cluster) CreateServiceCIDR(ctx context.Context, name string, cidrs ...string) {
+	GinkgoHelper()
+	_, err := c.Networking().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR(name, cidrs...), metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// WaitLookedAfter waits until those who look after the cluster have taken the ServiceCIDRs into their care: they are Ready
+// and have every finalizer.
+func (c *Cluster) WaitLookedAfter(ctx context.Context, names ...string) {
+	GinkgoHelper()
+	for _, name := range names {
+		Eventually(func(g Gomega) {
+			cidr := c.ServiceCIDR(ctx, name)
+			g.Expect(cidr).NotTo(BeNil())
+			g.Expect(cidr.Finalizers).To(ContainElements(c.finalizers()))
+			g.Expect(c.Condition(ctx, name, Ready).Status).To(Equal(metav1.ConditionTrue))
+		}).WithTimeout(Patience).Should(Succeed(), name)
+	}
+}
+
+// DeleteServiceCIDRs asks for the deletion of ServiceCIDRs, one right after the other, and does not wait for their end.
+func (c *Cluster) DeleteServiceCIDRs(ctx context.Context, names ...string) {
+	GinkgoHelper()
+	for _, name := range names {
+		Expect(c.Networking().ServiceCIDRs().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed(), name)
+	}
+}
+
+// DropFinalizers removes a ServiceCIDR that is being deleted by force.
+func (c *Cluster) DropFinalizers(ctx context.Context, name string) {
+	GinkgoHelper()
+	_, err := c.Networking().ServiceCIDRs().Patch(ctx, name, types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// ServiceCIDR returns a ServiceCIDR, nil if there is none.
+func (c *Cluster) ServiceCIDR(ctx context.Context, name string) *networkingv1.ServiceCIDR {
+	GinkgoHelper()
+	cidr, err := c.Networking().ServiceCIDRs().Get(ctx, name, metav1.GetOptions{})
+	return unlessGone(cidr, err)
+}
+
+// ServiceCIDRs returns all ServiceCIDRs of the cluster.
+func (c *Cluster) ServiceCIDRs(ctx context.Context) []networkingv1.ServiceCIDR {
+	GinkgoHelper()
+	list, err := c.Networking().ServiceCIDRs().List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return list.Items
+}
+
+// Remaining returns those of the named ServiceCIDRs that exist, deletion asked for or not.
+func (c *Cluster) Remaining(ctx context.Context, names ...string) []string {
+	GinkgoHelper()
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return c.ServiceCIDR(ctx, name) == nil })
+}
+
+// Condition returns a condition of a ServiceCIDR, the zero Condition if there is none.
+func (c *Cluster) Condition(ctx context.Context, name, kind string) metav1.Condition {
+	GinkgoHelper()
+	if cidr := c.ServiceCIDR(ctx, name); cidr != nil {
+		if condition := meta.FindStatusCondition(cidr.Status.Conditions, kind); condition != nil {
+			return *condition
+		}
+	}
+	return metav1.Condition{}
+}
+
+// Warning is Condition as something to poll: its message if it is True, and otherwise nothing.
+func (c *Cluster) Warning(ctx context.Context, name, kind string) func() string {
+	return func() string {
+		if condition := c.Condition(ctx, name, kind); condition.Status == metav1.ConditionTrue {
+			return condition.Message
+		}
+		return ""
+	}
+}
+
+// unlessGone returns an object, nil if it was not found. Every other error fails the spec.
+func unlessGone[T any](object *T, err error) *T {
+	GinkgoHelper()
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	Expect(err).NotTo(HaveOccurred())
+	return object
+}

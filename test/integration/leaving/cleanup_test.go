@@ -1,0 +1,140 @@
+package leaving_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
+)
+
+// What the clean-up meets is laid out by hand here; no manager runs.
+var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
+	var c *cluster.Cluster
+
+	BeforeAll(func(ctx SpecContext) { c = cluster.Start(ctx, cluster.Options{WithoutOperator: true}) })
+
+	// A typing error must not clean up what nobody meant.
+	DescribeTable("does nothing when it is asked for something unknown", func(ctx SpecContext, arg, complaint string) {
+		layOut(ctx, c, "unknown")
+		before := settled(ctx, c)
+		output, status := cleanUp(ctx, c, arg)
+		Expect(status).To(Equal(notKnown), strings.Join(output, "\n"))
+		Expect(strings.Join(output, "\n")).To(And(ContainSubstring(complaint), ContainSubstring("--help")))
+		Expect(before.Changes(everything(ctx, c))).To(BeEmpty())
+	},
+		Entry("a flag that does not exist", "--dryrun", "--dryrun"),
+		Entry("a word", "everything", "everything"),
+	)
+
+	// The Lease tells whether a manager works. One that has not been renewed for its duration is nobody's, and neither is one that
+	// was given back.
+	DescribeTable("looks at the Lease", func(ctx SpecContext, holder string, renewed time.Duration, args []string, want int) {
+		lease(ctx, c, holder, time.Now().Add(-renewed))
+		layOut(ctx, c, "leased")
+		output, status := cleanUp(ctx, c, append(args, leaseNamespace)...)
+		Expect(status).To(Equal(want), strings.Join(output, "\n"))
+		if want == done {
+			Expect(c.ServiceCIDR(ctx, "leased").Finalizers).To(BeEmpty())
+		} else {
+			Expect(strings.Join(output, "\n")).To(ContainSubstring(holder), "who runs")
+			Expect(c.ServiceCIDR(ctx, "leased").Finalizers).To(ConsistOf(cluster.OurFinalizer))
+		}
+	},
+		Entry("and refuses while somebody renews it", "manager-7c9f_1", time.Second, nil, couldNot),
+		Entry("and goes on if it is forced", "manager-7c9f_1", time.Second, []string{"--force"}, done),
+		Entry("and goes on when it has run out", "manager-7c9f_1", time.Minute, nil, done),
+		Entry("and goes on when it was given back", "", time.Second, nil, done),
+	)
+
+	// A cluster that was restored from a backup has its objects from whoever restored them: nothing says any more that a condition
+	// was written by the operator, but for its name.
+	It("knows conditions by their names, whoever wrote them", func(ctx SpecContext) {
+		layOut(ctx, c, "restored")
+		_, err := c.Networking().ServiceCIDRs().Patch(ctx, "restored", types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"conditions":[
+			{"type":"%s","status":"False","reason":"EnoughFree","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"},
+			{"type":"example.com/Announced","status":"True","reason":"Bgp","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`,
+			cluster.NearlyFull), metav1.PatchOptions{FieldManager: "backup"}, "status")
+		Expect(err).NotTo(HaveOccurred())
+		for _, want := range []OmegaMatcher{ContainElement(ContainSubstring(cluster.NearlyFull)), BeEmpty()} {
+			said, status := cleanUp(ctx, c)
+			Expect(status).To(Equal(done))
+			Expect(said).To(want)
+			Expect(c.ServiceCIDR(ctx, "restored").Status.Conditions).To(ConsistOf(HaveField("Type", "example.com/Announced")))
+		}
+	})
+
+	// Lists come in pages of 500, and what is selected by its label leaves the selection as the label is removed. A page that is
+	// counted from the front would skip as many as were done.
+	It("reaches each of thousands of IPAddresses", func(ctx SpecContext) {
+		const many, kept = 1200, 600
+		crowd(ctx, c, many, func(i int) *networkingv1.IPAddress {
+			return reserved(fmt.Sprintf("10.140.%d.%d", i/200, i%200), somebody, framework.WithIPLabel(cluster.BandLabel, "dynamic"))
+		})
+		crowd(ctx, c, kept, func(i int) *networkingv1.IPAddress {
+			return reserved(fmt.Sprintf("fd00:140::%x:%x", i/200+1, i%200+1), ourManager, framework.WithIPLabel(cluster.BandLabel, "static"))
+		})
+		crowd(ctx, c, 100, func(i int) *networkingv1.IPAddress { // in between, and nothing of ours
+			return reserved(fmt.Sprintf("10.140.%d.%d", i/50, 200+i%50), somebody)
+		})
+		before := everything(ctx, c)
+
+		said, status := cleanUp(ctx, c)
+		Expect(status).To(Equal(done))
+		after := everything(ctx, c)
+		Expect(bare(before).Changes(after.Content())).To(BeEmpty())
+		Expect(before.Count(inventory.IPAddresses) - after.Count(inventory.IPAddresses)).To(Equal(kept))
+		Expect(strings.Count(strings.Join(said, "\n"), "removed the label")).To(Equal(many + kept))
+		Expect(strings.Count(strings.Join(said, "\n"), "deleted IPAddress")).To(Equal(kept))
+	})
+})
+
+// layOut makes a ServiceCIDR with our finalizer, if it is not there.
+func layOut(ctx context.Context, c *cluster.Cluster, name string) {
+	GinkgoHelper()
+	if c.ServiceCIDR(ctx, name) == nil {
+		c.CreateServiceCIDR(ctx, name, "10.150.0.0/24")
+	}
+	_, err := c.Networking().ServiceCIDRs().Patch(ctx, name, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"finalizers":["%s"]}}`, cluster.OurFinalizer), metav1.PatchOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// lease writes the Lease of a manager.
+func lease(ctx context.Context, c *cluster.Cluster, holder string, renewed time.Time) {
+	GinkgoHelper()
+	leases := c.Client().CoordinationV1().Leases(cluster.Namespace)
+	Expect(leases.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
+	_, err := leases.Create(ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "clusterip-operator"},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: renewed},
+		},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// crowd creates n IPAddresses from many clients at once.
+func crowd(ctx context.Context, c *cluster.Cluster, n int, build func(i int) *networkingv1.IPAddress) {
+	GinkgoHelper()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	for i := range n {
+		group.Go(func() error {
+			_, err := c.Networking().IPAddresses().Create(ctx, build(i), metav1.CreateOptions{})
+			return err
+		})
+	}
+	Expect(group.Wait()).To(Succeed())
+}

@@ -1,0 +1,326 @@
+package leaving_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
+)
+
+// The last days of the operator in a cluster, beside kube-controller-manager:
+//
+//  1. It has written everything that it ever writes: finalizers, every kind of condition, labels, and there are IPAddresses that
+//     it keeps for itself. Others have written their labels, annotations, finalizers and conditions beside.
+//  2. The admin asks what would be done, and tries to do it too early.
+//  3. The manager is stopped, and the clean-up runs, twice.
+//  4. The cluster goes on with the API server and kube-controller-manager alone.
+var _ = Describe("An operator that leaves", Ordered, func() {
+	var (
+		c      *cluster.Cluster
+		before inventory.Objects // just before the clean-up
+		told   []string          // what the dry run said
+		said   []string          // what the clean-up said
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		c = cluster.Start(ctx, cluster.Options{BesideUpstream: true, WithoutOperator: true})
+		live(ctx, c)
+	})
+
+	// Nobody runs a command that removes finalizers without having seen what it will do. The manager still runs: asking needs no
+	// downtime.
+	It("tells beforehand what would be done, and does nothing", func(ctx SpecContext) {
+		calm := settled(ctx, c)
+		var status int
+		told, status = cleanUp(ctx, c, leaseNamespace, "--dry-run")
+		Expect(status).To(Equal(done), strings.Join(told, "\n"))
+		Expect(calm.Changes(everything(ctx, c))).To(BeEmpty())
+		Expect(told).To(HaveEach(HavePrefix("would have ")))
+		Expect(told).To(ContainElements(promises(calm, "would have ")))
+		Expect(told).To(HaveLen(len(promises(calm, "")) + len(withOurConditions(calm))))
+	})
+
+	// A manager that runs would write everything anew, and the admin would believe that it is gone.
+	It("refuses while the manager runs, and says what to do", func(ctx SpecContext) {
+		calm := settled(ctx, c)
+		output, status := cleanUp(ctx, c, leaseNamespace)
+		Expect(status).To(Equal(couldNot))
+		Expect(strings.Join(output, "\n")).To(And(
+			ContainSubstring("is running"), ContainSubstring("scale its Deployment to 0"), ContainSubstring("--force")))
+		Expect(calm.Changes(everything(ctx, c))).To(BeEmpty())
+	})
+
+	// The manager has ended as it does when its Deployment is scaled to 0: it has given its Lease back.
+	It("goes without being forced when the manager has ended", func(ctx SpecContext) {
+		Expect(c.Operator.Stop()).To(Succeed())
+		before = settled(ctx, c)
+		var status int
+		said, status = cleanUp(ctx, c, leaseNamespace)
+		Expect(status).To(Equal(done), strings.Join(said, "\n"))
+	})
+
+	It("does what it had told", func() {
+		for i := range told {
+			told[i] = strings.TrimPrefix(told[i], "would have ")
+		}
+		Expect(said).To(ConsistOf(told))
+	})
+
+	// The range that is being deleted may go as soon as we let go of it, and by upstream's rules, which know less: the admin has
+	// to know.
+	It("says who decides from now on about a range that is being deleted", func() {
+		Expect(said).To(ContainElement(And(
+			ContainSubstring("finalizer of ServiceCIDR closing"), ContainSubstring("from now on upstream's finalizer alone decides"))))
+		Expect(said).NotTo(ContainElement(And(ContainSubstring("ServiceCIDR theirs"), ContainSubstring("upstream's finalizer"))))
+	})
+
+	// The heart of it. What others wrote in the same objects is as it was, to the letter. Ready is left out where it was the operator
+	// alone that had written it; kube-controller-manager writes it anew there.
+	It("takes away what is ours, and nothing else", func(ctx SpecContext) {
+		after := everything(ctx, c)
+		ownReady := []string{"ours", "closing"}
+		Expect(withoutReady(bare(before), ownReady...).Changes(withoutReady(after.Content(), ownReady...))).To(BeEmpty())
+		Expect(bare(after).Changes(after.Content())).To(BeEmpty())
+	})
+
+	It("does not even touch the objects in which nothing is ours", func(ctx SpecContext) {
+		strangers := before.Without(inventory.ServiceCIDRs)
+		for name, object := range strangers {
+			if mine(object) {
+				delete(strangers, name)
+			}
+		}
+		Expect(strangers.Get(inventory.IPAddresses, "", foreign)).NotTo(BeNil())
+		Expect(strangers.Count(inventory.Services)).To(BeNumerically(">", 3))
+		after := everything(ctx, c)
+		for name := range after {
+			if strangers[name] == nil {
+				delete(after, name)
+			}
+		}
+		Expect(strangers.Changes(after)).To(BeEmpty())
+	})
+
+	// kube-controller-manager had written Ready before the operator came, and the API server that of its own range.
+	It("leaves Ready where others have written it too", func(ctx SpecContext) {
+		after := everything(ctx, c)
+		for _, name := range []string{"theirs", "kubernetes"} {
+			was, is := ready(before, name), ready(after, name)
+			Expect(was).NotTo(BeNil(), name)
+			Expect(is).To(Equal(was), name)
+		}
+		By("waiting until kube-controller-manager has written the others")
+		Eventually(c.Condition).WithArguments(ctx, "ours", cluster.Ready).WithTimeout(cluster.Patience).
+			Should(HaveField("Status", metav1.ConditionTrue))
+	})
+
+	It("can be asked a second time, and finds nothing", func(ctx SpecContext) {
+		calm := settled(ctx, c)
+		again, status := cleanUp(ctx, c, leaseNamespace)
+		Expect(status).To(Equal(done))
+		Expect(again).To(BeEmpty())
+		Expect(calm.Changes(everything(ctx, c))).To(BeEmpty())
+	})
+
+	Context("leaves a cluster that", func() {
+		It("allocates and repairs", func(ctx SpecContext) { worksByItself(ctx, c) })
+
+		// One of them was being deleted when we left, the other one is deleted now. Both have a Service inside.
+		It("keeps a range until its Service goes", func(ctx SpecContext) {
+			c.DeleteServiceCIDRs(ctx, "ours")
+			terminating := HaveField("Reason", networkingv1.ServiceCIDRReasonTerminating)
+			for _, name := range []string{"ours", "closing"} {
+				Eventually(c.Condition).WithArguments(ctx, name, cluster.Ready).WithTimeout(cluster.Patience).Should(terminating, name)
+			}
+			c.DeleteIPAddress(ctx, foreign) // upstream does not look at it
+			Consistently(c.Remaining).WithArguments(ctx, "ours", "closing").WithTimeout(pastGrace).WithPolling(500 * time.Millisecond).Should(HaveLen(2))
+			deleteServices(ctx, c, "in-ours", "in-closing")
+			Eventually(c.Remaining).WithArguments(ctx, "ours", "closing").WithTimeout(cluster.Patience).Should(BeEmpty())
+		})
+
+		It("has nothing of ours in it after all that", func(ctx SpecContext) {
+			after := everything(ctx, c)
+			Expect(bare(after).Changes(after.Content())).To(BeEmpty())
+		})
+	})
+})
+
+// pastGrace is longer than upstream keeps a range that nothing holds.
+const pastGrace = 12 * time.Second
+
+const (
+	foreign = "10.102.0.40" // managed by somebody
+	own     = "10.102.0.50" // kept by the operator for itself
+	ownSix  = "fd00:102::50"
+)
+
+// live lets the operator and the others write all that they write.
+func live(ctx context.Context, c *cluster.Cluster) {
+	GinkgoHelper()
+	By("kube-controller-manager alone")
+	c.CreateServiceCIDR(ctx, "theirs", "10.101.0.0/24")
+	c.WaitLookedAfter(ctx, "theirs", "kubernetes")
+
+	By("the operator beside it, with a range that the API server does not have")
+	c.StartOperator(ctx, "--leader-elect=true", leaseNamespace, "--service-cluster-ip-range=10.90.0.0/16", "--reserved-networks=office=10.102.0.0/25")
+	Expect(c.Upstream.Pause()).To(Succeed())
+	c.CreateServiceCIDR(ctx, "ours", "10.102.0.0/24", "fd00:102::/120")
+	c.CreateServiceCIDR(ctx, "closing", "10.103.0.0/24")
+	c.WaitLookedAfter(ctx, "theirs", "kubernetes", "ours", "closing")
+	Expect(c.Upstream.Resume()).To(Succeed())
+
+	By("Services, and other people's marks")
+	c.HoldAddress(ctx, "in-theirs", "10.101.0.30")
+	c.HoldAddress(ctx, "in-ours", "10.102.0.30", "fd00:102::30")
+	c.HoldAddress(ctx, "in-closing", "10.103.0.30")
+	c.HoldAddress(ctx, "web", "10.96.7.7", "fd00:10:96::7007")
+	marks := fmt.Sprintf(`{"metadata":{"labels":{"team":"shop"},"annotations":{"example.com/note":"keep me"},"finalizers":["%s"]}}`, theirHold)
+	c.CreateIPAddress(ctx, reserved(foreign, somebody))
+	c.PatchIPAddress(ctx, foreign, marks)
+	c.PatchIPAddress(ctx, "10.102.0.30", `{"metadata":{"labels":{"team":"shop"},"annotations":{"example.com/note":"keep me"}}}`)
+	_, err := c.Networking().ServiceCIDRs().Patch(ctx, "theirs", types.StrategicMergePatchType, []byte(marks), metav1.PatchOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	c.CreateIPAddress(ctx, reserved(own, ourManager))
+	c.CreateIPAddress(ctx, reserved(ownSix, ourManager, framework.WithIPLabel(cluster.BandLabel, "dynamic")))
+	c.DeleteServiceCIDRs(ctx, "closing")
+
+	By("waiting for the operator's own")
+	Eventually(c.Warning(ctx, "closing", cluster.DeletionBlocked)).WithTimeout(cluster.Patience).ShouldNot(BeEmpty())
+	Eventually(c.Warning(ctx, "ours", cluster.NetworkOverlap)).WithTimeout(cluster.Patience).ShouldNot(BeEmpty())
+	Eventually(c.Warning(ctx, "kubernetes", cluster.DefaultRangeMismatch)).WithTimeout(cluster.Patience).ShouldNot(BeEmpty())
+	Eventually(func() []networkingv1.IPAddress { return unlabelled(c.IPAddresses(ctx)) }).WithTimeout(cluster.Patience).Should(BeEmpty())
+}
+
+// unlabelled are the IPAddresses of the API server's allocator that have no band yet.
+func unlabelled(ips []networkingv1.IPAddress) []networkingv1.IPAddress {
+	return slices.DeleteFunc(ips, func(ip networkingv1.IPAddress) bool {
+		return ip.Labels[networkingv1.LabelManagedBy] != framework.ManagedByUpstream || ip.Labels[cluster.BandLabel] != ""
+	})
+}
+
+// promises are the lines that the clean-up owes for these objects. Those about conditions name them, and are looked at by
+// their number.
+func promises(objects inventory.Objects, prefix string) (lines []any) {
+	for _, object := range objects {
+		name := object.GetName()
+		switch {
+		case slices.Contains(object.GetFinalizers(), cluster.OurFinalizer) && object.GetDeletionTimestamp() != nil:
+			lines = append(lines, HavePrefix(prefix+"removed the finalizer of ServiceCIDR "+name+" ("))
+		case slices.Contains(object.GetFinalizers(), cluster.OurFinalizer):
+			lines = append(lines, prefix+"removed the finalizer of ServiceCIDR "+name)
+		case object.GetLabels()[networkingv1.LabelManagedBy] == ourManager:
+			lines = append(lines, HavePrefix(prefix+"deleted IPAddress "+name))
+		}
+		if object.GetLabels()[cluster.BandLabel] != "" {
+			lines = append(lines, prefix+"removed the label "+cluster.BandLabel+" of IPAddress "+name)
+		}
+	}
+	return lines
+}
+
+func withOurConditions(objects inventory.Objects) (names []string) {
+	for name, object := range objects {
+		if slices.ContainsFunc(conditions(object), isOurs) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func conditions(object *unstructured.Unstructured) []any {
+	all, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	return all
+}
+
+func conditionType(condition any) string {
+	kind, _ := condition.(map[string]any)["type"].(string)
+	return kind
+}
+
+func isOurs(condition any) bool { return strings.HasPrefix(conditionType(condition), ourPrefix) }
+
+// mine reports whether there is something of ours in an object.
+func mine(object *unstructured.Unstructured) bool {
+	labels := object.GetLabels()
+	return labels[cluster.BandLabel] != "" || labels[networkingv1.LabelManagedBy] == ourManager ||
+		slices.Contains(object.GetFinalizers(), cluster.OurFinalizer) || slices.ContainsFunc(conditions(object), isOurs)
+}
+
+// bare is the content of objects without everything that is ours.
+func bare(objects inventory.Objects) inventory.Objects {
+	left := objects.Content()
+	for name, object := range left {
+		if !mine(object) {
+			continue
+		}
+		labels := object.GetLabels()
+		if labels[networkingv1.LabelManagedBy] == ourManager {
+			delete(left, name)
+			continue
+		}
+		delete(labels, cluster.BandLabel)
+		object.SetLabels(labels)
+		object.SetFinalizers(orNil(slices.DeleteFunc(object.GetFinalizers(), func(f string) bool { return f == cluster.OurFinalizer })))
+		setConditions(object, slices.DeleteFunc(conditions(object), isOurs))
+	}
+	return left
+}
+
+// withoutReady takes Ready away from the named ServiceCIDRs.
+func withoutReady(objects inventory.Objects, names ...string) inventory.Objects {
+	for _, name := range names {
+		if object := objects.Get(inventory.ServiceCIDRs, "", name); object != nil {
+			setConditions(object, slices.DeleteFunc(conditions(object), func(c any) bool { return conditionType(c) == cluster.Ready }))
+		}
+	}
+	return objects
+}
+
+// ready returns Ready of a ServiceCIDR, nil if it has none.
+func ready(objects inventory.Objects, name string) any {
+	for _, condition := range conditions(objects.Get(inventory.ServiceCIDRs, "", name)) {
+		if conditionType(condition) == cluster.Ready {
+			return condition
+		}
+	}
+	return nil
+}
+
+// setConditions leaves an empty status where the last one goes.
+func setConditions(object *unstructured.Unstructured, left []any) {
+	status, found := object.Object["status"].(map[string]any)
+	switch {
+	case !found:
+	case len(left) == 0:
+		delete(status, "conditions")
+	default:
+		status["conditions"] = left
+	}
+}
+
+func orNil(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+func deleteServices(ctx context.Context, c *cluster.Cluster, names ...string) {
+	GinkgoHelper()
+	for _, name := range names {
+		c.DeleteServices(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}})
+	}
+}

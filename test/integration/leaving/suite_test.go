@@ -1,0 +1,117 @@
+// Package leaving_test takes the operator away from clusters: in the right order, by force, too early, twice, and by ending
+// nothing but its process. It wants what is left to be what a cluster has that never had the operator.
+//
+// Start with "An operator that leaves", which follows one cluster from its last day with the operator to its first ones
+// without.
+package leaving_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
+)
+
+func TestLeaving(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "leaving")
+}
+
+// Exit statuses of the manager.
+const (
+	done     = 0
+	couldNot = 1
+	notKnown = 2
+)
+
+const (
+	// somebody manages IPAddresses too, and uses labels, annotations and finalizers like everybody.
+	somebody  = "widgets.example.com"
+	theirHold = "widgets.example.com/hold"
+	// ourManager is how the operator marks the IPAddresses that it keeps for itself.
+	ourManager = "clusterip-operator.io"
+	// ourPrefix begins our conditions.
+	ourPrefix = "clusterip-operator.io/"
+	// leaseNamespace is told to the manager and to its clean-up.
+	leaseNamespace = "--leader-election-namespace=" + cluster.Namespace
+)
+
+// cleanUp runs `manager cleanup` to its end and returns what it said, line by line.
+func cleanUp(ctx context.Context, c *cluster.Cluster, args ...string) (said []string, status int) {
+	GinkgoHelper()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	output, status, err := c.RunManager(ctx, framework.ManagerOptions{Race: true, Args: append([]string{"cleanup"}, args...)})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(output).NotTo(ContainSubstring("DATA RACE"))
+	return slices.DeleteFunc(strings.Split(output, "\n"), func(line string) bool { return line == "" }), status
+}
+
+// everything takes down the cluster, but for Leases: a manager renews its own all the time.
+func everything(ctx context.Context, c *cluster.Cluster) inventory.Objects {
+	GinkgoHelper()
+	objects, err := inventory.Everything(ctx, c.AdminConfig())
+	Expect(err).NotTo(HaveOccurred())
+	return objects.Without("leases.coordination.k8s.io")
+}
+
+// settled is everything once nobody writes any more.
+func settled(ctx context.Context, c *cluster.Cluster) inventory.Objects {
+	GinkgoHelper()
+	before := everything(ctx, c)
+	for deadline := time.Now().Add(cluster.Patience); time.Now().Before(deadline); {
+		time.Sleep(2 * time.Second) // longer than the manager holds anything back
+		after := everything(ctx, c)
+		if len(before.Changes(after)) == 0 {
+			return after
+		}
+		before = after
+	}
+	Fail("somebody goes on writing")
+	return nil
+}
+
+// reserved is an IPAddress that is no Service's.
+func reserved(address, manager string, options ...framework.IPAddressOption) *networkingv1.IPAddress {
+	parent := networkingv1.ParentReference{Group: "example.com", Resource: "widgets", Namespace: "factory", Name: "gear"}
+	return framework.NewIPAddress(address, "", "", append(options, framework.ManagedBy(manager), framework.WithParent(parent))...)
+}
+
+// touch changes a Service in a way that is of no importance.
+func touch(ctx context.Context, c *cluster.Cluster, name string) {
+	GinkgoHelper()
+	_, err := c.Client().CoreV1().Services(cluster.Namespace).Patch(ctx, name, types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"example.com/touched":"yes"}}}`), metav1.PatchOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// worksByItself wants a cluster to allocate, and to restore an IPAddress, without a manager of ours. The Service of the
+// proof goes again: its address may be from any range, and would hold it.
+func worksByItself(ctx context.Context, c *cluster.Cluster) {
+	GinkgoHelper()
+	service := c.CreateService(ctx, "allocated", framework.RequireDualStack())
+	defer c.DeleteServices(ctx, service)
+	for _, address := range service.Spec.ClusterIPs {
+		Expect(c.Owner(ctx, address)).To(Equal(cluster.Namespace + "/" + service.Name))
+		c.DeleteIPAddress(ctx, address)
+	}
+	touch(ctx, c, service.Name)
+	for _, address := range service.Spec.ClusterIPs {
+		Eventually(c.Owner).WithArguments(ctx, address).WithTimeout(cluster.Patience).
+			Should(Equal(cluster.Namespace+"/"+service.Name), "the API server's own repair")
+		ip := c.IPAddress(ctx, address)
+		Expect(ip.Labels).To(HaveLen(2))
+		Expect(ip.ManagedFields).To(HaveEach(HaveField("Manager", "kube-apiserver")))
+	}
+}

@@ -1,0 +1,104 @@
+package lifecycle_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// Two managers share a Lease. One works and one waits, whichever was first; when the one that works ends, the other
+// one takes over. What proves it is a deleted IPAddress: somebody restores it, and only one of the two can have been it.
+var _ = Describe("Two managers", Ordered, func() {
+	var (
+		c        *cluster.Cluster
+		managers []*framework.Manager
+		services []*corev1.Service
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		c = cluster.Start(ctx, cluster.Options{WithoutOperator: true})
+		for range 2 {
+			c.StartOperator(ctx, "--leader-elect=true", "--leader-election-namespace=default")
+			managers = append(managers, c.Operator)
+		}
+		services = c.CreateServices(ctx, 3, func(i int) *corev1.Service {
+			return framework.NewService(cluster.Namespace, fmt.Sprintf("web-%d", i))
+		})
+	})
+
+	// metric asks one of the managers, which may be down.
+	metric := func(ctx context.Context, manager *framework.Manager, name string, labels ...string) float64 {
+		if !manager.Running() {
+			return 0
+		}
+		metrics, err := manager.Metrics(ctx)
+		if err != nil {
+			return 0
+		}
+		value, _ := metrics.Value(name, labels...)
+		return value
+	}
+	leaders := func(ctx context.Context) (leading []int) {
+		for i, manager := range managers {
+			if metric(ctx, manager, "leader_election_master_status") == 1 {
+				leading = append(leading, i)
+			}
+		}
+		return leading
+	}
+	restorations := func(ctx context.Context, manager *framework.Manager) int {
+		return int(metric(ctx, manager, "clusterip_operator_drift_repaired_total", "type", "missing"))
+	}
+	// lead returns the one that leads and the one that waits.
+	lead := func(ctx context.Context) (leader, standby *framework.Manager) {
+		GinkgoHelper()
+		Eventually(leaders).WithArguments(ctx).WithTimeout(cluster.Patience).Should(HaveLen(1))
+		first := leaders(ctx)
+		Expect(first).To(HaveLen(1))
+		return managers[first[0]], managers[1-first[0]]
+	}
+	// takesOver wants the standby to do the work of the leader that has just ended.
+	takesOver := func(ctx context.Context, standby *framework.Manager, service *corev1.Service, ended time.Time, within time.Duration) {
+		GinkgoHelper()
+		Expect(restorations(ctx, standby)).To(BeZero(), "it has worked before")
+		restored(ctx, c, service, within)
+		took := time.Since(ended)
+		GinkgoWriter.Printf("taken over after %s\n", took)
+		Expect(took).To(BeNumerically("<", within))
+		Expect(restorations(ctx, standby)).To(Equal(1))
+		Expect(leaders(ctx)).To(Equal([]int{slices.Index(managers, standby)}))
+	}
+
+	It("never work at the same time", func(ctx SpecContext) {
+		leader, standby := lead(ctx)
+		restored(ctx, c, services[0], cluster.Patience)
+		Expect(restorations(ctx, leader)).To(Equal(1))
+		Expect(restorations(ctx, standby)).To(BeZero())
+		Expect(standby.Healthy(ctx, "/readyz")).To(Succeed(), "one that waits is well")
+		Consistently(leaders).WithArguments(ctx).WithTimeout(3 * time.Second).Should(HaveLen(1))
+	})
+
+	It("change over in less than 15 seconds when the leader is asked to end", func(ctx SpecContext) {
+		leader, standby := lead(ctx)
+		ended := time.Now()
+		Expect(leader.Stop()).To(Succeed())
+		Expect(leader.ExitCode()).To(BeZero())
+		takesOver(ctx, standby, services[1], ended, 15*time.Second)
+		Expect(leader.Start(ctx)).To(Succeed())
+	})
+
+	It("change over in less than 30 seconds when the leader is killed", func(ctx SpecContext) {
+		leader, standby := lead(ctx)
+		ended := time.Now()
+		Expect(leader.Kill()).To(Succeed())
+		takesOver(ctx, standby, services[2], ended, 30*time.Second)
+	})
+})

@@ -1,0 +1,40 @@
+// Command tour is `make run`: it starts a real etcd and kube-apiserver on loopback, installs and runs the operator on
+// them, and shows what an admin would look at. Every step checks that it did what it says.
+//
+//	go run ./test/tour          stays up after the tour, until Ctrl-C
+//	go run ./test/tour --once   ends after the tour, with status 0 only if every step held
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout)) }
+
+func run(args []string, out io.Writer) int {
+	flags := flag.NewFlagSet("tour", flag.ContinueOnError)
+	once := flags.Bool("once", false, "end after the tour instead of staying up")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	t := &tour{out: out}
+	err := errors.Join(t.walk(ctx, *once), t.end())
+	switch {
+	case errors.Is(err, context.Canceled) && !*once:
+		return 0
+	case err != nil:
+		_, _ = fmt.Fprintf(out, "\nThe tour ended early: %v\n", err)
+		return 1
+	}
+	return 0
+}

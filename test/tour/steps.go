@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+func (t *tour) startControlPlane(ctx context.Context) (err error) {
+	t.plane, err = framework.Start(ctx, framework.Options{})
+	if err == nil {
+		t.say("      kube-apiserver %s at %s", framework.V136.Name, t.plane.URL())
+	}
+	return err
+}
+
+func (t *tour) apply(ctx context.Context, folder string) error {
+	dir, err := root()
+	if err != nil {
+		return err
+	}
+	t.say("      $ kubectl apply --server-side -k %s", folder)
+	out, err := framework.Kubectl(ctx, t.plane.Kubeconfig(), "apply", "--server-side", "-k", filepath.Join(dir, folder))
+	t.print(out)
+	return err
+}
+
+func (t *tour) applyConfig(ctx context.Context) error { return t.apply(ctx, "config/default") }
+
+// startManager runs the manager as a process beside the API server, because there is no kubelet to run pods.
+func (t *tour) startManager(ctx context.Context) error {
+	account, err := t.plane.ConfigForServiceAccount(ctx, operatorNamespace, operatorAccount)
+	if err != nil {
+		return err
+	}
+	kubeconfig := filepath.Join(t.plane.Dir(), "manager.kubeconfig")
+	if err := framework.WriteKubeconfig(kubeconfig, account); err != nil {
+		return err
+	}
+	t.manager, err = t.plane.StartManager(ctx, framework.ManagerOptions{
+		Kubeconfig: kubeconfig, Args: []string{"--leader-elect", "--leader-election-namespace", operatorNamespace},
+	})
+	if err != nil {
+		return err
+	}
+	return eventually(ctx, "the first condition of the operator", 30*time.Second, func() (bool, error) {
+		_, found, err := t.condition(ctx, v1alpha1.DefaultServiceCIDR, v1alpha1.ConditionNearlyFull)
+		return found, err
+	})
+}
+
+// applySamples applies twice at the most: Services with an address of their own are refused until the API
+// server has taken notice of their ServiceCIDR.
+func (t *tour) applySamples(ctx context.Context) error {
+	return eventually(ctx, "the samples", 30*time.Second, func() (bool, error) {
+		err := t.apply(ctx, "config/samples")
+		return err == nil, err
+	})
+}
+
+// showAddresses prints columns of its own: the API server prints IPAddresses with an age but without its column, so
+// that kubectl's -L stands under the wrong head.
+func (t *tour) showAddresses(ctx context.Context) error {
+	unlabelled := func() (bool, error) {
+		list, err := t.plane.Networking().IPAddresses().List(ctx, metav1.ListOptions{LabelSelector: "!" + v1alpha1.LabelBand})
+		return err == nil && len(list.Items) == 0, err
+	}
+	if err := eventually(ctx, "every IPAddress to have its band", 30*time.Second, unlabelled); err != nil {
+		return err
+	}
+	out, err := t.kubectl(ctx, "get", "ipaddresses", "-o",
+		`custom-columns=ADDRESS:.metadata.name,SERVICE:.spec.parentRef.name,NAMESPACE:.spec.parentRef.namespace,BAND:.metadata.labels.clusterip-operator\.io/band`)
+	if err == nil && (!strings.Contains(out, v1alpha1.BandStatic) || !strings.Contains(out, v1alpha1.BandDynamic)) {
+		return fmt.Errorf("want addresses of both bands, got:\n%s", out)
+	}
+	return err
+}
+
+func (t *tour) showRanges(ctx context.Context) error {
+	list, err := t.plane.Networking().ServiceCIDRs().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	metrics, err := t.manager.Metrics(ctx)
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "SERVICECIDR\tRANGE\tBAND\tFROM\tTO\tUSED\tFREE")
+	for _, c := range list.Items {
+		for _, cidr := range c.Spec.CIDRs {
+			r, err := allocator.ParseRange(cidr)
+			if err != nil {
+				return err
+			}
+			for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
+				free, known := metrics.Value("clusterip_operator_addresses", "servicecidr", c.Name, "cidr", cidr, "band", b.String(), "state", "free")
+				used, _ := metrics.Value("clusterip_operator_addresses", "servicecidr", c.Name, "cidr", cidr, "band", b.String(), "state", "allocated")
+				if !known {
+					return fmt.Errorf("no metric for the %s band of %s", b, cidr)
+				}
+				s := r.Band(b)
+				_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%.0f\t%.0f\n", c.Name, cidr, b, s.First, s.Last, used, free)
+			}
+		}
+	}
+	_ = table.Flush()
+	t.print(text.String())
+	return nil
+}
+
+// deleteAddress shows the repair of both families of a Service.
+func (t *tour) deleteAddress(ctx context.Context) error {
+	svc, err := t.plane.Client().CoreV1().Services(samples).Get(ctx, "sample-dual-stack", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, ip := range svc.Spec.ClusterIPs {
+		if _, err := t.kubectl(ctx, "delete", "ipaddress", ip); err != nil {
+			return err
+		}
+		start := time.Now()
+		err := eventually(ctx, "IPAddress "+ip+" to be back", 2*time.Second, func() (bool, error) {
+			_, err := t.plane.Networking().IPAddresses().Get(ctx, ip, metav1.GetOptions{})
+			return err == nil, notFoundIsNo(err)
+		})
+		if err != nil {
+			return err
+		}
+		t.say("      back after %.2f s (the API server's own repair looks every 3 minutes)", time.Since(start).Seconds())
+	}
+	return nil
+}
+
+const blockedRange = "sample-dual-stack"
+
+func (t *tour) deleteRange(ctx context.Context) error {
+	if _, err := t.kubectl(ctx, "delete", "servicecidr", blockedRange, "--wait=false"); err != nil {
+		return err
+	}
+	var c metav1.Condition
+	err := eventually(ctx, "the condition "+v1alpha1.ConditionDeletionBlocked, 15*time.Second, func() (found bool, err error) {
+		c, found, err = t.condition(ctx, blockedRange, v1alpha1.ConditionDeletionBlocked)
+		return found && c.Status == metav1.ConditionTrue, err
+	})
+	if err != nil {
+		return err
+	}
+	t.say("      It stays, with the condition %s:\n        %s", c.Type, c.Message)
+	if !strings.Contains(c.Message, samples+"/sample-static-dual-stack") {
+		return fmt.Errorf("the condition does not name the Service that blocks: %q", c.Message)
+	}
+	return nil
+}
+
+// unblockRange deletes every Service with an address in the range; the API server may have drawn from it.
+func (t *tour) unblockRange(ctx context.Context) error {
+	cidr, err := t.plane.Networking().ServiceCIDRs().Get(ctx, blockedRange, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	services, err := t.plane.Client().CoreV1().Services(samples).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, s := range services.Items {
+		if !holdsAddressIn(s, cidr.Spec.CIDRs) {
+			continue
+		}
+		if _, err := t.kubectl(ctx, "-n", samples, "delete", "service", s.Name); err != nil {
+			return err
+		}
+	}
+	err = eventually(ctx, "ServiceCIDR "+blockedRange+" to go", 40*time.Second, func() (bool, error) {
+		_, err := t.plane.Networking().ServiceCIDRs().Get(ctx, blockedRange, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), notFoundIsNo(err)
+	})
+	if err == nil {
+		t.say("      It is gone, after the 10 s that API servers get to learn of the deletion.")
+	}
+	return err
+}
+
+func holdsAddressIn(s corev1.Service, cidrs []string) bool {
+	return slices.ContainsFunc(s.Spec.ClusterIPs, func(text string) bool {
+		a, err := netip.ParseAddr(text)
+		return err == nil && slices.ContainsFunc(cidrs, func(c string) bool { return netip.MustParsePrefix(c).Contains(a) })
+	})
+}
+
+// fillRange takes addresses of a /29 one by one until the operator warns.
+func (t *tour) fillRange(ctx context.Context) error {
+	const name = "sample-small"
+	cidr := framework.NewServiceCIDR(name, "10.120.0.0/29", "fd00:10:120::/125")
+	if _, err := t.plane.Networking().ServiceCIDRs().Create(ctx, cidr, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	for i := 1; i <= 5; i++ {
+		svc := framework.NewService(samples, fmt.Sprintf("small-%d", i), framework.RequireDualStack(),
+			framework.WithClusterIPs(fmt.Sprintf("10.120.0.%d", i), fmt.Sprintf("fd00:10:120::%d", i)))
+		err := eventually(ctx, "Service "+svc.Name, 15*time.Second, func() (bool, error) {
+			_, err := t.plane.Client().CoreV1().Services(samples).Create(ctx, svc, metav1.CreateOptions{})
+			return err == nil, err // the range is refused until the API server has taken notice of it
+		})
+		if err != nil {
+			return err
+		}
+	}
+	var c metav1.Condition
+	err := eventually(ctx, "the condition "+v1alpha1.ConditionNearlyFull, 15*time.Second, func() (found bool, err error) {
+		c, found, err = t.condition(ctx, name, v1alpha1.ConditionNearlyFull)
+		return found && c.Status == metav1.ConditionTrue, err
+	})
+	if err != nil {
+		return err
+	}
+	t.say("      5 of 6 IPv4 addresses are in use. The condition %s says:\n        %s", c.Type, c.Message)
+	_, err = t.kubectl(ctx, "get", "events", "--field-selector", "involvedObject.kind=ServiceCIDR",
+		"-o", "custom-columns=REASON:.reason,OBJECT:.involvedObject.name,MESSAGE:.message")
+	return err
+}
+
+func (t *tour) condition(ctx context.Context, servicecidr, kind string) (metav1.Condition, bool, error) {
+	c, err := t.plane.Networking().ServiceCIDRs().Get(ctx, servicecidr, metav1.GetOptions{})
+	if err != nil {
+		return metav1.Condition{}, false, err
+	}
+	return found(c, kind)
+}
+
+func found(c *networkingv1.ServiceCIDR, kind string) (metav1.Condition, bool, error) {
+	if condition := meta.FindStatusCondition(c.Status.Conditions, kind); condition != nil {
+		return *condition, true, nil
+	}
+	return metav1.Condition{}, false, nil
+}
+
+func notFoundIsNo(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// Where config/default puts the manager.
+const (
+	operatorNamespace = "clusterip-operator-system"
+	operatorAccount   = "clusterip-operator-manager"
+	samples           = "clusterip-operator-samples"
+)
+
+// tour is one walk. Steps run in order and share the control plane.
+type tour struct {
+	out     io.Writer
+	plane   *framework.ControlPlane
+	manager *framework.Manager
+}
+
+// step is a part of the tour: what it says it does, and the doing, which fails if it did not come true.
+type step struct {
+	title string
+	do    func(context.Context) error
+}
+
+func (t *tour) steps() []step {
+	return []step{
+		{"Start etcd and kube-apiserver on loopback (the first time ever they are built, which takes about 5 minutes)", t.startControlPlane},
+		{"Apply config/default: namespace, service account, RBAC, Deployment", t.applyConfig},
+		{"Run the manager with the token of that service account, and no more rights than it has", t.startManager},
+		{"Apply config/samples: three ServiceCIDRs and five Services in two families", t.applySamples},
+		{"The addresses, each with its Service and its band", t.showAddresses},
+		{"The ranges, with bands and use", t.showRanges},
+		{"Delete the IPAddress of a living Service, by mistake", t.deleteAddress},
+		{"Delete a ServiceCIDR that is in use", t.deleteRange},
+		{"Delete what blocks it", t.unblockRange},
+		{"Fill a small range: the warning comes before the failure", t.fillRange},
+	}
+}
+
+// walk runs the steps, then stays until ctx ends.
+func (t *tour) walk(ctx context.Context, once bool) error {
+	steps := t.steps()
+	for i, s := range steps {
+		t.say("\n[%d/%d] %s", i+1, len(steps), s.title)
+		start := time.Now()
+		if err := s.do(ctx); err != nil {
+			return fmt.Errorf("step %d, %q: %w", i+1, s.title, err)
+		}
+		t.say("      ok, %.1f s", time.Since(start).Seconds())
+	}
+	t.say("\nEvery step did what it says.")
+	if once {
+		return nil
+	}
+	t.sayHowToGoOn()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (t *tour) end() error {
+	if t.plane == nil {
+		return nil
+	}
+	t.say("\nStopping the manager, kube-apiserver and etcd.")
+	return t.plane.Stop()
+}
+
+func (t *tour) sayHowToGoOn() {
+	kubectl := "kubectl"
+	if dir, err := framework.Assets("kubernetes-1.36"); err == nil {
+		kubectl = filepath.Join(dir, "kubectl")
+	}
+	t.say(`
+The control plane stays up until Ctrl-C. In another terminal:
+
+  export KUBECONFIG=%s
+  alias kubectl=%s
+
+  kubectl get ipaddresses -L clusterip-operator.io/band --server-print=false
+  kubectl describe servicecidr kubernetes
+  kubectl get events --sort-by=.lastTimestamp
+  kubectl create service clusterip mine --tcp=80
+  curl %s
+  tail -f %s`, t.plane.Kubeconfig(), kubectl, t.manager.MetricsURL(), t.manager.LogFile())
+}
+
+func (t *tour) say(format string, args ...any) { _, _ = fmt.Fprintf(t.out, format+"\n", args...) }
+
+// kubectl shows a command as an admin would type it, and what it prints.
+func (t *tour) kubectl(ctx context.Context, args ...string) (string, error) {
+	t.say("      $ kubectl %s", strings.Join(args, " "))
+	out, err := framework.Kubectl(ctx, t.plane.Kubeconfig(), args...)
+	t.print(out)
+	return out, err
+}
+
+func (t *tour) print(text string) {
+	for line := range strings.Lines(text) {
+		_, _ = io.WriteString(t.out, "      "+line)
+	}
+}
+
+// eventually asks again until the answer is yes, and says what it waited for if it never is.
+func eventually(ctx context.Context, what string, within time.Duration, ask func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		ok, err := ask()
+		if ok && err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if err != nil {
+				return fmt.Errorf("waiting for %s: %w", what, err)
+			}
+			return fmt.Errorf("waiting for %s: not within %v", what, within)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// root is the folder of the module, from which config/ is applied.
+func root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "PROJECT")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", fmt.Errorf("no PROJECT file above the working directory; run this inside the checkout")
+		}
+		dir = parent
+	}
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestOnce walks the whole tour that a newcomer sees; every step checks itself.
+func TestOnce(t *testing.T) {
+	var out bytes.Buffer
+	if status := run([]string{"--once"}, &out); status != 0 {
+		t.Fatalf("status %d:\n%s", status, out.String())
+	}
+	for _, want := range []string{"[10/10]", "back after", "would be left without a ServiceCIDR", "Every step did what it says."} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the tour does not show %q:\n%s", want, out.String())
+		}
+	}
+}
+
+func TestUnknownFlag(t *testing.T) {
+	if status := run([]string{"--twice"}, &bytes.Buffer{}); status != 2 {
+		t.Errorf("status %d, want 2", status)
+	}
+}
