@@ -22,7 +22,7 @@ var _ = Describe("A default range", func() {
 
 		By("one goes")
 		c.DeleteServices(ctx, five[2])
-		sixth := c.CreateService(ctx, "sixth")
+		sixth := c.CreateServiceOnceFree(ctx, "sixth")
 		Expect(sixth.Spec.ClusterIP).To(Equal(five[2].Spec.ClusterIP), "the only one that was free")
 		expectFull(ctx, c)
 
@@ -63,7 +63,7 @@ var _ = Describe("A default range", func() {
 			Expect(c.Owner(ctx, s.Spec.ClusterIP)).To(Equal(s.Namespace + "/" + s.Name))
 		}
 		c.DeleteServices(ctx, first[0])
-		Expect(c.CreateService(ctx, "successor").Spec.ClusterIP).To(Equal(first[0].Spec.ClusterIP))
+		Expect(c.CreateServiceOnceFree(ctx, "successor").Spec.ClusterIP).To(Equal(first[0].Spec.ClusterIP))
 		expectHealth(ctx, c)
 	}, eachVariant())
 

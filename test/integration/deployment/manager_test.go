@@ -72,7 +72,8 @@ func scraper(ctx context.Context, name, role string) string {
 // The manager does its whole work once, under the permissions of config/rbac and with the arguments of config/manager. What it
 // asked for is then compared with what it may ask for, both ways.
 var _ = Describe("The manager as it is deployed", Ordered, func() {
-	const static = "10.110.0.5" // of the range "served"
+	const static = "10.110.0.5"   // of the range "served"
+	const elsewhere = "10.96.0.9" // of the default range
 	var (
 		scraped framework.Metrics
 		earlier auditLog // of Kubernetes 1.32
@@ -115,7 +116,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 
 	// The API server may be the first to delete it, and leaves it at that.
 	It("replaces an IPAddress that names another Service", func(ctx SpecContext) {
-		c.CreateService(ctx, "other")
+		c.CreateService(ctx, "other", framework.WithClusterIPs(elsewhere)) // left to itself it may get an address of "served", and hold it too
 		c.DeleteIPAddress(ctx, static)
 		c.CreateIPAddress(ctx, framework.NewIPAddress(static, cluster.Namespace, "other"))
 		Eventually(c.Owner).WithArguments(ctx, static).WithTimeout(cluster.Patience).Should(Equal("default/fixed"))

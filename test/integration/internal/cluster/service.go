@@ -31,6 +31,18 @@ func (c *Cluster) CreateService(ctx context.Context, name string, options ...fra
 	return service
 }
 
+// CreateServiceOnceFree creates a Service as soon as there is an address for it. The API server allocates from what it has
+// seen so far, which for a moment still has the address of a Service that is gone, and lacks a range that is new.
+func (c *Cluster) CreateServiceOnceFree(ctx context.Context, name string, options ...framework.ServiceOption) *corev1.Service {
+	GinkgoHelper()
+	var service *corev1.Service
+	Eventually(func() (err error) {
+		service, err = c.TryService(ctx, name, options...)
+		return err
+	}).WithTimeout(Patience).Should(Succeed())
+	return service
+}
+
 // HoldAddress creates a Service with fixed addresses. It gives the API server the moment that it needs to learn of a new
 // range.
 func (c *Cluster) HoldAddress(ctx context.Context, name string, addresses ...string) *corev1.Service {
@@ -41,12 +53,7 @@ func (c *Cluster) HoldAddress(ctx context.Context, name string, addresses ...str
 	} else {
 		options = append(options, framework.WithFamilies(familyOf(addresses[0])))
 	}
-	var service *corev1.Service
-	Eventually(func() (err error) {
-		service, err = c.TryService(ctx, name, options...)
-		return err
-	}).WithTimeout(Patience).Should(Succeed())
-	return service
+	return c.CreateServiceOnceFree(ctx, name, options...)
 }
 
 // CreateServices creates the Services build(0) to build(n-1) from many clients at once.
