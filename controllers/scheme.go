@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // ErrNotServed says that the API server serves no version of ServiceCIDR and IPAddress that we know.
@@ -66,21 +67,16 @@ func NewScheme(gv schema.GroupVersion) (*runtime.Scheme, error) {
 
 // AllocatesFromBitmap reports whether the API server still allocates ClusterIPs from the bitmap in etcd, so that
 // IPAddresses are the operator's to write. v1 is served only by API servers that do not. Under v1beta1 an
-// allocating API server creates the default ServiceCIDR itself; when it is missing, or was created by this
-// operator, nobody allocates.
+// allocating API server creates the default ServiceCIDR itself; when it is missing, or somebody else created it,
+// nobody allocates.
 func AllocatesFromBitmap(ctx context.Context, live client.Reader, gv schema.GroupVersion) (bool, error) {
 	if gv == networkingv1.SchemeGroupVersion {
 		return false, nil
 	}
 	cidr := &networkingv1.ServiceCIDR{}
 	err := live.Get(ctx, client.ObjectKey{Name: v1alpha1.DefaultServiceCIDR}, cidr)
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	if err != nil {
+	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("reading the default ServiceCIDR: %w", err)
 	}
-	return slices.ContainsFunc(cidr.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
-		return f.Manager == v1alpha1.ManagerDefaultRange && f.Operation == metav1.ManagedFieldsOperationUpdate
-	}), nil
+	return err != nil || !upstream.CreatedByAPIServer(cidr), nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration/condition"
 	"github.com/clusterip-operator/clusterip-operator/controllers/service"
 	"github.com/clusterip-operator/clusterip-operator/controllers/servicecidr"
 )
@@ -66,7 +67,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := books.Watch(ctx, mgr.GetCache()); err != nil {
 		return fmt.Errorf("watching addresses: %w", err)
 	}
-	gauges := &metrics.Addresses{Ledger: books}
+	gauges := &metrics.Addresses{Ledger: books, Migration: bitmap}
 	for _, l := range o.loops(mgr, books, gauges, bitmap) {
 		if err := l.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("setting up %T: %w", l, err)
@@ -96,7 +97,8 @@ func (o Options) loops(mgr manager.Manager, books *ledger.Ledger, gauges *metric
 	}
 	gauges.Drift = []func() map[drift.Type]int{addresses.Tracker.Count, services.Tracker.Count}
 
-	loops := []loop{addresses, services, &servicecidr.Reconciler{
+	migrated := &condition.Reconciler{Client: mgr.GetClient(), Ledger: books, Clock: clk, APIVersion: api, Bitmap: bitmap}
+	loops := []loop{addresses, services, migrated, &servicecidr.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Clock: clk,
 		Events: mgr.GetEventRecorder("clusterip-operator-servicecidr"), APIVersion: api,
 		Limits:   servicecidr.Limits{FreePercent: o.NearlyFullPercent, Within: o.NearlyFullWithin},

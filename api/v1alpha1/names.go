@@ -31,6 +31,10 @@ const (
 // --service-cluster-ip-range (KEP-1880).
 const DefaultServiceCIDR = "kubernetes"
 
+// ConditionMigrated on the default ServiceCIDR is True when every ClusterIP has its IPAddress, so that an API server that
+// allocates from IPAddresses finds nothing to repair. It is removed by the clean-up.
+const ConditionMigrated = Prefix + "/Migrated"
+
 // Condition types on a ServiceCIDR. All of them are abnormal when True, and removed by the clean-up.
 const (
 	// ConditionDeletionBlocked names the addresses that keep a ServiceCIDR from being deleted.
@@ -59,4 +63,6 @@ const (
 	// ManagerDefaultRange creates the default ServiceCIDR where the API server does not. By this name a later start
 	// recognises its own work.
 	ManagerDefaultRange = "clusterip-operator-default-servicecidr"
+	// ManagerMigration writes what a migration creates, and ConditionMigrated.
+	ManagerMigration = "clusterip-operator-migration"
 )

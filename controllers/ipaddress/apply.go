@@ -3,7 +3,6 @@ package ipaddress
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // apply carries out a verdict and reports whether it was we who did it. Every write is guarded by the version
@@ -47,7 +47,7 @@ func (r *Reconciler) apply(ctx context.Context, w world, do action) (done bool, 
 // again.
 func (r *Reconciler) create(ctx context.Context, w world) (done bool, err error) {
 	err = timed("create", func() error {
-		return r.Client.Create(ctx, newIPAddress(w.address, *w.owner()), client.FieldOwner(v1alpha1.ManagerIPAddress))
+		return r.Client.Create(ctx, upstream.NewIPAddress(w.address, w.owner().name), client.FieldOwner(v1alpha1.ManagerIPAddress))
 	})
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -76,7 +76,7 @@ func (r *Reconciler) relabel(ctx context.Context, w world) error {
 		WithAPIVersion(r.APIVersion).
 		WithUID(w.object.uid).
 		WithResourceVersion(w.object.version).
-		WithLabels(allocatorLabels(w.address))
+		WithLabels(upstream.Labels(w.address))
 	err := timed("label", func() error {
 		return r.Client.Apply(ctx, ip, client.FieldOwner(v1alpha1.ManagerIPAddress), client.ForceOwnership)
 	})
@@ -84,22 +84,6 @@ func (r *Reconciler) relabel(ctx context.Context, w world) error {
 		return fmt.Errorf("labelling IPAddress %s: %w", w.address, err)
 	}
 	return nil
-}
-
-func allocatorLabels(a netip.Addr) map[string]string {
-	return map[string]string{
-		networkingv1.LabelIPAddressFamily: family(a),
-		networkingv1.LabelManagedBy:       v1alpha1.ManagedByAPIServer,
-	}
-}
-
-func newIPAddress(a netip.Addr, owner claim) *networkingv1.IPAddress {
-	return &networkingv1.IPAddress{
-		ObjectMeta: metav1.ObjectMeta{Name: a.String(), Labels: allocatorLabels(a)},
-		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{
-			Resource: "services", Namespace: owner.name.Namespace, Name: owner.name.Name,
-		}},
-	}
 }
 
 // timed runs one write and books its duration, or its failure.
@@ -121,7 +105,7 @@ func timed(operation string, write func() error) error {
 // The IPAddress is the related object of every event: without it, client-go would take the events about two addresses of
 // one Service for one, and drop what the second says.
 func (r *Reconciler) announce(w world, v verdict) {
-	label := fmt.Sprintf("[%s]: %s", family(w.address), w.address)
+	label := fmt.Sprintf("[%s]: %s", upstream.Family(w.address), w.address)
 	ip := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: w.address.String()}}
 	switch owner := w.owner(); {
 	case v.reason == "" || (v.do == leave && !r.Tracker.Report(w.address, v.reason+v.note)):

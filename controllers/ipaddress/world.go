@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // world is everything that is known about one address. decide reads nothing else.
@@ -57,15 +58,11 @@ func byRight(a, b claim) int {
 }
 
 func newObject(o *networkingv1.IPAddress) *object {
-	ip := &object{
+	return &object{
 		uid: o.UID, version: o.ResourceVersion, created: o.CreationTimestamp.Time,
 		managedBy: o.Labels[networkingv1.LabelManagedBy], family: o.Labels[networkingv1.LabelIPAddressFamily],
-		deleting: !o.DeletionTimestamp.IsZero(),
+		deleting: !o.DeletionTimestamp.IsZero(), service: upstream.Service(o),
 	}
-	if ref := o.Spec.ParentRef; ref != nil && ref.Group == "" && ref.Resource == "services" {
-		ip.service = types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
-	}
-	return ip
 }
 
 func newClaim(s *corev1.Service, holds bool) claim {
@@ -92,20 +89,14 @@ func (w world) owner() *claim {
 // named reports whether the object names this Service.
 func (o *object) named(c *claim) bool { return c != nil && o.service == c.name }
 
-// family is the label value for the address.
-func family(a netip.Addr) string {
-	if a.Is4() {
-		return string(corev1.IPv4Protocol)
-	}
-	return string(corev1.IPv6Protocol)
-}
-
 // changedHands reports whether one Service holds the address and the object still names one that does not.
 func (w world) changedHands() bool {
 	return w.object.ours() && len(w.claims) == 1 && !w.object.named(w.owner()) && (w.parent == nil || !w.parent.holds)
 }
 
-func (w world) labelled() bool { return w.object.ours() && w.object.family == family(w.address) }
+func (w world) labelled() bool {
+	return w.object.ours() && w.object.family == upstream.Family(w.address)
+}
 
 func (w world) age() time.Duration { return w.now.Sub(w.object.created) }
 

@@ -29,6 +29,8 @@ type Ledger struct {
 	nodes     map[string][]netip.Prefix
 	// declared are ranges of the default ServiceCIDR that its object cannot tell; see Declare.
 	declared []allocator.Range
+	// claimed is how many addresses Services hold, covered how many of these have an IPAddress.
+	claimed, covered int
 	// allocations counts what appeared in each band of each ServiceCIDR since the start.
 	allocations map[string]map[RangeBand]uint64
 
@@ -111,7 +113,9 @@ func (l *Ledger) State(a netip.Addr) allocator.State { return l.pool.State(a) }
 func (l *Ledger) record(a netip.Addr, change func(*entry)) {
 	l.mu.Lock()
 	e := l.addresses[a]
+	l.count(e, -1)
 	change(&e)
+	l.count(e, 1)
 	if e.object == allocator.Free && len(e.claims) == 0 {
 		delete(l.addresses, a)
 		l.pool.Release(a)
@@ -125,6 +129,24 @@ func (l *Ledger) record(a netip.Addr, change func(*entry)) {
 	for _, c := range l.Covering(a) {
 		l.usageListeners.tell(c.Name)
 	}
+}
+
+// count enters an address into the sums, or takes it out.
+func (l *Ledger) count(e entry, by int) {
+	if len(e.claims) == 0 {
+		return
+	}
+	l.claimed += by
+	if e.object != allocator.Free {
+		l.covered += by
+	}
+}
+
+// Relation returns how many addresses Services hold, and how many of these have an IPAddress.
+func (l *Ledger) Relation() (claimed, covered int) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.claimed, l.covered
 }
 
 // state is what the pool should hold: the object's word if there is one, otherwise the claim.

@@ -19,6 +19,8 @@ var (
 	allocationsDesc = prometheus.NewDesc(prefix+"allocation_total",
 		"IPAddress objects that appeared in a band since the operator started, by any allocator.",
 		[]string{"servicecidr", "cidr", "band"}, nil)
+	migrationDesc = prometheus.NewDesc(prefix+"migration_addresses",
+		"ClusterIPs of a cluster that allocates from the bitmap, by whether their IPAddress exists (ready, missing).", []string{"state"}, nil)
 	driftDesc = prometheus.NewDesc(prefix+"drift",
 		"Confirmed drift that is not repaired yet, by type.", []string{"type"}, nil)
 )
@@ -27,6 +29,8 @@ var (
 // A scrape costs O(ranges x log used).
 type Addresses struct {
 	Ledger *ledger.Ledger
+	// Migration: the API server allocates from the bitmap, and it is told how many addresses are ready for another one.
+	Migration bool
 	// Drift are the counts of everybody who tracks drift.
 	Drift []func() map[drift.Type]int
 }
@@ -35,7 +39,7 @@ var _ prometheus.Collector = (*Addresses)(nil)
 
 // Describe implements prometheus.Collector.
 func (c *Addresses) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{addressesDesc, allocatedDesc, availableDesc, allocationsDesc, driftDesc} {
+	for _, d := range []*prometheus.Desc{addressesDesc, allocatedDesc, availableDesc, allocationsDesc, migrationDesc, driftDesc} {
 		out <- d
 	}
 }
@@ -46,6 +50,11 @@ func (c *Addresses) Collect(out chan<- prometheus.Metric) {
 		for _, r := range cidr.Ranges {
 			c.collectRange(out, cidr.Name, r)
 		}
+	}
+	if c.Migration {
+		claimed, covered := c.Ledger.Relation()
+		out <- gauge(migrationDesc, float64(covered), "ready")
+		out <- gauge(migrationDesc, float64(claimed-covered), "missing")
 	}
 	total := map[drift.Type]int{}
 	for _, counts := range c.Drift {

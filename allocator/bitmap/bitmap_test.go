@@ -1,0 +1,394 @@
+package bitmap_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+)
+
+// byEquality compares addresses by ==, and takes no list for an empty one.
+var byEquality = cmp.Options{cmpopts.EquateEmpty(), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })}
+
+// zeroBytes is n zero bytes in hexadecimal, ones n bytes with all bits set.
+func zeroBytes(n int) string { return strings.Repeat("00", n) }
+func ones(n int) string      { return strings.Repeat("ff", n) }
+
+// literals were computed by hand. Addresses are written "first-last" where they are many.
+var literals = []struct {
+	name, spec string
+	size       int
+	addrs      []string
+	data       string // hexadecimal
+}{
+	{"kubernetes and kube-dns", "10.96.0.0/16", 65534, []string{"10.96.0.1", "10.96.0.10"}, "0201"},
+	{"the drawing of the package", "10.0.0.0/28", 14, []string{"10.0.0.1", "10.0.0.2", "10.0.0.10"}, "0203"},
+	{"the drawing without .10", "10.0.0.0/28", 14, []string{"10.0.0.1", "10.0.0.2"}, "03"},
+
+	{"empty", "10.0.0.0/24", 254, nil, ""},
+	{"the first", "10.0.0.0/24", 254, []string{"10.0.0.1"}, "01"},
+	{"the end of a byte", "10.0.0.0/24", 254, []string{"10.0.0.8"}, "80"},
+	{"the start of a byte", "10.0.0.0/24", 254, []string{"10.0.0.9"}, "0100"},
+	{"the end of a word", "10.0.0.0/24", 254, []string{"10.0.0.64"}, "80" + zeroBytes(7)},
+	{"the start of a word", "10.0.0.0/24", 254, []string{"10.0.0.65"}, "01" + zeroBytes(8)},
+	{"the last", "10.0.0.0/24", 254, []string{"10.0.0.254"}, "20" + zeroBytes(31)},
+	{"full", "10.0.0.0/24", 254, []string{"10.0.0.1-10.0.0.254"}, "3f" + ones(31)},
+	{"all but the last", "10.0.0.0/24", 254, []string{"10.0.0.1-10.0.0.253"}, "1f" + ones(31)},
+	{"all but the first", "10.0.0.0/24", 254, []string{"10.0.0.2-10.0.0.254"}, "3f" + ones(30) + "fe"},
+
+	{".255 and .0 in the middle", "10.0.2.0/23", 510, []string{"10.0.2.255", "10.0.3.0"}, "c0" + zeroBytes(31)},
+	{"odd length, the last", "10.0.2.0/23", 510, []string{"10.0.3.254"}, "20" + zeroBytes(63)},
+	{"a /28, full", "10.0.0.16/28", 14, []string{"10.0.0.17-10.0.0.30"}, "3fff"},
+	{"a /28, the last", "10.0.0.16/28", 14, []string{"10.0.0.30"}, "2000"},
+	{"a /29, full", "10.0.0.0/29", 6, []string{"10.0.0.1-10.0.0.6"}, "3f"},
+	{"a /30, full", "10.0.0.4/30", 2, []string{"10.0.0.5", "10.0.0.6"}, "03"},
+	{"a /31 has none", "10.0.0.0/31", 0, nil, ""},
+	{"a /32 has none", "10.0.0.0/32", 0, nil, ""},
+	{"a /25, full", "10.0.0.128/25", 126, []string{"10.0.0.129-10.0.0.254"}, "3f" + ones(15)},
+	{"the largest, the first", "10.96.0.0/12", 1048574, []string{"10.96.0.1"}, "01"},
+	{"the largest, the last", "10.96.0.0/12", 1048574, []string{"10.111.255.254"}, "20" + zeroBytes(131071)},
+	{"the largest, full", "10.96.0.0/12", 1048574, []string{"10.96.0.1-10.111.255.254"}, "3f" + ones(131071)},
+	{"the end of IPv4", "255.255.255.240/28", 14, []string{"255.255.255.254"}, "2000"},
+	{"the start of IPv4", "0.0.0.0/28", 14, []string{"0.0.0.1"}, "01"},
+
+	{"IPv6, empty", "fd00:10:96::/112", 65535, nil, ""},
+	{"IPv6, the first", "fd00:10:96::/112", 65535, []string{"fd00:10:96::1"}, "01"},
+	{"IPv6, the last is usable", "fd00:10:96::/112", 65535, []string{"fd00:10:96::ffff"}, "40" + zeroBytes(8191)},
+	{"IPv6, full", "fd00:10:96::/112", 65535, []string{"fd00:10:96::1-fd00:10:96::ffff"}, "7f" + ones(8191)},
+	{"IPv6 larger than a /112, the last", "fd00:10:90::/108", 65535, []string{"fd00:10:90::ffff"}, "40" + zeroBytes(8191)},
+	{"IPv6 a bit larger than a /112, the last", "fd00:10:90::e:0/111", 65535, []string{"fd00:10:90::e:ffff"}, "40" + zeroBytes(8191)},
+	{"IPv6 a bit smaller than a /112, the last", "fd00:10:90::8000/113", 32767, []string{"fd00:10:90::ffff"}, "40" + zeroBytes(4095)},
+	{"IPv6, an odd length, full", "fd00:10:96::400/118", 1023, []string{"fd00:10:96::401-fd00:10:96::7ff"}, "7f" + ones(127)},
+	{"IPv6, a /120, full", "fd00::/120", 255, []string{"fd00::1-fd00::ff"}, "7f" + ones(31)},
+	{"IPv6, a /126, full", "fd00::4/126", 3, []string{"fd00::5", "fd00::6", "fd00::7"}, "07"},
+	{"IPv6, a /127 has one", "fd00::/127", 1, []string{"fd00::1"}, "01"},
+	{"IPv6, a /128 has none", "fd00::/128", 0, nil, ""},
+	{"the end of IPv6", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0/124", 15, []string{"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"}, "4000"},
+	{"the start of IPv6", "::/124", 15, []string{"::1", "::f"}, "4001"},
+}
+
+// spread returns the addresses that a literal stands for.
+func spread(literal []string) (list []netip.Addr) {
+	for _, s := range literal {
+		first, last, many := strings.Cut(s, "-")
+		if !many {
+			last = first
+		}
+		list = append(list, netip.MustParseAddr(first))
+		for end := netip.MustParseAddr(last); list[len(list)-1] != end; {
+			list = append(list, list[len(list)-1].Next())
+		}
+	}
+	return list
+}
+
+func TestLiterals(t *testing.T) {
+	for _, tc := range literals {
+		t.Run(tc.name, func(t *testing.T) {
+			addrs := spread(tc.addrs)
+			want, err := hex.DecodeString(tc.data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			made := newBitmap(t, netip.MustParsePrefix(tc.spec))
+			add(t, made, addrs...)
+			read := parse(t, tc.spec, want)
+			for how, b := range map[string]*bitmap.Bitmap{"made": made, "read": read} {
+				if got := b.Data(); !bytes.Equal(got, want) {
+					t.Errorf("%s: Data = %x, want %x", how, got, want)
+				}
+				if got := slices.Collect(b.All()); !slices.Equal(got, addrs) { // cmp is slow on a million of them
+					t.Errorf("%s: All (-want +got):\n%s", how, cmp.Diff(addrs, got, byEquality))
+				}
+				if b.Len() != len(addrs) || b.Cap() != tc.size {
+					t.Errorf("%s: Len = %d, Cap = %d, want %d and %d", how, b.Len(), b.Cap(), len(addrs), tc.size)
+				}
+				if b.String() != tc.spec || b.Prefix() != netip.MustParsePrefix(tc.spec) {
+					t.Errorf("%s: String = %q, Prefix = %s", how, b, b.Prefix())
+				}
+			}
+			if !made.Equal(read) || !read.Equal(made) {
+				t.Error("what was made and what was read are not equal")
+			}
+		})
+	}
+}
+
+// TestEveryLength compares bitmaps of all densities with the oracle, through all that the API server can be.
+func TestEveryLength(t *testing.T) {
+	rng := seeded(1)
+	for _, p := range lengths() {
+		t.Run(p.String(), func(t *testing.T) {
+			o := newOracle(p)
+			check(t, o) // empty
+			if o.capacity() == 0 {
+				return
+			}
+			for _, i := range []int{0, o.capacity() - 1, rng.IntN(o.capacity())} { // single
+				o = newOracle(p)
+				o.set(i, 1)
+				check(t, o)
+			}
+			shares := []int{1, 30, 500, 970, 1000}
+			if o.capacity() > 1<<16 {
+				shares = []int{500, 1000} // the oracle is slow
+			}
+			for _, share := range shares {
+				o = newOracle(p)
+				o.fill(rng, share)
+				check(t, o)
+			}
+		})
+	}
+}
+
+// check makes a bitmap of the addresses of o, reads another from its bytes, and compares all three.
+func check(t *testing.T, o oracle) {
+	t.Helper()
+	want, data := o.all(), o.number.Bytes()
+	made := newBitmap(t, o.prefix)
+	add(t, made, want...)
+	read := parse(t, o.prefix.String(), data)
+	for how, b := range map[string]*bitmap.Bitmap{"made": made, "read": read} {
+		switch {
+		case b.Cap() != o.capacity():
+			t.Fatalf("%s: Cap = %d, want %d", how, b.Cap(), o.capacity())
+		case b.Len() != len(want):
+			t.Fatalf("%s: Len = %d, want %d", how, b.Len(), len(want))
+		case !slices.Equal(slices.Collect(b.All()), want):
+			t.Fatalf("%s: of %d addresses All gives others", how, len(want))
+		case !bytes.Equal(b.Data(), data):
+			t.Fatalf("%s: Data is not that of the oracle", how)
+		}
+	}
+	if !made.Equal(read) {
+		t.Fatal("what was made and what was read are not equal")
+	}
+	checkContains(t, o, read)
+}
+
+// checkContains asks about the addresses around the range, and about some in it.
+func checkContains(t *testing.T, o oracle, b *bitmap.Bitmap) {
+	t.Helper()
+	network := o.prefix.Addr()
+	ask := []netip.Addr{network.Prev(), network, network.Next(), {}, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
+	for i := 0; i < o.capacity(); i += 1 + o.capacity()/100 {
+		ask = append(ask, o.addr(i))
+	}
+	if o.capacity() > 0 {
+		last := o.addr(o.capacity() - 1)
+		ask = append(ask, last, last.Next(), last.Next().Next())
+	}
+	for _, a := range ask {
+		i := o.bit(a)
+		if got := b.Covers(a); got != (i >= 0) {
+			t.Fatalf("Covers(%s) = %v", a, got)
+		}
+		if got, want := b.Contains(a), i >= 0 && o.number.Bit(i) == 1; got != want {
+			t.Fatalf("Contains(%s) = %v, want %v", a, got, want)
+		}
+	}
+}
+
+// TestRandomSteps adds and removes, in the range and around it, and compares with the oracle after every step.
+func TestRandomSteps(t *testing.T) {
+	for seed, spec := range []string{"10.96.0.0/16", "10.0.0.0/28", "10.0.0.0/23", "10.0.0.0/31", "fd00::/118", "fd00::/108", "fd00::/127"} {
+		t.Run(spec, func(t *testing.T) {
+			rng := seeded(uint64(seed))
+			o := newOracle(netip.MustParsePrefix(spec))
+			b, n := newBitmap(t, o.prefix), 0
+			for range 3000 {
+				n += step(t, rng, b, o)
+				if b.Len() != n {
+					t.Fatalf("Len = %d, want %d", b.Len(), n)
+				}
+			}
+			if !bytes.Equal(b.Data(), o.number.Bytes()) || !slices.Equal(slices.Collect(b.All()), o.all()) {
+				t.Error("the bitmap is not what the oracle has")
+			}
+		})
+	}
+}
+
+// step does one thing to both, and returns by how much the number of used addresses should grow.
+func step(t *testing.T, rng *rand.Rand, b *bitmap.Bitmap, o oracle) int {
+	t.Helper()
+	a := o.addr(rng.IntN(min(o.capacity(), 500)+4) - 1) // the network address, and three that may not be covered
+	i, before := o.bit(a), 0
+	if i >= 0 {
+		before = int(o.number.Bit(i))
+	}
+	if rng.IntN(3) == 0 {
+		b.Remove(a)
+		if i >= 0 {
+			o.set(i, 0)
+		}
+		return -before
+	}
+	var not *bitmap.NotCoveredError
+	if err := b.Add(a); (i < 0) != errors.As(err, &not) || i >= 0 && err != nil {
+		t.Fatalf("Add(%s): %v", a, err)
+	}
+	if i < 0 {
+		return 0
+	}
+	o.set(i, 1)
+	return 1 - before
+}
+
+func TestAddRefuses(t *testing.T) {
+	for _, tc := range []struct{ name, spec, addr, want string }{
+		{"network address", "10.0.0.0/24", "10.0.0.0", "address 10.0.0.0 has no bit: the bitmap of 10.0.0.0/24 goes from 10.0.0.1 to 10.0.0.254, choose an address of these"},
+		{"broadcast address", "10.0.0.0/24", "10.0.0.255", "address 10.0.0.255 has no bit: the bitmap of 10.0.0.0/24 goes from 10.0.0.1 to 10.0.0.254, choose an address of these"},
+		{"next range", "10.0.0.0/24", "10.0.1.1", "address 10.0.1.1 has no bit: the bitmap of 10.0.0.0/24 goes from 10.0.0.1 to 10.0.0.254, choose an address of these"},
+		{"other family", "10.0.0.0/24", "fd00::1", "address fd00::1 has no bit: the bitmap of 10.0.0.0/24 goes from 10.0.0.1 to 10.0.0.254, choose an address of these"},
+		{"IPv4 in IPv6", "10.0.0.0/24", "::ffff:10.0.0.1", "address ::ffff:10.0.0.1 has no bit: the bitmap of 10.0.0.0/24 goes from 10.0.0.1 to 10.0.0.254, choose an address of these"},
+		{"network address, IPv6", "fd00::/112", "fd00::", "address fd00:: has no bit: the bitmap of fd00::/112 goes from fd00::1 to fd00::ffff, choose an address of these"},
+		{"zone", "fe80::/112", "fe80::1%eth0", "address fe80::1%eth0 has no bit: the bitmap of fe80::/112 goes from fe80::1 to fe80::ffff, choose an address of these"},
+		{"in the range, behind the last bit", "fd00::/108", "fd00::1:0", "address fd00::1:0 has no bit: the bitmap of fd00::/108 goes from fd00::1 to fd00::ffff, choose an address of these"},
+		{"same low half, other high half", "fd00::/112", "fd01::1", "address fd01::1 has no bit: the bitmap of fd00::/112 goes from fd00::1 to fd00::ffff, choose an address of these"},
+		{"no bits, IPv4", "10.0.0.2/31", "10.0.0.3", "address 10.0.0.3 has no bit: the bitmap of 10.0.0.2/31 has none at all, choose a larger range"},
+		{"no bits, IPv6", "fd00::1/128", "fd00::1", "address fd00::1 has no bit: the bitmap of fd00::1/128 has none at all, choose a larger range"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBitmap(t, netip.MustParsePrefix(tc.spec))
+			a := netip.MustParseAddr(tc.addr)
+			err := b.Add(a)
+			var not *bitmap.NotCoveredError
+			if !errors.As(err, &not) || not.Addr != a || not.Prefix != b.Prefix() {
+				t.Fatalf("Add(%s): %v, want a *NotCoveredError", a, err)
+			}
+			if diff := cmp.Diff(tc.want, err.Error()); diff != "" {
+				t.Errorf("message (-want +got):\n%s", diff)
+			}
+			b.Remove(a)
+			if b.Len() != 0 || b.Contains(a) || len(b.Data()) != 0 {
+				t.Error("something was added all the same")
+			}
+		})
+	}
+}
+
+func TestAddAndRemoveTwice(t *testing.T) {
+	b := newBitmap(t, netip.MustParsePrefix("10.0.0.0/24"))
+	a := netip.MustParseAddr("10.0.0.77")
+	for want, change := range []func(){func() { b.Remove(a) }, func() { add(t, b, a, a) }} {
+		change()
+		if b.Len() != want || b.Contains(a) != (want == 1) {
+			t.Errorf("Len = %d, want %d", b.Len(), want)
+		}
+	}
+	b.Remove(a)
+	b.Remove(a)
+	if b.Len() != 0 {
+		t.Errorf("Len = %d after Remove", b.Len())
+	}
+}
+
+// TestNoAddressIsNotNil: the API server writes an empty field and not none.
+func TestNoAddressIsNotNil(t *testing.T) {
+	for _, spec := range []string{"10.0.0.0/24", "10.0.0.0/32", "fd00::/128"} {
+		if got := parse(t, spec, nil).Data(); got == nil || len(got) != 0 {
+			t.Errorf("%s: Data = %#v, want []byte{}", spec, got)
+		}
+	}
+}
+
+func TestDataIsACopy(t *testing.T) {
+	b := parse(t, "10.0.0.0/24", []byte{2, 1})
+	b.Data()[0] = 0xff
+	if got := b.Data(); !bytes.Equal(got, []byte{2, 1}) {
+		t.Errorf("Data = %x", got)
+	}
+	data := []byte{2, 1}
+	b = parse(t, "10.0.0.0/24", data)
+	data[0] = 0
+	if b.Len() != 2 {
+		t.Errorf("Len = %d, want 2", b.Len())
+	}
+}
+
+func TestClone(t *testing.T) {
+	b := parse(t, "10.0.0.0/24", []byte{2, 1})
+	c := b.Clone()
+	if !c.Equal(b) || c.Len() != 2 {
+		t.Fatalf("the clone has %d addresses", c.Len())
+	}
+	add(t, c, netip.MustParseAddr("10.0.0.2"))
+	b.Remove(netip.MustParseAddr("10.0.0.10"))
+	if !bytes.Equal(c.Data(), []byte{2, 3}) || !bytes.Equal(b.Data(), []byte{1}) || c.Len() != 3 || b.Len() != 1 {
+		t.Errorf("the clone has %x, what was cloned %x", c.Data(), b.Data())
+	}
+}
+
+func TestEqual(t *testing.T) {
+	b := parse(t, "10.0.0.0/24", []byte{2, 1})
+	for _, tc := range []struct {
+		name string
+		o    *bitmap.Bitmap
+		want bool
+	}{
+		{"itself", b, true},
+		{"spelled otherwise", parse(t, "10.000.0.0/24", []byte{0, 2, 1}), true},
+		{"one bit less", parse(t, "10.0.0.0/24", []byte{1}), false},
+		{"as many others", parse(t, "10.0.0.0/24", []byte{2, 2}), false},
+		{"another network", parse(t, "10.0.1.0/24", []byte{2, 1}), false},
+		{"another length", parse(t, "10.0.0.0/25", []byte{2, 1}), false},
+		{"none", nil, false},
+	} {
+		if got := b.Equal(tc.o); got != tc.want {
+			t.Errorf("%s: Equal = %v", tc.name, got)
+		}
+	}
+}
+
+func TestAllStops(t *testing.T) {
+	b := parse(t, "10.0.0.0/24", []byte{2, 1})
+	var got []netip.Addr
+	for a := range b.All() {
+		got = append(got, a)
+		break
+	}
+	if diff := cmp.Diff([]netip.Addr{netip.MustParseAddr("10.0.0.1")}, got, byEquality); diff != "" {
+		t.Errorf("until the first (-want +got):\n%s", diff)
+	}
+}
+
+// TestAllWhileRemoving: whoever empties a bitmap while walking over it meets every address.
+func TestAllWhileRemoving(t *testing.T) {
+	b := parse(t, "10.0.0.0/24", bytes.Repeat([]byte{0x1f}, 32))
+	n := b.Len()
+	for a := range b.All() {
+		b.Remove(a)
+		n--
+	}
+	if n != 0 || b.Len() != 0 {
+		t.Errorf("%d were not met, %d are left", n, b.Len())
+	}
+}
+
+func TestNoAllocs(t *testing.T) {
+	for _, spec := range []string{"10.96.0.0/12", "fd00::/112"} {
+		b := newBitmap(t, netip.MustParsePrefix(spec))
+		a := b.Prefix().Addr().Next().Next()
+		allocs := testing.AllocsPerRun(100, func() {
+			if b.Contains(a) || b.Add(a) != nil || !b.Covers(a) || b.Len() != 1 {
+				panic(fmt.Sprint("wrong in ", spec))
+			}
+			b.Remove(a)
+		})
+		if allocs != 0 {
+			t.Errorf("%s: %v allocations", spec, allocs)
+		}
+	}
+}

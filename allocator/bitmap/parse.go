@@ -1,0 +1,147 @@
+package bitmap
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Parse reads the two fields of a RangeAllocation: the Range and the Data. Zero bytes in front of data mean
+// nothing. On error there is no bitmap:
+//
+//   - ErrUnset if both are empty, as in a RangeAllocation that was created and never used;
+//   - ErrNodePorts, possibly wrapped, if spec is a port range;
+//   - *SpecError if spec is not a prefix, has host bits set, or is one that New refuses. Decimal numbers with
+//     leading zeros, as in 10.096.0.0/16, are read as old API servers read them: as decimal;
+//   - *OverflowError if bits are set that stand for no address of the range.
+func Parse(spec string, data []byte) (*Bitmap, error) {
+	p, err := parsePrefix(spec, data)
+	if err != nil {
+		return nil, err
+	}
+	b, err := New(p)
+	if err != nil {
+		return nil, &SpecError{spec, check(p)}
+	}
+	if n, first := beyond(data, b.size); n > 0 {
+		return nil, &OverflowError{Spec: spec, Bits: n, Max: b.size, First: first, Addr: b.addr(first)}
+	}
+	b.load(data)
+	return b, nil
+}
+
+// parsePrefix returns the prefix that spec means, whatever its length; data only helps to tell what else it is.
+func parsePrefix(spec string, data []byte) (netip.Prefix, error) {
+	switch {
+	case spec == "" && zeros(data) == len(data):
+		return netip.Prefix{}, ErrUnset
+	case spec == "":
+		return netip.Prefix{}, &SpecError{spec, "there is no range, although addresses are in use; restore it from a backup, or rebuild the bitmap from the Services"}
+	case isPortRange(spec):
+		return netip.Prefix{}, fmt.Errorf("range %q: %w", spec, ErrNodePorts)
+	}
+	p, err := netip.ParsePrefix(spec)
+	switch {
+	case err != nil:
+		return netip.Prefix{}, &SpecError{spec, check(netip.Prefix{})}
+	case p != p.Masked():
+		return netip.Prefix{}, &SpecError{spec, "it has host bits set, which no API server writes; if the range is meant, write " + p.Masked().String()}
+	default:
+		return p, nil
+	}
+}
+
+// check returns why p cannot be the range of a bitmap and what to do, or "" if it can.
+func check(p netip.Prefix) string {
+	switch {
+	case !p.IsValid():
+		return "it is not an IP prefix; write it as 10.96.0.0/16 or fd00:10:96::/112"
+	case p.Addr().Is4In6():
+		return "it is an IPv4-mapped IPv6 prefix; write " + unmapped(p)
+	case p.Addr().BitLen()-p.Bits() > maxHostBits:
+		part := netip.PrefixFrom(p.Addr(), p.Addr().BitLen()-maxHostBits).Masked()
+		return fmt.Sprintf("it is larger than any range of an API server; choose a /%d or smaller, for example %s", part.Bits(), part)
+	default:
+		return ""
+	}
+}
+
+// unmapped says how the IPv4 prefix that was meant is written.
+func unmapped(p netip.Prefix) string {
+	if p.Bits() < 96 {
+		return "an IPv4 prefix or an IPv6 prefix outside ::ffff:0:0/96"
+	}
+	return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96).Masked().String()
+}
+
+// isPortRange reports whether spec is a range of node ports: first-last.
+func isPortRange(spec string) bool {
+	first, last, ok := strings.Cut(spec, "-")
+	from, err1 := strconv.ParseUint(first, 10, 16)
+	to, err2 := strconv.ParseUint(last, 10, 16)
+	return ok && err1 == nil && err2 == nil && from <= to
+}
+
+// withoutLeadingZeros returns spec with the decimal numbers of an IPv4 address and of the length in the only form
+// that netip accepts. What has nothing decimal, or is no prefix at all, is left for netip to judge.
+func withoutLeadingZeros(spec string) string {
+	address, length, ok := strings.Cut(spec, "/")
+	if !ok {
+		return spec
+	}
+	colon := strings.LastIndex(address, ":") + 1 // an IPv6 address may end like an IPv4 address
+	head, tail := address[:colon], strings.Split(address[colon:], ".")
+	if len(tail) == 4 {
+		for i := range tail {
+			tail[i] = trimZeros(tail[i])
+		}
+	}
+	return head + strings.Join(tail, ".") + "/" + trimZeros(length)
+}
+
+// trimZeros drops the zeros in front of s, except where s is nothing else.
+func trimZeros(s string) string {
+	for len(s) > 1 && s[0] == '0' {
+		s = s[1:]
+	}
+	return s
+}
+
+// beyond returns how many bits of data are set from bit n on, and which is the first of them.
+func beyond(data []byte, n int) (count, first int) {
+	for i := n / 8; i < len(data); i++ { // bytes counted from the end, where bit 0 is
+		d := data[len(data)-1-i]
+		if i == n/8 {
+			d &= 0xff << (n % 8)
+		}
+		if count == 0 && d != 0 {
+			first = 8*i + bits.TrailingZeros8(d)
+		}
+		count += bits.OnesCount8(d)
+	}
+	return count, first
+}
+
+// load takes over the bits of data, of which none is beyond the last of b. b is new.
+func (b *Bitmap) load(data []byte) {
+	for i := range b.words {
+		var word uint64
+		data, word = cutWord(data)
+		b.words[i] = word
+		b.used += bits.OnesCount64(word)
+	}
+}
+
+// cutWord returns data without its last eight bytes, and these as a number. Where fewer are left, it takes those.
+func cutWord(data []byte) (rest []byte, word uint64) {
+	if at := len(data) - 8; at >= 0 {
+		return data[:at], binary.BigEndian.Uint64(data[at:])
+	}
+	for _, d := range data {
+		word = word<<8 | uint64(d)
+	}
+	return nil, word
+}

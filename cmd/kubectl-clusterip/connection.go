@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/spf13/pflag"
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration/etcdstore"
+)
+
+// connection says where a cluster is read from and written to.
+type connection struct {
+	kube    *kubeFlags
+	etcd    etcdstore.Config
+	offline bool
+	ranges  string
+}
+
+func (c *connection) addFlags(f *pflag.FlagSet) {
+	f.StringSliceVar(&c.etcd.Endpoints, "etcd-servers", nil, "URLs of etcd, as kube-apiserver has them; without it the bitmaps are not looked at")
+	f.StringVar(&c.etcd.CAFile, "etcd-cafile", "", "file of the CA that has signed etcd's certificate")
+	f.StringVar(&c.etcd.CertFile, "etcd-certfile", "", "file of the client certificate for etcd")
+	f.StringVar(&c.etcd.KeyFile, "etcd-keyfile", "", "file of the client certificate's key")
+	f.StringVar(&c.etcd.Prefix, "etcd-prefix", "/registry", "prefix of all keys of the API server")
+	f.BoolVar(&c.offline, "offline", false, "do not ask an API server: read everything from etcd")
+	f.StringVar(&c.ranges, "service-cluster-ip-range", "", "what kube-apiserver is started with, primary range first; needed where neither bitmaps nor ServiceCIDR \"kubernetes\" tell it")
+}
+
+// link is an open connection.
+type link struct {
+	migration.Sources
+	// config is how to reach the API server, nil when offline.
+	config *rest.Config
+	close  func()
+}
+
+// open connects to what the flags name. needEtcd and needAPI say what the command cannot do without.
+func (c *connection) open(ctx context.Context, needs ...need) (*link, error) {
+	if err := c.validate(needs); err != nil {
+		return nil, err
+	}
+	l := &link{Sources: migration.Sources{Clock: clock.RealClock{}}, close: func() {}}
+	var err error
+	if l.Ranges, err = parseRanges(c.ranges); err != nil {
+		return nil, err
+	}
+	if !c.offline {
+		if err := c.openAPI(l); err != nil {
+			return nil, err
+		}
+	}
+	if len(c.etcd.Endpoints) > 0 {
+		store, err := etcdstore.Open(ctx, c.etcd)
+		if err != nil {
+			return nil, err
+		}
+		l.Store, l.close = store, func() { _ = store.Close() }
+	}
+	return l, nil
+}
+
+// need is something that a command cannot do without.
+type need string
+
+const (
+	needEtcd need = "etcd"
+	needAPI  need = "an API server"
+)
+
+func (c *connection) validate(needs []need) error {
+	for _, n := range needs {
+		switch {
+		case n == needEtcd && len(c.etcd.Endpoints) == 0:
+			return errors.New("this command works on etcd: give --etcd-servers, and the files of a client certificate if etcd wants one")
+		case n == needAPI && c.offline:
+			return errors.New("this command needs an API server: leave out --offline")
+		}
+	}
+	if c.offline && len(c.etcd.Endpoints) == 0 {
+		return errors.New("--offline reads everything from etcd: give --etcd-servers")
+	}
+	return nil
+}
+
+func (c *connection) openAPI(l *link) error {
+	config, err := c.kube.rest()
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.QPS = -1 // what is written is limited by --qps
+	config.UserAgent = rest.DefaultKubernetesUserAgent() + " kubectl-clusterip"
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("connecting to the API server: %w", err)
+	}
+	if l.Version, err = d.ServerVersion(); err != nil {
+		return fmt.Errorf("asking the API server at %s for its version: %w; with --offline everything is read from etcd", config.Host, err)
+	}
+	gv, err := controllers.Discover(d)
+	if err != nil && !errors.Is(err, controllers.ErrNotServed) {
+		return err
+	}
+	l.config, l.Served, l.APIVersion = config, err == nil, gv.String()
+	scheme, err := controllers.NewScheme(gv)
+	if err != nil {
+		return err
+	}
+	l.API, err = client.New(config, client.Options{Scheme: scheme})
+	return err
+}
+
+// parseRanges reads --service-cluster-ip-range as kube-apiserver does.
+func parseRanges(text string) (out []netip.Prefix, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for _, part := range strings.Split(text, ",") {
+		r, err := allocator.ParseRange(strings.TrimSpace(part))
+		if err != nil {
+			return nil, fmt.Errorf("--service-cluster-ip-range: %w", err)
+		}
+		out = append(out, r.Prefix())
+	}
+	if len(out) > 2 || len(out) == 2 && out[0].Addr().Is4() == out[1].Addr().Is4() {
+		return nil, fmt.Errorf("--service-cluster-ip-range %q: give one range, or two of different families", text)
+	}
+	return out, nil
+}
+
+// serves explains what to do where the API server does not serve the kinds.
+func (l *link) serves() error {
+	if l.Served {
+		return nil
+	}
+	return fmt.Errorf("%w; or let `migrate seed --etcd` write the IPAddresses into etcd (server version %s)", controllers.ErrNotServed, versionText(l.Version))
+}
+
+func versionText(v *apiversion.Info) string {
+	if v == nil {
+		return "unknown"
+	}
+	return v.GitVersion
+}

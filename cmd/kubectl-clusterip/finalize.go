@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration/condition"
+)
+
+// finalizing are the flags of finalize.
+type finalizing struct {
+	yes     bool
+	archive string
+	restore string
+}
+
+func newFinalize(m *migrate) *cobra.Command {
+	var f finalizing
+	cmd := &cobra.Command{
+		Use:   "finalize",
+		Short: "Archive and delete the bitmaps, which nobody else ever deletes",
+		Long: `Deletes the bitmaps of Service addresses from etcd when no API server writes them any more: every one of them must be 1.34 or later.
+The values are saved in a file first, from which --restore puts them back. Without --yes it says what it would do.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.restore != "" {
+				return m.restore(cmd.Context(), f)
+			}
+			return m.finalize(cmd.Context(), f)
+		},
+	}
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do it")
+	cmd.Flags().StringVar(&f.archive, "archive", defaultArchive, "file for the values")
+	cmd.Flags().StringVar(&f.restore, "restore", "", "put the values of this archive back where there are none")
+	return cmd
+}
+
+func (m *migrate) finalize(ctx context.Context, f finalizing) error {
+	l, err := m.from.open(ctx, needEtcd, needAPI)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	ctx = m.logging(ctx)
+	world, err := l.World(ctx)
+	switch {
+	case err != nil:
+		return err
+	case len(world.Bitmaps) == 0:
+		fmt.Fprintln(m.Out, "nothing to do: there are no bitmaps of Service addresses")
+		m.writeCondition(ctx, l, condition.Finalized())
+		return nil
+	}
+	if err := beyondDualWrite(ctx, l); err != nil {
+		return err
+	}
+	for _, b := range world.Bitmaps {
+		fmt.Fprintf(m.Out, "%s (%s), last written at revision %d\n", b.Key, b.Range, b.ModRevision)
+	}
+	if !f.yes {
+		fmt.Fprintf(m.Out, "nothing was deleted; with --yes they are saved in %s and deleted\n", f.archive)
+		return exit{code: exitFindings}
+	}
+	deleted, err := migration.Finalize(ctx, l.Sources, f.archive)
+	if err != nil {
+		return fmt.Errorf("%w; nothing was deleted", err)
+	}
+	fmt.Fprintf(m.Out, "deleted %s; saved in %s\n", strings.Join(deleted, " and "), f.archive)
+	m.writeCondition(ctx, l, condition.Finalized())
+	return nil
+}
+
+// beyondDualWrite makes sure that no API server writes the bitmaps.
+func beyondDualWrite(ctx context.Context, l *link) error {
+	servers, err := migration.APIServers(ctx, l.config)
+	if err != nil {
+		return err
+	}
+	if len(servers) == 0 {
+		return errors.New("Service default/kubernetes has no endpoints, so the API servers cannot be asked for their versions; nothing was deleted")
+	}
+	var complaints []error
+	for _, s := range servers {
+		switch {
+		case s.Err != nil:
+			complaints = append(complaints, fmt.Errorf("API server %s could not be asked for its version: %w", s.Address, s.Err))
+		case s.DualWrites():
+			complaints = append(complaints, fmt.Errorf("API server %s is %s and may still write the bitmaps; 1.34 is the first that does not", s.Address, s.Version.GitVersion))
+		}
+	}
+	if err := errors.Join(complaints...); err != nil {
+		return fmt.Errorf("%w; nothing was deleted", err)
+	}
+	return nil
+}
+
+func (m *migrate) restore(ctx context.Context, f finalizing) error {
+	archive, err := migration.LoadArchive(f.restore)
+	if err != nil {
+		return err
+	}
+	l, err := m.from.open(ctx, needEtcd)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	if !f.yes {
+		for _, k := range archive.Keys {
+			fmt.Fprintf(m.Out, "%s (%s), of revision %d\n", k.Key, k.Range, k.ModRevision)
+		}
+		fmt.Fprintln(m.Out, "nothing was written; with --yes they are put back where there are none")
+		return exit{code: exitFindings}
+	}
+	restored, err := migration.Restore(m.logging(ctx), l.Sources, archive)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(m.Out, "%d keys restored\n", len(restored))
+	return nil
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+)
+
+// progress shows a bar with the time that is left on a terminal, and a line now and then in a log.
+func (m *migrate) progress() migration.Progress {
+	if f, ok := m.ErrOut.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return &bar{out: m.ErrOut}
+	}
+	return &lines{out: m.ErrOut}
+}
+
+// bar is for terminals.
+type bar struct {
+	out   io.Writer
+	mu    sync.Mutex
+	shown *progressbar.ProgressBar
+}
+
+// Begin implements migration.Progress.
+func (b *bar) Begin(what string, total int) {
+	b.End()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.shown = progressbar.NewOptions(total, progressbar.OptionSetWriter(b.out), progressbar.OptionSetDescription(what),
+		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("steps"),
+		progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100*time.Millisecond))
+}
+
+// Done implements migration.Progress.
+func (b *bar) Done(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_ = b.shown.Add(n) // it only draws
+}
+
+// End implements migration.Progress.
+func (b *bar) End() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.shown != nil {
+		_ = b.shown.Exit()
+		fmt.Fprintln(b.out)
+	}
+	b.shown = nil
+}
+
+// lines is for logs: one every ten seconds, and one at the end.
+type lines struct {
+	out io.Writer
+	mu  sync.Mutex
+
+	what        string
+	total, done int
+	start, told time.Time
+}
+
+// lineEvery is how often a line is written.
+const lineEvery = 10 * time.Second
+
+// Begin implements migration.Progress.
+func (l *lines) Begin(what string, total int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.what, l.total, l.done, l.start, l.told = what, total, 0, time.Now(), time.Now()
+}
+
+// Done implements migration.Progress.
+func (l *lines) Done(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.done += n
+	if now := time.Now(); now.Sub(l.told) >= lineEvery || l.done == l.total {
+		l.told = now
+		spent := now.Sub(l.start)
+		left := time.Duration(float64(spent) / float64(l.done) * float64(l.total-l.done))
+		fmt.Fprintf(l.out, "%s: %d of %d after %s, about %s left\n", l.what, l.done, l.total, spent.Round(100*time.Millisecond), left.Round(time.Second))
+	}
+}
+
+// End implements migration.Progress.
+func (l *lines) End() {}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+)
+
+// defaultArchive is where old values are saved unless the user says otherwise.
+const defaultArchive = "clusterip-bitmaps.json"
+
+// rollingBack are the flags of rollback.
+type rollingBack struct {
+	yes, live bool
+	archive   string
+}
+
+func newRollback(m *migrate) *cobra.Command {
+	var r rollingBack
+	cmd := &cobra.Command{
+		Use:   "rollback",
+		Short: "Rebuild the bitmaps from the Services, for a return to the old allocator",
+		Long: `Builds the bitmaps of both families from the ClusterIPs that Services hold, so that an API server of 1.32 finds every bit where it belongs,
+and stores IPAddresses and ServiceCIDRs in the version that it can read. Old values are saved in a file first.
+
+Without --yes it says what it would change. The order of things:
+
+  1. stop the API servers       2. kubectl clusterip migrate rollback --offline --yes       3. start the older API servers`,
+		Example: `  kubectl clusterip migrate rollback --offline --etcd-servers=http://127.0.0.1:2379
+  kubectl clusterip migrate rollback --offline --etcd-servers=http://127.0.0.1:2379 --yes`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return m.rollback(cmd.Context(), r) },
+	}
+	cmd.Flags().BoolVar(&r.yes, "yes", false, "do it")
+	cmd.Flags().BoolVar(&r.live, "live", false, "also while an API server allocates from IPAddresses; what it allocates later is not in the bitmaps")
+	cmd.Flags().StringVar(&r.archive, "archive", defaultArchive, "file for the old values")
+	return cmd
+}
+
+func (m *migrate) rollback(ctx context.Context, r rollingBack) error {
+	l, err := m.from.open(ctx, needEtcd)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	ctx = m.logging(ctx)
+	rollback, err := plannedRollback(ctx, l)
+	if err != nil {
+		return err
+	}
+	m.tellRollback(rollback)
+	switch {
+	case len(rollback.Refused) > 0:
+		return exit{exitUnknown, fmt.Errorf("nothing was written: %s", kindsOf(rollback.Refused, func(migration.Finding) bool { return true }))}
+	case rollback.Nothing():
+		fmt.Fprintln(m.Out, "nothing to do: every bit is as the Services want it")
+		return nil
+	case !r.yes:
+		fmt.Fprintln(m.Out, "nothing was written; with --yes it will be")
+		return exit{code: exitFindings}
+	case l.Served && rollback.World.Allocator != migration.AllocatorBitmap && !r.live:
+		return errors.New("an API server allocates from IPAddresses, so that the bitmaps would be out of date at once: " +
+			"stop the API servers and say --offline, or say --live; nothing was written")
+	}
+	if err := migration.RollBack(ctx, l.Store, rollback, r.archive, m.progress()); err != nil {
+		return exit{exitFindings, fmt.Errorf("%w; run it again", err)}
+	}
+	return m.confirmRollback(ctx, l)
+}
+
+func plannedRollback(ctx context.Context, l *link) (migration.Rollback, error) {
+	world, err := l.World(ctx)
+	if err != nil {
+		return migration.Rollback{}, err
+	}
+	rollback, err := migration.NewRollback(world)
+	if err != nil {
+		return migration.Rollback{}, err
+	}
+	rollback.Rewrites, err = migration.CountRewrites(ctx, l.Store)
+	return rollback, err
+}
+
+// confirmRollback looks again.
+func (m *migrate) confirmRollback(ctx context.Context, l *link) error {
+	again, err := plannedRollback(ctx, l)
+	switch {
+	case err != nil:
+		return exit{exitFindings, fmt.Errorf("done, but it could not be looked at again: %w", err)}
+	case !again.Nothing():
+		return exit{exitFindings, errors.New("Services have come or gone meanwhile; run it again when the API servers are stopped")}
+	}
+	fmt.Fprintln(m.Out, "done: every bit is as the Services want it")
+	return nil
+}
+
+func (m *migrate) tellRollback(r migration.Rollback) {
+	for _, b := range r.Bitmaps {
+		fmt.Fprintf(m.Out, "%s (%s): %d addresses; %d bits to set, %d to clear", b.Key, b.Bitmap, b.Bitmap.Len(), b.Set, b.Cleared)
+		if b.Broken != nil {
+			fmt.Fprintf(m.Out, "; the old value is replaced: %v", b.Broken)
+		}
+		fmt.Fprintln(m.Out)
+	}
+	if r.Rewrites > 0 {
+		fmt.Fprintf(m.Out, "%d IPAddresses and ServiceCIDRs to be stored as networking.k8s.io/v1beta1, which 1.32 can read\n", r.Rewrites)
+	}
+	if n := len(r.Reserved); n > 0 {
+		fmt.Fprintf(m.Out, "%d IPAddresses have no Service, %s first; a bitmap cannot keep them, so these addresses become free\n", n, r.Reserved[0])
+	}
+	m.list(r.Refused)
+}

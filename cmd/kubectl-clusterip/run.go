@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/time/rate"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+)
+
+// running are the flags of run.
+type running struct {
+	from      string
+	dryRun    bool
+	qps       float64
+	workers   int
+	options   migration.Options
+	leakGrace time.Duration
+}
+
+func newRun(m *migrate) *cobra.Command {
+	var r running
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Write the IPAddresses and the default ServiceCIDR through the API server",
+		Long: `Creates what is missing and mends what is wrong, until an API server that allocates from IPAddresses would find nothing to repair.
+It can be interrupted and run again at any moment, and looks anew when the cluster has moved. Services are never changed; what other
+managers keep is not touched; nothing at all is written while something is there that it does not understand.`,
+		Example: `  kubectl clusterip migrate run
+  kubectl clusterip migrate run --from plan.yaml --qps=200`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return m.run(cmd.Context(), r) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.from, "from", "", "a plan in a file; what it does not list is neither deleted nor replaced")
+	f.BoolVar(&r.dryRun, "dry-run", false, "say what would be done, as plan does")
+	f.Float64Var(&r.qps, "qps", 500, "writes per second; 0 for as many as the API server takes")
+	f.IntVar(&r.workers, "workers", 16, "writes at a time")
+	f.DurationVar(&r.leakGrace, "leak-grace", migration.DefaultLeakGrace, "how long a bit must have been leaked before it is cleared")
+	addRepair(cmd, &r.options)
+	return cmd
+}
+
+func (m *migrate) run(ctx context.Context, r running) error {
+	needs := []need{needAPI}
+	if r.options.RepairBitmap {
+		needs = append(needs, needEtcd)
+	}
+	if r.qps < 0 || r.workers < 1 {
+		return errors.New("--qps must not be negative, and --workers must be 1 or more")
+	}
+	l, err := m.from.open(ctx, needs...)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	if err := l.serves(); err != nil {
+		return err
+	}
+	if r.dryRun {
+		return m.preview(ctx, l, r.options)
+	}
+	approved, err := r.approved(ctx, l)
+	if err != nil {
+		return err
+	}
+	runner := migration.Runner{
+		Sources: l.Sources, Options: r.options, Limit: limit(r.qps), Workers: r.workers, Progress: m.progress(), LeakGrace: r.leakGrace,
+	}
+	result, err := runner.Run(m.logging(ctx), approved)
+	m.tellCondition(ctx, l, result.Last)
+	return m.tell(result, err)
+}
+
+func limit(qps float64) rate.Limit {
+	if qps == 0 {
+		return rate.Inf
+	}
+	return rate.Limit(qps)
+}
+
+// approved are the steps of the plan that was given, nil without one.
+func (r running) approved(ctx context.Context, l *link) ([]migration.Step, error) {
+	if r.from == "" {
+		return nil, nil
+	}
+	report, err := migration.LoadPlan(r.from)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := l.Cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if cluster != report.Cluster {
+		return nil, fmt.Errorf("the plan is of cluster %s, this is %s (UIDs of namespace kube-system); nothing was written", report.Cluster, cluster)
+	}
+	if report.Steps == nil {
+		return []migration.Step{}, nil
+	}
+	return report.Steps, nil
+}
+
+// preview says what would be done.
+func (m *migrate) preview(ctx context.Context, l *link, o migration.Options) error {
+	plan, err := l.Confirmed(m.logging(ctx), o)
+	if err != nil {
+		return err
+	}
+	if err := m.print(plan, migration.KindPlan, "table"); err != nil {
+		return err
+	}
+	return status(plan)
+}
+
+// tell says what became of a run.
+func (m *migrate) tell(r migration.Result, err error) error {
+	var blocked *migration.BlockedError
+	switch {
+	case errors.As(err, &blocked):
+		return exit{exitUnknown, err}
+	case err != nil && r.Written == 0:
+		return exit{exitUnknown, fmt.Errorf("nothing was written: %w", err)}
+	case err != nil:
+		return exit{exitFindings, fmt.Errorf("%d steps were done, then: %w; run it again when the cause is mended", r.Written, err)}
+	}
+	fmt.Fprintf(m.Out, "%d steps done, %d of %d ClusterIPs have their IPAddress\n", r.Written, r.Last.OK, r.Last.Addresses)
+	for _, s := range r.Withheld {
+		fmt.Fprintf(m.Out, "not done, because the plan does not list it: %s %s\n", s.Do, s.Address)
+	}
+	m.list(r.Unsettled)
+	if len(r.Withheld)+len(r.Unsettled) > 0 {
+		return exit{code: exitFindings}
+	}
+	return nil
+}

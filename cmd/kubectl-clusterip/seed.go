@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+)
+
+// consent are the flags of commands that write into etcd.
+type consent struct{ etcd, dryRun bool }
+
+func (c *consent) addFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&c.etcd, "etcd", false, "yes, write into etcd, past the API server")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "say what would be done")
+}
+
+func (c consent) check() error {
+	if !c.etcd && !c.dryRun {
+		return errors.New("this writes into etcd, past the API server: say --etcd if that is what you want, or look first with --dry-run")
+	}
+	return nil
+}
+
+func newSeed(m *migrate) *cobra.Command {
+	var c consent
+	cmd := &cobra.Command{
+		Use:   "seed",
+		Short: "Write the IPAddresses straight into etcd, where no API server serves them",
+		Long: `Writes one IPAddress for each ClusterIP into etcd, as API servers that allocate from IPAddresses store them. It only creates: what exists
+stays as it is. A note in etcd remembers what was written, for unseed. ServiceCIDRs are not written: the API server creates its own.
+
+With --offline, when the API servers are stopped, it also removes and replaces what the Services of the last moments left behind.
+
+Do not seed a cluster that encrypts IPAddresses at rest without accepting plain values (an identity provider).`,
+		Example: `  kubectl clusterip migrate seed --etcd --etcd-servers=http://127.0.0.1:2379`,
+		Args:    noArguments,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return m.seed(cmd.Context(), c) },
+	}
+	c.addFlags(cmd)
+	return cmd
+}
+
+func (m *migrate) seed(ctx context.Context, c consent) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	l, err := m.from.open(ctx, needEtcd)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	if l.Served {
+		return fmt.Errorf("the API server serves IPAddresses (%s): use `migrate run`, which goes through it; nothing was written", l.APIVersion)
+	}
+	if c.dryRun {
+		return m.preview(ctx, l, migration.Options{})
+	}
+	runner := migration.Runner{Sources: l.Sources, Progress: m.progress(), ThroughStore: true}
+	approved, err := m.mayDestroy(ctx, l)
+	if err != nil {
+		return err
+	}
+	result, err := runner.Run(m.logging(ctx), approved)
+	return m.tell(result, err)
+}
+
+// mayDestroy approves of everything (nil) when no API server runs and the cluster allocated from the bitmap to the end: then the
+// IPAddresses of Services that went in the last moments are leftovers. Otherwise it approves of nothing.
+func (m *migrate) mayDestroy(ctx context.Context, l *link) ([]migration.Step, error) {
+	world, err := l.World(m.logging(ctx))
+	if err != nil {
+		return nil, err
+	}
+	if l.API == nil && world.Allocator == migration.AllocatorBitmap {
+		return nil, nil
+	}
+	return []migration.Step{}, nil
+}
+
+func newUnseed(m *migrate) *cobra.Command {
+	var c consent
+	cmd := &cobra.Command{
+		Use:   "unseed",
+		Short: "Delete what seed wrote, and nobody has changed since, from etcd",
+		Args:  noArguments,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return m.unseed(cmd.Context(), c) },
+	}
+	c.addFlags(cmd)
+	return cmd
+}
+
+func (m *migrate) unseed(ctx context.Context, c consent) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	l, err := m.from.open(ctx, needEtcd)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	if l.Served {
+		return errors.New("the API server serves IPAddresses and may allocate from them; stop it and say --offline")
+	}
+	u, err := migration.Unseed(m.logging(ctx), l.Store, c.dryRun)
+	if err != nil {
+		return err
+	}
+	verb := "deleted"
+	if c.dryRun {
+		verb = "to be deleted"
+	}
+	fmt.Fprintf(m.Out, "%d IPAddresses %s, %d kept because somebody has changed them\n", len(u.Deleted), verb, len(u.Kept))
+	return nil
+}

@@ -1,0 +1,46 @@
+package upstream
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// NewIPAddress returns the IPAddress that the API server's allocator would write for a ClusterIP of a Service.
+func NewIPAddress(a netip.Addr, service types.NamespacedName) *networkingv1.IPAddress {
+	return &networkingv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{Name: a.String(), Labels: Labels(a)},
+		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{
+			Resource: "services", Namespace: service.Namespace, Name: service.Name,
+		}},
+	}
+}
+
+// Labels are those of an IPAddress of the API server's allocator.
+func Labels(a netip.Addr) map[string]string {
+	return map[string]string{
+		networkingv1.LabelIPAddressFamily: Family(a),
+		networkingv1.LabelManagedBy:       v1alpha1.ManagedByAPIServer,
+	}
+}
+
+// Family returns "IPv4" or "IPv6", the value of the family label.
+func Family(a netip.Addr) string {
+	if a.Is4() {
+		return string(corev1.IPv4Protocol)
+	}
+	return string(corev1.IPv6Protocol)
+}
+
+// Service returns the Service that an IPAddress names as its parent; zero if that is something else, or nothing.
+func Service(o *networkingv1.IPAddress) types.NamespacedName {
+	if ref := o.Spec.ParentRef; ref != nil && ref.Group == "" && ref.Resource == "services" {
+		return types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	}
+	return types.NamespacedName{}
+}

@@ -1,0 +1,70 @@
+package condition
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// Reasons of the condition.
+const (
+	ReasonInProgress  = "InProgress"
+	ReasonReadyToFlip = "ReadyToFlip"
+	ReasonFlipped     = "Flipped"
+	ReasonFinalized   = "Finalized"
+)
+
+// Counted returns the condition of a cluster that allocates from the bitmap, of which so many ClusterIPs have their IPAddress.
+func Counted(covered, claimed int) metav1.Condition {
+	if covered < claimed {
+		return migrated(metav1.ConditionFalse, ReasonInProgress, fmt.Sprintf("%d of %d ClusterIPs have their IPAddress.", covered, claimed))
+	}
+	return migrated(metav1.ConditionTrue, ReasonReadyToFlip,
+		"Every ClusterIP has its IPAddress: an API server that allocates from IPAddresses finds nothing to repair.")
+}
+
+// Flipped returns the condition of a cluster whose API servers allocate from IPAddresses.
+func Flipped() metav1.Condition {
+	return migrated(metav1.ConditionTrue, ReasonFlipped, "The API servers allocate from IPAddresses.")
+}
+
+// Finalized returns the condition of a cluster that has no bitmaps any more.
+func Finalized() metav1.Condition {
+	return migrated(metav1.ConditionTrue, ReasonFinalized, "The API servers allocate from IPAddresses, and the bitmaps are deleted.")
+}
+
+func migrated(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: v1alpha1.ConditionMigrated, Status: status, Reason: reason, Message: message}
+}
+
+// world is what decide judges.
+type world struct {
+	bitmap           bool
+	covered, claimed int
+	// now is the condition that is there, nil without one.
+	now *metav1.Condition
+}
+
+// decide returns the condition to write, nil if it is as it should be. Where API servers allocate from IPAddresses there is
+// something to tell only if a migration had begun; that it was finalized, only the command knows.
+func decide(w world) *metav1.Condition {
+	want := Counted(w.covered, w.claimed)
+	if !w.bitmap {
+		if w.now == nil || w.now.Reason == ReasonFinalized {
+			return nil
+		}
+		want = Flipped()
+	}
+	if w.now != nil && w.now.Status == want.Status && w.now.Reason == want.Reason && w.now.Message == want.Message {
+		return nil
+	}
+	return &want
+}
+
+// of returns the condition among others, nil without one.
+func of(conditions []metav1.Condition) *metav1.Condition {
+	return meta.FindStatusCondition(conditions, v1alpha1.ConditionMigrated)
+}

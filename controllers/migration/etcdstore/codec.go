@@ -1,0 +1,136 @@
+package etcdstore
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+)
+
+// What the API server writes before a value, to tell formats apart.
+const (
+	protobufPrefix  = "k8s\x00"
+	encryptedPrefix = "k8s:enc:"
+)
+
+var (
+	scheme         = newScheme()
+	protobufFormat = protobuf.NewSerializer(scheme, scheme)
+	jsonFormat     = json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{})
+)
+
+// newScheme knows the kinds that migration reads. The v1beta1 kinds of networking.k8s.io that 1.31 to 1.33 store have the same fields,
+// with the same numbers, as those of v1, so that one Go type serves both.
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(s))
+	utilruntime.Must(networkingv1.AddToScheme(s))
+	v1beta1 := schema.GroupVersion{Group: networkingv1.GroupName, Version: "v1beta1"}
+	s.AddKnownTypes(v1beta1, &networkingv1.IPAddress{}, &networkingv1.ServiceCIDR{})
+	return s
+}
+
+// decode returns the object that a stored value holds and the version it was stored in, which it also tells, if it can, beside
+// an error. The object has neither kind nor resourceVersion.
+func decode(raw []byte) (o runtime.Object, apiVersion string, err error) {
+	var format runtime.Decoder
+	switch {
+	case len(raw) == 0:
+		return nil, "", errors.New("the value is empty")
+	case bytes.HasPrefix(raw, []byte(encryptedPrefix)):
+		return nil, "", fmt.Errorf("%w (by %s)", migration.ErrEncrypted, provider(raw))
+	case bytes.HasPrefix(raw, []byte(protobufPrefix)):
+		format = protobufFormat
+	case bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")):
+		format = jsonFormat
+	default:
+		return nil, "", fmt.Errorf("the value, of %d bytes, is neither protobuf nor JSON of Kubernetes", len(raw))
+	}
+	o, kind, err := format.Decode(raw, nil, nil)
+	if kind != nil {
+		apiVersion = kind.GroupVersion().String()
+	}
+	if err != nil {
+		return nil, apiVersion, explain(err, kind, len(raw))
+	}
+	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	return o, apiVersion, nil
+}
+
+// explain says what is wrong with bytes that do not decode.
+func explain(err error, kind *schema.GroupVersionKind, size int) error {
+	switch {
+	case runtime.IsNotRegisteredError(err):
+		return fmt.Errorf("the value is of an unknown kind: %s of %s", kind.Kind, kind.GroupVersion())
+	case runtime.IsMissingKind(err), runtime.IsMissingVersion(err):
+		return errors.New("the value does not say what kind of object it is")
+	case kind != nil && kind.Kind != "":
+		return fmt.Errorf("the value, a %s of %d bytes, is broken: %w", kind.Kind, size, err)
+	default:
+		return fmt.Errorf("the value, of %d bytes, is broken: %w", size, err)
+	}
+}
+
+// provider returns who encrypted a value and with which key, "aescbc:v1:key1", and nothing of what follows: three words, each ended
+// by a colon.
+func provider(raw []byte) string {
+	words := strings.SplitN(strings.TrimPrefix(string(raw), encryptedPrefix), ":", 4)
+	if len(words) < 4 {
+		return "an unknown provider"
+	}
+	name := strings.Join(words[:3], ":")
+	if len(name) > 128 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "an unknown provider"
+	}
+	return name
+}
+
+// encode returns an object as kube-apiserver stores it in a version, v1 if that is empty. It leaves the object as it is.
+func encode(o runtime.Object, apiVersion string) ([]byte, error) {
+	if o == nil {
+		return nil, errors.New("there is no object")
+	}
+	kind, err := kindOf(o, apiVersion)
+	if err != nil {
+		return nil, err
+	}
+	o = o.DeepCopyObject()
+	o.GetObjectKind().SetGroupVersionKind(kind)
+	if m, err := meta.Accessor(o); err == nil {
+		m.SetResourceVersion("")
+		m.SetSelfLink("")
+	}
+	var raw bytes.Buffer
+	if err := protobufFormat.Encode(o, &raw); err != nil {
+		return nil, fmt.Errorf("encoding a %s: %w", kind.Kind, err)
+	}
+	return raw.Bytes(), nil
+}
+
+// kindOf returns the kind under which an object is stored in a version.
+func kindOf(o runtime.Object, apiVersion string) (schema.GroupVersionKind, error) {
+	kinds, _, err := scheme.ObjectKinds(o)
+	if err != nil {
+		return schema.GroupVersionKind{}, err
+	}
+	i := slices.IndexFunc(kinds, func(k schema.GroupVersionKind) bool {
+		return k.GroupVersion().String() == cmp.Or(apiVersion, schema.GroupVersion{Group: k.Group, Version: "v1"}.String())
+	})
+	if i < 0 {
+		return schema.GroupVersionKind{}, fmt.Errorf("%s cannot be stored as %s", kinds[0].Kind, apiVersion)
+	}
+	return kinds[i], nil
+}

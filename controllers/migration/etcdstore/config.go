@@ -1,0 +1,80 @@
+package etcdstore
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+)
+
+// DefaultPrefix is where kube-apiserver keeps its objects unless it is told otherwise.
+const DefaultPrefix = "/registry"
+
+// Config says where etcd is and how to be let in: what kube-apiserver is told with its flags --etcd-servers, --etcd-cafile,
+// --etcd-certfile, --etcd-keyfile and --etcd-prefix.
+type Config struct {
+	// Endpoints are the URLs of one or more members, all http or all https.
+	Endpoints []string
+	// CAFile holds the authorities that may have signed the certificate of etcd. Empty means those of the system.
+	CAFile string
+	// CertFile and KeyFile are our certificate and its key. They are read again for each connection, so that they can be
+	// renewed while a long watch runs.
+	CertFile, KeyFile string
+	// Prefix is that of all keys. Empty means DefaultPrefix.
+	Prefix string
+}
+
+// validate joins all that is wrong with the configuration and reads its files.
+func (c Config) validate() (*tls.Config, error) {
+	trust, err := c.tls()
+	if err := errors.Join(validateEndpoints(c.Endpoints), err); err != nil {
+		return nil, err
+	}
+	return trust, nil
+}
+
+// tls returns how to connect to an https endpoint.
+func (c Config) tls() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	var caErr, certErr error
+	if c.CAFile != "" {
+		config.RootCAs, caErr = readCA(c.CAFile)
+	}
+	switch {
+	case c.CertFile != "" && c.KeyFile != "":
+		_, certErr = c.certificate(nil)
+		config.GetClientCertificate = c.certificate
+	case c.CertFile != "":
+		certErr = errors.New("a certificate for etcd is given (--etcd-certfile) but not its key: add --etcd-keyfile")
+	case c.KeyFile != "":
+		certErr = errors.New("a key for etcd is given (--etcd-keyfile) but not its certificate: add --etcd-certfile")
+	}
+	return config, errors.Join(caErr, certErr)
+}
+
+func readCA(file string) (*x509.CertPool, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the CA of etcd (--etcd-cafile): %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(content) {
+		return nil, fmt.Errorf("reading the CA of etcd (--etcd-cafile): %s holds no certificate in PEM", file)
+	}
+	return pool, nil
+}
+
+// certificate reads our certificate, whatever etcd says it accepts: etcd will tell if it does not.
+func (c Config) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate for etcd and its key (--etcd-certfile, --etcd-keyfile): %w", err)
+	}
+	return &pair, nil
+}
+
+// prefix returns the prefix with one slash before it and none behind, as kube-apiserver would understand it.
+func (c Config) prefix() string { return path.Join("/", cmp.Or(c.Prefix, DefaultPrefix)) }

@@ -1,0 +1,137 @@
+package etcdstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/klog/v2"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+func TestEtcd(t *testing.T) {
+	RegisterFailHandler(Fail)
+	klog.SetLogger(GinkgoLogr)
+	RunSpecs(t, "etcdstore")
+}
+
+// startEtcd starts an etcd that ends with the calling node.
+func startEtcd(ctx context.Context) *framework.Etcd {
+	GinkgoHelper()
+	etcd, err := framework.StartEtcd(ctx, GinkgoT().TempDir())
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(etcd.Kill()).To(Succeed()) })
+	return etcd
+}
+
+// open opens a store that is closed with the calling node.
+func open(ctx context.Context, c Config) *Store {
+	GinkgoHelper()
+	s, err := Open(ctx, c)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(s.Close()).To(Succeed()) })
+	return s
+}
+
+// openAt opens the store of an endpoint with the usual prefix.
+func openAt(ctx context.Context, url string) *Store {
+	GinkgoHelper()
+	return open(ctx, Config{Endpoints: []string{url}})
+}
+
+// put writes without a guard, as somebody else does, and returns the revision.
+func put(ctx context.Context, s *Store, key, value string) int64 {
+	GinkgoHelper()
+	answer, err := s.client.Put(ctx, s.keys.absolute(key), value)
+	Expect(err).NotTo(HaveOccurred())
+	return answer.Header.Revision
+}
+
+// remove deletes without a guard and returns the revision.
+func remove(ctx context.Context, s *Store, key string) int64 {
+	GinkgoHelper()
+	answer, err := s.client.Delete(ctx, s.keys.absolute(key))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(answer.Deleted).To(BeEquivalentTo(1))
+	return answer.Header.Revision
+}
+
+// putMany writes n keys of the folder, named by their number, with a value each.
+func putMany(ctx context.Context, s *Store, folder string, n int, value func(i int) string) {
+	GinkgoHelper()
+	for first := 0; first < n; first += 100 {
+		var ops []clientv3.Op
+		for i := first; i < min(first+100, n); i++ {
+			ops = append(ops, clientv3.OpPut(s.keys.absolute(numbered(folder, i)), value(i)))
+		}
+		_, err := s.client.Txn(ctx).Then(ops...).Commit()
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+func formatted(n int64) string { return strconv.FormatInt(n, 10) }
+
+func numbered(folder string, i int) string { return fmt.Sprintf("%s/%05d", folder, i) }
+
+// compact makes etcd forget what was before a revision.
+func compact(ctx context.Context, s *Store, revision int64) {
+	GinkgoHelper()
+	_, err := s.client.Compact(ctx, revision, clientv3.WithCompactPhysical())
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func get(ctx context.Context, s *Store, key string) migration.Value {
+	GinkgoHelper()
+	v, err := s.Get(ctx, key)
+	Expect(err).NotTo(HaveOccurred())
+	return v
+}
+
+// line is a value in short, for comparisons: "key=value@modRevision", without a value for a key that does not exist.
+func line(v migration.Value) string {
+	if !v.Exists() {
+		return fmt.Sprintf("%s@%d", v.Key, v.ModRevision)
+	}
+	return fmt.Sprintf("%s=%s@%d", v.Key, v.Raw, v.ModRevision)
+}
+
+// within bounds a spec's patience with what might hang.
+func within(ctx context.Context, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	DeferCleanup(cancel)
+	return ctx
+}
+
+// notes is a log in memory.
+type notes struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+// logging returns a context whose logger writes into notes.
+func logging(ctx context.Context) (context.Context, *notes) {
+	n := &notes{}
+	logger := funcr.New(func(_, args string) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.lines = append(n.lines, args)
+	}, funcr.Options{})
+	return klog.NewContext(ctx, logr.Logger(logger)), n
+}
+
+// Lines returns what has been logged so far.
+func (n *notes) Lines() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]string{}, n.lines...)
+}

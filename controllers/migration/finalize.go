@@ -1,0 +1,67 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Finalize saves the bitmaps in file and then deletes them, in one transaction that fails if one has changed in between. The
+// caller has made sure that no API server writes them any more. Without bitmaps it does nothing.
+func Finalize(ctx context.Context, s Sources, file string) (deleted []string, err error) {
+	w, err := s.World(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var values []Value
+	var writes []Write
+	for _, b := range w.Bitmaps {
+		v, err := s.Store.Get(ctx, b.Key)
+		switch {
+		case err != nil:
+			return nil, err
+		case v.ModRevision != b.ModRevision:
+			return nil, fmt.Errorf("%s: %w; some API server still writes it", b.Key, ErrConflict)
+		}
+		values = append(values, v)
+		writes = append(writes, Write{Key: b.Key, Guard: v.ModRevision, Delete: true})
+		deleted = append(deleted, b.Key)
+	}
+	if len(writes) == 0 {
+		return nil, nil
+	}
+	if err := newArchive(w, values).save(file); err != nil {
+		return nil, err
+	}
+	if _, err := s.Store.Commit(ctx, writes); err != nil {
+		return nil, fmt.Errorf("deleting the bitmaps: %w", err)
+	}
+	return deleted, nil
+}
+
+// Restore writes the values of an archive back, where there are none. A key that exists with another value is left alone and
+// is an error.
+func Restore(ctx context.Context, s Sources, a Archive) (restored []string, err error) {
+	w, err := s.World(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if w.Cluster != a.Cluster {
+		return nil, fmt.Errorf("the archive is of cluster %s, this is %s (UIDs of namespace kube-system)", a.Cluster, w.Cluster)
+	}
+	for _, k := range a.Keys {
+		_, err := s.Store.Commit(ctx, []Write{{Key: k.Key, Raw: k.Value}})
+		if errors.Is(err, ErrConflict) {
+			v, getErr := s.Store.Get(ctx, k.Key)
+			if getErr == nil && string(v.Raw) == string(k.Value) {
+				continue // restored before
+			}
+			err = fmt.Errorf("it exists and holds another value: %w", err)
+		}
+		if err != nil {
+			return restored, fmt.Errorf("restoring %s: %w", k.Key, err)
+		}
+		restored = append(restored, k.Key)
+	}
+	return restored, nil
+}

@@ -1,0 +1,110 @@
+package migration
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Kind says what is wrong.
+type Kind string
+
+// The kinds of findings.
+const (
+	LeakedBit                 Kind = "LeakedBit"
+	MissingBit                Kind = "MissingBit"
+	DuplicateClusterIP        Kind = "DuplicateClusterIP"
+	OutOfRange                Kind = "OutOfRange"
+	InvalidClusterIP          Kind = "InvalidClusterIP"
+	IPAddressMissing          Kind = "IPAddressMissing"
+	IPAddressOrphan           Kind = "IPAddressOrphan"
+	IPAddressWrongParent      Kind = "IPAddressWrongParent"
+	IPAddressWrongLabels      Kind = "IPAddressWrongLabels"
+	IPAddressForeign          Kind = "IPAddressForeign"
+	DefaultServiceCIDRMissing Kind = "DefaultServiceCIDRMissing"
+	DefaultServiceCIDRWrong   Kind = "DefaultServiceCIDRWrong"
+	SecondaryRangeMislabelled Kind = "SecondaryRangeMislabelled"
+	BitmapMissing             Kind = "BitmapMissing"
+	BitmapEmpty               Kind = "BitmapEmpty"
+	BitmapUnreadable          Kind = "BitmapUnreadable"
+	BitmapEncrypted           Kind = "BitmapEncrypted"
+	BitmapForeignRange        Kind = "BitmapForeignRange"
+	StaleBitmap               Kind = "StaleBitmap"
+	ObjectUnreadable          Kind = "ObjectUnreadable"
+)
+
+// kinds tells what is the same for all findings of a kind, in the order in which they are reported.
+var kinds = []struct {
+	kind  Kind
+	means string
+	// flips: an API server that begins to allocate from IPAddresses would stumble over it.
+	flips bool
+	// unknown: because of it something could not be told.
+	unknown bool
+}{
+	{ObjectUnreadable, "An object in etcd cannot be decoded, so nobody can say which addresses it holds.", true, true},
+	{BitmapEncrypted, "The bitmap is encrypted at rest; only an API server with the key can read it.", false, true},
+	{BitmapUnreadable, "The bitmap cannot be decoded. A 1.32 API server could not allocate from it, and would not start on it.", false, false},
+	{BitmapForeignRange, "The bitmap is not of the range that the API server allocates from.", false, false},
+	{SecondaryRangeMislabelled, "The primary and the secondary range are not where the API server looks for them.", true, false},
+	{BitmapMissing, "There is no bitmap of this range: a 1.32 API server would build it anew and report every Service.", false, false},
+	{BitmapEmpty, "The bitmap was never written to, although Services have addresses in its range.", false, false},
+	{StaleBitmap, "The bitmap is a leftover: the API servers allocate from IPAddresses and never look at it again.", false, false},
+	{DefaultServiceCIDRMissing, "The ServiceCIDR \"kubernetes\" does not exist.", true, false},
+	{DefaultServiceCIDRWrong, "The ServiceCIDR \"kubernetes\" is not the range that the API server allocates from; API servers report that once and never mend it.", true, false},
+	{DuplicateClusterIP, "Several Services hold one address. Traffic to it reaches one of them at random.", true, false},
+	{InvalidClusterIP, "A Service has a ClusterIP that is no address.", true, false},
+	{OutOfRange, "A Service has an address outside of every range. No API server writes an IPAddress for it, and every one reports it.", true, false},
+	{IPAddressForeign, "The address of a Service is held by an IPAddress that another manager keeps.", true, false},
+	{IPAddressWrongParent, "The IPAddress names another Service than the one that holds the address.", true, false},
+	{IPAddressWrongLabels, "The IPAddress lacks the labels by which API servers know their own.", true, false},
+	{IPAddressOrphan, "No Service holds the address of this IPAddress.", true, false},
+	{IPAddressMissing, "A Service has an address without an IPAddress. The new API server writes it while it starts, one after the other, with a warning event for each.", true, false},
+	{MissingBit, "A Service holds an address that the bitmap counts as free: the API server may give it to a second Service.", false, false},
+	{LeakedBit, "The bitmap counts an address as taken that no Service holds: the API server refuses it.", false, false},
+}
+
+// Finding is one thing that is not as it should be.
+type Finding struct {
+	Kind    Kind       `json:"kind"`
+	Address netip.Addr `json:"address,omitzero"`
+	// Objects name those involved, "Service ns/name"; of several Services the rightful owner comes first.
+	Objects []string `json:"objects,omitempty"`
+	// Detail is what was found, Means what follows from it, Plan what will be done about it or has to be done.
+	Detail string `json:"detail,omitempty"`
+	Means  string `json:"means"`
+	Plan   string `json:"plan"`
+	// Blocks: nothing is written while this is so.
+	Blocks bool `json:"blocks,omitempty"`
+}
+
+// Counts reports whether the finding makes a cluster unclean; a leftover does not.
+func (f Finding) Counts() bool { return f.Kind != StaleBitmap }
+
+// Unknown reports whether because of it something could not be told.
+func (f Finding) Unknown() bool { return kinds[f.Kind.rank()].unknown }
+
+// StopsFlip reports whether an API server that starts to allocate from IPAddresses would stumble over it.
+func (f Finding) StopsFlip() bool { return kinds[f.Kind.rank()].flips }
+
+// rank is the place of the kind in reports.
+func (k Kind) rank() int {
+	for i := range kinds {
+		if kinds[i].kind == k {
+			return i
+		}
+	}
+	panic("kind of finding without an entry in the table: " + string(k))
+}
+
+// explain says of each finding what follows from it, and brings them into the order of the table.
+func explain(all []Finding) {
+	for i := range all {
+		all[i].Means = kinds[all[i].Kind.rank()].means
+	}
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		if d := a.Kind.rank() - b.Kind.rank(); d != 0 {
+			return d
+		}
+		return a.Address.Compare(b.Address)
+	})
+}

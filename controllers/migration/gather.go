@@ -1,0 +1,281 @@
+package migration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+)
+
+// Sources is where a World is read from: an API server, its etcd, or both.
+type Sources struct {
+	// API reaches the API server; nil means that it is not asked. Served: it serves ServiceCIDRs and IPAddresses, under
+	// APIVersion. Version is what it says of itself.
+	API        client.Client
+	Served     bool
+	APIVersion string
+	Version    *version.Info
+	// Store reaches etcd; nil means that bitmaps are not looked at.
+	Store Store
+	// Ranges is the API server's --service-cluster-ip-range, nil if nobody told.
+	Ranges []netip.Prefix
+	Clock  clock.PassiveClock
+}
+
+// pageSize bounds what is in memory of a listing beside what is kept of it.
+const pageSize = 1000
+
+// World reads the cluster. With an API server it is read kind by kind: IPAddresses before Services, so that an IPAddress
+// without a Service is one whose Service was gone when everything had been read. From etcd alone it is all of one revision.
+func (s Sources) World(ctx context.Context) (World, error) {
+	w := World{Now: s.Clock.Now(), Served: s.API != nil && s.Served, Given: s.Ranges}
+	if s.Store != nil {
+		if err := s.bitmaps(ctx, &w); err != nil {
+			return World{}, fmt.Errorf("reading the bitmaps from etcd: %w", err)
+		}
+	}
+	for _, read := range []struct {
+		what string
+		do   func(context.Context, *World) error
+	}{
+		{"IPAddresses", s.ipAddresses}, {"ServiceCIDRs", s.serviceCIDRs}, {"Services", s.services}, {"namespace kube-system", func(ctx context.Context, w *World) (err error) { w.Cluster, err = s.Cluster(ctx); return err }},
+	} {
+		if err := read.do(ctx, &w); err != nil {
+			return World{}, fmt.Errorf("reading %s: %w", read.what, err)
+		}
+	}
+	w.Allocator = s.allocator(w)
+	return w, nil
+}
+
+// allocator tells from what the API servers allocate. An API server says its version; that of one which is down shows in who
+// created the default ServiceCIDR.
+func (s Sources) allocator(w World) Allocator {
+	c := w.defaultCIDR()
+	created := c != nil && c.ByAPIServer
+	minor, known := minorOf(s.Version)
+	switch {
+	case known && minor >= firstWithoutDualWrite:
+		return AllocatorIPAddresses
+	case known && (created || minor >= firstWithIPAddresses):
+		return AllocatorBoth
+	case known || !created && len(w.Bitmaps) > 0:
+		return AllocatorBitmap
+	case created:
+		return AllocatorIPAddresses
+	default:
+		return AllocatorUnknown
+	}
+}
+
+const (
+	// firstWithIPAddresses is the minor version that allocates from IPAddresses by default.
+	firstWithIPAddresses = 33
+	// firstWithoutDualWrite is the one that does not keep the bitmap in step by default (DisableAllocatorDualWrite).
+	firstWithoutDualWrite = 34
+)
+
+// minorOf reads the minor version of Kubernetes 1; "32+" is how some vendors write it.
+func minorOf(v *version.Info) (minor int, ok bool) {
+	if v == nil || v.Major != "1" {
+		return 0, false
+	}
+	n, err := fmt.Sscanf(v.Minor, "%d", &minor)
+	return minor, n == 1 && err == nil
+}
+
+// bitmaps reads both keys as they were at one moment.
+func (s Sources) bitmaps(ctx context.Context, w *World) error {
+	w.Looked = true
+	revision, err := s.Store.List(ctx, "ranges/", 0, func(v Value) error {
+		if v.Key == KeyPrimary || v.Key == KeySecondary { // the third one is of node ports
+			w.Bitmaps = append(w.Bitmaps, newStoredBitmap(v))
+		}
+		return nil
+	})
+	w.Revision = revision
+	slices.SortFunc(w.Bitmaps, func(a, b StoredBitmap) int { return cmp.Compare(b.Key, a.Key) }) // serviceips first
+	return err
+}
+
+func newStoredBitmap(v Value) StoredBitmap {
+	s := StoredBitmap{Key: v.Key, ModRevision: v.ModRevision, Err: v.Err}
+	if v.Err != nil {
+		return s
+	}
+	allocation, ok := v.Object.(*corev1.RangeAllocation)
+	if !ok {
+		s.Err = fmt.Errorf("it holds a %T instead of a RangeAllocation", v.Object)
+		return s
+	}
+	s.Range = allocation.Range
+	s.Bitmap, s.Err = bitmap.Parse(allocation.Range, allocation.Data)
+	if s.Err == nil && allocation.Range != "" && len(allocation.Data) == 0 {
+		s.Err, s.Bitmap = bitmap.ErrUnset, nil
+	}
+	return s
+}
+
+func (s Sources) services(ctx context.Context, w *World) error {
+	if s.API != nil {
+		return pages(ctx, s.API, &corev1.ServiceList{}, func() { w.Services = nil }, func(l *corev1.ServiceList) {
+			for i := range l.Items {
+				w.Services = append(w.Services, newService(&l.Items[i]))
+			}
+		})
+	}
+	return fromStore(ctx, s.Store, prefixServices, w, func(o *corev1.Service, _ Value) {
+		w.Services = append(w.Services, newService(o))
+	})
+}
+
+func (s Sources) ipAddresses(ctx context.Context, w *World) error {
+	switch {
+	case s.API != nil && s.Served:
+		return pages(ctx, s.API, &networkingv1.IPAddressList{}, func() { w.IPAddresses = nil }, func(l *networkingv1.IPAddressList) {
+			for i := range l.Items {
+				w.addIPAddress(&l.Items[i])
+			}
+		})
+	case s.Store == nil:
+		return nil
+	}
+	return fromStore(ctx, s.Store, prefixIPAddresses, w, func(o *networkingv1.IPAddress, v Value) {
+		o.ResourceVersion = fmt.Sprint(v.ModRevision)
+		w.addIPAddress(o)
+	})
+}
+
+func (w *World) addIPAddress(o *networkingv1.IPAddress) {
+	if ip, ok := newIPAddress(o); ok {
+		w.IPAddresses = append(w.IPAddresses, ip)
+	}
+}
+
+func (s Sources) serviceCIDRs(ctx context.Context, w *World) error {
+	switch {
+	case s.API != nil && s.Served:
+		return pages(ctx, s.API, &networkingv1.ServiceCIDRList{}, func() { w.ServiceCIDRs = nil }, func(l *networkingv1.ServiceCIDRList) {
+			for i := range l.Items {
+				w.ServiceCIDRs = append(w.ServiceCIDRs, newServiceCIDR(&l.Items[i]))
+			}
+		})
+	case s.Store == nil:
+		return nil
+	}
+	return fromStore(ctx, s.Store, prefixServiceCIDRs, w, func(o *networkingv1.ServiceCIDR, v Value) {
+		o.ResourceVersion = fmt.Sprint(v.ModRevision)
+		w.ServiceCIDRs = append(w.ServiceCIDRs, newServiceCIDR(o))
+	})
+}
+
+// Cluster reads by what a plan knows its cluster: the UID of namespace kube-system.
+func (s Sources) Cluster(ctx context.Context) (types.UID, error) {
+	if s.API != nil {
+		ns := &corev1.Namespace{}
+		err := retry(ctx, func() error { return s.API.Get(ctx, types.NamespacedName{Name: "kube-system"}, ns) })
+		return ns.UID, client.IgnoreNotFound(err)
+	}
+	v, err := s.Store.Get(ctx, "namespaces/kube-system")
+	if ns, ok := v.Object.(*corev1.Namespace); ok {
+		return ns.UID, err
+	}
+	return "", err
+}
+
+// Where an API server keeps what we read, relative to its prefix.
+const (
+	prefixServices     = "services/specs/"
+	prefixIPAddresses  = "ipaddresses/"
+	prefixServiceCIDRs = "servicecidrs/"
+)
+
+// pages lists a kind page by page. When the API server has forgotten the revision of the listing it is begun anew.
+func pages[L client.ObjectList](ctx context.Context, c client.Client, list L, begin func(), keep func(L)) error {
+	begin()
+	for token := ""; ; {
+		err := retry(ctx, func() error { return c.List(ctx, list, client.Limit(pageSize), client.Continue(token)) })
+		switch {
+		case apierrors.IsResourceExpired(err):
+			begin()
+			token = ""
+			continue
+		case err != nil:
+			return err
+		}
+		keep(list)
+		if token = list.GetContinue(); token == "" {
+			return nil
+		}
+	}
+}
+
+// fromStore reads all objects below a prefix, and books those that cannot be decoded.
+func fromStore[T any](ctx context.Context, store Store, prefix string, w *World, keep func(*T, Value)) error {
+	_, err := store.List(ctx, prefix, w.Revision, func(v Value) error {
+		switch object, ok := any(v.Object).(*T); {
+		case ok:
+			keep(object, v)
+		default:
+			w.Unreadable = append(w.Unreadable, Unreadable{Key: v.Key, Err: cmp.Or(v.Err, fmt.Errorf("it holds a %T", v.Object))})
+		}
+		return nil
+	})
+	return err
+}
+
+// confirmAfter is how long a finding must last: a Service under creation has its bit, or its IPAddress, before it exists.
+const confirmAfter = 3 * time.Second
+
+// Confirmed returns a plan of which every finding was seen twice, some seconds apart; what only one of the two looks saw was a
+// write under way.
+func (s Sources) Confirmed(ctx context.Context, o Options) (Plan, error) {
+	w, err := s.World(ctx)
+	if err != nil {
+		return Plan{}, err
+	}
+	first := NewPlan(w, o)
+	if s.API == nil || first.Clean() {
+		return first, nil
+	}
+	select {
+	case <-ctx.Done():
+		return Plan{}, ctx.Err()
+	case <-time.After(confirmAfter):
+	}
+	if w, err = s.World(ctx); err != nil {
+		return Plan{}, err
+	}
+	return confirm(first, NewPlan(w, o)), nil
+}
+
+// confirm keeps of the second plan what the first had as well.
+func confirm(first, second Plan) Plan {
+	findings, steps := map[string]bool{}, map[string]bool{}
+	for _, f := range first.Findings {
+		findings[f.key()] = true
+	}
+	for _, s := range first.Steps {
+		steps[s.key()] = true
+	}
+	second.Findings = slices.DeleteFunc(second.Findings, func(f Finding) bool { return !findings[f.key()] })
+	second.Steps = slices.DeleteFunc(second.Steps, func(s Step) bool { return !steps[s.key()] })
+	return second
+}
+
+func (f Finding) key() string {
+	return strings.Join([]string{string(f.Kind), f.Address.String(), strings.Join(f.Objects, ",")}, "|")
+}

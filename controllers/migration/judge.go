@@ -1,0 +1,134 @@
+package migration
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+)
+
+// creationGrace is how long an API server that writes IPAddresses itself may take from the IPAddress to its Service.
+const creationGrace = time.Minute
+
+// judge holds what the verdict on a single address depends on beside its entry.
+type judge struct {
+	now       time.Time
+	allocator Allocator
+	ranges    []allocator.Range
+}
+
+// verdict is a finding about an address and the step that mends it. The zero verdict is: as it should be.
+type verdict struct {
+	finding Finding
+	step    Step
+}
+
+// address judges the relation of KEP-1880 between the Services that hold an address and its IPAddress, as the repair loop of an
+// API server would that begins to allocate from IPAddresses.
+func (j judge) address(a netip.Addr, e entry) verdict {
+	switch {
+	case len(e.claims) == 0:
+		return j.unclaimed(a, e.object)
+	case !j.inRange(a):
+		return found(OutOfRange, a, e, "", "create the Service anew, or add a ServiceCIDR with this address; nothing is done to it here")
+	case e.object == nil:
+		return j.missing(a, e)
+	case e.object.Deleting:
+		return found(IPAddressMissing, a, e, "the IPAddress is being deleted and a finalizer holds it", "wait for the finalizer, then run again")
+	case e.object.Service != e.claims[0].Name:
+		return j.wrongParent(a, e)
+	case e.object.ManagedBy != v1alpha1.ManagedByAPIServer || e.object.Family != upstream.Family(a):
+		v := found(IPAddressWrongLabels, a, e, fmt.Sprintf("managed-by is %q, ip-family is %q", e.object.ManagedBy, e.object.Family), "write the labels")
+		v.step = j.onObject(RelabelIPAddress, a, e)
+		return v
+	default:
+		return verdict{}
+	}
+}
+
+// duplicate judges whether the address is held more than once. It is a finding of its own, beside what the IPAddress is like.
+func (j judge) duplicate(a netip.Addr, e entry) verdict {
+	if len(e.claims) < 2 {
+		return verdict{}
+	}
+	var others []string
+	for _, s := range e.claims[1:] {
+		others = append(others, s.Name.String())
+	}
+	return found(DuplicateClusterIP, a, e, fmt.Sprintf("Service %s held it first", e.claims[0].Name),
+		fmt.Sprintf("the IPAddress goes to Service %s; create %s anew, so that it gets an address of its own", e.claims[0].Name, strings.Join(others, ", ")))
+}
+
+func (j judge) missing(a netip.Addr, e entry) verdict {
+	v := found(IPAddressMissing, a, e, "", "create it")
+	v.step = Step{Do: CreateIPAddress, Address: a, Service: NamespacedName(e.claims[0].Name)}
+	return v
+}
+
+func (j judge) wrongParent(a netip.Addr, e entry) verdict {
+	names := fmt.Sprintf("it names %s", parentText(e.object))
+	if foreign(e.object) {
+		return found(IPAddressForeign, a, e, fmt.Sprintf("%s and is managed by %q", names, e.object.ManagedBy),
+			"delete that IPAddress, or create the Service anew; what others manage is never touched here")
+	}
+	v := found(IPAddressWrongParent, a, e, names, "delete it and create it for the Service: the parent of an IPAddress cannot be changed")
+	v.step = j.onObject(ReplaceIPAddress, a, e)
+	return v
+}
+
+// unclaimed judges an IPAddress without a Service. One of another manager, or of nobody, is a reservation.
+func (j judge) unclaimed(a netip.Addr, object *IPAddress) verdict {
+	switch {
+	case object == nil, object.Deleting, object.ManagedBy != v1alpha1.ManagedByAPIServer:
+		return verdict{}
+	case j.allocator.writesIPAddresses() && j.now.Sub(object.Created) < creationGrace:
+		return verdict{} // its Service is about to be written
+	}
+	v := found(IPAddressOrphan, a, entry{object: object}, fmt.Sprintf("it names %s", parentText(object)), "delete it")
+	v.step = j.onObject(DeleteIPAddress, a, entry{object: object})
+	return v
+}
+
+// onObject is a step that changes the IPAddress which was judged, and no other.
+func (j judge) onObject(do Action, a netip.Addr, e entry) Step {
+	s := Step{Do: do, Address: a, UID: e.object.UID, ResourceVersion: e.object.ResourceVersion}
+	if len(e.claims) > 0 {
+		s.Service = NamespacedName(e.claims[0].Name)
+	}
+	return s
+}
+
+func (j judge) inRange(a netip.Addr) bool {
+	for _, r := range j.ranges {
+		if r.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+func foreign(o *IPAddress) bool {
+	return o.ManagedBy != "" && o.ManagedBy != v1alpha1.ManagedByAPIServer
+}
+
+func found(k Kind, a netip.Addr, e entry, detail, plan string) verdict {
+	f := Finding{Kind: k, Address: a, Detail: detail, Plan: plan}
+	for _, s := range e.claims {
+		f.Objects = append(f.Objects, "Service "+s.Name.String())
+	}
+	if e.object != nil {
+		f.Objects = append(f.Objects, "IPAddress "+a.String())
+	}
+	return verdict{finding: f}
+}
+
+func parentText(o *IPAddress) string {
+	if o.Service.Name == "" {
+		return "no Service"
+	}
+	return "Service " + o.Service.String()
+}

@@ -1,0 +1,172 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+)
+
+// DefaultLeakGrace is how long a bit must have been set without a Service before it is cleared. A Service under creation has
+// its bit before it exists, for as long as a request may take.
+const DefaultLeakGrace = time.Minute
+
+// drift is what in a bitmap does not agree with the Services.
+type drift struct{ missing, leaked map[netip.Addr]bool }
+
+func newDrift(m *bitmap.Bitmap, b *book) drift {
+	d := drift{missing: map[netip.Addr]bool{}, leaked: map[netip.Addr]bool{}}
+	for a := range m.All() {
+		if !b.claimed(a) {
+			d.leaked[a] = true
+		}
+	}
+	for a := range b.entries {
+		if b.claimed(a) && m.Covers(a) && !m.Contains(a) {
+			d.missing[a] = true
+		}
+	}
+	return d
+}
+
+// repairBitmap makes a bitmap agree with the Services while an API server allocates from it, which reads it anew when somebody
+// else has written it.
+//
+// A bit may be cleared when it was set all the time for longer than a request can take, and no Service that was listed after
+// that time holds it: whoever set it has had the time to write the Service.
+func (r Runner) repairBitmap(ctx context.Context, s Step) error {
+	d, err := r.drift(ctx, s.Key)
+	if err != nil {
+		return err
+	}
+	if len(d.leaked) > 0 {
+		if d, err = r.lasting(ctx, s.Key, d); err != nil {
+			return err
+		}
+	}
+	for range maxConflicts {
+		err := r.mend(ctx, s.Key, d)
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("the bitmap changed %d times while it was being repaired; try again when fewer Services come and go", maxConflicts)
+}
+
+// maxConflicts is how often a write is tried on a bitmap that others write as well.
+const maxConflicts = 100
+
+// drift compares the bitmap with the Services as they are now.
+func (r Runner) drift(ctx context.Context, key string) (drift, error) {
+	w, err := r.Sources.World(ctx)
+	if err != nil {
+		return drift{}, err
+	}
+	p := NewPlan(w, r.Options)
+	m, err := p.bitmap(key)
+	if err != nil {
+		return drift{}, err
+	}
+	return newDrift(m, newBook(w)), nil
+}
+
+// bitmap returns the bitmap under a key; an empty one where nothing was ever written.
+func (p *Plan) bitmap(key string) (*bitmap.Bitmap, error) {
+	s := p.stored(key)
+	switch {
+	case s == nil:
+		return nil, errMoved
+	case errors.Is(s.Err, bitmap.ErrUnset):
+		return bitmap.New(p.rangeOf(key))
+	default:
+		return s.Bitmap, s.Err
+	}
+}
+
+// lasting follows the bitmap for the grace and returns the drift after it, of the leaked bits only those that were set in every
+// version of the bitmap.
+func (r Runner) lasting(ctx context.Context, key string, d drift) (drift, error) {
+	logr.FromContextOrDiscard(ctx).Info("Waiting, so that no bit of a Service under creation is cleared", "bitmap", key, "leakedBits", len(d.leaked), "for", r.LeakGrace.String())
+	v, err := r.Sources.Store.Get(ctx, key)
+	if err != nil {
+		return drift{}, err
+	}
+	if err := d.forgetCleared(v); err != nil {
+		return drift{}, err
+	}
+	grace, stop := context.WithTimeout(ctx, r.LeakGrace)
+	defer stop()
+	err = r.Sources.Store.Watch(grace, key, v.ModRevision, d.forgetCleared)
+	if grace.Err() == nil || ctx.Err() != nil {
+		return drift{}, fmt.Errorf("following the bitmap: %w", err)
+	}
+	// What was set after the grace has begun to end is told by the guard of the write.
+	now, err := r.drift(ctx, key)
+	for a := range now.leaked {
+		if !d.leaked[a] {
+			delete(now.leaked, a)
+		}
+	}
+	return now, err
+}
+
+// forgetCleared drops the bits that are not set in a version of the bitmap.
+func (d drift) forgetCleared(v Value) error {
+	s := newStoredBitmap(v)
+	if s.Err != nil {
+		return s.Err
+	}
+	for a := range d.leaked {
+		if !s.Bitmap.Contains(a) {
+			delete(d.leaked, a)
+		}
+	}
+	return nil
+}
+
+// mend writes the bitmap as it is now, with the drift taken out.
+func (r Runner) mend(ctx context.Context, key string, d drift) error {
+	v, err := r.Sources.Store.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	allocation, ok := v.Object.(*corev1.RangeAllocation)
+	if !ok {
+		return errMoved
+	}
+	p := NewPlan(World{Bitmaps: []StoredBitmap{newStoredBitmap(v)}, Given: r.Sources.Ranges}, r.Options)
+	m, err := p.bitmap(key)
+	if err != nil {
+		return err
+	}
+	changed, err := d.takeOut(m)
+	if err != nil || !changed {
+		return err
+	}
+	allocation = allocation.DeepCopy()
+	allocation.Range, allocation.Data = m.String(), m.Data()
+	_, err = r.Sources.Store.Commit(ctx, []Write{{Key: key, Guard: v.ModRevision, Object: allocation}})
+	return err
+}
+
+func (d drift) takeOut(m *bitmap.Bitmap) (changed bool, err error) {
+	for a := range d.missing {
+		if !m.Contains(a) {
+			changed = true
+			err = errors.Join(err, m.Add(a))
+		}
+	}
+	for a := range d.leaked {
+		if m.Contains(a) {
+			changed = true
+			m.Remove(a)
+		}
+	}
+	return changed, err
+}

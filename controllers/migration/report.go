@@ -1,0 +1,102 @@
+package migration
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// formatVersion is that of everything which is written to files and printed for programs.
+const formatVersion = "migration.clusterip-operator.io/v1alpha1"
+
+// Kinds of a Report.
+const (
+	KindReport = "MigrationReport"
+	KindPlan   = "MigrationPlan"
+)
+
+// Report is a plan as programs read it, and as it is kept in a file.
+type Report struct {
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	Cluster    types.UID      `json:"cluster"`
+	Revision   int64          `json:"revision"`
+	Allocator  Allocator      `json:"allocator"`
+	Ranges     []netip.Prefix `json:"ranges"`
+	Counts     Counts         `json:"counts"`
+	Bitmaps    []BitmapReport `json:"bitmaps"`
+	Findings   []Finding      `json:"findings"`
+	Steps      []Step         `json:"steps"`
+}
+
+// Counts sum up a Report.
+type Counts struct {
+	Services     int `json:"services"`
+	ClusterIPs   int `json:"clusterIPs"`
+	OK           int `json:"ok"`
+	IPAddresses  int `json:"ipAddresses"`
+	ServiceCIDRs int `json:"serviceCIDRs"`
+	Findings     int `json:"findings"`
+}
+
+// BitmapReport tells of a bitmap.
+type BitmapReport struct {
+	Key         string `json:"key"`
+	Range       string `json:"range"`
+	Used        int    `json:"used"`
+	ModRevision int64  `json:"modRevision"`
+	Error       string `json:"error,omitempty"`
+}
+
+// Report returns the plan for programs.
+func (p *Plan) Report(kind string) Report {
+	r := Report{
+		APIVersion: formatVersion, Kind: kind, Cluster: p.World.Cluster, Revision: p.World.Revision, Allocator: p.World.Allocator,
+		Ranges: p.Ranges, Findings: p.Findings, Steps: p.Steps,
+		Counts: Counts{
+			Services: len(p.World.Services), ClusterIPs: p.Addresses, OK: p.OK, IPAddresses: len(p.World.IPAddresses),
+			ServiceCIDRs: len(p.World.ServiceCIDRs), Findings: len(p.Findings),
+		},
+	}
+	for _, s := range p.World.Bitmaps {
+		b := BitmapReport{Key: s.Key, Range: s.Range, ModRevision: s.ModRevision}
+		if s.Err != nil {
+			b.Error = s.Err.Error()
+		} else {
+			b.Used = s.Bitmap.Len()
+		}
+		r.Bitmaps = append(r.Bitmaps, b)
+	}
+	return r
+}
+
+// LoadPlan reads a plan that was written to a file, as YAML or JSON. Unknown fields are errors: they may mean something.
+func LoadPlan(file string) (Report, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return Report{}, fmt.Errorf("reading the plan: %w", err)
+	}
+	var r Report
+	if err := strictUnmarshal(text, &r); err != nil {
+		return Report{}, fmt.Errorf("reading the plan %s: %w", file, err)
+	}
+	if r.APIVersion != formatVersion || r.Kind != KindPlan {
+		return Report{}, fmt.Errorf("%s is %q %q, not %s %s; write one with `migrate plan -o %s`", file, r.APIVersion, r.Kind, formatVersion, KindPlan, file)
+	}
+	return r, nil
+}
+
+// strictUnmarshal refuses fields that it does not know and fields that are there twice.
+func strictUnmarshal(text []byte, into any) error {
+	asJSON, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return err
+	}
+	strict, err := kjson.UnmarshalStrict(asJSON, into)
+	return errors.Join(append([]error{err}, strict...)...)
+}

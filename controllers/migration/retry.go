@@ -1,0 +1,61 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// patience bounds the pause between two tries: an API server that is restarted is back after a few seconds.
+const patience = 5 * time.Second
+
+// retry repeats a request while the API server is away or overloaded, until ctx ends, and returns any other answer. It says once
+// that it waits.
+func retry(ctx context.Context, request func() error) error {
+	pause := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: patience}
+	for told := false; ; told = true {
+		err := request()
+		if err == nil || !transient(err) || ctx.Err() != nil {
+			return err
+		}
+		if !told {
+			logr.FromContextOrDiscard(ctx).Info("Waiting for the API server", "answer", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pauseAfter(&pause, err)):
+		}
+	}
+}
+
+// pauseAfter is the next pause, or what the API server asked for if that is longer.
+func pauseAfter(b *wait.Backoff, err error) time.Duration {
+	pause := min(b.Step(), patience)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		pause = max(pause, time.Duration(seconds)*time.Second)
+	}
+	return pause
+}
+
+// transient reports whether the same request may well succeed later.
+func transient(err error) bool {
+	var network net.Error
+	switch {
+	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err),
+		apierrors.IsTimeout(err):
+		return true
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return false
+	case utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err), errors.Is(err, io.ErrUnexpectedEOF):
+		return true
+	}
+	return errors.As(err, &network)
+}

@@ -1,0 +1,252 @@
+package migration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+)
+
+// Rollback is what a return to the bitmap changes.
+type Rollback struct {
+	World World
+	// Bitmaps are those that are not as the Services want them.
+	Bitmaps []RebuiltBitmap
+	// Rewrites is how many IPAddresses and ServiceCIDRs are stored in a version that 1.32 cannot read.
+	Rewrites int
+	// Refused is why nothing may be written.
+	Refused []Finding
+	// Reserved are IPAddresses without a Service, which a bitmap cannot keep: a 1.32 API server gives such addresses away.
+	Reserved []netip.Addr
+}
+
+// RebuiltBitmap is a bitmap as it will be written.
+type RebuiltBitmap struct {
+	Key string
+	// Guard is the revision of what it replaces, 0 for nothing.
+	Guard  int64
+	Bitmap *bitmap.Bitmap
+	// Set and Cleared count the bits that change. Broken says why the old value could not be compared.
+	Set, Cleared int
+	Broken       error
+}
+
+// Nothing reports whether there is nothing to do.
+func (r Rollback) Nothing() bool { return len(r.Bitmaps) == 0 && r.Rewrites == 0 }
+
+// NewRollback builds the bitmaps from the Services: the repair loop of a 1.32 API server does the same, and reports every bit
+// that it finds different. It is pure.
+func NewRollback(w World) (Rollback, error) {
+	r := Rollback{World: w}
+	w.Allocator = AllocatorBitmap // it will be
+	p := NewPlan(w, Options{})
+	if p.Ranges == nil {
+		p.Ranges = defaultRanges(w)
+	}
+	if p.Ranges == nil {
+		return r, errors.New("nothing tells the API server's range; give --service-cluster-ip-range as it will be started")
+	}
+	book := newBook(w)
+	r.refuse(p, book)
+	for i, prefix := range p.Ranges {
+		if err := r.rebuild(keyOf(i), prefix, &p, book); err != nil {
+			return r, err
+		}
+	}
+	for a, e := range book.entries {
+		if len(e.claims) == 0 {
+			r.Reserved = append(r.Reserved, a)
+		}
+	}
+	return r, nil
+}
+
+func defaultRanges(w World) []netip.Prefix {
+	if c := w.defaultCIDR(); c != nil {
+		return c.CIDRs
+	}
+	return nil
+}
+
+// refuse collects what a bitmap cannot express.
+func (r *Rollback) refuse(p Plan, b *book) {
+	for _, f := range p.Findings {
+		switch f.Kind {
+		case ObjectUnreadable, BitmapEncrypted, DuplicateClusterIP, InvalidClusterIP:
+			r.Refused = append(r.Refused, f)
+		}
+	}
+	for a, e := range b.entries {
+		if len(e.claims) > 0 && !covered(p.Ranges, a) {
+			f := found(OutOfRange, a, *e, "the bitmaps are of "+prefixes(p.Ranges), "create the Service anew with an address of these ranges, then try again").finding
+			r.Refused = append(r.Refused, f)
+		}
+	}
+	explain(r.Refused)
+}
+
+func covered(ranges []netip.Prefix, a netip.Addr) bool {
+	for _, p := range ranges {
+		if m, err := bitmap.New(p); err == nil && m.Covers(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// rebuild compares what is with what should be.
+func (r *Rollback) rebuild(key string, prefix netip.Prefix, p *Plan, b *book) error {
+	want, err := bitmap.New(prefix)
+	if err != nil {
+		return fmt.Errorf("range %s has no bitmap: %w", prefix, err)
+	}
+	for a := range b.entries {
+		if b.claimed(a) && want.Covers(a) {
+			if err := want.Add(a); err != nil {
+				return err
+			}
+		}
+	}
+	built := RebuiltBitmap{Key: key, Bitmap: want, Set: want.Len()}
+	if s := p.stored(key); s != nil {
+		built.Guard, built.Broken = s.ModRevision, s.Err
+		if s.Err == nil && s.Bitmap.Prefix() == prefix {
+			if want.Equal(s.Bitmap) {
+				return nil
+			}
+			built.Set, built.Cleared = differences(s.Bitmap, want)
+		}
+	}
+	r.Bitmaps = append(r.Bitmaps, built)
+	return nil
+}
+
+func differences(old, want *bitmap.Bitmap) (set, cleared int) {
+	for a := range want.All() {
+		if !old.Contains(a) {
+			set++
+		}
+	}
+	for a := range old.All() {
+		if !want.Contains(a) {
+			cleared++
+		}
+	}
+	return set, cleared
+}
+
+// RollBack carries a rollback out: objects that 1.32 could not read first, then the bitmaps in one transaction, after their old
+// values were saved in file. It can be called again after any interruption.
+func RollBack(ctx context.Context, store Store, r Rollback, file string, progress Progress) error {
+	defer progress.End()
+	progress.Begin("rewriting", r.Rewrites)
+	if _, err := rewrites(ctx, store, func(writes []Write) error {
+		progress.Done(len(writes))
+		return commitEach(ctx, store, writes)
+	}); err != nil {
+		return fmt.Errorf("rewriting IPAddresses and ServiceCIDRs as %s: %w", oldVersion, err)
+	}
+	if len(r.Bitmaps) == 0 {
+		return nil
+	}
+	writes, old, err := r.writes(ctx, store)
+	if err != nil {
+		return err
+	}
+	if len(old) > 0 {
+		if err := newArchive(r.World, old).save(file); err != nil {
+			return err
+		}
+	}
+	if _, err := store.Commit(ctx, writes); err != nil {
+		return fmt.Errorf("writing the bitmaps: %w", err)
+	}
+	return nil
+}
+
+// writes are those of the bitmaps, and what they replace.
+func (r Rollback) writes(ctx context.Context, store Store) (writes []Write, old []Value, err error) {
+	for _, b := range r.Bitmaps {
+		v, err := store.Get(ctx, b.Key)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case v.ModRevision != b.Guard:
+			return nil, nil, fmt.Errorf("%s: %w", b.Key, ErrConflict)
+		case v.Exists():
+			old = append(old, v)
+		}
+		allocation, ok := v.Object.(*corev1.RangeAllocation)
+		if !ok {
+			allocation = &corev1.RangeAllocation{}
+		}
+		allocation = allocation.DeepCopy()
+		allocation.Range, allocation.Data = b.Bitmap.String(), b.Bitmap.Data()
+		writes = append(writes, Write{Key: b.Key, Guard: b.Guard, Object: allocation})
+	}
+	return writes, old, nil
+}
+
+// oldVersion is what a 1.32 API server stores and reads.
+var oldVersion = networkingv1.GroupName + "/v1beta1"
+
+// CountRewrites returns how many objects a 1.32 API server could not read.
+func CountRewrites(ctx context.Context, store Store) (int, error) {
+	return rewrites(ctx, store, func([]Write) error { return nil })
+}
+
+// rewrites finds the objects that are stored as v1, which 1.32 does not know although it is the same on the wire, and hands
+// them out in transactions.
+func rewrites(ctx context.Context, store Store, do func([]Write) error) (n int, err error) {
+	var writes []Write
+	flush := func() error {
+		n += len(writes)
+		defer func() { writes = nil }()
+		if len(writes) == 0 {
+			return nil
+		}
+		return do(writes)
+	}
+	for _, prefix := range []string{prefixIPAddresses, prefixServiceCIDRs} {
+		_, err := store.List(ctx, prefix, 0, func(v Value) error {
+			if v.Err != nil || v.APIVersion != networkingv1.SchemeGroupVersion.String() {
+				return nil
+			}
+			writes = append(writes, Write{Key: v.Key, Guard: v.ModRevision, Object: v.Object, APIVersion: oldVersion})
+			if len(writes) == batch {
+				return flush()
+			}
+			return nil
+		})
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, flush()
+}
+
+// commitEach commits writes together, or one by one if somebody is changing some of them. What has changed is written in the
+// version of whoever changed it; the next call finds it again.
+func commitEach(ctx context.Context, store Store, writes []Write) error {
+	_, err := store.Commit(ctx, writes)
+	if !errors.Is(err, ErrConflict) {
+		return err
+	}
+	for _, w := range writes {
+		if _, err := store.Commit(ctx, []Write{w}); err != nil && !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Equal reports whether both write the same bits under the same guards.
+func (b RebuiltBitmap) Equal(o RebuiltBitmap) bool {
+	return b.Key == o.Key && b.Guard == o.Guard && bytes.Equal(b.Bitmap.Data(), o.Bitmap.Data())
+}

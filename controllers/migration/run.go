@@ -1,0 +1,237 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+)
+
+// maxRounds bounds how often Run looks again: in a cluster that lives there is always something new.
+const maxRounds = 6
+
+// Progress is told how far the work is. Its methods may be called concurrently.
+type Progress interface {
+	// Begin announces how many steps there are. It ends the work before.
+	Begin(what string, total int)
+	// Done counts steps that are done.
+	Done(n int)
+	// End says that there is no more.
+	End()
+}
+
+// Runner carries out plans.
+type Runner struct {
+	Sources Sources
+	Options Options
+	// Limit is how many writes per second there may be, Workers how many at a time.
+	Limit    rate.Limit
+	Workers  int
+	Progress Progress
+	// LeakGrace is how long a bit must have been leaked before it is cleared.
+	LeakGrace time.Duration
+	// Through writes into etcd instead of through the API server.
+	ThroughStore bool
+}
+
+// Result is what became of a run.
+type Result struct {
+	// Last is the plan of the last look.
+	Last Plan
+	// Written is how many steps were carried out.
+	Written int
+	// Withheld are steps that nobody has approved.
+	Withheld []Step
+	// Unsettled are findings that no step mends, and that an API server would stumble over.
+	Unsettled []Finding
+}
+
+// BlockedError says why nothing was written.
+type BlockedError struct{ Findings []Finding }
+
+// Error implements error.
+func (e *BlockedError) Error() string {
+	f := e.Findings[0]
+	text := fmt.Sprintf("%s (%s): %s %s", f.Kind, strings.Join(f.Objects, ", "), f.Detail, f.Plan)
+	if n := len(e.Findings) - 1; n > 0 {
+		text += fmt.Sprintf(" (and %d more; `migrate check` lists them)", n)
+	}
+	return "nothing was written: " + text
+}
+
+// Run looks, plans and writes until nothing is left to do, or the world moves faster than it can be looked at. What destroys
+// something is done when two looks have found it, and, if approved is not nil, only if a step there is the same work. It can be
+// called again after any interruption.
+func (r Runner) Run(ctx context.Context, approved []Step) (Result, error) {
+	defer r.Progress.End()
+	result, seen := Result{}, map[string]bool{}
+	for _, s := range approved {
+		seen[s.key()] = true
+	}
+	for range maxRounds {
+		w, err := r.Sources.World(ctx)
+		if err != nil {
+			return result, err
+		}
+		result.Last = NewPlan(w, r.Options)
+		if blocked := result.Last.Blocked(); len(blocked) > 0 {
+			return result, &BlockedError{blocked}
+		}
+		steps := arrange(result.Last.Steps, permits(approved), seen)
+		result.Withheld = steps.withheld
+		result.Unsettled = unsettled(result.Last)
+		if len(steps.now)+len(steps.later) == 0 {
+			break
+		}
+		n, err := r.apply(ctx, steps.now)
+		result.Written += n
+		if err != nil {
+			return result, err
+		}
+		if err := pauseIf(ctx, len(steps.later) > 0); err != nil {
+			return result, err
+		}
+	}
+	return result, nil
+}
+
+// order is what is done with the steps of a plan.
+type order struct{ now, later, withheld []Step }
+
+// arrange puts off what destroys and was not seen before, and withholds what is not permitted.
+func arrange(steps []Step, permitted func(Step) bool, seen map[string]bool) (o order) {
+	for _, s := range steps {
+		switch {
+		case !s.Destroys():
+			o.now = append(o.now, s)
+		case !permitted(s):
+			o.withheld = append(o.withheld, s)
+		case seen[s.key()]:
+			o.now = append(o.now, s)
+		default:
+			o.later = append(o.later, s)
+			seen[s.key()] = true
+		}
+	}
+	return o
+}
+
+// permits returns what may be destroyed: what is in approved, everything if that is nil.
+func permits(approved []Step) func(Step) bool {
+	keys := make(map[string]bool, len(approved))
+	for _, s := range approved {
+		keys[s.key()] = true
+	}
+	return func(s Step) bool { return approved == nil || keys[s.key()] }
+}
+
+func pauseIf(ctx context.Context, needed bool) error {
+	if !needed {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(confirmAfter):
+		return nil
+	}
+}
+
+// unsettled are the findings that stop a flip and that no step of the plan mends.
+func unsettled(p Plan) []Finding {
+	mended := map[string]bool{}
+	for _, s := range p.Steps {
+		mended[s.Address.String()] = true // a step without address is on the default ServiceCIDR, and so are findings without one
+	}
+	return slices.DeleteFunc(p.StopFlip(), func(f Finding) bool {
+		return mended[f.Address.String()] && f.Kind != DuplicateClusterIP && f.Kind != InvalidClusterIP
+	})
+}
+
+// apply carries out steps and returns how many of them wrote something. The ServiceCIDR comes first, bitmaps come last.
+func (r Runner) apply(ctx context.Context, steps []Step) (written int, err error) {
+	if len(steps) == 0 {
+		return 0, nil
+	}
+	r.Progress.Begin("writing", len(steps))
+	for _, stage := range stages(steps) {
+		var n int
+		if r.ThroughStore {
+			n, err = r.applyToStore(ctx, stage)
+		} else {
+			n, err = r.applyEach(ctx, stage)
+		}
+		if written += n; err != nil {
+			return written, err
+		}
+	}
+	return written, nil
+}
+
+// stages groups steps so that those within a group may be taken in any order.
+func stages(steps []Step) [][]Step {
+	var cidrs, addresses, bitmaps []Step
+	for _, s := range steps {
+		switch s.Do {
+		case CreateServiceCIDR, ReplaceServiceCIDR:
+			cidrs = append(cidrs, s)
+		case RepairBitmap:
+			bitmaps = append(bitmaps, s)
+		default:
+			addresses = append(addresses, s)
+		}
+	}
+	return [][]Step{cidrs, addresses, bitmaps}
+}
+
+func (r Runner) applyEach(ctx context.Context, steps []Step) (int, error) {
+	var written atomic.Int64
+	limit := rate.NewLimiter(r.Limit, max(1, r.Workers))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(max(1, r.Workers))
+	for _, s := range steps {
+		if ctx.Err() != nil {
+			break
+		}
+		group.Go(func() error {
+			if err := limit.Wait(ctx); err != nil {
+				return err
+			}
+			switch err := r.one(ctx, s); {
+			case err == nil:
+				written.Add(1)
+			case !errors.Is(err, errMoved):
+				return fmt.Errorf("%s %s: %w", s.Do, s.what(), err)
+			}
+			r.Progress.Done(1)
+			return nil
+		})
+	}
+	err := group.Wait()
+	return int(written.Load()), err
+}
+
+func (r Runner) one(ctx context.Context, s Step) error {
+	if s.Do == RepairBitmap {
+		return r.repairBitmap(ctx, s)
+	}
+	return apiWriter{r.Sources.API, r.Sources.APIVersion}.apply(ctx, s)
+}
+
+// what names the object of a step.
+func (s Step) what() string {
+	switch {
+	case s.Address.IsValid():
+		return s.Address.String()
+	case s.Key != "":
+		return s.Key
+	default:
+		return defaultName
+	}
+}

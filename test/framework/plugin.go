@@ -1,0 +1,178 @@
+package framework
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// NoKubeconfig as PluginOptions.Kubeconfig runs the plugin where no API server is configured.
+const NoKubeconfig = "none"
+
+// PluginOptions say how to run our kubectl plugin. The zero options run it as administrator of the control plane.
+type PluginOptions struct {
+	// Args are what follows the program's name: "migrate", "check".
+	Args []string
+	// Env is added to the environment, "NAME=value", and wins.
+	Env []string
+	// Stdin is what the plugin reads. Only RunPlugin gives it.
+	Stdin string
+	// Race runs a plugin that was built with the race detector: one that saw a race ends with code 66.
+	Race bool
+	// Kubeconfig defaults to the administrator's. The plugin is told of it by KUBECONFIG, as by a shell, so that a
+	// --kubeconfig of Args is stronger. See also NoKubeconfig.
+	Kubeconfig string
+}
+
+// PluginResult is what a plugin left that ran to its end.
+type PluginResult struct {
+	Stdout, Stderr string
+	ExitCode       int
+}
+
+// String is the whole of it, for the report of a failure.
+func (r PluginResult) String() string {
+	return fmt.Sprintf("exit code %d\nstdout:\n%s\nstderr:\n%s", r.ExitCode, r.Stdout, r.Stderr)
+}
+
+// Plugin is a process of our own kubectl plugin, cmd/kubectl-clusterip, that was not waited for. Its log holds both stdout
+// and stderr.
+type Plugin struct{ Process }
+
+// RunPlugin builds the plugin, once per process, and runs it to its end. err speaks of failures to run it, and of ctx; how the
+// plugin itself ended is in the result, also then as far as it is known.
+func (c *ControlPlane) RunPlugin(ctx context.Context, options PluginOptions) (PluginResult, error) {
+	path, err := pluginProgram(options.Race)
+	if err != nil {
+		return PluginResult{ExitCode: -1}, err
+	}
+	return runPlugin(ctx, path, c.pluginEnv(options), options)
+}
+
+// StartPlugin builds the plugin, once per process, and starts it without waiting for anything.
+func (c *ControlPlane) StartPlugin(ctx context.Context, options PluginOptions) (*Plugin, error) {
+	path, err := pluginProgram(options.Race)
+	if err != nil {
+		return nil, err
+	}
+	p := newPlugin(path, c.logFor("plugin"), c.pluginEnv(options), options)
+	if err := p.Start(ctx); err != nil {
+		return nil, err
+	}
+	c.add(p)
+	return p, nil
+}
+
+// EtcdArgs are the flags that lead the plugin to the control plane's etcd.
+func (c *ControlPlane) EtcdArgs() []string { return []string{"--etcd-servers=" + c.Etcd.URL()} }
+
+// pluginEnv keeps what the plugin may cache within the control plane: ours share ports over time.
+func (c *ControlPlane) pluginEnv(options PluginOptions) []string {
+	kubeconfig := cmp.Or(options.Kubeconfig, c.Kubeconfig())
+	if kubeconfig == NoKubeconfig {
+		kubeconfig = os.DevNull
+	}
+	return append([]string{
+		"KUBECONFIG=" + kubeconfig,
+		"KUBECACHEDIR=" + filepath.Join(c.Dir(), "kubectl-cache"),
+		"KUBERNETES_SERVICE_HOST=", // tests may run in a pod themselves
+	}, options.Env...)
+}
+
+func runPlugin(ctx context.Context, path string, env []string, options PluginOptions) (PluginResult, error) {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, options.Args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(options.Stdin), &stdout, &stderr
+	err := cmd.Run()
+	result := PluginResult{Stdout: stdout.String(), Stderr: stderr.String(), ExitCode: -1}
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return result, fmt.Errorf("running the plugin with %q: %w; it printed:\n%s", options.Args, context.Cause(ctx), result)
+	case err != nil && !errors.As(err, &exit):
+		return result, fmt.Errorf("running the plugin: %w", err)
+	}
+	result.ExitCode = cmd.ProcessState.ExitCode()
+	return result, nil
+}
+
+func newPlugin(path, log string, env []string, options PluginOptions) *Plugin {
+	p := &Plugin{}
+	p.name, p.program, p.log, p.env = "kubectl-clusterip", path, log, env
+	p.args = func() []string { return options.Args }
+	return p
+}
+
+// Wait waits for the end of the plugin and returns its exit code, -1 if a signal ended it.
+func (p *Plugin) Wait(ctx context.Context) (exitCode int, err error) {
+	select {
+	case <-p.Done():
+		return p.ExitCode(), nil
+	case <-ctx.Done():
+		return -1, fmt.Errorf("waiting for the end of the plugin: %w; the end of %s:\n%s", context.Cause(ctx), p.log, p.LogTail(tailLines))
+	}
+}
+
+// WaitPrinted waits until the plugin has printed a text. It fails when the plugin ends without having done so.
+func (p *Plugin) WaitPrinted(ctx context.Context, text string) error {
+	for {
+		running := p.Running() // asked first, so that the last words of a plugin are read
+		if printed, err := os.ReadFile(p.log); err == nil && bytes.Contains(printed, []byte(text)) {
+			return nil
+		}
+		cause := context.Cause(ctx)
+		if !running {
+			cause = fmt.Errorf("it ended with exit code %d", p.ExitCode())
+		}
+		if cause != nil {
+			return fmt.Errorf("waiting for the plugin to print %q: %w; the end of %s:\n%s", text, cause, p.log, p.LogTail(tailLines))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+var (
+	plainPlugin = sync.OnceValues(func() (string, error) { return buildPlugin("kubectl-clusterip") })
+	racyPlugin  = sync.OnceValues(func() (string, error) { return buildPlugin("kubectl-clusterip-race", "-race") })
+)
+
+func pluginProgram(race bool) (string, error) {
+	if race {
+		return racyPlugin()
+	}
+	return plainPlugin()
+}
+
+// buildPlugin builds cmd/kubectl-clusterip into the cache, as buildManager does with cmd/manager.
+func buildPlugin(name string, flags ...string) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	dir, err := checkoutDir(root)
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(dir, name)
+	var complaint bytes.Buffer
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", out}, flags, []string{"./cmd/kubectl-clusterip"})...)
+	cmd.Dir, cmd.Stderr = root, &complaint
+	cmd.Env = append(os.Environ(), "GOTMPDIR="+dir)
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("building the plugin: %w: %s", err, strings.TrimSpace(complaint.String()))
+	}
+	return out, nil
+}

@@ -1,0 +1,104 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// scripted makes the shell play the plugin.
+func scripted(script string) PluginOptions { return PluginOptions{Args: []string{"-c", script}} }
+
+// standInPlugin starts a plugin that the shell plays.
+func standInPlugin(t *testing.T, script string) *Plugin {
+	t.Helper()
+	p := newPlugin("sh", filepath.Join(t.TempDir(), "plugin.log"), []string{"WHO=me"}, scripted(script))
+	if err := p.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Kill() })
+	return p
+}
+
+func TestPluginRunsToItsEnd(t *testing.T) {
+	options := scripted("cat; echo $WHO; echo complaint >&2; exit 5")
+	options.Stdin = "given\n"
+	result, err := runPlugin(t.Context(), "sh", []string{"WHO=me"}, options)
+	if want := (PluginResult{Stdout: "given\nme\n", Stderr: "complaint\n", ExitCode: 5}); result != want || err != nil {
+		t.Errorf("got %v, %v", result, err)
+	}
+	_, err = runPlugin(t.Context(), "/nonexistent", nil, PluginOptions{})
+	wantErrorWith(t, err, "running the plugin", "/nonexistent")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = runPlugin(ctx, "sh", nil, scripted("echo last words; exec sleep 600"))
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "last words") {
+		t.Errorf("out of time: %v", err)
+	}
+}
+
+func TestPluginIsWaitedFor(t *testing.T) {
+	p := standInPlugin(t, "echo $WHO; echo complaint >&2; exit 5")
+	if code, err := p.Wait(t.Context()); code != 5 || err != nil {
+		t.Errorf("got %d, %v", code, err)
+	}
+	if got := p.LogTail(9); got != "me\ncomplaint" {
+		t.Errorf("its log: %q", got)
+	}
+
+	p = standInPlugin(t, "exec sleep 600")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := p.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("out of time: %v", err)
+	}
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := p.Wait(t.Context()); code != -1 || err != nil {
+		t.Errorf("killed: %d, %v", code, err)
+	}
+}
+
+func TestPluginIsWaitedForByWhatItPrints(t *testing.T) {
+	p := standInPlugin(t, "sleep 0.1; echo in step; exec sleep 600")
+	if err := p.WaitPrinted(t.Context(), "in step"); err != nil || !p.Running() {
+		t.Errorf("got %v, running %t", err, p.Running())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := p.WaitPrinted(ctx, "out of step"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("out of time: %v", err)
+	}
+
+	p = standInPlugin(t, "echo goodbye; exit 5")
+	if err := p.WaitPrinted(t.Context(), "goodbye"); err != nil {
+		t.Errorf("the last words were not heard: %v", err)
+	}
+	wantErrorWith(t, p.WaitPrinted(t.Context(), "in step"), `print "in step"`, "exit code 5", "goodbye")
+}
+
+func TestPluginEnvironment(t *testing.T) {
+	c := &ControlPlane{Access: &Access{dir: "/api"}, folder: folder{path: "/cluster"}}
+	for kubeconfig, want := range map[string]string{"": "/api/admin.kubeconfig", "/mine": "/mine", NoKubeconfig: "/dev/null"} {
+		result, err := runPlugin(t.Context(), "sh",
+			c.pluginEnv(PluginOptions{Kubeconfig: kubeconfig, Env: []string{"KUBECACHEDIR=/elsewhere"}}),
+			scripted("echo $KUBECONFIG $KUBECACHEDIR$KUBERNETES_SERVICE_HOST"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Stdout != want+" /elsewhere\n" {
+			t.Errorf("with kubeconfig %q: %q", kubeconfig, result.Stdout)
+		}
+	}
+}
+
+func TestBuildPluginTellsWhy(t *testing.T) {
+	t.Setenv("CLUSTERIP_CACHE", t.TempDir())
+	_, err := buildPlugin("kubectl-clusterip", "-no-such-flag")
+	wantErrorWith(t, err, "building the plugin", "-no-such-flag")
+}

@@ -1,0 +1,93 @@
+package migration_test
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// hold keeps the creation of Services waiting at its last step before the storage.
+type hold struct {
+	waits    atomic.Bool
+	gate     chan struct{}
+	released sync.Once
+}
+
+func (h *hold) waiting() bool { return h.waits.Load() }
+
+func (h *hold) release() { h.released.Do(func() { close(h.gate) }) }
+
+// slowAdmission makes the API server ask before it creates the Service "slow", and answers on release. It is gone with the
+// calling node.
+func (w *world) slowAdmission(ctx context.Context) *hold {
+	GinkgoHelper()
+	h := &hold{gate: make(chan struct{})}
+	server := httptest.NewTLSServer(http.HandlerFunc(h.answer))
+	hooks := w.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	patience, none, url := int32(30), admissionregistrationv1.SideEffectClassNone, server.URL
+	_, err := hooks.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "slow"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "slow.example.com", TimeoutSeconds: &patience, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				URL:      &url,
+				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
+			}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "slow", Expression: `object.metadata.name.startsWith("slow")`}},
+		}},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx context.Context) {
+		h.release()
+		Expect(hooks.Delete(ctx, "slow", deleteNow)).To(Succeed())
+		server.Close()
+	})
+	w.admissionHolds(ctx, h)
+	return h
+}
+
+// admissionHolds waits until the API server has learnt of the hook: it asks before a Service is created for show.
+func (w *world) admissionHolds(ctx context.Context, h *hold) {
+	GinkgoHelper()
+	show := framework.NewService(cluster.Namespace, "slow-show")
+	Eventually(func() bool {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, _ = w.Client().CoreV1().Services(show.Namespace).Create(ctx, show, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return h.waiting()
+	}).WithTimeout(cluster.Patience).Should(BeTrue())
+	h.waits.Store(false)
+}
+
+func (h *hold) answer(response http.ResponseWriter, request *http.Request) {
+	var review admissionv1.AdmissionReview
+	if err := json.NewDecoder(request.Body).Decode(&review); err != nil {
+		http.Error(response, err.Error(), http.StatusBadRequest)
+		return
+	}
+	h.waits.Store(true)
+	select {
+	case <-h.gate:
+	case <-request.Context().Done():
+	}
+	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+	_ = json.NewEncoder(response).Encode(review)
+}

@@ -1,0 +1,339 @@
+package migration_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// A cluster that is migrated but for what the spec breaks in its bitmaps, under an API server that goes on to allocate from
+// them.
+var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
+	var (
+		w         *world
+		nodePorts stored
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		w = newWorld(ctx, old)
+		w.populate(ctx, 120)
+		w.migrated(ctx)
+		nodePorts = w.etcd.get(ctx, nodePortsKey)
+	})
+	BeforeEach(func(ctx SpecContext) {
+		w.calm(ctx)
+		w.heal(ctx)
+	})
+	AfterEach(func(ctx SpecContext) {
+		Expect(w.etcd.get(ctx, nodePortsKey)).To(Equal(nodePorts), "the bitmap of node ports was written")
+	})
+
+	// repaired wants the bitmaps to be what the Services say.
+	repaired := func(ctx context.Context) {
+		GinkgoHelper()
+		with(clean, w.migrate(ctx, "run", "--repair-bitmap", "--leak-grace=1s"))
+		for _, key := range []string{primaryKey, secondaryKey} {
+			Expect(w.etcd.legacy(ctx, key).addresses()).To(Equal(w.used(ctx, key)), key)
+		}
+		w.check(ctx, clean)
+	}
+
+	It("is read as the API server wrote it", func(ctx SpecContext) {
+		r := w.check(ctx, clean)
+		Expect(r.words()).To(BeEmpty())
+		Expect(r.Ranges).To(Equal([]string{range4, range6}))
+		Expect(r.Revision).To(BeNumerically(">", 0))
+		Expect(r.Bitmaps).To(HaveLen(2))
+		for i, key := range []string{primaryKey, secondaryKey} {
+			bitmap := r.Bitmaps[i]
+			Expect(key).To(HaveSuffix(bitmap.Key))
+			Expect(bitmap.Range).To(Equal(r.Ranges[i]))
+			Expect(bitmap.Used).To(Equal(len(w.used(ctx, key))))
+			Expect(bitmap.ModRevision).To(Equal(w.etcd.get(ctx, key).revision))
+			Expect(bitmap.Error).To(BeEmpty())
+		}
+	})
+
+	It("gives leaked bits free", func(ctx SpecContext) {
+		lost := []string{w.freeAddress(ctx, "10.96.0."), w.freeAddress(ctx, "fd00:10:96::")}
+		w.etcd.flip(ctx, lost[0])
+		w.etcd.flip(ctx, lost[1])
+		w.untouched(ctx, func() {
+			r := w.check(ctx, found)
+			Expect(r.words()).To(ConsistOf("LeakedBit "+lost[0], "LeakedBit "+lost[1]))
+			Expect(r.Findings).To(HaveEach(HaveField("Blocks", false)))
+			Expect(w.migrate(ctx, "check").Stdout).To(And(ContainSubstring(lost[0]), ContainSubstring(lost[1])))
+			with(found, w.migrate(ctx, "run"))
+		})
+
+		repaired(ctx)
+		// The API server keeps the bitmap in memory and looks at the stored one when it allocates.
+		w.CreateService(ctx, "look", framework.RequireDualStack())
+		for i, address := range lost {
+			w.HoldAddress(ctx, fmt.Sprintf("found-%d", i), address)
+		}
+	})
+
+	It("gets missing bits back", func(ctx SpecContext) {
+		four, owner4 := w.some(ctx, primaryKey)
+		six, owner6 := w.some(ctx, secondaryKey)
+		w.etcd.flip(ctx, four)
+		w.etcd.flip(ctx, six)
+		w.untouched(ctx, func() {
+			r := w.check(ctx, found)
+			Expect(r.words()).To(ConsistOf("MissingBit "+four, "MissingBit "+six))
+			for _, f := range r.Findings {
+				owner := map[string]string{four: owner4, six: owner6}[f.Address]
+				Expect(f.Objects).To(ContainElement("Service default/"+owner), "it says whose address is given away")
+			}
+		})
+
+		repaired(ctx)
+		w.noCollision(ctx, "after-missing")
+		for _, address := range []string{four, six} {
+			_, err := w.TryService(ctx, "thief", framework.WithClusterIPs(address), framework.WithFamilies(familyOf(address)))
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", address, err)
+			Expect(err).To(MatchError(ContainSubstring("already allocated")))
+		}
+	})
+
+	// All bits move when bytes are lost at the end, for the number begins with its highest ones.
+	It("that lost a byte is made anew", func(ctx SpecContext) {
+		bitmap := w.etcd.legacy(ctx, primaryKey)
+		bitmap.bits.SetBytes(bitmap.object.Data[:len(bitmap.object.Data)-1])
+		w.etcd.plant(ctx, primaryKey, bitmap)
+		wrong, right := bitmap.addresses(), w.used(ctx, primaryKey)
+		var want []string
+		for _, address := range wrong {
+			if !slices.Contains(right, address) {
+				want = append(want, "LeakedBit "+address)
+			}
+		}
+		for _, address := range right {
+			if !slices.Contains(wrong, address) {
+				want = append(want, "MissingBit "+address)
+			}
+		}
+		Expect(w.check(ctx, found).words()).To(ConsistOf(want))
+		repaired(ctx)
+		w.noCollision(ctx, "after-shift")
+	})
+
+	It("without a bit is filled", func(ctx SpecContext) {
+		bitmap := w.etcd.legacy(ctx, secondaryKey)
+		bitmap.bits.SetInt64(0)
+		w.etcd.plant(ctx, secondaryKey, bitmap)
+		Expect(w.check(ctx, found).of("MissingBit")).To(HaveLen(len(w.used(ctx, secondaryKey))))
+		repaired(ctx)
+		w.noCollision(ctx, "after-empty")
+	})
+
+	// Every command that writes looks at the bitmaps first, and writes nothing at all if it does not understand one.
+	// rollback is asked where no API server is known, so that it is the bitmap which it refuses.
+	refusedBy := func(ctx context.Context, plant func(), kind string, words ...string) {
+		GinkgoHelper()
+		plant()
+		w.untouched(ctx, func() {
+			r := w.check(ctx, found)
+			f := r.one(kind)
+			Expect(f.Blocks).To(BeTrue())
+			Expect(f.Detail).NotTo(BeEmpty())
+			for _, word := range words {
+				Expect(f.Detail+f.Means+f.Plan).To(ContainSubstring(word), "%+v", f)
+			}
+			for _, command := range [][]string{{"run"}, {"run", "--repair-bitmap"}} {
+				answer := with(refused, w.migrate(ctx, command...))
+				Expect(answer.Stderr).To(ContainSubstring(kind), "%v", command)
+			}
+			with(refused, w.offline(ctx, "seed", "--etcd"))
+			with(refused, w.offline(ctx, "rollback", "--yes", "--archive="+file("archive", "")+".new"))
+		})
+	}
+
+	It("of random bytes is refused", func(ctx SpecContext) {
+		refusedBy(ctx, func() { w.etcd.put(ctx, primaryKey, noise(300)) }, "BitmapUnreadable", "ranges/serviceips")
+	})
+
+	It("whose envelope holds random bytes is refused", func(ctx SpecContext) {
+		raw := w.etcd.get(ctx, primaryKey).raw
+		_, inside := unpack(raw)
+		broken := bytes.Replace(raw, inside, noise(len(inside)), 1)
+		Expect(broken).NotTo(Equal(raw))
+		refusedBy(ctx, func() { w.etcd.put(ctx, primaryKey, broken) }, "BitmapUnreadable", "ranges/serviceips")
+	})
+
+	It("that was cut off is refused", func(ctx SpecContext) {
+		raw := w.etcd.get(ctx, secondaryKey).raw
+		refusedBy(ctx, func() { w.etcd.put(ctx, secondaryKey, raw[:len(raw)/2]) }, "BitmapUnreadable", "ranges/secondaryserviceips")
+	})
+
+	It("that is another kind of object is refused", func(ctx SpecContext) {
+		raw := w.etcd.get(ctx, servicesKey+"default/kubernetes").raw
+		refusedBy(ctx, func() { w.etcd.put(ctx, primaryKey, raw) }, "BitmapUnreadable", "Service")
+	})
+
+	It("with bits beyond its range is refused", func(ctx SpecContext) {
+		refusedBy(ctx, func() {
+			bitmap := w.etcd.legacy(ctx, primaryKey)
+			bitmap.bits.SetBit(bitmap.bits, 65534, 1) // the broadcast address
+			w.etcd.plant(ctx, primaryKey, bitmap)
+		}, "BitmapUnreadable")
+	})
+
+	It("of node ports in the wrong place is refused", func(ctx SpecContext) {
+		refusedBy(ctx, func() { w.etcd.put(ctx, primaryKey, nodePorts.raw) }, "BitmapUnreadable", "port")
+	})
+
+	It("of another range is refused", func(ctx SpecContext) {
+		refusedBy(ctx, func() {
+			bitmap := w.etcd.legacy(ctx, primaryKey)
+			bitmap.object.Range = "10.97.0.0/16"
+			w.etcd.plant(ctx, primaryKey, bitmap)
+		}, "BitmapForeignRange", "10.97.0.0/16", range4)
+	})
+
+	It("of a range that is none is refused", func(ctx SpecContext) {
+		refusedBy(ctx, func() {
+			bitmap := w.etcd.legacy(ctx, primaryKey)
+			bitmap.object.Range = "10.96.0.1/16"
+			w.etcd.plant(ctx, primaryKey, bitmap)
+		}, "BitmapUnreadable", "10.96.0.1/16")
+	})
+
+	It("of the wrong family is refused", func(ctx SpecContext) {
+		four, six := w.etcd.get(ctx, primaryKey).raw, w.etcd.get(ctx, secondaryKey).raw
+		refusedBy(ctx, func() {
+			w.etcd.put(ctx, secondaryKey, four)
+		}, "SecondaryRangeMislabelled", "ranges/secondaryserviceips")
+		w.etcd.put(ctx, secondaryKey, six)
+	})
+
+	It("that is encrypted is refused, without a word of what it holds", func(ctx SpecContext) {
+		secret := "c2VjcmV0LWJ5dGVz"
+		refusedBy(ctx, func() {
+			w.etcd.put(ctx, primaryKey, []byte("k8s:enc:aescbc:v1:key1:"+secret))
+		}, "BitmapEncrypted", "aescbc", "key1")
+		answer := w.migrate(ctx, "check", "-o", "yaml")
+		Expect(answer.Stdout + answer.Stderr).NotTo(ContainSubstring(secret))
+	})
+
+	It("of no bytes is named", func(ctx SpecContext) {
+		w.etcd.put(ctx, secondaryKey, nil)
+		w.untouched(ctx, func() {
+			Expect(w.check(ctx, found).of("BitmapEmpty", "BitmapUnreadable")).To(HaveLen(1))
+		})
+	})
+
+	It("that was never used is named", func(ctx SpecContext) {
+		w.etcd.plant(ctx, secondaryKey, legacy{object: &corev1.RangeAllocation{}, bits: new(big.Int)})
+		w.untouched(ctx, func() { w.check(ctx, found).one("BitmapEmpty") })
+	})
+
+	It("that is not there is named", func(ctx SpecContext) {
+		w.etcd.remove(ctx, primaryKey)
+		w.untouched(ctx, func() { w.check(ctx, found).one("BitmapMissing") })
+	})
+
+	// The API server marks an address first and writes the Service afterwards. Between the two lies whatever admission takes:
+	// for that long a bit is not leaked, though no Service is there.
+	It("keeps the bit of a Service that is being created", func(ctx SpecContext) {
+		hold, address := w.slowAdmission(ctx), w.freeAddress(ctx, "10.96.0.")
+		created := make(chan error, 1)
+		go func() {
+			_, err := w.TryService(ctx, "slow", framework.WithClusterIPs(address))
+			created <- err
+		}()
+		Eventually(hold.waiting).WithTimeout(cluster.Patience).Should(BeTrue())
+		Expect(w.etcd.legacy(ctx, primaryKey).has(address)).To(BeTrue(), "the scenery: the bit comes first")
+		leak := w.freeAddress(ctx, "10.96.1.")
+		w.etcd.flip(ctx, leak)
+
+		run := w.begin(ctx, w.options(append(w.EtcdArgs(), "run", "--repair-bitmap", "--leak-grace=5s")...))
+		Consistently(run.Done()).WithTimeout(3*time.Second).ShouldNot(BeClosed(), "it must wait before it believes in a leak")
+		hold.release()
+		Expect(<-created).To(Succeed())
+		ends(ctx, run, clean)
+		bitmap := w.etcd.legacy(ctx, primaryKey)
+		Expect(bitmap.has(address)).To(BeTrue(), "the bit of a Service was taken away")
+		Expect(bitmap.has(leak)).To(BeFalse(), "the leak is still there")
+		Expect(w.Owner(ctx, address)).To(Equal("default/slow"))
+	})
+
+	It("is mended while Services come and go", func(ctx SpecContext) {
+		lost := w.freeAddress(ctx, "10.96.0.")
+		w.etcd.flip(ctx, lost)
+		robbed, _ := w.some(ctx, primaryKey)
+		w.etcd.flip(ctx, robbed)
+
+		var made atomic.Int64
+		stop := make(chan struct{})
+		crowd := w.crowd(ctx, &made, stop)
+		Eventually(made.Load).WithTimeout(cluster.Patience).Should(BeNumerically(">", 20))
+		answer := w.migrate(ctx, "run", "--repair-bitmap", "--leak-grace=3s")
+		Expect(answer.ExitCode).To(BeElementOf(clean, found), answer.String())
+		Eventually(made.Load).WithTimeout(cluster.Patience).Should(BeNumerically(">", 60))
+		close(stop)
+		Expect(crowd.Wait()).To(Succeed())
+
+		bitmap := w.etcd.legacy(ctx, primaryKey)
+		Expect(bitmap.has(lost)).To(BeFalse())
+		Expect(bitmap.addresses()).To(ContainElements(w.used(ctx, primaryKey)), "a Service has lost its bit")
+		for address, owners := range w.owners(ctx) {
+			Expect(owners).To(HaveLen(1), address)
+		}
+		with(clean, w.migrate(ctx, "run", "--repair-bitmap", "--leak-grace=1s"))
+		w.check(ctx, clean)
+	})
+})
+
+// noCollision lets the API server allocate in both families, and wants every address to have one Service.
+func (w *world) noCollision(ctx context.Context, name string) {
+	GinkgoHelper()
+	some := w.CreateServices(ctx, 30, func(i int) *corev1.Service {
+		return framework.NewService(cluster.Namespace, fmt.Sprintf("%s-%d", name, i), framework.RequireDualStack())
+	})
+	for address, owners := range w.owners(ctx) {
+		Expect(owners).To(HaveLen(1), address)
+	}
+	w.DeleteServices(ctx, some...)
+}
+
+// crowd creates and deletes Services from several clients until it is told to stop. A third of them stay.
+func (w *world) crowd(ctx context.Context, made *atomic.Int64, stop <-chan struct{}) *errgroup.Group {
+	all := &errgroup.Group{}
+	for id := range 4 {
+		all.Go(func() error {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return nil
+				default:
+				}
+				s, err := w.TryService(ctx, fmt.Sprintf("crowd-%d-%d", id, i), framework.RequireDualStack())
+				if err != nil {
+					return err
+				}
+				made.Add(1)
+				if i%3 != 0 {
+					if err := w.Client().CoreV1().Services(s.Namespace).Delete(ctx, s.Name, deleteNow); err != nil {
+						return err
+					}
+				}
+			}
+		})
+	}
+	return all
+}

@@ -1,0 +1,180 @@
+package migration_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// What an admin gets wrong at the keyboard, and what the machines around get wrong before anything has begun. Each is refused
+// with status 2, on stderr, with the word that was wrong, and with nothing written.
+var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func() {
+	var w *world
+
+	BeforeAll(func(ctx SpecContext) {
+		w = newWorld(ctx, old)
+		w.populate(ctx, 20)
+	})
+
+	refusedWith := func(ctx SpecContext, options framework.PluginOptions, words ...string) {
+		GinkgoHelper()
+		w.untouched(ctx, func() {
+			answer := with(refused, w.plugin(ctx, options))
+			for _, word := range words {
+				Expect(answer.Stderr).To(ContainSubstring(word))
+			}
+			Expect(answer.Stdout).To(BeEmpty(), "a script would take it for an answer")
+		})
+	}
+
+	DescribeTable("because of its words", func(ctx SpecContext, line string, words ...string) {
+		line = strings.ReplaceAll(line, "ETCD", "--etcd-servers="+w.Etcd.URL())
+		refusedWith(ctx, w.options(strings.Fields(line)...), words...)
+	},
+		Entry("no such command", "chekc", "chekc"),
+		Entry("no such flag", "check --etcd-server=http://127.0.0.1:1", "--etcd-server"),
+		Entry("a flag of another command", "check --dry-run", "--dry-run"),
+		Entry("a word too many", "check now", "now"),
+		Entry("no such format", "check -o xml", "xml"),
+		Entry("a file for a report", "verify -o report.pdf", "report.pdf"),
+		Entry("a rate that is none", "run --qps=fast", "--qps", "fast"),
+		Entry("a rate below nothing", "run --qps=-1", "qps"),
+		Entry("nobody to work", "run --workers=0", "workers"),
+		Entry("offline without etcd", "check --offline", "--etcd-servers"),
+		Entry("seed without its flag", "seed ETCD", "--etcd"),
+		Entry("unseed without its flag", "unseed ETCD", "--etcd"),
+		Entry("seed without etcd", "seed --etcd", "--etcd-servers"),
+		Entry("rollback without etcd", "rollback --yes", "--etcd-servers"),
+		Entry("finalize without etcd", "finalize --yes", "--etcd-servers"),
+		Entry("a repair of what it cannot reach", "run --repair-bitmap", "--etcd-servers"),
+		Entry("a key without its certificate", "check ETCD --etcd-keyfile=/nonexistent/key", "--etcd-certfile"),
+		Entry("a certificate that is not there", "check ETCD --etcd-cafile=/nonexistent/ca.crt", "/nonexistent/ca.crt"),
+		Entry("an address that is none", "check --etcd-servers=nowhere:0:0", "nowhere:0:0"),
+		Entry("a range that is none", "check ETCD --service-cluster-ip-range=10.96.0.1/16", "10.96.0.1/16"),
+		Entry("two ranges of a family", "check ETCD --service-cluster-ip-range=10.96.0.0/16,10.97.0.0/16", "--service-cluster-ip-range"),
+		Entry("a plan that is not there", "run --from=/nonexistent/plan.yaml", "/nonexistent/plan.yaml"),
+		Entry("an archive that is not there", "finalize ETCD --yes --restore=/nonexistent/archive", "/nonexistent/archive"),
+		Entry("saving and restoring at once", "finalize ETCD --yes --archive=a --restore=b", "--archive", "--restore"),
+		Entry("no such kubeconfig", "check --kubeconfig=/nonexistent/kubeconfig", "/nonexistent/kubeconfig"),
+		Entry("no such context", "check --context=elsewhere", "elsewhere"),
+	)
+
+	It("because no API server is configured", func(ctx SpecContext) {
+		options := w.options("check")
+		options.Kubeconfig = framework.NoKubeconfig
+		refusedWith(ctx, options, "kubeconfig")
+	})
+
+	// Nobody is told apart from nobody yet: each gets its ten seconds, all at the same time.
+	It("because nobody is there", func(ctx SpecContext) {
+		port, err := framework.FreePort()
+		Expect(err).NotTo(HaveOccurred())
+		nobody := fmt.Sprintf("127.0.0.1:%d", port)
+		listener, err := net.Listen("tcp4", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(listener.Close)
+		silent := listener.Addr().String()
+		config := w.AdminConfig()
+		config.Host = "https://" + nobody
+		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		Expect(framework.WriteKubeconfig(kubeconfig, config)).To(Succeed())
+		lost := w.options("check")
+		lost.Kubeconfig = kubeconfig
+
+		var all sync.WaitGroup
+		for name, options := range map[string]framework.PluginOptions{
+			nobody + " ":        w.options("check", "--etcd-servers=http://"+nobody),
+			silent:              w.options("run", "--etcd-servers=http://"+silent),
+			silent + " ":        w.options("check", "--offline", "--etcd-servers=https://"+silent),
+			"https://" + nobody: lost,
+			w.Etcd.URL()[7:]:    w.options("check", "--etcd-servers=https://"+w.Etcd.URL()[7:]), // TLS where there is none
+		} {
+			all.Go(func() {
+				defer GinkgoRecover()
+				began := time.Now()
+				answer := with(refused, w.plugin(ctx, options))
+				Expect(answer.Stderr).To(ContainSubstring(strings.TrimSpace(name)), answer.String())
+				Expect(time.Since(began)).To(BeNumerically("<", 40*time.Second))
+			})
+		}
+		all.Wait()
+		Expect(w.etcd.count(ctx, addressesKey)).To(BeZero())
+	})
+
+	Context("because it may not", func() {
+		// account creates a ServiceAccount with these rights and returns a kubeconfig for it.
+		account := func(ctx SpecContext, name string, rules ...rbacv1.PolicyRule) string {
+			GinkgoHelper()
+			meta, rbac := metav1.ObjectMeta{Name: name}, w.Client().RbacV1()
+			_, err := w.Client().CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			_, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+				ObjectMeta: meta,
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+				Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: name}},
+			}, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			config, err := w.ConfigForServiceAccount(ctx, "default", name)
+			Expect(err).NotTo(HaveOccurred())
+			path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+			Expect(framework.WriteKubeconfig(path, config)).To(Succeed())
+			return path
+		}
+		reads := []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"services", "namespaces"}, Verbs: []string{"get", "list", "watch"}},
+			{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ipaddresses", "servicecidrs"}, Verbs: []string{"get", "list", "watch"}},
+		}
+
+		It("read anything", func(ctx SpecContext) {
+			for _, command := range []string{"check", "plan", "run", "verify"} {
+				options := w.options(append(w.EtcdArgs(), command)...)
+				options.Kubeconfig = account(ctx, "nobody-"+command)
+				refusedWith(ctx, options, "list", "services")
+			}
+		})
+
+		It("write IPAddresses", func(ctx SpecContext) {
+			options := w.options(append(w.EtcdArgs(), "run")...)
+			options.Kubeconfig = account(ctx, "reader", reads...)
+			refusedWith(ctx, options, "create", "ipaddresses", "servicecidrs")
+			options = w.options(append(w.EtcdArgs(), "check")...)
+			options.Kubeconfig = account(ctx, "reader-again", reads...)
+			with(found, w.plugin(ctx, options))
+		})
+	})
+
+	It("tells what it can do when it is asked", func(ctx SpecContext) {
+		for _, line := range []string{"--help", "check --help", "run -h"} {
+			answer := with(clean, w.plugin(ctx, w.options(strings.Fields(line)...)))
+			Expect(answer.Stdout).To(ContainSubstring("--etcd-servers"))
+		}
+	})
+
+	It("never says that a bitmap is well that it was not shown", func(ctx SpecContext) {
+		w.etcd.put(ctx, primaryKey, noise(100))
+		DeferCleanup(func(ctx SpecContext) { w.heal(ctx) })
+		answer := with(found, w.plugin(ctx, w.options("check")))
+		Expect(answer.Stdout + answer.Stderr).To(ContainSubstring("--etcd-servers"))
+		Expect(reportOf(w.plugin(ctx, w.options("check", "-o", "json")).Stdout).Bitmaps).To(BeEmpty())
+	})
+
+	It("has written nothing so far", func(ctx SpecContext) {
+		Expect(w.etcd.count(ctx, addressesKey) + w.etcd.count(ctx, rangesKey)).To(BeZero())
+		_, err := os.Stat("report.pdf")
+		Expect(err).To(MatchError(os.ErrNotExist))
+	})
+})

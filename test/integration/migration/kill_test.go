@@ -1,0 +1,303 @@
+package migration_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// kills is how often each command is killed.
+const kills = 20
+
+// killed runs a command twenty times and kills it each time, without warning, after a delay that is drawn from another
+// twentieth of what the command takes when it is left alone. Before each time the scenery is set anew; afterwards the spec
+// looks at what the command has left. Most of the kills must have hit a living command, or the spec proves little.
+func (w *world) killed(ctx context.Context, command func(round int) framework.PluginOptions, reset func(), judge func(round int)) {
+	GinkgoHelper()
+	reset()
+	whole := w.timed(ctx, command(-1))
+	random, hits := chance(), 0
+	for _, round := range random.Perm(kills) {
+		reset()
+		delay := whole * time.Duration(100*round+random.IntN(100)) / (100 * kills)
+		By(fmt.Sprintf("round %d: killed after %s of %s", round, delay, whole))
+		hit := w.killAfter(ctx, command(round), delay)
+		if hit {
+			hits++
+		}
+		judge(round)
+	}
+	Expect(hits).To(BeNumerically(">=", kills*3/5), "of %d commands only these were alive when they were to be killed", kills)
+}
+
+// timed is how long a command takes that is left alone and succeeds.
+func (w *world) timed(ctx context.Context, options framework.PluginOptions) time.Duration {
+	GinkgoHelper()
+	began := time.Now()
+	with(clean, w.plugin(ctx, options))
+	return time.Since(began)
+}
+
+func (w *world) killAfter(ctx context.Context, options framework.PluginOptions, delay time.Duration) (hit bool) {
+	GinkgoHelper()
+	plugin, err := w.StartPlugin(ctx, options)
+	Expect(err).NotTo(HaveOccurred())
+	select {
+	case <-plugin.Done():
+	case <-time.After(delay):
+	}
+	hit = plugin.Running()
+	Expect(plugin.Kill()).To(Succeed())
+	return hit
+}
+
+// The cluster is on its old API server, and nothing is migrated.
+var _ = Describe("Killed at twenty moments,", Ordered, ContinueOnFailure, func() {
+	var (
+		w      *world
+		all    int
+		before snapshot
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		w = newWorld(ctx, old)
+		w.populate(ctx, 240)
+		all = len(w.owners(ctx))
+		Expect(all).To(BeNumerically(">", 200))
+		before = w.etcd.everything(ctx)
+	})
+
+	// startOver takes away what commands have written.
+	startOver := func(ctx context.Context) {
+		GinkgoHelper()
+		w.etcd.restore(ctx, addressesKey, before)
+		w.etcd.restore(ctx, rangesKey, before)
+	}
+	// nothingFalse wants that what is there is right, though it may not be all.
+	nothingFalse := func(ctx context.Context) {
+		GinkgoHelper()
+		Expect(slices.DeleteFunc(w.Breaches(ctx), isMissing)).To(BeEmpty())
+		w.writtenOnce(ctx, addressesKey)
+		for _, key := range []string{primaryKey, secondaryKey, nodePortsKey} {
+			Expect(w.etcd.get(ctx, key)).To(Equal(before[key]))
+		}
+	}
+
+	It("run is completed by running it again", func(ctx SpecContext) {
+		w.killed(ctx, func(int) framework.PluginOptions {
+			return w.options(append(w.EtcdArgs(), "run", "--qps=200")...)
+		}, func() { startOver(ctx) }, func(round int) {
+			nothingFalse(ctx)
+			with(clean, w.migrate(ctx, "run"))
+			nothingFalse(ctx)
+			Expect(w.Breaches(ctx)).To(BeEmpty())
+			Expect(w.IPAddresses(ctx)).To(HaveLen(all))
+			if round%5 == 0 {
+				w.check(ctx, clean)
+				with(clean, w.migrate(ctx, "verify"))
+				w.untouched(ctx, func() { with(clean, w.migrate(ctx, "run")) })
+			}
+		})
+	})
+
+	It("run from a file is completed by running it again from the same file", func(ctx SpecContext) {
+		startOver(ctx)
+		plan := file("plan.yaml", "")
+		Expect(os.Remove(plan)).To(Succeed())
+		w.migrate(ctx, "plan", "-o", plan)
+		Expect(plan).To(BeAnExistingFile())
+		options := w.options(append(w.EtcdArgs(), "run", "--from="+plan, "--qps=200")...)
+		for _, delay := range []time.Duration{500 * time.Millisecond, 900 * time.Millisecond} {
+			Expect(w.killAfter(ctx, options, delay)).To(BeTrue())
+		}
+		nothingFalse(ctx)
+		with(clean, w.plugin(ctx, options))
+		nothingFalse(ctx)
+		w.check(ctx, clean)
+	})
+
+	It("seed is completed by seeding again", func(ctx SpecContext) {
+		w.restart(ctx, without)
+		DeferCleanup(func(ctx SpecContext) { w.restart(ctx, old) })
+		slow := stretch(w.Etcd.URL(), 15*time.Millisecond)
+		w.killed(ctx, func(int) framework.PluginOptions {
+			return w.options("seed", "--etcd", "--etcd-servers="+slow.url())
+		}, func() { startOver(ctx) }, func(int) {
+			w.writtenOnce(ctx, addressesKey)
+			with(clean, w.migrate(ctx, "seed", "--etcd"))
+			Expect(w.etcd.count(ctx, addressesKey)).To(Equal(all))
+			w.writtenOnce(ctx, addressesKey)
+			Expect(w.etcd.count(ctx, rangesKey)).To(BeZero(), "seed writes no ServiceCIDR")
+			w.untouched(ctx, func() { with(clean, w.migrate(ctx, "seed", "--etcd")) })
+		})
+		with(clean, w.migrate(ctx, "unseed", "--etcd"))
+		Expect(before.changes(w.etcd.everything(ctx))).To(BeEmpty(), "unseed takes away all that seed wrote, and nothing else")
+	})
+
+	It("seed has written what the API server reads as its own", func(ctx SpecContext) {
+		startOver(ctx)
+		with(clean, w.migrate(ctx, "seed", "--etcd"))
+		Eventually(w.IPAddresses).WithArguments(ctx).WithTimeout(cluster.Patience).Should(HaveLen(all))
+		Expect(w.Breaches(ctx)).To(BeEmpty())
+	})
+})
+
+// A cluster that has flipped: bitmaps of yesterday lie in etcd, and Services have come and gone since.
+var _ = Describe("After the flip, killed at twenty moments,", Ordered, ContinueOnFailure, func() {
+	var (
+		w        *world
+		before   snapshot
+		archives string
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		w = newWorld(ctx, old)
+		w.populate(ctx, 120)
+		w.migrated(ctx)
+		w.restart(ctx, newer)
+		w.publish(ctx)
+		w.DeleteServices(ctx, framework.NewService(cluster.Namespace, "web-6"), framework.NewService(cluster.Namespace, "web-7"))
+		w.CreateServices(ctx, 150, func(i int) *corev1.Service {
+			return framework.NewService(cluster.Namespace, fmt.Sprintf("late-%d", i), framework.RequireDualStack())
+		})
+		Eventually(w.Breaches).WithArguments(ctx).WithTimeout(cluster.Patience).Should(BeEmpty())
+		archives = GinkgoT().TempDir()
+		before = w.etcd.everything(ctx)
+		Expect(w.etcd.legacy(ctx, primaryKey).addresses()).NotTo(Equal(w.used(ctx, primaryKey)), "the scenery: the bitmap is old")
+	})
+	archive := func(command string, round int) string {
+		return filepath.Join(archives, fmt.Sprintf("%s-%d", command, round))
+	}
+
+	It("finalize is completed by running it again, and all can be brought back", func(ctx SpecContext) {
+		slow := stretch(w.Etcd.URL(), 15*time.Millisecond)
+		keys := []string{primaryKey, secondaryKey}
+		left := func() (some []string) {
+			return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return w.etcd.get(ctx, key).raw == nil })
+		}
+		// restored wants the archive to hold both bitmaps to the byte.
+		restored := func(path string) {
+			GinkgoHelper()
+			for _, key := range keys {
+				w.etcd.remove(ctx, key)
+			}
+			with(clean, w.migrate(ctx, "finalize", "--restore="+path, "--yes"))
+			for _, key := range keys {
+				Expect(w.etcd.get(ctx, key).raw).To(Equal(before[key].raw), key)
+			}
+		}
+
+		w.killed(ctx, func(round int) framework.PluginOptions {
+			return w.options("finalize", "--yes", "--archive="+archive("finalize", round), "--etcd-servers="+slow.url())
+		}, func() { w.etcd.restore(ctx, registry+"ranges/", before) }, func(round int) {
+			path := archive("finalize", round)
+			Expect(left()).To(Or(Equal(keys), BeEmpty()), "one is gone and one is there")
+			if len(left()) == 0 {
+				Expect(path).To(BeAnExistingFile(), "deleted before it was saved")
+			}
+			if _, err := os.Stat(path); err == nil {
+				restored(path) // it is whole from the moment at which it is there
+			}
+			with(clean, w.migrate(ctx, "finalize", "--yes", "--archive="+path))
+			Expect(left()).To(BeEmpty())
+			restored(path)
+			Expect(w.etcd.get(ctx, nodePortsKey)).To(Equal(before[nodePortsKey]))
+		})
+	})
+
+	It("rollback is completed by running it again", func(ctx SpecContext) {
+		want := map[string][]string{primaryKey: w.used(ctx, primaryKey), secondaryKey: w.used(ctx, secondaryKey)}
+		Expect(w.API.Stop()).To(Succeed())
+		startOver := func() {
+			for _, prefix := range []string{registry + "ranges/", addressesKey, rangesKey} {
+				w.etcd.restore(ctx, prefix, before)
+			}
+		}
+		bitmaps := func() (rebuilt int) {
+			GinkgoHelper()
+			for key, addresses := range want {
+				switch now := w.etcd.get(ctx, key).raw; {
+				case slices.Equal(legacyOf(now).addresses(), addresses):
+					rebuilt++
+				default:
+					Expect(now).To(Equal(before[key].raw), key)
+				}
+			}
+			return rebuilt
+		}
+		slow := stretch(w.Etcd.URL(), 15*time.Millisecond)
+		command := func(round int) framework.PluginOptions {
+			options := w.options("rollback", "--offline", "--yes", "--archive="+archive("rollback", round), "--etcd-servers="+slow.url())
+			options.Kubeconfig = framework.NoKubeconfig
+			return options
+		}
+		w.killed(ctx, command, startOver, func(round int) {
+			Expect(bitmaps()).To(Or(Equal(0), Equal(2)), "the two families were rebuilt in more than one transaction")
+			if bitmaps() == 2 {
+				archived(archive("rollback", round), before[primaryKey].raw, before[secondaryKey].raw)
+			}
+			with(clean, w.plugin(ctx, command(round)))
+			Expect(bitmaps()).To(Equal(2))
+			archived(archive("rollback", round), before[primaryKey].raw, before[secondaryKey].raw)
+			w.downgraded(ctx, before)
+			w.untouched(ctx, func() { with(clean, w.plugin(ctx, command(round))) })
+		})
+	})
+
+	It("the old API server goes on as if it had never been away", func(ctx SpecContext) {
+		owners := func() map[string][]string { return w.owners(ctx) }
+		w.restart(ctx, old)
+		was := owners()
+		Expect(w.etcd.legacy(ctx, primaryKey).addresses()).To(Equal(w.used(ctx, primaryKey)))
+		w.noCollision(ctx, "returned")
+		Expect(owners()).To(Equal(was))
+		w.check(ctx, clean)
+	})
+})
+
+func isMissing(breach string) bool { return strings.HasSuffix(breach, "has no IPAddress") }
+
+// archived wants a file to hold these values to the byte. It is read as a text, for its format is the command's own.
+func archived(path string, values ...[]byte) {
+	GinkgoHelper()
+	content, err := os.ReadFile(path)
+	Expect(err).NotTo(HaveOccurred())
+	var anything map[string]any
+	Expect(yaml.Unmarshal(content, &anything)).To(Succeed(), "it is not whole")
+	for _, value := range values {
+		Expect(string(content)).To(ContainSubstring(base64.StdEncoding.EncodeToString(value)))
+	}
+}
+
+// downgraded wants every IPAddress and ServiceCIDR to be stored in the version that the old API server reads, and to say
+// what it said before.
+func (w *world) downgraded(ctx context.Context, before snapshot) {
+	GinkgoHelper()
+	rewritten := 0
+	for _, prefix := range []string{addressesKey, rangesKey} {
+		for key, value := range w.etcd.below(ctx, prefix) {
+			was, content := unpack(before[key].raw)
+			now, same := unpack(value.raw)
+			Expect(now.APIVersion).To(Equal("networking.k8s.io/v1beta1"), key)
+			Expect(now.Kind).To(Equal(was.Kind), key)
+			Expect(same).To(Equal(content), key)
+			if was != now {
+				rewritten++
+			}
+		}
+	}
+	Expect(rewritten).To(BeNumerically(">", 100), "the scenery: the new API server wrote v1")
+}

@@ -1,0 +1,111 @@
+package migration_test
+
+import (
+	"context"
+	"math/big"
+	"net/netip"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// wire is the serializer with which API servers store.
+var wire = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
+
+// decode reads a stored value.
+func decode[T runtime.Object](raw []byte, into T) T {
+	GinkgoHelper()
+	_, _, err := wire.Decode(raw, nil, into)
+	Expect(err).NotTo(HaveOccurred())
+	return into
+}
+
+// encode is what an API server would store. The object has to know its kind.
+func encode(object runtime.Object) []byte {
+	GinkgoHelper()
+	raw, err := runtime.Encode(wire, object)
+	Expect(err).NotTo(HaveOccurred())
+	return raw
+}
+
+// legacy is a bitmap of the old allocator, bit by bit: number i is the address i+1 steps behind the beginning of its range.
+type legacy struct {
+	object *corev1.RangeAllocation
+	bits   *big.Int
+}
+
+func legacyOf(raw []byte) legacy {
+	GinkgoHelper()
+	object := decode(raw, &corev1.RangeAllocation{})
+	return legacy{object: object, bits: new(big.Int).SetBytes(object.Data)}
+}
+
+func (s storage) legacy(ctx context.Context, key string) legacy {
+	GinkgoHelper()
+	value := s.get(ctx, key)
+	Expect(value.raw).NotTo(BeEmpty(), key)
+	return legacyOf(value.raw)
+}
+
+// plant writes a bitmap over the one that is there.
+func (s storage) plant(ctx context.Context, key string, l legacy) {
+	GinkgoHelper()
+	l.object.Data = l.bits.Bytes()
+	l.object.APIVersion, l.object.Kind = "v1", "RangeAllocation"
+	s.put(ctx, key, encode(l.object))
+}
+
+// flip changes bits in the bitmap that covers the addresses, which are of one family.
+func (s storage) flip(ctx context.Context, addresses ...string) {
+	GinkgoHelper()
+	key := keyOf(addresses[0])
+	bitmap := s.legacy(ctx, key)
+	for _, address := range addresses {
+		bitmap.set(address, !bitmap.has(address))
+	}
+	s.plant(ctx, key, bitmap)
+}
+
+func (l legacy) has(address string) bool { return l.bits.Bit(l.number(address)) == 1 }
+
+func (l legacy) set(address string, used bool) {
+	bit := uint(0)
+	if used {
+		bit = 1
+	}
+	l.bits.SetBit(l.bits, l.number(address), bit)
+}
+
+func (l legacy) number(address string) int {
+	number := new(big.Int).Sub(numberOf(netip.MustParseAddr(address)), numberOf(l.base()))
+	return int(number.Int64()) - 1
+}
+
+func (l legacy) base() netip.Addr { return netip.MustParsePrefix(l.object.Range).Addr() }
+
+// addresses are all that the bitmap takes for used.
+func (l legacy) addresses() []string {
+	var all []string
+	for i, address := 0, l.base().Next(); i < l.bits.BitLen(); i, address = i+1, address.Next() {
+		if l.bits.Bit(i) == 1 {
+			all = append(all, address.String())
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func numberOf(address netip.Addr) *big.Int { return new(big.Int).SetBytes(address.AsSlice()) }
+
+// keyOf is where the bitmap of the address's family is: the scenery's clusters have IPv4 first.
+func keyOf(address string) string {
+	if netip.MustParseAddr(address).Is4() {
+		return primaryKey
+	}
+	return secondaryKey
+}

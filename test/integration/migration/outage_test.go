@@ -1,0 +1,168 @@
+package migration_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// absence is how long a server stays away.
+const absence = 3 * time.Second
+
+// A server goes away while a command is at work, and comes back. The command waits and goes on: nobody has to start it again.
+var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func() {
+	var (
+		w      *world
+		all    int
+		before snapshot
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		w = newWorld(ctx, old)
+		w.populate(ctx, 240)
+		all = len(w.owners(ctx))
+		before = w.etcd.everything(ctx)
+	})
+	BeforeEach(func(ctx SpecContext) {
+		w.etcd.restore(ctx, addressesKey, before)
+		w.etcd.restore(ctx, rangesKey, before)
+	})
+
+	// awayDuring starts a command, has the server go when the first IPAddress is there, and come back later.
+	awayDuring := func(ctx context.Context, server *framework.Process, options framework.PluginOptions) {
+		GinkgoHelper()
+		gone := w.etcd.happens(ctx, addressesKey, func() { Expect(server.Kill()).To(Succeed()) })
+		plugin := w.begin(ctx, options)
+		Eventually(gone).WithTimeout(cluster.Patience).Should(BeClosed(), func() string { return plugin.LogTail(20) })
+		Consistently(plugin.Done()).WithTimeout(absence).ShouldNot(BeClosed(), func() string { return plugin.LogTail(20) })
+		Expect(server.Start(ctx)).To(Succeed())
+		ends(ctx, plugin, clean)
+	}
+	whole := func(ctx context.Context) {
+		GinkgoHelper()
+		Eventually(w.Breaches).WithArguments(ctx).WithTimeout(cluster.Patience).Should(BeEmpty())
+		Expect(w.etcd.count(ctx, addressesKey)).To(Equal(all))
+		w.writtenOnce(ctx, addressesKey)
+	}
+
+	It("run waits for an etcd that is away", func(ctx SpecContext) {
+		awayDuring(ctx, &w.Etcd.Process, w.options(append(w.EtcdArgs(), "run", "--qps=100")...))
+		whole(ctx)
+	})
+
+	It("run waits for an API server that is away", func(ctx SpecContext) {
+		awayDuring(ctx, &w.API.Process, w.options(append(w.EtcdArgs(), "run", "--qps=100")...))
+		w.started = time.Now()
+		whole(ctx)
+	})
+
+	// The first of several transactions is in; the answer to a later one is lost with etcd.
+	It("seed waits for an etcd that is away", func(ctx SpecContext) {
+		Expect(w.API.Stop()).To(Succeed())
+		slow := stretch(w.Etcd.URL(), 20*time.Millisecond)
+		options := w.options("seed", "--etcd", "--offline", "--etcd-servers="+slow.url())
+		options.Kubeconfig = framework.NoKubeconfig
+		awayDuring(ctx, &w.Etcd.Process, options)
+		Expect(w.API.Start(ctx)).To(Succeed())
+		w.started = time.Now()
+		whole(ctx)
+	})
+
+	// The connection is cut when the transaction is in and its answer is on the way. What the command finds then was written by
+	// itself: that is no conflict.
+	It("seed does not take its own writes for somebody else's", func(ctx SpecContext) {
+		slow := stretch(w.Etcd.URL(), 100*time.Millisecond)
+		for round := range 3 {
+			By(fmt.Sprintf("round %d", round))
+			w.etcd.restore(ctx, addressesKey, before)
+			lost := w.etcd.happens(ctx, addressesKey, slow.cut)
+			options := w.options("seed", "--etcd", "--offline", "--etcd-servers="+slow.url())
+			options.Kubeconfig = framework.NoKubeconfig
+			with(clean, w.plugin(ctx, options))
+			Expect(lost).To(BeClosed())
+			Expect(w.etcd.count(ctx, addressesKey)).To(Equal(all))
+			w.writtenOnce(ctx, addressesKey)
+		}
+	})
+
+	// A Service has no bit, so that rollback has something to do in each family.
+	rollback := func(server string, archive string) framework.PluginOptions {
+		options := w.options("rollback", "--offline", "--yes", "--archive="+archive, "--etcd-servers="+server)
+		options.Kubeconfig = framework.NoKubeconfig
+		return options
+	}
+	rolledBack := func(ctx context.Context, want map[string][]string) {
+		GinkgoHelper()
+		for key, addresses := range want {
+			Expect(w.etcd.legacy(ctx, key).addresses()).To(Equal(addresses), key)
+		}
+	}
+	spoil := func(ctx context.Context) (want map[string][]string) {
+		GinkgoHelper()
+		want = map[string][]string{}
+		for _, key := range []string{primaryKey, secondaryKey} {
+			want[key] = w.etcd.legacy(ctx, key).addresses()
+			w.etcd.flip(ctx, want[key][3])
+		}
+		return want
+	}
+
+	It("rollback waits for an etcd that is away", func(ctx SpecContext) {
+		want := spoil(ctx)
+		Expect(w.API.Stop()).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(w.API.Start(ctx)).To(Succeed())
+			w.started = time.Now()
+		})
+		slow := stretch(w.Etcd.URL(), 50*time.Millisecond)
+		archive := filepath.Join(GinkgoT().TempDir(), "archive")
+		plugin := w.begin(ctx, rollback(slow.url(), archive))
+		Consistently(plugin.Done()).WithTimeout(250 * time.Millisecond).ShouldNot(BeClosed())
+		Expect(w.Etcd.Kill()).To(Succeed())
+		Consistently(plugin.Done()).WithTimeout(absence).ShouldNot(BeClosed(), func() string { return plugin.LogTail(20) })
+		Expect(w.Etcd.Start(ctx)).To(Succeed())
+		ends(ctx, plugin, clean)
+		rolledBack(ctx, want)
+		archived(archive)
+	})
+
+	It("rollback does not take its own write for somebody else's", func(ctx SpecContext) {
+		want := spoil(ctx)
+		Expect(w.API.Stop()).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(w.API.Start(ctx)).To(Succeed())
+			w.started = time.Now()
+		})
+		slow := stretch(w.Etcd.URL(), 100*time.Millisecond)
+		lost := w.etcd.happens(ctx, primaryKey, slow.cut)
+		with(clean, w.plugin(ctx, rollback(slow.url(), filepath.Join(GinkgoT().TempDir(), "archive"))))
+		Expect(lost).To(BeClosed())
+		rolledBack(ctx, want)
+	})
+
+	It("verify --watch goes on after both were away", func(ctx SpecContext) {
+		with(clean, w.migrate(ctx, "run"))
+		watch := w.begin(ctx, w.options(append(w.EtcdArgs(), "verify", "--watch")...))
+		Expect(watch.WaitPrinted(ctx, "in step: ")).To(Succeed())
+		Expect(w.API.Kill()).To(Succeed())
+		Expect(w.Etcd.Kill()).To(Succeed())
+		Consistently(watch.Done()).WithTimeout(absence).ShouldNot(BeClosed(), func() string { return watch.LogTail(20) })
+		Expect(w.Etcd.Start(ctx)).To(Succeed())
+		Expect(w.API.Start(ctx)).To(Succeed())
+		w.CreateServices(ctx, 20, func(i int) *corev1.Service {
+			return framework.NewService(cluster.Namespace, fmt.Sprintf("afterwards-%d", i), framework.RequireDualStack())
+		})
+		w.DeleteServices(ctx, framework.NewService(cluster.Namespace, "web-6"))
+		Eventually(w.Breaches).WithArguments(ctx).WithTimeout(cluster.Patience).Should(BeEmpty())
+		Expect(watch.Stop()).To(Succeed())
+		Expect(watch.ExitCode()).To(Equal(clean), watch.LogTail(20))
+	})
+})

@@ -1,0 +1,110 @@
+package migration_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// A plan is written to a file, somebody reads it, and meanwhile the world moves on.
+var _ = Describe("A plan in a file", Ordered, ContinueOnFailure, func() {
+	const listed, unlisted, moved = "10.96.0.211", "10.96.0.212", "10.96.0.213"
+	var (
+		w    *world
+		path string
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		w = newWorld(ctx, old)
+		w.populate(ctx, 40)
+		w.CreateIPAddress(ctx, framework.NewIPAddress(listed, cluster.Namespace, "never"))
+		w.CreateIPAddress(ctx, framework.NewIPAddress(moved, cluster.Namespace, "never"))
+		path = filepath.Join(GinkgoT().TempDir(), "plan.yaml")
+	})
+	content := func() string {
+		GinkgoHelper()
+		text, err := os.ReadFile(path)
+		Expect(err).NotTo(HaveOccurred())
+		return string(text)
+	}
+	refusedFrom := func(ctx context.Context, content string, words ...string) {
+		GinkgoHelper()
+		w.untouched(ctx, func() {
+			answer := with(refused, w.migrate(ctx, "run", "--from="+file("changed.yaml", content)))
+			for _, word := range words {
+				Expect(answer.Stderr).To(ContainSubstring(word))
+			}
+		})
+	}
+
+	It("says in YAML and JSON what it says on the screen", func(ctx SpecContext) {
+		w.untouched(ctx, func() {
+			w.migrate(ctx, "plan", "-o", path)
+			r := reportOf(content())
+			Expect(r.Kind).To(Equal("MigrationPlan"))
+			Expect(r.todo()).To(ContainElements("CreateServiceCIDR "+range4+","+range6, "DeleteIPAddress "+listed, "DeleteIPAddress "+moved))
+			Expect(r.todo()).To(HaveLen(1 + 2 + len(w.owners(ctx))))
+			asJSON := strings.TrimSuffix(path, ".yaml") + ".json"
+			w.migrate(ctx, "plan", "-o", asJSON)
+			text, err := os.ReadFile(asJSON)
+			Expect(err).NotTo(HaveOccurred())
+			for _, other := range []string{string(text), w.migrate(ctx, "plan", "-o", "json").Stdout, w.migrate(ctx, "plan", "-o", "yaml").Stdout} {
+				Expect(reportOf(other).todo()).To(Equal(r.todo()))
+			}
+		})
+	})
+
+	It("is refused when it was changed into something that makes no sense", func(ctx SpecContext) {
+		refusedFrom(ctx, "", "changed.yaml")
+		refusedFrom(ctx, "{", "changed.yaml")
+		refusedFrom(ctx, content()+"surprise: true\n", "surprise")
+		refusedFrom(ctx, strings.Replace(content(), "- address:", "- nonsense: 1\n  address:", 1), "nonsense")
+		refusedFrom(ctx, strings.Replace(content(), "MigrationPlan", "MigrationReport", 1), "MigrationReport")
+		refusedFrom(ctx, strings.Replace(content(), "v1alpha1", "v2", 1), "v2")
+		refusedFrom(ctx, strings.Replace(content(), "do: DeleteIPAddress", "do: DropEverything", 1), "DropEverything")
+		refusedFrom(ctx, strings.Replace(content(), "address: "+listed, "address: 10.96.0.999", 1), "10.96.0.999")
+	})
+
+	It("is refused when it was made for another cluster", func(ctx SpecContext) {
+		uid := reportOf(content()).Cluster
+		Expect(uid).To(HaveLen(36))
+		refusedFrom(ctx, strings.Replace(content(), uid, "00000000-0000-4000-8000-000000000000", 1), uid, "00000000-0000-4000-8000-000000000000")
+		refusedFrom(ctx, strings.Replace(content(), uid, "", 1))
+	})
+
+	// Since the plan: a Service came, another went, an IPAddress became an orphan, one that was listed is another object now.
+	It("is followed, and what it does not list stays", func(ctx SpecContext) {
+		late := w.CreateService(ctx, "late", framework.RequireDualStack())
+		w.DeleteServices(ctx, framework.NewService(cluster.Namespace, "web-6"))
+		w.CreateIPAddress(ctx, framework.NewIPAddress(unlisted, cluster.Namespace, "never"))
+		w.DeleteIPAddress(ctx, moved)
+		again := w.CreateIPAddress(ctx, framework.NewIPAddress(moved, cluster.Namespace, "never"))
+
+		w.untouched(ctx, func() { with(found, w.migrate(ctx, "run", "--from="+path, "--dry-run")) })
+		answer := with(found, w.migrate(ctx, "run", "--from="+path))
+		Expect(answer.Stdout + answer.Stderr).To(And(ContainSubstring(unlisted), ContainSubstring(moved)))
+		Expect(w.IPAddress(ctx, listed)).To(BeNil(), "this one was listed")
+		Expect(w.IPAddress(ctx, unlisted)).NotTo(BeNil(), "nobody has seen this one in the plan")
+		Expect(w.IPAddress(ctx, moved)).NotTo(BeNil(), "nobody has seen this object in the plan")
+		Expect(w.IPAddress(ctx, moved).UID).To(Equal(again.UID))
+		for _, address := range late.Spec.ClusterIPs {
+			Expect(w.Owner(ctx, address)).To(Equal("default/late"))
+		}
+		Expect(w.check(ctx, found).words()).To(ConsistOf("IPAddressOrphan "+unlisted, "IPAddressOrphan "+moved))
+		Expect(w.etcd.count(ctx, addressesKey)).To(Equal(len(w.owners(ctx)) + 2))
+	})
+
+	It("is done with a new one", func(ctx SpecContext) {
+		w.migrate(ctx, "plan", "-o", path)
+		with(clean, w.migrate(ctx, "run", "--from="+path))
+		w.check(ctx, clean)
+		w.untouched(ctx, func() { with(clean, w.migrate(ctx, "run", "--from="+path)) })
+	})
+})

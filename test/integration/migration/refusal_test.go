@@ -1,0 +1,214 @@
+package migration_test
+
+import (
+	"context"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// The two commands that take something away ask first, look twice, and do nothing while it could hurt.
+var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, func() {
+	var w *world
+
+	BeforeAll(func(ctx SpecContext) {
+		w = newWorld(ctx, old)
+		w.populate(ctx, 20)
+		w.migrated(ctx)
+		w.restart(ctx, newer)
+		w.publish(ctx)
+		w.CreateService(ctx, "late", framework.RequireDualStack())
+		w.CreateService(ctx, "outside")
+	})
+	newFile := func() string { return filepath.Join(GinkgoT().TempDir(), "archive") }
+	refusedWith := func(ctx context.Context, answer func() framework.PluginResult, words ...string) {
+		GinkgoHelper()
+		w.untouched(ctx, func() {
+			result := with(refused, answer())
+			for _, word := range words {
+				Expect(result.Stderr).To(ContainSubstring(word))
+			}
+		})
+	}
+
+	It("rollback shows what it would do, and does nothing", func(ctx SpecContext) {
+		archive := newFile()
+		w.untouched(ctx, func() {
+			answer := with(found, w.migrate(ctx, "rollback", "--archive="+archive))
+			Expect(answer.Stdout).To(And(ContainSubstring("serviceips"), ContainSubstring("--yes")))
+		})
+		Expect(archive).NotTo(BeAnExistingFile())
+	})
+
+	It("rollback is refused while the new API server is alive", func(ctx SpecContext) {
+		archive := newFile()
+		refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "rollback", "--yes", "--archive="+archive) },
+			w.URL(), "--live")
+		Expect(archive).NotTo(BeAnExistingFile())
+	})
+
+	It("finalize shows what it would do, and does nothing", func(ctx SpecContext) {
+		archive := newFile()
+		w.untouched(ctx, func() {
+			answer := with(found, w.migrate(ctx, "finalize", "--archive="+archive))
+			Expect(answer.Stdout).To(And(ContainSubstring("ranges/serviceips"), ContainSubstring("ranges/secondaryserviceips"), ContainSubstring("--yes")))
+		})
+		Expect(archive).NotTo(BeAnExistingFile())
+	})
+
+	It("no archive is written over", func(ctx SpecContext) {
+		for _, command := range []string{"finalize", "rollback"} {
+			taken := file("archive", "somebody's only copy\n")
+			refusedWith(ctx, func() framework.PluginResult {
+				args := []string{command, "--yes", "--archive=" + taken}
+				if command == "rollback" {
+					args = append(args, "--live")
+				}
+				return w.migrate(ctx, args...)
+			}, taken)
+			Expect(os.ReadFile(taken)).To(BeEquivalentTo("somebody's only copy\n"), command)
+		}
+	})
+
+	It("an archive that cannot be written is no archive", func(ctx SpecContext) {
+		nowhere := filepath.Join(file("file", ""), "below", "archive")
+		refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--archive="+nowhere) }, nowhere)
+		refusedWith(ctx, func() framework.PluginResult {
+			return w.migrate(ctx, "rollback", "--yes", "--live", "--archive="+nowhere)
+		}, nowhere)
+	})
+
+	It("finalize is refused while one API server of several is too old", func(ctx SpecContext) {
+		second, err := w.AddAPIServer(ctx, old)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(second.Stop()).To(Succeed())
+			w.publish(ctx)
+		})
+		w.publish(ctx, second.URL())
+		refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--archive="+newFile()) },
+			"1.32", second.URL()[8:])
+	})
+
+	It("finalize is refused while one API server of several is silent", func(ctx SpecContext) {
+		port, err := framework.FreePort()
+		Expect(err).NotTo(HaveOccurred())
+		w.publish(ctx, "https://127.0.0.1:"+strconv.Itoa(port))
+		DeferCleanup(func(ctx SpecContext) { w.publish(ctx) })
+		refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--archive="+newFile()) },
+			"127.0.0.1:"+strconv.Itoa(port))
+	})
+
+	It("finalize is refused when nobody says where the API servers are", func(ctx SpecContext) {
+		w.unpublish(ctx)
+		DeferCleanup(func(ctx SpecContext) { w.publish(ctx) })
+		refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--archive="+newFile()) },
+			"default/kubernetes")
+	})
+
+	It("finalize brings nothing back from a file that was changed", func(ctx SpecContext) {
+		before, archive := w.etcd.everything(ctx), newFile()
+		with(clean, w.migrate(ctx, "finalize", "--yes", "--archive="+archive))
+		content, err := os.ReadFile(archive)
+		Expect(err).NotTo(HaveOccurred())
+		for _, broken := range []string{
+			"", "{", string(content[:len(content)/2]), string(content) + "surprise: true\n",
+			swap(string(content), base64.StdEncoding.EncodeToString(before[primaryKey].raw), base64.StdEncoding.EncodeToString(noise(200))),
+			swap(string(content), "ranges/serviceips", "services/specs/default/kubernetes"),
+			swap(string(content), "ranges/serviceips", "ranges/servicenodeports"),
+		} {
+			path := file("broken", broken)
+			refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--restore="+path) }, path)
+		}
+		w.untouched(ctx, func() { w.migrate(ctx, "finalize", "--restore="+archive) })
+		with(clean, w.migrate(ctx, "finalize", "--yes", "--restore="+archive))
+		for _, key := range []string{primaryKey, secondaryKey} {
+			Expect(w.etcd.get(ctx, key).raw).To(Equal(before[key].raw))
+		}
+	})
+
+	It("finalize writes over no bitmap that came since", func(ctx SpecContext) {
+		before, archive := w.etcd.everything(ctx), newFile()
+		with(clean, w.migrate(ctx, "finalize", "--yes", "--archive="+archive))
+		fresh := legacyOf(before[secondaryKey].raw)
+		fresh.set("fd00:10:96::7777", true)
+		w.etcd.plant(ctx, secondaryKey, fresh)
+		refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--restore="+archive) },
+			"ranges/secondaryserviceips")
+		w.etcd.restore(ctx, registry+"ranges/", before)
+	})
+
+	// What was written by hand into the storage of a cluster at rest.
+	Context("without an API server, rollback is refused", Ordered, func() {
+		var whole snapshot
+		BeforeAll(func(ctx SpecContext) {
+			Expect(w.API.Stop()).To(Succeed())
+			whole = w.etcd.everything(ctx)
+		})
+		AfterEach(func(ctx SpecContext) {
+			for _, prefix := range []string{servicesKey, addressesKey, registry + "ranges/"} {
+				w.etcd.restore(ctx, prefix, whole)
+			}
+		})
+		rollback := func(ctx context.Context) func() framework.PluginResult {
+			return func() framework.PluginResult { return w.offline(ctx, "rollback", "--yes", "--archive="+newFile()) }
+		}
+		stored := func(ctx context.Context, name string, change func(*corev1.Service)) {
+			GinkgoHelper()
+			key := servicesKey + cluster.Namespace + "/" + name
+			service := decode(w.etcd.get(ctx, key).raw, &corev1.Service{})
+			change(service)
+			service.APIVersion, service.Kind = "v1", "Service"
+			w.etcd.put(ctx, key, encode(service))
+		}
+
+		It("because of a Service outside of the range", func(ctx SpecContext) {
+			stored(ctx, "outside", func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.200.0.1", []string{"10.200.0.1"} })
+			refusedWith(ctx, rollback(ctx), "10.200.0.1", "default/outside", range4)
+		})
+		It("because of an address that is none", func(ctx SpecContext) {
+			stored(ctx, "outside", func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.300", []string{"10.96.0.300"} })
+			refusedWith(ctx, rollback(ctx), "10.96.0.300", "default/outside")
+		})
+		It("because two Services share an address", func(ctx SpecContext) {
+			shared := w.etcd.get(ctx, servicesKey+"default/late")
+			ip := decode(shared.raw, &corev1.Service{}).Spec.ClusterIP
+			stored(ctx, "outside", func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = ip, []string{ip} })
+			refusedWith(ctx, rollback(ctx), ip, "default/outside", "default/late")
+		})
+		It("because a Service cannot be read", func(ctx SpecContext) {
+			w.etcd.put(ctx, servicesKey+"default/outside", noise(80))
+			refusedWith(ctx, rollback(ctx), "default/outside")
+		})
+		It("because an IPAddress cannot be read", func(ctx SpecContext) {
+			w.etcd.put(ctx, addressesKey+"10.96.0.250", noise(80))
+			refusedWith(ctx, rollback(ctx), "10.96.0.250")
+		})
+		It("because a bitmap cannot be read", func(ctx SpecContext) {
+			w.etcd.put(ctx, primaryKey, noise(80))
+			refusedWith(ctx, rollback(ctx), "ranges/serviceips")
+		})
+		It("but not of a whole one", func(ctx SpecContext) {
+			with(clean, rollback(ctx)())
+			Expect(w.etcd.legacy(ctx, primaryKey).addresses()).To(ContainElement(
+				decode(whole[servicesKey+"default/late"].raw, &corev1.Service{}).Spec.ClusterIP))
+			Expect(w.etcd.get(ctx, nodePortsKey)).To(Equal(whole[nodePortsKey]))
+		})
+	})
+})
+
+// swap replaces what has to be there.
+func swap(text, was, now string) string {
+	GinkgoHelper()
+	Expect(text).To(ContainSubstring(was))
+	return strings.ReplaceAll(text, was, now)
+}

@@ -1,0 +1,159 @@
+package upgrade_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// tick is the time from one act of a churn to the next.
+const tick = 100 * time.Millisecond
+
+// churn is the daily work of a cluster: ten times a second somebody creates a Service, deletes one, changes one from ClusterIP to
+// ExternalName or back, or takes an address that has just become free.
+type churn struct {
+	client func(namespace string) corev1client.ServiceInterface
+	random *rand.Rand
+	cancel context.CancelFunc
+	ended  chan struct{}
+	acts   atomic.Int64
+
+	// What the API server has confirmed; to be read after the end.
+	living map[string]*corev1.Service // under namespace/name
+	gone   []string
+	free   []string // addresses of what was deleted
+	failed error    // the first refusal, which is none if the end was near
+}
+
+// startChurn begins with the Services that are there. `-ginkgo.seed` brings the same accidents back, but not at the same time.
+func (s *stage) startChurn(ctx context.Context) *churn {
+	GinkgoHelper()
+	c := &churn{
+		client: func(namespace string) corev1client.ServiceInterface { return s.Client().CoreV1().Services(namespace) },
+		random: rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1)), //nolint:gosec // an accident is no secret
+		ended:  make(chan struct{}), living: map[string]*corev1.Service{},
+	}
+	for _, service := range s.Services(ctx) {
+		if kind := service.Spec.Type; service.Name != "kubernetes" && len(service.Spec.ClusterIPs) > 0 && kind == corev1.ServiceTypeClusterIP {
+			c.living[nameOf(&service)] = &service
+		}
+	}
+	ctx, c.cancel = context.WithCancel(ctx)
+	go c.run(ctx)
+	DeferCleanup(c.end)
+	return c
+}
+
+// end waits for the end, which also comes by itself when the API server no longer answers.
+func (c *churn) end() {
+	c.cancel()
+	<-c.ended
+}
+
+func (c *churn) run(ctx context.Context) {
+	defer close(c.ended)
+	for ticker := time.NewTicker(tick); ; {
+		select {
+		case <-ctx.Done():
+			ticker.Stop()
+			return
+		case <-ticker.C:
+		}
+		if c.failed = c.act(ctx); c.failed != nil {
+			return
+		}
+		c.acts.Add(1)
+	}
+}
+
+func (c *churn) act(ctx context.Context) error {
+	victim := c.living[c.pick()]
+	switch dice := c.random.IntN(20); {
+	case dice < 6:
+		return c.create(ctx, framework.PreferDualStack())
+	case dice < 8:
+		return c.create(ctx, framework.WithFamilies(corev1.IPv4Protocol))
+	case dice < 10:
+		return c.create(ctx, framework.WithFamilies(corev1.IPv6Protocol))
+	case dice < 13:
+		return c.delete(ctx, victim)
+	case dice < 15: // its address goes to the next at once
+		if err := c.delete(ctx, victim); err != nil || len(c.free) == 0 {
+			return err
+		}
+		return c.create(ctx, framework.WithClusterIPs(c.free[0]), framework.WithFamilies(familyOf(c.free[0])))
+	case victim.Spec.Type == corev1.ServiceTypeExternalName:
+		return c.patch(ctx, victim, toClusterIP)
+	default:
+		return c.patch(ctx, victim, toExternalName)
+	}
+}
+
+// pick returns any of the living. Names are sorted, for a map has an order of its own each time.
+func (c *churn) pick() string {
+	names := slices.Sorted(maps.Keys(c.living))
+	return names[c.random.IntN(len(names))]
+}
+
+func (c *churn) create(ctx context.Context, options ...framework.ServiceOption) error {
+	service := framework.NewService(cluster.Namespace, fmt.Sprintf("churn-%d", c.acts.Load()), options...)
+	created, err := c.client(service.Namespace).Create(ctx, service, metav1.CreateOptions{})
+	if err == nil {
+		c.living[nameOf(created)] = created
+	}
+	return err
+}
+
+// delete forgets the Service before it asks: without an answer nobody knows what has become of it. So does patch.
+func (c *churn) delete(ctx context.Context, service *corev1.Service) error {
+	delete(c.living, nameOf(service))
+	if err := c.client(service.Namespace).Delete(ctx, service.Name, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	c.gone, c.free = append(c.gone, nameOf(service)), service.Spec.ClusterIPs
+	return nil
+}
+
+func (c *churn) patch(ctx context.Context, service *corev1.Service, patch string) error {
+	delete(c.living, nameOf(service))
+	changed, err := c.client(service.Namespace).Patch(ctx, service.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err == nil {
+		c.living[nameOf(changed)] = changed
+	}
+	return err
+}
+
+// expectKept wants that each Service is as the API server has confirmed it. It is for the time after the end.
+func (c *churn) expectKept(now photo) {
+	GinkgoHelper()
+	clusterIPs := now.clusterIPs()
+	for name, service := range c.living {
+		Expect(clusterIPs).To(HaveKeyWithValue(name, ConsistOf(service.Spec.ClusterIPs)), "what the API server has confirmed")
+	}
+	for _, name := range c.gone {
+		Expect(clusterIPs).NotTo(HaveKey(name))
+	}
+}
+
+func nameOf(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
+
+func familyOf(address string) corev1.IPFamily {
+	if isIPv6(address) {
+		return corev1.IPv6Protocol
+	}
+	return corev1.IPv4Protocol
+}

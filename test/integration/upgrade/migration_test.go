@@ -1,0 +1,143 @@
+package upgrade_test
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// migrated is the condition of the default ServiceCIDR that tells how far a cluster is, and ourManager who writes IPAddresses.
+const (
+	migrated   = "clusterip-operator.io/Migrated"
+	ourManager = "clusterip-operator-migration"
+)
+
+// The same cluster is upgraded twice, with three thousand Services on the bitmap and holes between them:
+//
+//  1. As it is. The new API server writes every IPAddress at its start, and an event for each Service. This is the proof that the rest of
+//     the suite can see a repair.
+//  2. With a migration before it. `check` finds what is missing, `plan` and `run` write it, `check` and `verify` are content.
+//  3. The new API server has nothing to write and nothing to say. What it found is what it would have written itself.
+//  4. Life goes on.
+var _ = Describe("A cluster that leaves the bitmap", Ordered, Label(large), func() {
+	var (
+		s      *stage
+		before photo
+		plan   string
+
+		addresses, services int    // how many there are
+		byUpstream          values // the IPAddresses that the new API server writes itself
+	)
+
+	It("makes the API server repair everything", func(ctx SpecContext) {
+		without := manyServices.open(ctx, old)
+		before := without.photo(ctx)
+		Expect(before.addresses).To(BeEmpty())
+		addresses, services = len(before.owners()), len(before.services)
+		Expect(services).To(BeNumerically(">", 3700))
+		without.restart(ctx, newer)
+		Eventually(func(g Gomega) {
+			now := without.photo(ctx)
+			g.Expect(now.addresses).To(HaveLen(addresses))
+			g.Expect(len(now.repairsSince(before))).To(BeNumerically(">=", 3000))
+		}).WithTimeout(cluster.Patience).WithPolling(time.Second).Should(Succeed())
+		Expect(len(without.complaintsSince(before.log))).To(BeNumerically(">=", addresses))
+		byUpstream = without.photo(ctx).addresses
+	})
+
+	It("is checked, and told what it lacks", func(ctx SpecContext) {
+		s = manyServices.open(ctx, old)
+		before = s.photo(ctx)
+		report := s.check(ctx, findings)
+		Expect(report.Kind).To(Equal("MigrationReport"))
+		Expect(report.Allocator).To(Equal("Bitmap"))
+		Expect(report.Ranges).To(Equal(strings.Split(twoFamilies, ",")))
+		Expect(report.found()).To(Equal(map[string]int{"IPAddressMissing": addresses, "DefaultServiceCIDRMissing": 1}))
+		Expect(report.Counts.Services).To(Equal(services))
+		Expect(report.Counts.ClusterIPs).To(Equal(addresses))
+		Expect(report.Counts.IPAddresses).To(BeZero())
+		Expect(report.used()).To(Equal(before.addressesByRange()))
+		s.migrate(ctx, findings, "verify")
+		Expect(before.changes(s.photo(ctx))).To(BeEmpty(), "somebody wrote")
+	})
+
+	It("is migrated by a plan", func(ctx SpecContext) {
+		plan = filepath.Join(GinkgoT().TempDir(), "plan.yaml")
+		s.migrate(ctx, findings, "plan", "-o", plan)
+		text, err := os.ReadFile(plan)
+		Expect(err).NotTo(HaveOccurred())
+		report := reportOf(string(text))
+		Expect(report.Kind).To(Equal("MigrationPlan"))
+		Expect(report.todo()).To(Equal(map[string]int{"CreateIPAddress": addresses, "CreateServiceCIDR": 1}))
+		Expect(before.changes(s.photo(ctx))).To(BeEmpty(), "a plan is only a plan")
+
+		s.migrate(ctx, done, "run", "--from", plan)
+		Expect(s.check(ctx, done).Findings).To(BeEmpty())
+		s.migrate(ctx, done, "verify")
+		Expect(s.Condition(ctx, "kubernetes", migrated)).To(And(HaveField("Status", BeEquivalentTo("True")), HaveField("Reason", "ReadyToFlip")))
+	})
+
+	It("has what the new API server would have written itself", func(ctx SpecContext) {
+		now := s.photo(ctx)
+		Expect(cmp.Diff(alike(byUpstream), alike(now.addresses))).To(BeEmpty())
+		for key, stored := range now.addresses {
+			Expect(addressOf(stored).managers()).To(ConsistOf(ourManager), key)
+		}
+		Expect(cmp.Diff(before.bitmaps, now.bitmaps, cmp.AllowUnexported(value{}))).To(BeEmpty(), "the bitmaps are still in use")
+	})
+
+	It("is run once more, and nothing is written", func(ctx SpecContext) {
+		before := s.photo(ctx)
+		s.migrate(ctx, done, "run")
+		Expect(before.changes(s.photo(ctx))).To(BeEmpty())
+	})
+
+	It("needs no repair", func(ctx SpecContext) {
+		before = s.photo(ctx)
+		s.restart(ctx, newer)
+		s.expectCalm(ctx, before)
+		s.expectWhole(ctx)
+		s.migrate(ctx, done, "verify")
+	})
+
+	It("allocates in every family", func(ctx SpecContext) {
+		for _, service := range s.expectNew(ctx, "fresh", 20) {
+			for _, ip := range service.Spec.ClusterIPs {
+				Expect(s.IPAddress(ctx, ip).ManagedFields).To(ConsistOf(HaveField("Manager", "kube-apiserver")))
+			}
+		}
+		s.expectWhole(ctx)
+		Expect(s.ServiceCIDR(ctx, "kubernetes").Spec.CIDRs).To(Equal(strings.Split(twoFamilies, ",")))
+	})
+})
+
+// addressesByRange counts the ClusterIPs in each range of the usual two.
+func (p photo) addressesByRange() map[string]int {
+	GinkgoHelper()
+	counts := map[string]int{}
+	for address := range p.owners() {
+		for _, text := range strings.Split(twoFamilies, ",") {
+			if netip.MustParsePrefix(text).Contains(netip.MustParseAddr(address)) {
+				counts[text]++
+			}
+		}
+	}
+	return counts
+}
+
+// changes are the writes to anything that the command looks at, but for events.
+func (p photo) changes(later photo) []string {
+	var all []string
+	for _, pair := range [][2]values{{p.addresses, later.addresses}, {p.cidrs, later.cidrs}, {p.bitmaps, later.bitmaps}, {p.services, later.services}} {
+		all = append(all, pair[0].writes(pair[1])...)
+	}
+	return all
+}

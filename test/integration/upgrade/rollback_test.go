@@ -1,0 +1,136 @@
+package upgrade_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// fewFlipped is a cluster that was migrated to the new API server and has lived there: Services came and went, of which the bitmaps know
+// nothing.
+var fewFlipped = &scenery{
+	name: "few-flipped", ranges: twoFamilies, from: fewServices, server: old,
+	build: func(ctx context.Context, s *stage) {
+		s.migrate(ctx, done, "run")
+		s.restart(ctx, newer)
+		services := s.CreateServices(ctx, 120, func(i int) *corev1.Service {
+			service := s.service(i)
+			service.Name += "-late"
+			return service
+		})
+		s.DeleteServices(ctx, services[:30]...)
+		for _, service := range s.Services(ctx)[100:140] {
+			if service.Name != "kubernetes" {
+				s.DeleteServices(ctx, &service)
+			}
+		}
+		s.expectWhole(ctx)
+	},
+}
+
+// The way back:
+//
+//  1. A cluster that has lived under the new API server is stopped. With its bitmaps as they are, the old allocator would hand out addresses
+//     that are taken, until its repair tells of each.
+//  2. `rollback` rebuilds the bitmaps, first as a preview, and not while an API server could write.
+//  3. The old API server starts and finds bitmaps to which it has nothing to add. Every Service keeps its address.
+//  4. Two hundred new Services get addresses of their own, and the old API server's repair agrees at its next start.
+//  5. And forward again.
+var _ = Describe("A cluster that goes back to the bitmap", func() {
+	It("makes the old API server repair everything, without rollback", func(ctx SpecContext) {
+		s := fewFlipped.open(ctx, oldest)
+		Expect(len(s.photo(ctx).repairsSince(photo{}))).To(BeNumerically(">", 30))
+		Expect(s.complaintsSince(0)).To(ContainElements(ContainSubstring("repairing"), ContainSubstring("may have leaked")))
+	})
+
+	DescribeTable("keeps every address, and goes forward again",
+		func(ctx SpecContext, server framework.Options, forward func(context.Context, *stage)) {
+			s := fewFlipped.open(ctx, newer)
+			before := s.photo(ctx)
+			s.migrate(ctx, findings, "rollback")
+			s.migrate(ctx, refused, "rollback", "--yes")
+			Expect(s.API.Stop()).To(Succeed())
+			s.offline(ctx, findings, "rollback")
+			Expect(before.changes(s.photo(ctx))).To(BeEmpty(), "previews, and a refusal")
+
+			archive := filepath.Join(GinkgoT().TempDir(), "bitmaps.yaml")
+			s.offline(ctx, done, "rollback", "--yes", "--archive="+archive)
+			Expect(archive).To(BeARegularFile())
+			s.expectReadableByOld(ctx, before)
+			rebuilt := s.photo(ctx)
+			s.offline(ctx, done, "rollback", "--yes", "--archive="+archive+"-2")
+			Expect(rebuilt.changes(s.photo(ctx))).To(BeEmpty(), "a second time")
+
+			s.restart(ctx, server)
+			s.expectCalm(ctx, rebuilt)
+			Expect(rebuilt.bitmaps.writes(s.photo(ctx).bitmaps)).To(BeEmpty(), "the old API server would have built other bitmaps")
+			s.expectNew(ctx, "back", 200)
+
+			again := s.photo(ctx)
+			s.restart(ctx, server)
+			s.expectCalm(ctx, again)
+			Expect(again.bitmaps.writes(s.photo(ctx).bitmaps)).To(BeEmpty())
+
+			forward(ctx, s)
+			s.migrate(ctx, done, "verify")
+			before = s.photo(ctx)
+			s.restart(ctx, newer)
+			s.expectCalm(ctx, before)
+			s.expectWhole(ctx)
+			s.expectNew(ctx, "forth", 20)
+		},
+		Entry("which serves IPAddresses", Label(large), old, func(ctx context.Context, s *stage) {
+			listed, err := framework.Kubectl(ctx, s.Kubeconfig(), "get", "ipaddresses", "--no-headers")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(strings.Count(listed, "\n")).To(Equal(len(s.photo(ctx).addresses)))
+			listed, err = framework.Kubectl(ctx, s.Kubeconfig(), "get", "servicecidrs", "--no-headers")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(listed).To(ContainSubstring("kubernetes"))
+			for _, service := range s.Services(ctx)[100:140] { // their IPAddresses stay, for the old allocator knows none
+				if service.Name != "kubernetes" {
+					s.DeleteServices(ctx, &service)
+				}
+			}
+			s.migrate(ctx, done, "run")
+		}),
+		Entry("which does not serve IPAddresses", Label(large), oldest, seed),
+	)
+
+	It("is refused while a Service has an address of which no bitmap can tell", func(ctx SpecContext) {
+		s := fewFlipped.open(ctx, newer)
+		s.CreateServiceCIDR(ctx, "more", "10.200.0.0/24")
+		s.HoldAddress(ctx, "far-away", "10.200.0.77")
+		Expect(s.API.Stop()).To(Succeed())
+		before := s.photo(ctx)
+		told := s.offline(ctx, refused, "rollback", "--yes", "--archive="+filepath.Join(GinkgoT().TempDir(), "never"))
+		Expect(told.Stdout + told.Stderr).To(And(ContainSubstring("10.200.0.77"), ContainSubstring(cluster.Namespace+"/far-away")))
+		Expect(before.changes(s.photo(ctx))).To(BeEmpty())
+	})
+})
+
+// expectReadableByOld wants all IPAddresses in the version that the old API server knows. Those that were not are written anew and say the
+// same; the others are not touched.
+func (s *stage) expectReadableByOld(ctx context.Context, before photo) {
+	GinkgoHelper()
+	now, renewed := s.photo(ctx), 0
+	Expect(cmp.Diff(alike(before.addresses), alike(now.addresses))).To(BeEmpty())
+	for key, stored := range now.addresses {
+		was, is := addressOf(before.addresses[key]), addressOf(stored)
+		Expect(is.storedIn).To(Equal("networking.k8s.io/v1beta1"), key)
+		Expect(cmp.Diff(was.ObjectMeta, is.ObjectMeta)).To(BeEmpty(), key)
+		if was.storedIn == is.storedIn {
+			Expect(stored.version).To(Equal(before.addresses[key].version), key)
+		} else {
+			renewed++
+		}
+	}
+	Expect(renewed).To(BeNumerically(">", 50), "the new API server stores them otherwise")
+}

@@ -1,0 +1,137 @@
+package upgrade_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// The API server of the cluster does not know IPAddresses, so they are written past it:
+//
+//  1. On one copy of the cluster the new API server writes them itself. These are the pattern.
+//  2. On the other, `seed` writes them. Every byte is as in the pattern, but for time, UID and name of the writer.
+//  3. The new API server finds nothing to repair.
+var _ = Describe("A cluster that does not serve IPAddresses", func() {
+	DescribeTable("is seeded",
+		func(ctx SpecContext, y *scenery) {
+			pattern := y.repaired(ctx)
+			s := y.open(ctx, oldest)
+			before := s.photo(ctx)
+			Expect(s.check(ctx, findings).found()).To(HaveKeyWithValue("IPAddressMissing", len(before.owners())))
+			s.migrate(ctx, findings, "verify")
+			s.migrate(ctx, refused, "seed")
+			s.preview(ctx, "seed", "--etcd", "--dry-run")
+
+			s.migrate(ctx, done, "seed", "--etcd")
+			now := s.photo(ctx)
+			Expect(cmp.Diff(exact(pattern), exact(now.addresses))).To(BeEmpty())
+			Expect(uids(now.addresses)).To(HaveLen(len(pattern)))
+			Expect(cmp.Diff(before.others(), now.others(), cmp.AllowUnexported(value{}))).To(BeEmpty(), "nothing else is seeded")
+
+			s.migrate(ctx, done, "verify")
+			s.offline(ctx, done, "verify")
+			s.migrate(ctx, done, "seed", "--etcd")
+			Expect(now.changes(s.photo(ctx))).To(BeEmpty(), "a second time")
+
+			before = s.photo(ctx)
+			s.restart(ctx, newer)
+			s.expectCalm(ctx, before)
+			s.expectWhole(ctx)
+			Expect(s.ServiceCIDR(ctx, "kubernetes").Spec.CIDRs).To(Equal(strings.Split(y.ranges, ",")))
+			s.expectNew(ctx, "fresh", 20)
+		},
+		Entry("with three thousand Services", manyServices, Label(large)),
+		Entry("with IPv4 alone", fewIPv4),
+		Entry("with IPv6 before IPv4", fewIPv6First),
+	)
+
+	It("is left as it was by unseed", func(ctx SpecContext) {
+		s := fewServices.open(ctx, oldest)
+		before := s.photo(ctx)
+		s.migrate(ctx, done, "seed", "--etcd")
+		s.preview(ctx, "unseed", "--etcd", "--dry-run")
+		s.migrate(ctx, refused, "unseed")
+		s.migrate(ctx, done, "unseed", "--etcd")
+		Expect(before.changes(s.photo(ctx))).To(BeEmpty())
+	})
+
+	// Two are there before seed comes: one is the API server's own, and one a reservation. Of those that seed writes, somebody
+	// labels one and replaces one. And the new API server, while it runs, allocates.
+	It("keeps by unseed what somebody else wrote or changed", func(ctx SpecContext) {
+		pattern := fewServices.repaired(ctx)
+		keys := slices.Sorted(maps.Keys(pattern))
+		upstreams, labelled, replaced := keys[50], keys[100], keys[150]
+		reservation := addressKeys + "10.96.200.200"
+
+		s := fewServices.open(ctx, oldest)
+		s.put(ctx, upstreams, pattern[upstreams].raw)
+		s.put(ctx, reservation, encode(framework.NewIPAddress("10.96.200.200", cluster.Namespace, "nobody", framework.ManagedBy("somebody"))))
+		before := s.photo(ctx)
+		s.migrate(ctx, done, "seed", "--etcd")
+		seeded := s.photo(ctx)
+		Expect(seeded.addresses).To(HaveLen(len(pattern) + 1))
+		Expect(before.addresses.writes(seeded.addresses)).To(HaveLen(len(pattern)-1), "those that were there are not touched")
+
+		s.restart(ctx, newer)
+		s.PatchIPAddress(ctx, strings.TrimPrefix(labelled, addressKeys), `{"metadata":{"labels":{"team":"mine"}}}`)
+		ip := s.IPAddress(ctx, strings.TrimPrefix(replaced, addressKeys))
+		s.DeleteIPAddress(ctx, ip.Name)
+		s.CreateIPAddress(ctx, framework.NewIPAddress(ip.Name, ip.Spec.ParentRef.Namespace, ip.Spec.ParentRef.Name))
+		kept := []string{upstreams, reservation, labelled, replaced}
+		for _, service := range s.expectNew(ctx, "fresh", 5) {
+			for _, address := range service.Spec.ClusterIPs {
+				kept = append(kept, addressKeys+address)
+			}
+		}
+		Expect(s.API.Stop()).To(Succeed())
+
+		before = s.photo(ctx)
+		s.offline(ctx, done, "unseed", "--etcd")
+		now := s.photo(ctx)
+		Expect(slices.Sorted(maps.Keys(now.addresses))).To(Equal(slices.Sorted(slices.Values(kept))))
+		Expect(now.addresses.writes(before.addresses)).To(HaveEach(HaveSuffix("is new")), "what is kept is not written")
+		Expect(cmp.Diff(before.others(), now.others(), cmp.AllowUnexported(value{}))).To(BeEmpty())
+	})
+})
+
+// repaired are the IPAddresses that the new API server writes itself when it is started on the scenery.
+func (y *scenery) repaired(ctx context.Context) values {
+	GinkgoHelper()
+	s := y.open(ctx, newer)
+	s.expectWhole(ctx)
+	all := s.photo(ctx).addresses
+	Expect(s.API.Stop()).To(Succeed())
+	return all
+}
+
+// preview wants that a command with something to do writes nothing.
+func (s *stage) preview(ctx context.Context, args ...string) {
+	GinkgoHelper()
+	before := s.photo(ctx)
+	s.migrate(ctx, findings, args...)
+	Expect(before.changes(s.photo(ctx))).To(BeEmpty(), "a preview")
+}
+
+// uids are those of IPAddresses, each once.
+func uids(all values) map[string]bool {
+	GinkgoHelper()
+	found := map[string]bool{}
+	for key, stored := range all {
+		ip := decode[*networkingv1.IPAddress](stored)
+		Expect(ip.CreationTimestamp.IsZero()).To(BeFalse(), key)
+		found[string(ip.UID)] = true
+	}
+	return found
+}
+
+// others are all values but IPAddresses and events.
+func (p photo) others() []values { return []values{p.cidrs, p.bitmaps, p.services} }

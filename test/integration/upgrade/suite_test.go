@@ -1,0 +1,32 @@
+// Package upgrade_test takes whole clusters from the bitmap of Kubernetes 1.32 to the IPAddresses of 1.36 and back, with the commands
+// of `kubectl clusterip migrate` between the two, while Services come and go. It knows the commands from outside alone.
+//
+// A cluster is built once and kept as a folder, see [scenery]; specs play on copies. What counts as a repair, and as a write by the
+// API server, is read from etcd, see [photo]. Start with the steps at the head of migration_test.go.
+package upgrade_test
+
+import (
+	"os"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+func TestUpgrade(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "upgrade")
+}
+
+// large marks what takes so long that a hurried `make test` may leave it out.
+const large = "large"
+
+// storeroom keeps the sceneries of this run.
+var storeroom string
+
+var _ = BeforeSuite(func() {
+	var err error
+	storeroom, err = os.MkdirTemp("", "clusterip-operator-upgrade-")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(os.RemoveAll, storeroom)
+})
