@@ -1,4 +1,4 @@
-# The manager as a static binary on an empty image, under a user that is not root. The certificates it needs, those
+# The manager and the kubectl plugin as static binaries on an empty image, under a user that is not root. The certificates it needs, those
 # of the API server, are mounted into every pod.
 ARG GO=golang:1.26
 ARG BASE=scratch
@@ -15,11 +15,11 @@ COPY controllers/ controllers/
 ARG TARGETOS TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
-    go build -trimpath -ldflags "-s -w -X main.stamped=${VERSION}" -o /manager ./cmd/manager
+    go build -trimpath -ldflags "-s -w -X main.stamped=${VERSION}" -o /out/ ./cmd/manager ./cmd/kubectl-clusterip
 
 FROM ${BASE}
 LABEL org.opencontainers.image.title="clusterip-operator" \
       org.opencontainers.image.licenses="Apache-2.0"
-COPY --from=build /manager /manager
+COPY --from=build /out/ /
 USER 65532:65532
 ENTRYPOINT ["/manager"]

@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 missing() {
 	echo "images: $1" >&2
-	echo "Without an engine use 'make build': bin/manager is the whole content of the image." >&2
+	echo "Without an engine use 'make build': bin/manager and bin/kubectl-clusterip are the whole content of the image." >&2
 	exit 1
 }
 command -v docker >/dev/null || missing "no docker command on this machine; install Docker Engine with the buildx plugin"

@@ -26,7 +26,7 @@ component() {
 	render "$overlay" "config/default + $1"
 }
 
-for dir in default prometheus samples components/uninstall; do
+for dir in default prometheus samples components/uninstall components/migration/{check,run,verify,rollback,finalize}; do
 	render "config/$dir" "config/$dir"
 done
 for file in config/components/*/kustomization.yaml; do

@@ -38,9 +38,9 @@ type OverflowError struct {
 func (e *OverflowError) Error() string {
 	first := fmt.Sprintf("bit %d", e.First)
 	if e.Addr.IsValid() {
-		first = fmt.Sprintf("bit %d, %s", e.First, e.Addr)
+		first = fmt.Sprintf("bit %d (%s)", e.First, e.Addr)
 	}
-	return fmt.Sprintf("the bitmap of %s has %d bits, but %d are set beyond them (the first is %s): "+
+	return fmt.Sprintf("the bitmap of %s has %d bits, with %d set beyond them, the first is %s: "+
 		"either the range was larger once or the bytes are damaged; look for Services with such addresses, then rebuild the bitmap from the Services",
 		e.Spec, e.Max, e.Bits, first)
 }

@@ -43,7 +43,7 @@ func parsePrefix(spec string, data []byte) (netip.Prefix, error) {
 	case isPortRange(spec):
 		return netip.Prefix{}, fmt.Errorf("range %q: %w", spec, ErrNodePorts)
 	}
-	p, err := netip.ParsePrefix(spec)
+	p, err := netip.ParsePrefix(withoutLeadingZeros(spec))
 	switch {
 	case err != nil:
 		return netip.Prefix{}, &SpecError{spec, check(netip.Prefix{})}

@@ -83,6 +83,7 @@ func TestParseRefusesSpec(t *testing.T) {
 		{"too large", "10.0.0.0/11", nil, "it is larger than any range of an API server; choose a /12 or smaller, for example 10.0.0.0/12"},
 		{"all of IPv4", "0.0.0.0/0", nil, "it is larger than any range of an API server; choose a /12 or smaller, for example 0.0.0.0/12"},
 		{"too large, IPv6", "fd00:10:96::/107", nil, "it is larger than any range of an API server; choose a /108 or smaller, for example fd00:10:96::/108"},
+		{"too large, spelled otherwise", "10.000.0.0/011", nil, "it is larger than any range of an API server; choose a /12 or smaller, for example 10.0.0.0/12"},
 		{"usual for IPv6 elsewhere", "fd00:10:96::/64", nil, "it is larger than any range of an API server; choose a /108 or smaller, for example fd00:10:96::/108"},
 		{"IPv4-mapped", "::ffff:10.96.0.0/112", nil, "it is an IPv4-mapped IPv6 prefix; write 10.96.0.0/16"},
 		{"no range, but bits", "", []byte{0, 2, 1}, "there is no range, although addresses are in use; restore it from a backup, or rebuild the bitmap from the Services"},
@@ -185,52 +186,57 @@ func TestOverflow(t *testing.T) {
 		{
 			"broadcast address", "10.0.0.0/28", []byte{0x40, 0x01},
 			bitmap.OverflowError{Bits: 1, Max: 14, First: 14, Addr: netip.MustParseAddr("10.0.0.15")},
-			"the bitmap of 10.0.0.0/28 has 14 bits, but 1 are set beyond them (the first is bit 14, 10.0.0.15): " + wayOut,
+			"the bitmap of 10.0.0.0/28 has 14 bits, with 1 set beyond them, the first is bit 14 (10.0.0.15): " + wayOut,
 		},
 		{
 			"two in the last byte", "10.0.0.0/28", []byte{0xff, 0xff},
 			bitmap.OverflowError{Bits: 2, Max: 14, First: 14, Addr: netip.MustParseAddr("10.0.0.15")},
-			"the bitmap of 10.0.0.0/28 has 14 bits, but 2 are set beyond them (the first is bit 14, 10.0.0.15): " + wayOut,
+			"the bitmap of 10.0.0.0/28 has 14 bits, with 2 set beyond them, the first is bit 14 (10.0.0.15): " + wayOut,
+		},
+		{
+			"over two bytes", "10.0.0.0/28", []byte{0x81, 0x40, 0x01},
+			bitmap.OverflowError{Bits: 3, Max: 14, First: 14, Addr: netip.MustParseAddr("10.0.0.15")},
+			"the bitmap of 10.0.0.0/28 has 14 bits, with 3 set beyond them, the first is bit 14 (10.0.0.15): " + wayOut,
 		},
 		{
 			"a larger range", "10.0.0.0/24", append([]byte{0x03}, make([]byte, 63)...), // 10.0.1.249 and .250
 			bitmap.OverflowError{Bits: 2, Max: 254, First: 504, Addr: netip.MustParseAddr("10.0.1.249")},
-			"the bitmap of 10.0.0.0/24 has 254 bits, but 2 are set beyond them (the first is bit 504, 10.0.1.249): " + wayOut,
+			"the bitmap of 10.0.0.0/24 has 254 bits, with 2 set beyond them, the first is bit 504 (10.0.1.249): " + wayOut,
 		},
 		{
 			"the range is quoted as it stands", "10.000.0.0/30", []byte{0x07},
 			bitmap.OverflowError{Bits: 1, Max: 2, First: 2, Addr: netip.MustParseAddr("10.0.0.3")},
-			"the bitmap of 10.000.0.0/30 has 2 bits, but 1 are set beyond them (the first is bit 2, 10.0.0.3): " + wayOut,
+			"the bitmap of 10.000.0.0/30 has 2 bits, with 1 set beyond them, the first is bit 2 (10.0.0.3): " + wayOut,
 		},
 		{
 			"no bits at all", "10.0.0.0/32", []byte{0x01},
 			bitmap.OverflowError{Bits: 1, Max: 0, First: 0, Addr: netip.MustParseAddr("10.0.0.1")},
-			"the bitmap of 10.0.0.0/32 has 0 bits, but 1 are set beyond them (the first is bit 0, 10.0.0.1): " + wayOut,
+			"the bitmap of 10.0.0.0/32 has 0 bits, with 1 set beyond them, the first is bit 0 (10.0.0.1): " + wayOut,
 		},
 		{
 			"IPv6, a byte that is full", "fd00::/125", []byte{0x80},
 			bitmap.OverflowError{Bits: 1, Max: 7, First: 7, Addr: netip.MustParseAddr("fd00::8")},
-			"the bitmap of fd00::/125 has 7 bits, but 1 are set beyond them (the first is bit 7, fd00::8): " + wayOut,
+			"the bitmap of fd00::/125 has 7 bits, with 1 set beyond them, the first is bit 7 (fd00::8): " + wayOut,
 		},
 		{
 			"IPv6, in the range behind the last bit", "fd00::/108", append([]byte{0x80}, make([]byte, 8191)...),
 			bitmap.OverflowError{Bits: 1, Max: 65535, First: 65535, Addr: netip.MustParseAddr("fd00::1:0")},
-			"the bitmap of fd00::/108 has 65535 bits, but 1 are set beyond them (the first is bit 65535, fd00::1:0): " + wayOut,
+			"the bitmap of fd00::/108 has 65535 bits, with 1 set beyond them, the first is bit 65535 (fd00::1:0): " + wayOut,
 		},
 		{
 			"the last address of IPv4", "255.255.255.240/28", []byte{0x40, 0},
 			bitmap.OverflowError{Bits: 1, Max: 14, First: 14, Addr: end},
-			"the bitmap of 255.255.255.240/28 has 14 bits, but 1 are set beyond them (the first is bit 14, 255.255.255.255): " + wayOut,
+			"the bitmap of 255.255.255.240/28 has 14 bits, with 1 set beyond them, the first is bit 14 (255.255.255.255): " + wayOut,
 		},
 		{
 			"behind the end of IPv4", "255.255.255.240/28", []byte{0x80, 0},
 			bitmap.OverflowError{Bits: 1, Max: 14, First: 15},
-			"the bitmap of 255.255.255.240/28 has 14 bits, but 1 are set beyond them (the first is bit 15): " + wayOut,
+			"the bitmap of 255.255.255.240/28 has 14 bits, with 1 set beyond them, the first is bit 15: " + wayOut,
 		},
 		{
 			"behind the end of IPv6", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0/124", []byte{0x80, 0},
 			bitmap.OverflowError{Bits: 1, Max: 15, First: 15},
-			"the bitmap of ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0/124 has 15 bits, but 1 are set beyond them (the first is bit 15): " + wayOut,
+			"the bitmap of ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0/124 has 15 bits, with 1 set beyond them, the first is bit 15: " + wayOut,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

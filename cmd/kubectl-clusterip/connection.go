@@ -126,7 +126,7 @@ func parseRanges(text string) (out []netip.Prefix, err error) {
 	if text == "" {
 		return nil, nil
 	}
-	for _, part := range strings.Split(text, ",") {
+	for part := range strings.SplitSeq(text, ",") {
 		r, err := allocator.ParseRange(strings.TrimSpace(part))
 		if err != nil {
 			return nil, fmt.Errorf("--service-cluster-ip-range: %w", err)

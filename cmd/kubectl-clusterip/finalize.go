@@ -52,7 +52,7 @@ func (m *migrate) finalize(ctx context.Context, f finalizing) error {
 	case err != nil:
 		return err
 	case len(world.Bitmaps) == 0:
-		fmt.Fprintln(m.Out, "nothing to do: there are no bitmaps of Service addresses")
+		m.say("nothing to do: there are no bitmaps of Service addresses")
 		m.writeCondition(ctx, l, condition.Finalized())
 		return nil
 	}
@@ -60,17 +60,17 @@ func (m *migrate) finalize(ctx context.Context, f finalizing) error {
 		return err
 	}
 	for _, b := range world.Bitmaps {
-		fmt.Fprintf(m.Out, "%s (%s), last written at revision %d\n", b.Key, b.Range, b.ModRevision)
+		m.say("%s (%s), last written at revision %d", b.Key, b.Range, b.ModRevision)
 	}
 	if !f.yes {
-		fmt.Fprintf(m.Out, "nothing was deleted; with --yes they are saved in %s and deleted\n", f.archive)
+		m.say("nothing was deleted; with --yes they are saved in %s and deleted", f.archive)
 		return exit{code: exitFindings}
 	}
 	deleted, err := migration.Finalize(ctx, l.Sources, f.archive)
 	if err != nil {
 		return fmt.Errorf("%w; nothing was deleted", err)
 	}
-	fmt.Fprintf(m.Out, "deleted %s; saved in %s\n", strings.Join(deleted, " and "), f.archive)
+	m.say("deleted %s; saved in %s", strings.Join(deleted, " and "), f.archive)
 	m.writeCondition(ctx, l, condition.Finalized())
 	return nil
 }
@@ -82,7 +82,7 @@ func beyondDualWrite(ctx context.Context, l *link) error {
 		return err
 	}
 	if len(servers) == 0 {
-		return errors.New("Service default/kubernetes has no endpoints, so the API servers cannot be asked for their versions; nothing was deleted")
+		return errors.New("the Service default/kubernetes has no endpoints, so the API servers cannot be asked for their versions; nothing was deleted")
 	}
 	var complaints []error
 	for _, s := range servers {
@@ -111,15 +111,15 @@ func (m *migrate) restore(ctx context.Context, f finalizing) error {
 	defer l.close()
 	if !f.yes {
 		for _, k := range archive.Keys {
-			fmt.Fprintf(m.Out, "%s (%s), of revision %d\n", k.Key, k.Range, k.ModRevision)
+			m.say("%s (%s), of revision %d", k.Key, k.Range, k.ModRevision)
 		}
-		fmt.Fprintln(m.Out, "nothing was written; with --yes they are put back where there are none")
+		m.say("nothing was written; with --yes they are put back where there are none")
 		return exit{code: exitFindings}
 	}
 	restored, err := migration.Restore(m.logging(ctx), l.Sources, archive)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(m.Out, "%d keys restored\n", len(restored))
+	m.say("%d keys restored", len(restored))
 	return nil
 }

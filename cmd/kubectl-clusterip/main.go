@@ -53,12 +53,11 @@ func exitCode(err error, out streams) int {
 		return exitDone
 	}
 	code, told := exitUnknown, err
-	var e exit
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[exit](err); ok {
 		code, told = e.code, e.err
 	}
 	if told != nil {
-		fmt.Fprintf(out.ErrOut, "error: %v\n", told)
+		_, _ = fmt.Fprintf(out.ErrOut, "error: %v\n", told)
 	}
 	return code
 }

@@ -21,6 +21,12 @@ func validOutput(format string) error {
 	return nil
 }
 
+// write prints what a buffer will hold; whoever flushes it meets its error.
+func write(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
+
+// say prints a line of the result. When nobody reads it any more there is nobody to tell.
+func (m *migrate) say(format string, args ...any) { _, _ = fmt.Fprintf(m.Out, format+"\n", args...) }
+
 // print writes a plan to the standard output.
 func (m *migrate) print(p migration.Plan, kind, format string) error {
 	w := bufio.NewWriter(m.Out)
@@ -52,16 +58,16 @@ func encode(w io.Writer, r migration.Report, format string) error {
 // table is for people: what there is, then each kind of finding with its first examples.
 func table(w io.Writer, r migration.Report) {
 	c := r.Counts
-	fmt.Fprintf(w, "%d ClusterIPs of %d Services, %d of them as they should be; %d IPAddresses, %d ServiceCIDRs; allocator: %s\n",
+	write(w, "%d ClusterIPs of %d Services, %d of them as they should be; %d IPAddresses, %d ServiceCIDRs; allocator: %s\n",
 		c.ClusterIPs, c.Services, c.OK, c.IPAddresses, c.ServiceCIDRs, r.Allocator)
 	for _, b := range r.Bitmaps {
-		fmt.Fprintf(w, "bitmap %s: %s, %d addresses, last written at revision %d %s\n", b.Key, b.Range, b.Used, b.ModRevision, b.Error)
+		write(w, "bitmap %s: %s, %d addresses, last written at revision %d %s\n", b.Key, b.Range, b.Used, b.ModRevision, b.Error)
 	}
 	if r.Revision == 0 {
-		fmt.Fprintln(w, "the bitmaps were not looked at; give --etcd-servers for that")
+		write(w, "the bitmaps were not looked at; give --etcd-servers for that\n")
 	}
 	if len(r.Findings) == 0 {
-		fmt.Fprintln(w, "clean: nothing found")
+		write(w, "clean: nothing found\n")
 	} else {
 		findings(w, r.Findings)
 	}
@@ -86,21 +92,21 @@ func findings(w io.Writer, all []migration.Finding) {
 }
 
 func kind(w io.Writer, same []migration.Finding) {
-	fmt.Fprintf(w, "\n%s (%d)\n  %s\n", same[0].Kind, len(same), same[0].Means)
+	write(w, "\n%s (%d)\n  %s\n", same[0].Kind, len(same), same[0].Means)
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, f := range same[:min(len(same), examples)] {
 		address := ""
 		if f.Address.IsValid() {
 			address = f.Address.String()
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", address, strings.Join(f.Objects, ", "), f.Detail)
+		write(t, "  %s\t%s\t%s\n", address, strings.Join(f.Objects, ", "), f.Detail)
 	}
 	_ = t.Flush() // w keeps its own error
 	if more := len(same) - examples; more > 0 {
-		fmt.Fprintf(w, "  ... and %d more; -o json or yaml lists all\n", more)
+		write(w, "  ... and %d more; -o json or yaml lists all\n", more)
 	}
 	for _, plan := range plans(same) {
-		fmt.Fprintf(w, "  plan: %s\n", plan)
+		write(w, "  plan: %s\n", plan)
 	}
 }
 
@@ -119,10 +125,10 @@ func steps(w io.Writer, all []migration.Step) {
 	for _, s := range all {
 		counts[s.Do]++
 	}
-	fmt.Fprintf(w, "\n%d steps\n", len(all))
+	write(w, "\n%d steps\n", len(all))
 	for _, do := range migration.Actions {
 		if counts[do] > 0 {
-			fmt.Fprintf(w, "  %-19s %d\n", do, counts[do])
+			write(w, "  %-19s %d\n", do, counts[do])
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (b *bar) End() {
 	defer b.mu.Unlock()
 	if b.shown != nil {
 		_ = b.shown.Exit()
-		fmt.Fprintln(b.out)
+		_, _ = fmt.Fprintln(b.out)
 	}
 	b.shown = nil
 }
@@ -85,7 +85,7 @@ func (l *lines) Done(n int) {
 		l.told = now
 		spent := now.Sub(l.start)
 		left := time.Duration(float64(spent) / float64(l.done) * float64(l.total-l.done))
-		fmt.Fprintf(l.out, "%s: %d of %d after %s, about %s left\n", l.what, l.done, l.total, spent.Round(100*time.Millisecond), left.Round(time.Second))
+		_, _ = fmt.Fprintf(l.out, "%s: %d of %d after %s, about %s left\n", l.what, l.done, l.total, spent.Round(100*time.Millisecond), left.Round(time.Second))
 	}
 }
 

@@ -57,10 +57,10 @@ func (m *migrate) rollback(ctx context.Context, r rollingBack) error {
 	case len(rollback.Refused) > 0:
 		return exit{exitUnknown, fmt.Errorf("nothing was written: %s", kindsOf(rollback.Refused, func(migration.Finding) bool { return true }))}
 	case rollback.Nothing():
-		fmt.Fprintln(m.Out, "nothing to do: every bit is as the Services want it")
+		m.say("nothing to do: every bit is as the Services want it")
 		return nil
 	case !r.yes:
-		fmt.Fprintln(m.Out, "nothing was written; with --yes it will be")
+		m.say("nothing was written; with --yes it will be")
 		return exit{code: exitFindings}
 	case l.Served && rollback.World.Allocator != migration.AllocatorBitmap && !r.live:
 		return errors.New("an API server allocates from IPAddresses, so that the bitmaps would be out of date at once: " +
@@ -92,25 +92,25 @@ func (m *migrate) confirmRollback(ctx context.Context, l *link) error {
 	case err != nil:
 		return exit{exitFindings, fmt.Errorf("done, but it could not be looked at again: %w", err)}
 	case !again.Nothing():
-		return exit{exitFindings, errors.New("Services have come or gone meanwhile; run it again when the API servers are stopped")}
+		return exit{exitFindings, errors.New("meanwhile Services have come or gone; run it again when the API servers are stopped")}
 	}
-	fmt.Fprintln(m.Out, "done: every bit is as the Services want it")
+	m.say("done: every bit is as the Services want it")
 	return nil
 }
 
 func (m *migrate) tellRollback(r migration.Rollback) {
 	for _, b := range r.Bitmaps {
-		fmt.Fprintf(m.Out, "%s (%s): %d addresses; %d bits to set, %d to clear", b.Key, b.Bitmap, b.Bitmap.Len(), b.Set, b.Cleared)
+		note := ""
 		if b.Broken != nil {
-			fmt.Fprintf(m.Out, "; the old value is replaced: %v", b.Broken)
+			note = fmt.Sprintf("; the old value is replaced: %v", b.Broken)
 		}
-		fmt.Fprintln(m.Out)
+		m.say("%s (%s): %d addresses; %d bits to set, %d to clear%s", b.Key, b.Bitmap, b.Bitmap.Len(), b.Set, b.Cleared, note)
 	}
 	if r.Rewrites > 0 {
-		fmt.Fprintf(m.Out, "%d IPAddresses and ServiceCIDRs to be stored as networking.k8s.io/v1beta1, which 1.32 can read\n", r.Rewrites)
+		m.say("%d IPAddresses and ServiceCIDRs to be stored as networking.k8s.io/v1beta1, which 1.32 can read", r.Rewrites)
 	}
 	if n := len(r.Reserved); n > 0 {
-		fmt.Fprintf(m.Out, "%d IPAddresses have no Service, %s first; a bitmap cannot keep them, so these addresses become free\n", n, r.Reserved[0])
+		m.say("%d IPAddresses have no Service, %s first; a bitmap cannot keep them, so these addresses become free", n, r.Reserved[0])
 	}
 	m.list(r.Refused)
 }

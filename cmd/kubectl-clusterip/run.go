@@ -128,9 +128,9 @@ func (m *migrate) tell(r migration.Result, err error) error {
 	case err != nil:
 		return exit{exitFindings, fmt.Errorf("%d steps were done, then: %w; run it again when the cause is mended", r.Written, err)}
 	}
-	fmt.Fprintf(m.Out, "%d steps done, %d of %d ClusterIPs have their IPAddress\n", r.Written, r.Last.OK, r.Last.Addresses)
+	m.say("%d steps done, %d of %d ClusterIPs have their IPAddress", r.Written, r.Last.OK, r.Last.Addresses)
 	for _, s := range r.Withheld {
-		fmt.Fprintf(m.Out, "not done, because the plan does not list it: %s %s\n", s.Do, s.Address)
+		m.say("not done, because the plan does not list it: %s %s", s.Do, s.Address)
 	}
 	m.list(r.Unsettled)
 	if len(r.Withheld)+len(r.Unsettled) > 0 {

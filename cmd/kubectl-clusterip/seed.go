@@ -113,6 +113,6 @@ func (m *migrate) unseed(ctx context.Context, c consent) error {
 	if c.dryRun {
 		verb = "to be deleted"
 	}
-	fmt.Fprintf(m.Out, "%d IPAddresses %s, %d kept because somebody has changed them\n", len(u.Deleted), verb, len(u.Kept))
+	m.say("%d IPAddresses %s, %d kept because somebody has changed them", len(u.Deleted), verb, len(u.Kept))
 	return nil
 }

@@ -69,10 +69,10 @@ func (m *migrate) verify(ctx context.Context, v verifying) error {
 
 func (m *migrate) tellReady(p migration.Plan) {
 	if p.ReadyToFlip() {
-		fmt.Fprintln(m.Out, "ready: an API server that allocates from IPAddresses would find nothing to repair")
+		m.say("ready: an API server that allocates from IPAddresses would find nothing to repair")
 		return
 	}
-	fmt.Fprintf(m.Out, "not ready: %d findings that such an API server would have to repair or could not\n", len(p.Findings))
+	m.say("not ready: %d findings that such an API server would have to repair or could not", len(p.Findings))
 }
 
 // keep works until ctx ends.
@@ -117,7 +117,7 @@ func (m *migrate) follow(ctx context.Context, l *link, keeper *migration.Keeper,
 	group.Go(func() error {
 		select {
 		case <-told:
-			keeper.Run(ctx, func(n int) { fmt.Fprintf(m.Out, "in step: %d addresses\n", n) })
+			keeper.Run(ctx, func(n int) { m.say("in step: %d addresses", n) })
 		case <-ctx.Done():
 		}
 		return ctx.Err()

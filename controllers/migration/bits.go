@@ -17,7 +17,7 @@ func (p *Plan) judgeBitmaps(b *book, o Options) {
 	readable := p.readableBitmaps()
 	p.absentBitmaps()
 	for _, s := range readable {
-		if s.Err != nil { // it is empty
+		if s.Err != nil || s.Bitmap.Len() == 0 {
 			p.emptyBitmap(s, b, o)
 			continue
 		}

@@ -123,9 +123,6 @@ func newStoredBitmap(v Value) StoredBitmap {
 	}
 	s.Range = allocation.Range
 	s.Bitmap, s.Err = bitmap.Parse(allocation.Range, allocation.Data)
-	if s.Err == nil && allocation.Range != "" && len(allocation.Data) == 0 {
-		s.Err, s.Bitmap = bitmap.ErrUnset, nil
-	}
 	return s
 }
 

@@ -102,7 +102,11 @@ func (j judge) onObject(do Action, a netip.Addr, e entry) Step {
 	return s
 }
 
+// inRange reports whether some range has the address. Where no range is known nothing is out of it.
 func (j judge) inRange(a netip.Addr) bool {
+	if len(j.ranges) == 0 {
+		return true
+	}
 	for _, r := range j.ranges {
 		if r.Contains(a) {
 			return true

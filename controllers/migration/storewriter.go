@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -129,9 +130,7 @@ func (w storeWriter) relabel(ctx context.Context, s Step) error {
 	if ip.Labels == nil {
 		ip.Labels = map[string]string{}
 	}
-	for key, value := range upstream.Labels(s.Address) {
-		ip.Labels[key] = value
-	}
+	maps.Copy(ip.Labels, upstream.Labels(s.Address))
 	_, err = w.store.Commit(ctx, []Write{{Key: v.Key, Guard: v.ModRevision, Object: ip, APIVersion: v.APIVersion}})
 	return err
 }
@@ -143,7 +142,7 @@ func (w storeWriter) object(s Step) *networkingv1.IPAddress {
 	ip.UID, ip.CreationTimestamp = uuid.NewUUID(), now
 	ip.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager: v1alpha1.ManagerMigration, Operation: metav1.ManagedFieldsOperationUpdate,
-		APIVersion: networkingv1.SchemeGroupVersion.String(), Time: &now, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(ownedFields)},
+		APIVersion: networkingv1.SchemeGroupVersion.String(), Time: &now, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(ownedFields),
 	}}
 	return ip
 }

@@ -19,14 +19,14 @@ import (
 type Allocator string
 
 const (
-	// AllocatorUnknown: nothing tells. It is judged like the bitmap, of which no harm comes.
+	// AllocatorUnknown says that nothing tells. It is judged like the bitmap, of which no harm comes.
 	AllocatorUnknown Allocator = "Unknown"
-	// AllocatorBitmap: from the bitmap in etcd; IPAddresses are written by whoever prepares the migration.
+	// AllocatorBitmap means from the bitmap in etcd; IPAddresses are written by whoever prepares the migration.
 	AllocatorBitmap Allocator = "Bitmap"
-	// AllocatorBoth: from IPAddresses, and the bitmap is kept in step (dual write, Kubernetes 1.31 to 1.33 with the
+	// AllocatorBoth means from IPAddresses, and the bitmap is kept in step (dual write, Kubernetes 1.31 to 1.33 with the
 	// feature gate MultiCIDRServiceAllocator and without DisableAllocatorDualWrite).
 	AllocatorBoth Allocator = "Both"
-	// AllocatorIPAddresses: from IPAddresses alone. A bitmap that is still there is a leftover.
+	// AllocatorIPAddresses means from IPAddresses alone. A bitmap that is still there is a leftover.
 	AllocatorIPAddresses Allocator = "IPAddresses"
 )
 

@@ -12,6 +12,11 @@ const module = "github.com/clusterip-operator/clusterip-operator"
 // through others. A trailing * in mustNotReach makes it a bare prefix. A room may always reach itself.
 type arrow struct{ room, mustNotReach, why string }
 
+// doors are the rooms inside of others to which a row about these does not apply.
+var doors = map[string]string{
+	"controllers": "controllers/migration/etcdstore",
+}
+
 var arrows = []arrow{
 	{"allocator", "k8s.io/*", "address arithmetic knows nothing of Kubernetes"},
 	{"allocator", "sigs.k8s.io/*", "address arithmetic knows nothing of Kubernetes"},
@@ -31,7 +36,9 @@ var arrows = []arrow{
 	{"controllers", module + "/test", "the product does not carry its test tools"},
 	{"controllers", module + "/proxyagent", "control plane and node meet in API objects only"},
 	{"controllers", module + "/api/config", "loops take plain values; only the binary reads its configuration file"},
-	{"controllers", "go.etcd.io/*", "loops speak to the API server, never to its storage"},
+	{"controllers", "go.etcd.io/*", "loops speak to the API server, never to its storage; the migration has one door to it"},
+	{"cmd/manager", "go.etcd.io/*", "the manager speaks to the API server, never to its storage"},
+	{"cmd/manager", module + "/controllers/migration/etcdstore", "the manager speaks to the API server, never to its storage"},
 
 	{"cmd", module + "/test", "the product does not carry its test tools"},
 	{"cmd", "github.com/onsi/*", "the product does not carry its test tools"},
@@ -50,7 +57,7 @@ func TestArrows(t *testing.T) {
 	matched := 0
 	for _, a := range arrows {
 		for path, deps := range packages {
-			if !within(path, inModule(a.room)) {
+			if door, ok := doors[a.room]; !within(path, inModule(a.room)) || ok && within(path, inModule(door)) {
 				continue
 			}
 			if a.room != "." {

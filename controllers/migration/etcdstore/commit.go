@@ -58,7 +58,8 @@ func mayHaveArrived(err error) bool {
 	return err != nil && passing(err) && !unsent
 }
 
-// judge says what became of a transaction of which an answer was lost, and whose guards did not hold when it was sent again.
+// judge says what became of a transaction of which an answer was lost, and whose guards did not hold when it was sent again. Somebody
+// else who wrote the same bytes counts as us.
 func (s *Store) judge(ctx context.Context, t *transaction, answer *clientv3.TxnResponse) (int64, error) {
 	now := states(answer)
 	if t.cannotHaveHappened(now) {

@@ -56,13 +56,13 @@ func (s *Store) knock(ctx context.Context) error {
 
 // knockAt asks one endpoint until it answers. What is a matter of certificates does not get better by asking again.
 func (s *Store) knockAt(ctx context.Context, endpoint string) error {
-	var last error
+	last := errors.New("it does not answer")
 	err := insist(ctx, s.patience, func(ctx context.Context) error {
 		_, err := s.client.Status(ctx, endpoint)
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			last = err
 		}
-		if advice(err) != "" {
+		if diagnose(err).lasting {
 			return &hopeless{err}
 		}
 		return err
@@ -70,27 +70,33 @@ func (s *Store) knockAt(ctx context.Context, endpoint string) error {
 	if err == nil {
 		return nil
 	}
-	if last == nil {
-		last = errors.New("it does not answer")
-	}
-	return fmt.Errorf("connecting to etcd at %s: %s%s", endpoint, reason(last), advice(last))
+	return fmt.Errorf("connecting to etcd at %s: %s%s", endpoint, reason(last), diagnose(last).advice)
 }
 
-// advice says what to do about a failure to connect, as far as it is known. The TLS errors arrive as text only.
-func advice(err error) string {
-	if err == nil {
-		return ""
-	}
-	for _, a := range []struct{ symptom, advice string }{
-		{"signed by unknown authority", "name the CA that signed the certificate of etcd with --etcd-cafile"},
-		{"first record does not look like a TLS handshake", "there is no TLS at this port: say http:// in --etcd-servers"},
-		{"tls: certificate required", "etcd asks for a client certificate: give --etcd-certfile and --etcd-keyfile"},
-		{"remote error: tls:", "etcd refuses the client certificate: --etcd-certfile must be signed by the CA that etcd trusts, and be valid"},
-		{"authentication handshake failed", "look at the certificate of etcd, the name in --etcd-servers, and --etcd-cafile"},
-	} {
-		if strings.Contains(err.Error(), a.symptom) {
-			return "; " + a.advice
+// diagnosis is what to do about a failure to connect.
+type diagnosis struct {
+	symptom, advice string
+	// lasting says that it will be the same when asked again.
+	lasting bool
+}
+
+// diagnoses are by the text of an error, which is all that gRPC leaves of it. The first that fits is meant.
+var diagnoses = []diagnosis{
+	{"signed by unknown authority", "; name the CA that signed the certificate of etcd with --etcd-cafile", true},
+	{"failed to verify certificate", "; look at the certificate of etcd and at the name in --etcd-servers", true},
+	{"tls: certificate required", "; etcd asks for a client certificate: give --etcd-certfile and --etcd-keyfile", true},
+	{"remote error: tls:", "; etcd refuses the client certificate: --etcd-certfile must be signed by the CA that etcd trusts, and be valid", true},
+	{"first record does not look like a TLS handshake", "; there is no TLS at this port: say http:// in --etcd-servers", true},
+	{"authentication handshake failed", "; if etcd speaks no TLS at this port, say http:// in --etcd-servers", false},
+	{"error reading server preface", "; if etcd speaks TLS at this port, say https:// in --etcd-servers", false},
+}
+
+// diagnose returns the zero diagnosis of an error that speaks for itself.
+func diagnose(err error) diagnosis {
+	for _, d := range diagnoses {
+		if err != nil && strings.Contains(err.Error(), d.symptom) {
+			return d
 		}
 	}
-	return ""
+	return diagnosis{}
 }

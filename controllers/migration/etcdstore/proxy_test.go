@@ -18,7 +18,7 @@ type proxy struct {
 	deaf, mute atomic.Bool
 
 	mu          sync.Mutex
-	connections []net.Conn
+	connections map[net.Conn]bool
 }
 
 // newProxy starts a proxy that ends with the calling node.
@@ -26,7 +26,7 @@ func newProxy(url string) *proxy {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
-	p := &proxy{listener: listener, target: strings.TrimPrefix(url, "http://")}
+	p := &proxy{listener: listener, target: url[strings.Index(url, "//")+2:], connections: map[net.Conn]bool{}}
 	go p.serve()
 	DeferCleanup(func() {
 		_ = listener.Close()
@@ -42,10 +42,16 @@ func (p *proxy) URL() string { return "http://" + p.listener.Addr().String() }
 func (p *proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range p.connections {
+	for c := range p.connections {
 		_ = c.Close()
 	}
-	p.connections = nil
+}
+
+// Open returns how many connections, of both sides, are open.
+func (p *proxy) Open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.connections)
 }
 
 // Heal forwards everything again, on new connections: the old ones have lost part of what was said.
@@ -66,28 +72,41 @@ func (p *proxy) serve() {
 			_ = near.Close()
 			continue
 		}
-		p.mu.Lock()
-		p.connections = append(p.connections, near, far)
-		p.mu.Unlock()
-		go forward(near, far, &p.deaf)
-		go forward(far, near, &p.mute)
+		p.keep(near, far)
+		go p.forward(near, far, &p.deaf)
+		go p.forward(far, near, &p.mute)
 	}
 }
 
-func forward(from, to net.Conn, lose *atomic.Bool) {
-	defer func() {
-		_ = from.Close()
-		_ = to.Close()
-	}()
+func (p *proxy) keep(connections ...net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range connections {
+		p.connections[c] = true
+	}
+}
+
+func (p *proxy) drop(c net.Conn) {
+	_ = c.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.connections, c)
+}
+
+// forward copies one direction until one of the ends is closed, and closes both.
+func (p *proxy) forward(from, to net.Conn, lose *atomic.Bool) {
+	defer p.drop(from)
+	defer p.drop(to)
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
-		if n > 0 && !lose.Load() {
-			if _, err := to.Write(buffer[:n]); err != nil {
-				return
-			}
-		}
 		if err != nil {
+			return
+		}
+		if lose.Load() {
+			continue
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}
 	}

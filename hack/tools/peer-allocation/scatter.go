@@ -12,11 +12,32 @@ const staticBand = 256
 // random allocation would leave them, neighbours are seldom both in use. The walk meets every address once
 // before it meets one again, because the step is a prime that no size divides.
 func scatter(prefix netip.Prefix, i int) netip.Addr {
+	return plus(prefix.Addr(), 1+uint64(bit(prefix, i)))
+}
+
+// bit returns the place of the i-th address in a bitmap, which leaves out the network address.
+func bit(prefix netip.Prefix, i int) int {
 	const step = 611953
-	base := prefix.Addr().As4()
-	first := binary.BigEndian.Uint32(base[:]) + 1 + staticBand
-	size := uint64(1)<<(32-prefix.Bits()) - 2 - staticBand // without network and broadcast address
-	var out [4]byte
-	binary.BigEndian.PutUint32(out[:], first+uint32(uint64(i)*step%size))
-	return netip.AddrFrom4(out)
+	return staticBand + i*step%(allocatable(prefix)-staticBand)
+}
+
+// allocatable is how many addresses a bitmap has: no network address, no broadcast address of IPv4, and of IPv6 the first 65,536
+// addresses at most.
+func allocatable(prefix netip.Prefix) int {
+	size := 1 << (prefix.Addr().BitLen() - prefix.Bits())
+	if prefix.Addr().Is4() {
+		return size - 2
+	}
+	return min(size, 1<<16) - 1
+}
+
+// plus returns the n-th address behind a, in the same prefix.
+func plus(a netip.Addr, n uint64) netip.Addr {
+	b := a.As16()
+	binary.BigEndian.PutUint64(b[8:], binary.BigEndian.Uint64(b[8:])+n)
+	sum := netip.AddrFrom16(b)
+	if a.Is4() {
+		return sum.Unmap()
+	}
+	return sum
 }

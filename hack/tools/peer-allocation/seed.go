@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -24,17 +25,21 @@ const (
 const (
 	// writers write at the same time, so that etcd can join their writes into few syncs of its disk.
 	writers = 32
-	// pace is the number of objects per second: the API server cuts off the watches of clients that fall behind,
+	// defaultPace is the number of objects per second: the API server cuts off the watches of clients that fall behind,
 	// its own included, and these then need seconds to catch up.
-	pace = 2000
+	defaultPace = 2000
 )
 
 // seeding is one run of the subcommand seed.
 type seeding struct {
-	etcd      *clientv3.Client
-	prefix    netip.Prefix
-	service   *corev1.Service         // the template, as the API server stored it
-	ipAddress *networkingv1.IPAddress // its IPAddress
+	etcd     *clientv3.Client
+	prefixes []netip.Prefix // one for each family, the primary one first
+	from, to int            // the copies to write
+	pace     int            // objects per second, 0 for as many as etcd takes
+
+	template  string                  // its namespace and name
+	service   *corev1.Service         // it, as the API server stored it
+	ipAddress *networkingv1.IPAddress // its IPAddress, where IPAddresses are copied
 }
 
 // seeded is what a seeding came to.
@@ -46,48 +51,79 @@ type seeded struct {
 // seed writes copies of a Service or of its IPAddress, both made by the API server, straight into etcd. A copy
 // differs from the template in name, address, UID and time of creation, and in nothing else. The IPAddresses have
 // to come first: one without a Service has a minute's grace, a Service without an IPAddress is repaired by the
-// API server at once.
+// API server at once. An API server that allocates from bitmaps wants the bits of the Services instead: services and bitmaps
+// are for while it does not run.
 func seed(ctx context.Context, args []string) (any, error) {
+	var s seeding
 	flags := flag.NewFlagSet("seed", flag.ContinueOnError)
 	url := flags.String("etcd", "", "where etcd listens")
-	template := flags.String("template", "", "NAMESPACE/NAME of the Service to copy")
-	kind := flags.String("kind", "", "what to write: ipaddresses or services")
-	from := flags.Int("from", 0, "number of the first copy")
-	to := flags.Int("to", 0, "number after the last copy")
-	text := flags.String("range", "", "IPv4 prefix whose dynamic band the copies are scattered over")
+	flags.StringVar(&s.template, "template", "", "NAMESPACE/NAME of the Service to copy")
+	kind := flags.String("kind", "", "what to write: ipaddresses, services or bitmaps")
+	flags.IntVar(&s.from, "from", 0, "number of the first copy")
+	flags.IntVar(&s.to, "to", 0, "number after the last copy")
+	flags.IntVar(&s.pace, "pace", defaultPace, "objects per second; 0 for as many as etcd takes")
+	ranges := flags.String("range", "", "prefix whose dynamic band the copies are scattered over, or two of different families")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	prefix, err := netip.ParsePrefix(*text)
-	if err != nil || !prefix.Addr().Is4() {
-		return nil, fmt.Errorf("--range %q is no IPv4 prefix", *text)
+	write, known := map[string]func(*seeding, context.Context) error{
+		"ipaddresses": (*seeding).writeIPAddresses, "services": (*seeding).writeServices, "bitmaps": (*seeding).writeBitmaps,
+	}[*kind]
+	if !known {
+		return nil, fmt.Errorf("--kind %q is none of ipaddresses, services and bitmaps", *kind)
 	}
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{*url}, DialTimeout: 10 * time.Second, Context: ctx})
+	var err error
+	if s.prefixes, err = parsePrefixes(*ranges); err != nil {
+		return nil, err
+	}
+	s.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{*url}, DialTimeout: 10 * time.Second, Context: ctx})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to etcd: %w", err)
 	}
-	defer func() { _ = etcd.Close() }()
-	s := &seeding{etcd: etcd, prefix: prefix.Masked()}
-	if err := s.readTemplate(ctx, *template); err != nil {
-		return nil, err
-	}
-	put, known := map[string]putter{"ipaddresses": s.putIPAddress, "services": s.putService}[*kind]
-	if !known {
-		return nil, fmt.Errorf("--kind %q is neither ipaddresses nor services", *kind)
-	}
+	defer func() { _ = s.etcd.Close() }()
 	start := time.Now()
-	if err := s.write(ctx, put, *from, *to); err != nil {
+	if err := write(&s, ctx); err != nil {
 		return nil, err
 	}
-	return seeded{Objects: *to - *from, Seconds: time.Since(start).Seconds()}, nil
+	return seeded{Objects: s.to - s.from, Seconds: time.Since(start).Seconds()}, nil
 }
 
-// readTemplate reads what the API server stored for a Service and for its IPAddress.
-func (s *seeding) readTemplate(ctx context.Context, name string) (err error) {
-	if s.service, err = read(ctx, s.etcd, servicesPrefix+name, &corev1.Service{}); err != nil {
+func parsePrefixes(text string) (prefixes []netip.Prefix, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		prefix, err := netip.ParsePrefix(part)
+		if err != nil {
+			return nil, fmt.Errorf("--range %q: %w", text, err)
+		}
+		prefixes = append(prefixes, prefix.Masked())
+	}
+	return prefixes, nil
+}
+
+func (s *seeding) writeServices(ctx context.Context) error {
+	if err := s.readService(ctx); err != nil {
 		return err
 	}
-	s.ipAddress, err = read(ctx, s.etcd, ipAddressesPrefix+s.service.Spec.ClusterIP, &networkingv1.IPAddress{})
+	return s.write(ctx, s.putService)
+}
+
+// writeIPAddresses writes those of one family.
+func (s *seeding) writeIPAddresses(ctx context.Context) error {
+	if len(s.prefixes) != 1 {
+		return fmt.Errorf("IPAddresses are copied in one range, not in %d", len(s.prefixes))
+	}
+	if err := s.readService(ctx); err != nil {
+		return err
+	}
+	var err error
+	if s.ipAddress, err = read(ctx, s.etcd, ipAddressesPrefix+s.service.Spec.ClusterIP, &networkingv1.IPAddress{}); err != nil {
+		return err
+	}
+	return s.write(ctx, s.putIPAddress)
+}
+
+// readService reads the template.
+func (s *seeding) readService(ctx context.Context) (err error) {
+	s.service, err = read(ctx, s.etcd, servicesPrefix+s.template, &corev1.Service{})
 	return err
 }
 
@@ -96,12 +132,14 @@ type putter func(i int, now metav1.Time) (clientv3.Op, error)
 
 // write writes each copy in a revision of its own. A transaction of many would be faster, and wrong: they would share
 // one resourceVersion, and a watch that is taken up again behind one of them would miss the rest.
-func (s *seeding) write(ctx context.Context, put putter, from, to int) error {
+func (s *seeding) write(ctx context.Context, put putter) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
 	start := time.Now()
-	for i := from; i < to && ctx.Err() == nil; i++ {
-		time.Sleep(time.Until(start.Add(time.Duration(i-from) * time.Second / pace)))
+	for i := s.from; i < s.to && ctx.Err() == nil; i++ {
+		if s.pace > 0 {
+			time.Sleep(time.Until(start.Add(time.Duration(i-s.from) * time.Second / time.Duration(s.pace))))
+		}
 		group.Go(func() error {
 			op, err := put(i, metav1.Now())
 			if err != nil {
@@ -118,16 +156,19 @@ func (s *seeding) write(ctx context.Context, put putter, from, to int) error {
 
 func (s *seeding) putIPAddress(i int, now metav1.Time) (clientv3.Op, error) {
 	ip := s.ipAddress.DeepCopy()
-	ip.Name, ip.UID, ip.CreationTimestamp = scatter(s.prefix, i).String(), uuid.NewUUID(), now
+	ip.Name, ip.UID, ip.CreationTimestamp = scatter(s.prefixes[0], i).String(), uuid.NewUUID(), now
 	ip.Spec.ParentRef.Name = serviceName(i)
 	return put(ipAddressesPrefix+ip.Name, networkingv1.SchemeGroupVersion.WithKind("IPAddress"), ip)
 }
 
 func (s *seeding) putService(i int, now metav1.Time) (clientv3.Op, error) {
-	address := scatter(s.prefix, i).String()
 	service := s.service.DeepCopy()
 	service.Name, service.UID, service.CreationTimestamp = serviceName(i), uuid.NewUUID(), now
-	service.Spec.ClusterIP, service.Spec.ClusterIPs = address, []string{address}
+	service.Spec.ClusterIPs = nil
+	for _, prefix := range s.prefixes {
+		service.Spec.ClusterIPs = append(service.Spec.ClusterIPs, scatter(prefix, i).String())
+	}
+	service.Spec.ClusterIP = service.Spec.ClusterIPs[0]
 	return put(servicesPrefix+service.Namespace+"/"+service.Name, corev1.SchemeGroupVersion.WithKind("Service"), service)
 }
 

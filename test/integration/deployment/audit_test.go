@@ -12,7 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// auditLog is the path of a log in which an API server notes what our two accounts ask for.
+// auditLog is the path of a log in which an API server notes what our accounts ask for.
 type auditLog string
 
 // auditPolicy notes who asked for what, not with which content, and each request once.
@@ -25,6 +25,7 @@ rules:
   users:
   - system:serviceaccount:` + namespace + `:` + managerAccount + `
   - system:serviceaccount:` + namespace + `:` + leaverAccount + `
+  - system:serviceaccount:` + migrationNamespace + `:` + migrationAccount + `
 - level: None
 `
 
@@ -135,7 +136,7 @@ func rules(m manifests, account string) (all []rbacv1.PolicyRule) {
 		named["ClusterRole "+role.Name] = role.Rules
 	}
 	bind := func(role rbacv1.RoleRef, subjects []rbacv1.Subject) {
-		if slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool { return s.Name == account && s.Namespace == namespace }) {
+		if slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool { return s.Name == account && s.Namespace == homeOf(account) }) {
 			all = append(all, named[role.Kind+" "+role.Name]...)
 		}
 	}

@@ -1,8 +1,8 @@
-// Package deployment_test installs config/ as an admin does, and runs the manager and its clean-up as the pods of these
+// Package deployment_test installs config/ as an admin does, and runs the manager, its clean-up and the migration as the pods of these
 // manifests would run: with the token of their ServiceAccount, and with the arguments of their containers. It wants them to be able
 // to do their whole work, and to be allowed nothing beyond it.
 //
-// One cluster lives as long as the suite. Its audit log is the witness of what the two accounts have asked for.
+// One cluster lives as long as the suite. Its audit log is the witness of what these accounts have asked for.
 //
 // Start with "The manager as it is deployed".
 package deployment_test
@@ -32,7 +32,18 @@ const (
 	namespace      = "clusterip-operator-system"
 	managerAccount = "clusterip-operator-manager"
 	leaverAccount  = "clusterip-operator-uninstall"
+
+	migrationNamespace = "kube-system"
+	migrationAccount   = "clusterip-operator-migration"
 )
+
+// homeOf is the namespace of an account.
+func homeOf(account string) string {
+	if account == migrationAccount {
+		return migrationNamespace
+	}
+	return namespace
+}
 
 var (
 	// c has config/default in it, and no manager but while a spec runs one.
@@ -72,7 +83,7 @@ func kubectl(ctx context.Context, c *cluster.Cluster, args ...string) string {
 // as writes a kubeconfig with the token of a ServiceAccount of ours.
 func as(ctx context.Context, c *cluster.Cluster, account string) string {
 	GinkgoHelper()
-	config, err := c.ConfigForServiceAccount(ctx, namespace, account)
+	config, err := c.ConfigForServiceAccount(ctx, homeOf(account), account)
 	Expect(err).NotTo(HaveOccurred())
 	path := filepath.Join(GinkgoT().TempDir(), account+".kubeconfig")
 	Expect(framework.WriteKubeconfig(path, config)).To(Succeed())

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"math/big"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -75,16 +77,17 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 			r := w.check(ctx, found)
 			Expect(r.words()).To(ConsistOf("LeakedBit "+lost[0], "LeakedBit "+lost[1]))
 			Expect(r.Findings).To(HaveEach(HaveField("Blocks", false)))
-			Expect(w.migrate(ctx, "check").Stdout).To(And(ContainSubstring(lost[0]), ContainSubstring(lost[1])))
-			with(found, w.migrate(ctx, "run"))
+			Expect(w.offline(ctx, "check").Stdout).To(And(ContainSubstring(lost[0]), ContainSubstring(lost[1])))
+			with(clean, w.migrate(ctx, "run")) // it was not asked to
 		})
 
 		repaired(ctx)
 		// The API server keeps the bitmap in memory and looks at the stored one when it allocates.
-		w.CreateService(ctx, "look", framework.RequireDualStack())
+		some := []*corev1.Service{w.CreateService(ctx, "look", framework.RequireDualStack())}
 		for i, address := range lost {
-			w.HoldAddress(ctx, fmt.Sprintf("found-%d", i), address)
+			some = append(some, w.HoldAddress(ctx, fmt.Sprintf("found-%d", i), address))
 		}
+		w.DeleteServices(ctx, some...)
 	})
 
 	It("gets missing bits back", func(ctx SpecContext) {
@@ -136,35 +139,54 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 		bitmap := w.etcd.legacy(ctx, secondaryKey)
 		bitmap.bits.SetInt64(0)
 		w.etcd.plant(ctx, secondaryKey, bitmap)
-		Expect(w.check(ctx, found).of("MissingBit")).To(HaveLen(len(w.used(ctx, secondaryKey))))
+		w.untouched(ctx, func() { Expect(w.check(ctx, found).words()).To(Equal([]string{"BitmapEmpty"})) })
 		repaired(ctx)
 		w.noCollision(ctx, "after-empty")
 	})
 
 	// Every command that writes looks at the bitmaps first, and writes nothing at all if it does not understand one.
-	// rollback is asked where no API server is known, so that it is the bitmap which it refuses.
-	refusedBy := func(ctx context.Context, plant func(), kind string, words ...string) {
+	refusedBy := func(ctx context.Context, status int, kind string, words ...string) {
 		GinkgoHelper()
-		plant()
 		w.untouched(ctx, func() {
-			r := w.check(ctx, found)
-			f := r.one(kind)
-			Expect(f.Blocks).To(BeTrue())
-			Expect(f.Detail).NotTo(BeEmpty())
-			for _, word := range words {
-				Expect(f.Detail+f.Means+f.Plan).To(ContainSubstring(word), "%+v", f)
+			r := w.check(ctx, status)
+			Expect(r.of(kind)).NotTo(BeEmpty(), "%v", r.words())
+			for _, f := range r.of(kind) {
+				Expect(f.Blocks).To(BeTrue())
+				Expect(f.Detail).NotTo(BeEmpty())
+				for _, word := range words {
+					Expect(f.Detail+strings.Join(f.Objects, ", ")).To(ContainSubstring(word), "%+v", f)
+				}
 			}
-			for _, command := range [][]string{{"run"}, {"run", "--repair-bitmap"}} {
-				answer := with(refused, w.migrate(ctx, command...))
-				Expect(answer.Stderr).To(ContainSubstring(kind), "%v", command)
+			for _, command := range []framework.PluginResult{
+				w.migrate(ctx, "run"), w.migrate(ctx, "run", "--repair-bitmap"), w.offline(ctx, "seed", "--etcd"),
+			} {
+				Expect(with(refused, command).Stderr).To(ContainSubstring(kind))
 			}
-			with(refused, w.offline(ctx, "seed", "--etcd"))
-			with(refused, w.offline(ctx, "rollback", "--yes", "--archive="+file("archive", "")+".new"))
 		})
+	}
+	// rebuilt lets rollback, which asks no bitmap, make a new one. What was there is kept in a file.
+	rebuilt := func(ctx context.Context, key string, args ...string) {
+		GinkgoHelper()
+		planted, archive := w.etcd.get(ctx, key).raw, filepath.Join(GinkgoT().TempDir(), "archive")
+		w.untouched(ctx, func() { with(found, w.offline(ctx, append(args, "rollback", "--archive="+archive)...)) })
+		with(clean, w.offline(ctx, append(args, "rollback", "--yes", "--archive="+archive)...))
+		archived(archive, planted)
+		for _, key := range []string{primaryKey, secondaryKey} {
+			Expect(w.etcd.legacy(ctx, key).addresses()).To(Equal(w.used(ctx, key)), key)
+		}
+		w.check(ctx, clean)
+	}
+	changed := func(ctx context.Context, key string, change func(legacy)) {
+		GinkgoHelper()
+		bitmap := w.etcd.legacy(ctx, key)
+		change(bitmap)
+		w.etcd.plant(ctx, key, bitmap)
 	}
 
 	It("of random bytes is refused", func(ctx SpecContext) {
-		refusedBy(ctx, func() { w.etcd.put(ctx, primaryKey, noise(300)) }, "BitmapUnreadable", "ranges/serviceips")
+		w.etcd.put(ctx, primaryKey, noise(300))
+		refusedBy(ctx, found, "BitmapUnreadable", "ranges/serviceips")
+		rebuilt(ctx, primaryKey)
 	})
 
 	It("whose envelope holds random bytes is refused", func(ctx SpecContext) {
@@ -172,80 +194,96 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 		_, inside := unpack(raw)
 		broken := bytes.Replace(raw, inside, noise(len(inside)), 1)
 		Expect(broken).NotTo(Equal(raw))
-		refusedBy(ctx, func() { w.etcd.put(ctx, primaryKey, broken) }, "BitmapUnreadable", "ranges/serviceips")
+		w.etcd.put(ctx, primaryKey, broken)
+		refusedBy(ctx, found, "BitmapUnreadable", "ranges/serviceips")
+		rebuilt(ctx, primaryKey)
 	})
 
 	It("that was cut off is refused", func(ctx SpecContext) {
 		raw := w.etcd.get(ctx, secondaryKey).raw
-		refusedBy(ctx, func() { w.etcd.put(ctx, secondaryKey, raw[:len(raw)/2]) }, "BitmapUnreadable", "ranges/secondaryserviceips")
+		w.etcd.put(ctx, secondaryKey, raw[:len(raw)/2])
+		refusedBy(ctx, found, "BitmapUnreadable", "ranges/secondaryserviceips")
+		rebuilt(ctx, secondaryKey)
 	})
 
 	It("that is another kind of object is refused", func(ctx SpecContext) {
-		raw := w.etcd.get(ctx, servicesKey+"default/kubernetes").raw
-		refusedBy(ctx, func() { w.etcd.put(ctx, primaryKey, raw) }, "BitmapUnreadable", "Service")
+		w.etcd.put(ctx, primaryKey, w.etcd.get(ctx, servicesKey+"default/kubernetes").raw)
+		refusedBy(ctx, found, "BitmapUnreadable", "ranges/serviceips", "Service")
 	})
 
 	It("with bits beyond its range is refused", func(ctx SpecContext) {
-		refusedBy(ctx, func() {
-			bitmap := w.etcd.legacy(ctx, primaryKey)
-			bitmap.bits.SetBit(bitmap.bits, 65534, 1) // the broadcast address
-			w.etcd.plant(ctx, primaryKey, bitmap)
-		}, "BitmapUnreadable")
+		changed(ctx, primaryKey, func(b legacy) { b.bits.SetBit(b.bits, 65534, 1) }) // the broadcast address
+		refusedBy(ctx, found, "BitmapUnreadable", "10.96.255.255")
+		rebuilt(ctx, primaryKey)
 	})
 
 	It("of node ports in the wrong place is refused", func(ctx SpecContext) {
-		refusedBy(ctx, func() { w.etcd.put(ctx, primaryKey, nodePorts.raw) }, "BitmapUnreadable", "port")
+		w.etcd.put(ctx, primaryKey, nodePorts.raw)
+		refusedBy(ctx, found, "BitmapUnreadable", "node ports")
 	})
 
 	It("of another range is refused", func(ctx SpecContext) {
-		refusedBy(ctx, func() {
-			bitmap := w.etcd.legacy(ctx, primaryKey)
-			bitmap.object.Range = "10.97.0.0/16"
-			w.etcd.plant(ctx, primaryKey, bitmap)
-		}, "BitmapForeignRange", "10.97.0.0/16", range4)
+		changed(ctx, primaryKey, func(b legacy) { b.object.Range = "10.97.0.0/16" })
+		refusedBy(ctx, found, "BitmapForeignRange", "10.97.0.0/16")
+		rebuilt(ctx, primaryKey, "--service-cluster-ip-range="+range4+","+range6)
 	})
 
 	It("of a range that is none is refused", func(ctx SpecContext) {
-		refusedBy(ctx, func() {
-			bitmap := w.etcd.legacy(ctx, primaryKey)
-			bitmap.object.Range = "10.96.0.1/16"
-			w.etcd.plant(ctx, primaryKey, bitmap)
-		}, "BitmapUnreadable", "10.96.0.1/16")
+		changed(ctx, primaryKey, func(b legacy) { b.object.Range = "10.96.0.1/16" })
+		refusedBy(ctx, found, "BitmapUnreadable", "10.96.0.1/16")
 	})
 
 	It("of the wrong family is refused", func(ctx SpecContext) {
+		w.etcd.put(ctx, secondaryKey, w.etcd.get(ctx, primaryKey).raw)
+		refusedBy(ctx, found, "SecondaryRangeMislabelled")
+		rebuilt(ctx, secondaryKey, "--service-cluster-ip-range="+range4+","+range6)
+	})
+
+	It("in the place of the other is refused", func(ctx SpecContext) {
 		four, six := w.etcd.get(ctx, primaryKey).raw, w.etcd.get(ctx, secondaryKey).raw
-		refusedBy(ctx, func() {
-			w.etcd.put(ctx, secondaryKey, four)
-		}, "SecondaryRangeMislabelled", "ranges/secondaryserviceips")
-		w.etcd.put(ctx, secondaryKey, six)
+		w.etcd.put(ctx, primaryKey, six)
+		w.etcd.put(ctx, secondaryKey, four)
+		refusedBy(ctx, found, "SecondaryRangeMislabelled")
+		rebuilt(ctx, primaryKey, "--service-cluster-ip-range="+range4+","+range6)
 	})
 
 	It("that is encrypted is refused, without a word of what it holds", func(ctx SpecContext) {
-		secret := "c2VjcmV0LWJ5dGVz"
-		refusedBy(ctx, func() {
-			w.etcd.put(ctx, primaryKey, []byte("k8s:enc:aescbc:v1:key1:"+secret))
-		}, "BitmapEncrypted", "aescbc", "key1")
-		answer := w.migrate(ctx, "check", "-o", "yaml")
-		Expect(answer.Stdout + answer.Stderr).NotTo(ContainSubstring(secret))
-	})
-
-	It("of no bytes is named", func(ctx SpecContext) {
-		w.etcd.put(ctx, secondaryKey, nil)
+		const secret = "c2VjcmV0LWJ5dGVz"
+		w.etcd.put(ctx, primaryKey, []byte("k8s:enc:aescbc:v1:key1:"+secret))
+		refusedBy(ctx, refused, "BitmapEncrypted", "aescbc", "key1")
 		w.untouched(ctx, func() {
-			Expect(w.check(ctx, found).of("BitmapEmpty", "BitmapUnreadable")).To(HaveLen(1))
+			for _, answer := range []framework.PluginResult{
+				w.offline(ctx, "check"), w.offline(ctx, "check", "-o", "yaml"),
+				w.offline(ctx, "rollback", "--yes", "--archive="+filepath.Join(GinkgoT().TempDir(), "archive")),
+			} {
+				Expect(with(refused, answer).String()).NotTo(ContainSubstring(secret))
+			}
 		})
 	})
 
-	It("that was never used is named", func(ctx SpecContext) {
-		w.etcd.plant(ctx, secondaryKey, legacy{object: &corev1.RangeAllocation{}, bits: new(big.Int)})
-		w.untouched(ctx, func() { w.check(ctx, found).one("BitmapEmpty") })
+	It("of no bytes is refused", func(ctx SpecContext) {
+		w.etcd.put(ctx, secondaryKey, nil)
+		refusedBy(ctx, found, "BitmapUnreadable", "ranges/secondaryserviceips", "empty")
 	})
 
-	It("that is not there is named", func(ctx SpecContext) {
-		w.etcd.remove(ctx, primaryKey)
-		w.untouched(ctx, func() { w.check(ctx, found).one("BitmapMissing") })
+	It("that was never used is filled", func(ctx SpecContext) {
+		w.etcd.plant(ctx, secondaryKey, legacy{object: &corev1.RangeAllocation{}, bits: new(big.Int)})
+		w.untouched(ctx, func() { Expect(w.check(ctx, found).words()).To(Equal([]string{"BitmapEmpty"})) })
+		repaired(ctx)
 	})
+
+	for _, key := range []string{primaryKey, secondaryKey} {
+		It("that is not there is named, and made by rollback: "+key, func(ctx SpecContext) {
+			w.etcd.remove(ctx, key)
+			w.untouched(ctx, func() {
+				Expect(w.check(ctx, found).words()).To(Equal([]string{"BitmapMissing"}))
+				with(clean, w.migrate(ctx, "run")) // and the ServiceCIDR stays what it is
+			})
+			with(clean, w.offline(ctx, "rollback", "--yes", "--archive="+filepath.Join(GinkgoT().TempDir(), "archive")))
+			Expect(w.etcd.legacy(ctx, key).addresses()).To(Equal(w.used(ctx, key)))
+			w.check(ctx, clean)
+		})
+	}
 
 	// The API server marks an address first and writes the Service afterwards. Between the two lies whatever admission takes:
 	// for that long a bit is not leaked, though no Service is there.
@@ -320,7 +358,7 @@ func (w *world) crowd(ctx context.Context, made *atomic.Int64, stop <-chan struc
 				select {
 				case <-stop:
 					return nil
-				default:
+				case <-time.After(100 * time.Millisecond):
 				}
 				s, err := w.TryService(ctx, fmt.Sprintf("crowd-%d-%d", id, i), framework.RequireDualStack())
 				if err != nil {

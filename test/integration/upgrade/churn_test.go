@@ -18,6 +18,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
 // tick is the time from one act of a churn to the next.
@@ -48,7 +49,7 @@ func (s *stage) startChurn(ctx context.Context) *churn {
 		ended:  make(chan struct{}), living: map[string]*corev1.Service{},
 	}
 	for _, service := range s.Services(ctx) {
-		if kind := service.Spec.Type; service.Name != "kubernetes" && len(service.Spec.ClusterIPs) > 0 && kind == corev1.ServiceTypeClusterIP {
+		if len(inventory.ClusterIPs(&service)) > 0 && service.Spec.Type == corev1.ServiceTypeClusterIP && service.Name != "kubernetes" {
 			c.living[nameOf(&service)] = &service
 		}
 	}
@@ -62,6 +63,16 @@ func (s *stage) startChurn(ctx context.Context) *churn {
 func (c *churn) end() {
 	c.cancel()
 	<-c.ended
+}
+
+// waitFor waits until so many more acts are done.
+func (c *churn) waitFor(n int64) {
+	GinkgoHelper()
+	until := c.acts.Load() + n
+	Eventually(func(g Gomega) {
+		g.Expect(c.ended).NotTo(BeClosed(), func() string { return fmt.Sprint("refused: ", c.failed) })
+		g.Expect(c.acts.Load()).To(BeNumerically(">=", until))
+	}).WithTimeout(time.Minute).Should(Succeed())
 }
 
 func (c *churn) run(ctx context.Context) {
@@ -124,7 +135,7 @@ func (c *churn) delete(ctx context.Context, service *corev1.Service) error {
 	if err := c.client(service.Namespace).Delete(ctx, service.Name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	c.gone, c.free = append(c.gone, nameOf(service)), service.Spec.ClusterIPs
+	c.gone, c.free = append(c.gone, nameOf(service)), inventory.ClusterIPs(service)
 	return nil
 }
 

@@ -3,7 +3,6 @@ package upgrade_test
 import (
 	"context"
 	"syscall"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -27,13 +26,12 @@ var _ = Describe("A cluster that never rests", func() {
 			By("migrating")
 			began := work.acts.Load()
 			migrate(ctx, s)
-			Eventually(work.acts.Load).WithTimeout(time.Minute).Should(BeNumerically(">", began+20))
+			Expect(work.acts.Load()).To(BeNumerically(">", began+10), "it was not under way")
 
 			By("keeping in step")
 			watch := s.watch(ctx, watchArgs...)
-			began = work.acts.Load()
-			Eventually(work.acts.Load).WithTimeout(time.Minute).Should(BeNumerically(">", began+60))
-			Expect(watch.Running()).To(BeTrue())
+			work.waitFor(60)
+			Expect(watch.Running()).To(BeTrue(), func() string { return watch.LogTail(60) })
 
 			By("stopping the API server in the middle of the work")
 			Expect(s.API.Stop()).To(Succeed())

@@ -75,6 +75,7 @@ func (s *stage) plugin(ctx context.Context, status int, options framework.Plugin
 	result, err := s.RunPlugin(ctx, options)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(result.ExitCode).To(Equal(status), func() string { return fmt.Sprint(options.Args, "\n", shortened(result.String())) })
+	Expect(result.Stderr).NotTo(ContainSubstring("panic:"), "which also ends with 2")
 	if status == refused {
 		Expect(strings.TrimSpace(result.Stderr)).NotTo(BeEmpty(), "a refusal has to say why")
 	}

@@ -1,0 +1,442 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// outcome is what a Commit returned.
+type outcome struct {
+	Revision int64
+	Err      error
+}
+
+// committing starts a Commit in the background.
+func committing(ctx context.Context, s *Store, writes ...migration.Write) <-chan outcome {
+	done := make(chan outcome, 1)
+	go func() {
+		revision, err := s.Commit(ctx, writes)
+		done <- outcome{revision, err}
+	}()
+	return done
+}
+
+func commit(ctx context.Context, s *Store, writes ...migration.Write) int64 {
+	GinkgoHelper()
+	revision, err := s.Commit(ctx, writes)
+	Expect(err).NotTo(HaveOccurred())
+	return revision
+}
+
+func raw(key string, guard int64, value string) migration.Write {
+	return migration.Write{Key: key, Guard: guard, Raw: []byte(value)}
+}
+
+func deletion(key string, guard int64) migration.Write {
+	return migration.Write{Key: key, Guard: guard, Delete: true}
+}
+
+var _ = Describe("committing", Ordered, func() {
+	var store *Store
+
+	BeforeAll(func(ctx SpecContext) { store = openAt(ctx, startEtcd(ctx).URL()) })
+
+	It("creates, changes and deletes, each at its guard", func(ctx SpecContext) {
+		created := commit(ctx, store, raw("c/a", 0, "1"))
+		Expect(line(get(ctx, store, "c/a"))).To(Equal(fmt.Sprintf("c/a=1@%d", created)))
+		changed := commit(ctx, store, raw("c/a", created, "2"))
+		Expect(changed).To(Equal(created + 1))
+		Expect(line(get(ctx, store, "c/a"))).To(Equal(fmt.Sprintf("c/a=2@%d", changed)))
+		deleted := commit(ctx, store, deletion("c/a", changed))
+		Expect(deleted).To(Equal(changed + 1))
+		Expect(get(ctx, store, "c/a").Exists()).To(BeFalse())
+	})
+
+	It("writes an object that it reads back", func(ctx SpecContext) {
+		commit(ctx, store, migration.Write{Key: "c/service", Object: service()},
+			migration.Write{Key: "c/ip", Object: ipAddress(), APIVersion: "networking.k8s.io/v1beta1"})
+		v := get(ctx, store, "c/service")
+		Expect(v.Object.(*corev1.Service).Spec).To(Equal(service().Spec))
+		Expect(get(ctx, store, "c/ip").APIVersion).To(Equal("networking.k8s.io/v1beta1"))
+
+		By("what was read can be written again, and its resourceVersion is not stored")
+		commit(ctx, store, migration.Write{Key: "c/service", Guard: v.ModRevision, Object: v.Object})
+		Expect(get(ctx, store, "c/service").Raw).To(Equal(v.Raw))
+	})
+
+	It("writes nothing when a guard does not hold", func(ctx SpecContext) {
+		there := put(ctx, store, "g/there", "old")
+		changed := put(ctx, store, "g/changed", "old")
+		put(ctx, store, "g/changed", "new")
+		gone := put(ctx, store, "g/gone", "old")
+		remove(ctx, store, "g/gone")
+		now, err := store.Revision(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		for name, tc := range map[string]struct {
+			write migration.Write
+			want  string
+		}{
+			"exists already":      {raw("g/there", 0, "x"), fmt.Sprintf("/registry/g/there is at revision %d, not absent", there)},
+			"was changed":         {raw("g/changed", changed, "x"), fmt.Sprintf("/registry/g/changed is at revision %d, not at revision %d", changed+1, changed)},
+			"was deleted":         {raw("g/gone", gone, "x"), fmt.Sprintf("/registry/g/gone is absent, not at revision %d", gone)},
+			"never was":           {raw("g/never", 1, "x"), "/registry/g/never is absent, not at revision 1"},
+			"delete, changed":     {deletion("g/changed", changed), fmt.Sprintf("/registry/g/changed is at revision %d, not at revision %d", changed+1, changed)},
+			"delete, gone":        {deletion("g/gone", gone), fmt.Sprintf("/registry/g/gone is absent, not at revision %d", gone)},
+			"guard of the future": {raw("g/there", now+100, "x"), "/registry/g/there is at revision"},
+		} {
+			By(name)
+			_, err := store.Commit(ctx, []migration.Write{raw("g/good", 0, "x"), tc.write})
+			Expect(err).To(MatchError(migration.ErrConflict))
+			Expect(err).To(MatchError(ContainSubstring(tc.want)))
+			Expect(err).NotTo(MatchError(ContainSubstring("g/good is")))
+		}
+		Expect(store.Revision(ctx)).To(Equal(now))
+		Expect(get(ctx, store, "g/good").Exists()).To(BeFalse())
+	})
+
+	It("takes 128 writes at once and not one more", func(ctx SpecContext) {
+		before, err := store.Revision(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = store.Commit(ctx, puts(129))
+		Expect(err).To(MatchError(ContainSubstring("129 writes are more than the 128")))
+		Expect(err).NotTo(MatchError(migration.ErrConflict))
+		Expect(store.Revision(ctx)).To(Equal(before))
+
+		Expect(commit(ctx, store, puts(128)...)).To(Equal(before + 1))
+		_, err = store.Commit(ctx, puts(128))
+		Expect(err).To(MatchError(migration.ErrConflict)) // etcd reads all 128 to say why
+	})
+
+	It("refuses what makes no sense before it sends anything", func(ctx SpecContext) {
+		before, err := store.Revision(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		for _, writes := range [][]migration.Write{
+			{raw("r/a", 0, "1"), raw("r/a", 0, "2")},
+			{raw("r/a", 0, "1"), raw("/registry/r/a", 0, "2")},
+			{raw("r/b", 0, "1"), {Key: "r/c"}},
+		} {
+			_, err := store.Commit(ctx, writes)
+			Expect(err).To(MatchError(ContainSubstring("refusing to write to etcd")))
+		}
+		Expect(store.Revision(ctx)).To(Equal(before))
+	})
+
+	It("changes nothing by an empty list, and tells the revision", func(ctx SpecContext) {
+		before, err := store.Revision(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(commit(ctx, store)).To(Equal(before))
+	})
+
+	It("passes a refusal of etcd on at once", func(ctx SpecContext) {
+		start := time.Now()
+		_, err := store.Commit(ctx, []migration.Write{raw("big", 0, string(make([]byte, 1800<<10)))})
+		Expect(err).To(MatchError(And(ContainSubstring("writing /registry/big"), ContainSubstring("request is too large"), Not(ContainSubstring("not known")))))
+		Expect(time.Since(start)).To(BeNumerically("<", time.Second))
+	})
+
+	It("sends nothing when its context has ended already", func(ctx SpecContext) {
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err := store.Commit(ended, []migration.Write{raw("ended", 0, "x")})
+		Expect(err).To(MatchError(context.Canceled))
+		Expect(err).NotTo(MatchError(ContainSubstring("not known")))
+		Expect(get(ctx, store, "ended").Exists()).To(BeFalse())
+	})
+})
+
+// Each of these loses the answer to a transaction, or the transaction, and looks what Commit makes of it.
+var _ = Describe("a transaction without an answer", func() {
+	var (
+		direct, store *Store
+		p             *proxy
+	)
+
+	BeforeEach(func(ctx SpecContext) {
+		etcd := startEtcd(ctx)
+		direct = openAt(ctx, etcd.URL())
+		p = newProxy(etcd.URL())
+		store = openAt(ctx, p.URL())
+		_, err := store.Revision(ctx) // it is connected
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	// loseAnswer commits and loses the answer, after the writes have taken effect.
+	loseAnswer := func(ctx context.Context, writes ...migration.Write) (revision int64, done <-chan outcome) {
+		GinkgoHelper()
+		before, err := direct.Revision(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		p.mute.Store(true)
+		done = committing(within(ctx, time.Minute), store, writes...)
+		Eventually(direct.Revision).WithArguments(ctx).Should(Equal(before + 1))
+		Consistently(done, 100*time.Millisecond).ShouldNot(Receive())
+		return before + 1, done
+	}
+
+	// loseRequest commits and loses the transaction.
+	loseRequest := func(ctx context.Context, writes ...migration.Write) (done <-chan outcome) {
+		GinkgoHelper()
+		p.deaf.Store(true)
+		done = committing(within(ctx, time.Minute), store, writes...)
+		Consistently(done, 200*time.Millisecond).ShouldNot(Receive())
+		return done
+	}
+
+	It("was done: creation", func(ctx SpecContext) {
+		revision, done := loseAnswer(ctx, raw("a", 0, "ours"), raw("b", 0, "ours too"))
+		p.Heal()
+		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{revision, nil})))
+		Expect(history(ctx, direct, "a")).To(Equal([]string{"ours"}))
+	})
+
+	It("was done: change and deletion", func(ctx SpecContext) {
+		a, b := put(ctx, direct, "a", "old"), put(ctx, direct, "b", "old")
+		revision, done := loseAnswer(ctx, raw("a", a, "ours"), deletion("b", b))
+		p.Heal()
+		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{revision, nil})))
+		Expect(history(ctx, direct, "a")).To(Equal([]string{"old", "ours"}))
+		Expect(get(ctx, direct, "b").Exists()).To(BeFalse())
+	})
+
+	It("was done: deletion alone", func(ctx SpecContext) {
+		a, b := put(ctx, direct, "a", "old"), put(ctx, direct, "b", "old")
+		revision, done := loseAnswer(ctx, deletion("a", a), deletion("b", b))
+		p.Heal()
+		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{revision, nil})))
+	})
+
+	It("was done, by an attempt that took too long", func(ctx SpecContext) {
+		store.patience = 300 * time.Millisecond
+		revision, done := loseAnswer(ctx, raw("a", 0, "ours"))
+		p.mute.Store(false) // the connection stays; only the first answer is lost
+		Eventually(done, 30*time.Second).Should(Receive(Equal(outcome{revision, nil})))
+		Expect(history(ctx, direct, "a")).To(Equal([]string{"ours"}))
+	})
+
+	It("was done, and somebody has changed a key again", func(ctx SpecContext) {
+		revision, done := loseAnswer(ctx, raw("a", 0, "ours"), raw("b", 0, "ours too"))
+		put(ctx, direct, "a", "theirs")
+		p.Heal()
+		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{revision, nil})))
+		Expect(history(ctx, direct, "a")).To(Equal([]string{"ours", "theirs"}))
+	})
+
+	It("was done, and somebody has changed the only key several times", func(ctx SpecContext) {
+		a := put(ctx, direct, "a", "old")
+		revision, done := loseAnswer(ctx, raw("a", a, "ours"))
+		for i := range 3 {
+			put(ctx, direct, "a", formatted(int64(i)))
+		}
+		p.Heal()
+		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{revision, nil})))
+	})
+
+	It("was done, and somebody has deleted the other key", func(ctx SpecContext) {
+		revision, done := loseAnswer(ctx, raw("a", 0, "ours"), raw("b", 0, "ours too"))
+		remove(ctx, direct, "a")
+		p.Heal()
+		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{revision, nil})))
+	})
+
+	// Two who write the same bytes at the same guard have both written them: nothing tells them apart, and nothing needs to.
+	It("was done by somebody else, to the byte", func(ctx SpecContext) {
+		a := put(ctx, direct, "a", "old")
+		done := loseRequest(ctx, raw("a", a, "ours"))
+		revision := put(ctx, direct, "a", "ours")
+		p.Heal()
+		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{revision, nil})))
+	})
+
+	It("was done, but etcd has forgotten so: nobody can tell", func(ctx SpecContext) {
+		a := put(ctx, direct, "a", "old")
+		_, done := loseAnswer(ctx, raw("a", a, "ours"))
+		put(ctx, direct, "a", "theirs")
+		compact(ctx, direct, put(ctx, direct, "a", "theirs again"))
+		p.Heal()
+		var got outcome
+		Eventually(done, 10*time.Second).Should(Receive(&got))
+		Expect(got.Err).To(MatchError(And(ContainSubstring("it is not known whether this was written"), ContainSubstring("/registry/a"))))
+		Expect(got.Err).NotTo(MatchError(migration.ErrConflict))
+	})
+
+	It("was done by nobody: it is done now", func(ctx SpecContext) {
+		before, err := direct.Revision(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		done := loseRequest(ctx, raw("a", 0, "ours"))
+		p.Heal()
+		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{before + 1, nil})))
+		Expect(history(ctx, direct, "a")).To(Equal([]string{"ours"}))
+	})
+
+	It("was not done, and somebody else has taken the key", func(ctx SpecContext) {
+		done := loseRequest(ctx, raw("a", 0, "ours"), raw("b", 0, "ours too"))
+		put(ctx, direct, "a", "theirs")
+		p.Heal()
+		Eventually(done, 10*time.Second).Should(Receive(HaveField("Err", MatchError(migration.ErrConflict))))
+		Expect(history(ctx, direct, "a")).To(Equal([]string{"theirs"}))
+		Expect(get(ctx, direct, "b").Exists()).To(BeFalse())
+	})
+
+	It("was not done, and somebody else has changed a key", func(ctx SpecContext) {
+		a, b := put(ctx, direct, "a", "old"), put(ctx, direct, "b", "old")
+		done := loseRequest(ctx, raw("a", a, "ours"), raw("b", b, "ours too"))
+		put(ctx, direct, "a", "theirs")
+		put(ctx, direct, "a", "theirs again")
+		put(ctx, direct, "b", "theirs")
+		p.Heal()
+		Eventually(done, 10*time.Second).Should(Receive(HaveField("Err", MatchError(migration.ErrConflict))))
+	})
+
+	// What they wrote happens to be what we wanted for one key, but the other key proves that it was not us.
+	It("was not done, and somebody else has written the same to one key", func(ctx SpecContext) {
+		b := put(ctx, direct, "b", "old")
+		done := loseRequest(ctx, raw("a", 0, "ours"), raw("b", b, "ours too"))
+		put(ctx, direct, "a", "ours")
+		p.Heal()
+		Eventually(done, 10*time.Second).Should(Receive(HaveField("Err", MatchError(migration.ErrConflict))))
+		Expect(history(ctx, direct, "b")).To(Equal([]string{"old"}))
+	})
+
+	It("was not done, and somebody else has deleted one key of two", func(ctx SpecContext) {
+		a, b := put(ctx, direct, "a", "old"), put(ctx, direct, "b", "old")
+		done := loseRequest(ctx, deletion("a", a), deletion("b", b))
+		remove(ctx, direct, "a")
+		put(ctx, direct, "b", "theirs")
+		p.Heal()
+		Eventually(done, 10*time.Second).Should(Receive(HaveField("Err", MatchError(migration.ErrConflict))))
+		Expect(get(ctx, direct, "b").Exists()).To(BeTrue())
+	})
+
+	It("is left alone when the context ends, and the error does not hide that it may be done", func(ctx SpecContext) {
+		p.mute.Store(true)
+		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		defer cancel()
+		_, err := store.Commit(short, []migration.Write{raw("a", 0, "ours")})
+		Expect(err).To(MatchError(context.DeadlineExceeded))
+		Expect(err).To(MatchError(ContainSubstring("it is not known whether this was written")))
+	})
+})
+
+var _ = Describe("committing while etcd comes and goes", func() {
+	var (
+		etcd  *framework.Etcd
+		store *Store
+	)
+
+	BeforeEach(func(ctx SpecContext) {
+		etcd = startEtcd(ctx)
+		store = openAt(ctx, etcd.URL())
+	})
+
+	It("waits for it to come back", func(ctx SpecContext) {
+		a := put(ctx, store, "a", "old")
+		Expect(etcd.Kill()).To(Succeed())
+		logged, notes := logging(within(ctx, time.Minute))
+		done := committing(logged, store, raw("a", a, "ours"))
+		Eventually(notes.Lines).Should(ContainElement(And(ContainSubstring("waiting for etcd"), ContainSubstring("writing /registry/a"))))
+		Expect(etcd.Start(ctx)).To(Succeed())
+		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{a + 1, nil})))
+	})
+
+	It("says that nothing was written when it never reached etcd", func(ctx SpecContext) {
+		Expect(etcd.Kill()).To(Succeed())
+		_, err := store.Revision(within(ctx, time.Second)) // the store knows by now that its connection is gone
+		Expect(err).To(HaveOccurred())
+		_, err = store.Commit(within(ctx, time.Second), []migration.Write{raw("a", 0, "ours")})
+		Expect(err).To(MatchError(context.DeadlineExceeded))
+		Expect(err).NotTo(MatchError(ContainSubstring("not known")))
+	})
+
+	It("writes once through a frozen etcd, however often it asked", func(ctx SpecContext) {
+		a := put(ctx, store, "a", "old")
+		store.patience = 100 * time.Millisecond
+		Expect(etcd.Pause()).To(Succeed())
+		done := committing(within(ctx, time.Minute), store, raw("a", a, "ours"))
+		Consistently(done, 2*time.Second).ShouldNot(Receive())
+		Expect(etcd.Resume()).To(Succeed())
+		Eventually(done, 30*time.Second).Should(Receive(Equal(outcome{a + 1, nil})))
+		Expect(history(ctx, store, "a")).To(Equal([]string{"old", "ours"}))
+	})
+
+	// Workers count up a number that they share, by read and guarded write, and sign it. If no answer is wrong, the number in the end is how
+	// often they were told that they had counted, and each was told another revision.
+	It("counts right while etcd is killed again and again", func(ctx SpecContext) {
+		const workers, kills = 4, 8
+		put(ctx, store, "n", "0 nobody")
+		working, stop := context.WithCancel(within(ctx, 2*time.Minute))
+		var (
+			all       sync.WaitGroup
+			mu        sync.Mutex
+			counted   = map[int64]int{} // by revision
+			conflicts int
+		)
+		for worker := range workers {
+			all.Go(func() {
+				defer GinkgoRecover()
+				for working.Err() == nil {
+					n, err := store.Get(ctx, "n")
+					Expect(err).NotTo(HaveOccurred())
+					revision, err := store.Commit(ctx, []migration.Write{raw("n", n.ModRevision, fmt.Sprintf("%d worker-%d", count(n)+1, worker))})
+					mu.Lock()
+					switch {
+					case err == nil:
+						counted[revision]++
+					case errors.Is(err, migration.ErrConflict):
+						conflicts++
+					default:
+						Expect(err).NotTo(HaveOccurred())
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		for range kills {
+			time.Sleep(300 * time.Millisecond)
+			Expect(etcd.Kill()).To(Succeed())
+			Expect(etcd.Start(ctx)).To(Succeed())
+		}
+		time.Sleep(300 * time.Millisecond)
+		stop()
+		all.Wait()
+		AddReportEntry("counted", fmt.Sprintf("%d times, with %d conflicts", len(counted), conflicts))
+		Expect(count(get(ctx, store, "n"))).To(Equal(len(counted)))
+		for revision, times := range counted {
+			Expect(times).To(Equal(1), "revision %d", revision)
+		}
+	})
+})
+
+// count is the number of a signed value.
+func count(v migration.Value) (n int) {
+	GinkgoHelper()
+	_, err := fmt.Sscanf(string(v.Raw), "%d", &n)
+	Expect(err).NotTo(HaveOccurred())
+	return n
+}
+
+// history returns all values that a key has had since it was created.
+func history(ctx context.Context, s *Store, key string) []string {
+	GinkgoHelper()
+	answer, err := s.client.Get(ctx, s.keys.absolute(key))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(answer.Kvs).To(HaveLen(1))
+	var values []string
+	for kv := answer.Kvs[0]; ; kv = answer.Kvs[0] {
+		values = append([]string{string(kv.Value)}, values...)
+		if kv.Version == 1 {
+			return values
+		}
+		answer, err = s.client.Get(ctx, s.keys.absolute(key), clientv3.WithRev(kv.ModRevision-1))
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
