@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	networkingv1 "k8s.io/api/networking/v1"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -113,6 +114,9 @@ func (c *connection) openAPI(l *link) error {
 		return err
 	}
 	l.config, l.Served, l.APIVersion = config, err == nil, gv.String()
+	if !l.Served {
+		gv = networkingv1.SchemeGroupVersion // a scheme wants one; these kinds are not asked for
+	}
 	scheme, err := controllers.NewScheme(gv)
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ func (m *migrate) finalize(ctx context.Context, f finalizing) error {
 		return err
 	}
 	for _, b := range world.Bitmaps {
-		m.say("%s (%s), last written at revision %d", b.Key, b.Range, b.ModRevision)
+		m.say("%s (%s), last written at revision %d", b.Key, migration.Printable(b.Range), b.ModRevision)
 	}
 	if !f.yes {
 		m.say("nothing was deleted; with --yes they are saved in %s and deleted", f.archive)
@@ -111,7 +111,7 @@ func (m *migrate) restore(ctx context.Context, f finalizing) error {
 	defer l.close()
 	if !f.yes {
 		for _, k := range archive.Keys {
-			m.say("%s (%s), of revision %d", k.Key, k.Range, k.ModRevision)
+			m.say("%s (%s), of revision %d", k.Key, migration.Printable(k.Range), k.ModRevision)
 		}
 		m.say("nothing was written; with --yes they are put back where there are none")
 		return exit{code: exitFindings}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -14,7 +13,7 @@ import (
 // logging returns ctx with a logger that writes plain lines for people to stderr. Libraries log there as well.
 func (m *migrate) logging(ctx context.Context) context.Context {
 	log := funcr.New(func(prefix, args string) {
-		_, _ = fmt.Fprintln(m.ErrOut, strings.TrimSpace(prefix+" "+args))
+		write(m.ErrOut, "%s\n", strings.TrimSpace(prefix+" "+args))
 	}, funcr.Options{})
 	klog.SetLogger(log)
 	ctrl.SetLogger(log)

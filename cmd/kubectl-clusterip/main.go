@@ -57,7 +57,7 @@ func exitCode(err error, out streams) int {
 		code, told = e.code, e.err
 	}
 	if told != nil {
-		_, _ = fmt.Fprintf(out.ErrOut, "error: %v\n", told)
+		write(out.ErrOut, "error: %v\n", told)
 	}
 	return code
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"sigs.k8s.io/yaml"
 
@@ -22,10 +23,22 @@ func validOutput(format string) error {
 }
 
 // write prints what a buffer will hold; whoever flushes it meets its error.
-func write(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
+func write(w io.Writer, format string, args ...any) {
+	_, _ = io.WriteString(w, harmless(fmt.Sprintf(format, args...)))
+}
+
+// harmless takes out what would steer a terminal; lines and tabs are ours.
+func harmless(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
 
 // say prints a line of the result. When nobody reads it any more there is nobody to tell.
-func (m *migrate) say(format string, args ...any) { _, _ = fmt.Fprintf(m.Out, format+"\n", args...) }
+func (m *migrate) say(format string, args ...any) { write(m.Out, format+"\n", args...) }
 
 // print writes a plan to the standard output.
 func (m *migrate) print(p migration.Plan, kind, format string) error {

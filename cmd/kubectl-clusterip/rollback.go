@@ -66,7 +66,10 @@ func (m *migrate) rollback(ctx context.Context, r rollingBack) error {
 		return errors.New("an API server allocates from IPAddresses, so that the bitmaps would be out of date at once: " +
 			"stop the API servers and say --offline, or say --live; nothing was written")
 	}
-	if err := migration.RollBack(ctx, l.Store, rollback, r.archive, m.progress()); err != nil {
+	if err := rollback.Save(ctx, l.Store, r.archive); err != nil {
+		return fmt.Errorf("%w; nothing was written", err)
+	}
+	if err := migration.RollBack(ctx, l.Store, rollback, m.progress()); err != nil {
 		return exit{exitFindings, fmt.Errorf("%w; run it again", err)}
 	}
 	return m.confirmRollback(ctx, l)

@@ -73,7 +73,7 @@ func (m *migrate) run(ctx context.Context, r running) error {
 	}
 	result, err := runner.Run(m.logging(ctx), approved)
 	m.tellCondition(ctx, l, result.Last)
-	return m.tell(result, err)
+	return m.tell(result, err, "the plan does not list it")
 }
 
 func limit(qps float64) rate.Limit {
@@ -117,8 +117,8 @@ func (m *migrate) preview(ctx context.Context, l *link, o migration.Options) err
 	return status(plan)
 }
 
-// tell says what became of a run.
-func (m *migrate) tell(r migration.Result, err error) error {
+// tell says what became of a run, and why steps were withheld, if any were.
+func (m *migrate) tell(r migration.Result, err error, why string) error {
 	var blocked *migration.BlockedError
 	switch {
 	case errors.As(err, &blocked):
@@ -129,8 +129,11 @@ func (m *migrate) tell(r migration.Result, err error) error {
 		return exit{exitFindings, fmt.Errorf("%d steps were done, then: %w; run it again when the cause is mended", r.Written, err)}
 	}
 	m.say("%d steps done, %d of %d ClusterIPs have their IPAddress", r.Written, r.Last.OK, r.Last.Addresses)
+	if r.Fresh > 0 {
+		m.say("%d changes have come since; `migrate verify --watch`, or the operator, keeps up with them", r.Fresh)
+	}
 	for _, s := range r.Withheld {
-		m.say("not done, because the plan does not list it: %s %s", s.Do, s.Address)
+		m.say("not done, because %s: %s %s", why, s.Do, s.Address)
 	}
 	m.list(r.Unsettled)
 	if len(r.Withheld)+len(r.Unsettled) > 0 {

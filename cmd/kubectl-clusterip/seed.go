@@ -59,26 +59,20 @@ func (m *migrate) seed(ctx context.Context, c consent) error {
 	if c.dryRun {
 		return m.preview(ctx, l, migration.Options{})
 	}
-	runner := migration.Runner{Sources: l.Sources, Progress: m.progress(), ThroughStore: true}
-	approved, err := m.mayDestroy(ctx, l)
+	createOnly, err := onlyCreates(m.logging(ctx), l)
 	if err != nil {
 		return err
 	}
-	result, err := runner.Run(m.logging(ctx), approved)
-	return m.tell(result, err)
+	runner := migration.Runner{Sources: l.Sources, Progress: m.progress(), ThroughStore: true, CreateOnly: createOnly}
+	result, err := runner.Run(m.logging(ctx), nil)
+	return m.tell(result, err, "seed only creates")
 }
 
-// mayDestroy approves of everything (nil) when no API server runs and the cluster allocated from the bitmap to the end: then the
-// IPAddresses of Services that went in the last moments are leftovers. Otherwise it approves of nothing.
-func (m *migrate) mayDestroy(ctx context.Context, l *link) ([]migration.Step, error) {
-	world, err := l.World(m.logging(ctx))
-	if err != nil {
-		return nil, err
-	}
-	if l.API == nil && world.Allocator == migration.AllocatorBitmap {
-		return nil, nil
-	}
-	return []migration.Step{}, nil
+// onlyCreates reports whether what exists has to stay: always but when no API server runs and the cluster allocated from the
+// bitmap to the end. Then the IPAddresses of Services that went in the last moments are leftovers.
+func onlyCreates(ctx context.Context, l *link) (bool, error) {
+	world, err := l.World(ctx)
+	return l.API != nil || world.Allocator != migration.AllocatorBitmap, err
 }
 
 func newUnseed(m *migrate) *cobra.Command {
@@ -109,10 +103,13 @@ func (m *migrate) unseed(ctx context.Context, c consent) error {
 	if err != nil {
 		return err
 	}
-	verb := "deleted"
 	if c.dryRun {
-		verb = "to be deleted"
+		m.say("%d IPAddresses to be deleted, %d kept because somebody has changed them", len(u.Deleted), len(u.Kept))
+		if len(u.Deleted) > 0 {
+			return exit{code: exitFindings}
+		}
+		return nil
 	}
-	m.say("%d IPAddresses %s, %d kept because somebody has changed them", len(u.Deleted), verb, len(u.Kept))
+	m.say("%d IPAddresses deleted, %d kept because somebody has changed them", len(u.Deleted), len(u.Kept))
 	return nil
 }

@@ -26,6 +26,8 @@ func newVerify(m *migrate) *cobra.Command {
 		Short: "Is the cluster ready for API servers that allocate from IPAddresses?",
 		Long: `Answers whether an API server that starts to allocate from IPAddresses would find anything to repair (exit status 1), and names it.
 
+It also writes the condition clusterip-operator.io/Migrated on the ServiceCIDR "kubernetes", if it may.
+
 With --watch it keeps the IPAddresses in step with the Services until it is ended, as the operator does where it runs: through the API
 server, or, where that does not serve them, with --etcd in etcd.`,
 		Args: noArguments,

@@ -54,6 +54,9 @@ func addresses(slices []discoveryv1.EndpointSlice) (out []string) {
 	seen := map[string]bool{}
 	for _, s := range slices {
 		for _, port := range s.Ports {
+			if port.Port == nil {
+				continue // all ports: nothing that one could ask
+			}
 			for _, e := range s.Endpoints {
 				for _, host := range e.Addresses {
 					a := net.JoinHostPort(host, strconv.Itoa(int(*port.Port)))

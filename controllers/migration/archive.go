@@ -2,6 +2,8 @@ package migration
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,8 +31,9 @@ type Archive struct {
 type ArchivedKey struct {
 	Key         string `json:"key"` // relative to the API server's prefix
 	ModRevision int64  `json:"modRevision"`
-	Range       string `json:"range"` // for the reader
-	Value       []byte `json:"value"` // base64
+	Range       string `json:"range"`  // for the reader
+	Value       []byte `json:"value"`  // base64
+	SHA256      string `json:"sha256"` // of the value
 }
 
 const kindArchive = "BitmapArchive"
@@ -39,9 +42,14 @@ const kindArchive = "BitmapArchive"
 func newArchive(w World, values []Value) Archive {
 	a := Archive{APIVersion: formatVersion, Kind: kindArchive, Cluster: w.Cluster, Revision: w.Revision, Saved: w.Now.UTC()}
 	for _, v := range values {
-		a.Keys = append(a.Keys, ArchivedKey{Key: v.Key, ModRevision: v.ModRevision, Range: newStoredBitmap(v).Range, Value: v.Raw})
+		a.Keys = append(a.Keys, ArchivedKey{Key: v.Key, ModRevision: v.ModRevision, Range: newStoredBitmap(v).Range, Value: v.Raw, SHA256: digest(v.Raw)})
 	}
 	return a
+}
+
+func digest(value []byte) string {
+	sum := sha256.Sum256(value)
+	return hex.EncodeToString(sum[:])
 }
 
 // save writes the archive durably before anything is changed in etcd. A file that holds the same values is as good, from an
@@ -108,8 +116,11 @@ func LoadArchive(file string) (Archive, error) {
 		return Archive{}, fmt.Errorf("%s is %s %s, not %s %s", file, a.APIVersion, a.Kind, formatVersion, kindArchive)
 	}
 	for _, k := range a.Keys {
-		if k.Key != KeyPrimary && k.Key != KeySecondary || len(k.Value) == 0 {
+		switch {
+		case k.Key != KeyPrimary && k.Key != KeySecondary || len(k.Value) == 0:
 			return Archive{}, fmt.Errorf("%s holds key %q, which is no bitmap of Service addresses", file, k.Key)
+		case digest(k.Value) != k.SHA256:
+			return Archive{}, fmt.Errorf("%s was changed: the value of %s does not have its digest", file, k.Key)
 		}
 	}
 	return a, nil

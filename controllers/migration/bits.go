@@ -2,7 +2,6 @@ package migration
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
@@ -35,54 +34,38 @@ func (p *Plan) staleBitmaps() {
 
 // readableBitmaps reports those that are not what they should be, and returns the others.
 func (p *Plan) readableBitmaps() (readable []StoredBitmap) {
-	for i, s := range p.World.Bitmaps {
+	for _, s := range p.World.Bitmaps {
 		switch {
 		case errors.Is(s.Err, ErrEncrypted):
 			p.bitmapFinding(BitmapEncrypted, s, s.Err.Error(), "leave out --etcd-servers to go by the Services alone", true)
+			continue
 		case errors.Is(s.Err, bitmap.ErrUnset):
-			readable = append(readable, s)
 		case s.Err != nil:
 			p.bitmapFinding(BitmapUnreadable, s, s.Err.Error(), "`migrate rollback` builds it anew from the Services; leave out --etcd-servers to go by the Services alone", true)
-		case p.World.Given != nil && (i >= len(p.World.Given) || p.World.Given[i] != s.Bitmap.Prefix()):
-			p.bitmapFinding(p.foreignKind(s), s, fmt.Sprintf("it is of %s, --service-cluster-ip-range is %s", s.Range, prefixes(p.World.Given)), planForeign, true)
-		case p.strange(s) != "":
-			p.bitmapFinding(BitmapForeignRange, s, p.strange(s), planForeign, true)
-		case p.sameFamily():
-			p.bitmapFinding(SecondaryRangeMislabelled, s, "both bitmaps are of the same family", planForeign, true)
+			continue
 		default:
-			readable = append(readable, s)
+			if kind, why := p.misplaced(s); kind != "" {
+				p.bitmapFinding(kind, s, why, planForeign, true)
+				continue
+			}
 		}
+		readable = append(readable, s)
 	}
 	return readable
 }
 
 const planForeign = "find out which range the API server has; `migrate rollback --service-cluster-ip-range=...` builds the bitmaps for it"
 
-// foreignKind tells a range in the other's place from one that is nobody's.
-func (p *Plan) foreignKind(s StoredBitmap) Kind {
-	for _, given := range p.World.Given {
-		if given == s.Bitmap.Prefix() {
-			return SecondaryRangeMislabelled
-		}
-	}
-	return BitmapForeignRange
-}
-
-func (p *Plan) sameFamily() bool {
-	b := p.World.Bitmaps
-	return len(b) == 2 && b[0].Bitmap != nil && b[1].Bitmap != nil && b[0].Bitmap.Prefix().Addr().Is4() == b[1].Bitmap.Prefix().Addr().Is4()
-}
-
 // absentBitmaps reports keys that a range should have and that do not exist.
 func (p *Plan) absentBitmaps() {
 	if !p.World.Looked {
 		return
 	}
-	for i, prefix := range p.Ranges {
+	for i := range max(1, len(p.Ranges)) { // a cluster has one at least
 		key := keyOf(i)
 		if p.stored(key) == nil {
 			p.Findings = append(p.Findings, Finding{
-				Kind: BitmapMissing, Objects: []string{key}, Detail: "range " + prefix.String(),
+				Kind: BitmapMissing, Objects: []string{key}, Detail: "range " + prefixes(p.Ranges[min(i, len(p.Ranges)):min(i+1, len(p.Ranges))]),
 				Plan: "`migrate rollback` builds it; it does not matter for API servers that allocate from IPAddresses",
 			})
 		}

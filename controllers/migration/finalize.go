@@ -1,8 +1,8 @@
 package migration
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 )
 
@@ -39,8 +39,8 @@ func Finalize(ctx context.Context, s Sources, file string) (deleted []string, er
 	return deleted, nil
 }
 
-// Restore writes the values of an archive back, where there are none. A key that exists with another value is left alone and
-// is an error.
+// Restore writes the values of an archive back, where there are none, all or nothing. A key that exists with another value is an
+// error.
 func Restore(ctx context.Context, s Sources, a Archive) (restored []string, err error) {
 	w, err := s.World(ctx)
 	if err != nil {
@@ -49,19 +49,31 @@ func Restore(ctx context.Context, s Sources, a Archive) (restored []string, err 
 	if w.Cluster != a.Cluster {
 		return nil, fmt.Errorf("the archive is of cluster %s, this is %s (UIDs of namespace kube-system)", a.Cluster, w.Cluster)
 	}
-	for _, k := range a.Keys {
-		_, err := s.Store.Commit(ctx, []Write{{Key: k.Key, Raw: k.Value}})
-		if errors.Is(err, ErrConflict) {
-			v, getErr := s.Store.Get(ctx, k.Key)
-			if getErr == nil && string(v.Raw) == string(k.Value) {
-				continue // restored before
-			}
-			err = fmt.Errorf("it exists and holds another value: %w", err)
-		}
-		if err != nil {
-			return restored, fmt.Errorf("restoring %s: %w", k.Key, err)
-		}
-		restored = append(restored, k.Key)
+	writes, err := restoring(ctx, s.Store, a)
+	if err != nil || len(writes) == 0 {
+		return nil, err
+	}
+	if _, err := s.Store.Commit(ctx, writes); err != nil {
+		return nil, fmt.Errorf("restoring the bitmaps: %w", err)
+	}
+	for _, w := range writes {
+		restored = append(restored, w.Key)
 	}
 	return restored, nil
+}
+
+// restoring are the writes that are left to be done: none for a value that is there already.
+func restoring(ctx context.Context, store Store, a Archive) (writes []Write, err error) {
+	for _, k := range a.Keys {
+		v, err := store.Get(ctx, k.Key)
+		switch {
+		case err != nil:
+			return nil, err
+		case !v.Exists():
+			writes = append(writes, Write{Key: k.Key, Raw: k.Value})
+		case !bytes.Equal(v.Raw, k.Value):
+			return nil, fmt.Errorf("%s exists and holds another value; nothing was written", k.Key)
+		}
+	}
+	return writes, nil
 }

@@ -3,6 +3,9 @@ package migration
 import (
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
+	"unicode"
 )
 
 // Kind says what is wrong.
@@ -96,10 +99,23 @@ func (k Kind) rank() int {
 	panic("kind of finding without an entry in the table: " + string(k))
 }
 
+// Printable quotes a text that could do more to a terminal, or to a report, than to be read: the name of a parent in an IPAddress
+// is free text, and so is everything that comes out of etcd.
+func Printable(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
 // explain says of each finding what follows from it, and brings them into the order of the table.
 func explain(all []Finding) {
 	for i := range all {
-		all[i].Means = kinds[all[i].Kind.rank()].means
+		f := &all[i]
+		f.Means, f.Detail = kinds[f.Kind.rank()].means, Printable(f.Detail)
+		for j := range f.Objects {
+			f.Objects[j] = Printable(f.Objects[j])
+		}
 	}
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		if d := a.Kind.rank() - b.Kind.rank(); d != 0 {

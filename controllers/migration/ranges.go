@@ -29,40 +29,119 @@ func (p *Plan) serviceRanges() []netip.Prefix {
 	return p.bitmapRanges()
 }
 
-// bitmapRanges are those of the bitmaps, nil unless all are readable and fit to the Services.
+// bitmapRanges are those of the bitmaps, nil unless all are there, readable, and fit to the Services.
 func (p *Plan) bitmapRanges() []netip.Prefix {
+	if len(p.World.Bitmaps) == 0 || p.World.Bitmaps[0].Key != KeyPrimary {
+		return nil
+	}
 	var out []netip.Prefix
 	for _, b := range p.World.Bitmaps {
-		if b.Bitmap == nil || p.strange(b) != "" {
+		if b.Bitmap == nil {
+			return nil
+		}
+		if kind, _ := p.misplaced(b); kind != "" {
 			return nil
 		}
 		out = append(out, b.Bitmap.Prefix())
 	}
-	if len(out) == 2 && out[0].Addr().Is4() == out[1].Addr().Is4() {
+	if p.lacks(out) {
 		return nil
 	}
 	return out
 }
 
-// strange says why a readable bitmap cannot be of this cluster, "" if nothing speaks against it: Service default/kubernetes
-// has the first address of the primary range, and some Service of a family lies in the family's range, if there are any.
-func (p *Plan) strange(b StoredBitmap) string {
-	prefix := b.Bitmap.Prefix()
-	family, inside := 0, 0
+// lacks reports whether a Service has an address that is in none of the ranges, but in the default ServiceCIDR: then a bitmap is
+// missing, and not a range.
+func (p *Plan) lacks(ranges []netip.Prefix) bool {
+	c := p.World.defaultCIDR()
+	if c == nil {
+		return false
+	}
 	for _, s := range p.World.Services {
 		for _, a := range s.Addresses {
-			if a.Is4() == prefix.Addr().Is4() {
-				family++
-				if prefix.Contains(a) {
-					inside++
-				}
+			if !within(ranges, a) && within(c.CIDRs, a) {
+				return true
 			}
 		}
 	}
-	if family > 0 && inside == 0 {
-		return fmt.Sprintf("it is of %s, and none of the %d addresses of this family that Services hold lies in it", prefix, family)
+	return false
+}
+
+func within(ranges []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// misplaced says why a readable bitmap cannot be what its key says, "" if nothing speaks against it. What the admin says weighs
+// most. Else Service default/kubernetes tells the primary range, of which it has the first address; and where Services have
+// addresses of a family, some lie in the family's range.
+func (p *Plan) misplaced(b StoredBitmap) (kind Kind, why string) {
+	prefix := b.Bitmap.Prefix()
+	switch first, known := p.apiServerAddress(); {
+	case p.World.Given != nil && p.given(b.Key) != prefix:
+		kind, why = BitmapForeignRange, fmt.Sprintf("it is of %s, --service-cluster-ip-range is %s", prefix, prefixes(p.World.Given))
+		if slices.Contains(p.World.Given, prefix) {
+			kind = SecondaryRangeMislabelled
+		}
+	case p.World.Given != nil:
+	case p.swapped():
+		kind, why = SecondaryRangeMislabelled, "each of the two bitmaps is under the key of the other"
+	case p.sameFamily():
+		kind, why = SecondaryRangeMislabelled, "both bitmaps are of the same family"
+	case known && b.Key == KeyPrimary && prefix.Addr().Next() != first:
+		kind, why = BitmapForeignRange, fmt.Sprintf("it is of %s, and Service default/kubernetes, which has the first address of the primary range, has %s", prefix, first)
+	case p.foreign(prefix):
+		kind, why = BitmapForeignRange, fmt.Sprintf("it is of %s, and none of the addresses of this family that Services hold lies in it", prefix)
 	}
-	return ""
+	return kind, why
+}
+
+// given is what the admin says that the range of a bitmap is, the zero Prefix for none.
+func (p *Plan) given(key string) netip.Prefix {
+	for i, prefix := range p.World.Given {
+		if keyOf(i) == key {
+			return prefix
+		}
+	}
+	return netip.Prefix{}
+}
+
+// apiServerAddress is that of Service default/kubernetes in the primary family.
+func (p *Plan) apiServerAddress() (netip.Addr, bool) {
+	for _, s := range p.World.Services {
+		if s.Name.Namespace == "default" && s.Name.Name == "kubernetes" && len(s.Addresses) > 0 {
+			return s.Addresses[0], true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// swapped reports whether the secondary bitmap is the primary one.
+func (p *Plan) swapped() bool {
+	primary, secondary := p.stored(KeyPrimary), p.stored(KeySecondary)
+	if primary == nil || secondary == nil || primary.Bitmap == nil || secondary.Bitmap == nil {
+		return false
+	}
+	first, known := p.apiServerAddress()
+	return known && secondary.Bitmap.Prefix().Addr().Next() == first && primary.Bitmap.Prefix().Addr().Next() != first
+}
+
+func (p *Plan) sameFamily() bool {
+	b := p.World.Bitmaps
+	return len(b) == 2 && b[0].Bitmap != nil && b[1].Bitmap != nil && b[0].Bitmap.Prefix().Addr().Is4() == b[1].Bitmap.Prefix().Addr().Is4()
+}
+
+// foreign reports whether Services have addresses of the family, and none in the prefix.
+func (p *Plan) foreign(prefix netip.Prefix) bool {
+	family := false
+	for _, s := range p.World.Services {
+		for _, a := range s.Addresses {
+			if prefix.Contains(a) {
+				return false
+			}
+			family = family || a.Is4() == prefix.Addr().Is4()
+		}
+	}
+	return family
 }
 
 // judgeDefaultCIDR compares the default ServiceCIDR with the range. An API server that allocates from ServiceCIDRs creates and
@@ -97,7 +176,7 @@ func (p *Plan) wrongDefaultCIDR(c ServiceCIDR) {
 		Kind: DefaultServiceCIDRWrong, Objects: []string{"ServiceCIDR " + defaultName},
 		Detail: fmt.Sprintf("it is %s, the API server has %s", prefixes(c.CIDRs), prefixes(p.Ranges)),
 	}
-	if swapped(c.CIDRs, p.Ranges) {
+	if reversed(c.CIDRs, p.Ranges) {
 		f.Kind = SecondaryRangeMislabelled
 	}
 	switch {
@@ -114,7 +193,7 @@ func (p *Plan) wrongDefaultCIDR(c ServiceCIDR) {
 	p.Findings = append(p.Findings, f)
 }
 
-func swapped(a, b []netip.Prefix) bool {
+func reversed(a, b []netip.Prefix) bool {
 	return len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
 }
 

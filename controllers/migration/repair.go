@@ -18,10 +18,15 @@ import (
 const DefaultLeakGrace = time.Minute
 
 // drift is what in a bitmap does not agree with the Services.
-type drift struct{ missing, leaked map[netip.Addr]bool }
+type drift struct {
+	prefix          netip.Prefix
+	missing, leaked map[netip.Addr]bool
+	// followed is the revision up to which every version of the bitmap was seen.
+	followed int64
+}
 
-func newDrift(m *bitmap.Bitmap, b *book) drift {
-	d := drift{missing: map[netip.Addr]bool{}, leaked: map[netip.Addr]bool{}}
+func newDrift(m *bitmap.Bitmap, b *book) *drift {
+	d := &drift{prefix: m.Prefix(), missing: map[netip.Addr]bool{}, leaked: map[netip.Addr]bool{}}
 	for a := range m.All() {
 		if !b.claimed(a) {
 			d.leaked[a] = true
@@ -63,75 +68,93 @@ func (r Runner) repairBitmap(ctx context.Context, s Step) error {
 const maxConflicts = 100
 
 // drift compares the bitmap with the Services as they are now.
-func (r Runner) drift(ctx context.Context, key string) (drift, error) {
+func (r Runner) drift(ctx context.Context, key string) (*drift, error) {
 	w, err := r.Sources.World(ctx)
 	if err != nil {
-		return drift{}, err
+		return nil, err
 	}
 	p := NewPlan(w, r.Options)
-	m, err := p.bitmap(key)
+	s := p.stored(key)
+	if s == nil {
+		return nil, errMoved
+	}
+	m, err := s.of(p.rangeOf(key))
 	if err != nil {
-		return drift{}, err
+		return nil, err
 	}
 	return newDrift(m, newBook(w)), nil
 }
 
-// bitmap returns the bitmap under a key; an empty one where nothing was ever written.
-func (p *Plan) bitmap(key string) (*bitmap.Bitmap, error) {
-	s := p.stored(key)
-	switch {
-	case s == nil:
-		return nil, errMoved
-	case errors.Is(s.Err, bitmap.ErrUnset):
-		return bitmap.New(p.rangeOf(key))
-	default:
-		return s.Bitmap, s.Err
+// of returns the bitmap; an empty one of the range where nothing was ever written.
+func (s StoredBitmap) of(prefix netip.Prefix) (*bitmap.Bitmap, error) {
+	if errors.Is(s.Err, bitmap.ErrUnset) {
+		return bitmap.New(prefix)
 	}
+	return s.Bitmap, s.Err
 }
 
 // lasting follows the bitmap for the grace and returns the drift after it, of the leaked bits only those that were set in every
 // version of the bitmap.
-func (r Runner) lasting(ctx context.Context, key string, d drift) (drift, error) {
+func (r Runner) lasting(ctx context.Context, key string, d *drift) (*drift, error) {
 	logr.FromContextOrDiscard(ctx).Info("Waiting, so that no bit of a Service under creation is cleared", "bitmap", key, "leakedBits", len(d.leaked), "for", r.LeakGrace.String())
-	v, err := r.Sources.Store.Get(ctx, key)
-	if err != nil {
-		return drift{}, err
+	if err := r.follow(ctx, key, d); err != nil {
+		return nil, fmt.Errorf("following the bitmap: %w", err)
 	}
-	if err := d.forgetCleared(v); err != nil {
-		return drift{}, err
-	}
-	grace, stop := context.WithTimeout(ctx, r.LeakGrace)
-	defer stop()
-	err = r.Sources.Store.Watch(grace, key, v.ModRevision, d.forgetCleared)
-	if grace.Err() == nil || ctx.Err() != nil {
-		return drift{}, fmt.Errorf("following the bitmap: %w", err)
-	}
-	// What was set after the grace has begun to end is told by the guard of the write.
 	now, err := r.drift(ctx, key)
-	for a := range now.leaked {
-		if !d.leaked[a] {
-			delete(now.leaked, a)
+	if err != nil {
+		return nil, err
+	}
+	d.missing = now.missing
+	for a := range d.leaked {
+		if !now.leaked[a] {
+			delete(d.leaked, a)
 		}
 	}
-	return now, err
+	return d, nil
 }
 
-// forgetCleared drops the bits that are not set in a version of the bitmap.
-func (d drift) forgetCleared(v Value) error {
+// follow drops every bit that a version of the bitmap within the grace does not have.
+func (r Runner) follow(ctx context.Context, key string, d *drift) error {
+	v, err := r.Sources.Store.Get(ctx, key)
+	if err == nil {
+		err = d.forgetCleared(v)
+	}
+	if err == nil {
+		grace, stop := context.WithTimeout(ctx, r.LeakGrace)
+		defer stop()
+		if err = r.Sources.Store.Watch(grace, key, v.ModRevision, d.forgetCleared); grace.Err() != nil && ctx.Err() == nil {
+			return nil
+		}
+	}
+	if errors.Is(err, errNothingLeaks) {
+		return nil
+	}
+	return err
+}
+
+// errNothingLeaks ends the wait: every bit that seemed leaked was of a Service under way.
+var errNothingLeaks = errors.New("no bit leaks")
+
+// forgetCleared drops the bits that are not set in a version of the bitmap, until none is left.
+func (d *drift) forgetCleared(v Value) error {
 	s := newStoredBitmap(v)
 	if s.Err != nil {
 		return s.Err
 	}
+	d.followed = v.ModRevision
 	for a := range d.leaked {
 		if !s.Bitmap.Contains(a) {
 			delete(d.leaked, a)
 		}
 	}
+	if len(d.leaked) == 0 {
+		return errNothingLeaks
+	}
 	return nil
 }
 
 // mend writes the bitmap as it is now, with the drift taken out.
-func (r Runner) mend(ctx context.Context, key string, d drift) error {
+func (r Runner) mend(ctx context.Context, key string, d *drift) error {
 	v, err := r.Sources.Store.Get(ctx, key)
 	if err != nil {
 		return err
@@ -140,8 +163,10 @@ func (r Runner) mend(ctx context.Context, key string, d drift) error {
 	if !ok {
 		return errMoved
 	}
-	p := NewPlan(World{Bitmaps: []StoredBitmap{newStoredBitmap(v)}, Given: r.Sources.Ranges}, r.Options)
-	m, err := p.bitmap(key)
+	if err := r.catchUp(ctx, v, d); err != nil {
+		return fmt.Errorf("following the bitmap: %w", err)
+	}
+	m, err := newStoredBitmap(v).of(d.prefix)
 	if err != nil {
 		return err
 	}
@@ -155,7 +180,30 @@ func (r Runner) mend(ctx context.Context, key string, d drift) error {
 	return err
 }
 
-func (d drift) takeOut(m *bitmap.Bitmap) (changed bool, err error) {
+// catchUp drops the bits that were cleared since the bitmap was followed, and may be set again for somebody else.
+func (r Runner) catchUp(ctx context.Context, v Value, d *drift) error {
+	if len(d.leaked) == 0 || v.ModRevision <= d.followed {
+		return nil
+	}
+	err := r.Sources.Store.Watch(ctx, v.Key, d.followed, func(version Value) error {
+		if err := d.forgetCleared(version); err != nil {
+			return err
+		}
+		if version.ModRevision >= v.ModRevision {
+			return errCaughtUp
+		}
+		return nil
+	})
+	if errors.Is(err, errCaughtUp) || errors.Is(err, errNothingLeaks) {
+		return nil
+	}
+	return err
+}
+
+// errCaughtUp ends a look at what has happened.
+var errCaughtUp = errors.New("caught up")
+
+func (d *drift) takeOut(m *bitmap.Bitmap) (changed bool, err error) {
 	for a := range d.missing {
 		if !m.Contains(a) {
 			changed = true

@@ -64,9 +64,9 @@ func (p *Plan) Report(kind string) Report {
 		},
 	}
 	for _, s := range p.World.Bitmaps {
-		b := BitmapReport{Key: s.Key, Range: s.Range, ModRevision: s.ModRevision}
+		b := BitmapReport{Key: s.Key, Range: Printable(s.Range), ModRevision: s.ModRevision}
 		if s.Err != nil {
-			b.Error = s.Err.Error()
+			b.Error = Printable(s.Err.Error())
 		} else {
 			b.Used = s.Bitmap.Len()
 		}

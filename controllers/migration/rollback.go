@@ -1,11 +1,11 @@
 package migration
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -64,6 +64,7 @@ func NewRollback(w World) (Rollback, error) {
 			r.Reserved = append(r.Reserved, a)
 		}
 	}
+	slices.SortFunc(r.Reserved, netip.Addr.Compare)
 	return r, nil
 }
 
@@ -141,9 +142,18 @@ func differences(old, want *bitmap.Bitmap) (set, cleared int) {
 	return set, cleared
 }
 
-// RollBack carries a rollback out: objects that 1.32 could not read first, then the bitmaps in one transaction, after their old
-// values were saved in file. It can be called again after any interruption.
-func RollBack(ctx context.Context, store Store, r Rollback, file string, progress Progress) error {
+// Save keeps the bitmaps that a rollback replaces in a file. It is called before RollBack and writes nothing else.
+func (r Rollback) Save(ctx context.Context, store Store, file string) error {
+	_, old, err := r.writes(ctx, store)
+	if err != nil || len(old) == 0 {
+		return err
+	}
+	return newArchive(r.World, old).save(file)
+}
+
+// RollBack carries a rollback out: objects that 1.32 could not read first, then the bitmaps in one transaction. It can be called
+// again after any interruption.
+func RollBack(ctx context.Context, store Store, r Rollback, progress Progress) error {
 	defer progress.End()
 	progress.Begin("rewriting", r.Rewrites)
 	if _, err := rewrites(ctx, store, func(writes []Write) error {
@@ -155,14 +165,9 @@ func RollBack(ctx context.Context, store Store, r Rollback, file string, progres
 	if len(r.Bitmaps) == 0 {
 		return nil
 	}
-	writes, old, err := r.writes(ctx, store)
+	writes, _, err := r.writes(ctx, store)
 	if err != nil {
 		return err
-	}
-	if len(old) > 0 {
-		if err := newArchive(r.World, old).save(file); err != nil {
-			return err
-		}
 	}
 	if _, err := store.Commit(ctx, writes); err != nil {
 		return fmt.Errorf("writing the bitmaps: %w", err)
@@ -244,9 +249,4 @@ func commitEach(ctx context.Context, store Store, writes []Write) error {
 		}
 	}
 	return nil
-}
-
-// Equal reports whether both write the same bits under the same guards.
-func (b RebuiltBitmap) Equal(o RebuiltBitmap) bool {
-	return b.Key == o.Key && b.Guard == o.Guard && bytes.Equal(b.Bitmap.Data(), o.Bitmap.Data())
 }

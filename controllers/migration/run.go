@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,7 +14,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxRounds bounds how often Run looks again: in a cluster that lives there is always something new.
+// maxRounds bounds how often Run looks again.
 const maxRounds = 6
 
 // Progress is told how far the work is. Its methods may be called concurrently.
@@ -34,9 +35,11 @@ type Runner struct {
 	Limit    rate.Limit
 	Workers  int
 	Progress Progress
+	// CreateOnly leaves what exists as it is.
+	CreateOnly bool
 	// LeakGrace is how long a bit must have been leaked before it is cleared.
 	LeakGrace time.Duration
-	// Through writes into etcd instead of through the API server.
+	// ThroughStore writes into etcd instead of through the API server.
 	ThroughStore bool
 }
 
@@ -46,7 +49,9 @@ type Result struct {
 	Last Plan
 	// Written is how many steps were carried out.
 	Written int
-	// Withheld are steps that nobody has approved.
+	// Fresh is how many steps the last look found that the one before did not.
+	Fresh int
+	// Withheld are steps that nobody has approved, or that do not create where only that is wanted.
 	Withheld []Step
 	// Unsettled are findings that no step mends, and that an API server would stumble over.
 	Unsettled []Finding
@@ -65,30 +70,27 @@ func (e *BlockedError) Error() string {
 	return "nothing was written: " + text
 }
 
-// Run looks, plans and writes until nothing is left to do, or the world moves faster than it can be looked at. What destroys
-// something is done when two looks have found it, and, if approved is not nil, only if a step there is the same work. It can be
-// called again after any interruption.
+// Run looks, plans and writes until nothing is left to do but what came up after the look before: in a cluster that lives there
+// is always something new, for a Keeper. What destroys something is done when two looks have found it, and, if approved is not
+// nil, only if it is in there. It can be called again after any interruption.
 func (r Runner) Run(ctx context.Context, approved []Step) (Result, error) {
 	defer r.Progress.End()
-	result, seen := Result{}, map[string]bool{}
+	result, permitted, seen := Result{}, r.permits(approved), map[string]bool{}
 	for _, s := range approved {
 		seen[s.key()] = true
 	}
+	var before map[string]bool
 	for range maxRounds {
-		w, err := r.Sources.World(ctx)
-		if err != nil {
+		if err := r.look(ctx, &result); err != nil {
 			return result, err
 		}
-		result.Last = NewPlan(w, r.Options)
-		if blocked := result.Last.Blocked(); len(blocked) > 0 {
-			return result, &BlockedError{blocked}
+		steps := arrange(result.Last.Steps, permitted, seen)
+		result.Withheld, result.Fresh = steps.withheld, len(steps.now)+len(steps.later)
+		objects := steps.objects()
+		if before != nil && !overlap(before, objects) || result.Fresh == 0 {
+			return result, nil
 		}
-		steps := arrange(result.Last.Steps, permits(approved), seen)
-		result.Withheld = steps.withheld
-		result.Unsettled = unsettled(result.Last)
-		if len(steps.now)+len(steps.later) == 0 {
-			break
-		}
+		before = objects
 		n, err := r.apply(ctx, steps.now)
 		result.Written += n
 		if err != nil {
@@ -98,21 +100,51 @@ func (r Runner) Run(ctx context.Context, approved []Step) (Result, error) {
 			return result, err
 		}
 	}
-	return result, nil
+	return result, errors.New("after many rounds there is still something to do about the same addresses; somebody undoes it, or they change all the time")
+}
+
+// look reads the cluster and plans.
+func (r Runner) look(ctx context.Context, result *Result) error {
+	w, err := r.Sources.World(ctx)
+	if err != nil {
+		return err
+	}
+	result.Last = NewPlan(w, r.Options)
+	if blocked := result.Last.Blocked(); len(blocked) > 0 {
+		return &BlockedError{blocked}
+	}
+	result.Unsettled = unsettled(result.Last)
+	return nil
+}
+
+func overlap(a, b map[string]bool) bool {
+	for key := range a {
+		if b[key] {
+			return true
+		}
+	}
+	return false
 }
 
 // order is what is done with the steps of a plan.
 type order struct{ now, later, withheld []Step }
 
-// arrange puts off what destroys and was not seen before, and withholds what is not permitted.
+// objects are what is to be worked on.
+func (o order) objects() map[string]bool {
+	out := make(map[string]bool, len(o.now)+len(o.later))
+	for _, s := range slices.Concat(o.now, o.later) {
+		out[s.what()] = true
+	}
+	return out
+}
+
+// arrange withholds what is not permitted, and puts off what destroys and was not seen before.
 func arrange(steps []Step, permitted func(Step) bool, seen map[string]bool) (o order) {
 	for _, s := range steps {
 		switch {
-		case !s.Destroys():
-			o.now = append(o.now, s)
 		case !permitted(s):
 			o.withheld = append(o.withheld, s)
-		case seen[s.key()]:
+		case !s.Destroys() || seen[s.key()]:
 			o.now = append(o.now, s)
 		default:
 			o.later = append(o.later, s)
@@ -122,13 +154,20 @@ func arrange(steps []Step, permitted func(Step) bool, seen map[string]bool) (o o
 	return o
 }
 
-// permits returns what may be destroyed: what is in approved, everything if that is nil.
-func permits(approved []Step) func(Step) bool {
+// permits returns what may be done: what destroys only if it is in approved, or that is nil.
+func (r Runner) permits(approved []Step) func(Step) bool {
 	keys := make(map[string]bool, len(approved))
 	for _, s := range approved {
 		keys[s.key()] = true
 	}
-	return func(s Step) bool { return approved == nil || keys[s.key()] }
+	return func(s Step) bool {
+		switch {
+		case r.CreateOnly:
+			return s.Do == CreateIPAddress || s.Do == CreateServiceCIDR
+		default:
+			return !s.Destroys() || approved == nil || keys[s.key()]
+		}
+	}
 }
 
 func pauseIf(ctx context.Context, needed bool) error {
@@ -145,12 +184,19 @@ func pauseIf(ctx context.Context, needed bool) error {
 
 // unsettled are the findings that stop a flip and that no step of the plan mends.
 func unsettled(p Plan) []Finding {
-	mended := map[string]bool{}
+	mended := map[netip.Addr]bool{} // the zero Addr stands for the default ServiceCIDR
 	for _, s := range p.Steps {
-		mended[s.Address.String()] = true // a step without address is on the default ServiceCIDR, and so are findings without one
+		if s.Do != RepairBitmap {
+			mended[s.Address] = true
+		}
 	}
 	return slices.DeleteFunc(p.StopFlip(), func(f Finding) bool {
-		return mended[f.Address.String()] && f.Kind != DuplicateClusterIP && f.Kind != InvalidClusterIP
+		switch f.Kind {
+		case DuplicateClusterIP, InvalidClusterIP, ObjectUnreadable:
+			return false
+		default:
+			return mended[f.Address]
+		}
 	})
 }
 

@@ -51,6 +51,9 @@ func (u *Unseeded) undo(ctx context.Context, store Store, v Value, dryRun bool) 
 		}
 		switch {
 		case errors.Is(err, ErrConflict):
+			if again, err := store.Get(ctx, v.Key); err != nil || !again.Exists() {
+				return err // somebody else has undone it
+			}
 			continue
 		case err == nil:
 			u.Deleted, u.Kept = append(u.Deleted, gone...), append(u.Kept, kept...)

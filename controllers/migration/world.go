@@ -115,7 +115,13 @@ const (
 	KeySecondary = "ranges/secondaryserviceips"
 )
 
+// newService reads a Service. Those that were stored before dual stack have spec.clusterIP alone; API servers fill the other
+// field in when they read, etcd does not.
 func newService(o *corev1.Service) Service {
+	if len(o.Spec.ClusterIPs) == 0 && o.Spec.ClusterIP != "" {
+		o = o.DeepCopy()
+		o.Spec.ClusterIPs = []string{o.Spec.ClusterIP}
+	}
 	s := Service{
 		Name: types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, UID: o.UID, Created: o.CreationTimestamp.Time,
 		Addresses: ledger.ClusterIPs(o),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/allocation"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/operation"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/upgrade"
 )
 
 // command is what the flags say.
@@ -23,6 +24,7 @@ type command struct {
 
 	allocations allocation.Options
 	manager     operation.Options
+	upgrade     upgrade.Options
 }
 
 func parse(args []string) (command, error) {
@@ -31,6 +33,8 @@ func parse(args []string) (command, error) {
 	c.allocations.Levels = []int{0, 5_000, 10_000, 20_000}
 	c.manager.Sizes = []int{10_000, 50_000}
 	c.manager.Labelled, c.manager.Repaired = []int{10_000}, []int{10_000}
+
+	c.upgrade = upgrade.Full()
 
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&only, "only", "allocations,manager", "parts to run: "+strings.Join(names(), ", "))
@@ -49,6 +53,19 @@ func parse(args []string) (command, error) {
 	flags.Var((*numbers)(&c.manager.Repaired), "repaired", "manager: sizes at which to wait for the API server's own repair")
 	flags.DurationVar(&c.manager.Quiet, "quiet", time.Minute, "manager: how long to watch it do nothing")
 	flags.IntVar(&c.manager.Deleted, "deleted", 1000, "manager: IPAddresses to delete")
+
+	flags.Var((*numbers)(&c.upgrade.Sizes), "clusters", "upgrade: numbers of Services in one family")
+	flags.Var((*numbers)(&c.upgrade.Dual), "dual", "upgrade: numbers of Services in two families")
+	flags.IntVar(&c.upgrade.Repeats, "repeats", c.upgrade.Repeats, "upgrade: starts of each kind")
+	flags.IntVar(&c.upgrade.Once, "once", c.upgrade.Once, "upgrade: with more addresses, the start without migration is measured once")
+	flags.DurationVar(&c.upgrade.Bound, "bound", c.upgrade.Bound, "upgrade: how long an API server may take to become ready, restarts included")
+	flags.IntVar(&c.upgrade.Raced, "raced", c.upgrade.Raced, "upgrade: the one of --clusters where writing is compared with a bare loop")
+	flags.IntVar(&c.upgrade.Rounds, "races", c.upgrade.Rounds, "upgrade: rounds of this comparison")
+	flags.IntVar(&c.upgrade.Workers, "writers", c.upgrade.Workers, "upgrade: writes at the same time in this comparison")
+	flags.BoolFunc("quick", "upgrade: small clusters, once each, to see whether the benchmark works", func(string) error {
+		c.upgrade = upgrade.Quick()
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}

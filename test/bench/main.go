@@ -4,6 +4,7 @@
 //	go run ./test/bench                                              allocations, then the manager
 //	go run ./test/bench --only allocations --levels 0,500 --rounds 2 a part of it
 //	go run ./test/bench --only allocator --write                     the micro benchmarks that hack/bench.sh has kept
+//	go run ./test/bench --only upgrade --quick                       the way off the bitmap, small, to see that it works
 //
 // Start with part.go, the list of what can be measured.
 package main

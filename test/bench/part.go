@@ -9,6 +9,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/operation"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/upgrade"
 )
 
 // part is something to measure. Its name is also that of its section in the document.
@@ -21,6 +22,7 @@ var parts = []part{
 	{"allocator", showAllocator},
 	{"allocations", runAllocations},
 	{"manager", runManager},
+	{"upgrade", runUpgrade},
 }
 
 func names() []string {
@@ -58,6 +60,14 @@ func runAllocations(ctx context.Context, c command, log *progress.Log) (report.S
 
 func runManager(ctx context.Context, c command, log *progress.Log) (report.Section, error) {
 	result, err := operation.Run(ctx, c.manager, log)
+	if err != nil {
+		return report.Section{}, err
+	}
+	return report.Section{Intro: intro(c.String(), result.Versions), Tables: result.Tables(), Notes: result.Notes()}, nil
+}
+
+func runUpgrade(ctx context.Context, c command, log *progress.Log) (report.Section, error) {
+	result, err := upgrade.Run(ctx, c.upgrade, log)
 	if err != nil {
 		return report.Section{}, err
 	}

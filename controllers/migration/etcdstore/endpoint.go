@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
@@ -35,13 +36,13 @@ func validateEndpoints(endpoints []string) error {
 }
 
 // knock waits until one of the endpoints answers. A cluster with a member down is a cluster.
-func (s *Store) knock(ctx context.Context) error {
+func (s *Store) knock(ctx context.Context, trust *tls.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	endpoints := s.client.Endpoints()
 	answers := make(chan error, len(endpoints))
 	for _, endpoint := range endpoints {
-		go func() { answers <- s.knockAt(ctx, endpoint) }()
+		go func() { answers <- s.knockAt(ctx, endpoint, trust) }()
 	}
 	var refusals []error
 	for range endpoints {
@@ -55,15 +56,19 @@ func (s *Store) knock(ctx context.Context) error {
 }
 
 // knockAt asks one endpoint until it answers. What is a matter of certificates does not get better by asking again.
-func (s *Store) knockAt(ctx context.Context, endpoint string) error {
+func (s *Store) knockAt(ctx context.Context, endpoint string, trust *tls.Config) error {
 	last := errors.New("it does not answer")
 	err := insist(ctx, s.patience, func(ctx context.Context) error {
 		_, err := s.client.Status(ctx, endpoint)
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			last = err
+		if err == nil {
+			return nil
 		}
-		if diagnose(err).lasting {
-			return &hopeless{err}
+		if refusal := shakeHands(ctx, endpoint, trust); diagnose(refusal).lasting {
+			last = refusal
+			return &hopeless{refusal}
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			last = err
 		}
 		return err
 	}, nil)
@@ -71,6 +76,25 @@ func (s *Store) knockAt(ctx context.Context, endpoint string) error {
 		return nil
 	}
 	return fmt.Errorf("connecting to etcd at %s: %s%s", endpoint, reason(last), diagnose(last).advice)
+}
+
+// shakeHands returns what an https endpoint has against our certificate, or we against its. With TLS 1.3 a server says so after the
+// handshake, and gRPC, which writes at once, is often told of a broken pipe instead.
+func shakeHands(ctx context.Context, endpoint string, trust *tls.Config) error {
+	address, secure := strings.CutPrefix(endpoint, "https://")
+	if !secure {
+		return nil
+	}
+	trust = trust.Clone()
+	trust.NextProtos = []string{"h2"}
+	connection, err := (&tls.Dialer{Config: trust}).DialContext(ctx, "tcp", strings.TrimSuffix(address, "/"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = connection.Close() }()
+	_ = connection.SetReadDeadline(time.Now().Add(time.Second))
+	_, err = connection.Read(make([]byte, 1))
+	return err
 }
 
 // diagnosis is what to do about a failure to connect.

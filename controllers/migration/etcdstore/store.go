@@ -42,7 +42,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		return nil, fmt.Errorf("connecting to etcd: %w", err)
 	}
 	s := &Store{client: client, keys: newKeys(c.prefix()), patience: patience}
-	if err := s.knock(ctx); err != nil {
+	if err := s.knock(ctx, trust); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

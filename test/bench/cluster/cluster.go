@@ -26,44 +26,54 @@ const (
 	templateAddress = "10.96.0.10" // in the static band, where no copy lies
 )
 
-// Cluster is a control plane of one IP family with Services in it. Its methods are for one goroutine.
+// Cluster is a control plane with Services in it. Its methods are for one goroutine.
 type Cluster struct {
 	*framework.ControlPlane
 	// Client speaks protobuf, as the API server's own clients do.
 	Client kubernetes.Interface
-	// Copies is how many Services there are beside the template and the API server's own.
+	// Copies is how many Services there are beside the template and the API server's own, as far as this Cluster has added them.
 	Copies int
 
 	log *progress.Log
 }
 
-// Start starts a control plane with two Services: that of the API server, and the template of all others.
+// Start starts a control plane of one IP family with two Services: that of the API server, and the template of all others.
 func Start(ctx context.Context, log *progress.Log) (*Cluster, error) {
 	log.Step("starting etcd and kube-apiserver")
-	plane, err := framework.Start(ctx, framework.Options{
-		ServiceClusterIPRange: Range.String(),
-		// A real cluster waits for its disk.
-		EtcdArgs: []string{"--unsafe-no-fsync=false"},
-	})
+	c, err := Open(ctx, framework.Options{ServiceClusterIPRange: Range.String()}, log)
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{ControlPlane: plane, log: log}
-	if err := c.prepare(ctx); err != nil {
-		return nil, errors.Join(err, plane.Stop())
+	if err := c.CreateTemplate(ctx, templateAddress); err != nil {
+		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }
 
-func (c *Cluster) prepare(ctx context.Context) (err error) {
-	if c.Client, err = kubernetes.NewForConfig(c.Config()); err != nil {
-		return fmt.Errorf("making a client: %w", err)
+// Open starts a control plane on whatever its folder holds, with an etcd that waits for its disk, as in a real cluster.
+func Open(ctx context.Context, options framework.Options, log *progress.Log) (*Cluster, error) {
+	options.EtcdArgs = append(options.EtcdArgs, "--unsafe-no-fsync=false")
+	plane, err := framework.Start(ctx, options)
+	if err != nil {
+		return nil, err
 	}
+	c := &Cluster{ControlPlane: plane, log: log}
+	if c.Client, err = kubernetes.NewForConfig(c.Config()); err != nil {
+		return nil, errors.Join(fmt.Errorf("making a client: %w", err), plane.Stop())
+	}
+	return c, nil
+}
+
+// CreateTemplate creates the Service that all others are copies of. It has an address of each family, all in the static band.
+func (c *Cluster) CreateTemplate(ctx context.Context, addresses ...string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}
 	if _, err := c.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the namespace: %w", err)
 	}
-	service := framework.NewService(Namespace, template, framework.WithClusterIPs(templateAddress))
+	service := framework.NewService(Namespace, template, framework.WithClusterIPs(addresses...))
+	if len(addresses) > 1 {
+		framework.RequireDualStack()(service)
+	}
 	if _, err := c.Client.CoreV1().Services(Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the template: %w", err)
 	}
@@ -79,5 +89,5 @@ func (c *Cluster) Config() *rest.Config {
 	return config
 }
 
-// Addresses is the number of IPAddresses that the cluster has when nobody else adds any.
+// Addresses is the number of IPAddresses that a cluster of one family has when nobody else adds any.
 func (c *Cluster) Addresses() int { return c.Copies + 2 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -11,7 +12,10 @@ import (
 	"strings"
 	"time"
 
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
@@ -62,9 +66,24 @@ func (c *Cluster) addPortion(ctx context.Context, n int) error {
 	return nil
 }
 
-func (c *Cluster) seed(ctx context.Context, kind string, n int) error {
-	return Peer(ctx, nil, "seed", "--etcd="+c.Etcd.URL(), "--template="+Namespace+"/"+template, "--range="+Range.String(),
-		"--kind="+kind, "--from="+strconv.Itoa(c.Copies), "--to="+strconv.Itoa(n))
+func (c *Cluster) seed(ctx context.Context, kind string, n int, more ...string) error {
+	return Peer(ctx, nil, append([]string{"seed", "--etcd=" + c.Etcd.URL(), "--template=" + Namespace + "/" + template, "--range=" + Range.String(),
+		"--kind=" + kind, "--from=" + strconv.Itoa(c.Copies), "--to=" + strconv.Itoa(n)}, more...)...)
+}
+
+// Stock adds copies until there are n of them, without IPAddresses but with their bits in the bitmaps: what an API server
+// leaves that allocates from these. It must not run meanwhile. ranges are those of the API server.
+func (c *Cluster) Stock(ctx context.Context, n int, ranges string) error {
+	if c.API.Running() {
+		return errors.New("services are not written to etcd behind the back of an API server that keeps bitmaps")
+	}
+	for _, kind := range []string{"services", "bitmaps"} {
+		if err := c.seed(ctx, kind, n, "--range="+ranges, "--pace=0"); err != nil {
+			return err
+		}
+	}
+	c.Copies = n
+	return nil
 }
 
 // waitServed waits until the API server serves the addresses of n copies.
@@ -109,20 +128,31 @@ func (c *Cluster) verify(ctx context.Context) error {
 	if copies != c.Copies {
 		return fmt.Errorf("the copies have %d IPAddresses instead of %d: the API server did not accept what was written to etcd", copies, c.Copies)
 	}
-	events, err := c.Client.EventsV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	spoken, err := c.Repairs(ctx, func(e *eventsv1.Event) bool { return strings.Contains(e.Regarding.Name+" "+e.Note, copyPrefix) })
 	if err != nil {
-		return fmt.Errorf("listing events: %w", err)
-	}
-	spoken := 0
-	for _, e := range events.Items {
-		if slices.Contains(repairs, e.Reason) && strings.Contains(e.Regarding.Name+" "+e.Note, copyPrefix) {
-			spoken++
-		}
+		return err
 	}
 	if spoken > 0 {
 		c.log.Step("note: kube-apiserver announced the repair of %d copies before it had seen their IPAddresses, and repaired none", spoken)
 	}
 	return nil
+}
+
+// Repairs counts the events in which the API server's repair loop complains, those that filter wants.
+func (c *Cluster) Repairs(ctx context.Context, filter func(*eventsv1.Event) bool) (n int, err error) {
+	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.EventsV1().Events(metav1.NamespaceAll).List(ctx, o)
+	}
+	err = pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+		if e := o.(*eventsv1.Event); slices.Contains(repairs, e.Reason) && filter(e) {
+			n++
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("counting events: %w", err)
+	}
+	return n, nil
 }
 
 // Settle waits until API server and etcd have worked off what was asked of them: until they need less than a

@@ -113,7 +113,7 @@ var _ = Describe("An address of several Services", Ordered, func() {
 				Expect(answer.Stdout).To(ContainSubstring(word))
 			}
 			reported(reportOf(with(found, w.migrate(ctx, "verify", "-o", "json")).Stdout))
-		})
+		}, conditionKey)
 	})
 
 	It("is not resolved by any other command", func(ctx SpecContext) {
@@ -121,7 +121,7 @@ var _ = Describe("An address of several Services", Ordered, func() {
 		with(found, w.offline(ctx, "seed", "--etcd"))
 		w.untouched(ctx, func() {
 			answer := with(refused, w.offline(ctx, "rollback", "--yes", "--archive="+file("x", "")+".new"))
-			Expect(answer.Stderr).To(And(ContainSubstring(four), ContainSubstring("zulu"), ContainSubstring("alpha")))
+			Expect(answer.String()).To(And(ContainSubstring(four), ContainSubstring("zulu"), ContainSubstring("alpha")))
 		})
 	})
 

@@ -26,6 +26,9 @@ const (
 	addressesKey = registry + "ipaddresses/"
 	rangesKey    = registry + "servicecidrs/"
 	servicesKey  = registry + "services/specs/"
+
+	// conditionKey is where verify and run tell how far the cluster is.
+	conditionKey = rangesKey + "kubernetes"
 )
 
 // serversBusiness are keys that a living API server writes while nobody asks it to.

@@ -1,0 +1,512 @@
+package migration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+)
+
+// memory is a Store in memory, with revisions, guards, history and faults. It stores JSON; nothing here depends on the form.
+// Make one with newMemory, within the bubble of synctest if there is one.
+type memory struct {
+	mu        sync.Mutex
+	revision  int64
+	compacted int64   // what happened up to here is forgotten
+	history   []Value // every change in order; a deletion has no Raw
+	changed   chan struct{}
+	calls     []call
+
+	// before is asked when a call begins, after when it has taken effect: the call answers with their error instead. They
+	// may use the store: somebody else is at work.
+	before, after func(call) error
+}
+
+// call is one use of the Store.
+type call struct {
+	op   string // Get, List, Watch or Commit
+	key  string // or the prefix; of a Commit the key of its first write
+	at   int    // how many of this op came before
+	size int    // how many writes a Commit has
+}
+
+func newMemory() *memory { return &memory{changed: make(chan struct{}), revision: 1} }
+
+var _ Store = (*memory)(nil)
+
+// begin counts a call and lets before interfere.
+func (m *memory) begin(op, key string, size int) (call, error) {
+	m.mu.Lock()
+	c := call{op: op, key: key, size: size}
+	for _, old := range m.calls {
+		if old.op == op {
+			c.at++
+		}
+	}
+	m.calls = append(m.calls, c)
+	m.mu.Unlock()
+	if m.before == nil {
+		return c, nil
+	}
+	return c, m.before(c)
+}
+
+func (m *memory) end(c call) error {
+	if m.after == nil {
+		return nil
+	}
+	return m.after(c)
+}
+
+// Revision implements Store.
+func (m *memory) Revision(context.Context) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.revision, nil
+}
+
+// Get implements Store.
+func (m *memory) Get(ctx context.Context, key string) (Value, error) {
+	if _, err := m.begin("Get", key, 0); err != nil || ctx.Err() != nil {
+		return Value{}, errors.Join(err, ctx.Err())
+	}
+	return m.now(key), nil
+}
+
+// List implements Store.
+func (m *memory) List(ctx context.Context, prefix string, at int64, visit func(Value) error) (int64, error) {
+	if _, err := m.begin("List", prefix, 0); err != nil {
+		return 0, err
+	}
+	m.mu.Lock()
+	if at == 0 {
+		at = m.revision
+	}
+	all, forgotten := m.state(at), at < m.compacted
+	m.mu.Unlock()
+	if forgotten {
+		return 0, ErrCompacted
+	}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		if strings.HasPrefix(key, prefix) {
+			if err := visit(decoded(all[key])); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return at, nil
+}
+
+// Watch implements Store.
+func (m *memory) Watch(ctx context.Context, prefix string, after int64, see func(Value) error) error {
+	if _, err := m.begin("Watch", prefix, 0); err != nil {
+		return err
+	}
+	for {
+		m.mu.Lock()
+		changed, forgotten := m.changed, after < m.compacted
+		news := slices.DeleteFunc(slices.Clone(m.history), func(v Value) bool { return v.ModRevision <= after })
+		m.mu.Unlock()
+		if forgotten {
+			return ErrCompacted
+		}
+		for _, v := range news {
+			after = v.ModRevision
+			if !strings.HasPrefix(v.Key, prefix) {
+				continue
+			}
+			if err := see(decoded(v)); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+// Commit implements Store.
+func (m *memory) Commit(ctx context.Context, writes []Write) (int64, error) {
+	if err := legal(writes); err != nil {
+		return 0, err
+	}
+	c, err := m.begin("Commit", writes[0].Key, len(writes))
+	if err != nil || ctx.Err() != nil {
+		return 0, errors.Join(err, ctx.Err())
+	}
+	revision, err := m.commit(writes)
+	if err != nil {
+		return 0, err
+	}
+	return revision, m.end(c)
+}
+
+// legal refuses what no Store takes.
+func legal(writes []Write) error {
+	if len(writes) == 0 || len(writes) > MaxWrites {
+		return fmt.Errorf("a transaction of %d writes", len(writes))
+	}
+	keys := map[string]bool{}
+	for _, w := range writes {
+		kinds := 0
+		for _, is := range []bool{w.Object != nil, len(w.Raw) > 0, w.Delete} {
+			if is {
+				kinds++
+			}
+		}
+		if kinds != 1 || keys[w.Key] {
+			return fmt.Errorf("%s: %d things to write, or the key is there twice", w.Key, kinds)
+		}
+		keys[w.Key] = true
+	}
+	return nil
+}
+
+func (m *memory) commit(writes []Write) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	there := m.state(m.revision)
+	for _, w := range writes {
+		if there[w.Key].ModRevision != w.Guard {
+			return 0, ErrConflict
+		}
+	}
+	m.revision++
+	for _, w := range writes {
+		v := Value{Key: w.Key, CreateRevision: there[w.Key].CreateRevision, ModRevision: m.revision, Raw: w.Raw}
+		if v.CreateRevision == 0 {
+			v.CreateRevision = m.revision
+		}
+		if w.Object != nil {
+			v.Raw = encoded(w.Object, w.APIVersion)
+		}
+		m.history = append(m.history, v)
+	}
+	close(m.changed)
+	m.changed = make(chan struct{})
+	return m.revision, nil
+}
+
+// state is every key as it was at a revision.
+func (m *memory) state(at int64) map[string]Value {
+	all := map[string]Value{}
+	for _, v := range m.history {
+		switch {
+		case v.ModRevision > at:
+			return all
+		case v.Raw == nil:
+			delete(all, v.Key)
+		default:
+			all[v.Key] = v
+		}
+	}
+	return all
+}
+
+// now is a key as it is; the zero Value with its Key if it does not exist.
+func (m *memory) now(key string) Value {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v, ok := m.state(m.revision)[key]
+	if !ok {
+		return Value{Key: key}
+	}
+	return decoded(v)
+}
+
+// put writes what is there already, or not: as API servers do, or somebody with etcdctl.
+func (m *memory) put(w Write) {
+	w.Guard = m.now(w.Key).ModRevision
+	if _, err := m.commit([]Write{w}); err != nil {
+		panic(err)
+	}
+}
+
+func (m *memory) remove(key string) {
+	if m.now(key).Exists() {
+		m.put(Write{Key: key, Delete: true})
+	}
+}
+
+// compact forgets what has happened up to now.
+func (m *memory) compact() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.compacted = m.revision
+}
+
+// count is how often an op was called.
+func (m *memory) count(op string) (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.calls {
+		if c.op == op {
+			n++
+		}
+	}
+	return n
+}
+
+// String shows all keys and what matters of their values, so that two states compare as text. What differs from one try to the
+// next (UIDs, times, revisions, names of notes) is left out.
+func (m *memory) String() string {
+	m.mu.Lock()
+	all := m.state(m.revision)
+	m.mu.Unlock()
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		v := decoded(all[key])
+		if strings.HasPrefix(key, prefixNotes) {
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s %s\n", key, v.APIVersion, contents(v))
+	}
+	return b.String()
+}
+
+func contents(v Value) string {
+	switch o := v.Object.(type) {
+	case *corev1.Service:
+		return fmt.Sprint(o.Spec.ClusterIPs)
+	case *networkingv1.IPAddress:
+		return fmt.Sprint(upstream.Service(o), o.Labels)
+	case *networkingv1.ServiceCIDR:
+		return fmt.Sprint(o.Spec.CIDRs)
+	case *corev1.RangeAllocation:
+		return fmt.Sprintf("%s %x", o.Range, o.Data)
+	default:
+		return fmt.Sprintf("%q", v.Raw)
+	}
+}
+
+// kindsInMemory are the kinds that a memory can decode.
+var kindsInMemory = map[string]func() runtime.Object{
+	"Service": func() runtime.Object { return &corev1.Service{} }, "Namespace": func() runtime.Object { return &corev1.Namespace{} },
+	"RangeAllocation": func() runtime.Object { return &corev1.RangeAllocation{} },
+	"IPAddress":       func() runtime.Object { return &networkingv1.IPAddress{} },
+	"ServiceCIDR":     func() runtime.Object { return &networkingv1.ServiceCIDR{} },
+}
+
+// encoded is an object with its kind, as JSON. Like an API server it stores no resourceVersion.
+func encoded(o runtime.Object, apiVersion string) []byte {
+	o = o.DeepCopyObject()
+	if object, err := meta.Accessor(o); err == nil {
+		object.SetResourceVersion("")
+	}
+	name := fmt.Sprintf("%T", o)
+	kind, group := name[strings.LastIndex(name, ".")+1:], "v1"
+	if kind == "IPAddress" || kind == "ServiceCIDR" {
+		group = networkingv1.SchemeGroupVersion.String()
+	}
+	if apiVersion == "" {
+		apiVersion = group
+	}
+	o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// decoded is a value with its object, or what is wrong with it.
+func decoded(v Value) Value {
+	if v.Raw == nil {
+		return v
+	}
+	var t metav1.TypeMeta
+	switch {
+	case strings.HasPrefix(string(v.Raw), "k8s:enc:"):
+		v.Err = fmt.Errorf("%w (by aescbc:v1:key1)", ErrEncrypted)
+		return v
+	case json.Unmarshal(v.Raw, &t) != nil || kindsInMemory[t.Kind] == nil:
+		v.Err = fmt.Errorf("the value, of %d bytes, is broken", len(v.Raw))
+		return v
+	}
+	o := kindsInMemory[t.Kind]()
+	if v.Err = json.Unmarshal(v.Raw, o); v.Err == nil {
+		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		v.Object, v.APIVersion = o, t.APIVersion
+	}
+	return v
+}
+
+// kubeSystem is by what every memory with a cluster in it is known.
+const kubeSystem = types.UID("uid-of-kube-system")
+
+// holding fills a memory with a cluster of these Services, objects and bitmaps.
+func holding(w World) *memory {
+	m := newMemory()
+	m.put(Write{Key: "namespaces/kube-system", Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: kubeSystem}}})
+	for _, s := range w.Services {
+		m.putService(s)
+	}
+	for _, ip := range w.IPAddresses {
+		m.put(Write{Key: prefixIPAddresses + ip.Address.String(), Object: objectOf(ip)})
+	}
+	for _, c := range w.ServiceCIDRs {
+		m.put(Write{Key: prefixServiceCIDRs + c.Name, Object: cidrObject(c)})
+	}
+	for _, b := range w.Bitmaps {
+		m.putBitmap(b.Key, b.Bitmap)
+	}
+	return m
+}
+
+func (m *memory) putService(s Service) { m.put(Write{Key: keyOfService(s), Object: serviceObject(s)}) }
+
+func (m *memory) putBitmap(key string, b *bitmap.Bitmap) {
+	m.put(Write{Key: key, Object: &corev1.RangeAllocation{Range: b.String(), Data: b.Data()}})
+}
+
+// bitmap is what is stored, nil if that cannot be read.
+func (m *memory) bitmap(key string) *bitmap.Bitmap {
+	o, ok := m.now(key).Object.(*corev1.RangeAllocation)
+	if !ok {
+		return nil
+	}
+	b, err := bitmap.Parse(o.Range, o.Data)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// sources reads from this memory alone.
+func (m *memory) sources() Sources { return Sources{Store: m, Clock: clock.RealClock{}} }
+
+// world is what the memory holds, as a plan sees it.
+func (m *memory) world(t *testing.T) World {
+	t.Helper()
+	w, err := m.sources().World(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func keyOfService(s Service) string { return prefixServices + s.Name.String() }
+
+func serviceObject(s Service) *corev1.Service {
+	o := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Name.Namespace, Name: s.Name.Name, UID: s.UID, CreationTimestamp: metav1.NewTime(s.Created)},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: corev1.ClusterIPNone, ClusterIPs: []string{corev1.ClusterIPNone}},
+	}
+	for i, a := range s.Addresses {
+		if i == 0 {
+			o.Spec.ClusterIP, o.Spec.ClusterIPs = a.String(), nil
+		}
+		o.Spec.ClusterIPs = append(o.Spec.ClusterIPs, a.String())
+	}
+	o.Spec.ClusterIPs = append(o.Spec.ClusterIPs, s.Invalid...)
+	return o
+}
+
+func objectOf(ip IPAddress) *networkingv1.IPAddress {
+	o := upstream.NewIPAddress(ip.Address, ip.Service)
+	if ip.Service == (types.NamespacedName{}) {
+		o.Spec.ParentRef = &networkingv1.ParentReference{Group: "example.com", Resource: "gateways", Name: "g"}
+	}
+	o.UID, o.CreationTimestamp = ip.UID, metav1.NewTime(ip.Created)
+	o.Labels = map[string]string{networkingv1.LabelManagedBy: ip.ManagedBy, networkingv1.LabelIPAddressFamily: ip.Family}
+	if ip.Deleting {
+		o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: noon}, []string{"example.com/held"}
+	}
+	return o
+}
+
+func cidrObject(c ServiceCIDR) *networkingv1.ServiceCIDR {
+	o := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: c.Name, UID: c.UID, Finalizers: c.Finalizers}}
+	for _, p := range c.CIDRs {
+		o.Spec.CIDRs = append(o.Spec.CIDRs, p.String())
+	}
+	if c.Deleting {
+		o.DeletionTimestamp = &metav1.Time{Time: noon}
+	}
+	if c.ByAPIServer {
+		o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-apiserver", Operation: metav1.ManagedFieldsOperationUpdate}}
+	}
+	return o
+}
+
+// TestMemory asks for what every test of this package that writes stands on.
+func TestMemory(t *testing.T) {
+	ctx := t.Context()
+	m := newMemory()
+	first := Write{Key: "a/1", Raw: []byte("one")}
+	revision, err := m.Commit(ctx, []Write{first, {Key: "a/2", Raw: []byte("two")}})
+	if err != nil || revision != 2 {
+		t.Fatalf("the first commit: revision %d, %v", revision, err)
+	}
+	if _, err := m.Commit(ctx, []Write{{Key: "a/3", Raw: []byte("three")}, first}); !errors.Is(err, ErrConflict) {
+		t.Errorf("a key that exists is created again: %v", err)
+	}
+	if v, _ := m.Get(ctx, "a/3"); v.Exists() || v.ModRevision != 0 {
+		t.Errorf("a commit that failed has written %v", v)
+	}
+	m.put(Write{Key: "a/1", Raw: []byte("one and a half")})
+	m.remove("a/2")
+	mustEqual(t, "now", m.list(t, 0), []string{`a/1 "one and a half" created 2 changed 3`})
+	mustEqual(t, "as it was", m.list(t, 2), []string{`a/1 "one" created 2 changed 2`, `a/2 "two" created 2 changed 2`})
+
+	mustEqual(t, "changes", m.changes(t, 1, 4), []string{`a/1 "one"`, `a/2 "two"`, `a/1 "one and a half"`, `a/2 ""`})
+	m.compact()
+	if err := m.Watch(ctx, "", 1, func(Value) error { return nil }); !errors.Is(err, ErrCompacted) {
+		t.Errorf("watching what is forgotten: %v", err)
+	}
+	if _, err := m.List(ctx, "a/", 2, func(Value) error { return nil }); !errors.Is(err, ErrCompacted) {
+		t.Errorf("listing what is forgotten: %v", err)
+	}
+}
+
+func (m *memory) list(t *testing.T, at int64) (out []string) {
+	t.Helper()
+	_, err := m.List(t.Context(), "a/", at, func(v Value) error {
+		out = append(out, fmt.Sprintf("%s %q created %d changed %d", v.Key, v.Raw, v.CreateRevision, v.ModRevision))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (m *memory) changes(t *testing.T, after int64, n int) (out []string) {
+	t.Helper()
+	enough := errors.New("enough")
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	err := m.Watch(ctx, "a/", after, func(v Value) error {
+		if out = append(out, fmt.Sprintf("%s %q", v.Key, v.Raw)); len(out) == n {
+			return enough
+		}
+		return nil
+	})
+	if !errors.Is(err, enough) {
+		t.Fatal(err)
+	}
+	return out
+}
