@@ -20,7 +20,7 @@ run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1:
 	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once)
 
 ##@ Check it
-.PHONY: test test-unit test-integration bench fuzz lint verify
+.PHONY: test test-unit test-integration test-upgrade bench fuzz lint verify
 test: ## Everything that must pass: all packages with -race and shuffled, and the tool islands that have tests.
 	hack/test.sh all
 
@@ -29,6 +29,9 @@ test-unit: ## Only what needs no control plane: seconds.
 
 test-integration: ## Only what runs on real control planes.
 	hack/test.sh integration
+
+test-upgrade: ## The large specs of the migration: real upgrades and returns under load.
+	hack/test.sh upgrade
 
 bench: ## Ours and upstream's allocator in one run, then the same through an API server.
 	hack/bench.sh

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests: hack/test.sh all|unit|integration
+# Runs the tests: hack/test.sh all|unit|integration|upgrade
 #
+# Specs with the label "large" are left to upgrade; all the others are in all.
 # A package is an integration package when its tests are Ginkgo specs: those talk to real control planes,
 # which are built into the cache first. TIMEOUT bounds one package, PARALLEL how many run side by side.
 set -euo pipefail
@@ -41,20 +42,27 @@ integration() {
 	hack/tools/build.sh etcd kubernetes-1.36 kubernetes-1.32 >/dev/null
 	local colour=()
 	[ -t 1 ] || colour=(-ginkgo.no-color)
-	run integration -ginkgo.randomize-all "${colour[@]}"
+	run integration -ginkgo.randomize-all "-ginkgo.label-filter=!large" "${colour[@]}"
+}
+
+# upgrade runs the large specs, of migrations under load and of large clusters.
+upgrade() {
+	hack/tools/build.sh etcd kubernetes-1.36 kubernetes-1.32 >/dev/null
+	go test "${flags[@]}" ./test/integration/upgrade -ginkgo.randomize-all "-ginkgo.label-filter=large" -ginkgo.no-color
 }
 
 status=0
 case $what in
 unit) run unit || status=1 ;;
 integration) integration || status=1 ;;
+upgrade) upgrade || status=1 ;;
 all)
 	run unit || status=1
 	islands || status=1
 	integration || status=1
 	;;
 *)
-	echo "test.sh: all, unit or integration, not $what" >&2
+	echo "test.sh: all, unit, integration or upgrade, not $what" >&2
 	exit 2
 	;;
 esac

@@ -64,7 +64,9 @@ func TestPlan(t *testing.T) {
 			wantSteps: []string{"DeleteIPAddress 10.0.0.2 if ip-10.0.0.2@7"},
 		},
 		"an IPAddress of somebody else without Service": {
-			change:   func(w *World) { w.IPAddresses = append(w.IPAddresses, labelled(anIP("10.0.0.9", ""), "example.com", "IPv4")) },
+			change: func(w *World) {
+				w.IPAddresses = append(w.IPAddresses, labelled(anIP("10.0.0.9", ""), "example.com", "IPv4"))
+			},
 			wantCalm: true, wantClean: true,
 		},
 		"an IPAddress of nobody without Service": {
@@ -86,7 +88,7 @@ func TestPlan(t *testing.T) {
 			wantFindings: []string{"IPAddressForeign 10.0.0.2 (Service ns/b, IPAddress 10.0.0.2)"}, wantPlans: []string{"never touched here"},
 		},
 		"two Services on one address, the right one is named": {
-			change: func(w *World) { w.Services = append(w.Services, aged(aService("late", "10.0.0.2"), time.Minute)) },
+			change:       func(w *World) { w.Services = append(w.Services, aged(aService("late", "10.0.0.2"), time.Minute)) },
 			wantFindings: []string{"DuplicateClusterIP 10.0.0.2 (Service ns/b, Service ns/late, IPAddress 10.0.0.2)"},
 			wantPlans:    []string{"create ns/late anew"},
 		},
@@ -173,7 +175,11 @@ func TestPlan(t *testing.T) {
 			wantSteps: []string{"RepairBitmap ranges/serviceips"},
 		},
 		"a Service without bit": {
-			change:       func(w *World) { w.Bitmaps[1] = aBitmap(KeySecondary, "fd00::/112", "fd00::1"); w.Services[1].Addresses = append(w.Services[1].Addresses, addr("fd00::2")); w.IPAddresses = append(w.IPAddresses, anIP("fd00::2", "b")) },
+			change: func(w *World) {
+				w.Bitmaps[1] = aBitmap(KeySecondary, "fd00::/112", "fd00::1")
+				w.Services[1].Addresses = append(w.Services[1].Addresses, addr("fd00::2"))
+				w.IPAddresses = append(w.IPAddresses, anIP("fd00::2", "b"))
+			},
 			wantFindings: []string{"MissingBit fd00::2 (Service ns/b)"}, wantPlans: []string{"left as it is"}, wantCalm: true,
 		},
 		"a Service without bit, to be repaired": {
@@ -226,11 +232,14 @@ func TestPlan(t *testing.T) {
 			wantFindings: []string{"BitmapForeignRange (ranges/secondaryserviceips)"}, wantPlans: []string{"find out which range"}, wantCalm: true, wantBlocked: 1,
 		},
 		"a bitmap of a range that is not the API server's": {
-			change:       func(w *World) { w.Given = nets("10.0.0.0/24,fd00::/112"); w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/25", "10.0.0.1", "10.0.0.2") },
+			change: func(w *World) {
+				w.Given = nets("10.0.0.0/24,fd00::/112")
+				w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/25", "10.0.0.1", "10.0.0.2")
+			},
 			wantFindings: []string{"BitmapForeignRange (ranges/serviceips)"}, wantPlans: []string{"find out which range"}, wantCalm: true, wantBlocked: 1,
 		},
 		"two bitmaps of one family": {
-			change: func(w *World) { w.Bitmaps[1] = aBitmap(KeySecondary, "10.0.1.0/24") },
+			change:       func(w *World) { w.Bitmaps[1] = aBitmap(KeySecondary, "10.0.1.0/24") },
 			wantFindings: []string{"SecondaryRangeMislabelled (ranges/serviceips)", "SecondaryRangeMislabelled (ranges/secondaryserviceips)"},
 			wantPlans:    []string{"find out which range", "find out which range"}, wantBlocked: 2,
 		},

@@ -24,12 +24,12 @@ const (
 	findings = 1
 )
 
-// migrate runs `kubectl clusterip migrate` to its end and wants a certain exit status.
+// migrate runs `kubectl clusterip migrate`, with the ways to the API server and to etcd, to its end and wants a certain exit status.
 func (s *subject) migrate(ctx context.Context, status int, args ...string) (Usage, error) {
-	return s.measure(ctx, status, framework.PluginOptions{Args: slices.Concat([]string{"migrate"}, args)})
+	return s.measure(ctx, status, framework.PluginOptions{Args: slices.Concat([]string{"migrate"}, args, s.EtcdArgs())})
 }
 
-// offline is migrate with the way to etcd and without one to an API server.
+// offline is migrate without an API server.
 func (s *subject) offline(ctx context.Context, status int, args ...string) (Usage, error) {
 	return s.measure(ctx, status, framework.PluginOptions{
 		Kubeconfig: framework.NoKubeconfig, Args: slices.Concat([]string{"migrate"}, args, s.EtcdArgs(), []string{"--offline"}),

@@ -56,7 +56,7 @@ type Case struct {
 	Shape Shape
 	// Without and With migration.
 	Without, With Flips
-	// Check (with etcd), Run and Verify come in this order, through the old API server. Seed and Rollback are for when none runs, and
+	// Check, Run and Verify come in this order, beside the old API server. Seed and Rollback are for when none runs, and
 	// measured in the largest cluster alone.
 	Check, Run, Verify Usage
 	Seed, Rollback     *Usage
@@ -167,7 +167,7 @@ func (s *subject) prepare(ctx context.Context, c *Case) (err error) {
 	if c.versions, err = s.Versions(ctx); err != nil {
 		return err
 	}
-	if c.Check, err = s.migrate(ctx, findings, append([]string{"check"}, s.EtcdArgs()...)...); err != nil {
+	if c.Check, err = s.migrate(ctx, findings, "check"); err != nil {
 		return err
 	}
 	if c.Run, err = s.migrate(ctx, clean, "run", "--qps=0"); err != nil {

@@ -39,15 +39,23 @@ func written(f Flip) int  { return f.Written }
 func (f Flips) count(of func(Flip) int) string {
 	s := f.sample(of)
 	if low, high := s.Quantile(0), s.Quantile(1); low != high {
-		return stats.Number(low) + " to " + stats.Number(high)
+		return whole(low) + " to " + whole(high)
 	}
-	return stats.Number(s.Median())
+	return whole(s.Median())
+}
+
+// whole writes what was counted, and has nothing behind its point.
+func whole(n float64) string {
+	if n < 1000 {
+		return fmt.Sprintf("%.0f", n)
+	}
+	return stats.Number(n)
 }
 
 // orNever shows times, if there are any.
 func (t times) orNever(bound time.Duration) string {
 	if len(t) == 0 {
-		return "not within " + bound.String()
+		return fmt.Sprintf("not within %.0f min", bound.Minutes())
 	}
 	return stats.Sample(t).String()
 }
@@ -110,7 +118,7 @@ func (r Result) Notes() (notes []string) {
 		notes = append(notes, report.Target(c.advantage() >= targetAdvantage, goal, stats.Number(c.advantage())))
 	}
 	worst := r.mostWarnings()
-	notes = append(notes, report.Target(worst == 0, "no warning after a migration, at any size", stats.Number(worst)))
+	notes = append(notes, report.Target(worst == 0, "no warning after a migration, at any size", whole(worst)))
 	if from, to := r.find(flatFrom), r.find(flatTo); from != nil && to != nil {
 		growth := to.With.middle() / from.With.middle()
 		goal := fmt.Sprintf("after a migration, %s Services take less than %d times as long as %s", to.Shape, targetFlat, from.Shape)

@@ -43,7 +43,7 @@ func TestTables(t *testing.T) {
 		{
 			{"1,000", "3.50", "0", "999", "1,000", "1.00", "0", "0", "3.50"},
 			{"10,000", "26.0 ±4%", "0", "9,998 to 9,999", "9,999 to 10,000", "1.00 ±20%", "0", "0", "26.0"},
-			{"30,000", "not within 10m0s", "9", "0", "0", "1.50 ±0%", "0", "0", "-"},
+			{"30,000", "not within 10 min", "9", "0", "0", "1.50 ±0%", "0", "0", "-"},
 			{"10,000 of two families", "50.0", "0", "19,999", "20,000", "1.00", "0", "0", "50.0"},
 		},
 		{
@@ -82,7 +82,7 @@ func TestNotesTellWhatWasMissed(t *testing.T) {
 	r.Cases[3].With = told(flips(1), 3)
 	r.Cases[2].With = flips(2)
 	want[0] = "Target missed: ready at least 15 times sooner after a migration, with 10,000 Services (14.0)."
-	want[1] = "Target missed: no warning after a migration, at any size (3.00)."
+	want[1] = "Target missed: no warning after a migration, at any size (3)."
 	want[2] = "Target missed: after a migration, 30,000 Services take less than 2 times as long as 1,000 (2.00)."
 	if diff := cmp.Diff(want, r.Notes()); diff != "" {
 		t.Error(diff)

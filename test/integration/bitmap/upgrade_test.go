@@ -195,6 +195,13 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		Expect(lines(c.Events(ctx).Warnings())).To(BeEmpty(), "all of this is daily work")
 	})
 
+	It("tells that it is ready to be upgraded", func(ctx SpecContext) {
+		Eventually(c.Condition).WithArguments(ctx, "kubernetes", cluster.Migrated).WithTimeout(cluster.Patience).
+			Should(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "ReadyToFlip")))
+		Expect(c.Metric(ctx, "migration_addresses", "state", "missing")).To(BeZero())
+		Expect(c.Metric(ctx, "migration_addresses", "state", "ready")).To(BeEquivalentTo(len(c.IPAddresses(ctx))))
+	})
+
 	It("needs no repair under Kubernetes 1.36", func(ctx SpecContext) {
 		Consistently(c.Breaches).WithArguments(ctx).WithTimeout(3 * time.Second).Should(BeEmpty())
 		Eventually(func(g Gomega) { // the last labels are on their way
@@ -244,6 +251,8 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 	It("goes on under Kubernetes 1.36 with a new manager", func(ctx SpecContext) {
 		Expect(c.Operator.Start(ctx)).To(Succeed())
 		c.WaitLookedAfter(ctx, "kubernetes")
+		Eventually(c.Condition).WithArguments(ctx, "kubernetes", cluster.Migrated).WithTimeout(cluster.Patience).Should(HaveField("Reason", "Flipped"))
+		Expect(c.Metric(ctx, "migration_addresses")).To(Equal(cluster.NoSeries))
 		Consistently(repairsSince).WithArguments(ctx).WithTimeout(10 * time.Second).WithPolling(time.Second).Should(BeEmpty())
 		var still []networkingv1.IPAddress
 		for _, ip := range addressesBefore {

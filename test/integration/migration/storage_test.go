@@ -39,6 +39,7 @@ var serversBusiness = []string{
 	registry + "events/",
 	registry + "flowschemas/",
 	registry + "prioritylevelconfigurations/",
+	registry + "apiregistration.k8s.io/",
 	registry + "clusterroles/", registry + "clusterrolebindings/", registry + "roles/", registry + "rolebindings/", // at its start
 	"compact_rev_key",
 }
@@ -95,16 +96,21 @@ func (s storage) removeBelow(ctx context.Context, prefix string) {
 // restore writes the keys of earlier that lie below a prefix as they were, and removes those that came since.
 func (s storage) restore(ctx context.Context, prefix string, earlier snapshot) {
 	GinkgoHelper()
+	var back []clientv3.Op
 	now := s.below(ctx, prefix)
 	for key, value := range earlier {
 		if strings.HasPrefix(key, prefix) && !bytes.Equal(now[key].raw, value.raw) {
-			s.put(ctx, key, value.raw)
+			back = append(back, clientv3.OpPut(key, string(value.raw)))
 		}
 	}
 	for key := range now {
 		if _, was := earlier[key]; !was {
-			s.remove(ctx, key)
+			back = append(back, clientv3.OpDelete(key))
 		}
+	}
+	for some := range slices.Chunk(back, 100) {
+		_, err := s.client.Txn(ctx).Then(some...).Commit()
+		Expect(err).NotTo(HaveOccurred())
 	}
 }
 

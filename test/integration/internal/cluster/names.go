@@ -19,6 +19,8 @@ const (
 	StaticBandFull       = "clusterip-operator.io/StaticBandFull"
 	NetworkOverlap       = "clusterip-operator.io/NetworkOverlap"
 	DefaultRangeMismatch = "clusterip-operator.io/DefaultRangeMismatch"
+	// Migrated tells how far a cluster is on its way from the bitmap.
+	Migrated = "clusterip-operator.io/Migrated"
 
 	// operatorReporter begins the names under which our controllers send events.
 	operatorReporter = "clusterip-operator"

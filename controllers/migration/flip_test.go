@@ -1,0 +1,220 @@
+package migration
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// repairLoop is what an API server of 1.36 does about ClusterIPs while it starts and in the minutes after it, as KEP-1880 says and
+// its source does. It is written after those, not after the package under test; it works with texts where the API server does.
+type repairLoop struct {
+	flag     []string
+	cidrs    map[string][]string
+	deleting map[string]bool // ServiceCIDRs
+	services map[string][]string
+	objects  map[string]IPAddress // by name
+	events   []string
+}
+
+// flipped is the repair loop of an API server that is started with a flag on the data of a world.
+func flipped(w World, flag []netip.Prefix) *repairLoop {
+	l := &repairLoop{
+		cidrs: map[string][]string{}, deleting: map[string]bool{}, services: map[string][]string{}, objects: map[string]IPAddress{},
+		flag: textsOf(flag, netip.Prefix.String),
+	}
+	for _, c := range w.ServiceCIDRs {
+		l.cidrs[c.Name], l.deleting[c.Name] = textsOf(c.CIDRs, netip.Prefix.String), c.Deleting
+	}
+	for _, s := range w.Services {
+		l.services[s.Name.String()] = append(textsOf(s.Addresses, netip.Addr.String), s.Invalid...)
+	}
+	for _, ip := range w.IPAddresses {
+		l.objects[ip.Address.String()] = ip
+	}
+	l.defaultServiceCIDR()
+	for name, ips := range l.services {
+		for _, ip := range ips {
+			l.service(name, ip)
+		}
+	}
+	for name, o := range l.objects {
+		l.object(name, o)
+	}
+	slices.Sort(l.events)
+	return l
+}
+
+func (l *repairLoop) event(format string, args ...any) {
+	l.events = append(l.events, fmt.Sprintf(format, args...))
+}
+
+// defaultServiceCIDR is created, extended from one family to two, or complained of.
+func (l *repairLoop) defaultServiceCIDR() {
+	there, ok := l.cidrs["kubernetes"]
+	switch {
+	case !ok, len(l.flag) == 2 && len(there) == 1 && there[0] == l.flag[0]:
+		l.cidrs["kubernetes"] = l.flag
+	case !l.deleting["kubernetes"] && !slices.Equal(there, l.flag):
+		l.event("KubernetesDefaultServiceCIDRInconsistent %v", there)
+	}
+}
+
+// service is the loop over the ClusterIPs of a Service.
+func (l *repairLoop) service(name, clusterIP string) {
+	a, err := netip.ParseAddr(clusterIP)
+	if err != nil {
+		l.event("ClusterIPNotValid %s %s", name, clusterIP)
+		return
+	}
+	if !l.contains(a) {
+		l.event("ClusterIPOutOfRange %s %s", name, clusterIP)
+		return
+	}
+	o, ok := l.objects[a.String()]
+	if !ok {
+		l.event("ClusterIPNotAllocated %s %s", name, clusterIP)
+		return
+	}
+	if parent := o.Service.String(); parent != name {
+		if _, exists := l.services[parent]; !exists { // also when the parent is no Service
+			l.event("ClusterIPNotAllocated %s %s has a wrong reference", name, clusterIP)
+			return
+		}
+		if slices.Contains(l.services[parent], o.Address.String()) {
+			l.event("ClusterIPAlreadyAllocated %s %s", name, clusterIP)
+		}
+	}
+	family := "IPv6"
+	if a.Is4() {
+		family = "IPv4"
+	}
+	if o.Family != family || o.ManagedBy != "ipallocator.k8s.io" {
+		l.event("written anew, for its labels: %s", clusterIP)
+	}
+}
+
+func (l *repairLoop) contains(a netip.Addr) bool {
+	for _, cidrs := range l.cidrs {
+		for _, text := range cidrs {
+			p := netip.MustParsePrefix(text)
+			last := p.Contains(a) && !p.Contains(a.Next())
+			if p.Contains(a) && a != p.Masked().Addr() && (a.Is6() || !last) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// object is the loop over IPAddresses, a long time after they were created.
+func (l *repairLoop) object(name string, o IPAddress) {
+	if o.ManagedBy != "ipallocator.k8s.io" {
+		return
+	}
+	clusterIPs, exists := l.services[o.Service.String()]
+	switch {
+	case o.Service.Name == "":
+		l.event("IPAddressNotAllocated %s appears to have been modified", name)
+	case !exists:
+		l.event("IPAddressNotAllocated %s appears to have leaked", name)
+	case !slices.Contains(clusterIPs, name):
+		l.event("IPAddressWrongReference %s", name)
+	}
+}
+
+// stricter reports whether we say no for a reason of our own, where the API server would find nothing to repair.
+func stricter(w World, flag []netip.Prefix, f Finding) bool {
+	switch f.Kind {
+	case DefaultServiceCIDRMissing: // it creates it; where the API is served, so can we
+		return true
+	case ObjectUnreadable: // it would not even start
+		return true
+	case IPAddressMissing: // the IPAddress goes as soon as somebody takes its finalizer away
+		return slices.ContainsFunc(w.IPAddresses, func(ip IPAddress) bool { return ip.Address == f.Address && ip.Deleting })
+	case OutOfRange: // the ServiceCIDR goes
+		return slices.ContainsFunc(w.ServiceCIDRs, func(c ServiceCIDR) bool { return c.Deleting && within(c.CIDRs, f.Address) })
+	case DefaultServiceCIDRWrong: // it extends one family to two
+		c := w.defaultCIDR()
+		return len(flag) == 2 && slices.Equal(c.CIDRs, flag[:1])
+	case SecondaryRangeMislabelled: // of a bitmap: nothing is done until the admin has looked
+		return f.Blocks
+	default:
+		return false
+	}
+}
+
+// ReadyToFlip is a promise about a program that is not here: it is held against thousands of worlds.
+func TestReadyToFlipAsTheAPIServerSees(t *testing.T) {
+	ready, unready := 0, 0
+	for seed := range uint64(20000) {
+		s := randomScene(seeded(seed), 3)
+		p := NewPlan(s.World, Options{})
+		flag := s.flag
+		if p.Ranges != nil {
+			flag = p.Ranges // what the cluster tells of it
+		}
+		loop := flipped(s.World, flag)
+		switch stop := p.StopFlip(); {
+		case len(stop) == 0 && len(loop.events) > 0:
+			t.Fatalf("seed %d: it is ready, and yet the API server says\n  %s\n%s", seed, strings.Join(loop.events, "\n  "), s)
+		case len(stop) > 0 && len(loop.events) == 0:
+			for _, f := range stop {
+				if !stricter(s.World, flag, f) {
+					t.Fatalf("seed %d: it is not ready because of %s, of which the API server says nothing\n%s", seed, findingText(f), s)
+				}
+			}
+		case len(stop) == 0:
+			ready++
+		default:
+			unready++
+		}
+	}
+	if ready < 3000 || unready < 3000 {
+		t.Errorf("%d worlds are ready, %d are not: the scenes prove nothing", ready, unready)
+	}
+}
+
+// Where somebody keeps the range as it is, the plan finds it out by itself, whatever else is wrong.
+func TestAHealthyClusterTellsItsRange(t *testing.T) {
+	for _, flag := range flags {
+		for seed := range uint64(50) {
+			s := randomScene(seeded(seed), 0)
+			if p := NewPlan(s.World, Options{}); !slices.Equal(p.Ranges, s.flag) || !p.Clean() || !p.ReadyToFlip() || p.OK != p.Addresses {
+				t.Fatalf("flag %s, seed %d: ranges %v, findings %v", flag, seed, p.Ranges, textsOf(p.Findings, findingText))
+			}
+		}
+	}
+}
+
+// The loop itself is asked what KEP-1880 says about each kind of thing that it may meet.
+func TestRepairLoop(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*World)
+		want   []string
+	}{
+		"nothing to repair":      {change: func(*World) {}},
+		"missing":                {change: func(w *World) { w.IPAddresses = w.IPAddresses[1:] }, want: []string{"ClusterIPNotAllocated ns/a 10.0.0.1"}},
+		"out of range":           {change: func(w *World) { w.Services[1] = aService("b", "10.0.0.255") }, want: []string{"ClusterIPOutOfRange ns/b 10.0.0.255", "IPAddressWrongReference 10.0.0.2"}},
+		"leaked":                 {change: func(w *World) { w.Services = w.Services[:1] }, want: []string{"IPAddressNotAllocated 10.0.0.2 appears to have leaked"}},
+		"a parent that is gone":  {change: func(w *World) { w.IPAddresses[1].Service.Name = "x" }, want: []string{"ClusterIPNotAllocated ns/b 10.0.0.2 has a wrong reference", "IPAddressNotAllocated 10.0.0.2 appears to have leaked"}},
+		"held twice":             {change: func(w *World) { w.Services = append(w.Services, aService("c", "10.0.0.2")) }, want: []string{"ClusterIPAlreadyAllocated ns/c 10.0.0.2"}},
+		"labels":                 {change: func(w *World) { w.IPAddresses[1].ManagedBy = v1alpha1.ManagedByOperator }, want: []string{"written anew, for its labels: 10.0.0.2"}},
+		"no address":             {change: func(w *World) { w.Services[1].Invalid = []string{"x"} }, want: []string{"ClusterIPNotValid ns/b x"}},
+		"no default ServiceCIDR": {change: func(w *World) { w.ServiceCIDRs = nil }},
+		"one family of two":      {change: func(w *World) { w.ServiceCIDRs[0].CIDRs = w.ServiceCIDRs[0].CIDRs[:1] }},
+		"another range":          {change: func(w *World) { w.ServiceCIDRs[0].CIDRs = nets("10.0.0.0/16,fd00::/112") }, want: []string{"KubernetesDefaultServiceCIDRInconsistent [10.0.0.0/16 fd00::/112]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := healthy().but(func(w *World) {
+				w.ServiceCIDRs[0].CIDRs = slices.Clone(w.ServiceCIDRs[0].CIDRs)
+				tc.change(w)
+			})
+			mustEqual(t, "events", flipped(w, nets("10.0.0.0/24,fd00::/112")).events, tc.want)
+		})
+	}
+}
