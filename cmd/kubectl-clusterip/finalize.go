@@ -37,6 +37,7 @@ The values are saved in a file first, from which --restore puts them back. Witho
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do it")
 	cmd.Flags().StringVar(&f.archive, "archive", defaultArchive, "file for the values")
 	cmd.Flags().StringVar(&f.restore, "restore", "", "put the values of this archive back where there are none")
+	cmd.MarkFlagsMutuallyExclusive("archive", "restore")
 	return cmd
 }
 

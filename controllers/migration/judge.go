@@ -83,10 +83,13 @@ func (j judge) wrongParent(a netip.Addr, e entry) verdict {
 // unclaimed judges an IPAddress without a Service. One of another manager, or of nobody, is a reservation.
 func (j judge) unclaimed(a netip.Addr, object *IPAddress) verdict {
 	switch {
-	case object == nil, object.Deleting, object.ManagedBy != v1alpha1.ManagedByAPIServer:
+	case object == nil, object.ManagedBy != v1alpha1.ManagedByAPIServer:
 		return verdict{}
 	case j.allocator.writesIPAddresses() && j.now.Sub(object.Created) < creationGrace:
 		return verdict{} // its Service is about to be written
+	case object.Deleting: // an API server's repair loop spins on it
+		return found(IPAddressOrphan, a, entry{object: object}, "it is being deleted and a finalizer holds it",
+			"take the finalizer away, or give it another managed-by label; an API server that allocates from IPAddresses would delete it over and over")
 	}
 	v := found(IPAddressOrphan, a, entry{object: object}, fmt.Sprintf("it names %s", parentText(object)), "delete it")
 	v.step = j.onObject(DeleteIPAddress, a, entry{object: object})

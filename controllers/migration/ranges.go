@@ -117,12 +117,9 @@ func (p *Plan) apiServerAddress() (netip.Addr, bool) {
 
 // swapped reports whether the secondary bitmap is the primary one.
 func (p *Plan) swapped() bool {
-	primary, secondary := p.stored(KeyPrimary), p.stored(KeySecondary)
-	if primary == nil || secondary == nil || primary.Bitmap == nil || secondary.Bitmap == nil {
-		return false
-	}
+	secondary := p.stored(KeySecondary)
 	first, known := p.apiServerAddress()
-	return known && secondary.Bitmap.Prefix().Addr().Next() == first && primary.Bitmap.Prefix().Addr().Next() != first
+	return known && secondary != nil && secondary.Bitmap != nil && secondary.Bitmap.Prefix().Addr().Next() == first
 }
 
 func (p *Plan) sameFamily() bool {

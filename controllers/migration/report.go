@@ -88,6 +88,11 @@ func LoadPlan(file string) (Report, error) {
 	if r.APIVersion != formatVersion || r.Kind != KindPlan {
 		return Report{}, fmt.Errorf("%s is %q %q, not %s %s; write one with `migrate plan -o %s`", file, r.APIVersion, r.Kind, formatVersion, KindPlan, file)
 	}
+	for i, s := range r.Steps {
+		if err := s.validate(); err != nil {
+			return Report{}, fmt.Errorf("%s: step %d: %w", file, i+1, err)
+		}
+	}
 	return r, nil
 }
 

@@ -79,18 +79,17 @@ func (r Runner) Run(ctx context.Context, approved []Step) (Result, error) {
 	for _, s := range approved {
 		seen[s.key()] = true
 	}
-	var before map[string]bool
+	var c course
 	for range maxRounds {
 		if err := r.look(ctx, &result); err != nil {
 			return result, err
 		}
 		steps := arrange(result.Last.Steps, permitted, seen)
-		result.Withheld, result.Fresh = steps.withheld, len(steps.now)+len(steps.later)
-		objects := steps.objects()
-		if before != nil && !overlap(before, objects) || result.Fresh == 0 {
+		result.Withheld = c.stillWithheld(steps.withheld)
+		result.Fresh = len(result.Last.Steps) - len(result.Withheld)
+		if c.over(steps) {
 			return result, nil
 		}
-		before = objects
 		n, err := r.apply(ctx, steps.now)
 		result.Written += n
 		if err != nil {
@@ -101,6 +100,43 @@ func (r Runner) Run(ctx context.Context, approved []Step) (Result, error) {
 		}
 	}
 	return result, errors.New("after many rounds there is still something to do about the same addresses; somebody undoes it, or they change all the time")
+}
+
+// course remembers what earlier looks have led to, to tell what is left from what has come since.
+type course struct {
+	begun    bool
+	withheld map[string]bool // the steps of the first look that are not permitted
+	written  map[string]bool // the objects that the look before has written to
+	putOff   bool            // the first look has put steps off until a second one has found them too
+}
+
+// stillWithheld are those that the first look found. Others have come since, as when a Service goes right after its IPAddress
+// was written.
+func (c *course) stillWithheld(steps []Step) []Step {
+	if c.withheld == nil {
+		c.withheld = make(map[string]bool, len(steps))
+		for _, s := range steps {
+			c.withheld[s.key()] = true
+		}
+	}
+	return slices.DeleteFunc(steps, func(s Step) bool { return !c.withheld[s.key()] })
+}
+
+// over reports whether nothing is left to do but what has come since the look before.
+func (c *course) over(o order) bool {
+	steps := slices.Concat(o.now, o.later)
+	settled := c.begun && !c.putOff && !slices.ContainsFunc(steps, func(s Step) bool { return c.written[s.what()] })
+	if len(steps) == 0 || settled {
+		return true
+	}
+	c.putOff = !c.begun && len(o.later) > 0
+	c.begun, c.written = true, map[string]bool{}
+	for _, s := range o.now {
+		if s.Do != RepairBitmap { // Services under creation make it look drifted at every moment
+			c.written[s.what()] = true
+		}
+	}
+	return false
 }
 
 // look reads the cluster and plans.
@@ -117,26 +153,8 @@ func (r Runner) look(ctx context.Context, result *Result) error {
 	return nil
 }
 
-func overlap(a, b map[string]bool) bool {
-	for key := range a {
-		if b[key] {
-			return true
-		}
-	}
-	return false
-}
-
 // order is what is done with the steps of a plan.
 type order struct{ now, later, withheld []Step }
-
-// objects are what is to be worked on.
-func (o order) objects() map[string]bool {
-	out := make(map[string]bool, len(o.now)+len(o.later))
-	for _, s := range slices.Concat(o.now, o.later) {
-		out[s.what()] = true
-	}
-	return out
-}
 
 // arrange withholds what is not permitted, and puts off what destroys and was not seen before.
 func arrange(steps []Step, permitted func(Step) bool, seen map[string]bool) (o order) {

@@ -3,6 +3,7 @@ package migration
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -47,6 +48,27 @@ func (s Step) Destroys() bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// validate reports what a step lacks that was read from a file.
+func (s Step) validate() error {
+	onObject := s.Do == RelabelIPAddress || s.Do == ReplaceIPAddress || s.Do == DeleteIPAddress || s.Do == ReplaceServiceCIDR
+	switch {
+	case !slices.Contains(Actions, s.Do):
+		return fmt.Errorf("there is no action %q", s.Do)
+	case onObject && (s.UID == "" || s.ResourceVersion == ""):
+		return fmt.Errorf("%s needs the uid and the resourceVersion of its object", s.Do)
+	case (s.Do == CreateServiceCIDR || s.Do == ReplaceServiceCIDR) != (len(s.CIDRs) > 0):
+		return fmt.Errorf("%s and a list of cidrs belong together", s.Do)
+	case strings.HasSuffix(string(s.Do), "IPAddress") != s.Address.IsValid():
+		return fmt.Errorf("%s and an address: an action on an IPAddress has one, others have none", s.Do)
+	case (s.Do == CreateIPAddress || s.Do == ReplaceIPAddress) && s.Service == (NamespacedName{}):
+		return fmt.Errorf("%s needs the Service that it is for", s.Do)
+	case (s.Do == RepairBitmap) != (s.Key != ""):
+		return fmt.Errorf("%s and a key: RepairBitmap has one, others have none", s.Do)
+	default:
+		return nil
 	}
 }
 

@@ -320,7 +320,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 		stop := make(chan struct{})
 		crowd := w.crowd(ctx, &made, stop)
 		Eventually(made.Load).WithTimeout(cluster.Patience).Should(BeNumerically(">", 20))
-		answer := w.migrate(ctx, "run", "--repair-bitmap", "--leak-grace=3s")
+		answer := w.plugin(ctx, watched(w.options(append(w.EtcdArgs(), "run", "--repair-bitmap", "--leak-grace=3s")...)))
 		Expect(answer.ExitCode).To(BeElementOf(clean, found), answer.String())
 		Eventually(made.Load).WithTimeout(cluster.Patience).Should(BeNumerically(">", 60))
 		close(stop)

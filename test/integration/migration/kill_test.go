@@ -131,7 +131,6 @@ var _ = Describe("Killed at twenty moments,", Ordered, ContinueOnFailure, func()
 
 	It("seed is completed by seeding again", func(ctx SpecContext) {
 		w.restart(ctx, without)
-		DeferCleanup(func(ctx SpecContext) { w.restart(ctx, old) })
 		slow := stretch(w.Etcd.URL(), 15*time.Millisecond)
 		w.killed(ctx, func(int) framework.PluginOptions {
 			return w.options("seed", "--etcd", "--etcd-servers="+slow.url())
@@ -145,13 +144,6 @@ var _ = Describe("Killed at twenty moments,", Ordered, ContinueOnFailure, func()
 		w.untouched(ctx, func() { with(clean, w.migrate(ctx, "seed", "--etcd")) })
 		with(clean, w.migrate(ctx, "unseed", "--etcd"))
 		Expect(before.changes(w.etcd.everything(ctx))).To(BeEmpty(), "unseed takes away all that seed wrote, and nothing else")
-	})
-
-	It("seed has written what an API server reads as its own", func(ctx SpecContext) {
-		startOver(ctx)
-		with(clean, w.offline(ctx, "seed", "--etcd"))
-		Eventually(w.IPAddresses).WithArguments(ctx).WithTimeout(cluster.Patience).Should(HaveLen(all))
-		Expect(w.Breaches(ctx)).To(BeEmpty())
 	})
 })
 

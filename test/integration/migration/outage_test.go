@@ -40,7 +40,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 	awayDuring := func(ctx context.Context, server *framework.Process, options framework.PluginOptions) {
 		GinkgoHelper()
 		gone := w.etcd.happens(ctx, addressesKey, func() { Expect(server.Kill()).To(Succeed()) })
-		plugin := w.begin(ctx, options)
+		plugin := w.begin(ctx, watched(options))
 		Eventually(gone).WithTimeout(cluster.Patience).Should(BeClosed(), func() string { return plugin.LogTail(20) })
 		Consistently(plugin.Done()).WithTimeout(absence).ShouldNot(BeClosed(), func() string { return plugin.LogTail(20) })
 		Expect(server.Start(ctx)).To(Succeed())
@@ -124,7 +124,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 		})
 		slow := stretch(w.Etcd.URL(), 50*time.Millisecond)
 		archive := filepath.Join(GinkgoT().TempDir(), "archive")
-		plugin := w.begin(ctx, rollback(slow.url(), archive))
+		plugin := w.begin(ctx, watched(rollback(slow.url(), archive)))
 		Consistently(plugin.Done()).WithTimeout(250 * time.Millisecond).ShouldNot(BeClosed())
 		Expect(w.Etcd.Kill()).To(Succeed())
 		Consistently(plugin.Done()).WithTimeout(absence).ShouldNot(BeClosed(), func() string { return plugin.LogTail(20) })
@@ -150,7 +150,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 
 	It("verify --watch goes on after both were away", func(ctx SpecContext) {
 		with(clean, w.migrate(ctx, "run"))
-		watch := w.begin(ctx, w.options(append(w.EtcdArgs(), "verify", "--watch")...))
+		watch := w.begin(ctx, watched(w.options(append(w.EtcdArgs(), "verify", "--watch")...)))
 		Expect(watch.WaitPrinted(ctx, "in step: ")).To(Succeed())
 		Expect(w.API.Kill()).To(Succeed())
 		Expect(w.Etcd.Kill()).To(Succeed())

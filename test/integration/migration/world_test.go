@@ -209,7 +209,13 @@ func (w *world) plugin(ctx context.Context, options framework.PluginOptions) fra
 }
 
 func (w *world) options(args ...string) framework.PluginOptions {
-	return framework.PluginOptions{Race: true, Args: append([]string{"migrate"}, args...)}
+	return framework.PluginOptions{Args: append([]string{"migrate"}, args...)}
+}
+
+// watched runs a command with the race detector, which is slow, where many things happen to it at once.
+func watched(options framework.PluginOptions) framework.PluginOptions {
+	options.Race = true
+	return options
 }
 
 // begin starts a command and does not wait. It is killed with the calling node.
