@@ -6,6 +6,8 @@ IMG ?= clusterip-operator/manager:dev
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # ONCE=1 lets `make run` end after the tour.
 ONCE ?=
+# QUICK=1 lets `make bench-upgrade` measure small clusters only.
+QUICK ?=
 
 export IMG VERSION
 SHELL := bash
@@ -35,6 +37,9 @@ test-upgrade: ## The large specs of the migration: real upgrades and returns und
 
 bench: ## Ours and upstream's allocator in one run, then the same through an API server.
 	hack/bench.sh
+
+bench-upgrade: ## The way off the bitmap, migrated and not, up to 65,000 Services (QUICK=1: small clusters, to see that it works).
+	go run ./test/bench --only upgrade $(if $(filter-out 0 false no,$(QUICK)),--quick)
 
 fuzz: ## Every fuzz target for FUZZTIME (default 20s) each.
 	hack/fuzz.sh

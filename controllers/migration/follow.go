@@ -117,7 +117,6 @@ func (k *Keeper) change(v Value) error {
 	case *corev1.Service:
 		k.PutService(o)
 	case *networkingv1.IPAddress:
-		o.ResourceVersion = fmt.Sprint(v.ModRevision)
 		k.PutIPAddress(o)
 	case nil:
 		if !v.Exists() {

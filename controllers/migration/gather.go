@@ -100,7 +100,7 @@ func minorOf(v *version.Info) (minor int, ok bool) {
 // bitmaps reads both keys as they were at one moment.
 func (s Sources) bitmaps(ctx context.Context, w *World) error {
 	w.Looked = true
-	revision, err := s.Store.List(ctx, "ranges/", 0, func(v Value) error {
+	revision, err := s.Store.List(ctx, prefixRanges, 0, func(v Value) error {
 		if v.Key == KeyPrimary || v.Key == KeySecondary { // the third one is of node ports
 			w.Bitmaps = append(w.Bitmaps, newStoredBitmap(v))
 		}
@@ -134,7 +134,7 @@ func (s Sources) services(ctx context.Context, w *World) error {
 			}
 		})
 	}
-	return fromStore(ctx, s.Store, prefixServices, w, func(o *corev1.Service, _ Value) {
+	return fromStore(ctx, s.Store, prefixServices, w, func(o *corev1.Service) {
 		w.Services = append(w.Services, newService(o))
 	})
 }
@@ -150,10 +150,7 @@ func (s Sources) ipAddresses(ctx context.Context, w *World) error {
 	case s.Store == nil:
 		return nil
 	}
-	return fromStore(ctx, s.Store, prefixIPAddresses, w, func(o *networkingv1.IPAddress, v Value) {
-		o.ResourceVersion = fmt.Sprint(v.ModRevision)
-		w.addIPAddress(o)
-	})
+	return fromStore(ctx, s.Store, prefixIPAddresses, w, w.addIPAddress)
 }
 
 func (w *World) addIPAddress(o *networkingv1.IPAddress) {
@@ -173,8 +170,7 @@ func (s Sources) serviceCIDRs(ctx context.Context, w *World) error {
 	case s.Store == nil:
 		return nil
 	}
-	return fromStore(ctx, s.Store, prefixServiceCIDRs, w, func(o *networkingv1.ServiceCIDR, v Value) {
-		o.ResourceVersion = fmt.Sprint(v.ModRevision)
+	return fromStore(ctx, s.Store, prefixServiceCIDRs, w, func(o *networkingv1.ServiceCIDR) {
 		w.ServiceCIDRs = append(w.ServiceCIDRs, newServiceCIDR(o))
 	})
 }
@@ -195,6 +191,7 @@ func (s Sources) Cluster(ctx context.Context) (types.UID, error) {
 
 // Where an API server keeps what we read, relative to its prefix.
 const (
+	prefixRanges       = "ranges/"
 	prefixServices     = "services/specs/"
 	prefixIPAddresses  = "ipaddresses/"
 	prefixServiceCIDRs = "servicecidrs/"
@@ -221,11 +218,11 @@ func pages[L client.ObjectList](ctx context.Context, c client.Client, list L, be
 }
 
 // fromStore reads all objects below a prefix, and books those that cannot be decoded.
-func fromStore[T any](ctx context.Context, store Store, prefix string, w *World, keep func(*T, Value)) error {
+func fromStore[T any](ctx context.Context, store Store, prefix string, w *World, keep func(*T)) error {
 	_, err := store.List(ctx, prefix, w.Revision, func(v Value) error {
 		switch object, ok := any(v.Object).(*T); {
 		case ok:
-			keep(object, v)
+			keep(object)
 		default:
 			w.Unreadable = append(w.Unreadable, Unreadable{Key: v.Key, Err: cmp.Or(v.Err, fmt.Errorf("it holds a %T", v.Object))})
 		}

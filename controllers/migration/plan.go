@@ -80,7 +80,12 @@ func (p *Plan) judge() judge {
 }
 
 // offered are all ranges that an address of a Service may lie in: the API server's own, and those of every ServiceCIDR.
+//
+// Where the API server's own ranges are not known, none is: an address may be in one of them.
 func (p *Plan) offered() []allocator.Range {
+	if len(p.Ranges) == 0 {
+		return nil
+	}
 	var out []allocator.Range
 	add := func(prefixes []netip.Prefix) {
 		for _, prefix := range prefixes {
@@ -91,7 +96,7 @@ func (p *Plan) offered() []allocator.Range {
 	}
 	add(p.Ranges)
 	for _, c := range p.World.ServiceCIDRs {
-		if !c.Deleting && (c.Name != defaultName || len(p.Ranges) == 0) {
+		if !c.Deleting && c.Name != defaultName {
 			add(c.CIDRs)
 		}
 	}

@@ -146,7 +146,7 @@ func (p *Plan) foreign(prefix netip.Prefix) bool {
 func (p *Plan) judgeDefaultCIDR() {
 	c := p.World.defaultCIDR()
 	switch {
-	case c != nil && c.Deleting, p.World.Allocator.writesIPAddresses() && p.World.Given == nil:
+	case p.World.Allocator.writesIPAddresses() && p.World.Given == nil:
 	case c == nil:
 		p.missingDefaultCIDR()
 	case len(p.Ranges) > 0 && !slices.Equal(c.CIDRs, p.Ranges):

@@ -122,7 +122,8 @@ func (r Runner) follow(ctx context.Context, key string, d *drift) error {
 	if err == nil {
 		grace, stop := context.WithTimeout(ctx, r.LeakGrace)
 		defer stop()
-		if err = r.Sources.Store.Watch(grace, key, v.ModRevision, d.forgetCleared); grace.Err() != nil && ctx.Err() == nil {
+		err = r.versions(grace, key, v.ModRevision, d.forgetCleared)
+		if grace.Err() != nil && ctx.Err() == nil {
 			return nil
 		}
 	}
@@ -185,7 +186,7 @@ func (r Runner) catchUp(ctx context.Context, v Value, d *drift) error {
 	if len(d.leaked) == 0 || v.ModRevision <= d.followed {
 		return nil
 	}
-	err := r.Sources.Store.Watch(ctx, v.Key, d.followed, func(version Value) error {
+	err := r.versions(ctx, v.Key, d.followed, func(version Value) error {
 		if err := d.forgetCleared(version); err != nil {
 			return err
 		}
@@ -198,6 +199,16 @@ func (r Runner) catchUp(ctx context.Context, v Value, d *drift) error {
 		return nil
 	}
 	return err
+}
+
+// versions shows every version of a bitmap after a revision.
+func (r Runner) versions(ctx context.Context, key string, after int64, see func(Value) error) error {
+	return r.Sources.Store.Watch(ctx, prefixRanges, after, func(v Value) error {
+		if v.Key != key {
+			return nil
+		}
+		return see(v)
+	})
 }
 
 // errCaughtUp ends a look at what has happened.

@@ -15,10 +15,10 @@ type Store interface {
 	Revision(ctx context.Context) (int64, error)
 	// Get reads a key. A key that does not exist is a Value with ModRevision 0 and no error.
 	Get(ctx context.Context, key string) (Value, error)
-	// List visits all keys below a prefix in ascending order, page by page, all as they were at one revision (0: now),
+	// List visits all keys below a prefix, which is a folder ("ranges/"), in ascending order, page by page, all as they were at one revision (0: now),
 	// which it returns. It ends early with the error of visit.
 	List(ctx context.Context, prefix string, at int64, visit func(Value) error) (revision int64, err error)
-	// Watch shows each change below a prefix after a revision, in order, until ctx ends or see returns an error.
+	// Watch shows each change below a prefix, again a folder, after a revision, in order, until ctx ends or see returns an error.
 	// A deleted key is a Value with ModRevision of its deletion and without Raw. ErrCompacted means that the store has
 	// forgotten changes after that revision: list again.
 	Watch(ctx context.Context, prefix string, after int64, see func(Value) error) error
@@ -47,7 +47,7 @@ type Value struct {
 	Raw []byte
 	// CreateRevision and ModRevision are of the key's creation and of its last change.
 	CreateRevision, ModRevision int64
-	// Object is what Raw holds, decoded: a typed object of k8s.io/api core/v1, or networking/v1 whatever version the
+	// Object is what Raw holds, decoded, with the ModRevision as its resourceVersion: a typed object of k8s.io/api core/v1, or networking/v1 whatever version the
 	// value was stored in. It is nil with Err set when that was not possible: ErrEncrypted, or what is wrong with the bytes.
 	Object runtime.Object
 	// APIVersion is the version that the value was stored in, "networking.k8s.io/v1beta1".

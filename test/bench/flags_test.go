@@ -53,6 +53,28 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestQuickUpgrades(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args      []string
+		wantSizes []int
+	}{
+		"nothing said":              {nil, []int{1_000, 10_000, 30_000, 65_000}},
+		"quick":                     {[]string{"--quick"}, []int{500}},
+		"quick, with another size":  {[]string{"--quick", "--clusters=200"}, []int{200}},
+		"in full, with other sizes": {[]string{"--clusters=20000,100"}, []int{100, 20_000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := parse(tc.args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.wantSizes, c.upgrade.Sizes); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	for name, args := range map[string][]string{
 		"an unknown part":   {"--only=allocation"},

@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options, log *progress.Log) (result Result, err 
 	result.Options = o
 	for _, shape := range o.shapes() {
 		if err := clusters.measure(ctx, shape, &result); err != nil {
-			return result, fmt.Errorf("measuring %s Services: %w", shape, err)
+			return result, fmt.Errorf("measuring %s: %w", shape, err)
 		}
 	}
 	return result, nil

@@ -1,8 +1,6 @@
 package upgrade
 
 import (
-	"strings"
-
 	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -54,9 +52,9 @@ func (s Shape) newer() framework.Options {
 
 // String says it in the words of the tables.
 func (s Shape) String() string {
-	parts := []string{stats.Number(float64(s.Services))}
+	text := stats.Number(float64(s.Services)) + " Services"
 	if s.Dual {
-		parts = append(parts, "of two families")
+		text += " of two families"
 	}
-	return strings.Join(parts, " ")
+	return text
 }

@@ -40,7 +40,7 @@ func (s *shelf) next() string {
 // build makes a cluster as an old API server leaves it. Most of it is written into etcd while that is away; then it is started once
 // more, and has to find everything in order.
 func (s *shelf) build(ctx context.Context, shape Shape) (folder string, err error) {
-	s.log.Step("building a cluster of %s Services", shape)
+	s.log.Step("building a cluster of %s", shape)
 	options := shape.old()
 	options.Dir = s.next()
 	c, err := cluster.Open(ctx, options, s.log)

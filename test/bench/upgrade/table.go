@@ -21,8 +21,8 @@ func (r Result) Tables() []report.Table {
 // starts has a row for each kind of cluster.
 func (r Result) starts() report.Table {
 	table := report.Table{Header: []string{
-		"Services", "as it is: start to /readyz, s", "restarts", "warnings", "IPAddresses written",
-		"migrated: start to /readyz, s", "warnings", "IPAddresses written", "sooner by",
+		"first start of the new API server", "as it is: /readyz after, s", "restarts", "warnings", "IPAddresses written",
+		"migrated: /readyz after, s", "warnings", "IPAddresses written", "sooner by",
 	}}
 	for _, c := range r.Cases {
 		table.Add(c.Shape.String(), c.Without.ready().orNever(r.Options.Bound), c.Without.count(restarts), c.Without.count(events), c.Without.count(written),
@@ -68,7 +68,7 @@ func (f Flips) middle() float64 { return stats.Sample(f.ready()).Median() }
 
 // commands has a row for each kind of cluster, with time and memory of every command.
 func (r Result) commands() report.Table {
-	table := report.Table{Header: []string{"Services", "check, s / MiB", "run, s / MiB", "verify, s / MiB", "seed, s / MiB", "rollback, s / MiB"}}
+	table := report.Table{Header: []string{"the commands with", "check, s / MiB", "run, s / MiB", "verify, s / MiB", "seed, s / MiB", "rollback, s / MiB"}}
 	for _, c := range r.Cases {
 		table.Add(c.Shape.String(), c.Check.String(), c.Run.String(), c.Verify.String(), c.Seed.orDash(), c.Rollback.orDash())
 	}
@@ -90,7 +90,7 @@ func (u *Usage) orDash() string {
 // table has one row: the rates and how they compare, round by round.
 func (r Rates) table() report.Table {
 	table := report.Table{Header: []string{
-		"Services", "bare loop, /s", "migrate run, /s", "migrate run while it writes, /s", "run : bare", "writing : bare",
+		"writing the IPAddresses of", "bare loop, /s", "migrate run, /s", "migrate run while it writes, /s", "run : bare", "writing : bare",
 	}}
 	table.Add(r.Shape.String(), r.Bare.String(), r.Run.String(), r.Writing.String(), ratios(r.Run.Over(r.Bare)), ratios(r.Writing.Over(r.Bare)))
 	return table
@@ -114,14 +114,14 @@ const (
 // Notes says which targets were reached.
 func (r Result) Notes() (notes []string) {
 	if c := r.find(targetSize); c != nil {
-		goal := fmt.Sprintf("ready at least %d times sooner after a migration, with %s Services", targetAdvantage, c.Shape)
+		goal := fmt.Sprintf("ready at least %d times sooner after a migration, with %s", targetAdvantage, c.Shape)
 		notes = append(notes, report.Target(c.advantage() >= targetAdvantage, goal, stats.Number(c.advantage())))
 	}
 	worst := r.mostWarnings()
 	notes = append(notes, report.Target(worst == 0, "no warning after a migration, at any size", whole(worst)))
 	if from, to := r.find(flatFrom), r.find(flatTo); from != nil && to != nil {
 		growth := to.With.middle() / from.With.middle()
-		goal := fmt.Sprintf("after a migration, %s Services take less than %d times as long as %s", to.Shape, targetFlat, from.Shape)
+		goal := fmt.Sprintf("after a migration, %s take less than %d times as long as %s", to.Shape, targetFlat, from.Shape)
 		notes = append(notes, report.Target(growth < targetFlat, goal, stats.Number(growth)))
 	}
 	if len(r.Rates.Run) > 0 {

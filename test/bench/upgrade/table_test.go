@@ -41,18 +41,18 @@ func result() Result {
 func TestTables(t *testing.T) {
 	want := [][][]string{
 		{
-			{"1,000", "3.50", "0", "999", "1,000", "1.00", "0", "0", "3.50"},
-			{"10,000", "26.0 ±4%", "0", "9,998 to 9,999", "9,999 to 10,000", "1.00 ±20%", "0", "0", "26.0"},
-			{"30,000", "not within 10 min", "9", "0", "0", "1.50 ±0%", "0", "0", "-"},
-			{"10,000 of two families", "50.0", "0", "19,999", "20,000", "1.00", "0", "0", "50.0"},
+			{"1,000 Services", "3.50", "0", "999", "1,000", "1.00", "0", "0", "3.50"},
+			{"10,000 Services", "26.0 ±4%", "0", "9,998 to 9,999", "9,999 to 10,000", "1.00 ±20%", "0", "0", "26.0"},
+			{"30,000 Services", "not within 10 min", "9", "0", "0", "1.50 ±0%", "0", "0", "-"},
+			{"10,000 Services of two families", "50.0", "0", "19,999", "20,000", "1.00", "0", "0", "50.0"},
 		},
 		{
-			{"1,000", "90.0 / 200", "90.0 / 200", "90.0 / 200", "-", "-"},
-			{"10,000", "90.0 / 200", "90.0 / 200", "90.0 / 200", "-", "-"},
-			{"30,000", "90.0 / 200", "90.0 / 200", "90.0 / 200", "90.0 / 200", "90.0 / 200"},
-			{"10,000 of two families", "90.0 / 200", "90.0 / 200", "90.0 / 200", "-", "-"},
+			{"1,000 Services", "90.0 / 200", "90.0 / 200", "90.0 / 200", "-", "-"},
+			{"10,000 Services", "90.0 / 200", "90.0 / 200", "90.0 / 200", "-", "-"},
+			{"30,000 Services", "90.0 / 200", "90.0 / 200", "90.0 / 200", "90.0 / 200", "90.0 / 200"},
+			{"10,000 Services of two families", "90.0 / 200", "90.0 / 200", "90.0 / 200", "-", "-"},
 		},
-		{{"10,000", "1,000 ±50%", "700 ±36%", "900 ±44%", "0.70 (0.70 to 0.90)", "0.95 (0.90 to 1.00)"}},
+		{{"10,000 Services", "1,000 ±50%", "700 ±36%", "900 ±44%", "0.70 (0.70 to 0.90)", "0.95 (0.90 to 1.00)"}},
 	}
 	for i, table := range result().Tables() {
 		if diff := cmp.Diff(want[i], table.Rows); diff != "" {
@@ -71,7 +71,7 @@ func TestNotesTellWhatWasMissed(t *testing.T) {
 	want := []string{
 		"Target reached: ready at least 15 times sooner after a migration, with 10,000 Services (26.0).",
 		"Target reached: no warning after a migration, at any size (0).",
-		"Target reached: after a migration, 30,000 Services take less than 2 times as long as 1,000 (1.50).",
+		"Target reached: after a migration, 30,000 Services take less than 2 times as long as 1,000 Services (1.50).",
 		"Target missed: `migrate run` as a whole reaches 80 % of the bare loop (70 %).",
 		"Target reached: `migrate run` reaches 80 % of the bare loop while it writes (95 %).",
 	}
@@ -83,7 +83,7 @@ func TestNotesTellWhatWasMissed(t *testing.T) {
 	r.Cases[2].With = flips(2)
 	want[0] = "Target missed: ready at least 15 times sooner after a migration, with 10,000 Services (14.0)."
 	want[1] = "Target missed: no warning after a migration, at any size (3)."
-	want[2] = "Target missed: after a migration, 30,000 Services take less than 2 times as long as 1,000 (2.00)."
+	want[2] = "Target missed: after a migration, 30,000 Services take less than 2 times as long as 1,000 Services (2.00)."
 	if diff := cmp.Diff(want, r.Notes()); diff != "" {
 		t.Error(diff)
 	}

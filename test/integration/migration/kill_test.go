@@ -27,6 +27,7 @@ const kills = 20
 // looks at what the command has left. Most of the kills must have hit a living command, or the spec proves little.
 func (w *world) killed(ctx context.Context, command func(round int) framework.PluginOptions, reset func(), judge func(round int)) {
 	GinkgoHelper()
+	with(clean, w.migrate(ctx, "--help")) // which may have to be built first
 	reset()
 	whole := w.timed(ctx, command(-1))
 	random, hits := chance(), 0
@@ -98,7 +99,7 @@ var _ = Describe("Killed at twenty moments,", Ordered, ContinueOnFailure, func()
 
 	It("run is completed by running it again", func(ctx SpecContext) {
 		w.killed(ctx, func(int) framework.PluginOptions {
-			return w.options(append(w.EtcdArgs(), "run", "--qps=400")...)
+			return w.options(append(w.EtcdArgs(), "run", "--qps=200")...)
 		}, func() { startOver(ctx) }, func(round int) {
 			nothingFalse(ctx)
 			with(clean, w.migrate(ctx, "run"))

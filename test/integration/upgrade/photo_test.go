@@ -65,6 +65,20 @@ func (s *stage) photo(ctx context.Context) photo {
 	return p
 }
 
+// keys are all that there are in etcd, but those that an API server writes while nobody asks it to.
+func (s *stage) keys(ctx context.Context) (all []string) {
+	GinkgoHelper()
+	answer, err := s.etcd.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	Expect(err).NotTo(HaveOccurred())
+	for _, kv := range answer.Kvs {
+		key := string(kv.Key)
+		if !strings.HasPrefix(key, eventKeys) && !strings.HasPrefix(key, "/registry/leases/") && !strings.HasPrefix(key, "/registry/masterleases/") {
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
 func below(prefix string) clientv3.Op { return clientv3.OpGet(prefix, clientv3.WithPrefix()) }
 
 func (s *stage) logLength() int64 {

@@ -87,7 +87,7 @@ var _ = Describe("A cluster that goes back to the bitmap", func() {
 			s.expectWhole(ctx)
 			s.expectNew(ctx, "forth", 20)
 		},
-		Entry("which serves IPAddresses", Label(large), old, func(ctx context.Context, s *stage) {
+		Entry("which serves IPAddresses", old, func(ctx context.Context, s *stage) {
 			listed, err := framework.Kubectl(ctx, s.Kubeconfig(), "get", "ipaddresses", "--no-headers")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(strings.Count(listed, "\n")).To(Equal(len(s.photo(ctx).addresses)))
@@ -101,7 +101,7 @@ var _ = Describe("A cluster that goes back to the bitmap", func() {
 			}
 			s.migrate(ctx, done, "run")
 		}),
-		Entry("which does not serve IPAddresses", Label(large), oldest, seed),
+		Entry("which does not serve IPAddresses", oldest, seed),
 	)
 
 	It("is refused while a Service has an address of which no bitmap can tell", func(ctx SpecContext) {

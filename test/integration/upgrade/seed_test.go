@@ -54,14 +54,22 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		Entry("with IPv6 before IPv4", fewIPv6First),
 	)
 
+	// Seed leaves notes in etcd about what it has written. They go, too.
 	It("is left as it was by unseed", func(ctx SpecContext) {
 		s := fewServices.open(ctx, oldest)
-		before := s.photo(ctx)
+		before, keys := s.photo(ctx), s.keys(ctx)
 		s.migrate(ctx, done, "seed", "--etcd")
+		late := s.expectNew(ctx, "late", 3)
+		s.migrate(ctx, done, "seed", "--etcd")
+		s.DeleteServices(ctx, late...)
+		Expect(s.photo(ctx).addresses).To(HaveLen(len(before.owners()) + 6))
 		s.preview(ctx, "unseed", "--etcd", "--dry-run")
 		s.migrate(ctx, refused, "unseed")
 		s.migrate(ctx, done, "unseed", "--etcd")
-		Expect(before.changes(s.photo(ctx))).To(BeEmpty())
+		now := s.photo(ctx)
+		Expect(now.addresses).To(BeEmpty())
+		Expect(before.services.writes(now.services)).To(BeEmpty())
+		Expect(cmp.Diff(keys, s.keys(ctx))).To(BeEmpty())
 	})
 
 	// Two are there before seed comes: one is the API server's own, and one a reservation. Of those that seed writes, somebody
