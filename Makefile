@@ -6,8 +6,6 @@ IMG ?= clusterip-operator/manager:dev
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # ONCE=1 lets `make run` end after the tour.
 ONCE ?=
-# QUICK=1 lets `make bench-upgrade` measure small clusters only.
-QUICK ?=
 
 export IMG VERSION
 SHELL := bash
@@ -22,7 +20,7 @@ run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1:
 	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once)
 
 ##@ Check it
-.PHONY: test test-unit test-integration test-upgrade bench fuzz lint verify
+.PHONY: test test-unit test-integration test-upgrade bench bench-upgrade fuzz lint verify
 test: ## Everything that must pass: all packages with -race and shuffled, and the tool islands that have tests.
 	hack/test.sh all
 

@@ -58,7 +58,7 @@ func (p *Plan) ReadyToFlip() bool { return len(p.StopFlip()) == 0 }
 func (p *Plan) StopFlip() []Finding {
 	var out []Finding
 	for _, f := range p.Findings {
-		if f.StopsFlip() && (f.Kind != DefaultServiceCIDRMissing || p.World.Served) {
+		if f.StopsFlip() && (f.Kind != DefaultServiceCIDRMissing || p.World.Served || len(p.Ranges) == 0) {
 			out = append(out, f)
 		}
 	}

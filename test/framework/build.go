@@ -13,21 +13,26 @@ import (
 )
 
 var (
-	plainManager = sync.OnceValues(func() (string, error) { return buildManager("manager") })
-	racyManager  = sync.OnceValues(func() (string, error) { return buildManager("manager-race", "-race") })
+	manager = builder("manager")
+	plugin  = builder("kubectl-clusterip")
 )
 
-func managerProgram(race bool) (string, error) {
-	if race {
-		return racyManager()
+// builder returns how to get one of our programs, built once per process, plain or with the race detector.
+func builder(name string) func(race bool) (string, error) {
+	plain := sync.OnceValues(func() (string, error) { return buildProgram(name, name) })
+	racy := sync.OnceValues(func() (string, error) { return buildProgram(name, name+"-race", "-race") })
+	return func(race bool) (string, error) {
+		if race {
+			return racy()
+		}
+		return plain()
 	}
-	return plainManager()
 }
 
-// buildManager builds cmd/manager and leaves it in the cache, so that the next run links it again only if something has
+// buildProgram builds a program of cmd/ and leaves it in the cache, so that the next run links it again only if something has
 // changed. GOTMPDIR is on the same file system, so that go build replaces the program by a rename: neither
-// managers that run from it nor other test programs that start it are disturbed.
-func buildManager(name string, flags ...string) (string, error) {
+// processes that run from it nor other test programs that start it are disturbed.
+func buildProgram(source, name string, flags ...string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
@@ -38,11 +43,11 @@ func buildManager(name string, flags ...string) (string, error) {
 	}
 	out := filepath.Join(dir, name)
 	var complaint bytes.Buffer
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", out}, flags, []string{"./cmd/manager"})...)
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", out}, flags, []string{"./cmd/" + source})...)
 	cmd.Dir, cmd.Stderr = root, &complaint
 	cmd.Env = append(os.Environ(), "GOTMPDIR="+dir)
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("building the manager: %w: %s", err, strings.TrimSpace(complaint.String()))
+		return "", fmt.Errorf("building %s: %w: %s", source, err, strings.TrimSpace(complaint.String()))
 	}
 	return out, nil
 }

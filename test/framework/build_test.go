@@ -24,8 +24,8 @@ func TestCheckoutsDoNotShareTheirManager(t *testing.T) {
 	}
 }
 
-func TestBuildManagerTellsWhy(t *testing.T) {
+func TestBuildProgramTellsWhy(t *testing.T) {
 	t.Setenv("CLUSTERIP_CACHE", t.TempDir())
-	_, err := buildManager("manager", "-no-such-flag")
-	wantErrorWith(t, err, "building the manager", "-no-such-flag")
+	_, err := buildProgram("manager", "manager", "-no-such-flag")
+	wantErrorWith(t, err, "building manager", "-no-such-flag")
 }

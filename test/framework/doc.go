@@ -1,7 +1,7 @@
 // Package framework runs real Kubernetes control planes for tests, for the tour and for benchmarks.
 //
 // It models the processes of a control plane, one type each: [Etcd], [APIServer], [ControllerManager]
-// (kube-controller-manager) and [Manager] (our own program). Each embeds [Process], which starts, stops,
+// (kube-controller-manager), [Manager] and [Plugin] (our own programs). Each embeds [Process], which starts, stops,
 // kills, pauses and measures. [ControlPlane] is etcd with one API server, or several, and is where to start:
 //
 //	cp, err := framework.Start(ctx, framework.Options{Version: framework.V132})

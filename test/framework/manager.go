@@ -46,7 +46,7 @@ type Manager struct {
 
 // StartManager builds the manager, once per process, and starts it on free ports.
 func (c *ControlPlane) StartManager(ctx context.Context, options ManagerOptions) (*Manager, error) {
-	path, err := managerProgram(options.Race)
+	path, err := manager(options.Race)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func newManager(path, log string, options ManagerOptions) *Manager {
 // that it refuses. Of the options it reads Kubeconfig (given to it as KUBECONFIG), Args, Env and Race. It returns what the manager
 // printed to stdout and stderr and its exit code; err speaks of failures to run it, and of ctx.
 func (c *ControlPlane) RunManager(ctx context.Context, options ManagerOptions) (output string, exitCode int, err error) {
-	path, err := managerProgram(options.Race)
+	path, err := manager(options.Race)
 	if err != nil {
 		return "", -1, err
 	}

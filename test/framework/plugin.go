@@ -9,9 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -51,7 +49,7 @@ type Plugin struct{ Process }
 // RunPlugin builds the plugin, once per process, and runs it to its end. err speaks of failures to run it, and of ctx; how the
 // plugin itself ended is in the result, also then as far as it is known.
 func (c *ControlPlane) RunPlugin(ctx context.Context, options PluginOptions) (PluginResult, error) {
-	path, err := pluginProgram(options.Race)
+	path, err := plugin(options.Race)
 	if err != nil {
 		return PluginResult{ExitCode: -1}, err
 	}
@@ -60,7 +58,7 @@ func (c *ControlPlane) RunPlugin(ctx context.Context, options PluginOptions) (Pl
 
 // StartPlugin builds the plugin, once per process, and starts it without waiting for anything.
 func (c *ControlPlane) StartPlugin(ctx context.Context, options PluginOptions) (*Plugin, error) {
-	path, err := pluginProgram(options.Race)
+	path, err := plugin(options.Race)
 	if err != nil {
 		return nil, err
 	}
@@ -142,37 +140,4 @@ func (p *Plugin) WaitPrinted(ctx context.Context, text string) error {
 		case <-time.After(pollInterval):
 		}
 	}
-}
-
-var (
-	plainPlugin = sync.OnceValues(func() (string, error) { return buildPlugin("kubectl-clusterip") })
-	racyPlugin  = sync.OnceValues(func() (string, error) { return buildPlugin("kubectl-clusterip-race", "-race") })
-)
-
-func pluginProgram(race bool) (string, error) {
-	if race {
-		return racyPlugin()
-	}
-	return plainPlugin()
-}
-
-// buildPlugin builds cmd/kubectl-clusterip into the cache, as buildManager does with cmd/manager.
-func buildPlugin(name string, flags ...string) (string, error) {
-	root, err := moduleRoot()
-	if err != nil {
-		return "", err
-	}
-	dir, err := checkoutDir(root)
-	if err != nil {
-		return "", err
-	}
-	out := filepath.Join(dir, name)
-	var complaint bytes.Buffer
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", out}, flags, []string{"./cmd/kubectl-clusterip"})...)
-	cmd.Dir, cmd.Stderr = root, &complaint
-	cmd.Env = append(os.Environ(), "GOTMPDIR="+dir)
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("building the plugin: %w: %s", err, strings.TrimSpace(complaint.String()))
-	}
-	return out, nil
 }

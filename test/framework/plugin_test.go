@@ -96,9 +96,3 @@ func TestPluginEnvironment(t *testing.T) {
 		}
 	}
 }
-
-func TestBuildPluginTellsWhy(t *testing.T) {
-	t.Setenv("CLUSTERIP_CACHE", t.TempDir())
-	_, err := buildPlugin("kubectl-clusterip", "-no-such-flag")
-	wantErrorWith(t, err, "building the plugin", "-no-such-flag")
-}

@@ -24,45 +24,45 @@ const kills = 20
 
 // killed runs a command twenty times and kills it each time, without warning, after a delay that is drawn from another
 // twentieth of what the command takes when it is left alone. Before each time the scenery is set anew; afterwards the spec
-// looks at what the command has left. Most of the kills must have hit a living command, or the spec proves little.
+// looks at what the command has left. Many of the kills must have hit a living command, or the spec proves little; where one
+// came too late, the machine has become faster and the delays become shorter.
 func (w *world) killed(ctx context.Context, command func(round int) framework.PluginOptions, reset func(), judge func(round int)) {
 	GinkgoHelper()
 	with(clean, w.migrate(ctx, "--help")) // which may have to be built first
 	reset()
-	whole := w.timed(ctx, command(-1))
+	began := time.Now()
+	with(clean, w.plugin(ctx, command(-1)))
+	whole := time.Since(began)
+
 	random, hits := chance(), 0
 	for _, round := range random.Perm(kills) {
 		reset()
 		delay := whole * time.Duration(100*round+random.IntN(100)) / (100 * kills)
 		By(fmt.Sprintf("round %d: killed after %s of %s", round, delay, whole))
-		hit := w.killAfter(ctx, command(round), delay)
-		if hit {
+		switch took, hit := w.killAfter(ctx, command(round), delay); {
+		case hit:
 			hits++
+		case took < whole:
+			whole = took
 		}
 		judge(round)
 	}
-	Expect(hits).To(BeNumerically(">=", kills*3/5), "of %d commands only these were alive when they were to be killed", kills)
+	Expect(hits).To(BeNumerically(">=", kills/2), "of %d commands only these were alive when they were to be killed", kills)
 }
 
-// timed is how long a command takes that is left alone and succeeds.
-func (w *world) timed(ctx context.Context, options framework.PluginOptions) time.Duration {
+// killAfter starts a command and kills it after a while, and says whether it was still alive.
+func (w *world) killAfter(ctx context.Context, options framework.PluginOptions, delay time.Duration) (took time.Duration, hit bool) {
 	GinkgoHelper()
 	began := time.Now()
-	with(clean, w.plugin(ctx, options))
-	return time.Since(began)
-}
-
-func (w *world) killAfter(ctx context.Context, options framework.PluginOptions, delay time.Duration) (hit bool) {
-	GinkgoHelper()
 	plugin, err := w.StartPlugin(ctx, options)
 	Expect(err).NotTo(HaveOccurred())
 	select {
 	case <-plugin.Done():
 	case <-time.After(delay):
 	}
-	hit = plugin.Running()
+	took, hit = time.Since(began), plugin.Running()
 	Expect(plugin.Kill()).To(Succeed())
-	return hit
+	return took, hit
 }
 
 // The cluster is on its old API server, and nothing is migrated.
@@ -122,7 +122,8 @@ var _ = Describe("Killed at twenty moments,", Ordered, ContinueOnFailure, func()
 		Expect(plan).To(BeAnExistingFile())
 		options := w.options(append(w.EtcdArgs(), "run", "--from="+plan, "--qps=100")...)
 		for _, delay := range []time.Duration{500 * time.Millisecond, 900 * time.Millisecond} {
-			Expect(w.killAfter(ctx, options, delay)).To(BeTrue())
+			_, hit := w.killAfter(ctx, options, delay)
+			Expect(hit).To(BeTrue())
 		}
 		nothingFalse(ctx)
 		with(clean, w.plugin(ctx, options))
