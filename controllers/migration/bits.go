@@ -74,8 +74,12 @@ func (p *Plan) absentBitmaps() {
 
 // emptyBitmap is reported once, not as one missing bit for each address.
 func (p *Plan) emptyBitmap(s StoredBitmap, b *book, o Options) {
+	empty, err := s.of(p.rangeOf(s.Key))
+	if err != nil {
+		return // nothing tells its range
+	}
 	for a := range b.entries {
-		if b.claimed(a) && p.rangeOf(s.Key).Contains(a) {
+		if b.claimed(a) && empty.Covers(a) {
 			p.bitmapFinding(BitmapEmpty, s, "", p.bitPlan(o), false)
 			if o.RepairBitmap {
 				p.Steps = append(p.Steps, Step{Do: RepairBitmap, Key: s.Key})

@@ -18,6 +18,7 @@ const (
 	DuplicateClusterIP        Kind = "DuplicateClusterIP"
 	OutOfRange                Kind = "OutOfRange"
 	InvalidClusterIP          Kind = "InvalidClusterIP"
+	MisspeltClusterIP         Kind = "MisspeltClusterIP"
 	IPAddressMissing          Kind = "IPAddressMissing"
 	IPAddressOrphan           Kind = "IPAddressOrphan"
 	IPAddressWrongParent      Kind = "IPAddressWrongParent"
@@ -55,7 +56,8 @@ var kinds = []struct {
 	{DefaultServiceCIDRMissing, "The ServiceCIDR \"kubernetes\" does not exist.", true, false},
 	{DefaultServiceCIDRWrong, "The ServiceCIDR \"kubernetes\" is not the range that the API server allocates from; API servers report that once and never mend it.", true, false},
 	{DuplicateClusterIP, "Several Services hold one address. Traffic to it reaches one of them at random.", true, false},
-	{InvalidClusterIP, "A Service has a ClusterIP that is no address, or not written as API servers of 1.33 and later write it: they delete its IPAddress and write it anew, over and over.", true, false},
+	{InvalidClusterIP, "A Service has a ClusterIP that is no address.", true, false},
+	{MisspeltClusterIP, "A ClusterIP is not written as its IPAddress is named, with leading zeros for example. API servers that allocate from IPAddresses delete that IPAddress and write it anew, over and over.", true, false},
 	{OutOfRange, "A Service has an address outside of every range. No API server writes an IPAddress for it, and every one reports it.", true, false},
 	{IPAddressForeign, "The address of a Service is held by an IPAddress that another manager keeps.", true, false},
 	{IPAddressWrongParent, "The IPAddress names another Service than the one that holds the address.", true, false},

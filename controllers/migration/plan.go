@@ -111,12 +111,16 @@ func (p *Plan) judgeObjects() {
 		})
 	}
 	for _, s := range p.World.Services {
-		for _, text := range s.Invalid {
-			p.Findings = append(p.Findings, Finding{
-				Kind: InvalidClusterIP, Objects: []string{"Service " + s.Name.String()}, Detail: text,
-				Plan: "create the Service anew; nothing is done to it here",
-			})
-		}
+		p.judgeTexts(s, InvalidClusterIP, s.Invalid)
+		p.judgeTexts(s, MisspeltClusterIP, s.Misspelt)
+	}
+}
+
+func (p *Plan) judgeTexts(s Service, k Kind, texts []string) {
+	for _, text := range texts {
+		p.Findings = append(p.Findings, Finding{
+			Kind: k, Objects: []string{"Service " + s.Name.String()}, Detail: text, Plan: "create the Service anew; nothing is done to it here",
+		})
 	}
 }
 

@@ -210,7 +210,7 @@ func unsettled(p Plan) []Finding {
 	}
 	return slices.DeleteFunc(p.StopFlip(), func(f Finding) bool {
 		switch f.Kind {
-		case DuplicateClusterIP, InvalidClusterIP, ObjectUnreadable:
+		case DuplicateClusterIP, InvalidClusterIP, MisspeltClusterIP, ObjectUnreadable:
 			return false
 		default:
 			return mended[f.Address]

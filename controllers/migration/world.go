@@ -2,7 +2,6 @@ package migration
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -63,10 +62,11 @@ type Service struct {
 	Name    types.NamespacedName
 	UID     types.UID
 	Created time.Time
-	// Addresses are its ClusterIPs; headless and ExternalName Services have none. Invalid says of entries why they are no address,
-	// or none as an IPAddress is named.
+	// Addresses are its ClusterIPs; headless and ExternalName Services have none.
 	Addresses []netip.Addr
-	Invalid   []string
+	// Invalid are entries that are no address. Misspelt are addresses, but not written as their IPAddress is named, with which API
+	// servers compare the text.
+	Invalid, Misspelt []string
 }
 
 // IPAddress is what matters of an IPAddress.
@@ -129,25 +129,15 @@ func newService(o *corev1.Service) Service {
 		Addresses: ledger.ClusterIPs(o),
 	}
 	for _, text := range o.Spec.ClusterIPs {
-		if why := misspelt(text); why != "" {
-			s.Invalid = append(s.Invalid, why)
+		switch a, ok := ledger.ParseClusterIP(text); {
+		case text == "", text == corev1.ClusterIPNone:
+		case !ok:
+			s.Invalid = append(s.Invalid, text)
+		case a.String() != text:
+			s.Misspelt = append(s.Misspelt, text)
 		}
 	}
 	return s
-}
-
-// misspelt says why an entry of spec.clusterIPs cannot have an IPAddress. API servers compare the text with the IPAddress' name.
-func misspelt(text string) string {
-	switch a, ok := ledger.ParseClusterIP(text); {
-	case text == "", text == corev1.ClusterIPNone:
-		return ""
-	case !ok:
-		return fmt.Sprintf("%q is no address", text)
-	case a.String() != text:
-		return fmt.Sprintf("%q has to be written as %s", text, a)
-	default:
-		return ""
-	}
 }
 
 // newIPAddress is not ok for a name that is no canonical address, which no API server accepts.
