@@ -78,5 +78,5 @@ func AllocatesFromBitmap(ctx context.Context, live client.Reader, gv schema.Grou
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("reading the default ServiceCIDR: %w", err)
 	}
-	return err != nil || !upstream.CreatedByAPIServer(cidr), nil
+	return err != nil || !upstream.WrittenByAPIServer(cidr), nil
 }

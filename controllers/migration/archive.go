@@ -117,7 +117,7 @@ func LoadArchive(file string) (Archive, error) {
 	}
 	for _, k := range a.Keys {
 		switch {
-		case k.Key != KeyPrimary && k.Key != KeySecondary || len(k.Value) == 0:
+		case k.Key != KeyPrimary && k.Key != KeySecondary:
 			return Archive{}, fmt.Errorf("%s holds key %q, which is no bitmap of Service addresses", file, k.Key)
 		case digest(k.Value) != k.SHA256:
 			return Archive{}, fmt.Errorf("%s was changed: the value of %s does not have its digest", file, k.Key)

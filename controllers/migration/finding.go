@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -123,6 +124,6 @@ func explain(all []Finding) {
 		if d := a.Kind.rank() - b.Kind.rank(); d != 0 {
 			return d
 		}
-		return a.Address.Compare(b.Address)
+		return cmp.Or(a.Address.Compare(b.Address), slices.Compare(a.Objects, b.Objects), cmp.Compare(a.Detail, b.Detail))
 	})
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// creationGrace is how long an API server that writes IPAddresses itself may take from the IPAddress to its Service.
+// creationGrace is how long an API server that writes IPAddresses itself may take from the IPAddress to its Service. A cluster
+// may flip while it is being looked at, so that an object which an API server wrote has it everywhere.
 const creationGrace = time.Minute
 
 // judge holds what the verdict on a single address depends on beside its entry.
@@ -25,6 +26,8 @@ type judge struct {
 type verdict struct {
 	finding Finding
 	step    Step
+	// again asks for another look when a grace is over.
+	again time.Duration
 }
 
 // address judges the relation of KEP-1880 between the Services that hold an address and its IPAddress, as the repair loop of an
@@ -71,6 +74,9 @@ func (j judge) missing(a netip.Addr, e entry) verdict {
 
 func (j judge) wrongParent(a netip.Addr, e entry) verdict {
 	names := fmt.Sprintf("it names %s", parentText(e.object))
+	if left := j.grace(e.object); left > 0 && !foreign(e.object) {
+		return verdict{again: left} // the address may have passed on to a Service that is about to be written
+	}
 	if foreign(e.object) {
 		return found(IPAddressForeign, a, e, fmt.Sprintf("%s and is managed by %q", names, e.object.ManagedBy),
 			"delete that IPAddress, or create the Service anew; what others manage is never touched here")
@@ -85,8 +91,8 @@ func (j judge) unclaimed(a netip.Addr, object *IPAddress) verdict {
 	switch {
 	case object == nil, object.ManagedBy != v1alpha1.ManagedByAPIServer:
 		return verdict{}
-	case j.allocator.writesIPAddresses() && j.now.Sub(object.Created) < creationGrace:
-		return verdict{} // its Service is about to be written
+	case j.grace(object) > 0:
+		return verdict{again: j.grace(object)} // its Service is about to be written
 	case object.Deleting: // an API server's repair loop spins on it
 		return found(IPAddressOrphan, a, entry{object: object}, "it is being deleted and a finalizer holds it",
 			"take the finalizer away, or give it another managed-by label; an API server that allocates from IPAddresses would delete it over and over")
@@ -94,6 +100,14 @@ func (j judge) unclaimed(a netip.Addr, object *IPAddress) verdict {
 	v := found(IPAddressOrphan, a, entry{object: object}, fmt.Sprintf("it names %s", parentText(object)), "delete it")
 	v.step = j.onObject(DeleteIPAddress, a, entry{object: object})
 	return v
+}
+
+// grace is what is left of the time in which the Service of an IPAddress may still be on its way.
+func (j judge) grace(o *IPAddress) time.Duration {
+	if !o.ByAPIServer && !j.allocator.writesIPAddresses() {
+		return 0
+	}
+	return creationGrace - j.now.Sub(o.Created)
 }
 
 // onObject is a step that changes the IPAddress which was judged, and no other.

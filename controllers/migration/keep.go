@@ -178,8 +178,9 @@ func (k *Keeper) look(ctx context.Context, a netip.Addr) (again time.Duration, e
 	if known := k.book.entries[a]; known != nil {
 		e = *known
 	}
-	step := k.judge.at(now).address(a, e).step
-	again = k.patience(a, step, now)
+	v := k.judge.at(now).address(a, e)
+	step := v.step
+	again = max(v.again, k.patience(a, step, now))
 	k.mu.Unlock()
 	if step.Do == "" || again > 0 {
 		return again, nil

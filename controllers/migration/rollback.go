@@ -9,8 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // Rollback is what a return to the bitmap changes.
@@ -206,8 +209,8 @@ func CountRewrites(ctx context.Context, store Store) (int, error) {
 	return rewrites(ctx, store, func([]Write) error { return nil })
 }
 
-// rewrites finds the objects that are stored as v1, which 1.32 does not know although it is the same on the wire, and hands
-// them out in transactions.
+// rewrites finds the objects that are stored as v1, which 1.32 does not know although it is the same on the wire, and the default
+// ServiceCIDR if an API server signed it, and hands them out in transactions.
 func rewrites(ctx context.Context, store Store, do func([]Write) error) (n int, err error) {
 	var writes []Write
 	flush := func() error {
@@ -220,7 +223,10 @@ func rewrites(ctx context.Context, store Store, do func([]Write) error) (n int, 
 	}
 	for _, prefix := range []string{prefixIPAddresses, prefixServiceCIDRs} {
 		_, err := store.List(ctx, prefix, 0, func(v Value) error {
-			if v.Err != nil || v.APIVersion != networkingv1.SchemeGroupVersion.String() {
+			if v.Err != nil {
+				return nil
+			}
+			if disowned := disown(v.Object); !disowned && v.APIVersion != networkingv1.SchemeGroupVersion.String() {
 				return nil
 			}
 			writes = append(writes, Write{Key: v.Key, Guard: v.ModRevision, Object: v.Object, APIVersion: oldVersion})
@@ -234,6 +240,17 @@ func rewrites(ctx context.Context, store Store, do func([]Write) error) (n int, 
 		}
 	}
 	return n, flush()
+}
+
+// disown takes the API server's signature off the default ServiceCIDR, and reports whether it was there. By it one knows who
+// allocates from ServiceCIDRs, which after a rollback nobody does.
+func disown(o runtime.Object) bool {
+	c, ok := o.(*networkingv1.ServiceCIDR)
+	if !ok || c.Name != defaultName || !upstream.WrittenByAPIServer(c) {
+		return false
+	}
+	upstream.Disown(c, v1alpha1.ManagerMigration)
+	return true
 }
 
 // commitEach commits writes together, or one by one if somebody is changing some of them. What has changed is written in the

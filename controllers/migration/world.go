@@ -80,6 +80,8 @@ type IPAddress struct {
 	// Service is the parent if it is a Service, zero otherwise.
 	Service  types.NamespacedName
 	Deleting bool
+	// ByAPIServer: an API server that allocates from IPAddresses wrote it.
+	ByAPIServer bool
 }
 
 // ServiceCIDR is what matters of a ServiceCIDR.
@@ -146,14 +148,14 @@ func newIPAddress(o *networkingv1.IPAddress) (ip IPAddress, ok bool) {
 	return IPAddress{
 		Address: a, UID: o.UID, ResourceVersion: o.ResourceVersion, Created: o.CreationTimestamp.Time,
 		ManagedBy: o.Labels[networkingv1.LabelManagedBy], Family: o.Labels[networkingv1.LabelIPAddressFamily],
-		Service: upstream.Service(o), Deleting: !o.DeletionTimestamp.IsZero(),
+		Service: upstream.Service(o), Deleting: !o.DeletionTimestamp.IsZero(), ByAPIServer: upstream.WrittenByAPIServer(o),
 	}, err == nil
 }
 
 func newServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
 	c := ServiceCIDR{
 		Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Finalizers: o.Finalizers,
-		Deleting: !o.DeletionTimestamp.IsZero(), ByAPIServer: upstream.CreatedByAPIServer(o),
+		Deleting: !o.DeletionTimestamp.IsZero(), ByAPIServer: upstream.WrittenByAPIServer(o),
 	}
 	for _, text := range o.Spec.CIDRs {
 		if p, err := netip.ParsePrefix(text); err == nil {

@@ -11,6 +11,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -35,7 +37,7 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 		w.untouched(ctx, func() {
 			result := with(refused, answer())
 			for _, word := range words {
-				Expect(result.Stderr).To(ContainSubstring(word))
+				Expect(result.String()).To(ContainSubstring(word))
 			}
 		})
 	}
@@ -52,7 +54,7 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 	It("rollback is refused while the new API server is alive", func(ctx SpecContext) {
 		archive := newFile()
 		refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "rollback", "--yes", "--archive="+archive) },
-			w.URL(), "--live")
+			"--offline", "--live")
 		Expect(archive).NotTo(BeAnExistingFile())
 	})
 
@@ -120,14 +122,18 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 		with(clean, w.migrate(ctx, "finalize", "--yes", "--archive="+archive))
 		content, err := os.ReadFile(archive)
 		Expect(err).NotTo(HaveOccurred())
-		for _, broken := range []string{
-			"", "{", string(content[:len(content)/2]), string(content) + "surprise: true\n",
-			swap(string(content), base64.StdEncoding.EncodeToString(before[primaryKey].raw), base64.StdEncoding.EncodeToString(noise(200))),
-			swap(string(content), "ranges/serviceips", "services/specs/default/kubernetes"),
-			swap(string(content), "ranges/serviceips", "ranges/servicenodeports"),
+		text, value := string(content), base64.StdEncoding.EncodeToString(before[primaryKey].raw)
+		for what, broken := range map[string]string{
+			"nothing": "", "something else": "{", "half of it": text[:len(text)/2], "more than it": text + "surprise: true\n",
+			"another field":   swap(text, `"cluster"`, `"surprise": 1, "cluster"`),
+			"another value":   swap(text, value, base64.StdEncoding.EncodeToString(noise(200))),
+			"another object":  swap(text, "ranges/serviceips", "services/specs/default/kubernetes"),
+			"the node ports":  swap(text, "ranges/serviceips", "ranges/servicenodeports"),
+			"another cluster": swap(text, string(clusterOf(ctx, w)), "00000000-0000-4000-8000-000000000000"),
 		} {
+			By(what)
 			path := file("broken", broken)
-			refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--restore="+path) }, path)
+			refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--restore="+path) })
 		}
 		w.untouched(ctx, func() { w.migrate(ctx, "finalize", "--restore="+archive) })
 		with(clean, w.migrate(ctx, "finalize", "--yes", "--restore="+archive))
@@ -193,9 +199,9 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 			w.etcd.put(ctx, addressesKey+"10.96.0.250", noise(80))
 			refusedWith(ctx, rollback(ctx), "10.96.0.250")
 		})
-		It("because a bitmap cannot be read", func(ctx SpecContext) {
-			w.etcd.put(ctx, primaryKey, noise(80))
-			refusedWith(ctx, rollback(ctx), "ranges/serviceips")
+		It("because a bitmap is encrypted", func(ctx SpecContext) {
+			w.etcd.put(ctx, primaryKey, []byte("k8s:enc:kms:v2:vault:1234"))
+			refusedWith(ctx, rollback(ctx), "ranges/serviceips", "kms")
 		})
 		It("but not of a whole one", func(ctx SpecContext) {
 			with(clean, rollback(ctx)())
@@ -211,4 +217,12 @@ func swap(text, was, now string) string {
 	GinkgoHelper()
 	Expect(text).To(ContainSubstring(was))
 	return strings.ReplaceAll(text, was, now)
+}
+
+// clusterOf is how a cluster is told from another.
+func clusterOf(ctx context.Context, w *world) types.UID {
+	GinkgoHelper()
+	system, err := w.Client().CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return system.UID
 }

@@ -145,7 +145,7 @@ func (s *stage) complaintsSince(offset int64) (found []string) {
 
 // Any repair that an API server makes at its start is behind it when it is ready. What is left are the events of it, and one
 // more look at each object as the watches deliver them.
-const calm = 6 * time.Second
+const calm = 5 * time.Second
 
 // expectCalm wants that the API server, which has been started since the photo, finds nothing to repair, writes no IPAddress, and changes no
 // ClusterIP.
