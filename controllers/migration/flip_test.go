@@ -31,7 +31,7 @@ func flipped(w World, flag []netip.Prefix) *repairLoop {
 		l.cidrs[c.Name], l.deleting[c.Name] = textsOf(c.CIDRs, netip.Prefix.String), c.Deleting
 	}
 	for _, s := range w.Services {
-		l.services[s.Name.String()] = append(textsOf(s.Addresses, netip.Addr.String), s.Invalid...)
+		l.services[s.Name.String()] = clusterIPs(s)
 	}
 	for _, ip := range w.IPAddresses {
 		l.objects[ip.Address.String()] = ip
@@ -47,6 +47,20 @@ func flipped(w World, flag []netip.Prefix) *repairLoop {
 	}
 	slices.Sort(l.events)
 	return l
+}
+
+// clusterIPs is spec.clusterIPs as it was written.
+func clusterIPs(s Service) (texts []string) {
+	for _, a := range s.Addresses {
+		text := a.String()
+		for _, other := range s.Misspelt {
+			if addr(other) == a {
+				text = other
+			}
+		}
+		texts = append(texts, text)
+	}
+	return append(texts, s.Invalid...)
 }
 
 func (l *repairLoop) event(format string, args ...any) {
@@ -138,11 +152,9 @@ func stricter(w World, flag []netip.Prefix, f Finding) bool {
 		return slices.ContainsFunc(w.IPAddresses, func(ip IPAddress) bool { return ip.Address == f.Address && ip.Deleting })
 	case OutOfRange: // the ServiceCIDR goes
 		return slices.ContainsFunc(w.ServiceCIDRs, func(c ServiceCIDR) bool { return c.Deleting && within(c.CIDRs, f.Address) })
-	case DefaultServiceCIDRWrong: // it extends one family to two
+	case DefaultServiceCIDRWrong, SecondaryRangeMislabelled: // it extends one family to two, and says nothing of one that goes
 		c := w.defaultCIDR()
-		return len(flag) == 2 && slices.Equal(c.CIDRs, flag[:1])
-	case SecondaryRangeMislabelled: // of a bitmap: nothing is done until the admin has looked
-		return f.Blocks
+		return f.Blocks || c.Deleting || len(flag) == 2 && slices.Equal(c.CIDRs, flag[:1])
 	default:
 		return false
 	}
@@ -205,6 +217,7 @@ func TestRepairLoop(t *testing.T) {
 		"held twice":             {change: func(w *World) { w.Services = append(w.Services, aService("c", "10.0.0.2")) }, want: []string{"ClusterIPAlreadyAllocated ns/c 10.0.0.2"}},
 		"labels":                 {change: func(w *World) { w.IPAddresses[1].ManagedBy = v1alpha1.ManagedByOperator }, want: []string{"written anew, for its labels: 10.0.0.2"}},
 		"no address":             {change: func(w *World) { w.Services[1].Invalid = []string{"x"} }, want: []string{"ClusterIPNotValid ns/b x"}},
+		"another spelling":       {change: func(w *World) { w.Services[0] = aService("a", "10.0.0.1", "FD00::1") }, want: []string{"IPAddressWrongReference fd00::1"}},
 		"no default ServiceCIDR": {change: func(w *World) { w.ServiceCIDRs = nil }},
 		"one family of two":      {change: func(w *World) { w.ServiceCIDRs[0].CIDRs = w.ServiceCIDRs[0].CIDRs[:1] }},
 		"another range":          {change: func(w *World) { w.ServiceCIDRs[0].CIDRs = nets("10.0.0.0/16,fd00::/112") }, want: []string{"KubernetesDefaultServiceCIDRInconsistent [10.0.0.0/16 fd00::/112]"}},

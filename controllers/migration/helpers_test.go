@@ -46,14 +46,19 @@ func nsName(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ns", Name: name}
 }
 
-// aService is of namespace ns, an hour old, and holds the addresses. A text that is no address is an invalid one.
+// aService is of namespace ns, an hour old, and holds the addresses. A text that is no address is an invalid one, an address in
+// another spelling a misspelt one.
 func aService(name string, ips ...string) Service {
 	s := Service{Name: nsName(name), UID: types.UID("service-" + name), Created: noon.Add(-time.Hour)}
 	for _, text := range ips {
-		if a, err := netip.ParseAddr(text); err == nil {
-			s.Addresses = append(s.Addresses, a)
-		} else {
+		switch a, err := netip.ParseAddr(text); {
+		case err != nil:
 			s.Invalid = append(s.Invalid, text)
+		case a.String() != text:
+			s.Misspelt = append(s.Misspelt, text)
+			fallthrough
+		default:
+			s.Addresses = append(s.Addresses, a)
 		}
 	}
 	return s

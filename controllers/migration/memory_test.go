@@ -109,7 +109,7 @@ func (m *memory) List(ctx context.Context, prefix string, at int64, visit func(V
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
-		if strings.HasPrefix(key, prefix) {
+		if below(key, prefix) {
 			if err := visit(decoded(all[key])); err != nil {
 				return 0, err
 			}
@@ -133,7 +133,7 @@ func (m *memory) Watch(ctx context.Context, prefix string, after int64, see func
 		}
 		for _, v := range news {
 			after = v.ModRevision
-			if !strings.HasPrefix(v.Key, prefix) {
+			if !below(v.Key, prefix) {
 				continue
 			}
 			if err := see(decoded(v)); err != nil {
@@ -146,6 +146,11 @@ func (m *memory) Watch(ctx context.Context, prefix string, after int64, see func
 		case <-changed:
 		}
 	}
+}
+
+// below reports whether a key is in a folder; everything is in "".
+func below(key, folder string) bool {
+	return folder == "" || strings.HasPrefix(key, strings.TrimSuffix(folder, "/")+"/")
 }
 
 // Commit implements Store.
@@ -349,6 +354,9 @@ func decoded(v Value) Value {
 	o := kindsInMemory[t.Kind]()
 	if v.Err = json.Unmarshal(v.Raw, o); v.Err == nil {
 		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		if object, err := meta.Accessor(o); err == nil {
+			object.SetResourceVersion(fmt.Sprint(v.ModRevision))
+		}
 		v.Object, v.APIVersion = o, t.APIVersion
 	}
 	return v
@@ -472,6 +480,7 @@ func TestMemory(t *testing.T) {
 	mustEqual(t, "now", m.list(t, 0), []string{`a/1 "one and a half" created 2 changed 3`})
 	mustEqual(t, "as it was", m.list(t, 2), []string{`a/1 "one" created 2 changed 2`, `a/2 "two" created 2 changed 2`})
 
+	m.put(Write{Key: "ab", Raw: []byte("not in a")})
 	mustEqual(t, "changes", m.changes(t, 1, 4), []string{`a/1 "one"`, `a/2 "two"`, `a/1 "one and a half"`, `a/2 ""`})
 	m.compact()
 	if err := m.Watch(ctx, "", 1, func(Value) error { return nil }); !errors.Is(err, ErrCompacted) {

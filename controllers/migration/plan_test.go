@@ -47,7 +47,6 @@ func TestPlan(t *testing.T) {
 		"an empty cluster of which nothing is known": {
 			change:       func(w *World) { *w = World{} },
 			wantFindings: []string{"DefaultServiceCIDRMissing (ServiceCIDR kubernetes)"}, wantPlans: []string{"--service-cluster-ip-range"},
-			wantCalm: true, // the API server creates it
 		},
 		"a Service without IPAddress": {
 			change:       func(w *World) { w.IPAddresses = w.IPAddresses[1:] },
@@ -131,6 +130,14 @@ func TestPlan(t *testing.T) {
 			change:       func(w *World) { w.Services = append(w.Services, aService("odd", "ten dot one")) },
 			wantFindings: []string{"InvalidClusterIP (Service ns/odd)"}, wantPlans: []string{"create the Service anew"},
 		},
+		"a Service whose address is spelt in a way of its own": {
+			change: func(w *World) {
+				w.Services = append(w.Services, aService("odd", "FD00::2"))
+				w.IPAddresses = append(w.IPAddresses, anIP("fd00::2", "odd"))
+				w.Bitmaps[1] = aBitmap(KeySecondary, "fd00::/112", "fd00::1", "fd00::2")
+			},
+			wantFindings: []string{"MisspeltClusterIP (Service ns/odd)"}, wantPlans: []string{"create the Service anew"},
+		},
 		"no default ServiceCIDR": {
 			change:       func(w *World) { w.ServiceCIDRs = nil },
 			wantFindings: []string{"DefaultServiceCIDRMissing (ServiceCIDR kubernetes)"}, wantPlans: []string{"create it with 10.0.0.0/24,fd00::/112"},
@@ -162,8 +169,20 @@ func TestPlan(t *testing.T) {
 			wantSteps: []string{"ReplaceServiceCIDR if cidr-kubernetes@9 with 10.0.0.0/24,fd00::/112"},
 		},
 		"a default ServiceCIDR that is being deleted": {
-			change:   func(w *World) { w.ServiceCIDRs[0].CIDRs, w.ServiceCIDRs[0].Deleting = nets("10.9.0.0/24"), true },
-			wantCalm: true, wantClean: true,
+			change: func(w *World) {
+				w.ServiceCIDRs[0].CIDRs, w.ServiceCIDRs[0].Deleting, w.ServiceCIDRs[0].Finalizers = nets("10.9.0.0/24"), true, []string{"example.com/mine"}
+			},
+			wantFindings: []string{"DefaultServiceCIDRWrong (ServiceCIDR kubernetes)"}, wantPlans: []string{"example.com/mine"},
+		},
+		"a default ServiceCIDR that is right and is being deleted": {
+			change: func(w *World) {
+				w.ServiceCIDRs[0].Deleting, w.ServiceCIDRs[0].Finalizers = true, []string{"example.com/mine"}
+			},
+			wantCalm: true, wantClean: true, // it is missing when it is gone
+		},
+		"an IPAddress without Service that a finalizer holds": {
+			change:       func(w *World) { w.IPAddresses = append(w.IPAddresses, dying(anIP("10.0.0.9", "gone"))) },
+			wantFindings: []string{"IPAddressOrphan 10.0.0.9 (IPAddress 10.0.0.9)"}, wantPlans: []string{"finalizer"},
 		},
 		"a bit without Service": {
 			change:       func(w *World) { w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.1", "10.0.0.2", "10.0.0.77") },

@@ -11,7 +11,9 @@ const fieldManager = "kube-apiserver"
 
 // WrittenByAPIServer reports whether an API server wrote the object for itself, as one that allocates from IPAddresses does with
 // the default ServiceCIDR and with each IPAddress. An API server that allocates from the bitmap writes neither.
-func WrittenByAPIServer(o metav1.Object) bool { return slices.ContainsFunc(o.GetManagedFields(), signed) }
+func WrittenByAPIServer(o metav1.Object) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), signed)
+}
 
 // Disown gives what an API server wrote to another field manager, when API servers that do not know of it take over.
 func Disown(o metav1.Object, to string) {
