@@ -12,18 +12,22 @@ import (
 
 // tellCondition writes into the cluster how far it is.
 func (m *migrate) tellCondition(ctx context.Context, l *link, p migration.Plan) {
-	if p.World.Allocator == migration.AllocatorBitmap {
-		m.writeCondition(ctx, l, condition.Counted(p.OK, p.Addresses))
+	if p.World.Allocator == migration.AllocatorBitmap && l.Served {
+		others := len(p.StopFlip()) - (p.Addresses - p.OK)
+		m.courtesy(ctx, condition.Write(ctx, l.API, l.APIVersion, condition.Counted(p.OK, p.Addresses, max(0, others)), l.Clock.Now()))
 	}
 }
 
-// writeCondition is a courtesy: a user who may not do it has the output of the command.
-func (m *migrate) writeCondition(ctx context.Context, l *link, c metav1.Condition) {
-	if !l.Served {
-		return
+// renewCondition does so where somebody has begun to.
+func (m *migrate) renewCondition(ctx context.Context, l *link, c metav1.Condition) {
+	if l.Served {
+		m.courtesy(ctx, condition.Renew(ctx, l.API, l.APIVersion, c, l.Clock.Now()))
 	}
-	ctx = m.logging(ctx)
-	if err := condition.Write(ctx, l.API, l.APIVersion, c, l.Clock.Now()); err != nil {
-		logr.FromContextOrDiscard(ctx).Info("The condition of ServiceCIDR kubernetes was not written", "because", err.Error())
+}
+
+// courtesy logs that a condition was not written: a user who may not do it has the output of the command.
+func (m *migrate) courtesy(ctx context.Context, err error) {
+	if err != nil {
+		logr.FromContextOrDiscard(m.logging(ctx)).Info("The condition of ServiceCIDR kubernetes was not written", "because", err.Error())
 	}
 }

@@ -12,7 +12,6 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
@@ -47,18 +46,19 @@ type link struct {
 	close  func()
 }
 
-// open connects to what the flags name. needEtcd and needAPI say what the command cannot do without.
+// open connects to what the flags name, and makes sure that it is one cluster.
 func (c *connection) open(ctx context.Context, needs ...need) (*link, error) {
 	if err := c.validate(needs); err != nil {
 		return nil, err
 	}
-	l := &link{Sources: migration.Sources{Clock: clock.RealClock{}}, close: func() {}}
+	now := &serverClock{}
+	l := &link{Sources: migration.Sources{Clock: now}, close: func() {}}
 	var err error
 	if l.Ranges, err = parseRanges(c.ranges); err != nil {
 		return nil, err
 	}
 	if !c.offline {
-		if err := c.openAPI(l); err != nil {
+		if err := c.openAPI(l, now); err != nil {
 			return nil, err
 		}
 	}
@@ -68,6 +68,10 @@ func (c *connection) open(ctx context.Context, needs ...need) (*link, error) {
 			return nil, err
 		}
 		l.Store, l.close = store, func() { _ = store.Close() }
+	}
+	if err := l.Check(ctx); err != nil {
+		l.close()
+		return nil, err
 	}
 	return l, nil
 }
@@ -95,12 +99,13 @@ func (c *connection) validate(needs []need) error {
 	return nil
 }
 
-func (c *connection) openAPI(l *link) error {
+func (c *connection) openAPI(l *link, now *serverClock) error {
 	config, err := c.kube.rest()
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	config.QPS = -1 // what is written is limited by --qps
+	config.Wrap(now.observe)
 	config.UserAgent = rest.DefaultKubernetesUserAgent() + " kubectl-clusterip"
 	d, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {

@@ -24,7 +24,8 @@ func newFinalize(m *migrate) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "finalize",
 		Short: "Archive and delete the bitmaps, which nobody else ever deletes",
-		Long: `Deletes the bitmaps of Service addresses from etcd when no API server writes them any more: every one of them must be 1.34 or later.
+		Long: `Deletes the bitmaps of Service addresses from etcd when no API server writes them any more: every one of them must be 1.35 or
+later, or 1.34 with the feature gate DisableAllocatorDualWrite on, as it is unless somebody switches it off.
 The values are saved in a file first, from which --restore puts them back. Without --yes it says what it would do.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,31 +49,45 @@ func (m *migrate) finalize(ctx context.Context, f finalizing) error {
 	}
 	defer l.close()
 	ctx = m.logging(ctx)
-	world, err := l.World(ctx)
-	switch {
-	case err != nil:
-		return err
-	case len(world.Bitmaps) == 0:
-		m.say("nothing to do: there are no bitmaps of Service addresses")
-		m.writeCondition(ctx, l, condition.Finalized())
-		return nil
-	}
 	if err := beyondDualWrite(ctx, l); err != nil {
+		return err
+	}
+	world, err := l.World(ctx)
+	if err != nil {
 		return err
 	}
 	for _, b := range world.Bitmaps {
 		m.say("%s (%s), last written at revision %d", b.Key, migration.Printable(b.Range), b.ModRevision)
 	}
-	if !f.yes {
+	switch {
+	case len(world.Bitmaps) == 0:
+		m.say("there are no bitmaps of Service addresses")
+	case !f.yes:
 		m.say("nothing was deleted; with --yes they are saved in %s and deleted", f.archive)
 		return exit{code: exitFindings}
 	}
-	deleted, err := migration.Finalize(ctx, l.Sources, f.archive)
+	if !f.yes {
+		return nil
+	}
+	return m.deleteBitmaps(ctx, l, f.archive)
+}
+
+func (m *migrate) deleteBitmaps(ctx context.Context, l *link, archive string) error {
+	deleted, err := migration.Finalize(ctx, l.Sources, archive)
 	if err != nil {
 		return fmt.Errorf("%w; nothing was deleted", err)
 	}
-	m.say("deleted %s; saved in %s", strings.Join(deleted, " and "), f.archive)
-	m.writeCondition(ctx, l, condition.Finalized())
+	if len(deleted) > 0 {
+		m.say("deleted %s; saved in %s", strings.Join(deleted, " and "), archive)
+	}
+	notes, err := migration.Forget(ctx, l.Store)
+	if err != nil {
+		return exit{exitFindings, err}
+	}
+	if notes > 0 {
+		m.say("deleted %d notes of a seed", notes)
+	}
+	m.renewCondition(ctx, l, condition.Finalized())
 	return nil
 }
 
@@ -91,7 +106,7 @@ func beyondDualWrite(ctx context.Context, l *link) error {
 		case s.Err != nil:
 			complaints = append(complaints, fmt.Errorf("API server %s could not be asked for its version: %w", s.Address, s.Err))
 		case s.DualWrites():
-			complaints = append(complaints, fmt.Errorf("API server %s is %s and may still write the bitmaps; 1.34 is the first that does not", s.Address, s.Version.GitVersion))
+			complaints = append(complaints, fmt.Errorf("API server %s is %s and may still write the bitmaps; 1.35 is the first that never does, 1.34 if its feature gate DisableAllocatorDualWrite is on and /metrics tells", s.Address, s.Version.GitVersion))
 		}
 	}
 	if err := errors.Join(complaints...); err != nil {
@@ -121,6 +136,7 @@ func (m *migrate) restore(ctx context.Context, f finalizing) error {
 	if err != nil {
 		return err
 	}
+	m.renewCondition(ctx, l, condition.Flipped())
 	m.say("%d keys restored", len(restored))
 	return nil
 }

@@ -65,11 +65,20 @@ func (m *migrate) plan(ctx context.Context, output string, o migration.Options) 
 	return status(plan)
 }
 
-func writePlan(file string, plan migration.Plan, format string) (err error) {
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+// writePlan puts the file into place in one step: half a plan might be read as a shorter one.
+func writePlan(file string, plan migration.Plan, format string) error {
+	f, err := os.CreateTemp(filepath.Dir(file), ".plan-*")
 	if err != nil {
 		return fmt.Errorf("writing the plan: %w", err)
 	}
+	defer func() { _ = os.Remove(f.Name()) }() // fails when it has been renamed
 	w := bufio.NewWriter(f)
-	return errors.Join(encode(w, plan.Report(migration.KindPlan), format), w.Flush(), f.Close())
+	err = errors.Join(encode(w, plan.Report(migration.KindPlan), format), w.Flush(), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the plan: %w", err)
+	}
+	return nil
 }

@@ -36,7 +36,7 @@ Without --yes it says what it would change. The order of things:
 		RunE: func(cmd *cobra.Command, _ []string) error { return m.rollback(cmd.Context(), r) },
 	}
 	cmd.Flags().BoolVar(&r.yes, "yes", false, "do it")
-	cmd.Flags().BoolVar(&r.live, "live", false, "also while an API server allocates from IPAddresses; what it allocates later is not in the bitmaps")
+	cmd.Flags().BoolVar(&r.live, "live", false, "also while an API server runs: what it allocates from IPAddresses later is not in the bitmaps, and Services under creation may lose their bits")
 	cmd.Flags().StringVar(&r.archive, "archive", defaultArchive, "file for the old values")
 	return cmd
 }
@@ -62,9 +62,9 @@ func (m *migrate) rollback(ctx context.Context, r rollingBack) error {
 	case !r.yes:
 		m.say("nothing was written; with --yes it will be")
 		return exit{code: exitFindings}
-	case l.Served && rollback.World.Allocator != migration.AllocatorBitmap && !r.live:
-		return errors.New("an API server allocates from IPAddresses, so that the bitmaps would be out of date at once: " +
-			"stop the API servers and say --offline, or say --live; nothing was written")
+	}
+	if err := r.permitted(ctx, l, rollback); err != nil {
+		return fmt.Errorf("%w; nothing was written", err)
 	}
 	if err := rollback.Save(ctx, l.Store, r.archive); err != nil {
 		return fmt.Errorf("%w; nothing was written", err)
@@ -73,6 +73,23 @@ func (m *migrate) rollback(ctx context.Context, r rollingBack) error {
 		return exit{exitFindings, fmt.Errorf("%w; run it again", err)}
 	}
 	return m.confirmRollback(ctx, l)
+}
+
+// permitted refuses what goes wrong beside an API server.
+func (r rollingBack) permitted(ctx context.Context, l *link, planned migration.Rollback) error {
+	switch {
+	case r.live:
+		return nil
+	case l.API == nil:
+		return migration.NoneAlive(ctx, l.Store)
+	case l.Served && planned.World.Allocator != migration.AllocatorBitmap:
+		return errors.New("an API server allocates from IPAddresses, so that the bitmaps would be out of date at once: stop the API servers and say --offline, or say --live")
+	case planned.Risky():
+		return errors.New("a Service that an API server is creating at this moment would lose its bit: stop the API servers and say --offline, or say --live " +
+			"(`run --repair-bitmap` clears leaked bits of a living cluster, and waits for such Services)")
+	default:
+		return nil
+	}
 }
 
 func plannedRollback(ctx context.Context, l *link) (migration.Rollback, error) {
@@ -94,7 +111,7 @@ func (m *migrate) confirmRollback(ctx context.Context, l *link) error {
 	switch {
 	case err != nil:
 		return exit{exitFindings, fmt.Errorf("done, but it could not be looked at again: %w", err)}
-	case !again.Nothing():
+	case !again.Nothing() || len(again.Refused) > 0:
 		return exit{exitFindings, errors.New("meanwhile Services have come or gone; run it again when the API servers are stopped")}
 	}
 	m.say("done: every bit is as the Services want it")

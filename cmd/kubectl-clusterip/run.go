@@ -38,9 +38,8 @@ managers keep is not touched; nothing at all is written while something is there
 	f := cmd.Flags()
 	f.StringVar(&r.from, "from", "", "a plan in a file; what it does not list is neither deleted nor replaced")
 	f.BoolVar(&r.dryRun, "dry-run", false, "say what would be done, as plan does")
-	f.Float64Var(&r.qps, "qps", 500, "writes per second; 0 for as many as the API server takes")
-	f.IntVar(&r.workers, "workers", 16, "writes at a time")
-	f.DurationVar(&r.leakGrace, "leak-grace", migration.DefaultLeakGrace, "how long a bit must have been leaked before it is cleared")
+	addPace(cmd, &r.qps, &r.workers)
+	f.DurationVar(&r.leakGrace, "leak-grace", migration.DefaultLeakGrace, "how long a bit must have been leaked before it is cleared; longer than kube-apiserver's --request-timeout")
 	addRepair(cmd, &r.options)
 	return cmd
 }
@@ -50,8 +49,11 @@ func (m *migrate) run(ctx context.Context, r running) error {
 	if r.options.RepairBitmap {
 		needs = append(needs, needEtcd)
 	}
-	if r.qps < 0 || r.workers < 1 {
-		return errors.New("--qps must not be negative, and --workers must be 1 or more")
+	switch {
+	case !validPace(r.qps, r.workers):
+		return errPace
+	case r.leakGrace < time.Second:
+		return errors.New("--leak-grace must be a second or more, and should be longer than kube-apiserver's --request-timeout")
 	}
 	l, err := m.from.open(ctx, needs...)
 	if err != nil {
@@ -72,9 +74,20 @@ func (m *migrate) run(ctx context.Context, r running) error {
 		Sources: l.Sources, Options: r.options, Limit: limit(r.qps), Workers: r.workers, Progress: m.progress(), LeakGrace: r.leakGrace,
 	}
 	result, err := runner.Run(m.logging(ctx), approved)
-	m.tellCondition(ctx, l, result.Last)
+	if err == nil {
+		m.tellCondition(ctx, l, result.Last)
+	}
 	return m.tell(result, err, "the plan does not list it")
 }
+
+func addPace(cmd *cobra.Command, qps *float64, workers *int) {
+	cmd.Flags().Float64Var(qps, "qps", 500, "writes per second; 0 for as many as the API server takes")
+	cmd.Flags().IntVar(workers, "workers", 16, "writes at a time")
+}
+
+var errPace = errors.New("--qps must not be negative, and --workers must be 1 or more")
+
+func validPace(qps float64, workers int) bool { return qps >= 0 && workers >= 1 }
 
 func limit(qps float64) rate.Limit {
 	if qps == 0 {
@@ -119,14 +132,11 @@ func (m *migrate) preview(ctx context.Context, l *link, o migration.Options) err
 
 // tell says what became of a run, and why steps were withheld, if any were.
 func (m *migrate) tell(r migration.Result, err error, why string) error {
-	var blocked *migration.BlockedError
 	switch {
-	case errors.As(err, &blocked):
-		return exit{exitUnknown, err}
-	case err != nil && r.Written == 0:
+	case err != nil && !r.Tried:
 		return exit{exitUnknown, fmt.Errorf("nothing was written: %w", err)}
 	case err != nil:
-		return exit{exitFindings, fmt.Errorf("%d steps were done, then: %w; run it again when the cause is mended", r.Written, err)}
+		return exit{exitFindings, fmt.Errorf("%d steps are known to be done, then: %w; run it again when the cause is mended", r.Written, err)}
 	}
 	m.say("%d steps done, %d of %d ClusterIPs have their IPAddress", r.Written, r.Last.OK, r.Last.Addresses)
 	if r.Fresh > 0 {

@@ -59,6 +59,9 @@ func (m *migrate) seed(ctx context.Context, c consent) error {
 	if c.dryRun {
 		return m.preview(ctx, l, migration.Options{})
 	}
+	if err := standsStill(m.logging(ctx), l); err != nil {
+		return fmt.Errorf("%w; nothing was written", err)
+	}
 	createOnly, err := onlyCreates(m.logging(ctx), l)
 	if err != nil {
 		return err
@@ -66,6 +69,14 @@ func (m *migrate) seed(ctx context.Context, c consent) error {
 	runner := migration.Runner{Sources: l.Sources, Progress: m.progress(), ThroughStore: true, CreateOnly: createOnly}
 	result, err := runner.Run(m.logging(ctx), nil)
 	return m.tell(result, err, "seed only creates")
+}
+
+// standsStill makes sure that --offline means that no API server runs.
+func standsStill(ctx context.Context, l *link) error {
+	if l.API != nil {
+		return nil
+	}
+	return migration.NoneAlive(ctx, l.Store)
 }
 
 // onlyCreates reports whether what exists has to stay: always but when no API server runs and the cluster allocated from the
@@ -96,8 +107,8 @@ func (m *migrate) unseed(ctx context.Context, c consent) error {
 		return err
 	}
 	defer l.close()
-	if l.Served {
-		return errors.New("the API server serves IPAddresses and may allocate from them; stop it and say --offline")
+	if err := inUse(m.logging(ctx), l, c.dryRun); err != nil {
+		return fmt.Errorf("%w; nothing was deleted", err)
 	}
 	u, err := migration.Unseed(m.logging(ctx), l.Store, c.dryRun)
 	if err != nil {
@@ -112,4 +123,20 @@ func (m *migrate) unseed(ctx context.Context, c consent) error {
 	}
 	m.say("%d IPAddresses deleted, %d kept because somebody has changed them", len(u.Deleted), len(u.Kept))
 	return nil
+}
+
+// inUse refuses to take away what API servers allocate from.
+func inUse(ctx context.Context, l *link, dryRun bool) error {
+	world, err := l.World(ctx)
+	switch {
+	case err != nil:
+		return err
+	case world.Allocator.WritesIPAddresses():
+		return errors.New("the API servers allocate from IPAddresses, so that they are in use; `migrate rollback` is the way back to the bitmap")
+	case l.Served:
+		return errors.New("the API server serves IPAddresses and holds them in its cache: delete them through it, or stop it and say --offline")
+	case dryRun:
+		return nil
+	}
+	return standsStill(ctx, l)
 }

@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
 
@@ -17,6 +23,8 @@ import (
 type verifying struct {
 	output      string
 	watch, etcd bool
+	qps         float64
+	workers     int
 }
 
 func newVerify(m *migrate) *cobra.Command {
@@ -36,6 +44,7 @@ server, or, where that does not serve them, with --etcd in etcd.`,
 	addOutput(cmd, &v.output, "table, json or yaml")
 	cmd.Flags().BoolVarP(&v.watch, "watch", "w", false, "keep IPAddresses in step with Services until ended")
 	cmd.Flags().BoolVar(&v.etcd, "etcd", false, "with --watch: yes, write into etcd, past the API server")
+	addPace(cmd, &v.qps, &v.workers)
 	return cmd
 }
 
@@ -43,8 +52,11 @@ func (m *migrate) verify(ctx context.Context, v verifying) error {
 	if err := validOutput(v.output); err != nil {
 		return err
 	}
-	if v.watch {
-		return m.keep(ctx, v.etcd)
+	switch {
+	case !validPace(v.qps, v.workers):
+		return errPace
+	case v.watch:
+		return m.keep(ctx, v)
 	}
 	l, err := m.from.open(ctx)
 	if err != nil {
@@ -58,7 +70,9 @@ func (m *migrate) verify(ctx context.Context, v verifying) error {
 	if err != nil {
 		return err
 	}
-	m.tellCondition(ctx, l, plan)
+	if !slices.ContainsFunc(plan.Findings, migration.Finding.Unknown) {
+		m.tellCondition(ctx, l, plan)
+	}
 	plan.Findings = plan.StopFlip() // the others do not matter here
 	if err := m.print(plan, migration.KindReport, v.output); err != nil {
 		return err
@@ -72,13 +86,17 @@ func (m *migrate) verify(ctx context.Context, v verifying) error {
 func (m *migrate) tellReady(p migration.Plan) {
 	if p.ReadyToFlip() {
 		m.say("ready: an API server that allocates from IPAddresses would find nothing to repair")
+		if p.Passing > 0 {
+			m.say("%d Services or IPAddresses were changing meanwhile: let the operator, or verify --watch, follow until the upgrade", p.Passing)
+		}
 		return
 	}
 	m.say("not ready: %d findings that such an API server would have to repair or could not", len(p.Findings))
 }
 
 // keep works until ctx ends.
-func (m *migrate) keep(ctx context.Context, etcd bool) error {
+func (m *migrate) keep(ctx context.Context, v verifying) error {
+	etcd := v.etcd
 	needs := []need{}
 	if etcd {
 		needs = append(needs, needEtcd)
@@ -104,11 +122,57 @@ func (m *migrate) keep(ctx context.Context, etcd bool) error {
 	if blocked := plan.Blocked(); len(blocked) > 0 {
 		return &migration.BlockedError{Findings: blocked}
 	}
-	keeper := migration.NewKeeper(l.Sources, plan, etcd)
-	if err := m.follow(m.logging(ctx), l, keeper, etcd); !errors.Is(err, context.Canceled) {
+	keeper := migration.NewKeeper(l.Sources, plan, etcd, limit(v.qps), v.workers)
+	err = m.follow(m.logging(ctx), l, keeper, etcd)
+	switch {
+	case errors.Is(err, errOtherVersion):
+		m.say("the API server has changed: %v", err)
+		return nil
+	case errors.Is(err, context.Canceled):
+		return nil // it was asked to end
+	}
+	return err
+}
+
+// errOtherVersion says that the API server is another one than that at the start, as after an upgrade.
+var errOtherVersion = errors.New("it serves another version of networking.k8s.io")
+
+// versionCheck is how often the served version is asked for.
+const versionCheck = time.Minute
+
+// awaitOtherVersion ends with errOtherVersion when there is nothing to follow any more.
+func (l *link) awaitOtherVersion(ctx context.Context) error {
+	d, err := discovery.NewDiscoveryClientForConfig(l.config)
+	if err != nil {
 		return err
 	}
-	return nil // it was asked to end
+	tick := time.NewTicker(versionCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		// An API server that cannot be asked just now has not changed.
+		if now, err := controllers.Discover(d); err == nil && now.String() != l.APIVersion {
+			return fmt.Errorf("%w: %s instead of %s, so that it allocates from IPAddresses itself", errOtherVersion, now, l.APIVersion)
+		}
+	}
+}
+
+// cacheOptions keep of each object what is needed to judge it.
+func cacheOptions(l *link) cache.Options {
+	o := controllers.CacheOptions()
+	o.Scheme = l.API.Scheme()
+	o.ReaderFailOnMissingInformer = false
+	o.ByObject = map[client.Object]cache.ByObject{}
+	for kind, options := range controllers.CacheOptions().ByObject {
+		if _, ok := kind.(*corev1.Service); ok { // an IPAddress needs its signature
+			o.ByObject[kind] = options
+		}
+	}
+	return o
 }
 
 // follow feeds the keeper and lets it work.
@@ -128,14 +192,18 @@ func (m *migrate) follow(ctx context.Context, l *link, keeper *migration.Keeper,
 		group.Go(func() error { return keeper.FollowStore(ctx, l.Store, tell) })
 		return group.Wait()
 	}
-	informers, err := cache.New(l.config, cache.Options{Scheme: l.API.Scheme()})
+	informers, err := cache.New(l.config, cacheOptions(l))
 	if err != nil {
 		return err
 	}
 	group.Go(func() error { return informers.Start(ctx) })
 	group.Go(func() error {
-		defer tell()
-		return keeper.FollowAPI(ctx, informers)
+		if err := keeper.FollowAPI(ctx, informers); err != nil {
+			return err // half a book would be full of IPAddresses without a Service
+		}
+		tell()
+		return nil
 	})
+	group.Go(func() error { return l.awaitOtherVersion(ctx) })
 	return group.Wait()
 }

@@ -63,7 +63,7 @@ func decide(w world) verdict {
 	case len(w.claims) > 1:
 		return decideDuplicate(w)
 	case w.bitmap && w.changedHands():
-		return verdict{do: replace} // the daily work of this mode: the bitmap gave the address to another Service
+		return afterGrace(w.underway(), verdict{do: replace}) // the daily work of this mode: the bitmap gave the address to another Service
 	case !w.object.named(w.owner()):
 		return decideWrongParent()
 	case !w.labelled():
@@ -97,7 +97,7 @@ func decideUnclaimed(w world) verdict {
 		return verdict{drift: drift.WrongParent, do: remove, confirm: 5 * time.Second,
 			reason: reasonIPAddressUnclaimed, note: "does not name a Service; deleted"}
 	case w.bitmap:
-		return verdict{do: remove, confirm: 500 * time.Millisecond} // we wrote it after its Service: no grace needed
+		return afterGrace(w.underway(), verdict{do: remove, confirm: 500 * time.Millisecond})
 	case w.parent == nil:
 		return afterGrace(orphanGrace-w.age(), verdict{drift: drift.Orphan, do: remove, confirm: 5 * time.Second,
 			reason: reasonIPAddressUnclaimed, note: fmt.Sprintf("had leaked, Service %s does not exist; deleted", w.object.service)})

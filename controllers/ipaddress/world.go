@@ -36,7 +36,9 @@ type object struct {
 	version   string
 	created   time.Time
 	managedBy string
-	family    string
+	// signed: an API server that allocates from IPAddresses wrote it. Only a live read tells: the cache drops the signature.
+	signed bool
+	family string
 	// deleting: it was deleted, and a finalizer holds it. It is no use any more and cannot be changed.
 	deleting bool
 	// service is the parent if it is a Service, and zero otherwise.
@@ -61,7 +63,7 @@ func newObject(o *networkingv1.IPAddress) *object {
 	return &object{
 		uid: o.UID, version: o.ResourceVersion, created: o.CreationTimestamp.Time,
 		managedBy: o.Labels[networkingv1.LabelManagedBy], family: o.Labels[networkingv1.LabelIPAddressFamily],
-		deleting: !o.DeletionTimestamp.IsZero(), service: upstream.Service(o),
+		deleting: !o.DeletionTimestamp.IsZero(), service: upstream.Service(o), signed: upstream.WrittenByAPIServer(o),
 	}
 }
 
@@ -96,6 +98,15 @@ func (w world) changedHands() bool {
 
 func (w world) labelled() bool {
 	return w.object.ours() && w.object.family == upstream.Family(w.address)
+}
+
+// underway is how long the Service of an IPAddress may still take to be written, in bitmap mode. We write ours after their
+// Services; an API server that the cluster is being upgraded to writes its own before.
+func (w world) underway() time.Duration {
+	if !w.object.signed {
+		return 0
+	}
+	return orphanGrace - w.age()
 }
 
 func (w world) age() time.Duration { return w.now.Sub(w.object.created) }

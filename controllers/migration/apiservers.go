@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"regexp"
 	"strconv"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -19,15 +20,21 @@ type APIServer struct {
 	// Address is host and port.
 	Address string
 	Version *version.Info
+	// BitmapOff: it says that its feature gate DisableAllocatorDualWrite is on.
+	BitmapOff bool
 	// Err tells why it could not be asked.
 	Err error
 }
+
+// firstLocked is the minor version in which the gate DisableAllocatorDualWrite is locked; in 1.34 it is on unless somebody
+// switches it off.
+const firstLocked = 35
 
 // DualWrites reports whether it may keep the bitmaps in step, and so write them; the answer of one that could not be asked
 // is yes.
 func (a APIServer) DualWrites() bool {
 	minor, ok := minorOf(a.Version)
-	return a.Err != nil || !ok || minor < firstWithoutDualWrite
+	return a.Err != nil || !ok || minor < firstLocked && !(minor >= firstWithoutDualWrite && a.BitmapOff)
 }
 
 // APIServers asks every API server of the cluster for its version. They are the endpoints of Service default/kubernetes, which
@@ -43,8 +50,7 @@ func APIServers(ctx context.Context, config *rest.Config) ([]APIServer, error) {
 	}
 	var out []APIServer
 	for _, address := range addresses(slices.Items) {
-		v, err := askVersion(ctx, config, address)
-		out = append(out, APIServer{Address: address, Version: v, Err: err})
+		out = append(out, askServer(ctx, config, address))
 	}
 	return out, nil
 }
@@ -74,7 +80,9 @@ func addresses(slices []discoveryv1.EndpointSlice) (out []string) {
 // serverName is in the certificate of every API server, whatever its address.
 const serverName = "kubernetes.default.svc"
 
-func askVersion(ctx context.Context, config *rest.Config, address string) (*version.Info, error) {
+// askServer asks for the version and, where that leaves it open, whether the gate is on.
+func askServer(ctx context.Context, config *rest.Config, address string) APIServer {
+	server := APIServer{Address: address}
 	c := rest.CopyConfig(config)
 	c.Host = "https://" + address
 	if !c.Insecure {
@@ -82,12 +90,24 @@ func askVersion(ctx context.Context, config *rest.Config, address string) (*vers
 	}
 	client, err := kubernetes.NewForConfig(c)
 	if err != nil {
-		return nil, err
+		server.Err = err
+		return server
 	}
-	text, err := client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
-	if err != nil {
-		return nil, err
+	get := func(path string) ([]byte, error) {
+		return client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Raw()
 	}
-	v := &version.Info{}
-	return v, json.Unmarshal(text, v)
+	text, err := get("/version")
+	if err == nil {
+		server.Version = &version.Info{}
+		err = json.Unmarshal(text, server.Version)
+	}
+	server.Err = err
+	if minor, ok := minorOf(server.Version); ok && minor == firstWithoutDualWrite {
+		metrics, err := get("/metrics")
+		server.BitmapOff = err == nil && gateOn.Match(metrics)
+	}
+	return server
 }
+
+// gateOn is what the metrics of an API server say of a feature gate that is on.
+var gateOn = regexp.MustCompile(`(?m)^kubernetes_feature_enabled\{name="DisableAllocatorDualWrite",[^}]*\} 1$`)

@@ -28,6 +28,7 @@ const (
 	DefaultServiceCIDRMissing Kind = "DefaultServiceCIDRMissing"
 	DefaultServiceCIDRWrong   Kind = "DefaultServiceCIDRWrong"
 	SecondaryRangeMislabelled Kind = "SecondaryRangeMislabelled"
+	RangeContradicted         Kind = "RangeContradicted"
 	BitmapMissing             Kind = "BitmapMissing"
 	BitmapEmpty               Kind = "BitmapEmpty"
 	BitmapUnreadable          Kind = "BitmapUnreadable"
@@ -51,6 +52,7 @@ var kinds = []struct {
 	{BitmapUnreadable, "The bitmap cannot be decoded. A 1.32 API server could not allocate from it, and would not start on it.", false, false},
 	{BitmapForeignRange, "The bitmap is not of the range that the API server allocates from.", false, false},
 	{SecondaryRangeMislabelled, "The primary and the secondary range are not where the API server looks for them.", true, false},
+	{RangeContradicted, "Service default/kubernetes has the first address of the API server's primary range, and it is not that of the range that was given.", true, true},
 	{BitmapMissing, "There is no bitmap of this range: a 1.32 API server would build it anew and report every Service.", false, false},
 	{BitmapEmpty, "The bitmap was never written to, although Services have addresses in its range.", false, false},
 	{StaleBitmap, "The bitmap is a leftover: the API servers allocate from IPAddresses and never look at it again.", false, false},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,17 +70,25 @@ func (k *Keeper) FollowStore(ctx context.Context, store Store, told func()) erro
 			return err
 		}
 		told()
-		err = store.Watch(ctx, "", revision, k.change)
-		if !errors.Is(err, ErrCompacted) {
+		if err := k.watchStore(ctx, store, revision); !errors.Is(err, ErrCompacted) {
 			return err
 		}
 	}
 }
 
+// watchStore follows the two kinds side by side, and nothing else of what an API server stores.
+func (k *Keeper) watchStore(ctx context.Context, store Store, revision int64) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, prefix := range []string{prefixServices, prefixIPAddresses} {
+		group.Go(func() error { return store.Watch(ctx, prefix, revision, k.change) })
+	}
+	return group.Wait()
+}
+
 // readStore tells all that is there at one revision, and forgets what is not.
 func (k *Keeper) readStore(ctx context.Context, store Store) (revision int64, err error) {
 	seen := map[string]bool{}
-	for _, prefix := range []string{prefixIPAddresses, prefixServices} {
+	for _, prefix := range []string{prefixServices, prefixIPAddresses} { // no IPAddress is without its Service meanwhile
 		revision, err = store.List(ctx, prefix, revision, func(v Value) error {
 			seen[v.Key] = true
 			return k.change(v)

@@ -3,6 +3,7 @@ package migration
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -61,11 +62,11 @@ func (s Sources) World(ctx context.Context) (World, error) {
 	return w, nil
 }
 
-// allocator tells from what the API servers allocate. An API server says its version; that of one which is down shows in who
-// created the default ServiceCIDR.
+// allocator tells from what the API servers allocate. An API server says its version; that of one which is down shows in what it
+// wrote itself.
 func (s Sources) allocator(w World) Allocator {
 	c := w.defaultCIDR()
-	created := c != nil && c.ByAPIServer
+	created := c != nil && c.ByAPIServer || slices.ContainsFunc(w.IPAddresses, func(ip IPAddress) bool { return ip.ByAPIServer })
 	minor, known := minorOf(s.Version)
 	switch {
 	case known && minor >= firstWithoutDualWrite:
@@ -89,11 +90,13 @@ const (
 )
 
 // minorOf reads the minor version of Kubernetes 1; "32+" is how some vendors write it.
+//
+// A server that emulates an older version (KEP-4330) behaves like that one.
 func minorOf(v *version.Info) (minor int, ok bool) {
 	if v == nil || v.Major != "1" {
 		return 0, false
 	}
-	n, err := fmt.Sscanf(v.Minor, "%d", &minor)
+	n, err := fmt.Sscanf(cmp.Or(v.EmulationMinor, v.Minor), "%d", &minor)
 	return minor, n == 1 && err == nil
 }
 
@@ -182,12 +185,40 @@ func (s Sources) Cluster(ctx context.Context) (types.UID, error) {
 		err := retry(ctx, func() error { return s.API.Get(ctx, types.NamespacedName{Name: "kube-system"}, ns) })
 		return ns.UID, client.IgnoreNotFound(err)
 	}
-	v, err := s.Store.Get(ctx, "namespaces/kube-system")
+	v, err := s.Store.Get(ctx, keyOfCluster)
 	if ns, ok := v.Object.(*corev1.Namespace); ok {
 		return ns.UID, err
 	}
 	return "", err
 }
+
+// Check makes sure that etcd is that of the API server, and that the prefix is right: every cluster has the namespace kube-system.
+func (s Sources) Check(ctx context.Context) error {
+	if s.Store == nil {
+		return nil
+	}
+	v, err := s.Store.Get(ctx, keyOfCluster)
+	if err != nil {
+		return err
+	}
+	if !v.Exists() {
+		return errors.New("there is no cluster in this etcd: it has no namespace kube-system below --etcd-prefix; look at --etcd-servers and --etcd-prefix")
+	}
+	ns, ok := v.Object.(*corev1.Namespace)
+	if !ok || s.API == nil {
+		return nil // encrypted: it cannot be told
+	}
+	switch uid, err := s.Cluster(ctx); {
+	case err != nil:
+		return err
+	case uid != ns.UID:
+		return fmt.Errorf("etcd is that of cluster %s, the API server is of cluster %s (UIDs of namespace kube-system): look at --etcd-servers and at the kubeconfig", ns.UID, uid)
+	}
+	return nil
+}
+
+// keyOfCluster is where the namespace kube-system is.
+const keyOfCluster = "namespaces/kube-system"
 
 // Where an API server keeps what we read, relative to its prefix.
 const (
@@ -245,10 +276,8 @@ func (s Sources) Confirmed(ctx context.Context, o Options) (Plan, error) {
 	if s.API == nil || first.Clean() {
 		return first, nil
 	}
-	select {
-	case <-ctx.Done():
-		return Plan{}, ctx.Err()
-	case <-time.After(confirmAfter):
+	if err := sleep(ctx, confirmAfter); err != nil {
+		return Plan{}, err
 	}
 	if w, err = s.World(ctx); err != nil {
 		return Plan{}, err
@@ -265,7 +294,9 @@ func confirm(first, second Plan) Plan {
 	for _, s := range first.Steps {
 		steps[s.key()] = true
 	}
+	before := len(second.Findings)
 	second.Findings = slices.DeleteFunc(second.Findings, func(f Finding) bool { return !findings[f.key()] })
+	second.Passing = before - len(second.Findings)
 	second.Steps = slices.DeleteFunc(second.Steps, func(s Step) bool { return !steps[s.key()] })
 	return second
 }

@@ -82,6 +82,8 @@ func labelled(ip IPAddress, manager, family string) IPAddress {
 
 func made(ip IPAddress, ago time.Duration) IPAddress { ip.Created = noon.Add(-ago); return ip }
 
+func byAPIServer(ip IPAddress) IPAddress { ip.ByAPIServer = true; return ip }
+
 func dying(ip IPAddress) IPAddress { ip.Deleting = true; return ip }
 
 // aCIDR is a ServiceCIDR that somebody else than an API server made.

@@ -42,6 +42,9 @@ func (j judge) address(a netip.Addr, e entry) verdict {
 		return j.missing(a, e)
 	case e.object.Deleting:
 		return found(IPAddressMissing, a, e, "the IPAddress is being deleted and a finalizer holds it", "wait for the finalizer, then run again")
+	case foreign(e.object):
+		return found(IPAddressForeign, a, e, fmt.Sprintf("it names %s and is managed by %q", parentText(e.object), e.object.ManagedBy),
+			"delete that IPAddress, or create the Service anew; what others manage is never touched here")
 	case e.object.Service != e.claims[0].Name:
 		return j.wrongParent(a, e)
 	case e.object.ManagedBy != v1alpha1.ManagedByAPIServer || e.object.Family != upstream.Family(a):
@@ -73,15 +76,11 @@ func (j judge) missing(a netip.Addr, e entry) verdict {
 }
 
 func (j judge) wrongParent(a netip.Addr, e entry) verdict {
-	names := fmt.Sprintf("it names %s", parentText(e.object))
-	if left := j.grace(e.object); left > 0 && !foreign(e.object) {
+	if left := j.grace(e.object); left > 0 {
 		return verdict{again: left} // the address may have passed on to a Service that is about to be written
 	}
-	if foreign(e.object) {
-		return found(IPAddressForeign, a, e, fmt.Sprintf("%s and is managed by %q", names, e.object.ManagedBy),
-			"delete that IPAddress, or create the Service anew; what others manage is never touched here")
-	}
-	v := found(IPAddressWrongParent, a, e, names, "delete it and create it for the Service: the parent of an IPAddress cannot be changed")
+	v := found(IPAddressWrongParent, a, e, "it names "+parentText(e.object),
+		"delete it and create it for the Service: the parent of an IPAddress cannot be changed")
 	v.step = j.onObject(ReplaceIPAddress, a, e)
 	return v
 }
@@ -104,7 +103,7 @@ func (j judge) unclaimed(a netip.Addr, object *IPAddress) verdict {
 
 // grace is what is left of the time in which the Service of an IPAddress may still be on its way.
 func (j judge) grace(o *IPAddress) time.Duration {
-	if !o.ByAPIServer && !j.allocator.writesIPAddresses() {
+	if !o.ByAPIServer && !j.allocator.WritesIPAddresses() {
 		return 0
 	}
 	return creationGrace - j.now.Sub(o.Created)
@@ -132,8 +131,12 @@ func (j judge) inRange(a netip.Addr) bool {
 	return false
 }
 
+// foreign reports whether somebody else keeps the object: he says so, or it has a parent that is no Service.
 func foreign(o *IPAddress) bool {
-	return o.ManagedBy != "" && o.ManagedBy != v1alpha1.ManagedByAPIServer
+	if o.ManagedBy == "" {
+		return o.Service.Name == ""
+	}
+	return o.ManagedBy != v1alpha1.ManagedByAPIServer
 }
 
 func found(k Kind, a netip.Addr, e entry, detail, plan string) verdict {

@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 )
-
-// keepWorkers is how many addresses are looked at side by side.
-const keepWorkers = 8
 
 // destroyAfter is how long an IPAddress must have been wrong before it is deleted: a Service that is deleted and created anew
 // with the same address needs it again.
@@ -25,8 +24,11 @@ const destroyAfter = 500 * time.Millisecond
 // Keeper keeps IPAddresses in step with Services, from events, until the cluster flips. The cost of an event does not depend
 // on how many Services there are.
 type Keeper struct {
-	judge  judge
-	writer writer
+	judge   judge
+	writer  writer
+	clock   clock.PassiveClock
+	limit   *rate.Limiter
+	workers int
 
 	mu    sync.Mutex
 	book  *book
@@ -35,11 +37,12 @@ type Keeper struct {
 	queue workqueue.TypedRateLimitingInterface[netip.Addr]
 }
 
-// NewKeeper returns a keeper for the cluster of a plan. It writes through the API server, or with throughStore into etcd.
-func NewKeeper(s Sources, p Plan, throughStore bool) *Keeper {
+// NewKeeper returns a keeper for the cluster of a plan. It writes through the API server, or with throughStore into etcd, no faster
+// than limit says and with as many workers.
+func NewKeeper(s Sources, p Plan, throughStore bool, limit rate.Limit, workers int) *Keeper {
 	k := &Keeper{
 		judge: p.judge(), book: newBook(World{}), since: map[netip.Addr]time.Time{},
-		writer: apiWriter{s.API, s.APIVersion},
+		writer: apiWriter{s.API, s.APIVersion}, clock: s.Clock, limit: rate.NewLimiter(limit, max(1, workers)), workers: max(1, workers),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](100*time.Millisecond, patience)),
 	}
@@ -100,7 +103,7 @@ func (k *Keeper) wake(addresses ...netip.Addr) {
 // Services and IPAddresses have been told.
 func (k *Keeper) Run(ctx context.Context, inStep func(addresses int)) {
 	var workers sync.WaitGroup
-	for range keepWorkers {
+	for range k.workers {
 		workers.Go(func() {
 			for k.next(ctx) {
 			}
@@ -137,7 +140,7 @@ func (k *Keeper) steady() (claimed int, steady bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for a, e := range k.book.entries {
-		if k.judge.at(time.Now()).address(a, *e).step.Do != "" {
+		if k.judge.at(k.clock.Now()).address(a, *e).step.Do != "" {
 			return 0, false
 		}
 		if len(e.claims) > 0 {
@@ -157,7 +160,7 @@ func (k *Keeper) next(ctx context.Context) bool {
 	again, err := k.look(ctx, a)
 	switch {
 	case errors.Is(err, errMoved):
-		k.queue.AddAfter(a, 100*time.Millisecond) // the event of the other write is on its way
+		k.queue.AddRateLimited(a) // the event of the other write is on its way
 	case err != nil && ctx.Err() == nil:
 		logr.FromContextOrDiscard(ctx).Error(err, "An IPAddress could not be brought in step; trying again", "address", a.String())
 		k.queue.AddRateLimited(a)
@@ -172,21 +175,23 @@ func (k *Keeper) next(ctx context.Context) bool {
 
 // look judges an address and carries out the verdict. again asks for another look later.
 func (k *Keeper) look(ctx context.Context, a netip.Addr) (again time.Duration, err error) {
-	now := time.Now()
+	now := k.clock.Now()
 	k.mu.Lock()
 	var e entry
 	if known := k.book.entries[a]; known != nil {
 		e = *known
 	}
 	v := k.judge.at(now).address(a, e)
-	step := v.step
-	again = max(v.again, k.patience(a, step, now))
+	again = max(v.again, k.patience(a, v.step, now))
 	k.mu.Unlock()
-	if step.Do == "" || again > 0 {
+	if v.step.Do == "" || again > 0 {
 		return again, nil
 	}
-	if err := k.writer.apply(ctx, step); err != nil {
-		return 0, fmt.Errorf("%s: %w", step.Do, err)
+	if err := k.limit.Wait(ctx); err != nil {
+		return 0, err
+	}
+	if err := k.writer.apply(ctx, v.step); err != nil {
+		return 0, fmt.Errorf("%s: %w", v.step.Do, err)
 	}
 	return 0, nil
 }

@@ -440,6 +440,9 @@ func objectOf(ip IPAddress) *networkingv1.IPAddress {
 	}
 	o.UID, o.CreationTimestamp = ip.UID, metav1.NewTime(ip.Created)
 	o.Labels = map[string]string{networkingv1.LabelManagedBy: ip.ManagedBy, networkingv1.LabelIPAddressFamily: ip.Family}
+	if ip.ByAPIServer {
+		o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-apiserver", Operation: metav1.ManagedFieldsOperationUpdate}}
+	}
 	if ip.Deleting {
 		o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: noon}, []string{"example.com/held"}
 	}

@@ -21,6 +21,8 @@ type Plan struct {
 	Steps    []Step
 	// Addresses is how many ClusterIPs Services hold, OK how many of them are as they should be.
 	Addresses, OK int
+	// Passing is how many findings were left out because only one of two looks had them; see Sources.Confirmed.
+	Passing int
 }
 
 // NewPlan compares bitmaps, Services, IPAddresses and ServiceCIDRs. It is pure, and the same World gives the same Plan.
@@ -29,6 +31,7 @@ func NewPlan(w World, o Options) Plan {
 	p.Ranges = p.serviceRanges()
 	b := newBook(w)
 	p.judgeObjects()
+	p.judgeGiven()
 	p.judgeBitmaps(b, o)
 	p.judgeDefaultCIDR()
 	p.judgeAddresses(b)

@@ -259,12 +259,12 @@ func TestPlan(t *testing.T) {
 		},
 		"two bitmaps of one family": {
 			change:       func(w *World) { w.Bitmaps[1] = aBitmap(KeySecondary, "10.0.1.0/24") },
-			wantFindings: []string{"SecondaryRangeMislabelled (ranges/serviceips)", "SecondaryRangeMislabelled (ranges/secondaryserviceips)"},
+			wantFindings: []string{"SecondaryRangeMislabelled (ranges/secondaryserviceips)", "SecondaryRangeMislabelled (ranges/serviceips)"},
 			wantPlans:    []string{"find out which range", "find out which range"}, wantBlocked: 2,
 		},
 		"bitmaps after the flip": {
 			change:       func(w *World) { w.Allocator = AllocatorIPAddresses },
-			wantFindings: []string{"StaleBitmap (ranges/serviceips)", "StaleBitmap (ranges/secondaryserviceips)"},
+			wantFindings: []string{"StaleBitmap (ranges/secondaryserviceips)", "StaleBitmap (ranges/serviceips)"},
 			wantPlans:    []string{"`migrate finalize`", "`migrate finalize`"}, wantCalm: true, wantClean: true,
 		},
 		"an object of other bytes": {

@@ -141,17 +141,52 @@ func (p *Plan) foreign(prefix netip.Prefix) bool {
 	return family
 }
 
+// contradicted reports whether Service default/kubernetes has not the first address of the primary range.
+func (p *Plan) contradicted(ranges []netip.Prefix) bool {
+	first, known := p.apiServerAddress()
+	return known && len(ranges) > 0 && ranges[0].Addr().Next() != first
+}
+
+// judgeGiven guards against a slip of the pen, by which everything else would be judged.
+func (p *Plan) judgeGiven() {
+	if !p.contradicted(p.World.Given) {
+		return
+	}
+	first, _ := p.apiServerAddress()
+	p.Findings = append(p.Findings, Finding{
+		Kind: RangeContradicted, Objects: []string{"Service default/kubernetes"}, Blocks: true,
+		Detail: fmt.Sprintf("it has %s, --service-cluster-ip-range is %s", first, prefixes(p.World.Given)),
+		Plan:   "give the range as kube-apiserver is started with it, the primary one first",
+	})
+}
+
 // judgeDefaultCIDR compares the default ServiceCIDR with the range. An API server that allocates from ServiceCIDRs creates and
 // extends it itself.
 func (p *Plan) judgeDefaultCIDR() {
 	c := p.World.defaultCIDR()
 	switch {
-	case p.World.Allocator.writesIPAddresses() && p.World.Given == nil:
+	case p.World.Allocator.WritesIPAddresses() && p.World.Given == nil:
 	case c == nil:
 		p.missingDefaultCIDR()
 	case len(p.Ranges) > 0 && !slices.Equal(c.CIDRs, p.Ranges):
 		p.wrongDefaultCIDR(*c)
+	case p.World.Given == nil && p.contradicted(c.CIDRs):
+		p.contradictedDefaultCIDR(*c)
 	}
+}
+
+// contradictedDefaultCIDR is where nothing but the object itself tells the range, and it cannot be right.
+func (p *Plan) contradictedDefaultCIDR(c ServiceCIDR) {
+	first, _ := p.apiServerAddress()
+	f := Finding{
+		Kind: DefaultServiceCIDRWrong, Objects: []string{"ServiceCIDR " + defaultName, "Service default/kubernetes"},
+		Detail: fmt.Sprintf("it is %s, and Service default/kubernetes, which has the first address of the primary range, has %s", prefixes(c.CIDRs), first),
+		Plan:   "tell the range with --service-cluster-ip-range, or give --etcd-servers, where the bitmaps tell it",
+	}
+	if len(c.CIDRs) == 2 && c.CIDRs[1].Addr().Next() == first {
+		f.Kind = SecondaryRangeMislabelled
+	}
+	p.Findings = append(p.Findings, f)
 }
 
 func (p *Plan) missingDefaultCIDR() {
@@ -159,7 +194,7 @@ func (p *Plan) missingDefaultCIDR() {
 	switch {
 	case len(p.Ranges) == 0:
 		f.Plan = "tell the range with --service-cluster-ip-range, or give --etcd-servers, where the bitmaps tell it"
-	case p.World.Served && !p.World.Allocator.writesIPAddresses():
+	case p.World.Served && !p.World.Allocator.WritesIPAddresses():
 		f.Plan = "create it with " + prefixes(p.Ranges)
 		p.Steps = append(p.Steps, Step{Do: CreateServiceCIDR, CIDRs: p.Ranges})
 	default:
@@ -177,7 +212,7 @@ func (p *Plan) wrongDefaultCIDR(c ServiceCIDR) {
 		f.Kind = SecondaryRangeMislabelled
 	}
 	switch {
-	case p.World.Allocator.writesIPAddresses():
+	case p.World.Allocator.WritesIPAddresses():
 		f.Plan = "start the API server with " + prefixes(c.CIDRs) + ", or move the Services and delete this ServiceCIDR, which the API server then creates anew"
 	case len(c.Finalizers) > 0:
 		f.Plan = "delete it, so that it can be created anew; nothing allocates from it yet. Its finalizers are left to those who set them: " + strings.Join(c.Finalizers, ", ")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 
 // DefaultLeakGrace is how long a bit must have been set without a Service before it is cleared. A Service under creation has
 // its bit before it exists, for as long as a request may take.
-const DefaultLeakGrace = time.Minute
+const DefaultLeakGrace = 90 * time.Second
 
 // drift is what in a bitmap does not agree with the Services.
 type drift struct {
@@ -50,10 +51,8 @@ func (r Runner) repairBitmap(ctx context.Context, s Step) error {
 	if err != nil {
 		return err
 	}
-	if len(d.leaked) > 0 {
-		if d, err = r.lasting(ctx, s.Key, d); err != nil {
-			return err
-		}
+	if err := r.lasting(ctx, s.Key, d); err != nil {
+		return err
 	}
 	for range maxConflicts {
 		err := r.mend(ctx, s.Key, d)
@@ -93,24 +92,30 @@ func (s StoredBitmap) of(prefix netip.Prefix) (*bitmap.Bitmap, error) {
 	return s.Bitmap, s.Err
 }
 
-// lasting follows the bitmap for the grace and returns the drift after it, of the leaked bits only those that were set in every
-// version of the bitmap.
-func (r Runner) lasting(ctx context.Context, key string, d *drift) (*drift, error) {
-	logr.FromContextOrDiscard(ctx).Info("Waiting, so that no bit of a Service under creation is cleared", "bitmap", key, "leakedBits", len(d.leaked), "for", r.LeakGrace.String())
-	if err := r.follow(ctx, key, d); err != nil {
-		return nil, fmt.Errorf("following the bitmap: %w", err)
+// lasting keeps of a drift what is still there later: of the leaked bits those that were set in every version of the bitmap
+// within the grace, of the missing ones those that were not of a Service created between the reading of the two books.
+func (r Runner) lasting(ctx context.Context, key string, d *drift) error {
+	if len(d.leaked) > 0 {
+		logr.FromContextOrDiscard(ctx).Info("Waiting, so that no bit of a Service under creation is cleared",
+			"bitmap", key, "leakedBits", len(d.leaked), "for", r.LeakGrace.String())
+		if err := r.follow(ctx, key, d); err != nil {
+			return fmt.Errorf("following the bitmap: %w", err)
+		}
+	} else if err := pauseIf(ctx, true); err != nil {
+		return err
 	}
 	now, err := r.drift(ctx, key)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d.missing = now.missing
-	for a := range d.leaked {
-		if !now.leaked[a] {
-			delete(d.leaked, a)
-		}
-	}
-	return d, nil
+	keep(d.leaked, now.leaked)
+	keep(d.missing, now.missing)
+	return nil
+}
+
+// keep drops what is not in both.
+func keep(a, b map[netip.Addr]bool) {
+	maps.DeleteFunc(a, func(address netip.Addr, _ bool) bool { return !b[address] })
 }
 
 // follow drops every bit that a version of the bitmap within the grace does not have.

@@ -16,17 +16,28 @@ import (
 // patience bounds the pause between two tries: an API server that is restarted is back after a few seconds.
 const patience = 5 * time.Second
 
-// retry repeats a request while the API server is away or overloaded, until ctx ends, and returns any other answer. It says once
-// that it waits.
+// internalTries is how often an internal error is taken for a passing one: a webhook that fails, or etcd without space, answers so
+// for ever.
+const internalTries = 5
+
+// tellEvery is how often somebody who waits says so.
+const tellEvery = time.Minute
+
+// retry repeats a request while the API server is away or overloaded, until ctx ends, and returns any other answer.
 func retry(ctx context.Context, request func() error) error {
 	pause := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: patience}
-	for told := false; ; told = true {
+	start, internal := time.Now(), 0
+	for told := (time.Time{}); ; {
 		err := request()
-		if err == nil || !transient(err) || ctx.Err() != nil {
+		if apierrors.IsInternalError(err) {
+			internal++
+		}
+		if err == nil || !transient(err) || internal > internalTries || ctx.Err() != nil {
 			return err
 		}
-		if !told {
-			logr.FromContextOrDiscard(ctx).Info("Waiting for the API server", "answer", err.Error())
+		if now := time.Now(); now.Sub(told) >= tellEvery {
+			told = now
+			logr.FromContextOrDiscard(ctx).Info("Waiting for the API server", "since", now.Sub(start).Round(time.Second).String(), "answer", err.Error())
 		}
 		select {
 		case <-ctx.Done():
@@ -45,7 +56,8 @@ func pauseAfter(b *wait.Backoff, err error) time.Duration {
 	return pause
 }
 
-// transient reports whether the same request may well succeed later.
+// transient reports whether the same request may well succeed later. Every failed request is a net.Error, those that a wrong
+// certificate fails included; only what the network itself says counts.
 func transient(err error) bool {
 	var network net.Error
 	switch {
@@ -54,8 +66,9 @@ func transient(err error) bool {
 		return true
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false
-	case utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err), errors.Is(err, io.ErrUnexpectedEOF):
+	case utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err), utilnet.IsHTTP2ConnectionLost(err),
+		errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, new(*net.OpError)):
 		return true
 	}
-	return errors.As(err, &network)
+	return errors.As(err, &network) && network.Timeout()
 }

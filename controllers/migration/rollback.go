@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
@@ -42,6 +43,12 @@ type RebuiltBitmap struct {
 
 // Nothing reports whether there is nothing to do.
 func (r Rollback) Nothing() bool { return len(r.Bitmaps) == 0 && r.Rewrites == 0 }
+
+// Risky reports whether bits are cleared, or may be: a Service that an API server is creating at this moment has its bit before it
+// exists, and would lose it.
+func (r Rollback) Risky() bool {
+	return slices.ContainsFunc(r.Bitmaps, func(b RebuiltBitmap) bool { return b.Cleared > 0 || b.Broken != nil })
+}
 
 // NewRollback builds the bitmaps from the Services: the repair loop of a 1.32 API server does the same, and reports every bit
 // that it finds different. It is pure.
@@ -82,7 +89,7 @@ func defaultRanges(w World) []netip.Prefix {
 func (r *Rollback) refuse(p Plan, b *book) {
 	for _, f := range p.Findings {
 		switch f.Kind {
-		case ObjectUnreadable, BitmapEncrypted, DuplicateClusterIP, InvalidClusterIP:
+		case ObjectUnreadable, BitmapEncrypted, DuplicateClusterIP, InvalidClusterIP, RangeContradicted:
 			r.Refused = append(r.Refused, f)
 		}
 	}
@@ -209,8 +216,8 @@ func CountRewrites(ctx context.Context, store Store) (int, error) {
 	return rewrites(ctx, store, func([]Write) error { return nil })
 }
 
-// rewrites finds the objects that are stored as v1, which 1.32 does not know although it is the same on the wire, and the default
-// ServiceCIDR if an API server signed it, and hands them out in transactions.
+// rewrites finds the objects that are stored as v1, which 1.32 does not know although it is the same on the wire, or that an API
+// server signed, and hands them out in transactions.
 func rewrites(ctx context.Context, store Store, do func([]Write) error) (n int, err error) {
 	var writes []Write
 	flush := func() error {
@@ -242,14 +249,14 @@ func rewrites(ctx context.Context, store Store, do func([]Write) error) (n int, 
 	return n, flush()
 }
 
-// disown takes the API server's signature off the default ServiceCIDR, and reports whether it was there. By it one knows who
-// allocates from ServiceCIDRs, which after a rollback nobody does.
+// disown takes the API server's signature off an object, and reports whether it was there. By it one knows who allocates from
+// IPAddresses, which after a rollback nobody does.
 func disown(o runtime.Object) bool {
-	c, ok := o.(*networkingv1.ServiceCIDR)
-	if !ok || c.Name != defaultName || !upstream.WrittenByAPIServer(c) {
+	m, ok := o.(metav1.Object)
+	if !ok || !upstream.WrittenByAPIServer(m) {
 		return false
 	}
-	upstream.Disown(c, v1alpha1.ManagerMigration)
+	upstream.Disown(m, v1alpha1.ManagerMigration)
 	return true
 }
 

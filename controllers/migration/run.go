@@ -47,8 +47,9 @@ type Runner struct {
 type Result struct {
 	// Last is the plan of the last look.
 	Last Plan
-	// Written is how many steps were carried out.
+	// Written is how many steps were carried out. Tried is set before the first is.
 	Written int
+	Tried   bool
 	// Fresh is how many steps the last look found that the one before did not.
 	Fresh int
 	// Withheld are steps that nobody has approved, or that do not create where only that is wanted.
@@ -67,7 +68,7 @@ func (e *BlockedError) Error() string {
 	if n := len(e.Findings) - 1; n > 0 {
 		text += fmt.Sprintf(" (and %d more; `migrate check` lists them)", n)
 	}
-	return "nothing was written: " + text
+	return text
 }
 
 // Run looks, plans and writes until nothing is left to do but what came up after the look before: in a cluster that lives there
@@ -90,6 +91,7 @@ func (r Runner) Run(ctx context.Context, approved []Step) (Result, error) {
 		if c.over(steps) {
 			return result, nil
 		}
+		result.Tried = result.Tried || len(steps.now) > 0
 		n, err := r.apply(ctx, steps.now)
 		result.Written += n
 		if err != nil {
@@ -192,12 +194,7 @@ func pauseIf(ctx context.Context, needed bool) error {
 	if !needed {
 		return nil
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(confirmAfter):
-		return nil
-	}
+	return sleep(ctx, confirmAfter)
 }
 
 // unsettled are the findings that stop a flip and that no step of the plan mends.

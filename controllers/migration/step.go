@@ -74,7 +74,7 @@ func (s Step) validate() error {
 
 // key names the work of a step: what is done to which object, for whom.
 func (s Step) key() string {
-	return strings.Join([]string{string(s.Do), s.Address.String(), s.Service.String(), string(s.UID), s.Key}, "|")
+	return strings.Join([]string{string(s.Do), s.Address.String(), s.Service.String(), string(s.UID), s.Key, prefixes(s.CIDRs)}, "|")
 }
 
 // NamespacedName is a name that is written as "namespace/name" in plans.

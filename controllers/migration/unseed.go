@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Unseeded is what became of an Unseed.
@@ -33,6 +34,24 @@ func Unseed(ctx context.Context, store Store, dryRun bool) (Unseeded, error) {
 		}
 	}
 	return u, nil
+}
+
+// Forget deletes the notes of a seed, so that nothing can be unseeded any more, and returns how many there were.
+func Forget(ctx context.Context, store Store) (int, error) {
+	var writes []Write
+	_, err := store.List(ctx, prefixNotes, 0, func(v Value) error {
+		writes = append(writes, Write{Key: v.Key, Guard: v.ModRevision, Delete: true})
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("reading the notes of a seed: %w", err)
+	}
+	for chunk := range slices.Chunk(writes, MaxWrites) {
+		if err := commitEach(ctx, store, chunk); err != nil {
+			return 0, fmt.Errorf("deleting the notes of a seed: %w", err)
+		}
+	}
+	return len(writes), nil
 }
 
 // undo takes back one transaction in another one. If an object changes in between, it is looked at again.

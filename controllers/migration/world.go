@@ -30,8 +30,8 @@ const (
 	AllocatorIPAddresses Allocator = "IPAddresses"
 )
 
-// writesIPAddresses reports whether the API server creates and deletes IPAddresses itself.
-func (a Allocator) writesIPAddresses() bool { return a == AllocatorBoth || a == AllocatorIPAddresses }
+// WritesIPAddresses reports whether the API server creates and deletes IPAddresses itself.
+func (a Allocator) WritesIPAddresses() bool { return a == AllocatorBoth || a == AllocatorIPAddresses }
 
 // World is all that a plan is made of, as it was at one moment. The zero World is an empty cluster.
 type World struct {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // ParseClusterIP reads an entry of spec.clusterIPs. Services written before Kubernetes 1.22 may hold leading
@@ -68,18 +69,20 @@ func (l *Ledger) ipAddressHandler() toolscache.ResourceEventHandler {
 		},
 		DeleteFunc: func(o any) {
 			if ip, ok := deleted[*networkingv1.IPAddress](o); ok {
-				l.setObject(ip.Name, allocator.Free)
+				l.setObject(ip.Name, allocator.Free, types.NamespacedName{})
 			}
 		},
 	}
 }
 
-func (l *Ledger) putObject(o *networkingv1.IPAddress) { l.setObject(o.Name, stateOf(o)) }
+func (l *Ledger) putObject(o *networkingv1.IPAddress) {
+	l.setObject(o.Name, stateOf(o), upstream.Service(o))
+}
 
 // setObject books an IPAddress under its name, which the API server has validated as a canonical address.
-func (l *Ledger) setObject(name string, s allocator.State) {
+func (l *Ledger) setObject(name string, s allocator.State, parent types.NamespacedName) {
 	if a, err := netip.ParseAddr(name); err == nil {
-		l.record(a, func(e *entry) { e.object = s })
+		l.record(a, func(e *entry) { e.object, e.parent = s, parent })
 	}
 }
 

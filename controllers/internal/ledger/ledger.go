@@ -29,7 +29,7 @@ type Ledger struct {
 	nodes     map[string][]netip.Prefix
 	// declared are ranges of the default ServiceCIDR that its object cannot tell; see Declare.
 	declared []allocator.Range
-	// claimed is how many addresses Services hold, covered how many of these have an IPAddress.
+	// claimed is how many addresses Services hold, covered how many of these have their IPAddress; see Relation.
 	claimed, covered int
 	// allocations counts what appeared in each band of each ServiceCIDR since the start.
 	allocations map[string]map[RangeBand]uint64
@@ -46,6 +46,7 @@ type Ledger struct {
 // An entry without object and claims is dropped from the map.
 type entry struct {
 	object allocator.State // Free: no IPAddress
+	parent types.NamespacedName
 	claims []types.NamespacedName
 }
 
@@ -137,12 +138,13 @@ func (l *Ledger) count(e entry, by int) {
 		return
 	}
 	l.claimed += by
-	if e.object != allocator.Free {
+	if e.object == allocator.Allocated && len(e.claims) == 1 && e.parent == e.claims[0] {
 		l.covered += by
 	}
 }
 
-// Relation returns how many addresses Services hold, and how many of these have an IPAddress.
+// Relation returns how many addresses Services hold, and how many of these have the IPAddress that they should have: of the API
+// server's allocator, and naming the only Service that holds the address.
 func (l *Ledger) Relation() (claimed, covered int) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

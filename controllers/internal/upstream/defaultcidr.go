@@ -6,8 +6,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// fieldManager is how an API server signs what it writes itself.
-const fieldManager = "kube-apiserver"
+// How an API server signs what it writes itself: objects, and the status of the default ServiceCIDR.
+const (
+	fieldManager       = "kube-apiserver"
+	statusFieldManager = "kubernetes-service-cidr-controller"
+)
 
 // WrittenByAPIServer reports whether an API server wrote the object for itself, as one that allocates from IPAddresses does with
 // the default ServiceCIDR and with each IPAddress. An API server that allocates from the bitmap writes neither.
@@ -27,5 +30,6 @@ func Disown(o metav1.Object, to string) {
 }
 
 func signed(f metav1.ManagedFieldsEntry) bool {
-	return f.Manager == fieldManager && f.Operation == metav1.ManagedFieldsOperationUpdate && f.Subresource == ""
+	return f.Manager == fieldManager && f.Operation == metav1.ManagedFieldsOperationUpdate && f.Subresource == "" ||
+		f.Manager == statusFieldManager && f.Subresource == "status"
 }

@@ -26,6 +26,19 @@ func Write(ctx context.Context, c client.Client, apiVersion string, want metav1.
 	return apply(ctx, c, apiVersion, cidr, want, now)
 }
 
+// Renew is Write for clusters that have the condition already: others never allocated from a bitmap under our eyes.
+func Renew(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time) error {
+	cidr := &networkingv1.ServiceCIDR{}
+	if err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.DefaultServiceCIDR}, cidr); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	there := of(cidr.Status.Conditions)
+	if there == nil || there.Reason == want.Reason && there.Message == want.Message {
+		return nil
+	}
+	return apply(ctx, c, apiVersion, cidr, want, now)
+}
+
 // apply keeps the time of the last transition while the status is the same.
 func apply(ctx context.Context, c client.Client, apiVersion string, cidr *networkingv1.ServiceCIDR, want metav1.Condition, now time.Time) error {
 	since := metav1.NewTime(now)

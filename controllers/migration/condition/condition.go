@@ -17,10 +17,15 @@ const (
 	ReasonFinalized   = "Finalized"
 )
 
-// Counted returns the condition of a cluster that allocates from the bitmap, of which so many ClusterIPs have their IPAddress.
-func Counted(covered, claimed int) metav1.Condition {
-	if covered < claimed {
-		return migrated(metav1.ConditionFalse, ReasonInProgress, fmt.Sprintf("%d of %d ClusterIPs have their IPAddress.", covered, claimed))
+// Counted returns the condition of a cluster that allocates from the bitmap, of which so many ClusterIPs have their IPAddress, and
+// where so many other things would have to be repaired.
+func Counted(covered, claimed, others int) metav1.Condition {
+	text := fmt.Sprintf("%d of %d ClusterIPs have their IPAddress", covered, claimed)
+	switch {
+	case others > 0:
+		return migrated(metav1.ConditionFalse, ReasonInProgress, fmt.Sprintf("%s; `kubectl clusterip migrate verify` names what else is in the way.", text))
+	case covered < claimed:
+		return migrated(metav1.ConditionFalse, ReasonInProgress, text+".")
 	}
 	return migrated(metav1.ConditionTrue, ReasonReadyToFlip,
 		"Every ClusterIP has its IPAddress: an API server that allocates from IPAddresses finds nothing to repair.")
@@ -44,6 +49,8 @@ func migrated(status metav1.ConditionStatus, reason, message string) metav1.Cond
 type world struct {
 	bitmap           bool
 	covered, claimed int
+	// mismatch: the default ServiceCIDR is not the API server's range.
+	mismatch bool
 	// now is the condition that is there, nil without one.
 	now *metav1.Condition
 }
@@ -51,7 +58,11 @@ type world struct {
 // decide returns the condition to write, nil if it is as it should be. Where API servers allocate from IPAddresses there is
 // something to tell only if a migration had begun; that it was finalized, only the command knows.
 func decide(w world) *metav1.Condition {
-	want := Counted(w.covered, w.claimed)
+	others := 0
+	if w.mismatch {
+		others = 1
+	}
+	want := Counted(w.covered, w.claimed, others)
 	if !w.bitmap {
 		if w.now == nil || w.now.Reason == ReasonFinalized {
 			return nil

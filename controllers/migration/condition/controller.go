@@ -8,6 +8,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -67,7 +68,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	claimed, covered := r.Ledger.Relation()
-	want := decide(world{bitmap: r.Bitmap, covered: covered, claimed: claimed, now: of(cidr.Status.Conditions)})
+	want := decide(world{bitmap: r.Bitmap, covered: covered, claimed: claimed, now: of(cidr.Status.Conditions),
+		mismatch: meta.IsStatusConditionTrue(cidr.Status.Conditions, v1alpha1.ConditionDefaultRangeMismatch)})
 	if want == nil {
 		return reconcile.Result{}, nil
 	}

@@ -188,6 +188,7 @@ func TestDecodeEncrypted(t *testing.T) {
 		"k8s:enc:secretbox:v1:key1:secret":                     "secretbox:v1:key1",
 		"k8s:enc:kms:v1:vault:secret":                          "kms:v1:vault",
 		"k8s:enc:kms:v2:vault:secret":                          "kms:v2:vault",
+		"k8s:enc:aescbc:v1:secret":                             "an unknown provider",
 		"k8s:enc:":                                             "an unknown provider",
 		"k8s:enc:aescbc":                                       "an unknown provider",
 		"k8s:enc:secret\x00with:a:colon:or two":                "an unknown provider",

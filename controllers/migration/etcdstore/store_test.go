@@ -226,7 +226,7 @@ var _ = Describe("reading from an etcd that comes and goes", func() {
 
 		Expect(etcd.Start(ctx)).To(Succeed())
 		for range cap(answers) {
-			Expect(<-answers).To(Equal("a=1@2"))
+			Eventually(answers, 10*time.Second).Should(Receive(Equal("a=1@2")))
 		}
 		Expect(notes.Lines()).To(HaveLen(2))
 		Expect(notes.Lines()[1]).To(ContainSubstring("etcd answers again"))

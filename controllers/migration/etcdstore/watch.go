@@ -2,16 +2,17 @@ package etcdstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
 
 // errEnded says that a watch ended without a reason.
-var errEnded = errors.New("the watch ended")
+var errEnded = status.Error(codes.Unavailable, "the watch ended")
 
 // Watch shows each change below a prefix, which is a folder as in List, after a revision, until ctx ends, which it returns as an
 // error, or see returns one. It survives that etcd is away, as long as etcd remembers what happened since.
@@ -20,25 +21,21 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, see func(
 	backoff := newBackoff()
 	for {
 		before := w.last
-		done, err := w.follow(ctx)
-		if done {
+		err := w.follow(ctx)
+		switch {
+		case w.refused:
 			return err
-		}
-		if w.last > before {
+		case ctx.Err() != nil:
+			return fmt.Errorf("watching %s: %w", w.below, context.Cause(ctx))
+		case !passing(err):
+			return fmt.Errorf("watching %s after revision %d: %w", w.below, w.last, err)
+		case w.last > before:
 			backoff = newBackoff() // it was well in between
 		}
-		what := "watching " + w.below
-		if ctx.Err() == nil {
-			if !passing(err) && !errors.Is(err, errEnded) {
-				return fmt.Errorf("%s: %w", what, err)
-			}
-			if err := s.notice(ctx, what, err); err != nil {
-				return fmt.Errorf("%s: %w", what, err)
-			}
+		if err := s.notice(ctx, "watching "+w.below, err); err != nil {
+			return fmt.Errorf("watching %s: %w", w.below, err)
 		}
-		if pause(ctx, backoff.Step()) != nil {
-			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
-		}
+		_ = pause(ctx, backoff.Step()) // if ctx ends, the next look says so
 	}
 }
 
@@ -49,28 +46,26 @@ type watch struct {
 	see   func(migration.Value) error
 	// last is the revision up to which everything has been seen.
 	last int64
+	// refused says that the error is that of see.
+	refused bool
 }
 
-// follow watches as long as the client can. It is done when the caller has said so, or when etcd has forgotten what comes next. The
-// client itself resumes after a lost connection; a member that has lost its leader ends the watch, so that another one is asked.
-func (w *watch) follow(ctx context.Context) (done bool, err error) {
+// follow watches as long as the client can. The client itself resumes after a lost connection; a member that has lost its leader ends
+// the watch, so that another one is asked.
+func (w *watch) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	changes := w.store.client.Watch(ctx, w.below,
-		clientv3.WithRange(clientv3.GetPrefixRangeEnd(w.below)), clientv3.WithRev(w.last+1), clientv3.WithProgressNotify())
-	for batch := range changes {
-		if err := compacted(batch.Err()); err != nil {
-			if errors.Is(err, migration.ErrCompacted) {
-				return true, fmt.Errorf("watching %s after revision %d: %w", w.below, w.last, err)
-			}
-			return false, err
+	for batch := range w.store.client.Watch(ctx, w.below, clientv3.WithPrefix(), clientv3.WithRev(w.last+1), clientv3.WithProgressNotify()) {
+		if err := batch.Err(); err != nil {
+			return compacted(err)
 		}
 		w.store.noticeBack(ctx)
 		if err := w.show(batch); err != nil {
-			return true, err
+			w.refused = true
+			return err
 		}
 	}
-	return false, errEnded
+	return errEnded
 }
 
 // show hands on the changes of one batch. Only a batch without changes tells how far etcd has come: the revision of others is that of

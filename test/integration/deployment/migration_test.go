@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -28,6 +29,7 @@ var _ = Describe("The migration Jobs", Ordered, func() {
 	// run does what the pod of a step would do, beside another etcd.
 	run := func(ctx context.Context, step string) framework.PluginResult {
 		GinkgoHelper()
+		install(ctx, old, steps+"/"+step)
 		result, err := old.RunPlugin(ctx, framework.PluginOptions{
 			Race: true, Kubeconfig: as(ctx, old, migrationAccount), Args: commandOf(ctx, old, steps+"/"+step),
 		})
@@ -38,7 +40,6 @@ var _ = Describe("The migration Jobs", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		log = auditLog(filepath.Join(GinkgoT().TempDir(), "audit.log"))
 		old = audited(ctx, log, framework.Options{Version: framework.V132})
-		install(ctx, old, steps+"/check")
 		lost = old.CreateService(ctx, "lost").Spec.ClusterIP
 	})
 
@@ -60,8 +61,11 @@ var _ = Describe("The migration Jobs", Ordered, func() {
 	})
 
 	It("keep IPAddresses in step", func(ctx SpecContext) {
+		install(ctx, old, steps+"/verify")
+		container := only[appsv1.Deployment](render(ctx, steps+"/verify"), "Deployment").Spec.Template.Spec.Containers[0]
+		Expect(render(ctx, steps+"/verify")).NotTo(ContainElement(HaveField("GetKind()", "Job")), "etcd's key is for the others")
 		keeper, err := old.StartPlugin(ctx, framework.PluginOptions{
-			Race: true, Kubeconfig: as(ctx, old, migrationAccount), Args: commandOf(ctx, old, steps+"/verify"),
+			Race: true, Kubeconfig: as(ctx, old, migrationAccount), Args: slices.Concat(container.Command[1:], container.Args),
 		})
 		Expect(err).NotTo(HaveOccurred())
 		late := old.CreateService(ctx, "late").Spec.ClusterIP
@@ -82,9 +86,15 @@ var _ = Describe("The migration Jobs", Ordered, func() {
 
 	It("have used what they may do, and may do no more", func(ctx SpecContext) {
 		Expect(log.refused(migrationAccount)).To(BeEmpty())
-		used, may := log.used(migrationAccount), granted(render(ctx, steps+"/check"), migrationAccount)
+		used, may := log.used(migrationAccount), granted(render(ctx, steps+"/run"), migrationAccount)
 		Expect(beyond(used, may)).To(BeEmpty(), "used, and not granted")
 		Expect(beyond(may, used)).To(BeEmpty(), "granted, and not used")
+	})
+
+	It("may write only where a step writes", func(ctx SpecContext) {
+		for _, step := range []string{"check", "rollback"} {
+			Expect(granted(render(ctx, steps+"/"+step), migrationAccount)).To(HaveEach(MatchRegexp("^(get|list) ")), step)
+		}
 	})
 
 	// Root it must be, to read the key. All else of the restricted standard that a hostPath leaves is kept.

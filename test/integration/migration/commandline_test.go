@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -66,7 +65,7 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 		Entry("two ranges of a family", "check ETCD --service-cluster-ip-range=10.96.0.0/16,10.97.0.0/16", "--service-cluster-ip-range"),
 		Entry("a plan that is not there", "run --from=/nonexistent/plan.yaml", "/nonexistent/plan.yaml"),
 		Entry("an archive that is not there", "finalize ETCD --yes --restore=/nonexistent/archive", "/nonexistent/archive"),
-		Entry("saving and restoring at once", "finalize ETCD --yes --archive=a --restore=b", "--archive", "--restore"),
+		Entry("saving and restoring at once", "finalize ETCD --yes --archive=a --restore=b", "archive", "restore"),
 		Entry("no such kubeconfig", "check --kubeconfig=/nonexistent/kubeconfig", "/nonexistent/kubeconfig"),
 		Entry("no such context", "check --context=elsewhere", "elsewhere"),
 	)
@@ -93,23 +92,18 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 		lost := w.options("check")
 		lost.Kubeconfig = kubeconfig
 
-		var all sync.WaitGroup
-		for name, options := range map[string]framework.PluginOptions{
-			nobody + " ":        w.options("check", "--etcd-servers=http://"+nobody),
-			silent:              w.options("run", "--etcd-servers=http://"+silent),
-			silent + " ":        w.options("check", "--offline", "--etcd-servers=https://"+silent),
-			"https://" + nobody: lost,
-			w.Etcd.URL()[7:]:    w.options("check", "--etcd-servers=https://"+w.Etcd.URL()[7:]), // TLS where there is none
-		} {
-			all.Go(func() {
-				defer GinkgoRecover()
-				began := time.Now()
-				answer := with(refused, w.plugin(ctx, options))
-				Expect(answer.Stderr).To(ContainSubstring(strings.TrimSpace(name)), answer.String())
-				Expect(time.Since(began)).To(BeNumerically("<", 40*time.Second))
-			})
+		began := time.Now()
+		names := []string{nobody, silent, silent, "https://" + nobody, w.Etcd.URL()[len("http://"):]}
+		for i, answer := range w.plugins(ctx,
+			w.options("check", "--etcd-servers=http://"+nobody),
+			w.options("run", "--etcd-servers=http://"+silent),
+			w.options("check", "--offline", "--etcd-servers=https://"+silent),
+			lost,
+			w.options("check", "--etcd-servers=https://"+names[4]), // TLS where there is none
+		) {
+			Expect(with(refused, answer).Stderr).To(ContainSubstring(names[i]))
 		}
-		all.Wait()
+		Expect(time.Since(began)).To(BeNumerically("<", 40*time.Second))
 		Expect(w.etcd.count(ctx, addressesKey)).To(BeZero())
 	})
 
@@ -155,13 +149,13 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 
 		It("write anything, which is enough for an answer", func(ctx SpecContext) {
 			path := account(ctx, "looker", reads...)
-			for _, command := range []string{"check", "verify"} {
-				w.untouched(ctx, func() {
-					options := w.options(append(w.EtcdArgs(), command)...)
-					options.Kubeconfig = path
-					with(found, w.plugin(ctx, options))
-				})
-			}
+			check, verify := w.options(append(w.EtcdArgs(), "check")...), w.options(append(w.EtcdArgs(), "verify")...)
+			check.Kubeconfig, verify.Kubeconfig = path, path
+			w.untouched(ctx, func() {
+				for _, answer := range w.plugins(ctx, check, verify) {
+					with(found, answer)
+				}
+			})
 		})
 	})
 
@@ -175,9 +169,9 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 	It("never says that a bitmap is well that it was not shown", func(ctx SpecContext) {
 		w.etcd.put(ctx, primaryKey, noise(100))
 		DeferCleanup(func(ctx SpecContext) { w.heal(ctx) })
-		answer := with(found, w.plugin(ctx, w.options("check")))
-		Expect(answer.Stdout + answer.Stderr).To(ContainSubstring("--etcd-servers"))
-		Expect(reportOf(w.plugin(ctx, w.options("check", "-o", "json")).Stdout).Bitmaps).To(BeEmpty())
+		answers := w.plugins(ctx, w.options("check"), w.options("check", "-o", "json"))
+		Expect(with(found, answers[0]).Stdout).To(ContainSubstring("--etcd-servers"))
+		Expect(reportOf(with(found, answers[1]).Stdout).Bitmaps).To(BeEmpty())
 	})
 
 	It("has written nothing so far", func(ctx SpecContext) {

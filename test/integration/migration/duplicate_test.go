@@ -82,7 +82,7 @@ var _ = Describe("An address of several Services", Ordered, func() {
 				Expect(f.Blocks).To(BeFalse())
 				Expect(f.Plan).To(ContainSubstring("default/alpha"), "which one has to be recreated: %+v", f)
 			}
-			table := w.migrate(ctx, "check").Stdout
+			table := w.offline(ctx, "check").Stdout
 			for _, word := range append(services, four, six) {
 				Expect(table).To(ContainSubstring(word))
 			}
@@ -108,11 +108,11 @@ var _ = Describe("An address of several Services", Ordered, func() {
 
 	It("is in the way of the flip", func(ctx SpecContext) {
 		w.untouched(ctx, func() {
-			answer := with(found, w.migrate(ctx, "verify"))
+			answers := w.together(ctx, []string{"verify"}, []string{"verify", "-o", "json"})
 			for _, word := range append(services, four, six) {
-				Expect(answer.Stdout).To(ContainSubstring(word))
+				Expect(with(found, answers[0]).Stdout).To(ContainSubstring(word))
 			}
-			reported(reportOf(with(found, w.migrate(ctx, "verify", "-o", "json")).Stdout))
+			reported(reportOf(with(found, answers[1]).Stdout))
 		}, conditionKey)
 	})
 

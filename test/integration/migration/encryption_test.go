@@ -53,11 +53,14 @@ resources:
 		unserved := without
 		unserved.Args = append([]string{encrypted}, without.Args...)
 		w.restart(ctx, unserved)
+		DeferCleanup(func(ctx SpecContext) {
+			w.etcd.removeBelow(ctx, addressesKey)
+			w.restart(ctx, options)
+		})
 		w.untouched(ctx, func() {
 			answer := with(refused, w.migrate(ctx, "seed", "--etcd"))
 			Expect(strings.ToLower(answer.String())).To(ContainSubstring("encrypted"))
 		})
-		w.restart(ctx, options)
 	})
 
 	It("is migrated through its API", func(ctx SpecContext) {

@@ -96,11 +96,12 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 
 	It("is told the same in JSON, in YAML and in the table", func(ctx SpecContext) {
 		asJSON := w.check(ctx, found)
-		asYAML := reportOf(with(found, w.migrate(ctx, "check", "-o", "yaml")).Stdout)
+		answers := w.together(ctx, []string{"check", "-o", "yaml"}, []string{"check"}, []string{"check", "-o", "table"})
+		asYAML := reportOf(with(found, answers[0]).Stdout)
 		asJSON.Revision = asYAML.Revision // the API server's leases go on
 		Expect(asYAML).To(Equal(asJSON))
-		for _, command := range [][]string{{"check"}, {"check", "-o", "table"}} {
-			table := with(found, w.migrate(ctx, command...)).Stdout
+		for _, answer := range answers[1:] {
+			table := with(found, answer).Stdout
 			for _, f := range asJSON.Findings {
 				Expect(table).To(And(ContainSubstring(f.Kind), ContainSubstring(f.Address)))
 			}
@@ -161,9 +162,8 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 	It("cannot write to the terminal", func(ctx SpecContext) {
 		evil := "x\x1b[2J\x1b]0;owned\x07\r\nLeakedBit 10.96.0.1"
 		w.CreateIPAddress(ctx, framework.NewIPAddress(orphan, cluster.Namespace, evil))
-		for _, command := range [][]string{{"check"}, {"plan"}, {"verify"}, {"run", "--dry-run"}} {
-			answer := w.migrate(ctx, command...)
-			Expect(answer.ExitCode).To(Equal(found), answer.String())
+		for _, answer := range w.together(ctx, []string{"check"}, []string{"plan"}, []string{"verify"}, []string{"run", "--dry-run"}) {
+			with(found, answer)
 			Expect(answer.Stdout + answer.Stderr).To(ContainSubstring(orphan))
 			Expect(answer.Stdout + answer.Stderr).NotTo(MatchRegexp(`[\x1b\x07\r]`))
 			Expect(slices.ContainsFunc(slices.Collect(strings.Lines(answer.Stdout)), func(line string) bool {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -133,6 +134,9 @@ var _ = Describe("Killed at twenty moments,", Ordered, ContinueOnFailure, func()
 
 	It("seed is completed by seeding again", func(ctx SpecContext) {
 		w.restart(ctx, without)
+		w.untouched(ctx, func() {
+			Expect(with(found, w.offline(ctx, "seed", "--etcd", "--dry-run")).Stdout).To(ContainSubstring(strconv.Itoa(all)))
+		})
 		slow := stretch(w.Etcd.URL(), 15*time.Millisecond)
 		w.killed(ctx, func(int) framework.PluginOptions {
 			return w.options("seed", "--etcd", "--etcd-servers="+slow.url())
@@ -144,6 +148,7 @@ var _ = Describe("Killed at twenty moments,", Ordered, ContinueOnFailure, func()
 			Expect(w.etcd.count(ctx, rangesKey)).To(BeZero(), "seed writes no ServiceCIDR")
 		})
 		w.untouched(ctx, func() { with(clean, w.migrate(ctx, "seed", "--etcd")) })
+		w.untouched(ctx, func() { with(found, w.migrate(ctx, "unseed", "--etcd", "--dry-run")) })
 		with(clean, w.migrate(ctx, "unseed", "--etcd"))
 		Expect(before.changes(w.etcd.everything(ctx))).To(BeEmpty(), "unseed takes away all that seed wrote, and nothing else")
 	})

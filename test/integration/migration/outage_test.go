@@ -64,6 +64,18 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 		whole(ctx)
 	})
 
+	It("run ends when it is asked to, and can be run again", func(ctx SpecContext) {
+		plugin := w.begin(ctx, watched(w.options(append(w.EtcdArgs(), "run", "--qps=50")...)))
+		Eventually(func() int { return w.etcd.count(ctx, addressesKey) }).WithTimeout(cluster.Patience).Should(BeNumerically(">", 20))
+		asked := time.Now()
+		Expect(plugin.Stop()).To(Succeed())
+		Expect(time.Since(asked)).To(BeNumerically("<", 10*time.Second))
+		Expect(plugin.ExitCode()).To(Equal(found), plugin.LogTail(20))
+		Expect(w.etcd.count(ctx, addressesKey)).To(BeNumerically("<", all))
+		with(clean, w.migrate(ctx, "run"))
+		whole(ctx)
+	})
+
 	// alone leaves etcd to the spec, without an API server. What seed writes is for the next one, not for this one to read.
 	alone := func(ctx context.Context) {
 		GinkgoHelper()

@@ -46,16 +46,18 @@ var _ = Describe("A plan in a file", Ordered, ContinueOnFailure, func() {
 
 	It("says in YAML and JSON what it says on the screen", func(ctx SpecContext) {
 		w.untouched(ctx, func() {
-			w.migrate(ctx, "plan", "-o", path)
+			asJSON := strings.TrimSuffix(path, ".yaml") + ".json"
+			answers := w.together(ctx, []string{"plan", "-o", path}, []string{"plan", "-o", asJSON}, []string{"plan", "-o", "json"}, []string{"plan", "-o", "yaml"})
+			for _, answer := range answers {
+				with(found, answer)
+			}
 			r := reportOf(content())
 			Expect(r.Kind).To(Equal("MigrationPlan"))
 			Expect(r.todo()).To(ContainElements("CreateServiceCIDR "+range4+","+range6, "DeleteIPAddress "+listed, "DeleteIPAddress "+moved))
 			Expect(r.todo()).To(HaveLen(1 + 2 + len(w.owners(ctx))))
-			asJSON := strings.TrimSuffix(path, ".yaml") + ".json"
-			w.migrate(ctx, "plan", "-o", asJSON)
 			text, err := os.ReadFile(asJSON)
 			Expect(err).NotTo(HaveOccurred())
-			for _, other := range []string{string(text), w.migrate(ctx, "plan", "-o", "json").Stdout, w.migrate(ctx, "plan", "-o", "yaml").Stdout} {
+			for _, other := range []string{string(text), answers[2].Stdout, answers[3].Stdout} {
 				Expect(reportOf(other).todo()).To(Equal(r.todo()))
 			}
 		})

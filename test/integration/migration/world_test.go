@@ -12,15 +12,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -208,6 +207,30 @@ func (w *world) plugin(ctx context.Context, options framework.PluginOptions) fra
 	return result
 }
 
+// together is migrate for several commands at the same time, which look and do not write: most of their time they wait.
+func (w *world) together(ctx context.Context, commands ...[]string) []framework.PluginResult {
+	GinkgoHelper()
+	options := make([]framework.PluginOptions, len(commands))
+	for i, command := range commands {
+		options[i] = w.options(append(slices.Clone(command), w.EtcdArgs()...)...)
+	}
+	return w.plugins(ctx, options...)
+}
+
+func (w *world) plugins(ctx context.Context, options ...framework.PluginOptions) []framework.PluginResult {
+	GinkgoHelper()
+	results := make([]framework.PluginResult, len(options))
+	var all sync.WaitGroup
+	for i, o := range options {
+		all.Go(func() {
+			defer GinkgoRecover()
+			results[i] = w.plugin(ctx, o)
+		})
+	}
+	all.Wait()
+	return results
+}
+
 func (w *world) options(args ...string) framework.PluginOptions {
 	return framework.PluginOptions{Args: append([]string{"migrate"}, args...)}
 }
@@ -330,20 +353,6 @@ func (w *world) some(ctx context.Context, key string) (address, name string) {
 	}
 	Fail("no Service has an address of " + key)
 	return "", ""
-}
-
-// patchService merges a patch into a Service.
-func (w *world) patchService(ctx context.Context, name, patch string) {
-	GinkgoHelper()
-	_, err := w.Client().CoreV1().Services(cluster.Namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}
-
-// ours leaves of IPAddresses those that the API server's allocator counts as its own.
-func ours(all []networkingv1.IPAddress) []networkingv1.IPAddress {
-	return slices.DeleteFunc(all, func(ip networkingv1.IPAddress) bool {
-		return ip.Labels[networkingv1.LabelManagedBy] != framework.ManagedByUpstream
-	})
 }
 
 // deleteNow are the options of a deletion like any other.

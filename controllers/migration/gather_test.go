@@ -1,0 +1,194 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+)
+
+// From etcd alone a World holds everything, as it was at one revision.
+func TestWorldFromTheStore(t *testing.T) {
+	want := healthy()
+	m := holding(want)
+	m.put(Write{Key: "ranges/servicenodeports", Object: &corev1.RangeAllocation{Range: "30000-32767", Data: []byte{1}}})
+	m.put(Write{Key: "services/endpoints/ns/a", Raw: []byte("no Service")})
+	m.put(Write{Key: "services/specs/ns/broken", Raw: []byte("broken")})
+	m.put(Write{Key: "ipaddresses/10.0.0.99", Object: &corev1.Namespace{}})
+
+	late := func(c call) error { // Services change between one listing and the next
+		if c.op == "List" && c.key == prefixServices {
+			m.remove("services/specs/ns/b")
+			m.putService(aService("late", "10.0.0.3"))
+		}
+		return nil
+	}
+	revision := m.revision
+	m.before = late
+	w := m.world(t)
+
+	if w.Revision != revision {
+		t.Errorf("it is of revision %d, want %d", w.Revision, revision)
+	}
+	if w.Cluster != kubeSystem || !w.Looked || w.Served || w.Allocator != AllocatorBitmap {
+		t.Errorf("cluster %q, looked %v, served %v, allocator %s", w.Cluster, w.Looked, w.Served, w.Allocator)
+	}
+	mustEqual(t, "Services", textsOf(w.Services, func(s Service) string { return s.Name.Name }), []string{"a", "b", "headless"})
+	mustEqual(t, "IPAddresses", textsOf(w.IPAddresses, func(ip IPAddress) string { return ip.Address.String() }), []string{"10.0.0.1", "10.0.0.2", "fd00::1"})
+	for _, ip := range w.IPAddresses {
+		if v := m.now(prefixIPAddresses + ip.Address.String()); ip.ResourceVersion == "" || (Step{ResourceVersion: ip.ResourceVersion}).revision() != v.ModRevision {
+			t.Errorf("IPAddress %s is guarded by %q, its key is of revision %d", ip.Address, ip.ResourceVersion, v.ModRevision)
+		}
+	}
+	mustEqual(t, "bitmaps", textsOf(w.Bitmaps, func(b StoredBitmap) string { return b.Key + " " + b.Range }), []string{KeyPrimary + " 10.0.0.0/24", KeySecondary + " fd00::/112"})
+	mustEqual(t, "unreadable", textsOf(w.Unreadable, func(u Unreadable) string { return u.Key + ": " + u.Err.Error() }),
+		[]string{"ipaddresses/10.0.0.99: it holds a *v1.Namespace", "services/specs/ns/broken: the value, of 6 bytes, is broken"})
+}
+
+func TestWorldThatCannotBeRead(t *testing.T) {
+	for _, prefix := range []string{"ranges/", prefixIPAddresses, prefixServiceCIDRs, prefixServices, "namespaces/kube-system"} {
+		m, away := holding(healthy()), errors.New("away")
+		m.before = func(c call) error {
+			if c.key == prefix {
+				return away
+			}
+			return nil
+		}
+		if _, err := m.sources().World(t.Context()); !errors.Is(err, away) || !strings.HasPrefix(err.Error(), "reading ") {
+			t.Errorf("without %s: %v", prefix, err)
+		}
+	}
+}
+
+func TestStoredBitmap(t *testing.T) {
+	node := &corev1.RangeAllocation{Range: "30000-32767", Data: []byte{1}}
+	for name, tc := range map[string]struct {
+		v    Value
+		want StoredBitmap
+		err  error
+	}{
+		"in use":       {v: Value{Object: &corev1.RangeAllocation{Range: "10.0.0.0/24", Data: []byte{1}}}, want: aBitmap("", "10.0.0.0/24", "10.0.0.1")},
+		"without bits": {v: Value{Object: &corev1.RangeAllocation{Range: "10.0.0.0/24"}}, want: aBitmap("", "10.0.0.0/24")},
+		"never used":   {v: Value{Object: &corev1.RangeAllocation{}}, err: bitmap.ErrUnset},
+		"node ports":   {v: Value{Object: node}, want: StoredBitmap{Range: node.Range}, err: bitmap.ErrNodePorts},
+		"no object":    {v: Value{}, err: errors.New("it holds a <nil> instead of a RangeAllocation")},
+		"a Service":    {v: Value{Object: &corev1.Service{}}, err: errors.New("it holds a *v1.Service instead of a RangeAllocation")},
+		"undecodable":  {v: Value{Err: ErrEncrypted}, err: ErrEncrypted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.v.Key, tc.v.ModRevision = KeyPrimary, 5
+			got := newStoredBitmap(tc.v)
+			if (got.Err == nil) != (tc.err == nil) || tc.err != nil && !strings.Contains(got.Err.Error(), tc.err.Error()) {
+				t.Errorf("error %v, want %v", got.Err, tc.err)
+			}
+			got.Err, tc.want.Key, tc.want.ModRevision = nil, KeyPrimary, 5
+			mustEqual(t, "bitmap", got, tc.want)
+		})
+	}
+}
+
+func TestAllocator(t *testing.T) {
+	one := []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/24")}
+	ours, theirs := aCIDR("kubernetes", "10.0.0.0/24"), aCIDR("kubernetes", "10.0.0.0/24")
+	theirs.ByAPIServer = true
+	other := aCIDR("more", "10.0.1.0/24")
+	other.ByAPIServer = true
+	for name, tc := range map[string]struct {
+		minor string
+		w     World
+		want  Allocator
+	}{
+		"1.32":                              {minor: "32", want: AllocatorBitmap},
+		"1.32 with our ServiceCIDR":         {minor: "32", w: World{ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
+		"1.32 with the feature gate":        {minor: "32", w: World{ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorBoth},
+		"1.32 with somebody's ServiceCIDR":  {minor: "32", w: World{ServiceCIDRs: []ServiceCIDR{other}}, want: AllocatorBitmap},
+		"1.33":                              {minor: "33", want: AllocatorBoth},
+		"1.34":                              {minor: "34", want: AllocatorIPAddresses},
+		"a vendor's 1.34":                   {minor: "34+", w: World{Bitmaps: one}, want: AllocatorIPAddresses},
+		"down, with bitmaps":                {w: World{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
+		"down, with the API server's range": {w: World{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorIPAddresses},
+		"down, without bitmaps":             {w: World{ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorUnknown},
+		"down, and nobody looked":           {want: AllocatorUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s Sources
+			if tc.minor != "" {
+				s.Version = &version.Info{Major: "1", Minor: tc.minor}
+			}
+			if got := s.allocator(tc.w); got != tc.want {
+				t.Errorf("it allocates from %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestMinor(t *testing.T) {
+	for _, tc := range []struct {
+		v    *version.Info
+		want int
+		ok   bool
+	}{
+		{&version.Info{Major: "1", Minor: "32"}, 32, true}, {&version.Info{Major: "1", Minor: "33+"}, 33, true},
+		{&version.Info{Major: "1", Minor: "9-gke.1"}, 9, true}, {&version.Info{Major: "2", Minor: "0"}, 0, false},
+		{&version.Info{Major: "1", Minor: "+"}, 0, false}, {&version.Info{Major: "1"}, 0, false}, {&version.Info{}, 0, false}, {nil, 0, false},
+	} {
+		if got, ok := minorOf(tc.v); ok != tc.ok || ok && got != tc.want {
+			t.Errorf("minor version of %+v is %d, %v", tc.v, got, ok)
+		}
+	}
+}
+
+// Only what two looks have found is kept: the rest was a write under way.
+func TestConfirm(t *testing.T) {
+	w := healthy()
+	passing := w.but(func(w *World) { w.IPAddresses = w.IPAddresses[1:] })
+	lasting := w.but(func(w *World) { w.IPAddresses[1].Service = nsName("x") })
+	both := w.but(func(w *World) { w.IPAddresses = []IPAddress{lasting.IPAddresses[1], w.IPAddresses[2]} })
+	anew := lasting.but(func(w *World) { w.IPAddresses[1].UID = "anew" })
+	plan := func(w World) Plan { return NewPlan(w, Options{}) }
+	const wrong = "IPAddressWrongParent 10.0.0.2 (Service ns/b, IPAddress 10.0.0.2)"
+
+	for name, tc := range map[string]struct {
+		first, second           World
+		wantFindings, wantSteps []string
+	}{
+		"nothing, then something":  {first: w, second: passing},
+		"something, then nothing":  {first: passing, second: w},
+		"the same twice":           {first: lasting, second: lasting, wantFindings: []string{wrong}, wantSteps: []string{"ReplaceIPAddress 10.0.0.2 for ns/b if ip-10.0.0.2@7"}},
+		"one of two":               {first: both, second: lasting, wantFindings: []string{wrong}, wantSteps: []string{"ReplaceIPAddress 10.0.0.2 for ns/b if ip-10.0.0.2@7"}},
+		"one, then another":        {first: passing, second: lasting},
+		"the same, another object": {first: lasting, second: anew, wantFindings: []string{wrong}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			second := plan(tc.second)
+			got := confirm(plan(tc.first), second)
+			mustEqual(t, "findings", textsOf(got.Findings, findingText), tc.wantFindings)
+			mustEqual(t, "steps", textsOf(got.Steps, stepText), tc.wantSteps)
+			if got.Addresses != second.Addresses || got.OK != second.OK {
+				t.Errorf("it counts %d of %d, the second look %d of %d", got.OK, got.Addresses, second.OK, second.Addresses)
+			}
+		})
+	}
+}
+
+// Without an API server nothing moves, and nobody has to look twice.
+func TestConfirmedOffline(t *testing.T) {
+	m := holding(healthy().but(func(w *World) { w.IPAddresses = nil }))
+	p, err := m.sources().Confirmed(t.Context(), Options{})
+	if err != nil || len(p.Steps) != 3 {
+		t.Errorf("%d steps, %v", len(p.Steps), err)
+	}
+	if got := m.count("List"); got != 4 {
+		t.Errorf("it listed %d times; one look is 4", got)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := m.sources().Confirmed(ctx, Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("when it was told to end: %v", err)
+	}
+}

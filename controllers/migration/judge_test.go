@@ -1,0 +1,123 @@
+package migration
+
+import (
+	"testing"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// TestJudge has the rules about one address, 10.0.0.5, that depend on time, allocator and range. Those about kinds are in TestPlan.
+func TestJudge(t *testing.T) {
+	held := func(s ...Service) (out []*Service) {
+		for i := range s {
+			out = append(out, &s[i])
+		}
+		return out
+	}
+	object := func(ip IPAddress) *IPAddress { return &ip }
+	a, b := aService("a", "10.0.0.5"), aService("b", "10.0.0.5")
+	orphan := anIP("10.0.0.5", "gone")
+
+	for name, tc := range map[string]struct {
+		allocator Allocator
+		e         entry
+		ranges    string
+		wantKind  Kind
+		wantDo    Action
+		// wantAgain: it is looked at again when a grace is over.
+		wantAgain time.Duration
+	}{
+		"nobody's":        {},
+		"as it should be": {e: entry{claims: held(a), object: object(anIP("10.0.0.5", "a"))}},
+		"an orphan":       {e: entry{object: &orphan}, wantKind: IPAddressOrphan, wantDo: DeleteIPAddress},
+		"a young orphan, nobody else writes them":    {e: entry{object: object(made(orphan, 59*time.Second))}, allocator: AllocatorBitmap, wantKind: IPAddressOrphan, wantDo: DeleteIPAddress},
+		"a young orphan, its Service may still come": {e: entry{object: object(made(orphan, 59*time.Second))}, allocator: AllocatorBoth, wantAgain: time.Second},
+		"the same without a bitmap":                  {e: entry{object: object(made(orphan, 59*time.Second))}, allocator: AllocatorIPAddresses, wantAgain: time.Second},
+		"an orphan after the grace":                  {e: entry{object: object(made(orphan, time.Minute))}, allocator: AllocatorIPAddresses, wantKind: IPAddressOrphan, wantDo: DeleteIPAddress},
+		"a young orphan of an API server that flips": {e: entry{object: object(byAPIServer(made(orphan, 59*time.Second)))}, allocator: AllocatorBitmap, wantAgain: time.Second},
+		"the same, when its Service is late":         {e: entry{object: object(byAPIServer(made(orphan, time.Minute)))}, allocator: AllocatorBitmap, wantKind: IPAddressOrphan, wantDo: DeleteIPAddress},
+		"a young one that passes on to another":      {e: entry{claims: held(a), object: object(byAPIServer(made(orphan, 10*time.Second)))}, wantAgain: 50 * time.Second},
+		"the same, of somebody else":                 {e: entry{claims: held(a), object: object(byAPIServer(labelled(made(orphan, 10*time.Second), "example.com", "")))}, wantKind: IPAddressForeign},
+		"the same, when the other is late":           {e: entry{claims: held(a), object: object(byAPIServer(made(orphan, time.Minute)))}, wantKind: IPAddressWrongParent, wantDo: ReplaceIPAddress},
+		"an orphan outside of every range":           {e: entry{object: &orphan}, ranges: "10.9.0.0/24", wantKind: IPAddressOrphan, wantDo: DeleteIPAddress},
+		"an orphan that a finalizer holds":           {e: entry{object: object(dying(orphan))}, wantKind: IPAddressOrphan},
+		"a reservation that a finalizer holds":       {e: entry{object: object(dying(labelled(orphan, "example.com", "IPv4")))}},
+		"our own reservation":                        {e: entry{object: object(labelled(orphan, v1alpha1.ManagedByOperator, "IPv4"))}},
+		"missing":                                    {e: entry{claims: held(a)}, wantKind: IPAddressMissing, wantDo: CreateIPAddress},
+		"missing, outside of every range":            {e: entry{claims: held(a)}, ranges: "10.9.0.0/24", wantKind: OutOfRange},
+		"there, outside of every range":              {e: entry{claims: held(a), object: object(anIP("10.0.0.5", "a"))}, ranges: "10.9.0.0/24", wantKind: OutOfRange},
+		"missing, in the second of two ranges":       {e: entry{claims: held(a)}, ranges: "fd00::/112,10.0.0.0/29", wantKind: IPAddressMissing, wantDo: CreateIPAddress},
+		"a broadcast address":                        {e: entry{claims: held(a)}, ranges: "10.0.0.4/31", wantKind: OutOfRange},
+		"missing, of two the first has the right":    {e: entry{claims: held(b, a)}, wantKind: IPAddressMissing, wantDo: CreateIPAddress},
+		"a parent that is no Service":                {e: entry{claims: held(a), object: object(anIP("10.0.0.5", ""))}, wantKind: IPAddressWrongParent, wantDo: ReplaceIPAddress},
+		"a parent that is gone, of nobody":           {e: entry{claims: held(a), object: object(labelled(orphan, "", ""))}, wantKind: IPAddressWrongParent, wantDo: ReplaceIPAddress},
+		"a parent that is gone, of somebody else":    {e: entry{claims: held(a), object: object(labelled(orphan, "example.com", "IPv4"))}, wantKind: IPAddressForeign},
+		"a wrong parent that a finalizer holds":      {e: entry{claims: held(a), object: object(dying(orphan))}, wantKind: IPAddressMissing},
+		"the right parent, another manager":          {e: entry{claims: held(a), object: object(labelled(anIP("10.0.0.5", "a"), "example.com", "IPv4"))}, wantKind: IPAddressWrongLabels, wantDo: RelabelIPAddress},
+		"the right parent, the other family":         {e: entry{claims: held(a), object: object(labelled(anIP("10.0.0.5", "a"), v1alpha1.ManagedByAPIServer, "IPv6"))}, wantKind: IPAddressWrongLabels, wantDo: RelabelIPAddress},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := judge{now: noon, allocator: tc.allocator}
+			if tc.ranges == "" {
+				tc.ranges = "10.0.0.0/24"
+			}
+			for _, p := range nets(tc.ranges) {
+				j.ranges = append(j.ranges, must(allocator.NewRange(p)))
+			}
+			v := j.address(addr("10.0.0.5"), tc.e)
+			if v.finding.Kind != tc.wantKind || v.step.Do != tc.wantDo || v.again != tc.wantAgain {
+				t.Fatalf("found %q, to do %q, again after %v; want %q, %q, %v", v.finding.Kind, v.step.Do, v.again, tc.wantKind, tc.wantDo, tc.wantAgain)
+			}
+			if v.step.Do != "" {
+				mustBeGuarded(t, v.step, tc.e)
+			}
+			if v.finding.Kind != "" && v.finding.Plan == "" {
+				t.Error("it does not say what to do")
+			}
+		})
+	}
+}
+
+// mustBeGuarded: a step names the object that it changes, in the state in which it was judged, and the rightful owner.
+func mustBeGuarded(t *testing.T, s Step, e entry) {
+	t.Helper()
+	want := Step{Do: s.Do, Address: addr("10.0.0.5")}
+	if len(e.claims) > 0 {
+		want.Service = NamespacedName(e.claims[0].Name)
+	}
+	if s.Do != CreateIPAddress {
+		want.UID, want.ResourceVersion = e.object.UID, e.object.ResourceVersion
+	}
+	mustEqual(t, "step", s, want)
+	if err := s.validate(); err != nil {
+		t.Errorf("the step could not be read back from a file: %v", err)
+	}
+}
+
+// Where no range is known, nothing is out of it: a Service is never called wrong because we do not know.
+func TestNothingIsOutOfAnUnknownRange(t *testing.T) {
+	s := aService("a", "192.0.2.1")
+	if v := (judge{}).address(addr("192.0.2.1"), entry{claims: []*Service{&s}}); v.finding.Kind != IPAddressMissing {
+		t.Errorf("found %q", v.finding.Kind)
+	}
+	w := World{Services: []Service{s}, ServiceCIDRs: []ServiceCIDR{aCIDR("more", "10.0.0.0/24")}}
+	if p := NewPlan(w, Options{}); p.Findings[len(p.Findings)-1].Kind != IPAddressMissing {
+		t.Errorf("beside a ServiceCIDR that somebody has added: %v", textsOf(p.Findings, findingText))
+	}
+}
+
+func TestTheOlderServiceHasTheRight(t *testing.T) {
+	young, old, twin := aged(aService("a"), time.Minute), aged(aService("c"), time.Hour), aged(aService("b"), time.Hour)
+	for _, tc := range []struct {
+		first, second Service
+	}{{old, young}, {twin, young}, {twin, old}} {
+		if byRight(&tc.first, &tc.second) >= 0 || byRight(&tc.second, &tc.first) <= 0 {
+			t.Errorf("Service %s does not go before %s: first by age, then by name", tc.first.Name, tc.second.Name)
+		}
+	}
+	if byRight(&old, &old) != 0 {
+		t.Error("a Service goes before itself")
+	}
+}

@@ -1,0 +1,298 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+)
+
+// unused is what an API server stores before it uses the bitmap.
+var unused = &corev1.RangeAllocation{}
+
+var (
+	small = netip.MustParsePrefix("10.0.0.0/24")
+	step0 = Step{Do: RepairBitmap, Key: KeyPrimary}
+)
+
+// drifted is a cluster of one Service, on 10.0.0.1, whose bitmap says something else.
+func drifted(used ...string) *memory {
+	m := holding(World{Services: []Service{aService("a", "10.0.0.1")}, Bitmaps: []StoredBitmap{aBitmap(KeyPrimary, small.String(), used...)}})
+	return m
+}
+
+// mender repairs bitmaps in a memory.
+func mender(m *memory) Runner {
+	return Runner{Sources: m.sources(), Options: Options{RepairBitmap: true}, Progress: &silent{}, LeakGrace: time.Minute}
+}
+
+// use does to the bitmap what an API server does: one write for each address.
+func (m *memory) use(key string, do func(*bitmap.Bitmap)) {
+	b := m.bitmap(key).Clone()
+	do(b)
+	m.putBitmap(key, b)
+}
+
+func (m *memory) take(a string) { m.use(KeyPrimary, func(b *bitmap.Bitmap) { _ = b.Add(addr(a)) }) }
+func (m *memory) give(a string) { m.use(KeyPrimary, func(b *bitmap.Bitmap) { b.Remove(addr(a)) }) }
+
+func usedIn(m *memory, key string) []string {
+	return textsOf(slices.Collect(m.bitmap(key).All()), netip.Addr.String)
+}
+
+// TestRepairBitmap lets somebody work on the cluster during the grace of a minute.
+func TestRepairBitmap(t *testing.T) {
+	for name, tc := range map[string]struct {
+		used []string
+		// then is what happens, at second 10 after the repair has begun.
+		then func(*memory)
+		want []string
+		// wantWithin: it has ended after so long.
+		wantWithin time.Duration
+		wantWrites int
+	}{
+		"nothing is wrong":      {used: []string{"10.0.0.1"}, want: []string{"10.0.0.1"}, wantWithin: 5 * time.Second},
+		"a bit is missing":      {want: []string{"10.0.0.1"}, wantWithin: 5 * time.Second, wantWrites: 1},
+		"a bit leaks":           {used: []string{"10.0.0.1", "10.0.0.9"}, want: []string{"10.0.0.1"}, wantWithin: time.Minute, wantWrites: 1},
+		"one of each":           {used: []string{"10.0.0.9"}, want: []string{"10.0.0.1"}, wantWithin: time.Minute, wantWrites: 1},
+		"its Service comes":     {used: []string{"10.0.0.1", "10.0.0.9"}, then: func(m *memory) { m.putService(aService("b", "10.0.0.9")) }, want: []string{"10.0.0.1", "10.0.0.9"}, wantWithin: time.Minute},
+		"it is cleared":         {used: []string{"10.0.0.1", "10.0.0.9"}, then: func(m *memory) { m.give("10.0.0.9") }, want: []string{"10.0.0.1"}, wantWithin: 11 * time.Second},
+		"one of two is cleared": {used: []string{"10.0.0.1", "10.0.0.8", "10.0.0.9"}, then: func(m *memory) { m.give("10.0.0.9") }, want: []string{"10.0.0.1"}, wantWithin: time.Minute, wantWrites: 1},
+		"it is cleared and set for a Service that is on its way": {
+			used: []string{"10.0.0.1", "10.0.0.8", "10.0.0.9"}, then: func(m *memory) { m.give("10.0.0.9"); m.take("10.0.0.9") },
+			want: []string{"10.0.0.1", "10.0.0.9"}, wantWithin: time.Minute, wantWrites: 1,
+		},
+		"another is set for a Service that is on its way": {
+			used: []string{"10.0.0.1", "10.0.0.9"}, then: func(m *memory) { m.take("10.0.0.7") },
+			want: []string{"10.0.0.1", "10.0.0.7"}, wantWithin: time.Minute, wantWrites: 1,
+		},
+		"the missing one is set": {used: []string{"10.0.0.9"}, then: func(m *memory) { m.take("10.0.0.1") }, want: []string{"10.0.0.1"}, wantWithin: time.Minute, wantWrites: 1},
+		"the Service without bit goes": {
+			used: []string{"10.0.0.9"}, then: func(m *memory) { m.remove("services/specs/ns/a") }, want: nil, wantWithin: time.Minute, wantWrites: 1,
+		},
+		"all of the bitmap goes": {
+			used: []string{"10.0.0.1", "10.0.0.9"}, then: func(m *memory) { m.give("10.0.0.1"); m.give("10.0.0.9") }, want: []string{"10.0.0.1"}, wantWithin: 15 * time.Second, wantWrites: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, begin := drifted(tc.used...), time.Now()
+				if tc.then != nil {
+					time.AfterFunc(10*time.Second, func() { tc.then(m) })
+				}
+				if err := mender(m).repairBitmap(t.Context(), step0); err != nil && !errors.Is(err, errMoved) {
+					t.Fatal(err)
+				}
+				mustEqual(t, "bits", usedIn(m, KeyPrimary), tc.want)
+				if spent := time.Since(begin); spent > tc.wantWithin+5*time.Second {
+					t.Errorf("it took %v, want %v", spent, tc.wantWithin)
+				}
+				if got := m.count("Commit"); got != tc.wantWrites {
+					t.Errorf("%d transactions, want %d", got, tc.wantWrites)
+				}
+			})
+		})
+	}
+}
+
+// Between the end of the grace and the write, too, nothing is cleared that was set anew.
+func TestRepairBitmapAfterTheGrace(t *testing.T) {
+	for _, at := range []string{"List services/specs/", "Get ranges/serviceips", "Commit ranges/serviceips"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, begin := drifted("10.0.0.1", "10.0.0.8", "10.0.0.9"), time.Now()
+				m.before = func(c call) error {
+					if time.Since(begin) >= time.Minute && c.op+" "+c.key == at {
+						m.before = nil
+						m.give("10.0.0.9")
+						m.take("10.0.0.9")
+					}
+					return nil
+				}
+				if err := mender(m).repairBitmap(t.Context(), step0); err != nil {
+					t.Fatal(err)
+				}
+				mustEqual(t, "bits", usedIn(m, KeyPrimary), []string{"10.0.0.1", "10.0.0.9"})
+			})
+		})
+	}
+}
+
+// Somebody writes the bitmap each time that we want to.
+func TestRepairBitmapUnderFire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, others := drifted("10.0.0.9"), 0
+		m.before = func(c call) error {
+			if c.op == "Commit" && others < 20 {
+				others++
+				m.take(fmt.Sprintf("10.0.0.%d", 100+others))
+			}
+			return nil
+		}
+		if err := mender(m).repairBitmap(t.Context(), step0); err != nil {
+			t.Fatal(err)
+		}
+		got := usedIn(m, KeyPrimary)
+		if len(got) != 21 || got[0] != "10.0.0.1" || slices.Contains(got, "10.0.0.9") {
+			t.Errorf("bits %v", got)
+		}
+
+		m.before = func(c call) error {
+			if c.op == "Commit" {
+				m.take("10.0.0.200")
+			}
+			return nil
+		}
+		m.give("10.0.0.1")
+		if err := mender(m).repairBitmap(t.Context(), step0); err == nil || !strings.Contains(err.Error(), "changed 100 times") {
+			t.Errorf("without end: %v", err)
+		}
+	})
+}
+
+func TestRepairBitmapGivesUp(t *testing.T) {
+	away := errors.New("away")
+	for name, tc := range map[string]struct {
+		then func(*memory) // at second 10
+		want string        // a piece of the error
+	}{
+		"the bitmap is broken":    {then: func(m *memory) { m.put(Write{Key: KeyPrimary, Raw: []byte("?")}) }, want: "is broken"},
+		"the bitmap is encrypted": {then: func(m *memory) { m.put(Write{Key: KeyPrimary, Raw: []byte("k8s:enc:x")}) }, want: "encrypted"},
+		"the bitmap is deleted":   {then: func(m *memory) { m.remove(KeyPrimary) }, want: "following the bitmap"},
+		"the store is away":       {then: func(m *memory) { m.before = func(call) error { return away } }, want: "away"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := drifted("10.0.0.1", "10.0.0.9")
+				time.AfterFunc(10*time.Second, func() { tc.then(m) })
+				if err := mender(m).repairBitmap(t.Context(), step0); err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("error %v, want %q", err, tc.want)
+				}
+				if m.count("Commit") > 0 {
+					t.Error("it has written")
+				}
+			})
+		})
+	}
+	t.Run("the store forgets", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			m := drifted("10.0.0.1", "10.0.0.9")
+			m.before = func(c call) error {
+				if c.op == "Watch" {
+					m.take("10.0.0.5")
+					m.compact()
+				}
+				return nil
+			}
+			if err := mender(m).repairBitmap(t.Context(), step0); !errors.Is(err, ErrCompacted) || m.count("Commit") > 0 {
+				t.Errorf("error %v", err)
+			}
+		})
+	})
+	t.Run("it is told to end", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			m := drifted("10.0.0.1", "10.0.0.9")
+			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+			defer stop()
+			if err := mender(m).repairBitmap(ctx, step0); !errors.Is(err, context.DeadlineExceeded) || m.count("Commit") > 0 {
+				t.Errorf("error %v", err)
+			}
+		})
+	})
+	t.Run("there is no bitmap", func(t *testing.T) {
+		m := drifted()
+		if err := mender(m).repairBitmap(t.Context(), Step{Do: RepairBitmap, Key: KeySecondary}); !errors.Is(err, errMoved) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// A bitmap that was never used is written whole, for the range that something else tells; the secondary one as well.
+func TestRepairBitmapThatWasNeverUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := holding(healthy())
+		for _, key := range []string{KeyPrimary, KeySecondary} {
+			m.put(Write{Key: key, Object: unused.DeepCopy()})
+			if err := mender(m).repairBitmap(t.Context(), Step{Do: RepairBitmap, Key: key}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustEqual(t, "primary", usedIn(m, KeyPrimary), []string{"10.0.0.1", "10.0.0.2"})
+		mustEqual(t, "secondary", usedIn(m, KeySecondary), []string{"fd00::1"})
+	})
+}
+
+// TestRepairBitmapBesideAnAPIServer has an API server create and delete Services all the time, some slowly: the bit comes first, the
+// Service up to 50 s later. Whatever happens, no bit goes that somebody needs.
+func TestRepairBitmapBesideAnAPIServer(t *testing.T) {
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			r := seeded(seed)
+			m := drifted("10.0.0.1", "10.0.0.200", "10.0.0.201")
+			m.putService(aService("bitless", "10.0.0.202"))
+			s := &slowServer{m: m, r: r, needs: map[string]bool{"10.0.0.1": true}}
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); s.run(ctx) }()
+			time.Sleep(5 * time.Second)
+			err := mender(m).repairBitmap(ctx, step0)
+			bits := m.bitmap(KeyPrimary)
+			for a := range s.needs {
+				if !bits.Contains(addr(a)) {
+					t.Errorf("seed %d: the bit of %s is gone, which is in use", seed, a)
+				}
+			}
+			if err != nil || bits.Contains(addr("10.0.0.200")) || bits.Contains(addr("10.0.0.201")) || !bits.Contains(addr("10.0.0.202")) {
+				t.Errorf("seed %d: bits %v, %v", seed, usedIn(m, KeyPrimary), err)
+			}
+			stop()
+			<-done
+		})
+	}
+}
+
+// slowServer creates and deletes Services as an API server on the bitmap does, one after the other and several at a time.
+type slowServer struct {
+	m     *memory
+	r     *rand.Rand
+	needs map[string]bool // addresses that were given out
+	n     int
+}
+
+func (s *slowServer) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		time.Sleep(time.Duration(s.r.IntN(3000)) * time.Millisecond)
+		a := fmt.Sprintf("10.0.0.%d", 2+s.r.IntN(6))
+		switch {
+		case s.needs[a] && s.r.IntN(2) == 0: // delete: the Service goes first
+			s.m.remove("services/specs/ns/" + strings.ReplaceAll(a, ".", "-"))
+			if !s.exists(a) {
+				delete(s.needs, a)
+				s.m.give(a)
+			}
+		case !s.needs[a]:
+			s.needs[a] = true
+			s.m.take(a)
+			slowly := time.Duration(s.r.IntN(50)) * time.Second
+			time.AfterFunc(slowly, func() {
+				if ctx.Err() == nil && s.needs[a] {
+					s.m.putService(aService(strings.ReplaceAll(a, ".", "-"), a))
+				}
+			})
+		}
+	}
+}
+
+func (s *slowServer) exists(a string) bool {
+	return s.m.now("services/specs/ns/" + strings.ReplaceAll(a, ".", "-")).Exists()
+}

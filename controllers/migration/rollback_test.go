@@ -1,0 +1,435 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+)
+
+// bytesFor builds a bitmap as 1.32 does, without the package that the code uses: bit i of a big number is the address base+1+i.
+func bytesFor(p netip.Prefix, w World) []byte {
+	number := func(a netip.Addr) *big.Int { return new(big.Int).SetBytes(a.AsSlice()) }
+	bits := new(big.Int)
+	for _, s := range w.Services {
+		for _, a := range s.Addresses {
+			if p.Contains(a) {
+				i := new(big.Int).Sub(number(a), number(p.Addr()))
+				bits.SetBit(bits, int(i.Int64())-1, 1)
+			}
+		}
+	}
+	return bits.Bytes()
+}
+
+// wantRefused counts what a bitmap cannot express, by kinds.
+func wantRefused(s *scene, ranges []netip.Prefix) map[Kind]int {
+	out := map[Kind]int{}
+	holders := map[netip.Addr]int{}
+	for _, x := range s.Services {
+		out[InvalidClusterIP] += len(x.Invalid)
+		for _, a := range x.Addresses {
+			holders[a]++
+		}
+	}
+	for a, n := range holders {
+		if n > 1 {
+			out[DuplicateClusterIP]++
+		}
+		if !slices.ContainsFunc(ranges, func(p netip.Prefix) bool {
+			last := a.Is4() && !p.Contains(a.Next())
+			return p.Contains(a) && a != p.Addr() && !last
+		}) {
+			out[OutOfRange]++
+		}
+	}
+	out[ObjectUnreadable] = len(s.Unreadable)
+	for _, b := range s.Bitmaps {
+		if errors.Is(b.Err, ErrEncrypted) {
+			out[BitmapEncrypted]++
+		}
+	}
+	return out
+}
+
+// NewRollback in random worlds: the bits are those of the Services, it refuses what a bitmap cannot express and nothing else, and
+// when it was carried out there is nothing to do.
+func TestRollbackInRandomWorlds(t *testing.T) {
+	built, refused := 0, 0
+	for seed := range uint64(6000) {
+		r := seeded(seed)
+		s := randomScene(r, 4)
+		if r.IntN(3) == 0 {
+			s.Allocator = oneOf(r, AllocatorBoth, AllocatorIPAddresses, AllocatorUnknown)
+		}
+		if r.IntN(3) == 0 {
+			s.Given = s.flag
+		}
+		back, err := NewRollback(s.World)
+		if err != nil {
+			if s.Given != nil || s.defaultCIDR() != nil && bitmapsOf(s.defaultCIDR().CIDRs) {
+				t.Fatalf("seed %d: %v\n%s", seed, err, s)
+			}
+			continue
+		}
+		p := NewPlan(s.World, Options{})
+		ranges := p.Ranges
+		if s.Allocator == AllocatorIPAddresses {
+			w := s.World
+			w.Allocator = AllocatorBitmap
+			p = NewPlan(w, Options{})
+			ranges = p.Ranges
+		}
+		got := map[Kind]int{}
+		for _, f := range back.Refused {
+			got[f.Kind]++
+		}
+		for k, want := range wantRefused(s, ranges) {
+			if got[k] != want {
+				t.Fatalf("seed %d: it refuses %d times for %s, want %d\n%s", seed, got[k], k, want, s)
+			}
+		}
+		if len(back.Refused) > 0 {
+			refused++
+			continue
+		}
+		built++
+		after := s.World
+		after.Bitmaps = slices.Clone(after.Bitmaps)
+		for _, b := range back.Bitmaps {
+			if want := bytesFor(b.Bitmap.Prefix(), s.World); string(b.Bitmap.Data()) != string(want) {
+				t.Fatalf("seed %d: %s is %x, want %x\n%s", seed, b.Key, b.Bitmap.Data(), want, s)
+			}
+			after.Bitmaps = slices.DeleteFunc(after.Bitmaps, func(old StoredBitmap) bool { return old.Key == b.Key })
+			after.Bitmaps = append(after.Bitmaps, StoredBitmap{Key: b.Key, Range: b.Bitmap.String(), Bitmap: b.Bitmap})
+		}
+		slices.SortFunc(after.Bitmaps, func(a, b StoredBitmap) int { return strings.Compare(b.Key, a.Key) })
+		again, err := NewRollback(after)
+		if err != nil || !again.Nothing() {
+			t.Fatalf("seed %d: when it is done it finds %v, %v\n%s", seed, textsOf(again.Bitmaps, rebuiltText), err, s)
+		}
+		for i, p := range ranges {
+			at := slices.IndexFunc(after.Bitmaps, func(b StoredBitmap) bool { return b.Key == keyOf(i) })
+			if at < 0 || string(after.Bitmaps[at].Bitmap.Data()) != string(bytesFor(p, s.World)) || after.Bitmaps[at].Range != p.String() {
+				t.Fatalf("seed %d: when it is done the bitmap of %s is not what the Services want\n%s", seed, p, s)
+			}
+		}
+	}
+	if built < 1000 || refused < 1000 {
+		t.Errorf("%d worlds are built, %d refused: the scenes prove nothing", built, refused)
+	}
+}
+
+func bitmapsOf(ranges []netip.Prefix) bool {
+	for _, p := range ranges {
+		if _, err := bitmap.New(p); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func rebuiltText(b RebuiltBitmap) string {
+	return fmt.Sprintf("%s %s %v guard %d, %d set, %d cleared, broken: %v", b.Key, b.Bitmap, slices.Collect(b.Bitmap.All()), b.Guard, b.Set, b.Cleared, b.Broken)
+}
+
+func TestRollback(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change                                 func(*World)
+		wantBitmaps, wantRefused, wantReserved []string
+		wantError                              string
+	}{
+		"as it should be": {change: func(*World) {}},
+		"bits that have to change": {
+			change:      func(w *World) { w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.2", "10.0.0.7", "10.0.0.8") },
+			wantBitmaps: []string{"ranges/serviceips 10.0.0.0/24 [10.0.0.1 10.0.0.2] guard 5, 1 set, 2 cleared, broken: <nil>"},
+		},
+		"after finalize": {
+			change: func(w *World) { w.Bitmaps, w.Allocator = nil, AllocatorIPAddresses },
+			wantBitmaps: []string{
+				"ranges/serviceips 10.0.0.0/24 [10.0.0.1 10.0.0.2] guard 0, 2 set, 0 cleared, broken: <nil>",
+				"ranges/secondaryserviceips fd00::/112 [fd00::1] guard 0, 1 set, 0 cleared, broken: <nil>",
+			},
+		},
+		"a leftover that is out of date": {
+			change: func(w *World) {
+				w.Allocator, w.Services = AllocatorIPAddresses, append(w.Services, aService("new", "10.0.0.3"))
+			},
+			wantBitmaps: []string{"ranges/serviceips 10.0.0.0/24 [10.0.0.1 10.0.0.2 10.0.0.3] guard 5, 1 set, 0 cleared, broken: <nil>"},
+		},
+		"a broken one": {
+			change:      func(w *World) { w.Bitmaps[1] = broken(KeySecondary, errors.New("damaged")) },
+			wantBitmaps: []string{"ranges/secondaryserviceips fd00::/112 [fd00::1] guard 5, 1 set, 0 cleared, broken: damaged"},
+		},
+		"one of another range, and the admin knows": {
+			change:      func(w *World) { w.Given = nets("10.0.0.0/25,fd00::/112") },
+			wantBitmaps: []string{"ranges/serviceips 10.0.0.0/25 [10.0.0.1 10.0.0.2] guard 5, 2 set, 0 cleared, broken: <nil>"},
+		},
+		"the other way around": {
+			change: func(w *World) { w.Given = nets("fd00::/112,10.0.0.0/24") },
+			wantBitmaps: []string{
+				"ranges/serviceips fd00::/112 [fd00::1] guard 5, 1 set, 0 cleared, broken: <nil>",
+				"ranges/secondaryserviceips 10.0.0.0/24 [10.0.0.1 10.0.0.2] guard 5, 2 set, 0 cleared, broken: <nil>",
+			},
+		},
+		"a family without Services": {
+			change: func(w *World) {
+				w.Services, w.Bitmaps = w.Services[1:], []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.2"), aBitmap(KeySecondary, "fd00::/112")}
+			},
+			wantReserved: []string{"10.0.0.1", "fd00::1"},
+		},
+		"reservations cannot be kept": {
+			change: func(w *World) {
+				w.IPAddresses = append(w.IPAddresses, anIP("fd00::9", ""), labelled(anIP("10.0.0.9", ""), "example.com", "IPv4"), anIP("10.0.0.10", ""))
+			},
+			wantReserved: []string{"10.0.0.9", "10.0.0.10", "fd00::9"},
+		},
+		"two Services on one address": {
+			change:      func(w *World) { w.Services = append(w.Services, aged(aService("late", "10.0.0.2"), 0)) },
+			wantRefused: []string{"DuplicateClusterIP 10.0.0.2 (Service ns/b, Service ns/late, IPAddress 10.0.0.2)"},
+		},
+		"outside of the bitmap": {
+			change: func(w *World) {
+				w.Services, w.ServiceCIDRs = append(w.Services, aService("far", "192.0.2.1")), append(w.ServiceCIDRs, aCIDR("more", "192.0.2.0/24"))
+			},
+			wantRefused: []string{"OutOfRange 192.0.2.1 (Service ns/far)"},
+		},
+		"behind the end of an IPv6 bitmap": {
+			change: func(w *World) {
+				w.Given, w.Services = nets("10.0.0.0/24,fd00::/108"), append(w.Services, aService("far", "fd00::1:0"))
+			},
+			wantBitmaps: []string{"ranges/secondaryserviceips fd00::/108 [fd00::1] guard 5, 1 set, 0 cleared, broken: <nil>"},
+			wantRefused: []string{"OutOfRange fd00::1:0 (Service ns/far)"},
+		},
+		"words for an address": {
+			change:      func(w *World) { w.Services[2].Invalid = []string{"x"} },
+			wantRefused: []string{"InvalidClusterIP (Service ns/headless)"},
+		},
+		"another spelling is no trouble": {change: func(w *World) { w.Services[0].Misspelt = []string{"FD00::1"} }},
+		"what cannot be read": {
+			change:      func(w *World) { w.Unreadable = []Unreadable{{"services/specs/ns/x", errors.New("broken")}} },
+			wantRefused: []string{"ObjectUnreadable (services/specs/ns/x)"},
+		},
+		"encrypted": {
+			change:      func(w *World) { w.Bitmaps[0] = broken(KeyPrimary, ErrEncrypted) },
+			wantBitmaps: []string{"ranges/serviceips 10.0.0.0/24 [10.0.0.1 10.0.0.2] guard 5, 2 set, 0 cleared, broken: the value is encrypted at rest"},
+			wantRefused: []string{"BitmapEncrypted (ranges/serviceips)"},
+		},
+		"a range that has no bitmap": {
+			change: func(w *World) { w.Given = nets("10.0.0.0/24,fd00::/64") }, wantError: "range fd00::/64 has no bitmap",
+		},
+		"nothing tells": {
+			change: func(w *World) { w.Bitmaps, w.ServiceCIDRs = nil, nil }, wantError: "give --service-cluster-ip-range",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := NewRollback(healthy().but(tc.change))
+			if tc.wantError != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.wantError) {
+					t.Errorf("%v, want %q", err, tc.wantError)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustEqual(t, "bitmaps", textsOf(r.Bitmaps, rebuiltText), tc.wantBitmaps)
+			mustEqual(t, "refused", textsOf(r.Refused, findingText), tc.wantRefused)
+			mustEqual(t, "reserved", textsOf(r.Reserved, netip.Addr.String), tc.wantReserved)
+			if r.Nothing() != (len(tc.wantBitmaps) == 0) {
+				t.Errorf("nothing to do: %v", r.Nothing())
+			}
+		})
+	}
+	if (Rollback{Rewrites: 1}).Nothing() {
+		t.Error("an object that 1.32 cannot read is nothing")
+	}
+}
+
+// flippedCluster allocated from IPAddresses for a while: its bitmaps are out of date, its objects in the new version.
+func flippedCluster() *memory {
+	m := holding(healthy())
+	for i := range 200 {
+		s := aService(fmt.Sprintf("new%03d", i), fmt.Sprintf("10.0.0.%d", i+20))
+		m.putService(s)
+		m.put(Write{Key: prefixIPAddresses + s.Addresses[0].String(), Object: objectOf(anIP(s.Addresses[0].String(), s.Name.Name))})
+	}
+	m.put(Write{Key: prefixIPAddresses + "10.0.0.2", Object: objectOf(anIP("10.0.0.2", "b")), APIVersion: oldVersion})
+	return m
+}
+
+// rollBack does what the command does.
+func rollBack(ctx context.Context, m *memory, dir string) error {
+	w, err := m.sources().World(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := NewRollback(w)
+	if err != nil {
+		return err
+	}
+	if r.Rewrites, err = CountRewrites(ctx, m); err != nil {
+		return err
+	}
+	if r.Nothing() {
+		return nil
+	}
+	if err := r.Save(ctx, m, archiveIn(dir)); err != nil {
+		return err
+	}
+	return RollBack(ctx, m, r, &silent{})
+}
+
+func TestRollBackIsInterrupted(t *testing.T) {
+	original := flippedCluster()
+	mustSurvive(t, flippedCluster, func(m *memory, dir string) error { return rollBack(t.Context(), m, dir) }, func(t *testing.T, m *memory, dir string) {
+		if n, err := CountRewrites(t.Context(), m); n != 0 || err != nil {
+			t.Errorf("%d objects cannot be read by 1.32, %v", n, err)
+		}
+		w := m.world(t)
+		for _, b := range w.Bitmaps {
+			if want := bytesFor(b.Bitmap.Prefix(), w); string(b.Bitmap.Data()) != string(want) {
+				t.Errorf("%s is %x, want %x", b.Key, b.Bitmap.Data(), want)
+			}
+		}
+		if k := must(LoadArchive(archiveIn(dir))).Keys; len(k) != 1 || string(k[0].Value) != string(original.now(KeyPrimary).Raw) {
+			t.Errorf("saved are %v", k)
+		}
+		for key, v := range original.state(original.revision) {
+			if got := m.now(key); contents(got) != contents(decoded(v)) && !strings.HasPrefix(key, "ranges/") {
+				t.Errorf("%s was %s and is %s", key, contents(decoded(v)), contents(got))
+			}
+		}
+	})
+}
+
+func TestRollBackTellsHowFarItIs(t *testing.T) {
+	m, p := flippedCluster(), &silent{}
+	r, err := NewRollback(m.world(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Rewrites, err = CountRewrites(t.Context(), m); err != nil || r.Rewrites != 203 { // 202 IPAddresses, one ServiceCIDR
+		t.Fatalf("%d objects to rewrite, %v", r.Rewrites, err)
+	}
+	if err := RollBack(t.Context(), m, r, p); err != nil || p.total != 203 || p.done != 203 || !p.ended {
+		t.Errorf("%d of %d, ended %v, %v", p.done, p.total, p.ended, err)
+	}
+	if n := m.count("Commit"); n != 3 {
+		t.Errorf("%d transactions, want two for the objects and one for the bitmaps", n)
+	}
+}
+
+// What somebody changes in the middle stays as he wrote it; the others are rewritten all the same.
+func TestRewritingBesideSomebody(t *testing.T) {
+	m := flippedCluster()
+	r := must(NewRollback(m.world(t)))
+	m.before = func(c call) error {
+		if c.op == "Commit" && c.size > 1 {
+			m.before = nil
+			m.put(Write{Key: prefixIPAddresses + "10.0.0.30", Object: objectOf(anIP("10.0.0.30", "another"))})
+			m.remove(prefixIPAddresses + "10.0.0.31")
+		}
+		return nil
+	}
+	if err := RollBack(t.Context(), m, r, &silent{}); err != nil {
+		t.Fatal(err)
+	}
+	if v := m.now(prefixIPAddresses + "10.0.0.30"); v.APIVersion != "networking.k8s.io/v1" || !strings.Contains(contents(v), "another") {
+		t.Errorf("what was changed is %s, %s", v.APIVersion, contents(v))
+	}
+	if m.now(prefixIPAddresses + "10.0.0.31").Exists() {
+		t.Error("what was deleted is there again")
+	}
+	if n := must(CountRewrites(t.Context(), m)); n != 1 {
+		t.Errorf("%d objects are left, want the one that was changed", n)
+	}
+}
+
+// What is stored in a form that nobody can read is not touched.
+func TestRewritesLeaveAlone(t *testing.T) {
+	m := newMemory()
+	m.put(Write{Key: prefixIPAddresses + "10.0.0.1", Raw: []byte("broken")})
+	m.put(Write{Key: prefixIPAddresses + "10.0.0.2", Object: &networkingv1.IPAddress{}, APIVersion: oldVersion})
+	m.put(Write{Key: prefixIPAddresses + "10.0.0.3", Object: &corev1.Service{}})
+	m.put(Write{Key: "services/specs/ns/a", Object: &corev1.Service{}})
+	if n := must(CountRewrites(t.Context(), m)); n != 0 || m.count("Commit") != 0 {
+		t.Errorf("it counts %d", n)
+	}
+}
+
+// The bitmaps are written in one transaction, or not at all.
+func TestRollBackIsGuarded(t *testing.T) {
+	for _, op := range []string{"Get", "Commit"} {
+		t.Run("before the "+op, func(t *testing.T) {
+			m := holding(healthy())
+			m.remove(KeyPrimary)
+			m.putService(aService("c", "fd00::3"))
+			r := must(NewRollback(m.world(t)))
+			if len(r.Bitmaps) != 2 {
+				t.Fatalf("%d bitmaps", len(r.Bitmaps))
+			}
+			m.before = func(c call) error {
+				if c.op == op && strings.HasPrefix(c.key, "ranges/") {
+					m.before = nil
+					m.putBitmap(KeySecondary, must(bitmap.New(nets("fd00::/112")[0])))
+				}
+				return nil
+			}
+			if err := RollBack(t.Context(), m, r, &silent{}); !errors.Is(err, ErrConflict) {
+				t.Errorf("error %v", err)
+			}
+			if m.now(KeyPrimary).Exists() || m.bitmap(KeySecondary).Len() != 0 {
+				t.Errorf("it has written\n%s", m)
+			}
+		})
+	}
+}
+
+// Saving writes nothing into the store, needs no file where nothing is replaced, and refuses what has changed.
+func TestSave(t *testing.T) {
+	m := holding(healthy())
+	m.remove(KeyPrimary)
+	r := must(NewRollback(m.world(t)))
+	if err := r.Save(t.Context(), m, "/none/archive.json"); err != nil {
+		t.Errorf("nothing is replaced, and yet: %v", err)
+	}
+	m = holding(healthy())
+	m.putService(aService("c", "10.0.0.3"))
+	r, file := must(NewRollback(m.world(t))), archiveIn(t.TempDir())
+	for range 2 {
+		if err := r.Save(t.Context(), m, file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if k := must(LoadArchive(file)).Keys; len(k) != 1 || k[0].Key != KeyPrimary || m.count("Commit") != 0 {
+		t.Errorf("saved %v, %d commits", k, m.count("Commit"))
+	}
+	m.putBitmap(KeyPrimary, must(bitmap.New(nets("10.0.0.0/24")[0])))
+	if err := r.Save(t.Context(), m, file); !errors.Is(err, ErrConflict) {
+		t.Errorf("the bitmap has changed, and it says %v", err)
+	}
+}
+
+// What else is in a RangeAllocation stays.
+func TestRollBackKeepsTheObject(t *testing.T) {
+	m := holding(healthy())
+	o := m.now(KeyPrimary).Object.(*corev1.RangeAllocation)
+	o.Annotations, o.Data = map[string]string{"mine": "yes"}, nil
+	m.put(Write{Key: KeyPrimary, Object: o})
+	if err := RollBack(t.Context(), m, must(NewRollback(m.world(t))), &silent{}); err != nil {
+		t.Fatal(err)
+	}
+	if o := m.now(KeyPrimary).Object.(*corev1.RangeAllocation); o.Annotations["mine"] != "yes" || len(o.Data) == 0 {
+		t.Errorf("it is %v now", o)
+	}
+}
