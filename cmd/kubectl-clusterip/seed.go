@@ -11,7 +11,7 @@ import (
 )
 
 // consent are the flags of commands that write into etcd.
-type consent struct{ etcd, dryRun bool }
+type consent struct{ etcd, dryRun, plain bool }
 
 func (c *consent) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.etcd, "etcd", false, "yes, write into etcd, past the API server")
@@ -35,12 +35,14 @@ stays as it is. A note in etcd remembers what was written, for unseed. ServiceCI
 
 With --offline, when the API servers are stopped, it also removes and replaces what the Services of the last moments left behind.
 
-Do not seed a cluster that encrypts IPAddresses at rest without accepting plain values (an identity provider).`,
+It refuses where API servers encrypt what they store. It cannot see that they would encrypt IPAddresses and nothing else: do not seed such a
+cluster unless it accepts plain values (an identity provider).`,
 		Example: `  kubectl clusterip migrate seed --etcd --etcd-servers=http://127.0.0.1:2379`,
 		Args:    noArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return m.seed(cmd.Context(), c) },
 	}
 	c.addFlags(cmd)
+	cmd.Flags().BoolVar(&c.plain, "plain", false, "the API servers encrypt what they store, and read plain values too")
 	return cmd
 }
 
@@ -55,6 +57,11 @@ func (m *migrate) seed(ctx context.Context, c consent) error {
 	defer l.close()
 	if l.Served {
 		return fmt.Errorf("the API server serves IPAddresses (%s): use `migrate run`, which goes through it; nothing was written", l.APIVersion)
+	}
+	if !c.plain {
+		if err := migration.Plain(ctx, l.Store); err != nil {
+			return fmt.Errorf("%w; nothing was written", err)
+		}
 	}
 	if c.dryRun {
 		return m.preview(ctx, l, migration.Options{})

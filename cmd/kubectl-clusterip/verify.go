@@ -114,6 +114,11 @@ func (m *migrate) keep(ctx context.Context, v verifying) error {
 	case etcd && l.Served:
 		return fmt.Errorf("the API server serves IPAddresses (%s): leave out --etcd, so that it is told of every change", l.APIVersion)
 	}
+	if etcd {
+		if err := migration.Plain(ctx, l.Store); err != nil {
+			return err
+		}
+	}
 	world, err := l.World(m.logging(ctx))
 	if err != nil {
 		return err

@@ -34,7 +34,8 @@ const firstLocked = 35
 // is yes.
 func (a APIServer) DualWrites() bool {
 	minor, ok := minorOf(a.Version)
-	return a.Err != nil || !ok || minor < firstLocked && !(minor >= firstWithoutDualWrite && a.BitmapOff)
+	never := minor >= firstLocked || minor >= firstWithoutDualWrite && a.BitmapOff
+	return a.Err != nil || !ok || !never
 }
 
 // APIServers asks every API server of the cluster for its version. They are the endpoints of Service default/kubernetes, which

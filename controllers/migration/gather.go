@@ -297,8 +297,16 @@ func confirm(first, second Plan) Plan {
 	before := len(second.Findings)
 	second.Findings = slices.DeleteFunc(second.Findings, func(f Finding) bool { return !findings[f.key()] })
 	second.Passing = before - len(second.Findings)
-	second.Steps = slices.DeleteFunc(second.Steps, func(s Step) bool { return !steps[s.key()] })
+	drifted := slices.ContainsFunc(second.Findings, Finding.ofBits)
+	second.Steps = slices.DeleteFunc(second.Steps, func(s Step) bool {
+		return !steps[s.key()] || s.Do == RepairBitmap && !drifted // each look finds other Services under way
+	})
 	return second
+}
+
+// ofBits reports whether the finding is mended by RepairBitmap.
+func (f Finding) ofBits() bool {
+	return f.Kind == LeakedBit || f.Kind == MissingBit || f.Kind == BitmapEmpty
 }
 
 func (f Finding) key() string {

@@ -79,10 +79,8 @@ func (j judge) wrongParent(a netip.Addr, e entry) verdict {
 	if left := j.grace(e.object); left > 0 {
 		return verdict{again: left} // the address may have passed on to a Service that is about to be written
 	}
-	v := found(IPAddressWrongParent, a, e, "it names "+parentText(e.object),
-		"delete it and create it for the Service: the parent of an IPAddress cannot be changed")
-	v.step = j.onObject(ReplaceIPAddress, a, e)
-	return v
+	return j.destroying(ReplaceIPAddress, found(IPAddressWrongParent, a, e, "it names "+parentText(e.object),
+		"delete it and create it for the Service: the parent of an IPAddress cannot be changed"), a, e)
 }
 
 // unclaimed judges an IPAddress without a Service. One of another manager, or of nobody, is a reservation.
@@ -96,9 +94,8 @@ func (j judge) unclaimed(a netip.Addr, object *IPAddress) verdict {
 		return found(IPAddressOrphan, a, entry{object: object}, "it is being deleted and a finalizer holds it",
 			"take the finalizer away, or give it another managed-by label; an API server that allocates from IPAddresses would delete it over and over")
 	}
-	v := found(IPAddressOrphan, a, entry{object: object}, fmt.Sprintf("it names %s", parentText(object)), "delete it")
-	v.step = j.onObject(DeleteIPAddress, a, entry{object: object})
-	return v
+	e := entry{object: object}
+	return j.destroying(DeleteIPAddress, found(IPAddressOrphan, a, e, "it names "+parentText(object), "delete it"), a, e)
 }
 
 // grace is what is left of the time in which the Service of an IPAddress may still be on its way.
@@ -107,6 +104,17 @@ func (j judge) grace(o *IPAddress) time.Duration {
 		return 0
 	}
 	return creationGrace - j.now.Sub(o.Created)
+}
+
+// destroying adds the step, unless somebody has set a finalizer: it is for him to say what becomes of the object.
+func (j judge) destroying(do Action, v verdict, a netip.Addr, e entry) verdict {
+	if held := e.object.Finalizers; len(held) > 0 {
+		v.finding.Detail += ", and is held by " + strings.Join(held, ", ")
+		v.finding.Plan = "whoever set the finalizer takes it away, then run again"
+		return v
+	}
+	v.step = j.onObject(do, a, e)
+	return v
 }
 
 // onObject is a step that changes the IPAddress which was judged, and no other.

@@ -1,12 +1,16 @@
 package migration
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 
 	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -57,7 +61,7 @@ type BitmapReport struct {
 func (p *Plan) Report(kind string) Report {
 	r := Report{
 		APIVersion: formatVersion, Kind: kind, Cluster: p.World.Cluster, Revision: p.World.Revision, Allocator: p.World.Allocator,
-		Ranges: p.Ranges, Findings: p.Findings, Steps: p.Steps,
+		Ranges: list(p.Ranges), Findings: list(p.Findings), Steps: list(p.Steps), Bitmaps: []BitmapReport{},
 		Counts: Counts{
 			Services: len(p.World.Services), ClusterIPs: p.Addresses, OK: p.OK, IPAddresses: len(p.World.IPAddresses),
 			ServiceCIDRs: len(p.World.ServiceCIDRs), Findings: len(p.Findings),
@@ -73,6 +77,14 @@ func (p *Plan) Report(kind string) Report {
 		r.Bitmaps = append(r.Bitmaps, b)
 	}
 	return r
+}
+
+// list is never nil, so that programs find a list where there is nothing.
+func list[T any](all []T) []T {
+	if all == nil {
+		return []T{}
+	}
+	return all
 }
 
 // LoadPlan reads a plan that was written to a file, as YAML or JSON. Unknown fields are errors: they may mean something.
@@ -96,12 +108,28 @@ func LoadPlan(file string) (Report, error) {
 	return r, nil
 }
 
-// strictUnmarshal refuses fields that it does not know and fields that are there twice.
+// strictUnmarshal reads a file of one JSON or YAML document, and refuses fields that it does not know, fields that are there
+// twice, and whatever comes after the document.
 func strictUnmarshal(text []byte, into any) error {
-	asJSON, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return err
+	asJSON := text
+	if !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		var err error
+		if asJSON, err = onlyDocument(text); err != nil {
+			return err
+		}
 	}
 	strict, err := kjson.UnmarshalStrict(asJSON, into)
 	return errors.Join(append([]error{err}, strict...)...)
+}
+
+func onlyDocument(text []byte) (asJSON []byte, err error) {
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	first, err := documents.Read()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := documents.Read(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more than one document in it")
+	}
+	return yaml.YAMLToJSONStrict(first)
 }

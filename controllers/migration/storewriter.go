@@ -103,9 +103,9 @@ func (w storeWriter) apply(ctx context.Context, s Step) error {
 	case CreateIPAddress:
 		err = w.create(ctx, []Step{s})
 	case DeleteIPAddress:
-		err = w.change(ctx, s, Write{Delete: true})
+		_, err = w.store.Commit(ctx, []Write{{Key: keyOfIPAddress(s), Guard: s.revision(), Delete: true}})
 	case ReplaceIPAddress:
-		err = w.change(ctx, s, Write{Object: w.object(s)})
+		_, err = w.store.Commit(ctx, []Write{{Key: keyOfIPAddress(s), Guard: s.revision(), Object: w.object(s)}})
 	case RelabelIPAddress:
 		err = w.relabel(ctx, s)
 	default:
@@ -114,24 +114,6 @@ func (w storeWriter) apply(ctx context.Context, s Step) error {
 	if errors.Is(err, ErrConflict) {
 		return errMoved
 	}
-	return err
-}
-
-// change writes over what the plan saw, or deletes it, unless somebody has set a finalizer: only an API server waits for those.
-func (w storeWriter) change(ctx context.Context, s Step, change Write) error {
-	v, err := w.store.Get(ctx, keyOfIPAddress(s))
-	if err != nil {
-		return err
-	}
-	ip, ok := v.Object.(*networkingv1.IPAddress)
-	switch {
-	case !ok || v.ModRevision != s.revision():
-		return errMoved
-	case len(ip.Finalizers) > 0:
-		return fmt.Errorf("finalizers hold it: %q", ip.Finalizers)
-	}
-	change.Key, change.Guard = v.Key, v.ModRevision
-	_, err = w.store.Commit(ctx, []Write{change})
 	return err
 }
 

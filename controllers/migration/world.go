@@ -82,6 +82,7 @@ type IPAddress struct {
 	Deleting bool
 	// ByAPIServer: an API server that allocates from IPAddresses wrote it.
 	ByAPIServer bool
+	Finalizers  []string
 }
 
 // ServiceCIDR is what matters of a ServiceCIDR.
@@ -149,6 +150,7 @@ func newIPAddress(o *networkingv1.IPAddress) (ip IPAddress, ok bool) {
 		Address: a, UID: o.UID, ResourceVersion: o.ResourceVersion, Created: o.CreationTimestamp.Time,
 		ManagedBy: o.Labels[networkingv1.LabelManagedBy], Family: o.Labels[networkingv1.LabelIPAddressFamily],
 		Service: upstream.Service(o), Deleting: !o.DeletionTimestamp.IsZero(), ByAPIServer: upstream.WrittenByAPIServer(o),
+		Finalizers: o.Finalizers,
 	}, err == nil
 }
 

@@ -50,6 +50,7 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 		Entry("a file for a report", "verify -o report.pdf", "report.pdf"),
 		Entry("a rate that is none", "run --qps=fast", "--qps", "fast"),
 		Entry("a rate below nothing", "run --qps=-1", "qps"),
+		Entry("hardly any patience with a leak", "run ETCD --repair-bitmap --leak-grace=10ms", "--leak-grace"),
 		Entry("nobody to work", "run --workers=0", "workers"),
 		Entry("offline without etcd", "check --offline", "--etcd-servers"),
 		Entry("seed without its flag", "seed ETCD", "--etcd"),
@@ -76,7 +77,29 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 		refusedWith(ctx, options, "kubeconfig")
 	})
 
-	// Nobody is told apart from nobody yet: each gets its ten seconds, all at the same time.
+	It("because that is not its etcd", func(ctx SpecContext) {
+		other, err := framework.StartEtcd(ctx, GinkgoT().TempDir())
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(other.Stop)
+		for _, command := range []string{"check", "run", "verify"} {
+			refusedWith(ctx, w.options(command, "--etcd-servers="+other.URL()), "kube-system")
+			refusedWith(ctx, w.options(append(w.EtcdArgs(), command, "--etcd-prefix=/elsewhere")...), "--etcd-prefix")
+		}
+		strange := openStorage(other)
+		namespace := decode(w.etcd.get(ctx, registry+"namespaces/kube-system").raw, &corev1.Namespace{})
+		namespace.UID = "00000000-0000-4000-8000-000000000000"
+		namespace.APIVersion, namespace.Kind = "v1", "Namespace"
+		strange.put(ctx, registry+"namespaces/kube-system", encode(namespace))
+		refusedWith(ctx, w.options("run", "--etcd-servers="+other.URL()), "00000000-0000-4000-8000-000000000000")
+		Expect(strange.everything(ctx)).To(HaveLen(1))
+	})
+
+	It("because the range is not the cluster's", func(ctx SpecContext) {
+		refusedWith(ctx, w.options(append(w.EtcdArgs(), "run", "--service-cluster-ip-range=10.97.0.0/16,"+range6)...), "10.97.0.0/16", "10.96.0.1")
+	})
+
+	// Nobody is told apart from nobody yet: each gets its ten seconds, all at the same time. So does an API server that says by
+	// a lease in etcd that it is alive, when a command is about to write to its storage.
 	It("because nobody is there", func(ctx SpecContext) {
 		port, err := framework.FreePort()
 		Expect(err).NotTo(HaveOccurred())
@@ -93,18 +116,26 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 		lost.Kubeconfig = kubeconfig
 
 		began := time.Now()
-		names := []string{nobody, silent, silent, "https://" + nobody, w.Etcd.URL()[len("http://"):]}
-		for i, answer := range w.plugins(ctx,
-			w.options("check", "--etcd-servers=http://"+nobody),
-			w.options("run", "--etcd-servers=http://"+silent),
-			w.options("check", "--offline", "--etcd-servers=https://"+silent),
-			lost,
-			w.options("check", "--etcd-servers=https://"+names[4]), // TLS where there is none
-		) {
-			Expect(with(refused, answer).Stderr).To(ContainSubstring(names[i]))
-		}
+		lease := registry + "masterleases/192.0.2.1"
+		w.etcd.put(ctx, lease, encode(&corev1.Endpoints{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Endpoints"}})) //nolint:staticcheck // what API servers write there
+		DeferCleanup(func(ctx SpecContext) { w.etcd.remove(ctx, lease) })
+
+		words := []string{nobody, silent, silent, "https://" + nobody, w.Etcd.URL()[len("http://"):], "192.0.2.1", "192.0.2.1", "192.0.2.1"}
+		w.untouched(ctx, func() {
+			for i, answer := range w.plugins(ctx,
+				w.options("check", "--etcd-servers=http://"+nobody),
+				w.options("run", "--etcd-servers=http://"+silent),
+				w.options("check", "--offline", "--etcd-servers=https://"+silent),
+				lost,
+				w.options("check", "--etcd-servers=https://"+words[4]), // TLS where there is none
+				w.options(append(w.EtcdArgs(), "seed", "--etcd", "--offline")...),
+				w.options(append(w.EtcdArgs(), "unseed", "--etcd", "--offline")...),
+				w.options(append(w.EtcdArgs(), "rollback", "--yes", "--offline")...),
+			) {
+				Expect(with(refused, answer).Stderr).To(ContainSubstring(words[i]))
+			}
+		})
 		Expect(time.Since(began)).To(BeNumerically("<", 40*time.Second))
-		Expect(w.etcd.count(ctx, addressesKey)).To(BeZero())
 	})
 
 	Context("because it may not", func() {
@@ -137,14 +168,17 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 			for _, command := range []string{"check", "plan", "run", "verify"} {
 				options := w.options(append(w.EtcdArgs(), command)...)
 				options.Kubeconfig = account(ctx, "nobody-"+command)
-				refusedWith(ctx, options, "forbidden", "nobody-"+command, "list", "networking.k8s.io")
+				refusedWith(ctx, options, "forbidden", "nobody-"+command, "cannot")
 			}
 		})
 
 		It("write IPAddresses", func(ctx SpecContext) {
 			options := w.options(append(w.EtcdArgs(), "run")...)
 			options.Kubeconfig = account(ctx, "reader", reads...)
-			refusedWith(ctx, options, "forbidden", "create", "servicecidrs")
+			w.untouched(ctx, func() {
+				answer := with(found, w.plugin(ctx, options))
+				Expect(answer.Stderr).To(And(ContainSubstring("forbidden"), ContainSubstring("cannot create"), ContainSubstring("servicecidrs")))
+			})
 		})
 
 		It("write anything, which is enough for an answer", func(ctx SpecContext) {

@@ -52,7 +52,7 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 		w.DeleteIPAddress(ctx, missing)
 		replace(ctx, framework.NewIPAddress(parent, cluster.Namespace, "labels"))
 		replace(ctx, framework.NewIPAddress(labels, cluster.Namespace, "labels", framework.WithIPLabel(networkingv1.LabelIPAddressFamily, "IPv4")))
-		replace(ctx, framework.NewIPAddress(foreign, cluster.Namespace, "theirs", framework.ManagedBy(stranger)))
+		replace(ctx, framework.NewIPAddress(foreign, cluster.Namespace, "foreign", framework.ManagedBy(stranger)))
 		w.CreateIPAddress(ctx, framework.NewIPAddress(orphan, cluster.Namespace, "never"))
 		w.CreateIPAddress(ctx, framework.NewIPAddress(reserved, cluster.Namespace, "never", framework.ManagedBy(stranger)))
 		for name, lie := range map[string]string{"outside": "10.99.0.1", "none": "10.96.0.300"} {

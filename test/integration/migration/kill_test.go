@@ -134,6 +134,7 @@ var _ = Describe("Killed at twenty moments,", Ordered, ContinueOnFailure, func()
 
 	It("seed is completed by seeding again", func(ctx SpecContext) {
 		w.restart(ctx, without)
+		startOver(ctx)
 		w.untouched(ctx, func() {
 			Expect(with(found, w.offline(ctx, "seed", "--etcd", "--dry-run")).Stdout).To(ContainSubstring(strconv.Itoa(all)))
 		})

@@ -1,0 +1,352 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+)
+
+// recorder is a writer that writes down when it was asked for what, and answers as it is told.
+type recorder struct {
+	begin time.Time
+	// answer is asked each time; nil means that all is well.
+	answer func(n int, s Step) error
+
+	mu  sync.Mutex
+	log []string
+}
+
+func (r *recorder) apply(_ context.Context, s Step) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log = append(r.log, fmt.Sprintf("%v %s", time.Since(r.begin), stepText(s)))
+	if r.answer == nil {
+		return nil
+	}
+	return r.answer(len(r.log), s)
+}
+
+func (r *recorder) lines() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.log)
+}
+
+// keeping is a Keeper at work within a bubble, with a hand that feeds it.
+type keeping struct {
+	*Keeper
+	*recorder
+	inStep chan int
+	stop   func()
+}
+
+// kept starts a Keeper of a cluster on the bitmap with 10.0.0.0/24, that knows these objects.
+func kept(t *testing.T, known ...any) *keeping {
+	t.Helper()
+	p := NewPlan(World{Allocator: AllocatorBitmap, Given: nets("10.0.0.0/24")}, Options{})
+	k := &keeping{Keeper: NewKeeper(Sources{Clock: clock.RealClock{}}, p, false, rate.Inf, 8), recorder: &recorder{begin: time.Now()}, inStep: make(chan int, 2)}
+	k.writer = k.recorder
+	k.tell(known...)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); k.Run(ctx, func(n int) { k.inStep <- n }) }()
+	k.stop = func() { stop(); <-ended }
+	t.Cleanup(k.stop)
+	return k
+}
+
+// tell shows objects as they are now.
+func (k *keeping) tell(all ...any) {
+	for _, o := range all {
+		switch o := o.(type) {
+		case Service:
+			k.PutService(serviceObject(o))
+		case IPAddress:
+			object := objectOf(o)
+			object.ResourceVersion = o.ResourceVersion
+			k.PutIPAddress(object)
+		}
+	}
+}
+
+// after lets time pass.
+func (k *keeping) after(d time.Duration) { time.Sleep(d); synctest.Wait() }
+
+func TestKeeper(t *testing.T) {
+	a, b := aService("a", "10.0.0.5"), aService("b", "10.0.0.6")
+	forA, forB := anIP("10.0.0.5", "a"), anIP("10.0.0.6", "b")
+	ms := time.Millisecond
+
+	for name, tc := range map[string]struct {
+		known []any
+		// then is what happens, and when.
+		then map[time.Duration]func(*keeping)
+		want []string
+	}{
+		"all is well": {known: []any{a, b, forA, forB}},
+		"a Service is created": {
+			then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.tell(a) }},
+			want: []string{"1s CreateIPAddress 10.0.0.5 for ns/a"},
+		},
+		"a Service is deleted": {
+			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.DropService(a.Name) }},
+			want: []string{"1.5s DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@7"},
+		},
+		"a Service is deleted and comes back within the grace": {
+			known: []any{a, forA}, then: map[time.Duration]func(*keeping){
+				time.Second: func(k *keeping) { k.DropService(a.Name) }, 1300 * ms: func(k *keeping) { k.tell(a) },
+			},
+		},
+		"and is deleted again: the grace begins anew": {
+			known: []any{a, forA}, then: map[time.Duration]func(*keeping){
+				time.Second: func(k *keeping) { k.DropService(a.Name) }, 1300 * ms: func(k *keeping) { k.tell(a) }, 1400 * ms: func(k *keeping) { k.DropService(a.Name) },
+			},
+			want: []string{"1.9s DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@7"},
+		},
+		"the address passes on to another Service": {
+			known: []any{a, forA}, then: map[time.Duration]func(*keeping){
+				time.Second: func(k *keeping) { k.DropService(a.Name) }, 1200 * ms: func(k *keeping) { k.tell(aService("c", "10.0.0.5")) },
+			},
+			want: []string{"1.5s ReplaceIPAddress 10.0.0.5 for ns/c if ip-10.0.0.5@7"},
+		},
+		"a Service takes another address": {
+			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.tell(aService("a", "10.0.0.7")) }},
+			want: []string{"1s CreateIPAddress 10.0.0.7 for ns/a", "1.5s DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@7"},
+		},
+		"the IPAddress is deleted": {
+			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.DropIPAddress("10.0.0.5") }},
+			want: []string{"1s CreateIPAddress 10.0.0.5 for ns/a"},
+		},
+		"labels are changed": {
+			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.tell(labelled(forA, "", "")) }},
+			want: []string{"1s RelabelIPAddress 10.0.0.5 for ns/a if ip-10.0.0.5@7"},
+		},
+		"the state that was seen last is the guard": {
+			known: []any{forA}, then: map[time.Duration]func(*keeping){300 * ms: func(k *keeping) {
+				forA := forA
+				forA.ResourceVersion = "8"
+				k.tell(forA)
+			}},
+			want: []string{"500ms DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@8"},
+		},
+		"nothing can be done outside of the range": {known: []any{aService("far", "192.0.2.1")}},
+		"what others keep":                         {known: []any{a, labelled(anIP("10.0.0.5", ""), "example.com", "IPv4")}},
+		"an API server that flips in the middle has its grace": {
+			known: []any{byAPIServer(made(anIP("10.0.0.5", "soon"), noon.Sub(time.Now())))},
+			then:  map[time.Duration]func(*keeping){30 * time.Second: func(k *keeping) { k.tell(aService("soon", "10.0.0.5")) }},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				known := slices.Clone(tc.known)
+				for i, o := range known {
+					if ip, ok := o.(IPAddress); ok && ip.ByAPIServer {
+						ip.Created = time.Now()
+						known[i] = ip
+					}
+				}
+				k := kept(t, known...)
+				for at, do := range tc.then {
+					time.AfterFunc(at, func() { do(k) })
+				}
+				k.after(3 * time.Second)
+				mustEqual(t, "done", distinctLines(k.lines()), tc.want)
+			})
+		})
+	}
+}
+
+// distinctLines drops what was asked for again: nobody tells the keeper that it was done.
+func distinctLines(lines []string) (out []string) {
+	seen := map[string]bool{}
+	for _, line := range lines {
+		_, what, _ := strings.Cut(line, " ")
+		if !seen[what] {
+			out = append(out, line)
+		}
+		seen[what] = true
+	}
+	return out
+}
+
+// An object in its grace goes when nobody came for it.
+func TestKeeperWaitsForAnAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := kept(t, byAPIServer(IPAddress{
+			Address: addr("10.0.0.5"), UID: "u", ResourceVersion: "7", Created: time.Now(), ManagedBy: "ipallocator.k8s.io", Family: "IPv4", Service: nsName("soon"),
+		}))
+		k.after(59 * time.Second)
+		mustEqual(t, "within the grace", k.lines(), nil)
+		k.after(3 * time.Second)
+		if got := k.lines(); len(got) != 1 || !strings.Contains(got[0], "DeleteIPAddress 10.0.0.5") {
+			t.Errorf("after the grace: %v", got)
+		}
+	})
+}
+
+// The world moved before a write: it is looked at again soon, then later and later, and by then an event may have told what is right.
+func TestKeeperIsOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := kept(t)
+		k.answer = func(n int, _ Step) error {
+			if n <= 3 {
+				return fmt.Errorf("creating: %w", errMoved)
+			}
+			return nil
+		}
+		k.tell(aService("a", "10.0.0.5"))
+		k.after(2 * time.Second)
+		mustEqual(t, "tries", k.lines(), []string{
+			"0s CreateIPAddress 10.0.0.5 for ns/a", "100ms CreateIPAddress 10.0.0.5 for ns/a",
+			"300ms CreateIPAddress 10.0.0.5 for ns/a", "700ms CreateIPAddress 10.0.0.5 for ns/a",
+		})
+
+		k.answer = func(int, Step) error { return errMoved }
+		k.tell(aService("b", "10.0.0.6"))
+		time.AfterFunc(50*time.Millisecond, func() { k.tell(anIP("10.0.0.6", "b")) }) // the event of the other write
+		k.after(2 * time.Second)
+		if got := k.lines(); len(got) != 5 {
+			t.Errorf("when the event came it went on: %v", got)
+		}
+	})
+}
+
+// A write that fails is tried again, less and less often, and one address does not hold up another.
+func TestKeeperFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := kept(t)
+		k.answer = func(_ int, s Step) error {
+			if s.Address == addr("10.0.0.5") {
+				return errors.New("away")
+			}
+			return nil
+		}
+		k.tell(aService("a", "10.0.0.5"), aService("b", "10.0.0.6"))
+		k.after(time.Minute)
+		var tries int
+		for _, line := range k.lines() {
+			if strings.Contains(line, "10.0.0.5") {
+				tries++
+			}
+		}
+		if tries < 12 || tries > 25 {
+			t.Errorf("within a minute it tries %d times", tries)
+		}
+		if !slices.Contains(k.lines(), "0s CreateIPAddress 10.0.0.6 for ns/b") {
+			t.Errorf("the other address had to wait: %v", k.lines())
+		}
+		k.answer = nil
+		before := len(k.lines())
+		k.after(patience + time.Second)
+		if got := k.lines(); len(got) != before+1 {
+			t.Errorf("when the server is back it does\n%s", strings.Join(got[before:], "\n"))
+		}
+	})
+}
+
+// It says once that all is in step, when all is, and with how many addresses.
+func TestKeeperIsInStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := kept(t, aService("a", "10.0.0.5"), aService("b", "10.0.0.6"), anIP("10.0.0.6", "b"), labelled(anIP("10.0.0.9", ""), "example.com", ""))
+		k.answer = func(_ int, s Step) error { return errors.New("away") }
+		k.after(3 * time.Second)
+		select {
+		case n := <-k.inStep:
+			t.Fatalf("in step with %d, and one is missing", n)
+		default:
+		}
+		k.tell(anIP("10.0.0.5", "a"))
+		k.after(time.Second)
+		select {
+		case n := <-k.inStep:
+			if n != 2 {
+				t.Errorf("in step with %d addresses, Services hold 2", n)
+			}
+		default:
+			t.Error("nobody was told")
+		}
+		k.DropIPAddress("10.0.0.5")
+		k.tell(anIP("10.0.0.5", "a"))
+		k.after(3 * time.Second)
+		if len(k.inStep) > 0 {
+			t.Error("it says so twice")
+		}
+	})
+}
+
+// Something to destroy is not in step either, although nothing is done about it yet.
+func TestKeeperIsNotInStepWithAnOrphan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := kept(t, anIP("10.0.0.5", "gone"))
+		k.after(450 * time.Millisecond)
+		if len(k.inStep) > 0 || len(k.lines()) > 0 {
+			t.Errorf("in step: %d; done: %v", len(k.inStep), k.lines())
+		}
+	})
+}
+
+// After something was destroyed, what comes in its place has a grace of its own, even if both events come at once.
+func TestKeeperGivesEachObjectItsGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := kept(t, anIP("10.0.0.5", "gone"))
+		another := anIP("10.0.0.5", "soon")
+		another.UID = "another"
+		k.answer = func(n int, _ Step) error {
+			if n == 1 {
+				k.Keeper.DropIPAddress("10.0.0.5")
+				k.tell(another)
+			}
+			return nil
+		}
+		k.after(900 * time.Millisecond)
+		mustEqual(t, "within the grace of the second", k.lines(), []string{"500ms DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@7"})
+		k.after(200 * time.Millisecond)
+		if got := k.lines(); len(got) < 2 || got[1] != "1s DeleteIPAddress 10.0.0.5 if another@7" {
+			t.Errorf("after it: %v", got)
+		}
+	})
+}
+
+// It ends when it is told to, also while writes fail and others wait.
+func TestKeeperEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := kept(t, aService("a", "10.0.0.5"), anIP("10.0.0.6", "gone"))
+		k.answer = func(int, Step) error { return errors.New("away") }
+		k.after(200 * time.Millisecond)
+		k.stop()
+		before := len(k.lines())
+		k.tell(aService("b", "10.0.0.7"))
+		time.Sleep(time.Minute)
+		if got := k.lines(); len(got) != before {
+			t.Errorf("afterwards it did %v", got[before:])
+		}
+	})
+}
+
+// Names that are no address are not its business.
+func TestKeeperIgnoresNonsense(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := kept(t)
+		o := &networkingv1.IPAddress{}
+		o.Name = "nonsense"
+		k.PutIPAddress(o)
+		k.DropIPAddress("nonsense")
+		k.DropService(types.NamespacedName{Namespace: "ns", Name: "unheard-of"})
+		k.DropIPAddress("10.0.0.77")
+		k.after(time.Second)
+		if len(k.book.entries) != 0 || len(k.lines()) != 0 || len(k.inStep) != 1 {
+			t.Errorf("entries %v, done %v, in step %d", k.book.entries, k.lines(), len(k.inStep))
+		}
+	})
+}
