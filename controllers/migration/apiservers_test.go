@@ -14,12 +14,16 @@ func TestDualWrites(t *testing.T) {
 		a    APIServer
 		want bool
 	}{
-		"1.33":                  {APIServer{Version: of("33")}, true},
-		"1.34":                  {APIServer{Version: of("34")}, false},
-		"a vendor's 1.36":       {APIServer{Version: of("36+")}, false},
-		"one that is away":      {APIServer{Version: of("36"), Err: errors.New("refused")}, true},
-		"one that says nothing": {APIServer{}, true},
-		"one of another world":  {APIServer{Version: &version.Info{Major: "2", Minor: "40"}}, true},
+		"1.33":                   {APIServer{Version: of("33")}, true},
+		"1.34":                   {APIServer{Version: of("34")}, true},
+		"1.34 that says no":      {APIServer{Version: of("34"), BitmapOff: true}, false},
+		"1.33 that says no":      {APIServer{Version: of("33"), BitmapOff: true}, true},
+		"1.35":                   {APIServer{Version: of("35")}, false},
+		"1.36 that acts as 1.33": {APIServer{Version: &version.Info{Major: "1", Minor: "36", EmulationMinor: "33"}}, true},
+		"a vendor's 1.36":        {APIServer{Version: of("36+")}, false},
+		"one that is away":       {APIServer{Version: of("36"), Err: errors.New("refused")}, true},
+		"one that says nothing":  {APIServer{}, true},
+		"one of another world":   {APIServer{Version: &version.Info{Major: "2", Minor: "40"}}, true},
 	} {
 		if got := tc.a.DualWrites(); got != tc.want {
 			t.Errorf("%s may write bitmaps: %v", name, got)

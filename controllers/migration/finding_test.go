@@ -10,12 +10,12 @@ import (
 // (verify), and which leave something untold (exit status 2).
 func TestKinds(t *testing.T) {
 	all := []Kind{
-		LeakedBit, MissingBit, DuplicateClusterIP, OutOfRange, InvalidClusterIP, MisspeltClusterIP, IPAddressMissing, IPAddressOrphan, IPAddressWrongParent,
+		LeakedBit, MissingBit, DuplicateClusterIP, OutOfRange, InvalidClusterIP, MisspeltClusterIP, RangeContradicted, IPAddressMissing, IPAddressOrphan, IPAddressWrongParent,
 		IPAddressWrongLabels, IPAddressForeign, DefaultServiceCIDRMissing, DefaultServiceCIDRWrong, SecondaryRangeMislabelled,
 		BitmapMissing, BitmapEmpty, BitmapUnreadable, BitmapEncrypted, BitmapForeignRange, StaleBitmap, ObjectUnreadable,
 	}
 	calm := []Kind{LeakedBit, MissingBit, BitmapMissing, BitmapEmpty, BitmapUnreadable, BitmapEncrypted, BitmapForeignRange, StaleBitmap}
-	untold := []Kind{ObjectUnreadable, BitmapEncrypted}
+	untold := []Kind{ObjectUnreadable, BitmapEncrypted, RangeContradicted}
 	if len(all) != len(kinds) {
 		t.Errorf("%d kinds, and %d in the table", len(all), len(kinds))
 	}

@@ -103,17 +103,19 @@ func TestAllocator(t *testing.T) {
 		w     World
 		want  Allocator
 	}{
-		"1.32":                              {minor: "32", want: AllocatorBitmap},
-		"1.32 with our ServiceCIDR":         {minor: "32", w: World{ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
-		"1.32 with the feature gate":        {minor: "32", w: World{ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorBoth},
-		"1.32 with somebody's ServiceCIDR":  {minor: "32", w: World{ServiceCIDRs: []ServiceCIDR{other}}, want: AllocatorBitmap},
-		"1.33":                              {minor: "33", want: AllocatorBoth},
-		"1.34":                              {minor: "34", want: AllocatorIPAddresses},
-		"a vendor's 1.34":                   {minor: "34+", w: World{Bitmaps: one}, want: AllocatorIPAddresses},
-		"down, with bitmaps":                {w: World{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
-		"down, with the API server's range": {w: World{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorIPAddresses},
-		"down, without bitmaps":             {w: World{ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorUnknown},
-		"down, and nobody looked":           {want: AllocatorUnknown},
+		"1.32":                                   {minor: "32", want: AllocatorBitmap},
+		"1.32 with our ServiceCIDR":              {minor: "32", w: World{ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
+		"1.32 with the feature gate":             {minor: "32", w: World{ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorBoth},
+		"1.32 with somebody's ServiceCIDR":       {minor: "32", w: World{ServiceCIDRs: []ServiceCIDR{other}}, want: AllocatorBitmap},
+		"1.33":                                   {minor: "33", want: AllocatorBoth},
+		"1.34":                                   {minor: "34", want: AllocatorIPAddresses},
+		"a vendor's 1.34":                        {minor: "34+", w: World{Bitmaps: one}, want: AllocatorIPAddresses},
+		"down, with bitmaps":                     {w: World{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
+		"down, with the API server's range":      {w: World{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorIPAddresses},
+		"down, an IPAddress is the API server's": {w: World{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}, IPAddresses: []IPAddress{byAPIServer(anIP("10.0.0.1", "a"))}}, want: AllocatorIPAddresses},
+		"1.32 with an IPAddress of its own":      {minor: "32", w: World{IPAddresses: []IPAddress{byAPIServer(anIP("10.0.0.1", "a"))}}, want: AllocatorBoth},
+		"down, without bitmaps":                  {w: World{ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorUnknown},
+		"down, and nobody looked":                {want: AllocatorUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s Sources
@@ -134,6 +136,7 @@ func TestMinor(t *testing.T) {
 		ok   bool
 	}{
 		{&version.Info{Major: "1", Minor: "32"}, 32, true}, {&version.Info{Major: "1", Minor: "33+"}, 33, true},
+		{&version.Info{Major: "1", Minor: "36", EmulationMinor: "32"}, 32, true},
 		{&version.Info{Major: "1", Minor: "9-gke.1"}, 9, true}, {&version.Info{Major: "2", Minor: "0"}, 0, false},
 		{&version.Info{Major: "1", Minor: "+"}, 0, false}, {&version.Info{Major: "1"}, 0, false}, {&version.Info{}, 0, false}, {nil, 0, false},
 	} {
@@ -166,9 +169,12 @@ func TestConfirm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			second := plan(tc.second)
-			got := confirm(plan(tc.first), second)
+			got := confirm(plan(tc.first), plan(tc.second))
 			mustEqual(t, "findings", textsOf(got.Findings, findingText), tc.wantFindings)
 			mustEqual(t, "steps", textsOf(got.Steps, stepText), tc.wantSteps)
+			if want := len(second.Findings) - len(tc.wantFindings); got.Passing != want {
+				t.Errorf("%d findings were passing, want %d", got.Passing, want)
+			}
 			if got.Addresses != second.Addresses || got.OK != second.OK {
 				t.Errorf("it counts %d of %d, the second look %d of %d", got.OK, got.Addresses, second.OK, second.Addresses)
 			}
@@ -190,5 +196,31 @@ func TestConfirmedOffline(t *testing.T) {
 	stop()
 	if _, err := m.sources().Confirmed(ctx, Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("when it was told to end: %v", err)
+	}
+}
+
+// Whoever reads from etcd reads from the etcd of a cluster.
+func TestCheck(t *testing.T) {
+	away := errors.New("away")
+	for name, tc := range map[string]struct {
+		change func(*memory)
+		want   string // a piece of the error, "" for none
+	}{
+		"a cluster":      {change: func(*memory) {}},
+		"none":           {change: func(m *memory) { m.remove("namespaces/kube-system") }, want: "--etcd-prefix"},
+		"one under lock": {change: func(m *memory) { m.put(Write{Key: "namespaces/kube-system", Raw: []byte("k8s:enc:x")}) }},
+		"nobody answers": {change: func(m *memory) { m.before = func(call) error { return away } }, want: "away"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := holding(World{})
+			tc.change(m)
+			err := m.sources().Check(t.Context())
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want %q", err, tc.want)
+			}
+		})
+	}
+	if err := (Sources{}).Check(t.Context()); err != nil {
+		t.Errorf("without etcd: %v", err)
 	}
 }

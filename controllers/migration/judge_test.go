@@ -55,7 +55,9 @@ func TestJudge(t *testing.T) {
 		"a parent that is gone, of nobody":           {e: entry{claims: held(a), object: object(labelled(orphan, "", ""))}, wantKind: IPAddressWrongParent, wantDo: ReplaceIPAddress},
 		"a parent that is gone, of somebody else":    {e: entry{claims: held(a), object: object(labelled(orphan, "example.com", "IPv4"))}, wantKind: IPAddressForeign},
 		"a wrong parent that a finalizer holds":      {e: entry{claims: held(a), object: object(dying(orphan))}, wantKind: IPAddressMissing},
-		"the right parent, another manager":          {e: entry{claims: held(a), object: object(labelled(anIP("10.0.0.5", "a"), "example.com", "IPv4"))}, wantKind: IPAddressWrongLabels, wantDo: RelabelIPAddress},
+		"the right parent, another manager":          {e: entry{claims: held(a), object: object(labelled(anIP("10.0.0.5", "a"), "example.com", "IPv4"))}, wantKind: IPAddressForeign},
+		"the right parent, no manager":               {e: entry{claims: held(a), object: object(labelled(anIP("10.0.0.5", "a"), "", "IPv4"))}, wantKind: IPAddressWrongLabels, wantDo: RelabelIPAddress},
+		"a parent that is no Service, of nobody":     {e: entry{claims: held(a), object: object(labelled(anIP("10.0.0.5", ""), "", ""))}, wantKind: IPAddressForeign},
 		"the right parent, the other family":         {e: entry{claims: held(a), object: object(labelled(anIP("10.0.0.5", "a"), v1alpha1.ManagedByAPIServer, "IPv6"))}, wantKind: IPAddressWrongLabels, wantDo: RelabelIPAddress},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -267,6 +267,16 @@ func TestPlan(t *testing.T) {
 			wantFindings: []string{"StaleBitmap (ranges/secondaryserviceips)", "StaleBitmap (ranges/serviceips)"},
 			wantPlans:    []string{"`migrate finalize`", "`migrate finalize`"}, wantCalm: true, wantClean: true,
 		},
+		"a slip of the admin's pen": {
+			change: func(w *World) {
+				w.Services = append(w.Services, aService("kubernetes", "10.0.0.3"))
+				w.Services[3].Name.Namespace = "default"
+				w.IPAddresses = append(w.IPAddresses, anIP("10.0.0.3", "kubernetes"))
+				w.IPAddresses[3].Service.Namespace = "default"
+				w.Given, w.Bitmaps, w.Looked = nets("10.0.0.0/24,fd00::/112"), nil, false
+			},
+			wantFindings: []string{"RangeContradicted (Service default/kubernetes)"}, wantPlans: []string{"give the range as kube-apiserver is started with it"}, wantBlocked: 1,
+		},
 		"an object of other bytes": {
 			change: func(w *World) {
 				w.Unreadable = []Unreadable{{Key: "services/specs/ns/x", Err: errors.New("the value is broken")}}

@@ -125,6 +125,9 @@ func strictUnmarshal(text []byte, into any) error {
 func onlyDocument(text []byte) (asJSON []byte, err error) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	first, err := documents.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, errors.New("it is empty")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -433,3 +433,49 @@ func TestRollBackKeepsTheObject(t *testing.T) {
 		t.Errorf("it is %v now", o)
 	}
 }
+
+// Bits that are cleared may be those of Services under creation.
+func TestRisky(t *testing.T) {
+	for name, tc := range map[string]struct {
+		r    Rollback
+		want bool
+	}{
+		"nothing":                {Rollback{}, false},
+		"bits are set":           {Rollback{Bitmaps: []RebuiltBitmap{{Set: 7}}}, false},
+		"objects are rewritten":  {Rollback{Rewrites: 7}, false},
+		"a bit is cleared":       {Rollback{Bitmaps: []RebuiltBitmap{{Set: 7}, {Cleared: 1}}}, true},
+		"nobody knows what goes": {Rollback{Bitmaps: []RebuiltBitmap{{Broken: errors.New("broken")}}}, true},
+	} {
+		if got := tc.r.Risky(); got != tc.want {
+			t.Errorf("%s: risky %v", name, got)
+		}
+	}
+}
+
+// After a rollback nothing says that an API server allocates from IPAddresses.
+func TestRollBackDisowns(t *testing.T) {
+	m := holding(healthy())
+	c := healthy().ServiceCIDRs[0]
+	c.ByAPIServer = true
+	m.put(Write{Key: prefixServiceCIDRs + c.Name, Object: cidrObject(c), APIVersion: oldVersion})
+	m.put(Write{Key: prefixIPAddresses + "10.0.0.1", Object: objectOf(byAPIServer(anIP("10.0.0.1", "a"))), APIVersion: oldVersion})
+	for _, a := range []string{"10.0.0.2", "fd00::1"} {
+		v := m.now(prefixIPAddresses + a)
+		m.put(Write{Key: v.Key, Object: v.Object, APIVersion: oldVersion})
+	}
+	if w := m.world(t); w.Allocator != AllocatorIPAddresses {
+		t.Fatalf("it allocates from %s", w.Allocator)
+	}
+	if n := must(CountRewrites(t.Context(), m)); n != 2 {
+		t.Errorf("%d objects to rewrite, want those of the API server", n)
+	}
+	if err := rollBack(t.Context(), m, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	if w := m.world(t); w.Allocator != AllocatorBitmap {
+		t.Errorf("afterwards it allocates from %s", w.Allocator)
+	}
+	if n := must(CountRewrites(t.Context(), m)); n != 0 {
+		t.Errorf("%d objects are left", n)
+	}
+}

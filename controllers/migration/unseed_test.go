@@ -3,6 +3,7 @@ package migration
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -121,5 +122,36 @@ func TestUnseedWithABrokenNote(t *testing.T) {
 	m.before = func(c call) error { return away }
 	if _, err := Unseed(t.Context(), m, false); !errors.Is(err, away) || !strings.Contains(err.Error(), "reading what was seeded") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// Forget deletes all notes, however many, and nothing else; then nothing is seeded any more.
+func TestForget(t *testing.T) {
+	m := seededCluster(t)
+	for i := range 300 {
+		m.put(Write{Key: fmt.Sprintf("%sx%03d", prefixNotes, i), Raw: []byte(`{"addresses":[]}`)})
+	}
+	before := m.String()
+	if n, err := Forget(t.Context(), m); err != nil || n != 301 || m.String() != before {
+		t.Errorf("it forgets %d, %v", n, err)
+	}
+	if u := must(Unseed(t.Context(), m, false)); len(u.Deleted)+len(u.Kept) > 0 {
+		t.Errorf("unseed finds %+v", u)
+	}
+	if n, err := Forget(t.Context(), m); err != nil || n != 0 {
+		t.Errorf("a second time %d, %v", n, err)
+	}
+	away := errors.New("away")
+	for _, op := range []string{"List", "Commit"} {
+		m := seededCluster(t)
+		m.before = func(c call) error {
+			if c.op == op {
+				return away
+			}
+			return nil
+		}
+		if n, err := Forget(t.Context(), m); !errors.Is(err, away) || n != 0 {
+			t.Errorf("%s fails: %d, %v", op, n, err)
+		}
 	}
 }
