@@ -142,7 +142,7 @@ func TestLoadArchiveRefuses(t *testing.T) {
 	}
 	for name, tc := range map[string]struct{ text, want string }{
 		"a word":           {"archive", "reading"},
-		"nothing":          {"", "not migration.clusterip-operator.io/v1alpha1 BitmapArchive"},
+		"nothing":          {"", "it is empty"},
 		"another kind":     {change(func(a *Archive) { a.Kind = "MigrationPlan" }), "MigrationPlan"},
 		"another version":  {change(func(a *Archive) { a.APIVersion = "v2" }), "v2"},
 		"an unknown field": {strings.Replace(change(func(*Archive) {}), `"cluster"`, `"colour":"green","cluster"`, 1), `"colour"`},

@@ -193,6 +193,9 @@ func (k *Keeper) look(ctx context.Context, a netip.Addr) (again time.Duration, e
 	if err := k.writer.apply(ctx, v.step); err != nil {
 		return 0, fmt.Errorf("%s: %w", v.step.Do, err)
 	}
+	k.mu.Lock()
+	delete(k.since, a) // the next object on this address has its own grace
+	k.mu.Unlock()
 	return 0, nil
 }
 

@@ -87,7 +87,11 @@ func TestLoadPlanRefuses(t *testing.T) {
 	const head = "apiVersion: migration.clusterip-operator.io/v1alpha1\nkind: MigrationPlan\n"
 	for name, tc := range map[string]struct{ text, want string }{
 		"a word":                    {"plan", "reading the plan"},
-		"nothing":                   {"", "migrate plan -o"},
+		"nothing":                   {"", "it is empty"},
+		"an empty object":           {"{}", "migrate plan -o"},
+		"two documents":             {head + "---\n" + head, "more than one document"},
+		"a document and a word":     {`{"apiVersion":"x"} and`, "invalid character"},
+		"a field twice, in JSON":    {`{"kind": "MigrationPlan", "kind": "MigrationReport"}`, "duplicate field"},
 		"another kind":              {strings.Replace(head, "Plan", "Report", 1), `"MigrationReport"`},
 		"another version":           {strings.Replace(head, "v1alpha1", "v1", 1), "migration.clusterip-operator.io/v1\""},
 		"an unknown field":          {head + "colour: green\n", `"colour"`},

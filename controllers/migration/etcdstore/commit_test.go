@@ -376,7 +376,7 @@ var _ = Describe("committing while etcd comes and goes", func() {
 	It("writes once through a frozen etcd, however often it asked", func(ctx SpecContext) {
 		a := put(ctx, store, "a", "old")
 		store.patience = 100 * time.Millisecond
-		Expect(etcd.Pause()).To(Succeed())
+		freeze(ctx, etcd, store)
 		done := committing(within(ctx, time.Minute), store, raw("a", a, "ours"))
 		Consistently(done, 2*time.Second).ShouldNot(Receive())
 		Expect(etcd.Resume()).To(Succeed())

@@ -34,6 +34,18 @@ func startEtcd(ctx context.Context) *framework.Etcd {
 	return etcd
 }
 
+// freeze pauses etcd and waits until it has noticed: the signal takes its time.
+func freeze(ctx context.Context, etcd *framework.Etcd, s *Store) {
+	GinkgoHelper()
+	Expect(etcd.Pause()).To(Succeed())
+	Eventually(func() error {
+		short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		defer cancel()
+		_, err := s.client.Get(short, "a")
+		return err
+	}).Should(MatchError(context.DeadlineExceeded))
+}
+
 // open opens a store that is closed with the calling node.
 func open(ctx context.Context, c Config) *Store {
 	GinkgoHelper()

@@ -95,7 +95,7 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 	})
 
 	It("because the range is not the cluster's", func(ctx SpecContext) {
-		refusedWith(ctx, w.options(append(w.EtcdArgs(), "run", "--service-cluster-ip-range=10.97.0.0/16,"+range6)...), "10.97.0.0/16", "10.96.0.1")
+		refusedWith(ctx, w.options(append(w.EtcdArgs(), "run", "--service-cluster-ip-range=10.97.0.0/16,"+range6)...), "10.97.0.0/16", range4)
 	})
 
 	// Nobody is told apart from nobody yet: each gets its ten seconds, all at the same time. So does an API server that says by
@@ -118,7 +118,11 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 		began := time.Now()
 		lease := registry + "masterleases/192.0.2.1"
 		w.etcd.put(ctx, lease, encode(&corev1.Endpoints{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Endpoints"}})) //nolint:staticcheck // what API servers write there
-		DeferCleanup(func(ctx SpecContext) { w.etcd.remove(ctx, lease) })
+		w.etcd.flip(ctx, w.freeAddress(ctx, "10.96.0.")) // so that rollback has something to do
+		DeferCleanup(func(ctx SpecContext) {
+			w.etcd.remove(ctx, lease)
+			w.heal(ctx)
+		})
 
 		words := []string{nobody, silent, silent, "https://" + nobody, w.Etcd.URL()[len("http://"):], "192.0.2.1", "192.0.2.1", "192.0.2.1"}
 		w.untouched(ctx, func() {

@@ -14,6 +14,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -283,21 +285,42 @@ func archived(path string, values ...[]byte) {
 }
 
 // downgraded wants every IPAddress and ServiceCIDR to be stored in the version that the old API server reads, and to say
-// what it said before.
+// what it said before, but for who wrote it: none is the new API server's any more.
 func (w *world) downgraded(ctx context.Context, before snapshot) {
 	GinkgoHelper()
 	rewritten := 0
-	for _, prefix := range []string{addressesKey, rangesKey} {
-		for key, value := range w.etcd.below(ctx, prefix) {
-			was, content := unpack(before[key].raw)
-			now, same := unpack(value.raw)
-			Expect(now.APIVersion).To(Equal("networking.k8s.io/v1beta1"), key)
-			Expect(now.Kind).To(Equal(was.Kind), key)
-			Expect(same).To(Equal(content), key)
-			if was != now {
-				rewritten++
-			}
+	for key, value := range w.etcd.below(ctx, addressesKey) {
+		was, now := &networkingv1.IPAddress{}, &networkingv1.IPAddress{}
+		if oldVersion(before[key].raw, was) != oldVersion(value.raw, now) {
+			rewritten++
 		}
+		sameButWriter(was, now)
+		Expect(now.Spec).To(Equal(was.Spec))
+	}
+	for key, value := range w.etcd.below(ctx, rangesKey) {
+		was, now := &networkingv1.ServiceCIDR{}, &networkingv1.ServiceCIDR{}
+		oldVersion(before[key].raw, was)
+		Expect(oldVersion(value.raw, now)).To(BeTrue(), key)
+		sameButWriter(was, now)
+		Expect(now.Spec).To(Equal(was.Spec))
 	}
 	Expect(rewritten).To(BeNumerically(">", 100), "the scenery: the new API server wrote v1")
+}
+
+// oldVersion decodes a stored value whatever its version, and says whether that is the one of the old API server.
+func oldVersion(raw []byte, into interface{ Unmarshal([]byte) error }) bool {
+	GinkgoHelper()
+	kind, inside := unpack(raw)
+	Expect(into.Unmarshal(inside)).To(Succeed())
+	Expect(kind.APIVersion).To(BeElementOf("networking.k8s.io/v1", "networking.k8s.io/v1beta1"))
+	return kind.APIVersion == "networking.k8s.io/v1beta1"
+}
+
+func sameButWriter(was, now metav1.Object) {
+	GinkgoHelper()
+	for _, entry := range now.GetManagedFields() {
+		Expect(entry.Manager).NotTo(Equal("kube-apiserver"), now.GetName())
+	}
+	Expect([]any{now.GetName(), now.GetUID(), now.GetCreationTimestamp(), now.GetLabels(), now.GetFinalizers()}).To(
+		Equal([]any{was.GetName(), was.GetUID(), was.GetCreationTimestamp(), was.GetLabels(), was.GetFinalizers()}))
 }

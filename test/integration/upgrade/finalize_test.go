@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -131,6 +132,9 @@ func portOf(access *framework.Access) int {
 	return port
 }
 
+// sliceKeys is where the EndpointSlices of the Service kubernetes are.
+const sliceKeys = "/registry/endpointslices/default/kubernetes-"
+
 // publish names the API servers that the Service kubernetes leads to, as their reconciler does where they have addresses of their own.
 // On loopback it would be refused, so it is written past the API server.
 func (s *stage) publish(ctx context.Context, ports ...int) {
@@ -139,15 +143,10 @@ func (s *stage) publish(ctx context.Context, ports ...int) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Endpoints"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", UID: "1"},
 	}
-	for i, port := range []int{0, 1} {
-		key := fmt.Sprintf("/registry/endpointslices/default/kubernetes-%d", i)
-		if i >= len(ports) {
-			_, err := s.etcd.Delete(ctx, key)
-			Expect(err).NotTo(HaveOccurred())
-			continue
-		}
-		port = ports[i]
-		s.put(ctx, key, asJSON(endpointSlice(i, int32(port))))
+	_, err := s.etcd.Delete(ctx, sliceKeys, clientv3.WithPrefix())
+	Expect(err).NotTo(HaveOccurred())
+	for i, port := range ports {
+		s.put(ctx, fmt.Sprint(sliceKeys, i), asJSON(endpointSlice(i, int32(port))))
 		endpoints.Subsets = append(endpoints.Subsets, corev1.EndpointSubset{ //nolint:staticcheck // as above
 			Addresses: []corev1.EndpointAddress{{IP: "127.0.0.1"}},
 			Ports:     []corev1.EndpointPort{{Name: "https", Port: int32(port), Protocol: corev1.ProtocolTCP}},

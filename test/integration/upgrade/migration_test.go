@@ -127,7 +127,7 @@ func (p photo) addressesByRange() map[string]int {
 	GinkgoHelper()
 	counts := map[string]int{}
 	for address := range p.owners() {
-		for _, text := range strings.Split(twoFamilies, ",") {
+		for text := range strings.SplitSeq(twoFamilies, ",") {
 			if netip.MustParsePrefix(text).Contains(netip.MustParseAddr(address)) {
 				counts[text]++
 			}

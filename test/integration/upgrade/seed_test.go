@@ -3,6 +3,7 @@ package upgrade_test
 import (
 	"context"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -72,8 +73,25 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		Expect(cmp.Diff(keys, s.keys(ctx))).To(BeEmpty())
 	})
 
-	// Two are there before seed comes: one is the API server's own, and one a reservation. Of those that seed writes, somebody
-	// labels one and replaces one. And the new API server, while it runs, allocates.
+	It("is not unseeded once API servers allocate, and keeps no note of it after finalize", func(ctx SpecContext) {
+		s := fewIPv4.open(ctx, oldest)
+		s.migrate(ctx, done, "seed", "--etcd")
+		Expect(s.keys(ctx)).To(ContainElement(HavePrefix(noteKeys)))
+		s.restart(ctx, newer)
+		before := s.photo(ctx)
+		s.migrate(ctx, refused, "unseed", "--etcd")
+		Expect(s.API.Stop()).To(Succeed())
+		s.offline(ctx, refused, "unseed", "--etcd")
+
+		s.restart(ctx, newer)
+		s.publish(ctx, portOf(s.Access))
+		s.migrate(ctx, done, "finalize", "--yes", "--archive="+filepath.Join(GinkgoT().TempDir(), "archive.yaml"))
+		Expect(s.keys(ctx)).NotTo(ContainElement(HavePrefix(noteKeys)))
+		Expect(before.addresses.writes(s.photo(ctx).addresses)).To(BeEmpty())
+	})
+
+	// Two are there before seed comes: one is the API server's own, and one a reservation. Of those that seed writes, somebody labels one and
+	// puts another in place of one.
 	It("keeps by unseed what somebody else wrote or changed", func(ctx SpecContext) {
 		pattern := fewServices.repaired(ctx)
 		keys := slices.Sorted(maps.Keys(pattern))
@@ -89,27 +107,24 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		Expect(seeded.addresses).To(HaveLen(len(pattern) + 1))
 		Expect(before.addresses.writes(seeded.addresses)).To(HaveLen(len(pattern)-1), "those that were there are not touched")
 
-		s.restart(ctx, newer)
-		s.PatchIPAddress(ctx, strings.TrimPrefix(labelled, addressKeys), `{"metadata":{"labels":{"team":"mine"}}}`)
-		ip := s.IPAddress(ctx, strings.TrimPrefix(replaced, addressKeys))
-		s.DeleteIPAddress(ctx, ip.Name)
-		s.CreateIPAddress(ctx, framework.NewIPAddress(ip.Name, ip.Spec.ParentRef.Namespace, ip.Spec.ParentRef.Name))
-		kept := []string{upstreams, reservation, labelled, replaced}
-		for _, service := range s.expectNew(ctx, "fresh", 5) {
-			for _, address := range service.Spec.ClusterIPs {
-				kept = append(kept, addressKeys+address)
-			}
-		}
-		Expect(s.API.Stop()).To(Succeed())
+		changed := decode[*networkingv1.IPAddress](seeded.addresses[labelled])
+		changed.Labels["team"] = "mine"
+		s.put(ctx, labelled, encode(changed))
+		_, err := s.etcd.Delete(ctx, replaced)
+		Expect(err).NotTo(HaveOccurred())
+		s.put(ctx, replaced, seeded.addresses[replaced].raw)
 
 		before = s.photo(ctx)
-		s.offline(ctx, done, "unseed", "--etcd")
+		s.migrate(ctx, done, "unseed", "--etcd")
 		now := s.photo(ctx)
-		Expect(slices.Sorted(maps.Keys(now.addresses))).To(Equal(slices.Sorted(slices.Values(kept))))
+		Expect(slices.Collect(maps.Keys(now.addresses))).To(ConsistOf(upstreams, reservation, labelled, replaced))
 		Expect(now.addresses.writes(before.addresses)).To(HaveEach(HaveSuffix("is new")), "what is kept is not written")
 		Expect(cmp.Diff(before.others(), now.others(), cmp.AllowUnexported(value{}))).To(BeEmpty())
 	})
 })
+
+// noteKeys are where seed writes down what it has written.
+const noteKeys = "/registry/clusterip-operator.io/"
 
 // repaired are the IPAddresses that the new API server writes itself when it is started on the scenery.
 func (y *scenery) repaired(ctx context.Context) values {

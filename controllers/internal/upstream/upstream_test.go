@@ -1,0 +1,103 @@
+package upstream
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// The texts are those of Kubernetes, written out: a constant that changes its value would be noticed here.
+func TestNewIPAddress(t *testing.T) {
+	for _, tc := range []struct{ address, wantName, wantFamily string }{
+		{"10.0.0.5", "10.0.0.5", "IPv4"}, {"fd00::5", "fd00::5", "IPv6"}, {"FD00:0::5", "fd00::5", "IPv6"}, {"fd00:0:0:1::", "fd00:0:0:1::", "IPv6"},
+	} {
+		want := &networkingv1.IPAddress{
+			ObjectMeta: metav1.ObjectMeta{Name: tc.wantName, Labels: map[string]string{
+				"ipaddress.kubernetes.io/ip-family": tc.wantFamily, "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+			}},
+			Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "ns", Name: "a"}},
+		}
+		got := NewIPAddress(netip.MustParseAddr(tc.address), types.NamespacedName{Namespace: "ns", Name: "a"})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.address, diff)
+		}
+		if back := Service(got); back.String() != "ns/a" {
+			t.Errorf("%s is of Service %s", tc.address, back)
+		}
+	}
+}
+
+func TestService(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ref  *networkingv1.ParentReference
+		want string
+	}{
+		"a Service":               {&networkingv1.ParentReference{Resource: "services", Namespace: "ns", Name: "a"}, "ns/a"},
+		"nothing":                 {nil, "/"},
+		"a gateway":               {&networkingv1.ParentReference{Group: "gateway.networking.k8s.io", Resource: "gateways", Namespace: "ns", Name: "a"}, "/"},
+		"another kind's Services": {&networkingv1.ParentReference{Group: "serving.knative.dev", Resource: "services", Namespace: "ns", Name: "a"}, "/"},
+		"a pod":                   {&networkingv1.ParentReference{Resource: "pods", Namespace: "ns", Name: "a"}, "/"},
+	} {
+		if got := Service(&networkingv1.IPAddress{Spec: networkingv1.IPAddressSpec{ParentRef: tc.ref}}); got.String() != tc.want {
+			t.Errorf("%s: Service %s", name, got)
+		}
+	}
+}
+
+// Labels are a new map each time: whoever gets them may change them.
+func TestLabelsAreTheCallers(t *testing.T) {
+	a := netip.MustParseAddr("10.0.0.5")
+	Labels(a)["mine"] = "yes"
+	if got := Labels(a); len(got) != 2 {
+		t.Errorf("labels are %v", got)
+	}
+}
+
+var (
+	byAPIServer = metav1.ManagedFieldsEntry{Manager: "kube-apiserver", Operation: metav1.ManagedFieldsOperationUpdate}
+	itsStatus   = metav1.ManagedFieldsEntry{Manager: "kubernetes-service-cidr-controller", Operation: metav1.ManagedFieldsOperationApply, Subresource: "status"}
+	byKubectl   = metav1.ManagedFieldsEntry{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate}
+)
+
+// By their signatures one knows who allocates from what.
+func TestWrittenByAPIServer(t *testing.T) {
+	with := func(f metav1.ManagedFieldsEntry, do func(*metav1.ManagedFieldsEntry)) metav1.ManagedFieldsEntry {
+		do(&f)
+		return f
+	}
+	for name, tc := range map[string]struct {
+		fields []metav1.ManagedFieldsEntry
+		want   bool
+	}{
+		"nobody":                           {},
+		"an API server":                    {[]metav1.ManagedFieldsEntry{byAPIServer}, true},
+		"its controller, the status":       {[]metav1.ManagedFieldsEntry{byKubectl, itsStatus}, true},
+		"somebody, then an API server":     {[]metav1.ManagedFieldsEntry{byKubectl, byAPIServer}, true},
+		"somebody":                         {[]metav1.ManagedFieldsEntry{byKubectl}, false},
+		"an API server, the status":        {[]metav1.ManagedFieldsEntry{with(byAPIServer, func(f *metav1.ManagedFieldsEntry) { f.Subresource = "status" })}, false},
+		"somebody who calls himself so":    {[]metav1.ManagedFieldsEntry{with(byAPIServer, func(f *metav1.ManagedFieldsEntry) { f.Operation = "Apply" })}, false},
+		"the controller's name, no status": {[]metav1.ManagedFieldsEntry{with(itsStatus, func(f *metav1.ManagedFieldsEntry) { f.Subresource = "" })}, false},
+	} {
+		if got := WrittenByAPIServer(&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.fields}}); got != tc.want {
+			t.Errorf("%s: written by an API server %v", name, got)
+		}
+	}
+}
+
+func TestDisown(t *testing.T) {
+	o := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "10.0.0.5", ManagedFields: []metav1.ManagedFieldsEntry{byKubectl, byAPIServer, itsStatus}}}
+	Disown(o, "us")
+	if WrittenByAPIServer(o) {
+		t.Error("it is still signed")
+	}
+	ours, status := byAPIServer, itsStatus
+	ours.Manager, status.Manager = "us", "us"
+	want := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "10.0.0.5", ManagedFields: []metav1.ManagedFieldsEntry{byKubectl, ours, status}}}
+	if diff := cmp.Diff(want, o); diff != "" {
+		t.Errorf("who owns what, beside the name of the owner (-want +got):\n%s", diff)
+	}
+}

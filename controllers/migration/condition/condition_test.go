@@ -1,0 +1,102 @@
+package condition
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// summary is a condition in a line.
+func summary(c *metav1.Condition) string {
+	if c == nil {
+		return ""
+	}
+	return string(c.Status) + " " + c.Reason + ": " + c.Message
+}
+
+const (
+	inProgress = "False InProgress: 3 of 5 ClusterIPs have their IPAddress."
+	inTheWay   = "False InProgress: 5 of 5 ClusterIPs have their IPAddress; `kubectl clusterip migrate verify` names what else is in the way."
+	ready      = "True ReadyToFlip: Every ClusterIP has its IPAddress: an API server that allocates from IPAddresses finds nothing to repair."
+	flipped    = "True Flipped: The API servers allocate from IPAddresses."
+)
+
+// TestDecide goes through the phases of a migration, forth and back. An empty want means that nothing is written.
+func TestDecide(t *testing.T) {
+	there := func(c metav1.Condition) *metav1.Condition {
+		c.LastTransitionTime, c.ObservedGeneration = metav1.Now(), 7 // neither is a reason to write
+		return &c
+	}
+	for name, tc := range map[string]struct {
+		w    world
+		want string
+	}{
+		"the migration begins":                         {w: world{bitmap: true, covered: 3, claimed: 5}, want: inProgress},
+		"nothing has changed":                          {w: world{bitmap: true, covered: 3, claimed: 5, now: there(Counted(3, 5, 0))}},
+		"one more has its IPAddress":                   {w: world{bitmap: true, covered: 3, claimed: 5, now: there(Counted(2, 5, 0))}, want: inProgress},
+		"one more Service came":                        {w: world{bitmap: true, covered: 3, claimed: 5, now: there(Counted(3, 4, 0))}, want: inProgress},
+		"every ClusterIP has its own":                  {w: world{bitmap: true, covered: 5, claimed: 5, now: there(Counted(4, 5, 0))}, want: ready},
+		"as it was, ready":                             {w: world{bitmap: true, covered: 6, claimed: 6, now: there(Counted(5, 5, 0))}},
+		"one is lost again":                            {w: world{bitmap: true, covered: 3, claimed: 5, now: there(Counted(5, 5, 0))}, want: inProgress},
+		"the default ServiceCIDR is wrong":             {w: world{bitmap: true, covered: 5, claimed: 5, mismatch: true, now: there(Counted(5, 5, 0))}, want: inTheWay},
+		"an empty cluster":                             {w: world{bitmap: true}, want: ready},
+		"flipped":                                      {w: world{covered: 5, claimed: 5, now: there(Counted(5, 5, 0))}, want: flipped},
+		"flipped too early":                            {w: world{covered: 3, claimed: 5, now: there(Counted(3, 5, 0))}, want: flipped},
+		"as it was, flipped":                           {w: world{covered: 5, claimed: 5, now: there(Flipped())}},
+		"finalized by the command":                     {w: world{now: there(Finalized())}},
+		"a cluster that never allocated from a bitmap": {w: world{covered: 5, claimed: 5}},
+		"rolled back":                                  {w: world{bitmap: true, covered: 5, claimed: 5, now: there(Flipped())}, want: ready},
+		"rolled back after finalize":                   {w: world{bitmap: true, covered: 3, claimed: 5, now: there(Finalized())}, want: inProgress},
+		"somebody has turned the status":               {w: world{now: there(metav1.Condition{Status: "False", Reason: ReasonFlipped, Message: Flipped().Message})}, want: flipped},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := decide(tc.w)
+			if diff := cmp.Diff(tc.want, summary(got)); diff != "" {
+				t.Errorf("condition (-want +got):\n%s", diff)
+			}
+			if got != nil && got.Type != v1alpha1.ConditionMigrated {
+				t.Errorf("its type is %s", got.Type)
+			}
+		})
+	}
+}
+
+// What decide has written it does not write again.
+func TestDecideOnce(t *testing.T) {
+	for _, w := range []world{{bitmap: true, covered: 1, claimed: 2}, {bitmap: true}, {bitmap: true, mismatch: true}, {now: &metav1.Condition{Reason: ReasonInProgress}}} {
+		w.now = decide(w)
+		if again := decide(w); again != nil {
+			t.Errorf("it writes %s after %s", summary(again), summary(w.now))
+		}
+	}
+}
+
+func TestCounted(t *testing.T) {
+	for _, tc := range []struct {
+		covered, claimed, others int
+		want                     string
+	}{
+		{3, 5, 0, inProgress}, {5, 5, 0, ready}, {6, 5, 0, ready}, {0, 0, 0, ready}, {5, 5, 2, inTheWay},
+		{3, 5, 1, strings.Replace(inTheWay, "5 of", "3 of", 1)},
+	} {
+		got := Counted(tc.covered, tc.claimed, tc.others)
+		if diff := cmp.Diff(tc.want, summary(&got)); diff != "" {
+			t.Errorf("%d of %d, %d others (-want +got):\n%s", tc.covered, tc.claimed, tc.others, diff)
+		}
+	}
+}
+
+func TestOf(t *testing.T) {
+	all := []metav1.Condition{{Type: "Ready"}, Flipped(), {Type: v1alpha1.ConditionNearlyFull}}
+	if got := of(all); got == nil || got.Reason != ReasonFlipped {
+		t.Errorf("among others it is %s", summary(got))
+	}
+	if got := of(slices.Delete(all, 1, 2)); got != nil {
+		t.Errorf("without one it is %s", summary(got))
+	}
+}
