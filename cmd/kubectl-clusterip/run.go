@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,7 +65,7 @@ func (m *migrate) run(ctx context.Context, r running) error {
 		return err
 	}
 	if r.dryRun {
-		return m.preview(ctx, l, r.options)
+		return m.preview(ctx, l, r.options, false)
 	}
 	approved, err := r.approved(ctx, l)
 	if err != nil {
@@ -118,11 +119,14 @@ func (r running) approved(ctx context.Context, l *link) ([]migration.Step, error
 	return report.Steps, nil
 }
 
-// preview says what would be done.
-func (m *migrate) preview(ctx context.Context, l *link, o migration.Options) error {
+// preview says what would be done, be it all or only what creates.
+func (m *migrate) preview(ctx context.Context, l *link, o migration.Options, createOnly bool) error {
 	plan, err := l.Confirmed(m.logging(ctx), o)
 	if err != nil {
 		return err
+	}
+	if createOnly {
+		plan.Steps = slices.DeleteFunc(plan.Steps, func(s migration.Step) bool { return !s.Creates() })
 	}
 	if err := m.print(plan, migration.KindPlan, "table"); err != nil {
 		return err
@@ -143,7 +147,7 @@ func (m *migrate) tell(r migration.Result, err error, why string) error {
 		m.say("%d changes have come since; `migrate verify --watch`, or the operator, keeps up with them", r.Fresh)
 	}
 	for _, s := range r.Withheld {
-		m.say("not done, because %s: %s %s", why, s.Do, s.Address)
+		m.say("not done, because %s: %s %s", why, s.Do, s.What())
 	}
 	m.list(r.Unsettled)
 	if len(r.Withheld)+len(r.Unsettled) > 0 {

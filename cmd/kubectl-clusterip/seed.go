@@ -63,15 +63,15 @@ func (m *migrate) seed(ctx context.Context, c consent) error {
 			return fmt.Errorf("%w; nothing was written", err)
 		}
 	}
-	if c.dryRun {
-		return m.preview(ctx, l, migration.Options{})
-	}
-	if err := standsStill(m.logging(ctx), l); err != nil {
-		return fmt.Errorf("%w; nothing was written", err)
-	}
 	createOnly, err := onlyCreates(m.logging(ctx), l)
 	if err != nil {
 		return err
+	}
+	if c.dryRun {
+		return m.preview(ctx, l, migration.Options{}, createOnly)
+	}
+	if err := standsStill(m.logging(ctx), l); err != nil {
+		return fmt.Errorf("%w; nothing was written", err)
 	}
 	runner := migration.Runner{Sources: l.Sources, Progress: m.progress(), ThroughStore: true, CreateOnly: createOnly}
 	result, err := runner.Run(m.logging(ctx), nil)

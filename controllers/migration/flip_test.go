@@ -163,7 +163,7 @@ func stricter(w World, flag []netip.Prefix, f Finding) bool {
 // ReadyToFlip is a promise about a program that is not here: it is held against thousands of worlds.
 func TestReadyToFlipAsTheAPIServerSees(t *testing.T) {
 	ready, unready := 0, 0
-	for seed := range uint64(20000) {
+	for seed := range uint64(6000) {
 		s := randomScene(seeded(seed), 3)
 		p := NewPlan(s.World, Options{})
 		flag := s.flag
@@ -186,7 +186,7 @@ func TestReadyToFlipAsTheAPIServerSees(t *testing.T) {
 			unready++
 		}
 	}
-	if ready < 3000 || unready < 3000 {
+	if ready < 1000 || unready < 1000 {
 		t.Errorf("%d worlds are ready, %d are not: the scenes prove nothing", ready, unready)
 	}
 }

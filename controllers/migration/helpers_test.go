@@ -82,6 +82,11 @@ func labelled(ip IPAddress, manager, family string) IPAddress {
 
 func made(ip IPAddress, ago time.Duration) IPAddress { ip.Created = noon.Add(-ago); return ip }
 
+func heldBy(ip IPAddress, finalizer string) IPAddress {
+	ip.Finalizers = []string{finalizer}
+	return ip
+}
+
 func byAPIServer(ip IPAddress) IPAddress { ip.ByAPIServer = true; return ip }
 
 func dying(ip IPAddress) IPAddress { ip.Deleting = true; return ip }

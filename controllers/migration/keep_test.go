@@ -20,11 +20,17 @@ import (
 // recorder is a writer that writes down when it was asked for what, and answers as it is told.
 type recorder struct {
 	begin time.Time
-	// answer is asked each time; nil means that all is well.
-	answer func(n int, s Step) error
 
 	mu  sync.Mutex
 	log []string
+	// answer is asked each time; nil means that all is well.
+	answer func(n int, s Step) error
+}
+
+func (r *recorder) answers(f func(n int, s Step) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = f
 }
 
 func (r *recorder) apply(_ context.Context, s Step) error {
@@ -199,12 +205,12 @@ func TestKeeperWaitsForAnAPIServer(t *testing.T) {
 func TestKeeperIsOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kept(t)
-		k.answer = func(n int, _ Step) error {
+		k.answers(func(n int, _ Step) error {
 			if n <= 3 {
 				return fmt.Errorf("creating: %w", errMoved)
 			}
 			return nil
-		}
+		})
 		k.tell(aService("a", "10.0.0.5"))
 		k.after(2 * time.Second)
 		mustEqual(t, "tries", k.lines(), []string{
@@ -212,7 +218,7 @@ func TestKeeperIsOvertaken(t *testing.T) {
 			"300ms CreateIPAddress 10.0.0.5 for ns/a", "700ms CreateIPAddress 10.0.0.5 for ns/a",
 		})
 
-		k.answer = func(int, Step) error { return errMoved }
+		k.answers(func(int, Step) error { return errMoved })
 		k.tell(aService("b", "10.0.0.6"))
 		time.AfterFunc(50*time.Millisecond, func() { k.tell(anIP("10.0.0.6", "b")) }) // the event of the other write
 		k.after(2 * time.Second)
@@ -226,12 +232,12 @@ func TestKeeperIsOvertaken(t *testing.T) {
 func TestKeeperFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kept(t)
-		k.answer = func(_ int, s Step) error {
+		k.answers(func(_ int, s Step) error {
 			if s.Address == addr("10.0.0.5") {
 				return errors.New("away")
 			}
 			return nil
-		}
+		})
 		k.tell(aService("a", "10.0.0.5"), aService("b", "10.0.0.6"))
 		k.after(time.Minute)
 		var tries int
@@ -246,7 +252,7 @@ func TestKeeperFails(t *testing.T) {
 		if !slices.Contains(k.lines(), "0s CreateIPAddress 10.0.0.6 for ns/b") {
 			t.Errorf("the other address had to wait: %v", k.lines())
 		}
-		k.answer = nil
+		k.answers(nil)
 		before := len(k.lines())
 		k.after(patience + time.Second)
 		if got := k.lines(); len(got) != before+1 {
@@ -259,7 +265,7 @@ func TestKeeperFails(t *testing.T) {
 func TestKeeperIsInStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kept(t, aService("a", "10.0.0.5"), aService("b", "10.0.0.6"), anIP("10.0.0.6", "b"), labelled(anIP("10.0.0.9", ""), "example.com", ""))
-		k.answer = func(_ int, s Step) error { return errors.New("away") }
+		k.answers(func(_ int, s Step) error { return errors.New("away") })
 		k.after(3 * time.Second)
 		select {
 		case n := <-k.inStep:
@@ -302,13 +308,13 @@ func TestKeeperGivesEachObjectItsGrace(t *testing.T) {
 		k := kept(t, anIP("10.0.0.5", "gone"))
 		another := anIP("10.0.0.5", "soon")
 		another.UID = "another"
-		k.answer = func(n int, _ Step) error {
+		k.answers(func(n int, _ Step) error {
 			if n == 1 {
 				k.Keeper.DropIPAddress("10.0.0.5")
 				k.tell(another)
 			}
 			return nil
-		}
+		})
 		k.after(900 * time.Millisecond)
 		mustEqual(t, "within the grace of the second", k.lines(), []string{"500ms DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@7"})
 		k.after(200 * time.Millisecond)
@@ -322,7 +328,7 @@ func TestKeeperGivesEachObjectItsGrace(t *testing.T) {
 func TestKeeperEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kept(t, aService("a", "10.0.0.5"), anIP("10.0.0.6", "gone"))
-		k.answer = func(int, Step) error { return errors.New("away") }
+		k.answers(func(int, Step) error { return errors.New("away") })
 		k.after(200 * time.Millisecond)
 		k.stop()
 		before := len(k.lines())

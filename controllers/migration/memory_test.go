@@ -30,10 +30,12 @@ import (
 type memory struct {
 	mu        sync.Mutex
 	revision  int64
-	compacted int64   // what happened up to here is forgotten
-	history   []Value // every change in order; a deletion has no Raw
+	compacted int64            // what happened up to here is forgotten
+	keys      map[string]Value // as they are
+	history   []Value          // every change in order; a deletion has no Raw
 	changed   chan struct{}
 	calls     []call
+	ops       map[string]int // how many calls of each op
 
 	// before is asked when a call begins, after when it has taken effect: the call answers with their error instead. They
 	// may use the store: somebody else is at work.
@@ -48,25 +50,31 @@ type call struct {
 	size int    // how many writes a Commit has
 }
 
-func newMemory() *memory { return &memory{changed: make(chan struct{}), revision: 1} }
+func newMemory() *memory {
+	return &memory{changed: make(chan struct{}), revision: 1, keys: map[string]Value{}, ops: map[string]int{}}
+}
 
 var _ Store = (*memory)(nil)
 
 // begin counts a call and lets before interfere.
 func (m *memory) begin(op, key string, size int) (call, error) {
 	m.mu.Lock()
-	c := call{op: op, key: key, size: size}
-	for _, old := range m.calls {
-		if old.op == op {
-			c.at++
-		}
-	}
+	c := call{op: op, key: key, size: size, at: m.ops[op]}
+	m.ops[op]++
 	m.calls = append(m.calls, c)
+	before := m.before
 	m.mu.Unlock()
-	if m.before == nil {
+	if before == nil {
 		return c, nil
 	}
-	return c, m.before(c)
+	return c, before(c)
+}
+
+// interfere sets before, while others use the store.
+func (m *memory) interfere(before func(call) error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.before = before
 }
 
 func (m *memory) end(c call) error {
@@ -193,15 +201,14 @@ func legal(writes []Write) error {
 func (m *memory) commit(writes []Write) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	there := m.state(m.revision)
 	for _, w := range writes {
-		if there[w.Key].ModRevision != w.Guard {
+		if m.keys[w.Key].ModRevision != w.Guard {
 			return 0, ErrConflict
 		}
 	}
 	m.revision++
 	for _, w := range writes {
-		v := Value{Key: w.Key, CreateRevision: there[w.Key].CreateRevision, ModRevision: m.revision, Raw: w.Raw}
+		v := Value{Key: w.Key, CreateRevision: m.keys[w.Key].CreateRevision, ModRevision: m.revision, Raw: w.Raw}
 		if v.CreateRevision == 0 {
 			v.CreateRevision = m.revision
 		}
@@ -209,6 +216,9 @@ func (m *memory) commit(writes []Write) (int64, error) {
 			v.Raw = encoded(w.Object, w.APIVersion)
 		}
 		m.history = append(m.history, v)
+		if m.keys[w.Key] = v; v.Raw == nil {
+			delete(m.keys, w.Key)
+		}
 	}
 	close(m.changed)
 	m.changed = make(chan struct{})
@@ -217,6 +227,9 @@ func (m *memory) commit(writes []Write) (int64, error) {
 
 // state is every key as it was at a revision.
 func (m *memory) state(at int64) map[string]Value {
+	if at == m.revision {
+		return maps.Clone(m.keys)
+	}
 	all := map[string]Value{}
 	for _, v := range m.history {
 		switch {
@@ -235,7 +248,7 @@ func (m *memory) state(at int64) map[string]Value {
 func (m *memory) now(key string) Value {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v, ok := m.state(m.revision)[key]
+	v, ok := m.keys[key]
 	if !ok {
 		return Value{Key: key}
 	}
@@ -264,15 +277,10 @@ func (m *memory) compact() {
 }
 
 // count is how often an op was called.
-func (m *memory) count(op string) (n int) {
+func (m *memory) count(op string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, c := range m.calls {
-		if c.op == op {
-			n++
-		}
-	}
-	return n
+	return m.ops[op]
 }
 
 // String shows all keys and what matters of their values, so that two states compare as text. What differs from one try to the
@@ -438,7 +446,7 @@ func objectOf(ip IPAddress) *networkingv1.IPAddress {
 	if ip.Service == (types.NamespacedName{}) {
 		o.Spec.ParentRef = &networkingv1.ParentReference{Group: "example.com", Resource: "gateways", Name: "g"}
 	}
-	o.UID, o.CreationTimestamp = ip.UID, metav1.NewTime(ip.Created)
+	o.UID, o.CreationTimestamp, o.Finalizers = ip.UID, metav1.NewTime(ip.Created), ip.Finalizers
 	o.Labels = map[string]string{networkingv1.LabelManagedBy: ip.ManagedBy, networkingv1.LabelIPAddressFamily: ip.Family}
 	if ip.ByAPIServer {
 		o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-apiserver", Operation: metav1.ManagedFieldsOperationUpdate}}

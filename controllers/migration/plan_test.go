@@ -62,6 +62,12 @@ func TestPlan(t *testing.T) {
 			wantFindings: []string{"IPAddressOrphan 10.0.0.2 (IPAddress 10.0.0.2)", "LeakedBit 10.0.0.2"}, wantPlans: []string{"delete it", "left as it is"},
 			wantSteps: []string{"DeleteIPAddress 10.0.0.2 if ip-10.0.0.2@7"},
 		},
+		"an IPAddress without Service that somebody protects": {
+			change: func(w *World) {
+				w.IPAddresses = append(w.IPAddresses, heldBy(anIP("10.0.0.9", "gone"), "example.com/mine"))
+			},
+			wantFindings: []string{"IPAddressOrphan 10.0.0.9 (IPAddress 10.0.0.9)"}, wantPlans: []string{"whoever set the finalizer"},
+		},
 		"an IPAddress of somebody else without Service": {
 			change: func(w *World) {
 				w.IPAddresses = append(w.IPAddresses, labelled(anIP("10.0.0.9", ""), "example.com", "IPv4"))

@@ -170,7 +170,7 @@ func TestRepairBitmapGivesUp(t *testing.T) {
 		"the bitmap is broken":    {then: func(m *memory) { m.put(Write{Key: KeyPrimary, Raw: []byte("?")}) }, want: "is broken"},
 		"the bitmap is encrypted": {then: func(m *memory) { m.put(Write{Key: KeyPrimary, Raw: []byte("k8s:enc:x")}) }, want: "encrypted"},
 		"the bitmap is deleted":   {then: func(m *memory) { m.remove(KeyPrimary) }, want: "following the bitmap"},
-		"the store is away":       {then: func(m *memory) { m.before = func(call) error { return away } }, want: "away"},
+		"the store is away":       {then: func(m *memory) { m.interfere(func(call) error { return away }) }, want: "away"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

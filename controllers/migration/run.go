@@ -127,7 +127,7 @@ func (c *course) stillWithheld(steps []Step) []Step {
 // over reports whether nothing is left to do but what has come since the look before.
 func (c *course) over(o order) bool {
 	steps := slices.Concat(o.now, o.later)
-	settled := c.begun && !c.putOff && !slices.ContainsFunc(steps, func(s Step) bool { return c.written[s.what()] })
+	settled := c.begun && !c.putOff && !slices.ContainsFunc(steps, func(s Step) bool { return c.written[s.What()] })
 	if len(steps) == 0 || settled {
 		return true
 	}
@@ -135,7 +135,7 @@ func (c *course) over(o order) bool {
 	c.begun, c.written = true, map[string]bool{}
 	for _, s := range o.now {
 		if s.Do != RepairBitmap { // Services under creation make it look drifted at every moment
-			c.written[s.what()] = true
+			c.written[s.What()] = true
 		}
 	}
 	return false
@@ -183,7 +183,7 @@ func (r Runner) permits(approved []Step) func(Step) bool {
 	return func(s Step) bool {
 		switch {
 		case r.CreateOnly:
-			return s.Do == CreateIPAddress || s.Do == CreateServiceCIDR
+			return s.Creates()
 		default:
 			return !s.Destroys() || approved == nil || keys[s.key()]
 		}
@@ -268,7 +268,7 @@ func (r Runner) applyEach(ctx context.Context, steps []Step) (int, error) {
 			case err == nil:
 				written.Add(1)
 			case !errors.Is(err, errMoved):
-				return fmt.Errorf("%s %s: %w", s.Do, s.what(), err)
+				return fmt.Errorf("%s %s: %w", s.Do, s.What(), err)
 			}
 			r.Progress.Done(1)
 			return nil
@@ -285,8 +285,8 @@ func (r Runner) one(ctx context.Context, s Step) error {
 	return apiWriter{r.Sources.API, r.Sources.APIVersion}.apply(ctx, s)
 }
 
-// what names the object of a step.
-func (s Step) what() string {
+// What names the object of a step: an address, the key of a bitmap, or the default ServiceCIDR.
+func (s Step) What() string {
 	switch {
 	case s.Address.IsValid():
 		return s.Address.String()

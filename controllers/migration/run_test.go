@@ -188,17 +188,17 @@ func TestNotes(t *testing.T) {
 
 // Whenever seed dies, the next one completes it, and unseed then takes back all that both wrote.
 func TestSeedIsInterrupted(t *testing.T) {
-	build := func() *memory { return bare(70) }
+	build := func() *memory { return bare(65) }
 	before := build().String()
 	mustSurvive(t, build, func(m *memory, _ string) error {
 		_, err := seeder(m).Run(t.Context(), nil)
 		return err
 	}, func(t *testing.T, m *memory, _ string) {
-		if w := m.world(t); len(w.IPAddresses) != 140 {
+		if w := m.world(t); len(w.IPAddresses) != 130 {
 			t.Errorf("%d IPAddresses", len(w.IPAddresses))
 		}
 		u, err := Unseed(t.Context(), m, false)
-		if err != nil || len(u.Deleted) != 140 || len(u.Kept) != 0 || m.String() != before {
+		if err != nil || len(u.Deleted) != 130 || len(u.Kept) != 0 || m.String() != before {
 			t.Errorf("unseed deletes %d, keeps %v, %v", len(u.Deleted), u.Kept, err)
 		}
 	})
@@ -336,7 +336,7 @@ func TestRunKeepsToThePlan(t *testing.T) {
 		if err != nil || got.Written != 5 || time.Since(begin) != 0 {
 			t.Errorf("written %d after %v, %v", got.Written, time.Since(begin), err)
 		}
-		mustEqual(t, "withheld", textsOf(got.Withheld, func(s Step) string { return s.what() }), []string{"10.0.0.9"})
+		mustEqual(t, "withheld", textsOf(got.Withheld, func(s Step) string { return s.What() }), []string{"10.0.0.9"})
 		if !m.now("ipaddresses/10.0.0.77").Exists() || !m.now("ipaddresses/10.0.0.9").Exists() {
 			t.Errorf("there is\n%s", m)
 		}

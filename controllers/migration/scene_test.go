@@ -353,7 +353,7 @@ func (w *World) repaired(key string, prefix netip.Prefix) {
 // step for.
 func TestAPlanIsDoneOnce(t *testing.T) {
 	steps := map[Action]int{}
-	for seed := range uint64(6000) {
+	for seed := range uint64(2500) {
 		r := seeded(seed)
 		s, o := randomScene(r, 5), Options{RepairBitmap: r.IntN(2) == 0}
 		first := NewPlan(s.World, o)

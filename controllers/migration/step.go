@@ -41,6 +41,9 @@ type Step struct {
 	Key string `json:"key,omitempty"`
 }
 
+// Creates reports whether the step leaves everything that exists as it is.
+func (s Step) Creates() bool { return s.Do == CreateIPAddress || s.Do == CreateServiceCIDR }
+
 // Destroys reports whether the step deletes something, if only to write it anew.
 func (s Step) Destroys() bool {
 	switch s.Do {

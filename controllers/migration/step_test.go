@@ -44,7 +44,7 @@ func TestWhatAStepIsAbout(t *testing.T) {
 	for want, s := range map[string]Step{
 		"10.0.0.5": {Do: CreateIPAddress, Address: addr("10.0.0.5")}, KeyPrimary: {Do: RepairBitmap, Key: KeyPrimary}, "kubernetes": {Do: CreateServiceCIDR},
 	} {
-		if got := s.what(); got != want {
+		if got := s.What(); got != want {
 			t.Errorf("%s is about %s, want %s", s.Do, got, want)
 		}
 	}

@@ -70,7 +70,7 @@ func (w storeWriter) applyAll(ctx context.Context, steps []Step) (written int, e
 		case err == nil:
 			written++
 		case !errors.Is(err, errMoved):
-			return written, fmt.Errorf("%s %s: %w", s.Do, s.what(), err)
+			return written, fmt.Errorf("%s %s: %w", s.Do, s.What(), err)
 		}
 	}
 	return written, nil

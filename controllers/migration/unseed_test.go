@@ -63,7 +63,9 @@ func TestUnseed(t *testing.T) {
 
 func TestUnseedIsInterrupted(t *testing.T) {
 	mustSurvive(t, func() *memory {
-		m := bare(70)
+		m := bare(10)
+		must(seeder(m).Run(t.Context(), nil))
+		m.putService(aService("late", "10.0.0.99")) // so that there are two notes
 		must(seeder(m).Run(t.Context(), nil))
 		return m
 	}, func(m *memory, _ string) error {

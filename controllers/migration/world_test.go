@@ -42,7 +42,7 @@ func TestNewService(t *testing.T) {
 }
 
 func TestNewIPAddress(t *testing.T) {
-	want := byAPIServer(made(anIP("10.0.0.5", "a"), time.Minute))
+	want := heldBy(byAPIServer(made(anIP("10.0.0.5", "a"), time.Minute)), "example.com/mine")
 	o := objectOf(want)
 	o.ResourceVersion = "7"
 	got, ok := newIPAddress(o)

@@ -118,7 +118,7 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 		began := time.Now()
 		lease := registry + "masterleases/192.0.2.1"
 		w.etcd.put(ctx, lease, encode(&corev1.Endpoints{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Endpoints"}})) //nolint:staticcheck // what API servers write there
-		w.etcd.flip(ctx, w.freeAddress(ctx, "10.96.0.")) // so that rollback has something to do
+		w.etcd.flip(ctx, w.freeAddress(ctx, "10.96.0."))                                                                  // so that rollback has something to do
 		DeferCleanup(func(ctx SpecContext) {
 			w.etcd.remove(ctx, lease)
 			w.heal(ctx)

@@ -90,22 +90,22 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		Expect(before.addresses.writes(s.photo(ctx).addresses)).To(BeEmpty())
 	})
 
-	// Two are there before seed comes: one is the API server's own, and one a reservation. Of those that seed writes, somebody labels one and
-	// puts another in place of one.
+	// Two are there before seed comes: one that somebody wrote for a Service, and a reservation. Of those that seed writes, somebody labels one
+	// and puts another in place of one.
 	It("keeps by unseed what somebody else wrote or changed", func(ctx SpecContext) {
-		pattern := fewServices.repaired(ctx)
-		keys := slices.Sorted(maps.Keys(pattern))
-		upstreams, labelled, replaced := keys[50], keys[100], keys[150]
-		reservation := addressKeys + "10.96.200.200"
-
 		s := fewServices.open(ctx, oldest)
-		s.put(ctx, upstreams, pattern[upstreams].raw)
+		owners := s.photo(ctx).owners()
+		addresses := slices.Sorted(maps.Keys(owners))
+		written, labelled, replaced := addressKeys+addresses[50], addressKeys+addresses[100], addressKeys+addresses[150]
+		reservation := addressKeys + "10.96.200.200"
+		namespace, name, _ := strings.Cut(owners[addresses[50]][0], "/")
+		s.put(ctx, written, encode(framework.NewIPAddress(addresses[50], namespace, name)))
 		s.put(ctx, reservation, encode(framework.NewIPAddress("10.96.200.200", cluster.Namespace, "nobody", framework.ManagedBy("somebody"))))
 		before := s.photo(ctx)
 		s.migrate(ctx, done, "seed", "--etcd")
 		seeded := s.photo(ctx)
-		Expect(seeded.addresses).To(HaveLen(len(pattern) + 1))
-		Expect(before.addresses.writes(seeded.addresses)).To(HaveLen(len(pattern)-1), "those that were there are not touched")
+		Expect(seeded.addresses).To(HaveLen(len(owners) + 1))
+		Expect(before.addresses.writes(seeded.addresses)).To(HaveLen(len(owners)-1), "those that were there are not touched")
 
 		changed := decode[*networkingv1.IPAddress](seeded.addresses[labelled])
 		changed.Labels["team"] = "mine"
@@ -117,7 +117,7 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		before = s.photo(ctx)
 		s.migrate(ctx, done, "unseed", "--etcd")
 		now := s.photo(ctx)
-		Expect(slices.Collect(maps.Keys(now.addresses))).To(ConsistOf(upstreams, reservation, labelled, replaced))
+		Expect(slices.Collect(maps.Keys(now.addresses))).To(ConsistOf(written, reservation, labelled, replaced))
 		Expect(now.addresses.writes(before.addresses)).To(HaveEach(HaveSuffix("is new")), "what is kept is not written")
 		Expect(cmp.Diff(before.others(), now.others(), cmp.AllowUnexported(value{}))).To(BeEmpty())
 	})

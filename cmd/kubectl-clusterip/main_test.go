@@ -1,0 +1,117 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestExitCode(t *testing.T) {
+	cause := errors.New("the cause")
+	for name, tc := range map[string]struct {
+		err      error
+		want     int
+		wantText string
+	}{
+		"done":                       {nil, 0, ""},
+		"something is to be done":    {exit{code: 1}, 1, ""},
+		"and there is more to say":   {exit{1, cause}, 1, "error: the cause\n"},
+		"it could not be told":       {exit{2, cause}, 2, "error: the cause\n"},
+		"any other error":            {cause, 2, "error: the cause\n"},
+		"wrapped":                    {fmt.Errorf("rolling back: %w", exit{1, cause}), 1, "error: the cause\n"},
+		"an error that steers terms": {errors.New("the name \x1b[2J"), 2, "error: the name \uFFFD[2J\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &printed{}
+			if got := exitCode(tc.err, p.streams()); got != tc.want {
+				t.Errorf("exit status %d, want %d", got, tc.want)
+			}
+			mustPrint(t, p.err.String(), tc.wantText)
+			if p.out.Len() > 0 {
+				t.Errorf("errors go to the standard output: %s", &p.out)
+			}
+		})
+	}
+}
+
+func TestExitIsAnError(t *testing.T) {
+	cause := errors.New("the cause")
+	if got := (exit{code: 1}).Error(); got != "exit status 1" {
+		t.Errorf("without a cause it says %q", got)
+	}
+	if e := (exit{2, cause}); e.Error() != "the cause" || !errors.Is(e, cause) {
+		t.Errorf("with a cause it says %q", e.Error())
+	}
+}
+
+// TestUsage has command lines that are wrong, each of which must end with 2 and say what to do, without asking any cluster.
+func TestUsage(t *testing.T) {
+	const etcd = "--etcd-servers=http://127.0.0.1:1"
+	for name, tc := range map[string]struct {
+		args string
+		want string // a piece of the error
+	}{
+		"no such command":                  {"migrate chek", `"chek" is neither a command nor a flag; try ` + "`kubectl clusterip migrate --help`"},
+		"no such command at the root":      {"migrat", `"migrat" is neither a command nor a flag`},
+		"no such flag":                     {"migrate check --colour", "unknown flag: --colour; try `kubectl clusterip migrate check --help`"},
+		"a word too much":                  {"migrate check now", `"now" is neither a command nor a flag`},
+		"check of no format":               {"migrate check -o xml", `--output "xml" is none of table, json, yaml`},
+		"verify of no format":              {"migrate verify -o plan.yaml", `--output "plan.yaml" is none of table, json, yaml`},
+		"plan of no format":                {"migrate plan -o xml", "a file name that ends in .yaml or .json"},
+		"plan that repairs what is unseen": {"migrate plan --repair-bitmap", "--repair-bitmap needs --etcd-servers"},
+		"run that repairs what is unseen":  {"migrate run --repair-bitmap", "give --etcd-servers"},
+		"run offline":                      {"migrate run --offline " + etcd, "leave out --offline"},
+		"run backwards":                    {"migrate run --qps=-1", "--qps must not be negative"},
+		"run by nobody":                    {"migrate run --workers=0", "--workers must be 1 or more"},
+		"run without patience":             {"migrate run --leak-grace=10ms", "--leak-grace must be a second or more"},
+		"verify by nobody":                 {"migrate verify --watch --workers=0", "--workers must be 1 or more"},
+		"watch offline":                    {"migrate verify --watch --offline " + etcd, "leave out --offline"},
+		"watch etcd without etcd":          {"migrate verify --watch --etcd", "give --etcd-servers"},
+		"offline without etcd":             {"migrate check --offline", "--offline reads everything from etcd: give --etcd-servers"},
+		"seed without etcd":                {"migrate seed --etcd", "give --etcd-servers"},
+		"seed without consent":             {"migrate seed " + etcd, "say --etcd if that is what you want, or look first with --dry-run"},
+		"unseed without consent":           {"migrate unseed " + etcd, "say --etcd if that is what you want"},
+		"rollback without etcd":            {"migrate rollback --yes", "give --etcd-servers"},
+		"finalize without etcd":            {"migrate finalize --yes", "give --etcd-servers"},
+		"finalize offline":                 {"migrate finalize --offline " + etcd, "leave out --offline"},
+		"restore from no file":             {"migrate finalize --restore=/none " + etcd, "/none"},
+		"a range that is none":             {"migrate check --offline --service-cluster-ip-range=ten " + etcd, `--service-cluster-ip-range: "ten"`},
+		"a certificate without its key":    {"migrate check --offline --etcd-certfile=x " + etcd, "etcd-keyfile"},
+		"no cluster anywhere":              {"migrate check", "reading the kubeconfig"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, p := command(t, strings.Fields(tc.args)...)
+			if code != 2 {
+				t.Errorf("exit status %d, want 2", code)
+			}
+			if got := p.err.String(); !strings.HasPrefix(got, "error: ") || !strings.Contains(got, tc.want) {
+				t.Errorf("it says %q, want %q", got, tc.want)
+			}
+			if p.out.Len() > 0 {
+				t.Errorf("and it prints %q", p.out.String())
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{nil, {"--help"}, {"migrate"}, {"migrate", "--help"}, {"migrate", "run", "--help"}} {
+		code, p := command(t, args...)
+		if code != 0 || !strings.Contains(p.out.String(), "kubectl clusterip") || p.err.Len() > 0 {
+			t.Errorf("%v: exit status %d, %q, %q", args, code, &p.out, &p.err)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	stamped = "v1.2.3"
+	defer func() { stamped = "" }()
+	code, p := command(t, "version")
+	if code != 0 || p.out.String() != "v1.2.3\n" {
+		t.Errorf("exit status %d, %q", code, &p.out)
+	}
+	if stamped = ""; version() == "" {
+		t.Error("a program that was not stamped has no version")
+	}
+}
