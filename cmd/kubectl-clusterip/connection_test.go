@@ -119,7 +119,7 @@ func TestServerClock(t *testing.T) {
 			if got != answer || err != nil {
 				t.Errorf("%s: the answer gets lost: %v, %v", name, got, err)
 			}
-			if ahead := c.Now().Sub(time.Now()); ahead != tc.want || c.Since(time.Now()) != tc.want {
+			if ahead := time.Until(c.Now()); ahead != tc.want || c.Since(time.Now()) != tc.want {
 				t.Errorf("%s: the server is ahead by %v, want %v", name, ahead, tc.want)
 			}
 		}

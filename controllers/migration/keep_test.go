@@ -149,7 +149,7 @@ func TestKeeper(t *testing.T) {
 		"nothing can be done outside of the range": {known: []any{aService("far", "192.0.2.1")}},
 		"what others keep":                         {known: []any{a, labelled(anIP("10.0.0.5", ""), "example.com", "IPv4")}},
 		"an API server that flips in the middle has its grace": {
-			known: []any{byAPIServer(made(anIP("10.0.0.5", "soon"), noon.Sub(time.Now())))},
+			known: []any{byAPIServer(made(anIP("10.0.0.5", "soon"), time.Until(noon)))},
 			then:  map[time.Duration]func(*keeping){30 * time.Second: func(k *keeping) { k.tell(aService("soon", "10.0.0.5")) }},
 		},
 	} {
@@ -310,7 +310,7 @@ func TestKeeperGivesEachObjectItsGrace(t *testing.T) {
 		another.UID = "another"
 		k.answers(func(n int, _ Step) error {
 			if n == 1 {
-				k.Keeper.DropIPAddress("10.0.0.5")
+				k.DropIPAddress("10.0.0.5")
 				k.tell(another)
 			}
 			return nil

@@ -1,7 +1,6 @@
 package migration_test
 
 import (
-	"io"
 	"net"
 	"strings"
 	"sync"
@@ -92,12 +91,13 @@ func forward(from, to net.Conn, delay time.Duration) {
 	defer func() {
 		_ = from.Close()
 		_ = to.Close()
-		for range pieces { //nolint:revive // the reader must not be left waiting
+		for range pieces { // the reader must not be left waiting
+			continue
 		}
 	}()
 	for p := range pieces {
 		time.Sleep(time.Until(p.due))
-		if _, err := to.Write(p.bytes); err != nil && err != io.EOF {
+		if _, err := to.Write(p.bytes); err != nil {
 			return
 		}
 	}

@@ -45,8 +45,8 @@ func (w *world) publish(ctx context.Context, further ...string) {
 			Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &tcp}},
 		}
 		endpoints.Subsets = append(endpoints.Subsets, corev1.EndpointSubset{ //nolint:staticcheck // the same
-			Addresses: []corev1.EndpointAddress{{IP: host}},                           //nolint:staticcheck // the same
-			Ports:     []corev1.EndpointPort{{Name: name, Port: port, Protocol: tcp}}, //nolint:staticcheck // the same
+			Addresses: []corev1.EndpointAddress{{IP: host}},
+			Ports:     []corev1.EndpointPort{{Name: name, Port: port, Protocol: tcp}},
 		})
 		w.etcd.put(ctx, slicesKey+slice.Name, encode(slice))
 	}
