@@ -102,10 +102,12 @@ func (r *Reconciler) closeSight(suspected verdict) sight {
 
 // repair writes, counts and reports, in this order.
 func (r *Reconciler) repair(ctx context.Context, w world, v verdict) (reconcile.Result, error) {
-	if v.drift != drift.None && r.Tracker.Believe(w.address) {
+	done, err := r.apply(ctx, w, v.do)
+	// What exists already was never missing: after a restart of the API server the watch of IPAddresses may come back seconds
+	// after that of Services.
+	if v.drift != drift.None && (done || err != nil) && r.Tracker.Believe(w.address) {
 		metrics.DriftDetected.WithLabelValues(string(v.drift)).Inc()
 	}
-	done, err := r.apply(ctx, w, v.do)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("repairing %s: %w", w.address, err)
 	}
