@@ -16,24 +16,24 @@ import (
 
 // Write writes the condition on the default ServiceCIDR if it says something new. Without the object it does nothing.
 func Write(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time) error {
-	cidr := &networkingv1.ServiceCIDR{}
-	if err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.DefaultServiceCIDR}, cidr); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if there := of(cidr.Status.Conditions); there != nil && there.Reason == want.Reason && there.Message == want.Message {
-		return nil
-	}
-	return apply(ctx, c, apiVersion, cidr, want, now)
+	return write(ctx, c, apiVersion, want, now, func(there *metav1.Condition) bool { return there == nil || news(*there, want) })
 }
 
 // Renew is Write for clusters that have the condition already: others never allocated from a bitmap under our eyes.
 func Renew(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time) error {
+	return write(ctx, c, apiVersion, want, now, func(there *metav1.Condition) bool { return there != nil && news(*there, want) })
+}
+
+func news(there, want metav1.Condition) bool {
+	return there.Status != want.Status || there.Reason != want.Reason || there.Message != want.Message
+}
+
+func write(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time, needed func(there *metav1.Condition) bool) error {
 	cidr := &networkingv1.ServiceCIDR{}
 	if err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.DefaultServiceCIDR}, cidr); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	there := of(cidr.Status.Conditions)
-	if there == nil || there.Reason == want.Reason && there.Message == want.Message {
+	if !needed(of(cidr.Status.Conditions)) {
 		return nil
 	}
 	return apply(ctx, c, apiVersion, cidr, want, now)

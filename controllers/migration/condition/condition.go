@@ -69,7 +69,7 @@ func decide(w world) *metav1.Condition {
 		}
 		want = Flipped()
 	}
-	if w.now != nil && w.now.Status == want.Status && w.now.Reason == want.Reason && w.now.Message == want.Message {
+	if w.now != nil && !news(*w.now, want) {
 		return nil
 	}
 	return &want
