@@ -96,30 +96,20 @@ func (m *migrate) tellReady(p migration.Plan) {
 
 // keep works until ctx ends.
 func (m *migrate) keep(ctx context.Context, v verifying) error {
-	etcd := v.etcd
-	needs := []need{}
-	if etcd {
-		needs = append(needs, needEtcd)
-	} else {
-		needs = append(needs, needAPI)
+	through := needAPI
+	if v.etcd {
+		through = needEtcd
 	}
-	l, err := m.from.open(ctx, needs...)
+	l, err := m.from.open(ctx, through)
 	if err != nil {
 		return err
 	}
 	defer l.close()
-	switch {
-	case !etcd && !l.Served:
-		return fmt.Errorf("%w; with --etcd it works in etcd", l.serves())
-	case etcd && l.Served:
-		return fmt.Errorf("the API server serves IPAddresses (%s): leave out --etcd, so that it is told of every change", l.APIVersion)
+	ctx = m.logging(ctx)
+	if err := l.keepable(ctx, v.etcd); err != nil {
+		return err
 	}
-	if etcd {
-		if err := migration.Plain(ctx, l.Store); err != nil {
-			return err
-		}
-	}
-	world, err := l.World(m.logging(ctx))
+	world, err := l.World(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,8 +117,7 @@ func (m *migrate) keep(ctx context.Context, v verifying) error {
 	if blocked := plan.Blocked(); len(blocked) > 0 {
 		return &migration.BlockedError{Findings: blocked}
 	}
-	keeper := migration.NewKeeper(l.Sources, plan, etcd, limit(v.qps), v.workers)
-	err = m.follow(m.logging(ctx), l, keeper, etcd)
+	err = m.follow(ctx, l, migration.NewKeeper(l.Sources, plan, v.etcd, limit(v.qps), v.workers), v.etcd)
 	switch {
 	case errors.Is(err, errOtherVersion):
 		m.say("the API server has changed: %v", err)
@@ -137,6 +126,20 @@ func (m *migrate) keep(ctx context.Context, v verifying) error {
 		return nil // it was asked to end
 	}
 	return err
+}
+
+// keepable reports whether IPAddresses can be kept in etcd, or through the API server.
+func (l *link) keepable(ctx context.Context, etcd bool) error {
+	switch {
+	case !etcd && !l.Served:
+		return fmt.Errorf("%w; with --etcd it works in etcd", l.serves())
+	case etcd && l.Served:
+		return fmt.Errorf("the API server serves IPAddresses (%s): leave out --etcd, so that it is told of every change", l.APIVersion)
+	case etcd:
+		return migration.Plain(ctx, l.Store)
+	default:
+		return nil
+	}
 }
 
 // errOtherVersion says that the API server is another one than that at the start, as after an upgrade.
