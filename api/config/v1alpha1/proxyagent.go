@@ -1,0 +1,138 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ProxyAgentKind is the kind of the node agent's configuration file; its apiVersion is APIVersion.
+const ProxyAgentKind = "ProxyAgentConfiguration"
+
+// ProxyAgentConfiguration is what `proxyagent --config FILE` reads. Its zero value is not usable; begin with DefaultProxyAgent.
+type ProxyAgentConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// NodeName is the name of the Node object of this machine. Default: the environment variable NODE_NAME, then the host name.
+	NodeName string `json:"nodeName,omitempty"`
+	// IPFamilies are the families to serve, of IPv4 and IPv6. Default: both, as far as the machine has them.
+	IPFamilies []string `json:"ipFamilies,omitempty"`
+	// ServiceProxyName restricts the agent to Services with this value of the label service.kubernetes.io/service-proxy-name.
+	// Default empty: it serves the Services without that label.
+	ServiceProxyName string `json:"serviceProxyName,omitempty"`
+	// Allocations says what IPAddress objects mean: prefer, enforce or ignore. Default prefer.
+	Allocations string `json:"allocations"`
+	// DropUnallocated drops new traffic to addresses inside of ServiceCIDRs that nobody has. Default true, but false together with
+	// ServiceProxyName: the addresses are then the business of the other proxy too. Ask DropsUnallocated for the value in force.
+	DropUnallocated *bool `json:"dropUnallocated,omitempty"`
+	// AllowServiceExternalIPs serves spec.externalIPs. Default true.
+	AllowServiceExternalIPs bool `json:"allowServiceExternalIPs"`
+	// NodePortAddresses restricts node ports to local addresses inside of these CIDRs; a family without a CIDR is not restricted.
+	// The single word primary restricts them to the addresses of the Node object. Default: any local address.
+	NodePortAddresses []string `json:"nodePortAddresses,omitempty"`
+	// DetectLocal says how traffic of this node's pods is told from other traffic.
+	DetectLocal DetectLocal `json:"detectLocal"`
+	// IPTables is about the rules and when they are written.
+	IPTables IPTables `json:"iptables"`
+	// Conntrack is about the kernel's settings of connection tracking.
+	Conntrack Conntrack `json:"conntrack"`
+	// SysctlRoot is the folder in which the kernel's settings are written. Default "/proc/sys", which in a container without
+	// privileges is read-only: there the host's is mounted elsewhere.
+	SysctlRoot string `json:"sysctlRoot"`
+	// Client is the connection to the API server.
+	Client ProxyAgentClient `json:"client"`
+	// Health is the endpoint of the probes and of load balancers.
+	Health ProxyAgentHealth `json:"health"`
+	// Metrics is the endpoint of metrics and of `proxyagent dump`.
+	Metrics ProxyAgentMetrics `json:"metrics"`
+	// Log is about the log on standard error.
+	Log Log `json:"log"`
+}
+
+// DropsUnallocated is DropUnallocated with its default, which depends on ServiceProxyName.
+func (c *ProxyAgentConfiguration) DropsUnallocated() bool {
+	if c.DropUnallocated != nil {
+		return *c.DropUnallocated
+	}
+	return c.ServiceProxyName == ""
+}
+
+// The modes of DetectLocal. Their names are kube-proxy's; DetectNone has none there.
+const (
+	DetectClusterCIDR         = "ClusterCIDR"
+	DetectNodeCIDR            = "NodeCIDR"
+	DetectBridgeInterface     = "BridgeInterface"
+	DetectInterfaceNamePrefix = "InterfaceNamePrefix"
+	DetectNone                = "None"
+)
+
+// DetectLocal says how traffic of this node's pods is told from other traffic. Where it is not told, nothing counts as local.
+type DetectLocal struct {
+	// Mode is ClusterCIDR, NodeCIDR (the podCIDRs of the Node object), BridgeInterface, InterfaceNamePrefix or None. Default ClusterCIDR.
+	Mode string `json:"mode"`
+	// ClusterCIDRs are the networks of all pods in mode ClusterCIDR, at most one of a family. A family without one is not told.
+	ClusterCIDRs []string `json:"clusterCIDRs,omitempty"`
+	// BridgeInterface is the bridge of the pods in mode BridgeInterface.
+	BridgeInterface string `json:"bridgeInterface,omitempty"`
+	// InterfaceNamePrefix is the beginning of the names of the pods' interfaces in mode InterfaceNamePrefix.
+	InterfaceNamePrefix string `json:"interfaceNamePrefix,omitempty"`
+}
+
+// IPTables is about the rules and when they are written.
+type IPTables struct {
+	// Mode is nft, legacy, or auto: the variant that the kubelet and the network plugin use. Default auto.
+	Mode string `json:"mode"`
+	// MasqueradeAll gives all traffic to ClusterIPs the node's address. Default false.
+	MasqueradeAll bool `json:"masqueradeAll"`
+	// MasqueradeBit is the bit of the packet mark, from 0 to 31, that stands for "give it the node's address". Default 14.
+	MasqueradeBit int `json:"masqueradeBit"`
+	// LocalhostNodePorts lets node ports answer on 127.0.0.0/8, where NodePortAddresses do not exclude it. Default true.
+	LocalhostNodePorts bool `json:"localhostNodePorts"`
+	// DropInvalid drops forwarded packets that belong to no connection, unless Conntrack.TCPBeLiberal. Default true.
+	DropInvalid bool `json:"dropInvalid"`
+	// MinSyncPeriod is the pause between two writes of rules. Default 1s.
+	MinSyncPeriod metav1.Duration `json:"minSyncPeriod"`
+	// SyncPeriod is the time between two full comparisons of the rules with what they should be. Default 30s.
+	SyncPeriod metav1.Duration `json:"syncPeriod"`
+	// ProbePeriod is the time between two cheap looks whether somebody else has changed the rules. Default 1s.
+	ProbePeriod metav1.Duration `json:"probePeriod"`
+}
+
+// Conntrack is about the kernel's settings of connection tracking. A zero leaves the kernel's value as it is.
+type Conntrack struct {
+	// MaxPerCore is the number of connections to track for each CPU; with 0 Min is ignored too. Default 32768.
+	MaxPerCore int `json:"maxPerCore"`
+	// Min is the number of connections to track at least. Default 131072.
+	Min int `json:"min"`
+	// TCPEstablishedTimeout is how long an idle connection is remembered. Default 24h.
+	TCPEstablishedTimeout metav1.Duration `json:"tcpEstablishedTimeout"`
+	// TCPCloseWaitTimeout is how long a connection that the server has closed is remembered. Default 1h.
+	TCPCloseWaitTimeout metav1.Duration `json:"tcpCloseWaitTimeout"`
+	// TCPBeLiberal does not take packets outside of the window for invalid. Default false: the kernel's value is left.
+	TCPBeLiberal bool `json:"tcpBeLiberal"`
+	// UDPTimeout is how long a flow without an answer is remembered. Default 0s.
+	UDPTimeout metav1.Duration `json:"udpTimeout"`
+	// UDPStreamTimeout is how long a flow with answers is remembered. Default 0s.
+	UDPStreamTimeout metav1.Duration `json:"udpStreamTimeout"`
+}
+
+// ProxyAgentClient is the connection to the API server.
+type ProxyAgentClient struct {
+	// Kubeconfig is a file. Default: the pod's service account.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// QPS is the mean rate of requests, a negative one means no bound; Burst what may go beyond it for a moment. Defaults 5 and 10.
+	QPS   float32 `json:"qps"`
+	Burst int     `json:"burst"`
+}
+
+// ProxyAgentHealth is the endpoint of /healthz and /livez.
+type ProxyAgentHealth struct {
+	// BindAddress, "0" for none. Default "0.0.0.0:10256".
+	BindAddress string `json:"bindAddress"`
+}
+
+// ProxyAgentMetrics is the endpoint of /metrics, /configz, /proxyMode and /debug/dump.
+type ProxyAgentMetrics struct {
+	// BindAddress, "0" for none. Default "127.0.0.1:10249".
+	BindAddress string `json:"bindAddress"`
+	// EnableProfiling serves /debug/pprof there. Default false.
+	EnableProfiling bool `json:"enableProfiling"`
+}

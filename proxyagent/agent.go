@@ -1,0 +1,179 @@
+package proxyagent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/compile"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// addressPeriod is how often the addresses of interfaces are read again.
+const addressPeriod = 10 * time.Second
+
+// Agent is the loop. Make it with [New]; Run may be called once, Dump at any time.
+type Agent struct {
+	Options
+	families []*family
+	pace     pace
+
+	addresses   []netip.Addr // of interfaces, as last told to the compilers
+	addressesAt time.Time
+	services    int // events taken and not yet programmed, for the metrics
+	endpoints   int
+}
+
+// New returns an agent that does nothing yet.
+func New(o Options) *Agent {
+	o.fill()
+	a := &Agent{Options: o, pace: pace{pause: o.MinSyncPeriod, longest: o.RetryPeriod}}
+	for _, f := range o.Families {
+		a.families = append(a.families, newFamily(f, o.Metrics, o.Health, o.Events))
+	}
+	return a
+}
+
+// Run waits for the source and then keeps the kernel up to date until ctx ends. The rules stay.
+func (a *Agent) Run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-a.Source.Ready():
+	}
+	probe := time.NewTicker(a.ProbePeriod)
+	defer probe.Stop()
+	a.round(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.Source.Wake():
+			a.queued()
+		case <-a.pace.due():
+			a.round(ctx)
+		case <-probe.C:
+			a.probe(ctx)
+		}
+	}
+}
+
+// queued notes that there is something to do.
+func (a *Agent) queued() {
+	now := time.Now()
+	if a.pace.want(now) {
+		for _, f := range a.families {
+			a.Health.Queued(f.Settings.Family)
+			a.Metrics.Queued(f.Settings.Family, now)
+		}
+	}
+}
+
+// round takes what changed and has all families program it.
+func (a *Agent) round(ctx context.Context) {
+	changes := a.take(ctx)
+	var all sync.WaitGroup
+	for _, f := range a.families {
+		all.Go(func() { f.program(ctx, changes) })
+	}
+	all.Wait()
+	failed := slices.ContainsFunc(a.families, func(f *family) bool { return f.failed })
+	if !failed {
+		a.Metrics.ChangesDone(a.services, a.endpoints)
+		a.services, a.endpoints = 0, 0
+	}
+	a.pace.done(time.Now(), failed)
+}
+
+// take asks the source, and tells those who need no rules.
+func (a *Agent) take(ctx context.Context) model.Changes {
+	changes := a.Source.Take()
+	a.Metrics.Changed(changes.ServiceEvents, changes.EndpointEvents)
+	a.services += changes.ServiceEvents
+	a.endpoints += changes.EndpointEvents
+	if addresses, changed := a.localAddresses(ctx); changed {
+		changes.LocalAddrs = &addresses
+	}
+	if changes.Node != nil {
+		a.Health.SetNodeLeaving(changes.Node.Leaving)
+	}
+	for name, service := range changes.Services {
+		a.healthCheck(name, service)
+	}
+	return changes
+}
+
+func (a *Agent) healthCheck(name model.ServiceName, service *model.Service) {
+	if service != nil {
+		if port, local, ok := compile.HealthCheck(a.NodeName, *service); ok {
+			a.HealthChecks.Set(name, port, local)
+			return
+		}
+	}
+	a.HealthChecks.Set(name, 0, 0)
+}
+
+// localAddresses reads the addresses of the interfaces, where settings depend on them, and reports whether they are others than before.
+func (a *Agent) localAddresses(ctx context.Context) ([]netip.Addr, bool) {
+	if a.LocalAddrs == nil || time.Since(a.addressesAt) < addressPeriod {
+		return nil, false
+	}
+	a.addressesAt = time.Now()
+	addresses, err := a.LocalAddrs()
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "Reading the addresses of the interfaces")
+		return nil, false
+	}
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	if slices.Equal(addresses, a.addresses) {
+		return nil, false
+	}
+	a.addresses = addresses
+	return addresses, true
+}
+
+// probe looks for what others changed: rules, sets, addresses.
+func (a *Agent) probe(ctx context.Context) {
+	for _, f := range a.families {
+		f.check(ctx)
+		if f.failed {
+			a.queued()
+		}
+	}
+	if a.LocalAddrs != nil && time.Since(a.addressesAt) >= addressPeriod {
+		a.queued()
+	}
+}
+
+// Dump says in words what is programmed for a Service and why, for all families. It may be called at any time.
+func (a *Agent) Dump(n model.ServiceName) string {
+	var text string
+	for _, f := range a.families {
+		text += f.describe(n)
+	}
+	return text
+}
+
+// Owner returns the Service that has an address as one of its virtual IPs.
+func (a *Agent) Owner(addr netip.Addr) (model.ServiceName, bool) {
+	for _, f := range a.families {
+		if n, ok := f.owner(addr); ok {
+			return n, true
+		}
+	}
+	return model.ServiceName{}, false
+}
+
+// Overview says in a few lines what is programmed.
+func (a *Agent) Overview() string {
+	text := ""
+	for _, f := range a.families {
+		text += f.overview()
+	}
+	return text + fmt.Sprintln("Ask for one Service with NAMESPACE/NAME, or for a virtual IP.")
+}

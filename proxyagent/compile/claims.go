@@ -1,0 +1,155 @@
+package compile
+
+import (
+	"cmp"
+	"iter"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// claims are what a Service asks for by itself, in one family. Additional addresses are not among them, IPAddresses ask for those.
+type claims struct {
+	// created is the Service's age, the first of two Services' rights.
+	created time.Time
+	// cluster, loadBalancer and external are usable addresses, sorted and without duplicates; an address of two of the last two is in
+	// loadBalancer only.
+	cluster, loadBalancer, external []netip.Addr
+	// ports are sorted by name and protocol, and once of each.
+	ports []port
+}
+
+// portKey is a port, or a node port, as packets are told apart by it.
+type portKey struct {
+	number   uint16
+	protocol model.Protocol
+}
+
+// front is what packets to virtual IPs are told apart by.
+type front struct {
+	addr netip.Addr
+	port portKey
+}
+
+// class is the first thing that decides between claims of the same front: the smaller one wins.
+type class uint8
+
+const (
+	byStatus class = iota // a load balancer IP, which a controller wrote
+	bySpec                // an external IP, which anybody may write into a Service
+)
+
+// claimsOf reads the claims of a Service. One without a ClusterIP in the family has none in it: as with kube-proxy, a Service of one
+// family has no node ports and external addresses in the other.
+func claimsOf(s *model.Service, set model.Settings) claims {
+	c := claims{created: s.Created, cluster: virtualIPs(s.ClusterIPs, set.Family), ports: portsOf(s)}
+	if len(c.cluster) == 0 {
+		return c
+	}
+	c.loadBalancer = virtualIPs(s.LoadBalancerIPs, set.Family)
+	if !set.NoExternalIPs {
+		c.external = slices.DeleteFunc(virtualIPs(s.ExternalIPs, set.Family), func(a netip.Addr) bool {
+			_, found := slices.BinarySearchFunc(c.loadBalancer, a, netip.Addr.Compare)
+			return found
+		})
+	}
+	return c
+}
+
+// port is a port of a Service that can be served.
+type port struct {
+	model.Port
+	// firstPort and firstNodePort: it is the first of its Service with that number and protocol. Only that one has the virtual IPs, or
+	// the node port; the latter also means that it has a node port at all.
+	firstPort, firstNodePort bool
+}
+
+// portsOf returns the ports of a Service that can be served, sorted. Of two with one name and protocol, which the API server refuses, the
+// one with the smaller number stays.
+func portsOf(s *model.Service) []port {
+	valid := slices.DeleteFunc(slices.Clone(s.Ports), func(p model.Port) bool {
+		return p.Port == 0 || !slices.Contains(model.Protocols, p.Protocol)
+	})
+	slices.SortFunc(valid, func(a, b model.Port) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol),
+			cmp.Compare(a.Port, b.Port), cmp.Compare(a.NodePort, b.NodePort))
+	})
+	valid = slices.CompactFunc(valid, func(a, b model.Port) bool { return a.Name == b.Name && a.Protocol == b.Protocol })
+	return markFirsts(valid)
+}
+
+// markFirsts finds the first port of every number and node port.
+func markFirsts(valid []model.Port) []port {
+	out := make([]port, len(valid))
+	numbers, nodePorts := map[portKey]struct{}{}, map[portKey]struct{}{}
+	for i, p := range valid {
+		out[i] = port{Port: p, firstPort: first(numbers, portKey{p.Port, p.Protocol})}
+		out[i].firstNodePort = p.NodePort != 0 && first(nodePorts, portKey{p.NodePort, p.Protocol})
+	}
+	return out
+}
+
+// first reports whether the key was not seen before.
+func first(seen map[portKey]struct{}, k portKey) bool {
+	_, before := seen[k]
+	seen[k] = struct{}{}
+	return !before
+}
+
+// front is the port at one address.
+func (p port) front(a netip.Addr) front { return front{a, portKey{p.Port.Port, p.Protocol}} }
+
+// nodePort is its node port.
+func (p port) nodePort() portKey { return portKey{p.NodePort, p.Protocol} }
+
+// equal reports whether nobody else can tell the two apart.
+func (c claims) equal(o claims) bool {
+	return c.created.Equal(o.created) && slices.Equal(c.cluster, o.cluster) && slices.Equal(c.loadBalancer, o.loadBalancer) &&
+		slices.Equal(c.external, o.external) && slices.Equal(c.ports, o.ports)
+}
+
+// outside yields every address for traffic from outside, with its class.
+func (c claims) outside() iter.Seq2[netip.Addr, class] {
+	return func(yield func(netip.Addr, class) bool) {
+		for _, a := range c.loadBalancer {
+			if !yield(a, byStatus) {
+				return
+			}
+		}
+		for _, a := range c.external {
+			if !yield(a, bySpec) {
+				return
+			}
+		}
+	}
+}
+
+// fronts yields every front, once, with its class.
+func (c claims) fronts() iter.Seq2[front, class] {
+	return func(yield func(front, class) bool) {
+		for a, k := range c.outside() {
+			for _, p := range c.ports {
+				if p.firstPort && !yield(p.front(a), k) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// nodePorts yields every node port, once.
+func (c claims) nodePorts() iter.Seq[portKey] {
+	return func(yield func(portKey) bool) {
+		if len(c.cluster) == 0 {
+			return
+		}
+		for _, p := range c.ports {
+			if p.firstNodePort && !yield(p.nodePort()) {
+				return
+			}
+		}
+	}
+}

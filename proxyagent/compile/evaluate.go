@@ -1,0 +1,147 @@
+package compile
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// outcome is a Service as it is served.
+type outcome struct {
+	ports    []*model.ServicePort
+	won      []netip.Addr
+	disputes []model.Dispute
+}
+
+// evaluate compiles one Service anew and notes what became different.
+func (c *Compiler) evaluate(w *work, r *record) {
+	c.evaluations++
+	var next outcome
+	if r.service != nil {
+		next = c.outcomeOf(r)
+	}
+	r.served = w.replace(r.served, next.ports)
+	if !slices.Equal(r.won, next.won) {
+		c.count(w, r.won, -1)
+		c.count(w, next.won, 1)
+	}
+	r.won, r.disputes = next.won, next.disputes
+	delete(c.disputed, r)
+	if len(r.disputes) > 0 {
+		c.disputed[r] = struct{}{}
+	}
+}
+
+// outcomeOf settles all claims of a Service and compiles its ports.
+func (c *Compiler) outcomeOf(r *record) outcome {
+	var o outcome
+	for _, a := range c.addresses(r) {
+		o.settle(r, a, c.settleHeld(r, a))
+	}
+	held, all := o.won, endpointsOf(r.service, c.set.Family)
+	for i := range r.ports {
+		if p := c.portOf(r, &r.ports[i], held, &o); hasFrontend(p) {
+			fill(p, all.of(p.Name.Port, p.Name.Protocol), c.place())
+			o.ports = append(o.ports, p)
+		}
+	}
+	o.won = sorted(slices.Clone(o.won), netip.Addr.Compare)
+	o.disputes = onePerAddress(o.disputes)
+	return o
+}
+
+// settle notes what became of a claim, and reports whether the address is served.
+func (o *outcome) settle(r *record, a netip.Addr, v verdict) bool {
+	if v.served() {
+		o.won = append(o.won, a)
+	} else if d, ok := v.dispute(a, r); ok {
+		o.disputes = append(o.disputes, d)
+	}
+	return v.served()
+}
+
+// portOf compiles the frontends of a port.
+func (c *Compiler) portOf(r *record, p *port, held []netip.Addr, o *outcome) *model.ServicePort {
+	s := r.service
+	out := &model.ServicePort{
+		Name:            model.PortName{Service: r.name, Port: p.Name, Protocol: p.Protocol},
+		Port:            p.Port.Port,
+		AffinitySeconds: s.AffinitySeconds,
+		InternalLocal:   s.InternalLocal, ExternalLocal: s.ExternalLocal,
+		HealthCheckNodePort: s.HealthCheckNodePort,
+	}
+	if p.firstNodePort && c.nodePorts.first(p.nodePort()) == r {
+		out.NodePort = p.NodePort
+	}
+	if !p.firstPort {
+		return out
+	}
+	out.ClusterIPs = slices.Clip(held)
+	for a, k := range r.outside() {
+		if !o.settle(r, a, c.settleOutside(r, p.front(a))) {
+			continue
+		}
+		if k == byStatus {
+			out.LoadBalancerIPs = append(out.LoadBalancerIPs, a)
+		} else {
+			out.ExternalIPs = append(out.ExternalIPs, a)
+		}
+	}
+	if len(out.LoadBalancerIPs) > 0 {
+		out.SourceRanges = sourceRanges(c.set.Family, s, out.LoadBalancerIPs, c.node.IPs)
+	}
+	return out
+}
+
+// hasFrontend reports whether there is anything to serve.
+func hasFrontend(p *model.ServicePort) bool { return len(p.ClusterIPs) > 0 || p.HasExternal() }
+
+func (c *Compiler) place() place { return place{node: c.node.Name, zone: c.node.Zone} }
+
+// onePerAddress sorts by address and keeps the first of each, which is that of the first port.
+func onePerAddress(ds []model.Dispute) []model.Dispute {
+	slices.SortStableFunc(ds, func(a, b model.Dispute) int { return a.Addr.Compare(b.Addr) })
+	return slices.CompactFunc(ds, func(a, b model.Dispute) bool { return a.Addr == b.Addr })
+}
+
+// replace notes how the ports of a Service became others and returns what is there now: what did not change stays the same value. Both
+// are sorted by name.
+func (w *work) replace(before, now []*model.ServicePort) []*model.ServicePort {
+	i := 0
+	for j, p := range now {
+		for i < len(before) && before[i].Name.Compare(p.Name) < 0 {
+			w.port(before[i], nil)
+			i++
+		}
+		if i == len(before) || before[i].Name != p.Name {
+			w.port(nil, p)
+			continue
+		}
+		if equalPorts(before[i], p) {
+			now[j] = before[i]
+		} else {
+			w.port(before[i], p)
+		}
+		i++
+	}
+	for ; i < len(before); i++ {
+		w.port(before[i], nil)
+	}
+	return now
+}
+
+// port notes that a port became another; nil stands for none, on one side.
+func (w *work) port(before, now *model.ServicePort) {
+	name := now
+	if name == nil {
+		name = before
+	}
+	if w.delta.Ports == nil {
+		w.delta.Ports, w.delta.Before = map[model.PortName]*model.ServicePort{}, map[model.PortName]model.ServicePort{}
+	}
+	w.delta.Ports[name.Name] = now
+	if before != nil {
+		w.delta.Before[name.Name] = *before
+	}
+}

@@ -1,0 +1,125 @@
+package compile
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// globalsOf returns what is not about one Service.
+func globalsOf(set model.Settings, node model.Node, local []netip.Addr, ranges []netip.Prefix) model.Globals {
+	g := model.Globals{
+		Family:        set.Family,
+		MasqueradeAll: set.MasqueradeAll,
+		MasqueradeBit: set.MasqueradeBit,
+		LocalSource:   localSource(set, node),
+		NodePortAny:   anyNodePort(set),
+		KeepInvalid:   set.KeepInvalid,
+	}
+	g.LocalhostNodePorts = g.NodePortAny && loopbackNodePorts(set)
+	if !g.NodePortAny {
+		g.NodePortAddrs = nodePortAddrs(set, node, local)
+	}
+	if !set.KeepUnallocated {
+		g.Ranges = serviceRanges(set.Family, ranges)
+	}
+	return g
+}
+
+// localSource returns what tells local pods from others: nothing when a CIDR is of the other family, or the node has none (yet).
+func localSource(set model.Settings, node model.Node) model.LocalSource {
+	if !set.FromNode {
+		if cidr := set.LocalSource.CIDR; cidr != (netip.Prefix{}) && !ofFamily(set.Family, cidr) {
+			return model.LocalSource{}
+		}
+		return set.LocalSource
+	}
+	i := slices.IndexFunc(node.PodCIDRs, func(p netip.Prefix) bool { return ofFamily(set.Family, p) })
+	if i < 0 {
+		return model.LocalSource{}
+	}
+	return model.LocalSource{CIDR: node.PodCIDRs[i].Masked()}
+}
+
+// anyNodePort reports whether node ports are served at every local address: when nothing restricts them in this family. CIDRs of the
+// other family restrict nothing in this one; kube-proxy does the same (NewNodePortAddresses puts 0.0.0.0/0 or ::/0 where a family has no
+// CIDR) and warns at start. A CIDR of length zero is no restriction, whatever stands beside it. Unlike kube-proxy, which then falls back
+// to any address, a node without an address of the family serves no node ports there when they are restricted to its own.
+func anyNodePort(set model.Settings) bool {
+	if set.NodePortPrimary {
+		return false
+	}
+	mine := 0
+	for _, p := range set.NodePortCIDRs {
+		if ofFamily(set.Family, p) {
+			mine++
+			if p.Bits() == 0 {
+				return true
+			}
+		}
+	}
+	return mine == 0
+}
+
+// nodePortAddrs returns the addresses that restricted node ports are served at, sorted.
+func nodePortAddrs(set model.Settings, node model.Node, local []netip.Addr) []netip.Addr {
+	from := local
+	if set.NodePortPrimary {
+		from = node.IPs
+	}
+	var out []netip.Addr
+	for _, a := range from {
+		a = a.WithZone("") // a rule matches an address, of whatever interface
+		if model.FamilyOf(a) != set.Family || a.Is4In6() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() && !loopbackNodePorts(set) {
+			continue
+		}
+		if set.NodePortPrimary || insideAny(set.NodePortCIDRs, a) {
+			out = append(out, a)
+		}
+	}
+	return sorted(out, netip.Addr.Compare)
+}
+
+// loopbackNodePorts reports whether node ports may be served at loopback addresses; never at ::1, which the kernel does not route.
+func loopbackNodePorts(set model.Settings) bool {
+	return set.LocalhostNodePorts && set.Family == model.IPv4
+}
+
+// serviceRanges returns the ServiceCIDRs of the family, sorted and without duplicates. One of length zero is left out: dropping what goes
+// to its unallocated addresses would cut the node off from everything.
+func serviceRanges(f model.Family, ranges []netip.Prefix) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range ranges {
+		if ofFamily(f, p) && p.Bits() > 0 {
+			out = append(out, p.Masked())
+		}
+	}
+	return sorted(out, netip.Prefix.Compare)
+}
+
+// sourceRanges returns who may use the load balancer IPs; nil for everybody, which is also what a Service means that names no range of
+// this family, or one of length zero. Where a range contains the node, the IPs themselves may: a load balancer often puts them on an
+// interface of the node, and connections from the node to them then carry them as their source.
+func sourceRanges(f model.Family, s *model.Service, vips, nodeIPs []netip.Addr) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range s.SourceRanges {
+		switch {
+		case !p.IsValid() || model.FamilyOf(p.Addr()) != f:
+		case p.Bits() == 0:
+			return nil
+		default:
+			out = append(out, p.Masked())
+		}
+	}
+	if slices.ContainsFunc(nodeIPs, func(a netip.Addr) bool { return insideAny(out, a) }) {
+		for _, a := range vips {
+			out = append(out, own(a))
+		}
+	}
+	return sorted(out, netip.Prefix.Compare)
+}
+
+func ofFamily(f model.Family, p netip.Prefix) bool {
+	return p.IsValid() && model.FamilyOf(p.Addr()) == f && !p.Addr().Is4In6()
+}

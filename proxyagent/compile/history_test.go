@@ -1,0 +1,292 @@
+package compile
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+var (
+	seed      = flag.Uint64("compile.seed", 0, "the one history to replay; all otherwise")
+	histories = flag.Uint64("compile.histories", 400, "how many histories")
+)
+
+// TestHistory applies random histories of changes, in which Services fight for few addresses on purpose. After every step
+//
+//	the sum of all Deltas == Plan() == Compile(the State as it is) == what the oracle says
+//
+// and every Delta holds only what became different, with what it was before.
+func TestHistory(t *testing.T) {
+	if *seed != 0 {
+		playHistory(t, *seed)
+		return
+	}
+	count := *histories
+	if testing.Short() {
+		count /= 10
+	}
+	for s := uint64(1); s <= count && !t.Failed(); s++ {
+		playHistory(t, s)
+	}
+}
+
+func playHistory(t *testing.T, seed uint64) {
+	g := generator{rand.New(rand.NewPCG(seed, 0)), families[seed%2]}
+	set := g.settings()
+	c, st := New(set), stateOf()
+	sum := model.Plan{Ports: map[model.PortName]model.ServicePort{}, Allocated: map[netip.Addr]struct{}{}}
+	var steps []string
+	for range 25 {
+		ch, words := g.changes(&st)
+		steps = append(steps, words)
+		d := c.Apply(ch)
+		problems := addDelta(&sum, d)
+		want, disputes := oracle{set, st}.plan()
+		problems += differ("the sum of all Deltas", want, sum) + differ("Plan", want, c.Plan()) + differ("Compile", want, Compile(set, st)) +
+			differ("Disputes", disputes, c.Disputes())
+		for n := range st.Services {
+			if text := c.Explain(n).String(); !strings.HasSuffix(text, "\n") {
+				problems += fmt.Sprintf("explaining %s: %q\n", n, text)
+			}
+		}
+		if problems != "" {
+			t.Fatalf("with -compile.seed=%d, settings %+v, after\n%s\n%s", seed, set, strings.Join(steps, "\n"), problems)
+		}
+	}
+}
+
+// differ says how got is not what the oracle wants, or nothing. Comparing by reflection first is much faster than cmp.
+func differ(what string, want, got any) string {
+	if reflect.DeepEqual(want, got) {
+		return ""
+	}
+	return fmt.Sprintf("%s, want -, got +:\n%s", what, cmp.Diff(want, got, sameValues))
+}
+
+// addDelta adds a Delta to a Plan and complains about what does not fit to it.
+func addDelta(p *model.Plan, d model.Delta) (complaints string) {
+	complain := func(format string, args ...any) { complaints += fmt.Sprintf(format+"\n", args...) }
+	if d.Globals != nil {
+		if reflect.DeepEqual(p.Globals, *d.Globals) {
+			complain("the Delta has Globals that did not change")
+		}
+		p.Globals = *d.Globals
+	}
+	for n, now := range d.Ports {
+		before, was := p.Ports[n]
+		said, saidSo := d.Before[n]
+		if was != saidSo || !reflect.DeepEqual(before, said) {
+			complain("Before of %s is %v, want %v", n, said, before)
+		}
+		if now == nil && !was || now != nil && was && reflect.DeepEqual(before, *now) {
+			complain("the Delta has %s, which did not change", n)
+		}
+		if delete(p.Ports, n); now != nil {
+			p.Ports[n] = *now
+		}
+	}
+	if len(d.Before) > len(d.Ports) {
+		complain("Before has ports that did not change: %v", d.Before)
+	}
+	for a, now := range d.Allocated {
+		if _, was := p.Allocated[a]; was == now {
+			complain("the Delta has the allocation of %s, which did not change", a)
+		}
+		if delete(p.Allocated, a); now {
+			p.Allocated[a] = struct{}{}
+		}
+	}
+	return complaints
+}
+
+// generator makes random values from small pools, mostly of one family.
+type generator struct {
+	*rand.Rand
+	family model.Family
+}
+
+func pick[T any](g generator, from ...T) T { return from[g.IntN(len(from))] }
+
+// some picks up to n, with repetition.
+func some[T any](g generator, n int, from func() T) (out []T) {
+	for range g.IntN(n + 1) {
+		out = append(out, from())
+	}
+	return out
+}
+
+func (g generator) one(in int) bool { return g.IntN(in) == 0 }
+
+func (g generator) settings() model.Settings {
+	return model.Settings{
+		Family:        g.family,
+		Allocations:   pick(g, model.Prefer, model.Enforce, model.Ignore),
+		MasqueradeAll: g.one(2), MasqueradeBit: 14,
+		FromNode:           g.one(2),
+		NodePortCIDRs:      some(g, 1, g.prefix),
+		NodePortPrimary:    g.one(4),
+		LocalhostNodePorts: g.one(2),
+		NoExternalIPs:      g.one(5),
+		KeepUnallocated:    g.one(5),
+	}
+}
+
+func (g generator) of() model.Family {
+	if g.one(8) {
+		return pick(g, families...)
+	}
+	return g.family
+}
+
+func (g generator) addr() netip.Addr {
+	if g.one(40) {
+		return pick(g, junk...)
+	}
+	return netip.MustParseAddr(in(g.of(), pick(g, "10.96.0.1", "10.96.0.2", "10.96.0.3", "10.97.0.1", "203.0.113.1")))
+}
+
+func (g generator) prefix() netip.Prefix {
+	if g.one(20) {
+		return netip.MustParsePrefix(in(g.of(), "0.0.0.0/0"))
+	}
+	return netip.MustParsePrefix(in(g.of(), pick(g, "10.96.0.0/16", "10.97.0.0/24", "10.0.0.0/8", "203.0.113.0/24", "192.0.2.1/32")))
+}
+
+func (g generator) name() model.ServiceName { return name(pick(g, "a", "b", "c", "d", "x/a", "x/e")) }
+
+func (g generator) service() model.Service {
+	day, extra, ports := g.IntN(3), 0, 2
+	if g.one(3) {
+		extra, ports = 2, 4
+	}
+	return model.Service{
+		Created:         someday.AddDate(0, 0, day),
+		ClusterIPs:      append(some(g, extra, g.addr), g.addr()),
+		ExternalIPs:     some(g, extra, g.addr),
+		LoadBalancerIPs: some(g, extra, g.addr),
+		SourceRanges:    some(g, extra, g.prefix),
+		InternalLocal:   g.one(4), ExternalLocal: g.one(3),
+		AffinitySeconds: pick(g, 0, 0, 10800), HealthCheckNodePort: pick[uint16](g, 0, 0, 32000),
+		Ports:     some(g, ports, g.port),
+		Endpoints: some(g, 6, g.endpoint),
+	}
+}
+
+func (g generator) port() model.Port {
+	return model.Port{
+		Name: pick(g, "", "http", "dns"), Protocol: pick(g, model.TCP, model.TCP, model.UDP, model.SCTP),
+		Port: pick[uint16](g, 80, 80, 443, 0), NodePort: pick[uint16](g, 0, 0, 30000, 30001),
+	}
+}
+
+func (g generator) endpoint() model.Endpoint {
+	addr := netip.MustParseAddr(in(g.of(), pick(g, "10.1.0.1", "10.1.0.2", "10.1.0.3")))
+	if g.one(40) {
+		addr = pick(g, junk...)
+	}
+	var zones, nodes []string
+	if g.one(2) {
+		zones, nodes = some(g, 2, g.zone), some(g, 1, g.node)
+	}
+	return model.Endpoint{
+		Port: pick(g, "", "http", "dns"), Protocol: pick(g, model.TCP, model.TCP, model.UDP, model.SCTP),
+		Addr: netip.AddrPortFrom(addr, pick[uint16](g, 8080, 8080, 8080, 0)), Node: g.node(),
+		Ready: !g.one(3), Serving: g.one(2), Terminating: g.one(3), Zones: zones, Nodes: nodes,
+	}
+}
+
+func (g generator) zone() string { return pick(g, "zone-a", "zone-b") }
+func (g generator) node() string { return pick(g, "node-a", "node-a", "node-b", "") }
+
+// changes changes the State at random, and returns that as Changes and in words. Some of them change nothing.
+func (g generator) changes(st *model.State) (model.Changes, string) {
+	ch := model.Changes{Services: map[model.ServiceName]*model.Service{}, Allocations: map[netip.Addr]*model.Allocation{}}
+	var words []string
+	say := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
+	for range g.IntN(4) {
+		n := g.name()
+		s := g.changedService(*st, n)
+		if ch.Services[n] = s; s == nil {
+			say("without Service %s", n)
+			delete(st.Services, n)
+			continue
+		}
+		say("with Service %s %+v", n, *s)
+		st.Services[n] = *s
+	}
+	for range g.IntN(4) {
+		a := g.addr()
+		if g.one(3) {
+			say("without IPAddress %s", a)
+			ch.Allocations[a] = nil
+			delete(st.Allocations, a)
+			continue
+		}
+		x := model.Allocation{Addr: a, Service: pick(g, g.name(), g.name(), model.ServiceName{}), Additional: g.one(2)}
+		say("with IPAddress %+v", x)
+		ch.Allocations[a], st.Allocations[a] = &x, x
+	}
+	g.surroundings(st, &ch, say)
+	return ch, strings.Join(words, ", ")
+}
+
+// changedService returns another Service, the same with other endpoints, or nil.
+func (g generator) changedService(st model.State, n model.ServiceName) *model.Service {
+	old, was := st.Services[n]
+	switch {
+	case g.one(5):
+		return nil
+	case was && g.one(3):
+		old.Endpoints = some(g, 6, g.endpoint)
+		return &old
+	default:
+		s := g.service()
+		s.Name = n
+		return &s
+	}
+}
+
+func (g generator) surroundings(st *model.State, ch *model.Changes, say func(string, ...any)) {
+	if g.one(6) {
+		st.Node = model.Node{Name: g.node(), Zone: pick(g, "", g.zone()), IPs: addrs(g.of(), "192.0.2.1"), PodCIDRs: some(g, 2, g.prefix)}
+		ch.Node = &model.Node{}
+		*ch.Node = st.Node
+		say("on %+v", st.Node)
+	}
+	if g.one(6) {
+		st.Ranges = some(g, 3, g.prefix)
+		ranges := st.Ranges
+		ch.Ranges = &ranges
+		say("ranges %v", ranges)
+	}
+	if g.one(10) {
+		st.LocalAddrs = some(g, 3, g.addr)
+		local := st.LocalAddrs
+		ch.LocalAddrs = &local
+		say("local addresses %v", local)
+	}
+}
+
+// junk are addresses that nothing can be served at.
+var junk = []netip.Addr{
+	{},
+	netip.MustParseAddr("::ffff:10.96.0.1"),
+	netip.MustParseAddr("fe80::1%eth0"),
+	netip.MustParseAddr("fe80::1"),
+	netip.MustParseAddr("169.254.1.1"),
+	netip.MustParseAddr("127.0.0.1"),
+	netip.MustParseAddr("::1"),
+	netip.MustParseAddr("0.0.0.0"),
+	netip.MustParseAddr("::"),
+	netip.MustParseAddr("224.0.0.1"),
+	netip.MustParseAddr("ff02::1"),
+	netip.MustParseAddr("255.255.255.255"),
+}

@@ -1,0 +1,245 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
+	netutils "k8s.io/utils/net"
+
+	"github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
+)
+
+// The modes of kube-proxy on Linux. An empty one is modeIPTables.
+const (
+	modeIPTables = "iptables"
+	modeIPVS     = "ipvs"
+	modeNFTables = "nftables"
+)
+
+// externalIPsGate is the one feature gate of kube-proxy that has a meaning here.
+const externalIPsGate = "AllowServiceExternalIPs"
+
+// convert says the same in our words. The mistakes are those that our words cannot express; Validate finds the others.
+func convert(in kubeproxy.KubeProxyConfiguration) (v1alpha1.ProxyAgentConfiguration, field.ErrorList) {
+	c := Default()
+	c.NodeName = strings.ToLower(strings.TrimSpace(in.HostnameOverride))
+	if allowed, set := in.FeatureGates[externalIPsGate]; set {
+		c.AllowServiceExternalIPs = allowed
+	}
+	c.IPTables = convertIPTables(in, c.IPTables)
+	c.Conntrack = convertConntrack(in.Conntrack, c.Conntrack)
+	c.Client = convertClient(in, c.Client)
+	c.Log = v1alpha1.Log{Format: orDefault(in.Logging.Format, "text"), Level: int(min(in.Logging.Verbosity, 10))}
+	c.Metrics.EnableProfiling = in.EnableProfiling
+
+	errs := checkMode(in.Mode)
+	var more field.ErrorList
+	c.DetectLocal, more = convertDetectLocal(in)
+	errs = append(errs, more...)
+	c.NodePortAddresses, more = convertNodePortAddresses(in)
+	errs = append(errs, more...)
+	c.Health.BindAddress, c.Metrics.BindAddress, more = convertEndpoints(in)
+	return c, append(errs, more...)
+}
+
+// checkMode refuses what kube-proxy would refuse on Linux.
+func checkMode(mode kubeproxy.ProxyMode) field.ErrorList {
+	if mode == "" {
+		return nil
+	}
+	valid := []string{modeIPTables, modeIPVS, modeNFTables}
+	if slices.Contains(valid, string(mode)) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(field.NewPath("mode"), string(mode), valid)}
+}
+
+// fromSection reports whether kube-proxy reads a setting of the rules from the section of its mode instead of the section iptables.
+func fromSection(mode kubeproxy.ProxyMode, name string) bool {
+	switch mode {
+	case modeNFTables:
+		return slices.Contains([]string{"masqueradeAll", "masqueradeBit", "syncPeriod", "minSyncPeriod"}, name)
+	case modeIPVS:
+		return slices.Contains([]string{"syncPeriod", "minSyncPeriod"}, name)
+	default:
+		return false
+	}
+}
+
+// convertIPTables reads the section that is in force in kube-proxy's mode. Node ports on 127.0.0.0/8 are served in mode iptables alone.
+func convertIPTables(in kubeproxy.KubeProxyConfiguration, c v1alpha1.IPTables) v1alpha1.IPTables {
+	s := in.IPTables
+	full, pause, all, bit := s.SyncPeriod, s.MinSyncPeriod, s.MasqueradeAll, s.MasqueradeBit
+	switch in.Mode {
+	case modeIPVS:
+		full, pause = in.IPVS.SyncPeriod, in.IPVS.MinSyncPeriod
+		c.LocalhostNodePorts = false
+	case modeNFTables:
+		full, pause, all, bit = in.NFTables.SyncPeriod, in.NFTables.MinSyncPeriod, in.NFTables.MasqueradeAll, in.NFTables.MasqueradeBit
+		c.LocalhostNodePorts = false
+	default:
+		c.LocalhostNodePorts = orDefaultPointer(s.LocalhostNodePorts, c.LocalhostNodePorts)
+	}
+	c.MasqueradeAll = all
+	c.MasqueradeBit = int(orDefaultPointer(bit, int32(c.MasqueradeBit)))
+	c.SyncPeriod = orDefault(full, c.SyncPeriod)
+	c.MinSyncPeriod = orDefault(pause, c.MinSyncPeriod)
+	if c.SyncPeriod.Duration > 0 {
+		c.ProbePeriod.Duration = min(c.ProbePeriod.Duration, c.SyncPeriod.Duration)
+	}
+	return c
+}
+
+func convertConntrack(in kubeproxy.KubeProxyConntrackConfiguration, c v1alpha1.Conntrack) v1alpha1.Conntrack {
+	return v1alpha1.Conntrack{
+		MaxPerCore:            int(orDefaultPointer(in.MaxPerCore, int32(c.MaxPerCore))),
+		Min:                   int(orDefaultPointer(in.Min, int32(c.Min))),
+		TCPEstablishedTimeout: orDefaultPointer(in.TCPEstablishedTimeout, c.TCPEstablishedTimeout),
+		TCPCloseWaitTimeout:   orDefaultPointer(in.TCPCloseWaitTimeout, c.TCPCloseWaitTimeout),
+		TCPBeLiberal:          in.TCPBeLiberal,
+		UDPTimeout:            in.UDPTimeout,
+		UDPStreamTimeout:      in.UDPStreamTimeout,
+	}
+}
+
+func convertClient(in kubeproxy.KubeProxyConfiguration, c v1alpha1.ProxyAgentClient) v1alpha1.ProxyAgentClient {
+	return v1alpha1.ProxyAgentClient{
+		Kubeconfig: in.ClientConnection.Kubeconfig,
+		QPS:        orDefault(in.ClientConnection.QPS, c.QPS),
+		Burst:      int(orDefault(in.ClientConnection.Burst, int32(c.Burst))),
+	}
+}
+
+// convertDetectLocal drops the values of modes that are not in force, as kube-proxy does.
+func convertDetectLocal(in kubeproxy.KubeProxyConfiguration) (v1alpha1.DetectLocal, field.ErrorList) {
+	d := v1alpha1.DetectLocal{Mode: orDefault(string(in.DetectLocalMode), v1alpha1.DetectClusterCIDR)}
+	switch d.Mode {
+	case v1alpha1.DetectClusterCIDR:
+		var errs field.ErrorList
+		d.ClusterCIDRs, errs = convertClusterCIDR(in.ClusterCIDR)
+		return d, errs
+	case v1alpha1.DetectBridgeInterface:
+		d.BridgeInterface = in.DetectLocal.BridgeInterface
+	case v1alpha1.DetectInterfaceNamePrefix:
+		d.InterfaceNamePrefix = in.DetectLocal.InterfaceNamePrefix
+	}
+	return d, nil
+}
+
+func convertClusterCIDR(text string) (cidrs []string, errs field.ErrorList) {
+	if text == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		cidr, ok := canonical(part)
+		if !ok {
+			errs = append(errs, field.Invalid(field.NewPath("clusterCIDR"), text, strconv.Quote(part)+" must be a CIDR such as 10.244.0.0/16; two families are written 10.244.0.0/16,fd00:244::/56"))
+			continue
+		}
+		cidrs = append(cidrs, cidr)
+	}
+	return cidrs, errs
+}
+
+// canonical reads CIDRs as leniently as kube-proxy: bits beyond the prefix and leading zeros are dropped.
+func canonical(text string) (string, bool) {
+	_, parsed, err := netutils.ParseCIDRSloppy(text)
+	if err != nil {
+		return "", false
+	}
+	ones, _ := parsed.Mask.Size()
+	addr, ok := netip.AddrFromSlice(parsed.IP)
+	if !ok {
+		return "", false
+	}
+	return netip.PrefixFrom(addr.Unmap(), ones).String(), true
+}
+
+// convertNodePortAddresses also knows the words that kube-proxy has since 1.37.
+func convertNodePortAddresses(in kubeproxy.KubeProxyConfiguration) (cidrs []string, errs field.ErrorList) {
+	path := field.NewPath("nodePortAddresses")
+	addresses := in.NodePortAddresses
+	if len(addresses) == 0 && in.Mode == modeNFTables {
+		addresses = []string{"primary"}
+	}
+	for i, text := range addresses {
+		switch text {
+		case "primary":
+			errs = append(errs, checkPrimary(path.Index(i), in)...)
+			cidrs = append(cidrs, text)
+		case "localhost":
+			cidrs = append(cidrs, "127.0.0.0/8", "::1/128")
+		case "all":
+		default:
+			cidr, ok := canonical(text)
+			if !ok {
+				errs = append(errs, field.Invalid(path.Index(i), text, "must be a CIDR such as 192.0.2.0/24, primary, localhost or all"))
+			}
+			cidrs = append(cidrs, cidr)
+		}
+	}
+	if len(errs) > 0 || slices.Contains(addresses, "all") {
+		return nil, errs // all includes the others
+	}
+	return cidrs, nil
+}
+
+// checkPrimary refuses what we have no word for: there bindAddress outweighs the addresses of the Node object.
+func checkPrimary(path *field.Path, in kubeproxy.KubeProxyConfiguration) field.ErrorList {
+	ip := netutils.ParseIPSloppy(in.BindAddress)
+	if ip == nil || ip.IsUnspecified() {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, "primary", "means bindAddress "+in.BindAddress+" to kube-proxy and the addresses of the Node object here: "+
+		"name the CIDR instead, such as "+ip.String()+hostBits(ip)+", or remove bindAddress")}
+}
+
+func hostBits(ip net.IP) string {
+	if ip.To4() != nil {
+		return "/32"
+	}
+	return "/128"
+}
+
+// convertEndpoints follows kube-proxy: the family of bindAddress decides where a missing address listens, a missing port is the usual one.
+func convertEndpoints(in kubeproxy.KubeProxyConfiguration) (health, metrics string, errs field.ErrorList) {
+	all, loopback := "0.0.0.0", "127.0.0.1"
+	if in.BindAddress != "" {
+		ip := netutils.ParseIPSloppy(in.BindAddress)
+		if ip == nil {
+			errs = append(errs, field.Invalid(field.NewPath("bindAddress"), in.BindAddress, "must be an IP address"))
+		} else if ip.To4() == nil {
+			all, loopback = "::", "::1"
+		}
+	}
+	return withPort(orDefault(in.HealthzBindAddress, all), "10256"), withPort(orDefault(in.MetricsBindAddress, loopback), "10249"), errs
+}
+
+// withPort appends a port to an address that has none; what is no address it leaves for Validate.
+func withPort(address, port string) string {
+	if _, _, err := net.SplitHostPort(address); err == nil || netutils.ParseIPSloppy(address) == nil {
+		return address
+	}
+	return net.JoinHostPort(address, port)
+}
+
+// orDefault returns value, or fallback when value is the zero one.
+func orDefault[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
+	}
+	return value
+}
+
+func orDefaultPointer[T any](value *T, fallback T) T {
+	if value == nil {
+		return fallback
+	}
+	return *value
+}

@@ -1,0 +1,131 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
+)
+
+// meaningless are the fields of kube-proxy's file that say nothing to this agent, with what an admin should know instead. A path
+// stands for all below it; the first row that fits counts.
+var meaningless = []struct{ path, why string }{
+	{"featureGates." + externalIPsGate, ""},
+	{"featureGates", "the gates of kube-proxy do not exist here"},
+	{"clientConnection.acceptContentTypes", "the agent always speaks protobuf"},
+	{"clientConnection.contentType", "the agent always speaks protobuf"},
+	{"logging.flushFrequency", "the log is not buffered"},
+	{"logging.vmodule", "there is one verbosity for all"},
+	{"logging.options", "the log goes to standard error, not buffered"},
+	{"bindAddressHardFail", "the agent goes on and tries again when a port is taken"},
+	{"showHiddenMetricsForVersion", "no metric is hidden"},
+	{"ipvs", "the agent does not use IPVS"},
+	{"nftables", "the agent does not use nftables of its own"},
+	{"winkernel", "the agent runs on Linux"},
+	{"oomScoreAdj", "the kubelet sets it by the priority class of the pod"},
+	{"configSyncPeriod", "the agent relies on watches, and looks at the kernel every iptables.syncPeriod"},
+	{"portRange", "kube-proxy does not use it either"},
+	{"windowsRunAsService", "the agent runs on Linux"},
+}
+
+// silent are the values, as JSON, that say no more than leaving a field out. Elsewhere those are zeros; null says nothing anywhere.
+var silent = map[string][]string{
+	"clientConnection.acceptContentTypes": {`""`, `"application/vnd.kubernetes.protobuf"`, `"application/vnd.kubernetes.protobuf,application/json"`},
+	"clientConnection.contentType":        {`""`, `"application/vnd.kubernetes.protobuf"`},
+	"logging.flushFrequency":              {`0`, `"0s"`, `5000000000`, `"5s"`},
+	"logging.options.json.infoBufferSize": {`"0"`},
+	"logging.options.text.infoBufferSize": {`"0"`},
+	"oomScoreAdj":                         {`-999`},
+	"configSyncPeriod":                    {`"0s"`, `"15m0s"`},
+	"iptables.localhostNodePorts":         {`true`},
+	"iptables.masqueradeBit":              {`14`},
+	"iptables.syncPeriod":                 {`"0s"`, `"30s"`},
+	"iptables.minSyncPeriod":              {`"0s"`, `"1s"`},
+	"ipvs.syncPeriod":                     {`"0s"`, `"30s"`},
+	"nftables.masqueradeBit":              {`14`},
+	"nftables.syncPeriod":                 {`"0s"`, `"30s"`},
+	"nftables.minSyncPeriod":              {`"0s"`, `"1s"`},
+}
+
+var zeros = []string{`""`, `"0s"`, `0`, `false`, `[]`, `{}`}
+
+// idle names each field that is set to something else than its default and has no effect here, sorted by path.
+func idle(in kubeproxy.KubeProxyConfiguration) []string {
+	set := leaves(in)
+	warnings := modeWarnings(in)
+	for _, path := range slices.Sorted(maps.Keys(set)) {
+		why := whyIdle(path, in.Mode)
+		if why != "" && !says(path, set[path]) {
+			warnings = append(warnings, fmt.Sprintf("%s: %s has no effect: %s", path, set[path], why))
+		}
+	}
+	return warnings
+}
+
+// modeWarnings are about fields whose effect is not quite that of kube-proxy.
+func modeWarnings(in kubeproxy.KubeProxyConfiguration) (warnings []string) {
+	if in.Mode == modeIPVS || in.Mode == modeNFTables {
+		warnings = append(warnings, fmt.Sprintf("mode: the agent serves through iptables, not %s; it follows the settings that kube-proxy has in force in that mode", in.Mode))
+	}
+	if !slices.Contains([]string{"", "0.0.0.0", "::"}, in.BindAddress) {
+		warnings = append(warnings, fmt.Sprintf("bindAddress: %q only decides the family of healthzBindAddress and metricsBindAddress; the node's addresses are those of its Node object", in.BindAddress))
+	}
+	if in.Logging.Verbosity > 10 {
+		warnings = append(warnings, fmt.Sprintf("logging.verbosity: %d is taken for 10, the highest", in.Logging.Verbosity))
+	}
+	return warnings
+}
+
+// whyIdle says why the field has no effect; it is empty for one that has.
+func whyIdle(path string, mode kubeproxy.ProxyMode) string {
+	section, name, _ := strings.Cut(path, ".")
+	switch {
+	case section == string(mode) && fromSection(mode, name):
+		return ""
+	case section == modeIPTables && (fromSection(mode, name) || name == "localhostNodePorts" && mode != "" && mode != modeIPTables):
+		return fmt.Sprintf("kube-proxy does not read it in mode %s", mode)
+	}
+	for _, row := range meaningless {
+		if path == row.path || strings.HasPrefix(path, row.path+".") {
+			return row.why
+		}
+	}
+	return ""
+}
+
+// says reports whether a value means the same as none.
+func says(path, value string) bool {
+	defaults, known := silent[path]
+	if !known {
+		defaults = zeros
+	}
+	return value == "null" || slices.Contains(defaults, value)
+}
+
+// leaves returns each value that is no object, as JSON, by its path.
+func leaves(in kubeproxy.KubeProxyConfiguration) map[string]string {
+	set := map[string]string{}
+	text, err := json.Marshal(in)
+	if err != nil {
+		return set // what was read from JSON can be written as JSON
+	}
+	collect("", text, set)
+	return set
+}
+
+func collect(path string, text json.RawMessage, set map[string]string) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(text, &fields) != nil || fields == nil {
+		set[path] = string(text)
+		return
+	}
+	for name, value := range fields {
+		if path != "" {
+			name = path + "." + name
+		}
+		collect(name, value, set)
+	}
+}

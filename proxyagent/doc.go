@@ -1,0 +1,14 @@
+// Package proxyagent is the loop of the node agent: it takes what changed in the cluster, compiles what the node has to do about it, and has the
+// kernel do it.
+//
+//	Source ── Changes ──> Compiler (one for each family) ── Delta ──> Backend, then Flows
+//
+// It knows its surroundings as interfaces; the binary cmd/proxyagent brings the real ones. What it promises:
+//
+//   - Nothing is programmed before the source has listed everything once.
+//   - Changes are gathered for MinSyncPeriod after a sync; the first one after a quiet time is programmed at once.
+//   - A sync that fails is tried again with back-off, whole. No change is lost, and one family does not wait for the other's success.
+//   - The rules stay when the agent ends.
+//
+// Start reading at [Agent.Run].
+package proxyagent

@@ -1,0 +1,227 @@
+package proxyagent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/compile"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// confirmation is how long a dispute has to last before people hear of it: while a Service is made anew, the old one and the new one
+// claim its address together for a moment.
+const confirmation = 5 * time.Second
+
+// family is the work for one IP family.
+type family struct {
+	Family
+	metrics Metrics
+	health  Health
+	events  Events
+
+	mu       sync.Mutex // for compiler: Dump reads while the loop writes
+	compiler *compile.Compiler
+	globals  model.Globals
+
+	failed   bool        // the last sync did not come through
+	flowsAll bool        // flows of all ports have to be looked at
+	triggers []time.Time // of changes that are not in the kernel yet
+	local    noLocal
+	disputes map[model.Dispute]*confirmed
+}
+
+// noLocal counts ports whose policy is Local and which have endpoints only elsewhere.
+type noLocal struct{ internal, external int }
+
+type confirmed struct {
+	since time.Time
+	told  bool
+}
+
+func newFamily(f Family, m Metrics, h Health, e Events) *family {
+	return &family{
+		Family: f, metrics: m, health: h, events: e, compiler: compile.New(f.Settings),
+		flowsAll: true, failed: true, disputes: map[model.Dispute]*confirmed{},
+	}
+}
+
+func (f *family) log(ctx context.Context) logr.Logger {
+	return logr.FromContextOrDiscard(ctx).WithValues("family", f.Settings.Family)
+}
+
+// program compiles changes and has the backend carry them out, and what an earlier round left undone.
+func (f *family) program(ctx context.Context, changes model.Changes) {
+	start := time.Now()
+	delta := f.compile(changes)
+	f.triggers = append(f.triggers, changes.Triggers...)
+	if delta.Empty() && !f.failed {
+		f.done(start)
+		return
+	}
+	full, err := f.Backend.Sync(ctx, delta)
+	f.metrics.SyncDone(f.Settings.Family, full, time.Since(start), time.Now(), err)
+	if f.failed = err != nil; f.failed {
+		f.flowsAll = true
+		f.log(ctx).Error(err, "Programming failed and will be tried again", "changedPorts", len(delta.Ports))
+		return
+	}
+	f.count()
+	f.log(ctx).V(2).Info("Programmed", "changedPorts", len(delta.Ports), "full", full, "took", time.Since(start))
+	f.flows(ctx, delta)
+	f.done(start)
+}
+
+func (f *family) compile(changes model.Changes) model.Delta {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delta := f.compiler.Apply(changes)
+	if delta.Globals != nil {
+		f.globals = *delta.Globals
+	}
+	for name, port := range delta.Ports {
+		if before, was := delta.Before[name]; was {
+			f.local.add(before, -1)
+		}
+		if port != nil {
+			f.local.add(*port, 1)
+		}
+	}
+	return delta
+}
+
+func (n *noLocal) add(p model.ServicePort, times int) {
+	if !p.HasEndpoints || len(p.Local) > 0 {
+		return
+	}
+	if p.InternalLocal {
+		n.internal += times
+	}
+	if p.ExternalLocal && p.HasExternal() {
+		n.external += times
+	}
+}
+
+// done tells that everything taken so far is in the kernel.
+func (f *family) done(time.Time) {
+	now := time.Now()
+	f.metrics.Programmed(f.Settings.Family, f.triggers, now)
+	f.triggers = nil
+	f.health.Updated(f.Settings.Family)
+}
+
+func (f *family) count() {
+	total, written := f.Backend.Counts()
+	for table := range total {
+		f.metrics.Rules(f.Settings.Family, table, total[table], written[table])
+	}
+	f.metrics.NoLocalEndpoints(f.Settings.Family, f.local.internal, f.local.external)
+}
+
+// flows removes stale connections. Rules are right already, so a failure only costs what it leaves behind: it is tried again for all
+// ports with the next sync.
+func (f *family) flows(ctx context.Context, delta model.Delta) {
+	start := time.Now()
+	var deleted int
+	var err error
+	if f.flowsAll {
+		deleted, err = f.Flows.Start(ctx, f.compiler.Plan())
+	} else {
+		deleted, err = f.Flows.Reconcile(ctx, f.globals, delta)
+	}
+	f.metrics.ConntrackDone(f.Settings.Family, time.Since(start), deleted)
+	if f.flowsAll = err != nil; f.flowsAll {
+		f.log(ctx).Error(err, "Removing stale connections failed and will be tried again with the next sync")
+	}
+}
+
+// check repairs what others changed, and reports disputes that last.
+func (f *family) check(ctx context.Context) {
+	now := time.Now()
+	f.settle(now)
+	if f.failed {
+		return
+	}
+	repaired, err := f.Backend.Check(ctx, now)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		f.failed = true
+		f.log(ctx).Error(err, "Looking for changes by others failed")
+	case len(repaired) > 0:
+		for _, what := range repaired {
+			kind, _, _ := strings.Cut(what, " ")
+			f.metrics.Repaired(f.Settings.Family, kind)
+		}
+		f.log(ctx).Info("Repaired what another program changed", "count", len(repaired), "first", repaired[:min(len(repaired), 5)])
+	}
+}
+
+// settle follows disputes, so that each is told once, and only when it lasts.
+func (f *family) settle(now time.Time) {
+	f.mu.Lock()
+	current := f.compiler.Disputes()
+	f.mu.Unlock()
+	f.metrics.Disputed(f.Settings.Family, current)
+	for _, d := range current {
+		c := f.disputes[d]
+		if c == nil {
+			c = &confirmed{since: now}
+			f.disputes[d] = c
+		}
+		if !c.told && now.Sub(c.since) >= confirmation {
+			c.told = true
+			f.events.Disputed(d)
+		}
+	}
+	maps.DeleteFunc(f.disputes, func(d model.Dispute, _ *confirmed) bool { return !slices.Contains(current, d) })
+}
+
+// describe says in words how a Service is served.
+func (f *family) describe(n model.ServiceName) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	text := fmt.Sprintf("%s\n%s", f.Settings.Family, f.compiler.Explain(n))
+	for _, port := range f.portsOf(n) {
+		text += "\n" + strings.Join(f.Backend.Describe(port), "\n") + "\n"
+	}
+	return text + "\n"
+}
+
+func (f *family) portsOf(n model.ServiceName) []model.PortName {
+	var ports []model.PortName
+	for name := range f.compiler.Plan().Ports {
+		if name.Service == n {
+			ports = append(ports, name)
+		}
+	}
+	slices.SortFunc(ports, model.PortName.Compare)
+	return ports
+}
+
+// owner looks for the Service that has an address.
+func (f *family) owner(addr netip.Addr) (model.ServiceName, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, p := range f.compiler.Plan().Ports {
+		if slices.Contains(p.ClusterIPs, addr) || slices.Contains(p.ExternalIPs, addr) || slices.Contains(p.LoadBalancerIPs, addr) {
+			return name.Service, true
+		}
+	}
+	return model.ServiceName{}, false
+}
+
+func (f *family) overview() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	plan := f.compiler.Plan()
+	total, _ := f.Backend.Counts()
+	return fmt.Sprintf("%s: %d Service ports, %d rules in nat, %d in filter, %d disputed addresses, %d ServiceCIDRs\n", f.Settings.Family,
+		len(plan.Ports), total["nat"], total["filter"], len(f.compiler.Disputes()), len(plan.Globals.Ranges))
+}

@@ -1,0 +1,223 @@
+package ipset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
+)
+
+// destroyTries and destroyPause are how often and after which pause a set in use is destroyed again: iptables-nft returns when its
+// rules are out of force, and the kernel gives up their references a few milliseconds later.
+const (
+	destroyTries = 20
+	destroyPause = 25 * time.Millisecond
+)
+
+// maxComplaints bounds the errors that Apply tells one by one.
+const maxComplaints = 16
+
+// Kernel are the sets of one network namespace. It may be used by several goroutines. The zero value is of no use.
+//
+// Costs: one message for each set that is created or destroyed, one for about 400 entries of a set that change, one dump for Counts
+// (its answer has about 150 bytes for each set) and for Entries.
+type Kernel struct{ conn *nfnetlink.Conn }
+
+// Open opens the sets in the network namespace of the calling thread, which every thread of a process shares unless it asked for
+// another one. It fails when the kernel does not know netfilter.
+func Open() (*Kernel, error) {
+	conn, err := nfnetlink.Open()
+	if err != nil {
+		return nil, err
+	}
+	return &Kernel{conn: conn}, nil
+}
+
+// Close frees the connection to the kernel. The sets stay.
+func (k *Kernel) Close() { k.conn.Close() }
+
+// Create creates sets. One that exists with its entries is kept when it is of the same kind; otherwise the error is ErrOtherKind for that
+// one, and the others are created all the same.
+func (k *Kernel) Create(ctx context.Context, sets ...Set) error {
+	var wrong []error
+	for _, s := range sets {
+		if ctx.Err() != nil {
+			return errors.Join(append(wrong, ctx.Err())...)
+		}
+		if err := k.create(ctx, s); err != nil {
+			wrong = append(wrong, fmt.Errorf("creating the set %q of type %s: %w", s.Name, s.Type, err))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+func (k *Kernel) create(ctx context.Context, s Set) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	err := k.do(ctx, nl.IPSET_CMD_CREATE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, creation(s))
+	if !errors.Is(err, syscall.EEXIST) {
+		return err
+	}
+	there, err := k.header(ctx, s.Name)
+	if err == nil && !there.fits(s) {
+		return ErrOtherKind
+	}
+	return err
+}
+
+// Apply puts entries into sets and takes them out. Of several changes of one entry the last counts. Sets are done in the order in which
+// changes name them first; in each set all additions come before all deletions. Who needs another order calls Apply more than once.
+//
+// Errors name the set and the entry, and keep nothing else from being done.
+func (k *Kernel) Apply(ctx context.Context, changes []Change) error {
+	var c complaints
+	for _, b := range batches(c.valid(changes)) {
+		if ctx.Err() != nil {
+			c.add(ctx.Err())
+			break
+		}
+		k.apply(ctx, b, &c)
+	}
+	return c.join()
+}
+
+// apply sends a batch. The kernel stops at the first entry that it refuses and does not say which: then each goes alone.
+func (k *Kernel) apply(ctx context.Context, b batch, c *complaints) {
+	err := k.send(ctx, b.set, b.delete, b.entries)
+	if err == nil {
+		return
+	}
+	if errors.Is(err, ErrMissing) || ctx.Err() != nil {
+		c.add(fmt.Errorf("changing %d entries of the set %q: %w", len(b.entries), b.set, err))
+		return
+	}
+	for i, e := range b.entries {
+		if err := k.send(ctx, b.set, b.delete, b.entries[i:i+1]); err != nil {
+			c.add(fmt.Errorf("%s %v in the set %q: %w", verb(b.delete), e, b.set, err))
+		}
+	}
+}
+
+func (k *Kernel) send(ctx context.Context, set string, remove bool, entries []Entry) error {
+	command := uint8(nl.IPSET_CMD_ADD)
+	if remove {
+		command = nl.IPSET_CMD_DEL
+	}
+	return k.do(ctx, command, 0, addition(set, entries)) // Without NLM_F_EXCL: what is there already is fine.
+}
+
+func verb(remove bool) string {
+	if remove {
+		return "deleting"
+	}
+	return "adding"
+}
+
+// Destroy destroys sets with their entries. One that is not there is fine. One that a rule still refers to after half a second gives
+// ErrInUse, and the others are destroyed all the same.
+func (k *Kernel) Destroy(ctx context.Context, names ...string) error {
+	var wrong []error
+	left := names
+	for try := range destroyTries {
+		var busy []string
+		busy, wrong = k.destroyAll(ctx, left, wrong)
+		if left = busy; len(left) == 0 || try == destroyTries-1 || !pause(ctx) {
+			break
+		}
+	}
+	for _, name := range left {
+		wrong = append(wrong, fmt.Errorf("destroying the set %q: %w", name, ErrInUse))
+	}
+	return errors.Join(append(wrong, ctx.Err())...)
+}
+
+// destroyAll tries each once, and returns those in use and what else went wrong.
+func (k *Kernel) destroyAll(ctx context.Context, names []string, wrong []error) (busy []string, _ []error) {
+	for _, name := range names {
+		err := checkName(name) // The kernel would take a request without a name as one for all sets of the machine.
+		if err == nil {
+			err = k.do(ctx, nl.IPSET_CMD_DESTROY, 0, begin(name))
+		}
+		switch {
+		case errors.Is(err, ErrInUse):
+			busy = append(busy, name)
+		case err != nil && !errors.Is(err, ErrMissing):
+			wrong = append(wrong, fmt.Errorf("destroying the set %q: %w", name, err))
+		}
+	}
+	return busy, wrong
+}
+
+// pause waits, and reports false when ctx ends first.
+func pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(destroyPause):
+		return true
+	}
+}
+
+// Counts returns how many entries each set has whose name begins with prefix. Entries are not transferred. Of sets that expire, entries
+// whose time has come do not count.
+func (k *Kernel) Counts(ctx context.Context, prefix string) (map[string]int, error) {
+	var counts map[string]int
+	err := k.list(ctx, "", listHeader, func() { counts = make(map[string]int) }, func(answer nfnetlink.Attrs) {
+		if h := readHeader(answer); strings.HasPrefix(h.name, prefix) {
+			counts[h.name] = h.elements
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("counting the entries of the sets %s*: %w", prefix, err)
+	}
+	return counts, nil
+}
+
+// Entries returns all entries of a set, and ErrMissing when there is no such set.
+func (k *Kernel) Entries(ctx context.Context, name string) (map[Entry]struct{}, error) {
+	var entries map[Entry]struct{}
+	err := checkName(name)
+	if err == nil {
+		err = k.list(ctx, name, 0, func() { entries = make(map[Entry]struct{}) }, func(answer nfnetlink.Attrs) {
+			readEntries(answer, func(e Entry) { entries[e] = struct{}{} })
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the set %q: %w", name, err)
+	}
+	return entries, nil
+}
+
+func (k *Kernel) header(ctx context.Context, name string) (header, error) {
+	var h header
+	err := k.list(ctx, name, listHeader, func() {}, func(answer nfnetlink.Attrs) { h = readHeader(answer) })
+	if err != nil {
+		return h, fmt.Errorf("reading the properties: %w", err)
+	}
+	return h, nil
+}
+
+// list reads one set, or all when name is empty. It calls start before each try.
+func (k *Kernel) list(ctx context.Context, name string, flags uint32, start func(), each func(nfnetlink.Attrs)) error {
+	attrs := begin(name).PutNet32(nl.IPSET_ATTR_FLAGS, flags)
+	return meaning(nfnetlink.Again(ctx, func() error {
+		start()
+		return k.conn.Dump(request(nl.IPSET_CMD_LIST, 0, attrs), each)
+	}))
+}
+
+func (k *Kernel) do(ctx context.Context, command uint8, flags uint16, attrs nfnetlink.Attrs) error {
+	return meaning(nfnetlink.Again(ctx, func() error { return k.conn.Do(request(command, flags, attrs)) }))
+}
+
+func request(command uint8, flags uint16, attrs nfnetlink.Attrs) nfnetlink.Request {
+	return nfnetlink.Request{Subsystem: unix.NFNL_SUBSYS_IPSET, Command: command, Flags: flags, Attrs: attrs}
+}

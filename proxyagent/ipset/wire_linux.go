@@ -1,0 +1,205 @@
+package ipset
+
+import (
+	"net/netip"
+	"syscall"
+
+	"github.com/vishvananda/netlink/nl"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
+)
+
+// listHeader asks for sets without their entries. It is IPSET_FLAG_LIST_HEADER of linux/netfilter/ipset/ip_set.h.
+const listHeader = 1 << 2
+
+// header are the properties of a set that exists.
+type header struct {
+	name     string
+	kind     Type
+	family   uint8
+	limit    uint32
+	expires  bool
+	elements int
+	from, to uint16
+}
+
+// fits reports whether a set that exists can serve as s.
+func (h header) fits(s Set) bool {
+	if h.kind != s.Type || h.expires != (s.Timeout != 0) {
+		return false
+	}
+	if s.Type == BitmapPort {
+		return h.from == 0 && h.to == 65535
+	}
+	return h.family == addressFamily(s.Family) && h.limit >= maxElements
+}
+
+// addressFamily is AF_INET or AF_INET6.
+func addressFamily(f model.Family) uint8 {
+	if f == model.IPv4 {
+		return syscall.AF_INET
+	}
+	return syscall.AF_INET6
+}
+
+// begin are the attributes that each request begins with.
+func begin(set string) nfnetlink.Attrs {
+	a := nfnetlink.Attrs(nil).Put(nl.IPSET_ATTR_PROTOCOL, nl.IPSET_PROTOCOL)
+	if set == "" {
+		return a
+	}
+	return a.PutString(nl.IPSET_ATTR_SETNAME, set)
+}
+
+// creation are the attributes of the request to create s.
+func creation(s Set) nfnetlink.Attrs {
+	family := addressFamily(s.Family)
+	if s.Type == BitmapPort {
+		family = syscall.AF_UNSPEC
+	}
+	return begin(s.Name).
+		PutString(nl.IPSET_ATTR_TYPENAME, string(s.Type)).
+		Put(nl.IPSET_ATTR_REVISION, revisions[s.Type]).
+		Put(nl.IPSET_ATTR_FAMILY, family).
+		Nest(nl.IPSET_ATTR_DATA, func(a nfnetlink.Attrs) nfnetlink.Attrs { return properties(a, s) })
+}
+
+func properties(a nfnetlink.Attrs, s Set) nfnetlink.Attrs {
+	if s.Type == BitmapPort {
+		a = a.PutNet16(nl.IPSET_ATTR_PORT_FROM, 0).PutNet16(nl.IPSET_ATTR_PORT_TO, 65535)
+	} else {
+		a = a.PutNet32(nl.IPSET_ATTR_HASHSIZE, s.hashSize()).PutNet32(nl.IPSET_ATTR_MAXELEM, maxElements)
+	}
+	if s.Timeout != 0 {
+		a = a.PutNet32(nl.IPSET_ATTR_TIMEOUT, s.Timeout)
+	}
+	return a
+}
+
+// addition are the attributes of the request to add entries to a set, or to delete them. The line number belongs to `ipset restore`, which is
+// the other user of such messages; zero makes the kernel answer as to all other requests.
+func addition(set string, entries []Entry) nfnetlink.Attrs {
+	a := append(make(nfnetlink.Attrs, 0, 128+bytesPerEntry*len(entries)), begin(set)...)
+	a = a.PutNet32(nl.IPSET_ATTR_LINENO, 0)
+	return a.Nest(nl.IPSET_ATTR_ADT, func(a nfnetlink.Attrs) nfnetlink.Attrs {
+		for _, e := range entries {
+			a = a.Nest(nl.IPSET_ATTR_DATA, e.write)
+		}
+		return a
+	})
+}
+
+// write appends the parts of e. What is zero is not said: the type of the set need not be known.
+func (e Entry) write(a nfnetlink.Attrs) nfnetlink.Attrs {
+	if e.Addr.IsValid() {
+		a = writeAddr(a, nl.IPSET_ATTR_IP, e.Addr)
+	}
+	if e.Port != 0 || !e.Addr.IsValid() {
+		a = a.PutNet16(nl.IPSET_ATTR_PORT, e.Port)
+	}
+	if e.Protocol != 0 {
+		a = a.Put(nl.IPSET_ATTR_PROTO, uint8(e.Protocol))
+	}
+	if e.Source.IsValid() {
+		a = writeAddr(a, nl.IPSET_ATTR_IP2, e.Source.Addr())
+		if !e.Source.IsSingleIP() { // Not known to sets of single addresses, and the default of the others.
+			a = a.Put(nl.IPSET_ATTR_CIDR2, uint8(e.Source.Bits()))
+		}
+	}
+	return a
+}
+
+func writeAddr(a nfnetlink.Attrs, kind uint16, addr netip.Addr) nfnetlink.Attrs {
+	return a.Nest(kind, func(a nfnetlink.Attrs) nfnetlink.Attrs {
+		if addr.Is4() {
+			v4 := addr.As4()
+			return a.PutNet(nl.IPSET_ATTR_IPADDR_IPV4, v4[:]...)
+		}
+		v6 := addr.As16()
+		return a.PutNet(nl.IPSET_ATTR_IPADDR_IPV6, v6[:]...)
+	})
+}
+
+// readHeader reads the part of an answer that is about the set.
+func readHeader(answer nfnetlink.Attrs) header {
+	var h header
+	for kind, value := range answer.All() {
+		switch kind {
+		case nl.IPSET_ATTR_SETNAME:
+			h.name = value.Text()
+		case nl.IPSET_ATTR_TYPENAME:
+			h.kind = Type(value.Text())
+		case nl.IPSET_ATTR_FAMILY:
+			h.family = value.Byte()
+		case nl.IPSET_ATTR_DATA:
+			h.readProperties(value)
+		}
+	}
+	return h
+}
+
+func (h *header) readProperties(properties nfnetlink.Attrs) {
+	for kind, value := range properties.All() {
+		switch kind {
+		case nl.IPSET_ATTR_MAXELEM:
+			h.limit = value.Net32()
+		case nl.IPSET_ATTR_TIMEOUT:
+			h.expires = true
+		case nl.IPSET_ATTR_ELEMENTS:
+			h.elements = int(value.Net32())
+		case nl.IPSET_ATTR_PORT_FROM:
+			h.from = value.Net16()
+		case nl.IPSET_ATTR_PORT_TO:
+			h.to = value.Net16()
+		}
+	}
+}
+
+// readEntries hands each entry of an answer on.
+func readEntries(answer nfnetlink.Attrs, each func(Entry)) {
+	for kind, list := range answer.All() {
+		if kind != nl.IPSET_ATTR_ADT {
+			continue
+		}
+		for _, data := range list.All() {
+			each(readEntry(data))
+		}
+	}
+}
+
+func readEntry(data nfnetlink.Attrs) Entry {
+	var e Entry
+	var source netip.Addr
+	length := -1
+	for kind, value := range data.All() {
+		switch kind {
+		case nl.IPSET_ATTR_IP:
+			e.Addr = readAddr(value)
+		case nl.IPSET_ATTR_PORT:
+			e.Port = value.Net16()
+		case nl.IPSET_ATTR_PROTO:
+			e.Protocol = model.Protocol(value.Byte())
+		case nl.IPSET_ATTR_IP2:
+			source = readAddr(value)
+		case nl.IPSET_ATTR_CIDR2:
+			length = int(value.Byte())
+		}
+	}
+	if source.IsValid() {
+		e.Source = netip.PrefixFrom(source, source.BitLen())
+	}
+	if source.IsValid() && length >= 0 {
+		e.Source = netip.PrefixFrom(source, length)
+	}
+	return e
+}
+
+func readAddr(value nfnetlink.Attrs) netip.Addr {
+	for _, bytes := range value.All() {
+		if addr, ok := netip.AddrFromSlice(bytes); ok {
+			return addr
+		}
+	}
+	return netip.Addr{}
+}

@@ -1,0 +1,153 @@
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// CleanupOptions say what to take away, in one family.
+type CleanupOptions struct {
+	Family model.Family
+	// Modes are the variants to look at.
+	Modes []Mode
+	// Sets are taken away too; nil leaves them, because rules of another variant still use them.
+	Sets Sets
+	// KubeProxy takes the rules of kube-proxy away instead of ours.
+	KubeProxy bool
+	// DryRun only says what would be taken away.
+	DryRun bool
+}
+
+// Cleanup takes our chains, the rules that lead to them, and our sets away, and returns what it did in words. Nothing of others is
+// touched. A variant that is not installed or has no tables is passed over.
+func Cleanup(ctx context.Context, o CleanupOptions) ([]string, error) {
+	var done []string
+	var problems []error
+	for _, m := range o.Modes {
+		did, err := cleanVariant(ctx, o, m)
+		done, problems = append(done, did...), append(problems, err)
+	}
+	if o.KubeProxy {
+		did, err := dropKubeProxyTable(ctx, o)
+		done, problems = append(done, did...), append(problems, err)
+	} else if o.Sets != nil && errors.Join(problems...) == nil {
+		did, err := cleanSets(ctx, o)
+		done, problems = append(done, did...), append(problems, err)
+	}
+	return done, errors.Join(problems...)
+}
+
+func cleanVariant(ctx context.Context, o CleanupOptions, m Mode) ([]string, error) {
+	r, err := newRunner(m, o.Family)
+	if errors.Is(err, exec.ErrNotFound) || m == Legacy && !legacyInUse(o.Family) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	text, err := r.Save(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("reading the rules: %w", err)
+	}
+	s := parseSave(text)
+	if o.KubeProxy {
+		s = parseKubeProxy(text)
+	}
+	t := removal(s)
+	if t.empty() {
+		return nil, nil
+	}
+	did := []string{fmt.Sprintf("%s iptables-%s: %d chains, %d jumps to them", o.Family, m, len(t.remove), len(t.unhook))}
+	if o.DryRun {
+		return did, nil
+	}
+	if err := r.Restore(ctx, t.text()); err != nil {
+		return nil, fmt.Errorf("removing %d chains: %w", len(t.remove), err)
+	}
+	return did, nil
+}
+
+func cleanSets(ctx context.Context, o CleanupOptions) ([]string, error) {
+	counts, err := o.Sets.Counts(ctx, setPrefix(o.Family))
+	if err != nil {
+		return nil, fmt.Errorf("listing sets: %w", err)
+	}
+	if len(counts) == 0 {
+		return nil, nil
+	}
+	did := []string{fmt.Sprintf("%s ipset: %d sets", o.Family, len(counts))}
+	if o.DryRun {
+		return did, nil
+	}
+	if err := o.Sets.Destroy(ctx, slices.Sorted(maps.Keys(counts))...); err != nil {
+		return nil, fmt.Errorf("removing sets: %w", err)
+	}
+	return did, nil
+}
+
+// kubeProxyChains are the names of the chains of kube-proxy's iptables mode; those that end in a dash are beginnings. The kubelet's own
+// chains (KUBE-KUBELET-CANARY, KUBE-IPTABLES-HINT, KUBE-FIREWALL) are not among them.
+var kubeProxyChains = []string{
+	"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-FORWARD",
+	"KUBE-PROXY-FIREWALL", "KUBE-PROXY-CANARY", "KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-", "KUBE-XLB-",
+}
+
+func isKubeProxyChain(name string) bool {
+	return slices.ContainsFunc(kubeProxyChains, func(known string) bool {
+		return name == known || strings.HasSuffix(known, "-") && strings.HasPrefix(name, known)
+	})
+}
+
+// parseKubeProxy finds kube-proxy's chains and the rules that lead to them from elsewhere.
+func parseKubeProxy(text []byte) saved {
+	s := saved{chains: map[chain][]string{}, jumps: map[jump]int{}}
+	var current table
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "*"):
+			current = table(line[1:])
+		case strings.HasPrefix(line, ":"):
+			if name, _, _ := strings.Cut(line[1:], " "); isKubeProxyChain(name) {
+				s.chains[chain{current, name}] = nil
+			}
+		case strings.HasPrefix(line, "-A "):
+			name, body, _ := strings.Cut(line[len("-A "):], " ")
+			words := strings.Fields(body)
+			if !isKubeProxyChain(name) && len(words) > 1 && words[len(words)-2] == "-j" && isKubeProxyChain(words[len(words)-1]) {
+				s.jumps[jump{current, name, body}]++
+			}
+		}
+	}
+	return s
+}
+
+// dropKubeProxyTable removes what kube-proxy's nftables mode left.
+func dropKubeProxyTable(ctx context.Context, o CleanupOptions) ([]string, error) {
+	family := "ip"
+	if o.Family == model.IPv6 {
+		family = "ip6"
+	}
+	nft, err := exec.LookPath("nft")
+	if err != nil {
+		return nil, nil
+	}
+	tables, err := exec.CommandContext(ctx, nft, "list", "tables", family).Output()
+	if err != nil || !strings.Contains(string(tables)+"\n", "table "+family+" kube-proxy\n") {
+		return nil, nil
+	}
+	did := []string{fmt.Sprintf("%s nftables: the table kube-proxy", o.Family)}
+	if o.DryRun {
+		return did, nil
+	}
+	if out, err := exec.CommandContext(ctx, nft, "delete", "table", family, "kube-proxy").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("removing the table kube-proxy of nftables: %w: %s", err, firstLines(string(out)))
+	}
+	return did, nil
+}

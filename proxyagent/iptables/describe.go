@@ -1,0 +1,45 @@
+package iptables
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// Counts returns for each table how many rules there are, and how many the last sync wrote.
+func (p *Proxier) Counts() (total, written map[string]int) {
+	s := p.Stats()
+	return s.Rules, s.Written
+}
+
+// Describe lists the rules and the members of sets that belong to a port, for people.
+func (p *Proxier) Describe(n model.PortName) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	port, ok := p.rules.ports[n]
+	if !ok {
+		return nil
+	}
+	r := renderPort(p.rules.globals, port)
+	lines := []string{fmt.Sprintf("Rules of %s in iptables-%s, table nat:", n, p.options.Mode)}
+	for _, vip := range slices.SortedFunc(maps.Keys(r.vips), netip.Addr.Compare) {
+		for _, rule := range r.vips[vip] {
+			lines = append(lines, "  below "+chainVIPs+": "+rule)
+		}
+	}
+	for _, rule := range r.nodePort {
+		lines = append(lines, "  below "+chainNodePorts+": "+rule)
+	}
+	for _, c := range slices.Sorted(maps.Keys(r.chains)) {
+		for _, rule := range r.chains[c] {
+			lines = append(lines, "  "+c+": "+rule)
+		}
+	}
+	for _, m := range r.members {
+		lines = append(lines, fmt.Sprintf("  set %s: %s", m.set.of(p.options.Family), m.entry))
+	}
+	return lines
+}

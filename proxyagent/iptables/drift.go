@@ -1,0 +1,146 @@
+package iptables
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Check looks for changes that others made to what is ours, and repairs them. It returns what it repaired, in words, nil for nothing.
+// Without changes by anybody it costs microseconds, so it may be called every second. Before the first successful Sync, and after a
+// failed one, it does nothing: then Sync has to be called.
+func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.known {
+		return nil, nil
+	}
+	found, err := p.drift(ctx, now)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	if err := p.flush(ctx); err != nil {
+		return nil, fmt.Errorf("repairing %s: %w", summary(found), err)
+	}
+	return found, nil
+}
+
+// drift compares where there is reason to.
+func (p *Proxier) drift(ctx context.Context, now time.Time) ([]string, error) {
+	found, err := p.driftOfSets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := p.driftOfRules(ctx, now)
+	return append(found, rules...), err
+}
+
+func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, error) {
+	current, err := p.probe()
+	if err != nil {
+		return nil, err
+	}
+	hinted := p.suspect || current != p.last
+	// On a node where others change rules all the time, comparing takes at most a tenth of it.
+	if since := now.Sub(p.verified); !hinted && since < p.options.FullCheck || since < 10*p.patience {
+		return nil, nil
+	}
+	start := time.Now()
+	s, err := p.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := p.regard(s)
+	p.patience, p.verified = time.Since(start), now
+	p.last, p.suspect = current, false
+	return found, nil
+}
+
+// driftOfSets compares the numbers of members, which is cheap, and the members where these differ.
+func (p *Proxier) driftOfSets(ctx context.Context) ([]string, error) {
+	counts, err := p.options.Sets.Counts(ctx, setPrefix(p.options.Family))
+	if err != nil {
+		return nil, fmt.Errorf("counting members of sets: %w", err)
+	}
+	var found []string
+	for _, kind := range setKinds {
+		if counts[kind.name.of(p.options.Family)] != len(p.rules.members[kind.name]) {
+			found = append(found, "set "+kind.name.of(p.options.Family))
+		}
+	}
+	for name := range p.rules.affinity {
+		if _, there := counts[name]; !there {
+			found = append(found, "set "+name)
+		}
+	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	if err := p.options.Sets.Create(ctx, p.standing()...); err != nil {
+		return nil, fmt.Errorf("making the sets: %w", err)
+	}
+	return found, p.learnMembers(ctx, false)
+}
+
+// learnMembers compares all members, and the sets that are there. With strange it notes sets that nothing wants.
+func (p *Proxier) learnMembers(ctx context.Context, strange bool) error {
+	counts, err := p.options.Sets.Counts(ctx, setPrefix(p.options.Family))
+	if err != nil {
+		return fmt.Errorf("listing sets: %w", err)
+	}
+	standing := map[string]bool{}
+	for _, kind := range setKinds {
+		name := kind.name.of(p.options.Family)
+		standing[name] = true
+		if err := p.learnSet(ctx, kind.name, counts[name]); err != nil {
+			return err
+		}
+	}
+	for name := range p.rules.affinity {
+		if _, there := counts[name]; !there {
+			p.rules.newSets[name] = struct{}{}
+		} else {
+			delete(p.rules.newSets, name)
+		}
+	}
+	for name := range counts {
+		_, wanted := p.rules.affinity[name]
+		if strange && !wanted && !standing[name] {
+			p.strange[name] = true
+		}
+	}
+	return nil
+}
+
+// learnSet notes how the members of a set differ from those wanted.
+func (p *Proxier) learnSet(ctx context.Context, name setName, count int) error {
+	wanted, changed := p.rules.members[name], map[Entry]struct{}{}
+	for e := range wanted {
+		changed[e] = struct{}{}
+	}
+	if count > 0 {
+		entries, err := p.options.Sets.Entries(ctx, name.of(p.options.Family))
+		if err != nil {
+			return fmt.Errorf("reading the set %s: %w", name.of(p.options.Family), err)
+		}
+		for e := range entries {
+			if wanted[e] > 0 {
+				delete(changed, e)
+			} else {
+				changed[e] = struct{}{}
+			}
+		}
+	}
+	p.rules.changed[name] = changed
+	return nil
+}
+
+// summary names a few of many.
+func summary(found []string) string {
+	const most = 5
+	if len(found) <= most {
+		return strings.Join(found, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(found[:most], ", "), len(found)-most)
+}

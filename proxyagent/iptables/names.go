@@ -1,0 +1,84 @@
+package iptables
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// prefix begins the name of every chain and of every set of ours.
+const prefix = "PA-"
+
+// The chains that exist always. Chain names have at most 28 characters.
+const (
+	chainServices    = prefix + "SERVICES"
+	chainVIPs        = prefix + "VIPS"
+	chainNodePorts   = prefix + "NODEPORTS"
+	chainPostrouting = prefix + "POSTROUTING"
+	chainMasquerade  = prefix + "MASQUERADE"
+
+	chainInput       = prefix + "INPUT"
+	chainForward     = prefix + "FORWARD"
+	chainOutput      = prefix + "OUTPUT"
+	chainNew         = prefix + "NEW"
+	chainVIPFilter   = prefix + "VIP-FILTER"
+	chainPortsFilter = prefix + "NODEPORT-FILTER"
+)
+
+// The roles of chains that belong to one ServicePort.
+const (
+	roleCluster  = "S" // picks one of all endpoints
+	roleLocal    = "L" // picks one of the endpoints on this node
+	roleExternal = "X" // traffic from outside: which of the two, and masquerade or not
+	roleEndpoint = "E" // one endpoint of a port with affinity: remember the client, then DNAT
+)
+
+// portChain names the chain of a ServicePort in a role. A digest makes it a pure function of the port's name, so that nothing has to be
+// remembered over a restart, and keeps every character that a user can choose out of the rules.
+func portChain(role string, name model.PortName) string {
+	return prefix + role + "-" + digest(name.String())
+}
+
+// endpointChain names the chain of one endpoint of a port with affinity.
+func endpointChain(name model.PortName, endpoint netip.AddrPort) string {
+	return prefix + roleEndpoint + "-" + digest(name.String()+" "+endpoint.String())
+}
+
+// affinitySet names the set of the clients that stay with one endpoint of a port.
+func affinitySet(family model.Family, name model.PortName, endpoint netip.AddrPort) string {
+	return setPrefix(family) + "A-" + digest(name.String()+" "+endpoint.String())
+}
+
+// setPrefix begins the names of the sets of one family: sets of both share one space of names.
+func setPrefix(family model.Family) string {
+	return fmt.Sprintf("%s%d-", prefix, family)
+}
+
+// digest returns 65 bits of a digest in 13 characters. 16 more are left in the name of a chain.
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return base32.StdEncoding.EncodeToString(sum[:])[:13]
+}
+
+// treeChain names the chain of a node of the tree of virtual IPs: the prefix in hexadecimal for IPv4; IPv6 would be too long.
+func treeChain(key string, bits int) string {
+	if len(key) == 4 {
+		return fmt.Sprintf("%sT-%X-%d", prefix, key, bits)
+	}
+	return fmt.Sprintf("%sT-%s-%d", prefix, digest(key), bits)
+}
+
+// nodePortChain names the chain of a node of the tree of node ports of one protocol. The root has zero bits.
+func nodePortChain(p model.Protocol, key string, bits int) string {
+	if bits == 0 {
+		return prefix + "N-" + p.String()
+	}
+	return fmt.Sprintf("%sN-%s-%X-%d", prefix, p, key, bits)
+}
+
+// lower is how iptables spells a protocol.
+func lower(p model.Protocol) string { return strings.ToLower(p.String()) }

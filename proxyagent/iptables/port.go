@@ -1,0 +1,176 @@
+package iptables
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// inlineEndpoints is up to how many endpoints the rules of a ClusterIP go straight to DNAT, without a chain of their own. Chains cost more
+// than rules: iptables-nft needs four times as long for 30,000 of them.
+const inlineEndpoints = 3
+
+// portRules is what one ServicePort adds to the rules: chains of its own, rules in the leaves of both trees, and members of sets. It is a
+// pure function of the port and of the Globals.
+type portRules struct {
+	chains map[string][]string
+	// vips are the rules for its virtual IPs, nodePort those for its node port. They begin with the match on destination and port.
+	vips     map[netip.Addr][]string
+	nodePort []string
+	members  []member
+	affinity []string // sets that clients are remembered in
+}
+
+// member is one entry of one of the sets that exist always.
+type member struct {
+	set   setName
+	entry Entry
+}
+
+// compilePort turns a port into its rules.
+func renderPort(g model.Globals, p model.ServicePort) portRules {
+	r := portRules{chains: map[string][]string{}, vips: map[netip.Addr][]string{}}
+	r.choices(g, p)
+	r.clusterIPs(p)
+	r.external(g, p)
+	r.sets(g, p)
+	return r
+}
+
+// choices writes the chains that pick endpoints, as far as anything leads there.
+func (r *portRules) choices(g model.Globals, p model.ServicePort) {
+	c := choice{port: p.Name, affinity: p.AffinitySeconds, family: g.Family, chains: r.chains}
+	cluster, local := usesCluster(p), usesLocal(p)
+	if cluster {
+		c.write(portChain(roleCluster, p.Name), p.Cluster)
+	}
+	if local {
+		c.write(portChain(roleLocal, p.Name), p.Local)
+	}
+	if p.AffinitySeconds == 0 {
+		return
+	}
+	var all []netip.AddrPort
+	if cluster {
+		all = p.Cluster
+	}
+	if local {
+		all = union(all, p.Local)
+	}
+	c.remember(all)
+	for _, e := range all {
+		r.affinity = append(r.affinity, affinitySet(g.Family, p.Name, e))
+	}
+}
+
+// usesCluster reports whether any rule leads to the chain of all endpoints.
+func usesCluster(p model.ServicePort) bool {
+	return len(p.Cluster) > 0 && (p.HasExternal() || !p.InternalLocal && len(p.ClusterIPs) > 0 && !inline(p))
+}
+
+// usesLocal reports whether any rule leads to the chain of the endpoints on this node.
+func usesLocal(p model.ServicePort) bool {
+	return len(p.Local) > 0 && (p.ExternalLocal && p.HasExternal() || p.InternalLocal && len(p.ClusterIPs) > 0 && !inline(p))
+}
+
+// inline reports whether the rules of the ClusterIPs go straight to DNAT.
+func inline(p model.ServicePort) bool {
+	return !p.HasExternal() && p.AffinitySeconds == 0 && len(p.Internal()) <= inlineEndpoints
+}
+
+// clusterIPs writes the rules of the virtual IPs for traffic from inside.
+func (r *portRules) clusterIPs(p model.ServicePort) {
+	endpoints := p.Internal()
+	if len(endpoints) == 0 {
+		return
+	}
+	role := roleCluster
+	if p.InternalLocal {
+		role = roleLocal
+	}
+	for _, vip := range p.ClusterIPs {
+		to := destination(vip, p.Name.Protocol, p.Port)
+		if !inline(p) {
+			r.vips[vip] = []string{to + " -g " + portChain(role, p.Name)}
+			continue
+		}
+		for i, e := range endpoints {
+			r.vips[vip] = append(r.vips[vip], fmt.Sprintf("%s %s-j DNAT --to-destination %s", to, random(1, len(endpoints)-i), e))
+		}
+	}
+}
+
+// external writes the chain for traffic from outside and the rules that lead there.
+//
+// With externalTrafficPolicy Cluster every client gets the node's address, so that answers come back this way. With Local clients from
+// outside keep theirs and are served by endpoints of this node alone; pods of this node and the node itself need no such care and may
+// go anywhere, the latter with the node's address.
+func (r *portRules) external(g model.Globals, p model.ServicePort) {
+	if !p.HasExternal() || len(p.Cluster) == 0 && len(p.Local) == 0 {
+		return
+	}
+	chain := portChain(roleExternal, p.Name)
+	r.chains[chain] = externalRules(g, p)
+	for _, vips := range [][]netip.Addr{p.ExternalIPs, p.LoadBalancerIPs} {
+		for _, vip := range vips {
+			r.vips[vip] = []string{destination(vip, p.Name.Protocol, p.Port) + " -g " + chain}
+		}
+	}
+	if p.NodePort != 0 {
+		r.nodePort = []string{fmt.Sprintf("-p %s --dport %d -g %s", lower(p.Name.Protocol), p.NodePort, chain)}
+	}
+}
+
+func externalRules(g model.Globals, p model.ServicePort) []string {
+	masquerade := setMark(g)
+	if !p.ExternalLocal {
+		return []string{masquerade, "-g " + portChain(roleCluster, p.Name)}
+	}
+	var rules []string
+	if len(p.Cluster) > 0 {
+		toCluster := "-g " + portChain(roleCluster, p.Name)
+		if from := localSource(g.LocalSource, false); from != "" {
+			rules = append(rules, from+" "+toCluster)
+		}
+		const fromNode = "-m addrtype --src-type LOCAL "
+		rules = append(rules, fromNode+masquerade, fromNode+toCluster)
+	}
+	if len(p.Local) > 0 {
+		rules = append(rules, "-g "+portChain(roleLocal, p.Name))
+	}
+	return rules
+}
+
+// setMark is the target that marks a packet for masquerading.
+func setMark(g model.Globals) string {
+	return fmt.Sprintf("-j MARK --or-mark %#x", markOf(g))
+}
+
+func markOf(g model.Globals) uint32 { return 1 << g.MasqueradeBit }
+
+// localSource is the match for traffic of pods on this node, or of all but those; empty when nothing tells them.
+func localSource(l model.LocalSource, others bool) string {
+	not := ""
+	if others {
+		not = "! "
+	}
+	switch {
+	case l.CIDR.IsValid():
+		return not + "-s " + l.CIDR.String()
+	case l.Interface != "":
+		return not + "-i " + l.Interface
+	case l.InterfacePrefix != "":
+		return not + "-i " + l.InterfacePrefix + "+"
+	default:
+		return ""
+	}
+}
+
+// destination matches packets to a port of a virtual IP.
+func destination(vip netip.Addr, p model.Protocol, port uint16) string {
+	return fmt.Sprintf("-d %s -p %s --dport %d", single(vip), lower(p), port)
+}
+
+// single is the prefix that holds one address.
+func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

@@ -1,0 +1,117 @@
+package iptables
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// probe tells, in microseconds and without a program, whether the rules may have changed: two equal answers mean that they did not, but for
+// changes of legacy tables that keep their size.
+type probe func() (fingerprint, error)
+
+// fingerprint is comparable. Steps counts the changes with iptables-nft and is zero with iptables-legacy.
+type fingerprint struct {
+	steps uint32
+	sizes [2]tableSize
+}
+
+type tableSize struct{ entries, bytes uint32 }
+
+func newProbe(m Mode, f model.Family) probe {
+	if m == NFT {
+		return generation
+	}
+	return func() (fingerprint, error) { return sizes(f) }
+}
+
+// generation asks nf_tables for the number of its generation, which grows by one with every transaction in the network namespace.
+func generation() (fingerprint, error) {
+	s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return fingerprint{}, fmt.Errorf("opening a netlink socket: %w", err)
+	}
+	defer unix.Close(s)
+	const (
+		header  = unix.SizeofNlMsghdr
+		nfgen   = 4
+		request = header + nfgen
+	)
+	b := make([]byte, request)
+	binary.NativeEndian.PutUint32(b, request)
+	binary.NativeEndian.PutUint16(b[4:], unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN)
+	binary.NativeEndian.PutUint16(b[6:], unix.NLM_F_REQUEST)
+	if err := unix.Sendto(s, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return fingerprint{}, fmt.Errorf("asking for the generation of nf_tables: %w", err)
+	}
+	answer := make([]byte, 512)
+	n, _, err := unix.Recvfrom(s, answer, 0)
+	if err != nil {
+		return fingerprint{}, fmt.Errorf("reading the generation of nf_tables: %w", err)
+	}
+	id, ok := generationIn(answer[:n])
+	if !ok {
+		return fingerprint{}, errors.New("reading the generation of nf_tables: the kernel's answer holds none")
+	}
+	return fingerprint{steps: id}, nil
+}
+
+// generationIn finds the attribute NFTA_GEN_ID behind the two headers.
+func generationIn(answer []byte) (uint32, bool) {
+	attributes := answer[min(len(answer), unix.SizeofNlMsghdr+4):]
+	for len(attributes) >= 8 {
+		length := int(binary.NativeEndian.Uint16(attributes))
+		if binary.NativeEndian.Uint16(attributes[2:]) == unix.NFTA_GEN_ID {
+			return binary.BigEndian.Uint32(attributes[4:]), true
+		}
+		if length < 4 || length > len(attributes) {
+			return 0, false
+		}
+		attributes = attributes[min(len(attributes), (length+3)&^3):]
+	}
+	return 0, false
+}
+
+// getInfo is struct ipt_getinfo of the kernel's interface for legacy tables, the same for IPv6.
+type getInfo struct {
+	name       [32]byte
+	hooks      uint32
+	hookEntry  [5]uint32
+	underflow  [5]uint32
+	numEntries uint32
+	size       uint32
+}
+
+// soGetInfo is IPT_SO_GET_INFO and IP6T_SO_GET_INFO.
+const soGetInfo = 64
+
+// sizes asks for number and size of the entries of our two tables.
+func sizes(f model.Family) (fingerprint, error) {
+	domain, level := unix.AF_INET, unix.IPPROTO_IP
+	if f == model.IPv6 {
+		domain, level = unix.AF_INET6, unix.IPPROTO_IPV6
+	}
+	s, err := unix.Socket(domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	if err != nil {
+		return fingerprint{}, fmt.Errorf("opening a raw socket: %w", err)
+	}
+	defer unix.Close(s)
+	var result fingerprint
+	for i, t := range tables {
+		info := getInfo{}
+		copy(info.name[:], t)
+		length := uint32(unsafe.Sizeof(info))
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(s), uintptr(level), soGetInfo,
+			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&length)), 0)
+		if errno != 0 {
+			return fingerprint{}, fmt.Errorf("asking for the size of the table %s: %w", t, errno)
+		}
+		result.sizes[i] = tableSize{info.numEntries, info.size}
+	}
+	return result, nil
+}

@@ -1,0 +1,311 @@
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// Sets is the part of ipset that the rules need. *ipset.Kernel is one.
+type Sets interface {
+	Create(ctx context.Context, sets ...ipset.Set) error
+	Apply(ctx context.Context, changes []ipset.Change) error
+	Destroy(ctx context.Context, names ...string) error
+	Counts(ctx context.Context, prefix string) (map[string]int, error)
+	Entries(ctx context.Context, name string) (map[Entry]struct{}, error)
+}
+
+// Options say what a Proxier works with.
+type Options struct {
+	Mode   Mode
+	Family model.Family
+	Sets   Sets
+	// FullCheck is how often everything is compared although nothing hints at a change; 0: every five minutes.
+	FullCheck time.Duration
+}
+
+// Proxier keeps the kernel's rules for one family as a Plan wants them. Its methods may be called concurrently; they wait for each other.
+type Proxier struct {
+	options Options
+	run     runner
+	probe   probe
+
+	mu      sync.Mutex
+	rules   *Ruleset
+	known   bool // rules.dirty and rules.changed are the whole difference to the kernel
+	fixing  []jump
+	unhook  []jump
+	strange map[string]bool // sets of an earlier run that nothing wants
+
+	last      fingerprint
+	suspect   bool // somebody else changed rules while we did
+	verified  time.Time
+	patience  time.Duration       // how long a comparison took, to not spend more than a tenth of the time on it
+	spellings map[chain][2]string // what was written and what was read of a chain that only seems to differ
+	stats     Stats
+}
+
+// Stats describe what is programmed.
+type Stats struct {
+	// Rules is the number of rules in each table, Written how many of them the last transaction wrote.
+	Rules, Written map[string]int
+}
+
+// New returns a Proxier that has not looked at the kernel yet. It fails when a program that it needs is not installed.
+func New(o Options) (*Proxier, error) {
+	r, err := newRunner(o.Mode, o.Family)
+	if err != nil {
+		return nil, err
+	}
+	if o.FullCheck == 0 {
+		o.FullCheck = 5 * time.Minute
+	}
+	return &Proxier{
+		options: o, run: r, probe: newProbe(o.Mode, o.Family), rules: NewRuleset(o.Family),
+		strange: map[string]bool{}, spellings: map[chain][2]string{},
+	}, nil
+}
+
+// Sync brings the kernel to the Plan as it is after d. When it fails, nothing is lost: the next Sync, also one with an empty Delta,
+// looks at what the kernel has and finishes the work. Full reports whether it began with such a look.
+//
+// The order lets no packet meet rules that are half made: members of sets that rules will need come before the rules, those that rules needed
+// go after them. Each table changes in one step.
+func (p *Proxier) Sync(ctx context.Context, d model.Delta) (full bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules.Apply(d)
+	full = !p.known
+	return full, p.flush(ctx)
+}
+
+func (p *Proxier) flush(ctx context.Context) error {
+	err := p.steps(ctx)
+	if err != nil && !errors.Is(err, ErrLocked) {
+		p.known = false
+	}
+	return err
+}
+
+func (p *Proxier) steps(ctx context.Context) error {
+	if !p.known {
+		if err := p.learn(ctx); err != nil {
+			return err
+		}
+	}
+	if err := p.makeSets(ctx); err != nil {
+		return err
+	}
+	if err := p.members(ctx, false); err != nil {
+		return err
+	}
+	if err := p.restore(ctx); err != nil {
+		return err
+	}
+	if err := p.members(ctx, true); err != nil {
+		return err
+	}
+	return p.dropSets(ctx)
+}
+
+// learn reads what the kernel has and notes all that differs.
+func (p *Proxier) learn(ctx context.Context) error {
+	// Sets first: rules can only be judged when what they name exists.
+	if err := p.options.Sets.Create(ctx, p.standing()...); err != nil {
+		return fmt.Errorf("making the sets: %w", err)
+	}
+	if err := p.learnMembers(ctx, true); err != nil {
+		return err
+	}
+	s, err := p.read(ctx)
+	if err != nil {
+		return err
+	}
+	p.regard(s)
+	p.known = true
+	return nil
+}
+
+// standing are the sets that exist always.
+func (p *Proxier) standing() []ipset.Set {
+	var sets []ipset.Set
+	for _, s := range setKinds {
+		sets = append(sets, ipset.Set{Name: s.name.of(p.options.Family), Type: s.kind, Family: p.options.Family})
+	}
+	return sets
+}
+
+// read reads both tables.
+func (p *Proxier) read(ctx context.Context) (saved, error) {
+	all := saved{chains: map[chain][]string{}, jumps: map[jump]int{}}
+	for _, t := range tables {
+		text, err := p.run.Save(ctx, t)
+		if err != nil {
+			return saved{}, fmt.Errorf("reading the table %s: %w", t, err)
+		}
+		s := parseSave(text)
+		maps.Copy(all.chains, s.chains)
+		maps.Copy(all.jumps, s.jumps)
+	}
+	return all, nil
+}
+
+// regard notes where the kernel's rules differ from what they should be, and returns what it found, in words.
+func (p *Proxier) regard(s saved) []string {
+	p.rules.dirty = map[chain]struct{}{}
+	var found []string
+	for c, want := range p.rules.chains {
+		have, there := s.chains[c]
+		if there && p.same(c, want, have) {
+			continue
+		}
+		p.rules.dirty[c] = struct{}{}
+		found = append(found, "chain "+c.name)
+	}
+	for c := range s.chains {
+		if _, wanted := p.rules.chains[c]; !wanted {
+			p.rules.dirty[c] = struct{}{}
+			found = append(found, "foreign chain "+c.name)
+		}
+	}
+	p.fixing, p.unhook = mend(s)
+	for _, j := range slices.Concat(p.fixing, p.unhook) {
+		found = append(found, "jump from "+j.from)
+	}
+	return found
+}
+
+// same compares a chain. A version of iptables may print a rule in a way that is not known here: then the chain is written once more, and
+// if the same comes back, this is how it looks.
+func (p *Proxier) same(c chain, want, have []string) bool {
+	if sameRules(want, have) {
+		return true
+	}
+	now := [2]string{strings.Join(want, "\n"), strings.Join(have, "\n")}
+	if len(want) == len(have) && p.spellings[c] == now {
+		return true
+	}
+	p.spellings[c] = now
+	return false
+}
+
+func (p *Proxier) makeSets(ctx context.Context) error {
+	if len(p.rules.newSets) == 0 {
+		return nil
+	}
+	var sets []ipset.Set
+	for _, name := range slices.Sorted(maps.Keys(p.rules.newSets)) {
+		sets = append(sets, affinityKind(p.options.Family, name))
+	}
+	if err := p.options.Sets.Create(ctx, sets...); err != nil {
+		return fmt.Errorf("making sets for session affinity: %w", err)
+	}
+	clear(p.rules.newSets)
+	return nil
+}
+
+// members brings the members of sets up to date: those to add, or those to take away.
+func (p *Proxier) members(ctx context.Context, away bool) error {
+	var changes []ipset.Change
+	for _, kind := range setKinds {
+		for e := range p.rules.changed[kind.name] {
+			if wanted := p.rules.members[kind.name][e] > 0; wanted != away {
+				changes = append(changes, ipset.Change{Set: kind.name.of(p.options.Family), Entry: e, Delete: away})
+			}
+		}
+	}
+	if away {
+		slices.Reverse(changes)
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	if err := p.options.Sets.Apply(ctx, changes); err != nil {
+		return fmt.Errorf("changing members of sets: %w", err)
+	}
+	for _, kind := range setKinds {
+		maps.DeleteFunc(p.rules.changed[kind.name], func(e Entry, _ struct{}) bool {
+			return (p.rules.members[kind.name][e] > 0) != away
+		})
+	}
+	return nil
+}
+
+// restore writes the chains that differ.
+func (p *Proxier) restore(ctx context.Context) error {
+	t := p.transaction()
+	if t.empty() {
+		return nil
+	}
+	before, probeErr := p.probe()
+	if err := p.run.Restore(ctx, t.text()); err != nil {
+		return fmt.Errorf("writing %d chains: %w", len(t.write)+len(t.remove), err)
+	}
+	after, err := p.probe()
+	p.watchFor(before, after, t, errors.Join(probeErr, err))
+	clear(p.rules.dirty)
+	p.fixing, p.unhook = nil, nil
+	p.count(t)
+	return nil
+}
+
+func (p *Proxier) transaction() transaction {
+	t := transaction{write: map[chain][]string{}, insert: p.fixing, unhook: p.unhook}
+	for c := range p.rules.dirty {
+		if rules, wanted := p.rules.chains[c]; wanted {
+			t.write[c] = rules
+		} else {
+			t.remove = append(t.remove, c)
+		}
+	}
+	return t
+}
+
+// watchFor notes what the rules look like after a transaction of ours. With iptables-nft each table counts as one step, so more steps than
+// that are somebody else's and a reason to compare.
+func (p *Proxier) watchFor(before, after fingerprint, t transaction, err error) {
+	foreign := p.options.Mode == NFT && after.steps-before.steps != uint32(len(t.tables()))
+	// Before we began somebody may have been here too, and nobody has compared since.
+	unseen := p.last != fingerprint{} && before != p.last
+	p.suspect = p.suspect || err != nil || foreign || unseen
+	p.last = after
+}
+
+func (p *Proxier) count(t transaction) {
+	p.stats = Stats{Rules: map[string]int{}, Written: map[string]int{}}
+	for t, n := range p.rules.total {
+		p.stats.Rules[string(t)] = n
+	}
+	for c, rules := range t.write {
+		p.stats.Written[string(c.table)] += len(rules)
+	}
+}
+
+func (p *Proxier) dropSets(ctx context.Context) error {
+	names := slices.Concat(slices.Collect(maps.Keys(p.rules.oldSets)), slices.Collect(maps.Keys(p.strange)))
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	if err := p.options.Sets.Destroy(ctx, names...); err != nil {
+		return fmt.Errorf("taking sets away: %w", err)
+	}
+	clear(p.rules.oldSets)
+	clear(p.strange)
+	return nil
+}
+
+// Stats returns what is programmed.
+func (p *Proxier) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats
+}

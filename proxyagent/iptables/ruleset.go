@@ -1,0 +1,321 @@
+package iptables
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// table is a table of iptables.
+type table string
+
+const (
+	nat    table = "nat"
+	filter table = "filter"
+)
+
+var tables = []table{nat, filter}
+
+// chain is a chain of ours.
+type chain struct {
+	table table
+	name  string
+}
+
+// Ruleset is what the kernel should hold for one family, and which part of it changed since the kernel was told. It is a pure function of
+// the Plan, whatever the history: Apply of any sequence of Deltas leads to the same chains and members as one Apply of their sum.
+// Cost of Apply: what the Delta touches. Not for concurrent use.
+type Ruleset struct {
+	family  model.Family
+	globals model.Globals
+	ports   map[model.PortName]model.ServicePort
+
+	vips      *tree
+	nodePorts map[model.Protocol]*tree
+	atVIP     map[netip.Addr]map[model.PortName][]string // rules for a virtual IP, by port
+	facts     facts
+
+	chains map[chain][]string
+	dirty  map[chain]struct{} // differ from what the kernel was told; those not in chains are to go
+	total  map[table]int      // rules in chains
+
+	members  map[setName]map[Entry]int // how many ports want an entry
+	changed  map[setName]map[Entry]struct{}
+	affinity map[string]struct{} // sets of clients
+	newSets  map[string]struct{} // of those, not yet made
+	oldSets  map[string]struct{} // not needed any more, not yet taken away
+}
+
+// NewRuleset returns a Ruleset that wants nothing.
+func NewRuleset(f model.Family) *Ruleset {
+	r := &Ruleset{
+		family: f, ports: map[model.PortName]model.ServicePort{},
+		nodePorts: map[model.Protocol]*tree{}, atVIP: map[netip.Addr]map[model.PortName][]string{},
+		chains: map[chain][]string{}, dirty: map[chain]struct{}{}, total: map[table]int{},
+		members: map[setName]map[Entry]int{}, changed: map[setName]map[Entry]struct{}{},
+		affinity: map[string]struct{}{}, newSets: map[string]struct{}{}, oldSets: map[string]struct{}{},
+	}
+	for _, s := range setKinds {
+		r.members[s.name] = map[Entry]int{}
+		r.changed[s.name] = map[Entry]struct{}{}
+	}
+	r.vips = newTree(f.Bits(), vipChain, matchVIP)
+	r.facts.nodePorts = map[model.Protocol]bool{}
+	return r
+}
+
+func vipChain(key string, bits int) string {
+	if bits == 0 {
+		return chainVIPs
+	}
+	return treeChain(key, bits)
+}
+
+func matchVIP(key string, bits int) string {
+	a, _ := netip.AddrFromSlice([]byte(key))
+	return "-d " + netip.PrefixFrom(a, bits).String()
+}
+
+// Apply takes a Delta in.
+func (r *Ruleset) Apply(d model.Delta) {
+	if d.Globals != nil {
+		r.regard(*d.Globals)
+	}
+	r.change(d.Ports)
+	for a, allocated := range d.Allocated {
+		r.count(setAllocated, Entry{Addr: a}, allocated)
+	}
+	r.emit()
+}
+
+// regard takes other Globals in. Every port may depend on them.
+func (r *Ruleset) regard(g model.Globals) {
+	ports := make(map[model.PortName]*model.ServicePort, len(r.ports))
+	for name, p := range r.ports {
+		ports[name] = &p
+	}
+	gone := make(map[model.PortName]*model.ServicePort, len(r.ports))
+	for name := range r.ports {
+		gone[name] = nil
+	}
+	r.change(gone)
+	r.globals = g
+	r.change(ports)
+}
+
+// change replaces ports. All of them let go of what they have before any takes hold of something, because an address or a node port
+// may move from one to another.
+func (r *Ruleset) change(ports map[model.PortName]*model.ServicePort) {
+	touched, chains := map[netip.Addr]struct{}{}, map[string]struct{}{}
+	for name := range ports {
+		r.remove(name, touched, chains)
+	}
+	for _, p := range ports {
+		if p != nil {
+			r.add(*p, touched, chains)
+		}
+	}
+	for name := range chains {
+		r.set(chain{nat, name}, nil)
+	}
+	r.leaves(touched)
+}
+
+// remove takes a port away, but for its chains: those are noted, for add to keep what stays.
+func (r *Ruleset) remove(name model.PortName, touched map[netip.Addr]struct{}, chains map[string]struct{}) {
+	p, ok := r.ports[name]
+	if !ok {
+		return
+	}
+	delete(r.ports, name)
+	rules := renderPort(r.globals, p)
+	for c := range rules.chains {
+		chains[c] = struct{}{}
+	}
+	for vip := range rules.vips {
+		touched[vip] = struct{}{}
+		delete(r.atVIP[vip], name)
+	}
+	if rules.nodePort != nil {
+		r.nodePortTree(name.Protocol).Set(portKey(p.NodePort), nil)
+	}
+	for _, m := range rules.members {
+		r.count(m.set, m.entry, false)
+	}
+	for _, s := range rules.affinity {
+		r.retireSet(s)
+	}
+}
+
+func (r *Ruleset) add(p model.ServicePort, touched map[netip.Addr]struct{}, chains map[string]struct{}) {
+	r.ports[p.Name] = p
+	rules := renderPort(r.globals, p)
+	for name, bodies := range rules.chains {
+		r.set(chain{nat, name}, bodies)
+		delete(chains, name)
+	}
+	for vip, bodies := range rules.vips {
+		touched[vip] = struct{}{}
+		if r.atVIP[vip] == nil {
+			r.atVIP[vip] = map[model.PortName][]string{}
+		}
+		r.atVIP[vip][p.Name] = bodies
+	}
+	if rules.nodePort != nil {
+		r.nodePortTree(p.Name.Protocol).Set(portKey(p.NodePort), rules.nodePort)
+	}
+	for _, m := range rules.members {
+		r.count(m.set, m.entry, true)
+	}
+	for _, s := range rules.affinity {
+		r.wantSet(s)
+	}
+}
+
+// leaves hands the rules of virtual IPs to the tree.
+func (r *Ruleset) leaves(touched map[netip.Addr]struct{}) {
+	for vip := range touched {
+		at := r.atVIP[vip]
+		var rules []string
+		for _, name := range slices.SortedFunc(maps.Keys(at), model.PortName.Compare) {
+			rules = append(rules, at[name]...)
+		}
+		if len(at) == 0 {
+			delete(r.atVIP, vip)
+		}
+		r.vips.Set(string(vip.AsSlice()), rules)
+	}
+}
+
+func (r *Ruleset) nodePortTree(p model.Protocol) *tree {
+	if r.nodePorts[p] == nil {
+		r.nodePorts[p] = newTree(16,
+			func(key string, bits int) string { return nodePortChain(p, key, bits) },
+			func(key string, bits int) string { return matchPorts(p, key, bits) })
+	}
+	return r.nodePorts[p]
+}
+
+func portKey(port uint16) string { return string(binary.BigEndian.AppendUint16(nil, port)) }
+
+func matchPorts(p model.Protocol, key string, bits int) string {
+	first := binary.BigEndian.Uint16([]byte(key))
+	last := first | (1<<(16-bits) - 1)
+	return fmt.Sprintf("-p %s --dport %d:%d", lower(p), first, last)
+}
+
+// emit brings the chains of the trees and those that exist always up to date.
+func (r *Ruleset) emit() {
+	r.facts = r.now()
+	r.vips.SetPreamble(vipsPreamble(r.globals))
+	r.emitTree(r.vips)
+	for p, t := range r.nodePorts {
+		r.emitTree(t)
+		if t.Len() == 0 {
+			r.set(chain{nat, nodePortChain(p, "", 0)}, nil)
+			delete(r.nodePorts, p)
+		}
+	}
+	static := natStatic(r.globals, r.facts)
+	static[chainNodePorts] = nodePortRoots(r.facts)
+	for name, rules := range static {
+		r.setAlways(chain{nat, name}, rules)
+	}
+	for name, rules := range filterStatic(r.globals, r.facts) {
+		r.setAlways(chain{filter, name}, rules)
+	}
+}
+
+func (r *Ruleset) now() facts {
+	f := facts{nodePorts: map[model.Protocol]bool{}, firewalled: len(r.members[setFirewalled]) > 0,
+		health: len(r.members[setHealth]) > 0}
+	for p, t := range r.nodePorts {
+		if t.Len() > 0 {
+			f.nodePorts[p] = true
+		}
+	}
+	return f
+}
+
+func (r *Ruleset) emitTree(t *tree) {
+	t.Emit(
+		func(name string, rules []string) { r.setAlways(chain{nat, name}, rules) },
+		func(name string) { r.set(chain{nat, name}, nil) })
+}
+
+// set gives a chain its rules; none takes it away.
+func (r *Ruleset) set(c chain, rules []string) {
+	if len(rules) == 0 {
+		if old, there := r.chains[c]; there {
+			r.total[c.table] -= len(old)
+			delete(r.chains, c)
+			r.dirty[c] = struct{}{}
+		}
+		return
+	}
+	r.setAlways(c, rules)
+}
+
+// setAlways gives a chain its rules; it exists also with none.
+func (r *Ruleset) setAlways(c chain, rules []string) {
+	old, there := r.chains[c]
+	if there && slices.Equal(old, rules) {
+		return
+	}
+	r.total[c.table] += len(rules) - len(old)
+	r.chains[c] = rules
+	r.dirty[c] = struct{}{}
+}
+
+// count counts who wants an entry.
+func (r *Ruleset) count(s setName, e Entry, more bool) {
+	m := r.members[s]
+	before := m[e]
+	switch {
+	case more:
+		m[e]++
+	case before > 1:
+		m[e]--
+	default:
+		delete(m, e)
+	}
+	if (m[e] > 0) == (before > 0) {
+		return
+	}
+	if _, back := r.changed[s][e]; back {
+		delete(r.changed[s], e) // as the kernel has it
+		return
+	}
+	r.changed[s][e] = struct{}{}
+}
+
+func (r *Ruleset) wantSet(name string) {
+	if _, there := r.affinity[name]; there {
+		return
+	}
+	r.affinity[name] = struct{}{}
+	if _, there := r.oldSets[name]; there {
+		delete(r.oldSets, name) // the kernel still has it, with its clients
+		return
+	}
+	r.newSets[name] = struct{}{}
+}
+
+func (r *Ruleset) retireSet(name string) {
+	delete(r.affinity, name)
+	if _, unmade := r.newSets[name]; unmade {
+		delete(r.newSets, name)
+		return
+	}
+	r.oldSets[name] = struct{}{}
+}
+
+// affinityKind describes a set of clients. Rules say how long an entry stays; the time-out of the set itself only has to exist.
+func affinityKind(f model.Family, name string) ipset.Set {
+	return ipset.Set{Name: name, Type: ipset.HashIP, Family: f, Timeout: 10800}
+}

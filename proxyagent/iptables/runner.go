@@ -1,0 +1,110 @@
+package iptables
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// Mode is a variant of iptables. The two keep their rules in different parts of the kernel and do not see each other's.
+type Mode string
+
+// The variants.
+const (
+	NFT    Mode = "nft"
+	Legacy Mode = "legacy"
+)
+
+// other is the variant that is not m.
+func (m Mode) other() Mode {
+	if m == NFT {
+		return Legacy
+	}
+	return NFT
+}
+
+// lockPatience is for how many seconds a restore waits for the lock of iptables-legacy. Others hold it while they rewrite large tables.
+const lockPatience = 30
+
+// exitLocked is iptables' exit code for a resource problem: the lock was not to be had.
+const exitLocked = 4
+
+// ErrLocked says that another program held the xtables lock for too long. Nothing was changed; try again.
+var ErrLocked = errors.New("another program holds the xtables lock")
+
+// runner runs the programs of one variant and family. No text of ours goes through a shell or into an argument.
+type runner struct {
+	save, restore string // paths
+}
+
+// newRunner finds the programs in PATH.
+func newRunner(m Mode, f model.Family) (runner, error) {
+	name := "iptables"
+	if f == model.IPv6 {
+		name = "ip6tables"
+	}
+	name += "-" + string(m)
+	save, err := exec.LookPath(name + "-save")
+	if err != nil {
+		return runner{}, missing(name+"-save", err)
+	}
+	restore, err := exec.LookPath(name + "-restore")
+	if err != nil {
+		return runner{}, missing(name+"-restore", err)
+	}
+	return runner{save: save, restore: restore}, nil
+}
+
+func missing(program string, err error) error {
+	return fmt.Errorf("%s is needed, install the package iptables (1.8 or later): %w", program, err)
+}
+
+// Save reads a table, or all of them with an empty name.
+func (r runner) Save(ctx context.Context, t table) ([]byte, error) {
+	var args []string
+	if t != "" {
+		args = []string{"-t", string(t)}
+	}
+	return r.run(ctx, nil, r.save, args...)
+}
+
+// Restore applies a transaction. A table is changed as a whole or not at all.
+func (r runner) Restore(ctx context.Context, text []byte) error {
+	_, err := r.run(ctx, text, r.restore, "--noflush", "-w", strconv.Itoa(lockPatience))
+	return err
+}
+
+func (r runner) run(ctx context.Context, input []byte, program string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdin = bytes.NewReader(input)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return stdout.Bytes(), nil
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("running %s: %w", program, ctx.Err())
+	case errors.As(err, &exit) && exit.ExitCode() == exitLocked && strings.Contains(stderr.String(), "lock"):
+		return nil, fmt.Errorf("running %s: %w", program, ErrLocked)
+	default:
+		return nil, fmt.Errorf("running %s %s: %w: %s", program, strings.Join(args, " "), err, firstLines(stderr.String()))
+	}
+}
+
+// firstLines shortens the output of a program for an error.
+func firstLines(s string) string {
+	const most = 600
+	s = strings.TrimSpace(s)
+	if len(s) > most {
+		s = s[:most] + "..."
+	}
+	return s
+}

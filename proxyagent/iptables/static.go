@@ -1,0 +1,171 @@
+package iptables
+
+import (
+	"fmt"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// facts are what the chains that exist always depend on beside the Globals.
+type facts struct {
+	nodePorts  map[model.Protocol]bool // protocols that have node ports
+	firewalled bool                    // any load balancer IP has source ranges
+	health     bool                    // there are health check node ports
+}
+
+// natStatic returns the chains of the table nat that exist always, but for those of the trees.
+func natStatic(g model.Globals, f facts) map[string][]string {
+	return map[string][]string{
+		chainServices:    services(g, f),
+		chainPostrouting: postrouting(g),
+		chainMasquerade:  {fmt.Sprintf("-j MARK --xor-mark %#x", markOf(g)), "-j MASQUERADE --random-fully"},
+	}
+}
+
+// services is where new connections come in. A chain that ends without a verdict after any number of gotos comes back here, to the rule
+// after the one that jumped: so a node port is looked for when no virtual IP matched.
+func services(g model.Globals, f facts) []string {
+	var rules []string
+	if f.firewalled {
+		// Not translated, such a packet meets the same set in the table filter, which drops it.
+		rules = append(rules, fmt.Sprintf("-m set --match-set %s dst,dst -m set ! --match-set %s dst,dst,src -j RETURN",
+			setFirewalled.of(g.Family), setAllowed.of(g.Family)))
+	}
+	rules = append(rules, "-j "+chainVIPs)
+	if len(f.nodePorts) > 0 {
+		rules = append(rules, toNodePorts(g, chainNodePorts)...)
+	}
+	return rules
+}
+
+// toNodePorts jumps to a chain with what is sent to an address at which node ports are served.
+func toNodePorts(g model.Globals, chain string) []string {
+	if g.NodePortAny {
+		return []string{notLoopback(g) + "-m addrtype --dst-type LOCAL -j " + chain}
+	}
+	var rules []string
+	for _, a := range g.NodePortAddrs {
+		rules = append(rules, fmt.Sprintf("-d %s -j %s", single(a), chain))
+	}
+	return rules
+}
+
+// notLoopback is the match that leaves out loopback addresses at which node ports shall not be served. Never at ::1: a packet to it
+// cannot leave the loopback interface with another destination, IPv6 has no route_localnet.
+func notLoopback(g model.Globals) string {
+	switch {
+	case g.Family == model.IPv6:
+		return "! -d ::1/128 "
+	case g.LocalhostNodePorts:
+		return ""
+	default:
+		return "! -d 127.0.0.0/8 "
+	}
+}
+
+// vipsPreamble stands before the tree of virtual IPs: ClusterIPs see the node's address instead of that of a client who is no local pod,
+// so that answers come back this way.
+func vipsPreamble(g model.Globals) []string {
+	set := fmt.Sprintf("-m set --match-set %s dst,dst %s", setClusterIPs.of(g.Family), setMark(g))
+	if g.MasqueradeAll {
+		return []string{set}
+	}
+	if others := localSource(g.LocalSource, true); others != "" {
+		return []string{others + " " + set}
+	}
+	return nil
+}
+
+// nodePortRoots leads to the tree of each protocol.
+func nodePortRoots(f facts) []string {
+	var rules []string
+	for _, p := range model.Protocols {
+		if f.nodePorts[p] {
+			rules = append(rules, fmt.Sprintf("-p %s -g %s", lower(p), nodePortChain(p, "", 0)))
+		}
+	}
+	return rules
+}
+
+func postrouting(g model.Globals) []string {
+	return []string{
+		fmt.Sprintf("-m mark --mark %#x/%#x -j %s", markOf(g), markOf(g), chainMasquerade),
+		fmt.Sprintf("-m set --match-set %s dst,dst,src -m conntrack --ctstate DNAT -j MASQUERADE --random-fully", setHairpin.of(g.Family)),
+	}
+}
+
+// filterStatic returns all chains of the table filter. They do not change with endpoints.
+//
+// Only packets that were not translated are looked at: what has a usable endpoint never gets to the sets.
+func filterStatic(g model.Globals, f facts) map[string][]string {
+	return map[string][]string{
+		chainInput:       input(g, f),
+		chainForward:     forward(g),
+		chainOutput:      {toNew},
+		chainNew:         newConnections(g),
+		chainVIPFilter:   vipFilter(g),
+		chainPortsFilter: nodePortFilter(g),
+	}
+}
+
+const toNew = "-m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j " + chainNew
+
+func input(g model.Globals, f facts) []string {
+	var rules []string
+	if g.Family == model.IPv4 && g.LocalhostNodePorts {
+		// route_localnet, which node ports at 127.0.0.1 need, would let neighbours reach what listens there (CVE-2020-8558).
+		rules = append(rules, "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP")
+	}
+	if f.health {
+		rules = append(rules, fmt.Sprintf("-p tcp -m set --match-set %s dst -j ACCEPT", setHealth.of(g.Family)))
+	}
+	rules = append(rules, toNew)
+	if len(f.nodePorts) > 0 {
+		for _, rule := range toNodePorts(g, chainPortsFilter) {
+			rules = append(rules, "-m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT "+rule)
+		}
+	}
+	return rules
+}
+
+// forward lets through what the table nat has decided about, whatever the policy of the chain FORWARD. What belongs to a connection
+// comes first, because nearly all packets do.
+func forward(g model.Globals) []string {
+	rules := []string{
+		"-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+		toNew,
+	}
+	if !g.KeepInvalid {
+		// A packet outside of the window is not translated; its receiver would reset the connection (kubernetes/kubernetes#74839).
+		rules = append(rules, "-m conntrack --ctstate INVALID -j DROP")
+	}
+	return append(rules, fmt.Sprintf("-m mark --mark %#x/%#x -j ACCEPT", markOf(g), markOf(g)))
+}
+
+func newConnections(g model.Globals) []string {
+	rules := []string{fmt.Sprintf("-m set --match-set %s dst -j %s", setVIPs.of(g.Family), chainVIPFilter)}
+	for _, r := range g.Ranges {
+		rules = append(rules, fmt.Sprintf("-d %s -m set ! --match-set %s dst -j DROP", r, setAllocated.of(g.Family)))
+	}
+	return rules
+}
+
+func vipFilter(g model.Globals) []string {
+	return []string{
+		fmt.Sprintf("-m set --match-set %s dst,dst -j DROP", setFirewalled.of(g.Family)),
+		fmt.Sprintf("-m set --match-set %s dst,dst -j REJECT", setRefused.of(g.Family)),
+		fmt.Sprintf("-m set --match-set %s dst,dst -j DROP", setDropped.of(g.Family)),
+		fmt.Sprintf("-m set --match-set %s dst -j REJECT", setActive.of(g.Family)),
+	}
+}
+
+func nodePortFilter(g model.Globals) []string {
+	var rules []string
+	for _, p := range model.Protocols {
+		s := nodePortSets[p]
+		rules = append(rules,
+			fmt.Sprintf("-p %s -m set --match-set %s dst -j REJECT", lower(p), s.refused.of(g.Family)),
+			fmt.Sprintf("-p %s -m set --match-set %s dst -j DROP", lower(p), s.dropped.of(g.Family)))
+	}
+	return rules
+}

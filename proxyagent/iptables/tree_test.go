@@ -1,0 +1,163 @@
+package iptables
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// chainMap collects what a tree emits, as the kernel would have it.
+type chainMap map[string][]string
+
+func (m chainMap) emit(t *tree) {
+	t.Emit(func(chain string, rules []string) { m[chain] = rules }, func(chain string) { delete(m, chain) })
+}
+
+// lookup follows the rules from the root as a packet to addr does, and returns the rules of the key that it ends at, and the number of chains
+// on the way.
+func (m chainMap) lookup(t *testing.T, addr netip.Addr) (found []string, depth int) {
+	t.Helper()
+	for chain := chainVIPs; chain != ""; depth++ {
+		rules, there := m[chain]
+		if !there {
+			t.Fatalf("a rule leads to the chain %s, which does not exist", chain)
+		}
+		chain = ""
+		for _, rule := range rules {
+			prefix, target, ok := strings.Cut(strings.TrimPrefix(rule, "-d "), " ")
+			if !ok || !netip.MustParsePrefix(prefix).Contains(addr) {
+				continue
+			}
+			if next, leads := strings.CutPrefix(target, "-g "+prefixOfTree); leads {
+				chain = prefixOfTree + next
+				break
+			}
+			found = append(found, rule)
+		}
+	}
+	return found, depth
+}
+
+const prefixOfTree = "PA-T-"
+
+// rulesFor makes n rules of an address.
+func rulesFor(a netip.Addr, n int) []string {
+	var rules []string
+	for i := range n {
+		rules = append(rules, fmt.Sprintf("-d %s -p tcp --dport %d -g PA-S", single(a), i+1))
+	}
+	return rules
+}
+
+func newVIPTree(f model.Family) *tree { return newTree(f.Bits(), vipChain, matchVIP) }
+
+// someAddr draws from pools that make dense, sparse and nested sets.
+func someAddr(r *rand.Rand, f model.Family) netip.Addr {
+	bytes := netip.MustParseAddr("10.96.0.0").AsSlice()
+	if f == model.IPv6 {
+		bytes = netip.MustParseAddr("fd00:10:96::").AsSlice()
+	}
+	last := len(bytes) - 1
+	switch r.IntN(4) {
+	case 0: // dense
+		bytes[last] = byte(r.IntN(64))
+	case 1: // a whole range
+		bytes[last-1], bytes[last] = byte(r.IntN(256)), byte(r.IntN(256))
+	case 2: // anywhere
+		for i := range bytes {
+			bytes[i] = byte(r.IntN(256))
+		}
+	default: // many nested prefixes
+		bit := r.IntN(len(bytes) * 8)
+		bytes[bit/8] ^= 1 << (bit % 8)
+	}
+	a, _ := netip.AddrFromSlice(bytes)
+	return a
+}
+
+// TestTreeIsAFunctionOfItsKeys holds the chains after random histories against those of a tree that was built at once, and looks every key up.
+func TestTreeIsAFunctionOfItsKeys(t *testing.T) {
+	for _, family := range []model.Family{model.IPv4, model.IPv6} {
+		for seed := range uint64(30) {
+			t.Run(fmt.Sprintf("%s/%d", family, seed), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(seed, 4))
+				grown, chains, want := newVIPTree(family), chainMap{}, map[netip.Addr][]string{}
+				for range 40 {
+					for range r.IntN(60) {
+						a := someAddr(r, family)
+						if r.IntN(3) == 0 && len(want) > 0 {
+							a = slices.SortedFunc(maps.Keys(want), netip.Addr.Compare)[r.IntN(len(want))]
+						}
+						rules := rulesFor(a, []int{0, 0, 1, 1, 2, 3, 12}[r.IntN(7)])
+						grown.Set(string(a.AsSlice()), rules)
+						if want[a] = rules; len(rules) == 0 {
+							delete(want, a)
+						}
+					}
+					chains.emit(grown)
+					checkTree(t, family, want, chains)
+				}
+			})
+		}
+	}
+}
+
+func checkTree(t *testing.T, family model.Family, want map[netip.Addr][]string, chains chainMap) {
+	t.Helper()
+	built, fresh := newVIPTree(family), chainMap{}
+	for a, rules := range want {
+		built.Set(string(a.AsSlice()), rules)
+	}
+	fresh.emit(built)
+	if diff := cmp.Diff(fresh, chains); diff != "" {
+		t.Fatalf("the chains differ from those of a tree built at once (-built +grown):\n%s", diff)
+	}
+	for a, rules := range want {
+		found, depth := chains.lookup(t, a)
+		if diff := cmp.Diff(rules, found); diff != "" {
+			t.Fatalf("looking up %s (-want +found):\n%s", a, diff)
+		}
+		if depth > 1+maxDepth+1 {
+			t.Fatalf("%s is %d chains deep, the kernel's limit needs at most %d", a, depth, 1+maxDepth+1)
+		}
+		next := a.Next()
+		if _, there := want[next]; !there && next.IsValid() {
+			if found, _ := chains.lookup(t, next); len(found) > 0 {
+				t.Fatalf("looking up %s, which is not there, found %q", next, found)
+			}
+		}
+	}
+}
+
+// TestTreeChangesFewChains pins what the arrival of one address costs among ten thousand.
+func TestTreeChangesFewChains(t *testing.T) {
+	tree, chains := newVIPTree(model.IPv4), chainMap{}
+	a := netip.MustParseAddr("10.96.0.1")
+	for range 10000 {
+		tree.Set(string(a.AsSlice()), rulesFor(a, 2))
+		a = a.Next()
+	}
+	chains.emit(tree)
+	before := maps.Clone(chains)
+	tree.Set(string(a.AsSlice()), rulesFor(a, 2))
+	touched := 0
+	tree.Emit(func(chain string, rules []string) {
+		if !slices.Equal(before[chain], rules) {
+			touched++
+		}
+	}, func(string) { touched++ })
+	if touched > 3 {
+		t.Errorf("one address more touched %d chains, want at most its leaf, its parent and a new chain", touched)
+	}
+	if len(chains) > 10000/bucketSize+10000/64 {
+		t.Errorf("10,000 addresses side by side make %d chains", len(chains))
+	}
+}

@@ -1,0 +1,120 @@
+package metrics
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// Policy is a value of the label traffic_policy.
+type Policy string
+
+// The traffic policies of a Service.
+const (
+	InternalPolicy Policy = "internal"
+	ExternalPolicy Policy = "external"
+)
+
+// Changed says that changes came from the API server. They are pending until ChangesDone.
+func (m *Metrics) Changed(services, endpoints int) {
+	m.serviceChanges.Add(float64(services))
+	m.serviceChangesPending.Add(float64(services))
+	m.endpointChanges.Add(float64(endpoints))
+	m.endpointChangesPending.Add(float64(endpoints))
+}
+
+// ChangesDone says that as many changes are in the rules of all families, or are about nothing that has rules.
+func (m *Metrics) ChangesDone(services, endpoints int) {
+	m.serviceChangesPending.Sub(float64(services))
+	m.endpointChangesPending.Sub(float64(endpoints))
+}
+
+// Queued says that at the time t a sync was asked for.
+func (m *Metrics) Queued(f model.Family, t time.Time) {
+	m.queuedAt.WithLabelValues(f.String()).Set(seconds(t))
+}
+
+// SyncDone says that a sync which took d ended at the time end, with err unless it succeeded; full: it wrote all rules.
+func (m *Metrics) SyncDone(f model.Family, full bool, d time.Duration, end time.Time, err error) {
+	family := f.String()
+	m.syncDuration.WithLabelValues(family).Observe(d.Seconds())
+	if full {
+		m.fullSyncDuration.WithLabelValues(family).Observe(d.Seconds())
+	} else {
+		m.partialSyncDuration.WithLabelValues(family).Observe(d.Seconds())
+	}
+	switch {
+	case err == nil:
+		m.syncedAt.WithLabelValues(family).Set(seconds(end))
+	case !full:
+		m.partialRestoreFailures.WithLabelValues(family).Inc()
+	}
+}
+
+// RestoreFailed says that iptables-restore did not do what it was given.
+func (m *Metrics) RestoreFailed(f model.Family) { m.restoreFailures.WithLabelValues(f.String()).Inc() }
+
+// Programmed says that at the time now the rules follow pods that changed at the triggers. A trigger in the future, of a clock that
+// differs, counts as now.
+func (m *Metrics) Programmed(f model.Family, triggers []time.Time, now time.Time) {
+	h := m.programmingDuration.WithLabelValues(f.String())
+	for _, t := range triggers {
+		h.Observe(max(0, now.Sub(t)).Seconds())
+	}
+}
+
+// Rules says how many rules the agent has in a table, and how many of them the last sync wrote.
+func (m *Metrics) Rules(f model.Family, table string, total, written int) {
+	m.rules.WithLabelValues(table, f.String()).Set(float64(total))
+	m.rulesWritten.WithLabelValues(table, f.String()).Set(float64(written))
+}
+
+// NoLocalEndpoints says how many Service ports have endpoints, but none that the policy lets this node use.
+func (m *Metrics) NoLocalEndpoints(f model.Family, p Policy, ports int) {
+	m.noLocalEndpoints.WithLabelValues(string(p), f.String()).Set(float64(ports))
+}
+
+// ConntrackDone says that a search for stale flows took d and deleted some.
+func (m *Metrics) ConntrackDone(f model.Family, d time.Duration, deleted int) {
+	m.conntrackDuration.WithLabelValues(f.String()).Observe(d.Seconds())
+	m.conntrackDeleted.WithLabelValues(f.String()).Add(float64(deleted))
+}
+
+// Answered counts an answer of the health probes, by their paths healthz and livez. Others are not counted.
+func (m *Metrics) Answered(path string, code int) {
+	switch path {
+	case "healthz":
+		m.healthz.WithLabelValues(strconv.Itoa(code)).Inc()
+	case "livez":
+		m.livez.WithLabelValues(strconv.Itoa(code)).Inc()
+	}
+}
+
+// Disputed replaces what is known about the addresses that Services of a family do not get. Disputes about addresses of other families are
+// not counted.
+func (m *Metrics) Disputed(f model.Family, disputes []model.Dispute) {
+	counts := map[model.DisputeReason]int{}
+	for _, d := range disputes {
+		if model.FamilyOf(d.Addr) == f {
+			counts[d.Reason]++
+		}
+	}
+	for _, r := range disputeReasons {
+		m.disputes.WithLabelValues(f.String(), string(r)).Set(float64(counts[r]))
+	}
+}
+
+// Repaired says that something of ours was gone or different in the kernel and was put back: what is a constant word like chain, jump
+// or set.
+func (m *Metrics) Repaired(f model.Family, what string) {
+	m.driftRepairs.WithLabelValues(f.String(), what).Inc()
+}
+
+// Build says what runs. The mode is that of iptables, nft or legacy.
+func (m *Metrics) Build(version, commit, goVersion, mode string) {
+	m.buildInfo.Reset()
+	m.buildInfo.WithLabelValues(version, commit, goVersion, mode).Set(1)
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }

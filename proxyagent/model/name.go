@@ -1,0 +1,121 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Family is an IP family. Its zero value is none.
+type Family uint8
+
+// The families, by the number that they have in an IP header.
+const (
+	IPv4 Family = 4
+	IPv6 Family = 6
+)
+
+// FamilyOf returns the family of an address; an IPv4 address mapped into IPv6 is of IPv6, an invalid one of none.
+func FamilyOf(a netip.Addr) Family {
+	switch {
+	case a.Is4():
+		return IPv4
+	case a.Is6():
+		return IPv6
+	default:
+		return 0
+	}
+}
+
+// String returns IPv4 or IPv6, as the Service API writes it.
+func (f Family) String() string {
+	switch f {
+	case IPv4:
+		return "IPv4"
+	case IPv6:
+		return "IPv6"
+	default:
+		return fmt.Sprintf("Family(%d)", uint8(f))
+	}
+}
+
+// Bits is the length of an address in bits.
+func (f Family) Bits() int {
+	if f == IPv4 {
+		return 32
+	}
+	return 128
+}
+
+// Protocol is a transport protocol by its IANA number. Its zero value is none.
+type Protocol uint8
+
+// The protocols of a Service port.
+const (
+	TCP  Protocol = 6
+	UDP  Protocol = 17
+	SCTP Protocol = 132
+)
+
+// Protocols are all of them, in a fixed order.
+var Protocols = []Protocol{TCP, UDP, SCTP}
+
+// String returns TCP, UDP or SCTP, as the Service API writes it.
+func (p Protocol) String() string {
+	switch p {
+	case TCP:
+		return "TCP"
+	case UDP:
+		return "UDP"
+	case SCTP:
+		return "SCTP"
+	default:
+		return fmt.Sprintf("Protocol(%d)", uint8(p))
+	}
+}
+
+// ParseProtocol reads what the Service API writes; the empty string is TCP, its default. It reports false for all else.
+func ParseProtocol(s string) (Protocol, bool) {
+	switch s {
+	case "TCP", "":
+		return TCP, true
+	case "UDP":
+		return UDP, true
+	case "SCTP":
+		return SCTP, true
+	default:
+		return 0, false
+	}
+}
+
+// ServiceName names a Service. Its zero value names none.
+type ServiceName struct{ Namespace, Name string }
+
+// String returns namespace/name.
+func (n ServiceName) String() string { return n.Namespace + "/" + n.Name }
+
+// Compare orders by namespace, then by name.
+func (n ServiceName) Compare(o ServiceName) int {
+	return cmp.Or(strings.Compare(n.Namespace, o.Namespace), strings.Compare(n.Name, o.Name))
+}
+
+// PortName names one port of a Service. Port is its name in the Service, empty for an unnamed one.
+type PortName struct {
+	Service  ServiceName
+	Port     string
+	Protocol Protocol
+}
+
+// String returns namespace/name:port/protocol, without the port's name when it has none: "default/web:http/TCP".
+func (n PortName) String() string {
+	if n.Port == "" {
+		return n.Service.String() + "/" + n.Protocol.String()
+	}
+	return n.Service.String() + ":" + n.Port + "/" + n.Protocol.String()
+}
+
+// Compare orders by Service, then by port, then by protocol.
+func (n PortName) Compare(o PortName) int {
+	return cmp.Or(n.Service.Compare(o.Service), strings.Compare(n.Port, o.Port), cmp.Compare(n.Protocol, o.Protocol))
+}

@@ -1,0 +1,118 @@
+package model
+
+import "net/netip"
+
+// Plan is what a node does for one family. It is a pure function of [Settings] and [State].
+type Plan struct {
+	Globals Globals
+	// Ports are all Service ports that have at least one virtual IP or node port in the family.
+	Ports map[PortName]ServicePort
+	// Allocated are the addresses inside of Globals.Ranges that somebody has, served or not.
+	Allocated map[netip.Addr]struct{}
+}
+
+// Globals is the part of a Plan that is not about one Service.
+type Globals struct {
+	Family        Family
+	MasqueradeAll bool
+	MasqueradeBit int
+	LocalSource   LocalSource
+	// NodePortAny serves node ports at every local address; otherwise NodePortAddrs are the addresses, sorted.
+	NodePortAny   bool
+	NodePortAddrs []netip.Addr
+	// LocalhostNodePorts serves them at 127.0.0.0/8 also; only together with NodePortAny.
+	LocalhostNodePorts bool
+	KeepInvalid        bool
+	// Ranges are the ServiceCIDRs of the family, sorted: new traffic to addresses in them that are not in Plan.Allocated is dropped.
+	// Empty when nothing shall be dropped.
+	Ranges []netip.Prefix
+}
+
+// ServicePort is one port of a Service as it is served. All slices are sorted and without duplicates, of the Plan's family, and hold
+// only what this port won: an address and port belong to one ServicePort of a Plan.
+type ServicePort struct {
+	Name PortName
+	// ClusterIPs are the virtual IPs for traffic from inside: spec.clusterIPs and additional addresses.
+	ClusterIPs []netip.Addr
+	// ExternalIPs and LoadBalancerIPs are those for traffic from outside.
+	ExternalIPs, LoadBalancerIPs []netip.Addr
+	Port                         uint16
+	// NodePort is zero when there is none, or when another Service has it.
+	NodePort uint16
+	// SourceRanges are the sources that may use LoadBalancerIPs; empty: all.
+	SourceRanges []netip.Prefix
+	// AffinitySeconds is how long a client stays with its endpoint after its last new connection; zero: not at all.
+	AffinitySeconds int
+	// InternalLocal and ExternalLocal are the traffic policies.
+	InternalLocal, ExternalLocal bool
+	// Cluster are the endpoints for traffic that may go anywhere, Local those on this node, each with their fallback to serving endpoints
+	// that terminate (KEP-1669). A set that no traffic policy of the Service asks for is empty.
+	Cluster, Local []netip.AddrPort
+	// Hairpin are the addresses in Cluster or Local that are on this node, or whose node is not known: they may meet themselves.
+	Hairpin []netip.AddrPort
+	// HealthCheckNodePort of the Service: load balancers may reach it. Zero without.
+	HealthCheckNodePort uint16
+	// HasEndpoints is true when any endpoint in the cluster could serve, here or elsewhere, also where the policy forbids its use.
+	HasEndpoints bool
+}
+
+// Internal are the endpoints for traffic to ClusterIPs.
+func (p ServicePort) Internal() []netip.AddrPort {
+	if p.InternalLocal {
+		return p.Local
+	}
+	return p.Cluster
+}
+
+// External are the endpoints for traffic from outside to ExternalIPs, LoadBalancerIPs and NodePort. Local pods and the node
+// itself use Cluster in any case.
+func (p ServicePort) External() []netip.AddrPort {
+	if p.ExternalLocal {
+		return p.Local
+	}
+	return p.Cluster
+}
+
+// HasExternal reports whether the port is served to the outside.
+func (p ServicePort) HasExternal() bool {
+	return p.NodePort != 0 || len(p.ExternalIPs) > 0 || len(p.LoadBalancerIPs) > 0
+}
+
+// Delta is the difference between two Plans. The zero value says that there is none.
+type Delta struct {
+	// Globals is nil when they are as before.
+	Globals *Globals
+	// Ports holds the ports that changed, whole; nil for one that is gone.
+	Ports map[PortName]*ServicePort
+	// Before holds what those ports were before, if they were there.
+	Before map[PortName]ServicePort
+	// Allocated holds the addresses that are allocated now (true) or no longer (false).
+	Allocated map[netip.Addr]bool
+}
+
+// Empty reports whether the two Plans are equal.
+func (d Delta) Empty() bool { return d.Globals == nil && len(d.Ports) == 0 && len(d.Allocated) == 0 }
+
+// Dispute is an address that a Service claims and does not get.
+type Dispute struct {
+	Addr  netip.Addr
+	Loser ServiceName
+	// Winner has the address; zero when nobody has it, which is possible with [Enforce].
+	Winner ServiceName
+	// Reason is a constant word for events and metrics.
+	Reason DisputeReason
+}
+
+// DisputeReason says why a Service does not get an address.
+type DisputeReason string
+
+const (
+	// AllocatedToOther is the reason when the IPAddress names the winner.
+	AllocatedToOther DisputeReason = "AllocatedToOtherService"
+	// ClaimedByOlder is the reason when nothing decides but age.
+	ClaimedByOlder DisputeReason = "ClaimedByOlderService"
+	// NotAllocated is the reason with Enforce when no IPAddress names the Service.
+	NotAllocated DisputeReason = "NotAllocated"
+	// ClusterIPOfOther is the reason when an external or load balancer IP is the ClusterIP of another Service.
+	ClusterIPOfOther DisputeReason = "ClusterIPOfOtherService"
+)

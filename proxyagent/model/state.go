@@ -1,0 +1,108 @@
+package model
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Service is a Service with its endpoints, of both families, as far as a node cares. Headless Services and those of type ExternalName
+// are none. Its addresses are valid and of no mapped kind; the order of its slices has no meaning.
+type Service struct {
+	Name ServiceName
+	// Created is the creation time: of two Services with equal rights the older one wins.
+	Created time.Time
+	// ClusterIPs are spec.clusterIPs.
+	ClusterIPs []netip.Addr
+	// ExternalIPs are spec.externalIPs.
+	ExternalIPs []netip.Addr
+	// LoadBalancerIPs are the ingress IPs of status.loadBalancer whose ipMode is VIP or not set.
+	LoadBalancerIPs []netip.Addr
+	// SourceRanges are spec.loadBalancerSourceRanges.
+	SourceRanges []netip.Prefix
+	// InternalLocal is internalTrafficPolicy: Local, ExternalLocal externalTrafficPolicy: Local.
+	InternalLocal, ExternalLocal bool
+	// AffinitySeconds is the time-out of sessionAffinity: ClientIP, zero without affinity.
+	AffinitySeconds int
+	// HealthCheckNodePort is spec.healthCheckNodePort where it means something: a load balancer with ExternalLocal. Otherwise zero.
+	HealthCheckNodePort uint16
+	Ports               []Port
+	// Endpoints are those of all EndpointSlices, of both families. The same address may come twice, from two slices.
+	Endpoints []Endpoint
+}
+
+// Port is one port of a Service. NodePort is zero when it has none.
+type Port struct {
+	Name     string
+	Protocol Protocol
+	Port     uint16
+	NodePort uint16
+}
+
+// Endpoint is one address of an EndpointSlice, for one of its ports: endpoints and ports of Services meet by Port and Protocol.
+type Endpoint struct {
+	Port     string
+	Protocol Protocol
+	Addr     netip.AddrPort
+	// Node is the node's name, empty when the slice does not say.
+	Node string
+	// Ready, Serving and Terminating are the conditions with the API's defaults for those not set: true, true, false.
+	Ready, Serving, Terminating bool
+	// Zones and Nodes are the topology hints, empty without.
+	Zones, Nodes []string
+}
+
+// Node is the node that the agent runs on. The zero Node is one that the API server does not know (yet): no zone, no addresses.
+type Node struct {
+	Name string
+	// Zone is the label topology.kubernetes.io/zone.
+	Zone string
+	// IPs are status.addresses of type InternalIP, then ExternalIP, in their order.
+	IPs []netip.Addr
+	// PodCIDRs are spec.podCIDRs.
+	PodCIDRs []netip.Prefix
+	// Leaving is true once the node is being deleted or tainted by the cluster autoscaler: load balancers should turn away.
+	Leaving bool
+}
+
+// Allocation is an IPAddress object.
+type Allocation struct {
+	Addr netip.Addr
+	// Service is its parent, zero when that is something else than a Service.
+	Service ServiceName
+	// Additional is true for IPAddresses that the operator keeps for a Service beside its ClusterIPs (its managed-by label): further
+	// virtual IPs of that Service.
+	Additional bool
+}
+
+// State is all that the API server said, at one moment.
+type State struct {
+	Services    map[ServiceName]Service
+	Allocations map[netip.Addr]Allocation
+	// Ranges are the CIDRs of all ServiceCIDRs that are not being deleted.
+	Ranges []netip.Prefix
+	Node   Node
+	// LocalAddrs are the addresses of the node's interfaces.
+	LocalAddrs []netip.Addr
+}
+
+// Changes is what became different since the last Changes. The zero value says that nothing did.
+type Changes struct {
+	// Services holds every Service that may have changed, whole; nil for one that is gone.
+	Services map[ServiceName]*Service
+	// Allocations holds every IPAddress that may have changed; nil for one that is gone.
+	Allocations map[netip.Addr]*Allocation
+	// Ranges, Node and LocalAddrs are nil when they are as before.
+	Ranges     *[]netip.Prefix
+	Node       *Node
+	LocalAddrs *[]netip.Addr
+	// Triggers are the moments at which the pods behind changed EndpointSlices changed (annotation
+	// endpoints.kubernetes.io/last-change-trigger-time), for the programming latency.
+	Triggers []time.Time
+	// ServiceEvents and EndpointEvents count the events behind these Changes.
+	ServiceEvents, EndpointEvents int
+}
+
+// Empty reports whether nothing became different.
+func (c Changes) Empty() bool {
+	return len(c.Services) == 0 && len(c.Allocations) == 0 && c.Ranges == nil && c.Node == nil && c.LocalAddrs == nil
+}

@@ -1,0 +1,120 @@
+package nfnetlink
+
+import (
+	"encoding/binary"
+	"iter"
+)
+
+// Attribute types carry two flags in their upper bits.
+const (
+	nested       = 1 << 15
+	netByteOrder = 1 << 14
+	typeMask     = netByteOrder - 1
+)
+
+const headerLen = 4
+
+// Attrs is a sequence of attributes as it stands in a message. Its zero value is empty. Values appended are padded to four bytes.
+type Attrs []byte
+
+// Put appends an attribute.
+func (a Attrs) Put(kind uint16, value ...byte) Attrs {
+	a = header(a, kind, len(value))
+	a = append(a, value...)
+	return pad(a)
+}
+
+// PutNet appends an attribute whose value says of itself that it is in the byte order of the network.
+func (a Attrs) PutNet(kind uint16, value ...byte) Attrs { return a.Put(kind|netByteOrder, value...) }
+
+// PutNet16 appends a number of two bytes in the byte order of the network.
+func (a Attrs) PutNet16(kind uint16, value uint16) Attrs {
+	return a.PutNet(kind, byte(value>>8), byte(value))
+}
+
+// PutNet32 appends a number of four bytes in the byte order of the network.
+func (a Attrs) PutNet32(kind uint16, value uint32) Attrs {
+	return a.PutNet(kind, byte(value>>24), byte(value>>16), byte(value>>8), byte(value))
+}
+
+// PutString appends a string with the zero byte that ends it.
+func (a Attrs) PutString(kind uint16, value string) Attrs {
+	a = header(a, kind, len(value)+1)
+	a = append(a, value...)
+	return pad(append(a, 0))
+}
+
+// Nest appends an attribute that holds what inside appends. It must not become longer than 65,535 bytes, which the length of an
+// attribute cannot tell.
+func (a Attrs) Nest(kind uint16, inside func(Attrs) Attrs) Attrs {
+	start := len(a)
+	a = inside(header(a, kind|nested, 0))
+	binary.NativeEndian.PutUint16(a[start:], uint16(len(a)-start))
+	return a
+}
+
+// All yields the attributes by type, without the flags of the types. It ends where one is malformed.
+func (a Attrs) All() iter.Seq2[uint16, Attrs] {
+	return func(yield func(uint16, Attrs) bool) {
+		for rest := a; len(rest) >= headerLen; {
+			length := int(binary.NativeEndian.Uint16(rest))
+			if length < headerLen || length > len(rest) {
+				return
+			}
+			if !yield(binary.NativeEndian.Uint16(rest[2:])&typeMask, rest[headerLen:length]) {
+				return
+			}
+			rest = rest[min(align(length), len(rest)):]
+		}
+	}
+}
+
+// Net32 reads a number of four bytes in the byte order of the network; zero when the value has another length.
+func (a Attrs) Net32() uint32 {
+	if len(a) != 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(a)
+}
+
+// Net16 reads a number of two bytes in the byte order of the network; zero when the value has another length.
+func (a Attrs) Net16() uint16 {
+	if len(a) != 2 {
+		return 0
+	}
+	return binary.BigEndian.Uint16(a)
+}
+
+// Byte reads a number of one byte; zero when the value is empty.
+func (a Attrs) Byte() uint8 {
+	if len(a) == 0 {
+		return 0
+	}
+	return a[0]
+}
+
+// Text reads a string up to the zero byte that ends it.
+func (a Attrs) Text() string {
+	for i, c := range a {
+		if c == 0 {
+			return string(a[:i])
+		}
+	}
+	return string(a)
+}
+
+// header appends the header of an attribute whose value has the given length.
+func header(a Attrs, kind uint16, length int) Attrs {
+	a = binary.NativeEndian.AppendUint16(a, uint16(headerLen+length))
+	return binary.NativeEndian.AppendUint16(a, kind)
+}
+
+// pad appends zero bytes up to the next attribute.
+func pad(a Attrs) Attrs {
+	for len(a)%4 != 0 {
+		a = append(a, 0)
+	}
+	return a
+}
+
+func align(length int) int { return (length + 3) &^ 3 }

@@ -1,0 +1,94 @@
+package nfnetlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// tries bounds how often an interrupted exchange is begun anew.
+const tries = 8
+
+// patience is how long the kernel may take for one answer. It answers at once, or after the requests of others that it works on.
+var patience = unix.Timeval{Sec: 20}
+
+// Conn is a connection to the netfilter part of the kernel, in the network namespace of the thread that opened it, whichever thread uses
+// it later. It may be used by several goroutines, whose requests then wait for each other. The zero value is of no use.
+type Conn struct {
+	socket *nl.NetlinkSocket
+	shared map[int]*nl.SocketHandle
+}
+
+// Request is a message to one subsystem of netfilter.
+type Request struct {
+	Subsystem, Command uint8
+	// Flags are those of netlink, as NLM_F_ACK, without NLM_F_REQUEST.
+	Flags uint16
+	// Family is an address family, as AF_INET, where the command cares.
+	Family uint8
+	Attrs  Attrs
+}
+
+// Open opens a connection. It needs no privilege; most requests need CAP_NET_ADMIN.
+func Open() (*Conn, error) {
+	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER) // To no group at all: this opens a socket and nothing else.
+	if err != nil {
+		return nil, fmt.Errorf("opening a netlink socket to netfilter: %w", err)
+	}
+	if err := errors.Join(socket.SetReceiveTimeout(&patience), socket.SetSendTimeout(&patience)); err != nil {
+		socket.Close()
+		return nil, fmt.Errorf("setting the timeout of a netlink socket: %w", err)
+	}
+	return &Conn{socket: socket, shared: map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: {Socket: socket}}}, nil
+}
+
+// Close closes the connection. It must not be used afterwards.
+func (c *Conn) Close() { c.socket.Close() }
+
+// Do sends a request and waits until the kernel has carried it out. Errors of the kernel are a syscall.Errno.
+func (c *Conn) Do(r Request) error {
+	r.Flags |= unix.NLM_F_ACK
+	return c.exchange(r, func([]byte) bool { return true })
+}
+
+// Dump sends a request and hands every answer to each, which must not keep it. When the table changed so much meanwhile that the answers may
+// be incomplete, the error is one for [Again].
+func (c *Conn) Dump(r Request, each func(Attrs)) error {
+	r.Flags |= unix.NLM_F_DUMP
+	return c.exchange(r, func(message []byte) bool {
+		if len(message) >= nl.SizeofNfgenmsg {
+			each(message[nl.SizeofNfgenmsg:])
+		}
+		return true
+	})
+}
+
+// Again calls f until it is not interrupted any more, a few times at most, or ctx ends. Nothing is done after that.
+func Again(ctx context.Context, f func() error) error {
+	var err error
+	for range tries {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err = f(); !interrupted(err) {
+			return err
+		}
+	}
+	return err
+}
+
+func (c *Conn) exchange(r Request, each func([]byte) bool) error {
+	request := nl.NewNetlinkRequest(int(r.Subsystem)<<8|int(r.Command), int(r.Flags))
+	request.Sockets = c.shared
+	request.AddData(&nl.Nfgenmsg{NfgenFamily: r.Family, Version: nl.NFNETLINK_V0})
+	request.AddRawData(r.Attrs)
+	return request.ExecuteIter(unix.NETLINK_NETFILTER, 0, each)
+}
+
+func interrupted(err error) bool {
+	return errors.Is(err, syscall.EINTR) || errors.Is(err, nl.ErrDumpInterrupted)
+}

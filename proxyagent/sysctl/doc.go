@@ -1,0 +1,13 @@
+// Package sysctl sets what an iptables Service proxy needs in /proc/sys: room and time-outs of connection tracking, and routing of
+// loopback addresses for node ports on localhost.
+//
+// The values are those that kube-proxy would set from the same configuration. As there, a value that differs is set, also when
+// that lowers it; only the number of hash buckets is never lowered. A zero in Want leaves a value alone.
+//
+//	Want --Targets--> []Target --Decide(current)--> []Write --> /proc/sys, /sys/module
+//
+// It promises that what is right already is not written, that one value that cannot be set does not keep the others from being set,
+// and that the error then says what an admin can do.
+//
+// Start with decide.go, which is pure; Apply reads, decides and writes.
+package sysctl

@@ -1,0 +1,179 @@
+package watch
+
+import (
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// defaultAffinitySeconds is the API's default, for objects that were stored without it.
+const defaultAffinitySeconds = 10800
+
+// service is what is kept of a Service.
+type service struct {
+	version string
+	// served is false for those without virtual IPs, of which only the name is kept: a change of type makes one out of the other.
+	served bool
+	// model has no endpoints; they are in the slices.
+	model model.Service
+}
+
+// GetObjectMeta implements [metav1.ObjectMetaAccessor].
+func (s *service) GetObjectMeta() metav1.Object {
+	h := head{namespace: s.model.Name.Namespace, name: s.model.Name.Name, version: s.version}
+	return h.GetObjectMeta()
+}
+
+func (s *service) key() string { return s.model.Name.String() }
+
+// isServed reports whether there is a Service and it is served.
+func (s *service) isServed() bool { return s != nil && s.served }
+
+// same reports whether two Services are the same to a node; nil is one that does not exist.
+func (s *service) same(o *service) bool {
+	if !s.isServed() || !o.isServed() {
+		return s.isServed() == o.isServed()
+	}
+	return sameService(&s.model, &o.model)
+}
+
+func sameService(a, b *model.Service) bool {
+	return a.Name == b.Name && a.Created.Equal(b.Created) &&
+		slices.Equal(a.ClusterIPs, b.ClusterIPs) &&
+		slices.Equal(a.ExternalIPs, b.ExternalIPs) &&
+		slices.Equal(a.LoadBalancerIPs, b.LoadBalancerIPs) &&
+		slices.Equal(a.SourceRanges, b.SourceRanges) &&
+		a.InternalLocal == b.InternalLocal && a.ExternalLocal == b.ExternalLocal &&
+		a.AffinitySeconds == b.AffinitySeconds && a.HealthCheckNodePort == b.HealthCheckNodePort &&
+		slices.Equal(a.Ports, b.Ports)
+}
+
+func convertService(in *corev1.Service) (*service, junk) {
+	var j junk
+	out := &service{version: in.ResourceVersion, served: hasVirtualIP(in)}
+	out.model.Name = model.ServiceName{Namespace: in.Namespace, Name: in.Name}
+	if !out.served {
+		return out, j
+	}
+	m := &out.model
+	m.Created = in.CreationTimestamp.UTC()
+	m.ClusterIPs = parseAddrs("clusterIP", clusterIPs(in), &j)
+	m.ExternalIPs = parseAddrs("externalIP", in.Spec.ExternalIPs, &j)
+	m.LoadBalancerIPs = parseAddrs("load balancer IP", loadBalancerIPs(in), &j)
+	restrictSources(m, in.Spec.LoadBalancerSourceRanges, &j)
+	m.InternalLocal = internalLocal(in)
+	m.ExternalLocal = externalLocal(in)
+	m.AffinitySeconds = affinitySeconds(in)
+	m.HealthCheckNodePort = healthCheckNodePort(in)
+	m.Ports = convertPorts(in.Spec.Ports, &j)
+	return out, j
+}
+
+// hasVirtualIP asks for the primary address, as kube-proxy does. The watch leaves headless Services out already, by a selector.
+func hasVirtualIP(in *corev1.Service) bool {
+	return in.Spec.Type != corev1.ServiceTypeExternalName && in.Spec.ClusterIP != "" && in.Spec.ClusterIP != corev1.ClusterIPNone
+}
+
+func clusterIPs(in *corev1.Service) []string {
+	if len(in.Spec.ClusterIPs) == 0 {
+		return []string{in.Spec.ClusterIP}
+	}
+	return in.Spec.ClusterIPs
+}
+
+// loadBalancerIPs are those at which the load balancer's packets arrive. Where ipMode is Proxy they arrive at something else, and
+// traffic to the address has to leave the node. The type of the Service is not asked: the API server removes the status of what is
+// no load balancer, unless an admin let others write it on purpose.
+func loadBalancerIPs(in *corev1.Service) []string {
+	var out []string
+	for _, ingress := range in.Status.LoadBalancer.Ingress {
+		vip := ingress.IPMode == nil || *ingress.IPMode == corev1.LoadBalancerIPModeVIP
+		if ingress.IP != "" && vip {
+			out = append(out, ingress.IP)
+		}
+	}
+	return out
+}
+
+// restrictSources reads the source ranges. The API lets spaces around them pass.
+//
+// No range of a family means that all sources may come in. So when ranges were lost because they cannot be read, a family without any
+// that can be read would be opened by what was meant to close it: it loses its load balancer IPs instead.
+func restrictSources(m *model.Service, ranges []string, j *junk) {
+	lost := false
+	for _, s := range ranges {
+		if p, ok := parsePrefix(strings.TrimSpace(s)); ok {
+			m.SourceRanges = append(m.SourceRanges, p)
+			continue
+		}
+		lost = true
+		j.add("loadBalancerSourceRange", s)
+	}
+	if lost {
+		m.LoadBalancerIPs = slices.DeleteFunc(m.LoadBalancerIPs, func(a netip.Addr) bool { return !restricted(a, m.SourceRanges) })
+	}
+}
+
+// restricted reports whether any of the ranges is of the address' family.
+func restricted(a netip.Addr, ranges []netip.Prefix) bool {
+	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Addr().Is4() == a.Is4() })
+}
+
+func internalLocal(in *corev1.Service) bool {
+	policy := in.Spec.InternalTrafficPolicy
+	return policy != nil && *policy == corev1.ServiceInternalTrafficPolicyLocal
+}
+
+// externalLocal ignores the policy where there is no way in from outside; the API server keeps it over a change of type.
+func externalLocal(in *corev1.Service) bool {
+	open := in.Spec.Type == corev1.ServiceTypeLoadBalancer || in.Spec.Type == corev1.ServiceTypeNodePort || len(in.Spec.ExternalIPs) > 0
+	return open && in.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+}
+
+func affinitySeconds(in *corev1.Service) int {
+	if in.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
+		return 0
+	}
+	config := in.Spec.SessionAffinityConfig
+	if config == nil || config.ClientIP == nil || config.ClientIP.TimeoutSeconds == nil || *config.ClientIP.TimeoutSeconds <= 0 {
+		return defaultAffinitySeconds
+	}
+	return int(*config.ClientIP.TimeoutSeconds)
+}
+
+func healthCheckNodePort(in *corev1.Service) uint16 {
+	if in.Spec.Type != corev1.ServiceTypeLoadBalancer || !externalLocal(in) {
+		return 0
+	}
+	port, _ := portNumber(in.Spec.HealthCheckNodePort)
+	return port
+}
+
+func convertPorts(in []corev1.ServicePort, j *junk) []model.Port {
+	out := make([]model.Port, 0, len(in))
+	for _, p := range in {
+		protocol, known := model.ParseProtocol(string(p.Protocol))
+		port, valid := portNumber(p.Port)
+		if !known || !valid {
+			j.add("port", p.Name)
+			continue
+		}
+		nodePort, _ := portNumber(p.NodePort)
+		out = append(out, model.Port{Name: wordOf(p.Name).Value(), Protocol: protocol, Port: port, NodePort: nodePort})
+	}
+	return out
+}
+
+// portNumber reports false for what is no port; zero is none.
+func portNumber(n int32) (uint16, bool) {
+	if n <= 0 || n > math.MaxUint16 {
+		return 0, false
+	}
+	return uint16(n), true
+}

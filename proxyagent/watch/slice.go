@@ -1,0 +1,198 @@
+package watch
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// slice is what is kept of an EndpointSlice. Ports and addresses are multiplied when they are handed out and not before.
+type slice struct {
+	head
+	// service is the name of the Service, empty for none.
+	service word
+	// trigger is when a pod behind it changed, in Unix nanoseconds; zero when nobody says.
+	trigger   int64
+	ports     []slicePort
+	addresses []sliceAddress
+}
+
+type slicePort struct {
+	name     word
+	port     uint16
+	protocol model.Protocol
+}
+
+type sliceAddress struct {
+	addr                        netip.Addr
+	node                        word
+	hints                       *hints
+	ready, serving, terminating bool
+}
+
+// hints are where an address should be used. They are shared and not changed.
+type hints struct{ zones, nodes []string }
+
+// owner is the Service that a slice belongs to; the zero name for a slice that does not exist or belongs to none.
+func (s *slice) owner() model.ServiceName {
+	if s == nil || s.service.Value() == "" {
+		return model.ServiceName{}
+	}
+	return model.ServiceName{Namespace: s.namespace, Name: s.service.Value()}
+}
+
+// same reports whether two slices are the same to a node. When the pods changed is no part of that.
+func (s *slice) same(o *slice) bool {
+	if s == nil || o == nil {
+		return s == o
+	}
+	return s.owner() == o.owner() && slices.Equal(s.ports, o.ports) && slices.EqualFunc(s.addresses, o.addresses, sliceAddress.same)
+}
+
+func (a sliceAddress) same(b sliceAddress) bool {
+	if !a.hints.same(b.hints) {
+		return false
+	}
+	a.hints, b.hints = nil, nil
+	return a == b
+}
+
+func (h *hints) same(o *hints) bool {
+	if h == nil || o == nil {
+		return h == o
+	}
+	return slices.Equal(h.zones, o.zones) && slices.Equal(h.nodes, o.nodes)
+}
+
+// appendEndpoints appends every address with every port.
+func (s *slice) appendEndpoints(out []model.Endpoint) []model.Endpoint {
+	for _, a := range s.addresses {
+		endpoint := model.Endpoint{Node: a.node.Value(), Ready: a.ready, Serving: a.serving, Terminating: a.terminating}
+		if a.hints != nil {
+			endpoint.Zones, endpoint.Nodes = a.hints.zones, a.hints.nodes
+		}
+		for _, p := range s.ports {
+			endpoint.Port, endpoint.Protocol, endpoint.Addr = p.name.Value(), p.protocol, netip.AddrPortFrom(a.addr, p.port)
+			out = append(out, endpoint)
+		}
+	}
+	return out
+}
+
+func convertSlice(in *discoveryv1.EndpointSlice) (*slice, junk) {
+	var j junk
+	out := &slice{head: headOf(in), service: wordOf(in.Labels[discoveryv1.LabelServiceName]), trigger: triggerOf(in)}
+	family := familyOf(in.AddressType)
+	if family == 0 || out.service.Value() == "" {
+		return out, j
+	}
+	out.ports = convertSlicePorts(in.Ports, &j)
+	for i := range in.Endpoints {
+		if a, ok := convertEndpoint(&in.Endpoints[i], family, &j); ok {
+			out.addresses = append(out.addresses, a)
+		}
+	}
+	out.addresses = slices.Clip(out.addresses)
+	return out, j
+}
+
+// familyOf returns none for names of hosts, and for whatever the API may invent.
+func familyOf(t discoveryv1.AddressType) model.Family {
+	switch t {
+	case discoveryv1.AddressTypeIPv4:
+		return model.IPv4
+	case discoveryv1.AddressTypeIPv6:
+		return model.IPv6
+	default:
+		return 0
+	}
+}
+
+// triggerOf reads the annotation; what cannot be read counts as absent, for it serves a metric alone.
+func triggerOf(in *discoveryv1.EndpointSlice) int64 {
+	text, ok := in.Annotations[corev1.EndpointsLastChangeTriggerTime]
+	if !ok {
+		return 0
+	}
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return 0
+	}
+	return at.UnixNano()
+}
+
+// convertSlicePorts leaves out ports without a name, which cannot meet a port of the Service, and those without a number, which
+// mean "all" to other consumers.
+func convertSlicePorts(in []discoveryv1.EndpointPort, j *junk) []slicePort {
+	out := make([]slicePort, 0, len(in))
+	for _, p := range in {
+		if p.Name == nil || p.Port == nil || *p.Port == 0 {
+			continue
+		}
+		protocol, known := endpointProtocol(p.Protocol)
+		port, valid := portNumber(*p.Port)
+		if !known || !valid {
+			j.add("port", *p.Name)
+			continue
+		}
+		out = append(out, slicePort{name: wordOf(*p.Name), port: port, protocol: protocol})
+	}
+	return slices.Clip(out)
+}
+
+func endpointProtocol(p *corev1.Protocol) (model.Protocol, bool) {
+	if p == nil {
+		return model.TCP, true
+	}
+	return model.ParseProtocol(string(*p))
+}
+
+// convertEndpoint looks at the first address alone. The API defines the others as interchangeable and nobody writes any.
+func convertEndpoint(in *discoveryv1.Endpoint, family model.Family, j *junk) (sliceAddress, bool) {
+	if len(in.Addresses) == 0 {
+		j.add("endpoint", "")
+		return sliceAddress{}, false
+	}
+	addr, ok := parseAddr(in.Addresses[0])
+	if !ok || model.FamilyOf(addr) != family || !reachable(addr) {
+		j.add("endpoint", in.Addresses[0])
+		return sliceAddress{}, false
+	}
+	return sliceAddress{
+		addr:        addr,
+		node:        wordOf(orZero(in.NodeName)),
+		hints:       convertHints(in.Hints),
+		ready:       orTrue(in.Conditions.Ready),
+		serving:     orTrue(in.Conditions.Serving),
+		terminating: orZero(in.Conditions.Terminating),
+	}, true
+}
+
+func convertHints(in *discoveryv1.EndpointHints) *hints {
+	if in == nil || len(in.ForZones) == 0 && len(in.ForNodes) == 0 {
+		return nil
+	}
+	out := &hints{}
+	for _, zone := range in.ForZones {
+		out.zones = append(out.zones, wordOf(zone.Name).Value())
+	}
+	for _, node := range in.ForNodes {
+		out.nodes = append(out.nodes, wordOf(node.Name).Value())
+	}
+	return out
+}
+
+func orTrue(b *bool) bool { return b == nil || *b }
+
+func orZero[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}

@@ -1,0 +1,124 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// restores are the programs that write rules.
+var restores = []string{"iptables-nft-restore", "ip6tables-nft-restore", "iptables-legacy-restore", "ip6tables-legacy-restore"}
+
+// script stands before one restore. A failure costs one token, and of two that run at once only one gets it, since a file moves
+// but once. "refuse" fails before anything happened, "forget" after all of it did. A gate holds back whoever comes.
+const script = `#!/bin/sh
+dir=%[1]q
+in=$(mktemp "$dir/input.XXXXXX") || exit 1
+cat >"$in"
+echo "%[2]s $*" >>"$dir/started"
+while [ -e "$dir/gate" ]; do sleep 0.02; done
+spend() {
+	for token in "$dir/$1".*; do
+		mv "$token" "$dir/spent" 2>/dev/null && return 0
+	done
+	return 1
+}
+if spend refuse; then
+	echo "%[2]s: line 7 failed: Resource temporarily unavailable (injected)" >&2
+	rm -f "$in"
+	exit 4
+fi
+%[3]q "$@" <"$in"
+code=$?
+rm -f "$in"
+if [ $code = 0 ] && spend forget; then
+	echo "%[2]s: cannot say whether that worked (injected)" >&2
+	exit 1
+fi
+echo "%[2]s $code" >>"$dir/ended"
+exit $code
+`
+
+// Programs are stand-ins for iptables-restore in all its variants. They work like the real ones until told otherwise. Its methods may
+// be called while they run.
+type Programs struct{ dir string }
+
+// NewPrograms writes them into a new folder below dir.
+func NewPrograms(dir string) (*Programs, error) {
+	dir, err := os.MkdirTemp(dir, "faults-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for programs: %w", err)
+	}
+	for _, name := range restores {
+		if err := write(dir, name); err != nil {
+			return nil, fmt.Errorf("writing a stand-in for %s: %w", name, err)
+		}
+	}
+	return &Programs{dir: dir}, nil
+}
+
+func write(dir, name string) error {
+	program, err := exec.LookPath(name)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, name), fmt.Appendf(nil, script, dir, name, program), 0o755) //nolint:gosec // it is to be run
+}
+
+// Path is a PATH that leads to these programs first.
+func (p *Programs) Path() string { return p.dir + ":" + os.Getenv("PATH") }
+
+// Refuse lets the next n restores fail before they do anything.
+func (p *Programs) Refuse(n int) error { return p.tokens("refuse", n) }
+
+// Forget lets the next n restores that work report a failure all the same.
+func (p *Programs) Forget(n int) error { return p.tokens("forget", n) }
+
+func (p *Programs) tokens(kind string, n int) error {
+	for i := range n {
+		file, err := os.CreateTemp(p.dir, fmt.Sprintf("%s.%04d-", kind, i))
+		if err != nil {
+			return fmt.Errorf("ordering a failure: %w", err)
+		}
+		if err := file.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Left is how many of the ordered failures have not happened yet.
+func (p *Programs) Left() int {
+	refusals, _ := filepath.Glob(filepath.Join(p.dir, "refuse.*"))
+	slips, _ := filepath.Glob(filepath.Join(p.dir, "forget.*"))
+	return len(refusals) + len(slips)
+}
+
+// Close holds every restore back that starts from now on; Open lets them go. Both may be said twice.
+func (p *Programs) Close() error { return os.WriteFile(p.gate(), nil, 0o600) }
+
+// Open ends what Close began.
+func (p *Programs) Open() error {
+	if err := os.Remove(p.gate()); err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("opening the gate: %w", err)
+	}
+	return nil
+}
+
+func (p *Programs) gate() string { return filepath.Join(p.dir, "gate") }
+
+// Started is how many restores have begun.
+func (p *Programs) Started() int { return p.lines("started") }
+
+// Ended is how many restores have ended well or were told no by the real program.
+func (p *Programs) Ended() int { return p.lines("ended") }
+
+func (p *Programs) lines(file string) int {
+	content, err := os.ReadFile(filepath.Join(p.dir, file))
+	if err != nil {
+		return 0 // none yet
+	}
+	return strings.Count(string(content), "\n")
+}

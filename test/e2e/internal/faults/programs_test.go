@@ -1,0 +1,120 @@
+//go:build linux
+
+package faults
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// stage puts stand-ins before a program that records what it got.
+func stage(t *testing.T) (p *Programs, restore func() error, got func() string) {
+	t.Helper()
+	real, record := t.TempDir(), filepath.Join(t.TempDir(), "record")
+	for _, name := range restores {
+		if err := os.WriteFile(filepath.Join(real, name), []byte("#!/bin/sh\necho \"$1\" >>"+record+"; cat >>"+record+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", real+":"+os.Getenv("PATH"))
+	p, err := NewPrograms(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, func() error {
+			cmd := exec.Command(filepath.Join(p.dir, restores[0]), "--noflush")
+			cmd.Stdin = strings.NewReader("input\n")
+			return cmd.Run()
+		}, func() string {
+			content, _ := os.ReadFile(record)
+			return string(content)
+		}
+}
+
+func TestProgramsWorkUntilToldOtherwise(t *testing.T) {
+	p, restore, got := stage(t)
+	if err := restore(); err != nil || got() != "--noflush\ninput\n" {
+		t.Fatalf("got %q, %v", got(), err)
+	}
+	if p.Started() != 1 || p.Ended() != 1 || p.Left() != 0 {
+		t.Errorf("started %d, ended %d, left %d", p.Started(), p.Ended(), p.Left())
+	}
+}
+
+func TestFailuresComeAsOftenAsOrdered(t *testing.T) {
+	p, restore, got := stage(t)
+	if err := p.Refuse(2); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := restore(); err == nil {
+			t.Error("was not refused")
+		}
+	}
+	if got() != "" {
+		t.Errorf("a refused restore did something: %q", got())
+	}
+	if err := p.Forget(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := restore(); err == nil || got() == "" {
+		t.Errorf("got %q, %v", got(), err)
+	}
+	if err := restore(); err != nil || p.Left() != 0 {
+		t.Errorf("still fails: %v, %d left", err, p.Left())
+	}
+}
+
+func TestTheGateHolds(t *testing.T) {
+	p, restore, got := stage(t)
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- restore() }()
+	select {
+	case <-done:
+		t.Fatal("it passed a closed gate")
+	case <-time.After(200 * time.Millisecond):
+	}
+	if p.Started() != 1 || got() != "" {
+		t.Errorf("started %d, got %q", p.Started(), got())
+	}
+	if err := p.Open(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheLockIsHeldAgainstOthers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	lock, err := Hold(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan error)
+	go func() {
+		second, err := Hold(path)
+		if err == nil {
+			err = second.Release()
+		}
+		taken <- err
+	}()
+	select {
+	case <-taken:
+		t.Error("two hold it")
+	case <-time.After(100 * time.Millisecond):
+	}
+	if err := lock.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-taken; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,83 @@
+package ruleset
+
+import (
+	"slices"
+	"strings"
+)
+
+// Owner tells whose a chain or set is by its name.
+type Owner func(name string) bool
+
+// Agent owns what begins with PA-, and nothing else.
+func Agent(name string) bool { return strings.HasPrefix(name, "PA-") }
+
+// KubeProxy owns what begins with KUBE-.
+func KubeProxy(name string) bool { return strings.HasPrefix(name, "KUBE-") }
+
+// Of leaves what belongs to an owner: its chains with their rules, the jumps to them, and its sets. Native tables belong to nobody.
+func (s Snapshot) Of(o Owner) Snapshot {
+	return s.filter(func(line string) bool { return o.owns(line) })
+}
+
+// Without leaves what belongs to others.
+func (s Snapshot) Without(o Owner) Snapshot {
+	return s.filter(func(line string) bool { return !o.owns(line) })
+}
+
+func (s Snapshot) filter(keep func(line string) bool) Snapshot {
+	left := Snapshot{}
+	for program, text := range s {
+		lines := strings.Split(text, "\n")
+		lines = slices.DeleteFunc(lines, func(line string) bool { return !structure(line) && !keep(line) })
+		if program != "ipset" && program != "nft" {
+			lines = strings.Split(tables(strings.Join(lines, "\n")), "\n")
+		}
+		if text := strings.Join(lines, "\n"); text != "" {
+			left[program] = text
+		}
+	}
+	return left
+}
+
+// structure is what every iptables-save has.
+func structure(line string) bool {
+	return strings.HasPrefix(line, "*") || line == "COMMIT" || strings.HasPrefix(line, ":") && !saysSomething(line)
+}
+
+func (o Owner) owns(line string) bool {
+	words := fields(line)
+	switch {
+	case strings.HasPrefix(line, ":"):
+		return o(strings.TrimPrefix(words[0], ":"))
+	case len(words) > 1 && slices.Contains([]string{"-A", "create", "add"}, words[0]):
+		return o(words[1]) || o(target(words))
+	default:
+		return false
+	}
+}
+
+// target returns where a rule jumps or goes to.
+func target(words []string) string {
+	for i, word := range words[:len(words)-1] {
+		if word == "-j" || word == "-g" {
+			return words[i+1]
+		}
+	}
+	return ""
+}
+
+// fields splits a line at spaces outside of quotes, so that no comment looks like a target.
+func fields(line string) []string {
+	quoted, escaped := false, false
+	return strings.FieldsFunc(line, func(r rune) bool {
+		switch {
+		case escaped:
+			escaped = false
+		case r == '\\':
+			escaped = true
+		case r == '"':
+			quoted = !quoted
+		}
+		return r == ' ' && !quoted
+	})
+}

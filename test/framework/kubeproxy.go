@@ -1,0 +1,72 @@
+//go:build linux
+
+package framework
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"strings"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+)
+
+// KubeProxyOptions say how to run the real kube-proxy 1.36. Namespace and Node must be set.
+type KubeProxyOptions struct {
+	// Namespace is that of the node.
+	Namespace *network.Namespace
+	// Node is the name of the Node, which must exist.
+	Node string
+	// Mode is "iptables", the default, or "nftables".
+	Mode string
+	// Variant is the kind of iptables, "nft", the default, or "legacy".
+	Variant string
+	// Config replaces and completes fields of the KubeProxyConfiguration.
+	Config map[string]any
+	// As is who connects; nil means the administrator.
+	As *rest.Config
+	// Args are further flags.
+	Args []string
+}
+
+// KubeProxy is a process of kube-proxy.
+type KubeProxy struct{ nodeProxy }
+
+// StartKubeProxy starts a kube-proxy and waits until it calls itself healthy; its rules may come a moment later.
+func (c *ControlPlane) StartKubeProxy(ctx context.Context, options KubeProxyOptions) (*KubeProxy, error) {
+	p, err := c.newKubeProxy(options)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Start(ctx); err != nil {
+		return nil, err
+	}
+	c.add(p)
+	return p, nil
+}
+
+func (c *ControlPlane) newKubeProxy(options KubeProxyOptions) (*KubeProxy, error) {
+	path, err := program(island136, "kube-proxy")
+	if err != nil {
+		return nil, err
+	}
+	variants, err := IPTables(cmp.Or(options.Variant, "nft"))
+	if err != nil {
+		return nil, err
+	}
+	p := &KubeProxy{}
+	p.name, p.log, p.ready = "kube-proxy", c.logFor("kube-proxy"), p.healthz
+	base := strings.TrimSuffix(p.log, ".log")
+	if err := c.kubeconfigInside(options.Namespace, options.As, base+".kubeconfig"); err != nil {
+		return nil, err
+	}
+	config := proxyConfiguration(options.Node, base+".kubeconfig", cmp.Or(options.Mode, "iptables"), options.Config)
+	if err := writeYAML(base+".yaml", config); err != nil {
+		return nil, err
+	}
+	p.env = []string{"PATH=" + variants + string(os.PathListSeparator) + os.Getenv("PATH")}
+	p.inNamespace(options.Namespace, path, append([]string{"--config=" + base + ".yaml", "-v=2"}, options.Args...))
+	return p, nil
+}

@@ -1,0 +1,205 @@
+//go:build linux
+
+package network
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// Outcome says in one word how a Dial ended.
+type Outcome string
+
+const (
+	// Connected means that a [Server] answered.
+	Connected Outcome = "connected"
+	// Refused means that somebody said no at once: ICMP port unreachable, TCP RST or SCTP ABORT.
+	Refused Outcome = "refused"
+	// Dropped means that nobody said anything in time.
+	Dropped Outcome = "dropped"
+	// Failed means anything else, for example that the kernel found no route: see the error.
+	Failed Outcome = "failed"
+)
+
+const (
+	// DefaultTimeout bounds a Dial that should succeed.
+	DefaultTimeout = 2 * time.Second
+	// DropTimeout is for a Dial that should get no answer: far above what an answer takes here, also on a busy machine.
+	DropTimeout = 400 * time.Millisecond
+)
+
+// Probe is a question to the network. The zero values of all but To are useful.
+type Probe struct {
+	// Protocol defaults to TCP.
+	Protocol model.Protocol
+	To       netip.AddrPort
+	// Source is where it comes from. An invalid address lets the kernel choose, so does port 0. With a port of one's own,
+	// UDP Dials one after the other belong to one flow.
+	Source netip.AddrPort
+	// Timeout defaults to DefaultTimeout.
+	Timeout time.Duration
+}
+
+// Result is what a Probe found out.
+type Result struct {
+	Outcome Outcome
+	// Server is the host that answered, Endpoint the address at which it was reached, Source what it saw as its peer.
+	Server           string
+	Endpoint, Source netip.AddrPort
+	// Client is the client's own address; it differs from Source after masquerading.
+	Client netip.AddrPort
+	// Err is nil if and only if it Connected.
+	Err error
+}
+
+// Masqueraded reports whether the server saw the node instead of the client.
+func (r Result) Masqueraded() bool {
+	return r.Source.Addr() != r.Client.Addr() && IsNodeAddr(r.Source.Addr())
+}
+
+// String tells the result for a human.
+func (r Result) String() string {
+	if r.Outcome != Connected {
+		return fmt.Sprintf("%s (%v)", r.Outcome, r.Err)
+	}
+	return fmt.Sprintf("connected from %s to %s at %s, which saw %s", r.Client, r.Server, r.Endpoint, r.Source)
+}
+
+// Dial asks once, from inside the namespace. It returns after Timeout at the latest.
+func (n *Namespace) Dial(p Probe) Result {
+	p.Protocol, p.Timeout = cmp.Or(p.Protocol, model.TCP), cmp.Or(p.Timeout, DefaultTimeout)
+	if p.Protocol == model.SCTP {
+		return n.dialSCTP(p)
+	}
+	conn, err := n.open(p)
+	if err != nil {
+		return failure(err)
+	}
+	defer func() { _ = conn.Close() }()
+	return ask(conn, p)
+}
+
+// open makes the socket and, over TCP, the connection.
+func (n *Namespace) open(p Probe) (conn net.Conn, err error) {
+	dialer := net.Dialer{Deadline: time.Now().Add(p.Timeout), Control: lenient}
+	network := "tcp"
+	dialer.LocalAddr = net.TCPAddrFromAddrPort(p.Source)
+	if p.Protocol == model.UDP {
+		network, dialer.LocalAddr = "udp", net.UDPAddrFromAddrPort(p.Source)
+	}
+	if !p.Source.Addr().IsValid() && p.Source.Port() == 0 {
+		dialer.LocalAddr = nil
+	}
+	err = n.Do(func() error {
+		conn, err = dialer.Dial(network, p.To.String())
+		return err
+	})
+	return conn, err
+}
+
+// lenient lets a socket have any source address, and one that was in use a moment ago.
+func lenient(_, _ string, raw syscall.RawConn) error {
+	return raw.Control(func(fd uintptr) {
+		// What a family does not know fails, as it may.
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_FREEBIND, 1)
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_FREEBIND, 1)
+	})
+}
+
+// ask waits for the greeting. Over UDP somebody must have sent something first; that a firewall of the own host refuses to send it (EPERM) is
+// not yet an answer, for an ICMP message may follow.
+func ask(conn net.Conn, p Probe) Result {
+	_ = conn.SetDeadline(time.Now().Add(p.Timeout))
+	if p.Protocol == model.UDP {
+		if _, err := conn.Write([]byte("?")); err != nil && !errors.Is(err, unix.EPERM) {
+			return failure(err)
+		}
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return failure(err)
+	}
+	return success(line, addrPort(conn.LocalAddr()))
+}
+
+func success(line string, client netip.AddrPort) Result {
+	r := Result{Outcome: Connected, Client: client}
+	if r.Server, r.Endpoint, r.Source, r.Err = readGreeting(line); r.Err != nil {
+		r.Outcome = Failed
+	}
+	return r
+}
+
+func failure(err error) Result {
+	r := Result{Outcome: Failed, Err: err}
+	var late net.Error
+	switch {
+	case errors.As(err, &late) && late.Timeout():
+		r.Outcome = Dropped
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, errAbort):
+		r.Outcome = Refused
+	}
+	return r
+}
+
+var errAbort = errors.New("SCTP ABORT")
+
+// dialSCTP sends an INIT and waits for its answer.
+func (n *Namespace) dialSCTP(p Probe) Result {
+	f := model.FamilyOf(p.To.Addr())
+	conn, err := n.openRaw(p, f)
+	if err != nil {
+		return failure(err)
+	}
+	defer func() { _ = conn.Close() }()
+	init := sctpPacket{from: cmp.Or(p.Source.Port(), uint16(20000+rand.N(40000))), to: p.To.Port(), chunk: chunkInit, initiate: rand.Uint32() | 1}
+	_ = conn.SetDeadline(time.Now().Add(p.Timeout))
+	if _, err := conn.Write(init.bytes()); err != nil && !errors.Is(err, unix.EPERM) {
+		return failure(err)
+	}
+	client, _ := netip.AddrFromSlice(conn.LocalAddr().(*net.IPAddr).IP)
+	return awaitAnswer(conn, f, init, netip.AddrPortFrom(client.Unmap(), init.from))
+}
+
+func (n *Namespace) openRaw(p Probe, f model.Family) (conn net.Conn, err error) {
+	dialer := net.Dialer{Control: lenient}
+	if p.Source.Addr().IsValid() {
+		dialer.LocalAddr = &net.IPAddr{IP: p.Source.Addr().AsSlice()}
+	}
+	err = n.Do(func() error {
+		conn, err = dialer.Dial(netName("ip", f)+":132", p.To.Addr().String())
+		return err
+	})
+	return conn, err
+}
+
+// awaitAnswer skips what belongs to other conversations: a raw socket hears them all.
+func awaitAnswer(conn net.Conn, f model.Family, init sctpPacket, client netip.AddrPort) Result {
+	var buffer [2048]byte
+	for {
+		length, err := conn.Read(buffer[:])
+		if err != nil {
+			return failure(err)
+		}
+		answer, ok := parseSCTP(stripHeader(buffer[:length], f))
+		if !ok || answer.from != init.to || answer.to != init.from || answer.tag != init.initiate {
+			continue
+		}
+		if answer.chunk == chunkAbort {
+			return failure(errAbort)
+		}
+		return success(answer.cookie, client)
+	}
+}

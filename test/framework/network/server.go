@@ -1,0 +1,257 @@
+//go:build linux
+
+package network
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// Server answers on one port of a namespace with one protocol, at all of its addresses of both families. Each answer begins with a line in
+// which it introduces itself: the name of its host, the address at which it was reached, and the address from which.
+type Server struct {
+	host    string
+	seen    atomic.Int64
+	closers []io.Closer
+}
+
+// Serve starts a server. Over TCP it greets, then sends back what it receives, until the client closes. Over UDP it answers each
+// datagram, over SCTP each INIT; to an INIT for a port without a server it says ABORT. Close ends it, as does the end of the Bed.
+func (n *Namespace) Serve(protocol model.Protocol, port uint16) (*Server, error) {
+	s := &Server{host: n.Host()}
+	var err error
+	switch protocol {
+	case model.TCP:
+		err = s.serveTCP(n, port)
+	case model.UDP:
+		err = s.serveUDP(n, port)
+	case model.SCTP:
+		err = s.serveSCTP(n, port)
+	default:
+		err = fmt.Errorf("nobody speaks %s", protocol)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("serving %s on port %d of %s: %w", protocol, port, n.Host(), err)
+	}
+	n.closeLater(s.Close)
+	return s, nil
+}
+
+// Seen returns how many connections, datagrams or INITs have arrived.
+func (s *Server) Seen() int { return int(s.seen.Load()) }
+
+// Close ends the server. Connections that are open stay so.
+func (s *Server) Close() error {
+	for _, c := range s.closers {
+		_ = c.Close() // it may be closed already
+	}
+	return nil
+}
+
+func (s *Server) serveTCP(n *Namespace, port uint16) error {
+	listener, err := n.listen("tcp", fmt.Sprintf(":%d", port))
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, listener)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			s.seen.Add(1)
+			go s.talk(conn)
+		}
+	}()
+	return nil
+}
+
+func (s *Server) talk(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, s.greeting(addrPort(conn.LocalAddr()), addrPort(conn.RemoteAddr()))); err != nil {
+		return
+	}
+	_, _ = io.Copy(conn, conn) // the client has gone
+}
+
+// greeting is the first line of each answer; readGreeting reads it.
+func (s *Server) greeting(local, peer netip.AddrPort) string {
+	return fmt.Sprintf("%s %s %s\n", s.host, local, peer)
+}
+
+func readGreeting(line string) (server string, local, peer netip.AddrPort, err error) {
+	fields := strings.Fields(line)
+	if len(fields) != 3 {
+		return "", local, peer, fmt.Errorf("%q is no greeting", line)
+	}
+	if local, err = netip.ParseAddrPort(fields[1]); err != nil {
+		return "", local, peer, err
+	}
+	peer, err = netip.ParseAddrPort(fields[2])
+	return fields[0], local, peer, err
+}
+
+// addrPort reads the address of a TCP or UDP socket.
+func addrPort(a net.Addr) netip.AddrPort {
+	var ap netip.AddrPort
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		ap = a.AddrPort()
+	case *net.UDPAddr:
+		ap = a.AddrPort()
+	}
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}
+
+func (s *Server) serveUDP(n *Namespace, port uint16) error {
+	for _, f := range Families {
+		conn, err := listenUDP(n, f, port)
+		if err != nil {
+			return err
+		}
+		s.closers = append(s.closers, conn)
+		go s.answerDatagrams(conn, f, port)
+	}
+	return nil
+}
+
+func listenUDP(n *Namespace, f model.Family, port uint16) (conn *net.UDPConn, err error) {
+	err = n.Do(func() error {
+		conn, err = net.ListenUDP(netName("udp", f), &net.UDPAddr{Port: int(port)})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return conn, receivePacketInfo(conn, f)
+}
+
+func (s *Server) answerDatagrams(conn *net.UDPConn, f model.Family, port uint16) {
+	var data, control [2048]byte
+	for {
+		_, c, _, peer, err := conn.ReadMsgUDPAddrPort(data[:], control[:])
+		if err != nil {
+			if ignoreClosed(err) == nil {
+				return
+			}
+			continue // an ICMP error of an earlier answer
+		}
+		s.seen.Add(1)
+		local, reply := packetInfo(control[:c], f)
+		text := s.greeting(netip.AddrPortFrom(local, port), netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()))
+		_, _, _ = conn.WriteMsgUDPAddrPort([]byte(text), reply, peer) // as UDP is: the client asks again
+	}
+}
+
+// netName returns "udp4", "ip6" and so on.
+func netName(base string, f model.Family) string {
+	if f == model.IPv6 {
+		return base + "6"
+	}
+	return base + "4"
+}
+
+// sctpPorts are the SCTP servers of a namespace, which share one raw socket per family.
+type sctpPorts struct {
+	mu      sync.Mutex
+	servers map[uint16]*Server
+}
+
+func (p *sctpPorts) get(port uint16) *Server {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.servers[port]
+}
+
+// set reports whether it was the first one.
+func (p *sctpPorts) set(port uint16, s *Server) (first bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.servers == nil {
+		p.servers, first = map[uint16]*Server{}, true
+	}
+	p.servers[port] = s
+	return first
+}
+
+func (p *sctpPorts) remove(port uint16, s *Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.servers[port] == s {
+		delete(p.servers, port)
+	}
+}
+
+type closerFunc func()
+
+func (f closerFunc) Close() error {
+	f()
+	return nil
+}
+
+func (s *Server) serveSCTP(n *Namespace, port uint16) error {
+	s.closers = append(s.closers, closerFunc(func() { n.sctp.remove(port, s) }))
+	if !n.sctp.set(port, s) {
+		return nil
+	}
+	for _, f := range Families {
+		conn, err := listenSCTP(n, f)
+		if err != nil {
+			return err
+		}
+		n.closeLater(conn.Close)
+		go answerInits(conn, f, &n.sctp)
+	}
+	return nil
+}
+
+func listenSCTP(n *Namespace, f model.Family) (conn *net.IPConn, err error) {
+	err = n.Do(func() error {
+		conn, err = net.ListenIP(netName("ip", f)+":132", nil)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return conn, receivePacketInfo(conn, f)
+}
+
+func answerInits(conn *net.IPConn, f model.Family, ports *sctpPorts) {
+	var data, control [2048]byte
+	for {
+		d, c, _, peer, err := conn.ReadMsgIP(data[:], control[:])
+		if err != nil {
+			if ignoreClosed(err) == nil {
+				return
+			}
+			continue
+		}
+		packet, ok := parseSCTP(stripHeader(data[:d], f))
+		if !ok || packet.chunk != chunkInit {
+			continue
+		}
+		local, reply := packetInfo(control[:c], f)
+		from, _ := netip.AddrFromSlice(peer.IP)
+		answer := sctpAnswer(ports.get(packet.to), packet, local, from.Unmap())
+		_, _, _ = conn.WriteMsgIP(answer.bytes(), reply, peer)
+	}
+}
+
+// sctpAnswer is what a server says to an INIT; no server says ABORT.
+func sctpAnswer(s *Server, p sctpPacket, local, peer netip.Addr) sctpPacket {
+	answer := sctpPacket{from: p.to, to: p.from, tag: p.initiate, chunk: chunkAbort}
+	if s != nil {
+		s.seen.Add(1)
+		answer.chunk, answer.initiate = chunkInitAck, p.initiate+1
+		answer.cookie = s.greeting(netip.AddrPortFrom(local, p.to), netip.AddrPortFrom(peer, p.from))
+	}
+	return answer
+}
