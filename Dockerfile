@@ -1,16 +1,39 @@
-# The manager and the kubectl plugin as static binaries on an empty image, under a user that is not root. The certificates it needs, those
-# of the API server, are mounted into every pod.
+# Two images. The last one, which is built without --target, is the manager with the kubectl plugin: static binaries on an empty image,
+# under a user that is not root. The certificates it needs, those of the API server, are mounted into every pod.
+# --target proxyagent is the node agent, with the programs that it runs.
 ARG GO=golang:1.26
 ARG BASE=scratch
+# Its iptables is 1.8.9, with which the agent is tested.
+ARG PROXYAGENT_BASE=debian:12-slim
 
-FROM --platform=$BUILDPLATFORM ${GO} AS build
+FROM --platform=$BUILDPLATFORM ${GO} AS source
 WORKDIR /src
 # Modules first: they change less often than the code and stay in their own layer.
 COPY go.mod go.sum ./
 RUN go mod download
-COPY allocator/ allocator/
 COPY api/ api/
 COPY cmd/ cmd/
+
+FROM source AS build-proxyagent
+COPY proxyagent/ proxyagent/
+ARG TARGETOS TARGETARCH
+ARG VERSION=dev
+RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
+    go build -trimpath -ldflags "-s -w -X main.stamped=${VERSION}" -o /out/ ./cmd/proxyagent
+
+FROM ${PROXYAGENT_BASE} AS proxyagent
+LABEL org.opencontainers.image.title="clusterip-operator proxyagent" \
+      org.opencontainers.image.licenses="Apache-2.0"
+# The package iptables holds both variants, iptables-nft and iptables-legacy; the agent chooses the one that the node uses.
+RUN apt-get update && \
+    apt-get install -y --no-install-recommends iptables ipset && \
+    rm -rf /var/lib/apt/lists/*
+COPY --from=build-proxyagent /out/ /
+# Root, for the capabilities that config/proxyagent gives it.
+ENTRYPOINT ["/proxyagent"]
+
+FROM source AS build
+COPY allocator/ allocator/
 COPY controllers/ controllers/
 ARG TARGETOS TARGETARCH
 ARG VERSION=dev

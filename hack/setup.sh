@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks what building and testing needs: Go 1.26, make, git and, for the race detector, a C compiler.
-# Installs only the C compiler, only when it is missing, and only as root on a Debian system.
+# Checks what building and testing needs: Go 1.26, make, git, for the race detector a C compiler, and for the tests with real packets
+# (they also need root) the programs that they look at the kernel with.
+# Installs only the C compiler and those programs, only what is missing, and only as root on a Debian system.
 set -euo pipefail
 
 complaints=()
@@ -17,23 +18,43 @@ check_command() {
 	command -v "$1" >/dev/null || complaints+=("$1 is missing: install the package $1")
 }
 
+# install installs Debian packages, and fails where it cannot: without root, or on another system.
+install() {
+	[ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
+	echo "setup: installing $*"
+	apt-get update -q && apt-get install -qy --no-install-recommends "$@"
+}
+
 # check_c looks for what -race links against.
 check_c() {
 	command -v go >/dev/null || return 0
 	if [ "$(CGO_ENABLED='' go env CGO_ENABLED)" = 1 ] && [ -e /usr/include/stdlib.h ]; then
 		return 0
 	fi
-	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-		echo "setup: installing gcc and libc6-dev for go test -race"
-		apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev && return 0
-	fi
-	complaints+=("go test -race needs a C compiler: apt-get install gcc libc6-dev (as root), or your system's equivalent")
+	install gcc libc6-dev ||
+		complaints+=("go test -race needs a C compiler: apt-get install gcc libc6-dev (as root), or your system's equivalent")
+}
+
+# check_network looks for what the tests of the node agent run: both variants of iptables, sets, connection tracking, namespaces.
+check_network() {
+	local programs=(iptables-nft iptables-legacy ipset ip conntrack nft) packages=(iptables ipset iproute2 conntrack nftables)
+	have "${programs[@]}" || install "${packages[@]}" && have "${programs[@]}" ||
+		complaints+=("the packet tests need ${programs[*]}: apt-get install ${packages[*]} (as root), or your system's equivalent")
+}
+
+# have reports whether all programs are there. Those of an administrator may not be in the PATH of others.
+have() {
+	local program
+	for program in "$@"; do
+		PATH=$PATH:/usr/sbin:/sbin command -v "$program" >/dev/null || return 1
+	done
 }
 
 check_go
 check_command make
 check_command git
 check_c
+check_network
 
 if [ ${#complaints[@]} -gt 0 ]; then
 	printf 'setup: %s\n' "${complaints[@]}" >&2

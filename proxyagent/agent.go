@@ -159,16 +159,6 @@ func (a *Agent) Dump(n model.ServiceName) string {
 	return text
 }
 
-// Owner returns the Service that has an address as one of its virtual IPs.
-func (a *Agent) Owner(addr netip.Addr) (model.ServiceName, bool) {
-	for _, f := range a.families {
-		if n, ok := f.owner(addr); ok {
-			return n, true
-		}
-	}
-	return model.ServiceName{}, false
-}
-
 // Overview says in a few lines what is programmed.
 func (a *Agent) Overview() string {
 	text := ""
@@ -176,4 +166,18 @@ func (a *Agent) Overview() string {
 		text += f.overview()
 	}
 	return text + fmt.Sprintln("Ask for one Service with NAMESPACE/NAME, or for a virtual IP.")
+}
+
+// DumpAddress does what Dump does for the Services that claim an address. It fails when there are none.
+func (a *Agent) DumpAddress(addr netip.Addr) (string, error) {
+	var text string
+	for _, f := range a.families {
+		for _, n := range f.claimants(addr) {
+			text += f.describe(n)
+		}
+	}
+	if text == "" {
+		return "", fmt.Errorf("no Service that this agent serves has the address %s", addr)
+	}
+	return text, nil
 }

@@ -205,16 +205,10 @@ func (f *family) portsOf(n model.ServiceName) []model.PortName {
 	return ports
 }
 
-// owner looks for the Service that has an address.
-func (f *family) owner(addr netip.Addr) (model.ServiceName, bool) {
+func (f *family) claimants(addr netip.Addr) []model.ServiceName {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for name, p := range f.compiler.Plan().Ports {
-		if slices.Contains(p.ClusterIPs, addr) || slices.Contains(p.ExternalIPs, addr) || slices.Contains(p.LoadBalancerIPs, addr) {
-			return name.Service, true
-		}
-	}
-	return model.ServiceName{}, false
+	return f.compiler.Claimants(addr)
 }
 
 func (f *family) overview() string {

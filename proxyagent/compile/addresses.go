@@ -7,6 +7,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
 // whyNoVirtualIP says in words why an address cannot be a virtual IP of the family, or nothing when it can. Loopback and multicast
 // addresses are refused though kube-proxy takes them from a load balancer's status: they would take traffic from the node itself.
 func whyNoVirtualIP(a netip.Addr, f model.Family) string {
@@ -25,6 +27,8 @@ func whyNoVirtualIP(a netip.Addr, f model.Family) string {
 		return "a loopback address"
 	case a.IsMulticast():
 		return "a multicast address"
+	case a == broadcast:
+		return "the broadcast address"
 	default:
 		return ""
 	}

@@ -21,7 +21,7 @@ var sameValues = cmp.Options{
 var families = []model.Family{model.IPv4, model.IPv6}
 
 // in returns the family's form of addresses and prefixes that are written as IPv4: 10.96.0.1 is fd00::10:96:0:1 in IPv6, 10.0.0.0/24 is
-// fd00::10:0:0:0/120.
+// fd00::10:0:0:0/112.
 func in(f model.Family, s string) string {
 	if f == model.IPv4 || s == "" {
 		return s
@@ -31,7 +31,7 @@ func in(f model.Family, s string) string {
 	if !isPrefix {
 		return out
 	}
-	// A length that is no multiple of eight has no form in hexadecimal digits that were decimal ones; only these are used.
+	// One decimal number becomes one group, so that only whole numbers can be masked.
 	return out + map[string]string{"/0": "/0", "/8": "/80", "/16": "/96", "/24": "/112", "/32": "/128"}["/"+length]
 }
 

@@ -70,7 +70,8 @@ func lose(lost map[netip.Addr]map[model.ServiceName]model.Dispute, d model.Dispu
 }
 
 func (o oracle) usable(a netip.Addr) bool {
-	return a.IsValid() && !a.Is4In6() && a.Zone() == "" && model.FamilyOf(a) == o.set.Family && !a.IsLoopback() && !a.IsUnspecified() && !a.IsMulticast()
+	return a.IsValid() && !a.Is4In6() && a.Zone() == "" && model.FamilyOf(a) == o.set.Family && !a.IsLoopback() && !a.IsUnspecified() && !a.IsMulticast() &&
+		a.String() != "255.255.255.255"
 }
 
 func (o oracle) everyAddress() []netip.Addr {
@@ -324,6 +325,11 @@ func (o oracle) fill(out *model.ServicePort, s model.Service) {
 		here = where(ending, local)
 	}
 	out.HasEndpoints = len(where(ready))+len(where(ending)) > 0
+	if out.Name.Protocol == model.UDP {
+		for _, e := range where(func(e model.Endpoint) bool { return e.Serving }) {
+			out.Serving = append(out.Serving, e.Addr)
+		}
+	}
 	hairpin := map[netip.AddrPort]bool{}
 	collect := func(asked bool, set []model.Endpoint) (found []netip.AddrPort) {
 		for _, e := range set {

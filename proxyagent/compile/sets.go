@@ -62,6 +62,9 @@ func fill(p *model.ServicePort, all endpoints, at place) {
 	p.Cluster = all.addrs(s.inCluster)
 	p.Local = all.addrs(s.inLocal)
 	p.Hairpin = all.addrs(s.hairpin)
+	if p.Name.Protocol == model.UDP {
+		p.Serving = all.addrs(func(e *model.Endpoint) bool { return e.Serving })
+	}
 	p.HasEndpoints = slices.ContainsFunc(all, couldServe)
 }
 

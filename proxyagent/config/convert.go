@@ -138,7 +138,8 @@ func convertClusterCIDR(text string) (cidrs []string, errs field.ErrorList) {
 	for part := range strings.SplitSeq(text, ",") {
 		cidr, ok := canonical(part)
 		if !ok {
-			errs = append(errs, field.Invalid(field.NewPath("clusterCIDR"), text, strconv.Quote(part)+" must be a CIDR such as 10.244.0.0/16; two families are written 10.244.0.0/16,fd00:244::/56"))
+			errs = append(errs, field.Invalid(field.NewPath("clusterCIDR"), text,
+				strconv.Quote(part)+" must be a CIDR such as 10.244.0.0/16; two families are written 10.244.0.0/16,fd00:244::/56"))
 			continue
 		}
 		cidrs = append(cidrs, cidr)
@@ -195,8 +196,8 @@ func checkPrimary(path *field.Path, in kubeproxy.KubeProxyConfiguration) field.E
 	if ip == nil || ip.IsUnspecified() {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, "primary", "means bindAddress "+in.BindAddress+" to kube-proxy and the addresses of the Node object here: "+
-		"name the CIDR instead, such as "+ip.String()+hostBits(ip)+", or remove bindAddress")}
+	return field.ErrorList{field.Invalid(path, "primary", "means bindAddress "+in.BindAddress+
+		" to kube-proxy and the addresses of the Node object here: name the CIDR instead, such as "+ip.String()+hostBits(ip)+", or remove bindAddress")}
 }
 
 func hostBits(ip net.IP) string {

@@ -56,5 +56,6 @@ func NodeName(configured, environment, host string) (string, error) {
 			return name, nil
 		}
 	}
-	return "", errors.New("the name of this machine's Node is not known: set --node-name, nodeName in the file, or the environment variable NODE_NAME")
+	return "", errors.New("the name of this machine's Node is not known: " +
+		"set --node-name, nodeName in the file, or the environment variable NODE_NAME")
 }

@@ -31,10 +31,12 @@ var meaningless = []struct{ path, why string }{
 	{"windowsRunAsService", "the agent runs on Linux"},
 }
 
+const protobuf = `"application/vnd.kubernetes.protobuf"`
+
 // silent are the values, as JSON, that say no more than leaving a field out. Elsewhere those are zeros; null says nothing anywhere.
 var silent = map[string][]string{
-	"clientConnection.acceptContentTypes": {`""`, `"application/vnd.kubernetes.protobuf"`, `"application/vnd.kubernetes.protobuf,application/json"`},
-	"clientConnection.contentType":        {`""`, `"application/vnd.kubernetes.protobuf"`},
+	"clientConnection.acceptContentTypes": {`""`, protobuf, `"application/vnd.kubernetes.protobuf,application/json"`},
+	"clientConnection.contentType":        {`""`, protobuf},
 	"logging.flushFrequency":              {`0`, `"0s"`, `5000000000`, `"5s"`},
 	"logging.options.json.infoBufferSize": {`"0"`},
 	"logging.options.text.infoBufferSize": {`"0"`},
@@ -58,7 +60,7 @@ func idle(in kubeproxy.KubeProxyConfiguration) []string {
 	warnings := modeWarnings(in)
 	for _, path := range slices.Sorted(maps.Keys(set)) {
 		why := whyIdle(path, in.Mode)
-		if why != "" && !says(path, set[path]) {
+		if why != "" && !isSilent(path, set[path]) {
 			warnings = append(warnings, fmt.Sprintf("%s: %s has no effect: %s", path, set[path], why))
 		}
 	}
@@ -68,10 +70,12 @@ func idle(in kubeproxy.KubeProxyConfiguration) []string {
 // modeWarnings are about fields whose effect is not quite that of kube-proxy.
 func modeWarnings(in kubeproxy.KubeProxyConfiguration) (warnings []string) {
 	if in.Mode == modeIPVS || in.Mode == modeNFTables {
-		warnings = append(warnings, fmt.Sprintf("mode: the agent serves through iptables, not %s; it follows the settings that kube-proxy has in force in that mode", in.Mode))
+		warnings = append(warnings, fmt.Sprintf(
+			"mode: the agent serves through iptables, not %s; it follows the settings that kube-proxy has in force in that mode", in.Mode))
 	}
 	if !slices.Contains([]string{"", "0.0.0.0", "::"}, in.BindAddress) {
-		warnings = append(warnings, fmt.Sprintf("bindAddress: %q only decides the family of healthzBindAddress and metricsBindAddress; the node's addresses are those of its Node object", in.BindAddress))
+		warnings = append(warnings, fmt.Sprintf("bindAddress: %q only decides the family of healthzBindAddress and metricsBindAddress; "+
+			"the node's addresses are those of its Node object", in.BindAddress))
 	}
 	if in.Logging.Verbosity > 10 {
 		warnings = append(warnings, fmt.Sprintf("logging.verbosity: %d is taken for 10, the highest", in.Logging.Verbosity))
@@ -96,10 +100,10 @@ func whyIdle(path string, mode kubeproxy.ProxyMode) string {
 	return ""
 }
 
-// says reports whether a value means the same as none.
-func says(path, value string) bool {
+// isSilent reports whether a value means the same as none. The default of a feature gate may be either.
+func isSilent(path, value string) bool {
 	defaults, known := silent[path]
-	if !known {
+	if !known && !strings.HasPrefix(path, "featureGates.") {
 		defaults = zeros
 	}
 	return value == "null" || slices.Contains(defaults, value)

@@ -30,7 +30,7 @@ func decodeKubeProxy(text []byte) (kubeproxy.KubeProxyConfiguration, []string, e
 	var warnings []string
 	body, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
-		warnings = append(warnings, fmt.Sprintf("%v: the last one counts", err))
+		warnings = append(warnings, oneLine(err)+": the last one counts")
 		if body, err = yaml.YAMLToJSON(text); err != nil {
 			return in, nil, fmt.Errorf("not valid YAML: %w", err)
 		}
@@ -43,6 +43,11 @@ func decodeKubeProxy(text []byte) (kubeproxy.KubeProxyConfiguration, []string, e
 		warnings = append(warnings, fmt.Sprintf("%v: ignored", err))
 	}
 	return in, warnings, nil
+}
+
+// oneLine shortens the complaint of the YAML reader about keys that stand twice.
+func oneLine(err error) string {
+	return strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")), " ")
 }
 
 // renamed are the fields whose name differs, ours first.
@@ -65,8 +70,7 @@ func inWordsOfKubeProxy(err error, in kubeproxy.KubeProxyConfiguration) field.Er
 	}
 	var errs field.ErrorList
 	for _, err := range aggregate.Errors() {
-		var mistake *field.Error
-		if errors.As(err, &mistake) {
+		if mistake, ok := errors.AsType[*field.Error](err); ok {
 			theirs := *mistake
 			theirs.Field = theirName(theirs.Field, in)
 			errs = append(errs, &theirs)

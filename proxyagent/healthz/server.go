@@ -128,7 +128,9 @@ func (s *Server) serve(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("answering health probes on %s: %w", s.o.BindAddress, err), server.Close())
 	case <-ctx.Done():
 		err = server.Close()
-		<-served
+		if end := <-served; !errors.Is(end, http.ErrServerClosed) {
+			err = errors.Join(err, end)
+		}
 		return err
 	}
 }

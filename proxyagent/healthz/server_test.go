@@ -45,16 +45,24 @@ func TestProbesTellWhetherTheNodeForwards(t *testing.T) {
 		wantHealthz, wantLive int
 		wantHealthy           bool
 	}{
-		"an agent that starts is alive and not ready":        {nil, 503, 200, false},
-		"one family is not enough":                           {[]story{updated(model.IPv4)}, 503, 200, false},
-		"both families are":                                  {[]story{both}, 200, 200, true},
-		"a queued change may wait":                           {[]story{both, queued(model.IPv4), after(59 * time.Second)}, 200, 200, true},
-		"but not for a minute":                               {[]story{both, queued(model.IPv4), after(time.Minute)}, 503, 503, false},
-		"the oldest change counts":                           {[]story{both, queued(model.IPv6), after(50 * time.Second), queued(model.IPv6), after(10 * time.Second)}, 503, 503, false},
-		"a sync takes all of them":                           {[]story{both, queued(model.IPv4), after(time.Hour), updated(model.IPv4)}, 200, 200, true},
-		"a sync of the other family does not":                {[]story{both, queued(model.IPv4), after(time.Hour), updated(model.IPv6)}, 503, 503, false},
-		"quiet hours are no illness":                         {[]story{both, after(100 * time.Hour)}, 200, 200, true},
-		"a change that waits for the first sync is not late": {[]story{queued(model.IPv4), queued(model.IPv6), after(time.Hour)}, 503, 200, false},
+		"an agent that starts is alive and not ready": {nil, 503, 200, false},
+		"one family is not enough":                    {[]story{updated(model.IPv4)}, 503, 200, false},
+		"both families are":                           {[]story{both}, 200, 200, true},
+		"a queued change may wait":                    {[]story{both, queued(model.IPv4), after(59 * time.Second)}, 200, 200, true},
+		"but not for a minute":                        {[]story{both, queued(model.IPv4), after(time.Minute)}, 503, 503, false},
+		"the oldest change counts": {
+			[]story{both, queued(model.IPv6), after(50 * time.Second), queued(model.IPv6), after(10 * time.Second)}, 503, 503, false,
+		},
+		"a sync takes all of them": {
+			[]story{both, queued(model.IPv4), after(time.Hour), updated(model.IPv4)}, 200, 200, true,
+		},
+		"a sync of the other family does not": {
+			[]story{both, queued(model.IPv4), after(time.Hour), updated(model.IPv6)}, 503, 503, false,
+		},
+		"quiet hours are no illness": {[]story{both, after(100 * time.Hour)}, 200, 200, true},
+		"a change before the first sync is not late": {
+			[]story{queued(model.IPv4), queued(model.IPv6), after(time.Hour)}, 503, 200, false,
+		},
 		"a leaving node is alive, healthy and to be avoided": {[]story{both, nodeLeaving(true)}, 503, 200, true},
 		"a node that stays after all is not":                 {[]story{both, nodeLeaving(true), nodeLeaving(false)}, 200, 200, true},
 	} {
@@ -101,7 +109,8 @@ func TestBodiesAreThoseOfKubeProxy(t *testing.T) {
 	s := New(Options{Clock: clock, Families: []model.Family{model.IPv4, model.IPv6}})
 	for _, step := range []struct{ path, want string }{
 		{"/healthz", `{"lastUpdated":"0001-01-01T00:00:00Z","currentTime":"2026-01-02T12:00:00Z","nodeEligible":true,"healthy":false,` +
-			`"status":{"IPv4":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":false},"IPv6":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":false}}}`},
+			`"status":{"IPv4":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":false},` +
+			`"IPv6":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":false}}}`},
 		{"/livez", `{"lastUpdated":"2026-01-02T12:00:00Z","currentTime":"2026-01-02T12:00:00Z","healthy":true,` +
 			`"status":{"IPv4":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":true},"IPv6":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":true}}}`},
 	} {

@@ -32,7 +32,7 @@ func meaning(err error) error {
 	case number == hashFull:
 		return ErrFull
 	case unfit[number]:
-		return fmt.Errorf("%w (%v)", ErrEntry, nl.IPSetError(number))
+		return fmt.Errorf("%w: %w", ErrEntry, nl.IPSetError(number))
 	case number > nl.IPSET_ERR_PRIVATE:
 		return nl.IPSetError(number)
 	case number == syscall.EPERM:

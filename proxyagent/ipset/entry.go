@@ -3,6 +3,7 @@ package ipset
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -51,6 +52,8 @@ func (e Entry) check() error {
 		return fmt.Errorf("of protocol and port, one is missing: %w", ErrEntry)
 	case e.Addr.IsValid() && e.Protocol == 0 && e.Source.IsValid():
 		return fmt.Errorf("a source without protocol and port: %w", ErrEntry)
+	case e.Protocol != 0 && !slices.Contains(model.Protocols, e.Protocol):
+		return fmt.Errorf("sets do not know the port of %v: %w", e.Protocol, ErrEntry)
 	case !e.Addr.IsValid() && e.Protocol != 0:
 		return fmt.Errorf("a protocol without an address: %w", ErrEntry)
 	default:

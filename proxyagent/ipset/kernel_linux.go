@@ -136,7 +136,7 @@ func (k *Kernel) Destroy(ctx context.Context, names ...string) error {
 	for _, name := range left {
 		wrong = append(wrong, fmt.Errorf("destroying the set %q: %w", name, ErrInUse))
 	}
-	return errors.Join(append(wrong, ctx.Err())...)
+	return errors.Join(wrong...)
 }
 
 // destroyAll tries each once, and returns those in use and what else went wrong.

@@ -43,7 +43,7 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 	}
 	hinted := p.suspect || current != p.last
 	// On a node where others change rules all the time, comparing takes at most a tenth of it.
-	if since := now.Sub(p.verified); !hinted && since < p.options.FullCheck || since < 10*p.patience {
+	if since := now.Sub(p.verified); since < 10*p.patience || !hinted && since < max(p.options.FullCheck, 1000*p.patience) {
 		return nil, nil
 	}
 	start := time.Now()

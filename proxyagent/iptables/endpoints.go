@@ -50,7 +50,7 @@ func (c choice) level(name string, first []string, endpoints []netip.AddrPort, l
 		case 0:
 			continue
 		case 1:
-			rules = append(rules, random(1, left)+c.target(group[0]))
+			rules = append(rules, c.target(group[0], random(1, left)))
 		default:
 			below := fmt.Sprintf("%s-%X", name, i)
 			if level > 0 {
@@ -68,17 +68,17 @@ func (c choice) level(name string, first []string, endpoints []netip.AddrPort, l
 func (c choice) linear(endpoints []netip.AddrPort) []string {
 	rules := make([]string, len(endpoints))
 	for i, e := range endpoints {
-		rules[i] = random(1, len(endpoints)-i) + c.target(e)
+		rules[i] = c.target(e, random(1, len(endpoints)-i))
 	}
 	return rules
 }
 
-// target is where a packet for an endpoint goes: to DNAT, or first to the chain that remembers the client.
-func (c choice) target(e netip.AddrPort) string {
+// target is the rule that sends packets which match to an endpoint: to DNAT, or first to the chain that remembers the client.
+func (c choice) target(e netip.AddrPort, match string) string {
 	if c.affinity > 0 {
-		return "-g " + endpointChain(c.port, e)
+		return match + "-g " + endpointChain(c.port, e)
 	}
-	return dnat(c.port.Protocol, e)
+	return dnat(c.port.Protocol, match, e)
 }
 
 // remember writes the chains that tie a client to an endpoint and go there.
@@ -86,7 +86,7 @@ func (c choice) remember(endpoints []netip.AddrPort) {
 	for _, e := range endpoints {
 		c.chains[endpointChain(c.port, e)] = []string{
 			fmt.Sprintf("-j SET --add-set %s src --exist --timeout %d", affinitySet(c.family, c.port, e), c.affinity),
-			dnat(c.port.Protocol, e),
+			dnat(c.port.Protocol, "", e),
 		}
 	}
 }
@@ -119,9 +119,9 @@ func random(k, n int) string {
 	return fmt.Sprintf("-m statistic --mode random --probability %.11f ", float64(k)/float64(n))
 }
 
-// dnat is the target that sends a packet to an endpoint. iptables wants to know the protocol in the same rule.
-func dnat(p model.Protocol, e netip.AddrPort) string {
-	return "-p " + lower(p) + " -j DNAT --to-destination " + e.String()
+// dnat is the rule that translates packets which match. iptables wants to know the protocol in the same rule.
+func dnat(p model.Protocol, match string, e netip.AddrPort) string {
+	return "-p " + lower(p) + " " + match + "-j DNAT --to-destination " + e.String()
 }
 
 // union returns the sorted endpoints of both slices.

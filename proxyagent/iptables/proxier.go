@@ -28,7 +28,8 @@ type Options struct {
 	Mode   Mode
 	Family model.Family
 	Sets   Sets
-	// FullCheck is how often everything is compared although nothing hints at a change; 0: every five minutes.
+	// FullCheck is how often everything is compared although nothing hints at a change; 0: every five minutes. It is less often where that
+	// would take more than a thousandth of the time.
 	FullCheck time.Duration
 }
 

@@ -2,6 +2,8 @@ package iptables
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -33,19 +35,19 @@ func services(g model.Globals, f facts) []string {
 	}
 	rules = append(rules, "-j "+chainVIPs)
 	if len(f.nodePorts) > 0 {
-		rules = append(rules, toNodePorts(g, chainNodePorts)...)
+		rules = append(rules, toNodePorts(g, "", chainNodePorts)...)
 	}
 	return rules
 }
 
-// toNodePorts jumps to a chain with what is sent to an address at which node ports are served.
-func toNodePorts(g model.Globals, chain string) []string {
+// toNodePorts jumps to a chain with what is sent to an address at which node ports are served, and matches more.
+func toNodePorts(g model.Globals, more, chain string) []string {
 	if g.NodePortAny {
-		return []string{notLoopback(g) + "-m addrtype --dst-type LOCAL -j " + chain}
+		return []string{notLoopback(g) + more + "-m addrtype --dst-type LOCAL -j " + chain}
 	}
 	var rules []string
 	for _, a := range g.NodePortAddrs {
-		rules = append(rules, fmt.Sprintf("-d %s -j %s", single(a), chain))
+		rules = append(rules, fmt.Sprintf("-d %s %s-j %s", single(a), more, chain))
 	}
 	return rules
 }
@@ -108,11 +110,14 @@ func filterStatic(g model.Globals, f facts) map[string][]string {
 	}
 }
 
-const toNew = "-m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j " + chainNew
+// untranslated matches the first packets of connections that nat has left alone.
+const untranslated = "-m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT "
+
+const toNew = untranslated + "-j " + chainNew
 
 func input(g model.Globals, f facts) []string {
 	var rules []string
-	if g.Family == model.IPv4 && g.LocalhostNodePorts {
+	if atLoopback(g) {
 		// route_localnet, which node ports at 127.0.0.1 need, would let neighbours reach what listens there (CVE-2020-8558).
 		rules = append(rules, "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP")
 	}
@@ -121,11 +126,14 @@ func input(g model.Globals, f facts) []string {
 	}
 	rules = append(rules, toNew)
 	if len(f.nodePorts) > 0 {
-		for _, rule := range toNodePorts(g, chainPortsFilter) {
-			rules = append(rules, "-m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT "+rule)
-		}
+		rules = append(rules, toNodePorts(g, untranslated, chainPortsFilter)...)
 	}
 	return rules
+}
+
+// atLoopback reports whether node ports are served at any of 127.0.0.0/8.
+func atLoopback(g model.Globals) bool {
+	return g.Family == model.IPv4 && (g.LocalhostNodePorts || slices.ContainsFunc(g.NodePortAddrs, netip.Addr.IsLoopback))
 }
 
 // forward lets through what the table nat has decided about, whatever the policy of the chain FORWARD. What belongs to a connection

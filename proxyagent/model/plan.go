@@ -52,6 +52,9 @@ type ServicePort struct {
 	Hairpin []netip.AddrPort
 	// HealthCheckNodePort of the Service: load balancers may reach it. Zero without.
 	HealthCheckNodePort uint16
+	// Serving are the endpoints that serve, ready or not, anywhere: an existing flow to one of them may go on. Only for UDP ports, whose
+	// flows have no end of their own; nil for others.
+	Serving []netip.AddrPort
 	// HasEndpoints is true when any endpoint in the cluster could serve, here or elsewhere, also where the policy forbids its use.
 	HasEndpoints bool
 }

@@ -24,6 +24,7 @@ func TestTargetsAreThoseOfKubeProxy(t *testing.T) {
 		"the defaults on a small machine": {defaults, 2, append(maximum(131072),
 			Target{Key: TCPEstablishedTimeout, Value: 86400}, Target{Key: TCPCloseWaitTimeout, Value: 3600})},
 		"each core counts":                          {Want{MaxPerCore: 32768, Min: 131072}, 16, maximum(524288)},
+		"a little more":                             {Want{MaxPerCore: 32768}, 33, maximum(1048576)},
 		"exactly the most":                          {Want{MaxPerCore: 32768}, 32, maximum(1048576)},
 		"hundreds of cores are cut":                 {Want{MaxPerCore: 32768, Min: 131072}, 256, maximum(1048576)},
 		"also below the minimum, as in kube-proxy":  {Want{MaxPerCore: 32768, Min: 2000000}, 256, maximum(1048576)},

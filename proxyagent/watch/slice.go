@@ -46,10 +46,13 @@ func (s *slice) owner() model.ServiceName {
 	return model.ServiceName{Namespace: s.namespace, Name: s.service.Value()}
 }
 
+// isEmpty reports whether a slice has no endpoint, as one that does not exist.
+func (s *slice) isEmpty() bool { return s == nil || len(s.ports) == 0 || len(s.addresses) == 0 }
+
 // same reports whether two slices are the same to a node. When the pods changed is no part of that.
 func (s *slice) same(o *slice) bool {
-	if s == nil || o == nil {
-		return s == o
+	if s.isEmpty() || o.isEmpty() {
+		return s.isEmpty() == o.isEmpty()
 	}
 	return s.owner() == o.owner() && slices.Equal(s.ports, o.ports) && slices.EqualFunc(s.addresses, o.addresses, sliceAddress.same)
 }

@@ -2,11 +2,13 @@ package watch
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
@@ -14,70 +16,32 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	networkingv1beta1 "k8s.io/api/networking/v1beta1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// world is a Source on a fake API server, in a bubble of synctest: its time stands still while anything happens.
+// world is a Source on a fake API server in a bubble of synctest: its clock stands still while anything happens.
 type world struct {
+	*apiServer
 	t      *testing.T
-	client *fake.Clientset
 	source *Source
 	log    *lines
-	stop   context.CancelFunc
 	ended  chan error
-
-	mu      sync.Mutex
-	version string // of networking.k8s.io that is served
-	// refuse answers an action with an error.
-	refuse func(clienttesting.Action) error
+	stop   context.CancelFunc
 }
 
-// lines is a log.
-type lines struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (l *lines) add(_, args string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, args)
-}
-
-// with returns the lines that contain all texts.
-func (l *lines) with(texts ...string) []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var out []string
-	for _, line := range l.all {
-		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
-			out = append(out, line)
-		}
-	}
-	return out
-}
-
-// inWorld runs a test on a fake API server that has these objects and serves v1. It starts nothing; see start.
-func inWorld(t *testing.T, test func(w *world), objects ...runtime.Object) {
+// inWorld runs a test in a world with these objects. See start.
+func inWorld(t *testing.T, test func(w *world), objects ...apiObject) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, client: fake.NewClientset(objects...), version: "v1", log: &lines{}}
-		w.client.PrependReactor("*", "*", w.react)
-		w.client.PrependWatchReactor("*", w.reactWatch)
-		w.serve("v1")
+		w := &world{apiServer: newAPIServer(), t: t, log: &lines{}, ended: make(chan error, 1)}
+		w.set(objects...)
 		test(w)
 	})
 }
 
-// start starts a Source and lets happen what happens without the clock.
+// start starts a Source that ends with the test, and lets happen what takes no time.
 func (w *world) start(o Options) {
 	w.t.Helper()
 	o.NodeName = "here"
@@ -87,68 +51,22 @@ func (w *world) start(o Options) {
 		w.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(w.t.Context())
-	w.source, w.stop, w.ended = source, stop, make(chan error, 1)
-	go func() { w.ended <- source.Run(ctx) }()
+	w.source, w.stop = source, stop
+	var running sync.WaitGroup
+	running.Go(func() { w.ended <- source.Run(ctx) })
+	w.t.Cleanup(running.Wait)
 	w.t.Cleanup(stop)
 	synctest.Wait()
 }
 
-// serve changes which version of networking.k8s.io is served; empty for none.
-func (w *world) serve(version string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.version = version
-	w.client.Lock()
-	defer w.client.Unlock()
-	w.client.Resources = nil
-	if version != "" {
-		w.client.Resources = []*metav1.APIResourceList{{
-			GroupVersion: "networking.k8s.io/" + version,
-			APIResources: []metav1.APIResource{{Name: "ipaddresses"}, {Name: "servicecidrs"}},
-		}}
-	}
+// pass lets time go by.
+func (w *world) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
-// refusing answers actions with an error from now on; nil ends that.
-func (w *world) refusing(refuse func(clienttesting.Action) error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.refuse = refuse
-}
-
-// forbid refuses to list and watch resources.
-func (w *world) forbid(resources ...string) {
-	w.refusing(func(a clienttesting.Action) error {
-		if slices.Contains(resources, a.GetResource().Resource) {
-			return apierrors.NewForbidden(a.GetResource().GroupResource(), "", nil)
-		}
-		return nil
-	})
-}
-
-func (w *world) verdict(a clienttesting.Action) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	resource := a.GetResource()
-	if resource.Group == networkingv1.GroupName && resource.Version != w.version && (a.GetVerb() == "list" || a.GetVerb() == "watch") {
-		return apierrors.NewGenericServerResponse(404, a.GetVerb(), resource.GroupResource(), "", "not served", 0, true)
-	}
-	if w.refuse != nil {
-		return w.refuse(a)
-	}
-	return nil
-}
-
-func (w *world) react(a clienttesting.Action) (bool, runtime.Object, error) {
-	if a.GetVerb() != "list" && a.GetVerb() != "get" {
-		return false, nil, nil
-	}
-	err := w.verdict(a)
-	return err != nil, nil, err
-}
-
-// wake reports whether a token is there, and takes it.
-func (w *world) wake() bool {
+// woken reports whether there is a token, and takes it.
+func (w *world) woken() bool {
 	synctest.Wait()
 	select {
 	case <-w.source.Wake():
@@ -158,14 +76,10 @@ func (w *world) wake() bool {
 	}
 }
 
-func (w *world) isReady() bool {
+func (w *world) ready() bool {
 	synctest.Wait()
-	return isClosed(w.source.Ready())
-}
-
-func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-c:
+	case <-w.source.Ready():
 		return true
 	default:
 		return false
@@ -178,43 +92,172 @@ func (w *world) take() model.Changes {
 	return w.source.Take()
 }
 
-// set creates or updates an object.
-func (w *world) set(o runtime.Object) {
+// wantTake compares what Take returns. How many events an EndpointSlice of the first list is depends on whether its Service came
+// before, so that is not compared.
+func (w *world) wantTake(want model.Changes) {
 	w.t.Helper()
-	ctx := w.t.Context()
-	var err error
-	switch o := o.(type) {
-	case *corev1.Service:
-		w.version1(o)
-		if _, err = w.client.CoreV1().Services(o.Namespace).Update(ctx, o, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
-			_, err = w.client.CoreV1().Services(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		}
-	case *discoveryv1.EndpointSlice:
-		w.version1(o)
-		if _, err = w.client.DiscoveryV1().EndpointSlices(o.Namespace).Update(ctx, o, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
-			_, err = w.client.DiscoveryV1().EndpointSlices(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		}
-	case *corev1.Node:
-		w.version1(o)
-		if _, err = w.client.CoreV1().Nodes().Update(ctx, o, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
-			_, err = w.client.CoreV1().Nodes().Create(ctx, o, metav1.CreateOptions{})
-		}
-	case *networkingv1.IPAddress:
-		w.version1(o)
-		if _, err = w.client.NetworkingV1().IPAddresses().Update(ctx, o, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
-			_, err = w.client.NetworkingV1().IPAddresses().Create(ctx, o, metav1.CreateOptions{})
-		}
-	case *networkingv1.ServiceCIDR:
-		w.version1(o)
-		if _, err = w.client.NetworkingV1().ServiceCIDRs().Update(ctx, o, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
-			_, err = w.client.NetworkingV1().ServiceCIDRs().Create(ctx, o, metav1.CreateOptions{})
-		}
-	case *networkingv1beta1.IPAddress:
-		_, err = w.client.NetworkingV1beta1().IPAddresses().Create(ctx, o, metav1.CreateOptions{})
-	default:
-		w.t.Fatalf("no client for %T", o)
+	if diff := cmp.Diff(want, w.take(), comparers, cmpopts.IgnoreFields(model.Changes{}, "EndpointEvents")); diff != "" {
+		w.t.Errorf("Take (-want +got):\n%s", diff)
 	}
-	if err != nil {
-		w.t.Fatal(err)
+}
+
+// wantSleep wants that there is nothing to take and nobody is woken.
+func (w *world) wantSleep(after string) {
+	w.t.Helper()
+	if w.woken() {
+		w.t.Errorf("after %s: woken", after)
 	}
+	if got := w.source.Take(); !got.Empty() || len(got.Triggers) > 0 || got.ServiceEvents+got.EndpointEvents > 0 {
+		w.t.Errorf("after %s: took %+v", after, got)
+	}
+}
+
+// comparers know values with private parts, and that the order in a set means nothing.
+var comparers = cmp.Options{
+	cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, netip.Prefix{}),
+	cmpopts.EquateEmpty(),
+	cmpopts.SortSlices(func(a, b model.Endpoint) bool { return a.Addr.Compare(b.Addr) < 0 || a.Addr == b.Addr && a.Port < b.Port }),
+}
+
+// lines is a log. Its methods may be called concurrently.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) add(_, line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, line)
+}
+
+// with returns the lines that contain all texts.
+func (l *lines) with(texts ...string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.all), func(line string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) })
+	})
+}
+
+// build changes a fresh object.
+func build[T any](o *T, options []func(*T)) *T {
+	for _, option := range options {
+		option(o)
+	}
+	return o
+}
+
+var longAgo = metav1.NewTime(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))
+
+// newService is a Service of type ClusterIP with port 80 in the namespace ns.
+func newService(name, clusterIP string, options ...func(*corev1.Service)) *corev1.Service {
+	return build(&corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: longAgo},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: clusterIP, ClusterIPs: []string{clusterIP},
+			Ports: []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
+		},
+	}, options)
+}
+
+// wantService is what newService becomes, with an endpoint for each address.
+func wantService(name, clusterIP string, endpoints ...string) *model.Service {
+	out := &model.Service{
+		Name: model.ServiceName{Namespace: "ns", Name: name}, Created: longAgo.UTC(),
+		ClusterIPs: []netip.Addr{netip.MustParseAddr(clusterIP)},
+		Ports:      []model.Port{{Name: "http", Protocol: model.TCP, Port: 80}},
+	}
+	for _, e := range endpoints {
+		out.Endpoints = append(out.Endpoints, model.Endpoint{
+			Port: "http", Protocol: model.TCP, Addr: netip.AddrPortFrom(netip.MustParseAddr(e), 8080), Ready: true, Serving: true,
+		})
+	}
+	return out
+}
+
+// newSlice is an EndpointSlice of a Service, with port 8080 and addresses of IPv4 that say no more about themselves.
+func newSlice(name, service string, options ...func(*discoveryv1.EndpointSlice)) *discoveryv1.EndpointSlice {
+	return build(&discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080)), Protocol: new(corev1.ProtocolTCP)}},
+	}, options)
+}
+
+func at(addresses ...string) func(*discoveryv1.EndpointSlice) {
+	return func(s *discoveryv1.EndpointSlice) {
+		for _, a := range addresses {
+			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}})
+		}
+	}
+}
+
+func triggeredAt(when time.Time) func(*discoveryv1.EndpointSlice) {
+	return func(s *discoveryv1.EndpointSlice) {
+		s.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: when.UTC().Format(time.RFC3339Nano)}
+	}
+}
+
+// newNode is a Node in zone a.
+func newNode(name string, options ...func(*corev1.Node)) *corev1.Node {
+	return build(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: "a"}},
+		Spec:       corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24"}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: name},
+			{Type: corev1.NodeExternalIP, Address: "203.0.113.1"},
+			{Type: corev1.NodeInternalIP, Address: "192.0.2.1"},
+		}},
+	}, options)
+}
+
+func wantNode(leaving bool) *model.Node {
+	return &model.Node{
+		Name: "here", Zone: "a", Leaving: leaving,
+		IPs:      []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("203.0.113.1")},
+		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")},
+	}
+}
+
+// newIPAddress is an IPAddress of a Service in ns.
+func newIPAddress(addr, service string, options ...func(*networkingv1.IPAddress)) *networkingv1.IPAddress {
+	return build(&networkingv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{Name: addr, Labels: map[string]string{networkingv1.LabelManagedBy: "ipallocator.k8s.io"}},
+		Spec:       networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "ns", Name: service}},
+	}, options)
+}
+
+// wantAllocations are IPAddresses and their Services; an empty name is an IPAddress that is gone.
+func wantAllocations(services map[string]string) map[netip.Addr]*model.Allocation {
+	out := map[netip.Addr]*model.Allocation{}
+	for text, service := range services {
+		addr := netip.MustParseAddr(text)
+		out[addr] = nil
+		if service != "" {
+			out[addr] = &model.Allocation{Addr: addr, Service: model.ServiceName{Namespace: "ns", Name: service}}
+		}
+	}
+	return out
+}
+
+func newCIDR(name string, cidrs ...string) *networkingv1.ServiceCIDR {
+	return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs}}
+}
+
+func wantRanges(cidrs ...string) *[]netip.Prefix {
+	out := []netip.Prefix{}
+	for _, c := range cidrs {
+		out = append(out, netip.MustParsePrefix(c))
+	}
+	return &out
+}
+
+// services names Services in ns; nil is one that is gone.
+func services(all map[string]*model.Service) map[model.ServiceName]*model.Service {
+	out := map[model.ServiceName]*model.Service{}
+	for name, s := range all {
+		out[model.ServiceName{Namespace: "ns", Name: name}] = s
+	}
+	return out
 }

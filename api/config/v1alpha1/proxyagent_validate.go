@@ -118,7 +118,8 @@ func validateClusterCIDRs(path *field.Path, d DetectLocal) field.ErrorList {
 		}
 		is4 := netip.MustParsePrefix(text).Addr().Is4()
 		if families[is4] {
-			errs = append(errs, field.Invalid(path.Index(i), text, "must be of another family than the first; there is one network of pods in a family"))
+			errs = append(errs, field.Invalid(path.Index(i), text,
+				"must be of another family than the first; there is one network of pods in a family"))
 		}
 		families[is4] = true
 	}

@@ -41,7 +41,7 @@ var (
 	clusterCIDR = [2]string{"10.180.0.0/16", "fd00:180::/48"}
 	podCIDR     = [2]string{"10.180.1.0/24", "fd00:180:0:1::/64"}
 	remoteCIDR  = [2]string{"10.180.2.0/24", "fd00:180:0:2::/64"}
-	virtual     = [2]string{"203.0.113.0/24", "2001:db8:113::/64"}
+	virtual     = [2]string{"198.19.0.0/16", "2001:db8:19::/64"}
 )
 
 func index(f model.Family) int {
@@ -63,7 +63,7 @@ func ClusterCIDR(f model.Family) netip.Prefix { return pickRange(clusterCIDR, f)
 // PodCIDR returns the range of the pods on the node.
 func PodCIDR(f model.Family) netip.Prefix { return pickRange(podCIDR, f) }
 
-// VirtualAddr returns the i-th address, from 1 to 254, of a range that belongs to nobody, for load balancers and external IPs. The
+// VirtualAddr returns the i-th address, from 1 to 65,000, of a range that belongs to nobody, for load balancers and external IPs. The
 // client sends packets to it to the node, the node to its default gateway.
 func VirtualAddr(f model.Family, i int) netip.Addr { return nth(pickRange(virtual, f).Addr(), i) }
 

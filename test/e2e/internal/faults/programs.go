@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,19 +13,22 @@ import (
 var restores = []string{"iptables-nft-restore", "ip6tables-nft-restore", "iptables-legacy-restore", "ip6tables-legacy-restore"}
 
 // script stands before one restore. A failure costs one token, and of two that run at once only one gets it, since a file moves
-// but once. "refuse" fails before anything happened, "forget" after all of it did. A gate holds back whoever comes.
+// but once. "refuse" fails before anything happened, "forget" after all of it did; "hold" makes one wait, a gate all that come.
 const script = `#!/bin/sh
 dir=%[1]q
 in=$(mktemp "$dir/input.XXXXXX") || exit 1
 cat >"$in"
 echo "%[2]s $*" >>"$dir/started"
-while [ -e "$dir/gate" ]; do sleep 0.02; done
 spend() {
 	for token in "$dir/$1".*; do
-		mv "$token" "$dir/spent" 2>/dev/null && return 0
+		mv "$token" "${2:-$dir/spent}" 2>/dev/null && return 0
 	done
 	return 1
 }
+if spend hold "$dir/held.$$"; then
+	while [ -e "$dir/held.$$" ]; do sleep 0.02; done
+fi
+while [ -e "$dir/gate" ]; do sleep 0.02; done
 if spend refuse; then
 	echo "%[2]s: line 7 failed: Resource temporarily unavailable (injected)" >&2
 	rm -f "$in"
@@ -73,6 +77,9 @@ func (p *Programs) Path() string { return p.dir + ":" + os.Getenv("PATH") }
 // Refuse lets the next n restores fail before they do anything.
 func (p *Programs) Refuse(n int) error { return p.tokens("refuse", n) }
 
+// RefuseNoMore takes back what Refuse ordered and did not happen yet.
+func (p *Programs) RefuseNoMore() error { return p.remove("refuse.*") }
+
 // Forget lets the next n restores that work report a failure all the same.
 func (p *Programs) Forget(n int) error { return p.tokens("forget", n) }
 
@@ -87,6 +94,23 @@ func (p *Programs) tokens(kind string, n int) error {
 		}
 	}
 	return nil
+}
+
+// Hold lets the next n restores wait until Release, while others pass them.
+func (p *Programs) Hold(n int) error { return p.tokens("hold", n) }
+
+// HoldNoMore takes back what Hold ordered and nobody has met yet.
+func (p *Programs) HoldNoMore() error { return p.remove("hold.*") }
+
+// Release lets those go that were held.
+func (p *Programs) Release() error { return p.remove("held.*") }
+
+func (p *Programs) remove(pattern string) error {
+	files, err := filepath.Glob(filepath.Join(p.dir, pattern))
+	for _, file := range files {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
 }
 
 // Left is how many of the ordered failures have not happened yet.

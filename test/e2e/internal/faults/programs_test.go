@@ -92,6 +92,31 @@ func TestTheGateHolds(t *testing.T) {
 	}
 }
 
+func TestOneIsHeldAndOthersPass(t *testing.T) {
+	p, restore, _ := stage(t)
+	if err := p.Hold(3); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- restore() }()
+	for p.Started() == 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(100 * time.Millisecond)
+	if err := p.HoldNoMore(); err != nil {
+		t.Fatal(err)
+	}
+	if err := restore(); err != nil || p.Ended() != 1 {
+		t.Errorf("the second one did not pass: %v, %d ended", err, p.Ended())
+	}
+	if err := p.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil || p.Ended() != 2 {
+		t.Errorf("the first one did not go: %v, %d ended", err, p.Ended())
+	}
+}
+
 func TestTheLockIsHeldAgainstOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	lock, err := Hold(path)

@@ -1,0 +1,290 @@
+package v1alpha1
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const agentHead = "apiVersion: config.clusterip-operator.io/v1alpha1\nkind: ProxyAgentConfiguration\n"
+
+func TestParseProxyAgentOverDefaults(t *testing.T) {
+	got, err := ParseProxyAgent([]byte(agentHead + "iptables: {syncPeriod: 90s}\ndetectLocal: {clusterCIDRs: [10.244.0.0/16]}\ndropUnallocated: false\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := DefaultProxyAgent()
+	want.IPTables.SyncPeriod.Duration = 90 * time.Second
+	want.DetectLocal.ClusterCIDRs = []string{"10.244.0.0/16"}
+	want.DropUnallocated = new(false)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A field that is written out with its default must not change anything; this also pins the defaults that the comments promise.
+func TestParseProxyAgentDefaultsWrittenOut(t *testing.T) {
+	got, err := ParseProxyAgent([]byte(agentHead + `
+allocations: prefer
+allowServiceExternalIPs: true
+detectLocal: {mode: ClusterCIDR}
+iptables:
+  mode: auto
+  masqueradeAll: false
+  masqueradeBit: 14
+  localhostNodePorts: true
+  dropInvalid: true
+  minSyncPeriod: 1s
+  syncPeriod: 30s
+  probePeriod: 1s
+conntrack:
+  maxPerCore: 32768
+  min: 131072
+  tcpEstablishedTimeout: 24h
+  tcpCloseWaitTimeout: 1h
+  tcpBeLiberal: false
+  udpTimeout: 0s
+  udpStreamTimeout: 0s
+sysctlRoot: /proc/sys
+client: {qps: 5, burst: 10}
+health: {bindAddress: "0.0.0.0:10256"}
+metrics: {bindAddress: "127.0.0.1:10249", enableProfiling: false}
+log: {format: json, level: 0}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(DefaultProxyAgent(), got); diff != "" {
+		t.Errorf("(-default +written out):\n%s", diff)
+	}
+}
+
+func TestParseProxyAgentNamesEveryMistake(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		want []string
+	}{
+		"two unknown fields":   {agentHead + "iptable: {}\nlog: {colour: red}\n", []string{"iptable", "log.colour"}},
+		"a field in another's": {agentHead + "mode: nft\n", []string{"mode"}},
+		"a field twice":        {agentHead + "log: {level: 1}\nlog: {level: 2}\n", []string{"log"}},
+		"the manager's kind":   {strings.Replace(agentHead, "ProxyAgent", "Manager", 1), []string{"ManagerConfiguration", ProxyAgentKind}},
+		"empty":                {"", []string{APIVersion, ProxyAgentKind}},
+		"not YAML":             {agentHead + "log: [", []string{"YAML"}},
+		"a text for a number":  {agentHead + "log: {level: high}\n", []string{"level", ProxyAgentKind}},
+		"a number for a time":  {agentHead + "iptables: {syncPeriod: 30}\n", []string{"syncPeriod", ProxyAgentKind}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ParseProxyAgent([]byte(tc.text))
+			if err == nil {
+				t.Fatal("taken")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not name %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestProxyAgentSurvivesJSON(t *testing.T) {
+	want := DefaultProxyAgent()
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ParseProxyAgent(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestProxyAgentDefaultsAreValid(t *testing.T) {
+	c := DefaultProxyAgent()
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProxyAgentZeroIsNot(t *testing.T) {
+	if err := (&ProxyAgentConfiguration{}).Validate(); err == nil {
+		t.Error("taken")
+	}
+}
+
+// wrong has one mistake in every field that can have one.
+func wrong() ProxyAgentConfiguration {
+	c := DefaultProxyAgent()
+	c.NodeName, c.ServiceProxyName = "Node_1", "a/b"
+	c.IPFamilies = []string{"IPv4", "ipv6", "IPv4"}
+	c.Allocations = "sometimes"
+	c.DropUnallocated = new(true)
+	c.NodePortAddresses = []string{"10.0.0.0/8", "primary", "10.0.0.1/8", "::ffff:10.0.0.0/104", "ten"}
+	c.DetectLocal = DetectLocal{Mode: DetectBridgeInterface, ClusterCIDRs: []string{"10.244.0.0/16"}, InterfaceNamePrefix: "cali"}
+	c.IPTables = IPTables{Mode: "nftables", MasqueradeBit: 32}
+	c.IPTables.MinSyncPeriod.Duration = -1
+	c.Conntrack.MaxPerCore, c.Conntrack.Min = -1, 1<<31
+	c.Conntrack.TCPEstablishedTimeout.Duration, c.Conntrack.TCPCloseWaitTimeout.Duration = -1, -1
+	c.Conntrack.UDPTimeout.Duration, c.Conntrack.UDPStreamTimeout.Duration = -1, -1
+	c.SysctlRoot = "proc/sys"
+	c.Client = ProxyAgentClient{}
+	c.Health.BindAddress, c.Metrics.BindAddress = "somewhere:10256", "127.0.0.1:metrics"
+	c.Log = Log{Format: "xml", Level: 11}
+	return c
+}
+
+func TestProxyAgentValidateNamesEveryMistake(t *testing.T) {
+	c := wrong()
+	got := fields(c.Validate())
+	want := []string{
+		"nodeName", "serviceProxyName", "ipFamilies[1]", "ipFamilies[2]", "allocations", "dropUnallocated",
+		"nodePortAddresses[1]", "nodePortAddresses[2]", "nodePortAddresses[3]", "nodePortAddresses[4]",
+		"detectLocal.clusterCIDRs", "detectLocal.bridgeInterface", "detectLocal.interfaceNamePrefix",
+		"iptables.mode", "iptables.masqueradeBit", "iptables.minSyncPeriod", "iptables.syncPeriod", "iptables.probePeriod",
+		"conntrack.maxPerCore", "conntrack.min", "conntrack.tcpEstablishedTimeout", "conntrack.tcpCloseWaitTimeout",
+		"conntrack.udpTimeout", "conntrack.udpStreamTimeout", "sysctlRoot", "client.qps",
+		"health.bindAddress", "metrics.bindAddress", "log.format", "log.level",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// fields are the paths that an error of Validate names.
+func fields(err error) (paths []string) {
+	var all utilerrors.Aggregate
+	if !errors.As(err, &all) {
+		return nil
+	}
+	for _, err := range all.Errors() {
+		if mistake, ok := errors.AsType[*field.Error](err); ok {
+			paths = append(paths, mistake.Field)
+		}
+	}
+	return paths
+}
+
+func TestProxyAgentValidate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*ProxyAgentConfiguration)
+		want   string // empty: taken
+	}{
+		"a fully qualified node name":      {func(c *ProxyAgentConfiguration) { c.NodeName = "ip-10-0-0-1.ec2.internal" }, ""},
+		"one family":                       {func(c *ProxyAgentConfiguration) { c.IPFamilies = []string{"IPv6"} }, ""},
+		"beside another proxy":             {func(c *ProxyAgentConfiguration) { c.ServiceProxyName = "clusterip-operator" }, ""},
+		"beside another, dropping its own": {func(c *ProxyAgentConfiguration) { c.ServiceProxyName, c.DropUnallocated = "x", new(true) }, "must be false, or left out"},
+		"alone, dropping nothing":          {func(c *ProxyAgentConfiguration) { c.DropUnallocated = new(false) }, ""},
+		"primary addresses":                {func(c *ProxyAgentConfiguration) { c.NodePortAddresses = []string{"primary"} }, ""},
+		"CIDRs of both families": {func(c *ProxyAgentConfiguration) {
+			c.NodePortAddresses = []string{"10.0.0.0/8", "fd00::/8", "0.0.0.0/0"}
+		}, ""},
+		"an address for a CIDR":            {func(c *ProxyAgentConfiguration) { c.NodePortAddresses = []string{"10.0.0.1"} }, "must be a CIDR such as"},
+		"bits beyond the prefix":           {func(c *ProxyAgentConfiguration) { c.NodePortAddresses = []string{"10.0.0.1/8"} }, "10.0.0.0/8 is meant"},
+		"pods of both families":            {func(c *ProxyAgentConfiguration) { c.DetectLocal.ClusterCIDRs = []string{"10.244.0.0/16", "fd00::/56"} }, ""},
+		"two networks of pods in a family": {func(c *ProxyAgentConfiguration) { c.DetectLocal.ClusterCIDRs = []string{"10.1.0.0/16", "10.2.0.0/16"} }, "another family than the first"},
+		"no detection, with a CIDR": {func(c *ProxyAgentConfiguration) {
+			c.DetectLocal = DetectLocal{Mode: "None", ClusterCIDRs: []string{"10.1.0.0/16"}}
+		}, "set mode: ClusterCIDR"},
+		"no detection":          {func(c *ProxyAgentConfiguration) { c.DetectLocal.Mode = DetectNone }, ""},
+		"detection by the node": {func(c *ProxyAgentConfiguration) { c.DetectLocal.Mode = DetectNodeCIDR }, ""},
+		"an unknown detection":  {func(c *ProxyAgentConfiguration) { c.DetectLocal.Mode = "clusterCIDR" }, `supported values: "ClusterCIDR"`},
+		"a bridge": {func(c *ProxyAgentConfiguration) {
+			c.DetectLocal = DetectLocal{Mode: DetectBridgeInterface, BridgeInterface: "cni0"}
+		}, ""},
+		"interfaces by prefix": {func(c *ProxyAgentConfiguration) {
+			c.DetectLocal = DetectLocal{Mode: DetectInterfaceNamePrefix, InterfaceNamePrefix: "veth"}
+		}, ""},
+		"interfaces by a prefix of 16": {func(c *ProxyAgentConfiguration) {
+			c.DetectLocal = DetectLocal{Mode: DetectInterfaceNamePrefix, InterfaceNamePrefix: "v-a.b_c@d3456789"}
+		}, "at most 15"},
+		"interfaces by a prefix of 15": {func(c *ProxyAgentConfiguration) {
+			c.DetectLocal = DetectLocal{Mode: DetectInterfaceNamePrefix, InterfaceNamePrefix: "v-a.b_c@d345678"}
+		}, ""},
+		"interfaces by a wildcard": {func(c *ProxyAgentConfiguration) {
+			c.DetectLocal = DetectLocal{Mode: DetectInterfaceNamePrefix, InterfaceNamePrefix: "cali+"}
+		}, "without a wildcard"},
+		"an option for a bridge": {func(c *ProxyAgentConfiguration) {
+			c.DetectLocal = DetectLocal{Mode: DetectBridgeInterface, BridgeInterface: "-j"}
+		}, "must be at most 15"},
+		"a bridge that ends a line": {func(c *ProxyAgentConfiguration) {
+			c.DetectLocal = DetectLocal{Mode: DetectBridgeInterface, BridgeInterface: "a\nb"}
+		}, "must be at most 15"},
+		"writing at once":                {func(c *ProxyAgentConfiguration) { c.IPTables.MinSyncPeriod.Duration = 0 }, ""},
+		"a pause longer than the period": {func(c *ProxyAgentConfiguration) { c.IPTables.MinSyncPeriod.Duration = time.Minute }, "must not be longer than syncPeriod"},
+		"looks rarer than comparisons":   {func(c *ProxyAgentConfiguration) { c.IPTables.ProbePeriod.Duration = time.Minute }, "must not be longer than syncPeriod"},
+		"the highest bit":                {func(c *ProxyAgentConfiguration) { c.IPTables.MasqueradeBit = 31 }, ""},
+		"a negative bit":                 {func(c *ProxyAgentConfiguration) { c.IPTables.MasqueradeBit = -1 }, "from 0 to 31"},
+		"the kernel's own conntrack":     {func(c *ProxyAgentConfiguration) { c.Conntrack = Conntrack{} }, ""},
+		"requests without bound":         {func(c *ProxyAgentConfiguration) { c.Client = ProxyAgentClient{QPS: -1} }, ""},
+		"no request at a time":           {func(c *ProxyAgentConfiguration) { c.Client.Burst = 0 }, "at least 1"},
+		"no endpoints":                   {func(c *ProxyAgentConfiguration) { c.Health.BindAddress, c.Metrics.BindAddress = "0", "0" }, ""},
+		"everywhere":                     {func(c *ProxyAgentConfiguration) { c.Health.BindAddress, c.Metrics.BindAddress = ":10256", "[::]:10249" }, ""},
+		"the same port twice":            {func(c *ProxyAgentConfiguration) { c.Metrics.BindAddress = "127.0.0.1:10256" }, "another port than health.bindAddress"},
+		"the same port on two addresses": {func(c *ProxyAgentConfiguration) {
+			c.Health.BindAddress, c.Metrics.BindAddress = "192.0.2.1:9000", "127.0.0.1:9000"
+		}, ""},
+		"an address without a port":          {func(c *ProxyAgentConfiguration) { c.Health.BindAddress = "127.0.0.1" }, `"0" for none`},
+		"port 0":                             {func(c *ProxyAgentConfiguration) { c.Health.BindAddress = "127.0.0.1:0" }, "from 1 to 65535"},
+		"a relative folder for the settings": {func(c *ProxyAgentConfiguration) { c.SysctlRoot = "" }, "full path"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := DefaultProxyAgent()
+			tc.change(&c)
+			err := c.Validate()
+			if tc.want == "" && err != nil {
+				t.Error(err)
+			}
+			if tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("%v, want …%s…", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestDropsUnallocated(t *testing.T) {
+	for name, tc := range map[string]struct {
+		proxy string
+		drop  *bool
+		want  bool
+	}{
+		"alone":                         {"", nil, true},
+		"alone, told not to":            {"", new(false), false},
+		"alone, told to":                {"", new(true), true},
+		"beside another":                {"x", nil, false},
+		"beside another, told not to":   {"x", new(false), false},
+		"beside another, and not valid": {"x", new(true), true},
+	} {
+		c := ProxyAgentConfiguration{ServiceProxyName: tc.proxy, DropUnallocated: tc.drop}
+		if got := c.DropsUnallocated(); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// A field without a name in the file could not be set, one with a capital would be a trap.
+func TestProxyAgentFieldNames(t *testing.T) {
+	check(t, reflect.TypeFor[ProxyAgentConfiguration]())
+}
+
+func check(t *testing.T, of reflect.Type) {
+	t.Helper()
+	for f := range of.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" && !f.Anonymous || name != "" && name[0] >= 'A' && name[0] <= 'Z' {
+			t.Errorf("%s.%s is %q in the file", of.Name(), f.Name, name)
+		}
+		if f.Type.Kind() == reflect.Struct && f.Type.PkgPath() == of.PkgPath() {
+			check(t, f.Type)
+		}
+	}
+}

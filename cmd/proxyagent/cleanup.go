@@ -1,0 +1,85 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+const cleanupHelp = `Take away all chains, jumps and sets of the agent, in both variants of iptables and both families. Nothing of others is touched.
+Stop the agent first, or it makes them anew.
+
+  proxyagent cleanup --dry-run
+  proxyagent cleanup --kube-proxy   # what kube-proxy left behind, in iptables and nftables mode, instead`
+
+func newCleanup() *cobra.Command {
+	var mode string
+	var dryRun, kubeProxy bool
+	cmd := &cobra.Command{
+		Use: "cleanup", Short: "Take away what the agent left in the kernel.", Long: cleanupHelp, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			modes, err := cleanupModes(mode)
+			if err != nil {
+				return err
+			}
+			did, err := cleanup(cmd.Context(), modes, kubeProxy, dryRun)
+			word := "removed"
+			if dryRun {
+				word = "would remove"
+			}
+			for _, what := range did {
+				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", word, what)
+			}
+			if len(did) == 0 && err == nil {
+				_, _ = fmt.Fprintln(cmd.OutOrStdout(), "nothing to remove")
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&mode, "iptables-mode", "auto", "nft or legacy to look at one variant only; auto looks at both")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be removed")
+	cmd.Flags().BoolVar(&kubeProxy, "kube-proxy", false, "remove the rules of kube-proxy instead of ours")
+	return cmd
+}
+
+func cleanupModes(s string) ([]iptables.Mode, error) {
+	switch s {
+	case "auto", "":
+		return []iptables.Mode{iptables.NFT, iptables.Legacy}, nil
+	case "nft", "legacy":
+		return []iptables.Mode{iptables.Mode(s)}, nil
+	default:
+		return nil, fmt.Errorf("--iptables-mode %q: it has to be auto, nft or legacy", s)
+	}
+}
+
+func cleanup(ctx context.Context, modes []iptables.Mode, kubeProxy, dryRun bool) ([]string, error) {
+	o := iptables.CleanupOptions{Modes: modes, KubeProxy: kubeProxy, DryRun: dryRun}
+	if len(modes) > 1 && !kubeProxy {
+		sets, err := ipset.Open()
+		if err != nil {
+			return nil, fmt.Errorf("reaching the kernel's sets (this needs NET_ADMIN): %w", err)
+		}
+		defer sets.Close()
+		o.Sets = sets
+	}
+	var all []string
+	var problems error
+	for _, f := range []model.Family{model.IPv4, model.IPv6} {
+		if !hasFamily(f) {
+			continue
+		}
+		o.Family = f
+		did, err := iptables.Cleanup(ctx, o)
+		all, problems = append(all, did...), errors.Join(problems, err)
+	}
+	return all, problems
+}

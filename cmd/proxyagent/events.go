@@ -1,0 +1,77 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// eventSource writes events about Services and about the own Node.
+type eventSource struct {
+	recorder events.EventRecorder
+	node     *corev1.ObjectReference
+	log      logr.Logger
+}
+
+func newEvents(ctx context.Context, client kubernetes.Interface, node string) eventSource {
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	log := logr.FromContextOrDiscard(ctx)
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		log.Error(err, "Events cannot be written")
+	}
+	context.AfterFunc(ctx, broadcaster.Shutdown)
+	return eventSource{
+		recorder: broadcaster.NewRecorder(scheme.Scheme, "clusterip-operator-proxyagent"),
+		// Events of nodes carry the name as UID, as the kubelet and kube-proxy write it: that is what `kubectl describe node` looks for.
+		node: &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(node)},
+		log:  log,
+	}
+}
+
+func (e eventSource) started() {
+	e.recorder.Eventf(e.node, nil, corev1.EventTypeNormal, "Starting", "StartProxyAgent", "proxyagent %s serves Services on this node", version())
+}
+
+func (e eventSource) healthFailed(err error) {
+	e.recorder.Eventf(e.node, nil, corev1.EventTypeWarning, "FailedToStartProxierHealthcheck", "StartProxyAgent", "%s", short(err.Error()))
+}
+
+// healthCheckFailed tells that the health check node port of a Service cannot be served.
+func (e eventSource) healthCheckFailed(n model.ServiceName, port uint16, err error) {
+	e.log.Error(err, "Serving a health check node port", "service", n, "port", port)
+	e.recorder.Eventf(service(n), nil, corev1.EventTypeWarning, "FailedToStartServiceHealthcheck", "Listen",
+		"node %s failed to serve the health check on port %d: %s", e.node.Name, port, short(err.Error()))
+}
+
+// Disputed tells a Service that it does not get an address.
+func (e eventSource) Disputed(d model.Dispute) {
+	note := fmt.Sprintf("%s is not served for this Service on node %s", d.Addr, e.node.Name)
+	if d.Winner != (model.ServiceName{}) {
+		note += fmt.Sprintf(": Service %s has it", d.Winner)
+	}
+	e.log.Info("A Service does not get an address", "service", d.Loser, "address", d.Addr, "winner", d.Winner, "reason", d.Reason)
+	e.recorder.Eventf(service(d.Loser), nil, corev1.EventTypeWarning, string(d.Reason), "ServeVirtualIP", "%s", note)
+}
+
+func service(n model.ServiceName) *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Service", APIVersion: "v1", Namespace: n.Namespace, Name: n.Name}
+}
+
+// short keeps a note within what the API accepts.
+func short(s string) string {
+	const most = 800
+	if len(s) > most {
+		return s[:most]
+	}
+	return s
+}

@@ -1,0 +1,99 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/yaml"
+
+	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/healthz"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/metrics"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+const (
+	dumpPath    = "/debug/dump"
+	readTimeout = 10 * time.Second
+	bindPeriod  = 5 * time.Second
+)
+
+// serveMetrics serves what is for this node alone: it listens on loopback unless told otherwise.
+func serveMetrics(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, m *metrics.Metrics, a *proxyagent.Agent, h *healthz.Server, mode string) error {
+	if c.Metrics.BindAddress == "0" || c.Metrics.BindAddress == "" {
+		return nil
+	}
+	server := &http.Server{Handler: debugHandler(c, m, a, h, mode), ReadHeaderTimeout: readTimeout}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	for {
+		listener, err := net.Listen("tcp", c.Metrics.BindAddress)
+		if err == nil {
+			if err = server.Serve(listener); errors.Is(err, http.ErrServerClosed) {
+				return nil
+			}
+		}
+		// Serving Services matters more than being measured: go on without, and try again.
+		logr.FromContextOrDiscard(ctx).Error(err, "Serving metrics failed and will be tried again")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(bindPeriod):
+		}
+	}
+}
+
+func debugHandler(c v1alpha1.ProxyAgentConfiguration, m *metrics.Metrics, a *proxyagent.Agent, h *healthz.Server, mode string) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", m.Handler())
+	mux.Handle("/healthz", h.Handler())
+	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "iptables") })
+	mux.HandleFunc("/iptablesMode", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, mode) })
+	mux.HandleFunc("/configz", func(w http.ResponseWriter, _ *http.Request) {
+		text, err := yaml.Marshal(c)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		_, _ = w.Write(text)
+	})
+	mux.HandleFunc(dumpPath, func(w http.ResponseWriter, r *http.Request) {
+		text, err := dump(a, r.URL.Query().Get("of"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return
+		}
+		_, _ = fmt.Fprint(w, text)
+	})
+	if c.Metrics.EnableProfiling {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// dump explains a Service by its name, or by one of its virtual IPs, or gives an overview.
+func dump(a *proxyagent.Agent, of string) (string, error) {
+	if of == "" {
+		return a.Overview(), nil
+	}
+	if namespace, name, ok := strings.Cut(of, "/"); ok {
+		return a.Dump(model.ServiceName{Namespace: namespace, Name: name}), nil
+	}
+	addr, err := netip.ParseAddr(of)
+	if err != nil {
+		return "", fmt.Errorf("%q is neither NAMESPACE/NAME nor an address", of)
+	}
+	return a.DumpAddress(addr)
+}

@@ -1,0 +1,104 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/config"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/sysctl"
+)
+
+// beLiberal reports whether somebody told the kernel not to call packets outside of the window invalid. Then they are not dropped either.
+func beLiberal(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) bool {
+	liberal, err := sysctl.Kernel{SysRoot: c.SysctlRoot}.BeLiberal()
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).V(1).Info("Cannot read whether connection tracking is liberal", "reason", err.Error())
+	}
+	return liberal
+}
+
+// settleKernel writes the kernel's settings: those that exist at once, those of connection tracking once rules have brought it in. What
+// cannot be written is told and does not stop the agent: a container without privileges may not, and the node serves all the same.
+func settleKernel(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, ready <-chan struct{}) error {
+	want := sysctl.Targets(sysctl.Want{
+		MaxPerCore: c.Conntrack.MaxPerCore, Min: c.Conntrack.Min,
+		TCPEstablished: c.Conntrack.TCPEstablishedTimeout.Duration, TCPCloseWait: c.Conntrack.TCPCloseWaitTimeout.Duration,
+		UDP: c.Conntrack.UDPTimeout.Duration, UDPStream: c.Conntrack.UDPStreamTimeout.Duration,
+		BeLiberal: c.Conntrack.TCPBeLiberal, RouteLocalnet: atLoopback(c),
+	}, sysctl.Cores(""))
+	kernel := sysctl.Kernel{SysRoot: c.SysctlRoot}
+	_, err := kernel.Apply(want)
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-ready:
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(10 * time.Second): // the first rules are in the kernel by then
+	}
+	if _, err := kernel.Apply(want); err != nil {
+		logr.FromContextOrDiscard(ctx).Info("Some settings of the kernel could not be written", "reason", err.Error())
+	}
+	return nil
+}
+
+// leaveOther takes away what an earlier agent left in the other variant of iptables, once this one serves.
+func leaveOther(ctx context.Context, ready <-chan struct{}, families []proxyagent.Family, mode iptables.Mode) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-ready:
+	}
+	other := iptables.NFT
+	if mode == iptables.NFT {
+		other = iptables.Legacy
+	}
+	for _, f := range families {
+		waitServed(ctx, f.Backend)
+		did, err := iptables.Cleanup(ctx, iptables.CleanupOptions{Family: f.Settings.Family, Modes: []iptables.Mode{other}})
+		log := logr.FromContextOrDiscard(ctx).WithValues("family", f.Settings.Family)
+		if err != nil && ctx.Err() == nil {
+			log.Error(err, "Taking away what is left in the other variant of iptables")
+		}
+		if len(did) > 0 {
+			log.Info("Took away what an earlier agent left in the other variant of iptables", "what", did)
+		}
+	}
+	return nil
+}
+
+// waitServed waits for the first rules, so that nobody is without.
+func waitServed(ctx context.Context, b proxyagent.Backend) {
+	for ctx.Err() == nil {
+		if total, _ := b.Counts(); len(total) > 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// atLoopback reports whether node ports are to be served at any of 127.0.0.0/8, which takes route_localnet.
+func atLoopback(c v1alpha1.ProxyAgentConfiguration) bool {
+	settings, served := config.Settings(c, model.IPv4)
+	loopback := netip.MustParsePrefix("127.0.0.0/8")
+	excluded := settings.NodePortPrimary || len(settings.NodePortCIDRs) > 0 && !slices.ContainsFunc(settings.NodePortCIDRs, loopback.Overlaps)
+	return served && settings.LocalhostNodePorts && !excluded
+}

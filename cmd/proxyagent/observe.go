@@ -1,0 +1,27 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"runtime"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/metrics"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// agentMetrics fits the metrics to what the loop calls.
+type agentMetrics struct{ *metrics.Metrics }
+
+// NoLocalEndpoints counts for both traffic policies.
+func (m agentMetrics) NoLocalEndpoints(f model.Family, internal, external int) {
+	m.Metrics.NoLocalEndpoints(f, metrics.InternalPolicy, internal)
+	m.Metrics.NoLocalEndpoints(f, metrics.ExternalPolicy, external)
+}
+
+func goVersion() string { return runtime.Version() }
+
+type noFlows struct{}
+
+func (noFlows) Start(context.Context, model.Plan) (int, error)                     { return 0, nil }
+func (noFlows) Reconcile(context.Context, model.Globals, model.Delta) (int, error) { return 0, nil }

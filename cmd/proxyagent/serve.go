@@ -1,0 +1,195 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime/debug"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/config"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/healthz"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/metrics"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/watch"
+)
+
+// gcPercent lets the heap grow by half before it is collected, instead of doubling: what the agent remembers hardly changes.
+const gcPercent = 50
+
+// serve puts the agent together and runs it until ctx ends.
+func serve(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, warnings []string) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	log := newLogger(c.Log)
+	ctx = logr.NewContext(ctx, log)
+	for _, w := range warnings {
+		log.Info("The configuration says something that has no meaning here", "warning", w)
+	}
+	client, err := connect(c.Client)
+	if err != nil {
+		return err
+	}
+	mode, why, err := iptables.Detect(ctx, iptablesMode(c.IPTables.Mode))
+	if err != nil {
+		return err
+	}
+	log.Info("Serving Services", "version", version(), "node", c.NodeName, "iptables", mode, "because", why)
+	return assemble(ctx, c, client, mode)
+}
+
+func iptablesMode(s string) iptables.Mode {
+	if s == "auto" {
+		return ""
+	}
+	return iptables.Mode(s)
+}
+
+func connect(c v1alpha1.ProxyAgentClient) (*kubernetes.Clientset, error) {
+	var r *rest.Config
+	var err error
+	if c.Kubeconfig == "" {
+		r, err = rest.InClusterConfig()
+	} else {
+		r, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding the API server (set --kubeconfig outside of a pod): %w", err)
+	}
+	r.QPS, r.Burst = c.QPS, c.Burst
+	r.UserAgent = "clusterip-operator-proxyagent/" + version()
+	r.ContentType = "application/vnd.kubernetes.protobuf"
+	r.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	return kubernetes.NewForConfig(r)
+}
+
+// assemble wires the parts: what is told in docs/architecture.md as a drawing.
+func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *kubernetes.Clientset, mode iptables.Mode) error {
+	log := logr.FromContextOrDiscard(ctx)
+	source, err := watch.New(client, watch.Options{
+		NodeName: c.NodeName, ProxyName: c.ServiceProxyName, Allocations: model.AllocationMode(c.Allocations), Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	families, err := newFamilies(ctx, c, mode)
+	if err != nil {
+		return err
+	}
+	served := make([]model.Family, len(families))
+	for i, f := range families {
+		served[i] = f.Settings.Family
+	}
+	m := metrics.New(served...)
+	m.Build(version(), "", goVersion(), string(mode))
+	events := newEvents(ctx, client, c.NodeName)
+	health := healthz.New(healthz.Options{
+		BindAddress: c.Health.BindAddress, Families: served, Answered: m.Answered,
+		Failed: func(err error) {
+			log.Error(err, "Serving health failed and will be tried again")
+			events.healthFailed(err)
+		},
+	})
+	checks := healthz.NewServices(healthz.ServicesOptions{Healthy: health.Healthy, Failed: events.healthCheckFailed})
+	defer checks.Close()
+	agent := proxyagent.New(proxyagent.Options{
+		NodeName: c.NodeName, Source: source, Families: families, Health: health, HealthChecks: checks, Events: events,
+		Metrics: agentMetrics{m}, LocalAddrs: localAddrs(c),
+		MinSyncPeriod: c.IPTables.MinSyncPeriod.Duration, ProbePeriod: c.IPTables.ProbePeriod.Duration,
+	})
+	events.started()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return source.Run(ctx) })
+	group.Go(func() error { return runUnlessOff(ctx, c.Health.BindAddress, health.Run) })
+	group.Go(func() error { return serveMetrics(ctx, c, m, agent, health, string(mode)) })
+	group.Go(func() error { return agent.Run(ctx) })
+	group.Go(func() error { return settleKernel(ctx, c, source.Ready()) })
+	group.Go(func() error { return leaveOther(ctx, source.Ready(), families, mode) })
+	err = group.Wait()
+	log.Info("Stopping; the rules stay")
+	return err
+}
+
+// newFamilies makes what each family needs, of those that are asked for and that this machine has.
+func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, mode iptables.Mode) ([]proxyagent.Family, error) {
+	sets, err := ipset.Open()
+	if err != nil {
+		return nil, fmt.Errorf("reaching the kernel's sets (the agent needs NET_ADMIN): %w", err)
+	}
+	liberal := beLiberal(ctx, c)
+	var families []proxyagent.Family
+	for _, f := range []model.Family{model.IPv4, model.IPv6} {
+		settings, served := config.Settings(c, f)
+		if !served || !hasFamily(f) {
+			continue
+		}
+		settings.KeepInvalid = settings.KeepInvalid || liberal
+		backend, err := iptables.New(iptables.Options{
+			Mode: mode, Family: f, Sets: sets, FullCheck: c.IPTables.SyncPeriod.Duration,
+		})
+		if err != nil {
+			return nil, err
+		}
+		families = append(families, proxyagent.Family{
+			Settings: settings, Backend: backend, Flows: noFlows{},
+		})
+	}
+	if len(families) == 0 {
+		return nil, errors.New("this machine has none of the IP families that are to be served")
+	}
+	return families, nil
+}
+
+// hasFamily reports whether the kernel speaks a family.
+func hasFamily(f model.Family) bool {
+	if f == model.IPv4 {
+		return true
+	}
+	_, err := os.Stat("/proc/sys/net/ipv6")
+	return err == nil
+}
+
+// localAddrs reads the addresses of the interfaces; nil when no setting asks for them.
+func localAddrs(c v1alpha1.ProxyAgentConfiguration) func() ([]netip.Addr, error) {
+	if len(c.NodePortAddresses) == 0 {
+		return nil
+	}
+	return func() ([]netip.Addr, error) {
+		all, err := net.InterfaceAddrs()
+		if err != nil {
+			return nil, err
+		}
+		var addresses []netip.Addr
+		for _, a := range all {
+			if network, ok := a.(*net.IPNet); ok {
+				if ip, ok := netip.AddrFromSlice(network.IP); ok {
+					addresses = append(addresses, ip.Unmap())
+				}
+			}
+		}
+		return addresses, nil
+	}
+}
+
+// runUnlessOff leaves out a server whose address is 0.
+func runUnlessOff(ctx context.Context, address string, run func(context.Context) error) error {
+	if address == "0" || address == "" {
+		return nil
+	}
+	return run(ctx)
+}

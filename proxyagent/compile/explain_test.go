@@ -1,0 +1,334 @@
+package compile
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// TestExplain has everything that can be said, on node-a in zone-a. In IPv6 the words are the same.
+func TestExplain(t *testing.T) {
+	web := name("web")
+	for name, tc := range map[string]struct {
+		services    []asked
+		allocations string
+		set         model.Settings
+		endpoints   string
+		shape       func(*model.Service)
+		want        string
+	}{
+		"one Service as most are": {
+			services: []asked{"web cluster=10.96.0.1"}, endpoints: "1 ready here; 2 ready",
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to any endpoint
+  traffic from outside goes to any endpoint
+  port http (TCP 80):
+    ClusterIP 10.96.0.1:80: served
+    endpoint 10.1.0.1:8080 on node node-a: used for cluster traffic
+    endpoint 10.1.0.2:8080 on node node-z: used for cluster traffic
+`},
+		"a Service that is not there": {
+			want: "Service default/web, IPv4: there is none, or it is headless or of type ExternalName\n",
+		},
+		"a Service without ports": {
+			services: []asked{"web cluster=10.96.0.1"}, endpoints: "1 ready here",
+			shape: func(s *model.Service) { s.Ports = nil },
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to any endpoint
+  traffic from outside goes to any endpoint
+  it has no ports
+  endpoint 10.1.0.1:8080 on node node-a: left out: the Service has no port "http" with TCP
+`},
+		"everything Local, with affinity and source ranges": {
+			services:  []asked{"web cluster=10.96.0.1 lb=203.0.113.1 ext=203.0.113.2 http:80/TCP@30000"},
+			endpoints: "1 ready here; 2 ready; 3 ready nowhere; 4; 5 ending here",
+			shape: func(s *model.Service) {
+				s.InternalLocal, s.ExternalLocal, s.AffinitySeconds = true, true, 10800
+				s.SourceRanges = []netip.Prefix{netip.PrefixFrom(s.ClusterIPs[0], s.ClusterIPs[0].BitLen())}
+			},
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to endpoints on this node
+  traffic from outside goes to endpoints on this node
+  a client keeps its endpoint for 10800 s after its last new connection
+  port http (TCP 80):
+    ClusterIP 10.96.0.1:80: served
+    load balancer IP 203.0.113.1:80: served
+    external IP 203.0.113.2:80: served
+    node port 30000: served
+    endpoint 10.1.0.1:8080 on node node-a: used for cluster and local traffic
+    endpoint 10.1.0.2:8080 on node node-z: used for cluster traffic only: on another node
+    endpoint 10.1.0.3:8080 on unknown node: used for cluster traffic only: on an unknown node
+    endpoint 10.1.0.4:8080 on node node-z: left out: not ready
+    endpoint 10.1.0.5:8080 on node node-a: left out: terminating, and ready ones exist
+    load balancer IPs are for sources in [10.96.0.1/32], others are dropped
+`},
+		"nothing here": {
+			services: []asked{"web cluster=10.96.0.1 http:80/TCP@30000"}, endpoints: "1 ready",
+			shape: func(s *model.Service) { s.InternalLocal, s.ExternalLocal = true, true },
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to endpoints on this node
+  traffic from outside goes to endpoints on this node
+  port http (TCP 80):
+    ClusterIP 10.96.0.1:80: served
+    node port 30000: served
+    endpoint 10.1.0.1:8080 on node node-z: used for cluster traffic only: on another node
+    new connections to ClusterIPs are dropped: the internal policy is Local, and no endpoint on this node can serve
+    new connections from outside are dropped: the external policy is Local, and no endpoint on this node can serve; those of the node and its pods go to endpoints elsewhere
+`},
+		"nothing anywhere": {
+			services: []asked{"web cluster=10.96.0.1"}, endpoints: "1; 2 gone here",
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to any endpoint
+  traffic from outside goes to any endpoint
+  port http (TCP 80):
+    ClusterIP 10.96.0.1:80: served
+    endpoint 10.1.0.1:8080 on node node-z: left out: not ready
+    endpoint 10.1.0.2:8080 on node node-a: left out: terminating, and not serving any more
+    new connections are rejected: there is no endpoint that could serve
+`},
+		"all terminate": {
+			services: []asked{"web cluster=10.96.0.1 http:80/TCP@30000"}, endpoints: "1 ending here; 2 ending",
+			shape: func(s *model.Service) { s.ExternalLocal = true },
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to any endpoint
+  traffic from outside goes to endpoints on this node
+  port http (TCP 80):
+    ClusterIP 10.96.0.1:80: served
+    node port 30000: served
+    endpoint 10.1.0.1:8080 on node node-a: used for cluster and local traffic
+    endpoint 10.1.0.2:8080 on node node-z: used for cluster traffic only: on another node
+    nothing is ready: endpoints that terminate are used as long as they serve
+    nothing is ready on this node: endpoints on it that terminate are used as long as they serve
+`},
+		"hints for zones": {
+			services: []asked{"web cluster=10.96.0.1"}, endpoints: "1 ready zones=a; 2 ready zones=b,c; 3 ending zones=a",
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to any endpoint
+  traffic from outside goes to any endpoint
+  port http (TCP 80):
+    ClusterIP 10.96.0.1:80: served
+    endpoint 10.1.0.1:8080 on node node-z: used for cluster traffic
+    endpoint 10.1.0.2:8080 on node node-z: left out: other zone: hints name zone-b, zone-c
+    endpoint 10.1.0.3:8080 on node node-z: left out: terminating, and ready ones exist
+    every endpoint has zone hints, and some name this zone: traffic to any endpoint keeps to those
+`},
+		"hints for nodes, and a policy that does not care": {
+			services: []asked{"web cluster=10.96.0.1 http:80/TCP@30000"}, endpoints: "1 ready here nodes=b; 2 ready nodes=a",
+			shape: func(s *model.Service) { s.ExternalLocal = true },
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to any endpoint
+  traffic from outside goes to endpoints on this node
+  port http (TCP 80):
+    ClusterIP 10.96.0.1:80: served
+    node port 30000: served
+    endpoint 10.1.0.1:8080 on node node-a: used for local traffic only: for other nodes: hints name node-b
+    endpoint 10.1.0.2:8080 on node node-z: used for cluster traffic only: on another node
+    every endpoint has node hints, and some name this node: traffic to any endpoint keeps to those
+`},
+		"only local traffic": {
+			services: []asked{"web cluster=10.96.0.1"}, endpoints: "1 ready here; 2 ready",
+			shape: func(s *model.Service) { s.InternalLocal = true },
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to endpoints on this node
+  traffic from outside goes to any endpoint
+  port http (TCP 80):
+    ClusterIP 10.96.0.1:80: served
+    endpoint 10.1.0.1:8080 on node node-a: used for local traffic
+    endpoint 10.1.0.2:8080 on node node-z: left out: on another node
+`},
+		"addresses that others have": {
+			services: []asked{"web day=5 cluster=10.96.0.1 cluster=10.96.0.2 cluster=10.96.0.3 lb=203.0.113.1 ext=10.96.0.7 ext=10.96.0.3 http:80/TCP@30000",
+				"a cluster=10.96.0.1", "b cluster=10.96.0.2", "c cluster=10.96.0.7 lb=203.0.113.1 http:80/TCP@30000"},
+			allocations: "10.96.0.1=a 10.96.0.9=+web", endpoints: "",
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to any endpoint
+  traffic from outside goes to any endpoint
+  port http (TCP 80):
+    ClusterIP 10.96.0.1:80: not served, its IPAddress names default/a
+    ClusterIP 10.96.0.2:80: not served, the Service default/b has it, by better or older rights
+    ClusterIP 10.96.0.3:80: served
+    additional address 10.96.0.9:80: served
+    load balancer IP 203.0.113.1:80: not served, the Service default/c has it, by better or older rights
+    external IP 10.96.0.3:80: not served, as it is a ClusterIP or additional address of the Service already
+    external IP 10.96.0.7:80: not served, it is a ClusterIP or additional address of another Service; served for default/c
+    node port 30000: not served, the older Service default/c has it
+    new connections are rejected: there is no endpoint that could serve
+`},
+		"what nobody gets": {
+			set:      model.Settings{Allocations: model.Enforce},
+			services: []asked{"web cluster=10.96.0.1 ext=10.96.0.2", "a cluster=10.96.0.2"}, endpoints: "1 ready",
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to any endpoint
+  traffic from outside goes to any endpoint
+  port http (TCP 80):
+    ClusterIP 10.96.0.1:80: not served, no IPAddress names this Service, and that is enforced
+    external IP 10.96.0.2:80: not served, it is a ClusterIP or additional address of another Service; served for nobody
+    nothing of it is served in this family
+`},
+		"two ports for one": {
+			services: []asked{"web cluster=10.96.0.1 a:80/TCP@30000 b:80/TCP@30000"},
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to any endpoint
+  traffic from outside goes to any endpoint
+  port a (TCP 80):
+    ClusterIP 10.96.0.1:80: served
+    node port 30000: served
+    new connections are rejected: there is no endpoint that could serve
+  port b (TCP 80):
+    ClusterIP 10.96.0.1:80: not served, an earlier port of the Service has the same number and protocol
+    node port 30000: not served, an earlier port of the Service has the same node port and protocol
+    nothing of it is served in this family
+`},
+		"not in this family": {
+			services: []asked{"web lb=203.0.113.1 ext=203.0.113.2 http:80/TCP@30000"}, endpoints: "1 ready",
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to any endpoint
+  traffic from outside goes to any endpoint
+  port http (TCP 80):
+    load balancer IP 203.0.113.1: not served, the Service has no ClusterIP of this family
+    external IP 203.0.113.2: not served, the Service has no ClusterIP of this family
+    node port 30000: not served, the Service has no ClusterIP of this family
+    nothing of it is served in this family
+`},
+		"external IPs are switched off": {
+			set:      model.Settings{NoExternalIPs: true},
+			services: []asked{"web cluster=10.96.0.1 ext=203.0.113.2"},
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to any endpoint
+  traffic from outside goes to any endpoint
+  port http (TCP 80):
+    ClusterIP 10.96.0.1:80: served
+    external IP 203.0.113.2: not served, external IPs are switched off
+    new connections are rejected: there is no endpoint that could serve
+`},
+		"junk": {
+			services: []asked{"web cluster=10.96.0.1 :80/TCP"}, endpoints: "1 ready",
+			shape: func(s *model.Service) {
+				mapped := netip.MustParseAddr("::ffff:10.0.0.1")
+				s.LoadBalancerIPs = []netip.Addr{{}, mapped}
+				s.Endpoints[0].Node, s.Endpoints[0].Port = "evil\nnode \x1b[2J", ""
+				s.Endpoints = append(s.Endpoints,
+					model.Endpoint{Protocol: model.TCP, Addr: netip.AddrPortFrom(mapped, 80)},
+					model.Endpoint{Protocol: model.TCP, Port: "evil\n", Addr: netip.AddrPortFrom(mapped, 80)})
+			},
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to any endpoint
+  traffic from outside goes to any endpoint
+  port (TCP 80):
+    ClusterIP 10.96.0.1:80: served
+    load balancer IP invalid IP: not served, no address
+    load balancer IP ::ffff:10.0.0.1: not served, an IPv4 address mapped into IPv6
+    endpoint 10.1.0.1:8080 on node "evil\nnode \x1b[2J": used for cluster traffic
+    endpoint [::ffff:10.0.0.1]:80 on unknown node: left out: an IPv4 address mapped into IPv6
+  endpoint [::ffff:10.0.0.1]:80 on unknown node: left out: an IPv4 address mapped into IPv6
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBoth(t, func(t *testing.T, f model.Family) {
+				st := stateOf()
+				for i, a := range tc.services {
+					s := a.claimant(f)
+					if i == 0 {
+						s.Endpoints = someEndpoints(f, tc.endpoints)
+						if tc.shape != nil {
+							tc.shape(&s)
+						}
+					}
+					st.Services[s.Name] = s
+				}
+				st.Allocations = allocationsOf(f, tc.allocations)
+				st.Node = model.Node{Name: "node-a", Zone: "zone-a"}
+				set := tc.set
+				set.Family = f
+				got := compilerOf(set, st).Explain(web).String()
+				wantEqual(t, "explanation", strings.Split(tc.want, "\n"), strings.Split(asIPv4(f, got), "\n"))
+			})
+		})
+	}
+}
+
+// asIPv4 undoes what in does to the addresses of these tests.
+func asIPv4(f model.Family, s string) string {
+	if f == model.IPv4 {
+		return s
+	}
+	s = strings.ReplaceAll(s, ", IPv6:", ", IPv4:")
+	var pairs []string
+	for _, a := range strings.Fields("10.96.0.1 10.96.0.2 10.96.0.3 10.96.0.7 10.96.0.9 10.1.0.1 10.1.0.2 10.1.0.3 10.1.0.4 10.1.0.5 203.0.113.1 203.0.113.2") {
+		v6 := netip.MustParseAddr(in(f, a)).String()
+		pairs = append(pairs, "["+v6+"]", a, v6+"/128", a+"/32", v6+":", a+":")
+	}
+	return strings.NewReplacer(pairs...).Replace(s)
+}
+
+// TestExplainOtherFamily has a Service with endpoints of both families: of the other one only the number is told.
+func TestExplainOtherFamily(t *testing.T) {
+	inBoth(t, func(t *testing.T, f model.Family) {
+		s := aService(f, "web", 0, "10.96.0.1")
+		s.Endpoints = slices.Concat(someEndpoints(f, "1 ready"), someEndpoints(other(f), "1 ready; 2 ready"))
+		e := compilerOf(model.Settings{Family: f}, stateOf(s)).Explain(s.Name)
+		wantEqual(t, "endpoints", []int{1, 2}, []int{len(e.Ports[0].Endpoints), e.OtherFamily})
+		if text := e.String(); !strings.Contains(text, "  endpoints of the other family: 2\n") {
+			t.Errorf("not told:\n%s", text)
+		}
+	})
+}
+
+// TestExplainAgreesWithPlan holds what is said against what is in the Plan, after random histories.
+func TestExplainAgreesWithPlan(t *testing.T) {
+	for seed := range uint64(100) {
+		g := generator{newRand(seed), families[seed%2]}
+		c, st := New(g.settings()), stateOf()
+		for range 10 {
+			ch, _ := g.changes(&st)
+			c.Apply(ch)
+		}
+		plan := c.Plan()
+		for n := range st.Services {
+			for _, p := range c.Explain(n).Ports {
+				if complaint := agrees(p, plan.Ports[p.Name]); complaint != "" {
+					t.Fatalf("seed %d, %s: %s\n%s", seed, p.Name, complaint, c.Explain(n))
+				}
+			}
+		}
+	}
+}
+
+// agrees compares the explanation of a port with the port, which is the zero value when nothing of it is served.
+func agrees(e PortExplanation, p model.ServicePort) string {
+	served, cluster, local := 0, 0, 0
+	for _, f := range e.Frontends {
+		if f.Served {
+			served++
+		}
+		if f.Served != (f.Why == "") {
+			return f.What + " is served and not served"
+		}
+	}
+	for _, x := range e.Endpoints {
+		if x.Cluster {
+			cluster++
+		}
+		if x.Local {
+			local++
+		}
+		if !x.Cluster && !x.Local && x.Why == "" {
+			return x.Addr.String() + " is left out and nobody knows why"
+		}
+	}
+	want := len(p.ClusterIPs) + len(p.LoadBalancerIPs) + len(p.ExternalIPs)
+	if p.NodePort != 0 {
+		want++
+	}
+	switch {
+	case served != want:
+		return "not all that is served is explained, or too much"
+	case cluster != len(p.Cluster) || local != len(p.Local):
+		return "not all endpoints are explained, or too many"
+	default:
+		return ""
+	}
+}

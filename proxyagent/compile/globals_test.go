@@ -1,0 +1,207 @@
+package compile
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// TestNodePortAddresses has where node ports are served, on a node with the IPs 192.0.2.1 and 198.51.100.1 and some interfaces. Expectations
+// that differ from kube-proxy 1.36 say so.
+func TestNodePortAddresses(t *testing.T) {
+	const local = "192.0.2.1 198.51.100.7 10.0.0.7 192.0.2.1"
+	loopback := map[model.Family]netip.Addr{model.IPv4: netip.MustParseAddr("127.0.0.1"), model.IPv6: netip.MustParseAddr("::1")}
+	type places struct {
+		// everywhere: at any local address, localhost included; at: only there.
+		everywhere, localhost bool
+		at                    string
+		// loopback: at 127.0.0.1 too, in IPv4.
+		loopback bool
+	}
+	for name, tc := range map[string]struct {
+		cidrs, otherCIDRs string // of the family, and of the other one
+		primary           bool
+		noLocalhost       bool
+		noNode            bool
+		want, wantIPv6    places
+	}{
+		"unset":                               {want: places{everywhere: true, localhost: true}, wantIPv6: places{everywhere: true}},
+		"unset, without localhost":            {noLocalhost: true, want: places{everywhere: true}, wantIPv6: places{everywhere: true}},
+		"one network":                         {cidrs: "192.0.0.0/8", want: places{at: "192.0.2.1"}, wantIPv6: places{at: "192.0.2.1"}},
+		"two networks":                        {cidrs: "192.0.0.0/8 10.0.0.0/24", want: places{at: "10.0.0.7 192.0.2.1"}, wantIPv6: places{at: "10.0.0.7 192.0.2.1"}},
+		"networks that overlap":               {cidrs: "192.0.0.0/8 192.0.2.1/32", want: places{at: "192.0.2.1"}, wantIPv6: places{at: "192.0.2.1"}},
+		"a network that nothing is in":        {cidrs: "203.0.113.0/24"},
+		"everything":                          {cidrs: "0.0.0.0/0", want: places{everywhere: true, localhost: true}, wantIPv6: places{everywhere: true}},
+		"everything and something":            {cidrs: "10.0.0.0/24 0.0.0.0/0", want: places{everywhere: true, localhost: true}, wantIPv6: places{everywhere: true}},
+		"a network of the other family only":  {otherCIDRs: "10.0.0.0/24", want: places{everywhere: true, localhost: true}, wantIPv6: places{everywhere: true}},
+		"everything in the other family":      {cidrs: "10.0.0.0/24", otherCIDRs: "0.0.0.0/0", want: places{at: "10.0.0.7"}, wantIPv6: places{at: "10.0.0.7"}},
+		"the node's own (kube-proxy: one IP)": {primary: true, want: places{at: "192.0.2.1 198.51.100.1"}, wantIPv6: places{at: "192.0.2.1 198.51.100.1"}},
+		"the node's own, of a node not known (kube-proxy: everywhere)": {primary: true, noNode: true},
+		"the node's own, and networks": {primary: true, cidrs: "10.0.0.0/24 0.0.0.0/0",
+			want: places{at: "192.0.2.1 198.51.100.1"}, wantIPv6: places{at: "192.0.2.1 198.51.100.1"}},
+		"the loopback network": {cidrs: "loopback 10.0.0.0/24", want: places{at: "10.0.0.7", loopback: true}, wantIPv6: places{at: "10.0.0.7"}},
+		"the loopback network, without localhost": {cidrs: "loopback 10.0.0.0/24", noLocalhost: true,
+			want: places{at: "10.0.0.7"}, wantIPv6: places{at: "10.0.0.7"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBoth(t, func(t *testing.T, f model.Family) {
+				set := model.Settings{Family: f, NodePortPrimary: tc.primary, LocalhostNodePorts: !tc.noLocalhost}
+				cidrs := tc.cidrs
+				if len(cidrs) > 8 && cidrs[:8] == "loopback" {
+					cidrs = cidrs[8:]
+					set.NodePortCIDRs = append(set.NodePortCIDRs, netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"))
+				}
+				set.NodePortCIDRs = append(append(set.NodePortCIDRs, prefixes(f, cidrs)...), prefixes(other(f), tc.otherCIDRs)...)
+				st := stateOf()
+				st.LocalAddrs = append(addrs(f, local), loopback[model.IPv4], loopback[model.IPv6], netip.MustParseAddr("fe80::1%eth0"))
+				st.LocalAddrs = append(st.LocalAddrs, addrs(other(f), local)...)
+				if !tc.noNode {
+					st.Node.IPs = append(addrs(other(f), "192.0.2.9"), addrs(f, "198.51.100.1 192.0.2.1")...)
+				}
+				want := tc.want
+				if f == model.IPv6 {
+					want = tc.wantIPv6
+				}
+				wantAt := addrs(f, want.at)
+				if want.loopback {
+					wantAt = append(wantAt, loopback[f])
+				}
+				got := Compile(set, st).Globals
+				wantEqual(t, "NodePortAny", want.everywhere, got.NodePortAny)
+				wantEqual(t, "LocalhostNodePorts", want.localhost, got.LocalhostNodePorts)
+				wantEqual(t, "NodePortAddrs", sorted(wantAt, netip.Addr.Compare), got.NodePortAddrs)
+			})
+		})
+	}
+}
+
+func other(f model.Family) model.Family {
+	if f == model.IPv4 {
+		return model.IPv6
+	}
+	return model.IPv4
+}
+
+// TestNodePortsAtZones has an address that is known together with its interface: rules match it without.
+func TestNodePortsAtZones(t *testing.T) {
+	st := stateOf()
+	st.LocalAddrs = []netip.Addr{netip.MustParseAddr("fe80::1%eth0"), netip.MustParseAddr("fe80::1%eth1"), netip.MustParseAddr("::ffff:10.0.0.1")}
+	set := model.Settings{Family: model.IPv6, NodePortCIDRs: []netip.Prefix{netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("::/64")}}
+	wantEqual(t, "NodePortAddrs", []netip.Addr{netip.MustParseAddr("fe80::1")}, Compile(set, st).Globals.NodePortAddrs)
+}
+
+// TestLocalSource has how local pods are told from others.
+func TestLocalSource(t *testing.T) {
+	v4, v6 := netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd00:1::/64")
+	for name, tc := range map[string]struct {
+		set      model.Settings
+		podCIDRs []netip.Prefix
+		want     map[model.Family]model.LocalSource
+	}{
+		"nothing":                    {},
+		"a CIDR is of one family":    {set: model.Settings{LocalSource: model.LocalSource{CIDR: v4}}, want: map[model.Family]model.LocalSource{model.IPv4: {CIDR: v4}}},
+		"an interface is of both":    {set: model.Settings{LocalSource: model.LocalSource{Interface: "cni0"}}, want: map[model.Family]model.LocalSource{model.IPv4: {Interface: "cni0"}, model.IPv6: {Interface: "cni0"}}},
+		"the node's":                 {set: model.Settings{FromNode: true}, podCIDRs: []netip.Prefix{v6, v4}, want: map[model.Family]model.LocalSource{model.IPv4: {CIDR: v4}, model.IPv6: {CIDR: v6}}},
+		"the node's, which has none": {set: model.Settings{FromNode: true}},
+		"the node's, not asked for":  {podCIDRs: []netip.Prefix{v6, v4}},
+		"the node's, not masked": {set: model.Settings{FromNode: true}, podCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.7/24"), v6},
+			want: map[model.Family]model.LocalSource{model.IPv4: {CIDR: v4}, model.IPv6: {CIDR: v6}}},
+		"the node's, with junk": {set: model.Settings{FromNode: true}, podCIDRs: []netip.Prefix{{}, netip.MustParsePrefix("::ffff:10.1.0.0/120"), v4},
+			want: map[model.Family]model.LocalSource{model.IPv4: {CIDR: v4}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBoth(t, func(t *testing.T, f model.Family) {
+				st, set := stateOf(), tc.set
+				st.Node.PodCIDRs, set.Family = tc.podCIDRs, f
+				wantEqual(t, "LocalSource", tc.want[f], Compile(set, st).Globals.LocalSource)
+			})
+		})
+	}
+}
+
+// TestRanges has the ServiceCIDRs whose unallocated addresses are dropped, and the addresses in them that somebody has.
+func TestRanges(t *testing.T) {
+	inBoth(t, func(t *testing.T, f model.Family) {
+		set := model.Settings{Family: f, MasqueradeAll: true, MasqueradeBit: 7, KeepInvalid: true}
+		st := stateOf(
+			asked("a cluster=10.96.0.1 lb=10.97.0.1 ext=10.97.0.2").claimant(f),
+			asked("b day=1 cluster=10.96.0.1 ext=10.97.0.2 lb=203.0.113.1").claimant(f),
+			asked("c day=1 cluster=10.96.0.2 x:0/TCP ext=10.97.0.9").claimant(f),
+			asked("d day=1 cluster=192.0.2.1").claimant(f),
+		)
+		st.Allocations = allocationsOf(f, "10.96.0.3=gone 10.96.0.4= 10.96.0.5=+a 192.0.2.2=a")
+		st.Ranges = append(prefixes(f, "10.97.0.1/24 10.96.0.0/16 10.97.0.0/24 0.0.0.0/0"), prefixes(other(f), "10.98.0.0/16")...)
+		st.Ranges = append(st.Ranges, netip.Prefix{}, netip.MustParsePrefix("::ffff:10.0.0.0/104"))
+
+		got := Compile(set, st)
+		wantEqual(t, "Globals", model.Globals{
+			Family: f, MasqueradeAll: true, MasqueradeBit: 7, KeepInvalid: true, NodePortAny: true, Ranges: prefixes(f, "10.96.0.0/16 10.97.0.0/24"),
+		}, got.Globals)
+		want := map[netip.Addr]struct{}{}
+		for _, a := range addrs(f, "10.96.0.1 10.97.0.1 10.97.0.2 10.96.0.2 10.96.0.3 10.96.0.4 10.96.0.5") {
+			want[a] = struct{}{}
+		}
+		wantEqual(t, "Allocated", want, got.Allocated)
+
+		set.KeepUnallocated = true
+		got = Compile(set, st)
+		if len(got.Globals.Ranges) > 0 || len(got.Allocated) > 0 {
+			t.Errorf("with KeepUnallocated there are ranges %v and allocations %v", got.Globals.Ranges, got.Allocated)
+		}
+	})
+}
+
+// TestAllocatedByMode has an address that two Services claim and no IPAddress names: with enforce nobody has it.
+func TestAllocatedByMode(t *testing.T) {
+	for mode, want := range map[model.AllocationMode]int{model.Prefer: 1, model.Ignore: 1, model.Enforce: 0} {
+		st := stateOf(asked("a cluster=10.96.0.1").claimant(model.IPv4), asked("b cluster=10.96.0.1").claimant(model.IPv4))
+		st.Ranges = prefixes(model.IPv4, "10.96.0.0/16")
+		if got := Compile(model.Settings{Family: model.IPv4, Allocations: mode}, st).Allocated; len(got) != want {
+			t.Errorf("%s: allocated are %v, want %d", mode, got, want)
+		}
+	}
+}
+
+// TestSourceRanges has who may use the load balancer IPs 203.0.113.1 and 203.0.113.2, on a node with the IPs 192.0.2.1 and 198.51.100.1.
+func TestSourceRanges(t *testing.T) {
+	const vips = "203.0.113.1/32 203.0.113.2/32"
+	for name, tc := range map[string]struct {
+		ranges, other, want string
+		noLoadBalancer      bool
+	}{
+		"none: everybody":                      {},
+		"some, not masked, sorted, once":       {ranges: "10.2.3.4/8 10.0.0.0/8 8.8.8.8/32", want: "8.8.8.8/32 10.0.0.0/8"},
+		"everybody is in it":                   {ranges: "10.0.0.0/8 0.0.0.0/0"},
+		"everybody of the other family":        {ranges: "10.0.0.0/8", other: "0.0.0.0/0", want: "10.0.0.0/8"},
+		"only of the other family: everybody":  {other: "10.0.0.0/8"},
+		"the node is in it: the IPs may too":   {ranges: "192.0.2.0/24", want: "192.0.2.0/24 " + vips},
+		"the node's second IP is in it":        {ranges: "198.51.100.1/32", want: "198.51.100.1/32 " + vips},
+		"the IPs are in it anyway":             {ranges: "192.0.2.1/32 203.0.113.1/32", want: "192.0.2.1/32 " + vips},
+		"the node of the other family is":      {ranges: "10.0.0.0/8", other: "192.0.2.0/24", want: "10.0.0.0/8"},
+		"there is no load balancer IP to keep": {ranges: "10.0.0.0/8", noLoadBalancer: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBoth(t, func(t *testing.T, f model.Family) {
+				s := aService(f, "web", 0, "10.96.0.1")
+				s.Ports[0].NodePort = 30000
+				if !tc.noLoadBalancer {
+					s.LoadBalancerIPs = addrs(f, "203.0.113.2 203.0.113.1")
+				}
+				s.SourceRanges = append(prefixes(f, tc.ranges), prefixes(other(f), tc.other)...)
+				st := stateOf(s)
+				st.Node.IPs = append(addrs(f, "192.0.2.1 198.51.100.1"), addrs(other(f), "192.0.2.1")...)
+				wantEqual(t, "SourceRanges", prefixes(f, tc.want), onlyPort(t, Compile(model.Settings{Family: f}, st)).SourceRanges)
+			})
+		})
+	}
+}
+
+// TestSourceRangesOfJunk has ranges that match nobody: they restrict all the same, as only a Service without ranges is for everybody.
+func TestSourceRangesOfJunk(t *testing.T) {
+	s := aService(model.IPv6, "web", 0, "10.96.0.1")
+	s.LoadBalancerIPs = addrs(model.IPv6, "203.0.113.1")
+	s.SourceRanges = []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/104"), {}}
+	got := onlyPort(t, Compile(model.Settings{Family: model.IPv6}, stateOf(s))).SourceRanges
+	wantEqual(t, "SourceRanges", []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/104")}, got)
+}

@@ -1,0 +1,243 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
+)
+
+// other is for each field of kube-proxy's file a value that is not its default, as YAML.
+var other = map[string]string{
+	"featureGates":                                   "{TopologyAwareHints: false}",
+	"clientConnection.kubeconfig":                    "/etc/kubeconfig",
+	"clientConnection.acceptContentTypes":            "application/json",
+	"clientConnection.contentType":                   "application/json",
+	"clientConnection.qps":                           "7",
+	"clientConnection.burst":                         "17",
+	"logging.format":                                 "json",
+	"logging.flushFrequency":                         "7s",
+	"logging.verbosity":                              "4",
+	"logging.vmodule":                                "[{filePattern: a, verbosity: 3}]",
+	"logging.options.text.splitStream":               "true",
+	"logging.options.text.infoBufferSize":            "1k",
+	"logging.options.json.splitStream":               "true",
+	"logging.options.json.infoBufferSize":            "1k",
+	"hostnameOverride":                               "node",
+	"bindAddress":                                    "192.0.2.1",
+	"healthzBindAddress":                             "127.0.0.1",
+	"metricsBindAddress":                             "0.0.0.0",
+	"bindAddressHardFail":                            "true",
+	"enableProfiling":                                "true",
+	"showHiddenMetricsForVersion":                    `"1.36"`,
+	"mode":                                           "ipvs",
+	"iptables.masqueradeBit":                         "15",
+	"iptables.masqueradeAll":                         "true",
+	"iptables.localhostNodePorts":                    "false",
+	"iptables.syncPeriod":                            "7s",
+	"iptables.minSyncPeriod":                         "2s",
+	"ipvs.syncPeriod":                                "7s",
+	"ipvs.minSyncPeriod":                             "2s",
+	"ipvs.scheduler":                                 "wrr",
+	"ipvs.excludeCIDRs":                              "[10.0.0.0/8]",
+	"ipvs.strictARP":                                 "true",
+	"ipvs.tcpTimeout":                                "7s",
+	"ipvs.tcpFinTimeout":                             "7s",
+	"ipvs.udpTimeout":                                "7s",
+	"nftables.masqueradeBit":                         "15",
+	"nftables.masqueradeAll":                         "true",
+	"nftables.syncPeriod":                            "7s",
+	"nftables.minSyncPeriod":                         "2s",
+	"winkernel.networkName":                          "net",
+	"winkernel.sourceVip":                            "192.0.2.1",
+	"winkernel.enableDSR":                            "true",
+	"winkernel.rootHnsEndpointName":                  "net",
+	"winkernel.forwardHealthCheckVip":                "true",
+	"detectLocalMode":                                "NodeCIDR",
+	"detectLocal.bridgeInterface":                    "cni0",
+	"detectLocal.interfaceNamePrefix":                "cali",
+	"clusterCIDR":                                    "10.244.0.0/16",
+	"nodePortAddresses":                              "[192.0.2.0/24]",
+	"oomScoreAdj":                                    "0",
+	"conntrack.maxPerCore":                           "0",
+	"conntrack.min":                                  "0",
+	"conntrack.tcpEstablishedTimeout":                "0s",
+	"conntrack.tcpCloseWaitTimeout":                  "0s",
+	"conntrack.tcpBeLiberal":                         "true",
+	"conntrack.udpTimeout":                           "7s",
+	"conntrack.udpStreamTimeout":                     "7s",
+	"configSyncPeriod":                               "1m",
+	"portRange":                                      "1-2",
+	"windowsRunAsService":                            "true",
+	"featureGates." + externalIPsGate:                "false",
+	"featureGates.KubeProxyDrainingTerminatingNodes": "true",
+}
+
+// needs are the settings without which kube-proxy does not look at a field.
+var needs = map[string]string{
+	"detectLocal.bridgeInterface":     "detectLocalMode: BridgeInterface\n",
+	"detectLocal.interfaceNamePrefix": "detectLocalMode: InterfaceNamePrefix\n",
+}
+
+// A field that neither means something nor is named in a warning would be lost without a word.
+func TestEveryFieldOfKubeProxyMattersOrIsNamed(t *testing.T) {
+	for _, path := range append(paths("", reflect.TypeFor[kubeproxy.KubeProxyConfiguration]()), "featureGates."+externalIPsGate, "featureGates.KubeProxyDrainingTerminatingNodes") {
+		t.Run(path, func(t *testing.T) {
+			value, known := other[path]
+			if !known {
+				t.Fatal("a field that this test does not know: decide what it means")
+			}
+			got, warnings, err := Parse([]byte(theirHead + needs[path] + nested(path, value)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			plain, _, err := Parse([]byte(theirHead))
+			if err != nil {
+				t.Fatal(err)
+			}
+			named := len(warnings) > 0 && strings.HasPrefix(warnings[len(warnings)-1], path)
+			if !named && cmp.Equal(plain, got) {
+				t.Errorf("%s has no effect, and the warnings are %q", path, warnings)
+			}
+		})
+	}
+}
+
+// nested writes a dotted path as YAML.
+func nested(path, value string) string {
+	parts := strings.Split(path, ".")
+	return strings.Join(parts, ": {") + ": " + value + strings.Repeat("}", len(parts)-1) + "\n"
+}
+
+// paths are the fields of a type of the file that are no types of the file themselves.
+func paths(under string, of reflect.Type) (all []string) {
+	for f := range of.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		path := strings.TrimPrefix(under+"."+name, ".")
+		switch inner := f.Type.Kind() == reflect.Struct && f.Type.NumField() > 1 && f.Type.Name() != "TimeOrMetaDuration" && f.Type.Name() != "QuantityValue"; {
+		case f.Type.Name() == "TypeMeta":
+		case f.Anonymous:
+			all = append(all, paths(under, f.Type)...)
+		case inner || strings.HasSuffix(f.Type.Name(), "Options") || strings.HasSuffix(f.Type.Name(), "Configuration"):
+			if f.Type.Kind() == reflect.Struct {
+				all = append(all, paths(path, f.Type)...)
+				continue
+			}
+			all = append(all, path)
+		default:
+			all = append(all, path)
+		}
+	}
+	return all
+}
+
+func TestConvert(t *testing.T) {
+	type conf = v1alpha1.ProxyAgentConfiguration
+	for name, tc := range map[string]struct {
+		text     string
+		want     func(*conf)
+		warnings []string
+	}{
+		"nothing": {"", func(*conf) {}, nil},
+		"the defaults written out": {`
+mode: iptables
+bindAddress: 0.0.0.0
+healthzBindAddress: 0.0.0.0:10256
+metricsBindAddress: 127.0.0.1
+oomScoreAdj: -999
+configSyncPeriod: 15m
+iptables: {masqueradeBit: 14, localhostNodePorts: true, syncPeriod: 30s, minSyncPeriod: 1s}
+ipvs: {syncPeriod: 30s}
+nftables: {masqueradeBit: 14, syncPeriod: 30s, minSyncPeriod: 1s}
+conntrack: {maxPerCore: 32768, min: 131072, tcpEstablishedTimeout: 24h, tcpCloseWaitTimeout: 1h}
+clientConnection: {contentType: application/vnd.kubernetes.protobuf, qps: 5, burst: 10}
+logging: {format: text, flushFrequency: 5s}
+detectLocalMode: ClusterCIDR
+`, func(*conf) {}, nil},
+		"CIDRs as leniently as kube-proxy": {"clusterCIDR: 010.244.7.1/16\nnodePortAddresses: [192.168.1.17/24, 'fd00::7/64']\n", func(c *conf) {
+			c.DetectLocal.ClusterCIDRs = []string{"10.244.0.0/16"}
+			c.NodePortAddresses = []string{"192.168.1.0/24", "fd00::/64"}
+		}, nil},
+		"the words of 1.37": {"nodePortAddresses: [localhost, 192.168.1.0/24]\n", func(c *conf) {
+			c.NodePortAddresses = []string{"127.0.0.0/8", "::1/128", "192.168.1.0/24"}
+		}, nil},
+		"all addresses": {"nodePortAddresses: [primary, all]\n", func(*conf) {}, nil},
+		"IPv6 first": {"bindAddress: '::'\n", func(c *conf) {
+			c.Health.BindAddress, c.Metrics.BindAddress = "[::]:10256", "[::1]:10249"
+		}, nil},
+		"an address of the node": {"bindAddress: 2001:db8::1\nmetricsBindAddress: 2001:db8::1\n", func(c *conf) {
+			c.Health.BindAddress, c.Metrics.BindAddress = "[::]:10256", "[2001:db8::1]:10249"
+		}, []string{`bindAddress: "2001:db8::1" only decides`}},
+		"a network of pods that is not in force": {"detectLocalMode: NodeCIDR\nclusterCIDR: ten\ndetectLocal: {bridgeInterface: cni0}\n", func(c *conf) {
+			c.DetectLocal.Mode = "NodeCIDR"
+		}, nil},
+		"IPVS, its own periods": {"mode: ipvs\nipvs: {syncPeriod: 20s, minSyncPeriod: 2s}\niptables: {syncPeriod: 40s, masqueradeAll: true, masqueradeBit: 3, localhostNodePorts: true}\n", func(c *conf) {
+			c.IPTables.LocalhostNodePorts, c.IPTables.MasqueradeAll, c.IPTables.MasqueradeBit = false, true, 3
+			c.IPTables.SyncPeriod.Duration, c.IPTables.MinSyncPeriod.Duration = 20e9, 2e9
+		}, []string{"mode:", `iptables.syncPeriod: "40s" has no effect: kube-proxy does not read it in mode ipvs`}},
+		"nftables, its own section": {"mode: nftables\nnftables: {masqueradeAll: true, masqueradeBit: 3, syncPeriod: 20s}\niptables: {masqueradeAll: true, localhostNodePorts: false}\nnodePortAddresses: [192.0.2.0/24]\n", func(c *conf) {
+			c.IPTables.LocalhostNodePorts, c.IPTables.MasqueradeAll, c.IPTables.MasqueradeBit = false, true, 3
+			c.IPTables.SyncPeriod.Duration = 20e9
+			c.NodePortAddresses = []string{"192.0.2.0/24"}
+		}, []string{"mode:", "iptables.localhostNodePorts: false", "iptables.masqueradeAll: true"}},
+		"comparing more often than looking": {"iptables: {syncPeriod: 500ms, minSyncPeriod: 100ms}\n", func(c *conf) {
+			c.IPTables.SyncPeriod.Duration, c.IPTables.MinSyncPeriod.Duration, c.IPTables.ProbePeriod.Duration = 5e8, 1e8, 5e8
+		}, nil},
+		"no external IPs": {"featureGates: {AllowServiceExternalIPs: false, Other: true}\n", func(c *conf) {
+			c.AllowServiceExternalIPs = false
+		}, []string{"featureGates.Other: true has no effect"}},
+		"very talkative":       {"logging: {verbosity: 99}\n", func(c *conf) { c.Log.Level = 10 }, []string{"logging.verbosity: 99"}},
+		"a host name as it is": {"hostnameOverride: ' Node-1 '\n", func(c *conf) { c.NodeName = "node-1" }, nil},
+		"a field twice":        {"clusterCIDR: 10.1.0.0/16\nclusterCIDR: 10.2.0.0/16\n", func(c *conf) { c.DetectLocal.ClusterCIDRs = []string{"10.2.0.0/16"} }, []string{`line 4: key "clusterCIDR" already set in map: the last one counts`}},
+		"a field misspelt":     {"clusterCidr: 10.1.0.0/16\niptables: {bit: 1}\n", func(*conf) {}, []string{`unknown field "clusterCidr"`, `unknown field "iptables.bit"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, warnings, err := Parse([]byte(theirHead + tc.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := Default()
+			want.Log.Format = "text"
+			tc.want(&want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			expectWarnings(t, warnings, tc.warnings)
+		})
+	}
+}
+
+// A warning has to be of use to somebody who does not know our source.
+func TestWarningsSayWhat(t *testing.T) {
+	_, warnings, err := Parse([]byte(theirHead + "oomScoreAdj: 0\nwinkernel: {enableDSR: true}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"oomScoreAdj: 0 has no effect: the kubelet sets it by the priority class of the pod",
+		"winkernel.enableDSR: true has no effect: the agent runs on Linux",
+	}
+	if diff := cmp.Diff(want, warnings); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Each row must be reachable: one that is shadowed by another before it would say the wrong thing.
+func TestRowsOfMeaninglessFieldsExist(t *testing.T) {
+	all := strings.Join(append(paths("", reflect.TypeFor[kubeproxy.KubeProxyConfiguration]()), "featureGates."+externalIPsGate), "\n") + "\n"
+	for _, row := range meaningless {
+		if !strings.Contains("\n"+all, fmt.Sprintf("\n%s\n", row.path)) && !strings.Contains("\n"+all, "\n"+row.path+".") {
+			t.Errorf("%s is no field of kube-proxy's file", row.path)
+		}
+	}
+	for path := range silent {
+		if !strings.Contains("\n"+all, "\n"+path+"\n") {
+			t.Errorf("%s is no field of kube-proxy's file", path)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package conntrack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// Reconciler deletes stale UDP flows of one family. It remembers the UDP ports that it was told of, so every Delta has to come to it, in
+// order, after the rules for it are in the kernel. It must not be used by several goroutines at once.
+//
+// Costs: nothing for a Delta that makes no flow stale, as other protocols or more endpoints than before; otherwise one reading of the UDP
+// flows and one message for each that is deleted.
+type Reconciler struct {
+	family model.Family
+	table  Table
+	book   *book
+	// suspects and former are what may have stale flows, and is not known to be without.
+	suspects map[netip.AddrPort]bool
+	former   []nodeAddrs
+}
+
+// New returns a Reconciler that knows no port.
+func New(family model.Family, t Table) *Reconciler {
+	return &Reconciler{family: family, table: t, book: newBook(), suspects: make(map[netip.AddrPort]bool)}
+}
+
+// Start takes over a Plan whose rules are in the kernel, and deletes the flows that are stale by it. Flows to addresses inside of its Ranges
+// that it does not serve are deleted too if they were translated: of Services that were deleted while no agent ran.
+//
+// After an error the flows of the Plan's ports come up again with the next Reconcile; those of deleted Services only with another Start.
+func (r *Reconciler) Start(ctx context.Context, plan model.Plan) (deleted int, err error) {
+	r.book = newBook()
+	r.book.nodes = nodeAddrsOf(plan.Globals)
+	for name, port := range plan.Ports {
+		if name.Protocol == model.UDP {
+			r.book.add(name, port)
+			r.suspect(frontends(port))
+		}
+	}
+	if len(plan.Globals.Ranges) > 0 {
+		return r.clean(ctx, abandonedBy(plan))
+	}
+	return r.reconcile(ctx)
+}
+
+// Reconcile deletes the flows that are stale since d, and returns how many. After an error it tries again with the next Delta, which may be
+// an empty one.
+func (r *Reconciler) Reconcile(ctx context.Context, globals model.Globals, d model.Delta) (deleted int, err error) {
+	r.suspect(r.book.apply(d))
+	if now := nodeAddrsOf(globals); !r.book.nodes.equal(now) {
+		r.former = append(r.former, r.book.nodes)
+		r.suspect(r.book.moveNodePorts(now))
+	}
+	return r.reconcile(ctx)
+}
+
+func (r *Reconciler) suspect(frontends []netip.AddrPort) {
+	for _, f := range frontends {
+		r.suspects[f] = true
+	}
+}
+
+func (r *Reconciler) reconcile(ctx context.Context) (int, error) {
+	if len(r.suspects) == 0 {
+		r.former = nil
+		return 0, nil
+	}
+	return r.clean(ctx, nil)
+}
+
+// clean reads the table once and deletes what is stale. Only when all went well nothing is suspect any more.
+func (r *Reconciler) clean(ctx context.Context, abandoned func(netip.AddrPort) bool) (int, error) {
+	local, err := r.localAddrs(ctx)
+	if err != nil {
+		return 0, err
+	}
+	j := judge{book: r.book, suspects: r.suspects, former: r.former, local: local, abandoned: abandoned}
+	flows, err := r.table.Flows(ctx, r.family, j.stale)
+	if err != nil {
+		return 0, fmt.Errorf("reading the UDP flows of %v: %w", r.family, err)
+	}
+	deleted, err := r.delete(ctx, flows)
+	if err == nil {
+		clear(r.suspects)
+		r.former = nil
+	}
+	return deleted, err
+}
+
+// localAddrs returns the addresses of the node if a suspect is a node port, which may be served at all of them, or may turn out to be one.
+func (r *Reconciler) localAddrs(ctx context.Context) (map[netip.Addr]bool, error) {
+	local := make(map[netip.Addr]bool)
+	if !r.needsLocalAddrs() {
+		return local, nil
+	}
+	addrs, err := r.table.LocalAddrs(ctx, r.family)
+	if err != nil {
+		return nil, fmt.Errorf("reading the addresses of the node: %w", err)
+	}
+	for _, addr := range addrs {
+		local[addr] = true
+	}
+	return local, nil
+}
+
+func (r *Reconciler) needsLocalAddrs() bool {
+	for f := range r.suspects {
+		if !f.Addr().IsValid() || r.book.hides(f) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Reconciler) delete(ctx context.Context, flows []Flow) (int, error) {
+	deleted := 0
+	var wrong []error
+	for _, f := range flows {
+		if ctx.Err() != nil {
+			return deleted, errors.Join(append(wrong, ctx.Err())...)
+		}
+		switch there, err := r.table.Delete(ctx, f); {
+		case err != nil:
+			wrong = append(wrong, fmt.Errorf("deleting the UDP flow from %v to %v: %w", f.Source, f.Destination, err))
+		case there:
+			deleted++
+		}
+	}
+	return deleted, errors.Join(wrong...)
+}

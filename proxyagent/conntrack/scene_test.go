@@ -1,0 +1,199 @@
+package conntrack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// fake is a Table in memory that counts what it is asked.
+type fake struct {
+	flows  map[Flow]bool
+	local  []netip.Addr
+	dumps  int
+	asked  int
+	broken error
+	stuck  map[Flow]bool
+	// gone are flows that end between the reading and the deletion.
+	gone map[Flow]bool
+}
+
+func newFake(flows ...Flow) *fake {
+	t := &fake{flows: make(map[Flow]bool), local: addrs("192.0.2.1", "127.0.0.1", "10.244.0.1")}
+	for _, f := range flows {
+		t.flows[f] = true
+	}
+	return t
+}
+
+func (t *fake) Flows(_ context.Context, _ model.Family, wanted func(Flow) bool) ([]Flow, error) {
+	t.dumps++
+	var flows []Flow
+	for f := range t.flows {
+		if wanted(f) {
+			flows = append(flows, f)
+		}
+	}
+	return flows, t.broken
+}
+
+var errStuck = errors.New("stuck")
+
+func (t *fake) Delete(_ context.Context, f Flow) (bool, error) {
+	if t.stuck[f] {
+		return false, errStuck
+	}
+	there := t.flows[f] && !t.gone[f]
+	delete(t.flows, f)
+	return there, nil
+}
+
+func (t *fake) LocalAddrs(context.Context, model.Family) ([]netip.Addr, error) {
+	t.asked++
+	return t.local, nil
+}
+
+// String returns the flows, one to a line, sorted.
+func (t *fake) String() string {
+	var lines []string
+	for f := range t.flows {
+		lines = append(lines, text(f))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func text(f Flow) string {
+	s := fmt.Sprintf("%v > %v", f.Source, f.Destination)
+	if f.translated() {
+		s += fmt.Sprintf(" > %v", f.ReplySource)
+	}
+	if f.Answered {
+		s += " answered"
+	}
+	return s
+}
+
+// client numbers the sources of flows.
+var client = 0
+
+// to is a flow to a destination, which the rules sent to an endpoint unless that is empty.
+func to(destination, endpoint string) Flow {
+	client++
+	f := Flow{Source: netip.AddrPortFrom(netip.MustParseAddr("10.244.0.9"), uint16(1024+client%60000)), ID: uint32(client)}
+	f.Destination = netip.MustParseAddrPort(destination)
+	f.ReplySource = f.Destination
+	if endpoint != "" {
+		f.ReplySource = netip.MustParseAddrPort(endpoint)
+	}
+	f.ReplyDestination = f.Source
+	return f
+}
+
+func answered(f Flow) Flow {
+	f.Answered = true
+	return f
+}
+
+func addrs(list ...string) []netip.Addr {
+	var all []netip.Addr
+	for _, a := range list {
+		all = append(all, netip.MustParseAddr(a))
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return all
+}
+
+func endpoints(list ...string) []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, a := range list {
+		all = append(all, netip.MustParseAddrPort(a))
+	}
+	slices.SortFunc(all, netip.AddrPort.Compare)
+	return all
+}
+
+// service is a UDP port 53 with a ClusterIP and endpoints of all its traffic.
+func service(name, clusterIP string, cluster ...string) model.ServicePort {
+	p := model.ServicePort{Name: portName(name, model.UDP), Port: 53, Cluster: endpoints(cluster...), Serving: endpoints(cluster...)}
+	if clusterIP != "" {
+		p.ClusterIPs = addrs(clusterIP)
+	}
+	return p
+}
+
+func portName(name string, p model.Protocol) model.PortName {
+	return model.PortName{Service: model.ServiceName{Namespace: "default", Name: name}, Protocol: p}
+}
+
+func with(p model.ServicePort, change func(*model.ServicePort)) model.ServicePort {
+	change(&p)
+	return p
+}
+
+func onNodePort(p model.ServicePort, number uint16) model.ServicePort {
+	return with(p, func(p *model.ServicePort) { p.NodePort = number })
+}
+
+func tcp(p model.ServicePort) model.ServicePort {
+	return with(p, func(p *model.ServicePort) { p.Name.Protocol, p.Serving = model.TCP, nil })
+}
+
+var anyNodePort = model.Globals{Family: model.IPv4, NodePortAny: true}
+
+func planOf(g model.Globals, ports ...model.ServicePort) model.Plan {
+	p := model.Plan{Globals: g, Ports: make(map[model.PortName]model.ServicePort)}
+	for _, port := range ports {
+		p.Ports[port.Name] = port
+	}
+	return p
+}
+
+// between is the Delta from one Plan to another.
+func between(before, after model.Plan) model.Delta {
+	d := model.Delta{Ports: make(map[model.PortName]*model.ServicePort), Before: make(map[model.PortName]model.ServicePort)}
+	if !reflect.DeepEqual(before.Globals, after.Globals) {
+		d.Globals = &after.Globals
+	}
+	for name, old := range before.Ports {
+		if now, ok := after.Ports[name]; !ok || !reflect.DeepEqual(old, now) {
+			d.Ports[name], d.Before[name] = nil, old
+		}
+	}
+	for name, now := range after.Ports {
+		if old, ok := before.Ports[name]; !ok || !reflect.DeepEqual(old, now) {
+			d.Ports[name] = &now
+		}
+	}
+	return d
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func prefixes(list ...string) []netip.Prefix {
+	var all []netip.Prefix
+	for _, p := range list {
+		all = append(all, netip.MustParsePrefix(p))
+	}
+	return all
+}
+
+func allocated(list ...string) map[netip.Addr]struct{} {
+	all := make(map[netip.Addr]struct{})
+	for _, a := range addrs(list...) {
+		all[a] = struct{}{}
+	}
+	return all
+}

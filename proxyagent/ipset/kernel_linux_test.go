@@ -1,0 +1,500 @@
+package ipset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// inside marks the process that runs in a network namespace of its own.
+const inside = "IPSET_TEST_INSIDE"
+
+// TestMain runs all tests in a fresh network namespace, where they cannot reach the sets of the machine. It ends with the process.
+func TestMain(m *testing.M) {
+	if os.Getuid() != 0 || os.Getenv(inside) != "" {
+		os.Exit(m.Run())
+	}
+	again := exec.Command("/proc/self/exe", os.Args[1:]...)
+	again.Args[0] = os.Args[0]
+	again.Env = append(os.Environ(), inside+"=1")
+	again.Stdin, again.Stdout, again.Stderr = os.Stdin, os.Stdout, os.Stderr
+	again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	err := again.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		fmt.Fprintln(os.Stderr, "running the tests in a network namespace:", err)
+	}
+	if err != nil {
+		os.Exit(1)
+	}
+}
+
+// open returns the sets of the namespace, of which those of the test are gone afterwards.
+func open(t testing.TB) *Kernel {
+	t.Helper()
+	if os.Getenv(inside) == "" {
+		t.Skip("network namespaces and IP sets need root")
+	}
+	k, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		defer k.Close()
+		counts, err := k.Counts(context.Background(), "")
+		if err != nil {
+			t.Error(err)
+		}
+		for name := range counts {
+			if err := k.Destroy(context.Background(), name); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return k
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a program, whose lines it returns.
+func run(t testing.TB, name string, args ...string) []string {
+	t.Helper()
+	command := exec.Command(name, args...)
+	command.Env = append(os.Environ(), "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "lock"))
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", command, err, out)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+func entriesOf(t testing.TB, k *Kernel, set string) map[Entry]struct{} {
+	t.Helper()
+	entries, err := k.Entries(t.Context(), set)
+	must(t, err)
+	return entries
+}
+
+func setOf(entries ...Entry) map[Entry]struct{} {
+	all := make(map[Entry]struct{})
+	for _, e := range entries {
+		all[e] = struct{}{}
+	}
+	return all
+}
+
+func adds(set string, entries ...Entry) []Change {
+	var changes []Change
+	for _, e := range entries {
+		changes = append(changes, Change{Set: set, Entry: e})
+	}
+	return changes
+}
+
+var sameEntries = cmpopts.EquateComparable(Entry{})
+
+// lastDigits are those of a timeout that change while the test runs.
+var lastDigits = regexp.MustCompile(`(timeout \d+)\d\d$`)
+
+// TestRoundTrip puts entries into sets of every type and family, and asks both us and the ipset program for them.
+func TestRoundTrip(t *testing.T) {
+	for _, tc := range []struct {
+		set     Set
+		entries []Entry
+		want    []string
+	}{
+		{Set{"v4ip", HashIP, model.IPv4, 0}, []Entry{ip("10.0.0.1"), ip("255.255.255.255")}, []string{"10.0.0.1", "255.255.255.255"}},
+		{Set{"v6ip", HashIP, model.IPv6, 0}, []Entry{ip("fd00::1"), ip("::ffff:1.2.3.4")}, []string{"::ffff:1.2.3.4", "fd00::1"}},
+		{
+			Set{"v4port", HashIPPort, model.IPv4, 0},
+			[]Entry{port("10.96.0.1", model.TCP, 80), port("10.96.0.1", model.UDP, 80), port("10.96.0.1", model.SCTP, 65535)},
+			[]string{"10.96.0.1,sctp:65535", "10.96.0.1,tcp:80", "10.96.0.1,udp:80"},
+		},
+		{
+			Set{"v6port", HashIPPort, model.IPv6, 0},
+			[]Entry{port("fd00::a", model.TCP, 80), port("fd00::a", model.UDP, 80), port("fd00::a", model.SCTP, 9)},
+			[]string{"fd00::a,sctp:9", "fd00::a,tcp:80", "fd00::a,udp:80"},
+		},
+		{
+			Set{"v4hairpin", HashIPPortIP, model.IPv4, 0},
+			[]Entry{from(port("10.1.0.7", model.TCP, 8080), "10.1.0.7/32")},
+			[]string{"10.1.0.7,tcp:8080,10.1.0.7"},
+		},
+		{
+			Set{"v6hairpin", HashIPPortIP, model.IPv6, 0},
+			[]Entry{from(port("fd00::7", model.UDP, 53), "fd00::7/128")},
+			[]string{"fd00::7,udp:53,fd00::7"},
+		},
+		{
+			Set{"v4net", HashIPPortNet, model.IPv4, 0},
+			[]Entry{
+				from(port("10.96.0.1", model.TCP, 80), "10.0.0.0/8"), from(port("10.96.0.1", model.TCP, 80), "192.0.2.1/32"),
+				from(port("10.96.0.1", model.TCP, 80), "128.0.0.0/1"),
+			},
+			[]string{"10.96.0.1,tcp:80,10.0.0.0/8", "10.96.0.1,tcp:80,128.0.0.0/1", "10.96.0.1,tcp:80,192.0.2.1"},
+		},
+		{
+			Set{"v6net", HashIPPortNet, model.IPv6, 0},
+			[]Entry{from(port("fd00::1", model.SCTP, 80), "fd00::/64"), from(port("fd00::1", model.TCP, 80), "fd00::5/128")},
+			[]string{"fd00::1,sctp:80,fd00::/64", "fd00::1,tcp:80,fd00::5"},
+		},
+		{Set{"ports", BitmapPort, 0, 0}, []Entry{{Port: 0}, {Port: 30080}, {Port: 65535}}, []string{"0", "30080", "65535"}},
+		{Set{"v4ages", HashIP, model.IPv4, 10850}, []Entry{ip("10.0.0.1")}, []string{"10.0.0.1 timeout 108xx"}},
+		{Set{"v6ages", HashIP, model.IPv6, 799}, []Entry{ip("fd00::1")}, []string{"fd00::1 timeout 7xx"}},
+	} {
+		t.Run(tc.set.Name, func(t *testing.T) {
+			k := open(t)
+			must(t, k.Create(t.Context(), tc.set))
+			must(t, k.Apply(t.Context(), adds(tc.set.Name, tc.entries...)))
+			if diff := cmp.Diff(setOf(tc.entries...), entriesOf(t, k, tc.set.Name), sameEntries); diff != "" {
+				t.Errorf("entries (-want +got):\n%s", diff)
+			}
+			lines := run(t, "ipset", "save", "-sorted", tc.set.Name)[1:]
+			for i := range lines {
+				lines[i] = strings.TrimPrefix(lines[i], "add "+tc.set.Name+" ")
+				lines[i] = lastDigits.ReplaceAllString(lines[i], "${1}xx")
+			}
+			if diff := cmp.Diff(tc.want, lines, cmpopts.SortSlices(strings.Compare)); diff != "" {
+				t.Errorf("ipset save (-want +got):\n%s", diff)
+			}
+			must(t, k.Create(t.Context(), tc.set)) // Again: keeps the entries.
+			must(t, k.Apply(t.Context(), adds(tc.set.Name, tc.entries...)))
+			wantCounts := map[string]int{tc.set.Name: len(tc.entries)}
+			if counts, err := k.Counts(t.Context(), tc.set.Name); err != nil || !cmp.Equal(counts, wantCounts) {
+				t.Errorf("Counts: %v, %v, want %v", counts, err, wantCounts)
+			}
+			gone := adds(tc.set.Name, tc.entries...)
+			for i := range gone {
+				gone[i].Delete = true
+			}
+			must(t, k.Apply(t.Context(), gone))
+			must(t, k.Apply(t.Context(), gone))
+			if left := entriesOf(t, k, tc.set.Name); len(left) > 0 {
+				t.Errorf("left after all were deleted: %v", left)
+			}
+		})
+	}
+}
+
+func TestCreateOfOtherKinds(t *testing.T) {
+	k := open(t)
+	run(t, "ipset", "create", "small", "hash:ip", "maxelem", "10")
+	run(t, "ipset", "create", "narrow", "bitmap:port", "range", "30000-32767")
+	run(t, "ipset", "create", "newest", "hash:ip,port", "maxelem", "1048576", "comment", "counters")
+	run(t, "ipset", "create", "foreign", "hash:net")
+	must(t, k.Create(t.Context(), Set{"four", HashIP, model.IPv4, 0}, Set{"ages", HashIP, model.IPv4, 60}))
+	must(t, k.Apply(t.Context(), adds("four", ip("10.0.0.1"))))
+	for name, tc := range map[string]struct {
+		set     Set
+		wantErr error
+	}{
+		"the same":                           {Set{"four", HashIP, model.IPv4, 0}, nil},
+		"another family":                     {Set{"four", HashIP, model.IPv6, 0}, ErrOtherKind},
+		"another type":                       {Set{"four", HashIPPort, model.IPv4, 0}, ErrOtherKind},
+		"ports":                              {Set{"four", BitmapPort, 0, 0}, ErrOtherKind},
+		"shall expire now":                   {Set{"four", HashIP, model.IPv4, 60}, ErrOtherKind},
+		"shall not expire any more":          {Set{"ages", HashIP, model.IPv4, 0}, ErrOtherKind},
+		"shall expire later":                 {Set{"ages", HashIP, model.IPv4, 61}, nil},
+		"too small":                          {Set{"small", HashIP, model.IPv4, 0}, ErrOtherKind},
+		"not all ports":                      {Set{"narrow", BitmapPort, 0, 0}, ErrOtherKind},
+		"made by a newer program, with more": {Set{"newest", HashIPPort, model.IPv4, 0}, nil},
+		"a type that we do not use":          {Set{"foreign", HashIP, model.IPv4, 0}, ErrOtherKind},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := Set{Name: "other", Type: HashIP, Family: model.IPv4}
+			err := k.Create(t.Context(), tc.set, other)
+			if !errors.Is(err, tc.wantErr) || err != nil && !strings.Contains(err.Error(), `"`+tc.set.Name+`"`) {
+				t.Errorf("Create: %v, want %v with the name", err, tc.wantErr)
+			}
+			if err := k.Destroy(t.Context(), "other"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if diff := cmp.Diff(setOf(ip("10.0.0.1")), entriesOf(t, k, "four"), sameEntries); diff != "" {
+		t.Errorf("entries of a set that was refused (-want +got):\n%s", diff)
+	}
+}
+
+// TestOneBadEntryStopsNoOther has good entries before and after every kind of bad one.
+func TestOneBadEntryStopsNoOther(t *testing.T) {
+	k := open(t)
+	must(t, k.Create(t.Context(), Set{"ports", HashIPPort, model.IPv4, 0}, Set{"nets", HashIPPortNet, model.IPv4, 0}))
+	a, b := port("10.0.0.1", model.TCP, 1), port("10.0.0.2", model.TCP, 2)
+	net := from(a, "10.0.0.0/8")
+	for name, tc := range map[string]struct {
+		bad     Change
+		wantErr error
+		want    string
+	}{
+		"everything as a network":    {Change{Set: "nets", Entry: from(a, "0.0.0.0/0")}, ErrEntry, "0.0.0.0/0"},
+		"the other family":           {Change{Set: "ports", Entry: port("fd00::1", model.TCP, 1)}, ErrEntry, "fd00::1"},
+		"an unknown protocol":        {Change{Set: "ports", Entry: port("10.0.0.3", 200, 1)}, ErrEntry, "Protocol(200)"},
+		"a part is missing":          {Change{Set: "ports", Entry: ip("10.0.0.4")}, ErrEntry, "10.0.0.4"},
+		"a set that is not there":    {Change{Set: "nowhere", Entry: a}, ErrMissing, "nowhere"},
+		"a name that is too long":    {Change{Set: strings.Repeat("n", 32), Entry: a}, ErrSet, "32 bytes"},
+		"no name":                    {Change{Entry: a}, ErrSet, "0 bytes"},
+		"deleting from what is not":  {Change{Set: "nowhere", Entry: a, Delete: true}, ErrMissing, "nowhere"},
+		"deleting what cannot be in": {Change{Set: "ports", Entry: ip("10.0.0.4"), Delete: true}, ErrEntry, "deleting"},
+		"an address with a zone":     {Change{Set: "ports", Entry: port("fe80::1%a", model.TCP, 1)}, ErrEntry, "zone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changes := []Change{{Set: "ports", Entry: a}, tc.bad, {Set: "ports", Entry: b}, {Set: "nets", Entry: net}}
+			err := k.Apply(t.Context(), changes)
+			if !errors.Is(err, tc.wantErr) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("Apply: %v, want %v with %q", err, tc.wantErr, tc.want)
+			}
+			if diff := cmp.Diff(setOf(a, b), entriesOf(t, k, "ports"), sameEntries); diff != "" {
+				t.Errorf("ports (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(setOf(net), entriesOf(t, k, "nets"), sameEntries); diff != "" {
+				t.Errorf("nets (-want +got):\n%s", diff)
+			}
+			for i := range changes {
+				changes[i].Delete = true
+			}
+			_ = k.Apply(t.Context(), changes) // Clears the sets; the bad change fails again.
+		})
+	}
+}
+
+func TestManyErrorsStayReadable(t *testing.T) {
+	k := open(t)
+	must(t, k.Create(t.Context(), Set{"ports", HashIPPort, model.IPv4, 0}))
+	var changes []Change
+	for i := range 5000 {
+		changes = append(changes, Change{Set: "ports", Entry: Entry{Port: uint16(i)}})
+	}
+	err := k.Apply(t.Context(), changes)
+	if err == nil || strings.Count(err.Error(), "\n") != maxComplaints || !strings.Contains(err.Error(), "and 4984 more") {
+		t.Errorf("Apply: %v", err)
+	}
+}
+
+// TestSourceIsMasked adds a network that is not written from its first address.
+func TestSourceIsMasked(t *testing.T) {
+	k := open(t)
+	must(t, k.Create(t.Context(), Set{"nets", HashIPPortNet, model.IPv4, 0}))
+	e := port("10.0.0.1", model.TCP, 80)
+	must(t, k.Apply(t.Context(), adds("nets", from(e, "10.1.2.3/8"), from(e, "10.9.9.9/8"))))
+	if diff := cmp.Diff(setOf(from(e, "10.0.0.0/8")), entriesOf(t, k, "nets"), sameEntries); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	k := open(t)
+	must(t, k.Create(t.Context(), Set{"ages", HashIP, model.IPv4, 1}))
+	must(t, k.Apply(t.Context(), adds("ages", ip("10.0.0.1"))))
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		counts, err := k.Counts(t.Context(), "ages")
+		must(t, err)
+		if counts["ages"] == 0 && len(entriesOf(t, k, "ages")) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after five seconds there are still %d", counts["ages"])
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// TestDestroy has sets that rules of both variants of iptables refer to.
+func TestDestroy(t *testing.T) {
+	for _, iptables := range []string{"iptables-nft", "iptables-legacy"} {
+		t.Run(iptables, func(t *testing.T) {
+			k := open(t)
+			must(t, k.Create(t.Context(), Set{"used", HashIP, model.IPv4, 0}, Set{"free", HashIP, model.IPv6, 0}))
+			rule := func(verb string) {
+				run(t, iptables, "-w", "-t", "nat", verb, "OUTPUT", "-m", "set", "--match-set", "used", "dst", "-j", "RETURN")
+			}
+			rule("-A")
+			err := k.Destroy(t.Context(), "missing", "used", "free")
+			if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), `"used"`) || strings.Contains(err.Error(), "missing") {
+				t.Errorf("Destroy: %v, want %v for the one", err, ErrInUse)
+			}
+			if counts, err := k.Counts(t.Context(), ""); err != nil || !cmp.Equal(counts, map[string]int{"used": 0}) {
+				t.Errorf("left: %v, %v", counts, err)
+			}
+			rule("-D")
+			must(t, k.Destroy(t.Context(), "used")) // At once: iptables-nft has not given it up yet.
+			if err := k.Destroy(t.Context(), "", "used"); !errors.Is(err, ErrSet) {
+				t.Errorf("Destroy of no name: %v", err)
+			}
+		})
+	}
+}
+
+func TestMissing(t *testing.T) {
+	k := open(t)
+	if _, err := k.Entries(t.Context(), "missing"); !errors.Is(err, ErrMissing) {
+		t.Errorf("Entries: %v", err)
+	}
+	if _, err := k.Entries(t.Context(), ""); !errors.Is(err, ErrSet) {
+		t.Errorf("Entries of no name: %v", err)
+	}
+	if counts, err := k.Counts(t.Context(), ""); err != nil || len(counts) != 0 {
+		t.Errorf("Counts of nothing: %v, %v", counts, err)
+	}
+}
+
+func TestCountsByPrefix(t *testing.T) {
+	k := open(t)
+	must(t, k.Create(t.Context(), Set{"PA-a", HashIP, model.IPv4, 0}, Set{"PA-b", BitmapPort, 0, 0}, Set{"PX", HashIP, model.IPv4, 0}))
+	must(t, k.Apply(t.Context(), adds("PA-a", ip("10.0.0.1"), ip("10.0.0.2"))))
+	counts, err := k.Counts(t.Context(), "PA-")
+	must(t, err)
+	if diff := cmp.Diff(map[string]int{"PA-a": 2, "PA-b": 0}, counts); diff != "" {
+		t.Errorf("Counts (-want +got):\n%s", diff)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	k := open(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, counts := k.Counts(ctx, "")
+	_, entries := k.Entries(ctx, "a")
+	for what, err := range map[string]error{
+		"Create":  k.Create(ctx, Set{"a", HashIP, model.IPv4, 0}),
+		"Apply":   k.Apply(ctx, adds("a", ip("10.0.0.1"))),
+		"Destroy": k.Destroy(ctx, "a"),
+		"Counts":  counts,
+		"Entries": entries,
+	} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestNamespaceStays opens the sets of one namespace and asks from threads that are in another one.
+func TestNamespaceStays(t *testing.T) {
+	k := open(t)
+	must(t, k.Create(t.Context(), Set{"here", HashIP, model.IPv4, 0}))
+	answers := make(chan error)
+	go func() {
+		// The thread ends with the goroutine, because it is never unlocked.
+		runtime.LockOSThread()
+		if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
+			answers <- err
+			return
+		}
+		answers <- k.Apply(context.Background(), adds("here", ip("10.0.0.1")))
+	}()
+	must(t, <-answers)
+	if len(entriesOf(t, k, "here")) != 1 {
+		t.Error("the entry went elsewhere")
+	}
+}
+
+// TestOneCapability runs TestRoundTrip and TestDestroy as a user with nothing but CAP_NET_ADMIN.
+func TestOneCapability(t *testing.T) {
+	open(t)
+	const netAdmin = 12
+	for name, tc := range map[string]struct {
+		caps []uintptr
+		want bool
+	}{"with CAP_NET_ADMIN": {[]uintptr{netAdmin}, true}, "without": {nil, false}} {
+		t.Run(name, func(t *testing.T) {
+			self, err := os.ReadFile("/proc/self/exe")
+			must(t, err)
+			dir, err := os.MkdirTemp("/tmp", "ipset-test-") // Not t.TempDir: others must be able to enter.
+			must(t, err)
+			t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+			must(t, os.Chmod(dir, 0o755))
+			binary := filepath.Join(dir, "test")
+			must(t, os.WriteFile(binary, self, 0o755))
+			again := exec.Command(binary, "-test.run", "^TestCountsByPrefix$", "-test.v")
+			again.Dir, again.Env = "/", append(os.Environ(), inside+"=1")
+			again.SysProcAttr = &syscall.SysProcAttr{
+				Credential:  &syscall.Credential{Uid: 65534, Gid: 65534},
+				AmbientCaps: tc.caps,
+			}
+			out, err := again.CombinedOutput()
+			if (err == nil) != tc.want || !tc.want && !strings.Contains(string(out), "CAP_NET_ADMIN is needed") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// many are n different entries for HashIPPort.
+func many(n int) []Entry {
+	entries := make([]Entry, n)
+	for i := range entries {
+		addr := netip.AddrFrom4([4]byte{10, 96 + byte(i>>16), byte(i >> 8), byte(i)})
+		entries[i] = Entry{Addr: addr, Protocol: model.TCP, Port: 80}
+	}
+	return entries
+}
+
+// TestBulk fills and empties a set of 30,000, and prints how long that takes.
+func TestBulk(t *testing.T) {
+	k := open(t)
+	must(t, k.Create(t.Context(), Set{"bulk", HashIPPort, model.IPv4, 0}))
+	changes := adds("bulk", many(30000)...)
+	measure := func(what string, f func() error) {
+		start := time.Now()
+		must(t, f())
+		t.Log(what, time.Since(start))
+	}
+	measure("30,000 added in", func() error { return k.Apply(t.Context(), changes) })
+	measure("30,000 added again in", func() error { return k.Apply(t.Context(), changes) })
+	measure("counted in", func() error {
+		counts, err := k.Counts(t.Context(), "")
+		if counts["bulk"] != 30000 {
+			t.Errorf("counted %v", counts)
+		}
+		return err
+	})
+	measure("read in", func() error {
+		entries, err := k.Entries(t.Context(), "bulk")
+		if diff := cmp.Diff(setOf(many(30000)...), entries, sameEntries); diff != "" {
+			t.Errorf("entries (-want +got):\n%s", diff)
+		}
+		return err
+	})
+	measure("one added in", func() error { return k.Apply(t.Context(), adds("bulk", port("10.0.0.1", model.UDP, 53))) })
+	for i := range changes {
+		changes[i].Delete = true
+	}
+	measure("30,000 deleted in", func() error { return k.Apply(t.Context(), changes) })
+	if counts, err := k.Counts(t.Context(), ""); err != nil || counts["bulk"] != 1 {
+		t.Errorf("left: %v, %v", counts, err)
+	}
+}
+
+// BenchmarkCounts counts 1,000 sets, as an agent with that many endpoints with affinity does every few seconds.
+func BenchmarkCounts(b *testing.B) {
+	k := open(b)
+	for i := range 1000 {
+		must(b, k.Create(b.Context(), Set{fmt.Sprint("PA-", i), HashIP, model.IPv4, 10800}))
+	}
+	for b.Loop() {
+		counts, err := k.Counts(b.Context(), "PA-")
+		if err != nil || len(counts) != 1000 {
+			b.Fatal(len(counts), err)
+		}
+	}
+}

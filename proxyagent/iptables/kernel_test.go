@@ -1,0 +1,232 @@
+//go:build linux
+
+package iptables
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+const inside = "PROXYAGENT_TEST_INSIDE"
+
+// TestMain runs all tests once more inside of a network namespace of their own, where the kernel is theirs.
+func TestMain(m *testing.M) {
+	if os.Getenv(inside) != "" || os.Getuid() != 0 {
+		os.Exit(m.Run())
+	}
+	folder, err := os.MkdirTemp("", "xtables")
+	if err != nil {
+		panic(err)
+	}
+	cmd := exec.Command("unshare", append([]string{"--net", os.Args[0]}, os.Args[1:]...)...)
+	cmd.Env = append(os.Environ(), inside+"=yes", "XTABLES_LOCKFILE="+filepath.Join(folder, "lock"))
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	err = cmd.Run()
+	_ = os.RemoveAll(folder)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "inside of the network namespace:", err)
+		os.Exit(1)
+	}
+}
+
+func needsNamespace(t *testing.T) {
+	t.Helper()
+	if os.Getenv(inside) == "" {
+		t.Skip("not root: there is no network namespace to try rules in")
+	}
+}
+
+// each runs a test for both variants and both families, with a Proxier that finds the kernel empty.
+func each(t *testing.T, run func(t *testing.T, p *Proxier)) {
+	needsNamespace(t)
+	for _, mode := range []Mode{NFT, Legacy} {
+		for _, family := range []model.Family{model.IPv4, model.IPv6} {
+			t.Run(fmt.Sprintf("%s/%s", mode, family), func(t *testing.T) {
+				p := newProxier(t, mode, family)
+				t.Cleanup(func() {
+					clean(t, p)
+				})
+				run(t, p)
+			})
+		}
+	}
+}
+
+func newProxier(t *testing.T, mode Mode, family model.Family) *Proxier {
+	t.Helper()
+	sets, err := ipset.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sets.Close)
+	p, err := New(Options{Mode: mode, Family: family, Sets: sets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// clean takes everything away and looks that nothing stays.
+func clean(t *testing.T, p *Proxier) {
+	t.Helper()
+	o := CleanupOptions{Family: p.options.Family, Modes: []Mode{NFT, Legacy}, Sets: p.options.Sets}
+	if _, err := Cleanup(context.Background(), o); err != nil {
+		t.Errorf("cleaning up: %v", err)
+	}
+	text, err := p.run.Save(context.Background(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), prefix) {
+		t.Errorf("after the clean-up there is still:\n%s", text)
+	}
+	if again, err := Cleanup(context.Background(), o); err != nil || len(again) > 0 {
+		t.Errorf("a second clean-up did %q, %v", again, err)
+	}
+}
+
+func syncOne(t *testing.T, p *Proxier, d model.Delta) bool {
+	t.Helper()
+	full, err := p.Sync(context.Background(), d)
+	if err != nil {
+		t.Fatalf("syncing: %v", err)
+	}
+	return full
+}
+
+// agree compares the kernel with what is wanted, without the help of what Sync remembers.
+func agree(t *testing.T, p *Proxier) {
+	t.Helper()
+	s, err := p.read(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c, want := range p.rules.chains {
+		if have, there := s.chains[c]; !there || !sameRules(want, have) {
+			t.Fatalf("chain %s is there: %t, with\n%s\nwant\n%s", c.name, there, strings.Join(have, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	for c := range s.chains {
+		if _, wanted := p.rules.chains[c]; !wanted {
+			t.Fatalf("nobody wants the chain %s", c.name)
+		}
+	}
+	if insert, unhook := mend(s); len(insert)+len(unhook) > 0 {
+		t.Fatalf("jumps: %v missing, %v too many", insert, unhook)
+	}
+	for _, kind := range setKinds {
+		entries, err := p.options.Sets.Entries(context.Background(), kind.name.of(p.options.Family))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e := range entries {
+			if p.rules.members[kind.name][e] == 0 {
+				t.Fatalf("nobody wants %s in %s", e, kind.name)
+			}
+		}
+		if len(entries) != len(p.rules.members[kind.name]) {
+			t.Fatalf("%s has %d members, want %v", kind.name, len(entries), p.rules.members[kind.name])
+		}
+	}
+}
+
+// TestKernelFollowsThePlan has the real iptables carry out random histories.
+func TestKernelFollowsThePlan(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier) {
+		plans := newPlans(uint64(p.options.Family), p.options.Family)
+		if !syncOne(t, p, whole(plans.plan)) {
+			t.Error("the first sync did not look at the kernel")
+		}
+		for range 15 {
+			if syncOne(t, p, plans.step(1+plans.IntN(15))) {
+				t.Error("a later sync looked at everything")
+			}
+			agree(t, p)
+		}
+		again := newProxier(t, p.options.Mode, p.options.Family)
+		syncOne(t, again, whole(plans.plan))
+		if len(again.stats.Written) != 0 {
+			t.Errorf("after a restart the same was written anew: %v", again.stats.Written)
+		}
+		agree(t, again)
+	})
+}
+
+// TestDriftIsRepaired breaks what is there in many ways.
+func TestDriftIsRepaired(t *testing.T) {
+	iptables := func(t *testing.T, p *Proxier, args ...string) {
+		t.Helper()
+		program := strings.TrimSuffix(p.run.save, "-save")
+		if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+			t.Fatalf("%s %v: %v: %s", program, args, err, out)
+		}
+	}
+	each(t, func(t *testing.T, p *Proxier) {
+		plans := newPlans(7, p.options.Family)
+		syncOne(t, p, whole(plans.plan))
+		syncOne(t, p, plans.step(200))
+		now := time.Now()
+		check := func() []string {
+			t.Helper()
+			now = now.Add(time.Minute)
+			found, err := p.Check(context.Background(), now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return found
+		}
+		if found := check(); found != nil {
+			t.Fatalf("without drift it repaired %q", found)
+		}
+		for name, damage := range map[string]func(){
+			"a chain flushed":         func() { iptables(t, p, "-t", "nat", "-F", chainServices) },
+			"a jump deleted":          func() { iptables(t, p, "-t", "nat", "-D", "PREROUTING", "-j", chainServices) },
+			"a jump doubled":          func() { iptables(t, p, "-I", "FORWARD", "-j", chainForward) },
+			"a rule added":            func() { iptables(t, p, "-t", "nat", "-I", chainVIPs, "-j", "RETURN") },
+			"a chain added":           func() { iptables(t, p, "-t", "nat", "-N", prefix+"S-FOREIGN") },
+			"the whole table flushed": func() { iptables(t, p, "-t", "nat", "-F") },
+			"the other table flushed": func() { iptables(t, p, "-F") },
+			"a set flushed":           func() { flush(t, setClusterIPs.of(p.options.Family)) },
+			"a member added":          func() { add(t, p, setVIPs, Entry{Addr: plans.addr(p.options.Family, 8, 8)}) },
+			"everything gone": func() {
+				iptables(t, p, "-F")
+				iptables(t, p, "-t", "nat", "-F")
+				iptables(t, p, "-t", "nat", "-X")
+				iptables(t, p, "-X")
+			},
+		} {
+			damage()
+			if found := check(); len(found) == 0 {
+				t.Errorf("%s: nothing was found", name)
+			}
+			agree(t, p)
+			if found := check(); found != nil {
+				t.Errorf("%s: still found %q after the repair", name, found)
+			}
+		}
+	})
+}
+
+func flush(t *testing.T, set string) {
+	t.Helper()
+	if out, err := exec.Command("ipset", "flush", set).CombinedOutput(); err != nil {
+		t.Fatalf("flushing %s: %v: %s", set, err, out)
+	}
+}
+
+func add(t *testing.T, p *Proxier, set setName, e Entry) {
+	t.Helper()
+	err := p.options.Sets.Apply(context.Background(), []ipset.Change{{Set: set.of(p.options.Family), Entry: e}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,147 @@
+package iptables
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// TestRulesetIsAFunctionOfThePlan holds what any history leads to against what the Plan at its end gives at once.
+func TestRulesetIsAFunctionOfThePlan(t *testing.T) {
+	for _, family := range []model.Family{model.IPv4, model.IPv6} {
+		for seed := range uint64(6) {
+			t.Run(fmt.Sprintf("%s/%d", family, seed), func(t *testing.T) {
+				p := newPlans(seed, family)
+				r := NewRuleset(family)
+				r.Apply(whole(p.plan))
+				kernel := newBooks()
+				kernel.take(r)
+				for range 15 {
+					r.Apply(p.step(1 + p.IntN(20)))
+					kernel.take(r)
+					fresh := NewRuleset(family)
+					fresh.Apply(whole(p.plan))
+					compareBooks(t, fresh, kernel)
+					checkTargets(t, fresh)
+				}
+			})
+		}
+	}
+}
+
+// books is what the kernel would have after it was told only what changed.
+type books struct {
+	chains  map[chain][]string
+	members map[setName]map[Entry]bool
+	sets    map[string]bool
+}
+
+func newBooks() *books {
+	b := &books{chains: map[chain][]string{}, members: map[setName]map[Entry]bool{}, sets: map[string]bool{}}
+	for _, s := range setKinds {
+		b.members[s.name] = map[Entry]bool{}
+	}
+	return b
+}
+
+// take plays a sync that succeeds.
+func (b *books) take(r *Ruleset) {
+	for c := range r.dirty {
+		if rules, wanted := r.chains[c]; wanted {
+			b.chains[c] = rules
+		} else {
+			delete(b.chains, c)
+		}
+	}
+	for set, entries := range r.changed {
+		for e := range entries {
+			if r.members[set][e] > 0 {
+				b.members[set][e] = true
+			} else {
+				delete(b.members[set], e)
+			}
+		}
+		clear(entries)
+	}
+	for s := range r.newSets {
+		b.sets[s] = true
+	}
+	for s := range r.oldSets {
+		delete(b.sets, s)
+	}
+	clear(r.dirty)
+	clear(r.newSets)
+	clear(r.oldSets)
+}
+
+func compareBooks(t *testing.T, fresh *Ruleset, kernel *books) {
+	t.Helper()
+	options := []cmp.Option{cmp.AllowUnexported(chain{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(Entry{})}
+	if diff := cmp.Diff(fresh.chains, kernel.chains, options...); diff != "" {
+		t.Fatalf("chains differ (-at once +grown):\n%s", diff)
+	}
+	for _, s := range setKinds {
+		want := map[Entry]bool{}
+		for e := range fresh.members[s.name] {
+			want[e] = true
+		}
+		if !maps.Equal(want, kernel.members[s.name]) {
+			t.Fatalf("members of %s: %v at once, %v grown", s.name, want, kernel.members[s.name])
+		}
+	}
+	for s := range fresh.affinity {
+		if !kernel.sets[s] {
+			t.Fatalf("the set %s is missing", s)
+		}
+	}
+	if len(fresh.affinity) != len(kernel.sets) {
+		t.Fatalf("%d sets of clients at once, %d grown", len(fresh.affinity), len(kernel.sets))
+	}
+}
+
+// checkTargets follows every jump and goto, and every name of a set.
+func checkTargets(t *testing.T, r *Ruleset) {
+	t.Helper()
+	reached := map[chain]bool{}
+	for _, j := range jumps {
+		reached[chain{j.table, strings.TrimPrefix(j.body, "-j ")}] = true
+	}
+	sets := map[string]bool{}
+	for _, s := range setKinds {
+		sets[s.name.of(r.family)] = true
+	}
+	for c, rules := range r.chains {
+		if len(c.name) > 28 {
+			t.Fatalf("the name of the chain %s is too long", c.name)
+		}
+		for _, rule := range rules {
+			words := strings.Fields(rule)
+			for i, w := range words[:len(words)-1] {
+				switch next := words[i+1]; {
+				case (w == "-j" || w == "-g") && strings.HasPrefix(next, prefix):
+					to := chain{c.table, next}
+					reached[to] = true
+					if _, there := r.chains[to]; !there {
+						t.Fatalf("%s leads to %s, which does not exist: %s", c.name, next, rule)
+					}
+				case w == "--match-set" || w == "--add-set":
+					if _, affine := r.affinity[next]; !affine && !sets[next] {
+						t.Fatalf("%s asks the set %s, which does not exist", c.name, next)
+					}
+				}
+			}
+		}
+	}
+	for c := range r.chains {
+		static := c.name == chainVIPs || c.name == chainNodePorts || c.name == chainPortsFilter || c.name == chainMasquerade
+		if !reached[c] && !static {
+			t.Fatalf("nothing leads to the chain %s", c.name)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package trace
+
+import (
+	"net/netip"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// Packet is the first packet of a connection.
+type Packet struct {
+	Protocol model.Protocol
+	Src      netip.Addr
+	Dst      netip.AddrPort
+	// In is the interface that it comes in by, empty when the node itself sends it.
+	In string
+}
+
+// state is a packet on its way. It is comparable: two possibilities with equal states have the same future.
+type state struct {
+	Packet
+	// original is where the client sent it.
+	original netip.AddrPort
+	// out is the interface that it leaves by, as far as routing was asked. here: it is for this node.
+	out  string
+	here bool
+	mark uint32
+	// source says what takes the place of its source, in words; empty when it keeps it.
+	source string
+	// touched is true once a rule did something to it or let it through.
+	touched bool
+}
+
+func (s state) translated() bool { return s.Dst != s.original }
+
+// flow is one possibility: what share of such packets takes this way, if its conditions hold.
+type flow struct {
+	state
+	share float64
+	ifs   conditions
+}
+
+// conditions are what could not be told, by their numbers in the walk, and how they are taken to be. Sorted by number.
+type conditions []condition
+
+type condition struct {
+	number int
+	holds  bool
+}
+
+// with returns the conditions and one more, whose number is larger than all of theirs.
+func (c conditions) with(number int, holds bool) conditions {
+	return append(c[:len(c):len(c)], condition{number, holds})
+}
+
+// key is a comparable form, with the i-th condition left out.
+func (c conditions) key(without int) string {
+	b := make([]byte, 0, 5*len(c))
+	for i, cond := range c {
+		if i == without {
+			continue
+		}
+		sign := byte('-')
+		if cond.holds {
+			sign = '+'
+		}
+		b = append(b, sign, byte(cond.number>>16), byte(cond.number>>8), byte(cond.number))
+	}
+	return string(b)
+}
+
+// all is no index: key leaves nothing out.
+const all = -1

@@ -1,0 +1,98 @@
+package watch
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// FuzzAddresses puts text wherever an address may stand. What comes out is an address that the API would have taken, written in one way;
+// what does not come out is counted; and the good one beside it always comes out.
+func FuzzAddresses(f *testing.F) {
+	for _, seed := range []string{"10.0.0.1", "010.0.0.1", "fd00::1", "fe80::1%eth0", "::ffff:1.2.3.4", "1.2.3.4/8", "x\ny", "", "::", "0.0.0.0/0"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s, j := convertService(newService("web", "10.96.0.1", loadBalancer(text, "192.0.2.1"), sources(text, "10.0.0.0/8", "fd00::/8"),
+			func(s *corev1.Service) { s.Spec.ExternalIPs = []string{text, "192.0.2.1"} }))
+		for _, list := range [][]netip.Addr{s.model.ExternalIPs, s.model.LoadBalancerIPs} {
+			if !slices.Contains(list, netip.MustParseAddr("192.0.2.1")) {
+				t.Errorf("lost the good address beside %q: %v", text, list)
+			}
+			for _, a := range list {
+				checkAddr(t, a)
+			}
+		}
+		for _, p := range s.model.SourceRanges {
+			if !p.IsValid() || p != p.Masked() || p.Addr().Is4In6() {
+				t.Errorf("source range %v of %q", p, text)
+			}
+		}
+		checkJunk(t, &j)
+
+		e, j := convertSlice(newSlice("web-1", "web", at(text, "10.0.0.1")))
+		if n := len(e.addresses); n == 0 || e.addresses[n-1].addr != netip.MustParseAddr("10.0.0.1") || n+j.count != 2 {
+			t.Errorf("beside %q: %v, junk %q", text, e.addresses, &j)
+		}
+		for _, a := range e.addresses {
+			checkAddr(t, a.addr)
+			if !a.addr.Is4() || a.addr.IsLinkLocalUnicast() {
+				t.Errorf("address %v of %q", a.addr, text)
+			}
+		}
+		checkJunk(t, &j)
+	})
+}
+
+func checkAddr(t *testing.T, a netip.Addr) {
+	t.Helper()
+	if !a.IsValid() || a.Zone() != "" || a.Is4In6() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() {
+		t.Errorf("let %v pass", a)
+	}
+	if again, ok := parseAddr(a.String()); !ok || again != a {
+		t.Errorf("%v becomes %v", a, again)
+	}
+}
+
+// checkJunk wants one short printable line.
+func checkJunk(t *testing.T, j *junk) {
+	t.Helper()
+	text := j.String()
+	if (j.count == 0) != (text == "") || len(text) > 1200 || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+		t.Errorf("%d pieces of junk are told as %q", j.count, text)
+	}
+}
+
+// FuzzPorts puts numbers and words wherever ports stand.
+func FuzzPorts(f *testing.F) {
+	f.Add(int32(80), "http", "TCP")
+	f.Add(int32(-1), "", "")
+	f.Add(int32(65536), "x\ny", "sctp")
+	f.Fuzz(func(t *testing.T, number int32, name, protocol string) {
+		good := corev1.ServicePort{Name: "good", Port: 1}
+		s, _ := convertService(newService("web", "10.96.0.1", func(s *corev1.Service) {
+			s.Spec.Ports = []corev1.ServicePort{{Name: name, Port: number, NodePort: number, Protocol: corev1.Protocol(protocol)}, good}
+		}))
+		n := len(s.model.Ports)
+		if n == 0 || s.model.Ports[n-1].Name != "good" {
+			t.Fatalf("lost the good port: %v", s.model.Ports)
+		}
+		for _, p := range s.model.Ports[:n-1] {
+			if int32(p.Port) != number || int32(p.NodePort) != number || p.Name != name || protocol != "" && p.Protocol.String() != protocol {
+				t.Errorf("%d %q %q became %v", number, name, protocol, p)
+			}
+		}
+		e, _ := convertSlice(newSlice("web-1", "web", func(s *discoveryv1.EndpointSlice) {
+			s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: &name, Port: &number, Protocol: new(corev1.Protocol(protocol))})
+		}))
+		if len(e.ports) != n {
+			t.Errorf("the Service has %v and the slice %v", s.model.Ports, e.ports)
+		}
+	})
+}

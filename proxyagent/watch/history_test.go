@@ -1,0 +1,158 @@
+package watch
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// TestTakesAddUp lets random things happen, now and then unseen, and adds up what is taken meanwhile. The sum has to be what the API
+// server holds in the end.
+func TestTakesAddUp(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				h := history{world: w, random: rand.New(rand.NewPCG(seed, 0))}
+				w.start(Options{})
+				h.live(60)
+				w.pass(2 * time.Minute)
+				h.add(w.take())
+				if diff := cmp.Diff(w.state(), h.sum, comparers); diff != "" {
+					t.Errorf("seed %d (-API server +sum):\n%s", seed, diff)
+				}
+				w.wantSleep("all was taken")
+			}, scene()...)
+		})
+	}
+}
+
+// history is what happens in a world, and the sum of what was taken.
+type history struct {
+	*world
+	random *rand.Rand
+	sum    model.State
+}
+
+func (h *history) live(steps int) {
+	for range steps {
+		switch h.random.IntN(12) {
+		case 0:
+			h.unseen(func() {
+				for range h.random.IntN(6) {
+					h.change()
+				}
+			})
+		case 1:
+			h.pass(time.Duration(h.random.IntN(20)) * time.Second)
+		case 2, 3:
+			h.add(h.take())
+		case 4:
+			h.add(h.source.Take()) // events are on their way
+		default:
+			h.change()
+		}
+	}
+}
+
+// change sets or removes one of a few objects.
+func (h *history) change() {
+	n := h.random.IntN(4)
+	var o apiObject
+	switch h.random.IntN(8) {
+	case 0, 1:
+		o = newService(fmt.Sprint("s", n), fmt.Sprintf("10.96.0.%d", 50+h.random.IntN(3)), h.twist)
+	case 2, 3, 4:
+		o = newSlice(fmt.Sprint("e", n), fmt.Sprint("s", h.random.IntN(4)), at(fmt.Sprintf("10.0.0.%d", h.random.IntN(3)+1)))
+	case 5, 6:
+		o = newIPAddress(fmt.Sprintf("10.96.0.%d", 50+n), fmt.Sprint("s", h.random.IntN(3)))
+	default:
+		o = newCIDR(fmt.Sprint("c", n), fmt.Sprintf("10.%d.0.0/16", 100+h.random.IntN(3)))
+	}
+	if h.random.IntN(3) > 0 {
+		h.set(o)
+	} else if h.has(o) {
+		h.remove(o)
+	}
+}
+
+// twist changes the type of some Services.
+func (h *history) twist(s *corev1.Service) {
+	switch h.random.IntN(4) {
+	case 0:
+		externalName(s)
+		s.Spec.ClusterIP = ""
+	case 1:
+		s.Spec.Ports[0].Port = 81
+	}
+}
+
+// add is what everybody does who receives Changes.
+func (h *history) add(c model.Changes) {
+	if h.sum.Services == nil {
+		h.sum.Services, h.sum.Allocations = map[model.ServiceName]model.Service{}, map[netip.Addr]model.Allocation{}
+	}
+	for name, s := range c.Services {
+		delete(h.sum.Services, name)
+		if s != nil {
+			h.sum.Services[name] = *s
+		}
+	}
+	for addr, a := range c.Allocations {
+		delete(h.sum.Allocations, addr)
+		if a != nil {
+			h.sum.Allocations[addr] = *a
+		}
+	}
+	if c.Ranges != nil {
+		h.sum.Ranges = *c.Ranges
+	}
+	if c.Node != nil {
+		h.sum.Node = *c.Node
+	}
+}
+
+// state is what the API server holds, put together the slow way.
+func (w *world) state() model.State {
+	out := model.State{Services: map[model.ServiceName]model.Service{}, Allocations: map[netip.Addr]model.Allocation{}, Node: *wantNode(false)}
+	var cidrs []*serviceCIDR
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for o := range maps.Values(w.objects["services"]) {
+		if s, _ := convertService(o.(*corev1.Service)); s.served {
+			for e := range maps.Values(w.objects["endpointslices"]) {
+				if e.GetNamespace() == o.GetNamespace() && e.GetLabels()[discoveryv1.LabelServiceName] == o.GetName() {
+					converted, _ := convertSlice(e.(*discoveryv1.EndpointSlice))
+					s.model.Endpoints = converted.appendEndpoints(s.model.Endpoints)
+				}
+			}
+			out.Services[s.model.Name] = s.model
+		}
+	}
+	for o := range maps.Values(w.objects["ipaddresses"]) {
+		a, _ := convertIPAddress(o.(*networkingv1.IPAddress))
+		out.Allocations[a.model.Addr] = a.model
+	}
+	for o := range maps.Values(w.objects["servicecidrs"]) {
+		c, _ := convertServiceCIDR(o.(*networkingv1.ServiceCIDR))
+		cidrs = append(cidrs, c)
+	}
+	out.Ranges = rangesOf(cidrs)
+	return out
+}
+
+func (a *apiServer) has(o apiObject) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, ok := a.objects[resourceOf(o)][keyOf(o)]
+	return ok
+}

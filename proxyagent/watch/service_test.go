@@ -1,0 +1,256 @@
+package watch
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+func loadBalancer(ips ...string) func(*corev1.Service) {
+	return func(s *corev1.Service) {
+		s.Spec.Type = corev1.ServiceTypeLoadBalancer
+		for _, ip := range ips {
+			s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: ip})
+		}
+	}
+}
+
+func sources(ranges ...string) func(*corev1.Service) {
+	return func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = ranges }
+}
+
+func localPolicy(s *corev1.Service) {
+	s.Spec.ExternalTrafficPolicy, s.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 30999
+}
+
+func affinity(config *corev1.SessionAffinityConfig) func(*corev1.Service) {
+	return func(s *corev1.Service) {
+		s.Spec.SessionAffinity, s.Spec.SessionAffinityConfig = corev1.ServiceAffinityClientIP, config
+	}
+}
+
+func addrs(texts ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range texts {
+		out = append(out, netip.MustParseAddr(text))
+	}
+	return out
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range texts {
+		out = append(out, netip.MustParsePrefix(text))
+	}
+	return out
+}
+
+func TestConvertService(t *testing.T) {
+	tests := map[string]struct {
+		change func(*corev1.Service)
+		// want changes what newService becomes.
+		want func(*model.Service)
+		junk int
+	}{
+		"plain": {func(*corev1.Service) {}, func(*model.Service) {}, 0},
+		"two families": {
+			func(s *corev1.Service) { s.Spec.ClusterIPs = []string{"10.96.0.1", "fd00::1"} },
+			func(m *model.Service) { m.ClusterIPs = addrs("10.96.0.1", "fd00::1") }, 0,
+		},
+		"stored before there were several clusterIPs": {
+			func(s *corev1.Service) { s.Spec.ClusterIPs = nil }, func(*model.Service) {}, 0,
+		},
+		"one clusterIP is junk": {
+			func(s *corev1.Service) { s.Spec.ClusterIPs = []string{"010.096.0.1", "fd00::1"} },
+			func(m *model.Service) { m.ClusterIPs = addrs("fd00::1") }, 1,
+		},
+		"external IPs, good and bad": {
+			func(s *corev1.Service) {
+				s.Spec.ExternalIPs = []string{"192.0.2.1", "0.0.0.0", "127.0.0.1", "::1", "224.0.0.1", "::ffff:192.0.2.1", "fe80::1%lo", "", "2001:db8::1"}
+			},
+			func(m *model.Service) { m.ExternalIPs = addrs("192.0.2.1", "2001:db8::1") }, 7,
+		},
+		"load balancer": {
+			loadBalancer("192.0.2.1", "2001:db8::1"),
+			func(m *model.Service) { m.LoadBalancerIPs = addrs("192.0.2.1", "2001:db8::1") }, 0,
+		},
+		"load balancer that claims all local traffic": {loadBalancer("127.0.0.1"), func(*model.Service) {}, 1},
+		"load balancer modes": {
+			func(s *corev1.Service) {
+				s.Spec.Type = corev1.ServiceTypeLoadBalancer
+				s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
+					{IP: "192.0.2.1", IPMode: new(corev1.LoadBalancerIPModeVIP)},
+					{IP: "192.0.2.2", IPMode: new(corev1.LoadBalancerIPModeProxy)},
+					{IP: "192.0.2.3", IPMode: new(corev1.LoadBalancerIPMode("Other"))},
+					{IP: "192.0.2.4"},
+					{Hostname: "lb.example.com"},
+				}
+			},
+			func(m *model.Service) { m.LoadBalancerIPs = addrs("192.0.2.1", "192.0.2.4") }, 0,
+		},
+		"source ranges with spaces, host bits and both families": {
+			func(s *corev1.Service) {
+				loadBalancer("192.0.2.1", "2001:db8::1")(s)
+				sources(" 10.1.2.3/8\t", "fd00::/8")(s)
+			},
+			func(m *model.Service) {
+				m.LoadBalancerIPs = addrs("192.0.2.1", "2001:db8::1")
+				m.SourceRanges = prefixes("10.0.0.0/8", "fd00::/8")
+			}, 0,
+		},
+		"source ranges of the other family alone": {
+			func(s *corev1.Service) {
+				loadBalancer("192.0.2.1")(s)
+				sources("fd00::/8")(s)
+			},
+			func(m *model.Service) { m.LoadBalancerIPs, m.SourceRanges = addrs("192.0.2.1"), prefixes("fd00::/8") }, 0,
+		},
+		"source ranges that are all junk close the load balancer": {
+			func(s *corev1.Service) {
+				loadBalancer("192.0.2.1", "2001:db8::1")(s)
+				sources("010.0.0.0/8", "10.0.0.0", "::ffff:10.0.0.0/104", "")(s)
+			},
+			func(*model.Service) {}, 4,
+		},
+		"source ranges of which one is junk restrict as the others do": {
+			func(s *corev1.Service) {
+				loadBalancer("192.0.2.1")(s)
+				sources("10.0.0.0/8", "10.0.0.0/33")(s)
+			},
+			func(m *model.Service) { m.LoadBalancerIPs, m.SourceRanges = addrs("192.0.2.1"), prefixes("10.0.0.0/8") }, 1,
+		},
+		"source ranges of which those of one family may be junk close that family": {
+			func(s *corev1.Service) {
+				loadBalancer("192.0.2.1", "2001:db8::1")(s)
+				sources("x", "fd00::/8")(s)
+			},
+			func(m *model.Service) { m.LoadBalancerIPs, m.SourceRanges = addrs("2001:db8::1"), prefixes("fd00::/8") }, 1,
+		},
+		"internal policy Local": {
+			func(s *corev1.Service) { s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal) },
+			func(m *model.Service) { m.InternalLocal = true }, 0,
+		},
+		"internal policy Cluster": {
+			func(s *corev1.Service) { s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyCluster) },
+			func(*model.Service) {}, 0,
+		},
+		"external policy Local of a load balancer": {
+			func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer; localPolicy(s) },
+			func(m *model.Service) { m.ExternalLocal, m.HealthCheckNodePort = true, 30999 }, 0,
+		},
+		"external policy Local of node ports": {
+			func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort; localPolicy(s) },
+			func(m *model.Service) { m.ExternalLocal = true }, 0,
+		},
+		"external policy Local of external IPs": {
+			func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"}; localPolicy(s) },
+			func(m *model.Service) { m.ExternalLocal, m.ExternalIPs = true, addrs("192.0.2.1") }, 0,
+		},
+		"external policy Local without a way in": {localPolicy, func(*model.Service) {}, 0},
+		"health check port without the policy": {
+			func(s *corev1.Service) { s.Spec.Type, s.Spec.HealthCheckNodePort = corev1.ServiceTypeLoadBalancer, 30999 },
+			func(*model.Service) {}, 0,
+		},
+		"affinity":                   {affinity(clientIP(new(int32(42)))), func(m *model.Service) { m.AffinitySeconds = 42 }, 0},
+		"affinity without time":      {affinity(clientIP(nil)), func(m *model.Service) { m.AffinitySeconds = 10800 }, 0},
+		"affinity for no time":       {affinity(clientIP(new(int32(0)))), func(m *model.Service) { m.AffinitySeconds = 10800 }, 0},
+		"affinity without client":    {affinity(&corev1.SessionAffinityConfig{}), func(m *model.Service) { m.AffinitySeconds = 10800 }, 0},
+		"affinity without any words": {affinity(nil), func(m *model.Service) { m.AffinitySeconds = 10800 }, 0},
+		"time without affinity": {
+			func(s *corev1.Service) { s.Spec.SessionAffinityConfig = clientIP(new(int32(42))) }, func(*model.Service) {}, 0,
+		},
+		"ports": {
+			func(s *corev1.Service) {
+				s.Spec.Ports = []corev1.ServicePort{
+					{Port: 80, NodePort: 30080}, {Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53, NodePort: -1},
+					{Name: "sctp", Protocol: corev1.ProtocolSCTP, Port: 65535, NodePort: 65536},
+					{Name: "zero", Port: 0}, {Name: "large", Port: 65536}, {Name: "negative", Port: -80}, {Name: "icmp", Protocol: "ICMP", Port: 1},
+				}
+			},
+			func(m *model.Service) {
+				m.Ports = []model.Port{
+					{Protocol: model.TCP, Port: 80, NodePort: 30080}, {Name: "dns", Protocol: model.UDP, Port: 53},
+					{Name: "sctp", Protocol: model.SCTP, Port: 65535},
+				}
+			}, 4,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := wantService("web", "10.96.0.1")
+			tc.want(want)
+			got, j := convertService(newService("web", "10.96.0.1", tc.change))
+			if !got.served {
+				t.Error("not served")
+			}
+			if diff := cmp.Diff(want, &got.model, comparers); diff != "" {
+				t.Errorf("convertService (-want +got):\n%s", diff)
+			}
+			if j.count != tc.junk {
+				t.Errorf("%d pieces of junk, want %d: %s", j.count, tc.junk, &j)
+			}
+		})
+	}
+}
+
+func clientIP(seconds *int32) *corev1.SessionAffinityConfig {
+	return &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: seconds}}
+}
+
+func TestServicesWithoutVirtualIP(t *testing.T) {
+	tests := map[string]*corev1.Service{
+		"headless":     newService("web", corev1.ClusterIPNone),
+		"no address":   newService("web", ""),
+		"ExternalName": newService("web", "", externalName),
+		"ExternalName with an address": newService("web", "10.96.0.1", func(s *corev1.Service) {
+			s.Spec.Type = corev1.ServiceTypeExternalName
+		}),
+	}
+	for name, in := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, j := convertService(in)
+			want := model.Service{Name: model.ServiceName{Namespace: "ns", Name: "web"}}
+			if diff := cmp.Diff(want, got.model, comparers); diff != "" || got.served || j.count > 0 {
+				t.Errorf("served %t, junk %q, %s", got.served, &j, diff)
+			}
+		})
+	}
+}
+
+// Every part of a Service that is handed out has to count as a difference.
+func TestSameService(t *testing.T) {
+	tests := map[string]func(*model.Service){
+		"name":                func(m *model.Service) { m.Name.Name = "x" },
+		"created":             func(m *model.Service) { m.Created = m.Created.Add(1) },
+		"clusterIPs":          func(m *model.Service) { m.ClusterIPs = addrs("10.96.0.2") },
+		"externalIPs":         func(m *model.Service) { m.ExternalIPs = addrs("192.0.2.1") },
+		"loadBalancerIPs":     func(m *model.Service) { m.LoadBalancerIPs = addrs("192.0.2.1") },
+		"sourceRanges":        func(m *model.Service) { m.SourceRanges = prefixes("10.0.0.0/8") },
+		"internalLocal":       func(m *model.Service) { m.InternalLocal = true },
+		"externalLocal":       func(m *model.Service) { m.ExternalLocal = true },
+		"affinitySeconds":     func(m *model.Service) { m.AffinitySeconds = 1 },
+		"healthCheckNodePort": func(m *model.Service) { m.HealthCheckNodePort = 1 },
+		"ports":               func(m *model.Service) { m.Ports = []model.Port{{Port: 1}} },
+	}
+	// Endpoints are not held here; each other field needs a row.
+	if want := fieldsOf[model.Service]() - 1; len(tests) != want {
+		t.Errorf("%d rows for %d fields", len(tests), want)
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			a := &service{served: true, model: *wantService("web", "10.96.0.1")}
+			b := &service{served: true, model: *wantService("web", "10.96.0.1")}
+			if !a.same(b) {
+				t.Fatal("two of a kind differ")
+			}
+			change(&b.model)
+			if a.same(b) {
+				t.Error("no difference")
+			}
+		})
+	}
+}

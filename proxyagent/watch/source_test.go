@@ -1,0 +1,405 @@
+package watch
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+func TestFirstTakeTellsEverything(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start(Options{})
+		if !w.ready() || !w.woken() {
+			t.Fatalf("not ready, or ready without a token: %q", w.log.all)
+		}
+		w.wantTake(model.Changes{
+			Services: services(map[string]*model.Service{
+				"web":   wantService("web", "10.96.0.10", "10.0.0.1", "10.0.0.2"),
+				"empty": wantService("empty", "10.96.0.11"),
+			}),
+			Allocations:   wantAllocations(map[string]string{"10.96.0.10": "web", "10.96.0.11": "empty"}),
+			Ranges:        wantRanges("10.96.0.0/16", "fd00::/112"),
+			Node:          wantNode(false),
+			ServiceEvents: 2,
+		})
+		w.wantSleep("the first Take")
+	},
+		newService("web", "10.96.0.10"), newService("empty", "10.96.0.11"), newSlice("web-1", "web", at("10.0.0.1", "10.0.0.2")),
+		newIPAddress("10.96.0.10", "web"), newIPAddress("10.96.0.11", "empty"),
+		newCIDR("kubernetes", "10.96.0.0/16", "fd00::/112"), newNode("here"),
+	)
+}
+
+func TestAnEmptyClusterIsNews(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start(Options{})
+		if !w.ready() || !w.woken() {
+			t.Fatal("not ready, or ready without a token")
+		}
+		w.wantTake(model.Changes{Ranges: wantRanges()})
+	})
+}
+
+// scene is a small cluster that events happen to: web with two slices, an alias without virtual IP, and all else that is followed.
+func scene() []apiObject {
+	return []apiObject{
+		newService("web", "10.96.0.10"), newSlice("web-1", "web", at("10.0.0.1")), newSlice("web-2", "web", at("10.0.0.2")),
+		newService("other", "10.96.0.20"), newService("alias", "", externalName),
+		newIPAddress("10.96.0.10", "web"), newCIDR("kubernetes", "10.96.0.0/16"), newNode("here"),
+	}
+}
+
+func externalName(s *corev1.Service) {
+	s.Spec.Type, s.Spec.ExternalName, s.Spec.ClusterIPs = corev1.ServiceTypeExternalName, "example.com", nil
+}
+
+// event is something that happens to the scene, and what is to be taken after it.
+type event struct {
+	happens func(w *world)
+	want    model.Changes
+}
+
+func set(objects ...apiObject) func(*world)    { return func(w *world) { w.set(objects...) } }
+func remove(objects ...apiObject) func(*world) { return func(w *world) { w.remove(objects...) } }
+
+// web is the Service of the scene with these endpoints.
+func web(endpoints ...string) *model.Service { return wantService("web", "10.96.0.10", endpoints...) }
+
+func TestEventsTellWhatTheyConcern(t *testing.T) {
+	both := web("10.0.0.1", "10.0.0.2")
+	udp := web("10.0.0.1", "10.0.0.2")
+	udp.Ports = []model.Port{{Name: "http", Protocol: model.UDP, Port: 80}}
+	reborn := web("10.0.0.1", "10.0.0.2")
+	reborn.Created = longAgo.Add(time.Hour).UTC()
+	tests := map[string]event{
+		"a Service is created": {
+			set(newService("new", "10.96.0.30")),
+			model.Changes{Services: services(map[string]*model.Service{"new": wantService("new", "10.96.0.30")}), ServiceEvents: 1},
+		},
+		"a Service changes": {
+			set(newService("web", "10.96.0.10", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP })),
+			model.Changes{Services: services(map[string]*model.Service{"web": udp}), ServiceEvents: 1},
+		},
+		"a Service is deleted": {
+			remove(newService("web", "10.96.0.10")),
+			model.Changes{Services: services(map[string]*model.Service{"web": nil}), ServiceEvents: 1},
+		},
+		"a Service is deleted and created anew while nobody looks": {
+			func(w *world) {
+				w.unseen(func() {
+					w.remove(newService("web", "10.96.0.10"))
+					w.set(newService("web", "10.96.0.10", func(s *corev1.Service) { s.CreationTimestamp = metav1.NewTime(longAgo.Add(time.Hour)) }))
+				})
+				w.pass(time.Minute)
+			},
+			model.Changes{Services: services(map[string]*model.Service{"web": reborn}), ServiceEvents: 1},
+		},
+		"a Service becomes an alias": {
+			set(newService("web", "", externalName)),
+			model.Changes{Services: services(map[string]*model.Service{"web": nil}), ServiceEvents: 1},
+		},
+		"an alias becomes a Service that has endpoints already": {
+			func(w *world) {
+				w.set(newSlice("alias-1", "alias", at("10.0.0.3")))
+				w.wantSleep("a slice of an alias")
+				w.set(newService("alias", "10.96.0.40"))
+			},
+			model.Changes{
+				Services:      services(map[string]*model.Service{"alias": wantService("alias", "10.96.0.40", "10.0.0.3")}),
+				ServiceEvents: 1,
+			},
+		},
+		"a Service comes after its slice": {
+			func(w *world) {
+				w.set(newSlice("late-1", "late", at("10.0.0.3")))
+				w.wantSleep("a slice without Service")
+				w.set(newService("late", "10.96.0.40"))
+			},
+			model.Changes{
+				Services:      services(map[string]*model.Service{"late": wantService("late", "10.96.0.40", "10.0.0.3")}),
+				ServiceEvents: 1,
+			},
+		},
+		"a slice is created": {
+			set(newSlice("web-3", "web", at("10.0.0.3"))),
+			model.Changes{Services: services(map[string]*model.Service{"web": web("10.0.0.1", "10.0.0.2", "10.0.0.3")}), EndpointEvents: 1},
+		},
+		"a slice changes": {
+			set(newSlice("web-1", "web", at("10.0.0.9"))),
+			model.Changes{Services: services(map[string]*model.Service{"web": web("10.0.0.9", "10.0.0.2")}), EndpointEvents: 1},
+		},
+		"a slice is deleted": {
+			remove(newSlice("web-1", "web")),
+			model.Changes{Services: services(map[string]*model.Service{"web": web("10.0.0.2")}), EndpointEvents: 1},
+		},
+		"a slice moves to another Service": {
+			set(newSlice("web-1", "other", at("10.0.0.1"))),
+			model.Changes{Services: services(map[string]*model.Service{
+				"web": web("10.0.0.2"), "other": wantService("other", "10.96.0.20", "10.0.0.1"),
+			}), EndpointEvents: 1},
+		},
+		"a slice loses its label": {
+			set(newSlice("web-1", "", at("10.0.0.1"))),
+			model.Changes{Services: services(map[string]*model.Service{"web": web("10.0.0.2")}), EndpointEvents: 1},
+		},
+		"a slice of another namespace has the same label": {
+			func(w *world) {
+				w.set(newSlice("web-1", "web", func(s *discoveryv1.EndpointSlice) { s.Namespace = "elsewhere" }, at("10.0.0.7")))
+				w.wantSleep("a slice of elsewhere/web")
+				w.set(newSlice("web-1", "web", at("10.0.0.1"), at("10.0.0.3")))
+			},
+			model.Changes{Services: services(map[string]*model.Service{"web": web("10.0.0.1", "10.0.0.2", "10.0.0.3")}), EndpointEvents: 1},
+		},
+		"many events before one Take": {
+			func(w *world) {
+				w.set(newSlice("web-1", "web", at("10.0.0.9")))
+				w.set(newSlice("web-1", "web", at("10.0.0.8")))
+				w.set(newSlice("web-1", "web", at("10.0.0.1")))
+				w.remove(newIPAddress("10.96.0.10", "web"))
+				w.set(newIPAddress("10.96.0.10", "other"))
+			},
+			model.Changes{
+				Services:       services(map[string]*model.Service{"web": both}),
+				Allocations:    wantAllocations(map[string]string{"10.96.0.10": "other"}),
+				EndpointEvents: 3,
+			},
+		},
+		"an IPAddress is created": {
+			set(newIPAddress("fd00::1", "web")),
+			model.Changes{Allocations: wantAllocations(map[string]string{"fd00::1": "web"})},
+		},
+		"an IPAddress moves": {
+			set(newIPAddress("10.96.0.10", "other")),
+			model.Changes{Allocations: wantAllocations(map[string]string{"10.96.0.10": "other"})},
+		},
+		"an IPAddress is deleted": {
+			remove(newIPAddress("10.96.0.10", "web")),
+			model.Changes{Allocations: wantAllocations(map[string]string{"10.96.0.10": ""})},
+		},
+		"a ServiceCIDR is created": {
+			set(newCIDR("more", "10.97.0.0/16", "10.96.0.0/16")),
+			model.Changes{Ranges: wantRanges("10.96.0.0/16", "10.97.0.0/16")},
+		},
+		"a ServiceCIDR is being deleted": {
+			set(func() apiObject {
+				c := newCIDR("kubernetes", "10.96.0.0/16")
+				c.DeletionTimestamp, c.Finalizers = &longAgo, []string{"x"}
+				return c
+			}()),
+			model.Changes{Ranges: wantRanges()},
+		},
+		"a ServiceCIDR is gone": {
+			remove(newCIDR("kubernetes")),
+			model.Changes{Ranges: wantRanges()},
+		},
+		"the Node is tainted by the autoscaler": {
+			set(newNode("here", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: autoscalerTaint}} })),
+			model.Changes{Node: wantNode(true)},
+		},
+		"the Node is gone and stays known": {
+			remove(newNode("here")),
+			model.Changes{Node: wantNode(true)},
+		},
+		"the Node comes back": {
+			func(w *world) {
+				w.remove(newNode("here"))
+				w.take()
+				w.set(newNode("here"))
+			},
+			model.Changes{Node: wantNode(false)},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.start(Options{})
+				w.take()
+				tc.happens(w)
+				if !w.woken() {
+					t.Error("not woken")
+				}
+				if w.woken() {
+					t.Error("woken twice")
+				}
+				w.wantTake(tc.want)
+				if got := w.source.Take(); !got.Empty() {
+					t.Errorf("took twice: %+v", got)
+				}
+			}, scene()...)
+		})
+	}
+}
+
+func TestEventsWithoutMeaningWakeNobody(t *testing.T) {
+	tests := map[string]func(w *world){
+		"the status of a Service": set(newService("web", "10.96.0.10", func(s *corev1.Service) {
+			s.Status.Conditions = []metav1.Condition{{Type: "x"}}
+		})),
+		"annotations and labels of a Service": set(newService("web", "10.96.0.10", func(s *corev1.Service) {
+			s.Annotations, s.Labels = map[string]string{"a": "b"}, map[string]string{"c": "d"}
+			s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
+		})),
+		"another alias": set(newService("alias-2", "", externalName)),
+		"an alias changes": set(newService("alias", "", externalName, func(s *corev1.Service) {
+			s.Spec.ExternalName = "other.example.com"
+		})),
+		"an alias is deleted": remove(newService("alias", "")),
+		"annotations of a slice": set(newSlice("web-1", "web", at("10.0.0.1"), triggeredAt(time.Now().Add(time.Hour)),
+			func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y" })),
+		"a pod that is behind an address": set(newSlice("web-1", "web", at("10.0.0.1"), func(s *discoveryv1.EndpointSlice) {
+			s.Endpoints[0].TargetRef = &corev1.ObjectReference{Name: "pod"}
+			s.Endpoints[0].Conditions.Ready = new(true)
+		})),
+		"a slice without label": set(newSlice("free", "", at("10.0.0.3"))),
+		"a slice of names": set(newSlice("web-3", "web", at("example.com"), func(s *discoveryv1.EndpointSlice) {
+			s.AddressType = discoveryv1.AddressTypeFQDN
+		})),
+		"an empty slice": set(newSlice("web-3", "web")),
+		"a heartbeat": set(newNode("here", func(n *corev1.Node) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()}}
+			n.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}}
+		})),
+		"a label of an IPAddress":      set(newIPAddress("10.96.0.10", "web", func(a *networkingv1.IPAddress) { a.Labels["band"] = "static" })),
+		"a condition of a ServiceCIDR": set(conditioned(newCIDR("kubernetes", "10.96.0.0/16"))),
+		"all watches end and everything is listed again": func(w *world) {
+			w.unseen(func() {})
+			w.pass(2 * time.Minute)
+		},
+		"informers play everything again": func(w *world) { w.pass(time.Hour) },
+	}
+	for name, happens := range tests {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.start(Options{Resync: time.Minute})
+				w.take()
+				happens(w)
+				w.wantSleep(name)
+			}, scene()...)
+		})
+	}
+}
+
+func conditioned(c *networkingv1.ServiceCIDR) *networkingv1.ServiceCIDR {
+	c.Status.Conditions = []metav1.Condition{{Type: networkingv1.ServiceCIDRConditionReady}}
+	return c
+}
+
+// An API server was away, and much happened before it could be watched again. What is new, changed and gone is told, and nothing else.
+func TestListsAfterAnOutageTellTheDifference(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start(Options{})
+		w.take()
+		w.unseen(func() {
+			w.remove(newService("other", "10.96.0.20"), newIPAddress("10.96.0.10", "web"), newSlice("web-2", "web"))
+			w.set(newService("new", "10.96.0.30"), newSlice("new-1", "new", at("10.0.0.3")), newIPAddress("10.96.0.30", "new"))
+			w.set(newCIDR("more", "fd00::/112"))
+		})
+		w.pass(time.Minute)
+		w.wantTake(model.Changes{
+			Services: services(map[string]*model.Service{
+				"web": web("10.0.0.1"), "other": nil, "new": wantService("new", "10.96.0.30", "10.0.0.3"),
+			}),
+			Allocations:   wantAllocations(map[string]string{"10.96.0.10": "", "10.96.0.30": "new"}),
+			Ranges:        wantRanges("10.96.0.0/16", "fd00::/112"),
+			ServiceEvents: 2,
+		})
+		w.wantSleep("the outage")
+	}, scene()...)
+}
+
+func TestTriggers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		past, later := time.Now().Add(-time.Second), time.Now().Add(time.Second)
+		w.set(newSlice("web-1", "web", at("10.0.0.1"), triggeredAt(later)))
+		w.start(Options{})
+		w.wantTriggers("the first list")
+		w.set(newSlice("web-3", "web", at("10.0.0.3"), triggeredAt(later)))
+		w.wantTriggers("a new slice", later)
+		w.set(newSlice("web-3", "web", at("10.0.0.4"), triggeredAt(past)))
+		w.wantTriggers("a slice that changed before the agent began")
+		w.set(newSlice("web-2", "web", at("10.0.0.5")), newSlice("web-1", "web", at("10.0.0.6"), triggeredAt(later.Add(1))))
+		w.wantTriggers("one change without a time and one with", later.Add(1))
+		w.set(newSlice("web-1", "web", at("10.0.0.7"), triggeredAt(later.Add(1))))
+		w.wantTriggers("a change that no pod caused")
+		w.set(newSlice("web-1", "web", at("10.0.0.7"), triggeredAt(later.Add(2))))
+		w.wantTriggers("a time and no change")
+		w.set(newSlice("web-1", "web", at("10.0.0.1"), func(s *discoveryv1.EndpointSlice) {
+			s.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: "yesterday\nor so"}
+		}))
+		w.wantTriggers("something that is no time")
+		w.remove(newSlice("web-3", "web"))
+		w.wantTriggers("a slice that is gone")
+		w.set(newSlice("free", "nobody", at("10.0.0.4"), triggeredAt(later.Add(3))))
+		w.wantTriggers("a slice that we do not serve")
+	}, scene()...)
+}
+
+func (w *world) wantTriggers(after string, want ...time.Time) {
+	w.t.Helper()
+	got := w.take().Triggers
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || !got[i].Equal(want[i]) {
+			w.t.Errorf("after %s: triggers %v, want %v", after, got, want)
+			return
+		}
+	}
+}
+
+func TestJunkIsToldOnceAndHarmsNobody(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start(Options{})
+		w.take()
+		w.set(newSlice("web-1", "web", at("10.0.0.01", "fe80::1%eth0", "10.0.0.1", "::ffff:10.0.0.1", "evil\nname", "127.0.0.1")))
+		w.wantTake(model.Changes{})
+		w.set(newSlice("web-1", "web", at("10.0.0.01", "10.0.0.3")))
+		w.wantTake(model.Changes{Services: services(map[string]*model.Service{"web": web("10.0.0.2", "10.0.0.3")})})
+		w.set(newSlice("web-1", "web", at("10.0.0.01", "10.0.0.3"), func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y" }))
+		w.take()
+		if got := w.log.with("left out", "ns/web-1"); len(got) != 2 {
+			t.Errorf("want one line for each kind of junk, got %q", got)
+		}
+		w.set(newSlice("web-1", "web", at("10.0.0.3")))
+		w.set(newSlice("web-1", "web", at("10.0.0.01", "10.0.0.3")))
+		w.take()
+		if got := w.log.with("left out", "ns/web-1"); len(got) != 3 {
+			t.Errorf("want another line after it was clean, got %q", got)
+		}
+		w.remove(newSlice("web-1", "web"))
+		w.take()
+		if len(w.source.reports.junk) != 0 {
+			t.Errorf("remembers junk of objects that are gone: %v", w.source.reports.junk)
+		}
+	}, scene()...)
+}
+
+func TestOptionsThatCannotWork(t *testing.T) {
+	a := newAPIServer()
+	if _, err := New(a.client, Options{}); err == nil {
+		t.Error("no error without the node's name")
+	}
+	if _, err := New(a.client, Options{NodeName: "here", ProxyName: "no label,value"}); err == nil {
+		t.Error("no error for a proxy name that no label can have")
+	}
+}
+
+func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start(Options{})
+		if err := w.source.Run(t.Context()); err == nil {
+			t.Error("ran twice")
+		}
+		w.stop()
+		if err := <-w.ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}, scene()...)
+}
+
+var errDown = errors.New("connection refused")

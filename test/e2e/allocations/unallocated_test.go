@@ -1,0 +1,109 @@
+//go:build linux
+
+package allocations_test
+
+import (
+	"net/netip"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+)
+
+// served is the port on which whatever has an address of its own answers; see moveIn.
+const served = 8080
+
+var _ = each("An address inside of a ServiceCIDR", "", func(the func() *world) {
+	It("is dropped when nobody has it, though there be a host of that address", func(ctx SpecContext) {
+		w := the()
+		for _, f := range network.Families {
+			a := netip.AddrPortFrom(free(f, 10), served)
+			w.moveIn(ctx, a.Addr())
+			w.endAt(a, network.Dropped)
+			Expect(w.Pod1.Dial(network.Probe{To: a, Protocol: model.UDP, Timeout: network.DropTimeout})).To(stage.End(network.Dropped))
+		}
+	})
+
+	It("is let through when something has it that is no Service", func(ctx SpecContext) {
+		w := the()
+		for _, f := range network.Families {
+			a := netip.AddrPortFrom(free(f, 11), served)
+			w.moveIn(ctx, a.Addr())
+			w.endAt(a, network.Dropped)
+			w.address(ctx, a.Addr().String(), w.NewService("no-matter"), framework.ManagedBy("example.com"),
+				framework.WithParent(networkingv1.ParentReference{Group: "gateway.networking.k8s.io", Resource: "gateways", Namespace: w.Name, Name: "edge"}))
+			w.endAt(a, network.Connected)
+			Expect(w.Cluster.Networking().IPAddresses().Delete(ctx, a.Addr().String(), metav1.DeleteOptions{})).To(Succeed())
+			w.endAt(a, network.Dropped)
+		}
+	})
+
+	It("is let through when a Service has it that another proxy serves", func(ctx SpecContext) {
+		w := the()
+		alien := w.Serve(ctx, "alien", []stage.Endpoint{{Of: w.Pod1}},
+			framework.WithLabel("service.kubernetes.io/service-proxy-name", "another"))
+		ours := w.Serve(ctx, "ours", []stage.Endpoint{{Of: w.Pod1}})
+		w.answers(ours, w.Pod1) // so the agent has seen the other one, too
+		for _, f := range network.Families {
+			a := netip.AddrPortFrom(stage.VIP(alien, f).Addr(), served)
+			w.moveIn(ctx, a.Addr())
+			w.endAt(a, network.Connected)
+			Expect(w.Pod1.Dial(network.Probe{To: stage.VIP(alien, f)})).To(HaveField("Server", BeEmpty()), "not ours to serve")
+		}
+	})
+
+	It("refuses ports that its Service does not have", func(ctx SpecContext) {
+		w := the()
+		service := w.Serve(ctx, "one-port", []stage.Endpoint{{Of: w.Pod1}})
+		w.answers(service, w.Pod1)
+		w.end(service, 8080, network.Refused)
+		for _, f := range network.Families {
+			for _, protocol := range []model.Protocol{model.UDP, model.SCTP} {
+				Expect(w.Pod1.Dial(network.Probe{To: stage.VIP(service, f), Protocol: protocol, Timeout: network.DropTimeout})).
+					To(stage.End(network.Refused), protocol.String())
+			}
+		}
+		w.Delete(ctx, service.Name)
+		w.end(service, 80, network.Dropped)
+	})
+})
+
+var _ = each("A ServiceCIDR that is new", "", func(the func() *world) {
+	It("is honoured from its creation to its end", func(ctx SpecContext) {
+		w := the()
+		cidrs := map[model.Family]string{model.IPv4: "10.97.0.0/24", model.IPv6: "fd00:10:97::/112"}
+		inside := map[model.Family]netip.Addr{model.IPv4: netip.MustParseAddr("10.97.0.77"), model.IPv6: netip.MustParseAddr("fd00:10:97::77")}
+		for f, a := range inside {
+			w.moveIn(ctx, a)
+			w.endAt(netip.AddrPortFrom(a, served), network.Connected)
+			Expect(f).To(Equal(model.FamilyOf(a)))
+		}
+		_, err := w.Cluster.Networking().ServiceCIDRs().
+			Create(ctx, framework.NewServiceCIDR("second", cidrs[model.IPv4], cidrs[model.IPv6]), metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		for _, a := range inside {
+			w.endAt(netip.AddrPortFrom(a, served), network.Dropped)
+		}
+		var err2 error
+		service := w.NewService("in-the-new-one", framework.WithClusterIPs("10.97.0.5", "fd00:10:97::5"))
+		Eventually(func() error {
+			_, err2 = w.Cluster.Client().CoreV1().Services(w.Name).Create(ctx, service, metav1.CreateOptions{})
+			return err2
+		}).WithTimeout(stage.Soon).Should(Succeed())
+		w.Endpoints(ctx, service, stage.Endpoint{Of: w.Pod1})
+		w.answers(service, w.Pod1)
+		w.end(service, 81, network.Refused)
+		w.Delete(ctx, service.Name)
+		w.end(service, 80, network.Dropped)
+		Expect(w.Cluster.Networking().ServiceCIDRs().Delete(ctx, "second", metav1.DeleteOptions{})).To(Succeed())
+		for _, a := range inside {
+			w.endAt(netip.AddrPortFrom(a, served), network.Connected)
+		}
+	})
+})

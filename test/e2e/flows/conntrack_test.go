@@ -1,0 +1,219 @@
+//go:build linux
+
+package flows_test
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/world"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+)
+
+const (
+	zeroStale    = "flows of a UDP Service that loses its last endpoint stay (kubernetes/kubernetes#139628)"
+	deletedStale = "flows of a UDP Service that is deleted stay (kubernetes/kubernetes#141371)"
+)
+
+// udp is one flow: always the same source port, so that conntrack knows it.
+func (t *T) udp(from *network.Namespace, to netip.Addr, port uint16) world.Flow {
+	t.services++ // another port for each
+	return over(model.UDP, bound(from.Addr(t.F), uint16(21000+t.services), flow(from, to, port)))
+}
+
+// busy keeps a flow alive, datagram after datagram, until stop is called. Conntrack keeps what is used.
+func (t *T) busy(f world.Flow) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			f.Timeout = 50 * time.Millisecond
+			f.From.Dial(f.Probe)
+			select {
+			case <-quit:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+var udpPort = []world.Port{{Protocol: model.UDP}}
+
+// swap is a scenario of a busy UDP flow whose endpoints change.
+func swap(from func(*T) *network.Namespace, to func(*T, service) (netip.Addr, uint16)) func(*T) {
+	return func(t *T) {
+		a, b := t.on(t.Pod2, 1), t.on(t.RemotePod, 1)
+		s := t.create(world.Service{NodePort: true, Ports: udpPort, Endpoints: []world.Endpoint{a}})
+		ip, port := to(t, s)
+		f := t.udp(from(t), ip, port)
+		t.expect("the first endpoint", f, reaches(a))
+		stop := t.busy(f)
+		s.setEndpoints(b)
+		stop()
+		t.expect("the second one, for the same flow", f, reaches(b))
+		s.setEndpoints(terminating(b), a)
+		t.expect("the first one again; a terminating one may finish what it has", f, reachesSome(a, b))
+		s.setEndpoints(a)
+		t.expect("the first one again", f, reaches(a))
+	}
+}
+
+func toClusterIP(_ *T, s service) (netip.Addr, uint16) { return s.clusterIP(), 80 }
+
+func toNodePort(t *T, s service) (netip.Addr, uint16) { return t.Node.Addr(t.F), s.nodePort(0) }
+
+var conntrackScenarios = []scenario{
+	{number: "113", name: "UDP: a flow follows when the endpoint of a ClusterIP is replaced",
+		run: swap(func(t *T) *network.Namespace { return t.Pod1 }, toClusterIP)},
+	{number: "114", name: "UDP: a flow follows when the endpoint of a node port is replaced",
+		run: swap(func(t *T) *network.Namespace { return t.Client }, toNodePort)},
+	{number: "115", name: "UDP: a flow from the host's network follows when the endpoint is replaced",
+		run: swap(func(t *T) *network.Namespace { return t.Node }, toClusterIP)},
+	{number: "116", name: "UDP: a flow that began before an endpoint was ready reaches it then", run: func(t *T) {
+		a := t.on(t.Pod2, 1)
+		s := t.create(world.Service{NodePort: true, Ports: udpPort, Endpoints: []world.Endpoint{unready(a)}})
+		f, n := t.udp(t.Pod1, s.clusterIP(), 80), t.udp(t.Client, t.Node.Addr(t.F), s.nodePort(0))
+		t.expect("none is ready", f, world.Refused())
+		stop, stopNode := t.busy(f), t.busy(n)
+		s.setEndpoints(a)
+		stop()
+		stopNode()
+		t.expect("one is ready", f, reaches(a))
+		t.expect("one is ready, at the node port", n, reaches(a))
+	}},
+	{number: "117", name: "UDP: a flow follows when the target port changes", run: func(t *T) {
+		a := t.on(t.Pod2, 1)
+		s := t.create(world.Service{Ports: udpPort, Endpoints: []world.Endpoint{a}})
+		f := t.udp(t.Pod1, s.clusterIP(), 80)
+		t.expect("the first port", f, world.Reaches(at(a, 8080)))
+		s.Ports = []world.Port{{Protocol: model.UDP, TargetPort: 8081}}
+		stop := t.busy(f)
+		s.setEndpoints(a)
+		stop()
+		t.expect("the second port, for the same flow", f, world.Reaches(at(a, 8081)), kubeProxy(world.Reaches(at(a, 8080)), "it compares addresses, not ports"))
+	}},
+	{number: "118", name: "UDP: a flow ends when the last endpoint goes", run: func(t *T) {
+		a := t.on(t.Pod2, 1)
+		s := t.create(world.Service{Ports: udpPort, Endpoints: []world.Endpoint{a}})
+		f := t.udp(t.Pod1, s.clusterIP(), 80)
+		t.expect("with an endpoint", f, reaches(a))
+		stop := t.busy(f)
+		s.setEndpoints()
+		stop()
+		t.expect("a new flow", over(model.UDP, flow(t.Pod1, s.clusterIP(), 80)), world.Refused())
+		t.expect("the old one", f, world.Refused(), kubeProxy(reaches(a), zeroStale))
+	}},
+	{number: "119", name: "UDP: a flow ends when the Service is deleted", run: func(t *T) {
+		a := t.on(t.Pod2, 1)
+		s := t.create(world.Service{Ports: udpPort, Endpoints: []world.Endpoint{a}})
+		f := t.udp(t.Pod1, s.clusterIP(), 80)
+		t.expect("with an endpoint", f, reaches(a))
+		stop := t.busy(f)
+		t.must(t.Delete(t.ctx, s.Name))
+		stop()
+		t.expect("a new flow", over(model.UDP, flow(t.Pod1, s.clusterIP(), 80)), world.Dropped())
+		t.expect("the old one", f, world.Dropped(), kubeProxy(reaches(a), deletedStale))
+	}},
+	{number: "121", name: "packets of no connection are dropped on their way through the node", only: model.IPv4, run: func(t *T) {
+		t.invalid(t.Kind == world.KubeProxyNFTables)
+	}},
+}
+
+// invalid sends from an endpoint, in the name of a connection, a segment far outside of its window. Conntrack does not know what to do with it and
+// does not translate it: unless it is dropped, it arrives with the endpoint's own address, and the client resets what it believes to be a stranger.
+func (t *T) invalid(arrives bool) {
+	pod := t.on(t.Pod2, 0)
+	s := t.create(world.Service{ExternalLocal: true, NodePort: true, Endpoints: []world.Endpoint{pod}})
+	f := flow(t.Client, t.Node.Addr(t.F), s.nodePort(0))
+	t.expect("the Service", f, reaches(pod).Preserved())
+	conn, result := t.Client.Connect(f.Probe)
+	if conn == nil {
+		t.complain("got %s", result)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	heard := t.hear(result.Endpoint)
+	for range 3 {
+		t.must(t.Pod2.SendRaw("eth0", t.Node, "pod2", network.TCPSegment(result.Endpoint, result.Source, 1)))
+	}
+	select {
+	case <-heard:
+		if !arrives {
+			t.complain("the segment arrived")
+		}
+	case <-time.After(network.DropTimeout):
+		if arrives {
+			t.complain("the segment did not arrive")
+		}
+	}
+	if err := conn.Echo(time.Second); !arrives && err != nil {
+		t.complain("the connection suffered: %w", err)
+	}
+}
+
+// hear tells when a TCP segment with this source arrives at the client.
+func (t *T) hear(source netip.AddrPort) <-chan struct{} {
+	var conn *net.IPConn
+	t.must(t.Client.Do(func() (err error) {
+		conn, err = net.ListenIP("ip4:tcp", nil)
+		return err
+	}))
+	heard := make(chan struct{}, 1)
+	_ = conn.SetReadDeadline(time.Now().Add(3 * network.DropTimeout))
+	go func() {
+		defer func() { _ = conn.Close() }()
+		var buffer [2048]byte
+		for {
+			length, from, err := conn.ReadFromIP(buffer[:])
+			if err != nil {
+				return
+			}
+			if a, _ := netip.AddrFromSlice(from.IP); length > 2 && a.Unmap() == source.Addr() &&
+				int(buffer[0])<<8+int(buffer[1]) == int(source.Port()) {
+				heard <- struct{}{}
+				return
+			}
+		}
+	}()
+	return heard
+}
+
+// restart: a restart of the proxy moves no flow that is good, and new connections find their way in the meantime.
+func restart(t *T) {
+	all := t.six()
+	s := t.create(world.Service{Ports: []world.Port{{Name: "u", Protocol: model.UDP}, {Name: "t"}}, Endpoints: all})
+	t.expect("the Service", flow(t.Pod1, s.clusterIP(), 80), reaches(all...))
+	flows, before := make([]world.Flow, 8), make([]netip.AddrPort, 8)
+	for i := range flows {
+		flows[i] = t.udp(t.Pod1, s.clusterIP(), 80)
+		t.eventually("a flow", func() error {
+			got := t.Pod1.Dial(flows[i].Probe)
+			before[i] = got.Endpoint
+			return got.Err
+		})
+	}
+	conn, result := t.Pod1.Connect(flow(t.Pod1, s.clusterIP(), 80).Probe)
+	if conn == nil {
+		t.complain("got %s", result)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	t.must(t.Proxy.Stop())
+	t.expect("without a proxy", flow(t.Pod1, s.clusterIP(), 80), reaches(all...))
+	t.must(t.Proxy.Start(t.ctx))
+	extra := t.create(world.Service{Endpoints: all[:1]})
+	t.expect("a new Service", flow(t.Pod1, extra.clusterIP(), 80), reaches(all[0]))
+	for i, f := range flows {
+		if got := t.Pod1.Dial(f.Probe); got.Endpoint != before[i] {
+			t.complain("flow %d: got %s, want %s as before", i, got, before[i])
+		}
+	}
+	if err := conn.Echo(time.Second); err != nil {
+		t.complain("the open connection: %w", fmt.Errorf("after the restart: %w", err))
+	}
+}

@@ -1,0 +1,145 @@
+//go:build linux
+
+package flows_test
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/world"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+)
+
+// Policies of the three Services of the matrix.
+const (
+	cluster = iota
+	externalLocal
+	internalLocal
+)
+
+var policyNames = []string{"", " with eTP Local", " with iTP Local"}
+
+// cell is one flow of the matrix. localOnly and masqueraded are for a proxy that tells local pods from others and does not masquerade all; the
+// other configurations change what their fields say.
+type cell struct {
+	from, to               string
+	policy                 int
+	localOnly, masqueraded bool
+}
+
+// The 31 flows: who, to what, of which Service. Both what an endpoint is and what it sees follow from the traffic policies.
+func cells() (all []cell) {
+	for policy := range policyNames {
+		for _, from := range []string{"pod", "node", "localhost", "external"} {
+			for _, to := range []string{"ClusterIP", "NodePort", "LB"} {
+				if from == "localhost" && to != "NodePort" {
+					continue
+				}
+				c := cell{from: from, to: to, policy: policy, masqueraded: true}
+				switch {
+				case to == "ClusterIP":
+					c.localOnly, c.masqueraded = policy == internalLocal, from != "pod"
+				case policy == externalLocal:
+					c.localOnly, c.masqueraded = from == "external", from == "node" || from == "localhost"
+				}
+				all = append(all, c)
+			}
+		}
+	}
+	return append(all, cell{from: "endpoint", to: "ClusterIP", localOnly: true, masqueraded: true})
+}
+
+// configured returns the cell as it is without a way to tell local pods, or when all is masqueraded.
+func (c cell) configured(noDetector, masqueradeAll bool) cell {
+	if noDetector && c.to == "ClusterIP" && c.from != "endpoint" {
+		c.masqueraded = false
+	}
+	if noDetector && c.to != "ClusterIP" && c.policy == externalLocal && c.from == "pod" {
+		c.localOnly = true
+	}
+	if masqueradeAll && c.to == "ClusterIP" {
+		c.masqueraded = true
+	}
+	return c
+}
+
+func matrixScenarios(noDetector, masqueradeAll bool) (all []scenario) {
+	suffix := ""
+	if noDetector {
+		suffix += ", no way to tell local pods"
+	}
+	if masqueradeAll {
+		suffix += ", all masqueraded"
+	}
+	for i, c := range cells() {
+		c = c.configured(noDetector, masqueradeAll)
+		name := fmt.Sprintf("%s to %s%s%s", c.from, c.to, policyNames[c.policy], suffix)
+		all = append(all, scenario{number: fmt.Sprint(10 + i), name: name, run: c.run})
+	}
+	return all
+}
+
+func (c cell) run(t *T) {
+	local, remote := t.on(t.Pod2, 0), t.on(t.RemotePod, 0)
+	endpoints := []world.Endpoint{local, remote}
+	if c.from == "endpoint" {
+		endpoints = endpoints[:1] // so that it always meets itself
+	}
+	s := t.create(world.Service{
+		LoadBalancerIPs: t.virtual(), ExternalLocal: c.policy == externalLocal, InternalLocal: c.policy == internalLocal, Endpoints: endpoints})
+	f := c.flow(t, s)
+	switch {
+	case c.from == "localhost" && t.F == model.IPv6:
+		t.expect("the Service", flow(t.Pod1, s.clusterIP(), 80), reaches(c.internal(local, remote)...))
+		t.expect("localhost, which proxies leave alone in this family", f, world.Refused())
+	case c.from == "localhost":
+		t.expect("the flow", f, c.want(local, remote), kubeProxyNFTables(world.Refused(), noLocalhost))
+	default:
+		t.expect("the flow", f, c.want(local, remote))
+	}
+}
+
+// internal are the endpoints of the ClusterIP.
+func (c cell) internal(local, remote world.Endpoint) []world.Endpoint {
+	c.localOnly = c.policy == internalLocal
+	return c.endpoints(local, remote)
+}
+
+const noLocalhost = "its nftables mode serves no node ports on localhost"
+
+func (c cell) endpoints(local, remote world.Endpoint) []world.Endpoint {
+	if c.localOnly {
+		return []world.Endpoint{local}
+	}
+	return []world.Endpoint{local, remote}
+}
+
+func (c cell) want(local, remote world.Endpoint) world.Want {
+	want := reaches(c.endpoints(local, remote)...)
+	if c.masqueraded {
+		return want.Masqueraded()
+	}
+	return want.Preserved()
+}
+
+// flow sends from a pod that is no endpoint, unless it shall be one.
+func (c cell) flow(t *T, s service) world.Flow {
+	to := map[string]netip.AddrPort{
+		"ClusterIP": netip.AddrPortFrom(s.clusterIP(), 80),
+		"NodePort":  netip.AddrPortFrom(t.Node.Addr(t.F), s.nodePort(0)),
+		"LB":        netip.AddrPortFrom(s.lb(), 80),
+	}[c.to]
+	switch c.from {
+	case "pod":
+		return flow(t.Pod1, to.Addr(), to.Port())
+	case "node":
+		return flow(t.Node, to.Addr(), to.Port())
+	case "localhost":
+		return flow(t.Node, network.Loopback(t.F), to.Port())
+	case "endpoint":
+		return flow(t.Pod2, to.Addr(), to.Port())
+	default:
+		return flow(t.Client, to.Addr(), to.Port())
+	}
+}

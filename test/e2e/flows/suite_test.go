@@ -1,0 +1,193 @@
+//go:build linux
+
+// Package flows_test asks a Service proxy behavioural questions: a packet from here to there, what becomes of it? The answers come from real
+// packets between network namespaces. Each spec is one numbered behaviour of docs/proxy-conformance.md for one family; the same specs run against
+// ours in both variants of iptables and, with the label "large", against kube-proxy in both of its modes, which proves the specs.
+//
+// All scenarios of a proxy run side by side, because they wait most of the time: BeforeAll starts them, each It awaits one. Start reading with
+// clusterip_test.go; scenario_test.go has the vocabulary.
+package flows_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/world"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+func TestFlows(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "flows")
+}
+
+// sideBySide is how many scenarios run at a time.
+const sideBySide = 32
+
+var plane *world.Plane
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	var err error
+	plane, err = world.StartPlane(ctx, framework.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return plane.Stop() })
+})
+
+// setup is a configuration of the proxy with the scenarios that run under it.
+type setup struct {
+	name      string
+	config    map[string]any
+	noZone    bool
+	scenarios []scenario
+}
+
+// Each proxy goes through two rounds: most scenarios in one world, then the few per special configuration.
+var rounds = map[string][]setup{
+	"by default": {{name: "base", scenarios: join(
+		clusterIPScenarios, matrixScenarios(false, false), noEndpointsScenarios, loadBalancerScenarios, nodePortScenarios, externalPolicyScenarios,
+		internalPolicyScenarios, terminatingScenarios(), topologyScenarios, affinityScenarios, conntrackScenarios, lifecycleScenarios,
+		dualStackScenarios, sliceScenarios)}},
+	"as configured": configurations,
+}
+
+func join(lists ...[]scenario) (all []scenario) {
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+var _ = Describe("proxyagent with iptables-nft", Ordered, func() { specs(world.OursNFT) })
+
+var _ = Describe("proxyagent with iptables-legacy", Ordered, func() { specs(world.OursLegacy) })
+
+var _ = Describe("kube-proxy in mode iptables", Label("large"), func() { specs(world.KubeProxyIPTables) })
+
+var _ = Describe("kube-proxy in mode nftables", Label("large"), func() { specs(world.KubeProxyNFTables) })
+
+func specs(kind world.Kind) {
+	for name, setups := range rounds {
+		Context(name, Ordered, func() { specsOf(kind, setups) })
+	}
+}
+
+// task is a scenario in a world, and its end.
+type task struct {
+	scenario
+	setup  setup
+	family model.Family
+	title  string
+	world  *world.World
+	done   chan struct{}
+	err    error
+	took   time.Duration
+}
+
+func specsOf(kind world.Kind, setups []setup) {
+	tasks := tasksOf(kind, setups)
+	BeforeAll(func(ctx context.Context) {
+		life, end := context.WithCancel(context.Background())
+		worlds := startWorlds(ctx, kind, setups)
+		running := startTasks(life, chosen(tasks), worlds)
+		DeferCleanup(func() error {
+			end()
+			running.Wait()
+			var errs []error
+			for _, w := range worlds {
+				errs = append(errs, w.Stop())
+			}
+			return errors.Join(errs...)
+		})
+	})
+	for _, t := range tasks {
+		It(t.title, func(ctx context.Context) { t.judge(ctx, kind) })
+	}
+}
+
+func tasksOf(kind world.Kind, setups []setup) (tasks []*task) {
+	for _, s := range setups {
+		for _, sc := range s.scenarios {
+			for _, f := range sc.families() {
+				title := sc.title(f)
+				tasks = append(tasks, &task{scenario: sc, setup: s, family: f, title: title, done: make(chan struct{})})
+			}
+		}
+	}
+	return tasks
+}
+
+// chosen leaves out the scenarios that -ginkgo.focus leaves out; otherwise all would run for one.
+func chosen(tasks []*task) (out []*task) {
+	suite, _ := GinkgoConfiguration()
+	for _, t := range tasks {
+		if len(suite.FocusStrings) == 0 || focused(t.title, suite.FocusStrings) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func focused(title string, expressions []string) bool {
+	for _, e := range expressions {
+		if regexp.MustCompile(e).MatchString(title) {
+			return true
+		}
+	}
+	return false
+}
+
+func startWorlds(ctx context.Context, kind world.Kind, setups []setup) map[string]*world.World {
+	worlds := map[string]*world.World{}
+	for _, s := range setups {
+		w, err := plane.Start(ctx, world.Options{Kind: kind, Config: s.config, NoZone: s.noZone})
+		Expect(err).NotTo(HaveOccurred())
+		worlds[s.name] = w
+	}
+	return worlds
+}
+
+func startTasks(ctx context.Context, tasks []*task, worlds map[string]*world.World) *sync.WaitGroup {
+	var running sync.WaitGroup
+	slots := make(chan struct{}, sideBySide)
+	for _, t := range tasks {
+		t.world = worlds[t.setup.name]
+		running.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			started := time.Now()
+			t.err = t.perform(ctx, t.world, t.family)
+			t.took = time.Since(started)
+			close(t.done)
+		})
+	}
+	return &running
+}
+
+// judge awaits the end of a scenario and compares it with what is expected of this proxy.
+func (t *task) judge(ctx context.Context, kind world.Kind) {
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+		Fail("it did not end in time")
+	}
+	note("it took %s", t.took)
+	reason, differs := t.differs[kind]
+	switch {
+	case differs && t.err == nil:
+		Fail("it passes, but should not: " + reason)
+	case !differs && t.err != nil:
+		Fail(t.err.Error() + "\nthe proxy's last words:\n" + t.world.Proxy.LogTail(8))
+	}
+}

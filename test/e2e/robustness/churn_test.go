@@ -1,0 +1,222 @@
+//go:build linux
+
+package robustness_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+)
+
+// churn changes Services at random, but for what the traffic needs: the busy Service is always served by servers that live,
+// whatever else becomes of it, and the Service calls stays as it is.
+type churn struct {
+	w      *world
+	random *rand.Rand
+	made   int
+	alive  []*corev1.Service
+	dead   []string // addresses of Services that are gone
+	served map[string]bool
+}
+
+func newChurn(w *world) *churn {
+	return &churn{w: w, random: rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1)), served: map[string]bool{}} //nolint:gosec // a test's
+}
+
+// step makes one change.
+func (c *churn) step(ctx context.Context) {
+	GinkgoHelper()
+	switch n := c.random.IntN(100); {
+	case n < 40:
+		c.w.Endpoints(ctx, c.w.busy, c.endpoints(1+c.random.IntN(24))...)
+	case n < 50:
+		c.w.busy = c.w.Update(ctx, c.w.busy.Name, c.decorate)
+	case n < 70 || len(c.alive) == 0:
+		c.create(ctx)
+	case n < 80 && len(c.alive) > 10:
+		c.remove(ctx)
+	case n < 90:
+		c.supply(ctx, c.any())
+	default:
+		service := c.any()
+		*service = *c.w.Update(ctx, service.Name, c.alter)
+	}
+}
+
+func (c *churn) any() *corev1.Service { return c.alive[c.random.IntN(len(c.alive))] }
+
+// endpoints picks n of the addresses that the pods have.
+func (c *churn) endpoints(n int) (some []stage.Endpoint) {
+	for _, i := range c.random.Perm(3 * 20)[:n] {
+		pod := []*network.Namespace{c.w.Pod1, c.w.Pod2, c.w.RemotePod}[i%3]
+		some = append(some, stage.Endpoint{Of: pod, Extra: i / 3})
+	}
+	return some
+}
+
+// decorate changes the busy Service in ways that nobody must notice who uses it.
+func (c *churn) decorate(s *corev1.Service) {
+	switch c.random.IntN(4) {
+	case 0:
+		toggleAffinity(s)
+	case 1:
+		extra := corev1.ServicePort{Name: "extra", Port: 81, Protocol: corev1.ProtocolUDP}
+		s.Spec.Ports[0].Name = "main"
+		s.Spec.Ports = append(s.Spec.Ports[:1], extra)
+	case 2:
+		s.Spec.Ports = s.Spec.Ports[:1]
+	case 3:
+		s.Spec.ExternalIPs = nil
+		for i := range c.random.IntN(4) {
+			s.Spec.ExternalIPs = append(s.Spec.ExternalIPs, network.VirtualAddr(network.Families[i%2], 10+i).String())
+		}
+	}
+}
+
+func toggleAffinity(s *corev1.Service) {
+	s.Spec.SessionAffinity = map[corev1.ServiceAffinity]corev1.ServiceAffinity{
+		corev1.ServiceAffinityNone: corev1.ServiceAffinityClientIP, corev1.ServiceAffinityClientIP: corev1.ServiceAffinityNone,
+	}[s.Spec.SessionAffinity]
+	s.Spec.SessionAffinityConfig = nil
+}
+
+// create makes a Service, half of the time at an address beside that of the busy one.
+func (c *churn) create(ctx context.Context) {
+	GinkgoHelper()
+	c.made++
+	service := c.w.NewService(fmt.Sprintf("churn-%d", c.made))
+	if c.random.IntN(2) == 0 {
+		framework.WithClusterIPs(c.beside(0), c.beside(1))(service)
+	}
+	created, err := c.w.Cluster.Client().CoreV1().Services(service.Namespace).Create(ctx, service, metav1.CreateOptions{})
+	if apierrors.IsInvalid(err) {
+		return // somebody has the address
+	}
+	Expect(err).NotTo(HaveOccurred())
+	c.alive = append(c.alive, created)
+	c.dead = slices.DeleteFunc(c.dead, func(address string) bool { return slices.Contains(created.Spec.ClusterIPs, address) })
+	c.supply(ctx, created)
+}
+
+// beside returns an address that shares most bits with the busy Service's i-th.
+func (c *churn) beside(i int) string {
+	b := netip.MustParseAddr(c.w.busy.Spec.ClusterIPs[i]).AsSlice()
+	b[len(b)-1] ^= byte(1 << c.random.IntN(8))
+	a, _ := netip.AddrFromSlice(b)
+	return a.String()
+}
+
+func (c *churn) remove(ctx context.Context) {
+	GinkgoHelper()
+	i := c.random.IntN(len(c.alive))
+	c.w.Delete(ctx, c.alive[i].Name)
+	c.dead = append(c.dead, c.alive[i].Spec.ClusterIPs...)
+	c.alive = slices.Delete(c.alive, i, i+1)
+}
+
+// supply gives a Service other endpoints, none at times.
+func (c *churn) supply(ctx context.Context, service *corev1.Service) {
+	GinkgoHelper()
+	n := c.random.IntN(12)
+	c.served[service.Name] = n > 0
+	c.w.Endpoints(ctx, service, c.endpoints(n)...)
+}
+
+// alter changes a Service so that its ClusterIP remains served.
+func (c *churn) alter(s *corev1.Service) {
+	switch c.random.IntN(4) {
+	case 0:
+		toggleAffinity(s)
+	case 1:
+		s.Spec.Type = corev1.ServiceTypeNodePort
+	case 2:
+		s.Spec.Type, s.Spec.Ports[0].NodePort, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeClusterIP, 0, ""
+	case 3:
+		if s.Spec.Type == corev1.ServiceTypeNodePort {
+			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		}
+	}
+}
+
+// settled expects that all of it is as the API server says.
+func (c *churn) settled() {
+	GinkgoHelper()
+	for _, service := range c.alive {
+		for _, f := range network.Families {
+			want := network.Refused
+			if c.served[service.Name] {
+				want = network.Connected
+			}
+			stage.Ends(c.w.Pod1, stage.VIP(service, f), want)
+		}
+	}
+	for _, address := range c.dead {
+		stage.Ends(c.w.Pod1, port80(address), network.Dropped)
+	}
+}
+
+// run makes changes under traffic.
+func (c *churn) run(ctx context.Context, changes int, each func(i int)) {
+	GinkgoHelper()
+	lostNothing := c.w.traffic(ctx)
+	start := time.Now()
+	for i := range changes {
+		c.step(ctx)
+		each(i)
+	}
+	AddReportEntry("changes", fmt.Sprintf("%d in %s", changes, time.Since(start)))
+	c.settled()
+	lostNothing()
+}
+
+// fromScratch expects that the agent's rules are those that it would have written had it come just now.
+func (w *world) fromScratch(ctx context.Context) {
+	GinkgoHelper()
+	before := w.ours(ctx)
+	Expect(w.Agent.Stop()).To(Succeed())
+	w.cleanup(ctx)
+	Expect(w.Agent.Start(ctx)).To(Succeed())
+	Expect(before.Diff(w.ours(ctx))).To(BeEmpty())
+}
+
+var _ = both("An agent that has much to do", func(the func() *world) {
+	It("loses nothing in 1,000 changes of Services and endpoints", func(ctx SpecContext) {
+		w := the()
+		newChurn(w).run(ctx, 1000, func(int) {})
+		w.fromScratch(ctx)
+	})
+
+	It("loses nothing in 10,000 changes, with restarts, failures and dead API servers between them", Label("large"), func(ctx SpecContext) {
+		w := the()
+		newChurn(w).run(ctx, 10000, func(i int) {
+			switch i % 500 {
+			case 100:
+				Expect(w.Agent.Stop()).To(Succeed())
+				Expect(w.Agent.Start(ctx)).To(Succeed())
+			case 200:
+				Expect(w.programs.Refuse(2)).To(Succeed())
+				Expect(w.programs.Forget(2)).To(Succeed())
+			case 300:
+				Expect(w.Agent.Kill()).To(Succeed())
+				Expect(w.Agent.Start(ctx)).To(Succeed())
+			case 400:
+				Expect(w.Cluster.API.Kill()).To(Succeed())
+				Expect(w.Cluster.API.Start(ctx)).To(Succeed())
+			}
+		})
+		w.fromScratch(ctx)
+	})
+})

@@ -1,0 +1,153 @@
+//go:build linux
+
+package robustness_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// oldNAT and oldFilter are what an agent of another version may have left: %[1]s is a set.
+const (
+	oldNAT = `*mangle
+:PA-OLD-MANGLE - [0:0]
+-A PREROUTING -j PA-OLD-MANGLE
+-A PA-OLD-MANGLE -p tcp -m tcp --dport 7 -j MARK --set-xmark 0x2/0xffffffff
+COMMIT
+*nat
+:PA-OLD - [0:0]
+:PA-OLD-LEAF - [0:0]
+-A PREROUTING -m comment --comment "from an older version" -j PA-OLD
+-A OUTPUT -p tcp -m tcp --dport 80 -j PA-OLD
+-A PA-OLD -m set --match-set %[1]s dst,dst -g PA-OLD-LEAF
+-A PA-OLD -p tcp -m tcp --dport 80 -j RETURN
+-A PA-OLD-LEAF -p tcp -m tcp --dport 80 -j REDIRECT --to-ports 1
+COMMIT
+*filter
+:PA-OLD - [0:0]
+-A INPUT -j PA-OLD
+-A PA-OLD -p tcp -m tcp --dport 7 -j DROP
+COMMIT
+`
+	// sameNames has chains that the agent uses itself, with other rules, and jumps from places where it wants none.
+	sameNames = `*nat
+:PA-SERVICES - [0:0]
+:PA-VIPS - [0:0]
+:PA-POSTROUTING - [0:0]
+-A PREROUTING -p tcp -j PA-SERVICES
+-A POSTROUTING -j PA-SERVICES
+-A PA-SERVICES -p tcp -m tcp --dport 80 -j RETURN
+-A PA-SERVICES -j PA-VIPS
+-A PA-POSTROUTING -p tcp -m tcp --dport 7 -j MASQUERADE
+COMMIT
+*filter
+:PA-FORWARD - [0:0]
+:PA-NEW - [0:0]
+-A FORWARD -j PA-FORWARD
+-A FORWARD -j PA-FORWARD
+-A INPUT -j PA-FORWARD
+-A PA-FORWARD -j PA-NEW
+-A PA-NEW -p tcp -m tcp --dport 80 -j DROP
+COMMIT
+`
+)
+
+// restart stops the agent, lets something be left, starts it again, and expects rules as if it had found nothing.
+func (w *world) restart(ctx context.Context, leave func()) {
+	GinkgoHelper()
+	clean := w.ours(ctx)
+	Expect(w.Agent.Stop()).To(Succeed())
+	w.cleanup(ctx)
+	leave()
+	Expect(w.ours(ctx)).NotTo(BeEmpty())
+	Expect(w.Agent.Start(ctx)).To(Succeed())
+	Expect(clean.Diff(w.ours(ctx))).To(BeEmpty())
+	w.Served(w.busy)
+	w.Served(w.calls)
+}
+
+func (w *world) cleanup(ctx context.Context) {
+	GinkgoHelper()
+	out, code, err := framework.RunProxyAgent(ctx, framework.ProxyAgentOptions{Namespace: w.Node, Args: []string{"cleanup"}, Race: true})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(code).To(BeZero(), out)
+	Expect(w.ours(ctx)).To(BeEmpty())
+}
+
+var _ = both("An agent that finds what an older one left", func(the func() *world) {
+	var w *world
+	BeforeEach(func(ctx SpecContext) {
+		w = the()
+		w.reset(ctx)
+	})
+	feed := func(ctx context.Context, text string) {
+		for _, family := range families {
+			w.Feed(ctx, text, w.program(family, "-restore"), "--noflush", "-w", "20")
+		}
+	}
+
+	It("takes other chains, jumps and sets away", func(ctx SpecContext) {
+		w.restart(ctx, func() {
+			for family, kind := range map[string]string{"": "inet", "6": "inet6"} {
+				set := map[string]string{"": "PA-4-OLD", "6": "PA-6-OLD"}[family]
+				w.Run(ctx, "ipset", "create", set, "hash:ip,port", "family", kind)
+				w.Run(ctx, "ipset", "create", set+"2", "hash:net,iface", "family", kind)
+				w.Feed(ctx, fmt.Sprintf(oldNAT, set), w.program(family, "-restore"), "--noflush", "-w", "20")
+			}
+		})
+	})
+
+	It("writes chains of the same names anew", func(ctx SpecContext) {
+		w.restart(ctx, func() { feed(ctx, sameNames) })
+	})
+
+	It("makes sets of the same names and of another kind anew", func(ctx SpecContext) {
+		sets := w.sets(ctx)
+		Expect(sets).NotTo(BeEmpty())
+		w.restart(ctx, func() {
+			for _, set := range sets {
+				w.Run(ctx, "ipset", "create", set, "hash:mac")
+			}
+			feed(ctx, "*nat\n:PA-OLD - [0:0]\n-A PA-OLD -m set --match-set "+sets[0]+" src -j RETURN\nCOMMIT\n")
+		})
+	})
+
+	It("empties sets of the same names of what is in them", func(ctx SpecContext) {
+		w.restart(ctx, func() {
+			w.Run(ctx, "ipset", "create", "PA-4-VIP", "hash:ip", "family", "inet", "maxelem", "1048576")
+			w.Run(ctx, "ipset", "add", "PA-4-VIP", "203.0.113.77")
+		})
+	})
+
+	It("takes the rules of the other variant away", func(ctx SpecContext) {
+		other := map[string]string{"nft": "legacy", "legacy": "nft"}[w.Mode]
+		w.restart(ctx, func() {
+			options := w.Options
+			options.Mode = other
+			agent, err := w.Cluster.StartProxyAgent(ctx, options)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(w.ours(ctx)).To(HaveKey("iptables-" + other + "-save"))
+			Expect(agent.Kill()).To(Succeed())
+		})
+	})
+
+	// Nobody can remove a chain that somebody else's rule leads to; that is no reason to serve nothing.
+	It("serves although a rule of others leads to an old chain", func(ctx SpecContext) {
+		Expect(w.Agent.Stop()).To(Succeed())
+		w.cleanup(ctx)
+		feed(ctx, "*nat\n:PA-OLD - [0:0]\n:THIRD - [0:0]\n-A THIRD -j PA-OLD\n-A PA-OLD -p tcp -m tcp --dport 7 -j RETURN\nCOMMIT\n")
+		Expect(w.Agent.Start(ctx)).To(Succeed())
+		w.Served(w.busy)
+		feed(ctx, "*nat\n-F THIRD\n-X THIRD\nCOMMIT\n")
+		Eventually(func() string { return strings.Join(strings.Fields(w.Rules(ctx).Of(ruleset.Agent).String()), " ") }).
+			WithTimeout(stage.Soon).ShouldNot(ContainSubstring("PA-OLD"))
+	})
+})
