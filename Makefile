@@ -20,7 +20,7 @@ run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1:
 	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once)
 
 ##@ Check it
-.PHONY: test test-unit test-integration test-upgrade bench bench-upgrade fuzz lint verify
+.PHONY: test test-unit test-integration test-upgrade test-e2e bench bench-upgrade bench-proxy fuzz lint verify
 test: ## Everything that must pass: all packages with -race and shuffled, and the tool islands that have tests.
 	hack/test.sh all
 
@@ -33,11 +33,17 @@ test-integration: ## Only what runs on real control planes.
 test-upgrade: ## The large specs of the migration: real upgrades and returns under load.
 	hack/test.sh upgrade
 
+test-e2e: ## The large specs of the node agent: real packets, against the real kube-proxy too. Needs root.
+	hack/test.sh e2e
+
 bench: ## Ours and upstream's allocator in one run, then the same through an API server.
 	hack/bench.sh
 
 bench-upgrade: ## The way off the bitmap, migrated and not, up to 65,000 Services (QUICK=1: small clusters, to see that it works).
 	go run ./test/bench --only upgrade $(if $(filter-out 0 false no,$(QUICK)),--quick)
+
+bench-proxy: ## The node agent and the real kube-proxy in the same namespaces, up to 30,000 Services (QUICK=1: 1,000). Needs root.
+	go run ./test/bench --only proxy $(if $(filter-out 0 false no,$(QUICK)),--quick)
 
 fuzz: ## Every fuzz target for FUZZTIME (default 20s) each.
 	hack/fuzz.sh
@@ -50,7 +56,7 @@ verify: ## Generated files, format, vet, lint, modules, import map, manifests, s
 
 ##@ Build it
 .PHONY: build generate fmt images tools clean
-build: ## bin/manager and bin/kubectl-clusterip for this machine. Never rewrites the tree.
+build: ## bin/manager, bin/proxyagent and bin/kubectl-clusterip for this machine. Never rewrites the tree.
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.stamped=$(VERSION)" -o bin/ ./cmd/...
 
 generate: ## Write generated files anew.

@@ -38,8 +38,9 @@ check_c() {
 # check_network looks for what the tests of the node agent run: both variants of iptables, sets, connection tracking, namespaces.
 check_network() {
 	local programs=(iptables-nft iptables-legacy ipset ip conntrack nft) packages=(iptables ipset iproute2 conntrack nftables)
-	have "${programs[@]}" || install "${packages[@]}" && have "${programs[@]}" ||
-		complaints+=("the packet tests need ${programs[*]}: apt-get install ${packages[*]} (as root), or your system's equivalent")
+	have "${programs[@]}" && return 0
+	install "${packages[@]}" && have "${programs[@]}" && return 0
+	complaints+=("the packet tests need ${programs[*]}: apt-get install ${packages[*]} (as root), or your system's equivalent")
 }
 
 # have reports whether all programs are there. Those of an administrator may not be in the PATH of others.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests: hack/test.sh all|unit|integration|upgrade
+# Runs the tests: hack/test.sh all|unit|integration|upgrade|e2e
 #
-# Specs with the label "large" are left to upgrade; all the others are in all.
+# Specs with the label "large" are left to upgrade and e2e; all the others are in all.
 # A package is an integration package when its tests are Ginkgo specs: those talk to real control planes,
 # which are built into the cache first. TIMEOUT bounds one package, PARALLEL how many run side by side.
 set -euo pipefail
@@ -51,18 +51,25 @@ upgrade() {
 	go test "${flags[@]}" ./test/integration/upgrade -ginkgo.randomize-all "-ginkgo.label-filter=large" -ginkgo.no-color
 }
 
+# e2e runs the large specs of packets between network namespaces, those against the real kube-proxy among them.
+e2e() {
+	hack/tools/build.sh etcd kubernetes-1.36 >/dev/null
+	go test "${flags[@]}" ./test/e2e/... -ginkgo.randomize-all "-ginkgo.label-filter=large" -ginkgo.no-color
+}
+
 status=0
 case $what in
 unit) run unit || status=1 ;;
 integration) integration || status=1 ;;
 upgrade) upgrade || status=1 ;;
+e2e) e2e || status=1 ;;
 all)
 	run unit || status=1
 	islands || status=1
 	integration || status=1
 	;;
 *)
-	echo "test.sh: all, unit, integration or upgrade, not $what" >&2
+	echo "test.sh: all, unit, integration, upgrade or e2e, not $what" >&2
 	exit 2
 	;;
 esac

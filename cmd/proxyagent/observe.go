@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"runtime"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/metrics"
@@ -20,8 +19,3 @@ func (m agentMetrics) NoLocalEndpoints(f model.Family, internal, external int) {
 }
 
 func goVersion() string { return runtime.Version() }
-
-type noFlows struct{}
-
-func (noFlows) Start(context.Context, model.Plan) (int, error)                     { return 0, nil }
-func (noFlows) Reconcile(context.Context, model.Globals, model.Delta) (int, error) { return 0, nil }

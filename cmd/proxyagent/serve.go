@@ -20,6 +20,7 @@ import (
 	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/config"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/conntrack"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/healthz"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
@@ -146,7 +147,7 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, mode i
 			return nil, err
 		}
 		families = append(families, proxyagent.Family{
-			Settings: settings, Backend: backend, Flows: noFlows{},
+			Settings: settings, Backend: backend, Flows: conntrack.New(f, conntrack.Kernel()),
 		})
 	}
 	if len(families) == 0 {

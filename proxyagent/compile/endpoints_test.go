@@ -48,6 +48,7 @@ func TestDuplicates(t *testing.T) {
 		"one terminates, the other is not ready":        {one: "1 ending", other: "1"},
 		"one terminates and is published, other unsure": {one: "1 ready ending", other: "1"},
 		"one is ready, the other not":                   {one: "1", other: "1 ready", cluster: "1"},
+		"one is published, the other serves":            {one: "1 serving", other: "1 published", cluster: "1"},
 		"one serves while it terminates, the other not": {one: "1 gone", other: "1 ending", cluster: "1"},
 		"both alike, one says where it is":              {policy: "internal", one: "1 ready nowhere", other: "1 ready here", local: "1", hairpin: "1"},
 		"both alike, on two nodes":                      {policy: "internal", one: "1 ready", other: "1 ready here", local: "1", hairpin: "1"},

@@ -222,7 +222,7 @@ func (c *Compiler) explainUnclaimed(r *record) []FrontendExplanation {
 			if why == "" {
 				why = whyNot
 			}
-			out = append(out, FrontendExplanation{What: fmt.Sprintf("%s %s", kind, a), Why: why})
+			out = append(out, FrontendExplanation{What: kind + " " + plain(a.String()), Why: why})
 		}
 	}
 	none, external := "", ""

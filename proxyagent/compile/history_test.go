@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -240,20 +241,47 @@ func (g generator) changes(st *model.State) (model.Changes, string) {
 	return ch, strings.Join(words, ", ")
 }
 
-// changedService returns another Service, the same with other endpoints, or nil.
+// changedService returns another Service, the same with one change, or nil.
 func (g generator) changedService(st model.State, n model.ServiceName) *model.Service {
 	old, was := st.Services[n]
 	switch {
 	case g.one(5):
 		return nil
-	case was && g.one(3):
-		old.Endpoints = some(g, 6, g.endpoint)
-		return &old
+	case was && !g.one(3):
+		return g.withOneChange(old)
 	default:
 		s := g.service()
 		s.Name = n
 		return &s
 	}
+}
+
+// withOneChange returns the same Service with one field as that of another.
+func (g generator) withOneChange(s model.Service) *model.Service {
+	o := g.service()
+	switch g.IntN(10) {
+	case 0:
+		s.Created = o.Created
+	case 1:
+		s.ClusterIPs = o.ClusterIPs
+	case 2:
+		s.ExternalIPs = some(g, 3, g.addr)
+	case 3:
+		s.LoadBalancerIPs = some(g, 3, g.addr)
+	case 4:
+		s.SourceRanges = o.SourceRanges
+	case 5:
+		s.InternalLocal, s.ExternalLocal = o.InternalLocal, o.ExternalLocal
+	case 6:
+		s.Ports = o.Ports
+	case 7: // the order of slices has no meaning
+		s.Endpoints, s.Ports = slices.Clone(s.Endpoints), slices.Clone(s.Ports)
+		slices.Reverse(s.Endpoints)
+		slices.Reverse(s.Ports)
+	default:
+		s.Endpoints = o.Endpoints
+	}
+	return &s
 }
 
 func (g generator) surroundings(st *model.State, ch *model.Changes, say func(string, ...any)) {
@@ -282,6 +310,7 @@ var junk = []netip.Addr{
 	{},
 	netip.MustParseAddr("::ffff:10.96.0.1"),
 	netip.MustParseAddr("fe80::1%eth0"),
+	netip.MustParseAddr("fd00::1").WithZone("\x1b[2J\n"),
 	netip.MustParseAddr("fe80::1"),
 	netip.MustParseAddr("169.254.1.1"),
 	netip.MustParseAddr("127.0.0.1"),

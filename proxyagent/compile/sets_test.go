@@ -12,9 +12,9 @@ import (
 // someEndpoints parses endpoints, separated by semicolons, each as words: a number n for the address 10.1.0.n:8080, and what is to say of it.
 // The agent runs on node-a; an endpoint without a word about its node is on another one.
 //
-//	ready      takes traffic              here       on node-a               zones=a,b   hints name those zones
+//	ready      takes traffic, serving     here       on node-a               zones=a,b   hints name those zones
 //	ending     terminating, serving       nowhere    its node is not said    nodes=a,b   hints name those nodes, node-a and node-b
-//	gone       terminating, not serving   (nothing)  not ready, yet serving or not
+//	gone       terminating, not serving   serving    that alone              published   ready alone
 func someEndpoints(f model.Family, s string) (out []model.Endpoint) {
 	for words := range strings.SplitSeq(s, ";") {
 		if strings.TrimSpace(words) != "" {
@@ -34,6 +34,10 @@ func anEndpoint(f model.Family, words []string) model.Endpoint {
 			e.Serving, e.Terminating = true, true
 		case "gone":
 			e.Terminating = true
+		case "serving":
+			e.Serving = true
+		case "published":
+			e.Ready = true
 		case "here":
 			e.Node = "node-a"
 		case "nowhere":
@@ -84,16 +88,18 @@ func TestEndpointSets(t *testing.T) {
 		nobody bool
 	}{
 		// Readiness and termination.
-		"no endpoints at all":                                   {nobody: true},
-		"no endpoints at all, with everything Local":            {policy: "internal external exposed", nobody: true},
-		"none is ready":                                         {endpoints: "1; 2", nobody: true},
-		"one is neither ready nor serving nor terminating":      {endpoints: "1 here", nobody: true},
-		"those that are ready are used":                         {endpoints: "1; 2 ready", cluster: "2"},
-		"all terminate: those that still serve are used":        {endpoints: "1 ending here; 2 ending; 3 gone", cluster: "1 2", hairpin: "1"},
-		"one terminates, another is ready":                      {endpoints: "1 ending; 2 ready", cluster: "2"},
-		"all terminate and none serves any more":                {endpoints: "1 gone; 2 gone here", nobody: true},
-		"serving without terminating is not enough":             {endpoints: "1 ending; 2", cluster: "1"},
-		"published though it is not ready, while it terminates": {endpoints: "1 ready ending; 2 ending", cluster: "1"},
+		"no endpoints at all":                                            {nobody: true},
+		"no endpoints at all, with everything Local":                     {policy: "internal external exposed", nobody: true},
+		"none is ready":                                                  {endpoints: "1; 2", nobody: true},
+		"one is neither ready nor serving nor terminating":               {endpoints: "1 here", nobody: true},
+		"those that are ready are used":                                  {endpoints: "1; 2 ready", cluster: "2"},
+		"all terminate: those that still serve are used":                 {endpoints: "1 ending here; 2 ending; 3 gone", cluster: "1 2", hairpin: "1"},
+		"one terminates, another is ready":                               {endpoints: "1 ending; 2 ready", cluster: "2"},
+		"all terminate and none serves any more":                         {endpoints: "1 gone; 2 gone here", nobody: true},
+		"serving without terminating is not enough":                      {endpoints: "1 ending; 2 serving", cluster: "1"},
+		"serving alone":                                                  {endpoints: "1 serving", nobody: true},
+		"ready without serving, as publishNotReadyAddresses may have it": {endpoints: "1 published; 2 serving", cluster: "1"},
+		"published though it is not ready, while it terminates":          {endpoints: "1 ready ending; 2 ending", cluster: "1"},
 
 		// Policies.
 		"an endpoint is local, but no policy asks":                       {endpoints: "1 ready here; 2 ready", cluster: "1 2", hairpin: "1"},

@@ -79,7 +79,7 @@ func (e EndpointExplanation) String() string {
 	if e.Why != "" {
 		words += ": " + e.Why
 	}
-	return fmt.Sprintf("%s on %s: %s", e.Addr, where, words)
+	return fmt.Sprintf("%s on %s: %s", plain(e.Addr.String()), where, words)
 }
 
 // plain quotes what could be more than a word on a terminal.

@@ -119,8 +119,8 @@ func parseKubeProxy(text []byte) saved {
 			}
 		case strings.HasPrefix(line, "-A "):
 			name, body, _ := strings.Cut(line[len("-A "):], " ")
-			words := strings.Fields(body)
-			if !isKubeProxyChain(name) && len(words) > 1 && words[len(words)-2] == "-j" && isKubeProxyChain(words[len(words)-1]) {
+			w := words(body)
+			if !isKubeProxyChain(name) && len(w) > 1 && w[len(w)-2] == "-j" && isKubeProxyChain(w[len(w)-1]) {
 				s.jumps[jump{current, name, body}]++
 			}
 		}

@@ -65,14 +65,43 @@ func (s *saved) rule(t table, line string) {
 	}
 }
 
-// leadsToUs reports whether a rule of a foreign chain has one of ours as its target.
+// leadsToUs reports whether a rule of a foreign chain has one of ours as its target. A jump has no options after the name of the chain.
 func leadsToUs(body string) bool {
-	for _, option := range []string{"-j ", "-g "} {
-		if i := strings.LastIndex(body, option+prefix); i == 0 || i > 0 && body[i-1] == ' ' {
-			return !strings.Contains(body[i+len(option):], " ")
+	w := words(body)
+	if len(w) < 2 {
+		return false
+	}
+	option, target := w[len(w)-2], w[len(w)-1]
+	return (option == "-j" || option == "-g") && strings.HasPrefix(target, prefix)
+}
+
+// words splits a rule as iptables-save prints it. Text in quotes, such as a comment, is one word and keeps its quotes, so that nothing in
+// it is taken for an option.
+func words(rule string) []string {
+	var out []string
+	for rule = strings.TrimSpace(rule); rule != ""; rule = strings.TrimLeft(rule, " ") {
+		n := wordLength(rule)
+		out, rule = append(out, rule[:n]), rule[n:]
+	}
+	return out
+}
+
+// wordLength is the length of the word that s begins with.
+func wordLength(s string) int {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			quoted = !quoted
+		case ' ':
+			if !quoted {
+				return i
+			}
 		}
 	}
-	return false
+	return len(s)
 }
 
 // sameRules reports whether the kernel's rules of a chain mean what was written. iptables-save spells some things in its own way, and
@@ -91,13 +120,13 @@ func sameRules(written, read []string) bool {
 
 // normal returns a rule in one spelling.
 func normal(rule string) string {
-	words := strings.Fields(rule)
-	out := make([]string, 0, len(words))
-	for i := 0; i < len(words); i++ {
-		word := words[i]
+	all := words(rule)
+	out := make([]string, 0, len(all))
+	for i := 0; i < len(all); i++ {
+		word := all[i]
 		next := ""
-		if i+1 < len(words) {
-			next = words[i+1]
+		if i+1 < len(all) {
+			next = all[i+1]
 		}
 		switch {
 		case word == "-m" && (next == "tcp" || next == "udp" || next == "sctp" || next == "statistic"):

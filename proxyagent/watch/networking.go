@@ -27,7 +27,7 @@ const (
 	// lookAgain is how long an API that is not served stays unasked for. A control plane may be upgraded to a version that has it.
 	lookAgain = time.Minute
 	// settleDown is the pause after an API went away, in which API servers of several versions may come to agree.
-	settleDown = 10 * time.Second
+	settleDown = 3 * time.Second
 )
 
 // networkingVersions are the versions of ServiceCIDR and IPAddress that we know, best first.

@@ -45,7 +45,9 @@ func TestConvertNode(t *testing.T) {
 		"being deleted":     {func(n *corev1.Node) { n.DeletionTimestamp = &longAgo }, func(n *model.Node) { n.Leaving = true }, 0},
 		"tainted otherwise": {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x"}} }, func(*model.Node) {}, 0},
 		"tainted by the autoscaler": {
-			func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x"}, {Key: "ToBeDeletedByClusterAutoscaler", Value: "1"}} },
+			func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: "x"}, {Key: "ToBeDeletedByClusterAutoscaler", Value: "1"}}
+			},
 			func(n *model.Node) { n.Leaving = true }, 0,
 		},
 	}

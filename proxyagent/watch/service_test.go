@@ -135,7 +135,9 @@ func TestConvertService(t *testing.T) {
 			func(m *model.Service) { m.InternalLocal = true }, 0,
 		},
 		"internal policy Cluster": {
-			func(s *corev1.Service) { s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyCluster) },
+			func(s *corev1.Service) {
+				s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyCluster)
+			},
 			func(*model.Service) {}, 0,
 		},
 		"external policy Local of a load balancer": {
@@ -152,7 +154,9 @@ func TestConvertService(t *testing.T) {
 		},
 		"external policy Local without a way in": {localPolicy, func(*model.Service) {}, 0},
 		"health check port without the policy": {
-			func(s *corev1.Service) { s.Spec.Type, s.Spec.HealthCheckNodePort = corev1.ServiceTypeLoadBalancer, 30999 },
+			func(s *corev1.Service) {
+				s.Spec.Type, s.Spec.HealthCheckNodePort = corev1.ServiceTypeLoadBalancer, 30999
+			},
 			func(*model.Service) {}, 0,
 		},
 		"affinity":                   {affinity(clientIP(new(int32(42)))), func(m *model.Service) { m.AffinitySeconds = 42 }, 0},

@@ -45,7 +45,7 @@ func usualMeta(name string) metav1.ObjectMeta {
 		Namespace: "ns", Name: name, UID: "01234567-89ab-cdef-0123-456789abcdef", ResourceVersion: "123456789", CreationTimestamp: longAgo,
 		Labels:        map[string]string{"app": name, "app.kubernetes.io/managed-by": "Helm"},
 		Annotations:   map[string]string{"kubectl.kubernetes.io/last-applied-configuration": string(make([]byte, 500))},
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 300)}}},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(string(make([]byte, 300)))}},
 	}
 }
 

@@ -55,11 +55,15 @@ func TestConvertSlice(t *testing.T) {
 		"with hints that say nothing": {endpoint(discoveryv1.Endpoint{Hints: &discoveryv1.EndpointHints{}}), []model.Endpoint{ready}, 0},
 		"in a zone, which is no hint": {endpoint(discoveryv1.Endpoint{Zone: new("a")}), []model.Endpoint{ready}, 0},
 		"several addresses of which one counts": {
-			func(s *discoveryv1.EndpointSlice) { s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1", "10.0.0.2"}}} },
+			func(s *discoveryv1.EndpointSlice) {
+				s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1", "10.0.0.2"}}}
+			},
 			[]model.Endpoint{ready}, 0,
 		},
 		"no address": {
-			func(s *discoveryv1.EndpointSlice) { s.Endpoints = []discoveryv1.Endpoint{{}, {Addresses: []string{"10.0.0.1"}}} },
+			func(s *discoveryv1.EndpointSlice) {
+				s.Endpoints = []discoveryv1.Endpoint{{}, {Addresses: []string{"10.0.0.1"}}}
+			},
 			[]model.Endpoint{ready}, 1,
 		},
 		"junk between good ones": {
@@ -75,7 +79,10 @@ func TestConvertSlice(t *testing.T) {
 			like(func(e *model.Endpoint) { e.Addr = netip.MustParseAddrPort("[2001:db8::1]:8080") }), 7,
 		},
 		"names are no concern of ours": {
-			func(s *discoveryv1.EndpointSlice) { s.AddressType = discoveryv1.AddressTypeFQDN; at("example.com", "10.0.0.1")(s) }, nil, 0,
+			func(s *discoveryv1.EndpointSlice) {
+				s.AddressType = discoveryv1.AddressTypeFQDN
+				at("example.com", "10.0.0.1")(s)
+			}, nil, 0,
 		},
 		"an address type of the future": {
 			func(s *discoveryv1.EndpointSlice) { s.AddressType = "IPv8"; at("10.0.0.1")(s) }, nil, 0,
@@ -147,17 +154,17 @@ func TestSameSlice(t *testing.T) {
 		change func(*discoveryv1.EndpointSlice)
 		same   bool
 	}{
-		"nothing":     {func(*discoveryv1.EndpointSlice) {}, true},
-		"trigger":     {triggeredAt(time.Unix(1, 0)), true},
-		"service":     {func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "x" }, false},
-		"port name":   {func(s *discoveryv1.EndpointSlice) { s.Ports[0].Name = new("x") }, false},
-		"port number": {func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(1)) }, false},
-		"protocol":    {func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = new(corev1.ProtocolUDP) }, false},
-		"address":     {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses[0] = "10.0.0.9" }, false},
-		"node":        {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("x") }, false},
-		"ready":       {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = new(false) }, false},
-		"serving":     {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Serving = new(false) }, false},
-		"terminating": {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Terminating = new(true) }, false},
+		"nothing":      {func(*discoveryv1.EndpointSlice) {}, true},
+		"trigger":      {triggeredAt(time.Unix(1, 0)), true},
+		"service":      {func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "x" }, false},
+		"port name":    {func(s *discoveryv1.EndpointSlice) { s.Ports[0].Name = new("x") }, false},
+		"port number":  {func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(1)) }, false},
+		"protocol":     {func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = new(corev1.ProtocolUDP) }, false},
+		"address":      {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses[0] = "10.0.0.9" }, false},
+		"node":         {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("x") }, false},
+		"ready":        {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = new(false) }, false},
+		"serving":      {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Serving = new(false) }, false},
+		"terminating":  {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Terminating = new(true) }, false},
 		"another zone": {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hints.ForZones[0].Name = "x" }, false},
 		"another node": {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hints.ForNodes[0].Name = "x" }, false},
 		"no hints":     {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hints = nil }, false},

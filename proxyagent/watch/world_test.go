@@ -116,7 +116,9 @@ func (w *world) wantSleep(after string) {
 var comparers = cmp.Options{
 	cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, netip.Prefix{}),
 	cmpopts.EquateEmpty(),
-	cmpopts.SortSlices(func(a, b model.Endpoint) bool { return a.Addr.Compare(b.Addr) < 0 || a.Addr == b.Addr && a.Port < b.Port }),
+	cmpopts.SortSlices(func(a, b model.Endpoint) bool {
+		return a.Addr.Compare(b.Addr) < 0 || a.Addr == b.Addr && a.Port < b.Port
+	}),
 }
 
 // lines is a log. Its methods may be called concurrently.

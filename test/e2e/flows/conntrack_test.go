@@ -121,6 +121,9 @@ var conntrackScenarios = []scenario{
 	}},
 	{number: "121", name: "packets of no connection are dropped on their way through the node", only: model.IPv4, run: func(t *T) {
 		t.invalid(t.Kind == world.KubeProxyNFTables)
+		if got, want := t.nonsense(), t.Kind == world.KubeProxyNFTables; got != want {
+			t.complain("a segment with impossible flags arrived: %t, want %t", got, want)
+		}
 	}},
 }
 
@@ -139,7 +142,7 @@ func (t *T) invalid(arrives bool) {
 	defer func() { _ = conn.Close() }()
 	heard := t.hear(result.Endpoint)
 	for range 3 {
-		t.must(t.Pod2.SendRaw("eth0", t.Node, "pod2", network.TCPSegment(result.Endpoint, result.Source, 1)))
+		t.must(t.Pod2.SendRaw("eth0", t.Node, "pod2", network.TCPSegment(result.Endpoint, result.Source, network.ACK, 1)))
 	}
 	select {
 	case <-heard:
@@ -153,6 +156,21 @@ func (t *T) invalid(arrives bool) {
 	}
 	if err := conn.Echo(time.Second); !arrives && err != nil {
 		t.complain("the connection suffered: %w", err)
+	}
+}
+
+// nonsense sends a segment of impossible flags through the node, to which conntrack ascribes no connection in any mood, and tells whether it arrives.
+func (t *T) nonsense() (arrives bool) {
+	from, to := netip.AddrPortFrom(t.Pod2.Addr(t.F), 1234), netip.AddrPortFrom(t.Client.Addr(t.F), 1234)
+	heard := t.hear(from)
+	for range 3 {
+		t.must(t.Pod2.SendRaw("eth0", t.Node, "pod2", network.TCPSegment(from, to, network.SYN|network.FIN, 1)))
+	}
+	select {
+	case <-heard:
+		return true
+	case <-time.After(network.DropTimeout):
+		return false
 	}
 }
 

@@ -77,8 +77,8 @@ var dualStackScenarios = []scenario{
 		pod := t.on(t.Pod2, 0)
 		s := t.create(world.Service{Endpoints: []world.Endpoint{pod}})
 		t.expect("an allocated one", flow(t.Pod1, s.clusterIP(), 80), reaches(pod))
-		// The client has an unallocated address and would answer, if packets came there.
-		free := map[model.Family]string{model.IPv4: "10.96.200.200", model.IPv6: "fd00:10:96::c8c8"}[t.F]
+		// The client has an address of the band from which nothing is allocated unasked, and would answer, if packets came there.
+		free := map[model.Family]string{model.IPv4: "10.96.0.200", model.IPv6: "fd00:10:96::c8"}[t.F]
 		strange := t.answerOutside(netip.MustParseAddr(free))
 		t.expect("an unallocated one", strange, world.Dropped(), kubeProxyIPTables(world.Reaches(strange.To), "its iptables mode does not know ServiceCIDRs"))
 
@@ -129,4 +129,3 @@ func (t *T) addServiceCIDR(cidr string) error {
 	_, err = t.Plane.Client().NetworkingV1().ServiceCIDRs().UpdateStatus(t.ctx, created, metav1.UpdateOptions{})
 	return err
 }
-

@@ -71,7 +71,9 @@ var lifecycleScenarios = []scenario{
 		pod := t.on(t.Pod2, 0)
 		s := t.create(world.Service{NodePort: true, Endpoints: []world.Endpoint{pod}})
 		t.expect("ours", flow(t.Pod1, s.clusterIP(), 80), reaches(pod))
-		s.update(func(o *corev1.Service) { o.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "other"} })
+		s.update(func(o *corev1.Service) {
+			o.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "other"}
+		})
 		t.expect("of another", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), world.Refused())
 		t.expect("of another", flow(t.Pod1, s.clusterIP(), 80), world.Dropped())
 		s.update(func(o *corev1.Service) { o.Labels = nil })

@@ -54,12 +54,15 @@ type setup struct {
 }
 
 // Each proxy goes through two rounds: most scenarios in one world, then the few per special configuration.
-var rounds = map[string][]setup{
-	"by default": {{name: "base", scenarios: join(
+var rounds = []struct {
+	name   string
+	setups []setup
+}{
+	{"by default", []setup{{name: "base", scenarios: join(
 		clusterIPScenarios, matrixScenarios(false, false), noEndpointsScenarios, loadBalancerScenarios, nodePortScenarios, externalPolicyScenarios,
 		internalPolicyScenarios, terminatingScenarios(), topologyScenarios, affinityScenarios, conntrackScenarios, lifecycleScenarios,
-		dualStackScenarios, sliceScenarios)}},
-	"as configured": configurations,
+		dualStackScenarios, sliceScenarios)}}},
+	{"as configured", configurations},
 }
 
 func join(lists ...[]scenario) (all []scenario) {
@@ -69,17 +72,17 @@ func join(lists ...[]scenario) (all []scenario) {
 	return all
 }
 
-var _ = Describe("proxyagent with iptables-nft", Ordered, func() { specs(world.OursNFT) })
+var _ = Describe("proxyagent with iptables-nft", func() { specs(world.OursNFT) })
 
-var _ = Describe("proxyagent with iptables-legacy", Ordered, func() { specs(world.OursLegacy) })
+var _ = Describe("proxyagent with iptables-legacy", func() { specs(world.OursLegacy) })
 
 var _ = Describe("kube-proxy in mode iptables", Label("large"), func() { specs(world.KubeProxyIPTables) })
 
 var _ = Describe("kube-proxy in mode nftables", Label("large"), func() { specs(world.KubeProxyNFTables) })
 
 func specs(kind world.Kind) {
-	for name, setups := range rounds {
-		Context(name, Ordered, func() { specsOf(kind, setups) })
+	for _, r := range rounds {
+		Context(r.name, Ordered, ContinueOnFailure, func() { specsOf(kind, string(kind)+" "+r.name, r.setups) })
 	}
 }
 
@@ -89,14 +92,15 @@ type task struct {
 	setup  setup
 	family model.Family
 	title  string
+	text   string // as Ginkgo knows it: with the containers
 	world  *world.World
 	done   chan struct{}
 	err    error
 	took   time.Duration
 }
 
-func specsOf(kind world.Kind, setups []setup) {
-	tasks := tasksOf(kind, setups)
+func specsOf(kind world.Kind, above string, setups []setup) {
+	tasks := tasksOf(above, setups)
 	BeforeAll(func(ctx context.Context) {
 		life, end := context.WithCancel(context.Background())
 		worlds := startWorlds(ctx, kind, setups)
@@ -116,12 +120,12 @@ func specsOf(kind world.Kind, setups []setup) {
 	}
 }
 
-func tasksOf(kind world.Kind, setups []setup) (tasks []*task) {
+func tasksOf(above string, setups []setup) (tasks []*task) {
 	for _, s := range setups {
 		for _, sc := range s.scenarios {
 			for _, f := range sc.families() {
 				title := sc.title(f)
-				tasks = append(tasks, &task{scenario: sc, setup: s, family: f, title: title, done: make(chan struct{})})
+				tasks = append(tasks, &task{scenario: sc, setup: s, family: f, title: title, text: above + " " + title, done: make(chan struct{})})
 			}
 		}
 	}
@@ -132,16 +136,16 @@ func tasksOf(kind world.Kind, setups []setup) (tasks []*task) {
 func chosen(tasks []*task) (out []*task) {
 	suite, _ := GinkgoConfiguration()
 	for _, t := range tasks {
-		if len(suite.FocusStrings) == 0 || focused(t.title, suite.FocusStrings) {
+		if len(suite.FocusStrings) == 0 || focused(t.text, suite.FocusStrings) {
 			out = append(out, t)
 		}
 	}
 	return out
 }
 
-func focused(title string, expressions []string) bool {
+func focused(text string, expressions []string) bool {
 	for _, e := range expressions {
-		if regexp.MustCompile(e).MatchString(title) {
+		if regexp.MustCompile(e).MatchString(text) {
 			return true
 		}
 	}

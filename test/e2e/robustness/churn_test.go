@@ -60,9 +60,12 @@ func (c *churn) any() *corev1.Service { return c.alive[c.random.IntN(len(c.alive
 
 // endpoints picks n of the addresses that the pods have.
 func (c *churn) endpoints(n int) (some []stage.Endpoint) {
-	for _, i := range c.random.Perm(3 * 20)[:n] {
-		pod := []*network.Namespace{c.w.Pod1, c.w.Pod2, c.w.RemotePod}[i%3]
-		some = append(some, stage.Endpoint{Of: pod, Extra: i / 3})
+	for _, i := range c.random.Perm(50)[:n] {
+		e := stage.Endpoint{Of: []*network.Namespace{c.w.Pod2, c.w.RemotePod}[i%2], Extra: i / 2}
+		if i == 0 {
+			e = stage.Endpoint{Of: c.w.Pod1}
+		}
+		some = append(some, e)
 	}
 	return some
 }

@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
@@ -20,12 +19,7 @@ import (
 // mended expects that harm is done, and undone by the agent in time: its rules are as before, to the letter.
 func (w *world) mended(ctx context.Context, within time.Duration, harm func()) {
 	GinkgoHelper()
-	var before ruleset.Snapshot
-	Eventually(func() string { // what earlier specs began may go on for a moment
-		before = w.ours(ctx)
-		time.Sleep(300 * time.Millisecond)
-		return before.Diff(w.ours(ctx))
-	}).WithTimeout(stage.Soon).Should(BeEmpty())
+	before := w.settled(ctx)
 	Expect(w.Agent.Pause()).To(Succeed())
 	harm()
 	Expect(before.Diff(w.ours(ctx))).NotTo(BeEmpty(), "no harm was done")

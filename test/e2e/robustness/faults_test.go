@@ -115,14 +115,14 @@ var _ = both("An agent beside another process that holds the xtables lock for te
 	It("ends in time when it is told to meanwhile, and starts once the lock is free", func(ctx SpecContext) {
 		lock, err := faults.Hold(w.Node.LockFile())
 		Expect(err).NotTo(HaveOccurred())
-		w.Endpoints(ctx, w.busy, stage.Endpoint{Of: w.Pod1, Extra: 12})
+		w.Endpoints(ctx, w.busy, stage.Endpoint{Of: w.RemotePod, Extra: 12})
 		time.Sleep(time.Second)
 		start := time.Now()
 		Expect(w.Agent.Stop()).To(Succeed())
 		Expect(time.Since(start)).To(BeNumerically("<", 5*time.Second))
 		time.AfterFunc(3*time.Second, func() { _ = lock.Release() })
 		Expect(w.Agent.Start(ctx)).To(Succeed())
-		w.answersFrom(w.Pod1, 12)
+		w.answersFrom(w.RemotePod, 12)
 	})
 })
 

@@ -124,7 +124,7 @@ var _ = both("An agent that ends and starts", func(the func() *world) {
 	It("corrects what a program of its predecessor writes late", func(ctx SpecContext) {
 		started := w.programs.Started()
 		Expect(w.programs.Hold(2)).To(Succeed())
-		w.Endpoints(ctx, w.busy, stage.Endpoint{Of: w.Pod1, Extra: 7})
+		w.Endpoints(ctx, w.busy, stage.Endpoint{Of: w.RemotePod, Extra: 7})
 		Eventually(w.programs.Started).WithTimeout(stage.Soon).Should(BeNumerically(">", started))
 		Expect(w.Agent.Kill()).To(Succeed())
 		Expect(w.programs.HoldNoMore()).To(Succeed())

@@ -16,6 +16,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -132,6 +133,18 @@ func (w *world) reset(ctx context.Context) {
 	Expect(w.programs.Open()).To(Succeed())
 	w.Endpoints(ctx, w.busy, w.servers()...)
 	w.Served(w.busy)
+	w.settled(ctx)
+}
+
+// settled waits until the agent's rules do not change any more, and returns them.
+func (w *world) settled(ctx context.Context) (rules ruleset.Snapshot) {
+	GinkgoHelper()
+	Eventually(func() string {
+		rules = w.ours(ctx)
+		time.Sleep(400 * time.Millisecond)
+		return rules.Diff(w.ours(ctx))
+	}).WithTimeout(stage.Soon).Should(BeEmpty())
+	return rules
 }
 
 // both runs specs in both variants, each on a world of its own that they share.

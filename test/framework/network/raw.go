@@ -53,8 +53,17 @@ func UDPPacket(from, to netip.AddrPort, payload string) []byte {
 	return ipPacket(from.Addr(), to.Addr(), unix.IPPROTO_UDP, append(datagram, payload...))
 }
 
-// TCPSegment builds an IPv4 packet with a segment that has the flag ACK, a sequence number and no data.
-func TCPSegment(from, to netip.AddrPort, sequence uint32) []byte {
+// TCP flags for [TCPSegment].
+const (
+	FIN byte = 1 << iota
+	SYN
+	RST
+	_
+	ACK
+)
+
+// TCPSegment builds an IPv4 packet with a segment without data.
+func TCPSegment(from, to netip.AddrPort, flags byte, sequence uint32) []byte {
 	segment := binary.BigEndian.AppendUint16(nil, from.Port())
 	segment = binary.BigEndian.AppendUint16(segment, to.Port())
 	segment = binary.BigEndian.AppendUint32(segment, sequence)

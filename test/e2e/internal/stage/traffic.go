@@ -51,7 +51,9 @@ func (s *Stage) Served(service *corev1.Service) {
 // UDP flows of a pod that stay.
 type Traffic struct{ all map[string]*pulse.Traffic }
 
-// Traffic starts it to a Service that is served, and expects it to run well before it returns. UDP is part of it if the Service has a port for that.
+// Traffic starts it to a Service that is served, and expects it to run well before it returns. UDP is part of it if the Service has a port for
+// that. The pod is Pod1: none of its Extra addresses may be an endpoint, for a pod that meets itself at another address than its own does
+// not know itself.
 func (s *Stage) Traffic(ctx context.Context, service *corev1.Service) *Traffic {
 	GinkgoHelper()
 	t := &Traffic{all: map[string]*pulse.Traffic{}}
@@ -64,10 +66,10 @@ func (s *Stage) Traffic(ctx context.Context, service *corev1.Service) *Traffic {
 		if port := service.Spec.Ports[0].NodePort; port != 0 {
 			t.connect("client to node port, "+f.String(), s.Client, netip.AddrPortFrom(s.Node.Addr(f), uint16(port))) //nolint:gosec // a port
 		}
-		t.stay(ctx, "kept, "+f.String(), pulse.Hold, s.Pod2, vip)
+		t.stay(ctx, "kept, "+f.String(), pulse.Hold, s.Pod1, vip)
 		for _, port := range service.Spec.Ports {
 			if port.Protocol == corev1.ProtocolUDP {
-				t.stay(ctx, "udp, "+f.String(), pulse.Flow, s.Pod2, netip.AddrPortFrom(vip.Addr(), uint16(port.Port))) //nolint:gosec // a port
+				t.stay(ctx, "udp, "+f.String(), pulse.Flow, s.Pod1, netip.AddrPortFrom(vip.Addr(), uint16(port.Port))) //nolint:gosec // a port
 			}
 		}
 	}

@@ -1,0 +1,24 @@
+package iptables
+
+import "testing"
+
+func TestLeadsToUs(t *testing.T) {
+	for rule, want := range map[string]bool{
+		`-j PA-SERVICES`: true,
+		`-s 10.0.0.0/8 -m comment --comment "a b" -j PA-X`: true,
+		`-g PA-VIPS`:       true,
+		`-j KUBE-SERVICES`: false,
+		`-p tcp -m comment --comment "counts -j PA-SERVICES"`: false,
+		`-m comment --comment "quote \" -j PA-X" -j ACCEPT`:   false,
+		`-m comment --comment "quote \" -j PA-X"`:             false,
+		`-j LOG --log-prefix "x -j PA-X"`:                     false,
+		`-m comment --comment "-j PA-X"`:                      false,
+		`-j`:                                                  false,
+		``:                                                    false,
+		`-m comment --comment unfinished" -j PA-X`:            false,
+	} {
+		if got := leadsToUs(rule); got != want {
+			t.Errorf("%s leads to us: %t, want %t", rule, got, want)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+//go:build linux
+
+package flows_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/world"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+)
+
+type object = map[string]any
+
+// configurations are the worlds beside the base, each with what it is for. Some carry settings that have nothing to do with each other.
+var configurations = []setup{
+	{name: "no detector", config: object{"clusterCIDR": ""}, scenarios: matrixScenarios(true, false)},
+	{name: "masquerade all", config: object{"iptables": object{"masqueradeAll": true}, "nftables": object{"masqueradeAll": true}},
+		scenarios: matrixScenarios(false, true)},
+	{name: "both", config: object{"clusterCIDR": "", "iptables": object{"masqueradeAll": true}, "nftables": object{"masqueradeAll": true}},
+		scenarios: matrixScenarios(true, true)},
+	{name: "some addresses", noZone: true, scenarios: someAddressesScenarios, config: object{
+		"nodePortAddresses": []string{"192.0.2.0/24", "2001:db8:2::/64"},
+		"detectLocalMode":   "InterfaceNamePrefix", "detectLocal": object{"interfaceNamePrefix": "pod"}}},
+	{name: "primary", scenarios: primaryScenarios, config: object{
+		"nodePortAddresses": []string{"primary"},
+		"detectLocalMode":   "BridgeInterface", "detectLocal": object{"bridgeInterface": "pod1"}}},
+	{name: "careful", scenarios: carefulScenarios, config: object{
+		"iptables":        object{"localhostNodePorts": false},
+		"detectLocalMode": "NodeCIDR",
+		"conntrack":       object{"tcpBeLiberal": true, "tcpCloseWaitTimeout": "50m", "tcpEstablishedTimeout": "23h"}}},
+}
+
+// localPods checks who is taken for a local pod, and so keeps its address.
+func localPods(who func(*T) []*network.Namespace) func(*T) {
+	return func(t *T) {
+		pod := t.on(t.Remote, 0)
+		s := t.create(world.Service{Endpoints: []world.Endpoint{pod}})
+		for _, from := range []*network.Namespace{t.Pod1, t.Pod2, t.RemotePod, t.Client} {
+			want := reaches(pod).Masqueraded()
+			if slices.Contains(who(t), from) {
+				want = reaches(pod).Preserved()
+			}
+			t.expect("from "+from.Host(), flow(from, s.clusterIP(), 80), want)
+		}
+	}
+}
+
+var someAddressesScenarios = []scenario{
+	{number: "8b", name: "local pods are told by the names of their interfaces",
+		run: localPods(func(t *T) []*network.Namespace { return []*network.Namespace{t.Pod1, t.Pod2} })},
+	{number: "61", name: "a node port is served at the addresses in nodePortAddresses alone", run: func(t *T) {
+		pod := t.on(t.Pod2, 0)
+		s := t.create(world.Service{NodePort: true, Endpoints: []world.Endpoint{pod}})
+		t.expect("inside", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(pod))
+		t.expect("outside", flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0)), world.Refused())
+		t.expect("outside, from a pod", flow(t.Pod1, network.AltNodeAddr(t.F), s.nodePort(0)), world.Refused())
+		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), world.Refused())
+		s.setEndpoints()
+		server, err := t.Node.Serve(model.TCP, s.nodePort(0))
+		t.must(err)
+		defer func() { _ = server.Close() }()
+		t.expect("inside, without endpoints", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), world.Refused())
+		alt := flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0))
+		t.expect("outside, without endpoints, the node's own program answers", alt, world.Reaches(alt.To))
+	}},
+	{number: "104", name: "hints: a node without a zone ignores zone hints, and node hints count", run: func(t *T) {
+		here, there := inZone(t.on(t.Pod2, 1), world.Zone), inZone(t.on(t.RemotePod, 1), "zone-b")
+		s := t.create(world.Service{Endpoints: []world.Endpoint{here, there}})
+		t.expect("zone hints", flow(t.Pod1, s.clusterIP(), 80), reaches(here, there))
+		s = t.create(world.Service{Endpoints: []world.Endpoint{hintedTo(here, t.NodeName), hintedTo(there, t.RemoteName)}})
+		t.expect("node hints", flow(t.Pod1, s.clusterIP(), 80), reaches(here))
+	}},
+}
+
+var primaryScenarios = []scenario{
+	{number: "8c", name: "local pods are told by a bridge",
+		run: localPods(func(t *T) []*network.Namespace { return []*network.Namespace{t.Pod1} })},
+	{number: "62", name: "a node port is served at the primary node IPs alone", run: func(t *T) {
+		pod := t.on(t.Pod2, 0)
+		s := t.create(world.Service{NodePort: true, Endpoints: []world.Endpoint{pod}})
+		t.expect("primary", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(pod))
+		t.expect("alt", flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0)), world.Refused())
+		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), world.Refused())
+	}},
+	{number: "103", name: "hints: the node moves to another zone, and a Service prefers the node and then its zone", only: model.IPv4, run: func(t *T) {
+		a, b := inZone(t.on(t.Pod2, 1), world.Zone), inZone(t.on(t.RemotePod, 1), "zone-b")
+		s := t.create(world.Service{Endpoints: []world.Endpoint{a, b}})
+		t.expect("in the first zone", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
+		t.relabel("zone-b")
+		t.expect("in the second zone", flow(t.Pod1, s.clusterIP(), 80), reaches(b))
+		s.setEndpoints(hintedTo(a, t.NodeName), hintedTo(b, t.RemoteName))
+		t.expect("by node hints", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
+		s.setEndpoints(unready(hintedTo(a, t.NodeName)), hintedTo(b, t.RemoteName))
+		t.expect("the one of this node is not ready", flow(t.Pod1, s.clusterIP(), 80), reaches(b))
+		s.setEndpoints(hintedTo(a, t.NodeName), hintedTo(b, t.RemoteName))
+		t.relabel("")
+		t.expect("in no zone", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
+		t.relabel(world.Zone)
+	}},
+	{number: "150", name: "health, metrics and mode are told over HTTP, also that the node leaves", only: model.IPv4, run: observability},
+}
+
+// relabel changes the zone of the node.
+func (t *T) relabel(zone string) {
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, corev1.LabelTopologyZone, zone)
+	if zone == "" {
+		patch = fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, corev1.LabelTopologyZone)
+	}
+	t.patchNode(patch)
+}
+
+func (t *T) patchNode(patch string) {
+	_, err := t.Plane.Client().CoreV1().Nodes().Patch(t.ctx, t.NodeName, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	t.must(err)
+}
+
+func observability(t *T) {
+	pod := t.on(t.Pod2, 0)
+	s := t.create(world.Service{Endpoints: []world.Endpoint{pod}})
+	t.expect("a Service", flow(t.Pod1, s.clusterIP(), 80), reaches(pod))
+	t.eventually("healthz", func() error { return errors.Join(t.Proxy.Healthy(t.ctx, "/healthz"), t.Proxy.Healthy(t.ctx, "/livez")) })
+	t.patchNode(`{"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","effect":"NoSchedule"}]}}`)
+	t.eventually("healthz of a node that leaves", func() error { return t.leaving() })
+	if err := t.Proxy.Healthy(t.ctx, "/livez"); err != nil {
+		t.complain("livez of a node that leaves: %w", err)
+	}
+	t.patchNode(`{"spec":{"taints":null}}`)
+	t.eventually("healthz of a node that stays", func() error { return t.Proxy.Healthy(t.ctx, "/healthz") })
+	t.metrics()
+}
+
+// leaving wants the proxy to say 503 with the reason in JSON.
+func (t *T) leaving() error {
+	err := t.Proxy.Healthy(t.ctx, "/healthz")
+	if err == nil {
+		return errors.New("it says 200")
+	}
+	_, text, _ := strings.Cut(err.Error(), "{")
+	var body struct {
+		LastUpdated, CurrentTime *time.Time
+		NodeEligible             *bool
+	}
+	if json.Unmarshal([]byte("{"+text), &body) != nil || body.NodeEligible == nil || *body.NodeEligible || body.LastUpdated == nil || body.CurrentTime == nil {
+		return fmt.Errorf("it says %w", err)
+	}
+	return nil
+}
+
+// metrics wants kube-proxy's metrics, ours under our own prefix.
+func (t *T) metrics() {
+	mode, err := t.Proxy.Get(t.ctx, "/proxyMode")
+	if want := map[bool]string{true: "nftables", false: "iptables"}[t.Kind == world.KubeProxyNFTables]; err != nil || mode != want {
+		t.complain("the mode: got %q, want %q (%v)", mode, want, err)
+	}
+	samples, err := t.Proxy.Metrics(t.ctx)
+	t.must(err)
+	prefix := "kubeproxy_"
+	if t.Kind.Ours() {
+		prefix = "clusterip_proxyagent_"
+	}
+	for _, name := range []string{
+		"sync_proxy_rules_duration_seconds_count", "sync_full_proxy_rules_duration_seconds_count", "sync_proxy_rules_last_timestamp_seconds",
+		"sync_proxy_rules_last_queued_timestamp_seconds", "sync_proxy_rules_endpoint_changes_total", "sync_proxy_rules_service_changes_total",
+		"network_programming_duration_seconds_count", "proxy_healthz_total", "proxy_livez_total",
+	} {
+		if _, found := samples.Value(prefix + name); !found {
+			t.complain("there is no metric %s%s", prefix, name)
+		}
+	}
+	if got, _ := samples.Value(prefix+"proxy_healthz_total", "code", "503"); got < 1 {
+		t.complain("%sproxy_healthz_total counts %v answers 503", prefix, got)
+	}
+}
+
+var carefulScenarios = []scenario{
+	{number: "8d", name: "local pods are told by the node's podCIDRs",
+		run: localPods(func(t *T) []*network.Namespace { return []*network.Namespace{t.Pod1, t.Pod2} })},
+	{number: "64", name: "with localhostNodePorts off, localhost is left alone", run: func(t *T) {
+		pod := t.on(t.Pod2, 0)
+		s := t.create(world.Service{NodePort: true, Endpoints: []world.Endpoint{pod}})
+		t.expect("the node's address", flow(t.Node, t.Node.Addr(t.F), s.nodePort(0)), reaches(pod))
+		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), world.Refused())
+		server, err := t.Node.Serve(model.TCP, s.nodePort(0))
+		t.must(err)
+		defer func() { _ = server.Close() }()
+		to := flow(t.Node, network.Loopback(t.F), s.nodePort(0))
+		t.expect("a program of the node on localhost", to, world.Reaches(to.To))
+	}},
+	{number: "65", name: "with localhostNodePorts off, packets to localhost are not routed", only: model.IPv4, run: func(t *T) {
+		pod := t.on(t.Pod2, 0)
+		s := t.create(world.Service{NodePort: true, Endpoints: []world.Endpoint{pod}})
+		t.expect("the node port", flow(t.Node, t.Node.Addr(t.F), s.nodePort(0)), reaches(pod))
+		t.sysctl("net/ipv4/conf/all/route_localnet", "0")
+	}},
+	{number: "120", name: "a restart of the proxy moves no flow", run: restart, only: model.IPv4},
+	{number: "122", name: "with tcpBeLiberal, packets of no connection pass", only: model.IPv4, run: func(t *T) {
+		pod := t.on(t.Pod2, 0)
+		s := t.create(world.Service{Endpoints: []world.Endpoint{pod}})
+		t.expect("a Service", flow(t.Pod1, s.clusterIP(), 80), reaches(pod))
+		t.sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", "1")
+		if !t.nonsense() {
+			t.complain("a segment with impossible flags did not arrive")
+		}
+	}},
+	{number: "123", name: "time-outs of conntrack are set", only: model.IPv4, run: func(t *T) {
+		t.sysctl("net/netfilter/nf_conntrack_tcp_timeout_close_wait", "3000")
+		t.sysctl("net/netfilter/nf_conntrack_tcp_timeout_established", "82800")
+	}},
+}
+
+// sysctl wants a sysctl of the node to have a value.
+func (t *T) sysctl(path, want string) {
+	t.eventually("the sysctl "+path, func() error {
+		var got []byte
+		err := t.Node.Do(func() (err error) {
+			got, err = os.ReadFile("/proc/sys/" + path)
+			return err
+		})
+		if text := strings.TrimSpace(string(got)); err != nil || text != want {
+			return errors.Join(fmt.Errorf("got %q, want %q", text, want), err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,125 @@
+package agentdeployment_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/config"
+)
+
+var _ = Describe("The kustomizations of the agent", Ordered, func() {
+	variants := []string{base, beside, replace, uninstall}
+
+	It("are taken by the API server with all their fields", func(ctx SpecContext) {
+		for _, path := range variants {
+			kubectl(ctx, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-k", path)
+		}
+	})
+
+	// An admin comes from one to the next without deleting anything. What stays behind of the one before would be nobody's.
+	It("take the place of one another", func(ctx SpecContext) {
+		fresh := map[string]string{}
+		spec := func() string {
+			return kubectl(ctx, "-n", namespace, "get", "daemonset", account, "-o", "jsonpath={.spec.template}")
+		}
+		for _, path := range variants {
+			kubectl(ctx, "-n", namespace, "delete", "daemonset", account)
+			apply(ctx, path)
+			fresh[path] = spec()
+		}
+		for _, path := range []string{beside, replace, uninstall, replace, base} {
+			apply(ctx, path)
+			Expect(spec()).To(Equal(fresh[path]), path)
+		}
+	})
+
+	It("have a configuration that the agent takes without a warning, and that fits the pod", func(ctx SpecContext) {
+		for _, path := range []string{base, beside} {
+			m := render(ctx, path)
+			c, warnings, err := config.Parse([]byte(configMap(m, "clusterip-operator-proxyagent-config").Data["config.yaml"]))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(warnings).To(BeEmpty())
+			for _, probe := range []*corev1.Probe{container(m).StartupProbe, container(m).LivenessProbe, container(m).ReadinessProbe} {
+				Expect(c.Health.BindAddress).To(HaveSuffix(":" + strconv.Itoa(probe.HTTPGet.Port.IntValue())))
+			}
+		}
+	})
+
+	It("keep out of kube-proxy's way beside it", func(ctx SpecContext) {
+		c, _, err := config.Parse([]byte(configMap(render(ctx, beside), "clusterip-operator-proxyagent-config").Data["config.yaml"]))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.ServiceProxyName).To(Equal("clusterip-operator"))
+		Expect(c.DropsUnallocated()).To(BeFalse())
+		Expect([]string{c.Health.BindAddress, c.Metrics.BindAddress}).NotTo(ContainElement(Or(HaveSuffix(":10256"), HaveSuffix(":10249"))))
+		Expect(c.Conntrack.MaxPerCore).To(BeZero())
+		Expect(c.Conntrack.TCPEstablishedTimeout.Duration + c.Conntrack.TCPCloseWaitTimeout.Duration).To(BeZero())
+	})
+
+	// kubeadm's ConfigMap kube-proxy has two keys, and config.conf names the other by this path.
+	It("read kube-proxy's ConfigMap where kube-proxy has it", func(ctx SpecContext) {
+		m := render(ctx, replace)
+		Expect(every[corev1.ConfigMap](m, "ConfigMap")).To(BeEmpty())
+		Expect(container(m).EnvFrom).To(BeEmpty())
+		Expect(container(m).Args).To(ContainElement("--config=/var/lib/kube-proxy/config.conf"))
+		Expect(container(m).VolumeMounts).To(ContainElement(corev1.VolumeMount{Name: "config", MountPath: "/var/lib/kube-proxy", ReadOnly: true}))
+		Expect(daemonSet(m).Spec.Template.Spec.Volumes).To(ContainElement(
+			HaveField("VolumeSource.ConfigMap", HaveField("Name", "kube-proxy"))))
+		c, _, err := config.Load("../../../proxyagent/config/testdata/kubeadm.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.Client.Kubeconfig).To(Equal("/var/lib/kube-proxy/kubeconfig.conf"))
+	})
+
+	// The lines that an admin is told to fill in.
+	It("let the address of the API server be named", func(ctx SpecContext) {
+		Expect(configMap(render(ctx, base), "clusterip-operator-proxyagent-apiserver").Data).To(BeEmpty())
+		text, err := os.ReadFile(filepath.Join(base, "apiserver.env"))
+		Expect(err).NotTo(HaveOccurred())
+		filled := regexp.MustCompile(`(?m)^# (KUBERNETES_[A-Z_]+=)`).ReplaceAllString(string(text), "$1")
+		Expect(configMap(render(ctx, changed("apiserver.env", filled)), "clusterip-operator-proxyagent-apiserver").Data).To(Equal(map[string]string{
+			"KUBERNETES_SERVICE_HOST": "192.0.2.10", "KUBERNETES_SERVICE_PORT": "6443",
+		}))
+	})
+
+	// Comments that show settings are read by people who will remove the #.
+	It("show settings in comments that exist", func() {
+		for _, path := range []string{base, beside} {
+			text, err := os.ReadFile(filepath.Join(path, "config.yaml"))
+			Expect(err).NotTo(HaveOccurred())
+			shown := regexp.MustCompile(`(?m)^# (( *)[a-zA-Z]+:( |$))`).ReplaceAllString(string(text), "$1")
+			Expect(shown).NotTo(Equal(string(text)))
+			var fields map[string]any
+			Expect(yaml.UnmarshalStrict([]byte(shown), &fields)).To(Succeed(), shown)
+			_, _, err = config.Parse([]byte(shown))
+			Expect(err).NotTo(HaveOccurred(), shown)
+		}
+	})
+
+	// Documented commands name objects; these are the names.
+	It("have the names that their comments and the guide use", func(ctx SpecContext) {
+		Expect(daemonSet(render(ctx, base)).Name).To(Equal(account))
+		Expect(daemonSet(render(ctx, base)).Spec.Template.Labels).To(HaveKeyWithValue("app.kubernetes.io/component", "proxyagent"))
+		guide, err := os.ReadFile("../../../docs/proxyagent.md")
+		Expect(err).NotTo(HaveOccurred())
+		for _, path := range variants {
+			Expect(string(guide)).To(ContainSubstring(strings.TrimPrefix(path, "../../../")))
+		}
+		Expect(string(guide)).To(ContainSubstring("daemonset/" + account))
+	})
+})
+
+// changed copies config/proxyagent with another content of one file.
+func changed(name, content string) string {
+	GinkgoHelper()
+	dir := filepath.Join(GinkgoT().TempDir(), "proxyagent")
+	Expect(os.CopyFS(dir, os.DirFS(base))).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600)).To(Succeed())
+	return dir
+}

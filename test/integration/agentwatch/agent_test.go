@@ -1,0 +1,187 @@
+package agentwatch_test
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/watch"
+)
+
+// nodeName is the Node that agents believe to run on.
+const nodeName = "here"
+
+// agent is what a node agent does with a Source: it adds up what it takes. Its methods may be called concurrently.
+type agent struct {
+	*watch.Source
+	ended chan error
+
+	mu    sync.Mutex
+	state model.State
+	// gone are the Services and addresses that were told gone, in order.
+	gone []string
+	// woken counts the Takes.
+	woken int
+	log   []string
+}
+
+// startAgent starts an agent that ends with the calling node.
+func startAgent(config *rest.Config, o watch.Options) *agent {
+	GinkgoHelper()
+	config = rest.CopyConfig(config)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	client, err := kubernetes.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+
+	a := &agent{ended: make(chan error, 1)}
+	a.state.Services, a.state.Allocations = map[model.ServiceName]model.Service{}, map[netip.Addr]model.Allocation{}
+	o.NodeName, o.Logger = nodeName, funcr.New(a.record, funcr.Options{})
+	a.Source, err = watch.New(client, o)
+	Expect(err).NotTo(HaveOccurred())
+
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { a.ended <- a.Run(ctx) })
+	running.Go(func() { a.follow(ctx) })
+	DeferCleanup(func() {
+		stop()
+		running.Wait()
+	})
+	return a
+}
+
+func (a *agent) record(_, line string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.log = append(a.log, line)
+}
+
+func (a *agent) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.Wake():
+			a.add(a.Take())
+		}
+	}
+}
+
+func (a *agent) add(c model.Changes) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.woken++
+	for name, s := range c.Services {
+		delete(a.state.Services, name)
+		if s != nil {
+			a.state.Services[name] = *s
+		} else {
+			a.gone = append(a.gone, name.Name)
+		}
+	}
+	for addr, allocation := range c.Allocations {
+		delete(a.state.Allocations, addr)
+		if allocation != nil {
+			a.state.Allocations[addr] = *allocation
+		} else {
+			a.gone = append(a.gone, addr.String())
+		}
+	}
+	if c.Ranges != nil {
+		a.state.Ranges = *c.Ranges
+	}
+	if c.Node != nil {
+		a.state.Node = *c.Node
+	}
+}
+
+// service returns a Service as something to poll; nil when it is not served.
+func (a *agent) service(name string) func() *model.Service {
+	return func() *model.Service {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if s, ok := a.state.Services[model.ServiceName{Namespace: namespace, Name: name}]; ok {
+			return &s
+		}
+		return nil
+	}
+}
+
+// endpoints returns the addresses and ports of a Service's endpoints, sorted, as something to poll.
+func (a *agent) endpoints(name string) func() []string {
+	return func() []string {
+		s := a.service(name)()
+		if s == nil {
+			return []string{"no such Service"}
+		}
+		out := []string{}
+		for _, e := range s.Endpoints {
+			out = append(out, e.Addr.String())
+		}
+		slices.Sort(out)
+		return out
+	}
+}
+
+// allocation returns what is known of an address, as something to poll; the zero value for nothing.
+func (a *agent) allocation(addr string) func() model.Allocation {
+	return func() model.Allocation {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.state.Allocations[netip.MustParseAddr(addr)]
+	}
+}
+
+// ranges returns the ranges as something to poll.
+func (a *agent) ranges() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := []string{}
+	for _, r := range a.state.Ranges {
+		out = append(out, r.String())
+	}
+	return out
+}
+
+// node returns the Node as something to poll.
+func (a *agent) node() model.Node {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state.Node
+}
+
+// wakes returns how often there was something to take, as something to poll.
+func (a *agent) wakes() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.woken
+}
+
+// told returns what was told gone since it was asked last.
+func (a *agent) told() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	gone := a.gone
+	a.gone = nil
+	return gone
+}
+
+// lines returns the lines of the log that contain all texts.
+func (a *agent) lines(texts ...string) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(a.log), func(line string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) })
+	})
+}
