@@ -98,6 +98,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	}
 	m := metrics.New(served...)
 	m.Build(version(), "", goVersion(), string(mode))
+	m.CountInvalidDropped(func() (uint64, error) { return invalidDropped(ctx, families) })
 	events := newEvents(ctx, client, c.NodeName)
 	health := healthz.New(healthz.Options{
 		BindAddress: c.Health.BindAddress, Families: served, Answered: m.Answered,
@@ -154,6 +155,19 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, mode i
 		return nil, errors.New("this machine has none of the IP families that are to be served")
 	}
 	return families, nil
+}
+
+// invalidDropped sums a counter of the kernel over the families.
+func invalidDropped(ctx context.Context, families []proxyagent.Family) (sum uint64, err error) {
+	for _, f := range families {
+		backend, ok := f.Backend.(*iptables.Proxier)
+		if !ok {
+			continue
+		}
+		n, failed := backend.InvalidDropped(ctx)
+		sum, err = sum+n, errors.Join(err, failed)
+	}
+	return sum, err
 }
 
 // hasFamily reports whether the kernel speaks a family.

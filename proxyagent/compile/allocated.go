@@ -20,9 +20,6 @@ func (c *Compiler) touchAll(w *work) {
 	for a := range c.winners {
 		w.touched[a] = struct{}{}
 	}
-	for a := range c.allocated {
-		w.touched[a] = struct{}{}
-	}
 }
 
 // reviewAllocated notes whether somebody has the address now, when that is news.

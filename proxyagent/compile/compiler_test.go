@@ -309,6 +309,23 @@ func TestSharedAddressCost(t *testing.T) {
 	}
 }
 
+// TestSharedClaimCost pins that Services which fight for an address and a node port are only looked at together when claims change.
+func TestSharedClaimCost(t *testing.T) {
+	s := tell(t, model.IPv4, model.Settings{})
+	s.c.Apply(s.services("a cluster=10.96.0.1 ext=203.0.113.1 x:80/TCP@30000", "b cluster=10.96.0.1 ext=203.0.113.1 x:80/TCP@30000",
+		"c cluster=10.96.0.3 ext=10.96.0.1 x:80/TCP@30000"))
+	before := s.c.evaluations
+	ch := s.services("a cluster=10.96.0.1 ext=203.0.113.1 x:80/TCP@30000")
+	ch.Services[name("a")].Endpoints = someEndpoints(model.IPv4, "1 ready")
+	if s.c.Apply(ch); s.c.evaluations-before != 1 {
+		t.Errorf("an endpoint looked at %d Services", s.c.evaluations-before)
+	}
+	before = s.c.evaluations
+	if s.c.Apply(s.services("a cluster=10.96.0.2 ext=203.0.113.1 x:80/TCP@30000")); s.c.evaluations-before != 3 {
+		t.Errorf("another ClusterIP looked at %d Services", s.c.evaluations-before)
+	}
+}
+
 // BenchmarkCompile is the cold start of one family.
 func BenchmarkCompile(b *testing.B) {
 	for _, count := range []int{1_000, 10_000, 30_000} {

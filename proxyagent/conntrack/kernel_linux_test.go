@@ -93,19 +93,26 @@ func needNamespace(t testing.TB) {
 	}
 }
 
-// set gives the loopback interface all addresses, and the virtual IPs a route: without one nothing is sent, nor asks the rules.
+// set gives the loopback interface all addresses, and the virtual IPs a route into a cable: without one nothing is sent, nor asks the rules.
 func (s site) set(t *testing.T) {
 	t.Helper()
 	run(t, "ip", "link", "set", "lo", "up")
 	for _, addr := range []netip.Addr{s.client, s.node, s.a.Addr(), s.b.Addr()} {
 		run(t, "ip", "addr", "replace", netip.PrefixFrom(addr, addr.BitLen()).String(), "dev", "lo", "nodad")
 	}
-	run(t, "ip", "route", "replace", s.ranges.String(), "dev", "lo")
+	if _, err := net.InterfaceByName("cable"); err != nil {
+		run(t, "ip", "link", "add", "cable", "type", "veth", "peer", "name", "end")
+	}
+	for _, side := range []string{"cable", "end"} {
+		run(t, "ip", "link", "set", side, "arp", "off", "up")
+	}
+	run(t, "ip", "route", "replace", s.ranges.String(), "dev", "cable")
 	t.Cleanup(func() {
 		run(t, s.iptables, "-t", "nat", "-F")
 		run(t, "conntrack", "-F")
 	})
-	run(t, s.iptables, "-t", "nat", "-A", "POSTROUTING", "-p", "udp", "-j", "RETURN") // The kernel tracks nothing before there is a rule.
+	// The kernel tracks nothing before a rule asks for it.
+	run(t, s.iptables, "-t", "nat", "-A", "POSTROUTING", "-m", "conntrack", "--ctstate", "NEW", "-j", "RETURN")
 }
 
 func run(t testing.TB, name string, args ...string) string {
@@ -121,7 +128,7 @@ func run(t testing.TB, name string, args ...string) string {
 func (s site) rule(t *testing.T, destination, endpoint netip.AddrPort) {
 	t.Helper()
 	match := []string{"-d", destination.Addr().String(), "-p", "udp", "--dport", fmt.Sprint(destination.Port())}
-	for _, line := range strings.Split(run(t, s.iptables, "-t", "nat", "-S", "OUTPUT"), "\n") {
+	for line := range strings.SplitSeq(run(t, s.iptables, "-t", "nat", "-S", "OUTPUT"), "\n") {
 		if strings.Contains(line, destination.Addr().String()+"/") {
 			run(t, s.iptables, append([]string{"-t", "nat", "-D"}, strings.Fields(line)[1:]...)...)
 		}
@@ -137,7 +144,7 @@ func serve(t *testing.T, endpoint netip.AddrPort) {
 	t.Helper()
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(endpoint))
 	must(t, err)
-	t.Cleanup(func() { conn.Close() })
+	t.Cleanup(func() { must(t, conn.Close()) })
 	go func() {
 		for buffer := make([]byte, 16); ; {
 			_, from, err := conn.ReadFromUDPAddrPort(buffer)
@@ -159,7 +166,7 @@ func (s site) caller(t *testing.T, to netip.AddrPort) caller {
 	t.Helper()
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(s.client, 0)))
 	must(t, err)
-	t.Cleanup(func() { conn.Close() })
+	t.Cleanup(func() { must(t, conn.Close()) })
 	return caller{conn, to}
 }
 
@@ -285,7 +292,7 @@ func (s site) list(t *testing.T, protocol string) string {
 
 func (s site) wantNoneTo(t *testing.T, endpoint netip.AddrPort) {
 	t.Helper()
-	for _, line := range strings.Split(s.list(t, "udp"), "\n") {
+	for line := range strings.SplitSeq(s.list(t, "udp"), "\n") {
 		if strings.Contains(line, "src="+endpoint.Addr().String()+" ") {
 			t.Errorf("a flow is left: %s", line)
 		}
@@ -387,7 +394,7 @@ func TestDeletionIsExact(t *testing.T) {
 		table := Kernel()
 		s.insert(t, "udp", s.vip, s.a, 1000)
 		s.insert(t, "udp", s.vip, s.a, 1000, "-w", "7")
-		s.insert(t, "udp", s.vip, s.a, 1000, "--orig-zone", "5")
+		s.insert(t, "udp", s.vip, s.b, 1000, "--orig-zone", "5")
 		s.insert(t, "udp", s.vip, s.a, 1001)
 		s.insert(t, "tcp", s.vip, s.a, 1000)
 		flows, err := table.Flows(t.Context(), s.family, func(Flow) bool { return true })

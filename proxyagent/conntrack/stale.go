@@ -47,7 +47,7 @@ func misled(f Flow, p model.ServicePort, isNodePort bool) bool {
 		return true
 	default:
 		// At a node port, somebody on the node who has the same port may answer: that is a conversation, not a mistake.
-		return hasEndpoints(p) && !(isNodePort && f.Answered)
+		return hasEndpoints(p) && (!isNodePort || !f.Answered)
 	}
 }
 

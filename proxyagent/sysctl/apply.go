@@ -13,8 +13,8 @@ import (
 
 // Kernel is where the settings are. The zero value is the running kernel, in the network namespace of the process.
 type Kernel struct {
-	// SysRoot and ModuleRoot are directories: /proc/sys and /sys/module when empty.
-	SysRoot, ModuleRoot string
+	// SysRoot is the directory of the settings, /proc/sys when empty.
+	SysRoot string
 }
 
 // Apply sets what differs from the targets and returns what it wrote, also together with an error. The error joins one for every setting
@@ -81,12 +81,9 @@ func (k Kernel) write(w Write) error {
 }
 
 func (k Kernel) path(key Key) string {
-	root, fallback := k.SysRoot, "/proc/sys"
-	if key == HashSize {
-		root, fallback = k.ModuleRoot, "/sys/module"
-	}
+	root := k.SysRoot
 	if root == "" {
-		root = fallback
+		root = "/proc/sys"
 	}
 	return filepath.Join(root, filepath.FromSlash(string(key)))
 }
@@ -99,7 +96,7 @@ func remedy(key Key, err error) string {
 		return " (the kernel module nf_conntrack is not loaded: load it on the host, " + leave + ")"
 	case errors.Is(err, syscall.EROFS):
 		return " (mount it writable or set it on the host, " + leave + ")"
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EOPNOTSUPP):
+	case errors.Is(err, fs.ErrPermission):
 		return " (only root of the host's own network namespace may: set it there, " + leave + ")"
 	default:
 		return ""
@@ -109,7 +106,7 @@ func remedy(key Key, err error) string {
 // fieldOf names the field of the configuration, and the value of it, that leaves a setting alone.
 func fieldOf(key Key) string {
 	switch key {
-	case ConntrackMax, HashSize:
+	case ConntrackMax, ConntrackBuckets:
 		return "conntrack.maxPerCore to 0"
 	case TCPEstablishedTimeout:
 		return "conntrack.tcpEstablishedTimeout to 0s"

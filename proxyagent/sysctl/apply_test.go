@@ -13,10 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// machine is a pair of directories that stand in for /proc/sys and /sys/module.
+// machine is a directory that stands in for /proc/sys.
 func machine(t *testing.T, settings map[Key]string) Kernel {
 	t.Helper()
-	k := Kernel{SysRoot: t.TempDir(), ModuleRoot: t.TempDir()}
+	k := Kernel{SysRoot: t.TempDir()}
 	for key, text := range settings {
 		if err := os.MkdirAll(filepath.Dir(k.path(key)), 0o755); err != nil {
 			t.Fatal(err)
@@ -31,7 +31,7 @@ func machine(t *testing.T, settings map[Key]string) Kernel {
 // fresh are the settings of a machine that nobody set, with the line ends of the kernel.
 func fresh() map[Key]string {
 	return map[Key]string{
-		ConntrackMax: "65536\n", HashSize: "16384\n", TCPEstablishedTimeout: "432000\n", TCPCloseWaitTimeout: "60\n",
+		ConntrackMax: "65536\n", ConntrackBuckets: "16384\n", TCPEstablishedTimeout: "432000\n", TCPCloseWaitTimeout: "60\n",
 		TCPBeLiberal: "0\n", UDPTimeout: "30\n", UDPStreamTimeout: "120\n", RouteLocalnet: "0\n",
 	}
 }
@@ -45,7 +45,7 @@ func TestSettingsAreReadDecidedAndWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Write{
-		{ConntrackMax, 65536, 131072}, {HashSize, 16384, 32768},
+		{ConntrackMax, 65536, 131072}, {ConntrackBuckets, 16384, 32768},
 		{TCPEstablishedTimeout, 432000, 86400}, {TCPCloseWaitTimeout, 60, 3600}, {RouteLocalnet, 0, 1},
 	}
 	if diff := cmp.Diff(want, written); diff != "" {
@@ -71,7 +71,7 @@ func TestOneSettingThatCannotBeReadKeepsNoOtherBack(t *testing.T) {
 	settings[TCPEstablishedTimeout] = "many"
 	k := machine(t, settings)
 	written, err := k.Apply(Targets(defaults, 2))
-	want := []Write{{HashSize, 16384, 32768}, {TCPCloseWaitTimeout, 60, 3600}}
+	want := []Write{{ConntrackBuckets, 16384, 32768}, {TCPCloseWaitTimeout, 60, 3600}}
 	if diff := cmp.Diff(want, written); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
@@ -98,9 +98,6 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"a container without privileges": {TCPCloseWaitTimeout, syscall.EROFS,
 			" (mount it writable or set it on the host, or leave it alone by setting conntrack.tcpCloseWaitTimeout to 0s in the configuration)"},
 		"another network namespace": {ConntrackMax, syscall.EACCES,
-			" (only root of the host's own network namespace may: set it there, or leave it alone by setting conntrack.maxPerCore to 0" +
-				" in the configuration)"},
-		"the hash table from another namespace": {HashSize, syscall.EOPNOTSUPP,
 			" (only root of the host's own network namespace may: set it there, or leave it alone by setting conntrack.maxPerCore to 0" +
 				" in the configuration)"},
 		"no connection tracking": {UDPTimeout, syscall.ENOENT,

@@ -2,19 +2,19 @@ package sysctl
 
 import "time"
 
-// Key is a setting of the kernel: a path below /proc/sys, or for HashSize below /sys/module.
+// Key is a setting of the kernel: a path below /proc/sys.
 type Key string
 
 // The settings that this package knows.
 const (
 	ConntrackMax          Key = "net/netfilter/nf_conntrack_max"
+	ConntrackBuckets      Key = "net/netfilter/nf_conntrack_buckets"
 	TCPEstablishedTimeout Key = "net/netfilter/nf_conntrack_tcp_timeout_established"
 	TCPCloseWaitTimeout   Key = "net/netfilter/nf_conntrack_tcp_timeout_close_wait"
 	TCPBeLiberal          Key = "net/netfilter/nf_conntrack_tcp_be_liberal"
 	UDPTimeout            Key = "net/netfilter/nf_conntrack_udp_timeout"
 	UDPStreamTimeout      Key = "net/netfilter/nf_conntrack_udp_timeout_stream"
 	RouteLocalnet         Key = "net/ipv4/conf/all/route_localnet"
-	HashSize              Key = "nf_conntrack/parameters/hashsize"
 )
 
 const (
@@ -53,7 +53,7 @@ type Write struct {
 func Targets(w Want, cores int) []Target {
 	var ts []Target
 	if n := connections(w, cores); n > 0 {
-		ts = append(ts, Target{Key: ConntrackMax, Value: n}, Target{Key: HashSize, Value: n / entriesPerBucket, AtLeast: true})
+		ts = append(ts, Target{Key: ConntrackMax, Value: n}, Target{Key: ConntrackBuckets, Value: n / entriesPerBucket, AtLeast: true})
 	}
 	ts = appendTimeout(ts, TCPEstablishedTimeout, w.TCPEstablished)
 	ts = appendTimeout(ts, TCPCloseWaitTimeout, w.TCPCloseWait)

@@ -13,7 +13,7 @@ var defaults = Want{MaxPerCore: 32768, Min: 131072, TCPEstablished: 24 * time.Ho
 
 func TestTargetsAreThoseOfKubeProxy(t *testing.T) {
 	maximum := func(n int) []Target {
-		return []Target{{Key: ConntrackMax, Value: n}, {Key: HashSize, Value: n / 4, AtLeast: true}}
+		return []Target{{Key: ConntrackMax, Value: n}, {Key: ConntrackBuckets, Value: n / 4, AtLeast: true}}
 	}
 	for name, tc := range map[string]struct {
 		want  Want
@@ -54,23 +54,23 @@ func TestTargetsAreThoseOfKubeProxy(t *testing.T) {
 func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 	targets := []Target{
 		{Key: ConntrackMax, Value: 131072},
-		{Key: HashSize, Value: 32768, AtLeast: true},
+		{Key: ConntrackBuckets, Value: 32768, AtLeast: true},
 		{Key: TCPCloseWaitTimeout, Value: 3600},
 	}
 	for name, tc := range map[string]struct {
 		current map[Key]int
 		want    []Write
 	}{
-		"all is right": {map[Key]int{ConntrackMax: 131072, HashSize: 32768, TCPCloseWaitTimeout: 3600}, nil},
+		"all is right": {map[Key]int{ConntrackMax: 131072, ConntrackBuckets: 32768, TCPCloseWaitTimeout: 3600}, nil},
 		"all is too small": {
-			map[Key]int{ConntrackMax: 1000, HashSize: 250, TCPCloseWaitTimeout: 60},
-			[]Write{{ConntrackMax, 1000, 131072}, {HashSize, 250, 32768}, {TCPCloseWaitTimeout, 60, 3600}},
+			map[Key]int{ConntrackMax: 1000, ConntrackBuckets: 250, TCPCloseWaitTimeout: 60},
+			[]Write{{ConntrackMax, 1000, 131072}, {ConntrackBuckets, 250, 32768}, {TCPCloseWaitTimeout, 60, 3600}},
 		},
 		"larger values are lowered, the hash table is not": {
-			map[Key]int{ConntrackMax: 262144, HashSize: 65536, TCPCloseWaitTimeout: 7200},
+			map[Key]int{ConntrackMax: 262144, ConntrackBuckets: 65536, TCPCloseWaitTimeout: 7200},
 			[]Write{{ConntrackMax, 262144, 131072}, {TCPCloseWaitTimeout, 7200, 3600}},
 		},
-		"what is not known is left alone": {map[Key]int{HashSize: 1}, []Write{{HashSize, 1, 32768}}},
+		"what is not known is left alone": {map[Key]int{ConntrackBuckets: 1}, []Write{{ConntrackBuckets, 1, 32768}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, Decide(tc.current, targets)); diff != "" {

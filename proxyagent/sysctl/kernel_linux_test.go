@@ -101,11 +101,17 @@ func refusesWhatIsTheHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	written, err := Kernel{}.Apply([]Target{{Key: ConntrackMax, Value: now - 1}, {Key: RouteLocalnet, Value: 0}})
+	buckets, err := Kernel{}.get(ConntrackBuckets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := Kernel{}.Apply([]Target{
+		{Key: ConntrackMax, Value: now - 1}, {Key: ConntrackBuckets, Value: buckets + 1}, {Key: RouteLocalnet, Value: 0},
+	})
 	if diff := cmp.Diff([]Write{{RouteLocalnet, 1, 0}}, written); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
-	if !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), "only root of the host's own network namespace may") {
+	if !errors.Is(err, os.ErrPermission) || strings.Count(err.Error(), "only root of the host's own network namespace may") != 2 {
 		t.Errorf("the error reads %v", err)
 	}
 }

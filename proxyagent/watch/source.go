@@ -22,8 +22,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// LabelServiceProxyName is the label of Services that are for another proxy than the cluster's default one.
-const LabelServiceProxyName = "service.kubernetes.io/service-proxy-name"
+// labelProxyName is the label of Services that are for another proxy than the cluster's default one.
+const labelProxyName = "service.kubernetes.io/service-proxy-name"
 
 // byService is the index of EndpointSlices by the key of their Service.
 const byService = "service"
@@ -41,7 +41,8 @@ const (
 type Options struct {
 	// NodeName is the Node that the agent runs on.
 	NodeName string
-	// ProxyName follows only Services with this value of [LabelServiceProxyName]; empty: only those without the label.
+	// ProxyName follows only Services with this value of the label service.kubernetes.io/service-proxy-name; empty: only those
+	// without the label.
 	ProxyName string
 	// Allocations defaults to [model.Prefer]. It decides what happens without IPAddresses, and nothing else here.
 	Allocations model.AllocationMode
@@ -103,7 +104,6 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 	s.began = time.Now()
 	ctx, cancel := context.WithCancel(logr.NewContext(ctx, s.options.Logger))
-	defer cancel()
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
@@ -303,7 +303,7 @@ func proxySelector(name string) (string, error) {
 	if name != "" {
 		operator, values = selection.Equals, []string{name}
 	}
-	requirement, err := labels.NewRequirement(LabelServiceProxyName, operator, values)
+	requirement, err := labels.NewRequirement(labelProxyName, operator, values)
 	if err != nil {
 		return "", fmt.Errorf("selecting Services for the proxy %q: %w", name, err)
 	}

@@ -2,9 +2,13 @@ package watch
 
 import (
 	"errors"
+	"math/rand/v2"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -311,6 +315,35 @@ func TestListsAfterAnOutageTellTheDifference(t *testing.T) {
 			ServiceEvents: 2,
 		})
 		w.wantSleep("the outage")
+	}, scene()...)
+}
+
+// Who takes only when woken must miss nothing.
+func TestWakesSuffice(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := history{world: w, random: rand.New(rand.NewPCG(1, 1))}
+		w.start(Options{})
+		var taking sync.WaitGroup
+		done := make(chan struct{})
+		taking.Go(func() {
+			for {
+				select {
+				case <-w.source.Wake():
+					h.add(w.source.Take())
+				case <-done:
+					return
+				}
+			}
+		})
+		for range 300 {
+			h.change()
+		}
+		synctest.Wait()
+		close(done)
+		taking.Wait()
+		if diff := cmp.Diff(w.state(), h.sum, comparers); diff != "" {
+			t.Errorf("(-API server +sum):\n%s", diff)
+		}
 	}, scene()...)
 }
 

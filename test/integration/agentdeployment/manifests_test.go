@@ -93,7 +93,7 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 		for _, path := range []string{base, beside} {
 			text, err := os.ReadFile(filepath.Join(path, "config.yaml"))
 			Expect(err).NotTo(HaveOccurred())
-			shown := regexp.MustCompile(`(?m)^# (( *)[a-zA-Z]+:( |$))`).ReplaceAllString(string(text), "$1")
+			shown := regexp.MustCompile(`(?m)^# (( *)[a-zA-Z]+:( \S+| \[.*\])?$)`).ReplaceAllString(string(text), "$1")
 			Expect(shown).NotTo(Equal(string(text)))
 			var fields map[string]any
 			Expect(yaml.UnmarshalStrict([]byte(shown), &fields)).To(Succeed(), shown)

@@ -1,0 +1,241 @@
+//go:build linux
+
+package agentdeployment_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+const (
+	node = "node-1"
+	// program is how the agent names itself to the API server.
+	program = "clusterip-operator-proxyagent/"
+)
+
+// asDeployed is how a process starts that is as a container of the agent: its user, its capabilities, and no way to more.
+func asDeployed(m manifests) []string {
+	GinkgoHelper()
+	Expect(container(m).SecurityContext.Capabilities.Drop).To(ConsistOf(corev1.Capability("ALL")))
+	bounds := "--bounding-set=-all"
+	for _, capability := range container(m).SecurityContext.Capabilities.Add {
+		bounds += ",+" + strings.ToLower(string(capability))
+	}
+	return []string{"setpriv", bounds, "--inh-caps=-all", "--no-new-privs"}
+}
+
+// arguments are those of the container, with the paths of this machine. The last ones win.
+func arguments(m manifests, kubeconfig, mode string) []string {
+	GinkgoHelper()
+	file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
+	Expect(os.WriteFile(file, []byte(configMap(m, "clusterip-operator-proxyagent-config").Data["config.yaml"]), 0o600)).To(Succeed())
+	var args []string
+	for _, arg := range container(m).Args {
+		switch name, _, _ := strings.Cut(arg, "="); name {
+		case "--config":
+			Expect(arg).To(Equal("--config=" + container(m).VolumeMounts[0].MountPath + "/config.yaml"))
+			args = append(args, "--config="+file)
+		case "--sysctl-root": // nothing of the machine is to be set
+			args = append(args, "--sysctl-root="+GinkgoT().TempDir())
+		default:
+			args = append(args, arg)
+		}
+	}
+	return append(args, "--kubeconfig="+kubeconfig, "--iptables-mode="+mode)
+}
+
+// inside writes a kubeconfig with which a program in a namespace reaches the API server as the agent's account.
+func inside(ctx context.Context, n *network.Namespace) string {
+	GinkgoHelper()
+	as, err := c.ConfigForServiceAccount(ctx, namespace, account)
+	Expect(err).NotTo(HaveOccurred())
+	address, err := n.Forward(strings.TrimPrefix(as.Host, "https://"))
+	Expect(err).NotTo(HaveOccurred())
+	as = rest.CopyConfig(as)
+	as.Host = "https://" + address
+	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(framework.WriteKubeconfig(path, as)).To(Succeed())
+	return path
+}
+
+// start runs the agent of a kustomization until the spec ends, and waits until it is ready as its pod would be.
+func start(ctx context.Context, n *network.Namespace, m manifests, mode string) {
+	GinkgoHelper()
+	command := append(asDeployed(m), built())
+	command = append(command, arguments(m, inside(ctx, n), mode)...)
+	process := n.Command(context.WithoutCancel(ctx), command[0], command[1:]...) // it outlives the context of the spec
+	var log bytes.Buffer
+	process.Env = append(os.Environ(), "NODE_NAME="+node, "XTABLES_LOCKFILE="+n.LockFile())
+	process.Stdout, process.Stderr = &log, &log
+	Expect(process.Start()).To(Succeed())
+	ended := make(chan error, 1)
+	go func() { ended <- process.Wait() }()
+	DeferCleanup(func() {
+		_ = process.Process.Signal(syscall.SIGTERM)
+		Eventually(ended).WithTimeout(10 * time.Second).Should(Receive(BeNil()))
+		AddReportEntry("log of the agent", log.String(), ReportEntryVisibilityFailureOrVerbose)
+		Expect(strings.ToLower(log.String())).NotTo(ContainSubstring("forbidden"))
+	})
+	for _, probe := range []*corev1.Probe{container(m).StartupProbe, container(m).ReadinessProbe} {
+		Eventually(ask).WithArguments(n, probe.HTTPGet).WithTimeout(cluster.Patience).Should(Equal(http.StatusOK))
+	}
+}
+
+// ask makes the request of a probe.
+func ask(n *network.Namespace, probe *corev1.HTTPGetAction) (int, error) {
+	response, err := n.HTTPClient().Get(fmt.Sprintf("http://%s:%d%s", probe.Host, probe.Port.IntValue(), probe.Path))
+	if err != nil {
+		return 0, err
+	}
+	return response.StatusCode, response.Body.Close()
+}
+
+// serve makes a Service with one endpoint, pod1 of a bed, and returns where to reach it.
+func serve(ctx context.Context, bed *network.Bed, name string, change func(*corev1.Service)) netip.AddrPort {
+	GinkgoHelper()
+	port := network.Ports[0]
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: int32(port)}}}}
+	change(service)
+	service, err := c.Client().CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = c.Client().DiscoveryV1().EndpointSlices(cluster.Namespace).Create(ctx, &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new(""), Protocol: new(corev1.ProtocolTCP), Port: new(int32(port))}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{bed.Pod1.Addr(model.IPv4).String()}, NodeName: new(node)}},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), port)
+}
+
+// built is the program, which the framework builds once.
+func built() string {
+	GinkgoHelper()
+	path, err := framework.ProxyAgentProgram()
+	Expect(err).NotTo(HaveOccurred())
+	return path
+}
+
+var _ = Describe("The agent as it is deployed", Ordered, func() {
+	var bed *network.Bed
+
+	BeforeAll(func(ctx SpecContext) {
+		if os.Geteuid() != 0 {
+			Skip("network namespaces need root")
+		}
+		var err error
+		bed, err = network.New(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(bed.Close)
+		_, err = c.Client().CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	reached := func(to netip.AddrPort) func() string {
+		return func() string { return bed.Pod2.Dial(network.Probe{To: to}).Server }
+	}
+
+	for _, mode := range []string{"nft", "legacy"} {
+		It("serves with the capabilities and the permissions of its pod, iptables-"+mode, func(ctx SpecContext) {
+			start(ctx, bed.Node, render(ctx, base), mode)
+			to := serve(ctx, bed, "plain-"+mode, func(*corev1.Service) {})
+			Eventually(reached(to)).WithTimeout(cluster.Patience).Should(Equal("pod1"))
+			Expect(cleanUp(ctx, bed.Node)).To(ContainSubstring("removed"))
+		})
+	}
+
+	It("leaves the Services of kube-proxy alone beside it", func(ctx SpecContext) {
+		start(ctx, bed.Node, render(ctx, beside), "nft")
+		theirs := serve(ctx, bed, "theirs", func(*corev1.Service) {})
+		ours := serve(ctx, bed, "ours", func(s *corev1.Service) {
+			s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "clusterip-operator"}
+		})
+		Eventually(reached(ours)).WithTimeout(cluster.Patience).Should(Equal("pod1"))
+		Expect(bed.Pod2.Dial(network.Probe{To: theirs, Timeout: network.DropTimeout}).Server).To(BeEmpty())
+	})
+
+	// A load balancer claims the ClusterIP of another Service, twice. The event of the second time is a change of the first one.
+	It("reports what it does not serve", func(ctx SpecContext) {
+		start(ctx, bed.Node, render(ctx, base), "nft")
+		taken := serve(ctx, bed, "rightful", func(*corev1.Service) {})
+		serve(ctx, bed, "greedy", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer })
+		for range 2 {
+			claim(ctx, "greedy", corev1.LoadBalancerIngress{IP: taken.Addr().String()})
+			Eventually(disputes).WithArguments(bed.Node).WithTimeout(cluster.Patience).Should(Equal("1"))
+			claim(ctx, "greedy")
+			Eventually(disputes).WithArguments(bed.Node).WithTimeout(cluster.Patience).Should(Equal("0"))
+		}
+		Eventually(func() cluster.Events { return c.Events(ctx).OnService("greedy").For("ClusterIPOfOtherService") }).
+			WithTimeout(cluster.Patience).Should(ConsistOf(HaveField("Series", Not(BeNil()))))
+	})
+
+	It("has used what it may do, and may do no more", func(ctx SpecContext) {
+		Expect(witness.requests(program)).To(Equal(slices.Compact(granted(render(ctx, base)))))
+	})
+})
+
+// cleanUp runs `proxyagent cleanup` as the pods of the kustomization for it do.
+func cleanUp(ctx context.Context, n *network.Namespace) string {
+	GinkgoHelper()
+	m := render(ctx, uninstall)
+	cleanup := daemonSet(m).Spec.Template.Spec.InitContainers[0]
+	Expect(cleanup.SecurityContext).To(Equal(container(render(ctx, base)).SecurityContext))
+	command := slices.Concat(asDeployed(render(ctx, base)), []string{built()}, cleanup.Args)
+	process := n.Command(ctx, command[0], command[1:]...)
+	process.Env = append(os.Environ(), "XTABLES_LOCKFILE="+n.LockFile())
+	output, err := process.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(output))
+	return string(output)
+}
+
+// claim writes the addresses of a load balancer, as a cloud does.
+func claim(ctx context.Context, name string, addresses ...corev1.LoadBalancerIngress) {
+	GinkgoHelper()
+	services := c.Client().CoreV1().Services(cluster.Namespace)
+	service, err := services.Get(ctx, name, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	service.Status.LoadBalancer.Ingress = addresses
+	_, err = services.UpdateStatus(ctx, service, metav1.UpdateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// disputes is how many addresses the agent does not serve to somebody who claims them.
+func disputes(n *network.Namespace) (string, error) {
+	response, err := n.HTTPClient().Get("http://127.0.0.1:10249/metrics")
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(response.Body); err != nil {
+		return "", err
+	}
+	metrics, err := framework.ParseMetrics(text.String())
+	if err != nil {
+		return "", err
+	}
+	value, _ := metrics.Value("clusterip_proxyagent_disputed_addresses")
+	return strconv.FormatFloat(float64(value), 'f', -1, 64), nil
+}
