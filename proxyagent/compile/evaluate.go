@@ -21,12 +21,12 @@ func (c *Compiler) evaluate(w *work, r *record) {
 	if r.service != nil {
 		next = c.outcomeOf(r)
 	}
-	r.served = w.replace(r.served, next.ports)
+	w.replace(r.served, next.ports)
 	if !slices.Equal(r.won, next.won) {
 		c.count(w, r.won, -1)
 		c.count(w, next.won, 1)
 	}
-	r.won, r.disputes = next.won, next.disputes
+	r.served, r.won, r.disputes = next.ports, next.won, next.disputes
 	delete(c.disputed, r)
 	if len(r.disputes) > 0 {
 		c.disputed[r] = struct{}{}
@@ -105,30 +105,25 @@ func onePerAddress(ds []model.Dispute) []model.Dispute {
 	return slices.CompactFunc(ds, func(a, b model.Dispute) bool { return a.Addr == b.Addr })
 }
 
-// replace notes how the ports of a Service became others and returns what is there now: what did not change stays the same value. Both
-// are sorted by name.
-func (w *work) replace(before, now []*model.ServicePort) []*model.ServicePort {
-	i := 0
-	for j, p := range now {
-		for i < len(before) && before[i].Name.Compare(p.Name) < 0 {
-			w.port(before[i], nil)
-			i++
+// replace notes how the ports of a Service became others. Both lists are sorted by name.
+func (w *work) replace(before, now []*model.ServicePort) {
+	for _, p := range now {
+		for len(before) > 0 && before[0].Name.Compare(p.Name) < 0 {
+			w.port(before[0], nil)
+			before = before[1:]
 		}
-		if i == len(before) || before[i].Name != p.Name {
+		if len(before) == 0 || before[0].Name != p.Name {
 			w.port(nil, p)
 			continue
 		}
-		if equalPorts(before[i], p) {
-			now[j] = before[i]
-		} else {
-			w.port(before[i], p)
+		if !equalPorts(before[0], p) {
+			w.port(before[0], p)
 		}
-		i++
+		before = before[1:]
 	}
-	for ; i < len(before); i++ {
-		w.port(before[i], nil)
+	for _, p := range before {
+		w.port(p, nil)
 	}
-	return now
 }
 
 // port notes that a port became another; nil stands for none, on one side.

@@ -28,12 +28,31 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 
 // drift compares where there is reason to.
 func (p *Proxier) drift(ctx context.Context, now time.Time) ([]string, error) {
-	found, err := p.driftOfSets(ctx)
-	if err != nil {
-		return nil, err
+	var found []string
+	if p.sets.due(now, setsPeriod, 100) {
+		start := time.Now()
+		var err error
+		if found, err = p.driftOfSets(ctx); err != nil {
+			return nil, err
+		}
+		p.sets = looked{now, time.Since(start)}
 	}
 	rules, err := p.driftOfRules(ctx, now)
 	return append(found, rules...), err
+}
+
+// setsPeriod is how often the members of sets are counted: nothing tells cheaper whether they changed.
+const setsPeriod = 2 * time.Second
+
+// looked is when something was compared last, and how long that took.
+type looked struct {
+	at   time.Time
+	took time.Duration
+}
+
+// due reports whether it is time again, at most for one part in so many of the time.
+func (l looked) due(now time.Time, period time.Duration, parts int) bool {
+	return now.Sub(l.at) >= max(period, time.Duration(parts)*l.took)
 }
 
 func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, error) {
@@ -43,7 +62,7 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 	}
 	hinted := p.suspect || current != p.last
 	// On a node where others change rules all the time, comparing takes at most a tenth of it.
-	if since := now.Sub(p.verified); since < 10*p.patience || !hinted && since < max(p.options.FullCheck, 1000*p.patience) {
+	if hinted && !p.whole.due(now, 0, 10) || !hinted && !p.whole.due(now, p.options.FullCheck, 1000) {
 		return nil, nil
 	}
 	start := time.Now()
@@ -52,7 +71,7 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 		return nil, err
 	}
 	found := p.regard(s)
-	p.patience, p.verified = time.Since(start), now
+	p.whole = looked{now, time.Since(start)}
 	p.last, p.suspect = current, false
 	return found, nil
 }

@@ -47,9 +47,9 @@ type Proxier struct {
 	strange map[string]bool // sets of an earlier run that nothing wants
 
 	last      fingerprint
-	suspect   bool // somebody else changed rules while we did
-	verified  time.Time
-	patience  time.Duration       // how long a comparison took, to not spend more than a tenth of the time on it
+	suspect   bool                // somebody else changed rules while we did
+	whole     looked              // at rules and jumps
+	sets      looked              // at numbers of members
 	spellings map[chain][2]string // what was written and what was read of a chain that only seems to differ
 	stats     Stats
 }
@@ -126,11 +126,11 @@ func (p *Proxier) learn(ctx context.Context) error {
 	if err := p.learnMembers(ctx, true); err != nil {
 		return err
 	}
-	s, err := p.read(ctx)
+	text, err := p.run.Save(ctx, "") // all tables: an earlier version may have used others
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the rules: %w", err)
 	}
-	p.regard(s)
+	p.regard(parseSave(text))
 	p.known = true
 	return nil
 }
@@ -144,7 +144,7 @@ func (p *Proxier) standing() []ipset.Set {
 	return sets
 }
 
-// read reads both tables.
+// read reads the two tables that we use.
 func (p *Proxier) read(ctx context.Context) (saved, error) {
 	all := saved{chains: map[chain][]string{}, jumps: map[jump]int{}}
 	for _, t := range tables {

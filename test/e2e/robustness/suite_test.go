@@ -131,6 +131,9 @@ func (w *world) sets(ctx context.Context) []string {
 func (w *world) reset(ctx context.Context) {
 	GinkgoHelper()
 	Expect(w.programs.Open()).To(Succeed())
+	if !w.Agent.Running() { // a spec before this one failed
+		Expect(w.Agent.Start(ctx)).To(Succeed())
+	}
 	w.Endpoints(ctx, w.busy, w.servers()...)
 	w.Served(w.busy)
 	w.settled(ctx)
