@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -152,32 +153,33 @@ func (a *Agent) probe(ctx context.Context) {
 
 // Dump says in words what is programmed for a Service and why, for all families. It may be called at any time.
 func (a *Agent) Dump(n model.ServiceName) string {
-	var text string
+	var text strings.Builder
 	for _, f := range a.families {
-		text += f.describe(n)
+		text.WriteString(f.describe(n))
 	}
-	return text
+	return text.String()
 }
 
 // Overview says in a few lines what is programmed.
 func (a *Agent) Overview() string {
-	text := ""
+	var text strings.Builder
 	for _, f := range a.families {
-		text += f.overview()
+		text.WriteString(f.overview())
 	}
-	return text + fmt.Sprintln("Ask for one Service with NAMESPACE/NAME, or for a virtual IP.")
+	text.WriteString("Ask for one Service with NAMESPACE/NAME, or for a virtual IP.\n")
+	return text.String()
 }
 
 // DumpAddress does what Dump does for the Services that claim an address. It fails when there are none.
 func (a *Agent) DumpAddress(addr netip.Addr) (string, error) {
-	var text string
+	var text strings.Builder
 	for _, f := range a.families {
 		for _, n := range f.claimants(addr) {
-			text += f.describe(n)
+			text.WriteString(f.describe(n))
 		}
 	}
-	if text == "" {
+	if text.Len() == 0 {
 		return "", fmt.Errorf("no Service that this agent serves has the address %s", addr)
 	}
-	return text, nil
+	return text.String(), nil
 }

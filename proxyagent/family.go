@@ -187,11 +187,13 @@ func (f *family) settle(now time.Time) {
 func (f *family) describe(n model.ServiceName) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	text := fmt.Sprintf("%s\n%s", f.Settings.Family, f.compiler.Explain(n))
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s\n%s", f.Settings.Family, f.compiler.Explain(n))
 	for _, port := range f.portsOf(n) {
-		text += "\n" + strings.Join(f.Backend.Describe(port), "\n") + "\n"
+		fmt.Fprintf(&text, "\n%s\n", strings.Join(f.Backend.Describe(port), "\n"))
 	}
-	return text + "\n"
+	text.WriteByte('\n')
+	return text.String()
 }
 
 func (f *family) portsOf(n model.ServiceName) []model.PortName {

@@ -49,7 +49,7 @@ func ask(ctx context.Context, address, of string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("no agent answers at %s (see --address): %w", address, err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s", strings.TrimSpace(string(text)))

@@ -7,6 +7,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
+// otherFamily is the one reason that is no mistake.
+const otherFamily = "of the other family"
+
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // whyNoVirtualIP says in words why an address cannot be a virtual IP of the family, or nothing when it can. Loopback and multicast
@@ -18,7 +21,7 @@ func whyNoVirtualIP(a netip.Addr, f model.Family) string {
 	case a.Is4In6():
 		return "an IPv4 address mapped into IPv6"
 	case model.FamilyOf(a) != f:
-		return "of the other family"
+		return otherFamily
 	case a.Zone() != "":
 		return "an address with a zone"
 	case a.IsUnspecified():

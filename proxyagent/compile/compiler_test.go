@@ -84,18 +84,24 @@ func TestStory(t *testing.T) {
 			"- a:http cluster=10.96.0.1", "- b:http ext=203.0.113.1", "+ b:http cluster=10.96.0.1 ext=203.0.113.1")
 		s.want("the IPAddress goes", s.allocations("", "10.96.0.1"), "- b:http cluster=10.96.0.1 ext=203.0.113.1",
 			"+ a:http cluster=10.96.0.1", "+ b:http ext=203.0.113.1")
-		s.want("an additional address", s.allocations("10.96.0.9=+a", ""), "- a:http cluster=10.96.0.1", "+ a:http cluster=10.96.0.1 cluster=10.96.0.9")
-		s.want("a third claims the additional address from outside", s.services("c day=0 cluster=10.96.0.3 lb=10.96.0.9"), "+ c:http cluster=10.96.0.3")
-		s.want("it moves to the third", s.allocations("10.96.0.9=+c", ""), "- a:http cluster=10.96.0.1 cluster=10.96.0.9", "- c:http cluster=10.96.0.3",
+		s.want("an additional address", s.allocations("10.96.0.9=+a", ""), "- a:http cluster=10.96.0.1",
+			"+ a:http cluster=10.96.0.1 cluster=10.96.0.9")
+		s.want("a third claims the additional address from outside", s.services("c day=0 cluster=10.96.0.3 lb=10.96.0.9"),
+			"+ c:http cluster=10.96.0.3")
+		s.want("it moves to the third", s.allocations("10.96.0.9=+c", ""), "- a:http cluster=10.96.0.1 cluster=10.96.0.9",
+			"- c:http cluster=10.96.0.3",
 			"+ a:http cluster=10.96.0.1", "+ c:http cluster=10.96.0.3 cluster=10.96.0.9")
-		s.want("it goes", s.allocations("", "10.96.0.9"), "- c:http cluster=10.96.0.3 cluster=10.96.0.9", "+ c:http cluster=10.96.0.3 lb=10.96.0.9")
+		s.want("it goes", s.allocations("", "10.96.0.9"), "- c:http cluster=10.96.0.3 cluster=10.96.0.9",
+			"+ c:http cluster=10.96.0.3 lb=10.96.0.9")
 		s.want("the older Service is deleted", s.services("-a"), "- a:http cluster=10.96.0.1", "- b:http ext=203.0.113.1",
 			"+ b:http cluster=10.96.0.1 ext=203.0.113.1")
 		wantEqual(t, "disputes", []string(nil), disputesAs(s.c.Disputes()))
 		s.want("it is deleted again", s.services("-a"))
-		s.want("a port is renamed", s.services("b day=2 cluster=10.96.0.1 ext=203.0.113.1 web:80/TCP"), "- b:http cluster=10.96.0.1 ext=203.0.113.1",
+		s.want("a port is renamed", s.services("b day=2 cluster=10.96.0.1 ext=203.0.113.1 web:80/TCP"),
+			"- b:http cluster=10.96.0.1 ext=203.0.113.1",
 			"+ b:web cluster=10.96.0.1 ext=203.0.113.1")
-		s.want("created anew, with another address", s.services("b day=5 cluster=10.96.0.7 web:80/TCP"), "- b:web cluster=10.96.0.1 ext=203.0.113.1",
+		s.want("created anew, with another address", s.services("b day=5 cluster=10.96.0.7 web:80/TCP"),
+			"- b:web cluster=10.96.0.1 ext=203.0.113.1",
 			"+ b:web cluster=10.96.0.7")
 		s.want("all are deleted", s.services("-b", "-c"), "- b:web cluster=10.96.0.7", "- c:http cluster=10.96.0.3 lb=10.96.0.9")
 		if len(s.c.records)+len(s.c.clusters)+len(s.c.outside)+len(s.c.fronts)+len(s.c.nodePorts)+len(s.c.winners)+len(s.c.disputed)+len(s.c.additional) > 0 {
@@ -107,7 +113,8 @@ func TestStory(t *testing.T) {
 // TestAgeDecidesAgain has a Service that is deleted and created anew between two Applies: it lost its age.
 func TestAgeDecidesAgain(t *testing.T) {
 	s := tell(t, model.IPv4, model.Settings{})
-	s.want("two", s.services("a day=1 cluster=10.96.0.1 http:80/TCP@30000", "b day=2 cluster=10.96.0.1 http:80/TCP@30000"), "+ a:http cluster=10.96.0.1 @30000")
+	s.want("two", s.services("a day=1 cluster=10.96.0.1 http:80/TCP@30000", "b day=2 cluster=10.96.0.1 http:80/TCP@30000"),
+		"+ a:http cluster=10.96.0.1 @30000")
 	s.want("the older one is younger now", s.services("a day=3 cluster=10.96.0.1 http:80/TCP@30000"),
 		"- a:http cluster=10.96.0.1 @30000", "+ b:http cluster=10.96.0.1 @30000")
 }
@@ -211,7 +218,8 @@ func oneOfMany(f model.Family, i int) model.Service {
 	s := aService(f, fmt.Sprintf("service-%05d", i), i%7, "")
 	s.ClusterIPs = []netip.Addr{addr(96)}
 	for e := range 3 {
-		s.Endpoints = append(s.Endpoints, model.Endpoint{Port: "http", Protocol: model.TCP, Addr: netip.AddrPortFrom(addr(byte(e)), 8080), Ready: true, Node: "node-b"})
+		s.Endpoints = append(s.Endpoints, model.Endpoint{Port: "http", Protocol: model.TCP, Addr: netip.AddrPortFrom(addr(byte(e)), 8080),
+			Ready: true, Node: "node-b"})
 	}
 	return s
 }
@@ -302,7 +310,8 @@ func TestSharedAddressCost(t *testing.T) {
 	if s.c.evaluations != 200 {
 		t.Errorf("200 Services were looked at %d times", s.c.evaluations)
 	}
-	s.want("one moves", s.services("s007 cluster=10.96.0.7 lb=203.0.113.1 x:8007/TCP@30007"), "- s007:x cluster=10.96.0.7 lb=203.0.113.1 @30007",
+	s.want("one moves", s.services("s007 cluster=10.96.0.7 lb=203.0.113.1 x:8007/TCP@30007"),
+		"- s007:x cluster=10.96.0.7 lb=203.0.113.1 @30007",
 		"+ s007:x cluster=10.96.0.7 lb=203.0.113.1 @30007")
 	if s.c.evaluations != 201 {
 		t.Errorf("one more change looked at %d Services", s.c.evaluations-200)

@@ -15,5 +15,6 @@
 // holds nothing that did not change; that an address, port and protocol belong to one Service port at a time, and a node port and
 // protocol too; and that all slices of a Plan are sorted, without duplicates and never changed after they were handed out.
 //
-// [Compiler.Explain] answers the same questions in words, with the same functions. Start with compiler.go, then settle.go.
+// [Compiler.Explain] answers the same questions in words, with the same functions. Start with compiler.go, then intake.go, which knows
+// whom a change concerns, and settle.go.
 package compile

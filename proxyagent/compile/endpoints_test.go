@@ -21,7 +21,8 @@ func TestJoin(t *testing.T) {
 			return model.Endpoint{Port: port, Protocol: p, Ready: true, Addr: netip.AddrPortFrom(addrs(f, "10.1.0.1")[0], number)}
 		}
 		s.Endpoints = []model.Endpoint{
-			at("dns", model.TCP, 5353), at("dns", model.UDP, 5354), at("", model.SCTP, 5355), at("dns", model.SCTP, 1), at("", model.TCP, 2), at("dn", model.TCP, 3),
+			at("dns", model.TCP, 5353), at("dns", model.UDP, 5354), at("", model.SCTP, 5355), at("dns", model.SCTP, 1), at("", model.TCP, 2),
+			at("dn", model.TCP, 3),
 			at("Metrics", model.TCP, 9153), at("dns", model.TCP, 5356),
 		}
 		got := map[string][]uint16{}
@@ -50,10 +51,12 @@ func TestDuplicates(t *testing.T) {
 		"one is ready, the other not":                   {one: "1", other: "1 ready", cluster: "1"},
 		"one is published, the other serves":            {one: "1 serving", other: "1 published", cluster: "1"},
 		"one serves while it terminates, the other not": {one: "1 gone", other: "1 ending", cluster: "1"},
-		"both alike, one says where it is":              {policy: "internal", one: "1 ready nowhere", other: "1 ready here", local: "1", hairpin: "1"},
-		"both alike, on two nodes":                      {policy: "internal", one: "1 ready", other: "1 ready here", local: "1", hairpin: "1"},
-		"the ready one is elsewhere":                    {policy: "internal", one: "1 ready", other: "1 here"},
-		"with and without hints":                        {one: "1 ready", other: "1 ready zones=b", cluster: "1"},
+		"both alike, one says where it is": {
+			policy: "internal", one: "1 ready nowhere", other: "1 ready here", local: "1", hairpin: "1",
+		},
+		"both alike, on two nodes":   {policy: "internal", one: "1 ready", other: "1 ready here", local: "1", hairpin: "1"},
+		"the ready one is elsewhere": {policy: "internal", one: "1 ready", other: "1 here"},
+		"with and without hints":     {one: "1 ready", other: "1 ready zones=b", cluster: "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBoth(t, func(t *testing.T, f model.Family) {

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -84,15 +85,14 @@ func traits(s *model.Service) []string {
 	return out
 }
 
-// leftOut explains the endpoints whose addresses are of no use, and counts those of the other family.
+// leftOut returns the endpoints whose addresses are of no use, and counts those of the other family.
 func (c *Compiler) leftOut(s *model.Service, e *Explanation) []stray {
 	var out []stray
 	for i := range s.Endpoints {
 		x := &s.Endpoints[i]
-		why := whyNoEndpoint(x.Addr, c.set.Family)
-		switch other := x.Addr.Addr(); {
-		case why == "":
-		case other.IsValid() && !other.Is4In6() && model.FamilyOf(other) != c.set.Family:
+		switch why := whyNoEndpoint(x.Addr, c.set.Family); why {
+		case "":
+		case otherFamily:
 			e.OtherFamily++
 		default:
 			out = append(out, stray{x, why})
@@ -210,31 +210,28 @@ func wordsOf(v verdict) string {
 	}
 }
 
-// explainUnclaimed explains addresses of the family's kind that the Service names and that are not even looked at.
+// explainUnclaimed explains the addresses that the Service names and that are not even looked at, but those of the other family.
 func (c *Compiler) explainUnclaimed(r *record) []FrontendExplanation {
+	outside, external := "", ""
+	if len(r.cluster) == 0 {
+		outside = "the Service has no ClusterIP of this family"
+	}
+	if external = outside; c.set.NoExternalIPs {
+		external = "external IPs are switched off"
+	}
+	return slices.Concat(c.unclaimed("ClusterIP", r.service.ClusterIPs, ""),
+		c.unclaimed("load balancer IP", r.service.LoadBalancerIPs, outside), c.unclaimed("external IP", r.service.ExternalIPs, external))
+}
+
+// unclaimed explains those addresses that are of no use, and, when there is a reason why none of their kind is, all of them.
+func (c *Compiler) unclaimed(kind string, addrs []netip.Addr, whyNone string) []FrontendExplanation {
 	var out []FrontendExplanation
-	add := func(kind string, addrs []netip.Addr, whyNot string) {
-		for _, a := range addrs {
-			why := whyNoVirtualIP(a, c.set.Family)
-			if model.FamilyOf(a) != c.set.Family && a.IsValid() && !a.Is4In6() || why == "" && whyNot == "" {
-				continue
-			}
-			if why == "" {
-				why = whyNot
-			}
+	for _, a := range addrs {
+		why := cmp.Or(whyNoVirtualIP(a, c.set.Family), whyNone)
+		if why != "" && why != otherFamily {
 			out = append(out, FrontendExplanation{What: kind + " " + plain(a.String()), Why: why})
 		}
 	}
-	none, external := "", ""
-	if len(r.cluster) == 0 {
-		none = "the Service has no ClusterIP of this family"
-	}
-	if external = none; c.set.NoExternalIPs {
-		external = "external IPs are switched off"
-	}
-	add("ClusterIP", r.service.ClusterIPs, "")
-	add("load balancer IP", r.service.LoadBalancerIPs, none)
-	add("external IP", r.service.ExternalIPs, external)
 	return out
 }
 

@@ -18,7 +18,8 @@ type tape struct {
 	noise uint64
 }
 
-// Uint64 has the next byte on top, where small random numbers are taken from. Below is noise: a constant there could be rejected for ever.
+// Uint64 has the next byte on top, where small random numbers are taken from. Below is noise: a constant there could be rejected for
+// ever.
 func (t *tape) Uint64() uint64 {
 	t.noise = t.noise*6364136223846793005 + 1442695040888963407
 	if len(t.bytes) == 0 {
@@ -29,8 +30,8 @@ func (t *tape) Uint64() uint64 {
 	return uint64(b)<<56 | t.noise>>8
 }
 
-// FuzzCompile plays histories with whatever the fuzzer likes in them: addresses of any kind, zero values, names that are none. Nothing may
-// panic, no Plan may break its promises, and a history must lead where its end alone leads.
+// FuzzCompile plays histories with whatever the fuzzer likes in them: addresses of any kind, zero values, names that are none. Nothing
+// may panic, no Plan may break its promises, and a history must lead where its end alone leads.
 func FuzzCompile(f *testing.F) {
 	for _, s := range []string{"", "\x00", "\xff\xff\xff\xff\xff\xff\xff\xff", "clusterip", strings.Repeat("\x00\xff\x80\x10", 64)} {
 		f.Add([]byte(s), uint8(0))
@@ -107,7 +108,8 @@ func (g generator) wildPort() model.Port {
 func (g generator) wildEndpoint() model.Endpoint {
 	return model.Endpoint{
 		Port: g.wildName(), Protocol: pick(g, model.TCP, model.Protocol(g.byte())), Addr: netip.AddrPortFrom(g.wildAddr(), uint16(g.byte())),
-		Node: g.wildName(), Ready: g.one(2), Serving: g.one(2), Terminating: g.one(2), Zones: some(g, 2, g.wildName), Nodes: some(g, 2, g.wildName),
+		Node: g.wildName(), Ready: g.one(2), Serving: g.one(2), Terminating: g.one(2), Zones: some(g, 2, g.wildName),
+		Nodes: some(g, 2, g.wildName),
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// TestNodePortAddresses has where node ports are served, on a node with the IPs 192.0.2.1 and 198.51.100.1 and some interfaces. Expectations
-// that differ from kube-proxy 1.36 say so.
+// TestNodePortAddresses has where node ports are served, on a node with the IPs 192.0.2.1 and 198.51.100.1 and some interfaces.
+// Expectations that differ from kube-proxy 1.36 say so.
 func TestNodePortAddresses(t *testing.T) {
 	const local = "192.0.2.1 198.51.100.7 10.0.0.7 192.0.2.1"
 	loopback := map[model.Family]netip.Addr{model.IPv4: netip.MustParseAddr("127.0.0.1"), model.IPv6: netip.MustParseAddr("::1")}
@@ -26,17 +26,31 @@ func TestNodePortAddresses(t *testing.T) {
 		noNode            bool
 		want, wantIPv6    places
 	}{
-		"unset":                               {want: places{everywhere: true, localhost: true}, wantIPv6: places{everywhere: true}},
-		"unset, without localhost":            {noLocalhost: true, want: places{everywhere: true}, wantIPv6: places{everywhere: true}},
-		"one network":                         {cidrs: "192.0.0.0/8", want: places{at: "192.0.2.1"}, wantIPv6: places{at: "192.0.2.1"}},
-		"two networks":                        {cidrs: "192.0.0.0/8 10.0.0.0/24", want: places{at: "10.0.0.7 192.0.2.1"}, wantIPv6: places{at: "10.0.0.7 192.0.2.1"}},
-		"networks that overlap":               {cidrs: "192.0.0.0/8 192.0.2.1/32", want: places{at: "192.0.2.1"}, wantIPv6: places{at: "192.0.2.1"}},
-		"a network that nothing is in":        {cidrs: "203.0.113.0/24"},
-		"everything":                          {cidrs: "0.0.0.0/0", want: places{everywhere: true, localhost: true}, wantIPv6: places{everywhere: true}},
-		"everything and something":            {cidrs: "10.0.0.0/24 0.0.0.0/0", want: places{everywhere: true, localhost: true}, wantIPv6: places{everywhere: true}},
-		"a network of the other family only":  {otherCIDRs: "10.0.0.0/24", want: places{everywhere: true, localhost: true}, wantIPv6: places{everywhere: true}},
-		"everything in the other family":      {cidrs: "10.0.0.0/24", otherCIDRs: "0.0.0.0/0", want: places{at: "10.0.0.7"}, wantIPv6: places{at: "10.0.0.7"}},
-		"the node's own (kube-proxy: one IP)": {primary: true, want: places{at: "192.0.2.1 198.51.100.1"}, wantIPv6: places{at: "192.0.2.1 198.51.100.1"}},
+		"unset":                    {want: places{everywhere: true, localhost: true}, wantIPv6: places{everywhere: true}},
+		"unset, without localhost": {noLocalhost: true, want: places{everywhere: true}, wantIPv6: places{everywhere: true}},
+		"one network":              {cidrs: "192.0.0.0/8", want: places{at: "192.0.2.1"}, wantIPv6: places{at: "192.0.2.1"}},
+		"two networks": {
+			cidrs: "192.0.0.0/8 10.0.0.0/24", want: places{at: "10.0.0.7 192.0.2.1"}, wantIPv6: places{at: "10.0.0.7 192.0.2.1"},
+		},
+		"networks that overlap": {
+			cidrs: "192.0.0.0/8 192.0.2.1/32", want: places{at: "192.0.2.1"}, wantIPv6: places{at: "192.0.2.1"},
+		},
+		"a network that nothing is in": {cidrs: "203.0.113.0/24"},
+		"everything": {
+			cidrs: "0.0.0.0/0", want: places{everywhere: true, localhost: true}, wantIPv6: places{everywhere: true},
+		},
+		"everything and something": {
+			cidrs: "10.0.0.0/24 0.0.0.0/0", want: places{everywhere: true, localhost: true}, wantIPv6: places{everywhere: true},
+		},
+		"a network of the other family only": {
+			otherCIDRs: "10.0.0.0/24", want: places{everywhere: true, localhost: true}, wantIPv6: places{everywhere: true},
+		},
+		"everything in the other family": {
+			cidrs: "10.0.0.0/24", otherCIDRs: "0.0.0.0/0", want: places{at: "10.0.0.7"}, wantIPv6: places{at: "10.0.0.7"},
+		},
+		"the node's own (kube-proxy: one IP)": {
+			primary: true, want: places{at: "192.0.2.1 198.51.100.1"}, wantIPv6: places{at: "192.0.2.1 198.51.100.1"},
+		},
 		"the node's own, of a node not known (kube-proxy: everywhere)": {primary: true, noNode: true},
 		"the node's own, and networks": {primary: true, cidrs: "10.0.0.0/24 0.0.0.0/0",
 			want: places{at: "192.0.2.1 198.51.100.1"}, wantIPv6: places{at: "192.0.2.1 198.51.100.1"}},
@@ -86,8 +100,10 @@ func other(f model.Family) model.Family {
 // TestNodePortsAtZones has an address that is known together with its interface: rules match it without.
 func TestNodePortsAtZones(t *testing.T) {
 	st := stateOf()
-	st.LocalAddrs = []netip.Addr{netip.MustParseAddr("fe80::1%eth0"), netip.MustParseAddr("fe80::1%eth1"), netip.MustParseAddr("::ffff:10.0.0.1")}
-	set := model.Settings{Family: model.IPv6, NodePortCIDRs: []netip.Prefix{netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("::/64")}}
+	st.LocalAddrs = []netip.Addr{netip.MustParseAddr("fe80::1%eth0"), netip.MustParseAddr("fe80::1%eth1"),
+		netip.MustParseAddr("::ffff:10.0.0.1")}
+	set := model.Settings{Family: model.IPv6, NodePortCIDRs: []netip.Prefix{netip.MustParsePrefix("fe80::/10"),
+		netip.MustParsePrefix("::/64")}}
 	wantEqual(t, "NodePortAddrs", []netip.Addr{netip.MustParseAddr("fe80::1")}, Compile(set, st).Globals.NodePortAddrs)
 }
 
@@ -99,15 +115,24 @@ func TestLocalSource(t *testing.T) {
 		podCIDRs []netip.Prefix
 		want     map[model.Family]model.LocalSource
 	}{
-		"nothing":                    {},
-		"a CIDR is of one family":    {set: model.Settings{LocalSource: model.LocalSource{CIDR: v4}}, want: map[model.Family]model.LocalSource{model.IPv4: {CIDR: v4}}},
-		"an interface is of both":    {set: model.Settings{LocalSource: model.LocalSource{Interface: "cni0"}}, want: map[model.Family]model.LocalSource{model.IPv4: {Interface: "cni0"}, model.IPv6: {Interface: "cni0"}}},
-		"the node's":                 {set: model.Settings{FromNode: true}, podCIDRs: []netip.Prefix{v6, v4}, want: map[model.Family]model.LocalSource{model.IPv4: {CIDR: v4}, model.IPv6: {CIDR: v6}}},
+		"nothing": {},
+		"a CIDR is of one family": {
+			set: model.Settings{LocalSource: model.LocalSource{CIDR: v4}}, want: map[model.Family]model.LocalSource{model.IPv4: {CIDR: v4}},
+		},
+		"an interface is of both": {
+			set:  model.Settings{LocalSource: model.LocalSource{Interface: "cni0"}},
+			want: map[model.Family]model.LocalSource{model.IPv4: {Interface: "cni0"}, model.IPv6: {Interface: "cni0"}},
+		},
+		"the node's": {
+			set: model.Settings{FromNode: true}, podCIDRs: []netip.Prefix{v6, v4},
+			want: map[model.Family]model.LocalSource{model.IPv4: {CIDR: v4}, model.IPv6: {CIDR: v6}},
+		},
 		"the node's, which has none": {set: model.Settings{FromNode: true}},
 		"the node's, not asked for":  {podCIDRs: []netip.Prefix{v6, v4}},
 		"the node's, not masked": {set: model.Settings{FromNode: true}, podCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.7/24"), v6},
 			want: map[model.Family]model.LocalSource{model.IPv4: {CIDR: v4}, model.IPv6: {CIDR: v6}}},
-		"the node's, with junk": {set: model.Settings{FromNode: true}, podCIDRs: []netip.Prefix{{}, netip.MustParsePrefix("::ffff:10.1.0.0/120"), v4},
+		"the node's, with junk": {
+			set: model.Settings{FromNode: true}, podCIDRs: []netip.Prefix{{}, netip.MustParsePrefix("::ffff:10.1.0.0/120"), v4},
 			want: map[model.Family]model.LocalSource{model.IPv4: {CIDR: v4}}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,18 +26,13 @@ func (c claim) compare(o claim) int {
 	return c.by.name.Compare(o.by.name)
 }
 
-func (x index[K]) add(k K, c claim) {
-	i, found := slices.BinarySearchFunc(x[k], c, claim.compare)
-	if !found {
-		x[k] = slices.Insert(x[k], i, c)
-	}
-}
-
-// remove takes away what add added; the Service must be as old as it was then.
-func (x index[K]) remove(k K, c claim) {
+// set puts a claim in, or takes it out; the Service must be as old then as it was when its claim was put in. Either may be so already.
+func (x index[K]) set(k K, c claim, present bool) {
 	i, found := slices.BinarySearchFunc(x[k], c, claim.compare)
 	switch {
-	case !found:
+	case found == present:
+	case present:
+		x[k] = slices.Insert(x[k], i, c)
 	case len(x[k]) == 1:
 		delete(x, k)
 	default:

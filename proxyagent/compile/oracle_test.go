@@ -21,32 +21,31 @@ func (o oracle) plan() (model.Plan, []model.Dispute) {
 		Ports:     map[model.PortName]model.ServicePort{},
 		Allocated: map[netip.Addr]struct{}{},
 	}
-	have := map[netip.Addr]struct{}{}
+	b := &books{have: map[netip.Addr]struct{}{}, lost: map[netip.Addr]map[model.ServiceName]model.Dispute{}}
 	for a := range o.st.Allocations {
-		have[a] = struct{}{}
+		b.have[a] = struct{}{}
 	}
-	lost := map[netip.Addr]map[model.ServiceName]model.Dispute{}
 	for n := range o.st.Services {
 		for _, a := range o.everyAddress() {
 			if won, d := o.holds(n, a); won {
-				have[a] = struct{}{}
+				b.have[a] = struct{}{}
 			} else if d.Reason != "" {
-				lose(lost, d)
+				b.lose(d)
 			}
 		}
 		for _, port := range o.ports(n) {
-			if s := o.port(n, port, have, lost); len(s.ClusterIPs) > 0 || s.HasExternal() {
+			if s := o.port(n, port, b); len(s.ClusterIPs) > 0 || s.HasExternal() {
 				p.Ports[s.Name] = s
 			}
 		}
 	}
-	for a := range have {
+	for a := range b.have {
 		if slices.ContainsFunc(p.Globals.Ranges, func(r netip.Prefix) bool { return r.Contains(a) }) && o.usable(a) {
 			p.Allocated[a] = struct{}{}
 		}
 	}
 	var disputes []model.Dispute
-	for _, byLoser := range lost {
+	for _, byLoser := range b.lost {
 		for _, d := range byLoser {
 			disputes = append(disputes, d)
 		}
@@ -60,17 +59,24 @@ func (o oracle) plan() (model.Plan, []model.Dispute) {
 	return p, disputes
 }
 
-func lose(lost map[netip.Addr]map[model.ServiceName]model.Dispute, d model.Dispute) {
-	if lost[d.Addr] == nil {
-		lost[d.Addr] = map[model.ServiceName]model.Dispute{}
+// books are the addresses that somebody has, and those that somebody wants and has not.
+type books struct {
+	have map[netip.Addr]struct{}
+	lost map[netip.Addr]map[model.ServiceName]model.Dispute
+}
+
+func (b *books) lose(d model.Dispute) {
+	if b.lost[d.Addr] == nil {
+		b.lost[d.Addr] = map[model.ServiceName]model.Dispute{}
 	}
-	if _, before := lost[d.Addr][d.Loser]; !before {
-		lost[d.Addr][d.Loser] = d
+	if _, before := b.lost[d.Addr][d.Loser]; !before {
+		b.lost[d.Addr][d.Loser] = d
 	}
 }
 
 func (o oracle) usable(a netip.Addr) bool {
-	return a.IsValid() && !a.Is4In6() && a.Zone() == "" && model.FamilyOf(a) == o.set.Family && !a.IsLoopback() && !a.IsUnspecified() && !a.IsMulticast() &&
+	return a.IsValid() && !a.Is4In6() && a.Zone() == "" && model.FamilyOf(a) == o.set.Family && !a.IsLoopback() && !a.IsUnspecified() &&
+		!a.IsMulticast() &&
 		a.String() != "255.255.255.255"
 }
 
@@ -209,7 +215,10 @@ func (o oracle) outside(n model.ServiceName, a netip.Addr) int {
 func (o oracle) front(a netip.Addr, p model.Port) model.ServiceName {
 	var all []model.ServiceName
 	for n := range o.st.Services {
-		if o.outside(n, a) > 0 && slices.ContainsFunc(o.ports(n), func(x model.Port) bool { return x.Port == p.Port && x.Protocol == p.Protocol }) {
+		if o.outside(n, a) > 0 && slices.ContainsFunc(o.ports(n), func(x model.Port) bool {
+			return x.Port == p.Port &&
+				x.Protocol == p.Protocol
+		}) {
 			all = append(all, n)
 		}
 	}
@@ -224,14 +233,17 @@ func (o oracle) front(a netip.Addr, p model.Port) model.ServiceName {
 func (o oracle) nodePort(p model.Port) model.ServiceName {
 	var all []model.ServiceName
 	for n := range o.st.Services {
-		if o.inFamily(n) && slices.ContainsFunc(o.ports(n), func(x model.Port) bool { return x.NodePort == p.NodePort && x.Protocol == p.Protocol }) {
+		if o.inFamily(n) && slices.ContainsFunc(o.ports(n), func(x model.Port) bool {
+			return x.NodePort == p.NodePort &&
+				x.Protocol == p.Protocol
+		}) {
 			all = append(all, n)
 		}
 	}
 	return slices.MinFunc(all, o.older)
 }
 
-func (o oracle) port(n model.ServiceName, p model.Port, have map[netip.Addr]struct{}, lost map[netip.Addr]map[model.ServiceName]model.Dispute) model.ServicePort {
+func (o oracle) port(n model.ServiceName, p model.Port, b *books) model.ServicePort {
 	s := o.st.Services[n]
 	out := model.ServicePort{
 		Name: model.PortName{Service: n, Port: p.Name, Protocol: p.Protocol}, Port: p.Port,
@@ -246,7 +258,7 @@ func (o oracle) port(n model.ServiceName, p model.Port, have map[netip.Addr]stru
 	}
 	if mine[firstPort] == p {
 		for _, a := range o.everyAddress() {
-			o.frontend(&out, n, a, p, have, lost)
+			o.frontend(&out, n, a, p, b)
 		}
 	}
 	if len(out.LoadBalancerIPs) > 0 {
@@ -256,7 +268,7 @@ func (o oracle) port(n model.ServiceName, p model.Port, have map[netip.Addr]stru
 	return out
 }
 
-func (o oracle) frontend(out *model.ServicePort, n model.ServiceName, a netip.Addr, p model.Port, have map[netip.Addr]struct{}, lost map[netip.Addr]map[model.ServiceName]model.Dispute) {
+func (o oracle) frontend(out *model.ServicePort, n model.ServiceName, a netip.Addr, p model.Port, b *books) {
 	owner, _, claimed := o.owner(a)
 	won, d := o.holds(n, a)
 	class := o.outside(n, a)
@@ -265,15 +277,15 @@ func (o oracle) frontend(out *model.ServicePort, n model.ServiceName, a netip.Ad
 		out.ClusterIPs = append(out.ClusterIPs, a)
 	case d.Reason != "" || class == 0:
 	case claimed:
-		lose(lost, model.Dispute{Addr: a, Loser: n, Winner: owner, Reason: model.ClusterIPOfOther})
+		b.lose(model.Dispute{Addr: a, Loser: n, Winner: owner, Reason: model.ClusterIPOfOther})
 	case o.front(a, p) != n:
-		lose(lost, model.Dispute{Addr: a, Loser: n, Winner: o.front(a, p), Reason: model.ClaimedByOlder})
+		b.lose(model.Dispute{Addr: a, Loser: n, Winner: o.front(a, p), Reason: model.ClaimedByOlder})
 	case class == 1:
 		out.LoadBalancerIPs = append(out.LoadBalancerIPs, a)
-		have[a] = struct{}{}
+		b.have[a] = struct{}{}
 	default:
 		out.ExternalIPs = append(out.ExternalIPs, a)
-		have[a] = struct{}{}
+		b.have[a] = struct{}{}
 	}
 }
 
@@ -281,7 +293,8 @@ func (o oracle) frontend(out *model.ServicePort, n model.ServiceName, a netip.Ad
 func (o oracle) fill(out *model.ServicePort, s model.Service) {
 	best := map[netip.AddrPort]model.Endpoint{}
 	for _, e := range s.Endpoints {
-		if e.Port != out.Name.Port || e.Protocol != out.Name.Protocol || !o.usable(e.Addr.Addr()) || e.Addr.Addr().IsLinkLocalUnicast() || e.Addr.Port() == 0 {
+		if e.Port != out.Name.Port || e.Protocol != out.Name.Protocol || !o.usable(e.Addr.Addr()) || e.Addr.Addr().IsLinkLocalUnicast() ||
+			e.Addr.Port() == 0 {
 			continue
 		}
 		if other, ok := best[e.Addr]; !ok || comparePreference(&e, &other) < 0 { // has a table of its own

@@ -9,8 +9,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// someEndpoints parses endpoints, separated by semicolons, each as words: a number n for the address 10.1.0.n:8080, and what is to say of it.
-// The agent runs on node-a; an endpoint without a word about its node is on another one.
+// someEndpoints parses endpoints, separated by semicolons, each as words: a number n for the address 10.1.0.n:8080, and what is to say of
+// it. The agent runs on node-a; an endpoint without a word about its node is on another one.
 //
 //	ready      takes traffic, serving     here       on node-a               zones=a,b   hints name those zones
 //	ending     terminating, serving       nowhere    its node is not said    nodes=a,b   hints name those nodes, node-a and node-b
@@ -71,8 +71,8 @@ func endpointAddrs(f model.Family, numbers string) (out []netip.AddrPort) {
 	return out
 }
 
-// TestEndpointSets has what traffic may use, seen from node-a in zone-a. All rules of proxy.md 1.3 about termination, policies and hints are
-// here, and every situation that kube-proxy 1.36 tests its own with.
+// TestEndpointSets has what traffic may use, seen from node-a in zone-a. All rules of proxy.md 1.3 about termination, policies and hints
+// are here, and every situation that kube-proxy 1.36 tests its own with.
 func TestEndpointSets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		// policy has the words internal and external for those that are Local, and exposed for a Service with a node port.
@@ -88,73 +88,138 @@ func TestEndpointSets(t *testing.T) {
 		nobody bool
 	}{
 		// Readiness and termination.
-		"no endpoints at all":                                            {nobody: true},
-		"no endpoints at all, with everything Local":                     {policy: "internal external exposed", nobody: true},
-		"none is ready":                                                  {endpoints: "1; 2", nobody: true},
-		"one is neither ready nor serving nor terminating":               {endpoints: "1 here", nobody: true},
-		"those that are ready are used":                                  {endpoints: "1; 2 ready", cluster: "2"},
-		"all terminate: those that still serve are used":                 {endpoints: "1 ending here; 2 ending; 3 gone", cluster: "1 2", hairpin: "1"},
-		"one terminates, another is ready":                               {endpoints: "1 ending; 2 ready", cluster: "2"},
-		"all terminate and none serves any more":                         {endpoints: "1 gone; 2 gone here", nobody: true},
-		"serving without terminating is not enough":                      {endpoints: "1 ending; 2 serving", cluster: "1"},
-		"serving alone":                                                  {endpoints: "1 serving", nobody: true},
+		"no endpoints at all":                              {nobody: true},
+		"no endpoints at all, with everything Local":       {policy: "internal external exposed", nobody: true},
+		"none is ready":                                    {endpoints: "1; 2", nobody: true},
+		"one is neither ready nor serving nor terminating": {endpoints: "1 here", nobody: true},
+		"those that are ready are used":                    {endpoints: "1; 2 ready", cluster: "2"},
+		"all terminate: those that still serve are used": {
+			endpoints: "1 ending here; 2 ending; 3 gone", cluster: "1 2", hairpin: "1",
+		},
+		"one terminates, another is ready":          {endpoints: "1 ending; 2 ready", cluster: "2"},
+		"all terminate and none serves any more":    {endpoints: "1 gone; 2 gone here", nobody: true},
+		"serving without terminating is not enough": {endpoints: "1 ending; 2 serving", cluster: "1"},
+		"serving alone": {endpoints: "1 serving", nobody: true},
 		"ready without serving, as publishNotReadyAddresses may have it": {endpoints: "1 published; 2 serving", cluster: "1"},
 		"published though it is not ready, while it terminates":          {endpoints: "1 ready ending; 2 ending", cluster: "1"},
 
 		// Policies.
-		"an endpoint is local, but no policy asks":                       {endpoints: "1 ready here; 2 ready", cluster: "1 2", hairpin: "1"},
-		"internal Local: only those here":                                {policy: "internal", endpoints: "1 ready here; 2 ready", local: "1", hairpin: "1"},
-		"internal Local: all are here":                                   {policy: "internal", endpoints: "1 ready here; 2 ready here", local: "1 2", hairpin: "1 2"},
+		"an endpoint is local, but no policy asks": {endpoints: "1 ready here; 2 ready", cluster: "1 2", hairpin: "1"},
+		"internal Local: only those here": {
+			policy: "internal", endpoints: "1 ready here; 2 ready", local: "1", hairpin: "1",
+		},
+		"internal Local: all are here": {
+			policy: "internal", endpoints: "1 ready here; 2 ready here", local: "1 2", hairpin: "1 2",
+		},
 		"internal Local: all are elsewhere, which is not the same as no": {policy: "internal", endpoints: "1 ready; 2 ready"},
 		"internal Local: one elsewhere that terminates is somebody too":  {policy: "internal", endpoints: "1 ending"},
 		"internal Local: one elsewhere that is not ready is nobody":      {policy: "internal", endpoints: "1; 2 here", nobody: true},
-		"internal Local, exposed: the outside uses all":                  {policy: "internal exposed", endpoints: "1 ready here; 2 ready", cluster: "1 2", local: "1", hairpin: "1"},
-		"external Local, exposed: the inside uses all":                   {policy: "external exposed", endpoints: "1 ready here; 2 ready", cluster: "1 2", local: "1", hairpin: "1"},
-		"external Local, not exposed: as if it were not":                 {policy: "external", endpoints: "1 ready; 2 ready here", cluster: "1 2", hairpin: "2"},
-		"both Local, not exposed: only those here":                       {policy: "internal external", endpoints: "1 ready; 2 ready here", local: "2", hairpin: "2"},
-		"both Local, exposed: pods and node take the short way to all":   {policy: "internal external exposed", endpoints: "1 ready here; 2 ready", cluster: "1 2", local: "1", hairpin: "1"},
-		"both Local, exposed, all elsewhere":                             {policy: "internal external exposed", endpoints: "1 ready; 2 ready", cluster: "1 2"},
-		"both Local, exposed, all elsewhere and terminating":             {policy: "internal external exposed", endpoints: "1 ending; 2 ending", cluster: "1 2"},
+		"internal Local, exposed: the outside uses all": {
+			policy: "internal exposed", endpoints: "1 ready here; 2 ready", cluster: "1 2", local: "1", hairpin: "1",
+		},
+		"external Local, exposed: the inside uses all": {
+			policy: "external exposed", endpoints: "1 ready here; 2 ready", cluster: "1 2", local: "1", hairpin: "1",
+		},
+		"external Local, not exposed: as if it were not": {
+			policy: "external", endpoints: "1 ready; 2 ready here", cluster: "1 2", hairpin: "2",
+		},
+		"both Local, not exposed: only those here": {
+			policy: "internal external", endpoints: "1 ready; 2 ready here", local: "2", hairpin: "2",
+		},
+		"both Local, exposed: pods and node take the short way to all": {
+			policy: "internal external exposed", endpoints: "1 ready here; 2 ready", cluster: "1 2", local: "1", hairpin: "1",
+		},
+		"both Local, exposed, all elsewhere": {
+			policy: "internal external exposed", endpoints: "1 ready; 2 ready", cluster: "1 2",
+		},
+		"both Local, exposed, all elsewhere and terminating": {
+			policy: "internal external exposed", endpoints: "1 ending; 2 ending", cluster: "1 2",
+		},
 
 		// Both sets fall back to terminating endpoints by themselves.
-		"external Local: ready elsewhere, terminating here":            {policy: "external exposed", endpoints: "1 ready; 2 here; 3 ending here; 4 ending", cluster: "1", local: "3", hairpin: "3"},
-		"external Local: ready here, terminating here":                 {policy: "external exposed", endpoints: "1 ready here; 2 ending here", cluster: "1", local: "1", hairpin: "1"},
-		"external Local: all terminate, one here":                      {policy: "external exposed", endpoints: "1 ending here; 2 ending", cluster: "1 2", local: "1", hairpin: "1"},
-		"internal Local: terminating here, ready elsewhere":            {policy: "internal", endpoints: "1 ending here; 2 ready", local: "1", hairpin: "1"},
+		"external Local: ready elsewhere, terminating here": {
+			policy: "external exposed", endpoints: "1 ready; 2 here; 3 ending here; 4 ending", cluster: "1", local: "3", hairpin: "3",
+		},
+		"external Local: ready here, terminating here": {
+			policy: "external exposed", endpoints: "1 ready here; 2 ending here", cluster: "1", local: "1", hairpin: "1",
+		},
+		"external Local: all terminate, one here": {
+			policy: "external exposed", endpoints: "1 ending here; 2 ending", cluster: "1 2", local: "1", hairpin: "1",
+		},
+		"internal Local: terminating here, ready elsewhere": {
+			policy: "internal", endpoints: "1 ending here; 2 ready", local: "1", hairpin: "1",
+		},
 		"internal Local: here none that serves, elsewhere terminating": {policy: "internal", endpoints: "1 gone here; 2 ending"},
 
 		// Zones.
-		"zone hints for all: those for this zone":                {endpoints: "1 ready zones=a; 2 ready zones=b; 3 ready zones=c; 4 ready zones=a", cluster: "1 4"},
-		"zone hints name several zones":                          {endpoints: "1 ready zones=c,b,a; 2 ready zones=b,a; 3 ready zones=b,d; 4 ready zones=a", cluster: "1 2 4"},
-		"zone hints, but the node has no zone":                   {place: "none", endpoints: "1 ready zones=a; 2 ready zones=b", cluster: "1 2"},
-		"zone hints, none for this zone":                         {place: "zone-b", endpoints: "1 ready zones=a; 2 ready zones=c", cluster: "1 2"},
-		"one ready endpoint has no zone hint":                    {endpoints: "1 ready zones=a; 2 ready zones=b; 3 ready; 4 ready zones=a", cluster: "1 2 3 4"},
-		"one that is not ready has no zone hint":                 {endpoints: "1 ready zones=a; 2 ready zones=b; 3", cluster: "1"},
-		"an unready endpoint of this zone is not used":           {endpoints: "1 ready zones=a; 2 ready zones=b; 3 ready zones=c; 4 zones=a", cluster: "1"},
-		"all endpoints of this zone are unready: no filter":      {endpoints: "1 zones=a; 2 ready zones=b; 3 ready zones=c; 4 zones=a", cluster: "2 3"},
+		"zone hints for all: those for this zone": {
+			endpoints: "1 ready zones=a; 2 ready zones=b; 3 ready zones=c; 4 ready zones=a", cluster: "1 4",
+		},
+		"zone hints name several zones": {
+			endpoints: "1 ready zones=c,b,a; 2 ready zones=b,a; 3 ready zones=b,d; 4 ready zones=a", cluster: "1 2 4",
+		},
+		"zone hints, but the node has no zone": {place: "none", endpoints: "1 ready zones=a; 2 ready zones=b", cluster: "1 2"},
+		"zone hints, none for this zone": {
+			place: "zone-b", endpoints: "1 ready zones=a; 2 ready zones=c", cluster: "1 2",
+		},
+		"one ready endpoint has no zone hint": {
+			endpoints: "1 ready zones=a; 2 ready zones=b; 3 ready; 4 ready zones=a", cluster: "1 2 3 4",
+		},
+		"one that is not ready has no zone hint": {endpoints: "1 ready zones=a; 2 ready zones=b; 3", cluster: "1"},
+		"an unready endpoint of this zone is not used": {
+			endpoints: "1 ready zones=a; 2 ready zones=b; 3 ready zones=c; 4 zones=a", cluster: "1",
+		},
+		"all endpoints of this zone are unready: no filter": {
+			endpoints: "1 zones=a; 2 ready zones=b; 3 ready zones=c; 4 zones=a", cluster: "2 3",
+		},
 		"all terminate: zones have no say":                       {endpoints: "1 ending zones=a; 2 ending zones=b", cluster: "1 2"},
 		"a terminating endpoint of this zone, a ready elsewhere": {endpoints: "1 ending zones=a; 2 ready zones=b", cluster: "2"},
-		"internal Local: zones have no say":                      {policy: "internal", endpoints: "1 ready here zones=a; 2 ready here zones=b", local: "1 2", hairpin: "1 2"},
-		"internal Local, exposed: zones for the outside only":    {policy: "internal exposed", endpoints: "1 ready here zones=a; 2 ready here zones=b; 3 ready zones=c; 4 ready zones=a", cluster: "1 4", local: "1 2", hairpin: "1 2"},
-		"external Local: zones for the inside only":              {policy: "external exposed", endpoints: "1 ready here zones=a; 2 ready here zones=b; 3 ready zones=c; 4 ready zones=a", cluster: "1 4", local: "1 2", hairpin: "1 2"},
-		"zone and place disagree, the sets overlap":              {policy: "external exposed", endpoints: "1 ready here zones=a; 2 ready here zones=b; 3 ready zones=a; 4 ready zones=b", cluster: "1 3", local: "1 2", hairpin: "1 2"},
+		"internal Local: zones have no say": {
+			policy: "internal", endpoints: "1 ready here zones=a; 2 ready here zones=b", local: "1 2", hairpin: "1 2",
+		},
+		"internal Local, exposed: zones for the outside only": {
+			policy: "internal exposed", endpoints: "1 ready here zones=a; 2 ready here zones=b; 3 ready zones=c; 4 ready zones=a", cluster: "1 4",
+			local: "1 2", hairpin: "1 2",
+		},
+		"external Local: zones for the inside only": {
+			policy: "external exposed", endpoints: "1 ready here zones=a; 2 ready here zones=b; 3 ready zones=c; 4 ready zones=a", cluster: "1 4",
+			local: "1 2", hairpin: "1 2",
+		},
+		"zone and place disagree, the sets overlap": {
+			policy: "external exposed", endpoints: "1 ready here zones=a; 2 ready here zones=b; 3 ready zones=a; 4 ready zones=b", cluster: "1 3",
+			local: "1 2", hairpin: "1 2",
+		},
 
 		// Nodes.
-		"node hints for all: those for this node":                  {endpoints: "1 ready here zones=a nodes=a; 2 ready zones=b nodes=b; 3 ready zones=a nodes=c", cluster: "1", hairpin: "1"},
-		"a node hint may be for an endpoint elsewhere":             {endpoints: "1 ready nodes=b; 2 ready nodes=b,a", cluster: "2"},
-		"one ready endpoint has no hints: no filter at all":        {endpoints: "1 ready zones=a nodes=a; 2 ready; 3 ready zones=a nodes=b", cluster: "1 2 3"},
-		"one ready endpoint has no node hint: zones decide":        {endpoints: "1 ready zones=b nodes=a; 2 ready zones=a; 3 ready zones=a nodes=b", cluster: "2 3"},
-		"node hints, none for this node: zones decide":             {endpoints: "1 ready zones=a nodes=b; 2 ready zones=b nodes=c; 3 ready zones=a nodes=d", cluster: "1 3"},
-		"node hints, none for this node or zone: no filter":        {endpoints: "1 ready zones=b nodes=b; 2 ready zones=c nodes=c", cluster: "1 2"},
-		"node hints without zone hints, none for this node":        {endpoints: "1 ready nodes=b; 2 ready nodes=c", cluster: "1 2"},
-		"the endpoint of this node is not ready":                   {endpoints: "1 nodes=a; 2 ready nodes=b", cluster: "2"},
-		"a node hint for this node, and zones say something else":  {endpoints: "1 ready zones=b nodes=a; 2 ready zones=a nodes=b", cluster: "1"},
-		"external Local: the outside does not care for node hints": {policy: "external exposed", endpoints: "1 ready here nodes=b; 2 ready nodes=a", cluster: "2", local: "1", hairpin: "1"},
+		"node hints for all: those for this node": {
+			endpoints: "1 ready here zones=a nodes=a; 2 ready zones=b nodes=b; 3 ready zones=a nodes=c", cluster: "1", hairpin: "1",
+		},
+		"a node hint may be for an endpoint elsewhere": {endpoints: "1 ready nodes=b; 2 ready nodes=b,a", cluster: "2"},
+		"one ready endpoint has no hints: no filter at all": {
+			endpoints: "1 ready zones=a nodes=a; 2 ready; 3 ready zones=a nodes=b", cluster: "1 2 3",
+		},
+		"one ready endpoint has no node hint: zones decide": {
+			endpoints: "1 ready zones=b nodes=a; 2 ready zones=a; 3 ready zones=a nodes=b", cluster: "2 3",
+		},
+		"node hints, none for this node: zones decide": {
+			endpoints: "1 ready zones=a nodes=b; 2 ready zones=b nodes=c; 3 ready zones=a nodes=d", cluster: "1 3",
+		},
+		"node hints, none for this node or zone: no filter": {
+			endpoints: "1 ready zones=b nodes=b; 2 ready zones=c nodes=c", cluster: "1 2",
+		},
+		"node hints without zone hints, none for this node":       {endpoints: "1 ready nodes=b; 2 ready nodes=c", cluster: "1 2"},
+		"the endpoint of this node is not ready":                  {endpoints: "1 nodes=a; 2 ready nodes=b", cluster: "2"},
+		"a node hint for this node, and zones say something else": {endpoints: "1 ready zones=b nodes=a; 2 ready zones=a nodes=b", cluster: "1"},
+		"external Local: the outside does not care for node hints": {
+			policy: "external exposed", endpoints: "1 ready here nodes=b; 2 ready nodes=a", cluster: "2", local: "1", hairpin: "1",
+		},
 
 		// Endpoints that do not say where they are.
-		"an unknown node may be this one, for hairpin":  {endpoints: "1 ready nowhere; 2 ready", cluster: "1 2", hairpin: "1"},
-		"an unknown node is not this one, for policies": {policy: "internal", endpoints: "1 ready nowhere; 2 ready here", local: "2", hairpin: "2"},
-		"what is in no set cannot meet itself":          {endpoints: "1 ending here; 2 nowhere; 3 ready", cluster: "3"},
+		"an unknown node may be this one, for hairpin": {endpoints: "1 ready nowhere; 2 ready", cluster: "1 2", hairpin: "1"},
+		"an unknown node is not this one, for policies": {
+			policy: "internal", endpoints: "1 ready nowhere; 2 ready here", local: "2", hairpin: "2",
+		},
+		"what is in no set cannot meet itself": {endpoints: "1 ending here; 2 nowhere; 3 ready", cluster: "3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBoth(t, func(t *testing.T, f model.Family) {

@@ -53,8 +53,8 @@ func aPort(w string) model.Port {
 	return p
 }
 
-// allocationsOf parses IPAddresses: ADDRESS=SERVICE, with + before the Service for an additional address of it, and nothing behind = for one
-// whose parent is no Service.
+// allocationsOf parses IPAddresses: ADDRESS=SERVICE, with + before the Service for an additional address of it, and nothing behind = for
+// one whose parent is no Service.
 func allocationsOf(f model.Family, s string) map[netip.Addr]model.Allocation {
 	out := map[netip.Addr]model.Allocation{}
 	for w := range strings.FieldsSeq(s) {
@@ -230,7 +230,8 @@ func TestSettle(t *testing.T) {
 			want: map[model.AllocationMode]outcome{each: {served: []string{"a:http cluster=10.96.0.1 lb=203.0.113.1 ext=203.0.113.2 @30000"}}},
 		},
 		"external IPs are switched off": {
-			services: []asked{"a cluster=10.96.0.1 lb=203.0.113.1 ext=203.0.113.2"}, allocations: "10.96.0.1=a", set: model.Settings{NoExternalIPs: true},
+			services: []asked{"a cluster=10.96.0.1 lb=203.0.113.1 ext=203.0.113.2"}, allocations: "10.96.0.1=a",
+			set:  model.Settings{NoExternalIPs: true},
 			want: map[model.AllocationMode]outcome{each: {served: []string{"a:http cluster=10.96.0.1 lb=203.0.113.1"}}},
 		},
 		"an external IP that is the ClusterIP of an older Service": {
@@ -254,7 +255,8 @@ func TestSettle(t *testing.T) {
 		"an external IP that is a ClusterIP which nobody gets": {
 			services: []asked{"a cluster=10.96.0.1", "b cluster=10.96.0.2 ext=10.96.0.1"}, allocations: "10.96.0.2=b",
 			want: map[model.AllocationMode]outcome{
-				each: {served: []string{"a:http cluster=10.96.0.1", "b:http cluster=10.96.0.2"}, disputes: []string{"b<a at=10.96.0.1 ClusterIPOfOtherService"}},
+				each: {served: []string{"a:http cluster=10.96.0.1", "b:http cluster=10.96.0.2"},
+					disputes: []string{"b<a at=10.96.0.1 ClusterIPOfOtherService"}},
 				model.Enforce: {served: []string{"b:http cluster=10.96.0.2"},
 					disputes: []string{"a< at=10.96.0.1 NotAllocated", "b< at=10.96.0.1 ClusterIPOfOtherService"}},
 			},
@@ -300,10 +302,12 @@ func TestSettle(t *testing.T) {
 				"b:http3 cluster=10.96.0.2 lb=203.0.113.1", "b:https cluster=10.96.0.2 lb=203.0.113.1"}}},
 		},
 		"a shared address is lost at one port and won at another": {
-			services:    []asked{"a day=1 cluster=10.96.0.1 ext=203.0.113.1 http:80/TCP", "b day=2 cluster=10.96.0.2 ext=203.0.113.1 alt:443/TCP http:80/TCP"},
+			services: []asked{"a day=1 cluster=10.96.0.1 ext=203.0.113.1 http:80/TCP",
+				"b day=2 cluster=10.96.0.2 ext=203.0.113.1 alt:443/TCP http:80/TCP"},
 			allocations: "10.96.0.1=a 10.96.0.2=b",
 			want: map[model.AllocationMode]outcome{each: {served: []string{"a:http cluster=10.96.0.1 ext=203.0.113.1",
-				"b:alt cluster=10.96.0.2 ext=203.0.113.1", "b:http cluster=10.96.0.2"}, disputes: []string{"b<a at=203.0.113.1 ClaimedByOlderService"}}},
+				"b:alt cluster=10.96.0.2 ext=203.0.113.1", "b:http cluster=10.96.0.2"},
+				disputes: []string{"b<a at=203.0.113.1 ClaimedByOlderService"}}},
 		},
 		"one address lost at several ports to several Services is one dispute": {
 			services: []asked{"a day=1 cluster=10.96.0.1 ext=203.0.113.1 x:443/TCP", "b day=1 cluster=10.96.0.2 ext=203.0.113.1 x:80/TCP",
@@ -393,9 +397,11 @@ func TestSettle(t *testing.T) {
 
 // TestModeUnset has settings without a mode: they mean prefer.
 func TestModeUnset(t *testing.T) {
-	st := stateOf(aService(model.IPv4, "a", 0, "10.96.0.1"), aService(model.IPv4, "b", 1, "10.96.0.1"), aService(model.IPv4, "c", 1, "10.96.0.2"))
+	st := stateOf(aService(model.IPv4, "a", 0, "10.96.0.1"), aService(model.IPv4, "b", 1, "10.96.0.1"),
+		aService(model.IPv4, "c", 1, "10.96.0.2"))
 	st.Allocations = allocationsOf(model.IPv4, "10.96.0.1=b")
-	wantEqual(t, "served", []string{"b:http cluster=10.96.0.1", "c:http cluster=10.96.0.2"}, servedAs(Compile(model.Settings{Family: model.IPv4}, st)))
+	wantEqual(t, "served", []string{"b:http cluster=10.96.0.1", "c:http cluster=10.96.0.2"},
+		servedAs(Compile(model.Settings{Family: model.IPv4}, st)))
 }
 
 // TestUnusableVirtualIPs has addresses that would take traffic from the node, or none; what else the Service has is served.

@@ -157,22 +157,32 @@ func (w *world) follow(t *testing.T, seed uint64, r *Reconciler, table *fake, pl
 			}
 		}
 		before := table.String()
-		delta := between(plan, next)
-		if w.random.IntN(4) == 0 {
-			table.broken = errStuck
-			if _, err := r.Reconcile(t.Context(), next.Globals, delta); err != nil && !errors.Is(err, errStuck) {
-				t.Fatal(err)
-			}
-			table.broken, delta = nil, model.Delta{}
-		}
-		if _, err := r.Reconcile(t.Context(), next.Globals, delta); err != nil {
-			t.Fatal(err)
-		}
+		w.step(t, r, table, plan, next)
 		if diff := cmp.Diff(want.String(), table.String()); diff != "" {
 			t.Fatalf("seed %d, step %d: flows (-want +got):\n%s\nbefore:\n%s\nfrom:\n%s\nto:\n%s", seed, step, diff, before, words(plan), words(next))
 		}
 		plan = next
 	}
+}
+
+// step goes from one Plan to the next: at the first try, at the second, or by a new start because the Delta got lost.
+func (w *world) step(t *testing.T, r *Reconciler, table *fake, plan, next model.Plan) {
+	t.Helper()
+	delta := between(plan, next)
+	switch w.random.IntN(5) {
+	case 0:
+		_, err := r.Start(t.Context(), next)
+		must(t, err)
+		return
+	case 1:
+		table.broken = errStuck
+		if _, err := r.Reconcile(t.Context(), next.Globals, delta); err != nil && !errors.Is(err, errStuck) {
+			t.Fatal(err)
+		}
+		table.broken, delta = nil, model.Delta{}
+	}
+	_, err := r.Reconcile(t.Context(), next.Globals, delta)
+	must(t, err)
 }
 
 // words prints a Plan, one port to a line.

@@ -31,16 +31,20 @@ func New(family model.Family, t Table) *Reconciler {
 // Start takes over a Plan whose rules are in the kernel, and deletes the flows that are stale by it. Flows to addresses inside of its Ranges
 // that it does not serve are deleted too if they were translated: of Services that were deleted while no agent ran.
 //
-// After an error the flows of the Plan's ports come up again with the next Reconcile; those of deleted Services only with another Start.
+// It may be called again, when Deltas got lost: what the Reconciler remembers and is not in the Plan counts as removed. After an error the flows
+// of the Plan's ports, and of those that were removed, come up again with the next Reconcile; those of unknown Services only with another
+// Start.
 func (r *Reconciler) Start(ctx context.Context, plan model.Plan) (deleted int, err error) {
+	r.suspectAll()
+	r.former = append(r.former, r.book.nodes)
 	r.book = newBook()
 	r.book.nodes = nodeAddrsOf(plan.Globals)
 	for name, port := range plan.Ports {
 		if name.Protocol == model.UDP {
 			r.book.add(name, port)
-			r.suspect(frontends(port))
 		}
 	}
+	r.suspectAll()
 	if len(plan.Globals.Ranges) > 0 {
 		return r.clean(ctx, abandonedBy(plan))
 	}
@@ -56,6 +60,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, globals model.Globals, d mod
 		r.suspect(r.book.moveNodePorts(now))
 	}
 	return r.reconcile(ctx)
+}
+
+// suspectAll suspects everything that is in the book.
+func (r *Reconciler) suspectAll() {
+	for f := range r.book.owners {
+		r.suspects[f] = true
+	}
 }
 
 func (r *Reconciler) suspect(frontends []netip.AddrPort) {

@@ -239,15 +239,24 @@ func TestStartWithNothingToFind(t *testing.T) {
 	}
 }
 
-func TestStartAgainForgetsTheOldPlan(t *testing.T) {
+// TestStartAgain has no Delta that says what became of the ports of the first Plan.
+func TestStartAgain(t *testing.T) {
+	keep := []Flow{to("192.0.2.1:30053", ""), to("203.0.113.1:53", ""), to("203.0.113.9:53", a)}
+	cut := []Flow{to(front, a), to("203.0.113.1:53", a), to("192.0.2.1:30053", a)}
 	table := newFake()
 	r := New(model.IPv4, table)
-	_, err := r.Start(t.Context(), planOf(anyNodePort, service("old", vip, a)))
+	old := onNodePort(with(service("old", vip, a), func(p *model.ServicePort) { p.ExternalIPs = addrs("203.0.113.1") }), 30053)
+	_, err := r.Start(t.Context(), planOf(anyNodePort, old))
 	must(t, err)
-	_, err = r.Start(t.Context(), planOf(anyNodePort))
-	must(t, err)
+	table.flows = newFake(append(keep, cut...)...).flows
+	if deleted, err := r.Start(t.Context(), planOf(anyNodePort)); err != nil || deleted != len(cut) {
+		t.Errorf("deleted %d, %v, want %d", deleted, err, len(cut))
+	}
+	if diff := cmp.Diff(newFake(keep...).String(), table.String()); diff != "" {
+		t.Errorf("flows (-want +got):\n%s", diff)
+	}
 	if len(r.book.ports)+len(r.book.owners) != 0 {
-		t.Errorf("remembers %v, %v", r.book.ports, r.book.owners)
+		t.Errorf("still remembers %v, %v", r.book.ports, r.book.owners)
 	}
 }
 

@@ -46,6 +46,8 @@ func (e Entry) check() error {
 		return fmt.Errorf("a set cannot hold the network %v, which is everything: %w", e.Source, ErrEntry)
 	case e.Source.IsValid() && model.FamilyOf(e.Source.Addr()) != model.FamilyOf(e.Addr):
 		return fmt.Errorf("address and source are not of one family: %w", ErrEntry)
+	case e.Addr.IsUnspecified():
+		return fmt.Errorf("a set cannot hold the address zero: %w", ErrEntry)
 	case e.Addr.Zone() != "":
 		return fmt.Errorf("an address with a zone: %w", ErrEntry)
 	case e.Addr.IsValid() && (e.Protocol == 0) != (e.Port == 0):

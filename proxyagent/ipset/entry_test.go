@@ -43,6 +43,7 @@ func TestEntryCheckAndString(t *testing.T) {
 		"with everything":                     {from(web, "0.0.0.0/0"), ErrEntry, "10.96.0.1,TCP:80,0.0.0.0/0"},
 		"with everything of IPv6":             {from(port("fd00::1", model.UDP, 53), "::/0"), ErrEntry, "fd00::1,UDP:53,::/0"},
 		"with a network of the other family":  {from(web, "fd00::/64"), ErrEntry, "10.96.0.1,TCP:80,fd00::/64"},
+		"the address zero":                    {port("0.0.0.0", model.TCP, 80), ErrEntry, "0.0.0.0,TCP:80"},
 		"with a zone":                         {ip("fe80::1%eth0"), ErrEntry, "fe80::1%eth0"},
 		"a port without protocol":             {port("10.0.0.1", 0, 80), ErrEntry, "10.0.0.1"},
 		"a protocol without port":             {port("10.0.0.1", model.TCP, 0), ErrEntry, "10.0.0.1,TCP:0"},

@@ -28,13 +28,13 @@ type member struct {
 	entry Entry
 }
 
-// compilePort turns a port into its rules.
+// renderPort turns a port into its rules.
 func renderPort(g model.Globals, p model.ServicePort) portRules {
 	r := portRules{chains: map[string][]string{}, vips: map[netip.Addr][]string{}}
 	r.choices(g, p)
 	r.clusterIPs(p)
 	r.external(g, p)
-	r.sets(g, p)
+	r.sets(p)
 	return r
 }
 

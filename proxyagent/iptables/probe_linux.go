@@ -36,7 +36,7 @@ func generation() (fingerprint, error) {
 	if err != nil {
 		return fingerprint{}, fmt.Errorf("opening a netlink socket: %w", err)
 	}
-	defer unix.Close(s)
+	defer func() { _ = unix.Close(s) }()
 	const (
 		header  = unix.SizeofNlMsghdr
 		nfgen   = 4
@@ -100,7 +100,7 @@ func sizes(f model.Family) (fingerprint, error) {
 	if err != nil {
 		return fingerprint{}, fmt.Errorf("opening a raw socket: %w", err)
 	}
-	defer unix.Close(s)
+	defer func() { _ = unix.Close(s) }()
 	var result fingerprint
 	for i, t := range tables {
 		info := getInfo{}

@@ -67,7 +67,7 @@ var nodePortSets = map[model.Protocol]struct{ refused, dropped setName }{
 func (n setName) of(f model.Family) string { return setPrefix(f) + string(n) }
 
 // sets lists the entries that a port has in the sets.
-func (r *portRules) sets(g model.Globals, p model.ServicePort) {
+func (r *portRules) sets(p model.ServicePort) {
 	for _, vip := range p.ClusterIPs {
 		at := entryAt(p, vip)
 		r.add(setVIPs, Entry{Addr: vip})

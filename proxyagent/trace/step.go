@@ -45,17 +45,22 @@ func destinations(flows []flow) (to []netip.AddrPort) {
 	return to
 }
 
-// which says to which of the packets that came to a rule it applies; empty when to all.
-func which(before, hit []flow) string {
-	from, to := destinations(before), destinations(hit)
+// whichOf says which of the packets that came to a rule it matches; nothing when all.
+func whichOf(before []flow, m matched) (notes []string) {
+	from, to := destinations(before), destinations(m.hit)
 	switch {
 	case len(to) < len(from) && len(to) == 1:
-		return "those to " + to[0].String()
+		notes = append(notes, "those to "+to[0].String())
 	case len(to) < len(from):
-		return fmt.Sprintf("those to %d of %d destinations", len(to), len(from))
-	default:
-		return ""
+		notes = append(notes, fmt.Sprintf("those to %d of %d destinations", len(to), len(from)))
 	}
+	switch share := totalShare(m.hit); {
+	case m.unknown != "":
+		notes = append(notes, "cannot tell whether it matches ("+m.unknown+"); both are followed")
+	case !sameShare(share, totalShare(before)):
+		notes = append(notes, fraction(share)+" of all")
+	}
+	return notes
 }
 
 func totalShare(flows []flow) (sum float64) {

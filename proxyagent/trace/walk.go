@@ -142,13 +142,13 @@ func (k *walk) chain(t table, c *chain, flows []flow, depth int) (accepted, fall
 		if k.err != nil || len(flows) == 0 {
 			break
 		}
-		hit, miss := k.match(r, flows)
-		if len(hit) == 0 {
+		m := k.match(r, flows)
+		if len(m.hit) == 0 {
 			continue
 		}
-		p := k.apply(t, r, flows, hit, depth)
+		p := k.apply(t, r, k.step(r, flows, m, depth), m.hit, depth)
 		accepted, fallen = append(accepted, p.accepted...), append(fallen, p.fallen...)
-		flows = k.bounded(merge(append(miss, p.on...)))
+		flows = k.bounded(merge(append(m.miss, p.on...)))
 	}
 	return accepted, append(fallen, flows...)
 }
@@ -160,21 +160,36 @@ func (k *walk) bounded(flows []flow) []flow {
 	return flows
 }
 
-// match parts packets into those that a rule matches and those that it does not. What it matches by lot, or what cannot be told, is in both.
-func (k *walk) match(r rule, flows []flow) (hit, miss []flow) {
+// matched are the packets that a rule matches and those that it does not. What it matches by lot is in both, and so is what cannot
+// be told; unknown says why.
+type matched struct {
+	hit, miss []flow
+	unknown   string
+}
+
+func (k *walk) match(r rule, flows []flow) (m matched) {
+	number := -1
 	for _, f := range flows {
 		a := k.ask(r, f.state)
 		if a.unknown != "" {
-			n := k.unknown(
-				fmt.Sprintf("%s matches (cannot tell: %s)", r.text, a.unknown), fmt.Sprintf("%s does not match (cannot tell: %s)", r.text, a.unknown))
+			if number < 0 {
+				number = k.doubt(r.text+" matches", r.text+" does not match")
+			}
+			m.unknown = a.unknown
 			other := f
-			f.ifs, other.ifs = f.ifs.with(n, true), other.ifs.with(n, false)
-			miss = append(miss, other)
+			f.ifs, other.ifs = f.ifs.with(number, true), f.ifs.with(number, false)
+			m.miss = append(m.miss, other)
 		}
-		hit = appendPart(hit, f, a.chance)
-		miss = appendPart(miss, f, 1-a.chance)
+		m.hit = appendPart(m.hit, f, a.chance)
+		m.miss = appendPart(m.miss, f, 1-a.chance)
 	}
-	return hit, miss
+	return m
+}
+
+// doubt takes down something that cannot be told, by a sentence for the case that it holds and one for the other.
+func (k *walk) doubt(holds, not string) (number int) {
+	k.unknowns = append(k.unknowns, [2]string{holds, not})
+	return len(k.unknowns) - 1
 }
 
 func appendPart(flows []flow, f flow, part float64) []flow {
@@ -205,9 +220,8 @@ func (k *walk) ask(r rule, s state) answer {
 // passage is where the packets are after a rule that matched them: accepted for the table, sent back from the chain, or behind the rule.
 type passage struct{ accepted, fallen, on []flow }
 
-// apply does the target of a rule to the packets that it matched, of those that came to it.
-func (k *walk) apply(t table, r rule, before, hit []flow, depth int) passage {
-	step := k.step(r, before, hit, depth)
+// apply does the target of a rule to the packets that it matched. The step with that number is told what happens.
+func (k *walk) apply(t table, r rule, step int, hit []flow, depth int) passage {
 	to := t[r.target]
 	switch {
 	case to != nil && r.isGoto:
@@ -219,26 +233,75 @@ func (k *walk) apply(t table, r rule, before, hit []flow, depth int) passage {
 	case r.target == "RETURN":
 		return passage{fallen: hit}
 	default:
-		return k.extension(r, hit, step)
+		return k.extension(r, step, hit)
 	}
 }
 
-// step takes down that a rule matched, and returns the number of its line.
-func (k *walk) step(r rule, before, hit []flow, depth int) int {
-	s := Step{Depth: depth, Text: r.text}
-	if to := which(before, hit); to != "" {
-		s.Notes = append(s.Notes, to)
-	}
-	if share := totalShare(hit); share < totalShare(before) && len(unknownsOf(hit)) == 0 {
-		s.Notes = append(s.Notes, fraction(share)+" of all")
+// extension does a target that is no chain.
+func (k *walk) extension(r rule, step int, hit []flow) (p passage) {
+	do, number := targets[r.target], -1
+	if do == nil {
+		do = func(_ rule, s state) effect { return unknownTarget(s) }
 	}
 	for _, f := range hit {
-		for _, c := range f.ifs {
-			if c.holds && c.number == len(k.unknowns)-1 {
-				s.Notes = appendNew(s.Notes, "if it "+k.unknowns[c.number][0][len(r.text)+1:])
+		e := do(r, f.state)
+		f.state = e.state
+		if e.doubt {
+			if number < 0 {
+				number = k.doubt(r.text+" lets it pass unchanged", "")
+				e.note = "cannot tell what this does; it is passed by"
 			}
+			f.ifs = f.ifs.with(number, true)
+		}
+		k.note(step, e.note)
+		switch {
+		case e.end != nil:
+			k.end(f, *e.end)
+		case e.accepted:
+			p.accepted = append(p.accepted, f)
+		default:
+			p.on = append(p.on, f)
 		}
 	}
+	return p
+}
+
+// step takes down that a rule matched some of the packets that came to it, and returns its number.
+func (k *walk) step(r rule, before []flow, m matched, depth int) int {
+	s := Step{Depth: depth, Text: r.text, Notes: whichOf(before, m)}
 	k.path.Steps = append(k.path.Steps, s)
 	return len(k.path.Steps) - 1
+}
+
+func (k *walk) note(step int, note string) {
+	notes := &k.path.Steps[step].Notes
+	if note != "" && !slices.Contains(*notes, note) {
+		*notes = append(*notes, note)
+	}
+}
+
+// delivered ends the way of packets that came through all chains.
+func (k *walk) delivered(flows []flow) {
+	for _, f := range flows {
+		k.end(f, Outcome{Verdict: Delivered, Dst: f.Dst, Here: f.here, Translated: f.translated()})
+	}
+}
+
+// end takes down the end of a way, with what is known from the way.
+func (k *walk) end(f flow, o Outcome) {
+	o.Share, o.Source, o.Touched = f.share, f.source, f.touched
+	for _, c := range f.ifs {
+		sentence := k.unknowns[c.number][0]
+		if !c.holds {
+			sentence = k.unknowns[c.number][1]
+		}
+		o.If = append(o.If, sentence)
+	}
+	k.path.Outcomes = addOutcome(k.path.Outcomes, o)
+}
+
+func (k *walk) fail(err error) {
+	if k.err == nil {
+		k.err = err
+	}
 }

@@ -1,0 +1,132 @@
+package population
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/load"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// Namespace holds everything.
+const Namespace = "bench"
+
+// servicePort is the port of all Services.
+const servicePort = 80
+
+// workers create objects at the same time.
+const workers = 16
+
+// Population is the Services of a cluster, all of one family and with equally many endpoints. Set may be called concurrently, but not with Grow.
+type Population struct {
+	client    kubernetes.Interface
+	family    model.Family
+	endpoints int
+	services  []netip.AddrPort // virtual IP and port of each Service
+}
+
+// New creates the namespace, and no Services yet.
+func New(ctx context.Context, client kubernetes.Interface, f model.Family, endpoints int) (*Population, error) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}
+	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		return nil, fmt.Errorf("creating the namespace: %w", err)
+	}
+	return &Population{client: client, family: f, endpoints: endpoints}, nil
+}
+
+// Grow creates Services until there are n. All of them are Open.
+func (p *Population) Grow(ctx context.Context, n int) error {
+	first := len(p.services)
+	created, err := framework.CreateServices(ctx, p.client, n-first, workers, func(i int) *corev1.Service {
+		return framework.NewService(Namespace, name(first+i), framework.WithFamilies(corev1.IPFamily(p.family.String())))
+	})
+	if err != nil {
+		return err
+	}
+	for _, service := range created {
+		vip, err := netip.ParseAddr(service.Spec.ClusterIP)
+		if err != nil {
+			return fmt.Errorf("reading the ClusterIP of %s: %w", service.Name, err)
+		}
+		p.services = append(p.services, netip.AddrPortFrom(vip, servicePort))
+	}
+	_, err = load.Load{Workers: workers, Count: n - first}.Run(ctx, func(ctx context.Context, i int) error {
+		return p.createSlices(ctx, first+i)
+	})
+	return err
+}
+
+func name(i int) string { return fmt.Sprintf("service-%d", i) }
+
+func (p *Population) createSlices(ctx context.Context, i int) error {
+	for _, s := range slices(Namespace, name(i), p.family, i*p.endpoints, p.endpoints) {
+		if err := p.create(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Population) create(ctx context.Context, s *discoveryv1.EndpointSlice) error {
+	if _, err := p.client.DiscoveryV1().EndpointSlices(s.Namespace).Create(ctx, s, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the EndpointSlice %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// Services returns the virtual IP and port of each Service. It shares the Population's memory.
+func (p *Population) Services() []netip.AddrPort { return p.services }
+
+// Set changes the first EndpointSlice of the i-th Service. The API server has it when Set returns.
+func (p *Population) Set(ctx context.Context, i int, s State) error {
+	first := slice(Namespace, name(i), name(i)+"-0", p.family, i*p.endpoints, min(perSlice, p.endpoints), s)
+	if _, err := p.client.DiscoveryV1().EndpointSlices(Namespace).Update(ctx, first, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("changing the EndpointSlice %s: %w", first.Name, err)
+	}
+	return nil
+}
+
+// Share is the part of a Service's endpoints that Set changes.
+func (p *Population) Share() float64 {
+	return float64(min(perSlice, p.endpoints)) / float64(p.endpoints)
+}
+
+// Churn changes Services between Open and Fewer, one after the other, until ctx ends, and leaves them Open. It returns how many changes it made.
+func (p *Population) Churn(ctx context.Context) (changes int, err error) {
+	for ; ctx.Err() == nil; changes += 2 {
+		i := rand.IntN(len(p.services))
+		for _, s := range []State{Fewer, Open} {
+			if err := p.Set(context.WithoutCancel(ctx), i, s); err != nil {
+				return changes, err
+			}
+		}
+	}
+	return changes, nil
+}
+
+// AddSticky creates a Service with session affinity and these endpoints, and returns where it is.
+func (p *Population) AddSticky(ctx context.Context, endpoints ...netip.AddrPort) (netip.AddrPort, error) {
+	service := framework.NewService(Namespace, "sticky", framework.WithFamilies(corev1.IPFamily(p.family.String())))
+	service.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+	service, err := p.client.CoreV1().Services(Namespace).Create(ctx, service, metav1.CreateOptions{})
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("creating the Service with affinity: %w", err)
+	}
+	s := empty(Namespace, service.Name, service.Name, p.family, int32(endpoints[0].Port()))
+	for _, e := range endpoints {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{e.Addr().String()}})
+	}
+	vip, err := netip.ParseAddr(service.Spec.ClusterIP)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("reading the ClusterIP of %s: %w", service.Name, err)
+	}
+	return netip.AddrPortFrom(vip, servicePort), p.create(ctx, s)
+}

@@ -1,0 +1,129 @@
+package probe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+)
+
+// process is the program in a namespace.
+type process struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	out   *json.Decoder
+	raw   io.Reader
+	said  strings.Builder // stderr
+}
+
+func start(n *network.Namespace, args ...string) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding the own program: %w", err)
+	}
+	p := &process{}
+	// It ends with its stdin, so no context has to end it.
+	p.cmd = n.Command(context.Background(), self, append([]string{Name}, args...)...)
+	p.cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	p.cmd.Stderr = &p.said
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if p.raw, err = p.cmd.StdoutPipe(); err != nil {
+		return nil, err
+	}
+	p.out = json.NewDecoder(p.raw)
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the probe in %s: %w", n.Host(), err)
+	}
+	return p, nil
+}
+
+// Close ends the program.
+func (p *process) Close() error { return errors.Join(p.stdin.Close(), p.cmd.Wait()) }
+
+// CPU is the processor on which connections are measured: the last one.
+func CPU() string { return strconv.Itoa(runtime.NumCPU() - 1) }
+
+// Server accepts connections in a namespace until Close.
+type Server struct{ *process }
+
+// Serve listens on an address, unspecified for all of its family.
+func Serve(n *network.Namespace, on netip.AddrPort) (*Server, error) {
+	p, err := start(n, "server", CPU(), on.String())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.raw.Read(make([]byte, 64)); err != nil {
+		return nil, fmt.Errorf("waiting for the server in %s: %w", n.Host(), errors.Join(err, p.Close(), errors.New(p.said.String())))
+	}
+	return &Server{p}, nil
+}
+
+// Client makes connections from a namespace until Close. Its methods are for one goroutine at a time.
+type Client struct{ *process }
+
+// NewClient starts a client.
+func NewClient(n *network.Namespace) (*Client, error) {
+	p, err := start(n, "client", CPU())
+	if err != nil {
+		return nil, err
+	}
+	return &Client{p}, nil
+}
+
+// Times are how long connections took, in microseconds, and how many did not come about.
+type Times struct {
+	Took   stats.Sample
+	Failed int
+}
+
+// Count measures so many connections to random ones of the targets. No targets means those of the call before.
+func (c *Client) Count(n int, targets ...netip.AddrPort) (Times, error) {
+	return c.times(request{Targets: targets, Count: n})
+}
+
+// For measures for a while, with a pause after each connection.
+func (c *Client) For(d, pause time.Duration, targets ...netip.AddrPort) (Times, error) {
+	return c.times(request{Targets: targets, For: d, Pause: pause})
+}
+
+func (c *Client) times(r request) (t Times, err error) {
+	answer, err := c.ask(r)
+	for _, nanos := range answer.Nanos {
+		t.Took = append(t.Took, float64(nanos)/1e3)
+	}
+	t.Failed = answer.Failed
+	return t, err
+}
+
+// Until connects over and over until that has an outcome, so many times in a row, and returns when it had it first. It reports false when
+// patience is at its end.
+func (c *Client) Until(to netip.AddrPort, o Outcome, streak int, patience time.Duration) (Moment, bool, error) {
+	answer, err := c.ask(request{Targets: []netip.AddrPort{to}, Until: o, Streak: streak, Patience: patience})
+	return answer.At, answer.At != 0, err
+}
+
+func (c *Client) ask(r request) (answer response, err error) {
+	if err := json.NewEncoder(c.stdin).Encode(r); err != nil {
+		return answer, fmt.Errorf("asking the probe: %w: %s", err, c.said.String())
+	}
+	if err := c.out.Decode(&answer); err != nil {
+		return answer, fmt.Errorf("hearing from the probe: %w: %s", err, c.said.String())
+	}
+	if answer.Error != "" {
+		return answer, fmt.Errorf("the probe failed: %s", answer.Error)
+	}
+	return answer, nil
+}

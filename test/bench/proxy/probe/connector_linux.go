@@ -1,0 +1,149 @@
+package probe
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// connectLimit is for connections that ought to succeed, pollLimit for questions whether one does already.
+	connectLimit = 2 * time.Second
+	pollLimit    = 8 * time.Millisecond
+	pollPause    = 500 * time.Microsecond
+)
+
+// connector answers requests. Its zero value has no targets.
+type connector struct{ targets []netip.AddrPort }
+
+func (c *connector) serve(r request) response {
+	if len(r.Targets) > 0 {
+		c.targets = r.Targets
+	}
+	var out response
+	var err error
+	switch {
+	case len(c.targets) == 0:
+		err = errors.New("there are no targets")
+	case r.Until != "":
+		out, err = c.until(r)
+	default:
+		out, err = c.measure(r)
+	}
+	if err != nil {
+		return response{Error: err.Error()}
+	}
+	return out
+}
+
+// measure connects to random targets.
+func (c *connector) measure(r request) (out response, err error) {
+	if r.Count > 0 {
+		out.Nanos = make([]int64, 0, r.Count)
+	}
+	start := time.Now()
+	for i := 0; i < r.Count || r.For > 0 && time.Since(start) < r.For; i++ {
+		took, outcome, err := connect(c.targets[rand.IntN(len(c.targets))], connectLimit)
+		switch {
+		case err != nil:
+			return out, err
+		case outcome == Connected:
+			out.Nanos = append(out.Nanos, int64(took))
+		default:
+			out.Failed++
+		}
+		if r.Pause > 0 {
+			time.Sleep(r.Pause)
+		}
+	}
+	return out, nil
+}
+
+// until asks the first target over and over.
+func (c *connector) until(r request) (out response, err error) {
+	streak, start := 0, time.Now()
+	for time.Since(start) < r.Patience {
+		_, outcome, err := connect(c.targets[0], pollLimit)
+		if err != nil {
+			return out, err
+		}
+		if outcome != r.Until {
+			streak = 0
+		} else if streak++; streak == 1 {
+			if out.At, err = Now(); err != nil {
+				return out, err
+			}
+		}
+		if streak >= max(1, r.Streak) {
+			return out, nil
+		}
+		time.Sleep(pollPause)
+	}
+	return response{}, nil
+}
+
+// connect makes a connection, resets it, and says how long the system call took. An error is one of this side.
+func connect(to netip.AddrPort, limit time.Duration) (took time.Duration, outcome Outcome, err error) {
+	fd, err := unix.Socket(domain(to.Addr()), unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
+		return 0, "", err
+	}
+	timeout := unix.NsecToTimeval(int64(limit))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
+		return 0, "", err
+	}
+	var address unix.RawSockaddrInet6
+	length := rawSockaddr(&address, to)
+	start := time.Now()
+	_, _, errno := unix.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&address)), length)
+	took = time.Since(start)
+	runtime.KeepAlive(&address)
+	return took, outcomeOf(errno), nil
+}
+
+func outcomeOf(errno unix.Errno) Outcome {
+	switch errno {
+	case 0:
+		return Connected
+	case unix.ECONNREFUSED:
+		return Refused
+	default:
+		return Silence
+	}
+}
+
+func domain(a netip.Addr) int {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+func sockaddr(to netip.AddrPort) unix.Sockaddr {
+	if to.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}
+}
+
+// rawSockaddr writes an address as the kernel reads it, and returns its length.
+func rawSockaddr(raw *unix.RawSockaddrInet6, to netip.AddrPort) uintptr {
+	binary.BigEndian.PutUint16((*[2]byte)(unsafe.Pointer(&raw.Port))[:], to.Port()) // at the same place in both families
+	if to.Addr().Is4() {
+		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(raw))
+		v4.Family, v4.Addr = unix.AF_INET, to.Addr().As4()
+		return unsafe.Sizeof(*v4)
+	}
+	raw.Family, raw.Addr = unix.AF_INET6, to.Addr().As16()
+	return unsafe.Sizeof(*raw)
+}

@@ -1,0 +1,128 @@
+package probe
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Main is the program: "client CPU" answers requests from stdin, "server CPU ADDRESS" accepts connections. Both end with stdin. It returns
+// the exit status.
+func Main(args []string) int {
+	if err := run(args); err != nil {
+		fmt.Fprintln(os.Stderr, "probe:", err)
+		return 1
+	}
+	return 0
+}
+
+func run(args []string) error {
+	if len(args) < 2 {
+		return fmt.Errorf("%q: say client CPU, or server CPU ADDRESS", args)
+	}
+	cpu, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	runtime.LockOSThread()
+	if err := pin(cpu); err != nil {
+		return err
+	}
+	debug.SetGCPercent(-1) // nothing stops the world while the clock runs
+	if args[0] == "server" && len(args) == 3 {
+		return accept(args[2])
+	}
+	return answer(os.Stdin, os.Stdout)
+}
+
+// pin keeps the calling thread on one processor.
+func pin(cpu int) error {
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("pinning to processor %d: %w", cpu, err)
+	}
+	return nil
+}
+
+// answer serves requests until there are no more.
+func answer(in io.Reader, out io.Writer) error {
+	var c connector
+	requests, responses := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
+	for {
+		var r request
+		if err := requests.Decode(&r); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("reading a request: %w", err)
+		}
+		if err := responses.Encode(c.serve(r)); err != nil {
+			return fmt.Errorf("answering: %w", err)
+		}
+		runtime.GC()
+	}
+}
+
+// accept accepts connections and keeps the last of them open for a while, so that it is the client that ends them.
+func accept(address string) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	listener, err := listen(to)
+	if err != nil {
+		return fmt.Errorf("listening on %s: %w", to, err)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: schedIdle}, 0); err != nil {
+		return fmt.Errorf("lowering the priority: %w", err)
+	}
+	fmt.Println("listening")
+	return drain(listener)
+}
+
+const (
+	schedIdle = 5 // SCHED_IDLE
+	backlog   = 4096
+)
+
+func listen(to netip.AddrPort) (fd int, err error) {
+	if fd, err = unix.Socket(domain(to.Addr()), unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return fd, err
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return fd, err
+	}
+	if err := unix.Bind(fd, sockaddr(to)); err != nil {
+		return fd, err
+	}
+	return fd, unix.Listen(fd, backlog)
+}
+
+// drain accepts for ever. What goes wrong with one connection is that of its client.
+func drain(listener int) error {
+	var open [64]int
+	for i := 0; ; i++ {
+		fd, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
+		if err != nil {
+			continue
+		}
+		if slot := &open[i%len(open)]; *slot != 0 {
+			_ = unix.Close(*slot)
+			*slot = fd
+		} else {
+			*slot = fd
+		}
+	}
+}

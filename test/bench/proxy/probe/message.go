@@ -1,0 +1,44 @@
+package probe
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Name is the first argument that makes the benchmark's binary be this program.
+const Name = "probe"
+
+// Outcome is how a connect() ended.
+type Outcome string
+
+// Outcomes of a connect().
+const (
+	Connected Outcome = "connected"
+	Refused   Outcome = "refused"
+	Silence   Outcome = "silence"
+)
+
+// request is what the client process is asked, as a line of JSON. Exactly one of Count, For and Until is set.
+type request struct {
+	// Targets replace those of the requests before, unless there are none.
+	Targets []netip.AddrPort `json:",omitempty"`
+	// Count connections, or as many as fit into For, to random targets, with a pause after each.
+	Count int           `json:",omitempty"`
+	For   time.Duration `json:",omitempty"`
+	Pause time.Duration `json:",omitempty"`
+	// Until a connect() to the first target has this outcome, Streak times in a row, but no longer than Patience.
+	Until    Outcome       `json:",omitempty"`
+	Streak   int           `json:",omitempty"`
+	Patience time.Duration `json:",omitempty"`
+}
+
+// response is a line of JSON, too.
+type response struct {
+	// Nanos is how long each connect() took that succeeded; Failed counts the others.
+	Nanos  []int64 `json:",omitempty"`
+	Failed int     `json:",omitempty"`
+	// At is the moment of the first outcome of a streak, 0 if it never came.
+	At Moment `json:",omitempty"`
+	// Error is about the program and not about the network.
+	Error string `json:",omitempty"`
+}
