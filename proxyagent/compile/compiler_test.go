@@ -104,9 +104,8 @@ func TestStory(t *testing.T) {
 			"- b:web cluster=10.96.0.1 ext=203.0.113.1",
 			"+ b:web cluster=10.96.0.7")
 		s.want("all are deleted", s.services("-b", "-c"), "- b:web cluster=10.96.0.7", "- c:http cluster=10.96.0.3 lb=10.96.0.9")
-		if len(s.c.records)+len(s.c.clusters)+len(s.c.outside)+len(s.c.fronts)+len(s.c.nodePorts)+len(s.c.winners)+len(s.c.disputed)+len(s.c.additional) > 0 {
-			t.Errorf("something is left behind: %+v", s.c)
-		}
+		wantEqual(t, "what is left behind", [8]int{}, [8]int{len(s.c.records), len(s.c.clusters), len(s.c.outside), len(s.c.fronts),
+			len(s.c.nodePorts), len(s.c.winners), len(s.c.disputed), len(s.c.additional)})
 	})
 }
 
@@ -364,5 +363,26 @@ func BenchmarkApply(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkLargeService is one endpoint of a Service with very many that becomes ready, or not.
+func BenchmarkLargeService(b *testing.B) {
+	for _, count := range []int{1_000, 10_000} {
+		b.Run(fmt.Sprint(count), func(b *testing.B) {
+			pair := [2]model.Service{aService(model.IPv4, "large", 0, "10.96.0.1"), aService(model.IPv4, "large", 0, "10.96.0.1")}
+			for i := range count {
+				e := model.Endpoint{Port: "http", Protocol: model.TCP, Ready: true, Node: "node-b"}
+				e.Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i * 7), byte(i >> 8)}), 8080)
+				pair[0].Endpoints = append(pair[0].Endpoints, e)
+				e.Ready = i > 0
+				pair[1].Endpoints = append(pair[1].Endpoints, e)
+			}
+			c := New(model.Settings{Family: model.IPv4})
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				c.Apply(model.Changes{Services: map[model.ServiceName]*model.Service{pair[0].Name: &pair[i%2]}})
+			}
+		})
 	}
 }

@@ -316,8 +316,8 @@ func notes(p *model.ServicePort, s selection) []string {
 	}
 	note(len(p.ClusterIPs) > 0 && len(p.Internal()) == 0,
 		"new connections to ClusterIPs are dropped: the internal policy is Local, and no endpoint on this node can serve")
-	note(p.HasExternal() && len(p.External()) == 0,
-		"new connections from outside are dropped: the external policy is Local, and no endpoint on this node can serve; "+
-			"those of the node and its pods go to endpoints elsewhere")
+	noExternal := p.HasExternal() && len(p.External()) == 0
+	note(noExternal, "new connections from outside are dropped: the external policy is Local, and no endpoint on this node can serve")
+	note(noExternal, "those of the node and its pods go to endpoints elsewhere")
 	return out
 }

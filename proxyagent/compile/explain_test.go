@@ -76,7 +76,8 @@ func TestExplain(t *testing.T) {
     node port 30000: served
     endpoint 10.1.0.1:8080 on node node-z: used for cluster traffic only: on another node
     new connections to ClusterIPs are dropped: the internal policy is Local, and no endpoint on this node can serve
-    new connections from outside are dropped: the external policy is Local, and no endpoint on this node can serve; those of the node and its pods go to endpoints elsewhere
+    new connections from outside are dropped: the external policy is Local, and no endpoint on this node can serve
+    those of the node and its pods go to endpoints elsewhere
 `},
 		"nothing anywhere": {
 			services: []asked{"web cluster=10.96.0.1"}, endpoints: "1; 2 gone here",
@@ -140,7 +141,8 @@ func TestExplain(t *testing.T) {
     endpoint 10.1.0.2:8080 on node node-z: left out: on another node
 `},
 		"addresses that others have": {
-			services: []asked{"web day=5 cluster=10.96.0.1 cluster=10.96.0.2 cluster=10.96.0.3 lb=203.0.113.1 ext=10.96.0.7 ext=10.96.0.3 http:80/TCP@30000",
+			services: []asked{"web day=5 cluster=10.96.0.1 cluster=10.96.0.2 cluster=10.96.0.3 " +
+				"lb=203.0.113.1 ext=10.96.0.7 ext=10.96.0.3 http:80/TCP@30000",
 				"a cluster=10.96.0.1", "b cluster=10.96.0.2", "c cluster=10.96.0.7 lb=203.0.113.1 http:80/TCP@30000"},
 			allocations: "10.96.0.1=a 10.96.0.9=+web", endpoints: "",
 			want: `Service default/web, IPv4:
@@ -257,7 +259,8 @@ func asIPv4(f model.Family, s string) string {
 	}
 	s = strings.ReplaceAll(s, ", IPv6:", ", IPv4:")
 	var pairs []string
-	for _, a := range strings.Fields("10.96.0.1 10.96.0.2 10.96.0.3 10.96.0.7 10.96.0.9 10.1.0.1 10.1.0.2 10.1.0.3 10.1.0.4 10.1.0.5 203.0.113.1 203.0.113.2") {
+	const known = "10.96.0.1 10.96.0.2 10.96.0.3 10.96.0.7 10.96.0.9 10.1.0.1 10.1.0.2 10.1.0.3 10.1.0.4 10.1.0.5 203.0.113.1 203.0.113.2"
+	for a := range strings.FieldsSeq(known) {
 		v6 := netip.MustParseAddr(in(f, a)).String()
 		pairs = append(pairs, "["+v6+"]", a, v6+"/128", a+"/32", v6+":", a+":")
 	}

@@ -1,9 +1,11 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -48,9 +50,16 @@ func aPort(w string) model.Port {
 	number, protocol, _ := strings.Cut(rest, "/")
 	p.Name = head
 	p.Protocol, _ = model.ParseProtocol(protocol)
-	fmt.Sscan(number, &p.Port)
-	fmt.Sscan(nodePort, &p.NodePort)
+	p.Port, p.NodePort = aNumber(number), aNumber(nodePort)
 	return p
+}
+
+func aNumber(s string) uint16 {
+	n, err := strconv.ParseUint(cmp.Or(s, "0"), 10, 16)
+	if err != nil {
+		panic(err)
+	}
+	return uint16(n)
 }
 
 // allocationsOf parses IPAddresses: ADDRESS=SERVICE, with + before the Service for an additional address of it, and nothing behind = for

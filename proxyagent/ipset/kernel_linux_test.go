@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -386,6 +387,26 @@ func TestCancelled(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+}
+
+// TestManyAtOnce has goroutines that change sets while others read them.
+func TestManyAtOnce(t *testing.T) {
+	k := open(t)
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			name := fmt.Sprint("set", i)
+			for range 5 {
+				err := errors.Join(k.Create(t.Context(), Set{name, HashIPPort, model.IPv4, 0}), k.Apply(t.Context(), adds(name, many(500)...)))
+				entries, missing := k.Entries(t.Context(), name)
+				counts, uncounted := k.Counts(t.Context(), name)
+				if err = errors.Join(err, missing, uncounted, k.Destroy(t.Context(), name)); err != nil || len(entries) != 500 || counts[name] != 500 {
+					t.Errorf("%s: %d entries, counts %v, %v", name, len(entries), counts, err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // TestNamespaceStays opens the sets of one namespace and asks from threads that are in another one.

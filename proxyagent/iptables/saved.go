@@ -138,8 +138,8 @@ func normal(rule string) string {
 		case word == "--xor-mark":
 			out, i = append(out, "--set-xmark", mark(next, "0x0")), i+1
 			continue
-		case word == "--reject-with":
-			i++ // the default, which some versions print
+		case word == "--reject-with" && strings.HasSuffix(next, "-port-unreachable"):
+			i++ // the default, which is printed
 			continue
 		case word == "--probability":
 			out, i = append(out, word, probability(next)), i+1

@@ -159,20 +159,36 @@ func newConnections(g model.Globals) []string {
 }
 
 func vipFilter(g model.Globals) []string {
+	refused := fmt.Sprintf("-m set --match-set %s dst,dst ", setRefused.of(g.Family))
+	active := fmt.Sprintf("-m set --match-set %s dst ", setActive.of(g.Family))
 	return []string{
 		fmt.Sprintf("-m set --match-set %s dst,dst -j DROP", setFirewalled.of(g.Family)),
-		fmt.Sprintf("-m set --match-set %s dst,dst -j REJECT", setRefused.of(g.Family)),
+		"-p tcp " + refused + reset,
+		refused + unreachable,
 		fmt.Sprintf("-m set --match-set %s dst,dst -j DROP", setDropped.of(g.Family)),
-		fmt.Sprintf("-m set --match-set %s dst -j REJECT", setActive.of(g.Family)),
+		"-p tcp " + active + reset,
+		active + unreachable,
 	}
 }
+
+// How connections are refused. TCP gets a reset and not, like the rest, an ICMP message: those are limited to one in a second for each client
+// (icmp_ratelimit), are filtered by some networks, and with IPv6 a client that is refused at once takes note only when it tries again a
+// second later.
+const (
+	reset       = "-j REJECT --reject-with tcp-reset"
+	unreachable = "-j REJECT"
+)
 
 func nodePortFilter(g model.Globals) []string {
 	var rules []string
 	for _, p := range model.Protocols {
 		s := nodePortSets[p]
+		refuse := unreachable
+		if p == model.TCP {
+			refuse = reset
+		}
 		rules = append(rules,
-			fmt.Sprintf("-p %s -m set --match-set %s dst -j REJECT", lower(p), s.refused.of(g.Family)),
+			fmt.Sprintf("-p %s -m set --match-set %s dst %s", lower(p), s.refused.of(g.Family), refuse),
 			fmt.Sprintf("-p %s -m set --match-set %s dst -j DROP", lower(p), s.dropped.of(g.Family)))
 	}
 	return rules

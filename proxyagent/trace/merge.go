@@ -37,27 +37,39 @@ func sum(flows []flow) []flow {
 	return sums
 }
 
-// cancel joins one pair of flows that differ in nothing but one condition, which holds in one and not in the other: it does not matter.
-func cancel(flows []flow) []flow {
-	type half struct {
-		place
-		number int
-		holds  bool
-	}
-	seen := map[half]int{}
+// half is a flow without one of its conditions, and how it takes that one to be.
+type half struct {
+	place
+	condition
+}
+
+// cancel joins pairs of flows that differ in nothing but one condition, which holds in one and not in the other: it does not matter.
+func cancel(flows []flow) (joined []flow) {
+	seen, gone := map[half]int{}, map[int]bool{}
 	for i, f := range flows {
 		for n, c := range f.ifs {
-			p := place{f.state, f.ifs.key(n)}
-			if j, other := seen[half{p, c.number, !c.holds}]; other && sameShare(flows[j].share, f.share) {
+			h := half{place{f.state, f.ifs.key(n)}, c}
+			seen[h] = i
+			h.holds = !h.holds
+			j, other := seen[h]
+			if other && !gone[j] && sameShare(flows[j].share, f.share) {
 				f.ifs = slices.Delete(slices.Clone(f.ifs), n, n+1)
-				joined := slices.Clone(flows)
-				joined[j] = f
-				return slices.Delete(joined, i, i+1)
+				gone[i], gone[j] = true, true
+				joined = append(joined, f)
+				break
 			}
-			seen[half{p, c.number, c.holds}] = i
 		}
 	}
-	return flows
+	return append(joined, without(flows, gone)...)
+}
+
+func without(flows []flow, gone map[int]bool) (left []flow) {
+	for i, f := range flows {
+		if !gone[i] {
+			left = append(left, f)
+		}
+	}
+	return left
 }
 
 // sameShare forgives what arithmetic loses, and the steps of 2^-31 of xt_statistic.

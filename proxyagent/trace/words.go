@@ -56,7 +56,7 @@ func (p Path) verdict() string {
 		for n < len(rest) && rest[0].besides(rest[n]) {
 			n++
 		}
-		fmt.Fprintf(&b, "%s%s\n", label, sentence(rest[:n], len(p.Outcomes) > 1))
+		fmt.Fprintf(&b, "%s%s\n", label, sentence(rest[:n]))
 		for _, condition := range rest[0].If {
 			fmt.Fprintf(&b, "         if %s\n", condition)
 		}
@@ -71,16 +71,13 @@ func (o Outcome) besides(p Outcome) bool {
 	return o.Verdict == Delivered && o.same(p)
 }
 
-// sentence tells outcomes that differ in their destination alone. shares: there are others.
-func sentence(os []Outcome, shares bool) string {
+// sentence tells outcomes that differ in their destination alone. The share of all is not worth a word.
+func sentence(os []Outcome) string {
 	o := os[0]
-	share := ""
-	if shares {
-		share = " (" + fraction(o.Share) + ")"
-	}
+	share := o.shareText()
 	switch o.Verdict {
 	case Delivered:
-		return delivered(os, shares)
+		return delivered(os)
 	case Refused:
 		return fmt.Sprintf("refused%s (%s) by %s", share, o.Detail, o.Because)
 	case Dropped:
@@ -94,13 +91,17 @@ func sentence(os []Outcome, shares bool) string {
 	}
 }
 
-func delivered(os []Outcome, shares bool) string {
+func (o Outcome) shareText() string {
+	if sameShare(o.Share, 1) {
+		return ""
+	}
+	return " (" + fraction(o.Share) + ")"
+}
+
+func delivered(os []Outcome) string {
 	to := make([]string, len(os))
 	for i, o := range os {
-		to[i] = o.Dst.String()
-		if shares {
-			to[i] += " (" + fraction(o.Share) + ")"
-		}
+		to[i] = o.Dst.String() + o.shareText()
 	}
 	s := "goes to " + enumeration(to)
 	if os[0].Here {

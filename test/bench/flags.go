@@ -10,6 +10,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/allocation"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/operation"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/upgrade"
 )
 
@@ -25,6 +26,7 @@ type command struct {
 	allocations allocation.Options
 	manager     operation.Options
 	upgrade     upgrade.Options
+	proxy       proxy.Options
 }
 
 func parse(args []string) (command, error) {
@@ -34,7 +36,7 @@ func parse(args []string) (command, error) {
 	c.manager.Sizes = []int{10_000, 50_000}
 	c.manager.Labelled, c.manager.Repaired = []int{10_000}, []int{10_000}
 
-	c.upgrade = upgrade.Full()
+	c.upgrade, c.proxy = upgrade.Full(), proxy.Full()
 
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&only, "only", "allocations,manager", "parts to run: "+strings.Join(names(), ", "))
@@ -62,8 +64,9 @@ func parse(args []string) (command, error) {
 	flags.IntVar(&c.upgrade.Raced, "raced", c.upgrade.Raced, "upgrade: the one of --clusters where writing is compared with a bare loop")
 	flags.IntVar(&c.upgrade.Rounds, "races", c.upgrade.Rounds, "upgrade: rounds of this comparison")
 	flags.IntVar(&c.upgrade.Workers, "writers", c.upgrade.Workers, "upgrade: writes at the same time in this comparison")
-	flags.BoolFunc("quick", "upgrade: small clusters, once each, to see whether the benchmark works", func(string) error {
-		c.upgrade = upgrade.Quick()
+	c.proxyFlags(flags)
+	flags.BoolFunc("quick", "upgrade, proxy: small clusters and few repetitions, to see whether the benchmark works", func(string) error {
+		c.upgrade, c.proxy = upgrade.Quick(), proxy.Quick()
 		return nil
 	})
 	if err := flags.Parse(args); err != nil {
@@ -72,6 +75,18 @@ func parse(args []string) (command, error) {
 	var err error
 	c.parts, err = pick(only)
 	return c, err
+}
+
+// proxyFlags are those of the part proxy.
+func (c *command) proxyFlags(flags *flag.FlagSet) {
+	flags.Var((*numbers)(&c.proxy.Sizes), "services", "proxy: numbers of Services with three endpoints each")
+	flags.Var((*numbers)(&c.proxy.SizesV6), "services-v6", "proxy: the same with IPv6")
+	flags.IntVar(&c.proxy.Endpoints, "endpoints", c.proxy.Endpoints, "proxy: endpoints of a single Service; 0 leaves this out")
+	flags.Func("proxies", "proxy: those to measure: "+strings.Join(proxy.Keys(), ","), func(text string) error {
+		c.proxy.Proxies = strings.Split(text, ",")
+		return nil
+	})
+	flags.DurationVar(&c.proxy.Patience, "patience", c.proxy.Patience, "proxy: how long a start may take")
 }
 
 // pick returns the named parts in the order of the list.

@@ -5,6 +5,7 @@
 //	go run ./test/bench --only allocations --levels 0,500 --rounds 2 a part of it
 //	go run ./test/bench --only allocator --write                     the micro benchmarks that hack/bench.sh has kept
 //	go run ./test/bench --only upgrade --quick                       the way off the bitmap, small, to see that it works
+//	go run ./test/bench --only proxy --quick                         Service proxies, small (needs root)
 //
 // Start with part.go, the list of what can be measured.
 package main
@@ -17,9 +18,15 @@ import (
 	"syscall"
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/probe"
 )
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == probe.Name {
+		os.Exit(probe.Main(os.Args[2:]))
+	}
+	os.Exit(run(os.Args[1:]))
+}
 
 func run(args []string) int {
 	c, err := parse(args)

@@ -8,6 +8,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/micro"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/operation"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/upgrade"
 )
@@ -23,6 +24,7 @@ var parts = []part{
 	{"allocations", runAllocations},
 	{"manager", runManager},
 	{"upgrade", runUpgrade},
+	{"proxy", runProxy},
 }
 
 func names() []string {
@@ -68,6 +70,14 @@ func runManager(ctx context.Context, c command, log *progress.Log) (report.Secti
 
 func runUpgrade(ctx context.Context, c command, log *progress.Log) (report.Section, error) {
 	result, err := upgrade.Run(ctx, c.upgrade, log)
+	if err != nil {
+		return report.Section{}, err
+	}
+	return report.Section{Intro: intro(c.String(), result.Versions), Tables: result.Tables(), Notes: result.Notes()}, nil
+}
+
+func runProxy(ctx context.Context, c command, log *progress.Log) (report.Section, error) {
+	result, err := proxy.Run(ctx, c.proxy, log)
 	if err != nil {
 		return report.Section{}, err
 	}

@@ -18,7 +18,7 @@ var clusterIPScenarios = []scenario{
 		t.expect("from a client", flow(t.Client, s.clusterIP(), 80), reaches(pod))
 	}},
 	{number: "2", name: "all endpoints of a ClusterIP are reached, on any node", run: func(t *T) {
-		all := []world.Endpoint{t.on(t.Pod1, 1), t.on(t.Pod2, 0), t.on(t.RemotePod, 0), t.on(t.Node, 0), t.on(t.Remote, 0)}
+		all := []world.Endpoint{t.on(t.Pod2, 1), t.on(t.Pod2, 0), t.on(t.RemotePod, 0), t.on(t.Node, 0), t.on(t.Remote, 0)}
 		s := t.create(world.Service{Endpoints: all})
 		t.expect("from a pod", flow(t.Pod1, s.clusterIP(), 80), reaches(all...))
 		t.expect("from the node", flow(t.Node, s.clusterIP(), 80), reaches(all...))

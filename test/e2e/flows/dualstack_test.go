@@ -3,6 +3,7 @@
 package flows_test
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 
@@ -84,6 +85,7 @@ var dualStackScenarios = []scenario{
 
 		next := map[model.Family]string{model.IPv4: "10.97.0.0/24", model.IPv6: "fd00:10:97::/112"}[t.F]
 		t.must(t.addServiceCIDR(next))
+		defer t.removeServiceCIDR()
 		in := netip.MustParsePrefix(next).Addr().Next().Next().Next()
 		t.eventually("a Service in the new range", func() error {
 			if err := t.Delete(t.ctx, t.slug+"-new"); err != nil && !apierrors.IsNotFound(err) {
@@ -119,7 +121,7 @@ func outsidePort(f model.Family, a netip.Addr) uint16 {
 }
 
 func (t *T) addServiceCIDR(cidr string) error {
-	object := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: t.slug + "-" + t.Namespace}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}}}
+	object := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: t.serviceCIDR()}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}}}
 	created, err := t.Plane.Client().NetworkingV1().ServiceCIDRs().Create(t.ctx, object, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("creating a ServiceCIDR: %w", err)
@@ -129,3 +131,9 @@ func (t *T) addServiceCIDR(cidr string) error {
 	_, err = t.Plane.Client().NetworkingV1().ServiceCIDRs().UpdateStatus(t.ctx, created, metav1.UpdateOptions{})
 	return err
 }
+
+func (t *T) removeServiceCIDR() {
+	t.must(t.Plane.Client().NetworkingV1().ServiceCIDRs().Delete(context.WithoutCancel(t.ctx), t.serviceCIDR(), metav1.DeleteOptions{}))
+}
+
+func (t *T) serviceCIDR() string { return t.slug + "-" + t.Namespace }

@@ -95,16 +95,18 @@ var lifecycleScenarios = []scenario{
 		t.must(t.ChangeSlice(t.ctx, slice))
 		t.expect("with it again", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
 	}},
-	{number: "129", name: "one node port number with two protocols, of two Services", run: func(t *T) {
-		a, b := t.on(t.Pod2, 1), t.on(t.Pod2, 2)
-		tcp := t.create(world.Service{NodePort: true, Endpoints: []world.Endpoint{a}})
-		udp := t.create(world.Service{NodePort: true, Ports: udpPort, Endpoints: []world.Endpoint{b},
-			Change: func(o *corev1.Service) { o.Spec.Ports[0].NodePort = int32(tcp.nodePort(0)) }})
-		t.expect("TCP", flow(t.Client, t.Node.Addr(t.F), tcp.nodePort(0)), reaches(a))
-		t.expect("UDP", over(model.UDP, flow(t.Client, t.Node.Addr(t.F), tcp.nodePort(0))), reaches(b))
-		t.must(t.Delete(t.ctx, udp.Name))
-		t.expect("UDP is deleted", over(model.UDP, flow(t.Client, t.Node.Addr(t.F), tcp.nodePort(0))), world.Refused())
-		t.expect("TCP stays", flow(t.Client, t.Node.Addr(t.F), tcp.nodePort(0)), reaches(a))
+	{number: "129", name: "one node port number with two protocols", run: func(t *T) {
+		pod := t.on(t.Pod2, 1)
+		s := t.create(world.Service{NodePort: true, Endpoints: []world.Endpoint{pod},
+			Ports: []world.Port{{Name: "t"}, {Name: "u", Protocol: model.UDP, TargetPort: 8081}}})
+		s = s.update(func(o *corev1.Service) { o.Spec.Ports[1].NodePort = o.Spec.Ports[0].NodePort })
+		tcp := flow(t.Client, t.Node.Addr(t.F), s.nodePort(0))
+		udp := over(model.UDP, tcp)
+		t.expect("TCP", tcp, reaches(pod))
+		t.expect("UDP", udp, world.Reaches(at(pod, 8081)))
+		s.update(func(o *corev1.Service) { o.Spec.Ports = o.Spec.Ports[:1] })
+		t.expect("UDP is removed", udp, world.Refused())
+		t.expect("TCP stays", tcp, reaches(pod))
 	}},
 	{number: "130", name: "a node port that is given back is the node's own again", run: func(t *T) {
 		pod := t.on(t.Pod2, 0)

@@ -69,9 +69,9 @@ func (w *world) restart(ctx context.Context, leave func()) {
 	leave()
 	Expect(w.ours(ctx)).NotTo(BeEmpty())
 	Expect(w.Agent.Start(ctx)).To(Succeed())
-	Expect(clean.Diff(w.ours(ctx))).To(BeEmpty())
 	w.Served(w.busy)
 	w.Served(w.calls)
+	Eventually(func() string { return clean.Diff(w.ours(ctx)) }).WithTimeout(stage.Repair).Should(BeEmpty())
 }
 
 func (w *world) cleanup(ctx context.Context) {
@@ -114,7 +114,7 @@ var _ = both("An agent that finds what an older one left", func(the func() *worl
 		Expect(sets).NotTo(BeEmpty())
 		w.restart(ctx, func() {
 			for _, set := range sets {
-				w.Run(ctx, "ipset", "create", set, "hash:net,net", "family", map[bool]string{true: "inet6", false: "inet"}[strings.Contains(set, "-6-")])
+				w.Run(ctx, "ipset", "create", set, "hash:net,iface", "family", map[bool]string{true: "inet6", false: "inet"}[strings.Contains(set, "-6-")])
 			}
 			feed(ctx, "*nat\n:PA-OLD - [0:0]\n-A PA-OLD -m set --match-set "+sets[0]+" src -j RETURN\nCOMMIT\n")
 		})

@@ -35,9 +35,25 @@ const (
 const (
 	// DefaultTimeout bounds a Dial that should succeed.
 	DefaultTimeout = 2 * time.Second
-	// DropTimeout is for a Dial that should get no answer: far above what an answer takes here, also on a busy machine.
+	// DropTimeout is for a Dial that should get no answer: far above what an answer takes here, also on a busy machine. But see TimeoutFor.
 	DropTimeout = 400 * time.Millisecond
+	// secondSYN is when TCP has tried twice.
+	secondSYN = 1400 * time.Millisecond
 )
+
+// TimeoutFor returns how long to wait when Refused or Dropped is expected. Linux ignores a refusal by ICMP that arrives while connect still
+// holds the socket, which over IPv6 is always so here, and hears only the one that its second SYN gets, a second later: before that,
+// silence proves nothing.
+func TimeoutFor(p Probe, expected Outcome) time.Duration {
+	switch {
+	case expected == Connected:
+		return DefaultTimeout
+	case p.To.Addr().Is6() && cmp.Or(p.Protocol, model.TCP) == model.TCP:
+		return secondSYN
+	default:
+		return DropTimeout
+	}
+}
 
 // Probe is a question to the network. The zero values of all but To are useful.
 type Probe struct {

@@ -11,14 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,8 +80,8 @@ func inside(ctx context.Context, n *network.Namespace) string {
 	return path
 }
 
-// start runs the agent of a kustomization until the spec ends, and waits until it is ready as its pod would be.
-func start(ctx context.Context, n *network.Namespace, m manifests, mode string) {
+// start runs the agent of a kustomization, at most until the spec or container ends, and waits until it is ready as its pod would be.
+func start(ctx context.Context, n *network.Namespace, m manifests, mode string) (stop func()) {
 	GinkgoHelper()
 	command := append(asDeployed(m), built())
 	command = append(command, arguments(m, inside(ctx, n), mode)...)
@@ -93,15 +92,17 @@ func start(ctx context.Context, n *network.Namespace, m manifests, mode string) 
 	Expect(process.Start()).To(Succeed())
 	ended := make(chan error, 1)
 	go func() { ended <- process.Wait() }()
-	DeferCleanup(func() {
+	stop = sync.OnceFunc(func() {
 		_ = process.Process.Signal(syscall.SIGTERM)
 		Eventually(ended).WithTimeout(10 * time.Second).Should(Receive(BeNil()))
 		AddReportEntry("log of the agent", log.String(), ReportEntryVisibilityFailureOrVerbose)
 		Expect(strings.ToLower(log.String())).NotTo(ContainSubstring("forbidden"))
 	})
+	DeferCleanup(stop)
 	for _, probe := range []*corev1.Probe{container(m).StartupProbe, container(m).ReadinessProbe} {
 		Eventually(ask).WithArguments(n, probe.HTTPGet).WithTimeout(cluster.Patience).Should(Equal(http.StatusOK))
 	}
+	return stop
 }
 
 // ask makes the request of a probe.
@@ -160,36 +161,36 @@ var _ = Describe("The agent as it is deployed", Ordered, func() {
 
 	for _, mode := range []string{"nft", "legacy"} {
 		It("serves with the capabilities and the permissions of its pod, iptables-"+mode, func(ctx SpecContext) {
-			start(ctx, bed.Node, render(ctx, base), mode)
+			stop := start(ctx, bed.Node, render(ctx, base), mode)
 			to := serve(ctx, bed, "plain-"+mode, func(*corev1.Service) {})
 			Eventually(reached(to)).WithTimeout(cluster.Patience).Should(Equal("pod1"))
+			stop()
+			Expect(reached(to)()).To(Equal("pod1"), "the rules stay")
 			Expect(cleanUp(ctx, bed.Node)).To(ContainSubstring("removed"))
+			Expect(cleanUp(ctx, bed.Node)).To(Equal("nothing to remove\n"))
 		})
 	}
 
-	It("leaves the Services of kube-proxy alone beside it", func(ctx SpecContext) {
-		start(ctx, bed.Node, render(ctx, beside), "nft")
-		theirs := serve(ctx, bed, "theirs", func(*corev1.Service) {})
-		ours := serve(ctx, bed, "ours", func(s *corev1.Service) {
-			s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "clusterip-operator"}
-		})
-		Eventually(reached(ours)).WithTimeout(cluster.Patience).Should(Equal("pod1"))
-		Expect(bed.Pod2.Dial(network.Probe{To: theirs, Timeout: network.DropTimeout}).Server).To(BeEmpty())
-	})
-
 	// A load balancer claims the ClusterIP of another Service, twice. The event of the second time is a change of the first one.
-	It("reports what it does not serve", func(ctx SpecContext) {
-		start(ctx, bed.Node, render(ctx, base), "nft")
-		taken := serve(ctx, bed, "rightful", func(*corev1.Service) {})
-		serve(ctx, bed, "greedy", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer })
+	It("leaves the Services of kube-proxy alone beside it, and reports what it does not serve", func(ctx SpecContext) {
+		theirs := serve(ctx, bed, "theirs", func(*corev1.Service) {})
+		ours := serve(ctx, bed, "ours", labelled)
+		serve(ctx, bed, "greedy", func(s *corev1.Service) {
+			labelled(s)
+			s.Spec.Type = corev1.ServiceTypeLoadBalancer
+		})
+		claim(ctx, "greedy", corev1.LoadBalancerIngress{IP: ours.Addr().String()})
+		start(ctx, bed.Node, render(ctx, beside), "nft")
+		Expect(reached(ours)()).To(Equal("pod1"))
+		Expect(bed.Pod2.Dial(network.Probe{To: theirs, Timeout: network.DropTimeout}).Server).To(BeEmpty())
+
 		reports := func() cluster.Events { return c.Events(ctx).OnService("greedy").For("ClusterIPOfOtherService") }
-		for _, series := range []types.GomegaMatcher{BeNil(), Not(BeNil())} {
-			claim(ctx, "greedy", corev1.LoadBalancerIngress{IP: taken.Addr().String()})
-			Eventually(reports).WithTimeout(cluster.Patience).Should(ConsistOf(HaveField("Series", series)))
-			Expect(disputes(bed.Node)).To(Equal("1"))
-			claim(ctx, "greedy")
-			Eventually(disputes).WithArguments(bed.Node).WithTimeout(cluster.Patience).Should(Equal("0"))
-		}
+		Eventually(reports).WithTimeout(cluster.Patience).Should(ConsistOf(HaveField("Series", BeNil())))
+		claim(ctx, "greedy")
+		Eventually(disputes).WithArguments(bed.Node).WithTimeout(cluster.Patience).Should(BeZero())
+		claim(ctx, "greedy", corev1.LoadBalancerIngress{IP: ours.Addr().String()})
+		Eventually(reports).WithTimeout(cluster.Patience).Should(ConsistOf(HaveField("Series", Not(BeNil()))))
+		Expect(disputes(bed.Node)).To(BeEquivalentTo(1))
 	})
 
 	It("has used what it may do, and may do no more", func(ctx SpecContext) {
@@ -222,21 +223,23 @@ func claim(ctx context.Context, name string, addresses ...corev1.LoadBalancerIng
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// disputes is how many addresses the agent does not serve to somebody who claims them.
-func disputes(n *network.Namespace) (string, error) {
-	response, err := n.HTTPClient().Get("http://127.0.0.1:10249/metrics")
+// disputes is how many addresses the agent of config/components/proxyagent-beside-kube-proxy does not serve to somebody who claims them.
+func disputes(n *network.Namespace) (float64, error) {
+	response, err := n.HTTPClient().Get("http://127.0.0.1:10349/metrics")
 	if err != nil {
-		return "", err
+		return -1, err
 	}
 	defer response.Body.Close()
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(response.Body); err != nil {
-		return "", err
+		return -1, err
 	}
 	metrics, err := framework.ParseMetrics(text.String())
-	if err != nil {
-		return "", err
-	}
 	value, _ := metrics.Value("clusterip_proxyagent_disputed_addresses")
-	return strconv.FormatFloat(value, 'f', -1, 64), nil
+	return value, err
+}
+
+// labelled hands a Service to the agent.
+func labelled(s *corev1.Service) {
+	s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "clusterip-operator"}
 }

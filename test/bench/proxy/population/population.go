@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -99,17 +100,38 @@ func (p *Population) Share() float64 {
 	return float64(min(perSlice, p.endpoints)) / float64(p.endpoints)
 }
 
-// Churn changes Services between Open and Fewer, one after the other, until ctx ends, and leaves them Open. It returns how many changes it made.
-func (p *Population) Churn(ctx context.Context) (changes int, err error) {
+// Churn changes Services between Open and Fewer, one change in each period, until ctx ends, and leaves them Open. It returns how many changes it made.
+func (p *Population) Churn(ctx context.Context, period time.Duration) (changes int, err error) {
+	tick := time.NewTicker(period)
+	defer tick.Stop()
 	for ; ctx.Err() == nil; changes += 2 {
 		i := rand.IntN(len(p.services))
 		for _, s := range []State{Fewer, Open} {
 			if err := p.Set(context.WithoutCancel(ctx), i, s); err != nil {
 				return changes, err
 			}
+			<-tick.C
 		}
 	}
 	return changes, nil
+}
+
+// Some returns n random ones of Services.
+func (p *Population) Some(n int) []netip.AddrPort {
+	some := make([]netip.AddrPort, n)
+	for i := range some {
+		some[i] = p.services[rand.IntN(len(p.services))]
+	}
+	return some
+}
+
+// SomeEndpoints returns n random endpoints.
+func (p *Population) SomeEndpoints(n int) []netip.AddrPort {
+	some := make([]netip.AddrPort, n)
+	for i := range some {
+		some[i] = netip.AddrPortFrom(Endpoint(p.family, rand.IntN(len(p.services)*p.endpoints)), OpenPort)
+	}
+	return some
 }
 
 // AddSticky creates a Service with session affinity and these endpoints, and returns where it is.

@@ -89,7 +89,7 @@ type Times struct {
 	Failed int
 }
 
-// Count measures so many connections to random ones of the targets. No targets means those of the call before.
+// Count measures so many connections to the targets in turn. No targets means those of the call before.
 func (c *Client) Count(n int, targets ...netip.AddrPort) (Times, error) {
 	return c.times(request{Targets: targets, Count: n})
 }

@@ -3,7 +3,6 @@ package probe
 import (
 	"encoding/binary"
 	"errors"
-	"math/rand/v2"
 	"net/netip"
 	"runtime"
 	"time"
@@ -42,14 +41,14 @@ func (c *connector) serve(r request) response {
 	return out
 }
 
-// measure connects to random targets.
+// measure connects to the targets in turn.
 func (c *connector) measure(r request) (out response, err error) {
 	if r.Count > 0 {
 		out.Nanos = make([]int64, 0, r.Count)
 	}
 	start := time.Now()
 	for i := 0; i < r.Count || r.For > 0 && time.Since(start) < r.For; i++ {
-		took, outcome, err := connect(c.targets[rand.IntN(len(c.targets))], connectLimit)
+		took, outcome, err := connect(c.targets[i%len(c.targets)], connectLimit)
 		switch {
 		case err != nil:
 			return out, err

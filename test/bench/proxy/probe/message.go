@@ -20,9 +20,9 @@ const (
 
 // request is what the client process is asked, as a line of JSON. Exactly one of Count, For and Until is set.
 type request struct {
-	// Targets replace those of the requests before, unless there are none.
+	// Targets replace those of the requests before, unless there are none here.
 	Targets []netip.AddrPort `json:",omitempty"`
-	// Count connections, or as many as fit into For, to random targets, with a pause after each.
+	// Count connections, or as many as fit into For, to the targets in turn, with a pause after each.
 	Count int           `json:",omitempty"`
 	For   time.Duration `json:",omitempty"`
 	Pause time.Duration `json:",omitempty"`

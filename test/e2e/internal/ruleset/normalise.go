@@ -41,8 +41,8 @@ func saysSomething(line string) bool {
 	return !strings.HasPrefix(line, ":") || !strings.HasSuffix(line, " ACCEPT")
 }
 
-// volatile are the words of an ipset save that change by themselves.
-var volatile = regexp.MustCompile(` (initval 0x[0-9a-f]+|timeout \d+ packets|packets \d+|bytes \d+)`)
+// volatile are the words of an ipset save that change by themselves: how the kernel keeps the entries, and counters.
+var volatile = regexp.MustCompile(` (initval 0x[0-9a-f]+|hashsize \d+|bucketsize \d+|packets \d+|bytes \d+)`)
 
 // sets sorts the entries of each set; those that expire lose their time.
 func sets(save string) string {

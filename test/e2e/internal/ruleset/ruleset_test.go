@@ -40,13 +40,13 @@ func TestTablesLeavesRulesAlone(t *testing.T) {
 func TestOwnersShareASnapshot(t *testing.T) {
 	s := Snapshot{
 		"iptables-nft-save": tables(save),
-		"ipset":             sets("create PA-X hash:ip family inet initval 0x12ab\nadd PA-X 10.0.0.1 timeout 7\ncreate other hash:ip\n"),
+		"ipset":             sets("create PA-X hash:ip family inet hashsize 1024 maxelem 65536 bucketsize 12 initval 0x12ab\nadd PA-X 10.0.0.1 timeout 7\ncreate other hash:ip\n"),
 	}
 	for name, tc := range map[string]struct{ got, want Snapshot }{
 		"ours": {s.Of(Agent), Snapshot{
 			"iptables-nft-save": "*nat\n:PREROUTING ACCEPT\n:PA-SERVICES -\n-A PREROUTING -j PA-SERVICES\n" +
 				"-A PA-SERVICES -d 10.96.0.1/32 -j DNAT --to-destination 10.0.0.1:80\nCOMMIT",
-			"ipset": "add PA-X 10.0.0.1\ncreate PA-X hash:ip family inet",
+			"ipset": "add PA-X 10.0.0.1\ncreate PA-X hash:ip family inet maxelem 65536",
 		}},
 		"theirs": {s.Without(Agent), Snapshot{
 			"iptables-nft-save": "*nat\n:PREROUTING ACCEPT\n:PARTY -\n" +

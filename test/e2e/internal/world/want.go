@@ -83,7 +83,7 @@ func (f Flow) dial(n int) network.Result {
 // Check asks the network whether a flow finds what is wanted, now. An error tells what it found instead.
 func Check(f Flow, want Want) error {
 	if want.outcome != network.Connected {
-		f.Timeout = network.DropTimeout
+		f.Timeout = network.TimeoutFor(f.Probe, want.outcome)
 		if got := f.From.Dial(f.Probe); got.Outcome != want.outcome {
 			return fmt.Errorf("got %s, want %s", got, want)
 		}

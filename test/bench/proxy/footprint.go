@@ -1,0 +1,77 @@
+package proxy
+
+import "strings"
+
+// Footprint is what a proxy has in the kernel.
+type Footprint struct {
+	Rules, Chains int
+	// Entries are those of ipsets, or of the sets and maps of nftables.
+	Entries int
+	// Bytes is the length of the text in which the system's own tool shows it.
+	Bytes int
+}
+
+// weigh reads what iptables-save prints.
+func weigh(save string) (f Footprint) {
+	f.Bytes = len(save)
+	for line := range strings.Lines(save) {
+		switch {
+		case strings.HasPrefix(line, "-A "):
+			f.Rules++
+		case strings.HasPrefix(line, ":"):
+			f.Chains++
+		}
+	}
+	return f
+}
+
+// weighSets adds what `ipset save` prints.
+func (f *Footprint) weighSets(save string) {
+	f.Bytes += len(save)
+	for line := range strings.Lines(save) {
+		if strings.HasPrefix(line, "add ") {
+			f.Entries++
+		}
+	}
+}
+
+// weighTables reads what `nft list ruleset` prints. Inside of a chain every line is a rule, but for its hook, its policy and comments on it.
+func weighTables(list string) (f Footprint) {
+	f.Bytes = len(list)
+	inChain, inElements := false, false
+	for line := range strings.Lines(list) {
+		line = strings.TrimSpace(line)
+		word, _, _ := strings.Cut(line, " ")
+		switch {
+		case word == "chain":
+			inChain = true
+			f.Chains++
+		case line == "}":
+			inChain = false
+		case inChain && word != "type" && word != "policy" && word != "comment":
+			f.Rules++
+		case word == "elements":
+			inElements = true
+			fallthrough
+		case inElements:
+			f.Entries += elements(line)
+			inElements = !strings.HasSuffix(line, "}")
+		}
+	}
+	return f
+}
+
+// elements counts what stands in one line of a set or map: they are separated by commas.
+func elements(line string) int {
+	_, after, found := strings.Cut(line, "= {")
+	if !found {
+		after = line
+	}
+	n := 0
+	for part := range strings.SplitSeq(strings.Trim(after, "{} "), ",") {
+		if strings.TrimSpace(part) != "" {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,111 @@
+package proxy
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
+)
+
+// Shape is what a cluster holds.
+type Shape struct {
+	Family              model.Family
+	Services, Endpoints int
+}
+
+// String returns "10,000 x 3", and the family unless it is IPv4.
+func (s Shape) String() string {
+	text := whole(s.Services) + " x " + whole(s.Endpoints)
+	if s.Family == model.IPv6 {
+		text += ", IPv6"
+	}
+	return text
+}
+
+// whole writes a count.
+func whole(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return stats.Number(float64(n))
+}
+
+// Result is what was measured, and on which versions.
+type Result struct {
+	Options  Options
+	Versions string
+	Cases    []Case
+}
+
+// Case is one cluster.
+type Case struct {
+	Shape Shape
+	// Figures by the Key of the contender.
+	Figures map[string]*Figures
+	// Bare is what connections take without a proxy.
+	Bare Bare
+}
+
+// Figures are of one proxy in one cluster. What was not measured is zero.
+type Figures struct {
+	// Absent says why there are none, unless it is empty.
+	Absent string
+	// Late is how long we waited in vain for the start.
+	Late time.Duration
+
+	// Cold is from the start of the process until all is in the kernel.
+	Cold time.Duration
+	// Changes are milliseconds from the answer of the API server to the rules, Syncs what the proxy itself says that its syncs took, on average.
+	Changes stats.Sample
+	Syncs   float64
+
+	// Service and Other are microseconds of new connections to Services and to other addresses.
+	Service, Other stats.Sample
+
+	Footprint Footprint
+
+	// RSS is in bytes; CPU is what it used in a quiet minute. Quiet says that they were measured.
+	Quiet bool
+	RSS   int64
+	CPU   time.Duration
+
+	// Kept is how many of the Clients came to the same endpoint again.
+	Kept, Clients int
+
+	// Busy are microseconds of new connections to Services while endpoints changed, Failed how many did not come about, BusySyncs how many times the
+	// proxy synced meanwhile, after Pushed changes.
+	Busy              stats.Sample
+	Failed            int
+	BusySyncs, Pushed int
+}
+
+// Bare is the base line.
+type Bare struct {
+	// Service is through a single DNAT rule, Other past it. OtherNFT and ServiceNFT are the same with iptables-nft; None is without any rule, hence
+	// without connection tracking.
+	Service, Other, ServiceNFT, OtherNFT, None stats.Sample
+}
+
+// find returns the case of a shape of IPv4, nil if there is none.
+func (r Result) find(services, endpoints int) *Case {
+	for i := range r.Cases {
+		if r.Cases[i].Shape == (Shape{Family: model.IPv4, Services: services, Endpoints: endpoints}) {
+			return &r.Cases[i]
+		}
+	}
+	return nil
+}
+
+// of returns the figures of a contender. They are empty if there are none.
+func (c *Case) of(key string) *Figures {
+	if f := c.Figures[key]; f != nil {
+		return f
+	}
+	return &Figures{Absent: "-"}
+}
+
+// String is a line for those who wait.
+func (f *Figures) String() string {
+	return fmt.Sprintf("cold %s s, change %s ms (itself: %s), %d rules, %d chains", f.cold(), f.change(), stats.Number(f.Syncs), f.Footprint.Rules, f.Footprint.Chains)
+}

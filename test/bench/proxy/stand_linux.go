@@ -1,0 +1,135 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/population"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/probe"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+)
+
+// stand is a network of namespaces with a client in one pod of the node, a server in the other that has all endpoints, and maybe a proxy.
+type stand struct {
+	*Figures
+	who Contender
+
+	bed    *network.Bed
+	server *probe.Server
+	client *probe.Client
+	proxy  proxyProcess // nil for none
+}
+
+// proxyProcess is a proxy that runs.
+type proxyProcess interface {
+	Pid() int
+	Pause() error
+	Resume() error
+	Kill() error
+	RSS() (int64, error)
+	LogTail(lines int) string
+	Metrics(ctx context.Context) (framework.Metrics, error)
+}
+
+// newStand makes everything but the proxy.
+func (b *bench) newStand(ctx context.Context, who Contender, f *Figures) (*stand, error) {
+	s := &stand{Figures: f, who: who}
+	if err := s.build(ctx, b.family); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *stand) build(ctx context.Context, f model.Family) (err error) {
+	if s.bed, err = network.New(ctx); err != nil {
+		return err
+	}
+	if err := s.routeEndpoints(ctx, f); err != nil {
+		return err
+	}
+	if err := s.bed.Node.Sysctl(shortTimeouts); err != nil {
+		return err
+	}
+	unspecified := netip.IPv4Unspecified()
+	if f == model.IPv6 {
+		unspecified = netip.IPv6Unspecified()
+	}
+	if s.server, err = probe.Serve(s.bed.Pod1, netip.AddrPortFrom(unspecified, population.OpenPort)); err != nil {
+		return err
+	}
+	s.client, err = probe.NewClient(s.bed.Pod2)
+	return err
+}
+
+// shortTimeouts keep the table of connections small.
+var shortTimeouts = map[string]string{
+	"net/netfilter/nf_conntrack_tcp_timeout_close":    "1",
+	"net/netfilter/nf_conntrack_tcp_timeout_syn_sent": "2",
+}
+
+// routeEndpoints gives all endpoints to the server's namespace.
+func (s *stand) routeEndpoints(ctx context.Context, f model.Family) error {
+	all, server := population.Range(f).String(), s.bed.Pod1.Addr(f).String()
+	if _, err := s.bed.Node.Run(ctx, "ip", "route", "add", all, "via", server, "dev", "pod1", "onlink"); err != nil {
+		return err
+	}
+	_, err := s.bed.Pod1.Run(ctx, "ip", "route", "add", "local", all, "dev", "lo")
+	return err
+}
+
+// startProxy starts the process. It is not ready yet.
+func (b *bench) startProxy(ctx context.Context, s *stand) error {
+	pacing := map[string]any{"minSyncPeriod": minSyncPeriod.String()}
+	config := map[string]any{"iptables": pacing, "nftables": pacing, "enableProfiling": true}
+	if s.who.Ours {
+		agent, err := b.plane.StartProxyAgent(ctx, framework.ProxyAgentOptions{
+			Namespace: s.bed.Node, Node: node, Mode: s.who.Variant, Config: config, NoWait: true,
+		})
+		s.proxy = agent
+		return err
+	}
+	theirs, err := b.plane.StartKubeProxy(ctx, framework.KubeProxyOptions{
+		Namespace: s.bed.Node, Node: node, Mode: s.who.Mode, Variant: s.who.Variant, Config: config,
+	})
+	s.proxy = theirs
+	return err
+}
+
+// minSyncPeriod is so short that nobody has to wait for it.
+const minSyncPeriod = 10 * time.Millisecond
+
+// close ends and removes everything.
+func (s *stand) close() error {
+	var errs []error
+	if s.proxy != nil {
+		errs = append(errs, s.proxy.Kill())
+	}
+	if s.client != nil {
+		errs = append(errs, s.client.Close())
+	}
+	if s.server != nil {
+		errs = append(errs, s.server.Close())
+	}
+	if s.bed != nil {
+		errs = append(errs, s.bed.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("clearing away %s: %w", s.who.Name, err)
+	}
+	return nil
+}
+
+// value reads a metric of one family.
+func (b *bench) value(ctx context.Context, s *stand, name string) (float64, error) {
+	metrics, err := s.proxy.Metrics(ctx)
+	if err != nil {
+		return 0, err
+	}
+	value, _ := metrics.Value(s.who.metric(name), "ip_family", b.family.String())
+	return value, nil
+}

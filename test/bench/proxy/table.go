@@ -1,0 +1,218 @@
+package proxy
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
+)
+
+// Tables shows everything.
+func (r Result) Tables() []report.Table {
+	tables := []report.Table{
+		r.compare("cold start to rules, s", (*Figures).cold), r.compare("one EndpointSlice change to rules, ms", (*Figures).change),
+		r.ownWords(), r.latency(), r.quiet(), r.footprint(), r.affinity(), r.busy(),
+	}
+	var filled []report.Table
+	for _, t := range tables {
+		if len(t.Rows) > 0 {
+			filled = append(filled, t)
+		}
+	}
+	return filled
+}
+
+// reading is a value, or a bound of what could not be awaited, or nothing.
+type reading struct {
+	value float64
+	known bool
+	bound bool   // the true value is larger
+	words string // instead of a value that is not known
+}
+
+func (x reading) String() string {
+	switch {
+	case !x.known:
+		return x.words
+	case x.bound:
+		return "not within " + stats.Number(x.value)
+	default:
+		return stats.Number(x.value)
+	}
+}
+
+// over shows how many times as much x is.
+func (x reading) over(o reading) string {
+	if !x.known || !o.known || o.bound || o.value == 0 {
+		return ""
+	}
+	ratio := stats.Number(x.value/o.value) + "x"
+	if x.bound {
+		return "> " + ratio
+	}
+	return ratio
+}
+
+// cold is in seconds.
+func (f *Figures) cold() reading {
+	if f.Late > 0 {
+		return reading{value: f.Late.Seconds(), known: true, bound: true}
+	}
+	return reading{value: f.Cold.Seconds(), known: f.Cold > 0, words: f.Absent}
+}
+
+// change is in milliseconds.
+func (f *Figures) change() reading {
+	return reading{value: f.Changes.Median(), known: len(f.Changes) > 0, words: f.Absent}
+}
+
+// contenders are those that took part.
+func (r Result) contenders() []Contender {
+	picked, _ := pick(r.Options.Proxies) // what is wrong with them was found before
+	return picked
+}
+
+// compare has a row for each cluster, a column for each proxy, and behind those of kube-proxy how they compare with ours.
+func (r Result) compare(what string, of func(*Figures) reading) report.Table {
+	table := report.Table{Header: []string{what}}
+	for _, who := range r.contenders() {
+		table.Header = append(table.Header, who.Name)
+		if who.Peer != "" {
+			table.Header = append(table.Header, ": "+strings.ReplaceAll(who.Peer, "-", ", "))
+		}
+	}
+	for _, c := range r.Cases {
+		row := []string{c.Shape.String()}
+		for _, who := range r.contenders() {
+			x := of(c.of(who.Key))
+			row = append(row, x.String())
+			if who.Peer != "" {
+				row = append(row, x.over(of(c.of(who.Peer))))
+			}
+		}
+		table.Add(row...)
+	}
+	return table
+}
+
+// each calls a function for every proxy that was started in a cluster.
+func (r Result) each(do func(c *Case, who Contender, f *Figures)) {
+	for i := range r.Cases {
+		for _, who := range r.contenders() {
+			if f := r.Cases[i].of(who.Key); f.Cold > 0 {
+				do(&r.Cases[i], who, f)
+			}
+		}
+	}
+}
+
+// ownWords shows what the proxies say that a sync of a change takes.
+func (r Result) ownWords() report.Table {
+	return r.compare("the same, sync as the proxy itself counts it, ms", func(f *Figures) reading {
+		return reading{value: f.Syncs, known: f.Syncs > 0, words: f.Absent}
+	})
+}
+
+// latency has a row for each proxy in each cluster, after one for each way to do without.
+func (r Result) latency() report.Table {
+	table := report.Table{Header: []string{
+		"new connections, µs", "through", "to a Service: p50", "added: p50", "p90", "p99", "to another address: p50", "added: p50", "p90", "p99",
+	}}
+	for _, c := range r.Cases {
+		if len(c.Bare.Service) == 0 {
+			continue
+		}
+		shape := c.Shape.String()
+		table.Add(shape, "no rule", "", "", "", "", middle(c.Bare.None))
+		table.Add(shape, "one DNAT rule, legacy", middle(c.Bare.Service), "0", "0", "0", middle(c.Bare.Other), "0", "0", "0")
+		row := append([]string{shape, "one DNAT rule, nft", middle(c.Bare.ServiceNFT)}, added(c.Bare.ServiceNFT, c.Bare.Service)...)
+		table.Add(append(append(row, middle(c.Bare.OtherNFT)), added(c.Bare.OtherNFT, c.Bare.Other)...)...)
+		for _, who := range r.contenders() {
+			if f := c.of(who.Key); len(f.Service) > 0 {
+				row := append([]string{shape, who.Name, middle(f.Service)}, added(f.Service, c.Bare.Service)...)
+				table.Add(append(append(row, middle(f.Other)), added(f.Other, c.Bare.Other)...)...)
+			}
+		}
+	}
+	return table
+}
+
+func middle(s stats.Sample) string { return stats.Number(s.Quantile(0.5)) }
+
+// added are the differences of p50, p90 and p99.
+func added(s, base stats.Sample) (cells []string) {
+	for _, q := range []float64{0.5, 0.9, 0.99} {
+		cells = append(cells, stats.Number(more(s, base, q)))
+	}
+	return cells
+}
+
+// more is by how much a quantile is larger.
+func more(s, base stats.Sample, q float64) float64 { return s.Quantile(q) - base.Quantile(q) }
+
+func (r Result) quiet() report.Table {
+	table := report.Table{Header: []string{"quiet minute", "proxy", "RSS, MiB", ": ours", "CPU with children, ms"}}
+	r.each(func(c *Case, who Contender, f *Figures) {
+		if f.Quiet {
+			table.Add(c.Shape.String(), who.Name, stats.Number(mebibytes(f.RSS)), ratio(float64(f.RSS), float64(c.of(who.Peer).RSS)),
+				stats.Number(f.CPU.Seconds()*1e3))
+		}
+	})
+	return table
+}
+
+func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
+
+// ratio is empty where there is nothing to compare with.
+func ratio(a, b float64) string {
+	if a == 0 || b == 0 {
+		return ""
+	}
+	return stats.Number(a/b) + "x"
+}
+
+func (r Result) footprint() report.Table {
+	table := report.Table{Header: []string{"in the kernel", "proxy", "rules", "chains", "entries of sets", "text, kB", ": ours"}}
+	r.each(func(c *Case, who Contender, f *Figures) {
+		k := f.Footprint
+		table.Add(c.Shape.String(), who.Name, whole(k.Rules), whole(k.Chains), whole(k.Entries), stats.Number(float64(k.Bytes)/1e3),
+			ratio(float64(k.Bytes), float64(c.of(who.Peer).Footprint.Bytes)))
+	})
+	return table
+}
+
+func (r Result) affinity() report.Table {
+	table := report.Table{Header: []string{"affinity to 2 endpoints", "clients", "come to the same endpoint again", "share"}}
+	r.each(func(_ *Case, who Contender, f *Figures) {
+		if f.Clients > 0 {
+			table.Add(who.Name, whole(f.Clients), whole(f.Kept), percent(f.Kept, f.Clients))
+		}
+	})
+	return table
+}
+
+func percent(part, all int) string { return fmt.Sprintf("%.0f %%", 100*float64(part)/float64(all)) }
+
+func (r Result) busy() report.Table {
+	table := report.Table{Header: []string{
+		"new connections to Services while endpoints change, µs", "proxy", "p50", "p99", "p99 of kube-proxy : ours", "connections", "failed", "changes", "syncs",
+	}}
+	r.each(func(c *Case, who Contender, f *Figures) {
+		if len(f.Busy) > 0 {
+			table.Add(c.Shape.String(), who.Name, middle(f.Busy), stats.Number(f.Busy.Quantile(0.99)),
+				ratio(f.Busy.Quantile(0.99), orZero(c.of(who.Peer).Busy.Quantile(0.99))),
+				whole(len(f.Busy)), whole(f.Failed), whole(f.Pushed), whole(f.BusySyncs))
+		}
+	})
+	return table
+}
+
+// orZero is 0 for what is no number.
+func orZero(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return v
+}
