@@ -69,6 +69,7 @@ func (f *family) program(ctx context.Context, changes model.Changes) {
 	full, err := f.Backend.Sync(ctx, delta)
 	f.metrics.SyncDone(f.Settings.Family, full, time.Since(start), time.Now(), err)
 	if f.failed = err != nil; f.failed {
+		f.metrics.RestoreFailed(f.Settings.Family)
 		f.flowsAll = true
 		f.log(ctx).Error(err, "Programming failed and will be tried again", "changedPorts", len(delta.Ports))
 		return
@@ -153,6 +154,7 @@ func (f *family) check(ctx context.Context) {
 	switch {
 	case err != nil && ctx.Err() == nil:
 		f.failed = true
+		f.metrics.RestoreFailed(f.Settings.Family)
 		f.log(ctx).Error(err, "Looking for changes by others failed")
 	case len(repaired) > 0:
 		for _, what := range repaired {

@@ -61,6 +61,7 @@ type Metrics interface {
 	ChangesDone(services, endpoints int)
 	Queued(f model.Family, at time.Time)
 	SyncDone(f model.Family, full bool, took time.Duration, end time.Time, err error)
+	RestoreFailed(f model.Family)
 	Programmed(f model.Family, triggers []time.Time, now time.Time)
 	Rules(f model.Family, table string, total, written int)
 	NoLocalEndpoints(f model.Family, internal, external int)

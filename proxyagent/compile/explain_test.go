@@ -206,6 +206,34 @@ func TestExplain(t *testing.T) {
     external IP 203.0.113.2: not served, external IPs are switched off
     new connections are rejected: there is no endpoint that could serve
 `},
+		"a node port is all that is left": {
+			services:    []asked{"web cluster=10.96.0.1 http:80/TCP@30000", "a cluster=10.96.0.1"},
+			allocations: "10.96.0.1=a", endpoints: "1 ready",
+			shape: func(s *model.Service) { s.InternalLocal = true },
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to endpoints on this node
+  traffic from outside goes to any endpoint
+  port http (TCP 80):
+    ClusterIP 10.96.0.1:80: not served, its IPAddress names default/a
+    node port 30000: served
+    endpoint 10.1.0.1:8080 on node node-z: used for cluster traffic only: on another node
+`},
+		"names that are more than words": {
+			services: []asked{"web cluster=10.96.0.1"}, endpoints: "1 ready nodes=a; 2 ready; 3 ready",
+			shape: func(s *model.Service) {
+				s.Endpoints[1].Nodes = []string{"evil\x1b[2J"}
+				s.Endpoints[2].Addr = netip.AddrPortFrom(netip.MustParseAddr("::ffff:10.0.0.1").WithZone("evil\n"), 80)
+			},
+			want: `Service default/web, IPv4:
+  traffic to ClusterIPs goes to any endpoint
+  traffic from outside goes to any endpoint
+  port http (TCP 80):
+    ClusterIP 10.96.0.1:80: served
+    endpoint 10.1.0.1:8080 on node node-z: used for cluster traffic
+    endpoint 10.1.0.2:8080 on node node-z: left out: for other nodes: hints name "evil\x1b[2J"
+    endpoint "[::ffff:10.0.0.1%evil\n]:80" on node node-z: left out: an IPv4 address mapped into IPv6
+    every endpoint has node hints, and some name this node: traffic to any endpoint keeps to those
+`},
 		"junk": {
 			services: []asked{"web cluster=10.96.0.1 :80/TCP"}, endpoints: "1 ready",
 			shape: func(s *model.Service) {
@@ -271,9 +299,11 @@ func asIPv4(f model.Family, s string) string {
 func TestExplainOtherFamily(t *testing.T) {
 	inBoth(t, func(t *testing.T, f model.Family) {
 		s := aService(f, "web", 0, "10.96.0.1")
+		s.ClusterIPs = append(s.ClusterIPs, addrs(other(f), "10.96.0.1")...)
+		s.ExternalIPs, s.LoadBalancerIPs = addrs(other(f), "203.0.113.1"), addrs(other(f), "203.0.113.2")
 		s.Endpoints = slices.Concat(someEndpoints(f, "1 ready"), someEndpoints(other(f), "1 ready; 2 ready"))
 		e := compilerOf(model.Settings{Family: f}, stateOf(s)).Explain(s.Name)
-		wantEqual(t, "endpoints", []int{1, 2}, []int{len(e.Ports[0].Endpoints), e.OtherFamily})
+		wantEqual(t, "frontends, endpoints, others", []int{1, 1, 2}, []int{len(e.Ports[0].Frontends), len(e.Ports[0].Endpoints), e.OtherFamily})
 		if text := e.String(); !strings.Contains(text, "  endpoints of the other family: 2\n") {
 			t.Errorf("not told:\n%s", text)
 		}

@@ -87,7 +87,7 @@ type change struct {
 	before, after model.ServicePort
 }
 
-// apply brings the book up to date and returns the frontends that may have stale flows now, some of them twice.
+// apply brings the book up to date and returns the frontends that may have stale flows now.
 func (b *book) apply(d model.Delta) []netip.AddrPort {
 	changes := b.changes(d)
 	suspects := b.suspects(changes)
@@ -97,7 +97,7 @@ func (b *book) apply(d model.Delta) []netip.AddrPort {
 	for _, c := range changes {
 		b.add(c.name, c.after)
 	}
-	return append(suspects, b.suspects(changes)...)
+	return suspects
 }
 
 // changes returns what became of the UDP ports of d.
@@ -119,7 +119,7 @@ func (b *book) changes(d model.Delta) []change {
 	return all
 }
 
-// suspects returns the frontends that may have stale flows because of changes, as far as the book knows: it is asked before and after them.
+// suspects returns the frontends that may have stale flows because of changes. The book is as it was before them.
 func (b *book) suspects(changes []change) []netip.AddrPort {
 	var all []netip.AddrPort
 	for _, c := range changes {
@@ -166,9 +166,7 @@ func (b *book) add(name model.PortName, p model.ServicePort) {
 
 func (b *book) remove(name model.PortName) {
 	for _, f := range frontends(b.ports[name]) {
-		if b.owners[f] == name {
-			delete(b.owners, f)
-		}
+		delete(b.owners, f)
 	}
 	delete(b.ports, name)
 }

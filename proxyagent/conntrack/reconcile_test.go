@@ -3,6 +3,7 @@ package conntrack
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -145,6 +146,24 @@ func TestReconcile(t *testing.T) {
 				with(service("vip", "192.0.2.1", c), func(p *model.ServicePort) { p.Port = 30053 }),
 			},
 			keep: []Flow{to("192.0.2.1:30053", c), to("10.244.0.1:30053", b)}, cut: []Flow{to("10.244.0.1:30053", a)},
+		},
+		"a virtual IP without endpoints gives a node port back": {
+			globals: anyNodePort, later: anyNodePort, needsStart: true,
+			before: ports{
+				onNodePort(service("dns", "", a), 30053),
+				with(service("vip", "192.0.2.1"), func(p *model.ServicePort) { p.Port = 30053 }),
+			},
+			after: ports{onNodePort(service("dns", "", a), 30053)},
+			keep:  []Flow{to("10.244.0.1:30053", a), to("192.0.2.1:30053", a)}, cut: []Flow{to("192.0.2.1:30053", "")},
+		},
+		"a virtual IP without endpoints takes a node port away": {
+			globals: anyNodePort, later: anyNodePort, needsStart: true,
+			before: ports{onNodePort(service("dns", "", a), 30053)},
+			after: ports{
+				onNodePort(service("dns", "", a), 30053),
+				with(service("vip", "192.0.2.1"), func(p *model.ServicePort) { p.Port = 30053 }),
+			},
+			keep: []Flow{to("10.244.0.1:30053", a), to("192.0.2.1:30053", "")}, cut: []Flow{to("192.0.2.1:30053", a)},
 		},
 		"more endpoints than before": {
 			before: ports{service("dns", vip, a)}, after: ports{service("dns", vip, a, b)},
@@ -332,6 +351,30 @@ func TestLocalAddrsAreReadForNodePortsOnly(t *testing.T) {
 			_, err := New(model.IPv4, table).Start(t.Context(), planOf(anyNodePort, tc.port))
 			if err != nil || table.asked != tc.want {
 				t.Errorf("asked %d times, %v, want %d", table.asked, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestNodePortsOnLoopback(t *testing.T) {
+	for name, tc := range map[string]struct {
+		globals model.Globals
+		addr    string
+		want    bool
+	}{
+		"switched on":                       {model.Globals{Family: model.IPv4, NodePortAny: true, LocalhostNodePorts: true}, "127.0.0.1", true},
+		"switched off":                      {model.Globals{Family: model.IPv4, NodePortAny: true}, "127.0.0.1", false},
+		"never with IPv6":                   {model.Globals{Family: model.IPv6, NodePortAny: true, LocalhostNodePorts: true}, "::1", false},
+		"another local address":             {model.Globals{Family: model.IPv4, NodePortAny: true}, "192.0.2.1", true},
+		"an address elsewhere":              {model.Globals{Family: model.IPv4, NodePortAny: true}, "192.0.2.2", false},
+		"a local address that is not named": {model.Globals{Family: model.IPv4, NodePortAddrs: addrs("192.0.2.9")}, "192.0.2.1", false},
+		"an address that is named":          {model.Globals{Family: model.IPv4, NodePortAddrs: addrs("192.0.2.9")}, "192.0.2.9", true},
+		"the zero value":                    {model.Globals{}, "192.0.2.1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			local := map[netip.Addr]bool{netip.MustParseAddr("192.0.2.1"): true, netip.MustParseAddr("127.0.0.1"): true}
+			if got := nodeAddrsOf(tc.globals).serves(netip.MustParseAddr(tc.addr), local); got != tc.want {
+				t.Errorf("served at %s: %v, want %v", tc.addr, got, tc.want)
 			}
 		})
 	}

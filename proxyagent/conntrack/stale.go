@@ -27,12 +27,10 @@ func (j judge) stale(f Flow) bool {
 	}
 	p, isNodePort, owned := j.book.owner(f.Destination, j.local)
 	switch {
-	case suspect && owned:
+	case owned:
 		return misled(f, p, isNodePort)
 	case suspect:
 		return f.translated()
-	case owned:
-		return false
 	default:
 		return f.translated() && j.abandoned(f.Destination)
 	}

@@ -289,6 +289,9 @@ func TestManyErrorsStayReadable(t *testing.T) {
 	if err == nil || strings.Count(err.Error(), "\n") != maxComplaints || !strings.Contains(err.Error(), "and 4984 more") {
 		t.Errorf("Apply: %v", err)
 	}
+	if err := k.Apply(t.Context(), adds("missing", many(300)...)); !errors.Is(err, ErrMissing) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("Apply to no set: %v", err)
+	}
 }
 
 // TestSourceIsMasked adds a network that is not written from its first address.
@@ -297,8 +300,14 @@ func TestSourceIsMasked(t *testing.T) {
 	must(t, k.Create(t.Context(), Set{"nets", HashIPPortNet, model.IPv4, 0}))
 	e := port("10.0.0.1", model.TCP, 80)
 	must(t, k.Apply(t.Context(), adds("nets", from(e, "10.1.2.3/8"), from(e, "10.9.9.9/8"))))
-	if diff := cmp.Diff(setOf(from(e, "10.0.0.0/8")), entriesOf(t, k, "nets"), sameEntries); diff != "" {
+	want := setOf(from(e, "10.0.0.0/8"))
+	if diff := cmp.Diff(want, entriesOf(t, k, "nets"), sameEntries); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	// Both are one entry, so the last change of it counts.
+	must(t, k.Apply(t.Context(), []Change{{Set: "nets", Entry: from(e, "10.1.2.3/8"), Delete: true}, {Set: "nets", Entry: from(e, "10.9.9.9/8")}}))
+	if diff := cmp.Diff(want, entriesOf(t, k, "nets"), sameEntries); diff != "" {
+		t.Errorf("entries after deletion and addition (-want +got):\n%s", diff)
 	}
 }
 

@@ -48,6 +48,10 @@ func TestConvertIPAddress(t *testing.T) {
 			newIPAddress("10.96.0.1", "web", parent(&networkingv1.ParentReference{Group: "x", Resource: "services", Namespace: "ns", Name: "web"})),
 			model.Allocation{Addr: v4}, 0,
 		},
+		"of another kind of the same group": {
+			newIPAddress("10.96.0.1", "web", parent(&networkingv1.ParentReference{Resource: "pods", Namespace: "ns", Name: "web"})),
+			model.Allocation{Addr: v4}, 0,
+		},
 		"a name that is no address":   {newIPAddress("web", "web"), model.Allocation{}, 1},
 		"a second name of an address": {newIPAddress("fd00::0001", "web"), model.Allocation{}, 1},
 		"an address in disguise":      {newIPAddress("::ffff:10.96.0.1", "web"), model.Allocation{}, 1},

@@ -28,7 +28,7 @@ func TestAPIServerThatIsNotUpYet(t *testing.T) {
 				if got := w.take(); !w.ready() || got.Services == nil || got.Allocations == nil || got.Ranges == nil || got.Node == nil {
 					t.Errorf("after the API server came: ready %t, took %+v", w.ready(), got)
 				}
-				if lines := w.log.with("cannot be followed"); len(lines) == 0 || len(lines) > 6*13 {
+				if lines := w.log.with("cannot be followed"); len(lines) < 6*10 || len(lines) > 6*13 {
 					t.Errorf("%d lines about an hour without API server", len(lines))
 				}
 			}, scene()...)
@@ -128,6 +128,7 @@ func TestForbiddenKinds(t *testing.T) {
 			if w.ready() {
 				t.Fatal("ready too early")
 			}
+			w.wantSleep("everything but the Node")
 			w.pass(time.Second)
 			if got := w.take(); !w.ready() || got.Node != nil || len(got.Services) != 2 {
 				t.Fatalf("ready %t, took %+v", w.ready(), got)
@@ -137,6 +138,39 @@ func TestForbiddenKinds(t *testing.T) {
 			w.wantTake(model.Changes{Node: wantNode(false)})
 		}, scene()...)
 	})
+	for _, kind := range []string{"services", "endpointslices"} {
+		t.Run(kind+" are waited for always", func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.forbid(kind)
+				w.start(Options{})
+				w.pass(time.Hour)
+				if w.ready() {
+					t.Fatal("ready without them")
+				}
+				w.refuse(kind, nil)
+				w.pass(time.Minute)
+				if got := w.take(); !w.ready() || len(got.Services) != 2 {
+					t.Errorf("ready %t, took %+v", w.ready(), got)
+				}
+			}, scene()...)
+		})
+	}
+	for _, kind := range []string{"ipaddresses", "servicecidrs"} {
+		t.Run(kind+" alone hold up a little", func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.forbid(kind)
+				w.start(Options{})
+				w.pass(networkingPatience - time.Second)
+				if w.ready() {
+					t.Fatal("ready too early")
+				}
+				w.pass(time.Second)
+				if got := w.take(); !w.ready() || (got.Allocations == nil) != (kind == "ipaddresses") || (got.Ranges == nil) != (kind == "servicecidrs") {
+					t.Errorf("ready %t, took %+v", w.ready(), got)
+				}
+			}, scene()...)
+		})
+	}
 	for _, mode := range []model.AllocationMode{model.Prefer, model.Ignore} {
 		t.Run("IPAddresses and ServiceCIDRs hold up "+string(mode)+" a little", func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -182,6 +216,27 @@ func TestForbiddenKinds(t *testing.T) {
 			}
 		}, scene()...)
 	})
+}
+
+// Addresses of an informer that has not listed all of them yet would be told gone by a Take that comes too early.
+func TestAddressesCountOnceTheyAreShown(t *testing.T) {
+	s := filled(t, 1)
+	s.pending.open()
+	s.Take()
+	early, err := s.addressInformer("v1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := convertIPAddress(newIPAddress("10.96.0.99", "web"))
+	s.addressChanged(early, change[*allocation]{new: a})
+	if got := s.Take(); !got.Empty() {
+		t.Errorf("took %+v", got)
+	}
+	s.addresses.show(early)
+	s.addressChanged(early, change[*allocation]{new: a})
+	if got := s.Take(); len(got.Allocations) != 1 {
+		t.Errorf("took %+v", got)
+	}
 }
 
 func TestDiscoveryThatIsForbidden(t *testing.T) {

@@ -3,9 +3,11 @@ package watch
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -198,6 +200,15 @@ func TestConvertService(t *testing.T) {
 				t.Errorf("%d pieces of junk, want %d: %s", j.count, tc.junk, &j)
 			}
 		})
+	}
+}
+
+func TestCreatedIsInUTC(t *testing.T) {
+	got, _ := convertService(newService("web", "10.96.0.1", func(s *corev1.Service) {
+		s.CreationTimestamp = metav1.NewTime(longAgo.In(time.FixedZone("elsewhere", 3600)))
+	}))
+	if !got.model.Created.Equal(longAgo.Time) || got.model.Created.Location() != time.UTC {
+		t.Errorf("created %v", got.model.Created)
 	}
 }
 

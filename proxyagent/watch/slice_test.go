@@ -133,6 +133,16 @@ func TestConvertSlice(t *testing.T) {
 	}
 }
 
+func TestHintsThatSayNothingAreNone(t *testing.T) {
+	a, _ := convertSlice(newSlice("web-1", "web", at("10.0.0.1")))
+	b, _ := convertSlice(newSlice("web-1", "web", at("10.0.0.1"), func(s *discoveryv1.EndpointSlice) {
+		s.Endpoints[0].Hints = &discoveryv1.EndpointHints{}
+	}))
+	if !a.same(b) {
+		t.Error("they make a difference")
+	}
+}
+
 func TestOwner(t *testing.T) {
 	none := model.ServiceName{}
 	if got := (*slice)(nil).owner(); got != none {

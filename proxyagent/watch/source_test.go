@@ -371,6 +371,8 @@ func TestTriggers(t *testing.T) {
 		w.wantTriggers("a slice that is gone")
 		w.set(newSlice("free", "nobody", at("10.0.0.4"), triggeredAt(later.Add(3))))
 		w.wantTriggers("a slice that we do not serve")
+		w.set(newSlice("web-2", "nobody", at("10.0.0.5"), triggeredAt(later.Add(4))))
+		w.wantTriggers("a slice that we serve no longer")
 	}, scene()...)
 }
 

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
@@ -36,7 +35,7 @@ func additional(allocations string) bool {
 		})
 		remove := func(ctx SpecContext, a netip.Addr) {
 			GinkgoHelper()
-			Expect(the().Cluster.Networking().IPAddresses().Delete(ctx, a.String(), metav1.DeleteOptions{})).To(Succeed())
+			the().withdraw(ctx, a.String())
 		}
 
 		It("comes and goes, and the ClusterIP loses nothing", func(ctx SpecContext) {

@@ -20,6 +20,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -88,6 +89,16 @@ func (w *world) address(ctx context.Context, address string, s *corev1.Service, 
 	ip := framework.NewIPAddress(address, s.Namespace, s.Name, options...)
 	_, err := w.Cluster.Networking().IPAddresses().Create(ctx, ip, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	if ip.Labels[networkingv1.LabelManagedBy] != framework.ManagedByUpstream {
+		DeferCleanup(func(ctx SpecContext) { w.withdraw(ctx, address) })
+	}
+}
+
+// withdraw takes an IPAddress away, if it is there.
+func (w *world) withdraw(ctx context.Context, address string) {
+	GinkgoHelper()
+	err := w.Cluster.Networking().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})
+	Expect(err).To(Or(Not(HaveOccurred()), Satisfy(apierrors.IsNotFound)))
 }
 
 // rival creates a second Service with the ClusterIPs of another one, which becomes the one that the IPAddresses name.

@@ -121,12 +121,12 @@ var affinityScenarios = []scenario{
 			t.sticks("and that sticks", f)
 		}
 	}},
-	{number: "112", name: "affinity holds for 600 clients of two endpoints",
+	{number: "112", name: "affinity holds for 2,000 clients of two endpoints",
 		differs: map[world.Kind]string{world.KubeProxyIPTables: "xt_recent remembers 100 clients per endpoint"},
 		run: func(t *T) {
 			s := t.create(world.Service{AffinitySeconds: 100, Endpoints: t.six()[:2]})
 			t.expect("the Service", flow(t.Pod1, s.clusterIP(), 80), reachesSome(t.six()[:2]...))
-			const clients = 600
+			const clients = 2000
 			first, lost := map[int]netip.AddrPort{}, 0
 			for round := range 2 {
 				for i := range clients {

@@ -72,8 +72,9 @@ var clusterIPScenarios = []scenario{
 		remote, local := t.on(t.RemotePod, 0), t.on(t.Pod2, 0)
 		s := t.create(world.Service{Endpoints: []world.Endpoint{remote, local}})
 		t.expect("a pod", flow(t.Pod1, s.clusterIP(), 80), reaches(remote, local).Preserved())
-		t.expect("a remote pod", flow(t.RemotePod, s.clusterIP(), 80), reachesSome(remote, local))
 		t.expect("a client", flow(t.Client, s.clusterIP(), 80), reaches(remote, local).Masqueraded())
+		only := t.create(world.Service{Endpoints: []world.Endpoint{local}})
+		t.expect("a pod of another node, which the cluster's range tells", flow(t.RemotePod, only.clusterIP(), 80), reaches(local).Preserved())
 	}},
 	{number: "9", name: "several ports lead each to their own", run: func(t *T) {
 		a, b := t.on(t.Pod2, 0), t.on(t.RemotePod, 0)

@@ -163,26 +163,6 @@ func (c *churn) settled() {
 			if c.served[service.Name] {
 				want = network.Connected
 			}
-			if c.w.Pod1.Dial(network.Probe{To: stage.VIP(service, f), Timeout: network.DropTimeout}).Outcome != want {
-				time.Sleep(2*time.Second)
-				r := c.w.Pod1.Dial(network.Probe{To: stage.VIP(service, f), Timeout: network.DropTimeout})
-				if r.Outcome != want {
-				fmt.Println("DEBUG", service.Name, stage.VIP(service, f), r, want)
-				for _, cmd := range []string{"ip6tables-nft -t filter -Z", "conntrack -L -f ipv6", "sysctl net.ipv6.icmp net.ipv4.icmp_msgs_per_sec net.ipv4.icmp_msgs_burst"} {
-					o, e := c.w.Node.Command(context.Background(), "sh", "-c", cmd).CombinedOutput()
-					fmt.Println(cmd, string(o), e)
-				}
-				for range 5 {
-				fmt.Println(c.w.Pod1.Dial(network.Probe{To: stage.VIP(service, f), Timeout: network.DropTimeout}))
-				fmt.Println(c.w.Pod2.Dial(network.Probe{To: stage.VIP(service, f), Timeout: network.DropTimeout}))
-				}
-				for _, cmd := range []string{"ip6tables-nft -t filter -vnL", "nstat -az | grep -i icmp6"} {
-					o, e := c.w.Node.Command(context.Background(), "sh", "-c", cmd).CombinedOutput()
-					fmt.Println(cmd, string(o), e)
-				}
-				o, e := c.w.Pod1.Command(context.Background(), "sh", "-c", "ip -6 route get "+stage.VIP(service, f).Addr().String()+"; ip -6 neigh; ip -6 route show cache").CombinedOutput()
-				fmt.Println(string(o), e)
-			}}
 			stage.Ends(c.w.Pod1, stage.VIP(service, f), want)
 		}
 	}
