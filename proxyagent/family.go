@@ -190,7 +190,7 @@ func (f *family) describe(n model.ServiceName) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s\n%s", f.Settings.Family, f.compiler.Explain(n))
+	fmt.Fprint(&text, f.compiler.Explain(n))
 	for _, port := range f.portsOf(n) {
 		fmt.Fprintf(&text, "\n%s\n", strings.Join(f.Backend.Describe(port), "\n"))
 	}

@@ -9,7 +9,8 @@ import (
 
 // outcome is a Service as it is served.
 type outcome struct {
-	ports    []*model.ServicePort
+	ports []*model.ServicePort
+	// won may have an address once for each port; its order is that of the claims.
 	won      []netip.Addr
 	disputes []model.Dispute
 }
@@ -46,7 +47,6 @@ func (c *Compiler) outcomeOf(r *record) outcome {
 			o.ports = append(o.ports, p)
 		}
 	}
-	o.won = sorted(slices.Clone(o.won), netip.Addr.Compare)
 	o.disputes = onePerAddress(o.disputes)
 	return o
 }

@@ -14,7 +14,7 @@ type record struct {
 	claims
 	// served are the ports as they are served now, sorted by name.
 	served []*model.ServicePort
-	// won are the addresses that the Service has, at any port, sorted.
+	// won are the addresses that the Service has, those from outside once for each port.
 	won []netip.Addr
 	// disputes are the addresses that it claims and does not get, sorted.
 	disputes []model.Dispute

@@ -158,7 +158,7 @@ func canonical(text string) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	return netip.PrefixFrom(addr.Unmap(), ones).String(), true
+	return netip.PrefixFrom(addr, ones).String(), true
 }
 
 // convertNodePortAddresses also knows the words that kube-proxy has since 1.37.

@@ -104,6 +104,9 @@ func TestEveryFieldOfKubeProxyMattersOrIsNamed(t *testing.T) {
 			if !named && cmp.Equal(plain, got) {
 				t.Errorf("%s has no effect, and the warnings are %q", path, warnings)
 			}
+			if named && strings.Contains(warnings[len(warnings)-1], "has no effect") && !cmp.Equal(plain, got) {
+				t.Errorf("%s has an effect, and the warnings are %q", path, warnings)
+			}
 		})
 	}
 }

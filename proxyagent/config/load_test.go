@@ -135,6 +135,7 @@ func TestParseRefuses(t *testing.T) {
 		"kube-proxy with names to listen on": {theirHead + "healthzBindAddress: localhost:1\nmetricsBindAddress: '0'\nlogging: {format: xml}\n", []string{"healthzBindAddress", "logging.format"}},
 		"kube-proxy on primary and more":     {theirHead + "nodePortAddresses: [primary, 10.0.0.0/8]\n", []string{"nodePortAddresses[0]", "must stand alone"}},
 		"kube-proxy on a primary of its own": {theirHead + "nodePortAddresses: [primary]\nbindAddress: 192.0.2.7\n", []string{"nodePortAddresses[0]", "192.0.2.7/32"}},
+		"kube-proxy with mapped addresses":   {theirHead + "clusterCIDR: ::ffff:10.0.0.0/104\n", []string{"clusterCIDR[0]", "IPv4 CIDR"}},
 		"kube-proxy with a strange host":     {theirHead + "hostnameOverride: a b\n", []string{"hostnameOverride"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,6 +175,7 @@ func TestDocuments(t *testing.T) {
 		"":                                0,
 		"# nothing\n\n%YAML 1.2\n---\n":   0,
 		"\uFEFFa: 1":                      1,
+		"\uFEFF# a comment\n---\na: 1":    1,
 		"a: 1":                            1,
 		"---\na: 1\n---\n# end\n":         1,
 		"---\r\na: 1\r\n---\r\n":          1,

@@ -124,7 +124,7 @@ func (w *world) right(f Flow, before, after model.Plan) bool {
 // TestHistories follows random Plans with flows that come and go, and with failures. After each step that succeeds, all flows that were made
 // by rules that are no more are gone, and not one more.
 func TestHistories(t *testing.T) {
-	for seed := range uint64(20000) {
+	for seed := range uint64(150) {
 		w := newWorld(seed)
 		globals := []model.Globals{
 			{Family: model.IPv4, NodePortAny: true},

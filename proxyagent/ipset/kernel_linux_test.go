@@ -346,8 +346,16 @@ func TestDestroy(t *testing.T) {
 			if counts, err := k.Counts(t.Context(), ""); err != nil || !cmp.Equal(counts, map[string]int{"used": 0}) {
 				t.Errorf("left: %v, %v", counts, err)
 			}
-			rule("-D")
-			must(t, k.Destroy(t.Context(), "used")) // At once: iptables-nft has not given it up yet.
+			// The reference is given up while Destroy waits, as the kernel does it for iptables-nft.
+			deleted := make(chan struct{})
+			time.AfterFunc(100*time.Millisecond, func() {
+				defer close(deleted)
+				rule("-D")
+			})
+			if err := k.Destroy(t.Context(), "used"); err != nil {
+				t.Error(err)
+			}
+			<-deleted
 			if err := k.Destroy(t.Context(), "", "used"); !errors.Is(err, ErrSet) {
 				t.Errorf("Destroy of no name: %v", err)
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // Verdict is what becomes of a packet.
@@ -22,10 +23,10 @@ const (
 	NotFollowed
 )
 
-// Outcome is one end that packets may come to.
-type Outcome struct {
+// End is what a packet comes to, and how.
+type End struct {
 	Verdict Verdict
-	// Dst is where it goes, of Delivered; Here: that is this node itself. Translated: a rule sent it there.
+	// Dst is where it goes, of Delivered and Unroutable; Here: that is this node itself. Translated: a rule sent it there.
 	Dst              netip.AddrPort
 	Here, Translated bool
 	// Source says what takes the place of the packet's source, in words; empty when it is kept.
@@ -34,31 +35,39 @@ type Outcome struct {
 	Touched bool
 	// Because is the rule that decided or, where none did, the policy; Detail says more.
 	Because, Detail string
-	// Share is which part of such packets comes here, from 0 to 1, when all of If holds.
+}
+
+// Outcome is one End of such packets.
+type Outcome struct {
+	End
+	// Share is which part of them comes here, from 0 to 1, when all of If holds.
 	Share float64
 	// If are the conditions that could not be told, as sentences.
 	If []string
 }
 
-// same reports whether two Outcomes differ in nothing but their shares.
-func (o Outcome) same(p Outcome) bool {
-	ifs := slices.Equal(o.If, p.If)
-	o.Share, p.Share, o.If, p.If = 0, 0, nil, nil
-	return ifs && o.equal(p)
+// outcomes sums up shares. Its zero value is empty.
+type outcomes struct {
+	all []Outcome
+	at  map[outcomeKey]int
 }
 
-func (o Outcome) equal(p Outcome) bool {
-	return o.Verdict == p.Verdict && o.Dst == p.Dst && o.Here == p.Here && o.Translated == p.Translated && o.Source == p.Source &&
-		o.Touched == p.Touched && o.Because == p.Because && o.Detail == p.Detail
+type outcomeKey struct {
+	End
+	ifs string
 }
 
-// addOutcome adds o to those that are known.
-func addOutcome(os []Outcome, o Outcome) []Outcome {
-	if i := slices.IndexFunc(os, o.same); i >= 0 {
-		os[i].Share += o.Share
-		return os
+func (os *outcomes) add(o Outcome) {
+	key := outcomeKey{o.End, strings.Join(o.If, "\n")}
+	if os.at == nil {
+		os.at = map[outcomeKey]int{}
 	}
-	return append(os, o)
+	if i, known := os.at[key]; known {
+		os.all[i].Share += o.Share
+		return
+	}
+	os.at[key] = len(os.all)
+	os.all = append(os.all, o)
 }
 
 // compareOutcomes puts what is certain first, then by verdict and destination.

@@ -11,7 +11,7 @@ import (
 type effect struct {
 	state
 	accepted bool
-	end      *Outcome
+	end      *End
 	note     string
 	// doubt is true when the target is not known, and the packet goes past it.
 	doubt bool
@@ -21,7 +21,7 @@ type effect struct {
 var targets = map[string]func(r rule, s state) effect{
 	"":           func(_ rule, s state) effect { return effect{state: s} },
 	"ACCEPT":     func(_ rule, s state) effect { return effect{state: s.touch(), accepted: true} },
-	"DROP":       func(r rule, s state) effect { return ends(s, Outcome{Verdict: Dropped, Because: r.text}) },
+	"DROP":       func(r rule, s state) effect { return ends(s, End{Verdict: Dropped, Because: r.text}) },
 	"REJECT":     reject,
 	"DNAT":       dnat,
 	"REDIRECT":   redirect,
@@ -45,14 +45,14 @@ func (s state) touch() state {
 	return s
 }
 
-func ends(s state, o Outcome) effect { return effect{state: s, end: &o} }
+func ends(s state, e End) effect { return effect{state: s, end: &e} }
 
 // unknownTarget goes past what it does not know.
 func unknownTarget(s state) effect { return effect{state: s, doubt: true} }
 
 func reject(r rule, s state) effect {
 	with := value(r.args, "--reject-with")
-	return ends(s, Outcome{Verdict: Refused, Because: r.text, Detail: with})
+	return ends(s, End{Verdict: Refused, Because: r.text, Detail: with})
 }
 
 func snat(s state, source string) effect {
@@ -66,7 +66,7 @@ func dnat(r rule, s state) effect {
 	text := value(r.args, "--to-destination")
 	to, ok := destination(text, s.Dst)
 	if !ok {
-		return ends(s, Outcome{Verdict: NotFollowed, Because: r.text, Detail: text})
+		return ends(s, End{Verdict: NotFollowed, Because: r.text, Detail: text})
 	}
 	s = s.touch()
 	s.Dst = to
@@ -98,7 +98,7 @@ func redirect(r rule, s state) effect {
 		to, ok = netip.AddrPortFrom(loopback, s.Dst.Port()), true
 	}
 	if !ok || s.In != "" {
-		return ends(s, Outcome{Verdict: NotFollowed, Because: r.text, Detail: strings.TrimSpace("this node itself, port " + ports)})
+		return ends(s, End{Verdict: NotFollowed, Because: r.text, Detail: strings.TrimSpace("this node itself, port " + ports)})
 	}
 	s = s.touch()
 	s.Dst = to

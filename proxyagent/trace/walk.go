@@ -34,6 +34,7 @@ func Walk(p Packet, r Ruleset, w World) (Path, error) {
 	if k.err != nil {
 		return Path{}, k.err
 	}
+	k.path.Outcomes = k.ends.all
 	slices.SortFunc(k.path.Outcomes, compareOutcomes)
 	return k.path, nil
 }
@@ -43,6 +44,7 @@ type walk struct {
 	rules Ruleset
 	world World
 	path  Path
+	ends  outcomes
 	// unknowns are the conditions that could not be told, by number, as a sentence for each of its two cases.
 	unknowns [][2]string
 	err      error
@@ -98,7 +100,7 @@ func (k *walk) route(flows []flow) (on []flow) {
 		}
 		switch {
 		case errors.Is(err, ErrNoRoute):
-			k.end(f, Outcome{Verdict: Unroutable, Dst: f.Dst, Translated: f.translated(), Detail: err.Error()})
+			k.end(f, End{Verdict: Unroutable, Dst: f.Dst, Translated: f.translated(), Detail: err.Error()})
 			continue
 		case err != nil:
 			f.out = unknownInterface
@@ -128,7 +130,7 @@ func (k *walk) hook(name string, flows []flow, tables ...string) []flow {
 
 func (k *walk) policyDrops(tableName, chainName string, flows []flow) {
 	for _, f := range flows {
-		k.end(f, Outcome{Verdict: Dropped, Because: fmt.Sprintf("the policy of %s %s", tableName, chainName)})
+		k.end(f, End{Verdict: Dropped, Because: fmt.Sprintf("the policy of %s %s", tableName, chainName)})
 	}
 }
 
@@ -283,13 +285,14 @@ func (k *walk) note(step int, note string) {
 // delivered ends the way of packets that came through all chains.
 func (k *walk) delivered(flows []flow) {
 	for _, f := range flows {
-		k.end(f, Outcome{Verdict: Delivered, Dst: f.Dst, Here: f.here, Translated: f.translated()})
+		k.end(f, End{Verdict: Delivered, Dst: f.Dst, Here: f.here, Translated: f.translated()})
 	}
 }
 
 // end takes down the end of a way, with what is known from the way.
-func (k *walk) end(f flow, o Outcome) {
-	o.Share, o.Source, o.Touched = f.share, f.source, f.touched
+func (k *walk) end(f flow, e End) {
+	e.Source, e.Touched = f.source, f.touched
+	o := Outcome{End: e, Share: f.share}
 	for _, c := range f.ifs {
 		sentence := k.unknowns[c.number][0]
 		if !c.holds {
@@ -297,7 +300,7 @@ func (k *walk) end(f flow, o Outcome) {
 		}
 		o.If = append(o.If, sentence)
 	}
-	k.path.Outcomes = addOutcome(k.path.Outcomes, o)
+	k.ends.add(o)
 }
 
 func (k *walk) fail(err error) {

@@ -68,7 +68,7 @@ func (p Path) verdict() string {
 // besides reports whether two outcomes are the same but for their destination.
 func (o Outcome) besides(p Outcome) bool {
 	o.Dst = p.Dst
-	return o.Verdict == Delivered && o.same(p)
+	return o.Verdict == Delivered && o.End == p.End && slices.Equal(o.If, p.If)
 }
 
 // sentence tells outcomes that differ in their destination alone. The share of all is not worth a word.

@@ -230,6 +230,12 @@ func TestProxyAgentValidate(t *testing.T) {
 		"no endpoints":                   {func(c *ProxyAgentConfiguration) { c.Health.BindAddress, c.Metrics.BindAddress = "0", "0" }, ""},
 		"everywhere":                     {func(c *ProxyAgentConfiguration) { c.Health.BindAddress, c.Metrics.BindAddress = ":10256", "[::]:10249" }, ""},
 		"the same port twice":            {func(c *ProxyAgentConfiguration) { c.Metrics.BindAddress = "127.0.0.1:10256" }, "another port than health.bindAddress"},
+		"the same address twice": {func(c *ProxyAgentConfiguration) {
+			c.Health.BindAddress, c.Metrics.BindAddress = "127.0.0.1:9000", "127.0.0.1:9000"
+		}, "another port than health.bindAddress"},
+		"the same port, one of them everywhere": {func(c *ProxyAgentConfiguration) {
+			c.Health.BindAddress, c.Metrics.BindAddress = "127.0.0.1:9000", "[::]:9000"
+		}, "another port than health.bindAddress"},
 		"the same port on two addresses": {func(c *ProxyAgentConfiguration) {
 			c.Health.BindAddress, c.Metrics.BindAddress = "192.0.2.1:9000", "127.0.0.1:9000"
 		}, ""},

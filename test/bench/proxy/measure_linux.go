@@ -9,7 +9,7 @@ import (
 // measure makes all measurements at one size.
 func (b *bench) measure(ctx context.Context, shape Shape) (err error) {
 	b.log.Step("%s: creating Services and EndpointSlices", shape)
-	if err := b.people.Grow(ctx, shape.Services); err != nil {
+	if err := b.grow(ctx, shape.Services); err != nil {
 		return err
 	}
 	if err := b.plane.Settle(ctx, time.Minute); err != nil {

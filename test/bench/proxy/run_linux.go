@@ -56,7 +56,7 @@ type bench struct {
 // run makes the world and measures in it at each of its sizes.
 func (b *bench) run(ctx context.Context, w world) (err error) {
 	b.log.Step("starting etcd and kube-apiserver for %s", b.family)
-	options := framework.Options{ServiceClusterIPRange: serviceRange(b.family)}
+	options := framework.Options{ServiceClusterIPRange: serviceRange(b.family).String()}
 	if b.plane, err = cluster.Open(ctx, options, b.log); err != nil {
 		return err
 	}
@@ -77,11 +77,11 @@ func (b *bench) run(ctx context.Context, w world) (err error) {
 }
 
 // serviceRange is as large as the API server accepts.
-func serviceRange(f model.Family) string {
+func serviceRange(f model.Family) netip.Prefix {
 	if f == model.IPv6 {
-		return "fd00:96::/108"
+		return netip.MustParsePrefix("fd00:96::/108")
 	}
-	return cluster.Range.String()
+	return cluster.Range
 }
 
 // settle creates what does not grow.
@@ -89,8 +89,12 @@ func (b *bench) settle(ctx context.Context, w world) (err error) {
 	if err := b.createNode(ctx); err != nil {
 		return err
 	}
-	if b.people, err = population.New(ctx, b.plane.Client, w.family, w.endpoints); err != nil || !w.sticky {
+	template := serviceRange(w.family).Addr().Next() // that is the API server's own
+	if err := b.plane.CreateTemplate(ctx, template.Next().String()); err != nil {
 		return err
+	}
+	if b.people = population.New(b.plane.Client, w.family, w.endpoints); !w.sticky {
+		return nil
 	}
 	b.sticky, err = b.people.AddSticky(ctx, stickyEndpoints(w.family)...)
 	return err
@@ -114,4 +118,15 @@ func (b *bench) createNode(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("writing the addresses of the Node: %w", err), bed.Close())
 	}
 	return bed.Close()
+}
+
+// grow makes Services until there are n. Written straight to etcd they are there much sooner, which the cluster can do with IPv4.
+func (b *bench) grow(ctx context.Context, n int) error {
+	if b.family == model.IPv6 {
+		return b.people.Create(ctx, n)
+	}
+	if err := b.plane.Grow(ctx, n); err != nil {
+		return err
+	}
+	return b.people.Adopt(ctx)
 }

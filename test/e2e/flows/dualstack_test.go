@@ -133,7 +133,9 @@ func (t *T) addServiceCIDR(cidr string) error {
 	return err
 }
 
+// removeServiceCIDR also deletes the Service in it: later, nobody would know its address and give it back.
 func (t *T) removeServiceCIDR() {
+	t.must(t.Delete(context.WithoutCancel(t.ctx), t.slug+"-new"))
 	t.must(t.Plane.Client().NetworkingV1().ServiceCIDRs().Delete(context.WithoutCancel(t.ctx), t.serviceCIDR(), metav1.DeleteOptions{}))
 }
 

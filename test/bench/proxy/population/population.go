@@ -13,20 +13,19 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/load"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
-
-// Namespace holds everything.
-const Namespace = "bench"
 
 // servicePort is the port of all Services.
 const servicePort = 80
 
 // workers create objects at the same time.
-const workers = 16
+const workers = 32
 
-// Population is the Services of a cluster, all of one family and with equally many endpoints. Set may be called concurrently, but not with Grow.
+// Population is the Services of a cluster, all of one family and with equally many endpoints. What adds Services must not be called concurrently with
+// anything else.
 type Population struct {
 	client    kubernetes.Interface
 	family    model.Family
@@ -34,41 +33,69 @@ type Population struct {
 	services  []netip.AddrPort // virtual IP and port of each Service
 }
 
-// New creates the namespace, and no Services yet.
-func New(ctx context.Context, client kubernetes.Interface, f model.Family, endpoints int) (*Population, error) {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-		return nil, fmt.Errorf("creating the namespace: %w", err)
-	}
-	return &Population{client: client, family: f, endpoints: endpoints}, nil
+// New returns an empty Population.
+func New(client kubernetes.Interface, f model.Family, endpoints int) *Population {
+	return &Population{client: client, family: f, endpoints: endpoints}
 }
 
-// Grow creates Services until there are n. All of them are Open.
-func (p *Population) Grow(ctx context.Context, n int) error {
+// Create creates Services until there are n, with their EndpointSlices. All of them are Open. The API server needs longer for each further Service.
+func (p *Population) Create(ctx context.Context, n int) error {
 	first := len(p.services)
 	created, err := framework.CreateServices(ctx, p.client, n-first, workers, func(i int) *corev1.Service {
-		return framework.NewService(Namespace, name(first+i), framework.WithFamilies(corev1.IPFamily(p.family.String())))
+		return framework.NewService(cluster.Namespace, name(first+i), framework.WithFamilies(corev1.IPFamily(p.family.String())))
 	})
 	if err != nil {
 		return err
 	}
 	for _, service := range created {
-		vip, err := netip.ParseAddr(service.Spec.ClusterIP)
-		if err != nil {
-			return fmt.Errorf("reading the ClusterIP of %s: %w", service.Name, err)
+		if err := p.add(service); err != nil {
+			return err
 		}
-		p.services = append(p.services, netip.AddrPortFrom(vip, servicePort))
 	}
-	_, err = load.Load{Workers: workers, Count: n - first}.Run(ctx, func(ctx context.Context, i int) error {
+	return p.fill(ctx, first)
+}
+
+// Adopt does the same with Services that the cluster has grown already.
+func (p *Population) Adopt(ctx context.Context) error {
+	first := len(p.services)
+	list, err := p.client.CoreV1().Services(cluster.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing Services: %w", err)
+	}
+	found := map[string]*corev1.Service{}
+	for i := range list.Items {
+		found[list.Items[i].Name] = &list.Items[i]
+	}
+	for service := found[name(first)]; service != nil; service = found[name(len(p.services))] {
+		if err := p.add(service); err != nil {
+			return err
+		}
+	}
+	return p.fill(ctx, first)
+}
+
+// name is what the cluster calls the i-th of the Services that it grows, too.
+func name(i int) string { return fmt.Sprintf("service-%06d", i) }
+
+func (p *Population) add(service *corev1.Service) error {
+	vip, err := netip.ParseAddr(service.Spec.ClusterIP)
+	if err != nil {
+		return fmt.Errorf("reading the ClusterIP of %s: %w", service.Name, err)
+	}
+	p.services = append(p.services, netip.AddrPortFrom(vip, servicePort))
+	return nil
+}
+
+// fill gives endpoints to the Services from first on.
+func (p *Population) fill(ctx context.Context, first int) error {
+	_, err := load.Load{Workers: workers, Count: len(p.services) - first}.Run(ctx, func(ctx context.Context, i int) error {
 		return p.createSlices(ctx, first+i)
 	})
 	return err
 }
 
-func name(i int) string { return fmt.Sprintf("service-%d", i) }
-
 func (p *Population) createSlices(ctx context.Context, i int) error {
-	for _, s := range slices(Namespace, name(i), p.family, i*p.endpoints, p.endpoints) {
+	for _, s := range slices(cluster.Namespace, name(i), p.family, i*p.endpoints, p.endpoints) {
 		if err := p.create(ctx, s); err != nil {
 			return err
 		}
@@ -88,8 +115,8 @@ func (p *Population) Services() []netip.AddrPort { return p.services }
 
 // Set changes the first EndpointSlice of the i-th Service. The API server has it when Set returns.
 func (p *Population) Set(ctx context.Context, i int, s State) error {
-	first := slice(Namespace, name(i), name(i)+"-0", p.family, i*p.endpoints, min(perSlice, p.endpoints), s)
-	if _, err := p.client.DiscoveryV1().EndpointSlices(Namespace).Update(ctx, first, metav1.UpdateOptions{}); err != nil {
+	first := slice(cluster.Namespace, name(i), name(i)+"-0", p.family, i*p.endpoints, min(perSlice, p.endpoints), s)
+	if _, err := p.client.DiscoveryV1().EndpointSlices(cluster.Namespace).Update(ctx, first, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("changing the EndpointSlice %s: %w", first.Name, err)
 	}
 	return nil
@@ -136,13 +163,13 @@ func (p *Population) SomeEndpoints(n int) []netip.AddrPort {
 
 // AddSticky creates a Service with session affinity and these endpoints, and returns where it is.
 func (p *Population) AddSticky(ctx context.Context, endpoints ...netip.AddrPort) (netip.AddrPort, error) {
-	service := framework.NewService(Namespace, "sticky", framework.WithFamilies(corev1.IPFamily(p.family.String())))
+	service := framework.NewService(cluster.Namespace, "sticky", framework.WithFamilies(corev1.IPFamily(p.family.String())))
 	service.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
-	service, err := p.client.CoreV1().Services(Namespace).Create(ctx, service, metav1.CreateOptions{})
+	service, err := p.client.CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{})
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("creating the Service with affinity: %w", err)
 	}
-	s := empty(Namespace, service.Name, service.Name, p.family, int32(endpoints[0].Port()))
+	s := empty(cluster.Namespace, service.Name, service.Name, p.family, int32(endpoints[0].Port()))
 	for _, e := range endpoints {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{e.Addr().String()}})
 	}

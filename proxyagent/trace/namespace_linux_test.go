@@ -1,0 +1,119 @@
+package trace
+
+import (
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// inNamespace is set in the copy of a test that runs in a network namespace of its own.
+const inNamespace = "TRACE_TEST_IN_NAMESPACE"
+
+// again runs the test again in a fresh network namespace, and reports whether this is that run.
+func again(t *testing.T) bool {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, for a network namespace")
+	}
+	if os.Getenv(inNamespace) != "" {
+		return true
+	}
+	command := exec.CommandContext(t.Context(), "unshare", "-n", os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
+	command.Env = append(os.Environ(), inNamespace+"=1", "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "lock"))
+	out, err := command.CombinedOutput()
+	t.Logf("in the namespace:\n%s", out)
+	if err != nil {
+		t.Errorf("in the namespace: %v", err)
+	}
+	return false
+}
+
+// variant is one of the four rulesets that a node can have.
+type variant struct {
+	mode   string
+	family model.Family
+}
+
+func (v variant) String() string { return v.mode + "/" + v.family.String() }
+
+// eachVariant runs a test for all of them on the same node, each with no rules but its own.
+func eachVariant(t *testing.T, run func(t *testing.T, v variant)) {
+	t.Helper()
+	makeNode(t)
+	for _, v := range []variant{{modeNFT, model.IPv4}, {modeNFT, model.IPv6}, {modeLegacy, model.IPv4}, {modeLegacy, model.IPv6}} {
+		t.Run(v.String(), func(t *testing.T) {
+			t.Cleanup(func() { v.restore(t, "*nat\nCOMMIT\n*filter\nCOMMIT\n") })
+			run(t, v)
+		})
+	}
+}
+
+// makeNode gives the namespace two addresses of each family behind eth0, the way out, and cni0 for pods. Nobody is at their other ends.
+func makeNode(t *testing.T) {
+	t.Helper()
+	for line := range strings.Lines(`
+		link set lo up
+		link add eth0 type veth peer name far0
+		link set eth0 up
+		link set far0 up
+		link add cni0 type veth peer name far1
+		link set cni0 up
+		link set far1 up
+		addr add 192.168.0.1/24 dev eth0
+		addr add 192.168.0.2/24 dev eth0
+		addr add 10.244.1.1/24 dev cni0
+		route add default via 192.168.0.254
+		addr add fd00:1::1/64 dev eth0 nodad
+		addr add fd00:1::2/128 dev eth0 nodad
+		addr add fd00:244:1::1/64 dev cni0 nodad
+		-6 route add default via fd00:1::fe dev eth0`) {
+		if args := strings.Fields(line); len(args) > 0 {
+			command(t, "", "ip", args...)
+		}
+	}
+	for _, forward := range []string{"/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"} {
+		if err := os.WriteFile(forward, []byte("1"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// restore replaces all rules of the tables in text.
+func (v variant) restore(t *testing.T, text string) {
+	t.Helper()
+	command(t, text, v.program("-restore"))
+}
+
+func (v variant) program(kind string) string {
+	if v.family == model.IPv6 {
+		return "ip6tables-" + v.mode + kind
+	}
+	return "iptables-" + v.mode + kind
+}
+
+func command(t *testing.T, input, name string, args ...string) string {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), name, args...)
+	if t.Context().Err() != nil { // in a clean-up
+		c = exec.Command(name, args...)
+	}
+	c.Stdin = strings.NewReader(input)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v: %s\n%s", name, strings.Join(args, " "), err, out, input)
+	}
+	return string(out)
+}
+
+// addr returns the address of the variant's family.
+func (v variant) addr(v4, v6 string) netip.Addr {
+	if v.family == model.IPv6 {
+		return netip.MustParseAddr(v6)
+	}
+	return netip.MustParseAddr(v4)
+}
