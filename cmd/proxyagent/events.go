@@ -53,14 +53,15 @@ func (e eventSource) healthCheckFailed(n model.ServiceName, port uint16, err err
 		"node %s failed to serve the health check on port %d: %s", e.node.Name, port, short(err.Error()))
 }
 
-// Disputed tells a Service that it does not get an address.
+// Disputed tells a Service that it does not get an address. The action names the family, because the recorder merges events that differ in the
+// note alone.
 func (e eventSource) Disputed(d model.Dispute) {
 	note := fmt.Sprintf("%s is not served for this Service on node %s", d.Addr, e.node.Name)
 	if d.Winner != (model.ServiceName{}) {
 		note += fmt.Sprintf(": Service %s has it", d.Winner)
 	}
 	e.log.Info("A Service does not get an address", "service", d.Loser, "address", d.Addr, "winner", d.Winner, "reason", d.Reason)
-	e.recorder.Eventf(service(d.Loser), nil, corev1.EventTypeWarning, string(d.Reason), "ServeVirtualIP", "%s", note)
+	e.recorder.Eventf(service(d.Loser), nil, corev1.EventTypeWarning, string(d.Reason), "Serve"+model.FamilyOf(d.Addr).String(), "%s", note)
 }
 
 func service(n model.ServiceName) *corev1.ObjectReference {

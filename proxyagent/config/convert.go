@@ -197,7 +197,8 @@ func checkPrimary(path *field.Path, in kubeproxy.KubeProxyConfiguration) field.E
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, "primary", "means bindAddress "+in.BindAddress+
-		" to kube-proxy and the addresses of the Node object here: name the CIDR instead, such as "+ip.String()+hostBits(ip)+", or remove bindAddress")}
+		" to kube-proxy and the addresses of the Node object here: name the CIDR instead, such as "+
+		ip.String()+hostBits(ip)+", or remove bindAddress")}
 }
 
 func hostBits(ip net.IP) string {

@@ -22,15 +22,17 @@ func TestFlagsOver(t *testing.T) {
 		"none": {Flags{}, func(*conf) {}},
 		"all": {Flags{
 			Kubeconfig: new("k"), NodeName: new("n"), Allocations: new("ignore"), IPTablesMode: new("nft"), ServiceProxyName: new("p"),
-			MetricsBindAddress: new(":1"), HealthBindAddress: new(":2"), SysctlRoot: new("/s"), ClusterCIDRs: new([]string{"10.0.0.0/16", "fd00::/56"}),
-			MinSyncPeriod: new(3 * time.Second), Verbosity: new(4),
+			MetricsBindAddress: new(":1"), HealthBindAddress: new(":2"), SysctlRoot: new("/s"),
+			ClusterCIDRs: new([]string{"10.0.0.0/16", "fd00::/56"}), MinSyncPeriod: new(3 * time.Second), Verbosity: new(4),
 		}, func(c *conf) {
 			c.Client.Kubeconfig, c.NodeName, c.Allocations, c.IPTables.Mode, c.ServiceProxyName = "k", "n", "ignore", "nft", "p"
 			c.Metrics.BindAddress, c.Health.BindAddress, c.SysctlRoot = ":1", ":2", "/s"
 			c.DetectLocal = v1alpha1.DetectLocal{Mode: v1alpha1.DetectClusterCIDR, ClusterCIDRs: []string{"10.0.0.0/16", "fd00::/56"}}
 			c.IPTables.MinSyncPeriod.Duration, c.Log.Level = 3*time.Second, 4
 		}},
-		"given, and empty": {Flags{NodeName: new(""), ServiceProxyName: new(""), Verbosity: new(0), ClusterCIDRs: new([]string{""})}, func(c *conf) {
+		"given, and empty": {Flags{
+			NodeName: new(""), ServiceProxyName: new(""), Verbosity: new(0), ClusterCIDRs: new([]string{""}),
+		}, func(c *conf) {
 			c.NodeName, c.ServiceProxyName, c.Log.Level = "", "", 0
 			c.DetectLocal = v1alpha1.DetectLocal{Mode: v1alpha1.DetectClusterCIDR}
 		}},

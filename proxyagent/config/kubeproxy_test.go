@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,7 +87,7 @@ var needs = map[string]string{
 
 // A field that neither means something nor is named in a warning would be lost without a word.
 func TestEveryFieldOfKubeProxyMattersOrIsNamed(t *testing.T) {
-	for _, path := range append(paths("", reflect.TypeFor[kubeproxy.KubeProxyConfiguration]()), "featureGates."+externalIPsGate, "featureGates.KubeProxyDrainingTerminatingNodes") {
+	for _, path := range allPaths() {
 		t.Run(path, func(t *testing.T) {
 			value, known := other[path]
 			if !known {
@@ -117,26 +118,31 @@ func nested(path, value string) string {
 	return strings.Join(parts, ": {") + ": " + value + strings.Repeat("}", len(parts)-1) + "\n"
 }
 
-// paths are the fields of a type of the file that are no types of the file themselves.
+// scalars are types of kube-proxy's file that are structs in Go and single values in the file.
+var scalars = []string{"Duration", "TimeOrMetaDuration", "QuantityValue"}
+
+// paths are the fields of a type of the file, those of structs in it by dotted names.
 func paths(under string, of reflect.Type) (all []string) {
 	for f := range of.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		path := strings.TrimPrefix(under+"."+name, ".")
-		switch inner := f.Type.Kind() == reflect.Struct && f.Type.NumField() > 1 && f.Type.Name() != "TimeOrMetaDuration" && f.Type.Name() != "QuantityValue"; {
+		switch {
 		case f.Type.Name() == "TypeMeta":
 		case f.Anonymous:
 			all = append(all, paths(under, f.Type)...)
-		case inner || strings.HasSuffix(f.Type.Name(), "Options") || strings.HasSuffix(f.Type.Name(), "Configuration"):
-			if f.Type.Kind() == reflect.Struct {
-				all = append(all, paths(path, f.Type)...)
-				continue
-			}
-			all = append(all, path)
+		case f.Type.Kind() == reflect.Struct && !slices.Contains(scalars, f.Type.Name()):
+			all = append(all, paths(path, f.Type)...)
 		default:
 			all = append(all, path)
 		}
 	}
 	return all
+}
+
+// allPaths are those of the file, and two of its feature gates.
+func allPaths() []string {
+	return append(paths("", reflect.TypeFor[kubeproxy.KubeProxyConfiguration]()),
+		"featureGates."+externalIPsGate, "featureGates.KubeProxyDrainingTerminatingNodes")
 }
 
 func TestConvert(t *testing.T) {
@@ -176,14 +182,27 @@ detectLocalMode: ClusterCIDR
 		"an address of the node": {"bindAddress: 2001:db8::1\nmetricsBindAddress: 2001:db8::1\n", func(c *conf) {
 			c.Health.BindAddress, c.Metrics.BindAddress = "[::]:10256", "[2001:db8::1]:10249"
 		}, []string{`bindAddress: "2001:db8::1" only decides`}},
-		"a network of pods that is not in force": {"detectLocalMode: NodeCIDR\nclusterCIDR: ten\ndetectLocal: {bridgeInterface: cni0}\n", func(c *conf) {
+		"a network of pods that is not in force": {`
+detectLocalMode: NodeCIDR
+clusterCIDR: ten
+detectLocal: {bridgeInterface: cni0}
+`, func(c *conf) {
 			c.DetectLocal.Mode = "NodeCIDR"
 		}, nil},
-		"IPVS, its own periods": {"mode: ipvs\nipvs: {syncPeriod: 20s, minSyncPeriod: 2s}\niptables: {syncPeriod: 40s, masqueradeAll: true, masqueradeBit: 3, localhostNodePorts: true}\n", func(c *conf) {
+		"IPVS, its own periods": {`
+mode: ipvs
+ipvs: {syncPeriod: 20s, minSyncPeriod: 2s}
+iptables: {syncPeriod: 40s, masqueradeAll: true, masqueradeBit: 3, localhostNodePorts: true}
+`, func(c *conf) {
 			c.IPTables.LocalhostNodePorts, c.IPTables.MasqueradeAll, c.IPTables.MasqueradeBit = false, true, 3
 			c.IPTables.SyncPeriod.Duration, c.IPTables.MinSyncPeriod.Duration = 20e9, 2e9
 		}, []string{"mode:", `iptables.syncPeriod: "40s" has no effect: kube-proxy does not read it in mode ipvs`}},
-		"nftables, its own section": {"mode: nftables\nnftables: {masqueradeAll: true, masqueradeBit: 3, syncPeriod: 20s}\niptables: {masqueradeAll: true, localhostNodePorts: false}\nnodePortAddresses: [192.0.2.0/24]\n", func(c *conf) {
+		"nftables, its own section": {`
+mode: nftables
+nftables: {masqueradeAll: true, masqueradeBit: 3, syncPeriod: 20s}
+iptables: {masqueradeAll: true, localhostNodePorts: false}
+nodePortAddresses: [192.0.2.0/24]
+`, func(c *conf) {
 			c.IPTables.LocalhostNodePorts, c.IPTables.MasqueradeAll, c.IPTables.MasqueradeBit = false, true, 3
 			c.IPTables.SyncPeriod.Duration = 20e9
 			c.NodePortAddresses = []string{"192.0.2.0/24"}
@@ -196,8 +215,14 @@ detectLocalMode: ClusterCIDR
 		}, []string{"featureGates.Other: true has no effect"}},
 		"very talkative":       {"logging: {verbosity: 99}\n", func(c *conf) { c.Log.Level = 10 }, []string{"logging.verbosity: 99"}},
 		"a host name as it is": {"hostnameOverride: ' Node-1 '\n", func(c *conf) { c.NodeName = "node-1" }, nil},
-		"a field twice":        {"clusterCIDR: 10.1.0.0/16\nclusterCIDR: 10.2.0.0/16\n", func(c *conf) { c.DetectLocal.ClusterCIDRs = []string{"10.2.0.0/16"} }, []string{`line 4: key "clusterCIDR" already set in map: the last one counts`}},
-		"a field misspelt":     {"clusterCidr: 10.1.0.0/16\niptables: {bit: 1}\n", func(*conf) {}, []string{`unknown field "clusterCidr"`, `unknown field "iptables.bit"`}},
+		"a field twice": {
+			"clusterCIDR: 10.1.0.0/16\nclusterCIDR: 10.2.0.0/16\n", func(c *conf) { c.DetectLocal.ClusterCIDRs = []string{"10.2.0.0/16"} },
+			[]string{`line 4: key "clusterCIDR" already set in map: the last one counts`},
+		},
+		"a field misspelt": {
+			"clusterCidr: 10.1.0.0/16\niptables: {bit: 1}\n", func(*conf) {},
+			[]string{`unknown field "clusterCidr"`, `unknown field "iptables.bit"`},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, warnings, err := Parse([]byte(theirHead + tc.text))
@@ -232,7 +257,7 @@ func TestWarningsSayWhat(t *testing.T) {
 
 // Each row must be reachable: one that is shadowed by another before it would say the wrong thing.
 func TestRowsOfMeaninglessFieldsExist(t *testing.T) {
-	all := strings.Join(append(paths("", reflect.TypeFor[kubeproxy.KubeProxyConfiguration]()), "featureGates."+externalIPsGate), "\n") + "\n"
+	all := strings.Join(allPaths(), "\n") + "\n"
 	for _, row := range meaningless {
 		if !strings.Contains("\n"+all, fmt.Sprintf("\n%s\n", row.path)) && !strings.Contains("\n"+all, "\n"+row.path+".") {
 			t.Errorf("%s is no field of kube-proxy's file", row.path)

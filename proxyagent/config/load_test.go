@@ -114,29 +114,68 @@ func TestParseRefuses(t *testing.T) {
 		text string
 		want []string // all in one error
 	}{
-		"nothing":                            {"", []string{"ProxyAgentConfiguration", "KubeProxyConfiguration"}},
-		"the manager's file":                 {"apiVersion: config.clusterip-operator.io/v1alpha1\nkind: ManagerConfiguration\n", []string{`"ManagerConfiguration"`}},
-		"a later version of ours":            {strings.Replace(ownHead, "v1alpha1", "v1", 1), []string{`"config.clusterip-operator.io/v1"`}},
-		"a later version of kube-proxy's":    {strings.Replace(theirHead, "v1alpha1", "v1alpha2", 1), []string{`"kubeproxy.config.k8s.io/v1alpha2"`}},
-		"the ConfigMap around it":            {"apiVersion: v1\nkind: ConfigMap\ndata: {config.conf: x}\n", []string{"config.conf in kubeadm's"}},
-		"no mapping":                         {"- a\n- b\n", []string{"not valid YAML"}},
-		"broken YAML":                        {ownHead + "a: [", []string{"not valid YAML"}},
-		"two documents":                      {ownHead + "---\n" + theirHead, []string{"2 documents"}},
-		"two documents, the first empty":     {"# nothing\n---\n" + ownHead + "\n--- # and\n" + ownHead, []string{"2 documents"}},
-		"mistakes in fields and values":      {ownHead + "wrong: 1\nlog: {level: 11}\niptables: {mode: nftables}\n", []string{`"wrong"`, "log.level", "iptables.mode"}},
-		"kube-proxy with a wrong type":       {theirHead + "clusterCIDR: 7\n", []string{"clusterCIDR"}},
-		"kube-proxy in another mode":         {theirHead + "mode: userspace\n", []string{`mode: Unsupported value: "userspace"`}},
-		"kube-proxy with wrong values":       {theirHead + "clusterCIDR: 10.0.0.0/8, fd00::/8\nnodePortAddresses: [ten]\nbindAddress: here\n", []string{"clusterCIDR", "nodePortAddresses[0]", "bindAddress"}},
-		"kube-proxy with two networks":       {theirHead + "clusterCIDR: 10.0.0.0/16,10.1.0.0/16\n", []string{"clusterCIDR[1]", "another family"}},
-		"kube-proxy with a wrong detection":  {theirHead + "detectLocalMode: bridge\n", []string{"detectLocalMode: Unsupported"}},
-		"kube-proxy without its bridge":      {theirHead + "detectLocalMode: BridgeInterface\n", []string{"detectLocal.bridgeInterface: Required"}},
-		"kube-proxy with wrong limits":       {theirHead + "conntrack: {min: -1}\niptables: {masqueradeBit: 32}\nclientConnection: {burst: -1}\n", []string{"conntrack.min", "iptables.masqueradeBit", "clientConnection.burst"}},
-		"nftables with wrong limits":         {theirHead + "mode: nftables\nnftables: {masqueradeBit: 32, syncPeriod: -1s}\n", []string{"nftables.masqueradeBit", "nftables.syncPeriod"}},
-		"kube-proxy with names to listen on": {theirHead + "healthzBindAddress: localhost:1\nmetricsBindAddress: '0'\nlogging: {format: xml}\n", []string{"healthzBindAddress", "logging.format"}},
-		"kube-proxy on primary and more":     {theirHead + "nodePortAddresses: [primary, 10.0.0.0/8]\n", []string{"nodePortAddresses[0]", "must stand alone"}},
-		"kube-proxy on a primary of its own": {theirHead + "nodePortAddresses: [primary]\nbindAddress: 192.0.2.7\n", []string{"nodePortAddresses[0]", "192.0.2.7/32"}},
-		"kube-proxy with mapped addresses":   {theirHead + "clusterCIDR: ::ffff:10.0.0.0/104\n", []string{"clusterCIDR[0]", "IPv4 CIDR"}},
-		"kube-proxy with a strange host":     {theirHead + "hostnameOverride: a b\n", []string{"hostnameOverride"}},
+		"nothing": {"", []string{"ProxyAgentConfiguration", "KubeProxyConfiguration"}},
+		"the manager's file": {
+			"apiVersion: config.clusterip-operator.io/v1alpha1\nkind: ManagerConfiguration\n",
+			[]string{`"ManagerConfiguration"`},
+		},
+		"a later version of ours": {
+			strings.Replace(ownHead, "v1alpha1", "v1", 1),
+			[]string{`"config.clusterip-operator.io/v1"`},
+		},
+		"a later version of kube-proxy's": {
+			strings.Replace(theirHead, "v1alpha1", "v1alpha2", 1),
+			[]string{`"kubeproxy.config.k8s.io/v1alpha2"`},
+		},
+		"the ConfigMap around it": {
+			"apiVersion: v1\nkind: ConfigMap\ndata: {config.conf: x}\n",
+			[]string{"config.conf in kubeadm's"},
+		},
+		"no mapping":                     {"- a\n- b\n", []string{"not valid YAML"}},
+		"broken YAML":                    {ownHead + "a: [", []string{"not valid YAML"}},
+		"two documents":                  {ownHead + "---\n" + theirHead, []string{"2 documents"}},
+		"two documents, the first empty": {"# nothing\n---\n" + ownHead + "\n--- # and\n" + ownHead, []string{"2 documents"}},
+		"mistakes in fields and values": {
+			ownHead + "wrong: 1\nlog: {level: 11}\niptables: {mode: nftables}\n",
+			[]string{`"wrong"`, "log.level", "iptables.mode"},
+		},
+		"kube-proxy with a wrong type": {theirHead + "clusterCIDR: 7\n", []string{"clusterCIDR"}},
+		"kube-proxy in another mode":   {theirHead + "mode: userspace\n", []string{`mode: Unsupported value: "userspace"`}},
+		"kube-proxy with wrong values": {
+			theirHead + "clusterCIDR: 10.0.0.0/8, fd00::/8\nnodePortAddresses: [ten]\nbindAddress: here\n",
+			[]string{"clusterCIDR", "nodePortAddresses[0]", "bindAddress"},
+		},
+		"kube-proxy with two networks": {
+			theirHead + "clusterCIDR: 10.0.0.0/16,10.1.0.0/16\n",
+			[]string{"clusterCIDR[1]", "another family"},
+		},
+		"kube-proxy with a wrong detection": {theirHead + "detectLocalMode: bridge\n", []string{"detectLocalMode: Unsupported"}},
+		"kube-proxy without its bridge": {
+			theirHead + "detectLocalMode: BridgeInterface\n",
+			[]string{"detectLocal.bridgeInterface: Required"},
+		},
+		"kube-proxy with wrong limits": {
+			theirHead + "conntrack: {min: -1}\niptables: {masqueradeBit: 32}\nclientConnection: {burst: -1}\n",
+			[]string{"conntrack.min", "iptables.masqueradeBit", "clientConnection.burst"},
+		},
+		"nftables with wrong limits": {
+			theirHead + "mode: nftables\nnftables: {masqueradeBit: 32, syncPeriod: -1s}\n",
+			[]string{"nftables.masqueradeBit", "nftables.syncPeriod"},
+		},
+		"kube-proxy with names to listen on": {
+			theirHead + "healthzBindAddress: localhost:1\nmetricsBindAddress: '0'\nlogging: {format: xml}\n",
+			[]string{"healthzBindAddress", "logging.format"},
+		},
+		"kube-proxy on primary and more": {
+			theirHead + "nodePortAddresses: [primary, 10.0.0.0/8]\n",
+			[]string{"nodePortAddresses[0]", "must stand alone"},
+		},
+		"kube-proxy on a primary of its own": {
+			theirHead + "nodePortAddresses: [primary]\nbindAddress: 192.0.2.7\n",
+			[]string{"nodePortAddresses[0]", "192.0.2.7/32"},
+		},
+		"kube-proxy with mapped addresses": {theirHead + "clusterCIDR: ::ffff:10.0.0.0/104\n", []string{"clusterCIDR[0]", "IPv4 CIDR"}},
+		"kube-proxy with a strange host":   {theirHead + "hostnameOverride: a b\n", []string{"hostnameOverride"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := Parse([]byte(tc.text))

@@ -257,42 +257,6 @@ func parseMark(text string) (value, mask uint32, ok bool) {
 	return uint32(v), uint32(m), err == nil
 }
 
-// ofType knows the types of addresses that rules ask for in practice.
-func ofType(of func(state) netip.Addr) matcher {
-	return func(args []string) match {
-		if len(args) != 1 {
-			return nil
-		}
-		types := strings.Split(args[0], ",")
-		return func(w World, s state) answer {
-			t, err := addressType(w, of(s))
-			if err != nil {
-				return cannotTell("whether %s is an address of this node: %v", of(s), err)
-			}
-			if t != "LOCAL" && (slices.Contains(types, "BROADCAST") || slices.Contains(types, "ANYCAST")) {
-				return cannotTell("whether %s is of the type %s", of(s), args[0])
-			}
-			return when(slices.Contains(types, t))
-		}
-	}
-}
-
-func addressType(w World, a netip.Addr) (string, error) {
-	local, err := w.Local(a)
-	switch {
-	case err != nil:
-		return "", err
-	case local:
-		return "LOCAL", nil
-	case a.IsMulticast():
-		return "MULTICAST", nil
-	case a.IsUnspecified():
-		return "UNSPEC", nil
-	default:
-		return "UNICAST", nil
-	}
-}
-
 // chance reads all options of statistic. Counting every n-th packet is a chance of 1/n for one of which nothing is known.
 func chance(os []option) match {
 	p, ok := 0.0, false

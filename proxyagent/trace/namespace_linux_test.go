@@ -53,7 +53,8 @@ func eachVariant(t *testing.T, run func(t *testing.T, v variant)) {
 	}
 }
 
-// makeNode gives the namespace two addresses of each family behind eth0, the way out, and cni0 for pods. Nobody is at their other ends.
+// makeNode gives the namespace two addresses of each family behind eth0, the way out, and cni0 for pods. Nobody is at their other ends, and
+// no neighbour is looked for in vain, which would be told apart from silence.
 func makeNode(t *testing.T) {
 	t.Helper()
 	for line := range strings.Lines(`
@@ -71,7 +72,9 @@ func makeNode(t *testing.T) {
 		addr add fd00:1::1/64 dev eth0 nodad
 		addr add fd00:1::2/128 dev eth0 nodad
 		addr add fd00:244:1::1/64 dev cni0 nodad
-		-6 route add default via fd00:1::fe dev eth0`) {
+		-6 route add default via fd00:1::fe dev eth0
+		neigh add 192.168.0.254 lladdr 02:00:00:00:00:fe dev eth0
+		neigh add fd00:1::fe lladdr 02:00:00:00:00:fe dev eth0`) {
 		if args := strings.Fields(line); len(args) > 0 {
 			command(t, "", "ip", args...)
 		}

@@ -70,8 +70,21 @@ func (os *outcomes) add(o Outcome) {
 	os.all = append(os.all, o)
 }
 
-// compareOutcomes puts what is certain first, then by verdict and destination.
+// compareOutcomes puts what is certain first, and side by side what differs in its destination alone.
 func compareOutcomes(a, b Outcome) int {
 	return cmp.Or(slices.Compare(a.If, b.If), cmp.Compare(a.Verdict, b.Verdict), cmp.Compare(a.Source, b.Source),
+		compareBools(a.Here, b.Here), compareBools(a.Translated, b.Translated), compareBools(a.Touched, b.Touched),
 		a.Dst.Compare(b.Dst), cmp.Compare(a.Because, b.Because))
+}
+
+// compareBools puts false first.
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
 }

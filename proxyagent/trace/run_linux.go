@@ -47,7 +47,7 @@ func Run(ctx context.Context, w io.Writer, o Options) error {
 	if note != "" {
 		note += "\n"
 	}
-	_, err = fmt.Fprintf(w, "%d rules of iptables-%s. %s\n%s", rules.Rules(), rules.mode, note, path)
+	_, err = fmt.Fprintf(w, "Rules of iptables-%s: %d\n%s%s", rules.mode, rules.Rules(), note, path)
 	return err
 }
 

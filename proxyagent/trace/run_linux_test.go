@@ -139,13 +139,13 @@ func TestTheVariantWithOurChainsIsWalked(t *testing.T) {
 		does func()
 		want string
 	}{
-		{func() {}, "0 rules of iptables-nft. \nA new TCP"},
-		{func() { legacy.restore(t, filter("-A FORWARD -j DROP")) }, "1 rules of iptables-legacy. \nA new TCP"},
+		{func() {}, "Rules of iptables-nft: 0\nA new TCP"},
+		{func() { legacy.restore(t, filter("-A FORWARD -j DROP")) }, "Rules of iptables-legacy: 1\nA new TCP"},
 		{func() {
 			nft.restore(t, filter(":PA-X - [0:0]", "-A FORWARD -p udp -j DROP", "-A FORWARD -p sctp -j DROP"))
 		},
-			"2 rules of iptables-nft. The kernel asks 1 rules of iptables-legacy too, which are not walked here.\nA new TCP"},
-		{func() { nft.restore(t, filter()); legacy.restore(t, filter(":PA-X - [0:0]")) }, "0 rules of iptables-legacy. \nA new TCP"},
+			"Rules of iptables-nft: 2\nThe kernel also asks those of iptables-legacy, 1, which are not walked here.\nA new TCP"},
+		{func() { nft.restore(t, filter()); legacy.restore(t, filter(":PA-X - [0:0]")) }, "Rules of iptables-legacy: 0\nA new TCP"},
 	} {
 		step.does()
 		var out strings.Builder
@@ -163,13 +163,14 @@ func TestQuestionsWithoutAnAnswerAreErrors(t *testing.T) {
 		return
 	}
 	makeNode(t)
+	command(t, "", "ip", "route", "add", "unreachable", "203.0.113.0/24")
 	addr, to := netip.MustParseAddr(pod), netip.MustParseAddrPort("10.9.9.9:80")
 	for want, o := range map[string]Options{
-		"an address and a port are needed to trace to":               {Src: addr},
-		"10.244.1.2 and fd00::1 are of different families":           {Src: addr, Dst: netip.MustParseAddrPort("[fd00::1]:80")},
-		"looking for the interface wlan7: Link not found":            {Src: addr, Dst: to, InInterface: "wlan7"},
-		`there is no variant "bpf" of iptables`:                      {Src: addr, Dst: to, Mode: "bpf"},
-		"looking for the interface that 0.1.2.3 is behind: there is": {Src: netip.MustParseAddr("0.1.2.3"), Dst: to},
+		"an address and a port are needed to trace to":                            {Src: addr},
+		"10.244.1.2 and fd00::1 are of different families":                        {Src: addr, Dst: netip.MustParseAddrPort("[fd00::1]:80")},
+		"looking for the interface wlan7: Link not found":                         {Src: addr, Dst: to, InInterface: "wlan7"},
+		`there is no variant "bpf" of iptables`:                                   {Src: addr, Dst: to, Mode: "bpf"},
+		"looking for the interface that 203.0.113.9 is behind: there is no route": {Src: netip.MustParseAddr("203.0.113.9"), Dst: to},
 	} {
 		var out strings.Builder
 		err := Run(t.Context(), &out, o)

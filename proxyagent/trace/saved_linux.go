@@ -69,7 +69,7 @@ func choose(found []rulesOf) (best rulesOf, note string) {
 	}
 	for _, r := range found {
 		if r.mode != best.mode && r.Rules() > 0 {
-			note = fmt.Sprintf("The kernel asks %d rules of iptables-%s too, which are not walked here.", r.Rules(), r.mode)
+			note = fmt.Sprintf("The kernel also asks those of iptables-%s, %d, which are not walked here.", r.mode, r.Rules())
 		}
 	}
 	return best, note

@@ -55,9 +55,9 @@ type walk struct {
 func (k *walk) fromNode(flows []flow) {
 	flows = k.route(flows)
 	flows = k.hook("OUTPUT", flows, "raw", "mangle", "nat")
-	flows = k.route(flows)
+	flows = k.reroute(flows)
 	flows = k.hook("OUTPUT", flows, "filter", "security")
-	flows = k.hook("POSTROUTING", flows, "mangle", "nat")
+	flows = k.hook("POSTROUTING", k.route(flows), "mangle", "nat")
 	here, away := parted(flows)
 	k.delivered(away)
 	for i := range here {
@@ -106,6 +106,19 @@ func (k *walk) route(flows []flow) (on []flow) {
 			f.out = unknownInterface
 		}
 		on = append(on, f)
+	}
+	return on
+}
+
+// reroute is what the kernel does after a translation of what the node sends: it asks for the new way at once, but the rules that are left of
+// OUTPUT still see the interface of the old one.
+func (k *walk) reroute(flows []flow) []flow {
+	var on []flow
+	for _, f := range flows {
+		for _, r := range k.route([]flow{f}) {
+			r.out = f.out
+			on = append(on, r)
+		}
 	}
 	return on
 }

@@ -28,7 +28,7 @@ func TestAPIServerThatIsNotUpYet(t *testing.T) {
 				if got := w.take(); !w.ready() || got.Services == nil || got.Allocations == nil || got.Ranges == nil || got.Node == nil {
 					t.Errorf("after the API server came: ready %t, took %+v", w.ready(), got)
 				}
-				if lines := w.log.with("cannot be followed"); len(lines) < 6*10 || len(lines) > 6*13 {
+				if lines := w.log.with("cannot be followed"); len(lines) < 30 || len(lines) > 6*13 {
 					t.Errorf("%d lines about an hour without API server", len(lines))
 				}
 			}, scene()...)

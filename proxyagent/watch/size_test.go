@@ -14,7 +14,7 @@ import (
 )
 
 // maxBytesPerService is what one Service with one slice of three endpoints and one IPAddress may take in the stores. The objects as they
-// come from an API server take about ten times as much.
+// come from an API server take four times as much.
 const maxBytesPerService = 2100
 
 // usual is a Service as one finds it in clusters, with all that is in it for others.

@@ -16,7 +16,8 @@ import (
 const agentHead = "apiVersion: config.clusterip-operator.io/v1alpha1\nkind: ProxyAgentConfiguration\n"
 
 func TestParseProxyAgentOverDefaults(t *testing.T) {
-	got, err := ParseProxyAgent([]byte(agentHead + "iptables: {syncPeriod: 90s}\ndetectLocal: {clusterCIDRs: [10.244.0.0/16]}\ndropUnallocated: false\n"))
+	got, err := ParseProxyAgent([]byte(agentHead +
+		"iptables: {syncPeriod: 90s}\ndetectLocal: {clusterCIDRs: [10.244.0.0/16]}\ndropUnallocated: false\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,19 +180,34 @@ func TestProxyAgentValidate(t *testing.T) {
 		change func(*ProxyAgentConfiguration)
 		want   string // empty: taken
 	}{
-		"a fully qualified node name":      {func(c *ProxyAgentConfiguration) { c.NodeName = "ip-10-0-0-1.ec2.internal" }, ""},
-		"one family":                       {func(c *ProxyAgentConfiguration) { c.IPFamilies = []string{"IPv6"} }, ""},
-		"beside another proxy":             {func(c *ProxyAgentConfiguration) { c.ServiceProxyName = "clusterip-operator" }, ""},
-		"beside another, dropping its own": {func(c *ProxyAgentConfiguration) { c.ServiceProxyName, c.DropUnallocated = "x", new(true) }, "must be false, or left out"},
-		"alone, dropping nothing":          {func(c *ProxyAgentConfiguration) { c.DropUnallocated = new(false) }, ""},
-		"primary addresses":                {func(c *ProxyAgentConfiguration) { c.NodePortAddresses = []string{"primary"} }, ""},
+		"a fully qualified node name": {func(c *ProxyAgentConfiguration) { c.NodeName = "ip-10-0-0-1.ec2.internal" }, ""},
+		"one family":                  {func(c *ProxyAgentConfiguration) { c.IPFamilies = []string{"IPv6"} }, ""},
+		"beside another proxy":        {func(c *ProxyAgentConfiguration) { c.ServiceProxyName = "clusterip-operator" }, ""},
+		"beside another, dropping its own": {
+			func(c *ProxyAgentConfiguration) { c.ServiceProxyName, c.DropUnallocated = "x", new(true) },
+			"must be false, or left out",
+		},
+		"alone, dropping nothing": {func(c *ProxyAgentConfiguration) { c.DropUnallocated = new(false) }, ""},
+		"primary addresses":       {func(c *ProxyAgentConfiguration) { c.NodePortAddresses = []string{"primary"} }, ""},
 		"CIDRs of both families": {func(c *ProxyAgentConfiguration) {
 			c.NodePortAddresses = []string{"10.0.0.0/8", "fd00::/8", "0.0.0.0/0"}
 		}, ""},
-		"an address for a CIDR":            {func(c *ProxyAgentConfiguration) { c.NodePortAddresses = []string{"10.0.0.1"} }, "must be a CIDR such as"},
-		"bits beyond the prefix":           {func(c *ProxyAgentConfiguration) { c.NodePortAddresses = []string{"10.0.0.1/8"} }, "10.0.0.0/8 is meant"},
-		"pods of both families":            {func(c *ProxyAgentConfiguration) { c.DetectLocal.ClusterCIDRs = []string{"10.244.0.0/16", "fd00::/56"} }, ""},
-		"two networks of pods in a family": {func(c *ProxyAgentConfiguration) { c.DetectLocal.ClusterCIDRs = []string{"10.1.0.0/16", "10.2.0.0/16"} }, "another family than the first"},
+		"an address for a CIDR": {
+			func(c *ProxyAgentConfiguration) { c.NodePortAddresses = []string{"10.0.0.1"} },
+			"must be a CIDR such as",
+		},
+		"bits beyond the prefix": {
+			func(c *ProxyAgentConfiguration) { c.NodePortAddresses = []string{"10.0.0.1/8"} },
+			"10.0.0.0/8 is meant",
+		},
+		"pods of both families": {
+			func(c *ProxyAgentConfiguration) { c.DetectLocal.ClusterCIDRs = []string{"10.244.0.0/16", "fd00::/56"} },
+			"",
+		},
+		"two networks of pods in a family": {
+			func(c *ProxyAgentConfiguration) { c.DetectLocal.ClusterCIDRs = []string{"10.1.0.0/16", "10.2.0.0/16"} },
+			"another family than the first",
+		},
 		"no detection, with a CIDR": {func(c *ProxyAgentConfiguration) {
 			c.DetectLocal = DetectLocal{Mode: "None", ClusterCIDRs: []string{"10.1.0.0/16"}}
 		}, "set mode: ClusterCIDR"},
@@ -219,17 +235,29 @@ func TestProxyAgentValidate(t *testing.T) {
 		"a bridge that ends a line": {func(c *ProxyAgentConfiguration) {
 			c.DetectLocal = DetectLocal{Mode: DetectBridgeInterface, BridgeInterface: "a\nb"}
 		}, "must be at most 15"},
-		"writing at once":                {func(c *ProxyAgentConfiguration) { c.IPTables.MinSyncPeriod.Duration = 0 }, ""},
-		"a pause longer than the period": {func(c *ProxyAgentConfiguration) { c.IPTables.MinSyncPeriod.Duration = time.Minute }, "must not be longer than syncPeriod"},
-		"looks rarer than comparisons":   {func(c *ProxyAgentConfiguration) { c.IPTables.ProbePeriod.Duration = time.Minute }, "must not be longer than syncPeriod"},
-		"the highest bit":                {func(c *ProxyAgentConfiguration) { c.IPTables.MasqueradeBit = 31 }, ""},
-		"a negative bit":                 {func(c *ProxyAgentConfiguration) { c.IPTables.MasqueradeBit = -1 }, "from 0 to 31"},
-		"the kernel's own conntrack":     {func(c *ProxyAgentConfiguration) { c.Conntrack = Conntrack{} }, ""},
-		"requests without bound":         {func(c *ProxyAgentConfiguration) { c.Client = ProxyAgentClient{QPS: -1} }, ""},
-		"no request at a time":           {func(c *ProxyAgentConfiguration) { c.Client.Burst = 0 }, "at least 1"},
-		"no endpoints":                   {func(c *ProxyAgentConfiguration) { c.Health.BindAddress, c.Metrics.BindAddress = "0", "0" }, ""},
-		"everywhere":                     {func(c *ProxyAgentConfiguration) { c.Health.BindAddress, c.Metrics.BindAddress = ":10256", "[::]:10249" }, ""},
-		"the same port twice":            {func(c *ProxyAgentConfiguration) { c.Metrics.BindAddress = "127.0.0.1:10256" }, "another port than health.bindAddress"},
+		"writing at once": {func(c *ProxyAgentConfiguration) { c.IPTables.MinSyncPeriod.Duration = 0 }, ""},
+		"a pause longer than the period": {
+			func(c *ProxyAgentConfiguration) { c.IPTables.MinSyncPeriod.Duration = time.Minute },
+			"must not be longer than syncPeriod",
+		},
+		"looks rarer than comparisons": {
+			func(c *ProxyAgentConfiguration) { c.IPTables.ProbePeriod.Duration = time.Minute },
+			"must not be longer than syncPeriod",
+		},
+		"the highest bit":            {func(c *ProxyAgentConfiguration) { c.IPTables.MasqueradeBit = 31 }, ""},
+		"a negative bit":             {func(c *ProxyAgentConfiguration) { c.IPTables.MasqueradeBit = -1 }, "from 0 to 31"},
+		"the kernel's own conntrack": {func(c *ProxyAgentConfiguration) { c.Conntrack = Conntrack{} }, ""},
+		"requests without bound":     {func(c *ProxyAgentConfiguration) { c.Client = ProxyAgentClient{QPS: -1} }, ""},
+		"no request at a time":       {func(c *ProxyAgentConfiguration) { c.Client.Burst = 0 }, "at least 1"},
+		"no endpoints":               {func(c *ProxyAgentConfiguration) { c.Health.BindAddress, c.Metrics.BindAddress = "0", "0" }, ""},
+		"everywhere": {
+			func(c *ProxyAgentConfiguration) { c.Health.BindAddress, c.Metrics.BindAddress = ":10256", "[::]:10249" },
+			"",
+		},
+		"the same port twice": {
+			func(c *ProxyAgentConfiguration) { c.Metrics.BindAddress = "127.0.0.1:10256" },
+			"another port than health.bindAddress",
+		},
 		"the same address twice": {func(c *ProxyAgentConfiguration) {
 			c.Health.BindAddress, c.Metrics.BindAddress = "127.0.0.1:9000", "127.0.0.1:9000"
 		}, "another port than health.bindAddress"},
@@ -239,8 +267,11 @@ func TestProxyAgentValidate(t *testing.T) {
 		"the same port on two addresses": {func(c *ProxyAgentConfiguration) {
 			c.Health.BindAddress, c.Metrics.BindAddress = "192.0.2.1:9000", "127.0.0.1:9000"
 		}, ""},
-		"an address without a port":          {func(c *ProxyAgentConfiguration) { c.Health.BindAddress = "127.0.0.1" }, `"0" for none`},
-		"port 0":                             {func(c *ProxyAgentConfiguration) { c.Health.BindAddress = "127.0.0.1:0" }, "from 1 to 65535"},
+		"an address without a port": {func(c *ProxyAgentConfiguration) { c.Health.BindAddress = "127.0.0.1" }, `"0" for none`},
+		"port 0": {
+			func(c *ProxyAgentConfiguration) { c.Health.BindAddress = "127.0.0.1:0" },
+			"from 1 to 65535",
+		},
 		"a relative folder for the settings": {func(c *ProxyAgentConfiguration) { c.SysctlRoot = "" }, "full path"},
 	} {
 		t.Run(name, func(t *testing.T) {

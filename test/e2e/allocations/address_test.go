@@ -28,10 +28,10 @@ func additional(allocations string) bool {
 		var service, other *corev1.Service
 		BeforeAll(func(ctx SpecContext) {
 			w := the()
-			service = w.Serve(ctx, "growing", []stage.Endpoint{{Of: w.Pod1}}, stage.BothProtocols())
-			other = w.Serve(ctx, "other", []stage.Endpoint{{Of: w.Pod2}})
-			w.answers(service, w.Pod1)
-			w.answers(other, w.Pod2)
+			service = w.Serve(ctx, "growing", []stage.Endpoint{{Of: w.Pod2}}, stage.BothProtocols())
+			other = w.Serve(ctx, "other", []stage.Endpoint{{Of: w.RemotePod}})
+			w.answers(service, w.Pod2)
+			w.answers(other, w.RemotePod)
 		})
 		remove := func(ctx SpecContext, a netip.Addr) {
 			GinkgoHelper()
@@ -41,18 +41,18 @@ func additional(allocations string) bool {
 		It("comes and goes, and the ClusterIP loses nothing", func(ctx SpecContext) {
 			w := the()
 			traffic := w.Traffic(ctx, service)
-			for round := range 2 {
+			for range 2 {
 				for _, f := range network.Families {
 					w.endAt(at(free(f, 1)), network.Dropped)
 					w.address(ctx, free(f, 1).String(), service, framework.ManagedBy(operator))
-					w.answersAt(at(free(f, 1)), w.Pod1)
+					w.answersAt(at(free(f, 1)), w.Pod2)
 					w.endAt(netip.AddrPortFrom(free(f, 1), 88), network.Refused)
 					Expect(w.Pod2.Dial(network.Probe{To: at(free(f, 1)), Protocol: model.UDP})).To(stage.End(network.Connected))
 				}
 				extra := &corev1.Service{ObjectMeta: service.ObjectMeta, Spec: service.Spec}
 				extra.Spec.ClusterIPs = []string{free(model.IPv4, 1).String(), free(model.IPv6, 1).String()}
 				both := w.Traffic(ctx, extra)
-				w.Endpoints(ctx, service, stage.Endpoint{Of: w.Pod1}, stage.Endpoint{Of: w.Pod1, Extra: 1 + round})
+				w.Endpoints(ctx, service, stage.Endpoint{Of: w.Pod2}, stage.Endpoint{Of: w.Pod2, Extra: 1})
 				both.LostNothing()
 				for _, f := range network.Families {
 					remove(ctx, free(f, 1))
@@ -66,10 +66,10 @@ func additional(allocations string) bool {
 			w := the()
 			for _, f := range network.Families {
 				w.address(ctx, free(f, 2).String(), service, framework.ManagedBy(operator))
-				w.answersAt(at(free(f, 2)), w.Pod1)
+				w.answersAt(at(free(f, 2)), w.Pod2)
 				remove(ctx, free(f, 2))
 				w.address(ctx, free(f, 2).String(), other, framework.ManagedBy(operator))
-				w.answersAt(at(free(f, 2)), w.Pod2)
+				w.answersAt(at(free(f, 2)), w.RemotePod)
 				remove(ctx, free(f, 2))
 			}
 		})
@@ -98,7 +98,7 @@ func additional(allocations string) bool {
 			for _, f := range network.Families {
 				w.address(ctx, free(f, 3).String(), service, framework.ManagedBy("somebody.example.com"))
 				w.address(ctx, free(f, 4).String(), service, framework.ManagedBy(operator))
-				w.answersAt(at(free(f, 4)), w.Pod1)
+				w.answersAt(at(free(f, 4)), w.Pod2)
 				Expect(w.Pod1.Dial(network.Probe{To: at(free(f, 3)), Timeout: network.DropTimeout})).NotTo(stage.End(network.Connected))
 				remove(ctx, free(f, 3))
 				remove(ctx, free(f, 4))

@@ -36,6 +36,7 @@ var configurations = []setup{
 		"nodePortAddresses": []string{"primary"},
 		"detectLocalMode":   "BridgeInterface", "detectLocal": object{"bridgeInterface": "pod1"}}},
 	{name: "careful", scenarios: carefulScenarios, config: object{
+		"featureGates":    object{"AllowServiceExternalIPs": false},
 		"iptables":        object{"localhostNodePorts": false},
 		"detectLocalMode": "NodeCIDR",
 		"conntrack":       object{"tcpBeLiberal": true, "tcpCloseWaitTimeout": "50m", "tcpEstablishedTimeout": "23h"}}},
@@ -200,6 +201,13 @@ var carefulScenarios = []scenario{
 		defer func() { _ = server.Close() }()
 		to := flow(t.Node, network.Loopback(t.F), s.nodePort(0))
 		t.expect("a program of the node on localhost", to, world.Reaches(to.To))
+	}},
+	{number: "48b", name: "without the gate AllowServiceExternalIPs, external IPs are left alone", run: func(t *T) {
+		pod := t.on(t.Pod2, 0)
+		s := t.create(world.Service{LoadBalancerIPs: t.virtual(), ExternalIPs: t.virtual(), Endpoints: []world.Endpoint{pod}})
+		t.expect("the load balancer IP", flow(t.Client, s.lb(), 80), reaches(pod))
+		t.expect("the external IP", flow(t.Client, s.externalIP(), 80), world.Dropped())
+		t.expect("the external IP, from a pod", flow(t.Pod1, s.externalIP(), 80), world.Dropped())
 	}},
 	{number: "65", name: "with localhostNodePorts off, packets to localhost are not routed", only: model.IPv4, run: func(t *T) {
 		pod := t.on(t.Pod2, 0)

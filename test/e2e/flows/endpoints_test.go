@@ -7,6 +7,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/world"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 var noEndpointsScenarios = []scenario{
@@ -22,6 +23,22 @@ var noEndpointsScenarios = []scenario{
 			t.expect(p.String()+" from a client", over(p, flow(t.Client, s.clusterIP(), 80)), world.Refused())
 			t.expect(p.String()+" from a pod", over(p, flow(t.Pod2, s.clusterIP(), 80)), world.Refused())
 		}
+	}},
+	{number: "42b", name: "TCP is refused at once", run: func(t *T) {
+		s := t.create(world.Service{NodePort: true})
+		t.expect("the ClusterIP", flow(t.Pod1, s.clusterIP(), 80), world.Refused())
+		want := network.Refused
+		if t.F == model.IPv6 && !t.Kind.Ours() {
+			want = network.Dropped // it refuses by ICMPv6, which Linux hears at the second attempt, after a second
+		}
+		f := flow(t.Pod1, s.clusterIP(), 80)
+		f.Timeout = network.DropTimeout
+		t.eventually("within "+f.Timeout.String(), func() error {
+			if got := t.Pod1.Dial(f.Probe); got.Outcome != want {
+				return fmt.Errorf("got %s, want %s", got, want)
+			}
+			return nil
+		})
 	}},
 	{number: "43", name: "an external IP without endpoints refuses", run: func(t *T) {
 		s := t.create(world.Service{ExternalIPs: t.virtual()})

@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +27,8 @@ const (
 	folder = "/run/netns"
 	// prefix begins the name of every namespace of this package. The id of its process comes next.
 	prefix = "cipo-"
+	// settleTimeout is how long a new Bed may take until packets flow.
+	settleTimeout = 20 * time.Second
 )
 
 // Ports are those on which every pod and node of a new Bed serves, with every protocol.
@@ -66,7 +70,27 @@ func (b *Bed) build(ctx context.Context) error {
 	if err := b.connect(ctx); err != nil {
 		return err
 	}
-	return b.serve()
+	if err := b.serve(); err != nil {
+		return err
+	}
+	return b.settle(ctx)
+}
+
+// settle waits until every cable carries packets and the neighbours know each other: the kernel lets both begin a moment after
+// the interfaces are up, on a busy machine up to a second.
+func (b *Bed) settle(ctx context.Context) error {
+	for _, f := range Families {
+		for _, to := range []netip.Addr{b.Pod1.Addr(f), b.Pod2.Addr(f), b.RemotePod.Addr(f), b.Remote.Addr(f), b.Node.Addr(f), AltNodeAddr(f)} {
+			result := Result{Outcome: Dropped}
+			for started := time.Now(); result.Outcome != Connected; {
+				if ctx.Err() != nil || time.Since(started) > settleTimeout {
+					return fmt.Errorf("the client cannot reach %s: %s", to, result)
+				}
+				result = b.Client.Dial(Probe{To: netip.AddrPortFrom(to, Ports[0]), Timeout: DropTimeout})
+			}
+		}
+	}
+	return nil
 }
 
 // add makes a namespace with the sysctls that must be set before it has interfaces.

@@ -72,6 +72,7 @@ func TestOutcomes(t *testing.T) {
 				"and the node itself at its loopback":   {bed.Node, netip.AddrPortFrom(network.Loopback(f), 8080), network.Connected},
 			} {
 				t.Run(fmt.Sprintf("%s over %s %s", name, f, protocol), func(t *testing.T) {
+					t.Parallel()
 					got := tc.from.Dial(network.Probe{Protocol: protocol, To: tc.to, Timeout: network.DropTimeout})
 					if got.Outcome != tc.want || (got.Err == nil) != (tc.want == network.Connected) {
 						t.Errorf("got %s, want %s", got, tc.want)

@@ -118,7 +118,8 @@ func ask(n *network.Namespace, probe *corev1.HTTPGetAction) (int, error) {
 func serve(ctx context.Context, bed *network.Bed, name string, change func(*corev1.Service)) netip.AddrPort {
 	GinkgoHelper()
 	port := network.Ports[0]
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: int32(port)}}}}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	service.Spec.Ports = []corev1.ServicePort{{Port: int32(port)}}
 	change(service)
 	service, err := c.Client().CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
@@ -229,7 +230,7 @@ func disputes(n *network.Namespace) (float64, error) {
 	if err != nil {
 		return -1, err
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(response.Body); err != nil {
 		return -1, err

@@ -83,7 +83,8 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 		text, err := os.ReadFile(filepath.Join(base, "apiserver.env"))
 		Expect(err).NotTo(HaveOccurred())
 		filled := regexp.MustCompile(`(?m)^# (KUBERNETES_[A-Z_]+=)`).ReplaceAllString(string(text), "$1")
-		Expect(configMap(render(ctx, changed("apiserver.env", filled)), "clusterip-operator-proxyagent-apiserver").Data).To(Equal(map[string]string{
+		m := render(ctx, changed("apiserver.env", filled))
+		Expect(configMap(m, "clusterip-operator-proxyagent-apiserver").Data).To(Equal(map[string]string{
 			"KUBERNETES_SERVICE_HOST": "192.0.2.10", "KUBERNETES_SERVICE_PORT": "6443",
 		}))
 	})

@@ -35,7 +35,7 @@ func start(n *network.Namespace, args ...string) (*process, error) {
 	p := &process{}
 	// It ends with its stdin, so no context has to end it.
 	p.cmd = n.Command(context.Background(), self, append([]string{Name}, args...)...)
-	p.cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	p.cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1") // a signal would end a connect()
 	p.cmd.Stderr = &p.said
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err

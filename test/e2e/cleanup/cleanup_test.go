@@ -1,0 +1,127 @@
+//go:build linux
+
+package cleanup_test
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+)
+
+// eachMode are the entries of a table that runs once in each variant.
+func eachMode() (entries []TableEntry) {
+	for _, mode := range stage.Modes {
+		entries = append(entries, Entry(mode, mode))
+	}
+	return entries
+}
+
+var _ = Describe("Cleanup", func() {
+	DescribeTable("takes away all that the agent wrote, and nothing else", func(ctx SpecContext, mode string) {
+		w := open(ctx, mode)
+		w.StartAgent(ctx)
+		w.Served(w.web)
+		Expect(w.Agent.Kill()).To(Succeed())
+		left := w.Rules(ctx)
+		Expect(left.Of(ruleset.Agent)).To(HaveLen(3), "rules of both families, and sets")
+
+		By("saying what it would do")
+		Expect(w.cleanup(ctx, "--dry-run")).To(And(ContainSubstring("would remove"), ContainSubstring("IPv4"), ContainSubstring("IPv6"),
+			ContainSubstring("chains"), ContainSubstring("sets")))
+		Expect(left.Diff(w.Rules(ctx))).To(BeEmpty())
+
+		By("doing it")
+		Expect(w.cleanup(ctx)).To(And(ContainSubstring("removed"), Not(ContainSubstring("would"))))
+		w.clean(ctx)
+
+		By("doing it again")
+		Expect(w.cleanup(ctx)).To(Equal("nothing to remove\n"))
+		Expect(w.cleanup(ctx, "--dry-run")).To(Equal("nothing to remove\n"))
+		w.clean(ctx)
+	}, eachMode())
+
+	It("does not even load tables where there is nothing", func(ctx SpecContext) {
+		bed, err := network.New(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(bed.Close)
+		raw := func() string {
+			out, err := bed.Node.Run(ctx, "sh", "-c", "nft list ruleset; cat /proc/net/ip_tables_names /proc/net/ip6_tables_names; ipset save")
+			Expect(err).NotTo(HaveOccurred())
+			return out
+		}
+		Expect(raw()).To(BeEmpty())
+		for _, args := range [][]string{{"cleanup"}, {"cleanup", "--kube-proxy"}, {"cleanup", "--dry-run"}} {
+			out, code, err := framework.RunProxyAgent(ctx, framework.ProxyAgentOptions{Namespace: bed.Node, Args: args})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(code).To(BeZero(), out)
+			Expect(out).To(Equal("nothing to remove\n"))
+			Expect(raw()).To(BeEmpty(), strings.Join(args, " "))
+		}
+	})
+
+	It("looks at both variants, or at the one that it is told", func(ctx SpecContext) {
+		w := open(ctx, "nft")
+		for _, mode := range stage.Modes { // the later one does not get to take away what the earlier one left
+			w.plant(ctx, mode)
+		}
+		left := w.ours(ctx)
+		Expect(left).To(HaveLen(5))
+		w.cleanup(ctx, "--iptables-mode=legacy")
+		Expect(w.ours(ctx)).NotTo(HaveKey("iptables-legacy-save"))
+		Expect(w.ours(ctx)).To(HaveKeyWithValue("iptables-nft-save", left["iptables-nft-save"]))
+		w.cleanup(ctx)
+		w.clean(ctx)
+	})
+
+	It("takes away chains and sets of versions that nobody knows any more", func(ctx SpecContext) {
+		w := open(ctx, "nft")
+		w.Run(ctx, "ipset", "create", "PA-WHATEVER", "hash:ip,port")
+		for _, mode := range stage.Modes {
+			w.Feed(ctx, "*mangle\n:PA-M - [0:0]\n-A FORWARD -j PA-M\nCOMMIT\n*raw\n:PA-R - [0:0]\n:PA-R2 - [0:0]\n"+
+				"-A PREROUTING -p tcp -m comment --comment \"an old one\" -g PA-R\n-A PA-R -m set --match-set PA-WHATEVER src,src -j PA-R2\n"+
+				"-A PA-R2 -j RETURN\nCOMMIT\n", "iptables-"+mode+"-restore", "--noflush", "-w", "20")
+		}
+		w.cleanup(ctx)
+		w.clean(ctx)
+	})
+
+	DescribeTable("takes away what a killed kube-proxy left", func(ctx SpecContext, mode, kind string) {
+		w := open(ctx, mode)
+		proxy, err := w.Cluster.StartKubeProxy(ctx, framework.KubeProxyOptions{Namespace: w.Node, Node: w.Name, Mode: kind, Variant: mode})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(proxy.Kill)
+		w.Served(w.web)
+		Expect(proxy.Kill()).To(Succeed())
+		left := w.Rules(ctx)
+		Expect(w.before.Diff(left)).NotTo(BeEmpty())
+
+		Expect(w.cleanup(ctx)).To(Equal("nothing to remove\n"), "kube-proxy's rules are not ours")
+		Expect(w.cleanup(ctx, "--kube-proxy", "--dry-run")).To(ContainSubstring("would remove"))
+		Expect(left.Diff(w.Rules(ctx))).To(BeEmpty())
+		w.cleanup(ctx, "--kube-proxy")
+		Expect(w.before.Without(kubelet).Diff(w.Rules(ctx).Without(kubelet))).To(BeEmpty())
+		Expect(w.cleanup(ctx, "--kube-proxy")).To(Equal("nothing to remove\n"))
+	},
+		Entry("iptables mode, nft", "nft", "iptables"),
+		Entry("iptables mode, legacy", "legacy", "iptables"),
+		Entry("nftables mode", "nft", "nftables"),
+	)
+})
+
+// plant leaves what a killed agent of a variant leaves.
+func (w *world) plant(ctx context.Context, mode string) {
+	GinkgoHelper()
+	for _, family := range []string{"", "6"} {
+		w.Run(ctx, "ipset", "-exist", "create", "PA-"+map[string]string{"": "4", "6": "6"}[family]+"-VIP", "hash:ip",
+			"family", "inet"+family)
+		w.Feed(ctx, "*nat\n:PA-SERVICES - [0:0]\n:PA-T-1 - [0:0]\n-A OUTPUT -j PA-SERVICES\n-A PA-SERVICES -g PA-T-1\n-A PA-T-1 -m set --match-set PA-"+
+			map[string]string{"": "4", "6": "6"}[family]+"-VIP dst -j RETURN\nCOMMIT\n", "ip"+family+"tables-"+mode+"-restore", "--noflush", "-w", "20")
+	}
+}

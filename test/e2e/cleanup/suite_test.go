@@ -1,0 +1,151 @@
+//go:build linux
+
+// Package cleanup_test holds the node agent to what it promises about leaving: `proxyagent cleanup` takes away all that it wrote and
+// nothing else, and a node goes from kube-proxy to the agent and back, or from one variant of iptables to the other, without a
+// lost connection and without a trace.
+//
+// All is measured by the whole firewall of the node, in both variants and families, with the ipsets and the native tables of nftables.
+//
+// Start with cleanup_test.go.
+package cleanup_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
+)
+
+func TestCleanup(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "cleanup of the node agent")
+}
+
+var cp *framework.ControlPlane
+
+var _ = BeforeSuite(func(ctx SpecContext) { cp = suite.ControlPlane(ctx, framework.Options{}) })
+
+// world is a Stage with Services that need every kind of rule.
+type world struct {
+	*stage.Stage
+	// web is a NodePort Service with TCP and UDP.
+	web *corev1.Service
+	// before is the firewall before anybody came but others.
+	before ruleset.Snapshot
+}
+
+// othersRules are those of a network plugin, of an admin, of the kubelet, and of somebody whose names look like ours.
+const othersRules = `*mangle
+:KUBE-IPTABLES-HINT - [0:0]
+:KUBE-KUBELET-CANARY - [0:0]
+COMMIT
+*nat
+:CNI-HOSTPORT - [0:0]
+:XPA-1 - [0:0]
+:XKUBE-SERVICES - [0:0]
+-A PREROUTING -m comment --comment "see -j PA-SERVICES" -j CNI-HOSTPORT
+-A PREROUTING -p tcp -m tcp --dport 9 -m comment --comment "counts what goes -j KUBE-SERVICES"
+-A OUTPUT -p tcp -m tcp --dport 9 -m comment --comment "counts what goes -j PA-SERVICES"
+-A OUTPUT -p tcp -m tcp --dport 9 -m comment --comment "KUBE-SERVICES" -j XKUBE-SERVICES
+-A CNI-HOSTPORT -p tcp -m tcp --dport 9 -j XPA-1
+COMMIT
+*filter
+:PARTY - [0:0]
+-A INPUT -p tcp -m tcp --dport 9 -m comment --comment "PA-INPUT" -j PARTY
+-A FORWARD -p tcp -m tcp --dport 9 -m comment --comment "KUBE-FORWARD" -j DROP
+COMMIT
+`
+
+// open makes one, without any proxy, among rules of others in its own variant.
+func open(ctx context.Context, mode string) *world {
+	GinkgoHelper()
+	w := &world{Stage: stage.Open(ctx, cp, mode)}
+	for _, family := range []string{"", "6"} {
+		w.Feed(ctx, othersRules, "ip"+family+"tables-"+mode+"-restore", "--noflush", "-w", "20")
+	}
+	w.Run(ctx, "ipset", "create", "XPA-1", "hash:ip")
+	w.Feed(ctx, "add table inet mine\nadd chain inet mine input { type filter hook input priority 5; }\n", "nft", "-f", "-")
+	w.before = w.Rules(ctx)
+	w.web = w.Serve(ctx, "web", w.servers(), stage.BothProtocols(), framework.WithType(corev1.ServiceTypeNodePort))
+	w.Serve(ctx, "empty", nil, framework.WithType(corev1.ServiceTypeNodePort))
+	w.Serve(ctx, "sticky", w.servers(), func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
+	w.Serve(ctx, "here", w.servers()[2:], framework.WithType(corev1.ServiceTypeLoadBalancer), balanced)
+	w.ingress(ctx, "here")
+	return w
+}
+
+func (w *world) servers() []stage.Endpoint {
+	return []stage.Endpoint{{Of: w.Pod1}, {Of: w.Pod2}, {Of: w.RemotePod}}
+}
+
+// balanced makes a Service for clients from outside that are served here or not at all.
+func balanced(s *corev1.Service) {
+	s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24", "2001:db8:2::/64"}
+	for i, f := range network.Families {
+		s.Spec.ExternalIPs = append(s.Spec.ExternalIPs, network.VirtualAddr(f, 30+i).String())
+	}
+}
+
+// ingress gives a Service addresses at a load balancer.
+func (w *world) ingress(ctx context.Context, name string) {
+	GinkgoHelper()
+	services := w.Cluster.Client().CoreV1().Services(w.Name)
+	service, err := services.Get(ctx, name, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for _, f := range network.Families {
+		service.Status.LoadBalancer.Ingress = append(service.Status.LoadBalancer.Ingress,
+			corev1.LoadBalancerIngress{IP: network.VirtualAddr(f, 20).String()})
+	}
+	_, err = services.UpdateStatus(ctx, service, metav1.UpdateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// cleanup runs the command, wants it to succeed, and returns what it said.
+func (w *world) cleanup(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	out, code, err := framework.RunProxyAgent(ctx, framework.ProxyAgentOptions{Namespace: w.Node, Args: append([]string{"cleanup"}, args...)})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(code).To(BeZero(), out)
+	return out
+}
+
+// clean expects the firewall to be as it was before.
+func (w *world) clean(ctx context.Context) {
+	GinkgoHelper()
+	Expect(w.before.Diff(w.Rules(ctx))).To(BeEmpty())
+}
+
+// ours and kubes are the rules of either proxy.
+func (w *world) ours(ctx context.Context) ruleset.Snapshot  { return w.Rules(ctx).Of(ruleset.Agent) }
+func (w *world) kubes(ctx context.Context) ruleset.Snapshot { return w.Rules(ctx).Of(kubeProxy) }
+
+// kubeProxy owns the chains of kube-proxy, without those that are the kubelet's as well and stay with it.
+func kubeProxy(name string) bool { return ruleset.KubeProxy(name) && !kubelet(name) }
+
+func kubelet(name string) bool {
+	return name == "KUBE-FIREWALL" || name == "KUBE-IPTABLES-HINT" || name == "KUBE-KUBELET-CANARY"
+}
+
+// serves expects that rules of an owner speak of an address before long, or no more.
+func (w *world) serves(ctx context.Context, rules func(context.Context) ruleset.Snapshot, service *corev1.Service, want bool) {
+	GinkgoHelper()
+	for _, address := range service.Spec.ClusterIPs {
+		Eventually(func() bool { return strings.Contains(rules(ctx).String(), " "+address) }).
+			WithTimeout(stage.Soon).Should(Equal(want), address)
+	}
+}
