@@ -99,6 +99,7 @@ var _ = Describe("An agent beside kube-proxy", func() {
 		foreign := w.Serve(ctx, "of-a-third", w.servers(), framework.WithLabel(label, "third"))
 		w.startKubeProxy(ctx, kind)
 		w.startBeside(ctx, "--service-proxy-name="+name)
+		w.Served(w.web)
 		traffic := w.Traffic(ctx, w.web)
 		w.serves(ctx, w.ours, ours, true)
 		w.Served(ours)
