@@ -61,7 +61,7 @@ func (k *walk) fromNode(flows []flow) {
 	here, away := parted(flows)
 	k.delivered(away)
 	for i := range here {
-		here[i].In = "lo"
+		here[i].In, here[i].out = "lo", ""
 	}
 	here = k.hook("PREROUTING", here, "raw", "mangle")
 	k.delivered(k.hook("INPUT", here, "mangle", "filter", "security"))
