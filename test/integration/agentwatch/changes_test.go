@@ -100,13 +100,17 @@ var _ = Describe("An agent and Kubernetes 1.36", Ordered, func() {
 	It("follows its own Node and no other", func(ctx SpecContext) {
 		Expect(standard.node()).To(BeZero())
 		nodes := cp.Client().CoreV1().Nodes()
-		for _, name := range []string{"elsewhere", nodeName} {
+		create := func(name string) {
 			_, err := nodes.Create(ctx, &corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: "zone-of-" + name}},
 				Spec:       corev1.NodeSpec{PodCIDR: "10.244.1.0/24", PodCIDRs: []string{"10.244.1.0/24"}},
 			}, metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		}
+		asleep := standard.wakes()
+		create("elsewhere")
+		Consistently(standard.wakes).WithTimeout(300 * time.Millisecond).Should(Equal(asleep))
+		create(nodeName)
 		Eventually(standard.node).WithTimeout(soon).Should(HaveField("Zone", "zone-of-here"))
 		patchNode(ctx, cp.Access, `{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`, "status")
 		Eventually(standard.node).WithTimeout(soon).Should(HaveField("IPs", ConsistOf(netip.MustParseAddr("192.0.2.1"))))
