@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"net/netip"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -70,6 +71,9 @@ func leaveOther(ctx context.Context, ready <-chan struct{}, families []proxyagen
 	}
 	for _, f := range families {
 		waitServed(ctx, f.Backend)
+	}
+	debug.FreeOSMemory() // the first listing is garbage by now, several times what stays
+	for _, f := range families {
 		did, err := iptables.Cleanup(ctx, iptables.CleanupOptions{Family: f.Settings.Family, Modes: []iptables.Mode{other}})
 		log := logr.FromContextOrDiscard(ctx).WithValues("family", f.Settings.Family)
 		if err != nil && ctx.Err() == nil {

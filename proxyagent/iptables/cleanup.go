@@ -74,10 +74,11 @@ func cleanVariant(ctx context.Context, o CleanupOptions, m Mode) ([]string, erro
 }
 
 func cleanSets(ctx context.Context, o CleanupOptions) ([]string, error) {
-	counts, err := o.Sets.Counts(ctx, setPrefix(o.Family))
+	counts, err := o.Sets.Counts(ctx, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("listing sets: %w", err)
 	}
+	maps.DeleteFunc(counts, func(name string, _ int) bool { return !cleanedWith(name, o.Family) })
 	if len(counts) == 0 {
 		return nil, nil
 	}
@@ -89,6 +90,15 @@ func cleanSets(ctx context.Context, o CleanupOptions) ([]string, error) {
 		return nil, fmt.Errorf("removing sets: %w", err)
 	}
 	return did, nil
+}
+
+// cleanedWith reports whether a set goes with a family: those of IPv6 with it, and those that no version of ours names so, because IPv6 comes
+// last and no rule uses them any more.
+func cleanedWith(name string, f model.Family) bool {
+	if f == model.IPv4 {
+		return strings.HasPrefix(name, setPrefix(model.IPv4))
+	}
+	return !strings.HasPrefix(name, setPrefix(model.IPv4))
 }
 
 // kubeProxyChains are the names of the chains of kube-proxy's iptables mode; those that end in a dash are beginnings. The kubelet's own

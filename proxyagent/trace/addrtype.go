@@ -15,6 +15,9 @@ func ofType(of func(state) netip.Addr) matcher {
 		types := strings.Split(args[0], ",")
 		return func(w World, s state) answer {
 			a := of(s)
+			if !a.IsValid() { // one of the node's, in any case
+				return when(slices.Contains(types, "LOCAL"))
+			}
 			local, err := w.Local(a)
 			switch {
 			case err != nil:

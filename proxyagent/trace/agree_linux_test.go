@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
 )
 
 // TestWalkAgreesWithTheKernel makes random rules out of everything that Walk understands, but for chance, lets the node connect to
@@ -20,12 +22,12 @@ import (
 //
 //  1. Three servers listen on the addresses of the node.
 //  2. Each round restores new rules for OUTPUT, POSTROUTING and INPUT and three chains below them, in both tables.
-//  3. Connections of which all but the first packet would meet other states are let through by a first rule.
+//  3. A first rule lets through all but the first packet of each connection.
 func TestWalkAgreesWithTheKernel(t *testing.T) {
 	if !again(t) {
 		return
 	}
-	const rounds = 12
+	const rounds = 8
 	eachVariant(t, func(t *testing.T, v variant) {
 		s := serve(t, v)
 		random := rand.New(rand.NewPCG(1, uint64(v.family)))
@@ -34,18 +36,30 @@ func TestWalkAgreesWithTheKernel(t *testing.T) {
 			g := generator{Rand: random, scene: s}
 			text := g.rules()
 			v.restore(t, text)
+			forget(t)
 			s.compare(t, v, text, ends)
 			if t.Failed() {
 				return
 			}
 		}
 		t.Logf("ends: %v", ends)
+		if ends[unsure] > rounds {
+			t.Errorf("too little is predicted: %v", ends)
+		}
 		for _, end := range []string{"nothing", "refused", "served"} {
 			if ends[end] == 0 {
 				t.Errorf("no packet was ever %s: %v", end, ends)
 			}
 		}
 	})
+}
+
+// forget deletes all flows: a client may take a port again that an earlier one had, and would be treated as that one was.
+func forget(t *testing.T) {
+	t.Helper()
+	if err := netlink.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // scene is the node with servers, and addresses to connect to.
@@ -108,10 +122,16 @@ func (s scene) compare(t *testing.T, v variant, text string, ends map[string]int
 			t.Fatal(err)
 		}
 		want[i] = s.predicted(t, paths[i])
-		all.Go(func() { got[i] = connect(to, want[i]) })
+		if want[i] != unsure {
+			all.Go(func() { got[i] = connect(to, want[i]) })
+		}
 	}
 	all.Wait()
 	for i := range s.targets {
+		if want[i] == unsure {
+			ends[unsure]++
+			continue
+		}
 		kind, _, _ := strings.Cut(got[i], " ")
 		ends[kind]++
 		if got[i] != want[i] {
@@ -120,9 +140,15 @@ func (s scene) compare(t *testing.T, v variant, text string, ends map[string]int
 	}
 }
 
+// unsure is what nothing is predicted for: Walk does not know what the node gives to MASQUERADE.
+const unsure = "unsure"
+
 // predicted is what a client should see.
 func (s scene) predicted(t *testing.T, p Path) string {
 	t.Helper()
+	if len(p.Outcomes) > 1 && len(p.Outcomes[0].If) > 0 && strings.Contains(p.String(), whichAddress) {
+		return unsure
+	}
 	if len(p.Outcomes) != 1 {
 		t.Fatalf("there are several possibilities without chance:\n%s", p)
 	}
@@ -145,8 +171,8 @@ func (s scene) predicted(t *testing.T, p Path) string {
 // for what stays here is the destination itself.
 func (s scene) source(p Path, o Outcome) netip.Addr {
 	switch {
-	case strings.HasPrefix(o.Source, "the source "):
-		return netip.MustParseAddr(strings.TrimPrefix(o.Source, "the source "))
+	case strings.HasPrefix(o.Source, newSource):
+		return netip.MustParseAddr(strings.TrimPrefix(o.Source, newSource))
 	case o.Source == nodeSource:
 		return o.Dst.Addr()
 	default:

@@ -49,7 +49,7 @@ var matchers = map[string]matcher{
 	"iprange --src-range":   inRange(func(s state) netip.Addr { return s.Src }),
 	"iprange --dst-range":   inRange(func(s state) netip.Addr { return s.Dst.Addr() }),
 	"conntrack --ctorigdst": inPrefix(func(s state) netip.Addr { return s.original.Addr() }),
-	"conntrack --ctorigsrc": inPrefix(func(s state) netip.Addr { return s.Src }),
+	"conntrack --ctorigsrc": inPrefix(func(s state) netip.Addr { return s.client }),
 	"conntrack --ctorigdstport": func(args []string) match {
 		return portIn(args, func(s state) uint16 { return s.original.Port() })
 	},
@@ -106,7 +106,12 @@ func inPrefix(of func(state) netip.Addr) matcher {
 		if !ok {
 			return nil
 		}
-		return func(_ World, s state) answer { return when(p.Contains(of(s))) }
+		return func(_ World, s state) answer {
+			if !of(s).IsValid() {
+				return cannotTell(whichAddress)
+			}
+			return when(p.Contains(of(s)))
+		}
 	}
 }
 
@@ -217,18 +222,31 @@ func inRange(of func(state) netip.Addr) matcher {
 		if err1 != nil || err2 != nil {
 			return nil
 		}
-		return func(_ World, s state) answer { return when(!of(s).Less(from) && !to.Less(of(s))) }
+		return func(_ World, s state) answer {
+			if !of(s).IsValid() {
+				return cannotTell(whichAddress)
+			}
+			return when(!of(s).Less(from) && !to.Less(of(s)))
+		}
 	}
 }
 
-// inState is about a new connection. DNAT holds as soon as it is translated, SNAT only behind all chains.
+// inState is about a new connection. DNAT holds as soon as it is translated, SNAT only behind POSTROUTING, so for what the node sends
+// to itself.
 func inState(args []string) match {
 	if len(args) != 1 {
 		return nil
 	}
 	states := strings.Split(args[0], ",")
 	return func(_ World, s state) answer {
-		return when(slices.Contains(states, "NEW") || s.translated() && slices.Contains(states, "DNAT"))
+		switch {
+		case slices.Contains(states, "NEW"), s.translated() && slices.Contains(states, "DNAT"):
+			return yes
+		case slices.Contains(states, "SNAT"):
+			return s.sourceTranslated()
+		default:
+			return no
+		}
 	}
 }
 

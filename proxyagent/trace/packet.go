@@ -2,6 +2,7 @@ package trace
 
 import (
 	"net/netip"
+	"strings"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -18,19 +19,39 @@ type Packet struct {
 // state is a packet on its way. It is comparable: two possibilities with equal states have the same future.
 type state struct {
 	Packet
-	// original is where the client sent it.
+	// client and original are from where and whereto it was sent. Src is invalid when it is an address of the node, not known which.
+	client   netip.Addr
 	original netip.AddrPort
 	// out is the interface that it leaves by, as far as routing was asked. here: it is for this node.
 	out  string
 	here bool
 	mark uint32
-	// source says what takes the place of its source, in words; empty when it keeps it.
+	// source says what takes the place of its source behind the last chain, in words; empty when it keeps it.
 	source string
 	// touched is true once a rule did something to it or let it through.
 	touched bool
 }
 
 func (s state) translated() bool { return s.Dst != s.original }
+
+// looped is the packet of the node to itself as it comes in again, with the source that it left with.
+func (s state) looped() state {
+	s.In, s.out = "lo", ""
+	if s.source != "" {
+		s.Src, _ = netip.ParseAddr(strings.TrimPrefix(s.source, newSource))
+	}
+	return s
+}
+
+// sourceTranslated tells whether its source is another one by now.
+func (s state) sourceTranslated() answer {
+	if !s.Src.IsValid() {
+		return cannotTell(whichAddress)
+	}
+	return when(s.Src != s.client)
+}
+
+const whichAddress = "which of its addresses the node gave it"
 
 // flow is one possibility: what share of such packets takes this way, if its conditions hold.
 type flow struct {

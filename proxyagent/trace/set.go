@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -55,6 +56,8 @@ func partOf(kind, part, direction string, s state) (string, error) {
 		return fmt.Sprint(s.Dst.Port()), nil
 	case part == "port":
 		return fmt.Sprintf("%s:%d", strings.ToLower(s.Protocol.String()), s.Dst.Port()), nil
+	case source && !s.Src.IsValid():
+		return "", errors.New(whichAddress)
 	case (part == "ip" || part == "net") && source:
 		return s.Src.String(), nil
 	case part == "ip" || part == "net":

@@ -25,7 +25,7 @@ var targets = map[string]func(r rule, s state) effect{
 	"REJECT":     reject,
 	"DNAT":       dnat,
 	"REDIRECT":   redirect,
-	"SNAT":       func(r rule, s state) effect { return snat(s, "the source "+value(r.args, "--to-source")) },
+	"SNAT":       func(r rule, s state) effect { return snat(s, newSource+value(r.args, "--to-source")) },
 	"MASQUERADE": func(_ rule, s state) effect { return snat(s, nodeSource) },
 	"MARK":       setMark,
 	"SET":        changeSet,
@@ -37,8 +37,11 @@ var targets = map[string]func(r rule, s state) effect{
 	"CHECKSUM":   func(_ rule, s state) effect { return effect{state: s} },
 }
 
-// nodeSource is how MASQUERADE is told.
-const nodeSource = "the node's address"
+// nodeSource is how MASQUERADE is told, newSource how SNAT, before the address.
+const (
+	nodeSource = "the node's address"
+	newSource  = "the source "
+)
 
 func (s state) touch() state {
 	s.touched = true

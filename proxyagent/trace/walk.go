@@ -25,7 +25,7 @@ const (
 // Walk follows a packet through the rules of its family. It fails when there are too many possibilities, or chains without an end.
 func Walk(p Packet, r Ruleset, w World) (Path, error) {
 	k := walk{rules: r, world: remember(w), path: Path{Packet: p}}
-	start := []flow{{state: state{Packet: p, original: p.Dst}, share: 1}}
+	start := []flow{{state: state{Packet: p, client: p.Src, original: p.Dst}, share: 1}}
 	if p.In == "" {
 		k.fromNode(start)
 	} else {
@@ -60,8 +60,8 @@ func (k *walk) fromNode(flows []flow) {
 	flows = k.hook("POSTROUTING", k.route(flows), "mangle", "nat")
 	here, away := parted(flows)
 	k.delivered(away)
-	for i := range here {
-		here[i].In, here[i].out = "lo", ""
+	for i, f := range here {
+		here[i].state = f.looped()
 	}
 	here = k.hook("PREROUTING", here, "raw", "mangle")
 	k.delivered(k.hook("INPUT", here, "mangle", "filter", "security"))

@@ -49,6 +49,10 @@ func (b *bench) catchUp(ctx context.Context, s *stand) error {
 
 // underChurn times connections from when changes have begun until they end.
 func (b *bench) underChurn(ctx context.Context, s *stand) error {
+	before, err := b.syncs(ctx, s)
+	if err != nil {
+		return err
+	}
 	churning, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
@@ -56,25 +60,21 @@ func (b *bench) underChurn(ctx context.Context, s *stand) error {
 		s.Pushed, err = b.people.Churn(churning, churnPeriod)
 		done <- err
 	}()
-	err := b.timeBusy(ctx, s)
+	err = b.timeBusy(ctx, s)
 	stop()
-	return errors.Join(err, <-done)
+	if err := errors.Join(err, <-done); err != nil {
+		return err
+	}
+	after, err := b.syncs(ctx, s)
+	s.BusySyncs = int(after.count - before.count)
+	return err
 }
 
 func (b *bench) timeBusy(ctx context.Context, s *stand) error {
 	if err := sleep(ctx, rest); err != nil {
 		return err
 	}
-	before, err := b.syncs(ctx, s)
-	if err != nil {
-		return err
-	}
 	times, err := s.client.For(b.Options.Busy, busyPause, b.people.Some(busyTargets)...)
-	if err != nil {
-		return err
-	}
 	s.Busy, s.Failed = times.Took, times.Failed
-	after, err := b.syncs(ctx, s)
-	s.BusySyncs = int(after.count - before.count)
 	return err
 }

@@ -51,11 +51,11 @@ func cells() (all []cell) {
 }
 
 // configured returns the cell as it is without a way to tell local pods, or when all is masqueraded.
-func (c cell) configured(noDetector, masqueradeAll bool) cell {
-	if noDetector && c.to == "ClusterIP" && c.from != "endpoint" {
+func (c cell) configured(blind, masqueradeAll bool) cell {
+	if blind && c.to == "ClusterIP" && c.from != "endpoint" {
 		c.masqueraded = false
 	}
-	if noDetector && c.to != "ClusterIP" && c.policy == externalLocal && c.from == "pod" {
+	if blind && c.to != "ClusterIP" && c.policy == externalLocal && c.from == "pod" {
 		c.localOnly = true
 	}
 	if masqueradeAll && c.to == "ClusterIP" {
@@ -64,16 +64,23 @@ func (c cell) configured(noDetector, masqueradeAll bool) cell {
 	return c
 }
 
-func matrixScenarios(noDetector, masqueradeAll bool) (all []scenario) {
+// What the names of scenarios say of the configuration.
+const (
+	noDetector     = ", no way to tell local pods"
+	allMasqueraded = ", all masqueraded"
+)
+
+// matrixScenarios are the flows for a proxy that is blind for the difference between local pods and others, or masquerades all.
+func matrixScenarios(blind, masqueradeAll bool) (all []scenario) {
 	suffix := ""
-	if noDetector {
-		suffix += ", no way to tell local pods"
+	if blind {
+		suffix += noDetector
 	}
 	if masqueradeAll {
-		suffix += ", all masqueraded"
+		suffix += allMasqueraded
 	}
 	for i, c := range cells() {
-		c = c.configured(noDetector, masqueradeAll)
+		c = c.configured(blind, masqueradeAll)
 		name := fmt.Sprintf("%s to %s%s%s", c.from, c.to, policyNames[c.policy], suffix)
 		all = append(all, scenario{number: fmt.Sprint(10 + i), name: name, run: c.run})
 	}
