@@ -33,9 +33,9 @@ type Agent struct {
 // New returns an agent that does nothing yet.
 func New(o Options) *Agent {
 	o.fill()
-	a := &Agent{Options: o, pace: pace{pause: o.MinSyncPeriod, longest: o.RetryPeriod}}
+	a := &Agent{Options: o, pace: pace{pause: o.MinSyncPeriod}}
 	for _, f := range o.Families {
-		a.families = append(a.families, newFamily(f, o.Metrics, o.Health, o.Events))
+		a.families = append(a.families, newFamily(f, o))
 	}
 	return a
 }
@@ -83,12 +83,23 @@ func (a *Agent) round(ctx context.Context) {
 		all.Go(func() { f.program(ctx, changes) })
 	}
 	all.Wait()
-	failed := slices.ContainsFunc(a.families, func(f *family) bool { return f.failed })
+	a.ended(time.Now())
+}
+
+// ended plans what comes after a round: families that failed are tried again, each at its time.
+func (a *Agent) ended(now time.Time) {
+	a.pace.done(now)
+	failed := false
+	for _, f := range a.families {
+		if f.failed {
+			failed = true
+			a.pace.again(now, f.retry.until)
+		}
+	}
 	if !failed {
 		a.Metrics.ChangesDone(a.services, a.endpoints)
 		a.services, a.endpoints = 0, 0
 	}
-	a.pace.done(time.Now(), failed)
 }
 
 // take asks the source, and tells those who need no rules.
@@ -141,9 +152,8 @@ func (a *Agent) localAddresses(ctx context.Context) ([]netip.Addr, bool) {
 // probe looks for what others changed: rules, sets, addresses.
 func (a *Agent) probe(ctx context.Context) {
 	for _, f := range a.families {
-		f.check(ctx)
-		if f.failed {
-			a.queued()
+		if f.check(ctx); f.failed {
+			a.pace.again(time.Now(), f.retry.until)
 		}
 	}
 	if a.LocalAddrs != nil && time.Since(a.addressesAt) >= addressPeriod {

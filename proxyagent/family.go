@@ -31,9 +31,11 @@ type family struct {
 	compiler *compile.Compiler
 	globals  model.Globals
 
-	failed   bool        // the last sync did not come through
-	flowsAll bool        // flows of all ports have to be looked at
-	triggers []time.Time // of changes that are not in the kernel yet
+	failed   bool // the last sync did not come through
+	retry    backoff
+	waiting  []model.Delta // compiled, and not yet handed to the backend
+	flowsAll bool          // flows of all ports have to be looked at
+	triggers []time.Time   // of changes that are not in the kernel yet
 	local    noLocal
 	disputes map[model.Dispute]*confirmed
 }
@@ -46,10 +48,10 @@ type confirmed struct {
 	told  bool
 }
 
-func newFamily(f Family, m Metrics, h Health, e Events) *family {
+func newFamily(f Family, o Options) *family {
 	return &family{
-		Family: f, metrics: m, health: h, events: e, compiler: compile.New(f.Settings),
-		flowsAll: true, failed: true, disputes: map[model.Dispute]*confirmed{},
+		Family: f, metrics: o.Metrics, health: o.Health, events: o.Events, compiler: compile.New(f.Settings),
+		flowsAll: true, failed: true, retry: backoff{longest: o.RetryPeriod}, disputes: map[model.Dispute]*confirmed{},
 	}
 }
 
@@ -57,27 +59,51 @@ func (f *family) log(ctx context.Context) logr.Logger {
 	return logr.FromContextOrDiscard(ctx).WithValues("family", f.Settings.Family)
 }
 
-// program compiles changes and has the backend carry them out, and what an earlier round left undone.
+// program compiles changes and has the backend carry them out, and what an earlier round left undone. After a failure it waits its time:
+// changes are compiled then, and kept.
 func (f *family) program(ctx context.Context, changes model.Changes) {
 	start := time.Now()
 	delta := f.compile(changes)
 	f.triggers = append(f.triggers, changes.Triggers...)
-	if delta.Empty() && !f.failed {
-		f.done(start)
-		return
+	if !delta.Empty() {
+		f.waiting = append(f.waiting, delta)
 	}
-	full, err := f.Backend.Sync(ctx, delta)
+	switch {
+	case f.failed && start.Before(f.retry.until):
+		return
+	case len(f.waiting) > 0 || f.failed:
+		f.sync(ctx, start)
+	default:
+		f.done()
+	}
+}
+
+// sync has the backend carry out what waits.
+func (f *family) sync(ctx context.Context, start time.Time) {
+	deltas := f.waiting
+	f.waiting = nil // the backend keeps what it was given, whatever comes of it
+	full, err := f.Backend.Sync(ctx, deltas...)
 	f.metrics.SyncDone(f.Settings.Family, full, time.Since(start), time.Now(), err)
-	if f.failed = err != nil; f.failed {
-		f.metrics.RestoreFailed(f.Settings.Family)
-		f.flowsAll = true
-		f.log(ctx).Error(err, "Programming failed and will be tried again", "changedPorts", len(delta.Ports))
+	if err != nil {
+		f.fail(ctx, err, "Programming failed and will be tried again")
 		return
 	}
+	f.failed = false
+	f.retry.succeeded()
 	f.count()
-	f.log(ctx).V(2).Info("Programmed", "changedPorts", len(delta.Ports), "full", full, "took", time.Since(start))
-	f.flows(ctx, delta)
-	f.done(start)
+	f.log(ctx).V(2).Info("Programmed", "deltas", len(deltas), "full", full, "took", time.Since(start))
+	f.flows(ctx, deltas)
+	f.done()
+}
+
+// fail notes that the kernel may not be as it should, and when to try again.
+func (f *family) fail(ctx context.Context, err error, message string) {
+	f.failed, f.flowsAll = true, true
+	f.retry.failed(time.Now())
+	f.metrics.RestoreFailed(f.Settings.Family)
+	if ctx.Err() == nil {
+		f.log(ctx).Error(err, message)
+	}
 }
 
 func (f *family) compile(changes model.Changes) model.Delta {
@@ -111,9 +137,8 @@ func (n *noLocal) add(p model.ServicePort, times int) {
 }
 
 // done tells that everything taken so far is in the kernel.
-func (f *family) done(time.Time) {
-	now := time.Now()
-	f.metrics.Programmed(f.Settings.Family, f.triggers, now)
+func (f *family) done() {
+	f.metrics.Programmed(f.Settings.Family, f.triggers, time.Now())
 	f.triggers = nil
 	f.health.Updated(f.Settings.Family)
 }
@@ -128,14 +153,14 @@ func (f *family) count() {
 
 // flows removes stale connections. Rules are right already, so a failure only costs what it leaves behind: it is tried again for all
 // ports with the next sync.
-func (f *family) flows(ctx context.Context, delta model.Delta) {
+func (f *family) flows(ctx context.Context, deltas []model.Delta) {
 	start := time.Now()
 	var deleted int
 	var err error
 	if f.flowsAll {
 		deleted, err = f.Flows.Start(ctx, f.compiler.Plan())
 	} else {
-		deleted, err = f.Flows.Reconcile(ctx, f.globals, delta)
+		deleted, err = f.Flows.Reconcile(ctx, f.globals, deltas[0]) // several wait only after a failure
 	}
 	f.metrics.ConntrackDone(f.Settings.Family, time.Since(start), deleted)
 	if f.flowsAll = err != nil; f.flowsAll {
@@ -152,10 +177,8 @@ func (f *family) check(ctx context.Context) {
 	}
 	repaired, err := f.Backend.Check(ctx, now)
 	switch {
-	case err != nil && ctx.Err() == nil:
-		f.failed = true
-		f.metrics.RestoreFailed(f.Settings.Family)
-		f.log(ctx).Error(err, "Looking for changes by others failed")
+	case err != nil:
+		f.fail(ctx, err, "Repairing what others changed failed and will be tried again")
 	case len(repaired) > 0:
 		for _, what := range repaired {
 			kind, _, _ := strings.Cut(what, " ")

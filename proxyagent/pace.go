@@ -2,56 +2,30 @@ package proxyagent
 
 import "time"
 
-// pace decides when to sync: at once after a quiet time, otherwise a pause after the last sync, and later and later after failures. It reads no
-// clock. The zero value with a pause is ready.
+// pace decides when the next round is: at once after a quiet time, otherwise a pause after the last one. It reads no clock. The zero value
+// with a pause is ready.
 type pace struct {
-	pause, longest time.Duration
+	pause time.Duration
 
-	wanted   bool
-	earliest time.Time
-	failures int
+	earliest time.Time // after the last round and its pause
+	next     time.Time // zero when nothing is to be done
 	timer    *time.Timer
 }
 
 // want notes that there is work, and reports whether there was none before.
 func (p *pace) want(now time.Time) bool {
-	if p.wanted {
-		return false
-	}
-	p.wanted = true
-	p.arm(now)
-	return true
+	idle := p.next.IsZero()
+	p.at(now, later(now, p.earliest))
+	return idle
 }
 
-// done notes the end of a sync.
-func (p *pace) done(now time.Time, failed bool) {
-	p.wanted = failed
-	wait := p.pause
-	if failed {
-		wait = p.backoff()
-		p.failures++
-	} else {
-		p.failures = 0
-	}
-	p.earliest = now.Add(wait)
-	if failed {
-		p.arm(now)
-	}
-}
+// again notes that there is work at a certain time, or earlier if there is other work.
+func (p *pace) again(now, then time.Time) { p.at(now, later(then, p.earliest)) }
 
-// backoff doubles from one second on.
-func (p *pace) backoff() time.Duration {
-	const first = time.Second
-	return max(p.pause, min(p.longest, first<<min(p.failures, 10)))
-}
-
-func (p *pace) arm(now time.Time) {
-	wait := max(0, p.earliest.Sub(now))
-	if p.timer == nil {
-		p.timer = time.NewTimer(wait)
-		return
-	}
-	p.timer.Reset(wait)
+// done notes the end of a round.
+func (p *pace) done(now time.Time) {
+	p.next = time.Time{}
+	p.earliest = now.Add(p.pause)
 }
 
 // due fires when it is time.
@@ -61,3 +35,37 @@ func (p *pace) due() <-chan time.Time {
 	}
 	return p.timer.C
 }
+
+func (p *pace) at(now, then time.Time) {
+	if !p.next.IsZero() && !then.Before(p.next) {
+		return
+	}
+	p.next = then
+	if p.timer == nil {
+		p.timer = time.NewTimer(then.Sub(now))
+		return
+	}
+	p.timer.Reset(then.Sub(now))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// backoff is when to try again after a number of failures in a row: from a second on it doubles.
+type backoff struct {
+	longest  time.Duration
+	failures int
+	until    time.Time
+}
+
+func (b *backoff) failed(now time.Time) {
+	const first = time.Second
+	b.until = now.Add(min(b.longest, first<<min(b.failures, 10)))
+	b.failures++
+}
+
+func (b *backoff) succeeded() { b.failures, b.until = 0, time.Time{} }

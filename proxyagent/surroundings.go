@@ -20,9 +20,9 @@ type Source interface {
 
 // Backend makes the kernel of this node do what a Plan says, for one family.
 type Backend interface {
-	// Sync brings the kernel to the Plan as it is after d. After a failure the next Sync finishes the work, also one with an empty Delta.
-	// Full reports whether everything was compared.
-	Sync(ctx context.Context, d model.Delta) (full bool, err error)
+	// Sync brings the kernel to the Plan as it is after the Deltas, in their order. After a failure the next Sync finishes the work, also one
+	// without a Delta. Full reports whether everything was compared.
+	Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error)
 	// Check repairs what others changed, and says what that was. It is cheap when nobody changed anything.
 	Check(ctx context.Context, now time.Time) ([]string, error)
 	// Counts returns for each table how many rules there are and how many the last sync wrote.
@@ -93,7 +93,7 @@ type Options struct {
 	MinSyncPeriod time.Duration
 	// ProbePeriod is how often drift is looked for. Default 1s.
 	ProbePeriod time.Duration
-	// RetryPeriod is the longest pause before a failed sync is tried again. Default 30s.
+	// RetryPeriod is the longest pause before a failed sync of a family is tried again; the first one is a second. Default 30s.
 	RetryPeriod time.Duration
 }
 

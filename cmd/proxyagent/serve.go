@@ -98,7 +98,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	}
 	m := metrics.New(served...)
 	m.Build(version(), "", goVersion(), string(mode))
-	m.CountInvalidDropped(func() (uint64, error) { return invalidDropped(ctx, families) })
+	m.CountInvalidDropped(func() (uint64, error) { return invalidDropped(families), nil })
 	events := newEvents(ctx, client, c.NodeName)
 	health := healthz.New(healthz.Options{
 		BindAddress: c.Health.BindAddress, Families: served, Answered: m.Answered,
@@ -158,16 +158,13 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, mode i
 }
 
 // invalidDropped sums a counter of the kernel over the families.
-func invalidDropped(ctx context.Context, families []proxyagent.Family) (sum uint64, err error) {
+func invalidDropped(families []proxyagent.Family) (sum uint64) {
 	for _, f := range families {
-		backend, ok := f.Backend.(*iptables.Proxier)
-		if !ok {
-			continue
+		if backend, ok := f.Backend.(*iptables.Proxier); ok {
+			sum += backend.InvalidDropped()
 		}
-		n, failed := backend.InvalidDropped(ctx)
-		sum, err = sum+n, errors.Join(err, failed)
 	}
-	return sum, err
+	return sum
 }
 
 // hasFamily reports whether the kernel speaks a family.

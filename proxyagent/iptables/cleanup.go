@@ -119,7 +119,7 @@ func parseKubeProxy(text []byte) saved {
 	s := saved{chains: map[chain][]string{}, jumps: map[jump]int{}}
 	var current table
 	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
+		_, line = counted(strings.TrimSpace(line))
 		switch {
 		case strings.HasPrefix(line, "*"):
 			current = table(line[1:])

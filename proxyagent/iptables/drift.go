@@ -23,7 +23,7 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 	if err := p.flush(ctx); err != nil {
 		return nil, fmt.Errorf("repairing %s: %w", summary(found), err)
 	}
-	return found, nil
+	return found, p.believe(ctx)
 }
 
 // drift compares where there is reason to.
@@ -107,6 +107,9 @@ func (p *Proxier) learnMembers(ctx context.Context, strange bool) error {
 	counts, err := p.options.Sets.Counts(ctx, setPrefix(p.options.Family))
 	if err != nil {
 		return fmt.Errorf("listing sets: %w", err)
+	}
+	if strange {
+		clear(p.strange)
 	}
 	standing := map[string]bool{}
 	for _, kind := range setKinds {

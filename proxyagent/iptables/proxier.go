@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
@@ -47,11 +48,13 @@ type Proxier struct {
 	strange map[string]bool // sets of an earlier run that nothing wants
 
 	last      fingerprint
-	suspect   bool                // somebody else changed rules while we did
-	whole     looked              // at rules and jumps
-	sets      looked              // at numbers of members
-	spellings map[chain][2]string // what was written and what was read of a chain that only seems to differ
+	suspect   bool               // somebody else changed rules while we did
+	whole     looked             // at rules and jumps
+	sets      looked             // at numbers of members
+	spellings map[chain]spelling // chains that only seem to differ
+	doubts    map[chain]spelling // chains that differ as if they only seemed to
 	stats     Stats
+	invalid   atomic.Uint64 // packets dropped, when the rules were read last
 }
 
 // Stats describe what is programmed.
@@ -71,19 +74,21 @@ func New(o Options) (*Proxier, error) {
 	}
 	return &Proxier{
 		options: o, run: r, probe: newProbe(o.Mode, o.Family), rules: NewRuleset(o.Family),
-		strange: map[string]bool{}, spellings: map[chain][2]string{},
+		strange: map[string]bool{}, spellings: map[chain]spelling{}, doubts: map[chain]spelling{},
 	}, nil
 }
 
-// Sync brings the kernel to the Plan as it is after d. When it fails, nothing is lost: the next Sync, also one with an empty Delta,
-// looks at what the kernel has and finishes the work. Full reports whether it began with such a look.
+// Sync brings the kernel to the Plan as it is after the Deltas, in their order. When it fails, nothing is lost: the next Sync, also one
+// without a Delta, looks at what the kernel has and finishes the work. Full reports whether it began with such a look.
 //
 // The order lets no packet meet rules that are half made: members of sets that rules will need come before the rules, those that rules needed
 // go after them. Each table changes in one step.
-func (p *Proxier) Sync(ctx context.Context, d model.Delta) (full bool, err error) {
+func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rules.Apply(d)
+	for _, d := range deltas {
+		p.rules.Apply(d)
+	}
 	full = !p.known
 	return full, p.flush(ctx)
 }
@@ -155,13 +160,16 @@ func (p *Proxier) read(ctx context.Context) (saved, error) {
 		s := parseSave(text)
 		maps.Copy(all.chains, s.chains)
 		maps.Copy(all.jumps, s.jumps)
+		all.invalid += s.invalid
 	}
+	p.invalid.Store(all.invalid)
 	return all, nil
 }
 
 // regard notes where the kernel's rules differ from what they should be, and returns what it found, in words.
 func (p *Proxier) regard(s saved) []string {
 	p.rules.dirty = map[chain]struct{}{}
+	clear(p.doubts)
 	var found []string
 	for c, want := range p.rules.chains {
 		have, there := s.chains[c]
@@ -184,18 +192,43 @@ func (p *Proxier) regard(s saved) []string {
 	return found
 }
 
-// same compares a chain. A version of iptables may print a rule in a way that is not known here: then the chain is written once more, and
-// if the same comes back, this is how it looks.
+// spelling is what was written into a chain and what was read of it.
+type spelling struct{ written, read string }
+
+// same compares a chain. A version of iptables may print a rule in a way that is not known here: then the chain is written once more, and if
+// the same is read right after that, this is how it looks (believe).
 func (p *Proxier) same(c chain, want, have []string) bool {
 	if sameRules(want, have) {
+		delete(p.spellings, c)
 		return true
 	}
-	now := [2]string{strings.Join(want, "\n"), strings.Join(have, "\n")}
-	if len(want) == len(have) && p.spellings[c] == now {
+	if len(want) != len(have) {
+		return false
+	}
+	now := spelling{strings.Join(want, "\n"), strings.Join(have, "\n")}
+	if p.spellings[c] == now {
 		return true
 	}
-	p.spellings[c] = now
+	p.doubts[c] = now
 	return false
+}
+
+// believe looks at the chains that were written although only their spelling may differ.
+func (p *Proxier) believe(ctx context.Context) error {
+	if len(p.doubts) == 0 {
+		return nil
+	}
+	s, err := p.read(ctx)
+	if err != nil {
+		return err
+	}
+	for c, doubt := range p.doubts {
+		if strings.Join(s.chains[c], "\n") == doubt.read {
+			p.spellings[c] = doubt
+		}
+	}
+	clear(p.doubts)
+	return nil
 }
 
 func (p *Proxier) makeSets(ctx context.Context) error {
@@ -291,6 +324,8 @@ func (p *Proxier) count(t transaction) {
 }
 
 func (p *Proxier) dropSets(ctx context.Context) error {
+	// What nobody wanted when it was found may be wanted by now.
+	maps.DeleteFunc(p.strange, func(name string, _ bool) bool { _, wanted := p.rules.affinity[name]; return wanted })
 	names := slices.Concat(slices.Collect(maps.Keys(p.rules.oldSets)), slices.Collect(maps.Keys(p.strange)))
 	if len(names) == 0 {
 		return nil

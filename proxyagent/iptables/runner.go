@@ -65,11 +65,11 @@ func missing(program string, err error) error {
 	return fmt.Errorf("%s is needed, install the package iptables (1.8 or later): %w", program, err)
 }
 
-// Save reads a table, or all of them with an empty name.
+// Save reads a table with its counters, or all of them with an empty name.
 func (r runner) Save(ctx context.Context, t table) ([]byte, error) {
-	var args []string
+	args := []string{"-c"}
 	if t != "" {
-		args = []string{"-t", string(t)}
+		args = append(args, "-t", string(t))
 	}
 	return r.run(ctx, nil, r.save, args...)
 }

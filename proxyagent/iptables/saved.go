@@ -12,6 +12,8 @@ import (
 type saved struct {
 	chains map[chain][]string // bodies
 	jumps  map[jump]int       // how often each is there
+	// invalid is the number of packets dropped because connection tracking found them invalid.
+	invalid uint64
 }
 
 // jump is a rule of a built-in chain that leads to one of ours. Body is everything after the name of the chain.
@@ -39,7 +41,7 @@ func parseSave(text []byte) saved {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		line := lines.Text()
+		packets, line := counted(lines.Text())
 		switch {
 		case strings.HasPrefix(line, "*"):
 			current = table(line[1:])
@@ -49,8 +51,28 @@ func parseSave(text []byte) saved {
 		case strings.HasPrefix(line, "-A "):
 			s.rule(current, line[len("-A "):])
 		}
+		if line == invalidRule {
+			s.invalid = packets
+		}
 	}
 	return s
+}
+
+// invalidRule is the line of the rule whose packets are counted for a metric.
+const invalidRule = "-A " + chainForward + " -m conntrack --ctstate INVALID -j DROP"
+
+// counted splits the counters off a rule: "[packets:bytes] -A ...".
+func counted(line string) (packets uint64, rule string) {
+	counters, rest, ok := strings.Cut(line, "] ")
+	if !ok || !strings.HasPrefix(counters, "[") {
+		return 0, line
+	}
+	number, _, _ := strings.Cut(counters[1:], ":")
+	packets, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return 0, rest
+	}
+	return packets, rest
 }
 
 func (s *saved) rule(t table, line string) {

@@ -23,12 +23,12 @@ func TestLeadsToUs(t *testing.T) {
 	}
 }
 
-func TestPacketsOf(t *testing.T) {
+func TestParseSaveReadsTheCounter(t *testing.T) {
 	const text = "*filter\n:PA-FORWARD - [0:0]\n[7:420] -A PA-FORWARD -m conntrack --ctstate NEW -j PA-NEW\n[12:3400] -A PA-FORWARD -m conntrack --ctstate INVALID -j DROP\nCOMMIT\n"
-	if got := packetsOf(text, "-A PA-FORWARD -m conntrack --ctstate INVALID -j DROP"); got != 12 {
+	if got := parseSave([]byte(text)).invalid; got != 12 {
 		t.Errorf("got %d packets, want 12", got)
 	}
-	if got := packetsOf(text, "-A PA-FORWARD -j NONE"); got != 0 {
+	if got := parseSave([]byte("*filter\n[7:1] -A PA-FORWARD -j NONE\n")).invalid; got != 0 {
 		t.Errorf("a rule that is not there has %d packets", got)
 	}
 }

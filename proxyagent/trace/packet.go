@@ -2,6 +2,7 @@ package trace
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -70,7 +71,7 @@ type condition struct {
 
 // with returns the conditions and one more, whose number is larger than all of theirs.
 func (c conditions) with(number int, holds bool) conditions {
-	return append(c[:len(c):len(c)], condition{number, holds})
+	return append(slices.Clip(c), condition{number, holds})
 }
 
 // key is a comparable form, with the i-th condition left out.

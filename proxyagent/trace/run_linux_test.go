@@ -106,18 +106,24 @@ func TestTheRulesOfTheAgentAreTraced(t *testing.T) {
 			"from a pod": {Options{Src: c.pod, Dst: at(c.vip, 80)}, both + "with its own source"},
 			"from an endpoint": {Options{Src: c.near, Dst: at(c.vip, 80)},
 				"goes to " + far + " (1/2), with its own source\n     or: goes to " + near + " (1/2), with the node's address"},
-			"from the node":                {Options{Dst: at(c.vip, 80)}, both + "with the node's address"},
-			"from outside":                 {Options{Src: c.client, Dst: at(c.vip, 80)}, both + "with the node's address"},
-			"to the node port":             {Options{Src: c.client, Dst: at(c.node, 30080)}, "goes to " + near + ", with its own source"},
-			"from the node to it":          {Options{Src: c.node, Dst: at(c.node, 30080)}, both + "with the node's address"},
-			"by a pod's interface":         {Options{Src: c.client, Dst: at(c.node, 30080), InInterface: "cni0"}, "goes to " + near + ", with its own source"},
+			"from the node":       {Options{Dst: at(c.vip, 80)}, both + "with the node's address"},
+			"from outside":        {Options{Src: c.client, Dst: at(c.vip, 80)}, both + "with the node's address"},
+			"to the node port":    {Options{Src: c.client, Dst: at(c.node, 30080)}, "goes to " + near + ", with its own source"},
+			"from the node to it": {Options{Src: c.node, Dst: at(c.node, 30080)}, both + "with the node's address"},
+			"by a pod's interface": {
+				Options{Src: c.client, Dst: at(c.node, 30080), InInterface: "cni0"}, "goes to " + near + ", with its own source",
+			},
 			"a port that nobody has":       {Options{Src: c.pod, Dst: at(c.vip, 81)}, "refused ("},
 			"no endpoints":                 {Options{Src: c.pod, Dst: at(c.lonely, 80)}, "refused ("},
 			"no endpoints, by UDP":         {Options{Src: c.pod, Dst: at(c.lonely, 80), Protocol: model.UDP}, "refused ("},
 			"no endpoints, the node":       {Options{Dst: at(c.lonely, 80)}, "refused ("},
 			"an address in nobody's hands": {Options{Src: c.pod, Dst: at(c.lonely.Next().Next(), 80)}, "dropped by -A PA-NEW -d "},
-			"something else":               {Options{Src: c.pod, Dst: at(c.client, 443)}, "goes to " + at(c.client, 443).String() + ", not touched by any rule"},
-			"the node itself":              {Options{Src: c.pod, Dst: at(c.node, 22)}, "goes to " + at(c.node, 22).String() + " on this node itself, not touched"},
+			"something else": {
+				Options{Src: c.pod, Dst: at(c.client, 443)}, "goes to " + at(c.client, 443).String() + ", not touched by any rule",
+			},
+			"the node itself": {
+				Options{Src: c.pod, Dst: at(c.node, 22)}, "goes to " + at(c.node, 22).String() + " on this node itself, not touched",
+			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				if got := traced(t, tc.o); !strings.HasPrefix(got, tc.want) {

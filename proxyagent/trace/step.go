@@ -57,7 +57,7 @@ func whichOf(before []flow, m matched) (notes []string) {
 	switch share := totalShare(m.hit); {
 	case m.unknown != "":
 		notes = append(notes, "cannot tell whether it matches ("+m.unknown+"); both are followed")
-	case !sameShare(share, totalShare(before)):
+	case share < 1 && !sameShare(share, 1):
 		notes = append(notes, fraction(share)+" of all")
 	}
 	return notes

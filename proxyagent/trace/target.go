@@ -147,12 +147,12 @@ func connmark(r rule, s state) effect {
 func changeSet(r rule, s state) effect {
 	note := ""
 	for _, o := range r.args {
-		switch {
-		case o.name == "--add-set":
+		switch o.name {
+		case "--add-set":
 			note = "is remembered in the set " + o.arg()
-		case o.name == "--del-set":
+		case "--del-set":
 			note = "is taken out of the set " + o.arg()
-		case o.name == "--map-set":
+		case "--map-set":
 			return unknownTarget(s)
 		}
 	}

@@ -68,7 +68,9 @@ func (o option) arg() string {
 }
 
 // arity is how many arguments those options have whose arguments could be taken for options.
-var arity = map[string]int{"--comment": 1, "--log-prefix": 1, "--nflog-prefix": 1, "--string": 1, "--hex-string": 1, "--match-set": 2, "-f": 0}
+var arity = map[string]int{
+	"--comment": 1, "--log-prefix": 1, "--nflog-prefix": 1, "--string": 1, "--hex-string": 1, "--match-set": 2, "-f": 0,
+}
 
 // options groups tokens. An option that is not known has all arguments up to the next option.
 func options(ts []token) (os []option) {

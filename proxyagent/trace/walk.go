@@ -110,8 +110,8 @@ func (k *walk) route(flows []flow) (on []flow) {
 	return on
 }
 
-// reroute is what the kernel does after a translation of what the node sends: it asks for the new way at once, but the rules that are left of
-// OUTPUT still see the interface of the old one.
+// reroute is what the kernel does after a translation of what the node sends: it asks for the new way at once, but the rules that are
+// left of OUTPUT still see the interface of the old one.
 func (k *walk) reroute(flows []flow) []flow {
 	var on []flow
 	for _, f := range flows {

@@ -70,9 +70,10 @@ const threeEndpoints = `
 -A POSTROUTING -j PA-POSTROUTING
 -A PA-SERVICES -j PA-VIPS
 -A PA-VIPS ! -s 10.244.0.0/16 -m set --match-set PA-4-CIP dst,dst -j MARK --set-xmark 0x4000/0x4000
--A PA-VIPS -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -m statistic --mode random --probability 0.33333333349 -j DNAT --to-destination 10.244.1.3:8080
--A PA-VIPS -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -m statistic --mode random --probability 0.50000000000 -j DNAT --to-destination 10.244.1.4:8080
--A PA-VIPS -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.244.2.5:8080
+-A PA-VIPS -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -g PA-S-ABC
+-A PA-S-ABC -p tcp -m statistic --mode random --probability 0.33333333349 -j DNAT --to-destination 10.244.1.3:8080
+-A PA-S-ABC -p tcp -m statistic --mode random --probability 0.50000000000 -j DNAT --to-destination 10.244.1.4:8080
+-A PA-S-ABC -p tcp -j DNAT --to-destination 10.244.2.5:8080
 -A PA-POSTROUTING -m mark --mark 0x4000/0x4000 -j PA-MASQUERADE
 -A PA-POSTROUTING -m set --match-set PA-4-HAIRPIN dst,dst,src -m conntrack --ctstate DNAT -j MASQUERADE --random-fully
 -A PA-MASQUERADE -j MARK --set-xmark 0x4000/0x0
@@ -113,7 +114,8 @@ func TestAServiceIsTracedToItsEndpoints(t *testing.T) {
 }
 
 func TestThePathTellsEveryRuleThatMatched(t *testing.T) {
-	rules := nat("-A PREROUTING -j TOP", "-A TOP -d 10.96.0.1/32 -j DOWN", "-A TOP -j LOG --log-prefix \"-j DROP \"", "-A DOWN -p udp -j ACCEPT",
+	rules := nat("-A PREROUTING -j TOP", "-A TOP -d 10.96.0.1/32 -j DOWN", "-A TOP -j LOG --log-prefix \"-j DROP \"",
+		"-A DOWN -p udp -j ACCEPT",
 		"-A DOWN -p tcp -m statistic --mode random --probability 0.25 -j DNAT --to-destination 10.244.1.3",
 		"-A POSTROUTING -d 10.244.1.3/32 -j SNAT --to-source 192.168.0.1") +
 		filter("-A FORWARD -i cni0 -o cni0 -j ACCEPT", "-A FORWARD -o eth0 -j DROP")
@@ -131,8 +133,10 @@ filter FORWARD, to 10.244.1.3:80, 10.96.0.1:80
         > those to 10.244.1.3:80
         > 1/4 of all
   -A FORWARD -o eth0 -j DROP
+        > 3/4 of all
 nat POSTROUTING, to 10.244.1.3:80
   -A POSTROUTING -d 10.244.1.3/32 -j SNAT --to-source 192.168.0.1
+        > 1/4 of all
         > leaves with the source 192.168.0.1
 Verdict: goes to 10.244.1.3:80 (1/4), with the source 192.168.0.1
      or: dropped (3/4) by -A FORWARD -o eth0 -j DROP
@@ -149,14 +153,22 @@ func TestJumpsAndGotosComeBackWhereTheKernelDoes(t *testing.T) {
 		rules []string
 		want  string
 	}{
-		"a jump comes back":            {[]string{"-A FORWARD -j A", "-A FORWARD" + drop, "-A A -p udp -j ACCEPT"}, "dropped by -A FORWARD -j DROP"},
-		"a goto does not":              {[]string{"-A FORWARD -g A", "-A FORWARD" + drop, "-A A -p udp -j ACCEPT"}, "goes to"},
-		"a goto to the last jump":      {[]string{"-A FORWARD -j A", "-A FORWARD -j REJECT", "-A A -g B", "-A A" + drop, "-A B -p udp -j DROP"}, "refused"},
-		"a return ends a chain":        {[]string{"-A FORWARD -j A", "-A FORWARD -j REJECT", "-A A -j RETURN", "-A A" + drop}, "refused"},
-		"a return below a goto":        {[]string{"-A FORWARD -j A", "-A FORWARD -j REJECT", "-A A -g B", "-A A" + drop, "-A B -j RETURN"}, "refused"},
+		"a jump comes back": {
+			[]string{"-A FORWARD -j A", "-A FORWARD" + drop, "-A A -p udp -j ACCEPT"}, "dropped by -A FORWARD -j DROP",
+		},
+		"a goto does not": {[]string{"-A FORWARD -g A", "-A FORWARD" + drop, "-A A -p udp -j ACCEPT"}, "goes to"},
+		"a goto to the last jump": {
+			[]string{"-A FORWARD -j A", "-A FORWARD -j REJECT", "-A A -g B", "-A A" + drop, "-A B -p udp -j DROP"}, "refused",
+		},
+		"a return ends a chain": {[]string{"-A FORWARD -j A", "-A FORWARD -j REJECT", "-A A -j RETURN", "-A A" + drop}, "refused"},
+		"a return below a goto": {
+			[]string{"-A FORWARD -j A", "-A FORWARD -j REJECT", "-A A -g B", "-A A" + drop, "-A B -j RETURN"}, "refused",
+		},
 		"a return of a built-in chain": {[]string{"-A FORWARD -j RETURN", "-A FORWARD" + drop}, "goes to"},
 		"accept ends the table":        {[]string{"-A FORWARD -j A", "-A FORWARD" + drop, "-A A -j ACCEPT"}, "goes to"},
-		"the policy is last":           {[]string{":FORWARD DROP [0:0]", "-A FORWARD -p udp -j ACCEPT"}, "dropped by the policy of filter FORWARD"},
+		"the policy is last": {
+			[]string{":FORWARD DROP [0:0]", "-A FORWARD -p udp -j ACCEPT"}, "dropped by the policy of filter FORWARD",
+		},
 		"the policy of an empty chain": {[]string{":FORWARD DROP [0:0]"}, "dropped by the policy of filter FORWARD"},
 		"not after accept":             {[]string{":FORWARD DROP [0:0]", "-A FORWARD -j ACCEPT"}, "goes to"},
 	} {
@@ -216,16 +228,25 @@ func TestInterfacesFollowTheWay(t *testing.T) {
 		rules  string
 		drops  bool
 	}{
-		"in by the pods' bridge":          {tcp(pod, "10.9.9.9:80"), rules("FORWARD", "-i cni0"), true},
-		"out by another":                  {tcp(pod, "10.9.9.9:80"), rules("FORWARD", "-o cni0"), false},
-		"names that begin so":             {tcp(pod, "10.9.9.9:80"), rules("FORWARD", "-i cni+ -o eth+"), true},
-		"not that one":                    {tcp(pod, "10.9.9.9:80"), rules("FORWARD", "! -i cni+"), false},
-		"the way after the translation":   {tcp(pod, "10.9.9.9:80"), nat("-A PREROUTING -j DNAT --to-destination 10.244.1.9") + rules("FORWARD", "-o cni0"), true},
-		"OUTPUT sees the way before it":   {tcp(node, "10.9.9.9:80"), nat("-A OUTPUT -j DNAT --to-destination 10.244.1.9") + rules("OUTPUT", "-o eth0"), true},
-		"POSTROUTING the one after it":    {tcp(node, "10.9.9.9:80"), nat("-A OUTPUT -j DNAT --to-destination 10.244.1.9", "-A POSTROUTING -o eth0 -j ACCEPT") + rules("OUTPUT", "-o cni0"), false},
-		"the node's own comes from none":  {tcp(node, "10.9.9.9:80"), rules("OUTPUT", "! -i eth0"), true},
-		"but to itself by the loopback":   {tcp(node, "192.168.0.1:80"), rules("INPUT", "-i lo"), true},
-		"translated to the node":          {tcp(outsider, "10.9.9.9:80"), nat("-A PREROUTING -j DNAT --to-destination 192.168.0.1") + rules("INPUT", "-i eth0"), true},
+		"in by the pods' bridge": {tcp(pod, "10.9.9.9:80"), rules("FORWARD", "-i cni0"), true},
+		"out by another":         {tcp(pod, "10.9.9.9:80"), rules("FORWARD", "-o cni0"), false},
+		"names that begin so":    {tcp(pod, "10.9.9.9:80"), rules("FORWARD", "-i cni+ -o eth+"), true},
+		"not that one":           {tcp(pod, "10.9.9.9:80"), rules("FORWARD", "! -i cni+"), false},
+		"the way after the translation": {
+			tcp(pod, "10.9.9.9:80"), nat("-A PREROUTING -j DNAT --to-destination 10.244.1.9") + rules("FORWARD", "-o cni0"), true,
+		},
+		"OUTPUT sees the way before it": {
+			tcp(node, "10.9.9.9:80"), nat("-A OUTPUT -j DNAT --to-destination 10.244.1.9") + rules("OUTPUT", "-o eth0"), true,
+		},
+		"POSTROUTING the one after it": {
+			tcp(node, "10.9.9.9:80"),
+			nat("-A OUTPUT -j DNAT --to-destination 10.244.1.9", "-A POSTROUTING -o eth0 -j ACCEPT") + rules("OUTPUT", "-o cni0"), false,
+		},
+		"the node's own comes from none": {tcp(node, "10.9.9.9:80"), rules("OUTPUT", "! -i eth0"), true},
+		"but to itself by the loopback":  {tcp(node, "192.168.0.1:80"), rules("INPUT", "-i lo"), true},
+		"translated to the node": {
+			tcp(outsider, "10.9.9.9:80"), nat("-A PREROUTING -j DNAT --to-destination 192.168.0.1") + rules("INPUT", "-i eth0"), true,
+		},
 		"what is for the node leaves not": {tcp(outsider, "192.168.0.1:80"), rules("INPUT", "-o lo"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -245,17 +266,30 @@ func TestEndsAreTold(t *testing.T) {
 	}{
 		"refused": {tcp(pod, "10.9.9.9:80"), filter("-A FORWARD -j REJECT --reject-with icmp-port-unreachable"),
 			"refused (icmp-port-unreachable) by -A FORWARD -j REJECT --reject-with icmp-port-unreachable"},
-		"untouched":      {tcp(pod, "10.9.9.9:80"), nat(), "goes to 10.9.9.9:80, not touched by any rule"},
-		"for the node":   {tcp(outsider, "192.168.0.1:22"), nat(), "goes to 192.168.0.1:22 on this node itself, not touched by any rule"},
-		"let through":    {tcp(pod, "10.9.9.9:80"), filter("-A FORWARD -j ACCEPT"), "goes to 10.9.9.9:80, not translated"},
-		"without a way":  {tcp(pod, "203.0.113.5:80"), nat(), "goes nowhere: no route to 203.0.113.5:80 (there is no route to 203.0.113.5)"},
-		"a new port":     {tcp(pod, "10.9.9.9:80"), nat("-A PREROUTING -p tcp -j DNAT --to-destination :81"), "goes to 10.9.9.9:81, with its own source"},
-		"a new address":  {tcp(pod, "10.9.9.9:80"), nat("-A PREROUTING -j DNAT --to-destination 10.9.9.8"), "goes to 10.9.9.8:80, with its own source"},
-		"one of several": {tcp(pod, "10.9.9.9:80"), nat("-A PREROUTING -j DNAT --to-destination 10.9.9.1-10.9.9.8"), "goes to 10.9.9.1-10.9.9.8 by -A PREROUTING -j DNAT --to-destination 10.9.9.1-10.9.9.8; it is not followed further"},
-		"redirected":     {tcp(pod, "10.9.9.9:80"), nat("-A PREROUTING -p tcp -j REDIRECT --to-ports 99"), "goes to this node itself, port 99 by -A PREROUTING -p tcp -j REDIRECT --to-ports 99; it is not followed further"},
+		"untouched":     {tcp(pod, "10.9.9.9:80"), nat(), "goes to 10.9.9.9:80, not touched by any rule"},
+		"for the node":  {tcp(outsider, "192.168.0.1:22"), nat(), "goes to 192.168.0.1:22 on this node itself, not touched by any rule"},
+		"let through":   {tcp(pod, "10.9.9.9:80"), filter("-A FORWARD -j ACCEPT"), "goes to 10.9.9.9:80, not translated"},
+		"without a way": {tcp(pod, "203.0.113.5:80"), nat(), "goes nowhere: no route to 203.0.113.5:80 (there is no route to 203.0.113.5)"},
+		"a new port": {
+			tcp(pod, "10.9.9.9:80"), nat("-A PREROUTING -p tcp -j DNAT --to-destination :81"), "goes to 10.9.9.9:81, with its own source",
+		},
+		"a new address": {
+			tcp(pod, "10.9.9.9:80"), nat("-A PREROUTING -j DNAT --to-destination 10.9.9.8"), "goes to 10.9.9.8:80, with its own source",
+		},
+		"one of several": {
+			tcp(pod, "10.9.9.9:80"),
+			nat("-A PREROUTING -j DNAT --to-destination 10.9.9.1-10.9.9.8"),
+			"goes to 10.9.9.1-10.9.9.8 by -A PREROUTING -j DNAT --to-destination 10.9.9.1-10.9.9.8; it is not followed further",
+		},
+		"redirected": {
+			tcp(pod, "10.9.9.9:80"),
+			nat("-A PREROUTING -p tcp -j REDIRECT --to-ports 99"),
+			"goes to this node itself, port 99 by -A PREROUTING -p tcp -j REDIRECT --to-ports 99; it is not followed further",
+		},
 		"the node's own, redirected": {tcp(node, "10.9.9.9:80"), nat("-A OUTPUT -p tcp -j REDIRECT --to-ports 99"),
 			"goes to 127.0.0.1:99 on this node itself, with its own source"},
-		"IPv6": {tcp("fd00:244::2", "[fd00:96::1]:80"), nat("-A PREROUTING -d fd00:96::1/128 -p tcp -m tcp --dport 80 -j DNAT --to-destination [fd00:244::3]:8080"),
+		"IPv6": {tcp("fd00:244::2", "[fd00:96::1]:80"),
+			nat("-A PREROUTING -d fd00:96::1/128 -p tcp -m tcp --dport 80 -j DNAT --to-destination [fd00:244::3]:8080"),
 			"goes to [fd00:244::3]:8080, with its own source"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -277,12 +311,14 @@ func TestWhatCannotBeToldIsSaidAndFollowedBothWays(t *testing.T) {
 			"     or: dropped by -A FORWARD -m geoip --source-country XX -j DROP",
 			"         if -A FORWARD -m geoip --source-country XX -j DROP matches",
 		}},
-		"that changes nothing": {filter("-A FORWARD -m geoip --source-country XX -j LOG", "-A FORWARD -m limit --limit 5/min -j A", "-A A -p udp -j DROP"),
-			[]string{"Verdict: goes to 10.9.9.9:80, not touched by any rule"}},
+		"that changes nothing": {
+			filter("-A FORWARD -m geoip --source-country XX -j LOG", "-A FORWARD -m limit --limit 5/min -j A", "-A A -p udp -j DROP"),
+			[]string{"Verdict: goes to 10.9.9.9:80, not touched by any rule"},
+		},
 		"beside one that decides": {filter("-A FORWARD -p udp -m geoip --source-country XX -j DROP"), []string{
 			"Verdict: goes to 10.9.9.9:80, not touched by any rule",
 		}},
-		"a match in a chain that comes back to the same end": {filter("-A FORWARD -m geoip -j A", "-A FORWARD -j DROP", "-A A -j RETURN"), []string{
+		"a chain that comes back to the same end": {filter("-A FORWARD -m geoip -j A", "-A FORWARD -j DROP", "-A A -j RETURN"), []string{
 			"Verdict: dropped by -A FORWARD -j DROP",
 		}},
 		"a target": {filter("-A FORWARD -j NFQUEUE --queue-num 1"), []string{
@@ -364,7 +400,7 @@ func manyMarks() (rules []string) {
 func TestAThousandEndpointsHaveEachTheirShare(t *testing.T) {
 	var rules []string
 	for i := range 1000 {
-		rules = append(rules, fmt.Sprintf("-A PREROUTING -d 10.96.0.1/32 -m statistic --mode random --probability %.11f -j DNAT --to-destination 10.9.%d.%d",
+		rules = append(rules, fmt.Sprintf("-A PREROUTING -m statistic --mode random --probability %.11f -j DNAT --to-destination 10.9.%d.%d",
 			1/float64(1000-i), i/250, i%250))
 	}
 	w := (&fakeWorld{}).set("H", "hash:ip,port,ip")

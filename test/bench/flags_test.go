@@ -75,6 +75,28 @@ func TestQuickUpgrades(t *testing.T) {
 	}
 }
 
+func TestQuickProxies(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args        []string
+		wantSizes   []int
+		wantProxies int
+	}{
+		"nothing said":                {nil, []int{1_000, 10_000, 30_000}, 5},
+		"quick":                       {[]string{"--quick"}, []int{1_000}, 5},
+		"quick, with one proxy alone": {[]string{"--quick", "--proxies=ours-nft", "--services=200"}, []int{200}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := parse(append(tc.args, "--only=proxy"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.wantSizes, c.proxy.Sizes); diff != "" || len(c.proxy.Proxies) != tc.wantProxies {
+				t.Error(diff, c.proxy.Proxies)
+			}
+		})
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	for name, args := range map[string][]string{
 		"an unknown part":   {"--only=allocation"},

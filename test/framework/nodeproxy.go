@@ -73,8 +73,8 @@ func (c *ControlPlane) kubeconfigInside(n *network.Namespace, as *rest.Config, p
 	return WriteKubeconfig(path, inside)
 }
 
-// proxyConfiguration returns a KubeProxyConfiguration for a node of a [network.Bed]: pods are told by the cluster's range, conntrack is left alone,
-// changes are programmed soon. The given fields replace and complete it, maps field by field.
+// proxyConfiguration returns a KubeProxyConfiguration for a node of a [network.Bed]: pods are told by the cluster's range, conntrack is
+// left alone, changes are programmed soon. The given fields replace and complete it, maps field by field.
 func proxyConfiguration(node, kubeconfig, mode string, fields map[string]any) map[string]any {
 	config := map[string]any{
 		"apiVersion":       "kubeproxy.config.k8s.io/v1alpha1",
@@ -108,8 +108,8 @@ func writeYAML(path string, content map[string]any) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
-// IPTables returns a folder in which iptables, ip6tables, their -save and -restore are those of one variant, "nft" or "legacy". In front of PATH
-// it decides which one a program uses that knows but one name.
+// IPTables returns a folder in which iptables, ip6tables, their -save and -restore are those of one variant, "nft" or "legacy". In front
+// of PATH it decides which one a program uses that knows but one name.
 func IPTables(variant string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {

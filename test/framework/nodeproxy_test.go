@@ -43,7 +43,8 @@ func TestProxyAgentIsToldOfFilesOfTheCaller(t *testing.T) {
 
 func TestProxyAgentGetsFilesWrittenForIt(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "agent")
-	_, err := new(ControlPlane).proxyAgentArgs(ProxyAgentOptions{Node: "node-1", Kubeconfig: "/mine", Config: map[string]any{"clusterCIDR": "10.0.0.0/8"}}, base)
+	_, err := new(ControlPlane).proxyAgentArgs(ProxyAgentOptions{
+		Node: "node-1", Kubeconfig: "/mine", Config: map[string]any{"clusterCIDR": "10.0.0.0/8"}}, base)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ const (
 
 // busy times new connections through one proxy after the other while endpoints change without end.
 func (b *bench) busy(ctx context.Context, c *Case, stands []*stand) error {
-	if b.Options.Busy == 0 || c.Shape.Services != b.BusyAt {
+	if b.Busy == 0 || c.Shape.Services != b.BusyAt {
 		return nil
 	}
 	for _, s := range stands {
@@ -74,7 +74,7 @@ func (b *bench) timeBusy(ctx context.Context, s *stand) error {
 	if err := sleep(ctx, rest); err != nil {
 		return err
 	}
-	times, err := s.client.For(b.Options.Busy, busyPause, b.people.Some(busyTargets)...)
+	times, err := s.client.For(b.Busy, busyPause, b.people.Some(busyTargets)...)
 	s.Busy, s.Failed = times.Took, times.Failed
 	return err
 }

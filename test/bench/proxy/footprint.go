@@ -50,10 +50,7 @@ func weighTables(list string) (f Footprint) {
 			inChain = false
 		case inChain && word != "type" && word != "policy" && word != "comment":
 			f.Rules++
-		case word == "elements":
-			inElements = true
-			fallthrough
-		case inElements:
+		case inElements, word == "elements":
 			f.Entries += elements(line)
 			inElements = !strings.HasSuffix(line, "}")
 		}

@@ -46,7 +46,7 @@ func (b *bench) rested(s *stand, before time.Duration) (err error) {
 	if err != nil {
 		return err
 	}
-	s.Quiet, s.CPU = true, time.Duration(float64(after-before)*float64(time.Minute)/float64(b.Options.Quiet))
+	s.Quiet, s.CPU = true, time.Duration(float64(after-before)*float64(time.Minute)/float64(b.Quiet))
 	if s.RSS, err = s.proxy.RSS(); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ package badinput_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -79,18 +80,19 @@ var corruptions = map[string]func(*corev1.Service){
 var _ = each("An agent that meets objects which no API server would take", func(the func() *world) {
 	It("serves what is right in Services", func(ctx SpecContext) {
 		w := the()
-		n := 0
-		for what, corrupt := range corruptions {
-			n++
-			name := "corrupt-" + string(rune('a'+n))
-			service := w.Serve(ctx, name, []stage.Endpoint{{Of: w.Pod2}})
+		services := map[string]*corev1.Service{}
+		for what := range corruptions {
+			services[what] = w.Serve(ctx, fmt.Sprintf("corrupt-%d", len(services)), []stage.Endpoint{{Of: w.Pod2}})
+		}
+		for what, service := range services {
 			w.Served(service)
-			corrupt(service)
-			service.TypeMeta.Kind, service.TypeMeta.APIVersion = "Service", "v1"
-			service.ResourceVersion = ""
-			w.store(ctx, "services/specs/"+w.Name+"/"+name, service)
-			By(what)
-			w.unharmed(ctx)
+			service = service.DeepCopy()
+			corruptions[what](service)
+			service.TypeMeta.Kind, service.TypeMeta.APIVersion, service.ResourceVersion = "Service", "v1", ""
+			w.store(ctx, "services/specs/"+w.Name+"/"+service.Name, service)
+		}
+		w.unharmed(ctx)
+		for what, service := range services {
 			for _, f := range network.Families {
 				Expect(w.Pod1.Dial(network.Probe{To: stage.VIP(service, f)})).To(stage.End(network.Connected), what)
 			}

@@ -68,6 +68,13 @@ var clusterIPScenarios = []scenario{
 		h := t.create(world.Service{Endpoints: []world.Endpoint{host}})
 		t.expect("an endpoint on the host's network", flow(t.Node, h.clusterIP(), 80), reaches(host))
 	}},
+	{number: "7b", name: "so does one whose node is not known", run: func(t *T) {
+		stray := world.Endpoint{Addr: t.Pod1.Addr(t.F)}
+		s := t.create(world.Service{Endpoints: []world.Endpoint{stray}})
+		t.expect("another pod", flow(t.Pod2, s.clusterIP(), 80), reaches(stray).Preserved())
+		t.expect("itself", flow(t.Pod1, s.clusterIP(), 80), reaches(stray).Masqueraded(),
+			kubeProxyNFTables(world.Dropped(), "its nftables mode masquerades hairpin traffic of endpoints on its own node only"))
+	}},
 	{number: "8", name: "endpoints see the address of a pod, and that of the node for all others", run: func(t *T) {
 		remote, local := t.on(t.RemotePod, 0), t.on(t.Pod2, 0)
 		s := t.create(world.Service{Endpoints: []world.Endpoint{remote, local}})

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -76,6 +77,19 @@ var someAddressesScenarios = []scenario{
 		t.expect("outside, without endpoints, the node's own program answers", alt, world.Reaches(alt.To),
 			kubeProxyIPTables(world.Refused(), "its iptables mode refuses at all local addresses where it serves at some"))
 	}},
+	{number: "61b", name: "an address that the node gets later is among them", run: func(t *T) {
+		pod := t.on(t.Pod2, 0)
+		s := t.create(world.Service{NodePort: true, Endpoints: []world.Endpoint{pod}})
+		t.expect("at first", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(pod))
+		later := t.Node.Addr(t.F).Next()
+		_, err := t.Node.Run(t.ctx, "ip", "addr", "add", netip.PrefixFrom(later, t.F.Bits()).String(), "dev", "eth0")
+		t.must(err)
+		if !t.Kind.Ours() {
+			t.create(world.Service{Endpoints: []world.Endpoint{pod}}) // kube-proxy looks at addresses when something else changes
+		}
+		t.expect("later", flow(t.Client, later, s.nodePort(0)), reaches(pod),
+			kubeProxyNFTables(world.Refused(), "its nftables mode looks at addresses only in a full sync"))
+	}},
 	{number: "104", name: "hints: a node without a zone ignores zone hints, and node hints count", run: func(t *T) {
 		here, there := inZone(t.on(t.Pod2, 1), world.Zone), inZone(t.on(t.RemotePod, 1), "zone-b")
 		s := t.create(world.Service{Endpoints: []world.Endpoint{here, there}})
@@ -95,21 +109,22 @@ var primaryScenarios = []scenario{
 		t.expect("alt", flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0)), world.Refused())
 		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), world.Refused())
 	}},
-	{number: "103", name: "hints: the node moves to another zone, and a Service prefers the node and then its zone", only: model.IPv4, run: func(t *T) {
-		a, b := inZone(t.on(t.Pod2, 1), world.Zone), inZone(t.on(t.RemotePod, 1), "zone-b")
-		s := t.create(world.Service{Endpoints: []world.Endpoint{a, b}})
-		t.expect("in the first zone", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
-		t.relabel("zone-b")
-		t.expect("in the second zone", flow(t.Pod1, s.clusterIP(), 80), reaches(b))
-		s.setEndpoints(hintedTo(a, t.NodeName), hintedTo(b, t.RemoteName))
-		t.expect("by node hints", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
-		s.setEndpoints(unready(hintedTo(a, t.NodeName)), hintedTo(b, t.RemoteName))
-		t.expect("the one of this node is not ready", flow(t.Pod1, s.clusterIP(), 80), reaches(b))
-		s.setEndpoints(hintedTo(a, t.NodeName), hintedTo(b, t.RemoteName))
-		t.relabel("")
-		t.expect("in no zone", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
-		t.relabel(world.Zone)
-	}},
+	{number: "103", name: "hints: the node moves to another zone, and a Service prefers the node and then its zone", only: model.IPv4,
+		run: func(t *T) {
+			a, b := inZone(t.on(t.Pod2, 1), world.Zone), inZone(t.on(t.RemotePod, 1), "zone-b")
+			s := t.create(world.Service{Endpoints: []world.Endpoint{a, b}})
+			t.expect("in the first zone", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
+			t.relabel("zone-b")
+			t.expect("in the second zone", flow(t.Pod1, s.clusterIP(), 80), reaches(b))
+			s.setEndpoints(hintedTo(a, t.NodeName), hintedTo(b, t.RemoteName))
+			t.expect("by node hints", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
+			s.setEndpoints(unready(hintedTo(a, t.NodeName)), hintedTo(b, t.RemoteName))
+			t.expect("the one of this node is not ready", flow(t.Pod1, s.clusterIP(), 80), reaches(b))
+			s.setEndpoints(hintedTo(a, t.NodeName), hintedTo(b, t.RemoteName))
+			t.relabel("")
+			t.expect("in no zone", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
+			t.relabel(world.Zone)
+		}},
 	{number: "150", name: "health, metrics and mode are told over HTTP, also that the node leaves", only: model.IPv4, run: observability},
 }
 
@@ -156,7 +171,8 @@ func (t *T) leaving() error {
 		LastUpdated, CurrentTime *time.Time
 		NodeEligible             *bool
 	}
-	if json.Unmarshal([]byte("{"+text), &body) != nil || body.NodeEligible == nil || *body.NodeEligible || body.LastUpdated == nil || body.CurrentTime == nil {
+	if json.Unmarshal([]byte("{"+text), &body) != nil || body.LastUpdated == nil || body.CurrentTime == nil ||
+		body.NodeEligible == nil || *body.NodeEligible {
 		return fmt.Errorf("it says %w", err)
 	}
 	return nil

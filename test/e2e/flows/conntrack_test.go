@@ -95,7 +95,8 @@ var conntrackScenarios = []scenario{
 		stop := t.busy(f)
 		s.setEndpoints(a)
 		stop()
-		t.expect("the second port, for the same flow", f, world.Reaches(at(a, 8081)), kubeProxy(world.Reaches(at(a, 8080)), "it compares addresses, not ports"))
+		t.expect("the second port, for the same flow", f, world.Reaches(at(a, 8081)),
+			kubeProxy(world.Reaches(at(a, 8080)), "it compares addresses, not ports"))
 	}},
 	{number: "118", name: "UDP: a flow ends when the last endpoint goes", run: func(t *T) {
 		a := t.on(t.Pod2, 1)
@@ -127,8 +128,9 @@ var conntrackScenarios = []scenario{
 	}},
 }
 
-// invalid sends from an endpoint, in the name of a connection, a segment far outside of its window. Conntrack does not know what to do with it and
-// does not translate it: unless it is dropped, it arrives with the endpoint's own address, and the client resets what it believes to be a stranger.
+// invalid sends from an endpoint, in the name of a connection, a segment far outside of its window. Conntrack does not know what to do
+// with it and does not translate it: unless it is dropped, it arrives with the endpoint's own address, and the client resets what it
+// believes to be a stranger.
 func (t *T) invalid(arrives bool) {
 	pod := t.on(t.Pod2, 0)
 	s := t.create(world.Service{ExternalLocal: true, NodePort: true, Endpoints: []world.Endpoint{pod}})
@@ -160,7 +162,8 @@ func (t *T) invalid(arrives bool) {
 	}
 }
 
-// broken sends a segment with a wrong checksum through the node, which conntrack calls invalid however liberal it is, and tells whether it arrives.
+// broken sends a segment with a wrong checksum through the node, which conntrack calls invalid however liberal it is, and tells whether
+// it arrives.
 func (t *T) broken() (arrives bool) {
 	from, to := netip.AddrPortFrom(t.Pod2.Addr(t.F), 1234), netip.AddrPortFrom(t.Client.Addr(t.F), 1234)
 	heard := t.hear(from)

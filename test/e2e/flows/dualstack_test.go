@@ -81,7 +81,8 @@ var dualStackScenarios = []scenario{
 		// The client has an address of the band from which nothing is allocated unasked, and would answer, if packets came there.
 		free := map[model.Family]string{model.IPv4: "10.96.0.200", model.IPv6: "fd00:10:96::c8"}[t.F]
 		strange := t.answerOutside(netip.MustParseAddr(free))
-		t.expect("an unallocated one", strange, world.Dropped(), kubeProxyIPTables(world.Reaches(strange.To), "its iptables mode does not know ServiceCIDRs"))
+		t.expect("an unallocated one", strange, world.Dropped(),
+			kubeProxyIPTables(world.Reaches(strange.To), "its iptables mode does not know ServiceCIDRs"))
 
 		next := map[model.Family]string{model.IPv4: "10.97.0.0/24", model.IPv6: "fd00:10:97::/112"}[t.F]
 		t.must(t.addServiceCIDR(next))
@@ -91,7 +92,8 @@ var dualStackScenarios = []scenario{
 			if err := t.Delete(t.ctx, t.slug+"-new"); err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
-			_, err := t.Create(t.ctx, world.Service{Name: t.slug + "-new", Family: t.F, Change: func(o *corev1.Service) { o.Spec.ClusterIP = in.String() }})
+			_, err := t.Create(t.ctx, world.Service{Name: t.slug + "-new", Family: t.F,
+				Change: func(o *corev1.Service) { o.Spec.ClusterIP = in.String() }})
 			return err
 		})
 		t.must(t.CreateSlice(t.ctx, world.Service{Name: t.slug + "-new", Family: t.F}, t.slug+"-new-1", pod))
@@ -122,7 +124,8 @@ func outsidePort(f model.Family, a netip.Addr) uint16 {
 }
 
 func (t *T) addServiceCIDR(cidr string) error {
-	object := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: t.serviceCIDR()}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}}}
+	object := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: t.serviceCIDR()},
+		Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}}}
 	created, err := t.Plane.Client().NetworkingV1().ServiceCIDRs().Create(t.ctx, object, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("creating a ServiceCIDR: %w", err)

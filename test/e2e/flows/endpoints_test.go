@@ -117,7 +117,7 @@ func terminatingScenarios() (all []scenario) {
 				}
 				all = append(all, scenario{
 					number: name,
-					name:   fmt.Sprintf("terminating endpoints, %s, traffic policy %s: %s", to, map[bool]string{true: "Local", false: "Cluster"}[local], st.name),
+					name:   fmt.Sprintf("terminating endpoints, %s, traffic policy %s: %s", to, policyOf(local), st.name),
 					run: func(t *T) {
 						all, anywhere, here := st.of(t)
 						want := choose(local, anywhere, here, st.elsewhere)
@@ -136,6 +136,13 @@ func terminatingScenarios() (all []scenario) {
 		}
 	}
 	return all
+}
+
+func policyOf(local bool) string {
+	if local {
+		return "Local"
+	}
+	return "Cluster"
 }
 
 // settled waits until a Service is programmed, by its load balancer IP.

@@ -34,6 +34,19 @@ var loadBalancerScenarios = []scenario{
 			t.expect("from "+from.Host(), flow(from, s.lb(), 80), reaches(local, remote).Masqueraded())
 		}
 	}},
+	{number: "47b", name: "load balancer IPs come, change and go", run: func(t *T) {
+		pod := t.on(t.Pod2, 0)
+		s := t.create(world.Service{Type: corev1.ServiceTypeLoadBalancer, Endpoints: []world.Endpoint{pod}})
+		first, second := t.Plane.VirtualAddr(t.F), t.Plane.VirtualAddr(t.F)
+		t.must(t.SetLoadBalancerIPs(t.ctx, s.Name, first.String()))
+		t.expect("the first", flow(t.Client, first, 80), reaches(pod))
+		t.must(t.SetLoadBalancerIPs(t.ctx, s.Name, second.String()))
+		t.expect("the second", flow(t.Client, second, 80), reaches(pod))
+		t.expect("not the first any more", flow(t.Client, first, 80), world.Dropped())
+		t.must(t.SetLoadBalancerIPs(t.ctx, s.Name))
+		t.expect("none", flow(t.Client, second, 80), world.Dropped())
+		t.expect("the ClusterIP stays", flow(t.Client, s.clusterIP(), 80), reaches(pod))
+	}},
 	{number: "48", name: "several load balancer IPs and external IPs, with several protocols", run: func(t *T) {
 		pod := t.on(t.Pod2, 0)
 		s := t.create(world.Service{
@@ -44,6 +57,31 @@ var loadBalancerScenarios = []scenario{
 			t.expect("TCP", flow(t.Client, netip.MustParseAddr(ip), 80), reaches(pod))
 			t.expect("UDP", over(model.UDP, flow(t.Client, netip.MustParseAddr(ip), 81)), reaches(pod))
 		}
+	}},
+	{number: "48c", name: "an external IP that is the node's own takes its port and leaves the others", run: func(t *T) {
+		pod := t.on(t.Pod2, 0)
+		alt := network.AltNodeAddr(t.F)
+		port := 7000 + uint16(t.F)
+		s := t.create(world.Service{ExternalIPs: []string{alt.String()}, NodePort: true, Ports: []world.Port{{Port: port}},
+			Endpoints: []world.Endpoint{pod}})
+		t.expect("its port", flow(t.Client, alt, port), reaches(pod))
+		t.expect("its port, from a pod", flow(t.Pod1, alt, port), reaches(pod))
+		own := flow(t.Client, alt, 8080)
+		t.expect("a program of the node", own, world.Reaches(own.To).Preserved())
+		t.expect("its node port there", flow(t.Client, alt, s.nodePort(0)), reaches(pod), kubeProxyNFTables(world.Refused(), primaryOnly))
+	}},
+	{number: "48d", name: "Services share a load balancer IP by ports, and other ports of it go their way", run: func(t *T) {
+		a, b := t.on(t.Pod2, 1), t.on(t.Pod2, 2)
+		shared := t.virtual()
+		one := t.create(world.Service{LoadBalancerIPs: shared, SourceRanges: []string{clientRange(t)}, Endpoints: []world.Endpoint{a}})
+		t.create(world.Service{LoadBalancerIPs: shared, Ports: []world.Port{{Port: 81}}, Endpoints: []world.Endpoint{b}})
+		t.create(world.Service{LoadBalancerIPs: shared, Ports: []world.Port{{Port: 80, Protocol: model.UDP}}})
+		t.expect("the first, inside of its range", fromRange(t, flow(t.Client, one.lb(), 80)), reaches(a))
+		t.expect("the second, which has none", flow(t.Client, one.lb(), 81), reaches(b))
+		t.expect("the third, which has no endpoints", over(model.UDP, flow(t.Client, one.lb(), 80)), world.Refused())
+		t.expect("the first, outside of its range", flow(t.Client, one.lb(), 80), world.Dropped())
+		other := t.answerOutside(one.lb())
+		t.expect("a port of none", other, world.Reaches(other.To))
 	}},
 	{number: "49", name: "a load balancer IP of ipMode Proxy is left alone", run: func(t *T) {
 		pod := t.on(t.Pod2, 0)
@@ -109,10 +147,22 @@ var loadBalancerScenarios = []scenario{
 		t.expect("the external IP", flow(t.Client, s.externalIP(), 80), reaches(pod))
 		t.expect("the load balancer IP", flow(t.Client, s.lb(), 80), world.Dropped())
 	}},
+	{number: "55b", name: "a load balancer without node ports", run: func(t *T) {
+		pod := t.on(t.Pod2, 0)
+		s := t.create(world.Service{LoadBalancerIPs: t.virtual(), Endpoints: []world.Endpoint{pod},
+			Change: func(o *corev1.Service) { o.Spec.AllocateLoadBalancerNodePorts = new(false) }})
+		t.expect("the load balancer IP", flow(t.Client, s.lb(), 80), reaches(pod))
+		s.setEndpoints()
+		t.expect("without endpoints", flow(t.Client, s.lb(), 80), world.Refused())
+		if s.nodePort(0) != 0 {
+			t.complain("it has node port %d", s.nodePort(0))
+		}
+	}},
 	{number: "56", name: "several source ranges, with blanks around them", run: func(t *T) {
 		pod := t.on(t.Pod2, 0)
 		one := netip.PrefixFrom(t.Pod1.Addr(t.F), t.F.Bits()).String()
-		s := t.create(world.Service{LoadBalancerIPs: t.virtual(), SourceRanges: []string{" " + clientRange(t) + " ", one}, Endpoints: []world.Endpoint{pod}})
+		s := t.create(world.Service{LoadBalancerIPs: t.virtual(), SourceRanges: []string{" " + clientRange(t) + " ", one},
+			Endpoints: []world.Endpoint{pod}})
 		t.expect("a client inside", fromRange(t, flow(t.Client, s.lb(), 80)), reaches(pod))
 		t.expect("a pod inside", flow(t.Pod1, s.lb(), 80), reaches(pod))
 		t.expect("a client outside", flow(t.Client, s.lb(), 80), world.Dropped())
@@ -171,7 +221,8 @@ var nodePortScenarios = []scenario{
 		server, err := t.Node.Serve(model.UDP, 9000)
 		t.must(err)
 		defer func() { _ = server.Close() }()
-		t.expect("the server", over(model.UDP, flow(t.Node, network.Loopback(t.F), 9000)), world.Reaches(netip.AddrPortFrom(network.Loopback(t.F), 9000)))
+		own := over(model.UDP, flow(t.Node, network.Loopback(t.F), 9000))
+		t.expect("the server", own, world.Reaches(own.To))
 		before := server.Seen()
 		packet := network.UDPPacket(netip.AddrPortFrom(t.Client.Addr(t.F), 4000), netip.AddrPortFrom(network.Loopback(t.F), 9000), "?")
 		for range 5 {
@@ -194,8 +245,8 @@ var externalPolicyScenarios = []scenario{
 	}},
 	{number: "68", name: "eTP Local: so do load balancer IPs and external IPs", run: func(t *T) {
 		a, b, remote := t.on(t.Pod2, 1), t.on(t.Pod2, 2), t.on(t.RemotePod, 0)
-		s := t.create(world.Service{LoadBalancerIPs: t.virtual(), ExternalIPs: t.virtual(), ExternalLocal: true, Endpoints: []world.Endpoint{a, b, remote},
-			Ports: []world.Port{{Name: "t"}, {Name: "u", Protocol: model.UDP}}})
+		s := t.create(world.Service{LoadBalancerIPs: t.virtual(), ExternalIPs: t.virtual(), ExternalLocal: true,
+			Endpoints: []world.Endpoint{a, b, remote}, Ports: []world.Port{{Name: "t"}, {Name: "u", Protocol: model.UDP}}})
 		t.expect("load balancer IP", flow(t.Client, s.lb(), 80), reaches(a, b).Preserved())
 		t.expect("external IP", flow(t.Client, s.externalIP(), 80), reaches(a, b).Preserved())
 		t.expect("over UDP", over(model.UDP, flow(t.Client, s.lb(), 80)), reaches(a, b).Preserved())
@@ -211,14 +262,16 @@ var externalPolicyScenarios = []scenario{
 	}},
 	{number: "70", name: "eTP Local: pods take the short way to all endpoints", run: func(t *T) {
 		remote := t.on(t.RemotePod, 0)
-		s := t.create(world.Service{LoadBalancerIPs: t.virtual(), ExternalIPs: t.virtual(), ExternalLocal: true, Endpoints: []world.Endpoint{remote}})
+		s := t.create(world.Service{LoadBalancerIPs: t.virtual(), ExternalIPs: t.virtual(), ExternalLocal: true,
+			Endpoints: []world.Endpoint{remote}})
 		t.expect("load balancer IP", flow(t.Pod1, s.lb(), 80), reaches(remote).Preserved())
 		t.expect("external IP", flow(t.Pod1, s.externalIP(), 80), reaches(remote).Preserved())
 		t.expect("node port", flow(t.Pod1, t.Node.Addr(t.F), s.nodePort(0)), reaches(remote).Preserved())
 	}},
 	{number: "71", name: "eTP Local: the node takes the short way to all endpoints", run: func(t *T) {
 		remote := t.on(t.RemotePod, 0)
-		s := t.create(world.Service{LoadBalancerIPs: t.virtual(), ExternalIPs: t.virtual(), ExternalLocal: true, Endpoints: []world.Endpoint{remote}})
+		s := t.create(world.Service{LoadBalancerIPs: t.virtual(), ExternalIPs: t.virtual(), ExternalLocal: true,
+			Endpoints: []world.Endpoint{remote}})
 		t.expect("load balancer IP", flow(t.Node, s.lb(), 80), reaches(remote))
 		t.expect("external IP", flow(t.Node, s.externalIP(), 80), reaches(remote))
 		t.expect("node port", flow(t.Node, t.Node.Addr(t.F), s.nodePort(0)), reaches(remote))

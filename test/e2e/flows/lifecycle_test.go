@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/world"
@@ -45,6 +46,13 @@ var lifecycleScenarios = []scenario{
 		t.create(world.Service{Name: s.Name, Change: func(o *corev1.Service) { o.Spec.ClusterIP = old.String() }})
 		t.expect("with the first address", flow(t.Pod1, old, 80), reaches(pod))
 	}},
+	{number: "125b", name: "EndpointSlices are there before their Service", run: func(t *T) {
+		pod := t.on(t.Pod2, 0)
+		s := world.Service{Name: t.slug + "-late", Family: t.F}
+		t.must(t.CreateSlice(t.ctx, s, s.Name+"-1", pod))
+		made := t.create(s)
+		t.expect("the Service", flow(t.Pod1, made.clusterIP(), 80), reaches(pod))
+	}},
 	{number: "126", name: "a Service changes its type", run: func(t *T) {
 		pod := t.on(t.Pod2, 0)
 		s := t.create(world.Service{Endpoints: []world.Endpoint{pod}})
@@ -78,7 +86,8 @@ var lifecycleScenarios = []scenario{
 		t.expect("of another", flow(t.Pod1, s.clusterIP(), 80), world.Dropped())
 		s.update(func(o *corev1.Service) { o.Labels = nil })
 		t.expect("ours again", flow(t.Pod1, s.clusterIP(), 80), reaches(pod))
-		other := t.create(world.Service{Labels: map[string]string{"service.kubernetes.io/service-proxy-name": "other"}, Endpoints: []world.Endpoint{pod}})
+		other := t.create(world.Service{Endpoints: []world.Endpoint{pod},
+			Labels: map[string]string{"service.kubernetes.io/service-proxy-name": "other"}})
 		t.expect("of another from the beginning", flow(t.Pod1, other.clusterIP(), 80), world.Dropped())
 	}},
 	{number: "128", name: "EndpointSlices of headless Services are not looked at", run: func(t *T) {
@@ -131,6 +140,26 @@ var sliceScenarios = []scenario{
 		t.must(t.DeleteSlice(t.ctx, s.Name+"-1"))
 		t.expect("two", flow(t.Pod1, s.clusterIP(), 80), reaches(b, c))
 	}},
+	{number: "141b", name: "conditions that are not set mean ready, and only the first address of an endpoint counts", run: func(t *T) {
+		a, b, c := t.on(t.Pod2, 1), t.on(t.Pod2, 2), t.on(t.RemotePod, 1)
+		s := t.create(world.Service{})
+		slice := t.Slice(s.Service, s.Name+"-1", a, b)
+		slice.Endpoints[0].Conditions = discoveryv1.EndpointConditions{}
+		slice.Endpoints[1].Conditions = discoveryv1.EndpointConditions{}
+		slice.Endpoints[1].Addresses = append(slice.Endpoints[1].Addresses, c.Addr.String())
+		t.must(t.CreateObject(t.ctx, slice))
+		t.expect("two", flow(t.Pod1, s.clusterIP(), 80), reaches(a, b))
+	}},
+	{number: "141c", name: "ports of EndpointSlices without a number, or with names that the Service does not have, are ignored",
+		run: func(t *T) {
+			a, b, c := t.on(t.Pod2, 1), t.on(t.Pod2, 2), t.on(t.RemotePod, 1)
+			s := t.create(world.Service{Ports: []world.Port{{Name: "one"}}, Endpoints: []world.Endpoint{a}})
+			numberless, misnamed := t.Slice(s.Service, s.Name+"-2", b), t.Slice(s.Service, s.Name+"-3", c)
+			numberless.Ports[0].Port, misnamed.Ports[0].Name = nil, new("two")
+			t.must(t.CreateObject(t.ctx, numberless))
+			t.must(t.CreateObject(t.ctx, misnamed))
+			t.expect("the one that fits", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
+		}},
 	{number: "142", name: "ports are spread over EndpointSlices, with different target ports", run: func(t *T) {
 		a, b := t.on(t.Pod2, 1), t.on(t.RemotePod, 1)
 		s := t.create(world.Service{Ports: []world.Port{{Name: "one", Port: 80}, {Name: "two", Port: 81}}})
@@ -146,7 +175,8 @@ var sliceScenarios = []scenario{
 	}},
 	{number: "143", name: "an endpoint is in two EndpointSlices: the ready one counts", run: func(t *T) {
 		a, b := t.on(t.Pod2, 1), t.on(t.Pod2, 2)
-		s := t.create(world.Service{LoadBalancerIPs: t.virtual(), ExternalLocal: true, Endpoints: []world.Endpoint{terminating(a), terminated(b)}})
+		s := t.create(world.Service{LoadBalancerIPs: t.virtual(), ExternalLocal: true,
+			Endpoints: []world.Endpoint{terminating(a), terminated(b)}})
 		t.must(t.CreateSlice(t.ctx, s.Service, s.Name+"-2", a, b))
 		t.expect("both", flow(t.Pod1, s.clusterIP(), 80), reaches(a, b))
 		t.expect("both", flow(t.Client, s.lb(), 80), reaches(a, b))

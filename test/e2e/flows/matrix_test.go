@@ -20,8 +20,8 @@ const (
 
 var policyNames = []string{"", " with eTP Local", " with iTP Local"}
 
-// cell is one flow of the matrix. localOnly and masqueraded are for a proxy that tells local pods from others and does not masquerade all; the
-// other configurations change what their fields say.
+// cell is one flow of the matrix. localOnly and masqueraded are for a proxy that tells local pods from others and does not masquerade
+// all; the other configurations change what their fields say.
 type cell struct {
 	from, to               string
 	policy                 int

@@ -27,7 +27,8 @@ const (
 	pause = 100 * time.Millisecond
 )
 
-// scenario is one behaviour. Its function is called for each family, beside all other scenarios of the same world, with Services of its own.
+// scenario is one behaviour. Its function is called for each family, beside all other scenarios of the same world, with Services of its
+// own.
 type scenario struct {
 	// number is that of the behaviour in docs/proxy-conformance.md.
 	number, name string

@@ -1,11 +1,12 @@
 //go:build linux
 
-// Package flows_test asks a Service proxy behavioural questions: a packet from here to there, what becomes of it? The answers come from real
-// packets between network namespaces. Each spec is one numbered behaviour of docs/proxy-conformance.md for one family; the same specs run against
-// ours in both variants of iptables and, with the label "large", against kube-proxy in both of its modes, which proves the specs.
+// Package flows_test asks a Service proxy behavioural questions: a packet from here to there, what becomes of it? The answers come from
+// real packets between network namespaces. Each spec is one numbered behaviour of docs/proxy-conformance.md for one family; the same
+// specs run against ours in both variants of iptables and, with the label "large", against kube-proxy in both of its modes, which proves
+// the specs.
 //
-// All scenarios of a proxy run side by side, because they wait most of the time: BeforeAll starts them, each It awaits one. Start reading with
-// clusterip_test.go; scenario_test.go has the vocabulary.
+// All scenarios of a proxy run side by side, because they wait most of the time: BeforeAll starts them, each It awaits one. Start reading
+// with clusterip_test.go; scenario_test.go has the vocabulary.
 package flows_test
 
 import (
@@ -59,8 +60,9 @@ var rounds = []struct {
 	setups []setup
 }{
 	{"by default", []setup{{name: "base", scenarios: join(
-		clusterIPScenarios, matrixScenarios(false, false), noEndpointsScenarios, loadBalancerScenarios, nodePortScenarios, externalPolicyScenarios,
-		internalPolicyScenarios, terminatingScenarios(), topologyScenarios, affinityScenarios, conntrackScenarios, lifecycleScenarios,
+		clusterIPScenarios, matrixScenarios(false, false), noEndpointsScenarios, loadBalancerScenarios, nodePortScenarios,
+		externalPolicyScenarios, internalPolicyScenarios, terminatingScenarios(),
+		topologyScenarios, affinityScenarios, conntrackScenarios, lifecycleScenarios,
 		dualStackScenarios, sliceScenarios)}}},
 	{"as configured", configurations},
 }

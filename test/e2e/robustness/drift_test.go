@@ -155,7 +155,7 @@ var _ = both("An agent whose rules others change", func(the func() *world) {
 
 	// The number and the size of rules stay the same, which is all that legacy iptables tells at a glance.
 	It("mends a rule that was replaced by another one of the same size", Label("large"), func(ctx SpecContext) {
-		w.mended(ctx, 6*time.Minute, func() {
+		w.mended(ctx, time.Minute, func() {
 			for _, family := range families {
 				rule := w.rule(ctx, family, "-j DNAT")
 				number := w.number(ctx, family, rule)

@@ -134,8 +134,8 @@ func lenient(_, _ string, raw syscall.RawConn) error {
 	})
 }
 
-// ask waits for the greeting. Over UDP somebody must have sent something first; that a firewall of the own host refuses to send it (EPERM) is
-// not yet an answer, for an ICMP message may follow.
+// ask waits for the greeting. Over UDP somebody must have sent something first; that a firewall of the own host refuses to send it
+// (EPERM) is not yet an answer, for an ICMP message may follow.
 func ask(conn net.Conn, p Probe) Result {
 	_ = conn.SetDeadline(time.Now().Add(p.Timeout))
 	if p.Protocol == model.UDP {
@@ -180,7 +180,8 @@ func (n *Namespace) dialSCTP(p Probe) Result {
 		return failure(err)
 	}
 	defer func() { _ = conn.Close() }()
-	init := sctpPacket{from: cmp.Or(p.Source.Port(), uint16(20000+rand.N(40000))), to: p.To.Port(), chunk: chunkInit, initiate: rand.Uint32() | 1}
+	port := cmp.Or(p.Source.Port(), uint16(20000+rand.N(40000)))
+	init := sctpPacket{from: port, to: p.To.Port(), chunk: chunkInit, initiate: rand.Uint32() | 1}
 	_ = conn.SetDeadline(time.Now().Add(p.Timeout))
 	if _, err := conn.Write(init.bytes()); err != nil && !errors.Is(err, unix.EPERM) {
 		return failure(err)

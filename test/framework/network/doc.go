@@ -16,6 +16,6 @@
 //   - Nothing outside of its namespaces is touched. Close removes them, and New removes those of processes that died without a Close.
 //   - Nobody answers where the topology has nobody: packets that the node sends to its default gateway are dropped there in silence.
 //
-// It needs root. The kernel of a test machine often lacks SCTP sockets, so SCTP is spoken by this package itself over raw sockets, as far as
-// a proxy can see it: INIT and INIT ACK, with correct checksums.
+// It needs root. The kernel of a test machine often lacks SCTP sockets, so SCTP is spoken by this package itself over raw sockets, as far
+// as a proxy can see it: INIT and INIT ACK, with correct checksums.
 package network

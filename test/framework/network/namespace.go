@@ -51,7 +51,8 @@ func (n *Namespace) Extra(f model.Family, i int) netip.Addr {
 	return nth(pickRange(n.host.ranges, f).Addr(), i)
 }
 
-// LockFile returns the file that iptables-legacy shall lock in the namespace instead of the machine's (XTABLES_LOCKFILE). It goes with the Bed.
+// LockFile returns the file that iptables-legacy shall lock in the namespace instead of the machine's (XTABLES_LOCKFILE). It goes with
+// the Bed.
 func (n *Namespace) LockFile() string { return filepath.Join(os.TempDir(), n.name+".xtables.lock") }
 
 // Do calls a function on a thread that is in the namespace: sockets that it makes stay there for ever. It must start

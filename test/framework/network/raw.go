@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SendRaw puts an IPv4 packet on the wire of an interface of one namespace, to the MAC address of an interface of another one, past routing and
-// past all checks: what a hostile neighbour can do.
+// SendRaw puts an IPv4 packet on the wire of an interface of one namespace, to the MAC address of an interface of another one, past
+// routing and past all checks: what a hostile neighbour can do.
 func (n *Namespace) SendRaw(iface string, to *Namespace, toIface string, packet []byte) error {
 	target, err := to.iface(toIface)
 	if err != nil {

@@ -11,11 +11,13 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
+// OpenPort is where the server listens, ShutPort where nobody does.
 const (
-	// OpenPort is where the server listens, ShutPort where nobody does.
 	OpenPort = 9000
 	ShutPort = 9001
+)
 
+const (
 	// perSlice is how many endpoints the EndpointSlice controller puts into one slice.
 	perSlice = 100
 	// nodes is how many nodes the endpoints are spread over.

@@ -19,8 +19,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Service describes a Service of one family together with its endpoints. The zero values of all but Name and Family are useful: a ClusterIP with
-// TCP port 80 and no endpoints.
+// Service describes a Service of one family together with its endpoints. The zero values of all but Name and Family are useful: a
+// ClusterIP with TCP port 80 and no endpoints.
 type Service struct {
 	Name   string
 	Family model.Family
@@ -118,14 +118,8 @@ func (w *World) Create(ctx context.Context, s Service) (*corev1.Service, error) 
 	if err != nil {
 		return nil, fmt.Errorf("creating Service %s: %w", s.Name, err)
 	}
-	for _, ip := range s.LoadBalancerIPs {
-		ingress := corev1.LoadBalancerIngress{IP: ip}
-		if s.IPMode != "" {
-			ingress.IPMode = &s.IPMode
-		}
-		object.Status.LoadBalancer.Ingress = append(object.Status.LoadBalancer.Ingress, ingress)
-	}
 	if len(s.LoadBalancerIPs) > 0 {
+		object.Status.LoadBalancer.Ingress = ingress(s.IPMode, s.LoadBalancerIPs)
 		if object, err = services.UpdateStatus(ctx, object, metav1.UpdateOptions{}); err != nil {
 			return nil, fmt.Errorf("giving load balancer IPs to Service %s: %w", s.Name, err)
 		}
@@ -134,6 +128,29 @@ func (w *World) Create(ctx context.Context, s Service) (*corev1.Service, error) 
 		err = w.CreateSlice(ctx, s, s.Name+"-1", s.Endpoints...)
 	}
 	return object, err
+}
+
+func ingress(mode corev1.LoadBalancerIPMode, ips []string) (all []corev1.LoadBalancerIngress) {
+	for _, ip := range ips {
+		i := corev1.LoadBalancerIngress{IP: ip}
+		if mode != "" {
+			i.IPMode = &mode
+		}
+		all = append(all, i)
+	}
+	return all
+}
+
+// SetLoadBalancerIPs replaces the load balancer IPs in the status of a Service.
+func (w *World) SetLoadBalancerIPs(ctx context.Context, name string, ips ...string) error {
+	services := w.Plane.Client().CoreV1().Services(w.Namespace)
+	object, err := services.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	object.Status.LoadBalancer.Ingress = ingress("", ips)
+	_, err = services.UpdateStatus(ctx, object, metav1.UpdateOptions{})
+	return err
 }
 
 // Update changes a Service until nobody else has changed it in between.

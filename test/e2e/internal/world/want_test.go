@@ -11,7 +11,8 @@ import (
 
 func TestWants(t *testing.T) {
 	a, b := netip.MustParseAddrPort("10.180.1.12:8080"), netip.MustParseAddrPort("10.180.2.11:8080")
-	client, node, localhost := netip.MustParseAddrPort("192.0.2.100:1"), netip.MustParseAddrPort("192.0.2.10:1"), netip.MustParseAddrPort("127.0.0.1:1")
+	client, node := netip.MustParseAddrPort("192.0.2.100:1"), netip.MustParseAddrPort("192.0.2.10:1")
+	localhost := netip.MustParseAddrPort("127.0.0.1:1")
 	at := func(endpoint, client, source netip.AddrPort) network.Result {
 		return network.Result{Outcome: network.Connected, Endpoint: endpoint, Client: client, Source: source}
 	}

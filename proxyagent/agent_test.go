@@ -1,0 +1,440 @@
+package proxyagent
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+var errKernel = errors.New("the kernel is out of sorts")
+
+func TestNothingIsProgrammedBeforeTheSourceIsReady(t *testing.T) {
+	play(t, Options{}, func(s *scene) {
+		s.source.put(web("web", "10.96.0.1", "10.244.0.1"))
+		s.run(false)
+		s.until(time.Minute)
+		s.expect("")
+		close(s.source.ready)
+		s.expect("sync updated", "1m0s IPv4 sync globals +web", "1m0s IPv4 updated")
+	})
+}
+
+// TestPace tells when syncs begin, and what is in them: the first change of a quiet time at once, later ones together, a pause after the last sync
+// has ended.
+func TestPace(t *testing.T) {
+	play(t, Options{MinSyncPeriod: 2 * time.Second, ProbePeriod: time.Hour}, func(s *scene) {
+		s.backends[model.IPv4].took = 500 * time.Millisecond
+		s.run(true)
+		s.until(time.Minute)
+		s.expect("sync", "0s IPv4 sync globals")
+
+		s.source.put(web("first", "10.96.0.1", "10.244.0.1"))
+		s.expect("sync queued", "1m0s IPv4 queued", "1m0s IPv4 sync +first")
+		for i := range 10 { // while the sync runs, and after
+			time.Sleep(200 * time.Millisecond)
+			s.source.put(web(fmt.Sprintf("more%d", i%3), fmt.Sprintf("10.96.0.%d", 2+i%3), "10.244.0.1"))
+		}
+		s.until(time.Minute + 2499*time.Millisecond)
+		s.expect("sync queued updated", "1m0.5s IPv4 updated", "1m0.5s IPv4 queued")
+		s.until(2 * time.Minute)
+		s.expect("sync queued updated", "1m2.5s IPv4 sync +more0 +more1 +more2", "1m3s IPv4 updated")
+	})
+}
+
+func TestWakingForNothingProgramsNothing(t *testing.T) {
+	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+		s.run(true)
+		s.until(time.Minute)
+		s.take()
+		s.source.change(func(*model.Changes) {})
+		s.expect("sync flows queued updated", "1m0s IPv4 queued", "1m0s IPv4 updated")
+	})
+}
+
+// TestFailedSyncsAreTriedAgain later and later, with nothing new to program, and without a change being lost.
+func TestFailedSyncsAreTriedAgain(t *testing.T) {
+	play(t, Options{}, func(s *scene) {
+		b := s.backends[model.IPv4]
+		for range 7 {
+			b.fail = append(b.fail, errKernel)
+		}
+		s.source.put(web("web", "10.96.0.1", "10.244.0.1"))
+		s.run(true)
+		s.until(2 * time.Minute)
+		s.expect("sync updated",
+			"0s IPv4 sync globals +web", "1s IPv4 sync ", "3s IPv4 sync ", "7s IPv4 sync ", "15s IPv4 sync ", "31s IPv4 sync ", "1m1s IPv4 sync ",
+			"1m31s IPv4 sync ", "1m31s IPv4 updated")
+
+		b.tell(func(b *fakeBackend) { b.fail = []error{errKernel} })
+		s.source.put(web("late", "10.96.0.2", "10.244.0.1"))
+		s.until(3 * time.Minute)
+		s.expect("sync restorefailed updated",
+			"2m0s IPv4 sync +late", "2m0s IPv4 restorefailed", "2m1s IPv4 sync ", "2m1s IPv4 updated")
+	})
+}
+
+// TestOneFamilyDoesNotWaitForTheOther has IPv6 fail for ever, and looks how soon IPv4 has what is new.
+func TestOneFamilyDoesNotWaitForTheOther(t *testing.T) {
+	play(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *scene) {
+		s.backends[model.IPv6].broken = errKernel
+		s.run(true)
+		s.until(40 * time.Second) // IPv6 has failed six times by then and waits for the 61st second
+		s.take()
+		s.source.put(web("web", "10.96.0.1", "10.244.0.1"))
+		s.until(45 * time.Second)
+		for _, line := range s.take() {
+			if strings.Contains(line, "IPv4 sync +web") {
+				return
+			}
+		}
+		t.Error("5 s after a change of IPv4 it is not programmed, because IPv6 fails")
+	})
+}
+
+func TestSuccessIsToldOnlyForTheFamilyThatHasIt(t *testing.T) {
+	play(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *scene) {
+		s.backends[model.IPv6].fail = []error{errKernel, errKernel}
+		s.source.change(func(c *model.Changes) {
+			changesOf(c)[named("web")] = web("web", "10.96.0.1", "10.244.0.1")
+			c.Triggers, c.ServiceEvents, c.EndpointEvents = []time.Time{s.start.Add(-time.Second)}, 2, 5
+		})
+		s.run(true)
+		s.until(900 * time.Millisecond)
+		s.expect("updated programmed changed changesdone", "0s changed 2 5", "0s IPv4 programmed [-1s] at 0s", "0s IPv4 updated")
+
+		s.source.change(func(c *model.Changes) {
+			changesOf(c)[named("web")] = web("web", "10.96.0.1", "10.244.0.2")
+			c.Triggers, c.ServiceEvents, c.EndpointEvents = []time.Time{s.start.Add(900 * time.Millisecond)}, 0, 1
+		})
+		s.until(time.Second)
+		s.expect("updated programmed changed changesdone", "1s changed 0 1", "1s IPv4 programmed [900ms] at 1s", "1s IPv4 updated")
+		s.until(20 * time.Second)
+		lines := s.take("programmed", "changesdone")
+		for _, want := range []string{"3s IPv6 programmed [-1s 900ms] at 3s", "3s changesdone 2 6"} {
+			if !slices.Contains(lines, want) {
+				t.Errorf("%q is missing in\n%s", want, strings.Join(lines, "\n"))
+			}
+		}
+		s.source.change(func(c *model.Changes) { c.ServiceEvents = 4 })
+		s.expect("changesdone", "20s changesdone 4 0")
+	})
+}
+
+// TestWhatASyncTells lists all that a family reports of a success and of a failure.
+func TestWhatASyncTells(t *testing.T) {
+	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+		s.backends[model.IPv4].fail, s.backends[model.IPv4].took = []error{errKernel}, time.Second
+		s.run(true)
+		s.until(time.Second)
+		s.expect("IPv4", "0s IPv4 sync globals", "1s IPv4 syncdone full true took 1s end 1s err the kernel is out of sorts", "1s IPv4 restorefailed")
+		s.until(3 * time.Second)
+		lines := s.take("IPv4")
+		slices.Sort(lines) // the tables come in no order
+		want := []string{
+			"2s IPv4 sync ", "3s IPv4 conntrackdone 0s 3", "3s IPv4 flows start with 0 ports", "3s IPv4 nolocal 0 0", "3s IPv4 programmed [] at 3s",
+			"3s IPv4 rules filter 5 0", "3s IPv4 rules nat 7 3", "3s IPv4 syncdone full true took 1s end 3s err <nil>", "3s IPv4 updated",
+		}
+		if !slices.Equal(lines, want) {
+			t.Errorf("got\n  %s\nwant\n  %s", strings.Join(lines, "\n  "), strings.Join(want, "\n  "))
+		}
+	})
+}
+
+// TestFlows looks at all ports at first, at changed ones later, and at all again after anything went wrong.
+func TestFlows(t *testing.T) {
+	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+		at := func(seconds int, name string) {
+			s.until(time.Duration(seconds) * time.Second)
+			s.source.put(web(name, fmt.Sprintf("10.96.0.%d", seconds), "10.244.0.1"))
+		}
+		s.run(true)
+		s.expect("flows conntrackdone", "0s IPv4 flows start with 0 ports", "0s IPv4 conntrackdone 0s 3")
+		at(10, "a")
+		s.expect("flows", "10s IPv4 flows reconcile bit 14 +a")
+
+		s.backends[model.IPv4].tell(func(b *fakeBackend) { b.fail = []error{errKernel} })
+		at(20, "b") // not in the kernel: flows may still go where they go
+		s.expect("flows")
+		s.until(21 * time.Second)
+		s.expect("flows", "21s IPv4 flows start with 2 ports")
+
+		s.flows[model.IPv4].mu.Lock()
+		s.flows[model.IPv4].fail = []error{errKernel}
+		s.flows[model.IPv4].mu.Unlock()
+		at(30, "c") // the rules are right all the same
+		s.expect("flows updated", "30s IPv4 flows reconcile bit 14 +c", "30s IPv4 updated")
+		at(40, "d")
+		s.expect("flows", "40s IPv4 flows start with 4 ports")
+		at(50, "e")
+		s.expect("flows", "50s IPv4 flows reconcile bit 14 +e")
+	})
+}
+
+func TestDriftIsLookedForAndTold(t *testing.T) {
+	play(t, Options{ProbePeriod: 3 * time.Second}, func(s *scene) {
+		b := s.backends[model.IPv4]
+		b.drift = [][]string{nil, {"chain PA-SERVICES", "set PA-4-VIP", "chain PA-VIPS", "jump from INPUT"}}
+		s.run(true)
+		s.until(9 * time.Second)
+		s.expect("check repaired sync", "0s IPv4 sync globals", "3s IPv4 check", "6s IPv4 check", "6s IPv4 repaired chain",
+			"6s IPv4 repaired set", "6s IPv4 repaired chain", "6s IPv4 repaired jump", "9s IPv4 check")
+
+		b.tell(func(b *fakeBackend) { b.blind = []error{errKernel}; b.fail = []error{errKernel, errKernel, errKernel} })
+		s.until(19 * time.Second) // nobody looks while syncs fail: they look for themselves
+		s.expect("check restorefailed queued sync updated", "12s IPv4 check", "12s IPv4 restorefailed", "12s IPv4 queued",
+			"12s IPv4 sync ", "12s IPv4 restorefailed", "13s IPv4 sync ", "13s IPv4 restorefailed", "15s IPv4 sync ", "15s IPv4 restorefailed",
+			"19s IPv4 sync ", "19s IPv4 updated")
+		s.until(21 * time.Second)
+		s.expect("check", "21s IPv4 check")
+	})
+}
+
+// TestDisputesAreToldOnceWhenTheyLast has two Services claim one address, for a moment and for long.
+func TestDisputesAreToldOnceWhenTheyLast(t *testing.T) {
+	play(t, Options{}, func(s *scene) {
+		older, younger := web("older", "10.96.0.1", "10.244.0.1"), web("younger", "10.96.0.1", "10.244.0.2")
+		younger.Created = older.Created.Add(time.Hour)
+		claim := func(at time.Duration) { s.until(at); s.source.put(younger) }
+		leave := func(at time.Duration) { s.until(at); s.source.remove(younger.Name) }
+		s.source.put(older)
+		s.run(true)
+
+		claim(9500 * time.Millisecond)
+		leave(13500 * time.Millisecond) // it lasted four seconds
+		s.until(30 * time.Second)
+		s.expect("event")
+
+		claim(29500*time.Millisecond + time.Second)
+		s.until(35900 * time.Millisecond)
+		if lines := s.take("event", "disputed"); slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, "event") }) || len(lines) != 5 {
+			t.Errorf("before it has lasted for five seconds: %q", lines)
+		}
+		s.until(2 * time.Minute)
+		s.expect("event", "36s event 10.96.0.1 younger ClaimedByOlderService")
+
+		leave(121500 * time.Millisecond)
+		claim(131500 * time.Millisecond)
+		s.until(3 * time.Minute)
+		s.expect("event", "2m17s event 10.96.0.1 younger ClaimedByOlderService")
+	})
+}
+
+func TestHealthChecksFollowServices(t *testing.T) {
+	play(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *scene) {
+		lb := web("lb", "10.96.0.1", "10.244.0.1")
+		lb.Endpoints = append(lb.Endpoints, at("here", "10.244.1.1"), at("here", "10.244.1.2"))
+		lb.HealthCheckNodePort, lb.ExternalLocal = 32000, true
+		s.source.put(lb)
+		s.run(true)
+		s.expect("healthcheck", "0s healthcheck lb port 32000 local 2")
+
+		s.until(10 * time.Second)
+		plain := *lb
+		plain.HealthCheckNodePort = 0
+		s.source.put(&plain)
+		s.expect("healthcheck", "10s healthcheck lb port 0 local 0")
+
+		s.until(20 * time.Second)
+		s.source.put(lb)
+		s.expect("healthcheck", "20s healthcheck lb port 32000 local 2")
+		s.until(30 * time.Second)
+		s.source.remove(lb.Name)
+		s.expect("healthcheck", "30s healthcheck lb port 0 local 0")
+	})
+}
+
+func TestANodeThatLeaves(t *testing.T) {
+	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+		s.run(true)
+		for i, leaving := range []bool{true, false} {
+			s.until(time.Duration(10*(i+1)) * time.Second)
+			s.source.change(func(c *model.Changes) { c.Node = &model.Node{Name: "here", Leaving: leaving} })
+		}
+		s.until(30 * time.Second)
+		s.source.put(web("web", "10.96.0.1", "10.244.0.1"))
+		s.expect("leaving", "10s leaving true", "20s leaving false")
+	})
+}
+
+// TestAddressesOfInterfaces are read every ten seconds, and programmed only when they are others.
+func TestAddressesOfInterfaces(t *testing.T) {
+	o := Options{Families: []Family{{Settings: settings(model.IPv4)}}}
+	o.Families[0].Settings.NodePortCIDRs = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")}
+	one, two := netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("192.168.0.2")
+	answers := [][]netip.Addr{{one, two}, {two, one}, nil, {two, one}, {two}, {two}}
+	var read []string
+	start := time.Time{}
+	o.LocalAddrs = func() ([]netip.Addr, error) {
+		read = append(read, time.Since(start).String())
+		answer := answers[min(len(read), len(answers))-1]
+		if answer == nil {
+			return nil, errKernel
+		}
+		return slices.Clone(answer), nil
+	}
+	play(t, o, func(s *scene) {
+		start = s.start
+		s.run(true)
+		s.until(69 * time.Second)
+		s.expect("sync", "0s IPv4 sync globals", "40s IPv4 sync globals")
+		if want := []string{"0s", "10s", "20s", "30s", "40s", "50s", "1m0s"}; !slices.Equal(read, want) {
+			t.Errorf("read at %v, want %v", read, want)
+		}
+	})
+}
+
+func TestAddressesAreNotReadOnEveryRound(t *testing.T) {
+	reads := 0
+	o := Options{LocalAddrs: func() ([]netip.Addr, error) { reads++; return nil, nil }}
+	play(t, o, func(s *scene) {
+		s.run(true)
+		for i := range 9 {
+			s.until(time.Duration(i)*time.Second + 500*time.Millisecond)
+			s.source.put(web("web", "10.96.0.1", fmt.Sprintf("10.244.0.%d", i+1)))
+		}
+		if s.until(9900 * time.Millisecond); reads != 1 {
+			t.Errorf("the addresses were read %d times in ten seconds", reads)
+		}
+	})
+}
+
+func TestPortsWithoutLocalEndpointsAreCounted(t *testing.T) {
+	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+		service := web("web", "10.96.0.1", "10.244.0.1")
+		service.InternalLocal, service.ExternalLocal = true, true
+		service.Ports[0].NodePort = 30000
+		inner := web("inner", "10.96.0.2", "10.244.0.1")
+		inner.InternalLocal, inner.ExternalLocal = true, true // nothing comes from outside
+		empty := web("empty", "10.96.0.3", "10.244.0.1")
+		empty.InternalLocal, empty.Endpoints = true, nil
+		s.source.put(service, inner, empty)
+		s.source.change(func(c *model.Changes) { c.Node = &model.Node{Name: "here"} })
+		s.run(true)
+		s.expect("nolocal", "0s IPv4 nolocal 2 1")
+		s.until(10 * time.Second)
+		better := *service
+		better.Endpoints = []model.Endpoint{at("here", "10.244.1.1")}
+		s.source.put(&better)
+		s.expect("nolocal", "10s IPv4 nolocal 1 0")
+		s.until(20 * time.Second)
+		s.source.change(func(c *model.Changes) { changesOf(c)[service.Name], changesOf(c)[inner.Name] = service, nil })
+		s.expect("nolocal", "20s IPv4 nolocal 1 1")
+		s.until(30 * time.Second)
+		s.source.remove(service.Name)
+		s.expect("nolocal", "30s IPv4 nolocal 0 0")
+	})
+}
+
+// TestTheAgentEndsAtOnce whatever it is doing: play demands that no time passes.
+func TestTheAgentEndsAtOnce(t *testing.T) {
+	const long = time.Hour
+	for name, story := range map[string]func(s *scene){
+		"before the source is ready": func(s *scene) { s.run(false) },
+		"with nothing to do":         func(s *scene) { s.run(true); s.until(time.Minute) },
+		"in the first sync": func(s *scene) {
+			s.backends[model.IPv4].took = long
+			s.run(true)
+		},
+		"in a later sync": func(s *scene) {
+			s.run(true)
+			s.until(time.Minute)
+			s.backends[model.IPv4].tell(func(b *fakeBackend) { b.took = long })
+			s.source.put(web("web", "10.96.0.1", "10.244.0.1"))
+			synctest.Wait()
+			s.expect("sync", "0s IPv4 sync globals", "1m0s IPv4 sync +web")
+		},
+		"in the back-off": func(s *scene) {
+			s.backends[model.IPv4].broken = errKernel
+			s.run(true)
+			s.until(40 * time.Second)
+		},
+		"while flows are looked at": func(s *scene) {
+			s.flows[model.IPv4].took = long
+			s.run(true)
+		},
+		"while it looks for drift": func(s *scene) {
+			s.backends[model.IPv4].pending = long
+			s.run(true)
+			s.until(2 * time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) { play(t, Options{}, story) })
+	}
+}
+
+// TestEndingInALookForDriftIsNoFailure keeps the counters honest.
+func TestEndingInALookForDriftIsNoFailure(t *testing.T) {
+	play(t, Options{}, func(s *scene) {
+		s.backends[model.IPv4].pending = time.Hour
+		s.run(true)
+		s.until(2 * time.Second)
+		s.stop()
+		s.expect("restorefailed")
+	})
+}
+
+// TestDumpWhileThingsChange is for the race detector, and for answers that are whole.
+func TestDumpWhileThingsChange(t *testing.T) {
+	play(t, Options{Families: both(), MinSyncPeriod: time.Millisecond}, func(s *scene) {
+		s.run(true)
+		var readers sync.WaitGroup
+		for range 3 {
+			readers.Go(func() {
+				for range 100 {
+					_ = s.agent.Dump(named("web"))
+					_ = s.agent.Overview()
+					_, _ = s.agent.DumpAddress(netip.MustParseAddr("10.96.0.1"))
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		for i := range 100 {
+			s.source.put(web("web", "10.96.0.1", fmt.Sprintf("10.244.0.%d", i+1)))
+			time.Sleep(time.Millisecond)
+		}
+		readers.Wait()
+	})
+}
+
+func TestDumpInWords(t *testing.T) {
+	play(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *scene) {
+		s.source.put(web("web", "10.96.0.1", "10.244.0.1"), web("six", "fd00::1", "fd01::1"))
+		s.run(true)
+		text := s.agent.Dump(named("web"))
+		for _, want := range []string{"10.96.0.1", "10.244.0.1:8080", "rules of default/web:http/TCP"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the dump lacks %q:\n%s", want, text)
+			}
+		}
+		if strings.Contains(text, "six") {
+			t.Errorf("the dump tells of another Service:\n%s", text)
+		}
+		if text, err := s.agent.DumpAddress(netip.MustParseAddr("fd00::1")); err != nil || !strings.Contains(text, "rules of default/six:http/TCP") {
+			t.Errorf("got %v and\n%s", err, text)
+		}
+		if text, err := s.agent.DumpAddress(netip.MustParseAddr("10.96.0.9")); err == nil {
+			t.Errorf("of an address that nobody has there is something to tell:\n%s", text)
+		}
+		for _, want := range []string{"IPv4: 1 Service ports, 7 rules in nat, 5 in filter, 0 disputed", "IPv6: 1 Service ports"} {
+			if !strings.Contains(s.agent.Overview(), want) {
+				t.Errorf("the overview lacks %q:\n%s", want, s.agent.Overview())
+			}
+		}
+	})
+}
+
+func TestDurationsHaveDefaults(t *testing.T) {
+	o := Options{ProbePeriod: time.Minute}
+	o.fill()
+	if o.MinSyncPeriod != time.Second || o.ProbePeriod != time.Minute || o.RetryPeriod != 30*time.Second {
+		t.Errorf("got %s, %s and %s", o.MinSyncPeriod, o.ProbePeriod, o.RetryPeriod)
+	}
+}

@@ -1,0 +1,259 @@
+package iptables
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// walker computes where packets end that enter a chain, exactly: it follows every way with the probability that it is taken.
+type walker struct {
+	t      *testing.T
+	chains map[string][]string
+	// in are the sets that the client is a member of.
+	in map[string]bool
+	// ends are the probabilities of the endpoints, added are those of being remembered in a set.
+	ends, added map[string]float64
+}
+
+// walk enters a chain with a probability. Goto does not come back, so what reaches the end of a chain has no endpoint.
+func (w walker) walk(name string, p float64) {
+	rules, there := w.chains[name]
+	if !there {
+		w.t.Fatalf("a rule leads to the chain %s, which does not exist", name)
+	}
+	w.rules(rules, p)
+}
+
+func (w walker) rules(rules []string, p float64) {
+	for _, rule := range rules {
+		taken := p * w.chance(rule)
+		f := strings.Fields(rule)
+		switch target := f[slices.IndexFunc(f, func(s string) bool { return s == "-j" || s == "-g" })+1]; {
+		case target == "SET":
+			w.added[after(f, "--add-set")] += taken
+			continue
+		case target == "DNAT":
+			w.ends[after(f, "--to-destination")] += taken
+		default:
+			w.walk(target, taken)
+		}
+		p -= taken
+	}
+	if p > 1e-9 {
+		w.ends["nowhere"] += p
+	}
+}
+
+// chance is the probability with which a rule matches.
+func (w walker) chance(rule string) float64 {
+	f := strings.Fields(rule)
+	if set := after(f, "--match-set"); set != "" && !w.in[set] {
+		return 0
+	}
+	probability := after(f, "--probability")
+	if probability == "" {
+		return 1
+	}
+	p, err := strconv.ParseFloat(probability, 64)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// after returns the word behind another.
+func after(words []string, option string) string {
+	if i := slices.Index(words, option); i >= 0 && i+1 < len(words) {
+		return words[i+1]
+	}
+	return ""
+}
+
+func newWalker(t *testing.T, chains map[string][]string) walker {
+	return walker{t: t, chains: chains, in: map[string]bool{}, ends: map[string]float64{}, added: map[string]float64{}}
+}
+
+// crowd is n endpoints side by side.
+func crowd(f model.Family, n int) []netip.AddrPort {
+	a := netip.MustParseAddr("10.244.3.250")
+	if f == model.IPv6 {
+		a = netip.MustParseAddr("fd00:10:244::fff0")
+	}
+	var all []netip.AddrPort
+	for range n {
+		all = append(all, netip.AddrPortFrom(a, 8080))
+		a = a.Next()
+	}
+	return all
+}
+
+func testPort() model.PortName {
+	return model.PortName{Service: model.ServiceName{Namespace: "default", Name: "web"}, Port: "http", Protocol: model.TCP}
+}
+
+// pick writes the chains that choose one of the endpoints.
+func pick(f model.Family, endpoints []netip.AddrPort, affinity int) (start string, chains map[string][]string) {
+	c := choice{port: testPort(), affinity: affinity, family: f, chains: map[string][]string{}}
+	start = portChain(roleCluster, c.port)
+	c.write(start, endpoints)
+	if affinity > 0 {
+		c.remember(endpoints)
+	}
+	return start, c.chains
+}
+
+// crowdSizes are numbers of endpoints around all thresholds.
+func crowdSizes() []int {
+	var all []int
+	for n := 1; n <= 40; n++ {
+		all = append(all, n)
+	}
+	return append(all, 100, 1000)
+}
+
+// TestEachEndpointHasTheSameProbability of a client that nobody remembers.
+func TestEachEndpointHasTheSameProbability(t *testing.T) {
+	for _, family := range []model.Family{model.IPv4, model.IPv6} {
+		for _, affinity := range []int{0, 60} {
+			for _, n := range crowdSizes() {
+				endpoints := crowd(family, n)
+				start, chains := pick(family, endpoints, affinity)
+				w := newWalker(t, chains)
+				w.walk(start, 1)
+				fair(t, fmt.Sprintf("%s, affinity %d, %d endpoints", family, affinity, n), w.ends, endpoints)
+				if affinity > 0 && len(w.added) != n {
+					t.Errorf("%d of %d endpoints remember their clients", len(w.added), n)
+				}
+			}
+		}
+	}
+}
+
+// fair compares with 1/n, to the digits that the rules have.
+func fair(t *testing.T, what string, ends map[string]float64, endpoints []netip.AddrPort) {
+	t.Helper()
+	for _, e := range endpoints {
+		if off := math.Abs(ends[e.String()]*float64(len(endpoints)) - 1); off > 1e-6 {
+			t.Errorf("%s: %s gets %v of the clients", what, e, ends[e.String()])
+		}
+	}
+	if len(ends) != len(endpoints) {
+		t.Errorf("%s: there are %d ends", what, len(ends))
+	}
+}
+
+// TestRulesOfAClusterIPAreFair where they go straight to DNAT.
+func TestRulesOfAClusterIPAreFair(t *testing.T) {
+	for n := 1; n <= inlineEndpoints; n++ {
+		vip := netip.MustParseAddr("10.96.0.1")
+		r := renderPort(model.Globals{Family: model.IPv4}, model.ServicePort{
+			Name: testPort(), ClusterIPs: []netip.Addr{vip}, Port: 80, Cluster: crowd(model.IPv4, n), HasEndpoints: true,
+		})
+		w := newWalker(t, r.chains)
+		w.rules(r.vips[vip], 1)
+		fair(t, fmt.Sprintf("%d endpoints", n), w.ends, crowd(model.IPv4, n))
+		if len(r.chains) > 0 {
+			t.Errorf("%d endpoints have chains of their own", n)
+		}
+	}
+}
+
+// TestARememberedClientStays with its endpoint, and is remembered anew.
+func TestARememberedClientStays(t *testing.T) {
+	for _, n := range []int{1, 2, 8, 9, 40, 1000} {
+		endpoints := crowd(model.IPv4, n)
+		start, chains := pick(model.IPv4, endpoints, 60)
+		for _, e := range []netip.AddrPort{endpoints[0], endpoints[n/2], endpoints[n-1]} {
+			w := newWalker(t, chains)
+			set := affinitySet(model.IPv4, testPort(), e)
+			w.in[set] = true
+			w.walk(start, 1)
+			if w.ends[e.String()] != 1 || len(w.ends) != 1 || w.added[set] != 1 {
+				t.Errorf("of %d endpoints a client of %s gets %v, and is remembered in %v", n, e, w.ends, w.added)
+			}
+		}
+	}
+}
+
+// TestOneEndpointMoreChangesFewChains pins the cost of a change: one chain on each level, and no rule at all in the others.
+func TestOneEndpointMoreChangesFewChains(t *testing.T) {
+	for n, most := range map[int]int{5: 1, 100: 2, 1000: 3} {
+		endpoints := crowd(model.IPv4, n+1)
+		_, before := pick(model.IPv4, endpoints[:n], 0)
+		_, now := pick(model.IPv4, endpoints, 0)
+		changed := 0
+		for name := range now {
+			if !slices.Equal(before[name], now[name]) {
+				changed++
+			}
+		}
+		if changed == 0 || changed > most {
+			t.Errorf("the %dth endpoint changed %d chains of %d, want at most %d", n+1, changed, len(now), most)
+		}
+	}
+}
+
+// TestChainsOfEndpointsStaySmall bounds rules in a chain and chains on a way.
+func TestChainsOfEndpointsStaySmall(t *testing.T) {
+	start, chains := pick(model.IPv4, crowd(model.IPv4, 1000), 0)
+	longest := 0
+	for name, rules := range chains {
+		if longest = max(longest, len(rules)); len(name) > 28 {
+			t.Errorf("the name of the chain %s is too long", name)
+		}
+		if !strings.HasPrefix(name, start) {
+			t.Errorf("the chain %s is not below %s", name, start)
+		}
+	}
+	if longest > nibbleValues {
+		t.Errorf("a chain has %d rules", longest)
+	}
+	if most := slices.Max(slices.Collect(maps.Values(depths(chains, start, 1)))); most > 1+endpointLevels {
+		t.Errorf("a way has %d chains", most)
+	}
+}
+
+// depths tells how many chains there are on the way to each.
+func depths(chains map[string][]string, from string, depth int) map[string]int {
+	all := map[string]int{from: depth}
+	for _, rule := range chains[from] {
+		if to := after(strings.Fields(rule), "-g"); to != "" {
+			maps.Copy(all, depths(chains, to, depth+1))
+		}
+	}
+	return all
+}
+
+func TestRandom(t *testing.T) {
+	for _, tc := range []struct {
+		k, n int
+		want string
+	}{
+		{1, 1, ""}, {2, 1, ""},
+		{1, 2, "-m statistic --mode random --probability 0.50000000000 "},
+		{1, 3, "-m statistic --mode random --probability 0.33333333333 "},
+		{16, 1000, "-m statistic --mode random --probability 0.01600000000 "},
+	} {
+		if got := random(tc.k, tc.n); got != tc.want {
+			t.Errorf("%d of %d: got %q, want %q", tc.k, tc.n, got, tc.want)
+		}
+	}
+}
+
+func TestUnion(t *testing.T) {
+	all := crowd(model.IPv4, 4)
+	if got := union(all[1:3], all); !slices.Equal(got, all) {
+		t.Errorf("got %v", got)
+	}
+	if got := union([]netip.AddrPort{all[3]}, []netip.AddrPort{all[0]}); !slices.Equal(got, []netip.AddrPort{all[0], all[3]}) {
+		t.Errorf("got %v", got)
+	}
+}

@@ -1,0 +1,84 @@
+package population
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+func TestEndpoint(t *testing.T) {
+	for _, tc := range []struct {
+		family model.Family
+		i      int
+		want   string
+	}{
+		{model.IPv4, 0, "10.182.0.1"},
+		{model.IPv4, 255, "10.182.1.0"},
+		{model.IPv4, 90_000, "10.183.95.145"},
+		{model.IPv6, 0, "fd00:182::1"},
+		{model.IPv6, 65_535, "fd00:182::1:0"},
+	} {
+		got := Endpoint(tc.family, tc.i)
+		if got.String() != tc.want || !Range(tc.family).Contains(got) {
+			t.Errorf("%s %d is %s, want %s", tc.family, tc.i, got, tc.want)
+		}
+	}
+}
+
+func TestSlicesHoldAHundredEndpointsAtMost(t *testing.T) {
+	var sizes []int
+	seen := map[string]bool{}
+	for _, s := range slices("ns", "web", model.IPv4, 500, 230) {
+		sizes = append(sizes, len(s.Endpoints))
+		for _, e := range s.Endpoints {
+			seen[e.Addresses[0]] = true
+		}
+		if s.Labels[discoveryv1.LabelServiceName] != "web" || *s.Ports[0].Port != OpenPort {
+			t.Errorf("%s is for %v and has port %d", s.Name, s.Labels, *s.Ports[0].Port)
+		}
+	}
+	if diff := cmp.Diff([]int{100, 100, 30}, sizes); diff != "" {
+		t.Error(diff)
+	}
+	if len(seen) != 230 || !seen[Endpoint(model.IPv4, 500).String()] || !seen[Endpoint(model.IPv4, 729).String()] {
+		t.Errorf("%d addresses", len(seen))
+	}
+}
+
+func TestStates(t *testing.T) {
+	for state, want := range map[State]struct {
+		port      int32
+		endpoints int
+	}{Open: {OpenPort, 3}, Shut: {ShutPort, 3}, Fewer: {OpenPort, 2}} {
+		s := slice("ns", "web", "web-0", model.IPv6, 0, 3, state)
+		if *s.Ports[0].Port != want.port || len(s.Endpoints) != want.endpoints || s.AddressType != discoveryv1.AddressTypeIPv6 {
+			t.Errorf("state %d: %d endpoints on %d, %s", state, len(s.Endpoints), *s.Ports[0].Port, s.AddressType)
+		}
+	}
+}
+
+func TestSomeTakesWhatThereIs(t *testing.T) {
+	p := &Population{family: model.IPv4, endpoints: 2, services: []netip.AddrPort{netip.MustParseAddrPort("10.96.0.1:80"), netip.MustParseAddrPort("10.96.0.2:80")}}
+	for _, s := range p.Some(20) {
+		if s != p.services[0] && s != p.services[1] {
+			t.Errorf("%s is no Service", s)
+		}
+	}
+	for _, e := range p.SomeEndpoints(50) {
+		if e.Port() != OpenPort || e.Addr().Compare(Endpoint(model.IPv4, 3)) > 0 {
+			t.Errorf("%s is no endpoint", e)
+		}
+	}
+}
+
+func TestShare(t *testing.T) {
+	for endpoints, want := range map[int]float64{3: 1, 100: 1, 1000: 0.1} {
+		if got := (&Population{endpoints: endpoints}).Share(); got != want {
+			t.Errorf("of %d endpoints a change touches %v, want %v", endpoints, got, want)
+		}
+	}
+}

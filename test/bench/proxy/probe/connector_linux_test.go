@@ -1,0 +1,90 @@
+package probe
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// listening returns the address of a server on loopback, and closed that of nobody.
+func listening(t *testing.T, network, address string) (open, shut netip.AddrPort) {
+	t.Helper()
+	listener, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	other, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = other.Close()
+	return netip.MustParseAddrPort(listener.Addr().String()), netip.MustParseAddrPort(other.Addr().String())
+}
+
+func TestConnectTellsOpenFromShutPorts(t *testing.T) {
+	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "tcp6": "[::1]:0"} {
+		t.Run(network, func(t *testing.T) {
+			open, shut := listening(t, network, address)
+			for to, want := range map[netip.AddrPort]Outcome{open: Connected, shut: Refused} {
+				took, got, err := connect(to, time.Second)
+				if err != nil || got != want || took <= 0 {
+					t.Errorf("%s: %s after %s, %v; want %s", to, got, took, err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestMeasureTakesTargetsInTurn(t *testing.T) {
+	open, shut := listening(t, "tcp4", "127.0.0.1:0")
+	var c connector
+	got := c.serve(request{Targets: []netip.AddrPort{open, open, shut}, Count: 9})
+	if len(got.Nanos) != 6 || got.Failed != 3 || got.Error != "" {
+		t.Errorf("%d connections, %d failed, %q; want 6 and 3", len(got.Nanos), got.Failed, got.Error)
+	}
+	if again := c.serve(request{Count: 3}); len(again.Nanos) != 2 {
+		t.Errorf("%d connections; want 2 of 3: targets stay", len(again.Nanos))
+	}
+}
+
+func TestMeasureEndsInTime(t *testing.T) {
+	open, _ := listening(t, "tcp4", "127.0.0.1:0")
+	var c connector
+	start := time.Now()
+	got := c.serve(request{Targets: []netip.AddrPort{open}, For: 50 * time.Millisecond, Pause: time.Millisecond})
+	if took := time.Since(start); took < 50*time.Millisecond || took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if n := len(got.Nanos); n < 2 || n > 50 {
+		t.Errorf("%d connections in 50 ms with a pause of 1 ms after each", n)
+	}
+}
+
+func TestUntilWaitsForAStreak(t *testing.T) {
+	open, shut := listening(t, "tcp4", "127.0.0.1:0")
+	before, err := Now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c connector
+	got := c.serve(request{Targets: []netip.AddrPort{open}, Until: Connected, Streak: 10, Patience: 5 * time.Second})
+	after, err := Now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wait := after.Since(got.At); got.At < before || wait < 9*pollPause {
+		t.Errorf("the first of 10 connections was %s before the end", wait)
+	}
+	if never := c.serve(request{Targets: []netip.AddrPort{shut}, Until: Connected, Patience: 20 * time.Millisecond}); never.At != 0 || never.Error != "" {
+		t.Errorf("a shut port: %+v", never)
+	}
+}
+
+func TestNoTargetsIsAnError(t *testing.T) {
+	var c connector
+	if got := c.serve(request{Count: 1}); got.Error == "" {
+		t.Error("no error")
+	}
+}
