@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"net/netip"
+	"os"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -72,7 +73,7 @@ func leaveOther(ctx context.Context, ready <-chan struct{}, families []proxyagen
 	for _, f := range families {
 		waitServed(ctx, f.Backend)
 	}
-	debug.FreeOSMemory() // the first listing is garbage by now, several times what stays
+	settleHeap()
 	for _, f := range families {
 		did, err := iptables.Cleanup(ctx, iptables.CleanupOptions{Family: f.Settings.Family, Modes: []iptables.Mode{other}})
 		log := logr.FromContextOrDiscard(ctx).WithValues("family", f.Settings.Family)
@@ -84,6 +85,14 @@ func leaveOther(ctx context.Context, ready <-chan struct{}, families []proxyagen
 		}
 	}
 	return nil
+}
+
+// settleHeap gives back what the start took: the first listing is garbage by now, several times what stays.
+func settleHeap() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	debug.FreeOSMemory()
 }
 
 // waitServed waits for the first rules, so that nobody is without.

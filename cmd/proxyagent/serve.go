@@ -29,13 +29,17 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/watch"
 )
 
-// gcPercent lets the heap grow by half before it is collected, instead of doubling: what the agent remembers hardly changes.
-const gcPercent = 50
+// While the agent starts, everything that it reads and compiles is collected seldom: nobody is served until it is done. Afterwards the heap may
+// grow by half before it is collected, instead of doubling, because what the agent remembers hardly changes.
+const (
+	gcPercentStarting = 400
+	gcPercent         = 50
+)
 
 // serve puts the agent together and runs it until ctx ends.
 func serve(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, warnings []string) error {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		debug.SetGCPercent(gcPercentStarting)
 	}
 	log := newLogger(c.Log)
 	ctx = logr.NewContext(ctx, log)

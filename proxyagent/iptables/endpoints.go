@@ -13,6 +13,7 @@ import (
 const (
 	linearEndpoints = 8 // as many are tried one after the other; more go into a tree
 	endpointLevels  = 3 // chains below the root of that tree
+	endpointBits    = 4 // of a digest that choose among 16 chains
 )
 
 // A choice picks one of a set of endpoints at random, all with the same probability.
@@ -92,10 +93,10 @@ func (c choice) remember(endpoints []netip.AddrPort) {
 }
 
 // spread groups endpoints by four bits of their digests.
-func spread(endpoints []netip.AddrPort, level int) [nibbleValues][]netip.AddrPort {
-	var groups [nibbleValues][]netip.AddrPort
+func spread(endpoints []netip.AddrPort, level int) [1 << endpointBits][]netip.AddrPort {
+	var groups [1 << endpointBits][]netip.AddrPort
 	for _, e := range endpoints {
-		i := place(e) >> (level * nibbleBits) & (nibbleValues - 1)
+		i := place(e) >> (level * endpointBits) & (1<<endpointBits - 1)
 		groups[i] = append(groups[i], e)
 	}
 	return groups

@@ -131,11 +131,13 @@ func (p *Proxier) learn(ctx context.Context) error {
 	if err := p.learnMembers(ctx, true); err != nil {
 		return err
 	}
+	start := time.Now()
 	text, err := p.run.Save(ctx, "") // all tables: an earlier version may have used others
 	if err != nil {
 		return fmt.Errorf("reading the rules: %w", err)
 	}
 	p.regard(parseSave(text))
+	p.whole = looked{start, time.Since(start)} // what differs is going to be written: no need to look again soon
 	p.known = true
 	return nil
 }

@@ -6,17 +6,19 @@ import (
 )
 
 const (
-	bucketSize   = 16 // keys that one chain holds side by side: 48 rules cost less than a further jump would with iptables-nft
-	maxDepth     = 4  // chains below the root on the way to a key; the kernel allows 16 on a whole way (NFT_JUMP_STACK_SIZE)
-	maxKeyRules  = 8  // rules of one key in a shared chain; a key with more gets a chain of its own
-	nibbleBits   = 4
-	nibbleValues = 1 << nibbleBits
+	bucketSize  = 16 // keys that one chain holds side by side; some 48 rules, as many as four levels more would cost
+	maxDepth    = 6  // chains below the root on the way to a key; the kernel allows 16 on a whole way (NFT_JUMP_STACK_SIZE)
+	maxKeyRules = 8  // rules of one key in a shared chain; a key with more gets a chain of its own
+	// Strides of two bits: a bucket that overflows becomes four of at least a few keys. Sixteen would have two or three keys each where
+	// addresses are sparse, and iptables-nft pays for every chain.
+	strideBits = 2
+	fanout     = 1 << strideBits
 )
 
 // A tree turns a set of keys, each with rules, into chains that find the rules of a key in a number of steps that grows with the
 // logarithm of the number of keys. Keys are virtual IPs or node ports, as the bytes of their big-endian form, all of one length.
 //
-// It is a trie with strides of four bits. A node with few keys is a bucket: its chain holds the rules of all of them. A node with a
+// It is a trie with strides of two bits. A node with few keys is a bucket: its chain holds the rules of all of them. A node with a
 // single child is left out, its parent goes to the child (path compression). The chains are a pure function of the keys and their
 // rules: the order in which they came has no influence. Cost of Set and of emitting it: the depth of the key.
 type tree struct {
@@ -38,8 +40,8 @@ type treeNode struct {
 	bits  int
 	count int // keys below
 
-	kids *[nibbleValues]*treeNode // nil in a bucket
-	keys map[string]struct{}      // the keys of a bucket
+	kids *[fanout]*treeNode  // nil in a bucket
+	keys map[string]struct{} // the keys of a bucket
 
 	dirty bool
 	depth int      // of its chain when it was emitted last; zero when it had none
@@ -82,7 +84,7 @@ func (t *tree) Len() int { return len(t.rules) }
 
 func (t *tree) touch(n *treeNode, key string) {
 	for n.dirty = true; n.kids != nil; n.dirty = true {
-		n = n.kids[nibble(key, n.bits)]
+		n = n.kids[digit(key, n.bits)]
 	}
 }
 
@@ -104,7 +106,7 @@ func (t *tree) insert(n *treeNode, key string) {
 // split makes an inner node of a bucket that overflowed.
 func (t *tree) split(n *treeNode) {
 	keys := n.keys
-	n.keys, n.kids = nil, new([nibbleValues]*treeNode)
+	n.keys, n.kids = nil, new([fanout]*treeNode)
 	for key := range keys {
 		t.insert(n.kid(key), key)
 	}
@@ -112,9 +114,9 @@ func (t *tree) split(n *treeNode) {
 
 // kid returns the child on the way to key, and makes it if need be.
 func (n *treeNode) kid(key string) *treeNode {
-	i := nibble(key, n.bits)
+	i := digit(key, n.bits)
 	if n.kids[i] == nil {
-		bits := n.bits + nibbleBits
+		bits := n.bits + strideBits
 		n.kids[i] = &treeNode{key: truncate(key, bits), bits: bits, keys: map[string]struct{}{}, dirty: true}
 	}
 	return n.kids[i]
@@ -127,7 +129,7 @@ func (t *tree) remove(n *treeNode, key string) {
 		delete(n.keys, key)
 		return
 	}
-	i := nibble(key, n.bits)
+	i := digit(key, n.bits)
 	t.remove(n.kids[i], key)
 	if n.kids[i].count == 0 {
 		t.retire(n.kids[i])
@@ -309,21 +311,17 @@ func (n *treeNode) single() string {
 	panic("a node without keys is in the tree")
 }
 
-// nibble returns the four bits of key at an offset of bits.
-func nibble(key string, offset int) byte {
-	b := key[offset/8]
-	if offset%8 == 0 {
-		return b >> nibbleBits
-	}
-	return b & (nibbleValues - 1)
+// digit returns the bits of key at an offset that choose a child.
+func digit(key string, offset int) byte {
+	return key[offset/8] >> (8 - strideBits - offset%8) & (fanout - 1)
 }
 
 // truncate clears all but the first bits of key.
 func truncate(key string, bits int) string {
 	b := make([]byte, len(key))
 	copy(b, key[:bits/8])
-	if bits%8 != 0 {
-		b[bits/8] = key[bits/8] &^ (nibbleValues - 1)
+	if rest := bits % 8; rest != 0 {
+		b[bits/8] = key[bits/8] &^ (1<<(8-rest) - 1)
 	}
 	return string(b)
 }

@@ -157,7 +157,7 @@ func TestTreeChangesFewChains(t *testing.T) {
 	if touched > 3 {
 		t.Errorf("one address more touched %d chains, want at most its leaf, its parent and a new chain", touched)
 	}
-	if len(chains) > 10000/bucketSize+10000/64 {
+	if len(chains) > 10000/bucketSize*3/2 {
 		t.Errorf("10,000 addresses side by side make %d chains", len(chains))
 	}
 }

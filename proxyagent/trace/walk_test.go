@@ -127,6 +127,7 @@ nat PREROUTING, to 10.96.0.1:80
             > 1/4 of all
             > goes to 10.244.1.3:80
     -A TOP -j LOG --log-prefix "-j DROP "
+          > 3/4 of all
           > is logged
 filter FORWARD, to 10.244.1.3:80, 10.96.0.1:80
   -A FORWARD -i cni0 -o cni0 -j ACCEPT

@@ -3,14 +3,16 @@ package proxy
 import (
 	"context"
 	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
 // awake is how long the proxies get to find out what they have slept through.
 const awake = 5 * time.Second
 
-// quiet lets all proxies run at the same time while nothing happens in the cluster.
+// quiet lets all proxies run at the same time while nothing happens in the cluster. That of the other family would tell nothing new.
 func (b *bench) quiet(ctx context.Context, c *Case, stands []*stand) error {
-	if b.Quiet == 0 || c.Shape.Services == 1 {
+	if b.Quiet == 0 || c.Shape.Endpoints != endpoints || c.Shape.Family != model.IPv4 {
 		return nil
 	}
 	b.log.Step("%s: watching the proxies do nothing for %s", c.Shape, b.Quiet)

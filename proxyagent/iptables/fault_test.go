@@ -1,0 +1,365 @@
+//go:build linux
+
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+var errFault = errors.New("a fault of the test")
+
+// faulty is sets of the real kernel of which one call fails, before it does anything or after it did all.
+type faulty struct {
+	Sets
+	left int  // calls until the one that fails; below zero none does
+	late bool // it fails after it did its work
+}
+
+// do lets a call through, or not.
+func (s *faulty) do(call func() error) error {
+	s.left--
+	if s.left != -1 {
+		return call()
+	}
+	if s.late {
+		_ = call()
+	}
+	return errFault
+}
+
+func (s *faulty) Create(ctx context.Context, sets ...ipset.Set) error {
+	return s.do(func() error { return s.Sets.Create(ctx, sets...) })
+}
+
+func (s *faulty) Apply(ctx context.Context, changes []ipset.Change) error {
+	return s.do(func() error { return s.Sets.Apply(ctx, changes) })
+}
+
+func (s *faulty) Destroy(ctx context.Context, names ...string) error {
+	return s.do(func() error { return s.Sets.Destroy(ctx, names...) })
+}
+
+func (s *faulty) Counts(ctx context.Context, prefix string) (counts map[string]int, err error) {
+	err = s.do(func() (err error) { counts, err = s.Sets.Counts(ctx, prefix); return err })
+	return counts, err
+}
+
+func (s *faulty) Entries(ctx context.Context, name string) (entries map[Entry]struct{}, err error) {
+	err = s.do(func() (err error) { entries, err = s.Sets.Entries(ctx, name); return err })
+	return entries, err
+}
+
+// script writes a program that stands in front of another and, for as many runs as the file beside it has lines, does what instead.
+func script(t *testing.T, p *Proxier, program, instead string) (path string, arm func(times int)) {
+	t.Helper()
+	keep(t, p)
+	path = filepath.Join(t.TempDir(), filepath.Base(program))
+	faults := path + ".faults"
+	text := fmt.Sprintf("#!/bin/sh\nif [ -s %s ]; then sed -i 1d %s; %s; fi\nexec %s \"$@\"\n", faults, faults, instead, program)
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path, func(times int) {
+		if err := os.WriteFile(faults, []byte(strings.Repeat("fault\n", times)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// keep gives the real programs back before the end.
+func keep(t *testing.T, p *Proxier) {
+	t.TempDir() // made first, and so taken away last
+	programs := p.run
+	t.Cleanup(func() { p.run = programs })
+}
+
+// TestSyncFinishesWhatFailed has every call to the sets fail once, before or after it did its work, in a change and in the first sync after a
+// restart. Whatever failed, the next sync has to bring the kernel to the Plan, without being told anything new.
+func TestSyncFinishesWhatFailed(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier) {
+		kernel := &faulty{Sets: p.options.Sets, left: -1}
+		// One variant of each family is enough: what fails is the same for all.
+		if late := p.options.Family == model.IPv6; late == (p.options.Mode == NFT) {
+			failEach(t, p, kernel)
+		}
+	})
+}
+
+func failEach(t *testing.T, p *Proxier, kernel *faulty) {
+	t.Helper()
+	kernel.late = p.options.Mode == Legacy
+	plans, faults := newPlans(5, p.options.Family), 0
+	p.options.Sets = kernel
+	syncOne(t, p, whole(plans.plan))
+	for start := range 2 { // a change, and then a restart
+		for call, failed := 0, true; failed; call++ {
+			kernel.left = -1
+			if start == 1 {
+				p = newProxier(t, p.options.Mode, p.options.Family)
+				p.options.Sets = kernel
+			}
+			kernel.left = call
+			if failed = syncFails(t, p, plans); failed {
+				faults++
+			}
+		}
+	}
+	kernel.left = -1
+	if faults < 20 {
+		t.Errorf("only %d calls could fail", faults)
+	}
+}
+
+// syncFails syncs a step of which a call may fail, and then again. It reports whether one failed.
+func syncFails(t *testing.T, p *Proxier, plans *plans) bool {
+	t.Helper()
+	d := plans.step(30)
+	if !p.known {
+		d = whole(plans.plan)
+	}
+	_, err := p.Sync(context.Background(), d)
+	if err == nil {
+		agree(t, p)
+		return false
+	}
+	if !errors.Is(err, errFault) {
+		t.Fatalf("failed with %v", err)
+	}
+	if found, err := p.Check(context.Background(), time.Now()); found != nil || err != nil {
+		t.Fatalf("a look after a failed sync found %q, %v", found, err)
+	}
+	if full := syncOne(t, p, model.Delta{}); !full {
+		t.Errorf("after a failure the kernel was not looked at")
+	}
+	agree(t, p)
+	noStrangeSets(t, p)
+	return true
+}
+
+// noStrangeSets looks that the kernel has the sets that are wanted, and no other.
+func noStrangeSets(t *testing.T, p *Proxier) {
+	t.Helper()
+	counts, err := p.options.Sets.Counts(context.Background(), setPrefix(p.options.Family))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range p.rules.affinity {
+		if _, there := counts[name]; !there {
+			t.Errorf("the set %s is missing", name)
+		}
+		delete(counts, name)
+	}
+	for _, s := range p.standing() {
+		delete(counts, s.Name)
+	}
+	if len(counts) > 0 {
+		t.Errorf("nobody wants the sets %v", counts)
+	}
+}
+
+// TestProgramsThatFail stands in for save and restore, at first and later.
+func TestProgramsThatFail(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier) {
+		plans := newPlans(3, p.options.Family)
+		save, failSave := script(t, p, p.run.save, "echo no memory >&2; exit 3")
+		restore, failRestore := script(t, p, p.run.restore, "cat >/dev/null; echo line 7 failed >&2; exit 1")
+		p.run = runner{save: save, restore: restore}
+
+		failSave(2)
+		syncWith(t, p, whole(plans.plan), "reading the rules: running "+save, "exit status 3: no memory")
+		syncWith(t, p, plans.step(20), "reading the rules")
+		failRestore(2)
+		syncWith(t, p, plans.step(20), "writing", "chains: running "+restore, "exit status 1: line 7 failed")
+		syncWith(t, p, model.Delta{}, "writing")
+		if !syncOne(t, p, model.Delta{}) {
+			t.Error("after a failure the kernel was not looked at")
+		}
+		agree(t, p)
+
+		failRestore(1)
+		syncWith(t, p, plans.step(20), "writing")
+		syncOne(t, p, plans.step(20))
+		agree(t, p)
+		noStrangeSets(t, p)
+	})
+}
+
+// syncWith demands that a sync fails, with all of the words.
+func syncWith(t *testing.T, p *Proxier, d model.Delta, words ...string) {
+	t.Helper()
+	_, err := p.Sync(context.Background(), d)
+	for _, w := range words {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("got the error %v, want one with %q", err, w)
+		}
+	}
+}
+
+// TestTheLockIsTaken by another program for long: nothing has to be read anew.
+func TestTheLockIsTaken(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier) {
+		plans := newPlans(4, p.options.Family)
+		syncOne(t, p, whole(plans.plan))
+		restore, fail := script(t, p, p.run.restore, "cat >/dev/null; echo Another app is currently holding the xtables lock. >&2; exit 4")
+		p.run.restore = restore
+		fail(1)
+		d := plans.step(30)
+		if _, err := p.Sync(context.Background(), d); !errors.Is(err, ErrLocked) {
+			t.Errorf("got the error %v", err)
+		}
+		if syncOne(t, p, plans.step(10)) {
+			t.Error("the kernel was looked at, though it is known")
+		}
+		agree(t, p)
+		noStrangeSets(t, p)
+	})
+}
+
+// TestProgramsEndWithTheContext so that the agent ends soon.
+func TestProgramsEndWithTheContext(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier) {
+		restore, hang := script(t, p, p.run.restore, "exec sleep 60")
+		p.run.restore = restore
+		hang(1)
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, err := p.Sync(ctx, whole(newPlans(1, p.options.Family).plan))
+		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second {
+			t.Errorf("after %s it failed with %v", took, err)
+		}
+		syncOne(t, p, model.Delta{})
+		agree(t, p)
+	})
+}
+
+// affine is a port with affinity and one endpoint, whose set is the only one of its clients.
+func affine(f model.Family) (port model.ServicePort, globals model.Globals, set string) {
+	port = model.ServicePort{
+		Name: testPort(), Port: 80, ClusterIPs: []netip.Addr{crowd(f, 2)[1].Addr()}, AffinitySeconds: 60, HasEndpoints: true, Cluster: crowd(f, 1),
+	}
+	return port, model.Globals{Family: f, MasqueradeBit: 14, NodePortAny: true}, affinitySet(f, port.Name, port.Cluster[0])
+}
+
+// TestSetOfEarlierRunIsWantedAgain leaves a set of clients behind, which the first sync of a new run does not want, and fails; then it is wanted.
+func TestSetOfEarlierRunIsWantedAgain(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier) {
+		port, g, set := affine(p.options.Family)
+		if err := p.options.Sets.Create(context.Background(), affinityKind(p.options.Family, set)); err != nil {
+			t.Fatal(err)
+		}
+		restore, fail := script(t, p, p.run.restore, "exit 1")
+		p.run.restore = restore
+		fail(1)
+		syncWith(t, p, model.Delta{Globals: &g}, "writing")
+		syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{port.Name: &port}})
+		agree(t, p)
+		noStrangeSets(t, p)
+	})
+}
+
+// TestClientsAreRememberedOverARestart is what a set of the same name is for.
+func TestClientsAreRememberedOverARestart(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier) {
+		port, g, set := affine(p.options.Family)
+		d := model.Delta{Globals: &g, Ports: map[model.PortName]*model.ServicePort{port.Name: &port}}
+		syncOne(t, p, d)
+		client := Entry{Addr: crowd(p.options.Family, 9)[8].Addr()}
+		if err := p.options.Sets.Apply(context.Background(), []ipset.Change{{Set: set, Entry: client}}); err != nil {
+			t.Fatal(err)
+		}
+		again := newProxier(t, p.options.Mode, p.options.Family)
+		syncOne(t, again, d)
+		clients, err := again.options.Sets.Entries(context.Background(), set)
+		if _, there := clients[client]; err != nil || !there {
+			t.Errorf("after a restart there are the clients %v, %v", clients, err)
+		}
+	})
+}
+
+// TestSameDamageTwice replaces a rule, lets it be repaired, and does the same again: that is no peculiar spelling of iptables.
+func TestSameDamageTwice(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier) {
+		_, g, _ := affine(p.options.Family)
+		syncOne(t, p, model.Delta{Globals: &g})
+		now := time.Now()
+		for i := range 3 {
+			program := strings.TrimSuffix(p.run.save, "-save")
+			args := []string{"-t", "nat", "-R", chainServices, "1", "-s", loopbackOf(p.options.Family), "-j", "RETURN"}
+			if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			for range 3 { // a look each second
+				now = now.Add(2 * time.Second)
+				if _, err := p.Check(context.Background(), now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := p.read(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if have := s.chains[chain{nat, chainServices}]; !slices.Contains(have, "-j "+chainVIPs) {
+				t.Fatalf("damage number %d was not repaired in 6 s: %q", i+1, have)
+			}
+		}
+	})
+}
+
+// TestAnUnknownSpellingIsWrittenOnceMore and then accepted, instead of being repaired for ever.
+func TestAnUnknownSpellingIsWrittenOnceMore(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier) {
+		_, g, _ := affine(p.options.Family)
+		keep(t, p)
+		save := filepath.Join(t.TempDir(), "save")
+		text := fmt.Sprintf("#!/bin/sh\n%s \"$@\" | sed 's/-j %s/-j %s -m peculiar/'\n", p.run.save, chainVIPs, chainVIPs)
+		if err := os.WriteFile(save, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		p.run.save = save
+		syncOne(t, p, model.Delta{Globals: &g})
+		now, repairs := time.Now(), 0
+		for range 10 {
+			now = now.Add(10 * time.Minute)
+			found, err := p.Check(context.Background(), now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(found) > 0 {
+				repairs++
+			}
+		}
+		if repairs > 2 {
+			t.Errorf("a rule that is only spelled in another way was repaired %d times", repairs)
+		}
+	})
+}
+
+func loopbackOf(f model.Family) string {
+	if f == model.IPv4 {
+		return "127.0.0.1"
+	}
+	return "::1"
+}
+
+// TestMissingPrograms names the package.
+func TestMissingPrograms(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := New(Options{Mode: NFT, Family: model.IPv6})
+	if err == nil || !strings.Contains(err.Error(), "ip6tables-nft-save is needed, install the package iptables") || !errors.Is(err, exec.ErrNotFound) {
+		t.Errorf("got the error %v", err)
+	}
+}

@@ -1,0 +1,599 @@
+//go:build linux
+
+package iptables
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// written reads addresses, endpoints or prefixes that are separated by spaces.
+func written[T any](parse func(string) T, s string) []T {
+	var all []T
+	for word := range strings.FieldsSeq(s) {
+		all = append(all, parse(word))
+	}
+	return all
+}
+
+func addrs(s string) []netip.Addr         { return written(netip.MustParseAddr, s) }
+func endpoints(s string) []netip.AddrPort { return written(netip.MustParseAddrPort, s) }
+func prefixesOf(s string) []netip.Prefix  { return written(netip.MustParsePrefix, s) }
+func named(p model.Protocol) model.PortName {
+	n := testPort()
+	n.Protocol = p
+	return n
+}
+
+// inText tells what a port adds, with words for the digests of this port: the chains S, L, X, and E and A by the endpoint.
+func (r portRules) inText(f model.Family, p model.ServicePort) string {
+	var b strings.Builder
+	for _, vip := range slices.SortedFunc(maps.Keys(r.vips), netip.Addr.Compare) {
+		for _, rule := range r.vips[vip] {
+			fmt.Fprintf(&b, "vip %s: %s\n", vip, rule)
+		}
+	}
+	for _, rule := range r.nodePort {
+		fmt.Fprintf(&b, "nodePort: %s\n", rule)
+	}
+	for _, c := range slices.Sorted(maps.Keys(r.chains)) {
+		for _, rule := range r.chains[c] {
+			fmt.Fprintf(&b, "%s: %s\n", c, rule)
+		}
+	}
+	for _, m := range r.members {
+		fmt.Fprintf(&b, "%s: %s\n", m.set, m.entry)
+	}
+	for _, s := range r.affinity {
+		fmt.Fprintf(&b, "clients: %s\n", s)
+	}
+	words := []string{digest(p.Name.String()), "web"}
+	for _, e := range slices.Concat(p.Cluster, p.Local) {
+		words = append(words, digest(p.Name.String()+" "+e.String()), "{"+e.String()+"}")
+	}
+	return strings.NewReplacer(words...).Replace(b.String())
+}
+
+// tenNet tells local pods by their address.
+var tenNet = model.LocalSource{CIDR: netip.MustParsePrefix("10.244.1.0/24")}
+
+// goldenPorts are Services as people have them, and the rules that they get.
+var goldenPorts = map[string]struct {
+	globals model.Globals
+	port    model.ServicePort
+	want    string
+}{
+	"two endpoints of a ClusterIP": {
+		port: model.ServicePort{
+			Name: named(model.TCP), Port: 80, ClusterIPs: addrs("10.96.0.1"), HasEndpoints: true,
+			Cluster: endpoints("10.244.1.1:8080 10.244.2.1:8080"), Hairpin: endpoints("10.244.1.1:8080"),
+		},
+		want: `
+vip 10.96.0.1: -d 10.96.0.1/32 -p tcp --dport 80 -m statistic --mode random --probability 0.50000000000 -j DNAT --to-destination 10.244.1.1:8080
+vip 10.96.0.1: -d 10.96.0.1/32 -p tcp --dport 80 -j DNAT --to-destination 10.244.2.1:8080
+VIP: 10.96.0.1
+ACTIVE: 10.96.0.1
+CIP: 10.96.0.1,TCP:80
+HAIRPIN: 10.244.1.1,TCP:8080,10.244.1.1
+`,
+	},
+	"four endpoints in IPv6": {
+		globals: model.Globals{Family: model.IPv6},
+		port: model.ServicePort{
+			Name: named(model.UDP), Port: 53, ClusterIPs: addrs("fd00::1 fd00::2"), HasEndpoints: true,
+			Cluster: endpoints("[fd01::1]:53 [fd01::2]:53 [fd01::3]:53 [fd01::4]:53"),
+		},
+		want: `
+vip fd00::1: -d fd00::1/128 -p udp --dport 53 -g PA-S-web
+vip fd00::2: -d fd00::2/128 -p udp --dport 53 -g PA-S-web
+PA-S-web: -p udp -m statistic --mode random --probability 0.25000000000 -j DNAT --to-destination [fd01::1]:53
+PA-S-web: -p udp -m statistic --mode random --probability 0.33333333333 -j DNAT --to-destination [fd01::2]:53
+PA-S-web: -p udp -m statistic --mode random --probability 0.50000000000 -j DNAT --to-destination [fd01::3]:53
+PA-S-web: -p udp -j DNAT --to-destination [fd01::4]:53
+VIP: fd00::1
+ACTIVE: fd00::1
+CIP: fd00::1,UDP:53
+VIP: fd00::2
+ACTIVE: fd00::2
+CIP: fd00::2,UDP:53
+`,
+	},
+	"no endpoints anywhere": {
+		port: model.ServicePort{
+			Name: named(model.TCP), Port: 80, NodePort: 30080, ClusterIPs: addrs("10.96.0.1"), LoadBalancerIPs: addrs("1.2.3.4"),
+			SourceRanges: prefixesOf("10.0.0.0/8"),
+		},
+		want: `
+VIP: 10.96.0.1
+ACTIVE: 10.96.0.1
+CIP: 10.96.0.1,TCP:80
+NOEP: 10.96.0.1,TCP:80
+VIP: 1.2.3.4
+NOEP: 1.2.3.4,TCP:80
+NOEP-TCP: 30080
+`,
+	},
+	"a load balancer, policy Cluster": {
+		port: model.ServicePort{
+			Name: named(model.TCP), Port: 443, NodePort: 30443, ClusterIPs: addrs("10.96.0.1"), LoadBalancerIPs: addrs("1.2.3.4"),
+			ExternalIPs: addrs("9.9.9.9"), SourceRanges: prefixesOf("10.0.0.0/8 11.0.0.1/32"), HasEndpoints: true,
+			Cluster: endpoints("10.244.1.1:8443"),
+		},
+		want: `
+vip 1.2.3.4: -d 1.2.3.4/32 -p tcp --dport 443 -g PA-X-web
+vip 9.9.9.9: -d 9.9.9.9/32 -p tcp --dport 443 -g PA-X-web
+vip 10.96.0.1: -d 10.96.0.1/32 -p tcp --dport 443 -g PA-S-web
+nodePort: -p tcp --dport 30443 -g PA-X-web
+PA-S-web: -p tcp -j DNAT --to-destination 10.244.1.1:8443
+PA-X-web: -j MARK --or-mark 0x4000
+PA-X-web: -g PA-S-web
+VIP: 10.96.0.1
+ACTIVE: 10.96.0.1
+CIP: 10.96.0.1,TCP:443
+VIP: 9.9.9.9
+VIP: 1.2.3.4
+LBFW: 1.2.3.4,TCP:443
+LBOK: 1.2.3.4,TCP:443,10.0.0.0/8
+LBOK: 1.2.3.4,TCP:443,11.0.0.1
+`,
+	},
+	"a load balancer, policy Local, with an endpoint here": {
+		globals: model.Globals{LocalSource: tenNet},
+		port: model.ServicePort{
+			Name: named(model.TCP), Port: 443, ClusterIPs: addrs("10.96.0.1"), LoadBalancerIPs: addrs("1.2.3.4"), ExternalLocal: true,
+			HealthCheckNodePort: 32000, HasEndpoints: true,
+			Cluster: endpoints("10.244.1.1:8443 10.244.2.1:8443"), Local: endpoints("10.244.1.1:8443"),
+		},
+		want: `
+vip 1.2.3.4: -d 1.2.3.4/32 -p tcp --dport 443 -g PA-X-web
+vip 10.96.0.1: -d 10.96.0.1/32 -p tcp --dport 443 -g PA-S-web
+PA-L-web: -p tcp -j DNAT --to-destination 10.244.1.1:8443
+PA-S-web: -p tcp -m statistic --mode random --probability 0.50000000000 -j DNAT --to-destination 10.244.1.1:8443
+PA-S-web: -p tcp -j DNAT --to-destination 10.244.2.1:8443
+PA-X-web: -s 10.244.1.0/24 -g PA-S-web
+PA-X-web: -m addrtype --src-type LOCAL -j MARK --or-mark 0x4000
+PA-X-web: -m addrtype --src-type LOCAL -g PA-S-web
+PA-X-web: -g PA-L-web
+VIP: 10.96.0.1
+ACTIVE: 10.96.0.1
+CIP: 10.96.0.1,TCP:443
+VIP: 1.2.3.4
+HEALTH: 32000
+`,
+	},
+	"policy Local, with endpoints elsewhere only, in SCTP": {
+		port: model.ServicePort{
+			Name: named(model.SCTP), Port: 443, NodePort: 30443, ClusterIPs: addrs("10.96.0.1"), LoadBalancerIPs: addrs("1.2.3.4"), ExternalLocal: true,
+			HasEndpoints: true, Cluster: endpoints("10.244.2.1:8443"),
+		},
+		want: `
+vip 1.2.3.4: -d 1.2.3.4/32 -p sctp --dport 443 -g PA-X-web
+vip 10.96.0.1: -d 10.96.0.1/32 -p sctp --dport 443 -g PA-S-web
+nodePort: -p sctp --dport 30443 -g PA-X-web
+PA-S-web: -p sctp -j DNAT --to-destination 10.244.2.1:8443
+PA-X-web: -m addrtype --src-type LOCAL -j MARK --or-mark 0x4000
+PA-X-web: -m addrtype --src-type LOCAL -g PA-S-web
+VIP: 10.96.0.1
+ACTIVE: 10.96.0.1
+CIP: 10.96.0.1,SCTP:443
+VIP: 1.2.3.4
+NOLOCAL: 1.2.3.4,SCTP:443
+NOLOCAL-SCTP: 30443
+`,
+	},
+	"internal policy Local, nothing here": {
+		port: model.ServicePort{
+			Name: named(model.UDP), Port: 53, ClusterIPs: addrs("10.96.0.1"), InternalLocal: true, HasEndpoints: true,
+		},
+		want: `
+VIP: 10.96.0.1
+ACTIVE: 10.96.0.1
+CIP: 10.96.0.1,UDP:53
+NOLOCAL: 10.96.0.1,UDP:53
+`,
+	},
+	"affinity": {
+		port: model.ServicePort{
+			Name: named(model.TCP), Port: 80, ClusterIPs: addrs("10.96.0.1"), AffinitySeconds: 90, HasEndpoints: true,
+			Cluster: endpoints("10.244.1.1:80 10.244.2.1:80"),
+		},
+		want: `
+vip 10.96.0.1: -d 10.96.0.1/32 -p tcp --dport 80 -g PA-S-web
+PA-E-{10.244.2.1:80}: -j SET --add-set PA-4-A-{10.244.2.1:80} src --exist --timeout 90
+PA-E-{10.244.2.1:80}: -p tcp -j DNAT --to-destination 10.244.2.1:80
+PA-E-{10.244.1.1:80}: -j SET --add-set PA-4-A-{10.244.1.1:80} src --exist --timeout 90
+PA-E-{10.244.1.1:80}: -p tcp -j DNAT --to-destination 10.244.1.1:80
+PA-S-web: -m set --match-set PA-4-A-{10.244.1.1:80} src -g PA-E-{10.244.1.1:80}
+PA-S-web: -m set --match-set PA-4-A-{10.244.2.1:80} src -g PA-E-{10.244.2.1:80}
+PA-S-web: -m statistic --mode random --probability 0.50000000000 -g PA-E-{10.244.1.1:80}
+PA-S-web: -g PA-E-{10.244.2.1:80}
+VIP: 10.96.0.1
+ACTIVE: 10.96.0.1
+CIP: 10.96.0.1,TCP:80
+clients: PA-4-A-{10.244.1.1:80}
+clients: PA-4-A-{10.244.2.1:80}
+`,
+	},
+}
+
+func TestRulesOfPorts(t *testing.T) {
+	for name, tc := range goldenPorts {
+		t.Run(name, func(t *testing.T) {
+			g := complete(tc.globals)
+			got := "\n" + renderPort(g, tc.port).inText(g.Family, tc.port)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// complete fills up what a test does not care for.
+func complete(g model.Globals) model.Globals {
+	if g.Family == 0 {
+		g.Family = model.IPv4
+	}
+	g.MasqueradeBit = 14
+	return g
+}
+
+// TestTheKernelTakesTheRulesOfPorts has both variants of iptables read what the tables above hold.
+func TestTheKernelTakesTheRulesOfPorts(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier) {
+		for name, tc := range goldenPorts {
+			g := complete(tc.globals)
+			if g.Family != p.options.Family {
+				continue
+			}
+			syncOne(t, p, model.Delta{Globals: &g, Ports: map[model.PortName]*model.ServicePort{tc.port.Name: &tc.port}})
+			agree(t, p)
+			if t.Failed() {
+				t.Fatal(name)
+			}
+			syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{tc.port.Name: nil}})
+		}
+	})
+}
+
+// goldenStatic are the chains that exist always.
+var goldenStatic = map[string]struct {
+	globals model.Globals
+	facts   facts
+	want    string
+}{
+	"nothing but ClusterIPs": {
+		globals: model.Globals{NodePortAny: true, LocalSource: tenNet, Ranges: prefixesOf("10.96.0.0/16")},
+		want: `
+PA-SERVICES: -j PA-VIPS
+PA-VIPS: ! -s 10.244.1.0/24 -m set --match-set PA-4-CIP dst,dst -j MARK --or-mark 0x4000
+PA-POSTROUTING: -m mark --mark 0x4000/0x4000 -j PA-MASQUERADE
+PA-POSTROUTING: -m set --match-set PA-4-HAIRPIN dst,dst,src -m conntrack --ctstate DNAT -j MASQUERADE --random-fully
+PA-MASQUERADE: -j MARK --xor-mark 0x4000
+PA-MASQUERADE: -j MASQUERADE --random-fully
+PA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
+PA-FORWARD: -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+PA-FORWARD: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
+PA-FORWARD: -m conntrack --ctstate INVALID -j DROP
+PA-FORWARD: -m mark --mark 0x4000/0x4000 -j ACCEPT
+PA-OUTPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
+PA-NEW: -m set --match-set PA-4-VIP dst -j PA-VIP-FILTER
+PA-NEW: -d 10.96.0.0/16 -m set ! --match-set PA-4-ALLOC dst -j DROP
+PA-VIP-FILTER: -m set --match-set PA-4-LBFW dst,dst -j DROP
+PA-VIP-FILTER: -p tcp -m set --match-set PA-4-NOEP dst,dst -j REJECT --reject-with tcp-reset
+PA-VIP-FILTER: -m set --match-set PA-4-NOEP dst,dst -j REJECT
+PA-VIP-FILTER: -m set --match-set PA-4-NOLOCAL dst,dst -j DROP
+PA-VIP-FILTER: -p tcp -m set --match-set PA-4-ACTIVE dst -j REJECT --reject-with tcp-reset
+PA-VIP-FILTER: -m set --match-set PA-4-ACTIVE dst -j REJECT
+PA-NODEPORT-FILTER: -p tcp -m set --match-set PA-4-NOEP-TCP dst -j REJECT --reject-with tcp-reset
+PA-NODEPORT-FILTER: -p tcp -m set --match-set PA-4-NOLOCAL-TCP dst -j DROP
+PA-NODEPORT-FILTER: -p udp -m set --match-set PA-4-NOEP-UDP dst -j REJECT
+PA-NODEPORT-FILTER: -p udp -m set --match-set PA-4-NOLOCAL-UDP dst -j DROP
+PA-NODEPORT-FILTER: -p sctp -m set --match-set PA-4-NOEP-SCTP dst -j REJECT
+PA-NODEPORT-FILTER: -p sctp -m set --match-set PA-4-NOLOCAL-SCTP dst -j DROP
+`,
+	},
+	"everything there is": {
+		globals: model.Globals{
+			NodePortAny: true, LocalhostNodePorts: true, KeepInvalid: true, MasqueradeAll: true,
+		},
+		facts: facts{nodePorts: map[model.Protocol]bool{model.TCP: true, model.SCTP: true}, firewalled: true, health: true},
+		want: `
+PA-SERVICES: -m set --match-set PA-4-LBFW dst,dst -m set ! --match-set PA-4-LBOK dst,dst,src -j RETURN
+PA-SERVICES: -j PA-VIPS
+PA-SERVICES: -m addrtype --dst-type LOCAL -j PA-NODEPORTS
+PA-VIPS: -m set --match-set PA-4-CIP dst,dst -j MARK --or-mark 0x4000
+PA-NODEPORTS: -p tcp -g PA-N-TCP
+PA-NODEPORTS: -p sctp -g PA-N-SCTP
+PA-INPUT: ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
+PA-INPUT: -p tcp -m set --match-set PA-4-HEALTH dst -j ACCEPT
+PA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
+PA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -m addrtype --dst-type LOCAL -j PA-NODEPORT-FILTER
+PA-FORWARD: -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+PA-FORWARD: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
+PA-FORWARD: -m mark --mark 0x4000/0x4000 -j ACCEPT
+`,
+	},
+	"node ports not at loopback, pods by a bridge": {
+		globals: model.Globals{NodePortAny: true, LocalSource: model.LocalSource{Interface: "br0"}},
+		facts:   facts{nodePorts: map[model.Protocol]bool{model.UDP: true}},
+		want: `
+PA-SERVICES: -j PA-VIPS
+PA-SERVICES: ! -d 127.0.0.0/8 -m addrtype --dst-type LOCAL -j PA-NODEPORTS
+PA-VIPS: ! -i br0 -m set --match-set PA-4-CIP dst,dst -j MARK --or-mark 0x4000
+PA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
+PA-INPUT: ! -d 127.0.0.0/8 -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -m addrtype --dst-type LOCAL -j PA-NODEPORT-FILTER
+`,
+	},
+	"node ports at two addresses, one of them loopback": {
+		globals: model.Globals{NodePortAddrs: addrs("127.0.0.7 192.168.0.1"), LocalSource: model.LocalSource{InterfacePrefix: "veth"}},
+		facts:   facts{nodePorts: map[model.Protocol]bool{model.UDP: true}},
+		want: `
+PA-SERVICES: -j PA-VIPS
+PA-SERVICES: -d 127.0.0.7/32 -j PA-NODEPORTS
+PA-SERVICES: -d 192.168.0.1/32 -j PA-NODEPORTS
+PA-VIPS: ! -i veth+ -m set --match-set PA-4-CIP dst,dst -j MARK --or-mark 0x4000
+PA-INPUT: ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
+PA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
+PA-INPUT: -d 127.0.0.7/32 -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NODEPORT-FILTER
+PA-INPUT: -d 192.168.0.1/32 -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NODEPORT-FILTER
+`,
+	},
+	"IPv6 never serves node ports at loopback": {
+		globals: model.Globals{Family: model.IPv6, NodePortAny: true, LocalhostNodePorts: true, Ranges: prefixesOf("fd00::/112 fd01::/112")},
+		facts:   facts{nodePorts: map[model.Protocol]bool{model.TCP: true}},
+		want: `
+PA-SERVICES: -j PA-VIPS
+PA-SERVICES: ! -d ::1/128 -m addrtype --dst-type LOCAL -j PA-NODEPORTS
+PA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
+PA-INPUT: ! -d ::1/128 -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -m addrtype --dst-type LOCAL -j PA-NODEPORT-FILTER
+PA-NEW: -m set --match-set PA-6-VIP dst -j PA-VIP-FILTER
+PA-NEW: -d fd00::/112 -m set ! --match-set PA-6-ALLOC dst -j DROP
+PA-NEW: -d fd01::/112 -m set ! --match-set PA-6-ALLOC dst -j DROP
+`,
+	},
+}
+
+// TestStaticRules compares the chains that a case names; no rule of another chain is wanted of a case that does not name it.
+func TestStaticRules(t *testing.T) {
+	for name, tc := range goldenStatic {
+		t.Run(name, func(t *testing.T) {
+			g := complete(tc.globals)
+			chains := natStatic(g, tc.facts)
+			maps.Copy(chains, filterStatic(g, tc.facts))
+			chains[chainVIPs], chains[chainNodePorts] = vipsPreamble(g), nodePortRoots(tc.facts)
+			var got strings.Builder
+			got.WriteByte('\n')
+			for _, c := range []string{
+				chainServices, chainVIPs, chainNodePorts, chainPostrouting, chainMasquerade, chainInput, chainForward, chainOutput, chainNew,
+				chainVIPFilter, chainPortsFilter,
+			} {
+				for _, rule := range chains[c] {
+					if strings.Contains(tc.want, "\n"+c+": ") || c == chainVIPs {
+						fmt.Fprintf(&got, "%s: %s\n", c, rule)
+					}
+				}
+			}
+			if diff := cmp.Diff(tc.want, got.String()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTheKernelTakesTheStaticRules in a transaction that is not carried out.
+func TestTheKernelTakesTheStaticRules(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier) {
+		if err := p.options.Sets.Create(context.Background(), p.standing()...); err != nil {
+			t.Fatal(err)
+		}
+		for name, tc := range goldenStatic {
+			g := complete(tc.globals)
+			if g.Family != p.options.Family {
+				continue
+			}
+			tx := transaction{write: map[chain][]string{}}
+			for c, rules := range natStatic(g, tc.facts) {
+				tx.write[chain{nat, c}] = rules
+			}
+			for c, rules := range filterStatic(g, tc.facts) {
+				tx.write[chain{filter, c}] = rules
+			}
+			tx.write[chain{nat, chainVIPs}], tx.write[chain{nat, chainNodePorts}] = vipsPreamble(g), nodePortRoots(tc.facts)
+			for protocol := range tc.facts.nodePorts {
+				tx.write[chain{nat, nodePortChain(protocol, "", 0)}] = nil
+			}
+			if _, err := p.run.run(context.Background(), tx.text(), p.run.restore, "--noflush", "--test"); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// TestTransactionText pins the order: declarations, jumps to go, rules, new jumps, and chains to go at the end.
+func TestTransactionText(t *testing.T) {
+	tx := transaction{
+		write: map[chain][]string{
+			{nat, "PA-B"}: {"-j PA-A", "-j RETURN"}, {nat, "PA-A"}: {"-j ACCEPT"}, {nat, "PA-EMPTY"}: nil, {filter, "PA-F"}: {"-j DROP"},
+		},
+		remove: []chain{{nat, "PA-Z"}, {nat, "PA-AB"}},
+		insert: []jump{{nat, "OUTPUT", "-j PA-A"}},
+		unhook: []jump{{nat, "INPUT", "-j PA-Z"}, {filter, "INPUT", `-m comment --comment "a b" -j PA-F`}},
+	}
+	const want = `*filter
+:PA-F - [0:0]
+-D INPUT -m comment --comment "a b" -j PA-F
+-A PA-F -j DROP
+COMMIT
+*nat
+:PA-A - [0:0]
+:PA-AB - [0:0]
+:PA-B - [0:0]
+:PA-EMPTY - [0:0]
+:PA-Z - [0:0]
+-D INPUT -j PA-Z
+-A PA-A -j ACCEPT
+-A PA-B -j PA-A
+-A PA-B -j RETURN
+-I OUTPUT 1 -j PA-A
+-X PA-AB
+-X PA-Z
+COMMIT
+`
+	if diff := cmp.Diff(want, string(tx.text())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if tx.empty() || !(transaction{write: map[chain][]string{}}).empty() {
+		t.Error("empty() is wrong about one of two transactions")
+	}
+	for name, small := range map[string]transaction{
+		"unhook": {unhook: tx.unhook}, "insert": {insert: tx.insert}, "remove": {remove: tx.remove}, "write": {write: tx.write},
+	} {
+		if small.empty() {
+			t.Errorf("a transaction with only %s is empty", name)
+		}
+	}
+}
+
+func TestMend(t *testing.T) {
+	s := saved{jumps: map[jump]int{}}
+	for _, j := range jumps {
+		s.jumps[j] = 1
+	}
+	if insert, unhook := mend(s); len(insert)+len(unhook) > 0 {
+		t.Errorf("with every jump once: %v, %v", insert, unhook)
+	}
+	foreign := jump{nat, "PREROUTING", "-p tcp -j PA-SERVICES"}
+	s.jumps[jumps[0]], s.jumps[jumps[3]], s.jumps[foreign] = 3, 0, 1
+	insert, unhook := mend(s)
+	if !slices.Equal(insert, []jump{jumps[3]}) {
+		t.Errorf("inserts %v", insert)
+	}
+	slices.SortFunc(unhook, func(a, b jump) int { return strings.Compare(a.body, b.body) })
+	if !slices.Equal(unhook, []jump{jumps[0], jumps[0], foreign}) {
+		t.Errorf("unhooks %v", unhook)
+	}
+}
+
+// TestEveryPortIsInTheNodePortTree walks the chains for each of 65,536 ports, also after half of them went.
+func TestEveryPortIsInTheNodePortTree(t *testing.T) {
+	for _, dense := range []bool{true, false} {
+		r := NewRuleset(model.IPv4)
+		tree, chains, want := r.nodePortTree(model.UDP), chainMap{}, map[uint16]string{}
+		set := func(port uint16, there bool) {
+			delete(want, port)
+			var rules []string
+			if there {
+				want[port] = fmt.Sprintf("-p udp --dport %d -g PA-X-%d", port, port)
+				rules = []string{want[port]}
+			}
+			tree.Set(portKey(port), rules)
+		}
+		for i := range uint16(2768) {
+			if dense {
+				set(30000+i, true)
+			} else {
+				set(i*23+1, true)
+			}
+		}
+		set(65535, true)
+		chains.emit(tree)
+		checkPorts(t, chains, want)
+		for port := range maps.Clone(want) {
+			if port%2 == 0 {
+				set(port, false)
+			}
+		}
+		chains.emit(tree)
+		checkPorts(t, chains, want)
+	}
+}
+
+func checkPorts(t *testing.T, chains chainMap, want map[uint16]string) {
+	t.Helper()
+	read := map[string][]portRule{}
+	for name, rules := range chains {
+		for _, rule := range rules {
+			read[name] = append(read[name], readPortRule(t, rule))
+		}
+	}
+	for port := range 65536 {
+		found, depth := portLookup(t, read, port)
+		if found != want[uint16(port)] {
+			t.Fatalf("port %d leads to %q, want %q", port, found, want[uint16(port)])
+		}
+		if depth > 1+maxDepth+1 {
+			t.Fatalf("port %d is %d chains deep", port, depth)
+		}
+	}
+}
+
+// portRule is "-p udp --dport 30000:30015 -g CHAIN" in parts.
+type portRule struct {
+	text, to    string
+	first, last int
+}
+
+// portLookup follows a packet to a port.
+func portLookup(t *testing.T, chains map[string][]portRule, port int) (found string, depth int) {
+	t.Helper()
+	const branch = prefix + "N-UDP"
+	for chain := branch; chain != ""; depth++ {
+		rules, there := chains[chain]
+		if !there && depth > 0 {
+			t.Fatalf("a rule leads to the chain %s, which does not exist", chain)
+		}
+		i := slices.IndexFunc(rules, func(r portRule) bool { return r.first <= port && port <= r.last })
+		if i < 0 {
+			return "", depth
+		}
+		if chain = rules[i].to; !strings.HasPrefix(chain, branch) {
+			return rules[i].text, depth
+		}
+	}
+	return "", depth
+}
+
+func readPortRule(t *testing.T, rule string) portRule {
+	t.Helper()
+	r := portRule{text: rule}
+	if n, _ := fmt.Sscanf(rule, "-p udp --dport %d:%d -g %s", &r.first, &r.last, &r.to); n == 3 {
+		return r
+	}
+	if n, err := fmt.Sscanf(rule, "-p udp --dport %d -g %s", &r.first, &r.to); n != 2 {
+		t.Fatalf("reading %q: %v", rule, err)
+	}
+	r.last = r.first
+	return r
+}
+
+// TestSetsOfAFamily pins names and types, which an agent of another version finds in the kernel.
+func TestSetsOfAFamily(t *testing.T) {
+	p := &Proxier{options: Options{Family: model.IPv6}}
+	got := map[string]ipset.Type{}
+	for _, s := range p.standing() {
+		got[s.Name] = s.Type
+		if s.Family != model.IPv6 || s.Timeout != 0 {
+			t.Errorf("%+v: want IPv6, and entries that stay", s)
+		}
+	}
+	want := map[string]ipset.Type{
+		"PA-6-CIP": ipset.HashIPPort, "PA-6-VIP": ipset.HashIP, "PA-6-LBFW": ipset.HashIPPort, "PA-6-LBOK": ipset.HashIPPortNet,
+		"PA-6-NOEP": ipset.HashIPPort, "PA-6-NOLOCAL": ipset.HashIPPort, "PA-6-ACTIVE": ipset.HashIP, "PA-6-ALLOC": ipset.HashIP,
+		"PA-6-HAIRPIN": ipset.HashIPPortIP, "PA-6-HEALTH": ipset.BitmapPort,
+		"PA-6-NOEP-TCP": ipset.BitmapPort, "PA-6-NOEP-UDP": ipset.BitmapPort, "PA-6-NOEP-SCTP": ipset.BitmapPort,
+		"PA-6-NOLOCAL-TCP": ipset.BitmapPort, "PA-6-NOLOCAL-UDP": ipset.BitmapPort, "PA-6-NOLOCAL-SCTP": ipset.BitmapPort,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
