@@ -7,56 +7,10 @@ import (
 	"time"
 )
 
-// TestPauseAfterRounds plays rounds one after the other and looks how long each has to wait.
-func TestPauseAfterRounds(t *testing.T) {
-	const ok, bad = false, true
-	s := time.Second
-	for name, tc := range map[string]struct {
-		pause, longest time.Duration
-		failed         []bool
-		want           []time.Duration
-	}{
-		"success waits the pause":                     {s, 30 * s, []bool{ok, ok}, []time.Duration{s, s}},
-		"a short pause":                               {s / 10, 30 * s, []bool{ok}, []time.Duration{s / 10}},
-		"failures double up to the longest":           {s, 30 * s, []bool{bad, bad, bad, bad, bad, bad, bad}, []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 30 * s, 30 * s}},
-		"success begins anew":                         {s, 30 * s, []bool{bad, bad, ok, bad}, []time.Duration{s, 2 * s, s, s}},
-		"never sooner than the pause":                 {5 * s, 30 * s, []bool{bad, bad, bad, bad}, []time.Duration{5 * s, 5 * s, 5 * s, 8 * s}},
-		"a pause beyond the longest":                  {time.Minute, 30 * s, []bool{bad, ok}, []time.Duration{time.Minute, time.Minute}},
-		"a short pause does not speed up the retries": {s / 100, 30 * s, []bool{bad, bad}, []time.Duration{s, 2 * s}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := pace{pause: tc.pause, longest: tc.longest}
-				var got []time.Duration
-				for _, failed := range tc.failed {
-					ended := time.Now()
-					p.done(ended, failed)
-					if first := p.want(ended); first == failed {
-						t.Errorf("after failed=%t there was work already: %t", failed, !first)
-					}
-					<-p.due()
-					got = append(got, time.Since(ended))
-				}
-				if !slices.Equal(got, tc.want) {
-					t.Errorf("waited %v, want %v", got, tc.want)
-				}
-			})
-		})
-	}
-}
-
-// TestManyFailuresDoNotOverflow is about the doubling.
-func TestManyFailuresDoNotOverflow(t *testing.T) {
-	p := pace{pause: time.Second, longest: 30 * time.Second, failures: 1000}
-	if got := p.backoff(); got != 30*time.Second {
-		t.Errorf("after 1000 failures it waits %s", got)
-	}
-}
-
 // TestFirstWorkIsDueAtOnce is about a quiet start, and a quiet time.
 func TestFirstWorkIsDueAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pace{pause: time.Second, longest: time.Minute}
+		p := pace{pause: time.Second}
 		if p.due() != nil {
 			t.Error("without work something is due")
 		}
@@ -65,12 +19,71 @@ func TestFirstWorkIsDueAtOnce(t *testing.T) {
 			t.Error("only the first to want something is the first")
 		}
 		<-p.due()
-		p.done(time.Now(), false)
+		p.done(time.Now())
 		time.Sleep(time.Hour)
-		p.want(time.Now())
+		if !p.want(time.Now()) {
+			t.Error("after a round there is still work")
+		}
 		<-p.due()
 		if took := time.Since(start); took != time.Hour {
 			t.Errorf("work after a quiet hour was due %s after the start", took)
 		}
 	})
+}
+
+// TestWhenTheNextRoundIs asks for rounds in seconds after the end of the last one, whose pause is two seconds.
+func TestWhenTheNextRoundIs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ask  func(p *pace, end time.Time)
+		want time.Duration
+	}{
+		"wanted in the pause":         {func(p *pace, end time.Time) { p.want(end) }, 2},
+		"wanted after it":             {func(p *pace, end time.Time) { time.Sleep(3 * time.Second); p.want(time.Now()) }, 3},
+		"again later":                 {func(p *pace, end time.Time) { p.again(end, end.Add(8*time.Second)) }, 8},
+		"again in the pause":          {func(p *pace, end time.Time) { p.again(end, end.Add(time.Second)) }, 2},
+		"wanted, and again later":     {func(p *pace, end time.Time) { p.want(end); p.again(end, end.Add(8*time.Second)) }, 2},
+		"again later, and wanted":     {func(p *pace, end time.Time) { p.again(end, end.Add(8*time.Second)); p.want(end) }, 2},
+		"again late, and less late":   {func(p *pace, end time.Time) { p.again(end, end.Add(8*time.Second)); p.again(end, end.Add(4*time.Second)) }, 4},
+		"again soon, and later still": {func(p *pace, end time.Time) { p.again(end, end.Add(4*time.Second)); p.again(end, end.Add(8*time.Second)) }, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := pace{pause: 2 * time.Second}
+				end := time.Now()
+				p.done(end)
+				tc.ask(&p, end)
+				<-p.due()
+				if got := time.Since(end); got != tc.want*time.Second {
+					t.Errorf("the next round is after %s, want %ds", got, tc.want)
+				}
+				p.done(time.Now())
+				select {
+				case <-p.due():
+					t.Error("there is a round more")
+				case <-time.After(time.Hour):
+				}
+			})
+		})
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	b, now := backoff{longest: 30 * time.Second}, time.Now()
+	var got []time.Duration
+	for i := range 9 {
+		if i == 7 {
+			if b.succeeded(); !b.until.IsZero() {
+				t.Error("after a success there is something to wait for")
+			}
+		}
+		b.failed(now)
+		got = append(got, b.until.Sub(now)/time.Second)
+	}
+	if want := []time.Duration{1, 2, 4, 8, 16, 30, 30, 1, 2}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	b.failures = 1000
+	if b.failed(now); b.until.Sub(now) != 30*time.Second {
+		t.Errorf("after 1000 failures it waits until %s", b.until.Sub(now))
+	}
 }

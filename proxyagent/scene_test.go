@@ -207,8 +207,8 @@ func (b *fakeBackend) tell(edit func(b *fakeBackend)) {
 	edit(b)
 }
 
-func (b *fakeBackend) Sync(ctx context.Context, d model.Delta) (bool, error) {
-	b.note("%s sync %s", b.family, inWords(d))
+func (b *fakeBackend) Sync(ctx context.Context, deltas ...model.Delta) (bool, error) {
+	b.note("%s sync %s", b.family, inWords(deltas...))
 	b.mu.Lock()
 	err, took := next(&b.fail, b.broken), b.took
 	b.mu.Unlock()
@@ -249,20 +249,24 @@ func pass(ctx context.Context, took time.Duration, err error) error {
 	}
 }
 
-// inWords tells the ports of a Delta: "globals +web -old".
-func inWords(d model.Delta) string {
-	var words []string
-	if d.Globals != nil {
-		words = append(words, "globals")
-	}
-	for _, name := range slices.SortedFunc(maps.Keys(d.Ports), model.PortName.Compare) {
-		sign := "+"
-		if d.Ports[name] == nil {
-			sign = "-"
+// inWords tells the ports of Deltas: "globals +web -old; +new".
+func inWords(deltas ...model.Delta) string {
+	var all []string
+	for _, d := range deltas {
+		var words []string
+		if d.Globals != nil {
+			words = append(words, "globals")
 		}
-		words = append(words, sign+name.Service.Name)
+		for _, name := range slices.SortedFunc(maps.Keys(d.Ports), model.PortName.Compare) {
+			sign := "+"
+			if d.Ports[name] == nil {
+				sign = "-"
+			}
+			words = append(words, sign+name.Service.Name)
+		}
+		all = append(all, strings.Join(words, " "))
 	}
-	return strings.Join(words, " ")
+	return strings.Join(all, "; ")
 }
 
 type fakeFlows struct {

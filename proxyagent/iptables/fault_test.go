@@ -112,7 +112,7 @@ func failEach(t *testing.T, p *Proxier, kernel *faulty) {
 				p.options.Sets = kernel
 			}
 			kernel.left = call
-			if failed = syncFails(t, p, plans); failed {
+			if failed = syncFails(t, p, kernel, plans); failed {
 				faults++
 			}
 		}
@@ -124,13 +124,14 @@ func failEach(t *testing.T, p *Proxier, kernel *faulty) {
 }
 
 // syncFails syncs a step of which a call may fail, and then again. It reports whether one failed.
-func syncFails(t *testing.T, p *Proxier, plans *plans) bool {
+func syncFails(t *testing.T, p *Proxier, kernel *faulty, plans *plans) bool {
 	t.Helper()
 	d := plans.step(30)
 	if !p.known {
 		d = whole(plans.plan)
 	}
 	_, err := p.Sync(context.Background(), d)
+	kernel.left = -1
 	if err == nil {
 		agree(t, p)
 		return false
@@ -302,8 +303,8 @@ func TestSameDamageTwice(t *testing.T) {
 			if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			for range 3 { // a look each second
-				now = now.Add(2 * time.Second)
+			for range 2 { // with iptables-legacy only the look at everything sees a rule replaced by one of the same size
+				now = now.Add(10 * time.Minute)
 				if _, err := p.Check(context.Background(), now); err != nil {
 					t.Fatal(err)
 				}
@@ -313,7 +314,7 @@ func TestSameDamageTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 			if have := s.chains[chain{nat, chainServices}]; !slices.Contains(have, "-j "+chainVIPs) {
-				t.Fatalf("damage number %d was not repaired in 6 s: %q", i+1, have)
+				t.Fatalf("damage number %d was not repaired: %q", i+1, have)
 			}
 		}
 	})
