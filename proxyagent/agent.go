@@ -26,14 +26,16 @@ type Agent struct {
 
 	addresses   []netip.Addr // of interfaces, as last told to the compilers
 	addressesAt time.Time
-	services    int // events taken and not yet programmed, for the metrics
+	began       bool                              // something was taken
+	checks      map[model.ServiceName]healthCheck // that wait for their rules
+	services    int                               // events taken and not yet programmed, for the metrics
 	endpoints   int
 }
 
 // New returns an agent that does nothing yet.
 func New(o Options) *Agent {
 	o.fill()
-	a := &Agent{Options: o, pace: pace{pause: o.MinSyncPeriod}}
+	a := &Agent{Options: o, pace: pace{pause: o.MinSyncPeriod}, checks: map[model.ServiceName]healthCheck{}}
 	for _, f := range o.Families {
 		a.families = append(a.families, newFamily(f, o))
 	}
@@ -49,17 +51,38 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	probe := time.NewTicker(a.ProbePeriod)
 	defer probe.Stop()
+	woken := make(chan struct{}, 1)
+	go a.listen(ctx, woken)
 	a.round(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-a.Source.Wake():
+		case <-woken:
 			a.queued()
 		case <-a.pace.due():
 			a.round(ctx)
 		case <-probe.C:
 			a.probe(ctx)
+		}
+	}
+}
+
+// listen passes on that there is something to take. It has a goroutine of its own, so that health knows what waits also while the loop
+// does not come back from the kernel.
+func (a *Agent) listen(ctx context.Context, woken chan<- struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.Source.Wake():
+		}
+		for _, f := range a.families {
+			a.Health.Queued(f.Settings.Family)
+		}
+		select {
+		case woken <- struct{}{}:
+		default: // the loop knows already
 		}
 	}
 }
@@ -96,10 +119,15 @@ func (a *Agent) ended(now time.Time) {
 			a.pace.again(now, f.retry.until)
 		}
 	}
-	if !failed {
-		a.Metrics.ChangesDone(a.services, a.endpoints)
-		a.services, a.endpoints = 0, 0
+	if failed {
+		return
 	}
+	for name, check := range a.checks {
+		a.HealthChecks.Set(name, check.port, check.local)
+	}
+	clear(a.checks)
+	a.Metrics.ChangesDone(a.services, a.endpoints)
+	a.services, a.endpoints = 0, 0
 }
 
 // take asks the source, and tells those who need no rules.
@@ -108,6 +136,10 @@ func (a *Agent) take(ctx context.Context) model.Changes {
 	a.Metrics.Changed(changes.ServiceEvents, changes.EndpointEvents)
 	a.services += changes.ServiceEvents
 	a.endpoints += changes.EndpointEvents
+	if !a.began && changes.Node == nil {
+		changes.Node = &model.Node{Name: a.NodeName} // not registered: what is local is told by the name
+	}
+	a.began = true
 	if addresses, changed := a.localAddresses(ctx); changed {
 		changes.LocalAddrs = &addresses
 	}
@@ -120,14 +152,24 @@ func (a *Agent) take(ctx context.Context) model.Changes {
 	return changes
 }
 
+// healthCheck is a health check node port with the number of endpoints that it reports.
+type healthCheck struct {
+	port  uint16
+	local int
+}
+
+// healthCheck has load balancers turn away at once, and come only after the rules are there.
 func (a *Agent) healthCheck(name model.ServiceName, service *model.Service) {
+	var check healthCheck
 	if service != nil {
-		if port, local, ok := compile.HealthCheck(a.NodeName, *service); ok {
-			a.HealthChecks.Set(name, port, local)
-			return
-		}
+		check.port, check.local, _ = compile.HealthCheck(a.NodeName, *service)
 	}
-	a.HealthChecks.Set(name, 0, 0)
+	if check.local > 0 {
+		a.checks[name] = check
+		return
+	}
+	delete(a.checks, name)
+	a.HealthChecks.Set(name, check.port, 0)
 }
 
 // localAddresses reads the addresses of the interfaces, where settings depend on them, and reports whether they are others than before.

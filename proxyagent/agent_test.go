@@ -37,15 +37,15 @@ func TestPace(t *testing.T) {
 		s.expect("sync", "0s IPv4 sync globals")
 
 		s.source.put(web("first", "10.96.0.1", "10.244.0.1"))
-		s.expect("sync queued", "1m0s IPv4 queued", "1m0s IPv4 sync +first")
+		s.expect("sync", "1m0s IPv4 sync +first")
 		for i := range 10 { // while the sync runs, and after
 			time.Sleep(200 * time.Millisecond)
 			s.source.put(web(fmt.Sprintf("more%d", i%3), fmt.Sprintf("10.96.0.%d", 2+i%3), "10.244.0.1"))
 		}
 		s.until(time.Minute + 2499*time.Millisecond)
-		s.expect("sync queued updated", "1m0.5s IPv4 updated", "1m0.5s IPv4 queued")
+		s.expect("sync updated", "1m0.5s IPv4 updated")
 		s.until(2 * time.Minute)
-		s.expect("sync queued updated", "1m2.5s IPv4 sync +more0 +more1 +more2", "1m3s IPv4 updated")
+		s.expect("sync updated", "1m2.5s IPv4 sync +more0 +more1 +more2", "1m3s IPv4 updated")
 	})
 }
 
@@ -55,7 +55,7 @@ func TestWakingForNothingProgramsNothing(t *testing.T) {
 		s.until(time.Minute)
 		s.take()
 		s.source.change(func(*model.Changes) {})
-		s.expect("sync flows queued updated", "1m0s IPv4 queued", "1m0s IPv4 updated")
+		s.expect("sync flows updated", "1m0s IPv4 updated")
 	})
 }
 
@@ -178,6 +178,20 @@ func TestFlows(t *testing.T) {
 	})
 }
 
+// TestALookThatFailsIsNoHealth lets nothing succeed after the first sync: the node does not serve as it should, and who asks for its health
+// has to hear that.
+func TestALookThatFailsIsNoHealth(t *testing.T) {
+	play(t, Options{}, func(s *scene) {
+		s.run(true)
+		s.expect("updated", "0s IPv4 updated")
+		s.backends[model.IPv4].tell(func(b *fakeBackend) { b.blind = []error{errKernel}; b.broken = errKernel })
+		s.until(time.Minute)
+		if !slices.ContainsFunc(s.take("queued"), func(line string) bool { return strings.HasSuffix(line, " IPv4 queued") }) {
+			t.Error("nobody told that something waits to be programmed")
+		}
+	})
+}
+
 func TestDriftIsLookedForAndTold(t *testing.T) {
 	play(t, Options{ProbePeriod: 3 * time.Second}, func(s *scene) {
 		b := s.backends[model.IPv4]
@@ -187,12 +201,11 @@ func TestDriftIsLookedForAndTold(t *testing.T) {
 		s.expect("check repaired sync", "0s IPv4 sync globals", "3s IPv4 check", "6s IPv4 check", "6s IPv4 repaired chain",
 			"6s IPv4 repaired set", "6s IPv4 repaired chain", "6s IPv4 repaired jump", "9s IPv4 check")
 
-		b.tell(func(b *fakeBackend) { b.blind = []error{errKernel}; b.fail = []error{errKernel, errKernel, errKernel} })
-		s.until(19 * time.Second) // nobody looks while syncs fail: they look for themselves
-		s.expect("check restorefailed queued sync updated", "12s IPv4 check", "12s IPv4 restorefailed", "12s IPv4 queued",
-			"12s IPv4 sync ", "12s IPv4 restorefailed", "13s IPv4 sync ", "13s IPv4 restorefailed", "15s IPv4 sync ", "15s IPv4 restorefailed",
-			"19s IPv4 sync ", "19s IPv4 updated")
-		s.until(21 * time.Second)
+		b.tell(func(b *fakeBackend) { b.blind = []error{errKernel}; b.fail = []error{errKernel, errKernel} })
+		s.until(20 * time.Second) // nobody looks while syncs fail: they look for themselves
+		s.expect("check restorefailed sync updated", "12s IPv4 check", "12s IPv4 restorefailed", "13s IPv4 sync ", "13s IPv4 restorefailed",
+			"15s IPv4 sync ", "15s IPv4 restorefailed", "19s IPv4 sync ", "19s IPv4 updated")
+		s.until(22 * time.Second)
 		s.expect("check", "21s IPv4 check")
 	})
 }
@@ -251,6 +264,71 @@ func TestHealthChecksFollowServices(t *testing.T) {
 	})
 }
 
+// TestLoadBalancersComeAfterTheRules and turn away before.
+func TestLoadBalancersComeAfterTheRules(t *testing.T) {
+	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+		b := s.backends[model.IPv4]
+		b.took, b.fail = time.Second, []error{errKernel}
+		lb := web("lb", "10.96.0.1", "10.244.0.1")
+		lb.Endpoints = append(lb.Endpoints, at("here", "10.244.1.1"))
+		lb.HealthCheckNodePort, lb.ExternalLocal = 32000, true
+		s.source.put(lb)
+		s.run(true)
+		s.until(10 * time.Second)
+		s.expect("healthcheck", "3s healthcheck lb port 32000 local 1")
+
+		gone := *lb
+		gone.Endpoints = gone.Endpoints[:1]
+		s.source.put(&gone)
+		synctest.Wait()
+		s.expect("healthcheck", "10s healthcheck lb port 32000 local 0")
+		s.until(20 * time.Second)
+		s.expect("healthcheck")
+
+		b.tell(func(b *fakeBackend) { b.fail = []error{errKernel} })
+		s.source.put(lb) // comes, and goes before the rules are there
+		s.until(21500 * time.Millisecond)
+		s.source.put(&gone)
+		s.until(30 * time.Second)
+		for _, line := range s.take("healthcheck") {
+			if !strings.HasSuffix(line, "local 0") {
+				t.Errorf("after the endpoint went: %s", line)
+			}
+		}
+	})
+}
+
+// TestHealthKnowsWhatWaits also while the loop waits for the kernel.
+func TestHealthKnowsWhatWaits(t *testing.T) {
+	play(t, Options{ProbePeriod: time.Hour, Families: both()}, func(s *scene) {
+		s.run(true)
+		s.until(time.Minute)
+		s.take()
+		for _, b := range s.backends {
+			b.tell(func(b *fakeBackend) { b.took = time.Hour })
+		}
+		s.source.put(web("web", "10.96.0.1", "10.244.0.1"))
+		s.until(2 * time.Minute)
+		s.take()
+		s.source.put(web("more", "10.96.0.2", "10.244.0.1"))
+		s.expect("queued updated", "2m0s IPv4 queued", "2m0s IPv6 queued")
+	})
+}
+
+// TestWhatWaitsStaysQueued when it came while something else was programmed: the last word is that something waits.
+func TestWhatWaitsStaysQueued(t *testing.T) {
+	play(t, Options{ProbePeriod: time.Hour, MinSyncPeriod: time.Minute}, func(s *scene) {
+		s.backends[model.IPv4].took = time.Second
+		s.run(true)
+		s.until(500 * time.Millisecond)
+		s.source.put(web("web", "10.96.0.1", "10.244.0.1"))
+		s.until(30 * time.Second)
+		if lines := s.take("queued", "updated"); len(lines) == 0 || !strings.HasSuffix(lines[len(lines)-1], "queued") {
+			t.Errorf("got %q", lines)
+		}
+	})
+}
+
 func TestANodeThatLeaves(t *testing.T) {
 	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
 		s.run(true)
@@ -260,7 +338,7 @@ func TestANodeThatLeaves(t *testing.T) {
 		}
 		s.until(30 * time.Second)
 		s.source.put(web("web", "10.96.0.1", "10.244.0.1"))
-		s.expect("leaving", "10s leaving true", "20s leaving false")
+		s.expect("leaving", "0s leaving false", "10s leaving true", "20s leaving false")
 	})
 }
 
@@ -368,17 +446,6 @@ func TestTheAgentEndsAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { play(t, Options{}, story) })
 	}
-}
-
-// TestEndingInALookForDriftIsNoFailure keeps the counters honest.
-func TestEndingInALookForDriftIsNoFailure(t *testing.T) {
-	play(t, Options{}, func(s *scene) {
-		s.backends[model.IPv4].pending = time.Hour
-		s.run(true)
-		s.until(2 * time.Second)
-		s.stop()
-		s.expect("restorefailed")
-	})
 }
 
 // TestDumpWhileThingsChange is for the race detector, and for answers that are whole.

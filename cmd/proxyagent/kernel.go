@@ -29,30 +29,23 @@ func beLiberal(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) bool {
 	return liberal
 }
 
-// settleKernel writes the kernel's settings: those that exist at once, those of connection tracking once rules have brought it in. What
-// cannot be written is told and does not stop the agent: a container without privileges may not, and the node serves all the same.
-func settleKernel(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, ready <-chan struct{}) error {
+// settleKernel writes the kernel's settings once the first rules are there: those of connection tracking exist only then, and
+// route_localnet is safe only together with the rule that keeps neighbours away from loopback addresses. What cannot be written is told and
+// does not stop the agent: a container without privileges may not, and the node serves all the same.
+func settleKernel(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, families []proxyagent.Family) error {
 	want := sysctl.Targets(sysctl.Want{
 		MaxPerCore: c.Conntrack.MaxPerCore, Min: c.Conntrack.Min,
 		TCPEstablished: c.Conntrack.TCPEstablishedTimeout.Duration, TCPCloseWait: c.Conntrack.TCPCloseWaitTimeout.Duration,
 		UDP: c.Conntrack.UDPTimeout.Duration, UDPStream: c.Conntrack.UDPStreamTimeout.Duration,
 		BeLiberal: c.Conntrack.TCPBeLiberal, RouteLocalnet: atLoopback(c),
 	}, sysctl.Cores(""))
+	for _, f := range families {
+		waitServed(ctx, f.Backend)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
 	kernel := sysctl.Kernel{SysRoot: c.SysctlRoot}
-	_, err := kernel.Apply(want)
-	if err == nil {
-		return nil
-	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-ready:
-	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-time.After(10 * time.Second): // the first rules are in the kernel by then
-	}
 	if _, err := kernel.Apply(want); err != nil {
 		logr.FromContextOrDiscard(ctx).Info("Some settings of the kernel could not be written", "reason", err.Error())
 	}
@@ -60,12 +53,7 @@ func settleKernel(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, ready
 }
 
 // leaveOther takes away what an earlier agent left in the other variant of iptables, once this one serves.
-func leaveOther(ctx context.Context, ready <-chan struct{}, families []proxyagent.Family, mode iptables.Mode) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-ready:
-	}
+func leaveOther(ctx context.Context, families []proxyagent.Family, mode iptables.Mode) error {
 	other := iptables.NFT
 	if mode == iptables.NFT {
 		other = iptables.Legacy

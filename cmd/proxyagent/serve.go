@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
@@ -124,8 +125,8 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	group.Go(func() error { return runUnlessOff(ctx, c.Health.BindAddress, health.Run) })
 	group.Go(func() error { return serveMetrics(ctx, c, m, agent, health, string(mode)) })
 	group.Go(func() error { return agent.Run(ctx) })
-	group.Go(func() error { return settleKernel(ctx, c, source.Ready()) })
-	group.Go(func() error { return leaveOther(ctx, source.Ready(), families, mode) })
+	group.Go(func() error { return settleKernel(ctx, c, families) })
+	group.Go(func() error { return leaveOther(ctx, families, mode) })
 	err = group.Wait()
 	log.Info("Stopping; the rules stay")
 	return err
@@ -137,16 +138,22 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, mode i
 	if err != nil {
 		return nil, fmt.Errorf("reaching the kernel's sets (the agent needs NET_ADMIN): %w", err)
 	}
-	liberal := beLiberal(ctx, c)
+	liberal, steps := beLiberal(ctx, c), &iptables.Steps{}
 	var families []proxyagent.Family
 	for _, f := range []model.Family{model.IPv4, model.IPv6} {
 		settings, served := config.Settings(c, f)
-		if !served || !hasFamily(f) {
+		if !served {
+			continue
+		}
+		if err := usable(ctx, mode, f); err != nil && len(c.IPFamilies) > 0 {
+			return nil, fmt.Errorf("%s is asked for and this machine cannot do it: %w", f, err)
+		} else if err != nil {
+			logr.FromContextOrDiscard(ctx).Info("A family is not served, because this machine cannot do it", "family", f, "reason", err.Error())
 			continue
 		}
 		settings.KeepInvalid = settings.KeepInvalid || liberal
 		backend, err := iptables.New(iptables.Options{
-			Mode: mode, Family: f, Sets: sets, FullCheck: c.IPTables.SyncPeriod.Duration,
+			Mode: mode, Family: f, Sets: sets, Steps: steps, FullCheck: c.IPTables.SyncPeriod.Duration,
 		})
 		if err != nil {
 			return nil, err
@@ -176,8 +183,21 @@ func hasFamily(f model.Family) bool {
 	if f == model.IPv4 {
 		return true
 	}
-	_, err := os.Stat("/proc/sys/net/ipv6")
+	_, err := os.Stat("/proc/net/if_inet6")
 	return err == nil
+}
+
+// usable says why a family cannot be served; nil when it can. Without the look at the tables, a machine without IPv6 in its kernel would
+// never be called healthy.
+func usable(ctx context.Context, mode iptables.Mode, f model.Family) error {
+	if !hasFamily(f) {
+		return errors.New("the kernel does not know IPv6")
+	}
+	disabled, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6")
+	if f == model.IPv6 && err == nil && strings.TrimSpace(string(disabled)) == "1" {
+		return errors.New("net.ipv6.conf.all.disable_ipv6 is 1")
+	}
+	return iptables.Usable(ctx, mode, f)
 }
 
 // localAddrs reads the addresses of the interfaces; nil when no setting asks for them.

@@ -55,6 +55,16 @@ func Detect(ctx context.Context, want Mode) (mode Mode, why string, err error) {
 	return choose(look(ctx))
 }
 
+// Usable says why the tables of a family cannot be used; nil when they can.
+func Usable(ctx context.Context, m Mode, f model.Family) error {
+	r, err := newRunner(m, f)
+	if err != nil {
+		return err
+	}
+	_, err = r.Save(ctx, nat)
+	return err
+}
+
 // look gathers the evidence. What cannot be read does not count.
 func look(ctx context.Context) evidence {
 	e := evidence{hint: map[Mode]bool{}, rules: map[Mode]int{}, there: map[Mode]bool{}}

@@ -15,7 +15,7 @@ import (
 // changes of legacy tables that keep their size.
 type probe func() (fingerprint, error)
 
-// fingerprint is comparable. Steps counts the changes with iptables-nft and is zero with iptables-legacy.
+// fingerprint is comparable. Steps counts the changes by others with iptables-nft and is zero with iptables-legacy.
 type fingerprint struct {
 	steps uint32
 	sizes [2]tableSize
@@ -23,9 +23,9 @@ type fingerprint struct {
 
 type tableSize struct{ entries, bytes uint32 }
 
-func newProbe(m Mode, f model.Family) probe {
+func newProbe(m Mode, f model.Family, s *Steps) probe {
 	if m == NFT {
-		return generation
+		return s.foreign
 	}
 	return func() (fingerprint, error) { return sizes(f) }
 }

@@ -29,6 +29,8 @@ type Options struct {
 	Mode   Mode
 	Family model.Family
 	Sets   Sets
+	// Steps is shared by the Proxiers of a network namespace. Nil: there is no other.
+	Steps *Steps
 	// FullCheck is how often everything is compared although nothing hints at a change; 0: every five minutes. It is less often where that
 	// would take more than a thousandth of the time.
 	FullCheck time.Duration
@@ -72,8 +74,11 @@ func New(o Options) (*Proxier, error) {
 	if o.FullCheck == 0 {
 		o.FullCheck = 5 * time.Minute
 	}
+	if o.Steps == nil {
+		o.Steps = &Steps{}
+	}
 	return &Proxier{
-		options: o, run: r, probe: newProbe(o.Mode, o.Family), rules: NewRuleset(o.Family),
+		options: o, run: r, probe: newProbe(o.Mode, o.Family, o.Steps), rules: NewRuleset(o.Family),
 		strange: map[string]bool{}, spellings: map[chain]spelling{}, doubts: map[chain]spelling{},
 	}, nil
 }
@@ -279,14 +284,20 @@ func (p *Proxier) members(ctx context.Context, away bool) error {
 func (p *Proxier) restore(ctx context.Context) error {
 	t := p.transaction()
 	if t.empty() {
+		p.count(t)
 		return nil
 	}
-	before, probeErr := p.probe()
-	if err := p.run.Restore(ctx, t.text()); err != nil {
-		return fmt.Errorf("writing %d chains: %w", len(t.write)+len(t.remove), err)
+	before, err := p.probe()
+	if err != nil {
+		return err
 	}
-	after, err := p.probe()
-	p.watchFor(before, after, t, errors.Join(probeErr, err))
+	err = p.options.Steps.write(len(t.tables()), func() error { return p.run.Restore(ctx, t.text()) })
+	if err != nil {
+		return fmt.Errorf("changing %d chains: %w", len(t.write)+len(t.remove), err)
+	}
+	if err := p.remember(before); err != nil {
+		return err
+	}
 	clear(p.rules.dirty)
 	p.fixing, p.unhook = nil, nil
 	p.count(t)
@@ -305,14 +316,15 @@ func (p *Proxier) transaction() transaction {
 	return t
 }
 
-// watchFor notes what the rules look like after a transaction of ours. With iptables-nft each table counts as one step, so more steps than
-// that are somebody else's and a reason to compare.
-func (p *Proxier) watchFor(before, after fingerprint, t transaction, err error) {
-	foreign := p.options.Mode == NFT && after.steps-before.steps != uint32(len(t.tables()))
-	// Before we began somebody may have been here too, and nobody has compared since.
-	unseen := p.last != fingerprint{} && before != p.last
-	p.suspect = p.suspect || err != nil || foreign || unseen
+// remember notes what the rules look like after a write of ours. What others did since the rules were compared last has not been looked at.
+func (p *Proxier) remember(before fingerprint) error {
+	after, err := p.probe()
+	if err != nil {
+		return err
+	}
+	p.suspect = p.suspect || p.last != fingerprint{} && before != p.last || p.options.Mode == NFT && after != before
 	p.last = after
+	return nil
 }
 
 func (p *Proxier) count(t transaction) {

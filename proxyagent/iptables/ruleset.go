@@ -153,6 +153,7 @@ func (r *Ruleset) remove(name model.PortName, touched map[netip.Addr]struct{}, c
 }
 
 func (r *Ruleset) add(p model.ServicePort, touched map[netip.Addr]struct{}, chains map[string]struct{}) {
+	p = r.affordable(p)
 	r.ports[p.Name] = p
 	rules := renderPort(r.globals, p)
 	for name, bodies := range rules.chains {
@@ -175,6 +176,23 @@ func (r *Ruleset) add(p model.ServicePort, touched map[netip.Addr]struct{}, chai
 	for _, s := range rules.affinity {
 		r.wantSet(s)
 	}
+}
+
+// The kernel has 65,534 sets in all, and each takes 8 KiB at least. Session affinity costs one for each endpoint, so whoever may make
+// EndpointSlices could use them up, and then nothing would be programmed any more.
+const (
+	mostAffinityEndpoints = 1000  // of one port
+	mostAffinitySets      = 16384 // of a family
+)
+
+// affordable returns the port as it can be served: without session affinity where that would take too many sets. This is the only place where
+// history matters, and only beyond the limit: who came first keeps affinity, and who came too late gets it with its next change.
+func (r *Ruleset) affordable(p model.ServicePort) model.ServicePort {
+	n := len(p.Cluster) + len(p.Local)
+	if p.AffinitySeconds > 0 && (n > mostAffinityEndpoints || len(r.affinity)+n > mostAffinitySets) {
+		p.AffinitySeconds = 0
+	}
+	return p
 }
 
 // leaves hands the rules of virtual IPs to the tree.

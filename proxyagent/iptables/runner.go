@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -31,6 +32,10 @@ func (m Mode) other() Mode {
 
 // lockPatience is for how many seconds a restore waits for the lock of iptables-legacy. Others hold it while they rewrite large tables.
 const lockPatience = 30
+
+// programPatience is how long a program may take. iptables-nft starts over whenever somebody else changes rules while it reads, so that it may
+// never end on a restless node. A first restore of 30,000 Services takes seconds.
+const programPatience = 3 * time.Minute
 
 // exitLocked is iptables' exit code for a resource problem: the lock was not to be had.
 const exitLocked = 4
@@ -81,6 +86,8 @@ func (r runner) Restore(ctx context.Context, text []byte) error {
 }
 
 func (r runner) run(ctx context.Context, input []byte, program string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, programPatience)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdin = bytes.NewReader(input)
 	var stdout, stderr bytes.Buffer

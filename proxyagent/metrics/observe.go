@@ -58,6 +58,7 @@ func (m *Metrics) RestoreFailed(f model.Family) { m.restoreFailures.WithLabelVal
 // Programmed says that at the time now the rules follow pods that changed at the triggers. A trigger in the future, of a clock that
 // differs, counts as now.
 func (m *Metrics) Programmed(f model.Family, triggers []time.Time, now time.Time) {
+	m.syncedAt.WithLabelValues(f.String()).Set(seconds(now))
 	h := m.programmingDuration.WithLabelValues(f.String())
 	for _, t := range triggers {
 		h.Observe(max(0, now.Sub(t)).Seconds())

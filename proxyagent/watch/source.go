@@ -85,6 +85,7 @@ func New(client kubernetes.Interface, o Options) (*Source, error) {
 	}
 	s := &Source{
 		client: client, options: o, reports: newReports(o.Logger), pending: newPending(), ready: make(chan struct{}),
+		last:      model.Node{Name: o.NodeName},
 		addresses: newView[*allocation](), cidrs: newView[*serviceCIDR](),
 	}
 	var failed, err error

@@ -69,12 +69,12 @@ var _ = Describe("The command line of the agent", Ordered, ContinueOnFailure, fu
 		Entry("a variant of iptables", "ebtables nft legacy", "--iptables-mode=ebtables"),
 		Entry("allocations", "maybe prefer enforce ignore", "--allocations=maybe"),
 		Entry("a CIDR", "10.0.0.0/33", "--cluster-cidr=10.0.0.0/33"),
-		Entry("two CIDRs of a family", "10.0.0.0/8 11.0.0.0/8", "--cluster-cidr=10.0.0.0/8,11.0.0.0/8"),
+		Entry("two CIDRs of a family", "11.0.0.0/8 family", "--cluster-cidr=10.0.0.0/8,11.0.0.0/8"),
 		Entry("an address to listen at", "no-address", "--metrics-bind-address=no-address"),
 		Entry("a port to listen at", "70000", "--healthz-bind-address=0.0.0.0:70000"),
 		Entry("a duration", "soon", "--min-sync-period=soon"),
 		Entry("a negative duration", "-1s", "--min-sync-period=-1s"),
-		Entry("a Node", "A_b", "--node-name=A_b"),
+		Entry("a Node", "a_b", "--node-name=a_b"),
 		Entry("a name of a proxy", "a/b", "--service-proxy-name=a/b"),
 		Entry("a missing kubeconfig", "/nonexistent/kubeconfig", "--kubeconfig=/nonexistent/kubeconfig"),
 		Entry("a missing file", "/nonexistent/file", "--config=/nonexistent/file"),
@@ -99,8 +99,8 @@ var _ = Describe("The command line of the agent", Ordered, ContinueOnFailure, fu
 		Entry("many mistakes", own+"allocations: maybe\nipFamilies: [IPv5]\niptables: {mode: ebtables, masqueradeBit: 32, minSyncPeriod: -1s}\n"+
 			"detectLocal: {mode: Guess}\nnodePortAddresses: [10.0.0.0/33]\nhealth: {bindAddress: nowhere}\n",
 			"maybe IPv5 ebtables 32 -1s Guess 10.0.0.0/33 nowhere allocations ipFamilies iptables.mode masqueradeBit minSyncPeriod detectLocal"),
-		Entry("many mistakes in kube-proxy's", theirs+"clusterCIDR: 10.0.0.0/33\ndetectLocalMode: Guess\niptables: {masqueradeBit: 32}\nhealthzBindAddress: nowhere\n",
-			"10.0.0.0/33 Guess 32 nowhere"),
+		Entry("many mistakes in kube-proxy's", theirs+"clusterCIDR: 10.0.0.0/33\niptables: {masqueradeBit: 32}\nhealthzBindAddress: nowhere\n",
+			"10.0.0.0/33 32 nowhere"),
 	)
 
 	It("says which programs it misses", func(ctx SpecContext) {

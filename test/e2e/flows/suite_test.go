@@ -193,6 +193,8 @@ func (t *task) judge(ctx context.Context, kind world.Kind) {
 	switch {
 	case differs && t.err == nil:
 		Fail("it passes, but should not: " + reason)
+	case differs:
+		note("it fails, as it should (%s): %v", reason, t.err)
 	case !differs && t.err != nil:
 		Fail(t.err.Error() + "\nthe proxy's last words:\n" + t.world.Proxy.LogTail(8))
 	}

@@ -8,10 +8,12 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -157,18 +159,40 @@ func (c *churn) alter(s *corev1.Service) {
 // settled expects that all of it is as the API server says.
 func (c *churn) settled() {
 	GinkgoHelper()
+	ends := map[netip.AddrPort]network.Outcome{}
+	for _, address := range c.dead {
+		ends[port80(address)] = network.Dropped
+	}
 	for _, service := range c.alive {
 		for _, f := range network.Families {
-			want := network.Refused
+			ends[stage.VIP(service, f)] = network.Refused
 			if c.served[service.Name] {
-				want = network.Connected
+				ends[stage.VIP(service, f)] = network.Connected
 			}
-			stage.Ends(c.w.Pod1, stage.VIP(service, f), want)
 		}
 	}
-	for _, address := range c.dead {
-		stage.Ends(c.w.Pod1, port80(address), network.Dropped)
+	Eventually(func() map[string]string { return c.wrong(ends) }).WithTimeout(stage.Soon).Should(BeEmpty())
+}
+
+// wrong asks all addresses side by side and returns those that do not end as they should.
+func (c *churn) wrong(ends map[netip.AddrPort]network.Outcome) map[string]string {
+	var mu sync.Mutex
+	wrong := map[string]string{}
+	var asking errgroup.Group
+	asking.SetLimit(20)
+	for to, want := range ends {
+		asking.Go(func() error {
+			result := c.w.Pod1.Dial(network.Probe{To: to, Timeout: 2 * network.DropTimeout})
+			if result.Outcome != want {
+				mu.Lock()
+				defer mu.Unlock()
+				wrong[to.String()] = fmt.Sprintf("%s, want %s", result, want)
+			}
+			return nil
+		})
 	}
+	_ = asking.Wait()
+	return wrong
 }
 
 // run makes changes under traffic.

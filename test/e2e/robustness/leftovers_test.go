@@ -116,7 +116,7 @@ var _ = both("An agent that finds what an older one left", func(the func() *worl
 			for _, set := range sets {
 				w.Run(ctx, "ipset", "create", set, "hash:net,iface", "family", map[bool]string{true: "inet6", false: "inet"}[strings.Contains(set, "-6-")])
 			}
-			feed(ctx, "*nat\n:PA-OLD - [0:0]\n-A PA-OLD -m set --match-set "+sets[0]+" src -j RETURN\nCOMMIT\n")
+			feed(ctx, "*nat\n:PA-OLD - [0:0]\n-A PA-OLD -p tcp -m tcp --dport 7 -j RETURN\nCOMMIT\n")
 		})
 	})
 

@@ -100,7 +100,7 @@ var _ = both("An agent that ends and starts", func(the func() *world) {
 		lostNothing()
 	})
 
-	It("loses nothing when it is killed at any moment while much changes", func(ctx SpecContext) {
+	It("loses nothing when it is killed at any moment while much changes", Label("large"), func(ctx SpecContext) {
 		lostNothing := w.traffic(ctx)
 		before := w.ours(ctx)
 		for i := range 6 {

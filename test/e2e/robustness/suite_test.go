@@ -26,6 +26,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
@@ -134,9 +135,14 @@ func (w *world) reset(ctx context.Context) {
 	if !w.Agent.Running() { // a spec before this one failed
 		Expect(w.Agent.Start(ctx)).To(Succeed())
 	}
+	Expect(w.programs.NoMore()).To(Succeed())
+	w.Endpoints(ctx, w.busy, stage.Endpoint{Of: w.Pod2, Extra: 30})
+	w.answersFrom(w.Pod2, 30) // it keeps up, whatever it had to wait for
 	w.Endpoints(ctx, w.busy, w.servers()...)
-	w.Served(w.busy)
-	w.settled(ctx)
+	for _, f := range network.Families {
+		Eventually(func() string { return w.Pod1.Dial(network.Probe{To: stage.VIP(w.busy, f)}).Endpoint.Addr().String() }).
+			WithTimeout(stage.Soon).ShouldNot(Equal(w.Pod2.Extra(f, 30).String()))
+	}
 }
 
 // settled waits until the agent's rules do not change any more, and returns them.

@@ -187,6 +187,7 @@ func sweep() {
 		id, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), prefix), "-")
 		if pid, err := strconv.Atoi(id); err == nil && !alive(pid) {
 			_ = removeNamespace(path)
+			_ = os.Remove((&Namespace{name: filepath.Base(path)}).LockFile())
 		}
 	}
 }

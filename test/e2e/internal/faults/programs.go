@@ -77,8 +77,8 @@ func (p *Programs) Path() string { return p.dir + ":" + os.Getenv("PATH") }
 // Refuse lets the next n restores fail before they do anything.
 func (p *Programs) Refuse(n int) error { return p.tokens("refuse", n) }
 
-// RefuseNoMore takes back what Refuse ordered and did not happen yet.
-func (p *Programs) RefuseNoMore() error { return p.remove("refuse.*") }
+// NoMore takes back all failures that were ordered and did not happen yet.
+func (p *Programs) NoMore() error { return errors.Join(p.remove("refuse.*"), p.remove("forget.*")) }
 
 // Forget lets the next n restores that work report a failure all the same.
 func (p *Programs) Forget(n int) error { return p.tokens("forget", n) }

@@ -14,6 +14,20 @@ func Agent(name string) bool { return strings.HasPrefix(name, "PA-") }
 // KubeProxy owns what begins with KUBE-.
 func KubeProxy(name string) bool { return strings.HasPrefix(name, "KUBE-") }
 
+// Fixed leaves all but the members of sets that come and go with the traffic: those that have a time-out.
+func (s Snapshot) Fixed() Snapshot {
+	expiring := map[string]bool{}
+	for line := range strings.SplitSeq(s["ipset"], "\n") {
+		if words := fields(line); len(words) > 1 && words[0] == "create" && slices.Contains(words, "timeout") {
+			expiring[words[1]] = true
+		}
+	}
+	return s.filter(func(line string) bool {
+		words := fields(line)
+		return len(words) < 2 || words[0] != "add" || !expiring[words[1]]
+	})
+}
+
 // Of leaves what belongs to an owner: its chains with their rules, the jumps to them, and its sets. Native tables belong to nobody.
 func (s Snapshot) Of(o Owner) Snapshot {
 	return s.filter(func(line string) bool { return o.owns(line) })

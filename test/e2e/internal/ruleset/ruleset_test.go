@@ -63,6 +63,14 @@ func TestOwnersShareASnapshot(t *testing.T) {
 	}
 }
 
+func TestFixedLeavesTheMembersOfSetsThatExpire(t *testing.T) {
+	s := Snapshot{"ipset": sets("create a hash:ip timeout 60\nadd a 10.0.0.1 timeout 7\ncreate b hash:ip\nadd b 10.0.0.2\n")}
+	want := Snapshot{"ipset": "add b 10.0.0.2\ncreate a hash:ip timeout 60\ncreate b hash:ip"}
+	if diff := cmp.Diff(want, s.Fixed()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestNativeTablesAreThoseThatIPTablesDoesNotShow(t *testing.T) {
 	got := nativeTables("table ip nat\ntable ip6 kube-proxy\ntable ip6 filter\ntable inet fw\n")
 	if want := "table inet fw\ntable ip6 kube-proxy"; got != want {

@@ -39,7 +39,7 @@ type Stage struct {
 	// Cluster is the control plane of the suite.
 	Cluster *framework.ControlPlane
 	*network.Bed
-	// Mode is the variant of iptables.
+	// Mode is the variant of iptables, empty to let the agent choose.
 	Mode string
 	// Name is the name of the Node, and of the namespace in which Service puts what it makes.
 	Name string
@@ -55,7 +55,7 @@ func Open(ctx context.Context, cp *framework.ControlPlane, mode string) *Stage {
 	bed, err := network.New(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(bed.Close()).To(Succeed()) })
-	s := &Stage{Cluster: cp, Bed: bed, Mode: mode, Name: fmt.Sprintf("stage-%d-%s", stages.Add(1), mode)}
+	s := &Stage{Cluster: cp, Bed: bed, Mode: mode, Name: fmt.Sprintf("stage-%d", stages.Add(1))}
 	s.Options = framework.ProxyAgentOptions{Namespace: bed.Node, Node: s.Name, Mode: mode, Race: true}
 	s.createNamespace(ctx)
 	s.createNode(ctx)

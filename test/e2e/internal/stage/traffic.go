@@ -95,7 +95,7 @@ func (t *Traffic) Flows() {
 	GinkgoHelper()
 	for name, traffic := range t.all {
 		before := traffic.SoFar().Tried
-		Eventually(func() int { return traffic.SoFar().Tried }).WithTimeout(Soon).Should(BeNumerically(">", before+8), name)
+		Eventually(func() int { return traffic.SoFar().Tried }).WithTimeout(Soon).Should(BeNumerically(">", before+4), name)
 	}
 }
 
