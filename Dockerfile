@@ -26,7 +26,7 @@ LABEL org.opencontainers.image.title="clusterip-operator proxyagent" \
       org.opencontainers.image.licenses="Apache-2.0"
 # The package iptables holds both variants, iptables-nft and iptables-legacy; the agent chooses the one that the node uses.
 RUN apt-get update && \
-    apt-get install -y --no-install-recommends iptables ipset && \
+    apt-get install -y --no-install-recommends iptables ipset nftables && \
     rm -rf /var/lib/apt/lists/*
 COPY --from=build-proxyagent /out/ /
 # Root, for the capabilities that config/proxyagent gives it.

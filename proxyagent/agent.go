@@ -15,6 +15,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
+// flowsPeriod is when stale connections are looked for again after that failed.
+const flowsPeriod = 10 * time.Second
+
 // addressPeriod is how often the addresses of interfaces are read again.
 const addressPeriod = 10 * time.Second
 
@@ -90,11 +93,10 @@ func (a *Agent) listen(ctx context.Context, woken chan<- struct{}) {
 // queued notes that there is something to do.
 func (a *Agent) queued() {
 	now := time.Now()
-	if a.pace.want(now) {
-		for _, f := range a.families {
-			a.Health.Queued(f.Settings.Family)
-			a.Metrics.Queued(f.Settings.Family, now)
-		}
+	a.pace.want(now)
+	for _, f := range a.families {
+		a.Health.Queued(f.Settings.Family)
+		a.Metrics.Queued(f.Settings.Family, now)
 	}
 }
 
@@ -112,20 +114,24 @@ func (a *Agent) round(ctx context.Context) {
 // ended plans what comes after a round: families that failed are tried again, each at its time.
 func (a *Agent) ended(now time.Time) {
 	a.pace.done(now)
-	failed := false
+	failed := 0
 	for _, f := range a.families {
 		if f.failed {
-			failed = true
+			failed++
 			a.pace.again(now, f.retry.until)
+		} else if f.flowsAll {
+			a.pace.again(now, now.Add(flowsPeriod))
 		}
 	}
-	if failed {
+	if failed < len(a.families) { // load balancers ask by one family
+		for name, check := range a.checks {
+			a.HealthChecks.Set(name, check.port, check.local)
+		}
+		clear(a.checks)
+	}
+	if failed > 0 {
 		return
 	}
-	for name, check := range a.checks {
-		a.HealthChecks.Set(name, check.port, check.local)
-	}
-	clear(a.checks)
 	a.Metrics.ChangesDone(a.services, a.endpoints)
 	a.services, a.endpoints = 0, 0
 }

@@ -3,7 +3,6 @@ package proxyagent
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -19,6 +18,13 @@ import (
 // confirmation is how long a dispute has to last before people hear of it: while a Service is made anew, the old one and the new one
 // claim its address together for a moment.
 const confirmation = 5 * time.Second
+
+// mostTriggers are remembered while a family cannot be programmed; the first ones wait longest.
+const mostTriggers = 10000
+
+// mostTold is how many disputes of a family are told by events; metrics count them all. Whoever may create Services could have every node write
+// thousands.
+const mostTold = 50
 
 // family is the work for one IP family.
 type family struct {
@@ -64,7 +70,7 @@ func (f *family) log(ctx context.Context) logr.Logger {
 func (f *family) program(ctx context.Context, changes model.Changes) {
 	start := time.Now()
 	delta := f.compile(changes)
-	f.triggers = append(f.triggers, changes.Triggers...)
+	f.triggers = append(f.triggers, changes.Triggers[:min(len(changes.Triggers), mostTriggers-len(f.triggers))]...)
 	if !delta.Empty() {
 		f.waiting = append(f.waiting, delta)
 	}
@@ -74,6 +80,9 @@ func (f *family) program(ctx context.Context, changes model.Changes) {
 	case len(f.waiting) > 0 || f.failed:
 		f.sync(ctx, start)
 	default:
+		if f.flowsAll {
+			f.flows(ctx, nil)
+		}
 		f.done()
 	}
 }
@@ -99,6 +108,7 @@ func (f *family) sync(ctx context.Context, start time.Time) {
 // fail notes that the kernel may not be as it should, and when to try again.
 func (f *family) fail(ctx context.Context, err error, message string) {
 	f.failed, f.flowsAll = true, true
+	f.health.Queued(f.Settings.Family) // not done, whether or not anything changed
 	f.retry.failed(time.Now())
 	f.metrics.RestoreFailed(f.Settings.Family)
 	if ctx.Err() == nil {
@@ -194,18 +204,22 @@ func (f *family) settle(now time.Time) {
 	current := f.compiler.Disputes()
 	f.mu.Unlock()
 	f.metrics.Disputed(f.Settings.Family, current)
+	still := make(map[model.Dispute]*confirmed, len(current))
+	told := 0
 	for _, d := range current {
 		c := f.disputes[d]
 		if c == nil {
 			c = &confirmed{since: now}
-			f.disputes[d] = c
 		}
-		if !c.told && now.Sub(c.since) >= confirmation {
+		if !c.told && now.Sub(c.since) >= confirmation && told < mostTold {
 			c.told = true
 			f.events.Disputed(d)
 		}
+		if still[d] = c; c.told {
+			told++
+		}
 	}
-	maps.DeleteFunc(f.disputes, func(d model.Dispute, _ *confirmed) bool { return !slices.Contains(current, d) })
+	f.disputes = still
 }
 
 // describe says in words how a Service is served.

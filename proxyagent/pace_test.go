@@ -15,15 +15,12 @@ func TestFirstWorkIsDueAtOnce(t *testing.T) {
 			t.Error("without work something is due")
 		}
 		start := time.Now()
-		if !p.want(start) || p.want(start) {
-			t.Error("only the first to want something is the first")
-		}
+		p.want(start)
+		p.want(start)
 		<-p.due()
 		p.done(time.Now())
 		time.Sleep(time.Hour)
-		if !p.want(time.Now()) {
-			t.Error("after a round there is still work")
-		}
+		p.want(time.Now())
 		<-p.due()
 		if took := time.Since(start); took != time.Hour {
 			t.Errorf("work after a quiet hour was due %s after the start", took)

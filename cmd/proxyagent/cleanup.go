@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -38,6 +40,9 @@ func newCleanup() *cobra.Command {
 			for _, what := range did {
 				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", word, what)
 			}
+			if routesLocalnet() && !kubeProxy {
+				_, _ = fmt.Fprintln(cmd.OutOrStdout(), "net.ipv4.conf.all.route_localnet is 1 and stays: set it to 0 if no other proxy serves node ports at 127.0.0.1")
+			}
 			if len(did) == 0 && err == nil {
 				_, _ = fmt.Fprintln(cmd.OutOrStdout(), "nothing to remove")
 			}
@@ -48,6 +53,13 @@ func newCleanup() *cobra.Command {
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be removed")
 	cmd.Flags().BoolVar(&kubeProxy, "kube-proxy", false, "remove the rules of kube-proxy instead of ours")
 	return cmd
+}
+
+// routesLocalnet reports whether neighbours could reach loopback addresses if nothing dropped them (CVE-2020-8558). The agent sets it, and
+// so does kube-proxy: nobody knows whose it is.
+func routesLocalnet() bool {
+	value, err := os.ReadFile("/proc/sys/net/ipv4/conf/all/route_localnet")
+	return err == nil && strings.TrimSpace(string(value)) == "1"
 }
 
 func cleanupModes(s string) ([]iptables.Mode, error) {

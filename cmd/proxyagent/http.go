@@ -11,6 +11,7 @@ import (
 	"net/http/pprof"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -67,7 +68,14 @@ func debugHandler(c v1alpha1.ProxyAgentConfiguration, m *metrics.Metrics, a *pro
 		}
 		_, _ = w.Write(text)
 	})
+	var one sync.Mutex
 	mux.HandleFunc(dumpPath, func(w http.ResponseWriter, r *http.Request) {
+		if !fromHere(r) {
+			http.Error(w, "only this node may ask", http.StatusForbidden)
+			return
+		}
+		one.Lock()
+		defer one.Unlock()
 		text, err := dump(a, r.URL.Query().Get("of"))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusNotFound)
@@ -81,6 +89,12 @@ func debugHandler(c v1alpha1.ProxyAgentConfiguration, m *metrics.Metrics, a *pro
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
 	return mux
+}
+
+// fromHere reports whether a request comes from this node. The metrics may be open to a Prometheus elsewhere; who serves what is not for it.
+func fromHere(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
 }
 
 // dump explains a Service by its name, or by one of its virtual IPs, or gives an overview.

@@ -39,9 +39,7 @@ func settleKernel(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, famil
 		UDP: c.Conntrack.UDPTimeout.Duration, UDPStream: c.Conntrack.UDPStreamTimeout.Duration,
 		BeLiberal: c.Conntrack.TCPBeLiberal, RouteLocalnet: atLoopback(c),
 	}, sysctl.Cores(""))
-	for _, f := range families {
-		waitServed(ctx, f.Backend)
-	}
+	waitServed(ctx, families[0].Backend)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -58,11 +56,10 @@ func leaveOther(ctx context.Context, families []proxyagent.Family, mode iptables
 	if mode == iptables.NFT {
 		other = iptables.Legacy
 	}
-	for _, f := range families {
-		waitServed(ctx, f.Backend)
-	}
+	waitServed(ctx, families[0].Backend)
 	settleHeap()
 	for _, f := range families {
+		waitServed(ctx, f.Backend)
 		did, err := iptables.Cleanup(ctx, iptables.CleanupOptions{Family: f.Settings.Family, Modes: []iptables.Mode{other}})
 		log := logr.FromContextOrDiscard(ctx).WithValues("family", f.Settings.Family)
 		if err != nil && ctx.Err() == nil {

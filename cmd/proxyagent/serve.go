@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
@@ -51,6 +52,11 @@ func serve(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, warnings []s
 	if err != nil {
 		return err
 	}
+	alone, err := beAlone(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = alone.Close() }()
 	mode, why, err := iptables.Detect(ctx, iptablesMode(c.IPTables.Mode))
 	if err != nil {
 		return err
@@ -188,17 +194,33 @@ func hasFamily(f model.Family) bool {
 }
 
 // usable says why a family cannot be served; nil when it can. Without the look at the tables, a machine without IPv6 in its kernel would
-// never be called healthy.
+// never be called healthy. IPv4 is not left out for a failure that may pass: without it hardly a node is of use.
 func usable(ctx context.Context, mode iptables.Mode, f model.Family) error {
+	if f == model.IPv4 {
+		return nil
+	}
 	if !hasFamily(f) {
 		return errors.New("the kernel does not know IPv6")
 	}
 	disabled, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6")
-	if f == model.IPv6 && err == nil && strings.TrimSpace(string(disabled)) == "1" {
+	if err == nil && strings.TrimSpace(string(disabled)) == "1" {
 		return errors.New("net.ipv6.conf.all.disable_ipv6 is 1")
 	}
-	return iptables.Usable(ctx, mode, f)
+	for range tableAttempts {
+		if err = iptables.Usable(ctx, mode, f); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+	return err
 }
+
+// tableAttempts is how often the tables of IPv6 are asked for before the machine counts as one without.
+const tableAttempts = 5
 
 // localAddrs reads the addresses of the interfaces; nil when no setting asks for them.
 func localAddrs(c v1alpha1.ProxyAgentConfiguration) func() ([]netip.Addr, error) {

@@ -22,7 +22,7 @@ func globalsOf(set model.Settings, node model.Node, local []netip.Addr, ranges [
 		g.NodePortAddrs = nodePortAddrs(set, node, local)
 	}
 	if !set.KeepUnallocated {
-		g.Ranges = serviceRanges(set.Family, ranges)
+		g.Ranges = serviceRanges(set.Family, ranges, func(r netip.Prefix) bool { return shared(r, g.LocalSource.CIDR, node, local) })
 	}
 	return g
 }
@@ -87,15 +87,23 @@ func loopbackNodePorts(set model.Settings) bool {
 }
 
 // serviceRanges returns the ServiceCIDRs of the family, sorted and without duplicates. One of length zero is left out: dropping what goes
-// to its unallocated addresses would cut the node off from everything.
-func serviceRanges(f model.Family, ranges []netip.Prefix) []netip.Prefix {
+// to its unallocated addresses would cut the node off from everything. So is one that is shared with others.
+func serviceRanges(f model.Family, ranges []netip.Prefix, shared func(netip.Prefix) bool) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range ranges {
-		if ofFamily(f, p) && p.Bits() > 0 {
+		if ofFamily(f, p) && p.Bits() > 0 && !shared(p.Masked()) {
 			out = append(out, p.Masked())
 		}
 	}
 	return sorted(out, netip.Prefix.Compare)
+}
+
+// shared reports whether a ServiceCIDR overlaps with networks of nodes or pods. What is allocated says nothing about who has an address there:
+// dropping the rest would cut off machines that worked before.
+func shared(r, pods netip.Prefix, node model.Node, local []netip.Addr) bool {
+	inside := func(a netip.Addr) bool { return r.Contains(a.WithZone("")) }
+	return slices.ContainsFunc(node.IPs, inside) || slices.ContainsFunc(local, inside) ||
+		slices.ContainsFunc(node.PodCIDRs, r.Overlaps) || pods.IsValid() && r.Overlaps(pods)
 }
 
 // sourceRanges returns who may use the load balancer IPs; nil for everybody, which is also what a Service means that names no range of

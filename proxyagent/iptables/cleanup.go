@@ -146,10 +146,13 @@ func dropKubeProxyTable(ctx context.Context, o CleanupOptions) ([]string, error)
 	}
 	nft, err := exec.LookPath("nft")
 	if err != nil {
-		return nil, nil
+		return nil, fmt.Errorf("nft is needed to look for what kube-proxy's nftables mode left, install the package nftables: %w", err)
 	}
 	tables, err := exec.CommandContext(ctx, nft, "list", "tables", family).Output()
-	if err != nil || !strings.Contains(string(tables)+"\n", "table "+family+" kube-proxy\n") {
+	if err != nil {
+		return nil, fmt.Errorf("listing the tables of nftables: %w", err)
+	}
+	if !strings.Contains(string(tables)+"\n", "table "+family+" kube-proxy\n") {
 		return nil, nil
 	}
 	did := []string{fmt.Sprintf("%s nftables: the table kube-proxy", o.Family)}

@@ -71,8 +71,29 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 		return nil, err
 	}
 	found := p.regard(s)
+	if !hinted {
+		members, err := p.driftOfMembers(ctx)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, members...)
+	}
 	p.whole = looked{now, time.Since(start)}
 	p.last, p.suspect = current, false
+	return found, nil
+}
+
+// driftOfMembers compares all members, also where their numbers are right.
+func (p *Proxier) driftOfMembers(ctx context.Context) ([]string, error) {
+	if err := p.learnMembers(ctx, false); err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, kind := range setKinds {
+		if len(p.rules.changed[kind.name]) > 0 {
+			found = append(found, "set "+kind.name.of(p.options.Family))
+		}
+	}
 	return found, nil
 }
 

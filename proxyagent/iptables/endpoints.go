@@ -12,7 +12,7 @@ import (
 
 const (
 	linearEndpoints = 8 // as many are tried one after the other; more go into a tree
-	endpointLevels  = 3 // chains below the root of that tree
+	endpointLevels  = 2 // chains below the root of that tree
 	endpointBits    = 4 // of a digest that choose among 16 chains
 )
 

@@ -39,11 +39,11 @@ func (w walker) rules(rules []string, p float64) {
 			continue
 		}
 		f := strings.Fields(rule)
-		switch target := f[slices.IndexFunc(f, func(s string) bool { return s == "-j" || s == "-g" })+1]; {
-		case target == "SET":
+		switch target := f[slices.IndexFunc(f, func(s string) bool { return s == "-j" || s == "-g" })+1]; target {
+		case "SET":
 			w.added[after(f, "--add-set")] += taken
 			continue
-		case target == "DNAT":
+		case "DNAT":
 			w.ends[after(f, "--to-destination")] += taken
 		default:
 			w.walk(target, taken)

@@ -107,7 +107,7 @@ func (r *portRules) clusterIPs(p model.ServicePort) {
 // outside keep theirs and are served by endpoints of this node alone; pods of this node and the node itself need no such care and may
 // go anywhere, the latter with the node's address.
 func (r *portRules) external(g model.Globals, p model.ServicePort) {
-	if !p.HasExternal() || len(p.Cluster) == 0 && len(p.Local) == 0 {
+	if !p.HasExternal() || len(p.Cluster) == 0 && (!p.ExternalLocal || len(p.Local) == 0) {
 		return
 	}
 	chain := portChain(roleExternal, p.Name)

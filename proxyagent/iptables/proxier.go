@@ -100,8 +100,8 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 
 func (p *Proxier) flush(ctx context.Context) error {
 	err := p.steps(ctx)
-	if err != nil && !errors.Is(err, ErrLocked) {
-		p.known = false
+	if err != nil {
+		p.known = false // also when the lock was not to be had: iptables-legacy takes it once for each table
 	}
 	return err
 }
@@ -115,16 +115,12 @@ func (p *Proxier) steps(ctx context.Context) error {
 	if err := p.makeSets(ctx); err != nil {
 		return err
 	}
-	if err := p.members(ctx, false); err != nil {
-		return err
-	}
+	// A member that the kernel does not take must not keep anything else from being programmed.
+	refused := p.members(ctx, false)
 	if err := p.restore(ctx); err != nil {
-		return err
+		return errors.Join(refused, err)
 	}
-	if err := p.members(ctx, true); err != nil {
-		return err
-	}
-	return p.dropSets(ctx)
+	return errors.Join(refused, p.members(ctx, true), p.dropSets(ctx))
 }
 
 // learn reads what the kernel has and notes all that differs.

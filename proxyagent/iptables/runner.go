@@ -30,17 +30,18 @@ func (m Mode) other() Mode {
 	return NFT
 }
 
-// lockPatience is for how many seconds a restore waits for the lock of iptables-legacy. Others hold it while they rewrite large tables.
-const lockPatience = 30
+// lockPatience is for how many seconds a restore waits for the lock of iptables-legacy. Others hold it while they rewrite large tables; both
+// families together have to stay below the minute after which the agent is called unwell.
+const lockPatience = 20
 
 // programPatience is how long a program may take. iptables-nft starts over whenever somebody else changes rules while it reads, so that it may
 // never end on a restless node. A first restore of 30,000 Services takes seconds.
-const programPatience = 3 * time.Minute
+const programPatience = time.Minute
 
 // exitLocked is iptables' exit code for a resource problem: the lock was not to be had.
 const exitLocked = 4
 
-// ErrLocked says that another program held the xtables lock for too long. Nothing was changed; try again.
+// ErrLocked says that another program held the xtables lock for too long. Tables before it may have been written; try again.
 var ErrLocked = errors.New("another program holds the xtables lock")
 
 // runner runs the programs of one variant and family. No text of ours goes through a shell or into an argument.

@@ -136,8 +136,9 @@ func atLoopback(g model.Globals) bool {
 	return g.Family == model.IPv4 && (g.LocalhostNodePorts || slices.ContainsFunc(g.NodePortAddrs, netip.Addr.IsLoopback))
 }
 
-// forward lets through what the table nat has decided about, whatever the policy of the chain FORWARD. What belongs to a connection
-// comes first, because nearly all packets do.
+// forward lets through what is marked and what belongs to a connection, whatever the policy of the chain FORWARD. The first packet of a
+// connection that keeps its source address is left to that policy, as with kube-proxy. What belongs to a connection comes first, because nearly
+// all packets do.
 func forward(g model.Globals) []string {
 	rules := []string{
 		"-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
@@ -160,7 +161,8 @@ func newConnections(g model.Globals) []string {
 
 func vipFilter(g model.Globals) []string {
 	refused := fmt.Sprintf("-m set --match-set %s dst,dst ", setRefused.of(g.Family))
-	active := fmt.Sprintf("-m set --match-set %s dst ", setActive.of(g.Family))
+	// An address of the node itself has other ports than those of Services.
+	active := fmt.Sprintf("-m set --match-set %s dst -m addrtype ! --dst-type LOCAL ", setActive.of(g.Family))
 	return []string{
 		fmt.Sprintf("-m set --match-set %s dst,dst -j DROP", setFirewalled.of(g.Family)),
 		"-p tcp " + refused + reset,

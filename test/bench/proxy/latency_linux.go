@@ -59,7 +59,7 @@ func (b *bench) turn(s *stand, count bool) error {
 			return err
 		}
 		if times.Failed > 0 {
-			b.log.Step("%s: %d of %d connections failed", s.who.Name, times.Failed, b.Count)
+			b.log.Step("%s: %d of %d connections failed, the last to %s", s.who.Name, times.Failed, b.Count, times.Failure)
 		}
 		if count {
 			*kind.into = append(*kind.into, times.Took...)

@@ -83,10 +83,11 @@ func NewClient(n *network.Namespace) (*Client, error) {
 	return &Client{p}, nil
 }
 
-// Times are how long connections took, in microseconds, and how many did not come about.
+// Times are how long connections took, in microseconds, how many did not come about, and what happened to the last of these.
 type Times struct {
-	Took   stats.Sample
-	Failed int
+	Took    stats.Sample
+	Failed  int
+	Failure string
 }
 
 // Count measures so many connections to the targets in turn. No targets means those of the call before.
@@ -104,7 +105,7 @@ func (c *Client) times(r request) (t Times, err error) {
 	for _, nanos := range answer.Nanos {
 		t.Took = append(t.Took, float64(nanos)/1e3)
 	}
-	t.Failed = answer.Failed
+	t.Failed, t.Failure = answer.Failed, answer.Failure
 	return t, err
 }
 

@@ -3,6 +3,7 @@ package probe
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 	"runtime"
 	"time"
@@ -48,7 +49,8 @@ func (c *connector) measure(r request) (out response, err error) {
 	}
 	start := time.Now()
 	for i := 0; i < r.Count || r.For > 0 && time.Since(start) < r.For; i++ {
-		took, outcome, err := connect(c.targets[i%len(c.targets)], connectLimit)
+		to := c.targets[i%len(c.targets)]
+		took, outcome, err := connect(to, connectLimit)
 		switch {
 		case err != nil:
 			return out, err
@@ -56,6 +58,7 @@ func (c *connector) measure(r request) (out response, err error) {
 			out.Nanos = append(out.Nanos, int64(took))
 		default:
 			out.Failed++
+			out.Failure = fmt.Sprintf("%s: %s after %s", to, outcome, took)
 		}
 		if r.Pause > 0 {
 			time.Sleep(r.Pause)

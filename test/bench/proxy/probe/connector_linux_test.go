@@ -3,6 +3,7 @@ package probe
 import (
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 )
@@ -41,8 +42,8 @@ func TestMeasureTakesTargetsInTurn(t *testing.T) {
 	open, shut := listening(t, "tcp4", "127.0.0.1:0")
 	var c connector
 	got := c.serve(request{Targets: []netip.AddrPort{open, open, shut}, Count: 9})
-	if len(got.Nanos) != 6 || got.Failed != 3 || got.Error != "" {
-		t.Errorf("%d connections, %d failed, %q; want 6 and 3", len(got.Nanos), got.Failed, got.Error)
+	if len(got.Nanos) != 6 || got.Failed != 3 || !strings.HasPrefix(got.Failure, shut.String()+": refused") || got.Error != "" {
+		t.Errorf("%d connections, %d failed, %q, %q; want 6 and 3", len(got.Nanos), got.Failed, got.Failure, got.Error)
 	}
 	if again := c.serve(request{Count: 3}); len(again.Nanos) != 2 {
 		t.Errorf("%d connections; want 2 of 3: targets stay", len(again.Nanos))

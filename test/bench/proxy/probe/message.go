@@ -34,9 +34,10 @@ type request struct {
 
 // response is a line of JSON, too.
 type response struct {
-	// Nanos is how long each connect() took that succeeded; Failed counts the others.
-	Nanos  []int64 `json:",omitempty"`
-	Failed int     `json:",omitempty"`
+	// Nanos is how long each connect() took that succeeded; Failed counts the others, Failure tells of the last of them.
+	Nanos   []int64 `json:",omitempty"`
+	Failed  int     `json:",omitempty"`
+	Failure string  `json:",omitempty"`
 	// At is the moment of the first outcome of a streak, 0 if it never came.
 	At Moment `json:",omitempty"`
 	// Error is about the program and not about the network.
