@@ -207,17 +207,21 @@ func (f *family) settle(now time.Time) {
 	still := make(map[model.Dispute]*confirmed, len(current))
 	told := 0
 	for _, d := range current {
+		if c := f.disputes[d]; c != nil && c.told {
+			told++
+		}
+	}
+	for _, d := range current {
 		c := f.disputes[d]
 		if c == nil {
 			c = &confirmed{since: now}
 		}
 		if !c.told && now.Sub(c.since) >= confirmation && told < mostTold {
 			c.told = true
+			told++
 			f.events.Disputed(d)
 		}
-		if still[d] = c; c.told {
-			told++
-		}
+		still[d] = c
 	}
 	f.disputes = still
 }

@@ -292,8 +292,8 @@ PA-VIP-FILTER: -m set --match-set PA-4-LBFW dst,dst -j DROP
 PA-VIP-FILTER: -p tcp -m set --match-set PA-4-NOEP dst,dst -j REJECT --reject-with tcp-reset
 PA-VIP-FILTER: -m set --match-set PA-4-NOEP dst,dst -j REJECT
 PA-VIP-FILTER: -m set --match-set PA-4-NOLOCAL dst,dst -j DROP
-PA-VIP-FILTER: -p tcp -m set --match-set PA-4-ACTIVE dst -j REJECT --reject-with tcp-reset
-PA-VIP-FILTER: -m set --match-set PA-4-ACTIVE dst -j REJECT
+PA-VIP-FILTER: -p tcp -m set --match-set PA-4-ACTIVE dst -m addrtype ! --dst-type LOCAL -j REJECT --reject-with tcp-reset
+PA-VIP-FILTER: -m set --match-set PA-4-ACTIVE dst -m addrtype ! --dst-type LOCAL -j REJECT
 PA-NODEPORT-FILTER: -p tcp -m set --match-set PA-4-NOEP-TCP dst -j REJECT --reject-with tcp-reset
 PA-NODEPORT-FILTER: -p tcp -m set --match-set PA-4-NOLOCAL-TCP dst -j DROP
 PA-NODEPORT-FILTER: -p udp -m set --match-set PA-4-NOEP-UDP dst -j REJECT
@@ -574,6 +574,47 @@ func readPortRule(t *testing.T, rule string) portRule {
 	}
 	r.last = r.first
 	return r
+}
+
+// TestAffinityIsBounded keeps whoever may make EndpointSlices from using the kernel's sets up.
+func TestAffinityIsBounded(t *testing.T) {
+	r := NewRuleset(model.IPv4)
+	port := func(name string, endpoints int) *model.ServicePort {
+		p := model.ServicePort{
+			Name: testPort(), Port: 80, ClusterIPs: addrs("10.96.0.1"), AffinitySeconds: 60, HasEndpoints: true, Cluster: crowd(model.IPv4, endpoints),
+		}
+		p.Name.Port = name
+		return &p
+	}
+	sets := func(d model.Delta) int {
+		t.Helper()
+		r.Apply(d)
+		checkTargets(t, r)
+		return len(r.affinity)
+	}
+	g := complete(model.Globals{})
+	large := port("large", mostAffinityEndpoints+1)
+	if got := sets(model.Delta{Globals: &g, Ports: map[model.PortName]*model.ServicePort{large.Name: large}}); got != 0 {
+		t.Errorf("a port with too many endpoints has %d sets", got)
+	}
+	large = port("large", mostAffinityEndpoints)
+	if got := sets(model.Delta{Ports: map[model.PortName]*model.ServicePort{large.Name: large}}); got != mostAffinityEndpoints {
+		t.Errorf("a port with as many as it may have has %d sets", got)
+	}
+	all := map[model.PortName]*model.ServicePort{}
+	for i := range 2 * mostAffinitySets / mostAffinityEndpoints {
+		p := port(fmt.Sprint("p", i), mostAffinityEndpoints)
+		all[p.Name] = p
+	}
+	if got := sets(model.Delta{Ports: all}); got > mostAffinitySets || got < mostAffinitySets-mostAffinityEndpoints {
+		t.Errorf("all ports have %d sets, want at most %d", got, mostAffinitySets)
+	}
+	for name := range all {
+		all[name] = nil
+	}
+	if got := sets(model.Delta{Ports: all}); got != mostAffinityEndpoints {
+		t.Errorf("after all others went there are %d sets", got)
+	}
 }
 
 // TestSetsOfAFamily pins names and types, which an agent of another version finds in the kernel.

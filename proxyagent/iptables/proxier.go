@@ -126,7 +126,11 @@ func (p *Proxier) steps(ctx context.Context) error {
 // learn reads what the kernel has and notes all that differs.
 func (p *Proxier) learn(ctx context.Context) error {
 	// Sets first: rules can only be judged when what they name exists.
-	if err := p.options.Sets.Create(ctx, p.standing()...); err != nil {
+	err := p.options.Sets.Create(ctx, p.standing()...)
+	if errors.Is(err, ipset.ErrOtherKind) {
+		err = p.startOver(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("making the sets: %w", err)
 	}
 	if err := p.learnMembers(ctx, true); err != nil {
@@ -141,6 +145,28 @@ func (p *Proxier) learn(ctx context.Context) error {
 	p.whole = looked{start, time.Since(start)} // what differs is going to be written: no need to look again soon
 	p.known = true
 	return nil
+}
+
+// startOver takes all rules of ours and the standing sets away and makes the sets anew. Another version left sets of another kind: nothing
+// but this makes room, at the price of a moment without rules.
+func (p *Proxier) startOver(ctx context.Context) error {
+	text, err := p.run.Save(ctx, "")
+	if err != nil {
+		return fmt.Errorf("reading the rules: %w", err)
+	}
+	if t := removal(parseSave(text)); !t.empty() {
+		if err := p.run.Restore(ctx, t.text()); err != nil {
+			return fmt.Errorf("removing the rules of another version: %w", err)
+		}
+	}
+	var names []string
+	for _, s := range p.standing() {
+		names = append(names, s.Name)
+	}
+	if err := p.options.Sets.Destroy(ctx, names...); err != nil {
+		return fmt.Errorf("removing the sets of another version: %w", err)
+	}
+	return p.options.Sets.Create(ctx, p.standing()...)
 }
 
 // standing are the sets that exist always.

@@ -92,9 +92,6 @@ func (j junk) servicePort(name model.PortName, index int) model.ServicePort {
 	}
 	if p.HasEndpoints {
 		p.Cluster, p.Local, p.Hairpin = j.endpointsOf(f), j.endpointsOf(f), j.endpointsOf(f)
-		if len(p.Cluster) == 0 { // who may go anywhere may go where those who stay here go
-			p.Local = nil
-		}
 		if p.InternalLocal && !p.HasExternal() {
 			p.Cluster = nil
 		}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -90,6 +91,10 @@ func (r runner) run(ctx context.Context, input []byte, program string, args ...s
 	ctx, cancel := context.WithTimeout(ctx, programPatience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
+	// The program may be a script around the real one, as in images that choose the variant when they start: both have to end.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
 	cmd.Stdin = bytes.NewReader(input)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -6,19 +6,19 @@ import (
 )
 
 const (
-	bucketSize  = 16 // keys that one chain holds side by side; some 48 rules, as many as four levels more would cost
-	maxDepth    = 6  // chains below the root on the way to a key; the kernel allows 16 on a whole way (NFT_JUMP_STACK_SIZE)
+	bucketSize  = 16 // keys that one chain holds side by side; some 48 rules, as many as two levels more would cost
+	maxDepth    = 4  // chains below the root on the way to a key; the kernel allows 16 on a whole way (NFT_JUMP_STACK_SIZE)
 	maxKeyRules = 8  // rules of one key in a shared chain; a key with more gets a chain of its own
-	// Strides of two bits: a bucket that overflows becomes four of at least a few keys. Sixteen would have two or three keys each where
-	// addresses are sparse, and iptables-nft pays for every chain.
-	strideBits = 2
+	// Strides of four bits. Two make a third of the chains where addresses are sparse, but take more of them for one packet than the kernel
+	// allows with tens of thousands of addresses.
+	strideBits = 4
 	fanout     = 1 << strideBits
 )
 
 // A tree turns a set of keys, each with rules, into chains that find the rules of a key in a number of steps that grows with the
 // logarithm of the number of keys. Keys are virtual IPs or node ports, as the bytes of their big-endian form, all of one length.
 //
-// It is a trie with strides of two bits. A node with few keys is a bucket: its chain holds the rules of all of them. A node with a
+// It is a trie with strides of four bits. A node with few keys is a bucket: its chain holds the rules of all of them. A node with a
 // single child is left out, its parent goes to the child (path compression). The chains are a pure function of the keys and their
 // rules: the order in which they came has no influence. Cost of Set and of emitting it: the depth of the key.
 type tree struct {

@@ -194,7 +194,7 @@ clusterip_proxyagent_sync_proxy_rules_iptables_restore_failures_total{ip_family=
 clusterip_proxyagent_sync_proxy_rules_iptables_restore_failures_total{ip_family="IPv6"} 0
 clusterip_proxyagent_sync_proxy_rules_iptables_total{ip_family="IPv6",table="nat"} 100
 clusterip_proxyagent_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv4"} 1.7673552e+09
-clusterip_proxyagent_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 1.7673552015e+09
+clusterip_proxyagent_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 1.7673552e+09
 clusterip_proxyagent_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="external"} 6
 clusterip_proxyagent_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="internal"} 4
 clusterip_proxyagent_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv6",traffic_policy="external"} 0

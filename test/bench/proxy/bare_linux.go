@@ -23,8 +23,8 @@ func (b *bench) newBare(ctx context.Context, variant string) (*stand, error) {
 		return s, err
 	}
 	to := netip.AddrPortFrom(population.Endpoint(b.family, 0), population.OpenPort)
-	command := s.bed.Node.Command(ctx, b.tool(variant), "-t", "nat", "-A", "PREROUTING", "-d", serviceRange(b.family).String(), "-p", "tcp", "--dport", "80",
-		"-j", "DNAT", "--to-destination", to.String())
+	command := s.bed.Node.Command(ctx, b.tool(variant), "-t", "nat", "-A", "PREROUTING", "-d", serviceRange(b.family).String(),
+		"-p", "tcp", "--dport", "80", "-j", "DNAT", "--to-destination", to.String())
 	command.Env = append(command.Environ(), "XTABLES_LOCKFILE="+s.bed.Node.LockFile())
 	return s, command.Run()
 }

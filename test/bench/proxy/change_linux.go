@@ -44,8 +44,8 @@ func (b *bench) changes(ctx context.Context, s *stand) error {
 	return err
 }
 
-// change makes the i-th of the Services that are scattered over all have a state, and returns how long that takes from the answer of the API
-// server until connections tell.
+// change makes the i-th of the Services that are scattered over all have a state, and returns how long that takes from the answer of the
+// API server until connections tell.
 func (b *bench) change(ctx context.Context, s *stand, i int, to population.State) (time.Duration, error) {
 	services := b.people.Services()
 	i = (i*1117 + 500) % len(services)

@@ -35,7 +35,8 @@ func (f *Footprint) weighSets(save string) {
 	}
 }
 
-// weighTables reads what `nft list ruleset` prints. Inside of a chain every line is a rule, but for its hook, its policy and comments on it.
+// weighTables reads what `nft list ruleset` prints. Inside of a chain every line is a rule, but for its hook, its policy and comments on
+// it.
 func weighTables(list string) (f Footprint) {
 	f.Bytes = len(list)
 	inChain, inElements := false, false

@@ -56,7 +56,8 @@ type Figures struct {
 
 	// Cold is from the start of the process until all is in the kernel.
 	Cold time.Duration
-	// Changes are milliseconds from the answer of the API server to the rules, Syncs what the proxy itself says that its syncs took, on average.
+	// Changes are milliseconds from the answer of the API server to the rules, Syncs what the proxy itself says that its syncs took, on
+	// average.
 	Changes stats.Sample
 	Syncs   float64
 
@@ -73,8 +74,8 @@ type Figures struct {
 	// Kept is how many of the Clients came to the same endpoint again.
 	Kept, Clients int
 
-	// Busy are microseconds of new connections to Services while endpoints changed, Failed how many did not come about, BusySyncs how many times the
-	// proxy synced meanwhile, after Pushed changes.
+	// Busy are microseconds of new connections to Services while endpoints changed, Failed how many did not come about, BusySyncs how
+	// many times the proxy synced meanwhile, after Pushed changes.
 	Busy              stats.Sample
 	Failed            int
 	BusySyncs, Pushed int
@@ -82,8 +83,8 @@ type Figures struct {
 
 // Bare is the base line.
 type Bare struct {
-	// Service is through a single DNAT rule, Other past it. OtherNFT and ServiceNFT are the same with iptables-nft; None is without any rule, hence
-	// without connection tracking.
+	// Service is through a single DNAT rule, Other past it. OtherNFT and ServiceNFT are the same with iptables-nft; None is without any
+	// rule, hence without connection tracking.
 	Service, Other, ServiceNFT, OtherNFT, None stats.Sample
 }
 
@@ -107,5 +108,6 @@ func (c *Case) of(key string) *Figures {
 
 // String is a line for those who wait.
 func (f *Figures) String() string {
-	return fmt.Sprintf("cold %s s, change %s ms (itself: %s), %d rules, %d chains", f.cold(), f.change(), stats.Number(f.Syncs), f.Footprint.Rules, f.Footprint.Chains)
+	return fmt.Sprintf("cold %s s, change %s ms (itself: %s), %d rules, %d chains",
+		f.cold(), f.change(), stats.Number(f.Syncs), f.Footprint.Rules, f.Footprint.Chains)
 }

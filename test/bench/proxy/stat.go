@@ -17,7 +17,8 @@ const (
 	fieldStart    = 19 // since the start of the machine
 )
 
-// statFields reads the stat of a process. The second field, the name in parentheses, may hold anything and is left out with what stands before.
+// statFields reads the stat of a process. The second field, the name in parentheses, may hold anything and is left out with what stands
+// before.
 func statFields(stat []byte) (fields []time.Duration, err error) {
 	all := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(all) <= fieldStart {

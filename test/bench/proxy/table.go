@@ -197,7 +197,8 @@ func percent(part, all int) string { return fmt.Sprintf("%.0f %%", 100*float64(p
 
 func (r Result) busy() report.Table {
 	table := report.Table{Header: []string{
-		"new connections to Services while endpoints change, µs", "proxy", "p50", "p99", "p99 of kube-proxy : ours", "connections", "failed", "changes", "syncs",
+		"new connections to Services while endpoints change, µs", "proxy", "p50", "p99", "p99 of kube-proxy : ours",
+		"connections", "failed", "changes", "syncs",
 	}}
 	r.each(func(c *Case, who Contender, f *Figures) {
 		if len(f.Busy) > 0 {

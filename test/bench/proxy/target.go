@@ -69,9 +69,10 @@ func (r Result) lighter(c *Case) (notes []string) {
 			continue
 		}
 		service, other := more(f.Service, c.Bare.Service, 0.5), more(f.Other, c.Bare.Other, 0.5)
-		notes = append(notes,
-			report.Target(service <= mostAdded, fmt.Sprintf("%s adds at most %d µs to a connection to a Service, p50", us.Name, mostAdded), stats.Number(service)),
-			report.Target(other <= mostOtherAdded, fmt.Sprintf("%s adds at most %d µs to another connection, p50", us.Name, mostOtherAdded), stats.Number(other)))
+		toService := fmt.Sprintf("%s adds at most %d µs to a connection to a Service, p50", us.Name, mostAdded)
+		toOther := fmt.Sprintf("%s adds at most %d µs to another connection, p50", us.Name, mostOtherAdded)
+		notes = append(notes, report.Target(service <= mostAdded, toService, stats.Number(service)),
+			report.Target(other <= mostOtherAdded, toOther, stats.Number(other)))
 		if them := rival(us); len(c.of(them.Key).Service) > 0 {
 			theirs := more(c.of(them.Key).Service, c.Bare.Service, 0.5)
 			goal := fmt.Sprintf("%s adds at least %d times less than %s", us.Name, leastLessAdded, them.Name)
@@ -91,7 +92,8 @@ func (r Result) flat() (notes []string) {
 		before, after := small.of(us.Key).Service, large.of(us.Key).Service
 		if len(before) > 0 && len(after) > 0 {
 			growth := more(after, large.Bare.Service, 0.5) / more(before, small.Bare.Service, 0.5)
-			goal := fmt.Sprintf("%s adds at most %s times as much with %s Services as with %s", us.Name, stats.Number(mostGrowth), whole(flatTo), whole(flatFrom))
+			goal := fmt.Sprintf("%s adds at most %s times as much with %s Services as with %s",
+				us.Name, stats.Number(mostGrowth), whole(flatTo), whole(flatFrom))
 			notes = append(notes, report.Target(growth <= mostGrowth, goal, stats.Number(growth)))
 		}
 	}
@@ -106,7 +108,8 @@ func (r Result) frugal(c *Case) (notes []string) {
 			continue
 		}
 		share := f.CPU.Minutes()
-		notes = append(notes, report.Target(share <= mostIdle, us.Name+" uses at most 1 % of a processor in a quiet minute", fmt.Sprintf("%.2f %%", 100*share)))
+		goal := us.Name + " uses at most 1 % of a processor in a quiet minute"
+		notes = append(notes, report.Target(share <= mostIdle, goal, fmt.Sprintf("%.2f %%", 100*share)))
 		if theirs := c.of(rival(us).Key); theirs.Quiet {
 			part := float64(f.RSS) / float64(theirs.RSS)
 			goal := fmt.Sprintf("%s needs at most half of the memory of %s", us.Name, rival(us).Name)

@@ -21,8 +21,8 @@ func named(s *corev1.Service) framework.IPAddressOption {
 	return framework.WithParent(networkingv1.ParentReference{Resource: "services", Namespace: s.Namespace, Name: s.Name})
 }
 
-// Additional addresses are served in every mode.
-func additional(allocations string) bool {
+// Additional addresses are served in every mode; what else there is to say of them is said of each mode in the large suite alone.
+func additional(allocations string, rounds int, rest ...string) bool {
 	return each("An additional address, --allocations="+allocations, allocations, func(the func() *world) {
 		at := func(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, 80) }
 		var service, other *corev1.Service
@@ -41,13 +41,13 @@ func additional(allocations string) bool {
 		It("comes and goes, and the ClusterIP loses nothing", func(ctx SpecContext) {
 			w := the()
 			traffic := w.Traffic(ctx, service)
-			for range 2 {
+			for range rounds {
 				for _, f := range network.Families {
 					w.endAt(at(free(f, 1)), network.Dropped)
 					w.address(ctx, free(f, 1).String(), service, framework.ManagedBy(operator))
 					w.answersAt(at(free(f, 1)), w.Pod2)
 					w.endAt(netip.AddrPortFrom(free(f, 1), 88), network.Refused)
-					Expect(w.Pod2.Dial(network.Probe{To: at(free(f, 1)), Protocol: model.UDP})).To(stage.End(network.Connected))
+					Expect(w.Pod1.Dial(network.Probe{To: at(free(f, 1)), Protocol: model.UDP})).To(stage.End(network.Connected))
 				}
 				extra := &corev1.Service{ObjectMeta: service.ObjectMeta, Spec: service.Spec}
 				extra.Spec.ClusterIPs = []string{free(model.IPv4, 1).String(), free(model.IPv6, 1).String()}
@@ -62,7 +62,7 @@ func additional(allocations string) bool {
 			traffic.LostNothing()
 		})
 
-		It("moves to another Service", func(ctx SpecContext) {
+		It("moves to another Service", Label(rest...), func(ctx SpecContext) {
 			w := the()
 			for _, f := range network.Families {
 				w.address(ctx, free(f, 2).String(), service, framework.ManagedBy(operator))
@@ -74,7 +74,7 @@ func additional(allocations string) bool {
 			}
 		})
 
-		It("may lie outside of all ServiceCIDRs, and waits for its Service", func(ctx SpecContext) {
+		It("may lie outside of all ServiceCIDRs, and waits for its Service", Label(rest...), func(ctx SpecContext) {
 			w := the()
 			late := framework.NewService(w.Name, "late")
 			for _, f := range network.Families {
@@ -93,7 +93,7 @@ func additional(allocations string) bool {
 			}
 		})
 
-		It("is none when somebody else keeps it", func(ctx SpecContext) {
+		It("is none when somebody else keeps it", Label(rest...), func(ctx SpecContext) {
 			w := the()
 			for _, f := range network.Families {
 				w.address(ctx, free(f, 3).String(), service, framework.ManagedBy("somebody.example.com"))
@@ -108,7 +108,7 @@ func additional(allocations string) bool {
 }
 
 var (
-	_ = additional("prefer")
-	_ = additional("enforce")
-	_ = additional("ignore")
+	_ = additional("prefer", 2)
+	_ = additional("enforce", 1, "large")
+	_ = additional("ignore", 1, "large")
 )

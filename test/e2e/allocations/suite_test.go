@@ -71,7 +71,7 @@ func each(what, allocations string, specs func(w func() *world)) bool {
 func (w *world) forget(ctx context.Context, s *corev1.Service) {
 	GinkgoHelper()
 	for _, address := range s.Spec.ClusterIPs {
-		Expect(w.Cluster.Networking().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})).To(Succeed())
+		w.withdraw(ctx, address)
 	}
 }
 
@@ -104,8 +104,14 @@ func (w *world) withdraw(ctx context.Context, address string) {
 // rival creates a second Service with the ClusterIPs of another one, which becomes the one that the IPAddresses name.
 func (w *world) rival(ctx context.Context, of *corev1.Service, name string, endpoints ...stage.Endpoint) *corev1.Service {
 	GinkgoHelper()
-	w.forget(ctx, of)
-	rival := w.Serve(ctx, name, endpoints, framework.WithClusterIPs(of.Spec.ClusterIPs...))
+	wanted := w.NewService(name, framework.WithClusterIPs(of.Spec.ClusterIPs...))
+	var rival *corev1.Service
+	Eventually(func() (err error) { // the API server may just have looked at the other one, and mended
+		w.forget(ctx, of)
+		rival, err = w.Cluster.Client().CoreV1().Services(w.Name).Create(ctx, wanted, metav1.CreateOptions{})
+		return err
+	}).WithTimeout(stage.Soon).Should(Succeed())
+	w.Endpoints(ctx, rival, endpoints...)
 	for _, address := range rival.Spec.ClusterIPs {
 		ip, err := w.Cluster.Networking().IPAddresses().Get(ctx, address, metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())

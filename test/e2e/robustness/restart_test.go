@@ -43,7 +43,7 @@ var _ = both("An agent that ends and starts", func(the func() *world) {
 	It("loses nothing, and writes the same rules again", func(ctx SpecContext) {
 		lostNothing := w.traffic(ctx)
 		before := w.ours(ctx)
-		for range 3 {
+		for range 2 {
 			start := time.Now()
 			Expect(w.Agent.Stop()).To(Succeed())
 			Expect(time.Since(start)).To(BeNumerically("<", 5*time.Second))
@@ -78,7 +78,7 @@ var _ = both("An agent that ends and starts", func(the func() *world) {
 	It("loses nothing when it is killed in the middle of a sync, again and again", func(ctx SpecContext) {
 		lostNothing := w.traffic(ctx)
 		before := w.ours(ctx)
-		for i := range 4 {
+		for i := range 3 {
 			started := w.programs.Started()
 			Expect(w.programs.Close()).To(Succeed())
 			passing := w.Serve(ctx, fmt.Sprintf("passing-%d", i), w.servers())
@@ -162,16 +162,14 @@ var _ = both("An agent whose API server goes away", func(the func() *world) {
 	It("loses nothing and sees what comes afterwards", func(ctx SpecContext) {
 		lostNothing := w.traffic(ctx)
 		before := w.ours(ctx)
-		for range 2 {
-			Expect(w.Cluster.API.Kill()).To(Succeed()) // told to end it would wait for its watchers, for a minute
-			Consistently(func() string { return before.Diff(w.ours(ctx)) }).WithTimeout(2 * time.Second).Should(BeEmpty())
-			Expect(w.Agent.Healthy(ctx, "/healthz")).To(Succeed())
-			Expect(w.Cluster.API.Start(ctx)).To(Succeed())
-			later := w.Serve(ctx, "later", w.servers())
-			w.Served(later)
-			w.Delete(ctx, later.Name)
-			w.gone(later.Spec.ClusterIPs...)
-		}
+		Expect(w.Cluster.API.Kill()).To(Succeed()) // told to end it would wait for its watchers, for a minute
+		Consistently(func() string { return before.Diff(w.ours(ctx)) }).WithTimeout(2 * time.Second).Should(BeEmpty())
+		Expect(w.Agent.Healthy(ctx, "/healthz")).To(Succeed())
+		Expect(w.Cluster.API.Start(ctx)).To(Succeed())
+		later := w.Serve(ctx, "later", w.servers())
+		w.Served(later)
+		w.Delete(ctx, later.Name)
+		w.gone(later.Spec.ClusterIPs...)
 		lostNothing()
 	})
 })

@@ -54,10 +54,10 @@ type world struct {
 	foreign ruleset.Snapshot
 }
 
-// newWorld makes one, with an agent that finds faults.Programs in its PATH.
-func newWorld(ctx context.Context, mode string) *world {
+// newWorld makes one on a control plane, with an agent that finds faults.Programs in its PATH.
+func newWorld(ctx context.Context, cluster *framework.ControlPlane, mode string) *world {
 	GinkgoHelper()
-	w := &world{Stage: stage.Open(ctx, cp, mode)}
+	w := &world{Stage: stage.Open(ctx, cluster, mode)}
 	var err error
 	w.programs, err = faults.NewPrograms(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
@@ -161,7 +161,7 @@ func both(what string, specs func(w func() *world)) bool {
 	for _, mode := range stage.Modes {
 		Describe(what+", "+mode, Ordered, ContinueOnFailure, func() {
 			var w *world
-			BeforeAll(func(ctx SpecContext) { w = newWorld(ctx, mode) })
+			BeforeAll(func(ctx SpecContext) { w = newWorld(ctx, cp, mode) })
 			AfterEach(func(ctx SpecContext) {
 				Expect(w.foreign.Diff(w.Rules(ctx).Without(ruleset.Agent))).To(BeEmpty(), "rules of others were changed")
 			})

@@ -24,8 +24,8 @@ const servicePort = 80
 // workers create objects at the same time.
 const workers = 32
 
-// Population is the Services of a cluster, all of one family and with equally many endpoints. What adds Services must not be called concurrently with
-// anything else.
+// Population is the Services of a cluster, all of one family and with equally many endpoints. What adds Services must not be called
+// concurrently with anything else.
 type Population struct {
 	client    kubernetes.Interface
 	family    model.Family
@@ -38,7 +38,8 @@ func New(client kubernetes.Interface, f model.Family, endpoints int) *Population
 	return &Population{client: client, family: f, endpoints: endpoints}
 }
 
-// Create creates Services until there are n, with their EndpointSlices. All of them are Open. The API server needs longer for each further Service.
+// Create creates Services until there are n, with their EndpointSlices. All of them are Open. The API server needs longer for each
+// further Service.
 func (p *Population) Create(ctx context.Context, n int) error {
 	first := len(p.services)
 	created, err := framework.CreateServices(ctx, p.client, n-first, workers, func(i int) *corev1.Service {
@@ -127,7 +128,8 @@ func (p *Population) Share() float64 {
 	return float64(min(perSlice, p.endpoints)) / float64(p.endpoints)
 }
 
-// Churn changes Services between Open and Fewer, one change in each period, until ctx ends, and leaves them Open. It returns how many changes it made.
+// Churn changes Services between Open and Fewer, one change in each period, until ctx ends, and leaves them Open. It returns how many
+// changes it made.
 func (p *Population) Churn(ctx context.Context, period time.Duration) (changes int, err error) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
