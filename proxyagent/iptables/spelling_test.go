@@ -26,6 +26,7 @@ func TestSameRules(t *testing.T) {
 		"a probability in few digits":     {"-m statistic --mode random --probability 0.33333333333 -j X", "-m statistic --mode random --probability 0.33333333 -j X", true},
 		"a probability as the kernel has": {"--probability 0.33333333333 -j X", "-m statistic --mode random --probability 0.33333333349 -j X", true},
 		"another probability":             {"--probability 0.33333333333 -j X", "--probability 0.50000000000 -j X", false},
+		"a probability close by":          {"--probability 0.33333333333 -j X", "--probability 0.33300000000 -j X", false},
 		"a probability that went":         {"--probability 0.33333333333 -j X", "-j X", false},
 		"no probability at all":           {"--probability x -j X", "--probability x -j X", true},
 		"the default of REJECT":           {"-j REJECT", "-j REJECT --reject-with icmp-port-unreachable", true},
