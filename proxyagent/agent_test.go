@@ -49,6 +49,39 @@ func TestPace(t *testing.T) {
 	})
 }
 
+// TestChangesInTheBackOffWaitTogether and are handed over in their order.
+func TestChangesInTheBackOffWaitTogether(t *testing.T) {
+	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+		s.backends[model.IPv4].fail = []error{errKernel, errKernel, errKernel, errKernel}
+		s.run(true)
+		s.until(8 * time.Second) // the next try is at 15s
+		s.take()
+		s.source.put(web("a", "10.96.0.1", "10.244.0.1"))
+		s.until(10 * time.Second)
+		s.source.put(web("b", "10.96.0.2", "10.244.0.1"))
+		s.until(20 * time.Second)
+		s.expect("sync flows", "15s IPv4 sync +a; +b", "15s IPv4 flows start with 2 ports")
+	})
+}
+
+// TestTriggersAreBounded while nothing can be programmed.
+func TestTriggersAreBounded(t *testing.T) {
+	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+		s.backends[model.IPv4].fail = []error{errKernel}
+		for range 2 {
+			s.source.change(func(c *model.Changes) { c.Triggers = slices.Repeat([]time.Time{s.start}, mostTriggers-1) })
+			if s.end == nil {
+				s.run(true)
+			}
+		}
+		s.until(5 * time.Second)
+		lines := s.take("programmed")
+		if len(lines) == 0 || strings.Count(lines[0], "0s") != mostTriggers {
+			t.Errorf("%d moments were remembered, want %d", strings.Count(strings.Join(lines, ""), "0s"), mostTriggers)
+		}
+	})
+}
+
 func TestWakingForNothingProgramsNothing(t *testing.T) {
 	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
 		s.run(true)

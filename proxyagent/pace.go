@@ -12,12 +12,8 @@ type pace struct {
 	timer    *time.Timer
 }
 
-// want notes that there is work, and reports whether there was none before.
-func (p *pace) want(now time.Time) bool {
-	idle := p.next.IsZero()
-	p.at(now, later(now, p.earliest))
-	return idle
-}
+// want notes that there is work.
+func (p *pace) want(now time.Time) { p.at(now, later(now, p.earliest)) }
 
 // again notes that there is work at a certain time, or earlier if there is other work.
 func (p *pace) again(now, then time.Time) { p.at(now, later(then, p.earliest)) }

@@ -272,6 +272,37 @@ func TestSetOfEarlierRunIsWantedAgain(t *testing.T) {
 	})
 }
 
+// TestSetsOfClientsComeAndGo with their endpoints, after an earlier run, and when somebody else takes them away with the rules.
+func TestSetsOfClientsComeAndGo(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier) {
+		port, g, set := affine(p.options.Family)
+		if err := p.options.Sets.Create(context.Background(), affinityKind(p.options.Family, set)); err != nil {
+			t.Fatal(err)
+		}
+		syncOne(t, p, model.Delta{Globals: &g})
+		noStrangeSets(t, p)
+		for _, next := range []*model.ServicePort{&port, nil, &port} {
+			syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{port.Name: next}})
+			agree(t, p)
+			noStrangeSets(t, p)
+		}
+		program := strings.TrimSuffix(p.run.save, "-save")
+		for _, args := range [][]string{{"-F"}, {"-X"}} {
+			if out, err := exec.Command(program, append([]string{"-t", "nat"}, args...)...).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		if err := p.options.Sets.Destroy(context.Background(), set); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := p.Check(context.Background(), time.Now().Add(time.Hour)); err != nil || !slices.Contains(found, "set "+set) {
+			t.Errorf("found %q, %v", found, err)
+		}
+		agree(t, p)
+		noStrangeSets(t, p)
+	})
+}
+
 // TestClientsAreRememberedOverARestart is what a set of the same name is for.
 func TestClientsAreRememberedOverARestart(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {

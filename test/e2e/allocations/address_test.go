@@ -22,7 +22,7 @@ func named(s *corev1.Service) framework.IPAddressOption {
 }
 
 // Additional addresses are served in every mode; what else there is to say of them is said of each mode in the large suite alone.
-func additional(allocations string, rounds int, rest ...string) bool {
+func additional(allocations string, rest ...string) bool {
 	return each("An additional address, --allocations="+allocations, allocations, func(the func() *world) {
 		at := func(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, 80) }
 		var service, other *corev1.Service
@@ -41,7 +41,7 @@ func additional(allocations string, rounds int, rest ...string) bool {
 		It("comes and goes, and the ClusterIP loses nothing", func(ctx SpecContext) {
 			w := the()
 			traffic := w.Traffic(ctx, service)
-			for range rounds {
+			for range 2 {
 				for _, f := range network.Families {
 					w.endAt(at(free(f, 1)), network.Dropped)
 					w.address(ctx, free(f, 1).String(), service, framework.ManagedBy(operator))
@@ -108,7 +108,7 @@ func additional(allocations string, rounds int, rest ...string) bool {
 }
 
 var (
-	_ = additional("prefer", 2)
-	_ = additional("enforce", 1, "large")
-	_ = additional("ignore", 1, "large")
+	_ = additional("prefer")
+	_ = additional("enforce", "large")
+	_ = additional("ignore", "large")
 )

@@ -22,13 +22,11 @@ import (
 // breakout tries to leave a comment, a rule and a table.
 const breakout = "x\" -j DROP\n-A INPUT -j DROP\nCOMMIT\n*nat\n-F\n; reboot `reboot` $(reboot) \\"
 
-func at[T any](v T) *T { return &v }
-
 // strange are changes to a proper EndpointSlice that the API server lets through, and after which the endpoint that it had is
 // still good beside whatever is new.
 var strange = map[string]func(*discoveryv1.EndpointSlice){
 	"ports without numbers": func(s *discoveryv1.EndpointSlice) {
-		s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: at("any")})
+		s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: new("any")})
 	},
 	"port 0":     func(s *discoveryv1.EndpointSlice) { s.Ports = append(s.Ports, port("zero", 0)) },
 	"port 70000": func(s *discoveryv1.EndpointSlice) { s.Ports = append(s.Ports, port("large", 70000)) },
@@ -55,7 +53,7 @@ var strange = map[string]func(*discoveryv1.EndpointSlice){
 	"an endpoint that is not ready at an address of nobody": func(s *discoveryv1.EndpointSlice) {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
 			Addresses:  []string{map[discoveryv1.AddressType]string{"IPv4": "255.255.255.255", "IPv6": "ff0e::1"}[s.AddressType]},
-			Conditions: discoveryv1.EndpointConditions{Ready: at(false)},
+			Conditions: discoveryv1.EndpointConditions{Ready: new(false)},
 		})
 	},
 	"annotations with newlines": func(s *discoveryv1.EndpointSlice) {
@@ -63,14 +61,14 @@ var strange = map[string]func(*discoveryv1.EndpointSlice){
 			"note": breakout, "endpoints.kubernetes.io/last-change-trigger-time": "\n-A INPUT -j DROP\n",
 		}
 	},
-	"a zone with newlines": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = at(breakout) },
+	"a zone with newlines": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new(breakout) },
 	"hints for nobody": func(s *discoveryv1.EndpointSlice) {
 		s.Endpoints[0].Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "A_.-z"}}}
 	},
 }
 
 func port(name string, number int32) discoveryv1.EndpointPort {
-	return discoveryv1.EndpointPort{Name: &name, Port: &number, Protocol: at(corev1.ProtocolTCP)}
+	return discoveryv1.EndpointPort{Name: &name, Port: &number, Protocol: new(corev1.ProtocolTCP)}
 }
 
 // junk are addresses that the API server takes for those of endpoints.
@@ -204,7 +202,7 @@ var _ = each("An agent that meets odd Services", func(the func() *world) {
 			})
 			service = w.Update(ctx, service.Name, func(s *corev1.Service) {
 				s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}},
-					IPFamilyPolicy: at(corev1.IPFamilyPolicyRequireDualStack), ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal}
+					IPFamilyPolicy: new(corev1.IPFamilyPolicyRequireDualStack), ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal}
 			})
 			w.Served(service)
 			service = w.Update(ctx, service.Name, func(s *corev1.Service) {

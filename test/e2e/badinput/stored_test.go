@@ -64,15 +64,15 @@ var corruptions = map[string]func(*corev1.Service){
 	},
 	"words that nobody knows": func(s *corev1.Service) {
 		s.Spec.SessionAffinity, s.Spec.ExternalTrafficPolicy = "Sometimes", "Maybe"
-		s.Spec.InternalTrafficPolicy = at(corev1.ServiceInternalTrafficPolicy("Perhaps"))
+		s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicy("Perhaps"))
 	},
 	"affinity for longer than a set can remember": func(s *corev1.Service) {
 		s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
-		s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: at(int32(2147483647))}}
+		s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(2147483647))}}
 	},
 	"affinity for less than nothing": func(s *corev1.Service) {
 		s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
-		s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: at(int32(-1))}}
+		s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(-1))}}
 	},
 	"the same port twice": func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, s.Spec.Ports[0]) },
 }
@@ -88,7 +88,7 @@ var _ = each("An agent that meets objects which no API server would take", func(
 			w.Served(service)
 			service = service.DeepCopy()
 			corruptions[what](service)
-			service.TypeMeta.Kind, service.TypeMeta.APIVersion, service.ResourceVersion = "Service", "v1", ""
+			service.Kind, service.APIVersion, service.ResourceVersion = "Service", "v1", ""
 			w.store(ctx, "services/specs/"+w.Name+"/"+service.Name, service)
 		}
 		w.unharmed(ctx)
@@ -104,12 +104,12 @@ var _ = each("An agent that meets objects which no API server would take", func(
 		service := w.Serve(ctx, "fed", []stage.Endpoint{{Of: w.Pod2}})
 		slice := w.NewSlice(service, model.IPv4)
 		slice.Name = "corrupt"
-		slice.TypeMeta.Kind, slice.TypeMeta.APIVersion = "EndpointSlice", "discovery.k8s.io/v1"
+		slice.Kind, slice.APIVersion = "EndpointSlice", "discovery.k8s.io/v1"
 		for _, a := range []string{"", "foo", "1.2.3.4 -j DROP", "010.1.2.3", "::ffff:10.0.0.1", "fd00::1", "10.0.0.1/8", "127.0.0.1", "0.0.0.0", breakout} {
-			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, NodeName: at(breakout), Zone: at(breakout)})
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, NodeName: new(breakout), Zone: new(breakout)})
 		}
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{}})
-		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: at(breakout), Port: at(int32(80)), Protocol: at(corev1.Protocol("ICMP"))})
+		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: new(breakout), Port: new(int32(80)), Protocol: new(corev1.Protocol("ICMP"))})
 		w.store(ctx, "endpointslices/"+w.Name+"/corrupt", slice)
 		w.unharmed(ctx)
 		for range 30 {

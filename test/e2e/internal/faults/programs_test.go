@@ -77,8 +77,8 @@ func TestTheGateHolds(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- restore() }()
 	select {
-	case <-done:
-		t.Fatal("it passed a closed gate")
+	case err := <-done:
+		t.Fatal("it passed a closed gate", err)
 	case <-time.After(200 * time.Millisecond):
 	}
 	if p.Started() != 1 || got() != "" {
@@ -132,8 +132,8 @@ func TestTheLockIsHeldAgainstOthers(t *testing.T) {
 		taken <- err
 	}()
 	select {
-	case <-taken:
-		t.Error("two hold it")
+	case err := <-taken:
+		t.Error("two hold it", err)
 	case <-time.After(100 * time.Millisecond):
 	}
 	if err := lock.Release(); err != nil {
