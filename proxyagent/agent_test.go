@@ -229,7 +229,7 @@ func TestALookThatFailsIsNoHealth(t *testing.T) {
 func TestDriftIsLookedForAndTold(t *testing.T) {
 	play(t, Options{ProbePeriod: 3 * time.Second}, func(s *scene) {
 		b := s.backends[model.IPv4]
-		b.drift = [][]string{nil, {"chain PA-SERVICES", "set PA-4-VIP", "chain PA-VIPS", "jump from INPUT"}}
+		b.drift = [][]string{nil, {"chain CIPA-SERVICES", "set CIPA-4-VIP", "chain CIPA-VIPS", "jump from INPUT"}}
 		s.run(true)
 		s.until(9 * time.Second)
 		s.expect("check repaired sync", "0s IPv4 sync globals", "3s IPv4 check", "6s IPv4 check", "6s IPv4 repaired chain",

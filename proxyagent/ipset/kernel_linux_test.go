@@ -378,11 +378,11 @@ func TestMissing(t *testing.T) {
 
 func TestCountsByPrefix(t *testing.T) {
 	k := open(t)
-	must(t, k.Create(t.Context(), Set{"PA-a", HashIP, model.IPv4, 0}, Set{"PA-b", BitmapPort, 0, 0}, Set{"PX", HashIP, model.IPv4, 0}))
-	must(t, k.Apply(t.Context(), adds("PA-a", ip("10.0.0.1"), ip("10.0.0.2"))))
-	counts, err := k.Counts(t.Context(), "PA-")
+	must(t, k.Create(t.Context(), Set{"CIPA-a", HashIP, model.IPv4, 0}, Set{"CIPA-b", BitmapPort, 0, 0}, Set{"PX", HashIP, model.IPv4, 0}))
+	must(t, k.Apply(t.Context(), adds("CIPA-a", ip("10.0.0.1"), ip("10.0.0.2"))))
+	counts, err := k.Counts(t.Context(), "CIPA-")
 	must(t, err)
-	if diff := cmp.Diff(map[string]int{"PA-a": 2, "PA-b": 0}, counts); diff != "" {
+	if diff := cmp.Diff(map[string]int{"CIPA-a": 2, "CIPA-b": 0}, counts); diff != "" {
 		t.Errorf("Counts (-want +got):\n%s", diff)
 	}
 }
@@ -527,10 +527,10 @@ func TestBulk(t *testing.T) {
 func BenchmarkCounts(b *testing.B) {
 	k := open(b)
 	for i := range 1000 {
-		must(b, k.Create(b.Context(), Set{fmt.Sprint("PA-", i), HashIP, model.IPv4, 10800}))
+		must(b, k.Create(b.Context(), Set{fmt.Sprint("CIPA-", i), HashIP, model.IPv4, 10800}))
 	}
 	for b.Loop() {
-		counts, err := k.Counts(b.Context(), "PA-")
+		counts, err := k.Counts(b.Context(), "CIPA-")
 		if err != nil || len(counts) != 1000 {
 			b.Fatal(len(counts), err)
 		}

@@ -68,7 +68,7 @@ func TestWeigh(t *testing.T) {
 		"# :KUBE-IPTABLES-HINT - [0:0]\n":                                     {},
 		"-A KUBE-SERVICES -j RETURN\n-A CNI-x -j RETURN\n-A cali-x -j DROP\n": {rules: 3},
 		"-A FLANNEL-FWD -j RETURN\n-A CILIUM_INPUT -j RETURN\n":               {rules: 2},
-		"-A INPUT -j KUBE-SERVICES\n-A PA-SERVICES -j PA-VIPS\n":              {},
+		"-A INPUT -j KUBE-SERVICES\n-A CIPA-SERVICES -j CIPA-VIPS\n":          {},
 		"": {},
 	} {
 		e := evidence{hint: map[Mode]bool{}, rules: map[Mode]int{}}

@@ -94,12 +94,12 @@ HAIRPIN: 10.244.1.1,TCP:8080,10.244.1.1
 			Cluster: endpoints("[fd01::1]:53 [fd01::2]:53 [fd01::3]:53 [fd01::4]:53"),
 		},
 		want: `
-vip fd00::1: -d fd00::1/128 -p udp --dport 53 -g PA-S-web
-vip fd00::2: -d fd00::2/128 -p udp --dport 53 -g PA-S-web
-PA-S-web: -p udp -m statistic --mode random --probability 0.25000000000 -j DNAT --to-destination [fd01::1]:53
-PA-S-web: -p udp -m statistic --mode random --probability 0.33333333333 -j DNAT --to-destination [fd01::2]:53
-PA-S-web: -p udp -m statistic --mode random --probability 0.50000000000 -j DNAT --to-destination [fd01::3]:53
-PA-S-web: -p udp -j DNAT --to-destination [fd01::4]:53
+vip fd00::1: -d fd00::1/128 -p udp --dport 53 -g CIPA-S-web
+vip fd00::2: -d fd00::2/128 -p udp --dport 53 -g CIPA-S-web
+CIPA-S-web: -p udp -m statistic --mode random --probability 0.25000000000 -j DNAT --to-destination [fd01::1]:53
+CIPA-S-web: -p udp -m statistic --mode random --probability 0.33333333333 -j DNAT --to-destination [fd01::2]:53
+CIPA-S-web: -p udp -m statistic --mode random --probability 0.50000000000 -j DNAT --to-destination [fd01::3]:53
+CIPA-S-web: -p udp -j DNAT --to-destination [fd01::4]:53
 VIP: fd00::1
 ACTIVE: fd00::1
 CIP: fd00::1,UDP:53
@@ -130,13 +130,13 @@ NOEP-TCP: 30080
 			Cluster: endpoints("10.244.1.1:8443"),
 		},
 		want: `
-vip 1.2.3.4: -d 1.2.3.4/32 -p tcp --dport 443 -g PA-X-web
-vip 9.9.9.9: -d 9.9.9.9/32 -p tcp --dport 443 -g PA-X-web
-vip 10.96.0.1: -d 10.96.0.1/32 -p tcp --dport 443 -g PA-S-web
-nodePort: -p tcp --dport 30443 -g PA-X-web
-PA-S-web: -p tcp -j DNAT --to-destination 10.244.1.1:8443
-PA-X-web: -j MARK --or-mark 0x4000
-PA-X-web: -g PA-S-web
+vip 1.2.3.4: -d 1.2.3.4/32 -p tcp --dport 443 -g CIPA-X-web
+vip 9.9.9.9: -d 9.9.9.9/32 -p tcp --dport 443 -g CIPA-X-web
+vip 10.96.0.1: -d 10.96.0.1/32 -p tcp --dport 443 -g CIPA-S-web
+nodePort: -p tcp --dport 30443 -g CIPA-X-web
+CIPA-S-web: -p tcp -j DNAT --to-destination 10.244.1.1:8443
+CIPA-X-web: -j MARK --or-mark 0x4000
+CIPA-X-web: -g CIPA-S-web
 VIP: 10.96.0.1
 ACTIVE: 10.96.0.1
 CIP: 10.96.0.1,TCP:443
@@ -155,15 +155,15 @@ LBOK: 1.2.3.4,TCP:443,11.0.0.1
 			Cluster: endpoints("10.244.1.1:8443 10.244.2.1:8443"), Local: endpoints("10.244.1.1:8443"),
 		},
 		want: `
-vip 1.2.3.4: -d 1.2.3.4/32 -p tcp --dport 443 -g PA-X-web
-vip 10.96.0.1: -d 10.96.0.1/32 -p tcp --dport 443 -g PA-S-web
-PA-L-web: -p tcp -j DNAT --to-destination 10.244.1.1:8443
-PA-S-web: -p tcp -m statistic --mode random --probability 0.50000000000 -j DNAT --to-destination 10.244.1.1:8443
-PA-S-web: -p tcp -j DNAT --to-destination 10.244.2.1:8443
-PA-X-web: -s 10.244.1.0/24 -g PA-S-web
-PA-X-web: -m addrtype --src-type LOCAL -j MARK --or-mark 0x4000
-PA-X-web: -m addrtype --src-type LOCAL -g PA-S-web
-PA-X-web: -g PA-L-web
+vip 1.2.3.4: -d 1.2.3.4/32 -p tcp --dport 443 -g CIPA-X-web
+vip 10.96.0.1: -d 10.96.0.1/32 -p tcp --dport 443 -g CIPA-S-web
+CIPA-L-web: -p tcp -j DNAT --to-destination 10.244.1.1:8443
+CIPA-S-web: -p tcp -m statistic --mode random --probability 0.50000000000 -j DNAT --to-destination 10.244.1.1:8443
+CIPA-S-web: -p tcp -j DNAT --to-destination 10.244.2.1:8443
+CIPA-X-web: -s 10.244.1.0/24 -g CIPA-S-web
+CIPA-X-web: -m addrtype --src-type LOCAL -j MARK --or-mark 0x4000
+CIPA-X-web: -m addrtype --src-type LOCAL -g CIPA-S-web
+CIPA-X-web: -g CIPA-L-web
 VIP: 10.96.0.1
 ACTIVE: 10.96.0.1
 CIP: 10.96.0.1,TCP:443
@@ -177,12 +177,12 @@ HEALTH: 32000
 			HasEndpoints: true, Cluster: endpoints("10.244.2.1:8443"),
 		},
 		want: `
-vip 1.2.3.4: -d 1.2.3.4/32 -p sctp --dport 443 -g PA-X-web
-vip 10.96.0.1: -d 10.96.0.1/32 -p sctp --dport 443 -g PA-S-web
-nodePort: -p sctp --dport 30443 -g PA-X-web
-PA-S-web: -p sctp -j DNAT --to-destination 10.244.2.1:8443
-PA-X-web: -m addrtype --src-type LOCAL -j MARK --or-mark 0x4000
-PA-X-web: -m addrtype --src-type LOCAL -g PA-S-web
+vip 1.2.3.4: -d 1.2.3.4/32 -p sctp --dport 443 -g CIPA-X-web
+vip 10.96.0.1: -d 10.96.0.1/32 -p sctp --dport 443 -g CIPA-S-web
+nodePort: -p sctp --dport 30443 -g CIPA-X-web
+CIPA-S-web: -p sctp -j DNAT --to-destination 10.244.2.1:8443
+CIPA-X-web: -m addrtype --src-type LOCAL -j MARK --or-mark 0x4000
+CIPA-X-web: -m addrtype --src-type LOCAL -g CIPA-S-web
 VIP: 10.96.0.1
 ACTIVE: 10.96.0.1
 CIP: 10.96.0.1,SCTP:443
@@ -208,20 +208,20 @@ NOLOCAL: 10.96.0.1,UDP:53
 			Cluster: endpoints("10.244.1.1:80 10.244.2.1:80"),
 		},
 		want: `
-vip 10.96.0.1: -d 10.96.0.1/32 -p tcp --dport 80 -g PA-S-web
-PA-E-{10.244.2.1:80}: -j SET --add-set PA-4-A-{10.244.2.1:80} src --exist --timeout 90
-PA-E-{10.244.2.1:80}: -p tcp -j DNAT --to-destination 10.244.2.1:80
-PA-E-{10.244.1.1:80}: -j SET --add-set PA-4-A-{10.244.1.1:80} src --exist --timeout 90
-PA-E-{10.244.1.1:80}: -p tcp -j DNAT --to-destination 10.244.1.1:80
-PA-S-web: -m set --match-set PA-4-A-{10.244.1.1:80} src -g PA-E-{10.244.1.1:80}
-PA-S-web: -m set --match-set PA-4-A-{10.244.2.1:80} src -g PA-E-{10.244.2.1:80}
-PA-S-web: -m statistic --mode random --probability 0.50000000000 -g PA-E-{10.244.1.1:80}
-PA-S-web: -g PA-E-{10.244.2.1:80}
+vip 10.96.0.1: -d 10.96.0.1/32 -p tcp --dport 80 -g CIPA-S-web
+CIPA-E-{10.244.2.1:80}: -j SET --add-set CIPA-4-A-{10.244.2.1:80} src --exist --timeout 90
+CIPA-E-{10.244.2.1:80}: -p tcp -j DNAT --to-destination 10.244.2.1:80
+CIPA-E-{10.244.1.1:80}: -j SET --add-set CIPA-4-A-{10.244.1.1:80} src --exist --timeout 90
+CIPA-E-{10.244.1.1:80}: -p tcp -j DNAT --to-destination 10.244.1.1:80
+CIPA-S-web: -m set --match-set CIPA-4-A-{10.244.1.1:80} src -g CIPA-E-{10.244.1.1:80}
+CIPA-S-web: -m set --match-set CIPA-4-A-{10.244.2.1:80} src -g CIPA-E-{10.244.2.1:80}
+CIPA-S-web: -m statistic --mode random --probability 0.50000000000 -g CIPA-E-{10.244.1.1:80}
+CIPA-S-web: -g CIPA-E-{10.244.2.1:80}
 VIP: 10.96.0.1
 ACTIVE: 10.96.0.1
 CIP: 10.96.0.1,TCP:80
-clients: PA-4-A-{10.244.1.1:80}
-clients: PA-4-A-{10.244.2.1:80}
+clients: CIPA-4-A-{10.244.1.1:80}
+clients: CIPA-4-A-{10.244.2.1:80}
 `,
 	},
 }
@@ -274,32 +274,32 @@ var goldenStatic = map[string]struct {
 	"nothing but ClusterIPs": {
 		globals: model.Globals{NodePortAny: true, LocalSource: tenNet, Ranges: prefixesOf("10.96.0.0/16")},
 		want: `
-PA-SERVICES: -j PA-VIPS
-PA-VIPS: ! -s 10.244.1.0/24 -m set --match-set PA-4-CIP dst,dst -j MARK --or-mark 0x4000
-PA-POSTROUTING: -m mark --mark 0x4000/0x4000 -j PA-MASQUERADE
-PA-POSTROUTING: -m set --match-set PA-4-HAIRPIN dst,dst,src -m conntrack --ctstate DNAT -j MASQUERADE --random-fully
-PA-MASQUERADE: -j MARK --xor-mark 0x4000
-PA-MASQUERADE: -j MASQUERADE --random-fully
-PA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
-PA-FORWARD: -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
-PA-FORWARD: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
-PA-FORWARD: -m conntrack --ctstate INVALID -j DROP
-PA-FORWARD: -m mark --mark 0x4000/0x4000 -j ACCEPT
-PA-OUTPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
-PA-NEW: -m set --match-set PA-4-VIP dst -j PA-VIP-FILTER
-PA-NEW: -d 10.96.0.0/16 -m set ! --match-set PA-4-ALLOC dst -j DROP
-PA-VIP-FILTER: -m set --match-set PA-4-LBFW dst,dst -j DROP
-PA-VIP-FILTER: -p tcp -m set --match-set PA-4-NOEP dst,dst -j REJECT --reject-with tcp-reset
-PA-VIP-FILTER: -m set --match-set PA-4-NOEP dst,dst -j REJECT
-PA-VIP-FILTER: -m set --match-set PA-4-NOLOCAL dst,dst -j DROP
-PA-VIP-FILTER: -p tcp -m set --match-set PA-4-ACTIVE dst -m addrtype ! --dst-type LOCAL -j REJECT --reject-with tcp-reset
-PA-VIP-FILTER: -m set --match-set PA-4-ACTIVE dst -m addrtype ! --dst-type LOCAL -j REJECT
-PA-NODEPORT-FILTER: -p tcp -m set --match-set PA-4-NOEP-TCP dst -j REJECT --reject-with tcp-reset
-PA-NODEPORT-FILTER: -p tcp -m set --match-set PA-4-NOLOCAL-TCP dst -j DROP
-PA-NODEPORT-FILTER: -p udp -m set --match-set PA-4-NOEP-UDP dst -j REJECT
-PA-NODEPORT-FILTER: -p udp -m set --match-set PA-4-NOLOCAL-UDP dst -j DROP
-PA-NODEPORT-FILTER: -p sctp -m set --match-set PA-4-NOEP-SCTP dst -j REJECT
-PA-NODEPORT-FILTER: -p sctp -m set --match-set PA-4-NOLOCAL-SCTP dst -j DROP
+CIPA-SERVICES: -j CIPA-VIPS
+CIPA-VIPS: ! -s 10.244.1.0/24 -m set --match-set CIPA-4-CIP dst,dst -j MARK --or-mark 0x4000
+CIPA-POSTROUTING: -m mark --mark 0x4000/0x4000 -j CIPA-MASQUERADE
+CIPA-POSTROUTING: -m set --match-set CIPA-4-HAIRPIN dst,dst,src -m conntrack --ctstate DNAT -j MASQUERADE --random-fully
+CIPA-MASQUERADE: -j MARK --xor-mark 0x4000
+CIPA-MASQUERADE: -j MASQUERADE --random-fully
+CIPA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j CIPA-NEW
+CIPA-FORWARD: -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+CIPA-FORWARD: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j CIPA-NEW
+CIPA-FORWARD: -m conntrack --ctstate INVALID -j DROP
+CIPA-FORWARD: -m mark --mark 0x4000/0x4000 -j ACCEPT
+CIPA-OUTPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j CIPA-NEW
+CIPA-NEW: -m set --match-set CIPA-4-VIP dst -j CIPA-VIP-FILTER
+CIPA-NEW: -d 10.96.0.0/16 -m set ! --match-set CIPA-4-ALLOC dst -j DROP
+CIPA-VIP-FILTER: -m set --match-set CIPA-4-LBFW dst,dst -j DROP
+CIPA-VIP-FILTER: -p tcp -m set --match-set CIPA-4-NOEP dst,dst -j REJECT --reject-with tcp-reset
+CIPA-VIP-FILTER: -m set --match-set CIPA-4-NOEP dst,dst -j REJECT
+CIPA-VIP-FILTER: -m set --match-set CIPA-4-NOLOCAL dst,dst -j DROP
+CIPA-VIP-FILTER: -p tcp -m set --match-set CIPA-4-ACTIVE dst -m addrtype ! --dst-type LOCAL -j REJECT --reject-with tcp-reset
+CIPA-VIP-FILTER: -m set --match-set CIPA-4-ACTIVE dst -m addrtype ! --dst-type LOCAL -j REJECT
+CIPA-NODEPORT-FILTER: -p tcp -m set --match-set CIPA-4-NOEP-TCP dst -j REJECT --reject-with tcp-reset
+CIPA-NODEPORT-FILTER: -p tcp -m set --match-set CIPA-4-NOLOCAL-TCP dst -j DROP
+CIPA-NODEPORT-FILTER: -p udp -m set --match-set CIPA-4-NOEP-UDP dst -j REJECT
+CIPA-NODEPORT-FILTER: -p udp -m set --match-set CIPA-4-NOLOCAL-UDP dst -j DROP
+CIPA-NODEPORT-FILTER: -p sctp -m set --match-set CIPA-4-NOEP-SCTP dst -j REJECT
+CIPA-NODEPORT-FILTER: -p sctp -m set --match-set CIPA-4-NOLOCAL-SCTP dst -j DROP
 `,
 	},
 	"everything there is": {
@@ -308,57 +308,57 @@ PA-NODEPORT-FILTER: -p sctp -m set --match-set PA-4-NOLOCAL-SCTP dst -j DROP
 		},
 		facts: facts{nodePorts: map[model.Protocol]bool{model.TCP: true, model.SCTP: true}, firewalled: true, health: true},
 		want: `
-PA-SERVICES: -m set --match-set PA-4-LBFW dst,dst -m set ! --match-set PA-4-LBOK dst,dst,src -j RETURN
-PA-SERVICES: -j PA-VIPS
-PA-SERVICES: -m addrtype --dst-type LOCAL -j PA-NODEPORTS
-PA-VIPS: -m set --match-set PA-4-CIP dst,dst -j MARK --or-mark 0x4000
-PA-NODEPORTS: -p tcp -g PA-N-TCP
-PA-NODEPORTS: -p sctp -g PA-N-SCTP
-PA-INPUT: ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
-PA-INPUT: -p tcp -m set --match-set PA-4-HEALTH dst -j ACCEPT
-PA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
-PA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -m addrtype --dst-type LOCAL -j PA-NODEPORT-FILTER
-PA-FORWARD: -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
-PA-FORWARD: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
-PA-FORWARD: -m mark --mark 0x4000/0x4000 -j ACCEPT
+CIPA-SERVICES: -m set --match-set CIPA-4-LBFW dst,dst -m set ! --match-set CIPA-4-LBOK dst,dst,src -j RETURN
+CIPA-SERVICES: -j CIPA-VIPS
+CIPA-SERVICES: -m addrtype --dst-type LOCAL -j CIPA-NODEPORTS
+CIPA-VIPS: -m set --match-set CIPA-4-CIP dst,dst -j MARK --or-mark 0x4000
+CIPA-NODEPORTS: -p tcp -g CIPA-N-TCP
+CIPA-NODEPORTS: -p sctp -g CIPA-N-SCTP
+CIPA-INPUT: ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
+CIPA-INPUT: -p tcp -m set --match-set CIPA-4-HEALTH dst -j ACCEPT
+CIPA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j CIPA-NEW
+CIPA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -m addrtype --dst-type LOCAL -j CIPA-NODEPORT-FILTER
+CIPA-FORWARD: -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+CIPA-FORWARD: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j CIPA-NEW
+CIPA-FORWARD: -m mark --mark 0x4000/0x4000 -j ACCEPT
 `,
 	},
 	"node ports not at loopback, pods by a bridge": {
 		globals: model.Globals{NodePortAny: true, LocalSource: model.LocalSource{Interface: "br0"}},
 		facts:   facts{nodePorts: map[model.Protocol]bool{model.UDP: true}},
 		want: `
-PA-SERVICES: -j PA-VIPS
-PA-SERVICES: ! -d 127.0.0.0/8 -m addrtype --dst-type LOCAL -j PA-NODEPORTS
-PA-VIPS: ! -i br0 -m set --match-set PA-4-CIP dst,dst -j MARK --or-mark 0x4000
-PA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
-PA-INPUT: ! -d 127.0.0.0/8 -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -m addrtype --dst-type LOCAL -j PA-NODEPORT-FILTER
+CIPA-SERVICES: -j CIPA-VIPS
+CIPA-SERVICES: ! -d 127.0.0.0/8 -m addrtype --dst-type LOCAL -j CIPA-NODEPORTS
+CIPA-VIPS: ! -i br0 -m set --match-set CIPA-4-CIP dst,dst -j MARK --or-mark 0x4000
+CIPA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j CIPA-NEW
+CIPA-INPUT: ! -d 127.0.0.0/8 -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -m addrtype --dst-type LOCAL -j CIPA-NODEPORT-FILTER
 `,
 	},
 	"node ports at two addresses, one of them loopback": {
 		globals: model.Globals{NodePortAddrs: addrs("127.0.0.7 192.168.0.1"), LocalSource: model.LocalSource{InterfacePrefix: "veth"}},
 		facts:   facts{nodePorts: map[model.Protocol]bool{model.UDP: true}},
 		want: `
-PA-SERVICES: -j PA-VIPS
-PA-SERVICES: -d 127.0.0.7/32 -j PA-NODEPORTS
-PA-SERVICES: -d 192.168.0.1/32 -j PA-NODEPORTS
-PA-VIPS: ! -i veth+ -m set --match-set PA-4-CIP dst,dst -j MARK --or-mark 0x4000
-PA-INPUT: ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
-PA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
-PA-INPUT: -d 127.0.0.7/32 -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NODEPORT-FILTER
-PA-INPUT: -d 192.168.0.1/32 -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NODEPORT-FILTER
+CIPA-SERVICES: -j CIPA-VIPS
+CIPA-SERVICES: -d 127.0.0.7/32 -j CIPA-NODEPORTS
+CIPA-SERVICES: -d 192.168.0.1/32 -j CIPA-NODEPORTS
+CIPA-VIPS: ! -i veth+ -m set --match-set CIPA-4-CIP dst,dst -j MARK --or-mark 0x4000
+CIPA-INPUT: ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
+CIPA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j CIPA-NEW
+CIPA-INPUT: -d 127.0.0.7/32 -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j CIPA-NODEPORT-FILTER
+CIPA-INPUT: -d 192.168.0.1/32 -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j CIPA-NODEPORT-FILTER
 `,
 	},
 	"IPv6 never serves node ports at loopback": {
 		globals: model.Globals{Family: model.IPv6, NodePortAny: true, LocalhostNodePorts: true, Ranges: prefixesOf("fd00::/112 fd01::/112")},
 		facts:   facts{nodePorts: map[model.Protocol]bool{model.TCP: true}},
 		want: `
-PA-SERVICES: -j PA-VIPS
-PA-SERVICES: ! -d ::1/128 -m addrtype --dst-type LOCAL -j PA-NODEPORTS
-PA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j PA-NEW
-PA-INPUT: ! -d ::1/128 -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -m addrtype --dst-type LOCAL -j PA-NODEPORT-FILTER
-PA-NEW: -m set --match-set PA-6-VIP dst -j PA-VIP-FILTER
-PA-NEW: -d fd00::/112 -m set ! --match-set PA-6-ALLOC dst -j DROP
-PA-NEW: -d fd01::/112 -m set ! --match-set PA-6-ALLOC dst -j DROP
+CIPA-SERVICES: -j CIPA-VIPS
+CIPA-SERVICES: ! -d ::1/128 -m addrtype --dst-type LOCAL -j CIPA-NODEPORTS
+CIPA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j CIPA-NEW
+CIPA-INPUT: ! -d ::1/128 -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -m addrtype --dst-type LOCAL -j CIPA-NODEPORT-FILTER
+CIPA-NEW: -m set --match-set CIPA-6-VIP dst -j CIPA-VIP-FILTER
+CIPA-NEW: -d fd00::/112 -m set ! --match-set CIPA-6-ALLOC dst -j DROP
+CIPA-NEW: -d fd01::/112 -m set ! --match-set CIPA-6-ALLOC dst -j DROP
 `,
 	},
 }
@@ -423,30 +423,30 @@ func TestTheKernelTakesTheStaticRules(t *testing.T) {
 func TestTransactionText(t *testing.T) {
 	tx := transaction{
 		write: map[chain][]string{
-			{nat, "PA-B"}: {"-j PA-A", "-j RETURN"}, {nat, "PA-A"}: {"-j ACCEPT"}, {nat, "PA-EMPTY"}: nil, {filter, "PA-F"}: {"-j DROP"},
+			{nat, "CIPA-B"}: {"-j CIPA-A", "-j RETURN"}, {nat, "CIPA-A"}: {"-j ACCEPT"}, {nat, "CIPA-EMPTY"}: nil, {filter, "CIPA-F"}: {"-j DROP"},
 		},
-		remove: []chain{{nat, "PA-Z"}, {nat, "PA-AB"}},
-		insert: []jump{{nat, "OUTPUT", "-j PA-A"}},
-		unhook: []jump{{nat, "INPUT", "-j PA-Z"}, {filter, "INPUT", `-m comment --comment "a b" -j PA-F`}},
+		remove: []chain{{nat, "CIPA-Z"}, {nat, "CIPA-AB"}},
+		insert: []jump{{nat, "OUTPUT", "-j CIPA-A"}},
+		unhook: []jump{{nat, "INPUT", "-j CIPA-Z"}, {filter, "INPUT", `-m comment --comment "a b" -j CIPA-F`}},
 	}
 	const want = `*filter
-:PA-F - [0:0]
--D INPUT -m comment --comment "a b" -j PA-F
--A PA-F -j DROP
+:CIPA-F - [0:0]
+-D INPUT -m comment --comment "a b" -j CIPA-F
+-A CIPA-F -j DROP
 COMMIT
 *nat
-:PA-A - [0:0]
-:PA-AB - [0:0]
-:PA-B - [0:0]
-:PA-EMPTY - [0:0]
-:PA-Z - [0:0]
--D INPUT -j PA-Z
--A PA-A -j ACCEPT
--A PA-B -j PA-A
--A PA-B -j RETURN
--I OUTPUT 1 -j PA-A
--X PA-AB
--X PA-Z
+:CIPA-A - [0:0]
+:CIPA-AB - [0:0]
+:CIPA-B - [0:0]
+:CIPA-EMPTY - [0:0]
+:CIPA-Z - [0:0]
+-D INPUT -j CIPA-Z
+-A CIPA-A -j ACCEPT
+-A CIPA-B -j CIPA-A
+-A CIPA-B -j RETURN
+-I OUTPUT 1 -j CIPA-A
+-X CIPA-AB
+-X CIPA-Z
 COMMIT
 `
 	if diff := cmp.Diff(want, string(tx.text())); diff != "" {
@@ -472,7 +472,7 @@ func TestMend(t *testing.T) {
 	if insert, unhook := mend(s); len(insert)+len(unhook) > 0 {
 		t.Errorf("with every jump once: %v, %v", insert, unhook)
 	}
-	foreign := jump{nat, "PREROUTING", "-p tcp -j PA-SERVICES"}
+	foreign := jump{nat, "PREROUTING", "-p tcp -j CIPA-SERVICES"}
 	s.jumps[jumps[0]], s.jumps[jumps[3]], s.jumps[foreign] = 3, 0, 1
 	insert, unhook := mend(s)
 	if !slices.Equal(insert, []jump{jumps[3]}) {
@@ -493,7 +493,7 @@ func TestEveryPortIsInTheNodePortTree(t *testing.T) {
 			delete(want, port)
 			var rules []string
 			if there {
-				want[port] = fmt.Sprintf("-p udp --dport %d -g PA-X-%d", port, port)
+				want[port] = fmt.Sprintf("-p udp --dport %d -g CIPA-X-%d", port, port)
 				rules = []string{want[port]}
 			}
 			tree.Set(portKey(port), rules)
@@ -628,11 +628,11 @@ func TestSetsOfAFamily(t *testing.T) {
 		}
 	}
 	want := map[string]ipset.Type{
-		"PA-6-CIP": ipset.HashIPPort, "PA-6-VIP": ipset.HashIP, "PA-6-LBFW": ipset.HashIPPort, "PA-6-LBOK": ipset.HashIPPortNet,
-		"PA-6-NOEP": ipset.HashIPPort, "PA-6-NOLOCAL": ipset.HashIPPort, "PA-6-ACTIVE": ipset.HashIP, "PA-6-ALLOC": ipset.HashIP,
-		"PA-6-HAIRPIN": ipset.HashIPPortIP, "PA-6-HEALTH": ipset.BitmapPort,
-		"PA-6-NOEP-TCP": ipset.BitmapPort, "PA-6-NOEP-UDP": ipset.BitmapPort, "PA-6-NOEP-SCTP": ipset.BitmapPort,
-		"PA-6-NOLOCAL-TCP": ipset.BitmapPort, "PA-6-NOLOCAL-UDP": ipset.BitmapPort, "PA-6-NOLOCAL-SCTP": ipset.BitmapPort,
+		"CIPA-6-CIP": ipset.HashIPPort, "CIPA-6-VIP": ipset.HashIP, "CIPA-6-LBFW": ipset.HashIPPort, "CIPA-6-LBOK": ipset.HashIPPortNet,
+		"CIPA-6-NOEP": ipset.HashIPPort, "CIPA-6-NOLOCAL": ipset.HashIPPort, "CIPA-6-ACTIVE": ipset.HashIP, "CIPA-6-ALLOC": ipset.HashIP,
+		"CIPA-6-HAIRPIN": ipset.HashIPPortIP, "CIPA-6-HEALTH": ipset.BitmapPort,
+		"CIPA-6-NOEP-TCP": ipset.BitmapPort, "CIPA-6-NOEP-UDP": ipset.BitmapPort, "CIPA-6-NOEP-SCTP": ipset.BitmapPort,
+		"CIPA-6-NOLOCAL-TCP": ipset.BitmapPort, "CIPA-6-NOLOCAL-UDP": ipset.BitmapPort, "CIPA-6-NOLOCAL-SCTP": ipset.BitmapPort,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

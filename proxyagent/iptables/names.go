@@ -11,7 +11,7 @@ import (
 )
 
 // prefix begins the name of every chain and of every set of ours.
-const prefix = "PA-"
+const prefix = "CIPA-"
 
 // The chains that exist always. Chain names have at most 28 characters.
 const (

@@ -17,7 +17,7 @@ var harmless = regexp.MustCompile(`^[A-Za-z0-9 .,:/!+\[\]-]+$`)
 // that every rule is harmless, every target and set exists, and that in the end nothing stays.
 func FuzzRender(f *testing.F) {
 	f.Add(uint64(1), uint8(4), "default", "web", "http")
-	f.Add(uint64(2), uint8(6), "a\n-A PA-SERVICES -j ACCEPT", "\"x\" -j DROP", "COMMIT\n*nat")
+	f.Add(uint64(2), uint8(6), "a\n-A CIPA-SERVICES -j ACCEPT", "\"x\" -j DROP", "COMMIT\n*nat")
 	f.Add(uint64(3), uint8(4), "", "", "")
 	f.Add(uint64(4), uint8(6), "\x00", "../../etc", "$(reboot)")
 	f.Fuzz(func(t *testing.T, seed uint64, bits uint8, namespace, name, port string) {
@@ -35,7 +35,7 @@ func FuzzRender(f *testing.F) {
 		}
 		r.Apply(j.nothing())
 		for c := range r.chains {
-			if c.name != chainVIPs && regexp.MustCompile(`^PA-([SLXET]-|N-)`).MatchString(c.name) {
+			if c.name != chainVIPs && regexp.MustCompile(`^CIPA-([SLXET]-|N-)`).MatchString(c.name) {
 				t.Fatalf("without ports there is the chain %s", c.name)
 			}
 		}

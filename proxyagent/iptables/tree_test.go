@@ -46,13 +46,13 @@ func (m chainMap) lookup(t *testing.T, addr netip.Addr) (found []string, depth i
 	return found, depth
 }
 
-const prefixOfTree = "PA-T-"
+const prefixOfTree = "CIPA-T-"
 
 // rulesFor makes n rules of an address.
 func rulesFor(a netip.Addr, n int) []string {
 	var rules []string
 	for i := range n {
-		rules = append(rules, fmt.Sprintf("-d %s -p tcp --dport %d -g PA-S", single(a), i+1))
+		rules = append(rules, fmt.Sprintf("-d %s -p tcp --dport %d -g CIPA-S", single(a), i+1))
 	}
 	return rules
 }

@@ -15,7 +15,7 @@ func TestAttrsRoundTrip(t *testing.T) {
 		Put(1, 7).
 		PutNet16(2, 0x1234).
 		PutNet32(3, 0x12345678).
-		PutString(4, "PA-CIP").
+		PutString(4, "CIPA-CIP").
 		Nest(5, func(a Attrs) Attrs { return a.Put(1, 1, 2, 3, 4, 5).Nest(2, func(a Attrs) Attrs { return a }) }).
 		Put(6)
 	if len(attrs)%4 != 0 {
@@ -34,7 +34,7 @@ func TestAttrsRoundTrip(t *testing.T) {
 	if n := got[3].Net32(); n != 0x12345678 {
 		t.Errorf("Net32: %x", n)
 	}
-	if s := got[4].Text(); s != "PA-CIP" {
+	if s := got[4].Text(); s != "CIPA-CIP" {
 		t.Errorf("Text: %q", s)
 	}
 	if diff := cmp.Diff(map[uint16]Attrs{1: {1, 2, 3, 4, 5}, 2: {}}, maps.Collect(got[5].All())); diff != "" {

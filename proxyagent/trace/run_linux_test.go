@@ -117,7 +117,7 @@ func TestTheRulesOfTheAgentAreTraced(t *testing.T) {
 			"no endpoints":                 {Options{Src: c.pod, Dst: at(c.lonely, 80)}, "refused ("},
 			"no endpoints, by UDP":         {Options{Src: c.pod, Dst: at(c.lonely, 80), Protocol: model.UDP}, "refused ("},
 			"no endpoints, the node":       {Options{Dst: at(c.lonely, 80)}, "refused ("},
-			"an address in nobody's hands": {Options{Src: c.pod, Dst: at(c.lonely.Next().Next(), 80)}, "dropped by -A PA-NEW -d "},
+			"an address in nobody's hands": {Options{Src: c.pod, Dst: at(c.lonely.Next().Next(), 80)}, "dropped by -A CIPA-NEW -d "},
 			"something else": {
 				Options{Src: c.pod, Dst: at(c.client, 443)}, "goes to " + at(c.client, 443).String() + ", not touched by any rule",
 			},
@@ -148,10 +148,10 @@ func TestTheVariantWithOurChainsIsWalked(t *testing.T) {
 		{func() {}, "Rules of iptables-nft: 0\nA new TCP"},
 		{func() { legacy.restore(t, filter("-A FORWARD -j DROP")) }, "Rules of iptables-legacy: 1\nA new TCP"},
 		{func() {
-			nft.restore(t, filter(":PA-X - [0:0]", "-A FORWARD -p udp -j DROP", "-A FORWARD -p sctp -j DROP"))
+			nft.restore(t, filter(":CIPA-X - [0:0]", "-A FORWARD -p udp -j DROP", "-A FORWARD -p sctp -j DROP"))
 		},
 			"Rules of iptables-nft: 2\nThe kernel also asks those of iptables-legacy, 1, which are not walked here.\nA new TCP"},
-		{func() { nft.restore(t, filter()); legacy.restore(t, filter(":PA-X - [0:0]")) }, "Rules of iptables-legacy: 0\nA new TCP"},
+		{func() { nft.restore(t, filter()); legacy.restore(t, filter(":CIPA-X - [0:0]")) }, "Rules of iptables-legacy: 0\nA new TCP"},
 	} {
 		step.does()
 		var out strings.Builder

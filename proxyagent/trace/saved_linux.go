@@ -101,5 +101,5 @@ func save(ctx context.Context, mode string, f model.Family) (rulesOf, error) {
 	if err != nil {
 		return rulesOf{}, fmt.Errorf("reading the output of %s: %w", program, err)
 	}
-	return rulesOf{mode: mode, Ruleset: r, ours: bytes.Contains(out, []byte("\n:PA-"))}, nil
+	return rulesOf{mode: mode, Ruleset: r, ours: bytes.Contains(out, []byte("\n:CIPA-"))}, nil
 }

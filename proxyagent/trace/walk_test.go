@@ -65,23 +65,23 @@ func filter(rules ...string) string {
 }
 
 const threeEndpoints = `
--A PREROUTING -j PA-SERVICES
--A OUTPUT -j PA-SERVICES
--A POSTROUTING -j PA-POSTROUTING
--A PA-SERVICES -j PA-VIPS
--A PA-VIPS ! -s 10.244.0.0/16 -m set --match-set PA-4-CIP dst,dst -j MARK --set-xmark 0x4000/0x4000
--A PA-VIPS -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -g PA-S-ABC
--A PA-S-ABC -p tcp -m statistic --mode random --probability 0.33333333349 -j DNAT --to-destination 10.244.1.3:8080
--A PA-S-ABC -p tcp -m statistic --mode random --probability 0.50000000000 -j DNAT --to-destination 10.244.1.4:8080
--A PA-S-ABC -p tcp -j DNAT --to-destination 10.244.2.5:8080
--A PA-POSTROUTING -m mark --mark 0x4000/0x4000 -j PA-MASQUERADE
--A PA-POSTROUTING -m set --match-set PA-4-HAIRPIN dst,dst,src -m conntrack --ctstate DNAT -j MASQUERADE --random-fully
--A PA-MASQUERADE -j MARK --set-xmark 0x4000/0x0
--A PA-MASQUERADE -j MASQUERADE --random-fully`
+-A PREROUTING -j CIPA-SERVICES
+-A OUTPUT -j CIPA-SERVICES
+-A POSTROUTING -j CIPA-POSTROUTING
+-A CIPA-SERVICES -j CIPA-VIPS
+-A CIPA-VIPS ! -s 10.244.0.0/16 -m set --match-set CIPA-4-CIP dst,dst -j MARK --set-xmark 0x4000/0x4000
+-A CIPA-VIPS -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -g CIPA-S-ABC
+-A CIPA-S-ABC -p tcp -m statistic --mode random --probability 0.33333333349 -j DNAT --to-destination 10.244.1.3:8080
+-A CIPA-S-ABC -p tcp -m statistic --mode random --probability 0.50000000000 -j DNAT --to-destination 10.244.1.4:8080
+-A CIPA-S-ABC -p tcp -j DNAT --to-destination 10.244.2.5:8080
+-A CIPA-POSTROUTING -m mark --mark 0x4000/0x4000 -j CIPA-MASQUERADE
+-A CIPA-POSTROUTING -m set --match-set CIPA-4-HAIRPIN dst,dst,src -m conntrack --ctstate DNAT -j MASQUERADE --random-fully
+-A CIPA-MASQUERADE -j MARK --set-xmark 0x4000/0x0
+-A CIPA-MASQUERADE -j MASQUERADE --random-fully`
 
 func clusterSets() *fakeWorld {
-	return (&fakeWorld{}).set("PA-4-CIP", "hash:ip,port", "10.96.0.1,tcp:80").
-		set("PA-4-HAIRPIN", "hash:ip,port,ip", "10.244.1.3,tcp:8080,10.244.1.3")
+	return (&fakeWorld{}).set("CIPA-4-CIP", "hash:ip,port", "10.96.0.1,tcp:80").
+		set("CIPA-4-HAIRPIN", "hash:ip,port,ip", "10.244.1.3,tcp:8080,10.244.1.3")
 }
 
 func TestAServiceIsTracedToItsEndpoints(t *testing.T) {

@@ -41,23 +41,21 @@ func additional(allocations string, rest ...string) bool {
 		It("comes and goes, and the ClusterIP loses nothing", func(ctx SpecContext) {
 			w := the()
 			traffic := w.Traffic(ctx, service)
-			for range 2 {
-				for _, f := range network.Families {
-					w.endAt(at(free(f, 1)), network.Dropped)
-					w.address(ctx, free(f, 1).String(), service, framework.ManagedBy(operator))
-					w.answersAt(at(free(f, 1)), w.Pod2)
-					w.endAt(netip.AddrPortFrom(free(f, 1), 88), network.Refused)
-					Expect(w.Pod1.Dial(network.Probe{To: at(free(f, 1)), Protocol: model.UDP})).To(stage.End(network.Connected))
-				}
-				extra := &corev1.Service{ObjectMeta: service.ObjectMeta, Spec: service.Spec}
-				extra.Spec.ClusterIPs = []string{free(model.IPv4, 1).String(), free(model.IPv6, 1).String()}
-				both := w.Traffic(ctx, extra)
-				w.Endpoints(ctx, service, stage.Endpoint{Of: w.Pod2}, stage.Endpoint{Of: w.Pod2, Extra: 1})
-				both.LostNothing()
-				for _, f := range network.Families {
-					remove(ctx, free(f, 1))
-					w.endAt(at(free(f, 1)), network.Dropped)
-				}
+			for _, f := range network.Families {
+				w.endAt(at(free(f, 1)), network.Dropped)
+				w.address(ctx, free(f, 1).String(), service, framework.ManagedBy(operator))
+				w.answersAt(at(free(f, 1)), w.Pod2)
+				w.endAt(netip.AddrPortFrom(free(f, 1), 88), network.Refused)
+				Expect(w.Pod1.Dial(network.Probe{To: at(free(f, 1)), Protocol: model.UDP})).To(stage.End(network.Connected))
+			}
+			extra := &corev1.Service{ObjectMeta: service.ObjectMeta, Spec: service.Spec}
+			extra.Spec.ClusterIPs = []string{free(model.IPv4, 1).String(), free(model.IPv6, 1).String()}
+			both := w.Traffic(ctx, extra)
+			w.Endpoints(ctx, service, stage.Endpoint{Of: w.Pod2}, stage.Endpoint{Of: w.Pod2, Extra: 1})
+			both.LostNothing()
+			for _, f := range network.Families {
+				remove(ctx, free(f, 1))
+				w.endAt(at(free(f, 1)), network.Dropped)
 			}
 			traffic.LostNothing()
 		})

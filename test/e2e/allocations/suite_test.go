@@ -1,7 +1,8 @@
 //go:build linux
 
 // Package allocations_test holds the node agent to what IPAddress objects mean for it: who is served at an address that several Services
-// claim, at addresses beside the ClusterIPs, at addresses that nobody has, and what --allocations=prefer, enforce and ignore change in that.
+// claim, at addresses beside the ClusterIPs, at addresses that nobody has, and what --allocations=prefer, enforce and ignore change in
+// that.
 //
 // Everything runs in both variants of iptables and over both families.
 //

@@ -37,7 +37,9 @@ var _ = each("An address inside of a ServiceCIDR", "", func(the func() *world) {
 			w.moveIn(ctx, a.Addr())
 			w.endAt(a, network.Dropped)
 			w.address(ctx, a.Addr().String(), w.NewService("no-matter"), framework.ManagedBy("example.com"),
-				framework.WithParent(networkingv1.ParentReference{Group: "gateway.networking.k8s.io", Resource: "gateways", Namespace: w.Name, Name: "edge"}))
+				framework.WithParent(networkingv1.ParentReference{
+					Group: "gateway.networking.k8s.io", Resource: "gateways", Namespace: w.Name, Name: "edge",
+				}))
 			w.endAt(a, network.Connected)
 			w.withdraw(ctx, a.Addr().String())
 			w.endAt(a, network.Dropped)

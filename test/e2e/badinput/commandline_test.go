@@ -55,7 +55,7 @@ var _ = Describe("The command line of the agent", Ordered, ContinueOnFailure, fu
 	AfterAll(func(ctx SpecContext) {
 		rules, err := bed.Node.Run(ctx, "sh", "-c", "nft list ruleset; ipset save")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(rules).NotTo(ContainSubstring("PA-"), "it wrote rules before it looked at what it was told")
+		Expect(rules).NotTo(ContainSubstring("CIPA-"), "it wrote rules before it looked at what it was told")
 	})
 
 	DescribeTable("names what is wrong with a flag", func(ctx SpecContext, words string, args ...string) {

@@ -179,7 +179,9 @@ var _ = each("An agent that meets odd Services", func(the func() *world) {
 				"fd00::0:a", "fd00:10:96::1", w.Node.Addr(model.IPv4).String(), w.Node.Addr(model.IPv6).String(), w.Pod2.Addr(model.IPv4).String(),
 			}
 		})
-		for i, ranges := range [][]string{{" 10.0.0.0/8 ", "10.0.0.0/8\n"}, {"0.0.0.0/0"}, {"::/0", "0.0.0.0/0", "1.2.3.4/32"}, {"0.0.0.0/1", "128.0.0.0/1"}} {
+		for i, ranges := range [][]string{
+			{" 10.0.0.0/8 ", "10.0.0.0/8\n"}, {"0.0.0.0/0"}, {"::/0", "0.0.0.0/0", "1.2.3.4/32"}, {"0.0.0.0/1", "128.0.0.0/1"},
+		} {
 			name := fmt.Sprintf("balanced-%d", i)
 			w.Serve(ctx, name, endpoints, framework.WithType(corev1.ServiceTypeLoadBalancer),
 				func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = ranges })

@@ -105,11 +105,15 @@ var _ = each("An agent that meets objects which no API server would take", func(
 		slice := w.NewSlice(service, model.IPv4)
 		slice.Name = "corrupt"
 		slice.Kind, slice.APIVersion = "EndpointSlice", "discovery.k8s.io/v1"
-		for _, a := range []string{"", "foo", "1.2.3.4 -j DROP", "010.1.2.3", "::ffff:10.0.0.1", "fd00::1", "10.0.0.1/8", "127.0.0.1", "0.0.0.0", breakout} {
+		for _, a := range []string{
+			"", "foo", "1.2.3.4 -j DROP", "010.1.2.3", "::ffff:10.0.0.1", "fd00::1", "10.0.0.1/8", "127.0.0.1", "0.0.0.0", breakout,
+		} {
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, NodeName: new(breakout), Zone: new(breakout)})
 		}
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{}})
-		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: new(breakout), Port: new(int32(80)), Protocol: new(corev1.Protocol("ICMP"))})
+		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{
+			Name: new(breakout), Port: new(int32(80)), Protocol: new(corev1.Protocol("ICMP")),
+		})
 		w.store(ctx, "endpointslices/"+w.Name+"/corrupt", slice)
 		w.unharmed(ctx)
 		for range 30 {

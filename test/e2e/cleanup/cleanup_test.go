@@ -3,7 +3,9 @@
 package cleanup_test
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -82,11 +84,11 @@ var _ = Describe("Cleanup", func() {
 
 	It("takes away chains and sets of versions that nobody knows any more", func(ctx SpecContext) {
 		w := open(ctx, "nft")
-		w.Run(ctx, "ipset", "create", "PA-WHATEVER", "hash:ip,port")
+		w.Run(ctx, "ipset", "create", "CIPA-WHATEVER", "hash:ip,port")
 		for _, mode := range stage.Modes {
-			w.Feed(ctx, "*mangle\n:PA-M - [0:0]\n-A FORWARD -j PA-M\nCOMMIT\n*raw\n:PA-R - [0:0]\n:PA-R2 - [0:0]\n"+
-				"-A PREROUTING -p tcp -m comment --comment \"an old one\" -g PA-R\n-A PA-R -m set --match-set PA-WHATEVER src,src -j PA-R2\n"+
-				"-A PA-R2 -j RETURN\nCOMMIT\n", "iptables-"+mode+"-restore", "--noflush", "-w", "20")
+			w.Feed(ctx, "*mangle\n:CIPA-M - [0:0]\n-A FORWARD -j CIPA-M\nCOMMIT\n*raw\n:CIPA-R - [0:0]\n:CIPA-R2 - [0:0]\n"+
+				"-A PREROUTING -p tcp -m comment --comment \"an old one\" -g CIPA-R\n-A CIPA-R -m set --match-set CIPA-WHATEVER src,src -j CIPA-R2\n"+
+				"-A CIPA-R2 -j RETURN\nCOMMIT\n", "iptables-"+mode+"-restore", "--noflush", "-w", "20")
 		}
 		w.cleanup(ctx)
 		w.clean(ctx)
@@ -115,13 +117,21 @@ var _ = Describe("Cleanup", func() {
 	)
 })
 
+const planted = `*nat
+:CIPA-SERVICES - [0:0]
+:CIPA-T-1 - [0:0]
+-A OUTPUT -j CIPA-SERVICES
+-A CIPA-SERVICES -g CIPA-T-1
+-A CIPA-T-1 -m set --match-set %s dst -j RETURN
+COMMIT
+`
+
 // plant leaves what a killed agent of a variant leaves.
 func (w *world) plant(ctx context.Context, mode string) {
 	GinkgoHelper()
 	for _, family := range []string{"", "6"} {
-		w.Run(ctx, "ipset", "-exist", "create", "PA-"+map[string]string{"": "4", "6": "6"}[family]+"-VIP", "hash:ip",
-			"family", "inet"+family)
-		w.Feed(ctx, "*nat\n:PA-SERVICES - [0:0]\n:PA-T-1 - [0:0]\n-A OUTPUT -j PA-SERVICES\n-A PA-SERVICES -g PA-T-1\n-A PA-T-1 -m set --match-set PA-"+
-			map[string]string{"": "4", "6": "6"}[family]+"-VIP dst -j RETURN\nCOMMIT\n", "ip"+family+"tables-"+mode+"-restore", "--noflush", "-w", "20")
+		set := "CIPA-" + cmp.Or(family, "4") + "-VIP"
+		w.Run(ctx, "ipset", "-exist", "create", set, "hash:ip", "family", "inet"+family)
+		w.Feed(ctx, fmt.Sprintf(planted, set), "ip"+family+"tables-"+mode+"-restore", "--noflush", "-w", "20")
 	}
 }

@@ -57,15 +57,15 @@ COMMIT
 :CNI-HOSTPORT - [0:0]
 :XPA-1 - [0:0]
 :XKUBE-SERVICES - [0:0]
--A PREROUTING -m comment --comment "see -j PA-SERVICES" -j CNI-HOSTPORT
+-A PREROUTING -m comment --comment "see -j CIPA-SERVICES" -j CNI-HOSTPORT
 -A PREROUTING -p tcp -m tcp --dport 9 -m comment --comment "counts what goes -j KUBE-SERVICES"
--A OUTPUT -p tcp -m tcp --dport 9 -m comment --comment "counts what goes -j PA-SERVICES"
+-A OUTPUT -p tcp -m tcp --dport 9 -m comment --comment "counts what goes -j CIPA-SERVICES"
 -A OUTPUT -p tcp -m tcp --dport 9 -m comment --comment "KUBE-SERVICES" -j XKUBE-SERVICES
 -A CNI-HOSTPORT -p tcp -m tcp --dport 9 -j XPA-1
 COMMIT
 *filter
 :PARTY - [0:0]
--A INPUT -p tcp -m tcp --dport 9 -m comment --comment "PA-INPUT" -j PARTY
+-A INPUT -p tcp -m tcp --dport 9 -m comment --comment "CIPA-INPUT" -j PARTY
 -A FORWARD -p tcp -m tcp --dport 9 -m comment --comment "KUBE-FORWARD" -j DROP
 COMMIT
 `

@@ -31,12 +31,12 @@ func (w *world) mended(ctx context.Context, within time.Duration, harm func()) {
 
 // jumps are where built-in chains lead to the agent's.
 var jumps = []struct{ table, rule string }{
-	{"nat", "PREROUTING -j PA-SERVICES"},
-	{"filter", "FORWARD -j PA-FORWARD"},
-	{"nat", "OUTPUT -j PA-SERVICES"},
-	{"filter", "INPUT -j PA-INPUT"},
-	{"nat", "POSTROUTING -j PA-POSTROUTING"},
-	{"filter", "OUTPUT -j PA-OUTPUT"},
+	{"nat", "PREROUTING -j CIPA-SERVICES"},
+	{"filter", "FORWARD -j CIPA-FORWARD"},
+	{"nat", "OUTPUT -j CIPA-SERVICES"},
+	{"filter", "INPUT -j CIPA-INPUT"},
+	{"nat", "POSTROUTING -j CIPA-POSTROUTING"},
+	{"filter", "OUTPUT -j CIPA-OUTPUT"},
 }
 
 var _ = both("An agent whose rules others change", func(the func() *world) {
@@ -104,7 +104,7 @@ var _ = both("An agent whose rules others change", func(the func() *world) {
 	It("takes a rule out of its chains that stops all others", func(ctx SpecContext) {
 		w.mended(ctx, stage.Repair, func() {
 			for _, family := range families {
-				w.edit(ctx, family, "nat", "-I PA-SERVICES 1 -j RETURN")
+				w.edit(ctx, family, "nat", "-I CIPA-SERVICES 1 -j RETURN")
 			}
 			for _, f := range network.Families {
 				Expect(w.Pod1.Dial(network.Probe{To: stage.VIP(w.busy, f), Timeout: network.DropTimeout})).NotTo(stage.End(network.Connected))
@@ -185,7 +185,7 @@ func (w *world) removal(ctx context.Context, family, table string) []string {
 func (w *world) rule(ctx context.Context, family, something string) string {
 	GinkgoHelper()
 	for _, line := range w.lines(ctx, family, "nat") {
-		if strings.HasPrefix(line, "-A PA-") && strings.Contains(line, something) {
+		if strings.HasPrefix(line, "-A CIPA-") && strings.Contains(line, something) {
 			return line
 		}
 	}

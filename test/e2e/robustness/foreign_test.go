@@ -26,19 +26,19 @@ COMMIT
 :PARTY - [0:0]
 :XPA-SERVICES - [0:0]
 :pa-services - [0:0]
--A PREROUTING -m comment --comment "not ours -j PA-SERVICES" -j PARTY
--A PREROUTING -p tcp -m tcp --dport 9 -m comment --comment "counts -j PA-SERVICES"
+-A PREROUTING -m comment --comment "not ours -j CIPA-SERVICES" -j PARTY
+-A PREROUTING -p tcp -m tcp --dport 9 -m comment --comment "counts -j CIPA-SERVICES"
 -A OUTPUT -p tcp -m tcp --dport 9 -j XPA-SERVICES
 -A POSTROUTING -p tcp -m tcp --dport 9 -j MASQUERADE
 -A PARTY -p tcp -m tcp --dport 9 -j pa-services
--A pa-services -m comment --comment "PA-SERVICES" -j RETURN
+-A pa-services -m comment --comment "CIPA-SERVICES" -j RETURN
 COMMIT
 *filter
 :FOREIGN - [0:0]
--A INPUT -p tcp -m tcp --dport 9 -m comment --comment "PA-INPUT" -j DROP
--A INPUT -m comment --comment "\"-A INPUT -j PA-INPUT\"" -j FOREIGN
+-A INPUT -p tcp -m tcp --dport 9 -m comment --comment "CIPA-INPUT" -j DROP
+-A INPUT -m comment --comment "\"-A INPUT -j CIPA-INPUT\"" -j FOREIGN
 -A FORWARD -m set --match-set %s src -j FOREIGN
--A FOREIGN -m comment --comment "goes nowhere -g PA-NEW" -j RETURN
+-A FOREIGN -m comment --comment "goes nowhere -g CIPA-NEW" -j RETURN
 COMMIT
 `
 

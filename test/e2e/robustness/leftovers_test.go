@@ -18,44 +18,44 @@ import (
 // oldNAT and oldFilter are what an agent of another version may have left: %[1]s is a set.
 const (
 	oldNAT = `*mangle
-:PA-OLD-MANGLE - [0:0]
--A PREROUTING -j PA-OLD-MANGLE
--A PA-OLD-MANGLE -p tcp -m tcp --dport 7 -j MARK --set-xmark 0x2/0xffffffff
+:CIPA-OLD-MANGLE - [0:0]
+-A PREROUTING -j CIPA-OLD-MANGLE
+-A CIPA-OLD-MANGLE -p tcp -m tcp --dport 7 -j MARK --set-xmark 0x2/0xffffffff
 COMMIT
 *nat
-:PA-OLD - [0:0]
-:PA-OLD-LEAF - [0:0]
--A PREROUTING -m comment --comment "from an older version" -j PA-OLD
--A OUTPUT -p tcp -m tcp --dport 80 -j PA-OLD
--A PA-OLD -m set --match-set %[1]s dst,dst -g PA-OLD-LEAF
--A PA-OLD -p tcp -m tcp --dport 80 -j RETURN
--A PA-OLD-LEAF -p tcp -m tcp --dport 80 -j REDIRECT --to-ports 1
+:CIPA-OLD - [0:0]
+:CIPA-OLD-LEAF - [0:0]
+-A PREROUTING -m comment --comment "from an older version" -j CIPA-OLD
+-A OUTPUT -p tcp -m tcp --dport 80 -j CIPA-OLD
+-A CIPA-OLD -m set --match-set %[1]s dst,dst -g CIPA-OLD-LEAF
+-A CIPA-OLD -p tcp -m tcp --dport 80 -j RETURN
+-A CIPA-OLD-LEAF -p tcp -m tcp --dport 80 -j REDIRECT --to-ports 1
 COMMIT
 *filter
-:PA-OLD - [0:0]
--A INPUT -j PA-OLD
--A PA-OLD -p tcp -m tcp --dport 7 -j DROP
+:CIPA-OLD - [0:0]
+-A INPUT -j CIPA-OLD
+-A CIPA-OLD -p tcp -m tcp --dport 7 -j DROP
 COMMIT
 `
 	// sameNames has chains that the agent uses itself, with other rules, and jumps from places where it wants none.
 	sameNames = `*nat
-:PA-SERVICES - [0:0]
-:PA-VIPS - [0:0]
-:PA-POSTROUTING - [0:0]
--A PREROUTING -p tcp -j PA-SERVICES
--A POSTROUTING -j PA-SERVICES
--A PA-SERVICES -p tcp -m tcp --dport 80 -j RETURN
--A PA-SERVICES -j PA-VIPS
--A PA-POSTROUTING -p tcp -m tcp --dport 7 -j MASQUERADE
+:CIPA-SERVICES - [0:0]
+:CIPA-VIPS - [0:0]
+:CIPA-POSTROUTING - [0:0]
+-A PREROUTING -p tcp -j CIPA-SERVICES
+-A POSTROUTING -j CIPA-SERVICES
+-A CIPA-SERVICES -p tcp -m tcp --dport 80 -j RETURN
+-A CIPA-SERVICES -j CIPA-VIPS
+-A CIPA-POSTROUTING -p tcp -m tcp --dport 7 -j MASQUERADE
 COMMIT
 *filter
-:PA-FORWARD - [0:0]
-:PA-NEW - [0:0]
--A FORWARD -j PA-FORWARD
--A FORWARD -j PA-FORWARD
--A INPUT -j PA-FORWARD
--A PA-FORWARD -j PA-NEW
--A PA-NEW -p tcp -m tcp --dport 80 -j DROP
+:CIPA-FORWARD - [0:0]
+:CIPA-NEW - [0:0]
+-A FORWARD -j CIPA-FORWARD
+-A FORWARD -j CIPA-FORWARD
+-A INPUT -j CIPA-FORWARD
+-A CIPA-FORWARD -j CIPA-NEW
+-A CIPA-NEW -p tcp -m tcp --dport 80 -j DROP
 COMMIT
 `
 )
@@ -97,7 +97,7 @@ var _ = both("An agent that finds what an older one left", func(the func() *worl
 	It("takes other chains, jumps and sets away", func(ctx SpecContext) {
 		w.restart(ctx, func() {
 			for family, kind := range map[string]string{"": "inet", "6": "inet6"} {
-				set := map[string]string{"": "PA-4-OLD", "6": "PA-6-OLD"}[family]
+				set := map[string]string{"": "CIPA-4-OLD", "6": "CIPA-6-OLD"}[family]
 				w.Run(ctx, "ipset", "create", set, "hash:ip,port", "family", kind)
 				w.Run(ctx, "ipset", "create", set+"2", "hash:net,iface", "family", kind)
 				w.Feed(ctx, fmt.Sprintf(oldNAT, set), w.program(family, "-restore"), "--noflush", "-w", "20")
@@ -114,16 +114,17 @@ var _ = both("An agent that finds what an older one left", func(the func() *worl
 		Expect(sets).NotTo(BeEmpty())
 		w.restart(ctx, func() {
 			for _, set := range sets {
-				w.Run(ctx, "ipset", "create", set, "hash:net,iface", "family", map[bool]string{true: "inet6", false: "inet"}[strings.Contains(set, "-6-")])
+				family := map[bool]string{true: "inet6", false: "inet"}[strings.Contains(set, "-6-")]
+				w.Run(ctx, "ipset", "create", set, "hash:net,iface", "family", family)
 			}
-			feed(ctx, "*nat\n:PA-OLD - [0:0]\n-A PA-OLD -p tcp -m tcp --dport 7 -j RETURN\nCOMMIT\n")
+			feed(ctx, "*nat\n:CIPA-OLD - [0:0]\n-A CIPA-OLD -p tcp -m tcp --dport 7 -j RETURN\nCOMMIT\n")
 		})
 	})
 
 	It("empties sets of the same names of what is in them", func(ctx SpecContext) {
 		w.restart(ctx, func() {
-			w.Run(ctx, "ipset", "create", "PA-4-VIP", "hash:ip", "family", "inet", "maxelem", "1048576")
-			w.Run(ctx, "ipset", "add", "PA-4-VIP", "203.0.113.77")
+			w.Run(ctx, "ipset", "create", "CIPA-4-VIP", "hash:ip", "family", "inet", "maxelem", "1048576")
+			w.Run(ctx, "ipset", "add", "CIPA-4-VIP", "203.0.113.77")
 		})
 	})
 
@@ -143,11 +144,11 @@ var _ = both("An agent that finds what an older one left", func(the func() *worl
 	It("serves although a rule of others leads to an old chain", func(ctx SpecContext) {
 		Expect(w.Agent.Stop()).To(Succeed())
 		w.cleanup(ctx)
-		feed(ctx, "*nat\n:PA-OLD - [0:0]\n:THIRD - [0:0]\n-A THIRD -j PA-OLD\n-A PA-OLD -p tcp -m tcp --dport 7 -j RETURN\nCOMMIT\n")
+		feed(ctx, "*nat\n:CIPA-OLD - [0:0]\n:THIRD - [0:0]\n-A THIRD -j CIPA-OLD\n-A CIPA-OLD -p tcp -m tcp --dport 7 -j RETURN\nCOMMIT\n")
 		Expect(w.Agent.Start(ctx)).To(Succeed())
 		w.Served(w.busy)
 		feed(ctx, "*nat\n-F THIRD\n-X THIRD\nCOMMIT\n")
 		Eventually(func() string { return strings.Join(strings.Fields(w.Rules(ctx).Of(ruleset.Agent).String()), " ") }).
-			WithTimeout(stage.Soon).ShouldNot(ContainSubstring("PA-OLD"))
+			WithTimeout(stage.Soon).ShouldNot(ContainSubstring("CIPA-OLD"))
 	})
 })

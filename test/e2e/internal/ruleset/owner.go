@@ -8,8 +8,8 @@ import (
 // Owner tells whose a chain or set is by its name.
 type Owner func(name string) bool
 
-// Agent owns what begins with PA-, and nothing else.
-func Agent(name string) bool { return strings.HasPrefix(name, "PA-") }
+// Agent owns what begins with CIPA-, and nothing else.
+func Agent(name string) bool { return strings.HasPrefix(name, "CIPA-") }
 
 // KubeProxy owns what begins with KUBE-.
 func KubeProxy(name string) bool { return strings.HasPrefix(name, "KUBE-") }
