@@ -7,6 +7,7 @@
 // Left out are
 //
 //	sync_proxy_rules_nftables_sync_failures_total, sync_proxy_rules_nftables_cleanup_failures_total   there is no such backend (yet)
+//	iptables_localhost_nodeports_accepted_packets_total       no rule counts these packets alone
 //	rest_client_*, workqueue_*, kubernetes_feature_enabled    belong to libraries that kube-proxy links; they say nothing about Services
 //	kubernetes_build_info                                     ours is build_info
 //

@@ -15,12 +15,6 @@ func (m *Metrics) CountInvalidDropped(read func() (uint64, error)) {
 		"Packets dropped because connection tracking found them invalid.", read)
 }
 
-// CountLocalhostAccepted adds the number of packets to node ports at addresses of the loopback interface. As CountInvalidDropped.
-func (m *Metrics) CountLocalhostAccepted(read func() (uint64, error)) {
-	m.kernel("iptables_localhost_nodeports_accepted_packets_total",
-		"Packets to node ports at addresses of the loopback interface.", read)
-}
-
 func (m *Metrics) kernel(name, help string, read func() (uint64, error)) {
 	m.registry.MustRegister(kernelCounter{prometheus.NewDesc(prefix+name, help, nil, nil), read})
 }

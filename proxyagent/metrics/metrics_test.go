@@ -60,7 +60,6 @@ var kubeProxy = map[string]shape{
 	"proxy_healthz_total":                                      codeCounter,
 	"proxy_livez_total":                                        codeCounter,
 	"iptables_ct_state_invalid_dropped_packets_total":          plainCounter,
-	"iptables_localhost_nodeports_accepted_packets_total":      plainCounter,
 }
 
 // ours are those that kube-proxy has no counterpart of.
@@ -98,7 +97,6 @@ func busy() *Metrics {
 	m.Build("v1", "abc", "go1.26", "legacy")
 	m.Build("v1", "abc", "go1.26", "nft")
 	m.CountInvalidDropped(func() (uint64, error) { return 11, nil })
-	m.CountLocalhostAccepted(func() (uint64, error) { return 12, nil })
 	return m
 }
 
@@ -166,7 +164,6 @@ clusterip_proxyagent_disputed_addresses{ip_family="IPv6",reason="ClusterIPOfOthe
 clusterip_proxyagent_disputed_addresses{ip_family="IPv6",reason="NotAllocated"} 0
 clusterip_proxyagent_drift_repairs_total{ip_family="IPv4",what="jump"} 1
 clusterip_proxyagent_iptables_ct_state_invalid_dropped_packets_total 11
-clusterip_proxyagent_iptables_localhost_nodeports_accepted_packets_total 12
 clusterip_proxyagent_network_programming_duration_seconds_count{ip_family="IPv4"} 2
 clusterip_proxyagent_network_programming_duration_seconds_count{ip_family="IPv6"} 0
 clusterip_proxyagent_network_programming_duration_seconds_sum{ip_family="IPv4"} 1
@@ -251,13 +248,13 @@ func TestNamesFollowTheRulesOfPrometheus(t *testing.T) {
 func TestACounterThatCannotBeReadIsLeftOutAlone(t *testing.T) {
 	m := New(model.IPv4)
 	m.CountInvalidDropped(func() (uint64, error) { return 0, errors.New("no such rule") })
-	m.CountLocalhostAccepted(func() (uint64, error) { return 5, nil })
+	m.Queued(model.IPv4, time.Unix(5, 0))
 	lines := strings.Join(scraped(t, m), "\n")
 	if strings.Contains(lines, "invalid_dropped") {
 		t.Error("a counter that was not read is shown")
 	}
-	if !strings.Contains(lines, "localhost_nodeports_accepted_packets_total 5") {
-		t.Error("the other counter is gone too")
+	if !strings.Contains(lines, "last_queued_timestamp_seconds{ip_family=\"IPv4\"} 5") {
+		t.Error("the other metrics are gone too")
 	}
 }
 
