@@ -55,13 +55,13 @@ const othersRules = `*mangle
 COMMIT
 *nat
 :CNI-HOSTPORT - [0:0]
-:XPA-1 - [0:0]
+:XCIPA-1 - [0:0]
 :XKUBE-SERVICES - [0:0]
 -A PREROUTING -m comment --comment "see -j CIPA-SERVICES" -j CNI-HOSTPORT
 -A PREROUTING -p tcp -m tcp --dport 9 -m comment --comment "counts what goes -j KUBE-SERVICES"
 -A OUTPUT -p tcp -m tcp --dport 9 -m comment --comment "counts what goes -j CIPA-SERVICES"
 -A OUTPUT -p tcp -m tcp --dport 9 -m comment --comment "KUBE-SERVICES" -j XKUBE-SERVICES
--A CNI-HOSTPORT -p tcp -m tcp --dport 9 -j XPA-1
+-A CNI-HOSTPORT -p tcp -m tcp --dport 9 -j XCIPA-1
 COMMIT
 *filter
 :PARTY - [0:0]
@@ -77,7 +77,7 @@ func open(ctx context.Context, mode string) *world {
 	for _, family := range []string{"", "6"} {
 		w.Feed(ctx, othersRules, "ip"+family+"tables-"+mode+"-restore", "--noflush", "-w", "20")
 	}
-	w.Run(ctx, "ipset", "create", "XPA-1", "hash:ip")
+	w.Run(ctx, "ipset", "create", "XCIPA-1", "hash:ip")
 	w.Feed(ctx, "add table inet mine\nadd chain inet mine input { type filter hook input priority 5; }\n", "nft", "-f", "-")
 	w.before = w.Rules(ctx)
 	w.web = w.Serve(ctx, "web", w.servers(), stage.BothProtocols(), framework.WithType(corev1.ServiceTypeNodePort))

@@ -47,7 +47,7 @@ var _ = both("An agent whose iptables fails", func(the func() *world) {
 	)
 
 	It("ends where it would have ended without, after many changes and failures at random", Label("large"), func(ctx SpecContext) {
-		before := w.ours(ctx)
+		before := w.settled(ctx)
 		lostNothing := w.traffic(ctx)
 		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)) //nolint:gosec // a test's
 		var services []*corev1.Service

@@ -24,11 +24,11 @@ COMMIT
 COMMIT
 *nat
 :PARTY - [0:0]
-:XPA-SERVICES - [0:0]
+:XCIPA-SERVICES - [0:0]
 :pa-services - [0:0]
 -A PREROUTING -m comment --comment "not ours -j CIPA-SERVICES" -j PARTY
 -A PREROUTING -p tcp -m tcp --dport 9 -m comment --comment "counts -j CIPA-SERVICES"
--A OUTPUT -p tcp -m tcp --dport 9 -j XPA-SERVICES
+-A OUTPUT -p tcp -m tcp --dport 9 -j XCIPA-SERVICES
 -A POSTROUTING -p tcp -m tcp --dport 9 -j MASQUERADE
 -A PARTY -p tcp -m tcp --dport 9 -j pa-services
 -A pa-services -m comment --comment "CIPA-SERVICES" -j RETURN
@@ -46,7 +46,7 @@ COMMIT
 func (w *world) plantForeign(ctx context.Context) {
 	GinkgoHelper()
 	for family, kind := range map[string]string{"": "inet", "6": "inet6"} {
-		set := "XPA-" + kind
+		set := "XCIPA-" + kind
 		member := map[string]string{"": "198.51.100.66", "6": "2001:db8:51::66"}[family]
 		w.Feed(ctx, fmt.Sprintf("create %s hash:ip family %s\nadd %[1]s %[3]s\n", set, kind, member), "ipset", "restore")
 		for _, variant := range []string{"nft", "legacy"} {

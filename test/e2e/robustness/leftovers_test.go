@@ -63,7 +63,7 @@ COMMIT
 // restart stops the agent, lets something be left, starts it again, and expects rules as if it had found nothing.
 func (w *world) restart(ctx context.Context, leave func()) {
 	GinkgoHelper()
-	clean := w.ours(ctx)
+	clean := w.settled(ctx)
 	Expect(w.Agent.Stop()).To(Succeed())
 	w.cleanup(ctx)
 	leave()

@@ -42,7 +42,7 @@ var _ = both("An agent that ends and starts", func(the func() *world) {
 
 	It("loses nothing, and writes the same rules again", func(ctx SpecContext) {
 		lostNothing := w.traffic(ctx)
-		before := w.ours(ctx)
+		before := w.settled(ctx)
 		for range 2 {
 			start := time.Now()
 			Expect(w.Agent.Stop()).To(Succeed())
@@ -77,7 +77,7 @@ var _ = both("An agent that ends and starts", func(the func() *world) {
 	// The programs are held back before they do their work, and let go when the agent is dead: at times nobody tells them to stop.
 	It("loses nothing when it is killed in the middle of a sync, again and again", func(ctx SpecContext) {
 		lostNothing := w.traffic(ctx)
-		before := w.ours(ctx)
+		before := w.settled(ctx)
 		for i := range 3 {
 			started := w.programs.Started()
 			Expect(w.programs.Close()).To(Succeed())
@@ -102,7 +102,7 @@ var _ = both("An agent that ends and starts", func(the func() *world) {
 
 	It("loses nothing when it is killed at any moment while much changes", Label("large"), func(ctx SpecContext) {
 		lostNothing := w.traffic(ctx)
-		before := w.ours(ctx)
+		before := w.settled(ctx)
 		for i := range 6 {
 			w.Serve(ctx, fmt.Sprintf("brief-%d", i), w.servers()[:i%4])
 			w.Endpoints(ctx, w.busy, w.servers()[i%3])
@@ -130,7 +130,7 @@ var _ = both("An agent that ends and starts", func(the func() *world) {
 		Expect(w.programs.HoldNoMore()).To(Succeed())
 		w.Endpoints(ctx, w.busy, stage.Endpoint{Of: w.Pod2, Extra: 7})
 		Expect(w.Agent.Start(ctx)).To(Succeed())
-		before := w.ours(ctx)
+		before := w.settled(ctx)
 		Expect(w.programs.Release()).To(Succeed())
 		time.Sleep(time.Second)
 		Eventually(func() string { return before.Diff(w.ours(ctx)) }).WithTimeout(within).Should(BeEmpty())
@@ -163,7 +163,7 @@ var _ = both("An agent whose API server goes away", func(the func() *world) {
 
 	It("loses nothing and sees what comes afterwards", func(ctx SpecContext) {
 		lostNothing := w.traffic(ctx)
-		before := w.ours(ctx)
+		before := w.settled(ctx)
 		Expect(w.Cluster.API.Kill()).To(Succeed()) // told to end it would wait for its watchers, for a minute
 		Consistently(func() string { return before.Diff(w.ours(ctx)) }).WithTimeout(2 * time.Second).Should(BeEmpty())
 		Expect(w.Agent.Healthy(ctx, "/healthz")).To(Succeed())
