@@ -99,9 +99,7 @@ func start(ctx context.Context, n *network.Namespace, m manifests, mode string) 
 		Expect(strings.ToLower(log.String())).NotTo(ContainSubstring("forbidden"))
 	})
 	DeferCleanup(stop)
-	for _, probe := range []*corev1.Probe{container(m).StartupProbe, container(m).ReadinessProbe} {
-		Eventually(ask).WithArguments(n, probe.HTTPGet).WithTimeout(cluster.Patience).Should(Equal(http.StatusOK))
-	}
+	Eventually(ask).WithArguments(n, container(m).ReadinessProbe.HTTPGet).WithTimeout(cluster.Patience).Should(Equal(http.StatusOK))
 	return stop
 }
 
