@@ -232,10 +232,10 @@ var _ = Describe("An agent that has much to do", func() {
 		w.fromScratch(ctx)
 	}, eachMode())
 
-	DescribeTable("loses nothing in 10,000, with restarts, failures and dead API servers between them", Label("large"),
+	DescribeTable("loses nothing in 2,000, with restarts, failures and dead API servers between them", Label("large"),
 		func(ctx SpecContext, mode string) {
 			w := start(ctx, mode)
-			newChurn(w).run(ctx, 10000, func(i int) { w.disturb(ctx, i) })
+			newChurn(w).run(ctx, 2000, func(i int) { w.disturb(ctx, i) })
 			w.fromScratch(ctx)
 		}, eachMode())
 })
