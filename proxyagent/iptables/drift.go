@@ -41,6 +41,9 @@ func (p *Proxier) drift(ctx context.Context, now time.Time) ([]string, error) {
 	return append(found, rules...), err
 }
 
+// fullCheckParts bounds full comparisons that nothing hints at: to one part in so many of the time.
+const fullCheckParts = 300
+
 // setsPeriod is how often the members of sets are counted: nothing tells cheaper whether they changed.
 const setsPeriod = 2 * time.Second
 
@@ -62,7 +65,7 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 	}
 	hinted := p.suspect || current != p.last
 	// On a node where others change rules all the time, comparing takes at most a tenth of it.
-	if hinted && !p.whole.due(now, 0, 10) || !hinted && !p.whole.due(now, p.options.FullCheck, 1000) {
+	if hinted && !p.whole.due(now, 0, 10) || !hinted && !p.whole.due(now, p.options.FullCheck, fullCheckParts) {
 		return nil, nil
 	}
 	start := time.Now()

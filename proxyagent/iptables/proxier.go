@@ -32,7 +32,7 @@ type Options struct {
 	// Steps is shared by the Proxiers of a network namespace. Nil: there is no other.
 	Steps *Steps
 	// FullCheck is how often everything is compared although nothing hints at a change; 0: every five minutes. It is less often where that
-	// would take more than a thousandth of the time.
+	// would take more than a three-hundredth of the time.
 	FullCheck time.Duration
 }
 
