@@ -60,6 +60,9 @@ e2e() {
 	go test "${flags[@]}" $list -ginkgo.randomize-all "-ginkgo.label-filter=large" -ginkgo.no-color
 }
 
+# What is missing on a fresh machine is installed, as far as that is possible.
+hack/setup.sh >&2 || echo "setup is incomplete, trying all the same" >&2
+
 status=0
 case $what in
 unit) run unit || status=1 ;;
