@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/netip"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -78,6 +79,32 @@ func settleHeap() {
 		debug.SetGCPercent(gcPercent)
 	}
 	debug.FreeOSMemory()
+}
+
+const (
+	trimLook   = 15 * time.Second // how often to look for memory that is not used
+	trimPeriod = time.Minute      // how often to give it back at most: that takes a collection
+	trimWorth  = 32 << 20         // bytes
+)
+
+// trim gives memory back that large syncs and comparisons left behind. The runtime keeps it for the next one, which may come in an hour.
+func trim(ctx context.Context) error {
+	look := time.NewTicker(trimLook)
+	defer look.Stop()
+	var last time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+		}
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		if m.HeapIdle-m.HeapReleased > trimWorth && time.Since(last) > trimPeriod {
+			debug.FreeOSMemory()
+			last = time.Now()
+		}
+	}
 }
 
 // waitServed waits for the first rules, so that nobody is without.

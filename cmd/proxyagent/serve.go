@@ -132,6 +132,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	group.Go(func() error { return serveMetrics(ctx, c, m, agent, health, string(mode)) })
 	group.Go(func() error { return agent.Run(ctx) })
 	group.Go(func() error { return settleKernel(ctx, c, families) })
+	group.Go(func() error { return trim(ctx) })
 	group.Go(func() error { return leaveOther(ctx, families, mode) })
 	err = group.Wait()
 	log.Info("Stopping; the rules stay")
