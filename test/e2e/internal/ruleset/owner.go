@@ -38,6 +38,14 @@ func (s Snapshot) Without(o Owner) Snapshot {
 	return s.filter(func(line string) bool { return !o.owns(line) })
 }
 
+// WithoutAllocated leaves out which addresses somebody has: an API server takes leaked IPAddresses away whenever it comes upon them, also
+// between two snapshots.
+func (s Snapshot) WithoutAllocated() Snapshot {
+	return s.filter(func(line string) bool {
+		return !strings.HasPrefix(line, "add CIPA-4-ALLOC ") && !strings.HasPrefix(line, "add CIPA-6-ALLOC ")
+	})
+}
+
 func (s Snapshot) filter(keep func(line string) bool) Snapshot {
 	left := Snapshot{}
 	for program, text := range s {
