@@ -16,8 +16,8 @@ import (
 
 const runHelp = `Serve the virtual IPs of Services on this node with iptables.
 
-What kube-proxy's iptables mode does, with a tree of chains instead of a list, so that neither a new connection nor a change costs more
-in a cluster with many Services. IPAddress objects decide who owns an address.
+What kube-proxy's iptables mode does, with a tree of chains instead of a list, so that a new connection and a change cost much less in a
+cluster with many Services. IPAddress objects decide who owns an address.
 
   proxyagent --kubeconfig /etc/kubernetes/proxy.conf --cluster-cidr 10.244.0.0/16
   proxyagent --config agent.yaml
