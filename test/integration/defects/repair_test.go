@@ -50,7 +50,7 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 
 	// Somebody deletes an IPAddress by hand. Until it is back, the address can be given to another Service.
 	DescribeTable("is back in under two seconds when somebody deletes it", func(ctx SpecContext, service string, option framework.ServiceOption) {
-		owner := c.CreateService(ctx, service, option)
+		owner := c.CreateSettledService(ctx, service, option)
 		before := map[string]*networkingv1.IPAddress{}
 		for _, address := range owner.Spec.ClusterIPs {
 			Eventually(func() map[string]string { return c.Labels(ctx, address) }).
@@ -82,7 +82,7 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 
 	// The same without the operator: frozen, and nobody else does it.
 	It("stays away without the operator", func(ctx SpecContext) {
-		owner := c.CreateService(ctx, "unrestored")
+		owner := c.CreateSettledService(ctx, "unrestored")
 		c.Paused(func() {
 			c.DeleteIPAddress(ctx, owner.Spec.ClusterIP)
 			Consistently(func() any { return c.IPAddress(ctx, owner.Spec.ClusterIP) }).WithTimeout(unseen).Should(BeNil())
@@ -95,7 +95,7 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 	// 3. The operator gives it back to the older and tells the younger, which cannot be changed any more.
 	// 4. The younger is deleted as it was told. The API server then deletes the IPAddress of the other, and it has to come back.
 	DescribeTable("goes back to the older of two Services that hold its address", func(ctx SpecContext, family corev1.IPFamily) {
-		owner := c.CreateService(ctx, "owner-"+lower(family), framework.WithFamilies(family))
+		owner := c.CreateSettledService(ctx, "owner-"+lower(family), framework.WithFamilies(family))
 		address := owner.Spec.ClusterIP
 		Eventually(func() bool { return time.Now().Truncate(time.Second).After(owner.CreationTimestamp.Time) }).
 			Should(BeTrue(), "ages are told in seconds")
@@ -103,7 +103,7 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 		var thief *corev1.Service
 		c.Paused(func() {
 			c.DeleteIPAddress(ctx, address)
-			thief = c.CreateService(ctx, "thief-"+lower(family), framework.WithFamilies(family), framework.WithClusterIPs(address))
+			thief = c.CreateSettledService(ctx, "thief-"+lower(family), framework.WithFamilies(family), framework.WithClusterIPs(address))
 			Expect(c.Owner(ctx, address)).To(Equal(name(thief)), "the defect that this is about")
 		})
 
@@ -127,7 +127,7 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 	// Somebody has exchanged the IPAddress for one that names something else. The parent cannot be changed, so it has to be
 	// written anew; upstream deletes some of these and restores none before three minutes have passed.
 	DescribeTable("names its Service again when somebody has pointed it elsewhere", func(ctx SpecContext, service string, parent networkingv1.ParentReference) {
-		owner := c.CreateService(ctx, service, framework.RequireDualStack())
+		owner := c.CreateSettledService(ctx, service, framework.RequireDualStack())
 		c.Paused(func() {
 			for _, address := range owner.Spec.ClusterIPs {
 				c.DeleteIPAddress(ctx, address)

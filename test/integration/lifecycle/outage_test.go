@@ -20,7 +20,7 @@ var _ = Describe("A manager whose control plane fails", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		c = cluster.Start(ctx, cluster.Options{})
-		service = c.CreateService(ctx, "web")
+		service = c.CreateSettledService(ctx, "web")
 	})
 
 	goesOn := func(ctx SpecContext, outage func()) {
@@ -47,7 +47,7 @@ var _ = Describe("A manager whose control plane fails", Ordered, func() {
 
 	// What happens while the manager cannot see is found when it sees again.
 	It("survives etcd, and finds what was deleted meanwhile", func(ctx SpecContext) {
-		other := c.CreateService(ctx, "other")
+		other := c.CreateSettledService(ctx, "other")
 		goesOn(ctx, func() {
 			Expect(c.Operator.Pause()).To(Succeed())
 			c.DeleteIPAddress(ctx, other.Spec.ClusterIP)

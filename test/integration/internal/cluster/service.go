@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -28,6 +29,19 @@ func (c *Cluster) CreateService(ctx context.Context, name string, options ...fra
 	GinkgoHelper()
 	service, err := c.TryService(ctx, name, options...)
 	Expect(err).NotTo(HaveOccurred())
+	return service
+}
+
+// unhurried is how long the API server's own repair loop may be busy with a Service that is new.
+const unhurried = time.Second
+
+// CreateSettledService creates a Service and waits until the API server has done with it. Its repair loop looks at every new Service,
+// often before it has seen the IPAddress, and then tries again with growing pauses, the first of 5 ms: an IPAddress that is taken
+// away meanwhile is restored by this loop, and not by whoever the spec is about.
+func (c *Cluster) CreateSettledService(ctx context.Context, name string, options ...framework.ServiceOption) *corev1.Service {
+	GinkgoHelper()
+	service := c.CreateService(ctx, name, options...)
+	time.Sleep(unhurried)
 	return service
 }
 
