@@ -10,7 +10,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
-// BenchmarkAllocate measures a dynamic allocation at a constant fill: one operation is a Reserve and the
+// BenchmarkAllocate measures a dynamic allocation at a constant fill: one operation is a Draw and the
 // Forget of what it drew. The share of used addresses is that of the dynamic band, drawn at random, rounded
 // down and such that one address at least is free.
 //
@@ -41,27 +41,138 @@ func benchRange(b *testing.B, p netip.Prefix) allocator.Range {
 
 func benchAllocate(b *testing.B, r allocator.Range, used uint64) {
 	p := allocator.NewPool(allocator.WithRand(rand.NewPCG(1, 2)))
-	c := allocator.Choice{Ranges: []allocator.Candidate{{Range: r}}}
-	benchFill(b, p, c, used)
+	benchDraw(b, p, lotOf(b, allocator.Choice{Ranges: []allocator.Candidate{{Range: r}}}), used)
+}
+
+func benchDraw(b *testing.B, p *allocator.Pool, l allocator.Lot, used uint64) {
+	b.Helper()
+	benchFill(b, p, allocator.Lot{Tiers: l.Tiers}, used)
 	b.ReportAllocs()
 	for b.Loop() {
-		a, err := p.Reserve(c)
+		d, err := p.Draw(l)
 		if err != nil {
 			b.Fatal(err)
 		}
-		p.Forget(a)
+		p.Forget(d.Addr)
+	}
+}
+
+// BenchmarkDraw measures draws that steering makes: tiers of many ranges, and shards of several members, of which
+// one's own may be used up. One operation is a Draw and the Forget of what it drew.
+func BenchmarkDraw(b *testing.B) {
+	for _, ranges := range []int{1, 10, 1000} {
+		l := allocator.Lot{Tiers: []*allocator.Tier{benchTier(b, ranges)}}
+		for _, members := range []int{1, 3} {
+			l.Shard = allocator.NewShard([]string{"a", "b", "c"}[:members], "a")
+			for _, share := range []float64{0, 50, 90, 99, 99.9} {
+				b.Run(fmt.Sprintf("ranges=%d/members=%d/used=%v", ranges, members, share), func(b *testing.B) {
+					p := allocator.NewPool(allocator.WithRand(rand.NewPCG(1, 2)))
+					benchDraw(b, p, l, uint64(float64(l.Tiers[0].Size())*share/100))
+				})
+			}
+		}
+		for _, left := range []uint64{1000, 5000} {
+			b.Run(fmt.Sprintf("ranges=%d/members=3/left=%d-of-others", ranges, left), func(b *testing.B) {
+				benchOwnUsedUp(b, l, left)
+			})
+		}
+	}
+}
+
+// benchTier returns the dynamic bands of some ranges of 254 addresses, or of one of 65,534.
+func benchTier(b *testing.B, ranges int) *allocator.Tier {
+	b.Helper()
+	bits := 24
+	if ranges == 1 {
+		bits = 16
+	}
+	var spans []allocator.Span
+	for i := range ranges {
+		first := netip.AddrFrom4([4]byte{10, byte(i / 100), byte(i % 100 * 2)})
+		spans = append(spans, benchRange(b, netip.PrefixFrom(first, bits)).Band(allocator.Dynamic))
+	}
+	t, err := allocator.NewTier(spans, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return t
+}
+
+// benchOwnUsedUp draws where some addresses are left, none of which is the shard's own.
+func benchOwnUsedUp(b *testing.B, l allocator.Lot, left uint64) {
+	p := allocator.NewPool(allocator.WithRand(rand.NewPCG(1, 2)))
+	for {
+		d, err := p.Draw(l)
+		if err != nil {
+			b.Skip("the others have less")
+		}
+		if !d.Own {
+			p.Forget(d.Addr)
+			break
+		}
+	}
+	var free uint64
+	for _, s := range l.Tiers[0].Spans() {
+		free += p.Usage(s).Free
+	}
+	if free < left {
+		b.Skip("the others have less")
+	}
+	benchDraw(b, p, l, free-left)
+}
+
+// BenchmarkShard measures the question who owns an address.
+func BenchmarkShard(b *testing.B) {
+	for _, members := range []int{1, 2, 3, 10, 100} {
+		var names []string
+		for i := range members {
+			names = append(names, fmt.Sprint("replica-", i))
+		}
+		b.Run(fmt.Sprintf("members=%d", members), func(b *testing.B) {
+			s, a := allocator.NewShard(names, names[0]), netip.MustParseAddr("10.96.0.0")
+			b.ReportAllocs()
+			for b.Loop() {
+				a = a.Next()
+				s.Owns(a)
+			}
+		})
+	}
+}
+
+// BenchmarkYield measures a Draw of the address that has been cooling for longest, and its way back, where 60,000
+// others cool.
+func BenchmarkYield(b *testing.B) {
+	for _, ranges := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("ranges=%d", ranges), func(b *testing.B) {
+			l := allocator.Lot{Tiers: []*allocator.Tier{benchTier(b, ranges)}, Yield: true}
+			p := allocator.NewPool()
+			for _, s := range l.Tiers[0].Spans() {
+				for a := s.First; s.Contains(a); a = a.Next() {
+					p.Cool(a, at(rand.IntN(1e6)))
+				}
+			}
+			b.ReportAllocs()
+			for now := 1_000_000; b.Loop(); now++ {
+				d, err := p.Draw(l)
+				if err != nil {
+					b.Fatal(err)
+				}
+				p.Forget(d.Addr)
+				p.Cool(d.Addr, at(now))
+			}
+		})
 	}
 }
 
 // benchFill allocates n addresses at random.
-func benchFill(b *testing.B, p *allocator.Pool, c allocator.Choice, n uint64) {
+func benchFill(b *testing.B, p *allocator.Pool, l allocator.Lot, n uint64) {
 	b.Helper()
 	for range n {
-		a, err := p.Reserve(c)
+		d, err := p.Draw(l)
 		if err != nil {
 			b.Fatal(err)
 		}
-		p.Commit(a)
+		p.Commit(d.Addr)
 	}
 }
 
@@ -78,11 +189,11 @@ func BenchmarkMemory(b *testing.B) {
 		{"sparse/prefix=64/used=10k", "fd00::/64", 10_000},
 	} {
 		b.Run(tc.name, func(b *testing.B) {
-			c := allocator.Choice{Ranges: []allocator.Candidate{{Range: benchRange(b, netip.MustParsePrefix(tc.prefix))}}}
+			l := lotOf(b, allocator.Choice{Ranges: []allocator.Candidate{{Range: benchRange(b, netip.MustParsePrefix(tc.prefix))}}})
 			for b.Loop() {
 				before := heap()
 				p := allocator.NewPool(allocator.WithRand(rand.NewPCG(1, 2)))
-				benchFill(b, p, c, tc.used)
+				benchFill(b, p, l, tc.used)
 				b.ReportMetric(float64(heap()-before)/float64(tc.used), "B/addr")
 				runtime.KeepAlive(p)
 			}

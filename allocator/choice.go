@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Choice says where Pool.Reserve may draw an address. All its ranges are of one family.
+// Choice describes by ranges where addresses may be drawn; Tiers makes of it what Pool.Draw needs. All its ranges
+// are of one family.
 //
 // Candidates of equal Priority form a group; groups come in descending order of Priority. The dynamic
 // addresses of all groups come before the static ones of any:
@@ -24,15 +25,40 @@ type Choice struct {
 	Ranges []Candidate
 	// Exclude is never drawn. Spans of the other family exclude nothing.
 	Exclude []Span
-	// YieldCooling draws, when nothing else is free, the address that has been cooling for longest among all
-	// candidates. Otherwise cooling addresses are not drawn.
-	YieldCooling bool
 }
 
 // Candidate is a Range with the Priority it is drawn from with; higher ones come first.
 type Candidate struct {
 	Range    Range
 	Priority int
+}
+
+// Tiers returns the tiers of a Lot in the order that Choice tells. It leaves out those without addresses, and it
+// changes nothing of the Choice. The error says that the ranges are of two families.
+func (c Choice) Tiers() ([]*Tier, error) {
+	is4, err := c.family()
+	if err != nil {
+		return nil, err
+	}
+	excluded := c.excluded(is4)
+	groups := c.groups()
+	dynamic := tiersOf(groups, slices.Concat(c.static(), excluded).normalize(), is4)
+	taken := excluded
+	for _, t := range dynamic {
+		taken = append(taken, t.list...)
+	}
+	return append(dynamic, tiersOf(groups, taken.normalize(), is4)...), nil
+}
+
+// tiersOf returns the tiers of groups without the holes, which are normal.
+func tiersOf(groups []intervals, holes intervals, is4 bool) []*Tier {
+	var tiers []*Tier
+	for _, g := range groups {
+		if t := newTier(g, holes, is4); len(t.list) > 0 {
+			tiers = append(tiers, t)
+		}
+	}
+	return tiers
 }
 
 // family reports whether the choice is of IPv4, and returns an error if it is of both families.
@@ -43,83 +69,45 @@ func (c Choice) family() (is4 bool, err error) {
 		case !first.prefix.IsValid():
 			first = o.Range
 		case o.Range.prefix.IsValid() && o.Range.is4() != first.is4():
-			return false, fmt.Errorf("drawing an address: ranges %s and %s are of two families; draw from each family by itself", first, o.Range)
+			return false, fmt.Errorf("choosing addresses: ranges %s and %s are of two families; draw from each family by itself", first, o.Range)
 		}
 	}
 	return first.is4(), nil
 }
 
-// plan is a Choice in numbers. Its lists are used again for every draw, so that drawing allocates nothing.
-type plan struct {
-	sorted   []Candidate
-	groups   []group   // in descending order of priority
-	usable   intervals // the usable addresses of all groups, group by group, each part normal
-	excluded intervals // normal
-	avoided  intervals // what is excluded or static in some candidate, normal
-	rest     intervals // what remains of a group without some of that
-	open     []stretch // the same with what is used of it
-}
-
-// group is the part of plan.usable that belongs to one priority.
-type group struct{ from, to int }
-
-// prepare turns a Choice into a plan.
-func (p *plan) prepare(c Choice, is4 bool) {
-	p.groups, p.usable, p.excluded, p.avoided = p.groups[:0], p.usable[:0], p.excluded[:0], p.avoided[:0]
-	for _, sp := range c.Exclude {
-		p.excluded = p.excluded.with(sp, is4)
-	}
-	p.excluded = p.excluded.normalize()
-	p.avoided = append(p.avoided, p.excluded...)
-	for _, o := range c.Ranges {
-		if iv, ok := o.Range.band(Static); ok {
-			p.avoided = append(p.avoided, iv)
+// groups returns the usable addresses of each priority, the highest one first.
+func (c Choice) groups() []intervals {
+	var groups []intervals
+	sorted := slices.SortedFunc(slices.Values(c.Ranges), byPriority)
+	for i, o := range sorted {
+		if i == 0 || o.Priority != sorted[i-1].Priority {
+			groups = append(groups, nil)
+		}
+		if iv, ok := o.Range.usable(); ok {
+			last := len(groups) - 1
+			groups[last] = append(groups[last], iv)
 		}
 	}
-	p.avoided = p.avoided.normalize()
-	p.gather(c.Ranges)
-}
-
-// gather fills groups and usable.
-func (p *plan) gather(candidates []Candidate) {
-	p.sorted = append(p.sorted[:0], candidates...)
-	slices.SortFunc(p.sorted, byPriority)
-	for i := 0; i < len(p.sorted); {
-		from, priority := len(p.usable), p.sorted[i].Priority
-		for ; i < len(p.sorted) && p.sorted[i].Priority == priority; i++ {
-			if iv, ok := p.sorted[i].Range.usable(); ok {
-				p.usable = append(p.usable, iv)
-			}
-		}
-		p.usable = p.usable[:from+len(p.usable[from:].normalize())]
-		p.groups = append(p.groups, group{from, len(p.usable)})
-	}
+	return groups
 }
 
 func byPriority(a, b Candidate) int { return cmp.Compare(b.Priority, a.Priority) }
 
-// without returns what remains of a group when the normal list holes is taken away.
-func (p *plan) without(g group, holes intervals) intervals {
-	p.rest = p.rest[:0]
-	for _, iv := range p.usable[g.from:g.to] {
-		p.rest = holes.cutFrom(iv, p.rest)
-	}
-	return p.rest
-}
-
-// everything returns the usable addresses of all groups, each once, without the holes. It spends the plan.
-func (p *plan) everything(holes intervals) intervals {
-	p.usable = p.usable.normalize()
-	return p.without(group{0, len(p.usable)}, holes)
-}
-
-// ranges returns the ranges of a choice, each once.
-func (c Choice) ranges() []Range {
-	var list []Range
+// static returns the static bands of all candidates.
+func (c Choice) static() intervals {
+	var list intervals
 	for _, o := range c.Ranges {
-		if !slices.Contains(list, o.Range) {
-			list = append(list, o.Range)
+		if iv, ok := o.Range.band(Static); ok {
+			list = append(list, iv)
 		}
+	}
+	return list
+}
+
+func (c Choice) excluded(is4 bool) intervals {
+	var list intervals
+	for _, s := range c.Exclude {
+		list = list.with(s, is4)
 	}
 	return list
 }

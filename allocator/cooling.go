@@ -1,34 +1,39 @@
 package allocator
 
+import (
+	"math"
+	"time"
+)
+
 // queue holds the cooling addresses of one family. It knows how many of them lie in an interval, and which of
 // those has been cooling for longest. All of it is O(log n) expected; an address costs 64 bytes.
 //
-// It is a treap by address, in which every node knows the size and the earliest arrival of its subtree. A
-// list in order of arrival would not do: the head of it may lie outside of the interval that is asked for,
-// and so may any number of those behind it.
+// It is a treap by address, in which every node knows the size and the earliest one of its subtree. A list in
+// order of time would not do: the head of it may lie outside of the intervals that are asked for, and so may any
+// number of those behind it.
 type queue struct {
-	root *rester
-	next uint64 // arrival of whoever comes next
+	root   *rester
+	births uint64 // how many have ever come
 }
 
 // rester is a cooling address. A nil rester is an empty subtree.
 type rester struct {
 	addr        uint128
-	arrival     uint64
-	size        uint64 // of the subtree
-	earliest    uint64 // arrival in the subtree
-	weight      uint64 // no child is heavier than its parent
+	since       int64   // when it began to cool
+	size        uint64  // of the subtree
+	earliest    *rester // of the subtree
+	weight      uint64  // no child is heavier than its parent
 	left, right *rester
 }
 
-// push adds a behind all others. Whoever is there already keeps its place; push reports whether a is new.
-func (q *queue) push(a uint128) bool {
-	if q.contains(a) {
-		return false
+// put adds a, or moves it to another time.
+func (q *queue) put(a uint128, since int64) {
+	if r := q.find(a); r != nil && r.since == since {
+		return
 	}
-	q.root = q.root.insert(&rester{addr: a, arrival: q.next, weight: scatter(q.next)})
-	q.next++
-	return true
+	q.remove(a)
+	q.root = q.root.insert(&rester{addr: a, since: since, weight: scatter(q.births)})
+	q.births++
 }
 
 // remove takes a out and reports whether it was there.
@@ -40,12 +45,15 @@ func (q *queue) remove(a uint128) bool {
 	return true
 }
 
-func (q *queue) contains(a uint128) bool {
+func (q *queue) contains(a uint128) bool { return q.find(a) != nil }
+
+// find returns the place of a, nil if it is not there.
+func (q *queue) find(a uint128) *rester {
 	r := q.root
 	for r != nil && r.addr != a {
 		r = r.towards(a)
 	}
-	return r != nil
+	return r
 }
 
 // countIn returns the number of addresses in iv.
@@ -57,22 +65,40 @@ func (q *queue) countIn(iv interval) uint64 {
 	return n
 }
 
-// takeOldest removes the address of the intervals that came first, and returns it. No interval starts at the
-// very first address of the space: network addresses are never usable.
-func (q *queue) takeOldest(list intervals) (a uint128, ok bool) {
-	var oldest *rester
-	for _, iv := range list {
-		left, rest := q.root.split(iv.first.minus(1))
-		middle, right := rest.split(iv.last)
-		if r := middle.first(); r != nil && (oldest == nil || r.arrival < oldest.arrival) {
-			oldest = r
-		}
-		q.root = join(left, join(middle, right))
+// oldest returns the one of the normal list that has been cooling for longest, unless best has for even longer.
+func (q *queue) oldest(list intervals, best *rester) *rester {
+	return q.root.oldest(list, interval{uint128{}, ones(128)}, best)
+}
+
+// oldest is that of queue for a subtree, all addresses of which lie in the bounds. It passes over whatever has
+// nothing to do with the list or is not old enough, and does not descend into what lies wholly in the list.
+func (r *rester) oldest(list intervals, bounds interval, best *rester) *rester {
+	if r == nil || !r.earliest.before(best) {
+		return best
 	}
-	if oldest == nil {
-		return uint128{}, false
+	list = list.near(bounds)
+	if len(list) == 0 {
+		return best
 	}
-	return oldest.addr, q.remove(oldest.addr)
+	if list[0].covers(bounds) {
+		return r.earliest
+	}
+	if r.before(best) && len(list.near(interval{r.addr, r.addr})) > 0 {
+		best = r
+	}
+	lower, upper := interval{bounds.first, r.addr.minus(1)}, interval{r.addr.plus(1), bounds.last}
+	if r.right != nil && r.right.earliest == r.earliest { // whoever may be the oldest first, to pass over more
+		best = r.right.oldest(list, upper, best)
+		return r.left.oldest(list, lower, best)
+	}
+	best = r.left.oldest(list, lower, best)
+	return r.right.oldest(list, upper, best)
+}
+
+// before reports whether r has been cooling for longer than o; of two that began at once, the lower address has.
+// Everybody has been cooling for longer than nil.
+func (r *rester) before(o *rester) bool {
+	return o == nil || r.since < o.since || r.since == o.since && r.addr.less(o.addr)
 }
 
 func (r *rester) insert(fresh *rester) *rester {
@@ -131,11 +157,13 @@ func join(left, right *rester) *rester {
 
 // update computes what r says about its subtree from its children.
 func (r *rester) update() *rester {
-	r.size, r.earliest = 1, r.arrival
+	r.size, r.earliest = 1, r
 	for _, child := range [...]*rester{r.left, r.right} {
 		if child != nil {
 			r.size += child.size
-			r.earliest = min(r.earliest, child.earliest)
+			if child.earliest.before(r.earliest) {
+				r.earliest = child.earliest
+			}
 		}
 	}
 	return r
@@ -159,18 +187,6 @@ func (r *rester) towards(a uint128) *rester {
 	return r.left
 }
 
-// first returns the one that came first in the subtree, nil if that is empty.
-func (r *rester) first() *rester {
-	for r != nil && r.arrival != r.earliest {
-		if r.left != nil && r.left.earliest == r.earliest {
-			r = r.left
-		} else {
-			r = r.right
-		}
-	}
-	return r
-}
-
 func (r *rester) len() uint64 {
 	if r == nil {
 		return 0
@@ -178,8 +194,21 @@ func (r *rester) len() uint64 {
 	return r.size
 }
 
-// scatter turns arrivals into weights that look random (the finalizer of splitmix64), so that the treap is
-// balanced whatever the order of addresses, and the same in every run.
+// moment returns t in nanoseconds since 1970. What lies beyond the years 1678 to 2262 is as early, or as late, as
+// they are; the zero Time is earlier than all others.
+func moment(t time.Time) int64 {
+	switch s := t.Unix(); {
+	case s <= math.MinInt64/int64(time.Second):
+		return math.MinInt64
+	case s >= math.MaxInt64/int64(time.Second):
+		return math.MaxInt64
+	default:
+		return t.UnixNano()
+	}
+}
+
+// scatter turns numbers into others that look random (the finalizer of splitmix64): as weights of those that come
+// one after the other, so that the treap is balanced whatever the order of addresses, and the same in every run.
 func scatter(n uint64) uint64 {
 	n += 0x9e3779b97f4a7c15
 	n = (n ^ n>>30) * 0xbf58476d1ce4e5b9

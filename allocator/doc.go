@@ -11,22 +11,24 @@
 //   - [Set]: a set of addresses that can say, in the time it takes to walk down a shallow tree, how many of
 //     its members lie in a span and which address of a span is the k-th that is missing.
 //   - [Pool]: what is used in a cluster, in both families, safe for concurrent use.
-//   - [Choice]: where a new address may be drawn from.
+//   - [Tier]: spans made ready to be drawn from; [Choice] makes tiers of ranges, dynamic bands first.
+//   - [Shard]: the part of all addresses that one of several processes draws from by preference.
+//   - [Lot]: where one address may be drawn: tiers in order, a shard, and whether cooling addresses yield.
 //
 // # What it promises
 //
 // One set per family is shared by all ranges, because ranges may overlap and an address is unique in the
 // cluster, not in a range. "A uniformly random free address of this band" is then: count the free ones, draw
-// a number k below the count, take the k-th. There is neither a scan nor a retry, so an allocation costs the
-// same in an empty range and in one that is 99.99 % full, and memory follows the number of used addresses,
-// not the size of the range.
+// a number k below the count, take the k-th. There is no scan, so an allocation costs the same in an empty
+// range and in one that is 99.99 % full, and memory follows the number of used addresses, not the size of
+// the range. Where a tier has many runs, addresses are tried at random first, and counted only if that fails.
 //
-// A pool is a view and never the arbiter: an address that [Pool.Reserve] hands out is assumed until the API
-// server has accepted it. [Pool.Commit] and [Pool.Forget] tell how that went, [Pool.Observe] and
+// A pool is a view and never the arbiter: an address that [Pool.Draw] hands out is assumed until the API
+// server has accepted it. [Pool.Commit] and [Pool.Forget] tell how that went; [Pool.Observe], [Pool.Cool] and
 // [Pool.Release] tell what the cluster says.
 //
-//	Reserve ──> write to the API server ──┬──> Commit   it was accepted
-//	                                      └──> Forget   it was refused
+//	Draw ──> write to the API server ──┬──> Commit   it was accepted
+//	                                   └──> Forget   it was refused
 //
-// Start reading at [Pool], then [Set]; node.go holds the tree.
+// Start reading at [Pool], then [Lot] and [Set]; draw.go draws, node.go holds the tree.
 package allocator

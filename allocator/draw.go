@@ -5,39 +5,158 @@ import (
 	"math/rand/v2"
 )
 
-// draw makes a free address used, looking for it in the order that Choice tells. The plan is prepared.
-func (p *Pool) draw(f *family) (a uint128, ok bool) {
-	for _, holes := range [...]intervals{p.plan.avoided, p.plan.excluded} {
-		for _, g := range p.plan.groups {
-			if a, ok := p.drawFrom(f, p.plan.without(g, holes)); ok {
-				return a, true
-			}
+const (
+	// patience is how often a draw that finds nobody's or somebody else's address is repeated, for each member
+	// of the shard. An address that is one's own is then missed with probability e^-64, as long as one's own
+	// addresses are as frequent among the free ones as anywhere else.
+	patience = 64
+	// haste is the same where the free addresses are few enough to be looked at one by one.
+	haste = 8
+	// few is how many free addresses are looked at one by one.
+	few = 1024
+)
+
+// workspace is what Draw works in. It is used again for every draw, so that drawing allocates nothing.
+type workspace struct {
+	open []opening
+	own  []uint128
+}
+
+// opening is a run of a tier with what is free in it.
+type opening struct {
+	stretch
+	start uint128 // free addresses of the tier before the run
+}
+
+// draw makes a free address used, one of the first tier that has any.
+func (p *Pool) draw(f *family, l Lot) (a uint128, own, ok bool) {
+	for _, t := range l.Tiers {
+		if len(t.runs()) == 0 {
+			continue
+		}
+		if a, ok := p.probe(f, t, l.Shard); ok {
+			return a, !l.Shard.ownsNone(), true
+		}
+		if free := p.openUp(f, t); !free.isZero() {
+			a, own = p.drawFree(f, free, l.Shard)
+			return a, own, true
+		}
+	}
+	return uint128{}, false, false
+}
+
+// probe tries addresses of the tier at random until one is free and the shard's own. Each that qualifies is equally
+// likely. Counting what is free costs about as much as trying once for every run: that bounds the tries, so that
+// trying in vain at most doubles the costs. For a tier of one run, counting is as good.
+func (p *Pool) probe(f *family, t *Tier, s Shard) (a uint128, ok bool) {
+	for range min(len(t.list)-1, patience*s.members()) {
+		a := t.at(p.below(t.size))
+		if (s.ownsNone() || s.owns(a)) && f.used.insert(a) {
+			return a, true
 		}
 	}
 	return uint128{}, false
 }
 
-// drawFrom draws from disjoint intervals: count what is free, draw a number below that, use the address that
-// has so many free ones before it.
-func (p *Pool) drawFrom(f *family, list intervals) (a uint128, ok bool) {
-	var total uint128
-	p.plan.open = p.plan.open[:0]
-	for _, iv := range list {
+// openUp counts what is free in a tier and notes where.
+func (p *Pool) openUp(f *family, t *Tier) (free uint128) {
+	p.work.open = p.work.open[:0]
+	for _, iv := range t.list {
 		st := f.used.stretch(iv)
-		p.plan.open = append(p.plan.open, st)
-		total = total.add(st.free())
+		if n := st.free(); !n.isZero() {
+			p.work.open = append(p.work.open, opening{st, free})
+			free = free.add(n)
+		}
 	}
-	if total.isZero() {
+	return free
+}
+
+// drawFree makes one of the free addresses that openUp has found used: one of the shard's own, each equally likely,
+// or else any.
+func (p *Pool) drawFree(f *family, free uint128, s Shard) (a uint128, own bool) {
+	if !s.ownsAll() && !s.ownsNone() {
+		if a, ok := p.drawOwn(f, free, s); ok {
+			f.used.insert(a)
+			return a, true
+		}
+	}
+	k := p.below(free)
+	o := p.opening(k)
+	a = f.used.take(o.stretch, k.sub(o.start))
+	return a, s.owns(a)
+}
+
+// drawOwn draws from the free addresses until the shard owns one. If it never does, it looks at all of them where
+// they are few; where they are many, it takes it that there is none.
+func (p *Pool) drawOwn(f *family, free uint128, s Shard) (a uint128, ok bool) {
+	tries, areFew := patience*s.members(), free.hi == 0 && free.lo <= few
+	if areFew {
+		tries = haste * s.members()
+	}
+	for range tries {
+		k := p.below(free)
+		o := p.opening(k)
+		if a := f.used.nthFree(o.stretch, k.sub(o.start)); s.owns(a) {
+			return a, true
+		}
+	}
+	if areFew {
+		return p.searchOwn(f, s)
+	}
+	return uint128{}, false
+}
+
+// searchOwn looks at all free addresses and draws one of those that the shard owns.
+func (p *Pool) searchOwn(f *family, s Shard) (a uint128, ok bool) {
+	p.work.own = p.work.own[:0]
+	for _, o := range p.work.open {
+		for k := range o.free().lo {
+			if a := f.used.nthFree(o.stretch, uint128{0, k}); s.owns(a) {
+				p.work.own = append(p.work.own, a)
+			}
+		}
+	}
+	if len(p.work.own) == 0 {
 		return uint128{}, false
 	}
-	k := p.below(total)
-	for _, st := range p.plan.open {
-		if k.less(st.free()) {
-			return f.used.take(st, k), true
-		}
-		k = k.sub(st.free())
+	return p.work.own[p.below64(uint64(len(p.work.own)))], true
+}
+
+// opening returns the run that has the free address with k others before it.
+func (p *Pool) opening(k uint128) opening {
+	low, size := 0, len(p.work.open)
+	for size > 1 {
+		half := size / 2
+		low += half &^ k.lessMask(p.work.open[low+half].start)
+		size -= half
 	}
-	panic("allocator: the free addresses of the stretches do not add up to their total")
+	return p.work.open[low]
+}
+
+// yield makes the address that has been cooling for longest in any of the tiers nobody's; it stays used.
+func (f *family) yield(l Lot) (a uint128, ok bool) {
+	var oldest *rester
+	for _, t := range l.Tiers {
+		oldest = f.cooling.oldest(t.runs(), oldest)
+	}
+	if oldest == nil {
+		return uint128{}, false
+	}
+	return oldest.addr, f.cooling.remove(oldest.addr)
+}
+
+// full explains why there was nothing to draw.
+func (f *family) full(l Lot) error {
+	var total Usage
+	var size uint128
+	for _, iv := range l.union() {
+		u := f.usage(iv)
+		size = size.add(iv.size())
+		total.Allocated += u.Allocated
+		total.Reserved += u.Reserved
+		total.Cooling += u.Cooling
+	}
+	return &FullError{total.of(size.saturated())}
 }
 
 // below returns a random number below n, each equally likely. Two empty /64 ranges have 2^65 addresses, so n
@@ -64,22 +183,6 @@ func (p *Pool) below64(n uint64) uint64 {
 		}
 	}
 	return k
-}
-
-// full explains why there was nothing to draw.
-func (p *Pool) full(f *family, c Choice) error {
-	var total Usage
-	var size uint128
-	for _, iv := range p.plan.everything(nil) {
-		u := f.usage(iv)
-		size = size.add(iv.size())
-		total.Allocated += u.Allocated
-		total.Reserved += u.Reserved
-		total.Cooling += u.Cooling
-	}
-	total = total.of(size.saturated())
-	// What is free would have been drawn, had it not been excluded.
-	return &FullError{Ranges: c.ranges(), Usage: total, Excluded: total.Free}
 }
 
 // runtimeSource is the generator of the runtime: seeded by the system, ChaCha8.

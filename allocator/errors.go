@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 )
 
 var (
@@ -25,25 +24,21 @@ func (e *RangeError) Error() string {
 	return fmt.Sprintf("%q cannot be a Service range: %s", e.Input, e.Reason)
 }
 
-// FullError is the answer to a Choice that leaves nothing to draw. It matches ErrFull.
+// FullError is the answer to a Lot that leaves nothing to draw. It matches ErrFull.
 type FullError struct {
-	Ranges   []Range // where an address was sought
-	Usage    Usage   // of all their usable addresses, each counted once
-	Excluded uint64  // how many of the free ones were excluded
+	// Usage is that of all addresses of all tiers, each counted once. None of them is free; Size is 0 if there is
+	// no address at all.
+	Usage Usage
 }
 
 // Error implements error.
 func (e *FullError) Error() string {
-	if len(e.Ranges) == 0 {
-		return "no free address: there is no range to draw from"
-	}
-	names := make([]string, len(e.Ranges))
-	for i, r := range e.Ranges {
-		names[i] = r.String()
-	}
 	u := e.Usage
-	return fmt.Sprintf("no free address in %s: of %d usable ones %d are allocated, %d reserved, %d cooling and %d excluded",
-		strings.Join(names, ", "), u.Size, u.Allocated, u.Reserved, u.Cooling, e.Excluded)
+	if u.Size == 0 {
+		return "no free address: there is none to draw from"
+	}
+	return fmt.Sprintf("no free address: of %d to draw from %d are allocated, %d reserved and %d cooling",
+		u.Size, u.Allocated, u.Reserved, u.Cooling)
 }
 
 // Is makes errors.Is(err, ErrFull) true.

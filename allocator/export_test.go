@@ -15,6 +15,15 @@ const (
 	CoolingBytes = unsafe.Sizeof(rester{})
 )
 
+// Spans returns the runs of a Tier.
+func (t *Tier) Spans() []Span {
+	var list []Span
+	for _, iv := range t.runs() {
+		list = append(list, iv.span(t.is4))
+	}
+	return list
+}
+
 // Shape is what the tree of a Set looks like.
 type Shape struct{ Depth, Nodes, Words int }
 
@@ -148,10 +157,12 @@ func (r *rester) check(low, high uint128) (list []uint128, err error) {
 	if r.addr.less(low) || high.less(r.addr) {
 		return nil, fmt.Errorf("%s is not between %s and %s", r.addr, low, high)
 	}
-	earliest := r.arrival
+	earliest := r
 	for _, kid := range []*rester{r.left, r.right} {
 		if kid != nil {
-			earliest = min(earliest, kid.earliest)
+			if kid.earliest.before(earliest) {
+				earliest = kid.earliest
+			}
 			if kid.weight > r.weight {
 				return nil, fmt.Errorf("%s is heavier than its parent %s", kid.addr, r.addr)
 			}
@@ -167,7 +178,7 @@ func (r *rester) check(low, high uint128) (list []uint128, err error) {
 	}
 	list = append(append(left, r.addr), right...)
 	if r.size != uint64(len(list)) || r.earliest != earliest {
-		return nil, fmt.Errorf("%s claims %d addresses since %d, but has %d since %d", r.addr, r.size, r.earliest, len(list), earliest)
+		return nil, fmt.Errorf("%s claims %d addresses, %s the earliest, but has %d and %s", r.addr, r.size, r.earliest.addr, len(list), earliest.addr)
 	}
 	return list, nil
 }

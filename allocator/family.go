@@ -25,16 +25,22 @@ func (f *family) state(a uint128) State {
 	}
 }
 
-// set makes a what s says, whatever it was.
+// set makes a what s says, whatever it was. Cooling takes a time, see cool.
 func (f *family) set(a uint128, s State) {
 	mark(&f.used, a, s != Free)
 	mark(&f.assumed, a, s == Assumed)
 	mark(&f.reserved, a, s == Reserved)
-	if s == Cooling {
-		f.cooling.push(a)
-	} else {
-		f.cooling.remove(a)
+	f.cooling.remove(a)
+}
+
+// cool makes a Cooling, unless it is Assumed.
+func (f *family) cool(a uint128, since int64) {
+	if f.assumed.contains(a) {
+		return
 	}
+	f.used.insert(a)
+	f.reserved.delete(a)
+	f.cooling.put(a, since)
 }
 
 // mark puts a into s or takes it out.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -56,6 +57,27 @@ func from(t testing.TB, prefixes ...string) allocator.Choice {
 	}
 	return c
 }
+
+// lotOf returns the Lot of the tiers of a Choice.
+func lotOf(t testing.TB, c allocator.Choice) allocator.Lot {
+	t.Helper()
+	tiers, err := c.Tiers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return allocator.Lot{Tiers: tiers}
+}
+
+// yielding is lotOf with cooling addresses that yield.
+func yielding(t testing.TB, c allocator.Choice) allocator.Lot {
+	t.Helper()
+	l := lotOf(t, c)
+	l.Yield = true
+	return l
+}
+
+// at returns a time: second n.
+func at(n int) time.Time { return time.Unix(int64(n), 0) }
 
 func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 

@@ -12,6 +12,8 @@ func (iv interval) overlaps(o interval) bool {
 	return !o.last.less(iv.first) && !iv.last.less(o.first)
 }
 
+func (iv interval) covers(o interval) bool { return !o.first.less(iv.first) && !iv.last.less(o.last) }
+
 func byFirst(a, b interval) int { return a.first.compare(b.first) }
 
 // intervals is a list of intervals; when normal, it is sorted by first and its members are disjoint.
@@ -61,6 +63,20 @@ func (list intervals) cutFrom(iv interval, dst intervals) intervals {
 	}
 	return append(dst, iv)
 }
+
+// near returns the members of the list, which is normal, that overlap iv.
+func (list intervals) near(iv interval) intervals {
+	from, _ := slices.BinarySearchFunc(list, iv.first, endsBefore)
+	list = list[from:]
+	to, found := slices.BinarySearchFunc(list, iv.last, startsBefore)
+	if found {
+		to++
+	}
+	return list[:to]
+}
+
+// startsBefore compares the start of an interval with an address, to search a normal list.
+func startsBefore(iv interval, a uint128) int { return iv.first.compare(a) }
 
 // endsBefore compares the end of an interval with an address, to search a normal list.
 func endsBefore(iv interval, a uint128) int { return iv.last.compare(a) }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"sync"
+	"time"
 )
 
 // Pool is what is used in a cluster, in both families: one Set of used addresses per family, shared by all
@@ -13,24 +14,24 @@ import (
 //
 // Addresses move like this; what is not drawn does nothing:
 //
-//	       Reserve, ReserveAddr             Commit
-//	Free ───────────────────────> Assumed ─────────> Allocated
-//	 ^ ^                           │   │                 │
-//	 │ └────────── Forget ─────────┘   │ Observe         │ Observe
-//	 │                                 v                 v
-//	 └─────────── Release ──────────── Allocated, Reserved, Cooling
+//	       Draw, ReserveAddr, Assume             Commit
+//	Free ────────────────────────────> Assumed ─────────> Allocated
+//	 ^ ^                                │  │ ^                │
+//	 │ └──────────── Forget ────────────┘  │ │ Assume, Draw   │ Observe, Cool
+//	 │                             Observe v │ (Cooling)      v
+//	 └──────── Release ──────────────── Allocated, Reserved, Cooling
 //
-// Costs, with n used addresses and r ranges and exclusions in a Choice:
+// Costs, with n used addresses and r runs of addresses in a Tier:
 //
-//	State, Observe, Release, ReserveAddr, Commit, Forget     O(log n)
-//	Usage                                                    O(log n)
-//	Used                                                     O(log n + limit)
-//	Reserve                                                  O(r log r + r log n)
+//	State, Observe, Cool, Release, Assume     O(log n)
+//	ReserveAddr, Commit, Forget               O(log n)
+//	Usage                                     O(log n)
+//	Used                                      O(log n + limit)
+//	Draw                                      O(log r + log n) expected for each try, see there
 //
 // The logarithm is that of Set: a walk down three levels for a million addresses. None of it depends on the
-// size of a range or on how full it is. Except for the result of Used and for errors, nothing is allocated
-// but a node of 1 KiB for every ten or more words of 64 addresses that become used, and 64 bytes for an
-// address that starts cooling.
+// size of a range. Except for the result of Used and for errors, nothing is allocated but a node of 1 KiB for
+// every ten or more words of 64 addresses that become used, and 64 bytes for an address that starts cooling.
 //
 // One lock is held for the time of this arithmetic and never while anybody else's code runs, except for the
 // random source.
@@ -39,7 +40,7 @@ type Pool struct {
 	rand rand.Source
 	four family
 	six  family
-	plan plan // room for Reserve to work in
+	work workspace
 }
 
 // Option changes how NewPool makes a Pool.
@@ -60,16 +61,12 @@ func NewPool(opts ...Option) *Pool {
 	return p
 }
 
-// Observe says what the cluster has for a: Allocated, Reserved or Cooling; any other state is a mistake of
-// the caller and panics. What the pool thought of a until then does not matter, so that observing twice is
-// observing once, and an Assumed address is confirmed.
-//
-// Cooling addresses remember the order in which they started to cool, and observing one again does not move
-// it. After a restart the caller observes them in that order. To give back an address that was drawn with
-// YieldCooling, observe it as Cooling: Forget would make it Free.
+// Observe says what the cluster has for a: Allocated or Reserved; any other state is a mistake of the caller and
+// panics (Cooling takes a time: Cool). What the pool thought of a until then does not matter, so that observing
+// twice is observing once, and an Assumed address is confirmed.
 func (p *Pool) Observe(a netip.Addr, s State) {
-	if s != Allocated && s != Reserved && s != Cooling {
-		panic(fmt.Sprintf("allocator: observing %s as %s; the cluster has allocated, reserved and cooling addresses", a, s))
+	if s != Allocated && s != Reserved {
+		panic(fmt.Sprintf("allocator: observing %s as %s; only allocated and reserved addresses are observed", a, s))
 	}
 	if !plain(a) {
 		return
@@ -77,6 +74,21 @@ func (p *Pool) Observe(a netip.Addr, s State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.family(a).set(numberOf(a), s)
+}
+
+// Cool says that a was given back at the given time and rests: it becomes Cooling, and yields (Lot.Yield) after
+// those that have been cooling for longer. What counts is the time, not the order of the calls; of two addresses
+// given back at the same time, the lower one yields first. Cooling again with another time corrects the time.
+//
+// An Assumed address stays assumed, as with Release. So to give back an address that Draw took from its rest,
+// Forget it and let it Cool.
+func (p *Pool) Cool(a netip.Addr, since time.Time) {
+	if !plain(a) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.family(a).cool(numberOf(a), moment(since))
 }
 
 // Release says that the cluster no longer has a, which becomes Free.
@@ -133,29 +145,40 @@ func (p *Pool) Used(s Span, limit int) []netip.Addr {
 	return list
 }
 
-// Reserve draws a free address, each that the Choice makes eligible being equally likely, and makes it
-// Assumed. The caller then writes it to the cluster and calls Commit or Forget; until then nobody else gets it.
+// Draw draws a free address and makes it Assumed. The caller then writes it to the cluster and calls Commit or
+// Forget; until then nobody else gets it.
 //
-// The error is a *FullError, which matches ErrFull, if nothing is left, and another one if the candidates
-// are of two families.
-func (p *Pool) Reserve(c Choice) (netip.Addr, error) {
-	is4, err := c.family()
+// The first tier that has a free address gives it: one that the Shard owns, or else, with Own false, any. Among
+// those that qualify each is equally likely. When no tier has one and the Lot says Yield, it is the address that
+// has been cooling for longest in any of the tiers.
+//
+// A free address of the shard's own is never missed where no more than 1,024 addresses of the tier are free. Where
+// there are more, and the share q of them is the shard's own, it is missed with a probability of less than
+// (1-q)^(64 members): 10^-27 as long as all members draw alike, 0.03 % when an eighth of one's share is left.
+//
+// Addresses are tried at random as long as that is cheaper than counting what is free in each of the runs of a tier,
+// so that thousands of runs cost little more than one until a tier is nearly full.
+//
+// The error is a *FullError, which matches ErrFull, if nothing is left, and another one if the tiers are of two
+// families.
+func (p *Pool) Draw(l Lot) (Drawn, error) {
+	is4, err := l.family()
 	if err != nil {
-		return netip.Addr{}, err
+		return Drawn{}, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f := p.of(is4)
-	p.plan.prepare(c, is4)
-	a, ok := p.draw(f)
-	if !ok && c.YieldCooling {
-		a, ok = f.cooling.takeOldest(p.plan.everything(p.plan.excluded))
+	f, cooled := p.of(is4), false
+	a, own, ok := p.draw(f, l)
+	if !ok && l.Yield {
+		a, ok = f.yield(l)
+		own, cooled = l.Shard.owns(a), true
 	}
 	if !ok {
-		return netip.Addr{}, p.full(f, c)
+		return Drawn{}, f.full(l)
 	}
-	f.assumed.insert(a) // either draw left it used
-	return a.addr(is4), nil
+	f.assumed.insert(a) // either way left it used
+	return Drawn{a.addr(is4), own, cooled}, nil
 }
 
 // ReserveAddr makes a Assumed if it is Free. The error is a *TakenError, which matches ErrTaken, if it is not,
@@ -172,6 +195,23 @@ func (p *Pool) ReserveAddr(a netip.Addr) error {
 	}
 	f.set(n, Assumed)
 	return nil
+}
+
+// Assume makes a Assumed, if it is Free, Cooling or Reserved, and reports whether it did: for a reserved or resting
+// address that is handed to whoever has the right to it, and for one that another process has handed out. It does
+// nothing for an address that is Assumed or Allocated already, is invalid, or has a zone.
+func (p *Pool) Assume(a netip.Addr) bool {
+	if !plain(a) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f, n := p.family(a), numberOf(a)
+	if s := f.state(n); s == Assumed || s == Allocated {
+		return false
+	}
+	f.set(n, Assumed)
+	return true
 }
 
 // Commit says that the cluster accepted a: Assumed becomes Allocated. An address in any other state stays as

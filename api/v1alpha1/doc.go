@@ -1,6 +1,12 @@
-// Package v1alpha1 holds the names that clusterip-operator writes into a cluster: labels, finalizers,
-// condition types and field managers. They are API: dashboards, selectors and the clean-up of an
-// uninstalled operator depend on them, so a name is never reused for another meaning.
+// Package v1alpha1 is what clusterip-operator serves to users and writes into a cluster: the kind ServiceCIDRPolicy, and the names of
+// labels, annotations, finalizers, condition types and field managers. All of it is API: manifests, dashboards, selectors and the
+// clean-up of an uninstalled operator depend on it, so a name is never reused for another meaning.
 //
-// Start with names.go.
+// It promises that an API server refuses by itself whatever is wrong with a policy and can be seen in its schema; config/crd and the
+// deep copies are generated from the markers here (hack/generate.sh). What a schema cannot see, the operator's webhook refuses.
+//
+// Start with ServiceCIDRPolicy, and with names.go.
+//
+// +kubebuilder:object:generate=true
+// +groupName=clusterip-operator.io
 package v1alpha1

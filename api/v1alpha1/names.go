@@ -21,6 +21,43 @@ const (
 )
 
 const (
+	// LabelPurpose on an IPAddress with ManagedByOperator says what the operator keeps it for: one of the purposes below.
+	LabelPurpose = Prefix + "/purpose"
+	// PurposeReservation keeps an address for a Service that does not exist yet, or from everybody. The parent is the policy.
+	PurposeReservation = "reservation"
+	// PurposeCooling keeps an address that was freed a short while ago. The parent is the policy.
+	PurposeCooling = "cooling"
+	// PurposeAdditional is an address that a Service has beside its ClusterIPs. The parent is the Service.
+	PurposeAdditional = "additional"
+	// PurposeClaim lives for some milliseconds: a replica of the operator takes an address that another replica might draw too.
+	// The parent is the replica.
+	PurposeClaim = "claim"
+)
+
+const (
+	// AnnotationLastService on a cooling IPAddress is the Service that had the address, namespace/name. It alone may have it
+	// back before its time, by asking for it.
+	AnnotationLastService = Prefix + "/last-service"
+	// AnnotationReleased on a cooling IPAddress is when it was freed, RFC 3339 with nanoseconds, UTC.
+	AnnotationReleased = Prefix + "/released-at"
+	// AnnotationReservation on an IPAddress is the name of the reservation in the policy's spec.
+	AnnotationReservation = Prefix + "/reservation"
+	// AnnotationServiceCIDR on an additional IPAddress is the ServiceCIDR that was asked for.
+	AnnotationServiceCIDR = Prefix + "/service-cidr"
+	// AnnotationServiceUID on an additional IPAddress is the UID of its Service: one of the same name is another Service.
+	AnnotationServiceUID = Prefix + "/service-uid"
+)
+
+const (
+	// AnnotationAdditionalFrom on a Service asks for one more address of each family of the Service from each of the named
+	// ServiceCIDRs: names, separated by commas.
+	AnnotationAdditionalFrom = Prefix + "/additional-ips-from"
+	// AnnotationAdditionalIPs on a Service lists the addresses that it got, in ascending order, separated by commas.
+	// The operator writes it.
+	AnnotationAdditionalIPs = Prefix + "/additional-ips"
+)
+
+const (
 	// FinalizerUpstream is the ServiceCIDR finalizer that kube-controller-manager adds and removes.
 	FinalizerUpstream = "networking.k8s.io/service-cidr-finalizer"
 	// FinalizerServiceCIDR holds a ServiceCIDR as long as its removal would leave an address without a range.
@@ -63,6 +100,12 @@ const (
 	// ManagerDefaultRange creates the default ServiceCIDR where the API server does not. By this name a later start
 	// recognises its own work.
 	ManagerDefaultRange = "clusterip-operator-default-servicecidr"
+	// ManagerPolicy writes reservations and cooling addresses, and the status of ServiceCIDRPolicies.
+	ManagerPolicy = "clusterip-operator-policy"
+	// ManagerAdmission writes claims, and refusals into the status of ServiceCIDRPolicies.
+	ManagerAdmission = "clusterip-operator-admission"
+	// ManagerAdditional writes additional IPAddresses, and AnnotationAdditionalIPs.
+	ManagerAdditional = "clusterip-operator-additional"
 	// ManagerMigration writes what a migration creates, and ConditionMigrated.
 	ManagerMigration = "clusterip-operator-migration"
 )

@@ -31,6 +31,8 @@ type ManagerOptions struct {
 	Race bool
 	// SecureMetrics leaves metrics behind TLS and authentication, as in production.
 	SecureMetrics bool
+	// Webhooks lets it serve webhooks on a port of loopback, under the name localhost. See WebhookAddress.
+	Webhooks bool
 	// NoWait makes Start return before the manager is ready. WaitReady waits later.
 	NoWait bool
 }
@@ -42,6 +44,7 @@ type Manager struct {
 	options     ManagerOptions
 	metricsPort int
 	healthPort  int
+	webhookPort int
 }
 
 // StartManager builds the manager, once per process, and starts it on free ports.
@@ -96,11 +99,11 @@ func runToEnd(ctx context.Context, path string, env, args []string) (output stri
 }
 
 func (m *Manager) pickPorts() error {
-	ports, err := freePorts(2)
+	ports, err := freePorts(3)
 	if err != nil {
 		return err
 	}
-	m.metricsPort, m.healthPort = ports[0], ports[1]
+	m.metricsPort, m.healthPort, m.webhookPort = ports[0], ports[1], ports[2]
 	return nil
 }
 
@@ -111,8 +114,18 @@ func (m *Manager) args() []string {
 		fmt.Sprintf("--metrics-bind-address=%s:%d", loopback, m.metricsPort),
 		fmt.Sprintf("--metrics-secure=%t", m.options.SecureMetrics),
 		fmt.Sprintf("--health-probe-bind-address=%s:%d", loopback, m.healthPort),
-	}, m.options.Args)
+	}, m.webhookArgs(), m.options.Args)
 }
+
+func (m *Manager) webhookArgs() []string {
+	if !m.options.Webhooks {
+		return nil
+	}
+	return []string{"--webhook-bind-address=" + m.WebhookAddress(), "--webhook-dns-names=localhost"}
+}
+
+// WebhookAddress returns where it serves webhooks, "127.0.0.1:port", if ManagerOptions.Webhooks says so.
+func (m *Manager) WebhookAddress() string { return fmt.Sprintf("%s:%d", loopback, m.webhookPort) }
 
 // WaitReady waits until /readyz is content, for a minute if ctx has no deadline.
 func (m *Manager) WaitReady(ctx context.Context) error {

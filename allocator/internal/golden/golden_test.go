@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -209,7 +210,8 @@ func TestPoolStates(t *testing.T) {
 		"reserve":   func(p *Pool) { p.ReserveAddr(a) },
 		"allocated": func(p *Pool) { p.Observe(a, Allocated) },
 		"reserved":  func(p *Pool) { p.Observe(a, Reserved) },
-		"cooling":   func(p *Pool) { p.Observe(a, Cooling) },
+		"cooling":   func(p *Pool) { p.Cool(a, time.Time{}) },
+		"assume":    func(p *Pool) { p.Assume(a) },
 	}
 	for path, want := range map[string]string{
 		"":                  Free,
@@ -226,6 +228,12 @@ func TestPoolStates(t *testing.T) {
 		"cooling take":      Assumed,
 		"cooling release":   Free,
 		"allocated release": Free,
+		"take cooling":      Assumed,
+		"reserved cooling":  Cooling,
+		"assume":            Assumed,
+		"reserved assume":   Assumed,
+		"cooling assume":    Assumed,
+		"allocated assume":  Allocated,
 	} {
 		p := NewPool()
 		for step := range strings.FieldsSeq(path) {
@@ -241,7 +249,7 @@ func TestPoolCounts(t *testing.T) {
 	p := NewPool()
 	p.Observe(addr("10.0.0.1"), Allocated)
 	p.Observe(addr("10.0.0.2"), Reserved)
-	p.Observe(addr("10.0.0.4"), Cooling)
+	p.Cool(addr("10.0.0.4"), time.Time{})
 	p.Take(addr("10.0.0.5"))
 	p.Observe(addr("10.0.0.6"), Allocated)
 	p.Release(addr("10.0.0.6"))
@@ -251,10 +259,6 @@ func TestPoolCounts(t *testing.T) {
 	}
 	if got := words(p.Used(s, 3)); got != "10.0.0.1 10.0.0.2 10.0.0.4" {
 		t.Errorf("Used = %s", got)
-	}
-	c := Choice{Ranges: []Candidate{{Range: rangeOf("10.0.0.0/29")}}, Exclude: []Span{span("10.0.0.2-10.0.0.3")}}
-	if got := p.Excluded(c); got != 1 {
-		t.Errorf("Excluded = %d, want 1: of two, one is reserved", got)
 	}
 }
 
@@ -270,6 +274,8 @@ func TestPoolEligible(t *testing.T) {
 		choice  Choice
 		used    string // ranges whose usable addresses are allocated
 		cooling string // addresses, in order
+		own     string // addresses
+		yield   bool
 		want    string
 	}{
 		{name: "nothing to choose from"},
@@ -288,17 +294,21 @@ func TestPoolEligible(t *testing.T) {
 			choice: Choice{Ranges: []Candidate{low}, Exclude: []Span{span("10.0.0.3-10.0.0.31")}},
 			want:   "10.0.0.1 10.0.0.2",
 		},
+		{name: "own ones first", choice: Choice{Ranges: []Candidate{low}}, own: "10.0.0.1 10.0.0.18 10.0.0.30", want: "10.0.0.18 10.0.0.30"},
+		{name: "dynamic ones before own ones", choice: Choice{Ranges: []Candidate{low}}, own: "10.0.0.1", want: dynamic},
 		{name: "full", choice: Choice{Ranges: []Candidate{high}}, used: "10.0.1.0/30"},
 		{name: "cooling is kept", choice: Choice{Ranges: []Candidate{high}}, cooling: "10.0.1.2 10.0.1.1"},
 		{
 			name:    "cooling yields",
-			choice:  Choice{Ranges: []Candidate{high}, YieldCooling: true},
+			choice:  Choice{Ranges: []Candidate{high}},
+			yield:   true,
 			cooling: "10.0.0.1 10.0.1.2 10.0.1.1",
 			want:    "10.0.1.2",
 		},
 		{
 			name:    "excluded cooling does not yield",
-			choice:  Choice{Ranges: []Candidate{high}, YieldCooling: true, Exclude: []Span{span("10.0.1.2-10.0.1.2")}},
+			choice:  Choice{Ranges: []Candidate{high}, Exclude: []Span{span("10.0.1.2-10.0.1.2")}},
+			yield:   true,
 			cooling: "10.0.1.2 10.0.1.1",
 			want:    "10.0.1.1",
 		},
@@ -310,28 +320,30 @@ func TestPoolEligible(t *testing.T) {
 					p.Observe(a, Allocated)
 				}
 			}
-			for text := range strings.FieldsSeq(tc.cooling) {
-				p.Observe(addr(text), Cooling)
+			for i, text := range strings.Fields(tc.cooling) {
+				p.Cool(addr(text), time.Unix(int64(i), 0))
 			}
-			if diff := cmp.Diff(tc.want, words(p.Eligible(tc.choice))); diff != "" {
+			owns := func(a netip.Addr) bool { return strings.Contains(tc.own+" ", a.String()+" ") }
+			if diff := cmp.Diff(tc.want, words(p.Eligible(Lot{tc.choice.Tiers(), owns, tc.yield}))); diff != "" {
 				t.Errorf("eligible (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestCoolingKeepsItsPlace(t *testing.T) {
+func TestCoolingYieldsByTime(t *testing.T) {
 	p := NewPool()
-	for _, text := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.1"} {
-		p.Observe(addr(text), Cooling)
+	for text, since := range map[string]int64{"10.0.0.3": 7, "10.0.0.2": 5, "10.0.0.1": 5, "10.0.0.9": 1} {
+		p.Cool(addr(text), time.Unix(since, 0))
 	}
-	c := Choice{Ranges: []Candidate{{Range: rangeOf("10.0.0.0/30")}}, YieldCooling: true}
-	if got := words(p.Eligible(c)); got != "10.0.0.1" {
-		t.Errorf("eligible %s, want the one that came first", got)
-	}
-	p.Observe(addr("10.0.0.1"), Reserved)
-	p.Observe(addr("10.0.0.1"), Cooling)
-	if got := words(p.Eligible(c)); got != "10.0.0.2" {
-		t.Errorf("eligible %s, want the one that did not leave", got)
+	l := Lot{[]Tier{{addr("10.0.0.3")}, NewTier([]Span{span("10.0.0.1-10.0.0.3")}, nil)}, nil, true}
+	for _, want := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", ""} {
+		got := p.Eligible(l)
+		if words(got) != want {
+			t.Errorf("eligible %s, want %s", got, want)
+		}
+		for _, a := range got {
+			p.Take(a)
+		}
 	}
 }

@@ -1,9 +1,8 @@
 package golden
 
 import (
-	"cmp"
 	"net/netip"
-	"slices"
+	"time"
 )
 
 // The states of an address.
@@ -18,12 +17,12 @@ const (
 // Pool is what is used. Addresses of both families live in it side by side. The zero Pool is not ready, use
 // NewPool.
 type Pool struct {
-	states  map[netip.Addr]string
-	cooling []netip.Addr // in order of arrival
+	states map[netip.Addr]string
+	since  map[netip.Addr]time.Time // of those that cool
 }
 
 // NewPool returns a Pool in which every address is free.
-func NewPool() *Pool { return &Pool{states: map[netip.Addr]string{}} }
+func NewPool() *Pool { return &Pool{map[netip.Addr]string{}, map[netip.Addr]time.Time{}} }
 
 // State returns the state of a.
 func (p *Pool) State(a netip.Addr) string {
@@ -33,16 +32,10 @@ func (p *Pool) State(a netip.Addr) string {
 	return Free
 }
 
-// set makes a what s says. An address that cools already keeps its place in the order.
+// set makes a what s says.
 func (p *Pool) set(a netip.Addr, s string) {
-	if s == Cooling && p.State(a) == Cooling {
-		return
-	}
-	p.cooling = slices.DeleteFunc(p.cooling, func(c netip.Addr) bool { return c == a })
+	delete(p.since, a)
 	p.states[a] = s
-	if s == Cooling {
-		p.cooling = append(p.cooling, a)
-	}
 }
 
 // Take makes a assumed, whatever it was: it was drawn.
@@ -55,6 +48,16 @@ func (p *Pool) ReserveAddr(a netip.Addr) (was string) {
 		p.set(a, Assumed)
 	}
 	return was
+}
+
+// Assume makes a assumed if it is free, cooling or reserved, and reports whether it was.
+func (p *Pool) Assume(a netip.Addr) bool {
+	was := p.State(a)
+	if was == Assumed || was == Allocated {
+		return false
+	}
+	p.set(a, Assumed)
+	return true
 }
 
 // Commit makes an assumed address allocated.
@@ -73,6 +76,14 @@ func (p *Pool) Forget(a netip.Addr) {
 
 // Observe makes a what the cluster says.
 func (p *Pool) Observe(a netip.Addr, s string) { p.set(a, s) }
+
+// Cool makes a cooling since a time, unless it is assumed.
+func (p *Pool) Cool(a netip.Addr, since time.Time) {
+	if p.State(a) != Assumed {
+		p.set(a, Cooling)
+		p.since[a] = since
+	}
+}
 
 // Release makes a free, unless it is assumed.
 func (p *Pool) Release(a netip.Addr) {
@@ -112,94 +123,4 @@ func (p *Pool) Used(s Span, limit int) []netip.Addr {
 		}
 	}
 	return list
-}
-
-// Candidate is a range to draw from. Higher priorities come first.
-type Candidate struct {
-	Range    Range
-	Priority int
-}
-
-// Choice says where an address may be drawn.
-type Choice struct {
-	Ranges       []Candidate
-	Exclude      []Span
-	YieldCooling bool
-}
-
-// Eligible returns the addresses of which one may be drawn now; each must be equally likely. It returns nil if
-// the choice leaves nothing.
-func (p *Pool) Eligible(c Choice) []netip.Addr {
-	for _, withStatic := range []bool{false, true} {
-		for _, priority := range c.priorities() {
-			if tier := p.tier(c, priority, withStatic); len(tier) > 0 {
-				return tier
-			}
-		}
-	}
-	if !c.YieldCooling {
-		return nil
-	}
-	for _, a := range p.cooling {
-		if slices.Contains(c.Usable(), a) && !c.excludes(a) {
-			return []netip.Addr{a}
-		}
-	}
-	return nil
-}
-
-// tier returns the free addresses of one priority, with or without those that are static in any candidate.
-func (p *Pool) tier(c Choice, priority int, withStatic bool) []netip.Addr {
-	var same Choice
-	for _, o := range c.Ranges {
-		if o.Priority == priority {
-			same.Ranges = append(same.Ranges, o)
-		}
-	}
-	var tier []netip.Addr
-	for _, a := range same.Usable() {
-		if p.State(a) == Free && !c.excludes(a) && (withStatic || !c.IsStatic(a)) {
-			tier = append(tier, a)
-		}
-	}
-	return tier
-}
-
-// Usable returns the usable addresses of all candidates, each once, in ascending order.
-func (c Choice) Usable() []netip.Addr {
-	var list []netip.Addr
-	for _, o := range c.Ranges {
-		list = append(list, o.Range.Usable().Addrs()...)
-	}
-	slices.SortFunc(list, netip.Addr.Compare)
-	return slices.Compact(list)
-}
-
-// IsStatic reports whether a is static in any candidate.
-func (c Choice) IsStatic(a netip.Addr) bool {
-	return slices.ContainsFunc(c.Ranges, func(o Candidate) bool { return o.Range.Static().Has(a) })
-}
-
-// Excluded returns how many of the free addresses are excluded.
-func (p *Pool) Excluded(c Choice) (n uint64) {
-	for _, a := range c.Usable() {
-		if p.State(a) == Free && c.excludes(a) {
-			n++
-		}
-	}
-	return n
-}
-
-func (c Choice) excludes(a netip.Addr) bool {
-	return slices.ContainsFunc(c.Exclude, func(s Span) bool { return s.Has(a) })
-}
-
-// priorities returns the priorities of the candidates, each once, in descending order.
-func (c Choice) priorities() []int {
-	var list []int
-	for _, o := range c.Ranges {
-		list = append(list, o.Priority)
-	}
-	slices.SortFunc(list, func(a, b int) int { return cmp.Compare(b, a) })
-	return slices.Compact(list)
 }

@@ -43,11 +43,13 @@ func ClusterIPs(s *corev1.Service) []netip.Addr {
 	return out
 }
 
-// stateOf says what an IPAddress uses its address for: the API server's and those that lost their label are
-// allocations, everybody else's are reservations.
+// stateOf says what an IPAddress uses its address for: the API server's and those that lost their label are allocations, ours are
+// what they are kept for, everybody else's are reservations.
 func stateOf(o *networkingv1.IPAddress) allocator.State {
-	switch o.Labels[networkingv1.LabelManagedBy] {
-	case v1alpha1.ManagedByAPIServer, "":
+	switch {
+	case ours(o):
+		return newKept(o).state()
+	case o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByAPIServer, o.Labels[networkingv1.LabelManagedBy] == "":
 		return allocator.Allocated
 	default:
 		return allocator.Reserved
@@ -69,21 +71,40 @@ func (l *Ledger) ipAddressHandler() toolscache.ResourceEventHandler {
 		},
 		DeleteFunc: func(o any) {
 			if ip, ok := deleted[*networkingv1.IPAddress](o); ok {
-				l.setObject(ip.Name, allocator.Free, types.NamespacedName{})
+				l.dropObject(ip.Name)
 			}
 		},
 	}
 }
 
+// putObject books an IPAddress under its name, which the API server has validated as a canonical address.
 func (l *Ledger) putObject(o *networkingv1.IPAddress) {
-	l.setObject(o.Name, stateOf(o), upstream.Service(o))
+	a, err := netip.ParseAddr(o.Name)
+	if err != nil {
+		return
+	}
+	l.record(a, func(e *entry) {
+		e.object, e.parent = stateOf(o), upstream.Service(o)
+		if ours(o) {
+			l.keep(a, newKept(o))
+		} else {
+			l.unkeep(a)
+		}
+	})
 }
 
-// setObject books an IPAddress under its name, which the API server has validated as a canonical address.
-func (l *Ledger) setObject(name string, s allocator.State, parent types.NamespacedName) {
-	if a, err := netip.ParseAddr(name); err == nil {
-		l.record(a, func(e *entry) { e.object, e.parent = s, parent })
+// dropObject books that an IPAddress is gone. Whether it was one of ours is asked once more when nothing else holds the address.
+func (l *Ledger) dropObject(name string) {
+	a, err := netip.ParseAddr(name)
+	if err != nil {
+		return
 	}
+	l.record(a, func(e *entry) {
+		e.object, e.parent = allocator.Free, types.NamespacedName{}
+		if len(e.claims) > 0 {
+			l.unkeep(a)
+		}
+	})
 }
 
 // countAllocation counts a new allocation under each range that offers the address.

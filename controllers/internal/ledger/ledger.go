@@ -5,15 +5,18 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
 // Ledger is the account. Make one with New, connect it with Watch; all methods are safe for concurrent use.
@@ -39,6 +42,17 @@ type Ledger struct {
 	usageListeners   listeners[string] // how much of it is used, or what else uses it
 	coverListeners   listeners[netip.Addr]
 
+	// kept are the IPAddresses of ours, additional those of them that Services have beside their ClusterIPs.
+	kept       map[netip.Addr]Kept
+	additional map[types.NamespacedName][]netip.Addr
+	// assumed were handed out and have no IPAddress yet, resting were freed a short while ago, writing are being kept just now.
+	assumed   map[netip.Addr]assumption
+	resting   map[netip.Addr]Rest
+	writing   map[netip.Addr]struct{}
+	deadlines deadlines
+	rules     Rules
+	clock     clock.PassiveClock
+
 	registrations []toolscache.ResourceEventHandlerRegistration
 }
 
@@ -46,13 +60,25 @@ type Ledger struct {
 // An entry without object and claims is dropped from the map.
 type entry struct {
 	object allocator.State // Free: no IPAddress
+	// held: a Service has had the address. One whose creation failed has not.
+	held   bool
 	parent types.NamespacedName
 	claims []types.NamespacedName
 }
 
-// New returns an empty ledger.
-func New() *Ledger {
+// New returns an empty ledger that keeps nothing; see SetRules.
+func New() *Ledger { return NewWithClock(clock.RealClock{}) }
+
+// NewWithClock is New with a clock of the caller's, which measures how long addresses rest and are assumed.
+func NewWithClock(c clock.PassiveClock) *Ledger {
 	return &Ledger{
+		kept:        map[netip.Addr]Kept{},
+		additional:  map[types.NamespacedName][]netip.Addr{},
+		assumed:     map[netip.Addr]assumption{},
+		resting:     map[netip.Addr]Rest{},
+		writing:     map[netip.Addr]struct{}{},
+		rules:       noRules{},
+		clock:       c,
 		pool:        allocator.NewPool(),
 		addresses:   map[netip.Addr]entry{},
 		ranges:      map[string]ServiceCIDR{},
@@ -113,22 +139,82 @@ func (l *Ledger) State(a netip.Addr) allocator.State { return l.pool.State(a) }
 // so that they agree whenever mu is free.
 func (l *Ledger) record(a netip.Addr, change func(*entry)) {
 	l.mu.Lock()
-	e := l.addresses[a]
+	before := l.addresses[a]
+	last := before.last()
+	e := before
 	l.count(e, -1)
 	change(&e)
+	e.held = e.held || len(e.claims) > 0
 	l.count(e, 1)
 	if e.object == allocator.Free && len(e.claims) == 0 {
 		delete(l.addresses, a)
-		l.pool.Release(a)
+		l.free(a, before, last)
 	} else {
 		l.addresses[a] = e
-		l.pool.Observe(a, e.state())
+		l.observe(a, e)
 	}
 	l.mu.Unlock()
+	l.Wake(a)
+}
 
-	l.addressListeners.tell(a)
-	for _, c := range l.Covering(a) {
-		l.usageListeners.tell(c.Name)
+// last is the Service that has the address, as far as is known.
+func (e entry) last() types.NamespacedName {
+	if len(e.claims) > 0 {
+		return e.claims[0]
+	}
+	return e.parent
+}
+
+// observe brings the pool in line with an entry; the caller holds mu. What the cluster shows ends every assumption, except that an
+// IPAddress of ours is what stands there until the one of the API server does.
+func (l *Ledger) observe(a netip.Addr, e entry) {
+	state := e.state()
+	k, kept := l.kept[a]
+	switch {
+	case kept && state == allocator.Cooling:
+		l.rest(a, Rest{k.Service, k.Released})
+	case kept && state == allocator.Reserved:
+		l.pool.Observe(a, state)
+	default:
+		delete(l.assumed, a)
+		delete(l.resting, a)
+		l.pool.Observe(a, state)
+	}
+}
+
+// free says what becomes of an address that neither an IPAddress nor a Service has any more; the caller holds mu.
+//
+// When an IPAddress of ours goes although it is still wanted, a replica has handed the address out and the API server will show
+// whom to. Until then nobody else may have it.
+func (l *Ledger) free(a netip.Addr, before entry, last types.NamespacedName) {
+	now := l.clock.Now()
+	k, kept := l.unkeep(a)
+	switch {
+	case kept && l.wanted(a, k, now):
+		delete(l.resting, a)
+		l.pool.Assume(a)
+		if given, ok := l.assumed[a]; !ok || given.object != k.UID {
+			l.handOut(a, assumption{elsewhere: true})
+		}
+	case !kept && before.held && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
+		l.rest(a, Rest{last, now})
+	default:
+		delete(l.resting, a)
+		l.pool.Release(a)
+	}
+}
+
+// wanted reports whether an IPAddress of ours, which is gone, is wanted by the rules; the caller holds mu.
+func (l *Ledger) wanted(a netip.Addr, k Kept, now time.Time) bool {
+	switch k.Purpose {
+	case v1alpha1.PurposeClaim:
+		return true
+	case v1alpha1.PurposeReservation:
+		return l.rules.Reserves(a)
+	case v1alpha1.PurposeCooling:
+		return !l.rested(a, Rest{Released: k.Released}, now)
+	default:
+		return false
 	}
 }
 

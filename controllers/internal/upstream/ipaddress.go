@@ -44,3 +44,11 @@ func Service(o *networkingv1.IPAddress) types.NamespacedName {
 	}
 	return types.NamespacedName{}
 }
+
+// Policy returns the ServiceCIDRPolicy that an IPAddress names as its parent; empty if that is something else, or nothing.
+func Policy(o *networkingv1.IPAddress) string {
+	if ref := o.Spec.ParentRef; ref != nil && ref.Group == v1alpha1.Prefix && ref.Resource == "servicecidrpolicies" {
+		return ref.Name
+	}
+	return ""
+}

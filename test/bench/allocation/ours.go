@@ -42,8 +42,12 @@ func (o *ours) allocate(ctx context.Context, l load.Load) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
+	tiers, err := allocator.Choice{Ranges: []allocator.Candidate{{Range: r}}}.Tiers()
+	if err != nil {
+		return measurement{}, err
+	}
 	outcome, err := l.Run(ctx, func(ctx context.Context, i int) error {
-		if err := o.allocateOne(ctx, pool, r, i); err != nil {
+		if err := o.allocateOne(ctx, pool, allocator.Lot{Tiers: tiers}, i); err != nil {
 			return err
 		}
 		// Upstream counts what is used and free after each allocation, for its gauges. So do we.
@@ -78,14 +82,15 @@ func (o *ours) follow(ctx context.Context, pool *allocator.Pool) error {
 	return nil
 }
 
-// allocateOne reserves an address, writes it and commits it. A name that is taken is somebody else's, of whom
+// allocateOne draws an address, writes it and commits it. A name that is taken is somebody else's, of whom
 // the informer has not told yet.
-func (o *ours) allocateOne(ctx context.Context, pool *allocator.Pool, r allocator.Range, i int) error {
+func (o *ours) allocateOne(ctx context.Context, pool *allocator.Pool, lot allocator.Lot, i int) error {
 	for {
-		a, err := pool.Reserve(allocator.Choice{Ranges: []allocator.Candidate{{Range: r}}})
+		drawn, err := pool.Draw(lot)
 		if err != nil {
 			return err
 		}
+		a := drawn.Addr
 		ip := framework.NewIPAddress(a.String(), cluster.Namespace, fmt.Sprintf("ours-%06d", i))
 		_, err = o.cluster.Client.NetworkingV1().IPAddresses().Create(ctx, ip, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {

@@ -1,0 +1,129 @@
+package golden
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
+
+// Tier is addresses to draw from, each once, in ascending order.
+type Tier []netip.Addr
+
+// NewTier returns the addresses of spans without those that are excluded.
+func NewTier(spans, exclude []Span) Tier {
+	var t Tier
+	for _, s := range spans {
+		t = append(t, s.Addrs()...)
+	}
+	slices.SortFunc(t, netip.Addr.Compare)
+	return slices.DeleteFunc(slices.Compact(t), func(a netip.Addr) bool { return has(exclude, a) })
+}
+
+func has(spans []Span, a netip.Addr) bool {
+	return slices.ContainsFunc(spans, func(s Span) bool { return s.Has(a) })
+}
+
+// Lot says where an address may be drawn.
+type Lot struct {
+	Tiers []Tier
+	Owns  func(netip.Addr) bool // which addresses are preferred
+	Yield bool
+}
+
+// Addrs returns the addresses of all tiers, each once, in ascending order.
+func (l Lot) Addrs() []netip.Addr {
+	all := slices.Concat(l.Tiers...)
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
+}
+
+// Eligible returns the addresses of which one may be drawn now; each must be equally likely. It returns nil if
+// the lot leaves nothing. One that has to yield is cooling, which State tells.
+func (p *Pool) Eligible(l Lot) []netip.Addr {
+	for _, t := range l.Tiers {
+		free := p.only(Free, t)
+		if own := slices.DeleteFunc(slices.Clone(free), func(a netip.Addr) bool { return !l.Owns(a) }); len(own) > 0 {
+			return own
+		}
+		if len(free) > 0 {
+			return free
+		}
+	}
+	if resting := p.only(Cooling, l.Addrs()); l.Yield && len(resting) > 0 {
+		return []netip.Addr{slices.MinFunc(resting, p.byRest)}
+	}
+	return nil
+}
+
+// only returns those of the list that are in state s.
+func (p *Pool) only(s string, list []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool { return p.State(a) != s })
+}
+
+// byRest puts first what has been cooling for longer, and of two that began at once the lower address.
+func (p *Pool) byRest(a, b netip.Addr) int {
+	return cmp.Or(p.since[a].Compare(p.since[b]), a.Compare(b))
+}
+
+// Candidate is a range to draw from. Higher priorities come first.
+type Candidate struct {
+	Range    Range
+	Priority int
+}
+
+// Choice describes tiers by ranges.
+type Choice struct {
+	Ranges  []Candidate
+	Exclude []Span
+}
+
+// Tiers returns for each priority, the highest first, what is static in no candidate, and then for each priority
+// the rest. Tiers without addresses are left out.
+func (c Choice) Tiers() []Tier {
+	var tiers []Tier
+	for _, static := range []bool{false, true} {
+		for _, priority := range c.priorities() {
+			t := c.of(priority)
+			t = slices.DeleteFunc(t, func(a netip.Addr) bool { return c.IsStatic(a) != static })
+			if len(t) > 0 {
+				tiers = append(tiers, t)
+			}
+		}
+	}
+	return tiers
+}
+
+// of returns what may be drawn of one priority.
+func (c Choice) of(priority int) Tier {
+	var spans []Span
+	for _, o := range c.Ranges {
+		if o.Priority == priority {
+			spans = append(spans, o.Range.Usable())
+		}
+	}
+	return NewTier(spans, c.Exclude)
+}
+
+// Usable returns the usable addresses of all candidates, each once, in ascending order.
+func (c Choice) Usable() []netip.Addr {
+	var spans []Span
+	for _, o := range c.Ranges {
+		spans = append(spans, o.Range.Usable())
+	}
+	return NewTier(spans, nil)
+}
+
+// IsStatic reports whether a is static in any candidate.
+func (c Choice) IsStatic(a netip.Addr) bool {
+	return slices.ContainsFunc(c.Ranges, func(o Candidate) bool { return o.Range.Static().Has(a) })
+}
+
+// priorities returns the priorities of the candidates, each once, in descending order.
+func (c Choice) priorities() []int {
+	var list []int
+	for _, o := range c.Ranges {
+		list = append(list, o.Priority)
+	}
+	slices.SortFunc(list, func(a, b int) int { return cmp.Compare(b, a) })
+	return slices.Compact(list)
+}

@@ -1,0 +1,216 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ServiceCIDRPolicy says which Services get their addresses from which ServiceCIDRs, who else may, and which addresses are kept free.
+//
+// Of several policies that select a Service the one of the highest priority steers it; among equals the oldest, then the first by
+// name. The same order decides between policies that want the same range for themselves, or the same address.
+//
+// A policy steers only the families of which it has ranges: with IPv4 ranges alone it leaves the IPv6 address of a dual-stack
+// Service to others.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=scp,categories=clusterip
+// +kubebuilder:printcolumn:name=Ranges,type=integer,JSONPath=`.status.summary.ranges`,description="The ranges that the policy has."
+// +kubebuilder:printcolumn:name=Size,type=integer,JSONPath=`.status.summary.size`,description="Their usable addresses."
+// +kubebuilder:printcolumn:name=Used,type=integer,JSONPath=`.status.summary.used`,description="Those in use."
+// +kubebuilder:printcolumn:name=Free,type=integer,JSONPath=`.status.summary.free`,description="Those that a Service can get at once."
+// +kubebuilder:printcolumn:name=Cooling,type=integer,JSONPath=`.status.summary.cooling`,description="Those that rest."
+// +kubebuilder:printcolumn:name=Reserved,type=integer,JSONPath=`.status.summary.reserved`,description="Those that reservations keep."
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`,description="The condition Programmed."
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`,description="The time since its creation."
+// +kubebuilder:printcolumn:name=Priority,type=integer,JSONPath=`.spec.priority`,priority=1,description="Higher goes first."
+// +kubebuilder:printcolumn:name=Exclusive,type=boolean,JSONPath=`.spec.exclusive`,priority=1,description="Keeps others out."
+// +kubebuilder:printcolumn:name=OnFull,type=string,JSONPath=`.spec.onFull`,priority=1,description="Fail or Fallback."
+// +kubebuilder:printcolumn:name=CoolDown,type=string,JSONPath=`.spec.coolDown`,priority=1,description="How long addresses rest."
+type ServiceCIDRPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what is wanted.
+	// +required
+	Spec ServiceCIDRPolicySpec `json:"spec,omitempty"`
+	// Status is what was found, written by the operator alone.
+	// +optional
+	Status ServiceCIDRPolicyStatus `json:"status,omitempty"`
+}
+
+// ServiceCIDRPolicyList is a list of policies.
+//
+// +kubebuilder:object:root=true
+type ServiceCIDRPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ServiceCIDRPolicy `json:"items"`
+}
+
+// ServiceCIDRPolicySpec is what an admin wants.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.serviceCIDRSelector) || !has(self.serviceCIDRs) || self.serviceCIDRs.size() == 0",message="set serviceCIDRs or serviceCIDRSelector, not both: remove one of them"
+// +kubebuilder:validation:XValidation:rule="!self.exclusive || has(self.serviceCIDRSelector) || (has(self.serviceCIDRs) && self.serviceCIDRs.size() > 0)",message="exclusive is about the ranges of the policy: set serviceCIDRs or serviceCIDRSelector too, or remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.coolDown) || has(self.serviceCIDRSelector) || (has(self.serviceCIDRs) && self.serviceCIDRs.size() > 0)",message="coolDown is about the ranges of the policy: set serviceCIDRs or serviceCIDRSelector too, or remove it"
+type ServiceCIDRPolicySpec struct {
+	// ServiceCIDRs are the names of the ServiceCIDR objects that the policy is about. One that does not exist is waited for.
+	// Not together with ServiceCIDRSelector. A policy without either steers nobody; it may have reservations.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="give the name of a ServiceCIDR: lower-case letters, digits, '-' and '.', with a letter or digit at both ends and beside each '.'"
+	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
+	// ServiceCIDRSelector selects the ServiceCIDR objects by their labels, so that ranges can come and go. Empty selects all.
+	// +optional
+	ServiceCIDRSelector *metav1.LabelSelector `json:"serviceCIDRSelector,omitempty"`
+	// NamespaceSelector selects the namespaces whose Services are steered, by their labels. Left out: all namespaces.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	// ServiceSelector selects the Services that are steered, by their labels. Left out: all Services of the namespaces.
+	// +optional
+	ServiceSelector *metav1.LabelSelector `json:"serviceSelector,omitempty"`
+	// Exclusive: no Service that the policy does not select gets an address from its ranges, drawn or chosen.
+	// +optional
+	// +kubebuilder:default=false
+	Exclusive bool `json:"exclusive,omitempty"`
+	// OnFull says what happens to a Service when its ranges have no address left: Fail refuses it, Fallback draws from the
+	// ranges of the next policy that selects it, and at last from those that nobody has for himself.
+	// +optional
+	// +kubebuilder:default=Fallback
+	OnFull OnFull `json:"onFull,omitempty"`
+	// Priority orders policies, higher first.
+	// +optional
+	// +kubebuilder:default=0
+	Priority int32 `json:"priority,omitempty"`
+	// CoolDown is how long an address of the ranges rests after its Service is gone, before another Service gets it. Resting addresses
+	// are given out early, the longest resting first, when nothing else is free. From 0s to 720h, which are 30 days.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]') && self.matches('^([0-9]{1,3}([.][0-9]{1,9})?h)?([0-9]{1,5}([.][0-9]{1,9})?m)?([0-9]{1,7}([.][0-9]{1,9})?s)?([0-9]{1,10}([.][0-9]{1,6})?ms)?$') && duration(self) <= duration('720h')",message="give a duration from 0s to 720h (30 days) in hours, minutes and seconds, such as 24h, 10m or 1m30s"
+	CoolDown *metav1.Duration `json:"coolDown,omitempty"`
+	// Reservations keep addresses free, inside of the policy's ranges or outside of them: 1,024 at most in all.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=1024
+	Reservations []Reservation `json:"reservations,omitempty"`
+}
+
+// OnFull is what happens when no address is left.
+//
+// +kubebuilder:validation:Enum=Fail;Fallback
+type OnFull string
+
+const (
+	// OnFullFail refuses the Service.
+	OnFullFail OnFull = "Fail"
+	// OnFullFallback goes to the next policy, and at last to the ranges that nobody has for himself.
+	OnFullFallback OnFull = "Fallback"
+)
+
+// Reservation keeps addresses free.
+type Reservation struct {
+	// Name tells the reservations of a policy apart.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="give a name of lower-case letters, digits and '-', with a letter or digit at both ends"
+	Name string `json:"name"`
+	// Address is what is kept: an address (10.96.0.10), a range of addresses (10.96.0.10-10.96.0.19) or a CIDR (10.96.0.16/28).
+	// Addresses are written in their shortest form, in lower case, and a CIDR begins with its first address.
+	// +required
+	// +kubebuilder:validation:MaxLength=79
+	// +kubebuilder:validation:XValidation:rule="isIP(self) || isCIDR(self) || (self.split('-').size() == 2 && isIP(self.split('-')[0]) && isIP(self.split('-')[1]))",message="give an address (10.96.0.10), a range of addresses (10.96.0.10-10.96.0.19) or a CIDR (10.96.0.16/28), without spaces, leading zeros and zones; write an IPv4 address as such, not inside of an IPv6 one"
+	// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip.isCanonical(self)",message="write the address in its shortest form, in lower case"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || string(cidr(self).masked()) == self",message="write the CIDR from its first address on, in the shortest form and in lower case"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self).prefixLength() >= (cidr(self).ip().family() == 4 ? 22 : 118)",message="a policy keeps 1,024 addresses at most: make the CIDR /22 or smaller (IPv4), /118 or smaller (IPv6)"
+	// +kubebuilder:validation:XValidation:rule="!(self.split('-').size() == 2 && isIP(self.split('-')[0]) && isIP(self.split('-')[1])) || (ip.isCanonical(self.split('-')[0]) && ip.isCanonical(self.split('-')[1]))",message="write both addresses in their shortest form, in lower case"
+	// +kubebuilder:validation:XValidation:rule="!(self.split('-').size() == 2 && isIP(self.split('-')[0]) && isIP(self.split('-')[1])) || ip(self.split('-')[0]).family() == ip(self.split('-')[1]).family()",message="give a range whose ends are of one family, and a reservation for each family"
+	Address string `json:"address"`
+	// For is the Service that may have the address, namespace/name. It gets one without asking when it is created. Left out: nobody may.
+	// +optional
+	// +kubebuilder:validation:MaxLength=127
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="give the namespace and the name of a Service, such as shop/cart, or leave it out"
+	For string `json:"for,omitempty"`
+}
+
+// Condition types of a ServiceCIDRPolicy.
+const (
+	// PolicyAccepted is True when the spec can be followed. It is False with the reason Invalid, and the message says what is wrong.
+	PolicyAccepted = "Accepted"
+	// PolicyConflicting is True when another policy wins a part of what this one wants; the message says which and what.
+	PolicyConflicting = "Conflicting"
+	// PolicyProgrammed is True when the ranges of the policy are there and ready, and its reservations are in place.
+	PolicyProgrammed = "Programmed"
+)
+
+// ServiceCIDRPolicyStatus is what the operator found.
+type ServiceCIDRPolicyStatus struct {
+	// ObservedGeneration is the generation of the spec that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions are Accepted, Conflicting and Programmed.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Summary is the sum over all ranges.
+	// +optional
+	Summary PolicySummary `json:"summary,omitempty"`
+	// Ranges are the ranges that the policy has, in the order of their CIDRs.
+	// +optional
+	// +listType=map
+	// +listMapKey=serviceCIDR
+	// +listMapKey=cidr
+	Ranges []PolicyRange `json:"ranges,omitempty"`
+	// Refusals are the last ten Services that were refused in the name of this policy, the latest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Refusals []PolicyRefusal `json:"refusals,omitempty"`
+}
+
+// PolicySummary counts the addresses of a policy. Sizes beyond 2^63-1, of large IPv6 ranges, are given as 2^63-1.
+type PolicySummary struct {
+	// Ranges is the number of ranges (CIDRs) that the policy has.
+	Ranges     int32 `json:"ranges"`
+	BandStatus `json:",inline"`
+}
+
+// BandStatus counts addresses by what they are used for.
+type BandStatus struct {
+	// Size is the number of usable addresses.
+	Size int64 `json:"size"`
+	// Used are those of Services, and of IPAddresses of other managers.
+	Used int64 `json:"used"`
+	// Free are those that a Service can get at once.
+	Free int64 `json:"free"`
+	// Cooling are those that rest after their Service is gone.
+	Cooling int64 `json:"cooling"`
+	// Reserved are those that reservations keep.
+	Reserved int64 `json:"reserved"`
+}
+
+// PolicyRange is a range that the policy has.
+type PolicyRange struct {
+	// CIDR is the range.
+	CIDR string `json:"cidr"`
+	// ServiceCIDR is the object that offers it.
+	ServiceCIDR string `json:"serviceCIDR"`
+	// Dynamic is its upper band, from which addresses are drawn first (KEP-3070).
+	Dynamic BandStatus `json:"dynamic"`
+	// Static is its lower band, which is meant for addresses that people choose.
+	Static BandStatus `json:"static"`
+}
+
+// PolicyRefusal is a Service that was refused.
+type PolicyRefusal struct {
+	// Time is when.
+	Time metav1.MicroTime `json:"time"`
+	// Service is which, namespace/name.
+	Service string `json:"service"`
+	// Message is what the user was told.
+	Message string `json:"message"`
+}

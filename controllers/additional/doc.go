@@ -1,0 +1,22 @@
+// Package additional gives Services addresses beside their ClusterIPs.
+//
+// A Service asks with an annotation that names ServiceCIDRs, and gets one more address of each of its families from each of them:
+//
+//	Service web, IPv4 and IPv6                  IPAddress 10.9.0.7   of web, from blue
+//	  additional-ips-from: blue, red   ───>     IPAddress fd09::5f   of web, from blue
+//	  additional-ips: 10.8.0.4,10.9.0.7,...     IPAddress 10.8.0.4   of web, from red (which has no IPv6)
+//
+// The IPAddresses are the truth, and the annotation additional-ips is their list for people. The API server does not know these
+// addresses; that no two Services get one is due to the names of IPAddresses, which are unique. An address is given back when the
+// annotation drops its ServiceCIDR, when the Service loses the family, turns headless or ExternalName, or goes. Another Service of the
+// same name (another UID) inherits nothing. An annotation that cannot be read changes nothing.
+//
+// What a Service has is kept through every change of policies and ranges, as its ClusterIP is; an address holds its ServiceCIDR
+// against deletion.
+//
+// The unit of work is the Service, by name. It promises to act only on what the API server itself shows, to tell a Service once why
+// it lacks an address, and to find after a restart what leaked while it was away.
+//
+// Start with decide.go, which holds every rule. draw.go and apply.go are the hands; owners.go, askers.go, patience.go and
+// written.go are what a process remembers, and may forget.
+package additional

@@ -1,0 +1,126 @@
+package additional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+)
+
+// tries is how often a slot is drawn for when others are faster. Replicas draw from shards of their own, so that even once is rare.
+const tries = 8
+
+// filling is what came of filling slots.
+type filling struct {
+	addresses  []netip.Addr
+	complaints []string
+	// again: this replica does not know its shard yet.
+	again bool
+	err   error
+}
+
+// fill draws an address for each slot of the verdict.
+func (r *Reconciler) fill(ctx context.Context, w world, v verdict) filling {
+	var out filling
+	if len(v.draw) == 0 {
+		return out
+	}
+	shard, sure := r.shard()
+	if !sure {
+		return filling{again: true}
+	}
+	for _, at := range v.draw {
+		lot := allocator.Lot{Tiers: w.offers[at].tiers, Shard: shard, Yield: true}
+		a, err := r.fillSlot(ctx, w, at, lot)
+		switch {
+		case errors.Is(err, allocator.ErrFull):
+			out.complaints = append(out.complaints, full(at))
+		case err != nil:
+			out.err = errors.Join(out.err, err)
+		default:
+			out.addresses = append(out.addresses, a)
+		}
+	}
+	return out
+}
+
+func (r *Reconciler) shard() (allocator.Shard, bool) {
+	if r.Shard == nil {
+		return allocator.Shard{}, true
+	}
+	return r.Shard()
+}
+
+// fillSlot draws until an address is written. The API server decides between replicas: a name can be taken once.
+func (r *Reconciler) fillSlot(ctx context.Context, w world, at slot, lot allocator.Lot) (netip.Addr, error) {
+	for range tries {
+		drawn, err := r.Ledger.Draw(lot, ledger.Holder{Service: w.name})
+		if err != nil {
+			return netip.Addr{}, err
+		}
+		written, err := r.take(ctx, w, at, drawn)
+		if err != nil || written {
+			return drawn.Addr, err
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("others were faster to take %d addresses of ServiceCIDR %s", tries, at.serviceCIDR)
+}
+
+// take writes the IPAddress of a drawn address. It is false when somebody else was faster.
+func (r *Reconciler) take(ctx context.Context, w world, at slot, drawn allocator.Drawn) (bool, error) {
+	if ours, err := r.clear(ctx, drawn.Addr); err != nil || !ours {
+		return false, err
+	}
+	ip := newIPAddress(drawn.Addr, w, at)
+	if err := r.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerAdditional)); err != nil {
+		r.Ledger.Forget(drawn.Addr)
+		if apierrors.IsAlreadyExists(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("creating IPAddress %s: %w", drawn.Addr, err)
+	}
+	r.written.add(w.name, held{address: drawn.Addr, uid: ip.UID, serviceCIDR: at.serviceCIDR, service: w.service.uid, written: r.Clock.Now()})
+	r.tellAllocated(w, at, drawn.Addr)
+	return true, nil
+}
+
+// clear takes away the IPAddress of ours at an address that was resting. It is false when another replica did.
+func (r *Reconciler) clear(ctx context.Context, a netip.Addr) (bool, error) {
+	k, ok := r.Ledger.Kept(a)
+	if !ok {
+		return true, nil
+	}
+	ip := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: a.String()}}
+	err := r.Client.Delete(ctx, ip, client.Preconditions{UID: &k.UID})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		r.Ledger.Lost(a)
+		return false, nil
+	case err != nil:
+		r.Ledger.Forget(a)
+		return false, fmt.Errorf("taking the resting IPAddress %s away: %w", a, err)
+	}
+	return true, nil
+}
+
+// newIPAddress is an IPAddress of ours for a slot of a Service.
+func newIPAddress(a netip.Addr, w world, at slot) *networkingv1.IPAddress {
+	ip := upstream.NewIPAddress(a, w.name)
+	ip.Labels[networkingv1.LabelManagedBy] = v1alpha1.ManagedByOperator
+	ip.Labels[v1alpha1.LabelPurpose] = v1alpha1.PurposeAdditional
+	ip.Annotations = map[string]string{
+		v1alpha1.AnnotationServiceCIDR: at.serviceCIDR,
+		v1alpha1.AnnotationServiceUID:  string(w.service.uid),
+	}
+	return ip
+}

@@ -1,0 +1,165 @@
+package additional
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+)
+
+// gather reads the world of a Service: the Service from reader, all else from what the process keeps.
+func (r *Reconciler) gather(ctx context.Context, reader client.Reader, name types.NamespacedName) (world, error) {
+	w := world{now: r.Clock.Now(), name: name, offers: map[slot]offer{}}
+	s, err := get(ctx, reader, name, &corev1.Service{})
+	if err != nil {
+		return w, err
+	}
+	if s == nil {
+		r.askers.set(name, nil)
+		w.held, err = r.held(ctx, w)
+		return w, err
+	}
+	w.service = &service{
+		uid: s.UID, deleting: !s.DeletionTimestamp.IsZero(), wish: steering.WishOf(s), listed: s.Annotations[v1alpha1.AnnotationAdditionalIPs],
+	}
+	r.askers.set(name, w.service.wish.From) // before the ranges are read, so that no change falls between
+	if w.held, err = r.held(ctx, w); err != nil {
+		return w, err
+	}
+	return w, r.addOffers(ctx, &w, s)
+}
+
+// held returns what the ledger shows, and what it does not show yet.
+func (r *Reconciler) held(ctx context.Context, w world) ([]held, error) {
+	var out []held
+	for _, a := range r.Ledger.Additional(w.name) {
+		if k, ok := r.Ledger.Kept(a); ok && k.Purpose == v1alpha1.PurposeAdditional && k.Service == w.name {
+			out = append(out, held{address: a, uid: k.UID, serviceCIDR: k.ServiceCIDR, service: k.ServiceUID})
+			r.written.drop(w.name, a)
+		}
+	}
+	for _, h := range r.written.of(w.name) {
+		there, err := r.stillThere(ctx, h, w.now)
+		switch {
+		case err != nil:
+			return nil, err
+		case there:
+			out = append(out, h)
+		default:
+			r.written.drop(w.name, h.address)
+		}
+	}
+	return out, nil
+}
+
+// unseenFor is how long the watch may take to show what was written before the API server is asked for it.
+const unseenFor = 10 * time.Second
+
+// stillThere reports whether an IPAddress that was written and never seen exists. It may have been deleted before the watch saw it.
+func (r *Reconciler) stillThere(ctx context.Context, h held, now time.Time) (bool, error) {
+	if now.Sub(h.written) < unseenFor {
+		return true, nil
+	}
+	ip, err := get(ctx, r.Live, types.NamespacedName{Name: h.address.String()}, &networkingv1.IPAddress{})
+	return ip != nil && ip.UID == h.uid, err
+}
+
+// addOffers enters what there is for each slot of the wish, and for the empty ones what may be drawn from.
+func (r *Reconciler) addOffers(ctx context.Context, w *world, s *corev1.Service) error {
+	for _, name := range w.service.wish.From {
+		cidr, err := get(ctx, r.Client, types.NamespacedName{Name: name}, &networkingv1.ServiceCIDR{})
+		if err != nil {
+			return err
+		}
+		if cidr == nil {
+			continue
+		}
+		for _, is4 := range w.service.wish.Families() {
+			w.offers[slot{name, is4}] = r.newOffer(cidr, is4)
+		}
+	}
+	filled, _ := w.sort()
+	for at, o := range w.offers {
+		if _, has := filled[at]; has || len(o.ranges) == 0 {
+			continue
+		}
+		if err := r.ask(ctx, w, s, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) newOffer(cidr *networkingv1.ServiceCIDR, is4 bool) offer {
+	c := steering.NewServiceCIDR(cidr)
+	o := offer{exists: true, deleting: c.Terminating, ready: c.Ready}
+	for _, rng := range c.Ranges {
+		if rng.Prefix().Addr().Is4() == is4 {
+			o.ranges = append(o.ranges, rng)
+		}
+	}
+	o.unsafe = r.unsafe(o.ranges)
+	return o
+}
+
+// ask enters what policies say about a slot.
+func (r *Reconciler) ask(ctx context.Context, w *world, s *corev1.Service, at slot) error {
+	namespace, err := get(ctx, r.Client, types.NamespacedName{Name: s.Namespace}, &corev1.Namespace{})
+	if err != nil {
+		return err
+	}
+	who := steering.Service{NamespacedName: w.name, Labels: s.Labels}
+	if namespace != nil {
+		who.NamespaceLabels = namespace.Labels
+	}
+	o := w.offers[at]
+	tiers, refusal := r.Board.Current().Additional(who, at.serviceCIDR, at.is4)
+	if refusal != nil {
+		o.refusal = refusal.Message
+	}
+	o.tiers = tiers
+	w.offers[at] = o
+	return nil
+}
+
+// unsafe says why no address may be taken from ranges although there are free ones; empty if they may.
+func (r *Reconciler) unsafe(ranges []allocator.Range) string {
+	if !r.Bitmap {
+		return ""
+	}
+	for _, c := range r.Ledger.ServiceCIDRs() {
+		if c.Name == v1alpha1.DefaultServiceCIDR && overlap(c, ranges) {
+			return "the API server of this version allocates from the default ServiceCIDR without asking for IPAddresses; name one that does not overlap it"
+		}
+	}
+	return ""
+}
+
+func overlap(c ledger.ServiceCIDR, ranges []allocator.Range) bool {
+	return slices.ContainsFunc(c.Ranges, func(a allocator.Range) bool {
+		return slices.ContainsFunc(ranges, func(b allocator.Range) bool { return a.Prefix().Overlaps(b.Prefix()) })
+	})
+}
+
+// get reads an object, nil when there is none.
+func get[T client.Object](ctx context.Context, reader client.Reader, name types.NamespacedName, into T) (T, error) {
+	var none T
+	switch err := reader.Get(ctx, name, into); {
+	case apierrors.IsNotFound(err):
+		return none, nil
+	case err != nil:
+		return none, fmt.Errorf("reading %T %s: %w", into, name, err)
+	}
+	return into, nil
+}

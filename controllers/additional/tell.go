@@ -1,0 +1,45 @@
+package additional
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Reasons and action of the events on a Service.
+const (
+	reasonAllocated    = "AdditionalIPAllocated"
+	reasonNotAllocated = "AdditionalIPNotAllocated"
+	actionAllocate     = "AdditionalIPAllocation"
+)
+
+// noteLimit is how many bytes the API server takes for the note of an event.
+const noteLimit = 1024
+
+// tell sends the complaints that are news to the Service.
+func (r *Reconciler) tell(w world, complaints []string) {
+	for _, text := range complaints {
+		if r.patience.news(w.name, string(w.service.uid)+text) {
+			r.Events.Eventf(w.reference(), nil, corev1.EventTypeWarning, reasonNotAllocated, actionAllocate,
+				"%s", cut("No additional address: "+text))
+		}
+	}
+}
+
+// tellAllocated says which address the Service got. The IPAddress is the related object, without which client-go would take the events
+// about two addresses of one Service for one.
+func (r *Reconciler) tellAllocated(w world, at slot, a netip.Addr) {
+	ip := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: a.String()}}
+	r.Events.Eventf(w.reference(), ip, corev1.EventTypeNormal, reasonAllocated, actionAllocate,
+		"Additional address %s from ServiceCIDR %s", a, at.serviceCIDR)
+}
+
+// reference is the Service as far as an event needs it.
+func (w world) reference() runtime.Object {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.name.Namespace, Name: w.name.Name, UID: w.service.uid}}
+}
+
+func cut(note string) string { return note[:min(len(note), noteLimit)] }

@@ -1,0 +1,107 @@
+package ledger
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+)
+
+// Kept is an IPAddress that the operator keeps. Fields that its purpose has no use for are zero.
+type Kept struct {
+	UID types.UID
+	// Purpose is one of v1alpha1.Purpose..., or empty when somebody took the label away.
+	Purpose string
+	// Policy and Reservation say for whom a reservation or a cooling address is kept.
+	Policy, Reservation string
+	// Service is who had a cooling address, and whose an additional one is.
+	Service types.NamespacedName
+	// ServiceUID and ServiceCIDR are those of an additional address.
+	ServiceUID  types.UID
+	ServiceCIDR string
+	// Released is when a cooling address was freed; the object's creation when that cannot be read.
+	Released time.Time
+	// Created is when the object was.
+	Created time.Time
+}
+
+// newKept reads an IPAddress of ours. What cannot be read is left out: labels and annotations are open to everybody who may write them.
+func newKept(o *networkingv1.IPAddress) Kept {
+	k := Kept{
+		UID: o.UID, Purpose: o.Labels[v1alpha1.LabelPurpose], Service: upstream.Service(o), Policy: upstream.Policy(o),
+		Reservation: o.Annotations[v1alpha1.AnnotationReservation], ServiceCIDR: o.Annotations[v1alpha1.AnnotationServiceCIDR],
+		ServiceUID: types.UID(o.Annotations[v1alpha1.AnnotationServiceUID]), Created: o.CreationTimestamp.Time,
+	}
+	if k.Purpose == v1alpha1.PurposeCooling {
+		namespace, name, _ := strings.Cut(o.Annotations[v1alpha1.AnnotationLastService], "/")
+		k.Service = types.NamespacedName{Namespace: namespace, Name: name}
+		k.Released = k.Created
+		if at, err := time.Parse(time.RFC3339Nano, o.Annotations[v1alpha1.AnnotationReleased]); err == nil {
+			k.Released = at
+		}
+	}
+	return k
+}
+
+// state is what a kept address is in the pool.
+func (k Kept) state() allocator.State {
+	switch k.Purpose {
+	case v1alpha1.PurposeAdditional:
+		return allocator.Allocated
+	case v1alpha1.PurposeCooling:
+		return allocator.Cooling
+	default:
+		return allocator.Reserved
+	}
+}
+
+// ours reports whether an IPAddress is one that the operator keeps.
+func ours(o *networkingv1.IPAddress) bool {
+	return o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator
+}
+
+// Kept returns the IPAddress of ours at an address.
+func (l *Ledger) Kept(a netip.Addr) (Kept, bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	k, ok := l.kept[a]
+	return k, ok
+}
+
+// Additional returns the additional addresses of a Service, in no order.
+func (l *Ledger) Additional(service types.NamespacedName) []netip.Addr {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return slices.Clone(l.additional[service])
+}
+
+// keep books an IPAddress of ours; the caller holds mu.
+func (l *Ledger) keep(a netip.Addr, k Kept) {
+	l.unkeep(a)
+	l.kept[a] = k
+	if k.Purpose == v1alpha1.PurposeAdditional {
+		l.additional[k.Service] = append(l.additional[k.Service], a)
+	}
+}
+
+// unkeep strikes an IPAddress of ours out; the caller holds mu.
+func (l *Ledger) unkeep(a netip.Addr) (Kept, bool) {
+	k, ok := l.kept[a]
+	if !ok {
+		return k, false
+	}
+	delete(l.kept, a)
+	if rest := slices.DeleteFunc(l.additional[k.Service], func(b netip.Addr) bool { return a == b }); len(rest) > 0 {
+		l.additional[k.Service] = rest
+	} else {
+		delete(l.additional, k.Service)
+	}
+	return k, true
+}

@@ -1,0 +1,65 @@
+package ledger
+
+import (
+	"net/netip"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Rules say which addresses are kept, and for how long freed ones rest. Their methods are asked while the ledger holds its
+// lock, and must neither block nor ask the ledger.
+type Rules interface {
+	// CoolsDown returns how long a freed address rests; 0 for not at all.
+	CoolsDown(netip.Addr) time.Duration
+	// Reserves reports whether the address belongs to a reservation.
+	Reserves(netip.Addr) bool
+}
+
+// noRules keep nothing.
+type noRules struct{}
+
+func (noRules) CoolsDown(netip.Addr) time.Duration { return 0 }
+func (noRules) Reserves(netip.Addr) bool           { return false }
+
+// Rest is an address that rests after its Service is gone.
+type Rest struct {
+	// Service is who had it.
+	Service types.NamespacedName
+	// Released is when it was freed.
+	Released time.Time
+}
+
+// Resting returns who had an address that rests, whether an IPAddress says so or this process alone.
+func (l *Ledger) Resting(a netip.Addr) (Rest, bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	r, ok := l.resting[a]
+	return r, ok
+}
+
+// SetRules replaces the rules. What rests too long by the new ones is free at the next Sweep.
+func (l *Ledger) SetRules(r Rules) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rules = r
+	l.deadlines = l.deadlines[:0]
+	for a, given := range l.assumed {
+		l.deadlines.push(given.until, a)
+	}
+	for a, rest := range l.resting {
+		l.deadlines.push(rest.Released.Add(r.CoolsDown(a)), a)
+	}
+}
+
+// rest lets an address cool; the caller holds mu.
+func (l *Ledger) rest(a netip.Addr, r Rest) {
+	l.resting[a] = r
+	l.pool.Cool(a, r.Released)
+	l.deadlines.push(r.Released.Add(l.rules.CoolsDown(a)), a)
+}
+
+// rested reports whether an address has rested for long enough; the caller holds mu.
+func (l *Ledger) rested(a netip.Addr, r Rest, now time.Time) bool {
+	return !now.Before(r.Released.Add(l.rules.CoolsDown(a)))
+}

@@ -1,0 +1,247 @@
+package steering
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// Compile settles what the policies of a world want. It is pure, and costs O(policies x ranges).
+func Compile(w World) *Snapshot {
+	s := &Snapshot{
+		byName: map[string]*Policy{}, ranges: map[netip.Prefix]*place{}, reservedFor: map[types.NamespacedName][]Reservation{},
+		cidrs: map[string]ServiceCIDR{}, routes: newRoutes(),
+	}
+	for _, c := range w.ServiceCIDRs {
+		s.cidrs[c.Name] = c
+	}
+	s.statics = statics(w.ServiceCIDRs)
+	for rank, o := range sorted(w.Policies) {
+		p := newPolicy(o, rank)
+		s.policies = append(s.policies, p)
+		s.byName[p.Name] = p
+		s.reserve(p)
+		if p.steers {
+			s.settle(p, s.wanted(p, o.Spec))
+		}
+	}
+	slices.SortFunc(s.reserved, func(a, b Reservation) int { return a.Span.First.Compare(b.Span.First) })
+	s.compileTiers()
+	s.findShadowed()
+	return s
+}
+
+// sorted returns the policies in order of rank.
+func sorted(policies []*v1alpha1.ServiceCIDRPolicy) []*v1alpha1.ServiceCIDRPolicy {
+	return slices.SortedFunc(slices.Values(policies), func(a, b *v1alpha1.ServiceCIDRPolicy) int {
+		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// newPolicy reads what a policy says by itself. One with a selector that cannot be read steers nobody and has no range: to leave its
+// ranges to everybody is what the cluster did before it.
+func newPolicy(o *v1alpha1.ServiceCIDRPolicy, rank int) *Policy {
+	p := &Policy{
+		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive, OnFull: o.Spec.OnFull,
+		CoolDown: max(0, coolDown(o)), Invalid: Validate(o), rank: rank,
+	}
+	if p.OnFull == "" {
+		p.OnFull = v1alpha1.OnFullFallback
+	}
+	p.Reservations, _ = parseReservations(o)
+	var wrong []string
+	p.selector, wrong = parseSelector(o.Spec)
+	if s := o.Spec.ServiceCIDRSelector; s != nil {
+		if _, err := metav1.LabelSelectorAsSelector(s); err != nil || len(o.Spec.ServiceCIDRs) > 0 {
+			wrong = append(wrong, "serviceCIDRSelector")
+		}
+	}
+	p.steers = len(wrong) == 0 && (len(o.Spec.ServiceCIDRs) > 0 || o.Spec.ServiceCIDRSelector != nil)
+	return p
+}
+
+// wanted returns the ranges that a policy asks for and that are there, and notes those that are not.
+func (s *Snapshot) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []PolicyRange {
+	names := slices.Compact(slices.Sorted(slices.Values(spec.ServiceCIDRs)))
+	if spec.ServiceCIDRSelector != nil {
+		names = s.selected(spec.ServiceCIDRSelector)
+	}
+	var out []PolicyRange
+	for _, name := range names {
+		c, ok := s.cidrs[name]
+		switch {
+		case !ok:
+			p.Missing = append(p.Missing, name)
+		case c.Terminating:
+			p.Deleting = append(p.Deleting, name)
+		case !c.Ready:
+			p.Unready = append(p.Unready, name)
+		default:
+			for _, r := range c.Ranges {
+				out = append(out, PolicyRange{name, r})
+			}
+		}
+	}
+	return out
+}
+
+// selected returns the names of the ServiceCIDRs with matching labels, sorted.
+func (s *Snapshot) selected(by *metav1.LabelSelector) []string {
+	selector, err := metav1.LabelSelectorAsSelector(by)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for name, c := range s.cidrs {
+		if selector.Matches(labels.Set(c.Labels)) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// reserve enters the reservations of a policy, without what better policies have reserved.
+func (s *Snapshot) reserve(p *Policy) {
+	var left []Reservation
+	for _, r := range p.Reservations {
+		var taken []allocator.Span
+		for _, other := range s.reserved {
+			if other.Policy != p.Name && other.Span.Overlaps(r.Span) {
+				taken = append(taken, other.Span)
+				p.Conflicts = append(p.Conflicts, fmt.Sprintf("reservation %s: ServiceCIDRPolicy %q has reserved %s before", r.Name, other.Policy, other.Span))
+			}
+		}
+		for _, span := range r.Span.Subtract(taken...) {
+			r.Span = span
+			left = append(left, r)
+		}
+	}
+	p.Reservations = left
+	s.reserved = append(s.reserved, left...)
+	for _, r := range left {
+		if r.For.Name != "" {
+			s.reservedFor[r.For] = append(s.reservedFor[r.For], r)
+		}
+	}
+}
+
+// settle gives a policy the ranges that no better one has for itself.
+//
+// A range that lies in one that a better policy has exclusively is lost. One that is only partly closed is kept, and the closed part left
+// out when addresses are drawn.
+func (s *Snapshot) settle(p *Policy, wanted []PolicyRange) {
+	for _, r := range wanted {
+		if s.lost(p, r) {
+			continue
+		}
+		p.Ranges = append(p.Ranges, r)
+	}
+	slices.SortFunc(p.Ranges, func(a, b PolicyRange) int {
+		return cmp.Or(comparePrefixes(a.Range.Prefix(), b.Range.Prefix()), cmp.Compare(a.ServiceCIDR, b.ServiceCIDR))
+	})
+	p.Ranges = slices.CompactFunc(p.Ranges, func(a, b PolicyRange) bool { return a.Range == b.Range })
+	for _, r := range p.Ranges {
+		s.enter(p, r.Range.Prefix())
+	}
+}
+
+func comparePrefixes(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
+
+// lost reports whether a better policy has a range for itself, and notes that and lesser conflicts.
+func (s *Snapshot) lost(p *Policy, r PolicyRange) bool {
+	prefix := r.Range.Prefix()
+	for _, other := range s.places {
+		if !other.prefix.Overlaps(prefix) {
+			continue
+		}
+		switch closer := other.closer; {
+		case closer != nil && other.prefix.Bits() <= prefix.Bits():
+			p.Conflicts = append(p.Conflicts, fmt.Sprintf("ServiceCIDR %s (%s): ServiceCIDRPolicy %q has %s for itself, and outranks this one",
+				r.ServiceCIDR, prefix, closer.Name, other.prefix))
+			return true
+		case closer != nil:
+			p.Conflicts = append(p.Conflicts, fmt.Sprintf("ServiceCIDR %s (%s): its part %s belongs to ServiceCIDRPolicy %q, which outranks this one",
+				r.ServiceCIDR, prefix, other.prefix, closer.Name))
+		case p.Exclusive:
+			p.Conflicts = append(p.Conflicts, fmt.Sprintf("ServiceCIDR %s (%s): it is shared with ServiceCIDRPolicy %s, which outranks this one and has %s",
+				r.ServiceCIDR, prefix, names(other.holders), other.prefix))
+		}
+	}
+	return false
+}
+
+// enter notes that a policy has a range.
+func (s *Snapshot) enter(p *Policy, prefix netip.Prefix) {
+	at := s.ranges[prefix]
+	if at == nil {
+		at = &place{prefix: prefix}
+		s.ranges[prefix] = at
+		s.places = append(s.places, at)
+		if f := s.lengths(prefix.Addr().Is4()); !slices.Contains(*f, prefix.Bits()) {
+			*f = append(*f, prefix.Bits())
+		}
+	}
+	at.holders = append(at.holders, p)
+	if p.Exclusive && at.closer == nil {
+		at.closer = p
+	}
+}
+
+// findShadowed tells policies that never have their turn: a better one selects the same Services and refuses them when it is full.
+func (s *Snapshot) findShadowed() {
+	type key struct {
+		selector string
+		is4      bool
+	}
+	ends := map[key]*Policy{}
+	for _, p := range s.policies {
+		for _, is4 := range []bool{true, false} {
+			if !p.steersFamily(is4) {
+				continue
+			}
+			k := key{p.selector.text, is4}
+			if better := ends[k]; better != nil {
+				note := fmt.Sprintf("ServiceCIDRPolicy %q outranks this one, selects the same Services and refuses them when it is full (onFull: Fail)", better.Name)
+				if !slices.Contains(p.Conflicts, note) {
+					p.Conflicts = append(p.Conflicts, note)
+				}
+			} else if p.OnFull == v1alpha1.OnFullFail {
+				ends[k] = p
+			}
+		}
+	}
+}
+
+// statics returns the static bands of all ranges: an address that is static in one is static.
+func statics(cidrs []ServiceCIDR) []allocator.Span {
+	var out []allocator.Span
+	for _, c := range cidrs {
+		for _, r := range c.Ranges {
+			if span := r.Band(allocator.Static); !span.IsEmpty() {
+				out = append(out, span)
+			}
+		}
+	}
+	return out
+}
+
+func names(policies []*Policy) string {
+	quoted := make([]string, 0, len(policies))
+	for _, p := range policies {
+		quoted = append(quoted, fmt.Sprintf("%q", p.Name))
+	}
+	return strings.Join(quoted, ", ")
+}

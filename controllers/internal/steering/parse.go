@@ -1,0 +1,184 @@
+package steering
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// MaxReserved is how many addresses the reservations of one policy may have.
+const MaxReserved = 1024
+
+// ParseReservation reads an address, a range of addresses (10.0.0.1-10.0.0.9) or a CIDR. A CIDR means all of its addresses; those that
+// no Service can have, as the network address, do no harm.
+func ParseReservation(text string) (allocator.Span, error) {
+	first, last, isRange := strings.Cut(text, "-")
+	if !isRange && strings.Contains(text, "/") {
+		return parseCIDR(text)
+	}
+	if !isRange {
+		last = first
+	}
+	span := allocator.Span{}
+	var err error
+	if span.First, err = parseAddress(first); err != nil {
+		return span, err
+	}
+	if span.Last, err = parseAddress(last); err != nil {
+		return span, err
+	}
+	if span.First.Is4() != span.Last.Is4() || span.Last.Less(span.First) {
+		return span, fmt.Errorf("%q: give the lower address first, and both of one family", text)
+	}
+	return span, nil
+}
+
+func parseAddress(text string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(text)
+	if err != nil || a.Zone() != "" || a.Is4In6() {
+		return a, fmt.Errorf("%q is no address; write an IPv4 or IPv6 address, FIRST-LAST, or a CIDR", text)
+	}
+	return a, nil
+}
+
+func parseCIDR(text string) (allocator.Span, error) {
+	p, err := netip.ParsePrefix(text)
+	if err != nil || p.Addr().Is4In6() {
+		return allocator.Span{}, fmt.Errorf("%q is no CIDR; write for example 10.96.0.16/28 or fd00::10/124", text)
+	}
+	if p != p.Masked() {
+		return allocator.Span{}, fmt.Errorf("%q has bits behind its prefix; %s is meant, or a single address", text, p.Masked())
+	}
+	return allocator.Span{First: p.Addr(), Last: lastOf(p)}, nil
+}
+
+// lastOf returns the last address of a prefix.
+func lastOf(p netip.Prefix) netip.Addr {
+	bytes := p.Addr().AsSlice()
+	for bit := p.Bits(); bit < len(bytes)*8; bit++ {
+		bytes[bit/8] |= 1 << (7 - bit%8)
+	}
+	a, _ := netip.AddrFromSlice(bytes)
+	return a
+}
+
+// parseFor reads namespace/name; nothing is the zero name.
+func parseFor(text string) (types.NamespacedName, error) {
+	if text == "" {
+		return types.NamespacedName{}, nil
+	}
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1035Label(name)) > 0 && len(validation.IsDNS1123Label(name)) > 0 {
+		return types.NamespacedName{}, fmt.Errorf("for: %q is no Service; write NAMESPACE/NAME", text)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}
+
+// selector tells which Services a policy steers.
+type selector struct {
+	namespaces, services labels.Selector
+	// text tells selectors apart.
+	text string
+}
+
+func (s selector) matches(svc Service) bool {
+	return s.inNamespace(svc.NamespaceLabels) && s.services.Matches(labels.Set(svc.Labels))
+}
+
+func (s selector) inNamespace(of map[string]string) bool { return s.namespaces.Matches(labels.Set(of)) }
+
+// parseSelector returns a selector that matches nothing where one of the two cannot be read.
+func parseSelector(spec v1alpha1.ServiceCIDRPolicySpec) (selector, []string) {
+	var wrong []string
+	read := func(field string, from *metav1.LabelSelector) labels.Selector {
+		if from == nil {
+			return labels.Everything()
+		}
+		s, err := metav1.LabelSelectorAsSelector(from)
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("%s: %v", field, err))
+			return labels.Nothing()
+		}
+		return s
+	}
+	s := selector{namespaces: read("namespaceSelector", spec.NamespaceSelector), services: read("serviceSelector", spec.ServiceSelector)}
+	s.text = s.namespaces.String() + "\n" + s.services.String()
+	if len(wrong) > 0 {
+		s.namespaces, s.services = labels.Nothing(), labels.Nothing()
+	}
+	return s, wrong
+}
+
+// parseReservations reads what can be read, and says what cannot. It also refuses what is too much or overlaps.
+func parseReservations(o *v1alpha1.ServiceCIDRPolicy) ([]Reservation, []string) {
+	var out []Reservation
+	var wrong []string
+	left := uint64(MaxReserved)
+	for _, r := range o.Spec.Reservations {
+		one, err := parseOne(r, out)
+		switch {
+		case err != nil:
+			wrong = append(wrong, fmt.Sprintf("reservations[%s]: %v", r.Name, err))
+		case one.Span.Size() > left:
+			wrong = append(wrong, fmt.Sprintf("reservations[%s]: %s has too many addresses; %d are left of the %d that a policy may reserve",
+				r.Name, r.Address, left, MaxReserved))
+		default:
+			left -= one.Span.Size()
+			one.Policy, one.PolicyUID = o.Name, o.UID
+			out = append(out, one)
+		}
+	}
+	return out, wrong
+}
+
+func parseOne(r v1alpha1.Reservation, before []Reservation) (Reservation, error) {
+	span, err := ParseReservation(r.Address)
+	if err != nil {
+		return Reservation{}, err
+	}
+	service, err := parseFor(r.For)
+	if err != nil {
+		return Reservation{}, err
+	}
+	for _, other := range before {
+		if span.Overlaps(other.Span) {
+			return Reservation{}, fmt.Errorf("%s overlaps the reservation %s of this policy", r.Address, other.Name)
+		}
+	}
+	return Reservation{Name: r.Name, Span: span, For: service}, nil
+}
+
+// Validate returns all mistakes in a policy that can be told without the rest of the cluster, in the order of the spec. None: the
+// policy can be followed.
+func Validate(o *v1alpha1.ServiceCIDRPolicy) []string {
+	_, wrong := parseSelector(o.Spec)
+	if o.Spec.ServiceCIDRSelector != nil {
+		if _, err := metav1.LabelSelectorAsSelector(o.Spec.ServiceCIDRSelector); err != nil {
+			wrong = append(wrong, fmt.Sprintf("serviceCIDRSelector: %v", err))
+		}
+		if len(o.Spec.ServiceCIDRs) > 0 {
+			wrong = append(wrong, "serviceCIDRSelector: not together with serviceCIDRs; leave out one of them")
+		}
+	}
+	if coolDown(o) < 0 {
+		wrong = append(wrong, fmt.Sprintf("coolDown: %s is negative; 0s is none", o.Spec.CoolDown.Duration))
+	}
+	_, more := parseReservations(o)
+	return append(wrong, more...)
+}
+
+func coolDown(o *v1alpha1.ServiceCIDRPolicy) time.Duration {
+	if o.Spec.CoolDown == nil {
+		return 0
+	}
+	return o.Spec.CoolDown.Duration
+}

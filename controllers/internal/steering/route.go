@@ -1,0 +1,306 @@
+package steering
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// Route is where a Service gets an address of one family from. It is shared; do not change it.
+type Route struct {
+	// Tiers are drawn from in this order: all dynamic bands, by rank, before the static ones.
+	Tiers []*allocator.Tier
+	// Policies steer the Service, the best first; the last one may be followed by the ranges that nobody has for himself.
+	Policies []*Policy
+	// Fails: the last of the Policies refuses the Service when the Tiers are full.
+	Fails bool
+}
+
+// Full is the refusal of a route that fails with nothing left.
+func (r *Route) Full(family string, usage string) *Refusal {
+	last := r.Policies[len(r.Policies)-1]
+	where := "it has no ready range"
+	if len(last.Ranges) > 0 {
+		texts := make([]string, 0, len(last.Ranges))
+		for _, pr := range last.Ranges {
+			texts = append(texts, pr.Range.String())
+		}
+		if len(texts) > 3 {
+			texts = append(texts[:3], fmt.Sprintf("and %d more", len(last.Ranges)-3))
+		}
+		where = strings.Join(texts, ", ")
+	}
+	return &Refusal{last.Name, fmt.Sprintf("ServiceCIDRPolicy %q: no %s address is left in its ranges (%s%s); delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback",
+		last.Name, family, where, usage)}
+}
+
+// bands are the tiers of the addresses that somebody may draw from, of one family.
+type bands struct{ dynamic, static *allocator.Tier }
+
+// compileTiers makes the tiers of every policy, and those that are open to all.
+func (s *Snapshot) compileTiers() {
+	s.open = map[bool]bands{}
+	for _, is4 := range []bool{true, false} {
+		s.open[is4] = s.bands(s.openSpans(is4), s.closedSpans(is4, nil))
+		for _, p := range s.policies {
+			if p.tiers == nil {
+				p.tiers = map[bool]bands{}
+			}
+			if p.has(is4) {
+				p.tiers[is4] = s.bands(p.spans(is4), s.closedSpans(is4, p))
+			}
+		}
+	}
+}
+
+// openSpans are the addresses of all ranges from which may be drawn, of one family.
+func (s *Snapshot) openSpans(is4 bool) []allocator.Span {
+	var out []allocator.Span
+	for _, c := range s.cidrs {
+		for _, r := range c.Ranges {
+			if c.usable() && r.Prefix().Addr().Is4() == is4 {
+				out = append(out, r.Span())
+			}
+		}
+	}
+	return out
+}
+
+func (p *Policy) spans(is4 bool) []allocator.Span {
+	var out []allocator.Span
+	for _, r := range p.Ranges {
+		if r.Range.Prefix().Addr().Is4() == is4 {
+			out = append(out, r.Range.Span())
+		}
+	}
+	return out
+}
+
+// closedSpans are what a policy may not draw from: the ranges that better ones have for themselves. Without a policy: all that anybody
+// has for himself.
+func (s *Snapshot) closedSpans(is4 bool, p *Policy) []allocator.Span {
+	var out []allocator.Span
+	for _, at := range s.places {
+		if at.closer != nil && at.prefix.Addr().Is4() == is4 && (p == nil || at.closer.rank < p.rank) {
+			out = append(out, allocator.Span{First: at.prefix.Addr(), Last: lastOf(at.prefix)})
+		}
+	}
+	return out
+}
+
+// bands parts spans into what is dynamic and what is static in some range of the cluster, without what is closed or reserved.
+func (s *Snapshot) bands(spans, closed []allocator.Span) bands {
+	if len(spans) == 0 {
+		return bands{}
+	}
+	exclude := meeting(closed, spans)
+	for _, r := range s.reserved {
+		exclude = append(exclude, meeting([]allocator.Span{r.Span}, spans)...)
+	}
+	statics := meeting(s.statics, spans)
+	var static []allocator.Span
+	for _, sp := range spans {
+		for _, band := range statics {
+			if both := intersect(sp, band); !both.IsEmpty() {
+				static = append(static, both)
+			}
+		}
+	}
+	return bands{dynamic: tier(spans, append(slices.Clone(exclude), statics...)), static: tier(static, exclude)}
+}
+
+// meeting returns those of the list that meet any of the spans. Most policies have a range or two of a cluster's many.
+func meeting(list, spans []allocator.Span) []allocator.Span {
+	const few = 8
+	if len(spans) > few {
+		return slices.DeleteFunc(slices.Clone(list), func(sp allocator.Span) bool { return sp.First.Is4() != spans[0].First.Is4() })
+	}
+	var out []allocator.Span
+	for _, sp := range list {
+		if slices.ContainsFunc(spans, sp.Overlaps) {
+			out = append(out, sp)
+		}
+	}
+	return out
+}
+
+// tier makes a tier; spans are of one family by construction, which is all that NewTier refuses.
+func tier(spans, exclude []allocator.Span) *allocator.Tier {
+	if len(spans) == 0 {
+		return nil
+	}
+	t, err := allocator.NewTier(spans, exclude)
+	if err != nil {
+		panic("steering: " + err.Error())
+	}
+	return t
+}
+
+func intersect(a, b allocator.Span) allocator.Span {
+	if !a.Overlaps(b) {
+		return allocator.Span{}
+	}
+	if a.First.Less(b.First) {
+		a.First = b.First
+	}
+	if b.Last.Less(a.Last) {
+		a.Last = b.Last
+	}
+	return a
+}
+
+// routes remembers the answers: which policies select a namespace, and the tiers of a chain of policies.
+type routes struct {
+	namespaces sync.Map // namespace -> namespaceView
+	chains     sync.Map // key of a chain -> *Route
+}
+
+// namespaceView is which policies select a namespace as long as it has these labels.
+type namespaceView struct {
+	labels   map[string]string
+	policies []*Policy
+}
+
+func newRoutes() *routes { return &routes{} }
+
+// Steers returns the policies that select a Service, the best first, whether they end the chain or not.
+func (s *Snapshot) Steers(svc Service) []*Policy {
+	var out []*Policy
+	for _, p := range s.inNamespace(svc) {
+		if p.selector.matches(svc) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// inNamespace returns the policies whose namespaceSelector matches.
+func (s *Snapshot) inNamespace(svc Service) []*Policy {
+	if v, ok := s.routes.namespaces.Load(svc.Namespace); ok && maps.Equal(v.(namespaceView).labels, svc.NamespaceLabels) {
+		return v.(namespaceView).policies
+	}
+	var matching []*Policy
+	for _, p := range s.policies {
+		if p.steers && p.selector.inNamespace(svc.NamespaceLabels) {
+			matching = append(matching, p)
+		}
+	}
+	s.routes.namespaces.Store(svc.Namespace, namespaceView{svc.NamespaceLabels, matching})
+	return matching
+}
+
+// Route returns where a Service gets an address of a family from. Tiers is empty where there is none at all.
+func (s *Snapshot) Route(svc Service, is4 bool) *Route {
+	var chain [4]*Policy
+	policies := chain[:0]
+	fails := false
+	for _, p := range s.inNamespace(svc) {
+		if !p.steersFamily(is4) || !p.selector.matches(svc) {
+			continue
+		}
+		policies = append(policies, p)
+		if fails = p.OnFull == v1alpha1.OnFullFail; fails {
+			break
+		}
+	}
+	return s.route(policies, fails, is4)
+}
+
+// route returns the remembered route of a chain.
+func (s *Snapshot) route(policies []*Policy, fails, is4 bool) *Route {
+	var room [64]byte
+	key := append(room[:0], "6"...)
+	if is4 {
+		key[0] = '4'
+	}
+	for _, p := range policies {
+		key = append(key, byte(p.rank), byte(p.rank>>8), byte(p.rank>>16))
+	}
+	if r, ok := s.routes.chains.Load(string(key)); ok {
+		return r.(*Route)
+	}
+	r, _ := s.routes.chains.LoadOrStore(string(key), s.newRoute(slices.Clone(policies), fails, is4))
+	return r.(*Route)
+}
+
+func (s *Snapshot) newRoute(policies []*Policy, fails, is4 bool) *Route {
+	r := &Route{Policies: policies, Fails: fails}
+	var all []bands
+	for _, p := range policies {
+		all = append(all, p.tiers[is4])
+	}
+	if !fails {
+		all = append(all, s.open[is4])
+	}
+	for _, b := range all {
+		if b.dynamic != nil {
+			r.Tiers = append(r.Tiers, b.dynamic)
+		}
+	}
+	for _, b := range all {
+		if b.static != nil {
+			r.Tiers = append(r.Tiers, b.static)
+		}
+	}
+	return r
+}
+
+// Additional returns the tiers for an additional address of a Service from one ServiceCIDR, or why it may not have one there. Neither: there
+// is no such range, it is not ready or of the other family.
+func (s *Snapshot) Additional(svc Service, serviceCIDR string, is4 bool) ([]*allocator.Tier, *Refusal) {
+	c, ok := s.cidrs[serviceCIDR]
+	if !ok || !c.usable() {
+		return nil, nil
+	}
+	var spans []allocator.Span
+	for _, r := range c.Ranges {
+		if r.Prefix().Addr().Is4() == is4 {
+			spans = append(spans, r.Span())
+		}
+	}
+	if len(spans) == 0 {
+		return nil, nil
+	}
+	barred, refusal := s.barred(svc, spans)
+	b := s.bands(spans, barred)
+	var tiers []*allocator.Tier
+	for _, t := range []*allocator.Tier{b.dynamic, b.static} {
+		if t != nil && t.Size() > 0 {
+			tiers = append(tiers, t)
+		}
+	}
+	if len(tiers) == 0 && refusal != nil {
+		return nil, refusal
+	}
+	return tiers, nil
+}
+
+// barred returns the closed places that a Service may not have addresses of, as far as they meet the spans, and the refusal of the last.
+func (s *Snapshot) barred(svc Service, spans []allocator.Span) ([]allocator.Span, *Refusal) {
+	var out []allocator.Span
+	var refusal *Refusal
+	for _, at := range s.places {
+		span := allocator.Span{First: at.prefix.Addr(), Last: lastOf(at.prefix)}
+		if at.closer == nil || !slices.ContainsFunc(spans, span.Overlaps) {
+			continue
+		}
+		allowed := slices.ContainsFunc(s.Steers(svc), func(p *Policy) bool { return p.rank <= at.closer.rank && p.covers(at) })
+		if !allowed {
+			out = append(out, span)
+			refusal = &Refusal{at.closer.Name, fmt.Sprintf("ServiceCIDRPolicy %q: it keeps %s for the Services that it selects", at.closer.Name, at.prefix)}
+		}
+	}
+	return out, refusal
+}
+
+// covers reports whether a policy has a range around a place.
+func (p *Policy) covers(at *place) bool {
+	return slices.ContainsFunc(p.Ranges, func(r PolicyRange) bool {
+		return r.Range.Prefix().Bits() <= at.prefix.Bits() && r.Range.Prefix().Overlaps(at.prefix)
+	})
+}

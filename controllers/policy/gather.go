@@ -1,0 +1,59 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+)
+
+// gather reads the world of an address: the IPAddress from the cache, everything else from the books and the rules.
+func (k *Keeper) gather(ctx context.Context, a netip.Addr) (world, error) {
+	rules := k.Board.Current()
+	w := world{now: k.Clock.Now(), address: a, claimed: len(k.Ledger.Claims(a)) > 0}
+	covering := k.Ledger.Covering(a)
+	w.covered = len(covering) > 0
+	w.offered = slices.ContainsFunc(covering, func(c ledger.ServiceCIDR) bool { return !c.Terminating })
+	if r, ok := rules.Reservation(a); ok {
+		w.reservation = &r
+	}
+	if d, p := rules.CoolDown(a); p != nil {
+		w.coolDown, w.cooler = d, owner{p.Name, p.UID}
+	}
+	var err error
+	if w.object, err = k.object(ctx, a); err != nil {
+		return w, err
+	}
+	w.rest = k.rest(a, w.object)
+	return w, nil
+}
+
+func (k *Keeper) object(ctx context.Context, a netip.Addr) (*object, error) {
+	ip := &networkingv1.IPAddress{}
+	switch err := k.Client.Get(ctx, client.ObjectKey{Name: a.String()}, ip); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading IPAddress %s: %w", a, err)
+	}
+	return newObject(ip), nil
+}
+
+// rest asks the object first: it is what every replica sees, and the cache has it a moment before the books.
+func (k *Keeper) rest(a netip.Addr, o *object) *ledger.Rest {
+	if o != nil && o.kind == kept && o.purpose() == v1alpha1.PurposeCooling {
+		r := o.rest()
+		return &r
+	}
+	if r, ok := k.Ledger.Resting(a); ok {
+		return &r
+	}
+	return nil
+}

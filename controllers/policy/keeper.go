@@ -1,0 +1,65 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+)
+
+// Keeper keeps the IPAddresses of reservations and of addresses that cool down, one address at a time, and clears stale claims away.
+// All exported fields are required. It is safe for concurrent use about different addresses.
+type Keeper struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	Ledger *ledger.Ledger
+	Board  Board
+	Clock  clock.PassiveClock
+	// APIVersion under which IPAddresses are served.
+	APIVersion string
+
+	writes writes
+}
+
+var _ reconcile.TypedReconciler[netip.Addr] = (*Keeper)(nil)
+
+// SetupWithManager starts the controller with mgr.
+func (k *Keeper) SetupWithManager(mgr manager.Manager) error {
+	changed := &addressChanges{ledger: k.Ledger, board: k.Board}
+	return builder.TypedControllerManagedBy[netip.Addr](mgr).
+		Named("policykeeper").
+		WatchesRawSource(k.Ledger.Addresses()).
+		WatchesRawSource(changed).
+		WithOptions(controller.TypedOptions[netip.Addr]{
+			MaxConcurrentReconciles: 8,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](100*time.Millisecond, time.Minute),
+		}).
+		Complete(k)
+}
+
+// Reconcile gathers the world of an address, lets decide judge it, and applies the verdict. As long as the books do not show our last
+// write there, there is nothing to judge.
+func (k *Keeper) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Result, error) {
+	if left := k.unseen(a); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	w, err := k.gather(ctx, a)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("gathering the world of %s: %w", a, err)
+	}
+	v := decide(w)
+	if v.do == leave {
+		return reconcile.Result{RequeueAfter: v.again}, nil
+	}
+	return k.apply(ctx, w, v)
+}

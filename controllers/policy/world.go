@@ -1,0 +1,112 @@
+package policy
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+)
+
+// world is everything that is known about one address. decide reads nothing else.
+type world struct {
+	now     time.Time
+	address netip.Addr
+	// object is the IPAddress, whoever's; nil without one.
+	object *object
+	// claimed: a Service has the address in its spec.
+	claimed bool
+	// covered: some ServiceCIDR has the address; offered: one that is not being deleted.
+	covered, offered bool
+	// reservation is the one that the address belongs to, nil without one.
+	reservation *steering.Reservation
+	// rest is who had the address until a short while ago, nil when it does not rest.
+	rest *ledger.Rest
+	// coolDown is how long the address rests, in the name of the policy cooler; 0 for not at all.
+	coolDown time.Duration
+	cooler   owner
+}
+
+// owner is the policy for which an IPAddress stands.
+type owner struct {
+	name string
+	uid  types.UID
+}
+
+// kind says whose business an IPAddress is.
+type kind int
+
+const (
+	alien kind = iota // not the Keeper's
+	kept              // a reservation or a cooling address
+	claim             // the claim of a replica
+)
+
+// object is what matters of an IPAddress.
+type object struct {
+	uid     types.UID
+	created time.Time
+	// deleting: it was deleted, and a finalizer holds it. It is no use any more and cannot be changed.
+	deleting bool
+	kind     kind
+	// policy is the parent if it is a policy; owners are the UIDs of those who take the object with them when they go.
+	policy              string
+	owners              []types.UID
+	labels, annotations map[string]string
+}
+
+func newObject(o *networkingv1.IPAddress) *object {
+	out := &object{
+		uid: o.UID, created: o.CreationTimestamp.Time, deleting: !o.DeletionTimestamp.IsZero(),
+		kind: kindOf(o), policy: upstream.Policy(o), labels: o.Labels, annotations: o.Annotations,
+	}
+	for _, ref := range o.OwnerReferences {
+		out.owners = append(out.owners, ref.UID)
+	}
+	return out
+}
+
+// replicas is the resource that a claim names as its parent.
+const replicas = "replicas"
+
+// kindOf knows an IPAddress of ours by its parent, which nobody can change, or by its labels: what carries the labels of ours and
+// another parent is taken for ours by everybody who asks the ledger, so it is ours to clear away.
+func kindOf(o *networkingv1.IPAddress) kind {
+	purpose := ""
+	if o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator {
+		purpose = o.Labels[v1alpha1.LabelPurpose]
+	}
+	ref := o.Spec.ParentRef
+	switch {
+	case upstream.Policy(o) != "", purpose == v1alpha1.PurposeReservation, purpose == v1alpha1.PurposeCooling:
+		return kept
+	case ref != nil && ref.Group == v1alpha1.Prefix && ref.Resource == replicas, purpose == v1alpha1.PurposeClaim:
+		return claim
+	default:
+		return alien
+	}
+}
+
+// purpose is what the label says, true or not.
+func (o *object) purpose() string { return o.labels[v1alpha1.LabelPurpose] }
+
+// rest reads who had a cooling address, and when it was freed: at the latest when the object was made.
+func (o *object) rest() ledger.Rest {
+	namespace, name, _ := strings.Cut(o.annotations[v1alpha1.AnnotationLastService], "/")
+	rest := ledger.Rest{Service: types.NamespacedName{Namespace: namespace, Name: name}, Released: o.created}
+	if at, err := time.Parse(time.RFC3339Nano, o.annotations[v1alpha1.AnnotationReleased]); err == nil && at.Before(o.created.Add(time.Second)) {
+		rest.Released = at
+	}
+	return rest
+}
+
+// reserves reports whether a reservation stands at the address.
+func (w world) reserves() bool {
+	return w.object != nil && w.object.kind == kept && w.object.purpose() != v1alpha1.PurposeCooling
+}

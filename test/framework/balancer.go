@@ -1,0 +1,315 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// probeInterval is how often a balancer asks its backends whether they are ready, as a kubelet and the watchers of
+	// EndpointSlices do together, only faster.
+	probeInterval = 100 * time.Millisecond
+	// probeTimeout is how long a backend may take to answer. One that is frozen is not ready.
+	probeTimeout = time.Second
+)
+
+// Backend is where a [Balancer] leads.
+type Backend struct {
+	// Address is "127.0.0.1:port".
+	Address string
+	// Ready returns nil when the backend may be given new connections.
+	Ready func(context.Context) error
+}
+
+// Trouble is what a [Balancer] does to connections, new ones and those that exist. The zero Trouble is none.
+type Trouble struct {
+	// Refuse resets every new connection, as if nobody listened.
+	Refuse bool
+	// SlowRequests holds back what clients send for this long, SlowReplies what backends send. What is held back
+	// arrives in the end, also when nobody waits for it any more.
+	SlowRequests, SlowReplies time.Duration
+}
+
+// Balancer is what a Service is between an API server and the replicas of a webhook: a port of loopback whose connections go to the
+// backends that are ready, one after the other. A connection stays where it is, also when its backend is not ready any more.
+// Its methods may be called concurrently.
+type Balancer struct {
+	listener net.Listener
+	stopped  chan struct{}
+	running  sync.WaitGroup
+
+	mu       sync.Mutex
+	backends []*backend
+	turn     int // of the backend that got the last connection
+	trouble  Trouble
+	open     map[*link]struct{}
+	total    map[string]int // connections so far, by the address of the backend; refused ones under ""
+}
+
+type backend struct {
+	Backend
+	ready bool
+	gone  chan struct{}
+}
+
+// link is a connection of a client with the one to its backend.
+type link struct{ client, backend net.Conn }
+
+// StartBalancer starts a balancer without backends, which refuses everything. It ends with the control plane.
+func (c *ControlPlane) StartBalancer() (*Balancer, error) {
+	b, err := newBalancer()
+	if err != nil {
+		return nil, err
+	}
+	c.add(b)
+	return b, nil
+}
+
+func newBalancer() (*Balancer, error) {
+	listener, err := net.Listen("tcp4", net.JoinHostPort(loopback, "0"))
+	if err != nil {
+		return nil, fmt.Errorf("starting a balancer: %w", err)
+	}
+	b := &Balancer{listener: listener, stopped: make(chan struct{}), open: map[*link]struct{}{}, total: map[string]int{}}
+	b.running.Go(b.accept)
+	return b, nil
+}
+
+// Port returns the port on which clients connect.
+func (b *Balancer) Port() int { return b.listener.Addr().(*net.TCPAddr).Port }
+
+// Add adds a backend. It gets connections as soon as it is ready.
+func (b *Balancer) Add(to Backend) {
+	added := &backend{Backend: to, gone: make(chan struct{})}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.backends = append(b.backends, added)
+	b.running.Go(func() { b.probe(added) })
+}
+
+// Remove takes a backend away. Its connections stay.
+func (b *Balancer) Remove(address string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.backends = slices.DeleteFunc(b.backends, func(other *backend) bool {
+		if other.Address != address {
+			return false
+		}
+		close(other.gone)
+		return true
+	})
+}
+
+// Ready returns the addresses of the backends that get connections.
+func (b *Balancer) Ready() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var ready []string
+	for _, backend := range b.backends {
+		if backend.ready {
+			ready = append(ready, backend.Address)
+		}
+	}
+	return ready
+}
+
+// Inflict replaces the trouble. Inflict(Trouble{}) ends it, but for what is held back already.
+func (b *Balancer) Inflict(trouble Trouble) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.trouble = trouble
+}
+
+// Cut resets all connections, and returns how many there were.
+func (b *Balancer) Cut() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for link := range b.open {
+		link.reset()
+	}
+	return len(b.open)
+}
+
+// Connections returns how many connections each backend got so far, by its address. Under "" are those that were refused.
+func (b *Balancer) Connections() map[string]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.total)
+}
+
+// Stop ends the balancer with all connections. A second Stop does nothing.
+func (b *Balancer) Stop() error {
+	b.mu.Lock()
+	select {
+	case <-b.stopped:
+		b.mu.Unlock()
+		return nil
+	default:
+	}
+	close(b.stopped)
+	err := b.listener.Close()
+	b.mu.Unlock()
+	b.Cut()
+	b.running.Wait()
+	return err
+}
+
+func (b *Balancer) accept() {
+	for {
+		client, err := b.listener.Accept()
+		if err != nil {
+			return // stopped
+		}
+		b.running.Go(func() { b.serve(client.(*net.TCPConn)) })
+	}
+}
+
+// serve connects a client to a backend until one of them ends the connection.
+func (b *Balancer) serve(client *net.TCPConn) {
+	l := &link{client: client, backend: b.dial()}
+	defer l.close()
+	if l.backend == nil || !b.register(l) {
+		l.reset()
+		return
+	}
+	defer b.forget(l)
+	var both sync.WaitGroup
+	both.Go(func() { b.carry(client, l.backend, func(t Trouble) time.Duration { return t.SlowRequests }) })
+	both.Go(func() { b.carry(l.backend, client, func(t Trouble) time.Duration { return t.SlowReplies }) })
+	both.Wait()
+}
+
+// dial connects to the backend whose turn it is; nil if there is none, or if it does not listen.
+func (b *Balancer) dial() net.Conn {
+	address := b.next()
+	if address == "" {
+		return nil
+	}
+	conn, err := net.DialTimeout("tcp4", address, probeTimeout)
+	if err != nil {
+		return nil
+	}
+	return conn
+}
+
+// next chooses a backend and counts the connection.
+func (b *Balancer) next() (address string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.trouble.Refuse {
+		for range b.backends {
+			b.turn = (b.turn + 1) % len(b.backends)
+			if chosen := b.backends[b.turn]; chosen.ready {
+				address = chosen.Address
+				break
+			}
+		}
+	}
+	b.total[address]++
+	return address
+}
+
+// register makes a connection known to Cut. It is refused when the balancer has stopped meanwhile.
+func (b *Balancer) register(l *link) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-b.stopped:
+		return false
+	default:
+		b.open[l] = struct{}{}
+		return true
+	}
+}
+
+func (b *Balancer) forget(l *link) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.open, l)
+}
+
+// carry hands on what arrives, late if that is the trouble, and says when there is no more.
+func (b *Balancer) carry(from, to net.Conn, delay func(Trouble) time.Duration) {
+	defer func() { _ = to.(*net.TCPConn).CloseWrite() }()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			b.pause(delay(b.current()))
+			if _, err := to.Write(buffer[:n]); err != nil {
+				_ = from.Close() // nobody is there to read it
+				return
+			}
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				_ = to.Close()
+			}
+			return
+		}
+	}
+}
+
+func (b *Balancer) current() Trouble {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.trouble
+}
+
+// pause waits, at most until the balancer stops.
+func (b *Balancer) pause(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-b.stopped:
+	}
+}
+
+// probe asks a backend again and again whether it is ready.
+func (b *Balancer) probe(asked *backend) {
+	for {
+		ready := isReady(asked.Ready)
+		b.mu.Lock()
+		asked.ready = ready
+		b.mu.Unlock()
+		select {
+		case <-b.stopped:
+			return
+		case <-asked.gone:
+			return
+		case <-time.After(probeInterval):
+		}
+	}
+}
+
+func isReady(ask func(context.Context) error) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	return ask(ctx) == nil
+}
+
+func (l *link) close() {
+	_ = l.client.Close()
+	if l.backend != nil {
+		_ = l.backend.Close()
+	}
+}
+
+// reset ends both connections at once, with RST.
+func (l *link) reset() {
+	for _, conn := range []net.Conn{l.client, l.backend} {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+	}
+	l.close()
+}

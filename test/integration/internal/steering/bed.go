@@ -1,0 +1,51 @@
+package steering
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// Options say how to set up a bed. The zero Options are one replica on a dual-stack Kubernetes 1.36.
+type Options struct {
+	framework.Options
+	// Replicas is how many replicas run, 1 if it is 0, none if it is negative.
+	Replicas int
+	// ReplicaArgs are further flags of each replica.
+	ReplicaArgs []string
+}
+
+// Bed is a cluster whose Services are steered. Its methods are for the goroutine of a spec, but where they say otherwise.
+type Bed struct {
+	*cluster.Cluster
+	// Balancer is what leads the API server to the replicas.
+	Balancer *framework.Balancer
+
+	policies client.Client
+	args     []string
+	replicas []*framework.Manager
+}
+
+// Start sets up a bed that ends with the calling node. It returns when the API server asks the replicas about Services.
+func Start(ctx context.Context, options Options) *Bed {
+	GinkgoHelper()
+	b := &Bed{
+		Cluster: cluster.Start(ctx, cluster.Options{Options: options.Options, WithoutOperator: true}),
+		args:    options.ReplicaArgs,
+	}
+	Expect(b.InstallCRDs(ctx)).To(Succeed())
+	var err error
+	b.Balancer, err = b.StartBalancer()
+	Expect(err).NotTo(HaveOccurred())
+	b.policies = policyClient(b.AdminConfig())
+	b.install(ctx)
+	if options.Replicas >= 0 {
+		b.AddReplicas(ctx, max(options.Replicas, 1))
+	}
+	return b
+}

@@ -1,0 +1,75 @@
+package steering
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+func TestMisplaced(t *testing.T) {
+	blue := *NewPolicy("blue", From("a"), ForNamespaces("tenant", "blue"), Exclusive())
+	red := *NewPolicy("red", From("a"), ForNamespaces("tenant", "red"))
+	open := *NewPolicy("open", From("b"), ForNamespaces("tenant", "blue"))
+	keeper := *NewPolicy("keeper", Reserves("one", "10.2.0.7", "red/web"), Reserves("some", "fd00:2::10-fd00:2::1f", ""), Reserves("net", "10.2.0.32/28", ""))
+	labelled := *NewPolicy("labelled", FromLabelled("of", "blue"), ForServices("app", "db"), Exclusive())
+	for name, tc := range map[string]struct {
+		policies []v1alpha1.ServiceCIDRPolicy
+		service  *corev1.Service
+		want     []string
+	}{
+		"no policy":                        {nil, framework.NewService("red", "web", framework.WithClusterIPs("10.1.0.5")), nil},
+		"in one's own exclusive range":     {[]v1alpha1.ServiceCIDRPolicy{blue}, framework.NewService("blue", "web", framework.WithClusterIPs("10.1.0.5")), nil},
+		"in an open range of others":       {[]v1alpha1.ServiceCIDRPolicy{open}, framework.NewService("red", "web", framework.WithClusterIPs("10.2.0.5")), nil},
+		"in a range that two share":        {[]v1alpha1.ServiceCIDRPolicy{blue, red}, framework.NewService("red", "web", framework.WithClusterIPs("10.1.0.5")), nil},
+		"headless":                         {[]v1alpha1.ServiceCIDRPolicy{blue}, framework.NewService("red", "web", framework.Headless()), nil},
+		"the API server's own":             {[]v1alpha1.ServiceCIDRPolicy{blue}, framework.NewService("default", "kubernetes", framework.WithClusterIPs("10.1.0.1")), nil},
+		"the one that it is reserved for":  {[]v1alpha1.ServiceCIDRPolicy{keeper}, framework.NewService("red", "web", framework.WithClusterIPs("10.2.0.7")), nil},
+		"selected by its labels":           {[]v1alpha1.ServiceCIDRPolicy{labelled}, framework.NewService("red", "web", framework.WithLabel("app", "db"), framework.WithClusterIPs("10.1.0.7")), nil},
+		"not selected by its labels":       {[]v1alpha1.ServiceCIDRPolicy{labelled}, framework.NewService("red", "web", framework.WithClusterIPs("10.1.0.7")), []string{"red/web has 10.1.0.7 of the exclusive range of [labelled]"}},
+		"in an exclusive range of others":  {[]v1alpha1.ServiceCIDRPolicy{blue}, framework.NewService("red", "web", framework.WithClusterIPs("10.1.0.5", "fd00:1::5")), []string{"red/web has 10.1.0.5 of the exclusive range of [blue]", "red/web has fd00:1::5 of the exclusive range of [blue]"}},
+		"another than it is reserved for":  {[]v1alpha1.ServiceCIDRPolicy{keeper}, framework.NewService("blue", "web", framework.WithClusterIPs("10.2.0.7")), []string{`blue/web has 10.2.0.7 which is reserved for "red/web"`}},
+		"in a reserved range of addresses": {[]v1alpha1.ServiceCIDRPolicy{keeper}, framework.NewService("red", "web", framework.WithClusterIPs("fd00:2::1f", "10.2.0.47")), []string{`red/web has fd00:2::1f which is reserved for ""`, `red/web has 10.2.0.47 which is reserved for ""`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := *framework.NewServiceCIDR("a", "10.1.0.0/24", "fd00:1::/120")
+			a.Labels = map[string]string{"of": "blue"}
+			s := scene{
+				policies:     tc.policies,
+				serviceCIDRs: []networkingv1.ServiceCIDR{a, *framework.NewServiceCIDR("b", "10.2.0.0/24", "fd00:2::/120")},
+				services:     []corev1.Service{*tc.service},
+			}
+			for _, tenant := range []string{"blue", "red"} {
+				s.namespaces = append(s.namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant, Labels: map[string]string{"tenant": tenant}}})
+			}
+			if diff := cmp.Diff(tc.want, s.misplaced()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWithin(t *testing.T) {
+	for _, tc := range []struct {
+		text, address string
+		want          bool
+	}{
+		{"10.0.0.5", "10.0.0.5", true},
+		{"10.0.0.5", "10.0.0.6", false},
+		{"10.0.0.5-10.0.0.9", "10.0.0.9", true},
+		{"10.0.0.5-10.0.0.9", "10.0.0.10", false},
+		{"10.0.0.5-10.0.0.9", "fd00::7", false},
+		{"10.0.0.16/28", "10.0.0.31", true},
+		{"fd00::-fd00::ff", "fd00::ff", true},
+	} {
+		if got := within(tc.text, netip.MustParseAddr(tc.address)); got != tc.want {
+			t.Errorf("%s within %s: %t", tc.address, tc.text, got)
+		}
+	}
+}

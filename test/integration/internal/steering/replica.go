@@ -1,0 +1,101 @@
+package steering
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// User is as whom the operator speaks to the API server.
+const User = "system:serviceaccount:" + Namespace + ":" + Account
+
+// AddReplicas starts replicas that end with the calling node, and waits until the API server asks them and they know of each other.
+// args are flags beside those of the bed.
+func (b *Bed) AddReplicas(ctx context.Context, n int, args ...string) (added []*framework.Manager) {
+	GinkgoHelper()
+	for range n {
+		replica := suite.Manager(ctx, b.ControlPlane, framework.ManagerOptions{
+			Kubeconfig: b.operatorKubeconfig(), Race: true, Webhooks: true, NoWait: true,
+			Args: slices.Concat([]string{"--leader-elect=true", "--namespace=" + Namespace}, b.args, args),
+		})
+		added = append(added, replica)
+		b.Balancer.Add(framework.Backend{
+			Address: replica.WebhookAddress(),
+			Ready:   func(ctx context.Context) error { return replica.Healthy(ctx, "/readyz") },
+		})
+	}
+	b.replicas = append(b.replicas, added...)
+	b.WaitServing(ctx)
+	return added
+}
+
+// operatorKubeconfig writes a kubeconfig of the operator's user: with a certificate, which outlives any token.
+func (b *Bed) operatorKubeconfig() string {
+	GinkgoHelper()
+	config, err := b.ConfigForUser(User, "system:serviceaccounts", "system:serviceaccounts:"+Namespace)
+	Expect(err).NotTo(HaveOccurred())
+	path := filepath.Join(b.Dir(), "operator.kubeconfig")
+	Expect(framework.WriteKubeconfig(path, config)).To(Succeed())
+	return path
+}
+
+// Replicas returns the replicas that run, paused ones included.
+func (b *Bed) Replicas() []*framework.Manager {
+	return slices.DeleteFunc(slices.Clone(b.replicas), func(r *framework.Manager) bool { return !r.Running() })
+}
+
+// StopReplicas stops all replicas, as an admin does who scales the Deployment to nothing.
+func (b *Bed) StopReplicas() {
+	GinkgoHelper()
+	for _, replica := range b.Replicas() {
+		Expect(replica.Stop()).To(Succeed())
+	}
+	Eventually(b.Balancer.Ready).WithTimeout(cluster.Patience).Should(BeEmpty())
+	b.Balancer.Cut()
+}
+
+// StartReplicas starts those again that do not run, and waits as AddReplicas does.
+func (b *Bed) StartReplicas(ctx context.Context) {
+	GinkgoHelper()
+	for _, replica := range b.replicas {
+		if !replica.Running() {
+			Expect(replica.Start(ctx)).To(Succeed())
+		}
+	}
+	b.WaitServing(ctx)
+}
+
+// WaitServing waits until the API server asks the replicas that run about Services, and each knows how many they are.
+func (b *Bed) WaitServing(ctx context.Context) {
+	GinkgoHelper()
+	running := b.Replicas()
+	Expect(running).NotTo(BeEmpty())
+	for _, replica := range running {
+		Expect(replica.WaitReady(ctx)).To(Succeed())
+	}
+	b.Operator = running[0]
+	Eventually(b.Balancer.Ready).WithTimeout(cluster.Patience).Should(HaveLen(len(running)))
+	Eventually(func() []float64 { return b.EachMetric(ctx, "admission_replicas") }).WithTimeout(cluster.Patience).
+		Should(HaveEach(BeEquivalentTo(len(running))))
+	Eventually(func() bool { return b.asks(ctx) }).WithTimeout(cluster.Patience).WithPolling(200*time.Millisecond).
+		Should(BeTrue(), "the API server asks nobody about Services")
+}
+
+// asks reports whether a replica notices somebody who would like to create a Service.
+func (b *Bed) asks(ctx context.Context) bool {
+	GinkgoHelper()
+	before := b.Decisions(ctx)
+	_, err := b.Client().CoreV1().Services(cluster.Namespace).Create(ctx, framework.NewService(cluster.Namespace, "webhook-probe"),
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return b.Decisions(ctx) > before || apierrors.IsForbidden(err)
+}
