@@ -69,7 +69,7 @@ images: ## Build the image IMG with docker buildx.
 	hack/images.sh
 
 tools: ## Build control planes, linter and generators into the cache (minutes, once).
-	hack/tools/build.sh etcd kubernetes-1.36 kubernetes-1.32 golangci-lint controller-gen benchstat
+	hack/tools/build.sh etcd kubernetes-1.36 kubernetes-1.32 golangci-lint controller-gen crd-ref-docs benchstat
 
 clean: ## Remove bin/. The cache of built tools stays.
 	rm -rf bin

@@ -1,11 +1,12 @@
 package allocator_test
 
 import (
-	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
@@ -20,7 +21,7 @@ func TestStaticBandsAreTouchedLast(t *testing.T) {
 			c := from(t, "10.0.0.0/27", "10.0.1.0/24")
 			c.Ranges[0].Priority = priority
 			small, large := c.Ranges[0].Range, c.Ranges[1].Range
-			got := drain(t, allocator.NewPool(), c)
+			got := drain(t, allocator.NewPool(), lotOf(t, c))
 			isStatic := func(a netip.Addr) bool {
 				return small.Band(allocator.Static).Contains(a) || large.Band(allocator.Static).Contains(a)
 			}
@@ -62,7 +63,7 @@ func TestOrderOfTiers(t *testing.T) {
 			}
 		}
 	}
-	got := drain(t, allocator.NewPool(), c)
+	got := drain(t, allocator.NewPool(), lotOf(t, c))
 	if len(got) != len(want) {
 		t.Fatalf("%d draws, want %d", len(got), len(want))
 	}
@@ -76,7 +77,7 @@ func TestOrderOfTiers(t *testing.T) {
 // TestOverlapIsStatic: what is static in one candidate comes last, though it is dynamic in another one.
 func TestOverlapIsStatic(t *testing.T) {
 	c := from(t, "10.0.0.0/24", "10.0.0.64/27") // .65 to .80 are static in the second
-	got := drain(t, allocator.NewPool(), c)
+	got := drain(t, allocator.NewPool(), lotOf(t, c))
 	first := slices.IndexFunc(got, func(a netip.Addr) bool {
 		return span("10.0.0.1-10.0.0.16").Contains(a) || span("10.0.0.65-10.0.0.80").Contains(a)
 	})
@@ -89,7 +90,7 @@ func TestOverlapIsStatic(t *testing.T) {
 func TestHigherPriorityWinsOverlap(t *testing.T) {
 	c := from(t, "fd00::/124", "fd00::8/125")
 	c.Ranges[1].Priority = 1
-	got := drain(t, allocator.NewPool(), c)
+	got := drain(t, allocator.NewPool(), lotOf(t, c))
 	for i, a := range got {
 		if inner := c.Ranges[1].Range.Contains(a); inner != (i < 7) {
 			t.Errorf("draw %d is %s", i, a)
@@ -106,7 +107,7 @@ func TestExclude(t *testing.T) {
 		span("10.0.0.200-10.0.1.200"), span("10.0.0.1-10.0.0.9"), span("10.0.0.5-10.0.0.20"), // the ends, overlapping
 		span("10.0.0.50-10.0.0.50"), span("10.0.0.70-10.0.0.60"), {}, all6, // one; and three that exclude nothing
 	}
-	got := drain(t, allocator.NewPool(), c)
+	got := drain(t, allocator.NewPool(), lotOf(t, c))
 	for _, a := range got {
 		if slices.ContainsFunc(c.Exclude, func(s allocator.Span) bool { return s.Contains(a) }) {
 			t.Errorf("%s is excluded", a)
@@ -115,10 +116,9 @@ func TestExclude(t *testing.T) {
 	if len(got) != 199-20-1 {
 		t.Errorf("%d addresses, want 178", len(got))
 	}
-	_, err := allocator.NewPool().Reserve(allocator.Choice{Ranges: c.Ranges, Exclude: []allocator.Span{all4}})
-	var full *allocator.FullError
-	if !errors.As(err, &full) || full.Excluded != 254 || full.Usage.Free != 254 {
-		t.Errorf("all of it excluded: %v", err)
+	tiers, err := allocator.Choice{Ranges: c.Ranges, Exclude: []allocator.Span{all4}}.Tiers()
+	if err != nil || len(tiers) > 0 {
+		t.Errorf("all of it excluded: %d tiers, %v", len(tiers), err)
 	}
 }
 
@@ -129,43 +129,84 @@ func TestUniform(t *testing.T) {
 	c := from(t, "10.0.0.0/25", "10.0.0.64/26", "10.0.0.96/27", "10.0.0.96/27", "10.0.3.0/28", "10.0.2.0/27")
 	c.Exclude = []allocator.Span{span("10.0.0.40-10.0.0.50"), span("10.0.3.3-10.0.3.4")}
 	gold := golden.NewPool()
+	lot := lotOf(t, c)
 	for i := 20; i < 128; i += 3 {
 		p.Observe(nth(addr("10.0.0.0"), i), allocator.Allocated)
 		gold.Observe(nth(addr("10.0.0.0"), i), golden.Allocated)
 	}
-	var want golden.Choice
-	for _, o := range c.Ranges {
-		want.Ranges = append(want.Ranges, golden.Candidate{Range: golden.Range{Prefix: o.Range.Prefix()}})
+	for name, shard := range shards {
+		t.Run(name, func(t *testing.T) {
+			lot.Shard = shard
+			checkUniform(t, p, lot, gold.Eligible(golden.Lot{Tiers: goldenChoice(c).Tiers(), Owns: shard.Owns}))
+		})
 	}
-	for _, e := range c.Exclude {
-		want.Exclude = append(want.Exclude, golden.Span(e))
-	}
-	checkUniform(t, p, c, gold.Eligible(want))
+}
+
+// shards are parts that tests draw from.
+var shards = map[string]allocator.Shard{
+	"everything is one's own": {},
+	"the only member":         allocator.NewShard([]string{"a"}, "a"),
+	"one of three":            allocator.NewShard([]string{"a", "b", "c"}, "b"),
+	"one of ten":              allocator.NewShard(strings.Split("abcdefghij", ""), "j"),
+	"no member":               allocator.NewShard([]string{"a", "b"}, "c"),
 }
 
 // TestUniformWhenNearlyFull: seven addresses of 65,278 are left, far from each other.
 func TestUniformWhenNearlyFull(t *testing.T) {
-	p, c := allocator.NewPool(allocator.WithRand(rand.NewPCG(13, 0))), from(t, "10.0.0.0/16")
-	drain(t, p, c)
+	p, lot := allocator.NewPool(allocator.WithRand(rand.NewPCG(13, 0))), lotOf(t, from(t, "10.0.0.0/16"))
+	drain(t, p, lot)
 	var left []netip.Addr
 	for _, i := range []int{257, 258, 4096, 20_000, 20_100, 65_533, 65_534} {
 		left = append(left, nth(addr("10.0.0.0"), i))
 		p.Forget(left[len(left)-1])
 	}
-	checkUniform(t, p, c, left)
+	checkUniform(t, p, lot, left)
 }
 
-func checkUniform(t *testing.T, p *allocator.Pool, c allocator.Choice, eligible []netip.Addr) {
+// TestUniformOverManyRuns: of 1,000 runs, between all of which half or nearly all addresses are used, so that addresses
+// are drawn by trying, or by counting.
+func TestUniformOverManyRuns(t *testing.T) {
+	var spans []allocator.Span
+	for i := range 1000 {
+		first := nth(addr("10.1.0.0"), 1000*i+i*i%500)
+		spans = append(spans, allocator.Span{First: first, Last: nth(first, i%4)})
+	}
+	tier, err := allocator.NewTier(spans, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, used := range []int{50, 97} {
+		for _, shard := range []string{"everything is one's own", "one of three", "no member"} {
+			t.Run(fmt.Sprintf("%d %%, %s", used, shard), func(t *testing.T) {
+				p, rng := allocator.NewPool(allocator.WithRand(rand.NewPCG(14, 0))), seeded(15)
+				var eligible []netip.Addr
+				for _, a := range addrsOf(tier) {
+					if rng.IntN(100) < used {
+						p.Observe(a, allocator.Allocated)
+					} else if s := shards[shard]; s.Owns(a) || shard == "no member" {
+						eligible = append(eligible, a)
+					}
+				}
+				checkUniform(t, p, allocator.Lot{Tiers: []*allocator.Tier{tier}, Shard: shards[shard]}, eligible)
+			})
+		}
+	}
+}
+
+func checkUniform(t *testing.T, p *allocator.Pool, l allocator.Lot, eligible []netip.Addr) {
 	t.Helper()
 	const each = 300
 	seen := map[netip.Addr]int{}
 	for range each * len(eligible) {
-		a, err := p.Reserve(c)
+		d, err := p.Draw(l)
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen[a]++
-		p.Forget(a)
+		if d.Cooled || d.Own != l.Shard.Owns(d.Addr) {
+			t.Fatalf("%+v, but own: %v", d, l.Shard.Owns(d.Addr))
+		}
+		seen[d.Addr]++
+		p.Forget(d.Addr)
 	}
 	chi2 := 0.0
 	for _, a := range eligible {
@@ -219,9 +260,9 @@ func TestNoBias(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			src := &script{t, tc.says}
-			a, err := allocator.NewPool(allocator.WithRand(src)).Reserve(from(t, tc.ranges...))
-			if err != nil || a != addr(tc.want) {
-				t.Errorf("got %s, %v, want %s", a, err, tc.want)
+			d, err := allocator.NewPool(allocator.WithRand(src)).Draw(lotOf(t, from(t, tc.ranges...)))
+			if err != nil || d.Addr != addr(tc.want) {
+				t.Errorf("got %s, %v, want %s", d.Addr, err, tc.want)
 			}
 			if len(src.says) > 0 {
 				t.Errorf("%d random numbers too few were asked for", len(src.says))

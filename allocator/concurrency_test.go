@@ -18,10 +18,12 @@ type ledger struct {
 	pool   *allocator.Pool
 	owners map[netip.Addr]*atomic.Int64 // all usable addresses; the map itself never changes
 	choice allocator.Choice
+	tiers  []*allocator.Tier
 }
 
-func newLedger(c allocator.Choice) *ledger {
-	l := &ledger{allocator.NewPool(), map[netip.Addr]*atomic.Int64{}, c}
+func newLedger(t *testing.T, c allocator.Choice) *ledger {
+	t.Helper()
+	l := &ledger{allocator.NewPool(), map[netip.Addr]*atomic.Int64{}, c, lotOf(t, c).Tiers}
 	for _, a := range usable(c) {
 		l.owners[a] = new(atomic.Int64)
 	}
@@ -46,7 +48,7 @@ func (l *ledger) giveBack(rng *rand.Rand, a netip.Addr, committed bool) {
 	case !committed:
 		l.pool.Forget(a)
 	case rng.IntN(2) == 0:
-		l.pool.Observe(a, allocator.Cooling)
+		l.pool.Cool(a, at(rng.IntN(1000)))
 	default:
 		l.pool.Release(a)
 	}
@@ -87,6 +89,12 @@ func (l *ledger) get(rng *rand.Rand) (a netip.Addr, err error) {
 	if rng.IntN(4) == 0 {
 		a = l.choice.Ranges[0].Range.Span().First
 		a = nth(a, rng.IntN(int(l.choice.Ranges[0].Range.Size())))
+		if rng.IntN(2) == 0 {
+			if !l.pool.Assume(a) {
+				a = netip.Addr{}
+			}
+			return a, nil
+		}
 		if err := l.pool.ReserveAddr(a); err != nil {
 			a = netip.Addr{}
 			if !errors.Is(err, allocator.ErrTaken) {
@@ -95,12 +103,12 @@ func (l *ledger) get(rng *rand.Rand) (a netip.Addr, err error) {
 		}
 		return a, nil
 	}
-	c := l.choice
-	c.YieldCooling = rng.IntN(2) == 0
-	if a, err = l.pool.Reserve(c); errors.Is(err, allocator.ErrFull) {
+	lot := allocator.Lot{Tiers: l.tiers, Shard: allocator.NewShard([]string{"a", "b", "c"}, "b"), Yield: rng.IntN(2) == 0}
+	d, err := l.pool.Draw(lot)
+	if errors.Is(err, allocator.ErrFull) {
 		return netip.Addr{}, nil
 	}
-	return a, err
+	return d.Addr, err
 }
 
 // settle says that a was written, in one of the orders in which that becomes known.
@@ -114,7 +122,7 @@ func (l *ledger) settle(rng *rand.Rand, a netip.Addr) {
 	default:
 		l.pool.Release(a) // news of the one before
 		l.pool.Commit(a)
-		l.pool.Observe(a, allocator.Reserved)
+		l.pool.Observe(a, allocator.Allocated) // Reserved would be anybody's to Assume
 	}
 }
 
@@ -132,7 +140,7 @@ func (l *ledger) look(rng *rand.Rand) {
 
 // TestNobodyGetsAnAddressTwice has 32 of them at ranges that are too small for all.
 func TestNobodyGetsAnAddressTwice(t *testing.T) {
-	l := newLedger(from(t, "10.0.0.0/24", "10.0.0.0/26", "10.0.1.0/28"))
+	l := newLedger(t, from(t, "10.0.0.0/24", "10.0.0.0/26", "10.0.1.0/28"))
 	var kept atomic.Int64
 	var wg sync.WaitGroup
 	for who := int64(1); who <= 32; who++ {

@@ -13,8 +13,8 @@ import (
 func cooled(c allocator.Choice, seed uint64) (*allocator.Pool, []netip.Addr) {
 	p, order := allocator.NewPool(), usable(c)
 	seeded(seed).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-	for _, a := range order {
-		p.Observe(a, allocator.Cooling)
+	for i, a := range order {
+		p.Cool(a, at(i))
 	}
 	return p, order
 }
@@ -27,11 +27,10 @@ func TestCoolingYieldsInOrder(t *testing.T) {
 			c.Ranges[i].Priority = i
 		}
 		p, order := cooled(c, 14)
-		if a, err := p.Reserve(c); !errors.Is(err, allocator.ErrFull) {
-			t.Fatalf("%s: a cooling address was drawn: %s, %v", prefixes, a, err)
+		if d, err := p.Draw(lotOf(t, c)); !errors.Is(err, allocator.ErrFull) {
+			t.Fatalf("%s: a cooling address was drawn: %+v, %v", prefixes, d, err)
 		}
-		c.YieldCooling = true
-		if got := drain(t, p, c); !slices.Equal(got, order) {
+		if got := drain(t, p, yielding(t, c)); !slices.Equal(got, order) {
 			t.Errorf("%s: cooling yielded in the order\n%s, want\n%s", prefixes, got, order)
 		}
 		if err := p.Check(); err != nil {
@@ -43,28 +42,33 @@ func TestCoolingYieldsInOrder(t *testing.T) {
 // TestCoolingYieldsOnce: an address that was drawn is nobody's to yield any more.
 func TestCoolingYieldsOnce(t *testing.T) {
 	c := from(t, "10.0.0.0/30")
-	c.YieldCooling = true
+	lot := yielding(t, c)
 	p, order := cooled(c, 15)
-	first, err := p.Reserve(c)
-	if err != nil || first != order[0] {
-		t.Fatalf("got %s, %v, want %s", first, err, order[0])
+	first, err := p.Draw(lot)
+	if err != nil || first != (allocator.Drawn{Addr: order[0], Own: true, Cooled: true}) {
+		t.Fatalf("got %+v, %v, want %s", first, err, order[0])
 	}
-	if got := p.State(first); got != allocator.Assumed {
-		t.Errorf("%s is %s", first, got)
+	if got := p.State(first.Addr); got != allocator.Assumed {
+		t.Errorf("%s is %s", first.Addr, got)
 	}
 	want := allocator.Usage{Size: 2, Allocated: 1, Cooling: 1}
 	if got := p.Usage(c.Ranges[0].Range.Span()); got != want {
 		t.Errorf("usage %+v, want %+v", got, want)
 	}
-	if second, err := p.Reserve(c); err != nil || second != order[1] {
-		t.Errorf("got %s, %v, want %s", second, err, order[1])
+	if second, err := p.Draw(lot); err != nil || second.Addr != order[1] {
+		t.Errorf("got %s, %v, want %s", second.Addr, err, order[1])
 	}
-	if third, err := p.Reserve(c); !errors.Is(err, allocator.ErrFull) {
-		t.Errorf("got %s, %v, want ErrFull", third, err)
+	if third, err := p.Draw(lot); !errors.Is(err, allocator.ErrFull) {
+		t.Errorf("got %s, %v, want ErrFull", third.Addr, err)
 	}
 	p.Forget(order[1])
-	p.Observe(order[0], allocator.Cooling) // given back: it cools from now on
-	if got := drain(t, p, c); !slices.Equal(got, []netip.Addr{order[1], order[0]}) {
+	p.Cool(order[0], at(0)) // late news of the rest that ended
+	if got := p.State(order[0]); got != allocator.Assumed {
+		t.Errorf("%s is %s, and may be handed out twice", order[0], got)
+	}
+	p.Forget(order[0])
+	p.Cool(order[0], at(0)) // given back
+	if got := drain(t, p, lot); !slices.Equal(got, []netip.Addr{order[1], order[0]}) {
 		t.Errorf("got %s, want the free one and then the cooling one", got)
 	}
 }
@@ -72,33 +76,41 @@ func TestCoolingYieldsOnce(t *testing.T) {
 // TestFreeBeforeCooling: even a static address is drawn before a cooling one has to yield.
 func TestFreeBeforeCooling(t *testing.T) {
 	c := from(t, "10.0.0.0/27")
-	c.YieldCooling = true
+	lot := yielding(t, c)
 	p, order := cooled(c, 16)
 	p.Release(addr("10.0.0.3"))
-	if a, err := p.Reserve(c); err != nil || a != addr("10.0.0.3") {
-		t.Errorf("got %s, %v, want 10.0.0.3", a, err)
+	if d, err := p.Draw(lot); err != nil || d.Addr != addr("10.0.0.3") || d.Cooled {
+		t.Errorf("got %+v, %v, want 10.0.0.3", d, err)
 	}
 	order = slices.DeleteFunc(order, func(a netip.Addr) bool { return a == addr("10.0.0.3") })
-	if got := drain(t, p, c); !slices.Equal(got, order) {
+	if got := drain(t, p, lot); !slices.Equal(got, order) {
 		t.Errorf("cooling yielded in the order %s, want %s", got, order)
 	}
 }
 
-// TestCoolingKeepsItsPlace: observing a cooling address again does not move it; leaving and coming back does.
-func TestCoolingKeepsItsPlace(t *testing.T) {
-	c := from(t, "10.0.0.0/29")
-	c.YieldCooling = true
+// TestTimeIsWhatCounts: neither the order in which times are told matters, nor how often, nor what was between; the last
+// time that was told does.
+func TestTimeIsWhatCounts(t *testing.T) {
+	c := from(t, "10.0.0.0/28")
 	p, order := cooled(c, 17)
-	for _, a := range slices.Backward(order) {
-		p.Observe(a, allocator.Cooling)
+	for i, a := range slices.Backward(order) {
+		switch i % 4 {
+		case 0:
+			p.Observe(a, allocator.Allocated)
+		case 1:
+			p.Observe(a, allocator.Reserved)
+		case 2:
+			p.Cool(a, at(1000-i))
+		}
+		p.Cool(a, at(i))
 	}
-	for _, s := range []allocator.State{allocator.Allocated, allocator.Reserved} {
-		a := order[0]
-		p.Observe(a, s)
-		p.Observe(a, allocator.Cooling)
-		order = append(order[1:], a)
+	p.Cool(order[2], at(1000))
+	last := order[2]
+	order = append(slices.Delete(order, 2, 3), last)
+	if err := p.Check(); err != nil {
+		t.Error(err)
 	}
-	if got := drain(t, p, c); !slices.Equal(got, order) {
+	if got := drain(t, p, yielding(t, c)); !slices.Equal(got, order) {
 		t.Errorf("cooling yielded in the order %s, want %s", got, order)
 	}
 }
@@ -107,11 +119,11 @@ func TestCoolingKeepsItsPlace(t *testing.T) {
 // long it has been cooling.
 func TestOnlyCandidatesYield(t *testing.T) {
 	p := allocator.NewPool()
-	for _, text := range []string{
+	for i, text := range []string{
 		"10.0.0.0", "10.0.0.31", "10.0.0.33", "fd00::1", "10.0.0.20", // network, broadcast, elsewhere, other family, excluded
 		"10.0.0.7", "10.0.0.6",
 	} {
-		p.Observe(addr(text), allocator.Cooling)
+		p.Cool(addr(text), at(i))
 	}
 	c := from(t, "10.0.0.0/27")
 	for _, a := range usable(c) {
@@ -119,8 +131,8 @@ func TestOnlyCandidatesYield(t *testing.T) {
 			p.Observe(a, allocator.Allocated)
 		}
 	}
-	c.YieldCooling, c.Exclude = true, []allocator.Span{span("10.0.0.15-10.0.0.22"), all6}
-	if got := drain(t, p, c); !slices.Equal(got, []netip.Addr{addr("10.0.0.7"), addr("10.0.0.6")}) {
+	c.Exclude = []allocator.Span{span("10.0.0.15-10.0.0.22"), all6}
+	if got := drain(t, p, yielding(t, c)); !slices.Equal(got, []netip.Addr{addr("10.0.0.7"), addr("10.0.0.6")}) {
 		t.Errorf("yielded %s, want 10.0.0.7 and 10.0.0.6", got)
 	}
 }
@@ -149,8 +161,7 @@ func TestManyCooling(t *testing.T) {
 	if got := p.Usage(c.Ranges[0].Range.Span()); got != want {
 		t.Errorf("usage %+v, want %+v", got, want)
 	}
-	c.YieldCooling = true
-	if got := drain(t, p, c)[half-half/2:]; !slices.Equal(got, order[half:]) {
+	if got := drain(t, p, yielding(t, c))[half-half/2:]; !slices.Equal(got, order[half:]) {
 		t.Error("cooling yielded out of order")
 	}
 }

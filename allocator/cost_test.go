@@ -13,32 +13,64 @@ func TestAllocations(t *testing.T) {
 	c := from(t, "10.0.0.0/20", "10.0.8.0/22")
 	c.Ranges[1].Priority = 1
 	c.Exclude = []allocator.Span{span("10.0.3.0-10.0.3.9"), span("10.0.1.0-10.0.1.9")}
-	r := c.Ranges[0].Range
+	r, lot := c.Ranges[0].Range, lotOf(t, c)
+	sharded := allocator.Lot{Tiers: lot.Tiers, Shard: allocator.NewShard([]string{"a", "b", "c"}, "c")}
 	var set allocator.Set
 	for range 2000 {
-		a, err := p.Reserve(c)
+		d, err := p.Draw(lot)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Commit(a)
-		set.Insert(a)
+		p.Commit(d.Addr)
+		set.Insert(d.Addr)
 	}
 	a, other := addr("10.0.9.9"), addr("10.0.0.77")
-	p.Observe(a, allocator.Cooling)
+	nearlyFull := allocator.Lot{Tiers: lotOf(t, from(t, "10.1.12.0/27", "10.1.13.0/27", "10.1.14.0/27")).Tiers[:1], Shard: sharded.Shard}
+	for range 28 { // of 3 x 14
+		d, err := p.Draw(allocator.Lot{Tiers: nearlyFull.Tiers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Commit(d.Addr)
+	}
+	for range 14 { // whatever is one's own
+		if d, err := p.Draw(nearlyFull); err == nil && d.Own {
+			p.Commit(d.Addr)
+		} else {
+			p.Forget(d.Addr)
+		}
+	}
+	p.Cool(a, at(1))
+	p.Observe(addr("10.0.9.8"), allocator.Allocated)
 	for name, f := range map[string]func(){
 		"State":                  func() { p.State(a) },
 		"Usage":                  func() { p.Usage(r.Span()) },
 		"Used of an empty range": func() { p.Used(span("10.1.0.0-10.1.0.9"), 9) },
-		"Reserve, Forget": func() {
-			a, _ := p.Reserve(c)
-			p.Forget(a)
+		"Draw, Forget": func() {
+			d, _ := p.Draw(lot)
+			p.Forget(d.Addr)
+		},
+		"Draw of a shard, Forget": func() {
+			d, _ := p.Draw(sharded)
+			p.Forget(d.Addr)
+		},
+		"Draw of a shard from few, Forget": func() {
+			d, _ := p.Draw(nearlyFull)
+			p.Forget(d.Addr)
+		},
+		"Assume, Forget": func() {
+			p.Assume(other)
+			p.Forget(other)
 		},
 		"ReserveAddr, Commit, Release": func() {
 			_ = p.ReserveAddr(other)
 			p.Commit(other)
 			p.Release(other)
 		},
-		"Observe":       func() { p.Observe(a, allocator.Cooling) },
+		"Observe":       func() { p.Observe(addr("10.0.9.8"), allocator.Allocated) },
+		"Cool":          func() { p.Cool(a, at(1)) },
+		"Shard.Owns":    func() { sharded.Shard.Owns(a) },
+		"Tier.Size":     func() { lot.Tiers[0].Size() },
 		"Set.Contains":  func() { set.Contains(a) },
 		"Set.CountIn":   func() { set.CountIn(r.Span()) },
 		"Set.NthFree":   func() { set.NthFree(r.Span(), 1234) },

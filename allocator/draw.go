@@ -13,13 +13,14 @@ const (
 	// haste is the same where the free addresses are few enough to be looked at one by one.
 	haste = 8
 	// few is how many free addresses are looked at one by one.
-	few = 1024
+	few = 4096
 )
 
 // workspace is what Draw works in. It is used again for every draw, so that drawing allocates nothing.
 type workspace struct {
-	open []opening
-	own  []uint128
+	open  []opening
+	own   []uint128
+	parts []uint64
 }
 
 // opening is a run of a tier with what is free in it.
@@ -28,21 +29,21 @@ type opening struct {
 	start uint128 // free addresses of the tier before the run
 }
 
-// draw makes a free address used, one of the first tier that has any.
-func (p *Pool) draw(f *family, l Lot) (a uint128, own, ok bool) {
+// draw makes a free address used, one of the first tier that has any, and returns it and the tier. The tier is nil if
+// there was nothing to draw.
+func (p *Pool) draw(f *family, l Lot) (a uint128, from *Tier) {
 	for _, t := range l.Tiers {
 		if len(t.runs()) == 0 {
 			continue
 		}
 		if a, ok := p.probe(f, t, l.Shard); ok {
-			return a, !l.Shard.ownsNone(), true
+			return a, t
 		}
 		if free := p.openUp(f, t); !free.isZero() {
-			a, own = p.drawFree(f, free, l.Shard)
-			return a, own, true
+			return p.drawFree(f, free, l.Shard), t
 		}
 	}
-	return uint128{}, false, false
+	return uint128{}, nil
 }
 
 // probe tries addresses of the tier at random until one is free and the shard's own. Each that qualifies is equally
@@ -51,7 +52,7 @@ func (p *Pool) draw(f *family, l Lot) (a uint128, own, ok bool) {
 func (p *Pool) probe(f *family, t *Tier, s Shard) (a uint128, ok bool) {
 	for range min(len(t.list)-1, patience*s.members()) {
 		a := t.at(p.below(t.size))
-		if (s.ownsNone() || s.owns(a)) && f.used.insert(a) {
+		if (s.ownsNone() || s.owns(a)) && f.use(a) {
 			return a, true
 		}
 	}
@@ -73,17 +74,17 @@ func (p *Pool) openUp(f *family, t *Tier) (free uint128) {
 
 // drawFree makes one of the free addresses that openUp has found used: one of the shard's own, each equally likely,
 // or else any.
-func (p *Pool) drawFree(f *family, free uint128, s Shard) (a uint128, own bool) {
+func (p *Pool) drawFree(f *family, free uint128, s Shard) uint128 {
 	if !s.ownsAll() && !s.ownsNone() {
 		if a, ok := p.drawOwn(f, free, s); ok {
-			f.used.insert(a)
-			return a, true
+			f.use(a)
+			return a
 		}
 	}
 	k := p.below(free)
 	o := p.opening(k)
-	a = f.used.take(o.stretch, k.sub(o.start))
-	return a, s.owns(a)
+	f.changes++
+	return f.used.take(o.stretch, k.sub(o.start))
 }
 
 // drawOwn draws from the free addresses until the shard owns one. If it never does, it looks at all of them where
@@ -94,9 +95,7 @@ func (p *Pool) drawOwn(f *family, free uint128, s Shard) (a uint128, ok bool) {
 		tries = haste * s.members()
 	}
 	for range tries {
-		k := p.below(free)
-		o := p.opening(k)
-		if a := f.used.nthFree(o.stretch, k.sub(o.start)); s.owns(a) {
+		if a := p.nthFree(f, p.below(free)); s.owns(a) {
 			return a, true
 		}
 	}
@@ -109,17 +108,28 @@ func (p *Pool) drawOwn(f *family, free uint128, s Shard) (a uint128, ok bool) {
 // searchOwn looks at all free addresses and draws one of those that the shard owns.
 func (p *Pool) searchOwn(f *family, s Shard) (a uint128, ok bool) {
 	p.work.own = p.work.own[:0]
-	for _, o := range p.work.open {
-		for k := range o.free().lo {
-			if a := f.used.nthFree(o.stretch, uint128{0, k}); s.owns(a) {
-				p.work.own = append(p.work.own, a)
-			}
+	p.eachFree(f, func(a uint128) {
+		if s.owns(a) {
+			p.work.own = append(p.work.own, a)
 		}
-	}
+	})
 	if len(p.work.own) == 0 {
 		return uint128{}, false
 	}
 	return p.work.own[p.below64(uint64(len(p.work.own)))], true
+}
+
+// nthFree returns the one of the free addresses that openUp has found with k others before it.
+func (p *Pool) nthFree(f *family, k uint128) uint128 {
+	o := p.opening(k)
+	return f.used.nthFree(o.stretch, k.sub(o.start))
+}
+
+// eachFree calls look for the free addresses that openUp has found, in ascending order.
+func (p *Pool) eachFree(f *family, look func(uint128)) {
+	for _, o := range p.work.open {
+		f.used.eachFree(o.stretch, look)
+	}
 }
 
 // opening returns the run that has the free address with k others before it.
@@ -133,8 +143,12 @@ func (p *Pool) opening(k uint128) opening {
 	return p.work.open[low]
 }
 
-// yield makes the address that has been cooling for longest in any of the tiers nobody's; it stays used.
+// yield makes the address that has been cooling for longest in any of the tiers nobody's, if the lot wants that. It
+// stays used.
 func (f *family) yield(l Lot) (a uint128, ok bool) {
+	if !l.Yield {
+		return uint128{}, false
+	}
 	var oldest *rester
 	for _, t := range l.Tiers {
 		oldest = f.cooling.oldest(t.runs(), oldest)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
+	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
@@ -16,35 +18,54 @@ func ExamplePool() {
 		return
 	}
 	pool := allocator.NewPool(allocator.WithRand(rand.NewPCG(1, 2)))
-	choice := allocator.Choice{Ranges: []allocator.Candidate{{Range: r}}}
+	tiers, err := allocator.Choice{Ranges: []allocator.Candidate{{Range: r}}}.Tiers()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	lot := allocator.Lot{Tiers: tiers}
 
-	first, _ := pool.Reserve(choice)
-	pool.Commit(first) // the API server accepted it
-	second, _ := pool.Reserve(choice)
-	pool.Forget(second) // the API server refused it
+	first, _ := pool.Draw(lot)
+	pool.Commit(first.Addr) // the API server accepted it
+	second, _ := pool.Draw(lot)
+	pool.Forget(second.Addr) // the API server refused it
 
 	fmt.Printf("%+v\n", pool.Usage(r.Span()))
-	fmt.Println(pool.State(first), pool.State(second))
+	fmt.Println(pool.State(first.Addr), pool.State(second.Addr))
 	// Output:
 	// {Size:2 Allocated:1 Reserved:0 Cooling:0 Free:1}
 	// allocated free
 }
 
 // A cooling address is kept for as long as there is another one.
-func ExampleChoice_yieldCooling() {
+func ExampleLot_yield() {
 	r, _ := allocator.ParseRange("fd00::/127")
 	pool := allocator.NewPool()
-	pool.Observe(r.Span().First, allocator.Cooling)
+	pool.Cool(r.Span().First, time.Unix(1_700_000_000, 0))
 
-	choice := allocator.Choice{Ranges: []allocator.Candidate{{Range: r}}}
-	_, err := pool.Reserve(choice)
+	tier, _ := allocator.NewTier([]allocator.Span{r.Span()}, nil)
+	lot := allocator.Lot{Tiers: []*allocator.Tier{tier}}
+	_, err := pool.Draw(lot)
 	fmt.Println(err, errors.Is(err, allocator.ErrFull))
 
-	choice.YieldCooling = true
-	fmt.Println(pool.Reserve(choice))
+	lot.Yield = true
+	drawn, _ := pool.Draw(lot)
+	fmt.Println(drawn.Addr, drawn.Cooled)
 	// Output:
-	// no free address in fd00::/127: of 1 usable ones 0 are allocated, 0 reserved, 1 cooling and 0 excluded true
-	// fd00::1 <nil>
+	// no free address: of 1 to draw from 0 are allocated, 0 reserved and 1 cooling true
+	// fd00::1 true
+}
+
+// Three processes share a range without asking one another.
+func ExampleShard() {
+	members, a := []string{"red", "green", "blue"}, netip.MustParseAddr("10.96.0.1")
+	for _, me := range members {
+		fmt.Println(me, allocator.NewShard(members, me).Owns(a))
+	}
+	// Output:
+	// red true
+	// green false
+	// blue false
 }
 
 func ExampleRange_Band() {

@@ -76,6 +76,27 @@ func yielding(t testing.TB, c allocator.Choice) allocator.Lot {
 	return l
 }
 
+// goldenChoice is c for the oracle.
+func goldenChoice(c allocator.Choice) golden.Choice {
+	var want golden.Choice
+	for _, o := range c.Ranges {
+		want.Ranges = append(want.Ranges, golden.Candidate{Range: golden.Range{Prefix: o.Range.Prefix()}, Priority: o.Priority})
+	}
+	for _, e := range c.Exclude {
+		want.Exclude = append(want.Exclude, golden.Span(e))
+	}
+	return want
+}
+
+// addrsOf returns the addresses of a tier.
+func addrsOf(tier *allocator.Tier) []netip.Addr {
+	var list []netip.Addr
+	for _, s := range tier.Spans() {
+		list = append(list, golden.Span(s).Addrs()...)
+	}
+	return list
+}
+
 // at returns a time: second n.
 func at(n int) time.Time { return time.Unix(int64(n), 0) }
 

@@ -152,7 +152,7 @@ func (p *Pool) Used(s Span, limit int) []netip.Addr {
 // those that qualify each is equally likely. When no tier has one and the Lot says Yield, it is the address that
 // has been cooling for longest in any of the tiers.
 //
-// A free address of the shard's own is never missed where no more than 1,024 addresses of the tier are free. Where
+// A free address of the shard's own is never missed where no more than 4,096 addresses of the tier are free. Where
 // there are more, and the share q of them is the shard's own, it is missed with a probability of less than
 // (1-q)^(64 members): 10^-27 as long as all members draw alike, 0.03 % when an eighth of one's share is left.
 //
@@ -168,17 +168,16 @@ func (p *Pool) Draw(l Lot) (Drawn, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f, cooled := p.of(is4), false
-	a, own, ok := p.draw(f, l)
-	if !ok && l.Yield {
-		a, ok = f.yield(l)
-		own, cooled = l.Shard.owns(a), true
+	f := p.of(is4)
+	if a, from := p.draw(f, l); from != nil {
+		f.assumed.insert(a)
+		return Drawn{Addr: a.addr(is4), Own: l.Shard.owns(a), Scarce: p.isScarce(f, from, l.Shard)}, nil
 	}
-	if !ok {
-		return Drawn{}, f.full(l)
+	if a, ok := f.yield(l); ok {
+		f.assumed.insert(a)
+		return Drawn{Addr: a.addr(is4), Own: l.Shard.owns(a), Scarce: l.Shard.members() > 1, Cooled: true}, nil
 	}
-	f.assumed.insert(a) // either way left it used
-	return Drawn{a.addr(is4), own, cooled}, nil
+	return Drawn{}, f.full(l)
 }
 
 // ReserveAddr makes a Assumed if it is Free. The error is a *TakenError, which matches ErrTaken, if it is not,

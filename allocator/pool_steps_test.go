@@ -50,25 +50,28 @@ func (p playground) span(i, n byte) allocator.Span {
 	return allocator.Span{First: first, Last: shifted(first, int64(n%16))}
 }
 
-// poolStep is something that is done to a Pool: six bytes, so that a fuzzer can make one up.
+// poolStep is something that is done to a Pool: eight bytes, so that a fuzzer can make one up.
 //
 //	0  what to do
 //	1  with which address
 //	2  with which ranges: one bit for each
 //	3  with which priorities
 //	4  with which exclusions
-//	5  bit 0: family; bit 1: cooling yields; bit 2: one range is of the other family; the rest: where usage is asked
-type poolStep [6]byte
+//	5  bit 0: family; bit 1: cooling yields; bit 2: one tier is of the other family; the rest: where usage is asked
+//	6  bit 0: tiers are spans that overlap, not those of a Choice; bits 4, 5: members; bits 6, 7: which of them draws
+//	7  at which time cooling began
+type poolStep [8]byte
 
 const (
-	reserve = iota
+	draw = iota
 	reserveAddr
+	assume
 	commit
 	forget
 	release
 	observeAllocated
 	observeReserved
-	observeCooling
+	cool
 	poolOps
 )
 
@@ -78,40 +81,89 @@ func (s poolStep) playground() playground { return playgrounds[s[5]&1] }
 
 func (s poolStep) addr() netip.Addr { return s.playground().at(s[1]) }
 
-// choice returns the same Choice for the code and for the oracle.
-func (s poolStep) choice() (c allocator.Choice, want golden.Choice) {
-	ground := s.playground()
-	c.YieldCooling = s[5]&2 != 0
-	for i, r := range ground.ranges {
+// lot returns the same Lot for the code and for the oracle.
+func (s poolStep) lot() (l allocator.Lot, want golden.Lot, err error) {
+	l.Yield, l.Shard = s[5]&2 != 0, s.shard()
+	want.Yield, want.Owns = l.Yield, l.Shard.Owns
+	if s[6]&1 == 0 {
+		c := s.choice()
+		l.Tiers, err = c.Tiers()
+		want.Tiers = goldenChoice(c).Tiers()
+		return l, want, err
+	}
+	for i := range s[3] % 4 {
+		spans, exclude := s.spans(i), s.exclude()
+		tier, err := allocator.NewTier(spans, exclude)
+		if err != nil {
+			return l, want, err
+		}
+		l.Tiers = append(l.Tiers, tier)
+		want.Tiers = append(want.Tiers, golden.NewTier(goldenSpans(spans), goldenSpans(exclude)))
+	}
+	return l, want, nil
+}
+
+func goldenSpans(list []allocator.Span) (want []golden.Span) {
+	for _, s := range list {
+		want = append(want, golden.Span(s))
+	}
+	return want
+}
+
+// shard is that of any of the first members of four, or of one who is no member, or everything.
+func (s poolStep) shard() allocator.Shard {
+	names := []string{"a", "b", "c", "d"}
+	if n := s[6] >> 4 & 3; n > 0 {
+		return allocator.NewShard(names[:n], names[s[6]>>6])
+	}
+	return allocator.Shard{}
+}
+
+func (s poolStep) choice() (c allocator.Choice) {
+	for i, r := range s.playground().ranges {
 		if s[2]>>i&1 == 1 {
 			c.Ranges = append(c.Ranges, allocator.Candidate{Range: r, Priority: int(s[3]>>(i%4*2)&3) - 1})
 		}
 	}
+	c.Exclude = s.exclude()
+	return c
+}
+
+// spans are those of tier i: up to three runs and an empty one.
+func (s poolStep) spans(i byte) []allocator.Span {
+	list := []allocator.Span{{}}
+	for j := range s[2] >> (2 * i) & 3 {
+		list = append(list, s.playground().span(s[1]+29*i+53*j, s[3]+7*j))
+	}
+	return list
+}
+
+func (s poolStep) exclude() (list []allocator.Span) {
+	ground := s.playground()
 	if s[4]%3 > 0 {
-		c.Exclude = append(c.Exclude, ground.span(s[4], s[4]>>2))
+		list = append(list, ground.span(s[4], s[4]>>2))
 	}
 	if s[4]%3 > 1 {
-		c.Exclude = append(c.Exclude, ground.span(s[1], s[4]>>4), playgrounds[1-s[5]&1].span(0, 99), allocator.Span{})
+		list = append(list, ground.span(s[1], s[4]>>4), playgrounds[1-s[5]&1].span(0, 99), allocator.Span{})
 	}
-	want.YieldCooling = c.YieldCooling
-	for _, o := range c.Ranges {
-		want.Ranges = append(want.Ranges, golden.Candidate{Range: golden.Range{Prefix: o.Range.Prefix()}, Priority: o.Priority})
-	}
-	for _, e := range c.Exclude {
-		want.Exclude = append(want.Exclude, golden.Span(e))
-	}
-	return c, want
+	return list
 }
 
 func (s poolStep) String() string {
 	switch s.op() {
-	case reserve:
-		c, _ := s.choice()
-		return fmt.Sprintf("Reserve from %v, without %s, cooling yields: %v; %x", c.Ranges, c.Exclude, c.YieldCooling, s[:])
-	case observeAllocated, observeReserved, observeCooling:
+	case draw:
+		l, _, err := s.lot()
+		text := fmt.Sprintf("Draw with shard %v, cooling yields: %v; %v; %x; tiers", l.Shard, l.Yield, err, s[:])
+		for _, tier := range l.Tiers {
+			text += fmt.Sprint(" ", tier.Spans())
+		}
+		return text
+	case observeAllocated, observeReserved:
 		return fmt.Sprintf("Observe(%s, %s); %x", s.addr(), s.state(), s[:])
 	}
-	name := [...]string{reserveAddr: "ReserveAddr", commit: "Commit", forget: "Forget", release: "Release"}[s.op()]
+	name := [...]string{
+		reserveAddr: "ReserveAddr", assume: "Assume", commit: "Commit", forget: "Forget", release: "Release", cool: "Cool",
+	}[s.op()]
 	return fmt.Sprintf("%s(%s); %x", name, s.addr(), s[:])
 }
 
@@ -140,7 +192,7 @@ func randomPoolSteps(rng *rand.Rand, n int) []poolStep {
 			steps[i][5] |= 4
 		}
 		if fills := i/(n/4)%2 == 0; fills && rng.IntN(2) == 0 {
-			steps[i][0] = reserve
+			steps[i][0] = draw
 		}
 	}
 	return steps
@@ -174,10 +226,17 @@ func runPool(every int) func([]poolStep) error {
 func (p poolPair) step(s poolStep) error {
 	a := s.addr()
 	switch s.op() {
-	case reserve:
-		return p.reserve(s)
+	case draw:
+		return p.draw(s)
 	case reserveAddr:
 		return p.reserveAddr(a)
+	case assume:
+		if got, want := p.real.Assume(a), p.gold.Assume(a); got != want {
+			return fmt.Errorf("assuming %s: got %v, want %v", a, got, want)
+		}
+	case cool:
+		p.real.Cool(a, at(int(s[7])))
+		p.gold.Cool(a, at(int(s[7])))
 	case commit:
 		p.real.Commit(a)
 		p.gold.Commit(a)
@@ -197,53 +256,66 @@ func (p poolPair) step(s poolStep) error {
 	return nil
 }
 
-// reserve draws, and asks the oracle whether the result is one of those that may be drawn.
-func (p poolPair) reserve(s poolStep) error {
-	c, want := s.choice()
-	if s[5]&4 != 0 && len(c.Ranges) > 0 {
-		return p.refuse(c, playgrounds[1-s[5]&1].ranges[0])
+// draw asks the oracle whether the result is one of those that may be drawn.
+func (p poolPair) draw(s poolStep) error {
+	l, want, err := s.lot()
+	if err != nil {
+		return err
 	}
-	given := fmt.Sprint(c)
-	a, err := p.real.Reserve(c)
-	if fmt.Sprint(c) != given {
-		return fmt.Errorf("the Choice %s was changed to %v", given, c)
+	if err := sameTiers(l, want); err != nil {
+		return err
 	}
+	if s[5]&4 != 0 && len(want.Addrs()) > 0 {
+		return p.refuse(l, playgrounds[1-s[5]&1].ranges[0].Span())
+	}
+	d, err := p.real.Draw(l)
 	eligible := p.gold.Eligible(want)
 	if len(eligible) == 0 {
-		return p.full(c, want, a, err)
+		return p.full(want, d, err)
 	}
-	if err != nil || !slices.Contains(eligible, a) {
-		return fmt.Errorf("got %s, %w, want one of %s", a, err, eligible)
+	if err != nil || !slices.Contains(eligible, d.Addr) {
+		return fmt.Errorf("got %s, %w, want one of %s", d.Addr, err, eligible)
 	}
-	p.gold.Take(a)
+	if cooled := p.gold.State(d.Addr) == golden.Cooling; d.Own != l.Shard.Owns(d.Addr) || d.Cooled != cooled {
+		return fmt.Errorf("got %+v, want own %v, cooled %v", d, l.Shard.Owns(d.Addr), cooled)
+	}
+	p.gold.Take(d.Addr)
 	return nil
 }
 
-// refuse checks that a stranger among the ranges is refused.
-func (p poolPair) refuse(c allocator.Choice, stranger allocator.Range) error {
-	c.Ranges = append(c.Ranges, allocator.Candidate{Range: stranger})
-	if a, err := p.real.Reserve(c); err == nil || errors.Is(err, allocator.ErrFull) || a.IsValid() {
-		return fmt.Errorf("got %s, %w of two families", a, err)
+// sameTiers compares what may be drawn in all.
+func sameTiers(l allocator.Lot, want golden.Lot) error {
+	if len(l.Tiers) != len(want.Tiers) {
+		return fmt.Errorf("%d tiers, want %d", len(l.Tiers), len(want.Tiers))
+	}
+	for i, tier := range l.Tiers {
+		if got := addrsOf(tier); !slices.Equal(got, want.Tiers[i]) || tier.Size() != uint64(len(got)) {
+			return fmt.Errorf("tier %d has %d addresses, %s, want %s", i, tier.Size(), got, want.Tiers[i])
+		}
+	}
+	return nil
+}
+
+// refuse checks that a stranger among the tiers is refused.
+func (p poolPair) refuse(l allocator.Lot, stranger allocator.Span) error {
+	tier, err := allocator.NewTier([]allocator.Span{stranger}, nil)
+	if err != nil {
+		return err
+	}
+	l.Tiers = append(l.Tiers, tier)
+	if d, err := p.real.Draw(l); err == nil || errors.Is(err, allocator.ErrFull) || d.Addr.IsValid() {
+		return fmt.Errorf("got %s, %w of two families", d.Addr, err)
 	}
 	return nil
 }
 
 // full checks what is said when there is nothing to draw.
-func (p poolPair) full(c allocator.Choice, want golden.Choice, a netip.Addr, err error) error {
+func (p poolPair) full(want golden.Lot, d allocator.Drawn, err error) error {
 	var full *allocator.FullError
-	if !errors.As(err, &full) || !errors.Is(err, allocator.ErrFull) || a.IsValid() {
-		return fmt.Errorf("got %s, %w, want ErrFull", a, err)
+	if !errors.As(err, &full) || !errors.Is(err, allocator.ErrFull) || d != (allocator.Drawn{}) {
+		return fmt.Errorf("got %+v, %w, want ErrFull", d, err)
 	}
-	var ranges []allocator.Range
-	for _, o := range c.Ranges {
-		if !slices.Contains(ranges, o.Range) {
-			ranges = append(ranges, o.Range)
-		}
-	}
-	wantErr := &allocator.FullError{
-		Ranges: ranges, Usage: allocator.Usage(p.gold.Usage(want.Usable())), Excluded: p.gold.Excluded(want),
-	}
-	if diff := cmp.Diff(wantErr, full, byEquality); diff != "" {
+	if diff := cmp.Diff(allocator.Usage(p.gold.Usage(want.Addrs())), full.Usage); diff != "" {
 		return fmt.Errorf("the error (-want +got):\n%s", diff)
 	}
 	return nil

@@ -24,27 +24,21 @@ func TestPoolRandomSteps(t *testing.T) {
 }
 
 // usable returns all usable addresses of some ranges, each once.
-func usable(c allocator.Choice) []netip.Addr {
-	var want golden.Choice
-	for _, o := range c.Ranges {
-		want.Ranges = append(want.Ranges, golden.Candidate{Range: golden.Range{Prefix: o.Range.Prefix()}})
-	}
-	return want.Usable()
-}
+func usable(c allocator.Choice) []netip.Addr { return goldenChoice(c).Usable() }
 
-// drain reserves until nothing is left and returns what came, in order.
-func drain(t *testing.T, p *allocator.Pool, c allocator.Choice) []netip.Addr {
+// drain draws until nothing is left and returns what came, in order.
+func drain(t *testing.T, p *allocator.Pool, l allocator.Lot) []netip.Addr {
 	t.Helper()
 	var list []netip.Addr
 	for {
-		a, err := p.Reserve(c)
+		d, err := p.Draw(l)
 		if errors.Is(err, allocator.ErrFull) {
 			return list
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if list = append(list, a); len(list) > 1<<17 {
+		if list = append(list, d.Addr); len(list) > 1<<17 {
 			t.Fatal("there is no end of addresses")
 		}
 	}
@@ -63,7 +57,7 @@ func TestEveryAddressOnce(t *testing.T) {
 		t.Run(prefix, func(t *testing.T) {
 			c := from(t, prefix)
 			r := c.Ranges[0].Range
-			got := drain(t, allocator.NewPool(), c)
+			got := drain(t, allocator.NewPool(), lotOf(t, c))
 			for i, a := range got {
 				band, _ := r.BandOf(a)
 				if isEarly := uint64(i) < r.Band(allocator.Dynamic).Size(); isEarly != (band == allocator.Dynamic) {
@@ -81,7 +75,7 @@ func TestEveryAddressOnce(t *testing.T) {
 // TestLargeRangeToTheEnd drains a /17 through all levels of the tree.
 func TestLargeRangeToTheEnd(t *testing.T) {
 	p, c := allocator.NewPool(), from(t, "10.0.128.0/17")
-	got := drain(t, p, c)
+	got := drain(t, p, lotOf(t, c))
 	slices.SortFunc(got, netip.Addr.Compare)
 	if n := len(slices.Compact(got)); n != 32766 {
 		t.Errorf("%d addresses, want 32766", n)
@@ -95,40 +89,39 @@ func TestFullError(t *testing.T) {
 	p, c := allocator.NewPool(), from(t, "10.0.0.0/29", "10.0.0.0/30", "10.0.0.0/29")
 	p.Observe(addr("10.0.0.1"), allocator.Allocated)
 	p.Observe(addr("10.0.0.2"), allocator.Reserved)
-	p.Observe(addr("10.0.0.3"), allocator.Cooling)
+	p.Cool(addr("10.0.0.3"), at(0))
 	if err := p.ReserveAddr(addr("10.0.0.4")); err != nil {
 		t.Fatal(err)
 	}
-	c.Exclude = []allocator.Span{span("10.0.0.2-10.0.0.2"), span("10.0.0.5-10.0.0.9")}
-	_, err := p.Reserve(c)
-	want := &allocator.FullError{
-		Ranges:   []allocator.Range{rangeOf(t, "10.0.0.0/29"), rangeOf(t, "10.0.0.0/30")},
-		Usage:    allocator.Usage{Size: 6, Allocated: 2, Reserved: 1, Cooling: 1, Free: 2},
-		Excluded: 2,
-	}
+	c.Exclude = []allocator.Span{span("10.0.0.5-10.0.0.9")}
+	lot := lotOf(t, c)
+	lot.Tiers = append(lot.Tiers, nil, new(allocator.Tier), lot.Tiers[0]) // each address counts once
+	_, err := p.Draw(lot)
+	want := &allocator.FullError{Usage: allocator.Usage{Size: 4, Allocated: 2, Reserved: 1, Cooling: 1}}
 	var full *allocator.FullError
 	if !errors.As(err, &full) || !errors.Is(err, allocator.ErrFull) || errors.Is(err, allocator.ErrTaken) {
 		t.Fatalf("got %v, want a *FullError", err)
 	}
-	if diff := cmp.Diff(want, full, byEquality); diff != "" {
+	if diff := cmp.Diff(want, full); diff != "" {
 		t.Errorf("the error (-want +got):\n%s", diff)
 	}
-	const text = "no free address in 10.0.0.0/29, 10.0.0.0/30: of 6 usable ones 2 are allocated, 1 reserved, 1 cooling and 2 excluded"
+	const text = "no free address: of 4 to draw from 2 are allocated, 1 reserved and 1 cooling"
 	if err.Error() != text {
 		t.Errorf("the error says\n%s, want\n%s", err, text)
 	}
 }
 
-func TestZeroChoice(t *testing.T) {
-	a, err := allocator.NewPool().Reserve(allocator.Choice{})
-	if !errors.Is(err, allocator.ErrFull) || a.IsValid() {
-		t.Fatalf("got %s, %v, want ErrFull", a, err)
-	}
-	if want := "no free address: there is no range to draw from"; err.Error() != want {
-		t.Errorf("the error says %q, want %q", err, want)
-	}
-	if _, err := allocator.NewPool().Reserve(allocator.Choice{YieldCooling: true, Exclude: []allocator.Span{all4}}); !errors.Is(err, allocator.ErrFull) {
-		t.Errorf("got %v, want ErrFull", err)
+func TestZeroLot(t *testing.T) {
+	for name, lot := range map[string]allocator.Lot{
+		"no tiers": {}, "tiers without addresses": {Tiers: []*allocator.Tier{nil, {}}}, "nothing to yield": {Yield: true},
+	} {
+		d, err := allocator.NewPool().Draw(lot)
+		if !errors.Is(err, allocator.ErrFull) || d != (allocator.Drawn{}) {
+			t.Fatalf("%s: got %+v, %v, want ErrFull", name, d, err)
+		}
+		if want := "no free address: there is none to draw from"; err.Error() != want {
+			t.Errorf("%s: the error says %q, want %q", name, err, want)
+		}
 	}
 }
 
@@ -136,28 +129,57 @@ func TestZeroChoice(t *testing.T) {
 func TestRangesWithoutAddresses(t *testing.T) {
 	p := allocator.NewPool()
 	for _, prefixes := range [][]string{{"10.0.0.0/31"}, {"10.0.0.0/32", "10.0.0.8/31"}, {"fd00::/128"}} {
-		if a, err := p.Reserve(from(t, prefixes...)); !errors.Is(err, allocator.ErrFull) {
-			t.Errorf("%s gave %s, %v", prefixes, a, err)
+		if d, err := p.Draw(lotOf(t, from(t, prefixes...))); !errors.Is(err, allocator.ErrFull) {
+			t.Errorf("%s gave %+v, %v", prefixes, d, err)
 		}
 	}
-	if got := drain(t, p, from(t, "10.0.0.0/32", "10.0.0.4/30", "10.0.0.8/31")); len(got) != 2 {
+	if got := drain(t, p, lotOf(t, from(t, "10.0.0.0/32", "10.0.0.4/30", "10.0.0.8/31"))); len(got) != 2 {
 		t.Errorf("got %s, want two addresses", got)
 	}
 }
 
 func TestTwoFamilies(t *testing.T) {
-	p := allocator.NewPool()
-	_, err := p.Reserve(from(t, "10.0.0.0/24", "10.0.1.0/24", "fd00::/120"))
-	if err == nil || errors.Is(err, allocator.ErrFull) {
-		t.Fatalf("got %v, want a refusal", err)
+	p, lot := allocator.NewPool(), lotOf(t, from(t, "10.0.0.0/24"))
+	lot.Tiers = slices.Concat(lot.Tiers, []*allocator.Tier{nil}, lotOf(t, from(t, "fd00::/120")).Tiers)
+	d, err := p.Draw(lot)
+	if err == nil || errors.Is(err, allocator.ErrFull) || d != (allocator.Drawn{}) {
+		t.Fatalf("got %+v, %v, want a refusal", d, err)
 	}
-	for _, part := range []string{"10.0.0.0/24", "fd00::/120", "two families", "draw from each family by itself"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("the error %q does not say %q", err, part)
-		}
+	if want := "drawing an address: the tiers are of two families; draw from each family by itself"; err.Error() != want {
+		t.Errorf("the error says %q, want %q", err, want)
 	}
 	if u := p.Usage(all4); u.Allocated != 0 {
-		t.Errorf("a refused choice took an address: %+v", u)
+		t.Errorf("a refused lot took an address: %+v", u)
+	}
+}
+
+func TestAssume(t *testing.T) {
+	for name, tc := range map[string]struct {
+		prepare func(*allocator.Pool, netip.Addr)
+		want    bool
+	}{
+		"free":      {func(*allocator.Pool, netip.Addr) {}, true},
+		"reserved":  {func(p *allocator.Pool, a netip.Addr) { p.Observe(a, allocator.Reserved) }, true},
+		"cooling":   {func(p *allocator.Pool, a netip.Addr) { p.Cool(a, at(0)) }, true},
+		"assumed":   {func(p *allocator.Pool, a netip.Addr) { p.Assume(a) }, false},
+		"allocated": {func(p *allocator.Pool, a netip.Addr) { p.Observe(a, allocator.Allocated) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, a := range []netip.Addr{addr("10.0.0.1"), addr("fd00::1")} {
+				p := allocator.NewPool()
+				tc.prepare(p, a)
+				before := p.State(a)
+				if got := p.Assume(a); got != tc.want {
+					t.Errorf("%s, which is %s: got %v", a, before, got)
+				}
+				if got := p.State(a); tc.want && got != allocator.Assumed || !tc.want && got != before {
+					t.Errorf("%s, which was %s, is %s", a, before, got)
+				}
+				if err := p.Check(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
 	}
 }
 
@@ -167,7 +189,7 @@ func TestReserveAddr(t *testing.T) {
 		"assumed":   func(a netip.Addr) { _ = p.ReserveAddr(a) },
 		"allocated": func(a netip.Addr) { p.Observe(a, allocator.Allocated) },
 		"reserved":  func(a netip.Addr) { p.Observe(a, allocator.Reserved) },
-		"cooling":   func(a netip.Addr) { p.Observe(a, allocator.Cooling) },
+		"cooling":   func(a netip.Addr) { p.Cool(a, at(0)) },
 	} {
 		a := addr("fd00::7")
 		prepare(a)
@@ -198,6 +220,10 @@ func TestStrangers(t *testing.T) {
 	p := allocator.NewPool()
 	for _, a := range []netip.Addr{{}, addr("fe80::1%eth0"), addr("::ffff:10.0.0.1%eth0")} {
 		p.Observe(a, allocator.Allocated)
+		p.Cool(a, at(0))
+		if p.Assume(a) {
+			t.Errorf("%s was assumed", a)
+		}
 		p.Commit(a)
 		p.Forget(a)
 		p.Release(a)
@@ -219,7 +245,7 @@ func TestFamiliesAreApart(t *testing.T) {
 	if got := p.State(addr("::ffff:10.0.0.1")); got != allocator.Free {
 		t.Errorf("::ffff:10.0.0.1 is %s", got)
 	}
-	p.Observe(addr("::ffff:10.0.0.1"), allocator.Cooling)
+	p.Cool(addr("::ffff:10.0.0.1"), at(0))
 	if got := p.State(addr("10.0.0.1")); got != allocator.Reserved {
 		t.Errorf("10.0.0.1 is %s", got)
 	}
@@ -229,7 +255,7 @@ func TestFamiliesAreApart(t *testing.T) {
 }
 
 func TestObserveRefusesWhatNobodyCanSee(t *testing.T) {
-	for _, s := range []allocator.State{allocator.Free, allocator.Assumed, 99} {
+	for _, s := range []allocator.State{allocator.Free, allocator.Assumed, allocator.Cooling, 99} {
 		func() {
 			defer func() {
 				if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), s.String()) {
@@ -264,10 +290,11 @@ func TestUsage(t *testing.T) {
 	if got, want := p.Usage(r.Span()), (allocator.Usage{Size: 1<<64 - 1, Free: 1<<64 - 1}); got != want {
 		t.Errorf("an empty /64: %+v, want %+v", got, want)
 	}
-	for i, s := range []allocator.State{allocator.Allocated, allocator.Allocated, allocator.Reserved, allocator.Cooling} {
+	for i, s := range []allocator.State{allocator.Allocated, allocator.Allocated, allocator.Reserved} {
 		p.Observe(shifted(r.Span().First, int64(i)), s)
 	}
-	p.Observe(r.Span().Last, allocator.Cooling)
+	p.Cool(shifted(r.Span().First, 3), at(0))
+	p.Cool(r.Span().Last, at(0))
 	_ = p.ReserveAddr(addr("fd00::aaaa"))
 	if got, want := p.Usage(r.Span()), (allocator.Usage{Size: 1<<64 - 1, Allocated: 3, Reserved: 1, Cooling: 2, Free: 1<<64 - 7}); got != want {
 		t.Errorf("a used /64: %+v, want %+v", got, want)
@@ -285,8 +312,9 @@ func TestUsage(t *testing.T) {
 func TestUsed(t *testing.T) {
 	p := allocator.NewPool()
 	list := []netip.Addr{addr("10.0.0.1"), addr("10.0.0.3"), addr("10.0.0.200"), addr("10.9.0.0")}
-	for i, s := range []allocator.State{allocator.Cooling, allocator.Allocated, allocator.Reserved, allocator.Allocated} {
-		p.Observe(list[i], s)
+	p.Cool(list[0], at(0))
+	for i, s := range []allocator.State{allocator.Allocated, allocator.Reserved, allocator.Allocated} {
+		p.Observe(list[i+1], s)
 	}
 	for _, tc := range []struct {
 		s     allocator.Span
@@ -311,7 +339,7 @@ func TestUsed(t *testing.T) {
 
 func TestSameSeedSameDraws(t *testing.T) {
 	draws := func(seed uint64) []netip.Addr {
-		return drain(t, allocator.NewPool(allocator.WithRand(rand.NewPCG(seed, seed))), from(t, "10.0.0.0/24", "10.0.1.0/26"))
+		return drain(t, allocator.NewPool(allocator.WithRand(rand.NewPCG(seed, seed))), lotOf(t, from(t, "10.0.0.0/24", "10.0.1.0/26")))
 	}
 	if !slices.Equal(draws(1), draws(1)) {
 		t.Error("the same seed gave other draws")
@@ -319,7 +347,8 @@ func TestSameSeedSameDraws(t *testing.T) {
 	if slices.Equal(draws(1), draws(2)) {
 		t.Error("two seeds gave the same draws")
 	}
-	if slices.Equal(drain(t, allocator.NewPool(), from(t, "10.0.0.0/24")), drain(t, allocator.NewPool(), from(t, "10.0.0.0/24"))) {
+	lot := lotOf(t, from(t, "10.0.0.0/24"))
+	if slices.Equal(drain(t, allocator.NewPool(), lot), drain(t, allocator.NewPool(), lot)) {
 		t.Error("without a seed, two pools gave the same draws")
 	}
 }

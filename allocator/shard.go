@@ -18,6 +18,7 @@ type Shard struct {
 	seeds   []uint64 // of all members, in the order of their names
 	me      int      // place in seeds, -1 if the owner is no member
 	divided bool     // false for the zero Shard
+	id      uint64   // the same for the same members, another one for others
 }
 
 // NewShard returns the part of me among the members, whose order does not matter and of whom each counts once. A
@@ -28,27 +29,25 @@ func NewShard(members []string, me string) Shard {
 	s := Shard{me: slices.Index(names, me), divided: true}
 	for _, name := range names {
 		s.seeds = append(s.seeds, seedOf(name))
+		s.id = scatter(s.id ^ seedOf(name))
 	}
 	return s
 }
 
-// Owns reports whether a is in the part. It costs a few instructions for each member, and fewer for most addresses
-// of others.
+// Owns reports whether a is in the part. It costs a few instructions for each member.
 func (s Shard) Owns(a netip.Addr) bool { return s.owns(numberOf(a)) }
 
-func (s Shard) owns(a uint128) bool {
-	if s.ownsAll() || s.ownsNone() {
-		return s.ownsAll()
-	}
-	point := scatter(a.hi ^ scatter(a.lo))
-	mine := weigh(point, s.seeds[s.me])
+func (s Shard) owns(a uint128) bool { return s.ownsAll() || !s.ownsNone() && s.owner(a) == s.me }
+
+// owner returns the place of the member that owns a: the heaviest one, of several the one whose name comes first.
+func (s Shard) owner(a uint128) (at int) {
+	point, heaviest := pointOf(a), uint64(0)
 	for i, seed := range s.seeds {
-		// Of two that weigh the same, the one whose name comes first is the heavier one.
-		if other := weigh(point, seed); other > mine || other == mine && i < s.me {
-			return false
+		if w := weigh(point, seed); w > heaviest {
+			at, heaviest = i, w
 		}
 	}
-	return true
+	return at
 }
 
 func (s Shard) ownsAll() bool { return !s.divided || len(s.seeds) == 1 && s.me == 0 }
@@ -57,6 +56,9 @@ func (s Shard) ownsNone() bool { return s.divided && s.me < 0 }
 
 // members is how many share the addresses; 1 for the zero Shard.
 func (s Shard) members() int { return max(len(s.seeds), 1) }
+
+// pointOf turns an address into a number that looks random.
+func pointOf(a uint128) uint64 { return scatter(a.hi ^ scatter(a.lo)) }
 
 // weigh mixes where an address lies with who a member is: both halves of one product.
 func weigh(point, seed uint64) uint64 {

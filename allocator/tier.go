@@ -3,6 +3,7 @@ package allocator
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 // Tier is a set of addresses of one family to draw from, ready to be drawn from: disjoint runs in ascending order
@@ -15,6 +16,7 @@ type Tier struct {
 	list   intervals // normal
 	starts []uint128 // starts[i] is the number of addresses before list[i]
 	size   uint128
+	stock  atomic.Pointer[stock] // what was free when somebody looked; see isScarce
 }
 
 // errAll is the one size that 128 bits cannot say.

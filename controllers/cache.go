@@ -6,6 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
 // CacheOptions keeps of each object only what the loops read. A Service of 2 KiB becomes some 300 bytes, which is
@@ -15,10 +17,12 @@ func CacheOptions() cache.Options {
 		// A read of a kind that nothing watches is a mistake, not a reason to watch it.
 		ReaderFailOnMissingInformer: true,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Service{}:           {Transform: transform(trimService)},
-			&corev1.Node{}:              {Transform: transform(trimNode)},
-			&networkingv1.IPAddress{}:   {Transform: transform(trimIPAddress)},
-			&networkingv1.ServiceCIDR{}: {Transform: transform(trimServiceCIDR)},
+			&corev1.Service{}:             {Transform: transform(trimService)},
+			&corev1.Node{}:                {Transform: transform(trimNode)},
+			&corev1.Namespace{}:           {Transform: transform(trimNamespace)},
+			&v1alpha1.ServiceCIDRPolicy{}: {Transform: transform(trimPolicy)},
+			&networkingv1.IPAddress{}:     {Transform: transform(trimIPAddress)},
+			&networkingv1.ServiceCIDR{}:   {Transform: transform(trimServiceCIDR)},
 		},
 	}
 }
@@ -40,11 +44,41 @@ func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
+// trimService keeps more of the few Services that ask for additional addresses.
 func trimService(s *corev1.Service) *corev1.Service {
-	return &corev1.Service{
+	out := &corev1.Service{
 		ObjectMeta: trimMeta(s.ObjectMeta),
 		Spec:       corev1.ServiceSpec{Type: s.Spec.Type, ClusterIPs: s.Spec.ClusterIPs},
 	}
+	if out.Annotations = only(s.Annotations, v1alpha1.AnnotationAdditionalFrom, v1alpha1.AnnotationAdditionalIPs); out.Annotations != nil {
+		out.Labels, out.Spec.IPFamilies = s.Labels, s.Spec.IPFamilies
+	}
+	return out
+}
+
+// only returns the named members of a map, nil if it has none of them.
+func only(all map[string]string, names ...string) map[string]string {
+	var out map[string]string
+	for _, name := range names {
+		if value, ok := all[name]; ok {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[name] = value
+		}
+	}
+	return out
+}
+
+func trimNamespace(n *corev1.Namespace) *corev1.Namespace {
+	out := &corev1.Namespace{ObjectMeta: trimMeta(n.ObjectMeta)}
+	out.Labels = n.Labels
+	return out
+}
+
+func trimPolicy(p *v1alpha1.ServiceCIDRPolicy) *v1alpha1.ServiceCIDRPolicy {
+	p.ManagedFields = nil
+	return p
 }
 
 func trimNode(n *corev1.Node) *corev1.Node {
@@ -58,6 +92,10 @@ func trimNode(n *corev1.Node) *corev1.Node {
 func trimIPAddress(ip *networkingv1.IPAddress) *networkingv1.IPAddress {
 	out := &networkingv1.IPAddress{ObjectMeta: trimMeta(ip.ObjectMeta), Spec: ip.Spec}
 	out.Labels = ip.Labels
+	// What we note on IPAddresses of ours; the API server's have none of it.
+	out.Annotations = only(ip.Annotations, v1alpha1.AnnotationLastService, v1alpha1.AnnotationReleased, v1alpha1.AnnotationReservation,
+		v1alpha1.AnnotationServiceCIDR, v1alpha1.AnnotationServiceUID)
+	out.OwnerReferences = ip.OwnerReferences
 	return out
 }
 

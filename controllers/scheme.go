@@ -49,6 +49,18 @@ func Discover(d discovery.DiscoveryInterface) (schema.GroupVersion, error) {
 	return schema.GroupVersion{}, ErrNotServed
 }
 
+// DiscoverPolicies reports whether the API server serves ServiceCIDRPolicies. An error means that it could not be asked.
+func DiscoverPolicies(d discovery.DiscoveryInterface) (bool, error) {
+	list, err := d.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking the API server for the resources of %s: %w", v1alpha1.GroupVersion, err)
+	}
+	return serves(list, "servicecidrpolicies"), nil
+}
+
 func serves(list *metav1.APIResourceList, resource string) bool {
 	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource })
 }
@@ -61,7 +73,7 @@ func NewScheme(gv schema.GroupVersion) (*runtime.Scheme, error) {
 		&networkingv1.ServiceCIDR{}, &networkingv1.ServiceCIDRList{},
 		&networkingv1.IPAddress{}, &networkingv1.IPAddressList{})
 	metav1.AddToGroupVersion(s, gv)
-	err := errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s))
+	err := errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), v1alpha1.AddToScheme(s))
 	return s, err
 }
 

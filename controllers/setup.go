@@ -38,6 +38,14 @@ type Options struct {
 	NearlyFullWithin  time.Duration
 	// GroupVersion is the answer of Discover.
 	GroupVersion schema.GroupVersion
+	// Policies is the answer of DiscoverPolicies.
+	Policies bool
+	// Namespace is where Leases and the certificate of the webhooks are kept; empty when nothing needs one.
+	Namespace string
+	// Identity tells this replica from the others. It fits the name of a Lease.
+	Identity string
+	// Webhook says how admission webhooks are served, which needs Policies.
+	Webhook Webhook
 }
 
 // ReservedNetwork is a network that something else than Services uses.
@@ -68,12 +76,20 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		return fmt.Errorf("watching addresses: %w", err)
 	}
 	gauges := &metrics.Addresses{Ledger: books, Migration: bitmap}
-	for _, l := range o.loops(mgr, books, gauges, bitmap) {
+	loops := o.loops(mgr, books, gauges, bitmap)
+	if o.Policies && !bitmap {
+		more, err := o.steer(ctx, mgr, books)
+		if err != nil {
+			return fmt.Errorf("setting up policies: %w", err)
+		}
+		loops = append(loops, more...)
+	}
+	for _, l := range loops {
 		if err := l.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("setting up %T: %w", l, err)
 		}
 	}
-	if err := watchVersion(mgr, o.GroupVersion); err != nil {
+	if err := o.watchVersion(mgr); err != nil {
 		return err
 	}
 	return ctrlmetrics.Registry.Register(gauges)
@@ -145,8 +161,9 @@ func declare(books *ledger.Ledger, prefixes []netip.Prefix) error {
 const versionCheck = time.Minute
 
 // watchVersion ends the process when the API server begins to serve another version, as after an upgrade from
-// 1.32: who allocates has changed with it, and a start settles both. The pod is restarted by the kubelet.
-func watchVersion(mgr manager.Manager, gv schema.GroupVersion) error {
+// 1.32, or begins or ceases to serve policies: who allocates, and what runs, has changed with it, and a start settles both. The pod
+// is restarted by the kubelet.
+func (o Options) watchVersion(mgr manager.Manager) error {
 	d, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making a discovery client: %w", err)
@@ -160,10 +177,20 @@ func watchVersion(mgr manager.Manager, gv schema.GroupVersion) error {
 				return nil
 			case <-tick.C:
 			}
-			// An API server that cannot be asked just now has not changed its version.
-			if now, err := Discover(d); err == nil && now != gv {
-				return fmt.Errorf("the API server now serves %s instead of %s; restarting", now, gv)
+			if err := o.changed(d); err != nil {
+				return err
 			}
 		}
 	}))
+}
+
+// changed says what the API server serves now and did not before. One that cannot be asked just now has not changed.
+func (o Options) changed(d discovery.DiscoveryInterface) error {
+	if now, err := Discover(d); err == nil && now != o.GroupVersion {
+		return fmt.Errorf("the API server now serves %s instead of %s; restarting", now, o.GroupVersion)
+	}
+	if now, err := DiscoverPolicies(d); err == nil && now != o.Policies {
+		return fmt.Errorf("whether the API server serves ServiceCIDRPolicies has changed to %t; restarting", now)
+	}
+	return nil
 }

@@ -48,19 +48,20 @@ type ServiceCIDRPolicyList struct {
 	Items           []ServiceCIDRPolicy `json:"items"`
 }
 
+// +kubebuilder:validation:XValidation:rule="!has(self.serviceCIDRSelector) || !has(self.serviceCIDRs) || self.serviceCIDRs.size() == 0",message="set serviceCIDRs or serviceCIDRSelector, not both: remove one of them",fieldPath=".serviceCIDRSelector"
+// +kubebuilder:validation:XValidation:rule="!self.exclusive || has(self.serviceCIDRSelector) || (has(self.serviceCIDRs) && self.serviceCIDRs.size() > 0)",message="exclusive is about the ranges of the policy: set serviceCIDRs or serviceCIDRSelector too, or remove it",fieldPath=".exclusive"
+// +kubebuilder:validation:XValidation:rule="!has(self.coolDown) || has(self.serviceCIDRSelector) || (has(self.serviceCIDRs) && self.serviceCIDRs.size() > 0)",message="coolDown is about the ranges of the policy: set serviceCIDRs or serviceCIDRSelector too, or remove it",fieldPath=".coolDown"
+
 // ServiceCIDRPolicySpec is what an admin wants.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.serviceCIDRSelector) || !has(self.serviceCIDRs) || self.serviceCIDRs.size() == 0",message="set serviceCIDRs or serviceCIDRSelector, not both: remove one of them"
-// +kubebuilder:validation:XValidation:rule="!self.exclusive || has(self.serviceCIDRSelector) || (has(self.serviceCIDRs) && self.serviceCIDRs.size() > 0)",message="exclusive is about the ranges of the policy: set serviceCIDRs or serviceCIDRSelector too, or remove it"
-// +kubebuilder:validation:XValidation:rule="!has(self.coolDown) || has(self.serviceCIDRSelector) || (has(self.serviceCIDRs) && self.serviceCIDRs.size() > 0)",message="coolDown is about the ranges of the policy: set serviceCIDRs or serviceCIDRSelector too, or remove it"
 type ServiceCIDRPolicySpec struct {
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="give the name of a ServiceCIDR: lower-case letters, digits, '-' and '.', with a letter or digit at both ends and beside each '.'"
+
 	// ServiceCIDRs are the names of the ServiceCIDR objects that the policy is about. One that does not exist is waited for.
 	// Not together with ServiceCIDRSelector. A policy without either steers nobody; it may have reservations.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
-	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="give the name of a ServiceCIDR: lower-case letters, digits, '-' and '.', with a letter or digit at both ends and beside each '.'"
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 	// ServiceCIDRSelector selects the ServiceCIDR objects by their labels, so that ranges can come and go. Empty selects all.
 	// +optional
@@ -84,12 +85,14 @@ type ServiceCIDRPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=0
 	Priority int32 `json:"priority,omitempty"`
+
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]') && self.matches('^([0-9]{1,3}([.][0-9]{1,9})?h)?([0-9]{1,5}([.][0-9]{1,9})?m)?([0-9]{1,7}([.][0-9]{1,9})?s)?([0-9]{1,10}([.][0-9]{1,6})?ms)?$') && duration(self) <= duration('720h')",message="give a duration from 0s to 720h (30 days) in hours, minutes and seconds, such as 24h, 10m or 1m30s"
+
 	// CoolDown is how long an address of the ranges rests after its Service is gone, before another Service gets it. Resting addresses
 	// are given out early, the longest resting first, when nothing else is free. From 0s to 720h, which are 30 days.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=40
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]') && self.matches('^([0-9]{1,3}([.][0-9]{1,9})?h)?([0-9]{1,5}([.][0-9]{1,9})?m)?([0-9]{1,7}([.][0-9]{1,9})?s)?([0-9]{1,10}([.][0-9]{1,6})?ms)?$') && duration(self) <= duration('720h')",message="give a duration from 0s to 720h (30 days) in hours, minutes and seconds, such as 24h, 10m or 1m30s"
 	CoolDown *metav1.Duration `json:"coolDown,omitempty"`
 	// Reservations keep addresses free, inside of the policy's ranges or outside of them: 1,024 at most in all.
 	// +optional
@@ -113,26 +116,35 @@ const (
 
 // Reservation keeps addresses free.
 type Reservation struct {
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="give a name of lower-case letters, digits and '-', with a letter or digit at both ends"
+
 	// Name tells the reservations of a policy apart.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="give a name of lower-case letters, digits and '-', with a letter or digit at both ends"
 	Name string `json:"name"`
-	// Address is what is kept: an address (10.96.0.10), a range of addresses (10.96.0.10-10.96.0.19) or a CIDR (10.96.0.16/28).
-	// Addresses are written in their shortest form, in lower case, and a CIDR begins with its first address.
-	// +required
-	// +kubebuilder:validation:MaxLength=79
+
+	// The last two rules compare the ends of a range. CEL has no order of addresses: IPv4 ones are compared as numbers. IPv6 ones get
+	// eight groups (of those without a digit :: leaves one), and then each group is compared behind which both ends are still the same.
 	// +kubebuilder:validation:XValidation:rule="isIP(self) || isCIDR(self) || (self.split('-').size() == 2 && isIP(self.split('-')[0]) && isIP(self.split('-')[1]))",message="give an address (10.96.0.10), a range of addresses (10.96.0.10-10.96.0.19) or a CIDR (10.96.0.16/28), without spaces, leading zeros and zones; write an IPv4 address as such, not inside of an IPv6 one"
 	// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip.isCanonical(self)",message="write the address in its shortest form, in lower case"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || string(cidr(self).masked()) == self",message="write the CIDR from its first address on, in the shortest form and in lower case"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self).prefixLength() >= (cidr(self).ip().family() == 4 ? 22 : 118)",message="a policy keeps 1,024 addresses at most: make the CIDR /22 or smaller (IPv4), /118 or smaller (IPv6)"
 	// +kubebuilder:validation:XValidation:rule="!(self.split('-').size() == 2 && isIP(self.split('-')[0]) && isIP(self.split('-')[1])) || (ip.isCanonical(self.split('-')[0]) && ip.isCanonical(self.split('-')[1]))",message="write both addresses in their shortest form, in lower case"
 	// +kubebuilder:validation:XValidation:rule="!(self.split('-').size() == 2 && isIP(self.split('-')[0]) && isIP(self.split('-')[1])) || ip(self.split('-')[0]).family() == ip(self.split('-')[1]).family()",message="give a range whose ends are of one family, and a reservation for each family"
+	// +kubebuilder:validation:XValidation:rule="!(self.split('-').size() == 2 && isIP(self.split('-')[0]) && isIP(self.split('-')[1])) || ip(self.split('-')[0]).family() != 4 || ip(self.split('-')[1]).family() != 4 || [self.split('-')[0], self.split('-')[1]].map(a, int(a.split('.')[0]) * 16777216 + int(a.split('.')[1]) * 65536 + int(a.split('.')[2]) * 256 + int(a.split('.')[3])).isSorted()",message="give the lower address of the range first, then the higher one"
+	// +kubebuilder:validation:XValidation:rule="!(self.split('-').size() == 2 && isIP(self.split('-')[0]) && isIP(self.split('-')[1])) || ip(self.split('-')[0]).family() != 6 || ip(self.split('-')[1]).family() != 6 || !ip.isCanonical(self.split('-')[0]) || !ip.isCanonical(self.split('-')[1]) || [self.split('-')[0].replace('::', ':0:0:0:0:0'.substring(0, 16 - 2 * self.split('-')[0].split(':').size()) + '::')].all(x, [self.split('-')[1].replace('::', ':0:0:0:0:0'.substring(0, 16 - 2 * self.split('-')[1].split(':').size()) + '::')].all(y, [0, 1, 2, 3, 4, 5, 6, 7].all(i, !cidr(self.split('-')[0] + '/' + ['0', '16', '32', '48', '64', '80', '96', '112'][i]).containsIP(self.split('-')[1]) || ('0000' + x.split(':')[i]).substring(x.split(':')[i].size()) <= ('0000' + y.split(':')[i]).substring(y.split(':')[i].size()))))",message="give the lower address of the range first, then the higher one"
+
+	// Address is what is kept: an address (10.96.0.10), a range of addresses (10.96.0.10-10.96.0.19) or a CIDR (10.96.0.16/28).
+	// Addresses are written in their shortest form, in lower case, and a CIDR begins with its first address.
+	// +required
+	// +kubebuilder:validation:MaxLength=79
 	Address string `json:"address"`
+
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="give the namespace and the name of a Service, such as shop/cart, or leave it out"
+
 	// For is the Service that may have the address, namespace/name. It gets one without asking when it is created. Left out: nobody may.
 	// +optional
 	// +kubebuilder:validation:MaxLength=127
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="give the namespace and the name of a Service, such as shop/cart, or leave it out"
 	For string `json:"for,omitempty"`
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -31,16 +32,16 @@ func (c command) cleanUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	gv, scheme, err := meet(ctx, kube, newLogger(c.config.Log))
+	found, err := meet(ctx, kube, newLogger(c.config.Log))
 	if err != nil {
 		return err
 	}
-	direct, err := client.New(kube, client.Options{Scheme: scheme})
+	direct, err := client.New(kube, client.Options{Scheme: found.scheme})
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	return cleanup.Run(ctx, cleanup.Options{
-		Client: direct, APIVersion: gv.String(), Lease: client.ObjectKey{Namespace: c.leaseNamespace(), Name: leaseName},
+		Client: direct, APIVersion: found.version.String(), Lease: client.ObjectKey{Namespace: c.leaseNamespace(), Name: leaseName},
 		Force: c.force, DryRun: c.dryRun, Out: os.Stdout, Now: time.Now(),
 	})
 }
@@ -51,11 +52,14 @@ const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 // leaseNamespace is where the manager keeps its Lease: where it was told to, in the pod's namespace, or, outside
 // of a pod, where config/default puts it.
 func (c command) leaseNamespace() string {
-	if ns := c.config.LeaderElection.Namespace; ns != "" {
+	return cmp.Or(c.config.LeaderElection.Namespace, c.home(), "clusterip-operator-system")
+}
+
+// home is the namespace of the operator: what was said, or that of the pod. It is empty outside of a pod.
+func (c command) home() string {
+	if ns := cmp.Or(c.config.Namespace, os.Getenv("POD_NAMESPACE")); ns != "" {
 		return ns
 	}
-	if text, err := os.ReadFile(namespaceFile); err == nil {
-		return strings.TrimSpace(string(text))
-	}
-	return "clusterip-operator-system"
+	text, _ := os.ReadFile(namespaceFile)
+	return strings.TrimSpace(string(text))
 }

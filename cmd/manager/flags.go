@@ -84,8 +84,15 @@ func (c *command) flags(name string, file *string) *pflag.FlagSet {
 	f.Var(&networks{&o.ReservedNetworks}, "reserved-networks", "networks that no Service range may overlap unreported, NAME=CIDR[,NAME=CIDR]")
 	f.BoolVar(&o.BandLabels.Enabled, "band-labels", o.BandLabels.Enabled, "label IPAddresses with their band, static or dynamic")
 	f.Float32Var(&o.BandLabels.QPS, "band-label-qps", o.BandLabels.QPS, "band labels written in a second at most")
+	f.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the operator's Leases and Secret; default: the pod's")
 	f.BoolVar(&o.LeaderElection.Enabled, "leader-elect", o.LeaderElection.Enabled, "work only while holding the Lease, so that replicas can stand by")
-	f.StringVar(&o.LeaderElection.Namespace, "leader-election-namespace", o.LeaderElection.Namespace, "namespace of the Lease; default: the pod's")
+	f.StringVar(&o.LeaderElection.Namespace, "leader-election-namespace", o.LeaderElection.Namespace, "namespace of the Lease; default: --namespace")
+	f.StringVar(&o.Webhook.BindAddress, "webhook-bind-address", o.Webhook.BindAddress, `address of the admission webhooks, "0" for none; they need the CRD of config/crd`)
+	f.StringSliceVar(&o.Webhook.DNSNames, "webhook-dns-names", o.Webhook.DNSNames, "further names in the certificate of the webhooks")
+	f.StringVar(&o.Webhook.CertDir, "webhook-cert-dir", o.Webhook.CertDir, "folder with tls.crt and tls.key that somebody else renews; default: a certificate of our own")
+	f.StringVar(&o.Webhook.Service, "webhook-service", o.Webhook.Service, "the Service by which the API server calls the webhooks")
+	f.StringVar(&o.Webhook.Configuration, "webhook-configuration", o.Webhook.Configuration, "name of the Mutating- and of the ValidatingWebhookConfiguration")
+	f.StringVar(&o.Webhook.NetworkOverlap, "webhook-network-overlap", o.Webhook.NetworkOverlap, "a ServiceCIDR that overlaps other networks: Warn, Deny or Ignore")
 	f.StringVar(&o.Metrics.BindAddress, "metrics-bind-address", o.Metrics.BindAddress, `address of /metrics, "0" for none`)
 	f.BoolVar(&o.Metrics.Secure, "metrics-secure", o.Metrics.Secure, "serve metrics by https to those whom the API server lets read them")
 	f.StringVar(&o.Health.BindAddress, "health-probe-bind-address", o.Health.BindAddress, `address of /healthz and /readyz, "0" for none`)
@@ -132,8 +139,15 @@ func (n *networks) Type() string { return "networks" }
 // options turns a validated configuration into what the loops take.
 func options(c config.ManagerConfiguration) controllers.Options {
 	o := controllers.Options{
+		Namespace:  c.Namespace,
 		BandLabels: c.BandLabels.Enabled, BandLabelQPS: c.BandLabels.QPS,
 		NearlyFullPercent: c.NearlyFull.FreePercent, NearlyFullWithin: c.NearlyFull.Within.Duration,
+	}
+	if w := c.Webhook; w.BindAddress != "0" {
+		o.Webhook = controllers.Webhook{
+			BindAddress: w.BindAddress, DNSNames: w.DNSNames, CertDir: w.CertDir,
+			Service: w.Service, Configuration: w.Configuration, NetworkOverlap: w.NetworkOverlap,
+		}
 	}
 	for _, text := range c.ServiceClusterIPRange {
 		o.ServiceClusterIPRange = append(o.ServiceClusterIPRange, netip.MustParsePrefix(text))

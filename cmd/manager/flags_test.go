@@ -61,6 +61,8 @@ func TestBadCommandLines(t *testing.T) {
 		"a network unnamed":  {[]string{"--reserved-networks=10.0.0.0/8"}, "NAME=CIDR"},
 		"a value that lies":  {[]string{"--log-format=xml", "--kube-api-qps=0"}, "log.format"},
 		"dry run of running": {[]string{"--dry-run"}, "--dry-run"},
+		"webhooks anywhere":  {[]string{"--webhook-bind-address=:0"}, "webhook.bindAddress"},
+		"overlap as liked":   {[]string{"--webhook-network-overlap=Maybe"}, "webhook.networkOverlap"},
 		"a file with a typo": {[]string{"--config", file(t, "logg: {}\n")}, "logg"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,13 +90,66 @@ func TestOptions(t *testing.T) {
 	c := config.Default()
 	c.ServiceClusterIPRange = []string{"10.0.0.0/16", "fd00::/112"}
 	c.ReservedNetworks = []config.ReservedNetwork{{Name: "vpn", CIDR: "10.8.1.1/16"}}
+	c.Namespace = "home"
 	got := options(c)
 	want := controllers.Options{
 		ServiceClusterIPRange: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16"), netip.MustParsePrefix("fd00::/112")},
 		ReservedNetworks:      []controllers.ReservedNetwork{{Name: "vpn", Prefix: netip.MustParsePrefix("10.8.0.0/16")}},
+		Namespace:             "home",
 		BandLabels:            true, BandLabelQPS: 50, NearlyFullPercent: 10, NearlyFullWithin: c.NearlyFull.Within.Duration,
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestOptionsOfTheWebhooks(t *testing.T) {
+	c, err := parse("manager", []string{"--webhook-bind-address=127.0.0.1:9443", "--webhook-dns-names=localhost,a.example", "--webhook-network-overlap=Deny"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := controllers.Webhook{
+		BindAddress: "127.0.0.1:9443", DNSNames: []string{"localhost", "a.example"}, NetworkOverlap: "Deny",
+		Service: "clusterip-operator-webhook", Configuration: "clusterip-operator",
+	}
+	if diff := cmp.Diff(want, options(c.config).Webhook); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if options(config.Default()).Webhook.Enabled() {
+		t.Error("webhooks are served though nobody asked for them")
+	}
+}
+
+// Nothing is kept in a namespace unless somebody asks for webhooks or for the election.
+func TestNamespaces(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	for name, tc := range map[string]struct {
+		args             []string
+		pod              string
+		home, lease, err string
+	}{
+		"neither election nor webhooks": {args: []string{"--leader-elect=false"}},
+		"an election nowhere":           {err: "--leader-election-namespace"},
+		"webhooks nowhere":              {args: []string{"--leader-elect=false", "--webhook-bind-address=:1"}, err: "--webhook-bind-address=0"},
+		"in a pod":                      {args: []string{"--webhook-bind-address=:1"}, pod: "there", home: "there", lease: "there"},
+		"said otherwise":                {args: []string{"--namespace=here"}, pod: "there", home: "here", lease: "here"},
+		"the Lease elsewhere": {
+			args: []string{"--leader-election-namespace=away", "--webhook-bind-address=:1"}, pod: "there", home: "there", lease: "away",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("POD_NAMESPACE", tc.pod)
+			c, err := parse("manager", tc.args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.namespaces()
+			if (tc.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Fatalf("got %v, want …%s…", err, tc.err)
+			}
+			if err == nil && (c.config.Namespace != tc.home || c.config.LeaderElection.Namespace != tc.lease) {
+				t.Errorf("at home in %q, Lease in %q; want %q and %q", c.config.Namespace, c.config.LeaderElection.Namespace, tc.home, tc.lease)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	config "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
 )
 
@@ -62,25 +64,28 @@ func runManager(ctx context.Context, args []string) int {
 
 // serve checks that the API server can be worked with, then puts the manager together and starts it.
 func serve(ctx context.Context, c command, log logr.Logger) error {
-	needs, err := c.needs()
-	if err != nil {
+	if err := c.namespaces(); err != nil {
 		return err
 	}
 	kube, err := c.rest()
 	if err != nil {
 		return err
 	}
-	gv, scheme, err := meet(ctx, kube, log)
+	found, err := meet(ctx, kube, log)
 	if err != nil {
 		return err
 	}
-	if err := preflight(ctx, kube, needs); err != nil {
+	if !found.policies {
+		log.Info("The API server does not serve " + v1alpha1.GroupVersion.String() + ", so there are no policies and no webhooks; apply config/crd to have them")
+		c.config.Webhook.BindAddress = "0"
+	}
+	if err := preflight(ctx, kube, c.needs(found)); err != nil {
 		return err
 	}
 	if err := c.portsAreFree(); err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(kube, managerOptions(c.config, scheme))
+	mgr, err := ctrl.NewManager(kube, managerOptions(c.config, found.scheme))
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
@@ -88,7 +93,7 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 		return err
 	}
 	o := options(c.config)
-	o.GroupVersion = gv
+	o.GroupVersion, o.Policies, o.Identity = found.version, found.policies, identity()
 	if err := controllers.Setup(ctx, mgr, o); err != nil {
 		return err
 	}
@@ -96,23 +101,42 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 	return mgr.Start(ctx)
 }
 
-// needs is what the configuration asks of the API server beside the work of the loops. Outside of a pod there is no
-// namespace that could be meant for the Lease.
-func (c command) needs() (controllers.Needs, error) {
-	n := controllers.Needs{Reviews: c.config.Metrics.Secure && c.config.Metrics.BindAddress != "0"}
-	if !c.config.LeaderElection.Enabled {
-		return n, nil
+// namespaces puts the namespaces that were not said into the configuration: those of the pod. Outside of a pod there is none that could
+// be meant.
+func (c *command) namespaces() error {
+	o := &c.config
+	o.Namespace = c.home()
+	o.LeaderElection.Namespace = cmp.Or(o.LeaderElection.Namespace, o.Namespace)
+	if o.LeaderElection.Enabled && o.LeaderElection.Namespace == "" {
+		return errors.New("the leader election needs a namespace for its Lease, and this is no pod: " +
+			"give --namespace or --leader-election-namespace, or --leader-elect=false for a single manager")
 	}
-	n.LeaseNamespace = c.config.LeaderElection.Namespace
-	if n.LeaseNamespace == "" {
-		text, err := os.ReadFile(namespaceFile)
-		if err != nil {
-			return n, errors.New("the leader election needs a namespace for its Lease, and this is no pod: " +
-				"give --leader-election-namespace, or --leader-elect=false for a single manager")
-		}
-		n.LeaseNamespace = strings.TrimSpace(string(text))
+	if o.Webhook.BindAddress != "0" && o.Namespace == "" {
+		return errors.New("the webhooks need a namespace for Leases and their certificate, and this is no pod: " +
+			"give --namespace, or --webhook-bind-address=0 for none")
 	}
-	return n, nil
+	return nil
+}
+
+// needs is what the configuration asks of the API server beside the work of every loop.
+func (c command) needs(served api) controllers.Needs {
+	o := c.config
+	n := controllers.Needs{
+		Reviews:  o.Metrics.Secure && o.Metrics.BindAddress != "0",
+		Policies: served.policies,
+		Webhooks: o.Webhook.BindAddress != "0", Certificates: o.Webhook.BindAddress != "0" && o.Webhook.CertDir == "",
+		Namespace: o.Namespace, Configuration: o.Webhook.Configuration,
+	}
+	if o.LeaderElection.Enabled {
+		n.LeaseNamespace = o.LeaderElection.Namespace
+	}
+	return n
+}
+
+// identity tells replicas apart, as far as it is known: the name of the pod, or of the machine.
+func identity() string {
+	host, _ := os.Hostname()
+	return cmp.Or(os.Getenv("POD_NAME"), strings.ToLower(host), "manager")
 }
 
 func preflight(ctx context.Context, kube *rest.Config, needs controllers.Needs) error {
@@ -129,6 +153,7 @@ func (c command) portsAreFree() error {
 	for _, a := range []struct{ flag, address string }{
 		{"--metrics-bind-address", c.config.Metrics.BindAddress},
 		{"--health-probe-bind-address", c.config.Health.BindAddress},
+		{"--webhook-bind-address", c.config.Webhook.BindAddress},
 	} {
 		if a.address == "0" {
 			continue
@@ -156,30 +181,49 @@ func (c command) rest() (*rest.Config, error) {
 	return kube, nil
 }
 
-// meet finds the version of the API that the server serves. An API server that does not answer may be starting;
-// one that answers without the API will not change its mind.
-func meet(ctx context.Context, kube *rest.Config, log logr.Logger) (schema.GroupVersion, *runtime.Scheme, error) {
+// api is what an API server serves.
+type api struct {
+	version  schema.GroupVersion
+	scheme   *runtime.Scheme
+	policies bool
+}
+
+func discover(d discovery.DiscoveryInterface) (api, error) {
+	gv, err := controllers.Discover(d)
+	if err != nil {
+		return api{}, err
+	}
+	policies, err := controllers.DiscoverPolicies(d)
+	if err != nil {
+		return api{}, err
+	}
+	scheme, err := controllers.NewScheme(gv)
+	return api{version: gv, scheme: scheme, policies: policies}, err
+}
+
+// meet finds what the API server serves. One that does not answer may be starting; one that answers without the API will not change its
+// mind.
+func meet(ctx context.Context, kube *rest.Config, log logr.Logger) (api, error) {
 	d, err := discovery.NewDiscoveryClientForConfig(kube)
 	if err != nil {
-		return schema.GroupVersion{}, nil, fmt.Errorf("making a discovery client: %w", err)
+		return api{}, fmt.Errorf("making a discovery client: %w", err)
 	}
 	deadline := time.Now().Add(patience)
 	for {
-		gv, err := controllers.Discover(d)
+		found, err := discover(d)
 		if err == nil {
-			scheme, err := controllers.NewScheme(gv)
-			return gv, scheme, err
+			return found, nil
 		}
 		if errors.Is(err, controllers.ErrNotServed) {
-			return gv, nil, fmt.Errorf("%s: %w", kube.Host, err)
+			return found, fmt.Errorf("%s: %w", kube.Host, err)
 		}
 		if time.Now().After(deadline) {
-			return gv, nil, fmt.Errorf("%s: %w; check that the address and the credentials are right and the server is up", kube.Host, err)
+			return found, fmt.Errorf("%s: %w; check that the address and the credentials are right and the server is up", kube.Host, err)
 		}
 		log.Info("Waiting for the API server", "server", kube.Host, "problem", err.Error())
 		select {
 		case <-ctx.Done():
-			return gv, nil, ctx.Err()
+			return found, ctx.Err()
 		case <-time.After(2 * time.Second):
 		}
 	}

@@ -82,11 +82,12 @@ func (r *Reconciler) take(ctx context.Context, w world, at slot, drawn allocator
 		return false, err
 	}
 	ip := newIPAddress(drawn.Addr, w, at)
-	if err := r.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerAdditional)); err != nil {
+	switch err := r.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerAdditional)); {
+	case apierrors.IsAlreadyExists(err):
+		r.Ledger.Lost(drawn.Addr) // the watch is about to show who has it
+		return false, nil
+	case err != nil:
 		r.Ledger.Forget(drawn.Addr)
-		if apierrors.IsAlreadyExists(err) {
-			return false, nil
-		}
 		return false, fmt.Errorf("creating IPAddress %s: %w", drawn.Addr, err)
 	}
 	r.written.add(w.name, held{address: drawn.Addr, uid: ip.UID, serviceCIDR: at.serviceCIDR, service: w.service.uid, written: r.Clock.Now()})
@@ -94,11 +95,15 @@ func (r *Reconciler) take(ctx context.Context, w world, at slot, drawn allocator
 	return true, nil
 }
 
-// clear takes away the IPAddress of ours at an address that was resting. It is false when another replica did.
+// clear takes away the IPAddress of ours at an address that was resting. It is false when another replica was faster.
 func (r *Reconciler) clear(ctx context.Context, a netip.Addr) (bool, error) {
 	k, ok := r.Ledger.Kept(a)
-	if !ok {
+	switch {
+	case !ok:
 		return true, nil
+	case k.Purpose != v1alpha1.PurposeCooling:
+		r.Ledger.Lost(a) // it came between the draw and this look
+		return false, nil
 	}
 	ip := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: a.String()}}
 	err := r.Client.Delete(ctx, ip, client.Preconditions{UID: &k.UID})

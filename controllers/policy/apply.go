@@ -43,7 +43,7 @@ func (k *Keeper) apply(ctx context.Context, w world, v verdict) (reconcile.Resul
 // write deletes what has to go and creates what has to come. It returns zero if nothing was changed.
 func (k *Keeper) write(ctx context.Context, w world, v verdict) (done written, err error) {
 	if v.do != create {
-		if err := k.remove(ctx, w); err != nil {
+		if removed, err := k.remove(ctx, w); err != nil || !removed {
 			return done, err
 		}
 		done.gone = w.object.uid
@@ -71,18 +71,18 @@ func (k *Keeper) create(ctx context.Context, w world, want *wish) (types.UID, er
 	return ip.UID, nil
 }
 
-// remove deletes the very object that was judged. One that is gone, or another one by now, is as good.
-func (k *Keeper) remove(ctx context.Context, w world) error {
+// remove deletes the very object that was judged, and reports whether it did. One that is gone, or another one by now, was taken away by
+// a replica that hands the address out: what comes next is not ours to say.
+func (k *Keeper) remove(ctx context.Context, w world) (removed bool, err error) {
 	ip := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: w.address.String()}}
-	err := k.Client.Delete(ctx, ip, client.Preconditions{UID: &w.object.uid})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("deleting IPAddress %s: %w", w.address, err)
+	switch err := k.Client.Delete(ctx, ip, client.Preconditions{UID: &w.object.uid}); {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("deleting IPAddress %s: %w", w.address, err)
 	}
 	log.FromContext(ctx).V(1).Info("Let an address go", "purpose", w.object.purpose(), "policy", w.object.policy)
-	return nil
+	return true, nil
 }
 
 // relabel is a server-side apply: it leaves no moment in which the address is free. The UID keeps it from bringing an object back that

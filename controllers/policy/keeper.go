@@ -35,11 +35,17 @@ var _ reconcile.TypedReconciler[netip.Addr] = (*Keeper)(nil)
 
 // SetupWithManager starts the controller with mgr.
 func (k *Keeper) SetupWithManager(mgr manager.Manager) error {
-	changed := &addressChanges{ledger: k.Ledger, board: k.Board}
+	changed := newChanges(k.Board, k.addresses())
+	// A range that comes or goes changes what is kept in it, whether anything is used there or not.
+	ranges := ledger.Map(k.Ledger.Ranges(), func(string) []netip.Addr {
+		changed.touch()
+		return nil
+	})
 	return builder.TypedControllerManagedBy[netip.Addr](mgr).
 		Named("policykeeper").
 		WatchesRawSource(k.Ledger.Addresses()).
 		WatchesRawSource(changed).
+		WatchesRawSource(ranges).
 		WithOptions(controller.TypedOptions[netip.Addr]{
 			MaxConcurrentReconciles: 8,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](100*time.Millisecond, time.Minute),

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 )
 
@@ -51,22 +51,13 @@ func (r *Reconciler) bands(name string, ranges []allocator.Range, now time.Time)
 	return out
 }
 
-// overlaps returns the networks that meet the ranges: nodes' from the ledger, and those that were declared.
+// overlaps returns the networks that meet the ranges.
 func (r *Reconciler) overlaps(ranges []allocator.Range) []ledger.Network {
 	prefixes := make([]netip.Prefix, 0, len(ranges))
 	for _, rg := range ranges {
 		prefixes = append(prefixes, rg.Prefix())
 	}
-	out := r.Ledger.NodeNetworks(prefixes)
-	for _, n := range r.Networks {
-		if slices.ContainsFunc(prefixes, n.Prefix.Overlaps) {
-			out = append(out, n)
-		}
-	}
-	slices.SortFunc(out, func(a, b ledger.Network) int {
-		return strings.Compare(a.Owner+a.Prefix.String(), b.Owner+b.Prefix.String())
-	})
-	return out
+	return r.Ledger.Overlaps(prefixes, r.Networks)
 }
 
 // orphans counts the used addresses that would be left without a range, and names the first ones.
@@ -85,7 +76,7 @@ func (r *Reconciler) orphans(ctx context.Context, name string) (count uint64, fi
 	return count, first, nil
 }
 
-// owner says whose an address is: the Services that hold it, or what its IPAddress names.
+// owner says whose an address is: the Services that hold it, or what its IPAddress is kept for, or names.
 func (r *Reconciler) owner(ctx context.Context, a netip.Addr) (string, error) {
 	if claims := r.Ledger.Claims(a); len(claims) > 0 {
 		names := make([]string, 0, len(claims))
@@ -94,13 +85,16 @@ func (r *Reconciler) owner(ctx context.Context, a netip.Addr) (string, error) {
 		}
 		return strings.Join(names, ", "), nil
 	}
+	if k, ok := r.Ledger.Kept(a); ok && k.Purpose == v1alpha1.PurposeAdditional {
+		return "additional address of Service " + k.Service.String(), nil
+	}
 	ip := &networkingv1.IPAddress{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: a.String()}, ip); err != nil {
 		return "IPAddress without a Service", client.IgnoreNotFound(err)
 	}
 	parent := "nothing"
 	if ref := ip.Spec.ParentRef; ref != nil {
-		parent = strings.TrimPrefix(fmt.Sprintf("%s %s/%s", ref.Resource, ref.Namespace, ref.Name), " ")
+		parent = ref.Resource + " " + strings.TrimPrefix(ref.Namespace+"/"+ref.Name, "/")
 	}
 	return fmt.Sprintf("IPAddress of %s, managed by %q", parent, ip.Labels[networkingv1.LabelManagedBy]), nil
 }

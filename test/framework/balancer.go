@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +19,8 @@ const (
 	probeInterval = 100 * time.Millisecond
 	// probeTimeout is how long a backend may take to answer. One that is frozen is not ready.
 	probeTimeout = time.Second
+	// idleAfter is how long nobody says anything on a connection that is idle.
+	idleAfter = 20 * time.Millisecond
 )
 
 // Backend is where a [Balancer] leads.
@@ -60,7 +63,22 @@ type backend struct {
 }
 
 // link is a connection of a client with the one to its backend.
-type link struct{ client, backend net.Conn }
+type link struct {
+	client, backend net.Conn
+	busy            atomic.Bool  // the client was the last to be heard
+	heard           atomic.Int64 // when somebody was, in nanoseconds since 1970
+}
+
+// hear notes who says something.
+func (l *link) hear(client bool) {
+	l.busy.Store(client)
+	l.heard.Store(time.Now().UnixNano())
+}
+
+// idle reports whether no answer is awaited. The backend's last words of a handshake may come after the first request, hence the pause.
+func (l *link) idle() bool {
+	return !l.busy.Load() && time.Since(time.Unix(0, l.heard.Load())) > idleAfter
+}
 
 // StartBalancer starts a balancer without backends, which refuses everything. It ends with the control plane.
 func (c *ControlPlane) StartBalancer() (*Balancer, error) {
@@ -137,6 +155,20 @@ func (b *Balancer) Cut() int {
 	return len(b.open)
 }
 
+// CloseIdle closes the connections on which no client waits for an answer, and returns how many there were. Clients that keep
+// connections open for later come back on new ones, which all backends get their share of.
+func (b *Balancer) CloseIdle() (closed int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for link := range b.open {
+		if link.idle() {
+			link.close()
+			closed++
+		}
+	}
+	return closed
+}
+
 // Connections returns how many connections each backend got so far, by its address. Under "" are those that were refused.
 func (b *Balancer) Connections() map[string]int {
 	b.mu.Lock()
@@ -174,6 +206,7 @@ func (b *Balancer) accept() {
 // serve connects a client to a backend until one of them ends the connection.
 func (b *Balancer) serve(client *net.TCPConn) {
 	l := &link{client: client, backend: b.dial()}
+	l.hear(true)
 	defer l.close()
 	if l.backend == nil || !b.register(l) {
 		l.reset()
@@ -181,8 +214,8 @@ func (b *Balancer) serve(client *net.TCPConn) {
 	}
 	defer b.forget(l)
 	var both sync.WaitGroup
-	both.Go(func() { b.carry(client, l.backend, func(t Trouble) time.Duration { return t.SlowRequests }) })
-	both.Go(func() { b.carry(l.backend, client, func(t Trouble) time.Duration { return t.SlowReplies }) })
+	both.Go(func() { b.carry(l, true) })
+	both.Go(func() { b.carry(l, false) })
 	both.Wait()
 }
 
@@ -235,15 +268,18 @@ func (b *Balancer) forget(l *link) {
 	delete(b.open, l)
 }
 
-// carry hands on what arrives, late if that is the trouble, and says when there is no more.
-func (b *Balancer) carry(from, to net.Conn, delay func(Trouble) time.Duration) {
+// carry hands on what the client says, or the backend, late if that is the trouble, and tells the other when there is no more.
+func (b *Balancer) carry(l *link, client bool) {
+	from, to := l.backend, l.client
+	if client {
+		from, to = l.client, l.backend
+	}
 	defer func() { _ = to.(*net.TCPConn).CloseWrite() }()
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
-			b.pause(delay(b.current()))
-			if _, err := to.Write(buffer[:n]); err != nil {
+			if err := b.hand(l, client, to, buffer[:n]); err != nil {
 				_ = from.Close() // nobody is there to read it
 				return
 			}
@@ -255,6 +291,22 @@ func (b *Balancer) carry(from, to net.Conn, delay func(Trouble) time.Duration) {
 			return
 		}
 	}
+}
+
+// hand hands on one piece. A client waits from when it has spoken until it has its answer.
+func (b *Balancer) hand(l *link, client bool, to io.Writer, piece []byte) error {
+	trouble := b.current()
+	if client {
+		l.hear(true)
+		b.pause(trouble.SlowRequests)
+	} else {
+		b.pause(trouble.SlowReplies)
+	}
+	_, err := to.Write(piece)
+	if !client {
+		l.hear(false)
+	}
+	return err
 }
 
 func (b *Balancer) current() Trouble {

@@ -165,6 +165,30 @@ func TestBalancerCuts(t *testing.T) {
 	}
 }
 
+func TestBalancerClosesWhatIsIdle(t *testing.T) {
+	b := startBalancer(t, startEcho(t, "a"))
+	idle := call(t, b)
+	if _, err := idle.ask(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	b.Inflict(Trouble{SlowReplies: 200 * time.Millisecond})
+	busy, answered := call(t, b), make(chan error, 1)
+	go func() {
+		_, err := busy.ask(time.Second)
+		answered <- err
+	}()
+	time.Sleep(100 * time.Millisecond)
+	if n := b.CloseIdle(); n != 1 {
+		t.Errorf("%d connections were idle", n)
+	}
+	if answer, err := idle.ask(time.Second); err == nil {
+		t.Errorf("%q answered on a connection that was closed", answer)
+	}
+	if err := <-answered; err != nil {
+		t.Errorf("a connection with a client that waits: %v", err)
+	}
+}
+
 func TestBalancerTrouble(t *testing.T) {
 	const late = 300 * time.Millisecond
 	for name, tc := range map[string]struct {

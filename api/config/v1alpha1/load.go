@@ -18,6 +18,9 @@ func Default() ManagerConfiguration {
 		BandLabels:     BandLabels{Enabled: true, QPS: 50},
 		NearlyFull:     NearlyFull{FreePercent: 10, Within: metav1.Duration{Duration: 24 * time.Hour}},
 		LeaderElection: LeaderElection{Enabled: true},
+		Webhook: Webhook{
+			BindAddress: "0", Service: "clusterip-operator-webhook", Configuration: "clusterip-operator", NetworkOverlap: NetworkOverlapWarn,
+		},
 		Metrics:        Metrics{BindAddress: ":8443", Secure: true},
 		Health:         Health{BindAddress: ":8081"},
 		Client:         Client{QPS: 500, Burst: 1000},

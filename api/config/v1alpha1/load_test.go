@@ -81,6 +81,8 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	c.NearlyFull.FreePercent = 101
 	c.NearlyFull.Within.Duration = -1
 	c.Metrics.BindAddress, c.Health.BindAddress = "nowhere", "8081"
+	c.Namespace = "Home"
+	c.Webhook = Webhook{BindAddress: ":0", DNSNames: []string{"localhost", "*.a"}, Service: "", Configuration: "", NetworkOverlap: "deny"}
 	c.Client.QPS, c.Client.Burst = 0, -1
 	c.Log = Log{Format: "xml", Level: 11}
 	err := c.Validate()
@@ -90,6 +92,7 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	for _, want := range []string{
 		"serviceClusterIPRange[0]", "10.0.0.0/16 is meant", "serviceClusterIPRange[2]", "serviceClusterIPRange: Too many",
 		"reservedNetworks[0].name", "reservedNetworks[0].cidr", "bandLabels.qps", "nearlyFull.freePercent", "nearlyFull.within",
+		"namespace", "webhook.bindAddress", "webhook.dnsNames[1]", "webhook.service", "webhook.configuration", "webhook.networkOverlap",
 		"metrics.bindAddress", "health.bindAddress", "client.qps", "client.burst", "log.format", "log.level",
 	} {
 		if !strings.Contains(err.Error(), want) {

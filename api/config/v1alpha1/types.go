@@ -25,8 +25,13 @@ type ManagerConfiguration struct {
 	BandLabels BandLabels `json:"bandLabels"`
 	// NearlyFull says when a ServiceCIDR is reported as nearly full.
 	NearlyFull NearlyFull `json:"nearlyFull"`
+	// Namespace is where the operator keeps its Leases and the Secret with the certificate of its webhooks. Default: the namespace of the
+	// pod. Without webhooks and leader election nothing needs it.
+	Namespace string `json:"namespace,omitempty"`
 	// LeaderElection decides which of several replicas works.
 	LeaderElection LeaderElection `json:"leaderElection"`
+	// Webhook serves the admission webhooks, by which policies steer.
+	Webhook Webhook `json:"webhook"`
 	// Metrics is the endpoint that Prometheus reads.
 	Metrics Metrics `json:"metrics"`
 	// Health is the endpoint of the probes.
@@ -65,9 +70,37 @@ type NearlyFull struct {
 type LeaderElection struct {
 	// Enabled waits for the Lease before the loops start. Default true.
 	Enabled bool `json:"enabled"`
-	// Namespace of the Lease. Default: the namespace of the pod.
+	// Namespace of the Lease. Default: the namespace above, or that of the pod.
 	Namespace string `json:"namespace,omitempty"`
 }
+
+// Webhook serves the admission webhooks: each replica, whether it leads or not.
+type Webhook struct {
+	// BindAddress to serve on by https, "0" for no webhooks. Default "0"; config/default serves on ":9443".
+	BindAddress string `json:"bindAddress"`
+	// DNSNames are further names in the certificate, beside SERVICE.NAMESPACE.svc.
+	DNSNames []string `json:"dnsNames,omitempty"`
+	// CertDir is a folder with tls.crt and tls.key, which somebody else renews, as cert-manager does. Default: the operator issues and
+	// renews a certificate itself, keeps it in the Secret clusterip-operator-webhook, and enters its authority into the webhook configurations.
+	CertDir string `json:"certDir,omitempty"`
+	// Service is the name of the Service by which the API server calls. Default "clusterip-operator-webhook".
+	Service string `json:"service"`
+	// Configuration is the name of the MutatingWebhookConfiguration and of the ValidatingWebhookConfiguration. Default "clusterip-operator".
+	Configuration string `json:"configuration"`
+	// NetworkOverlap is what happens to a ServiceCIDR that overlaps the network of a node, of pods, or a reserved one: Warn, Deny or
+	// Ignore. Default Warn.
+	NetworkOverlap string `json:"networkOverlap"`
+}
+
+// Values of NetworkOverlap.
+const (
+	// NetworkOverlapWarn tells whoever creates the ServiceCIDR.
+	NetworkOverlapWarn = "Warn"
+	// NetworkOverlapDeny refuses the ServiceCIDR.
+	NetworkOverlapDeny = "Deny"
+	// NetworkOverlapIgnore says nothing at admission. The condition NetworkOverlap tells it all the same.
+	NetworkOverlapIgnore = "Ignore"
+)
 
 // Metrics is the endpoint that Prometheus reads.
 type Metrics struct {

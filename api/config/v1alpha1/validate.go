@@ -3,7 +3,10 @@ package v1alpha1
 import (
 	"net"
 	"net/netip"
+	"slices"
+	"strconv"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -23,6 +26,8 @@ func (c *ManagerConfiguration) Validate() error {
 	if w := c.NearlyFull.Within.Duration; w < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("nearlyFull", "within"), w.String(), "must not be negative"))
 	}
+	errs = append(errs, validateLabel(field.NewPath("namespace"), c.Namespace)...)
+	errs = append(errs, c.Webhook.validate(field.NewPath("webhook"))...)
 	errs = append(errs, validateAddress(field.NewPath("metrics", "bindAddress"), c.Metrics.BindAddress)...)
 	errs = append(errs, validateAddress(field.NewPath("health", "bindAddress"), c.Health.BindAddress)...)
 	if c.Client.QPS <= 0 {
@@ -76,6 +81,50 @@ func validateNetwork(path *field.Path, n ReservedNetwork) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("cidr"), n.CIDR, "must be a CIDR such as 192.168.0.0/16"))
 	}
 	return errs
+}
+
+func (w *Webhook) validate(path *field.Path) field.ErrorList {
+	errs := validateAddress(path.Child("bindAddress"), w.BindAddress)
+	if len(errs) == 0 && w.BindAddress != "0" {
+		errs = append(errs, validatePort(path.Child("bindAddress"), w.BindAddress)...)
+	}
+	for i, name := range w.DNSNames {
+		for _, problem := range validation.IsDNS1123Subdomain(name) {
+			errs = append(errs, field.Invalid(path.Child("dnsNames").Index(i), name, problem))
+		}
+	}
+	errs = append(errs, validateLabel(path.Child("service"), w.Service)...)
+	if w.Service == "" {
+		errs = append(errs, field.Required(path.Child("service"), "the certificate is made for its name"))
+	}
+	for _, problem := range validation.IsDNS1123Subdomain(w.Configuration) {
+		errs = append(errs, field.Invalid(path.Child("configuration"), w.Configuration, problem))
+	}
+	if known := []string{NetworkOverlapWarn, NetworkOverlapDeny, NetworkOverlapIgnore}; !slices.Contains(known, w.NetworkOverlap) {
+		errs = append(errs, field.NotSupported(path.Child("networkOverlap"), w.NetworkOverlap, known))
+	}
+	return errs
+}
+
+// validateLabel takes names of namespaces and Services; an empty one is a default.
+func validateLabel(path *field.Path, name string) field.ErrorList {
+	var errs field.ErrorList
+	if name == "" {
+		return nil
+	}
+	for _, problem := range validation.IsDNS1123Label(name) {
+		errs = append(errs, field.Invalid(path, name, problem))
+	}
+	return errs
+}
+
+// validatePort wants a number that others can be told.
+func validatePort(path *field.Path, address string) field.ErrorList {
+	_, port, _ := net.SplitHostPort(address)
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return field.ErrorList{field.Invalid(path, address, "must have a port from 1 to 65535")}
+	}
+	return nil
 }
 
 func validateAddress(path *field.Path, address string) field.ErrorList {

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"net/netip"
 	"time"
 
@@ -13,6 +14,9 @@ import (
 // writes the IPAddress within milliseconds; it may take seconds when other webhooks are slow. Too short a time would hand the
 // address out twice, too long a one holds addresses of Services that were refused for another reason.
 const assumedFor = 15 * time.Second
+
+// ErrBusy says that an IPAddress of ours is just being written at the address that would be handed out. Try again.
+var ErrBusy = errors.New("an IPAddress is just being written there")
 
 // Holder is who an address was handed out to.
 type Holder struct {
@@ -31,13 +35,17 @@ type assumption struct {
 }
 
 // Draw takes an address of the lot for somebody. It is assumed until its IPAddress appears, Forget gives it back, or
-// assumedFor has passed. The error matches allocator.ErrFull when nothing is left.
+// assumedFor has passed. The error matches allocator.ErrFull when nothing is left, and is ErrBusy when what would yield is being written.
 func (l *Ledger) Draw(lot allocator.Lot, to Holder) (allocator.Drawn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	drawn, err := l.pool.Draw(lot)
 	if err != nil {
 		return drawn, err
+	}
+	if _, busy := l.writing[drawn.Addr]; busy {
+		l.unassume(drawn.Addr)
+		return allocator.Drawn{}, ErrBusy
 	}
 	l.handOut(drawn.Addr, assumption{to: to, object: l.kept[drawn.Addr].UID})
 	return drawn, nil

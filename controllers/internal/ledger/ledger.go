@@ -189,8 +189,9 @@ func (l *Ledger) observe(a netip.Addr, e entry) {
 func (l *Ledger) free(a netip.Addr, before entry, last types.NamespacedName) {
 	now := l.clock.Now()
 	k, kept := l.unkeep(a)
+	_, rewritten := l.writing[a] // by this process, which writes it anew
 	switch {
-	case kept && l.wanted(a, k, now):
+	case kept && !rewritten && l.wanted(a, k, now):
 		delete(l.resting, a)
 		l.pool.Assume(a)
 		if given, ok := l.assumed[a]; !ok || given.object != k.UID {

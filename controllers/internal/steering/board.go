@@ -3,18 +3,25 @@ package steering
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
+
+// dawn is how long a range that has become ready is left alone: an API server that has not heard of it yet would refuse a Service that
+// was given an address there. They hear of it within milliseconds.
+const dawn = time.Second
 
 // settle is how long the board waits for more changes before it compiles: an apply of many policies is one change.
 const settle = 30 * time.Millisecond
@@ -28,6 +35,8 @@ type Board struct {
 	informers []toolscache.ResourceEventHandlerRegistration
 	policies  toolscache.SharedIndexInformer
 	cidrs     toolscache.SharedIndexInformer
+	// ready is since when each range was seen to be ready; only compile uses it.
+	ready map[types.UID]time.Time
 
 	mu        sync.Mutex
 	listeners []func(before, after *Snapshot)
@@ -82,14 +91,25 @@ func (b *Board) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { b.touch() },
 		UpdateFunc: func(before, after any) {
-			if p, ok := after.(*v1alpha1.ServiceCIDRPolicy); ok && p.Generation == before.(*v1alpha1.ServiceCIDRPolicy).Generation &&
-				p.UID == before.(*v1alpha1.ServiceCIDRPolicy).UID {
-				return
+			if !same(before, after) {
+				b.touch()
 			}
-			b.touch()
 		},
 		DeleteFunc: func(any) { b.touch() },
 	}
+}
+
+// same reports whether two versions of an object say the same here.
+func same(before, after any) bool {
+	switch after := after.(type) {
+	case *v1alpha1.ServiceCIDRPolicy:
+		before := before.(*v1alpha1.ServiceCIDRPolicy)
+		return before.Generation == after.Generation && before.UID == after.UID
+	case *networkingv1.ServiceCIDR:
+		before := before.(*networkingv1.ServiceCIDR)
+		return before.UID == after.UID && reflect.DeepEqual(NewServiceCIDR(before), NewServiceCIDR(after))
+	}
+	return false
 }
 
 func (b *Board) touch() {
@@ -135,9 +155,7 @@ func (b *Board) compile() {
 	for _, o := range b.policies.GetStore().List() {
 		w.Policies = append(w.Policies, o.(*v1alpha1.ServiceCIDRPolicy))
 	}
-	for _, o := range b.cidrs.GetStore().List() {
-		w.ServiceCIDRs = append(w.ServiceCIDRs, NewServiceCIDR(o.(*networkingv1.ServiceCIDR)))
-	}
+	w.ServiceCIDRs = b.ranges(time.Now())
 	after := Compile(w)
 	before := b.current.Swap(after)
 	b.mu.Lock()
@@ -147,4 +165,36 @@ func (b *Board) compile() {
 		f(before, after)
 	}
 	b.compiled.Store(true)
+}
+
+// ranges reads the ServiceCIDRs. Those that have just become ready are not ready yet, and looked at again later.
+func (b *Board) ranges(now time.Time) []ServiceCIDR {
+	var out []ServiceCIDR
+	ready := map[types.UID]time.Time{}
+	for _, item := range b.cidrs.GetStore().List() {
+		o := item.(*networkingv1.ServiceCIDR)
+		c := NewServiceCIDR(o)
+		if c.Ready {
+			ready[o.UID] = b.readySince(o, now)
+			if left := dawn - now.Sub(ready[o.UID]); left > 0 {
+				c.Ready = false
+				time.AfterFunc(left, b.touch)
+			}
+		}
+		out = append(out, c)
+	}
+	b.ready = ready
+	return out
+}
+
+// readySince is when a range was first seen to be ready. After a start that is what the range says of itself.
+func (b *Board) readySince(o *networkingv1.ServiceCIDR, now time.Time) time.Time {
+	if at, ok := b.ready[o.UID]; ok {
+		return at
+	}
+	condition := meta.FindStatusCondition(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
+	if b.ready == nil && condition != nil && now.Sub(condition.LastTransitionTime.Time) > dawn {
+		return time.Time{}
+	}
+	return now
 }

@@ -25,6 +25,9 @@ func Compile(w World) *Snapshot {
 		s.cidrs[c.Name] = c
 	}
 	s.statics = statics(w.ServiceCIDRs)
+	for _, r := range s.cidrs[v1alpha1.DefaultServiceCIDR].Ranges {
+		s.families = append(s.families, r.Prefix().Addr().Is4())
+	}
 	for rank, o := range sorted(w.Policies) {
 		p := newPolicy(o, rank)
 		s.policies = append(s.policies, p)
@@ -34,7 +37,6 @@ func Compile(w World) *Snapshot {
 			s.settle(p, s.wanted(p, o.Spec))
 		}
 	}
-	slices.SortFunc(s.reserved, func(a, b Reservation) int { return a.Span.First.Compare(b.Span.First) })
 	s.compileTiers()
 	s.findShadowed()
 	return s
@@ -116,11 +118,9 @@ func (s *Snapshot) reserve(p *Policy) {
 	var left []Reservation
 	for _, r := range p.Reservations {
 		var taken []allocator.Span
-		for _, other := range s.reserved {
-			if other.Policy != p.Name && other.Span.Overlaps(r.Span) {
-				taken = append(taken, other.Span)
-				p.Conflicts = append(p.Conflicts, fmt.Sprintf("reservation %s: ServiceCIDRPolicy %q has reserved %s before", r.Name, other.Policy, other.Span))
-			}
+		for _, other := range s.reservedIn(r.Span) {
+			taken = append(taken, other.Span)
+			p.Conflicts = append(p.Conflicts, fmt.Sprintf("reservation %s: ServiceCIDRPolicy %q, which outranks this one, has %s", r.Name, other.Policy, other.Span))
 		}
 		for _, span := range r.Span.Subtract(taken...) {
 			r.Span = span
@@ -129,6 +129,7 @@ func (s *Snapshot) reserve(p *Policy) {
 	}
 	p.Reservations = left
 	s.reserved = append(s.reserved, left...)
+	slices.SortFunc(s.reserved, func(a, b Reservation) int { return a.Span.First.Compare(b.Span.First) })
 	for _, r := range left {
 		if r.For.Name != "" {
 			s.reservedFor[r.For] = append(s.reservedFor[r.For], r)

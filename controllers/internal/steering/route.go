@@ -22,7 +22,7 @@ type Route struct {
 }
 
 // Full is the refusal of a route that fails with nothing left.
-func (r *Route) Full(family string, usage string) *Refusal {
+func (r *Route) Full(family string) *Refusal {
 	last := r.Policies[len(r.Policies)-1]
 	where := "it has no ready range"
 	if len(last.Ranges) > 0 {
@@ -35,8 +35,8 @@ func (r *Route) Full(family string, usage string) *Refusal {
 		}
 		where = strings.Join(texts, ", ")
 	}
-	return &Refusal{last.Name, fmt.Sprintf("ServiceCIDRPolicy %q: no %s address is left in its ranges (%s%s); delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback",
-		last.Name, family, where, usage)}
+	return &Refusal{last.Name, fmt.Sprintf("ServiceCIDRPolicy %q: no %s address is left in its ranges (%s); delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback",
+		last.Name, family, where)}
 }
 
 // bands are the tiers of the addresses that somebody may draw from, of one family.
@@ -99,8 +99,10 @@ func (s *Snapshot) bands(spans, closed []allocator.Span) bands {
 		return bands{}
 	}
 	exclude := meeting(closed, spans)
-	for _, r := range s.reserved {
-		exclude = append(exclude, meeting([]allocator.Span{r.Span}, spans)...)
+	for _, sp := range spans {
+		for _, r := range s.reservedIn(sp) {
+			exclude = append(exclude, r.Span)
+		}
 	}
 	statics := meeting(s.statics, spans)
 	var static []allocator.Span

@@ -28,6 +28,7 @@ type Snapshot struct {
 	statics            []allocator.Span
 	open               map[bool]bands // what nobody has for himself, by family
 	routes             *routes
+	families           []bool // of the default ServiceCIDR
 }
 
 // place is a range that policies have, the best first.
@@ -58,6 +59,16 @@ func (s *Snapshot) Reservation(a netip.Addr) (Reservation, bool) {
 		return Reservation{}, false
 	}
 	return s.reserved[i-1], true
+}
+
+// reservedIn returns the reservations that meet a span, in order.
+func (s *Snapshot) reservedIn(sp allocator.Span) []Reservation {
+	from := sort.Search(len(s.reserved), func(i int) bool { return !s.reserved[i].Span.Last.Less(sp.First) })
+	to := from
+	for to < len(s.reserved) && s.reserved[to].Span.Overlaps(sp) {
+		to++
+	}
+	return s.reserved[from:to]
 }
 
 // ReservedFor returns the reservations of a Service, of both families, in the order of rank.
@@ -148,4 +159,29 @@ func refuseReserved(a netip.Addr, r Reservation) *Refusal {
 	}
 	return &Refusal{r.Policy, fmt.Sprintf("ServiceCIDRPolicy %q: the address %s is kept %s by the reservation %q; choose another address, or leave the choice to the cluster",
 		r.Policy, a, whose, r.Name)}
+}
+
+// Knows reports whether there is a ServiceCIDR of this name.
+func (s *Snapshot) Knows(serviceCIDR string) bool {
+	_, ok := s.cidrs[serviceCIDR]
+	return ok
+}
+
+// Families returns the families of the cluster, true for IPv4, the default one first, as the default ServiceCIDR has them. None, while it
+// is not there.
+func (s *Snapshot) Families() []bool { return s.families }
+
+// Closes reports whether any policy has a range of the family for itself.
+func (s *Snapshot) Closes(is4 bool) bool {
+	return slices.ContainsFunc(s.places, func(at *place) bool { return at.closer != nil && at.prefix.Addr().Is4() == is4 })
+}
+
+// Offers reports whether API servers allocate from a range with this address.
+func (s *Snapshot) Offers(a netip.Addr) bool {
+	for _, c := range s.cidrs {
+		if c.usable() && slices.ContainsFunc(c.Ranges, func(r allocator.Range) bool { return r.Contains(a) }) {
+			return true
+		}
+	}
+	return false
 }

@@ -22,11 +22,11 @@ type Options struct {
 	Configuration string
 }
 
-// secretName is the Secret with our own certificates.
-const secretName = "clusterip-operator-webhook"
+// SecretName is the Secret with our own certificates.
+const SecretName = "clusterip-operator-webhook"
 
 func (o Options) secret() client.ObjectKey {
-	return client.ObjectKey{Namespace: o.Namespace, Name: secretName}
+	return client.ObjectKey{Namespace: o.Namespace, Name: SecretName}
 }
 
 // serverName is what the API server expects in a certificate when it calls a Service.

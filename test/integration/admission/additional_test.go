@@ -220,8 +220,7 @@ var _ = Describe("Additional addresses", Ordered, func() {
 
 	It("hold their range, which says so, and let it go with them", func(ctx SpecContext) {
 		const held4, held6 = "10.133.0.0/28", "fd00:10:133::/124"
-		c.CreateServiceCIDR(ctx, "held", held4, held6)
-		c.WaitLookedAfter(ctx, "held")
+		c.OfferRange(ctx, "held", nil, held4, held6)
 		c.CreateService(ctx, "holder", framework.RequireDualStack(), withAdditional("held"))
 		addresses := getsAdditional(ctx, "holder", held4, held6)
 		c.DeleteServiceCIDRs(ctx, "held")
@@ -240,8 +239,7 @@ var _ = Describe("Additional addresses", Ordered, func() {
 
 	It("are not given from a range that somebody has for himself", func(ctx SpecContext) {
 		const closed4, closed6 = "10.134.0.0/24", "fd00:10:134::/120"
-		c.CreateServiceCIDR(ctx, "closed", closed4, closed6)
-		c.WaitLookedAfter(ctx, "closed")
+		c.OfferRange(ctx, "closed", nil, closed4, closed6)
 		user.Policy(ctx, "keeper", `{serviceCIDRs: [closed], serviceSelector: {matchLabels: {tenant: keeper}}, exclusive: true,
 			reservations: [{name: all-but-three, address: 10.134.0.16-10.134.0.251}]}`)
 		user.EventuallySays(ctx, "keeper", programmed, "True")
@@ -270,9 +268,47 @@ var _ = Describe("Additional addresses", Ordered, func() {
 		first := c.CreateService(ctx, "tiny-1", framework.WithFamilies(corev1.IPv4Protocol), withAdditional("tiny"))
 		getsAdditional(ctx, "tiny-1", tiny4)
 		c.CreateService(ctx, "tiny-2", framework.WithFamilies(corev1.IPv4Protocol), withAdditional("tiny"))
-		complains(ctx, "tiny-2", "tiny", tiny4)
+		complains(ctx, "tiny-2", "tiny", "IPv4")
 		c.DeleteServices(ctx, first)
 		getsAdditional(ctx, "tiny-2", tiny4)
+	})
+
+	It("stay as they are when the operator is started again", func(ctx SpecContext) {
+		c.CreateService(ctx, "steady", framework.RequireDualStack(), withAdditional("blue,green"))
+		addresses := getsAdditional(ctx, "steady", blue4, blue6, green4)
+		uids := map[string]types.UID{}
+		for address, ip := range additional(ctx, "steady") {
+			uids[address] = ip.UID
+		}
+		Expect(c.Replicas()[0].Kill()).To(Succeed())
+		c.StartReplicas(ctx)
+		annotate(ctx, "steady", "example.com/touched", "yes") // it looks at the Service at the latest now
+		time.Sleep(2 * time.Second)
+		Expect(getsAdditional(ctx, "steady", blue4, blue6, green4)).To(Equal(addresses))
+		for address, ip := range additional(ctx, "steady") {
+			Expect(ip.UID).To(Equal(uids[address]), "%s was released and taken again", address)
+		}
+	})
+
+	It("that leaked while the operator was down are found", func(ctx SpecContext) {
+		gone := c.CreateService(ctx, "leaky-gone", framework.RequireDualStack(), withAdditional("blue"))
+		again := c.CreateService(ctx, "leaky-again", framework.RequireDualStack(), withAdditional("blue"))
+		for _, name := range []string{"leaky-gone", "leaky-again", "leaky-asks-less"} {
+			if name == "leaky-asks-less" {
+				c.CreateService(ctx, name, framework.RequireDualStack(), withAdditional("blue,green"))
+				getsAdditional(ctx, name, blue4, blue6, green4)
+				continue
+			}
+			getsAdditional(ctx, name, blue4, blue6)
+		}
+		c.StopReplicas()
+		c.DeleteServices(ctx, gone, again)
+		c.CreateService(ctx, "leaky-again", framework.RequireDualStack()) // it does not ask
+		annotate(ctx, "leaky-asks-less", additionalFrom, "green")
+		c.StartReplicas(ctx)
+		hasNone(ctx, "leaky-gone")
+		hasNone(ctx, "leaky-again")
+		getsAdditional(ctx, "leaky-asks-less", green4)
 	})
 
 	It("are nothing for Services without addresses", func(ctx SpecContext) {

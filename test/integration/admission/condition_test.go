@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -22,8 +21,7 @@ var _ = Describe("A policy that cannot have what it wants", Ordered, func() {
 	everybodyElse := 0
 
 	BeforeAll(func(ctx SpecContext) {
-		c.CreateServiceCIDR(ctx, bystander, "10.120.0.0/24", "fd00:10:120::/120")
-		c.WaitLookedAfter(ctx, bystander)
+		c.OfferRange(ctx, bystander, nil, "10.120.0.0/24", "fd00:10:120::/120")
 		user.Policy(ctx, bystander, `{serviceCIDRs: [bystander], serviceSelector: {matchLabels: {tenant: bystander}}, exclusive: true, onFull: Fail,
 			reservations: [{name: four, address: 10.120.0.5}, {name: six, address: "fd00:10:120::5"}]}`)
 		user.EventuallySays(ctx, bystander, programmed, "True")
@@ -59,8 +57,7 @@ var _ = Describe("A policy that cannot have what it wants", Ordered, func() {
 	})
 
 	It("gives nothing from a range that is being deleted, and says so", func(ctx SpecContext) {
-		c.CreateServiceCIDR(ctx, "leaving", "10.122.0.0/24", "fd00:10:122::/120")
-		c.WaitLookedAfter(ctx, "leaving")
+		c.OfferRange(ctx, "leaving", nil, "10.122.0.0/24", "fd00:10:122::/120")
 		holder := c.HoldAddress(ctx, "leaving-holder", "10.122.0.200", "fd00:10:122::c8")
 		c.DeleteServiceCIDRs(ctx, "leaving")
 		user.Policy(ctx, "leaver", `{serviceCIDRs: [leaving], serviceSelector: {matchLabels: {tenant: leaver}}, onFull: Fail, coolDown: 1h,
@@ -101,9 +98,8 @@ var _ = Describe("A policy that cannot have what it wants", Ordered, func() {
 	})
 
 	It("loses a range that a better policy has for itself, even under another name", func(ctx SpecContext) {
-		c.CreateServiceCIDR(ctx, "outer", "10.123.0.0/24", "fd00:10:123::/120")
-		c.CreateServiceCIDR(ctx, "inner", "10.123.0.0/26", "fd00:10:123::/122")
-		c.WaitLookedAfter(ctx, "outer", "inner")
+		c.OfferRange(ctx, "outer", nil, "10.123.0.0/24", "fd00:10:123::/120")
+		c.OfferRange(ctx, "inner", nil, "10.123.0.0/26", "fd00:10:123::/122")
 		user.Policy(ctx, "owner", `{priority: 10, serviceCIDRs: [outer], serviceSelector: {matchLabels: {tenant: owner}}, exclusive: true}`)
 		user.Policy(ctx, "squatter", `{priority: 5, serviceCIDRs: [inner], serviceSelector: {matchLabels: {tenant: squatter}}, exclusive: true, onFull: Fail}`)
 		user.EventuallySays(ctx, "squatter", conflicting, "True", "owner", "inner")
@@ -114,11 +110,11 @@ var _ = Describe("A policy that cannot have what it wants", Ordered, func() {
 		Expect(owned.Spec.ClusterIPs).To(ConsistOf(HavePrefix("10.123.0."), HavePrefix("fd00:10:123::")))
 	})
 
-	It("never steers when a better one has the same selectors, and says so", func(ctx SpecContext) {
-		c.CreateServiceCIDR(ctx, "twins-a", "10.124.0.0/25", "fd00:10:124::/121")
-		c.CreateServiceCIDR(ctx, "twins-b", "10.124.0.128/25", "fd00:10:124::80/121")
-		c.WaitLookedAfter(ctx, "twins-a", "twins-b")
-		user.Policy(ctx, "twin-a", `{priority: 1, serviceCIDRs: [twins-a], serviceSelector: {matchLabels: {tenant: twin}}}`)
+	// The second choice of a better policy that falls back would be another matter.
+	It("never steers when a better one has the same selectors and refuses what it cannot place, and says so", func(ctx SpecContext) {
+		c.OfferRange(ctx, "twins-a", nil, "10.124.0.0/25", "fd00:10:124::/121")
+		c.OfferRange(ctx, "twins-b", nil, "10.124.0.128/25", "fd00:10:124::80/121")
+		user.Policy(ctx, "twin-a", `{priority: 1, serviceCIDRs: [twins-a], serviceSelector: {matchLabels: {tenant: twin}}, onFull: Fail}`)
 		user.Policy(ctx, "twin-b", `{serviceCIDRs: [twins-b], serviceSelector: {matchLabels: {tenant: twin}}}`)
 		user.EventuallySays(ctx, "twin-b", conflicting, "True", "twin-a")
 		for i := range 5 {
@@ -159,5 +155,3 @@ func familyOf(address string) corev1.IPFamily {
 	}
 	return corev1.IPv6Protocol
 }
-
-var _ = metav1.ConditionTrue

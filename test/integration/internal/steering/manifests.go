@@ -8,14 +8,17 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
 // What config/default installs. The folder is as seen from a suite in test/integration.
@@ -27,6 +30,8 @@ const (
 	Account = "clusterip-operator-manager"
 	// Configuration is the name of both webhook configurations.
 	Configuration = "clusterip-operator"
+	// Secret holds the certificate, in the operator's namespace.
+	Secret = "clusterip-operator-webhook"
 )
 
 // webhookKinds are the kinds of the webhook configurations.
@@ -35,33 +40,60 @@ var webhookKinds = []string{"MutatingWebhookConfiguration", "ValidatingWebhookCo
 // leftOut are the kinds that do nothing where there are no nodes, or that would take an address. The test installs the CRD itself.
 var leftOut = []string{"Deployment", "PodDisruptionBudget", "Service", "CustomResourceDefinition", "ServiceMonitor"}
 
-// install applies config/default as far as it makes sense without nodes, with webhooks that lead to the balancer.
+// install applies config/default as far as it makes sense without nodes, webhooks apart.
 func (b *Bed) install(ctx context.Context) {
 	GinkgoHelper()
-	objects := slices.DeleteFunc(render(ctx, defaults), func(o unstructured.Unstructured) bool {
-		return slices.Contains(leftOut, o.GetKind())
-	})
-	var found []string
+	objects := render(ctx, defaults)
+	b.webhooks = slices.DeleteFunc(slices.Clone(objects), func(o unstructured.Unstructured) bool { return !isWebhooks(o) })
+	Expect(b.webhooks).To(HaveLen(len(webhookKinds)), "webhook configurations in config/default")
+	b.apply(ctx, slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool {
+		return isWebhooks(o) || slices.Contains(leftOut, o.GetKind())
+	}))
+}
+
+func isWebhooks(o unstructured.Unstructured) bool { return slices.Contains(webhookKinds, o.GetKind()) }
+
+// AddWebhooks applies the webhook configurations of config/default, with URLs that lead to the balancer. The replicas then write their CA
+// into them.
+func (b *Bed) AddWebhooks(ctx context.Context) {
+	GinkgoHelper()
+	var redirected []unstructured.Unstructured
+	for _, configuration := range b.webhooks {
+		Expect(configuration.GetName()).To(Equal(Configuration))
+		redirected = append(redirected, b.redirected(configuration))
+	}
+	b.apply(ctx, redirected)
+	if len(b.Replicas()) > 0 {
+		b.WaitServing(ctx)
+	}
+}
+
+// RemoveWebhooks deletes the webhook configurations, and waits until the API server asks nobody any more.
+func (b *Bed) RemoveWebhooks(ctx context.Context) {
+	GinkgoHelper()
+	configurations := b.Client().AdmissionregistrationV1()
+	Expect(configurations.MutatingWebhookConfigurations().Delete(ctx, Configuration, metav1.DeleteOptions{})).To(Succeed())
+	Expect(configurations.ValidatingWebhookConfigurations().Delete(ctx, Configuration, metav1.DeleteOptions{})).To(Succeed())
+	Eventually(func() bool { return b.asks(ctx) }).WithTimeout(cluster.Patience).WithPolling(200 * time.Millisecond).Should(BeFalse())
+}
+
+// apply applies objects in the order in which kustomize writes them: a namespace comes before what is in it.
+func (b *Bed) apply(ctx context.Context, objects []unstructured.Unstructured) {
+	GinkgoHelper()
 	var text strings.Builder
 	for _, object := range objects {
-		if slices.Contains(webhookKinds, object.GetKind()) {
-			Expect(object.GetName()).To(Equal(Configuration))
-			b.redirect(&object)
-			found = append(found, object.GetKind())
-		}
 		document, err := sigsyaml.Marshal(object.Object)
 		Expect(err).NotTo(HaveOccurred())
 		fmt.Fprintf(&text, "---\n%s", document)
 	}
-	Expect(found).To(ConsistOf(webhookKinds), "config/default")
-	// A namespace comes before what is in it: this is the order in which kustomize writes.
 	_, err := framework.KubectlWithInput(ctx, b.Kubeconfig(), text.String(), "apply", "--server-side", "-f", "-")
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// redirect replaces the Service of each webhook by the URL of the balancer.
-func (b *Bed) redirect(configuration *unstructured.Unstructured) {
+// redirected returns a configuration with the URL of the balancer in place of the Service of each webhook.
+func (b *Bed) redirected(rendered unstructured.Unstructured) unstructured.Unstructured {
 	GinkgoHelper()
+	configuration := rendered.DeepCopy()
 	webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(webhooks).NotTo(BeEmpty())
@@ -74,6 +106,7 @@ func (b *Bed) redirect(configuration *unstructured.Unstructured) {
 		config["url"] = fmt.Sprintf("https://localhost:%d%s", b.Balancer.Port(), path)
 	}
 	Expect(unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks")).To(Succeed())
+	return *configuration
 }
 
 // render is what `kubectl kustomize` makes of a folder.

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
@@ -75,7 +76,8 @@ func (b *Bed) StartReplicas(ctx context.Context) {
 	b.WaitServing(ctx)
 }
 
-// WaitServing waits until the API server asks the replicas that run about Services, and each knows how many they are.
+// WaitServing waits until the replicas that run are ready, each knows how many they are, and the API server asks them about Services if
+// there are webhooks.
 func (b *Bed) WaitServing(ctx context.Context) {
 	GinkgoHelper()
 	running := b.Replicas()
@@ -87,6 +89,21 @@ func (b *Bed) WaitServing(ctx context.Context) {
 	Eventually(b.Balancer.Ready).WithTimeout(cluster.Patience).Should(HaveLen(len(running)))
 	Eventually(func() []float64 { return b.EachMetric(ctx, "admission_replicas") }).WithTimeout(cluster.Patience).
 		Should(HaveEach(BeEquivalentTo(len(running))))
+	if b.HasWebhooks(ctx) {
+		b.waitAsked(ctx)
+	}
+}
+
+// HasWebhooks reports whether the mutating webhook configuration is there.
+func (b *Bed) HasWebhooks(ctx context.Context) bool {
+	GinkgoHelper()
+	_, err := b.Client().AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, Configuration, metav1.GetOptions{})
+	Expect(client.IgnoreNotFound(err)).NotTo(HaveOccurred())
+	return err == nil
+}
+
+func (b *Bed) waitAsked(ctx context.Context) {
+	GinkgoHelper()
 	Eventually(func() bool { return b.asks(ctx) }).WithTimeout(cluster.Patience).WithPolling(200*time.Millisecond).
 		Should(BeTrue(), "the API server asks nobody about Services")
 }

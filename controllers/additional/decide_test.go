@@ -1,0 +1,245 @@
+package additional
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+)
+
+const (
+	me    = types.UID("me")
+	other = types.UID("another of the same name")
+)
+
+// scene builds a world: blue has both families, red only IPv4, going is being deleted, and gone is not there.
+type scene struct{ world }
+
+func cluster(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{world{name: types.NamespacedName{Namespace: "shop", Name: "web"}, offers: map[slot]offer{}}}
+	s.offer(t, "blue", "10.1.0.0/24")
+	s.offer(t, "blue", "fd01::/64")
+	s.offer(t, "red", "10.2.0.0/24")
+	s.offers[slot{"red", false}] = offer{exists: true, ready: true}
+	s.offer(t, "going", "10.3.0.0/24")
+	s.offer(t, "going", "fd03::/64")
+	for _, is4 := range []bool{true, false} {
+		s.change("going", is4, func(o *offer) { o.deleting = true })
+	}
+	return s
+}
+
+func (s *scene) offer(t *testing.T, name, cidr string) {
+	t.Helper()
+	r, err := allocator.ParseRange(cidr)
+	if err != nil {
+		t.Fatalf("parsing %s: %v", cidr, err)
+	}
+	tier, err := allocator.NewTier([]allocator.Span{r.Span()}, nil)
+	if err != nil {
+		t.Fatalf("making a tier of %s: %v", cidr, err)
+	}
+	s.offers[slot{name, r.Prefix().Addr().Is4()}] = offer{exists: true, ready: true, ranges: []allocator.Range{r}, tiers: []*allocator.Tier{tier}}
+}
+
+func (s *scene) change(name string, is4 bool, do func(*offer)) *scene {
+	o := s.offers[slot{name, is4}]
+	do(&o)
+	s.offers[slot{name, is4}] = o
+	return s
+}
+
+// asks makes the Service, of families such as "46".
+func (s *scene) asks(families string, from ...string) *scene {
+	s.service = &service{uid: me, wish: steering.Wish{From: from, IPv4: strings.Contains(families, "4"), IPv6: strings.Contains(families, "6")}}
+	return s
+}
+
+func (s *scene) has(serviceCIDR, address string, whose types.UID) *scene {
+	s.held = append(s.held, held{address: netip.MustParseAddr(address), uid: types.UID("of " + address), serviceCIDR: serviceCIDR, service: whose})
+	return s
+}
+
+func (s *scene) lists(annotation string) *scene {
+	s.service.listed = annotation
+	return s
+}
+
+func (s *scene) with(do func(*service)) *scene {
+	do(s.service)
+	return s
+}
+
+// answer is a verdict in words.
+type answer struct {
+	Release, Draw []string
+	Keep          string
+	Complaints    []string
+	List          bool
+}
+
+func words(v verdict) answer {
+	a := answer{Keep: listOf(v.keep), Complaints: v.complaints, List: v.list}
+	for _, h := range v.release {
+		a.Release = append(a.Release, h.address.String())
+	}
+	for _, at := range v.draw {
+		a.Draw = append(a.Draw, at.serviceCIDR+" "+at.family())
+	}
+	return a
+}
+
+func TestDecide(t *testing.T) {
+	for name, tc := range map[string]struct {
+		world func(*scene) *scene
+		want  answer
+	}{
+		"asks for nothing and has nothing": {func(s *scene) *scene { return s.asks("46") }, answer{}},
+		"dual stack asks two ranges, one of them without IPv6": {
+			func(s *scene) *scene { return s.asks("46", "blue", "red") },
+			answer{Draw: []string{"blue IPv4", "blue IPv6", "red IPv4"}}},
+		"IPv6 alone": {func(s *scene) *scene { return s.asks("6", "blue") }, answer{Draw: []string{"blue IPv6"}}},
+		"has all, the list is right": {
+			func(s *scene) *scene {
+				return s.asks("46", "blue").has("blue", "fd01::9", me).has("blue", "10.1.0.9", me).lists("10.1.0.9,fd01::9")
+			},
+			answer{Keep: "10.1.0.9,fd01::9"}},
+		"has all, the list is missing": {
+			func(s *scene) *scene { return s.asks("4", "blue").has("blue", "10.1.0.9", me) },
+			answer{Keep: "10.1.0.9", List: true}},
+		"the list claims what it has not": {
+			func(s *scene) *scene { return s.asks("4").lists("10.1.0.9") }, answer{List: true}},
+		"addresses are listed by value, not by text": {
+			func(s *scene) *scene {
+				return s.asks("4", "blue", "red").has("red", "10.2.0.9", me).has("blue", "10.1.0.100", me).lists("10.1.0.100,10.2.0.9")
+			},
+			answer{Keep: "10.1.0.100,10.2.0.9"}},
+		"the second family comes": {
+			func(s *scene) *scene { return s.asks("46", "blue").has("blue", "10.1.0.9", me).lists("10.1.0.9") },
+			answer{Keep: "10.1.0.9", Draw: []string{"blue IPv6"}}},
+		"a family goes": {
+			func(s *scene) *scene {
+				return s.asks("6", "blue").has("blue", "10.1.0.9", me).has("blue", "fd01::9", me).lists("10.1.0.9,fd01::9")
+			},
+			answer{Release: []string{"10.1.0.9"}, Keep: "fd01::9", List: true}},
+		"a range is dropped": {
+			func(s *scene) *scene {
+				return s.asks("4", "red").has("blue", "10.1.0.9", me).has("red", "10.2.0.9", me).lists("10.1.0.9,10.2.0.9")
+			},
+			answer{Release: []string{"10.1.0.9"}, Keep: "10.2.0.9", List: true}},
+		"headless or ExternalName: no family, no wish": {
+			func(s *scene) *scene { return s.asks("").has("blue", "10.1.0.9", me).lists("10.1.0.9") },
+			answer{Release: []string{"10.1.0.9"}, List: true}},
+		"the Service is gone": {
+			func(s *scene) *scene { return s.has("blue", "10.1.0.9", me).has("blue", "fd01::9", me) },
+			answer{Release: []string{"10.1.0.9", "fd01::9"}}},
+		"another Service of the same name inherits nothing": {
+			func(s *scene) *scene { return s.asks("4", "blue").has("blue", "10.1.0.9", other) },
+			answer{Release: []string{"10.1.0.9"}, Draw: []string{"blue IPv4"}}},
+		"a Service that goes keeps what it has and begins nothing": {
+			func(s *scene) *scene {
+				return s.asks("46", "blue", "gone").has("blue", "10.1.0.9", me).with(func(s *service) { s.deleting = true })
+			},
+			answer{Keep: "10.1.0.9"}},
+		"two for one slot: the lower stays": {
+			func(s *scene) *scene {
+				return s.asks("4", "blue").has("blue", "10.1.0.10", me).has("blue", "10.1.0.9", me).lists("10.1.0.9")
+			},
+			answer{Release: []string{"10.1.0.10"}, Keep: "10.1.0.9"}},
+		"two for one slot: the one of a Service that was does not count": {
+			func(s *scene) *scene {
+				return s.asks("4", "blue").has("blue", "10.1.0.10", me).has("blue", "10.1.0.9", other).lists("10.1.0.10")
+			},
+			answer{Release: []string{"10.1.0.9"}, Keep: "10.1.0.10"}},
+		"junk takes nothing away": {
+			func(s *scene) *scene {
+				return s.asks("4").has("blue", "10.1.0.9", me).lists("10.1.0.9").with(func(s *service) { s.wish.Junk = errors.New("bla") })
+			},
+			answer{Keep: "10.1.0.9", Complaints: []string{"the annotation clusterip-operator.io/additional-ips-from cannot be read: bla"}}},
+		"junk keeps no family that the Service has not": {
+			func(s *scene) *scene {
+				return s.asks("6").has("blue", "10.1.0.9", me).with(func(s *service) { s.wish.Junk = errors.New("bla") })
+			},
+			answer{Release: []string{"10.1.0.9"}, Complaints: []string{"the annotation clusterip-operator.io/additional-ips-from cannot be read: bla"}}},
+		"no such range, said once for both families; the other is drawn from": {
+			func(s *scene) *scene { return s.asks("46", "gone", "red") },
+			answer{Draw: []string{"red IPv4"}, Complaints: []string{"ServiceCIDR gone does not exist"}}},
+		"its range is gone, by force: what it has stays": {
+			func(s *scene) *scene { return s.asks("4", "gone").has("gone", "10.9.0.9", me).lists("10.9.0.9") },
+			answer{Keep: "10.9.0.9"}},
+		"its range was made anew with other addresses": {
+			func(s *scene) *scene { return s.asks("4", "blue").has("blue", "10.9.0.9", me).lists("10.9.0.9") },
+			answer{Release: []string{"10.9.0.9"}, Draw: []string{"blue IPv4"}, List: true}},
+		"a range that goes gives nothing": {
+			func(s *scene) *scene { return s.asks("46", "going") },
+			answer{Complaints: []string{"ServiceCIDR going is being deleted"}}},
+		"a range that goes takes nothing": {
+			func(s *scene) *scene { return s.asks("4", "going").has("going", "10.3.0.9", me).lists("10.3.0.9") },
+			answer{Keep: "10.3.0.9"}},
+		"no family in common": {
+			func(s *scene) *scene { return s.asks("6", "red") },
+			answer{Complaints: []string{"ServiceCIDR red has no range of a family of the Service"}}},
+		"a range that others have for themselves": {
+			func(s *scene) *scene {
+				return s.asks("46", "blue").change("blue", true, func(o *offer) { o.tiers, o.refusal = nil, "not for you" })
+			},
+			answer{Draw: []string{"blue IPv6"}, Complaints: []string{"not for you"}}},
+		"a range that others took for themselves later": {
+			func(s *scene) *scene {
+				return s.asks("4", "blue").has("blue", "10.1.0.9", me).lists("10.1.0.9").change("blue", true, func(o *offer) { o.tiers, o.refusal = nil, "not for you" })
+			},
+			answer{Keep: "10.1.0.9"}},
+		"a range that is not ready": {
+			func(s *scene) *scene {
+				return s.asks("4", "blue").change("blue", true, func(o *offer) { o.tiers, o.ready = nil, false })
+			},
+			answer{Complaints: []string{"ServiceCIDR blue is not ready"}}},
+		"a range that is all reserved": {
+			func(s *scene) *scene {
+				return s.asks("6", "blue").change("blue", false, func(o *offer) { o.tiers = nil })
+			},
+			answer{Complaints: []string{"no IPv6 address is left in ServiceCIDR blue"}}},
+		"a range where the API server would not see us": {
+			func(s *scene) *scene {
+				return s.asks("4", "blue").change("blue", true, func(o *offer) { o.unsafe = "bitmap" })
+			},
+			answer{Complaints: []string{"bitmap"}}},
+		"the annotation of an IPAddress was taken away": {
+			func(s *scene) *scene { return s.asks("4", "blue").has("", "10.1.0.9", me) },
+			answer{Release: []string{"10.1.0.9"}, Draw: []string{"blue IPv4"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := tc.world(cluster(t)).world
+			before := slices.Clone(w.held)
+			v := decide(w)
+			if diff := cmp.Diff(tc.want, words(v)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if v.idle() != (len(tc.want.Release)+len(tc.want.Draw)+len(tc.want.Complaints) == 0 && !tc.want.List) {
+				t.Errorf("idle is %v", v.idle())
+			}
+			if diff := cmp.Diff(before, w.held, cmp.AllowUnexported(held{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+				t.Errorf("deciding changed the world (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPause(t *testing.T) {
+	for waited, want := range map[time.Duration]time.Duration{
+		0: 2 * time.Second, time.Second: 2 * time.Second, 5 * time.Second: 5 * time.Second, time.Hour: 30 * time.Second,
+	} {
+		if got := pause(waited); got != want {
+			t.Errorf("after %s: %s, want %s", waited, got, want)
+		}
+	}
+}

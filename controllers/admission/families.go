@@ -1,0 +1,110 @@
+package admission
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// missing returns the families (true: IPv4) of the addresses that the API server would choose by itself for a request, in the order of
+// spec.clusterIPs, behind those that the Service has. Nothing, where it would choose none, or refuse.
+//
+// configured are the families of the cluster, the default one first. The rules are those of KEP-563 as kube-apiserver 1.36 applies them
+// (pkg/registry/core/service/storage/alloc.go).
+func missing(s, old *service, configured []bool) []bool {
+	if !s.needsAddress() || len(configured) == 0 {
+		return nil
+	}
+	if old != nil && !old.needsAddress() {
+		if old.Spec.Type != corev1.ServiceTypeExternalName {
+			return nil // a headless Service stays headless
+		}
+		old = nil
+	}
+	have, ok := given(s, old)
+	if !ok {
+		return nil
+	}
+	wanted := families(s, old, have, configured)
+	if len(wanted) <= len(have) || !slices.Equal(wanted[:len(have)], have) {
+		return nil
+	}
+	return wanted[len(have):]
+}
+
+// given returns the families of the addresses that the Service will have anyway: those that the request names, or else those that it has.
+func given(s, old *service) ([]bool, bool) {
+	texts := s.ips()
+	if old != nil && len(texts) == 0 {
+		texts = old.ips()
+	}
+	var have []bool
+	for _, text := range texts {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, false
+		}
+		have = append(have, a.Unmap().Is4())
+	}
+	return have, true
+}
+
+// families returns those that the Service should have, nil where the API server refuses or leaves it as it is.
+func families(s, old *service, have, configured []bool) []bool {
+	policy := policyOf(s, old)
+	asked := asked(s, have)
+	if stays(s, old) || slices.ContainsFunc(asked, func(is4 bool) bool { return !slices.Contains(configured, is4) }) {
+		return nil
+	}
+	if len(asked) == 0 {
+		asked = configured[:1]
+	}
+	switch {
+	case policy == corev1.IPFamilyPolicySingleStack:
+		if len(asked) > 1 && old == nil {
+			return nil // two families and one stack: refused
+		}
+		return asked[:1]
+	case len(configured) == 1 && policy == corev1.IPFamilyPolicyRequireDualStack:
+		return nil
+	case len(asked) == 1 && len(configured) == 2:
+		return []bool{asked[0], !asked[0]}
+	}
+	return asked
+}
+
+// asked are the families that the request names, by itself or through its addresses.
+func asked(s *service, have []bool) []bool {
+	var out []bool
+	for _, f := range s.Spec.IPFamilies {
+		out = append(out, f == corev1.IPv4Protocol)
+	}
+	if len(have) > len(out) {
+		out = append(out, have[len(out):]...)
+	}
+	return out
+}
+
+// policyOf is the policy in force: without one in the request that of the Service before, and SingleStack for a new one.
+func policyOf(s, old *service) corev1.IPFamilyPolicy {
+	switch {
+	case s.Spec.IPFamilyPolicy != nil:
+		return *s.Spec.IPFamilyPolicy
+	case old != nil && old.Spec.IPFamilyPolicy != nil:
+		return *old.Spec.IPFamilyPolicy
+	default:
+		return corev1.IPFamilyPolicySingleStack
+	}
+}
+
+// stays: a Service that prefers two stacks is not given a second address because the cluster has become dual-stack, only when
+// something about it that has to do with addresses changes.
+func stays(s, old *service) bool {
+	return old != nil && old.Spec.Type == s.Spec.Type && prefers(s) && (old.Spec.IPFamilyPolicy == nil || prefers(old)) &&
+		(len(s.ips()) == 0 || slices.Equal(s.ips(), old.ips())) && slices.Equal(s.Spec.IPFamilies, old.Spec.IPFamilies)
+}
+
+func prefers(s *service) bool {
+	return s.Spec.IPFamilyPolicy != nil && *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyPreferDualStack
+}

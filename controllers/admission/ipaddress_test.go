@@ -1,0 +1,117 @@
+package admission
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// guarded is a Service of both families with the ClusterIPs 10.0.0.5 and fd00::5 that asks for additional addresses.
+func guarded(name, from string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: name, UID: types.UID("uid of " + name),
+			Annotations: map[string]string{v1alpha1.AnnotationAdditionalFrom: from},
+		},
+		Spec: corev1.ServiceSpec{
+			ClusterIPs: []string{"10.0.0.5", "fd00::5"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol},
+		},
+	}
+}
+
+func changed(s *corev1.Service, do func(*corev1.Service)) *corev1.Service {
+	do(s)
+	return s
+}
+
+func going(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Unix(1, 0)) }
+
+func TestGuardIPAddress(t *testing.T) {
+	web := types.NamespacedName{Namespace: "shop", Name: "web"}
+	clusterIP := deletion{managedBy: v1alpha1.ManagedByAPIServer, parent: web}
+	additional := deletion{
+		managedBy: v1alpha1.ManagedByOperator, purpose: v1alpha1.PurposeAdditional, parent: web, serviceCIDR: "blue", serviceUID: "uid of web",
+	}
+	for name, tc := range map[string]struct {
+		object   deletion
+		four     string
+		six      string
+		services []*corev1.Service
+		want     string // a part of the refusal
+	}{
+		"of a Service that lives":                                  {clusterIP, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, "belongs to Service shop/web, which is in use; delete the Service"},
+		"of a Service that goes":                                   {clusterIP, "10.0.0.5", "fd00::5", []*corev1.Service{changed(guarded("web", ""), going)}, ""},
+		"of a Service that is gone":                                {clusterIP, "10.0.0.5", "fd00::5", nil, ""},
+		"of a Service that does not hold it":                       {clusterIP, "10.0.0.6", "fd00::6", []*corev1.Service{guarded("web", "")}, ""},
+		"of a Service that another one deleted and holds":          {clusterIP, "10.0.0.5", "fd00::5", []*corev1.Service{changed(guarded("web", ""), going), guarded("db", "")}, "Service shop/db"},
+		"of the API server, naming another one than the holder":    {clusterIP, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("db", "")}, "Service shop/db"},
+		"its label was lost":                                       {deletion{parent: web}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, "Service shop/web"},
+		"of another manager, naming the holder":                    {deletion{managedBy: "x", parent: web}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, "Service shop/web"},
+		"of another manager, in the holder's way":                  {deletion{managedBy: "x"}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, ""},
+		"a reservation of ours, in the holder's way":               {deletion{managedBy: v1alpha1.ManagedByOperator, purpose: v1alpha1.PurposeReservation}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, ""},
+		"additional, asked for":                                    {additional, "10.1.0.5", "fd01::5", []*corev1.Service{guarded("web", "red,blue")}, "is an additional address of Service shop/web from ServiceCIDR blue; remove blue from the annotation"},
+		"additional, not asked for any more":                       {additional, "10.1.0.5", "fd01::5", []*corev1.Service{guarded("web", "red")}, ""},
+		"additional, the annotation is junk":                       {additional, "10.1.0.5", "fd01::5", []*corev1.Service{guarded("web", ",,")}, "Service shop/web"},
+		"additional, the Service goes":                             {additional, "10.1.0.5", "fd01::5", []*corev1.Service{changed(guarded("web", "blue"), going)}, ""},
+		"additional, of a Service of the same name":                {additional, "10.1.0.5", "fd01::5", []*corev1.Service{changed(guarded("web", "blue"), func(s *corev1.Service) { s.UID = "other" })}, ""},
+		"additional, the Service is headless":                      {additional, "10.1.0.5", "fd01::5", []*corev1.Service{changed(guarded("web", "blue"), func(s *corev1.Service) { s.Spec.ClusterIPs = []string{"None"} })}, ""},
+		"additional, the Service became ExternalName":              {additional, "10.1.0.5", "fd01::5", []*corev1.Service{changed(guarded("web", "blue"), func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName })}, ""},
+		"additional by its label, but of another manager, is none": {deletion{managedBy: "x", purpose: v1alpha1.PurposeAdditional, parent: web, serviceCIDR: "blue", serviceUID: "uid of web"}, "10.1.0.5", "fd01::5", []*corev1.Service{guarded("web", "blue")}, ""},
+	} {
+		for _, address := range []string{tc.four, tc.six} {
+			t.Run(name+", "+address, func(t *testing.T) {
+				d := tc.object
+				d.address, d.services = netip.MustParseAddr(address), tc.services
+				got := guardIPAddress(d)
+				if tc.want == "" && got != "" {
+					t.Errorf("refused: %s", got)
+				}
+				if !strings.Contains(got, tc.want) || tc.want != "" && !strings.HasPrefix(got, "IPAddress "+address) {
+					t.Errorf("the answer %q does not say %q", got, tc.want)
+				}
+			})
+		}
+	}
+}
+
+func TestAnAdditionalAddressOfALostFamilyMayGo(t *testing.T) {
+	s := changed(guarded("web", "blue"), func(s *corev1.Service) { s.Spec.IPFamilies = s.Spec.IPFamilies[:1] })
+	d := deletion{
+		managedBy: v1alpha1.ManagedByOperator, purpose: v1alpha1.PurposeAdditional, serviceCIDR: "blue", serviceUID: s.UID,
+		parent: types.NamespacedName{Namespace: "shop", Name: "web"}, services: []*corev1.Service{s},
+	}
+	for address, refused := range map[string]bool{"10.1.0.5": true, "fd01::5": false} {
+		d.address = netip.MustParseAddr(address)
+		if got := guardIPAddress(d); (got != "") != refused {
+			t.Errorf("%s: %q", address, got)
+		}
+	}
+}
+
+func TestTrusted(t *testing.T) {
+	for user, want := range map[string]bool{
+		"system:apiserver":               true,
+		"system:kube-controller-manager": true,
+		"system:serviceaccount:kube-system:generic-garbage-collector": true,
+		"system:serviceaccount:clusterip-operator-system:manager":     true,
+		"system:serviceaccount:kube-system:default":                   false,
+		"kubernetes-admin": false,
+		"":                 false,
+	} {
+		req := admissionv1.AdmissionRequest{UserInfo: authenticationv1.UserInfo{Username: user}}
+		if got := trusted(req, "system:serviceaccount:clusterip-operator-system:manager"); got != want {
+			t.Errorf("%q: %v", user, got)
+		}
+		if trusted(req, "") != (want && !strings.Contains(user, "clusterip-operator")) {
+			t.Errorf("%q is trusted by an operator that does not know its own name", user)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package admission
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+)
+
+// policyOption changes a policy of a test.
+type policyOption func(*v1alpha1.ServiceCIDRPolicy)
+
+func policy(name string, options ...policyOption) *v1alpha1.ServiceCIDRPolicy {
+	p := &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(1, 0)}}
+	for _, o := range options {
+		o(p)
+	}
+	return p
+}
+
+func from(cidrs ...string) policyOption {
+	return func(p *v1alpha1.ServiceCIDRPolicy) { p.Spec.ServiceCIDRs = cidrs }
+}
+
+func exclusively(p *v1alpha1.ServiceCIDRPolicy) { p.Spec.Exclusive = true }
+
+func first(p *v1alpha1.ServiceCIDRPolicy) { p.Spec.Priority = 100 }
+
+func reserves(name, address string) policyOption {
+	return func(p *v1alpha1.ServiceCIDRPolicy) {
+		p.Spec.Reservations = append(p.Spec.Reservations, v1alpha1.Reservation{Name: name, Address: address})
+	}
+}
+
+// ranges are blue, red and going, which is being deleted; all of both families.
+func ranges(t *testing.T) []steering.ServiceCIDR {
+	t.Helper()
+	var out []steering.ServiceCIDR
+	for name, cidrs := range map[string][]string{
+		"blue": {"10.1.0.0/24", "fd01::/112"}, "red": {"10.2.0.0/24", "fd02::/112"}, "going": {"10.3.0.0/24", "fd03::/112"},
+	} {
+		c := steering.ServiceCIDR{Name: name, Ready: true, Terminating: name == "going"}
+		for _, text := range cidrs {
+			r, err := allocator.ParseRange(text)
+			if err != nil {
+				t.Fatalf("parsing %s: %v", text, err)
+			}
+			c.Ranges = append(c.Ranges, r)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func TestOverlappingReservations(t *testing.T) {
+	theirs := policy("theirs", reserves("dns", "10.1.0.10"), reserves("vips", "10.1.0.32/28"), reserves("six", "fd01::a-fd01::f"))
+	for name, tc := range map[string]struct {
+		before, now *v1alpha1.ServiceCIDRPolicy
+		want        []string
+	}{
+		"beside each other": {now: policy("mine", reserves("a", "10.1.0.11"), reserves("b", "10.1.0.16/28"), reserves("c", "fd01::10/124"))},
+		"the same address": {now: policy("mine", reserves("a", "10.1.0.10")),
+			want: []string{`reservations[a]: ServiceCIDRPolicy "theirs" has reserved 10.1.0.10 already, by its reservation "dns"`}},
+		"a run over two of theirs, each said once": {now: policy("mine", reserves("a", "10.1.0.5-10.1.0.50")), want: []string{
+			`reservations[a]: ServiceCIDRPolicy "theirs" has reserved 10.1.0.10 already, by its reservation "dns"`,
+			`reservations[a]: ServiceCIDRPolicy "theirs" has reserved 10.1.0.32 already, by its reservation "vips"`}},
+		"IPv6": {now: policy("mine", reserves("a", "fd01::/120")),
+			want: []string{`reservations[a]: ServiceCIDRPolicy "theirs" has reserved fd01::a already, by its reservation "six"`}},
+		"their own are no theft": {before: policy("theirs"), now: policy("theirs", reserves("other", "10.1.0.10"))},
+		"what was there before stays": {before: policy("mine", reserves("a", "10.1.0.10")),
+			now: policy("mine", first, reserves("renamed", "10.1.0.10"))},
+		"the last addresses of a family": {now: policy("mine", reserves("a", "255.255.255.0-255.255.255.255"),
+			reserves("b", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0/124"))},
+		"nonsense is another's business": {now: policy("mine", reserves("a", "bla"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := steering.Compile(steering.World{Policies: []*v1alpha1.ServiceCIDRPolicy{theirs}, ServiceCIDRs: ranges(t)})
+			if diff := cmp.Diff(tc.want, overlappingReservations(tc.before, tc.now, s)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestProspects(t *testing.T) {
+	later := func(p *v1alpha1.ServiceCIDRPolicy) { p.CreationTimestamp = metav1.Unix(2, 0) }
+	for name, tc := range map[string]struct {
+		others []*v1alpha1.ServiceCIDRPolicy
+		now    *v1alpha1.ServiceCIDRPolicy
+		want   []string
+	}{
+		"all is there":         {now: policy("mine", from("blue", "red"))},
+		"one is missing":       {now: policy("mine", from("blue", "gone")), want: []string{"ServiceCIDR gone does not exist; the policy has its ranges when it does"}},
+		"one is being deleted": {now: policy("mine", from("going")), want: []string{"ServiceCIDR going is being deleted; the policy gets no addresses from it"}},
+		"another one keeps out": {others: []*v1alpha1.ServiceCIDRPolicy{policy("theirs", from("blue"), exclusively)}, now: policy("mine", from("blue", "red"), later), want: []string{
+			`ServiceCIDR blue (10.1.0.0/24): ServiceCIDRPolicy "theirs" has 10.1.0.0/24 for itself, and outranks this one`,
+			`ServiceCIDR blue (fd01::/112): ServiceCIDRPolicy "theirs" has fd01::/112 for itself, and outranks this one`}},
+		"it keeps another one out": {others: []*v1alpha1.ServiceCIDRPolicy{policy("theirs", from("blue"))}, now: policy("mine", from("blue"), exclusively, first), want: []string{
+			`ServiceCIDRPolicy theirs: ServiceCIDR blue (10.1.0.0/24): ServiceCIDRPolicy "mine" has 10.1.0.0/24 for itself, and outranks this one`,
+			`ServiceCIDRPolicy theirs: ServiceCIDR blue (fd01::/112): ServiceCIDRPolicy "mine" has fd01::/112 for itself, and outranks this one`}},
+		"what others quarrel about is not said": {others: []*v1alpha1.ServiceCIDRPolicy{policy("a", from("blue"), exclusively), policy("b", from("blue"), later)}, now: policy("mine", from("red"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := steering.Compile(steering.World{Policies: tc.others, ServiceCIDRs: ranges(t)})
+			after := steering.Compile(steering.World{Policies: append(tc.others, tc.now), ServiceCIDRs: ranges(t)})
+			if diff := cmp.Diff(tc.want, prospects("mine", before, after)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A policy may reserve 1,024 addresses, and an admission must be done in 2 s.
+func TestOverlappingReservationsTakeNoTime(t *testing.T) {
+	theirs := policy("theirs", reserves("all", "10.1.0.0/22"))
+	s := steering.Compile(steering.World{Policies: []*v1alpha1.ServiceCIDRPolicy{theirs}})
+	start := time.Now()
+	if got := overlappingReservations(nil, policy("mine", reserves("all", "10.1.0.0/22")), s); len(got) != 1 {
+		t.Errorf("got %q", got)
+	}
+	if took := time.Since(start); took > 100*time.Millisecond {
+		t.Errorf("it took %s", took)
+	}
+}

@@ -1,0 +1,237 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	jsonpatch "gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+)
+
+// budget is the time that a request may take here; the API server gives us two seconds.
+const budget = 1500 * time.Millisecond
+
+// ServiceSteerer is the mutating webhook of Services. All fields are required; it is safe for concurrent use.
+type ServiceSteerer struct {
+	// Writer writes claims and deletes what we keep at an address that is handed out.
+	Writer client.Writer
+	// Namespaces reads from the cache, Live from the API server itself: a namespace may be younger than what the cache has.
+	Namespaces, Live client.Reader
+	Ledger           *ledger.Ledger
+	Board            *steering.Board
+	// Shard is the part of the addresses that this replica draws from without asking, and whether it is sure of it.
+	Shard func() (allocator.Shard, bool)
+	// Replica is the name of this process among the replicas.
+	Replica  string
+	Refusals *Refusals
+	Clock    clock.PassiveClock
+}
+
+var _ admission.Handler = (*ServiceSteerer)(nil)
+
+// Handle implements admission.Handler. It never answers with an error: what goes wrong here lets the request pass.
+func (h *ServiceSteerer) Handle(ctx context.Context, req admission.Request) admission.Response {
+	start := h.Clock.Now()
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	response, result := h.answer(ctx, req)
+	metrics.AdmissionDecisions.WithLabelValues(result).Inc()
+	metrics.AdmissionDuration.Observe(h.Clock.Since(start).Seconds())
+	return response
+}
+
+// The results of a request, as the metric names them.
+const (
+	filled  = "filled"
+	refused = "refused"
+	left    = "left"
+	failed  = "failed"
+)
+
+func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (admission.Response, string) {
+	if !h.Ledger.Synced() || !h.Board.Synced() {
+		return admission.Allowed(""), left
+	}
+	w, err := h.gather(ctx, req)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "A Service passes unsteered", "namespace", req.Namespace, "name", req.Name)
+		return admission.Allowed(""), failed
+	}
+	v := decide(w)
+	if v.refusal != nil {
+		return h.refuse(w, v.refusal, isDryRun(req)), refused
+	}
+	if isDryRun(req) {
+		return h.rehearse(w, v)
+	}
+	h.take(ctx, w, v)
+	return h.fill(ctx, w, v)
+}
+
+func isDryRun(req admission.Request) bool { return req.DryRun != nil && *req.DryRun }
+
+// gather collects what decide needs.
+func (h *ServiceSteerer) gather(ctx context.Context, req admission.Request) (world, error) {
+	s, old, err := decode(req)
+	if err != nil {
+		return world{}, err
+	}
+	w := world{service: s, old: old, snapshot: h.Board.Current()}
+	w.subject = steering.Service{NamespacedName: s.key(), Labels: s.Metadata.Labels}
+	if w.subject.NamespaceLabels, err = h.namespaceLabels(ctx, req.Namespace); err != nil {
+		return world{}, err
+	}
+	for _, a := range chosen(s, old) {
+		w.chosen = append(w.chosen, h.look(a, w.subject))
+	}
+	return w, nil
+}
+
+// namespaceLabels reads the labels of a namespace. Many Services are created in the moment after their namespace.
+func (h *ServiceSteerer) namespaceLabels(ctx context.Context, name string) (map[string]string, error) {
+	namespace := &corev1.Namespace{}
+	err := h.Namespaces.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if apierrors.IsNotFound(err) {
+		err = h.Live.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil // the API server refuses the Service
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading namespace %s: %w", name, err)
+	}
+	return namespace.Labels, nil
+}
+
+// look asks the books about an address that a request names.
+func (h *ServiceSteerer) look(a netip.Addr, subject steering.Service) choice {
+	c := choice{address: a, state: h.Ledger.State(a)}
+	if r, ok := h.Ledger.Resting(a); ok {
+		c.rest = &r
+	}
+	to, ok := h.Ledger.HandedTo(a)
+	c.ours = ok && to.Service == subject.NamespacedName
+	return c
+}
+
+func (h *ServiceSteerer) refuse(w world, r *steering.Refusal, dryRun bool) admission.Response {
+	if r.Policy != "" && !dryRun {
+		h.Refusals.Add(r.Policy, v1alpha1.PolicyRefusal{
+			Time: metav1.NewMicroTime(h.Clock.Now()), Service: w.service.displayName(), Message: r.Message,
+		})
+	}
+	return admission.Denied(r.Message)
+}
+
+// rehearse answers a dry run: what would be refused for want of an address is refused, and nothing is kept.
+func (h *ServiceSteerer) rehearse(w world, v verdict) (admission.Response, string) {
+	for _, s := range v.fill {
+		if len(s.kept) > 0 {
+			continue
+		}
+		drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Yield: true}, ledger.Holder{Service: w.subject.NamespacedName})
+		if err == nil {
+			h.Ledger.Forget(drawn.Addr)
+			continue
+		}
+		if r := h.full(w, s); r != nil {
+			return h.refuse(w, r, true), refused
+		}
+	}
+	return admission.Allowed("").WithWarnings(v.warnings...), left
+}
+
+// take keeps addresses that users chose from being drawn while the API server writes them, and makes room for a Service that asks for
+// what we keep for it. When that does not succeed the API server says so.
+func (h *ServiceSteerer) take(ctx context.Context, w world, v verdict) {
+	for _, a := range v.take {
+		if !h.takeSoon(ctx, a, ledger.Holder{Service: w.subject.NamespacedName}) {
+			continue
+		}
+		if err := h.claimer().makeRoom(ctx, a); err != nil {
+			log.FromContext(ctx).Info("An address could not be freed for its Service", "address", a, "problem", err.Error())
+		}
+	}
+}
+
+// takeSoon takes an address that is free, or kept for somebody whom it is taken for. A moment's patience covers the moment in which the
+// address is being kept.
+func (h *ServiceSteerer) takeSoon(ctx context.Context, a netip.Addr, to ledger.Holder) bool {
+	for deadline := h.Clock.Now().Add(100 * time.Millisecond); ; {
+		if h.Ledger.Take(a, to) {
+			return true
+		}
+		state := h.Ledger.State(a)
+		if state == allocator.Allocated || state == allocator.Assumed || h.Clock.Now().After(deadline) || ctx.Err() != nil {
+			return false
+		}
+		time.Sleep(glance)
+	}
+}
+
+// fill draws what is missing and answers with the patch.
+func (h *ServiceSteerer) fill(ctx context.Context, w world, v verdict) (admission.Response, string) {
+	var found []netip.Addr
+	for _, s := range v.fill {
+		a, refusal, err := h.draw(ctx, w, s)
+		if err == nil && refusal == nil && a.IsValid() {
+			found = append(found, a)
+			continue
+		}
+		for _, b := range found {
+			h.Ledger.Forget(b)
+		}
+		switch {
+		case refusal != nil:
+			return h.refuse(w, refusal, false), refused
+		case err != nil:
+			log.FromContext(ctx).Error(err, "A Service passes unsteered", "service", w.service.displayName())
+			return admission.Allowed("").WithWarnings(v.warnings...), failed
+		}
+		return admission.Allowed("").WithWarnings(v.warnings...), left // everything is full: the API server says it best
+	}
+	if len(found) == 0 {
+		return admission.Allowed("").WithWarnings(v.warnings...), left
+	}
+	return patch(v, found), filled
+}
+
+// patch answers with the addresses that the Service has and those that were found.
+func patch(v verdict, found []netip.Addr) admission.Response {
+	all := append([]string{}, v.have...)
+	for _, a := range found {
+		all = append(all, a.String())
+	}
+	// "add" replaces a member that is there.
+	return admission.Patched("",
+		jsonpatch.NewOperation("add", "/spec/clusterIPs", all),
+		jsonpatch.NewOperation("add", "/spec/clusterIP", all[0]),
+	).WithWarnings(v.warnings...)
+}
+
+// displayName is the Service for people; one without a name yet has what its name will begin with.
+func (s *service) displayName() string {
+	name := s.Metadata.Name
+	if name == "" {
+		name = s.Metadata.GenerateName + "*"
+	}
+	return s.Metadata.Namespace + "/" + name
+}
+
+func (h *ServiceSteerer) claimer() *claimer {
+	return &claimer{client: h.Writer, ledger: h.Ledger, replica: h.Replica}
+}

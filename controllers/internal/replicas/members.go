@@ -1,0 +1,83 @@
+package replicas
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+)
+
+// Members is this replica among the others. Make one with New and give it to the manager, which starts it on every replica; all
+// methods are safe for concurrent use, and those that are asked for each address cost a few loads.
+type Members struct {
+	id    string
+	store store
+	clock clock.Clock
+	terms terms
+	alarm *alarm
+
+	current atomic.Pointer[standing]
+	// view belongs to the loop.
+	view view
+}
+
+// New returns a replica that has not joined yet. It reaches nobody before Start.
+func New(o Options) *Members {
+	o = o.withDefaults()
+	return newMembers(uniqueID(o.Identity), server{client: o.Client, namespace: o.Namespace, clock: o.Clock}, o)
+}
+
+func newMembers(id string, at store, o Options) *Members {
+	m := &Members{
+		id: id, store: at, clock: o.Clock, alarm: newAlarm(),
+		terms: terms{duration: o.Duration, renew: o.Renew, settle: o.Settle},
+		view:  view{me: id},
+	}
+	m.publish()
+	return m
+}
+
+// ID is this replica's name among the others: the identity, made fit for an object's name, and unique for this process.
+func (m *Members) ID() string { return m.id }
+
+// Shard returns the addresses that are this replica's. When it is sure, no other replica draws from them without asking, and none has done
+// so for as long as Options.Settle; the answer holds for a draw that begins now and reaches the API server within the time-out
+// of the webhook. When it is not sure, the shard is what it will probably be: somebody else may own a part of it.
+func (m *Members) Shard() (s allocator.Shard, sure bool) {
+	current := m.current.Load()
+	return current.shard, current.sure(m.clock.Now())
+}
+
+// Joined reports whether the others can see this replica, and it has seen them. It stays true while the API server is away.
+func (m *Members) Joined() bool { return m.current.Load().joined }
+
+// Living returns the names of the replicas whose Leases are there, sorted, this one included.
+func (m *Members) Living() []string { return slices.Clone(m.current.Load().living) }
+
+// NeedLeaderElection is false: every replica serves.
+func (m *Members) NeedLeaderElection() bool { return false }
+
+// publish tells those who draw what the view says. What the view lost must be published before anybody else can read it in the Lease.
+func (m *Members) publish() {
+	next := &standing{living: m.view.living(), reckoned: m.view.reckoned()}
+	next.from, next.until = m.view.sure(m.terms)
+	if before := m.current.Load(); before != nil {
+		next.joined, next.shard = before.joined || m.view.own.uid != "", before.shard
+		if slices.Equal(before.reckoned, next.reckoned) {
+			m.current.Store(next)
+			return
+		}
+	}
+	next.shard = allocator.NewShard(next.reckoned, m.id)
+	m.current.Store(next)
+}
+
+// resign gives up the shard at once.
+func (m *Members) resign() {
+	next := *m.current.Load()
+	next.from, next.until = time.Time{}, time.Time{}
+	m.current.Store(&next)
+}

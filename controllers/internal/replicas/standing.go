@@ -1,0 +1,24 @@
+package replicas
+
+import (
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+)
+
+// standing is what a view means for those who draw addresses. It does not change once it is published.
+type standing struct {
+	shard       allocator.Shard
+	from, until time.Time
+	joined      bool
+	living      []string
+	reckoned    []string
+}
+
+// sure reports whether the shard may be drawn from at now without asking.
+//
+// The end is compared by both clocks. The monotonic one is the one that counts, but it stands still while some machines sleep; a
+// wall clock that was put forward costs no more than a renewal.
+func (s *standing) sure(now time.Time) bool {
+	return !s.until.IsZero() && !now.Before(s.from) && now.Before(s.until) && now.Round(0).Before(s.until.Round(0))
+}

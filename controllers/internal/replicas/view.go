@@ -1,0 +1,177 @@
+package replicas
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// terms are the times of the protocol, the same for all replicas of a release.
+type terms struct {
+	duration, renew, settle time.Duration
+}
+
+// margin is what clocks may differ in: a replica trusts its own Lease this much shorter than it is, and those of others this
+// much longer. With a fifth on both sides a clock may run half as fast again as another.
+func margin(duration time.Duration) time.Duration { return duration / 5 }
+
+// view is what a replica knows of all replicas, as of its latest list of Leases. It is a value: its methods return another one.
+// Times are of the replica's own clock. See the package comment for why it is safe.
+type view struct {
+	me string
+	// own is the Lease that the replica holds, the zero lease without one.
+	own lease
+	// acknowledged is when the last write of own began that the API server has confirmed.
+	acknowledged time.Time
+	// admitted is when a list has first shown that every other Lease knows own.
+	admitted time.Time
+	// peers are the others by the UID of their Lease, those that went lately included.
+	peers map[types.UID]peer
+}
+
+// peer is another replica.
+type peer struct {
+	lease
+	// seen is when its Lease was first seen in this version.
+	seen time.Time
+	// gone is when its Lease was first missed; zero as long as it is there.
+	gone time.Time
+}
+
+// listed returns the view after a list of all Leases that was complete at now.
+func (v view) listed(leases []lease, now time.Time, t terms) view {
+	v.own = v.inherit(leases)
+	if v.own.uid == "" {
+		v.acknowledged, v.admitted = time.Time{}, time.Time{}
+	}
+	peers := v.present(leases, now)
+	for uid, p := range v.peers {
+		if _, there := peers[uid]; there {
+			continue
+		}
+		if p.gone.IsZero() {
+			p.gone = now
+		}
+		if now.Sub(p.gone) < t.settle {
+			peers[uid] = p
+		}
+	}
+	v.peers = peers
+	if v.admitted.IsZero() && v.own.uid != "" && v.knownToAll() {
+		v.admitted = now
+	}
+	return v
+}
+
+// inherit finds the own Lease in a list. One with another UID than before is the echo of a write that was believed to be lost: it
+// may be used, but gives no standing. The view's own is forgotten when it is gone: others have counted this replica out.
+func (v *view) inherit(leases []lease) lease {
+	i := slices.IndexFunc(leases, func(l lease) bool { return l.id == v.me })
+	if i < 0 {
+		return lease{}
+	}
+	if leases[i].uid != v.own.uid {
+		v.acknowledged, v.admitted = time.Time{}, time.Time{}
+	}
+	return leases[i]
+}
+
+// present are the others in a list.
+func (v view) present(leases []lease, now time.Time) map[types.UID]peer {
+	peers := make(map[types.UID]peer, len(leases))
+	for _, l := range leases {
+		if l.id == v.me {
+			continue
+		}
+		p := peer{lease: l, seen: now}
+		if before, known := v.peers[l.uid]; known && before.version == l.version {
+			p.seen = before.seen
+		}
+		peers[l.uid] = p
+	}
+	return peers
+}
+
+// knownToAll reports whether every other Lease knows the own one.
+func (v view) knownToAll() bool {
+	for _, p := range v.peers {
+		if p.gone.IsZero() && !slices.Contains(p.knows, v.own.uid) {
+			return false
+		}
+	}
+	return true
+}
+
+// next is the own Lease as it has to be written, and whether it is time to. The version and UID are those to be replaced, none
+// for one that has to be created.
+func (v view) next(now time.Time, t terms) (lease, bool) {
+	l := lease{id: v.me, uid: v.own.uid, version: v.own.version, duration: t.duration, knows: v.knows()}
+	due := v.own.uid == "" || now.Sub(v.acknowledged) >= t.renew || !slices.Equal(l.knows, v.own.knows)
+	return l, due
+}
+
+// written returns the view after the API server has confirmed a write of the own Lease that began at the time. A write that has not
+// changed the version was none: the others cannot see it.
+func (v view) written(own lease, began time.Time) view {
+	if own.uid == v.own.uid && own.version == v.own.version {
+		return v
+	}
+	if own.uid != v.own.uid {
+		v.admitted = time.Time{}
+	}
+	v.own, v.acknowledged = own, began
+	return v
+}
+
+// knows are the UIDs of the Leases that are there, in order.
+func (v view) knows() []types.UID {
+	var uids []types.UID
+	for uid, p := range v.peers {
+		if p.gone.IsZero() {
+			uids = append(uids, uid)
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// expired are the others whose Lease was not renewed for so long that its holder does not count on it any more.
+func (v view) expired(now time.Time) []lease {
+	var dead []lease
+	for _, p := range v.peers {
+		if p.gone.IsZero() && now.Sub(p.seen) >= p.duration+margin(p.duration) {
+			dead = append(dead, p.lease)
+		}
+	}
+	return dead
+}
+
+// living are the replicas whose Leases are there, the own one included, in order.
+func (v view) living() []string {
+	return v.names(func(p peer) bool { return p.gone.IsZero() })
+}
+
+// reckoned are the replicas among whom the addresses are divided: the living, and those that went lately, in order.
+func (v view) reckoned() []string {
+	return v.names(func(peer) bool { return true })
+}
+
+func (v view) names(which func(peer) bool) []string {
+	names := map[string]bool{v.me: true}
+	for _, p := range v.peers {
+		if which(p) {
+			names[p.id] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// sure is the span of time in which the replica may draw from its shard without asking; both zero if there is none.
+func (v view) sure(t terms) (from, until time.Time) {
+	if v.own.uid == "" || v.admitted.IsZero() || v.acknowledged.IsZero() {
+		return time.Time{}, time.Time{}
+	}
+	return v.admitted.Add(t.settle), v.acknowledged.Add(t.duration - margin(t.duration))
+}

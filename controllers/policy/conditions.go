@@ -1,0 +1,158 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// Reasons of the conditions.
+const (
+	reasonValid         = "Valid"
+	reasonInvalid       = "Invalid"
+	reasonNoConflict    = "NoConflict"
+	reasonOutranked     = "Outranked"
+	reasonProgrammed    = "Programmed"
+	reasonMissing       = "ServiceCIDRNotFound"
+	reasonDeleting      = "ServiceCIDRDeleting"
+	reasonUnready       = "ServiceCIDRNotReady"
+	reasonNoRange       = "NoRange"
+	reasonNotReserved   = "ReservationsNotInPlace"
+	reasonNotYetWritten = "ReservationsPending"
+)
+
+// conditions judges a policy. Times are the caller's to add.
+func conditions(s sight) []metav1.Condition {
+	out := []metav1.Condition{accepted(s), conflicting(s), programmed(s)}
+	for i := range out {
+		out[i].ObservedGeneration = s.generation
+	}
+	return out
+}
+
+func accepted(s sight) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionTrue, Reason: reasonValid, Message: "The policy can be followed."}
+	switch {
+	case len(s.policy.Invalid) > 0:
+		c.Status, c.Reason = metav1.ConditionFalse, reasonInvalid
+		c.Message = sentence(listed(s.policy.Invalid, "; ") + ". Correct this in the spec; until then what is wrong is left out.")
+	case !s.asks:
+		c.Message = "The policy names no ServiceCIDRs: it steers no Service, and keeps its reservations."
+	}
+	return c
+}
+
+func conflicting(s sight) metav1.Condition {
+	if len(s.policy.Conflicts) == 0 {
+		return metav1.Condition{Type: v1alpha1.PolicyConflicting, Status: metav1.ConditionFalse, Reason: reasonNoConflict,
+			Message: "No other policy wants the same."}
+	}
+	return metav1.Condition{Type: v1alpha1.PolicyConflicting, Status: metav1.ConditionTrue, Reason: reasonOutranked,
+		Message: sentence(listed(s.policy.Conflicts, "; ") + ". Change one of the policies, or the order of their priorities.")}
+}
+
+// programmed says what is still missing, the first thing first: its reason is the condition's.
+func programmed(s sight) metav1.Condition {
+	var reasons, texts []string
+	add := func(reason, text string) { reasons, texts = append(reasons, reason), append(texts, text) }
+	if names := s.policy.Missing; len(names) > 0 {
+		add(reasonMissing, objects(names, "does not exist", "do not exist")+"; create what is missing, or take it out of spec.serviceCIDRs.")
+	}
+	if names := s.policy.Deleting; len(names) > 0 {
+		add(reasonDeleting, objects(names, "is being deleted, and gives out no address any more", "are being deleted, and give out no addresses any more")+
+			"; give the policy another range.")
+	}
+	if names := s.policy.Unready; len(names) > 0 {
+		add(reasonUnready, objects(names, "is not ready yet", "are not ready yet")+"; see the condition Ready there.")
+	}
+	if s.asks && len(s.ranges) == 0 && len(texts) == 0 {
+		add(reasonNoRange, noRange(s))
+	}
+	if s.absent > 0 {
+		add(notReserved(s))
+	}
+	if len(texts) == 0 {
+		return metav1.Condition{Type: v1alpha1.PolicyProgrammed, Status: metav1.ConditionTrue, Reason: reasonProgrammed,
+			Message: "The ranges are ready, and the reservations are in place."}
+	}
+	return metav1.Condition{Type: v1alpha1.PolicyProgrammed, Status: metav1.ConditionFalse, Reason: reasons[0], Message: strings.Join(texts, " ")}
+}
+
+// noRange says why a policy that asks for ranges has none, although all that it names are there.
+func noRange(s sight) string {
+	switch {
+	case len(s.policy.Conflicts) > 0:
+		return "The policy has no range left; see the condition Conflicting."
+	case len(s.policy.Invalid) > 0:
+		return "The policy has no range; see the condition Accepted."
+	case s.selects:
+		return "No ServiceCIDR has the labels of spec.serviceCIDRSelector; label one, or correct the selector."
+	default:
+		return "The ServiceCIDRs of the policy have no usable range."
+	}
+}
+
+// notReserved counts the reserved addresses that are not in place, and names the first.
+func notReserved(s sight) (reason, text string) {
+	var shown []string
+	for _, one := range s.first {
+		why := one.why
+		if why == "" {
+			why = "it is being written"
+		}
+		shown = append(shown, fmt.Sprintf("%s of %s (%s)", one.address, one.reservation, why))
+	}
+	if more := s.absent - len(shown); more > 0 {
+		shown = append(shown, fmt.Sprintf("and %d more", more))
+	}
+	text = fmt.Sprintf("%d of %d reserved addresses %s not in place: %s.", s.absent, s.reserved, plural(s.absent, "is", "are"), strings.Join(shown, ", "))
+	if s.absent == s.pending {
+		return reasonNotYetWritten, text
+	}
+	return reasonNotReserved, text + " An address is kept as soon as nobody has it any more."
+}
+
+// itemsShown bounds what a condition lists, and messageLimit how long it is: the schema takes 32,768 characters.
+const (
+	itemsShown   = 10
+	messageLimit = 8192
+)
+
+// objects names ServiceCIDRs and says something about them.
+func objects(names []string, one, many string) string {
+	quoted := make([]string, 0, len(names))
+	for _, n := range names {
+		quoted = append(quoted, fmt.Sprintf("%q", n))
+	}
+	return plural(len(names), "ServiceCIDR ", "ServiceCIDRs ") + listed(quoted, ", ") + " " + plural(len(names), one, many)
+}
+
+// listed joins the first items and says how many there are beyond them.
+func listed(items []string, by string) string {
+	if len(items) <= itemsShown {
+		return strings.Join(items, by)
+	}
+	return strings.Join(slices.Concat(items[:itemsShown], []string{fmt.Sprintf("and %d more", len(items)-itemsShown)}), by)
+}
+
+// sentence cuts what is too long, between two characters.
+func sentence(text string) string { return cut(text, messageLimit) }
+
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	const dots = "..."
+	return strings.ToValidUTF8(text[:limit-len(dots)], "") + dots
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}

@@ -1,0 +1,101 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// publish applies the status if it says something new, and tells of conditions that turned bad.
+func (r *Reporter) publish(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, want v1alpha1.ServiceCIDRPolicyStatus) error {
+	want.Conditions = timed(o.Status.Conditions, want.Conditions, metav1.NewTime(r.Clock.Now()))
+	if says(o.Status, want) {
+		return nil
+	}
+	apply, err := applied(o, want)
+	if err != nil {
+		return err
+	}
+	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(apply),
+		client.FieldOwner(v1alpha1.ManagerPolicy), client.ForceOwnership)
+	if err != nil {
+		return err
+	}
+	for _, c := range turnedBad(o.Status.Conditions, want.Conditions) {
+		r.Events.Eventf(o, nil, corev1.EventTypeWarning, eventReasons[c.Type], "Program", "%s", cut(c.Message, noteLimit))
+	}
+	return nil
+}
+
+// noteLimit is how many bytes events.k8s.io takes for the note of an event; a longer one is refused.
+const noteLimit = 1024
+
+// eventReasons are the reasons of the events that announce a condition which turned bad.
+var eventReasons = map[string]string{
+	v1alpha1.PolicyAccepted:    "ServiceCIDRPolicyInvalid",
+	v1alpha1.PolicyConflicting: "ServiceCIDRPolicyConflicting",
+	v1alpha1.PolicyProgrammed:  "ServiceCIDRPolicyNotProgrammed",
+}
+
+// timed keeps the time of the last transition as long as there was none.
+func timed(before, want []metav1.Condition, now metav1.Time) []metav1.Condition {
+	out := slices.Clone(want)
+	for i, c := range out {
+		out[i].LastTransitionTime = now
+		if was := meta.FindStatusCondition(before, c.Type); was != nil && was.Status == c.Status {
+			out[i].LastTransitionTime = was.LastTransitionTime
+		}
+	}
+	return out
+}
+
+// says reports whether a status has all that is wanted, whatever else it has.
+func says(have, want v1alpha1.ServiceCIDRPolicyStatus) bool {
+	return have.ObservedGeneration == want.ObservedGeneration && have.Summary == want.Summary &&
+		equality.Semantic.DeepEqual(have.Ranges, want.Ranges) &&
+		!slices.ContainsFunc(want.Conditions, func(c metav1.Condition) bool {
+			was := meta.FindStatusCondition(have.Conditions, c.Type)
+			return was == nil || !equality.Semantic.DeepEqual(*was, c)
+		})
+}
+
+// applied is the body of the apply. Refusals are left out, so that they stay the admission replicas'. The UID keeps it from a policy of
+// the same name that was created since.
+func applied(o *v1alpha1.ServiceCIDRPolicy, want v1alpha1.ServiceCIDRPolicyStatus) (*unstructured.Unstructured, error) {
+	want.Refusals = nil
+	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&want)
+	if err != nil {
+		return nil, fmt.Errorf("converting a status: %w", err)
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": policyKind,
+		"metadata": map[string]any{"name": o.Name, "uid": string(o.UID)},
+		"status":   status,
+	}}, nil
+}
+
+// turnedBad returns the conditions that say now what is wrong and said something else before. A reservation that waits to be written
+// is nothing to warn of.
+func turnedBad(before, now []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(now), func(c metav1.Condition) bool {
+		was := meta.FindStatusCondition(before, c.Type)
+		return !bad(c) || (was != nil && bad(*was) && was.Reason == c.Reason)
+	})
+}
+
+func bad(c metav1.Condition) bool {
+	if c.Type == v1alpha1.PolicyConflicting {
+		return c.Status == metav1.ConditionTrue
+	}
+	return c.Status == metav1.ConditionFalse && c.Reason != reasonNotYetWritten
+}

@@ -1,0 +1,185 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/additional"
+	steerer "github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/controllers/policy"
+)
+
+// sweeping is how often what was handed out, and what has rested, is looked at: a cool-down ends that much late at most.
+const sweeping = 500 * time.Millisecond
+
+// steer sets up what runs on every replica for the sake of ServiceCIDRPolicies, and returns the loops that the leader runs.
+func (o Options) steer(ctx context.Context, mgr manager.Manager, books *ledger.Ledger) ([]loop, error) {
+	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false)); err != nil {
+		return nil, fmt.Errorf("watching namespaces: %w", err)
+	}
+	board := steering.NewBoard()
+	board.Subscribe(func(_, after *steering.Snapshot) { books.SetRules(after) }) // the first to hear of it
+	if err := errors.Join(board.Watch(ctx, mgr.GetCache()), mgr.Add(board), mgr.Add(everywhere(sweep(books)))); err != nil {
+		return nil, fmt.Errorf("watching policies: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("policies", ready("policies are not read yet", board.Synced)); err != nil {
+		return nil, err
+	}
+	var shard func() (allocator.Shard, bool)
+	if o.Webhook.Enabled() {
+		members, err := o.join(mgr)
+		if err != nil {
+			return nil, err
+		}
+		shard = members.Shard
+		if err := o.admit(ctx, mgr, books, board, members); err != nil {
+			return nil, fmt.Errorf("serving webhooks: %w", err)
+		}
+	}
+	return o.policyLoops(mgr, books, board, shard), nil
+}
+
+// policyLoops are the loops of the leader.
+func (o Options) policyLoops(mgr manager.Manager, books *ledger.Ledger, board *steering.Board, shard func() (allocator.Shard, bool)) []loop {
+	clk := clock.RealClock{}
+	return []loop{
+		&policy.Keeper{Client: mgr.GetClient(), Ledger: books, Board: board, Clock: clk, APIVersion: o.GroupVersion.String()},
+		&policy.Reporter{
+			Client: mgr.GetClient(), Ledger: books, Board: board, Clock: clk, Events: mgr.GetEventRecorder("clusterip-operator-policy"),
+		},
+		&additional.Reconciler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Board: board, Clock: clk, Shard: shard,
+			Events: mgr.GetEventRecorder("clusterip-operator-additional"),
+		},
+	}
+}
+
+// join makes this replica one of those that hand out addresses.
+func (o Options) join(mgr manager.Manager) (*replicas.Members, error) {
+	leases, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client for Leases: %w", err)
+	}
+	members := replicas.New(replicas.Options{Namespace: o.Namespace, Identity: o.Identity, Client: leases})
+	if err := mgr.Add(members); err != nil {
+		return nil, err
+	}
+	return members, mgr.AddReadyzCheck("replicas", ready("the other replicas do not know this one yet", members.Joined))
+}
+
+// admit serves the webhooks.
+func (o Options) admit(ctx context.Context, mgr manager.Manager, books *ledger.Ledger, board *steering.Board, members *replicas.Members) error {
+	writer, err := ownClient(mgr)
+	if err != nil {
+		return err
+	}
+	clk := clock.RealClock{}
+	refusals := steerer.NewRefusals(writer, mgr.GetAPIReader())
+	self := username(ctx, mgr)
+	handlers := map[string]admission.Handler{
+		"/mutate-service": &steerer.ServiceSteerer{
+			Writer: writer, Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Board: board,
+			Shard: members.Shard, Replica: members.ID(), Refusals: refusals, Clock: clk,
+		},
+		"/validate-ipaddress": &steerer.IPAddressGuard{Live: mgr.GetAPIReader(), Ledger: books, Username: self},
+		"/validate-servicecidr": &steerer.ServiceCIDRGuard{
+			Mode: steerer.OverlapMode(o.Webhook.NetworkOverlap), Ledger: books, Networks: o.networks(), Username: self,
+		},
+		"/validate-servicecidrpolicy": &steerer.PolicyGuard{Client: mgr.GetClient(), Board: board, Clock: clk},
+	}
+	served := map[string]http.Handler{}
+	for path, h := range handlers {
+		served[path] = &admission.Webhook{Handler: h}
+	}
+	return errors.Join(mgr.Add(refusals), o.serveWebhooks(mgr, served), registerAdmission(books, members),
+		mgr.AddReadyzCheck("books", ready("Services and addresses are not read yet", books.Synced)))
+}
+
+// ownClient is a client for what the API server waits for: it does not queue behind the loops of the leader.
+func ownClient(mgr manager.Manager) (client.Client, error) {
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.RateLimiter = nil
+	c, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client for webhooks: %w", err)
+	}
+	return c, nil
+}
+
+// username is who the API server takes us for; empty where it does not say. The guards let pass what the operator does itself.
+func username(ctx context.Context, mgr manager.Manager) string {
+	c, err := authenticationclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err == nil {
+		var review *authenticationv1.SelfSubjectReview
+		if review, err = c.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil {
+			return review.Status.UserInfo.Username
+		}
+	}
+	mgr.GetLogger().Error(err, "The operator could not ask for its own user name; the guards know it by the webhook configuration alone")
+	return ""
+}
+
+// registerAdmission adds the gauges of what is in memory.
+func registerAdmission(books *ledger.Ledger, members *replicas.Members) error {
+	return errors.Join(
+		ctrlmetrics.Registry.Register(metrics.AssumedAddresses(func() float64 { return float64(books.Assumed()) })),
+		ctrlmetrics.Registry.Register(metrics.Replicas(func() float64 { return float64(len(members.Living())) })),
+	)
+}
+
+// sweep ends what is over in the books.
+func sweep(books *ledger.Ledger) func(context.Context) error {
+	return func(ctx context.Context) error {
+		tick := time.NewTicker(sweeping)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+				books.Sweep()
+			}
+		}
+	}
+}
+
+// everywhere is a runnable that every replica runs, and not the leader alone.
+type everywhere func(context.Context) error
+
+// Start implements manager.Runnable.
+func (e everywhere) Start(ctx context.Context) error { return e(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everywhere) NeedLeaderElection() bool { return false }
+
+var _ manager.LeaderElectionRunnable = everywhere(nil)
+
+// ready makes a readiness check of a question.
+func ready(otherwise string, question func() bool) func(*http.Request) error {
+	return func(*http.Request) error {
+		if !question() {
+			return errors.New(otherwise)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,112 @@
+package admission_test
+
+import (
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/steering"
+)
+
+// A /20 has 4,094 usable addresses and a /116 has 4,095; the API server's own Service has one of either. At 99 % about forty are free
+// while thirty-two clients create Services, so that two replicas that drew from the same ones would collide all the time.
+var _ = Describe("Thirty-two clients in ranges that are almost full", Ordered, func() {
+	const (
+		clients   = 32
+		creations = 3000
+		level     = 4053 // 99 %
+		service   = "service.clusterip-operator.io"
+	)
+	var (
+		b      *steering.Bed
+		those  *crowd
+		killed *framework.Manager
+		joined *framework.Manager
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		b = steering.Start(ctx, steering.Options{
+			Options:  framework.Options{ServiceClusterIPRange: "10.96.0.0/20,fd00:10:96::/116"},
+			Replicas: 2,
+		})
+		those = newCrowd(b.Cluster, "crowd", clients, level)
+	})
+
+	It("fill them", func(ctx SpecContext) {
+		those.create(ctx, level-clients)
+		AddReportEntry("filling", those.tally.String())
+		Expect(those.tally.failures()).To(BeEmpty(), those.tally.String())
+		Expect(b.FailedOpen(ctx, service)).To(BeZero(), "nobody was down")
+		Expect(b.Decisions(ctx, steering.Filled)).To(BeEquivalentTo(level - clients))
+		Expect(b.EachMetric(ctx, "admission_decisions_total", "result", steering.Filled)).To(HaveEach(BeNumerically(">", level/10)),
+			"both have to take part, or there is nothing to collide")
+	})
+
+	It("are all served, while a replica joins and another is killed", func(ctx SpecContext) {
+		those.tally = tally{}
+		those.done.Store(0)
+		var both sync.WaitGroup
+		both.Go(func() {
+			defer GinkgoRecover()
+			those.create(ctx, creations)
+		})
+		answered := func(n int) {
+			GinkgoHelper()
+			Eventually(those.done.Load).WithTimeout(3 * time.Minute).WithPolling(10 * time.Millisecond).Should(BeNumerically(">=", n))
+		}
+		answered(creations / 5)
+		joined = b.AddReplicas(ctx, 1)[0]
+		b.Balancer.CloseIdle() // or the API server keeps asking those whom it knows
+		AddReportEntry("joined", those.done.Load())
+		answered(creations * 3 / 5)
+		killed = b.Replicas()[0]
+		Expect(killed.Kill()).To(Succeed())
+		AddReportEntry("killed", those.done.Load())
+		both.Wait()
+
+		AddReportEntry("the crowd", those.tally.String())
+		AddReportEntry("failed open", b.FailedOpen(ctx, service))
+		Expect(those.tally.failures()).To(BeEmpty(), those.tally.String())
+		Expect(those.tally.count(created)).To(Equal(creations))
+		Expect(b.FailedOpen(ctx, service)).To(BeNumerically("<=", clients), "only what was asked of the one that was killed")
+		Expect(those.done.Load()).To(BeEquivalentTo(creations))
+		filled, found := metricOf(ctx, joined, "clusterip_operator_admission_decisions_total", "result", steering.Filled)
+		Expect(found).To(BeTrue())
+		Expect(filled).To(BeNumerically(">", 50), "the one that joined had its share")
+	})
+
+	It("have one address of each family each, and nobody else has it", func(ctx SpecContext) {
+		b.ExpectConsistentWithin(ctx, 5*time.Second)
+		services := b.Services(ctx)
+		Expect(doubles(services)).To(BeEmpty())
+		names := those.names()
+		Expect(len(names)).To(BeNumerically(">=", level-2*clients), "the ranges were not full enough")
+		for _, s := range services {
+			delete(names, s.Name)
+		}
+		Expect(names).To(BeEmpty(), "they were created and are not there")
+	})
+
+	It("leave nothing behind in the replicas", func(ctx SpecContext) {
+		b.ExpectNothingLeaked(ctx)
+		Eventually(func() []float64 { return b.EachMetric(ctx, "admission_replicas") }).WithTimeout(cluster.Patience).
+			Should(Equal([]float64{2, 2}), "the one that was killed is missed")
+		Expect(b.Ours(ctx)).To(BeEmpty())
+	})
+
+	// The two that are left have the shards of all, so nothing is out of reach.
+	It("can have every last address afterwards", func(ctx SpecContext) {
+		those.tally, those.limit = tally{}, 1<<20
+		left := 4093 - len(those.names())
+		those.oldest = make(chan string, 2*left)
+		those.clients = 4
+		those.create(ctx, left)
+		Expect(those.tally.failures()).To(BeEmpty(), those.tally.String())
+		those.create(ctx, 1)
+		Expect(those.tally.failures()).To(Equal(map[outcome]int{full: 1}), those.tally.String())
+	})
+})

@@ -1,0 +1,184 @@
+package policyapi_test
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// Beginnings of messages that several specs want.
+const (
+	sayForm      = "give an address (10.96.0.10), a range of addresses"
+	sayShort     = "write the address in its shortest form"
+	sayFirst     = "write the CIDR from its first address on"
+	sayBoth      = "write both addresses in their shortest form"
+	sayOneFamily = "give a range whose ends are of one family"
+	sayLower     = "give the lower address of the range first"
+	saySmaller   = "a policy keeps 1,024 addresses at most: make the CIDR /22 or smaller (IPv4), /118 or smaller (IPv6)"
+	sayService   = "give the namespace and the name of a Service"
+	sayLabel     = "give a name of lower-case letters, digits and '-'"
+	sayCIDRName  = "give the name of a ServiceCIDR"
+	sayDuration  = "give a duration from 0s to 720h (30 days)"
+	sayNoRanges  = "set serviceCIDRs or serviceCIDRSelector too, or remove it"
+)
+
+// Fields that messages are about.
+const (
+	coolDown        = "spec.coolDown"
+	reservedAddress = "spec.reservations[0].address"
+	reservedName    = "spec.reservations[0].name"
+	reservedFor     = "spec.reservations[0].for"
+	firstName       = "spec.serviceCIDRs[0]"
+)
+
+// keep is the spec of a policy with one reservation.
+func keep(address string) string { return keepAs("r", address) }
+
+func keepAs(name, address string) string {
+	return fmt.Sprintf(`{reservations: [{name: %q, address: %q}]}`, name, address)
+}
+
+func keepFor(service string) string {
+	return fmt.Sprintf(`{reservations: [{name: r, address: 10.96.0.10, for: %q}]}`, service)
+}
+
+func resting(duration string) string {
+	return fmt.Sprintf(`{serviceCIDRs: [a], coolDown: %q}`, duration)
+}
+
+func names(name string) string { return fmt.Sprintf(`{serviceCIDRs: [%q]}`, name) }
+
+// A mistake has one message, and that one says what to do.
+var _ = DescribeTable("What the API server refuses",
+	func(ctx SpecContext, spec, field, message string) {
+		wrong := complaints(propose(ctx, admin, spec))
+		Expect(wrong).To(HaveLen(1))
+		Expect(wrong[0].Field).To(Equal(field))
+		Expect(wrong[0].Message).To(ContainSubstring(message))
+	},
+	Entry("ranges by name and by label", `{serviceCIDRs: [a], serviceCIDRSelector: {}}`, "spec.serviceCIDRSelector",
+		"set serviceCIDRs or serviceCIDRSelector, not both"),
+	Entry("exclusive without ranges", `{exclusive: true}`, "spec.exclusive", sayNoRanges),
+	Entry("exclusive with an empty list of ranges", `{exclusive: true, serviceCIDRs: []}`, "spec.exclusive", sayNoRanges),
+	Entry("a cool-down without ranges", `{coolDown: 10m}`, coolDown, sayNoRanges),
+	Entry("another word for full", `{onFull: Retry}`, "spec.onFull", `supported values: "Fail", "Fallback"`),
+
+	Entry("a cool-down that is no duration", resting("soon"), coolDown, sayDuration),
+	Entry("a cool-down of nothing", resting(""), coolDown, sayDuration),
+	Entry("a cool-down without a unit", resting("90"), coolDown, sayDuration),
+	Entry("a negative cool-down", resting("-1s"), coolDown, sayDuration),
+	Entry("a cool-down in days, which Go cannot read", resting("1d"), coolDown, sayDuration),
+	Entry("a cool-down in words, which other parsers can read", resting("10 minutes"), coolDown, sayDuration),
+	Entry("a cool-down of a moment more than 30 days", resting("720h0m0.001s"), coolDown, sayDuration),
+	Entry("a cool-down that no counter holds", resting("9999999999h"), coolDown, sayDuration),
+
+	Entry("a ServiceCIDR with an upper-case letter", names("Tenant"), firstName, sayCIDRName),
+	Entry("a ServiceCIDR with a line below", names("tenant_a"), firstName, sayCIDRName),
+	Entry("a ServiceCIDR that ends with a dot", names("tenant."), firstName, sayCIDRName),
+	Entry("a ServiceCIDR without a name", names(""), firstName, sayCIDRName),
+	Entry("a CIDR where the name of a ServiceCIDR belongs", names("10.96.0.0/16"), firstName, sayCIDRName),
+	Entry("a name of 254 letters", names(strings.Repeat("a", 254)), firstName, "may not be more than 253"),
+	Entry("the same ServiceCIDR twice", `{serviceCIDRs: [a, b, a]}`, "spec.serviceCIDRs[2]", "Duplicate value"),
+
+	Entry("two reservations of one name", `{reservations: [{name: r, address: 10.96.0.10}, {name: r, address: "fd00:10:96::a"}]}`,
+		"spec.reservations[1]", "Duplicate value"),
+	Entry("a reservation without a name", keepAs("", "10.96.0.10"), reservedName, sayLabel),
+	Entry("a reservation with a dot in its name", keepAs("api.v2", "10.96.0.10"), reservedName, sayLabel),
+	Entry("a reservation that begins with a line", keepAs("-api", "10.96.0.10"), reservedName, sayLabel),
+	Entry("a reservation with 64 letters", keepAs(strings.Repeat("a", 64), "10.96.0.10"), reservedName, "may not be more than 63"),
+	Entry("a reservation of nothing", `{reservations: [{name: r}]}`, reservedAddress, "Required value"),
+
+	Entry("the name of a host", keep("cart.shop.svc"), reservedAddress, sayForm),
+	Entry("an empty address", keep(""), reservedAddress, sayForm),
+	Entry("a byte of IPv4 too much", keep("10.96.0.256"), reservedAddress, sayForm),
+	Entry("an octal look of IPv4", keep("10.96.0.010"), reservedAddress, sayForm),
+	Entry("three bytes of IPv4", keep("10.96.1"), reservedAddress, sayForm),
+	Entry("a zone of IPv6", keep("fe80::1%eth0"), reservedAddress, sayForm),
+	Entry("IPv4 inside of IPv6", keep("::ffff:10.96.0.10"), reservedAddress, sayForm),
+	Entry("a space", keep("10.96.0.10 - 10.96.0.19"), reservedAddress, sayForm),
+	Entry("a range without an end", keep("10.96.0.10-"), reservedAddress, sayForm),
+	Entry("a range without a beginning", keep("-fd00:10:96::a"), reservedAddress, sayForm),
+	Entry("a range of three", keep("10.96.0.1-10.96.0.2-10.96.0.3"), reservedAddress, sayForm),
+	Entry("a range of CIDRs", keep("10.96.0.0/30-10.96.0.8/30"), reservedAddress, sayForm),
+	Entry("a range with a short end, as scanners write it", keep("10.96.0.10-19"), reservedAddress, sayForm),
+	Entry("a prefix of IPv4 too long", keep("10.96.0.0/33"), reservedAddress, sayForm),
+	Entry("a prefix of IPv6 too long", keep("fd00::/129"), reservedAddress, sayForm),
+
+	Entry("zeros of IPv6", keep("fd00:10:96:0::a"), reservedAddress, sayShort),
+	Entry("upper case of IPv6", keep("fd00:10:96::A"), reservedAddress, sayShort),
+	Entry("zeros in a CIDR of IPv6", keep("fd00:10:96:0::/126"), reservedAddress, sayFirst),
+	Entry("a CIDR of IPv4 from its middle", keep("10.96.0.10/28"), reservedAddress, sayFirst),
+	Entry("a CIDR of IPv6 from its middle", keep("fd00:10:96::a/124"), reservedAddress, sayFirst),
+	Entry("zeros at the end of a range", keep("fd00:10:96::a-fd00:10:96:0::f"), reservedAddress, sayBoth),
+	Entry("zeros at the beginning of a range", keep("fd00:10:96:0::a-fd00:10:96::f"), reservedAddress, sayBoth),
+
+	Entry("more than 1,024 addresses of IPv4", keep("10.96.0.0/21"), reservedAddress, saySmaller),
+	Entry("more than 1,024 addresses of IPv6", keep("fd00:10:96::/117"), reservedAddress, saySmaller),
+	Entry("all of IPv4", keep("0.0.0.0/0"), reservedAddress, saySmaller),
+	Entry("all of IPv6", keep("::/0"), reservedAddress, saySmaller),
+
+	Entry("a range from IPv4 to IPv6", keep("10.96.0.10-fd00:10:96::a"), reservedAddress, sayOneFamily),
+	Entry("a range from IPv6 to IPv4", keep("fd00:10:96::a-10.96.0.10"), reservedAddress, sayOneFamily),
+	Entry("a range of IPv4 backwards", keep("10.96.0.19-10.96.0.10"), reservedAddress, sayLower),
+	Entry("a range of IPv4 backwards, though not as text", keep("10.96.0.100-10.96.0.20"), reservedAddress, sayLower),
+	Entry("a range of IPv6 backwards", keep("fd00:10:96::f-fd00:10:96::a"), reservedAddress, sayLower),
+	Entry("a range of IPv6 backwards, though not as text", keep("fd00:10:96::10-fd00:10:96::a"), reservedAddress, sayLower),
+
+	Entry("a Service without its namespace", keepFor("cart"), reservedFor, sayService),
+	Entry("a Service of no namespace", keepFor("/cart"), reservedFor, sayService),
+	Entry("a namespace without a Service", keepFor("shop/"), reservedFor, sayService),
+	Entry("a Service as a path", keepFor("shop/services/cart"), reservedFor, sayService),
+	Entry("a Service with an upper-case letter", keepFor("shop/Cart"), reservedFor, sayService),
+	Entry("a Service with 64 letters", keepFor("shop/"+strings.Repeat("a", 64)), reservedFor, sayService),
+	Entry("an empty Service", keepFor(""), reservedFor, sayService),
+)
+
+var _ = It("What the API server refuses: a policy without a spec", func(ctx SpecContext) {
+	policy := draft("{}")
+	delete(policy.Object, "spec")
+	wrong := complaints(admin.Create(ctx, policy))
+	Expect(wrong).To(HaveLen(1))
+	Expect(wrong[0].Field).To(Equal("spec"))
+})
+
+var _ = DescribeTable("What the API server accepts",
+	func(ctx SpecContext, spec string) { Expect(propose(ctx, admin, spec)).To(Succeed()) },
+	Entry("a policy that does nothing", `{}`),
+	Entry("ranges by name", `{serviceCIDRs: [tenant-a, b.example.com, "0"], exclusive: true, coolDown: 24h}`),
+	Entry("ranges by label", `{serviceCIDRSelector: {matchLabels: {tenant: a}}, exclusive: true, coolDown: 24h}`),
+	Entry("all ranges", `{serviceCIDRSelector: {}, exclusive: true, coolDown: 24h}`),
+	Entry("an empty list beside a selector", `{serviceCIDRs: [], serviceCIDRSelector: {}}`),
+	Entry("a name of 253 letters", names(strings.Repeat("a", 253))),
+	Entry("Services by their labels and those of their namespaces", `{serviceCIDRs: [a], namespaceSelector: {matchLabels: {tenant: a}},
+		serviceSelector: {matchExpressions: [{key: tier, operator: In, values: [front, back]}]}}`),
+	Entry("the ends of the priorities", `{serviceCIDRs: [a], priority: -2147483648}`),
+
+	Entry("no cool-down in so many words", resting("0s")),
+	Entry("30 days", resting("720h")),
+	Entry("30 days as Go writes them", resting("720h0m0s")),
+	Entry("30 days in seconds", resting("2592000s")),
+	Entry("an hour and a half", resting("1.5h")),
+	Entry("minutes and seconds", resting("1m30s")),
+	Entry("milliseconds", resting("1.5ms")),
+
+	Entry("an address of IPv4", keep("10.96.0.10")),
+	Entry("an address of IPv6", keep("fd00:10:96::a")),
+	Entry("a range of IPv4", keep("10.96.0.9-10.96.0.10")),
+	Entry("a range of IPv4 over the border of a byte", keep("10.96.0.250-10.96.1.5")),
+	Entry("a range of IPv6", keep("fd00:10:96::9-fd00:10:96::a")),
+	Entry("a range of IPv6 that text would order otherwise", keep("fd00:10:96::a-fd00:10:96::10")),
+	Entry("a range of IPv6 over the border of a group", keep("fd00:10:96::fff0-fd00:10:96::1:f")),
+	Entry("a range of IPv6 without a short form", keep("fd00:1:2:3:4:5:6:7-fd00:1:2:3:4:5:6:8")),
+	Entry("a range of one address of IPv4", keep("10.96.0.10-10.96.0.10")),
+	Entry("a range of one address of IPv6", keep("fd00:10:96::-fd00:10:96::")),
+	Entry("1,024 addresses of IPv4", keep("10.96.0.0/22")),
+	Entry("1,024 addresses of IPv6", keep("fd00:10:96::/118")),
+	Entry("a CIDR of one address of IPv4", keep("10.96.0.10/32")),
+	Entry("a CIDR of one address of IPv6", keep("fd00:10:96::a/128")),
+	Entry("one address of each family for a Service", `{reservations: [{name: four, address: 10.96.0.10, for: shop/cart},
+		{name: six, address: "fd00:10:96::a", for: shop/cart}]}`),
+	Entry("a Service with long names", keepFor(strings.Repeat("n", 63)+"/"+strings.Repeat("s", 63))),
+	Entry("a Service that begins with a digit", keepFor("1st/2nd")),
+)
