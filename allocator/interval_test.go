@@ -79,6 +79,34 @@ func TestCutFrom(t *testing.T) {
 	}
 }
 
+// TestNearAndCovers asks about every address.
+func TestNearAndCovers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(22, 0))
+	for _, base := range bases {
+		for range 500 {
+			list := randomIntervals(rng, base).normalize()
+			around := interval{base.plus(5), base.plus(5 + rng.Uint64N(30))}
+			var want intervals
+			for _, iv := range list {
+				if iv.overlaps(around) {
+					want = append(want, iv)
+				}
+				covers := true
+				for i := range uint64(40) {
+					a := base.plus(i)
+					covers = covers && (!intervals{around}.has(a) || intervals{iv}.has(a))
+				}
+				if iv.covers(around) != covers {
+					t.Fatalf("%v covers %v: %v", iv, around, iv.covers(around))
+				}
+			}
+			if got := list.near(around); !slices.Equal(got, want) {
+				t.Fatalf("near %v of %v: %v, want %v", around, list, got, want)
+			}
+		}
+	}
+}
+
 func TestOverlaps(t *testing.T) {
 	at := func(first, last uint64) interval { return interval{uint128{0, first}, uint128{0, last}} }
 	for _, tc := range []struct {

@@ -3,6 +3,7 @@ package allocator
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 )
 
@@ -49,11 +50,11 @@ func NewTier(spans, exclude []Span) (*Tier, error) {
 
 // newTier returns the addresses of the list, which it may sort, without those of the holes, which are normal.
 func newTier(list, holes intervals, is4 bool) *Tier {
-	t := &Tier{is4: is4}
+	var rest intervals
 	for _, iv := range list.normalize() {
-		t.list = holes.cutFrom(iv, t.list)
+		rest = holes.cutFrom(iv, rest)
 	}
-	t.starts = make([]uint128, len(t.list))
+	t := &Tier{is4: is4, list: slices.Clone(rest), starts: make([]uint128, len(rest))}
 	for i, iv := range t.list {
 		t.starts[i] = t.size
 		t.size = t.size.add(iv.size())

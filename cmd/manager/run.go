@@ -12,17 +12,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"go.uber.org/zap/zapcore"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -247,16 +244,4 @@ func managerOptions(c config.ManagerConfiguration, scheme *runtime.Scheme) manag
 		o.Metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
 	}
 	return o
-}
-
-// newLogger logs to standard error, and makes every library do the same.
-func newLogger(c config.Log) logr.Logger {
-	encoder := zap.JSONEncoder()
-	if c.Format == "text" {
-		encoder = zap.ConsoleEncoder()
-	}
-	log := zap.New(encoder, zap.Level(zapcore.Level(-c.Level)), zap.WriteTo(os.Stderr), zap.StacktraceLevel(zapcore.PanicLevel))
-	ctrl.SetLogger(log)
-	klog.SetLogger(log)
-	return log
 }

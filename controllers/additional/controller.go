@@ -22,7 +22,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// Reconciler gives and takes the additional addresses of one Service at a time. All exported fields but Shard and Bitmap are required.
+// Reconciler gives and takes the additional addresses of one Service at a time. All exported fields but Shard are
+// required.
 type Reconciler struct {
 	// Client reads Services, ServiceCIDRs and Namespaces from the cache, and writes.
 	Client client.Client
@@ -35,8 +36,6 @@ type Reconciler struct {
 	// Shard is this replica's part of the free addresses, and whether it is sure of it; nothing is drawn before. Nil: all of
 	// them are.
 	Shard func() (allocator.Shard, bool)
-	// Bitmap: the API server allocates from the bitmap, and would not notice our IPAddresses in the default ServiceCIDR.
-	Bitmap bool
 
 	owners   owners
 	askers   askers
@@ -63,6 +62,9 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 
 // Reconcile looks at a Service in the cache; when something is to be done, it looks at the API server, and does what that shows.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if !r.Board.Synced() {
+		return reconcile.Result{RequeueAfter: confirmFor}, nil
+	}
 	w, err := r.gather(ctx, r.Client, request.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("gathering the world of Service %s: %w", request, err)

@@ -106,8 +106,6 @@ func (o offer) complaint(at slot) string {
 		return fmt.Sprintf("ServiceCIDR %s is being deleted", at.serviceCIDR)
 	case len(o.ranges) == 0:
 		return ""
-	case o.unsafe != "":
-		return o.unsafe
 	case o.refusal != "":
 		return o.refusal
 	case !o.ready:

@@ -208,11 +208,6 @@ func TestDecide(t *testing.T) {
 				return s.asks("6", "blue").change("blue", false, func(o *offer) { o.tiers = nil })
 			},
 			answer{Complaints: []string{"no IPv6 address is left in ServiceCIDR blue"}}},
-		"a range where the API server would not see us": {
-			func(s *scene) *scene {
-				return s.asks("4", "blue").change("blue", true, func(o *offer) { o.unsafe = "bitmap" })
-			},
-			answer{Complaints: []string{"bitmap"}}},
 		"the annotation of an IPAddress was taken away": {
 			func(s *scene) *scene { return s.asks("4", "blue").has("", "10.1.0.9", me) },
 			answer{Release: []string{"10.1.0.9"}, Draw: []string{"blue IPv4"}}},

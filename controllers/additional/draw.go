@@ -24,7 +24,7 @@ const tries = 8
 type filling struct {
 	addresses  []netip.Addr
 	complaints []string
-	// again: this replica does not know its shard yet.
+	// again: this replica does not know its shard yet, or the last address is just being written for a while of rest.
 	again bool
 	err   error
 }
@@ -45,6 +45,8 @@ func (r *Reconciler) fill(ctx context.Context, w world, v verdict) filling {
 		switch {
 		case errors.Is(err, allocator.ErrFull):
 			out.complaints = append(out.complaints, full(at))
+		case errors.Is(err, ledger.ErrBusy):
+			out.again = true
 		case err != nil:
 			out.err = errors.Join(out.err, err)
 		default:

@@ -3,7 +3,6 @@ package additional
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,9 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -86,7 +83,7 @@ func (r *Reconciler) addOffers(ctx context.Context, w *world, s *corev1.Service)
 			continue
 		}
 		for _, is4 := range w.service.wish.Families() {
-			w.offers[slot{name, is4}] = r.newOffer(cidr, is4)
+			w.offers[slot{name, is4}] = newOffer(cidr, is4)
 		}
 	}
 	filled, _ := w.sort()
@@ -101,7 +98,7 @@ func (r *Reconciler) addOffers(ctx context.Context, w *world, s *corev1.Service)
 	return nil
 }
 
-func (r *Reconciler) newOffer(cidr *networkingv1.ServiceCIDR, is4 bool) offer {
+func newOffer(cidr *networkingv1.ServiceCIDR, is4 bool) offer {
 	c := steering.NewServiceCIDR(cidr)
 	o := offer{exists: true, deleting: c.Terminating, ready: c.Ready}
 	for _, rng := range c.Ranges {
@@ -109,7 +106,6 @@ func (r *Reconciler) newOffer(cidr *networkingv1.ServiceCIDR, is4 bool) offer {
 			o.ranges = append(o.ranges, rng)
 		}
 	}
-	o.unsafe = r.unsafe(o.ranges)
 	return o
 }
 
@@ -131,25 +127,6 @@ func (r *Reconciler) ask(ctx context.Context, w *world, s *corev1.Service, at sl
 	o.tiers = tiers
 	w.offers[at] = o
 	return nil
-}
-
-// unsafe says why no address may be taken from ranges although there are free ones; empty if they may.
-func (r *Reconciler) unsafe(ranges []allocator.Range) string {
-	if !r.Bitmap {
-		return ""
-	}
-	for _, c := range r.Ledger.ServiceCIDRs() {
-		if c.Name == v1alpha1.DefaultServiceCIDR && overlap(c, ranges) {
-			return "the API server of this version allocates from the default ServiceCIDR without asking for IPAddresses; name one that does not overlap it"
-		}
-	}
-	return ""
-}
-
-func overlap(c ledger.ServiceCIDR, ranges []allocator.Range) bool {
-	return slices.ContainsFunc(c.Ranges, func(a allocator.Range) bool {
-		return slices.ContainsFunc(ranges, func(b allocator.Range) bool { return a.Prefix().Overlaps(b.Prefix()) })
-	})
 }
 
 // get reads an object, nil when there is none.

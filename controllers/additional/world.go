@@ -72,8 +72,6 @@ type offer struct {
 	exists, deleting, ready bool
 	// ranges are those of the family.
 	ranges []allocator.Range
-	// unsafe says why the API server would not notice an address of ours there.
-	unsafe string
 	// refusal says why this Service gets none; otherwise tiers are what to draw from. Both are known of empty slots only.
 	refusal string
 	tiers   []*allocator.Tier

@@ -70,7 +70,7 @@ func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder) (ne
 	if _, kept := h.Ledger.Kept(drawn.Addr); kept {
 		return drawn.Addr, h.counted(h.claimer().makeRoom(ctx, drawn.Addr))
 	}
-	if !sure || !drawn.Own {
+	if !sure || !drawn.Own || drawn.Scarce {
 		return drawn.Addr, h.counted(h.claimer().claim(ctx, drawn.Addr))
 	}
 	return drawn.Addr, nil

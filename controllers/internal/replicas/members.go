@@ -20,6 +20,8 @@ type Members struct {
 	alarm *alarm
 
 	current atomic.Pointer[standing]
+	// joined is true once the replica has been sure.
+	joined atomic.Bool
 	// view belongs to the loop.
 	view view
 }
@@ -51,8 +53,18 @@ func (m *Members) Shard() (s allocator.Shard, sure bool) {
 	return current.shard, current.sure(m.clock.Now())
 }
 
-// Joined reports whether the others can see this replica, and it has seen them. It stays true while the API server is away.
-func (m *Members) Joined() bool { return m.current.Load().joined }
+// Joined reports whether this replica has ever been sure of its shard: from then on it can serve as the others do. It takes Options.Settle
+// from the start, and up to a Lease's life more if a replica has died just before. It stays true while the API server is away.
+func (m *Members) Joined() bool {
+	if m.joined.Load() {
+		return true
+	}
+	if _, sure := m.Shard(); !sure {
+		return false
+	}
+	m.joined.Store(true)
+	return true
+}
 
 // Living returns the names of the replicas whose Leases are there, sorted, this one included.
 func (m *Members) Living() []string { return slices.Clone(m.current.Load().living) }
@@ -64,15 +76,13 @@ func (m *Members) NeedLeaderElection() bool { return false }
 func (m *Members) publish() {
 	next := &standing{living: m.view.living(), reckoned: m.view.reckoned()}
 	next.from, next.until = m.view.sure(m.terms)
-	if before := m.current.Load(); before != nil {
-		next.joined, next.shard = before.joined || m.view.own.uid != "", before.shard
-		if slices.Equal(before.reckoned, next.reckoned) {
-			m.current.Store(next)
-			return
-		}
+	if before := m.current.Load(); before != nil && slices.Equal(before.reckoned, next.reckoned) {
+		next.shard = before.shard
+	} else {
+		next.shard = allocator.NewShard(next.reckoned, m.id)
 	}
-	next.shard = allocator.NewShard(next.reckoned, m.id)
 	m.current.Store(next)
+	m.Joined() // nobody may have asked while it was so
 }
 
 // resign gives up the shard at once.

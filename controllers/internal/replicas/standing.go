@@ -10,7 +10,6 @@ import (
 type standing struct {
 	shard       allocator.Shard
 	from, until time.Time
-	joined      bool
 	living      []string
 	reckoned    []string
 }

@@ -42,10 +42,7 @@ type peer struct {
 
 // listed returns the view after a list of all Leases that was complete at now.
 func (v view) listed(leases []lease, now time.Time, t terms) view {
-	v.own = v.inherit(leases)
-	if v.own.uid == "" {
-		v.acknowledged, v.admitted = time.Time{}, time.Time{}
-	}
+	v = v.holding(v.ownIn(leases))
 	peers := v.present(leases, now)
 	for uid, p := range v.peers {
 		if _, there := peers[uid]; there {
@@ -65,17 +62,22 @@ func (v view) listed(leases []lease, now time.Time, t terms) view {
 	return v
 }
 
-// inherit finds the own Lease in a list. One with another UID than before is the echo of a write that was believed to be lost: it
-// may be used, but gives no standing. The view's own is forgotten when it is gone: others have counted this replica out.
-func (v *view) inherit(leases []lease) lease {
-	i := slices.IndexFunc(leases, func(l lease) bool { return l.id == v.me })
-	if i < 0 {
-		return lease{}
+// ownIn finds the own Lease in a list; the zero lease if it is not there: others have counted this replica out.
+func (v view) ownIn(leases []lease) lease {
+	if i := slices.IndexFunc(leases, func(l lease) bool { return l.id == v.me }); i >= 0 {
+		return leases[i]
 	}
-	if leases[i].uid != v.own.uid {
+	return lease{}
+}
+
+// holding returns the view with this own Lease. Another Lease than before gives no standing, even if it is but the echo of a write
+// that was believed to be lost.
+func (v view) holding(own lease) view {
+	if own.uid != v.own.uid {
 		v.acknowledged, v.admitted = time.Time{}, time.Time{}
 	}
-	return leases[i]
+	v.own = own
+	return v
 }
 
 // present are the others in a list.
@@ -118,10 +120,8 @@ func (v view) written(own lease, began time.Time) view {
 	if own.uid == v.own.uid && own.version == v.own.version {
 		return v
 	}
-	if own.uid != v.own.uid {
-		v.admitted = time.Time{}
-	}
-	v.own, v.acknowledged = own, began
+	v = v.holding(own)
+	v.acknowledged = began
 	return v
 }
 

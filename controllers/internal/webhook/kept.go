@@ -82,7 +82,8 @@ func (k *kept) prepare(ctx context.Context) error {
 	if len(secret.Data[certKey]) == 0 || covers(secret.Data[certKey], k.names()) {
 		return nil
 	}
-	secret.Data[certKey], secret.Data[keyKey] = []byte{}, []byte{}
+	delete(secret.Data, certKey)
+	delete(secret.Data, keyKey)
 	if err := k.live.Update(ctx, secret); err != nil {
 		return fmt.Errorf("taking a certificate without our names out of the Secret %s: %w", k.secret(), err)
 	}
@@ -95,8 +96,6 @@ func (k *kept) create(ctx context.Context) error {
 			Namespace: k.secret().Namespace, Name: k.secret().Name,
 			Labels: map[string]string{"app.kubernetes.io/name": "clusterip-operator", "app.kubernetes.io/component": "manager"},
 		},
-		Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{certKey: {}, keyKey: {}},
 	}
 	if err := k.live.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating the Secret %s: %w", k.secret(), err)
@@ -106,6 +105,9 @@ func (k *kept) create(ctx context.Context) error {
 
 // take shows a certificate from now on, or soon. What cannot be used is cert-controller's to replace.
 func (k *kept) take(secret *corev1.Secret) {
+	if len(secret.Data) == 0 {
+		return // cert-controller is about to fill it
+	}
 	p, err := parsePair(secret.Data)
 	if err != nil {
 		k.log.Info("The Secret holds no certificate that could be used", "secret", k.secret().String(), "problem", err.Error())
