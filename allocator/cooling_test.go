@@ -4,7 +4,9 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
@@ -112,6 +114,31 @@ func TestTimeIsWhatCounts(t *testing.T) {
 	}
 	if got := drain(t, p, yielding(t, c)); !slices.Equal(got, order) {
 		t.Errorf("cooling yielded in the order %s, want %s", got, order)
+	}
+}
+
+// TestFarTimes: the zero Time is long ago, a time without end is late, and of two at once the lower address yields first.
+func TestFarTimes(t *testing.T) {
+	p, lot := allocator.NewPool(), allocator.Lot{Tiers: []*allocator.Tier{tierOf(t, span("fd00::1-fd00::9"))}, Yield: true}
+	for text, since := range map[string]time.Time{
+		"fd00::8": {},
+		"fd00::3": time.Date(1700, 1, 1, 0, 0, 0, 0, time.UTC),
+		"fd00::2": time.Date(1969, 12, 31, 23, 59, 59, 999_999_999, time.UTC),
+		"fd00::4": at(0),
+		"fd00::1": at(0).In(time.FixedZone("east", 3600)).Add(1),
+		"fd00::9": at(0).Add(1),
+		"fd00::5": time.Date(2261, 1, 1, 0, 0, 0, 0, time.UTC),
+		"fd00::6": time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC),
+		"fd00::7": at(1 << 62),
+	} {
+		p.Cool(addr(text), since)
+	}
+	var got []string
+	for _, a := range drain(t, p, lot) {
+		got = append(got, a.String()[6:])
+	}
+	if text := strings.Join(got, " "); text != "8 3 2 4 1 9 5 6 7" {
+		t.Errorf("yielded %s, want 8 3 2 4 1 9 5 6 7", text)
 	}
 }
 

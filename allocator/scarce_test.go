@@ -85,6 +85,12 @@ func TestNotScarceIsTrue(t *testing.T) {
 				if err != nil {
 					continue
 				}
+				if rng.IntN(20) < wave/40 { // somebody who shares with nobody draws too
+					if d, err := p.Draw(allocator.Lot{Tiers: []*allocator.Tier{tier}}); err == nil {
+						p.Commit(d.Addr)
+						n[partOf(d.Addr)]--
+					}
+				}
 				least := n.least()
 				if n[partOf(d.Addr)]-1 < least {
 					least = n[partOf(d.Addr)] - 1

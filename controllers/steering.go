@@ -47,7 +47,7 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, books *ledger.L
 	}
 	var shard func() (allocator.Shard, bool)
 	if o.Webhook.Enabled() {
-		members, err := o.join(mgr)
+		members, err := o.join(mgr, books)
 		if err != nil {
 			return nil, err
 		}
@@ -75,7 +75,7 @@ func (o Options) policyLoops(mgr manager.Manager, books *ledger.Ledger, board *s
 }
 
 // join makes this replica one of those that hand out addresses.
-func (o Options) join(mgr manager.Manager) (*replicas.Members, error) {
+func (o Options) join(mgr manager.Manager, books *ledger.Ledger) (*replicas.Members, error) {
 	leases, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return nil, fmt.Errorf("making a client for Leases: %w", err)
@@ -99,7 +99,7 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, books *ledger.L
 	handlers := map[string]admission.Handler{
 		"/mutate-service": &steerer.ServiceSteerer{
 			Writer: writer, Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Board: board,
-			Shard: members.Shard, Replica: members.ID(), Refusals: refusals, Clock: clk,
+			Replicas: members, Refusals: refusals, Clock: clk,
 		},
 		"/validate-ipaddress": &steerer.IPAddressGuard{Live: mgr.GetAPIReader(), Ledger: books, Username: self},
 		"/validate-servicecidr": &steerer.ServiceCIDRGuard{

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Leaves the cluster as one that never had the operator: stops the managers, lets the uninstall Job take away
+# Leaves the cluster as one that never had the operator: takes the webhooks away, stops the managers, lets the uninstall Job take away
 # what they wrote, and only then deletes the manifests. When the Job fails everything else is left in place,
 # so that it can be run again. TIMEOUT bounds each of the two waits, in seconds.
 set -euo pipefail
@@ -10,6 +10,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 timeout=${TIMEOUT:-300}
 job=clusterip-operator-uninstall
 k() { "$KUBECTL" -n "$NAMESPACE" "$@"; }
+
+# With nobody behind them the webhooks would only make the API server wait; they fail open, so nothing would break.
+unhook() {
+	echo "== removing the webhooks"
+	"$KUBECTL" delete mutatingwebhookconfiguration,validatingwebhookconfiguration clusterip-operator --ignore-not-found
+}
 
 stop() {
 	echo "== stopping the managers"
@@ -53,6 +59,7 @@ remove() {
 	manifests config/default | "$KUBECTL" delete --ignore-not-found -f -
 }
 
+unhook
 stop
 cleanup
 remove

@@ -42,9 +42,12 @@ func (c command) cleanUp(ctx context.Context) error {
 	}
 	return cleanup.Run(ctx, cleanup.Options{
 		Client: direct, APIVersion: found.version.String(), Lease: client.ObjectKey{Namespace: c.leaseNamespace(), Name: leaseName},
-		Force: c.force, DryRun: c.dryRun, Out: os.Stdout, Now: time.Now(),
+		Namespace: cmp.Or(c.home(), defaultNamespace), Force: c.force, DryRun: c.dryRun, Out: os.Stdout, Now: time.Now(),
 	})
 }
+
+// defaultNamespace is where config/default puts the manager.
+const defaultNamespace = "clusterip-operator-system"
 
 // namespaceFile is where a pod finds its namespace.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
@@ -52,7 +55,7 @@ const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 // leaseNamespace is where the manager keeps its Lease: where it was told to, in the pod's namespace, or, outside
 // of a pod, where config/default puts it.
 func (c command) leaseNamespace() string {
-	return cmp.Or(c.config.LeaderElection.Namespace, c.home(), "clusterip-operator-system")
+	return cmp.Or(c.config.LeaderElection.Namespace, c.home(), defaultNamespace)
 }
 
 // home is the namespace of the operator: what was said, or that of the pod. It is empty outside of a pod.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,8 +23,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// Reconciler gives and takes the additional addresses of one Service at a time. All exported fields but Shard are
-// required.
+// Reconciler gives and takes the additional addresses of one Service at a time. All exported fields but Shard and
+// Borrow are required.
 type Reconciler struct {
 	// Client reads Services, ServiceCIDRs and Namespaces from the cache, and writes.
 	Client client.Client
@@ -36,6 +37,9 @@ type Reconciler struct {
 	// Shard is this replica's part of the free addresses, and whether it is sure of it; nothing is drawn before. Nil: all of
 	// them are.
 	Shard func() (allocator.Shard, bool)
+	// Borrow asks the replica whose part an address is in for it. False: it is not free there. Nil: an address of others is taken
+	// without asking.
+	Borrow func(context.Context, netip.Addr) (bool, error)
 
 	owners   owners
 	askers   askers

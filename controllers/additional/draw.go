@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -24,7 +25,7 @@ const tries = 8
 type filling struct {
 	addresses  []netip.Addr
 	complaints []string
-	// again: this replica does not know its shard yet, or the last address is just being written for a while of rest.
+	// again: this replica does not know its shard yet, or others were faster.
 	again bool
 	err   error
 }
@@ -45,7 +46,7 @@ func (r *Reconciler) fill(ctx context.Context, w world, v verdict) filling {
 		switch {
 		case errors.Is(err, allocator.ErrFull):
 			out.complaints = append(out.complaints, full(at))
-		case errors.Is(err, ledger.ErrBusy):
+		case errors.Is(err, ledger.ErrBusy), errors.Is(err, errTaken):
 			out.again = true
 		case err != nil:
 			out.err = errors.Join(out.err, err)
@@ -63,6 +64,9 @@ func (r *Reconciler) shard() (allocator.Shard, bool) {
 	return r.Shard()
 }
 
+// errTaken says that others had every address that was drawn.
+var errTaken = errors.New("others were faster")
+
 // fillSlot draws until an address is written. The API server decides between replicas: a name can be taken once.
 func (r *Reconciler) fillSlot(ctx context.Context, w world, at slot, lot allocator.Lot) (netip.Addr, error) {
 	for range tries {
@@ -75,12 +79,12 @@ func (r *Reconciler) fillSlot(ctx context.Context, w world, at slot, lot allocat
 			return drawn.Addr, err
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("others were faster to take %d addresses of ServiceCIDR %s", tries, at.serviceCIDR)
+	return netip.Addr{}, errTaken
 }
 
 // take writes the IPAddress of a drawn address. It is false when somebody else was faster.
 func (r *Reconciler) take(ctx context.Context, w world, at slot, drawn allocator.Drawn) (bool, error) {
-	if ours, err := r.clear(ctx, drawn.Addr); err != nil || !ours {
+	if ours, err := r.settle(ctx, drawn); err != nil || !ours {
 		return false, err
 	}
 	ip := newIPAddress(drawn.Addr, w, at)
@@ -97,13 +101,27 @@ func (r *Reconciler) take(ctx context.Context, w world, at slot, drawn allocator
 	return true, nil
 }
 
-// clear takes away the IPAddress of ours at an address that was resting. It is false when another replica was faster.
-func (r *Reconciler) clear(ctx context.Context, a netip.Addr) (bool, error) {
-	k, ok := r.Ledger.Kept(a)
-	switch {
-	case !ok:
+// settle makes sure that no other replica hands the address out. It is false when one might.
+func (r *Reconciler) settle(ctx context.Context, drawn allocator.Drawn) (bool, error) {
+	if k, ok := r.Ledger.Kept(drawn.Addr); ok {
+		return r.makeRoom(ctx, drawn.Addr, k)
+	}
+	if drawn.Own || r.Borrow == nil {
 		return true, nil
-	case k.Purpose != v1alpha1.PurposeCooling:
+	}
+	lent, err := r.Borrow(ctx, drawn.Addr)
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("An address was not lent", "address", drawn.Addr, "reason", err.Error())
+	}
+	if err != nil || !lent {
+		r.Ledger.Lost(drawn.Addr)
+	}
+	return lent && err == nil, nil
+}
+
+// makeRoom takes away the IPAddress of ours at an address that was resting. It is false when another replica was faster.
+func (r *Reconciler) makeRoom(ctx context.Context, a netip.Addr, k ledger.Kept) (bool, error) {
+	if k.Purpose != v1alpha1.PurposeCooling {
 		r.Ledger.Lost(a) // it came between the draw and this look
 		return false, nil
 	}

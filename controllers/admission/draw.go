@@ -60,20 +60,40 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// once draws one address and settles it with the other replicas.
+// once draws one address and settles it with the other replicas: what is its own, a replica hands out at once; what belongs to another one
+// is borrowed from it; and one that is not sure of what is its own claims it through the API server.
 func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder) (netip.Addr, error) {
-	shard, sure := h.Shard()
+	shard, sure := h.Replicas.Shard()
 	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard, Yield: true}, to)
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	if _, kept := h.Ledger.Kept(drawn.Addr); kept {
-		return drawn.Addr, h.counted(h.claimer().makeRoom(ctx, drawn.Addr))
+	a := drawn.Addr
+	_, kept := h.Ledger.Kept(a)
+	switch {
+	case kept:
+		return a, h.counted(h.claimer().makeRoom(ctx, a))
+	case !sure:
+		return a, h.counted(h.claimer().claim(ctx, a))
+	case !drawn.Own:
+		return a, h.counted(h.borrow(ctx, a))
 	}
-	if !sure || !drawn.Own || drawn.Scarce {
-		return drawn.Addr, h.counted(h.claimer().claim(ctx, drawn.Addr))
+	return a, nil
+}
+
+// borrow asks the replica that owns an address for it. One that does not answer may be dead; its addresses are free again when its Lease
+// has ended.
+func (h *ServiceSteerer) borrow(ctx context.Context, a netip.Addr) error {
+	ok, err := h.Replicas.Borrow(ctx, a)
+	switch {
+	case err != nil:
+		h.Ledger.Forget(a)
+		return fmt.Errorf("borrowing %s from its replica: %w (%w)", a, errLost, err)
+	case !ok:
+		h.Ledger.Lost(a)
+		return errLost
 	}
-	return drawn.Addr, nil
+	return nil
 }
 
 // counted counts how a claim ended.

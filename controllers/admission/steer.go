@@ -33,12 +33,19 @@ type ServiceSteerer struct {
 	Namespaces, Live client.Reader
 	Ledger           *ledger.Ledger
 	Board            *steering.Board
+	Replicas         Replicas
+	Refusals         *Refusals
+	Clock            clock.PassiveClock
+}
+
+// Replicas are the processes that hand out addresses side by side.
+type Replicas interface {
+	// ID is the name of this process among them.
+	ID() string
 	// Shard is the part of the addresses that this replica draws from without asking, and whether it is sure of it.
-	Shard func() (allocator.Shard, bool)
-	// Replica is the name of this process among the replicas.
-	Replica  string
-	Refusals *Refusals
-	Clock    clock.PassiveClock
+	Shard() (allocator.Shard, bool)
+	// Borrow asks the owner of an address whether this replica may hand it out.
+	Borrow(ctx context.Context, a netip.Addr) (bool, error)
 }
 
 var _ admission.Handler = (*ServiceSteerer)(nil)
@@ -233,5 +240,5 @@ func (s *service) displayName() string {
 }
 
 func (h *ServiceSteerer) claimer() *claimer {
-	return &claimer{client: h.Writer, ledger: h.Ledger, replica: h.Replica}
+	return &claimer{client: h.Writer, ledger: h.Ledger, replica: h.Replicas.ID()}
 }

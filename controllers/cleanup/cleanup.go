@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +26,8 @@ type Options struct {
 	APIVersion string
 	// Lease of the manager's leader election. A holder that renewed it lately stops the clean-up.
 	Lease client.ObjectKey
+	// Namespace is where replicas keep their Leases, which stop the clean-up too, and the certificate of the webhooks.
+	Namespace string
 	// Force works although a manager seems to run.
 	Force bool
 	// DryRun only says what would be done.
@@ -48,31 +49,13 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.bandLabels(ctx); err != nil {
 		return err
 	}
-	return o.ownAddresses(ctx)
-}
-
-func (o Options) refuseIfRunning(ctx context.Context) error {
-	lease := &coordinationv1.Lease{}
-	err := o.Client.Get(ctx, o.Lease, lease)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading the Lease %s: %w", o.Lease, err)
+	if err := o.annotations(ctx); err != nil {
+		return err
 	}
-	if holder := holder(lease, o.Now); err == nil && holder != "" && !o.Force && !o.DryRun {
-		return fmt.Errorf("the manager %s is running and would write everything anew; scale its Deployment to 0 first, or use --force", holder)
+	if err := o.ownAddresses(ctx); err != nil {
+		return err
 	}
-	return nil
-}
-
-// holder is who renewed the Lease within its duration.
-func holder(l *coordinationv1.Lease, now time.Time) string {
-	s := l.Spec
-	if s.HolderIdentity == nil || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
-		return ""
-	}
-	if now.Sub(s.RenewTime.Time) > time.Duration(*s.LeaseDurationSeconds)*time.Second {
-		return ""
-	}
-	return *s.HolderIdentity
+	return o.home(ctx)
 }
 
 // say prints a step, and returns whether it is to be done.
@@ -160,7 +143,7 @@ func ignoreGone(err error) error {
 }
 
 func (o Options) bandLabels(ctx context.Context) error {
-	return o.eachAddress(ctx, client.HasLabels{v1alpha1.LabelBand}, func(ip *metav1.PartialObjectMetadata) error {
+	return o.each(ctx, o.addresses(), client.HasLabels{v1alpha1.LabelBand}, func(ip *metav1.PartialObjectMetadata) error {
 		if !o.say("removed the label %s of IPAddress %s", v1alpha1.LabelBand, ip.Name) {
 			return nil
 		}
@@ -170,7 +153,7 @@ func (o Options) bandLabels(ctx context.Context) error {
 
 func (o Options) ownAddresses(ctx context.Context) error {
 	ours := client.MatchingLabels{networkingv1.LabelManagedBy: v1alpha1.ManagedByOperator}
-	return o.eachAddress(ctx, ours, func(ip *metav1.PartialObjectMetadata) error {
+	return o.each(ctx, o.addresses(), ours, func(ip *metav1.PartialObjectMetadata) error {
 		if !o.say("deleted IPAddress %s, which the operator kept for itself", ip.Name) {
 			return nil
 		}
@@ -182,17 +165,21 @@ func (o Options) ownAddresses(ctx context.Context) error {
 	})
 }
 
-// eachAddress visits the selected IPAddresses page by page, so that memory does not grow with the cluster.
-func (o Options) eachAddress(ctx context.Context, selected client.ListOption, visit func(*metav1.PartialObjectMetadata) error) error {
+func (o Options) addresses() metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: o.APIVersion, Kind: "IPAddress"}
+}
+
+// each visits the selected objects of a kind page by page, so that memory does not grow with the cluster.
+func (o Options) each(ctx context.Context, kind metav1.TypeMeta, selected client.ListOption, visit func(*metav1.PartialObjectMetadata) error) error {
 	list := &metav1.PartialObjectMetadataList{}
-	list.TypeMeta = metav1.TypeMeta{APIVersion: o.APIVersion, Kind: "IPAddressList"}
 	for {
+		list.TypeMeta = metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: kind.Kind + "List"}
 		if err := o.Client.List(ctx, list, selected, client.Limit(500), client.Continue(list.Continue)); err != nil {
-			return fmt.Errorf("listing IPAddresses: %w", err)
+			return fmt.Errorf("listing objects of the kind %s: %w", kind.Kind, err)
 		}
 		for i := range list.Items {
 			item := &list.Items[i]
-			item.TypeMeta = metav1.TypeMeta{APIVersion: o.APIVersion, Kind: "IPAddress"}
+			item.TypeMeta = kind
 			if err := visit(item); err != nil {
 				return err
 			}

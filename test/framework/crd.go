@@ -25,7 +25,7 @@ var customResourceDefinitions = schema.GroupVersionResource{
 const servedTimeout = 30 * time.Second
 
 // InstallCRDs applies every CustomResourceDefinition of config/crd and waits until the API server serves what they define: objects
-// can be created, listed and watched at once. Call it again when another schema was written into config/crd, or a definition is gone.
+// can be created, listed and watched at once. Calling it again applies what has changed since.
 func (a *Access) InstallCRDs(ctx context.Context) error {
 	definitions, err := readCRDs()
 	if err != nil {

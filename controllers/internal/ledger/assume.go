@@ -63,6 +63,19 @@ func (l *Ledger) Take(a netip.Addr, to Holder) bool {
 	return true
 }
 
+// Lend assumes a free address on behalf of another replica, which is about to hand it out. It is false if the address is not free.
+func (l *Ledger) Lend(a netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, busy := l.writing[a]
+	_, kept := l.kept[a]
+	if busy || kept || !l.pool.Assume(a) {
+		return false
+	}
+	l.handOut(a, assumption{elsewhere: true})
+	return true
+}
+
 // handOut books an assumption about an address that the pool assumes; the caller holds mu.
 func (l *Ledger) handOut(a netip.Addr, given assumption) {
 	given.until = l.clock.Now().Add(assumedFor)

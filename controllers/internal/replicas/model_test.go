@@ -21,7 +21,7 @@ import (
 )
 
 // schedules is how many random lives of a cluster each test lives through; a life lasts some minutes of its own time.
-const schedules = 300
+const schedules = 500
 
 // inFlight is how long a draw may take to be seen by everybody: less than Settle by any clock of the model.
 const inFlight = defaultSettle * 4 / 5
@@ -66,7 +66,6 @@ type world struct {
 	watchers map[*node]func(l lease, gone bool)
 	nodes    []*node
 	drawn    map[netip.Addr]draw
-	draws    int
 }
 
 type draw struct {
@@ -186,15 +185,14 @@ func (n *node) draw() {
 }
 
 // hand gives an address out, and complains if another node did within the time that it takes to be seen.
-func (w *node) hand(a netip.Addr) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	last, ok := w.drawn[a]
-	if ok && last.by != w && time.Since(last.at) < w.inFlight {
-		w.fail("%s handed out %s %s after %s did", w.members.ID(), a, time.Since(last.at), last.by.members.ID())
+func (n *node) hand(a netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	last, ok := n.drawn[a]
+	if ok && last.by != n && time.Since(last.at) < n.inFlight {
+		n.fail("%s handed out %s %s after %s did", n.members.ID(), a, time.Since(last.at), last.by.members.ID())
 	}
-	w.drawn[a] = draw{by: w, at: time.Now()}
-	w.draws++
+	n.drawn[a] = draw{by: n, at: time.Now()}
 }
 
 // compare looks for another node that is sure, and does not reckon with this one as this one reckons with it. Of a large range, two such

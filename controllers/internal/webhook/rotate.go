@@ -8,7 +8,6 @@ import (
 
 	"github.com/open-policy-agent/cert-controller/pkg/rotator"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
@@ -81,18 +80,3 @@ func (s *stage) Add(r manager.Runnable) error {
 
 // GetClient returns the writer.
 func (s *stage) GetClient() client.Client { return s.writer }
-
-// writer lets a new authority into the Secret only together with the one in use. cert-controller enters both into the webhook
-// configurations then, and no call fails while replicas and API servers change over.
-type writer struct {
-	client.Client
-	kept *kept
-}
-
-// Update writes an object, the Secret with both authorities.
-func (w writer) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	if secret, ok := o.(*corev1.Secret); ok && client.ObjectKeyFromObject(secret) == w.kept.secret() && secret.Data != nil {
-		secret.Data[authorityKey] = bundle(secret.Data[authorityKey], w.kept.serving.authority(), time.Now())
-	}
-	return w.Client.Update(ctx, o, opts...)
-}

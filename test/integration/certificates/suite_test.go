@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -121,4 +122,16 @@ func steered(ctx context.Context, b *steering.Bed) bool {
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	Expect(err).NotTo(HaveOccurred())
 	return b.Decisions(ctx) > before
+}
+
+// all selects everything.
+var all = metav1.ListOptions{}
+
+// busyAddress is one on which somebody listens until the spec ends.
+func busyAddress() string {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(listener.Close)
+	return listener.Addr().String()
 }

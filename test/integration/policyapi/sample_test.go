@@ -3,6 +3,7 @@ package policyapi_test
 import (
 	"context"
 	"path/filepath"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -16,11 +17,12 @@ func applySample(ctx context.Context, file string) {
 	GinkgoHelper()
 	kubectl(ctx, "apply", "--server-side", "--validate=strict", "-f", file)
 	DeferCleanup(func(ctx SpecContext) { kubectl(ctx, "delete", "--wait=false", "-f", file) })
-	versions := func() string {
+	versions := func() []string {
 		GinkgoHelper()
-		return kubectl(ctx, "get", "-f", file, "-o", `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`)
+		return strings.Fields(kubectl(ctx, "get", "-f", file, "-o", "jsonpath={..resourceVersion}"))
 	}
 	before := versions()
+	Expect(before).NotTo(BeEmpty())
 	kubectl(ctx, "apply", "--server-side", "-f", file)
 	Expect(versions()).To(Equal(before))
 }

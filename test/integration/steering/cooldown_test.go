@@ -167,7 +167,7 @@ var _ = inOrder("An address that cools down", func() {
 		_, err := bed.Try(ctx, asking("plain", "meanwhile", addresses[0]))
 		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
 		bed.Balancer.Cut()
-		bed.StartReplicas(ctx)
+		resume(ctx)
 		bed.ExpectRefused(ctx, "cool", asking("blue", "other", addresses[0]))
 		services := bed.CreateServices(ctx, 90, func(i int) *corev1.Service { return dual("blue", fmt.Sprintf("after-the-break-%d", i)) })
 		for _, address := range addresses {

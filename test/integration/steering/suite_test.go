@@ -47,8 +47,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // inOrder is a container whose specs build on each other. It finds and leaves an empty cluster, and wants to have been steered all the
 // time: a webhook that does not answer in time would make the API server decide by itself.
 func inOrder(text string, body func()) bool {
-	return Describe(text, Ordered, func() {
-		var unanswered float64
+	return Describe(text, Ordered, ContinueOnFailure, func() {
 		BeforeAll(func(ctx SpecContext) { unanswered = bed.FailedOpen(ctx, "") })
 		body()
 		AfterAll(func(ctx SpecContext) {
@@ -57,6 +56,16 @@ func inOrder(text string, body func()) bool {
 			bed.Clear(ctx)
 		})
 	})
+}
+
+// unanswered is how often the API server has gone on without an answer of a webhook, for good reason.
+var unanswered float64
+
+// resume starts the replicas again that a spec has stopped.
+func resume(ctx context.Context) {
+	GinkgoHelper()
+	bed.StartReplicas(ctx)
+	unanswered = bed.FailedOpen(ctx, "")
 }
 
 // dual is a Service with addresses of both families.

@@ -1,0 +1,25 @@
+package cleanup
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// annotations takes the list of additional addresses, which are about to go, off the Services. What their owners asked for stays.
+func (o Options) annotations(ctx context.Context) error {
+	services := metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}
+	return o.each(ctx, services, client.InNamespace(metav1.NamespaceAll), func(s *metav1.PartialObjectMetadata) error {
+		if _, ours := s.Annotations[v1alpha1.AnnotationAdditionalIPs]; !ours {
+			return nil
+		}
+		if !o.say("removed the annotation %s of Service %s/%s", v1alpha1.AnnotationAdditionalIPs, s.Namespace, s.Name) {
+			return nil
+		}
+		return o.patch(ctx, s, types.MergePatchType, map[string]any{"annotations": map[string]any{v1alpha1.AnnotationAdditionalIPs: nil}})
+	})
+}

@@ -1,0 +1,126 @@
+package apiserver_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
+)
+
+// replica is one of the operator's. Its methods are for the goroutine of a spec, but for owns.
+type replica struct {
+	*replicas.Members
+	line *line
+	stop func()
+	dead chan struct{}
+}
+
+// crew are the replicas of a container; dismiss stops all of them.
+type crew struct {
+	config *rest.Config
+	all    []*replica
+}
+
+func (c *crew) dismiss() {
+	for _, r := range c.all {
+		r.stop()
+	}
+}
+
+// start starts a replica, which the auditor looks at from now on.
+func (c *crew) start(identity string, look *auditor) *replica {
+	GinkgoHelper()
+	r := &replica{line: &line{}, dead: make(chan struct{})}
+	config := rest.CopyConfig(c.config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		r.line.next = next
+		return r.line
+	})
+	leases, err := client.NewWithWatch(config, client.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	r.Members = replicas.New(replicas.Options{
+		Namespace: namespace, Identity: identity, Client: leases, Duration: duration, Renew: renew, Settle: settle,
+	})
+	ctx, cancel := context.WithCancel(logf.IntoContext(context.Background(), GinkgoLogr))
+	var running sync.WaitGroup
+	running.Go(func() { _ = r.Start(ctx) })
+	r.stop = func() {
+		cancel()
+		running.Wait()
+	}
+	c.all = append(c.all, r)
+	look.add(r)
+	return r
+}
+
+// kill ends it without a farewell. Nobody may ask it any more.
+func (r *replica) kill() {
+	close(r.dead)
+	r.line.cut()
+	r.stop()
+}
+
+// sure reports whether it is sure of its shard; a dead one is not.
+func (r *replica) sure() bool {
+	_, sure := r.owns(netip.Addr{})
+	return sure
+}
+
+// owns reports whether it would draw the address without asking, and whether it is sure at all.
+func (r *replica) owns(a netip.Addr) (owns, sure bool) {
+	select {
+	case <-r.dead:
+		return false, false
+	default:
+	}
+	shard, sure := r.Shard()
+	return sure && shard.Owns(a), sure
+}
+
+var errLost = errors.New("lost on the way")
+
+// line is the way to the API server. The zero line is open.
+type line struct {
+	next http.RoundTripper
+
+	mu sync.Mutex
+	// mended is nil as long as nothing is wrong.
+	mended chan struct{}
+}
+
+// RoundTrip implements http.RoundTripper: what is sent over a line that is cut gets lost.
+func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
+	l.mu.Lock()
+	mended := l.mended
+	l.mu.Unlock()
+	if mended == nil {
+		return l.next.RoundTrip(r)
+	}
+	select {
+	case <-r.Context().Done():
+	case <-mended:
+	}
+	return nil, errLost
+}
+
+func (l *line) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mended = make(chan struct{})
+}
+
+func (l *line) mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.mended)
+	l.mended = nil
+}
