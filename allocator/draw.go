@@ -18,9 +18,8 @@ const (
 
 // workspace is what Draw works in. It is used again for every draw, so that drawing allocates nothing.
 type workspace struct {
-	open  []opening
-	own   []uint128
-	parts []uint64
+	open []opening
+	own  []uint128
 }
 
 // opening is a run of a tier with what is free in it.
@@ -29,21 +28,20 @@ type opening struct {
 	start uint128 // free addresses of the tier before the run
 }
 
-// draw makes a free address used, one of the first tier that has any, and returns it and the tier. The tier is nil if
-// there was nothing to draw.
-func (p *Pool) draw(f *family, l Lot) (a uint128, from *Tier) {
+// draw makes a free address used, one of the first tier that has any.
+func (p *Pool) draw(f *family, l Lot) (a uint128, ok bool) {
 	for _, t := range l.Tiers {
 		if len(t.runs()) == 0 {
 			continue
 		}
 		if a, ok := p.probe(f, t, l.Shard); ok {
-			return a, t
+			return a, true
 		}
 		if free := p.openUp(f, t); !free.isZero() {
-			return p.drawFree(f, free, l.Shard), t
+			return p.drawFree(f, free, l.Shard), true
 		}
 	}
-	return uint128{}, nil
+	return uint128{}, false
 }
 
 // probe tries addresses of the tier at random until one is free and the shard's own. Each that qualifies is equally
@@ -52,7 +50,7 @@ func (p *Pool) draw(f *family, l Lot) (a uint128, from *Tier) {
 func (p *Pool) probe(f *family, t *Tier, s Shard) (a uint128, ok bool) {
 	for range min(len(t.list)-1, patience*s.members()) {
 		a := t.at(p.below(t.size))
-		if (s.ownsNone() || s.owns(a)) && f.use(a) {
+		if (s.ownsNone() || s.owns(a)) && f.used.insert(a) {
 			return a, true
 		}
 	}
@@ -77,13 +75,12 @@ func (p *Pool) openUp(f *family, t *Tier) (free uint128) {
 func (p *Pool) drawFree(f *family, free uint128, s Shard) uint128 {
 	if !s.ownsAll() && !s.ownsNone() {
 		if a, ok := p.drawOwn(f, free, s); ok {
-			f.use(a)
+			f.used.insert(a)
 			return a
 		}
 	}
 	k := p.below(free)
 	o := p.opening(k)
-	f.changes++
 	return f.used.take(o.stretch, k.sub(o.start))
 }
 

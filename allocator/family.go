@@ -7,7 +7,6 @@ type family struct {
 	reserved Set
 	assumed  Set
 	cooling  queue
-	changes  uint64 // how often an address became used, or free again
 }
 
 // state returns the state of a.
@@ -28,9 +27,7 @@ func (f *family) state(a uint128) State {
 
 // set makes a what s says, whatever it was. Cooling takes a time, see cool.
 func (f *family) set(a uint128, s State) {
-	if mark(&f.used, a, s != Free) {
-		f.changes++
-	}
+	mark(&f.used, a, s != Free)
 	mark(&f.assumed, a, s == Assumed)
 	mark(&f.reserved, a, s == Reserved)
 	f.cooling.remove(a)
@@ -41,26 +38,18 @@ func (f *family) cool(a uint128, since int64) {
 	if f.assumed.contains(a) {
 		return
 	}
-	f.use(a)
+	f.used.insert(a)
 	f.reserved.delete(a)
 	f.cooling.put(a, since)
 }
 
-// use makes a used and reports whether it was free. It is up to the caller to say what it is used for.
-func (f *family) use(a uint128) bool {
-	if !f.used.insert(a) {
-		return false
-	}
-	f.changes++
-	return true
-}
-
-// mark puts a into s or takes it out, and reports whether that changed anything.
-func mark(s *Set, a uint128, member bool) bool {
+// mark puts a into s or takes it out.
+func mark(s *Set, a uint128, member bool) {
 	if member {
-		return s.insert(a)
+		s.insert(a)
+	} else {
+		s.delete(a)
 	}
-	return s.delete(a)
 }
 
 // usage counts the used addresses of iv; Size and Free are left to the caller.

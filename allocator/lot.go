@@ -22,11 +22,6 @@ type Drawn struct {
 	Addr netip.Addr
 	// Own says that the Shard of the Lot owns the address, so that no other process draws it by preference.
 	Own bool
-	// Scarce says that some member of the Shard has fewer than 32 free addresses left in the tier that the address is
-	// from, and may have to draw those of others soon. Where it is false, that is so for certain, but for about one
-	// case in a million where more than 4,096 addresses are free; where it is true, it may be out of date by up to
-	// 256 changes. With a single member, and with the zero Shard, nothing is ever scarce.
-	Scarce bool
 	// Cooled says that the address was cooling and had to yield.
 	Cooled bool
 }

@@ -169,15 +169,16 @@ func (p *Pool) Draw(l Lot) (Drawn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := p.of(is4)
-	if a, from := p.draw(f, l); from != nil {
-		f.assumed.insert(a)
-		return Drawn{Addr: a.addr(is4), Own: l.Shard.owns(a), Scarce: p.isScarce(f, from, l.Shard)}, nil
+	a, ok := p.draw(f, l)
+	cooled := !ok
+	if cooled {
+		a, ok = f.yield(l)
 	}
-	if a, ok := f.yield(l); ok {
-		f.assumed.insert(a)
-		return Drawn{Addr: a.addr(is4), Own: l.Shard.owns(a), Scarce: l.Shard.members() > 1, Cooled: true}, nil
+	if !ok {
+		return Drawn{}, f.full(l)
 	}
-	return Drawn{}, f.full(l)
+	f.assumed.insert(a) // either way left it used
+	return Drawn{a.addr(is4), l.Shard.owns(a), cooled}, nil
 }
 
 // ReserveAddr makes a Assumed if it is Free. The error is a *TakenError, which matches ErrTaken, if it is not,

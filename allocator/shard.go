@@ -18,7 +18,6 @@ type Shard struct {
 	seeds   []uint64 // of all members, in the order of their names
 	me      int      // place in seeds, -1 if the owner is no member
 	divided bool     // false for the zero Shard
-	id      uint64   // the same for the same members, another one for others
 }
 
 // NewShard returns the part of me among the members, whose order does not matter and of whom each counts once. A
@@ -29,7 +28,6 @@ func NewShard(members []string, me string) Shard {
 	s := Shard{me: slices.Index(names, me), divided: true}
 	for _, name := range names {
 		s.seeds = append(s.seeds, seedOf(name))
-		s.id = scatter(s.id ^ seedOf(name))
 	}
 	return s
 }
@@ -37,9 +35,10 @@ func NewShard(members []string, me string) Shard {
 // Owns reports whether a is in the part. It costs a few instructions for each member.
 func (s Shard) Owns(a netip.Addr) bool { return s.owns(numberOf(a)) }
 
-func (s Shard) owns(a uint128) bool { return s.ownsAll() || !s.ownsNone() && s.owner(a) == s.me }
+func (s Shard) owns(a uint128) bool { return s.ownsAll() || s.owner(a) == s.me }
 
-// owner returns the place of the member that owns a: the heaviest one, of several the one whose name comes first.
+// owner returns the place of the member that owns a: the heaviest one, of several the one whose name comes first; 0 if
+// there is no member.
 func (s Shard) owner(a uint128) (at int) {
 	point, heaviest := pointOf(a), uint64(0)
 	for i, seed := range s.seeds {

@@ -130,6 +130,9 @@ func TestSameMembersSameShards(t *testing.T) {
 	given := slices.Clone(others)
 	for _, me := range members {
 		a, b := allocator.NewShard(members, me), allocator.NewShard(others, me)
+		if a.Members() != 4 || b.Members() != 4 {
+			t.Errorf("of 4 members one shard counts %d, the other one %d", a.Members(), b.Members())
+		}
 		for i := range 1000 {
 			if x := nth(addr("10.0.0.0"), i); a.Owns(x) != b.Owns(x) {
 				t.Fatalf("%s: of %s %v, of %s %v", x, members, a.Owns(x), others, b.Owns(x))

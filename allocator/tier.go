@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 )
 
 // Tier is a set of addresses of one family to draw from, ready to be drawn from: disjoint runs in ascending order
@@ -17,7 +16,6 @@ type Tier struct {
 	list   intervals // normal
 	starts []uint128 // starts[i] is the number of addresses before list[i]
 	size   uint128
-	stock  atomic.Pointer[stock] // what was free when somebody looked; see isScarce
 }
 
 // errAll is the one size that 128 bits cannot say.

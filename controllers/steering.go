@@ -80,7 +80,7 @@ func (o Options) join(mgr manager.Manager, books *ledger.Ledger) (*replicas.Memb
 	if err != nil {
 		return nil, fmt.Errorf("making a client for Leases: %w", err)
 	}
-	members := replicas.New(replicas.Options{Namespace: o.Namespace, Identity: o.Identity, Client: leases})
+	members := replicas.New(replicas.Options{Namespace: o.Namespace, Identity: o.Identity, Client: leases, Lend: books.Lend})
 	if err := mgr.Add(members); err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Leaves the cluster as one that never had the operator: takes the webhooks away, stops the managers, lets the uninstall Job take away
 # what they wrote, and only then deletes the manifests. When the Job fails everything else is left in place,
-# so that it can be run again. TIMEOUT bounds each of the two waits, in seconds.
+# so that it can be run again. ServiceCIDRPolicies are deleted with their kind; to keep them: kubectl get scp -o yaml >policies.yaml. TIMEOUT bounds each of the two waits, in seconds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=hack/lib.sh
@@ -64,7 +64,7 @@ stop
 cleanup
 remove
 cat <<'EOF'
-The operator is gone. What stays, because it is yours or passes by itself:
+The operator is gone, and the ServiceCIDRPolicies with their kind. What stays, because it is yours or passes by itself:
   - Services with their ClusterIPs, ServiceCIDRs and IPAddresses that the API server or you created
   - Events, until they expire
   - Prometheus objects and samples, if you applied them:

@@ -29,15 +29,12 @@ func (o Options) refuseIfRunning(ctx context.Context) error {
 
 // leases are that of the leader and those of the replicas, as far as they are there.
 func (o Options) leases(ctx context.Context) ([]coordinationv1.Lease, error) {
-	all, err := o.replicas(ctx)
-	if err != nil {
-		return nil, err
-	}
 	leader := coordinationv1.Lease{}
 	if err := o.Client.Get(ctx, o.Lease, &leader); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading the Lease %s: %w", o.Lease, err)
 	}
-	return append(all, leader), nil
+	others, err := o.replicas(ctx)
+	return append([]coordinationv1.Lease{leader}, others...), err
 }
 
 // replicas are the Leases by which replicas that serve webhooks know one another.

@@ -12,10 +12,14 @@ import (
 // next round, no more: whoever is woken lists.
 type alarm struct {
 	rings chan struct{}
-	last  map[types.UID][]types.UID
+	// letters reads what a Lease says about borrowed addresses, and reports whether that has to be answered.
+	letters func(lease) bool
+	last    map[types.UID][]types.UID
 }
 
-func newAlarm() *alarm { return &alarm{rings: make(chan struct{}, 1)} }
+func newAlarm() *alarm {
+	return &alarm{rings: make(chan struct{}, 1), letters: func(lease) bool { return false }}
+}
 
 // follow keeps a watch open until ctx ends, and takes pause between two attempts.
 func (a *alarm) follow(ctx context.Context, from store, pause func(context.Context)) {
@@ -33,6 +37,9 @@ func (a *alarm) changed(l lease, gone bool) {
 		delete(a.last, l.uid)
 	} else {
 		a.last[l.uid] = l.knows
+	}
+	if !gone && a.letters(l) {
+		a.ring()
 	}
 	if gone || !known || !slices.Equal(before, l.knows) {
 		a.ring()

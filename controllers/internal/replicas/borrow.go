@@ -4,9 +4,34 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"time"
+
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 )
 
-// Borrow asks the owner of an address whether this replica may hand it out.
-func (m *Members) Borrow(context.Context, netip.Addr) (bool, error) {
-	return false, errors.New("lending is not there yet")
+// answering is how long an owner may take to answer. It takes two writes and two watch events, some 15 ms when nothing else is going on.
+const answering = 400 * time.Millisecond
+
+// ErrNoAnswer says that the owner of an address did not answer in time: it may be dead, or not sure of its shard.
+var ErrNoAnswer = errors.New("the replica that owns the address does not answer")
+
+// Borrow asks the owner of an address whether this replica may hand it out, and waits for the answer. After true the owner has taken it
+// out of its own draws for us; it has to be handed out at once. After false somebody has it. The error is ErrNoAnswer, or that of ctx.
+//
+// Asks and answers travel in the Leases. Those of many callers travel together.
+func (m *Members) Borrow(ctx context.Context, a netip.Addr) (bool, error) {
+	nonce := utilrand.String(8)
+	answer := m.lending.ask(nonce, a)
+	defer m.lending.drop(nonce)
+	m.alarm.ring()
+	timer := m.clock.NewTimer(answering)
+	defer timer.Stop()
+	select {
+	case granted := <-answer:
+		return granted, nil
+	case <-timer.C():
+		return false, ErrNoAnswer
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
 }

@@ -1,13 +1,14 @@
 // Package replicas tells a replica of the operator which addresses it may hand out without asking the others.
 //
-// It models the replicas as members that have a Lease each. A [Members] keeps the Lease of its replica and lists those of the others; what it
-// knows is a view, a value (view.go), and what follows for those who draw addresses is an allocator.Shard. Start reading there.
+// It models the replicas as members that have a Lease each. A [Members] keeps the Lease of its replica and lists those of the others;
+// what it knows is a view, a value (view.go), and what follows for those who draw addresses is an allocator.Shard. Start reading there.
 //
 // # What it promises
 //
 // No two replicas are ever sure of one address at once, whatever freezes, gets lost, comes late or is cut off, and whatever the
-// clocks show, as long as none runs half as fast again as another one. Nor is one sure of an address that another one may have handed out less
-// than Options.Settle ago. A replica that has joined stays sure when others join, leave or die; only when it cannot renew its Lease it is not.
+// clocks show, as long as none runs half as fast again as another one. Nor is one sure of an address that another one may have handed
+// out less than Options.Settle ago. A replica that has joined stays sure when others join, leave or die; only when it cannot renew its
+// Lease it is not. When the API server comes back after a long absence, all go on with the Leases that they had.
 //
 // # The protocol
 //
@@ -17,8 +18,8 @@
 //  1. It reckons with every replica whose Lease is there, and with those whose Leases went less than Settle ago: its shard is the part
 //     that is its own when the addresses are divided among these.
 //  2. It renews its Lease, at once if it knows others than before.
-//  3. It deletes the Leases that it has not seen change for as long as they last and a fifth more, by its own clock. The
-//     API server refuses if they have changed after all (preconditions on UID and version).
+//  3. It deletes the Leases that it has not seen change for as long as they last and a fifth more, by its own clock, while it was
+//     listening all the time. The API server refuses if they have changed after all (preconditions on UID and version).
 //
 // It is admitted when a list has shown its own Lease, and every other Lease knowing it. It is sure from Settle after that,
 // until four fifths of a Lease after the start of the last renewal that was confirmed. A replica whose Lease is gone joins anew,
@@ -30,8 +31,8 @@
 // that reckon with each other never own the same address, whomever else they reckon with: their views need not agree.
 //
 // A lapsed Lease is never fresh again. Whoever deletes the Lease of A has seen its last version for more than its life; A had
-// begun to write that version before, and trusts it shorter than that; and A cannot renew what is gone. So (*): at a moment when the Lease
-// of A is gone, A is not sure by it.
+// begun to write that version before, and trusts it shorter than that; and A cannot renew what is gone. A replica that leaves is
+// unsure before it deletes its Lease. So (*): at a moment when the Lease of A is gone, A is not sure by it.
 //
 // Now let A and B both be sure, and B not be among those with whom A reckons. Look at the latest list that A has taken in. The Lease
 // by which B is sure was not in it, for A would reckon with B. It had not been deleted before that list (*). So it was

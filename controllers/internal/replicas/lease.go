@@ -21,6 +21,8 @@ const (
 	// Knows is the annotation of a replica's Lease that lists the UIDs of the Leases that its replica has reckoned with
 	// since before it wrote them there.
 	Knows = v1alpha1.Prefix + "/knows"
+	// Lending is the annotation of a replica's Lease by which replicas borrow addresses of one another: a letter, in JSON.
+	Lending = v1alpha1.Prefix + "/lending"
 
 	namePrefix = "clusterip-operator-replica-"
 )
@@ -35,6 +37,8 @@ type lease struct {
 	version string
 	// knows are the UIDs of the Leases that its holder reckons with, in order.
 	knows []types.UID
+	// lending is a letter; see lending.go.
+	lending string
 	// duration is how long the holder counts on it.
 	duration time.Duration
 }
@@ -45,7 +49,7 @@ func parse(o *coordinationv1.Lease) (lease, bool) {
 	if !ours || id == "" {
 		return lease{}, false
 	}
-	l := lease{id: id, uid: o.UID, version: o.ResourceVersion, duration: longest}
+	l := lease{id: id, uid: o.UID, version: o.ResourceVersion, duration: longest, lending: o.Annotations[Lending]}
 	if s := o.Spec.LeaseDurationSeconds; s != nil && *s > 0 {
 		l.duration = min(time.Duration(*s)*time.Second, longest)
 	}
@@ -63,11 +67,15 @@ func (l lease) object(namespace string, renewed time.Time) *coordinationv1.Lease
 	// Rounded up: the others may wait longer than need be, never shorter.
 	seconds := int32((l.duration + time.Second - 1) / time.Second)
 	now := metav1.NewMicroTime(renewed)
+	annotations := map[string]string{Knows: join(l.knows)}
+	if l.lending != "" {
+		annotations[Lending] = l.lending
+	}
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: namePrefix + l.id, UID: l.uid, ResourceVersion: l.version,
 			Labels:      map[string]string{Label: LabelValue},
-			Annotations: map[string]string{Knows: join(l.knows)},
+			Annotations: annotations,
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &l.id, LeaseDurationSeconds: &seconds, RenewTime: &now},
 	}

@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -13,11 +14,12 @@ import (
 // Members is this replica among the others. Make one with New and give it to the manager, which starts it on every replica; all
 // methods are safe for concurrent use, and those that are asked for each address cost a few loads.
 type Members struct {
-	id    string
-	store store
-	clock clock.Clock
-	terms terms
-	alarm *alarm
+	id      string
+	store   store
+	clock   clock.Clock
+	terms   terms
+	alarm   *alarm
+	lending *lending
 
 	current atomic.Pointer[standing]
 	// joined is true once the replica has been sure.
@@ -38,6 +40,11 @@ func newMembers(id string, at store, o Options) *Members {
 		terms: terms{duration: o.Duration, renew: o.Renew, settle: o.Settle},
 		view:  view{me: id},
 	}
+	m.lending = newLending(id, o.Lend, func(a netip.Addr) bool {
+		shard, sure := m.Shard()
+		return sure && shard.Owns(a)
+	})
+	m.alarm.letters = m.letter
 	m.publish()
 	return m
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // schedules is how many random lives of a cluster each test lives through; a life lasts some minutes of its own time.
-const schedules = 500
+const schedules = 200
 
 // inFlight is how long a draw may take to be seen by everybody: less than Settle by any clock of the model.
 const inFlight = defaultSettle * 4 / 5
@@ -118,7 +118,7 @@ func (w *world) happen() {
 	}
 	n := alive[w.n(len(alive))]
 	until := time.Now().Add(time.Duration(w.n(40)) * time.Second)
-	switch w.n(8) {
+	switch w.n(10) {
 	case 0:
 		w.note("%s is stopped", n.members.ID())
 		w.unfreeze(n)
@@ -139,6 +139,13 @@ func (w *world) happen() {
 		w.note("%s is cut off until %s", n.members.ID(), until.Format("05.000"))
 		w.mu.Lock()
 		n.cut = until
+		w.mu.Unlock()
+	case 6:
+		w.note("all are cut off until %s", until.Format("05.000"))
+		w.mu.Lock()
+		for _, n := range alive {
+			n.cut = until
+		}
 		w.mu.Unlock()
 	}
 }

@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"net/netip"
 	"strings"
 	"time"
 
@@ -25,19 +26,26 @@ type Options struct {
 	Identity string
 	// Client reads, writes and watches Leases at the API server, without a cache between.
 	Client client.WithWatch
+	// Lend takes a free address out of this replica's draws, for another replica that has asked for it and hands it out at once; false if
+	// it is not free. Nothing is lent by default. It must not block.
+	Lend func(netip.Addr) bool
 	// Clock is a real clock by default.
 	Clock clock.Clock
 	// Duration is how long the others count on a replica that they do not hear of: 15 s by default, at most a minute.
 	Duration time.Duration
 	// Renew is how often a replica makes itself heard: 3 s by default.
 	Renew time.Duration
-	// Settle is how long an address that changes its owner belongs to nobody: 8 s by default. It must be longer than an address
-	// that was drawn may take to be seen by all replicas, or to be dropped: the time-out of the webhook, the API server's write, the way of the news.
+	// Settle is how long an address that changes its owner belongs to nobody: 8 s by default. It must be longer than an address that
+	// was drawn may take to be seen by all replicas, or to be dropped: the time-out of the webhook, the API server's write, the way
+	// of the news.
 	Settle time.Duration
 }
 
 // withDefaults fills in what was left out.
 func (o Options) withDefaults() Options {
+	if o.Lend == nil {
+		o.Lend = func(netip.Addr) bool { return false }
+	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}

@@ -43,12 +43,29 @@ func (m *Members) round(ctx context.Context) error {
 	}
 	m.view = m.view.listed(leases, m.clock.Now(), m.terms)
 	m.publish()
+	m.read(leases)
 	return errors.Join(m.renew(ctx), m.bury(ctx))
+}
+
+// read takes in the letters of all others, which a watch may have missed, and drops what concerns those that went.
+func (m *Members) read(leases []lease) {
+	living := map[string]bool{}
+	for _, l := range leases {
+		living[l.id] = true
+		m.letter(l)
+	}
+	m.lending.gone(living)
+}
+
+// letter takes in what another replica's Lease says about borrowed addresses.
+func (m *Members) letter(l lease) bool {
+	return l.id != m.id && m.lending.received(l.id, l.lending)
 }
 
 // renew writes the own Lease if it is time to.
 func (m *Members) renew(ctx context.Context) error {
 	began := m.clock.Now()
+	m.view.lending = m.lending.text()
 	next, due := m.view.next(began, m.terms)
 	if !due {
 		return nil

@@ -25,10 +25,14 @@ type view struct {
 	own lease
 	// acknowledged is when the last write of own began that the API server has confirmed.
 	acknowledged time.Time
+	// heard is when the latest list came.
+	heard time.Time
 	// admitted is when a list has first shown that every other Lease knows own.
 	admitted time.Time
 	// peers are the others by the UID of their Lease, those that went lately included.
 	peers map[types.UID]peer
+	// lending is what the own Lease is to say about borrowed addresses.
+	lending string
 }
 
 // peer is another replica.
@@ -43,7 +47,7 @@ type peer struct {
 // listed returns the view after a list of all Leases that was complete at now.
 func (v view) listed(leases []lease, now time.Time, t terms) view {
 	v = v.holding(v.ownIn(leases))
-	peers := v.present(leases, now)
+	peers := v.present(leases, now, t)
 	for uid, p := range v.peers {
 		if _, there := peers[uid]; there {
 			continue
@@ -55,7 +59,7 @@ func (v view) listed(leases []lease, now time.Time, t terms) view {
 			peers[uid] = p
 		}
 	}
-	v.peers = peers
+	v.peers, v.heard = peers, now
 	if v.admitted.IsZero() && v.own.uid != "" && v.knownToAll() {
 		v.admitted = now
 	}
@@ -80,15 +84,17 @@ func (v view) holding(own lease) view {
 	return v
 }
 
-// present are the others in a list.
-func (v view) present(leases []lease, now time.Time) map[types.UID]peer {
+// present are the others in a list. Their silence counts as long as this replica listens: after the API server was away for all, nobody
+// is to be counted out before he had time to be heard.
+func (v view) present(leases []lease, now time.Time, t terms) map[types.UID]peer {
+	listened := now.Sub(v.heard) < t.duration/2
 	peers := make(map[types.UID]peer, len(leases))
 	for _, l := range leases {
 		if l.id == v.me {
 			continue
 		}
 		p := peer{lease: l, seen: now}
-		if before, known := v.peers[l.uid]; known && before.version == l.version {
+		if before, known := v.peers[l.uid]; known && listened && before.version == l.version {
 			p.seen = before.seen
 		}
 		peers[l.uid] = p
@@ -109,8 +115,8 @@ func (v view) knownToAll() bool {
 // next is the own Lease as it has to be written, and whether it is time to. The version and UID are those to be replaced, none
 // for one that has to be created.
 func (v view) next(now time.Time, t terms) (lease, bool) {
-	l := lease{id: v.me, uid: v.own.uid, version: v.own.version, duration: t.duration, knows: v.knows()}
-	due := v.own.uid == "" || now.Sub(v.acknowledged) >= t.renew || !slices.Equal(l.knows, v.own.knows)
+	l := lease{id: v.me, uid: v.own.uid, version: v.own.version, duration: t.duration, knows: v.knows(), lending: v.lending}
+	due := v.own.uid == "" || now.Sub(v.acknowledged) >= t.renew || !slices.Equal(l.knows, v.own.knows) || l.lending != v.own.lending
 	return l, due
 }
 

@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -48,13 +49,16 @@ func TestViewIsSure(t *testing.T) {
 			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")), span{at(10), at(13)},
 		},
 		"as long as it renews": {
-			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).writes(5, held("a", "1", "2")), span{at(10), at(17)},
+			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).writes(5, held("a", "1", "2")),
+			span{at(10), at(17)},
 		},
 		"not by a renewal that changed nothing": {
 			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).writes(5, held("a", "1", "1")), span{at(10), at(13)},
 		},
 		"not before the others know it": {
-			begin().lists(0, held("b", "9", "9")).writes(1, held("a", "1", "1", "9")).lists(2, held("b", "9", "9"), held("a", "1", "1", "9")), span{},
+			begin().lists(0, held("b", "9", "9")).writes(1, held("a", "1", "1", "9")).
+				lists(2, held("b", "9", "9"), held("a", "1", "1", "9")),
+			span{},
 		},
 		"not if the others know its last Lease only": {
 			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).
@@ -62,7 +66,8 @@ func TestViewIsSure(t *testing.T) {
 			span{},
 		},
 		"when the last of the others knows it": {
-			begin().lists(0, held("b", "9", "9")).writes(1, held("a", "1", "1", "9")).lists(2, held("b", "9", "10", "1"), held("a", "1", "1", "9")),
+			begin().lists(0, held("b", "9", "9")).writes(1, held("a", "1", "1", "9")).
+				lists(2, held("b", "9", "10", "1"), held("a", "1", "1", "9")),
 			span{at(10), at(13)},
 		},
 		"though somebody comes who does not know it yet": {
@@ -144,19 +149,43 @@ func TestViewKnowsWhatToWrite(t *testing.T) {
 }
 
 func TestViewCountsOutWhoIsSilent(t *testing.T) {
-	brief := held("brief", "7", "7")
-	brief.duration = 5 * time.Second
-	s := begin().lists(0, held("b", "9", "9"), held("c", "8", "8"), brief).lists(10, held("b", "9", "9"), held("c", "8", "88"))
-	for second, want := range map[int][]string{17: nil, 18: {"b"}, 27: {"b"}, 28: {"b", "c"}} {
-		var got []string
-		for _, l := range s.expired(at(second)) {
-			got = append(got, l.id)
-		}
-		if len(got) == 2 && got[0] > got[1] {
-			got[0], got[1] = got[1], got[0]
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
+	s := begin().lists(0, held("b", "9", "9"), held("c", "8", "8"))
+	for second := 5; second <= 30; second += 5 {
+		s.lists(second, held("b", "9", "9"), held("c", "8", "88"))
+	}
+	for second, want := range map[int][]string{17: nil, 18: {"b"}, 22: {"b"}, 23: {"b", "c"}} {
+		if diff := cmp.Diff(want, dead(s.expired(at(second)))); diff != "" {
 			t.Errorf("after %d s, -want +got:\n%s", second, diff)
 		}
 	}
+}
+
+func TestViewCountsOutByTheLeasesOwnDuration(t *testing.T) {
+	brief := held("brief", "7", "7")
+	brief.duration = 5 * time.Second
+	s := begin().lists(0, brief)
+	if got := dead(s.expired(at(5))); got != nil {
+		t.Errorf("%v expired too early", got)
+	}
+	if diff := cmp.Diff([]string{"brief"}, dead(s.expired(at(6)))); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestViewDoesNotTakeItsOwnDeafnessForSilence(t *testing.T) {
+	s := begin().lists(0, held("b", "9", "9")).lists(60, held("b", "9", "9")).lists(63, held("b", "9", "9"))
+	if got := dead(s.expired(at(77))); got != nil {
+		t.Errorf("%v was counted out, who could not be heard", got)
+	}
+	if diff := cmp.Diff([]string{"b"}, dead(s.expired(at(78)))); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func dead(leases []lease) (names []string) {
+	for _, l := range leases {
+		names = append(names, l.id)
+	}
+	slices.Sort(names)
+	return names
 }

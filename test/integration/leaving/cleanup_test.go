@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,6 +59,21 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 		Entry("and goes on when it was given back", "", time.Second, nil, done),
 	)
 
+	// Replicas that serve webhooks may run without an election. Those that were killed are gone when their Lease has run out, which nobody
+	// takes away then but we.
+	DescribeTable("looks at the Leases of replicas", func(ctx SpecContext, renewed time.Duration, want int, left OmegaMatcher) {
+		lease(ctx, c, "", time.Now())
+		replicaLease(ctx, c, "clusterip-operator-replica-a", time.Now().Add(-renewed))
+		output, status := cleanUp(ctx, c, leaseNamespace)
+		Expect(status).To(Equal(want), strings.Join(output, "\n"))
+		leases, err := c.Client().CoordinationV1().Leases(cluster.Namespace).List(ctx, metav1.ListOptions{LabelSelector: replicaLabel})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(leases.Items).To(left)
+	},
+		Entry("and refuses while one is renewed", time.Second, couldNot, HaveLen(1)),
+		Entry("and deletes those of the dead", time.Minute, done, BeEmpty()),
+	)
+
 	// A cluster that was restored from a backup has its objects from whoever restored them: nothing says any more that a condition
 	// was written by the operator, but for its name.
 	It("knows conditions by their names, whoever wrote them", func(ctx SpecContext) {
@@ -85,6 +101,8 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 		crowd(ctx, c, kept, func(i int) *networkingv1.IPAddress {
 			return reserved(fmt.Sprintf("fd00:140::%x:%x", i/200+1, i%200+1), ourManager, framework.WithIPLabel(cluster.BandLabel, "static"))
 		})
+		const listed = 700
+		annotate(ctx, c, listed)
 		crowd(ctx, c, 100, func(i int) *networkingv1.IPAddress { // in between, and nothing of ours
 			return reserved(fmt.Sprintf("10.140.%d.%d", i/50, 200+i%50), somebody)
 		})
@@ -97,6 +115,7 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 		Expect(before.Count(inventory.IPAddresses) - after.Count(inventory.IPAddresses)).To(Equal(kept))
 		Expect(strings.Count(strings.Join(said, "\n"), "removed the label")).To(Equal(many + kept))
 		Expect(strings.Count(strings.Join(said, "\n"), "deleted IPAddress")).To(Equal(kept))
+		Expect(strings.Count(strings.Join(said, "\n"), "removed the annotation")).To(Equal(listed))
 	})
 })
 
@@ -109,6 +128,38 @@ func layOut(ctx context.Context, c *cluster.Cluster, name string) {
 	_, err := c.Networking().ServiceCIDRs().Patch(ctx, name, types.MergePatchType,
 		fmt.Appendf(nil, `{"metadata":{"finalizers":["%s"]}}`, cluster.OurFinalizer), metav1.PatchOptions{})
 	Expect(err).NotTo(HaveOccurred())
+}
+
+// replicaLabel marks the Leases of replicas.
+const replicaLabel = "clusterip-operator.io/replica=true"
+
+func replicaLease(ctx context.Context, c *cluster.Cluster, name string, renewed time.Time) {
+	GinkgoHelper()
+	label, value, _ := strings.Cut(replicaLabel, "=")
+	_, err := c.Client().CoordinationV1().Leases(cluster.Namespace).Create(ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label: value}},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new("a"), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: renewed},
+		},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// annotate creates n Services without addresses that list additional ones.
+func annotate(ctx context.Context, c *cluster.Cluster, n int) {
+	GinkgoHelper()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	for i := range n {
+		group.Go(func() error {
+			_, err := c.Client().CoreV1().Services(cluster.Namespace).Create(ctx, &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("listed-%d", i), Annotations: map[string]string{ourList: "10.96.0.9"}},
+				Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"},
+			}, metav1.CreateOptions{})
+			return err
+		})
+	}
+	Expect(group.Wait()).To(Succeed())
 }
 
 // lease writes the Lease of a manager.

@@ -193,6 +193,11 @@ func live(ctx context.Context, c *cluster.Cluster) {
 	c.PatchIPAddress(ctx, "10.102.0.30", `{"metadata":{"labels":{"team":"shop"},"annotations":{"example.com/note":"keep me"}}}`)
 	_, err := c.Networking().ServiceCIDRs().Patch(ctx, "theirs", types.StrategicMergePatchType, []byte(marks), metav1.PatchOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	_, err = c.Client().CoreV1().Services(cluster.Namespace).Patch(ctx, "in-theirs", types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"annotations":{"%s":"%s","%s":"ours","example.com/note":"keep me"}}}`, ourList, own, ourWish), metav1.PatchOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = c.Client().CoreV1().Secrets(cluster.Namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: ourSecret}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
 	c.CreateIPAddress(ctx, reserved(own, ourManager))
 	c.CreateIPAddress(ctx, reserved(ownSix, ourManager, framework.WithIPLabel(cluster.BandLabel, "dynamic")))
 	c.DeleteServiceCIDRs(ctx, "closing")
@@ -223,6 +228,10 @@ func promises(objects inventory.Objects, prefix string) (lines []any) {
 			lines = append(lines, prefix+"removed the finalizer of ServiceCIDR "+name)
 		case object.GetLabels()[networkingv1.LabelManagedBy] == ourManager:
 			lines = append(lines, HavePrefix(prefix+"deleted IPAddress "+name))
+		case isOurSecret(object):
+			lines = append(lines, prefix+"deleted Secret "+cluster.Namespace+"/"+name)
+		case object.GetAnnotations()[ourList] != "":
+			lines = append(lines, prefix+"removed the annotation "+ourList+" of Service "+cluster.Namespace+"/"+name)
 		}
 		if object.GetLabels()[cluster.BandLabel] != "" {
 			lines = append(lines, prefix+"removed the label "+cluster.BandLabel+" of IPAddress "+name)
@@ -250,12 +259,16 @@ func conditionType(condition any) string {
 	return kind
 }
 
+func isOurSecret(object *unstructured.Unstructured) bool {
+	return object.GetKind() == "Secret" && object.GetName() == ourSecret
+}
+
 func isOurs(condition any) bool { return strings.HasPrefix(conditionType(condition), ourPrefix) }
 
 // mine reports whether there is something of ours in an object.
 func mine(object *unstructured.Unstructured) bool {
 	labels := object.GetLabels()
-	return labels[cluster.BandLabel] != "" || labels[networkingv1.LabelManagedBy] == ourManager ||
+	return isOurSecret(object) || object.GetAnnotations()[ourList] != "" || labels[cluster.BandLabel] != "" || labels[networkingv1.LabelManagedBy] == ourManager ||
 		slices.Contains(object.GetFinalizers(), cluster.OurFinalizer) || slices.ContainsFunc(conditions(object), isOurs)
 }
 
@@ -267,10 +280,13 @@ func bare(objects inventory.Objects) inventory.Objects {
 			continue
 		}
 		labels := object.GetLabels()
-		if labels[networkingv1.LabelManagedBy] == ourManager {
+		if labels[networkingv1.LabelManagedBy] == ourManager || isOurSecret(object) {
 			delete(left, name)
 			continue
 		}
+		annotations := object.GetAnnotations()
+		delete(annotations, ourList)
+		object.SetAnnotations(annotations)
 		delete(labels, cluster.BandLabel)
 		object.SetLabels(labels)
 		object.SetFinalizers(orNil(slices.DeleteFunc(object.GetFinalizers(), func(f string) bool { return f == cluster.OurFinalizer })))

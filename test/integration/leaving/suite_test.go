@@ -44,7 +44,12 @@ const (
 	// ourPrefix begins our conditions.
 	ourPrefix = "clusterip-operator.io/"
 	// leaseNamespace is told to the manager and to its clean-up.
-	leaseNamespace = "--leader-election-namespace=" + cluster.Namespace
+	leaseNamespace = "--namespace=" + cluster.Namespace
+	// ourList is the annotation that the operator writes on Services, ourWish the one that it only reads.
+	ourList = "clusterip-operator.io/additional-ips"
+	ourWish = "clusterip-operator.io/additional-ips-from"
+	// ourSecret holds the certificate of the webhooks.
+	ourSecret = "clusterip-operator-webhook"
 )
 
 // cleanUp runs `manager cleanup` to its end and returns what it said, line by line.

@@ -81,11 +81,17 @@ var _ = Describe("Replicas at a real API server", Ordered, func() {
 	})
 
 	It("lets all be unsure while the API server is away, and recovers by itself", func() {
+		before := look()
+		anyIsSure := func() bool { return a.sure() || c.sure() }
 		Expect(cp.API.Pause()).To(Succeed())
-		Eventually(func() bool { return a.sure() || c.sure() }).WithTimeout(patience).Should(BeFalse())
+		Eventually(anyIsSure).WithTimeout(duration).Should(BeFalse())
+		Consistently(anyIsSure).WithTimeout(duration).Should(BeFalse())
 		Expect(a.Joined()).To(BeTrue())
 		Expect(cp.API.Resume()).To(Succeed())
 		Eventually(owned(a, c)).WithTimeout(patience).Should(Equal(len(some)))
+		for _, r := range []*replica{a, c} {
+			Expect(look()[r.ID()].UID).To(Equal(before[r.ID()].UID), "nobody is counted out who could not be heard")
+		}
 	})
 
 	It("does not wait for one that leaves", func() {

@@ -1,0 +1,136 @@
+package replicas
+
+import (
+	"encoding/json"
+	"maps"
+	"net/netip"
+	"sync"
+)
+
+// letter is what a Lease says about addresses that its holder would like to borrow, and about those that others asked it for. The zero
+// letter says nothing.
+type letter struct {
+	// Asks are addresses by a nonce.
+	Asks map[string]string `json:"asks,omitempty"`
+	// Answers are by the asker's name and its nonce, as in "replica-1/k3j9x". They stand as long as the ask does.
+	Answers map[string]bool `json:"answers,omitempty"`
+}
+
+// lending keeps the asks of this replica, and its answers to others. It is safe for concurrent use.
+type lending struct {
+	me string
+	// lend takes a free address out of the own draws, on behalf of another replica; false if it is not free.
+	lend func(netip.Addr) bool
+	// owns reports whether the address is this replica's, for sure.
+	owns func(netip.Addr) bool
+
+	mu      sync.Mutex
+	waiting map[string]chan bool
+	asks    map[string]string
+	answers map[string]bool
+	// of are the keys of answers by who asked.
+	of map[string][]string
+}
+
+func newLending(me string, lend, owns func(netip.Addr) bool) *lending {
+	return &lending{
+		me: me, lend: lend, owns: owns, waiting: map[string]chan bool{}, asks: map[string]string{}, answers: map[string]bool{}, of: map[string][]string{},
+	}
+}
+
+// ask enters an ask; the answer comes by the channel, if it comes.
+func (l *lending) ask(nonce string, a netip.Addr) <-chan bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	answer := make(chan bool, 1)
+	l.waiting[nonce], l.asks[nonce] = answer, a.String()
+	return answer
+}
+
+// drop ends an ask. The next letter is without it, and after that the answer goes too.
+func (l *lending) drop(nonce string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.waiting, nonce)
+	delete(l.asks, nonce)
+}
+
+// text is the letter of this replica, empty if it has nothing to say. Equal letters are equal texts.
+func (l *lending) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.asks) == 0 && len(l.answers) == 0 {
+		return ""
+	}
+	body, err := json.Marshal(letter{Asks: l.asks, Answers: l.answers})
+	if err != nil {
+		return "" // maps of texts can be written
+	}
+	return string(body)
+}
+
+// received reads the letter of another replica, and reports whether it has to be answered. A letter that cannot be read says nothing.
+func (l *lending) received(from, text string) (answered bool) {
+	var in letter
+	if text != "" && json.Unmarshal([]byte(text), &in) != nil {
+		return false
+	}
+	l.hear(in.Answers)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(from, in.Asks)
+	for nonce, address := range in.Asks {
+		key := from + "/" + nonce
+		if _, done := l.answers[key]; done {
+			continue
+		}
+		a, err := netip.ParseAddr(address)
+		if err != nil || !l.owns(a) {
+			continue // its owner answers
+		}
+		l.answers[key] = l.lend(a)
+		l.of[from] = append(l.of[from], key)
+		answered = true
+	}
+	return answered
+}
+
+// hear hands answers on to those who wait for them.
+func (l *lending) hear(answers map[string]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for nonce, answer := range l.waiting {
+		if granted, ok := answers[l.me+"/"+nonce]; ok {
+			answer <- granted
+			delete(l.waiting, nonce)
+		}
+	}
+}
+
+// forget drops the answers to asks that stand no longer; the caller holds mu.
+func (l *lending) forget(from string, asks map[string]string) {
+	var left []string
+	for _, key := range l.of[from] {
+		if _, stands := asks[key[len(from)+1:]]; stands {
+			left = append(left, key)
+		} else {
+			delete(l.answers, key)
+		}
+	}
+	if len(left) > 0 {
+		l.of[from] = left
+	} else {
+		delete(l.of, from)
+	}
+}
+
+// gone drops what was said to a replica that is there no longer.
+func (l *lending) gone(living map[string]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for from := range maps.Clone(l.of) {
+		if !living[from] {
+			l.forget(from, nil)
+		}
+	}
+}
