@@ -34,23 +34,26 @@ func (p *Pool) draw(f *family, l Lot) (a uint128, ok bool) {
 		if len(t.runs()) == 0 {
 			continue
 		}
-		if a, ok := p.probe(f, t, l.Shard); ok {
+		if a, ok := p.probe(f, t, l); ok {
 			return a, true
 		}
 		if free := p.openUp(f, t); !free.isZero() {
-			return p.drawFree(f, free, l.Shard), true
+			if a, ok := p.drawFree(f, free, l); ok {
+				return a, true
+			}
 		}
 	}
 	return uint128{}, false
 }
 
-// probe tries addresses of the tier at random until one is free and the shard's own. Each that qualifies is equally
-// likely. Counting what is free costs about as much as trying once for every run: that bounds the tries, so that
+// probe tries addresses of the tier at random until one is free and the shard's own; if the shard owns none at all, until
+// one is free. Each that qualifies is equally likely. Counting what is free costs about as much as trying once for every run: that bounds the tries, so that
 // trying in vain at most doubles the costs. For a tier of one run, counting is as good.
-func (p *Pool) probe(f *family, t *Tier, s Shard) (a uint128, ok bool) {
-	for range min(len(t.list)-1, patience*s.members()) {
+func (p *Pool) probe(f *family, t *Tier, l Lot) (a uint128, ok bool) {
+	anyDoes := l.Shard.ownsNone() && !l.OnlyOwn
+	for range min(len(t.list)-1, patience*l.Shard.members()) {
 		a := t.at(p.below(t.size))
-		if (s.ownsNone() || s.owns(a)) && f.used.insert(a) {
+		if (anyDoes || l.Shard.owns(a)) && f.used.insert(a) {
 			return a, true
 		}
 	}
@@ -71,17 +74,20 @@ func (p *Pool) openUp(f *family, t *Tier) (free uint128) {
 }
 
 // drawFree makes one of the free addresses that openUp has found used: one of the shard's own, each equally likely,
-// or else any.
-func (p *Pool) drawFree(f *family, free uint128, s Shard) uint128 {
-	if !s.ownsAll() && !s.ownsNone() {
+// or else any, unless the lot wants only its own.
+func (p *Pool) drawFree(f *family, free uint128, l Lot) (a uint128, ok bool) {
+	if s := l.Shard; !s.ownsAll() && !s.ownsNone() {
 		if a, ok := p.drawOwn(f, free, s); ok {
 			f.used.insert(a)
-			return a
+			return a, true
 		}
+	}
+	if l.OnlyOwn && !l.Shard.ownsAll() {
+		return uint128{}, false
 	}
 	k := p.below(free)
 	o := p.opening(k)
-	return f.used.take(o.stretch, k.sub(o.start))
+	return f.used.take(o.stretch, k.sub(o.start)), true
 }
 
 // drawOwn draws from the free addresses until the shard owns one. If it never does, it looks at all of them where

@@ -1,9 +1,14 @@
 package allocator_test
 
 import (
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
@@ -68,6 +73,31 @@ func checkTheOnlyOwnOnes(t *testing.T, tier *allocator.Tier, used bool) {
 	}
 	if d, err := p.Draw(lot); err != nil || d.Own {
 		t.Errorf("got %+v, %v, want somebody else's", d, err)
+	}
+}
+
+// TestOnlyOwn: what belongs to others is left to them, is said to be, and goes to whoever has a next tier.
+func TestOnlyOwn(t *testing.T) {
+	for name, list := range map[string][]allocator.Span{"one run": {span("10.0.0.1-10.0.0.60")}, "many runs": manySpans(200)} {
+		for _, me := range []string{"b", "a stranger"} {
+			t.Run(name+", "+me, func(t *testing.T) {
+				p, tier := allocator.NewPool(), tierOf(t, list...)
+				lot := allocator.Lot{Tiers: []*allocator.Tier{tier}, Shard: allocator.NewShard(three, me), OnlyOwn: true}
+				mine := addrsOf(tier)
+				mine = slices.DeleteFunc(mine, func(a netip.Addr) bool { return !lot.Shard.Owns(a) })
+				got := drain(t, p, lot)
+				slices.SortFunc(got, netip.Addr.Compare)
+				if diff := cmp.Diff(mine, got, byEquality); diff != "" {
+					t.Errorf("drew (-want +got):\n%s", diff)
+				}
+				_, err := p.Draw(lot)
+				n := tier.Size()
+				want := fmt.Sprintf("no free address: of %d to draw from %d are allocated, 0 reserved and 0 cooling; %d are left to others", n, len(mine), int(n)-len(mine))
+				if !errors.Is(err, allocator.ErrFull) || err.Error() != want {
+					t.Errorf("the error says\n%v, want\n%s", err, want)
+				}
+			})
+		}
 	}
 }
 

@@ -12,6 +12,9 @@ type Lot struct {
 	Tiers []*Tier
 	// Shard is preferred inside of each tier.
 	Shard Shard
+	// OnlyOwn draws no free address that the Shard does not own, and goes on to the next tier instead. Whose address
+	// yields does not matter.
+	OnlyOwn bool
 	// Yield draws, when no tier has a free address, the one of all tiers that has been cooling for longest.
 	// Otherwise cooling addresses are not drawn.
 	Yield bool

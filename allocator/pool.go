@@ -148,8 +148,8 @@ func (p *Pool) Used(s Span, limit int) []netip.Addr {
 // Draw draws a free address and makes it Assumed. The caller then writes it to the cluster and calls Commit or
 // Forget; until then nobody else gets it.
 //
-// The first tier that has a free address gives it: one that the Shard owns, or else, with Own false, any. Among
-// those that qualify each is equally likely. When no tier has one and the Lot says Yield, it is the address that
+// The first tier that has a free address gives it: one that the Shard owns, or else, with Own false and unless the Lot
+// says OnlyOwn, any. Among those that qualify each is equally likely. When no tier has one and the Lot says Yield, it is the address that
 // has been cooling for longest in any of the tiers.
 //
 // A free address of the shard's own is never missed where no more than 4,096 addresses of the tier are free. Where

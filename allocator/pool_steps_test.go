@@ -58,7 +58,7 @@ func (p playground) span(i, n byte) allocator.Span {
 //	3  with which priorities
 //	4  with which exclusions
 //	5  bit 0: family; bit 1: cooling yields; bit 2: one tier is of the other family; the rest: where usage is asked
-//	6  bit 0: tiers are spans that overlap, not those of a Choice; bits 4, 5: members; bits 6, 7: which of them draws
+//	6  bit 0: tiers are spans that overlap, not those of a Choice; bit 3: only own ones; bits 4, 5: members; bits 6, 7: which of them draws
 //	7  at which time cooling began
 type poolStep [8]byte
 
@@ -83,8 +83,8 @@ func (s poolStep) addr() netip.Addr { return s.playground().at(s[1]) }
 
 // lot returns the same Lot for the code and for the oracle.
 func (s poolStep) lot() (l allocator.Lot, want golden.Lot, err error) {
-	l.Yield, l.Shard = s[5]&2 != 0, s.shard()
-	want.Yield, want.Owns = l.Yield, l.Shard.Owns
+	l.Yield, l.OnlyOwn, l.Shard = s[5]&2 != 0, s[6]&8 != 0, s.shard()
+	want.Yield, want.OnlyOwn, want.Owns = l.Yield, l.OnlyOwn, l.Shard.Owns
 	if s[6]&1 == 0 {
 		c := s.choice()
 		l.Tiers, err = c.Tiers()
@@ -153,7 +153,7 @@ func (s poolStep) String() string {
 	switch s.op() {
 	case draw:
 		l, _, err := s.lot()
-		text := fmt.Sprintf("Draw with shard %v, cooling yields: %v; %v; %x; tiers", l.Shard, l.Yield, err, s[:])
+		text := fmt.Sprintf("Draw with shard %v, only own: %v, cooling yields: %v; %v; %x; tiers", l.Shard, l.OnlyOwn, l.Yield, err, s[:])
 		for _, tier := range l.Tiers {
 			text += fmt.Sprint(" ", tier.Spans())
 		}

@@ -11,20 +11,24 @@ import (
 )
 
 // CacheOptions keeps of each object only what the loops read. A Service of 2 KiB becomes some 300 bytes, which is
-// the difference between 10,000 and 50,000 Services in the same memory.
-func CacheOptions() cache.Options {
-	return cache.Options{
+// the difference between 10,000 and 50,000 Services in the same memory. policies is the answer of DiscoverPolicies: a cache
+// cannot be made for a kind that is not served.
+func CacheOptions(policies bool) cache.Options {
+	o := cache.Options{
 		// A read of a kind that nothing watches is a mistake, not a reason to watch it.
 		ReaderFailOnMissingInformer: true,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Service{}:             {Transform: transform(trimService)},
-			&corev1.Node{}:                {Transform: transform(trimNode)},
-			&corev1.Namespace{}:           {Transform: transform(trimNamespace)},
-			&v1alpha1.ServiceCIDRPolicy{}: {Transform: transform(trimPolicy)},
-			&networkingv1.IPAddress{}:     {Transform: transform(trimIPAddress)},
-			&networkingv1.ServiceCIDR{}:   {Transform: transform(trimServiceCIDR)},
+			&corev1.Service{}:           {Transform: transform(trimService)},
+			&corev1.Node{}:              {Transform: transform(trimNode)},
+			&corev1.Namespace{}:         {Transform: transform(trimNamespace)},
+			&networkingv1.IPAddress{}:   {Transform: transform(trimIPAddress)},
+			&networkingv1.ServiceCIDR{}: {Transform: transform(trimServiceCIDR)},
 		},
 	}
+	if policies {
+		o.ByObject[&v1alpha1.ServiceCIDRPolicy{}] = cache.ByObject{Transform: transform(trimPolicy)}
+	}
+	return o
 }
 
 // transform adapts a trim to the cache, which hands it anything (tombstones too).

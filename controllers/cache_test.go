@@ -42,7 +42,7 @@ func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 		"ServiceCIDR": {&networkingv1.ServiceCIDR{ObjectMeta: fat(), Spec: spec}, &networkingv1.ServiceCIDR{ObjectMeta: withFinalizers, Spec: spec}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for kind, options := range CacheOptions().ByObject {
+			for kind, options := range CacheOptions(true).ByObject {
 				if got, err := options.Transform(tc.in); err != nil {
 					t.Fatal(err)
 				} else if cmp.Equal(got, tc.want) {
@@ -59,7 +59,7 @@ func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 // Whatever is no object, such as the mark of a missed deletion, must pass.
 func TestTransformsLetOthersPass(t *testing.T) {
 	gone := toolscache.DeletedFinalStateUnknown{Key: "k"}
-	for kind, options := range CacheOptions().ByObject {
+	for kind, options := range CacheOptions(true).ByObject {
 		if got, err := options.Transform(gone); err != nil || got != any(gone) {
 			t.Errorf("%T made %v of it (%v)", kind, got, err)
 		}

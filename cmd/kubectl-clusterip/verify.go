@@ -171,11 +171,11 @@ func (l *link) awaitOtherVersion(ctx context.Context) error {
 
 // cacheOptions keep of each object what is needed to judge it.
 func cacheOptions(l *link) cache.Options {
-	o := controllers.CacheOptions()
+	o := controllers.CacheOptions(false)
 	o.Scheme = l.API.Scheme()
 	o.ReaderFailOnMissingInformer = false
 	o.ByObject = map[client.Object]cache.ByObject{}
-	for kind, options := range controllers.CacheOptions().ByObject {
+	for kind, options := range controllers.CacheOptions(false).ByObject {
 		if _, ok := kind.(*corev1.Service); ok { // an IPAddress needs its signature
 			o.ByObject[kind] = options
 		}

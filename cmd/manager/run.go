@@ -82,7 +82,7 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 	if err := c.portsAreFree(); err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(kube, managerOptions(c.config, found.scheme))
+	mgr, err := ctrl.NewManager(kube, managerOptions(c.config, found))
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
@@ -226,10 +226,10 @@ func meet(ctx context.Context, kube *rest.Config, log logr.Logger) (api, error) 
 	}
 }
 
-func managerOptions(c config.ManagerConfiguration, scheme *runtime.Scheme) manager.Options {
+func managerOptions(c config.ManagerConfiguration, found api) manager.Options {
 	o := manager.Options{
-		Scheme:                  scheme,
-		Cache:                   controllers.CacheOptions(),
+		Scheme:                  found.scheme,
+		Cache:                   controllers.CacheOptions(found.policies),
 		HealthProbeBindAddress:  c.Health.BindAddress,
 		LeaderElection:          c.LeaderElection.Enabled,
 		LeaderElectionID:        leaseName,

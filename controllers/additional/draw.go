@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -64,7 +63,7 @@ func (r *Reconciler) shard() (allocator.Shard, bool) {
 	return r.Shard()
 }
 
-// errTaken says that others had every address that was drawn.
+// errTaken says that others had, or may have, what was drawn: there is another time.
 var errTaken = errors.New("others were faster")
 
 // fillSlot draws until an address is written. The API server decides between replicas: a name can be taken once.
@@ -110,13 +109,14 @@ func (r *Reconciler) settle(ctx context.Context, drawn allocator.Drawn) (bool, e
 		return true, nil
 	}
 	lent, err := r.Borrow(ctx, drawn.Addr)
-	if err != nil {
-		log.FromContext(ctx).V(1).Info("An address was not lent", "address", drawn.Addr, "reason", err.Error())
-	}
-	if err != nil || !lent {
+	switch {
+	case err != nil:
+		r.Ledger.Forget(drawn.Addr)
+		return false, fmt.Errorf("borrowing %s: %w: %w", drawn.Addr, errTaken, err)
+	case !lent:
 		r.Ledger.Lost(drawn.Addr)
 	}
-	return lent && err == nil, nil
+	return lent, nil
 }
 
 // makeRoom takes away the IPAddress of ours at an address that was resting. It is false when another replica was faster.

@@ -10,6 +10,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -21,6 +22,8 @@ const (
 	breath = 5 * time.Millisecond
 	// attempts is how many addresses may be lost to others before the request is left to the API server.
 	attempts = 16
+	// knocks is how often replicas that own what is free may not answer before it is left to them.
+	knocks = 2
 )
 
 // draw finds an address for a slot: one that is kept for the Service, or one drawn from its route. It returns a refusal when the route
@@ -31,11 +34,15 @@ func (h *ServiceSteerer) draw(ctx context.Context, w world, s slot) (netip.Addr,
 		return a, nil, nil
 	}
 	deadline := h.Clock.Now().Add(respite)
+	unanswered := 0
 	for lost := 0; lost < attempts; {
-		a, err := h.once(ctx, s, to)
+		a, err := h.once(ctx, s, to, unanswered >= knocks)
 		switch {
 		case err == nil:
 			return a, nil, nil
+		case errors.Is(err, replicas.ErrNoAnswer):
+			unanswered++
+			lost++
 		case errors.Is(err, errLost):
 			lost++
 		case errors.Is(err, ledger.ErrBusy):
@@ -62,9 +69,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // once draws one address and settles it with the other replicas: what is its own, a replica hands out at once; what belongs to another one
 // is borrowed from it; and one that is not sure of what is its own claims it through the API server.
-func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder) (netip.Addr, error) {
+func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder, alone bool) (netip.Addr, error) {
 	shard, sure := h.Replicas.Shard()
-	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard, Yield: true}, to)
+	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard, OnlyOwn: alone && sure, Yield: true}, to)
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -88,7 +95,7 @@ func (h *ServiceSteerer) borrow(ctx context.Context, a netip.Addr) error {
 	switch {
 	case err != nil:
 		h.Ledger.Forget(a)
-		return fmt.Errorf("borrowing %s from its replica: %w (%w)", a, errLost, err)
+		return fmt.Errorf("borrowing %s: %w", a, err)
 	case !ok:
 		h.Ledger.Lost(a)
 		return errLost

@@ -25,9 +25,10 @@ func has(spans []Span, a netip.Addr) bool {
 
 // Lot says where an address may be drawn.
 type Lot struct {
-	Tiers []Tier
-	Owns  func(netip.Addr) bool // which addresses are preferred
-	Yield bool
+	Tiers   []Tier
+	Owns    func(netip.Addr) bool // which addresses are preferred
+	OnlyOwn bool                  // which no other free ones are drawn beside
+	Yield   bool
 }
 
 // Addrs returns the addresses of all tiers, each once, in ascending order.
@@ -45,7 +46,7 @@ func (p *Pool) Eligible(l Lot) []netip.Addr {
 		if own := slices.DeleteFunc(slices.Clone(free), func(a netip.Addr) bool { return !l.Owns(a) }); len(own) > 0 {
 			return own
 		}
-		if len(free) > 0 {
+		if len(free) > 0 && !l.OnlyOwn {
 			return free
 		}
 	}

@@ -275,6 +275,7 @@ func TestPoolEligible(t *testing.T) {
 		used    string // ranges whose usable addresses are allocated
 		cooling string // addresses, in order
 		own     string // addresses
+		onlyOwn bool
 		yield   bool
 		want    string
 	}{
@@ -295,6 +296,7 @@ func TestPoolEligible(t *testing.T) {
 			want:   "10.0.0.1 10.0.0.2",
 		},
 		{name: "own ones first", choice: Choice{Ranges: []Candidate{low}}, own: "10.0.0.1 10.0.0.18 10.0.0.30", want: "10.0.0.18 10.0.0.30"},
+		{name: "only own ones", choice: Choice{Ranges: []Candidate{low}}, own: "10.0.0.1", onlyOwn: true, want: "10.0.0.1"},
 		{name: "dynamic ones before own ones", choice: Choice{Ranges: []Candidate{low}}, own: "10.0.0.1", want: dynamic},
 		{name: "full", choice: Choice{Ranges: []Candidate{high}}, used: "10.0.1.0/30"},
 		{name: "cooling is kept", choice: Choice{Ranges: []Candidate{high}}, cooling: "10.0.1.2 10.0.1.1"},
@@ -324,7 +326,7 @@ func TestPoolEligible(t *testing.T) {
 				p.Cool(addr(text), time.Unix(int64(i), 0))
 			}
 			owns := func(a netip.Addr) bool { return strings.Contains(tc.own+" ", a.String()+" ") }
-			if diff := cmp.Diff(tc.want, words(p.Eligible(Lot{tc.choice.Tiers(), owns, tc.yield}))); diff != "" {
+			if diff := cmp.Diff(tc.want, words(p.Eligible(Lot{tc.choice.Tiers(), owns, tc.onlyOwn, tc.yield}))); diff != "" {
 				t.Errorf("eligible (-want +got):\n%s", diff)
 			}
 		})
@@ -336,7 +338,7 @@ func TestCoolingYieldsByTime(t *testing.T) {
 	for text, since := range map[string]int64{"10.0.0.3": 7, "10.0.0.2": 5, "10.0.0.1": 5, "10.0.0.9": 1} {
 		p.Cool(addr(text), time.Unix(since, 0))
 	}
-	l := Lot{[]Tier{{addr("10.0.0.3")}, NewTier([]Span{span("10.0.0.1-10.0.0.3")}, nil)}, nil, true}
+	l := Lot{[]Tier{{addr("10.0.0.3")}, NewTier([]Span{span("10.0.0.1-10.0.0.3")}, nil)}, func(netip.Addr) bool { return true }, false, true}
 	for _, want := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", ""} {
 		got := p.Eligible(l)
 		if words(got) != want {

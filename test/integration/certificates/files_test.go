@@ -35,7 +35,7 @@ var _ = Describe("Certificates from files", Ordered, func() {
 
 	It("may come late: meanwhile the manager does everything else, and is not ready", func(ctx SpecContext) {
 		c.WaitLookedAfter(ctx, "kubernetes")
-		Expect(manager.Healthy(ctx, "/healthz")).To(Succeed())
+		Eventually(manager.Healthy).WithArguments(ctx, "/healthz").WithTimeout(cluster.Patience).Should(Succeed())
 		Expect(manager.Healthy(ctx, "/readyz/webhook")).NotTo(Succeed())
 		Expect(shown(manager)).To(BeNil())
 	})

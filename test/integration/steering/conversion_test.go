@@ -121,7 +121,6 @@ var _ = inOrder("A Service of a tenant", func() {
 		Entry("with a load balancer in both families", "load-balancer-dual", both(framework.WithType(corev1.ServiceTypeLoadBalancer), framework.PreferDualStack()), range4, range6),
 		Entry("with a node port in IPv6", "node-port-ipv6", both(framework.WithType(corev1.ServiceTypeNodePort), framework.WithFamilies(corev1.IPv6Protocol)), range6),
 		Entry("of two families by their names alone", "two-families", both(framework.WithFamilies(corev1.IPv6Protocol, corev1.IPv4Protocol), framework.PreferDualStack()), range6, range4),
-		Entry("whose address is the empty text", "empty", both(framework.WithClusterIPs(""), framework.PreferDualStack()), range4, range6),
 	)
 
 	It("keeps its addresses through all types", func(ctx SpecContext) {
