@@ -19,7 +19,6 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/controllers/additional"
 	steerer "github.com/clusterip-operator/clusterip-operator/controllers/admission"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
@@ -45,32 +44,35 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, books *ledger.L
 	if err := mgr.AddReadyzCheck("policies", ready("policies are not read yet", board.Synced)); err != nil {
 		return nil, err
 	}
-	var shard func() (allocator.Shard, bool)
+	var members *replicas.Members
 	if o.Webhook.Enabled() {
-		members, err := o.join(mgr, books)
-		if err != nil {
+		var err error
+		if members, err = o.join(mgr, books); err != nil {
 			return nil, err
 		}
-		shard = members.Shard
 		if err := o.admit(ctx, mgr, books, board, members); err != nil {
 			return nil, fmt.Errorf("serving webhooks: %w", err)
 		}
 	}
-	return o.policyLoops(mgr, books, board, shard), nil
+	return o.policyLoops(mgr, books, board, members), nil
 }
 
-// policyLoops are the loops of the leader.
-func (o Options) policyLoops(mgr manager.Manager, books *ledger.Ledger, board *steering.Board, shard func() (allocator.Shard, bool)) []loop {
+// policyLoops are the loops of the leader. Without webhooks it is the only one that hands out addresses, and members is nil.
+func (o Options) policyLoops(mgr manager.Manager, books *ledger.Ledger, board *steering.Board, members *replicas.Members) []loop {
 	clk := clock.RealClock{}
+	adds := &additional.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Board: board, Clock: clk,
+		Events: mgr.GetEventRecorder("clusterip-operator-additional"),
+	}
+	if members != nil {
+		adds.Shard, adds.Borrow = members.Shard, members.Borrow
+	}
 	return []loop{
 		&policy.Keeper{Client: mgr.GetClient(), Ledger: books, Board: board, Clock: clk, APIVersion: o.GroupVersion.String()},
 		&policy.Reporter{
 			Client: mgr.GetClient(), Ledger: books, Board: board, Clock: clk, Events: mgr.GetEventRecorder("clusterip-operator-policy"),
 		},
-		&additional.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Board: board, Clock: clk, Shard: shard,
-			Events: mgr.GetEventRecorder("clusterip-operator-additional"),
-		},
+		adds,
 	}
 }
 
@@ -94,14 +96,14 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, books *ledger.L
 		return err
 	}
 	clk := clock.RealClock{}
-	refusals := steerer.NewRefusals(writer, mgr.GetAPIReader())
+	refusals := steerer.NewRefusals(writer)
 	self := username(ctx, mgr)
 	handlers := map[string]admission.Handler{
 		"/mutate-service": &steerer.ServiceSteerer{
-			Writer: writer, Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Board: board,
+			Writer: writer, Namespaces: mgr.GetClient(), Live: writer, Ledger: books, Board: board,
 			Replicas: members, Refusals: refusals, Clock: clk,
 		},
-		"/validate-ipaddress": &steerer.IPAddressGuard{Live: mgr.GetAPIReader(), Ledger: books, Username: self},
+		"/validate-ipaddress": &steerer.IPAddressGuard{Live: writer, Ledger: books, Username: self},
 		"/validate-servicecidr": &steerer.ServiceCIDRGuard{
 			Mode: steerer.OverlapMode(o.Webhook.NetworkOverlap), Ledger: books, Networks: o.networks(), Username: self,
 		},
@@ -109,7 +111,8 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, books *ledger.L
 	}
 	served := map[string]http.Handler{}
 	for path, h := range handlers {
-		served[path] = &admission.Webhook{Handler: h}
+		// A panic that is caught here is an answer, and a refusal. Left to the HTTP server it breaks the connection, and the request passes.
+		served[path] = &admission.Webhook{Handler: h, RecoverPanic: new(false)}
 	}
 	return errors.Join(mgr.Add(refusals), o.serveWebhooks(mgr, served), registerAdmission(books, members),
 		mgr.AddReadyzCheck("books", ready("Services and addresses are not read yet", books.Synced)))

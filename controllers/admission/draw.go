@@ -22,8 +22,8 @@ const (
 	breath = 5 * time.Millisecond
 	// attempts is how many addresses may be lost to others before the request is left to the API server.
 	attempts = 16
-	// knocks is how often replicas that own what is free may not answer before it is left to them.
-	knocks = 2
+	// knocks is how many replicas that own what is free may not answer before theirs is left to them.
+	knocks = 1
 )
 
 // draw finds an address for a slot: one that is kept for the Service, or one drawn from its route. It returns a refusal when the route

@@ -28,15 +28,14 @@ const (
 // concurrent use.
 type Refusals struct {
 	client client.Client
-	live   client.Reader
 
 	mu      sync.Mutex
 	pending map[string][]v1alpha1.PolicyRefusal // by policy, the latest first
 }
 
-// NewRefusals returns a Refusals that reads policies live and writes with c.
-func NewRefusals(c client.Client, live client.Reader) *Refusals {
-	return &Refusals{client: c, live: live, pending: map[string][]v1alpha1.PolicyRefusal{}}
+// NewRefusals returns a Refusals that reads and writes with c, which must not read from a cache.
+func NewRefusals(c client.Client) *Refusals {
+	return &Refusals{client: c, pending: map[string][]v1alpha1.PolicyRefusal{}}
 }
 
 // Add notes a refusal; it is written within about a second.
@@ -96,7 +95,7 @@ func (r *Refusals) publish(ctx context.Context) {
 // write merges refusals into the status, where other replicas write theirs: with the version that was read, so that none is lost.
 func (r *Refusals) write(ctx context.Context, name string, list []v1alpha1.PolicyRefusal) error {
 	policy := &v1alpha1.ServiceCIDRPolicy{}
-	if err := r.live.Get(ctx, client.ObjectKey{Name: name}, policy); err != nil {
+	if err := r.client.Get(ctx, client.ObjectKey{Name: name}, policy); err != nil {
 		return fmt.Errorf("reading ServiceCIDRPolicy %s: %w", name, err)
 	}
 	body, err := json.Marshal(map[string]any{

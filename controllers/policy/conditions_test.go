@@ -174,17 +174,49 @@ func TestReportCounts(t *testing.T) {
 	}
 }
 
-func TestThoseWhomSomebodyHasAreNamedFirst(t *testing.T) {
-	var first []absentee
-	for i, why := range []string{"", "", "", "taken", "", "taken", "taken", "taken"} {
-		first = keepFirst(first, absentee{netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), "front", why})
+func TestWhichAbsenteesAreNamed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		taken string // one letter for each address in order, t for those that somebody has
+		want  []string
+	}{
+		"the first":                      {"-----", []string{"10.0.0.0", "10.0.0.1", "10.0.0.2"}},
+		"those first that somebody has":  {"---t-ttt", []string{"10.0.0.3", "10.0.0.5", "10.0.0.6"}},
+		"some that somebody has, if any": {"-----t", []string{"10.0.0.1", "10.0.0.2", "10.0.0.5"}},
+		"fewer than there is room for":   {"t-", []string{"10.0.0.0", "10.0.0.1"}},
+		"the first that somebody has":    {"tttt", []string{"10.0.0.0", "10.0.0.1", "10.0.0.2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var first []absentee
+			for i, c := range tc.taken {
+				one := absentee{address: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})}
+				if c == 't' {
+					one.why = "taken"
+				}
+				first = keepFirst(first, one)
+			}
+			var got []string
+			for _, one := range first {
+				got = append(got, one.address.String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
-	var got []string
-	for _, one := range first {
-		got = append(got, one.address.String())
+}
+
+// Server-side apply takes away what a manager once applied and leaves out later: refusals must never be in it.
+func TestRefusalsAreNotApplied(t *testing.T) {
+	full := v1alpha1.ServiceCIDRPolicyStatus{Refusals: []v1alpha1.PolicyRefusal{{Service: "ns/x"}}}
+	got, err := applied(policyOn("p"), full)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"10.0.0.3", "10.0.0.5", "10.0.0.6"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	if refusals, ok := got.Object["status"].(map[string]any)["refusals"]; ok {
+		t.Errorf("refusals %v are applied", refusals)
+	}
+	if uid := got.GetUID(); uid != "p" {
+		t.Errorf("applied to UID %q, want p", uid)
 	}
 }
 

@@ -381,12 +381,23 @@ func TestAPolicyWaitsForItsTurn(t *testing.T) {
 			t.Errorf("after %v: error %v, again in %v, want %v", tc.at, err, result.RequeueAfter, tc.wantAgain)
 		}
 	}
-	s.board.now = steering.Compile(steering.World{})
-	if result, err := r.Reconcile(t.Context(), "p"); err != nil || result.RequeueAfter != every {
-		t.Errorf("error %v, again in %v, want %v", err, result.RequeueAfter, every)
-	}
-	s.clock.SetTime(now.Add(3 * every))
-	if result, err := r.Reconcile(t.Context(), "p"); err != nil || result.RequeueAfter != uncompiled || count != 1 {
-		t.Errorf("not compiled yet: error %v, again in %v, %d writes", err, result.RequeueAfter, count)
+}
+
+func TestAPolicyThatIsNewerThanTheRulesWaitsForThem(t *testing.T) {
+	newer, another := policyOn("p", "a"), policyOn("p", "a")
+	newer.Generation = 2
+	another.UID = "another"
+	for name, known := range map[string][]*v1alpha1.ServiceCIDRPolicy{
+		"not known at all": nil, "another generation": {newer}, "another policy of that name": {another},
+	} {
+		t.Run(name, func(t *testing.T) {
+			count := 0
+			s := newStand(t, applies(&count, nil), policyOn("p", "a"))
+			s.board.now = steering.Compile(steering.World{Policies: known})
+			r, _ := s.reporter()
+			if result, err := r.Reconcile(t.Context(), "p"); err != nil || result.RequeueAfter != uncompiled || count != 0 {
+				t.Errorf("error %v, again in %v, %d writes", err, result.RequeueAfter, count)
+			}
+		})
 	}
 }

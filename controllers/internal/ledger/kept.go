@@ -39,6 +39,9 @@ func newKept(o *networkingv1.IPAddress) Kept {
 		Reservation: o.Annotations[v1alpha1.AnnotationReservation], ServiceCIDR: o.Annotations[v1alpha1.AnnotationServiceCIDR],
 		ServiceUID: types.UID(o.Annotations[v1alpha1.AnnotationServiceUID]), Created: o.CreationTimestamp.Time,
 	}
+	if k.Purpose == "" && k.Service.Name != "" {
+		k.Purpose = v1alpha1.PurposeAdditional // nothing else of ours names a Service
+	}
 	if k.Purpose == v1alpha1.PurposeCooling {
 		namespace, name, _ := strings.Cut(o.Annotations[v1alpha1.AnnotationLastService], "/")
 		k.Service = types.NamespacedName{Namespace: namespace, Name: name}

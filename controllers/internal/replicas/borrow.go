@@ -10,7 +10,7 @@ import (
 )
 
 // answering is how long an owner may take to answer. It takes two writes and two watch events, some 15 ms when nothing else is going on.
-const answering = 400 * time.Millisecond
+const answering = 800 * time.Millisecond
 
 // ErrNoAnswer says that the owner of an address did not answer in time: it may be dead, or not sure of its shard.
 var ErrNoAnswer = errors.New("the replica that owns the address does not answer")
@@ -20,14 +20,18 @@ var ErrNoAnswer = errors.New("the replica that owns the address does not answer"
 //
 // Asks and answers travel in the Leases. Those of many callers travel together.
 func (m *Members) Borrow(ctx context.Context, a netip.Addr) (bool, error) {
+	began := m.clock.Now()
 	nonce := utilrand.String(8)
 	answer := m.lending.ask(nonce, a)
 	defer m.lending.drop(nonce)
-	m.alarm.ring()
+	m.alarm.post()
 	timer := m.clock.NewTimer(answering)
 	defer timer.Stop()
 	select {
 	case granted := <-answer:
+		if m.clock.Since(began) > answering {
+			return false, ErrNoAnswer // this machine stood still: the owner may have taken it back
+		}
 		return granted, nil
 	case <-timer.C():
 		return false, ErrNoAnswer

@@ -45,6 +45,15 @@
 // server has long given up. Addresses in flight: whoever gains an address gains it Settle after its last owner lost it, for the
 // owner had lost it before the new one was known to it, or before its Lease was gone.
 //
-// What it does not survive: a machine that stands still with all its clocks, and later goes on as if nothing had happened, until its
-// next renewal; and a hand that deletes the Lease of a living replica while that one is cut off.
+// # Borrowing
+//
+// What a replica has drawn nobody else can see before the API server has written it. So whoever wants an address of another one's shard
+// asks for it ([Members.Borrow]): asks and answers are annotations of the Leases, written at once and read by the watch. An owner lends
+// what it is sure of and what is free in its books, and takes it out of its draws first. The borrower has less than half a second, so
+// Settle covers what is borrowed as it does what is drawn.
+//
+// # What it does not promise
+//
+// It does not survive a machine that stands still with all its clocks, and later goes on as if nothing had happened, until its next
+// renewal; nor a hand that deletes the Lease of a living replica while that one is cut off.
 package replicas

@@ -26,7 +26,7 @@ func (m *Members) Start(ctx context.Context) error {
 	for news := (reports{}); ctx.Err() == nil; {
 		timer := m.clock.NewTimer(m.terms.renew)
 		news.tell(ctx, m.round(ctx), m.Living())
-		m.alarm.wait(ctx, timer.C())
+		m.correspond(ctx, timer.C())
 		timer.Stop()
 	}
 	m.leave(context.WithoutCancel(ctx))
@@ -45,6 +45,22 @@ func (m *Members) round(ctx context.Context) error {
 	m.publish()
 	m.read(leases)
 	return errors.Join(m.renew(ctx), m.bury(ctx))
+}
+
+// correspond writes whatever there is to say about borrowed addresses, until it is time for the next round. Without a list the
+// replica learns nothing, and loses nothing by it: a letter is a renewal that comes early.
+func (m *Members) correspond(ctx context.Context, until <-chan time.Time) {
+	for m.alarm.wait(ctx, until) {
+		if err := m.send(ctx); err != nil {
+			return // the next round finds out, and tells
+		}
+	}
+}
+
+func (m *Members) send(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, m.patience())
+	defer cancel()
+	return m.renew(ctx)
 }
 
 // read takes in the letters of all others, which a watch may have missed, and drops what concerns those that went.

@@ -2,7 +2,9 @@ package replicas
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,9 +21,15 @@ type store interface {
 	create(ctx context.Context, l lease) (lease, error)
 	update(ctx context.Context, l lease) (lease, error)
 	remove(ctx context.Context, l lease) error
-	// follow calls each time that a Lease has appeared, gone or changed, until the API server ends it. It may miss changes.
+	// follow calls each time that a Lease has appeared, gone or changed, until the API server ends it, which is no error. It may miss
+	// changes.
 	follow(ctx context.Context, changed func(l lease, gone bool)) error
 }
+
+// brief is what no watch is that the API server meant to serve.
+const brief = time.Second
+
+var errBrief = errors.New("the watch of the Leases of replicas ended as soon as it began")
 
 // server is the store at the API server.
 type server struct {
@@ -93,6 +101,7 @@ func (s server) follow(ctx context.Context, changed func(l lease, gone bool)) er
 		return fmt.Errorf("watching the Leases of replicas: %w", err)
 	}
 	defer w.Stop()
+	began := s.clock.Now()
 	for event := range w.ResultChan() {
 		if event.Type == watch.Error {
 			return fmt.Errorf("watching the Leases of replicas: %w", errorOf(event.Object))
@@ -102,6 +111,9 @@ func (s server) follow(ctx context.Context, changed func(l lease, gone bool)) er
 				changed(l, event.Type == watch.Deleted)
 			}
 		}
+	}
+	if s.clock.Since(began) < brief {
+		return errBrief
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ var _ = Describe("The ServiceMonitor", func() {
 	It("leads to the port on which the manager serves", func(ctx SpecContext) {
 		m := slices.Concat(render(ctx, defaults), render(ctx, folder+"/prometheus"))
 		monitor := only[map[string]any](m, "ServiceMonitor")
-		service := only[corev1.Service](m, "Service")
+		service := named[corev1.Service](m, "Service", "clusterip-operator-manager-metrics")
 		pod := only[appsv1.Deployment](m, "Deployment").Spec.Template
 
 		Expect(monitor).To(HaveKeyWithValue("metadata", HaveKeyWithValue("namespace", service.Namespace)))

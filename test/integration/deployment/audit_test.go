@@ -128,16 +128,16 @@ func granted(m manifests, account string) (permissions []string) {
 // rules are those of the roles that manifests bind to a ServiceAccount.
 func rules(m manifests, account string) (all []rbacv1.PolicyRule) {
 	GinkgoHelper()
-	named := map[string][]rbacv1.PolicyRule{}
+	rulesOf := map[string][]rbacv1.PolicyRule{}
 	for _, role := range every[rbacv1.Role](m, "Role") {
-		named["Role "+role.Name] = role.Rules
+		rulesOf["Role "+role.Name] = role.Rules
 	}
 	for _, role := range every[rbacv1.ClusterRole](m, "ClusterRole") {
-		named["ClusterRole "+role.Name] = role.Rules
+		rulesOf["ClusterRole "+role.Name] = role.Rules
 	}
 	bind := func(role rbacv1.RoleRef, subjects []rbacv1.Subject) {
 		if slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool { return s.Name == account && s.Namespace == homeOf(account) }) {
-			all = append(all, named[role.Kind+" "+role.Name]...)
+			all = append(all, rulesOf[role.Kind+" "+role.Name]...)
 		}
 	}
 	for _, binding := range every[rbacv1.RoleBinding](m, "RoleBinding") {

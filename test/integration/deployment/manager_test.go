@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -32,8 +33,8 @@ func asDeployed(ctx context.Context, c *cluster.Cluster, kustomization string) {
 	file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
 	Expect(os.WriteFile(file, []byte(only[corev1.ConfigMap](m, "ConfigMap").Data["config.yaml"]), 0o600)).To(Succeed())
 
-	// A pod knows its namespace from a file, and has an address of its own to listen on.
-	args := []string{"--leader-election-namespace=" + namespace}
+	// A pod has an address of its own to listen on.
+	var args []string
 	for _, arg := range container.Args {
 		switch name, _, _ := strings.Cut(arg, "="); name {
 		case "--config":
@@ -46,8 +47,34 @@ func asDeployed(ctx context.Context, c *cluster.Cluster, kustomization string) {
 	}
 	Expect(args).To(ContainElement(HavePrefix("--leader-elect")))
 	c.Operator = suite.Manager(ctx, c.ControlPlane, framework.ManagerOptions{
-		Kubeconfig: as(ctx, c, managerAccount), Args: args, Race: true, SecureMetrics: true,
+		Kubeconfig: as(ctx, c, managerAccount), Args: args, Env: environment(container), Race: true, SecureMetrics: true, Webhooks: true,
 	})
+	redirect(ctx, c, m, c.Operator.WebhookAddress())
+	DeferCleanup(func(ctx SpecContext) { install(ctx, c, kustomization) })
+	Eventually(func() []byte { return trusted(ctx, c) }).WithTimeout(cluster.Patience).ShouldNot(BeEmpty())
+}
+
+// environment is what a kubelet would tell a container, which has no file to find its namespace in here.
+func environment(container corev1.Container) (env []string) {
+	GinkgoHelper()
+	fields := map[string]string{"metadata.name": "manager-0", "metadata.namespace": namespace}
+	for _, variable := range container.Env {
+		if from := variable.ValueFrom; from != nil {
+			Expect(fields).To(HaveKey(from.FieldRef.FieldPath))
+			env = append(env, variable.Name+"="+fields[from.FieldRef.FieldPath])
+		} else {
+			env = append(env, variable.Name+"="+variable.Value)
+		}
+	}
+	return env
+}
+
+// trusted is the authority by which the API server trusts the manager.
+func trusted(ctx context.Context, c *cluster.Cluster) []byte {
+	GinkgoHelper()
+	configuration, err := c.Client().AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookName, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return configuration.Webhooks[0].ClientConfig.CABundle
 }
 
 // scraper creates a ServiceAccount, bound to a ClusterRole unless that is empty, and returns a token.
@@ -97,10 +124,57 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 			Should(HaveField("Labels", HaveKeyWithValue(cluster.BandLabel, "static")))
 	})
 
+	It("guards an IPAddress whose Service lives", func(ctx SpecContext) {
+		err := c.Networking().IPAddresses().Delete(ctx, static, metav1.DeleteOptions{})
+		Expect(err).To(MatchError(And(ContainSubstring("denied the request"), ContainSubstring("default/fixed"))))
+	})
+
+	// Ranges, reservations, cool-down, and an additional address: all that a policy may ask for.
+	It("follows a policy", func(ctx SpecContext) {
+		c.CreateServiceCIDR(ctx, "tenant", "10.112.0.0/24")
+		c.WaitLookedAfter(ctx, "tenant")
+		apply(ctx, `apiVersion: clusterip-operator.io/v1alpha1
+kind: ServiceCIDRPolicy
+metadata: {name: tenant}
+spec:
+  serviceCIDRs: [tenant]
+  serviceSelector: {matchLabels: {tenant: a}}
+  exclusive: true
+  onFull: Fail
+  coolDown: 1h
+  reservations:
+  - {name: dns, address: 10.112.0.10}`)
+		Eventually(c.IPAddress).WithArguments(ctx, "10.112.0.10").WithTimeout(cluster.Patience).ShouldNot(BeNil(), "the reservation")
+		Eventually(func() string {
+			return kubectl(ctx, c, "get", "servicecidrpolicy", "tenant", "-o", `jsonpath={.status.conditions[?(@.type=="Programmed")].status}`)
+		}).WithTimeout(cluster.Patience).Should(Equal("True"))
+		Eventually(func(g Gomega) {
+			service, err := c.TryService(ctx, "steered", framework.WithLabel("tenant", "a"))
+			g.Expect(err).NotTo(HaveOccurred())
+			defer c.DeleteServices(ctx, service)
+			g.Expect(service.Spec.ClusterIP).To(HavePrefix("10.112.0."))
+		}).WithTimeout(cluster.Patience).WithPolling(time.Second).Should(Succeed())
+		_, err := c.TryService(ctx, "stranger", framework.WithClusterIPs("10.112.0.77"))
+		Expect(err).To(MatchError(ContainSubstring(`ServiceCIDRPolicy "tenant": `)))
+	})
+
+	It("gives additional addresses, and lists them", func(ctx SpecContext) {
+		c.CreateService(ctx, "more", framework.WithLabel("tenant", "a"))
+		kubectl(ctx, c, "annotate", "service", "more", "clusterip-operator.io/additional-ips-from=tenant")
+		listed := func() string {
+			return kubectl(ctx, c, "get", "service", "more", "-o", `jsonpath={.metadata.annotations.clusterip-operator\.io/additional-ips}`)
+		}
+		Eventually(listed).WithTimeout(cluster.Patience).Should(HavePrefix("10.112.0."))
+		c.DeleteServices(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "more"}})
+		kubectl(ctx, c, "delete", "servicecidrpolicy", "tenant")
+		c.DeleteServiceCIDRs(ctx, "tenant")
+		Eventually(c.Remaining).WithArguments(ctx, "tenant").WithTimeout(time.Minute).Should(BeEmpty())
+	})
+
 	// The event of the second time is a change of the first one.
 	It("restores a lost IPAddress, and reports it each time", func(ctx SpecContext) {
 		for range 2 {
-			c.DeleteIPAddress(ctx, static)
+			deleteAsController(ctx, c, static)
 			Eventually(c.Owner).WithArguments(ctx, static).WithTimeout(cluster.Patience).Should(Equal("default/fixed"))
 			Expect(c.IPAddress(ctx, static).ManagedFields).To(ContainElement(HaveField("Manager", ours)))
 		}
@@ -117,7 +191,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 	// The API server may be the first to delete it, and leaves it at that.
 	It("replaces an IPAddress that names another Service", func(ctx SpecContext) {
 		c.CreateService(ctx, "other", framework.WithClusterIPs(elsewhere)) // left to itself it may get an address of "served", and hold it too
-		c.DeleteIPAddress(ctx, static)
+		deleteAsController(ctx, c, static)
 		c.CreateIPAddress(ctx, framework.NewIPAddress(static, cluster.Namespace, "other"))
 		Eventually(c.Owner).WithArguments(ctx, static).WithTimeout(cluster.Patience).Should(Equal("default/fixed"))
 	})
@@ -215,8 +289,8 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 	})
 })
 
-// everybody may ask what he may do: system:basic-user.
-var everybody = []string{"create selfsubjectaccessreviews.authorization.k8s.io"}
+// everybody may ask who he is and what he may do: system:basic-user.
+var everybody = []string{"create selfsubjectaccessreviews.authorization.k8s.io", "create selfsubjectreviews.authentication.k8s.io"}
 
 // labelsOf returns the names of the labels that samples of a metric have.
 func labelsOf(metrics framework.Metrics, name string) (all []string) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -51,6 +52,12 @@ func every[T any](m manifests, kind string) []T {
 		all = append(all, typed)
 	}
 	return all
+}
+
+// named returns the object of a kind and a name.
+func named[T any](m manifests, kind, name string) T {
+	GinkgoHelper()
+	return only[T](slices.DeleteFunc(slices.Clone(m), func(o unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() != name }), kind)
 }
 
 // only returns the one object of a kind.

@@ -89,3 +89,10 @@ func as(ctx context.Context, c *cluster.Cluster, account string) string {
 	Expect(framework.WriteKubeconfig(path, config)).To(Succeed())
 	return path
 }
+
+// apply applies a text as an administrator.
+func apply(ctx context.Context, text string) {
+	GinkgoHelper()
+	_, err := framework.KubectlWithInput(ctx, c.Kubeconfig(), text, "apply", "--server-side", "-f", "-")
+	Expect(err).NotTo(HaveOccurred())
+}

@@ -286,6 +286,9 @@ func bare(objects inventory.Objects) inventory.Objects {
 		}
 		annotations := object.GetAnnotations()
 		delete(annotations, ourList)
+		if len(annotations) == 0 {
+			annotations = nil
+		}
 		object.SetAnnotations(annotations)
 		delete(labels, cluster.BandLabel)
 		object.SetLabels(labels)

@@ -146,3 +146,13 @@ func owned(all ...*replica) func() int {
 		return n
 	}
 }
+
+// ownedBy returns the addresses that a replica would draw without asking.
+func ownedBy(r *replica) (all []netip.Addr) {
+	for _, address := range some {
+		if owns, _ := r.owns(address); owns {
+			all = append(all, address)
+		}
+	}
+	return all
+}

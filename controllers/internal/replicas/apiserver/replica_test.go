@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -22,6 +23,20 @@ type replica struct {
 	line *line
 	stop func()
 	dead chan struct{}
+
+	mu   sync.Mutex
+	lent []netip.Addr
+}
+
+// lend lends every address once.
+func (r *replica) lend(a netip.Addr) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.Contains(r.lent, a) {
+		return false
+	}
+	r.lent = append(r.lent, a)
+	return true
 }
 
 // crew are the replicas of a container; dismiss stops all of them.
@@ -48,7 +63,7 @@ func (c *crew) start(identity string, look *auditor) *replica {
 	leases, err := client.NewWithWatch(config, client.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	r.Members = replicas.New(replicas.Options{
-		Namespace: namespace, Identity: identity, Client: leases, Duration: duration, Renew: renew, Settle: settle,
+		Namespace: namespace, Identity: identity, Client: leases, Duration: duration, Renew: renew, Settle: settle, Lend: r.lend,
 	})
 	ctx, cancel := context.WithCancel(logf.IntoContext(context.Background(), GinkgoLogr))
 	var running sync.WaitGroup

@@ -1,6 +1,10 @@
 package apiserver_test
 
 import (
+	"sync"
+	"sync/atomic"
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -49,6 +53,31 @@ var _ = Describe("Replicas at a real API server", Ordered, func() {
 		doubles, unsure := auditor.found(a)
 		Expect(doubles).To(BeZero())
 		Expect(unsure).To(BeZero())
+	})
+
+	It("lends addresses, each once", func(ctx SpecContext) {
+		var lent, refused atomic.Int32
+		var borrowing sync.WaitGroup
+		began := time.Now()
+		for _, address := range ownedBy(b)[:20] {
+			for _, borrower := range []*replica{a, c} {
+				borrowing.Go(func() {
+					defer GinkgoRecover()
+					granted, err := borrower.Borrow(ctx, address)
+					Expect(err).NotTo(HaveOccurred())
+					if granted {
+						lent.Add(1)
+					} else {
+						refused.Add(1)
+					}
+				})
+			}
+		}
+		borrowing.Wait()
+		AddReportEntry("40 asks by two replicas", time.Since(began))
+		Expect(lent.Load()).To(BeEquivalentTo(20))
+		Expect(refused.Load()).To(BeEquivalentTo(20))
+		Expect(b.lent).To(ConsistOf(ownedBy(b)[:20]))
 	})
 
 	It("counts a replica out that is cut off, when that one is not sure any more, and takes it in again", func() {
