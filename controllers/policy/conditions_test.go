@@ -239,6 +239,7 @@ func TestWhatIsWorthAWriteAndAWarning(t *testing.T) {
 		"turned bad":                {before: []metav1.Condition{good}, now: at("Programmed", "False", reasonMissing, earlier), wantWrite: true, wantSince: metav1.NewTime(now), wantWarn: true},
 		"still bad":                 {before: []metav1.Condition{at("Programmed", "False", reasonMissing, earlier)}, now: at("Programmed", "False", reasonMissing, earlier), wantSince: earlier},
 		"bad in another way":        {before: []metav1.Condition{at("Programmed", "False", reasonMissing, earlier)}, now: at("Programmed", "False", reasonDeleting, earlier), wantWrite: true, wantSince: earlier, wantWarn: true},
+		"a new range":               {now: at("Programmed", "False", reasonUnready, earlier), wantWrite: true, wantSince: metav1.NewTime(now)},
 		"being written":             {before: []metav1.Condition{good}, now: at("Programmed", "False", reasonNotYetWritten, earlier), wantWrite: true, wantSince: metav1.NewTime(now)},
 		"was being written, is bad": {before: []metav1.Condition{at("Programmed", "False", reasonNotYetWritten, earlier)}, now: at("Programmed", "False", reasonNotReserved, earlier), wantWrite: true, wantSince: earlier, wantWarn: true},
 		"a conflict":                {now: at("Conflicting", "True", reasonOutranked, earlier), wantWrite: true, wantSince: metav1.NewTime(now), wantWarn: true},

@@ -84,8 +84,7 @@ func applied(o *v1alpha1.ServiceCIDRPolicy, want v1alpha1.ServiceCIDRPolicyStatu
 	}}, nil
 }
 
-// turnedBad returns the conditions that say now what is wrong and said something else before. A reservation that waits to be written
-// is nothing to warn of.
+// turnedBad returns the conditions that say now what is wrong and said something else before.
 func turnedBad(before, now []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(now), func(c metav1.Condition) bool {
 		was := meta.FindStatusCondition(before, c.Type)
@@ -93,6 +92,8 @@ func turnedBad(before, now []metav1.Condition) []metav1.Condition {
 	})
 }
 
+// bad reports whether somebody has to do something. What is on its way, a new range or a reservation that is being written, is nothing
+// to warn of.
 func bad(c metav1.Condition) bool {
 	if c.Type == v1alpha1.PolicyConflicting {
 		return c.Status == metav1.ConditionTrue

@@ -200,8 +200,8 @@ func (l *Ledger) end(a netip.Addr, now time.Time) bool {
 	if !ok || l.pool.State(a) == allocator.Assumed {
 		return false // an assumption has a deadline of its own
 	}
-	if !l.rested(a, r, now) {
-		l.deadlines.push(r.Released.Add(l.rules.CoolsDown(a)), a)
+	if now.Before(l.over(a, r)) {
+		l.deadlines.push(l.over(a, r), a)
 		return false
 	}
 	if _, object := l.kept[a]; !object {

@@ -144,7 +144,7 @@ func (l *Ledger) record(a netip.Addr, change func(*entry)) {
 	e := before
 	l.count(e, -1)
 	change(&e)
-	e.held = e.held || len(e.claims) > 0
+	e.held = e.held || len(e.claims) > 0 || l.had(a, e)
 	l.count(e, 1)
 	if e.object == allocator.Free && len(e.claims) == 0 {
 		delete(l.addresses, a)
@@ -155,6 +155,13 @@ func (l *Ledger) record(a netip.Addr, change func(*entry)) {
 	}
 	l.mu.Unlock()
 	l.Wake(a)
+}
+
+// had reports whether an IPAddress is that of a Service which has come and gone already: the watch of Services was ahead. The caller
+// holds mu.
+func (l *Ledger) had(a netip.Addr, e entry) bool {
+	r, resting := l.resting[a]
+	return resting && !r.doubtful && e.object == allocator.Allocated && r.Service == e.parent
 }
 
 // last is the Service that has the address, as far as is known.
@@ -172,9 +179,11 @@ func (l *Ledger) observe(a netip.Addr, e entry) {
 	k, kept := l.kept[a]
 	switch {
 	case kept && state == allocator.Cooling:
-		l.rest(a, Rest{k.Service, k.Released})
+		l.rest(a, Rest{Service: k.Service, Released: k.Released})
 	case kept && state == allocator.Reserved:
-		l.pool.Observe(a, state)
+		if _, given := l.assumed[a]; !given {
+			l.pool.Observe(a, state)
+		}
 	default:
 		delete(l.assumed, a)
 		delete(l.resting, a)
@@ -197,8 +206,8 @@ func (l *Ledger) free(a netip.Addr, before entry, last types.NamespacedName) {
 		if given, ok := l.assumed[a]; !ok || given.object != k.UID {
 			l.handOut(a, assumption{elsewhere: true})
 		}
-	case !kept && before.held && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
-		l.rest(a, Rest{last, now})
+	case !kept && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
+		l.rest(a, Rest{Service: last, Released: now, doubtful: !before.held})
 	default:
 		delete(l.resting, a)
 		l.pool.Release(a)
@@ -213,7 +222,7 @@ func (l *Ledger) wanted(a netip.Addr, k Kept, now time.Time) bool {
 	case v1alpha1.PurposeReservation:
 		return l.rules.Reserves(a)
 	case v1alpha1.PurposeCooling:
-		return !l.rested(a, Rest{Released: k.Released}, now)
+		return now.Before(l.over(a, Rest{Released: k.Released}))
 	default:
 		return false
 	}

@@ -28,14 +28,20 @@ type Rest struct {
 	Service types.NamespacedName
 	// Released is when it was freed.
 	Released time.Time
+	// doubtful: its Service has not been seen. The watches of IPAddresses and Services have no order between them.
+	doubtful bool
 }
+
+// doubt is how long an address rests of which only the IPAddress was seen: its Service may have been there nevertheless. If it was
+// not, the creation had failed, and there is nobody for whose sake it should rest.
+const doubt = 2 * time.Second
 
 // Resting returns who had an address that rests, whether an IPAddress says so or this process alone.
 func (l *Ledger) Resting(a netip.Addr) (Rest, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	r, ok := l.resting[a]
-	return r, ok
+	return r, ok && !r.doubtful
 }
 
 // SetRules replaces the rules. What rests too long by the new ones is free at the next Sweep.
@@ -48,7 +54,7 @@ func (l *Ledger) SetRules(r Rules) {
 		l.deadlines.push(given.until, a)
 	}
 	for a, rest := range l.resting {
-		l.deadlines.push(rest.Released.Add(r.CoolsDown(a)), a)
+		l.deadlines.push(l.over(a, rest), a)
 	}
 }
 
@@ -56,10 +62,14 @@ func (l *Ledger) SetRules(r Rules) {
 func (l *Ledger) rest(a netip.Addr, r Rest) {
 	l.resting[a] = r
 	l.pool.Cool(a, r.Released)
-	l.deadlines.push(r.Released.Add(l.rules.CoolsDown(a)), a)
+	l.deadlines.push(l.over(a, r), a)
 }
 
-// rested reports whether an address has rested for long enough; the caller holds mu.
-func (l *Ledger) rested(a netip.Addr, r Rest, now time.Time) bool {
-	return !now.Before(r.Released.Add(l.rules.CoolsDown(a)))
+// over is when an address has rested for long enough; the caller holds mu.
+func (l *Ledger) over(a netip.Addr, r Rest) time.Time {
+	d := l.rules.CoolsDown(a)
+	if r.doubtful {
+		d = min(d, doubt)
+	}
+	return r.Released.Add(d)
 }

@@ -116,7 +116,9 @@ func (a *author) Condition(ctx context.Context, name, kind string) metav1.Condit
 	GinkgoHelper()
 	policy, err := a.client.Resource(policies).Get(ctx, name, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	var status struct{ Conditions []metav1.Condition }
+	var status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}
 	fields, _, err := unstructured.NestedMap(policy.Object, "status")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status)).To(Succeed())

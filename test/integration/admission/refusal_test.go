@@ -49,6 +49,7 @@ var mistakes = []struct {
 	{"a priority out of bounds", `{priority: 4294967296}`, []string{"priority"}},
 	{"a cool-down in words", `{coolDown: soon}`, []string{"coolDown"}},
 	{"a cool-down without a unit", `{coolDown: "30"}`, []string{"coolDown"}},
+	{"a cool-down of a year", `{coolDown: 8760h}`, []string{"coolDown", "720h"}},
 	{"a cool-down before the end", `{coolDown: -5s}`, []string{"coolDown"}},
 	{"a field that does not exist", `{serviceCIDR: [a]}`, []string{"serviceCIDR"}},
 	// Reservations.
@@ -67,7 +68,7 @@ var mistakes = []struct {
 	{"a range that runs backwards", `{reservations: [{name: dns, address: 10.96.0.19-10.96.0.10}]}`, []string{"reservations"}},
 	{"a range from one family into the other", `{reservations: [{name: dns, address: "10.96.0.10-fd00::10"}]}`, []string{"reservations"}},
 	{"a prefix that is too long", `{reservations: [{name: dns, address: 10.96.0.0/33}]}`, []string{"reservations", "10.96.0.0/33"}},
-	{"a CIDR with host bits", `{reservations: [{name: dns, address: 10.96.0.17/28}]}`, []string{"reservations", "10.96.0.16/28"}},
+	{"a CIDR with host bits", `{reservations: [{name: dns, address: 10.96.0.17/28}]}`, []string{"reservations", "10.96.0.17/28"}},
 	{"an annotation's worth of shell", `{reservations: [{name: dns, address: "$(reboot)\n; rm -rf /"}]}`, []string{"reservations"}},
 	{"an address and a range that has it", `{reservations: [{name: a, address: 10.96.0.0/28}, {name: b, address: 10.96.0.10}]}`,
 		[]string{"reservations", "overlap", "a", "b"}},
@@ -80,7 +81,7 @@ var mistakes = []struct {
 		`{reservations: [{name: a, address: 10.96.0.0/23}, {name: b, address: "fd00::/119"}, {name: c, address: 10.97.0.1}]}`,
 		[]string{"reservations", "024"}},
 	{"1,025 reservations", `{reservations: [` + manyReservations(1025) + `]}`, []string{"reservations"}},
-	{"for somebody without a namespace", `{reservations: [{name: a, address: 10.96.0.10, for: web}]}`, []string{"reservations", "for", "namespace/name"}},
+	{"for somebody without a namespace", `{reservations: [{name: a, address: 10.96.0.10, for: web}]}`, []string{"reservations", "for", "namespace"}},
 	{"for a path", `{reservations: [{name: a, address: 10.96.0.10, for: a/b/c}]}`, []string{"reservations", "for"}},
 	{"for a Service that cannot exist", `{reservations: [{name: a, address: 10.96.0.10, for: Default/Web}]}`, []string{"reservations", "for"}},
 	{"for nobody in a namespace", `{reservations: [{name: a, address: 10.96.0.10, for: default/}]}`, []string{"reservations", "for"}},
@@ -123,12 +124,14 @@ var _ = Describe("A policy that makes no sense", func() {
 		user.EventuallySays(ctx, "good", accepted, "True")
 	})
 
+	// Those that the schema sees, and when there are none of these, those that only we see.
 	It("is told every mistake at once", func(ctx SpecContext) {
-		err := user.TryPolicy(ctx, "mistake", `{
-			namespaceSelector: {matchExpressions: [{key: tenant, operator: Is}]},
-			serviceSelector: {matchLabels: {"a b": c}},
-			reservations: [{name: a, address: 10.96.0.19-10.96.0.10}]}`)
-		Expect(err).To(MatchError(And(ContainSubstring("namespaceSelector"), ContainSubstring("serviceSelector"), ContainSubstring("reservations[0]"))))
+		err := user.TryPolicy(ctx, "mistake", `{coolDown: -5s, reservations: [{name: a, address: 10.96.0.19-10.96.0.10}, {name: b, address: b}]}`)
+		Expect(err).To(MatchError(And(ContainSubstring("coolDown"), ContainSubstring("reservations[0]"), ContainSubstring("reservations[1]"))))
+		err = user.TryPolicy(ctx, "mistake", `{
+			namespaceSelector: {matchExpressions: [{key: tenant, operator: Is}]}, serviceSelector: {matchLabels: {"a b": c}},
+			reservations: [{name: a, address: 10.96.0.0/30}, {name: b, address: 10.96.0.2}]}`)
+		Expect(err).To(MatchError(And(ContainSubstring("namespaceSelector"), ContainSubstring("serviceSelector"), ContainSubstring("overlap"))))
 	})
 
 	// The bounds themselves are good. All of it is far from where other specs have Services.
@@ -136,7 +139,7 @@ var _ = Describe("A policy that makes no sense", func() {
 		user.Policy(ctx, "limit-in-one", `{reservations: [{name: a, address: 10.96.128.0/22}]}`)
 		user.Policy(ctx, "limit-in-both",
 			`{reservations: [{name: a, address: 10.96.160.0/23}, {name: b, address: "fd00:10:96::8000/119", for: default/nobody}]}`)
-		user.Policy(ctx, "limit-of-numbers", `{priority: 2147483647, coolDown: 8760h, onFull: Fallback, serviceCIDRs: [`+strings.Repeat("x", 253)+`]}`)
+		user.Policy(ctx, "limit-of-numbers", `{priority: 2147483647, coolDown: 720h, onFull: Fallback, serviceCIDRs: [`+strings.Repeat("x", 253)+`]}`)
 		for _, name := range []string{"limit-in-one", "limit-in-both", "limit-of-numbers"} {
 			user.EventuallySays(ctx, name, accepted, "True")
 		}

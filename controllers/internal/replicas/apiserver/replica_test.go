@@ -39,6 +39,13 @@ func (r *replica) lend(a netip.Addr) bool {
 	return true
 }
 
+// lentOut returns what it has lent.
+func (r *replica) lentOut() []netip.Addr {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.lent)
+}
+
 // crew are the replicas of a container; dismiss stops all of them.
 type crew struct {
 	config *rest.Config

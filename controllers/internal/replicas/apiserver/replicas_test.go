@@ -77,7 +77,7 @@ var _ = Describe("Replicas at a real API server", Ordered, func() {
 		AddReportEntry("40 asks by two replicas", time.Since(began))
 		Expect(lent.Load()).To(BeEquivalentTo(20))
 		Expect(refused.Load()).To(BeEquivalentTo(20))
-		Expect(b.lent).To(ConsistOf(ownedBy(b)[:20]))
+		Expect(b.lentOut()).To(ConsistOf(ownedBy(b)[:20]))
 	})
 
 	It("counts a replica out that is cut off, when that one is not sure any more, and takes it in again", func() {
