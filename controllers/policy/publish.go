@@ -98,5 +98,5 @@ func bad(c metav1.Condition) bool {
 	if c.Type == v1alpha1.PolicyConflicting {
 		return c.Status == metav1.ConditionTrue
 	}
-	return c.Status == metav1.ConditionFalse && c.Reason != reasonNotYetWritten
+	return c.Status == metav1.ConditionFalse && c.Reason != reasonUnready && c.Reason != reasonNotYetWritten
 }

@@ -34,7 +34,8 @@ type lending struct {
 
 func newLending(me string, lend, owns func(netip.Addr) bool) *lending {
 	return &lending{
-		me: me, lend: lend, owns: owns, waiting: map[string]chan bool{}, asks: map[string]string{}, answers: map[string]bool{}, of: map[string][]string{},
+		me: me, lend: lend, owns: owns,
+		waiting: map[string]chan bool{}, asks: map[string]string{}, answers: map[string]bool{}, of: map[string][]string{},
 	}
 }
 

@@ -118,7 +118,7 @@ func complains(ctx context.Context, service string, words ...string) {
 	}).WithTimeout(soon).WithPolling(100 * time.Millisecond).Should(Succeed())
 }
 
-var _ = Describe("Additional addresses", Ordered, func() {
+var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 	const (
 		blue4, blue6 = "10.130.0.0/24", "fd00:10:130::/120" // ServiceCIDR blue
 		green4       = "10.131.0.0/24"                      // ServiceCIDR green

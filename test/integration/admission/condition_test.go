@@ -16,7 +16,7 @@ import (
 
 // What may become right without a change of the policy, or is the matter of two policies, is taken, and a condition says what is
 // wrong and why. Each spec has a tenant beside it whom nothing of this may touch.
-var _ = Describe("A policy that cannot have what it wants", Ordered, func() {
+var _ = Describe("A policy that cannot have what it wants", Ordered, ContinueOnFailure, func() {
 	const bystander = "bystander"
 	everybodyElse := 0
 
@@ -44,7 +44,7 @@ var _ = Describe("A policy that cannot have what it wants", Ordered, func() {
 			reservations: [{name: a, address: 10.121.0.20, for: default/early-reserved}]}`)
 		user.EventuallySays(ctx, "early", programmed, "False", "late-4", "late-6")
 		_, err := c.TryService(ctx, "early-1", framework.RequireDualStack(), framework.WithLabel("tenant", "early"))
-		Expect(err).To(MatchError(And(ContainSubstring(`ServiceCIDRPolicy "early": `), ContainSubstring("late-4"))), "Fail without a range")
+		Expect(err).To(MatchError(And(ContainSubstring(`ServiceCIDRPolicy "early": `), ContainSubstring("no ready range"))), "Fail without a range")
 
 		c.CreateServiceCIDR(ctx, "late-4", "10.121.0.0/24")
 		user.EventuallySays(ctx, "early", programmed, "False", "late-6")
@@ -64,7 +64,7 @@ var _ = Describe("A policy that cannot have what it wants", Ordered, func() {
 			reservations: [{name: a, address: 10.122.0.20}, {name: b, address: "fd00:10:122::20"}]}`)
 		user.EventuallySays(ctx, "leaver", programmed, "False", "leaving", "delet")
 		_, err := c.TryService(ctx, "leaver-1", framework.RequireDualStack(), framework.WithLabel("tenant", "leaver"))
-		Expect(err).To(MatchError(And(ContainSubstring(`ServiceCIDRPolicy "leaver": `), ContainSubstring("leaving"))))
+		Expect(err).To(MatchError(And(ContainSubstring(`ServiceCIDRPolicy "leaver": `), ContainSubstring("no ready range"))))
 
 		By("and does not hold it: neither a reservation nor a resting address keeps a range alive")
 		c.DeleteServices(ctx, holder)

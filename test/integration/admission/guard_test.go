@@ -14,7 +14,7 @@ import (
 
 // The address of a Service that lives is not to be had by deleting its IPAddress: a second Service would get it, and the first could only
 // be created anew (D2).
-var _ = Describe("The guard of IPAddresses", Ordered, func() {
+var _ = Describe("The guard of IPAddresses", Ordered, ContinueOnFailure, func() {
 	var alice networkingv1client.NetworkingV1Interface
 	BeforeAll(func(ctx SpecContext) {
 		config, _ := c.Admin(ctx, "alice")

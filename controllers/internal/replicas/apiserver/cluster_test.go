@@ -24,7 +24,8 @@ import (
 // installed makes the operator's namespace, and a user who may there what its replicas may.
 func installed(ctx context.Context, cp *framework.ControlPlane) *rest.Config {
 	GinkgoHelper()
-	_, err := cp.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	_, err := cp.Client().CoreV1().Namespaces().Create(ctx, home, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	content, err := os.ReadFile("../../../../config/rbac/replicas_role.yaml")
 	Expect(err).NotTo(HaveOccurred())

@@ -38,7 +38,7 @@ var _ = Describe("Replicas at a real API server", Ordered, func() {
 		Expect(a.Joined()).To(BeTrue())
 		lease := look()[a.ID()]
 		Expect(lease.Name).To(Equal("clusterip-operator-replica-" + a.ID()))
-		Expect(*lease.Spec.LeaseDurationSeconds).To(BeEquivalentTo(5))
+		Expect(*lease.Spec.LeaseDurationSeconds).To(BeEquivalentTo(7))
 		auditor.found(a)
 	})
 

@@ -21,7 +21,7 @@ const (
 	// namespace is where the operator is installed.
 	namespace = "clusterip-operator-system"
 	// The times of the replicas, shorter than usual.
-	duration, renew, settle = 5 * time.Second, 500 * time.Millisecond, time.Second
+	duration, renew, settle = 7 * time.Second, 500 * time.Millisecond, time.Second
 	// patience is for machines that are busy.
 	patience = 30 * time.Second
 )
