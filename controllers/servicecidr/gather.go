@@ -3,6 +3,7 @@ package servicecidr
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 	"time"
@@ -60,12 +61,12 @@ func (r *Reconciler) overlaps(ranges []allocator.Range) []ledger.Network {
 	return r.Ledger.Overlaps(prefixes, r.Networks)
 }
 
-// orphans counts the used addresses that would be left without a range, and names the first ones.
+// orphans counts the used addresses that would be left without a range, and names the first ones. Those that rest are not waited for.
 func (r *Reconciler) orphans(ctx context.Context, name string) (count uint64, first []blocker, err error) {
 	for _, span := range r.Ledger.Orphans(name) {
 		usage := r.Ledger.Usage(span)
-		count += usage.Size - usage.Free
-		for _, a := range r.Ledger.Used(span, namesShown-len(first)) {
+		count += usage.Size - usage.Free - usage.Cooling
+		for _, a := range r.inUse(span, usage, namesShown-len(first)) {
 			owner, err := r.owner(ctx, a)
 			if err != nil {
 				return 0, nil, err
@@ -74,6 +75,16 @@ func (r *Reconciler) orphans(ctx context.Context, name string) (count uint64, fi
 		}
 	}
 	return count, first, nil
+}
+
+// inUse returns the first addresses of a span that are used and do not rest.
+func (r *Reconciler) inUse(span allocator.Span, usage allocator.Usage, limit int) []netip.Addr {
+	if limit <= 0 {
+		return nil
+	}
+	used := r.Ledger.Used(span, limit+int(min(usage.Cooling, math.MaxInt32)))
+	used = slices.DeleteFunc(used, func(a netip.Addr) bool { return r.Ledger.State(a) == allocator.Cooling })
+	return used[:min(len(used), limit)]
 }
 
 // owner says whose an address is: the Services that hold it, or what its IPAddress is kept for, or names.
