@@ -48,13 +48,23 @@ func (r *Reconciler) ranges() *ledger.Feed[reconcile.Request] {
 }
 
 // policies wake the Services that wait: a range may be open to them now.
-func (r *Reconciler) policies() source.Source {
-	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		r.Board.Subscribe(func(_, _ *steering.Snapshot) {
-			for _, request := range r.patience.wake() {
-				queue.Add(request)
-			}
-		})
-		return nil
-	})
+func (r *Reconciler) policies() source.Source { return changes{r.Board, &r.patience} }
+
+// changes is the source of those who wait, whenever policies or ranges have changed.
+type changes struct {
+	board    *steering.Board
+	patience *patience
 }
+
+// Start implements source.Source.
+func (c changes) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	c.board.Subscribe(func(_, _ *steering.Snapshot) {
+		for _, request := range c.patience.wake() {
+			queue.Add(request)
+		}
+	})
+	return nil
+}
+
+// String names the source in the controller's log.
+func (changes) String() string { return "policies" }

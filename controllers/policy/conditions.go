@@ -35,7 +35,8 @@ func conditions(s sight) []metav1.Condition {
 }
 
 func accepted(s sight) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionTrue, Reason: reasonValid, Message: "The policy can be followed."}
+	c := metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionTrue, Reason: reasonValid,
+		Message: "The policy can be followed."}
 	switch {
 	case len(s.policy.Invalid) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, reasonInvalid
@@ -60,11 +61,12 @@ func programmed(s sight) metav1.Condition {
 	var reasons, texts []string
 	add := func(reason, text string) { reasons, texts = append(reasons, reason), append(texts, text) }
 	if names := s.policy.Missing; len(names) > 0 {
-		add(reasonMissing, objects(names, "does not exist", "do not exist")+"; create what is missing, or take it out of spec.serviceCIDRs.")
+		add(reasonMissing, objects(names, "does not exist", "do not exist")+
+			"; create what is missing, or take it out of spec.serviceCIDRs.")
 	}
 	if names := s.policy.Deleting; len(names) > 0 {
-		add(reasonDeleting, objects(names, "is being deleted, and gives out no address any more", "are being deleted, and give out no addresses any more")+
-			"; give the policy another range.")
+		add(reasonDeleting, objects(names, "is being deleted, and gives out no address any more",
+			"are being deleted, and give out no addresses any more")+"; give the policy another range.")
 	}
 	if names := s.policy.Unready; len(names) > 0 {
 		add(reasonUnready, objects(names, "is not ready yet", "are not ready yet")+"; see the condition Ready there.")
@@ -79,7 +81,8 @@ func programmed(s sight) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.PolicyProgrammed, Status: metav1.ConditionTrue, Reason: reasonProgrammed,
 			Message: "The ranges are ready, and the reservations are in place."}
 	}
-	return metav1.Condition{Type: v1alpha1.PolicyProgrammed, Status: metav1.ConditionFalse, Reason: reasons[0], Message: strings.Join(texts, " ")}
+	return metav1.Condition{Type: v1alpha1.PolicyProgrammed, Status: metav1.ConditionFalse, Reason: reasons[0],
+		Message: strings.Join(texts, " ")}
 }
 
 // noRange says why a policy that asks for ranges has none, although all that it names are there.
@@ -109,7 +112,8 @@ func notReserved(s sight) (reason, text string) {
 	if more := s.absent - len(shown); more > 0 {
 		shown = append(shown, fmt.Sprintf("and %d more", more))
 	}
-	text = fmt.Sprintf("%d of %d reserved addresses %s not in place: %s.", s.absent, s.reserved, plural(s.absent, "is", "are"), strings.Join(shown, ", "))
+	text = fmt.Sprintf("%d of %d reserved addresses %s not in place: %s.",
+		s.absent, s.reserved, plural(s.absent, "is", "are"), strings.Join(shown, ", "))
 	if s.absent == s.pending {
 		return reasonNotYetWritten, text
 	}

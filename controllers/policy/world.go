@@ -100,7 +100,8 @@ func (o *object) purpose() string { return o.labels[v1alpha1.LabelPurpose] }
 func (o *object) rest() ledger.Rest {
 	namespace, name, _ := strings.Cut(o.annotations[v1alpha1.AnnotationLastService], "/")
 	rest := ledger.Rest{Service: types.NamespacedName{Namespace: namespace, Name: name}, Released: o.created}
-	if at, err := time.Parse(time.RFC3339Nano, o.annotations[v1alpha1.AnnotationReleased]); err == nil && at.Before(o.created.Add(time.Second)) {
+	at, err := time.Parse(time.RFC3339Nano, o.annotations[v1alpha1.AnnotationReleased])
+	if err == nil && at.Before(o.created.Add(time.Second)) { // creation times are cut to seconds
 		rest.Released = at
 	}
 	return rest

@@ -244,17 +244,24 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 			reservations: [{name: all-but-three, address: 10.134.0.16-10.134.0.251}]}`)
 		user.EventuallySays(ctx, "keeper", programmed, "True")
 
-		c.CreateService(ctx, "stranger", framework.RequireDualStack(), withAdditional("closed,blue"))
-		complains(ctx, "stranger", "keeper", "closed")
+		_, err := c.TryService(ctx, "stranger", framework.RequireDualStack(), withAdditional("blue,closed"))
+		Expect(err).To(MatchError(And(ContainSubstring(`ServiceCIDRPolicy "keeper": `), ContainSubstring(closed4))))
+		c.CreateService(ctx, "stranger", framework.RequireDualStack(), withAdditional("blue"))
+		_, err = c.Client().CoreV1().Services(cluster.Namespace).Patch(ctx, "stranger", types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"`+additionalFrom+`":"blue,closed"}}}`), metav1.PatchOptions{})
+		Expect(err).To(MatchError(ContainSubstring(`ServiceCIDRPolicy "keeper": `)), "nor later")
+
+		By("and not while nobody looks at Services either")
+		c.RemoveWebhooks(ctx)
+		annotate(ctx, "stranger", additionalFrom, "closed,blue")
+		c.AddWebhooks(ctx)
+		complains(ctx, "stranger", "keeper", closed4)
 		getsAdditional(ctx, "stranger", blue4, blue6)
 
 		By("but to whom the policy selects, and around its reservations")
 		c.CreateService(ctx, "guest", framework.RequireDualStack(), withAdditional("closed"), framework.WithLabel("tenant", "keeper"))
 		Expect(getsAdditional(ctx, "guest", closed4, closed6)[0]).To(BeElementOf("10.134.0.252", "10.134.0.253", "10.134.0.254"))
 
-		By("and not any more when it does not select them")
-		annotate(ctx, "guest", additionalFrom, "")
-		hasNone(ctx, "guest")
 	})
 
 	It("wait for a range that does not exist, and for a free address, and say so", func(ctx SpecContext) {

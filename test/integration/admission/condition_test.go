@@ -75,8 +75,15 @@ var _ = Describe("A policy that cannot have what it wants", Ordered, ContinueOnF
 	It("loses reserved addresses to a better policy, and names it", func(ctx SpecContext) {
 		user.Policy(ctx, "first", `{priority: 10, reservations: [{name: a, address: 10.96.210.0/30, for: default/first-a}, {name: six, address: "fd00:10:96::d20"}]}`)
 		user.EventuallySays(ctx, "first", programmed, "True")
-		user.Policy(ctx, "second", `{priority: 5, reservations: [
-			{name: b, address: 10.96.210.2-10.96.210.5, for: default/second-b}, {name: six, address: "fd00:10:96::d1f-fd00:10:96::d21"}]}`)
+		const second = `{priority: 5, reservations: [
+			{name: b, address: 10.96.210.2-10.96.210.5, for: default/second-b}, {name: six, address: "fd00:10:96::d1f-fd00:10:96::d21"}]}`
+		Expect(user.TryPolicy(ctx, "second", second)).To(MatchError(And(ContainSubstring(`"first"`),
+			ContainSubstring("10.96.210.2"), ContainSubstring("fd00:10:96::d20"))), "it can be told at once")
+
+		By("or with a condition, where nobody looks at new policies")
+		c.RemoveWebhooks(ctx)
+		user.Policy(ctx, "second", second)
+		c.AddWebhooks(ctx)
 		user.EventuallySays(ctx, "second", conflicting, "True", "first", "10.96.210.2", "fd00:10:96::d20")
 		Expect(user.Condition(ctx, "first", conflicting).Status).To(BeEquivalentTo("False"), "the winner has nothing to say")
 
@@ -117,6 +124,7 @@ var _ = Describe("A policy that cannot have what it wants", Ordered, ContinueOnF
 		user.Policy(ctx, "twin-a", `{priority: 1, serviceCIDRs: [twins-a], serviceSelector: {matchLabels: {tenant: twin}}, onFull: Fail}`)
 		user.Policy(ctx, "twin-b", `{serviceCIDRs: [twins-b], serviceSelector: {matchLabels: {tenant: twin}}}`)
 		user.EventuallySays(ctx, "twin-b", conflicting, "True", "twin-a")
+		user.EventuallySays(ctx, "twin-a", programmed, "True")
 		for i := range 5 {
 			service := c.CreateService(ctx, fmt.Sprintf("twin-%d", i), framework.RequireDualStack(), framework.WithLabel("tenant", "twin"))
 			Expect(inside("10.124.0.0/25", service)).To(BeTrue(), "%v", service.Spec.ClusterIPs)

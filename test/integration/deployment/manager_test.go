@@ -49,6 +49,9 @@ func asDeployed(ctx context.Context, c *cluster.Cluster, kustomization string) {
 	c.Operator = suite.Manager(ctx, c.ControlPlane, framework.ManagerOptions{
 		Kubeconfig: as(ctx, c, managerAccount), Args: args, Env: environment(container), Race: true, SecureMetrics: true, Webhooks: true,
 	})
+	if !slices.ContainsFunc(m, isWebhooks) {
+		return
+	}
 	redirect(ctx, c, m, c.Operator.WebhookAddress())
 	DeferCleanup(func(ctx SpecContext) { install(ctx, c, kustomization) })
 	Eventually(func() []byte { return trusted(ctx, c) }).WithTimeout(cluster.Patience).ShouldNot(BeEmpty())

@@ -33,7 +33,7 @@ var _ = Describe("The uninstall Job", Ordered, func() {
 		defer cancel()
 		output, status, err := c.RunManager(running, framework.ManagerOptions{
 			Race: true, Kubeconfig: as(ctx, c, leaverAccount),
-			Args: append(job.Containers[0].Args, "--leader-election-namespace="+namespace),
+			Args: append(job.Containers[0].Args, "--namespace="+namespace),
 		})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(status).To(BeZero(), output)
@@ -43,6 +43,8 @@ var _ = Describe("The uninstall Job", Ordered, func() {
 		Expect(abandoned.Status.Conditions).To(BeEmpty())
 		Expect(c.IPAddress(ctx, label).Labels).NotTo(HaveKey(cluster.BandLabel))
 		Expect(c.IPAddress(ctx, own)).To(BeNil())
+		Expect(kubectl(ctx, c, "get", "service", "listed", "-o", "jsonpath={.metadata.annotations}")).NotTo(ContainSubstring("additional-ips"))
+		Expect(kubectl(ctx, c, "get", "secrets,leases", "-n", namespace, "-o", "name")).NotTo(Or(ContainSubstring("webhook"), ContainSubstring("replica")))
 	})
 
 	It("has used what it may do, and may do no more", func(ctx SpecContext) {
@@ -53,8 +55,8 @@ var _ = Describe("The uninstall Job", Ordered, func() {
 	})
 })
 
-// leaveBehind writes what a manager leaves: finalizer and condition of a range, the label of an IPAddress, and an IPAddress
-// that it kept for itself.
+// leaveBehind writes what a manager leaves: finalizer and condition of a range, the label of an IPAddress, the annotation of a Service, an
+// IPAddress that it kept for itself, the Lease of a replica, and the certificate of the webhooks.
 func leaveBehind(ctx context.Context, cidr, labelled, own string) {
 	GinkgoHelper()
 	c.CreateServiceCIDR(ctx, cidr, "10.111.0.0/24")
@@ -76,6 +78,15 @@ metadata:
 `, cidr, cluster.NearlyFull), "clusterip-operator-servicecidr", "status")
 	parent := framework.WithParent(reference("example.com", "widgets", "gear"))
 	c.CreateIPAddress(ctx, framework.NewIPAddress(labelled, "", "", parent, framework.ManagedBy("widgets.example.com"), framework.WithIPLabel(cluster.BandLabel, "static")))
+	c.CreateService(ctx, "listed")
+	kubectl(ctx, c, "annotate", "service", "listed", "clusterip-operator.io/additional-ips="+own)
+	for _, text := range []string{
+		"apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: clusterip-operator-replica-dead, namespace: " + namespace +
+			", labels: {clusterip-operator.io/replica: \"true\"}}",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: clusterip-operator-webhook, namespace: " + namespace + "}",
+	} {
+		apply(ctx, text)
+	}
 	c.CreateIPAddress(ctx, framework.NewIPAddress(own, "", "", parent, framework.ManagedBy("clusterip-operator.io")))
 }
 

@@ -1,0 +1,402 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	jsonpatch "gomodules.xyz/jsonpatch/v2"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+)
+
+// BenchmarkDecision measures what one Service costs from the moment at which its request is here. One operation is one answer, and
+// giving back what it handed out. Every policy selects the namespace of one tenant and has a range of each family for itself,
+// and each request is of another tenant; "all=true" are policies that all select every namespace, and fall back to one another.
+//
+//	decided  the decision and the draw, for a request that has been read
+//	handled  with reading the Service, and the labels of its namespace
+//	bytes    from the AdmissionReview to the answer, as bytes
+//	https    the same through a TLS connection of HTTP/1.1 that stays open; the client, which the API server is otherwise, counts too
+func BenchmarkDecision(b *testing.B) {
+	for _, size := range []int{0, 1, 100, 1000} {
+		for _, families := range []int{1, 2} {
+			b.Run(fmt.Sprintf("policies=%d/families=%d", size, families), func(b *testing.B) {
+				newStand(b, size, false).measureAll(b, families)
+			})
+		}
+	}
+	b.Run("policies=1000/families=1/all=true", func(b *testing.B) {
+		newStand(b, 1000, true).measureAll(b, 1)
+	})
+}
+
+// BenchmarkCompile measures what a change of any policy or range costs every replica, in the background.
+func BenchmarkCompile(b *testing.B) {
+	for _, size := range []int{1, 100, 1000} {
+		w := steering.World{}
+		for i := range size {
+			w.Policies = append(w.Policies, tenantPolicy(i, false))
+			w.ServiceCIDRs = append(w.ServiceCIDRs, steering.NewServiceCIDR(tenantRange(i)))
+		}
+		b.Run(fmt.Sprintf("policies=%d", size), func(b *testing.B) {
+			for b.Loop() {
+				steering.Compile(w)
+			}
+		})
+	}
+}
+
+// BenchmarkMemory says how many bytes of heap a policy with a range of its own, of two families, needs: in the caches, the books and the
+// compiled policies, after the first Service of every tenant.
+func BenchmarkMemory(b *testing.B) {
+	const size = 1000
+	b.Run("a policy with its range", func(b *testing.B) {
+		none, all := heapOf(b, 0), heapOf(b, size)
+		for b.Loop() {
+			runtime.Gosched()
+		}
+		b.ReportMetric(float64(all-none)/size, "B/policy")
+		b.ReportMetric(0, "ns/op")
+	})
+}
+
+// heapOf returns the bytes in use by a stand alone.
+func heapOf(b *testing.B, size int) uint64 {
+	b.Helper()
+	before := heap()
+	s := newStand(b, size, false)
+	for _, request := range s.requests(b, 2) {
+		s.giveBack(b, s.steerer.Handle(b.Context(), request))
+	}
+	after := heap()
+	runtime.KeepAlive(s)
+	return after - before
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// stand is a webhook beside informers that have listed what there is, and a cluster where nothing else happens.
+type stand struct {
+	steerer *ServiceSteerer
+	tenants int
+}
+
+// newStand returns a webhook that knows of so many policies, each with a range.
+func newStand(b *testing.B, policies int, all bool) *stand {
+	b.Helper()
+	listed := map[string][]kruntime.Object{"*v1.ServiceCIDR": {defaultRange()}}
+	namespaces := namespaces{}
+	for i := range max(policies, 1) {
+		name := tenant(i)
+		namespaces[name] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			"kubernetes.io/metadata.name": name, "tenant": name,
+		}}}
+	}
+	for i := range policies {
+		listed["*v1alpha1.ServiceCIDRPolicy"] = append(listed["*v1alpha1.ServiceCIDRPolicy"], tenantPolicy(i, all))
+		listed["*v1.ServiceCIDR"] = append(listed["*v1.ServiceCIDR"], tenantRange(i))
+	}
+	board, books := steering.NewBoard(), ledger.New()
+	board.Subscribe(func(_, after *steering.Snapshot) { books.SetRules(after) })
+	informers := &informers{ctx: b.Context(), listed: listed, made: map[string]toolscache.SharedIndexInformer{}}
+	for _, watch := range []func(context.Context, cache.Informers) error{board.Watch, books.Watch} {
+		if err := watch(b.Context(), informers); err != nil {
+			b.Fatal(err)
+		}
+	}
+	go func() { _ = board.Start(b.Context()) }()
+	for !board.Synced() || !books.Synced() || len(board.Current().Policies()) != policies {
+		time.Sleep(time.Millisecond)
+	}
+	return &stand{tenants: max(policies, 1), steerer: &ServiceSteerer{
+		Namespaces: namespaces, Live: namespaces, Ledger: books, Board: board, Replicas: alone{}, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
+	}}
+}
+
+func (s *stand) measureAll(b *testing.B, families int) {
+	requests := s.requests(b, families)
+	b.Run("impl=decided", func(b *testing.B) { s.measureDecided(b, requests) })
+	b.Run("impl=handled", func(b *testing.B) { s.measureHandled(b, requests) })
+	b.Run("impl=bytes", func(b *testing.B) { s.measureBytes(b, requests) })
+	b.Run("impl=https", func(b *testing.B) { s.measureHTTPS(b, requests) })
+}
+
+// requests returns the creation of a Service by each tenant.
+func (s *stand) requests(b *testing.B, families int) []admission.Request {
+	b.Helper()
+	requests := make([]admission.Request, s.tenants)
+	for i := range requests {
+		requests[i] = creation(b, tenant(i), families)
+	}
+	return requests
+}
+
+func (s *stand) measureDecided(b *testing.B, requests []admission.Request) {
+	worlds := make([]world, len(requests))
+	for i, request := range requests {
+		var err error
+		if worlds[i], err = s.steerer.gather(b.Context(), request); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		w := worlds[i%len(worlds)]
+		response, result := s.steerer.fill(b.Context(), w, decide(w))
+		if result != filled {
+			b.Fatal(result)
+		}
+		s.giveBack(b, response)
+	}
+}
+
+func (s *stand) measureHandled(b *testing.B, requests []admission.Request) {
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		s.giveBack(b, s.steerer.Handle(b.Context(), requests[i%len(requests)]))
+	}
+}
+
+func (s *stand) measureBytes(b *testing.B, requests []admission.Request) {
+	bodies := encode(b, requests)
+	hook := &admission.Webhook{Handler: s.returning(b), RecoverPanic: new(false)}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		answer := httptest.NewRecorder()
+		hook.ServeHTTP(answer, post(b, "https://localhost/", bodies[i%len(bodies)]))
+		if answer.Code != http.StatusOK || !bytes.Contains(answer.Body.Bytes(), []byte("JSONPatch")) {
+			b.Fatal(answer.Code, answer.Body)
+		}
+	}
+}
+
+func (s *stand) measureHTTPS(b *testing.B, requests []admission.Request) {
+	bodies := encode(b, requests)
+	server := httptest.NewUnstartedServer(&admission.Webhook{Handler: s.returning(b), RecoverPanic: new(false)})
+	server.TLS = &tls.Config{NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}
+	server.StartTLS()
+	defer server.Close()
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		response, err := server.Client().Do(post(b, server.URL, bodies[i%len(bodies)]))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
+			b.Fatal(response.Status, err)
+		}
+		_ = response.Body.Close()
+	}
+}
+
+// returning is the webhook, and gives addresses back at once.
+func (s *stand) returning(b *testing.B) admission.Handler {
+	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
+		response := s.steerer.Handle(ctx, request)
+		s.giveBack(b, response)
+		return response
+	})
+}
+
+// giveBack forgets what was handed out.
+func (s *stand) giveBack(b *testing.B, response admission.Response) {
+	b.Helper()
+	if len(response.Patches) == 0 {
+		b.Fatalf("nothing was filled in: %+v", response)
+	}
+	forget(s.steerer.Ledger, response.Patches[0])
+}
+
+func forget(books *ledger.Ledger, addresses jsonpatch.Operation) {
+	for _, text := range addresses.Value.([]string) {
+		books.Forget(netip.MustParseAddr(text))
+	}
+}
+
+func post(b *testing.B, url string, body []byte) *http.Request {
+	b.Helper()
+	request, err := http.NewRequestWithContext(b.Context(), http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	return request
+}
+
+// encode writes requests as the API server sends them.
+func encode(b *testing.B, requests []admission.Request) [][]byte {
+	b.Helper()
+	bodies := make([][]byte, len(requests))
+	for i, request := range requests {
+		review := admissionv1.AdmissionReview{Request: &request.AdmissionRequest}
+		review.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
+		var err error
+		if bodies[i], err = json.Marshal(review); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return bodies
+}
+
+// creation is what the API server asks when somebody creates a Service with kubectl.
+func creation(b *testing.B, namespace string, families int) admission.Request {
+	b.Helper()
+	policy := corev1.IPFamilyPolicySingleStack
+	if families == 2 {
+		policy = corev1.IPFamilyPolicyRequireDualStack
+	}
+	service := corev1.Service{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "checkout", Namespace: namespace, Labels: map[string]string{"app": "checkout", "app.kubernetes.io/managed-by": "Helm"},
+			Annotations:   map[string]string{"meta.helm.sh/release-name": "checkout", "meta.helm.sh/release-namespace": namespace},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl-create", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: fields()}},
+		},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, IPFamilyPolicy: &policy, Selector: map[string]string{"app": "checkout"},
+			SessionAffinity: corev1.ServiceAffinityNone, Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}},
+		},
+	}
+	raw, err := json.Marshal(service)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Operation: admissionv1.Create, Namespace: namespace, Name: service.Name,
+		Kind:     metav1.GroupVersionKind{Version: "v1", Kind: "Service"},
+		Resource: metav1.GroupVersionResource{Version: "v1", Resource: "services"}, Object: kruntime.RawExtension{Raw: raw},
+	}}
+}
+
+func fields() *metav1.FieldsV1 {
+	return &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{"f:internalTrafficPolicy":{},` +
+		`"f:ports":{".":{},"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{},"f:protocol":{}}},"f:selector":{},"f:type":{}}}`)}
+}
+
+func tenant(i int) string { return "tenant-" + strconv.Itoa(i) }
+
+// tenantPolicy gives a tenant, or everybody, the range of its number.
+func tenantPolicy(i int, all bool) *v1alpha1.ServiceCIDRPolicy {
+	p := &v1alpha1.ServiceCIDRPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: tenant(i), UID: types.UID(tenant(i))},
+		Spec: v1alpha1.ServiceCIDRPolicySpec{
+			ServiceCIDRs: []string{tenant(i)}, Exclusive: !all, OnFull: v1alpha1.OnFullFail,
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": tenant(i)}},
+		},
+	}
+	if all {
+		p.Spec.NamespaceSelector, p.Spec.OnFull = nil, v1alpha1.OnFullFallback
+	}
+	return p
+}
+
+func tenantRange(i int) *networkingv1.ServiceCIDR {
+	return readyRange(tenant(i), fmt.Sprintf("10.%d.%d.0/24", 128+i/256, i%256), fmt.Sprintf("fd00:%x::/112", i+1))
+}
+
+func defaultRange() *networkingv1.ServiceCIDR {
+	return readyRange(v1alpha1.DefaultServiceCIDR, "10.96.0.0/16", "fd00:10:96::/112")
+}
+
+func readyRange(name string, cidrs ...string) *networkingv1.ServiceCIDR {
+	return &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: cidrs},
+		Status: networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{
+			Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour)),
+		}}},
+	}
+}
+
+// informers are real ones of a cluster that does not change.
+type informers struct {
+	cache.Informers
+	ctx    context.Context //nolint:containedctx // they live as long as the benchmark
+	listed map[string][]kruntime.Object
+	made   map[string]toolscache.SharedIndexInformer
+}
+
+// GetInformer implements cache.Informers.
+func (i *informers) GetInformer(_ context.Context, of client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	kind := fmt.Sprintf("%T", of)
+	if made, ok := i.made[kind]; ok {
+		return made, nil
+	}
+	list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+	for _, o := range i.listed[kind] {
+		list.Items = append(list.Items, kruntime.RawExtension{Object: o})
+	}
+	made := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{
+		ListFunc:  func(metav1.ListOptions) (kruntime.Object, error) { return list, nil },
+		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+	}, of, 0, toolscache.Indexers{})
+	i.made[kind] = made
+	go made.Run(i.ctx.Done())
+	return made, nil
+}
+
+// namespaces is a reader of the cache: it copies, as that does.
+type namespaces map[string]*corev1.Namespace
+
+// Get implements client.Reader.
+func (n namespaces) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	found, ok := n[key.Name]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, key.Name)
+	}
+	found.DeepCopyInto(into.(*corev1.Namespace))
+	return nil
+}
+
+// List implements client.Reader.
+func (namespaces) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	panic("nobody lists namespaces for a request")
+}
+
+// alone is the only replica.
+type alone struct{}
+
+// ID implements Replicas.
+func (alone) ID() string { return "alone" }
+
+// Shard implements Replicas.
+func (alone) Shard() (allocator.Shard, bool) { return allocator.Shard{}, true }
+
+// Borrow implements Replicas.
+func (alone) Borrow(context.Context, netip.Addr) (bool, error) {
+	panic("nobody is there to borrow from")
+}
