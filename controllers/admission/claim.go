@@ -97,6 +97,10 @@ func (c *claimer) makeRoom(ctx context.Context, a netip.Addr) error {
 	if !ok {
 		return nil
 	}
+	if k.Purpose != v1alpha1.PurposeReservation && k.Purpose != v1alpha1.PurposeCooling {
+		c.ledger.Lost(a) // another replica's claim, or an additional address of somebody
+		return errLost
+	}
 	err := c.remove(ctx, a, k.UID)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):

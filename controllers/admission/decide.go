@@ -70,9 +70,7 @@ func decide(w world) verdict {
 	for _, is4 := range missing(w.service, w.old, w.snapshot.Families()) {
 		v.fill = append(v.fill, w.slot(is4))
 	}
-	if v.have = w.service.ips(); len(v.have) == 0 && w.old != nil && w.old.needsAddress() {
-		v.have = w.old.ips()
-	}
+	v.have = keeps(w.service, w.old)
 	return v
 }
 
@@ -96,6 +94,9 @@ func refuse(w world) *steering.Refusal {
 func (w world) refuseResting(c choice) *steering.Refusal {
 	if c.rest == nil || c.rest.Service == w.subject.NamespacedName || c.state != allocator.Cooling {
 		return nil
+	}
+	if _, reserved := w.snapshot.Reservation(c.address); reserved {
+		return nil // for this Service, or it would have been refused before
 	}
 	d, policy := w.snapshot.CoolDown(c.address)
 	if policy == nil {

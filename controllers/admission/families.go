@@ -35,12 +35,8 @@ func missing(s, old *service, configured []bool) []bool {
 
 // given returns the families of the addresses that the Service will have anyway: those that the request names, or else those that it has.
 func given(s, old *service) ([]bool, bool) {
-	texts := s.ips()
-	if old != nil && len(texts) == 0 {
-		texts = old.ips()
-	}
 	var have []bool
-	for _, text := range texts {
+	for _, text := range keeps(s, old) {
 		a, err := netip.ParseAddr(text)
 		if err != nil {
 			return nil, false
@@ -102,7 +98,7 @@ func policyOf(s, old *service) corev1.IPFamilyPolicy {
 // something about it that has to do with addresses changes.
 func stays(s, old *service) bool {
 	return old != nil && old.Spec.Type == s.Spec.Type && prefers(s) && (old.Spec.IPFamilyPolicy == nil || prefers(old)) &&
-		(len(s.ips()) == 0 || slices.Equal(s.ips(), old.ips())) && slices.Equal(s.Spec.IPFamilies, old.Spec.IPFamilies)
+		slices.Equal(keeps(s, old), old.ips()) && slices.Equal(s.Spec.IPFamilies, old.Spec.IPFamilies)
 }
 
 func prefers(s *service) bool {

@@ -61,6 +61,15 @@ func (s *service) ips() []string {
 	return s.Spec.ClusterIPs
 }
 
+// keeps returns the addresses that the Service will have without anybody drawing one: those of the request, or else those that it has. An old client
+// that knows only clusterIP sends back the first of two; the API server takes both from the Service as it is.
+func keeps(s, old *service) []string {
+	if old != nil && old.needsAddress() && len(s.Spec.ClusterIPs) == 0 {
+		return old.ips()
+	}
+	return s.ips()
+}
+
 // needsAddress reports whether a Service of this kind has addresses at all.
 func (s *service) needsAddress() bool {
 	return s.Spec.Type != corev1.ServiceTypeExternalName && !slices.Contains(s.ips(), corev1.ClusterIPNone)
@@ -73,7 +82,7 @@ func chosen(s, old *service) []netip.Addr {
 		before = old.ips()
 	}
 	var out []netip.Addr
-	for _, text := range s.ips() {
+	for _, text := range keeps(s, old) {
 		a, err := netip.ParseAddr(text)
 		if err != nil || slices.Contains(before, text) {
 			continue // what is no address is the API server's to refuse

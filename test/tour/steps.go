@@ -53,9 +53,12 @@ func (t *tour) startManager(ctx context.Context) error {
 		return err
 	}
 	t.manager, err = t.plane.StartManager(ctx, framework.ManagerOptions{
-		Kubeconfig: kubeconfig, Args: []string{"--leader-elect", "--leader-election-namespace", operatorNamespace},
+		Kubeconfig: kubeconfig, Args: []string{"--leader-elect", "--namespace=" + operatorNamespace}, Webhooks: true,
 	})
 	if err != nil {
+		return err
+	}
+	if err := t.leadWebhooks(ctx); err != nil {
 		return err
 	}
 	return eventually(ctx, "the first condition of the operator", 30*time.Second, func() (bool, error) {
@@ -125,14 +128,17 @@ func (t *tour) showRanges(ctx context.Context) error {
 	return nil
 }
 
-// deleteAddress shows the repair of both families of a Service.
+// deleteAddress shows that users are kept from it, and the repair of both families of a Service when a controller does it.
 func (t *tour) deleteAddress(ctx context.Context) error {
 	svc, err := t.plane.Client().CoreV1().Services(samples).Get(ctx, "sample-dual-stack", metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
+	if err := t.refused(ctx, svc.Name, "delete", "ipaddress", svc.Spec.ClusterIP); err != nil {
+		return err
+	}
 	for _, ip := range svc.Spec.ClusterIPs {
-		if _, err := t.kubectl(ctx, "delete", "ipaddress", ip); err != nil {
+		if _, err := t.kubectl(ctx, "delete", "ipaddress", ip, "--as=system:kube-controller-manager", "--as-group=system:masters"); err != nil {
 			return err
 		}
 		start := time.Now()

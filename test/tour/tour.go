@@ -35,15 +35,16 @@ type step struct {
 func (t *tour) steps() []step {
 	return []step{
 		{"Start etcd and kube-apiserver on loopback (the first time ever they are built, which takes about 5 minutes)", t.startControlPlane},
-		{"Apply config/default: namespace, service account, RBAC, Deployment", t.applyConfig},
-		{"Run the manager with the token of that service account, and no more rights than it has", t.startManager},
+		{"Apply config/default: namespace, service account, RBAC, CRD, webhooks, Deployment", t.applyConfig},
+		{"Run the manager with the token of that service account, and no more rights than it has; it answers the webhooks", t.startManager},
 		{"Apply config/samples: three ServiceCIDRs and five Services in two families", t.applySamples},
 		{"The addresses, each with its Service and its band", t.showAddresses},
 		{"The ranges, with bands and use", t.showRanges},
-		{"Delete the IPAddress of a living Service, by mistake", t.deleteAddress},
+		{"Delete the IPAddress of a living Service, by mistake, and as a controller gone wrong", t.deleteAddress},
 		{"Delete a ServiceCIDR that is in use", t.deleteRange},
 		{"Delete what blocks it", t.unblockRange},
 		{"Fill a small range: the warning comes before the failure", t.fillRange},
+		{"Give a tenant a range of its own", t.steer},
 	}
 }
 
@@ -88,6 +89,7 @@ The control plane stays up until Ctrl-C. In another terminal:
 
   kubectl get ipaddresses -L clusterip-operator.io/band --server-print=false
   kubectl describe servicecidr kubernetes
+  kubectl get scp; kubectl explain scp.spec
   kubectl get events --sort-by=.lastTimestamp
   kubectl create service clusterip mine --tcp=80
   curl %s

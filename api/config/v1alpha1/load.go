@@ -21,10 +21,10 @@ func Default() ManagerConfiguration {
 		Webhook: Webhook{
 			BindAddress: "0", Service: "clusterip-operator-webhook", Configuration: "clusterip-operator", NetworkOverlap: NetworkOverlapWarn,
 		},
-		Metrics:        Metrics{BindAddress: ":8443", Secure: true},
-		Health:         Health{BindAddress: ":8081"},
-		Client:         Client{QPS: 500, Burst: 1000},
-		Log:            Log{Format: "json"},
+		Metrics: Metrics{BindAddress: ":8443", Secure: true},
+		Health:  Health{BindAddress: ":8081"},
+		Client:  Client{QPS: 500, Burst: 1000},
+		Log:     Log{Format: "json"},
 	}
 }
 

@@ -85,10 +85,13 @@ func (l *Ledger) putObject(o *networkingv1.IPAddress) {
 	}
 	l.record(a, func(e *entry) {
 		e.object, e.parent = stateOf(o), upstream.Service(o)
+		before, kept := l.unkeep(a)
 		if ours(o) {
 			l.keep(a, newKept(o))
-		} else {
-			l.unkeep(a)
+		}
+		// After a gap in the watch, one that went and one that came since are told as one change.
+		if kept && ours(o) && before.UID != o.UID && l.wanted(a, before, l.clock.Now()) {
+			l.takenAway(a, before)
 		}
 	})
 }

@@ -63,13 +63,17 @@ func (l *Ledger) Take(a netip.Addr, to Holder) bool {
 	return true
 }
 
-// Lend assumes a free address on behalf of another replica, which is about to hand it out. It is false if the address is not free.
+// Lend assumes a free address on behalf of another replica, which is about to hand it out; also one that rests in memory alone, which the
+// other draws only when nothing is free. It is false if anything else stands there.
 func (l *Ledger) Lend(a netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, busy := l.writing[a]
 	_, kept := l.kept[a]
-	if busy || kept || !l.pool.Assume(a) {
+	if state := l.pool.State(a); state != allocator.Free && state != allocator.Cooling {
+		return false
+	}
+	if busy || kept || l.rules.Reserves(a) || !l.pool.Assume(a) {
 		return false
 	}
 	l.handOut(a, assumption{elsewhere: true})
@@ -80,7 +84,7 @@ func (l *Ledger) Lend(a netip.Addr) bool {
 func (l *Ledger) handOut(a netip.Addr, given assumption) {
 	given.until = l.clock.Now().Add(assumedFor)
 	l.assumed[a] = given
-	l.deadlines.push(given.until, a)
+	l.schedule(given.until, a)
 }
 
 // Forget takes back what Draw or Take handed out. An address that had rested rests on.

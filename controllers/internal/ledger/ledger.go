@@ -181,6 +181,9 @@ func (l *Ledger) observe(a netip.Addr, e entry) {
 	case kept && state == allocator.Cooling:
 		l.rest(a, Rest{Service: k.Service, Released: k.Released})
 	case kept && state == allocator.Reserved:
+		if k.Purpose == v1alpha1.PurposeReservation {
+			delete(l.resting, a)
+		}
 		if _, given := l.assumed[a]; !given {
 			l.pool.Observe(a, state)
 		}
@@ -198,14 +201,11 @@ func (l *Ledger) observe(a netip.Addr, e entry) {
 func (l *Ledger) free(a netip.Addr, before entry, last types.NamespacedName) {
 	now := l.clock.Now()
 	k, kept := l.unkeep(a)
-	_, rewritten := l.writing[a] // by this process, which writes it anew
 	switch {
-	case kept && !rewritten && l.wanted(a, k, now):
+	case kept && l.wanted(a, k, now):
 		delete(l.resting, a)
 		l.pool.Assume(a)
-		if given, ok := l.assumed[a]; !ok || given.object != k.UID {
-			l.handOut(a, assumption{elsewhere: true})
-		}
+		l.takenAway(a, k)
 	case !kept && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
 		l.rest(a, Rest{Service: last, Released: now, doubtful: !before.held})
 	default:
@@ -214,8 +214,19 @@ func (l *Ledger) free(a netip.Addr, before entry, last types.NamespacedName) {
 	}
 }
 
-// wanted reports whether an IPAddress of ours, which is gone, is wanted by the rules; the caller holds mu.
+// takenAway notes that a wanted IPAddress of ours is gone: by this process, or by another one; the caller holds mu.
+func (l *Ledger) takenAway(a netip.Addr, k Kept) {
+	if given, ok := l.assumed[a]; !ok || given.object != k.UID {
+		l.handOut(a, assumption{elsewhere: true})
+	}
+}
+
+// wanted reports whether an IPAddress of ours, which is gone, is wanted by the rules, so that somebody has handed the address out; the caller
+// holds mu.
 func (l *Ledger) wanted(a netip.Addr, k Kept, now time.Time) bool {
+	if _, rewritten := l.writing[a]; rewritten {
+		return false // this process writes it anew
+	}
 	switch k.Purpose {
 	case v1alpha1.PurposeClaim:
 		return true

@@ -49,7 +49,21 @@ func (l *Ledger) SetRules(r Rules) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rules = r
-	l.deadlines = l.deadlines[:0]
+	l.reschedule()
+}
+
+// schedule notes when to look at an address again; the caller holds mu. Addresses that are used again before their time leave their deadlines
+// behind, which for a cool-down of days would pile up.
+func (l *Ledger) schedule(at time.Time, a netip.Addr) {
+	const few = 64
+	if l.deadlines.push(at, a); len(l.deadlines) > 2*(len(l.assumed)+len(l.resting))+few {
+		l.reschedule()
+	}
+}
+
+// reschedule makes the deadlines anew; the caller holds mu.
+func (l *Ledger) reschedule() {
+	l.deadlines = nil
 	for a, given := range l.assumed {
 		l.deadlines.push(given.until, a)
 	}
@@ -62,7 +76,7 @@ func (l *Ledger) SetRules(r Rules) {
 func (l *Ledger) rest(a netip.Addr, r Rest) {
 	l.resting[a] = r
 	l.pool.Cool(a, r.Released)
-	l.deadlines.push(l.over(a, r), a)
+	l.schedule(l.over(a, r), a)
 }
 
 // over is when an address has rested for long enough; the caller holds mu.

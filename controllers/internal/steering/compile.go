@@ -120,7 +120,7 @@ func (s *Snapshot) reserve(p *Policy) {
 		var taken []allocator.Span
 		for _, other := range s.reservedIn(r.Span) {
 			taken = append(taken, other.Span)
-			p.Conflicts = append(p.Conflicts, fmt.Sprintf("reservation %s: ServiceCIDRPolicy %q, which outranks this one, has %s", r.Name, other.Policy, other.Span))
+			p.Conflicts = append(p.Conflicts, fmt.Sprintf("reservation %s: ServiceCIDRPolicy %q, which outranks this one, has %s", r.Name, other.Policy, spanText(other.Span)))
 		}
 		for _, span := range r.Span.Subtract(taken...) {
 			r.Span = span
@@ -224,6 +224,14 @@ func (s *Snapshot) findShadowed() {
 			}
 		}
 	}
+}
+
+// spanText writes a span for people.
+func spanText(sp allocator.Span) string {
+	if sp.First == sp.Last {
+		return sp.First.String()
+	}
+	return sp.String()
 }
 
 // statics returns the static bands of all ranges: an address that is static in one is static.

@@ -63,7 +63,7 @@ func (s *Snapshot) openSpans(is4 bool) []allocator.Span {
 	var out []allocator.Span
 	for _, c := range s.cidrs {
 		for _, r := range c.Ranges {
-			if c.usable() && r.Prefix().Addr().Is4() == is4 {
+			if c.usable() && r.Prefix().Addr().Is4() == is4 && r.Size() > 0 {
 				out = append(out, r.Span())
 			}
 		}
@@ -74,7 +74,7 @@ func (s *Snapshot) openSpans(is4 bool) []allocator.Span {
 func (p *Policy) spans(is4 bool) []allocator.Span {
 	var out []allocator.Span
 	for _, r := range p.Ranges {
-		if r.Range.Prefix().Addr().Is4() == is4 {
+		if r.Range.Prefix().Addr().Is4() == is4 && r.Range.Size() > 0 {
 			out = append(out, r.Range.Span())
 		}
 	}
@@ -87,7 +87,7 @@ func (s *Snapshot) closedSpans(is4 bool, p *Policy) []allocator.Span {
 	var out []allocator.Span
 	for _, at := range s.places {
 		if at.closer != nil && at.prefix.Addr().Is4() == is4 && (p == nil || at.closer.rank < p.rank) {
-			out = append(out, allocator.Span{First: at.prefix.Addr(), Last: lastOf(at.prefix)})
+			out = append(out, at.span())
 		}
 	}
 	return out
@@ -261,7 +261,7 @@ func (s *Snapshot) Additional(svc Service, serviceCIDR string, is4 bool) ([]*all
 	}
 	var spans []allocator.Span
 	for _, r := range c.Ranges {
-		if r.Prefix().Addr().Is4() == is4 {
+		if r.Prefix().Addr().Is4() == is4 && r.Size() > 0 {
 			spans = append(spans, r.Span())
 		}
 	}
@@ -282,27 +282,61 @@ func (s *Snapshot) Additional(svc Service, serviceCIDR string, is4 bool) ([]*all
 	return tiers, nil
 }
 
-// barred returns the closed places that a Service may not have addresses of, as far as they meet the spans, and the refusal of the last.
+// barred returns what of the spans a Service may not have addresses of, and the refusal of the last. It is MayHold for whole places: each is
+// judged by those that lie around it, and without those that lie inside of it.
 func (s *Snapshot) barred(svc Service, spans []allocator.Span) ([]allocator.Span, *Refusal) {
 	var out []allocator.Span
 	var refusal *Refusal
 	for _, at := range s.places {
-		span := allocator.Span{First: at.prefix.Addr(), Last: lastOf(at.prefix)}
-		if at.closer == nil || !slices.ContainsFunc(spans, span.Overlaps) {
+		closer := s.closes(at, svc)
+		if closer == nil || !slices.ContainsFunc(spans, at.span().Overlaps) {
 			continue
 		}
-		allowed := slices.ContainsFunc(s.Steers(svc), func(p *Policy) bool { return p.rank <= at.closer.rank && p.covers(at) })
-		if !allowed {
-			out = append(out, span)
-			refusal = &Refusal{at.closer.Name, fmt.Sprintf("ServiceCIDRPolicy %q: it keeps %s for the Services that it selects", at.closer.Name, at.prefix)}
-		}
+		out = append(out, at.span().Subtract(s.inside(at)...)...)
+		refusal = &Refusal{closer.Name, fmt.Sprintf("ServiceCIDRPolicy %q: it keeps %s for the Services that it selects", closer.Name, at.prefix)}
 	}
 	return out, refusal
 }
 
-// covers reports whether a policy has a range around a place.
-func (p *Policy) covers(at *place) bool {
-	return slices.ContainsFunc(p.Ranges, func(r PolicyRange) bool {
-		return r.Range.Prefix().Bits() <= at.prefix.Bits() && r.Range.Prefix().Overlaps(at.prefix)
+// closes returns who keeps a Service out of a place, nil if nobody does.
+func (s *Snapshot) closes(at *place, svc Service) *Policy {
+	var closer *Policy
+	around := s.outside(at)
+	for _, other := range around {
+		if other.closer != nil && (closer == nil || other.closer.rank < closer.rank) {
+			closer = other.closer
+		}
+	}
+	if closer == nil {
+		return nil
+	}
+	for _, other := range around {
+		if slices.ContainsFunc(other.holders, func(p *Policy) bool { return p.rank <= closer.rank && p.selector.matches(svc) }) {
+			return nil
+		}
+	}
+	return closer
+}
+
+// outside returns the places that a place lies in, itself included.
+func (s *Snapshot) outside(at *place) []*place {
+	return slices.DeleteFunc(slices.Clone(s.places), func(o *place) bool {
+		return o.prefix.Bits() > at.prefix.Bits() || !o.prefix.Overlaps(at.prefix)
 	})
+}
+
+// inside returns the addresses of the places that lie in a place.
+func (s *Snapshot) inside(at *place) []allocator.Span {
+	var out []allocator.Span
+	for _, o := range s.places {
+		if o.prefix.Bits() > at.prefix.Bits() && o.prefix.Overlaps(at.prefix) {
+			out = append(out, o.span())
+		}
+	}
+	return out
+}
+
+// span returns all addresses of a place.
+func (at *place) span() allocator.Span {
+	return allocator.Span{First: at.prefix.Addr(), Last: lastOf(at.prefix)}
 }

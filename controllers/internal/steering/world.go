@@ -6,6 +6,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
@@ -36,7 +37,9 @@ func (c ServiceCIDR) usable() bool { return c.Ready && !c.Terminating }
 func NewServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
 	c := ServiceCIDR{
 		Name: o.Name, Labels: o.Labels, Terminating: !o.DeletionTimestamp.IsZero(),
-		Ready: meta.IsStatusConditionTrue(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady),
+		// Without the condition API servers allocate: nobody runs the controller that sets it.
+		Ready: !meta.IsStatusConditionFalse(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady) &&
+			!meta.IsStatusConditionPresentAndEqual(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady, metav1.ConditionUnknown),
 	}
 	for _, text := range o.Spec.CIDRs {
 		if r, err := allocator.ParseRange(text); err == nil {

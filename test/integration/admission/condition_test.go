@@ -84,7 +84,7 @@ var _ = Describe("A policy that cannot have what it wants", Ordered, ContinueOnF
 		c.RemoveWebhooks(ctx)
 		user.Policy(ctx, "second", second)
 		c.AddWebhooks(ctx)
-		user.EventuallySays(ctx, "second", conflicting, "True", "first", "10.96.210.2", "fd00:10:96::d20")
+		user.EventuallySays(ctx, "second", conflicting, "True", "first", "10.96.210.0-10.96.210.3", "fd00:10:96::d20")
 		Expect(user.Condition(ctx, "first", conflicting).Status).To(BeEquivalentTo("False"), "the winner has nothing to say")
 
 		By("and keeps the rest")

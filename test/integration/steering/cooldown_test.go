@@ -53,6 +53,7 @@ var _ = inOrder("An address that cools down", func() {
 				lives[familyOf(address)] = append(lives[familyOf(address)], address)
 			}
 		}
+		expectSteered(ctx)
 		AddReportEntry(fmt.Sprintf("%d rounds took", rounds), time.Since(begin), ReportEntryVisibilityAlways)
 		for family, cidr := range map[corev1.IPFamily]string{corev1.IPv4Protocol: range4, corev1.IPv6Protocol: range6} {
 			all := lives[family]

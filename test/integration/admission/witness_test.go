@@ -1,0 +1,81 @@
+package admission_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// witness is the path of a log in which an API server notes what webhooks had to do with each Service that was created.
+type witness string
+
+// newWitness makes a witness of the calling node, and returns the flags that make an API server write the log.
+func newWitness() (w witness, flags []string) {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	policy := filepath.Join(dir, "policy.yaml")
+	Expect(os.WriteFile(policy, []byte(`
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: Metadata
+  verbs: [create]
+  resources: [{group: "", resources: [services]}]
+- level: None
+`), 0o600)).To(Succeed())
+	w = witness(filepath.Join(dir, "audit.log"))
+	return w, []string{"--audit-policy-file=" + policy, "--audit-log-path=" + string(w), "--audit-log-mode=blocking"}
+}
+
+// Steered returns the names of the Services that a webhook has changed. Of the others nobody but the API server has chosen the addresses.
+func (w witness) Steered() map[string]bool {
+	GinkgoHelper()
+	content, err := os.ReadFile(string(w))
+	Expect(err).NotTo(HaveOccurred())
+	steered := map[string]bool{}
+	for line := range strings.Lines(string(content)) {
+		if name, changed := changedByWebhook(line); changed {
+			steered[name] = true
+		}
+	}
+	return steered
+}
+
+// changedByWebhook reads an event of audit.k8s.io/v1.
+func changedByWebhook(line string) (service string, changed bool) {
+	var event struct {
+		ObjectRef struct {
+			Name string `json:"name"`
+		} `json:"objectRef"`
+		Annotations map[string]string `json:"annotations"`
+	}
+	if err := json.Unmarshal([]byte(line), &event); err != nil {
+		return "", false // the last line may be half written
+	}
+	for key, value := range event.Annotations {
+		if strings.HasPrefix(key, "mutation.webhook.admission.k8s.io/") && strings.Contains(value, `"mutated":true`) {
+			return event.ObjectRef.Name, true
+		}
+	}
+	return event.ObjectRef.Name, false
+}
+
+// The words of a real API server.
+func TestChangedByWebhook(t *testing.T) {
+	for want, line := range map[bool]string{
+		true: `{"objectRef":{"resource":"services","name":"web"},"annotations":{"mutation.webhook.admission.k8s.io/round_0_index_0":` +
+			`"{\"configuration\":\"clusterip-operator\",\"webhook\":\"service.clusterip-operator.io\",\"mutated\":true}"}}`,
+		false: `{"objectRef":{"resource":"services","name":"web"},"annotations":{` +
+			`"failed-open.mutating.webhook.admission.k8s.io/round_0_index_0":"service.clusterip-operator.io"}}`,
+	} {
+		if name, changed := changedByWebhook(line); changed != want || name != "web" {
+			t.Errorf("%s: got %q, %v, want %v", line, name, changed, want)
+		}
+	}
+}
