@@ -68,7 +68,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // once draws one address and settles it with the other replicas: what is its own, a replica hands out at once; what belongs to another one
-// is borrowed from it; and one that is not sure of what is its own claims it through the API server.
+// is borrowed from it; and one that is not sure of what is its own claims it through the API server, which also settles it with an owner that
+// does not answer.
 func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder, alone bool) (netip.Addr, error) {
 	shard, sure := h.Replicas.Shard()
 	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard, OnlyOwn: alone && sure, Yield: true}, to)
@@ -80,12 +81,19 @@ func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder, alo
 	switch {
 	case kept:
 		return a, h.counted(h.claimer().makeRoom(ctx, a))
-	case !sure:
-		return a, h.counted(h.claimer().claim(ctx, a))
 	case !drawn.Own:
-		return a, h.counted(h.borrow(ctx, a))
+		err := h.borrow(ctx, a)
+		if err == nil || errors.Is(err, errLost) {
+			return a, h.counted(err)
+		}
+		if sure {
+			h.Ledger.Forget(a)
+			return a, h.counted(err)
+		}
+	case sure:
+		return a, nil
 	}
-	return a, nil
+	return a, h.counted(h.claimer().claim(ctx, a))
 }
 
 // borrow asks the replica that owns an address for it. One that does not answer may be dead; its addresses are free again when its Lease
@@ -94,7 +102,6 @@ func (h *ServiceSteerer) borrow(ctx context.Context, a netip.Addr) error {
 	ok, err := h.Replicas.Borrow(ctx, a)
 	switch {
 	case err != nil:
-		h.Ledger.Forget(a)
 		return fmt.Errorf("borrowing %s: %w", a, err)
 	case !ok:
 		h.Ledger.Lost(a)

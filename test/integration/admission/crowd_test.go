@@ -100,7 +100,7 @@ func (w *crowd) one(ctx context.Context) {
 
 // collisions lists the requests that were refused for an address that somebody had, with those who may have been it. Ours are those where
 // nobody comes into question whom the API server has chosen the addresses of by itself, for want of an answer from us.
-func (w *crowd) collisions(steered map[string]bool) (ours, others []string) {
+func (w *crowd) collisions(unasked map[string]bool) (ours, others []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range w.lost {
@@ -109,8 +109,8 @@ func (w *crowd) collisions(steered map[string]bool) (ours, others []string) {
 			if s.from.After(l.to) || !s.to.IsZero() && s.to.Before(l.from) || !slices.ContainsFunc(s.addresses, l.names) {
 				continue
 			}
-			foreign = foreign || !steered[name]
-			text += fmt.Sprintf("; %s may have had it, steered %v", name, steered[name])
+			foreign = foreign || unasked[name]
+			text += fmt.Sprintf("; %s may have had it, unasked %v", name, unasked[name])
 		}
 		if foreign {
 			others = append(others, text)
@@ -122,7 +122,9 @@ func (w *crowd) collisions(steered map[string]bool) (ours, others []string) {
 }
 
 // names reports whether the complaint is about an address.
-func (l loss) names(address string) bool { return strings.Contains(l.complaint, "allocate IP "+address+":") }
+func (l loss) names(address string) bool {
+	return strings.Contains(l.complaint, "allocate IP "+address+":")
+}
 
 // there returns the names of those that should be there now.
 func (w *crowd) there() map[string]bool {
@@ -166,7 +168,7 @@ func TestCollisionsAreOursUnlessTheAPIServerHadAPart(t *testing.T) {
 			{"b", "failed to allocate IP 10.96.0.8: provided IP is already allocated", at(3), at(4)},
 		},
 	}
-	ours, others := w.collisions(map[string]bool{"ours": true})
+	ours, others := w.collisions(map[string]bool{"foreign": true})
 	if len(ours) != 1 || !strings.HasPrefix(ours[0], "a: ") || strings.Contains(ours[0], "gone") || strings.Contains(ours[0], "prefix") {
 		t.Errorf("ours: %q", ours)
 	}

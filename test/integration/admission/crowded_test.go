@@ -46,8 +46,9 @@ var _ = Describe("Thirty-two clients in ranges that are almost full", Ordered, f
 	served := func(ctx context.Context, n int) {
 		GinkgoHelper()
 		open := b.FailedOpen(ctx, service)
-		AddReportEntry("the crowd", fmt.Sprintf("%s; failed open: %v", those.tally.String(), open))
-		ours, others := those.collisions(log.Steered())
+		AddReportEntry("the crowd", fmt.Sprintf("%s; failed open: %v; left: %v; failed: %v",
+			those.tally.String(), open, b.Decisions(ctx, steering.Left), b.Decisions(ctx, steering.Failed)))
+		ours, others := those.collisions(log.Unasked())
 		AddReportEntry("collisions", fmt.Sprintf("ours %q, with the API server's own choice %q", ours, others))
 		Expect(ours).To(BeEmpty())
 		Expect(len(others)).To(BeNumerically("<=", open))

@@ -33,22 +33,22 @@ rules:
 	return w, []string{"--audit-policy-file=" + policy, "--audit-log-path=" + string(w), "--audit-log-mode=blocking"}
 }
 
-// Steered returns the names of the Services that a webhook has changed. Of the others nobody but the API server has chosen the addresses.
-func (w witness) Steered() map[string]bool {
+// Unasked returns the names of the Services about which a webhook was asked in vain: nobody but the API server has chosen their addresses.
+func (w witness) Unasked() map[string]bool {
 	GinkgoHelper()
 	content, err := os.ReadFile(string(w))
 	Expect(err).NotTo(HaveOccurred())
-	steered := map[string]bool{}
+	unasked := map[string]bool{}
 	for line := range strings.Lines(string(content)) {
-		if name, changed := changedByWebhook(line); changed {
-			steered[name] = true
+		if name, open := failedOpen(line); open {
+			unasked[name] = true
 		}
 	}
-	return steered
+	return unasked
 }
 
-// changedByWebhook reads an event of audit.k8s.io/v1.
-func changedByWebhook(line string) (service string, changed bool) {
+// failedOpen reads an event of audit.k8s.io/v1.
+func failedOpen(line string) (service string, open bool) {
 	var event struct {
 		ObjectRef struct {
 			Name string `json:"name"`
@@ -58,8 +58,8 @@ func changedByWebhook(line string) (service string, changed bool) {
 	if err := json.Unmarshal([]byte(line), &event); err != nil {
 		return "", false // the last line may be half written
 	}
-	for key, value := range event.Annotations {
-		if strings.HasPrefix(key, "mutation.webhook.admission.k8s.io/") && strings.Contains(value, `"mutated":true`) {
+	for key := range event.Annotations {
+		if strings.HasPrefix(key, "failed-open.mutating.webhook.admission.k8s.io/") {
 			return event.ObjectRef.Name, true
 		}
 	}
@@ -67,15 +67,15 @@ func changedByWebhook(line string) (service string, changed bool) {
 }
 
 // The words of a real API server.
-func TestChangedByWebhook(t *testing.T) {
+func TestFailedOpen(t *testing.T) {
 	for want, line := range map[bool]string{
-		true: `{"objectRef":{"resource":"services","name":"web"},"annotations":{"mutation.webhook.admission.k8s.io/round_0_index_0":` +
+		false: `{"objectRef":{"resource":"services","name":"web"},"annotations":{"mutation.webhook.admission.k8s.io/round_0_index_0":` +
 			`"{\"configuration\":\"clusterip-operator\",\"webhook\":\"service.clusterip-operator.io\",\"mutated\":true}"}}`,
-		false: `{"objectRef":{"resource":"services","name":"web"},"annotations":{` +
+		true: `{"objectRef":{"resource":"services","name":"web"},"annotations":{` +
 			`"failed-open.mutating.webhook.admission.k8s.io/round_0_index_0":"service.clusterip-operator.io"}}`,
 	} {
-		if name, changed := changedByWebhook(line); changed != want || name != "web" {
-			t.Errorf("%s: got %q, %v, want %v", line, name, changed, want)
+		if name, open := failedOpen(line); open != want || name != "web" {
+			t.Errorf("%s: got %q, %v, want %v", line, name, open, want)
 		}
 	}
 }
