@@ -68,8 +68,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // once draws one address and settles it with the other replicas: what is its own, a replica hands out at once; what belongs to another one
-// is borrowed from it; and one that is not sure of what is its own claims it through the API server, which also settles it with an owner that
-// does not answer.
+// is borrowed from it; and one that is not sure of what is its own claims it through the API server, which also settles it with owners that do
+// not answer, or are gone.
 func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder, alone bool) (netip.Addr, error) {
 	shard, sure := h.Replicas.Shard()
 	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard, OnlyOwn: alone && sure, Yield: true}, to)
@@ -81,7 +81,7 @@ func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder, alo
 	switch {
 	case kept:
 		return a, h.counted(h.claimer().makeRoom(ctx, a))
-	case !drawn.Own:
+	case !drawn.Own && !h.Replicas.Alone():
 		err := h.borrow(ctx, a)
 		if err == nil || errors.Is(err, errLost) {
 			return a, h.counted(err)
@@ -90,7 +90,7 @@ func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder, alo
 			h.Ledger.Forget(a)
 			return a, h.counted(err)
 		}
-	case sure:
+	case drawn.Own && sure:
 		return a, nil
 	}
 	return a, h.counted(h.claimer().claim(ctx, a))

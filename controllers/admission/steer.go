@@ -44,6 +44,8 @@ type Replicas interface {
 	ID() string
 	// Shard is the part of the addresses that this replica draws from without asking, and whether it is sure of it.
 	Shard() (allocator.Shard, bool)
+	// Alone reports whether no other replica is heard of.
+	Alone() bool
 	// Borrow asks the owner of an address whether this replica may hand it out.
 	Borrow(ctx context.Context, a netip.Addr) (bool, error)
 }

@@ -3,121 +3,94 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// webhooks is the name of both webhook configurations.
-const webhooks = "clusterip-operator"
-
-// leadWebhooks leads the API server's questions to the manager on loopback: behind the Service that config/default names are no pods here.
-// The manager enters by itself whom the API server may trust.
-func (t *tour) leadWebhooks(ctx context.Context) error {
-	configurations := t.plane.Client().AdmissionregistrationV1()
-	mutating, err := configurations.MutatingWebhookConfigurations().Get(ctx, webhooks, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	for i := range mutating.Webhooks {
-		t.lead(&mutating.Webhooks[i].ClientConfig)
-	}
-	if _, err := configurations.MutatingWebhookConfigurations().Update(ctx, mutating, metav1.UpdateOptions{}); err != nil {
-		return err
-	}
-	validating, err := configurations.ValidatingWebhookConfigurations().Get(ctx, webhooks, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	for i := range validating.Webhooks {
-		t.lead(&validating.Webhooks[i].ClientConfig)
-	}
-	_, err = configurations.ValidatingWebhookConfigurations().Update(ctx, validating, metav1.UpdateOptions{})
-	return err
-}
-
-func (t *tour) lead(config *admissionregistrationv1.WebhookClientConfig) {
-	_, port, _ := net.SplitHostPort(t.manager.WebhookAddress())
-	config.URL = new("https://localhost:" + port + *config.Service.Path)
-	config.Service = nil
-}
-
-// refused shows a command that the operator refuses, and what it says.
-func (t *tour) refused(ctx context.Context, reason string, args ...string) error {
-	_, err := t.kubectl(ctx, args...)
-	if err == nil {
-		return fmt.Errorf("kubectl %s was not refused", strings.Join(args, " "))
-	}
-	_, message, found := strings.Cut(err.Error(), "denied the request: ")
-	if !found || !strings.Contains(message, reason) {
-		return fmt.Errorf("want a refusal that says %q, got: %w", reason, err)
-	}
-	t.say("      refused: %s", strings.TrimSpace(message))
-	return nil
-}
-
-const (
-	tenant       = "sample-tenant"
-	tenantPolicy = "config/samples/servicecidrpolicy_tenant.yaml"
-)
-
-// steer gives a tenant a range, and keeps others out of it.
-func (t *tour) steer(ctx context.Context) error {
+// program applies a file with a ServiceCIDRPolicy, and waits until the policy is in force.
+func (t *tour) program(ctx context.Context, file, policy string) error {
 	dir, err := root()
 	if err != nil {
 		return err
 	}
-	if _, err := framework.Kubectl(ctx, t.plane.Kubeconfig(), "apply", "--server-side", "-f", filepath.Join(dir, tenantPolicy)); err != nil {
+	t.say("      $ kubectl apply --server-side -f %s", file)
+	out, err := framework.Kubectl(ctx, t.plane.Kubeconfig(), "apply", "--server-side", "-f", filepath.Join(dir, file))
+	t.print(out)
+	if err != nil {
 		return err
 	}
-	t.say("      $ kubectl apply --server-side -f %s", tenantPolicy)
-	if err := eventually(ctx, "the policy to be programmed", 15*time.Second, func() (bool, error) { return t.programmed(ctx) }); err != nil {
-		return err
-	}
-	if err := t.createForTenant(ctx); err != nil {
-		return err
-	}
-	if err := t.refused(ctx, `ServiceCIDRPolicy "`+tenant+`"`, "-n", samples, "create", "service", "clusterip", "intruder", "--tcp=80", "--clusterip=10.114.0.200"); err != nil {
-		return err
-	}
-	_, err = t.kubectl(ctx, "get", "scp")
+	_, err = t.kubectl(ctx, "wait", "scp", policy, "--for=condition="+v1alpha1.PolicyProgrammed, "--timeout=20s")
 	return err
 }
 
-func (t *tour) programmed(ctx context.Context) (bool, error) {
-	c, err := client.New(t.plane.AdminConfig(), client.Options{})
+// create creates a Service of both families that leaves the choice of its addresses to the cluster.
+func (t *tour) create(ctx context.Context, namespace, name string) (*corev1.Service, error) {
+	service, err := t.plane.Client().CoreV1().Services(namespace).
+		Create(ctx, framework.NewService(namespace, name, framework.RequireDualStack()), metav1.CreateOptions{})
 	if err != nil {
-		return false, err
+		return nil, fmt.Errorf("creating Service %s/%s: %w", namespace, name, err)
 	}
-	if err := v1alpha1.AddToScheme(c.Scheme()); err != nil {
-		return false, err
-	}
-	policy := &v1alpha1.ServiceCIDRPolicy{}
-	err = c.Get(ctx, client.ObjectKey{Name: tenant}, policy)
-	return meta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.PolicyProgrammed), err
+	t.say("      A new Service %s/%s, which asks for no address, got %s.", namespace, name, strings.Join(service.Spec.ClusterIPs, " and "))
+	return service, nil
 }
 
-func (t *tour) createForTenant(ctx context.Context) error {
-	service, err := t.plane.Client().CoreV1().Services(tenant).
-		Create(ctx, framework.NewService(tenant, "web", framework.RequireDualStack()), metav1.CreateOptions{})
+// each fails unless there is an address in each of the ranges, and no other. A range may be a single address.
+func each(addresses []string, cidrs ...string) error {
+	inside := func(address, cidr string) bool {
+		a, err := netip.ParseAddr(address)
+		return err == nil && netip.MustParsePrefix(cidr).Contains(a)
+	}
+	for _, cidr := range cidrs {
+		if !slices.ContainsFunc(addresses, func(a string) bool { return inside(a, cidr) }) {
+			return fmt.Errorf("want an address of %s, got %v", cidr, addresses)
+		}
+	}
+	if len(addresses) != len(cidrs) {
+		return fmt.Errorf("want addresses of %v and no others, got %v", cidrs, addresses)
+	}
+	return nil
+}
+
+// tenantRange gives a tenant a range, and keeps others out of it.
+func (t *tour) tenantRange(ctx context.Context) error {
+	const tenant = "sample-tenant" // the namespace too
+	if err := t.program(ctx, "config/samples/servicecidrpolicy_tenant.yaml", tenant); err != nil {
+		return err
+	}
+	service, err := t.create(ctx, tenant, "web")
 	if err != nil {
 		return err
 	}
-	t.say("      A Service of the tenant got %s.", strings.Join(service.Spec.ClusterIPs, " and "))
-	if slices.ContainsFunc(service.Spec.ClusterIPs, func(a string) bool {
-		return !strings.HasPrefix(a, "10.114.0.") && !strings.HasPrefix(a, "fd00:10:114::")
-	}) {
-		return fmt.Errorf("the Service did not get its addresses from the tenant's ranges")
+	if err := each(service.Spec.ClusterIPs, "10.114.0.0/24", "fd00:10:114::/112"); err != nil {
+		return err
 	}
-	return nil
+	return t.refused(ctx, `ServiceCIDRPolicy "`+tenant+`"`, "-n", samples, "create", "service", "clusterip", "intruder", "--tcp=80", "--clusterip=10.114.0.200")
+}
+
+// reserve keeps addresses for a Service that does not exist yet.
+func (t *tour) reserve(ctx context.Context) error {
+	const namespace, name = "shop", "gateway"
+	if err := t.program(ctx, "config/samples/servicecidrpolicy_reservations.yaml", "sample-reservations"); err != nil {
+		return err
+	}
+	err := t.refused(ctx, "for Service "+namespace+"/"+name, "-n", samples, "create", "service", "clusterip", "intruder", "--tcp=80", "--clusterip=10.116.0.20")
+	if err != nil {
+		return err
+	}
+	if _, err := t.kubectl(ctx, "create", "namespace", namespace); err != nil {
+		return err
+	}
+	service, err := t.create(ctx, namespace, name)
+	if err != nil {
+		return err
+	}
+	return each(service.Spec.ClusterIPs, "10.116.0.20/32", "fd00:10:116::20/128")
 }

@@ -44,7 +44,10 @@ func (t *tour) steps() []step {
 		{"Delete a ServiceCIDR that is in use", t.deleteRange},
 		{"Delete what blocks it", t.unblockRange},
 		{"Fill a small range: the warning comes before the failure", t.fillRange},
-		{"Give a tenant a range of its own", t.steer},
+		{"Give a tenant a range of its own: others are kept out of it", t.tenantRange},
+		{"Reserve addresses for a Service that is still to come", t.reserve},
+		{"Let the addresses of a deleted Service rest", t.coolDown},
+		{"Give a Service one more address of each family, from ranges of its choice", t.addMore},
 	}
 }
 
@@ -90,6 +93,7 @@ The control plane stays up until Ctrl-C. In another terminal:
   kubectl get ipaddresses -L clusterip-operator.io/band --server-print=false
   kubectl describe servicecidr kubernetes
   kubectl get scp; kubectl explain scp.spec
+  kubectl get ipaddresses -L clusterip-operator.io/purpose --server-print=false
   kubectl get events --sort-by=.lastTimestamp
   kubectl create service clusterip mine --tcp=80
   curl %s

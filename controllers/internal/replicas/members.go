@@ -73,6 +73,13 @@ func (m *Members) Joined() bool {
 	return true
 }
 
+// Alone reports whether this replica has its Lease and hears of no other one: there is none, or those that there were have missed a renewal.
+// That proves nothing, as they may only be slow; it says that there is nobody to wait for, or to ask.
+func (m *Members) Alone() bool {
+	current := m.current.Load()
+	return current.written && !m.clock.Now().Before(current.quiet)
+}
+
 // Living returns the names of the replicas whose Leases are there, sorted, this one included.
 func (m *Members) Living() []string { return slices.Clone(m.current.Load().living) }
 
@@ -83,6 +90,7 @@ func (m *Members) NeedLeaderElection() bool { return false }
 func (m *Members) publish() {
 	next := &standing{living: m.view.living(), reckoned: m.view.reckoned()}
 	next.from, next.until = m.view.sure(m.terms)
+	next.written, next.quiet = !m.view.acknowledged.IsZero(), m.view.quiet(m.terms)
 	if before := m.current.Load(); before != nil && slices.Equal(before.reckoned, next.reckoned) {
 		next.shard = before.shard
 	} else {

@@ -12,6 +12,10 @@ type standing struct {
 	from, until time.Time
 	living      []string
 	reckoned    []string
+	// written: the own Lease is there. quiet is when the others have been silent for so long that they are probably dead; the zero time
+	// without others.
+	written bool
+	quiet   time.Time
 }
 
 // sure reports whether the shard may be drawn from at now without asking.

@@ -154,6 +154,17 @@ func (v view) expired(now time.Time) []lease {
 	return dead
 }
 
+// quiet is when those whose Leases are there will have missed a renewal by half, if nothing is heard of them until then.
+func (v view) quiet(t terms) time.Time {
+	var last time.Time
+	for _, p := range v.peers {
+		if until := p.seen.Add(t.renew + t.renew/2); p.gone.IsZero() && until.After(last) {
+			last = until
+		}
+	}
+	return last
+}
+
 // living are the replicas whose Leases are there, the own one included, in order.
 func (v view) living() []string {
 	return v.names(func(p peer) bool { return p.gone.IsZero() })

@@ -2,12 +2,15 @@ package webhook
 
 import (
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/open-policy-agent/cert-controller/pkg/rotator"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -185,6 +188,41 @@ func TestHostAndPort(t *testing.T) {
 	for _, address := range []string{"", "9443", ":0", ":https", ":65536", "0"} {
 		if _, _, err := (Options{BindAddress: address}).hostAndPort(); err == nil {
 			t.Errorf("%q is taken", address)
+		}
+	}
+}
+
+func TestTrustAddsTheAuthorityInUseToEveryWebhook(t *testing.T) {
+	one, two := newAuthority(t, 100*day), newAuthority(t, 100*day)
+	hook := func() map[string]any {
+		return map[string]any{"name": "a", "clientConfig": map[string]any{"caBundle": base64.StdEncoding.EncodeToString(two.ca.CertPEM)}}
+	}
+	configuration := &unstructured.Unstructured{Object: map[string]any{"webhooks": []any{hook(), hook()}}}
+	if err := trust(configuration, one.ca.Cert, start); err != nil {
+		t.Fatal(err)
+	}
+	want := base64.StdEncoding.EncodeToString(append(slices.Clone(two.ca.CertPEM), one.ca.CertPEM...))
+	for _, w := range configuration.Object["webhooks"].([]any) {
+		if got, _, _ := unstructured.NestedString(w.(map[string]any), "clientConfig", "caBundle"); got != want {
+			t.Errorf("a webhook trusts %s, want both", got)
+		}
+	}
+}
+
+func TestTrustOfWhatIsNoConfiguration(t *testing.T) {
+	one := newAuthority(t, day)
+	for name, tc := range map[string]struct {
+		object  map[string]any
+		refused bool
+	}{
+		"no webhooks":      {map[string]any{}, false},
+		"a text":           {map[string]any{"webhooks": []any{"x"}}, true},
+		"no list":          {map[string]any{"webhooks": "x"}, true},
+		"no base64":        {map[string]any{"webhooks": []any{map[string]any{"clientConfig": map[string]any{"caBundle": "%"}}}}, true},
+		"nothing to trust": {map[string]any{"webhooks": []any{map[string]any{"name": "a"}}}, false},
+	} {
+		if err := trust(&unstructured.Unstructured{Object: tc.object}, one.ca.Cert, start); (err != nil) != tc.refused {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -100,7 +100,7 @@ func (w *crowd) one(ctx context.Context) {
 
 // collisions lists the requests that were refused for an address that somebody had, with those who may have been it. Ours are those where
 // nobody comes into question whom the API server has chosen the addresses of by itself, for want of an answer from us.
-func (w *crowd) collisions(unasked map[string]bool) (ours, others []string) {
+func (w *crowd) collisions(testimony map[string]string) (ours, others []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range w.lost {
@@ -109,8 +109,8 @@ func (w *crowd) collisions(unasked map[string]bool) (ours, others []string) {
 			if s.from.After(l.to) || !s.to.IsZero() && s.to.Before(l.from) || !slices.ContainsFunc(s.addresses, l.names) {
 				continue
 			}
-			foreign = foreign || unasked[name]
-			text += fmt.Sprintf("; %s may have had it, unasked %v", name, unasked[name])
+			foreign = foreign || testimony[name] == unasked
+			text += fmt.Sprintf("; %s may have had it (%s), asked for %s before", name, testimony[name], l.from.Sub(s.from).Round(time.Millisecond))
 		}
 		if foreign {
 			others = append(others, text)
@@ -168,7 +168,7 @@ func TestCollisionsAreOursUnlessTheAPIServerHadAPart(t *testing.T) {
 			{"b", "failed to allocate IP 10.96.0.8: provided IP is already allocated", at(3), at(4)},
 		},
 	}
-	ours, others := w.collisions(map[string]bool{"foreign": true})
+	ours, others := w.collisions(map[string]string{"ours": steeredByUs, "foreign": unasked})
 	if len(ours) != 1 || !strings.HasPrefix(ours[0], "a: ") || strings.Contains(ours[0], "gone") || strings.Contains(ours[0], "prefix") {
 		t.Errorf("ours: %q", ours)
 	}

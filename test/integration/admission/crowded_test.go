@@ -48,7 +48,7 @@ var _ = Describe("Thirty-two clients in ranges that are almost full", Ordered, f
 		open := b.FailedOpen(ctx, service)
 		AddReportEntry("the crowd", fmt.Sprintf("%s; failed open: %v; left: %v; failed: %v",
 			those.tally.String(), open, b.Decisions(ctx, steering.Left), b.Decisions(ctx, steering.Failed)))
-		ours, others := those.collisions(log.Unasked())
+		ours, others := those.collisions(log.Testimony())
 		AddReportEntry("collisions", fmt.Sprintf("ours %q, with the API server's own choice %q", ours, others))
 		Expect(ours).To(BeEmpty())
 		Expect(len(others)).To(BeNumerically("<=", open))

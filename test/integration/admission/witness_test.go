@@ -33,22 +33,28 @@ rules:
 	return w, []string{"--audit-policy-file=" + policy, "--audit-log-path=" + string(w), "--audit-log-mode=blocking"}
 }
 
-// Unasked returns the names of the Services about which a webhook was asked in vain: nobody but the API server has chosen their addresses.
-func (w witness) Unasked() map[string]bool {
+// What webhooks had to do with the addresses of a Service.
+const (
+	steeredByUs = "steered by us"
+	leftByUs    = "left to the API server by us"
+	unasked     = "we did not answer"
+)
+
+// Testimony returns, by the names of Services, who has chosen their addresses.
+func (w witness) Testimony() map[string]string {
 	GinkgoHelper()
 	content, err := os.ReadFile(string(w))
 	Expect(err).NotTo(HaveOccurred())
-	unasked := map[string]bool{}
+	said := map[string]string{}
 	for line := range strings.Lines(string(content)) {
-		if name, open := failedOpen(line); open {
-			unasked[name] = true
-		}
+		name, chosen := testimony(line)
+		said[name] = chosen
 	}
-	return unasked
+	return said
 }
 
-// failedOpen reads an event of audit.k8s.io/v1.
-func failedOpen(line string) (service string, open bool) {
+// testimony reads an event of audit.k8s.io/v1.
+func testimony(line string) (service, chosen string) {
 	var event struct {
 		ObjectRef struct {
 			Name string `json:"name"`
@@ -56,26 +62,31 @@ func failedOpen(line string) (service string, open bool) {
 		Annotations map[string]string `json:"annotations"`
 	}
 	if err := json.Unmarshal([]byte(line), &event); err != nil {
-		return "", false // the last line may be half written
+		return "", "" // the last line may be half written
 	}
-	for key := range event.Annotations {
-		if strings.HasPrefix(key, "failed-open.mutating.webhook.admission.k8s.io/") {
-			return event.ObjectRef.Name, true
+	for key, value := range event.Annotations {
+		switch {
+		case strings.HasPrefix(key, "failed-open.mutating.webhook.admission.k8s.io/"):
+			return event.ObjectRef.Name, unasked
+		case strings.HasPrefix(key, "mutation.webhook.admission.k8s.io/") && strings.Contains(value, `"mutated":true`):
+			return event.ObjectRef.Name, steeredByUs
 		}
 	}
-	return event.ObjectRef.Name, false
+	return event.ObjectRef.Name, leftByUs
 }
 
 // The words of a real API server.
-func TestFailedOpen(t *testing.T) {
-	for want, line := range map[bool]string{
-		false: `{"objectRef":{"resource":"services","name":"web"},"annotations":{"mutation.webhook.admission.k8s.io/round_0_index_0":` +
-			`"{\"configuration\":\"clusterip-operator\",\"webhook\":\"service.clusterip-operator.io\",\"mutated\":true}"}}`,
-		true: `{"objectRef":{"resource":"services","name":"web"},"annotations":{` +
-			`"failed-open.mutating.webhook.admission.k8s.io/round_0_index_0":"service.clusterip-operator.io"}}`,
+func TestTestimony(t *testing.T) {
+	for want, annotations := range map[string]string{
+		steeredByUs: `"mutation.webhook.admission.k8s.io/round_0_index_0":` +
+			`"{\"configuration\":\"clusterip-operator\",\"webhook\":\"service.clusterip-operator.io\",\"mutated\":true}"`,
+		leftByUs: `"mutation.webhook.admission.k8s.io/round_0_index_0":` +
+			`"{\"configuration\":\"clusterip-operator\",\"webhook\":\"service.clusterip-operator.io\",\"mutated\":false}"`,
+		unasked: `"failed-open.mutating.webhook.admission.k8s.io/round_0_index_0":"service.clusterip-operator.io"`,
 	} {
-		if name, open := failedOpen(line); open != want || name != "web" {
-			t.Errorf("%s: got %q, %v, want %v", line, name, open, want)
+		name, chosen := testimony(`{"objectRef":{"resource":"services","name":"web"},"annotations":{` + annotations + `}}`)
+		if chosen != want || name != "web" {
+			t.Errorf("%s: got %q, %q, want %q", annotations, name, chosen, want)
 		}
 	}
 }

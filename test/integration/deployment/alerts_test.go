@@ -83,6 +83,9 @@ var _ = Describe("The ServiceMonitor", func() {
 		selected, _, err := unstructured.NestedStringMap(monitor, "spec", "selector", "matchLabels")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(labels.SelectorFromSet(selected).Matches(labels.Set(service.Labels))).To(BeTrue())
+		for _, other := range every[corev1.Service](m, "Service") {
+			Expect(labels.SelectorFromSet(selected).Matches(labels.Set(other.Labels))).To(Equal(other.Name == service.Name), other.Name)
+		}
 		Expect(labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))).To(BeTrue())
 		endpoints, _, err := unstructured.NestedSlice(monitor, "spec", "endpoints")
 		Expect(err).NotTo(HaveOccurred())

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// webhooks is the name of both webhook configurations.
+const webhooks = "clusterip-operator"
+
+// leadWebhooks leads the API server's questions to the manager on loopback: behind the Service that config/default names are no pods here.
+// The manager enters by itself whom the API server may trust, perhaps at this very moment.
+func (t *tour) leadWebhooks(ctx context.Context) error {
+	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return t.leadMutating(ctx) }); err != nil {
+		return fmt.Errorf("leading the mutating webhook to the manager: %w", err)
+	}
+	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return t.leadValidating(ctx) }); err != nil {
+		return fmt.Errorf("leading the validating webhooks to the manager: %w", err)
+	}
+	t.say("      There is no cluster network here: the webhooks of config/default were led to https://localhost:%s, past their Service.", t.webhookPort())
+	return eventually(ctx, "the API server to ask the manager about Services", 30*time.Second, func() (bool, error) { return t.asks(ctx) })
+}
+
+func (t *tour) leadMutating(ctx context.Context) error {
+	configurations := t.plane.Client().AdmissionregistrationV1().MutatingWebhookConfigurations()
+	c, err := configurations.Get(ctx, webhooks, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range c.Webhooks {
+		t.lead(&c.Webhooks[i].ClientConfig)
+	}
+	_, err = configurations.Update(ctx, c, metav1.UpdateOptions{})
+	return err
+}
+
+func (t *tour) leadValidating(ctx context.Context) error {
+	configurations := t.plane.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	c, err := configurations.Get(ctx, webhooks, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range c.Webhooks {
+		t.lead(&c.Webhooks[i].ClientConfig)
+	}
+	_, err = configurations.Update(ctx, c, metav1.UpdateOptions{})
+	return err
+}
+
+func (t *tour) lead(config *admissionregistrationv1.WebhookClientConfig) {
+	config.URL = new("https://localhost:" + t.webhookPort() + *config.Service.Path)
+	config.Service = nil
+}
+
+func (t *tour) webhookPort() string {
+	_, port, _ := net.SplitHostPort(t.manager.WebhookAddress())
+	return port
+}
+
+// asks reports whether the manager hears of somebody who would like to create a Service.
+func (t *tour) asks(ctx context.Context) (bool, error) {
+	before, err := t.decisions(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, err = t.plane.Client().CoreV1().Services(metav1.NamespaceDefault).Create(ctx,
+		framework.NewService(metav1.NamespaceDefault, "is-anybody-there"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil && !apierrors.IsForbidden(err) {
+		return false, err
+	}
+	after, err := t.decisions(ctx)
+	return after > before, err
+}
+
+func (t *tour) decisions(ctx context.Context) (float64, error) {
+	metrics, err := t.manager.Metrics(ctx)
+	if err != nil {
+		return 0, err
+	}
+	sum, _ := metrics.Value("clusterip_operator_admission_decisions_total")
+	return sum, nil
+}
+
+// refused shows a command that the operator refuses, and what it says.
+func (t *tour) refused(ctx context.Context, reason string, args ...string) error {
+	_, err := t.kubectl(ctx, args...)
+	if err == nil {
+		return fmt.Errorf("kubectl %s was not refused", strings.Join(args, " "))
+	}
+	_, message, found := strings.Cut(err.Error(), "denied the request: ")
+	if !found || !strings.Contains(message, reason) {
+		return fmt.Errorf("want a refusal that says %q, got: %w", reason, err)
+	}
+	t.say("      refused: %s", strings.TrimSpace(message))
+	return nil
+}
