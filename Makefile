@@ -20,7 +20,7 @@ run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1:
 	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once)
 
 ##@ Check it
-.PHONY: test test-unit test-integration test-upgrade test-e2e bench bench-upgrade bench-proxy fuzz lint verify
+.PHONY: test test-unit test-integration test-upgrade test-e2e bench bench-upgrade bench-proxy bench-steering fuzz lint verify
 test: ## Everything that must pass: all packages with -race and shuffled, and the tool islands that have tests.
 	hack/test.sh all
 
@@ -44,6 +44,9 @@ bench-upgrade: ## The way off the bitmap, migrated and not, up to 65,000 Service
 
 bench-proxy: ## The node agent and the real kube-proxy in the same namespaces, up to 30,000 Services (QUICK=1: 1,000). Needs root.
 	go run ./test/bench --only proxy $(if $(filter-out 0 false no,$(QUICK)),--quick)
+
+bench-steering: ## What the admission webhooks cost, with and without them in turn, written into docs/benchmarks.md (QUICK=1: small, written nowhere).
+	go run ./test/bench --only steering $(if $(filter-out 0 false no,$(QUICK)),--quick,--write)
 
 fuzz: ## Every fuzz target for FUZZTIME (default 20s) each.
 	hack/fuzz.sh

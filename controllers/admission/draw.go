@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// respite is how long a full range is waited for while addresses of it are on their way in or out: near 100 % the books are behind
-	// by what is in flight.
-	respite = 500 * time.Millisecond
-	// breath is the pause between two tries.
+	// reserve is the part of a request's time that is kept for a last try.
+	reserve = sight
+	// breath is the pause between two looks at ranges that are full while addresses of them are on their way in or out: near 100 % the
+	// books are behind by what is in flight.
 	breath = 5 * time.Millisecond
-	// attempts is how many addresses may be lost to others before the request is left to the API server.
+	// attempts is how many addresses may be lost to others.
 	attempts = 16
-	// knocks is how many replicas that own what is free may not answer before theirs is left to them.
-	knocks = 1
+	// deafness is for how long a replica does with its own addresses after another one has not answered.
+	deafness = time.Second
 )
 
 // draw finds an address for a slot: one that is kept for the Service, or one drawn from its route. It returns a refusal when the route
@@ -33,43 +33,63 @@ func (h *ServiceSteerer) draw(ctx context.Context, w world, s slot) (netip.Addr,
 	if a, ok := h.fromReservation(ctx, s, to); ok {
 		return a, nil, nil
 	}
-	deadline := h.Clock.Now().Add(respite)
-	unanswered := 0
-	for lost := 0; lost < attempts; {
-		a, err := h.once(ctx, s, to, unanswered >= knocks)
+	early, cancel := context.WithTimeout(ctx, h.time(ctx))
+	defer cancel()
+	for lost := 0; lost < attempts && early.Err() == nil; {
+		a, err := h.once(early, s, to, h.deaf())
 		switch {
 		case err == nil:
 			return a, nil, nil
 		case errors.Is(err, replicas.ErrNoAnswer):
-			unanswered++
-			lost++
+			h.deafUntil.Store(h.Clock.Now().Add(deafness).UnixNano())
 		case errors.Is(err, errLost):
 			lost++
-		case errors.Is(err, ledger.ErrBusy):
-			lost++
-			pause(ctx, breath)
-		case !errors.Is(err, allocator.ErrFull):
+		case !errors.Is(err, allocator.ErrFull) && !errors.Is(err, ledger.ErrBusy):
 			return netip.Addr{}, nil, err
-		case h.Ledger.Assumed() == 0 || h.Clock.Now().After(deadline) || !pause(ctx, breath):
+		case h.Ledger.Assumed() == 0 && !h.deaf():
 			return netip.Addr{}, h.full(w, s), nil
+		default:
+			pause(early, breath)
 		}
 	}
-	return netip.Addr{}, nil, fmt.Errorf("drawing an address: %d were taken by others", attempts)
+	return h.lastTry(ctx, w, s, to)
 }
 
-// pause waits, and is false when there is no time for it.
-func pause(ctx context.Context, d time.Duration) bool {
+// time is what a request has left before its last try.
+func (h *ServiceSteerer) time(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return budget - reserve
+	}
+	return time.Until(deadline) - reserve
+}
+
+// deaf reports whether another replica has not answered a short while ago.
+func (h *ServiceSteerer) deaf() bool { return h.Clock.Now().UnixNano() < h.deafUntil.Load() }
+
+// lastTry claims any address that is free, whoever owns it: the API server, to which the Service is left otherwise, would not ask either.
+func (h *ServiceSteerer) lastTry(ctx context.Context, w world, s slot, to ledger.Holder) (netip.Addr, *steering.Refusal, error) {
+	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers}, to)
+	if err != nil {
+		return netip.Addr{}, h.full(w, s), nil
+	}
+	if err := h.counted(h.claimer().claim(ctx, drawn.Addr)); err != nil {
+		return netip.Addr{}, nil, err
+	}
+	return drawn.Addr, nil, nil
+}
+
+// pause waits, but no longer than there is time.
+func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
-		return false
 	case <-time.After(d):
-		return true
 	}
 }
 
 // once draws one address and settles it with the other replicas: what is its own, a replica hands out at once; what belongs to another one
 // is borrowed from it; and one that is not sure of what is its own claims it through the API server, which also settles it with owners that do
-// not answer, or are gone.
+// not answer, or are gone. Alone means to do with one's own.
 func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder, alone bool) (netip.Addr, error) {
 	shard, sure := h.Replicas.Shard()
 	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard, OnlyOwn: alone && sure, Yield: true}, to)
@@ -81,33 +101,31 @@ func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder, alo
 	switch {
 	case kept:
 		return a, h.counted(h.claimer().makeRoom(ctx, a))
-	case !drawn.Own && !h.Replicas.Alone():
-		err := h.borrow(ctx, a)
-		if err == nil || errors.Is(err, errLost) {
-			return a, h.counted(err)
-		}
-		if sure {
-			h.Ledger.Forget(a)
-			return a, h.counted(err)
-		}
 	case drawn.Own && sure:
 		return a, nil
+	case !drawn.Own && !h.Replicas.Alone():
+		err := h.borrow(ctx, a, sure)
+		if sure || !errors.Is(err, replicas.ErrNoAnswer) {
+			return a, h.counted(err)
+		}
 	}
 	return a, h.counted(h.claimer().claim(ctx, a))
 }
 
-// borrow asks the replica that owns an address for it. One that does not answer may be dead; its addresses are free again when its Lease
-// has ended.
-func (h *ServiceSteerer) borrow(ctx context.Context, a netip.Addr) error {
+// borrow asks the replica that owns an address for it. One that does not answer may be dead or not sure; its addresses come into other hands
+// when that is settled; unless the caller goes on with the address itself, it is given up.
+func (h *ServiceSteerer) borrow(ctx context.Context, a netip.Addr, giveUp bool) error {
 	ok, err := h.Replicas.Borrow(ctx, a)
 	switch {
-	case err != nil:
-		return fmt.Errorf("borrowing %s: %w", a, err)
-	case !ok:
+	case err == nil && ok:
+		return nil
+	case err == nil:
 		h.Ledger.Lost(a)
 		return errLost
+	case giveUp:
+		h.Ledger.Forget(a)
 	}
-	return nil
+	return fmt.Errorf("borrowing %s: %w (%w)", a, replicas.ErrNoAnswer, err)
 }
 
 // counted counts how a claim ended.
@@ -146,15 +164,15 @@ func (h *ServiceSteerer) offered(a netip.Addr) bool {
 // full says why there is no address: the policy that refuses, or that all that is left belongs to others. Nothing, where the API
 // server may look for itself.
 func (h *ServiceSteerer) full(w world, s slot) *steering.Refusal {
-	family := "IPv6"
-	if s.is4 {
-		family = "IPv4"
-	}
 	if s.route.Fails {
-		return s.route.Full(family)
+		return s.route.Full(s.is4)
 	}
 	if !w.snapshot.Closes(s.is4) {
 		return nil
+	}
+	family := "IPv6"
+	if s.is4 {
+		family = "IPv4"
 	}
 	return &steering.Refusal{Message: fmt.Sprintf("no %s address is left in the ranges that are open to this Service; "+
 		"other ranges are kept by ServiceCIDRPolicies for the Services that they select: delete Services, or add a ServiceCIDR", family)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	jsonpatch "gomodules.xyz/jsonpatch/v2"
@@ -36,6 +37,9 @@ type ServiceSteerer struct {
 	Replicas         Replicas
 	Refusals         *Refusals
 	Clock            clock.PassiveClock
+
+	// deafUntil is until when, in nanoseconds of the clock, other replicas are not asked.
+	deafUntil atomic.Int64
 }
 
 // Replicas are the processes that hand out addresses side by side.

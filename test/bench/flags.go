@@ -11,6 +11,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/allocation"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/operation"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/steering"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/upgrade"
 )
 
@@ -27,6 +28,7 @@ type command struct {
 	manager     operation.Options
 	upgrade     upgrade.Options
 	proxy       proxy.Options
+	steering    steering.Options
 }
 
 func parse(args []string) (command, error) {
@@ -36,7 +38,7 @@ func parse(args []string) (command, error) {
 	c.manager.Sizes = []int{10_000, 50_000}
 	c.manager.Labelled, c.manager.Repaired = []int{10_000}, []int{10_000}
 
-	c.upgrade, c.proxy = upgrade.Full(), proxy.Full()
+	c.upgrade, c.proxy, c.steering = upgrade.Full(), proxy.Full(), steering.Full()
 
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&only, "only", "allocations,manager", "parts to run: "+strings.Join(names(), ", "))
@@ -65,8 +67,9 @@ func parse(args []string) (command, error) {
 	flags.IntVar(&c.upgrade.Rounds, "races", c.upgrade.Rounds, "upgrade: rounds of this comparison")
 	flags.IntVar(&c.upgrade.Workers, "writers", c.upgrade.Workers, "upgrade: writes at the same time in this comparison")
 	c.proxyFlags(flags)
-	flags.BoolFunc("quick", "upgrade, proxy: small clusters and few repetitions, to see whether the benchmark works", func(string) error {
-		c.upgrade, c.proxy = upgrade.Quick(), proxy.Quick()
+	c.steeringFlags(flags)
+	flags.BoolFunc("quick", "upgrade, proxy, steering: small clusters and few repetitions, to see whether the benchmark works", func(string) error {
+		c.upgrade, c.proxy, c.steering = upgrade.Quick(), proxy.Quick(), steering.Quick()
 		return nil
 	})
 	if err := flags.Parse(args); err != nil {
@@ -87,6 +90,15 @@ func (c *command) proxyFlags(flags *flag.FlagSet) {
 		return nil
 	})
 	flags.DurationVar(&c.proxy.Patience, "patience", c.proxy.Patience, "proxy: how long a start may take")
+}
+
+// steeringFlags are those of the part steering.
+func (c *command) steeringFlags(flags *flag.FlagSet) {
+	flags.Var((*numbers)(&c.steering.Sizes), "there", "steering: numbers of Services that exist")
+	flags.Var((*numbers)(&c.steering.Policies), "policies", "steering: numbers of policies")
+	flags.Var((*numbers)(&c.steering.Clients), "clients", "steering: numbers of clients")
+	flags.IntVar(&c.steering.Rounds, "turns", c.steering.Rounds, "steering: turns with webhooks, and as many without")
+	flags.IntVar(&c.steering.Crowd, "crowd", c.steering.Crowd, "steering: policies with a range each, for the memory of a manager")
 }
 
 // pick returns the named parts in the order of the list.

@@ -6,6 +6,7 @@
 //	go run ./test/bench --only allocator --write                     the micro benchmarks that hack/bench.sh has kept
 //	go run ./test/bench --only upgrade --quick                       the way off the bitmap, small, to see that it works
 //	go run ./test/bench --only proxy --quick                         Service proxies, small (needs root)
+//	go run ./test/bench --only steering --quick                      the admission webhooks, small
 //
 // Start with part.go, the list of what can be measured.
 package main

@@ -10,6 +10,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/steering"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/upgrade"
 )
 
@@ -25,6 +26,7 @@ var parts = []part{
 	{"manager", runManager},
 	{"upgrade", runUpgrade},
 	{"proxy", runProxy},
+	{"steering", runSteering},
 }
 
 func names() []string {
@@ -78,6 +80,14 @@ func runUpgrade(ctx context.Context, c command, log *progress.Log) (report.Secti
 
 func runProxy(ctx context.Context, c command, log *progress.Log) (report.Section, error) {
 	result, err := proxy.Run(ctx, c.proxy, log)
+	if err != nil {
+		return report.Section{}, err
+	}
+	return report.Section{Intro: intro(c.String(), result.Versions), Tables: result.Tables(), Notes: result.Notes()}, nil
+}
+
+func runSteering(ctx context.Context, c command, log *progress.Log) (report.Section, error) {
+	result, err := steering.Run(ctx, c.steering, log)
 	if err != nil {
 		return report.Section{}, err
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // answering is how long an owner may take to answer. It takes two writes and two watch events, some 15 ms when nothing else is going on.
-const answering = 800 * time.Millisecond
+const answering = 500 * time.Millisecond
 
 // ErrNoAnswer says that the owner of an address did not answer in time: it may be dead, or not sure of its shard.
 var ErrNoAnswer = errors.New("the replica that owns the address does not answer")

@@ -21,22 +21,33 @@ type Route struct {
 	Fails bool
 }
 
-// Full is the refusal of a route that fails with nothing left.
-func (r *Route) Full(family string) *Refusal {
-	last := r.Policies[len(r.Policies)-1]
-	where := "it has no ready range"
-	if len(last.Ranges) > 0 {
-		texts := make([]string, 0, len(last.Ranges))
-		for _, pr := range last.Ranges {
-			texts = append(texts, pr.Range.String())
-		}
-		if len(texts) > 3 {
-			texts = append(texts[:3], fmt.Sprintf("and %d more", len(last.Ranges)-3))
-		}
-		where = strings.Join(texts, ", ")
+// Full is the refusal of a route that fails with nothing left of a family.
+func (r *Route) Full(is4 bool) *Refusal {
+	family := "IPv6"
+	if is4 {
+		family = "IPv4"
 	}
-	return &Refusal{last.Name, fmt.Sprintf("ServiceCIDRPolicy %q: no %s address is left in its ranges (%s); delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback",
-		last.Name, family, where)}
+	last := r.Policies[len(r.Policies)-1]
+	return &Refusal{last.Name, fmt.Sprintf("ServiceCIDRPolicy %q: no %s address is left in its ranges (%s); "+
+		"delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback", last.Name, family, last.rangesText(is4))}
+}
+
+// rangesText names the first ranges of a family.
+func (p *Policy) rangesText(is4 bool) string {
+	const named = 3
+	var texts []string
+	for _, r := range p.Ranges {
+		if r.Range.Prefix().Addr().Is4() == is4 {
+			texts = append(texts, r.Range.String())
+		}
+	}
+	switch {
+	case len(texts) == 0:
+		return "it has no ready range"
+	case len(texts) > named:
+		return strings.Join(texts[:named], ", ") + fmt.Sprintf(" and %d more", len(texts)-named)
+	}
+	return strings.Join(texts, ", ")
 }
 
 // bands are the tiers of the addresses that somebody may draw from, of one family.

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
@@ -74,6 +76,7 @@ func (b *bed) furnish(ctx context.Context) (err error) {
 }
 
 func policyClient(b *bed) (client.Client, error) {
+	crlog.SetLogger(logr.Discard())
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/load"
@@ -16,8 +15,8 @@ type turn struct {
 	load.Outcome
 	// Requests to our webhook while it ran.
 	Asked float64
-	// Processor time meanwhile, of the managers together, and in the benchmark itself.
-	API, Etcd, Managers, Bench time.Duration
+	// Processor time meanwhile; that of the managers together.
+	API, Etcd, Managers time.Duration
 }
 
 // work is what is measured with and without webhooks.
@@ -88,14 +87,14 @@ func (b *bed) measure(ctx context.Context, w work) (t turn, err error) {
 	time.Sleep(moment)
 	after, err := b.read(ctx)
 	t.Asked = after.asked - before.asked
-	t.API, t.Etcd, t.Managers, t.Bench = after.api-before.api, after.etcd-before.etcd, after.managers-before.managers, after.bench-before.bench
+	t.API, t.Etcd, t.Managers = after.api-before.api, after.etcd-before.etcd, after.managers-before.managers
 	return t, err
 }
 
 // reading is what counters say at one moment.
 type reading struct {
-	asked                      float64
-	api, etcd, managers, bench time.Duration
+	asked               float64
+	api, etcd, managers time.Duration
 }
 
 func (b *bed) read(ctx context.Context) (r reading, err error) {
@@ -112,10 +111,7 @@ func (b *bed) read(ctx context.Context) (r reading, err error) {
 	if r.api, err = b.API.CPUTime(); err != nil {
 		return r, err
 	}
-	if r.etcd, err = b.Etcd.CPUTime(); err != nil {
-		return r, err
-	}
-	r.bench, err = ownTime()
+	r.etcd, err = b.Etcd.CPUTime()
 	return r, err
 }
 
@@ -171,12 +167,3 @@ func (c contest) added() (s stats.Sample) {
 
 // share is the rate with webhooks as a share of that without, round by round.
 func (c contest) share() stats.Sample { return c.With.sample(rate).Over(c.Without.sample(rate)) }
-
-// ownTime is the processor time of this process.
-func ownTime() (time.Duration, error) {
-	state, err := processTimes(os.Getpid())
-	if err != nil {
-		return 0, fmt.Errorf("reading the processor time of the benchmark: %w", err)
-	}
-	return state, nil
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,8 +18,11 @@ import (
 // apiServer is a user whom no webhook of ours is asked about.
 const apiServer = "system:apiserver"
 
-// OfferRange creates a ServiceCIDR and waits until the operator looks after it and the API server allocates from it. labels
-// may be nil.
+// known is how long the operator waits with a range that is new, so that all API servers know of it, and a bit more.
+const known = 1300 * time.Millisecond
+
+// OfferRange creates a ServiceCIDR and waits until the operator looks after it, and both the API server and the operator allocate from it.
+// labels may be nil.
 func (b *Bed) OfferRange(ctx context.Context, name string, labels map[string]string, cidrs ...string) {
 	GinkgoHelper()
 	object := framework.NewServiceCIDR(name, cidrs...)
@@ -26,6 +30,7 @@ func (b *Bed) OfferRange(ctx context.Context, name string, labels map[string]str
 	_, err := b.Networking().ServiceCIDRs().Create(ctx, object, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	b.WaitLookedAfter(ctx, name)
+	time.Sleep(known)
 	unasked := b.unasked()
 	for _, cidr := range cidrs {
 		Eventually(func() bool { return knows(ctx, unasked, cidr) }).WithTimeout(cluster.Patience).

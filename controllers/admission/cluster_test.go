@@ -1,0 +1,387 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	cachetesting "k8s.io/client-go/tools/cache/testing"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+)
+
+// cluster is an API server of few words: it keeps IPAddresses and Services, and its watches feed the books of a webhook. Faults are put in its
+// way by the hooks.
+type cluster struct {
+	client.Writer
+	steerer *ServiceSteerer
+	sources map[string]*cachetesting.FakeControllerSource
+
+	mu        sync.Mutex
+	addresses map[string]*networkingv1.IPAddress
+	uids      int
+	// creating and deleting are called before a write, and make it fail with their error.
+	creating, deleting func(*networkingv1.IPAddress) error
+	writes             []string
+	// deaf: the watch of IPAddresses shows nothing.
+	deaf bool
+
+	// replicas is what the webhook hears about the others.
+	shard  func() (allocator.Shard, bool)
+	others bool
+	borrow func(netip.Addr) (bool, error)
+}
+
+var errDown = errors.New("connection refused")
+
+// setting is what there is before a test.
+type setting struct {
+	policies   []*v1alpha1.ServiceCIDRPolicy
+	cidrs      []*networkingv1.ServiceCIDR
+	addresses  []*networkingv1.IPAddress
+	services   []*corev1.Service
+	namespaces client.Reader
+}
+
+func newCluster(t *testing.T, s setting) *cluster {
+	t.Helper()
+	c := &cluster{addresses: map[string]*networkingv1.IPAddress{}, sources: map[string]*cachetesting.FakeControllerSource{}}
+	for _, o := range s.policies {
+		c.source(o).Add(o)
+	}
+	for _, o := range s.cidrs {
+		c.source(o).Add(o)
+	}
+	for _, o := range s.services {
+		c.source(o).Add(o)
+	}
+	for _, o := range s.addresses {
+		c.put(o)
+	}
+	board, books := steering.NewBoard(), ledger.New()
+	board.Subscribe(func(_, after *steering.Snapshot) { books.SetRules(after) })
+	fed := &fed{cluster: c, ctx: t.Context(), made: map[string]toolscache.SharedIndexInformer{}}
+	for _, watch := range []func(context.Context, cache.Informers) error{board.Watch, books.Watch} {
+		if err := watch(t.Context(), fed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	go func() { _ = board.Start(t.Context()) }()
+	await(t, "the books are synced", func() bool {
+		return board.Synced() && books.Synced() && len(board.Current().Policies()) == len(s.policies) && board.Current().Knows(v1alpha1.DefaultServiceCIDR)
+	})
+	if s.namespaces == nil {
+		s.namespaces = namespaceReader{"ns": {"team": "ns"}}
+	}
+	c.steerer = &ServiceSteerer{
+		Writer: c, Namespaces: s.namespaces, Live: s.namespaces, Ledger: books, Board: board, Replicas: c, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
+	}
+	return c
+}
+
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// source is the watch of a kind.
+func (c *cluster) source(o kruntime.Object) *cachetesting.FakeControllerSource {
+	kind := fmt.Sprintf("%T", o)
+	if c.sources[kind] == nil {
+		c.sources[kind] = cachetesting.NewFakeControllerSource()
+	}
+	return c.sources[kind]
+}
+
+// fed are informers of the cluster.
+type fed struct {
+	cache.Informers
+	cluster *cluster
+	ctx     context.Context //nolint:containedctx // as long as the test
+	made    map[string]toolscache.SharedIndexInformer
+}
+
+// GetInformer implements cache.Informers.
+func (f *fed) GetInformer(_ context.Context, of client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	kind := fmt.Sprintf("%T", of)
+	if f.made[kind] == nil {
+		f.made[kind] = toolscache.NewSharedIndexInformer(f.cluster.source(of), of, 0, toolscache.Indexers{})
+		go f.made[kind].Run(f.ctx.Done())
+	}
+	return f.made[kind], nil
+}
+
+// put stores an IPAddress as a new one.
+func (c *cluster) put(o *networkingv1.IPAddress) {
+	c.uids++
+	o.UID = types.UID(fmt.Sprint("uid-", c.uids))
+	o.CreationTimestamp = metav1.Now()
+	c.addresses[o.Name] = o.DeepCopy()
+	if !c.deaf {
+		c.source(o).Add(o.DeepCopy())
+	}
+}
+
+// Create implements client.Writer.
+func (c *cluster) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ip := o.(*networkingv1.IPAddress)
+	if c.creating != nil {
+		if err := c.creating(ip); err != nil {
+			return err
+		}
+	}
+	if c.addresses[ip.Name] != nil {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "ipaddresses"}, ip.Name)
+	}
+	c.put(ip)
+	c.writes = append(c.writes, "create "+ip.Labels[v1alpha1.LabelPurpose])
+	return nil
+}
+
+// Delete implements client.Writer.
+func (c *cluster) Delete(_ context.Context, o client.Object, opts ...client.DeleteOption) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	options := (&client.DeleteOptions{}).ApplyOptions(opts)
+	if c.deleting != nil {
+		if err := c.deleting(o.(*networkingv1.IPAddress)); err != nil {
+			return err
+		}
+	}
+	there := c.addresses[o.GetName()]
+	switch {
+	case there == nil:
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "ipaddresses"}, o.GetName())
+	case options.Preconditions == nil || options.Preconditions.UID == nil:
+		return errors.New("a deletion without precondition")
+	case *options.Preconditions.UID != there.UID:
+		return apierrors.NewConflict(schema.GroupResource{Resource: "ipaddresses"}, o.GetName(), errors.New("another UID"))
+	}
+	c.drop(there)
+	c.writes = append(c.writes, "delete "+there.Labels[v1alpha1.LabelPurpose])
+	return nil
+}
+
+func (c *cluster) drop(o *networkingv1.IPAddress) {
+	delete(c.addresses, o.Name)
+	if !c.deaf {
+		c.source(o).Delete(o)
+	}
+}
+
+// ID implements Replicas.
+func (c *cluster) ID() string { return "me" }
+
+// Shard implements Replicas.
+func (c *cluster) Shard() (allocator.Shard, bool) {
+	if c.shard == nil {
+		return allocator.Shard{}, true
+	}
+	return c.shard()
+}
+
+// Alone implements Replicas.
+func (c *cluster) Alone() bool { return !c.others }
+
+// Borrow implements Replicas.
+func (c *cluster) Borrow(_ context.Context, a netip.Addr) (bool, error) { return c.borrow(a) }
+
+// accept is the API server writing what it answers: IPAddresses, then the Service.
+func (c *cluster) accept(name string, ips ...string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ip := range ips {
+		if c.addresses[ip] != nil {
+			return fmt.Errorf("%s is allocated already: %v", ip, c.addresses[ip].Labels)
+		}
+		c.put(upstream.NewIPAddress(netip.MustParseAddr(ip), types.NamespacedName{Namespace: "ns", Name: name}))
+	}
+	s := corev1Service(name, ips...)
+	c.source(s).Add(s)
+	return nil
+}
+
+// purposes are those of the IPAddresses that are left, by address.
+func (c *cluster) purposes() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]string{}
+	for name, o := range c.addresses {
+		out[name] = o.Labels[v1alpha1.LabelPurpose]
+	}
+	return out
+}
+
+// namespaceReader are labels by namespace.
+type namespaceReader map[string]map[string]string
+
+// Get implements client.Reader.
+func (n namespaceReader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	labels, ok := n[key.Name]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, key.Name)
+	}
+	into.SetName(key.Name)
+	into.SetLabels(labels)
+	return nil
+}
+
+// List implements client.Reader.
+func (namespaceReader) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("nobody lists namespaces for a request")
+}
+
+func corev1Service(name string, ips ...string) *corev1.Service {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIPs: ips},
+	}
+	if len(ips) > 0 {
+		s.Spec.ClusterIP = ips[0]
+	}
+	return s
+}
+
+// dualStack asks for both families.
+func dualStack(s *corev1.Service) *corev1.Service {
+	policy := corev1.IPFamilyPolicyRequireDualStack
+	s.Spec.IPFamilyPolicy = &policy
+	return s
+}
+
+func rangeOf(name string, cidrs ...string) *networkingv1.ServiceCIDR {
+	return &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs},
+		Status: networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{
+			Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour)),
+		}}},
+	}
+}
+
+func policyOfRanges(name string, change func(*v1alpha1.ServiceCIDRPolicySpec), cidrs ...string) *v1alpha1.ServiceCIDRPolicy {
+	p := &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
+	p.Spec.ServiceCIDRs = cidrs
+	if change != nil {
+		change(&p.Spec)
+	}
+	return p
+}
+
+// ourAddress is an IPAddress that the keeper has written.
+func ourAddress(ip, purpose string, annotations map[string]string) *networkingv1.IPAddress {
+	return &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{
+		Name: ip, Annotations: annotations,
+		Labels: map[string]string{networkingv1.LabelManagedBy: v1alpha1.ManagedByOperator, v1alpha1.LabelPurpose: purpose},
+	}}
+}
+
+// create asks the webhook for a new Service.
+func (c *cluster) create(t *testing.T, s *corev1.Service) answer {
+	t.Helper()
+	return c.ask(t, admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Object: rawOf(t, s)}})
+}
+
+func (c *cluster) ask(t *testing.T, r admission.Request) answer {
+	t.Helper()
+	if r.Namespace == "" {
+		r.Namespace = "ns"
+	}
+	response := c.steerer.Handle(t.Context(), r)
+	a := answer{Allowed: response.Allowed, Warnings: response.Warnings}
+	if response.Result != nil {
+		a.Message = response.Result.Message
+		if !a.Allowed && response.Result.Code != 403 {
+			t.Errorf("refused with code %d", response.Result.Code)
+		}
+	}
+	for _, p := range response.Patches {
+		switch p.Path {
+		case "/spec/clusterIPs":
+			a.IPs = p.Value.([]string)
+		case "/spec/clusterIP":
+			a.IP = p.Value.(string)
+		default:
+			t.Errorf("an unexpected patch of %s", p.Path)
+		}
+	}
+	return a
+}
+
+func rawOf(t *testing.T, s *corev1.Service) kruntime.RawExtension {
+	t.Helper()
+	raw, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kruntime.RawExtension{Raw: raw}
+}
+
+// answer is what the API server hears.
+type answer struct {
+	Allowed  bool
+	Message  string
+	IP       string
+	IPs      []string
+	Warnings []string
+}
+
+// expectAtRest checks that nothing is assumed any more, and that of our IPAddresses only those are left.
+func (c *cluster) expectAtRest(t *testing.T, left map[string]string) {
+	t.Helper()
+	if n := c.steerer.Ledger.Assumed(); n != 0 {
+		t.Errorf("%d addresses are assumed", n)
+	}
+	got := c.purposes()
+	for ip, purpose := range got {
+		if purpose != "" && left[ip] != purpose {
+			t.Errorf("left is %s for %s", ip, purpose)
+		}
+	}
+	for ip, purpose := range left {
+		if got[ip] != purpose {
+			t.Errorf("%s for %s is gone", ip, purpose)
+		}
+	}
+}
+
+// usableOf lists the addresses of a small range.
+func usableOf(text string) []string {
+	r, err := allocator.ParseRange(text)
+	if err != nil {
+		panic(err)
+	}
+	var out []string
+	for a := r.Span().First; r.Contains(a); a = a.Next() {
+		out = append(out, a.String())
+	}
+	return slices.Clip(out)
+}

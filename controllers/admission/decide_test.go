@@ -1,0 +1,185 @@
+package admission
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+)
+
+// decided is a verdict in short.
+type decided struct {
+	Policy, Message string
+	Take, Have      []string
+	// Fill are the families that are drawn (true: IPv4), Kept the reservations among what they are drawn from, Steered by whom.
+	Fill          []bool
+	Kept, Steered []string
+	Warnings      []string
+}
+
+func inShort(v verdict) decided {
+	d := decided{Have: v.have, Warnings: v.warnings}
+	if v.refusal != nil {
+		return decided{Policy: v.refusal.Policy, Message: v.refusal.Message}
+	}
+	for _, a := range v.take {
+		d.Take = append(d.Take, a.String())
+	}
+	for _, s := range v.fill {
+		d.Fill = append(d.Fill, s.is4)
+		for _, r := range s.kept {
+			d.Kept = append(d.Kept, r.Name)
+		}
+		for _, p := range s.route.Policies {
+			d.Steered = append(d.Steered, p.Name)
+		}
+	}
+	return d
+}
+
+// decision is a case of the table below.
+type decision struct {
+	service, old *corev1.Service
+	chosen       map[string]choice
+	want         decided
+}
+
+func annotated(s *corev1.Service, from string) *corev1.Service {
+	s.Annotations = map[string]string{v1alpha1.AnnotationAdditionalFrom: from}
+	return s
+}
+
+func labelled(s *corev1.Service) *corev1.Service {
+	s.Labels = map[string]string{"team": "blue"}
+	return s
+}
+
+// The world of TestDecide: blue Services have the ranges blue for themselves, where addresses rest; ns/dns has a reserved address of each
+// family; everybody else has the default range.
+func decideSnapshot() *steering.Snapshot {
+	w := steering.World{}
+	for name, cidrs := range map[string][]string{"kubernetes": {"10.0.0.0/24", "fd00::/120"}, "blue": {"10.0.1.0/24", "fd00:1::/120"}} {
+		w.ServiceCIDRs = append(w.ServiceCIDRs, steering.NewServiceCIDR(rangeOf(name, cidrs...)))
+	}
+	w.Policies = append(w.Policies, policyOfRanges("blue", func(s *v1alpha1.ServiceCIDRPolicySpec) {
+		s.Exclusive, s.CoolDown = true, &metav1.Duration{Duration: time.Hour}
+		s.ServiceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "blue"}}
+	}, "blue"), policyOfRanges("keeper", func(s *v1alpha1.ServiceCIDRPolicySpec) {
+		keeping("four", "10.0.0.10", "ns/dns")(s)
+		keeping("six", "fd00::10", "ns/dns")(s)
+		keeping("nobody", "10.0.0.11", "")(s)
+	}))
+	return steering.Compile(w)
+}
+
+func TestDecide(t *testing.T) {
+	released := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	restOf := func(name string) *ledger.Rest {
+		return &ledger.Rest{Service: types.NamespacedName{Namespace: "ns", Name: name}, Released: released}
+	}
+	const elsewhere = "; choose another address, or leave the choice to the cluster"
+	for name, tc := range map[string]decision{
+		"nobody steers it": {service: corev1Service("a"), want: decided{Fill: []bool{true}}},
+		"two families":     {service: dualStack(corev1Service("a")), want: decided{Fill: []bool{true, false}}},
+		"steered":          {service: labelled(corev1Service("a")), want: decided{Fill: []bool{true}, Steered: []string{"blue"}}},
+		"reserved for it":  {service: dualStack(corev1Service("dns")), want: decided{Fill: []bool{true, false}, Kept: []string{"four", "six"}}},
+		"a static address": {service: corev1Service("a", "10.0.0.77"), want: decided{Take: []string{"10.0.0.77"}, Have: []string{"10.0.0.77"}}},
+		"a static address of one family, the other drawn": {service: dualStack(corev1Service("a", "fd00::77")),
+			want: decided{Take: []string{"fd00::77"}, Have: []string{"fd00::77"}, Fill: []bool{true}}},
+		"filled in by this process": {service: corev1Service("a", "10.0.1.77"), chosen: map[string]choice{"10.0.1.77": {ours: true}},
+			want: decided{Have: []string{"10.0.1.77"}}},
+		"outside of all ranges": {service: corev1Service("a", "192.0.2.1"), want: decided{Take: []string{"192.0.2.1"}, Have: []string{"192.0.2.1"}}},
+		"no address at all":     {service: corev1Service("a", "ten"), want: decided{Have: []string{"ten"}}},
+		"headless":              {service: corev1Service("a", corev1.ClusterIPNone), want: decided{Have: []string{corev1.ClusterIPNone}}},
+		"an update of something else": {service: dualStack(corev1Service("a", "10.0.0.77", "fd00::77")), old: dualStack(corev1Service("a", "10.0.0.77", "fd00::77")),
+			want: decided{Have: []string{"10.0.0.77", "fd00::77"}}},
+		"an update of a Service in a range that was closed since": {service: corev1Service("a", "10.0.1.77"), old: corev1Service("a", "10.0.1.77"),
+			want: decided{Have: []string{"10.0.1.77"}}},
+		"an old client that knows one address": {service: func() *corev1.Service { s := dualStack(corev1Service("a")); s.Spec.ClusterIP = "10.0.0.77"; return s }(),
+			old: dualStack(corev1Service("a", "10.0.0.77", "fd00::77")), want: decided{Have: []string{"10.0.0.77", "fd00::77"}}},
+		"a second family": {service: dualStack(corev1Service("a", "fd00::77")), old: corev1Service("a", "fd00::77"),
+			want: decided{Have: []string{"fd00::77"}, Fill: []bool{true}}},
+		"a closed range": {service: corev1Service("a", "10.0.1.77"), want: decided{Policy: "blue",
+			Message: `ServiceCIDRPolicy "blue": the address 10.0.1.77 lies in a range that this policy keeps for the Services that it selects` + elsewhere}},
+		"a closed range, as second address": {service: dualStack(corev1Service("a", "10.0.0.77", "fd00:1::77")), want: decided{Policy: "blue",
+			Message: `ServiceCIDRPolicy "blue": the address fd00:1::77 lies in a range that this policy keeps for the Services that it selects` + elsewhere}},
+		"a closed range, by an update that adds a family": {service: dualStack(corev1Service("a", "10.0.0.77", "fd00:1::77")), old: corev1Service("a", "10.0.0.77"),
+			want: decided{Policy: "blue", Message: `ServiceCIDRPolicy "blue": the address fd00:1::77 lies in a range that this policy keeps for the Services that it selects` + elsewhere}},
+		"a closed range, written as IPv4 in IPv6": {service: corev1Service("a", "::ffff:10.0.1.77"), want: decided{Policy: "blue",
+			Message: `ServiceCIDRPolicy "blue": the address 10.0.1.77 lies in a range that this policy keeps for the Services that it selects` + elsewhere}},
+		"its own closed range": {service: labelled(corev1Service("a", "10.0.1.77")), want: decided{Take: []string{"10.0.1.77"}, Have: []string{"10.0.1.77"}}},
+		"its own reservation":  {service: corev1Service("dns", "10.0.0.10"), want: decided{Take: []string{"10.0.0.10"}, Have: []string{"10.0.0.10"}}},
+		"another's reservation": {service: corev1Service("a", "fd00::10"), want: decided{Policy: "keeper",
+			Message: `ServiceCIDRPolicy "keeper": the address fd00::10 is kept for Service ns/dns by the reservation "six"` + elsewhere}},
+		"nobody's reservation": {service: corev1Service("dns", "10.0.0.11"), want: decided{Policy: "keeper",
+			Message: `ServiceCIDRPolicy "keeper": the address 10.0.0.11 is kept for nobody by the reservation "nobody"` + elsewhere}},
+		"it rests after another one": {service: labelled(corev1Service("a", "10.0.1.9")),
+			chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, rest: restOf("b")}}, want: decided{Policy: "blue",
+				Message: `ServiceCIDRPolicy "blue": the address 10.0.1.9 rests until 2026-11-21T13:00:00Z after Service ns/b had it` + elsewhere}},
+		"it rests after this one": {service: labelled(corev1Service("a", "10.0.1.9")), chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, rest: restOf("a")}},
+			want: decided{Take: []string{"10.0.1.9"}, Have: []string{"10.0.1.9"}}},
+		"it rests, and its policy lets nothing rest any more": {service: corev1Service("a", "10.0.0.9"),
+			chosen: map[string]choice{"10.0.0.9": {state: allocator.Cooling, rest: restOf("b")}}, want: decided{Take: []string{"10.0.0.9"}, Have: []string{"10.0.0.9"}}},
+		"it rests no more: somebody has it": {service: labelled(corev1Service("a", "10.0.1.9")),
+			chosen: map[string]choice{"10.0.1.9": {state: allocator.Allocated, rest: restOf("b")}}, want: decided{Take: []string{"10.0.1.9"}, Have: []string{"10.0.1.9"}}},
+		"it rests, and is reserved for this one": {service: corev1Service("dns", "10.0.0.10"),
+			chosen: map[string]choice{"10.0.0.10": {state: allocator.Cooling, rest: restOf("b")}}, want: decided{Take: []string{"10.0.0.10"}, Have: []string{"10.0.0.10"}}},
+		"additional addresses of its own": {service: labelled(annotated(corev1Service("a"), "blue, kubernetes")), want: decided{Fill: []bool{true}, Steered: []string{"blue"}}},
+		"additional addresses of others": {service: annotated(corev1Service("a"), "kubernetes,blue"), want: decided{Policy: "blue",
+			Message: `ServiceCIDRPolicy "blue": it keeps 10.0.1.0/24 for the Services that it selects`}},
+		"additional addresses of others, which it has had": {service: annotated(corev1Service("a", "10.0.0.77"), "blue"),
+			old: annotated(corev1Service("a", "10.0.0.77"), "blue"), want: decided{Have: []string{"10.0.0.77"}}},
+		"additional addresses of nothing": {service: annotated(corev1Service("a"), "green,grey"), want: decided{Fill: []bool{true}, Warnings: []string{
+			"annotation clusterip-operator.io/additional-ips-from: there is no ServiceCIDR green, grey yet; the Service gets its address when there is"}}},
+		"additional junk": {service: annotated(corev1Service("a"), "kubernetes;blue"), want: decided{
+			Message: `annotation clusterip-operator.io/additional-ips-from: "kubernetes;blue" is no name of a ServiceCIDR; write names of ServiceCIDRs, separated by commas`}},
+		"additional junk that was there before": {service: annotated(corev1Service("a", "10.0.0.77"), ";"), old: annotated(corev1Service("a", "10.0.0.77"), ";"),
+			want: decided{Have: []string{"10.0.0.77"}}},
+		"additional junk taken away": {service: corev1Service("a", "10.0.0.77"), old: annotated(corev1Service("a", "10.0.0.77"), ";"), want: decided{Have: []string{"10.0.0.77"}}},
+		"an ExternalName becomes a ClusterIP": {service: corev1Service("a"), old: &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}},
+			want: decided{Fill: []bool{true}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := world{service: sketchOf(tc.service), snapshot: decideSnapshot()}
+			if tc.old != nil {
+				w.old = sketchOf(tc.old)
+			}
+			w.subject = steering.Service{NamespacedName: w.service.key(), Labels: w.service.Metadata.Labels}
+			for _, a := range chosen(w.service, w.old) {
+				c := tc.chosen[a.String()]
+				c.address = a
+				w.chosen = append(w.chosen, c)
+			}
+			if diff := cmp.Diff(tc.want, inShort(decide(w)), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// sketchOf reads a Service as the webhook does.
+func sketchOf(s *corev1.Service) *service {
+	out := &service{}
+	out.Metadata.Name, out.Metadata.Namespace, out.Metadata.Labels, out.Metadata.Annotations = s.Name, "ns", s.Labels, s.Annotations
+	out.Spec.Type, out.Spec.ClusterIP, out.Spec.ClusterIPs = s.Spec.Type, s.Spec.ClusterIP, s.Spec.ClusterIPs
+	out.Spec.IPFamilies, out.Spec.IPFamilyPolicy = s.Spec.IPFamilies, s.Spec.IPFamilyPolicy
+	return out
+}
+
+// What is no plain address in the books' eyes is one text all the same: look-ups unmap.
+func TestChosenUnmaps(t *testing.T) {
+	got := chosen(sketchOf(corev1Service("a", "::ffff:10.0.0.9", "FD00::9")), nil)
+	if len(got) != 2 || got[0] != netip.MustParseAddr("10.0.0.9") || got[1] != netip.MustParseAddr("fd00::9") {
+		t.Errorf("chosen are %v", got)
+	}
+}

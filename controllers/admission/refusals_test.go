@@ -1,0 +1,154 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// refusalAt is the refusal of a Service so many seconds after the beginning.
+func refusalAt(second int, name string) v1alpha1.PolicyRefusal {
+	return v1alpha1.PolicyRefusal{Time: metav1.NewMicroTime(time.Unix(int64(1_700_000_000+second), 123_456_000).UTC()), Service: "ns/" + name, Message: "full"}
+}
+
+func TestLatestRefusals(t *testing.T) {
+	var all, want []v1alpha1.PolicyRefusal
+	for i := range 30 {
+		all = append(all, refusalAt(i, "a"), refusalAt(i, "a")) // each twice
+	}
+	for i := range remembered {
+		want = append(want, refusalAt(29-i, "a"))
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		if diff := cmp.Diff(want, latest(all)); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+	}
+	if got := latest([]v1alpha1.PolicyRefusal{refusalAt(1, "b"), refusalAt(1, "a")}); len(got) != 2 || got[0].Service != "ns/a" {
+		t.Errorf("two at once: %v", got)
+	}
+}
+
+// policyStore is a client of one policy, which keeps refusals as the API server does.
+type policyStore struct {
+	client.Client
+	policy   *v1alpha1.ServiceCIDRPolicy
+	before   func() error
+	attempts int
+}
+
+// Get implements client.Reader.
+func (s *policyStore) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if s.policy == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "servicecidrpolicies"}, "p")
+	}
+	s.policy.DeepCopyInto(into.(*v1alpha1.ServiceCIDRPolicy))
+	return nil
+}
+
+// Status implements client.StatusClient.
+func (s *policyStore) Status() client.SubResourceWriter { return statusStore{store: s} }
+
+type statusStore struct {
+	client.SubResourceWriter
+	store *policyStore
+}
+
+// Patch implements client.SubResourceWriter: a merge patch, refused when the version is another one.
+func (s statusStore) Patch(_ context.Context, o client.Object, p client.Patch, _ ...client.SubResourcePatchOption) error {
+	s.store.attempts++
+	if s.store.before != nil {
+		if err := s.store.before(); err != nil {
+			return err
+		}
+	}
+	body, err := p.Data(o)
+	if err != nil {
+		return err
+	}
+	var in v1alpha1.ServiceCIDRPolicy
+	if err := json.Unmarshal(body, &in); err != nil || p.Type() != types.MergePatchType {
+		return fmt.Errorf("a patch of type %s: %w", p.Type(), err)
+	}
+	if in.ResourceVersion != s.store.policy.ResourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "servicecidrpolicies"}, "p", nil)
+	}
+	s.store.policy.Status.Refusals = in.Status.Refusals
+	s.store.policy.ResourceVersion += "+"
+	return nil
+}
+
+func storeWith(refusals ...v1alpha1.PolicyRefusal) *policyStore {
+	p := &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: "1"}}
+	p.Status.Refusals = refusals
+	return &policyStore{policy: p}
+}
+
+// Two replicas refuse at once: each merges with what is there, and what meets a conflict is written the next time.
+func TestRefusalsOfTwoReplicas(t *testing.T) {
+	store := storeWith(refusalAt(0, "old"))
+	mine, theirs := NewRefusals(store), NewRefusals(store)
+	mine.Add("p", refusalAt(1, "a"))
+	theirs.Add("p", refusalAt(2, "b"))
+	inTheWay := true
+	store.before = func() error {
+		if inTheWay {
+			inTheWay = false
+			theirs.publish(t.Context())
+		}
+		return nil
+	}
+	mine.publish(t.Context())
+	if diff := cmp.Diff([]v1alpha1.PolicyRefusal{refusalAt(2, "b"), refusalAt(0, "old")}, store.policy.Status.Refusals); diff != "" {
+		t.Errorf("the other one was first (-want +got):\n%s", diff)
+	}
+	mine.Add("p", refusalAt(3, "c"))
+	mine.publish(t.Context())
+	want := []v1alpha1.PolicyRefusal{refusalAt(3, "c"), refusalAt(2, "b"), refusalAt(1, "a"), refusalAt(0, "old")}
+	if diff := cmp.Diff(want, store.policy.Status.Refusals); diff != "" {
+		t.Errorf("the next time (-want +got):\n%s", diff)
+	}
+	n := store.attempts
+	if mine.publish(t.Context()); store.attempts != n {
+		t.Error("nothing is pending, and it is written")
+	}
+}
+
+// While the API server is away the last ten wait; a policy that is gone is waited for by nobody.
+func TestRefusalsWait(t *testing.T) {
+	store := storeWith()
+	r := NewRefusals(store)
+	store.before = func() error { return errDown }
+	for i := range 25 {
+		r.Add("p", refusalAt(i, "a"))
+		r.publish(t.Context())
+	}
+	if n := len(r.pending["p"]); n != remembered {
+		t.Errorf("%d wait, want the last %d", n, remembered)
+	}
+	store.before = nil
+	r.publish(t.Context())
+	if got := store.policy.Status.Refusals; len(got) != remembered || got[0].Service != "ns/a" || !got[0].Time.Equal(new(refusalAt(24, "a").Time)) {
+		t.Errorf("written are %v", got)
+	}
+	store.policy = nil
+	r.Add("p", refusalAt(99, "a"))
+	r.publish(t.Context())
+	if len(r.pending) != 0 {
+		t.Errorf("a policy that is gone: %v wait", r.pending)
+	}
+}

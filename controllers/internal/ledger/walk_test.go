@@ -1,0 +1,248 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// walk is a small cluster at random: an API server that creates and deletes Services, also some whose creation fails; two watches that
+// deliver late, each in its own order; and this process, which draws addresses, and keeps those that rest by IPAddresses.
+type walk struct {
+	timed
+	t      *testing.T
+	random *rand.Rand
+	seed   uint64
+	ips    []string
+	lots   []allocator.Lot
+
+	objects  map[string]*networkingv1.IPAddress // in the API server
+	services map[string]string                  // by name, its address
+	// pending are the events of each watch that are not delivered yet.
+	pending [2][]func()
+	// drawn are addresses on their way to the API server, with the time at which they get there.
+	drawn map[string]time.Time
+	// rests are the addresses that should rest, until when; seen are the Services that were delivered.
+	rests map[string]time.Time
+	seen  map[string]bool
+	names int
+}
+
+const walkCoolDown = time.Minute
+
+func newWalk(t *testing.T, seed uint64) *walk {
+	w := &walk{
+		timed: newTimed(rules{coolDown: walkCoolDown}), t: t, random: rand.New(rand.NewPCG(seed, 9)), seed: seed,
+		objects: map[string]*networkingv1.IPAddress{}, services: map[string]string{}, drawn: map[string]time.Time{}, rests: map[string]time.Time{},
+		seen: map[string]bool{},
+	}
+	for _, family := range []string{"10.0.0.%d", "fd00::%d"} {
+		var ips []string
+		for i := range 5 {
+			ips = append(ips, fmt.Sprintf(family, i+1))
+		}
+		w.ips, w.lots = append(w.ips, ips...), append(w.lots, lot(t, ips...))
+	}
+	return w
+}
+
+func (w *walk) errorf(format string, args ...any) {
+	w.t.Helper()
+	w.t.Errorf("walk %d, %s: %s", w.seed, w.clock.Now().Sub(epoch), fmt.Sprintf(format, args...))
+}
+
+// store and remove are writes in the API server; the watch of IPAddresses hears of them later.
+func (w *walk) store(o *networkingv1.IPAddress) {
+	w.objects[o.Name] = o
+	w.pending[0] = append(w.pending[0], func() { w.books.objects.OnAdd(o, false); w.end(o) })
+}
+
+func (w *walk) remove(ip string) {
+	o := w.objects[ip]
+	delete(w.objects, ip)
+	w.pending[0] = append(w.pending[0], func() { w.books.objects.OnDelete(o); w.free(ip, w.seen[o.Annotations["service"]], ours(o)) })
+}
+
+// end: whatever the cluster shows ends a rest, but for the object that says so.
+func (w *walk) end(o *networkingv1.IPAddress) {
+	if !ours(o) {
+		delete(w.rests, o.Name)
+	}
+}
+
+// free notes that an address is free as far as was delivered, and should rest, or not.
+func (w *walk) free(ip string, held, kept bool) {
+	if _, used := w.addresses[addr(ip)]; used {
+		return
+	}
+	switch {
+	case kept:
+		delete(w.rests, ip)
+	case held:
+		w.rests[ip] = w.clock.Now().Add(walkCoolDown)
+	default:
+		w.rests[ip] = w.clock.Now().Add(doubt)
+	}
+}
+
+func (w *walk) createService(ip string) {
+	w.names++
+	name := fmt.Sprint("s", w.names)
+	if there := w.objects[ip]; there != nil {
+		w.errorf("%s was drawn, and the API server has it: %v", ip, there.Labels)
+		return
+	}
+	o := allocated(ip, name)
+	o.Annotations = map[string]string{"service": name}
+	w.store(o)
+	if w.random.IntN(4) == 0 { // the creation fails
+		w.remove(ip)
+		return
+	}
+	w.services[name] = ip
+	w.pending[1] = append(w.pending[1], func() { w.seen[name] = true; w.books.services.OnAdd(service(name, ip), false); delete(w.rests, ip) })
+}
+
+func (w *walk) deleteService(name string) {
+	ip := w.services[name]
+	delete(w.services, name)
+	w.pending[1] = append(w.pending[1], func() { w.books.services.OnDelete(service(name, ip)); w.free(ip, true, false) })
+	w.remove(ip)
+}
+
+// deliver hands over the next event of a watch.
+func (w *walk) deliver(watch int) {
+	if len(w.pending[watch]) > 0 {
+		w.pending[watch][0]()
+		w.pending[watch] = w.pending[watch][1:]
+	}
+}
+
+// draw draws an address, and sends it on its way.
+func (w *walk) draw() {
+	drawn, err := w.Draw(w.lots[w.random.IntN(2)], holder("x"))
+	if err != nil {
+		if !errors.Is(err, allocator.ErrFull) {
+			w.errorf("drawing: %v", err)
+		}
+		return
+	}
+	ip := drawn.Addr.String()
+	if at, twice := w.drawn[ip]; twice {
+		w.errorf("%s was drawn twice; the first gets to the API server at %s", ip, at.Sub(epoch))
+	}
+	if drawn.Cooled != w.resting(ip) {
+		w.errorf("%s yields: %v, it should rest until %s", ip, drawn.Cooled, w.rests[ip].Sub(epoch))
+	}
+	if k, ok := w.Kept(drawn.Addr); ok {
+		if o := w.objects[ip]; o == nil || o.UID != k.UID {
+			w.Lost(drawn.Addr)
+			return
+		}
+		w.remove(ip)
+	}
+	if w.random.IntN(8) == 0 {
+		w.Forget(drawn.Addr)
+		return
+	}
+	w.drawn[ip] = w.clock.Now().Add(time.Duration(w.random.IntN(10000)) * time.Millisecond)
+}
+
+func (w *walk) resting(ip string) bool { return w.clock.Now().Before(w.rests[ip]) }
+
+// keep is the keeper: it writes what rests, and deletes what has rested.
+func (w *walk) keep() {
+	ip := w.ips[w.random.IntN(len(w.ips))]
+	a := addr(ip)
+	r, resting := w.Resting(a)
+	k, isKept := w.Kept(a)
+	over := !w.clock.Now().Before(r.Released.Add(walkCoolDown))
+	switch there := w.objects[ip]; {
+	case isKept && k.Purpose == v1alpha1.PurposeCooling && resting && over && there != nil && there.UID == k.UID && w.BeginWrite(a):
+		w.remove(ip)
+		w.EndWrite(a)
+	case !isKept && resting && !over && w.BeginWrite(a):
+		if there == nil {
+			w.names++
+			w.store(cooling(ip, fmt.Sprint("uid-", w.names), r.Service.Name, r.Released))
+		}
+		w.EndWrite(a)
+	}
+}
+
+func (w *walk) step() {
+	switch w.random.IntN(10) {
+	case 0, 1:
+		w.draw()
+	case 2:
+		if names := slices.Sorted(maps.Keys(w.services)); len(names) > 0 {
+			w.deleteService(names[w.random.IntN(len(names))])
+		}
+	case 3:
+		w.keep()
+	case 4:
+		w.pass(time.Duration(w.random.IntN(3000)) * time.Millisecond)
+	default:
+		w.deliver(w.random.IntN(2))
+	}
+	for _, ip := range w.ips {
+		if at, ok := w.drawn[ip]; ok && !w.clock.Now().Before(at) {
+			delete(w.drawn, ip)
+			w.createService(ip)
+		}
+	}
+}
+
+// A single replica never hands out what somebody has, whatever the watches tell when; lets rest what should; and keeps nothing at the end.
+func TestRandomWalkOfASingleReplica(t *testing.T) {
+	for seed := range uint64(60) {
+		w := newWalk(t, seed)
+		for range 1500 {
+			if w.step(); t.Failed() {
+				return
+			}
+		}
+		w.settle()
+		for _, ip := range w.ips {
+			if got, want := w.State(addr(ip)) == allocator.Cooling, w.resting(ip); w.objects[ip] == nil && got != want {
+				w.errorf("all is delivered: %s is %v, should rest: %v", ip, w.State(addr(ip)), want)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(w.services)) {
+			w.deleteService(name)
+		}
+		w.settle()
+		w.pass(2 * walkCoolDown)
+		for _, ip := range w.ips {
+			if w.objects[ip] != nil {
+				w.remove(ip)
+			}
+		}
+		w.settle()
+		w.expectNothing(t, fmt.Sprintf("walk %d, at the end", seed))
+		if n := len(w.deadlines); n > 0 {
+			w.errorf("%d deadlines are left", n)
+		}
+	}
+}
+
+// settle lets everything arrive that is on its way, and every assumption end.
+func (w *walk) settle() {
+	for ip := range w.drawn {
+		w.Forget(addr(ip))
+		delete(w.drawn, ip)
+	}
+	for len(w.pending[0])+len(w.pending[1]) > 0 {
+		w.deliver(w.random.IntN(2))
+	}
+	w.pass(assumedFor)
+}

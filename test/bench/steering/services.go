@@ -1,0 +1,107 @@
+package steering
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/load"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// helpers are the workers of what is not measured.
+const helpers = 16
+
+func serviceName(i int) string { return fmt.Sprintf("created-%06d", i) }
+
+// create returns a function that creates the i-th Service; options may be nil.
+func (b *bed) create(options func(i int) []framework.ServiceOption) func(context.Context, int) error {
+	return func(ctx context.Context, i int) error {
+		service := framework.NewService(cluster.Namespace, serviceName(i))
+		if options != nil {
+			for _, option := range options(i) {
+				option(service)
+			}
+		}
+		if _, err := b.Client.CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating Service %s: %w", service.Name, err)
+		}
+		return nil
+	}
+}
+
+func (b *bed) remove(ctx context.Context, i int) error {
+	err := b.Client.CoreV1().Services(cluster.Namespace).Delete(ctx, serviceName(i), metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting Service %s: %w", serviceName(i), err)
+	}
+	return nil
+}
+
+// label changes something that is none of our business.
+func (b *bed) label(ctx context.Context, i int) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"looked-at":"%s"}}}`, metav1.Now().Format("150405.000000"))
+	_, err := b.Client.CoreV1().Services(cluster.Namespace).Patch(ctx, serviceName(i), types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("labelling Service %s: %w", serviceName(i), err)
+	}
+	return nil
+}
+
+// createAll and removeAll do it for n Services, as what comes before and after a measurement.
+func (b *bed) createAll(n int, options func(i int) []framework.ServiceOption) func(context.Context) error {
+	return b.all(n, b.create(options))
+}
+
+func (b *bed) removeAll(n int) func(context.Context) error { return b.all(n, b.remove) }
+
+func (*bed) all(n int, one func(context.Context, int) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := load.Load{Workers: helpers, Count: n}.Run(ctx, one)
+		return err
+	}
+}
+
+// families asks for addresses of so many families.
+func families(n int) func(int) []framework.ServiceOption {
+	if n == 1 {
+		return nil
+	}
+	return func(int) []framework.ServiceOption { return []framework.ServiceOption{framework.RequireDualStack()} }
+}
+
+// labelled selects Services for a policy.
+func labelled(value string) func(int) []framework.ServiceOption {
+	return func(int) []framework.ServiceOption {
+		return []framework.ServiceOption{framework.WithLabel(selectingLabel, value)}
+	}
+}
+
+// chosen asks for an address that nobody else has.
+func chosen(i int) []framework.ServiceOption {
+	return []framework.ServiceOption{framework.WithClusterIPs(chosenAddress(i))}
+}
+
+// chosenAddress lies far behind the copies, and is never the last of a /24, whatever the prefix.
+func chosenAddress(i int) string { return fmt.Sprintf("10.111.%d.%d", 200+i/200, 10+i%200) }
+
+// loadOf is a turn of so many clients.
+func (o Options) loadOf(clients int) load.Load {
+	if clients == 1 {
+		return load.Load{Workers: 1, Count: o.Single}
+	}
+	return load.Load{Workers: clients, Count: o.Many}
+}
+
+// addressesKept counts the IPAddresses that the operator keeps for a purpose.
+func (b *bed) addressesKept(ctx context.Context, purpose string) (int, error) {
+	list, err := b.Client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{LabelSelector: "clusterip-operator.io/purpose=" + purpose, ResourceVersion: "0"})
+	if err != nil {
+		return 0, fmt.Errorf("counting IPAddresses: %w", err)
+	}
+	return len(list.Items), nil
+}
