@@ -145,7 +145,7 @@ func (h *ServiceSteerer) counted(err error) error {
 func (h *ServiceSteerer) fromReservation(ctx context.Context, s slot, to ledger.Holder) (netip.Addr, bool) {
 	for _, r := range s.kept {
 		for a := r.Span.First; r.Span.Contains(a); a = a.Next() {
-			if !h.offered(a) || !h.takeSoon(ctx, a, to) {
+			if state := h.Ledger.State(a); state == allocator.Allocated || state == allocator.Assumed || !h.offered(a) || !h.takeSoon(ctx, a, to) {
 				continue
 			}
 			if err := h.claimer().makeRoom(ctx, a); err == nil {

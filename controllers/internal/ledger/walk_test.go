@@ -28,7 +28,7 @@ type walk struct {
 	objects  map[string]*networkingv1.IPAddress // in the API server
 	services map[string]string                  // by name, its address
 	// pending are the events of each watch that are not delivered yet.
-	pending [2][]func()
+	pending [2][]event
 	// drawn are addresses on their way to the API server, with the time at which they get there.
 	drawn map[string]time.Time
 	// rests are the addresses that should rest, until when; seen are the Services that were delivered.
@@ -37,7 +37,23 @@ type walk struct {
 	names int
 }
 
-const walkCoolDown = time.Minute
+// event is what a watch has to tell, since when.
+type event struct {
+	at   time.Time
+	tell func()
+}
+
+const (
+	walkCoolDown = time.Minute
+	// lag is how late a watch is at most.
+	lag = 4 * time.Second
+)
+
+func (w *walk) queue(watch int, tell ...func()) {
+	for _, f := range tell {
+		w.pending[watch] = append(w.pending[watch], event{w.clock.Now(), f})
+	}
+}
 
 func newWalk(t *testing.T, seed uint64) *walk {
 	w := &walk{
@@ -61,15 +77,17 @@ func (w *walk) errorf(format string, args ...any) {
 }
 
 // store and remove are writes in the API server; the watch of IPAddresses hears of them later.
-func (w *walk) store(o *networkingv1.IPAddress) {
+func (w *walk) store(o *networkingv1.IPAddress, then ...func()) {
 	w.objects[o.Name] = o
-	w.pending[0] = append(w.pending[0], func() { w.books.objects.OnAdd(o, false); w.end(o) })
+	w.queue(0, func() { w.books.objects.OnAdd(o, false); w.end(o) })
+	w.queue(0, then...)
 }
 
-func (w *walk) remove(ip string) {
+func (w *walk) remove(ip string, then ...func()) {
 	o := w.objects[ip]
 	delete(w.objects, ip)
-	w.pending[0] = append(w.pending[0], func() { w.books.objects.OnDelete(o); w.free(ip, w.seen[o.Annotations["service"]], ours(o)) })
+	w.queue(0, func() { w.books.objects.OnDelete(o); w.free(ip, w.seen[o.Annotations["service"]], ours(o)) })
+	w.queue(0, then...)
 }
 
 // end: whatever the cluster shows ends a rest, but for the object that says so.
@@ -109,21 +127,22 @@ func (w *walk) createService(ip string) {
 		return
 	}
 	w.services[name] = ip
-	w.pending[1] = append(w.pending[1], func() { w.seen[name] = true; w.books.services.OnAdd(service(name, ip), false); delete(w.rests, ip) })
+	w.queue(1, func() { w.seen[name] = true; w.books.services.OnAdd(service(name, ip), false); delete(w.rests, ip) })
 }
 
 func (w *walk) deleteService(name string) {
 	ip := w.services[name]
 	delete(w.services, name)
-	w.pending[1] = append(w.pending[1], func() { w.books.services.OnDelete(service(name, ip)); w.free(ip, true, false) })
+	w.queue(1, func() { w.books.services.OnDelete(service(name, ip)); w.free(ip, true, false) })
 	w.remove(ip)
 }
 
 // deliver hands over the next event of a watch.
 func (w *walk) deliver(watch int) {
 	if len(w.pending[watch]) > 0 {
-		w.pending[watch][0]()
+		tell := w.pending[watch][0].tell
 		w.pending[watch] = w.pending[watch][1:]
+		tell()
 	}
 }
 
@@ -131,7 +150,7 @@ func (w *walk) deliver(watch int) {
 func (w *walk) draw() {
 	drawn, err := w.Draw(w.lots[w.random.IntN(2)], holder("x"))
 	if err != nil {
-		if !errors.Is(err, allocator.ErrFull) {
+		if !errors.Is(err, allocator.ErrFull) && !errors.Is(err, ErrBusy) {
 			w.errorf("drawing: %v", err)
 		}
 		return
@@ -159,23 +178,24 @@ func (w *walk) draw() {
 
 func (w *walk) resting(ip string) bool { return w.clock.Now().Before(w.rests[ip]) }
 
-// keep is the keeper: it writes what rests, and deletes what has rested.
+// keep is the keeper: it writes what rests, and deletes what has rested. It holds the address until it has seen what it did.
 func (w *walk) keep() {
 	ip := w.ips[w.random.IntN(len(w.ips))]
 	a := addr(ip)
 	r, resting := w.Resting(a)
 	k, isKept := w.Kept(a)
+	seen := func() { w.EndWrite(a) }
 	over := !w.clock.Now().Before(r.Released.Add(walkCoolDown))
 	switch there := w.objects[ip]; {
 	case isKept && k.Purpose == v1alpha1.PurposeCooling && resting && over && there != nil && there.UID == k.UID && w.BeginWrite(a):
-		w.remove(ip)
-		w.EndWrite(a)
+		w.remove(ip, seen)
 	case !isKept && resting && !over && w.BeginWrite(a):
-		if there == nil {
-			w.names++
-			w.store(cooling(ip, fmt.Sprint("uid-", w.names), r.Service.Name, r.Released))
+		if there != nil {
+			w.EndWrite(a)
+			return
 		}
-		w.EndWrite(a)
+		w.names++
+		w.store(cooling(ip, fmt.Sprint("uid-", w.names), r.Service.Name, r.Released), seen)
 	}
 }
 
@@ -191,6 +211,11 @@ func (w *walk) step() {
 		w.keep()
 	case 4:
 		w.pass(time.Duration(w.random.IntN(3000)) * time.Millisecond)
+		for watch := range w.pending {
+			for len(w.pending[watch]) > 0 && w.clock.Since(w.pending[watch][0].at) > lag {
+				w.deliver(watch)
+			}
+		}
 	default:
 		w.deliver(w.random.IntN(2))
 	}

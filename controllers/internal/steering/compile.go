@@ -157,6 +157,8 @@ func (s *Snapshot) settle(p *Policy, wanted []PolicyRange) {
 	}
 }
 
+func byPrefix(at *place, p netip.Prefix) int { return comparePrefixes(at.prefix, p) }
+
 func comparePrefixes(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
@@ -164,10 +166,7 @@ func comparePrefixes(a, b netip.Prefix) int {
 // lost reports whether a better policy has a range for itself, and notes that and lesser conflicts.
 func (s *Snapshot) lost(p *Policy, r PolicyRange) bool {
 	prefix := r.Range.Prefix()
-	for _, other := range s.places {
-		if !other.prefix.Overlaps(prefix) {
-			continue
-		}
+	for _, other := range slices.Concat(s.outside(prefix), s.inside(prefix)) {
 		switch closer := other.closer; {
 		case closer != nil && other.prefix.Bits() <= prefix.Bits():
 			p.Conflicts = append(p.Conflicts, fmt.Sprintf("ServiceCIDR %s (%s): ServiceCIDRPolicy %q has %s for itself, and outranks this one",
@@ -190,7 +189,8 @@ func (s *Snapshot) enter(p *Policy, prefix netip.Prefix) {
 	if at == nil {
 		at = &place{prefix: prefix}
 		s.ranges[prefix] = at
-		s.places = append(s.places, at)
+		i, _ := slices.BinarySearchFunc(s.places, prefix, byPrefix)
+		s.places = slices.Insert(s.places, i, at)
 		if f := s.lengths(prefix.Addr().Is4()); !slices.Contains(*f, prefix.Bits()) {
 			*f = append(*f, prefix.Bits())
 		}

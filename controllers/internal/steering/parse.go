@@ -31,13 +31,13 @@ func ParseReservation(text string) (allocator.Span, error) {
 	span := allocator.Span{}
 	var err error
 	if span.First, err = parseAddress(first); err != nil {
-		return span, err
+		return allocator.Span{}, err
 	}
 	if span.Last, err = parseAddress(last); err != nil {
-		return span, err
+		return allocator.Span{}, err
 	}
 	if span.First.Is4() != span.Last.Is4() || span.Last.Less(span.First) {
-		return span, fmt.Errorf("%q: give the lower address first, and both of one family", text)
+		return allocator.Span{}, fmt.Errorf("%q: give the lower address first, and both of one family", text)
 	}
 	return span, nil
 }

@@ -299,11 +299,18 @@ func (s *Snapshot) barred(svc Service, spans []allocator.Span) ([]allocator.Span
 	var out []allocator.Span
 	var refusal *Refusal
 	for _, at := range s.places {
-		closer := s.closes(at, svc)
-		if closer == nil || !slices.ContainsFunc(spans, at.span().Overlaps) {
+		if !slices.ContainsFunc(spans, at.span().Overlaps) {
 			continue
 		}
-		out = append(out, at.span().Subtract(s.inside(at)...)...)
+		closer := s.closes(at, svc)
+		if closer == nil {
+			continue
+		}
+		var within []allocator.Span
+		for _, other := range s.inside(at.prefix) {
+			within = append(within, other.span())
+		}
+		out = append(out, at.span().Subtract(within...)...)
 		refusal = &Refusal{closer.Name, fmt.Sprintf("ServiceCIDRPolicy %q: it keeps %s for the Services that it selects", closer.Name, at.prefix)}
 	}
 	return out, refusal
@@ -312,7 +319,7 @@ func (s *Snapshot) barred(svc Service, spans []allocator.Span) ([]allocator.Span
 // closes returns who keeps a Service out of a place, nil if nobody does.
 func (s *Snapshot) closes(at *place, svc Service) *Policy {
 	var closer *Policy
-	around := s.outside(at)
+	around := s.outside(at.prefix)
 	for _, other := range around {
 		if other.closer != nil && (closer == nil || other.closer.rank < closer.rank) {
 			closer = other.closer
@@ -327,24 +334,6 @@ func (s *Snapshot) closes(at *place, svc Service) *Policy {
 		}
 	}
 	return closer
-}
-
-// outside returns the places that a place lies in, itself included.
-func (s *Snapshot) outside(at *place) []*place {
-	return slices.DeleteFunc(slices.Clone(s.places), func(o *place) bool {
-		return o.prefix.Bits() > at.prefix.Bits() || !o.prefix.Overlaps(at.prefix)
-	})
-}
-
-// inside returns the addresses of the places that lie in a place.
-func (s *Snapshot) inside(at *place) []allocator.Span {
-	var out []allocator.Span
-	for _, o := range s.places {
-		if o.prefix.Bits() > at.prefix.Bits() && o.prefix.Overlaps(at.prefix) {
-			out = append(out, o.span())
-		}
-	}
-	return out
 }
 
 // span returns all addresses of a place.

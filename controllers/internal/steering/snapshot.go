@@ -19,7 +19,7 @@ type Snapshot struct {
 	byName   map[string]*Policy
 	cidrs    map[string]ServiceCIDR
 
-	// ranges are those of policies, places the same in the order of rank. The lengths of their prefixes make look-ups short.
+	// ranges are those of policies, places the same in order. The lengths of their prefixes make look-ups short.
 	ranges             map[netip.Prefix]*place
 	places             []*place
 	lengths4, lengths6 []int
@@ -118,6 +118,30 @@ func (s *Snapshot) around(a netip.Addr) func(yield func(*place) bool) {
 			}
 		}
 	}
+}
+
+// outside returns the places that a prefix lies in, one of the same prefix included.
+func (s *Snapshot) outside(p netip.Prefix) []*place {
+	var out []*place
+	for at := range s.around(p.Addr()) {
+		if at.prefix.Bits() <= p.Bits() {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+// inside returns the places that lie in a prefix, without one of the same prefix.
+func (s *Snapshot) inside(p netip.Prefix) []*place {
+	from, same := slices.BinarySearchFunc(s.places, p, byPrefix)
+	if same {
+		from++
+	}
+	to := from
+	for to < len(s.places) && p.Contains(s.places[to].prefix.Addr()) {
+		to++
+	}
+	return s.places[from:to]
 }
 
 // MayHold returns nil if a Service may have the address as far as policies are concerned, and otherwise who has it for himself.

@@ -224,7 +224,7 @@ var _ = Describe("Services are created although", Ordered, ContinueOnFailure, fu
 		Expect(kubernetes.Spec.ClusterIP).To(Equal("10.96.0.1"))
 
 		By("though others are")
-		b.CreateService(ctx, "asked-about")
+		b.DeleteServices(ctx, b.CreateService(ctx, "asked-about"))
 		Expect(listener.Seen()).To(ContainElement(HaveField("Resource", "services")))
 
 		demand(ctx, b, admissionregistrationv1.Ignore)

@@ -29,16 +29,31 @@ func staticBand(cidr string) int {
 	return 16
 }
 
+// isStatic reports whether an address lies in the static band of a range.
+func isStatic(cidr, address string) bool {
+	next := netip.MustParsePrefix(cidr).Masked().Addr()
+	for range staticBand(cidr) {
+		next = next.Next()
+		if next.String() == address {
+			return true
+		}
+	}
+	return false
+}
+
 // isDynamic reports whether an address lies in the dynamic band of a range.
 func isDynamic(cidr, address string) bool {
-	first := netip.MustParsePrefix(cidr).Masked().Addr()
-	for range staticBand(cidr) + 1 {
-		if first.String() == address {
-			return false
-		}
-		first = first.Next()
-	}
-	return netip.MustParsePrefix(cidr).Contains(netip.MustParseAddr(address))
+	prefix := netip.MustParsePrefix(cidr)
+	return prefix.Contains(netip.MustParseAddr(address)) && address != prefix.Masked().Addr().String() && !isStatic(cidr, address)
+}
+
+// dynamic succeeds for addresses of the dynamic band of a range, static for those of the static one.
+func dynamic(cidr string) types.GomegaMatcher {
+	return Satisfy(func(address string) bool { return isDynamic(cidr, address) })
+}
+
+func static(cidr string) types.GomegaMatcher {
+	return Satisfy(func(address string) bool { return isStatic(cidr, address) })
 }
 
 // size is how many addresses of a range can be used.

@@ -120,7 +120,7 @@ var _ = inOrder("An address that cools down", func() {
 			_, _, addresses := round(ctx, dual("blue", fmt.Sprintf("round-%d", i)))
 			for _, address := range addresses {
 				if wrong := rotations[familyOf(address)].turn(address); wrong != "" {
-					Expect(unsteered(ctx)).To(BeTrue(), "round %d: %s", i, wrong)
+					Expect(troubled(ctx)).To(BeTrue(), "round %d: %s", i, wrong)
 				}
 			}
 		}
@@ -175,7 +175,7 @@ var _ = inOrder("An address that cools down", func() {
 				if before, had := last[address]; had {
 					returned++
 					if age := begun.Sub(before); age < rest {
-						Expect(unsteered(ctx)).To(BeTrue(), "%s in round %d, after %s", address, i, age)
+						Expect(troubled(ctx)).To(BeTrue(), "%s in round %d, after %s", address, i, age)
 					}
 				}
 				last[address] = end

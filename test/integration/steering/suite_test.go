@@ -48,11 +48,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // time: a webhook that does not answer in time would make the API server decide by itself.
 func inOrder(text string, body func()) bool {
 	return Describe(text, Ordered, ContinueOnFailure, func() {
-		BeforeAll(func(ctx SpecContext) { excused = left(ctx) })
+		BeforeAll(func(ctx SpecContext) {
+			begun = troubles(ctx)
+			excused = begun
+		})
 		body()
 		AfterAll(func(ctx SpecContext) {
 			bed.ExpectNothingLeaked(ctx)
-			Expect(left(ctx)-excused).To(BeNumerically("<=", tolerated), "requests that were left to the API server")
+			expectLittleTrouble(ctx, begun)
 			bed.Clear(ctx)
 		})
 	})
@@ -62,30 +65,50 @@ func inOrder(text string, body func()) bool {
 // the API server waiting for longer than the two seconds that a webhook has.
 const tolerated = 3
 
-// excused is how many requests were left to the API server that a spec knows of.
-var excused float64
-
-// left returns how many requests were left to the API server so far: it got no answer in time, or the replica did not know one.
-func left(ctx context.Context) float64 {
-	GinkgoHelper()
-	return bed.FailedOpen(ctx, "") + bed.Decisions(ctx, steering.Failed)
+// trouble is what a machine that is too slow brings about, as numbers that only grow. None of it is the fault of policies.
+type trouble struct {
+	// Unanswered requests and those that a replica could not decide were left to the API server.
+	Unanswered, Undecided float64
+	// Unsettled are addresses on which the replicas could not agree in time; the one that was asked went on to another range.
+	Unsettled float64
 }
 
-// unsteered reports whether a request was left to the API server since it was last asked. What the API server has decided then is no fault
-// of policies.
-func unsteered(ctx context.Context) bool {
+// excused is the trouble that specs know of.
+var excused trouble
+
+// begun is the trouble that there was when the container began, or when the replicas were started.
+var begun trouble
+
+func troubles(ctx context.Context) trouble {
 	GinkgoHelper()
-	now := left(ctx)
-	more := now > excused
+	return trouble{bed.FailedOpen(ctx, ""), bed.Decisions(ctx, steering.Failed), bed.SumMetric(ctx, "admission_claims_total", "result", "failed")}
+}
+
+// troubled reports whether there was trouble since it was last asked.
+func troubled(ctx context.Context) bool {
+	GinkgoHelper()
+	now := troubles(ctx)
+	more := now != excused
+	if more {
+		AddReportEntry("trouble", now, ReportEntryVisibilityAlways)
+	}
 	excused = now
 	return more
+}
+
+// expectLittleTrouble fails when more than a few requests were left to the API server since the container began.
+func expectLittleTrouble(ctx context.Context, before trouble) {
+	GinkgoHelper()
+	now := troubles(ctx)
+	Expect(now.Unanswered+now.Undecided).To(BeNumerically("<=", before.Unanswered+before.Undecided+tolerated), "before %+v, now %+v", before, now)
 }
 
 // resume starts the replicas again that a spec has stopped.
 func resume(ctx context.Context) {
 	GinkgoHelper()
 	bed.StartReplicas(ctx)
-	excused = left(ctx)
+	begun = troubles(ctx)
+	excused = begun
 }
 
 // dual is a Service with addresses of both families.
