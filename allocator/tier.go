@@ -3,7 +3,9 @@ package allocator
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
+	"sort"
 )
 
 // Tier is a set of addresses of one family to draw from, ready to be drawn from: disjoint runs in ascending order
@@ -74,6 +76,17 @@ func familyOf(spans []Span) (is4 bool, err error) {
 		}
 	}
 	return first.First.Is4(), nil
+}
+
+// Contains reports whether a is one of the addresses.
+func (t *Tier) Contains(a netip.Addr) bool {
+	list := t.runs()
+	if len(list) == 0 || !plain(a) || a.Is4() != t.is4 {
+		return false
+	}
+	n := numberOf(a)
+	i := sort.Search(len(list), func(i int) bool { return n.less(list[i].first) })
+	return i > 0 && !list[i-1].last.less(n)
 }
 
 // Size is the number of addresses, used or not; 2^64-1 if there are more.

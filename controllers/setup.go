@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
@@ -168,7 +169,7 @@ func (o Options) watchVersion(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("making a discovery client: %w", err)
 	}
-	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+	return mgr.Add(everywhere(func(ctx context.Context) error {
 		tick := time.NewTicker(versionCheck)
 		defer tick.Stop()
 		for {
@@ -176,6 +177,16 @@ func (o Options) watchVersion(mgr manager.Manager) error {
 			case <-ctx.Done():
 				return nil
 			case <-tick.C:
+			}
+			if o.changed(d) == nil {
+				continue
+			}
+			// An API server that has just started may not serve everything yet: it is asked once more. The pause differs from replica to
+			// replica, so that they do not all restart at once.
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(wait.Jitter(versionCheck/6, 2)):
 			}
 			if err := o.changed(d); err != nil {
 				return err

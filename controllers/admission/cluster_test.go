@@ -81,6 +81,16 @@ func newCluster(t *testing.T, s setting) *cluster {
 	for _, o := range s.addresses {
 		c.put(o)
 	}
+	if s.namespaces == nil {
+		s.namespaces = namespaceReader{"ns": {"team": "ns"}}
+	}
+	c.steerer = c.replica(t, s)
+	return c
+}
+
+// replica starts a webhook with books of its own.
+func (c *cluster) replica(t *testing.T, s setting) *ServiceSteerer {
+	t.Helper()
 	board, books := steering.NewBoard(), ledger.New()
 	board.Subscribe(func(_, after *steering.Snapshot) { books.SetRules(after) })
 	fed := &fed{cluster: c, ctx: t.Context(), made: map[string]toolscache.SharedIndexInformer{}}
@@ -93,13 +103,9 @@ func newCluster(t *testing.T, s setting) *cluster {
 	await(t, "the books are synced", func() bool {
 		return board.Synced() && books.Synced() && len(board.Current().Policies()) == len(s.policies) && board.Current().Knows(v1alpha1.DefaultServiceCIDR)
 	})
-	if s.namespaces == nil {
-		s.namespaces = namespaceReader{"ns": {"team": "ns"}}
+	return &ServiceSteerer{
+		Writer: c, Namespaces: s.namespaces, Live: liveReader{s.namespaces, c}, Ledger: books, Board: board, Replicas: c, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
 	}
-	c.steerer = &ServiceSteerer{
-		Writer: c, Namespaces: s.namespaces, Live: s.namespaces, Ledger: books, Board: board, Replicas: c, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
-	}
-	return c
 }
 
 func await(t *testing.T, what string, is func() bool) {
@@ -150,7 +156,10 @@ func (c *cluster) put(o *networkingv1.IPAddress) {
 }
 
 // Create implements client.Writer.
-func (c *cluster) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+func (c *cluster) Create(ctx context.Context, o client.Object, _ ...client.CreateOption) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ip := o.(*networkingv1.IPAddress)
@@ -168,7 +177,10 @@ func (c *cluster) Create(_ context.Context, o client.Object, _ ...client.CreateO
 }
 
 // Delete implements client.Writer.
-func (c *cluster) Delete(_ context.Context, o client.Object, opts ...client.DeleteOption) error {
+func (c *cluster) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	options := (&client.DeleteOptions{}).ApplyOptions(opts)
@@ -255,6 +267,25 @@ func (n namespaceReader) Get(_ context.Context, key client.ObjectKey, into clien
 	return nil
 }
 
+// liveReader reads what the API server has.
+type liveReader struct {
+	client.Reader
+	cluster *cluster
+}
+
+// Get implements client.Reader.
+func (l liveReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
+	if _, ok := into.(*networkingv1.IPAddress); !ok {
+		return l.Reader.Get(ctx, key, into, o...)
+	}
+	l.cluster.mu.Lock()
+	defer l.cluster.mu.Unlock()
+	if _, ok := l.cluster.addresses[key.Name]; !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "ipaddresses"}, key.Name)
+	}
+	return nil
+}
+
 // List implements client.Reader.
 func (namespaceReader) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	return errors.New("nobody lists namespaces for a request")
@@ -312,10 +343,15 @@ func (c *cluster) create(t *testing.T, s *corev1.Service) answer {
 
 func (c *cluster) ask(t *testing.T, r admission.Request) answer {
 	t.Helper()
+	return askOf(t, c.steerer, r)
+}
+
+func askOf(t *testing.T, steerer *ServiceSteerer, r admission.Request) answer {
+	t.Helper()
 	if r.Namespace == "" {
 		r.Namespace = "ns"
 	}
-	response := c.steerer.Handle(t.Context(), r)
+	response := steerer.Handle(t.Context(), r)
 	a := answer{Allowed: response.Allowed, Warnings: response.Warnings}
 	if response.Result != nil {
 		a.Message = response.Result.Message

@@ -17,9 +17,9 @@ import (
 const (
 	// reserve is the part of a request's time that is kept for a last try.
 	reserve = sight
-	// breath is the pause between two looks at ranges that are full while addresses of them are on their way in or out: near 100 % the
-	// books are behind by what is in flight.
-	breath = 5 * time.Millisecond
+	// Breaths are the pauses between two looks at ranges that are full while addresses of them are on their way in or out: near 100 % the
+	// books are behind by what is in flight. They grow: a look at a thousand full ranges costs most of a millisecond.
+	shortestBreath, longestBreath = 4 * time.Millisecond, 64 * time.Millisecond
 	// attempts is how many addresses may be lost to others.
 	attempts = 16
 	// deafness is for how long a replica does with its own addresses after another one has not answered.
@@ -35,6 +35,7 @@ func (h *ServiceSteerer) draw(ctx context.Context, w world, s slot) (netip.Addr,
 	}
 	early, cancel := context.WithTimeout(ctx, h.time(ctx))
 	defer cancel()
+	breath := shortestBreath
 	for lost := 0; lost < attempts && early.Err() == nil; {
 		a, err := h.once(early, s, to, h.deaf())
 		switch {
@@ -46,10 +47,11 @@ func (h *ServiceSteerer) draw(ctx context.Context, w world, s slot) (netip.Addr,
 			lost++
 		case !errors.Is(err, allocator.ErrFull) && !errors.Is(err, ledger.ErrBusy):
 			return netip.Addr{}, nil, err
-		case h.Ledger.Assumed() == 0 && !h.deaf():
+		case errors.Is(err, allocator.ErrFull) && !h.deaf() && !h.Ledger.AssumedIn(s.route.Tiers):
 			return netip.Addr{}, h.full(w, s), nil
 		default:
 			pause(early, breath)
+			breath = min(2*breath, longestBreath)
 		}
 	}
 	return h.lastTry(ctx, w, s, to)
@@ -70,8 +72,11 @@ func (h *ServiceSteerer) deaf() bool { return h.Clock.Now().UnixNano() < h.deafU
 // lastTry claims any address that is free, whoever owns it: the API server, to which the Service is left otherwise, would not ask either.
 func (h *ServiceSteerer) lastTry(ctx context.Context, w world, s slot, to ledger.Holder) (netip.Addr, *steering.Refusal, error) {
 	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers}, to)
-	if err != nil {
+	if errors.Is(err, allocator.ErrFull) {
 		return netip.Addr{}, h.full(w, s), nil
+	}
+	if err != nil {
+		return netip.Addr{}, nil, err
 	}
 	if err := h.counted(h.claimer().claim(ctx, drawn.Addr)); err != nil {
 		return netip.Addr{}, nil, err

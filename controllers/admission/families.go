@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,15 +34,12 @@ func missing(s, old *service, configured []bool) []bool {
 
 // given returns the families of the addresses that the Service will have anyway: those that the request names, or else those that it has.
 func given(s, old *service) ([]bool, bool) {
+	all, ok := parseAll(keeps(s, old))
 	var have []bool
-	for _, text := range keeps(s, old) {
-		a, err := netip.ParseAddr(text)
-		if err != nil {
-			return nil, false
-		}
-		have = append(have, a.Unmap().Is4())
+	for _, a := range all {
+		have = append(have, a.Is4())
 	}
-	return have, true
+	return have, ok
 }
 
 // families returns those that the Service should have, nil where the API server refuses or leaves it as it is.

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 )
 
 // service is what matters of a Service on its way into the cluster. A whole corev1.Service takes several times as long to decode, and every
@@ -77,17 +79,23 @@ func (s *service) needsAddress() bool {
 
 // chosen returns the addresses that the request names and that the Service did not have before.
 func chosen(s, old *service) []netip.Addr {
-	var before []string
+	var before []netip.Addr
 	if old != nil && old.needsAddress() {
-		before = old.ips()
+		before, _ = parseAll(old.ips())
 	}
-	var out []netip.Addr
-	for _, text := range keeps(s, old) {
-		a, err := netip.ParseAddr(text)
-		if err != nil || slices.Contains(before, text) {
-			continue // what is no address is the API server's to refuse
+	now, _ := parseAll(keeps(s, old))
+	return slices.DeleteFunc(now, func(a netip.Addr) bool { return slices.Contains(before, a) })
+}
+
+// parseAll reads addresses as API servers do, with leading zeros too, and whether all of them are some. What is none is the API server's to
+// refuse.
+func parseAll(texts []string) (all []netip.Addr, ok bool) {
+	ok = true
+	for _, text := range texts {
+		a, valid := ledger.ParseClusterIP(text)
+		if ok = ok && valid; valid {
+			all = append(all, a)
 		}
-		out = append(out, a.Unmap())
 	}
-	return out
+	return all, ok
 }

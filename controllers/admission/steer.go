@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	jsonpatch "gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -56,6 +58,14 @@ type Replicas interface {
 
 var _ admission.Handler = (*ServiceSteerer)(nil)
 
+// most is how many addresses may be handed out without a trace in the cluster, at a time. API servers create a thousand Services a
+// second; beyond that somebody asks who is no API server, or creations fail one after the other.
+const most = 4096
+
+// errNoNamespace says that there is no such namespace. The API server finds that out before it asks: the request is not its own, or the
+// namespace has just gone.
+var errNoNamespace = errors.New("there is no such namespace")
+
 // Handle implements admission.Handler. It never answers with an error: what goes wrong here lets the request pass.
 func (h *ServiceSteerer) Handle(ctx context.Context, req admission.Request) admission.Response {
 	start := h.Clock.Now()
@@ -79,7 +89,13 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 	if !h.Ledger.Synced() || !h.Board.Synced() {
 		return admission.Allowed(""), left
 	}
+	if h.Ledger.Assumed() >= most {
+		return admission.Allowed(""), left
+	}
 	w, err := h.gather(ctx, req)
+	if errors.Is(err, errNoNamespace) {
+		return admission.Allowed(""), left
+	}
 	if err != nil {
 		log.FromContext(ctx).Error(err, "A Service passes unsteered", "namespace", req.Namespace, "name", req.Name)
 		return admission.Allowed(""), failed
@@ -109,7 +125,7 @@ func (h *ServiceSteerer) gather(ctx context.Context, req admission.Request) (wor
 		return world{}, err
 	}
 	for _, a := range chosen(s, old) {
-		w.chosen = append(w.chosen, h.look(a, w.subject))
+		w.chosen = append(w.chosen, h.look(ctx, a, w.subject))
 	}
 	return w, nil
 }
@@ -122,7 +138,7 @@ func (h *ServiceSteerer) namespaceLabels(ctx context.Context, name string) (map[
 		err = h.Live.Get(ctx, client.ObjectKey{Name: name}, namespace)
 	}
 	if apierrors.IsNotFound(err) {
-		return nil, nil // the API server refuses the Service
+		return nil, errNoNamespace
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading namespace %s: %w", name, err)
@@ -131,14 +147,23 @@ func (h *ServiceSteerer) namespaceLabels(ctx context.Context, name string) (map[
 }
 
 // look asks the books about an address that a request names.
-func (h *ServiceSteerer) look(a netip.Addr, subject steering.Service) choice {
+func (h *ServiceSteerer) look(ctx context.Context, a netip.Addr, subject steering.Service) choice {
 	c := choice{address: a, state: h.Ledger.State(a)}
-	if r, ok := h.Ledger.Resting(a); ok {
+	if r, ok := h.Ledger.Resting(a); ok && !h.yielded(ctx, a, r, subject) {
 		c.rest = &r
 	}
 	to, ok := h.Ledger.HandedTo(a)
 	c.ours = ok && to.Service == subject.NamespacedName
 	return c
+}
+
+// yielded reports whether an address that seems to rest for somebody else was given to this Service after all, by a replica that was asked
+// before us about the same request (reinvocation): then the IPAddress that kept it is gone, which our watch shows a moment later.
+func (h *ServiceSteerer) yielded(ctx context.Context, a netip.Addr, r ledger.Rest, subject steering.Service) bool {
+	if _, kept := h.Ledger.Kept(a); !kept || r.Service == subject.NamespacedName {
+		return false
+	}
+	return apierrors.IsNotFound(h.Live.Get(ctx, client.ObjectKey{Name: a.String()}, &networkingv1.IPAddress{}))
 }
 
 func (h *ServiceSteerer) refuse(w world, r *steering.Refusal, dryRun bool) admission.Response {
@@ -161,7 +186,7 @@ func (h *ServiceSteerer) rehearse(w world, v verdict) (admission.Response, strin
 			h.Ledger.Forget(drawn.Addr)
 			continue
 		}
-		if r := h.full(w, s); r != nil {
+		if r := h.full(w, s); r != nil && errors.Is(err, allocator.ErrFull) {
 			return h.refuse(w, r, true), refused
 		}
 	}

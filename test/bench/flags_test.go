@@ -97,6 +97,28 @@ func TestQuickProxies(t *testing.T) {
 	}
 }
 
+func TestQuickSteering(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args      []string
+		wantSizes []int
+		wantCrowd int
+	}{
+		"nothing said":              {nil, []int{0, 5_000}, 1_000},
+		"quick":                     {[]string{"--quick"}, []int{0, 500}, 100},
+		"quick, with another crowd": {[]string{"--quick", "--crowd=1000", "--there=0"}, []int{0}, 1_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := parse(append(tc.args, "--only=steering"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.wantSizes, c.steering.Sizes); diff != "" || c.steering.Crowd != tc.wantCrowd {
+				t.Error(diff, c.steering.Crowd)
+			}
+		})
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	for name, args := range map[string][]string{
 		"an unknown part":   {"--only=allocation"},

@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -56,10 +57,12 @@ func (l *Ledger) Draw(lot allocator.Lot, to Holder) (allocator.Drawn, error) {
 func (l *Ledger) Take(a netip.Addr, to Holder) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, busy := l.writing[a]; busy || !l.pool.Assume(a) {
-		return false
+	_, busy := l.writing[a]
+	k, kept := l.kept[a]
+	if busy || !kept && l.pool.State(a) == allocator.Reserved || !l.pool.Assume(a) {
+		return false // what another manager's IPAddress holds is reserved too
 	}
-	l.handOut(a, assumption{to: to, object: l.kept[a].UID})
+	l.handOut(a, assumption{to: to, object: k.UID})
 	return true
 }
 
@@ -152,6 +155,19 @@ func (l *Ledger) Assumed() int {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return len(l.assumed)
+}
+
+// AssumedIn reports whether any address of the tiers was handed out and is not shown by the cluster yet: a full range may have room again
+// in a moment. It costs a look-up for each assumed address.
+func (l *Ledger) AssumedIn(tiers []*allocator.Tier) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for a := range l.assumed {
+		if slices.ContainsFunc(tiers, func(t *allocator.Tier) bool { return t.Contains(a) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // BeginWrite says that an IPAddress of ours is about to be written at an address, so that nobody is handed it meanwhile. It is false if

@@ -109,6 +109,7 @@ func TestTake(t *testing.T) {
 		"resting":              {func(b timed, ip string) { b.serve("a", ip); b.release("a", ip) }, true},
 		"resting by an object": {func(b timed, ip string) { b.objects.OnAdd(cooling(ip, "1", "a", epoch), true) }, true},
 		"reserved":             {func(b timed, ip string) { b.objects.OnAdd(kept(ip, v1alpha1.PurposeReservation, "1"), true) }, true},
+		"somebody else's":      {func(b timed, ip string) { b.objects.OnAdd(object(ip, "somebody.example"), true) }, false},
 		"in use":               {func(b timed, ip string) { b.serve("a", ip) }, false},
 		"claimed alone":        {func(b timed, ip string) { b.services.OnAdd(service("a", ip), true) }, false},
 		"additional":           {func(b timed, ip string) { b.objects.OnAdd(kept(ip, v1alpha1.PurposeAdditional, "1"), true) }, false},
@@ -267,7 +268,7 @@ func TestAnotherReplicaMakesRoom(t *testing.T) {
 		"a cooling address":                    {v1alpha1.PurposeCooling, rules{coolDown: time.Minute}, time.Minute - 1, true},
 		"a cooling address whose time is over": {v1alpha1.PurposeCooling, rules{coolDown: time.Minute}, time.Minute, false},
 		"a cooling address of no policy":       {v1alpha1.PurposeCooling, rules{}, 0, false},
-		"an additional address":                {v1alpha1.PurposeAdditional, rules{coolDown: time.Minute}, 0, false},
+		"an additional address":                {v1alpha1.PurposeAdditional, rules{}, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, ip := range both {

@@ -206,6 +206,8 @@ func (l *Ledger) free(a netip.Addr, before entry, last types.NamespacedName) {
 		delete(l.resting, a)
 		l.pool.Assume(a)
 		l.takenAway(a, k)
+	case kept && k.Purpose == v1alpha1.PurposeAdditional && k.Service.Name != "" && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
+		l.rest(a, Rest{Service: k.Service, Released: now})
 	case !kept && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
 		l.rest(a, Rest{Service: last, Released: now, doubtful: !before.held})
 	default:

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -220,6 +221,25 @@ func TestAddressRestsWhicheverWatchIsAhead(t *testing.T) {
 		b.expectNothing(t, strings.Join(order, " "))
 	}
 }
+
+// Additional addresses of a Service rest after it as its own do.
+func TestAdditionalAddressesRest(t *testing.T) {
+	for _, ip := range both {
+		b := newTimed(rules{coolDown: time.Minute})
+		o := kept(ip, v1alpha1.PurposeAdditional, "1")
+		o.Spec.ParentRef = allocated(ip, "a").Spec.ParentRef
+		b.objects.OnAdd(o, true)
+		if diff := cmp.Diff([]netip.Addr{addr(ip)}, b.Additional(types.NamespacedName{Namespace: "ns", Name: "a"}), byAddress); diff != "" {
+			t.Errorf("additional addresses (-want +got):\n%s", diff)
+		}
+		b.objects.OnDelete(o)
+		b.expectRest(t, "deleted", ip, "a", epoch)
+		b.pass(time.Minute)
+		b.expectNothing(t, "a minute later")
+	}
+}
+
+var byAddress = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
 // The one that rests for longest yields first, and only when nothing else is left.
 func TestRestingAddressesYieldInOrder(t *testing.T) {

@@ -27,6 +27,7 @@ type walk struct {
 
 	objects  map[string]*networkingv1.IPAddress // in the API server
 	services map[string]string                  // by name, its address
+	born     map[string]time.Time
 	// pending are the events of each watch that are not delivered yet.
 	pending [2][]event
 	// drawn are addresses on their way to the API server, with the time at which they get there.
@@ -58,9 +59,10 @@ func (w *walk) queue(watch int, tell ...func()) {
 func newWalk(t *testing.T, seed uint64) *walk {
 	w := &walk{
 		timed: newTimed(rules{coolDown: walkCoolDown}), t: t, random: rand.New(rand.NewPCG(seed, 9)), seed: seed,
-		objects: map[string]*networkingv1.IPAddress{}, services: map[string]string{}, drawn: map[string]time.Time{}, rests: map[string]time.Time{},
+		objects: map[string]*networkingv1.IPAddress{}, services: map[string]string{}, born: map[string]time.Time{}, drawn: map[string]time.Time{}, rests: map[string]time.Time{},
 		seen: map[string]bool{},
 	}
+	w.pool = allocator.NewPool(allocator.WithRand(rand.NewPCG(seed, 10)))
 	for _, family := range []string{"10.0.0.%d", "fd00::%d"} {
 		var ips []string
 		for i := range 5 {
@@ -92,8 +94,9 @@ func (w *walk) remove(ip string, then ...func()) {
 
 // end: whatever the cluster shows ends a rest, but for the object that says so.
 func (w *walk) end(o *networkingv1.IPAddress) {
-	if !ours(o) {
-		delete(w.rests, o.Name)
+	delete(w.rests, o.Name)
+	if ours(o) {
+		w.rests[o.Name] = newKept(o).Released.Add(walkCoolDown)
 	}
 }
 
@@ -126,7 +129,7 @@ func (w *walk) createService(ip string) {
 		w.remove(ip)
 		return
 	}
-	w.services[name] = ip
+	w.services[name], w.born[name] = ip, w.clock.Now()
 	w.queue(1, func() { w.seen[name] = true; w.books.services.OnAdd(service(name, ip), false); delete(w.rests, ip) })
 }
 
@@ -205,7 +208,10 @@ func (w *walk) step() {
 		w.draw()
 	case 2:
 		if names := slices.Sorted(maps.Keys(w.services)); len(names) > 0 {
-			w.deleteService(names[w.random.IntN(len(names))])
+			name := names[w.random.IntN(len(names))]
+			if w.clock.Since(w.born[name]) > lag { // long enough for both watches to have shown it
+				w.deleteService(name)
+			}
 		}
 	case 3:
 		w.keep()

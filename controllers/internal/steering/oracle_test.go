@@ -44,7 +44,7 @@ type facts struct {
 func newOracle(w World) oracle {
 	o := oracle{world: w, ranked: slices.Clone(w.Policies), seen: map[netip.Addr]facts{}}
 	slices.SortFunc(o.ranked, func(a, b *v1alpha1.ServiceCIDRPolicy) int {
-		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	for i := range o.ranked {
 		o.has = append(o.has, o.won(i))
@@ -458,7 +458,7 @@ func (o oracle) compareAddress(t *testing.T, seed uint64, s *Snapshot, a netip.A
 	for _, svc := range services() {
 		wantRefuser := ""
 		switch {
-		case reserved && want.For != svc.NamespacedName.String():
+		case reserved && want.For != svc.String():
 			wantRefuser = o.ranked[i].Name
 		case !reserved && !o.allowed(a, svc):
 			wantRefuser = o.ranked[f.closer].Name

@@ -21,8 +21,8 @@ import (
 // range6 is what the API server allocates IPv6 addresses from.
 const range6 = "fd00:10:96::/112"
 
-// patience is how long anything may take that takes milliseconds, or seconds at worst.
-const patience = 90 * time.Second
+// patience is how long anything may take: most takes milliseconds, a thousand policies a minute.
+const patience = 4 * time.Minute
 
 // bed is a cluster whose Services are steered. Its methods are for one goroutine, but for those that say otherwise.
 type bed struct {
@@ -71,8 +71,10 @@ func (b *bed) furnish(ctx context.Context) (err error) {
 	if err := b.addReplica(ctx); err != nil {
 		return err
 	}
-	b.hooks, err = b.readHooks(ctx)
-	return err
+	if b.hooks, err = b.readHooks(ctx); err != nil {
+		return err
+	}
+	return b.waitSure(ctx)
 }
 
 func policyClient(b *bed) (client.Client, error) {

@@ -3,6 +3,7 @@ package steering
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // Creation is what was measured of one combination.
@@ -11,7 +12,7 @@ type Creation struct {
 	contest
 }
 
-// measureCreations measures every combination, the numbers of Services ascending.
+// measureCreations measures the combinations, the numbers of Services ascending.
 func (b *bed) measureCreations(ctx context.Context, o Options) (all []Creation, err error) {
 	for _, size := range o.Sizes {
 		if err := b.Grow(ctx, size); err != nil {
@@ -37,6 +38,9 @@ func (b *bed) measureUnder(ctx context.Context, policies int, o Options) (all []
 		return nil, err
 	}
 	for _, n := range o.Families {
+		if n > 1 && policies < slices.Max(o.Policies) {
+			continue
+		}
 		for _, clients := range o.Clients {
 			c, err := b.measureCreation(ctx, Creation{Services: b.Copies, Policies: policies, Families: n, Clients: clients}, o)
 			if err != nil {

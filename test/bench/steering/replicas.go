@@ -2,6 +2,7 @@ package steering
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,14 +25,17 @@ const (
 
 // Shared is what was measured with some replicas.
 type Shared struct {
-	Replicas int
-	// Wide: creations in a large range. Narrow: creations until a range is full that was at 99 %.
+	Name string
+	// Wide: creations in a large range. Narrow: creations until a range is full that was at 99 %; left out for none.
 	Wide, Narrow turns
-	// Settled is how many of the latter's addresses were settled with another replica, Lost how many tries of this were lost.
-	Settled, Lost float64
+	// How many addresses of each were settled with other replicas, through the API server, and how many tries of this were lost.
+	WideSettled, NarrowSettled settled
 }
 
-// measureReplicas measures one replica, and then two.
+// settled counts what was settled with others.
+type settled struct{ Won, Lost float64 }
+
+// measureReplicas measures one replica that has just started, one that is sure of what it may draw, and then two.
 func (b *bed) measureReplicas(ctx context.Context, o Options) (all []Shared, err error) {
 	if err := b.ask(ctx, true); err != nil {
 		return nil, err
@@ -39,56 +43,88 @@ func (b *bed) measureReplicas(ctx context.Context, o Options) (all []Shared, err
 	if err := b.fillNarrow(ctx); err != nil {
 		return nil, fmt.Errorf("filling %s: %w", narrowRange, err)
 	}
-	for len(all) < 2 {
-		if len(all) > 0 {
-			if err := b.addReplica(ctx); err != nil {
-				return all, err
-			}
+	for _, stage := range []struct {
+		name    string
+		prepare func(context.Context) error
+		narrow  int
+	}{
+		{"1, in its first seconds", b.restart, 0},
+		{"1", b.waitSure, o.FullRounds},
+		{"2", func(ctx context.Context) error { return errors.Join(b.addReplica(ctx), b.waitSure(ctx)) }, o.FullRounds},
+	} {
+		if err := stage.prepare(ctx); err != nil {
+			return all, err
 		}
-		s, err := b.measureShared(ctx, o)
+		s, err := b.measureShared(ctx, stage.name, o, stage.narrow)
 		if err != nil {
-			return all, fmt.Errorf("measuring %d replicas: %w", len(b.replicas), err)
+			return all, fmt.Errorf("measuring replicas, %s: %w", stage.name, err)
 		}
 		all = append(all, s)
 	}
 	return all, b.policies.Delete(ctx, newPolicy(narrow))
 }
 
-func (b *bed) measureShared(ctx context.Context, o Options) (s Shared, err error) {
-	s.Replicas = len(b.replicas)
-	for range o.Rounds {
-		l := o.loadOf(helpers)
-		t, err := b.take(ctx, work{Load: l, one: b.create(nil), after: b.removeAll(l.Count)})
-		if err != nil {
-			return s, err
-		}
-		s.Wide = append(s.Wide, t)
+func (b *bed) measureShared(ctx context.Context, name string, o Options, rounds int) (s Shared, err error) {
+	s.Name = name
+	l, times := o.loadOf(helpers), o.Rounds
+	if rounds == 0 {
+		times = 1 // before the first seconds are over
 	}
-	won, lost, err := b.claims(ctx)
+	s.Wide, s.WideSettled, err = b.repeat(ctx, times, work{Load: l, one: b.create(nil), after: b.removeAll(l.Count)})
 	if err != nil {
 		return s, err
 	}
-	for range o.FullRounds {
-		t, err := b.take(ctx, work{Load: load.Load{Workers: helpers, Count: left}, one: b.create(labelled(narrow)), after: b.removeAll(left)})
-		if err != nil {
-			return s, err
-		}
-		s.Narrow = append(s.Narrow, t)
-	}
-	s.Settled, s.Lost, err = b.claims(ctx)
-	s.Settled, s.Lost = s.Settled-won, s.Lost-lost
-	b.log.Step("replicas: %d: %.0f per second; p50 %.2f ms in the full range, %.0f addresses settled, %.0f lost", s.Replicas,
-		s.Wide.sample(rate).Median(), s.Narrow.latencies().Median(), s.Settled, s.Lost)
+	l.Count = left
+	s.Narrow, s.NarrowSettled, err = b.repeat(ctx, rounds, work{Load: l, one: b.create(labelled(narrow)), after: b.removeAll(left)})
+	b.log.Step("replicas: %s: %.0f per second, %.0f addresses settled; in the full range p50 %.2f ms, %.0f settled, %.0f lost", s.Name,
+		s.Wide.sample(rate).Median(), s.WideSettled.Won, s.Narrow.latencies().Median(), s.NarrowSettled.Won, s.NarrowSettled.Lost)
 	return s, err
 }
 
-// claims returns how many addresses were settled with other replicas, and how many times one was lost.
-func (b *bed) claims(ctx context.Context) (won, lost float64, err error) {
-	if won, err = b.sum(ctx, "admission_claims_total", "result", "won"); err != nil {
-		return 0, 0, err
+// repeat takes turns, and counts what was settled in them.
+func (b *bed) repeat(ctx context.Context, times int, w work) (all turns, c settled, err error) {
+	before, err := b.claims(ctx)
+	if err != nil {
+		return nil, c, err
 	}
-	lost, err = b.sum(ctx, "admission_claims_total", "result", "lost")
-	return won, lost, err
+	for range times {
+		t, err := b.take(ctx, w)
+		if err != nil {
+			return all, c, err
+		}
+		all = append(all, t)
+	}
+	after, err := b.claims(ctx)
+	return all, settled{after.Won - before.Won, after.Lost - before.Lost}, err
+}
+
+// waitSure waits until no replica settles with others, or with those who might be there, what it draws of its own.
+func (b *bed) waitSure(ctx context.Context) error {
+	const inRow = 8 // with several replicas the API server asks one or the other
+	sure := 0
+	return b.until(ctx, "replicas to be sure of what is theirs", func(ctx context.Context) (bool, error) {
+		before, err := b.claims(ctx)
+		if err != nil {
+			return false, err
+		}
+		if err := errors.Join(b.create(nil)(ctx, 0), b.remove(ctx, 0)); err != nil {
+			return false, err
+		}
+		after, err := b.claims(ctx)
+		if sure++; after != before {
+			sure = 0
+		}
+		return sure == inRow, err
+	})
+}
+
+// claims returns how much was settled with other replicas so far.
+func (b *bed) claims(ctx context.Context) (c settled, err error) {
+	if c.Won, err = b.sum(ctx, "admission_claims_total", "result", "won"); err != nil {
+		return c, err
+	}
+	c.Lost, err = b.sum(ctx, "admission_claims_total", "result", "lost")
+	return c, err
 }
 
 // fillNarrow makes a range that is full at 99 %, and a policy for it.

@@ -67,16 +67,16 @@ func (r Result) others() report.Table {
 // replicas has a row for each number of them.
 func (r Result) replicas() report.Table {
 	table := report.Table{Header: []string{
-		fmt.Sprintf("creation by %d clients, replicas", helpers), "large range, /s", "p50 / p99, ms", "/20 from 99 % on, /s", "p50 / p99, ms",
-		"addresses drawn there", "settled with another replica", "tries lost",
+		fmt.Sprintf("creation by %d clients, replicas", helpers), "large range, /s", "p50 / p99, ms", "addresses drawn", "settled with others",
+		"/20 from 99 % on, /s", "p50 / p99, ms", "addresses drawn", "settled with others", "tries lost",
 	}}
 	for _, s := range r.Replicas {
-		drawn := 0
-		for _, t := range s.Narrow {
-			drawn += t.Calls
+		cells := []string{s.Name, s.Wide.sample(rate).String(), quantiles(s.Wide.latencies()), whole(s.Wide.calls()), whole(int(s.WideSettled.Won))}
+		if len(s.Narrow) > 0 {
+			cells = append(cells, s.Narrow.sample(rate).String(), quantiles(s.Narrow.latencies()), whole(s.Narrow.calls()),
+				whole(int(s.NarrowSettled.Won)), whole(int(s.NarrowSettled.Lost)))
 		}
-		table.Add(strconv.Itoa(s.Replicas), s.Wide.sample(rate).String(), quantiles(s.Wide.latencies()), s.Narrow.sample(rate).String(),
-			quantiles(s.Narrow.latencies()), whole(drawn), whole(int(s.Settled)), whole(int(s.Lost)))
+		table.Add(cells...)
 	}
 	return table
 }

@@ -138,22 +138,27 @@ func (t turns) latencies() (all stats.Sample) {
 // perCall is a time of all turns together, in milliseconds for each call.
 func (t turns) perCall(of func(turn) time.Duration) float64 {
 	var sum time.Duration
-	calls := 0
 	for _, one := range t {
 		sum += of(one)
-		calls += one.Calls
 	}
-	return sum.Seconds() * 1000 / float64(calls)
+	return sum.Seconds() * 1000 / float64(t.calls())
+}
+
+// calls is how many there were in all turns.
+func (t turns) calls() (n int) {
+	for _, one := range t {
+		n += one.Calls
+	}
+	return n
 }
 
 // asked is how many requests to our webhook came to one call.
 func (t turns) asked() float64 {
-	sum, calls := 0.0, 0
+	sum := 0.0
 	for _, one := range t {
 		sum += one.Asked
-		calls += one.Calls
 	}
-	return sum / float64(calls)
+	return sum / float64(t.calls())
 }
 
 // added is how much longer the median call took with webhooks, in milliseconds, round by round.

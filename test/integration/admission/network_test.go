@@ -47,10 +47,10 @@ var _ = Describe("A ServiceCIDR over a network that is in use", Ordered, Continu
 	})
 
 	// under runs do beside a replica with the given flags, and without one afterwards.
-	under := func(ctx context.Context, do func(), flags ...string) {
+	under := func(ctx context.Context, do func(replica *framework.Manager), flags ...string) {
 		GinkgoHelper()
 		replica := b.AddReplicas(ctx, 1, append(flags, "--reserved-networks=corporate=10.152.0.0/16,lab=fd00:10:152::/112")...)[0]
-		do()
+		do(replica)
 		b.Balancer.Remove(replica.WebhookAddress())
 		Expect(replica.Stop()).To(Succeed())
 		b.Balancer.Cut()
@@ -81,7 +81,7 @@ var _ = Describe("A ServiceCIDR over a network that is in use", Ordered, Continu
 	}
 
 	It("is taken with a warning", func(ctx SpecContext) {
-		under(ctx, func() {
+		under(ctx, func(*framework.Manager) {
 			each(func(cidrs, words []string) {
 				warned, err := try(ctx, cidrs...)
 				Expect(err).NotTo(HaveOccurred())
@@ -99,7 +99,7 @@ var _ = Describe("A ServiceCIDR over a network that is in use", Ordered, Continu
 	})
 
 	It("is refused if the admin says so", func(ctx SpecContext) {
-		under(ctx, func() {
+		under(ctx, func(replica *framework.Manager) {
 			each(func(cidrs, words []string) {
 				_, err := try(ctx, cidrs...)
 				Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
@@ -110,9 +110,10 @@ var _ = Describe("A ServiceCIDR over a network that is in use", Ordered, Continu
 			Expect(warned).To(BeEmpty())
 
 			By("but one that is there already can be changed, and go")
-			b.StopReplicas()
+			Expect(replica.Stop()).To(Succeed())
 			b.CreateServiceCIDR(ctx, "older", "10.152.8.0/24")
-			b.StartReplicas(ctx)
+			Expect(replica.Start(ctx)).To(Succeed())
+			b.WaitServing(ctx)
 			_, err = bob.ServiceCIDRs().Patch(ctx, "older", "application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			b.WaitLookedAfter(ctx, "older") // the operator's own writes
@@ -121,7 +122,7 @@ var _ = Describe("A ServiceCIDR over a network that is in use", Ordered, Continu
 	})
 
 	It("is nobody's business if the admin says so", func(ctx SpecContext) {
-		under(ctx, func() {
+		under(ctx, func(*framework.Manager) {
 			each(func(cidrs, _ []string) {
 				warned, err := try(ctx, cidrs...)
 				Expect(err).NotTo(HaveOccurred())

@@ -90,6 +90,7 @@ func Reserves(name, address, owner string) PolicyOption {
 
 func policyClient(config *rest.Config) client.Client {
 	GinkgoHelper()
+	config.WarningHandler = rest.NoWarnings{}
 	scheme := runtime.NewScheme()
 	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
 	c, err := client.New(config, client.Options{Scheme: scheme})

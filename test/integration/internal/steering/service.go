@@ -74,6 +74,19 @@ func (b *Bed) WaitFreed(ctx context.Context, services ...*corev1.Service) {
 	}).WithTimeout(cluster.Patience).Should(BeEmpty())
 }
 
+// DeleteAllServices deletes all Services but that of the API server, and waits until their addresses are free.
+func (b *Bed) DeleteAllServices(ctx context.Context) {
+	GinkgoHelper()
+	var services []*corev1.Service
+	for _, service := range b.Services(ctx) {
+		if !ofAPIServer(&service) {
+			services = append(services, service.DeepCopy())
+		}
+	}
+	b.DeleteServices(ctx, services...)
+	b.WaitFreed(ctx, services...)
+}
+
 // Clear deletes all Services but that of the API server, all policies and all ServiceCIDRs but the default one, and waits until
 // the operator keeps nothing any more.
 func (b *Bed) Clear(ctx context.Context) {
@@ -83,14 +96,7 @@ func (b *Bed) Clear(ctx context.Context) {
 		policies = append(policies, policy.Name)
 	}
 	b.DeletePolicies(ctx, policies...)
-	var services []*corev1.Service
-	for _, service := range b.Services(ctx) {
-		if !ofAPIServer(&service) {
-			services = append(services, service.DeepCopy())
-		}
-	}
-	b.DeleteServices(ctx, services...)
-	b.WaitFreed(ctx, services...)
+	b.DeleteAllServices(ctx)
 	for _, serviceCIDR := range b.ServiceCIDRs(ctx) {
 		if serviceCIDR.Name != "kubernetes" {
 			ranges = append(ranges, serviceCIDR.Name)

@@ -1,0 +1,111 @@
+package steering
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	cachetesting "k8s.io/client-go/tools/cache/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// watched are informers of two lists that a test changes.
+type watched struct {
+	cache.Informers
+	ctx             context.Context //nolint:containedctx // as long as the test
+	policies, cidrs *cachetesting.FakeControllerSource
+}
+
+// GetInformer implements cache.Informers.
+func (w watched) GetInformer(_ context.Context, of client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	source := w.cidrs
+	if _, ok := of.(*v1alpha1.ServiceCIDRPolicy); ok {
+		source = w.policies
+	}
+	informer := toolscache.NewSharedIndexInformer(source, of, 0, toolscache.Indexers{})
+	go informer.Run(w.ctx.Done())
+	return informer, nil
+}
+
+// cidrReadySince is a ServiceCIDR that says that it has been ready for so long.
+func cidrReadySince(name string, ago time.Duration, cidrs ...string) *networkingv1.ServiceCIDR {
+	return &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs},
+		Status: networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{
+			Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-ago)),
+		}}},
+	}
+}
+
+// The board follows what there is: it compiles at the start, after every change that says something new, and after no other; and it leaves a
+// range alone for a moment that has just become ready.
+func TestBoard(t *testing.T) {
+	w := watched{ctx: t.Context(), policies: cachetesting.NewFakeControllerSource(), cidrs: cachetesting.NewFakeControllerSource()}
+	w.cidrs.Add(cidrReadySince("old", time.Hour, "10.0.0.0/24"))
+	w.policies.Add(with(policy("first", 0), of("old", "young")))
+	b := NewBoard()
+	if b.Synced() || b.Current() == nil || len(b.Current().Policies()) != 0 {
+		t.Error("a new board has something to say")
+	}
+	var compiled atomic.Int32
+	b.Subscribe(func(before, after *Snapshot) {
+		if before == nil || after == nil || after != b.Current() {
+			t.Error("subscribers are not told of what is current")
+		}
+		compiled.Add(1)
+	})
+	if err := b.Watch(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = b.Start(t.Context()) }()
+	await := func(what string, is func(s *Snapshot) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); !is(b.Current()); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("in vain: %s", what)
+			}
+		}
+	}
+	await("the first listing", func(*Snapshot) bool { return b.Synced() })
+	if got := fmt.Sprint(summary(b.Current().Policy("first"))); got != "[has old 10.0.0.0/24 missing young]" {
+		t.Errorf("after the first listing: %s", got)
+	}
+
+	time.Sleep(2 * settle)
+	n := compiled.Load()
+	same := with(policy("first", 0), of("old", "young"))
+	same.Status.Summary.Ranges, same.Labels = 1, map[string]string{"a": "b"}
+	w.policies.Modify(same)
+	time.Sleep(4 * settle)
+	if compiled.Load() != n {
+		t.Error("a new status was compiled")
+	}
+
+	added := time.Now()
+	w.cidrs.Add(cidrReadySince("young", 0, "10.0.1.0/24"))
+	await("the young range is known", func(s *Snapshot) bool { return s.Knows("young") })
+	await("the young range is used", func(s *Snapshot) bool { return s.Offers(addr("10.0.1.9")) })
+	if age := time.Since(added); age < dawn {
+		t.Errorf("a range is used %s after it has become ready, want %s at least", age, dawn)
+	}
+
+	changed := with(policy("first", 0), of("young"))
+	changed.Generation++
+	w.policies.Modify(changed)
+	await("a change of the policy", func(s *Snapshot) bool {
+		return len(s.Policy("first").Ranges) == 1 && s.Policy("first").Ranges[0].ServiceCIDR == "young"
+	})
+	w.policies.Delete(changed)
+	await("no policy", func(s *Snapshot) bool { return len(s.Policies()) == 0 })
+	w.cidrs.Delete(cidrReadySince("young", 0))
+	await("one range", func(s *Snapshot) bool { return !s.Knows("young") && s.Offers(addr("10.0.0.9")) })
+}
