@@ -71,11 +71,11 @@ func leases(namespace string, verbs ...string) permission {
 	return permission{group: coordinationv1.GroupName, resource: "leases", verbs: verbs, namespace: namespace}
 }
 
-// policyPermissions are those of the loops that policies need. Of a Service they write an annotation; a namespace that is too young to be
+// policyPermissions are those of the loops that policies need. Of a Service they write an annotation, by way of its status; a namespace that is too young to be
 // watched yet is read by itself.
 func policyPermissions() []permission {
 	return []permission{
-		{resource: "services", verbs: []string{"patch"}},
+		{resource: "services", subresource: "status", verbs: []string{"patch"}},
 		{resource: "namespaces", verbs: []string{"get", "list", "watch"}},
 		{group: v1alpha1.GroupVersion.Group, resource: v1alpha1.Resource, verbs: []string{"get", "list", "watch"}},
 		{group: v1alpha1.GroupVersion.Group, resource: v1alpha1.Resource, subresource: "status", verbs: []string{"patch"}},

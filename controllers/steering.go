@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -36,6 +37,7 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, books *ledger.L
 	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false)); err != nil {
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
+	books.Follow(follows(mgr))
 	board := steering.NewBoard()
 	board.Subscribe(func(_, after *steering.Snapshot) { books.SetRules(after) }) // the first to hear of it
 	if err := errors.Join(board.Watch(ctx, mgr.GetCache()), mgr.Add(board), mgr.Add(everywhere(sweep(books)))); err != nil {
@@ -86,10 +88,10 @@ func (o Options) join(mgr manager.Manager, books *ledger.Ledger) (*replicas.Memb
 	if err := mgr.Add(members); err != nil {
 		return nil, err
 	}
-	return members, mgr.AddReadyzCheck("replicas", ready("the other replicas do not know this one yet", func() bool {
+	return members, mgr.AddReadyzCheck("replicas", ready("the other replicas do not know this one yet", once(func() bool {
 		// Until it is sure, a replica can do its work by claims; that is better than nobody doing it.
 		return members.Joined() || members.Alone()
-	}))
+	})))
 }
 
 // admit serves the webhooks.
@@ -153,6 +155,18 @@ func registerAdmission(books *ledger.Ledger, members *replicas.Members) error {
 	)
 }
 
+// follows tells whether another replica is the leader.
+func follows(mgr manager.Manager) func() bool {
+	return func() bool {
+		select {
+		case <-mgr.Elected():
+			return false
+		default:
+			return true
+		}
+	}
+}
+
 // sweep ends what is over in the books.
 func sweep(books *ledger.Ledger) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -179,6 +193,17 @@ func (e everywhere) Start(ctx context.Context) error { return e(ctx) }
 func (everywhere) NeedLeaderElection() bool { return false }
 
 var _ manager.LeaderElectionRunnable = everywhere(nil)
+
+// once is a question that is not asked again after its first yes: a replica that serves does not stop because another one appears.
+func once(question func() bool) func() bool {
+	var yes atomic.Bool
+	return func() bool {
+		if !yes.Load() && question() {
+			yes.Store(true)
+		}
+		return yes.Load()
+	}
+}
 
 // ready makes a readiness check of a question.
 func ready(otherwise string, question func() bool) func(*http.Request) error {

@@ -52,11 +52,12 @@ func (r *Reconciler) list(ctx context.Context, w world, addresses []netip.Addr) 
 	return nil
 }
 
-// writeList is a server-side apply, so that the annotation stays when the Service is applied by its user.
+// writeList is a server-side apply, so that the annotation stays when the Service is applied by its user. It goes through the status, with
+// which an API server takes annotations too: who may write no more than that cannot change where a Service leads.
 func (r *Reconciler) writeList(ctx context.Context, w world, value string) error {
 	apply := corev1ac.Service(w.name.Name, w.name.Namespace).WithUID(w.service.uid).
 		WithAnnotations(map[string]string{v1alpha1.AnnotationAdditionalIPs: value})
-	return r.Client.Apply(ctx, apply, client.FieldOwner(v1alpha1.ManagerAdditional), client.ForceOwnership)
+	return r.Client.Status().Apply(ctx, apply, client.FieldOwner(v1alpha1.ManagerAdditional), client.ForceOwnership)
 }
 
 // removeList takes the annotation away whoever wrote it: an apply without it would leave what a user copied from elsewhere.
@@ -68,7 +69,7 @@ func (r *Reconciler) removeList(ctx context.Context, w world, _ string) error {
 		return err
 	}
 	target := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.name.Namespace, Name: w.name.Name}}
-	return r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, body), client.FieldOwner(v1alpha1.ManagerAdditional))
+	return r.Client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, body), client.FieldOwner(v1alpha1.ManagerAdditional))
 }
 
 // ignoreGone drops the errors of an object that is not there any more, or not the same one.

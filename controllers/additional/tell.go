@@ -7,6 +7,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
 // Reasons and action of the events on a Service.
@@ -21,10 +23,10 @@ const noteLimit = 1024
 
 // tell sends the complaints that are news to the Service.
 func (r *Reconciler) tell(w world, complaints []string) {
-	for _, text := range complaints {
-		if r.patience.news(w.name, string(w.service.uid)+text) {
+	for _, complaint := range complaints {
+		if r.patience.news(w.name, string(w.service.uid)+complaint) {
 			r.Events.Eventf(w.reference(), nil, corev1.EventTypeWarning, reasonNotAllocated, actionAllocate,
-				"%s", cut("No additional address: "+text))
+				"%s", wording.Cut("No additional address: "+complaint, noteLimit))
 		}
 	}
 }
@@ -41,5 +43,3 @@ func (r *Reconciler) tellAllocated(w world, at slot, a netip.Addr) {
 func (w world) reference() runtime.Object {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.name.Namespace, Name: w.name.Name, UID: w.service.uid}}
 }
-
-func cut(note string) string { return note[:min(len(note), noteLimit)] }

@@ -51,6 +51,9 @@ func (c *claimer) claim(ctx context.Context, a netip.Addr) error {
 	case apierrors.IsAlreadyExists(err):
 		c.ledger.Lost(a)
 		return errLost
+	case ctx.Err() != nil, apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
+		c.ledger.Lost(a) // it may have been written
+		return fmt.Errorf("claiming %s: %w", a, err)
 	case err != nil:
 		c.ledger.Forget(a)
 		return fmt.Errorf("claiming %s: %w", a, err)
@@ -58,7 +61,7 @@ func (c *claimer) claim(ctx context.Context, a netip.Addr) error {
 	c.ledger.Claimed(a, ip.UID)
 	seen := c.awaitSight(ctx, a, ip.UID)
 	lost := c.ledger.HandedElsewhere(a)
-	if err := c.remove(ctx, a, ip.UID); err != nil && !lost {
+	if err := c.unclaim(ctx, a, ip.UID); err != nil && !lost {
 		c.ledger.Lost(a) // the claim may stand for a while: nobody gets the address
 		return err
 	}
@@ -70,6 +73,13 @@ func (c *claimer) claim(ctx context.Context, a netip.Addr) error {
 		return fmt.Errorf("claiming %s: the watch is behind by more than %s", a, sight)
 	}
 	return nil
+}
+
+// unclaim deletes a claim, also when the request that it was for has ended: it would keep the address from everybody.
+func (c *claimer) unclaim(ctx context.Context, a netip.Addr, uid types.UID) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sight)
+	defer cancel()
+	return c.remove(ctx, a, uid)
 }
 
 // awaitSight waits until the watch shows the claim.

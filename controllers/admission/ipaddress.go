@@ -65,22 +65,35 @@ type deletion struct {
 // guardIPAddress returns why an IPAddress must not be deleted, empty if it may.
 func guardIPAddress(d deletion) string {
 	for _, s := range d.services {
-		name := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+		name := nameOf(s)
 		switch {
 		case !s.DeletionTimestamp.IsZero():
-		case d.guardsClusterIP(name) && slices.Contains(ledger.ClusterIPs(s), d.address):
+		case d.guardsClusterIP(name) && d.heldBy(s):
 			return fmt.Sprintf("IPAddress %s belongs to Service %s, which is in use; delete the Service, and its address is free", d.address, name)
 		case d.guardsAdditional(s, name):
-			return fmt.Sprintf("IPAddress %s is an additional address of Service %s from ServiceCIDR %s; remove %s from the annotation %s of the Service, or delete the Service, and it is free",
-				d.address, name, d.serviceCIDR, d.serviceCIDR, v1alpha1.AnnotationAdditionalFrom)
+			return fmt.Sprintf("IPAddress %s is an additional address of Service %s from ServiceCIDR %s; "+
+				"remove %s from the annotation %s of the Service, or delete the Service, and it is free", d.address, name, d.serviceCIDR, d.serviceCIDR, v1alpha1.AnnotationAdditionalFrom)
 		}
 	}
 	return ""
 }
 
-// guardsClusterIP: an IPAddress of another manager that names somebody else stands in the Service's way, and may go.
+// guardsClusterIP reports whether the IPAddress keeps the address for a Service that has it. One that names no Service with this address
+// is broken, or in the Service's way: the API server's repair says so and waits for somebody to delete it, which is the way out.
 func (d deletion) guardsClusterIP(service types.NamespacedName) bool {
-	return d.parent == service || d.managedBy == v1alpha1.ManagedByAPIServer || d.managedBy == ""
+	if d.managedBy != v1alpha1.ManagedByAPIServer && d.managedBy != "" {
+		return d.parent == service
+	}
+	return slices.ContainsFunc(d.services, func(s *corev1.Service) bool { return nameOf(s) == d.parent && d.heldBy(s) })
+}
+
+// heldBy reports whether a Service has the address in its spec.
+func (d deletion) heldBy(s *corev1.Service) bool {
+	return slices.Contains(ledger.ClusterIPs(s), d.address)
+}
+
+func nameOf(s *corev1.Service) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
 // guardsAdditional reports whether the IPAddress is an additional address that the Service has by right and still asks for.

@@ -34,6 +34,8 @@ func changed(s *corev1.Service, do func(*corev1.Service)) *corev1.Service {
 
 func going(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Unix(1, 0)) }
 
+func moved(s *corev1.Service) { s.Spec.ClusterIPs = []string{"10.0.0.9", "fd00::9"} }
+
 func TestGuardIPAddress(t *testing.T) {
 	web := types.NamespacedName{Namespace: "shop", Name: "web"}
 	clusterIP := deletion{managedBy: v1alpha1.ManagedByAPIServer, parent: web}
@@ -52,7 +54,11 @@ func TestGuardIPAddress(t *testing.T) {
 		"of a Service that is gone":                                {clusterIP, "10.0.0.5", "fd00::5", nil, ""},
 		"of a Service that does not hold it":                       {clusterIP, "10.0.0.6", "fd00::6", []*corev1.Service{guarded("web", "")}, ""},
 		"of a Service that another one deleted and holds":          {clusterIP, "10.0.0.5", "fd00::5", []*corev1.Service{changed(guarded("web", ""), going), guarded("db", "")}, "Service shop/db"},
-		"of the API server, naming another one than the holder":    {clusterIP, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("db", "")}, "Service shop/db"},
+		"of the API server, naming nobody that is there":           {clusterIP, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("db", "")}, ""},
+		"of the API server, naming one that has another address":   {clusterIP, "10.0.0.5", "fd00::5", []*corev1.Service{changed(guarded("web", ""), moved), guarded("db", "")}, ""},
+		"of the API server, naming one of two that hold it":        {clusterIP, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("db", ""), guarded("web", "")}, "Service shop/db"},
+		"of the API server, naming no Service at all":              {deletion{managedBy: v1alpha1.ManagedByAPIServer}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, ""},
+		"its label was lost, and it names nobody that is there":    {deletion{parent: web}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("db", "")}, ""},
 		"its label was lost":                                       {deletion{parent: web}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, "Service shop/web"},
 		"of another manager, naming the holder":                    {deletion{managedBy: "x", parent: web}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, "Service shop/web"},
 		"of another manager, in the holder's way":                  {deletion{managedBy: "x"}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, ""},

@@ -101,6 +101,9 @@ func guardServiceCIDR(mode OverlapMode, prefixes []netip.Prefix, networks []ledg
 			overlaps = append(overlaps, fmt.Sprintf("%s overlaps %s (%s)", prefixes[i], n.Prefix, n.Owner))
 		}
 	}
+	if len(overlaps) == 0 {
+		return "", nil // networks of other prefixes
+	}
 	if more := len(networks) - networksShown; more > 0 {
 		overlaps = append(overlaps, fmt.Sprintf("and %d more networks", more))
 	}

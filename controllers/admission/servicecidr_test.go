@@ -37,6 +37,8 @@ func TestGuardServiceCIDR(t *testing.T) {
 		"ignored":              {mode: OverlapIgnore, networks: []ledger.Network{pods, office}},
 		"a mode of the future": {mode: "Ponder", networks: []ledger.Network{pods, office}},
 		"denied, both":         {mode: OverlapDeny, networks: []ledger.Network{pods, office}, wantRefusal: four + ", " + six + "; traffic to these addresses may be taken for Service traffic: choose another range"},
+		"others, denied":       {mode: OverlapDeny, networks: []ledger.Network{{Owner: "node c", Prefix: netip.MustParsePrefix("10.9.0.0/16")}}},
+		"others, warned of":    {mode: OverlapWarn, networks: []ledger.Network{{Owner: "node c", Prefix: netip.MustParsePrefix("fd09::/16")}}},
 		"too many to be named": {mode: OverlapWarn, networks: many, wantWarnings: []string{why + four,
 			"10.8.0.0/16 overlaps 10.8.100.0/24 (node b)", "10.8.0.0/16 overlaps 10.8.101.0/24 (node b)", "10.8.0.0/16 overlaps 10.8.102.0/24 (node b)",
 			"10.8.0.0/16 overlaps 10.8.103.0/24 (node b)", "and 2 more networks"}},

@@ -385,7 +385,7 @@ func readyRange(name string, cidrs ...string) *networkingv1.ServiceCIDR {
 // informers are real ones of a cluster that does not change.
 type informers struct {
 	cache.Informers
-	ctx    context.Context //nolint:containedctx // they live as long as the benchmark
+	ctx    context.Context // they live as long as the benchmark
 	listed map[string][]kruntime.Object
 	made   map[string]toolscache.SharedIndexInformer
 }

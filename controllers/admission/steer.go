@@ -62,6 +62,9 @@ var _ admission.Handler = (*ServiceSteerer)(nil)
 // second; beyond that somebody asks who is no API server, or creations fail one after the other.
 const most = 4096
 
+// young is how long an address may rest in memory before an IPAddress must say so.
+const young = 2 * time.Second
+
 // errNoNamespace says that there is no such namespace. The API server finds that out before it asks: the request is not its own, or the
 // namespace has just gone.
 var errNoNamespace = errors.New("there is no such namespace")
@@ -89,9 +92,6 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 	if !h.Ledger.Synced() || !h.Board.Synced() {
 		return admission.Allowed(""), left
 	}
-	if h.Ledger.Assumed() >= most {
-		return admission.Allowed(""), left
-	}
 	w, err := h.gather(ctx, req)
 	if errors.Is(err, errNoNamespace) {
 		return admission.Allowed(""), left
@@ -106,6 +106,9 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 	}
 	if isDryRun(req) {
 		return h.rehearse(w, v)
+	}
+	if h.Ledger.Assumed() >= most {
+		return admission.Allowed("").WithWarnings(v.warnings...), left
 	}
 	h.take(ctx, w, v)
 	return h.fill(ctx, w, v)
@@ -160,8 +163,11 @@ func (h *ServiceSteerer) look(ctx context.Context, a netip.Addr, subject steerin
 // yielded reports whether an address that seems to rest for somebody else was given to this Service after all, by a replica that was asked
 // before us about the same request (reinvocation): then the IPAddress that kept it is gone, which our watch shows a moment later.
 func (h *ServiceSteerer) yielded(ctx context.Context, a netip.Addr, r ledger.Rest, subject steering.Service) bool {
-	if _, kept := h.Ledger.Kept(a); !kept || r.Service == subject.NamespacedName {
+	if r.Service == subject.NamespacedName {
 		return false
+	}
+	if _, kept := h.Ledger.Kept(a); !kept {
+		return h.Clock.Since(r.Released) < young // the API server decides
 	}
 	return apierrors.IsNotFound(h.Live.Get(ctx, client.ObjectKey{Name: a.String()}, &networkingv1.IPAddress{}))
 }
@@ -197,7 +203,7 @@ func (h *ServiceSteerer) rehearse(w world, v verdict) (admission.Response, strin
 // what we keep for it. When that does not succeed the API server says so.
 func (h *ServiceSteerer) take(ctx context.Context, w world, v verdict) {
 	for _, a := range v.take {
-		if !h.takeSoon(ctx, a, ledger.Holder{Service: w.subject.NamespacedName}) {
+		if !h.offered(a) || !h.takeSoon(ctx, a, ledger.Holder{Service: w.subject.NamespacedName}) {
 			continue
 		}
 		if err := h.claimer().makeRoom(ctx, a); err != nil {
@@ -210,12 +216,9 @@ func (h *ServiceSteerer) take(ctx context.Context, w world, v verdict) {
 // address is being kept.
 func (h *ServiceSteerer) takeSoon(ctx context.Context, a netip.Addr, to ledger.Holder) bool {
 	for deadline := h.Clock.Now().Add(100 * time.Millisecond); ; {
-		if h.Ledger.Take(a, to) {
-			return true
-		}
-		state := h.Ledger.State(a)
-		if state == allocator.Allocated || state == allocator.Assumed || h.Clock.Now().After(deadline) || ctx.Err() != nil {
-			return false
+		taken, busy := h.Ledger.Take(a, to)
+		if !busy || h.Clock.Now().After(deadline) || ctx.Err() != nil {
+			return taken
 		}
 		time.Sleep(glance)
 	}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
 // Reasons of the conditions.
@@ -143,16 +144,8 @@ func listed(items []string, by string) string {
 	return strings.Join(slices.Concat(items[:itemsShown], []string{fmt.Sprintf("and %d more", len(items)-itemsShown)}), by)
 }
 
-// sentence cuts what is too long, between two characters.
-func sentence(text string) string { return cut(text, messageLimit) }
-
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	const dots = "..."
-	return strings.ToValidUTF8(text[:limit-len(dots)], "") + dots
-}
+// sentence cuts what is too long.
+func sentence(words string) string { return wording.Cut(words, messageLimit) }
 
 func plural(n int, one, many string) string {
 	if n == 1 {

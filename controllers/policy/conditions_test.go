@@ -16,6 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
 // aRange is a range of a policy with so many addresses allocated in its dynamic band.
@@ -139,7 +140,7 @@ func TestNoMessageIsTooLong(t *testing.T) {
 		if len(c.Message) > 32768 || !utf8.ValidString(c.Message) {
 			t.Errorf("%s: %d bytes, valid %v", c.Type, len(c.Message), utf8.ValidString(c.Message))
 		}
-		if note := cut(c.Message, noteLimit); len(note) > noteLimit || !utf8.ValidString(note) {
+		if note := wording.Cut(c.Message, noteLimit); len(note) > noteLimit || !utf8.ValidString(note) {
 			t.Errorf("event of %s: %d bytes, valid %v", c.Type, len(note), utf8.ValidString(note))
 		}
 	}
@@ -217,6 +218,54 @@ func TestRefusalsAreNotApplied(t *testing.T) {
 	}
 	if uid := got.GetUID(); uid != "p" {
 		t.Errorf("applied to UID %q, want p", uid)
+	}
+}
+
+func TestWhichCountsCanWait(t *testing.T) {
+	type bands struct{ static, dynamic v1alpha1.BandStatus }
+	some := v1alpha1.BandStatus{Size: 9, Used: 3, Free: 3, Cooling: 2, Reserved: 1}
+	without := func(change func(*v1alpha1.BandStatus)) v1alpha1.BandStatus {
+		b := some
+		change(&b)
+		return b
+	}
+	moved := v1alpha1.BandStatus{Size: 9, Used: 2, Free: 1, Cooling: 3, Reserved: 3}
+	full := without(func(b *v1alpha1.BandStatus) { b.Free, b.Used = 0, 6 })
+	for name, tc := range map[string]struct {
+		before, now bands
+		want        bool
+	}{
+		"some more, some less":               {bands{some, some}, bands{moved, some}, true},
+		"one band is full, the other is not": {bands{some, some}, bands{some, full}, true},
+		"the last free one goes":             {bands{full, some}, bands{full, full}, false},
+		"one comes back":                     {bands{full, full}, bands{some, full}, false},
+		"full, and still full":               {bands{full, full}, bands{full, without(func(b *v1alpha1.BandStatus) { b.Free, b.Used, b.Cooling = 0, 5, 3 })}, true},
+		"nothing cools any more":             {bands{dynamic: some}, bands{dynamic: without(func(b *v1alpha1.BandStatus) { b.Cooling = 0 })}, false},
+		"nothing is reserved any more":       {bands{static: some}, bands{static: without(func(b *v1alpha1.BandStatus) { b.Reserved = 0 })}, false},
+		"nothing is in use any more":         {bands{some, some}, bands{some, without(func(b *v1alpha1.BandStatus) { b.Used, b.Free = 0, 6 })}, true},
+	} {
+		for family, cidr := range map[string]string{"IPv4": "10.0.0.0/24", "IPv6": "fd00::/120"} {
+			t.Run(name+", "+family, func(t *testing.T) {
+				status := func(b bands) v1alpha1.ServiceCIDRPolicyStatus {
+					return v1alpha1.ServiceCIDRPolicyStatus{Ranges: []v1alpha1.PolicyRange{
+						{CIDR: cidr, ServiceCIDR: "a", Static: b.static, Dynamic: b.dynamic}, {CIDR: "10.9.0.0/24", ServiceCIDR: "b"},
+					}}
+				}
+				if got := canWait(status(tc.before), status(tc.now)); got != tc.want {
+					t.Errorf("can wait: %v, want %v", got, tc.want)
+				}
+				other := status(tc.now)
+				other.Ranges[1].ServiceCIDR = "c"
+				if canWait(status(tc.before), other) {
+					t.Error("another range can wait")
+				}
+				newer := status(tc.now)
+				newer.ObservedGeneration++
+				if canWait(status(tc.before), newer) {
+					t.Error("what was made of another spec can wait")
+				}
+			})
+		}
 	}
 }
 

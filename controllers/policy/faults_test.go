@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -110,11 +111,17 @@ func (s *stand) look(k *Keeper, a netip.Addr, wantErr bool, wantAgain time.Durat
 
 // mayBeGiven reports whether a Service could be given the address.
 func (s *stand) mayBeGiven(a netip.Addr) bool {
-	if !s.ledger.Take(a, ledger.Holder{Service: shop}) {
+	if !s.give(a) {
 		return false
 	}
 	s.ledger.Forget(a)
 	return true
+}
+
+// give hands the address to a Service, and reports whether that could be.
+func (s *stand) give(a netip.Addr) bool {
+	given, _ := s.ledger.Take(a, ledger.Holder{Service: shop})
+	return given
 }
 
 var (
@@ -217,7 +224,7 @@ func TestCreationsThatFail(t *testing.T) {
 func TestAnAddressThatIsBeingHandedOutIsLeftAlone(t *testing.T) {
 	inBothFamilies(t, func(t *testing.T, a netip.Addr) {
 		s := newStand(t, interceptor.Funcs{}, reserving(policyOn("p"), a.String()))
-		if !s.ledger.Take(a, ledger.Holder{Service: shop}) {
+		if !s.give(a) {
 			t.Fatal("the address is not free")
 		}
 		s.look(s.keeper(), a, false, handingOut)
@@ -367,6 +374,72 @@ func TestAStatusThatCannotBeWritten(t *testing.T) {
 			}
 		})
 	}
+}
+
+// allocated is what the API server writes for the address of a Service.
+func allocated(a netip.Addr) *networkingv1.IPAddress {
+	return bare(v1alpha1.ManagedByAPIServer, "", ofService, 0)(a)
+}
+
+// offering is policy number i, which has the ranges of the stand.
+func offering(i int) *v1alpha1.ServiceCIDRPolicy { return policyOn(fmt.Sprintf("p%d", i), "a") }
+
+// reports lets a policy be looked at, which should have been written so often then, and should come back in time.
+func (s *stand) reports(r *Reporter, what, name string, count *int, wantCount int, wantAgain time.Duration) {
+	s.Helper()
+	result, err := r.Reconcile(s.Context(), name)
+	if err != nil || *count != wantCount || result.RequeueAfter != wantAgain {
+		s.Errorf("%s: error %v, %d writes, again in %v; want none, %d, %v", what, err, *count, result.RequeueAfter, wantCount, wantAgain)
+	}
+}
+
+func TestCountsAreWrittenNowAndThenAndWhatMattersAtOnce(t *testing.T) {
+	inBothFamilies(t, func(t *testing.T, a netip.Addr) {
+		count := 0
+		s := newStand(t, applies(&count, nil), coolingFor(policyOn("p", "a"), time.Hour))
+		r, _ := s.reporter()
+		later := func(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
+		s.reports(r, "the first words", "p", &count, 1, 0)
+		later(every)
+		s.addresses.Add(allocated(a))
+		s.reports(r, "one more in use", "p", &count, 1, countsEvery-every)
+		later(every)
+		s.addresses.Add(cooling("p", 0)(a.Next()))
+		s.reports(r, "the first that rests", "p", &count, 2, 0)
+		later(every)
+		s.addresses.Add(cooling("p", 0)(a.Next().Next()))
+		s.reports(r, "the second", "p", &count, 2, countsEvery-every)
+		later(countsEvery - every)
+		s.reports(r, "its time has come", "p", &count, 3, 0)
+		later(every)
+		s.reports(r, "nothing new", "p", &count, 3, 0)
+	})
+}
+
+func TestAllPoliciesTogetherAreWrittenSeldomEnough(t *testing.T) {
+	const policies = 3 * writesASecond
+	var all []*v1alpha1.ServiceCIDRPolicy
+	for i := range policies {
+		all = append(all, offering(i))
+	}
+	count := 0
+	s := newStand(t, applies(&count, nil), all...)
+	r, _ := s.reporter()
+	begin := time.Now()
+	for i := range policies {
+		if _, err := r.Reconcile(t.Context(), offering(i).Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(begin); count != policies || took < 1900*time.Millisecond {
+		t.Errorf("%d first words of %d were written in %v", count, policies, took)
+	}
+	s.clock.SetTime(now.Add(countsEvery))
+	s.addresses.Add(allocated(families["IPv4"]))
+	s.reports(r, "counts while the budget is spent", "p0", &count, policies, every)
+	time.Sleep(time.Second / writesASecond)
+	s.clock.SetTime(now.Add(countsEvery + every))
+	s.reports(r, "counts when there is room", "p0", &count, policies+1, 0)
 }
 
 func TestAPolicyWaitsForItsTurn(t *testing.T) {

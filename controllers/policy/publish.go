@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,14 +15,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
-// publish applies the status if it says something new, and tells of conditions that turned bad.
-func (r *Reporter) publish(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, want v1alpha1.ServiceCIDRPolicyStatus) error {
-	want.Conditions = timed(o.Status.Conditions, want.Conditions, metav1.NewTime(r.Clock.Now()))
-	if says(o.Status, want) {
-		return nil
+// publish applies the status if it says something new, and tells of conditions that turned bad. What can wait is put off: then it returns
+// when to look again.
+func (r *Reporter) publish(
+	ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, want v1alpha1.ServiceCIDRPolicyStatus,
+) (again time.Duration, err error) {
+	now := r.Clock.Now()
+	want.Conditions = timed(o.Status.Conditions, want.Conditions, metav1.NewTime(now))
+	switch {
+	case says(o.Status, want):
+		return 0, nil
+	case canWait(o.Status, want):
+		if left := r.pace.mayCount(o.Name, now); left > 0 {
+			return left, nil
+		}
+	default:
+		if err := r.pace.wait(ctx); err != nil {
+			return 0, err
+		}
 	}
+	if err := r.write(ctx, o, want); err != nil {
+		return 0, err
+	}
+	r.pace.wrote(o.Name, now)
+	return 0, nil
+}
+
+func (r *Reporter) write(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, want v1alpha1.ServiceCIDRPolicyStatus) error {
 	apply, err := applied(o, want)
 	if err != nil {
 		return err
@@ -32,7 +55,7 @@ func (r *Reporter) publish(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, w
 		return err
 	}
 	for _, c := range turnedBad(o.Status.Conditions, want.Conditions) {
-		r.Events.Eventf(o, nil, corev1.EventTypeWarning, eventReasons[c.Type], "Program", "%s", cut(c.Message, noteLimit))
+		r.Events.Eventf(o, nil, corev1.EventTypeWarning, eventReasons[c.Type], "Program", "%s", wording.Cut(c.Message, noteLimit))
 	}
 	return nil
 }
@@ -61,12 +84,32 @@ func timed(before, want []metav1.Condition, now metav1.Time) []metav1.Condition 
 
 // says reports whether a status has all that is wanted, whatever else it has.
 func says(have, want v1alpha1.ServiceCIDRPolicyStatus) bool {
-	return have.ObservedGeneration == want.ObservedGeneration && have.Summary == want.Summary &&
-		equality.Semantic.DeepEqual(have.Ranges, want.Ranges) &&
+	return have.Summary == want.Summary && equality.Semantic.DeepEqual(have.Ranges, want.Ranges) && judges(have, want)
+}
+
+// judges reports whether a status has the conditions that are wanted.
+func judges(have, want v1alpha1.ServiceCIDRPolicyStatus) bool {
+	return have.ObservedGeneration == want.ObservedGeneration &&
 		!slices.ContainsFunc(want.Conditions, func(c metav1.Condition) bool {
 			was := meta.FindStatusCondition(have.Conditions, c.Type)
 			return was == nil || !equality.Semantic.DeepEqual(*was, c)
 		})
+}
+
+// canWait reports whether a status that is not what is wanted lacks nothing but counts, none of which came from nothing or went to it.
+func canWait(have, want v1alpha1.ServiceCIDRPolicyStatus) bool {
+	return judges(have, want) && slices.EqualFunc(have.Ranges, want.Ranges, func(a, b v1alpha1.PolicyRange) bool {
+		return a.CIDR == b.CIDR && a.ServiceCIDR == b.ServiceCIDR && present(a) == present(b)
+	})
+}
+
+// present says which kinds of addresses there are in a range: free, cooling, reserved.
+func present(r v1alpha1.PolicyRange) [3]bool {
+	return [3]bool{
+		r.Static.Free > 0 || r.Dynamic.Free > 0,
+		r.Static.Cooling > 0 || r.Dynamic.Cooling > 0,
+		r.Static.Reserved > 0 || r.Dynamic.Reserved > 0,
+	}
 }
 
 // applied is the body of the apply. Refusals are left out, so that they stay the admission replicas'. The UID keeps it from a policy of

@@ -25,6 +25,9 @@ import (
 const (
 	// every is how often a policy is looked at, and so written, at most: a burst of allocations is one look.
 	every = 2 * time.Second
+	// countsEvery is how often a policy is written at most because of counts that moved: each write goes to etcd and to every replica.
+	// What people wait for, a range that is full or has room again, is not among these counts.
+	countsEvery = 30 * time.Second
 	// uncompiled is when to look again at a policy that is newer than the rules. The board tells too.
 	uncompiled = 500 * time.Millisecond
 )
@@ -90,12 +93,13 @@ func (r *Reporter) Reconcile(ctx context.Context, name string) (reconcile.Result
 	if err := r.nameHolders(ctx, &w); err != nil {
 		return reconcile.Result{}, err
 	}
-	switch err := r.publish(ctx, o, report(w)); {
+	switch again, err := r.publish(ctx, o, report(w)); {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		// Deleted, or created anew, since the cache was told. It will be.
 		return reconcile.Result{RequeueAfter: every}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("writing the status of ServiceCIDRPolicy %s: %w", name, err)
+	default:
+		return reconcile.Result{RequeueAfter: again}, nil
 	}
-	return reconcile.Result{}, nil
 }

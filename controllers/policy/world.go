@@ -2,7 +2,6 @@ package policy
 
 import (
 	"net/netip"
-	"strings"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -96,15 +95,9 @@ func kindOf(o *networkingv1.IPAddress) kind {
 // purpose is what the label says, true or not.
 func (o *object) purpose() string { return o.labels[v1alpha1.LabelPurpose] }
 
-// rest reads who had a cooling address, and when it was freed: at the latest when the object was made.
+// rest reads who had a cooling address, and when it was freed.
 func (o *object) rest() ledger.Rest {
-	namespace, name, _ := strings.Cut(o.annotations[v1alpha1.AnnotationLastService], "/")
-	rest := ledger.Rest{Service: types.NamespacedName{Namespace: namespace, Name: name}, Released: o.created}
-	at, err := time.Parse(time.RFC3339Nano, o.annotations[v1alpha1.AnnotationReleased])
-	if err == nil && at.Before(o.created.Add(time.Second)) { // creation times are cut to seconds
-		rest.Released = at
-	}
-	return rest
+	return ledger.ReadRest(o.annotations, o.created)
 }
 
 // reserves reports whether a reservation stands at the address.

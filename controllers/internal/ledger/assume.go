@@ -44,7 +44,7 @@ func (l *Ledger) Draw(lot allocator.Lot, to Holder) (allocator.Drawn, error) {
 	if err != nil {
 		return drawn, err
 	}
-	if _, busy := l.writing[drawn.Addr]; busy {
+	if l.awaited(drawn.Addr) {
 		l.unassume(drawn.Addr)
 		return allocator.Drawn{}, ErrBusy
 	}
@@ -52,18 +52,47 @@ func (l *Ledger) Draw(lot allocator.Lot, to Holder) (allocator.Drawn, error) {
 	return drawn, nil
 }
 
-// Take hands out a chosen address that is free, resting or reserved. It is false if somebody else has it, or has just been given it,
-// or while an IPAddress of ours is being written there.
-func (l *Ledger) Take(a netip.Addr, to Holder) bool {
+// Take hands out a chosen address that is free, resting or reserved by us. It is not taken if somebody else has it, or has just been given it;
+// and not yet, but busy, while an IPAddress of ours is being written there.
+func (l *Ledger) Take(a netip.Addr, to Holder) (taken, busy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, busy := l.writing[a]
+	if l.awaited(a) {
+		return false, true
+	}
 	k, kept := l.kept[a]
-	if busy || !kept && l.pool.State(a) == allocator.Reserved || !l.pool.Assume(a) {
-		return false // what another manager's IPAddress holds is reserved too
+	if !kept && l.pool.State(a) == allocator.Reserved || !l.pool.Assume(a) {
+		return false, false // what another manager's IPAddress holds is reserved too
 	}
 	l.handOut(a, assumption{to: to, object: k.UID})
-	return true
+	return true, false
+}
+
+// awaited reports whether an IPAddress of ours is about to appear at an address: this process is writing it, or the leader is, which
+// writes down what rests after a second; the caller holds mu.
+func (l *Ledger) awaited(a netip.Addr) bool {
+	if _, busy := l.writing[a]; busy {
+		return true
+	}
+	r, resting := l.resting[a]
+	if _, kept := l.kept[a]; kept || !resting || r.doubtful || !l.follows() {
+		return false
+	}
+	age := l.clock.Since(r.Released)
+	return age > writtenFrom && age < writtenUntil
+}
+
+// The leader writes down what rests when it has rested for a second, and has done so some time later.
+const (
+	writtenFrom  = 800 * time.Millisecond
+	writtenUntil = 3 * time.Second
+)
+
+// Follow says how to ask whether another process is the leader, which writes IPAddresses of ours. Without it this one is.
+func (l *Ledger) Follow(follows func() bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.follows = follows
 }
 
 // Lend assumes a free address on behalf of another replica, which is about to hand it out; also one that rests in memory alone, which the
@@ -71,12 +100,11 @@ func (l *Ledger) Take(a netip.Addr, to Holder) bool {
 func (l *Ledger) Lend(a netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, busy := l.writing[a]
 	_, kept := l.kept[a]
 	if state := l.pool.State(a); state != allocator.Free && state != allocator.Cooling {
 		return false
 	}
-	if busy || kept || l.rules.Reserves(a) || !l.pool.Assume(a) {
+	if kept || l.awaited(a) || l.rules.Reserves(a) || !l.pool.Assume(a) {
 		return false
 	}
 	l.handOut(a, assumption{elsewhere: true})
@@ -162,7 +190,7 @@ func (l *Ledger) Assumed() int {
 func (l *Ledger) AssumedIn(tiers []*allocator.Tier) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	for a := range l.assumed {
+	for a := range l.assumed { // empty at rest
 		if slices.ContainsFunc(tiers, func(t *allocator.Tier) bool { return t.Contains(a) }) {
 			return true
 		}

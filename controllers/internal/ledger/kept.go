@@ -43,14 +43,22 @@ func newKept(o *networkingv1.IPAddress) Kept {
 		k.Purpose = v1alpha1.PurposeAdditional // nothing else of ours names a Service
 	}
 	if k.Purpose == v1alpha1.PurposeCooling {
-		namespace, name, _ := strings.Cut(o.Annotations[v1alpha1.AnnotationLastService], "/")
-		k.Service = types.NamespacedName{Namespace: namespace, Name: name}
-		k.Released = k.Created
-		if at, err := time.Parse(time.RFC3339Nano, o.Annotations[v1alpha1.AnnotationReleased]); err == nil {
-			k.Released = at
-		}
+		r := ReadRest(o.Annotations, k.Created)
+		k.Service, k.Released = r.Service, r.Released
 	}
 	return k
+}
+
+// ReadRest reads from the annotations of a cooling IPAddress who had the address, and when it was freed: at the latest when the object
+// was created. A time that cannot be read, or lies after that, is replaced by it.
+func ReadRest(annotations map[string]string, created time.Time) Rest {
+	namespace, name, _ := strings.Cut(annotations[v1alpha1.AnnotationLastService], "/")
+	rest := Rest{Service: types.NamespacedName{Namespace: namespace, Name: name}, Released: created}
+	at, err := time.Parse(time.RFC3339Nano, annotations[v1alpha1.AnnotationReleased])
+	if err == nil && (created.IsZero() || at.Before(created.Add(time.Second))) { // creation times are cut to seconds
+		rest.Released = at
+	}
+	return rest
 }
 
 // state is what a kept address is in the pool.

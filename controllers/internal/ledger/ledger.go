@@ -51,6 +51,7 @@ type Ledger struct {
 	writing   map[netip.Addr]struct{}
 	deadlines deadlines
 	rules     Rules
+	follows   func() bool
 	clock     clock.PassiveClock
 
 	registrations []toolscache.ResourceEventHandlerRegistration
@@ -78,6 +79,7 @@ func NewWithClock(c clock.PassiveClock) *Ledger {
 		resting:     map[netip.Addr]Rest{},
 		writing:     map[netip.Addr]struct{}{},
 		rules:       noRules{},
+		follows:     func() bool { return false },
 		clock:       c,
 		pool:        allocator.NewPool(),
 		addresses:   map[netip.Addr]entry{},

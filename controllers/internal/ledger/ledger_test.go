@@ -365,3 +365,9 @@ func TestRandomHistoryAgainstRecount(t *testing.T) {
 		t.Errorf("the books have %d allocated and %d reserved, the recount %d used and %d reserved", got.Allocated, got.Reserved, len(used), reserved)
 	}
 }
+
+// Take is the ledger's, without the reason why not.
+func (b books) Take(a netip.Addr, to Holder) bool {
+	taken, _ := b.Ledger.Take(a, to)
+	return taken
+}

@@ -4,7 +4,19 @@ import (
 	"encoding/json"
 	"maps"
 	"net/netip"
+	"slices"
 	"sync"
+)
+
+const (
+	// mostAsks is how many asks go into one letter. Whatever else is waiting goes into the next ones, so that a letter stays far below what
+	// an API server takes as annotations of one object, 256 KiB: a Lease that is too large is not renewed.
+	mostAsks = 64
+	// mostAnswers is how many asks of one letter are answered by looking. It is beyond what any replica writes; who asks for more does not get
+	// it, lest one letter take all free addresses away.
+	mostAnswers = 4 * mostAsks
+	// longestName is how long an ask may be: a nonce, or an address. Longer ones would be repeated in the answer.
+	longestName = 64
 )
 
 // letter is what a Lease says about addresses that its holder would like to borrow, and about those that others asked it for. The zero
@@ -27,6 +39,8 @@ type lending struct {
 	mu      sync.Mutex
 	waiting map[string]chan bool
 	asks    map[string]string
+	// queue has the nonces of asks in the order in which they came; dropped ones are in it until the next letter.
+	queue   []string
 	answers map[string]bool
 	// of are the keys of answers by who asked.
 	of map[string][]string
@@ -45,15 +59,18 @@ func (l *lending) ask(nonce string, a netip.Addr) <-chan bool {
 	defer l.mu.Unlock()
 	answer := make(chan bool, 1)
 	l.waiting[nonce], l.asks[nonce] = answer, a.String()
+	l.queue = append(l.queue, nonce)
 	return answer
 }
 
-// drop ends an ask. The next letter is without it, and after that the answer goes too.
-func (l *lending) drop(nonce string) {
+// drop ends an ask. The next letter is without it, and after that the answer goes too. It reports whether others wait for the room.
+func (l *lending) drop(nonce string) (others bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	others = len(l.asks) > mostAsks
 	delete(l.waiting, nonce)
 	delete(l.asks, nonce)
+	return others
 }
 
 // text is the letter of this replica, empty if it has nothing to say. Equal letters are equal texts.
@@ -63,11 +80,21 @@ func (l *lending) text() string {
 	if len(l.asks) == 0 && len(l.answers) == 0 {
 		return ""
 	}
-	body, err := json.Marshal(letter{Asks: l.asks, Answers: l.answers})
+	body, err := json.Marshal(letter{Asks: l.oldest(), Answers: l.answers})
 	if err != nil {
 		return "" // maps of texts can be written
 	}
 	return string(body)
+}
+
+// oldest are the asks that go into a letter; the caller holds mu. One that is in a letter stays in the following ones until it is dropped.
+func (l *lending) oldest() map[string]string {
+	l.queue = slices.DeleteFunc(l.queue, func(nonce string) bool { _, stands := l.asks[nonce]; return !stands })
+	out := map[string]string{}
+	for _, nonce := range l.queue[:min(len(l.queue), mostAsks)] {
+		out[nonce] = l.asks[nonce]
+	}
+	return out
 }
 
 // received reads the letter of another replica, and reports whether it has to be answered. A letter that cannot be read says nothing.

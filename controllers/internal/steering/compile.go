@@ -27,6 +27,7 @@ func Compile(w World) *Snapshot {
 	s.statics = statics(w.ServiceCIDRs)
 	for _, r := range s.cidrs[v1alpha1.DefaultServiceCIDR].Ranges {
 		s.families = append(s.families, r.Prefix().Addr().Is4())
+		s.apiServer = append(s.apiServer, r.Span().First)
 	}
 	for rank, o := range sorted(w.Policies) {
 		p := newPolicy(o, rank)
@@ -121,6 +122,12 @@ func (s *Snapshot) reserve(p *Policy) {
 		for _, other := range s.reservedIn(r.Span) {
 			taken = append(taken, other.Span)
 			p.Conflicts = append(p.Conflicts, fmt.Sprintf("reservation %s: ServiceCIDRPolicy %q, which outranks this one, has %s", r.Name, other.Policy, spanText(other.Span)))
+		}
+		for _, a := range s.apiServer {
+			if r.Span.Contains(a) {
+				taken = append(taken, allocator.Span{First: a, Last: a})
+				p.Conflicts = append(p.Conflicts, fmt.Sprintf("reservation %s: %s is the address of Service default/kubernetes, which the API server creates by itself", r.Name, a))
+			}
 		}
 		for _, span := range r.Span.Subtract(taken...) {
 			r.Span = span

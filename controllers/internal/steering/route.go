@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -171,7 +172,14 @@ func intersect(a, b allocator.Span) allocator.Span {
 type routes struct {
 	namespaces sync.Map // namespace -> namespaceView
 	chains     sync.Map // key of a chain -> *Route
+	answers    atomic.Int64
 }
+
+// manyAnswers is how many answers are remembered: labels of Services choose the chain, so users could have it grow without end.
+const manyAnswers = 20_000
+
+// room counts an answer that is about to be remembered, and is false when there are too many.
+func (r *routes) room() bool { return r.answers.Add(1) <= manyAnswers }
 
 // namespaceView is which policies select a namespace as long as it has these labels.
 type namespaceView struct {
@@ -203,7 +211,9 @@ func (s *Snapshot) inNamespace(svc Service) []*Policy {
 			matching = append(matching, p)
 		}
 	}
-	s.routes.namespaces.Store(svc.Namespace, namespaceView{svc.NamespaceLabels, matching})
+	if s.routes.room() {
+		s.routes.namespaces.Store(svc.Namespace, namespaceView{svc.NamespaceLabels, matching})
+	}
 	return matching
 }
 
@@ -237,8 +247,11 @@ func (s *Snapshot) route(policies []*Policy, fails, is4 bool) *Route {
 	if r, ok := s.routes.chains.Load(string(key)); ok {
 		return r.(*Route)
 	}
-	r, _ := s.routes.chains.LoadOrStore(string(key), s.newRoute(slices.Clone(policies), fails, is4))
-	return r.(*Route)
+	r := s.newRoute(slices.Clone(policies), fails, is4)
+	if s.routes.room() {
+		s.routes.chains.Store(string(key), r)
+	}
+	return r
 }
 
 func (s *Snapshot) newRoute(policies []*Policy, fails, is4 bool) *Route {

@@ -28,7 +28,9 @@ type Snapshot struct {
 	statics            []allocator.Span
 	open               map[bool]bands // what nobody has for himself, by family
 	routes             *routes
-	families           []bool // of the default ServiceCIDR
+	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every webhook, so that nothing of ours may stand there.
+	apiServer []netip.Addr
+	families  []bool // of the default ServiceCIDR
 }
 
 // place is a range that policies have, the best first.
@@ -92,6 +94,9 @@ func (s *Snapshot) CoolsDown(a netip.Addr) time.Duration {
 // best. 0 and nil: it does not.
 func (s *Snapshot) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 	var best *Policy
+	if slices.Contains(s.apiServer, a) {
+		return 0, nil
+	}
 	for at := range s.around(a) {
 		for _, p := range at.holders {
 			if p.CoolDown > 0 && (best == nil || p.rank < best.rank) {

@@ -104,10 +104,21 @@ var _ = Describe("Services are created although", Ordered, ContinueOnFailure, fu
 		Expect(b.FailedOpen(ctx, webhook)-before).To(BeNumerically(">=", some), "the API server was not alone")
 	}
 
-	It("all replicas are down", func(ctx SpecContext) {
+	It("all replicas are down, and their certificate expires meanwhile", func(ctx SpecContext) {
+		tenant := b.CreateService(ctx, "leaver", framework.RequireDualStack(), framework.WithLabel("tenant", "a"))
+		Expect(tenant.Spec.ClusterIPs).To(ConsistOf(HavePrefix("10.160.0."), HavePrefix("fd00:10:160::")))
+		reserved := b.CreateService(ctx, "reserved", framework.RequireDualStack(), framework.WithLabel("tenant", "a"))
+		Expect(reserved.Spec.ClusterIPs).To(ConsistOf("10.160.0.9", "fd00:10:160::9"))
 		b.StopReplicas()
 		without(ctx, func() { create(ctx, some, 0) })
+		b.DeleteServices(ctx, tenant, reserved)
+		plant(ctx, b, expiredCertificates("localhost"))
+		create(ctx, some, 0)
 		b.StartReplicas(ctx)
+		over := time.Now()
+		for _, kept := range reserved.Spec.ClusterIPs {
+			Eventually(b.Purpose).WithArguments(ctx, kept).WithTimeout(time.Until(over.Add(patience))).Should(Equal(steering.Reservation))
+		}
 		backToNormal(ctx)
 	})
 
@@ -166,14 +177,6 @@ var _ = Describe("Services are created although", Ordered, ContinueOnFailure, fu
 		backToNormal(ctx)
 	})
 
-	It("the certificate has expired, and a new one is there at the next start", func(ctx SpecContext) {
-		b.StopReplicas()
-		plant(ctx, b, expiredCertificates("localhost"))
-		create(ctx, some, 0)
-		b.StartReplicas(ctx)
-		backToNormal(ctx)
-	})
-
 	It("the certificate expires while the replicas run, and is renewed", func(ctx SpecContext) {
 		plant(ctx, b, expiredCertificates("localhost"))
 		create(ctx, some, 0)
@@ -189,16 +192,6 @@ var _ = Describe("Services are created although", Ordered, ContinueOnFailure, fu
 		backToNormal(ctx)
 	})
 
-	It("somebody slow is in the place of the webhook", func(ctx SpecContext) {
-		b.StopReplicas()
-		slow := startStandIn(5 * time.Second)
-		restore := direct(ctx, b, slow)
-		without(ctx, func() { create(ctx, some, timeout) })
-		restore()
-		b.StartReplicas(ctx)
-		backToNormal(ctx)
-	})
-
 	It("the API server was started anew", func(ctx SpecContext) {
 		Expect(b.API.Kill()).To(Succeed())
 		Expect(b.API.Start(ctx)).To(Succeed())
@@ -207,11 +200,14 @@ var _ = Describe("Services are created although", Ordered, ContinueOnFailure, fu
 		backToNormal(ctx)
 	})
 
-	// Deleted first, so that the API server has to create it: a webhook that it waited for would keep it from coming up.
-	It("the API server starts while the webhook is down, and is asked nothing about itself", func(ctx SpecContext) {
+	It("somebody else is in the place of the webhook: a slow one, and one that is waited for, while the API server starts", func(ctx SpecContext) {
 		b.StopReplicas()
+		restore := direct(ctx, b, startStandIn(5*time.Second))
+		without(ctx, func() { create(ctx, some, timeout) })
+
+		By("a start in which the API server has to create its own Service, and would wait for ever if it asked about it")
 		listener := startStandIn(0)
-		restore := direct(ctx, b, listener)
+		direct(ctx, b, listener)
 		demand(ctx, b, admissionregistrationv1.Fail)
 		Expect(b.Client().CoreV1().Services("default").Delete(ctx, "kubernetes", metav1.DeleteOptions{})).To(Succeed())
 		Expect(b.API.Kill()).To(Succeed())
@@ -230,21 +226,6 @@ var _ = Describe("Services are created although", Ordered, ContinueOnFailure, fu
 		demand(ctx, b, admissionregistrationv1.Ignore)
 		restore()
 		b.StartReplicas(ctx)
-		backToNormal(ctx)
-	})
-
-	It("and a replica that is down for long finds out what was deleted meanwhile", func(ctx SpecContext) {
-		tenant := b.CreateService(ctx, "leaver", framework.RequireDualStack(), framework.WithLabel("tenant", "a"))
-		Expect(tenant.Spec.ClusterIPs).To(ConsistOf(HavePrefix("10.160.0."), HavePrefix("fd00:10:160::")))
-		reserved := b.CreateService(ctx, "reserved", framework.RequireDualStack(), framework.WithLabel("tenant", "a"))
-		Expect(reserved.Spec.ClusterIPs).To(ConsistOf("10.160.0.9", "fd00:10:160::9"))
-		b.StopReplicas()
-		b.DeleteServices(ctx, tenant, reserved)
-		b.StartReplicas(ctx)
-		over := time.Now()
-		for _, kept := range reserved.Spec.ClusterIPs {
-			Eventually(b.Purpose).WithArguments(ctx, kept).WithTimeout(time.Until(over.Add(patience))).Should(Equal(steering.Reservation))
-		}
 		backToNormal(ctx)
 	})
 })

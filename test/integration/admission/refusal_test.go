@@ -106,6 +106,7 @@ var _ = Describe("A policy that makes no sense", func() {
 
 	for _, mistake := range mistakes {
 		It("is refused: "+mistake.what, func(ctx SpecContext) {
+			DeferCleanup(func(ctx SpecContext) { user.DeletePolicy(ctx, "mistake") }) // if it is taken
 			refusedWith(ctx, func(spec string) error { return user.TryPolicy(ctx, "mistake", spec) }, mistake.spec, mistake.words)
 			Expect(user.Policies(ctx)).NotTo(ContainElement("mistake"))
 		})
