@@ -15,15 +15,13 @@ import (
 )
 
 const (
-	// reserve is the part of a request's time that is kept for a last try.
-	reserve = sight
+	// reserve is the part of a request's time that is kept for the answer.
+	reserve = 400 * time.Millisecond
+	// attempts is how many addresses may be lost to others.
+	attempts = 16
 	// Breaths are the pauses between two looks at ranges that are full while addresses of them are on their way in or out: near 100 % the
 	// books are behind by what is in flight. They grow: a look at a thousand full ranges costs most of a millisecond.
 	shortestBreath, longestBreath = 4 * time.Millisecond, 64 * time.Millisecond
-	// attempts is how many addresses may be lost to others.
-	attempts = 16
-	// deafness is for how long a replica does with its own addresses after another one has not answered.
-	deafness = time.Second
 )
 
 // draw finds an address for a slot: one that is kept for the Service, or one drawn from its route. It returns a refusal when the route
@@ -33,55 +31,45 @@ func (h *ServiceSteerer) draw(ctx context.Context, w world, s slot) (netip.Addr,
 	if a, ok := h.fromReservation(ctx, s, to); ok {
 		return a, nil, nil
 	}
-	early, cancel := context.WithTimeout(ctx, h.time(ctx))
+	early, cancel := context.WithTimeout(ctx, timeLeft(ctx)-reserve)
 	defer cancel()
-	breath := shortestBreath
+	breath, unanswered := shortestBreath, false
+	var last error
 	for lost := 0; lost < attempts && early.Err() == nil; {
-		a, err := h.once(early, s, to, h.deaf())
-		switch {
+		a, err := h.once(early, s, to)
+		switch last = err; {
 		case err == nil:
 			return a, nil, nil
 		case errors.Is(err, replicas.ErrNoAnswer):
-			h.deafUntil.Store(h.Clock.Now().Add(deafness).UnixNano())
+			unanswered = true
 		case errors.Is(err, errLost):
 			lost++
 		case !errors.Is(err, allocator.ErrFull) && !errors.Is(err, ledger.ErrBusy):
 			return netip.Addr{}, nil, err
-		case errors.Is(err, allocator.ErrFull) && !h.deaf() && !h.Ledger.AssumedIn(s.route.Tiers):
+		case errors.Is(err, allocator.ErrFull) && !h.Ledger.AssumedIn(s.route.Tiers):
 			return netip.Addr{}, h.full(w, s), nil
 		default:
 			pause(early, breath)
 			breath = min(2*breath, longestBreath)
 		}
 	}
-	return h.lastTry(ctx, w, s, to)
-}
-
-// time is what a request has left before its last try.
-func (h *ServiceSteerer) time(ctx context.Context) time.Duration {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return budget - reserve
+	if unanswered {
+		if a, ok := h.own(s, to); ok {
+			return a, nil, nil
+		}
 	}
-	return time.Until(deadline) - reserve
-}
-
-// deaf reports whether another replica has not answered a short while ago.
-func (h *ServiceSteerer) deaf() bool { return h.Clock.Now().UnixNano() < h.deafUntil.Load() }
-
-// lastTry claims any address that is free, whoever owns it: the API server, to which the Service is left otherwise, would not ask either.
-func (h *ServiceSteerer) lastTry(ctx context.Context, w world, s slot, to ledger.Holder) (netip.Addr, *steering.Refusal, error) {
-	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers}, to)
-	if errors.Is(err, allocator.ErrFull) {
+	if errors.Is(last, allocator.ErrFull) {
 		return netip.Addr{}, h.full(w, s), nil
 	}
-	if err != nil {
-		return netip.Addr{}, nil, err
+	return netip.Addr{}, nil, fmt.Errorf("drawing an address: there are some, but none could be had in time: %w", last)
+}
+
+// timeLeft is what a request has left.
+func timeLeft(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return time.Until(deadline)
 	}
-	if err := h.counted(h.claimer().claim(ctx, drawn.Addr)); err != nil {
-		return netip.Addr{}, nil, err
-	}
-	return drawn.Addr, nil, nil
+	return budget
 }
 
 // pause waits, but no longer than there is time.
@@ -94,10 +82,12 @@ func pause(ctx context.Context, d time.Duration) {
 
 // once draws one address and settles it with the other replicas: what is its own, a replica hands out at once; what belongs to another one
 // is borrowed from it; and one that is not sure of what is its own claims it through the API server, which also settles it with owners that do
-// not answer, or are gone. Alone means to do with one's own.
-func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder, alone bool) (netip.Addr, error) {
+// not answer such a one, or are gone.
+//
+// A replica that is sure never claims what belongs to a living one: the owner hands it out without a look at the API server.
+func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder) (netip.Addr, error) {
 	shard, sure := h.Replicas.Shard()
-	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard, OnlyOwn: alone && sure, Yield: true}, to)
+	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard, Yield: true}, to)
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -115,6 +105,16 @@ func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder, alo
 		}
 	}
 	return a, h.counted(h.claimer().claim(ctx, a))
+}
+
+// own draws what is this replica's for sure, from any tier, after others have not answered for theirs.
+func (h *ServiceSteerer) own(s slot, to ledger.Holder) (netip.Addr, bool) {
+	shard, sure := h.Replicas.Shard()
+	if !sure {
+		return netip.Addr{}, false
+	}
+	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard, OnlyOwn: true}, to)
+	return drawn.Addr, err == nil
 }
 
 // borrow asks the replica that owns an address for it. One that does not answer may be dead or not sure; its addresses come into other hands

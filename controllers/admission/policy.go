@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -21,7 +22,7 @@ import (
 )
 
 // PolicyGuard refuses ServiceCIDRPolicies that cannot be followed and reservations of what others have reserved, and warns of what a
-// policy will have to wait for, or lose to others. All fields are required; it is safe for concurrent use. Where it lacks information
+// policy will have to wait for, or lose to others, and of whom it may hurt. All fields are required; it is safe for concurrent use. Where it lacks information
 // it lets the request pass: the conditions of the policy will tell.
 type PolicyGuard struct {
 	// Client lists policies and ServiceCIDRs from the cache.
@@ -32,8 +33,18 @@ type PolicyGuard struct {
 
 var _ admission.Handler = (*PolicyGuard)(nil)
 
+// To foresee what a policy will do, the whole cluster is compiled as it would be with it. That is left out where it may cost more than there
+// is time for, for a request that is late passes unseen, with its mistakes: in a cluster with more than policiesForeseen policies, and when
+// less than timeForeseeing is left. What is wrong with a policy, and whose addresses it takes, is found without it.
+const (
+	policiesForeseen = 200
+	timeForeseeing   = time.Second
+)
+
 // Handle implements admission.Handler.
 func (g *PolicyGuard) Handle(ctx context.Context, req admission.Request) admission.Response {
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
 	before, now, err := policiesOf(req.AdmissionRequest)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Letting a ServiceCIDRPolicy pass unseen", "policy", req.Name, "user", req.UserInfo.Username)
@@ -51,11 +62,21 @@ func (g *PolicyGuard) Handle(ctx context.Context, req admission.Request) admissi
 	if stolen := overlappingReservations(before, now, g.Board.Current()); len(stolen) > 0 {
 		return g.denied(now, stolen)
 	}
-	warnings, err := g.warnings(ctx, now)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Saying nothing about a ServiceCIDRPolicy", "policy", req.Name)
+	warnings := careless(now.Spec)
+	if foreseeable(ctx, g.Board.Current()) {
+		more, err := g.warnings(ctx, now)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Saying little about a ServiceCIDRPolicy", "policy", req.Name)
+		}
+		warnings = append(warnings, more...)
 	}
 	return admission.Allowed("").WithWarnings(warnings...)
+}
+
+// foreseeable reports whether there is time to compile the cluster.
+func foreseeable(ctx context.Context, s *steering.Snapshot) bool {
+	deadline, ok := ctx.Deadline()
+	return len(s.Policies()) <= policiesForeseen && (!ok || time.Until(deadline) >= timeForeseeing)
 }
 
 func (g *PolicyGuard) denied(p *v1alpha1.ServiceCIDRPolicy, why []string) admission.Response {
@@ -99,7 +120,8 @@ func overlappingReservations(before, now *v1alpha1.ServiceCIDRPolicy, s *steerin
 			if !ok || theirs.Policy == now.Name || theirs.Policy == last.Policy && theirs.Name == last.Name {
 				continue
 			}
-			out = append(out, fmt.Sprintf("reservations[%s]: ServiceCIDRPolicy %q has reserved %s already, by its reservation %q", mine.Name, theirs.Policy, a, theirs.Name))
+			out = append(out, fmt.Sprintf("reservations[%s]: ServiceCIDRPolicy %q has reserved %s already, by its reservation %q",
+				mine.Name, theirs.Policy, a, theirs.Name))
 			last = theirs
 		}
 	}
@@ -128,7 +150,8 @@ func (g *PolicyGuard) warnings(ctx context.Context, p *v1alpha1.ServiceCIDRPolic
 	for i := range cidrs.Items {
 		w.ServiceCIDRs = append(w.ServiceCIDRs, steering.NewServiceCIDR(&cidrs.Items[i]))
 	}
-	return prospects(p.Name, g.Board.Current(), steering.Compile(w)), nil
+	after := steering.Compile(w)
+	return append(closing(p.Spec, after.Policy(p.Name), after, w.ServiceCIDRs), prospects(p.Name, g.Board.Current(), after)...), nil
 }
 
 // prospects says what would not be as the author of a policy may expect: what it has to wait for, what it loses, and what others lose to it.

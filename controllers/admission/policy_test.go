@@ -1,6 +1,10 @@
 package admission
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,6 +114,128 @@ func TestProspects(t *testing.T) {
 			after := steering.Compile(steering.World{Policies: append(tc.others, tc.now), ServiceCIDRs: ranges(t)})
 			if diff := cmp.Diff(tc.want, prospects("mine", before, after)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// forNamespaces and forServices select something, forAll nothing less than everything.
+func forNamespaces(p *v1alpha1.ServiceCIDRPolicy) {
+	p.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+}
+
+func forServices(p *v1alpha1.ServiceCIDRPolicy) {
+	p.Spec.ServiceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+}
+
+func forAll(p *v1alpha1.ServiceCIDRPolicy) {
+	p.Spec.NamespaceSelector, p.Spec.ServiceSelector = &metav1.LabelSelector{}, &metav1.LabelSelector{}
+}
+
+func orFail(p *v1alpha1.ServiceCIDRPolicy) { p.Spec.OnFull = v1alpha1.OnFullFail }
+
+func TestCareless(t *testing.T) {
+	const failing, labels = "onFull: Fail without", "exclusive without namespaceSelector"
+	for name, tc := range map[string]struct {
+		now  *v1alpha1.ServiceCIDRPolicy
+		want []string // how each warning begins
+	}{
+		"a tenant's":                            {now: policy("p", from("blue"), forNamespaces, exclusively, orFail)},
+		"refuses everybody":                     {now: policy("p", from("blue"), orFail), want: []string{failing}},
+		"refuses everybody, in other words":     {now: policy("p", from("blue"), orFail, forAll), want: []string{failing}},
+		"refuses some Services":                 {now: policy("p", from("blue"), orFail, forServices)},
+		"has no ranges, and so refuses nobody":  {now: policy("p", orFail)},
+		"keeps out those without a label":       {now: policy("p", from("blue"), exclusively, forServices), want: []string{labels}},
+		"keeps them out, and other namespaces":  {now: policy("p", from("blue"), exclusively, forServices, forNamespaces)},
+		"keeps nobody out":                      {now: policy("p", from("blue"), exclusively, forAll)},
+		"is for some Services, and is generous": {now: policy("p", from("blue"), forServices)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expectBeginnings(t, careless(tc.now.Spec), tc.want)
+		})
+	}
+}
+
+func expectBeginnings(t *testing.T, got, want []string) {
+	t.Helper()
+	ok := slices.EqualFunc(got, want, strings.HasPrefix)
+	if !ok {
+		t.Errorf("got %q, want what begins with %q", got, want)
+	}
+}
+
+func TestClosing(t *testing.T) {
+	const last4, last6, usual4 = "exclusive closes the last open IPv4 range", "exclusive closes the last open IPv6 range",
+		"exclusive closes the default ServiceCIDR kubernetes: Services that the policy does not select, those of kube-system included, get no IPv4"
+	usual6 := strings.TrimSuffix(usual4, "4") + "6"
+	defaults := func(cidrs ...string) steering.ServiceCIDR {
+		c := steering.ServiceCIDR{Name: v1alpha1.DefaultServiceCIDR, Ready: true}
+		for _, text := range cidrs {
+			r, err := allocator.ParseRange(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Ranges = append(c.Ranges, r)
+		}
+		return c
+	}
+	both := defaults("10.96.0.0/24", "fd96::/112")
+	theirs := policy("theirs", from("blue", "red"), exclusively, forNamespaces)
+	for name, tc := range map[string]struct {
+		others []*v1alpha1.ServiceCIDRPolicy
+		cidrs  []steering.ServiceCIDR
+		now    *v1alpha1.ServiceCIDRPolicy
+		want   []string
+	}{
+		"others are open":                 {cidrs: append(ranges(t), both), now: policy("mine", from("blue"), exclusively, forNamespaces)},
+		"the default one":                 {cidrs: append(ranges(t), both), now: policy("mine", from("kubernetes"), exclusively, forNamespaces), want: []string{usual4, usual6}},
+		"the default one, not for itself": {cidrs: []steering.ServiceCIDR{both}, now: policy("mine", from("kubernetes"), forNamespaces)},
+		"the default one, for everybody":  {cidrs: []steering.ServiceCIDR{both}, now: policy("mine", from("kubernetes"), exclusively, forAll)},
+		"the last":                        {cidrs: []steering.ServiceCIDR{both}, now: policy("mine", from("kubernetes"), exclusively, forServices), want: []string{last4, last6}},
+		"the last of one family": {cidrs: append(ranges(t), defaults("fd96::/112")), now: policy("mine", from("blue", "red"), exclusively, forNamespaces),
+			want: []string{last4}},
+		"the last, the others are theirs": {others: []*v1alpha1.ServiceCIDRPolicy{theirs}, cidrs: append(ranges(t), both),
+			now: policy("mine", from("kubernetes"), exclusively, forNamespaces), want: []string{last4, last6}},
+		"one that others have": {others: []*v1alpha1.ServiceCIDRPolicy{theirs}, cidrs: ranges(t),
+			now: policy("mine", from("blue"), exclusively, forNamespaces, func(p *v1alpha1.ServiceCIDRPolicy) { p.Spec.Priority = -1 })},
+		"a part of the last of one family": {cidrs: append(ranges(t), defaults("10.1.0.0/16")),
+			now: policy("mine", from("blue", "red"), exclusively, forNamespaces), want: []string{last6}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := steering.Compile(steering.World{Policies: append(tc.others, tc.now), ServiceCIDRs: tc.cidrs})
+			expectBeginnings(t, closing(tc.now.Spec, after.Policy("mine"), after, tc.cidrs), tc.want)
+		})
+	}
+}
+
+func TestForeseeable(t *testing.T) {
+	few, many := steering.World{}, steering.World{}
+	for i := range policiesForeseen + 1 {
+		p := policy(fmt.Sprintf("p%d", i))
+		many.Policies = append(many.Policies, p)
+		if i < policiesForeseen {
+			few.Policies = append(few.Policies, p)
+		}
+	}
+	for name, tc := range map[string]struct {
+		world steering.World
+		left  time.Duration // 0 for no deadline
+		want  bool
+	}{
+		"policies enough, time enough": {few, time.Minute, true},
+		"for ever":                     {few, 0, true},
+		"no time":                      {few, 900 * time.Millisecond, false},
+		"too many policies":            {many, time.Minute, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			if tc.left > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, tc.left)
+				defer cancel()
+			}
+			if got := foreseeable(ctx, steering.Compile(tc.world)); got != tc.want {
+				t.Errorf("foreseeable: %v", got)
 			}
 		})
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	jsonpatch "gomodules.xyz/jsonpatch/v2"
@@ -26,7 +25,7 @@ import (
 )
 
 // budget is the time that a request may take here; the API server gives us two seconds.
-const budget = 1500 * time.Millisecond
+const budget = 1700 * time.Millisecond
 
 // ServiceSteerer is the mutating webhook of Services. All fields are required; it is safe for concurrent use.
 type ServiceSteerer struct {
@@ -39,9 +38,6 @@ type ServiceSteerer struct {
 	Replicas         Replicas
 	Refusals         *Refusals
 	Clock            clock.PassiveClock
-
-	// deafUntil is until when, in nanoseconds of the clock, other replicas are not asked.
-	deafUntil atomic.Int64
 }
 
 // Replicas are the processes that hand out addresses side by side.

@@ -37,6 +37,29 @@ func restsFor(ago time.Duration) *ledger.Rest {
 	return &ledger.Rest{Service: shop, Released: now.Add(-ago)}
 }
 
+// Labels and annotations are open to whoever may write them: a time after the creation of the object would let it rest for ever.
+func TestWhenACoolingObjectWasFreed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		at   string
+		want time.Time
+	}{
+		"a while before":                    {now.Add(-time.Hour).Format(time.RFC3339Nano), now.Add(-time.Hour)},
+		"in the same second":                {now.Add(900 * time.Millisecond).Format(time.RFC3339Nano), now.Add(900 * time.Millisecond)},
+		"a second later":                    {now.Add(time.Second).Format(time.RFC3339Nano), now},
+		"in a future that will not be here": {"2099-01-01T00:00:00Z", now},
+		"no time":                           {"yesterday", now},
+		"nothing":                           {"", now},
+	} {
+		t.Run(name, func(t *testing.T) {
+			annotations := map[string]string{v1alpha1.AnnotationReleased: tc.at, v1alpha1.AnnotationLastService: "ns/x"}
+			got := ledger.ReadRest(annotations, now)
+			if !got.Released.Equal(tc.want) || got.Service.String() != "ns/x" {
+				t.Errorf("freed at %v by %v, want %v", got.Released, got.Service, tc.want)
+			}
+		})
+	}
+}
+
 // maker makes an IPAddress as it would be found.
 type maker func(netip.Addr) *networkingv1.IPAddress
 

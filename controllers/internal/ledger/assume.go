@@ -16,6 +16,9 @@ import (
 // address out twice, too long a one holds addresses of Services that were refused for another reason.
 const assumedFor = 15 * time.Second
 
+// lentFor is the same for an address that another replica has asked for: it hands it out at once, or not at all.
+const lentFor = 6 * time.Second
+
 // ErrBusy says that an IPAddress of ours is just being written at the address that would be handed out. Try again.
 var ErrBusy = errors.New("an IPAddress is just being written there")
 
@@ -107,13 +110,15 @@ func (l *Ledger) Lend(a netip.Addr) bool {
 	if kept || l.awaited(a) || l.rules.Reserves(a) || !l.pool.Assume(a) {
 		return false
 	}
-	l.handOut(a, assumption{elsewhere: true})
+	l.handOut(a, assumption{elsewhere: true, until: l.clock.Now().Add(lentFor)})
 	return true
 }
 
 // handOut books an assumption about an address that the pool assumes; the caller holds mu.
 func (l *Ledger) handOut(a netip.Addr, given assumption) {
-	given.until = l.clock.Now().Add(assumedFor)
+	if given.until.IsZero() {
+		given.until = l.clock.Now().Add(assumedFor)
+	}
 	l.assumed[a] = given
 	l.schedule(given.until, a)
 }

@@ -90,6 +90,9 @@ func kept(ip, purpose, uid string) *networkingv1.IPAddress {
 
 func cooling(ip, uid, service string, released time.Time) *networkingv1.IPAddress {
 	o := kept(ip, v1alpha1.PurposeCooling, uid)
+	if released.After(epoch) {
+		o.CreationTimestamp = metav1.Time{Time: released}
+	}
 	o.Annotations = map[string]string{
 		v1alpha1.AnnotationLastService: "ns/" + service, v1alpha1.AnnotationReleased: released.UTC().Format(time.RFC3339Nano),
 	}

@@ -12,11 +12,13 @@ const (
 	// mostAsks is how many asks go into one letter. Whatever else is waiting goes into the next ones, so that a letter stays far below what
 	// an API server takes as annotations of one object, 256 KiB: a Lease that is too large is not renewed.
 	mostAsks = 64
-	// mostAnswers is how many asks of one letter are answered by looking. It is beyond what any replica writes; who asks for more does not get
-	// it, lest one letter take all free addresses away.
+	// mostAnswers is how many asks of one letter are answered. No replica writes that many: the rest of such a letter is passed over, lest one
+	// letter take all free addresses away.
 	mostAnswers = 4 * mostAsks
-	// longestName is how long an ask may be: a nonce, or an address. Longer ones would be repeated in the answer.
-	longestName = 64
+	// mostStanding is how many answers stand at once, to whomever. With names and nonces as long as they may be they still fit into a letter.
+	mostStanding = 3 * mostAnswers
+	// longestNonce is more than any replica's. An answer repeats it.
+	longestNonce = 16
 )
 
 // letter is what a Lease says about addresses that its holder would like to borrow, and about those that others asked it for. The zero
@@ -109,8 +111,11 @@ func (l *lending) received(from, text string) (answered bool) {
 	l.forget(from, in.Asks)
 	for nonce, address := range in.Asks {
 		key := from + "/" + nonce
-		if _, done := l.answers[key]; done {
+		if _, done := l.answers[key]; done || len(nonce) > longestNonce {
 			continue
+		}
+		if len(l.of[from]) >= mostAnswers || len(l.answers) >= mostStanding {
+			return answered
 		}
 		a, err := netip.ParseAddr(address)
 		if err != nil || !l.owns(a) {

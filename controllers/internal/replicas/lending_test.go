@@ -1,7 +1,10 @@
 package replicas
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,12 +28,13 @@ func TestOwnerAnswersWhatItIsAsked(t *testing.T) {
 		want         string
 		wantAnswered bool
 	}{
-		"a free address is lent":           {[]string{`{"asks":{"1":"10.0.0.1"}}`}, `{"answers":{"b/1":true}}`, true},
-		"another one is not":               {[]string{`{"asks":{"1":"10.0.0.2"}}`}, `{"answers":{"b/1":false}}`, true},
-		"what others own is not its thing": {[]string{`{"asks":{"1":"10.0.0.3"}}`}, ``, false},
-		"junk is no ask":                   {[]string{`{"asks":{"1":"10.0.0"}}`}, ``, false},
-		"nor is what cannot be read":       {[]string{`{"asks":`}, ``, false},
-		"no letter says nothing":           {[]string{``}, ``, false},
+		"a free address is lent":             {[]string{`{"asks":{"1":"10.0.0.1"}}`}, `{"answers":{"b/1":true}}`, true},
+		"another one is not":                 {[]string{`{"asks":{"1":"10.0.0.2"}}`}, `{"answers":{"b/1":false}}`, true},
+		"what others own is not its thing":   {[]string{`{"asks":{"1":"10.0.0.3"}}`}, ``, false},
+		"a nonce as long as a novel is none": {[]string{`{"asks":{"` + strings.Repeat("x", 17) + `":"10.0.0.1"}}`}, ``, false},
+		"junk is no ask":                     {[]string{`{"asks":{"1":"10.0.0"}}`}, ``, false},
+		"nor is what cannot be read":         {[]string{`{"asks":`}, ``, false},
+		"no letter says nothing":             {[]string{``}, ``, false},
 		"an ask is answered once": {
 			[]string{`{"asks":{"1":"10.0.0.1"}}`, `{"asks":{"1":"10.0.0.1"}}`}, `{"answers":{"b/1":true}}`, false,
 		},
@@ -78,5 +82,77 @@ func TestBorrowerHearsItsOwnAnswers(t *testing.T) {
 	}
 	if got := b.text(); got != "" {
 		t.Errorf("asks that were dropped are still written: %s", got)
+	}
+}
+
+// read takes a letter apart.
+func read(t *testing.T, text string) (l letter) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &l); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestLetterHasRoomForSomeAsks(t *testing.T) {
+	b := newLending("b", nil, nil)
+	nonce := func(i int) string { return fmt.Sprintf("n%d", i) }
+	for i := range 3 * mostAsks {
+		b.ask(nonce(i), mine)
+	}
+	first := read(t, b.text()).Asks
+	if _, oldest := first[nonce(0)]; len(first) != mostAsks || !oldest {
+		t.Errorf("the first letter has %d asks, the oldest: %t", len(first), oldest)
+	}
+	b.ask("late", mine)
+	if diff := cmp.Diff(first, read(t, b.text()).Asks); diff != "" {
+		t.Errorf("what is asked for changes before it is answered, -want +got:\n%s", diff)
+	}
+	for i := range mostAsks {
+		if !b.drop(nonce(i)) {
+			t.Fatal("nobody is said to wait for the room")
+		}
+	}
+	second := read(t, b.text()).Asks
+	if _, next := second[nonce(mostAsks)]; len(second) != mostAsks || !next {
+		t.Errorf("the second letter has %d asks, the next one in line: %t", len(second), next)
+	}
+	for i := mostAsks; i < 3*mostAsks; i++ {
+		b.drop(nonce(i))
+	}
+	if b.drop("late") || b.text() != "" {
+		t.Errorf("when all is dropped, this is left: %s", b.text())
+	}
+}
+
+// A Lease that somebody forged must neither empty a range nor make ours too large to be written.
+func TestForgedLettersDoLittleHarm(t *testing.T) {
+	lent := 0
+	l := newLending("owner", func(netip.Addr) bool { lent++; return true }, func(netip.Addr) bool { return true })
+	forged := letter{Asks: map[string]string{}}
+	for i := range 10_000 {
+		forged.Asks[fmt.Sprintf("%016d", i)] = fmt.Sprintf("10.0.%d.%d", i/256, i%256)
+	}
+	text, err := json.Marshal(forged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		from := fmt.Sprintf("%d-%s", i, strings.Repeat("x", 240))
+		l.received(from, string(text))
+		if i == 0 && lent != mostAnswers {
+			t.Errorf("by one letter %d addresses were lent", lent)
+		}
+		l.received(from, string(text))
+	}
+	if lent != mostStanding {
+		t.Errorf("by all letters %d addresses were lent, want %d", lent, mostStanding)
+	}
+	if size := len(l.text()); size > 240<<10 {
+		t.Errorf("the answer has %d bytes", size)
+	}
+	l.gone(nil)
+	if !l.received("b", `{"asks":{"1":"10.0.0.1"}}`) {
+		t.Error("who asks after that gets no answer")
 	}
 }

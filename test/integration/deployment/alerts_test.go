@@ -2,8 +2,10 @@ package deployment_test
 
 import (
 	"context"
+	"os"
 	"regexp"
 	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,7 +16,7 @@ import (
 )
 
 // alert is a rule of config/prometheus.
-type alert struct{ name, expr string }
+type alert struct{ name, expr, description string }
 
 func alerts(ctx context.Context) (all []alert) {
 	GinkgoHelper()
@@ -26,7 +28,9 @@ func alerts(ctx context.Context) (all []alert) {
 		Expect(err).NotTo(HaveOccurred())
 		for _, rule := range rules {
 			fields := rule.(map[string]any)
-			all = append(all, alert{name: fields["alert"].(string), expr: fields["expr"].(string)})
+			description, _, err := unstructured.NestedString(fields, "annotations", "description")
+			Expect(err).NotTo(HaveOccurred())
+			all = append(all, alert{name: fields["alert"].(string), expr: fields["expr"].(string), description: description})
 		}
 	}
 	Expect(all).NotTo(BeEmpty())
@@ -92,5 +96,30 @@ var _ = Describe("The ServiceMonitor", func() {
 		Expect(endpoints).To(ConsistOf(And(HaveKeyWithValue("port", service.Spec.Ports[0].Name), HaveKeyWithValue("scheme", "https"))))
 		Expect(pod.Spec.Containers[0].Ports).To(ContainElement(HaveField("Name", service.Spec.Ports[0].TargetPort.StrVal)))
 		Expect(pod.Spec.Containers[0].Args).To(ContainElement("--metrics-bind-address=:8443"))
+	})
+})
+
+// Who is woken at night looks for the name of the alert.
+var _ = Describe("The alerts", func() {
+	It("have runbooks where they say so", func(ctx SpecContext) {
+		text, err := os.ReadFile(folder + "/../docs/runbooks.md")
+		Expect(err).NotTo(HaveOccurred())
+		pointing := 0
+		for _, alert := range alerts(ctx) {
+			if strings.Contains(alert.description, "docs/runbooks.md") {
+				pointing++
+				Expect(string(text)).To(ContainSubstring("\n## " + alert.name + "\n"))
+			}
+		}
+		Expect(pointing).NotTo(BeZero())
+	})
+
+	It("tell when Services are not steered", func(ctx SpecContext) {
+		var looked []string
+		for _, alert := range alerts(ctx) {
+			looked = append(looked, alert.metrics()...)
+		}
+		Expect(looked).To(ContainElements("clusterip_operator_admission_decisions_total", "clusterip_operator_admission_replicas",
+			"clusterip_operator_admission_assumed_addresses"))
 	})
 })

@@ -220,10 +220,10 @@ var _ = inOrder("An address that cools down", func() {
 		for _, address := range addresses {
 			Eventually(func() string { return bed.Purpose(ctx, address) }).WithTimeout(soon).Should(Equal(steering.Cooling), address)
 		}
-		bed.StopReplicas()
-		_, err := bed.Try(ctx, asking("plain", "meanwhile", addresses[0]))
-		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-		resume(ctx)
+		whileDown(ctx, func() {
+			_, err := bed.Try(ctx, asking("plain", "meanwhile", addresses[0]))
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		})
 		bed.ExpectRefused(ctx, "cool", asking("blue", "other", addresses[0]))
 		services := bed.CreateServices(ctx, 90, func(i int) *corev1.Service { return dual("blue", fmt.Sprintf("after-the-break-%d", i)) })
 		for _, address := range addresses {

@@ -58,6 +58,7 @@ var _ = inOrder("A reserved address", func() {
 		bed.OfferRange(ctx, "kept", nil, range4, range6)
 		bed.Program(ctx, "keeper", policy...)
 	})
+	AfterEach(func(ctx SpecContext) { bed.DeleteAllServices(ctx) })
 
 	It("is an IPAddress of the policy", func(ctx SpecContext) {
 		expectKept(ctx)
@@ -91,7 +92,7 @@ var _ = inOrder("A reserved address", func() {
 		bed.Program(ctx, "keeper", append(policy, steering.CoolsDown(0))...)
 		free := size(range4) - all/2
 		for round := range 3 {
-			services := bed.CreateServices(ctx, free, func(i int) *corev1.Service { return dual("blue", fmt.Sprintf("churn-%d-%d", round, i)) })
+			services := fill(ctx, free, func(i int) *corev1.Service { return dual("blue", fmt.Sprintf("churn-%d-%d", round, i)) })
 			for _, address := range reserved {
 				Expect(services).To(HaveEach(HaveField("Spec.ClusterIPs", Not(ContainElement(address)))))
 			}
@@ -178,24 +179,22 @@ var _ = inOrder("A reserved address", func() {
 
 	// Nobody of ours is there. The API server finds the IPAddress and allocates elsewhere.
 	It("is refused by the API server while the operator is down", func(ctx SpecContext) {
-		bed.StopReplicas()
-		for _, address := range reserved {
-			_, err := bed.Try(ctx, asking("plain", "thief", address))
-			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-			Expect(err).To(MatchError(ContainSubstring("already allocated")))
-		}
-		services := bed.CreateServices(ctx, 2*(size(default4)-20), func(i int) *corev1.Service {
-			return single("plain", fmt.Sprintf("unsteered-%d", i), []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}[i%2])
+		whileDown(ctx, func() {
+			for _, address := range reserved {
+				_, err := bed.Try(ctx, asking("plain", "thief", address))
+				Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+				Expect(err).To(MatchError(ContainSubstring("already allocated")))
+			}
+			services := bed.CreateServices(ctx, 2*(size(default4)-20), func(i int) *corev1.Service {
+				return single("plain", fmt.Sprintf("unsteered-%d", i), []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}[i%2])
+			})
+			Expect(append(held(services, range4), held(services, range6)...)).NotTo(BeEmpty(), "so that this shows something")
+			for _, address := range reserved {
+				Expect(services).To(HaveEach(HaveField("Spec.ClusterIPs", Not(ContainElement(address)))))
+			}
 		})
-		Expect(append(held(services, range4), held(services, range6)...)).NotTo(BeEmpty(), "so that this shows something")
-		for _, address := range reserved {
-			Expect(services).To(HaveEach(HaveField("Spec.ClusterIPs", Not(ContainElement(address)))))
-		}
-		resume(ctx)
 		expectKept(ctx)
 		bed.ExpectConsistent(ctx)
 		owner(ctx, dual("blue", "front"), front4, front6)
-		bed.DeleteServices(ctx, services...)
-		bed.WaitFreed(ctx, services...)
 	})
 })

@@ -120,12 +120,25 @@ func expectLittleTrouble(ctx context.Context, before trouble) {
 	Expect(now.Unanswered+now.Undecided).To(BeNumerically("<=", before.Unanswered+before.Undecided+tolerated), "before %+v, now %+v", before, now)
 }
 
-// resume starts the replicas again that a spec has stopped.
-func resume(ctx context.Context) {
+// whileDown stops all replicas, does something, and starts them again whatever comes of it.
+func whileDown(ctx context.Context, do func()) {
 	GinkgoHelper()
-	bed.StartReplicas(ctx)
-	begun = troubles(ctx)
-	excused = begun
+	bed.StopReplicas()
+	defer func() {
+		bed.StartReplicas(ctx)
+		begun = troubles(ctx)
+		excused = begun
+	}()
+	do()
+}
+
+// fill creates Services from a few clients. Ranges that are filled to the last address make replicas ask each other for each.
+func fill(ctx context.Context, n int, build func(i int) *corev1.Service) []*corev1.Service {
+	GinkgoHelper()
+	const clients = 4
+	services, err := framework.CreateServices(ctx, bed.Client(), n, clients, build)
+	Expect(err).NotTo(HaveOccurred())
+	return services
 }
 
 // dual is a Service with addresses of both families.

@@ -99,16 +99,16 @@ var _ = inOrder("Two tenants and three ranges", func() {
 	// The dynamic addresses first, then the static ones, and then nothing: although other ranges have plenty.
 	It("refuse a Service of a tenant whose range is full and who goes nowhere else", func(ctx SpecContext) {
 		for cidr, family := range map[string]corev1.IPFamily{blue4: corev1.IPv4Protocol, blue6: corev1.IPv6Protocol} {
-			fill := func(n int, name string) []string {
+			create := func(n int, name string) []string {
 				GinkgoHelper()
-				filled := held(bed.CreateServices(ctx, n, func(i int) *corev1.Service {
+				created := held(fill(ctx, n, func(i int) *corev1.Service {
 					return single("blue", fmt.Sprintf("%s-%s-%d", name, lower(family), i), family)
 				}), cidr)
-				Expect(filled).To(HaveLen(n))
-				return filled
+				Expect(created).To(HaveLen(n))
+				return created
 			}
-			first := fill(dynamics(cidr)-200, "dynamic")
-			last := fill(staticBand(cidr)-1, "static") // one was chosen before
+			first := create(dynamics(cidr)-200, "dynamic")
+			last := create(staticBand(cidr)-1, "static") // one was chosen before
 			defer unlessTroubled(ctx, func() {
 				Expect(first).To(HaveEach(dynamic(cidr)))
 				Expect(last).To(HaveEach(static(cidr)))
@@ -170,12 +170,11 @@ var _ = inOrder("The static bands", func() {
 		for _, cidr := range cidrs4 {
 			free += dynamics(cidr)
 		}
-		first := bed.CreateServices(ctx, free, func(i int) *corev1.Service { return dual(namespace, fmt.Sprintf("first-%d", i)) })
-		next := bed.CreateServices(ctx, 8, func(i int) *corev1.Service {
+		first := fill(ctx, free, func(i int) *corev1.Service { return dual(namespace, fmt.Sprintf("first-%d", i)) })
+		next := fill(ctx, 8, func(i int) *corev1.Service {
 			return single(namespace, fmt.Sprintf("next-%d", i), corev1.IPv4Protocol)
 		})
 		bed.ExpectConsistent(ctx)
-		bed.DeleteAllServices(ctx)
 		unlessTroubled(ctx, func() {
 			for _, cidr := range append(cidrs4, cidrs6...) {
 				Expect(held(first, cidr)).To(HaveEach(dynamic(cidr)))
@@ -186,6 +185,8 @@ var _ = inOrder("The static bands", func() {
 			}
 		})
 	}
+
+	AfterEach(func(ctx SpecContext) { bed.DeleteAllServices(ctx) })
 
 	It("are touched last of all open ranges", func(ctx SpecContext) {
 		bed.OfferRange(ctx, "extra", nil, extra4, extra6)
@@ -203,7 +204,7 @@ var _ = inOrder("The static bands", func() {
 		bed.OfferRange(ctx, "wide", nil, "10.104.1.0/24", "fd00:104::100/120")
 		bed.OfferRange(ctx, "narrow", nil, "10.104.1.128/25", "fd00:104::180/121")
 		bed.Program(ctx, "green", steering.From("wide", "narrow"), steering.ForNamespaces("tenant", "green"), steering.OrFail())
-		services := bed.CreateServices(ctx, 254-32, func(i int) *corev1.Service { return dual("green", fmt.Sprintf("overlap-%d", i)) })
+		services := fill(ctx, 254-32, func(i int) *corev1.Service { return dual("green", fmt.Sprintf("overlap-%d", i)) })
 		for _, cidr := range []string{"10.104.1.0/24", "fd00:104::100/120"} {
 			Expect(held(services, cidr)).To(HaveLen(len(services)))
 		}
@@ -284,14 +285,14 @@ var _ = inOrder("Of several policies for a Service", func() {
 		bed.Program(ctx, "first", steering.From("rank-0"), green, steering.WithPriority(3), steering.OrFallBack())
 		bed.Program(ctx, "second", steering.From("rank-1"), green, steering.WithPriority(2), steering.OrFallBack())
 		var services []*corev1.Service
-		fill := func(name string, n int) {
+		create := func(name string, n int) {
 			GinkgoHelper()
 			for i := range n {
 				services = append(services, bed.Create(ctx, dual("green", fmt.Sprintf("%s-%d", name, i))))
 			}
 		}
-		fill("first", size(of(0)[0]))
-		fill("second", size(of(1)[0]))
+		create("first", size(of(0)[0]))
+		create("second", size(of(1)[0]))
 		unlessTroubled(ctx, func() {
 			for i := range 2 {
 				Expect(held(services[i*size(of(i)[0]):][:size(of(i)[0])], of(i)[0])).To(HaveLen(size(of(i)[0])), "of IPv4 one after the other")
@@ -307,7 +308,7 @@ var _ = inOrder("Of several policies for a Service", func() {
 
 		By("a third one that refuses", func() {
 			bed.Program(ctx, "third", steering.From("rank-2"), green, steering.WithPriority(1), steering.OrFail())
-			fill("third", size(of(2)[0]))
+			create("third", size(of(2)[0]))
 			Expect(held(services, of(2)[0])).To(HaveLen(size(of(2)[0])))
 			bed.ExpectRefused(ctx, "third", dual("green", "nowhere"))
 		})
