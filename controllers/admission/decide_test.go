@@ -78,6 +78,7 @@ func decideSnapshot() *steering.Snapshot {
 		keeping("four", "10.0.0.10", "ns/dns")(s)
 		keeping("six", "fd00::10", "ns/dns")(s)
 		keeping("nobody", "10.0.0.11", "")(s)
+		keeping("cool", "10.0.1.10", "ns/dns")(s)
 	}))
 	return steering.Compile(w)
 }
@@ -92,7 +93,7 @@ func TestDecide(t *testing.T) {
 		"nobody steers it": {service: corev1Service("a"), want: decided{Fill: []bool{true}}},
 		"two families":     {service: dualStack(corev1Service("a")), want: decided{Fill: []bool{true, false}}},
 		"steered":          {service: labelled(corev1Service("a")), want: decided{Fill: []bool{true}, Steered: []string{"blue"}}},
-		"reserved for it":  {service: dualStack(corev1Service("dns")), want: decided{Fill: []bool{true, false}, Kept: []string{"four", "six"}}},
+		"reserved for it":  {service: dualStack(corev1Service("dns")), want: decided{Fill: []bool{true, false}, Kept: []string{"four", "cool", "six"}}},
 		"a static address": {service: corev1Service("a", "10.0.0.77"), want: decided{Take: []string{"10.0.0.77"}, Have: []string{"10.0.0.77"}}},
 		"a static address of one family, the other drawn": {service: dualStack(corev1Service("a", "fd00::77")),
 			want: decided{Take: []string{"fd00::77"}, Have: []string{"fd00::77"}, Fill: []bool{true}}},
@@ -132,8 +133,8 @@ func TestDecide(t *testing.T) {
 			chosen: map[string]choice{"10.0.0.9": {state: allocator.Cooling, rest: restOf("b")}}, want: decided{Take: []string{"10.0.0.9"}, Have: []string{"10.0.0.9"}}},
 		"it rests no more: somebody has it": {service: labelled(corev1Service("a", "10.0.1.9")),
 			chosen: map[string]choice{"10.0.1.9": {state: allocator.Allocated, rest: restOf("b")}}, want: decided{Take: []string{"10.0.1.9"}, Have: []string{"10.0.1.9"}}},
-		"it rests, and is reserved for this one": {service: corev1Service("dns", "10.0.0.10"),
-			chosen: map[string]choice{"10.0.0.10": {state: allocator.Cooling, rest: restOf("b")}}, want: decided{Take: []string{"10.0.0.10"}, Have: []string{"10.0.0.10"}}},
+		"it rests, and is reserved for this one": {service: corev1Service("dns", "10.0.1.10"),
+			chosen: map[string]choice{"10.0.1.10": {state: allocator.Cooling, rest: restOf("b")}}, want: decided{Take: []string{"10.0.1.10"}, Have: []string{"10.0.1.10"}}},
 		"additional addresses of its own": {service: labelled(annotated(corev1Service("a"), "blue, kubernetes")), want: decided{Fill: []bool{true}, Steered: []string{"blue"}}},
 		"additional addresses of others": {service: annotated(corev1Service("a"), "kubernetes,blue"), want: decided{Policy: "blue",
 			Message: `ServiceCIDRPolicy "blue": it keeps 10.0.1.0/24 for the Services that it selects`}},

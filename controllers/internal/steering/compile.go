@@ -24,7 +24,7 @@ func Compile(w World) *Snapshot {
 	for _, c := range w.ServiceCIDRs {
 		s.cidrs[c.Name] = c
 	}
-	s.statics = statics(w.ServiceCIDRs)
+	s.statics, s.offered = statics(w.ServiceCIDRs), newOffered(w.ServiceCIDRs)
 	for _, r := range s.cidrs[v1alpha1.DefaultServiceCIDR].Ranges {
 		s.families = append(s.families, r.Prefix().Addr().Is4())
 		s.apiServer = append(s.apiServer, r.Span().First)

@@ -28,6 +28,7 @@ type Snapshot struct {
 	statics            []allocator.Span
 	open               map[bool]bands // what nobody has for himself, by family
 	routes             *routes
+	offered            offered
 	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every webhook, so that nothing of ours may stand there.
 	apiServer []netip.Addr
 	families  []bool // of the default ServiceCIDR
@@ -207,10 +208,32 @@ func (s *Snapshot) Closes(is4 bool) bool {
 
 // Offers reports whether API servers allocate from a range with this address.
 func (s *Snapshot) Offers(a netip.Addr) bool {
-	for _, c := range s.cidrs {
-		if c.usable() && slices.ContainsFunc(c.Ranges, func(r allocator.Range) bool { return r.Contains(a) }) {
+	for _, bits := range s.offered.bits[a.Is4()] {
+		prefix, err := a.Prefix(bits)
+		if r, ok := s.offered.ranges[prefix]; err == nil && ok && r.Contains(a) {
 			return true
 		}
 	}
 	return false
+}
+
+// offered are the ranges that API servers allocate from, to be looked up by an address.
+type offered struct {
+	ranges map[netip.Prefix]allocator.Range
+	bits   map[bool][]int // the lengths of their prefixes, by family
+}
+
+func newOffered(cidrs []ServiceCIDR) offered {
+	o := offered{ranges: map[netip.Prefix]allocator.Range{}, bits: map[bool][]int{}}
+	for _, c := range cidrs {
+		for _, r := range c.Ranges {
+			if p := r.Prefix(); c.usable() {
+				o.ranges[p] = r
+				if is4 := p.Addr().Is4(); !slices.Contains(o.bits[is4], p.Bits()) {
+					o.bits[is4] = append(o.bits[is4], p.Bits())
+				}
+			}
+		}
+	}
+	return o
 }

@@ -16,7 +16,7 @@ import (
 
 // A /20 has 4,094 usable addresses and a /116 has 4,095; the API server's own Service has one of either. At 99 % about forty are free
 // while thirty-two clients create Services, so that two replicas that drew from the same ones would collide all the time.
-var _ = Describe("Thirty-two clients in ranges that are almost full", Ordered, func() {
+var _ = Describe("Thirty-two clients in ranges that are almost full", Ordered, ContinueOnFailure, func() {
 	const (
 		clients   = 32
 		creations = 3000
@@ -50,10 +50,11 @@ var _ = Describe("Thirty-two clients in ranges that are almost full", Ordered, f
 			those.tally.String(), open, b.Decisions(ctx, steering.Left), b.Decisions(ctx, steering.Failed)))
 		ours, others := those.collisions(log.Testimony())
 		AddReportEntry("collisions", fmt.Sprintf("ours %q, with the API server's own choice %q", ours, others))
+		done, summary := those.tally.count(created), those.tally.String()
+		those.tally, those.lost = tally{}, nil
 		Expect(ours).To(BeEmpty())
 		Expect(len(others)).To(BeNumerically("<=", open))
-		Expect(those.tally.count(created)+len(others)).To(Equal(n), those.tally.String())
-		those.tally, those.lost = tally{}, nil
+		Expect(done+len(others)).To(Equal(n), summary)
 	}
 
 	It("fill them", func(ctx SpecContext) {
