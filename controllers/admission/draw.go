@@ -35,7 +35,8 @@ func (h *ServiceSteerer) draw(ctx context.Context, w world, s slot) (netip.Addr,
 	defer cancel()
 	breath, unanswered := shortestBreath, false
 	var last error
-	for lost := 0; lost < attempts && early.Err() == nil; {
+	// Once at least: what is its own a replica can draw when the other family has used up all the time.
+	for lost := 0; lost < attempts && (last == nil || early.Err() == nil); {
 		a, err := h.once(early, s, to)
 		switch last = err; {
 		case err == nil:
