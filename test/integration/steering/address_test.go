@@ -98,16 +98,6 @@ func held(services []*corev1.Service, cidr string) (addresses []string) {
 	return addresses
 }
 
-// addressOf is the address of a Service in a family, empty if it has none.
-func addressOf(service *corev1.Service, family corev1.IPFamily) string {
-	for _, address := range inventory.ClusterIPs(service) {
-		if familyOf(address) == family {
-			return address
-		}
-	}
-	return ""
-}
-
 // lieIn succeeds for a Service that has one address in each of the ranges, in this order, and no other.
 func lieIn(cidrs ...string) types.GomegaMatcher {
 	return WithTransform(func(service *corev1.Service) (ranges []string) {

@@ -116,19 +116,25 @@ var _ = inOrder("An address that cools down", func() {
 			corev1.IPv4Protocol: newRotation(range4), corev1.IPv6Protocol: newRotation(range6),
 		}
 		begin := time.Now()
+		var oddities []string
 		for i := range rounds {
 			_, _, addresses := round(ctx, dual("blue", fmt.Sprintf("round-%d", i)))
 			for _, address := range addresses {
 				if wrong := rotations[familyOf(address)].turn(address); wrong != "" {
-					Expect(troubled(ctx)).To(BeTrue(), "round %d: %s", i, wrong)
+					oddities = append(oddities, fmt.Sprintf("round %d: %s", i, wrong))
+					Expect(troubled(ctx)).To(BeTrue(), "%q", oddities)
 				}
 			}
 		}
 		AddReportEntry(fmt.Sprintf("%d rounds took", rounds), time.Since(begin), ReportEntryVisibilityAlways)
+		Expect(len(oddities)).To(BeNumerically("<=", 10), "%q", oddities)
 		bed.ExpectNothingLeaked(ctx)
 	})
 
 	It("counts apart from what is free", func(ctx SpecContext) {
+		unlessTroubled(ctx, func() {
+			Eventually(summary(ctx)).WithTimeout(soon).Should(HaveField("Cooling", BeEquivalentTo(total)))
+		})
 		Eventually(summary(ctx)).WithTimeout(cluster.Patience).Should(Equal(v1alpha1.BandStatus{Size: total, Cooling: total}))
 		Eventually(func() []v1alpha1.PolicyRange { return bed.Policy(ctx, "cool").Status.Ranges }).WithTimeout(soon).Should(ConsistOf(
 			And(HaveField("CIDR", range4), HaveField("Dynamic.Cooling", BeEquivalentTo(110)), HaveField("Static.Cooling", BeEquivalentTo(16))),
@@ -142,7 +148,9 @@ var _ = inOrder("An address that cools down", func() {
 
 	// The API server knows of it by IPAddresses of the policy.
 	It("is kept for others to see", func(ctx SpecContext) {
-		Eventually(func() []string { return bed.Kept(ctx, steering.Cooling) }).WithTimeout(cluster.Patience).Should(HaveLen(total))
+		unlessTroubled(ctx, func() {
+			Eventually(func() []string { return bed.Kept(ctx, steering.Cooling) }).WithTimeout(2 * soon).Should(HaveLen(total))
+		})
 		for _, ip := range bed.Ours(ctx) {
 			Expect(ip.Spec.ParentRef).To(HaveField("Name", "cool"))
 			Expect(ip.OwnerReferences).To(HaveLen(1))
@@ -191,7 +199,8 @@ var _ = inOrder("An address that cools down", func() {
 		program(ctx, time.Hour)
 		service := dual("blue", "regular")
 		_, _, addresses := round(ctx, service)
-		for range 2 { // before and after the leader has written it down
+		time.Sleep(patient) // as long as the books show it in use, the API server decides
+		for range 2 {       // before and after the leader has written it down
 			Expect(bed.ExpectRefused(ctx, "cool", asking("blue", "other", addresses...))).To(ContainSubstring("blue/regular"))
 			Expect(bed.ExpectRefused(ctx, "cool", asking("blue", "other", addresses[1]))).To(ContainSubstring(addresses[1]))
 			again := bed.Create(ctx, asking("blue", "regular", addresses...))

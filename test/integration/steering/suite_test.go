@@ -49,10 +49,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // time: a webhook that does not answer in time would make the API server decide by itself.
 func inOrder(text string, body func()) bool {
 	return Describe(text, Ordered, ContinueOnFailure, func() {
-		BeforeAll(func(ctx SpecContext) {
-			begun = troubles(ctx)
-			excused = begun
-		})
+		BeforeAll(func(ctx SpecContext) { begun = troubles(ctx) })
 		body()
 		AfterAll(func(ctx SpecContext) {
 			bed.ExpectNothingLeaked(ctx)
@@ -74,9 +71,6 @@ type trouble struct {
 	Unsettled float64
 }
 
-// excused is the trouble that specs know of.
-var excused trouble
-
 // begun is the trouble that there was when the container began, or when the replicas were started.
 var begun trouble
 
@@ -85,16 +79,11 @@ func troubles(ctx context.Context) trouble {
 	return trouble{bed.FailedOpen(ctx, ""), bed.Decisions(ctx, steering.Failed), bed.SumMetric(ctx, "admission_claims_total", "result", "failed")}
 }
 
-// troubled reports whether there was trouble since it was last asked.
+// troubled reports whether there was trouble since the container began. Its consequences may show later: an address that was drawn for a
+// request without an answer comes back after some seconds.
 func troubled(ctx context.Context) bool {
 	GinkgoHelper()
-	now := troubles(ctx)
-	more := now != excused
-	if more {
-		AddReportEntry("trouble", now, ReportEntryVisibilityAlways)
-	}
-	excused = now
-	return more
+	return troubles(ctx) != begun
 }
 
 // unlessTroubled skips the spec when what it expects does not hold and there was trouble: replicas that cannot agree in time go on to the
@@ -127,7 +116,6 @@ func whileDown(ctx context.Context, do func()) {
 	defer func() {
 		bed.StartReplicas(ctx)
 		begun = troubles(ctx)
-		excused = begun
 	}()
 	do()
 }
