@@ -49,6 +49,19 @@ func (s Shard) owner(a uint128) (at int) {
 	return at
 }
 
+// Owner returns the place of the member that owns a in the order of the members' names, without doubles; 0 for the zero Shard.
+func (s Shard) Owner(a netip.Addr) int {
+	n := numberOf(a)
+	point := scatter(n.hi ^ scatter(n.lo))
+	owner, most := 0, uint64(0)
+	for i, seed := range s.seeds {
+		if w := weigh(point, seed); i == 0 || w > most {
+			owner, most = i, w
+		}
+	}
+	return owner
+}
+
 func (s Shard) ownsAll() bool { return !s.divided || len(s.seeds) == 1 && s.me == 0 }
 
 func (s Shard) ownsNone() bool { return s.divided && s.me < 0 }

@@ -183,3 +183,23 @@ func TestShardsArePinned(t *testing.T) {
 		}
 	}
 }
+
+// The member that Owner names is the one that owns, for every member and both families.
+func TestOwnerOwns(t *testing.T) {
+	members := []string{"a", "b", "c"}
+	for _, first := range []string{"10.0.0.0", "fd00::"} {
+		a := netip.MustParseAddr(first)
+		for range 500 {
+			owner := allocator.NewShard(members, "a").Owner(a)
+			for i, me := range members {
+				if owns := allocator.NewShard(members, me).Owns(a); owns != (i == owner) {
+					t.Fatalf("%s: the owner is %d, and member %d owns it: %t", a, owner, i, owns)
+				}
+			}
+			a = a.Next()
+		}
+	}
+	if (allocator.Shard{}).Owner(netip.MustParseAddr("10.0.0.1")) != 0 {
+		t.Error("the zero Shard is one member")
+	}
+}

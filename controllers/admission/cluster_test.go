@@ -222,6 +222,9 @@ func (c *cluster) Shard() (allocator.Shard, bool) {
 }
 
 // Alone implements Replicas.
+// Owner implements Replicas.
+func (c *cluster) Owner(netip.Addr) string { return "other" }
+
 func (c *cluster) Alone() bool { return !c.others }
 
 // Borrow implements Replicas.

@@ -43,6 +43,8 @@ func (h *ServiceSteerer) draw(ctx context.Context, w world, s slot) (netip.Addr,
 			return a, nil, nil
 		case errors.Is(err, replicas.ErrNoAnswer):
 			unanswered = true
+			pause(early, breath) // what is our own may come free
+			breath = min(2*breath, longestBreath)
 		case errors.Is(err, errLost):
 			lost++
 		case !errors.Is(err, allocator.ErrFull) && !errors.Is(err, ledger.ErrBusy):
@@ -100,7 +102,15 @@ func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder) (ne
 	case drawn.Own && sure:
 		return a, nil
 	case !drawn.Own && !h.Replicas.Alone():
+		owner := h.Replicas.Owner(a)
+		if sure && h.silent.is(owner, h.Clock.Now()) {
+			h.Ledger.Forget(a)
+			return a, replicas.ErrNoAnswer
+		}
 		err := h.borrow(ctx, a, sure)
+		if errors.Is(err, replicas.ErrNoAnswer) {
+			h.silent.note(owner, h.Clock.Now())
+		}
 		if sure || !errors.Is(err, replicas.ErrNoAnswer) {
 			return a, h.counted(err)
 		}

@@ -443,6 +443,8 @@ func (alone) ID() string { return "alone" }
 func (alone) Shard() (allocator.Shard, bool) { return allocator.Shard{}, true }
 
 // Borrow implements Replicas.
+func (alone) Owner(netip.Addr) string { return "alone" }
+
 func (alone) Alone() bool { return true }
 
 func (alone) Borrow(context.Context, netip.Addr) (bool, error) {

@@ -38,6 +38,8 @@ type ServiceSteerer struct {
 	Replicas         Replicas
 	Refusals         *Refusals
 	Clock            clock.PassiveClock
+
+	silent silence
 }
 
 // Replicas are the processes that hand out addresses side by side.
@@ -48,6 +50,8 @@ type Replicas interface {
 	Shard() (allocator.Shard, bool)
 	// Alone reports whether no other replica is heard of.
 	Alone() bool
+	// Owner is the name of the replica that owns an address.
+	Owner(a netip.Addr) string
 	// Borrow asks the owner of an address whether this replica may hand it out.
 	Borrow(ctx context.Context, a netip.Addr) (bool, error)
 }

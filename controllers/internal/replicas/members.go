@@ -60,6 +60,12 @@ func (m *Members) Shard() (s allocator.Shard, sure bool) {
 	return current.shard, current.sure(m.clock.Now())
 }
 
+// Owner returns the name of the replica that owns an address, as this one reckons.
+func (m *Members) Owner(a netip.Addr) string {
+	current := m.current.Load()
+	return current.reckoned[current.shard.Owner(a)]
+}
+
 // Joined reports whether this replica has ever been sure of its shard: from then on it can serve as the others do. It takes Options.Settle
 // from the start, and up to a Lease's life more if a replica has died just before. It stays true while the API server is away.
 func (m *Members) Joined() bool {
