@@ -10,6 +10,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
 // namesShown bounds what a condition or an event lists by name.
@@ -146,6 +147,6 @@ func note(w world, c metav1.Condition) string {
 	case c.Type == v1alpha1.ConditionNetworkOverlap:
 		return networkOverlap(w, noteLimit).Message
 	default:
-		return c.Message[:noteLimit]
+		return wording.Cut(c.Message, noteLimit)
 	}
 }
