@@ -62,9 +62,6 @@ var _ admission.Handler = (*ServiceSteerer)(nil)
 // second; beyond that somebody asks who is no API server, or creations fail one after the other.
 const most = 4096
 
-// young is how long an address may rest in memory before an IPAddress must say so.
-const young = 2 * time.Second
-
 // errNoNamespace says that there is no such namespace. The API server finds that out before it asks: the request is not its own, or the
 // namespace has just gone.
 var errNoNamespace = errors.New("there is no such namespace")
@@ -163,11 +160,8 @@ func (h *ServiceSteerer) look(ctx context.Context, a netip.Addr, subject steerin
 // yielded reports whether an address that seems to rest for somebody else was given to this Service after all, by a replica that was asked
 // before us about the same request (reinvocation): then the IPAddress that kept it is gone, which our watch shows a moment later.
 func (h *ServiceSteerer) yielded(ctx context.Context, a netip.Addr, r ledger.Rest, subject steering.Service) bool {
-	if r.Service == subject.NamespacedName {
+	if _, kept := h.Ledger.Kept(a); !kept || r.Service == subject.NamespacedName {
 		return false
-	}
-	if _, kept := h.Ledger.Kept(a); !kept {
-		return h.Clock.Since(r.Released) < young // the API server decides
 	}
 	return apierrors.IsNotFound(h.Live.Get(ctx, client.ObjectKey{Name: a.String()}, &networkingv1.IPAddress{}))
 }
