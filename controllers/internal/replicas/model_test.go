@@ -21,7 +21,7 @@ import (
 )
 
 // schedules is how many random lives of a cluster each test lives through; a life lasts some minutes of its own time.
-const schedules = 150
+const schedules = 60
 
 const (
 	// inFlight is how long an address that was handed out may take to be seen by everybody, timeout how long the API server waits for
