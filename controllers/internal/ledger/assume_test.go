@@ -407,3 +407,20 @@ func TestForgetOfWhatIsNotAssumed(t *testing.T) {
 		t.Errorf("%d are assumed", n)
 	}
 }
+
+// The watch of Services is behind: one that had the address before, and is gone, is told after the address was handed out again.
+func TestLateNewsOfTheServiceBefore(t *testing.T) {
+	for _, ip := range []string{"10.0.0.9", "fd00::9"} {
+		b := newTimed(rules{})
+		if !b.Take(addr(ip), holder("new")) {
+			t.Fatal("a free address is not to be had")
+		}
+		old := service("old", ip)
+		b.services.OnAdd(old, false)
+		b.expect(t, "told of the one before", ip, allocator.Assumed)
+		b.services.OnDelete(old)
+		b.expect(t, "told that it is gone", ip, allocator.Assumed)
+		b.objects.OnAdd(object(ip, v1alpha1.ManagedByAPIServer), false)
+		b.expect(t, "its IPAddress is there", ip, allocator.Allocated)
+	}
+}

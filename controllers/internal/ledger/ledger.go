@@ -174,19 +174,21 @@ func (e entry) last() types.NamespacedName {
 	return e.parent
 }
 
-// observe brings the pool in line with an entry; the caller holds mu. What the cluster shows ends every assumption, except that an
-// IPAddress of ours is what stands there until the one of the API server does.
+// observe brings the pool in line with an entry; the caller holds mu. The API server's IPAddress ends every assumption. One of ours does not, for it
+// is what stands there until then; nor does another Service alone, for it may be the one before, of which the watch of Services tells late.
 func (l *Ledger) observe(a netip.Addr, e entry) {
 	state := e.state()
 	k, kept := l.kept[a]
+	to, given := l.assumed[a]
 	switch {
+	case given && e.object == allocator.Free && !slices.Contains(e.claims, to.to.Service):
 	case kept && state == allocator.Cooling:
 		l.rest(a, Rest{Service: k.Service, Released: k.Released})
 	case kept && state == allocator.Reserved:
 		if k.Purpose == v1alpha1.PurposeReservation {
 			delete(l.resting, a)
 		}
-		if _, given := l.assumed[a]; !given {
+		if !given {
 			l.pool.Observe(a, state)
 		}
 	default:

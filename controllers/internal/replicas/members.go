@@ -79,7 +79,7 @@ func (m *Members) Joined() bool {
 	return true
 }
 
-// Alone reports whether this replica has its Lease and hears of no other one: there is none, or those that there were have missed a renewal.
+// Alone reports whether this replica has its Lease and hears of no other one: there is none, or those that there were have missed some renewals.
 // That proves nothing, as they may only be slow; it says that there is nobody to wait for, or to ask.
 func (m *Members) Alone() bool {
 	current := m.current.Load()

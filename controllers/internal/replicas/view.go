@@ -154,11 +154,12 @@ func (v view) expired(now time.Time) []lease {
 	return dead
 }
 
-// quiet is when those whose Leases are there will have missed a renewal by half, if nothing is heard of them until then.
+// quiet is when those whose Leases are there will have missed two renewals and a half, if nothing is heard of them until then. A busy machine
+// delays a renewal, or the list that shows it, by more than one.
 func (v view) quiet(t terms) time.Time {
 	var last time.Time
 	for _, p := range v.peers {
-		if until := p.seen.Add(t.renew + t.renew/2); p.gone.IsZero() && until.After(last) {
+		if until := p.seen.Add(7 * t.renew / 2); p.gone.IsZero() && until.After(last) {
 			last = until
 		}
 	}
