@@ -221,11 +221,11 @@ func (c *cluster) Shard() (allocator.Shard, bool) {
 	return c.shard()
 }
 
-// Alone implements Replicas.
 // Owner implements Replicas.
 func (c *cluster) Owner(netip.Addr) string { return "other" }
 
-func (c *cluster) Alone() bool { return !c.others }
+// Idle implements Replicas.
+func (c *cluster) Idle(string) bool { return !c.others }
 
 // Borrow implements Replicas.
 func (c *cluster) Borrow(_ context.Context, a netip.Addr) (bool, error) { return c.borrow(a) }

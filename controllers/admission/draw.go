@@ -85,9 +85,9 @@ func pause(ctx context.Context, d time.Duration) {
 
 // once draws one address and settles it with the other replicas: what is its own, a replica hands out at once; what belongs to another one
 // is borrowed from it; and one that is not sure of what is its own claims it through the API server, which also settles it with owners that do
-// not answer such a one, or are gone.
+// not answer such a one, and with others about what belongs to one that is idle.
 //
-// A replica that is sure never claims what belongs to a living one: the owner hands it out without a look at the API server.
+// A replica that is sure never claims what belongs to one that may hand it out: the owner does so without a look at the API server.
 func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder) (netip.Addr, error) {
 	shard, sure := h.Replicas.Shard()
 	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard, Yield: true}, to)
@@ -101,7 +101,7 @@ func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder) (ne
 		return a, h.counted(h.claimer().makeRoom(ctx, a))
 	case drawn.Own && sure:
 		return a, nil
-	case !drawn.Own && !h.Replicas.Alone():
+	case !drawn.Own && !h.Replicas.Idle(h.Replicas.Owner(a)):
 		owner := h.Replicas.Owner(a)
 		if sure && h.silent.is(owner, h.Clock.Now()) {
 			h.Ledger.Forget(a)

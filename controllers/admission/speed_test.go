@@ -445,7 +445,7 @@ func (alone) Shard() (allocator.Shard, bool) { return allocator.Shard{}, true }
 // Borrow implements Replicas.
 func (alone) Owner(netip.Addr) string { return "alone" }
 
-func (alone) Alone() bool { return true }
+func (alone) Idle(string) bool { return true }
 
 func (alone) Borrow(context.Context, netip.Addr) (bool, error) {
 	panic("nobody is there to borrow from")

@@ -48,8 +48,8 @@ type Replicas interface {
 	ID() string
 	// Shard is the part of the addresses that this replica draws from without asking, and whether it is sure of it.
 	Shard() (allocator.Shard, bool)
-	// Alone reports whether no other replica is heard of.
-	Alone() bool
+	// Idle reports whether a replica hands out nothing by itself.
+	Idle(replica string) bool
 	// Owner is the name of the replica that owns an address.
 	Owner(a netip.Addr) string
 	// Borrow asks the owner of an address whether this replica may hand it out.

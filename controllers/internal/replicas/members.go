@@ -66,6 +66,13 @@ func (m *Members) Owner(a netip.Addr) string {
 	return current.reckoned[current.shard.Owner(a)]
 }
 
+// Idle reports whether a replica hands out nothing by itself, as it has just joined or is probably dead. Its addresses can be claimed then; it is
+// of no use to ask for them.
+func (m *Members) Idle(replica string) bool {
+	span, known := m.current.Load().idle[replica]
+	return known && span.at(m.clock.Now())
+}
+
 // Joined reports whether this replica has ever been sure of its shard: from then on it can serve as the others do. It takes Options.Settle
 // from the start, and up to a Lease's life more if a replica has died just before. It stays true while the API server is away.
 func (m *Members) Joined() bool {
@@ -96,6 +103,7 @@ func (m *Members) NeedLeaderElection() bool { return false }
 func (m *Members) publish() {
 	next := &standing{living: m.view.living(), reckoned: m.view.reckoned()}
 	next.from, next.until = m.view.sure(m.terms)
+	next.idle = m.view.idle(m.terms)
 	next.written, next.quiet = !m.view.acknowledged.IsZero(), m.view.quiet(m.terms)
 	if before := m.current.Load(); before != nil && slices.Equal(before.reckoned, next.reckoned) {
 		next.shard = before.shard

@@ -15,6 +15,7 @@ type standing struct {
 	// written: the own Lease is there. quiet is when the others have been silent for so long that they are probably dead; the zero time
 	// without others.
 	written bool
+	idle    map[string]idle
 	quiet   time.Time
 }
 
@@ -25,3 +26,9 @@ type standing struct {
 func (s *standing) sure(now time.Time) bool {
 	return !s.until.IsZero() && !now.Before(s.from) && now.Before(s.until) && now.Round(0).Before(s.until.Round(0))
 }
+
+// idle is when a replica hands out nothing: up to until, for it has just joined and is not sure of its shard before Settle has passed since the
+// others know it; and after from, for it is dead, or has missed two renewals and is probably dead.
+type idle struct{ until, from time.Time }
+
+func (i idle) at(now time.Time) bool { return now.Before(i.until) || now.After(i.from) }

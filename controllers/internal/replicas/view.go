@@ -40,6 +40,8 @@ type peer struct {
 	lease
 	// seen is when its Lease was first seen in this version.
 	seen time.Time
+	// first is when its Lease was first seen at all, the zero time if it was there before this replica looked.
+	first time.Time
 	// gone is when its Lease was first missed; zero as long as it is there.
 	gone time.Time
 }
@@ -94,8 +96,15 @@ func (v view) present(leases []lease, now time.Time, t terms) map[types.UID]peer
 			continue
 		}
 		p := peer{lease: l, seen: now}
-		if before, known := v.peers[l.uid]; known && listened && before.version == l.version {
+		before, known := v.peers[l.uid]
+		if known && listened && before.version == l.version {
 			p.seen = before.seen
+		}
+		switch {
+		case known:
+			p.first = before.first
+		case !v.heard.IsZero():
+			p.first = now
 		}
 		peers[l.uid] = p
 	}
@@ -164,6 +173,22 @@ func (v view) quiet(t terms) time.Time {
 		}
 	}
 	return last
+}
+
+// idle are the spans of time in which the others hand out nothing by themselves.
+func (v view) idle(t terms) map[string]idle {
+	out := map[string]idle{}
+	for _, p := range v.peers {
+		span := idle{from: p.seen.Add(7 * t.renew / 3)}
+		if !p.first.IsZero() {
+			span.until = p.first.Add(t.settle * 3 / 4)
+		}
+		if !p.gone.IsZero() {
+			span.from = p.gone
+		}
+		out[p.id] = span
+	}
+	return out
 }
 
 // living are the replicas whose Leases are there, the own one included, in order.

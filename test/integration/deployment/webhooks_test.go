@@ -198,7 +198,7 @@ var _ = Describe("The match conditions", Ordered, func() {
 			{"a second family", "metadata: {name: u}\n" + ports + ", ipFamilyPolicy: RequireDualStack}", 1},
 			{"the same again", "metadata: {name: u}\n" + ports + ", ipFamilyPolicy: RequireDualStack}", 0},
 			{"one family less", "metadata: {name: u}\n" + ports + ", ipFamilyPolicy: SingleStack}", 1},
-			{"another type with addresses", "metadata: {name: u}\n" + ports + ", ipFamilyPolicy: SingleStack, type: NodePort}", 0},
+			{"another type with addresses", "metadata: {name: u}\n" + ports + ", ipFamilyPolicy: SingleStack, type: NodePort}", 1},
 			{"our annotation", "metadata: {name: u, " + wish + "}\n" + ports + ", ipFamilyPolicy: SingleStack}", 1},
 			{"the same again", "metadata: {name: u, " + wish + "}\n" + ports + ", ipFamilyPolicy: SingleStack}", 0},
 			{"without it", "metadata: {name: u}\n" + ports + ", ipFamilyPolicy: SingleStack}", 1},
