@@ -57,7 +57,7 @@ func (h *ServiceSteerer) draw(ctx context.Context, w world, s slot) (netip.Addr,
 		}
 	}
 	if unanswered {
-		if a, ok := h.own(s, to); ok {
+		if a, ok := h.withoutOthers(ctx, s, to); ok {
 			return a, nil, nil
 		}
 	}
@@ -87,7 +87,8 @@ func pause(ctx context.Context, d time.Duration) {
 // is borrowed from it; and one that is not sure of what is its own claims it through the API server, which also settles it with owners that do
 // not answer such a one, and with others about what belongs to one that is idle.
 //
-// A replica that is sure never claims what belongs to one that may hand it out: the owner does so without a look at the API server.
+// A replica that is sure does not claim what belongs to one that may hand it out, as long as that one answers: the owner hands it out without a look
+// at the API server.
 func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder) (netip.Addr, error) {
 	shard, sure := h.Replicas.Shard()
 	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard, Yield: true}, to)
@@ -118,14 +119,26 @@ func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder) (ne
 	return a, h.counted(h.claimer().claim(ctx, a))
 }
 
-// own draws what is this replica's for sure, from any tier, after others have not answered for theirs.
-func (h *ServiceSteerer) own(s slot, to ledger.Holder) (netip.Addr, bool) {
+// withoutOthers draws after others have not answered for what is theirs: what is this replica's for sure, from any tier, and otherwise what
+// belongs to one that was silent, by a claim. That may meet a draw of its owner, if it is slow and not dead; but so may what the API server
+// draws, to which the Service is left otherwise, and from all that is free.
+func (h *ServiceSteerer) withoutOthers(ctx context.Context, s slot, to ledger.Holder) (netip.Addr, bool) {
 	shard, sure := h.Replicas.Shard()
 	if !sure {
 		return netip.Addr{}, false
 	}
-	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard, OnlyOwn: true}, to)
-	return drawn.Addr, err == nil
+	if drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard, OnlyOwn: true}, to); err == nil {
+		return drawn.Addr, true
+	}
+	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard}, to)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	if !drawn.Own && !h.silent.is(h.Replicas.Owner(drawn.Addr), h.Clock.Now()) {
+		h.Ledger.Forget(drawn.Addr)
+		return netip.Addr{}, false
+	}
+	return drawn.Addr, drawn.Own || h.counted(h.claimer().claim(ctx, drawn.Addr)) == nil
 }
 
 // borrow asks the replica that owns an address for it. One that does not answer may be dead or not sure; its addresses come into other hands
