@@ -49,13 +49,14 @@ func (s Shard) owner(a uint128) (at int) {
 	return at
 }
 
-// Owner returns the place of the member that owns a in the order of the members' names, without doubles; 0 for the zero Shard.
-func (s Shard) Owner(a netip.Addr) int {
+// Owner returns the place of the member that owns a, in the order of the members' names without doubles, if those are left out that without names.
+// It is -1 if none is left, and for the zero Shard.
+func (s Shard) Owner(a netip.Addr, without func(member int) bool) int {
 	n := numberOf(a)
 	point := scatter(n.hi ^ scatter(n.lo))
-	owner, most := 0, uint64(0)
+	owner, most := -1, uint64(0)
 	for i, seed := range s.seeds {
-		if w := weigh(point, seed); i == 0 || w > most {
+		if w := weigh(point, seed); !without(i) && (owner < 0 || w > most) {
 			owner, most = i, w
 		}
 	}

@@ -222,10 +222,12 @@ func (c *cluster) Shard() (allocator.Shard, bool) {
 }
 
 // Owner implements Replicas.
-func (c *cluster) Owner(netip.Addr) string { return "other" }
-
-// Idle implements Replicas.
-func (c *cluster) Idle(string) bool { return !c.others }
+func (c *cluster) Owner(netip.Addr) (owner, heir string) {
+	if c.others {
+		return "other", "other"
+	}
+	return "other", c.ID()
+}
 
 // Borrow implements Replicas.
 func (c *cluster) Borrow(_ context.Context, a netip.Addr) (bool, error) { return c.borrow(a) }

@@ -102,21 +102,30 @@ func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder) (ne
 		return a, h.counted(h.claimer().makeRoom(ctx, a))
 	case drawn.Own && sure:
 		return a, nil
-	case !drawn.Own && !h.Replicas.Idle(h.Replicas.Owner(a)):
-		owner := h.Replicas.Owner(a)
-		if sure && h.silent.is(owner, h.Clock.Now()) {
-			h.Ledger.Forget(a)
-			return a, replicas.ErrNoAnswer
-		}
-		err := h.borrow(ctx, a, sure)
-		if errors.Is(err, replicas.ErrNoAnswer) {
-			h.silent.note(owner, h.Clock.Now())
-		}
-		if sure || !errors.Is(err, replicas.ErrNoAnswer) {
-			return a, h.counted(err)
+	case !drawn.Own:
+		if done, err := h.fromOthers(ctx, a, sure); done {
+			return a, err
 		}
 	}
 	return a, h.counted(h.claimer().claim(ctx, a))
+}
+
+// fromOthers settles an address of another replica with it. It is done unless the address may be claimed, as this replica is the heir of one that hands
+// out nothing, or is not sure of anything.
+func (h *ServiceSteerer) fromOthers(ctx context.Context, a netip.Addr, sure bool) (done bool, err error) {
+	owner, heir := h.Replicas.Owner(a)
+	switch {
+	case heir == h.Replicas.ID():
+		return false, nil
+	case sure && (heir != owner || h.silent.is(owner, h.Clock.Now())):
+		h.Ledger.Forget(a) // another one's to claim, or nobody's to give
+		return true, replicas.ErrNoAnswer
+	}
+	err = h.borrow(ctx, a, sure)
+	if errors.Is(err, replicas.ErrNoAnswer) {
+		h.silent.note(owner, h.Clock.Now())
+	}
+	return sure || !errors.Is(err, replicas.ErrNoAnswer), h.counted(err)
 }
 
 // withoutOthers draws after others have not answered for what is theirs: what is this replica's for sure, from any tier, and otherwise what
@@ -134,7 +143,8 @@ func (h *ServiceSteerer) withoutOthers(ctx context.Context, s slot, to ledger.Ho
 	if err != nil {
 		return netip.Addr{}, false
 	}
-	if !drawn.Own && !h.silent.is(h.Replicas.Owner(drawn.Addr), h.Clock.Now()) {
+	owner, heir := h.Replicas.Owner(drawn.Addr)
+	if !drawn.Own && heir != h.Replicas.ID() && !h.silent.is(owner, h.Clock.Now()) {
 		h.Ledger.Forget(drawn.Addr)
 		return netip.Addr{}, false
 	}

@@ -443,9 +443,7 @@ func (alone) ID() string { return "alone" }
 func (alone) Shard() (allocator.Shard, bool) { return allocator.Shard{}, true }
 
 // Borrow implements Replicas.
-func (alone) Owner(netip.Addr) string { return "alone" }
-
-func (alone) Idle(string) bool { return true }
+func (alone) Owner(netip.Addr) (owner, heir string) { return "alone", "alone" }
 
 func (alone) Borrow(context.Context, netip.Addr) (bool, error) {
 	panic("nobody is there to borrow from")

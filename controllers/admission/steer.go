@@ -48,10 +48,8 @@ type Replicas interface {
 	ID() string
 	// Shard is the part of the addresses that this replica draws from without asking, and whether it is sure of it.
 	Shard() (allocator.Shard, bool)
-	// Idle reports whether a replica hands out nothing by itself.
-	Idle(replica string) bool
-	// Owner is the name of the replica that owns an address.
-	Owner(a netip.Addr) string
+	// Owner names the replica that owns an address, and its heir, which may claim it: the owner itself, or the next one while it hands out nothing.
+	Owner(a netip.Addr) (owner, heir string)
 	// Borrow asks the owner of an address whether this replica may hand it out.
 	Borrow(ctx context.Context, a netip.Addr) (bool, error)
 }

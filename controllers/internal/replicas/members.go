@@ -60,17 +60,18 @@ func (m *Members) Shard() (s allocator.Shard, sure bool) {
 	return current.shard, current.sure(m.clock.Now())
 }
 
-// Owner returns the name of the replica that owns an address, as this one reckons.
-func (m *Members) Owner(a netip.Addr) string {
-	current := m.current.Load()
-	return current.reckoned[current.shard.Owner(a)]
-}
-
-// Idle reports whether a replica hands out nothing by itself, as it has just joined or is probably dead. Its addresses can be claimed then; it is
-// of no use to ask for them.
-func (m *Members) Idle(replica string) bool {
-	span, known := m.current.Load().idle[replica]
-	return known && span.at(m.clock.Now())
+// Owner returns the name of the replica that owns an address as this one reckons, and that of its heir: itself, or while it hands out nothing, as it has
+// just joined or is probably dead, the next one. What has an heir is not the heir's for sure: it has to claim it, and nobody else should.
+func (m *Members) Owner(a netip.Addr) (owner, heir string) {
+	current, now := m.current.Load(), m.clock.Now()
+	name := func(member int) string {
+		if member < 0 {
+			return m.id
+		}
+		return current.reckoned[member]
+	}
+	return name(current.shard.Owner(a, func(int) bool { return false })),
+		name(current.shard.Owner(a, func(i int) bool { return current.idle[current.reckoned[i]].at(now) }))
 }
 
 // Joined reports whether this replica has ever been sure of its shard: from then on it can serve as the others do. It takes Options.Settle

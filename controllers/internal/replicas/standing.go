@@ -31,4 +31,7 @@ func (s *standing) sure(now time.Time) bool {
 // others know it; and after from, for it is dead, or has missed two renewals and is probably dead.
 type idle struct{ until, from time.Time }
 
-func (i idle) at(now time.Time) bool { return now.Before(i.until) || now.After(i.from) }
+// The zero idle never is.
+func (i idle) at(now time.Time) bool {
+	return now.Before(i.until) || !i.from.IsZero() && now.After(i.from)
+}
