@@ -163,7 +163,7 @@ func (v view) expired(now time.Time) []lease {
 	return dead
 }
 
-// quiet is when those whose Leases are there will have missed two renewals and a half, if nothing is heard of them until then. A busy machine
+// quiet is when those whose Leases are there will have missed three renewals, if nothing is heard of them until then. A busy machine
 // delays a renewal, or the list that shows it, by more than one.
 func (v view) quiet(t terms) time.Time {
 	var last time.Time
