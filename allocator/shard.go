@@ -49,18 +49,12 @@ func (s Shard) owner(a uint128) (at int) {
 	return at
 }
 
-// Owner returns the place of the member that owns a, in the order of the members' names without doubles, if those are left out that without names.
-// It is -1 if none is left, and for the zero Shard.
-func (s Shard) Owner(a netip.Addr, without func(member int) bool) int {
-	n := numberOf(a)
-	point := scatter(n.hi ^ scatter(n.lo))
-	owner, most := -1, uint64(0)
-	for i, seed := range s.seeds {
-		if w := weigh(point, seed); !without(i) && (owner < 0 || w > most) {
-			owner, most = i, w
-		}
+// Owner returns the place of the member that owns a, in the order of the members' names without doubles; -1 for the zero Shard, and if there is no member.
+func (s Shard) Owner(a netip.Addr) int {
+	if len(s.seeds) == 0 {
+		return -1
 	}
-	return owner
+	return s.owner(numberOf(a))
 }
 
 func (s Shard) ownsAll() bool { return !s.divided || len(s.seeds) == 1 && s.me == 0 }

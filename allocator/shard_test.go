@@ -187,11 +187,10 @@ func TestShardsArePinned(t *testing.T) {
 // The member that Owner names is the one that owns, for every member and both families.
 func TestOwnerOwns(t *testing.T) {
 	members := []string{"a", "b", "c"}
-	nobody := func(int) bool { return false }
 	for _, first := range []string{"10.0.0.0", "fd00::"} {
 		a := netip.MustParseAddr(first)
 		for range 500 {
-			owner := allocator.NewShard(members, "a").Owner(a, nobody)
+			owner := allocator.NewShard(members, "a").Owner(a)
 			for i, me := range members {
 				if owns := allocator.NewShard(members, me).Owns(a); owns != (i == owner) {
 					t.Fatalf("%s: the owner is %d, and member %d owns it: %t", a, owner, i, owns)
@@ -200,21 +199,19 @@ func TestOwnerOwns(t *testing.T) {
 			a = a.Next()
 		}
 	}
-	if (allocator.Shard{}).Owner(netip.MustParseAddr("10.0.0.1"), nobody) != -1 {
+	if (allocator.Shard{}).Owner(netip.MustParseAddr("10.0.0.1")) != -1 {
 		t.Error("the zero Shard has no members")
 	}
 }
 
-// Without one member the others own what they owned, and share what it did as if it had left.
+// Without one member the others own what they owned: what it did has an heir, and nothing else changes hands.
 func TestOwnerWithoutAMember(t *testing.T) {
-	all, left := allocator.NewShard([]string{"a", "b", "c"}, "a"), []string{"a", "c"}
+	all, left := allocator.NewShard([]string{"a", "b", "c"}, "a"), allocator.NewShard([]string{"a", "c"}, "a")
+	names, heirs := []string{"a", "b", "c"}, []string{"a", "c"}
 	a := netip.MustParseAddr("10.0.0.0")
 	for range 500 {
-		owner := all.Owner(a, func(i int) bool { return i == 1 })
-		for place, me := range map[int]string{0: "a", 2: "c"} {
-			if owns := allocator.NewShard(left, me).Owns(a); owns != (place == owner) {
-				t.Fatalf("%s: the owner is %d, and %s owns it among the two that are left: %t", a, owner, me, owns)
-			}
+		if owner, heir := names[all.Owner(a)], heirs[left.Owner(a)]; owner != "b" && heir != owner {
+			t.Fatalf("%s: the owner is %s, and %s when b is away", a, owner, heir)
 		}
 		a = a.Next()
 	}

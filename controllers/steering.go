@@ -67,7 +67,7 @@ func (o Options) policyLoops(mgr manager.Manager, books *ledger.Ledger, board *s
 		Events: mgr.GetEventRecorder("clusterip-operator-additional"),
 	}
 	if members != nil {
-		adds.Shard, adds.Borrow = members.Shard, members.Borrow
+		adds.Rights, adds.Borrow = members.Rights, members.Borrow
 	}
 	return []loop{
 		&policy.Keeper{Client: mgr.GetClient(), Ledger: books, Board: board, Clock: clk, APIVersion: o.GroupVersion.String()},

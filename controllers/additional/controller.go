@@ -18,12 +18,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// Reconciler gives and takes the additional addresses of one Service at a time. All exported fields but Shard and
+// Reconciler gives and takes the additional addresses of one Service at a time. All exported fields but Rights and
 // Borrow are required.
 type Reconciler struct {
 	// Client reads Services, ServiceCIDRs and Namespaces from the cache, and writes.
@@ -34,12 +34,10 @@ type Reconciler struct {
 	Board  *steering.Board
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// Shard is this replica's part of the free addresses, and whether it is sure of it; nothing is drawn before. Nil: all of
-	// them are.
-	Shard func() (allocator.Shard, bool)
-	// Borrow asks the replica whose part an address is in for it. False: it is not free there. Nil: an address of others is taken
-	// without asking.
-	Borrow func(context.Context, netip.Addr) (bool, error)
+	// Rights are the addresses that this replica settles. Nil: all of them.
+	Rights func() replicas.Rights
+	// Borrow asks another replica for an address that it settles. Nil: nobody is asked.
+	Borrow func(context.Context, netip.Addr) (replicas.Grant, error)
 
 	owners   owners
 	askers   askers

@@ -14,6 +14,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
@@ -24,7 +25,7 @@ const tries = 8
 type filling struct {
 	addresses  []netip.Addr
 	complaints []string
-	// again: this replica does not know its shard yet, or others were faster.
+	// again: others were faster, or did not answer.
 	again bool
 	err   error
 }
@@ -35,12 +36,9 @@ func (r *Reconciler) fill(ctx context.Context, w world, v verdict) filling {
 	if len(v.draw) == 0 {
 		return out
 	}
-	shard, sure := r.shard()
-	if !sure {
-		return filling{again: true}
-	}
+	rights := r.rights()
 	for _, at := range v.draw {
-		lot := allocator.Lot{Tiers: w.offers[at].tiers, Shard: shard, Yield: true}
+		lot := allocator.Lot{Tiers: w.offers[at].tiers, Shard: rights.Shard, Yield: true}
 		a, err := r.fillSlot(ctx, w, at, lot)
 		switch {
 		case errors.Is(err, allocator.ErrFull):
@@ -56,11 +54,11 @@ func (r *Reconciler) fill(ctx context.Context, w world, v verdict) filling {
 	return out
 }
 
-func (r *Reconciler) shard() (allocator.Shard, bool) {
-	if r.Shard == nil {
-		return allocator.Shard{}, true
+func (r *Reconciler) rights() replicas.Rights {
+	if r.Rights == nil {
+		return replicas.Rights{}
 	}
-	return r.Shard()
+	return r.Rights()
 }
 
 // errTaken says that others had, or may have, what was drawn: there is another time.
@@ -100,7 +98,8 @@ func (r *Reconciler) take(ctx context.Context, w world, at slot, drawn allocator
 	return true, nil
 }
 
-// settle makes sure that no other replica hands the address out. It is false when one might.
+// settle makes sure that no other replica hands the address out. It is false when one might. What may only be claimed is as good as what may be handed
+// out: the IPAddress that is written next is a claim.
 func (r *Reconciler) settle(ctx context.Context, drawn allocator.Drawn) (bool, error) {
 	if k, ok := r.Ledger.Kept(drawn.Addr); ok {
 		return r.makeRoom(ctx, drawn.Addr, k)
@@ -108,15 +107,15 @@ func (r *Reconciler) settle(ctx context.Context, drawn allocator.Drawn) (bool, e
 	if drawn.Own || r.Borrow == nil {
 		return true, nil
 	}
-	lent, err := r.Borrow(ctx, drawn.Addr)
+	grant, err := r.Borrow(ctx, drawn.Addr)
 	switch {
 	case err != nil:
 		r.Ledger.Forget(drawn.Addr)
 		return false, fmt.Errorf("borrowing %s: %w: %w", drawn.Addr, errTaken, err)
-	case !lent:
+	case grant == replicas.Refused:
 		r.Ledger.Lost(drawn.Addr)
 	}
-	return lent, nil
+	return grant != replicas.Refused, nil
 }
 
 // makeRoom takes away the IPAddress of ours at an address that was resting. It is false when another replica was faster.

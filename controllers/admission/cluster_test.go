@@ -29,6 +29,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
@@ -50,9 +51,8 @@ type cluster struct {
 	deaf bool
 
 	// replicas is what the webhook hears about the others.
-	shard  func() (allocator.Shard, bool)
-	others bool
-	borrow func(netip.Addr) (bool, error)
+	rights replicas.Rights
+	borrow func(netip.Addr) (replicas.Grant, error)
 }
 
 var errDown = errors.New("connection refused")
@@ -68,7 +68,7 @@ type setting struct {
 
 func newCluster(t *testing.T, s setting) *cluster {
 	t.Helper()
-	c := &cluster{addresses: map[string]*networkingv1.IPAddress{}, sources: map[string]*cachetesting.FakeControllerSource{}}
+	c := &cluster{addresses: map[string]*networkingv1.IPAddress{}, sources: map[string]*cachetesting.FakeControllerSource{}, rights: replicas.Rights{Sure: true}}
 	for _, o := range s.policies {
 		c.source(o).Add(o)
 	}
@@ -213,24 +213,11 @@ func (c *cluster) drop(o *networkingv1.IPAddress) {
 // ID implements Replicas.
 func (c *cluster) ID() string { return "me" }
 
-// Shard implements Replicas.
-func (c *cluster) Shard() (allocator.Shard, bool) {
-	if c.shard == nil {
-		return allocator.Shard{}, true
-	}
-	return c.shard()
-}
-
-// Owner implements Replicas.
-func (c *cluster) Owner(netip.Addr) (owner, heir string) {
-	if c.others {
-		return "other", "other"
-	}
-	return "other", c.ID()
-}
+// Rights implements Replicas.
+func (c *cluster) Rights() replicas.Rights { return c.rights }
 
 // Borrow implements Replicas.
-func (c *cluster) Borrow(_ context.Context, a netip.Addr) (bool, error) { return c.borrow(a) }
+func (c *cluster) Borrow(_ context.Context, a netip.Addr) (replicas.Grant, error) { return c.borrow(a) }
 
 // accept is the API server writing what it answers: IPAddresses, then the Service.
 func (c *cluster) accept(name string, ips ...string) error {

@@ -19,8 +19,11 @@ const (
 	reserve = 400 * time.Millisecond
 	// attempts is how many addresses may be lost to others.
 	attempts = 16
+	// farewell is the part of that time in which nothing is begun any more.
+	farewell = 100 * time.Millisecond
 	// Breaths are the pauses between two looks at ranges that are full while addresses of them are on their way in or out: near 100 % the
-	// books are behind by what is in flight. They grow: a look at a thousand full ranges costs most of a millisecond.
+	// books are behind by what is in flight. They are long at first, for a look at a thousand full ranges costs most of a millisecond, and
+	// get shorter with the time that is left: who has waited longest has the best chances.
 	shortestBreath, longestBreath = 4 * time.Millisecond, 64 * time.Millisecond
 )
 
@@ -33,7 +36,7 @@ func (h *ServiceSteerer) draw(ctx context.Context, w world, s slot) (netip.Addr,
 	}
 	early, cancel := context.WithTimeout(ctx, timeLeft(ctx)-reserve)
 	defer cancel()
-	breath, unanswered := shortestBreath, false
+	unanswered := false
 	var last error
 	// Once at least: what is its own a replica can draw when the other family has used up all the time.
 	for lost := 0; lost < attempts && (last == nil || early.Err() == nil); {
@@ -43,23 +46,21 @@ func (h *ServiceSteerer) draw(ctx context.Context, w world, s slot) (netip.Addr,
 			return a, nil, nil
 		case errors.Is(err, replicas.ErrNoAnswer):
 			unanswered = true
-			pause(early, breath) // what is our own may come free
-			breath = min(2*breath, longestBreath)
+			pause(early, breath(early)) // what is our own may come free
 		case errors.Is(err, errLost):
 			lost++
+		case early.Err() != nil:
+			// The loop ends.
 		case !errors.Is(err, allocator.ErrFull) && !errors.Is(err, ledger.ErrBusy):
 			return netip.Addr{}, nil, err
 		case errors.Is(err, allocator.ErrFull) && !h.Ledger.AssumedIn(s.route.Tiers):
 			return netip.Addr{}, h.full(w, s), nil
 		default:
-			pause(early, breath)
-			breath = min(2*breath, longestBreath)
+			pause(early, breath(early))
 		}
 	}
-	if unanswered {
-		if a, ok := h.withoutOthers(ctx, s, to); ok {
-			return a, nil, nil
-		}
+	if a, ok := h.lastly(ctx, s, to, unanswered || errors.Is(last, context.DeadlineExceeded)); ok {
+		return a, nil, nil
 	}
 	if errors.Is(last, allocator.ErrFull) {
 		return netip.Addr{}, h.full(w, s), nil
@@ -75,6 +76,11 @@ func timeLeft(ctx context.Context) time.Duration {
 	return budget
 }
 
+// breath is how long to wait for the next look.
+func breath(ctx context.Context) time.Duration {
+	return min(max(timeLeft(ctx)/16, shortestBreath), longestBreath)
+}
+
 // pause waits, but no longer than there is time.
 func pause(ctx context.Context, d time.Duration) {
 	select {
@@ -83,88 +89,64 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// once draws one address and settles it with the other replicas: what is its own, a replica hands out at once; what belongs to another one
-// is borrowed from it; and one that is not sure of what is its own claims it through the API server, which also settles it with owners that do
-// not answer such a one, and with others about what belongs to one that is idle.
-//
-// A replica that is sure does not claim what belongs to one that may hand it out, as long as that one answers: the owner hands it out without a look
-// at the API server.
+// once draws one address and settles it with the other replicas: what is its own, a replica hands out at once; what it has inherited from one that hands
+// out nothing it claims through the API server; and for all else it asks the one that settles it.
 func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder) (netip.Addr, error) {
-	shard, sure := h.Replicas.Shard()
-	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard, Yield: true}, to)
+	rights := h.Replicas.Rights()
+	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: rights.Shard, Yield: true}, to)
 	if err != nil {
 		return netip.Addr{}, err
 	}
 	a := drawn.Addr
-	_, kept := h.Ledger.Kept(a)
-	switch {
-	case kept:
+	if _, kept := h.Ledger.Kept(a); kept {
 		return a, h.counted(h.claimer().makeRoom(ctx, a))
-	case drawn.Own && sure:
+	}
+	switch rights.Of(a) {
+	case replicas.Outright:
 		return a, nil
-	case !drawn.Own:
-		if done, err := h.fromOthers(ctx, a, sure); done {
-			return a, err
+	case replicas.Claimable:
+		return a, h.counted(h.claimer().claim(ctx, a))
+	default:
+		return a, h.counted(h.borrow(ctx, a))
+	}
+}
+
+// borrow asks the replica that settles an address for it. When that one is the owner, no more is needed; what it has inherited itself it lets us claim.
+func (h *ServiceSteerer) borrow(ctx context.Context, a netip.Addr) error {
+	grant, err := h.Replicas.Borrow(ctx, a)
+	switch {
+	case err != nil:
+		h.Ledger.Forget(a)
+		return fmt.Errorf("borrowing %s: %w (%w)", a, replicas.ErrNoAnswer, err)
+	case grant == replicas.Outright:
+		return nil
+	case grant == replicas.Claimable:
+		return h.claimer().claim(ctx, a)
+	}
+	h.Ledger.Lost(a)
+	return errLost
+}
+
+// lastly draws when the time to ask others is over: what this replica owns, from any tier; or, if others did not answer, whatever is free, by a claim. That
+// may meet a draw of its owner; but so may what the API server draws, to which the Service is left otherwise, and it would not be the only one
+// that it meets.
+func (h *ServiceSteerer) lastly(ctx context.Context, s slot, to ledger.Holder, unanswered bool) (netip.Addr, bool) {
+	for ; timeLeft(ctx) > farewell; pause(ctx, breath(ctx)) {
+		rights := h.Replicas.Rights()
+		if rights.Sure {
+			if drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: rights.Own, OnlyOwn: true}, to); err == nil {
+				return drawn.Addr, true
+			}
+		}
+		if !unanswered {
+			continue
+		}
+		drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: rights.Shard}, to)
+		if err == nil && h.counted(h.claimer().claim(ctx, drawn.Addr)) == nil {
+			return drawn.Addr, true
 		}
 	}
-	return a, h.counted(h.claimer().claim(ctx, a))
-}
-
-// fromOthers settles an address of another replica with it. It is done unless the address may be claimed, as this replica is the heir of one that hands
-// out nothing, or is not sure of anything.
-func (h *ServiceSteerer) fromOthers(ctx context.Context, a netip.Addr, sure bool) (done bool, err error) {
-	owner, heir := h.Replicas.Owner(a)
-	switch {
-	case heir == h.Replicas.ID():
-		return false, nil
-	case sure && (heir != owner || h.silent.is(owner, h.Clock.Now())):
-		h.Ledger.Forget(a) // another one's to claim, or nobody's to give
-		return true, replicas.ErrNoAnswer
-	}
-	err = h.borrow(ctx, a, sure)
-	if errors.Is(err, replicas.ErrNoAnswer) {
-		h.silent.note(owner, h.Clock.Now())
-	}
-	return sure || !errors.Is(err, replicas.ErrNoAnswer), h.counted(err)
-}
-
-// withoutOthers draws after others have not answered for what is theirs: what is this replica's for sure, from any tier, and otherwise what
-// belongs to one that was silent, by a claim. That may meet a draw of its owner, if it is slow and not dead; but so may what the API server
-// draws, to which the Service is left otherwise, and from all that is free.
-func (h *ServiceSteerer) withoutOthers(ctx context.Context, s slot, to ledger.Holder) (netip.Addr, bool) {
-	shard, sure := h.Replicas.Shard()
-	if !sure {
-		return netip.Addr{}, false
-	}
-	if drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard, OnlyOwn: true}, to); err == nil {
-		return drawn.Addr, true
-	}
-	drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: shard}, to)
-	if err != nil {
-		return netip.Addr{}, false
-	}
-	owner, heir := h.Replicas.Owner(drawn.Addr)
-	if !drawn.Own && heir != h.Replicas.ID() && !h.silent.is(owner, h.Clock.Now()) {
-		h.Ledger.Forget(drawn.Addr)
-		return netip.Addr{}, false
-	}
-	return drawn.Addr, drawn.Own || h.counted(h.claimer().claim(ctx, drawn.Addr)) == nil
-}
-
-// borrow asks the replica that owns an address for it. One that does not answer may be dead or not sure; its addresses come into other hands
-// when that is settled; unless the caller goes on with the address itself, it is given up.
-func (h *ServiceSteerer) borrow(ctx context.Context, a netip.Addr, giveUp bool) error {
-	ok, err := h.Replicas.Borrow(ctx, a)
-	switch {
-	case err == nil && ok:
-		return nil
-	case err == nil:
-		h.Ledger.Lost(a)
-		return errLost
-	case giveUp:
-		h.Ledger.Forget(a)
-	}
-	return fmt.Errorf("borrowing %s: %w (%w)", a, replicas.ErrNoAnswer, err)
+	return netip.Addr{}, false
 }
 
 // counted counts how a claim ended.

@@ -33,9 +33,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -439,12 +439,10 @@ type alone struct{}
 // ID implements Replicas.
 func (alone) ID() string { return "alone" }
 
-// Shard implements Replicas.
-func (alone) Shard() (allocator.Shard, bool) { return allocator.Shard{}, true }
+// Rights implements Replicas.
+func (alone) Rights() replicas.Rights { return replicas.Rights{Sure: true} }
 
 // Borrow implements Replicas.
-func (alone) Owner(netip.Addr) (owner, heir string) { return "alone", "alone" }
-
-func (alone) Borrow(context.Context, netip.Addr) (bool, error) {
+func (alone) Borrow(context.Context, netip.Addr) (replicas.Grant, error) {
 	panic("nobody is there to borrow from")
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -38,20 +39,16 @@ type ServiceSteerer struct {
 	Replicas         Replicas
 	Refusals         *Refusals
 	Clock            clock.PassiveClock
-
-	silent silence
 }
 
 // Replicas are the processes that hand out addresses side by side.
 type Replicas interface {
 	// ID is the name of this process among them.
 	ID() string
-	// Shard is the part of the addresses that this replica draws from without asking, and whether it is sure of it.
-	Shard() (allocator.Shard, bool)
-	// Owner names the replica that owns an address, and its heir, which may claim it: the owner itself, or the next one while it hands out nothing.
-	Owner(a netip.Addr) (owner, heir string)
-	// Borrow asks the owner of an address whether this replica may hand it out.
-	Borrow(ctx context.Context, a netip.Addr) (bool, error)
+	// Rights are the addresses that this replica may hand out without asking, and how.
+	Rights() replicas.Rights
+	// Borrow asks another one what this replica may do with an address that is none of those.
+	Borrow(ctx context.Context, a netip.Addr) (replicas.Grant, error)
 }
 
 var _ admission.Handler = (*ServiceSteerer)(nil)

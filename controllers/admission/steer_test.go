@@ -276,7 +276,7 @@ func TestDryRun(t *testing.T) {
 		s.services = append(s.services, corev1Service("s"+strings.ReplaceAll(ip, ":", "-"), ip))
 	}
 	c := newCluster(t, s)
-	c.shard = func() (allocator.Shard, bool) { return allocator.Shard{}, false } // it would have to claim
+	c.rights.Sure = false // it would have to claim
 	dry := true
 	ask := func(s *corev1.Service) answer {
 		return c.ask(t, admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, DryRun: &dry, Object: rawOf(t, s)}})
@@ -304,7 +304,7 @@ func TestDryRun(t *testing.T) {
 
 // What goes wrong here lets the request pass.
 func TestFailsOpen(t *testing.T) {
-	unsure := func(c *cluster) { c.shard = func() (allocator.Shard, bool) { return allocator.Shard{}, false } }
+	unsure := func(c *cluster) { c.rights.Sure = false }
 	for name, tc := range map[string]struct {
 		setting setting
 		spoil   func(*cluster)
@@ -315,8 +315,9 @@ func TestFailsOpen(t *testing.T) {
 		"the Service cannot be read":        {blue(nil), nil, func(r *admission.Request) { r.Object.Raw = []byte("{") }},
 		"the Service before cannot be read": {blue(nil), nil, func(r *admission.Request) { r.Operation = admissionv1.Update }},
 		"the owner of the addresses is in trouble, and claims cannot be written": {blue(nil), func(c *cluster) {
-			c.shard = func() (allocator.Shard, bool) { return allocator.NewShard([]string{"other"}, "me"), true }
-			c.borrow, c.others = func(netip.Addr) (bool, error) { return false, errDown }, true
+			none := allocator.NewShard([]string{"other"}, "me")
+			c.rights = replicas.Rights{Shard: none, Own: none, Sure: true}
+			c.borrow = func(netip.Addr) (replicas.Grant, error) { return replicas.Refused, errDown }
 			c.creating = func(*networkingv1.IPAddress) error { return errDown }
 		}, nil},
 	} {
@@ -362,7 +363,7 @@ func TestYoungNamespace(t *testing.T) {
 // One that is not sure of its shard claims: the claim is seen, and gone, before the address is handed out.
 func TestClaims(t *testing.T) {
 	unsure := func(c *cluster) *cluster {
-		c.shard = func() (allocator.Shard, bool) { return allocator.Shard{}, false }
+		c.rights.Sure = false
 		return c
 	}
 	t.Run("won", func(t *testing.T) {
@@ -484,11 +485,11 @@ func TestBorrowing(t *testing.T) {
 	if len(own) == 0 || len(others) == 0 {
 		t.Fatalf("own are %v, others' %v", own, others)
 	}
-	drain := func(t *testing.T, borrow func(netip.Addr) (bool, error)) (handed []string, c *cluster) {
+	drain := func(t *testing.T, borrow func(netip.Addr) (replicas.Grant, error)) (handed []string, c *cluster) {
 		c = newCluster(t, blue(nil))
-		c.shard, c.others = func() (allocator.Shard, bool) { return mine, true }, true
+		c.rights = replicas.Rights{Shard: mine, Own: mine, Sure: true}
 		var mu sync.Mutex
-		c.borrow = func(a netip.Addr) (bool, error) {
+		c.borrow = func(a netip.Addr) (replicas.Grant, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			return borrow(a)
@@ -507,7 +508,10 @@ func TestBorrowing(t *testing.T) {
 	}
 	t.Run("lent", func(t *testing.T) {
 		var asked []string
-		handed, _ := drain(t, func(a netip.Addr) (bool, error) { asked = append(asked, a.String()); return true, nil })
+		handed, _ := drain(t, func(a netip.Addr) (replicas.Grant, error) {
+			asked = append(asked, a.String())
+			return replicas.Outright, nil
+		})
 		if !slices.Equal(handed, usableOf("10.0.1.0/29")) {
 			t.Errorf("handed out were %v, want all", handed)
 		}
@@ -517,12 +521,12 @@ func TestBorrowing(t *testing.T) {
 		}
 	})
 	t.Run("refused", func(t *testing.T) {
-		if handed, _ := drain(t, func(netip.Addr) (bool, error) { return false, nil }); !slices.Equal(handed, own) {
+		if handed, _ := drain(t, func(netip.Addr) (replicas.Grant, error) { return replicas.Refused, nil }); !slices.Equal(handed, own) {
 			t.Errorf("handed out were %v, want the own ones %v", handed, own)
 		}
 	})
 	t.Run("no answer", func(t *testing.T) {
-		handed, c := drain(t, func(netip.Addr) (bool, error) { return false, replicas.ErrNoAnswer })
+		handed, c := drain(t, func(netip.Addr) (replicas.Grant, error) { return replicas.Refused, replicas.ErrNoAnswer })
 		if all := usableOf("10.0.1.0/29"); !slices.Equal(handed, all) {
 			t.Errorf("handed out were %v, want all %v: the own ones, and at last those of the silent one by claims", handed, all)
 		}
@@ -553,7 +557,7 @@ func TestManyAtOnce(t *testing.T) {
 	for name, sure := range map[string]bool{"drawn": true, "claimed": false} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.0.0/24", "fd00::/120")}})
-			c.shard = func() (allocator.Shard, bool) { return allocator.Shard{}, sure }
+			c.rights.Sure = sure
 			var mu sync.Mutex
 			var all []string
 			var wg sync.WaitGroup
@@ -580,7 +584,7 @@ func TestReplicasSideBySide(t *testing.T) {
 	s := setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.0.0/25", "fd00::/121")}}
 	c := newCluster(t, s)
 	s.namespaces = namespaceReader{"ns": nil}
-	c.shard = func() (allocator.Shard, bool) { return allocator.Shard{}, false }
+	c.rights.Sure = false
 	steerers := []*ServiceSteerer{c.steerer, c.replica(t, s), c.replica(t, s)}
 	var wg sync.WaitGroup
 	var handed atomic.Int32

@@ -16,11 +16,13 @@ type alarm struct {
 	posts chan struct{}
 	// letters reads what a Lease says about borrowed addresses, and reports whether that has to be answered.
 	letters func(lease) bool
-	last    map[types.UID][]types.UID
+	// heard is told whose Lease has changed, or appeared.
+	heard func(id string)
+	last  map[types.UID][]types.UID
 }
 
 func newAlarm() *alarm {
-	return &alarm{rings: make(chan struct{}, 1), posts: make(chan struct{}, 1), letters: func(lease) bool { return false }}
+	return &alarm{rings: make(chan struct{}, 1), posts: make(chan struct{}, 1), letters: func(lease) bool { return false }, heard: func(string) {}}
 }
 
 // follow keeps a watch open until ctx ends. It pauses after one that failed; one that the API server ended in due course is opened again
@@ -42,8 +44,11 @@ func (a *alarm) changed(l lease, gone bool) {
 	} else {
 		a.last[l.uid] = l.knows
 	}
-	if !gone && a.letters(l) {
-		a.post()
+	if !gone {
+		a.heard(l.id)
+		if a.letters(l) {
+			a.post()
+		}
 	}
 	if gone || !known || !slices.Equal(before, l.knows) {
 		a.ring()

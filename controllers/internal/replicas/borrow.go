@@ -12,15 +12,19 @@ import (
 // answering is how long an owner may take to answer. It takes two writes and two watch events, some 15 ms when nothing else is going on.
 const answering = 650 * time.Millisecond
 
-// ErrNoAnswer says that the owner of an address did not answer in time: it may be dead, or not sure of its shard.
-var ErrNoAnswer = errors.New("the replica that owns the address does not answer")
+// ErrNoAnswer says that nobody answered in time who settles an address: it may be dead, or the replicas are of two minds about who does.
+var ErrNoAnswer = errors.New("the replica that settles the address does not answer")
 
-// Borrow asks the owner of an address whether this replica may hand it out, and waits for the answer. After true the owner has taken it
-// out of its own draws for us; it has to be handed out at once. After false somebody has it. The error is ErrNoAnswer, or that of ctx.
+// Borrow asks the replica that settles an address what this one may do with it, and waits for the answer. After Outright and Claimable the other one
+// has taken it out of its own draws for us: it has to be handed out, or claimed, at once. After Refused somebody has it. The error is
+// ErrNoAnswer, or that of ctx. A replica that does not answer is passed over until it is heard of: what it settles, its heirs do.
 //
 // Asks and answers travel in the Leases. Those of many callers travel together, as far as there is room in one letter; the others wait.
-func (m *Members) Borrow(ctx context.Context, a netip.Addr) (bool, error) {
-	began := m.clock.Now()
+func (m *Members) Borrow(ctx context.Context, a netip.Addr) (Grant, error) {
+	rights, began := m.Rights(), m.clock.Now()
+	if grant := rights.Of(a); grant != Refused {
+		return grant, nil // it has come to us since the caller looked
+	}
 	nonce := utilrand.String(8)
 	answer := m.lending.ask(nonce, a)
 	defer m.endAsk(nonce)
@@ -30,13 +34,14 @@ func (m *Members) Borrow(ctx context.Context, a netip.Addr) (bool, error) {
 	select {
 	case granted := <-answer:
 		if m.clock.Since(began) > answering {
-			return false, ErrNoAnswer // this machine stood still: the owner may have taken it back
+			return Refused, ErrNoAnswer // this machine stood still: the owner may have taken it back
 		}
 		return granted, nil
 	case <-timer.C():
-		return false, ErrNoAnswer
+		m.silence.asked(rights.holder(a), began)
+		return Refused, ErrNoAnswer
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return Refused, ctx.Err()
 	}
 }
 

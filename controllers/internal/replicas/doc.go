@@ -45,12 +45,26 @@
 // server has long given up. Addresses in flight: whoever gains an address gains it Settle after its last owner lost it, for the
 // owner had lost it before the new one was known to it, or before its Lease was gone.
 //
+// # Rights
+//
+// A replica that is sure hands out its own without a word to anybody. For everything else there is one replica at a time that settles it
+// ([Members.Rights]): the owner, as long as it says in its Lease that it serves, is heard of, and answers; otherwise the next one in the order of
+// the weights, its heir. The heir has to claim what it hands out through the API server, for about who serves the replicas may be of two minds, and
+// a claim is seen by all. Nobody else claims: between the deletion of a claim and the API server's own write there is a gap, into which the
+// claim of another one would fall.
+//
+// A joining replica says that it serves a second before it is sure. By then its heirs have read that, and have stopped. So nothing lies idle for
+// longer than a moment when a replica joins; and when one dies, for as long as it takes to find that it does not answer.
+//
 // # Borrowing
 //
-// What a replica has drawn nobody else can see before the API server has written it. So whoever wants an address of another one's shard
-// asks for it ([Members.Borrow]): asks and answers are annotations of the Leases, written at once and read by the watch. An owner lends
-// what it is sure of and what is free in its books, and takes it out of its draws first. The borrower has less than half a second, so
-// Settle covers what is borrowed as it does what is drawn.
+// What a replica has drawn nobody else can see before the API server has written it. So whoever wants an address that another replica
+// settles asks for it ([Members.Borrow]): asks and answers are annotations of the Leases, written at once and read by the watch. An owner lends
+// what it is sure of and what is free in its books, and takes it out of its draws first. The borrower has less than a second, so
+// Settle covers what is borrowed as it does what is drawn. An heir lends its claim: it takes the address out of its own draws, and the borrower claims it.
+//
+// Who does not answer, and is not heard of since it was asked, is passed over until it is heard of. That is for a few seconds at most if it lives: if it
+// hands out an address in that time which the heir claims, the creation of one of the two Services fails, as it does without the operator.
 //
 // # What it does not promise
 //

@@ -23,6 +23,9 @@ const (
 	Knows = v1alpha1.Prefix + "/knows"
 	// Lending is the annotation of a replica's Lease by which replicas borrow addresses of one another: a letter, in JSON.
 	Lending = v1alpha1.Prefix + "/lending"
+	// Serves is the annotation of a replica's Lease that says, with the value "true", that its replica hands out addresses by itself. Before that, others
+	// settle what will be its own.
+	Serves = v1alpha1.Prefix + "/serves"
 
 	namePrefix = "clusterip-operator-replica-"
 )
@@ -39,6 +42,8 @@ type lease struct {
 	knows []types.UID
 	// lending is a letter; see lending.go.
 	lending string
+	// serves: the holder is sure of its shard, or about to be.
+	serves bool
 	// duration is how long the holder counts on it.
 	duration time.Duration
 }
@@ -49,7 +54,7 @@ func parse(o *coordinationv1.Lease) (lease, bool) {
 	if !ours || id == "" {
 		return lease{}, false
 	}
-	l := lease{id: id, uid: o.UID, version: o.ResourceVersion, duration: longest, lending: o.Annotations[Lending]}
+	l := lease{id: id, uid: o.UID, version: o.ResourceVersion, duration: longest, lending: o.Annotations[Lending], serves: o.Annotations[Serves] == "true"}
 	if s := o.Spec.LeaseDurationSeconds; s != nil && *s > 0 {
 		l.duration = min(time.Duration(*s)*time.Second, longest)
 	}
@@ -70,6 +75,9 @@ func (l lease) object(namespace string, renewed time.Time) *coordinationv1.Lease
 	annotations := map[string]string{Knows: join(l.knows)}
 	if l.lending != "" {
 		annotations[Lending] = l.lending
+	}
+	if l.serves {
+		annotations[Serves] = "true"
 	}
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{

@@ -12,6 +12,7 @@ import (
 
 func TestLeaseComesBackAsItWasWritten(t *testing.T) {
 	want := held("web-0-abc", "1", "2", "3", "4")
+	want.serves = true
 	o := want.object("ours", epoch)
 	got, ok := parse(o)
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(lease{})); !ok || diff != "" {

@@ -27,7 +27,7 @@ type letter struct {
 	// Asks are addresses by a nonce.
 	Asks map[string]string `json:"asks,omitempty"`
 	// Answers are by the asker's name and its nonce, as in "replica-1/k3j9x". They stand as long as the ask does.
-	Answers map[string]bool `json:"answers,omitempty"`
+	Answers map[string]Grant `json:"answers,omitempty"`
 }
 
 // lending keeps the asks of this replica, and its answers to others. It is safe for concurrent use.
@@ -35,31 +35,31 @@ type lending struct {
 	me string
 	// lend takes a free address out of the own draws, on behalf of another replica; false if it is not free.
 	lend func(netip.Addr) bool
-	// owns reports whether the address is this replica's, for sure.
-	owns func(netip.Addr) bool
+	// right is what this replica may do with an address by itself, and so may lend.
+	right func(netip.Addr) Grant
 
 	mu      sync.Mutex
-	waiting map[string]chan bool
+	waiting map[string]chan Grant
 	asks    map[string]string
 	// queue has the nonces of asks in the order in which they came; dropped ones are in it until the next letter.
 	queue   []string
-	answers map[string]bool
+	answers map[string]Grant
 	// of are the keys of answers by who asked.
 	of map[string][]string
 }
 
-func newLending(me string, lend, owns func(netip.Addr) bool) *lending {
+func newLending(me string, lend func(netip.Addr) bool, right func(netip.Addr) Grant) *lending {
 	return &lending{
-		me: me, lend: lend, owns: owns,
-		waiting: map[string]chan bool{}, asks: map[string]string{}, answers: map[string]bool{}, of: map[string][]string{},
+		me: me, lend: lend, right: right,
+		waiting: map[string]chan Grant{}, asks: map[string]string{}, answers: map[string]Grant{}, of: map[string][]string{},
 	}
 }
 
 // ask enters an ask; the answer comes by the channel, if it comes.
-func (l *lending) ask(nonce string, a netip.Addr) <-chan bool {
+func (l *lending) ask(nonce string, a netip.Addr) <-chan Grant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	answer := make(chan bool, 1)
+	answer := make(chan Grant, 1)
 	l.waiting[nonce], l.asks[nonce] = answer, a.String()
 	l.queue = append(l.queue, nonce)
 	return answer
@@ -118,10 +118,17 @@ func (l *lending) received(from, text string) (answered bool) {
 			return answered
 		}
 		a, err := netip.ParseAddr(address)
-		if err != nil || !l.owns(a) {
-			continue // its owner answers
+		if err != nil {
+			continue
 		}
-		l.answers[key] = l.lend(a)
+		grant := l.right(a)
+		if grant == Refused {
+			continue // whoever settles it answers
+		}
+		if !l.lend(a) {
+			grant = Refused
+		}
+		l.answers[key] = grant
 		l.of[from] = append(l.of[from], key)
 		answered = true
 	}
@@ -129,7 +136,7 @@ func (l *lending) received(from, text string) (answered bool) {
 }
 
 // hear hands answers on to those who wait for them.
-func (l *lending) hear(answers map[string]bool) {
+func (l *lending) hear(answers map[string]Grant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for nonce, answer := range l.waiting {

@@ -13,13 +13,22 @@ import (
 var (
 	mine, lentOut = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	elsewhere     = netip.MustParseAddr("10.0.0.3")
+	inherited     = netip.MustParseAddr("10.0.0.4")
 )
 
-// owner owns mine and lentOut, of which the first is free.
+// owner owns mine and lentOut, of which the first is free, and has inherited a free address.
 func owner() *lending {
 	return newLending("owner",
-		func(a netip.Addr) bool { return a == mine },
-		func(a netip.Addr) bool { return a != elsewhere })
+		func(a netip.Addr) bool { return a == mine || a == inherited },
+		func(a netip.Addr) Grant {
+			switch a {
+			case elsewhere:
+				return Refused
+			case inherited:
+				return Claimable
+			}
+			return Outright
+		})
 }
 
 func TestOwnerAnswersWhatItIsAsked(t *testing.T) {
@@ -28,19 +37,20 @@ func TestOwnerAnswersWhatItIsAsked(t *testing.T) {
 		want         string
 		wantAnswered bool
 	}{
-		"a free address is lent":             {[]string{`{"asks":{"1":"10.0.0.1"}}`}, `{"answers":{"b/1":true}}`, true},
-		"another one is not":                 {[]string{`{"asks":{"1":"10.0.0.2"}}`}, `{"answers":{"b/1":false}}`, true},
+		"a free address is lent":             {[]string{`{"asks":{"1":"10.0.0.1"}}`}, `{"answers":{"b/1":2}}`, true},
+		"another one is not":                 {[]string{`{"asks":{"1":"10.0.0.2"}}`}, `{"answers":{"b/1":0}}`, true},
+		"an inherited one may be claimed":    {[]string{`{"asks":{"1":"10.0.0.4"}}`}, `{"answers":{"b/1":1}}`, true},
 		"what others own is not its thing":   {[]string{`{"asks":{"1":"10.0.0.3"}}`}, ``, false},
 		"a nonce as long as a novel is none": {[]string{`{"asks":{"` + strings.Repeat("x", 17) + `":"10.0.0.1"}}`}, ``, false},
 		"junk is no ask":                     {[]string{`{"asks":{"1":"10.0.0"}}`}, ``, false},
 		"nor is what cannot be read":         {[]string{`{"asks":`}, ``, false},
 		"no letter says nothing":             {[]string{``}, ``, false},
 		"an ask is answered once": {
-			[]string{`{"asks":{"1":"10.0.0.1"}}`, `{"asks":{"1":"10.0.0.1"}}`}, `{"answers":{"b/1":true}}`, false,
+			[]string{`{"asks":{"1":"10.0.0.1"}}`, `{"asks":{"1":"10.0.0.1"}}`}, `{"answers":{"b/1":2}}`, false,
 		},
 		"the answer goes with the ask": {[]string{`{"asks":{"1":"10.0.0.1"}}`, ``}, ``, false},
 		"several asks go together": {
-			[]string{`{"asks":{"1":"10.0.0.1"}}`, `{"asks":{"1":"10.0.0.1","2":"10.0.0.2"}}`}, `{"answers":{"b/1":true,"b/2":false}}`, true,
+			[]string{`{"asks":{"1":"10.0.0.1"}}`, `{"asks":{"1":"10.0.0.1","2":"10.0.0.2"}}`}, `{"answers":{"b/1":2,"b/2":0}}`, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,17 +74,17 @@ func TestOwnerForgetsWhoWent(t *testing.T) {
 	l.received("b", `{"asks":{"1":"10.0.0.1"}}`)
 	l.received("c", `{"asks":{"1":"10.0.0.2"}}`)
 	l.gone(map[string]bool{"c": true})
-	if diff := cmp.Diff(`{"answers":{"c/1":false}}`, l.text()); diff != "" {
+	if diff := cmp.Diff(`{"answers":{"c/1":0}}`, l.text()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
 func TestBorrowerHearsItsOwnAnswers(t *testing.T) {
-	b := newLending("b", nil, func(netip.Addr) bool { return false })
+	b := newLending("b", nil, func(netip.Addr) Grant { return Refused })
 	granted, refused, unheard := b.ask("1", mine), b.ask("2", lentOut), b.ask("3", elsewhere)
-	b.received("owner", `{"answers":{"b/1":true,"b/2":false,"c/3":true}}`)
-	b.received("owner", `{"answers":{"b/1":false}}`)
-	if !<-granted || <-refused || len(unheard) > 0 {
+	b.received("owner", `{"answers":{"b/1":2,"b/2":0,"c/3":2}}`)
+	b.received("owner", `{"answers":{"b/1":0}}`)
+	if <-granted != Outright || <-refused != Refused || len(unheard) > 0 {
 		t.Error("the answers are not those of the first letter")
 	}
 	for _, nonce := range []string{"1", "2", "3"} {
@@ -128,7 +138,7 @@ func TestLetterHasRoomForSomeAsks(t *testing.T) {
 // A Lease that somebody forged must neither empty a range nor make ours too large to be written.
 func TestForgedLettersDoLittleHarm(t *testing.T) {
 	lent := 0
-	l := newLending("owner", func(netip.Addr) bool { lent++; return true }, func(netip.Addr) bool { return true })
+	l := newLending("owner", func(netip.Addr) bool { lent++; return true }, func(netip.Addr) Grant { return Outright })
 	forged := letter{Asks: map[string]string{}}
 	for i := range 10_000 {
 		forged.Asks[fmt.Sprintf("%016d", i)] = fmt.Sprintf("10.0.%d.%d", i/256, i%256)

@@ -20,6 +20,8 @@ type Members struct {
 	terms   terms
 	alarm   *alarm
 	lending *lending
+	silence silence
+	divided atomic.Pointer[division]
 
 	current atomic.Pointer[standing]
 	// joined is true once the replica has been sure.
@@ -40,11 +42,8 @@ func newMembers(id string, at store, o Options) *Members {
 		terms: terms{duration: o.Duration, renew: o.Renew, settle: o.Settle},
 		view:  view{me: id},
 	}
-	m.lending = newLending(id, o.Lend, func(a netip.Addr) bool {
-		shard, sure := m.Shard()
-		return sure && shard.Owns(a)
-	})
-	m.alarm.letters = m.letter
+	m.lending = newLending(id, o.Lend, func(a netip.Addr) Grant { return m.Rights().Of(a) })
+	m.alarm.letters, m.alarm.heard = m.letter, m.heard
 	m.publish()
 	return m
 }
@@ -58,20 +57,6 @@ func (m *Members) ID() string { return m.id }
 func (m *Members) Shard() (s allocator.Shard, sure bool) {
 	current := m.current.Load()
 	return current.shard, current.sure(m.clock.Now())
-}
-
-// Owner returns the name of the replica that owns an address as this one reckons, and that of its heir: itself, or while it hands out nothing, as it has
-// just joined or is probably dead, the next one. What has an heir is not the heir's for sure: it has to claim it, and nobody else should.
-func (m *Members) Owner(a netip.Addr) (owner, heir string) {
-	current, now := m.current.Load(), m.clock.Now()
-	name := func(member int) string {
-		if member < 0 {
-			return m.id
-		}
-		return current.reckoned[member]
-	}
-	return name(current.shard.Owner(a, func(int) bool { return false })),
-		name(current.shard.Owner(a, func(i int) bool { return current.idle[current.reckoned[i]].at(now) }))
 }
 
 // Joined reports whether this replica has ever been sure of its shard: from then on it can serve as the others do. It takes Options.Settle
@@ -102,10 +87,7 @@ func (m *Members) NeedLeaderElection() bool { return false }
 
 // publish tells those who draw what the view says. What the view lost must be published before anybody else can read it in the Lease.
 func (m *Members) publish() {
-	next := &standing{living: m.view.living(), reckoned: m.view.reckoned()}
-	next.from, next.until = m.view.sure(m.terms)
-	next.idle = m.view.idle(m.terms)
-	next.written, next.quiet = !m.view.acknowledged.IsZero(), m.view.quiet(m.terms)
+	next := standingOf(m.view, m.terms)
 	if before := m.current.Load(); before != nil && slices.Equal(before.reckoned, next.reckoned) {
 		next.shard = before.shard
 	} else {
@@ -118,6 +100,6 @@ func (m *Members) publish() {
 // resign gives up the shard at once.
 func (m *Members) resign() {
 	next := *m.current.Load()
-	next.from, next.until = time.Time{}, time.Time{}
+	next.from, next.until, next.steps = time.Time{}, time.Time{}, time.Time{}
 	m.current.Store(&next)
 }

@@ -218,8 +218,8 @@ func (n *node) obtain(a netip.Addr) bool {
 		return false
 	}
 	granted, err := n.members.Borrow(n.t.Context(), a)
-	if err != nil || !granted {
-		return false
+	if err != nil || granted != Outright {
+		return false // what it may claim the API server settles, which is not in the model
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -24,7 +24,7 @@ func (m *Members) Start(ctx context.Context) error {
 	following.Go(func() { m.alarm.follow(ctx, m.store, m.pause) })
 	defer following.Wait()
 	for news := (reports{}); ctx.Err() == nil; {
-		timer := m.clock.NewTimer(m.terms.renew)
+		timer := m.clock.NewTimer(m.interval())
 		news.tell(ctx, m.round(ctx), m.Living())
 		m.correspond(ctx, timer.C())
 		timer.Stop()
@@ -57,6 +57,14 @@ func (m *Members) correspond(ctx context.Context, until <-chan time.Time) {
 	}
 }
 
+// interval is how long a round may wait: until it is time to renew, or to say that this replica serves.
+func (m *Members) interval() time.Duration {
+	if from := m.view.served(m.terms); !from.IsZero() && !m.view.own.serves {
+		return min(m.terms.renew, max(from.Sub(m.clock.Now()), m.terms.renew/30))
+	}
+	return m.terms.renew
+}
+
 func (m *Members) send(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.patience())
 	defer cancel()
@@ -71,6 +79,14 @@ func (m *Members) read(leases []lease) {
 		m.letter(l)
 	}
 	m.lending.gone(living)
+	m.silence.keep(living)
+}
+
+// heard takes note that a replica lives.
+func (m *Members) heard(id string) {
+	if id != m.id {
+		m.silence.broken(id, m.clock.Now())
+	}
 }
 
 // letter takes in what another replica's Lease says about borrowed addresses.

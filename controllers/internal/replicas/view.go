@@ -40,8 +40,6 @@ type peer struct {
 	lease
 	// seen is when its Lease was first seen in this version.
 	seen time.Time
-	// first is when its Lease was first seen at all, the zero time if it was there before this replica looked.
-	first time.Time
 	// gone is when its Lease was first missed; zero as long as it is there.
 	gone time.Time
 }
@@ -100,12 +98,6 @@ func (v view) present(leases []lease, now time.Time, t terms) map[types.UID]peer
 		if known && listened && before.version == l.version {
 			p.seen = before.seen
 		}
-		switch {
-		case known:
-			p.first = before.first
-		case !v.heard.IsZero():
-			p.first = now
-		}
 		peers[l.uid] = p
 	}
 	return peers
@@ -124,8 +116,11 @@ func (v view) knownToAll() bool {
 // next is the own Lease as it has to be written, and whether it is time to. The version and UID are those to be replaced, none
 // for one that has to be created.
 func (v view) next(now time.Time, t terms) (lease, bool) {
-	l := lease{id: v.me, uid: v.own.uid, version: v.own.version, duration: t.duration, knows: v.knows(), lending: v.lending}
-	due := v.own.uid == "" || now.Sub(v.acknowledged) >= t.renew || !slices.Equal(l.knows, v.own.knows) || l.lending != v.own.lending
+	l := lease{
+		id: v.me, uid: v.own.uid, version: v.own.version, duration: t.duration, knows: v.knows(), lending: v.lending, serves: v.serves(now, t),
+	}
+	due := v.own.uid == "" || now.Sub(v.acknowledged) >= t.renew || l.serves != v.own.serves || l.lending != v.own.lending ||
+		!slices.Equal(l.knows, v.own.knows)
 	return l, due
 }
 
@@ -175,18 +170,35 @@ func (v view) quiet(t terms) time.Time {
 	return last
 }
 
-// idle are the spans of time in which the others hand out nothing by themselves.
-func (v view) idle(t terms) map[string]idle {
-	out := map[string]idle{}
+// handover is how long before it is sure a replica says that it serves. Its heirs stop claiming what will be its own when they hear it, and it begins to
+// claim that a moment later.
+const handover = time.Second
+
+// served is when the replica says that it serves; the zero time without an end to its waiting.
+func (v view) served(t terms) time.Time {
+	if v.admitted.IsZero() {
+		return time.Time{}
+	}
+	return v.admitted.Add(max(t.settle-handover, 0))
+}
+
+// serves reports whether the Lease has to say that its holder serves.
+func (v view) serves(now time.Time, t terms) bool {
+	from := v.served(t)
+	return !from.IsZero() && !now.Before(from)
+}
+
+// mates are the others by their names. Of one that has come back with another Lease that one counts.
+func (v view) mates(t terms) map[string]mate {
+	out := map[string]mate{}
 	for _, p := range v.peers {
-		span := idle{from: p.seen.Add(7 * t.renew / 3)}
-		if !p.first.IsZero() {
-			span.until = p.first.Add(t.settle * 3 / 4)
-		}
+		m := mate{serves: p.serves, until: p.seen.Add(7 * t.renew / 3)}
 		if !p.gone.IsZero() {
-			span.from = p.gone
+			m = mate{until: p.gone}
 		}
-		out[p.id] = span
+		if other, twice := out[p.id]; !twice || m.until.After(other.until) {
+			out[p.id] = m
+		}
 	}
 	return out
 }

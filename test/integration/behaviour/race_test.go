@@ -96,12 +96,12 @@ var _ = Describe("Two API servers on one etcd", Ordered, ContinueOnFailure, func
 	It("give an address that many ask for to one of them", func(ctx SpecContext) {
 		vacated := current[len(current)-1]
 		c.DeleteServices(ctx, vacated)
-		for _, address := range vacated.Spec.ClusterIPs {
+		for family, address := range vacated.Spec.ClusterIPs {
 			errs := make([]error, 10)
 			var clients sync.WaitGroup
 			for i := range errs {
 				clients.Go(func() {
-					wanted := framework.NewService(cluster.Namespace, fmt.Sprintf("wants-%d-%d", len(address), i), framework.WithClusterIPs(address))
+					wanted := framework.NewService(cluster.Namespace, fmt.Sprintf("wants-%d-%d", family, i), framework.WithClusterIPs(address))
 					_, errs[i] = servers[i%len(servers)].CoreV1().Services(cluster.Namespace).Create(ctx, wanted, metav1.CreateOptions{})
 				})
 			}

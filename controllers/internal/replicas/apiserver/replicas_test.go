@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
@@ -65,7 +66,7 @@ var _ = Describe("Replicas at a real API server", Ordered, func() {
 					defer GinkgoRecover()
 					granted, err := borrower.Borrow(ctx, address)
 					Expect(err).NotTo(HaveOccurred())
-					if granted {
+					if granted == replicas.Outright {
 						lent.Add(1)
 					} else {
 						refused.Add(1)

@@ -19,6 +19,8 @@ type Options struct {
 	Replicas int
 	// ReplicaArgs are further flags of each replica.
 	ReplicaArgs []string
+	// Plain runs the replicas without the race detector, for specs about what they do when much is asked of them at once.
+	Plain bool
 	// WithoutWebhooks leaves the webhook configurations away, until AddWebhooks.
 	WithoutWebhooks bool
 }
@@ -32,6 +34,7 @@ type Bed struct {
 	policies client.Client
 	webhooks []unstructured.Unstructured // as they are rendered
 	args     []string
+	plain    bool
 	replicas []*framework.Manager
 }
 
@@ -42,6 +45,7 @@ func Start(ctx context.Context, options Options) *Bed {
 	b := &Bed{
 		Cluster: cluster.Start(ctx, cluster.Options{Options: options.Options, WithoutOperator: true}),
 		args:    options.ReplicaArgs,
+		plain:   options.Plain,
 	}
 	Expect(b.InstallCRDs(ctx)).To(Succeed())
 	var err error

@@ -26,7 +26,7 @@ func (b *Bed) AddReplicas(ctx context.Context, n int, args ...string) (added []*
 	GinkgoHelper()
 	for range n {
 		replica := suite.Manager(ctx, b.ControlPlane, framework.ManagerOptions{
-			Kubeconfig: b.operatorKubeconfig(), Race: true, Webhooks: true, NoWait: true,
+			Kubeconfig: b.operatorKubeconfig(), Race: !b.plain, Webhooks: true, NoWait: true,
 			Args: slices.Concat([]string{"--leader-elect=true", "--namespace=" + Namespace}, b.args, args),
 		})
 		added = append(added, replica)
