@@ -53,7 +53,7 @@ func (h *ServiceSteerer) draw(ctx context.Context, w world, s slot) (netip.Addr,
 			// The loop ends.
 		case !errors.Is(err, allocator.ErrFull) && !errors.Is(err, ledger.ErrBusy):
 			return netip.Addr{}, nil, err
-		case errors.Is(err, allocator.ErrFull) && !h.Ledger.AssumedIn(s.route.Tiers):
+		case errors.Is(err, allocator.ErrFull) && !h.Ledger.Moving(s.route.Tiers):
 			return netip.Addr{}, h.full(w, s), nil
 		default:
 			pause(early, breath(early))

@@ -520,6 +520,33 @@ func TestBorrowing(t *testing.T) {
 			t.Errorf("asked for (-want +got):\n%s", diff)
 		}
 	})
+	claims := func(c *cluster) (n int) {
+		for _, write := range c.writes {
+			if write == "create "+v1alpha1.PurposeClaim {
+				n++
+			}
+		}
+		return n
+	}
+	t.Run("inherited by who was asked", func(t *testing.T) {
+		handed, c := drain(t, func(netip.Addr) (replicas.Grant, error) { return replicas.Claimable, nil })
+		if !slices.Equal(handed, usableOf("10.0.1.0/29")) || claims(c) != len(others) {
+			t.Errorf("handed out were %v by %q, want all, those of others by claims", handed, c.writes)
+		}
+	})
+	t.Run("inherited", func(t *testing.T) {
+		c := newCluster(t, blue(nil))
+		c.rights.Own = mine // and the Shard is everything
+		for i := range 6 {
+			name := "a" + string(rune('a'+i))
+			if got := c.create(t, corev1Service(name)); c.accept(name, got.IP) != nil {
+				t.Errorf("the answer is %+v", got)
+			}
+		}
+		if got := claims(c); got != len(others) {
+			t.Errorf("%q were written: %d claims, want one for each of %v", c.writes, got, others)
+		}
+	})
 	t.Run("refused", func(t *testing.T) {
 		if handed, _ := drain(t, func(netip.Addr) (replicas.Grant, error) { return replicas.Refused, nil }); !slices.Equal(handed, own) {
 			t.Errorf("handed out were %v, want the own ones %v", handed, own)

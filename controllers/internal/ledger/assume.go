@@ -3,7 +3,6 @@ package ledger
 import (
 	"errors"
 	"net/netip"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -188,19 +187,6 @@ func (l *Ledger) Assumed() int {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return len(l.assumed)
-}
-
-// AssumedIn reports whether any address of the tiers was handed out and is not shown by the cluster yet: a full range may have room again
-// in a moment. It costs a look-up for each assumed address.
-func (l *Ledger) AssumedIn(tiers []*allocator.Tier) bool {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	for a := range l.assumed { // empty at rest
-		if slices.ContainsFunc(tiers, func(t *allocator.Tier) bool { return t.Contains(a) }) {
-			return true
-		}
-	}
-	return false
 }
 
 // BeginWrite says that an IPAddress of ours is about to be written at an address, so that nobody is handed it meanwhile. It is false if

@@ -50,6 +50,7 @@ type Ledger struct {
 	resting   map[netip.Addr]Rest
 	writing   map[netip.Addr]struct{}
 	deadlines deadlines
+	released  releases
 	rules     Rules
 	follows   func() bool
 	clock     clock.PassiveClock
@@ -217,6 +218,7 @@ func (l *Ledger) free(a netip.Addr, before entry, last types.NamespacedName) {
 	default:
 		delete(l.resting, a)
 		l.pool.Release(a)
+		l.released.note(a, now)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // alarm wakes the loop before its next round. It saves waiting, no more: whatever it misses, the round finds.
 type alarm struct {
-	// rings when a Lease has appeared, gone, or changed in what it knows: time to list. Renewals alone do not ring.
+	// rings when a Lease has appeared, gone, or changed in what it knows or in whether its holder serves: time to list. Renewals alone do not ring.
 	rings chan struct{}
 	// posts when this replica has something to say about borrowed addresses: time to write, which needs no list.
 	posts chan struct{}
@@ -18,7 +18,7 @@ type alarm struct {
 	letters func(lease) bool
 	// heard is told whose Lease has changed, or appeared.
 	heard func(id string)
-	last  map[types.UID][]types.UID
+	last  map[types.UID]lease
 }
 
 func newAlarm() *alarm {
@@ -29,7 +29,7 @@ func newAlarm() *alarm {
 // at once, so that nobody who asks for an address waits for it.
 func (a *alarm) follow(ctx context.Context, from store, pause func(context.Context)) {
 	for ctx.Err() == nil {
-		a.last = map[types.UID][]types.UID{}
+		a.last = map[types.UID]lease{}
 		// The error has nothing to say that the loop, which lists by the same way, does not say itself.
 		if err := from.follow(ctx, a.changed); err != nil {
 			pause(ctx)
@@ -42,7 +42,7 @@ func (a *alarm) changed(l lease, gone bool) {
 	if gone {
 		delete(a.last, l.uid)
 	} else {
-		a.last[l.uid] = l.knows
+		a.last[l.uid] = l
 	}
 	if !gone {
 		a.heard(l.id)
@@ -50,7 +50,7 @@ func (a *alarm) changed(l lease, gone bool) {
 			a.post()
 		}
 	}
-	if gone || !known || !slices.Equal(before, l.knows) {
+	if gone || !known || before.serves != l.serves || !slices.Equal(before.knows, l.knows) {
 		a.ring()
 	}
 }

@@ -179,3 +179,31 @@ func TestSilence(t *testing.T) {
 		t.Error("b is gone, and remembered")
 	}
 }
+
+// A replica that says that it serves is listened to at once: its heirs have to stop.
+func TestAlarmRingsForWhatMatters(t *testing.T) {
+	first := held("b", "9", "9", "1")
+	known, stranger := serving(held("b", "9", "10", "1")), held("c", "8", "8")
+	for name, tc := range map[string]struct {
+		then lease
+		gone bool
+		want bool
+	}{
+		"a renewal":            {held("b", "9", "10", "1"), false, false},
+		"it knows another one": {held("b", "9", "10", "1", "2"), false, true},
+		"it serves":            {known, false, true},
+		"it is gone":           {first, true, true},
+		"another one has come": {stranger, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAlarm()
+			a.last = map[types.UID]lease{}
+			a.changed(first, false)
+			<-a.rings
+			a.changed(tc.then, tc.gone)
+			if got := len(a.rings) > 0; got != tc.want {
+				t.Errorf("it rings: %t", got)
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -66,13 +67,32 @@ func testimony(line string) (service, chosen string) {
 	}
 	for key, value := range event.Annotations {
 		switch {
-		case strings.HasPrefix(key, "failed-open.mutating.webhook.admission.k8s.io/"):
+		case strings.HasPrefix(key, "failed-open.mutation.webhook.admission.k8s.io/"):
 			return event.ObjectRef.Name, unasked
 		case strings.HasPrefix(key, "mutation.webhook.admission.k8s.io/") && strings.Contains(value, `"mutated":true`):
 			return event.ObjectRef.Name, steeredByUs
 		}
 	}
 	return event.ObjectRef.Name, leftByUs
+}
+
+// saidByAPIServers returns what API servers have logged about an address, but for allocations.
+func saidByAPIServers(dir, address string) (said []string) {
+	GinkgoHelper()
+	logs, err := filepath.Glob(filepath.Join(dir, "kube-apiserver-*.log"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(logs).NotTo(BeEmpty())
+	whole := regexp.MustCompile(`(^|[^0-9a-f.:])` + regexp.QuoteMeta(address) + `($|[^0-9a-f.])`)
+	for _, log := range logs {
+		content, err := os.ReadFile(log)
+		Expect(err).NotTo(HaveOccurred())
+		for line := range strings.Lines(string(content)) {
+			if whole.MatchString(line) && !strings.Contains(line, "allocated clusterIPs") {
+				said = append(said, line)
+			}
+		}
+	}
+	return said
 }
 
 // The words of a real API server.
@@ -82,7 +102,9 @@ func TestTestimony(t *testing.T) {
 			`"{\"configuration\":\"clusterip-operator\",\"webhook\":\"service.clusterip-operator.io\",\"mutated\":true}"`,
 		leftByUs: `"mutation.webhook.admission.k8s.io/round_0_index_0":` +
 			`"{\"configuration\":\"clusterip-operator\",\"webhook\":\"service.clusterip-operator.io\",\"mutated\":false}"`,
-		unasked: `"failed-open.mutating.webhook.admission.k8s.io/round_0_index_0":"service.clusterip-operator.io"`,
+		unasked: `"failed-open.mutation.webhook.admission.k8s.io/round_0_index_0":"service.clusterip-operator.io",` +
+			`"mutation.webhook.admission.k8s.io/round_0_index_0":` +
+			`"{\"configuration\":\"clusterip-operator\",\"webhook\":\"service.clusterip-operator.io\",\"mutated\":false}"`,
 	} {
 		name, chosen := testimony(`{"objectRef":{"resource":"services","name":"web"},"annotations":{` + annotations + `}}`)
 		if chosen != want || name != "web" {
