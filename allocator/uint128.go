@@ -111,4 +111,5 @@ func ones(n int) uint128 {
 	return uint128{0, 1<<n - 1}
 }
 
+// String is the number in 32 hexadecimal digits.
 func (u uint128) String() string { return fmt.Sprintf("%016x%016x", u.hi, u.lo) }

@@ -123,6 +123,7 @@ func (n *networks) Set(text string) error {
 	return nil
 }
 
+// String implements pflag.Value.
 func (n *networks) String() string {
 	if n.to == nil {
 		return ""
@@ -134,6 +135,7 @@ func (n *networks) String() string {
 	return strings.Join(parts, ",")
 }
 
+// Type implements pflag.Value.
 func (n *networks) Type() string { return "networks" }
 
 // options turns a validated configuration into what the loops take.

@@ -28,6 +28,7 @@ type blocker struct {
 	owner   string
 }
 
+// String names the address and its owner, for people.
 func (b blocker) String() string { return fmt.Sprintf("%s (%s)", b.address, b.owner) }
 
 // bandUse is the use of one band of one range.

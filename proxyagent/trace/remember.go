@@ -31,18 +31,22 @@ func remember(w World) *remembered {
 	}
 }
 
+// Kind implements World.
 func (r *remembered) Kind(set string) (string, error) {
 	return recall(r.kinds, set, func() (string, error) { return r.World.Kind(set) })
 }
 
+// Has implements World.
 func (r *remembered) Has(set, entry string) (bool, error) {
 	return recall(r.has, [2]string{set, entry}, func() (bool, error) { return r.World.Has(set, entry) })
 }
 
+// Local implements World.
 func (r *remembered) Local(a netip.Addr) (bool, error) {
 	return recall(r.local, a, func() (bool, error) { return r.World.Local(a) })
 }
 
+// Route implements World.
 func (r *remembered) Route(p Packet, mark uint32) (string, error) {
 	return recall(r.routes, routed{p, mark}, func() (string, error) { return r.World.Route(p, mark) })
 }

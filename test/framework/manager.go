@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -64,7 +65,8 @@ func (c *ControlPlane) StartManager(ctx context.Context, options ManagerOptions)
 
 func newManager(path, log string, options ManagerOptions) *Manager {
 	m := &Manager{options: options}
-	m.name, m.program, m.log, m.env = "manager", path, log, options.Env
+	// One that is killed leaves its temporary files behind; the folder of the control plane goes with it.
+	m.name, m.program, m.log, m.env = "manager", path, log, append([]string{"TMPDIR=" + filepath.Dir(log)}, options.Env...)
 	m.Process.args, m.ports = m.args, m.pickPorts
 	if !options.NoWait {
 		m.ready = m.readyz

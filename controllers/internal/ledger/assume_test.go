@@ -254,6 +254,32 @@ func TestMakingRoom(t *testing.T) {
 	}
 }
 
+// An address that stopped resting for somebody who did not use it in the end, as the Service was refused for another reason, rests on, on all replicas.
+func TestRestsOnAfterMakingRoomInVain(t *testing.T) {
+	for name, take := range map[string]bool{"by this replica": true, "by another one": false} {
+		t.Run(name, func(t *testing.T) {
+			for _, ip := range both {
+				b := newTimed(rules{coolDown: time.Minute})
+				ours := kept(ip, v1alpha1.PurposeCooling, "1")
+				b.objects.OnAdd(ours, true)
+				before, _ := b.Resting(addr(ip))
+				if take && !b.Take(addr(ip), holder("x")) {
+					t.Fatal("it cannot be taken")
+				}
+				b.objects.OnDelete(ours)
+				b.expect(t, "made room", ip, allocator.Assumed)
+				b.pass(assumedFor)
+				b.expect(t, "in vain", ip, allocator.Cooling)
+				if after, ok := b.Resting(addr(ip)); !ok || after != before {
+					t.Errorf("it rests by %+v, want %+v", after, before)
+				}
+				b.pass(time.Minute - assumedFor)
+				b.expect(t, "after its time", ip, allocator.Free)
+			}
+		})
+	}
+}
+
 // What another replica takes away is seen by the deletion of our IPAddress.
 func TestAnotherReplicaMakesRoom(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -15,9 +15,14 @@ type deadline struct {
 // deadlines is a heap, the earliest first. An entry may be out of date: whoever takes it looks at the address.
 type deadlines []deadline
 
-func (d deadlines) Len() int           { return len(d) }
+// Len implements sort.Interface.
+func (d deadlines) Len() int { return len(d) }
+
+// Less implements sort.Interface.
 func (d deadlines) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
-func (d deadlines) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
+
+// Swap implements sort.Interface.
+func (d deadlines) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
 
 // Push implements heap.Interface.
 func (d *deadlines) Push(x any) { *d = append(*d, x.(deadline)) }

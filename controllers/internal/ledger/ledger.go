@@ -209,6 +209,9 @@ func (l *Ledger) free(a netip.Addr, before entry, last types.NamespacedName) {
 	switch {
 	case kept && l.wanted(a, k, now):
 		delete(l.resting, a)
+		if k.Purpose == v1alpha1.PurposeCooling {
+			l.resting[a] = Rest{Service: k.Service, Released: k.Released} // it rests on if nobody uses it after all
+		}
 		l.pool.Assume(a)
 		l.takenAway(a, k)
 	case kept && k.Purpose == v1alpha1.PurposeAdditional && k.Service.Name != "" && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):

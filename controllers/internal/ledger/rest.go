@@ -19,8 +19,11 @@ type Rules interface {
 // noRules keep nothing.
 type noRules struct{}
 
+// CoolsDown implements Rules.
 func (noRules) CoolsDown(netip.Addr) time.Duration { return 0 }
-func (noRules) Reserves(netip.Addr) bool           { return false }
+
+// Reserves implements Rules.
+func (noRules) Reserves(netip.Addr) bool { return false }
 
 // Rest is an address that rests after its Service is gone.
 type Rest struct {

@@ -106,8 +106,7 @@ func (w *walk) free(ip string, held, kept bool) {
 		return
 	}
 	switch {
-	case kept:
-		delete(w.rests, ip)
+	case kept: // whoever it stopped resting for may not use it: it rests until its time is over
 	case held:
 		w.rests[ip] = w.clock.Now().Add(walkCoolDown)
 	default:

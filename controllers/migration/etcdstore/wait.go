@@ -28,6 +28,7 @@ func newBackoff() *wait.Backoff {
 // hopeless is an error that insist does not retry, whatever it is.
 type hopeless struct{ error }
 
+// Unwrap returns what makes it hopeless.
 func (h *hopeless) Unwrap() error { return h.error }
 
 // ask puts a question to etcd until it is answered, be it with a refusal.

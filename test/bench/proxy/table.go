@@ -32,6 +32,7 @@ type reading struct {
 	words string // instead of a value that is not known
 }
 
+// String is the reading as a cell of a table.
 func (x reading) String() string {
 	switch {
 	case !x.known:

@@ -192,6 +192,7 @@ func (p *sctpPorts) remove(port uint16, s *Server) {
 
 type closerFunc func()
 
+// Close implements io.Closer.
 func (f closerFunc) Close() error {
 	f()
 	return nil
