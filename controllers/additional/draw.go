@@ -36,10 +36,8 @@ func (r *Reconciler) fill(ctx context.Context, w world, v verdict) filling {
 	if len(v.draw) == 0 {
 		return out
 	}
-	rights := r.rights()
 	for _, at := range v.draw {
-		lot := allocator.Lot{Tiers: w.offers[at].tiers, Shard: rights.Shard, Yield: true}
-		a, err := r.fillSlot(ctx, w, at, lot)
+		a, err := r.fillSlot(ctx, w, at)
 		switch {
 		case errors.Is(err, allocator.ErrFull):
 			out.complaints = append(out.complaints, full(at))
@@ -65,8 +63,9 @@ func (r *Reconciler) rights() replicas.Rights {
 var errTaken = errors.New("others were faster")
 
 // fillSlot draws until an address is written. The API server decides between replicas: a name can be taken once.
-func (r *Reconciler) fillSlot(ctx context.Context, w world, at slot, lot allocator.Lot) (netip.Addr, error) {
+func (r *Reconciler) fillSlot(ctx context.Context, w world, at slot) (netip.Addr, error) {
 	for range tries {
+		lot := allocator.Lot{Tiers: w.offers[at].tiers, Shard: r.rights().Shard, Yield: true}
 		drawn, err := r.Ledger.Draw(lot, ledger.Holder{Service: w.name})
 		if err != nil {
 			return netip.Addr{}, err
@@ -112,10 +111,12 @@ func (r *Reconciler) settle(ctx context.Context, drawn allocator.Drawn) (bool, e
 	case err != nil:
 		r.Ledger.Forget(drawn.Addr)
 		return false, fmt.Errorf("borrowing %s: %w: %w", drawn.Addr, errTaken, err)
+	case grant == replicas.Elsewhere:
+		r.Ledger.Forget(drawn.Addr)
 	case grant == replicas.Refused:
 		r.Ledger.Lost(drawn.Addr)
 	}
-	return grant != replicas.Refused, nil
+	return grant == replicas.Outright || grant == replicas.Claimable, nil
 }
 
 // makeRoom takes away the IPAddress of ours at an address that was resting. It is false when another replica was faster.

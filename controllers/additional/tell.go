@@ -2,6 +2,7 @@ package additional
 
 import (
 	"net/netip"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -21,13 +22,17 @@ const (
 // noteLimit is how many bytes the API server takes for the note of an event.
 const noteLimit = 1024
 
-// tell sends the complaints that are news to the Service.
+// tell sends the complaints that are news to the Service, in one event: client-go takes two of the same reason for one, and keeps the note of either.
 func (r *Reconciler) tell(w world, complaints []string) {
+	var news []string
 	for _, complaint := range complaints {
 		if r.patience.news(w.name, string(w.service.uid)+complaint) {
-			r.Events.Eventf(w.reference(), nil, corev1.EventTypeWarning, reasonNotAllocated, actionAllocate,
-				"%s", wording.Cut("No additional address: "+complaint, noteLimit))
+			news = append(news, complaint)
 		}
+	}
+	if len(news) > 0 {
+		r.Events.Eventf(w.reference(), nil, corev1.EventTypeWarning, reasonNotAllocated, actionAllocate,
+			"%s", wording.Cut("No additional address: "+strings.Join(news, "; "), noteLimit))
 	}
 }
 

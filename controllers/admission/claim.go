@@ -45,6 +45,10 @@ type claimer struct {
 // claim settles an assumed address. After nil it may be handed out. After errLost it stays assumed, for whoever has it; after another error
 // it is given back.
 func (c *claimer) claim(ctx context.Context, a netip.Addr) error {
+	if err := ctx.Err(); err != nil {
+		c.ledger.Forget(a)
+		return fmt.Errorf("claiming %s: %w", a, err)
+	}
 	ip := c.object(a)
 	err := c.client.Create(ctx, ip)
 	switch {

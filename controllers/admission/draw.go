@@ -19,11 +19,12 @@ const (
 	reserve = 400 * time.Millisecond
 	// attempts is how many addresses may be lost to others.
 	attempts = 16
+	// lastAttempts is the same when the time to ask others is over.
+	lastAttempts = 4
 	// farewell is the part of that time in which nothing is begun any more.
-	farewell = 100 * time.Millisecond
+	farewell = 150 * time.Millisecond
 	// Breaths are the pauses between two looks at ranges that are full while addresses of them are on their way in or out: near 100 % the
-	// books are behind by what is in flight. They are long at first, for a look at a thousand full ranges costs most of a millisecond, and
-	// get shorter with the time that is left: who has waited longest has the best chances.
+	// books are behind by what is in flight. They get shorter with the time that is left: who has waited longest has the best chances.
 	shortestBreath, longestBreath = 4 * time.Millisecond, 64 * time.Millisecond
 )
 
@@ -36,36 +37,50 @@ func (h *ServiceSteerer) draw(ctx context.Context, w world, s slot) (netip.Addr,
 	}
 	early, cancel := context.WithTimeout(ctx, timeLeft(ctx)-reserve)
 	defer cancel()
-	unanswered := false
 	var last error
 	// Once at least: what is its own a replica can draw when the other family has used up all the time.
 	for lost := 0; lost < attempts && (last == nil || early.Err() == nil); {
+		room := h.Ledger.Room()
 		a, err := h.once(early, s, to)
 		switch last = err; {
 		case err == nil:
 			return a, nil, nil
-		case errors.Is(err, replicas.ErrNoAnswer):
-			unanswered = true
-			pause(early, breath(early)) // what is our own may come free
 		case errors.Is(err, errLost):
 			lost++
 		case early.Err() != nil:
 			// The loop ends.
-		case !errors.Is(err, allocator.ErrFull) && !errors.Is(err, ledger.ErrBusy):
-			return netip.Addr{}, nil, err
-		case errors.Is(err, allocator.ErrFull) && !h.Ledger.Moving(s.route.Tiers):
-			return netip.Addr{}, h.full(w, s), nil
-		default:
+		case errors.Is(err, allocator.ErrFull):
+			if !h.Ledger.Moving(s.route.Tiers) {
+				return netip.Addr{}, h.full(w, s), nil
+			}
+			h.awaitRoom(early, room)
+		case passing(err):
 			pause(early, breath(early))
+		default:
+			return netip.Addr{}, nil, err
 		}
 	}
-	if a, ok := h.lastly(ctx, s, to, unanswered || errors.Is(last, context.DeadlineExceeded)); ok {
+	if a, ok := h.lastly(ctx, s, to); ok {
 		return a, nil, nil
 	}
 	if errors.Is(last, allocator.ErrFull) {
 		return netip.Addr{}, h.full(w, s), nil
 	}
 	return netip.Addr{}, nil, fmt.Errorf("drawing an address: there are some, but none could be had in time: %w", last)
+}
+
+// errElsewhere says that the replica which was asked for an address does not settle it, either.
+var errElsewhere = errors.New("the replicas are of two minds about who settles the address")
+
+// passing reports whether what went wrong may be over in a moment: others did not answer, or something is just being written.
+func passing(err error) bool {
+	return errors.Is(err, replicas.ErrNoAnswer) || errors.Is(err, errElsewhere) || errors.Is(err, ledger.ErrBusy)
+}
+
+// awaitRoom waits until an address has come free somewhere: without that a full range need not be looked at again.
+func (h *ServiceSteerer) awaitRoom(ctx context.Context, room uint64) {
+	for pause(ctx, breath(ctx)); ctx.Err() == nil && h.Ledger.Room() == room; pause(ctx, breath(ctx)) {
+	}
 }
 
 // timeLeft is what a request has left.
@@ -113,37 +128,40 @@ func (h *ServiceSteerer) once(ctx context.Context, s slot, to ledger.Holder) (ne
 
 // borrow asks the replica that settles an address for it. When that one is the owner, no more is needed; what it has inherited itself it lets us claim.
 func (h *ServiceSteerer) borrow(ctx context.Context, a netip.Addr) error {
-	grant, err := h.Replicas.Borrow(ctx, a)
+	grant, err := replicas.Refused, ctx.Err()
+	if err == nil {
+		grant, err = h.Replicas.Borrow(ctx, a)
+	}
 	switch {
 	case err != nil:
 		h.Ledger.Forget(a)
-		return fmt.Errorf("borrowing %s: %w (%w)", a, replicas.ErrNoAnswer, err)
+		return fmt.Errorf("borrowing %s: %w", a, err)
 	case grant == replicas.Outright:
 		return nil
 	case grant == replicas.Claimable:
 		return h.claimer().claim(ctx, a)
+	case grant == replicas.Elsewhere:
+		h.Ledger.Forget(a)
+		return fmt.Errorf("borrowing %s: %w", a, errElsewhere)
 	}
 	h.Ledger.Lost(a)
 	return errLost
 }
 
-// lastly draws when the time to ask others is over: what this replica owns, from any tier; or, if others did not answer, whatever is free, by a claim. That
-// may meet a draw of its owner; but so may what the API server draws, to which the Service is left otherwise, and it would not be the only one
-// that it meets.
-func (h *ServiceSteerer) lastly(ctx context.Context, s slot, to ledger.Holder, unanswered bool) (netip.Addr, bool) {
-	for ; timeLeft(ctx) > farewell; pause(ctx, breath(ctx)) {
-		rights := h.Replicas.Rights()
-		if rights.Sure {
-			if drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: rights.Own, OnlyOwn: true}, to); err == nil {
-				return drawn.Addr, true
-			}
-		}
-		if !unanswered {
-			continue
-		}
-		drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: rights.Shard}, to)
-		if err == nil && h.counted(h.claimer().claim(ctx, drawn.Addr)) == nil {
+// lastly draws when the time to ask others is over: what this replica settles, from any tier.
+func (h *ServiceSteerer) lastly(ctx context.Context, s slot, to ledger.Holder) (netip.Addr, bool) {
+	for lost := 0; lost < lastAttempts && timeLeft(ctx) > farewell; {
+		room, rights := h.Ledger.Room(), h.Replicas.Rights()
+		drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: rights.Shard, OnlyOwn: true}, to)
+		switch {
+		case err != nil && !h.Ledger.Moving(s.route.Tiers):
+			return netip.Addr{}, false
+		case err != nil:
+			h.awaitRoom(ctx, room)
+		case rights.Of(drawn.Addr) == replicas.Outright || h.counted(h.claimer().claim(ctx, drawn.Addr)) == nil:
 			return drawn.Addr, true
+		default:
+			lost++
 		}
 	}
 	return netip.Addr{}, false

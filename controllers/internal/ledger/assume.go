@@ -139,6 +139,7 @@ func (l *Ledger) Forget(a netip.Addr) {
 func (l *Ledger) unassume(a netip.Addr) {
 	delete(l.assumed, a)
 	l.pool.Forget(a)
+	l.room.Add(1)
 	if r, ok := l.resting[a]; ok && l.pool.State(a) == allocator.Free {
 		l.rest(a, r)
 	}
@@ -246,6 +247,7 @@ func (l *Ledger) end(a netip.Addr, now time.Time) bool {
 	if _, object := l.kept[a]; !object {
 		delete(l.resting, a)
 		l.pool.Release(a)
+		l.room.Add(1)
 	}
 	return true
 }

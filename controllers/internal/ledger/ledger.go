@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +52,7 @@ type Ledger struct {
 	writing   map[netip.Addr]struct{}
 	deadlines deadlines
 	released  releases
+	room      atomic.Uint64
 	rules     Rules
 	follows   func() bool
 	clock     clock.PassiveClock
@@ -205,12 +207,15 @@ func (l *Ledger) observe(a netip.Addr, e entry) {
 // whom to. Until then nobody else may have it.
 func (l *Ledger) free(a netip.Addr, before entry, last types.NamespacedName) {
 	now := l.clock.Now()
+	l.room.Add(1)
 	k, kept := l.unkeep(a)
 	switch {
 	case kept && l.wanted(a, k, now):
-		delete(l.resting, a)
-		if k.Purpose == v1alpha1.PurposeCooling {
-			l.resting[a] = Rest{Service: k.Service, Released: k.Released} // it rests on if nobody uses it after all
+		switch k.Purpose { // what rested rests on if nobody uses it after all
+		case v1alpha1.PurposeCooling:
+			l.resting[a] = Rest{Service: k.Service, Released: k.Released}
+		case v1alpha1.PurposeReservation:
+			delete(l.resting, a)
 		}
 		l.pool.Assume(a)
 		l.takenAway(a, k)

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// remembered is how many of the addresses that came free are remembered.
+	// remembered is how many of the addresses that came free, in all ranges, are remembered. Where hundreds come and go in a second, that is less than lately.
 	remembered = 64
 	// lately is how long they count.
 	lately = 2 * time.Second
@@ -30,6 +30,9 @@ func (r *releases) note(a netip.Addr, now time.Time) {
 	r.ring[r.next] = release{a, now}
 	r.next = (r.next + 1) % remembered
 }
+
+// Room changes whenever an address comes free, anywhere: until then what was full is full. It costs a load.
+func (l *Ledger) Room() uint64 { return l.room.Load() }
 
 // Moving reports whether ranges that are full may have room again in a moment: an address of the tiers was handed out that the cluster does not show yet, or
 // one came free a short while ago, so that Services come and go there. It costs a look-up for each assumed address, and some more.

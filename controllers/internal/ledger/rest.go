@@ -39,7 +39,8 @@ type Rest struct {
 // not, the creation had failed, and there is nobody for whose sake it should rest.
 const doubt = 2 * time.Second
 
-// Resting returns who had an address that rests, whether an IPAddress says so or this process alone.
+// Resting returns who had an address that rests, whether an IPAddress says so or this process alone; also while it is handed out to somebody, for it rests on
+// if it is not used. State tells the difference.
 func (l *Ledger) Resting(a netip.Addr) (Rest, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -16,7 +16,7 @@ type alarm struct {
 	posts chan struct{}
 	// letters reads what a Lease says about borrowed addresses, and reports whether that has to be answered.
 	letters func(lease) bool
-	// heard is told whose Lease has changed, or appeared.
+	// heard is told whose Lease has changed.
 	heard func(id string)
 	last  map[types.UID]lease
 }
@@ -44,11 +44,11 @@ func (a *alarm) changed(l lease, gone bool) {
 	} else {
 		a.last[l.uid] = l
 	}
-	if !gone {
-		a.heard(l.id)
-		if a.letters(l) {
-			a.post()
-		}
+	if known && !gone && before.version != l.version {
+		a.heard(l.id) // what a watch begins with is no news
+	}
+	if !gone && a.letters(l) {
+		a.post()
 	}
 	if gone || !known || before.serves != l.serves || !slices.Equal(before.knows, l.knows) {
 		a.ring()

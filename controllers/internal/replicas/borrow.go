@@ -12,12 +12,18 @@ import (
 // answering is how long an owner may take to answer. It takes two writes and two watch events, some 15 ms when nothing else is going on.
 const answering = 650 * time.Millisecond
 
+// unhurried is how long the owner must have had for its answer before its silence is held against it.
+const unhurried = 300 * time.Millisecond
+
+// ErrLeft says that this replica has given up its shard, as it stops: it asks nobody, and nobody asks it.
+var ErrLeft = errors.New("this replica is leaving")
+
 // ErrNoAnswer says that nobody answered in time who settles an address: it may be dead, or the replicas are of two minds about who does.
 var ErrNoAnswer = errors.New("the replica that settles the address does not answer")
 
 // Borrow asks the replica that settles an address what this one may do with it, and waits for the answer. After Outright and Claimable the other one
-// has taken it out of its own draws for us: it has to be handed out, or claimed, at once. After Refused somebody has it. The error is
-// ErrNoAnswer, or that of ctx. A replica that does not answer is passed over until it is heard of: what it settles, its heirs do.
+// has taken it out of its own draws for us: it has to be handed out, or claimed, at once. After Refused somebody has it; after Elsewhere ask again later. The
+// error is ErrNoAnswer, ErrLeft, or that of ctx. A replica that does not answer is passed over until it is heard of: what it settles, its heirs do.
 //
 // Asks and answers travel in the Leases. Those of many callers travel together, as far as there is room in one letter; the others wait.
 func (m *Members) Borrow(ctx context.Context, a netip.Addr) (Grant, error) {
@@ -25,8 +31,12 @@ func (m *Members) Borrow(ctx context.Context, a netip.Addr) (Grant, error) {
 	if grant := rights.Of(a); grant != Refused {
 		return grant, nil // it has come to us since the caller looked
 	}
+	if m.resigned.Load() {
+		return Refused, ErrLeft
+	}
+	holder := rights.holder(a)
 	nonce := utilrand.String(8)
-	answer := m.lending.ask(nonce, a)
+	answer := m.lending.ask(nonce, holder, a)
 	defer m.endAsk(nonce)
 	m.alarm.post()
 	timer := m.clock.NewTimer(answering)
@@ -38,7 +48,9 @@ func (m *Members) Borrow(ctx context.Context, a netip.Addr) (Grant, error) {
 		}
 		return granted, nil
 	case <-timer.C():
-		m.silence.asked(rights.holder(a), began)
+		if at := m.lending.sentAt(nonce); !at.IsZero() && m.clock.Since(at) >= unhurried {
+			m.silence.asked(holder, at)
+		}
 		return Refused, ErrNoAnswer
 	case <-ctx.Done():
 		return Refused, ctx.Err()

@@ -1,7 +1,7 @@
 // Package replicas tells a replica of the operator which addresses it may hand out without asking the others.
 //
 // It models the replicas as members that have a Lease each. A [Members] keeps the Lease of its replica and lists those of the others;
-// what it knows is a view, a value (view.go), and what follows for those who draw addresses is an allocator.Shard. Start reading there.
+// what it knows is a view, a value (view.go), and what follows for those who draw addresses is Rights. Start reading there.
 //
 // # What it promises
 //
@@ -47,14 +47,15 @@
 //
 // # Rights
 //
-// A replica that is sure hands out its own without a word to anybody. For everything else there is one replica at a time that settles it
+// A replica that is sure hands out its own without a word to anybody. For everything else there is one replica that settles it
 // ([Members.Rights]): the owner, as long as it says in its Lease that it serves, is heard of, and answers; otherwise the next one in the order of
 // the weights, its heir. The heir has to claim what it hands out through the API server, for about who serves the replicas may be of two minds, and
-// a claim is seen by all. Nobody else claims: between the deletion of a claim and the API server's own write there is a gap, into which the
-// claim of another one would fall.
+// a claim is seen by all. Nobody else claims, for between the deletion of a claim and the API server's own write there is a gap, into which the
+// claim of another one would fall; only where nobody serves, as at the first start, those that are there claim without an order.
 //
-// A joining replica says that it serves a second before it is sure. By then its heirs have read that, and have stopped. So nothing lies idle for
-// longer than a moment when a replica joins; and when one dies, for as long as it takes to find that it does not answer.
+// A joining replica says that it serves when it has settled but for a second, and is sure a second after that was written: its heirs have read it by
+// then, and have stopped. When a replica goes, its heirs begin a second later: what it drew last has been written by then. When one dies, others ask it in
+// vain for 0.65 s, and tell each other by asking: who is asked for what a third one owns, and has not heard of that one either, takes over.
 //
 // # Borrowing
 //
@@ -63,8 +64,8 @@
 // what it is sure of and what is free in its books, and takes it out of its draws first. The borrower has less than a second, so
 // Settle covers what is borrowed as it does what is drawn. An heir lends its claim: it takes the address out of its own draws, and the borrower claims it.
 //
-// Who does not answer, and is not heard of since it was asked, is passed over until it is heard of. That is for a few seconds at most if it lives: if it
-// hands out an address in that time which the heir claims, the creation of one of the two Services fails, as it does without the operator.
+// Who was asked, and has not answered nor been heard of since, is passed over until it is heard of. That is for a few seconds at most if it lives: if it
+// hands out an address in that time which the heir claims, the creation of one of the two Services fails, as it may without the operator.
 //
 // # What it does not promise
 //

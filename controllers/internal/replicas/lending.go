@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 )
 
 const (
@@ -24,10 +25,16 @@ const (
 // letter is what a Lease says about addresses that its holder would like to borrow, and about those that others asked it for. The zero
 // letter says nothing.
 type letter struct {
-	// Asks are addresses by a nonce.
-	Asks map[string]string `json:"asks,omitempty"`
+	// Asks are by a nonce.
+	Asks map[string]ask `json:"asks,omitempty"`
 	// Answers are by the asker's name and its nonce, as in "replica-1/k3j9x". They stand as long as the ask does.
 	Answers map[string]Grant `json:"answers,omitempty"`
+}
+
+// ask is for an address, of the replica that settles it as the asker believes. That one answers, whatever it believes itself.
+type ask struct {
+	To      string `json:"to"`
+	Address string `json:"address"`
 }
 
 // lending keeps the asks of this replica, and its answers to others. It is safe for concurrent use.
@@ -37,10 +44,15 @@ type lending struct {
 	lend func(netip.Addr) bool
 	// right is what this replica may do with an address by itself, and so may lend.
 	right func(netip.Addr) Grant
+	// blamed is told for which address another replica is asked of which this one believes that somebody else settles it.
+	blamed func(netip.Addr)
 
 	mu      sync.Mutex
 	waiting map[string]chan Grant
-	asks    map[string]string
+	asks    map[string]ask
+	// sent is when the letter with an ask was written; drafted are the nonces in the latest letter.
+	sent    map[string]time.Time
+	drafted []string
 	// queue has the nonces of asks in the order in which they came; dropped ones are in it until the next letter.
 	queue   []string
 	answers map[string]Grant
@@ -51,16 +63,16 @@ type lending struct {
 func newLending(me string, lend func(netip.Addr) bool, right func(netip.Addr) Grant) *lending {
 	return &lending{
 		me: me, lend: lend, right: right,
-		waiting: map[string]chan Grant{}, asks: map[string]string{}, answers: map[string]Grant{}, of: map[string][]string{},
+		blamed: func(netip.Addr) {}, waiting: map[string]chan Grant{}, asks: map[string]ask{}, sent: map[string]time.Time{}, answers: map[string]Grant{}, of: map[string][]string{},
 	}
 }
 
 // ask enters an ask; the answer comes by the channel, if it comes.
-func (l *lending) ask(nonce string, a netip.Addr) <-chan Grant {
+func (l *lending) ask(nonce, to string, a netip.Addr) <-chan Grant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	answer := make(chan Grant, 1)
-	l.waiting[nonce], l.asks[nonce] = answer, a.String()
+	l.waiting[nonce], l.asks[nonce] = answer, ask{To: to, Address: a.String()}
 	l.queue = append(l.queue, nonce)
 	return answer
 }
@@ -72,13 +84,33 @@ func (l *lending) drop(nonce string) (others bool) {
 	others = len(l.asks) > mostAsks
 	delete(l.waiting, nonce)
 	delete(l.asks, nonce)
+	delete(l.sent, nonce)
 	return others
+}
+
+// delivered notes that the latest letter was written.
+func (l *lending) delivered(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, nonce := range l.drafted {
+		if _, stands := l.asks[nonce]; stands && l.sent[nonce].IsZero() {
+			l.sent[nonce] = now
+		}
+	}
+}
+
+// sentAt is when an ask that stands was written; the zero time if it was not.
+func (l *lending) sentAt(nonce string) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sent[nonce]
 }
 
 // text is the letter of this replica, empty if it has nothing to say. Equal letters are equal texts.
 func (l *lending) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.drafted = nil
 	if len(l.asks) == 0 && len(l.answers) == 0 {
 		return ""
 	}
@@ -90,10 +122,11 @@ func (l *lending) text() string {
 }
 
 // oldest are the asks that go into a letter; the caller holds mu. One that is in a letter stays in the following ones until it is dropped.
-func (l *lending) oldest() map[string]string {
+func (l *lending) oldest() map[string]ask {
 	l.queue = slices.DeleteFunc(l.queue, func(nonce string) bool { _, stands := l.asks[nonce]; return !stands })
-	out := map[string]string{}
-	for _, nonce := range l.queue[:min(len(l.queue), mostAsks)] {
+	out := map[string]ask{}
+	l.drafted = slices.Clone(l.queue[:min(len(l.queue), mostAsks)])
+	for _, nonce := range l.drafted {
 		out[nonce] = l.asks[nonce]
 	}
 	return out
@@ -109,30 +142,39 @@ func (l *lending) received(from, text string) (answered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(from, in.Asks)
-	for nonce, address := range in.Asks {
+	for nonce, asked := range in.Asks {
 		key := from + "/" + nonce
-		if _, done := l.answers[key]; done || len(nonce) > longestNonce {
+		if _, done := l.answers[key]; done || asked.To != l.me || len(nonce) > longestNonce {
 			continue
 		}
 		if len(l.of[from]) >= mostAnswers || len(l.answers) >= mostStanding {
 			return answered
 		}
-		a, err := netip.ParseAddr(address)
+		a, err := netip.ParseAddr(asked.Address)
 		if err != nil {
 			continue
 		}
-		grant := l.right(a)
-		if grant == Refused {
-			continue // whoever settles it answers
-		}
-		if !l.lend(a) {
-			grant = Refused
-		}
-		l.answers[key] = grant
+		l.answers[key] = l.judge(a)
 		l.of[from] = append(l.of[from], key)
 		answered = true
 	}
 	return answered
+}
+
+// judge decides what another replica may do with an address; the caller holds mu.
+func (l *lending) judge(a netip.Addr) Grant {
+	grant := l.right(a)
+	if grant == Refused {
+		l.blamed(a)
+		grant = l.right(a)
+	}
+	switch {
+	case grant == Refused:
+		return Elsewhere
+	case !l.lend(a):
+		return Refused
+	}
+	return grant
 }
 
 // hear hands answers on to those who wait for them.
@@ -148,7 +190,7 @@ func (l *lending) hear(answers map[string]Grant) {
 }
 
 // forget drops the answers to asks that stand no longer; the caller holds mu.
-func (l *lending) forget(from string, asks map[string]string) {
+func (l *lending) forget(from string, asks map[string]ask) {
 	var left []string
 	for _, key := range l.of[from] {
 		if _, stands := asks[key[len(from)+1:]]; stands {

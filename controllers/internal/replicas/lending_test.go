@@ -37,20 +37,21 @@ func TestOwnerAnswersWhatItIsAsked(t *testing.T) {
 		want         string
 		wantAnswered bool
 	}{
-		"a free address is lent":             {[]string{`{"asks":{"1":"10.0.0.1"}}`}, `{"answers":{"b/1":2}}`, true},
-		"another one is not":                 {[]string{`{"asks":{"1":"10.0.0.2"}}`}, `{"answers":{"b/1":0}}`, true},
-		"an inherited one may be claimed":    {[]string{`{"asks":{"1":"10.0.0.4"}}`}, `{"answers":{"b/1":1}}`, true},
-		"what others own is not its thing":   {[]string{`{"asks":{"1":"10.0.0.3"}}`}, ``, false},
-		"a nonce as long as a novel is none": {[]string{`{"asks":{"` + strings.Repeat("x", 17) + `":"10.0.0.1"}}`}, ``, false},
-		"junk is no ask":                     {[]string{`{"asks":{"1":"10.0.0"}}`}, ``, false},
+		"a free address is lent":             {[]string{`{"asks":{"1":{"to":"owner","address":"10.0.0.1"}}}`}, `{"answers":{"b/1":2}}`, true},
+		"another one is not":                 {[]string{`{"asks":{"1":{"to":"owner","address":"10.0.0.2"}}}`}, `{"answers":{"b/1":0}}`, true},
+		"an inherited one may be claimed":    {[]string{`{"asks":{"1":{"to":"owner","address":"10.0.0.4"}}}`}, `{"answers":{"b/1":1}}`, true},
+		"what others own is not its thing":   {[]string{`{"asks":{"1":{"to":"owner","address":"10.0.0.3"}}}`}, `{"answers":{"b/1":3}}`, true},
+		"nor what others are asked":          {[]string{`{"asks":{"1":{"to":"other","address":"10.0.0.1"}}}`}, ``, false},
+		"a nonce as long as a novel is none": {[]string{`{"asks":{"` + strings.Repeat("x", 17) + `":{"to":"owner","address":"10.0.0.1"}}}`}, ``, false},
+		"junk is no ask":                     {[]string{`{"asks":{"1":{"to":"owner","address":"10.0.0"}}}`}, ``, false},
 		"nor is what cannot be read":         {[]string{`{"asks":`}, ``, false},
 		"no letter says nothing":             {[]string{``}, ``, false},
 		"an ask is answered once": {
-			[]string{`{"asks":{"1":"10.0.0.1"}}`, `{"asks":{"1":"10.0.0.1"}}`}, `{"answers":{"b/1":2}}`, false,
+			[]string{`{"asks":{"1":{"to":"owner","address":"10.0.0.1"}}}`, `{"asks":{"1":{"to":"owner","address":"10.0.0.1"}}}`}, `{"answers":{"b/1":2}}`, false,
 		},
-		"the answer goes with the ask": {[]string{`{"asks":{"1":"10.0.0.1"}}`, ``}, ``, false},
+		"the answer goes with the ask": {[]string{`{"asks":{"1":{"to":"owner","address":"10.0.0.1"}}}`, ``}, ``, false},
 		"several asks go together": {
-			[]string{`{"asks":{"1":"10.0.0.1"}}`, `{"asks":{"1":"10.0.0.1","2":"10.0.0.2"}}`}, `{"answers":{"b/1":2,"b/2":0}}`, true,
+			[]string{`{"asks":{"1":{"to":"owner","address":"10.0.0.1"}}}`, `{"asks":{"1":{"to":"owner","address":"10.0.0.1"},"2":{"to":"owner","address":"10.0.0.2"}}}`}, `{"answers":{"b/1":2,"b/2":0}}`, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,8 +72,8 @@ func TestOwnerAnswersWhatItIsAsked(t *testing.T) {
 
 func TestOwnerForgetsWhoWent(t *testing.T) {
 	l := owner()
-	l.received("b", `{"asks":{"1":"10.0.0.1"}}`)
-	l.received("c", `{"asks":{"1":"10.0.0.2"}}`)
+	l.received("b", `{"asks":{"1":{"to":"owner","address":"10.0.0.1"}}}`)
+	l.received("c", `{"asks":{"1":{"to":"owner","address":"10.0.0.2"}}}`)
 	l.gone(map[string]bool{"c": true})
 	if diff := cmp.Diff(`{"answers":{"c/1":0}}`, l.text()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -81,7 +82,7 @@ func TestOwnerForgetsWhoWent(t *testing.T) {
 
 func TestBorrowerHearsItsOwnAnswers(t *testing.T) {
 	b := newLending("b", nil, func(netip.Addr) Grant { return Refused })
-	granted, refused, unheard := b.ask("1", mine), b.ask("2", lentOut), b.ask("3", elsewhere)
+	granted, refused, unheard := b.ask("1", "owner", mine), b.ask("2", "owner", lentOut), b.ask("3", "owner", elsewhere)
 	b.received("owner", `{"answers":{"b/1":2,"b/2":0,"c/3":2}}`)
 	b.received("owner", `{"answers":{"b/1":0}}`)
 	if <-granted != Outright || <-refused != Refused || len(unheard) > 0 {
@@ -108,13 +109,13 @@ func TestLetterHasRoomForSomeAsks(t *testing.T) {
 	b := newLending("b", nil, nil)
 	nonce := func(i int) string { return fmt.Sprintf("n%d", i) }
 	for i := range 3 * mostAsks {
-		b.ask(nonce(i), mine)
+		b.ask(nonce(i), "owner", mine)
 	}
 	first := read(t, b.text()).Asks
 	if _, oldest := first[nonce(0)]; len(first) != mostAsks || !oldest {
 		t.Errorf("the first letter has %d asks, the oldest: %t", len(first), oldest)
 	}
-	b.ask("late", mine)
+	b.ask("late", "owner", mine)
 	if diff := cmp.Diff(first, read(t, b.text()).Asks); diff != "" {
 		t.Errorf("what is asked for changes before it is answered, -want +got:\n%s", diff)
 	}
@@ -139,9 +140,9 @@ func TestLetterHasRoomForSomeAsks(t *testing.T) {
 func TestForgedLettersDoLittleHarm(t *testing.T) {
 	lent := 0
 	l := newLending("owner", func(netip.Addr) bool { lent++; return true }, func(netip.Addr) Grant { return Outright })
-	forged := letter{Asks: map[string]string{}}
+	forged := letter{Asks: map[string]ask{}}
 	for i := range 10_000 {
-		forged.Asks[fmt.Sprintf("%016d", i)] = fmt.Sprintf("10.0.%d.%d", i/256, i%256)
+		forged.Asks[fmt.Sprintf("%016d", i)] = ask{To: "owner", Address: fmt.Sprintf("10.0.%d.%d", i/256, i%256)}
 	}
 	text, err := json.Marshal(forged)
 	if err != nil {
@@ -162,7 +163,7 @@ func TestForgedLettersDoLittleHarm(t *testing.T) {
 		t.Errorf("the answer has %d bytes", size)
 	}
 	l.gone(nil)
-	if !l.received("b", `{"asks":{"1":"10.0.0.1"}}`) {
+	if !l.received("b", `{"asks":{"1":{"to":"owner","address":"10.0.0.1"}}}`) {
 		t.Error("who asks after that gets no answer")
 	}
 }

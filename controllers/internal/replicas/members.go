@@ -21,7 +21,9 @@ type Members struct {
 	alarm   *alarm
 	lending *lending
 	silence silence
-	divided atomic.Pointer[division]
+	// resigned is true once the replica stops.
+	resigned atomic.Bool
+	divided  atomic.Pointer[division]
 
 	current atomic.Pointer[standing]
 	// joined is true once the replica has been sure.
@@ -43,6 +45,7 @@ func newMembers(id string, at store, o Options) *Members {
 		view:  view{me: id},
 	}
 	m.lending = newLending(id, o.Lend, func(a netip.Addr) Grant { return m.Rights().Of(a) })
+	m.lending.blamed = m.blamed
 	m.alarm.letters, m.alarm.heard = m.letter, m.heard
 	m.publish()
 	return m
@@ -99,6 +102,7 @@ func (m *Members) publish() {
 
 // resign gives up the shard at once.
 func (m *Members) resign() {
+	m.resigned.Store(true)
 	next := *m.current.Load()
 	next.from, next.until, next.steps = time.Time{}, time.Time{}, time.Time{}
 	m.current.Store(&next)

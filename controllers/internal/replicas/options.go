@@ -26,7 +26,7 @@ type Options struct {
 	Identity string
 	// Client reads, writes and watches Leases at the API server, without a cache between.
 	Client client.WithWatch
-	// Lend takes a free address out of this replica's draws, for another replica that has asked for it and hands it out at once; false if
+	// Lend takes a free address out of this replica's draws, for another replica that has asked for it and hands it out, or claims it, at once; false if
 	// it is not free. Nothing is lent by default. It must not block.
 	Lend func(netip.Addr) bool
 	// Clock is a real clock by default.

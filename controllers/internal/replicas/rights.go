@@ -47,6 +47,8 @@ const (
 	Claimable
 	// Outright says that it may hand the address out.
 	Outright
+	// Elsewhere is an answer: whoever was asked does not settle the address. Replicas may be of two minds about it for a moment.
+	Elsewhere
 )
 
 // division is the last one of a part of the replicas. Who is in line changes when one joins, dies or falls silent.

@@ -36,8 +36,13 @@ func TestInLine(t *testing.T) {
 		"all serve":              {everybody(), second, nil, []string{"a", "b", "c"}},
 		"one does not answer":    {everybody(), second, []string{"c"}, []string{"a", "b"}},
 		"nobody answers":         {everybody(), second, []string{"b", "c"}, []string{"a"}},
-		"others are not heard":   {everybody(), second + 7, nil, []string{"a"}},
-		"one has gone":           {everybody().lists(second, serving(held("b", "9", "9")), held("a", "1", "3")), second, nil, []string{"a", "b"}},
+		"this one hears nothing": {everybody(), second + 7, nil, []string{"a", "b", "c"}},
+		"one is not heard of": {
+			everybody().lists(second+6, serving(held("b", "9", "9")), serving(held("c", "8", "88")), serving(held("a", "1", "3", "8", "9"))),
+			second + 6, nil, []string{"a", "c"},
+		},
+		"one has just gone":      {everybody().lists(second, serving(held("b", "9", "9")), held("a", "1", "3")), second, nil, []string{"a", "b", "c"}},
+		"one has gone":           {everybody().lists(second, serving(held("b", "9", "9")), held("a", "1", "3")), second + 1, nil, []string{"a", "b"}},
 		"one has come back anew": {everybody().lists(second, serving(held("b", "7", "30")), serving(held("c", "8", "8")), held("a", "1", "3")), second, nil, []string{"a", "b", "c"}},
 		"one has just come": {
 			everybody().lists(second, held("d", "7", "30"), serving(held("b", "9", "9")), serving(held("c", "8", "8")), held("a", "1", "3")),
@@ -106,14 +111,14 @@ func TestOneSettlesEachAddress(t *testing.T) {
 	clk := &idleClock{now: at(30)}
 	for _, name := range names {
 		m := newMembers(name, nil, Options{Clock: clk}.withDefaults())
-		v := view{me: name}.listed(nil, at(0), usual).written(held(name, types.UID("u"+name), "1"), at(1)).listed([]lease{held(name, types.UID("u"+name), "1")}, at(2), usual)
+		v := view{me: name}.listed(nil, at(0), usual).written(held(name, types.UID("u"+name), "1"), at(1), at(1)).listed([]lease{held(name, types.UID("u"+name), "1")}, at(2), usual)
 		leases := []lease{serving(held(name, types.UID("u"+name), "1"))}
 		for _, other := range names {
 			if other != name {
 				leases = append(leases, serving(held(other, types.UID("u"+other), "1", types.UID("u"+name))))
 			}
 		}
-		m.view = v.listed(leases, at(29), usual).written(serving(held(name, types.UID("u"+name), "2")), at(29))
+		m.view = v.listed(leases, at(29), usual).written(serving(held(name, types.UID("u"+name), "2")), at(29), at(29))
 		m.publish()
 		all[name] = m
 	}

@@ -3,6 +3,7 @@ package replicas
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -41,8 +42,12 @@ func (m *Members) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	before := m.view
 	m.view = m.view.listed(leases, m.clock.Now(), m.terms)
 	m.publish()
+	for _, id := range m.view.stirred(before) {
+		m.heard(id)
+	}
 	m.read(leases)
 	return errors.Join(m.renew(ctx), m.bury(ctx))
 }
@@ -59,7 +64,7 @@ func (m *Members) correspond(ctx context.Context, until <-chan time.Time) {
 
 // interval is how long a round may wait: until it is time to renew, or to say that this replica serves.
 func (m *Members) interval() time.Duration {
-	if from := m.view.served(m.terms); !from.IsZero() && !m.view.own.serves {
+	if from := m.view.due(m.terms); !from.IsZero() && m.view.told.IsZero() {
 		return min(m.terms.renew, max(from.Sub(m.clock.Now()), m.terms.renew/30))
 	}
 	return m.terms.renew
@@ -80,6 +85,14 @@ func (m *Members) read(leases []lease) {
 	}
 	m.lending.gone(living)
 	m.silence.keep(living)
+}
+
+// blamed believes another replica, which asks for an address of which this one thought that a third one settles it: that one has not answered it. Unless
+// it was heard of in that time.
+func (m *Members) blamed(a netip.Addr) {
+	if holder := m.Rights().holder(a); holder != m.id {
+		m.silence.asked(holder, m.clock.Now().Add(-answering))
+	}
 }
 
 // heard takes note that a replica lives.
@@ -111,7 +124,9 @@ func (m *Members) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.view = m.view.written(own, began)
+	now := m.clock.Now()
+	m.view = m.view.written(own, began, now)
+	m.lending.delivered(now)
 	m.publish()
 	return nil
 }

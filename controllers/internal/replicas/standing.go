@@ -27,8 +27,8 @@ type standing struct {
 func standingOf(v view, t terms) *standing {
 	s := &standing{me: v.me, living: v.living(), reckoned: v.reckoned(), mates: v.mates(t), written: !v.acknowledged.IsZero(), quiet: v.quiet(t)}
 	s.from, s.until = v.sure(t)
-	if v.own.serves {
-		s.steps = v.served(t).Add(handover / 4)
+	if !v.told.IsZero() {
+		s.steps = v.told.Add(handover / 4)
 	}
 	return s
 }
@@ -45,14 +45,21 @@ func (s *standing) sure(now time.Time) bool {
 type mate struct {
 	// serves: it says so.
 	serves bool
-	// until is when it is probably dead, unless it is heard of before: it will have missed two renewals. It is past when its Lease is gone.
-	until time.Time
+	// dead: it has missed two renewals, and is probably dead.
+	dead bool
+	// gone is when its Lease was first missed; zero as long as it is there.
+	gone time.Time
+}
+
+// awake reports whether it may hand out something, or has done so a moment ago.
+func (m mate) awake(now time.Time) bool {
+	return !m.dead && (m.gone.IsZero() || now.Before(m.gone.Add(handover)))
 }
 
 // inLine are the replicas among whom the right to settle addresses is divided at now: those that serve, and if none does, those that are there.
 // Those that do not answer are left out. It is never empty.
 func (s *standing) inLine(now time.Time, silent func(string) bool) []string {
-	awake := func(name string) bool { return name == s.me || now.Before(s.mates[name].until) && !silent(name) }
+	awake := func(name string) bool { return name == s.me || s.mates[name].awake(now) && !silent(name) }
 	serving := among(s.reckoned, func(name string) bool {
 		if name == s.me {
 			return s.sure(now) || !s.steps.IsZero() && !now.Before(s.steps) && now.Before(s.until)

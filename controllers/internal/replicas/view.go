@@ -25,6 +25,8 @@ type view struct {
 	own lease
 	// acknowledged is when the last write of own began that the API server has confirmed.
 	acknowledged time.Time
+	// told is when a write of own was first confirmed that says that the replica serves.
+	told time.Time
 	// heard is when the latest list came.
 	heard time.Time
 	// admitted is when a list has first shown that every other Lease knows own.
@@ -66,6 +68,16 @@ func (v view) listed(leases []lease, now time.Time, t terms) view {
 	return v
 }
 
+// stirred are those whose Leases have changed since a view before.
+func (v view) stirred(before view) (ids []string) {
+	for uid, p := range v.peers {
+		if last, known := before.peers[uid]; known && p.version != last.version {
+			ids = append(ids, p.id)
+		}
+	}
+	return ids
+}
+
 // ownIn finds the own Lease in a list; the zero lease if it is not there: others have counted this replica out.
 func (v view) ownIn(leases []lease) lease {
 	if i := slices.IndexFunc(leases, func(l lease) bool { return l.id == v.me }); i >= 0 {
@@ -78,7 +90,7 @@ func (v view) ownIn(leases []lease) lease {
 // that was believed to be lost.
 func (v view) holding(own lease) view {
 	if own.uid != v.own.uid {
-		v.acknowledged, v.admitted = time.Time{}, time.Time{}
+		v.acknowledged, v.admitted, v.told = time.Time{}, time.Time{}, time.Time{}
 	}
 	v.own = own
 	return v
@@ -124,14 +136,17 @@ func (v view) next(now time.Time, t terms) (lease, bool) {
 	return l, due
 }
 
-// written returns the view after the API server has confirmed a write of the own Lease that began at the time. A write that has not
+// written returns the view after the API server has confirmed at now a write of the own Lease that began at the time. A write that has not
 // changed the version was none: the others cannot see it.
-func (v view) written(own lease, began time.Time) view {
+func (v view) written(own lease, began, now time.Time) view {
 	if own.uid == v.own.uid && own.version == v.own.version {
 		return v
 	}
 	v = v.holding(own)
 	v.acknowledged = began
+	if own.serves && v.told.IsZero() {
+		v.told = now
+	}
 	return v
 }
 
@@ -171,32 +186,30 @@ func (v view) quiet(t terms) time.Time {
 }
 
 // handover is how long before it is sure a replica says that it serves. Its heirs stop claiming what will be its own when they hear it, and it begins to
-// claim that a moment later.
+// claim that a moment later. It is also how long after a replica has gone its heirs begin: what it drew last is on its way.
 const handover = time.Second
 
-// served is when the replica says that it serves; the zero time without an end to its waiting.
-func (v view) served(t terms) time.Time {
+// serves reports whether the Lease has to say that its holder serves.
+func (v view) serves(now time.Time, t terms) bool {
+	from := v.due(t)
+	return !from.IsZero() && !now.Before(from)
+}
+
+// due is when the Lease has to say that its holder serves; the zero time without an end to its waiting.
+func (v view) due(t terms) time.Time {
 	if v.admitted.IsZero() {
 		return time.Time{}
 	}
 	return v.admitted.Add(max(t.settle-handover, 0))
 }
 
-// serves reports whether the Lease has to say that its holder serves.
-func (v view) serves(now time.Time, t terms) bool {
-	from := v.served(t)
-	return !from.IsZero() && !now.Before(from)
-}
-
-// mates are the others by their names. Of one that has come back with another Lease that one counts.
+// mates are the others by their names. Of one that has come back with another Lease that one counts. Who is dead is judged by the latest list: while this
+// replica hears nothing, it knows nothing.
 func (v view) mates(t terms) map[string]mate {
 	out := map[string]mate{}
 	for _, p := range v.peers {
-		m := mate{serves: p.serves, until: p.seen.Add(7 * t.renew / 3)}
-		if !p.gone.IsZero() {
-			m = mate{until: p.gone}
-		}
-		if other, twice := out[p.id]; !twice || m.until.After(other.until) {
+		m := mate{serves: p.serves, dead: v.heard.Sub(p.seen) >= 7*t.renew/3, gone: p.gone}
+		if other, twice := out[p.id]; !twice || !other.gone.IsZero() {
 			out[p.id] = m
 		}
 	}
@@ -223,10 +236,18 @@ func (v view) names(which func(peer) bool) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// sure is the span of time in which the replica may draw from its shard without asking; both zero if there is none.
+// sure is the span of time in which the replica may draw from its shard without asking; both zero if there is none. Its heirs have had time to hear that it
+// serves.
 func (v view) sure(t terms) (from, until time.Time) {
 	if v.own.uid == "" || v.admitted.IsZero() || v.acknowledged.IsZero() {
 		return time.Time{}, time.Time{}
 	}
-	return v.admitted.Add(t.settle), v.acknowledged.Add(t.duration - margin(t.duration))
+	if v.told.IsZero() {
+		return time.Time{}, time.Time{}
+	}
+	from = v.admitted.Add(t.settle)
+	if heard := v.told.Add(handover); heard.After(from) {
+		from = heard
+	}
+	return from, v.acknowledged.Add(t.duration - margin(t.duration))
 }

@@ -31,7 +31,7 @@ func (s *story) lists(second int, leases ...lease) *story {
 }
 
 func (s *story) writes(second int, own lease) *story {
-	s.view = s.written(own, at(second))
+	s.view = s.written(own, at(second), at(second))
 	return s
 }
 
@@ -45,15 +45,24 @@ func TestViewIsSure(t *testing.T) {
 		"not before a list has shown that nobody else is there": {
 			begin().lists(0).writes(1, held("a", "1", "1")), span{},
 		},
+		"not before it has said so": {
+			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")), span{},
+		},
 		"alone, when the addresses have settled": {
-			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")), span{at(10), at(13)},
+			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).writes(9, serving(held("a", "1", "2"))), span{at(10), at(21)},
+		},
+		"a second after it could say so": {
+			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).writes(12, serving(held("a", "1", "2"))), span{at(13), at(24)},
 		},
 		"as long as it renews": {
-			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).writes(5, held("a", "1", "2")),
-			span{at(10), at(17)},
+			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).writes(9, serving(held("a", "1", "2"))).
+				writes(12, serving(held("a", "1", "3"))),
+			span{at(10), at(24)},
 		},
 		"not by a renewal that changed nothing": {
-			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).writes(5, held("a", "1", "1")), span{at(10), at(13)},
+			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).writes(9, serving(held("a", "1", "2"))).
+				writes(12, serving(held("a", "1", "2"))),
+			span{at(10), at(21)},
 		},
 		"not before the others know it": {
 			begin().lists(0, held("b", "9", "9")).writes(1, held("a", "1", "1", "9")).
@@ -67,18 +76,21 @@ func TestViewIsSure(t *testing.T) {
 		},
 		"when the last of the others knows it": {
 			begin().lists(0, held("b", "9", "9")).writes(1, held("a", "1", "1", "9")).
-				lists(2, held("b", "9", "10", "1"), held("a", "1", "1", "9")),
-			span{at(10), at(13)},
+				lists(2, held("b", "9", "10", "1"), held("a", "1", "1", "9")).writes(9, serving(held("a", "1", "2", "9"))),
+			span{at(10), at(21)},
 		},
 		"though somebody comes who does not know it yet": {
-			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).lists(3, held("a", "1", "1"), held("b", "9", "9")),
-			span{at(10), at(13)},
+			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).lists(3, held("a", "1", "1"), held("b", "9", "9")).
+				writes(9, serving(held("a", "1", "2", "9"))),
+			span{at(10), at(21)},
 		},
 		"no longer when its Lease is gone": {
-			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).lists(3), span{},
+			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).writes(9, serving(held("a", "1", "2"))).lists(10), span{},
 		},
 		"not by the echo of a creation that was given up": {
-			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).lists(3, held("a", "2", "7")), span{},
+			begin().lists(0).writes(1, held("a", "1", "1")).lists(2, held("a", "1", "1")).writes(9, serving(held("a", "1", "2"))).
+				lists(10, serving(held("a", "2", "7"))),
+			span{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

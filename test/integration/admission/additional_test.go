@@ -255,7 +255,7 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		c.RemoveWebhooks(ctx)
 		annotate(ctx, "stranger", additionalFrom, "closed,blue")
 		c.AddWebhooks(ctx)
-		complains(ctx, "stranger", "keeper", closed4)
+		complains(ctx, "stranger", "keeper", closed4, closed6)
 		getsAdditional(ctx, "stranger", blue4, blue6)
 
 		By("but to whom the policy selects, and around its reservations")

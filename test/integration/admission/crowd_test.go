@@ -99,7 +99,7 @@ func (w *crowd) one(ctx context.Context) {
 }
 
 // collisions lists the requests that were refused for an address that somebody had, with those who may have been it. Ours are those where
-// nobody comes into question whom the API server has chosen the addresses of by itself, for want of an answer from us.
+// nobody comes into question whom the API server has chosen the addresses of by itself, for want of an answer from us, or of one in time.
 func (w *crowd) collisions(testimony map[string]string) (ours, others []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +109,7 @@ func (w *crowd) collisions(testimony map[string]string) (ours, others []string) 
 			if s.from.After(l.to) || !s.to.IsZero() && s.to.Before(l.from) || !slices.ContainsFunc(s.addresses, l.names) {
 				continue
 			}
-			foreign = foreign || testimony[name] == unasked
+			foreign = foreign || testimony[name] != steeredByUs
 			text += fmt.Sprintf("; %s may have had it (%s), asked for %s before", name, testimony[name], l.from.Sub(s.from).Round(time.Millisecond))
 		}
 		if foreign {

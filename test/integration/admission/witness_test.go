@@ -65,15 +65,16 @@ func testimony(line string) (service, chosen string) {
 	if err := json.Unmarshal([]byte(line), &event); err != nil {
 		return "", "" // the last line may be half written
 	}
+	chosen = leftByUs
 	for key, value := range event.Annotations {
 		switch {
-		case strings.HasPrefix(key, "failed-open.mutation.webhook.admission.k8s.io/"):
-			return event.ObjectRef.Name, unasked
 		case strings.HasPrefix(key, "mutation.webhook.admission.k8s.io/") && strings.Contains(value, `"mutated":true`):
-			return event.ObjectRef.Name, steeredByUs
+			return event.ObjectRef.Name, steeredByUs // also if we were asked once more and did not answer
+		case strings.HasPrefix(key, "failed-open.mutation.webhook.admission.k8s.io/"):
+			chosen = unasked
 		}
 	}
-	return event.ObjectRef.Name, leftByUs
+	return event.ObjectRef.Name, chosen
 }
 
 // saidByAPIServers returns what API servers have logged about an address, but for allocations.

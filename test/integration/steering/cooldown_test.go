@@ -170,7 +170,7 @@ var _ = inOrder("An address that cools down", func() {
 		bed.OfferRange(ctx, "brief", nil, "10.108.1.0/26", "fd00:108:1::/122")
 		bed.Program(ctx, "brief", steering.From("brief"), steering.ForNamespaces("tenant", "red"), steering.Exclusive(), steering.OrFail(), steering.CoolsDown(rest))
 		last := map[string]time.Time{}
-		returned := 0
+		returned, early := 0, 0
 		for i := range 120 {
 			next := time.Now().Add(80 * time.Millisecond) // 38 of 62 in three seconds, some of which the clean-up takes
 			begun, end, addresses := round(ctx, dual("red", fmt.Sprintf("brief-%d", i)))
@@ -178,7 +178,8 @@ var _ = inOrder("An address that cools down", func() {
 				if before, had := last[address]; had {
 					returned++
 					if age := begun.Sub(before); age < rest {
-						Expect(strays(ctx)).To(BeNumerically(">", 0), "%s in round %d, after %s", address, i, age)
+						early++
+						Expect(early).To(BeNumerically("<=", strays(ctx)), "%s in round %d, after %s", address, i, age)
 					}
 				}
 				last[address] = end

@@ -66,7 +66,7 @@ var _ = inOrder("Two tenants and three ranges", func() {
 			expectLen(but, held(append(reds, plains...), red), dynamics(red), "reds go elsewhere only when their range is full")
 		}
 		for _, cidr := range []string{blue4, blue6, red4, red6, shared4, shared6, default4, default6} {
-			expectAllBut(but, held(all, cidr), dynamic(cidr), "while any range has dynamic ones, but for %d")
+			expectAllBut(but, held(all, cidr), dynamic(cidr), "while any range has dynamic ones")
 		}
 	})
 
@@ -108,8 +108,8 @@ var _ = inOrder("Two tenants and three ranges", func() {
 			}
 			first := create(dynamics(cidr)-200, "dynamic")
 			last := create(staticBand(cidr)-1, "static") // one was chosen before
-			expectAllBut(strays(ctx), first, dynamic(cidr))
-			expectAllBut(strays(ctx), last, static(cidr))
+			expectAllBut(strays(ctx), first, dynamic(cidr), "while there are dynamic ones")
+			expectAllBut(strays(ctx), last, static(cidr), "when there are none left")
 
 			message := bed.ExpectRefused(ctx, "blue", single("blue", "too-much", family))
 			Expect(message).To(ContainSubstring(string(family)))
@@ -174,11 +174,11 @@ var _ = inOrder("The static bands", func() {
 		bed.ExpectConsistent(ctx)
 		but := strays(ctx)
 		for _, cidr := range append(cidrs4, cidrs6...) {
-			expectAllBut(but, held(first, cidr), dynamic(cidr))
+			expectAllBut(but, held(first, cidr), dynamic(cidr), "while any range has dynamic ones")
 		}
 		for _, cidr := range cidrs4 {
-			expectLen(but, held(first, cidr), dynamics(cidr))
-			expectAllBut(but, held(next, cidr), static(cidr))
+			expectLen(but, held(first, cidr), dynamics(cidr), "all dynamic ones")
+			expectAllBut(but, held(next, cidr), static(cidr), "when there are none left")
 		}
 	}
 
@@ -206,10 +206,10 @@ var _ = inOrder("The static bands", func() {
 		}
 		but := strays(ctx)
 		for _, cidr := range []string{"10.104.1.0/24", "fd00:104::100/120"} {
-			expectAllBut(but, held(services, cidr), dynamic(cidr))
+			expectAllBut(but, held(services, cidr), dynamic(cidr), "there are enough")
 		}
 		for _, cidr := range []string{"10.104.1.128/25", "fd00:104::180/121"} {
-			expectAllBut(but, held(services, cidr), Not(static(cidr)), "the narrow range begins with an address that only the wide one can use, but for %d")
+			expectAllBut(but, held(services, cidr), Not(static(cidr)), "the narrow range begins with an address that only the wide one can use")
 		}
 	})
 })
@@ -293,7 +293,7 @@ var _ = inOrder("Of several policies for a Service", func() {
 			expectLen(but, held(services[i*size(of(i)[0]):][:size(of(i)[0])], of(i)[0]), size(of(i)[0]), "of IPv4 one after the other")
 		}
 		expectLen(but, held(services, of(0)[1]), size(of(0)[1]), "IPv6 has one more, and each family goes on by itself")
-		expectLen(but, held(services, of(1)[1]), len(services)-size(of(0)[1]))
+		expectLen(but, held(services, of(1)[1]), len(services)-size(of(0)[1]), "the rest")
 		last := bed.Create(ctx, dual("green", "last"))
 		Expect(held([]*corev1.Service{last}, of(0)[0])).To(BeEmpty())
 		Expect(held([]*corev1.Service{last}, of(1)[0])).To(BeEmpty())
