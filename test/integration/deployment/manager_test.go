@@ -75,7 +75,7 @@ func young(ctx context.Context, prefix string) {
 			if err != nil {
 				return err
 			}
-			if !strings.HasPrefix(service.Spec.ClusterIP, "10.112.0.") {
+			if !strings.HasPrefix(service.Spec.ClusterIP, "10.118.0.") {
 				return fmt.Errorf("Service %s/web got %s, which is not of its tenant", namespace, service.Spec.ClusterIP)
 			}
 			return services.Delete(ctx, "web", metav1.DeleteOptions{})
@@ -163,7 +163,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 
 	// Ranges, reservations, cool-down, and an additional address: all that a policy may ask for.
 	It("follows a policy", func(ctx SpecContext) {
-		c.CreateServiceCIDR(ctx, "tenant", "10.112.0.0/24")
+		c.CreateServiceCIDR(ctx, "tenant", "10.118.0.0/24")
 		c.WaitLookedAfter(ctx, "tenant")
 		apply(ctx, `apiVersion: clusterip-operator.io/v1alpha1
 kind: ServiceCIDRPolicy
@@ -175,8 +175,8 @@ spec:
   onFull: Fail
   coolDown: 1h
   reservations:
-  - {name: dns, address: 10.112.0.10}`)
-		Eventually(c.IPAddress).WithArguments(ctx, "10.112.0.10").WithTimeout(cluster.Patience).ShouldNot(BeNil(), "the reservation")
+  - {name: dns, address: 10.118.0.10}`)
+		Eventually(c.IPAddress).WithArguments(ctx, "10.118.0.10").WithTimeout(cluster.Patience).ShouldNot(BeNil(), "the reservation")
 		Eventually(func() string {
 			return kubectl(ctx, c, "get", "servicecidrpolicy", "tenant", "-o", `jsonpath={.status.conditions[?(@.type=="Programmed")]}`)
 		}).WithTimeout(cluster.Patience).Should(ContainSubstring(`"status":"True"`))
@@ -184,9 +184,9 @@ spec:
 			service, err := c.TryService(ctx, "steered", framework.WithLabel("tenant", "a"))
 			g.Expect(err).NotTo(HaveOccurred())
 			defer c.DeleteServices(ctx, service)
-			g.Expect(service.Spec.ClusterIP).To(HavePrefix("10.112.0."))
+			g.Expect(service.Spec.ClusterIP).To(HavePrefix("10.118.0."))
 		}).WithTimeout(cluster.Patience).WithPolling(time.Second).Should(Succeed())
-		_, err := c.TryService(ctx, "stranger", framework.WithClusterIPs("10.112.0.77"))
+		_, err := c.TryService(ctx, "stranger", framework.WithClusterIPs("10.118.0.77"))
 		Expect(err).To(MatchError(ContainSubstring(`ServiceCIDRPolicy "tenant": `)))
 	})
 
@@ -208,7 +208,7 @@ spec:
 		listed := func() string {
 			return kubectl(ctx, c, "get", "service", "more", "-o", `jsonpath={.metadata.annotations.clusterip-operator\.io/additional-ips}`)
 		}
-		Eventually(listed).WithTimeout(cluster.Patience).Should(HavePrefix("10.112.0."))
+		Eventually(listed).WithTimeout(cluster.Patience).Should(HavePrefix("10.118.0."))
 		c.DeleteServices(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "more"}})
 		kubectl(ctx, c, "delete", "servicecidrpolicy", "tenant")
 		c.DeleteServiceCIDRs(ctx, "tenant")
