@@ -15,15 +15,15 @@ const answering = 650 * time.Millisecond
 // unhurried is how long the owner must have had for its answer before its silence is held against it.
 const unhurried = 300 * time.Millisecond
 
-// ErrLeft says that this replica has given up its shard, as it stops: it asks nobody, and nobody asks it.
-var ErrLeft = errors.New("this replica is leaving")
+// ErrOut says that this replica has no Lease, as it has just started, or stops: it settles nothing, and can ask nobody.
+var ErrOut = errors.New("this replica is not one of those that hand out addresses: it starts, or stops")
 
 // ErrNoAnswer says that nobody answered in time who settles an address: it may be dead, or the replicas are of two minds about who does.
 var ErrNoAnswer = errors.New("the replica that settles the address does not answer")
 
 // Borrow asks the replica that settles an address what this one may do with it, and waits for the answer. After Outright and Claimable the other one
 // has taken it out of its own draws for us: it has to be handed out, or claimed, at once. After Refused somebody has it; after Elsewhere ask again later. The
-// error is ErrNoAnswer, ErrLeft, or that of ctx. A replica that does not answer is passed over until it is heard of: what it settles, its heirs do.
+// error is ErrNoAnswer, ErrOut, or that of ctx. A replica that does not answer is passed over until it is heard of: what it settles, its heirs do.
 //
 // Asks and answers travel in the Leases. Those of many callers travel together, as far as there is room in one letter; the others wait.
 func (m *Members) Borrow(ctx context.Context, a netip.Addr) (Grant, error) {
@@ -31,8 +31,8 @@ func (m *Members) Borrow(ctx context.Context, a netip.Addr) (Grant, error) {
 	if grant := rights.Of(a); grant != Refused {
 		return grant, nil // it has come to us since the caller looked
 	}
-	if m.resigned.Load() {
-		return Refused, ErrLeft
+	if len(rights.inLine) == 0 {
+		return Refused, ErrOut
 	}
 	holder := rights.holder(a)
 	nonce := utilrand.String(8)

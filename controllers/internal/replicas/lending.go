@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 const (
@@ -56,6 +58,8 @@ type lending struct {
 	// queue has the nonces of asks in the order in which they came; dropped ones are in it until the next letter.
 	queue   []string
 	answers map[string]Grant
+	// latest are the versions of the latest letters, by who wrote them.
+	latest map[string]string
 	// of are the keys of answers by who asked.
 	of map[string][]string
 }
@@ -63,7 +67,7 @@ type lending struct {
 func newLending(me string, lend func(netip.Addr) bool, right func(netip.Addr) Grant) *lending {
 	return &lending{
 		me: me, lend: lend, right: right,
-		blamed: func(netip.Addr) {}, waiting: map[string]chan Grant{}, asks: map[string]ask{}, sent: map[string]time.Time{}, answers: map[string]Grant{}, of: map[string][]string{},
+		blamed: func(netip.Addr) {}, waiting: map[string]chan Grant{}, asks: map[string]ask{}, sent: map[string]time.Time{}, latest: map[string]string{}, answers: map[string]Grant{}, of: map[string][]string{},
 	}
 }
 
@@ -133,7 +137,12 @@ func (l *lending) oldest() map[string]ask {
 }
 
 // received reads the letter of another replica, and reports whether it has to be answered. A letter that cannot be read says nothing.
-func (l *lending) received(from, text string) (answered bool) {
+//
+// A letter that is older than the last one is old news: a list may have been on its way while the watch told of a later one.
+func (l *lending) received(from, version, text string) (answered bool) {
+	if l.outdated(from, version) {
+		return false
+	}
 	var in letter
 	if text != "" && json.Unmarshal([]byte(text), &in) != nil {
 		return false
@@ -177,6 +186,17 @@ func (l *lending) judge(a netip.Addr) Grant {
 	return grant
 }
 
+// outdated notes the version of a letter, and reports whether a later one was there before.
+func (l *lending) outdated(from, version string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if order, err := resourceversion.CompareResourceVersion(version, l.latest[from]); err == nil && order < 0 {
+		return true
+	}
+	l.latest[from] = version
+	return false
+}
+
 // hear hands answers on to those who wait for them.
 func (l *lending) hear(answers map[string]Grant) {
 	l.mu.Lock()
@@ -215,4 +235,5 @@ func (l *lending) gone(living map[string]bool) {
 			l.forget(from, nil)
 		}
 	}
+	maps.DeleteFunc(l.latest, func(from, _ string) bool { return !living[from] })
 }

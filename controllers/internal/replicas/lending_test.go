@@ -58,7 +58,7 @@ func TestOwnerAnswersWhatItIsAsked(t *testing.T) {
 			l := owner()
 			answered := false
 			for _, text := range tc.letters {
-				answered = l.received("b", text)
+				answered = l.received("b", "", text)
 			}
 			if diff := cmp.Diff(tc.want, l.text()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -70,10 +70,24 @@ func TestOwnerAnswersWhatItIsAsked(t *testing.T) {
 	}
 }
 
+// A list that was on its way takes no answer back.
+func TestOldLettersAreOldNews(t *testing.T) {
+	l := owner()
+	l.received("b", "12", `{"asks":{"1":{"to":"owner","address":"10.0.0.1"}}}`)
+	l.received("b", "11", ``)
+	if diff := cmp.Diff(`{"answers":{"b/1":2}}`, l.text()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	l.received("b", "13", ``)
+	if got := l.text(); got != "" {
+		t.Errorf("after a later one the answer still stands: %s", got)
+	}
+}
+
 func TestOwnerForgetsWhoWent(t *testing.T) {
 	l := owner()
-	l.received("b", `{"asks":{"1":{"to":"owner","address":"10.0.0.1"}}}`)
-	l.received("c", `{"asks":{"1":{"to":"owner","address":"10.0.0.2"}}}`)
+	l.received("b", "", `{"asks":{"1":{"to":"owner","address":"10.0.0.1"}}}`)
+	l.received("c", "", `{"asks":{"1":{"to":"owner","address":"10.0.0.2"}}}`)
 	l.gone(map[string]bool{"c": true})
 	if diff := cmp.Diff(`{"answers":{"c/1":0}}`, l.text()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -83,8 +97,8 @@ func TestOwnerForgetsWhoWent(t *testing.T) {
 func TestBorrowerHearsItsOwnAnswers(t *testing.T) {
 	b := newLending("b", nil, func(netip.Addr) Grant { return Refused })
 	granted, refused, unheard := b.ask("1", "owner", mine), b.ask("2", "owner", lentOut), b.ask("3", "owner", elsewhere)
-	b.received("owner", `{"answers":{"b/1":2,"b/2":0,"c/3":2}}`)
-	b.received("owner", `{"answers":{"b/1":0}}`)
+	b.received("owner", "", `{"answers":{"b/1":2,"b/2":0,"c/3":2}}`)
+	b.received("owner", "", `{"answers":{"b/1":0}}`)
 	if <-granted != Outright || <-refused != Refused || len(unheard) > 0 {
 		t.Error("the answers are not those of the first letter")
 	}
@@ -150,11 +164,11 @@ func TestForgedLettersDoLittleHarm(t *testing.T) {
 	}
 	for i := range 20 {
 		from := fmt.Sprintf("%d-%s", i, strings.Repeat("x", 240))
-		l.received(from, string(text))
+		l.received(from, "", string(text))
 		if i == 0 && lent != mostAnswers {
 			t.Errorf("by one letter %d addresses were lent", lent)
 		}
-		l.received(from, string(text))
+		l.received(from, "", string(text))
 	}
 	if lent != mostStanding {
 		t.Errorf("by all letters %d addresses were lent, want %d", lent, mostStanding)
@@ -163,7 +177,7 @@ func TestForgedLettersDoLittleHarm(t *testing.T) {
 		t.Errorf("the answer has %d bytes", size)
 	}
 	l.gone(nil)
-	if !l.received("b", `{"asks":{"1":{"to":"owner","address":"10.0.0.1"}}}`) {
+	if !l.received("b", "", `{"asks":{"1":{"to":"owner","address":"10.0.0.1"}}}`) {
 		t.Error("who asks after that gets no answer")
 	}
 }

@@ -21,9 +21,7 @@ type Members struct {
 	alarm   *alarm
 	lending *lending
 	silence silence
-	// resigned is true once the replica stops.
-	resigned atomic.Bool
-	divided  atomic.Pointer[division]
+	divided atomic.Pointer[division]
 
 	current atomic.Pointer[standing]
 	// joined is true once the replica has been sure.
@@ -102,8 +100,7 @@ func (m *Members) publish() {
 
 // resign gives up the shard at once.
 func (m *Members) resign() {
-	m.resigned.Store(true)
 	next := *m.current.Load()
-	next.from, next.until, next.steps = time.Time{}, time.Time{}, time.Time{}
+	next.from, next.until, next.steps, next.written = time.Time{}, time.Time{}, time.Time{}, false
 	m.current.Store(&next)
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -57,6 +58,75 @@ func liveThrough(t *testing.T, settle, inFlight time.Duration) {
 	if borrowed < 10*schedules {
 		t.Errorf("in %d lives only %d addresses were borrowed", schedules, borrowed)
 	}
+}
+
+// TestOneAtATimeSettlesAnAddress asks for more where nothing goes wrong but that replicas come, leave and die: no address may be claimed by one of them
+// while another one hands it out by itself, or claims it too. Only where nobody serves, as at the start, they have no order.
+func TestOneAtATimeSettlesAnAddress(t *testing.T) {
+	inherited := 0
+	for seed := range uint64(schedules) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, seed)
+			w.settle, w.inFlight, w.wicked = defaultSettle, inFlight, 0
+			w.begin()
+			w.begin()
+			for end := time.Now().Add(3 * time.Minute); time.Now().Before(end) && !t.Failed(); {
+				w.comeAndGo()
+				for next := time.Now().Add(time.Duration(1+w.n(30)) * time.Second); time.Now().Before(next); time.Sleep(25 * time.Millisecond) {
+					inherited += w.expectTurns(address(w.n(addresses)))
+				}
+			}
+			w.end()
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	if inherited < 10*schedules {
+		t.Errorf("in %d lives an address had an heir only %d times", schedules, inherited)
+	}
+}
+
+// comeAndGo lets a replica come, leave or die.
+func (w *world) comeAndGo() {
+	alive := w.alive()
+	n := alive[w.n(len(alive))]
+	switch {
+	case len(alive) < 2 || len(alive) < 5 && w.n(2) == 0:
+		w.begin()
+	case w.n(2) == 0:
+		w.note("%s is stopped", n.members.ID())
+		n.stop()
+		<-n.stopped
+		w.kill(n)
+	default:
+		w.note("%s is killed", n.members.ID())
+		w.kill(n)
+		n.stop()
+		<-n.stopped
+	}
+}
+
+// expectTurns complains if more than one replica may hand an address out, and returns how many have inherited it.
+func (w *world) expectTurns(a netip.Addr) (heirs int) {
+	var owners, claimants []string
+	serving := false
+	for _, n := range w.alive() {
+		rights := n.members.Rights()
+		serving = serving || rights.Sure
+		switch rights.Of(a) {
+		case Outright:
+			owners = append(owners, n.members.ID())
+		case Claimable:
+			claimants = append(claimants, n.members.ID())
+		}
+	}
+	if serving && len(owners)+len(claimants) > 1 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.fail("%s is handed out by %v and claimed by %v", a, owners, claimants)
+	}
+	return len(claimants)
 }
 
 // world is a cluster in the model. Time is that of the bubble.
@@ -475,6 +545,8 @@ func (n *node) remove(ctx context.Context, l lease) error {
 		if err := n.check(l); err != nil {
 			return l, err
 		}
+		n.versions++
+		l.version = fmt.Sprint(n.versions)
 		delete(n.leases, l.id)
 		n.spread(l, true)
 		return l, nil
@@ -528,12 +600,23 @@ func (n *node) follow(ctx context.Context, changed func(l lease, gone bool)) err
 	n.mu.Lock()
 	var one sync.Mutex
 	open := true
-	n.watchers[n] = func(l lease, gone bool) {
+	newest := map[string]int{}
+	tell := func(l lease, gone bool) {
 		one.Lock()
 		defer one.Unlock()
-		if open {
+		version, _ := strconv.Atoi(l.version)
+		if open && version >= newest[l.id] { // a watch tells in order
+			newest[l.id] = version
 			changed(l, gone)
 		}
+	}
+	n.watchers[n] = tell
+	for _, l := range n.leases { // a watch begins with what is there
+		go func() {
+			time.Sleep(n.delay())
+			n.thaw()
+			tell(l, false)
+		}()
 	}
 	n.mu.Unlock()
 	select {
@@ -546,10 +629,16 @@ func (n *node) follow(ctx context.Context, changed func(l lease, gone bool)) err
 	one.Lock()
 	open = false
 	one.Unlock()
-	if n.n(2) == 0 {
+	if n.troubled() && n.n(2) == 0 {
 		return errLost
 	}
 	return nil
+}
+
+func (w *world) troubled() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.trouble
 }
 
 // drifting is a clock that goes wrong, on a node that freezes.

@@ -34,7 +34,7 @@ func (r Rights) Of(a netip.Addr) Grant {
 	}
 }
 
-// holder returns the name of the replica that settles an address.
+// holder returns the name of the replica that settles an address, for one that is in line or knows who is.
 func (r Rights) holder(a netip.Addr) string { return r.inLine[max(0, r.Shard.Owner(a))] }
 
 // Grant is what a replica may do with an address.
@@ -51,6 +51,9 @@ const (
 	Elsewhere
 )
 
+// nobodys is the shard of a replica that is none.
+var nobodys = allocator.NewShard(nil, "")
+
 // division is the last one of a part of the replicas. Who is in line changes when one joins, dies or falls silent.
 type division struct {
 	inLine []string
@@ -61,6 +64,9 @@ type division struct {
 // time-out of the webhook. They cost some loads.
 func (m *Members) Rights() Rights {
 	s, now := m.current.Load(), m.clock.Now()
+	if !s.written {
+		return Rights{Shard: nobodys, Own: nobodys}
+	}
 	r := Rights{Own: s.shard, Sure: s.sure(now), inLine: s.inLine(now, m.silence.of)}
 	if len(r.inLine) == len(s.reckoned) {
 		r.Shard = s.shard

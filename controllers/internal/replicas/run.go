@@ -90,7 +90,11 @@ func (m *Members) read(leases []lease) {
 // blamed believes another replica, which asks for an address of which this one thought that a third one settles it: that one has not answered it. Unless
 // it was heard of in that time.
 func (m *Members) blamed(a netip.Addr) {
-	if holder := m.Rights().holder(a); holder != m.id {
+	rights := m.Rights()
+	if len(rights.inLine) == 0 {
+		return
+	}
+	if holder := rights.holder(a); holder != m.id {
 		m.silence.asked(holder, m.clock.Now().Add(-answering))
 	}
 }
@@ -104,7 +108,7 @@ func (m *Members) heard(id string) {
 
 // letter takes in what another replica's Lease says about borrowed addresses.
 func (m *Members) letter(l lease) bool {
-	return l.id != m.id && m.lending.received(l.id, l.lending)
+	return l.id != m.id && m.lending.received(l.id, l.version, l.lending)
 }
 
 // renew writes the own Lease if it is time to.
