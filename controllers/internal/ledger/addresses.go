@@ -68,6 +68,10 @@ func (l *Ledger) ipAddressHandler() toolscache.ResourceEventHandler {
 			if old.(*networkingv1.IPAddress).ResourceVersion != o.(*networkingv1.IPAddress).ResourceVersion {
 				l.putObject(o.(*networkingv1.IPAddress))
 			}
+			// After a gap in the watch, one that went and one that came since are told as one change.
+			if old.(*networkingv1.IPAddress).UID != o.(*networkingv1.IPAddress).UID {
+				l.countAllocation(o.(*networkingv1.IPAddress))
+			}
 		},
 		DeleteFunc: func(o any) {
 			if ip, ok := deleted[*networkingv1.IPAddress](o); ok {

@@ -248,11 +248,16 @@ func TestAllocationsAreCountedAfterTheFirstListing(t *testing.T) {
 	b.objects.OnAdd(object("10.0.0.200", v1alpha1.ManagedByAPIServer), true)
 	b.objects.OnAdd(object("10.0.0.201", v1alpha1.ManagedByAPIServer), false)
 	b.objects.OnAdd(object("10.0.0.202", "somebody.example"), false)
+	one, another := object("10.0.0.203", v1alpha1.ManagedByAPIServer), object("10.0.0.203", v1alpha1.ManagedByAPIServer)
+	b.objects.OnAdd(one, true)
+	b.objects.OnUpdate(one, another)
+	another.UID = "another"
+	b.objects.OnUpdate(one, another)
 	b.cidrs.OnUpdate(nil, cidr("a", "10.0.0.0/24"))
 	dynamic := RangeBand{netip.MustParsePrefix("10.0.0.0/24"), allocator.Dynamic}
 	for _, name := range []string{"a", "b"} {
-		if got := b.Allocations(name, dynamic); got != 1 {
-			t.Errorf("%s counts %d allocations, want the one that came after the listing", name, got)
+		if got := b.Allocations(name, dynamic); got != 2 {
+			t.Errorf("%s counts %d allocations, want the one that came after the listing, and the one that came in the place of another", name, got)
 		}
 	}
 	b.cidrs.OnDelete(cidr("a", "10.0.0.0/24"))
