@@ -42,7 +42,7 @@ type assumption struct {
 func (l *Ledger) Draw(lot allocator.Lot, to Holder) (allocator.Drawn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	drawn, err := l.pool.Draw(lot)
+	drawn, err := l.drawn(lot)
 	if err != nil {
 		return drawn, err
 	}

@@ -126,6 +126,15 @@ func (l loss) names(address string) bool {
 	return strings.Contains(l.complaint, "allocate IP "+address+":")
 }
 
+// forget takes a Service out of those that are there.
+func (w *crowd) forget(gone string) {
+	for range len(w.oldest) {
+		if name := <-w.oldest; name != gone {
+			w.oldest <- name
+		}
+	}
+}
+
 // there returns the names of those that should be there now.
 func (w *crowd) there() map[string]bool {
 	names := map[string]bool{}

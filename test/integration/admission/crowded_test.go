@@ -3,12 +3,14 @@ package admission_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -115,6 +117,15 @@ var _ = Describe("Thirty-two clients in ranges that are almost full", Ordered, C
 			address := double[strings.LastIndex(double, " ")+1:]
 			said := saidByAPIServers(b.Dir(), address)
 			Expect(said).To(ContainElement(ContainSubstring("appears to have leaked: cleaning up")), "%s, and the API server said %q", double, said)
+			AddReportEntry("given away by the API server", double)
+			services = slices.DeleteFunc(services, func(s corev1.Service) bool {
+				if strings.HasPrefix(double, s.Name+" ") {
+					b.DeleteServices(ctx, &s)
+					return true
+				}
+				return false
+			})
+			those.forget(double[:strings.Index(double, " ")])
 		}
 		Expect(len(twice)).To(BeNumerically("<=", 1), "%q", twice)
 		names := those.there()

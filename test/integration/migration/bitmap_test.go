@@ -326,13 +326,13 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 		close(stop)
 		Expect(crowd.Wait()).To(Succeed())
 
-		bitmap := w.etcd.legacy(ctx, primaryKey)
-		Expect(bitmap.has(lost)).To(BeFalse())
-		Expect(bitmap.addresses()).To(ContainElements(w.used(ctx, primaryKey)), "a Service has lost its bit")
+		Expect(w.etcd.legacy(ctx, primaryKey).addresses()).To(ContainElements(w.used(ctx, primaryKey)), "a Service has lost its bit")
 		for address, owners := range w.owners(ctx) {
 			Expect(owners).To(HaveLen(1), address)
 		}
 		with(clean, w.migrate(ctx, "run", "--repair-bitmap", "--leak-grace=1s"))
+		// While there is so much coming and going that other writers are always faster, the first run says that something is left.
+		Expect(w.etcd.legacy(ctx, primaryKey).has(lost)).To(BeFalse())
 		w.check(ctx, clean)
 	})
 })
