@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests: hack/test.sh all|unit|integration|upgrade|e2e
 #
-# Specs with the label "large" are left to upgrade and e2e; all the others are in all.
+# Specs with the label "large" are left to upgrade and e2e; all the others are in all. Those with the label "alone" say what replicas promise as long as they
+# have the time to answer each other: nothing else runs beside them.
 # A package is an integration package when its tests are Ginkgo specs: those talk to real control planes,
 # which are built into the cache first. TIMEOUT bounds one package, PARALLEL how many run side by side.
 set -euo pipefail
@@ -42,7 +43,10 @@ integration() {
 	hack/tools/build.sh etcd kubernetes-1.36 kubernetes-1.32 >/dev/null
 	local colour=()
 	[ -t 1 ] || colour=(-ginkgo.no-color)
-	run integration -ginkgo.randomize-all "-ginkgo.label-filter=!large" "${colour[@]}"
+	local status=0
+	run integration -ginkgo.randomize-all "-ginkgo.label-filter=!large && !alone" "${colour[@]}" || status=1
+	go test "${flags[@]}" ./test/integration/admission -ginkgo.label-filter=alone "${colour[@]}" || status=1
+	return $status
 }
 
 # upgrade runs the large specs, of migrations under load and of large clusters.
