@@ -25,6 +25,9 @@ func (l *Ledger) drawn(lot allocator.Lot) (allocator.Drawn, error) {
 		return best, err
 	}
 	freed := l.freed(best.Addr)
+	if freed.IsZero() {
+		return best, nil
+	}
 	tier := lot.Tiers[tierOf(lot, best.Addr)]
 	like := allocator.Lot{Tiers: []*allocator.Tier{tier}, Shard: lot.Shard, OnlyOwn: best.Own} // none that rests: it would rest no more
 	var back []netip.Addr
