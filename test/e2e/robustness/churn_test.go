@@ -80,7 +80,6 @@ func (c *churn) decorate(s *corev1.Service) {
 		toggleAffinity(s)
 	case 1:
 		extra := corev1.ServicePort{Name: "extra", Port: 81, Protocol: corev1.ProtocolUDP}
-		s.Spec.Ports[0].Name = "main"
 		s.Spec.Ports = append(s.Spec.Ports[:1], extra)
 	case 2:
 		s.Spec.Ports = s.Spec.Ports[:1]

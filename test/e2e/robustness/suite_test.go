@@ -63,7 +63,7 @@ func newWorld(ctx context.Context, cluster *framework.ControlPlane, mode string)
 	Expect(err).NotTo(HaveOccurred())
 	w.Options.Env = append(w.Options.Env, "PATH="+w.programs.Path())
 	w.plantForeign(ctx)
-	w.busy = w.Serve(ctx, "busy", w.servers(), framework.WithType(corev1.ServiceTypeNodePort))
+	w.busy = w.Serve(ctx, "busy", w.servers(), framework.WithType(corev1.ServiceTypeNodePort), named)
 	w.calls = w.Serve(ctx, "calls", w.servers(), stage.BothProtocols())
 	for i := range 8 {
 		w.Serve(ctx, fmt.Sprintf("other-%d", i), w.servers()[:i%4])
@@ -72,6 +72,10 @@ func newWorld(ctx context.Context, cluster *framework.ControlPlane, mode string)
 	w.Served(w.busy)
 	return w
 }
+
+// named gives the port its name from the start, so that others can come later: a port that is renamed has no endpoints until
+// EndpointSlices know the new name, and refuses meanwhile as it must.
+func named(s *corev1.Service) { s.Spec.Ports[0].Name = "main" }
 
 func (w *world) servers() []stage.Endpoint {
 	return []stage.Endpoint{{Of: w.Pod1}, {Of: w.Pod2}, {Of: w.RemotePod}}
