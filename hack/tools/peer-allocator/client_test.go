@@ -11,7 +11,6 @@ import (
 	networkingv1informers "k8s.io/client-go/informers/networking/v1"
 	networkingv1client "k8s.io/client-go/kubernetes/typed/networking/v1"
 	"k8s.io/client-go/tools/cache"
-
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
 )
 
