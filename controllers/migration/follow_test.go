@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,14 +93,13 @@ func TestFollowStore(t *testing.T) {
 // The gap lies between the listing and the watch: what went in it is dropped by the second listing.
 func TestFollowStoreMissesChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, watches := bare(3), 0
+		m := bare(3)
+		var watches atomic.Int32 // the two kinds are watched side by side
 		m.before = func(c call) error {
-			if c.op == "Watch" {
-				if watches++; watches == 1 {
-					m.remove("services/specs/ns/s0001")
-					m.putService(aService("new", "10.0.0.77"))
-					m.compact()
-				}
+			if c.op == "Watch" && watches.Add(1) == 1 {
+				m.remove("services/specs/ns/s0001")
+				m.putService(aService("new", "10.0.0.77"))
+				m.compact()
 			}
 			return nil
 		}
