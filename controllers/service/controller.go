@@ -35,6 +35,8 @@ type Reconciler struct {
 	Clock  clock.PassiveClock
 	// Tracker remembers unconfirmed complaints; its zero value is ready.
 	Tracker drift.Tracker[types.NamespacedName]
+
+	listed listing
 }
 
 var _ reconcile.Reconciler = (*Reconciler)(nil)
@@ -80,7 +82,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Live.Get(ctx, key, s); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("reading Service %s from the API server: %w", key, err)
 	}
-	r.report(key, s, decide(s, r.offered))
+	offered, err := r.liveOffer(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	findings = decide(s, offered)
+	r.report(key, s, findings)
+	if len(findings) == 0 { // the books are behind, and nothing wakes us if the range goes before they hear of it
+		return reconcile.Result{RequeueAfter: confirmFor}, nil
+	}
 	return reconcile.Result{}, nil
 }
 

@@ -1,0 +1,70 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+)
+
+// listing is what the API server had for ServiceCIDRs at some time. The zero value is of no time; it is safe for concurrent use.
+//
+// One listing serves all Services that are suspected at about the same time: thousands of them are when a range was taken away.
+type listing struct {
+	mu     sync.Mutex
+	asOf   time.Time
+	ranges []allocator.Range
+}
+
+// since returns the ranges of a listing that is not older than t, if there is one.
+func (l *listing) since(t time.Time) (ranges []allocator.Range, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ranges, !l.asOf.IsZero() && !l.asOf.Before(t)
+}
+
+func (l *listing) keep(ranges []allocator.Range, asOf time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if asOf.After(l.asOf) {
+		l.ranges, l.asOf = ranges, asOf
+	}
+}
+
+// liveOffer returns what decide wants to know, from the books and from the API server itself: after an outage the watch of ServiceCIDRs may
+// come back half a minute later than that of Services, and a Service in a new range is not to blame for that.
+//
+// A complaint has lasted for confirmFor by now, and no Service is older than its range: a listing of that time knows the range.
+func (r *Reconciler) liveOffer(ctx context.Context) (func(netip.Addr) bool, error) {
+	now := r.Clock.Now()
+	ranges, fresh := r.listed.since(now.Add(-confirmFor))
+	if !fresh {
+		list := &networkingv1.ServiceCIDRList{}
+		if err := r.Live.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("listing ServiceCIDRs: %w", err)
+		}
+		ranges = rangesOf(list.Items)
+		r.listed.keep(ranges, now)
+	}
+	return func(a netip.Addr) bool {
+		return r.offered(a) || slices.ContainsFunc(ranges, func(r allocator.Range) bool { return r.Contains(a) })
+	}, nil
+}
+
+// rangesOf are all ranges of these ServiceCIDRs. Text that is none is left out: the API server validates.
+func rangesOf(cidrs []networkingv1.ServiceCIDR) (ranges []allocator.Range) {
+	for _, c := range cidrs {
+		for _, text := range c.Spec.CIDRs {
+			if one, err := allocator.ParseRange(text); err == nil {
+				ranges = append(ranges, one)
+			}
+		}
+	}
+	return ranges
+}
