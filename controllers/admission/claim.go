@@ -93,12 +93,15 @@ func (c *claimer) awaitSight(ctx context.Context, a netip.Addr, claim types.UID)
 	tick := time.NewTicker(glance)
 	defer tick.Stop()
 	for {
+		over := ctx.Err() != nil // before the last look: this machine may have stood still, and the watch shows the claim all the same
 		if k, ok := c.ledger.Kept(a); ok && k.UID == claim {
 			return true
 		}
+		if over {
+			return false
+		}
 		select {
 		case <-ctx.Done():
-			return false
 		case <-tick.C:
 		}
 	}

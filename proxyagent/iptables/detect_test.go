@@ -135,12 +135,37 @@ func TestDue(t *testing.T) {
 		"no period, but it takes long":         {time.Second, 0, 9 * time.Second, 10, false},
 		"no period, it takes long, after long": {time.Second, 0, 10 * time.Second, 10, true},
 	} {
-		if got := (looked{start, tc.took}).due(start.Add(tc.passed), tc.period, tc.parts); got != tc.want {
+		if got := (looked{at: start, took: tc.took}).due(start.Add(tc.passed), tc.period, tc.parts); got != tc.want {
 			t.Errorf("%s: got %t", name, got)
 		}
 	}
 	if !(looked{}).due(start, 5*time.Minute, 1000) {
 		t.Error("what was never looked at is not due")
+	}
+}
+
+// TestOneSlowLook is about an agent that stood still in the middle of a look: the next one comes in time all the same.
+func TestOneSlowLook(t *testing.T) {
+	start := time.Now()
+	took := func(times ...time.Duration) (l looked) {
+		for _, one := range times {
+			l = l.again(start, one)
+		}
+		return l
+	}
+	for name, tc := range map[string]struct {
+		l    looked
+		want time.Duration
+	}{
+		"the first":                  {took(time.Second), 2 * time.Second},
+		"one that is slow":           {took(time.Millisecond, time.Minute), 2 * time.Second},
+		"one after one that was":     {took(time.Millisecond, time.Minute, time.Millisecond), 2 * time.Second},
+		"two that are slow":          {took(time.Millisecond, time.Minute, time.Second), 100 * time.Second},
+		"they are not slow any more": {took(time.Minute, time.Minute, 20*time.Millisecond), 2 * time.Second},
+	} {
+		if tc.l.due(start.Add(tc.want-1), 2*time.Second, 100) || !tc.l.due(start.Add(tc.want), 2*time.Second, 100) {
+			t.Errorf("%s: is not due after exactly %s: %+v", name, tc.want, tc.l)
+		}
 	}
 }
 

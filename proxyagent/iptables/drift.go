@@ -35,7 +35,7 @@ func (p *Proxier) drift(ctx context.Context, now time.Time) ([]string, error) {
 		if found, err = p.driftOfSets(ctx); err != nil {
 			return nil, err
 		}
-		p.sets = looked{now, time.Since(start)}
+		p.sets = p.sets.again(now, time.Since(start))
 	}
 	rules, err := p.driftOfRules(ctx, now)
 	return append(found, rules...), err
@@ -47,10 +47,16 @@ const fullCheckParts = 300
 // setsPeriod is how often the members of sets are counted: nothing tells cheaper whether they changed.
 const setsPeriod = 2 * time.Second
 
-// looked is when something was compared last, and how long that took.
+// looked is when something was compared last, and how long that takes: the shorter one of the last two times. One alone may have been
+// long because the agent stood still meanwhile, and would put off the next a hundredfold.
 type looked struct {
-	at   time.Time
-	took time.Duration
+	at         time.Time
+	took, last time.Duration
+}
+
+// again is l after one more look. The very first puts off nothing, for lack of another.
+func (l looked) again(at time.Time, took time.Duration) looked {
+	return looked{at: at, took: min(took, l.last), last: took}
 }
 
 // due reports whether it is time again, at most for one part in so many of the time.
@@ -81,7 +87,7 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 		}
 		found = append(found, members...)
 	}
-	p.whole = looked{now, time.Since(start)}
+	p.whole = p.whole.again(now, time.Since(start))
 	p.last, p.suspect = current, false
 	return found, nil
 }

@@ -142,7 +142,7 @@ func (p *Proxier) learn(ctx context.Context) error {
 		return fmt.Errorf("reading the rules: %w", err)
 	}
 	p.regard(parseSave(text))
-	p.whole = looked{start, time.Since(start)} // what differs is going to be written: no need to look again soon
+	p.whole = p.whole.again(start, time.Since(start)) // what differs is going to be written: no need to look again soon
 	p.known = true
 	return nil
 }

@@ -92,7 +92,7 @@ func (s *Source) followNetworking(ctx context.Context) error {
 
 // discover asks until the API server answers, or ctx ends. It returns the version that serves both kinds, empty for none.
 func (s *Source) discover(ctx context.Context) (string, error) {
-	backoff := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 7, Cap: 10 * time.Second}
+	backoff := discoveryPauses()
 	for {
 		version, err := s.servedVersion(ctx)
 		if err == nil {
@@ -107,6 +107,12 @@ func (s *Source) discover(ctx context.Context) (string, error) {
 		case <-time.After(backoff.Step()):
 		}
 	}
+}
+
+// discoveryPauses are the pauses between two attempts. The longest, 7.5 s with the jitter, stays below networkingPatience: an API server that
+// is back must not pass for one without IPAddresses.
+func discoveryPauses() wait.Backoff {
+	return wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 7, Cap: 5 * time.Second}
 }
 
 func (s *Source) servedVersion(ctx context.Context) (string, error) {

@@ -253,3 +253,13 @@ func TestDiscoveryThatIsForbidden(t *testing.T) {
 		w.wantTake(model.Changes{Allocations: wantAllocations(map[string]string{"10.96.0.10": "web"}), Ranges: wantRanges("10.96.0.0/16")})
 	}, scene()...)
 }
+
+// The gate opens without IPAddresses after networkingPatience: an API server that is back must be asked before.
+func TestDiscoveryDoesNotSleepThroughThePatience(t *testing.T) {
+	pauses := discoveryPauses()
+	for i := range 50 {
+		if p := pauses.Step(); p >= networkingPatience {
+			t.Fatalf("pause %d is of %s", i, p)
+		}
+	}
+}
