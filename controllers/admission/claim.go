@@ -118,7 +118,12 @@ func (c *claimer) makeRoom(ctx context.Context, a netip.Addr) error {
 		c.ledger.Lost(a) // another replica's claim, or an additional address of somebody
 		return errLost
 	}
-	err := c.remove(ctx, a, k.UID)
+	return c.makeRoomOf(ctx, a, k.UID)
+}
+
+// makeRoomOf is makeRoom for what is known to be kept there.
+func (c *claimer) makeRoomOf(ctx context.Context, a netip.Addr, uid types.UID) error {
+	err := c.remove(ctx, a, uid)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		c.ledger.Lost(a)

@@ -272,9 +272,11 @@ func (l liveReader) Get(ctx context.Context, key client.ObjectKey, into client.O
 	}
 	l.cluster.mu.Lock()
 	defer l.cluster.mu.Unlock()
-	if _, ok := l.cluster.addresses[key.Name]; !ok {
+	there, ok := l.cluster.addresses[key.Name]
+	if !ok {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "ipaddresses"}, key.Name)
 	}
+	there.DeepCopyInto(into.(*networkingv1.IPAddress))
 	return nil
 }
 

@@ -53,7 +53,7 @@ func (h *ServiceSteerer) draw(ctx context.Context, w world, s slot) (netip.Addr,
 			if !h.Ledger.Moving(s.route.Tiers) {
 				return netip.Addr{}, h.full(w, s), nil
 			}
-			h.awaitRoom(early, room)
+			h.awaitRoom(early, s, room)
 		case passing(err):
 			pause(early, breath(early))
 		default:
@@ -77,9 +77,10 @@ func passing(err error) bool {
 	return errors.Is(err, replicas.ErrNoAnswer) || errors.Is(err, errElsewhere) || errors.Is(err, ledger.ErrBusy)
 }
 
-// awaitRoom waits until an address has come free somewhere: without that a full range need not be looked at again.
-func (h *ServiceSteerer) awaitRoom(ctx context.Context, room uint64) {
-	for pause(ctx, breath(ctx)); ctx.Err() == nil && h.Ledger.Room() == room; pause(ctx, breath(ctx)) {
+// awaitRoom waits until an address has come free somewhere, or none may any more in these ranges: without that a full range need not be looked at
+// again.
+func (h *ServiceSteerer) awaitRoom(ctx context.Context, s slot, room uint64) {
+	for pause(ctx, breath(ctx)); ctx.Err() == nil && h.Ledger.Room() == room && h.Ledger.Moving(s.route.Tiers); pause(ctx, breath(ctx)) {
 	}
 }
 
@@ -150,14 +151,16 @@ func (h *ServiceSteerer) borrow(ctx context.Context, a netip.Addr) error {
 
 // lastly draws when the time to ask others is over: what this replica settles, from any tier.
 func (h *ServiceSteerer) lastly(ctx context.Context, s slot, to ledger.Holder) (netip.Addr, bool) {
-	for lost := 0; lost < lastAttempts && timeLeft(ctx) > farewell; {
+	looking, cancel := context.WithTimeout(ctx, timeLeft(ctx)-farewell)
+	defer cancel()
+	for lost := 0; lost < lastAttempts && looking.Err() == nil; {
 		room, rights := h.Ledger.Room(), h.Replicas.Rights()
 		drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Shard: rights.Shard, OnlyOwn: true}, to)
 		switch {
 		case err != nil && !h.Ledger.Moving(s.route.Tiers):
 			return netip.Addr{}, false
 		case err != nil:
-			h.awaitRoom(ctx, room)
+			h.awaitRoom(looking, s, room)
 		case rights.Of(drawn.Addr) == replicas.Outright || h.counted(h.claimer().claim(ctx, drawn.Addr)) == nil:
 			return drawn.Addr, true
 		default:
@@ -182,12 +185,13 @@ func (h *ServiceSteerer) counted(err error) error {
 
 // fromReservation returns the first address that is kept for the Service and that nobody has.
 func (h *ServiceSteerer) fromReservation(ctx context.Context, s slot, to ledger.Holder) (netip.Addr, bool) {
+	deadline := h.patience(ctx)
 	for _, r := range s.kept {
 		for a := r.Span.First; r.Span.Contains(a); a = a.Next() {
-			if state := h.Ledger.State(a); state == allocator.Allocated || state == allocator.Assumed || !h.offered(a) || !h.takeSoon(ctx, a, to) {
+			if state := h.Ledger.State(a); state == allocator.Allocated || state == allocator.Assumed || !h.offered(a) || !h.takeSoon(ctx, a, to, deadline) {
 				continue
 			}
-			if err := h.claimer().makeRoom(ctx, a); err == nil {
+			if err := h.makeRoom(ctx, a); err == nil {
 				return a, true
 			}
 		}

@@ -249,7 +249,7 @@ func TestOverlappingReservationsTakeNoTime(t *testing.T) {
 	if got := overlappingReservations(nil, policy("mine", reserves("all", "10.1.0.0/22")), s); len(got) != 1 {
 		t.Errorf("got %q", got)
 	}
-	if took := time.Since(start); took > 100*time.Millisecond {
+	if took := time.Since(start); took > time.Second {
 		t.Errorf("it took %s", took)
 	}
 }

@@ -191,26 +191,55 @@ func (h *ServiceSteerer) rehearse(w world, v verdict) (admission.Response, strin
 // take keeps addresses that users chose from being drawn while the API server writes them, and makes room for a Service that asks for
 // what we keep for it. When that does not succeed the API server says so.
 func (h *ServiceSteerer) take(ctx context.Context, w world, v verdict) {
+	deadline := h.patience(ctx)
 	for _, a := range v.take {
-		if !h.offered(a) || !h.takeSoon(ctx, a, ledger.Holder{Service: w.subject.NamespacedName}) {
+		if !h.offered(a) || !h.takeSoon(ctx, a, ledger.Holder{Service: w.subject.NamespacedName}, deadline) {
 			continue
 		}
-		if err := h.claimer().makeRoom(ctx, a); err != nil {
+		if err := h.makeRoom(ctx, a); err != nil {
 			log.FromContext(ctx).Info("An address could not be freed for its Service", "address", a, "problem", err.Error())
 		}
 	}
 }
 
-// takeSoon takes an address that is free, or kept for somebody whom it is taken for. A moment's patience covers the moment in which the
-// address is being kept.
-func (h *ServiceSteerer) takeSoon(ctx context.Context, a netip.Addr, to ledger.Holder) bool {
-	for deadline := h.Clock.Now().Add(100 * time.Millisecond); ; {
+// patience is until when a request waits for addresses that are just being kept. The leader writes down what rests after a second, which other
+// replicas expect from 0.2 s before that on.
+func (h *ServiceSteerer) patience(ctx context.Context) time.Time {
+	return h.Clock.Now().Add(min(500*time.Millisecond, timeLeft(ctx)-reserve))
+}
+
+// takeSoon takes an address that is free, or kept for somebody whom it is taken for. Patience covers the moment in which the address is being
+// kept.
+func (h *ServiceSteerer) takeSoon(ctx context.Context, a netip.Addr, to ledger.Holder, deadline time.Time) bool {
+	for {
 		taken, busy := h.Ledger.Take(a, to)
 		if !busy || h.Clock.Now().After(deadline) || ctx.Err() != nil {
 			return taken
 		}
 		time.Sleep(glance)
 	}
+}
+
+// makeRoom deletes what we keep at an address that was taken. Where the books show nothing at a reserved address the API server is asked: the
+// leader reserves it again as soon as its Service is gone, which our watch shows a moment later.
+func (h *ServiceSteerer) makeRoom(ctx context.Context, a netip.Addr) error {
+	_, kept := h.Ledger.Kept(a)
+	if _, reserved := h.Board.Current().Reservation(a); kept || !reserved {
+		return h.claimer().makeRoom(ctx, a)
+	}
+	ip := &networkingv1.IPAddress{}
+	err := h.Live.Get(ctx, client.ObjectKey{Name: a.String()}, ip)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err == nil && ip.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator && ip.Labels[v1alpha1.LabelPurpose] == v1alpha1.PurposeReservation:
+		return h.claimer().makeRoomOf(ctx, a, ip.UID)
+	case err == nil:
+		h.Ledger.Lost(a)
+		return errLost
+	}
+	h.Ledger.Forget(a)
+	return fmt.Errorf("looking at IPAddress %s: %w", a, err)
 }
 
 // fill draws what is missing and answers with the patch.

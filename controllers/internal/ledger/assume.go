@@ -15,6 +15,10 @@ import (
 // address out twice, too long a one holds addresses of Services that were refused for another reason.
 const assumedFor = 15 * time.Second
 
+// doubtedFor is the same for an address of which new rules say that it need not have been handed out at all: the leader takes IPAddresses of ours
+// away that no policy wants any more, and may know the policies sooner.
+const doubtedFor = 2 * time.Second
+
 // lentFor is the same for an address that another replica has asked for: it hands it out at once, or not at all.
 const lentFor = 6 * time.Second
 
@@ -35,6 +39,8 @@ type assumption struct {
 	object types.UID
 	// elsewhere: another replica handed it out; the IPAddress of ours that it took away has shown it.
 	elsewhere bool
+	// taken is that IPAddress, if it was one.
+	taken Kept
 }
 
 // Draw takes an address of the lot for somebody. It is assumed until its IPAddress appears, Forget gives it back, or

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
@@ -448,5 +449,31 @@ func TestLateNewsOfTheServiceBefore(t *testing.T) {
 		b.expect(t, "told that it is gone", ip, allocator.Assumed)
 		b.objects.OnAdd(object(ip, v1alpha1.ManagedByAPIServer), false)
 		b.expect(t, "its IPAddress is there", ip, allocator.Allocated)
+	}
+}
+
+// The leader takes away what no policy wants any more, and may know the policies before we do: then nobody was handed the address.
+func TestWhatIsNotWantedAnyMoreWasHardlyHandedOut(t *testing.T) {
+	for name, tc := range map[string]struct {
+		object        *networkingv1.IPAddress
+		before, after rules
+		until         time.Duration
+	}{
+		"the reservation is gone":    {kept(both[0], v1alpha1.PurposeReservation, "1"), reserving(both[0]), rules{}, doubtedFor},
+		"the reservation stays":      {kept(both[0], v1alpha1.PurposeReservation, "1"), reserving(both[0]), reserving(both...), assumedFor},
+		"nothing rests any more":     {cooling(both[0], "1", "a", epoch), rules{coolDown: time.Minute}, rules{}, doubtedFor},
+		"it rests longer":            {cooling(both[0], "1", "a", epoch), rules{coolDown: time.Minute}, rules{coolDown: time.Hour}, assumedFor},
+		"a claim, whatever is ruled": {kept(both[0], v1alpha1.PurposeClaim, "1"), reserving(both[0]), rules{}, assumedFor},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newTimed(tc.before)
+			b.objects.OnAdd(tc.object, true)
+			b.objects.OnDelete(tc.object)
+			b.SetRules(tc.after)
+			b.pass(tc.until - time.Millisecond)
+			b.expectElsewhere(t, "before its time", both[0], true)
+			b.pass(time.Millisecond)
+			b.expectElsewhere(t, "after its time", both[0], false)
+		})
 	}
 }

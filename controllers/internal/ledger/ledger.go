@@ -233,7 +233,7 @@ func (l *Ledger) free(a netip.Addr, before entry, last types.NamespacedName) {
 // takenAway notes that a wanted IPAddress of ours is gone: by this process, or by another one; the caller holds mu.
 func (l *Ledger) takenAway(a netip.Addr, k Kept) {
 	if given, ok := l.assumed[a]; !ok || given.object != k.UID {
-		l.handOut(a, assumption{elsewhere: true})
+		l.handOut(a, assumption{elsewhere: true, taken: k})
 	}
 }
 

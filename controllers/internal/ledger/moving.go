@@ -11,8 +11,8 @@ import (
 const (
 	// remembered is how many of the addresses that came free, in all ranges, are remembered. Where hundreds come and go in a second, that is less than lately.
 	remembered = 64
-	// lately is how long they count.
-	lately = 2 * time.Second
+	// lately is how long they count. It is shorter than the time that a creation has: a refusal that can be repeated is better than one that comes too late.
+	lately = time.Second
 )
 
 // releases are the addresses that came free last, in a ring. The zero releases are none.

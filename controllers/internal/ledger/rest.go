@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
 // Rules say which addresses are kept, and for how long freed ones rest. Their methods are asked while the ledger holds its
@@ -53,7 +55,22 @@ func (l *Ledger) SetRules(r Rules) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rules = r
+	l.doubt()
 	l.reschedule()
+}
+
+// doubt makes it short for addresses that were taken for handed out elsewhere, because an IPAddress of ours went that the rules wanted, as far
+// as they do not want it any more; the caller holds mu.
+func (l *Ledger) doubt() {
+	now := l.clock.Now()
+	soon := now.Add(doubtedFor)
+	for a, given := range l.assumed {
+		if given.taken.Purpose == "" || given.taken.Purpose == v1alpha1.PurposeClaim || l.wanted(a, given.taken, now) || given.until.Before(soon) {
+			continue
+		}
+		given.until = soon
+		l.assumed[a] = given
+	}
 }
 
 // schedule notes when to look at an address again; the caller holds mu. Addresses that are used again before their time leave their deadlines
