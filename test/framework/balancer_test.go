@@ -166,18 +166,22 @@ func TestBalancerCuts(t *testing.T) {
 }
 
 func TestBalancerClosesWhatIsIdle(t *testing.T) {
-	b := startBalancer(t, startEcho(t, "a"))
+	t.Parallel()
+	e := startEcho(t, "a")
+	b := startBalancer(t, e)
 	idle := call(t, b)
 	if _, err := idle.ask(time.Second); err != nil {
 		t.Fatal(err)
 	}
-	b.Inflict(Trouble{SlowReplies: 200 * time.Millisecond})
+	<-e.heard
+	b.Inflict(Trouble{SlowReplies: 3 * time.Second})
 	busy, answered := call(t, b), make(chan error, 1)
 	go func() {
-		_, err := busy.ask(time.Second)
+		_, err := busy.ask(10 * time.Second)
 		answered <- err
 	}()
-	time.Sleep(100 * time.Millisecond)
+	<-e.heard
+	time.Sleep(5 * idleAfter)
 	if n := b.CloseIdle(); n != 1 {
 		t.Errorf("%d connections were idle", n)
 	}
@@ -190,7 +194,8 @@ func TestBalancerClosesWhatIsIdle(t *testing.T) {
 }
 
 func TestBalancerTrouble(t *testing.T) {
-	const late = 300 * time.Millisecond
+	t.Parallel()
+	const late = 2 * time.Second
 	for name, tc := range map[string]struct {
 		trouble    Trouble
 		wantHeard  bool // within half of the time
@@ -203,6 +208,7 @@ func TestBalancerTrouble(t *testing.T) {
 		"black hole":    {Trouble{SlowReplies: time.Hour}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			e := startEcho(t, "a")
 			b := startBalancer(t, e)
 			b.Inflict(tc.trouble)

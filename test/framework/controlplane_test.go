@@ -187,7 +187,7 @@ var _ = Describe("Kubernetes 1.36", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		for _, config := range []*rest.Config{accountConfig, userConfig} {
 			client := clientFor(config)
-			Eventually(func() error { return listServices(ctx, client) }).Should(Succeed())
+			Eventually(func() error { return listServices(ctx, client) }).WithTimeout(10 * time.Second).Should(Succeed())
 		}
 		_, err = cp.TokenFor(ctx, "default", "nobody")
 		Expect(err).To(MatchError(ContainSubstring("ServiceAccount default/nobody")))
@@ -287,7 +287,7 @@ var _ = Describe("Kubernetes 1.32 and its upgrade", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		defer watch.Stop()
 		var event any
-		Eventually(watch.ResultChan()).Should(Receive(&event))
+		Eventually(watch.ResultChan()).WithTimeout(10 * time.Second).Should(Receive(&event))
 
 		By("refusing to allocate from it")
 		_, err = cp.Client().CoreV1().Services("default").Create(ctx,

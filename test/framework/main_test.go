@@ -44,11 +44,11 @@ func playManager() int {
 	fmt.Println("kubeconfig", *kubeconfig)
 	born := time.Now()
 	go serve(*health, func(w http.ResponseWriter, _ *http.Request) {
-		if time.Since(born) < 200*time.Millisecond {
+		if time.Since(born) < time.Second {
 			http.Error(w, "caches are not synced", http.StatusServiceUnavailable)
 		}
 	})
-	time.AfterFunc(400*time.Millisecond, func() { // later than it is ready
+	time.AfterFunc(1200*time.Millisecond, func() { // later than it is ready
 		serve(*metrics, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = fmt.Fprintf(w, "asked{by=%q} 1\n", r.Header.Get("Authorization"))
 		})

@@ -112,6 +112,9 @@ func TestProxiesLiveInTheirNamespace(t *testing.T) {
 	if time.Since(born) < 200*time.Millisecond {
 		t.Error("Start returned before the proxy was ready")
 	}
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.LogTail(9), "pod2") && time.Now().Before(deadline); {
+		time.Sleep(pollInterval) // what is ready is another server, and not the script
+	}
 	if got := p.LogTail(9); !strings.HasPrefix(got, bed.Node.LockFile()) || !strings.Contains(got, "pod2") {
 		t.Errorf("its log: %q", got)
 	}

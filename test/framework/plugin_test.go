@@ -24,6 +24,7 @@ func standInPlugin(t *testing.T, script string) *Plugin {
 }
 
 func TestPluginRunsToItsEnd(t *testing.T) {
+	t.Parallel()
 	options := scripted("cat; echo $WHO; echo complaint >&2; exit 5")
 	options.Stdin = "given\n"
 	result, err := runPlugin(t.Context(), "sh", []string{"WHO=me"}, options)
@@ -33,7 +34,7 @@ func TestPluginRunsToItsEnd(t *testing.T) {
 	_, err = runPlugin(t.Context(), "/nonexistent", nil, PluginOptions{})
 	wantErrorWith(t, err, "running the plugin", "/nonexistent")
 
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // until then it has spoken
 	defer cancel()
 	_, err = runPlugin(ctx, "sh", nil, scripted("echo last words; exec sleep 600"))
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "last words") {

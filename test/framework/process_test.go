@@ -95,8 +95,9 @@ func TestProcessThatEndsBeforeItIsReadyTellsWhy(t *testing.T) {
 }
 
 func TestProcessThatIsNotReadyInTimeIsKilled(t *testing.T) {
+	t.Parallel()
 	p := shell(t, "echo waiting for etcd; exec sleep 600")
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // until then it has spoken
 	defer cancel()
 	err := p.Start(ctx)
 	wantErrorWith(t, err, "not ready in time", "not yet", "waiting for etcd")

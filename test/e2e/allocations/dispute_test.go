@@ -17,7 +17,7 @@ func twoPorts(s *corev1.Service) {
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}, {Name: "more", Port: 81}}
 }
 
-var _ = each("Two Services with one ClusterIP", "", func(the func() *world) {
+var _ = eachAlone("Two Services with one ClusterIP", "", func(the func() *world) {
 	var older, younger *corev1.Service
 
 	It("are served as one: the one that the IPAddress names", func(ctx SpecContext) {
@@ -117,7 +117,7 @@ var _ = each("Without regard to IPAddresses, two Services with one ClusterIP", "
 	})
 })
 
-var _ = each("Where IPAddresses are enforced, a Service", "enforce", func(the func() *world) {
+var _ = eachAlone("Where IPAddresses are enforced, a Service", "enforce", func(the func() *world) {
 	It("is served at addresses whose IPAddress names it, and at no others", func(ctx SpecContext) {
 		w := the()
 		service := w.Serve(ctx, "strict", []stage.Endpoint{{Of: w.Pod1}})
@@ -147,12 +147,15 @@ var _ = each("Where IPAddresses are enforced, a Service", "enforce", func(the fu
 		w.disputed(ctx, 2)
 	})
 
-	It("is not served by its predecessor's right", func(ctx SpecContext) {
+	// The API server takes the IPAddress away by its name, whomever it names.
+	It("loses its right when another one with its ClusterIP is deleted, and gets it again", func(ctx SpecContext) {
 		w := the()
 		older := w.Serve(ctx, "older", []stage.Endpoint{{Of: w.Pod1}})
 		younger := w.rival(ctx, older, "younger", stage.Endpoint{Of: w.Pod2})
 		w.answers(younger, w.Pod2)
 		w.Delete(ctx, older.Name)
+		w.end(younger, 80, network.Dropped)
+		w.give(ctx, younger)
 		w.answers(younger, w.Pod2)
 	})
 })

@@ -52,11 +52,22 @@ type world struct{ *stage.Stage }
 
 // each runs specs in both variants, each on a world of its own that they share.
 func each(what, allocations string, specs func(w func() *world)) bool {
+	return eachOn(func(context.Context) *framework.ControlPlane { return cp }, what, allocations, specs)
+}
+
+// eachAlone is each for specs that take ClusterIPs their IPAddress: every three minutes from its start on an API server gives it back. So
+// their worlds have control planes of their own, and end before that.
+func eachAlone(what, allocations string, specs func(w func() *world)) bool {
+	own := func(ctx context.Context) *framework.ControlPlane { return suite.ControlPlane(ctx, framework.Options{}) }
+	return eachOn(own, what, allocations, specs)
+}
+
+func eachOn(plane func(context.Context) *framework.ControlPlane, what, allocations string, specs func(w func() *world)) bool {
 	for _, mode := range stage.Modes {
 		Describe(what+", "+mode, Ordered, ContinueOnFailure, func() {
 			var w *world
 			BeforeAll(func(ctx SpecContext) {
-				w = &world{Stage: stage.Open(ctx, cp, mode)}
+				w = &world{Stage: stage.Open(ctx, plane(ctx), mode)}
 				if allocations != "" {
 					w.Options.Args = append(w.Options.Args, "--allocations="+allocations)
 				}
@@ -68,7 +79,8 @@ func each(what, allocations string, specs func(w func() *world)) bool {
 	return true
 }
 
-// forget takes away the IPAddresses of a Service's ClusterIPs. The API server notices after minutes, or when the Service changes.
+// forget takes away the IPAddresses of a Service's ClusterIPs. The API server gives them back when the Service changes, and when it looks at
+// all of them: see eachAlone.
 func (w *world) forget(ctx context.Context, s *corev1.Service) {
 	GinkgoHelper()
 	for _, address := range s.Spec.ClusterIPs {

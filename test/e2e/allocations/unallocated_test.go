@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -67,7 +68,7 @@ var _ = each("An address inside of a ServiceCIDR", "", func(the func() *world) {
 		w.end(service, 8080, network.Refused)
 		for _, f := range network.Families {
 			for _, protocol := range []model.Protocol{model.UDP, model.SCTP} {
-				Expect(w.Pod1.Dial(network.Probe{To: stage.VIP(service, f), Protocol: protocol, Timeout: network.DropTimeout})).
+				Expect(w.Pod1.Dial(network.Probe{To: stage.VIP(service, f), Protocol: protocol})).
 					To(stage.End(network.Refused), protocol.String())
 			}
 		}
@@ -99,9 +100,10 @@ var _ = each("A ServiceCIDR that is new", "", func(the func() *world) {
 		for _, a := range inside {
 			w.endAt(netip.AddrPortFrom(a, served), network.Dropped)
 		}
-		service := w.NewService("in-the-new-one", framework.WithClusterIPs("10.97.0.5", "fd00:10:97::5"))
+		wanted := w.NewService("in-the-new-one", framework.WithClusterIPs("10.97.0.5", "fd00:10:97::5"))
+		var service *corev1.Service
 		Eventually(func() (err error) { // the API server has to learn of the range first
-			service, err = w.Cluster.Client().CoreV1().Services(w.Name).Create(ctx, service, metav1.CreateOptions{})
+			service, err = w.Cluster.Client().CoreV1().Services(w.Name).Create(ctx, wanted, metav1.CreateOptions{})
 			return err
 		}).WithTimeout(stage.Soon).Should(Succeed())
 		w.Endpoints(ctx, service, stage.Endpoint{Of: w.Pod1})

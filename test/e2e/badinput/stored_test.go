@@ -13,6 +13,8 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
@@ -36,6 +38,17 @@ func (w *world) store(ctx context.Context, key string, object any) {
 		defer func() { _ = etcd.Close() }()
 		_, err = etcd.Delete(ctx, "/registry/"+key)
 		Expect(err).NotTo(HaveOccurred())
+	})
+}
+
+// release takes away the IPAddresses of a Service when it is gone, if it is said before store: nobody else does so at once for a Service that
+// is taken out of etcd.
+func (w *world) release(service *corev1.Service) {
+	DeferCleanup(func(ctx SpecContext) {
+		for _, address := range service.Spec.ClusterIPs {
+			err := w.Cluster.Networking().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})
+			Expect(err).To(Or(Not(HaveOccurred()), Satisfy(apierrors.IsNotFound)))
+		}
 	})
 }
 
@@ -86,6 +99,7 @@ var _ = each("An agent that meets objects which no API server would take", func(
 		}
 		for what, service := range services {
 			w.Served(service)
+			w.release(service)
 			service = service.DeepCopy()
 			corruptions[what](service)
 			service.Kind, service.APIVersion, service.ResourceVersion = "Service", "v1", ""

@@ -39,7 +39,7 @@ var _ = Describe("A node that goes from kube-proxy to the agent and back", func(
 
 		By("to the agent")
 		w.startBeside(ctx)
-		w.serves(ctx, w.ours, w.web, true)
+		w.serves(ctx, w.served, w.web, true)
 		traffic.Flows()
 		Expect(proxy.Stop()).To(Succeed())
 		w.cleanup(ctx, "--kube-proxy")
@@ -48,9 +48,7 @@ var _ = Describe("A node that goes from kube-proxy to the agent and back", func(
 
 		By("and back")
 		proxy = w.startKubeProxy(ctx, kind)
-		if kind == "iptables" {
-			w.serves(ctx, w.kubes, w.web, true)
-		}
+		w.serves(ctx, map[string]func(context.Context) ruleset.Snapshot{"iptables": w.kubes, "nftables": w.native}[kind], w.web, true)
 		traffic.Flows()
 		Expect(w.Agent.Stop()).To(Succeed())
 		w.cleanup(ctx)
@@ -101,7 +99,7 @@ var _ = Describe("An agent beside kube-proxy", func() {
 		w.startBeside(ctx, "--service-proxy-name="+name)
 		w.Served(w.web)
 		traffic := w.Traffic(ctx, w.web)
-		w.serves(ctx, w.ours, ours, true)
+		w.serves(ctx, w.served, ours, true)
 		w.Served(ours)
 		w.serves(ctx, w.served, w.web, false)
 		w.serves(ctx, w.served, foreign, false)
@@ -126,6 +124,15 @@ var _ = Describe("An agent beside kube-proxy", func() {
 		Entry("nftables mode", Label("large"), "nft", "nftables"),
 	)
 })
+
+// native are the rules of kube-proxy in its mode nftables, none as long as there is no table.
+func (w *world) native(ctx context.Context) ruleset.Snapshot {
+	rules := ruleset.Snapshot{}
+	for _, family := range []string{"ip", "ip6"} {
+		rules[family], _ = w.Node.Run(ctx, "nft", "list", "table", family, "kube-proxy")
+	}
+	return rules
+}
 
 // served are the rules of ours that serve something: an address may be in a set of those that are allocated.
 func (w *world) served(ctx context.Context) ruleset.Snapshot {

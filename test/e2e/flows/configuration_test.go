@@ -237,7 +237,7 @@ var carefulScenarios = []scenario{
 		s := t.create(world.Service{Endpoints: []world.Endpoint{pod}})
 		t.expect("a Service", flow(t.Pod1, s.clusterIP(), 80), reaches(pod))
 		t.sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", "1")
-		if !t.broken() {
+		if !t.broken(true) {
 			t.complain("a broken segment did not arrive")
 		}
 	}},

@@ -32,18 +32,20 @@ var lifecycleScenarios = []scenario{
 	}},
 	{number: "125", name: "a Service is deleted and made again with another address, and with the same", run: func(t *T) {
 		pod := t.on(t.Pod2, 0)
-		s := t.create(world.Service{Endpoints: []world.Endpoint{pod}})
-		t.expect("at first", flow(t.Pod1, s.clusterIP(), 80), reaches(pod))
-		old := s.clusterIP()
+		// An address of the band from which nothing is allocated unasked, and not of the ServiceCIDR that another scenario adds for a while.
+		old := netip.MustParseAddr(map[model.Family]string{model.IPv4: "10.96.0.125", model.IPv6: "fd00:10:96::7d"}[t.F])
+		atOld := func(o *corev1.Service) { o.Spec.ClusterIP = old.String() }
+		s := t.create(world.Service{Endpoints: []world.Endpoint{pod}, Change: atOld})
+		t.expect("at first", flow(t.Pod1, old, 80), reaches(pod))
 		t.must(t.Delete(t.ctx, s.Name))
 		t.expect("deleted", flow(t.Pod1, old, 80), world.Dropped())
-		t.create(world.Service{Name: t.slug + "-holder", Change: func(o *corev1.Service) { o.Spec.ClusterIP = old.String() }})
+		t.create(world.Service{Name: t.slug + "-holder", Change: atOld})
 		again := t.create(world.Service{Name: s.Name})
 		t.expect("with another address", flow(t.Pod1, again.clusterIP(), 80), reaches(pod))
 		t.expect("the old address is of a Service without endpoints", flow(t.Pod1, old, 80), world.Refused())
 		t.must(t.Delete(t.ctx, t.slug+"-holder"))
 		t.must(t.Delete(t.ctx, s.Name))
-		t.create(world.Service{Name: s.Name, Change: func(o *corev1.Service) { o.Spec.ClusterIP = old.String() }})
+		t.create(world.Service{Name: s.Name, Change: atOld})
 		t.expect("with the first address", flow(t.Pod1, old, 80), reaches(pod))
 	}},
 	{number: "125b", name: "EndpointSlices are there before their Service", run: func(t *T) {

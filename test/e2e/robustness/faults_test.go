@@ -35,9 +35,10 @@ var _ = both("An agent whose iptables fails", func(the func() *world) {
 		w.Endpoints(ctx, w.busy, stage.Endpoint{Of: w.Pod2, Extra: 9})
 		w.Served(service)
 		w.answersFrom(w.Pod2, 9)
-		// When all is written and the agent sees that, there is no reason to run a program once more.
-		Expect(w.programs.Left()).To(BeNumerically("<=", 2))
-		Expect(failures(ctx)).To(BeNumerically(">=", before+2))
+		// When all is written and the agent sees that, there is no reason to run a program once more. The rules are in force before the
+		// program that wrote them says that it failed.
+		Eventually(w.programs.Left).WithTimeout(stage.Soon).Should(BeNumerically("<=", 2))
+		Eventually(func() float64 { return failures(ctx) }).WithTimeout(stage.Soon).Should(BeNumerically(">=", before+2))
 		Expect(w.programs.NoMore()).To(Succeed())
 		w.Delete(ctx, service.Name)
 		lostNothing()

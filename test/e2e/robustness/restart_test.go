@@ -122,10 +122,9 @@ var _ = both("An agent that ends and starts", func(the func() *world) {
 	// A program that was started by an agent now dead waits for the lock, say, and writes what was right then, when another agent
 	// has written what is right now.
 	DescribeTable("corrects what a program of its predecessor writes late", func(ctx SpecContext, stale int, within time.Duration) {
-		started := w.programs.Started()
 		Expect(w.programs.Hold(2)).To(Succeed())
 		w.Endpoints(ctx, w.busy, []stage.Endpoint{{Of: w.RemotePod, Extra: 7}, {Of: w.RemotePod, Extra: 8}}[:stale]...)
-		Eventually(w.programs.Started).WithTimeout(stage.Soon).Should(BeNumerically(">", started))
+		Eventually(w.programs.Held).WithTimeout(stage.Soon).Should(BeNumerically(">", 0))
 		Expect(w.Agent.Kill()).To(Succeed())
 		Expect(w.programs.HoldNoMore()).To(Succeed())
 		w.Endpoints(ctx, w.busy, stage.Endpoint{Of: w.Pod2, Extra: 7})
@@ -138,7 +137,7 @@ var _ = both("An agent that ends and starts", func(the func() *world) {
 	},
 		Entry("of another size", 2, stage.Repair),
 		// In the legacy variant only the slow comparison sees this.
-		Entry("of the same size", Label("large"), 1, time.Minute),
+		Entry("of the same size", Label("large"), 1, slowly),
 	)
 
 	It("is told to end while a program of its own hangs, and does", func(ctx SpecContext) {

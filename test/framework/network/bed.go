@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,12 @@ const (
 // Ports are those on which every pod and node of a new Bed serves, with every protocol.
 var Ports = []uint16{8080, 8081, 8082}
 
+// beds counts them, for names that no two of a process share. It begins anywhere: a process that was killed may have had the same id.
+var (
+	beds     atomic.Uint32
+	firstBed = rand.Uint32()
+)
+
 // Bed is a network of namespaces. Its zero value is of no use: see [New].
 type Bed struct {
 	// Node is where the proxy runs. Its Addr is the primary node IP.
@@ -51,7 +58,7 @@ type Bed struct {
 // New makes a Bed and starts its servers, on [Ports], in every namespace but Client. It needs root. What it made is gone after an error.
 func New(ctx context.Context) (*Bed, error) {
 	sweep()
-	b := &Bed{id: fmt.Sprintf("%s%d-%04x", prefix, os.Getpid(), rand.N(1<<16))}
+	b := &Bed{id: fmt.Sprintf("%s%d-%04x", prefix, os.Getpid(), (firstBed+beds.Add(1))&0xffff)}
 	if err := b.build(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("making a network: %w", err), b.Close())
 	}

@@ -73,7 +73,11 @@ func TestOutcomes(t *testing.T) {
 			} {
 				t.Run(fmt.Sprintf("%s over %s %s", name, f, protocol), func(t *testing.T) {
 					t.Parallel()
-					got := tc.from.Dial(network.Probe{Protocol: protocol, To: tc.to, Timeout: network.DropTimeout})
+					probe := network.Probe{Protocol: protocol, To: tc.to}
+					if tc.want == network.Dropped { // anything else is told as soon as it is known
+						probe.Timeout = network.TimeoutFor(probe, tc.want)
+					}
+					got := tc.from.Dial(probe)
 					if got.Outcome != tc.want || (got.Err == nil) != (tc.want == network.Connected) {
 						t.Errorf("got %s, want %s", got, tc.want)
 					}
@@ -87,7 +91,7 @@ func TestManyBurstsOfRefusalsAreAllHeard(t *testing.T) {
 	bed := newBed(t)
 	for _, f := range network.Families {
 		for range 50 {
-			got := bed.Client.Dial(network.Probe{Protocol: model.UDP, To: netip.AddrPortFrom(bed.Pod1.Addr(f), 9), Timeout: network.DropTimeout})
+			got := bed.Client.Dial(network.Probe{Protocol: model.UDP, To: netip.AddrPortFrom(bed.Pod1.Addr(f), 9)})
 			if got.Outcome != network.Refused {
 				t.Fatalf("got %s", got)
 			}

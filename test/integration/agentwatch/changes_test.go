@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -31,8 +32,9 @@ var _ = Describe("An agent and Kubernetes 1.36", Ordered, func() {
 		cp = suite.ControlPlane(ctx, framework.Options{})
 		createService(ctx, cp.Access, "early")
 		createSlice(ctx, cp.Access, "early-1", "early", "10.0.0.1")
+		restricted := forbidden(ctx, cp)
 		began = time.Now()
-		limited = startAgent(forbidden(ctx, cp), watch.Options{})
+		limited = startAgent(restricted, watch.Options{})
 		own = startAgent(cp.AdminConfig(), watch.Options{ProxyName: "ours", Allocations: model.Ignore})
 		standard = startAgent(cp.AdminConfig(), watch.Options{Allocations: model.Enforce})
 		Eventually(standard.Ready()).WithTimeout(soon).Should(BeClosed())
@@ -222,6 +224,13 @@ func forbidden(ctx context.Context, cp *framework.ControlPlane) *rest.Config {
 	allow(ctx, cp, "servicecidrs")
 	config, err := cp.ConfigForUser("limited")
 	Expect(err).NotTo(HaveOccurred())
+	// As long as the API server knows a binding and not yet its role, its refusals speak of that as well.
+	client, err := kubernetes.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() error { // the last one
+		_, err := client.NetworkingV1().ServiceCIDRs().List(ctx, metav1.ListOptions{})
+		return err
+	}).WithTimeout(soon).Should(Succeed())
 	return config
 }
 

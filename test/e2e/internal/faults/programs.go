@@ -3,6 +3,7 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,13 +103,21 @@ func (p *Programs) Hold(n int) error { return p.tokens("hold", n) }
 // HoldNoMore takes back what Hold ordered and nobody has met yet.
 func (p *Programs) HoldNoMore() error { return p.remove("hold.*") }
 
+// Held is how many wait for Release.
+func (p *Programs) Held() int {
+	held, _ := filepath.Glob(filepath.Join(p.dir, "held.*"))
+	return len(held)
+}
+
 // Release lets those go that were held.
 func (p *Programs) Release() error { return p.remove("held.*") }
 
 func (p *Programs) remove(pattern string) error {
 	files, err := filepath.Glob(filepath.Join(p.dir, pattern))
 	for _, file := range files {
-		err = errors.Join(err, os.Remove(file))
+		if gone := os.Remove(file); !errors.Is(gone, fs.ErrNotExist) { // a program may have taken it meanwhile
+			err = errors.Join(err, gone)
+		}
 	}
 	return err
 }

@@ -35,6 +35,16 @@ func stage(t *testing.T) (p *Programs, restore func() error, got func() string) 
 		}
 }
 
+// waitFor waits until something is so that takes a moment.
+func waitFor(t *testing.T, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not come so far")
+		}
+	}
+}
+
 func TestProgramsWorkUntilToldOtherwise(t *testing.T) {
 	p, restore, got := stage(t)
 	if err := restore(); err != nil || got() != "--noflush\ninput\n" {
@@ -76,13 +86,14 @@ func TestTheGateHolds(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { done <- restore() }()
+	waitFor(t, func() bool { return p.Started() == 1 })
 	select {
 	case err := <-done:
 		t.Fatal("it passed a closed gate", err)
 	case <-time.After(200 * time.Millisecond):
 	}
-	if p.Started() != 1 || got() != "" {
-		t.Errorf("started %d, got %q", p.Started(), got())
+	if got() != "" {
+		t.Errorf("got %q", got())
 	}
 	if err := p.Open(); err != nil {
 		t.Fatal(err)
@@ -99,10 +110,7 @@ func TestOneIsHeldAndOthersPass(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { done <- restore() }()
-	for p.Started() == 0 {
-		time.Sleep(10 * time.Millisecond)
-	}
-	time.Sleep(100 * time.Millisecond)
+	waitFor(t, func() bool { return p.Held() == 1 })
 	if err := p.HoldNoMore(); err != nil {
 		t.Fatal(err)
 	}

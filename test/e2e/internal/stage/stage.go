@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// Soon is how long anything may take that has no bound of its own. It is generous, for machines are shared.
-	Soon = 20 * time.Second
+	// Soon is how long anything may take that has no bound of its own. It is generous, for machines are shared, and longer than the pauses of
+	// an agent whose API server was away: those of client-go grow to a minute.
+	Soon = 75 * time.Second
 	// Repair is within what time the agent promises to find and mend what others did to its rules.
 	Repair = 5 * time.Second
 )
