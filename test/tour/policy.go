@@ -32,9 +32,12 @@ func (t *tour) program(ctx context.Context, file, policy string) error {
 }
 
 // create creates a Service of both families that leaves the choice of its addresses to the cluster.
-func (t *tour) create(ctx context.Context, namespace, name string) (*corev1.Service, error) {
-	service, err := t.plane.Client().CoreV1().Services(namespace).
-		Create(ctx, framework.NewService(namespace, name, framework.RequireDualStack()), metav1.CreateOptions{})
+func (t *tour) create(ctx context.Context, namespace, name string) (service *corev1.Service, err error) {
+	services := t.plane.Client().CoreV1().Services(namespace)
+	err = t.answered(ctx, func() (err error) {
+		service, err = services.Create(ctx, framework.NewService(namespace, name, framework.RequireDualStack()), metav1.CreateOptions{})
+		return err
+	}, func() error { return services.Delete(ctx, name, metav1.DeleteOptions{}) })
 	if err != nil {
 		return nil, fmt.Errorf("creating Service %s/%s: %w", namespace, name, err)
 	}
@@ -72,7 +75,7 @@ func (t *tour) tenantRange(ctx context.Context) error {
 	if err := each(service.Spec.ClusterIPs, "10.114.0.0/24", "fd00:10:114::/112"); err != nil {
 		return err
 	}
-	return t.refused(ctx, `ServiceCIDRPolicy "`+tenant+`"`, "-n", samples, "create", "service", "clusterip", "intruder", "--tcp=80", "--clusterip=10.114.0.200")
+	return t.refusedService(ctx, `ServiceCIDRPolicy "`+tenant+`"`, "intruder", "10.114.0.200")
 }
 
 // reserve keeps addresses for a Service that does not exist yet.
@@ -81,8 +84,7 @@ func (t *tour) reserve(ctx context.Context) error {
 	if err := t.program(ctx, "config/samples/servicecidrpolicy_reservations.yaml", "sample-reservations"); err != nil {
 		return err
 	}
-	err := t.refused(ctx, "for Service "+namespace+"/"+name, "-n", samples, "create", "service", "clusterip", "intruder", "--tcp=80", "--clusterip=10.116.0.20")
-	if err != nil {
+	if err := t.refusedService(ctx, "for Service "+namespace+"/"+name, "intruder", "10.116.0.20"); err != nil {
 		return err
 	}
 	if _, err := t.kubectl(ctx, "create", "namespace", namespace); err != nil {

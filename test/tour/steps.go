@@ -134,7 +134,14 @@ func (t *tour) deleteAddress(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.refused(ctx, svc.Name, "delete", "ipaddress", svc.Spec.ClusterIP); err != nil {
+	back := func(ip string, within time.Duration) error {
+		return eventually(ctx, "IPAddress "+ip+" to be back", within, func() (bool, error) {
+			_, err := t.plane.Networking().IPAddresses().Get(ctx, ip, metav1.GetOptions{})
+			return err == nil, notFoundIsNo(err)
+		})
+	}
+	undo := func() error { return back(svc.Spec.ClusterIP, 15*time.Second) }
+	if err := t.refused(ctx, svc.Name, undo, "delete", "ipaddress", svc.Spec.ClusterIP); err != nil {
 		return err
 	}
 	for _, ip := range svc.Spec.ClusterIPs {
@@ -142,11 +149,7 @@ func (t *tour) deleteAddress(ctx context.Context) error {
 			return err
 		}
 		start := time.Now()
-		err := eventually(ctx, "IPAddress "+ip+" to be back", 2*time.Second, func() (bool, error) {
-			_, err := t.plane.Networking().IPAddresses().Get(ctx, ip, metav1.GetOptions{})
-			return err == nil, notFoundIsNo(err)
-		})
-		if err != nil {
+		if err := back(ip, 2*time.Second); err != nil {
 			return err
 		}
 		t.say("      back after %.2f s (the API server's own repair looks every 3 minutes)", time.Since(start).Seconds())

@@ -20,6 +20,12 @@ var _ = Describe("A cluster of one family", func() {
 		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: first}})
 		old := c.CreateService(ctx, "old")
 		process := c.Operator.Pid()
+		labelled := func(address string) { // by an operator that looks after it
+			GinkgoHelper()
+			Eventually(func() map[string]string { return c.Labels(ctx, address) }).
+				WithTimeout(cluster.Patience).Should(HaveKeyWithValue(cluster.BandLabel, "dynamic"), address)
+		}
+		labelled(old.Spec.ClusterIP)
 
 		Expect(c.API.Kill()).To(Succeed()) // asked politely, it would wait a minute for the operator's watches to end
 		Expect(c.Restart(ctx, framework.Options{ServiceClusterIPRange: first + "," + second})).To(Succeed())
@@ -27,17 +33,20 @@ var _ = Describe("A cluster of one family", func() {
 			Should(HaveExactElements(first, second))
 		Expect(c.Condition(ctx, kubernetes, cluster.Ready).Status).To(Equal(metav1.ConditionTrue))
 
-		upgraded, err := c.Client().CoreV1().Services(cluster.Namespace).Patch(ctx, "old", types.MergePatchType,
-			[]byte(`{"spec":{"ipFamilyPolicy":"RequireDualStack"}}`), metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		// The API server allocates from what it has seen so far, which for a moment lacks the second range.
+		var upgraded *corev1.Service
+		Eventually(func() (err error) {
+			upgraded, err = c.Client().CoreV1().Services(cluster.Namespace).Patch(ctx, "old", types.MergePatchType,
+				[]byte(`{"spec":{"ipFamilyPolicy":"RequireDualStack"}}`), metav1.PatchOptions{})
+			return err
+		}).WithTimeout(cluster.Patience).Should(Succeed())
 		Expect(upgraded.Spec.ClusterIPs).To(HaveExactElements(old.Spec.ClusterIP, Not(BeEmpty())))
-		fresh := c.CreateService(ctx, "fresh", framework.RequireDualStack())
+		fresh := c.CreateServiceOnceFree(ctx, "fresh", framework.RequireDualStack())
 		Expect(fresh.Spec.ClusterIPs).To(HaveLen(2))
 
 		for _, s := range []*corev1.Service{upgraded, fresh} {
 			for _, address := range s.Spec.ClusterIPs {
-				Eventually(func() map[string]string { return c.Labels(ctx, address) }).
-					WithTimeout(cluster.Patience).Should(HaveKeyWithValue(cluster.BandLabel, "dynamic"), address)
+				labelled(address)
 			}
 		}
 		Expect(c.Metric(ctx, "addresses", "cidr", second, "state", "allocated")).To(BeEquivalentTo(2))

@@ -32,7 +32,7 @@ var _ = Describe("A default range", func() {
 		Eventually(func() (err error) {
 			seventh, err = c.TryService(ctx, "seventh")
 			return err
-		}).WithTimeout(2*time.Second).WithPolling(50*time.Millisecond).Should(Succeed(), "nobody has to be restarted or waited for")
+		}).WithTimeout(cluster.Patience).WithPolling(50*time.Millisecond).Should(Succeed(), "nobody has to be restarted")
 		Expect(within("10.99.1.0/24", seventh)).To(BeTrue(), seventh.Spec.ClusterIP)
 		c.CreateServices(ctx, 20, named("more"))
 		expectHealth(ctx, c)

@@ -43,7 +43,9 @@ var _ = Describe("The metrics of a ServiceCIDR", func() {
 		for _, labels := range [][]string{{"cidr", v4, "band", "static"}, {"cidr", v6, "band", "dynamic"}} {
 			Eventually(func() float64 { return c.Metric(ctx, "addresses", append(labels, "state", "allocated")...) }).
 				WithTimeout(cluster.Patience).Should(BeEquivalentTo(1))
-			Expect(c.Metric(ctx, "allocation_total", labels...)).To(BeEquivalentTo(1))
+			// The Service is enough for the one, the other comes with the IPAddress, on another watch.
+			Eventually(func() float64 { return c.Metric(ctx, "allocation_total", labels...) }).
+				WithTimeout(cluster.Patience).Should(BeEquivalentTo(1))
 		}
 
 		c.DeleteServices(ctx, user)

@@ -147,7 +147,7 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 	// An address that no Service holds, under the name of a Service that holds another one. The API server deletes such an
 	// IPAddress as well; whoever is first, it must not stay.
 	It("does not stay under the name of a Service that does not hold it", func(ctx SpecContext) {
-		for _, address := range []string{"10.96.200.1", "fd00:10:96::c801"} {
+		for _, address := range []string{"10.96.0.201", "fd00:10:96::c9"} { // of the static band: nobody draws them
 			c.CreateIPAddress(ctx, framework.NewIPAddress(address, "default", "kubernetes"))
 			Eventually(func() any { return c.IPAddress(ctx, address) }).WithTimeout(cluster.Patience).Should(BeNil(), address)
 		}
@@ -163,7 +163,7 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 			{"somebody else is the manager", `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"widgets.example.com"}}}`},
 			{"no family", `{"metadata":{"labels":{"ipaddress.kubernetes.io/ip-family":null}}}`},
 		}
-		services := c.CreateServices(ctx, len(losses), func(i int) *corev1.Service {
+		services := c.CreateSettledServices(ctx, len(losses), func(i int) *corev1.Service {
 			return framework.NewService(cluster.Namespace, "unlabelled-"+string(rune('a'+i)), framework.RequireDualStack())
 		})
 		before := map[string]*networkingv1.IPAddress{}

@@ -56,12 +56,14 @@ func asDeployed(ctx context.Context, c *cluster.Cluster, kustomization string) {
 	}
 	redirect(ctx, c, m, c.Operator.WebhookAddress())
 	DeferCleanup(func(ctx SpecContext) { install(ctx, c, kustomization) })
-	Eventually(func() []byte { return trusted(ctx, c) }).WithTimeout(cluster.Patience).ShouldNot(BeEmpty())
+	Eventually(func() [][]byte { return trusted(ctx, c) }).WithTimeout(cluster.Patience).ShouldNot(ContainElement(BeEmpty()))
 }
 
-// young creates namespaces, each with a Service for the policy "tenant", and expects each Service in the range of that.
-func young(ctx context.Context, prefix string) {
+// young creates namespaces, each with a Service for the policy "tenant", and expects each Service in the range of that. It reports whether
+// the manager was in time with all answers: if not, the API server has gone on by itself, and nothing is proved.
+func young(ctx context.Context, prefix string) (answered bool) {
 	GinkgoHelper()
+	before := failedOpen(ctx, c, "service")
 	var all errgroup.Group
 	for i := range 8 {
 		all.Go(func() error {
@@ -81,7 +83,28 @@ func young(ctx context.Context, prefix string) {
 			return services.Delete(ctx, "web", metav1.DeleteOptions{})
 		})
 	}
-	Expect(all.Wait()).To(Succeed())
+	err := all.Wait()
+	if failedOpen(ctx, c, "service") > before {
+		return false
+	}
+	Expect(err).NotTo(HaveOccurred())
+	return true
+}
+
+// refusal tries what the named webhook refuses, and returns the refusal. When the manager takes longer than two seconds for its answer the
+// API server does as it is asked, by design; it is then undone, and tried again.
+func refusal(ctx context.Context, webhook string, try func() error, undo func()) (err error) {
+	GinkgoHelper()
+	Eventually(func() bool {
+		before := failedOpen(ctx, c, webhook)
+		err = try()
+		answered := failedOpen(ctx, c, webhook) == before
+		if !answered && err == nil {
+			undo()
+		}
+		return answered
+	}).WithTimeout(cluster.Patience).Should(BeTrue(), "the manager never answers in time")
+	return err
 }
 
 // environment is what a kubelet would tell a container, which has no file to find its namespace in here.
@@ -99,12 +122,20 @@ func environment(container corev1.Container) (env []string) {
 	return env
 }
 
-// trusted is the authority by which the API server trusts the manager.
-func trusted(ctx context.Context, c *cluster.Cluster) []byte {
+// trusted are the authorities by which the API server trusts the manager, one for each webhook.
+func trusted(ctx context.Context, c *cluster.Cluster) (bundles [][]byte) {
 	GinkgoHelper()
-	configuration, err := c.Client().AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookName, metav1.GetOptions{})
+	mutating, err := c.Client().AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookName, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	return configuration.Webhooks[0].ClientConfig.CABundle
+	for _, webhook := range mutating.Webhooks {
+		bundles = append(bundles, webhook.ClientConfig.CABundle)
+	}
+	validating, err := c.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, webhookName, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for _, webhook := range validating.Webhooks {
+		bundles = append(bundles, webhook.ClientConfig.CABundle)
+	}
+	return bundles
 }
 
 // scraper creates a ServiceAccount, bound to a ClusterRole unless that is empty, and returns a token.
@@ -157,7 +188,11 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 	})
 
 	It("guards an IPAddress whose Service lives", func(ctx SpecContext) {
-		err := c.Networking().IPAddresses().Delete(ctx, static, metav1.DeleteOptions{})
+		err := refusal(ctx, "ipaddress", func() error {
+			return c.Networking().IPAddresses().Delete(ctx, static, metav1.DeleteOptions{})
+		}, func() {
+			Eventually(c.Owner).WithArguments(ctx, static).WithTimeout(cluster.Patience).Should(Equal("default/fixed"))
+		})
 		Expect(err).To(MatchError(And(ContainSubstring("denied the request"), ContainSubstring("default/fixed"))))
 	})
 
@@ -186,19 +221,32 @@ spec:
 			defer c.DeleteServices(ctx, service)
 			g.Expect(service.Spec.ClusterIP).To(HavePrefix("10.118.0."))
 		}).WithTimeout(cluster.Patience).WithPolling(time.Second).Should(Succeed())
-		_, err := c.TryService(ctx, "stranger", framework.WithClusterIPs("10.118.0.77"))
+		err := refusal(ctx, "service", func() error {
+			_, err := c.TryService(ctx, "stranger", framework.WithClusterIPs("10.118.0.77"))
+			return err
+		}, func() {
+			c.DeleteServices(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "stranger"}})
+		})
 		Expect(err).To(MatchError(ContainSubstring(`ServiceCIDRPolicy "tenant": `)))
 	})
 
 	// Helm, kubectl apply -f and restored backups create both in one breath: the watch may not have told of the namespace yet, which is then
 	// read by itself. Who wins is chance; it is tried until that has happened.
 	It("steers Services that come with their namespaces", func(ctx SpecContext) {
+		reads := func() (n int) {
+			for _, event := range witness.events(managerAccount) {
+				if event.Verb == "get" && event.Object.Resource == "namespaces" {
+					n++
+				}
+			}
+			return n
+		}
 		round := 0
-		Eventually(func() []string {
+		Eventually(func() bool {
 			round++
-			young(ctx, fmt.Sprintf("young-%d", round))
-			return witness.used(managerAccount)
-		}).WithTimeout(cluster.Patience).Should(ContainElement("get namespaces"))
+			before := reads()
+			return young(ctx, fmt.Sprintf("young-%d", round)) && reads() > before
+		}).WithTimeout(cluster.Patience).Should(BeTrue())
 		Expect(witness.refused(managerAccount)).To(BeEmpty())
 	})
 
@@ -232,11 +280,13 @@ spec:
 			Should(HaveField("Labels", HaveKeyWithValue("ipaddress.kubernetes.io/ip-family", "IPv4")))
 	})
 
-	// The API server may be the first to delete it, and leaves it at that.
+	// The API server may be the first to delete it, and leaves it at that. The manager is frozen, or it may restore the address between the two.
 	It("replaces an IPAddress that names another Service", func(ctx SpecContext) {
 		c.CreateService(ctx, "other", framework.WithClusterIPs(elsewhere)) // left to itself it may get an address of "served", and hold it too
-		deleteAsController(ctx, c, static)
-		c.CreateIPAddress(ctx, framework.NewIPAddress(static, cluster.Namespace, "other"))
+		c.Paused(func() {
+			deleteAsController(ctx, c, static)
+			c.CreateIPAddress(ctx, framework.NewIPAddress(static, cluster.Namespace, "other"))
+		})
 		Eventually(c.Owner).WithArguments(ctx, static).WithTimeout(cluster.Patience).Should(Equal("default/fixed"))
 	})
 
@@ -263,9 +313,11 @@ spec:
 
 	It("shows its metrics to a reader of metrics", func(ctx SpecContext) {
 		token := scraper(ctx, "prometheus", "clusterip-operator-metrics-reader")
-		var err error
-		scraped, err = c.Operator.MetricsAs(ctx, token)
-		Expect(err).NotTo(HaveOccurred())
+		// The API server learns of the binding from a watch, and the manager remembers a refusal for half a minute.
+		Eventually(func() (err error) {
+			scraped, err = c.Operator.MetricsAs(ctx, token)
+			return err
+		}).WithTimeout(cluster.Patience).WithPolling(time.Second).Should(Succeed())
 		blocked, _ := scraped.Value("clusterip_operator_blocked_deletions", "servicecidr", "served")
 		Expect(blocked).To(BeEquivalentTo(1))
 	})

@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
@@ -55,6 +56,11 @@ var _ = Describe("A manager whose control plane fails", Ordered, func() {
 			Expect(c.Operator.Resume()).To(Succeed())
 			Consistently(c.Operator.Running).WithTimeout(4 * time.Second).Should(BeTrue())
 			Expect(c.Etcd.Start(ctx)).To(Succeed())
+			// The API server dials etcd ever more rarely, for each resource by itself, and refuses requests meanwhile.
+			Eventually(func() error {
+				_, err := c.Networking().IPAddresses().Get(ctx, service.Spec.ClusterIP, metav1.GetOptions{})
+				return err
+			}).WithTimeout(cluster.Patience).Should(Succeed())
 		})
 		Expect(c.Owner(ctx, other.Spec.ClusterIP)).To(Equal("default/other"))
 	})

@@ -78,6 +78,14 @@ func (c *Cluster) CreateServices(ctx context.Context, n int, build func(i int) *
 	return services
 }
 
+// CreateSettledServices is CreateServices for Services that are settled, as CreateSettledService explains.
+func (c *Cluster) CreateSettledServices(ctx context.Context, n int, build func(i int) *corev1.Service) []*corev1.Service {
+	GinkgoHelper()
+	services := c.CreateServices(ctx, n, build)
+	time.Sleep(unhurried)
+	return services
+}
+
 // DeleteServices deletes Services from many clients at once.
 func (c *Cluster) DeleteServices(ctx context.Context, services ...*corev1.Service) {
 	GinkgoHelper()
