@@ -2,7 +2,9 @@ package framework
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"strconv"
 )
 
 // loopback is the only address on which anything of this package listens.
@@ -18,11 +20,14 @@ func FreePort() (int, error) {
 	return ports[0], nil
 }
 
-// freePorts returns n different ports. All are held until the last is found, for the system may give the same one again as
-// soon as it is free.
+// The ports that are given out lie below those that Linux gives to whoever asks for any, clients included, and below node ports: while a process is
+// being started again, nobody else happens to get the one that its clients know.
+const firstPort, lastPort = 21000, 29999
+
+// freePorts returns n different ports. All are held until the last is found.
 func freePorts(n int) (ports []int, err error) {
 	for range n {
-		listener, err := net.Listen("tcp4", net.JoinHostPort(loopback, "0"))
+		listener, err := listenAnywhere()
 		if err != nil {
 			return nil, fmt.Errorf("finding a free port: %w", err)
 		}
@@ -30,4 +35,16 @@ func freePorts(n int) (ports []int, err error) {
 		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
 	}
 	return ports, nil
+}
+
+// listenAnywhere tries ports at random: the processes of two packages that are tested at once are not to try the same ones.
+func listenAnywhere() (listener net.Listener, err error) {
+	const attempts = 100
+	for range attempts {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		if listener, err = net.Listen("tcp4", net.JoinHostPort(loopback, strconv.Itoa(port))); err == nil {
+			return listener, nil
+		}
+	}
+	return nil, err
 }

@@ -144,7 +144,7 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 			Expect(ip.Finalizers).To(BeEmpty())
 			Expect(inDynamicBand(address)).To(BeTrue(), "%s is in the static band", address)
 		}
-		Consistently(func() []string { return ascending(addresses) }).WithTimeout(2 * time.Second).Should(Equal(listed(ctx, "dual")))
+		Consistently(listed).WithArguments(ctx, "dual").WithTimeout(2 * time.Second).Should(Equal(ascending(addresses)))
 		Expect(c.Breaches(ctx)).To(BeEmpty(), "they are no ClusterIPs, and nobody takes them for such")
 	})
 
@@ -252,9 +252,7 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		Expect(err).To(MatchError(ContainSubstring(`ServiceCIDRPolicy "keeper": `)), "nor later")
 
 		By("and not while nobody looks at Services either")
-		c.RemoveWebhooks(ctx)
-		annotate(ctx, "stranger", additionalFrom, "closed,blue")
-		c.AddWebhooks(ctx)
+		c.WithoutWebhooks(ctx, func() { annotate(ctx, "stranger", additionalFrom, "closed,blue") })
 		complains(ctx, "stranger", "keeper", closed4, closed6)
 		getsAdditional(ctx, "stranger", blue4, blue6)
 

@@ -63,6 +63,7 @@ var _ = Describe("An annotation that makes no sense", Ordered, ContinueOnFailure
 		service := c.CreateService(ctx, name, framework.RequireDualStack(), withAdditional("sound"))
 		getsAdditional(ctx, name, sound4, sound6)
 		c.DeleteServices(ctx, service)
+		hasNone(ctx, name) // a spec may plant something where they were
 	})
 
 	for what, it := range nonsense {

@@ -56,7 +56,7 @@ var _ = Describe("The guard of IPAddresses", Ordered, ContinueOnFailure, func() 
 	})
 
 	It("lets the API server release the address of a Service that goes", func(ctx SpecContext) {
-		service := c.CreateService(ctx, "released", framework.RequireDualStack())
+		service := c.CreateSettledService(ctx, "released", framework.RequireDualStack())
 		c.DeleteServices(ctx, service)
 		for _, address := range service.Spec.ClusterIPs {
 			Expect(c.IPAddress(ctx, address)).To(BeNil())

@@ -35,7 +35,7 @@ var _ = Describe("Certificates of our own", Ordered, func() {
 		Eventually(allShow(ctx, b)).WithTimeout(soon).Should(Succeed())
 		leaf := shown(b.Replicas()[0])
 		for _, name := range []string{calledAs, "localhost"} {
-			Expect(verify(leaf, trusted(ctx, b), name)).To(Succeed(), name)
+			Expect(verify(leaf, b.Authorities(ctx), name)).To(Succeed(), name)
 		}
 		Expect(leaf.NotAfter).To(BeTemporally(">", time.Now().Add(300*24*time.Hour)))
 	})
@@ -65,7 +65,7 @@ var _ = Describe("Certificates of our own", Ordered, func() {
 		Eventually(calls.Load).WithTimeout(soon).Should(BeNumerically(">", at+20))
 		stop()
 		Expect(distrusted(b)[before:]).To(BeEmpty())
-		Expect(verify(shown(b.Replicas()[0]), trusted(ctx, b), calledAs)).To(Succeed())
+		Expect(verify(shown(b.Replicas()[0]), b.Authorities(ctx), calledAs)).To(Succeed())
 	},
 		Entry("by one of the same authority", func(data map[string][]byte) { delete(data, certKey) }),
 		Entry("by one of another authority", func(data map[string][]byte) { delete(data, caKeyKey) }),
@@ -79,7 +79,7 @@ var _ = Describe("Certificates of our own", Ordered, func() {
 	)
 
 	It("are trusted together with those of the authority before, and no others", func(ctx SpecContext) {
-		for _, bundle := range trusted(ctx, b) {
+		for _, bundle := range b.Authorities(ctx) {
 			Expect(bytes.Count(bundle, []byte("BEGIN CERTIFICATE"))).To(Equal(2))
 		}
 	})
@@ -98,7 +98,7 @@ var _ = Describe("Certificates of our own", Ordered, func() {
 	It("stay trusted when the configurations are written anew", func(ctx SpecContext) {
 		b.RemoveWebhooks(ctx)
 		b.AddWebhooks(ctx)
-		Expect(verify(shown(b.Replicas()[0]), trusted(ctx, b), calledAs)).To(Succeed())
+		Expect(verify(shown(b.Replicas()[0]), b.Authorities(ctx), calledAs)).To(Succeed())
 	})
 
 	It("are replaced at once by replicas that start, if they have expired meanwhile", func(ctx SpecContext) {
@@ -117,7 +117,7 @@ var _ = Describe("Certificates of our own", Ordered, func() {
 		b.StopReplicas()
 		change(ctx, b, func(data map[string][]byte) { maps.Copy(data, issued("localhost", 300*24*time.Hour)) })
 		b.StartReplicas(ctx)
-		Eventually(func() error { return verify(shown(b.Replicas()[0]), trusted(ctx, b), calledAs) }).WithTimeout(soon).Should(Succeed())
+		Eventually(func() error { return verify(shown(b.Replicas()[0]), b.Authorities(ctx), calledAs) }).WithTimeout(soon).Should(Succeed())
 	})
 
 	// No permission, no certificate: the loops go on, and so do the webhooks with what they have.

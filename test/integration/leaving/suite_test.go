@@ -55,7 +55,7 @@ const (
 // cleanUp runs `manager cleanup` to its end and returns what it said, line by line.
 func cleanUp(ctx context.Context, c *cluster.Cluster, args ...string) (said []string, status int) {
 	GinkgoHelper()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute) // thousands of objects, one after the other
 	defer cancel()
 	output, status, err := c.RunManager(ctx, framework.ManagerOptions{Race: true, Args: append([]string{"cleanup"}, args...)})
 	Expect(err).NotTo(HaveOccurred())

@@ -39,6 +39,11 @@ var (
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	cp, admin = start(ctx, framework.Options{})
+	// An API server looks once a second for what its own extensions say of themselves, which is what kubectl asks for first.
+	Eventually(func() error {
+		_, err := framework.Kubectl(ctx, cp.Kubeconfig(), "explain", "scp")
+		return err
+	}).WithTimeout(30 * time.Second).Should(Succeed())
 }, NodeTimeout(time.Minute))
 
 // start starts a control plane that knows the kind and ends with the calling node.

@@ -52,9 +52,10 @@ func uncounted(objects inventory.Objects) inventory.Objects {
 	return objects
 }
 
-// settle waits until nothing changes any more.
+// settle waits until nothing changes any more: neither what replicas remember of the container before, nor what the API server has.
 func settle(ctx context.Context) (now everything) {
 	GinkgoHelper()
+	bed.ExpectNothingLeaked(ctx)
 	Eventually(func() []string {
 		now = takeDown(ctx)
 		time.Sleep(2 * time.Second)

@@ -49,12 +49,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // time: a webhook that does not answer in time would make the API server decide by itself.
 func inOrder(text string, body func()) bool {
 	return Describe(text, Ordered, ContinueOnFailure, func() {
-		BeforeAll(func(ctx SpecContext) { begun = troubles(ctx) })
+		BeforeAll(func(ctx SpecContext) {
+			DeferCleanup(func(ctx SpecContext) { bed.Clear(ctx) }) // whatever has failed, or the next container fails too
+			begun = troubles(ctx)
+		})
 		body()
 		AfterAll(func(ctx SpecContext) {
 			bed.ExpectNothingLeaked(ctx)
 			expectLittleTrouble(ctx, begun)
-			bed.Clear(ctx)
 		})
 	})
 }

@@ -382,6 +382,7 @@ var _ = inOrder("Ranges that a policy selects by their labels", func() {
 		Eventually(func() error { return leave(create(ctx)) }).WithTimeout(soon).Should(MatchError(ContainSubstring(`ServiceCIDRPolicy "green"`)))
 		label(ctx, "one", "of", "green")
 		Eventually(func() error { return leave(create(ctx)) }).WithTimeout(soon).Should(Succeed())
+		time.Sleep(patient) // that was one replica
 		expectFrom(ctx, one4, one6)
 	})
 })

@@ -77,6 +77,14 @@ func (b *Bed) RemoveWebhooks(ctx context.Context) {
 	Eventually(func() bool { return b.asks(ctx) }).WithTimeout(cluster.Patience).WithPolling(200 * time.Millisecond).Should(BeFalse())
 }
 
+// WithoutWebhooks does something while the API server asks nobody, and adds the webhooks again whatever comes of it.
+func (b *Bed) WithoutWebhooks(ctx context.Context, do func()) {
+	GinkgoHelper()
+	defer b.AddWebhooks(ctx)
+	b.RemoveWebhooks(ctx)
+	do()
+}
+
 // apply applies objects in the order in which kustomize writes them: a namespace comes before what is in it.
 func (b *Bed) apply(ctx context.Context, objects []unstructured.Unstructured) {
 	GinkgoHelper()

@@ -102,10 +102,30 @@ func (b *Bed) HasWebhooks(ctx context.Context) bool {
 	return err == nil
 }
 
+// waitAsked waits until the API server asks about Services, and trusts those whom it asks about anything else.
 func (b *Bed) waitAsked(ctx context.Context) {
 	GinkgoHelper()
+	Eventually(b.Authorities).WithArguments(ctx).WithTimeout(cluster.Patience).
+		Should(HaveEach(Not(BeEmpty())), "the replicas write them into one configuration after the other")
 	Eventually(func() bool { return b.asks(ctx) }).WithTimeout(cluster.Patience).WithPolling(200*time.Millisecond).
 		Should(BeTrue(), "the API server asks nobody about Services")
+}
+
+// Authorities are those that the API server trusts when it calls a webhook of ours, one entry for each webhook of both configurations.
+func (b *Bed) Authorities(ctx context.Context) (bundles [][]byte) {
+	GinkgoHelper()
+	configurations := b.Client().AdmissionregistrationV1()
+	mutating, err := configurations.MutatingWebhookConfigurations().Get(ctx, Configuration, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	validating, err := configurations.ValidatingWebhookConfigurations().Get(ctx, Configuration, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for _, webhook := range mutating.Webhooks {
+		bundles = append(bundles, webhook.ClientConfig.CABundle)
+	}
+	for _, webhook := range validating.Webhooks {
+		bundles = append(bundles, webhook.ClientConfig.CABundle)
+	}
+	return bundles
 }
 
 // asks reports whether a replica notices somebody who would like to create a Service.

@@ -7,9 +7,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
 // Warnings are what an API server adds to its answers, each text once for each answer. They may be used concurrently.
@@ -44,7 +48,23 @@ func (b *Bed) Admin(ctx context.Context, name string) (*rest.Config, *Warnings) 
 	Expect(err).NotTo(HaveOccurred())
 	config, err := b.ConfigForUser(name)
 	Expect(err).NotTo(HaveOccurred())
+	waitForEverything(ctx, config)
 	warnings := &Warnings{}
 	config.WarningHandler = warnings
 	return config, warnings
+}
+
+// waitForEverything waits until the API server knows that a user may do everything: RBAC follows what is written.
+func waitForEverything(ctx context.Context, config *rest.Config) {
+	GinkgoHelper()
+	client, err := kubernetes.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	question := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"},
+	}}
+	Eventually(func(g Gomega) {
+		answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, question, metav1.CreateOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(answer.Status.Allowed).To(BeTrue(), "%+v", answer.Status)
+	}).WithTimeout(cluster.Patience).Should(Succeed())
 }
