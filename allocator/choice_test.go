@@ -125,17 +125,16 @@ func TestExclude(t *testing.T) {
 // TestUniform draws from a union of ranges that overlap, parts of which are used or excluded, and compares how often
 // each address came with how often it should (chi-square, five standard deviations).
 func TestUniform(t *testing.T) {
-	p := allocator.NewPool(allocator.WithRand(rand.NewPCG(12, 0)))
 	c := from(t, "10.0.0.0/25", "10.0.0.64/26", "10.0.0.96/27", "10.0.0.96/27", "10.0.3.0/28", "10.0.2.0/27")
 	c.Exclude = []allocator.Span{span("10.0.0.40-10.0.0.50"), span("10.0.3.3-10.0.3.4")}
-	gold := golden.NewPool()
 	lot := lotOf(t, c)
-	for i := 20; i < 128; i += 3 {
-		p.Observe(nth(addr("10.0.0.0"), i), allocator.Allocated)
-		gold.Observe(nth(addr("10.0.0.0"), i), golden.Allocated)
-	}
 	for name, shard := range shards {
 		t.Run(name, func(t *testing.T) {
+			p, gold := allocator.NewPool(allocator.WithRand(rand.NewPCG(12, 0))), golden.NewPool() // its own, for the same draws in each order
+			for i := 20; i < 128; i += 3 {
+				p.Observe(nth(addr("10.0.0.0"), i), allocator.Allocated)
+				gold.Observe(nth(addr("10.0.0.0"), i), golden.Allocated)
+			}
 			lot.Shard = shard
 			checkUniform(t, p, lot, gold.Eligible(golden.Lot{Tiers: goldenChoice(c).Tiers(), Owns: shard.Owns}))
 		})

@@ -108,7 +108,7 @@ func (r Runner) Run(ctx context.Context, approved []Step) (Result, error) {
 type course struct {
 	begun    bool
 	withheld map[string]bool // the steps of the first look that are not permitted
-	written  map[string]bool // the objects that the look before has written to
+	written  map[string]bool // what has been aimed at so far
 	putOff   bool            // the first look has put steps off until a second one has found them too
 }
 
@@ -124,18 +124,22 @@ func (c *course) stillWithheld(steps []Step) []Step {
 	return slices.DeleteFunc(steps, func(s Step) bool { return !c.withheld[s.key()] })
 }
 
-// over reports whether nothing is left to do but what has come since the look before.
+// over reports whether nothing is left to do but what has come since the look before. What was aimed at already, and is to be done
+// again, was undone or has failed; that a Service goes right after its IPAddress was written is neither.
 func (c *course) over(o order) bool {
 	steps := slices.Concat(o.now, o.later)
-	settled := c.begun && !c.putOff && !slices.ContainsFunc(steps, func(s Step) bool { return c.written[s.What()] })
+	settled := c.begun && !c.putOff && !slices.ContainsFunc(steps, func(s Step) bool { return c.written[s.aim()] })
 	if len(steps) == 0 || settled {
 		return true
 	}
 	c.putOff = !c.begun && len(o.later) > 0
-	c.begun, c.written = true, map[string]bool{}
+	if c.written == nil {
+		c.written = map[string]bool{}
+	}
+	c.begun = true
 	for _, s := range o.now {
 		if s.Do != RepairBitmap { // Services under creation make it look drifted at every moment
-			c.written[s.What()] = true
+			c.written[s.aim()] = true
 		}
 	}
 	return false
@@ -284,6 +288,10 @@ func (r Runner) one(ctx context.Context, s Step) error {
 	}
 	return apiWriter{r.Sources.API, r.Sources.APIVersion}.apply(ctx, s)
 }
+
+// aim names what a step leads to, in whatever way and whatever UID the object has by then: that an object is there for a Service, or for
+// none. The same aim twice is an object that somebody else has changed; another aim is a world that has.
+func (s Step) aim() string { return s.What() + "|" + s.Service.String() }
 
 // What names the object of a step: an address, the key of a bitmap, or the default ServiceCIDR.
 func (s Step) What() string {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
@@ -404,21 +405,63 @@ func TestRunEndsInAClusterThatLives(t *testing.T) {
 	})
 }
 
-// Somebody deletes what we write, each time: that is said, not called done.
-func TestRunIsUndone(t *testing.T) {
+// Each time the Service of an IPAddress that was just written goes, and another comes: nobody undoes anything.
+func TestRunEndsWhereServicesComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := bare(1)
+		m, born := bare(3), []Service{aService("s0000")}
+		m.before = func(c call) error {
+			if c.op == "List" && c.key == prefixIPAddresses {
+				born = append(born, aService(fmt.Sprint("born", len(born)), fmt.Sprintf("10.0.9.%d", len(born))))
+				m.putService(born[len(born)-1]) // which only the next look sees
+			}
+			return nil
+		}
 		m.after = func(c call) error {
 			if c.op == "Commit" {
-				m.remove("ipaddresses/10.0.0.1")
+				m.remove(keyOfService(born[len(born)-2]))
 			}
 			return nil
 		}
 		got, err := seeder(m).Run(t.Context(), nil)
-		if err == nil || got.Written == 0 {
-			t.Errorf("written %d, %v", got.Written, err)
+		if err != nil || got.Written != 6 || got.Fresh != 3 || len(got.Withheld) > 0 {
+			t.Errorf("written %d, fresh %d, withheld %d, %v", got.Written, got.Fresh, len(got.Withheld), err)
 		}
 	})
+}
+
+// Somebody undoes what we do, each time: that is said, not called done.
+func TestRunIsUndone(t *testing.T) {
+	const missing, orphan = "ipaddresses/10.0.0.1", "ipaddresses/10.0.0.9"
+	for name, undo := range map[string]func(m *memory, round int){
+		"deletes it": func(m *memory, _ int) { m.remove(missing) },
+		"takes its labels": func(m *memory, _ int) {
+			m.put(Write{Key: missing, Object: objectOf(labelled(anIP("10.0.0.1", "s0000"), "", ""))})
+		},
+		"gives it to another": func(m *memory, _ int) { m.put(Write{Key: missing, Object: objectOf(anIP("10.0.0.1", "another"))}) },
+		"puts it back": func(m *memory, round int) {
+			if again := anIP("10.0.0.9", "gone"); !m.now(orphan).Exists() {
+				again.UID = types.UID(fmt.Sprint("again", round)) // an object of that name is another one
+				m.put(Write{Key: orphan, Object: objectOf(again)})
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := bare(1)
+				m.put(Write{Key: orphan, Object: objectOf(anIP("10.0.0.9", "gone"))})
+				m.after = func(c call) error {
+					if c.op == "Commit" {
+						undo(m, c.at)
+					}
+					return nil
+				}
+				got, err := seeder(m).Run(t.Context(), nil)
+				if err == nil || got.Written == 0 {
+					t.Errorf("written %d, %v", got.Written, err)
+				}
+			})
+		})
+	}
 }
 
 // A store in which every guard fails is no success.

@@ -50,8 +50,18 @@ func freePort(t *testing.T) uint16 {
 	t.Helper()
 	l := listen(t, ":0")
 	defer func() { _ = l.Close() }()
-	return uint16(l.Addr().(*net.TCPAddr).Port)
+	return portOf(l)
 }
+
+// twoFreePorts are different ones.
+func twoFreePorts(t *testing.T) (one, two uint16) {
+	t.Helper()
+	l := listen(t, ":0")
+	defer func() { _ = l.Close() }()
+	return portOf(l), freePort(t)
+}
+
+func portOf(l net.Listener) uint16 { return uint16(l.Addr().(*net.TCPAddr).Port) }
 
 func at(port uint16) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
@@ -108,7 +118,7 @@ func TestEndpointsChangeWithoutANewPort(t *testing.T) {
 
 func TestAServiceMovesToAnotherPortAndGoes(t *testing.T) {
 	b := newBench(t, loopback)
-	one, two := freePort(t), freePort(t)
+	one, two := twoFreePorts(t)
 	b.Set(web, one, 1)
 	b.Set(web, two, 1)
 	if status(at(one)) != 0 || status(at(two)) != 200 {
@@ -123,7 +133,7 @@ func TestAServiceMovesToAnotherPortAndGoes(t *testing.T) {
 
 func TestAPortOfSomebodyElseIsTakenOnceItIsFree(t *testing.T) {
 	taken := listen(t, "127.0.0.1:0")
-	port := uint16(taken.Addr().(*net.TCPAddr).Port)
+	port := portOf(taken)
 	b := newBench(t, loopback)
 	b.Set(web, port, 1)
 	b.Set(web, port, 1)
@@ -144,7 +154,7 @@ func TestAPortOfSomebodyElseIsTakenOnceItIsFree(t *testing.T) {
 
 func TestTwoServicesThatSwapTheirPortsAreBothServed(t *testing.T) {
 	b := newBench(t, loopback)
-	one, two := freePort(t), freePort(t)
+	one, two := twoFreePorts(t)
 	b.Set(web, one, 1)
 	b.Set(dns, two, 2)
 	b.Set(web, two, 1) // still that of dns
@@ -179,9 +189,11 @@ func TestOnlyTheAddressesAskedForAnswer(t *testing.T) {
 }
 
 func TestOneAddressThatCannotBeBoundFreesTheOthers(t *testing.T) {
-	taken := listen(t, "127.0.0.2:0")
+	free := listen(t, "127.0.0.1:0") // where connections of others have their ports
+	port := portOf(free)
+	taken := listen(t, fmt.Sprintf("127.0.0.2:%d", port))
 	defer func() { _ = taken.Close() }()
-	port := uint16(taken.Addr().(*net.TCPAddr).Port)
+	_ = free.Close()
 	b := newBench(t, []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")})
 	b.Set(web, port, 1)
 	<-b.failed
@@ -194,7 +206,7 @@ func TestOneAddressThatCannotBeBoundFreesTheOthers(t *testing.T) {
 func TestFailedMayCallBack(t *testing.T) {
 	taken := listen(t, "127.0.0.1:0")
 	defer func() { _ = taken.Close() }()
-	port := uint16(taken.Addr().(*net.TCPAddr).Port)
+	port := portOf(taken)
 	done := make(chan struct{})
 	var s *Services
 	s = NewServices(ServicesOptions{Addresses: loopback, Failed: func(n model.ServiceName, _ uint16, _ error) { s.Set(n, 0, 0) }})

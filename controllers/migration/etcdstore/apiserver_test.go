@@ -47,9 +47,9 @@ func populate(ctx context.Context, cp *framework.ControlPlane, store *Store, ver
 	Expect(err).NotTo(HaveOccurred())
 	likeAPI(get(ctx, store, "namespaces/kube-system"), namespace)
 
-	ip, err := cp.Networking().IPAddresses().Create(ctx, framework.NewIPAddress("10.96.77.77", "default", "nobody"), metav1.CreateOptions{})
+	ip, err := cp.Networking().IPAddresses().Create(ctx, framework.NewIPAddress("10.96.0.88", "default", "nobody"), metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	v = get(ctx, store, "ipaddresses/10.96.77.77")
+	v = get(ctx, store, "ipaddresses/10.96.0.88")
 	likeAPI(v, ip)
 	Expect(v.APIVersion).To(Equal("networking.k8s.io/" + version))
 
@@ -159,9 +159,10 @@ var _ = Describe("an API server beside us", func() {
 		_, err = cp.Client().CoreV1().Services("default").Create(ctx, framework.NewService("default", "web", framework.WithClusterIPs("10.96.0.77")), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cp.Client().CoreV1().Services("default").Delete(ctx, "web", metav1.DeleteOptions{})).To(Succeed())
-		Eventually(w.Seen).Should(HaveLen(2))
-		Expect(w.seen[0].Object.(*networkingv1.IPAddress).Spec.ParentRef.Name).To(Equal("web"))
-		Expect(w.seen[1]).To(And(HaveField("Key", "ipaddresses/10.96.0.77"), HaveField("Raw", BeNil())))
+		var seen []migration.Value // more than these, if the API server's own repair was at work between them
+		Eventually(func() int { seen = w.values(); return len(seen) }).Should(BeNumerically(">=", 2))
+		Expect(seen[0].Object.(*networkingv1.IPAddress).Spec.ParentRef.Name).To(Equal("web"))
+		Expect(seen[1]).To(And(HaveField("Key", "ipaddresses/10.96.0.77"), HaveField("Raw", BeNil())))
 	})
 
 	It("may keep its objects elsewhere, and as JSON", func(ctx SpecContext) {

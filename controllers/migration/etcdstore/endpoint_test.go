@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -16,12 +17,17 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// nobody returns the URL of a port where nobody listens.
+// nobody returns the URL of a port where nobody listens. A socket that does not listen holds it, so that nobody else does either.
 func nobody() string {
 	GinkgoHelper()
-	port, err := framework.FreePort()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	Expect(err).NotTo(HaveOccurred())
-	return fmt.Sprintf("http://127.0.0.1:%d", port)
+	DeferCleanup(syscall.Close, socket)
+	syscall.CloseOnExec(socket)
+	Expect(syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})).To(Succeed())
+	bound, err := syscall.Getsockname(socket)
+	Expect(err).NotTo(HaveOccurred())
+	return fmt.Sprintf("http://127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port)
 }
 
 // silence returns the URL of somebody who accepts connections and says nothing.
@@ -96,8 +102,6 @@ var _ = Describe("TLS", Ordered, func() {
 		serverCert, serverKey := ca.issue("server", nil)
 		url = startSecureEtcd("--cert-file="+serverCert, "--key-file="+serverKey, "--trusted-ca-file="+ca.CA(), "--client-cert-auth")
 		lax = startSecureEtcd("--cert-file="+serverCert, "--key-file="+serverKey)
-		waitForTLS(url)
-		waitForTLS(lax)
 	})
 
 	It("reads, writes and watches with a client certificate", func(ctx SpecContext) {
@@ -117,7 +121,6 @@ var _ = Describe("TLS", Ordered, func() {
 		otherCert, otherKey := other.issue("stranger", nil)
 		oldCert, oldKey := ca.issue("old", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Hour) })
 		elsewhere := startSecureEtcd(elsewhereArgs(ca)...)
-		waitForTLS(elsewhere)
 		for name, tc := range map[string]struct {
 			config Config
 			want   []string
@@ -177,31 +180,50 @@ func elsewhereArgs(ca *authority) []string {
 // calling node.
 func startSecureEtcd(args ...string) string {
 	GinkgoHelper()
+	for range 3 {
+		if url, started := trySecureEtcd(args); started {
+			return url
+		}
+	}
+	Fail("etcd ends at once")
+	return ""
+}
+
+// trySecureEtcd returns when somebody listens there, or etcd has ended: another program may have taken the port.
+func trySecureEtcd(args []string) (url string, started bool) {
+	GinkgoHelper()
 	assets, err := framework.Assets("etcd")
 	Expect(err).NotTo(HaveOccurred())
 	port, err := framework.FreePort()
 	Expect(err).NotTo(HaveOccurred())
-	url, dir := fmt.Sprintf("https://127.0.0.1:%d", port), GinkgoT().TempDir()
+	dir := GinkgoT().TempDir()
+	url = fmt.Sprintf("https://127.0.0.1:%d", port)
 	etcd := exec.Command(filepath.Join(assets, "etcd"), append([]string{
 		"--data-dir=" + filepath.Join(dir, "data"), "--log-outputs=" + filepath.Join(dir, "log"),
 		"--listen-client-urls=" + url, "--advertise-client-urls=" + url, "--listen-peer-urls=http://127.0.0.1:0", "--unsafe-no-fsync",
 	}, args...)...)
 	Expect(etcd.Start()).To(Succeed())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = etcd.Wait()
+	}()
 	DeferCleanup(func() {
 		_ = etcd.Process.Kill()
-		_ = etcd.Wait()
+		<-ended
 	})
-	return url
-}
-
-// waitForTLS waits until somebody listens there, whoever that is.
-func waitForTLS(url string) {
-	GinkgoHelper()
-	Eventually(func() error {
-		connection, err := tls.Dial("tcp4", url[len("https://"):], &tls.Config{InsecureSkipVerify: true})
-		if err != nil {
-			return err
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		select {
+		case <-ended:
+			return "", false
+		default:
 		}
-		return connection.Close()
-	}, time.Minute).Should(Succeed())
+		connection, err := tls.Dial("tcp4", url[len("https://"):], &tls.Config{InsecureSkipVerify: true})
+		if err == nil {
+			_ = connection.Close()
+			return url, true
+		}
+	}
+	Fail("etcd does not listen")
+	return "", false
 }

@@ -22,6 +22,7 @@ import (
 func TestEtcd(t *testing.T) {
 	RegisterFailHandler(Fail)
 	klog.SetLogger(GinkgoLogr)
+	SetDefaultEventuallyTimeout(30 * time.Second) // etcd may wait for a disk that others use
 	RunSpecs(t, "etcdstore")
 }
 

@@ -72,7 +72,7 @@ func insist(ctx context.Context, patience time.Duration, question func(context.C
 				return err
 			}
 		}
-		if pause(ctx, backoff.Step()) != nil {
+		if pause(ctx, inTime(ctx, backoff.Step())) != nil {
 			return fmt.Errorf("%w; the last that was heard of etcd: %s", context.Cause(ctx), reason(err))
 		}
 	}
@@ -82,6 +82,16 @@ func attempt(ctx context.Context, patience time.Duration, question func(context.
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return question(ctx)
+}
+
+// inTime cuts a pause down to half of what is left until ctx ends, so that the time which is given is used to its end. The last tenth of
+// a second is not worth another attempt.
+func inTime(ctx context.Context, d time.Duration) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return d
+	}
+	return min(d, max(100*time.Millisecond, time.Until(deadline)/2))
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -132,6 +132,24 @@ func TestInsistOnSilence(t *testing.T) {
 	})
 }
 
+// TestInsistUsesItsTime asks somebody who comes in time, though late: no pause is longer than what is left.
+func TestInsistUsesItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), openTimeout)
+		defer cancel()
+		start := time.Now()
+		err := insist(ctx, patience, func(context.Context) error {
+			if time.Since(start) < openTimeout*8/10 {
+				return errRefused
+			}
+			return nil
+		}, nil)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestInsistEnds wants an end when notice says so.
 func TestInsistEnds(t *testing.T) {
 	err := insist(t.Context(), patience, func(context.Context) error { return errCutOff }, func(error) error { return errClosed })

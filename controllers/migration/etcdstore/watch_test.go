@@ -43,12 +43,17 @@ func follow(ctx context.Context, s *Store, folder string, after int64) *watcher 
 	return w
 }
 
-// Seen returns what was seen, as line does.
-func (w *watcher) Seen() []string {
+// values returns what was seen.
+func (w *watcher) values() []migration.Value {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return slices.Clone(w.seen)
+}
+
+// Seen returns what was seen, as line does.
+func (w *watcher) Seen() []string {
 	var lines []string
-	for _, v := range w.seen {
+	for _, v := range w.values() {
 		lines = append(lines, line(v))
 	}
 	return lines

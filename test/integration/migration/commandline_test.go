@@ -1,6 +1,7 @@
 package migration_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -10,11 +11,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
 // What an admin gets wrong at the keyboard, and what the machines around get wrong before anything has begun. Each is refused
@@ -157,6 +160,7 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 				Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: name}},
 			}, metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred())
+			w.granted(ctx, "system:serviceaccount:default:"+name, rules)
 			config, err := w.ConfigForServiceAccount(ctx, "default", name)
 			Expect(err).NotTo(HaveOccurred())
 			path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
@@ -218,3 +222,21 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 		Expect(err).To(MatchError(os.ErrNotExist))
 	})
 })
+
+// granted waits until the API server knows these rights of a user, which it learns by watching.
+func (w *world) granted(ctx context.Context, user string, rules []rbacv1.PolicyRule) {
+	GinkgoHelper()
+	for _, rule := range rules {
+		ask := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               user,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0]},
+		}}
+		Eventually(func() (bool, error) {
+			answer, err := w.Client().AuthorizationV1().SubjectAccessReviews().Create(ctx, ask, metav1.CreateOptions{})
+			if err != nil {
+				return false, err
+			}
+			return answer.Status.Allowed, nil
+		}).WithTimeout(cluster.Patience).Should(BeTrue())
+	}
+}

@@ -53,8 +53,8 @@ var _ = Describe("A cluster that leaves the bitmap", Ordered, Label(large), func
 			now := without.photo(ctx)
 			g.Expect(now.addresses).To(HaveLen(addresses))
 			g.Expect(len(now.repairsSince(before))).To(BeNumerically(">=", 3000))
+			g.Expect(len(without.complaintsSince(before.log))).To(BeNumerically(">=", addresses))
 		}).WithTimeout(cluster.Patience).WithPolling(time.Second).Should(Succeed())
-		Expect(len(without.complaintsSince(before.log))).To(BeNumerically(">=", addresses))
 		byUpstream = without.photo(ctx).addresses
 	})
 

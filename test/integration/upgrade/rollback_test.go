@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -49,8 +50,10 @@ var fewFlipped = &scenery{
 var _ = Describe("A cluster that goes back to the bitmap", func() {
 	It("makes the old API server repair everything, without rollback", func(ctx SpecContext) {
 		s := fewFlipped.open(ctx, oldest)
-		Expect(len(s.photo(ctx).repairsSince(photo{}))).To(BeNumerically(">", 30))
-		Expect(s.complaintsSince(0)).To(ContainElements(ContainSubstring("repairing"), ContainSubstring("may have leaked")))
+		Eventually(func(g Gomega) { // events and words are written beside the work
+			g.Expect(len(s.photo(ctx).repairsSince(photo{}))).To(BeNumerically(">", 30))
+			g.Expect(s.complaintsSince(0)).To(ContainElements(ContainSubstring("repairing"), ContainSubstring("may have leaked")))
+		}).WithTimeout(cluster.Patience).WithPolling(time.Second).Should(Succeed())
 	})
 
 	DescribeTable("keeps every address, and goes forward again",

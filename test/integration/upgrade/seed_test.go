@@ -97,10 +97,11 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		owners := s.photo(ctx).owners()
 		addresses := slices.Sorted(maps.Keys(owners))
 		written, labelled, replaced := addressKeys+addresses[50], addressKeys+addresses[100], addressKeys+addresses[150]
-		reservation := addressKeys + "10.96.200.200"
+		const reserved = "10.96.0.200" // of the static band, where no Service is by chance
+		reservation := addressKeys + reserved
 		namespace, name, _ := strings.Cut(owners[addresses[50]][0], "/")
 		s.put(ctx, written, encode(framework.NewIPAddress(addresses[50], namespace, name)))
-		s.put(ctx, reservation, encode(framework.NewIPAddress("10.96.200.200", cluster.Namespace, "nobody", framework.ManagedBy("somebody"))))
+		s.put(ctx, reservation, encode(framework.NewIPAddress(reserved, cluster.Namespace, "nobody", framework.ManagedBy("somebody"))))
 		before := s.photo(ctx)
 		s.migrate(ctx, done, "seed", "--etcd")
 		seeded := s.photo(ctx)

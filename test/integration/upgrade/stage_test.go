@@ -185,8 +185,9 @@ func (s *stage) expectNoDuplicate(ctx context.Context) {
 	Expect(owners).To(BeEmpty(), "addresses with more than one Service")
 }
 
-// expectWhole wants one IPAddress for each ClusterIP, and no others. The API server may need a moment after it was asked to write.
+// expectWhole wants one IPAddress for each ClusterIP, and no others. The API server may need a moment after it was asked to write, and leaves
+// an orphan of its own repair alone for a minute.
 func (s *stage) expectWhole(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(s.Breaches).WithArguments(ctx).WithTimeout(10 * time.Second).WithPolling(500 * time.Millisecond).Should(BeEmpty())
+	Eventually(s.Breaches).WithArguments(ctx).WithTimeout(90 * time.Second).WithPolling(500 * time.Millisecond).Should(BeEmpty())
 }

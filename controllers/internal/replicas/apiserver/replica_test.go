@@ -3,10 +3,12 @@ package apiserver_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -44,6 +46,33 @@ func (r *replica) lentOut() []netip.Addr {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.lent)
+}
+
+// borrowed lets all borrowers ask for all addresses at once, and returns the answers that come in time.
+func borrowed(ctx context.Context, addresses []netip.Addr, borrowers ...*replica) map[netip.Addr][]replicas.Grant {
+	GinkgoHelper()
+	var mu sync.Mutex
+	var borrowing sync.WaitGroup
+	began, answers, late := time.Now(), map[netip.Addr][]replicas.Grant{}, 0
+	for _, address := range addresses {
+		for _, borrower := range borrowers {
+			borrowing.Go(func() {
+				defer GinkgoRecover()
+				granted, err := borrower.Borrow(ctx, address)
+				mu.Lock()
+				defer mu.Unlock()
+				if errors.Is(err, replicas.ErrNoAnswer) {
+					late++
+					return
+				}
+				Expect(err).NotTo(HaveOccurred())
+				answers[address] = append(answers[address], granted)
+			})
+		}
+	}
+	borrowing.Wait()
+	AddReportEntry(fmt.Sprintf("%d asks, %d of them late", len(addresses)*len(borrowers), late), time.Since(began))
+	return answers
 }
 
 // crew are the replicas of a container; dismiss stops all of them.
