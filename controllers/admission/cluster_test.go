@@ -108,9 +108,10 @@ func (c *cluster) replica(t *testing.T, s setting) *ServiceSteerer {
 	}
 }
 
+// await waits for longer than an address stays assumed of which nothing is seen.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("in vain: %s", what)
 		}
@@ -219,14 +220,23 @@ func (c *cluster) Rights() replicas.Rights { return c.rights }
 // Borrow implements Replicas.
 func (c *cluster) Borrow(_ context.Context, a netip.Addr) (replicas.Grant, error) { return c.borrow(a) }
 
-// accept is the API server writing what it answers: IPAddresses, then the Service.
+// errClaimed says that a replica's claim stands where an address was to be allocated.
+var errClaimed = errors.New("there is a claim")
+
+// accept is the API server writing what it answers: IPAddresses, then the Service. It writes all or nothing.
 func (c *cluster) accept(name string, ips ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, ip := range ips {
-		if c.addresses[ip] != nil {
-			return fmt.Errorf("%s is allocated already: %v", ip, c.addresses[ip].Labels)
+		switch there := c.addresses[ip]; {
+		case there == nil:
+		case there.Labels[v1alpha1.LabelPurpose] == v1alpha1.PurposeClaim:
+			return fmt.Errorf("%s is allocated already: %w", ip, errClaimed)
+		default:
+			return fmt.Errorf("%s is allocated already: %v", ip, there.Labels)
 		}
+	}
+	for _, ip := range ips {
 		c.put(upstream.NewIPAddress(netip.MustParseAddr(ip), types.NamespacedName{Namespace: "ns", Name: name}))
 	}
 	s := corev1Service(name, ips...)
