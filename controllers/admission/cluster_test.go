@@ -339,6 +339,23 @@ func ourAddress(ip, purpose string, annotations map[string]string) *networkingv1
 	}}
 }
 
+// ofPolicy makes a policy the parent of an IPAddress of ours.
+func ofPolicy(ip *networkingv1.IPAddress, policy string) *networkingv1.IPAddress {
+	ip.Spec.ParentRef = &networkingv1.ParentReference{Group: v1alpha1.Prefix, Resource: "servicecidrpolicies", Name: policy}
+	return ip
+}
+
+// unreachable has no IPAddresses to show.
+type unreachable struct{ client.Reader }
+
+// Get implements client.Reader.
+func (u unreachable) Get(ctx context.Context, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
+	if _, ok := into.(*networkingv1.IPAddress); ok {
+		return errDown
+	}
+	return u.Reader.Get(ctx, key, into, o...)
+}
+
 // create asks the webhook for a new Service.
 func (c *cluster) create(t *testing.T, s *corev1.Service) answer {
 	t.Helper()

@@ -23,6 +23,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // budget is the time that a request may take here; the API server gives us two seconds.
@@ -216,7 +217,7 @@ func (h *ServiceSteerer) takeSoon(ctx context.Context, a netip.Addr, to ledger.H
 		if !busy || h.Clock.Now().After(deadline) || ctx.Err() != nil {
 			return taken
 		}
-		time.Sleep(glance)
+		time.Sleep(5 * glance)
 	}
 }
 
@@ -224,22 +225,28 @@ func (h *ServiceSteerer) takeSoon(ctx context.Context, a netip.Addr, to ledger.H
 // leader reserves it again as soon as its Service is gone, which our watch shows a moment later.
 func (h *ServiceSteerer) makeRoom(ctx context.Context, a netip.Addr) error {
 	_, kept := h.Ledger.Kept(a)
-	if _, reserved := h.Board.Current().Reservation(a); kept || !reserved {
+	r, reserved := h.Board.Current().Reservation(a)
+	if kept || !reserved {
 		return h.claimer().makeRoom(ctx, a)
 	}
+	ctx, cancel := context.WithTimeout(ctx, sight)
+	defer cancel()
 	ip := &networkingv1.IPAddress{}
-	err := h.Live.Get(ctx, client.ObjectKey{Name: a.String()}, ip)
-	switch {
-	case apierrors.IsNotFound(err):
+	switch err := h.Live.Get(ctx, client.ObjectKey{Name: a.String()}, ip); {
+	case err != nil: // nobody stands there, or nobody knows: then the API server finds out
 		return nil
-	case err == nil && ip.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator && ip.Labels[v1alpha1.LabelPurpose] == v1alpha1.PurposeReservation:
-		return h.claimer().makeRoomOf(ctx, a, ip.UID)
-	case err == nil:
+	case !isReservation(ip, r.Policy):
 		h.Ledger.Lost(a)
 		return errLost
 	}
-	h.Ledger.Forget(a)
-	return fmt.Errorf("looking at IPAddress %s: %w", a, err)
+	h.Ledger.Claimed(a, ip.UID)
+	return h.claimer().makeRoomOf(ctx, a, ip.UID)
+}
+
+// isReservation reports whether an IPAddress keeps its address for a policy.
+func isReservation(ip *networkingv1.IPAddress, policy string) bool {
+	return ip.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator && ip.Labels[v1alpha1.LabelPurpose] == v1alpha1.PurposeReservation &&
+		upstream.Policy(ip) == policy
 }
 
 // fill draws what is missing and answers with the patch.

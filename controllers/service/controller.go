@@ -79,18 +79,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if left := r.Tracker.Suspect(key, worst(findings), r.Clock.Now(), confirmFor); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
-	if err := r.Live.Get(ctx, key, s); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("reading Service %s from the API server: %w", key, err)
-	}
 	offered, err := r.liveOffer(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	findings = decide(s, offered)
-	r.report(key, s, findings)
-	if len(findings) == 0 { // the books are behind, and nothing wakes us if the range goes before they hear of it
+	if len(decide(s, offered)) == 0 { // the books are behind, and nothing wakes us if the range goes before they hear of it
+		r.Tracker.Clear(key)
 		return reconcile.Result{RequeueAfter: confirmFor}, nil
 	}
+	live := &corev1.Service{} // stays empty, and without a fault, if it is gone
+	if err := r.Live.Get(ctx, key, live); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("reading Service %s from the API server: %w", key, err)
+	}
+	r.report(key, live, decide(live, offered))
 	return reconcile.Result{}, nil
 }
 

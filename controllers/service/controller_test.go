@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,20 @@ type apiServer struct {
 	ranges   []string
 	listings int
 	err      error
+	// gone: the Service is in the cache alone.
+	gone bool
+}
+
+func (a *apiServer) live() client.Reader { return liveReader{a} }
+
+// liveReader reads past the cache.
+type liveReader struct{ *apiServer }
+
+func (l liveReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if l.gone {
+		return apierrors.NewNotFound(corev1.Resource("services"), key.Name)
+	}
+	return l.apiServer.Get(ctx, key, o, options...)
 }
 
 func (a *apiServer) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
@@ -52,7 +67,7 @@ func newAuditor() *auditor {
 	a := &auditor{api: &apiServer{}, clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), events: events.NewFakeRecorder(100)}
 	books := ledger.New()
 	books.Declare([]allocator.Range{})
-	a.Reconciler = &Reconciler{Client: a.api, Live: a.api, Ledger: books, Events: a.events, Clock: a.clock}
+	a.Reconciler = &Reconciler{Client: a.api, Live: a.api.live(), Ledger: books, Events: a.events, Clock: a.clock}
 	return a
 }
 
@@ -98,6 +113,14 @@ func TestAServiceIsNotBlamedForBooksThatAreBehind(t *testing.T) {
 	a.clock.SetTime(a.clock.Now().Add(confirmFor))
 	if a.believed(t, "s"); len(a.events.Events) != 1 {
 		t.Errorf("%d events", len(a.events.Events))
+	}
+}
+
+func TestAServiceThatIsGoneIsNotReported(t *testing.T) {
+	a := newAuditor()
+	a.api.gone = true
+	if left := a.believed(t, "s"); left != 0 || len(a.events.Events) != 0 || len(a.Tracker.Count()) != 0 {
+		t.Errorf("again after %s, %d events, drift %v", left, len(a.events.Events), a.Tracker.Count())
 	}
 }
 

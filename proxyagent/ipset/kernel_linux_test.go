@@ -76,7 +76,6 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// run runs a program, whose lines it returns.
 // command is a program with a lock of its own.
 func command(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
@@ -85,6 +84,7 @@ func command(t testing.TB, name string, args ...string) *exec.Cmd {
 	return c
 }
 
+// run runs a program, whose lines it returns.
 func run(t testing.TB, name string, args ...string) []string {
 	t.Helper()
 	c := command(t, name, args...)

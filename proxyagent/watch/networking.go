@@ -110,7 +110,7 @@ func (s *Source) discover(ctx context.Context) (string, error) {
 }
 
 // discoveryPauses are the pauses between two attempts. The longest, 7.5 s with the jitter, stays below networkingPatience: an API server that
-// is back must not pass for one without IPAddresses.
+// is back is not to pass for one without IPAddresses because nobody asked it.
 func discoveryPauses() wait.Backoff {
 	return wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 7, Cap: 5 * time.Second}
 }
