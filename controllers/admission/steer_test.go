@@ -202,32 +202,31 @@ func TestReservedForTheService(t *testing.T) {
 			t.Error("what the other one has is not known")
 		}
 	})
-	// The leader has just reserved it again.
-	t.Run("our watch is behind", func(t *testing.T) {
-		s := reserved()
-		again := ofPolicy(s.addresses[0], "blue")
-		s.addresses = s.addresses[1:]
-		c := newCluster(t, s)
-		c.deaf = true
-		c.put(again)
-		if got := c.create(t, corev1Service("a")); got.IP != "10.0.1.2" {
-			t.Fatalf("the answer is %+v, want the first address of the reservation", got)
-		}
-		if err := c.accept("a", "10.0.1.2"); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Run("our watch is behind, and another policy reserves the address by now", func(t *testing.T) {
-		s := reserved()
-		other := ofPolicy(s.addresses[0], "red")
-		s.addresses = s.addresses[1:]
-		c := newCluster(t, s)
-		c.deaf = true
-		c.put(other)
-		if got := c.create(t, corev1Service("a")); got.IP != "10.0.1.3" || c.purposes()["10.0.1.2"] != v1alpha1.PurposeReservation {
-			t.Errorf("the answer is %+v, want the second address of the reservation", got)
-		}
-	})
+	reservation := func(policy string) *networkingv1.IPAddress {
+		return ofPolicy(ourAddress("10.0.1.2", v1alpha1.PurposeReservation, nil), policy)
+	}
+	for name, tc := range map[string]struct {
+		there *networkingv1.IPAddress
+		want  string
+	}{
+		"the leader has just reserved it again": {reservation("blue"), "10.0.1.2"},
+		"another policy reserves it by now":     {reservation("red"), "10.0.1.3"},
+		"somebody has it":                       {upstream.NewIPAddress(netip.MustParseAddr("10.0.1.2"), types.NamespacedName{Namespace: "ns", Name: "b"}), "10.0.1.3"},
+	} {
+		t.Run("our watch is behind: "+name, func(t *testing.T) {
+			s := reserved()
+			s.addresses = s.addresses[1:]
+			c := newCluster(t, s)
+			c.deaf = true
+			c.put(tc.there)
+			if got := c.create(t, corev1Service("a")); got.IP != tc.want {
+				t.Fatalf("the answer is %+v, want %s", got, tc.want)
+			}
+			if _, stands := c.purposes()["10.0.1.2"]; stands != (tc.want != "10.0.1.2") {
+				t.Errorf("at the first address there is something: %t", stands)
+			}
+		})
+	}
 	t.Run("nobody knows what stands there", func(t *testing.T) {
 		s := reserved()
 		s.addresses = s.addresses[1:]
@@ -235,16 +234,6 @@ func TestReservedForTheService(t *testing.T) {
 		c.steerer.Live = unreachable{c.steerer.Live}
 		if got := c.create(t, corev1Service("a")); got.IP != "10.0.1.2" || c.steerer.Ledger.Assumed() != 1 {
 			t.Errorf("the answer is %+v, want the address, which is kept from others while the API server looks", got)
-		}
-	})
-	t.Run("our watch is behind, and somebody has the address", func(t *testing.T) {
-		s := reserved()
-		s.addresses = s.addresses[1:]
-		c := newCluster(t, s)
-		c.deaf = true
-		c.put(upstream.NewIPAddress(netip.MustParseAddr("10.0.1.2"), types.NamespacedName{Namespace: "ns", Name: "b"}))
-		if got := c.create(t, corev1Service("a")); got.IP != "10.0.1.3" {
-			t.Errorf("the answer is %+v, want the second address of the reservation", got)
 		}
 	})
 	t.Run("the API server is away", func(t *testing.T) {

@@ -10,30 +10,30 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 
-	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 )
 
 // listing is what the API server had for ServiceCIDRs at some time. The zero value is of no time; it is safe for concurrent use.
 //
 // One listing serves all Services that are suspected at about the same time: thousands of them are when a range was taken away.
 type listing struct {
-	mu     sync.Mutex
-	asOf   time.Time
-	ranges []allocator.Range
+	mu    sync.Mutex
+	asOf  time.Time
+	cidrs []ledger.ServiceCIDR
 }
 
-// since returns the ranges of a listing that is not older than t, if there is one.
-func (l *listing) since(t time.Time) (ranges []allocator.Range, ok bool) {
+// since returns what is in a listing that is not older than t, if there is one.
+func (l *listing) since(t time.Time) (cidrs []ledger.ServiceCIDR, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ranges, !l.asOf.IsZero() && !l.asOf.Before(t)
+	return l.cidrs, !l.asOf.IsZero() && !l.asOf.Before(t)
 }
 
-func (l *listing) keep(ranges []allocator.Range, asOf time.Time) {
+func (l *listing) keep(cidrs []ledger.ServiceCIDR, asOf time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if asOf.After(l.asOf) {
-		l.ranges, l.asOf = ranges, asOf
+		l.cidrs, l.asOf = cidrs, asOf
 	}
 }
 
@@ -43,28 +43,19 @@ func (l *listing) keep(ranges []allocator.Range, asOf time.Time) {
 // A complaint has lasted for confirmFor by now, and no Service is older than its range: a listing of that time knows the range.
 func (r *Reconciler) liveOffer(ctx context.Context) (func(netip.Addr) bool, error) {
 	now := r.Clock.Now()
-	ranges, fresh := r.listed.since(now.Add(-confirmFor))
+	cidrs, fresh := r.listed.since(now.Add(-confirmFor))
 	if !fresh {
+		cidrs = nil // what is older is shared with others
 		list := &networkingv1.ServiceCIDRList{}
 		if err := r.Live.List(ctx, list); err != nil {
 			return nil, fmt.Errorf("listing ServiceCIDRs: %w", err)
 		}
-		ranges = rangesOf(list.Items)
-		r.listed.keep(ranges, now)
+		for i := range list.Items {
+			cidrs = append(cidrs, ledger.NewServiceCIDR(&list.Items[i]))
+		}
+		r.listed.keep(cidrs, now)
 	}
 	return func(a netip.Addr) bool {
-		return r.offered(a) || slices.ContainsFunc(ranges, func(r allocator.Range) bool { return r.Contains(a) })
+		return r.offered(a) || slices.ContainsFunc(cidrs, func(c ledger.ServiceCIDR) bool { return c.Contains(a) })
 	}, nil
-}
-
-// rangesOf are all ranges of these ServiceCIDRs. Text that is none is left out: the API server validates.
-func rangesOf(cidrs []networkingv1.ServiceCIDR) (ranges []allocator.Range) {
-	for _, c := range cidrs {
-		for _, text := range c.Spec.CIDRs {
-			if one, err := allocator.ParseRange(text); err == nil {
-				ranges = append(ranges, one)
-			}
-		}
-	}
-	return ranges
 }

@@ -89,9 +89,9 @@ func (l *Ledger) Allocations(servicecidr string, band RangeBand) uint64 {
 	return l.allocations[servicecidr][band]
 }
 
-// newServiceCIDR leaves out what is not a range: the API server has validated the rest, and a range that it
+// NewServiceCIDR reads an object. It leaves out what is not a range: the API server has validated the rest, and a range that it
 // should one day accept and we do not know must not stop the others.
-func newServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
+func NewServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
 	c := ServiceCIDR{Name: o.Name, Terminating: !o.DeletionTimestamp.IsZero()}
 	for _, text := range o.Spec.CIDRs {
 		if r, err := allocator.ParseRange(text); err == nil {
@@ -179,7 +179,7 @@ func (l *Ledger) serviceCIDRHandler() toolscache.ResourceEventHandler {
 // putRange books a ServiceCIDR. The object itself is always told of, for its metadata and status may have
 // changed; its neighbours and addresses only when the cover did.
 func (l *Ledger) putRange(o *networkingv1.ServiceCIDR) {
-	next := l.complete(newServiceCIDR(o))
+	next := l.complete(NewServiceCIDR(o))
 	before, known := l.enter(next)
 
 	l.rangeListeners.tell(o.Name)
