@@ -149,8 +149,10 @@ func (l *Ledger) Lost(a netip.Addr) {
 func (l *Ledger) HandedTo(a netip.Addr) (Holder, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	f, ok := l.inFlight[a]
-	return f.to, ok && !f.writing && f.to != Holder{}
+	if f := l.inFlight[a]; !f.writing {
+		return f.to, f.to != Holder{}
+	}
+	return Holder{}, false
 }
 
 // InFlight is the number of addresses that were handed out, or are being written, and that the cluster does not show yet.
