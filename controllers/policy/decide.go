@@ -47,10 +47,9 @@ func decide(w world) verdict {
 		return verdict{do: create, want: want, again: again}
 	case w.object.deleting, w.object.kind == alien:
 		return verdict{} // not ours to change; when it goes we are told
+	case w.object.unknown() && w.now.Sub(w.object.created) < unknownFor:
+		return verdict{again: unknownFor - w.now.Sub(w.object.created)}
 	case want == nil:
-		if left := unknownFor - w.now.Sub(w.object.created); w.object.unknown() && left > 0 {
-			return verdict{again: left}
-		}
 		return verdict{do: remove, again: again}
 	default:
 		return verdict{do: want.differs(w.object), want: want, again: again}
