@@ -1,6 +1,6 @@
 //go:build linux
 
-package world
+package flowtest
 
 // Kind is a Service proxy under test.
 type Kind string

@@ -17,29 +17,29 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-func newBed(t *testing.T) *network.Bed {
+func newTopology(t *testing.T) *network.Topology {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("namespaces need root")
 	}
-	bed, err := network.New(t.Context())
+	topology, err := network.New(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := bed.Close(); err != nil {
+		if err := topology.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return bed
+	return topology
 }
 
 func TestEverybodyReachesEverybody(t *testing.T) {
-	bed := newBed(t)
+	topology := newTopology(t)
 	for _, f := range network.Families {
 		for _, protocol := range model.Protocols {
-			for _, from := range bed.Namespaces() {
-				for _, to := range []*network.Namespace{bed.Node, bed.Remote, bed.Pod1, bed.Pod2, bed.RemotePod} {
+			for _, from := range topology.Namespaces() {
+				for _, to := range []*network.Namespace{topology.Node, topology.Remote, topology.Pod1, topology.Pod2, topology.RemotePod} {
 					t.Run(fmt.Sprintf("%s %s from %s to %s", f, protocol, from.Host(), to.Host()), func(t *testing.T) {
 						target := netip.AddrPortFrom(to.Addr(f), 8081)
 						got := from.Dial(network.Probe{Protocol: protocol, To: target})
@@ -54,7 +54,7 @@ func TestEverybodyReachesEverybody(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
-	bed := newBed(t)
+	topology := newTopology(t)
 	for _, f := range network.Families {
 		for _, protocol := range model.Protocols {
 			for name, tc := range map[string]struct {
@@ -62,14 +62,14 @@ func TestOutcomes(t *testing.T) {
 				to   netip.AddrPort
 				want network.Outcome
 			}{
-				"a port without a server refuses":       {bed.Client, netip.AddrPortFrom(bed.Pod1.Addr(f), 9), network.Refused},
-				"a virtual address drops from outside":  {bed.Client, netip.AddrPortFrom(network.VirtualAddr(f, 7), 80), network.Dropped},
-				"a virtual address drops from a pod":    {bed.Pod1, netip.AddrPortFrom(network.VirtualAddr(f, 7), 80), network.Dropped},
-				"a virtual address drops from the node": {bed.Node, netip.AddrPortFrom(network.VirtualAddr(f, 7), 80), network.Dropped},
-				"the further address of a pod answers":  {bed.Client, netip.AddrPortFrom(bed.Pod2.Extra(f, 30), 8080), network.Connected},
-				"so does that of a remote pod":          {bed.Pod1, netip.AddrPortFrom(bed.RemotePod.Extra(f, 1), 8080), network.Connected},
-				"and the second address of the node":    {bed.Client, netip.AddrPortFrom(network.AltNodeAddr(f), 8080), network.Connected},
-				"and the node itself at its loopback":   {bed.Node, netip.AddrPortFrom(network.Loopback(f), 8080), network.Connected},
+				"a port without a server refuses":       {topology.Client, netip.AddrPortFrom(topology.Pod1.Addr(f), 9), network.Refused},
+				"a virtual address drops from outside":  {topology.Client, netip.AddrPortFrom(network.VirtualAddr(f, 7), 80), network.Dropped},
+				"a virtual address drops from a pod":    {topology.Pod1, netip.AddrPortFrom(network.VirtualAddr(f, 7), 80), network.Dropped},
+				"a virtual address drops from the node": {topology.Node, netip.AddrPortFrom(network.VirtualAddr(f, 7), 80), network.Dropped},
+				"the further address of a pod answers":  {topology.Client, netip.AddrPortFrom(topology.Pod2.Extra(f, 30), 8080), network.Connected},
+				"so does that of a remote pod":          {topology.Pod1, netip.AddrPortFrom(topology.RemotePod.Extra(f, 1), 8080), network.Connected},
+				"and the second address of the node":    {topology.Client, netip.AddrPortFrom(network.AltNodeAddr(f), 8080), network.Connected},
+				"and the node itself at its loopback":   {topology.Node, netip.AddrPortFrom(network.Loopback(f), 8080), network.Connected},
 			} {
 				t.Run(fmt.Sprintf("%s over %s %s", name, f, protocol), func(t *testing.T) {
 					t.Parallel()
@@ -88,10 +88,10 @@ func TestOutcomes(t *testing.T) {
 }
 
 func TestManyBurstsOfRefusalsAreAllHeard(t *testing.T) {
-	bed := newBed(t)
+	topology := newTopology(t)
 	for _, f := range network.Families {
 		for range 50 {
-			got := bed.Client.Dial(network.Probe{Protocol: model.UDP, To: netip.AddrPortFrom(bed.Pod1.Addr(f), 9)})
+			got := topology.Client.Dial(network.Probe{Protocol: model.UDP, To: netip.AddrPortFrom(topology.Pod1.Addr(f), 9)})
 			if got.Outcome != network.Refused {
 				t.Fatalf("got %s", got)
 			}
@@ -100,11 +100,11 @@ func TestManyBurstsOfRefusalsAreAllHeard(t *testing.T) {
 }
 
 func TestAClientOfManyAddresses(t *testing.T) {
-	bed := newBed(t)
+	topology := newTopology(t)
 	for _, f := range network.Families {
 		for _, protocol := range model.Protocols {
-			source := netip.AddrPortFrom(bed.Client.Extra(f, 40000), 12345)
-			got := bed.Client.Dial(network.Probe{Protocol: protocol, To: netip.AddrPortFrom(bed.Pod1.Addr(f), 8080), Source: source})
+			source := netip.AddrPortFrom(topology.Client.Extra(f, 40000), 12345)
+			got := topology.Client.Dial(network.Probe{Protocol: protocol, To: netip.AddrPortFrom(topology.Pod1.Addr(f), 8080), Source: source})
 			if diff := cmp.Diff(source.String(), got.Source.String()); diff != "" || got.Outcome != network.Connected {
 				t.Errorf("%s %s: %s", f, protocol, got)
 			}
@@ -113,8 +113,8 @@ func TestAClientOfManyAddresses(t *testing.T) {
 }
 
 func TestAConnectionThatStays(t *testing.T) {
-	bed := newBed(t)
-	conn, result := bed.Client.Connect(network.Probe{To: netip.AddrPortFrom(bed.Pod1.Addr(model.IPv4), 8080)})
+	topology := newTopology(t)
+	conn, result := topology.Client.Connect(network.Probe{To: netip.AddrPortFrom(topology.Pod1.Addr(model.IPv4), 8080)})
 	if conn == nil {
 		t.Fatal(result)
 	}
@@ -123,7 +123,7 @@ func TestAConnectionThatStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := bed.Node.Run(t.Context(), "ip", "link", "set", "pod1", "down"); err != nil {
+	if _, err := topology.Node.Run(t.Context(), "ip", "link", "set", "pod1", "down"); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.Echo(200 * time.Millisecond); err == nil {
@@ -135,8 +135,8 @@ func TestAConnectionThatStays(t *testing.T) {
 }
 
 func TestForwardLeadsOutside(t *testing.T) {
-	bed, other := newBed(t), newBed(t)
-	if _, err := bed.Client.Listen("tcp4", "127.0.0.1:7777"); err != nil {
+	topology, other := newTopology(t), newTopology(t)
+	if _, err := topology.Client.Listen("tcp4", "127.0.0.1:7777"); err != nil {
 		t.Fatal(err)
 	}
 	address, err := other.Node.Forward("127.0.0.1:1")
@@ -150,19 +150,19 @@ func TestForwardLeadsOutside(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("somebody answered where nobody listens")
 	}
-	if got := bed.Node.Dial(network.Probe{To: netip.MustParseAddrPort(address)}); got.Outcome != network.Refused {
-		t.Errorf("the forwarder of one Bed is in another: %s", got)
+	if got := topology.Node.Dial(network.Probe{To: netip.MustParseAddrPort(address)}); got.Outcome != network.Refused {
+		t.Errorf("the forwarder of one Topology is in another: %s", got)
 	}
 }
 
 func TestRawPacketsArrive(t *testing.T) {
-	bed := newBed(t)
-	server, err := bed.Node.Serve(model.UDP, 9000)
+	topology := newTopology(t)
+	server, err := topology.Node.Serve(model.UDP, 9000)
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, to := netip.AddrPortFrom(bed.Client.Addr(model.IPv4), 4000), netip.AddrPortFrom(bed.Node.Addr(model.IPv4), 9000)
-	if err := bed.Client.SendRaw("eth0", bed.Node, "eth0", network.UDPPacket(from, to, "hello")); err != nil {
+	from, to := netip.AddrPortFrom(topology.Client.Addr(model.IPv4), 4000), netip.AddrPortFrom(topology.Node.Addr(model.IPv4), 9000)
+	if err := topology.Client.SendRaw("eth0", topology.Node, "eth0", network.UDPPacket(from, to, "hello")); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(2 * time.Second); server.Seen() == 0; time.Sleep(time.Millisecond) {
@@ -173,9 +173,9 @@ func TestRawPacketsArrive(t *testing.T) {
 }
 
 func TestCloseLeavesNothing(t *testing.T) {
-	bed := newBed(t)
-	name := bed.Node.Name()
-	if err := bed.Close(); err != nil {
+	topology := newTopology(t)
+	name := topology.Node.Name()
+	if err := topology.Close(); err != nil {
 		t.Fatal(err)
 	}
 	id := strings.TrimSuffix(name, "-node")
@@ -185,12 +185,12 @@ func TestCloseLeavesNothing(t *testing.T) {
 }
 
 func TestNewRemovesWhatTheDeadLeft(t *testing.T) {
-	first := newBed(t)
+	first := newTopology(t)
 	dead := "/run/netns/cipo-999999999-beef-node" // above the highest possible process id
 	if err := os.WriteFile(dead, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	newBed(t)
+	newTopology(t)
 	if _, err := os.Stat(dead); !os.IsNotExist(err) {
 		t.Errorf("it is there: %v", err)
 	}

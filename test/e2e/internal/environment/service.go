@@ -1,6 +1,6 @@
 //go:build linux
 
-package stage
+package environment
 
 import (
 	"context"
@@ -48,13 +48,13 @@ func BothProtocols() framework.ServiceOption {
 	}
 }
 
-// NewService builds a Service with port 80 and addresses of both families in the Stage's namespace.
-func (s *Stage) NewService(name string, options ...framework.ServiceOption) *corev1.Service {
+// NewService builds a Service with port 80 and addresses of both families in the Environment's namespace.
+func (s *Environment) NewService(name string, options ...framework.ServiceOption) *corev1.Service {
 	return framework.NewService(s.Name, name, append([]framework.ServiceOption{framework.RequireDualStack()}, options...)...)
 }
 
 // Service creates a Service of NewService.
-func (s *Stage) Service(ctx context.Context, name string, options ...framework.ServiceOption) *corev1.Service {
+func (s *Environment) Service(ctx context.Context, name string, options ...framework.ServiceOption) *corev1.Service {
 	GinkgoHelper()
 	service, err := s.Cluster.Client().CoreV1().Services(s.Name).Create(ctx, s.NewService(name, options...), metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
@@ -62,7 +62,7 @@ func (s *Stage) Service(ctx context.Context, name string, options ...framework.S
 }
 
 // Serve creates a Service with its endpoints.
-func (s *Stage) Serve(ctx context.Context, name string, endpoints []Endpoint, options ...framework.ServiceOption) *corev1.Service {
+func (s *Environment) Serve(ctx context.Context, name string, endpoints []Endpoint, options ...framework.ServiceOption) *corev1.Service {
 	GinkgoHelper()
 	service := s.Service(ctx, name, options...)
 	s.Endpoints(ctx, service, endpoints...)
@@ -70,7 +70,7 @@ func (s *Stage) Serve(ctx context.Context, name string, endpoints []Endpoint, op
 }
 
 // Endpoints makes these the endpoints of a Service, in one EndpointSlice for each family.
-func (s *Stage) Endpoints(ctx context.Context, service *corev1.Service, endpoints ...Endpoint) {
+func (s *Environment) Endpoints(ctx context.Context, service *corev1.Service, endpoints ...Endpoint) {
 	GinkgoHelper()
 	for _, f := range network.Families {
 		s.Slice(ctx, s.NewSlice(service, f, endpoints...))
@@ -78,7 +78,7 @@ func (s *Stage) Endpoints(ctx context.Context, service *corev1.Service, endpoint
 }
 
 // Slice creates an EndpointSlice, or puts it in the place of the one with its name.
-func (s *Stage) Slice(ctx context.Context, slice *discoveryv1.EndpointSlice) {
+func (s *Environment) Slice(ctx context.Context, slice *discoveryv1.EndpointSlice) {
 	GinkgoHelper()
 	_, err := s.Cluster.Client().DiscoveryV1().EndpointSlices(s.Name).Update(ctx, slice, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
@@ -88,7 +88,7 @@ func (s *Stage) Slice(ctx context.Context, slice *discoveryv1.EndpointSlice) {
 }
 
 // NewSlice builds the EndpointSlice of one family. All ports of the Service lead to the port of the first endpoint.
-func (s *Stage) NewSlice(service *corev1.Service, f model.Family, endpoints ...Endpoint) *discoveryv1.EndpointSlice {
+func (s *Environment) NewSlice(service *corev1.Service, f model.Family, endpoints ...Endpoint) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Name, Name: service.Name + map[model.Family]string{model.IPv4: "-4", model.IPv6: "-6"}[f],
@@ -109,7 +109,7 @@ func (s *Stage) NewSlice(service *corev1.Service, f model.Family, endpoints ...E
 	return slice
 }
 
-func (s *Stage) endpoint(e Endpoint, f model.Family) discoveryv1.Endpoint {
+func (s *Environment) endpoint(e Endpoint, f model.Family) discoveryv1.Endpoint {
 	node, ready, serving := "elsewhere", !e.NotReady && !e.Terminating, !e.NotReady
 	if e.Of == s.Pod1 || e.Of == s.Pod2 || e.Of == s.Node {
 		node = s.Name
@@ -121,7 +121,7 @@ func (s *Stage) endpoint(e Endpoint, f model.Family) discoveryv1.Endpoint {
 }
 
 // Update changes a Service and returns what the API server made of it.
-func (s *Stage) Update(ctx context.Context, name string, change func(*corev1.Service)) *corev1.Service {
+func (s *Environment) Update(ctx context.Context, name string, change func(*corev1.Service)) *corev1.Service {
 	GinkgoHelper()
 	service, err := s.Cluster.Client().CoreV1().Services(s.Name).Get(ctx, name, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
@@ -132,7 +132,7 @@ func (s *Stage) Update(ctx context.Context, name string, change func(*corev1.Ser
 }
 
 // Delete deletes a Service and its EndpointSlices.
-func (s *Stage) Delete(ctx context.Context, name string) {
+func (s *Environment) Delete(ctx context.Context, name string) {
 	GinkgoHelper()
 	Expect(s.Cluster.Client().CoreV1().Services(s.Name).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
 	of := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package world
+package flowtest
 
 import (
 	"context"
@@ -17,32 +17,32 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// Zone is the zone of every World's Node.
+// Zone is the zone of every Environment's Node.
 const Zone = "zone-a"
 
-// Plane is a control plane for any number of Worlds. Its zero value has none: see [StartPlane].
-type Plane struct {
+// Cluster is a control plane for any number of Environments. Its zero value has none: see [StartCluster].
+type Cluster struct {
 	*framework.ControlPlane
 
-	worlds  atomic.Int64
-	virtual atomic.Int64
+	environments atomic.Int64
+	virtual      atomic.Int64
 }
 
-// StartPlane starts a control plane. Services get node ports from all of the default range.
-func StartPlane(ctx context.Context, options framework.Options) (*Plane, error) {
+// StartCluster starts a control plane. Services get node ports from all of the default range.
+func StartCluster(ctx context.Context, options framework.Options) (*Cluster, error) {
 	c, err := framework.Start(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	return &Plane{ControlPlane: c}, nil
+	return &Cluster{ControlPlane: c}, nil
 }
 
-// VirtualAddr returns an address that no Service has got from this Plane yet, for load balancers and external IPs.
-func (p *Plane) VirtualAddr(f model.Family) netip.Addr {
+// VirtualAddr returns an address that no Service has got from this Cluster yet, for load balancers and external IPs.
+func (p *Cluster) VirtualAddr(f model.Family) netip.Addr {
 	return network.VirtualAddr(f, int(p.virtual.Add(1)))
 }
 
-// Options say which proxy to run in a World, and how.
+// Options say which proxy to run in a Environment, and how.
 type Options struct {
 	Kind Kind
 	// Config replaces and completes fields of the KubeProxyConfiguration, which ours reads, too.
@@ -53,7 +53,7 @@ type Options struct {
 	NoZone bool
 }
 
-// Proxy is what a World knows of its proxy.
+// Proxy is what a Environment knows of its proxy.
 type Proxy interface {
 	Start(ctx context.Context) error
 	Stop() error
@@ -64,36 +64,36 @@ type Proxy interface {
 	Metrics(ctx context.Context) (framework.Metrics, error)
 }
 
-// World is a network with a proxy in it.
-type World struct {
-	*network.Bed
-	Plane *Plane
-	Kind  Kind
-	Proxy Proxy
+// Environment is a network with a proxy in it.
+type Environment struct {
+	*network.Topology
+	Cluster *Cluster
+	Kind    Kind
+	Proxy   Proxy
 	// NodeName and RemoteName are the names of the two nodes, Namespace is where its Services are.
 	NodeName, RemoteName, Namespace string
 }
 
 // Start makes the network, the Node and the namespace, and starts the proxy. What it made is gone after an error.
-func (p *Plane) Start(ctx context.Context, options Options) (*World, error) {
-	n := p.worlds.Add(1)
-	w := &World{
-		Plane: p, Kind: options.Kind,
-		NodeName: fmt.Sprintf("node-%d", n), RemoteName: fmt.Sprintf("remote-%d", n), Namespace: fmt.Sprintf("world-%d", n),
+func (p *Cluster) Start(ctx context.Context, options Options) (*Environment, error) {
+	n := p.environments.Add(1)
+	w := &Environment{
+		Cluster: p, Kind: options.Kind,
+		NodeName: fmt.Sprintf("node-%d", n), RemoteName: fmt.Sprintf("remote-%d", n), Namespace: fmt.Sprintf("env-%d", n),
 	}
 	var err error
-	if w.Bed, err = network.New(ctx); err != nil {
+	if w.Topology, err = network.New(ctx); err != nil {
 		return nil, err
 	}
 	if err := w.populate(ctx, options); err != nil {
-		return nil, errors.Join(fmt.Errorf("starting a world with %s: %w", options.Kind, err), w.Stop())
+		return nil, errors.Join(fmt.Errorf("starting an environment with %s: %w", options.Kind, err), w.Stop())
 	}
 	return w, nil
 }
 
-func (w *World) populate(ctx context.Context, options Options) error {
+func (w *Environment) populate(ctx context.Context, options Options) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
-	if _, err := w.Plane.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+	if _, err := w.Cluster.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	if err := w.createNode(ctx, options); err != nil {
@@ -102,8 +102,8 @@ func (w *World) populate(ctx context.Context, options Options) error {
 	return w.startProxy(ctx, options)
 }
 
-func (w *World) createNode(ctx context.Context, options Options) error {
-	nodes := w.Plane.Client().CoreV1().Nodes()
+func (w *Environment) createNode(ctx context.Context, options Options) error {
+	nodes := w.Cluster.Client().CoreV1().Nodes()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.NodeName}}
 	if !options.NoZone {
 		node.Labels = map[string]string{corev1.LabelTopologyZone: Zone}
@@ -124,15 +124,15 @@ func (w *World) createNode(ctx context.Context, options Options) error {
 	return err
 }
 
-func (w *World) startProxy(ctx context.Context, options Options) (err error) {
+func (w *Environment) startProxy(ctx context.Context, options Options) (err error) {
 	switch w.Kind {
 	case OursNFT, OursLegacy:
 		mode := map[Kind]string{OursNFT: "nft", OursLegacy: "legacy"}[w.Kind]
-		w.Proxy, err = w.Plane.StartProxyAgent(ctx, framework.ProxyAgentOptions{
+		w.Proxy, err = w.Cluster.StartProxyAgent(ctx, framework.ProxyAgentOptions{
 			Namespace: w.Node, Node: w.NodeName, Mode: mode, Config: options.Config, Args: options.Args})
 	case KubeProxyIPTables, KubeProxyNFTables:
 		mode := map[Kind]string{KubeProxyIPTables: "iptables", KubeProxyNFTables: "nftables"}[w.Kind]
-		w.Proxy, err = w.Plane.StartKubeProxy(ctx, framework.KubeProxyOptions{
+		w.Proxy, err = w.Cluster.StartKubeProxy(ctx, framework.KubeProxyOptions{
 			Namespace: w.Node, Node: w.NodeName, Mode: mode, Config: options.Config})
 	default:
 		err = fmt.Errorf("%q is no proxy", w.Kind)
@@ -144,12 +144,12 @@ func (w *World) startProxy(ctx context.Context, options Options) (err error) {
 }
 
 // Stop stops the proxy, deletes the Services and the Node, and removes the network.
-func (w *World) Stop() error {
+func (w *Environment) Stop() error {
 	ctx := context.Background() // what was made is taken away, also after the end of a test's context
 	var errs []error
 	if w.Proxy != nil {
 		errs = append(errs, w.Proxy.Stop())
 	}
-	errs = append(errs, w.DeleteAll(ctx), w.Plane.Client().CoreV1().Nodes().Delete(ctx, w.NodeName, metav1.DeleteOptions{}), w.Close())
+	errs = append(errs, w.DeleteAll(ctx), w.Cluster.Client().CoreV1().Nodes().Delete(ctx, w.NodeName, metav1.DeleteOptions{}), w.Close())
 	return errors.Join(errs...)
 }

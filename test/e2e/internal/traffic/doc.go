@@ -1,4 +1,4 @@
-// Package pulse is constant traffic to one address, and an account of what of it got lost, for the suites that change, break and replace
+// Package traffic is constant traffic to one address, and an account of what of it got lost, for the suites that change, break and replace
 // what serves the address meanwhile.
 //
 // It models three kinds of traffic: [Connections], a stream of new TCP connections; [Hold], TCP connections that stay open and are used
@@ -6,7 +6,7 @@
 //
 // It promises that nothing lost goes unseen: a connection that was made at the second attempt counts as lost, for the kernel says how
 // often it had to send a packet again. And that it blames nothing on a slow machine: there is no other measure of time than the long
-// patience of a single attempt.
+// attemptTimeout of a single attempt.
 //
 // Start with [Connections].
-package pulse
+package traffic

@@ -7,23 +7,23 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// book knows the UDP ports of a Plan by where traffic to them goes.
-type book struct {
+// portIndex has the UDP ports of a Plan by their frontends.
+type portIndex struct {
 	ports map[model.PortName]model.ServicePort
 	// owners are the ports by frontend: an address and port or, with the zero address, a node port.
 	owners map[netip.AddrPort]model.PortName
 	nodes  nodeAddrs
 }
 
-// nodeAddrs are the addresses at which node ports are served. The zero value is none.
+// nodeAddrs are the local addresses at which node ports are served. The zero value is none.
 type nodeAddrs struct {
 	// any local address, on loopback too if localhost is true; otherwise those listed, sorted.
 	any, localhost bool
 	listed         []netip.Addr
 }
 
-func newBook() *book {
-	return &book{ports: make(map[model.PortName]model.ServicePort), owners: make(map[netip.AddrPort]model.PortName)}
+func newPortIndex() *portIndex {
+	return &portIndex{ports: make(map[model.PortName]model.ServicePort), owners: make(map[netip.AddrPort]model.PortName)}
 }
 
 func nodeAddrsOf(g model.Globals) nodeAddrs {
@@ -65,12 +65,12 @@ func frontends(p model.ServicePort) []netip.AddrPort {
 	return all
 }
 
-// mayStay reports whether flows of a port may stay with an endpoint: those that new flows go to, and those that still serve.
-func mayStay(p model.ServicePort, endpoint netip.AddrPort) bool {
+// allows reports whether a flow of a port may stay with an endpoint: one that new flows go to, or one that still serves.
+func allows(p model.ServicePort, endpoint netip.AddrPort) bool {
 	return has(p.Cluster, endpoint) || has(p.Local, endpoint) || has(p.Serving, endpoint)
 }
 
-// hasEndpoints reports whether new flows of a port go anywhere.
+// hasEndpoints reports whether there is an endpoint for new flows.
 func hasEndpoints(p model.ServicePort) bool { return len(p.Cluster) > 0 || len(p.Local) > 0 }
 
 // hasFlows reports whether a port may have flows to endpoints.
@@ -81,34 +81,34 @@ func has(sorted []netip.AddrPort, endpoint netip.AddrPort) bool {
 	return found
 }
 
-// change is what became of one port. The zero ServicePort has no frontends.
+// change is one port before and after. The zero ServicePort, which has no frontends, stands for none.
 type change struct {
 	name          model.PortName
 	before, after model.ServicePort
 }
 
-// apply brings the book up to date and returns the frontends that may have stale flows now.
-func (b *book) apply(d model.Delta) []netip.AddrPort {
-	changes := b.changes(d)
-	suspects := b.suspects(changes)
-	for _, c := range changes { // All, before one is added: an address may have moved.
-		b.remove(c.name)
+// apply brings the index up to date and returns the frontends that may have stale flows now.
+func (x *portIndex) apply(d model.Delta) []netip.AddrPort {
+	changes := x.changes(d)
+	suspects := x.suspects(changes)
+	for _, c := range changes { // all are removed before any is added: an address may have moved from one to another
+		x.remove(c.name)
 	}
 	for _, c := range changes {
-		b.add(c.name, c.after)
+		x.add(c.name, c.after)
 	}
 	return suspects
 }
 
-// changes returns what became of the UDP ports of d.
-func (b *book) changes(d model.Delta) []change {
+// changes returns the UDP ports of d before and after.
+func (x *portIndex) changes(d model.Delta) []change {
 	var all []change
 	for name, now := range d.Ports {
 		if name.Protocol != model.UDP {
 			continue
 		}
 		c := change{name: name, before: d.Before[name]}
-		if known, ok := b.ports[name]; ok {
+		if known, ok := x.ports[name]; ok {
 			c.before = known
 		}
 		if now != nil {
@@ -119,20 +119,20 @@ func (b *book) changes(d model.Delta) []change {
 	return all
 }
 
-// suspects returns the frontends that may have stale flows because of changes. The book is as it was before them.
-func (b *book) suspects(changes []change) []netip.AddrPort {
+// suspects returns the frontends that may have stale flows because of changes. The index is as it was before them.
+func (x *portIndex) suspects(changes []change) []netip.AddrPort {
 	var all []netip.AddrPort
 	for _, c := range changes {
 		old, current := frontends(c.before), frontends(c.after)
 		lost := lostEndpoint(c.before, c.after) || !hasEndpoints(c.before) && hasEndpoints(c.after)
 		for _, f := range old {
 			stays := slices.Contains(current, f)
-			if stays && lost || !stays && (hasFlows(c.before) || b.hides(f)) {
+			if stays && lost || !stays && (hasFlows(c.before) || x.overlapsNodePort(f)) {
 				all = append(all, f)
 			}
 		}
 		for _, f := range current {
-			if !slices.Contains(old, f) && (hasEndpoints(c.after) || b.hides(f)) {
+			if !slices.Contains(old, f) && (hasEndpoints(c.after) || x.overlapsNodePort(f)) {
 				all = append(all, f)
 			}
 		}
@@ -140,43 +140,44 @@ func (b *book) suspects(changes []change) []netip.AddrPort {
 	return all
 }
 
-// hides reports whether a virtual IP has the number of a node port. If it is an address of the node, flows to it change hands with it.
-func (b *book) hides(f netip.AddrPort) bool {
-	_, isNodePort := b.owners[nodePort(f.Port())]
+// overlapsNodePort reports whether a frontend has the port number of a node port. At a local address the node port is served where there is no
+// such frontend.
+func (x *portIndex) overlapsNodePort(f netip.AddrPort) bool {
+	_, isNodePort := x.owners[nodePort(f.Port())]
 	return isNodePort
 }
 
 // lostEndpoint reports whether flows of before may be with an endpoint where those of after may not stay.
 func lostEndpoint(before, after model.ServicePort) bool {
-	lost := func(endpoint netip.AddrPort) bool { return !mayStay(after, endpoint) }
+	lost := func(endpoint netip.AddrPort) bool { return !allows(after, endpoint) }
 	return slices.ContainsFunc(before.Cluster, lost) || slices.ContainsFunc(before.Local, lost) || slices.ContainsFunc(before.Serving, lost)
 }
 
-// add enters a port, unless it has no frontends.
-func (b *book) add(name model.PortName, p model.ServicePort) {
+// add adds a port, unless it has no frontends.
+func (x *portIndex) add(name model.PortName, p model.ServicePort) {
 	all := frontends(p)
 	if len(all) == 0 {
 		return
 	}
-	b.ports[name] = p
+	x.ports[name] = p
 	for _, f := range all {
-		b.owners[f] = name
+		x.owners[f] = name
 	}
 }
 
-func (b *book) remove(name model.PortName) {
-	for _, f := range frontends(b.ports[name]) {
-		delete(b.owners, f)
+func (x *portIndex) remove(name model.PortName) {
+	for _, f := range frontends(x.ports[name]) {
+		delete(x.owners, f)
 	}
-	delete(b.ports, name)
+	delete(x.ports, name)
 }
 
-// moveNodePorts sets other addresses of node ports, and returns the frontends that may have stale flows now.
-func (b *book) moveNodePorts(n nodeAddrs) []netip.AddrPort {
-	b.nodes = n
+// setNodeAddrs changes the addresses of node ports, and returns the frontends that may have stale flows now.
+func (x *portIndex) setNodeAddrs(n nodeAddrs) []netip.AddrPort {
+	x.nodes = n
 	var suspects []netip.AddrPort
-	for f, name := range b.owners {
-		if !f.Addr().IsValid() && hasFlows(b.ports[name]) {
+	for f, name := range x.owners {
+		if !f.Addr().IsValid() && hasFlows(x.ports[name]) {
 			suspects = append(suspects, f)
 		}
 	}
@@ -184,12 +185,12 @@ func (b *book) moveNodePorts(n nodeAddrs) []netip.AddrPort {
 }
 
 // owner returns the port that has the destination of a flow, and whether it has it as a node port.
-func (b *book) owner(dst netip.AddrPort, local map[netip.Addr]bool) (p model.ServicePort, isNodePort, ok bool) {
-	if name, ok := b.owners[dst]; ok { // The rules ask for virtual IPs first.
-		return b.ports[name], false, true
+func (x *portIndex) owner(dst netip.AddrPort, local map[netip.Addr]bool) (p model.ServicePort, isNodePort, ok bool) {
+	if name, ok := x.owners[dst]; ok { // The rules ask for virtual IPs first.
+		return x.ports[name], false, true
 	}
-	if name, ok := b.owners[nodePort(dst.Port())]; ok && b.nodes.serves(dst.Addr(), local) {
-		return b.ports[name], true, true
+	if name, ok := x.owners[nodePort(dst.Port())]; ok && x.nodes.serves(dst.Addr(), local) {
+		return x.ports[name], true, true
 	}
 	return model.ServicePort{}, false, false
 }

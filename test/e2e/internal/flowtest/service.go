@@ -1,6 +1,6 @@
 //go:build linux
 
-package world
+package flowtest
 
 import (
 	"cmp"
@@ -112,8 +112,8 @@ func (s Service) setPolicies(spec *corev1.ServiceSpec) {
 }
 
 // Create makes the Service, with its status, and its EndpointSlice.
-func (w *World) Create(ctx context.Context, s Service) (*corev1.Service, error) {
-	services := w.Plane.Client().CoreV1().Services(w.Namespace)
+func (w *Environment) Create(ctx context.Context, s Service) (*corev1.Service, error) {
+	services := w.Cluster.Client().CoreV1().Services(w.Namespace)
 	object, err := services.Create(ctx, s.object(w.Namespace), metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("creating Service %s: %w", s.Name, err)
@@ -142,8 +142,8 @@ func ingress(mode corev1.LoadBalancerIPMode, ips []string) (all []corev1.LoadBal
 }
 
 // SetLoadBalancerIPs replaces the load balancer IPs in the status of a Service.
-func (w *World) SetLoadBalancerIPs(ctx context.Context, name string, ips ...string) error {
-	services := w.Plane.Client().CoreV1().Services(w.Namespace)
+func (w *Environment) SetLoadBalancerIPs(ctx context.Context, name string, ips ...string) error {
+	services := w.Cluster.Client().CoreV1().Services(w.Namespace)
 	object, err := services.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -154,8 +154,8 @@ func (w *World) SetLoadBalancerIPs(ctx context.Context, name string, ips ...stri
 }
 
 // Update changes a Service until nobody else has changed it in between.
-func (w *World) Update(ctx context.Context, name string, change func(*corev1.Service)) (*corev1.Service, error) {
-	services := w.Plane.Client().CoreV1().Services(w.Namespace)
+func (w *Environment) Update(ctx context.Context, name string, change func(*corev1.Service)) (*corev1.Service, error) {
+	services := w.Cluster.Client().CoreV1().Services(w.Namespace)
 	object, err := services.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -165,13 +165,13 @@ func (w *World) Update(ctx context.Context, name string, change func(*corev1.Ser
 }
 
 // Delete deletes a Service.
-func (w *World) Delete(ctx context.Context, name string) error {
-	return w.Plane.Client().CoreV1().Services(w.Namespace).Delete(ctx, name, metav1.DeleteOptions{})
+func (w *Environment) Delete(ctx context.Context, name string) error {
+	return w.Cluster.Client().CoreV1().Services(w.Namespace).Delete(ctx, name, metav1.DeleteOptions{})
 }
 
-// DeleteAll deletes all Services and EndpointSlices of the World.
-func (w *World) DeleteAll(ctx context.Context) error {
-	client := w.Plane.Client()
+// DeleteAll deletes all Services and EndpointSlices of the Environment.
+func (w *Environment) DeleteAll(ctx context.Context) error {
+	client := w.Cluster.Client()
 	list, err := client.CoreV1().Services(w.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ type Endpoint struct {
 }
 
 // CreateSlice makes an EndpointSlice for a Service.
-func (w *World) CreateSlice(ctx context.Context, s Service, name string, endpoints ...Endpoint) error {
+func (w *Environment) CreateSlice(ctx context.Context, s Service, name string, endpoints ...Endpoint) error {
 	_, err := w.slices().Create(ctx, w.Slice(s, name, endpoints...), metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("creating EndpointSlice %s: %w", name, err)
@@ -204,7 +204,7 @@ func (w *World) CreateSlice(ctx context.Context, s Service, name string, endpoin
 }
 
 // SetEndpoints replaces the endpoints of the first EndpointSlice of a Service, and its ports by those of the Service as described.
-func (w *World) SetEndpoints(ctx context.Context, s Service, endpoints ...Endpoint) error {
+func (w *Environment) SetEndpoints(ctx context.Context, s Service, endpoints ...Endpoint) error {
 	_, err := w.slices().Update(ctx, w.Slice(s, s.Name+"-1", endpoints...), metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("changing the endpoints of %s: %w", s.Name, err)
@@ -213,13 +213,13 @@ func (w *World) SetEndpoints(ctx context.Context, s Service, endpoints ...Endpoi
 }
 
 // ChangeSlice creates or replaces an EndpointSlice.
-func (w *World) ChangeSlice(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
+func (w *Environment) ChangeSlice(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
 	_, err := w.slices().Update(ctx, slice, metav1.UpdateOptions{})
 	return err
 }
 
 // DeleteSlice deletes an EndpointSlice.
-func (w *World) DeleteSlice(ctx context.Context, name string) error {
+func (w *Environment) DeleteSlice(ctx context.Context, name string) error {
 	return w.slices().Delete(ctx, name, metav1.DeleteOptions{})
 }
 
@@ -229,12 +229,12 @@ type sliceClient interface {
 	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
-func (w *World) slices() sliceClient {
-	return w.Plane.Client().DiscoveryV1().EndpointSlices(w.Namespace)
+func (w *Environment) slices() sliceClient {
+	return w.Cluster.Client().DiscoveryV1().EndpointSlices(w.Namespace)
 }
 
 // Slice builds an EndpointSlice for a Service.
-func (w *World) Slice(s Service, name string, endpoints ...Endpoint) *discoveryv1.EndpointSlice {
+func (w *Environment) Slice(s Service, name string, endpoints ...Endpoint) *discoveryv1.EndpointSlice {
 	labels := map[string]string{discoveryv1.LabelServiceName: s.Name}
 	maps.Copy(labels, s.Labels)
 	slice := &discoveryv1.EndpointSlice{
@@ -273,7 +273,7 @@ func (e Endpoint) object() discoveryv1.Endpoint {
 }
 
 // CreateObject makes an EndpointSlice as it is.
-func (w *World) CreateObject(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
+func (w *Environment) CreateObject(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
 	_, err := w.slices().Create(ctx, slice, metav1.CreateOptions{})
 	return err
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package stage
+package environment
 
 import (
 	"context"
@@ -32,14 +32,14 @@ const (
 // Modes are the variants of iptables, each of which a suite has to run in.
 var Modes = []string{"nft", "legacy"}
 
-// stages counts them, for names that no two of them share.
-var stages atomic.Int32
+// environments counts them, for names that no two of them share.
+var environments atomic.Int32
 
-// Stage is one node of a cluster. Its methods are for the goroutine of a spec.
-type Stage struct {
+// Environment is one node of a cluster. Its methods are for the goroutine of a spec.
+type Environment struct {
 	// Cluster is the control plane of the suite.
 	Cluster *framework.ControlPlane
-	*network.Bed
+	*network.Topology
 	// Mode is the variant of iptables, empty to let the agent choose.
 	Mode string
 	// Name is the name of the Node, and of the namespace in which Service puts what it makes.
@@ -50,28 +50,28 @@ type Stage struct {
 	Options framework.ProxyAgentOptions
 }
 
-// Open makes a Stage without an agent. It ends with the calling node of the suite, and its Services with it.
-func Open(ctx context.Context, cp *framework.ControlPlane, mode string) *Stage {
+// Open makes a Environment without an agent. It ends with the calling node of the suite, and its Services with it.
+func Open(ctx context.Context, cp *framework.ControlPlane, mode string) *Environment {
 	GinkgoHelper()
-	bed, err := network.New(ctx)
+	topology, err := network.New(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(bed.Close()).To(Succeed()) })
-	s := &Stage{Cluster: cp, Bed: bed, Mode: mode, Name: fmt.Sprintf("stage-%d", stages.Add(1))}
-	s.Options = framework.ProxyAgentOptions{Namespace: bed.Node, Node: s.Name, Mode: mode, Race: true}
+	DeferCleanup(func() { Expect(topology.Close()).To(Succeed()) })
+	s := &Environment{Cluster: cp, Topology: topology, Mode: mode, Name: fmt.Sprintf("env-%d", environments.Add(1))}
+	s.Options = framework.ProxyAgentOptions{Namespace: topology.Node, Node: s.Name, Mode: mode, Race: true}
 	s.createNamespace(ctx)
 	s.createNode(ctx)
 	DeferCleanup(s.clear)
 	return s
 }
 
-func (s *Stage) createNamespace(ctx context.Context) {
+func (s *Environment) createNamespace(ctx context.Context) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
 	_, err := s.Cluster.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
-func (s *Stage) createNode(ctx context.Context) {
+func (s *Environment) createNode(ctx context.Context) {
 	GinkgoHelper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
 	node, err := s.Cluster.Client().CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
@@ -84,7 +84,7 @@ func (s *Stage) createNode(ctx context.Context) {
 }
 
 // clear takes away what later Stages on the same control plane would have to program.
-func (s *Stage) clear(ctx SpecContext) {
+func (s *Environment) clear(ctx SpecContext) {
 	services, err := s.Cluster.Client().CoreV1().Services(s.Name).List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	for _, service := range services.Items {
@@ -96,7 +96,7 @@ func (s *Stage) clear(ctx SpecContext) {
 
 // StartAgent starts our agent with s.Options and further flags, and waits until it is healthy, which it is when all that the API server had
 // is programmed. It ends with the calling node of the suite.
-func (s *Stage) StartAgent(ctx context.Context, args ...string) {
+func (s *Environment) StartAgent(ctx context.Context, args ...string) {
 	GinkgoHelper()
 	options := s.Options
 	options.Args = append(append([]string(nil), options.Args...), args...)
@@ -113,7 +113,7 @@ func (s *Stage) StartAgent(ctx context.Context, args ...string) {
 	})
 }
 
-func (s *Stage) rulesOrError() ruleset.Snapshot {
+func (s *Environment) rulesOrError() ruleset.Snapshot {
 	rules, err := ruleset.Take(context.Background(), s.Node.Name())
 	if err != nil {
 		return ruleset.Snapshot{"error": err.Error()}
@@ -132,7 +132,7 @@ func expectSound(log string) {
 }
 
 // Rules reads the whole firewall of the node.
-func (s *Stage) Rules(ctx context.Context) ruleset.Snapshot {
+func (s *Environment) Rules(ctx context.Context) ruleset.Snapshot {
 	GinkgoHelper()
 	rules, err := ruleset.Take(ctx, s.Node.Name())
 	Expect(err).NotTo(HaveOccurred())
@@ -141,13 +141,13 @@ func (s *Stage) Rules(ctx context.Context) ruleset.Snapshot {
 
 // Run runs a program on the node, fails the spec if the program fails, and returns what it printed. iptables shares the lock of
 // the agent.
-func (s *Stage) Run(ctx context.Context, program string, args ...string) string {
+func (s *Environment) Run(ctx context.Context, program string, args ...string) string {
 	GinkgoHelper()
 	return s.Feed(ctx, "", program, args...)
 }
 
 // Feed is Run with something to read.
-func (s *Stage) Feed(ctx context.Context, stdin, program string, args ...string) string {
+func (s *Environment) Feed(ctx context.Context, stdin, program string, args ...string) string {
 	GinkgoHelper()
 	cmd := s.Node.Command(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "XTABLES_LOCKFILE="+s.Node.LockFile())
@@ -158,7 +158,7 @@ func (s *Stage) Feed(ctx context.Context, stdin, program string, args ...string)
 }
 
 // Metric returns the sum of the agent's series of this name (after the prefix clusterip_proxyagent_), 0 if there is none.
-func (s *Stage) Metric(ctx context.Context, name string, labels ...string) float64 {
+func (s *Environment) Metric(ctx context.Context, name string, labels ...string) float64 {
 	GinkgoHelper()
 	metrics, err := s.Agent.Metrics(ctx)
 	Expect(err).NotTo(HaveOccurred())

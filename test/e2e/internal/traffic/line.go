@@ -1,6 +1,6 @@
 //go:build linux
 
-package pulse
+package traffic
 
 import (
 	"bufio"
@@ -26,7 +26,7 @@ type line struct {
 
 // open connects and listens to the greeting.
 func (t Target) open(ctx context.Context, network string) (*line, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	conn, err := t.Dial(ctx, network, t.Address)
 	if err != nil {
@@ -73,7 +73,7 @@ func (l *line) ask() (string, error) {
 
 // hear reads one line and returns its first two words: of a greeting, who answered and where.
 func (l *line) hear() (string, error) {
-	if err := l.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := l.conn.SetDeadline(time.Now().Add(attemptTimeout)); err != nil {
 		return "", err
 	}
 	text, err := l.reader.ReadString('\n')

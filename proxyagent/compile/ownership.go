@@ -26,19 +26,19 @@ func (r *record) hasCluster(a netip.Addr) bool {
 	return found
 }
 
-// verdict says whether a Service gets an address. The zero verdict is that it has it.
-type verdict struct {
+// decision says whether a Service gets an address. The zero decision is that it has it.
+type decision struct {
 	// reason is why not, winner who has the address then; nil for nobody.
 	reason model.DisputeReason
 	winner *record
-	// already is true when the Service has the address in a better way, so that there is nothing to dispute.
+	// already is true if the Service claims the address as ClusterIP or additional address too, so that there is no dispute.
 	already bool
 }
 
-func (v verdict) served() bool { return v.reason == "" && !v.already }
+func (v decision) served() bool { return v.reason == "" && !v.already }
 
-// dispute puts the verdict into words for others. There is nothing to dispute when the address is served.
-func (v verdict) dispute(a netip.Addr, loser *record) (model.Dispute, bool) {
+// dispute returns the decision as a Dispute; false if the address is served.
+func (v decision) dispute(a netip.Addr, loser *record) (model.Dispute, bool) {
 	d := model.Dispute{Addr: a, Loser: loser.name, Reason: v.reason}
 	if v.winner != nil {
 		d.Winner = v.winner.name
@@ -46,11 +46,11 @@ func (v verdict) dispute(a netip.Addr, loser *record) (model.Dispute, bool) {
 	return d, v.reason != ""
 }
 
-// An address is settled in this order.
+// Who has an address is decided in this order.
 //
 //	somebody claims it as ClusterIP, or an IPAddress gives it to a Service as an additional address:
-//	    it is settled among those, as a whole, and load balancer and external IPs of others lose (CVE-2020-8554)
-//	otherwise, for every port and protocol alone:
+//	    one of those has it, at all ports, and load balancer and external IPs of others lose (CVE-2020-8554)
+//	otherwise, for each port and protocol by itself:
 //	    a load balancer IP goes before an external IP, then the oldest Service wins
 
 // holder returns the Service that has the address as ClusterIP or additional address; nil when nobody has.
@@ -81,8 +81,8 @@ func (c *Compiler) named(a netip.Addr) *record {
 	return r
 }
 
-// held reports whether somebody claims the address as ClusterIP or additional address, with success or not.
-func (c *Compiler) held(a netip.Addr) bool {
+// claimed reports whether any Service claims the address as ClusterIP or additional address, successfully or not.
+func (c *Compiler) claimed(a netip.Addr) bool {
 	return len(c.clusters[a]) > 0 || c.additionalFor(a) != nil
 }
 
@@ -99,35 +99,35 @@ func (c *Compiler) claimsHeld(r *record, a netip.Addr) bool {
 	return r.hasCluster(a) || c.additionalFor(a) == r
 }
 
-// settleHeld says whether a Service that claims the address as ClusterIP or additional address gets it.
-func (c *Compiler) settleHeld(r *record, a netip.Addr) verdict {
+// decideCluster says whether a Service that claims the address as ClusterIP or additional address gets it.
+func (c *Compiler) decideCluster(r *record, a netip.Addr) decision {
 	switch winner := c.holder(a); {
 	case winner == r:
-		return verdict{}
+		return decision{}
 	case winner == nil:
-		return verdict{reason: model.NotAllocated}
+		return decision{reason: model.NotAllocated}
 	case !r.hasCluster(a):
 		// Only without regard to IPAddresses can an additional address go to another Service, to one with a ClusterIP.
-		return verdict{reason: model.ClusterIPOfOther, winner: winner}
+		return decision{reason: model.ClusterIPOfOther, winner: winner}
 	case c.set.Allocations != model.Ignore && winner == c.named(a):
-		return verdict{reason: model.AllocatedToOther, winner: winner}
+		return decision{reason: model.AllocatedToOther, winner: winner}
 	default:
-		return verdict{reason: model.ClaimedByOlder, winner: winner}
+		return decision{reason: model.ClaimedByOlder, winner: winner}
 	}
 }
 
-// settleOutside says whether a Service gets a load balancer or external IP at one port.
-func (c *Compiler) settleOutside(r *record, f front) verdict {
-	if c.held(f.addr) {
+// decideOutside says whether a Service gets a load balancer or external IP at one port.
+func (c *Compiler) decideOutside(r *record, f front) decision {
+	if c.claimed(f.addr) {
 		if c.claimsHeld(r, f.addr) {
-			return verdict{already: true}
+			return decision{already: true}
 		}
-		return verdict{reason: model.ClusterIPOfOther, winner: c.holder(f.addr)}
+		return decision{reason: model.ClusterIPOfOther, winner: c.holder(f.addr)}
 	}
 	if winner := c.fronts.first(f); winner != r {
-		return verdict{reason: model.ClaimedByOlder, winner: winner}
+		return decision{reason: model.ClaimedByOlder, winner: winner}
 	}
-	return verdict{}
+	return decision{}
 }
 
 // addresses returns what the Service claims as ClusterIPs and additional addresses, sorted and without duplicates.

@@ -1,6 +1,6 @@
 //go:build linux
 
-package stage
+package environment
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/pulse"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/traffic"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -40,7 +40,7 @@ func Ends(from *network.Namespace, to netip.AddrPort, outcome network.Outcome) {
 }
 
 // Served expects that a Service is served at its ClusterIPs of both families, to a pod.
-func (s *Stage) Served(service *corev1.Service) {
+func (s *Environment) Served(service *corev1.Service) {
 	GinkgoHelper()
 	for _, f := range network.Families {
 		Reaches(s.Pod1, VIP(service, f))
@@ -49,14 +49,14 @@ func (s *Stage) Served(service *corev1.Service) {
 
 // Traffic is all that goes to one Service: new connections from a pod, from the node and from outside, and TCP connections and
 // UDP flows of a pod that stay.
-type Traffic struct{ all map[string]*pulse.Traffic }
+type Traffic struct{ all map[string]*traffic.Traffic }
 
 // Traffic starts it to a Service that is served, and expects it to run well before it returns. UDP is part of it if the Service has a port for
 // that. The pod is Pod1: none of its Extra addresses may be an endpoint, for a pod that meets itself at another address than its own does
 // not know itself.
-func (s *Stage) Traffic(ctx context.Context, service *corev1.Service) *Traffic {
+func (s *Environment) Traffic(ctx context.Context, service *corev1.Service) *Traffic {
 	GinkgoHelper()
-	t := &Traffic{all: map[string]*pulse.Traffic{}}
+	t := &Traffic{all: map[string]*traffic.Traffic{}}
 	DeferCleanup(func() { t.Stop() })
 	for _, f := range network.Families {
 		vip := VIP(service, f)
@@ -66,10 +66,10 @@ func (s *Stage) Traffic(ctx context.Context, service *corev1.Service) *Traffic {
 		if port := service.Spec.Ports[0].NodePort; port != 0 {
 			t.connect("client to node port, "+f.String(), s.Client, netip.AddrPortFrom(s.Node.Addr(f), uint16(port))) //nolint:gosec // a port
 		}
-		t.stay(ctx, "kept, "+f.String(), pulse.Hold, s.Pod1, vip)
+		t.stay(ctx, "kept, "+f.String(), traffic.Hold, s.Pod1, vip)
 		for _, port := range service.Spec.Ports {
 			if port.Protocol == corev1.ProtocolUDP {
-				t.stay(ctx, "udp, "+f.String(), pulse.Flow, s.Pod1, netip.AddrPortFrom(vip.Addr(), uint16(port.Port))) //nolint:gosec // a port
+				t.stay(ctx, "udp, "+f.String(), traffic.Flow, s.Pod1, netip.AddrPortFrom(vip.Addr(), uint16(port.Port))) //nolint:gosec // a port
 			}
 		}
 	}
@@ -78,14 +78,14 @@ func (s *Stage) Traffic(ctx context.Context, service *corev1.Service) *Traffic {
 }
 
 func (t *Traffic) connect(name string, from *network.Namespace, to netip.AddrPort) {
-	t.all[name] = pulse.Connections(pulse.Target{Dial: from.DialContext, Address: to.String(), Every: 20 * time.Millisecond}, 1)
+	t.all[name] = traffic.Connections(traffic.Target{Dial: from.DialContext, Address: to.String(), Every: 20 * time.Millisecond}, 1)
 }
 
-type keeper func(context.Context, pulse.Target, int) (*pulse.Traffic, error)
+type keeper func(context.Context, traffic.Target, int) (*traffic.Traffic, error)
 
 func (t *Traffic) stay(ctx context.Context, name string, keep keeper, from *network.Namespace, to netip.AddrPort) {
 	GinkgoHelper()
-	traffic, err := keep(ctx, pulse.Target{Dial: from.DialContext, Address: to.String(), Every: 100 * time.Millisecond}, 8)
+	traffic, err := keep(ctx, traffic.Target{Dial: from.DialContext, Address: to.String(), Every: 100 * time.Millisecond}, 8)
 	Expect(err).NotTo(HaveOccurred(), name)
 	t.all[name] = traffic
 }
@@ -100,8 +100,8 @@ func (t *Traffic) Flows() {
 }
 
 // Stop ends it and returns what got lost, by the kind of traffic. It may be called twice.
-func (t *Traffic) Stop() map[string]pulse.Report {
-	lost := map[string]pulse.Report{}
+func (t *Traffic) Stop() map[string]traffic.Report {
+	lost := map[string]traffic.Report{}
 	for name, traffic := range t.all {
 		if report := traffic.Stop(); report.Lost > 0 {
 			lost[name] = report

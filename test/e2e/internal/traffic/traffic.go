@@ -1,6 +1,6 @@
 //go:build linux
 
-package pulse
+package traffic
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// patience is how long one attempt may take. It is longer than the kernel waits before it sends a first packet again.
-const patience = 3 * time.Second
+// attemptTimeout is how long one attempt may take. It is longer than the kernel waits before it sends a first packet again.
+const attemptTimeout = 3 * time.Second
 
 // Target is where traffic goes and how.
 type Target struct {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package pulse
+package traffic
 
 import (
 	"context"
