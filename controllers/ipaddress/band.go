@@ -19,6 +19,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 )
 
 // BandLabeler writes the label clusterip-operator.io/band on the IPAddresses of the API server's allocator.
@@ -49,7 +50,7 @@ func (b *BandLabeler) SetupWithManager(mgr manager.Manager) error {
 
 // Reconcile compares the label with the band and applies it if they differ.
 func (b *BandLabeler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Result, error) {
-	ip, err := get(ctx, b.Client, types.NamespacedName{Name: a.String()}, &networkingv1.IPAddress{})
+	ip, err := objects.Get(ctx, b.Client, types.NamespacedName{Name: a.String()}, &networkingv1.IPAddress{})
 	if err != nil || ip == nil {
 		return reconcile.Result{}, err
 	}
@@ -64,8 +65,8 @@ func (b *BandLabeler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Re
 	apply := networkingv1ac.IPAddress(ip.Name).WithAPIVersion(b.APIVersion).WithUID(ip.UID).
 		WithLabels(map[string]string{v1alpha1.LabelBand: want})
 	err = b.Client.Apply(ctx, apply, client.FieldOwner(v1alpha1.ManagerBand), client.ForceOwnership)
-	if ignoreGone(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("labelling IPAddress %s with its band: %w", a, err)
+	if objects.IgnoreGone(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("labelling IPAddress %s with its band: %in", a, err)
 	}
 	return reconcile.Result{}, nil
 }
