@@ -28,7 +28,7 @@ const (
 // How long an IPAddress must be missing before the API server is asked about its Service: a while for a Service that was created
 // less than settled ago, whose IPAddress the watch may not have shown yet, and hardly at all for others, whose IPAddress was deleted.
 const (
-	settled        = 10 * time.Second
+	settled        = 5 * time.Second
 	confirmCreated = 500 * time.Millisecond
 	confirmDeleted = 50 * time.Millisecond
 )
@@ -52,13 +52,13 @@ const (
 	reasonIPAddressWrongOwner = "IPAddressWrongReference"
 )
 
-// decision says what is wrong with an address and what to do about it.
+// decision is what is wrong with an address and what to do about it.
 type decision struct {
 	drift drift.Type
 	do    action
-	// confirm is how long the drift must last before it is believed.
+	// confirm is how long the drift must last before the API server is asked about it.
 	confirm time.Duration
-	// again asks for another look later, when a grace is over. Nothing is wrong until then.
+	// again asks for another decision later, when a grace is over. Nothing is wrong until then.
 	again time.Duration
 	// reason and note are the event for the rightful owner, or for the IPAddress when nobody holds the address.
 	reason, note string

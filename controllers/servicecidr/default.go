@@ -34,7 +34,7 @@ import (
 // reasonInconsistent is upstream's event for a default ServiceCIDR that is not the API server's range.
 const reasonInconsistent = "KubernetesDefaultServiceCIDRInconsistent"
 
-// defaultResync is how often the default range is looked at without an event, as the API server does.
+// defaultResync is how often the default range is compared without an event, as the API server does.
 const defaultResync = 10 * time.Second
 
 // DefaultReconciler looks after the ServiceCIDR `kubernetes`. Where the API server allocates from the bitmap it
@@ -89,10 +89,10 @@ func (r *DefaultReconciler) Reconcile(ctx context.Context, name string) (reconci
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("reading the default ServiceCIDR: %w", err)
 	}
-	v := decideDefault(defaultWorld{
+	d := decideDefault(defaultInputs{
 		exists: err == nil, deleting: !cidr.DeletionTimestamp.IsZero(), cidrs: cidr.Spec.CIDRs, ranges: r.texts(), bitmap: r.Bitmap,
 	})
-	err = r.apply(ctx, cidr, v)
+	err = r.apply(ctx, cidr, d)
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{}, err
 	}
@@ -100,8 +100,8 @@ func (r *DefaultReconciler) Reconcile(ctx context.Context, name string) (reconci
 	return reconcile.Result{RequeueAfter: defaultResync}, nil
 }
 
-func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, v defaultVerdict) error {
-	switch v {
+func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, d defaultDecision) error {
+	switch d {
 	case defaultAbsent:
 		return nil
 	case defaultCreate:
@@ -109,10 +109,10 @@ func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.Servic
 	case defaultExtend:
 		return r.extendOrReplace(ctx, cidr)
 	default:
-		if !r.lasting(v == defaultMismatch) {
+		if !r.lasting(d == defaultMismatch) {
 			return nil
 		}
-		return r.report(ctx, cidr, mismatchCondition(cidr.Spec.CIDRs, r.texts(), v == defaultMismatch))
+		return r.report(ctx, cidr, mismatchCondition(cidr.Spec.CIDRs, r.texts(), d == defaultMismatch))
 	}
 }
 
@@ -152,35 +152,35 @@ func (r *DefaultReconciler) lasting(mismatch bool) bool {
 	return true
 }
 
-// defaultWorld is what decideDefault judges.
-type defaultWorld struct {
+// defaultInputs is everything that decideDefault reads.
+type defaultInputs struct {
 	exists        bool
 	deleting      bool
 	cidrs, ranges []string
 	bitmap        bool
 }
 
-type defaultVerdict int
+type defaultDecision int
 
 const (
-	defaultFine     defaultVerdict = iota
-	defaultAbsent                  // it is going, or the API server will create it
-	defaultCreate                  // nobody else will
-	defaultExtend                  // from single to dual stack
-	defaultMismatch                // object and range disagree
+	defaultFine     defaultDecision = iota
+	defaultAbsent                   // it is going, or the API server will create it
+	defaultCreate                   // nobody else will
+	defaultExtend                   // from single to dual stack
+	defaultMismatch                 // object and range disagree
 )
 
 // decideDefault follows the API server's own rule: only the step from one to two CIDRs is a change that is
 // made, every other difference is reported.
-func decideDefault(w defaultWorld) defaultVerdict {
+func decideDefault(in defaultInputs) defaultDecision {
 	switch {
-	case !w.exists && w.bitmap:
+	case !in.exists && in.bitmap:
 		return defaultCreate
-	case !w.exists || w.deleting:
+	case !in.exists || in.deleting:
 		return defaultAbsent
-	case slices.Equal(w.cidrs, w.ranges):
+	case slices.Equal(in.cidrs, in.ranges):
 		return defaultFine
-	case w.bitmap && len(w.cidrs) == 1 && len(w.ranges) == 2 && w.cidrs[0] == w.ranges[0]:
+	case in.bitmap && len(in.cidrs) == 1 && len(in.ranges) == 2 && in.cidrs[0] == in.ranges[0]:
 		return defaultExtend
 	default:
 		return defaultMismatch
