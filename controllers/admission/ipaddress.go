@@ -59,16 +59,12 @@ func (g *IPAddressGuard) refusal(ctx context.Context, req admission.Request) (st
 		return "", err
 	}
 	in := guardInputs{ipAddress: before}
-	switch req.Operation {
-	case admissionv1.Delete:
-	case admissionv1.Update:
+	if req.Operation == admissionv1.Update {
 		after, err := readIPAddress(req.Object.Raw)
 		if err != nil || after == before {
 			return "", err
 		}
 		in.after = &after
-	default:
-		return "", nil
 	}
 	if in.services, err = g.services(ctx, before); err != nil {
 		return "", err
@@ -76,16 +72,13 @@ func (g *IPAddressGuard) refusal(ctx context.Context, req admission.Request) (st
 	return guardIPAddress(in), nil
 }
 
-// ipAddress is what an IPAddress says of itself, as far as we go by it.
+// ipAddress is what an IPAddress says of itself, as far as it tells whose the address is.
 type ipAddress struct {
-	address            netip.Addr
-	managedBy, purpose string
+	address                         netip.Addr
+	managedBy, purpose, serviceCIDR string
+	serviceUID                      types.UID
 	// parent is the Service that it names.
 	parent types.NamespacedName
-	// serviceCIDR and serviceUID are those of an additional address, the others those of reserved and cooling addresses.
-	serviceCIDR                        string
-	serviceUID                         types.UID
-	reservation, lastService, released string
 }
 
 // guardInputs is everything that is known about the deletion or the change of an IPAddress.
@@ -97,36 +90,29 @@ type guardInputs struct {
 	services []*corev1.Service
 }
 
-// guardIPAddress returns why an IPAddress must not be deleted or changed, empty if it may.
+// guardIPAddress returns why an IPAddress must not be deleted or changed, empty if it may. A change that makes it the API server's, or leaves it that,
+// does no harm to a ClusterIP.
 func guardIPAddress(in guardInputs) string {
 	for _, s := range in.services {
 		name := nameOf(s)
 		switch {
 		case !s.DeletionTimestamp.IsZero():
-		case in.guardsClusterIP(name) && in.heldBy(s) && !in.restored():
-			return fmt.Sprintf("IPAddress %s belongs to Service %s, which is in use; ", in.address, name) + in.remedy(
-				"delete the Service, and its address is free",
-				fmt.Sprintf("its label %s can only be %s", networkingv1.LabelManagedBy, v1alpha1.ManagedByAPIServer))
+		case in.guardsClusterIP(name) && in.heldBy(s) && (in.after == nil || in.after.managedBy != v1alpha1.ManagedByAPIServer):
+			return in.refuse(fmt.Sprintf("belongs to Service %s, which is in use", name), "delete the Service, and its address is free")
 		case in.guardsAdditional(s, name):
-			return fmt.Sprintf("IPAddress %s is an additional address of Service %s from ServiceCIDR %s; ", in.address, name, in.serviceCIDR) + in.remedy(
-				fmt.Sprintf("remove %s from the annotation %s of the Service, or delete the Service, and it is free", in.serviceCIDR, v1alpha1.AnnotationAdditionalFrom),
-				fmt.Sprintf("its label %s and its labels and annotations of %s stay as they are", networkingv1.LabelManagedBy, v1alpha1.Prefix))
+			return in.refuse(fmt.Sprintf("is an additional address of Service %s from ServiceCIDR %s", name, in.serviceCIDR), fmt.Sprintf(
+				"remove %s from the annotation %s of the Service, or delete the Service, and it is free", in.serviceCIDR, v1alpha1.AnnotationAdditionalFrom))
 		}
 	}
 	return ""
 }
 
-// remedy is what to do instead of a deletion, or of a change.
-func (in guardInputs) remedy(ofDeletion, ofChange string) string {
-	if in.after == nil {
-		return ofDeletion
+// refuse says whose the address is, and what to do instead of the deletion.
+func (in guardInputs) refuse(whose, remedy string) string {
+	if in.after != nil {
+		remedy = fmt.Sprintf("its labels %s and %s and the annotations of the operator stay as they are", networkingv1.LabelManagedBy, v1alpha1.LabelPurpose)
 	}
-	return ofChange
-}
-
-// restored reports whether a change leaves or makes the IPAddress one of the API server's allocator, whatever else it is told to be.
-func (in guardInputs) restored() bool {
-	return in.after != nil && in.after.managedBy == v1alpha1.ManagedByAPIServer
+	return fmt.Sprintf("IPAddress %s %s; %s", in.address, whose, remedy)
 }
 
 // guardsClusterIP reports whether the IPAddress keeps the address for a Service that has it. One that names no Service with this address
@@ -186,7 +172,5 @@ func readIPAddress(raw []byte) (ipAddress, error) {
 		address: address, parent: upstream.Service(ip),
 		managedBy: ip.Labels[networkingv1.LabelManagedBy], purpose: ip.Labels[v1alpha1.LabelPurpose],
 		serviceCIDR: ip.Annotations[v1alpha1.AnnotationServiceCIDR], serviceUID: types.UID(ip.Annotations[v1alpha1.AnnotationServiceUID]),
-		reservation: ip.Annotations[v1alpha1.AnnotationReservation],
-		lastService: ip.Annotations[v1alpha1.AnnotationLastService], released: ip.Annotations[v1alpha1.AnnotationReleased],
 	}, nil
 }

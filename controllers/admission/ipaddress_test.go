@@ -118,7 +118,7 @@ func TestGuardIPAddressChanges(t *testing.T) {
 		service       *corev1.Service
 		want          string // a part of the refusal
 	}{
-		"a ClusterIP as ours":                       {clusterIP, with(clusterIP, asOurs), "10.0.0.5", "fd00::5", guarded("web", ""), "Service shop/web, which is in use; its label ipaddress.kubernetes.io/managed-by can only be ipallocator.k8s.io"},
+		"a ClusterIP as ours":                       {clusterIP, with(clusterIP, asOurs), "10.0.0.5", "fd00::5", guarded("web", ""), "Service shop/web, which is in use; its labels ipaddress.kubernetes.io/managed-by and clusterip-operator.io/purpose"},
 		"a ClusterIP as somebody's":                 {clusterIP, with(clusterIP, func(ip *ipAddress) { ip.managedBy = "x" }), "10.0.0.5", "fd00::5", guarded("web", ""), "Service shop/web"},
 		"a ClusterIP as nobody's":                   {clusterIP, with(clusterIP, lost), "10.0.0.5", "fd00::5", guarded("web", ""), "Service shop/web"},
 		"a ClusterIP whose label was lost, as ours": {with(clusterIP, lost), with(clusterIP, asOurs), "10.0.0.5", "fd00::5", guarded("web", ""), "Service shop/web"},

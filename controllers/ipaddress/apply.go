@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -109,15 +110,15 @@ func (r *Reconciler) announce(in inputs, d decision) {
 	switch owner := in.owner(); {
 	case d.reason == "" || (d.do == leave && !r.Tracker.Report(in.address, d.reason+d.note)):
 	case owner != nil:
-		r.send(service(*owner), ipAddress(in), d.reason, "Cluster IP "+label+" "+d.note)
+		r.send(service(*owner), ipAddress(in), d.reason, "ClusterIPAllocation", "Cluster IP "+label+" "+d.note)
 	default:
 		ip := ipAddress(in)
 		ip.UID = in.object.uid
-		r.send(ip, nil, d.reason, "IPAddress "+label+" "+d.note)
+		r.send(ip, nil, d.reason, "IPAddressAllocation", "IPAddress "+label+" "+d.note)
 	}
 	for _, loser := range d.losers {
 		if r.Tracker.Report(in.address, "not "+string(loser.uid)) {
-			r.send(service(loser), ipAddress(in), reasonAlreadyAllocated, fmt.Sprintf("Cluster IP %s belongs to Service %s, "+
+			r.send(service(loser), ipAddress(in), reasonAlreadyAllocated, "ClusterIPAllocation", fmt.Sprintf("Cluster IP %s belongs to Service %s, "+
 				"which held it first; create this Service anew to give it an address of its own", label, in.owner().name))
 		}
 	}
@@ -127,13 +128,9 @@ func (r *Reconciler) announce(in inputs, d decision) {
 //
 // The IPAddress is the related object of every event about a Service: without it, client-go would take the events about two
 // addresses of one Service for one, and drop what the second says.
-func (r *Reconciler) send(regarding client.Object, related *networkingv1.IPAddress, reason, note string) {
+func (r *Reconciler) send(regarding, related runtime.Object, reason, action, note string) {
 	time.AfterFunc(r.eventPace.Reserve().Delay(), func() {
-		if related == nil {
-			r.Events.Eventf(regarding, nil, corev1.EventTypeWarning, reason, "IPAddressAllocation", "%s", note)
-			return
-		}
-		r.Events.Eventf(regarding, related, corev1.EventTypeWarning, reason, "ClusterIPAllocation", "%s", note)
+		r.Events.Eventf(regarding, related, corev1.EventTypeWarning, reason, action, "%s", note)
 	})
 }
 

@@ -54,8 +54,8 @@ func (b *BandLabeler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Re
 	if err != nil || ip == nil {
 		return reconcile.Result{}, err
 	}
-	want := bandLabel(b.Ledger, a)
-	if !newObject(ip).ours() || want == "" || ip.Labels[v1alpha1.LabelBand] == want {
+	band, offered := b.Ledger.BandOf(a)
+	if !newObject(ip).ours() || !offered || ip.Labels[v1alpha1.LabelBand] == band.String() {
 		return reconcile.Result{}, nil
 	}
 	if err := b.Limiter.Wait(ctx); err != nil {
@@ -63,19 +63,10 @@ func (b *BandLabeler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Re
 	}
 	// The UID keeps the apply from bringing an address back that was released in the meantime.
 	apply := networkingv1ac.IPAddress(ip.Name).WithAPIVersion(b.APIVersion).WithUID(ip.UID).
-		WithLabels(map[string]string{v1alpha1.LabelBand: want})
+		WithLabels(map[string]string{v1alpha1.LabelBand: band.String()})
 	err = b.Client.Apply(ctx, apply, client.FieldOwner(v1alpha1.ManagerBand), client.ForceOwnership)
 	if objects.IgnoreGone(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("labelling IPAddress %s with its band: %in", a, err)
 	}
 	return reconcile.Result{}, nil
-}
-
-// bandLabel is the label value for an address; empty when no range offers it.
-func bandLabel(l *ledger.Ledger, a netip.Addr) string {
-	band, ok := l.BandOf(a)
-	if !ok {
-		return ""
-	}
-	return band.String()
 }

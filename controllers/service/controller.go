@@ -38,7 +38,10 @@ type Reconciler struct {
 	// Tracker remembers unconfirmed complaints; its zero value is ready.
 	Tracker drift.Tracker[types.NamespacedName]
 
-	listed listing
+	mu sync.Mutex
+	// listed are the ServiceCIDRs that the API server had at listedAt. A slice that was returned is not changed any more.
+	listed   []ledger.ServiceCIDR
+	listedAt time.Time
 }
 
 var _ reconcile.Reconciler = (*Reconciler)(nil)
@@ -124,49 +127,35 @@ func (r *Reconciler) report(key types.NamespacedName, s *corev1.Service, finding
 	}
 }
 
-// listing is what the API server had for ServiceCIDRs at some time. The zero value is of no time; it is safe for concurrent use.
-//
-// One listing serves all Services that are suspected at about the same time: thousands of them are when a range was taken away.
-type listing struct {
-	mu    sync.Mutex
-	asOf  time.Time
-	cidrs []ledger.ServiceCIDR
-}
-
-// since returns what is in a listing that is not older than t, if there is one.
-func (l *listing) since(t time.Time) (cidrs []ledger.ServiceCIDR, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.cidrs, !l.asOf.IsZero() && !l.asOf.Before(t)
-}
-
-func (l *listing) keep(cidrs []ledger.ServiceCIDR, asOf time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if asOf.After(l.asOf) {
-		l.cidrs, l.asOf = cidrs, asOf
-	}
-}
-
 // liveOffer answers for decide whether an address is offered, by the ledger and by the API server itself: after an outage the watch of
 // ServiceCIDRs may come back half a minute later than that of Services, and a Service in a new range is not to be reported for that.
-//
-// A complaint has lasted for confirmFor by now, and no Service is older than its range: a listing of that time knows the range.
 func (r *Reconciler) liveOffer(ctx context.Context) (func(netip.Addr) bool, error) {
-	now := r.Clock.Now()
-	cidrs, fresh := r.listed.since(now.Add(-confirmFor))
-	if !fresh {
-		cidrs = nil // what is older is shared with others
-		list := &networkingv1.ServiceCIDRList{}
-		if err := r.Live.List(ctx, list); err != nil {
-			return nil, fmt.Errorf("listing ServiceCIDRs: %w", err)
-		}
-		for i := range list.Items {
-			cidrs = append(cidrs, ledger.NewServiceCIDR(&list.Items[i]))
-		}
-		r.listed.keep(cidrs, now)
+	cidrs, err := r.liveRanges(ctx)
+	if err != nil {
+		return nil, err
 	}
 	return func(a netip.Addr) bool {
 		return r.offered(a) || slices.ContainsFunc(cidrs, func(c ledger.ServiceCIDR) bool { return c.Contains(a) })
 	}, nil
+}
+
+// liveRanges lists ServiceCIDRs, once for all Services that are suspected at about the same time: thousands of them are when a range was taken
+// away. A finding has lasted for confirmFor by now, and no Service is older than its range: a listing of that time knows the range.
+func (r *Reconciler) liveRanges(ctx context.Context) ([]ledger.ServiceCIDR, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.Clock.Now()
+	if !r.listedAt.IsZero() && now.Sub(r.listedAt) <= confirmFor {
+		return r.listed, nil
+	}
+	list := &networkingv1.ServiceCIDRList{}
+	if err := r.Live.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing ServiceCIDRs: %w", err)
+	}
+	cidrs := make([]ledger.ServiceCIDR, 0, len(list.Items))
+	for i := range list.Items {
+		cidrs = append(cidrs, ledger.NewServiceCIDR(&list.Items[i]))
+	}
+	r.listed, r.listedAt = cidrs, now
+	return cidrs, nil
 }

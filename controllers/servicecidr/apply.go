@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -105,7 +106,7 @@ func (r *Reconciler) writeConditions(ctx context.Context, cidr *networkingv1.Ser
 	}
 	status := networkingv1ac.ServiceCIDRStatus()
 	for _, c := range want {
-		status.WithConditions(r.condition(cidr, c))
+		status.WithConditions(condition(cidr, c, r.Clock.Now()))
 	}
 	// The version guards the copy of Ready that the apply carries: it must not undo what kube-controller-manager
 	// has just written.
@@ -120,8 +121,8 @@ func (r *Reconciler) writeConditions(ctx context.Context, cidr *networkingv1.Ser
 
 // condition is what goes into the apply: the words that are there already if they mean the same, and the time
 // of the last transition as long as there was none.
-func (r *Reconciler) condition(cidr *networkingv1.ServiceCIDR, want metav1.Condition) *metav1ac.ConditionApplyConfiguration {
-	want.LastTransitionTime = metav1.NewTime(r.Clock.Now())
+func condition(cidr *networkingv1.ServiceCIDR, want metav1.Condition, at time.Time) *metav1ac.ConditionApplyConfiguration {
+	want.LastTransitionTime = metav1.NewTime(at)
 	if now := meta.FindStatusCondition(cidr.Status.Conditions, want.Type); now != nil {
 		if now.Status == want.Status {
 			want.LastTransitionTime = now.LastTransitionTime

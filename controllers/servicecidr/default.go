@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -229,9 +228,7 @@ func (r *DefaultReconciler) report(ctx context.Context, cidr *networkingv1.Servi
 	if (now == nil && !mismatch) || (now != nil && same(*now, want)) {
 		return nil
 	}
-	status := networkingv1ac.ServiceCIDRStatus().WithConditions(metav1ac.Condition().
-		WithType(want.Type).WithStatus(want.Status).WithReason(want.Reason).WithMessage(want.Message).
-		WithLastTransitionTime(metav1.NewTime(r.Clock.Now())))
+	status := networkingv1ac.ServiceCIDRStatus().WithConditions(condition(cidr, want, r.Clock.Now()))
 	apply := networkingv1ac.ServiceCIDR(cidr.Name).WithAPIVersion(r.APIVersion).WithUID(cidr.UID).WithStatus(status)
 	err := r.Client.Status().Apply(ctx, apply, client.FieldOwner(v1alpha1.ManagerDefaultRange), client.ForceOwnership)
 	if err != nil {

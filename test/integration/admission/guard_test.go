@@ -52,7 +52,7 @@ var _ = Describe("The guard of IPAddresses", Ordered, ContinueOnFailure, func() 
 			before := c.IPAddress(ctx, address)
 			_, err := alice.IPAddresses().Patch(ctx, address, types.MergePatchType, []byte(asOurs), metav1.PatchOptions{})
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
-			Expect(err.Error()).To(And(ContainSubstring(address), ContainSubstring("default/relabelled"), ContainSubstring("can only be ipallocator.k8s.io")))
+			Expect(err.Error()).To(And(ContainSubstring(address), ContainSubstring("default/relabelled"), ContainSubstring("stay as they are")))
 
 			By("which is no reason to refuse them other labels and annotations")
 			const other = `{"metadata":{"labels":{"team":"web"},"annotations":{"example.com/ticket":"4711"}}}`
