@@ -117,7 +117,7 @@ func (o Options) loops(mgr manager.Manager, books *ledger.Ledger, gauges *metric
 	api, clk := o.GroupVersion.String(), clock.RealClock{}
 	addresses := &ipaddress.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Clock: clk,
-		Events: mgr.GetEventRecorder("clusterip-operator-ipaddress"), APIVersion: api, Bitmap: bitmap,
+		Events: mgr.GetEventRecorder("clusterip-operator-ipaddress"), Bitmap: bitmap,
 	}
 	services := &service.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Clock: clk,

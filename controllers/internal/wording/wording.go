@@ -1,6 +1,10 @@
+// Package wording fits what the operator tells users into the room that the API server gives. Everything here is a pure function.
 package wording
 
 import "strings"
+
+// NoteLimit is how many bytes events.k8s.io takes for the note of an event; a longer one is refused.
+const NoteLimit = 1024
 
 const dots = "..."
 
