@@ -58,12 +58,16 @@ func parseCIDR(text string) (allocator.Span, error) {
 	if p != p.Masked() {
 		return allocator.Span{}, fmt.Errorf("%q has bits behind its prefix; %s is meant, or a single address", text, p.Masked())
 	}
-	return allocator.Span{First: p.Addr(), Last: lastOf(p)}, nil
+	return spanOf(p), nil
 }
+
+// spanOf returns all addresses of a prefix.
+func spanOf(p netip.Prefix) allocator.Span { return allocator.Span{First: p.Addr(), Last: lastOf(p)} }
 
 // lastOf returns the last address of a prefix.
 func lastOf(p netip.Prefix) netip.Addr {
-	bytes := p.Addr().AsSlice()
+	var room [16]byte
+	bytes := append(room[:0], p.Addr().AsSlice()...)
 	for bit := p.Bits(); bit < len(bytes)*8; bit++ {
 		bytes[bit/8] |= 1 << (7 - bit%8)
 	}
