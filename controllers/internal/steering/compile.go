@@ -19,7 +19,7 @@ import (
 // only what overlaps is compared.
 func Compile(w World) *Snapshot {
 	s := &Snapshot{
-		byName: make(map[string]*Policy, len(w.Policies)), ranges: map[netip.Prefix]*ownedPrefix{}, reservedFor: map[types.NamespacedName][]Reservation{},
+		byName: make(map[string]*Policy, len(w.Policies)), reservedFor: map[types.NamespacedName][]Reservation{},
 		cidrs: make(map[string]ServiceCIDR, len(w.ServiceCIDRs)), closes: map[bool]bool{}, routes: newRoutes(),
 	}
 	for _, c := range w.ServiceCIDRs {
@@ -30,14 +30,19 @@ func Compile(w World) *Snapshot {
 		s.families = append(s.families, r.Prefix().Addr().Is4())
 		s.apiServer = append(s.apiServer, r.Span().First)
 	}
+	wanted := make([][]wantedRange, len(w.Policies))
 	for rank, o := range sorted(w.Policies) {
 		p := newPolicy(o, rank)
 		s.policies = append(s.policies, p)
 		s.byName[p.Name] = p
-		s.reserve(p)
 		if p.steers {
-			s.settle(p, s.wanted(p, o.Spec))
+			wanted[rank] = s.wanted(p, o.Spec)
 		}
+	}
+	s.enterPrefixes(wanted)
+	for rank, p := range s.policies {
+		s.reserve(p)
+		s.settle(p, wanted[rank])
 	}
 	s.prepareBands()
 	s.findShadowed()
@@ -57,20 +62,14 @@ func sorted(policies []*v1alpha1.ServiceCIDRPolicy) []*v1alpha1.ServiceCIDRPolic
 func newPolicy(o *v1alpha1.ServiceCIDRPolicy, rank int) *Policy {
 	p := &Policy{
 		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive, OnFull: o.Spec.OnFull,
-		CoolDown: max(0, coolDown(o)), Invalid: Validate(o), rank: rank, bands: map[bool]func() bands{},
+		CoolDown: max(0, coolDown(o)), rank: rank, bands: map[bool]func() bands{},
 	}
 	if p.OnFull == "" {
 		p.OnFull = v1alpha1.OnFullFallback
 	}
-	p.Reservations, _ = parseReservations(o)
-	var wrong []string
-	p.selector, wrong = parseSelector(o.Spec)
-	if s := o.Spec.ServiceCIDRSelector; s != nil {
-		if _, err := metav1.LabelSelectorAsSelector(s); err != nil || len(o.Spec.ServiceCIDRs) > 0 {
-			wrong = append(wrong, "serviceCIDRSelector")
-		}
-	}
-	p.steers = len(wrong) == 0 && (len(o.Spec.ServiceCIDRs) > 0 || o.Spec.ServiceCIDRSelector != nil)
+	read := read(o)
+	p.selector, p.Reservations, p.Invalid = read.selector, read.reservations, read.wrong()
+	p.steers = len(read.wrongSelectors) == 0 && (len(o.Spec.ServiceCIDRs) > 0) != (o.Spec.ServiceCIDRSelector != nil)
 	return p
 }
 
@@ -203,7 +202,7 @@ func (s *Snapshot) lost(p *Policy, r PolicyRange) bool {
 		case owner != nil:
 			p.Conflicts = append(p.Conflicts, fmt.Sprintf("ServiceCIDR %s (%s): its part %s belongs to ServiceCIDRPolicy %q, which outranks this one",
 				r.ServiceCIDR, prefix, other.prefix, owner.Name))
-		case p.Exclusive:
+		case p.Exclusive && len(other.holders) > 0:
 			p.Conflicts = append(p.Conflicts, fmt.Sprintf("ServiceCIDR %s (%s): it is shared with ServiceCIDRPolicy %s, which outranks this one and has %s",
 				r.ServiceCIDR, prefix, names(other.holders), other.prefix))
 		}
@@ -211,26 +210,35 @@ func (s *Snapshot) lost(p *Policy, r PolicyRange) bool {
 	return false
 }
 
-// enter notes that a policy has a range.
-func (s *Snapshot) enter(p *Policy, r wantedRange) {
-	prefix := r.Range.Prefix()
-	is4 := prefix.Addr().Is4()
-	at := s.ranges[prefix]
-	if at == nil {
-		at = &ownedPrefix{prefix: prefix, span: spanOf(prefix)}
-		s.ranges[prefix] = at
-		i, _ := slices.BinarySearchFunc(s.owned, prefix, byPrefix)
-		s.owned = slices.Insert(s.owned, i, at)
-		if f := s.lengths(is4); !slices.Contains(*f, prefix.Bits()) {
+// enterPrefixes enters all ranges that policies ask for, without telling whose they are.
+func (s *Snapshot) enterPrefixes(wanted [][]wantedRange) {
+	var all []netip.Prefix
+	for _, ranges := range wanted {
+		for _, r := range ranges {
+			all = append(all, r.Range.Prefix())
+		}
+	}
+	slices.SortFunc(all, comparePrefixes)
+	all = slices.Compact(all)
+	s.ranges, s.owned = make(map[netip.Prefix]*ownedPrefix, len(all)), make([]*ownedPrefix, 0, len(all))
+	for _, prefix := range all {
+		at := &ownedPrefix{prefix: prefix, span: spanOf(prefix)}
+		s.ranges[prefix], s.owned = at, append(s.owned, at)
+		if f := s.lengths(prefix.Addr().Is4()); !slices.Contains(*f, prefix.Bits()) {
 			*f = append(*f, prefix.Bits())
 		}
 	}
+}
+
+// enter notes that a policy has a range.
+func (s *Snapshot) enter(p *Policy, r wantedRange) {
+	at := s.ranges[r.Range.Prefix()]
 	at.holders = addLast(at.holders, p)
 	if r.usable {
 		at.users = addLast(at.users, p)
 	}
 	if p.Exclusive && at.owner == nil {
-		at.owner, s.closes[is4] = p, true
+		at.owner, s.closes[at.prefix.Addr().Is4()] = p, true
 	}
 }
 
