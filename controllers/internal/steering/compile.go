@@ -61,7 +61,7 @@ func sorted(policies []*v1alpha1.ServiceCIDRPolicy) []*v1alpha1.ServiceCIDRPolic
 // ranges to everybody is what the cluster did before it.
 func newPolicy(o *v1alpha1.ServiceCIDRPolicy, rank int) *Policy {
 	p := &Policy{
-		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive, OnFull: o.Spec.OnFull,
+		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive, Enforcement: o.Spec.Enforcement, OnFull: o.Spec.OnFull,
 		CoolDown: max(0, coolDown(o)), rank: rank, bands: map[bool]func() bands{},
 	}
 	if p.OnFull == "" {
@@ -233,6 +233,9 @@ func (s *Snapshot) enterPrefixes(wanted [][]wantedRange) {
 // enter notes that a policy has a range.
 func (s *Snapshot) enter(p *Policy, r wantedRange) {
 	at := s.ranges[r.Range.Prefix()]
+	if n := len(p.Claimed); n == 0 || p.Claimed[n-1] != at.prefix {
+		p.Claimed = append(p.Claimed, at.prefix)
+	}
 	at.holders = addLast(at.holders, p)
 	if r.usable {
 		at.users = addLast(at.users, p)

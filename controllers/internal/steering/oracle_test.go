@@ -391,7 +391,7 @@ func listed(tiers []*allocator.Tier) (out [][]netip.Addr) {
 
 // byValue compares addresses, ranges and the like by ==.
 var byValue = gocmp.Options{
-	gocmp.Comparer(func(a, b netip.Addr) bool { return a == b }), gocmp.Comparer(func(a, b allocator.Range) bool { return a == b }),
+	gocmp.Comparer(func(a, b netip.Addr) bool { return a == b }), gocmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), gocmp.Comparer(func(a, b allocator.Range) bool { return a == b }),
 	cmpopts.EquateEmpty(),
 }
 

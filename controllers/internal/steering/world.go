@@ -1,6 +1,7 @@
 package steering
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 
@@ -71,7 +72,11 @@ type Policy struct {
 	// Reservations are what is left of them after better policies had theirs.
 	Reservations []Reservation
 	Exclusive    bool
-	OnFull       v1alpha1.OnFull
+	// Enforcement is who keeps others out of an exclusive policy's ranges.
+	Enforcement v1alpha1.Enforcement
+	// Claimed are the prefixes of all ranges that the policy has, in order: those of Ranges, and those that are not ready yet or are being deleted.
+	Claimed []netip.Prefix
+	OnFull  v1alpha1.OnFull
 	// CoolDown is how long freed addresses of the ranges rest.
 	CoolDown time.Duration
 	// Invalid says what is wrong with the spec, Conflicts what a better policy won.
