@@ -22,6 +22,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/additional"
 	steerer "github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/controllers/enforcement"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
@@ -75,6 +76,10 @@ func (o Options) policyLoops(mgr manager.Manager, books *ledger.Ledger, board *s
 			Client: mgr.GetClient(), Ledger: books, Board: board, Clock: clk, Events: mgr.GetEventRecorder("clusterip-operator-policy"),
 		},
 		adds,
+		&enforcement.Reconciler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: board, Addresses: books, Clock: clk,
+			Changed: ledger.Map(books.Addresses(), enforcement.Audits(board)), Events: mgr.GetEventRecorder("clusterip-operator-enforcement"),
+		},
 	}
 }
 

@@ -222,7 +222,7 @@ func (s *Snapshot) enterPrefixes(wanted [][]wantedRange) {
 	all = slices.Compact(all)
 	s.ranges, s.owned = make(map[netip.Prefix]*ownedPrefix, len(all)), make([]*ownedPrefix, 0, len(all))
 	for _, prefix := range all {
-		at := &ownedPrefix{prefix: prefix, span: spanOf(prefix)}
+		at := &ownedPrefix{prefix: prefix, span: SpanOf(prefix)}
 		s.ranges[prefix], s.owned = at, append(s.owned, at)
 		if f := s.lengths(prefix.Addr().Is4()); !slices.Contains(*f, prefix.Bits()) {
 			*f = append(*f, prefix.Bits())

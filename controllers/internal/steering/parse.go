@@ -59,11 +59,11 @@ func parseCIDR(text string) (allocator.Span, error) {
 	if p != p.Masked() {
 		return allocator.Span{}, fmt.Errorf("%q has bits behind its prefix; %s is meant, or a single address", text, p.Masked())
 	}
-	return spanOf(p), nil
+	return SpanOf(p), nil
 }
 
-// spanOf returns all addresses of a prefix.
-func spanOf(p netip.Prefix) allocator.Span { return allocator.Span{First: p.Addr(), Last: lastOf(p)} }
+// SpanOf returns all addresses of a prefix.
+func SpanOf(p netip.Prefix) allocator.Span { return allocator.Span{First: p.Addr(), Last: lastOf(p)} }
 
 // lastOf returns the last address of a prefix.
 func lastOf(p netip.Prefix) netip.Addr {

@@ -110,7 +110,7 @@ func (s *Snapshot) bandsOf(ranges []allocator.Range, closed []allocator.Span) ba
 	}
 	exclude := slices.Clip(closed)
 	for _, p := range outermost(ranges) {
-		for _, r := range s.reservedIn(spanOf(p)) {
+		for _, r := range s.reservedIn(SpanOf(p)) {
 			exclude = append(exclude, r.Span)
 		}
 	}
