@@ -5,6 +5,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/enforcement"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
 
@@ -68,11 +69,18 @@ func leases(namespace string, verbs ...string) permission {
 
 // policyPermissions are those of the loops that policies need. A namespace that is too young to be watched yet is read by itself.
 func policyPermissions() []permission {
-	return []permission{
+	out := []permission{
 		{resource: "namespaces", verbs: []string{"get", "list", "watch"}},
 		{group: v1alpha1.GroupVersion.Group, resource: v1alpha1.Resource, verbs: []string{"get", "list", "watch"}},
 		{group: v1alpha1.GroupVersion.Group, resource: v1alpha1.Resource, subresource: "status", verbs: []string{"patch"}},
+		{group: v1alpha1.GroupVersion.Group, resource: "exclusiveranges", verbs: []string{"get"}},
 	}
+	for _, kind := range enforcement.Objects() {
+		out = append(out, permission{
+			group: kind.Group, resource: kind.Resource, verbs: []string{"create", "patch", "delete"}, name: v1alpha1.ExclusiveRangesName,
+		})
+	}
+	return out
 }
 
 // certificates are those of the one who keeps the certificate: of each object by its name, but an object has none before it is created.

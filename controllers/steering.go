@@ -21,6 +21,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/additional"
 	steerer "github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/controllers/enforcement"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/leader"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
@@ -64,6 +65,10 @@ func (o Options) policyLoops(mgr manager.Manager, books *ledger.Ledger, board *s
 		&additional.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Board: board, Clock: clk,
 			Events: mgr.GetEventRecorder("clusterip-operator-additional"),
+		},
+		&enforcement.Reconciler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: board, Addresses: books, Clock: clk,
+			Changed: ledger.Map(books.Addresses(), enforcement.Audits(board)), Events: mgr.GetEventRecorder("clusterip-operator-enforcement"),
 		},
 	}
 }
