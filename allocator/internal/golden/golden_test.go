@@ -204,10 +204,8 @@ func TestPoolStates(t *testing.T) {
 	a := addr("10.0.0.1")
 	steps := map[string]func(*Pool){
 		"take":      func(p *Pool) { p.Take(a) },
-		"commit":    func(p *Pool) { p.Commit(a) },
 		"forget":    func(p *Pool) { p.Forget(a) },
 		"release":   func(p *Pool) { p.Release(a) },
-		"reserve":   func(p *Pool) { p.ReserveAddr(a) },
 		"allocated": func(p *Pool) { p.Observe(a, Allocated) },
 		"reserved":  func(p *Pool) { p.Observe(a, Reserved) },
 		"cooling":   func(p *Pool) { p.Cool(a, time.Time{}) },
@@ -216,15 +214,10 @@ func TestPoolStates(t *testing.T) {
 	for path, want := range map[string]string{
 		"":                  Free,
 		"take":              Assumed,
-		"reserve":           Assumed,
-		"take commit":       Allocated,
 		"take forget":       Free,
 		"take release":      Assumed,
 		"take reserved":     Reserved,
-		"commit":            Free,
-		"cooling commit":    Cooling,
 		"reserved forget":   Reserved,
-		"reserved reserve":  Reserved,
 		"cooling take":      Assumed,
 		"cooling release":   Free,
 		"allocated release": Free,
@@ -263,70 +256,34 @@ func TestPoolCounts(t *testing.T) {
 }
 
 func TestPoolEligible(t *testing.T) {
-	low := Candidate{Range: rangeOf("10.0.0.0/27")}
-	twin := Candidate{Range: rangeOf("10.0.0.16/29")} // .17 to .22, all dynamic, inside of low's dynamic band
-	cover := Candidate{Range: rangeOf("10.0.0.0/28")} // .1 to .14, all dynamic, inside of low's static band
-	high := Candidate{Range: rangeOf("10.0.1.0/30"), Priority: 1}
-	dynamic := "10.0.0.17 10.0.0.18 10.0.0.19 10.0.0.20 10.0.0.21 10.0.0.22 10.0.0.23 10.0.0.24 " +
-		"10.0.0.25 10.0.0.26 10.0.0.27 10.0.0.28 10.0.0.29 10.0.0.30"
+	first, second := NewTier([]Span{span("10.0.0.1-10.0.0.4"), span("10.0.0.3-10.0.0.6")}, []Span{span("10.0.0.4-10.0.0.5"), span("::-::ffff")}), NewTier([]Span{span("10.0.0.1-10.0.0.9")}, nil)
 	for _, tc := range []struct {
-		name    string
-		choice  Choice
-		used    string // ranges whose usable addresses are allocated
-		cooling string // addresses, in order
-		own     string // addresses
-		onlyOwn bool
-		yield   bool
-		want    string
+		name           string
+		used           string // the last octets of what is allocated
+		cooling        string // the same of what cools, in order
+		own            string // addresses
+		onlyOwn, yield bool
+		want           string
 	}{
-		{name: "nothing to choose from"},
-		{name: "the dynamic band", choice: Choice{Ranges: []Candidate{low}}, want: dynamic},
-		{name: "overlap counts once", choice: Choice{Ranges: []Candidate{low, twin}}, want: dynamic},
-		{name: "static in one is static", choice: Choice{Ranges: []Candidate{cover, low}}, want: dynamic},
-		{name: "priority", choice: Choice{Ranges: []Candidate{low, high}}, want: "10.0.1.1 10.0.1.2"},
-		{name: "next priority", choice: Choice{Ranges: []Candidate{low, high}}, used: "10.0.1.0/30", want: dynamic},
-		{
-			name:   "exclusion",
-			choice: Choice{Ranges: []Candidate{high}, Exclude: []Span{span("10.0.1.0-10.0.1.1"), span("::-::ffff")}},
-			want:   "10.0.1.2",
-		},
-		{
-			name:   "static at last",
-			choice: Choice{Ranges: []Candidate{low}, Exclude: []Span{span("10.0.0.3-10.0.0.31")}},
-			want:   "10.0.0.1 10.0.0.2",
-		},
-		{name: "own ones first", choice: Choice{Ranges: []Candidate{low}}, own: "10.0.0.1 10.0.0.18 10.0.0.30", want: "10.0.0.18 10.0.0.30"},
-		{name: "only own ones", choice: Choice{Ranges: []Candidate{low}}, own: "10.0.0.1", onlyOwn: true, want: "10.0.0.1"},
-		{name: "dynamic ones before own ones", choice: Choice{Ranges: []Candidate{low}}, own: "10.0.0.1", want: dynamic},
-		{name: "full", choice: Choice{Ranges: []Candidate{high}}, used: "10.0.1.0/30"},
-		{name: "cooling is kept", choice: Choice{Ranges: []Candidate{high}}, cooling: "10.0.1.2 10.0.1.1"},
-		{
-			name:    "cooling yields",
-			choice:  Choice{Ranges: []Candidate{high}},
-			yield:   true,
-			cooling: "10.0.0.1 10.0.1.2 10.0.1.1",
-			want:    "10.0.1.2",
-		},
-		{
-			name:    "excluded cooling does not yield",
-			choice:  Choice{Ranges: []Candidate{high}, Exclude: []Span{span("10.0.1.2-10.0.1.2")}},
-			yield:   true,
-			cooling: "10.0.1.2 10.0.1.1",
-			want:    "10.0.1.1",
-		},
+		{name: "each address of the first tier", want: "10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.6"},
+		{name: "next tier", used: "1 2 3 6", want: "10.0.0.4 10.0.0.5 10.0.0.7 10.0.0.8 10.0.0.9"},
+		{name: "own ones first", own: "10.0.0.2 10.0.0.6 10.0.0.9", want: "10.0.0.2 10.0.0.6"},
+		{name: "only own ones", own: "10.0.0.9", onlyOwn: true, want: "10.0.0.9"},
+		{name: "the first tier before own ones", own: "10.0.0.9", want: "10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.6"},
+		{name: "full", used: "1 2 3 4 5 6 7 8 9"},
+		{name: "cooling is kept", used: "1 2 3 4 5 6 7", cooling: "9 8"},
+		{name: "cooling yields", used: "1 2 3 4 5 6 7", cooling: "100 9 8", yield: true, want: "10.0.0.9"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := NewPool()
-			for prefix := range strings.FieldsSeq(tc.used) {
-				for _, a := range rangeOf(prefix).Usable().Addrs() {
-					p.Observe(a, Allocated)
-				}
+			for octet := range strings.FieldsSeq(tc.used) {
+				p.Observe(addr("10.0.0."+octet), Allocated)
 			}
-			for i, text := range strings.Fields(tc.cooling) {
-				p.Cool(addr(text), time.Unix(int64(i), 0))
+			for i, octet := range strings.Fields(tc.cooling) {
+				p.Cool(addr("10.0.0."+octet), time.Unix(int64(i), 0))
 			}
 			owns := func(a netip.Addr) bool { return strings.Contains(tc.own+" ", a.String()+" ") }
-			if diff := cmp.Diff(tc.want, words(p.Eligible(Lot{tc.choice.Tiers(), owns, tc.onlyOwn, tc.yield}))); diff != "" {
+			if diff := cmp.Diff(tc.want, words(p.Eligible(Lot{[]Tier{first, second}, owns, tc.onlyOwn, tc.yield}))); diff != "" {
 				t.Errorf("eligible (-want +got):\n%s", diff)
 			}
 		})
