@@ -17,6 +17,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
 // What an admin gets wrong at the keyboard, and what the machines around get wrong before anything has begun. Each is refused
@@ -195,7 +196,7 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 		DeferCleanup(func(ctx SpecContext) { w.heal(ctx) })
 		answers := w.plugins(ctx, w.options("check"), w.options("check", "-o", "json"))
 		Expect(with(found, answers[0]).Stdout).To(ContainSubstring("--etcd-servers"))
-		Expect(reportOf(with(found, answers[1]).Stdout).Bitmaps).To(BeEmpty())
+		Expect(migrate.Decode(with(found, answers[1]).Stdout).Bitmaps).To(BeEmpty())
 	})
 
 	It("has written nothing so far", func(ctx SpecContext) {

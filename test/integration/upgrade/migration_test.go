@@ -15,6 +15,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
 // migrated is the condition of the default ServiceCIDR that tells how far a cluster is, and ourManager who writes IPAddresses.
@@ -66,11 +67,11 @@ var _ = Describe("A cluster that leaves the bitmap", Ordered, Label(large), func
 		Expect(report.Kind).To(Equal("MigrationReport"))
 		Expect(report.Allocator).To(Equal("Bitmap"))
 		Expect(report.Ranges).To(Equal(strings.Split(twoFamilies, ",")))
-		Expect(report.found()).To(Equal(map[string]int{"IPAddressMissing": addresses, "DefaultServiceCIDRMissing": 1}))
+		Expect(migrate.Count(report.Words())).To(Equal(map[string]int{"IPAddressMissing": addresses, "DefaultServiceCIDRMissing": 1}))
 		Expect(report.Counts.Services).To(Equal(services))
 		Expect(report.Counts.ClusterIPs).To(Equal(addresses))
 		Expect(report.Counts.IPAddresses).To(BeZero())
-		Expect(report.used()).To(Equal(before.addressesByRange()))
+		Expect(report.Used()).To(Equal(before.addressesByRange()))
 		s.migrate(ctx, findings, "verify")
 		Expect(before.changes(s.photo(ctx))).To(BeEmpty(), "somebody wrote")
 	})
@@ -80,9 +81,9 @@ var _ = Describe("A cluster that leaves the bitmap", Ordered, Label(large), func
 		s.migrate(ctx, findings, "plan", "-o", plan)
 		text, err := os.ReadFile(plan)
 		Expect(err).NotTo(HaveOccurred())
-		report := reportOf(string(text))
+		report := migrate.Decode(string(text))
 		Expect(report.Kind).To(Equal("MigrationPlan"))
-		Expect(report.todo()).To(Equal(map[string]int{"CreateIPAddress": addresses, "CreateServiceCIDR": 1}))
+		Expect(migrate.Count(report.Todo())).To(Equal(map[string]int{"CreateIPAddress": addresses, "CreateServiceCIDR": 1}))
 		Expect(before.changes(s.photo(ctx))).To(BeEmpty(), "a plan is only a plan")
 
 		s.migrate(ctx, done, "run", "--from", plan)
