@@ -48,7 +48,7 @@ var _ = Describe("Services are created although", Ordered, ContinueOnFailure, fu
 		log, flags = newWitness()
 		b = steering.Start(ctx, steering.Options{
 			// Small ranges, so that what the operator has not learned of is soon handed out a second time.
-			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/22,fd00:10:96::/118", Args: flags}, Replicas: 2,
+			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/22,fd00:10:96::/118", Args: flags}, Replicas: 2, ShippedTimeout: true,
 		})
 		b.OfferRange(ctx, "tenant", nil, "10.160.0.0/25", "fd00:10:160::/121")
 		a := newAuthor(b.AdminConfig())

@@ -28,6 +28,10 @@ const webhookName = "clusterip-operator"
 
 func isWebhooks(o unstructured.Unstructured) bool { return slices.Contains(webhookKinds, o.GetKind()) }
 
+// webhookTimeout is how many seconds the API server waits for a webhook here: with the two that are shipped, a busy machine would let requests
+// pass unanswered.
+const webhookTimeout int64 = 10
+
 // redirect leads the API server to a manager on loopback, for want of pods behind the Service.
 func redirect(ctx context.Context, c *cluster.Cluster, m manifests, address string) {
 	GinkgoHelper()
@@ -43,6 +47,7 @@ func redirect(ctx context.Context, c *cluster.Cluster, m manifests, address stri
 			config := webhook.(map[string]any)["clientConfig"].(map[string]any)
 			path, _, _ := unstructured.NestedString(config, "service", "path")
 			delete(config, "service")
+			webhook.(map[string]any)["timeoutSeconds"] = webhookTimeout
 			config["url"] = "https://localhost:" + port + path
 		}
 		Expect(unstructured.SetNestedSlice(object.Object, webhooks, "webhooks")).To(Succeed())
