@@ -6,7 +6,7 @@
 #   all   the same, the specs with Label("all"), and the tool islands that have tests
 #   soak  the specs with Label("soak") alone
 #   unit  the packages without Ginkgo alone
-# SEED repeats an order (and, of soak, what happens at random), TIMEOUT bounds one package, PARALLEL how many run side by side.
+# SEED repeats an order and what happens at random, TIMEOUT bounds one package, PARALLEL how many run side by side.
 # The times of all specs are left in bin/ci/report.json.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

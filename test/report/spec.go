@@ -9,7 +9,7 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-// spec is a spec that ran, or a node of a suite that failed or took as long as one.
+// spec is a spec that ran, or a node like BeforeSuite.
 type spec struct {
 	name   string
 	took   time.Duration

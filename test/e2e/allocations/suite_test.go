@@ -64,7 +64,7 @@ func eachAlone(what, allocations string, specs func(w func() *world)) bool {
 
 func eachOn(plane func(context.Context) *framework.ControlPlane, what, allocations string, specs func(w func() *world)) bool {
 	for _, mode := range stage.Modes {
-		Describe(what+", "+mode, Ordered, ContinueOnFailure, func() {
+		Describe(what+", "+mode, stage.LabelsOf(mode), Ordered, ContinueOnFailure, func() {
 			var w *world
 			BeforeAll(func(ctx SpecContext) {
 				w = &world{Stage: stage.Open(ctx, plane(ctx), mode)}

@@ -77,7 +77,7 @@ func (w *world) unharmed(ctx context.Context) {
 // each runs specs in both variants, each on a world of its own that they share.
 func each(what string, specs func(w func() *world)) bool {
 	for _, mode := range stage.Modes {
-		Describe(what+", "+mode, Ordered, ContinueOnFailure, func() {
+		Describe(what+", "+mode, stage.LabelsOf(mode), Ordered, ContinueOnFailure, func() {
 			var w *world
 			BeforeAll(func(ctx SpecContext) { w = newWorld(ctx, mode) })
 			AfterEach(func(ctx SpecContext) { w.unharmed(ctx) })

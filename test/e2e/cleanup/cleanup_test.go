@@ -113,9 +113,9 @@ var _ = Describe("Cleanup", func() {
 		Expect(w.before.Without(kubelet).Diff(w.Rules(ctx).Without(kubelet))).To(BeEmpty())
 		Expect(w.cleanup(ctx, "--kube-proxy")).To(ContainSubstring("nothing to remove\n"))
 	},
-		Entry("iptables mode, nft", "nft", "iptables"),
-		Entry("iptables mode, legacy", "legacy", "iptables"),
-		Entry("nftables mode", "nft", "nftables"),
+		Entry("iptables mode, nft", Label("all"), "nft", "iptables"),
+		Entry("iptables mode, legacy", Label("all"), "legacy", "iptables"),
+		Entry("nftables mode", Label("all"), "nft", "nftables"),
 	)
 })
 

@@ -231,7 +231,7 @@ var _ = Describe("An agent that has much to do", func() {
 		w.fromScratch(ctx)
 	}, eachMode())
 
-	DescribeTable("loses nothing in 2,000, with restarts, failures and dead API servers between them", Label("large"),
+	DescribeTable("loses nothing in 2,000, with restarts, failures and dead API servers between them", Label("soak"),
 		func(ctx SpecContext, mode string) {
 			w := start(ctx, mode)
 			newChurn(w).run(ctx, 2000, func(i int) { w.disturb(ctx, i) })
@@ -242,7 +242,7 @@ var _ = Describe("An agent that has much to do", func() {
 // eachMode are the entries of a table that runs once in each variant.
 func eachMode() (entries []TableEntry) {
 	for _, mode := range stage.Modes {
-		entries = append(entries, Entry(mode, mode))
+		entries = append(entries, Entry(mode, stage.LabelsOf(mode), mode))
 	}
 	return entries
 }

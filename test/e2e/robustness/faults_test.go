@@ -47,7 +47,7 @@ var _ = both("An agent whose iptables fails", func(the func() *world) {
 		Entry("when it works and says that it failed", func(n int) error { return the().programs.Forget(n) }),
 	)
 
-	It("ends where it would have ended without, after many changes and failures at random", Label("large"), func(ctx SpecContext) {
+	It("ends where it would have ended without, after many changes and failures at random", Label("soak"), func(ctx SpecContext) {
 		before := w.settled(ctx)
 		lostNothing := w.traffic(ctx)
 		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)) //nolint:gosec // a test's
@@ -75,7 +75,7 @@ var _ = both("An agent whose iptables fails", func(the func() *world) {
 		lostNothing()
 	})
 
-	It("is unhealthy as long as it cannot keep up", Label("large"), func(ctx SpecContext) {
+	It("is unhealthy as long as it cannot keep up", Label("soak"), func(ctx SpecContext) {
 		Expect(w.programs.Refuse(1000)).To(Succeed())
 		w.Endpoints(ctx, w.busy, w.servers()[2])
 		Expect(w.Agent.Healthy(ctx, "/healthz")).To(Succeed(), "not at once")

@@ -100,7 +100,7 @@ var _ = both("An agent that ends and starts", func(the func() *world) {
 		lostNothing()
 	})
 
-	It("loses nothing when it is killed at any moment while much changes", Label("large"), func(ctx SpecContext) {
+	It("loses nothing when it is killed at any moment while much changes", Label("soak"), func(ctx SpecContext) {
 		lostNothing := w.traffic(ctx)
 		before := w.settled(ctx)
 		for i := range 6 {
@@ -137,7 +137,7 @@ var _ = both("An agent that ends and starts", func(the func() *world) {
 	},
 		Entry("of another size", 2, stage.Repair),
 		// In the legacy variant only the slow comparison sees this.
-		Entry("of the same size", Label("large"), 1, slowly),
+		Entry("of the same size", Label("soak"), 1, slowly),
 	)
 
 	It("is told to end while a program of its own hangs, and does", func(ctx SpecContext) {

@@ -19,7 +19,7 @@ import (
 
 // A /20 has 4,094 usable addresses and a /116 has 4,095; the API server's own Service has one of either. At 99 % about forty are free
 // while thirty-two clients create Services, so that two replicas that drew from the same ones would collide all the time.
-var _ = Describe("Thirty-two clients in ranges that are almost full", Label("alone"), Ordered, ContinueOnFailure, func() {
+var _ = Describe("Thirty-two clients in ranges that are almost full", Label("soak"), Ordered, ContinueOnFailure, func() {
 	const (
 		clients   = 32
 		creations = 3000

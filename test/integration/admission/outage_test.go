@@ -28,7 +28,7 @@ func metricOf(ctx context.Context, replica *framework.Manager, name string, labe
 
 // Whatever happens to the webhook, Services are created; the API server allocates as if the operator were not installed. When it is
 // over the operator knows within five seconds what was allocated without it, steers again, and remembers nothing that never was.
-var _ = Describe("Services are created although", Ordered, ContinueOnFailure, func() {
+var _ = Describe("Services are created although", Label("all"), Ordered, ContinueOnFailure, func() {
 	const (
 		webhook  = "service.clusterip-operator.io"
 		timeout  = 2 * time.Second // of the webhook: a Service waits no longer

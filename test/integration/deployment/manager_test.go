@@ -297,7 +297,7 @@ spec:
 
 	// There the manager creates the default ServiceCIDR, and writes and deletes the IPAddress of each Service. An API server that
 	// cannot stream the present state into a watch, as 1.31, has to be listed.
-	It("does the API server's part on Kubernetes 1.32", func(ctx SpecContext) {
+	It("does the API server's part on Kubernetes 1.32", Label("all"), func(ctx SpecContext) {
 		const component = folder + "/components/service-cluster-ip-range"
 		bitmap := audited(ctx, earlier, framework.Options{
 			Version: framework.V132, ServiceClusterIPRange: "10.96.0.0/16", FeatureGates: map[string]bool{"WatchList": false},
@@ -314,7 +314,7 @@ spec:
 	})
 
 	// Informers that are not streamed to begin with a list: on 1.33, or wherever the feature is switched off.
-	It("lists what an API server cannot stream", func(ctx SpecContext) {
+	It("lists what an API server cannot stream", Label("all"), func(ctx SpecContext) {
 		listed := audited(ctx, unstreamed, framework.Options{FeatureGates: map[string]bool{"WatchList": false}})
 		install(ctx, listed, defaults)
 		asDeployed(ctx, listed, defaults)
@@ -332,7 +332,7 @@ spec:
 		}
 	})
 
-	It("has used what it may do, and may do no more", func(ctx SpecContext) {
+	It("has used what it may do, and may do no more", Label("all"), func(ctx SpecContext) {
 		used := slices.Concat(witness.used(managerAccount), earlier.used(managerAccount), unstreamed.used(managerAccount))
 		may := granted(render(ctx, defaults), managerAccount)
 		Expect(beyond(used, may, everybody)).To(BeEmpty(), "used, and not granted")

@@ -14,7 +14,7 @@ import (
 
 func TestReplicas(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "replicas")
+	RunSpecs(t, "replicas", Label("all"))
 }
 
 const (
