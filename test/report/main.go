@@ -3,7 +3,7 @@
 //
 //	report FOLDER FILE
 //
-// It reads all reports in FOLDER and writes FILE, which holds what `ginkgo --json-report` would.
+// It reads all reports in FOLDER and writes FILE, which holds what `ginkgo --json-report` would, but for what specs that passed have said.
 package main
 
 import (
@@ -36,7 +36,7 @@ func run(out io.Writer, folder, file string) error {
 	if err != nil {
 		return err
 	}
-	merged, err := json.MarshalIndent(suites, "", " ")
+	merged, err := json.Marshal(suites)
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
@@ -63,9 +63,21 @@ func read(folder string) ([]types.Report, error) {
 		if err := json.Unmarshal(content, &some); err != nil {
 			return nil, fmt.Errorf("reading the report %s: %w", name, err)
 		}
+		shorten(some)
 		suites = append(suites, some...)
 	}
 	return suites, nil
+}
+
+// shorten leaves out what was said by specs that passed.
+func shorten(suites []types.Report) {
+	for _, suite := range suites {
+		for i := range suite.SpecReports {
+			if s := &suite.SpecReports[i]; !s.State.Is(types.SpecStateFailureStates) {
+				s.SpecEvents, s.CapturedGinkgoWriterOutput, s.CapturedStdOutErr = nil, "", ""
+			}
+		}
+	}
 }
 
 // print prints the specs that failed and the slowest of all.
