@@ -165,7 +165,7 @@ var _ = inOrder("An address that cools down", func() {
 	})
 
 	// With three seconds of rest and more addresses than a client can use up in this time.
-	It("does return, after its time and not before", func(ctx SpecContext) {
+	It("does return, after its time and not before", Label("all"), func(ctx SpecContext) {
 		const rest = 3 * time.Second
 		bed.OfferRange(ctx, "brief", nil, "10.108.1.0/26", "fd00:108:1::/122")
 		bed.Program(ctx, "brief", steering.From("brief"), steering.ForNamespaces("tenant", "red"), steering.Exclusive(), steering.OrFail(), steering.CoolsDown(rest))
@@ -220,7 +220,7 @@ var _ = inOrder("An address that cools down", func() {
 		Consistently(func() []string { return bed.KeptBy(ctx, "cool") }).WithTimeout(3 * time.Second).Should(Equal(before))
 	})
 
-	It("rests on while the operator is started again", func(ctx SpecContext) {
+	It("rests on while the operator is started again", Label("all"), func(ctx SpecContext) {
 		_, _, addresses := round(ctx, dual("blue", "before-the-break"))
 		for _, address := range addresses {
 			Eventually(func() string { return bed.Purpose(ctx, address) }).WithTimeout(soon).Should(Equal(steering.Cooling), address)
