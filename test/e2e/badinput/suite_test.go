@@ -31,7 +31,7 @@ func TestBadInput(t *testing.T) {
 		t.Skip("network namespaces need root")
 	}
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "bad input to the node agent")
+	RunSpecs(t, "bad input to the node agent", Label("all"))
 }
 
 var cp *framework.ControlPlane

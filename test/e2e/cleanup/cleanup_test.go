@@ -20,7 +20,7 @@ import (
 // eachMode are the entries of a table that runs once in each variant.
 func eachMode() (entries []TableEntry) {
 	for _, mode := range stage.Modes {
-		entries = append(entries, Entry(mode, mode))
+		entries = append(entries, Entry(mode, stage.LabelsOf(mode), mode))
 	}
 	return entries
 }

@@ -225,7 +225,7 @@ var _ = Describe("An agent that has much to do", func() {
 		return newWorld(ctx, suite.ControlPlane(ctx, framework.Options{}), mode)
 	}
 
-	DescribeTable("loses nothing in 1,000 changes of Services and endpoints", func(ctx SpecContext, mode string) {
+	DescribeTable("loses nothing in 1,000 changes of Services and endpoints", Label("all"), func(ctx SpecContext, mode string) {
 		w := start(ctx, mode)
 		newChurn(w).run(ctx, 1000, func(int) {})
 		w.fromScratch(ctx)

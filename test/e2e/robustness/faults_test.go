@@ -84,7 +84,7 @@ var _ = both("An agent whose iptables fails", func(the func() *world) {
 		Eventually(func() error { return w.Agent.Healthy(ctx, "/healthz") }).WithTimeout(40 * time.Second).Should(Succeed())
 		w.answersFrom(w.RemotePod, 0)
 	})
-})
+}, "all")
 
 var _ = both("An agent beside another process that holds the xtables lock for ten seconds", func(the func() *world) {
 	var w *world
@@ -129,7 +129,7 @@ var _ = both("An agent beside another process that holds the xtables lock for te
 		Expect(w.Agent.Start(ctx)).To(Succeed())
 		w.answersFrom(w.RemotePod, 12)
 	})
-})
+}, "all")
 
 // answersFrom expects that the busy Service is served by one address alone, before long.
 func (w *world) answersFrom(pod *network.Namespace, extra int) {

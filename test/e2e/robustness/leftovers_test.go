@@ -151,4 +151,4 @@ var _ = both("An agent that finds what an older one left", func(the func() *worl
 		Eventually(func() string { return strings.Join(strings.Fields(w.Rules(ctx).Of(ruleset.Agent).String()), " ") }).
 			WithTimeout(stage.Soon).ShouldNot(ContainSubstring("CIPA-OLD"))
 	})
-})
+}, "all")

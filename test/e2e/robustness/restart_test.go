@@ -173,4 +173,4 @@ var _ = both("An agent whose API server goes away", func(the func() *world) {
 		w.gone(later.Spec.ClusterIPs...)
 		lostNothing()
 	})
-})
+}, "all")

@@ -160,10 +160,10 @@ func (w *world) settled(ctx context.Context) (rules ruleset.Snapshot) {
 	return rules
 }
 
-// both runs specs in both variants, each on a world of its own that they share.
-func both(what string, specs func(w func() *world)) bool {
+// both runs specs in both variants, each on a world of its own that they share. labels are those of both.
+func both(what string, specs func(w func() *world), labels ...string) bool {
 	for _, mode := range stage.Modes {
-		Describe(what+", "+mode, stage.LabelsOf(mode), Ordered, ContinueOnFailure, func() {
+		Describe(what+", "+mode, stage.LabelsOf(mode), Label(labels...), Ordered, ContinueOnFailure, func() {
 			var w *world
 			BeforeAll(func(ctx SpecContext) { w = newWorld(ctx, cp, mode) })
 			AfterEach(func(ctx SpecContext) {

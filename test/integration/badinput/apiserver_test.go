@@ -93,7 +93,7 @@ var _ = Describe("An API server that does not let the manager in", func() {
 
 // Kubernetes 1.32 serves ServiceCIDR and IPAddress only if it is told to, and allocates from a bitmap whose range no
 // client can read. Both are settled on a command line, which the message has to name.
-var _ = Describe("An API server of Kubernetes 1.32", Label("all"), Ordered, ContinueOnFailure, func() {
+var _ = Describe("An API server of Kubernetes 1.32", Ordered, ContinueOnFailure, func() {
 	var old *framework.ControlPlane
 	options := framework.Options{Version: framework.V132}
 

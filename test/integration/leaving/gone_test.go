@@ -17,7 +17,7 @@ import (
 //  2. Services get addresses and lost IPAddresses come back: that was never ours alone.
 //  3. A range that nothing needs is deleted. kube-controller-manager lets go of it, but our finalizer holds it.
 //  4. `manager cleanup` lets go. It takes the killed manager for a running one until the Lease has run out.
-var _ = Describe("A manager that is simply gone", Label("all"), Ordered, func() {
+var _ = Describe("A manager that is simply gone", Ordered, func() {
 	var c *cluster.Cluster
 
 	BeforeAll(func(ctx SpecContext) {

@@ -27,7 +27,7 @@ import (
 //  2. The admin asks what would be done, and tries to do it too early.
 //  3. The manager is stopped, and the clean-up runs, twice.
 //  4. The cluster goes on with the API server and kube-controller-manager alone.
-var _ = Describe("An operator that leaves", Label("all"), Ordered, func() {
+var _ = Describe("An operator that leaves", Ordered, func() {
 	var (
 		c      *cluster.Cluster
 		before inventory.Objects // just before the clean-up
