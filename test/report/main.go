@@ -22,11 +22,11 @@ const shown = 10
 
 func main() {
 	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: report FOLDER FILE")
+		_, _ = fmt.Fprintln(os.Stderr, "usage: report FOLDER FILE")
 		os.Exit(2)
 	}
 	if err := run(os.Stdout, os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, "report:", err)
+		_, _ = fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1)
 	}
 }
@@ -84,11 +84,11 @@ func shorten(suites []types.Report) {
 func print(out io.Writer, specs []spec) {
 	for _, s := range specs {
 		if s.failed {
-			fmt.Fprintf(out, "--- FAIL: %s (%.2fs)\n", s.testName(), s.took.Seconds())
+			_, _ = fmt.Fprintf(out, "--- FAIL: %s (%.2fs)\n", s.testName(), s.took.Seconds())
 		}
 	}
-	fmt.Fprintf(out, "== the slowest of %d specs\n", len(specs))
+	_, _ = fmt.Fprintf(out, "== the slowest of %d specs\n", len(specs))
 	for _, s := range slowest(specs, shown) {
-		fmt.Fprintf(out, "%8s  %s\n", s.took.Round(100*time.Millisecond), s.name)
+		_, _ = fmt.Fprintf(out, "%8s  %s\n", s.took.Round(100*time.Millisecond), s.name)
 	}
 }
