@@ -67,6 +67,13 @@ func program(island, name string) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
+// Programs returns the paths of etcd and of the API server 1.36, for a control plane that envtest starts.
+func Programs() (etcd, apiServer string, err error) {
+	etcd, etcdErr := program(islandEtcd, "etcd")
+	apiServer, err = program(island136, "kube-apiserver")
+	return etcd, apiServer, errors.Join(etcdErr, err)
+}
+
 // cacheDir returns the folder in which build.sh keeps what it builds, by the rules of build.sh.
 func cacheDir() (string, error) {
 	if dir := os.Getenv("CLUSTERIP_CACHE"); dir != "" {
