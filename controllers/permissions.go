@@ -24,8 +24,6 @@ type Needs struct {
 	Reviews bool
 	// Policies: the API server serves ServiceCIDRPolicies.
 	Policies bool
-	// Webhooks: Services are steered by webhooks, by several replicas that know each other by Leases in Namespace.
-	Webhooks bool
 	// Certificates: the webhooks have certificates of our own, kept in Namespace, for the configurations of the name Configuration.
 	Certificates  bool
 	Namespace     string
@@ -57,9 +55,6 @@ func (n Needs) permissions() []permission {
 	}
 	if n.Policies {
 		out = append(out, policyPermissions()...)
-	}
-	if n.Webhooks {
-		out = append(out, leases(n.Namespace, "get", "list", "watch", "create", "update", "delete"))
 	}
 	if n.Certificates {
 		out = append(out, n.certificates()...)

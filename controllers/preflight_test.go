@@ -61,12 +61,11 @@ func TestPreflightPassesOnWhenAllowedAndFailsWithTheServer(t *testing.T) {
 func TestRolesAreWhatThePreflightAsksFor(t *testing.T) {
 	const place = "system"
 	var granted, asked []string
-	for _, file := range []string{"role.yaml", "leader_election_role.yaml", "replicas_role.yaml", "certificates_role.yaml"} {
+	for _, file := range []string{"role.yaml", "leader_election_role.yaml", "certificates_role.yaml"} {
 		granted = append(granted, grants(t, "../config/rbac/"+file)...)
 	}
-	granted = slices.DeleteFunc(granted, func(g string) bool { return g == "create events in namespace system" }) // the election does without
 	needs := Needs{
-		LeaseNamespace: place, Reviews: true, Policies: true, Webhooks: true, Certificates: true,
+		LeaseNamespace: place, Reviews: true, Policies: true, Certificates: true,
 		Namespace: place, Configuration: "clusterip-operator",
 	}
 	for _, p := range append(permissions(), needs.permissions()...) {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/leader"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
@@ -41,12 +43,21 @@ type Options struct {
 	GroupVersion schema.GroupVersion
 	// Policies is the answer of DiscoverPolicies.
 	Policies bool
-	// Namespace is where Leases and the certificate of the webhooks are kept; empty when nothing needs one.
+	// Namespace is where the certificate of the webhooks is kept; empty when nothing needs one.
 	Namespace string
-	// Identity tells this replica from the others. It fits the name of a Lease.
-	Identity string
+	// Lock is the lock of the leader election, which tells replicas whom to ask for addresses. Nil without an election: then this replica answers alone.
+	Lock *Lock
 	// Webhook says how admission webhooks are served, which needs Policies.
 	Webhook Webhook
+}
+
+// Lock is the lock of a leader election, which remembers who leads.
+type Lock = leader.Lock
+
+// NewLock returns the lock of a leader election, for manager.Options and for Options. name is that of the pod; address is where other replicas reach
+// the webhooks of this process, "host:port", or empty if it serves none.
+func NewLock(config *rest.Config, namespace, lease, name, address string) (*Lock, error) {
+	return leader.NewLock(config, namespace, lease, name, address)
 }
 
 // ReservedNetwork is a network that something else than Services uses.
@@ -106,7 +117,7 @@ func (o Options) loops(mgr manager.Manager, books *ledger.Ledger, gauges *metric
 	api, clk := o.GroupVersion.String(), clock.RealClock{}
 	addresses := &ipaddress.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Clock: clk,
-		Events: mgr.GetEventRecorder("clusterip-operator-ipaddress"), APIVersion: api, Bitmap: bitmap,
+		Events: mgr.GetEventRecorder("clusterip-operator-ipaddress"), Bitmap: bitmap,
 	}
 	services := &service.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Clock: clk,

@@ -2,10 +2,10 @@ package controllers
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -22,10 +22,11 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/additional"
 	steerer "github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/leader"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 	"github.com/clusterip-operator/clusterip-operator/controllers/policy"
 )
 
@@ -37,7 +38,6 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, books *ledger.L
 	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false)); err != nil {
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
-	books.Follow(follows(mgr))
 	board := steering.NewBoard()
 	board.Subscribe(func(_, after *steering.Snapshot) { books.SetRules(after) }) // the first to hear of it
 	if err := errors.Join(board.Watch(ctx, mgr.GetCache()), mgr.Add(board), mgr.Add(everywhere(sweep(books)))); err != nil {
@@ -46,56 +46,35 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, books *ledger.L
 	if err := mgr.AddReadyzCheck("policies", ready("policies are not read yet", board.Synced)); err != nil {
 		return nil, err
 	}
-	var members *replicas.Members
 	if o.Webhook.Enabled() {
-		var err error
-		if members, err = o.join(mgr, books); err != nil {
-			return nil, err
-		}
-		if err := o.admit(ctx, mgr, books, board, members); err != nil {
+		if err := o.admit(ctx, mgr, books, board); err != nil {
 			return nil, fmt.Errorf("serving webhooks: %w", err)
 		}
 	}
-	return o.policyLoops(mgr, books, board, members), nil
+	return o.policyLoops(mgr, books, board), nil
 }
 
-// policyLoops are the loops of the leader. Without webhooks it is the only one that hands out addresses, and members is nil.
-func (o Options) policyLoops(mgr manager.Manager, books *ledger.Ledger, board *steering.Board, members *replicas.Members) []loop {
+// policyLoops are the loops of the leader.
+func (o Options) policyLoops(mgr manager.Manager, books *ledger.Ledger, board *steering.Board) []loop {
 	clk := clock.RealClock{}
-	adds := &additional.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Board: board, Clock: clk,
-		Events: mgr.GetEventRecorder("clusterip-operator-additional"),
-	}
-	if members != nil {
-		adds.Rights, adds.Borrow = members.Rights, members.Borrow
-	}
 	return []loop{
 		&policy.Keeper{Client: mgr.GetClient(), Ledger: books, Board: board, Clock: clk, APIVersion: o.GroupVersion.String()},
 		&policy.Reporter{
 			Client: mgr.GetClient(), Ledger: books, Board: board, Clock: clk, Events: mgr.GetEventRecorder("clusterip-operator-policy"),
 		},
-		adds,
+		&additional.Reconciler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Board: board, Clock: clk,
+			Events: mgr.GetEventRecorder("clusterip-operator-additional"),
+		},
 	}
 }
 
-// join makes this replica one of those that hand out addresses.
-func (o Options) join(mgr manager.Manager, books *ledger.Ledger) (*replicas.Members, error) {
-	leases, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
-	if err != nil {
-		return nil, fmt.Errorf("making a client for Leases: %w", err)
-	}
-	members := replicas.New(replicas.Options{Namespace: o.Namespace, Identity: o.Identity, Client: leases, Lend: books.Lend})
-	if err := mgr.Add(members); err != nil {
-		return nil, err
-	}
-	return members, mgr.AddReadyzCheck("replicas", ready("the other replicas do not know this one yet", once(func() bool {
-		// Until it is sure, a replica can do its work by claims; that is better than nobody doing it.
-		return members.Joined() || members.Alone()
-	})))
-}
+// asLeader is the path at which replicas ask the leader. It hands nothing on, so that two replicas that take each other for the leader do not ask in
+// a circle.
+const asLeader = "/mutate-service-as-leader"
 
 // admit serves the webhooks.
-func (o Options) admit(ctx context.Context, mgr manager.Manager, books *ledger.Ledger, board *steering.Board, members *replicas.Members) error {
+func (o Options) admit(ctx context.Context, mgr manager.Manager, books *ledger.Ledger, board *steering.Board) error {
 	writer, err := ownClient(mgr)
 	if err != nil {
 		return err
@@ -103,23 +82,37 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, books *ledger.L
 	clk := clock.RealClock{}
 	refusals := steerer.NewRefusals(writer)
 	self := username(ctx, mgr)
+	here := &steerer.ServiceSteerer{
+		Writer: writer, Namespaces: mgr.GetClient(), Live: writer, Ledger: books, Board: board, Refusals: refusals, Clock: clk,
+	}
 	handlers := map[string]admission.Handler{
-		"/mutate-service": &steerer.ServiceSteerer{
-			Writer: writer, Namespaces: mgr.GetClient(), Live: writer, Ledger: books, Board: board,
-			Replicas: members, Refusals: refusals, Clock: clk,
-		},
 		"/validate-ipaddress": &steerer.IPAddressGuard{Live: writer, Ledger: books, Username: self},
 		"/validate-servicecidr": &steerer.ServiceCIDRGuard{
 			Mode: steerer.OverlapMode(o.Webhook.NetworkOverlap), Ledger: books, Networks: o.networks(), Username: self,
 		},
 		"/validate-servicecidrpolicy": &steerer.PolicyGuard{Client: mgr.GetClient(), Board: board, Clock: clk},
 	}
+	var certificates webhook.Certificates
+	steers := *here
+	if o.Lock != nil {
+		steers.Leader = leader.NewClient(o.Lock, asLeader, func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return certificates.GetCertificate(hello)
+		})
+		if err := mgr.AddReadyzCheck("leader", ready("the Lease of the leader election is not read yet", o.Lock.Known)); err != nil {
+			return err
+		}
+	}
+	handlers["/mutate-service"], handlers[asLeader] = &steers, here
 	served := map[string]http.Handler{}
 	for path, h := range handlers {
 		// A panic that is caught here is an answer, and a refusal. Left to the HTTP server it breaks the connection, and the request passes.
 		served[path] = &admission.Webhook{Handler: h, RecoverPanic: new(false)}
 	}
-	return errors.Join(mgr.Add(refusals), o.serveWebhooks(mgr, served), registerAdmission(books, members),
+	served[asLeader] = leader.Promptly(served[asLeader])
+	if certificates, err = o.serveWebhooks(mgr, served); err != nil {
+		return err
+	}
+	return errors.Join(mgr.Add(refusals), registerAdmission(books),
 		mgr.AddReadyzCheck("books", ready("Services and addresses are not read yet", books.Synced)))
 }
 
@@ -147,24 +140,12 @@ func username(ctx context.Context, mgr manager.Manager) string {
 	return ""
 }
 
-// registerAdmission adds the gauges of what is in memory.
-func registerAdmission(books *ledger.Ledger, members *replicas.Members) error {
+// registerAdmission adds what the register of addresses in flight counts.
+func registerAdmission(books *ledger.Ledger) error {
 	return errors.Join(
-		ctrlmetrics.Registry.Register(metrics.AssumedAddresses(func() float64 { return float64(books.Assumed()) })),
-		ctrlmetrics.Registry.Register(metrics.Replicas(func() float64 { return float64(len(members.Living())) })),
+		ctrlmetrics.Registry.Register(metrics.InFlightAddresses(func() float64 { return float64(books.InFlight()) })),
+		ctrlmetrics.Registry.Register(metrics.Collisions(func() float64 { return float64(books.Collisions()) })),
 	)
-}
-
-// follows tells whether another replica is the leader.
-func follows(mgr manager.Manager) func() bool {
-	return func() bool {
-		select {
-		case <-mgr.Elected():
-			return false
-		default:
-			return true
-		}
-	}
 }
 
 // sweep ends what is over in the books.
@@ -193,17 +174,6 @@ func (e everywhere) Start(ctx context.Context) error { return e(ctx) }
 func (everywhere) NeedLeaderElection() bool { return false }
 
 var _ manager.LeaderElectionRunnable = everywhere(nil)
-
-// once is a question that is not asked again after its first yes: a replica that serves does not stop because another one appears.
-func once(question func() bool) func() bool {
-	var yes atomic.Bool
-	return func() bool {
-		if !yes.Load() && question() {
-			yes.Store(true)
-		}
-		return yes.Load()
-	}
-}
 
 // ready makes a readiness check of a question.
 func ready(otherwise string, question func() bool) func(*http.Request) error {

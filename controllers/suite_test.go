@@ -86,7 +86,7 @@ func startOperator(environment *envtest.Environment) {
 	ctx, end := context.WithCancel(context.Background())
 	Expect(controllers.Setup(ctx, mgr, controllers.Options{
 		BandLabels: true, BandLabelQPS: 50, NearlyFullPercent: 20, NearlyFullWithin: time.Hour,
-		GroupVersion: networkingv1.SchemeGroupVersion, Policies: true, Namespace: namespace, Identity: "in-process",
+		GroupVersion: networkingv1.SchemeGroupVersion, Policies: true, Namespace: namespace,
 		Webhook: controllers.Webhook{
 			BindAddress: fmt.Sprintf("%s:%d", serving.LocalServingHost, serving.LocalServingPort),
 			CertDir:     serving.LocalServingCertDir, NetworkOverlap: "Warn",

@@ -22,7 +22,7 @@ type Webhook struct {
 func (w Webhook) Enabled() bool { return w.BindAddress != "" }
 
 // serveWebhooks serves handlers by their paths, on every replica, and makes readiness depend on it.
-func (o Options) serveWebhooks(mgr manager.Manager, handlers map[string]http.Handler) error {
+func (o Options) serveWebhooks(mgr manager.Manager, handlers map[string]http.Handler) (webhook.Certificates, error) {
 	w := o.Webhook
 	return webhook.SetupWithManager(mgr, webhook.Options{
 		BindAddress: w.BindAddress, CertDir: w.CertDir, Namespace: o.Namespace, Service: w.Service, DNSNames: w.DNSNames, Configuration: w.Configuration,

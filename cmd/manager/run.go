@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -82,7 +83,15 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 	if err := c.portsAreFree(); err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(kube, managerOptions(c.config, found))
+	lock, err := c.lock(kube)
+	if err != nil {
+		return err
+	}
+	settings := managerOptions(c.config, found)
+	if lock != nil {
+		settings.LeaderElectionResourceLockInterface = lock
+	}
+	mgr, err := ctrl.NewManager(kube, settings)
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
@@ -90,7 +99,7 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 		return err
 	}
 	o := options(c.config)
-	o.GroupVersion, o.Policies, o.Identity = found.version, found.policies, identity()
+	o.GroupVersion, o.Policies, o.Lock = found.version, found.policies, lock
 	if err := controllers.Setup(ctx, mgr, o); err != nil {
 		return err
 	}
@@ -121,7 +130,7 @@ func (c command) needs(served api) controllers.Needs {
 	n := controllers.Needs{
 		Reviews:  o.Metrics.Secure && o.Metrics.BindAddress != "0",
 		Policies: served.policies,
-		Webhooks: o.Webhook.BindAddress != "0", Certificates: o.Webhook.BindAddress != "0" && o.Webhook.CertDir == "",
+		Certificates: o.Webhook.BindAddress != "0" && o.Webhook.CertDir == "",
 		Namespace: o.Namespace, Configuration: o.Webhook.Configuration,
 	}
 	if o.LeaderElection.Enabled {
@@ -130,10 +139,31 @@ func (c command) needs(served api) controllers.Needs {
 	return n
 }
 
-// identity tells replicas apart, as far as it is known: the name of the pod, or of the machine.
-func identity() string {
+// lock returns the lock of the leader election, nil without one.
+func (c command) lock(kube *rest.Config) (*controllers.Lock, error) {
+	o := c.config
+	if !o.LeaderElection.Enabled {
+		return nil, nil
+	}
 	host, _ := os.Hostname()
-	return cmp.Or(os.Getenv("POD_NAME"), strings.ToLower(host), "manager")
+	name := cmp.Or(os.Getenv("POD_NAME"), strings.ToLower(host), "manager")
+	return controllers.NewLock(kube, o.LeaderElection.Namespace, leaseName, name, webhookAddress(o.Webhook.BindAddress, os.Getenv("POD_IP")))
+}
+
+// webhookAddress returns where other replicas reach the webhooks of this process: at the address that they listen on or, when that is every address of the
+// pod, at the pod's. It is empty where neither is known, and without webhooks; the other replicas then draw by themselves.
+func webhookAddress(bind, pod string) string {
+	host, port, err := net.SplitHostPort(bind)
+	if err != nil {
+		return ""
+	}
+	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
+		host = pod
+	}
+	if host == "" {
+		return ""
+	}
+	return net.JoinHostPort(host, port)
 }
 
 func preflight(ctx context.Context, kube *rest.Config, needs controllers.Needs) error {

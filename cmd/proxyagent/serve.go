@@ -145,7 +145,7 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, mode i
 	if err != nil {
 		return nil, fmt.Errorf("reaching the kernel's sets (the agent needs NET_ADMIN): %w", err)
 	}
-	liberal, steps := beLiberal(ctx, c), &iptables.Steps{}
+	liberal, generations := beLiberal(ctx, c), &iptables.Generations{}
 	var families []proxyagent.Family
 	for _, f := range []model.Family{model.IPv4, model.IPv6} {
 		settings, served := config.Settings(c, f)
@@ -160,7 +160,7 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, mode i
 		}
 		settings.KeepInvalid = settings.KeepInvalid || liberal
 		backend, err := iptables.New(iptables.Options{
-			Mode: mode, Family: f, Sets: sets, Steps: steps, FullCheck: c.IPTables.SyncPeriod.Duration,
+			Mode: mode, Family: f, Sets: sets, Generations: generations, FullCheck: c.IPTables.SyncPeriod.Duration,
 		})
 		if err != nil {
 			return nil, err

@@ -29,7 +29,6 @@ func (r *Reconciler) release(ctx context.Context, w world, addresses []held) err
 			failed = errors.Join(failed, fmt.Errorf("deleting IPAddress %s: %w", h.address, err))
 			continue
 		}
-		r.written.drop(w.name, h.address)
 		log.FromContext(ctx).Info("Released an additional address", "address", h.address, "serviceCIDR", h.serviceCIDR)
 	}
 	return failed

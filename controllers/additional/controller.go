@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,12 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// Reconciler gives and takes the additional addresses of one Service at a time. All exported fields but Rights and
-// Borrow are required.
+// Reconciler gives and takes the additional addresses of one Service at a time. All exported fields are required.
 type Reconciler struct {
 	// Client reads Services, ServiceCIDRs and Namespaces from the cache, and writes.
 	Client client.Client
@@ -34,15 +31,10 @@ type Reconciler struct {
 	Board  *steering.Board
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// Rights are the addresses that this replica settles. Nil: all of them.
-	Rights func() replicas.Rights
-	// Borrow asks another replica for an address that it settles. Nil: nobody is asked.
-	Borrow func(context.Context, netip.Addr) (replicas.Grant, error)
 
 	owners   owners
 	askers   askers
 	patience patience
-	written  written
 }
 
 var _ reconcile.Reconciler = (*Reconciler)(nil)
@@ -73,7 +65,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if decide(w).idle() {
 		r.patience.clear(w.name)
-		return reconcile.Result{RequeueAfter: w.unseen()}, nil
+		return reconcile.Result{}, nil
 	}
 	if w, err = r.gather(ctx, r.Live, request.NamespacedName); err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading the world of Service %s from the API server: %w", request, err)
@@ -92,7 +84,7 @@ func (r *Reconciler) act(ctx context.Context, w world, v verdict) (reconcile.Res
 	complaints := append(v.complaints, filled.complaints...)
 	if len(complaints) == 0 && !filled.again {
 		r.patience.clear(w.name)
-		return reconcile.Result{RequeueAfter: w.unseen()}, nil
+		return reconcile.Result{}, nil
 	}
 	waited := r.patience.since(w.name, w.now)
 	if waited >= confirmFor {

@@ -14,11 +14,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// tries is how often a slot is drawn for when others are faster. Replicas draw from shards of their own, so that even once is rare.
+// tries is how often a slot is drawn for when the API server has something else at an address than the ledger. Even once is rare.
 const tries = 8
 
 // filling is what came of filling slots.
@@ -41,7 +40,7 @@ func (r *Reconciler) fill(ctx context.Context, w world, v verdict) filling {
 		switch {
 		case errors.Is(err, allocator.ErrFull):
 			out.complaints = append(out.complaints, full(at))
-		case errors.Is(err, ledger.ErrBusy), errors.Is(err, errTaken):
+		case errors.Is(err, errTaken):
 			out.again = true
 		case err != nil:
 			out.err = errors.Join(out.err, err)
@@ -52,25 +51,17 @@ func (r *Reconciler) fill(ctx context.Context, w world, v verdict) filling {
 	return out
 }
 
-func (r *Reconciler) rights() replicas.Rights {
-	if r.Rights == nil {
-		return replicas.Rights{}
-	}
-	return r.Rights()
-}
-
-// errTaken says that others had, or may have, what was drawn: there is another time.
+// errTaken says that others had what was drawn: there is another time.
 var errTaken = errors.New("others were faster")
 
-// fillSlot draws until an address is written. The API server decides between replicas: a name can be taken once.
+// fillSlot draws until an address is written. The API server is the arbiter: a name can be taken once.
 func (r *Reconciler) fillSlot(ctx context.Context, w world, at slot) (netip.Addr, error) {
 	for range tries {
-		lot := allocator.Lot{Tiers: w.offers[at].tiers, Shard: r.rights().Shard, Yield: true}
-		drawn, err := r.Ledger.Draw(lot, ledger.Holder{Service: w.name})
+		drawn, err := r.Ledger.Draw(allocator.Lot{Tiers: w.offers[at].tiers, Yield: true}, ledger.Holder{Service: w.name})
 		if err != nil {
 			return netip.Addr{}, err
 		}
-		written, err := r.take(ctx, w, at, drawn)
+		written, err := r.write(ctx, w, at, drawn.Addr)
 		if err != nil || written {
 			return drawn.Addr, err
 		}
@@ -78,48 +69,28 @@ func (r *Reconciler) fillSlot(ctx context.Context, w world, at slot) (netip.Addr
 	return netip.Addr{}, errTaken
 }
 
-// take writes the IPAddress of a drawn address. It is false when somebody else was faster.
-func (r *Reconciler) take(ctx context.Context, w world, at slot, drawn allocator.Drawn) (bool, error) {
-	if ours, err := r.settle(ctx, drawn); err != nil || !ours {
-		return false, err
+// write creates the IPAddress of a drawn address. It is false when somebody else was faster.
+func (r *Reconciler) write(ctx context.Context, w world, at slot, a netip.Addr) (bool, error) {
+	if k, ok := r.Ledger.Kept(a); ok {
+		if done, err := r.makeRoom(ctx, a, k); err != nil || !done {
+			return false, err
+		}
 	}
-	ip := newIPAddress(drawn.Addr, w, at)
+	ip := newIPAddress(a, w, at)
 	switch err := r.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerAdditional)); {
 	case apierrors.IsAlreadyExists(err):
-		r.Ledger.Lost(drawn.Addr) // the watch is about to show who has it
+		r.Ledger.Lost(a) // the watch is about to show who has it
 		return false, nil
 	case err != nil:
-		r.Ledger.Forget(drawn.Addr)
-		return false, fmt.Errorf("creating IPAddress %s: %w", drawn.Addr, err)
+		r.Ledger.Forget(a)
+		return false, fmt.Errorf("creating IPAddress %s: %w", a, err)
 	}
-	r.written.add(w.name, held{address: drawn.Addr, uid: ip.UID, serviceCIDR: at.serviceCIDR, service: w.service.uid, written: r.Clock.Now()})
-	r.tellAllocated(w, at, drawn.Addr)
+	r.Ledger.EndWrite(a, ip, "")
+	r.tellAllocated(w, at, a)
 	return true, nil
 }
 
-// settle makes sure that no other replica hands the address out. It is false when one might. What may only be claimed is as good as what may be handed
-// out: the IPAddress that is written next is a claim.
-func (r *Reconciler) settle(ctx context.Context, drawn allocator.Drawn) (bool, error) {
-	if k, ok := r.Ledger.Kept(drawn.Addr); ok {
-		return r.makeRoom(ctx, drawn.Addr, k)
-	}
-	if drawn.Own || r.Borrow == nil {
-		return true, nil
-	}
-	grant, err := r.Borrow(ctx, drawn.Addr)
-	switch {
-	case err != nil:
-		r.Ledger.Forget(drawn.Addr)
-		return false, fmt.Errorf("borrowing %s: %w: %w", drawn.Addr, errTaken, err)
-	case grant == replicas.Elsewhere:
-		r.Ledger.Forget(drawn.Addr)
-	case grant == replicas.Refused:
-		r.Ledger.Lost(drawn.Addr)
-	}
-	return grant == replicas.Outright || grant == replicas.Claimable, nil
-}
-
-// makeRoom takes away the IPAddress of ours at an address that was resting. It is false when another replica was faster.
+// makeRoom deletes the IPAddress of ours at an address that was cooling down. It is false when somebody else was faster.
 func (r *Reconciler) makeRoom(ctx context.Context, a netip.Addr, k ledger.Kept) (bool, error) {
 	if k.Purpose != v1alpha1.PurposeCooling {
 		r.Ledger.Lost(a) // it came between the draw and this look

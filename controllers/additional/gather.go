@@ -3,7 +3,6 @@ package additional
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -22,54 +21,25 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, name type
 	if err != nil {
 		return w, err
 	}
+	w.held = r.held(name)
 	if s == nil {
 		r.askers.set(name, nil)
-		w.held, err = r.held(ctx, w)
-		return w, err
+		return w, nil
 	}
 	w.service = &service{
 		uid: s.UID, deleting: !s.DeletionTimestamp.IsZero(), wish: steering.WishOf(s), listed: s.Annotations[v1alpha1.AnnotationAdditionalIPs],
 	}
 	r.askers.set(name, w.service.wish.From) // before the ranges are read, so that no change falls between
-	if w.held, err = r.held(ctx, w); err != nil {
-		return w, err
-	}
 	return w, r.addOffers(ctx, &w, s)
 }
 
-// held returns what the ledger shows, and what it does not show yet.
-func (r *Reconciler) held(ctx context.Context, w world) ([]held, error) {
+// held returns the additional IPAddresses of the Service.
+func (r *Reconciler) held(name types.NamespacedName) []held {
 	var out []held
-	for _, a := range r.Ledger.Additional(w.name) {
-		if k, ok := r.Ledger.Kept(a); ok && k.Purpose == v1alpha1.PurposeAdditional && k.Service == w.name {
-			out = append(out, held{address: a, uid: k.UID, serviceCIDR: k.ServiceCIDR, service: k.ServiceUID})
-			r.written.drop(w.name, a)
-		}
+	for a, k := range r.Ledger.Additional(name) {
+		out = append(out, held{address: a, uid: k.UID, serviceCIDR: k.ServiceCIDR, service: k.ServiceUID})
 	}
-	for _, h := range r.written.of(w.name) {
-		there, err := r.stillThere(ctx, h, w.now)
-		switch {
-		case err != nil:
-			return nil, err
-		case there:
-			out = append(out, h)
-		default:
-			r.written.drop(w.name, h.address)
-		}
-	}
-	return out, nil
-}
-
-// unseenFor is how long the watch may take to show what was written before the API server is asked for it.
-const unseenFor = 10 * time.Second
-
-// stillThere reports whether an IPAddress that was written and never seen exists. It may have been deleted before the watch saw it.
-func (r *Reconciler) stillThere(ctx context.Context, h held, now time.Time) (bool, error) {
-	if now.Sub(h.written) < unseenFor {
-		return true, nil
-	}
-	ip, err := get(ctx, r.Live, types.NamespacedName{Name: h.address.String()}, &networkingv1.IPAddress{})
-	return ip != nil && ip.UID == h.uid, err
+	return out
 }
 
 // addOffers enters what there is for each slot of the wish, and for the empty ones what may be drawn from.

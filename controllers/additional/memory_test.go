@@ -83,19 +83,3 @@ func TestPatienceTellsOnceUntilAllIsWell(t *testing.T) {
 		t.Error("after all was well it begins anew")
 	}
 }
-
-func TestWrittenIsKeptUntilSeen(t *testing.T) {
-	var w written
-	four, six := held{address: netip.MustParseAddr("10.1.0.9")}, held{address: netip.MustParseAddr("fd01::9")}
-	w.add(web, four)
-	w.add(web, six)
-	w.drop(web, four.address)
-	w.drop(db, six.address)
-	if got := w.of(web); len(got) != 1 || got[0].address != six.address {
-		t.Errorf("got %v, want the one that was not seen", got)
-	}
-	w.drop(web, six.address)
-	if len(w.notes) > 0 {
-		t.Errorf("something is left: %v", w.notes)
-	}
-}

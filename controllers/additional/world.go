@@ -51,18 +51,6 @@ type held struct {
 	// serviceCIDR and service (a UID) are who it was drawn from, and for.
 	serviceCIDR string
 	service     types.UID
-	// written is when this process wrote it, as long as the ledger does not show it.
-	written time.Time
-}
-
-// unseen is when to look whether what was written was seen; zero when all was.
-func (w world) unseen() time.Duration {
-	for _, h := range w.held {
-		if !h.written.IsZero() {
-			return unseenFor
-		}
-	}
-	return 0
 }
 
 func (h held) slot() slot { return slot{h.serviceCIDR, h.address.Is4()} }

@@ -29,7 +29,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
@@ -43,16 +42,11 @@ type cluster struct {
 
 	mu        sync.Mutex
 	addresses map[string]*networkingv1.IPAddress
+	services  map[string]*corev1.Service // those that live; the watch may show others
 	uids      int
-	// creating and deleting are called before a write, and make it fail with their error.
-	creating, deleting func(*networkingv1.IPAddress) error
-	writes             []string
-	// deaf: the watch of IPAddresses shows nothing.
-	deaf bool
-
-	// replicas is what the webhook hears about the others.
-	rights replicas.Rights
-	borrow func(netip.Addr) (replicas.Grant, error)
+	// deleting is called before a deletion, and makes it fail with its error.
+	deleting func(*networkingv1.IPAddress) error
+	writes   []string
 }
 
 var errDown = errors.New("connection refused")
@@ -68,7 +62,7 @@ type setting struct {
 
 func newCluster(t *testing.T, s setting) *cluster {
 	t.Helper()
-	c := &cluster{addresses: map[string]*networkingv1.IPAddress{}, sources: map[string]*cachetesting.FakeControllerSource{}, rights: replicas.Rights{Sure: true}}
+	c := &cluster{addresses: map[string]*networkingv1.IPAddress{}, services: map[string]*corev1.Service{}, sources: map[string]*cachetesting.FakeControllerSource{}}
 	for _, o := range s.policies {
 		c.source(o).Add(o)
 	}
@@ -77,6 +71,7 @@ func newCluster(t *testing.T, s setting) *cluster {
 	}
 	for _, o := range s.services {
 		c.source(o).Add(o)
+		c.services[o.Name] = o
 	}
 	for _, o := range s.addresses {
 		c.put(o)
@@ -104,7 +99,7 @@ func (c *cluster) replica(t *testing.T, s setting) *ServiceSteerer {
 		return board.Synced() && books.Synced() && len(board.Current().Policies()) == len(s.policies) && board.Current().Knows(v1alpha1.DefaultServiceCIDR)
 	})
 	return &ServiceSteerer{
-		Writer: c, Namespaces: s.namespaces, Live: liveReader{s.namespaces, c}, Ledger: books, Board: board, Replicas: c, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
+		Writer: c, Namespaces: s.namespaces, Live: liveReader{s.namespaces, c}, Ledger: books, Board: board, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
 	}
 }
 
@@ -151,30 +146,7 @@ func (c *cluster) put(o *networkingv1.IPAddress) {
 	o.UID = types.UID(fmt.Sprint("uid-", c.uids))
 	o.CreationTimestamp = metav1.Now()
 	c.addresses[o.Name] = o.DeepCopy()
-	if !c.deaf {
-		c.source(o).Add(o.DeepCopy())
-	}
-}
-
-// Create implements client.Writer.
-func (c *cluster) Create(ctx context.Context, o client.Object, _ ...client.CreateOption) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ip := o.(*networkingv1.IPAddress)
-	if c.creating != nil {
-		if err := c.creating(ip); err != nil {
-			return err
-		}
-	}
-	if c.addresses[ip.Name] != nil {
-		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "ipaddresses"}, ip.Name)
-	}
-	c.put(ip)
-	c.writes = append(c.writes, "create "+ip.Labels[v1alpha1.LabelPurpose])
-	return nil
+	c.source(o).Add(o.DeepCopy())
 }
 
 // Delete implements client.Writer.
@@ -206,33 +178,15 @@ func (c *cluster) Delete(ctx context.Context, o client.Object, opts ...client.De
 
 func (c *cluster) drop(o *networkingv1.IPAddress) {
 	delete(c.addresses, o.Name)
-	if !c.deaf {
-		c.source(o).Delete(o)
-	}
+	c.source(o).Delete(o)
 }
-
-// ID implements Replicas.
-func (c *cluster) ID() string { return "me" }
-
-// Rights implements Replicas.
-func (c *cluster) Rights() replicas.Rights { return c.rights }
-
-// Borrow implements Replicas.
-func (c *cluster) Borrow(_ context.Context, a netip.Addr) (replicas.Grant, error) { return c.borrow(a) }
-
-// errClaimed says that a replica's claim stands where an address was to be allocated.
-var errClaimed = errors.New("there is a claim")
 
 // accept is the API server writing what it answers: IPAddresses, then the Service. It writes all or nothing.
 func (c *cluster) accept(name string, ips ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, ip := range ips {
-		switch there := c.addresses[ip]; {
-		case there == nil:
-		case there.Labels[v1alpha1.LabelPurpose] == v1alpha1.PurposeClaim:
-			return fmt.Errorf("%s is allocated already: %w", ip, errClaimed)
-		default:
+		if there := c.addresses[ip]; there != nil {
 			return fmt.Errorf("%s is allocated already: %v", ip, there.Labels)
 		}
 	}
@@ -240,6 +194,7 @@ func (c *cluster) accept(name string, ips ...string) error {
 		c.put(upstream.NewIPAddress(netip.MustParseAddr(ip), types.NamespacedName{Namespace: "ns", Name: name}))
 	}
 	s := corev1Service(name, ips...)
+	c.services[name] = s
 	c.source(s).Add(s)
 	return nil
 }
@@ -269,7 +224,7 @@ func (n namespaceReader) Get(_ context.Context, key client.ObjectKey, into clien
 	return nil
 }
 
-// liveReader reads what the API server has.
+// liveReader reads namespaces, and the Services that the API server has.
 type liveReader struct {
 	client.Reader
 	cluster *cluster
@@ -277,16 +232,17 @@ type liveReader struct {
 
 // Get implements client.Reader.
 func (l liveReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
-	if _, ok := into.(*networkingv1.IPAddress); !ok {
+	service, ok := into.(*corev1.Service)
+	if !ok {
 		return l.Reader.Get(ctx, key, into, o...)
 	}
 	l.cluster.mu.Lock()
 	defer l.cluster.mu.Unlock()
-	there, ok := l.cluster.addresses[key.Name]
+	there, ok := l.cluster.services[key.Name]
 	if !ok {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "ipaddresses"}, key.Name)
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "services"}, key.Name)
 	}
-	there.DeepCopyInto(into.(*networkingv1.IPAddress))
+	there.DeepCopyInto(service)
 	return nil
 }
 
@@ -339,23 +295,6 @@ func ourAddress(ip, purpose string, annotations map[string]string) *networkingv1
 	}}
 }
 
-// ofPolicy makes a policy the parent of an IPAddress of ours.
-func ofPolicy(ip *networkingv1.IPAddress, policy string) *networkingv1.IPAddress {
-	ip.Spec.ParentRef = &networkingv1.ParentReference{Group: v1alpha1.Prefix, Resource: "servicecidrpolicies", Name: policy}
-	return ip
-}
-
-// unreachable has no IPAddresses to show.
-type unreachable struct{ client.Reader }
-
-// Get implements client.Reader.
-func (u unreachable) Get(ctx context.Context, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
-	if _, ok := into.(*networkingv1.IPAddress); ok {
-		return errDown
-	}
-	return u.Reader.Get(ctx, key, into, o...)
-}
-
 // create asks the webhook for a new Service.
 func (c *cluster) create(t *testing.T, s *corev1.Service) answer {
 	t.Helper()
@@ -380,12 +319,24 @@ func askOf(t *testing.T, steerer *ServiceSteerer, r admission.Request) answer {
 			t.Errorf("refused with code %d", response.Result.Code)
 		}
 	}
-	for _, p := range response.Patches {
+	if err := response.Complete(r); err != nil { // one that was handed on is complete
+		t.Error(err)
+	}
+	var patches []struct {
+		Path  string
+		Value json.RawMessage
+	}
+	if response.Patch != nil {
+		if err := json.Unmarshal(response.Patch, &patches); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, p := range patches {
 		switch p.Path {
 		case "/spec/clusterIPs":
-			a.IPs = p.Value.([]string)
+			_ = json.Unmarshal(p.Value, &a.IPs)
 		case "/spec/clusterIP":
-			a.IP = p.Value.(string)
+			_ = json.Unmarshal(p.Value, &a.IP)
 		default:
 			t.Errorf("an unexpected patch of %s", p.Path)
 		}
@@ -411,11 +362,11 @@ type answer struct {
 	Warnings []string
 }
 
-// expectAtRest checks that nothing is assumed any more, and that of our IPAddresses only those are left.
+// expectAtRest checks that nothing is in flight any more, and that of our IPAddresses only those are left.
 func (c *cluster) expectAtRest(t *testing.T, left map[string]string) {
 	t.Helper()
-	if n := c.steerer.Ledger.Assumed(); n != 0 {
-		t.Errorf("%d addresses are assumed", n)
+	if n := c.steerer.Ledger.InFlight(); n != 0 {
+		t.Errorf("%d addresses are in flight", n)
 	}
 	got := c.purposes()
 	for ip, purpose := range got {

@@ -6,14 +6,16 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// world is what is known about one request. decide reads nothing else.
-type world struct {
+// inputs are what is known about one request. decide reads nothing else.
+type inputs struct {
 	service, old *service
 	// subject is what policies see of the Service.
 	subject  steering.Service
@@ -22,21 +24,23 @@ type world struct {
 	chosen []choice
 }
 
-// choice is an address that a request names, and what the books say about it.
+// choice is an address that a request names, and what is known about it.
 type choice struct {
 	address netip.Addr
 	state   allocator.State
-	// rest is set while the address rests.
+	// rest is set while the address cools down.
 	rest *ledger.Rest
+	// holder is another Service that lives and has the address, whether its IPAddress is there or not.
+	holder types.NamespacedName
 	// ours: this process filled it in, in an earlier round of the same request.
 	ours bool
 }
 
-// verdict is the answer to a request, as far as it can be given without drawing an address. The zero verdict lets the request pass.
-type verdict struct {
+// decision is the answer to a request, as far as it can be given without drawing an address. The zero decision lets the request pass.
+type decision struct {
 	// refusal is set when the Service may not have what it asks for.
 	refusal *steering.Refusal
-	// take are addresses that the request names, to be taken in memory; what we keep there for the Service has to make room.
+	// take are addresses that the request names, to be put in flight; an IPAddress of ours there has to make room.
 	take []netip.Addr
 	// have are the addresses that the Service will have anyway, as they stand in the request or the Service before it.
 	have []string
@@ -48,80 +52,86 @@ type verdict struct {
 // slot is an address to be found.
 type slot struct {
 	is4 bool
-	// kept are the reservations for the Service, which come before everything that is drawn.
-	kept  []steering.Reservation
-	route *steering.Route
+	// reserved are the reservations for the Service, which come before everything that is drawn.
+	reserved []steering.Reservation
+	route    *steering.Route
 }
 
 // decide judges a request.
-func decide(w world) verdict {
-	if r := refuse(w); r != nil {
-		return verdict{refusal: r}
+func decide(in inputs) decision {
+	if r := refuse(in); r != nil {
+		return decision{refusal: r}
 	}
-	v := verdict{}
-	if v.refusal, v.warnings = w.additional(); v.refusal != nil {
-		return v
+	d := decision{}
+	if d.refusal, d.warnings = in.additional(); d.refusal != nil {
+		return d
 	}
-	for _, c := range w.chosen {
+	for _, c := range in.chosen {
 		if !c.ours {
-			v.take = append(v.take, c.address)
+			d.take = append(d.take, c.address)
 		}
 	}
-	for _, is4 := range missing(w.service, w.old, w.snapshot.Families()) {
-		v.fill = append(v.fill, w.slot(is4))
+	for _, is4 := range missing(in.service, in.old, in.snapshot.Families()) {
+		d.fill = append(d.fill, in.slot(is4))
 	}
-	v.have = keeps(w.service, w.old)
-	return v
+	d.have = keeps(in.service, in.old)
+	return d
 }
 
 // refuse finds an address that the request names and that is somebody else's.
-func refuse(w world) *steering.Refusal {
-	for _, c := range w.chosen {
+func refuse(in inputs) *steering.Refusal {
+	for _, c := range in.chosen {
 		if c.ours {
 			continue
 		}
-		if r := w.snapshot.MayHold(c.address, w.subject); r != nil {
+		if r := in.snapshot.MayHold(c.address, in.subject); r != nil {
 			return r
 		}
-		if r := w.refuseResting(c); r != nil {
+		if r := in.refuseCooling(c); r != nil {
 			return r
+		}
+		if c.holder.Name != "" {
+			return &steering.Refusal{Message: fmt.Sprintf("the address %s belongs to Service %s; choose another address, or leave the choice to the cluster", c.address, c.holder)}
 		}
 	}
 	return nil
 }
 
-// refuseResting keeps a resting address for the Service that had it.
-func (w world) refuseResting(c choice) *steering.Refusal {
-	if c.rest == nil || c.rest.Service == w.subject.NamespacedName || c.state != allocator.Cooling {
+// refuseCooling keeps a cooling address for the Service that had it.
+func (in inputs) refuseCooling(c choice) *steering.Refusal {
+	if c.rest == nil || c.rest.Service == in.subject.NamespacedName || c.state != allocator.Cooling {
 		return nil
 	}
-	if _, reserved := w.snapshot.Reservation(c.address); reserved {
+	if _, reserved := in.snapshot.Reservation(c.address); reserved {
 		return nil // for this Service, or it would have been refused before
 	}
-	d, policy := w.snapshot.CoolDown(c.address)
+	d, policy := in.snapshot.CoolDown(c.address)
 	if policy == nil {
 		return nil
 	}
 	return &steering.Refusal{Policy: policy.Name, Message: fmt.Sprintf(
-		"ServiceCIDRPolicy %q: the address %s rests until %s after Service %s had it; choose another address, or leave the choice to the cluster",
+		"ServiceCIDRPolicy %q: the address %s cools down until %s after Service %s had it; choose another address, or leave the choice to the cluster",
 		policy.Name, c.address, c.rest.Released.Add(d).UTC().Format(time.RFC3339), c.rest.Service)}
 }
 
+// holder is the Service as the register of what is in flight knows it.
+func (in inputs) holder() ledger.Holder { return ledger.Holder{Service: in.subject.NamespacedName} }
+
 // slot says where an address of a family comes from.
-func (w world) slot(is4 bool) slot {
-	s := slot{is4: is4, route: w.snapshot.Route(w.subject, is4)}
-	for _, r := range w.snapshot.ReservedFor(w.subject.NamespacedName) {
+func (in inputs) slot(is4 bool) slot {
+	s := slot{is4: is4, route: in.snapshot.Route(in.subject, is4)}
+	for _, r := range in.snapshot.ReservedFor(in.subject.NamespacedName) {
 		if r.Span.First.Is4() == is4 {
-			s.kept = append(s.kept, r)
+			s.reserved = append(s.reserved, r)
 		}
 	}
 	return s
 }
 
 // additional judges the annotation that asks for additional addresses, when it is new.
-func (w world) additional() (*steering.Refusal, []string) {
-	asked := w.service.Metadata.Annotations[v1alpha1.AnnotationAdditionalFrom]
-	if w.old != nil && w.old.Metadata.Annotations[v1alpha1.AnnotationAdditionalFrom] == asked {
+func (in inputs) additional() (*steering.Refusal, []string) {
+	asked := in.service.Metadata.Annotations[v1alpha1.AnnotationAdditionalFrom]
+	if in.old != nil && in.old.Metadata.Annotations[v1alpha1.AnnotationAdditionalFrom] == asked {
 		return nil, nil
 	}
 	names, err := steering.ParseFrom(asked)
@@ -131,11 +141,11 @@ func (w world) additional() (*steering.Refusal, []string) {
 	}
 	var unknown []string
 	for _, name := range names {
-		if !w.snapshot.Knows(name) {
+		if !in.snapshot.Knows(name) {
 			unknown = append(unknown, name)
 		}
 		for _, is4 := range []bool{true, false} {
-			if _, refusal := w.snapshot.Additional(w.subject, name, is4); refusal != nil {
+			if _, refusal := in.snapshot.Additional(in.subject, name, is4); refusal != nil {
 				return refusal, nil
 			}
 		}

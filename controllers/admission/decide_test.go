@@ -17,7 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// decided is a verdict in short.
+// decided is a decision in short.
 type decided struct {
 	Policy, Message string
 	Take, Have      []string
@@ -27,17 +27,17 @@ type decided struct {
 	Warnings      []string
 }
 
-func inShort(v verdict) decided {
-	d := decided{Have: v.have, Warnings: v.warnings}
-	if v.refusal != nil {
-		return decided{Policy: v.refusal.Policy, Message: v.refusal.Message}
+func inShort(from decision) decided {
+	d := decided{Have: from.have, Warnings: from.warnings}
+	if from.refusal != nil {
+		return decided{Policy: from.refusal.Policy, Message: from.refusal.Message}
 	}
-	for _, a := range v.take {
+	for _, a := range from.take {
 		d.Take = append(d.Take, a.String())
 	}
-	for _, s := range v.fill {
+	for _, s := range from.fill {
 		d.Fill = append(d.Fill, s.is4)
-		for _, r := range s.kept {
+		for _, r := range s.reserved {
 			d.Kept = append(d.Kept, r.Name)
 		}
 		for _, p := range s.route.Policies {
@@ -47,8 +47,8 @@ func inShort(v verdict) decided {
 	return d
 }
 
-// decision is a case of the table below.
-type decision struct {
+// decideCase is a case of the table below.
+type decideCase struct {
 	service, old *corev1.Service
 	chosen       map[string]choice
 	want         decided
@@ -64,7 +64,7 @@ func labelled(s *corev1.Service) *corev1.Service {
 	return s
 }
 
-// The world of TestDecide: blue Services have the ranges blue for themselves, where addresses rest; ns/dns has a reserved address of each
+// The cluster of TestDecide: blue Services have the ranges blue for themselves, where addresses rest; ns/dns has a reserved address of each
 // family; everybody else has the default range.
 func decideSnapshot() *steering.Snapshot {
 	w := steering.World{}
@@ -89,7 +89,7 @@ func TestDecide(t *testing.T) {
 		return &ledger.Rest{Service: types.NamespacedName{Namespace: "ns", Name: name}, Released: released}
 	}
 	const elsewhere = "; choose another address, or leave the choice to the cluster"
-	for name, tc := range map[string]decision{
+	for name, tc := range map[string]decideCase{
 		"nobody steers it": {service: corev1Service("a"), want: decided{Fill: []bool{true}}},
 		"two families":     {service: dualStack(corev1Service("a")), want: decided{Fill: []bool{true, false}}},
 		"steered":          {service: labelled(corev1Service("a")), want: decided{Fill: []bool{true}, Steered: []string{"blue"}}},
@@ -126,13 +126,16 @@ func TestDecide(t *testing.T) {
 			Message: `ServiceCIDRPolicy "keeper": the address 10.0.0.11 is kept for nobody by the reservation "nobody"` + elsewhere}},
 		"it rests after another one": {service: labelled(corev1Service("a", "10.0.1.9")),
 			chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, rest: restOf("b")}}, want: decided{Policy: "blue",
-				Message: `ServiceCIDRPolicy "blue": the address 10.0.1.9 rests until 2026-11-21T13:00:00Z after Service ns/b had it` + elsewhere}},
+				Message: `ServiceCIDRPolicy "blue": the address 10.0.1.9 cools down until 2026-11-21T13:00:00Z after Service ns/b had it` + elsewhere}},
 		"it rests after this one": {service: labelled(corev1Service("a", "10.0.1.9")), chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, rest: restOf("a")}},
 			want: decided{Take: []string{"10.0.1.9"}, Have: []string{"10.0.1.9"}}},
 		"it rests, and its policy lets nothing rest any more": {service: corev1Service("a", "10.0.0.9"),
 			chosen: map[string]choice{"10.0.0.9": {state: allocator.Cooling, rest: restOf("b")}}, want: decided{Take: []string{"10.0.0.9"}, Have: []string{"10.0.0.9"}}},
 		"it rests no more: somebody has it": {service: labelled(corev1Service("a", "10.0.1.9")),
 			chosen: map[string]choice{"10.0.1.9": {state: allocator.Allocated, rest: restOf("b")}}, want: decided{Take: []string{"10.0.1.9"}, Have: []string{"10.0.1.9"}}},
+		"a living Service has it": {service: corev1Service("a", "10.0.0.9"),
+			chosen: map[string]choice{"10.0.0.9": {state: allocator.Allocated, holder: types.NamespacedName{Namespace: "ns", Name: "b"}}}, want: decided{
+				Message: `the address 10.0.0.9 belongs to Service ns/b` + elsewhere}},
 		"it rests, and is reserved for this one": {service: corev1Service("dns", "10.0.1.10"),
 			chosen: map[string]choice{"10.0.1.10": {state: allocator.Cooling, rest: restOf("b")}}, want: decided{Take: []string{"10.0.1.10"}, Have: []string{"10.0.1.10"}}},
 		"additional addresses of its own": {service: labelled(annotated(corev1Service("a"), "blue, kubernetes")), want: decided{Fill: []bool{true}, Steered: []string{"blue"}}},
@@ -151,7 +154,7 @@ func TestDecide(t *testing.T) {
 			want: decided{Fill: []bool{true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := world{service: sketchOf(tc.service), snapshot: decideSnapshot()}
+			w := inputs{service: sketchOf(tc.service), snapshot: decideSnapshot()}
 			if tc.old != nil {
 				w.old = sketchOf(tc.old)
 			}

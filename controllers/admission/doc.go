@@ -1,18 +1,21 @@
 // Package admission answers the API server before it writes: it fills in the addresses of Services, and refuses what belongs to others.
 //
 // It models one request at a time. A Service without addresses gets them from the ranges that the policies of its namespace name, or else
-// from those that nobody has for himself: dynamic bands first, uniformly at random. An address that a user chose is left as it is,
-// unless it is kept for somebody else. Everything else passes untouched.
+// from those that no policy has exclusively: dynamic bands first, uniformly at random. An address that a user chose is left as it is,
+// unless it is reserved for somebody else. Everything else passes untouched.
 //
-//	request ──decode──> world ──decide (pure)──> verdict ──draw──> patch, or refusal
+//	request ──decode──> hand on to the leader, which answers
+//	                └─> gather ──decide (pure)──> decision ──draw──> patch, or refusal
 //
 // It promises:
 //
-//   - An address is handed out once. It is assumed in memory at once, drawn from a part of the addresses that is this replica's own, or
-//     claimed through the API server where another replica might draw it too.
+//   - An address is handed out once. The leader draws for all replicas, from one register of what is in flight. While there is no leader the
+//     API server decides, because the names of IPAddresses are unique.
+//   - No Service passes unsteered while there is a free address that it may have.
 //   - No answer stands between a cluster and its Services: what cannot be known lets the request pass, and the API server
 //     allocates as it does without us.
-//   - Nothing is kept in memory for longer than a request can take. A dry run changes nothing.
+//   - Nothing is in flight for longer than a request can take, and what was taken for a request that is refused is given back. A dry run changes
+//     nothing.
 //
 // Service creations are refused by the mutating webhook, although that is a validating one's work: the API server allocates between the
 // two, so that a refusal by the second would cost an IPAddress that comes and goes, and every creation a second call.

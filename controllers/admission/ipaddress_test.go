@@ -38,12 +38,12 @@ func moved(s *corev1.Service) { s.Spec.ClusterIPs = []string{"10.0.0.9", "fd00::
 
 func TestGuardIPAddress(t *testing.T) {
 	web := types.NamespacedName{Namespace: "shop", Name: "web"}
-	clusterIP := deletion{managedBy: v1alpha1.ManagedByAPIServer, parent: web}
-	additional := deletion{
+	clusterIP := ipAddress{managedBy: v1alpha1.ManagedByAPIServer, parent: web}
+	additional := ipAddress{
 		managedBy: v1alpha1.ManagedByOperator, purpose: v1alpha1.PurposeAdditional, parent: web, serviceCIDR: "blue", serviceUID: "uid of web",
 	}
 	for name, tc := range map[string]struct {
-		object   deletion
+		object   ipAddress
 		four     string
 		six      string
 		services []*corev1.Service
@@ -57,12 +57,12 @@ func TestGuardIPAddress(t *testing.T) {
 		"of the API server, naming nobody that is there":           {clusterIP, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("db", "")}, ""},
 		"of the API server, naming one that has another address":   {clusterIP, "10.0.0.5", "fd00::5", []*corev1.Service{changed(guarded("web", ""), moved), guarded("db", "")}, ""},
 		"of the API server, naming one of two that hold it":        {clusterIP, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("db", ""), guarded("web", "")}, "Service shop/db"},
-		"of the API server, naming no Service at all":              {deletion{managedBy: v1alpha1.ManagedByAPIServer}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, ""},
-		"its label was lost, and it names nobody that is there":    {deletion{parent: web}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("db", "")}, ""},
-		"its label was lost":                                       {deletion{parent: web}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, "Service shop/web"},
-		"of another manager, naming the holder":                    {deletion{managedBy: "x", parent: web}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, "Service shop/web"},
-		"of another manager, in the holder's way":                  {deletion{managedBy: "x"}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, ""},
-		"a reservation of ours, in the holder's way":               {deletion{managedBy: v1alpha1.ManagedByOperator, purpose: v1alpha1.PurposeReservation}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, ""},
+		"of the API server, naming no Service at all":              {ipAddress{managedBy: v1alpha1.ManagedByAPIServer}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, ""},
+		"its label was lost, and it names nobody that is there":    {ipAddress{parent: web}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("db", "")}, ""},
+		"its label was lost":                                       {ipAddress{parent: web}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, "Service shop/web"},
+		"of another manager, naming the holder":                    {ipAddress{managedBy: "x", parent: web}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, "Service shop/web"},
+		"of another manager, in the holder's way":                  {ipAddress{managedBy: "x"}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, ""},
+		"a reservation of ours, in the holder's way":               {ipAddress{managedBy: v1alpha1.ManagedByOperator, purpose: v1alpha1.PurposeReservation}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, ""},
 		"additional, asked for":                                    {additional, "10.1.0.5", "fd01::5", []*corev1.Service{guarded("web", "red,blue")}, "is an additional address of Service shop/web from ServiceCIDR blue; remove blue from the annotation"},
 		"additional, not asked for any more":                       {additional, "10.1.0.5", "fd01::5", []*corev1.Service{guarded("web", "red")}, ""},
 		"additional, the annotation is junk":                       {additional, "10.1.0.5", "fd01::5", []*corev1.Service{guarded("web", ",,")}, "Service shop/web"},
@@ -70,13 +70,13 @@ func TestGuardIPAddress(t *testing.T) {
 		"additional, of a Service of the same name":                {additional, "10.1.0.5", "fd01::5", []*corev1.Service{changed(guarded("web", "blue"), func(s *corev1.Service) { s.UID = "other" })}, ""},
 		"additional, the Service is headless":                      {additional, "10.1.0.5", "fd01::5", []*corev1.Service{changed(guarded("web", "blue"), func(s *corev1.Service) { s.Spec.ClusterIPs = []string{"None"} })}, ""},
 		"additional, the Service became ExternalName":              {additional, "10.1.0.5", "fd01::5", []*corev1.Service{changed(guarded("web", "blue"), func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName })}, ""},
-		"additional by its label, but of another manager, is none": {deletion{managedBy: "x", purpose: v1alpha1.PurposeAdditional, parent: web, serviceCIDR: "blue", serviceUID: "uid of web"}, "10.1.0.5", "fd01::5", []*corev1.Service{guarded("web", "blue")}, ""},
+		"additional by its label, but of another manager, is none": {ipAddress{managedBy: "x", purpose: v1alpha1.PurposeAdditional, parent: web, serviceCIDR: "blue", serviceUID: "uid of web"}, "10.1.0.5", "fd01::5", []*corev1.Service{guarded("web", "blue")}, ""},
 	} {
 		for _, address := range []string{tc.four, tc.six} {
 			t.Run(name+", "+address, func(t *testing.T) {
-				d := tc.object
-				d.address, d.services = netip.MustParseAddr(address), tc.services
-				got := guardIPAddress(d)
+				in := guardInputs{ipAddress: tc.object, services: tc.services}
+				in.address = netip.MustParseAddr(address)
+				got := guardIPAddress(in)
 				if tc.want == "" && got != "" {
 					t.Errorf("refused: %s", got)
 				}
@@ -90,14 +90,57 @@ func TestGuardIPAddress(t *testing.T) {
 
 func TestAnAdditionalAddressOfALostFamilyMayGo(t *testing.T) {
 	s := changed(guarded("web", "blue"), func(s *corev1.Service) { s.Spec.IPFamilies = s.Spec.IPFamilies[:1] })
-	d := deletion{
+	in := guardInputs{services: []*corev1.Service{s}, ipAddress: ipAddress{
 		managedBy: v1alpha1.ManagedByOperator, purpose: v1alpha1.PurposeAdditional, serviceCIDR: "blue", serviceUID: s.UID,
-		parent: types.NamespacedName{Namespace: "shop", Name: "web"}, services: []*corev1.Service{s},
-	}
+		parent: types.NamespacedName{Namespace: "shop", Name: "web"},
+	}}
 	for address, refused := range map[string]bool{"10.1.0.5": true, "fd01::5": false} {
-		d.address = netip.MustParseAddr(address)
-		if got := guardIPAddress(d); (got != "") != refused {
+		in.address = netip.MustParseAddr(address)
+		if got := guardIPAddress(in); (got != "") != refused {
 			t.Errorf("%s: %q", address, got)
+		}
+	}
+}
+
+// Somebody makes the IPAddress of a Service one of ours, which rests: then it would be deleted, and its address handed out.
+func TestGuardIPAddressChanges(t *testing.T) {
+	web := types.NamespacedName{Namespace: "shop", Name: "web"}
+	clusterIP := ipAddress{managedBy: v1alpha1.ManagedByAPIServer, parent: web}
+	additional := ipAddress{
+		managedBy: v1alpha1.ManagedByOperator, purpose: v1alpha1.PurposeAdditional, parent: web, serviceCIDR: "blue", serviceUID: "uid of web",
+	}
+	with := func(ip ipAddress, do func(*ipAddress)) ipAddress { do(&ip); return ip }
+	asOurs := func(ip *ipAddress) { ip.managedBy, ip.purpose = v1alpha1.ManagedByOperator, v1alpha1.PurposeCooling }
+	lost := func(ip *ipAddress) { ip.managedBy = "" }
+	for name, tc := range map[string]struct {
+		before, after ipAddress
+		four, six     string
+		service       *corev1.Service
+		want          string // a part of the refusal
+	}{
+		"a ClusterIP as ours":                       {clusterIP, with(clusterIP, asOurs), "10.0.0.5", "fd00::5", guarded("web", ""), "Service shop/web, which is in use; its labels ipaddress.kubernetes.io/managed-by and clusterip-operator.io/purpose"},
+		"a ClusterIP as somebody's":                 {clusterIP, with(clusterIP, func(ip *ipAddress) { ip.managedBy = "x" }), "10.0.0.5", "fd00::5", guarded("web", ""), "Service shop/web"},
+		"a ClusterIP as nobody's":                   {clusterIP, with(clusterIP, lost), "10.0.0.5", "fd00::5", guarded("web", ""), "Service shop/web"},
+		"a ClusterIP whose label was lost, as ours": {with(clusterIP, lost), with(clusterIP, asOurs), "10.0.0.5", "fd00::5", guarded("web", ""), "Service shop/web"},
+		"a ClusterIP that was ours, put right":      {with(clusterIP, asOurs), clusterIP, "10.0.0.5", "fd00::5", guarded("web", ""), ""},
+		"a ClusterIP, our label alone means nothing": {clusterIP, with(clusterIP, func(ip *ipAddress) { ip.purpose = v1alpha1.PurposeCooling }),
+			"10.0.0.5", "fd00::5", guarded("web", ""), ""},
+		"a ClusterIP of a Service that goes": {clusterIP, with(clusterIP, asOurs), "10.0.0.5", "fd00::5", changed(guarded("web", ""), going), ""},
+		"not a ClusterIP any more":           {clusterIP, with(clusterIP, asOurs), "10.0.0.5", "fd00::5", changed(guarded("web", ""), moved), ""},
+		"an additional one as cooling":       {additional, with(additional, asOurs), "10.1.0.5", "fd01::5", guarded("web", "blue"), "stay as they are"},
+		"an additional one of another range": {additional, with(additional, func(ip *ipAddress) { ip.serviceCIDR = "red" }), "10.1.0.5", "fd01::5", guarded("web", "blue"), "Service shop/web from ServiceCIDR blue"},
+		"an additional one of another Service": {additional, with(additional, func(ip *ipAddress) { ip.serviceUID = "x" }),
+			"10.1.0.5", "fd01::5", guarded("web", "blue"), "Service shop/web"},
+		"an additional one that nobody asks for": {additional, with(additional, asOurs), "10.1.0.5", "fd01::5", guarded("web", "red"), ""},
+	} {
+		for _, address := range []string{tc.four, tc.six} {
+			t.Run(name+", "+address, func(t *testing.T) {
+				tc.before.address, tc.after.address = netip.MustParseAddr(address), netip.MustParseAddr(address)
+				got := guardIPAddress(guardInputs{ipAddress: tc.before, after: &tc.after, services: []*corev1.Service{tc.service}})
+				if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+					t.Errorf("the answer %q does not say %q", got, tc.want)
+				}
+			})
 		}
 	}
 }

@@ -35,7 +35,6 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -150,7 +149,7 @@ func newStand(b *testing.B, policies int, all bool) *stand {
 		time.Sleep(time.Millisecond)
 	}
 	return &stand{tenants: max(policies, 1), steerer: &ServiceSteerer{
-		Namespaces: namespaces, Live: namespaces, Ledger: books, Board: board, Replicas: alone{}, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
+		Namespaces: namespaces, Live: namespaces, Ledger: books, Board: board, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
 	}}
 }
 
@@ -179,17 +178,20 @@ func (s *stand) requests(b *testing.B, families int) []admission.Request {
 }
 
 func (s *stand) measureDecided(b *testing.B, requests []admission.Request) {
-	worlds := make([]world, len(requests))
+	all := make([]inputs, len(requests))
 	for i, request := range requests {
-		var err error
-		if worlds[i], err = s.steerer.gather(b.Context(), request); err != nil {
+		service, old, err := decode(request)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if all[i], err = s.steerer.gather(b.Context(), service, old, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		w := worlds[i%len(worlds)]
-		response, result := s.steerer.fill(b.Context(), w, decide(w))
+		in := all[i%len(all)]
+		response, result := s.steerer.fill(b.Context(), in, decide(in))
 		if result != filled {
 			b.Fatal(result)
 		}
@@ -431,18 +433,4 @@ func (n namespaces) Get(_ context.Context, key client.ObjectKey, into client.Obj
 // List implements client.Reader.
 func (namespaces) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	panic("nobody lists namespaces for a request")
-}
-
-// alone is the only replica.
-type alone struct{}
-
-// ID implements Replicas.
-func (alone) ID() string { return "alone" }
-
-// Rights implements Replicas.
-func (alone) Rights() replicas.Rights { return replicas.Rights{Sure: true} }
-
-// Borrow implements Replicas.
-func (alone) Borrow(context.Context, netip.Addr) (replicas.Grant, error) {
-	panic("nobody is there to borrow from")
 }

@@ -2,13 +2,11 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,9 +23,6 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/replicas"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // blue is a cluster whose namespace ns has a small range of each family for itself: 10.0.1.0/29 and fd00:1::/125.
@@ -57,16 +52,16 @@ func TestServiceGetsAddressesOfItsPolicy(t *testing.T) {
 	if !got.Allowed || len(got.IPs) != 2 || got.IP != got.IPs[0] || !slices.Contains(four, got.IPs[0]) || !slices.Contains(six, got.IPs[1]) {
 		t.Fatalf("the answer is %+v", got)
 	}
-	if n := c.steerer.Ledger.Assumed(); n != 2 {
-		t.Errorf("%d addresses are assumed, want both", n)
+	if n := c.steerer.Ledger.InFlight(); n != 2 {
+		t.Errorf("%d addresses are in flight, want both", n)
 	}
 	if err := c.accept("a", got.IPs...); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "nothing is assumed any more", func() bool { return c.steerer.Ledger.Assumed() == 0 })
+	await(t, "nothing is in flight any more", func() bool { return c.steerer.Ledger.InFlight() == 0 })
 	c.expectAtRest(t, nil)
 	if len(c.writes) != 0 {
-		t.Errorf("a draw from the own shard wrote %v", c.writes)
+		t.Errorf("a draw wrote %v", c.writes)
 	}
 }
 
@@ -86,7 +81,7 @@ func TestAskedAgain(t *testing.T) {
 		t.Errorf("it is handed (%v) to %v", ok, to)
 	}
 	for name, want := range map[string]bool{"a": true, "b": false} {
-		if got := c.steerer.look(t.Context(), netip.MustParseAddr(first.IP), steering.Service{NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}}); got.ours != want {
+		if got := c.steerer.choiceOf(t.Context(), netip.MustParseAddr(first.IP), types.NamespacedName{Namespace: "ns", Name: name}); got.ours != want {
 			t.Errorf("it was filled in for %s: %v, want %v", name, got.ours, want)
 		}
 	}
@@ -168,7 +163,7 @@ func TestReservedForTheService(t *testing.T) {
 		if err := c.accept("a", got.IPs...); err != nil {
 			t.Error(err)
 		}
-		await(t, "nothing is assumed any more", func() bool { return c.steerer.Ledger.Assumed() == 0 })
+		await(t, "nothing is in flight any more", func() bool { return c.steerer.Ledger.InFlight() == 0 })
 		c.expectAtRest(t, map[string]string{"10.0.1.3": v1alpha1.PurposeReservation, "10.0.1.4": v1alpha1.PurposeReservation})
 	})
 	t.Run("by asking", func(t *testing.T) {
@@ -198,42 +193,8 @@ func TestReservedForTheService(t *testing.T) {
 		if got := c.create(t, corev1Service("a")); got.IP != "10.0.1.3" {
 			t.Errorf("the answer is %+v, want the second address of the reservation", got)
 		}
-		if !c.steerer.Ledger.HandedElsewhere(netip.MustParseAddr("10.0.1.2")) {
-			t.Error("what the other one has is not known")
-		}
-	})
-	reservation := func(policy string) *networkingv1.IPAddress {
-		return ofPolicy(ourAddress("10.0.1.2", v1alpha1.PurposeReservation, nil), policy)
-	}
-	for name, tc := range map[string]struct {
-		there *networkingv1.IPAddress
-		want  string
-	}{
-		"the leader has just reserved it again": {reservation("blue"), "10.0.1.2"},
-		"another policy reserves it by now":     {reservation("red"), "10.0.1.3"},
-		"somebody has it":                       {upstream.NewIPAddress(netip.MustParseAddr("10.0.1.2"), types.NamespacedName{Namespace: "ns", Name: "b"}), "10.0.1.3"},
-	} {
-		t.Run("our watch is behind: "+name, func(t *testing.T) {
-			s := reserved()
-			s.addresses = s.addresses[1:]
-			c := newCluster(t, s)
-			c.deaf = true
-			c.put(tc.there)
-			if got := c.create(t, corev1Service("a")); got.IP != tc.want {
-				t.Fatalf("the answer is %+v, want %s", got, tc.want)
-			}
-			if _, stands := c.purposes()["10.0.1.2"]; stands != (tc.want != "10.0.1.2") {
-				t.Errorf("at the first address there is something: %t", stands)
-			}
-		})
-	}
-	t.Run("nobody knows what stands there", func(t *testing.T) {
-		s := reserved()
-		s.addresses = s.addresses[1:]
-		c := newCluster(t, s)
-		c.steerer.Live = unreachable{c.steerer.Live}
-		if got := c.create(t, corev1Service("a")); got.IP != "10.0.1.2" || c.steerer.Ledger.Assumed() != 1 {
-			t.Errorf("the answer is %+v, want the address, which is kept from others while the API server looks", got)
+		if state := c.steerer.Ledger.State(netip.MustParseAddr("10.0.1.2")); state != allocator.Assumed {
+			t.Errorf("what the other one has is %s", state)
 		}
 	})
 	t.Run("the API server is away", func(t *testing.T) {
@@ -279,7 +240,7 @@ func TestRestingAddresses(t *testing.T) {
 		return s
 	}
 	c := newCluster(t, resting())
-	want := answer{Message: `ServiceCIDRPolicy "blue": the address 10.0.1.1 rests until ` + released.Add(time.Hour).Format(time.RFC3339) +
+	want := answer{Message: `ServiceCIDRPolicy "blue": the address 10.0.1.1 cools down until ` + released.Add(time.Hour).Format(time.RFC3339) +
 		` after Service ns/a had it; choose another address, or leave the choice to the cluster`}
 	if diff := cmp.Diff(want, c.create(t, corev1Service("b", "10.0.1.1"))); diff != "" {
 		t.Errorf("another Service (-want +got):\n%s", diff)
@@ -312,7 +273,6 @@ func TestDryRun(t *testing.T) {
 		s.services = append(s.services, corev1Service("s"+strings.ReplaceAll(ip, ":", "-"), ip))
 	}
 	c := newCluster(t, s)
-	c.rights.Sure = false // it would have to claim
 	dry := true
 	ask := func(s *corev1.Service) answer {
 		return c.ask(t, admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, DryRun: &dry, Object: rawOf(t, s)}})
@@ -340,28 +300,16 @@ func TestDryRun(t *testing.T) {
 
 // What goes wrong here lets the request pass.
 func TestFailsOpen(t *testing.T) {
-	unsure := func(c *cluster) { c.rights.Sure = false }
 	for name, tc := range map[string]struct {
 		setting setting
-		spoil   func(*cluster)
 		request func(*admission.Request)
 	}{
-		"claims cannot be written":          {blue(nil), func(c *cluster) { unsure(c); c.creating = func(*networkingv1.IPAddress) error { return errDown } }, nil},
-		"the namespace cannot be read":      {func() setting { s := blue(nil); s.namespaces = downReader{}; return s }(), nil, nil},
-		"the Service cannot be read":        {blue(nil), nil, func(r *admission.Request) { r.Object.Raw = []byte("{") }},
-		"the Service before cannot be read": {blue(nil), nil, func(r *admission.Request) { r.Operation = admissionv1.Update }},
-		"the owner of the addresses is in trouble, and claims cannot be written": {blue(nil), func(c *cluster) {
-			none := allocator.NewShard([]string{"other"}, "me")
-			c.rights = replicas.Rights{Shard: none, Own: none, Sure: true}
-			c.borrow = func(netip.Addr) (replicas.Grant, error) { return replicas.Refused, errDown }
-			c.creating = func(*networkingv1.IPAddress) error { return errDown }
-		}, nil},
+		"the namespace cannot be read":      {func() setting { s := blue(nil); s.namespaces = downReader{}; return s }(), nil},
+		"the Service cannot be read":        {blue(nil), func(r *admission.Request) { r.Object.Raw = []byte("{") }},
+		"the Service before cannot be read": {blue(nil), func(r *admission.Request) { r.Operation = admissionv1.Update }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, tc.setting)
-			if tc.spoil != nil {
-				tc.spoil(c)
-			}
 			r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Object: rawOf(t, dualStack(corev1Service("a")))}}
 			if tc.request != nil {
 				tc.request(&r)
@@ -396,327 +344,153 @@ func TestYoungNamespace(t *testing.T) {
 	}
 }
 
-// One that is not sure of its shard claims: the claim is seen, and gone, before the address is handed out.
-func TestClaims(t *testing.T) {
-	unsure := func(c *cluster) *cluster {
-		c.rights.Sure = false
-		return c
-	}
-	t.Run("won", func(t *testing.T) {
-		c := unsure(newCluster(t, blue(nil)))
-		got := c.create(t, dualStack(corev1Service("a")))
-		if len(got.IPs) != 2 {
-			t.Fatalf("the answer is %+v", got)
-		}
-		if diff := cmp.Diff([]string{"create claim", "delete claim", "create claim", "delete claim"}, c.writes); diff != "" {
-			t.Errorf("writes (-want +got):\n%s", diff)
-		}
-		if err := c.accept("a", got.IPs...); err != nil {
-			t.Error(err)
-		}
-		await(t, "nothing is assumed any more", func() bool { return c.steerer.Ledger.Assumed() == 0 })
-		c.expectAtRest(t, nil)
-	})
-	t.Run("others are first, five times", func(t *testing.T) {
-		c := unsure(newCluster(t, blue(nil)))
-		lost := map[string]bool{}
-		c.creating = func(o *networkingv1.IPAddress) error {
-			if len(lost) < 5 {
-				lost[o.Name] = true
-				return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "ipaddresses"}, o.Name)
-			}
-			return nil
-		}
-		if got := c.create(t, corev1Service("a")); got.IP == "" || lost[got.IP] {
-			t.Errorf("the answer is %+v, want one that others do not have (%v)", got, lost)
-		}
-	})
-	t.Run("somebody deletes the claim", func(t *testing.T) {
-		c := unsure(newCluster(t, blue(nil)))
-		c.deleting = func(o *networkingv1.IPAddress) error {
-			c.drop(c.addresses[o.Name])
-			return apierrors.NewNotFound(schema.GroupResource{Resource: "ipaddresses"}, o.Name)
-		}
-		if got := c.create(t, corev1Service("a")); got.IPs != nil || !got.Allowed {
-			t.Errorf("the answer is %+v: whoever deleted it may have handed it out", got)
-		}
-	})
-	t.Run("the claim cannot be deleted", func(t *testing.T) {
-		c := unsure(newCluster(t, blue(nil)))
-		c.deleting = func(*networkingv1.IPAddress) error { return errDown }
-		if got := c.create(t, corev1Service("a")); got.IPs != nil || !got.Allowed {
-			t.Errorf("the answer is %+v: the API server could not write its own", got)
-		}
-	})
-	t.Run("a claim of another one came and went", func(t *testing.T) {
-		c := unsure(newCluster(t, blue(nil)))
-		taken := map[string]bool{}
-		c.creating = func(o *networkingv1.IPAddress) error {
-			if len(taken) < 3 { // just before ours
-				taken[o.Name] = true
-				theirs := ourAddress(o.Name, v1alpha1.PurposeClaim, nil)
-				c.put(theirs)
-				c.drop(c.addresses[o.Name])
-			}
-			return nil
-		}
-		got := c.create(t, corev1Service("a"))
-		if got.IP == "" || taken[got.IP] {
-			t.Errorf("the answer is %+v, want one that nobody else was given (%v)", got, taken)
-		}
-		if left := c.purposes(); len(left) != 0 {
-			t.Errorf("left are %v", left)
-		}
-	})
-	t.Run("the watch is behind", func(t *testing.T) {
-		c := unsure(newCluster(t, blue(nil)))
-		c.deaf = true
-		if got := c.create(t, corev1Service("a")); got.IPs != nil || !got.Allowed {
-			t.Errorf("the answer is %+v: nobody knows what others did", got)
-		}
-		if left := c.purposes(); len(left) != 0 {
-			t.Errorf("left are %v", left)
-		}
-	})
-	t.Run("the request ends while the claim waits", func(t *testing.T) {
-		c := unsure(newCluster(t, blue(nil)))
-		c.deaf = true
-		ctx, cancel := context.WithTimeout(t.Context(), 800*time.Millisecond)
-		defer cancel()
-		c.steerer.Handle(ctx, admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-			Namespace: "ns", Operation: admissionv1.Create, Object: rawOf(t, corev1Service("a")),
-		}})
-		if left := c.purposes(); len(left) != 0 {
-			t.Errorf("left are %v, where nobody gets an address until the claims are found", left)
-		}
-	})
-	t.Run("everybody is always first", func(t *testing.T) {
-		c := unsure(newCluster(t, blue(func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceCIDRs = []string{"kubernetes"} })))
-		tries := 0
-		c.creating = func(o *networkingv1.IPAddress) error {
-			tries++
-			return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "ipaddresses"}, o.Name)
-		}
-		if diff := cmp.Diff(answer{Allowed: true}, c.create(t, corev1Service("a"))); diff != "" || tries != attempts+lastAttempts {
-			t.Errorf("after %d tries (-want +got):\n%s", tries, diff)
-		}
-	})
-}
-
-// Addresses of another replica are borrowed; one that does not answer is left alone, and its addresses with it.
-func TestBorrowing(t *testing.T) {
-	members := []string{"me", "other"}
-	mine := allocator.NewShard(members, "me")
-	split := func() (own, others []string) {
-		for _, ip := range usableOf("10.0.1.0/29") {
-			if mine.Owns(netip.MustParseAddr(ip)) {
-				own = append(own, ip)
-			} else {
-				others = append(others, ip)
-			}
-		}
-		return own, others
-	}
-	own, others := split()
-	if len(own) == 0 || len(others) == 0 {
-		t.Fatalf("own are %v, others' %v", own, others)
-	}
-	drain := func(t *testing.T, borrow func(*cluster, netip.Addr) (replicas.Grant, error)) (handed []string, c *cluster) {
-		c = newCluster(t, blue(nil))
-		c.rights = replicas.Rights{Shard: mine, Own: mine, Sure: true}
-		var mu sync.Mutex
-		c.borrow = func(a netip.Addr) (replicas.Grant, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			return borrow(c, a)
-		}
-		for i := range 7 {
-			got := c.create(t, corev1Service("a"+string(rune('a'+i))))
-			if got.IP != "" {
-				handed = append(handed, got.IP)
-				if err := c.accept("a"+string(rune('a'+i)), got.IP); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-		slices.Sort(handed)
-		return handed, c
-	}
-	t.Run("lent", func(t *testing.T) {
-		var asked []string
-		handed, _ := drain(t, func(_ *cluster, a netip.Addr) (replicas.Grant, error) {
-			asked = append(asked, a.String())
-			return replicas.Outright, nil
-		})
-		if !slices.Equal(handed, usableOf("10.0.1.0/29")) {
-			t.Errorf("handed out were %v, want all", handed)
-		}
-		slices.Sort(asked)
-		if diff := cmp.Diff(others, asked); diff != "" {
-			t.Errorf("asked for (-want +got):\n%s", diff)
-		}
-	})
-	claims := func(c *cluster) (n int) {
-		for _, write := range c.writes {
-			if write == "create "+v1alpha1.PurposeClaim {
-				n++
-			}
-		}
-		return n
-	}
-	t.Run("inherited by who was asked", func(t *testing.T) {
-		handed, c := drain(t, func(*cluster, netip.Addr) (replicas.Grant, error) { return replicas.Claimable, nil })
-		if !slices.Equal(handed, usableOf("10.0.1.0/29")) || claims(c) != len(others) {
-			t.Errorf("handed out were %v by %q, want all, those of others by claims", handed, c.writes)
-		}
-	})
-	t.Run("inherited", func(t *testing.T) {
-		c := newCluster(t, blue(nil))
-		c.rights.Own = mine // and the Shard is everything
-		for i := range 6 {
-			name := "a" + string(rune('a'+i))
-			if got := c.create(t, corev1Service(name)); c.accept(name, got.IP) != nil {
-				t.Errorf("the answer is %+v", got)
-			}
-		}
-		if got := claims(c); got != len(others) {
-			t.Errorf("%q were written: %d claims, want one for each of %v", c.writes, got, others)
-		}
-	})
-	t.Run("refused", func(t *testing.T) {
-		if handed, _ := drain(t, func(*cluster, netip.Addr) (replicas.Grant, error) { return replicas.Refused, nil }); !slices.Equal(handed, own) {
-			t.Errorf("handed out were %v, want the own ones %v", handed, own)
-		}
-	})
-	t.Run("of two minds", func(t *testing.T) {
-		handed, c := drain(t, func(*cluster, netip.Addr) (replicas.Grant, error) { return replicas.Elsewhere, nil })
-		if !slices.Equal(handed, own) || claims(c) > 0 {
-			t.Errorf("handed out were %v by %q, want the own ones %v", handed, c.writes, own)
-		}
-		await(t, "nothing is assumed any more", func() bool { return c.steerer.Ledger.Assumed() == 0 })
-	})
-	t.Run("no answer", func(t *testing.T) {
-		handed, c := drain(t, func(c *cluster, _ netip.Addr) (replicas.Grant, error) {
-			c.rights.Shard = allocator.Shard{} // by its silence we are its heir
-			return replicas.Refused, replicas.ErrNoAnswer
-		})
-		if all := usableOf("10.0.1.0/29"); !slices.Equal(handed, all) {
-			t.Errorf("handed out were %v, want all %v: the own ones, and those of the silent one by claims", handed, all)
-		}
-		await(t, "nothing is assumed any more", func() bool { return c.steerer.Ledger.Assumed() == 0 })
-	})
-}
-
-// A replica that was asked before about the same request gave it an address that rested: our own watch is a moment behind.
-func TestYieldedByAnotherReplica(t *testing.T) {
-	s := blue(func(s *v1alpha1.ServiceCIDRPolicySpec) { s.CoolDown = &metav1.Duration{Duration: time.Hour} })
-	s.addresses = append(s.addresses, ourAddress("10.0.1.3", v1alpha1.PurposeCooling, map[string]string{
-		v1alpha1.AnnotationLastService: "ns/a", v1alpha1.AnnotationReleased: time.Now().UTC().Format(time.RFC3339Nano),
-	}))
-	c := newCluster(t, s)
-	if got := c.create(t, corev1Service("b", "10.0.1.3")); got.Allowed {
-		t.Error("it rests, and was allowed")
-	}
-	c.mu.Lock()
-	delete(c.addresses, "10.0.1.3")
-	c.mu.Unlock()
-	if got := c.create(t, corev1Service("b", "10.0.1.3")); !got.Allowed {
-		t.Errorf("its IPAddress is gone: %s", got.Message)
-	}
-}
-
-// Many Services at once: each gets an address of its own, sure or not. Where it has to be claimed, and the watch is too far behind on a busy
-// machine, the client asks again.
+// Many Services at once, of three replicas that hand on what they are asked: each gets an address of its own.
 func TestManyAtOnce(t *testing.T) {
-	for name, sure := range map[string]bool{"drawn": true, "claimed": false} {
-		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.0.0/24", "fd00::/120")}})
-			c.rights.Sure = sure
-			var mu sync.Mutex
-			var all []string
-			var atOnce atomic.Int32
-			var wg sync.WaitGroup
-			for i := range 40 {
-				wg.Go(func() {
-					ask := func() answer { return c.create(t, dualStack(corev1Service("s"+string(rune('a'+i))))) }
-					got := ask()
-					if len(got.IPs) == 2 {
-						atOnce.Add(1)
-					}
-					for end := time.Now().Add(10 * time.Second); !sure && len(got.IPs) < 2 && time.Now().Before(end); {
-						got = ask()
-					}
-					mu.Lock()
-					defer mu.Unlock()
-					all = append(all, got.IPs...)
-				})
-			}
-			wg.Wait()
-			slices.Sort(all)
-			if n := len(all); len(slices.Compact(all)) != n || n != 80 {
-				t.Errorf("%d addresses were handed out, %d different ones; want 80", n, len(slices.Compact(all)))
-			}
-			if n := atOnce.Load(); n < 20 {
-				t.Errorf("%d of 40 had theirs at the first try", n)
-			}
-		})
-	}
-}
-
-// Replicas that are not sure settle every address by claims. None is handed out twice, whoever is asked. The API server finds nearly every address
-// free that it is given: a replica whose watch is behind may claim one that was just handed out, and loses, but its claim stands there for a
-// moment. Here all three settle the same addresses, which their Rights keep them from where they are not replaced by a test's.
-func TestReplicasSideBySide(t *testing.T) {
-	s := setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.0.0/25", "fd00::/121")}}
+	s := setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.0.0/24", "fd00::/120")}}
 	c := newCluster(t, s)
 	s.namespaces = namespaceReader{"ns": nil}
-	c.rights.Sure = false
-	steerers := []*ServiceSteerer{c.steerer, c.replica(t, s), c.replica(t, s)}
+	replicas := []*ServiceSteerer{c.steerer, c.replica(t, s), c.replica(t, s)}
+	for _, follower := range replicas[1:] {
+		follower.Leader = leaderFunc(func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool) {
+			return completed(t, c.steerer.Handle(ctx, admission.Request{AdmissionRequest: *r}), *r), true
+		})
+	}
+	var mu sync.Mutex
+	var all []string
 	var wg sync.WaitGroup
-	var handed, claimed atomic.Int32
-	var accepted sync.Map // IPv6 by IPv4
-	for i, steerer := range steerers {
-		for j := range 4 {
-			wg.Go(func() {
-				for k := range 8 {
-					name := fmt.Sprintf("s%d-%d-%d", i, j, k)
-					got := askOf(t, steerer, admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-						Operation: admissionv1.Create, Object: rawOf(t, dualStack(corev1Service(name))),
-					}})
-					if len(got.IPs) == 2 {
-						handed.Add(1)
-						switch err := c.accept(name, got.IPs...); {
-						case errors.Is(err, errClaimed):
-							claimed.Add(1)
-						case err != nil:
-							t.Error(err)
-						default:
-							accepted.Store(got.IPs[0], got.IPs[1])
-						}
-					}
+	for i := range 90 {
+		wg.Go(func() {
+			got := askOf(t, replicas[i%len(replicas)], admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Operation: admissionv1.Create, Object: rawOf(t, dualStack(corev1Service(fmt.Sprint("s", i)))),
+			}})
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, got.IPs...)
+		})
+	}
+	wg.Wait()
+	slices.Sort(all)
+	if n := len(all); len(slices.Compact(all)) != n || n != 180 {
+		t.Errorf("%d addresses were handed out, %d different ones; want 180", n, len(slices.Compact(all)))
+	}
+	for i, follower := range replicas[1:] {
+		if n := follower.Ledger.InFlight(); n > 0 {
+			t.Errorf("replica %d has drawn %d addresses by itself", i+1, n)
+		}
+	}
+}
+
+// leaderFunc is a Leader.
+type leaderFunc func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool)
+
+// Review implements Leader.
+func (f leaderFunc) Review(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool) {
+	return f(ctx, r)
+}
+
+// completed is a response as it is written: its patches are bytes.
+func completed(t *testing.T, r admission.Response, to admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	if err := r.Complete(admission.Request{AdmissionRequest: to}); err != nil {
+		t.Error(err)
+	}
+	return &r.AdmissionResponse
+}
+
+// Who does not lead answers by itself what needs no address, and everything when the leader does not answer.
+func TestHandingOn(t *testing.T) {
+	headless := corev1Service("a", corev1.ClusterIPNone)
+	for name, tc := range map[string]struct {
+		service *corev1.Service
+		old     *corev1.Service
+		asks    bool
+	}{
+		"an address is needed":     {service: corev1Service("a"), asks: true},
+		"an address is named":      {service: corev1Service("a", "10.0.0.9"), asks: true},
+		"an address is added":      {service: dualStack(corev1Service("a", "10.0.0.9")), old: corev1Service("a", "10.0.0.9"), asks: true},
+		"none is needed":           {service: headless},
+		"nothing changes about it": {service: corev1Service("a", "10.0.0.9"), old: corev1Service("a", "10.0.0.9")},
+	} {
+		for _, answers := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, the leader answers: %t", name, answers), func(t *testing.T) {
+				c := newCluster(t, setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.0.0/24", "fd00::/120")}})
+				asked := 0
+				c.steerer.Leader = leaderFunc(func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool) {
+					asked++
+					return &admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{"by the leader"}}, answers
+				})
+				r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Object: rawOf(t, tc.service)}}
+				if tc.old != nil {
+					r.Operation, r.OldObject = admissionv1.Update, rawOf(t, tc.old)
+				}
+				got := c.ask(t, r)
+				if (asked == 1) != tc.asks || asked > 1 {
+					t.Errorf("the leader was asked %d times", asked)
+				}
+				byLeader := tc.asks && answers
+				if !got.Allowed || slices.Contains(got.Warnings, "by the leader") != byLeader || byLeader && c.steerer.Ledger.InFlight() > 0 {
+					t.Errorf("the answer is %+v", got)
+				}
+				if wants := len(missing(sketchOf(tc.service), nil, []bool{true, false})) > 0; wants && tc.old == nil && !byLeader && got.IP == "" {
+					t.Error("it passed unsteered")
 				}
 			})
 		}
 	}
-	wg.Wait()
-	if n := handed.Load(); n < 48 { // on a slow machine some are left to the API server
-		t.Errorf("%d of 96 Services got their addresses", n)
+}
+
+// An address that a living Service has is refused to others, also while its IPAddress is missing.
+func TestAddressOfALivingService(t *testing.T) {
+	for _, ip := range []string{"10.0.0.9", "fd00::9"} {
+		s := setting{
+			cidrs:    []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.0.0/24", "fd00::/120")},
+			services: []*corev1.Service{corev1Service("lives", ip)},
+		}
+		c := newCluster(t, s)
+		want := answer{Message: "the address " + ip + " belongs to Service ns/lives; choose another address, or leave the choice to the cluster"}
+		if diff := cmp.Diff(want, c.create(t, corev1Service("b", ip))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		delete(c.services, "lives") // and the watch does not show it yet
+		if got := c.create(t, corev1Service("b", ip)); !got.Allowed {
+			t.Errorf("the Service is gone: %s", got.Message)
+		}
 	}
-	if n := claimed.Load(); n > handed.Load()/10 {
-		t.Errorf("of %d Services %d met a claim", handed.Load(), n)
+}
+
+// What was taken for a request that is refused in the end is given back at once.
+func TestRefusedGivesBack(t *testing.T) {
+	s := blue(keeping("r", "10.0.1.2", "ns/a"))
+	s.addresses = append(s.addresses, ourAddress("10.0.1.2", v1alpha1.PurposeReservation, nil))
+	for _, ip := range usableOf("fd00:1::/125") {
+		s.services = append(s.services, corev1Service("s"+strings.ReplaceAll(ip, ":", "-"), ip))
 	}
-	for i, steerer := range steerers {
-		accepted.Range(func(four, six any) bool {
-			for _, ip := range []any{four, six} {
-				a := netip.MustParseAddr(ip.(string))
-				await(t, fmt.Sprintf("replica %d has seen %s", i, a), func() bool { return steerer.Ledger.State(a) == allocator.Allocated })
-			}
-			return true
-		})
-		await(t, fmt.Sprintf("replica %d has seen everything", i), func() bool {
-			steerer.Ledger.Sweep() // what was given in one family only, and is not used
-			return steerer.Ledger.Assumed() == 0
-		})
+	for name, service := range map[string]*corev1.Service{"reserved": corev1Service("a"), "chosen": corev1Service("b", "10.0.1.3")} {
+		c := newCluster(t, s)
+		if got := c.create(t, dualStack(service)); got.Allowed {
+			t.Errorf("%s: there is no IPv6 address, and the answer is %+v", name, got)
+		}
+		if n := c.steerer.Ledger.InFlight(); n > 0 {
+			t.Errorf("%s: %d addresses are in flight after a refusal", name, n)
+		}
 	}
-	c.expectAtRest(t, nil)
+}
+
+// Services whose names the API server has yet to generate are not taken for one another.
+func TestGeneratedNames(t *testing.T) {
+	c := newCluster(t, setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.0.0/24", "fd00::/120")}})
+	nameless := func(ips ...string) *corev1.Service {
+		s := corev1Service("", ips...)
+		s.GenerateName = "web-"
+		return s
+	}
+	first, second := c.create(t, nameless()), c.create(t, nameless())
+	if first.IP == "" || first.IP == second.IP {
+		t.Fatalf("the answers are %+v and %+v", first, second)
+	}
+	if got := c.steerer.choiceOf(t.Context(), netip.MustParseAddr(first.IP), types.NamespacedName{Namespace: "ns"}); got.ours {
+		t.Error("what one of them got is taken for the other one's")
+	}
+	if got := c.create(t, nameless(first.IPs...)); !got.Allowed || got.IPs != nil {
+		t.Errorf("asked again about the first: %+v", got)
+	}
 }

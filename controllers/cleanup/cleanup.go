@@ -26,7 +26,7 @@ type Options struct {
 	APIVersion string
 	// Lease of the manager's leader election. A holder that renewed it lately stops the clean-up.
 	Lease client.ObjectKey
-	// Namespace is where replicas keep their Leases, which stop the clean-up too, and the certificate of the webhooks.
+	// Namespace is where the certificate of the webhooks is kept.
 	Namespace string
 	// Force works although a manager seems to run.
 	Force bool

@@ -1,6 +1,6 @@
 // Package cleanup takes away what the operator left on objects that are not its own: its finalizer and conditions
 // on ServiceCIDRs, its label on IPAddresses, its annotation on Services, the IPAddresses that it kept for itself, and in its namespace the
-// Leases of replicas and the certificate of the webhooks. It leaves what the API
+// the certificate of the webhooks. It leaves what the API
 // server and kube-controller-manager write too: upstream's finalizer, and the IPAddresses of Services.
 //
 // It promises that nothing is changed in a dry run, that it can be run again after it was cut off, and that it

@@ -10,20 +10,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
 
-// home takes away what replicas left in the operator's namespace, which may outlive the operator: Leases of those that were killed, and
-// the certificate of the webhooks.
+// home takes away what is left in the operator's namespace, which may outlive the operator: the certificate of the webhooks.
 func (o Options) home(ctx context.Context) error {
-	leases, err := o.replicas(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range leases {
-		if err := o.remove(ctx, "Lease", &leases[i]); err != nil {
-			return err
-		}
-	}
 	secret := &corev1.Secret{}
-	err = o.Client.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: webhook.SecretName}, secret)
+	err := o.Client.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: webhook.SecretName}, secret)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the Secret %s/%s: %w", o.Namespace, webhook.SecretName, err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 )
 
 // BandLabeler writes the label clusterip-operator.io/band on the IPAddresses of the API server's allocator.
@@ -49,12 +50,12 @@ func (b *BandLabeler) SetupWithManager(mgr manager.Manager) error {
 
 // Reconcile compares the label with the band and applies it if they differ.
 func (b *BandLabeler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Result, error) {
-	ip, err := get(ctx, b.Client, types.NamespacedName{Name: a.String()}, &networkingv1.IPAddress{})
+	ip, err := objects.Get(ctx, b.Client, types.NamespacedName{Name: a.String()}, &networkingv1.IPAddress{})
 	if err != nil || ip == nil {
 		return reconcile.Result{}, err
 	}
-	want := bandLabel(b.Ledger, a)
-	if !newObject(ip).ours() || want == "" || ip.Labels[v1alpha1.LabelBand] == want {
+	band, offered := b.Ledger.BandOf(a)
+	if !newObject(ip).ours() || !offered || ip.Labels[v1alpha1.LabelBand] == band.String() {
 		return reconcile.Result{}, nil
 	}
 	if err := b.Limiter.Wait(ctx); err != nil {
@@ -62,19 +63,10 @@ func (b *BandLabeler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Re
 	}
 	// The UID keeps the apply from bringing an address back that was released in the meantime.
 	apply := networkingv1ac.IPAddress(ip.Name).WithAPIVersion(b.APIVersion).WithUID(ip.UID).
-		WithLabels(map[string]string{v1alpha1.LabelBand: want})
+		WithLabels(map[string]string{v1alpha1.LabelBand: band.String()})
 	err = b.Client.Apply(ctx, apply, client.FieldOwner(v1alpha1.ManagerBand), client.ForceOwnership)
-	if ignoreGone(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("labelling IPAddress %s with its band: %w", a, err)
+	if objects.IgnoreGone(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("labelling IPAddress %s with its band: %in", a, err)
 	}
 	return reconcile.Result{}, nil
-}
-
-// bandLabel is the label value for an address; empty when no range offers it.
-func bandLabel(l *ledger.Ledger, a netip.Addr) string {
-	band, ok := l.BandOf(a)
-	if !ok {
-		return ""
-	}
-	return band.String()
 }

@@ -4,8 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -19,9 +24,17 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 )
 
-// Reconciler audits and repairs one address at a time. All fields but Tracker are required.
+// workers repair at the same time. A repair is two requests that wait for etcd, which writes many in one go.
+const workers = 16
+
+// eventsASecond bounds the events of a mass repair. client-go sends each as soon as it can, so that a thousand of them would take the
+// API server's time from the repairs that they tell of.
+const eventsASecond = 50
+
+// Reconciler audits and repairs one address at a time. All exported fields but Tracker are required.
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -32,93 +45,124 @@ type Reconciler struct {
 	Clock  clock.PassiveClock
 	// Tracker remembers unconfirmed drift; its zero value is ready.
 	Tracker drift.Tracker[netip.Addr]
-	// APIVersion under which IPAddresses are served.
-	APIVersion string
 	// Bitmap: the API server allocates from the bitmap, so IPAddresses are ours to write.
 	Bitmap bool
+
+	eventPace *rate.Limiter
 }
 
 var _ reconcile.TypedReconciler[netip.Addr] = (*Reconciler)(nil)
 
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	r.eventPace = rate.NewLimiter(eventsASecond, eventsASecond)
 	return builder.TypedControllerManagedBy[netip.Addr](mgr).
 		Named("ipaddress").
 		WatchesRawSource(r.Ledger.Addresses()).
 		WatchesRawSource(r.Ledger.Covers()).
 		WithOptions(controller.TypedOptions[netip.Addr]{
-			MaxConcurrentReconciles: 8,
+			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](100*time.Millisecond, time.Minute),
 		}).
 		Complete(r)
 }
 
-// Reconcile looks at an address in the cache; when something is wrong for long enough, it looks at the API
-// server, and only when that agrees it repairs and reports.
+// Reconcile decides by the cache; when something is wrong for long enough, it decides by the API server, and only when that
+// agrees it repairs and reports.
 func (r *Reconciler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Result, error) {
-	w, err := r.gather(ctx, sight{r.Client, r.Client}, a)
+	in, err := r.gather(ctx, readers{r.Client, r.Client}, a)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("gathering the world of %s: %w", a, err)
+		return reconcile.Result{}, fmt.Errorf("reading what has to do with %s: %w", a, err)
 	}
-	v := decide(w)
-	if v.drift == drift.None && v.do == leave {
+	d := decide(in)
+	if d.drift == drift.None && d.do == leave {
 		r.Tracker.Clear(a)
-		return reconcile.Result{RequeueAfter: v.again}, nil
+		return reconcile.Result{RequeueAfter: d.again}, nil
 	}
-	if left := r.Tracker.Suspect(a, v.drift, w.now, v.confirm); left > 0 {
+	if left := r.Tracker.Suspect(a, d.drift, in.now, d.confirm); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
-	return r.confirmed(ctx, a, v)
+	return r.confirm(ctx, a, d)
 }
 
-// confirmed acts on a suspicion that has lasted.
-func (r *Reconciler) confirmed(ctx context.Context, a netip.Addr, suspected verdict) (reconcile.Result, error) {
-	w, err := r.gather(ctx, r.closeSight(suspected), a)
+// confirm asks the API server about a suspicion that has lasted, and acts on it.
+func (r *Reconciler) confirm(ctx context.Context, a netip.Addr, suspected decision) (reconcile.Result, error) {
+	in, err := r.gather(ctx, r.liveReaders(suspected), a)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading the world of %s from the API server: %w", a, err)
+		return reconcile.Result{}, fmt.Errorf("reading what has to do with %s from the API server: %w", a, err)
 	}
-	v := decide(w)
-	if v.drift != suspected.drift || v.do != suspected.do {
-		// The watch lags behind. Its event will wake us; look once more in case that it was coalesced.
+	d := decide(in)
+	if d.drift != suspected.drift || d.do != suspected.do {
+		// The watch lags behind. Its event will wake us; decide once more in case that it was coalesced.
 		r.Tracker.Clear(a)
 		return reconcile.Result{RequeueAfter: 2 * time.Second}, nil
 	}
-	return r.repair(ctx, w, v)
-}
-
-// closeSight is the second look: at the API server itself. What is to be created needs no look at the IPAddress, for the
-// creation is one: a name that exists is refused. The daily work of bitmap mode needs none at the Services either; an
-// IPAddress for one that is gone is removed when its end is seen.
-func (r *Reconciler) closeSight(suspected verdict) sight {
-	switch {
-	case suspected.do != create:
-		return sight{r.Live, r.Live}
-	case suspected.drift == drift.None:
-		return sight{r.Client, r.Client}
-	default:
-		return sight{r.Client, r.Live}
-	}
+	return r.repair(ctx, in, d)
 }
 
 // repair writes, counts and reports, in this order.
-func (r *Reconciler) repair(ctx context.Context, w world, v verdict) (reconcile.Result, error) {
-	done, err := r.apply(ctx, w, v.do)
+func (r *Reconciler) repair(ctx context.Context, in inputs, d decision) (reconcile.Result, error) {
+	done, err := r.apply(ctx, in, d.do)
 	// What exists already was never missing: after a restart of the API server the watch of IPAddresses may come back seconds
 	// after that of Services.
-	if v.drift != drift.None && (done || err != nil) && r.Tracker.Believe(w.address) {
-		metrics.DriftDetected.WithLabelValues(string(v.drift)).Inc()
+	if d.drift != drift.None && (done || err != nil) && r.Tracker.Believe(in.address) {
+		metrics.DriftDetected.WithLabelValues(string(d.drift)).Inc()
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("repairing %s: %w", w.address, err)
+		return reconcile.Result{}, fmt.Errorf("repairing %s: %w", in.address, err)
 	}
-	if v.drift == drift.None || !done {
-		r.Tracker.Clear(w.address)
+	if d.drift == drift.None || !done {
+		r.Tracker.Clear(in.address)
 		return reconcile.Result{}, nil
 	}
-	r.announce(w, v)
-	if v.do != leave {
-		metrics.DriftRepaired.WithLabelValues(string(v.drift)).Inc()
-		log.FromContext(ctx).Info("Repaired an address", "address", w.address, "drift", v.drift, "note", v.note)
+	r.announce(in, d)
+	if d.do != leave {
+		metrics.DriftRepaired.WithLabelValues(string(d.drift)).Inc()
+		log.FromContext(ctx).Info("Repaired an address", "address", in.address, "drift", d.drift, "note", d.note)
 	}
 	return reconcile.Result{}, nil
+}
+
+// readers say where the two kinds are read: from the cache at first, from the API server itself before anything is written.
+type readers struct{ addresses, services client.Reader }
+
+// liveReaders are those of a confirmation. What is to be created needs no reading of the IPAddress, for the creation is one: a
+// name that exists is refused. The daily work of bitmap mode needs none of the Services either; an IPAddress for one that is
+// gone is removed when its end is seen.
+func (r *Reconciler) liveReaders(suspected decision) readers {
+	switch {
+	case suspected.do != create:
+		return readers{r.Live, r.Live}
+	case suspected.drift == drift.None:
+		return readers{r.Client, r.Client}
+	default:
+		return readers{r.Client, r.Live}
+	}
+}
+
+// gather reads the IPAddress of an address and the Services that have to do with it.
+func (r *Reconciler) gather(ctx context.Context, from readers, a netip.Addr) (inputs, error) {
+	in := inputs{now: r.Clock.Now(), address: a, offered: len(r.Ledger.Covering(a)) > 0, bitmap: r.Bitmap}
+	ip, err := objects.Get(ctx, from.addresses, types.NamespacedName{Name: a.String()}, &networkingv1.IPAddress{})
+	if err != nil {
+		return in, err
+	}
+	services := r.Ledger.Claims(a)
+	if ip != nil {
+		in.object = newObject(ip)
+		if parent := in.object.service; parent.Name != "" && !slices.Contains(services, parent) {
+			services = append(services, parent)
+		}
+	}
+	for _, name := range services {
+		s, err := objects.Get(ctx, from.services, name, &corev1.Service{})
+		if err != nil {
+			return in, err
+		}
+		if s != nil {
+			in.addService(newClaim(s, slices.Contains(ledger.ClusterIPs(s), a)))
+		}
+	}
+	sortClaims(in.claims)
+	return in, nil
 }

@@ -1,10 +1,19 @@
 package ipaddress
 
 import (
+	"cmp"
 	"fmt"
+	"net/netip"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // Graces of the API server's own repair loop (upstream's repairip.go), which knows how long a Service takes to
@@ -14,6 +23,14 @@ const (
 	orphanGrace = 60 * time.Second
 	// revertGrace covers the creation of a Service that exists already: its IPAddress is taken back at once.
 	revertGrace = 5 * time.Second
+)
+
+// How long an IPAddress must be missing before the API server is asked about its Service: a while for a Service that was created
+// less than settled ago, whose IPAddress the watch may not have shown yet, and hardly at all for others, whose IPAddress was deleted.
+const (
+	settled        = 5 * time.Second
+	confirmCreated = 500 * time.Millisecond
+	confirmDeleted = 50 * time.Millisecond
 )
 
 // action is what becomes of an IPAddress.
@@ -35,13 +52,13 @@ const (
 	reasonIPAddressWrongOwner = "IPAddressWrongReference"
 )
 
-// verdict says what is wrong with an address and what to do about it.
-type verdict struct {
+// decision is what is wrong with an address and what to do about it.
+type decision struct {
 	drift drift.Type
 	do    action
-	// confirm is how long the drift must last before it is believed.
+	// confirm is how long the drift must last before the API server is asked about it.
 	confirm time.Duration
-	// again asks for another look later, when a grace is over. Nothing is wrong until then.
+	// again asks for another decision later, when a grace is over. Nothing is wrong until then.
 	again time.Duration
 	// reason and note are the event for the rightful owner, or for the IPAddress when nobody holds the address.
 	reason, note string
@@ -49,101 +66,219 @@ type verdict struct {
 	losers []claim
 }
 
-// decide judges one address.
-func decide(w world) verdict {
+// decide says what is wrong with one address.
+func decide(in inputs) decision {
 	switch {
-	case w.object == nil:
-		return decideMissing(w)
-	case w.object.deleting:
-		return verdict{} // somebody's finalizer holds it; when that goes it is missing, or gone
-	case len(w.claims) == 0:
-		return decideUnclaimed(w)
-	case w.object.foreign() && !w.object.named(w.owner()):
-		return reportForeign(w)
-	case len(w.claims) > 1:
-		return decideDuplicate(w)
-	case w.bitmap && w.changedHands():
-		return afterGrace(w.underway(), verdict{do: replace}) // the daily work of this mode: the bitmap gave the address to another Service
-	case !w.object.named(w.owner()):
+	case in.object == nil:
+		return decideMissing(in)
+	case in.object.deleting:
+		return decision{} // somebody's finalizer holds it; when that goes it is missing, or gone
+	case len(in.claims) == 0:
+		return decideUnclaimed(in)
+	case in.object.foreign() && !in.object.named(in.owner()):
+		return reportForeign(in)
+	case len(in.claims) > 1:
+		return decideDuplicate(in)
+	case in.bitmap && in.changedHands():
+		return afterGrace(in.underway(), decision{do: replace}) // the daily work of this mode: the bitmap gave the address to another Service
+	case !in.object.named(in.owner()):
 		return decideWrongParent()
-	case !w.labelled():
-		return verdict{drift: drift.WrongLabels, do: relabel, confirm: 5 * time.Second,
+	case !in.labelled():
+		return decision{drift: drift.WrongLabels, do: relabel, confirm: 5 * time.Second,
 			reason: reasonNotAllocated, note: "had lost the labels of the allocator; repaired"}
 	default:
-		return verdict{}
+		return decision{}
 	}
 }
 
-// decideMissing judges an address without IPAddress. Out of every range it is the service controller's case:
+// decideMissing is for an address without IPAddress. Out of every range it is the service controller's case:
 // an IPAddress would not make it routable, and upstream does not create one either.
-func decideMissing(w world) verdict {
+//
+// Until the IPAddress is back, an API server may give the address to another Service, which cannot be undone. So it is
+// restored as soon as that makes sense. An API server writes the IPAddress before the Service and deletes it after the Service;
+// only the watches bring them in another order. For a Service that has just been created that is likely, so the watch gets some
+// time. For an older one it takes no more than what the end of the Service may be behind that of its IPAddress.
+func decideMissing(in inputs) decision {
 	switch {
-	case w.owner() == nil || !w.offered:
-		return verdict{}
-	case w.bitmap:
-		return verdict{do: create} // the daily work of this mode, no drift
+	case in.owner() == nil || !in.offered:
+		return decision{}
+	case in.bitmap:
+		return decision{do: create} // the daily work of this mode, no drift
 	default:
-		return verdict{drift: drift.Missing, do: create, confirm: 500 * time.Millisecond, losers: w.claims[1:],
+		confirm := confirmDeleted
+		if in.now.Sub(in.owner().created) < settled {
+			confirm = confirmCreated
+		}
+		return decision{drift: drift.Missing, do: create, confirm: confirm, losers: in.claims[1:],
 			reason: reasonNotAllocated, note: "was not allocated; repaired"}
 	}
 }
 
-// decideUnclaimed judges an IPAddress whose address no Service holds.
-func decideUnclaimed(w world) verdict {
+// decideUnclaimed is for an IPAddress whose address no Service holds.
+func decideUnclaimed(in inputs) decision {
 	switch {
-	case !w.object.ours():
-		return verdict{} // reserved by somebody, or without a label: no allocator's
-	case w.object.service.Name == "":
-		return verdict{drift: drift.WrongParent, do: remove, confirm: 5 * time.Second,
+	case !in.object.ours():
+		return decision{} // reserved by somebody, or without a label: no allocator's
+	case in.object.service.Name == "":
+		return decision{drift: drift.WrongParent, do: remove, confirm: 5 * time.Second,
 			reason: reasonIPAddressUnclaimed, note: "does not name a Service; deleted"}
-	case w.bitmap:
-		return afterGrace(w.underway(), verdict{do: remove, confirm: 500 * time.Millisecond})
-	case w.parent == nil:
-		return afterGrace(orphanGrace-w.age(), verdict{drift: drift.Orphan, do: remove, confirm: 5 * time.Second,
-			reason: reasonIPAddressUnclaimed, note: fmt.Sprintf("had leaked, Service %s does not exist; deleted", w.object.service)})
-	case w.parent.externalName && w.age() < orphanGrace:
+	case in.bitmap:
+		return afterGrace(in.underway(), decision{do: remove, confirm: 500 * time.Millisecond})
+	case in.parent == nil:
+		return afterGrace(orphanGrace-in.age(), decision{drift: drift.Orphan, do: remove, confirm: 5 * time.Second,
+			reason: reasonIPAddressUnclaimed, note: fmt.Sprintf("had leaked, Service %s does not exist; deleted", in.object.service)})
+	case in.parent.externalName && in.age() < orphanGrace:
 		// A Service that turns from ExternalName into ClusterIP gets its IPAddress before its own update.
-		return verdict{again: orphanGrace - w.age()}
+		return decision{again: orphanGrace - in.age()}
 	default:
 		// Of two requests that create one Service, the loser's IPAddress is younger than the Service and is
 		// taken back by the API server.
 		var grace time.Duration
-		if w.object.created.After(w.parent.created) {
-			grace = revertGrace - w.age()
+		if in.object.created.After(in.parent.created) {
+			grace = revertGrace - in.age()
 		}
-		return afterGrace(grace, verdict{drift: drift.WrongParent, do: remove, confirm: 5 * time.Second,
-			reason: reasonIPAddressWrongOwner, note: fmt.Sprintf("names Service %s, which does not hold it; deleted", w.object.service)})
+		return afterGrace(grace, decision{drift: drift.WrongParent, do: remove, confirm: 5 * time.Second,
+			reason: reasonIPAddressWrongOwner, note: fmt.Sprintf("names Service %s, which does not hold it; deleted", in.object.service)})
 	}
 }
 
-// afterGrace holds a verdict back while the grace lasts.
-func afterGrace(left time.Duration, v verdict) verdict {
+// afterGrace holds a decision back while the grace lasts.
+func afterGrace(left time.Duration, d decision) decision {
 	if left > 0 {
-		return verdict{again: left}
+		return decision{again: left}
 	}
-	return v
+	return d
 }
 
 // reportForeign: somebody else's IPAddress stands on a Service's address. It is theirs to give up.
-func reportForeign(w world) verdict {
-	return verdict{drift: drift.WrongParent, confirm: 5 * time.Second, reason: reasonNotAllocated, losers: w.claims[1:],
-		note: fmt.Sprintf("is held by an IPAddress managed by %q; delete that IPAddress or create the Service anew", w.object.managedBy)}
+func reportForeign(in inputs) decision {
+	return decision{drift: drift.WrongParent, confirm: 5 * time.Second, reason: reasonNotAllocated, losers: in.claims[1:],
+		note: fmt.Sprintf("is held by an IPAddress managed by %q; delete that IPAddress or create the Service anew", in.object.managedBy)}
 }
 
 // decideDuplicate gives the address to the Service that held it first, and tells the others.
-func decideDuplicate(w world) verdict {
-	v := verdict{drift: drift.Duplicate, confirm: time.Second, losers: w.claims[1:]}
+func decideDuplicate(in inputs) decision {
+	d := decision{drift: drift.Duplicate, confirm: time.Second, losers: in.claims[1:]}
 	switch {
-	case !w.object.named(w.owner()):
-		v.do = replace
-		v.reason, v.note = reasonNotAllocated, "was allocated to a younger Service; repaired"
-	case !w.labelled():
-		v.do = relabel
+	case !in.object.named(in.owner()):
+		d.do = replace
+		d.reason, d.note = reasonNotAllocated, "was allocated to a younger Service; repaired"
+	case !in.labelled():
+		d.do = relabel
 	}
-	return v
+	return d
 }
 
-func decideWrongParent() verdict {
-	return verdict{drift: drift.WrongParent, do: replace, confirm: time.Second,
+func decideWrongParent() decision {
+	return decision{drift: drift.WrongParent, do: replace, confirm: time.Second,
 		reason: reasonNotAllocated, note: "had an IPAddress with another parent; repaired"}
 }
+
+// inputs is everything that is known about one address. decide reads nothing else.
+type inputs struct {
+	now     time.Time
+	address netip.Addr
+	// object is the IPAddress, nil without one.
+	object *object
+	// claims are the Services that hold the address, the rightful owner first: see byRight.
+	claims []claim
+	// parent is the Service that object names, nil when there is none.
+	parent *claim
+	// offered: some ServiceCIDR has the address.
+	offered bool
+	// bitmap: the API server allocates from the bitmap in etcd and writes no IPAddress, so we do.
+	bitmap bool
+}
+
+// object is what matters of an IPAddress.
+type object struct {
+	uid       types.UID
+	version   string
+	created   time.Time
+	managedBy string
+	// signed: an API server that allocates from IPAddresses wrote it. Only a live read tells: the cache drops the signature.
+	signed bool
+	family string
+	// deleting: it was deleted, and a finalizer holds it. It is no use any more and cannot be changed.
+	deleting bool
+	// service is the parent if it is a Service, and zero otherwise.
+	service types.NamespacedName
+}
+
+// claim is what matters of a Service.
+type claim struct {
+	name         types.NamespacedName
+	uid          types.UID
+	created      time.Time
+	externalName bool
+	holds        bool
+}
+
+// byRight orders claims: who held the address first keeps it. Names only break the tie of one second.
+func byRight(a, b claim) int {
+	return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name.String(), b.name.String()))
+}
+
+func newObject(o *networkingv1.IPAddress) *object {
+	return &object{
+		uid: o.UID, version: o.ResourceVersion, created: o.CreationTimestamp.Time,
+		managedBy: o.Labels[networkingv1.LabelManagedBy], family: o.Labels[networkingv1.LabelIPAddressFamily],
+		deleting: !o.DeletionTimestamp.IsZero(), service: upstream.Service(o), signed: upstream.WrittenByAPIServer(o),
+	}
+}
+
+func newClaim(s *corev1.Service, holds bool) claim {
+	return claim{
+		name: types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, uid: s.UID, created: s.CreationTimestamp.Time,
+		externalName: s.Spec.Type == corev1.ServiceTypeExternalName, holds: holds,
+	}
+}
+
+// ours reports whether the object belongs to the API server's allocator.
+func (o *object) ours() bool { return o.managedBy == v1alpha1.ManagedByAPIServer }
+
+// foreign reports whether somebody else said that the object is theirs.
+func (o *object) foreign() bool { return o.managedBy != "" && !o.ours() }
+
+// owner is the Service that should be named by the IPAddress, nil without any claim.
+func (in inputs) owner() *claim {
+	if len(in.claims) == 0 {
+		return nil
+	}
+	return &in.claims[0]
+}
+
+// addService enters a Service that exists: as one that holds the address, as parent of the object, as both, or not at all.
+func (in *inputs) addService(c claim) {
+	if c.holds {
+		in.claims = append(in.claims, c)
+	}
+	if in.object != nil && in.object.named(&c) {
+		in.parent = &c
+	}
+}
+
+// named reports whether the object names this Service.
+func (o *object) named(c *claim) bool { return c != nil && o.service == c.name }
+
+// changedHands reports whether one Service holds the address and the object still names one that does not.
+func (in inputs) changedHands() bool {
+	return in.object.ours() && len(in.claims) == 1 && !in.object.named(in.owner()) && (in.parent == nil || !in.parent.holds)
+}
+
+func (in inputs) labelled() bool {
+	return in.object.ours() && in.object.family == upstream.Family(in.address)
+}
+
+// underway is how long the Service of an IPAddress may still take to be written, in bitmap mode. We write ours after their
+// Services; an API server that the cluster is being upgraded to writes its own before.
+func (in inputs) underway() time.Duration {
+	if !in.object.signed {
+		return 0
+	}
+	return orphanGrace - in.age()
+}
+
+func (in inputs) age() time.Duration { return in.now.Sub(in.object.created) }
+
+func sortClaims(claims []claim) { slices.SortFunc(claims, byRight) }

@@ -18,57 +18,47 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// handingOut is when an address is looked at again that a replica was about to hand out.
-const handingOut = 2 * time.Second
+// inFlight is when an address is looked at again that is in flight. The ledger wakes the controller when that ends, too.
+const inFlight = 2 * time.Second
 
-// apply carries out a verdict, unless somebody is being handed the address just now. It goes first: it has waited for a Service.
+// apply carries out a decision, unless somebody is being handed the address just now. It goes first: it has waited for a Service.
 func (k *Keeper) apply(ctx context.Context, w world, v verdict) (reconcile.Result, error) {
 	if v.do == relabel {
 		return reconcile.Result{RequeueAfter: v.again}, k.relabel(ctx, w, v.want)
 	}
 	if !k.Ledger.BeginWrite(w.address) {
-		return reconcile.Result{RequeueAfter: handingOut}, nil
+		return reconcile.Result{RequeueAfter: inFlight}, nil
 	}
-	done, err := k.write(ctx, w, v)
-	if err != nil || done == (written{}) {
-		k.Ledger.EndWrite(w.address)
-		return reconcile.Result{RequeueAfter: v.again}, err
-	}
-	// Ended by unseen, which the event of this very write wakes.
-	done.until = k.Clock.Now().Add(seenWithin)
-	k.writes.put(w.address, done)
-	return reconcile.Result{RequeueAfter: seenWithin}, nil
+	made, gone, err := k.write(ctx, w, v)
+	k.Ledger.EndWrite(w.address, made, gone)
+	return reconcile.Result{RequeueAfter: v.again}, err
 }
 
-// write deletes what has to go and creates what has to come. It returns zero if nothing was changed.
-func (k *Keeper) write(ctx context.Context, w world, v verdict) (done written, err error) {
+// write deletes what has to go and creates what has to come. It returns the IPAddress that was created and the UID of the one that was deleted.
+func (k *Keeper) write(ctx context.Context, w world, v verdict) (made *networkingv1.IPAddress, gone types.UID, err error) {
 	if v.do != create {
 		if removed, err := k.remove(ctx, w); err != nil || !removed {
-			return done, err
+			return nil, "", err
 		}
-		done.gone = w.object.uid
+		gone = w.object.uid
 	}
 	if v.do != remove {
-		made, err := k.create(ctx, w, v.want)
-		if err != nil {
-			return done, err
-		}
-		done.made = made
+		made, err = k.create(ctx, w, v.want)
 	}
-	return done, nil
+	return made, gone, err
 }
 
 // create asks the API server for the address. A name that is taken is somebody else's success: the informer will tell.
-func (k *Keeper) create(ctx context.Context, w world, want *wish) (types.UID, error) {
+func (k *Keeper) create(ctx context.Context, w world, want *wish) (*networkingv1.IPAddress, error) {
 	ip := want.ipAddress(w.address)
 	switch err := k.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerPolicy)); {
 	case apierrors.IsAlreadyExists(err):
-		return "", nil
+		return nil, nil
 	case err != nil:
-		return "", fmt.Errorf("creating IPAddress %s for ServiceCIDRPolicy %s: %w", w.address, want.owner.name, err)
+		return nil, fmt.Errorf("creating IPAddress %s for ServiceCIDRPolicy %s: %w", w.address, want.owner.name, err)
 	}
 	log.FromContext(ctx).V(1).Info("Kept an address", "purpose", ip.Labels[v1alpha1.LabelPurpose], "policy", want.owner.name)
-	return ip.UID, nil
+	return ip, nil
 }
 
 // remove deletes the very object that was judged, and reports whether it did. One that is gone, or another one by now, was taken away by

@@ -13,9 +13,8 @@ const (
 	// skew is how far the clocks of two replicas may be apart. An IPAddress that goes before its time is up by another replica's
 	// clock would be taken for one that was handed out.
 	skew = 500 * time.Millisecond
-	// claimLife is how long a claim may last. A replica needs it for milliseconds; the 15 seconds during which an address that was
-	// handed out is not handed out again are well over.
-	claimLife = 30 * time.Second
+	// unknownFor is how long an IPAddress of ours with an unknown purpose is left alone. Another version of the operator may use it for a moment.
+	unknownFor = 30 * time.Second
 )
 
 // action is what becomes of an IPAddress.
@@ -48,21 +47,13 @@ func decide(w world) verdict {
 		return verdict{do: create, want: want, again: again}
 	case w.object.deleting, w.object.kind == alien:
 		return verdict{} // not ours to change; when it goes we are told
-	case w.object.kind == claim:
-		return decideClaim(w)
+	case w.object.unknown() && w.now.Sub(w.object.created) < unknownFor:
+		return verdict{again: unknownFor - w.now.Sub(w.object.created)}
 	case want == nil:
 		return verdict{do: remove, again: again}
 	default:
 		return verdict{do: want.differs(w.object), want: want, again: again}
 	}
-}
-
-// decideClaim takes away the claim of a replica that did not live to do so.
-func decideClaim(w world) verdict {
-	if left := claimLife - w.now.Sub(w.object.created); left > 0 {
-		return verdict{again: left}
-	}
-	return verdict{do: remove}
 }
 
 // wanted is the IPAddress that should stand at the address, nil for none, and when that may change by itself. A reservation comes

@@ -170,7 +170,8 @@ func TestDecide(t *testing.T) {
 		"in place, the family was taken off":                {reservation: reservedBy("p"), object: reservation("p").with(without(networkingv1.LabelIPAddressFamily)), wantDo: relabel, wantPurpose: "reservation"},
 		"not wanted, and the manager was taken off":         {object: reservation("p").with(without(networkingv1.LabelManagedBy)), wantDo: remove},
 		"in place, deleted, and held by a finalizer":        {reservation: reservedBy("p"), object: reservation("p").with(terminating)},
-		"labelled a reservation, with a Service for parent": {reservation: reservedBy("p"), object: bare(ours, "reservation", ofService, 0), wantDo: replace, wantPurpose: "reservation"},
+		"labelled a reservation, with a Service for parent": {reservation: reservedBy("p"), object: bare(ours, "reservation", ofService, 0)},
+		"labelled as cooling, with a Service for parent":    {object: bare(ours, "cooling", ofService, time.Hour)},
 		// cool-down
 		"freed just now":                             {rest: restsFor(300 * time.Millisecond), coolDown: time.Hour, wantAgain: 700 * time.Millisecond},
 		"freed a second ago":                         {rest: restsFor(time.Second), coolDown: time.Hour, wantDo: create, wantPurpose: "cooling", wantAgain: time.Hour - time.Second + skew},
@@ -179,7 +180,7 @@ func TestDecide(t *testing.T) {
 		"freed longer ago than it has to rest":       {rest: restsFor(time.Minute), coolDown: time.Minute},
 		"freed in a range that is being deleted":     {rest: restsFor(time.Minute), coolDown: time.Hour, closing: true},
 		"freed outside of every range":               {rest: restsFor(time.Minute), coolDown: time.Hour, gone: true},
-		"freed and claimed by a replica":             {rest: restsFor(time.Minute), coolDown: time.Hour, object: bare(ours, "claim", ofReplica, 0), wantAgain: claimLife},
+		"freed, and something unknown of ours":       {rest: restsFor(time.Minute), coolDown: time.Hour, object: bare(ours, "claim", ofReplica, 0), wantAgain: unknownFor},
 		"cooling":                                    {object: cooling("p", time.Minute), coolDown: time.Hour, wantPurpose: "cooling", wantAgain: 59*time.Minute + skew},
 		"cooling until now, by our clock":            {object: cooling("p", time.Minute), coolDown: time.Minute, wantPurpose: "cooling", wantAgain: skew},
 		"cooling until now, by every clock":          {object: cooling("p", time.Minute+skew), coolDown: time.Minute, wantDo: remove},
@@ -194,12 +195,11 @@ func TestDecide(t *testing.T) {
 		"cooling and reserved, the range closes":     {object: cooling("p", time.Minute), coolDown: time.Hour, reservation: reservedBy("p"), closing: true, wantDo: remove},
 		"freed and reserved: no rest, no second":     {rest: restsFor(0), coolDown: time.Hour, reservation: reservedBy("p"), wantDo: create, wantPurpose: "reservation"},
 		"a reservation was lifted: it does not cool": {object: reservation("p"), coolDown: time.Hour, wantDo: remove},
-		// claims
-		"a claim":                                {object: bare(ours, "claim", ofReplica, 10*time.Second), wantAgain: 20 * time.Second},
-		"a claim whose replica died":             {object: bare(ours, "claim", ofReplica, 30*time.Second), wantDo: remove},
-		"a dead claim without labels":            {object: bare("", "", ofReplica, 30*time.Second), wantDo: remove},
-		"a dead claim on a reserved address":     {object: bare(ours, "claim", ofReplica, 30*time.Second), reservation: reservedBy("p"), wantDo: remove},
-		"a dead claim on the address of another": {object: bare(ours, "claim", ofReplica, 30*time.Second), claimed: true, wantDo: remove},
+		// what another version of the operator wrote
+		"of an unknown purpose":                        {object: bare(ours, "claim", ofReplica, 10*time.Second), wantAgain: 20 * time.Second},
+		"of an unknown purpose for long":               {object: bare(ours, "claim", ofReplica, 30*time.Second), wantDo: remove},
+		"of an unknown purpose at a reserved address":  {object: bare(ours, "claim", ofReplica, 30*time.Second), reservation: reservedBy("p"), wantDo: replace, wantPurpose: "reservation"},
+		"of an unknown purpose at a Service's address": {object: bare(ours, "claim", ofReplica, 30*time.Second), claimed: true, wantDo: remove},
 		// others
 		"the API server's":               {object: bare(v1alpha1.ManagedByAPIServer, "", ofService, time.Hour)},
 		"ours, for a purpose to come":    {object: bare(ours, "future", ofService, time.Hour)},

@@ -149,6 +149,9 @@ func failing(err error, done bool) interceptor.Funcs {
 	}}
 }
 
+// writeSeen is how long the ledger waits for the watch to show a write.
+const writeSeen = 5 * time.Second
+
 func inBothFamilies(t *testing.T, test func(t *testing.T, a netip.Addr)) {
 	for family, a := range families {
 		t.Run(family, func(t *testing.T) { test(t, a) })
@@ -159,11 +162,11 @@ func TestNobodyIsGivenAnAddressUntilTheBooksShowItsReservation(t *testing.T) {
 	inBothFamilies(t, func(t *testing.T, a netip.Addr) {
 		s := newStand(t, failing(nil, true), reserving(policyOn("p"), a.String()))
 		k := s.keeper()
-		s.look(k, a, false, seenWithin)
+		s.look(k, a, false, 0)
 		if s.mayBeGiven(a) {
 			t.Error("the address can be given away although its reservation is written and not seen")
 		}
-		s.look(k, a, false, seenWithin) // woken too early
+		s.look(k, a, false, writeSeen) // woken too early
 		s.addresses.Add(s.object(a))
 		s.look(k, a, false, 0)
 		if !s.mayBeGiven(a) {
@@ -176,9 +179,9 @@ func TestAWriteThatIsNeverSeenLocksNothingForEver(t *testing.T) {
 	inBothFamilies(t, func(t *testing.T, a netip.Addr) {
 		s := newStand(t, failing(nil, true), reserving(policyOn("p"), a.String()))
 		k := s.keeper()
-		s.look(k, a, false, seenWithin)
-		s.clock.SetTime(now.Add(seenWithin))
 		s.look(k, a, false, 0)
+		s.clock.SetTime(now.Add(writeSeen))
+		s.ledger.Sweep()
 		if !s.mayBeGiven(a) {
 			t.Error("the address stays locked")
 		}
@@ -209,11 +212,7 @@ func TestCreationsThatFail(t *testing.T) {
 				if got := s.object(a) != nil; got != tc.wantObject {
 					t.Errorf("there is an object: %v, want %v", got, tc.wantObject)
 				}
-				again := seenWithin
-				if tc.wantObject {
-					again = 0
-				}
-				s.look(k, a, false, again)
+				s.look(k, a, false, 0)
 				if s.object(a) == nil {
 					t.Error("no reservation after the second attempt")
 				}
@@ -228,7 +227,7 @@ func TestAnAddressThatIsBeingHandedOutIsLeftAlone(t *testing.T) {
 		if !s.give(a) {
 			t.Fatal("the address is not free")
 		}
-		s.look(s.keeper(), a, false, handingOut)
+		s.look(s.keeper(), a, false, inFlight)
 		if s.object(a) != nil {
 			t.Error("a reservation was written under a Service that is being created")
 		}
@@ -285,7 +284,7 @@ func TestADeletionNamesTheObjectThatWasSeen(t *testing.T) {
 			return nil
 		}})
 		s.standing(reservation("p")(a))
-		s.look(s.keeper(), a, false, seenWithin)
+		s.look(s.keeper(), a, false, 0)
 		if got.Preconditions == nil || got.Preconditions.UID == nil || *got.Preconditions.UID != "u" {
 			t.Errorf("preconditions %v, want UID u", got.Preconditions)
 		}
@@ -299,7 +298,7 @@ func TestAnAddressThatWasFreedIsWrittenAfterASecondAndFreedInTime(t *testing.T) 
 		s.standing(cooling("p", 0)(a)) // what a leader wrote that is gone
 		s.look(k, a, false, time.Minute+skew)
 		s.clock.SetTime(now.Add(time.Minute + skew))
-		s.look(k, a, false, seenWithin)
+		s.look(k, a, false, 0)
 		if s.object(a) != nil {
 			t.Error("the address still cools")
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 )
 
-// Keeper keeps the IPAddresses of reservations and of addresses that cool down, one address at a time, and clears stale claims away.
+// Keeper keeps the IPAddresses of reservations and of addresses that cool down, one address at a time.
 // All exported fields are required. It is safe for concurrent use about different addresses.
 type Keeper struct {
 	// Client reads from the cache and writes.
@@ -27,8 +27,6 @@ type Keeper struct {
 	Clock  clock.PassiveClock
 	// APIVersion under which IPAddresses are served.
 	APIVersion string
-
-	writes writes
 }
 
 var _ reconcile.TypedReconciler[netip.Addr] = (*Keeper)(nil)
@@ -53,10 +51,10 @@ func (k *Keeper) SetupWithManager(mgr manager.Manager) error {
 		Complete(k)
 }
 
-// Reconcile gathers the world of an address, lets decide judge it, and applies the verdict. As long as the books do not show our last
+// Reconcile gathers the world of an address, lets decide judge it, and applies the verdict. As long as the watch does not show our last
 // write there, there is nothing to judge.
 func (k *Keeper) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Result, error) {
-	if left := k.unseen(a); left > 0 {
+	if left := k.Ledger.Writing(a); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	w, err := k.gather(ctx, a)

@@ -43,8 +43,7 @@ type kind int
 
 const (
 	alien kind = iota // not the Keeper's
-	kept              // a reservation or a cooling address
-	claim             // the claim of a replica
+	kept              // a reservation, a cooling address, or something of ours with an unknown purpose
 )
 
 // object is what matters of an IPAddress.
@@ -71,25 +70,19 @@ func newObject(o *networkingv1.IPAddress) *object {
 	return out
 }
 
-// replicas is the resource that a claim names as its parent.
-const replicas = "replicas"
-
-// kindOf knows an IPAddress of ours by its parent, which nobody can change, or by its labels: what carries the labels of ours and
-// another parent is taken for ours by everybody who asks the ledger, so it is ours to clear away.
+// kindOf knows an IPAddress of ours by its parent, which nobody can change, or by its labels. One that names a Service is that Service's, whatever
+// somebody wrote into the labels.
 func kindOf(o *networkingv1.IPAddress) kind {
-	purpose := ""
-	if o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator {
-		purpose = o.Labels[v1alpha1.LabelPurpose]
-	}
-	ref := o.Spec.ParentRef
-	switch {
-	case upstream.Policy(o) != "", purpose == v1alpha1.PurposeReservation, purpose == v1alpha1.PurposeCooling:
+	ours := o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator && o.Labels[v1alpha1.LabelPurpose] != ""
+	if upstream.Policy(o) != "" || ours && upstream.Service(o).Name == "" {
 		return kept
-	case ref != nil && ref.Group == v1alpha1.Prefix && ref.Resource == replicas, purpose == v1alpha1.PurposeClaim:
-		return claim
-	default:
-		return alien
 	}
+	return alien
+}
+
+// unknown reports whether nobody knows what an IPAddress of ours is for.
+func (o *object) unknown() bool {
+	return o.policy == "" && o.purpose() != v1alpha1.PurposeReservation && o.purpose() != v1alpha1.PurposeCooling
 }
 
 // purpose is what the label says, true or not.

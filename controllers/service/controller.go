@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,7 +38,10 @@ type Reconciler struct {
 	// Tracker remembers unconfirmed complaints; its zero value is ready.
 	Tracker drift.Tracker[types.NamespacedName]
 
-	listed listing
+	mu sync.Mutex
+	// listed are the ServiceCIDRs that the API server had at listedAt. A slice that was returned is not changed any more.
+	listed   []ledger.ServiceCIDR
+	listedAt time.Time
 }
 
 var _ reconcile.Reconciler = (*Reconciler)(nil)
@@ -83,11 +88,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if len(decide(s, offered)) == 0 { // the books are behind, and nothing wakes us if the range goes before they hear of it
+	if len(decide(s, offered)) == 0 { // the ledger is behind, and nothing wakes us if the range goes before the ledger knows it
 		r.Tracker.Clear(key)
 		return reconcile.Result{RequeueAfter: confirmFor}, nil
 	}
-	live := &corev1.Service{} // stays empty, and without a fault, if it is gone
+	live := &corev1.Service{} // stays empty, so that nothing is found, if it is gone
 	if err := r.Live.Get(ctx, key, live); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("reading Service %s from the API server: %w", key, err)
 	}
@@ -120,4 +125,37 @@ func (r *Reconciler) report(key types.NamespacedName, s *corev1.Service, finding
 				"Cluster IP %s is in no ServiceCIDR; create a ServiceCIDR that holds it, or the Service anew", f.text)
 		}
 	}
+}
+
+// liveOffer answers for decide whether an address is offered, by the ledger and by the API server itself: after an outage the watch of
+// ServiceCIDRs may come back half a minute later than that of Services, and a Service in a new range is not to be reported for that.
+func (r *Reconciler) liveOffer(ctx context.Context) (func(netip.Addr) bool, error) {
+	cidrs, err := r.liveRanges(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(a netip.Addr) bool {
+		return r.offered(a) || slices.ContainsFunc(cidrs, func(c ledger.ServiceCIDR) bool { return c.Contains(a) })
+	}, nil
+}
+
+// liveRanges lists ServiceCIDRs, once for all Services that are suspected at about the same time: thousands of them are when a range was taken
+// away. A finding has lasted for confirmFor by now, and no Service is older than its range: a listing of that time knows the range.
+func (r *Reconciler) liveRanges(ctx context.Context) ([]ledger.ServiceCIDR, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.Clock.Now()
+	if !r.listedAt.IsZero() && now.Sub(r.listedAt) <= confirmFor {
+		return r.listed, nil
+	}
+	list := &networkingv1.ServiceCIDRList{}
+	if err := r.Live.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing ServiceCIDRs: %w", err)
+	}
+	cidrs := make([]ledger.ServiceCIDR, 0, len(list.Items))
+	for i := range list.Items {
+		cidrs = append(cidrs, ledger.NewServiceCIDR(&list.Items[i]))
+	}
+	r.listed, r.listedAt = cidrs, now
+	return cidrs, nil
 }

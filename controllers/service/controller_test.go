@@ -18,7 +18,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 )
 
-// apiServer has Services and ServiceCIDRs for a Reconciler whose books have heard of no range, as after an outage.
+// apiServer has Services and ServiceCIDRs for a Reconciler whose ledger knows no range, as after an outage.
 type apiServer struct {
 	client.Client
 	ranges   []string
@@ -65,9 +65,9 @@ type auditor struct {
 
 func newAuditor() *auditor {
 	a := &auditor{api: &apiServer{}, clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), events: events.NewFakeRecorder(100)}
-	books := ledger.New()
-	books.Declare([]allocator.Range{})
-	a.Reconciler = &Reconciler{Client: a.api, Live: a.api.live(), Ledger: books, Events: a.events, Clock: a.clock}
+	index := ledger.New()
+	index.Declare([]allocator.Range{})
+	a.Reconciler = &Reconciler{Client: a.api, Live: a.api.live(), Ledger: index, Events: a.events, Clock: a.clock}
 	return a
 }
 
@@ -100,7 +100,7 @@ func TestAServiceOutOfAllRangesIsReported(t *testing.T) {
 }
 
 // After an outage the watch of ServiceCIDRs may be behind that of Services by half a minute.
-func TestAServiceIsNotBlamedForBooksThatAreBehind(t *testing.T) {
+func TestAServiceIsNotReportedWhileTheLedgerIsBehind(t *testing.T) {
 	a := newAuditor()
 	a.api.ranges = []string{"10.9.0.0/24", "fd09::/64"}
 	if left := a.believed(t, "s"); left != confirmFor || len(a.events.Events) != 0 {
@@ -109,7 +109,7 @@ func TestAServiceIsNotBlamedForBooksThatAreBehind(t *testing.T) {
 	if n := a.Tracker.Count(); len(n) != 0 {
 		t.Errorf("drift of a healthy Service: %v", n)
 	}
-	a.api.ranges = []string{"10.9.0.0/24"} // it goes before the books hear of it
+	a.api.ranges = []string{"10.9.0.0/24"} // it goes before the ledger knows it
 	a.clock.SetTime(a.clock.Now().Add(confirmFor))
 	if a.believed(t, "s"); len(a.events.Events) != 1 {
 		t.Errorf("%d events", len(a.events.Events))

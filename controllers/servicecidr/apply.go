@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -34,7 +35,7 @@ func (r *Reconciler) addFinalizers(ctx context.Context, cidr *networkingv1.Servi
 	return r.patchFinalizers(ctx, cidr, "finalizers", missing)
 }
 
-// release takes the finalizers off after one more look: at the API server's own IPAddresses, because the cache
+// release takes the finalizers off after it has read the API server's own IPAddresses, because the cache
 // may lag behind an allocation that slipped in before the API servers knew of the deletion.
 func (r *Reconciler) release(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
 	present := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return !slices.Contains(cidr.Finalizers, f) })
@@ -105,7 +106,7 @@ func (r *Reconciler) writeConditions(ctx context.Context, cidr *networkingv1.Ser
 	}
 	status := networkingv1ac.ServiceCIDRStatus()
 	for _, c := range want {
-		status.WithConditions(r.condition(cidr, c))
+		status.WithConditions(condition(cidr, c, r.Clock.Now()))
 	}
 	// The version guards the copy of Ready that the apply carries: it must not undo what kube-controller-manager
 	// has just written.
@@ -120,8 +121,8 @@ func (r *Reconciler) writeConditions(ctx context.Context, cidr *networkingv1.Ser
 
 // condition is what goes into the apply: the words that are there already if they mean the same, and the time
 // of the last transition as long as there was none.
-func (r *Reconciler) condition(cidr *networkingv1.ServiceCIDR, want metav1.Condition) *metav1ac.ConditionApplyConfiguration {
-	want.LastTransitionTime = metav1.NewTime(r.Clock.Now())
+func condition(cidr *networkingv1.ServiceCIDR, want metav1.Condition, at time.Time) *metav1ac.ConditionApplyConfiguration {
+	want.LastTransitionTime = metav1.NewTime(at)
 	if now := meta.FindStatusCondition(cidr.Status.Conditions, want.Type); now != nil {
 		if now.Status == want.Status {
 			want.LastTransitionTime = now.LastTransitionTime
@@ -157,14 +158,14 @@ var eventReasons = map[string]string{
 // announce sends an event for each abnormal condition that was written. client-go folds events of one reason within
 // minutes into a series with the words of the first; the first blocker is the related object, so that other blockers make
 // another event.
-func (r *Reconciler) announce(cidr *networkingv1.ServiceCIDR, w world, written []metav1.Condition) {
+func (r *Reconciler) announce(cidr *networkingv1.ServiceCIDR, in inputs, written []metav1.Condition) {
 	for _, c := range written {
 		if reason := eventReasons[c.Type]; reason != "" && c.Status == metav1.ConditionTrue {
 			var related runtime.Object
-			if c.Type == v1alpha1.ConditionDeletionBlocked && len(w.blockers) > 0 {
-				related = &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: w.blockers[0].address.String()}}
+			if c.Type == v1alpha1.ConditionDeletionBlocked && len(in.blockers) > 0 {
+				related = &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: in.blockers[0].address.String()}}
 			}
-			r.Events.Eventf(cidr, related, corev1.EventTypeWarning, reason, "Audit", "%s", note(w, c))
+			r.Events.Eventf(cidr, related, corev1.EventTypeWarning, reason, "Audit", "%s", note(in, c))
 		}
 	}
 }

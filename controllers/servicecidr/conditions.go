@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,15 +37,15 @@ func terminating(why string) metav1.Condition {
 }
 
 // deletionBlocked names what blocks in no more than limit bytes.
-func deletionBlocked(w world, limit int) metav1.Condition {
+func deletionBlocked(in inputs, limit int) metav1.Condition {
 	remedy := ". Delete these, or create a ServiceCIDR that holds their addresses."
-	if w.orphans == 1 {
+	if in.orphans == 1 {
 		remedy = ". Delete it, or create a ServiceCIDR that holds its address."
 	}
-	before := plural(w.orphans, "address", "addresses") + " would be left without a ServiceCIDR: "
+	before := plural(in.orphans, "address", "addresses") + " would be left without a ServiceCIDR: "
 	return metav1.Condition{
 		Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionTrue, Reason: "AddressesInUse",
-		Message: framed(before, w.blockers, w.orphans, remedy, limit),
+		Message: framed(before, in.blockers, in.orphans, remedy, limit),
 	}
 }
 
@@ -56,30 +57,30 @@ func deletionFree() metav1.Condition {
 }
 
 // usageConditions tell how full the bands are and what else uses the networks.
-func usageConditions(w world) []metav1.Condition {
+func usageConditions(in inputs) []metav1.Condition {
 	return []metav1.Condition{
-		nearlyFull(w),
-		bandFull(w, allocator.Dynamic, v1alpha1.ConditionDynamicBandFull,
+		nearlyFull(in),
+		bandFull(in, allocator.Dynamic, v1alpha1.ConditionDynamicBandFull,
 			"Services that ask for no particular address are given one from the static band, or from another ServiceCIDR, or none; create a ServiceCIDR."),
-		bandFull(w, allocator.Static, v1alpha1.ConditionStaticBandFull,
+		bandFull(in, allocator.Static, v1alpha1.ConditionStaticBandFull,
 			"No address is left that dynamic allocation keeps away from; create a ServiceCIDR for fixed addresses."),
-		networkOverlap(w, math.MaxInt),
+		networkOverlap(in, math.MaxInt),
 	}
 }
 
 // nearlyFull is worded in steps, so that the object is not written for every single allocation: the exact
 // figures are metrics.
-func nearlyFull(w world) metav1.Condition {
+func nearlyFull(in inputs) metav1.Condition {
 	c := metav1.Condition{
 		Type: v1alpha1.ConditionNearlyFull, Status: metav1.ConditionFalse, Reason: "EnoughFree",
 		Message: "Every band has free addresses enough.",
 	}
 	var bands []string
-	for _, b := range w.bands {
+	for _, b := range in.bands {
 		switch {
-		case b.scarce(w.limits.FreePercent):
+		case b.scarce(in.limits.FreePercent):
 			c.Reason = "FewFree"
-		case b.soon(w.limits.Within):
+		case b.soon(in.limits.Within):
 			if c.Reason != "FewFree" {
 				c.Reason = "FullSoon"
 			}
@@ -107,9 +108,9 @@ func (b bandUse) describe() string {
 	return text
 }
 
-func bandFull(w world, band allocator.Band, kind, consequence string) metav1.Condition {
+func bandFull(in inputs, band allocator.Band, kind, consequence string) metav1.Condition {
 	var full []string
-	for _, b := range w.bands {
+	for _, b := range in.bands {
 		if b.band == band && b.full() {
 			full = append(full, b.cidr.String())
 		}
@@ -123,13 +124,13 @@ func bandFull(w world, band allocator.Band, kind, consequence string) metav1.Con
 }
 
 // networkOverlap names what overlaps in no more than limit bytes.
-func networkOverlap(w world, limit int) metav1.Condition {
-	if len(w.overlaps) == 0 {
+func networkOverlap(in inputs, limit int) metav1.Condition {
+	if len(in.overlaps) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionNetworkOverlap, Status: metav1.ConditionFalse, Reason: "NoOverlap",
 			Message: "No node, pod or declared network overlaps."}
 	}
-	names := make([]string, 0, len(w.overlaps))
-	for _, n := range w.overlaps {
+	names := make([]string, 0, len(in.overlaps))
+	for _, n := range in.overlaps {
 		names = append(names, fmt.Sprintf("%s (%s)", n.Prefix, n.Owner))
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionNetworkOverlap, Status: metav1.ConditionTrue, Reason: "Overlap",
@@ -138,15 +139,65 @@ func networkOverlap(w world, limit int) metav1.Condition {
 }
 
 // note is what the event of a condition says: the condition's own words, with fewer names where they are too long.
-func note(w world, c metav1.Condition) string {
+func note(in inputs, c metav1.Condition) string {
 	switch {
-	case len(c.Message) <= noteLimit:
+	case len(c.Message) <= wording.NoteLimit:
 		return c.Message
 	case c.Type == v1alpha1.ConditionDeletionBlocked:
-		return deletionBlocked(w, noteLimit).Message
+		return deletionBlocked(in, wording.NoteLimit).Message
 	case c.Type == v1alpha1.ConditionNetworkOverlap:
-		return networkOverlap(w, noteLimit).Message
+		return networkOverlap(in, wording.NoteLimit).Message
 	default:
-		return wording.Cut(c.Message, noteLimit)
+		return wording.Cut(c.Message, wording.NoteLimit)
 	}
+}
+
+// listed joins the first names, as many as fit into so many bytes, and says how many there are beyond them.
+func listed[T any](names []T, total uint64, budget int) string {
+	const reserve = len(" and 18446744073709551615 more")
+	var text string
+	var shown uint64
+	for _, n := range names[:min(len(names), namesShown)] {
+		next := text
+		if shown > 0 {
+			next += ", "
+		}
+		next += fmt.Sprint(n)
+		if len(next) > budget-reserve {
+			break
+		}
+		text, shown = next, shown+1
+	}
+	if more := total - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// framed puts a list into the middle of a sentence, so that the whole is no longer than limit: the remedy stands at
+// the end and must not be cut off.
+func framed[T any](before string, names []T, total uint64, after string, limit int) string {
+	return before + listed(names, total, limit-len(before)-len(after)) + after
+}
+
+func plural(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// roughly words a duration in steps that double, so that a forecast is not rewritten as it creeps.
+func roughly(d time.Duration) string {
+	if d < time.Hour {
+		return "less than an hour"
+	}
+	hours := 1
+	for time.Duration(hours*2)*time.Hour <= d {
+		hours *= 2
+	}
+	if hours >= 32 {
+		return fmt.Sprintf("more than %s", plural(uint64(hours/24), "day", "days"))
+	}
+	return fmt.Sprintf("more than %s", plural(uint64(hours), "hour", "hours"))
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 )
 
-// debounce holds a range back after a change of its use, so that a burst of allocations is one look and at most one
-// write. A change of the object is looked at at once: until it has our finalizer it is not protected.
+// debounce holds a range back after a change of its use, so that a burst of allocations is one reconciliation and at most one
+// write. A change of the object is reconciled at once: until it has our finalizer it is not protected.
 const debounce = time.Second
 
 // Reconciler keeps one ServiceCIDR at a time. All exported fields but Networks are required.
@@ -44,7 +44,7 @@ type Reconciler struct {
 
 var _ reconcile.TypedReconciler[string] = (*Reconciler)(nil)
 
-// SetupWithManager starts the controller with mgr. One worker: the judgement about two ranges that cover each
+// SetupWithManager starts the controller with mgr. One worker: the decision about two ranges that cover each
 // other must not be made for both at once.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return builder.TypedControllerManagedBy[string](mgr).
@@ -58,51 +58,51 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// Reconcile gathers the world of the named ServiceCIDR, lets decide judge it, and applies the verdict.
+// Reconcile reads what has to do with the named ServiceCIDR, decides, and applies the decision.
 func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Result, error) {
 	cidr := &networkingv1.ServiceCIDR{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cidr); err != nil {
 		r.forget(name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	w, err := r.gather(ctx, cidr)
+	in, err := r.gather(ctx, cidr)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("gathering the world of ServiceCIDR %s: %w", name, err)
+		return reconcile.Result{}, fmt.Errorf("reading what has to do with ServiceCIDR %s: %w", name, err)
 	}
-	v := decide(w)
-	r.count(name, w)
-	switch err := r.apply(ctx, cidr, w, v); {
+	d := decide(in)
+	r.count(name, in)
+	switch err := r.apply(ctx, cidr, in, d); {
 	case apierrors.IsConflict(err):
 		// Somebody wrote between our reading and our writing. That is no error: read again.
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	if v.again > 0 {
-		return reconcile.Result{RequeueAfter: v.again}, nil
+	if d.again > 0 {
+		return reconcile.Result{RequeueAfter: d.again}, nil
 	}
 	return reconcile.Result{RequeueAfter: step}, nil // the next sample of the forecast
 }
 
-func (r *Reconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, w world, v verdict) error {
-	if !v.keep {
+func (r *Reconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, in inputs, d decision) error {
+	if !d.keep {
 		return r.release(ctx, cidr)
 	}
 	if err := r.addFinalizers(ctx, cidr); err != nil {
 		return err
 	}
-	written, err := r.writeConditions(ctx, cidr, v.conditions)
+	written, err := r.writeConditions(ctx, cidr, d.conditions)
 	if err != nil {
 		return err
 	}
-	r.announce(cidr, w, written)
+	r.announce(cidr, in, written)
 	return nil
 }
 
 // count keeps the gauge of blocked deletions.
-func (r *Reconciler) count(name string, w world) {
-	if w.orphans > 0 {
-		metrics.BlockedDeletions.WithLabelValues(name).Set(float64(w.orphans))
+func (r *Reconciler) count(name string, in inputs) {
+	if in.orphans > 0 {
+		metrics.BlockedDeletions.WithLabelValues(name).Set(float64(in.orphans))
 		return
 	}
 	metrics.BlockedDeletions.DeleteLabelValues(name)

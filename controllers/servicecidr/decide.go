@@ -1,39 +1,73 @@
 package servicecidr
 
 import (
+	"fmt"
 	"math"
+	"net/netip"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 )
 
 // gracePeriod between the request to delete and the removal of the finalizers, upstream's value: it covers the
 // time that API servers need to learn that they must not allocate from the range any more.
 const gracePeriod = 10 * time.Second
 
-// verdict says what should become of a ServiceCIDR.
-type verdict struct {
+// inputs is everything that is known about one ServiceCIDR. decide reads nothing else.
+type inputs struct {
+	now time.Time
+	// deleted is when deletion was asked for, zero if it was not.
+	deleted time.Time
+	// orphans is the number of addresses that would be left without a range, and blockers the first of them.
+	orphans  uint64
+	blockers []blocker
+	bands    []bandUse
+	overlaps []ledger.Network
+	limits   Limits
+}
+
+// blocker is an address that holds a ServiceCIDR, and whose it is.
+type blocker struct {
+	address netip.Addr
+	owner   string
+}
+
+// String names the address and its owner, for people.
+func (b blocker) String() string { return fmt.Sprintf("%s (%s)", b.address, b.owner) }
+
+// Limits say when a range counts as nearly full. The zero value never warns.
+type Limits struct {
+	// FreePercent warns when no more than this share of a band is free.
+	FreePercent int
+	// Within warns when the forecast says that a band will be full before this time has passed.
+	Within time.Duration
+}
+
+// decision is what should become of a ServiceCIDR.
+type decision struct {
 	// keep the finalizers; otherwise they go, and the object with them.
 	keep       bool
 	conditions []metav1.Condition
-	// again asks for another look when the grace is over.
+	// again asks for another decision when the grace is over.
 	again time.Duration
 }
 
-// decide judges a ServiceCIDR. It reads no clock and no API.
-func decide(w world) verdict {
-	v := verdict{keep: true, conditions: usageConditions(w)}
+// decide says what becomes of a ServiceCIDR. It reads no clock and no API.
+func decide(in inputs) decision {
+	d := decision{keep: true, conditions: usageConditions(in)}
 	switch {
-	case w.deleted.IsZero():
-		v.conditions = append(v.conditions, ready())
-	case w.orphans > 0:
-		v.conditions = append(v.conditions, terminating("some of its addresses are in use and in no other ServiceCIDR"), deletionBlocked(w, math.MaxInt))
-	case w.now.Sub(w.deleted) < gracePeriod:
-		v.again = gracePeriod - w.now.Sub(w.deleted)
-		v.conditions = append(v.conditions, terminating("waiting until every API server has stopped to allocate from it"), deletionFree())
+	case in.deleted.IsZero():
+		d.conditions = append(d.conditions, ready())
+	case in.orphans > 0:
+		d.conditions = append(d.conditions, terminating("some of its addresses are in use and in no other ServiceCIDR"), deletionBlocked(in, math.MaxInt))
+	case in.now.Sub(in.deleted) < gracePeriod:
+		d.again = gracePeriod - in.now.Sub(in.deleted)
+		d.conditions = append(d.conditions, terminating("waiting until every API server has stopped to allocate from it"), deletionFree())
 	default:
-		v.keep = false
-		v.conditions = nil
+		d.keep = false
+		d.conditions = nil
 	}
-	return v
+	return d
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -30,35 +31,35 @@ func growing(b bandUse, perHour float64) bandUse { b.perHour, b.known = perHour,
 func TestDecideLifecycle(t *testing.T) {
 	blockers := []blocker{{netip.MustParseAddr("10.0.0.5"), "Service ns/a"}}
 	for name, tc := range map[string]struct {
-		w           world
+		in          inputs
 		wantKeep    bool
 		wantReady   metav1.ConditionStatus
 		wantReason  string
 		wantBlocked metav1.ConditionStatus // empty: no such condition
 		wantAgain   time.Duration
 	}{
-		"alive":             {w: world{}, wantKeep: true, wantReady: metav1.ConditionTrue},
-		"alive and in use":  {w: world{orphans: 0, bands: []bandUse{band(10, 5)}}, wantKeep: true, wantReady: metav1.ConditionTrue},
-		"deleted, in use":   {w: world{deleted: now.Add(-time.Hour), orphans: 1, blockers: blockers}, wantKeep: true, wantReady: metav1.ConditionFalse, wantReason: "Terminating", wantBlocked: metav1.ConditionTrue},
-		"deleted just now":  {w: world{deleted: now.Add(-3 * time.Second)}, wantKeep: true, wantReady: metav1.ConditionFalse, wantReason: "Terminating", wantBlocked: metav1.ConditionFalse, wantAgain: 7 * time.Second},
-		"deleted and over":  {w: world{deleted: now.Add(-10 * time.Second)}},
-		"a clock behind us": {w: world{deleted: now.Add(5 * time.Second)}, wantKeep: true, wantReady: metav1.ConditionFalse, wantReason: "Terminating", wantBlocked: metav1.ConditionFalse, wantAgain: 15 * time.Second},
+		"alive":             {in: inputs{}, wantKeep: true, wantReady: metav1.ConditionTrue},
+		"alive and in use":  {in: inputs{orphans: 0, bands: []bandUse{band(10, 5)}}, wantKeep: true, wantReady: metav1.ConditionTrue},
+		"deleted, in use":   {in: inputs{deleted: now.Add(-time.Hour), orphans: 1, blockers: blockers}, wantKeep: true, wantReady: metav1.ConditionFalse, wantReason: "Terminating", wantBlocked: metav1.ConditionTrue},
+		"deleted just now":  {in: inputs{deleted: now.Add(-3 * time.Second)}, wantKeep: true, wantReady: metav1.ConditionFalse, wantReason: "Terminating", wantBlocked: metav1.ConditionFalse, wantAgain: 7 * time.Second},
+		"deleted and over":  {in: inputs{deleted: now.Add(-10 * time.Second)}},
+		"a clock behind us": {in: inputs{deleted: now.Add(5 * time.Second)}, wantKeep: true, wantReady: metav1.ConditionFalse, wantReason: "Terminating", wantBlocked: metav1.ConditionFalse, wantAgain: 15 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.w.now = now
-			v := decide(tc.w)
-			if v.keep != tc.wantKeep || v.again != tc.wantAgain {
-				t.Fatalf("keep %v, again %v; want %v, %v", v.keep, v.again, tc.wantKeep, tc.wantAgain)
+			tc.in.now = now
+			d := decide(tc.in)
+			if d.keep != tc.wantKeep || d.again != tc.wantAgain {
+				t.Fatalf("keep %v, again %v; want %v, %v", d.keep, d.again, tc.wantKeep, tc.wantAgain)
 			}
-			if !v.keep {
+			if !d.keep {
 				return
 			}
-			ready := meta.FindStatusCondition(v.conditions, networkingv1.ServiceCIDRConditionReady)
+			ready := meta.FindStatusCondition(d.conditions, networkingv1.ServiceCIDRConditionReady)
 			if ready.Status != tc.wantReady || ready.Reason != tc.wantReason {
 				t.Errorf("Ready is %s %q, want %s %q", ready.Status, ready.Reason, tc.wantReady, tc.wantReason)
 			}
 			var blocked metav1.ConditionStatus
-			if c := meta.FindStatusCondition(v.conditions, v1alpha1.ConditionDeletionBlocked); c != nil {
+			if c := meta.FindStatusCondition(d.conditions, v1alpha1.ConditionDeletionBlocked); c != nil {
 				blocked = c.Status
 			}
 			if blocked != tc.wantBlocked {
@@ -69,18 +70,18 @@ func TestDecideLifecycle(t *testing.T) {
 }
 
 func TestBlockersAreNamed(t *testing.T) {
-	w := world{orphans: 12}
+	in := inputs{orphans: 12}
 	for i := range 10 {
-		w.blockers = append(w.blockers, blocker{netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", i+1)), fmt.Sprintf("Service ns/s%d", i)})
+		in.blockers = append(in.blockers, blocker{netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", i+1)), fmt.Sprintf("Service ns/s%d", i)})
 	}
-	got := deletionBlocked(w, math.MaxInt).Message
+	got := deletionBlocked(in, math.MaxInt).Message
 	for _, want := range []string{"12 addresses", "10.0.0.1 (Service ns/s0)", "10.0.0.10 (Service ns/s9)", " and 2 more", "create a ServiceCIDR"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q does not say %q", got, want)
 		}
 	}
-	w.orphans, w.blockers = 1, w.blockers[:1]
-	if got := deletionBlocked(w, math.MaxInt).Message; !strings.HasPrefix(got, "1 address would") || strings.Contains(got, "more") || !strings.Contains(got, "Delete it,") {
+	in.orphans, in.blockers = 1, in.blockers[:1]
+	if got := deletionBlocked(in, math.MaxInt).Message; !strings.HasPrefix(got, "1 address would") || strings.Contains(got, "more") || !strings.Contains(got, "Delete it,") {
 		t.Errorf("a single blocker reads %q", got)
 	}
 }
@@ -88,22 +89,22 @@ func TestBlockersAreNamed(t *testing.T) {
 // An event that is too long is refused by the API server, so nothing at all would be said.
 func TestNotesFitIntoAnEvent(t *testing.T) {
 	long := strings.Repeat("x", 63)
-	w := world{orphans: math.MaxUint64}
+	in := inputs{orphans: math.MaxUint64}
 	for i := range 30 {
-		w.blockers = append(w.blockers, blocker{netip.MustParseAddr("fd00:1111:2222:3333:4444:5555:6666:7777"), "Service " + long + "/" + long})
-		w.overlaps = append(w.overlaps, ledger.Network{Owner: "node " + strings.Repeat("n", 253), Prefix: netip.MustParsePrefix(fmt.Sprintf("10.0.%d.0/24", i))})
+		in.blockers = append(in.blockers, blocker{netip.MustParseAddr("fd00:1111:2222:3333:4444:5555:6666:7777"), "Service " + long + "/" + long})
+		in.overlaps = append(in.overlaps, ledger.Network{Owner: "node " + strings.Repeat("n", 253), Prefix: netip.MustParsePrefix(fmt.Sprintf("10.0.%d.0/24", i))})
 	}
-	for _, c := range []metav1.Condition{deletionBlocked(w, math.MaxInt), networkOverlap(w, math.MaxInt)} {
-		if len(c.Message) <= noteLimit {
+	for _, c := range []metav1.Condition{deletionBlocked(in, math.MaxInt), networkOverlap(in, math.MaxInt)} {
+		if len(c.Message) <= wording.NoteLimit {
 			t.Fatalf("%s has no long message to shorten", c.Type)
 		}
-		got := note(w, c)
-		if len(got) > noteLimit || !strings.HasSuffix(got, c.Message[len(c.Message)-20:]) || !strings.Contains(got, " more") {
+		got := note(in, c)
+		if len(got) > wording.NoteLimit || !strings.HasSuffix(got, c.Message[len(c.Message)-20:]) || !strings.Contains(got, " more") {
 			t.Errorf("%s: %d bytes: %q", c.Type, len(got), got)
 		}
 	}
-	if c := deletionBlocked(world{orphans: 1, blockers: w.blockers[:1]}, math.MaxInt); note(w, c) != c.Message {
-		t.Errorf("a short message is told as %q", note(w, c))
+	if c := deletionBlocked(inputs{orphans: 1, blockers: in.blockers[:1]}, math.MaxInt); note(in, c) != c.Message {
+		t.Errorf("a short message is told as %q", note(in, c))
 	}
 }
 
@@ -132,7 +133,7 @@ func TestNearlyFull(t *testing.T) {
 		"limits switched off":           {growing(band(1000, 0), 200), Limits{}, "EnoughFree", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := nearlyFull(world{bands: []bandUse{tc.band}, limits: tc.limits})
+			c := nearlyFull(inputs{bands: []bandUse{tc.band}, limits: tc.limits})
 			if c.Reason != tc.wantReason || !strings.Contains(c.Message, tc.wantText) {
 				t.Errorf("got %s: %q, want %s: …%s…", c.Reason, c.Message, tc.wantReason, tc.wantText)
 			}
@@ -147,8 +148,8 @@ func TestNearlyFull(t *testing.T) {
 func TestWordsChangeInSteps(t *testing.T) {
 	messages := map[string]bool{}
 	for free := uint64(100); free > 0; free-- {
-		w := world{bands: []bandUse{growing(band(1000, free), 50)}, limits: Limits{FreePercent: 10}}
-		messages[nearlyFull(w).Message] = true
+		in := inputs{bands: []bandUse{growing(band(1000, free), 50)}, limits: Limits{FreePercent: 10}}
+		messages[nearlyFull(in).Message] = true
 	}
 	if len(messages) > 5 {
 		t.Errorf("a hundred allocations made %d wordings", len(messages))
@@ -156,18 +157,18 @@ func TestWordsChangeInSteps(t *testing.T) {
 }
 
 func TestBandFullNamesTheRange(t *testing.T) {
-	w := world{bands: []bandUse{band(10, 0), band(10, 3)}}
-	if c := bandFull(w, allocator.Dynamic, "x", "Do something."); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "10.0.0.0/24 is full. Do something.") {
+	in := inputs{bands: []bandUse{band(10, 0), band(10, 3)}}
+	if c := bandFull(in, allocator.Dynamic, "x", "Do something."); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "10.0.0.0/24 is full. Do something.") {
 		t.Errorf("got %s %q", c.Status, c.Message)
 	}
-	if c := bandFull(w, allocator.Static, "x", ""); c.Status != metav1.ConditionFalse {
+	if c := bandFull(in, allocator.Static, "x", ""); c.Status != metav1.ConditionFalse {
 		t.Errorf("a band that the ranges do not have is full: %q", c.Message)
 	}
 }
 
 func TestOverlapNamesNetworks(t *testing.T) {
-	w := world{overlaps: []ledger.Network{{Owner: "node n", Prefix: netip.MustParsePrefix("10.0.1.0/24")}}}
-	if c := networkOverlap(w, math.MaxInt); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "10.0.1.0/24 (node n)") {
+	in := inputs{overlaps: []ledger.Network{{Owner: "node n", Prefix: netip.MustParsePrefix("10.0.1.0/24")}}}
+	if c := networkOverlap(in, math.MaxInt); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "10.0.1.0/24 (node n)") {
 		t.Errorf("got %s %q", c.Status, c.Message)
 	}
 }
@@ -184,7 +185,7 @@ func TestSame(t *testing.T) {
 	if same(ready(), ours) {
 		t.Error("another status is the same")
 	}
-	blocked, other := deletionBlocked(world{orphans: 1}, math.MaxInt), deletionBlocked(world{orphans: 2}, math.MaxInt)
+	blocked, other := deletionBlocked(inputs{orphans: 1}, math.MaxInt), deletionBlocked(inputs{orphans: 2}, math.MaxInt)
 	if same(blocked, other) {
 		t.Error("a condition of ours with other words is the same")
 	}
@@ -229,20 +230,20 @@ func TestRoughly(t *testing.T) {
 func TestDecideDefault(t *testing.T) {
 	one, two, other := []string{"10.0.0.0/16"}, []string{"10.0.0.0/16", "fd00::/112"}, []string{"10.1.0.0/16"}
 	for name, tc := range map[string]struct {
-		w    defaultWorld
-		want defaultVerdict
+		in   defaultInputs
+		want defaultDecision
 	}{
-		"agree":                           {defaultWorld{exists: true, cidrs: two, ranges: two, bitmap: false}, defaultFine},
-		"API server will create it":       {defaultWorld{exists: false, cidrs: nil, ranges: one, bitmap: false}, defaultAbsent},
-		"bitmap: nobody else will":        {defaultWorld{exists: false, cidrs: nil, ranges: one, bitmap: true}, defaultCreate},
-		"bitmap: being replaced":          {defaultWorld{exists: true, deleting: true, cidrs: one, ranges: two, bitmap: true}, defaultAbsent},
-		"bitmap: single to dual":          {defaultWorld{exists: true, cidrs: one, ranges: two, bitmap: true}, defaultExtend},
-		"single to dual, API server does": {defaultWorld{exists: true, cidrs: one, ranges: two, bitmap: false}, defaultMismatch},
-		"dual to single":                  {defaultWorld{exists: true, cidrs: two, ranges: one, bitmap: true}, defaultMismatch},
-		"another range":                   {defaultWorld{exists: true, cidrs: one, ranges: other, bitmap: true}, defaultMismatch},
-		"another range in dual stack":     {defaultWorld{exists: true, cidrs: other, ranges: two, bitmap: true}, defaultMismatch},
+		"agree":                           {defaultInputs{exists: true, cidrs: two, ranges: two, bitmap: false}, defaultFine},
+		"API server will create it":       {defaultInputs{exists: false, cidrs: nil, ranges: one, bitmap: false}, defaultAbsent},
+		"bitmap: nobody else will":        {defaultInputs{exists: false, cidrs: nil, ranges: one, bitmap: true}, defaultCreate},
+		"bitmap: being replaced":          {defaultInputs{exists: true, deleting: true, cidrs: one, ranges: two, bitmap: true}, defaultAbsent},
+		"bitmap: single to dual":          {defaultInputs{exists: true, cidrs: one, ranges: two, bitmap: true}, defaultExtend},
+		"single to dual, API server does": {defaultInputs{exists: true, cidrs: one, ranges: two, bitmap: false}, defaultMismatch},
+		"dual to single":                  {defaultInputs{exists: true, cidrs: two, ranges: one, bitmap: true}, defaultMismatch},
+		"another range":                   {defaultInputs{exists: true, cidrs: one, ranges: other, bitmap: true}, defaultMismatch},
+		"another range in dual stack":     {defaultInputs{exists: true, cidrs: other, ranges: two, bitmap: true}, defaultMismatch},
 	} {
-		if got := decideDefault(tc.w); got != tc.want {
+		if got := decideDefault(tc.in); got != tc.want {
 			t.Errorf("%s: got %d, want %d", name, got, tc.want)
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -34,7 +33,7 @@ import (
 // reasonInconsistent is upstream's event for a default ServiceCIDR that is not the API server's range.
 const reasonInconsistent = "KubernetesDefaultServiceCIDRInconsistent"
 
-// defaultResync is how often the default range is looked at without an event, as the API server does.
+// defaultResync is how often the default range is compared without an event, as the API server does.
 const defaultResync = 10 * time.Second
 
 // DefaultReconciler looks after the ServiceCIDR `kubernetes`. Where the API server allocates from the bitmap it
@@ -89,10 +88,10 @@ func (r *DefaultReconciler) Reconcile(ctx context.Context, name string) (reconci
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("reading the default ServiceCIDR: %w", err)
 	}
-	v := decideDefault(defaultWorld{
+	d := decideDefault(defaultInputs{
 		exists: err == nil, deleting: !cidr.DeletionTimestamp.IsZero(), cidrs: cidr.Spec.CIDRs, ranges: r.texts(), bitmap: r.Bitmap,
 	})
-	err = r.apply(ctx, cidr, v)
+	err = r.apply(ctx, cidr, d)
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{}, err
 	}
@@ -100,8 +99,8 @@ func (r *DefaultReconciler) Reconcile(ctx context.Context, name string) (reconci
 	return reconcile.Result{RequeueAfter: defaultResync}, nil
 }
 
-func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, v defaultVerdict) error {
-	switch v {
+func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, d defaultDecision) error {
+	switch d {
 	case defaultAbsent:
 		return nil
 	case defaultCreate:
@@ -109,10 +108,10 @@ func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.Servic
 	case defaultExtend:
 		return r.extendOrReplace(ctx, cidr)
 	default:
-		if !r.lasting(v == defaultMismatch) {
+		if !r.lasting(d == defaultMismatch) {
 			return nil
 		}
-		return r.report(ctx, cidr, mismatchCondition(cidr.Spec.CIDRs, r.texts(), v == defaultMismatch))
+		return r.report(ctx, cidr, mismatchCondition(cidr.Spec.CIDRs, r.texts(), d == defaultMismatch))
 	}
 }
 
@@ -152,35 +151,35 @@ func (r *DefaultReconciler) lasting(mismatch bool) bool {
 	return true
 }
 
-// defaultWorld is what decideDefault judges.
-type defaultWorld struct {
+// defaultInputs is everything that decideDefault reads.
+type defaultInputs struct {
 	exists        bool
 	deleting      bool
 	cidrs, ranges []string
 	bitmap        bool
 }
 
-type defaultVerdict int
+type defaultDecision int
 
 const (
-	defaultFine     defaultVerdict = iota
-	defaultAbsent                  // it is going, or the API server will create it
-	defaultCreate                  // nobody else will
-	defaultExtend                  // from single to dual stack
-	defaultMismatch                // object and range disagree
+	defaultFine     defaultDecision = iota
+	defaultAbsent                   // it is going, or the API server will create it
+	defaultCreate                   // nobody else will
+	defaultExtend                   // from single to dual stack
+	defaultMismatch                 // object and range disagree
 )
 
 // decideDefault follows the API server's own rule: only the step from one to two CIDRs is a change that is
 // made, every other difference is reported.
-func decideDefault(w defaultWorld) defaultVerdict {
+func decideDefault(in defaultInputs) defaultDecision {
 	switch {
-	case !w.exists && w.bitmap:
+	case !in.exists && in.bitmap:
 		return defaultCreate
-	case !w.exists || w.deleting:
+	case !in.exists || in.deleting:
 		return defaultAbsent
-	case slices.Equal(w.cidrs, w.ranges):
+	case slices.Equal(in.cidrs, in.ranges):
 		return defaultFine
-	case w.bitmap && len(w.cidrs) == 1 && len(w.ranges) == 2 && w.cidrs[0] == w.ranges[0]:
+	case in.bitmap && len(in.cidrs) == 1 && len(in.ranges) == 2 && in.cidrs[0] == in.ranges[0]:
 		return defaultExtend
 	default:
 		return defaultMismatch
@@ -229,9 +228,7 @@ func (r *DefaultReconciler) report(ctx context.Context, cidr *networkingv1.Servi
 	if (now == nil && !mismatch) || (now != nil && same(*now, want)) {
 		return nil
 	}
-	status := networkingv1ac.ServiceCIDRStatus().WithConditions(metav1ac.Condition().
-		WithType(want.Type).WithStatus(want.Status).WithReason(want.Reason).WithMessage(want.Message).
-		WithLastTransitionTime(metav1.NewTime(r.Clock.Now())))
+	status := networkingv1ac.ServiceCIDRStatus().WithConditions(condition(cidr, want, r.Clock.Now()))
 	apply := networkingv1ac.ServiceCIDR(cidr.Name).WithAPIVersion(r.APIVersion).WithUID(cidr.UID).WithStatus(status)
 	err := r.Client.Status().Apply(ctx, apply, client.FieldOwner(v1alpha1.ManagerDefaultRange), client.ForceOwnership)
 	if err != nil {

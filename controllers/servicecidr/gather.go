@@ -17,19 +17,19 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 )
 
-// gather reads the world of a ServiceCIDR from the ledger.
-func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR) (world, error) {
-	w := world{now: r.Clock.Now(), limits: r.Limits}
+// gather reads what decide needs from the ledger.
+func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR) (inputs, error) {
+	in := inputs{now: r.Clock.Now(), limits: r.Limits}
 	ranges := r.ranges(cidr.Name)
-	w.bands = r.bands(cidr.Name, ranges, w.now)
-	w.overlaps = r.overlaps(ranges)
+	in.bands = r.bands(cidr.Name, ranges, in.now)
+	in.overlaps = r.overlaps(ranges)
 	if cidr.DeletionTimestamp.IsZero() {
-		return w, nil
+		return in, nil
 	}
-	w.deleted = cidr.DeletionTimestamp.Time
+	in.deleted = cidr.DeletionTimestamp.Time
 	var err error
-	w.orphans, w.blockers, err = r.orphans(ctx, cidr.Name)
-	return w, err
+	in.orphans, in.blockers, err = r.orphans(ctx, cidr.Name)
+	return in, err
 }
 
 func (r *Reconciler) ranges(name string) []allocator.Range {
@@ -62,7 +62,7 @@ func (r *Reconciler) overlaps(ranges []allocator.Range) []ledger.Network {
 	return r.Ledger.Overlaps(prefixes, r.Networks)
 }
 
-// orphans counts the used addresses that would be left without a range, and names the first ones. Those that rest are not waited for.
+// orphans counts the used addresses that would be left without a range, and names the first ones. Cooling ones are not waited for.
 func (r *Reconciler) orphans(ctx context.Context, name string) (count uint64, first []blocker, err error) {
 	for _, span := range r.Ledger.Orphans(name) {
 		usage := r.Ledger.Usage(span)
@@ -78,7 +78,7 @@ func (r *Reconciler) orphans(ctx context.Context, name string) (count uint64, fi
 	return count, first, nil
 }
 
-// inUse returns the first addresses of a span that are used and do not rest.
+// inUse returns the first addresses of a span that are used and not cooling.
 func (r *Reconciler) inUse(span allocator.Span, usage allocator.Usage, limit int) []netip.Addr {
 	if limit <= 0 {
 		return nil

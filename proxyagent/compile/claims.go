@@ -11,9 +11,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// claims are what a Service asks for by itself, in one family. Additional addresses are not among them, IPAddresses ask for those.
+// claims are the addresses and ports in a Service's own spec and status, in one family. Additional addresses come from IPAddresses.
 type claims struct {
-	// created is the Service's age, the first of two Services' rights.
+	// created decides between two Services: the older one wins.
 	created time.Time
 	// cluster, loadBalancer and external are usable addresses, sorted and without duplicates; an address of two of the last two is in
 	// loadBalancer only.
@@ -105,7 +105,7 @@ func (p port) front(a netip.Addr) front { return front{a, portKey{p.Port.Port, p
 // nodePort is its node port.
 func (p port) nodePort() portKey { return portKey{p.NodePort, p.Protocol} }
 
-// equal reports whether nobody else can tell the two apart.
+// equal compares all fields.
 func (c claims) equal(o claims) bool {
 	return c.created.Equal(o.created) && slices.Equal(c.cluster, o.cluster) && slices.Equal(c.loadBalancer, o.loadBalancer) &&
 		slices.Equal(c.external, o.external) && slices.Equal(c.ports, o.ports)
@@ -152,4 +152,47 @@ func (c claims) nodePorts() iter.Seq[portKey] {
 			}
 		}
 	}
+}
+
+// index has the claims of each key, sorted so that the first one wins; a Service claims a key once. An operation costs the logarithm of the
+// number of claims of one key, and moving them.
+type index[K comparable] map[K][]claim
+
+// claim is a Service's claim of some key.
+type claim struct {
+	by    *record
+	class class
+}
+
+// compare orders by class, then by age, then by name, which no two Services share.
+func (c claim) compare(o claim) int {
+	if r := cmp.Compare(c.class, o.class); r != 0 {
+		return r
+	}
+	if r := c.by.created.Compare(o.by.created); r != 0 {
+		return r
+	}
+	return c.by.name.Compare(o.by.name)
+}
+
+// set adds or removes a claim. The creation time of its Service must not change while the claim is in the index.
+func (x index[K]) set(k K, c claim, present bool) {
+	i, found := slices.BinarySearchFunc(x[k], c, claim.compare)
+	switch {
+	case found == present:
+	case present:
+		x[k] = slices.Insert(x[k], i, c)
+	case len(x[k]) == 1:
+		delete(x, k)
+	default:
+		x[k] = slices.Delete(x[k], i, i+1)
+	}
+}
+
+// first returns the Service that wins the key, nil if none claims it.
+func (x index[K]) first(k K) *record {
+	if all := x[k]; len(all) > 0 {
+		return all[0].by
+	}
+	return nil
 }

@@ -55,24 +55,6 @@ func New(s model.Settings) *Compiler {
 	}
 }
 
-// Compile returns the Plan for a State. Applying any history that ends in that State leads to the same.
-func Compile(s model.Settings, st model.State) model.Plan {
-	c := New(s)
-	ch := model.Changes{
-		Services:    make(map[model.ServiceName]*model.Service, len(st.Services)),
-		Allocations: make(map[netip.Addr]*model.Allocation, len(st.Allocations)),
-		Ranges:      &st.Ranges, Node: &st.Node, LocalAddrs: &st.LocalAddrs,
-	}
-	for n, x := range st.Services {
-		ch.Services[n] = &x
-	}
-	for a, x := range st.Allocations {
-		ch.Allocations[a] = &x
-	}
-	c.Apply(ch)
-	return c.Plan()
-}
-
 // Apply takes in what changed and returns what that changes in the Plan. The first call returns the Globals in any case. The keys of the
 // Changes' maps count, not the names inside of the values.
 func (c *Compiler) Apply(ch model.Changes) model.Delta {

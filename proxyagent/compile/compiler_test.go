@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"testing"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -334,55 +335,82 @@ func TestSharedClaimCost(t *testing.T) {
 	}
 }
 
-// BenchmarkCompile is the cold start of one family.
-func BenchmarkCompile(b *testing.B) {
-	for _, count := range []int{1_000, 10_000, 30_000} {
-		b.Run(fmt.Sprint(count), func(b *testing.B) {
-			_, all := crowd(model.IPv4, count)
-			st := stateOf(all...)
-			b.ReportAllocs()
-			for b.Loop() {
-				Compile(model.Settings{Family: model.IPv4}, st)
-			}
-		})
+// TestIndex puts claims in and takes them out, some of them twice.
+func TestIndex(t *testing.T) {
+	aRecord := func(n string, day int) *record {
+		return &record{name: name(n), claims: claims{created: someday.AddDate(0, 0, day)}}
 	}
+	oldest, a, b, external := aRecord("z", 1), aRecord("a", 2), aRecord("b", 2), aRecord("a/external", 0)
+	x := index[string]{}
+	for _, c := range []claim{{by: b}, {by: oldest}, {external, bySpec}, {by: a}, {by: oldest}} {
+		x.set("k", c, true)
+	}
+	want := func(what string, names ...string) {
+		t.Helper()
+		var got []string
+		for _, c := range x["k"] {
+			got = append(got, c.by.name.Name)
+		}
+		wantEqual(t, what, names, got)
+	}
+	want("by class, age and name", "z", "a", "b", "external")
+	if x.first("k") != oldest || x.first("other") != nil {
+		t.Errorf("the first are %v and %v", x.first("k"), x.first("other"))
+	}
+	x.set("k", claim{by: oldest}, false)
+	x.set("k", claim{by: oldest}, false)
+	x.set("other", claim{by: oldest}, false)
+	want("without the oldest, removed twice", "a", "b", "external")
+	x.set("k", claim{by: a}, false)
+	x.set("k", claim{external, bySpec}, false)
+	x.set("k", claim{by: b}, false)
+	wantEqual(t, "keys of an empty index", 0, len(x))
 }
 
-// BenchmarkApply is one endpoint that becomes ready, or not, and a Service that is created and deleted.
-func BenchmarkApply(b *testing.B) {
-	for _, count := range []int{1_000, 10_000, 30_000} {
-		c, all := crowd(model.IPv4, count)
-		s := all[7]
-		s.Endpoints = append([]model.Endpoint(nil), s.Endpoints...)
-		s.Endpoints[1].Ready = false
-		for name, pair := range map[string][2]*model.Service{"endpoint": {&s, &all[7]}, "service": {nil, &all[7]}} {
-			b.Run(fmt.Sprintf("%s/%d", name, count), func(b *testing.B) {
-				b.ReportAllocs()
-				for i := 0; b.Loop(); i++ {
-					c.Apply(model.Changes{Services: map[model.ServiceName]*model.Service{s.Name: pair[i%2]}})
-				}
-			})
+// TestEqual changes every field of the compared values in turn, those too that will be added: each must be noticed.
+func TestEqual(t *testing.T) {
+	eachField(t, func(a, b model.ServicePort) bool { return equalPorts(&a, &b) })
+	eachField(t, equalGlobals)
+}
+
+func eachField[T any](t *testing.T, equal func(a, b T) bool) {
+	t.Helper()
+	var zero T
+	if !equal(zero, zero) {
+		t.Errorf("%T: the zero values are not equal", zero)
+	}
+	for i := range reflect.TypeFor[T]().NumField() {
+		changed := zero
+		field := reflect.ValueOf(&changed).Elem().Field(i)
+		setAny(t, field)
+		if equal(zero, changed) || equal(changed, zero) {
+			t.Errorf("%T: another %s is not noticed", zero, reflect.TypeFor[T]().Field(i).Name)
 		}
 	}
 }
 
-// BenchmarkLargeService is one endpoint of a Service with very many that becomes ready, or not.
-func BenchmarkLargeService(b *testing.B) {
-	for _, count := range []int{1_000, 10_000} {
-		b.Run(fmt.Sprint(count), func(b *testing.B) {
-			pair := [2]model.Service{aService(model.IPv4, "large", 0, "10.96.0.1"), aService(model.IPv4, "large", 0, "10.96.0.1")}
-			for i := range count {
-				e := model.Endpoint{Port: "http", Protocol: model.TCP, Ready: true, Node: "node-b"}
-				e.Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i * 7), byte(i >> 8)}), 8080)
-				pair[0].Endpoints = append(pair[0].Endpoints, e)
-				e.Ready = i > 0
-				pair[1].Endpoints = append(pair[1].Endpoints, e)
-			}
-			c := New(model.Settings{Family: model.IPv4})
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				c.Apply(model.Changes{Services: map[model.ServiceName]*model.Service{pair[0].Name: &pair[i%2]}})
-			}
-		})
+// setAny sets a value to something that is not its zero value.
+func setAny(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int:
+		v.SetInt(1)
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		v.SetUint(1)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+	case reflect.Struct:
+		switch p := v.Addr().Interface().(type) {
+		case *model.PortName:
+			p.Port = "http"
+		case *model.LocalSource:
+			p.CIDR = netip.MustParsePrefix("10.0.0.0/8")
+		default:
+			t.Fatalf("%s: teach this test to set one", v.Type())
+		}
+	default:
+		t.Fatalf("%s: teach this test to set one", v.Type())
 	}
 }

@@ -15,7 +15,7 @@ type outcome struct {
 	disputes []model.Dispute
 }
 
-// evaluate compiles one Service anew and notes what became different.
+// evaluate compiles one Service again and records what changed.
 func (c *Compiler) evaluate(w *work, r *record) {
 	c.evaluations++
 	var next outcome
@@ -24,8 +24,8 @@ func (c *Compiler) evaluate(w *work, r *record) {
 	}
 	w.replace(r.served, next.ports)
 	if !slices.Equal(r.won, next.won) {
-		c.count(w, r.won, -1)
-		c.count(w, next.won, 1)
+		c.countWinners(w, r.won, -1)
+		c.countWinners(w, next.won, 1)
 	}
 	r.served, r.won, r.disputes = next.ports, next.won, next.disputes
 	delete(c.disputed, r)
@@ -34,16 +34,16 @@ func (c *Compiler) evaluate(w *work, r *record) {
 	}
 }
 
-// outcomeOf settles all claims of a Service and compiles its ports.
+// outcomeOf decides about all claims of a Service and compiles its ports.
 func (c *Compiler) outcomeOf(r *record) outcome {
 	var o outcome
 	for _, a := range c.addresses(r) {
-		o.settle(r, a, c.settleHeld(r, a))
+		o.note(r, a, c.decideCluster(r, a))
 	}
 	held, all := o.won, endpointsOf(r.service, c.set.Family)
 	for i := range r.ports {
 		if p := c.portOf(r, &r.ports[i], held, &o); hasFrontend(p) {
-			fill(p, all.of(p.Name.Port, p.Name.Protocol), c.place())
+			fill(p, all.of(p.Name.Port, p.Name.Protocol), c.location())
 			o.ports = append(o.ports, p)
 		}
 	}
@@ -51,8 +51,8 @@ func (c *Compiler) outcomeOf(r *record) outcome {
 	return o
 }
 
-// settle notes what became of a claim, and reports whether the address is served.
-func (o *outcome) settle(r *record, a netip.Addr, v verdict) bool {
+// note records the decision about a claim, and reports whether the address is served.
+func (o *outcome) note(r *record, a netip.Addr, v decision) bool {
 	if v.served() {
 		o.won = append(o.won, a)
 	} else if d, ok := v.dispute(a, r); ok {
@@ -79,7 +79,7 @@ func (c *Compiler) portOf(r *record, p *port, held []netip.Addr, o *outcome) *mo
 	}
 	out.ClusterIPs = slices.Clip(held)
 	for a, k := range r.outside() {
-		if !o.settle(r, a, c.settleOutside(r, p.front(a))) {
+		if !o.note(r, a, c.decideOutside(r, p.front(a))) {
 			continue
 		}
 		if k == byStatus {
@@ -97,7 +97,7 @@ func (c *Compiler) portOf(r *record, p *port, held []netip.Addr, o *outcome) *mo
 // hasFrontend reports whether there is anything to serve.
 func hasFrontend(p *model.ServicePort) bool { return len(p.ClusterIPs) > 0 || p.HasExternal() }
 
-func (c *Compiler) place() place { return place{node: c.node.Name, zone: c.node.Zone} }
+func (c *Compiler) location() location { return location{node: c.node.Name, zone: c.node.Zone} }
 
 // onePerAddress sorts by address and keeps the first of each, which is that of the first port.
 func onePerAddress(ds []model.Dispute) []model.Dispute {
@@ -105,7 +105,7 @@ func onePerAddress(ds []model.Dispute) []model.Dispute {
 	return slices.CompactFunc(ds, func(a, b model.Dispute) bool { return a.Addr == b.Addr })
 }
 
-// replace notes how the ports of a Service became others. Both lists are sorted by name.
+// replace records the changes from one list of a Service's ports to another. Both are sorted by name.
 func (w *work) replace(before, now []*model.ServicePort) {
 	for _, p := range now {
 		for len(before) > 0 && before[0].Name.Compare(p.Name) < 0 {
@@ -126,7 +126,7 @@ func (w *work) replace(before, now []*model.ServicePort) {
 	}
 }
 
-// port notes that a port became another; nil stands for none, on one side.
+// port records that a port changed; before is nil for a new port, now for a removed one.
 func (w *work) port(before, now *model.ServicePort) {
 	name := now
 	if name == nil {
@@ -139,4 +139,60 @@ func (w *work) port(before, now *model.ServicePort) {
 	if before != nil {
 		w.delta.Before[name.Name] = *before
 	}
+}
+
+// countWinners adds to the number of Services that have each of the addresses.
+func (c *Compiler) countWinners(w *work, addrs []netip.Addr, by int) {
+	for _, a := range addrs {
+		w.touched[a] = struct{}{}
+		if c.winners[a] += by; c.winners[a] == 0 {
+			delete(c.winners, a)
+		}
+	}
+}
+
+// touchAll marks every address in use: after a change of the ranges any of them may be inside of one, or not any more.
+func (c *Compiler) touchAll(w *work) {
+	for a := range c.allocations {
+		w.touched[a] = struct{}{}
+	}
+	for a := range c.winners {
+		w.touched[a] = struct{}{}
+	}
+}
+
+// reviewAllocated records whether the address is allocated, if that changed.
+func (c *Compiler) reviewAllocated(w *work, a netip.Addr) {
+	_, named := c.allocations[a]
+	now := (named || c.winners[a] > 0) && insideAny(c.globals.Ranges, a)
+	if _, before := c.allocated[a]; before == now {
+		return
+	}
+	if w.delta.Allocated == nil {
+		w.delta.Allocated = map[netip.Addr]bool{}
+	}
+	w.delta.Allocated[a] = now
+	if now {
+		c.allocated[a] = struct{}{}
+	} else {
+		delete(c.allocated, a)
+	}
+}
+
+// equalPorts compares all fields.
+func equalPorts(a, b *model.ServicePort) bool {
+	return a.Name == b.Name && a.Port == b.Port && a.NodePort == b.NodePort && a.AffinitySeconds == b.AffinitySeconds &&
+		a.HealthCheckNodePort == b.HealthCheckNodePort &&
+		a.InternalLocal == b.InternalLocal && a.ExternalLocal == b.ExternalLocal && a.HasEndpoints == b.HasEndpoints &&
+		slices.Equal(a.ClusterIPs, b.ClusterIPs) && slices.Equal(a.ExternalIPs, b.ExternalIPs) &&
+		slices.Equal(a.LoadBalancerIPs, b.LoadBalancerIPs) && slices.Equal(a.SourceRanges, b.SourceRanges) &&
+		slices.Equal(a.Cluster, b.Cluster) && slices.Equal(a.Local, b.Local) && slices.Equal(a.Hairpin, b.Hairpin) &&
+		slices.Equal(a.Serving, b.Serving)
+}
+
+// equalGlobals compares all fields.
+func equalGlobals(a, b model.Globals) bool {
+	return a.Family == b.Family && a.MasqueradeAll == b.MasqueradeAll && a.MasqueradeBit == b.MasqueradeBit &&
+		a.LocalSource == b.LocalSource && a.NodePortAny == b.NodePortAny && a.LocalhostNodePorts == b.LocalhostNodePorts &&
+		a.KeepInvalid == b.KeepInvalid && slices.Equal(a.NodePortAddrs, b.NodePortAddrs) && slices.Equal(a.Ranges, b.Ranges)
 }

@@ -113,17 +113,17 @@ func (s stray) explain() EndpointExplanation {
 
 // strays explains endpoints that meet no port of the Service by name and protocol.
 func strays(r *record, all endpoints, leftOut []stray) []EndpointExplanation {
-	homeless := func(e *model.Endpoint) bool {
+	unmatched := func(e *model.Endpoint) bool {
 		return !slices.ContainsFunc(r.ports, func(p port) bool { return p.Name == e.Port && p.Protocol == e.Protocol })
 	}
 	var out []EndpointExplanation
 	for _, e := range all {
-		if homeless(e) {
+		if unmatched(e) {
 			out = append(out, stray{e, fmt.Sprintf("the Service has no port %q with %s", e.Port, e.Protocol)}.explain())
 		}
 	}
 	for _, s := range leftOut {
-		if homeless(s.Endpoint) {
+		if unmatched(s.Endpoint) {
 			out = append(out, s.explain())
 		}
 	}
@@ -139,7 +139,7 @@ func (c *Compiler) explainPort(r *record, p *port, all endpoints, leftOut []stra
 		return out
 	}
 	mine := all.of(p.Name, p.Protocol)
-	chosen := choose(mine, c.place(), r.served[i])
+	chosen := choose(mine, c.location(), r.served[i])
 	for _, e := range mine {
 		out.Endpoints = append(out.Endpoints, chosen.explain(e))
 	}
@@ -152,7 +152,7 @@ func (c *Compiler) explainPort(r *record, p *port, all endpoints, leftOut []stra
 	return out
 }
 
-// explainFrontends explains every address and node port that a port asks for, in the order in which they are settled.
+// explainFrontends explains every address and node port that a port asks for, in the order of ownership.go.
 func (c *Compiler) explainFrontends(r *record, p *port) []FrontendExplanation {
 	var out []FrontendExplanation
 	for _, a := range c.addresses(r) {
@@ -160,14 +160,14 @@ func (c *Compiler) explainFrontends(r *record, p *port) []FrontendExplanation {
 		if r.hasCluster(a) {
 			kind = "ClusterIP"
 		}
-		out = append(out, c.explainFrontend(a, kind, p, c.settleHeld(r, a)))
+		out = append(out, c.explainFrontend(a, kind, p, c.decideCluster(r, a)))
 	}
 	for a, k := range r.outside() {
 		kind := "load balancer IP"
 		if k == bySpec {
 			kind = "external IP"
 		}
-		out = append(out, c.explainFrontend(a, kind, p, c.settleOutside(r, p.front(a))))
+		out = append(out, c.explainFrontend(a, kind, p, c.decideOutside(r, p.front(a))))
 	}
 	out = append(out, c.explainUnclaimed(r)...)
 	if p.NodePort != 0 {
@@ -176,7 +176,7 @@ func (c *Compiler) explainFrontends(r *record, p *port) []FrontendExplanation {
 	return out
 }
 
-func (c *Compiler) explainFrontend(a netip.Addr, kind string, p *port, v verdict) FrontendExplanation {
+func (c *Compiler) explainFrontend(a netip.Addr, kind string, p *port, v decision) FrontendExplanation {
 	f := FrontendExplanation{What: fmt.Sprintf("%s %s", kind, netip.AddrPortFrom(a, p.Port.Port))}
 	switch {
 	case !p.firstPort:
@@ -191,7 +191,7 @@ func (c *Compiler) explainFrontend(a netip.Addr, kind string, p *port, v verdict
 }
 
 // wordsOf says why an address is not served, or nothing when it is.
-func wordsOf(v verdict) string {
+func wordsOf(v decision) string {
 	winner := "nobody"
 	if v.winner != nil {
 		winner = plain(v.winner.name.String())
@@ -281,7 +281,7 @@ func (s selection) whyNotLocal(e *model.Endpoint) string {
 	switch {
 	case !couldServe(e):
 		return notReady(e)
-	case s.place.has(e):
+	case s.location.has(e):
 		return "terminating, and ready ones exist"
 	case e.Node == "":
 		return "on an unknown node"

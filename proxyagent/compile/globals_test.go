@@ -81,7 +81,7 @@ func TestNodePortAddresses(t *testing.T) {
 				if want.loopback {
 					wantAt = append(wantAt, loopback[f])
 				}
-				got := Compile(set, st).Globals
+				got := planOf(set, st).Globals
 				wantEqual(t, "NodePortAny", want.everywhere, got.NodePortAny)
 				wantEqual(t, "LocalhostNodePorts", want.localhost, got.LocalhostNodePorts)
 				wantEqual(t, "NodePortAddrs", sorted(wantAt, netip.Addr.Compare), got.NodePortAddrs)
@@ -104,7 +104,7 @@ func TestNodePortsAtZones(t *testing.T) {
 		netip.MustParseAddr("::ffff:10.0.0.1")}
 	set := model.Settings{Family: model.IPv6, NodePortCIDRs: []netip.Prefix{netip.MustParsePrefix("fe80::/10"),
 		netip.MustParsePrefix("::/64")}}
-	wantEqual(t, "NodePortAddrs", []netip.Addr{netip.MustParseAddr("fe80::1")}, Compile(set, st).Globals.NodePortAddrs)
+	wantEqual(t, "NodePortAddrs", []netip.Addr{netip.MustParseAddr("fe80::1")}, planOf(set, st).Globals.NodePortAddrs)
 }
 
 // TestLocalSource has how local pods are told from others.
@@ -139,7 +139,7 @@ func TestLocalSource(t *testing.T) {
 			inBoth(t, func(t *testing.T, f model.Family) {
 				st, set := stateOf(), tc.set
 				st.Node.PodCIDRs, set.Family = tc.podCIDRs, f
-				wantEqual(t, "LocalSource", tc.want[f], Compile(set, st).Globals.LocalSource)
+				wantEqual(t, "LocalSource", tc.want[f], planOf(set, st).Globals.LocalSource)
 			})
 		})
 	}
@@ -159,7 +159,7 @@ func TestRanges(t *testing.T) {
 		st.Ranges = append(prefixes(f, "10.97.0.1/24 10.96.0.0/16 10.97.0.0/24 0.0.0.0/0"), prefixes(other(f), "10.98.0.0/16")...)
 		st.Ranges = append(st.Ranges, netip.Prefix{}, netip.MustParsePrefix("::ffff:10.0.0.0/104"))
 
-		got := Compile(set, st)
+		got := planOf(set, st)
 		wantEqual(t, "Globals", model.Globals{
 			Family: f, MasqueradeAll: true, MasqueradeBit: 7, KeepInvalid: true, NodePortAny: true, Ranges: prefixes(f, "10.96.0.0/16 10.97.0.0/24"),
 		}, got.Globals)
@@ -170,7 +170,7 @@ func TestRanges(t *testing.T) {
 		wantEqual(t, "Allocated", want, got.Allocated)
 
 		set.KeepUnallocated = true
-		got = Compile(set, st)
+		got = planOf(set, st)
 		if len(got.Globals.Ranges) > 0 || len(got.Allocated) > 0 {
 			t.Errorf("with KeepUnallocated there are ranges %v and allocations %v", got.Globals.Ranges, got.Allocated)
 		}
@@ -182,7 +182,7 @@ func TestAllocatedByMode(t *testing.T) {
 	for mode, want := range map[model.AllocationMode]int{model.Prefer: 1, model.Ignore: 1, model.Enforce: 0} {
 		st := stateOf(asked("a cluster=10.96.0.1").claimant(model.IPv4), asked("b cluster=10.96.0.1").claimant(model.IPv4))
 		st.Ranges = prefixes(model.IPv4, "10.96.0.0/16")
-		if got := Compile(model.Settings{Family: model.IPv4, Allocations: mode}, st).Allocated; len(got) != want {
+		if got := planOf(model.Settings{Family: model.IPv4, Allocations: mode}, st).Allocated; len(got) != want {
 			t.Errorf("%s: allocated are %v, want %d", mode, got, want)
 		}
 	}
@@ -216,7 +216,7 @@ func TestSourceRanges(t *testing.T) {
 				s.SourceRanges = append(prefixes(f, tc.ranges), prefixes(other(f), tc.other)...)
 				st := stateOf(s)
 				st.Node.IPs = append(addrs(f, "192.0.2.1 198.51.100.1"), addrs(other(f), "192.0.2.1")...)
-				wantEqual(t, "SourceRanges", prefixes(f, tc.want), onlyPort(t, Compile(model.Settings{Family: f}, st)).SourceRanges)
+				wantEqual(t, "SourceRanges", prefixes(f, tc.want), onlyPort(t, planOf(model.Settings{Family: f}, st)).SourceRanges)
 			})
 		})
 	}
@@ -227,6 +227,6 @@ func TestSourceRangesOfJunk(t *testing.T) {
 	s := aService(model.IPv6, "web", 0, "10.96.0.1")
 	s.LoadBalancerIPs = addrs(model.IPv6, "203.0.113.1")
 	s.SourceRanges = []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/104"), {}}
-	got := onlyPort(t, Compile(model.Settings{Family: model.IPv6}, stateOf(s))).SourceRanges
+	got := onlyPort(t, planOf(model.Settings{Family: model.IPv6}, stateOf(s))).SourceRanges
 	wantEqual(t, "SourceRanges", []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/104")}, got)
 }

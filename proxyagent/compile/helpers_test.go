@@ -86,8 +86,8 @@ func stateOf(services ...model.Service) model.State {
 	return st
 }
 
-// changesTo are the Changes that lead from nothing to the State.
-func changesTo(st model.State) model.Changes {
+// compilerOf returns a Compiler that was told the State at once.
+func compilerOf(set model.Settings, st model.State) *Compiler {
 	ch := model.Changes{
 		Services:    map[model.ServiceName]*model.Service{},
 		Allocations: map[netip.Addr]*model.Allocation{},
@@ -99,15 +99,13 @@ func changesTo(st model.State) model.Changes {
 	for a, x := range st.Allocations {
 		ch.Allocations[a] = &x
 	}
-	return ch
-}
-
-// compilerOf returns a Compiler that was told the State.
-func compilerOf(set model.Settings, st model.State) *Compiler {
 	c := New(set)
-	c.Apply(changesTo(st))
+	c.Apply(ch)
 	return c
 }
+
+// planOf is the Plan of a State.
+func planOf(set model.Settings, st model.State) model.Plan { return compilerOf(set, st).Plan() }
 
 // inBoth runs a test in both families.
 func inBoth(t *testing.T, run func(t *testing.T, f model.Family)) {

@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -15,56 +14,49 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-var (
-	seed      = flag.Uint64("compile.seed", 0, "the one history to replay; all otherwise")
-	histories = flag.Uint64("compile.histories", 400, "how many histories")
-)
-
-// TestHistory applies random histories of changes, in which Services fight for few addresses on purpose. After every step
-//
-//	the sum of all Deltas == Plan() == Compile(the State as it is) == what the oracle says
-//
-// and every Delta holds only what became different, with what it was before.
+// TestHistory applies random sequences of changes, in which Services claim the same few addresses.
 func TestHistory(t *testing.T) {
-	if *seed != 0 {
-		playHistory(t, *seed)
-		return
-	}
-	count := *histories
-	if testing.Short() {
-		count /= 10
-	}
-	for s := uint64(1); s <= count && !t.Failed(); s++ {
-		playHistory(t, s)
+	for s := uint64(1); s <= 400; s++ {
+		if g := (generator{newRand(s), families[s%2]}); !play(t, g, g.settings(), 25, false) {
+			t.Fatal("seed", s)
+		}
 	}
 }
 
-func playHistory(t *testing.T, seed uint64) {
-	g := generator{newRand(seed), families[seed%2]}
-	set := g.settings()
+// play applies random changes. After each of them the sum of all Deltas is what Plan says and what a new Compiler says of the same State; every
+// Delta holds only what changed; every explanation agrees with the Plan and is printable.
+func play(t *testing.T, g generator, set model.Settings, steps int, spoil bool) bool {
 	c, st := New(set), stateOf()
 	sum := model.Plan{Ports: map[model.PortName]model.ServicePort{}, Allocated: map[netip.Addr]struct{}{}}
-	var steps []string
-	for range 25 {
+	var history []string
+	for range steps {
 		ch, words := g.changes(&st)
-		steps = append(steps, words)
-		d := c.Apply(ch)
-		problems := addDelta(&sum, d)
-		want, disputes := oracle{set, st}.plan()
-		problems += differ("the sum of all Deltas", want, sum) + differ("Plan", want, c.Plan()) + differ("Compile", want, Compile(set, st)) +
-			differ("Disputes", disputes, c.Disputes()) + broken(want)
-		for n := range st.Services {
-			if text := c.Explain(n).String(); !strings.HasSuffix(text, "\n") {
-				problems += fmt.Sprintf("explaining %s: %q\n", n, text)
+		if spoil {
+			g.spoil(&st, &ch)
+		}
+		history = append(history, words)
+		problems := addDelta(&sum, c.Apply(ch))
+		fresh := compilerOf(set, st)
+		want := fresh.Plan()
+		problems += differ("the sum of all Deltas", want, sum) + differ("Plan", want, c.Plan()) +
+			differ("Disputes", fresh.Disputes(), c.Disputes()) + broken(want)
+		for n, s := range st.Services {
+			e := c.Explain(n)
+			problems += unprintable(e.String())
+			for _, p := range e.Ports {
+				problems += agrees(p, want.Ports[p.Name])
 			}
+			HealthCheck(st.Node.Name, s)
 		}
 		if problems != "" {
-			t.Fatalf("with -compile.seed=%d, settings %+v, after\n%s\n%s", seed, set, strings.Join(steps, "\n"), problems)
+			t.Errorf("settings %+v, after\n%s\n%s", set, strings.Join(history, "\n"), problems)
+			return false
 		}
 	}
+	return true
 }
 
-// differ says how got is not what the oracle wants, or nothing. Comparing by reflection first is much faster than cmp.
+// differ says how two values differ, or nothing. Comparing by reflection first is much faster than cmp.
 func differ(what string, want, got any) string {
 	if reflect.DeepEqual(want, got) {
 		return ""

@@ -44,7 +44,7 @@ func (c *Compiler) putService(w *work, n model.ServiceName, s *model.Service) {
 	r.service = s
 }
 
-// list puts a Service and its claims into the indexes, or takes them out, and marks whom that may concern.
+// list adds a Service and its claims to the indexes, or removes them, and marks the Services that this may affect.
 func (c *Compiler) list(w *work, r *record, present bool) {
 	if delete(c.records, r.name); present {
 		c.records[r.name] = r
@@ -64,7 +64,7 @@ func (c *Compiler) list(w *work, r *record, present bool) {
 	c.markRivals(w, r)
 }
 
-// markRivals marks everybody who claims what the Service claims.
+// markRivals marks all Services that share a claim with this one.
 func (c *Compiler) markRivals(w *work, r *record) {
 	for _, a := range c.addresses(r) {
 		c.markHolders(w, a)
@@ -77,7 +77,7 @@ func (c *Compiler) markRivals(w *work, r *record) {
 	}
 }
 
-// markHolders marks everybody to whom it matters who has the address as ClusterIP or additional address.
+// markHolders marks all Services that depend on who has the address as ClusterIP or additional address.
 func (c *Compiler) markHolders(w *work, a netip.Addr) {
 	w.mark(c.clusters[a])
 	w.mark(c.outside[a])
@@ -116,7 +116,7 @@ func (c *Compiler) dropAdditional(n model.ServiceName, a netip.Addr) {
 // putSurroundings takes in the node, its addresses and the ServiceCIDRs.
 func (c *Compiler) putSurroundings(w *work, ch model.Changes) {
 	if ch.Node != nil {
-		if !samePlace(c.node, *ch.Node) {
+		if !sameLocation(c.node, *ch.Node) {
 			c.markAll(w)
 		}
 		c.node = *ch.Node
@@ -137,8 +137,8 @@ func (c *Compiler) putSurroundings(w *work, ch model.Changes) {
 	c.globals, w.delta.Globals = next, &next
 }
 
-// samePlace reports whether Services cannot tell the two apart.
-func samePlace(a, b model.Node) bool {
+// sameLocation reports whether the two Nodes are the same to Services.
+func sameLocation(a, b model.Node) bool {
 	return a.Name == b.Name && a.Zone == b.Zone && slices.Equal(a.IPs, b.IPs)
 }
 

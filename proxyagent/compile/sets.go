@@ -7,21 +7,21 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// selection says which endpoints of a port traffic may use. It is settled by looking at all of them; after that every endpoint is judged
-// alone, by inCluster and inLocal.
+// selection says which endpoints of a port traffic may use. choose looks at all of them to make it; inCluster and inLocal then decide about
+// one endpoint at a time.
 type selection struct {
-	place place
-	hints hints
+	location location
+	hints    hints
 	// cluster and local: a traffic policy of the port asks for that set.
 	cluster, local bool
 	// clusterEnding and localEnding: nothing is ready there, so that endpoints which terminate but still serve are used (KEP-1669).
 	clusterEnding, localEnding bool
 }
 
-// choose settles the selection for a port whose frontends and policies are known.
-func choose(all endpoints, at place, p *model.ServicePort) selection {
-	// Also with ExternalLocal traffic from outside needs the cluster set: pods and the node itself take the short way to it.
-	s := selection{place: at, cluster: !p.InternalLocal || p.HasExternal(), local: p.InternalLocal || p.ExternalLocal && p.HasExternal()}
+// choose makes the selection for a port whose frontends and policies are known.
+func choose(all endpoints, at location, p *model.ServicePort) selection {
+	// With ExternalLocal, too, traffic from outside needs the cluster set: pods of this node and the node itself use it.
+	s := selection{location: at, cluster: !p.InternalLocal || p.HasExternal(), local: p.InternalLocal || p.ExternalLocal && p.HasExternal()}
 	s.hints = hintsOf(all, at)
 	s.clusterEnding = !slices.ContainsFunc(all, func(e *model.Endpoint) bool { return e.Ready })
 	s.localEnding = !slices.ContainsFunc(all, func(e *model.Endpoint) bool { return e.Ready && at.has(e) })
@@ -33,31 +33,31 @@ func (s selection) inCluster(e *model.Endpoint) bool {
 	if s.clusterEnding {
 		return s.cluster && ending(e)
 	}
-	return s.cluster && e.Ready && s.hints.keep(e, s.place)
+	return s.cluster && e.Ready && s.hints.keep(e, s.location)
 }
 
 // inLocal reports whether the endpoint is for traffic that stays on the node. Hints have no say in it.
 func (s selection) inLocal(e *model.Endpoint) bool {
 	if s.localEnding {
-		return s.local && s.place.has(e) && ending(e)
+		return s.local && s.location.has(e) && ending(e)
 	}
-	return s.local && s.place.has(e) && e.Ready
+	return s.local && s.location.has(e) && e.Ready
 }
 
 // hairpin reports whether the endpoint can meet itself through its own Service.
 func (s selection) hairpin(e *model.Endpoint) bool {
-	return s.place.mayHave(e) && (s.inCluster(e) || s.inLocal(e))
+	return s.location.mayHave(e) && (s.inCluster(e) || s.inLocal(e))
 }
 
 // ending reports whether the endpoint terminates and still serves.
 func ending(e *model.Endpoint) bool { return e.Serving && e.Terminating }
 
-// couldServe reports whether the endpoint would serve somebody, somewhere. While there is one, traffic that a policy keeps from it is
-// dropped; only when there is none it is rejected.
+// couldServe reports whether the endpoint can serve new connections on any node. Traffic that a policy keeps away from such an endpoint is
+// dropped; where there is none, it is rejected.
 func couldServe(e *model.Endpoint) bool { return e.Ready || ending(e) }
 
 // fill writes the endpoint sets of a port whose frontends and policies are known.
-func fill(p *model.ServicePort, all endpoints, at place) {
+func fill(p *model.ServicePort, all endpoints, at location) {
 	s := choose(all, at, p)
 	p.Cluster = all.addrs(s.inCluster)
 	p.Local = all.addrs(s.inLocal)
@@ -86,4 +86,78 @@ func (e endpoints) addrs(may func(*model.Endpoint) bool) []netip.AddrPort {
 		}
 	}
 	return out
+}
+
+// location is the node that the agent runs on, and its zone. Both are empty when not known.
+type location struct{ node, zone string }
+
+// has reports whether the endpoint is on this node. One without a node name is not.
+func (l location) has(e *model.Endpoint) bool { return l.node != "" && e.Node == l.node }
+
+// mayHave reports whether the endpoint is or could be on this node: EndpointSlices written by hand often have no node name.
+func (l location) mayHave(e *model.Endpoint) bool { return e.Node == "" || l.has(e) }
+
+// hints say to which ready endpoints traffic is limited.
+type hints uint8
+
+const (
+	// noHints: all of them.
+	noHints hints = iota
+	// sameNode: those with a hint for this node.
+	sameNode
+	// sameZone: those with a hint for this node's zone.
+	sameZone
+)
+
+// hintsOf evaluates the hints of a port's endpoints for a location. Hints count only if every ready endpoint has them, because their
+// writer may not be done, and only if one of them is for this location, so that they never exclude all endpoints.
+func hintsOf(all endpoints, at location) hints {
+	everyNode, everyZone, ready, thisNode, thisZone := true, true, false, false, false
+	for _, e := range all {
+		if !e.Ready {
+			continue
+		}
+		ready = true
+		everyNode = everyNode && len(e.Nodes) > 0
+		everyZone = everyZone && len(e.Zones) > 0
+		thisNode = thisNode || sameNode.keep(e, at)
+		thisZone = thisZone || sameZone.keep(e, at)
+	}
+	switch {
+	case ready && everyNode && thisNode:
+		return sameNode
+	case ready && everyZone && thisZone:
+		return sameZone
+	default:
+		return noHints
+	}
+}
+
+// keep reports whether the hints let traffic from this location use the endpoint.
+func (h hints) keep(e *model.Endpoint, at location) bool {
+	switch h {
+	case sameNode:
+		return at.node != "" && slices.Contains(e.Nodes, at.node)
+	case sameZone:
+		return at.zone != "" && slices.Contains(e.Zones, at.zone)
+	default:
+		return true
+	}
+}
+
+// HealthCheck returns the port at which a load balancer asks whether this node has endpoints of the Service, and how many: the distinct
+// addresses, of both families, of ready endpoints on the node. Those that terminate are not counted, so that load balancers turn away
+// while they still serve. It reports false for a Service without such a port. An empty node name has no endpoints.
+func HealthCheck(node string, s model.Service) (port uint16, localReady int, ok bool) {
+	if s.HealthCheckNodePort == 0 {
+		return 0, 0, false
+	}
+	at, seen := location{node: node}, map[netip.Addr]struct{}{}
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if at.has(e) && e.Ready && !e.Terminating && whyNoEndpoint(e.Addr, model.FamilyOf(e.Addr.Addr())) == "" {
+			seen[e.Addr.Addr()] = struct{}{}
+		}
+	}
+	return s.HealthCheckNodePort, len(seen), true
 }

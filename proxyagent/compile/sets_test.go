@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,8 +78,8 @@ func TestEndpointSets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		// policy has the words internal and external for those that are Local, and exposed for a Service with a node port.
 		policy string
-		// place is the zone of the node, zone-a when empty; none for a node without.
-		place     string
+		// zone is the zone of the node, zone-a when empty; none for a node without.
+		zone      string
 		endpoints string
 
 		cluster, local string
@@ -158,9 +159,9 @@ func TestEndpointSets(t *testing.T) {
 		"zone hints name several zones": {
 			endpoints: "1 ready zones=c,b,a; 2 ready zones=b,a; 3 ready zones=b,d; 4 ready zones=a", cluster: "1 2 4",
 		},
-		"zone hints, but the node has no zone": {place: "none", endpoints: "1 ready zones=a; 2 ready zones=b", cluster: "1 2"},
+		"zone hints, but the node has no zone": {zone: "none", endpoints: "1 ready zones=a; 2 ready zones=b", cluster: "1 2"},
 		"zone hints, none for this zone": {
-			place: "zone-b", endpoints: "1 ready zones=a; 2 ready zones=c", cluster: "1 2",
+			zone: "zone-b", endpoints: "1 ready zones=a; 2 ready zones=c", cluster: "1 2",
 		},
 		"one ready endpoint has no zone hint": {
 			endpoints: "1 ready zones=a; 2 ready zones=b; 3 ready; 4 ready zones=a", cluster: "1 2 3 4",
@@ -185,7 +186,7 @@ func TestEndpointSets(t *testing.T) {
 			policy: "external exposed", endpoints: "1 ready here zones=a; 2 ready here zones=b; 3 ready zones=c; 4 ready zones=a", cluster: "1 4",
 			local: "1 2", hairpin: "1 2",
 		},
-		"zone and place disagree, the sets overlap": {
+		"zone and node disagree, the sets overlap": {
 			policy: "external exposed", endpoints: "1 ready here zones=a; 2 ready here zones=b; 3 ready zones=a; 4 ready zones=b", cluster: "1 3",
 			local: "1 2", hairpin: "1 2",
 		},
@@ -230,11 +231,11 @@ func TestEndpointSets(t *testing.T) {
 				}
 				s.Endpoints = someEndpoints(f, tc.endpoints)
 				st := stateOf(s)
-				st.Node = model.Node{Name: "node-a", Zone: map[string]string{"": "zone-a", "none": ""}[tc.place]}
-				if strings.HasPrefix(tc.place, "zone-") {
-					st.Node.Zone = tc.place
+				st.Node = model.Node{Name: "node-a", Zone: map[string]string{"": "zone-a", "none": ""}[tc.zone]}
+				if strings.HasPrefix(tc.zone, "zone-") {
+					st.Node.Zone = tc.zone
 				}
-				got := onlyPort(t, Compile(model.Settings{Family: f}, st))
+				got := onlyPort(t, planOf(model.Settings{Family: f}, st))
 				wantEqual(t, "Cluster", endpointAddrs(f, tc.cluster), got.Cluster)
 				wantEqual(t, "Local", endpointAddrs(f, tc.local), got.Local)
 				wantEqual(t, "Hairpin", endpointAddrs(f, tc.hairpin), got.Hairpin)
@@ -270,7 +271,7 @@ func TestServing(t *testing.T) {
 		st := stateOf(s)
 		st.Node.Zone = "zone-a"
 		got := map[model.Protocol][]netip.AddrPort{}
-		for n, p := range Compile(model.Settings{Family: f}, st).Ports {
+		for n, p := range planOf(model.Settings{Family: f}, st).Ports {
 			got[n.Protocol] = p.Serving
 		}
 		wantEqual(t, "Serving", map[model.Protocol][]netip.AddrPort{
@@ -285,7 +286,7 @@ func TestUnknownNode(t *testing.T) {
 	s.Ports[0].NodePort = 30000
 	s.Endpoints = someEndpoints(model.IPv4, "1 ready here nodes=a zones=a; 2 ready nowhere nodes=b zones=b")
 	s.Endpoints[1].Nodes, s.Endpoints[1].Zones = []string{""}, []string{""}
-	got := onlyPort(t, Compile(model.Settings{Family: model.IPv4}, stateOf(s)))
+	got := onlyPort(t, planOf(model.Settings{Family: model.IPv4}, stateOf(s)))
 	wantEqual(t, "Cluster", endpointAddrs(model.IPv4, "1 2"), got.Cluster)
 	wantEqual(t, "Local", endpointAddrs(model.IPv4, ""), got.Local)
 	wantEqual(t, "Hairpin", endpointAddrs(model.IPv4, "2"), got.Hairpin)
@@ -305,7 +306,162 @@ func TestManyEndpoints(t *testing.T) {
 				Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, 0, byte(40*p - 1 - i)}), uint16(8080+p))})
 		}
 	}
-	for n, x := range Compile(model.Settings{Family: model.IPv4}, stateOf(s)).Ports {
+	for n, x := range planOf(model.Settings{Family: model.IPv4}, stateOf(s)).Ports {
 		wantEqual(t, n.String(), want[n], x.Cluster)
+	}
+}
+
+// TestHealthCheck counts what a load balancer may send to this node, node-a.
+func TestHealthCheck(t *testing.T) {
+	for name, tc := range map[string]struct {
+		v4, v6 string
+		want   int
+	}{
+		"no endpoints":                           {},
+		"ready here":                             {v4: "1 ready here; 2 ready here", want: 2},
+		"both families count":                    {v4: "1 ready here", v6: "1 ready here", want: 2},
+		"elsewhere, or who knows where":          {v4: "1 ready; 2 ready nowhere"},
+		"not ready":                              {v4: "1 here"},
+		"terminating, though it serves":          {v4: "1 ending here"},
+		"terminating, though published as ready": {v4: "1 ready ending here"},
+		"one address of two slices":              {v4: "1 ready here; 1 ready here", want: 1},
+		"one address, its other pod terminates":  {v4: "1 ending here; 1 ready here", want: 1},
+		"one address, ready elsewhere":           {v4: "1 ready; 1 here"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := aService(model.IPv4, "web", 0, "10.96.0.1")
+			s.HealthCheckNodePort = 32000
+			s.Endpoints = slices.Concat(someEndpoints(model.IPv4, tc.v4), someEndpoints(model.IPv6, tc.v6))
+			port, local, ok := HealthCheck("node-a", s)
+			wantEqual(t, "port, endpoints, ok", []any{uint16(32000), tc.want, true}, []any{port, local, ok})
+		})
+	}
+}
+
+// TestHealthCheckPorts has several ports of one pod, which count once, and addresses of no use, which do not count.
+func TestHealthCheckPorts(t *testing.T) {
+	s := aService(model.IPv4, "web", 0, "10.96.0.1")
+	s.HealthCheckNodePort = 32000
+	s.Endpoints = someEndpoints(model.IPv4, "1 ready here; 1 ready here; 2 ready here")
+	s.Endpoints[1].Port = "https"
+	s.Endpoints[2].Addr = netip.AddrPortFrom(s.Endpoints[2].Addr.Addr(), 0)
+	if _, local, _ := HealthCheck("node-a", s); local != 1 {
+		t.Errorf("%d local endpoints, want 1", local)
+	}
+	if _, local, _ := HealthCheck("", s); local != 0 {
+		t.Errorf("%d local endpoints of a node without a name, want 0", local)
+	}
+	s.HealthCheckNodePort = 0
+	if port, local, ok := HealthCheck("node-a", s); ok || port != 0 || local != 0 {
+		t.Errorf("a Service without a health check port has port %d, %d local endpoints, %t", port, local, ok)
+	}
+}
+
+// TestJoin has which endpoints are those of a port: the same name and protocol, whatever the numbers are.
+func TestJoin(t *testing.T) {
+	inBoth(t, func(t *testing.T, f model.Family) {
+		s := aService(f, "web", 0, "10.96.0.1")
+		s.Ports = []model.Port{
+			{Name: "dns", Protocol: model.UDP, Port: 53},
+			{Name: "dns", Protocol: model.TCP, Port: 53},
+			{Name: "", Protocol: model.SCTP, Port: 53},
+			{Name: "metrics", Protocol: model.TCP, Port: 9153},
+		}
+		at := func(port string, p model.Protocol, number uint16) model.Endpoint {
+			return model.Endpoint{Port: port, Protocol: p, Ready: true, Addr: netip.AddrPortFrom(addrs(f, "10.1.0.1")[0], number)}
+		}
+		s.Endpoints = []model.Endpoint{
+			at("dns", model.TCP, 5353), at("dns", model.UDP, 5354), at("", model.SCTP, 5355), at("dns", model.SCTP, 1), at("", model.TCP, 2),
+			at("dn", model.TCP, 3),
+			at("Metrics", model.TCP, 9153), at("dns", model.TCP, 5356),
+		}
+		got := map[string][]uint16{}
+		for n, p := range planOf(model.Settings{Family: f}, stateOf(s)).Ports {
+			got[n.String()] = nil
+			for _, a := range p.Cluster {
+				got[n.String()] = append(got[n.String()], a.Port())
+			}
+		}
+		wantEqual(t, "endpoint ports by Service port", map[string][]uint16{
+			"default/web:dns/TCP": {5353, 5356}, "default/web:dns/UDP": {5354}, "default/web/SCTP": {5355}, "default/web:metrics/TCP": nil,
+		}, got)
+	})
+}
+
+// TestDuplicates has one address that comes twice, from two slices, in both orders.
+func TestDuplicates(t *testing.T) {
+	for name, tc := range map[string]struct {
+		policy, one, other string
+		cluster, local     string
+		hairpin            string
+	}{
+		"one terminates, the other is ready":            {one: "1 ending", other: "1 ready", cluster: "1"},
+		"one terminates, the other is not ready":        {one: "1 ending", other: "1"},
+		"one terminates and is published, other unsure": {one: "1 ready ending", other: "1"},
+		"one is ready, the other not":                   {one: "1", other: "1 ready", cluster: "1"},
+		"one is published, the other serves":            {one: "1 serving", other: "1 published", cluster: "1"},
+		"one serves while it terminates, the other not": {one: "1 gone", other: "1 ending", cluster: "1"},
+		"both alike, one says where it is": {
+			policy: "internal", one: "1 ready nowhere", other: "1 ready here", local: "1", hairpin: "1",
+		},
+		"both alike, on two nodes":   {policy: "internal", one: "1 ready", other: "1 ready here", local: "1", hairpin: "1"},
+		"the ready one is elsewhere": {policy: "internal", one: "1 ready", other: "1 here"},
+		"with and without hints":     {one: "1 ready", other: "1 ready zones=b", cluster: "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBoth(t, func(t *testing.T, f model.Family) {
+				for _, list := range []string{tc.one + ";" + tc.other, tc.other + ";" + tc.one} {
+					s := aService(f, "web", 0, "10.96.0.1")
+					s.InternalLocal = tc.policy == "internal"
+					s.Endpoints = someEndpoints(f, list)
+					st := stateOf(s)
+					st.Node.Name = "node-a"
+					got := onlyPort(t, planOf(model.Settings{Family: f}, st))
+					wantEqual(t, list+": Cluster", endpointAddrs(f, tc.cluster), got.Cluster)
+					wantEqual(t, list+": Local", endpointAddrs(f, tc.local), got.Local)
+					wantEqual(t, list+": Hairpin", endpointAddrs(f, tc.hairpin), got.Hairpin)
+				}
+			})
+		})
+	}
+}
+
+// TestUnusableEndpoints has addresses that nothing can be sent to: they are left out, with the reason, and the others stay.
+func TestUnusableEndpoints(t *testing.T) {
+	for addr, want := range map[string]map[model.Family]string{
+		"10.1.0.1:80":              {model.IPv4: "", model.IPv6: "of the other family"},
+		"[2001:db8::1]:80":         {model.IPv4: "of the other family", model.IPv6: ""},
+		"[::ffff:10.1.0.1]:80":     {model.IPv4: "an IPv4 address mapped into IPv6", model.IPv6: "an IPv4 address mapped into IPv6"},
+		"[2001:db8::1%eth0]:80":    {model.IPv4: "of the other family", model.IPv6: "an address with a zone"},
+		"0.0.0.0:80":               {model.IPv4: "the unspecified address"},
+		"[::]:80":                  {model.IPv6: "the unspecified address"},
+		"127.0.0.1:80":             {model.IPv4: "a loopback address"},
+		"127.255.0.1:80":           {model.IPv4: "a loopback address"},
+		"[::1]:80":                 {model.IPv6: "a loopback address"},
+		"224.0.0.251:80":           {model.IPv4: "a multicast address"},
+		"[ff02::fb]:80":            {model.IPv6: "a multicast address"},
+		"169.254.169.254:80":       {model.IPv4: "a link-local address"},
+		"[fe80::1]:80":             {model.IPv6: "a link-local address"},
+		"10.1.0.1:0":               {model.IPv4: "port 0"},
+		"[2001:db8::1]:0":          {model.IPv6: "port 0"},
+		"0.0.0.0:0":                {model.IPv4: "the unspecified address"},
+		"255.255.255.255:80":       {model.IPv4: "the broadcast address"},
+		"[2001:db8::ffff:ffff]:80": {model.IPv6: ""},
+	} {
+		for f, why := range want {
+			e := netip.MustParseAddrPort(addr)
+			if got := whyNoEndpoint(e, f); got != why {
+				t.Errorf("%s in %s: %q, want %q", addr, f, got, why)
+			}
+			s := aService(f, "web", 0, "10.96.0.1")
+			s.Endpoints = append(someEndpoints(f, "9 ready"), model.Endpoint{Port: "http", Protocol: model.TCP, Addr: e, Ready: true})
+			got := onlyPort(t, planOf(model.Settings{Family: f}, stateOf(s)))
+			if used := len(got.Cluster) == 2; used != (why == "") {
+				t.Errorf("%s in %s: endpoints are %v, but the reason is %q", addr, f, got.Cluster, why)
+			}
+		}
+	}
+	if got := whyNoEndpoint(netip.AddrPort{}, model.IPv4); got != "no address" {
+		t.Errorf("the zero AddrPort: %q", got)
 	}
 }

@@ -3,6 +3,7 @@ package conntrack
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -32,4 +33,68 @@ type Table interface {
 	Delete(ctx context.Context, f Flow) (bool, error)
 	// LocalAddrs returns the addresses of the node's interfaces in a family.
 	LocalAddrs(ctx context.Context, f model.Family) ([]netip.Addr, error)
+}
+
+// staleCheck decides which flows are stale, for one reading of the table.
+type staleCheck struct {
+	index    *portIndex
+	suspects map[netip.AddrPort]bool
+	// former are addresses at which node ports were served.
+	former []nodeAddrs
+	// local are the addresses of the node, empty where no decision needs them.
+	local map[netip.Addr]bool
+	// abandoned is nil except at the start.
+	abandoned func(netip.AddrPort) bool
+}
+
+// stale reports whether a flow goes to a destination that the rules would not choose.
+func (c staleCheck) stale(f Flow) bool {
+	suspect := c.suspects[f.Destination] || c.suspects[nodePort(f.Destination.Port())] && c.servedNodePorts(f.Destination.Addr())
+	if !suspect && c.abandoned == nil {
+		return false
+	}
+	p, isNodePort, owned := c.index.owner(f.Destination, c.local)
+	switch {
+	case owned:
+		return isStale(f, p, isNodePort)
+	case suspect:
+		return f.translated()
+	default:
+		return f.translated() && c.abandoned(f.Destination)
+	}
+}
+
+// isStale reports whether a flow to a frontend of p is stale.
+func isStale(f Flow, p model.ServicePort, isNodePort bool) bool {
+	switch {
+	case allows(p, f.ReplySource):
+		return false
+	case f.translated():
+		return true
+	default:
+		// A process of the node may listen on the number of a node port: a flow that it answered is not stale.
+		return hasEndpoints(p) && (!isNodePort || !f.Answered)
+	}
+}
+
+// servedNodePorts reports whether node ports are or were served at an address.
+func (c staleCheck) servedNodePorts(addr netip.Addr) bool {
+	served := func(n nodeAddrs) bool { return n.serves(addr, c.local) }
+	return served(c.index.nodes) || slices.ContainsFunc(c.former, served)
+}
+
+// abandonedBy returns a function that reports whether a frontend which is not in a Plan belonged to a deleted Service, or to a port that a
+// Service no longer has. A virtual IP that is allocated but not in the Plan may be served by another proxy.
+func abandonedBy(p model.Plan) func(netip.AddrPort) bool {
+	ours := make(map[netip.Addr]bool)
+	for _, port := range p.Ports {
+		for _, f := range frontends(port) {
+			ours[f.Addr()] = true
+		}
+	}
+	return func(dst netip.AddrPort) bool {
+		inside := slices.ContainsFunc(p.Globals.Ranges, func(r netip.Prefix) bool { return r.Contains(dst.Addr()) })
+		_, allocated := p.Allocated[dst.Addr()]
+		return inside && (!allocated || ours[dst.Addr()])
+	}
 }

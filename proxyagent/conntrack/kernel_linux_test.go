@@ -16,7 +16,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -47,7 +46,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// site is the cast of a scene in one family. All but the virtual IPs are addresses of the loopback interface.
+// site has the addresses of a test in one family. All but the virtual IPs are addresses of the loopback interface.
 type site struct {
 	family           model.Family
 	iptables         string
@@ -75,7 +74,7 @@ var sites = []site{
 	},
 }
 
-// forEachSite sets the stage anew for each family.
+// forEachSite prepares the namespace again for each family.
 func forEachSite(t *testing.T, test func(*testing.T, site)) {
 	needNamespace(t)
 	for _, s := range sites {
@@ -156,7 +155,7 @@ func serve(t *testing.T, endpoint netip.AddrPort) {
 	}()
 }
 
-// caller is a UDP client that keeps its port.
+// caller is a UDP client that keeps its source port.
 type caller struct {
 	conn *net.UDPConn
 	to   netip.AddrPort
@@ -171,11 +170,11 @@ func (s site) caller(t *testing.T, to netip.AddrPort) caller {
 }
 
 // ask returns who answers in time, or the empty string.
-func (c caller) ask(t *testing.T, patience time.Duration) string {
+func (c caller) ask(t *testing.T, timeout time.Duration) string {
 	t.Helper()
 	_, err := c.conn.WriteToUDPAddrPort([]byte("who?"), c.to)
 	must(t, err)
-	must(t, c.conn.SetReadDeadline(time.Now().Add(patience)))
+	must(t, c.conn.SetReadDeadline(time.Now().Add(timeout)))
 	buffer := make([]byte, 128)
 	n, _, err := c.conn.ReadFromUDPAddrPort(buffer)
 	if err != nil {
@@ -186,11 +185,11 @@ func (c caller) ask(t *testing.T, patience time.Duration) string {
 
 func (c caller) want(t *testing.T, who string) {
 	t.Helper()
-	patience := 10 * time.Second
+	timeout := 10 * time.Second
 	if who == "" {
-		patience = 200 * time.Millisecond // nothing tells silence from being late
+		timeout = 200 * time.Millisecond // that there is no answer cannot be told from a late one
 	}
-	if got := c.ask(t, patience); got != who {
+	if got := c.ask(t, timeout); got != who {
 		t.Errorf("a packet to %v was answered by %q, want %q", c.to, got, who)
 	}
 }
@@ -476,38 +475,6 @@ func TestCancelledBeforeTheKernelIsAsked(t *testing.T) {
 	for what, err := range map[string]error{"Flows": flows, "Delete": deletion, "LocalAddrs": local} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", what, err)
-		}
-	}
-}
-
-// TestManyFlows prints what a reading of 20,000 flows costs, and their deletion.
-func TestManyFlows(t *testing.T) {
-	needNamespace(t)
-	const many = 20000
-	s := sites[0]
-	s.set(t)
-	handle, err := netlink.NewHandle(unix.NETLINK_NETFILTER)
-	must(t, err)
-	defer handle.Close()
-	for i := range many {
-		client := net.IPv4(10, 9, byte(i>>8), byte(i)).To4()
-		must(t, handle.ConntrackCreate(netlink.ConntrackTable, nl.FAMILY_V4, &netlink.ConntrackFlow{
-			FamilyType: nl.FAMILY_V4, TimeOut: 1000,
-			Forward: netlink.IPTuple{Protocol: unix.IPPROTO_UDP, SrcIP: client, SrcPort: 999, DstIP: s.vip.Addr().AsSlice(), DstPort: 53},
-			Reverse: netlink.IPTuple{Protocol: unix.IPPROTO_UDP, SrcIP: s.a.Addr().AsSlice(), SrcPort: 5353, DstIP: client, DstPort: 999},
-		}))
-	}
-	r := New(s.family, Kernel())
-	for _, step := range []struct {
-		what string
-		port model.ServicePort
-		want int
-	}{{"all are valid", s.port(s.a, s.b), 0}, {"all are stale", s.port(s.b), many}} {
-		start := time.Now()
-		deleted, err := r.Start(t.Context(), s.plan(step.port))
-		t.Logf("%s: %v for %d flows", step.what, time.Since(start), many)
-		if err != nil || deleted != step.want {
-			t.Errorf("%s: deleted %d, %v, want %d", step.what, deleted, err, step.want)
 		}
 	}
 }

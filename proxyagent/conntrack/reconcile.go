@@ -9,39 +9,38 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Reconciler deletes stale UDP flows of one family. It remembers the UDP ports that it was told of, so every Delta has to come to it, in
-// order, after the rules for it are in the kernel. It must not be used by several goroutines at once.
+// Reconciler deletes stale UDP flows of one family. It has to get every Delta, in order, after the rules for it are in the kernel. It must not
+// be used by several goroutines at once.
 //
 // Costs: nothing for a Delta that makes no flow stale, as other protocols or more endpoints than before; otherwise one reading of the UDP
 // flows and one message for each that is deleted.
 type Reconciler struct {
 	family model.Family
 	table  Table
-	book   *book
-	// suspects and former are what may have stale flows, and is not known to be without.
+	index  *portIndex
+	// suspects are the frontends that may have stale flows, former the earlier addresses of node ports at which they may be.
 	suspects map[netip.AddrPort]bool
 	former   []nodeAddrs
 }
 
 // New returns a Reconciler that knows no port.
 func New(family model.Family, t Table) *Reconciler {
-	return &Reconciler{family: family, table: t, book: newBook(), suspects: make(map[netip.AddrPort]bool)}
+	return &Reconciler{family: family, table: t, index: newPortIndex(), suspects: make(map[netip.AddrPort]bool)}
 }
 
 // Start takes over a Plan whose rules are in the kernel, and deletes the flows that are stale by it. Flows to addresses inside of its Ranges
 // that it does not serve are deleted too if they were translated: of Services that were deleted while no agent ran.
 //
-// It may be called again, when Deltas got lost: what the Reconciler remembers and is not in the Plan counts as removed. After an error the flows
-// of the Plan's ports, and of those that were removed, come up again with the next Reconcile; those of unknown Services only with another
-// Start.
+// It may be called again after a failure: ports that the Reconciler knows and the Plan does not have count as removed. After an error the next
+// Reconcile looks at the flows of the Plan's ports and of removed ones again; at those of unknown Services only another Start does.
 func (r *Reconciler) Start(ctx context.Context, plan model.Plan) (deleted int, err error) {
 	r.suspectAll()
-	r.former = append(r.former, r.book.nodes)
-	r.book = newBook()
-	r.book.nodes = nodeAddrsOf(plan.Globals)
+	r.former = append(r.former, r.index.nodes)
+	r.index = newPortIndex()
+	r.index.nodes = nodeAddrsOf(plan.Globals)
 	for name, port := range plan.Ports {
 		if name.Protocol == model.UDP {
-			r.book.add(name, port)
+			r.index.add(name, port)
 		}
 	}
 	r.suspectAll()
@@ -54,17 +53,17 @@ func (r *Reconciler) Start(ctx context.Context, plan model.Plan) (deleted int, e
 // Reconcile deletes the flows that are stale since d, and returns how many. After an error it tries again with the next Delta, which may be
 // an empty one.
 func (r *Reconciler) Reconcile(ctx context.Context, globals model.Globals, d model.Delta) (deleted int, err error) {
-	r.suspect(r.book.apply(d))
-	if now := nodeAddrsOf(globals); !r.book.nodes.equal(now) {
-		r.former = append(r.former, r.book.nodes)
-		r.suspect(r.book.moveNodePorts(now))
+	r.suspect(r.index.apply(d))
+	if now := nodeAddrsOf(globals); !r.index.nodes.equal(now) {
+		r.former = append(r.former, r.index.nodes)
+		r.suspect(r.index.setNodeAddrs(now))
 	}
 	return r.reconcile(ctx)
 }
 
-// suspectAll suspects everything that is in the book.
+// suspectAll suspects everything in the index.
 func (r *Reconciler) suspectAll() {
-	for f := range r.book.owners {
+	for f := range r.index.owners {
 		r.suspects[f] = true
 	}
 }
@@ -83,14 +82,14 @@ func (r *Reconciler) reconcile(ctx context.Context) (int, error) {
 	return r.clean(ctx, nil)
 }
 
-// clean reads the table once and deletes what is stale. Only when all went well nothing is suspect any more.
+// clean reads the table once and deletes the stale flows. After an error the suspects stay.
 func (r *Reconciler) clean(ctx context.Context, abandoned func(netip.AddrPort) bool) (int, error) {
 	local, err := r.localAddrs(ctx)
 	if err != nil {
 		return 0, err
 	}
-	j := judge{book: r.book, suspects: r.suspects, former: r.former, local: local, abandoned: abandoned}
-	flows, err := r.table.Flows(ctx, r.family, j.stale)
+	check := staleCheck{index: r.index, suspects: r.suspects, former: r.former, local: local, abandoned: abandoned}
+	flows, err := r.table.Flows(ctx, r.family, check.stale)
 	if err != nil {
 		return 0, fmt.Errorf("reading the UDP flows of %v: %w", r.family, err)
 	}
@@ -102,7 +101,7 @@ func (r *Reconciler) clean(ctx context.Context, abandoned func(netip.AddrPort) b
 	return deleted, err
 }
 
-// localAddrs returns the addresses of the node if a suspect is a node port, which may be served at all of them, or may turn out to be one.
+// localAddrs returns the addresses of the node if a suspect is a node port, or has the number of one.
 func (r *Reconciler) localAddrs(ctx context.Context) (map[netip.Addr]bool, error) {
 	local := make(map[netip.Addr]bool)
 	if !r.needsLocalAddrs() {
@@ -120,7 +119,7 @@ func (r *Reconciler) localAddrs(ctx context.Context) (map[netip.Addr]bool, error
 
 func (r *Reconciler) needsLocalAddrs() bool {
 	for f := range r.suspects {
-		if !f.Addr().IsValid() || r.book.hides(f) {
+		if !f.Addr().IsValid() || r.index.overlapsNodePort(f) {
 			return true
 		}
 	}

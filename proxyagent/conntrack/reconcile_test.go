@@ -187,7 +187,7 @@ func TestReconcile(t *testing.T) {
 			before, after := planOf(tc.globals, tc.before...), planOf(tc.later, tc.after...)
 			for from, start := range map[string]func(*Reconciler) error{
 				"from the start": func(r *Reconciler) error { _, err := r.Start(t.Context(), before); return err },
-				"from the Delta": func(r *Reconciler) error { r.book.nodes = nodeAddrsOf(before.Globals); return nil },
+				"from the Delta": func(r *Reconciler) error { r.index.nodes = nodeAddrsOf(before.Globals); return nil },
 			} {
 				if from == "from the Delta" && tc.needsStart {
 					continue
@@ -274,8 +274,8 @@ func TestStartAgain(t *testing.T) {
 	if diff := cmp.Diff(newFake(keep...).String(), table.String()); diff != "" {
 		t.Errorf("flows (-want +got):\n%s", diff)
 	}
-	if len(r.book.ports)+len(r.book.owners) != 0 {
-		t.Errorf("still remembers %v, %v", r.book.ports, r.book.owners)
+	if len(r.index.ports)+len(r.index.owners) != 0 {
+		t.Errorf("still remembers %v, %v", r.index.ports, r.index.owners)
 	}
 }
 

@@ -92,8 +92,8 @@ func cleanSets(ctx context.Context, o CleanupOptions) ([]string, error) {
 	return did, nil
 }
 
-// cleanedWith reports whether a set goes with a family: those of IPv6 with it, and those that no version of ours names so, because IPv6 comes
-// last and no rule uses them any more.
+// cleanedWith reports whether a set is removed with a family. Sets with names of unknown versions are removed with IPv6, which comes last,
+// so that no rule uses them any more.
 func cleanedWith(name string, f model.Family) bool {
 	if f == model.IPv4 {
 		return strings.HasPrefix(name, setPrefix(model.IPv4))

@@ -11,8 +11,9 @@ import (
 
 // Counts returns for each table how many rules there are, and how many the last sync wrote.
 func (p *Proxier) Counts() (total, written map[string]int) {
-	s := p.Stats()
-	return s.Rules, s.Written
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats.rules, p.stats.written
 }
 
 // Describe lists the rules and the members of sets that belong to a port, for people.
@@ -42,4 +43,10 @@ func (p *Proxier) Describe(n model.PortName) []string {
 		lines = append(lines, fmt.Sprintf("  set %s: %s", m.set.of(p.options.Family), m.entry))
 	}
 	return lines
+}
+
+// InvalidDropped returns how many packets of invalid connection-tracking state were dropped between the last write of the rule and the last
+// comparison. It does not read the kernel: iptables-nft lists all rules for one counter, and starts again whenever they change meanwhile.
+func (p *Proxier) InvalidDropped() uint64 {
+	return p.invalid.Load()
 }

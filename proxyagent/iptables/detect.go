@@ -11,7 +11,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// evidence is what a node tells about the variant of iptables that it uses.
+// evidence is what indicates the variant of iptables that a node uses.
 type evidence struct {
 	hint     map[Mode]bool // a chain that the kubelet leaves for this purpose (KEP-3178)
 	rules    map[Mode]int  // rules of Kubernetes, of network plugins and so on
@@ -19,8 +19,8 @@ type evidence struct {
 	there    map[Mode]bool // whose programs are installed
 }
 
-// choose picks the variant, and says why. Whoever else writes rules on a node should use the same one: where two do, the kernel asks both,
-// and the order in which they take effect is nobody's choice.
+// choose picks the variant, and says why. Whoever else writes rules on a node should use the same one: where both are in use, the kernel evaluates
+// both, in an order that is not defined.
 func choose(e evidence) (Mode, string, error) {
 	for _, m := range []Mode{NFT, Legacy} {
 		if e.hint[m] && !e.hint[m.other()] && e.there[m] {
@@ -52,7 +52,7 @@ func Detect(ctx context.Context, want Mode) (mode Mode, why string, err error) {
 		}
 		return want, "it was asked for", nil
 	}
-	return choose(look(ctx))
+	return choose(gatherEvidence(ctx))
 }
 
 // Usable says why the tables of a family cannot be used; nil when they can.
@@ -66,7 +66,7 @@ func Usable(ctx context.Context, m Mode, f model.Family) error {
 }
 
 // look gathers the evidence. What cannot be read does not count.
-func look(ctx context.Context) evidence {
+func gatherEvidence(ctx context.Context) evidence {
 	e := evidence{hint: map[Mode]bool{}, rules: map[Mode]int{}, there: map[Mode]bool{}}
 	for _, m := range []Mode{NFT, Legacy} {
 		for _, f := range []model.Family{model.IPv4, model.IPv6} {

@@ -135,26 +135,26 @@ func TestDue(t *testing.T) {
 		"no period, but it takes long":         {time.Second, 0, 9 * time.Second, 10, false},
 		"no period, it takes long, after long": {time.Second, 0, 10 * time.Second, 10, true},
 	} {
-		if got := (looked{at: start, took: tc.took}).due(start.Add(tc.passed), tc.period, tc.parts); got != tc.want {
+		if got := (checkTimer{at: start, took: tc.took}).due(start.Add(tc.passed), tc.period, tc.parts); got != tc.want {
 			t.Errorf("%s: got %t", name, got)
 		}
 	}
-	if !(looked{}).due(start, 5*time.Minute, 1000) {
-		t.Error("what was never looked at is not due")
+	if !(checkTimer{}).due(start, 5*time.Minute, 1000) {
+		t.Error("what was never checkTimer at is not due")
 	}
 }
 
 // TestOneSlowLook is about an agent that stood still in the middle of a look: the next one comes in time all the same.
 func TestOneSlowLook(t *testing.T) {
 	start := time.Now()
-	took := func(times ...time.Duration) (l looked) {
+	took := func(times ...time.Duration) (l checkTimer) {
 		for _, one := range times {
 			l = l.again(start, one)
 		}
 		return l
 	}
 	for name, tc := range map[string]struct {
-		l    looked
+		l    checkTimer
 		want time.Duration
 	}{
 		"the first":                  {took(time.Second), 2 * time.Second},

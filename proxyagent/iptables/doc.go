@@ -1,7 +1,7 @@
-// Package iptables turns a plan into rules of iptables and sets, and keeps the kernel at them. README.md beside this file draws the way of a packet and
-// gives the reasons.
+// Package iptables turns a plan into rules of iptables and sets, and writes them to the kernel. README.md beside this file shows the packet flow and
+// the reasons.
 //
-// It models the rules as a [Ruleset], a pure function of the plan that takes Deltas in and knows what differs from what the kernel was told;
+// It models the rules as a [Ruleset], a pure function of the plan that applies Deltas and knows what is not written to the kernel yet;
 // tree.go (virtual IPs and node ports), endpoints.go (the choice of an endpoint), port.go, sets.go and static.go are its parts, and all of it works
 // without a kernel. [Proxier] is the edge: it reads, writes, and repairs what others changed.
 //

@@ -20,22 +20,22 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	if err := p.flush(ctx); err != nil {
+	if err := p.program(ctx); err != nil {
 		return nil, fmt.Errorf("repairing %s: %w", summary(found), err)
 	}
-	return found, p.believe(ctx)
+	return found, p.confirmSpellings(ctx)
 }
 
-// drift compares where there is reason to.
+// drift compares sets and rules where it is time to, or where something indicates a change.
 func (p *Proxier) drift(ctx context.Context, now time.Time) ([]string, error) {
 	var found []string
-	if p.sets.due(now, setsPeriod, 100) {
+	if p.setsTimer.due(now, setsPeriod, 100) {
 		start := time.Now()
 		var err error
 		if found, err = p.driftOfSets(ctx); err != nil {
 			return nil, err
 		}
-		p.sets = p.sets.again(now, time.Since(start))
+		p.setsTimer = p.setsTimer.again(now, time.Since(start))
 	}
 	rules, err := p.driftOfRules(ctx, now)
 	return append(found, rules...), err
@@ -47,20 +47,20 @@ const fullCheckParts = 300
 // setsPeriod is how often the members of sets are counted: nothing tells cheaper whether they changed.
 const setsPeriod = 2 * time.Second
 
-// looked is when something was compared last, and how long that takes: the shorter one of the last two times. One alone may have been
-// long because the agent stood still meanwhile, and would put off the next a hundredfold.
-type looked struct {
+// checkTimer is the time of the last comparison, and how long it takes: the shorter one of the last two durations. A single one may be long
+// because the agent did not get the processor, and would delay the next comparison a hundredfold.
+type checkTimer struct {
 	at         time.Time
 	took, last time.Duration
 }
 
-// again is l after one more look. The very first puts off nothing, for lack of another.
-func (l looked) again(at time.Time, took time.Duration) looked {
-	return looked{at: at, took: min(took, l.last), last: took}
+// again is l after one more comparison. The first one has no second duration and does not delay the next.
+func (l checkTimer) again(at time.Time, took time.Duration) checkTimer {
+	return checkTimer{at: at, took: min(took, l.last), last: took}
 }
 
-// due reports whether it is time again, at most for one part in so many of the time.
-func (l looked) due(now time.Time, period time.Duration, parts int) bool {
+// due reports whether a period has passed, and parts times the duration of a comparison.
+func (l checkTimer) due(now time.Time, period time.Duration, parts int) bool {
 	return now.Sub(l.at) >= max(period, time.Duration(parts)*l.took)
 }
 
@@ -71,7 +71,7 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 	}
 	hinted := p.suspect || current != p.last
 	// On a node where others change rules all the time, comparing takes at most a tenth of it.
-	if hinted && !p.whole.due(now, 0, 10) || !hinted && !p.whole.due(now, p.options.FullCheck, fullCheckParts) {
+	if hinted && !p.rulesTimer.due(now, 0, 10) || !hinted && !p.rulesTimer.due(now, p.options.FullCheck, fullCheckParts) {
 		return nil, nil
 	}
 	start := time.Now()
@@ -79,7 +79,7 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 	if err != nil {
 		return nil, err
 	}
-	found := p.regard(s)
+	found := p.compare(s)
 	if !hinted {
 		members, err := p.driftOfMembers(ctx)
 		if err != nil {
@@ -87,14 +87,14 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 		}
 		found = append(found, members...)
 	}
-	p.whole = p.whole.again(now, time.Since(start))
+	p.rulesTimer = p.rulesTimer.again(now, time.Since(start))
 	p.last, p.suspect = current, false
 	return found, nil
 }
 
 // driftOfMembers compares all members, also where their numbers are right.
 func (p *Proxier) driftOfMembers(ctx context.Context) ([]string, error) {
-	if err := p.learnMembers(ctx, false); err != nil {
+	if err := p.compareMembers(ctx, false); err != nil {
 		return nil, err
 	}
 	var found []string
@@ -126,26 +126,26 @@ func (p *Proxier) driftOfSets(ctx context.Context) ([]string, error) {
 	if len(found) == 0 {
 		return nil, nil
 	}
-	if err := p.options.Sets.Create(ctx, p.standing()...); err != nil {
+	if err := p.options.Sets.Create(ctx, p.staticSets()...); err != nil {
 		return nil, fmt.Errorf("making the sets: %w", err)
 	}
-	return found, p.learnMembers(ctx, false)
+	return found, p.compareMembers(ctx, false)
 }
 
-// learnMembers compares all members, and the sets that are there. With strange it notes sets that nothing wants.
-func (p *Proxier) learnMembers(ctx context.Context, strange bool) error {
+// compareMembers compares all members, and which sets exist. With unwanted it also notes sets that no port needs.
+func (p *Proxier) compareMembers(ctx context.Context, unwanted bool) error {
 	counts, err := p.options.Sets.Counts(ctx, setPrefix(p.options.Family))
 	if err != nil {
 		return fmt.Errorf("listing sets: %w", err)
 	}
-	if strange {
-		clear(p.strange)
+	if unwanted {
+		clear(p.unwanted)
 	}
 	standing := map[string]bool{}
 	for _, kind := range setKinds {
 		name := kind.name.of(p.options.Family)
 		standing[name] = true
-		if err := p.learnSet(ctx, kind.name, counts[name]); err != nil {
+		if err := p.compareSet(ctx, kind.name, counts[name]); err != nil {
 			return err
 		}
 	}
@@ -158,15 +158,15 @@ func (p *Proxier) learnMembers(ctx context.Context, strange bool) error {
 	}
 	for name := range counts {
 		_, wanted := p.rules.affinity[name]
-		if strange && !wanted && !standing[name] {
-			p.strange[name] = true
+		if unwanted && !wanted && !standing[name] {
+			p.unwanted[name] = true
 		}
 	}
 	return nil
 }
 
-// learnSet notes how the members of a set differ from those wanted.
-func (p *Proxier) learnSet(ctx context.Context, name setName, count int) error {
+// compareSet notes which members of a set are missing or unwanted.
+func (p *Proxier) compareSet(ctx context.Context, name setName, count int) error {
 	wanted, changed := p.rules.members[name], map[Entry]struct{}{}
 	for e := range wanted {
 		changed[e] = struct{}{}

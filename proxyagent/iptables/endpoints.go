@@ -19,8 +19,8 @@ const (
 // A choice picks one of a set of endpoints at random, all with the same probability.
 //
 // Few endpoints stand side by side in one chain: the i-th of n is taken with probability 1/(n-i). More are spread over up to 16
-// chains by a digest of their address, each chain taken with a probability by the number of its endpoints, and so on. A digest,
-// because it keeps an endpoint in its place when others come and go: then a change touches one chain on each level.
+// chains by a digest of their address, each chain taken with a probability by the number of its endpoints, and so on. The digest
+// of an endpoint does not depend on the others: a change touches one chain on each level.
 type choice struct {
 	port     model.PortName
 	affinity int                 // seconds; zero without
@@ -96,14 +96,14 @@ func (c choice) remember(endpoints []netip.AddrPort) {
 func spread(endpoints []netip.AddrPort, level int) [1 << endpointBits][]netip.AddrPort {
 	var groups [1 << endpointBits][]netip.AddrPort
 	for _, e := range endpoints {
-		i := place(e) >> (level * endpointBits) & (1<<endpointBits - 1)
+		i := endpointHash(e) >> (level * endpointBits) & (1<<endpointBits - 1)
 		groups[i] = append(groups[i], e)
 	}
 	return groups
 }
 
-// place is the digest that says where an endpoint stands.
-func place(e netip.AddrPort) uint64 {
+// endpointHash is the digest that decides in which chains an endpoint is.
+func endpointHash(e netip.AddrPort) uint64 {
 	h := fnv.New64a()
 	h.Write(e.Addr().AsSlice())
 	h.Write(binary.BigEndian.AppendUint16(nil, e.Port()))

@@ -143,15 +143,15 @@ func syncFails(t *testing.T, p *Proxier, kernel *faulty, plans *plans) bool {
 		t.Fatalf("a look after a failed sync found %q, %v", found, err)
 	}
 	if full := syncOne(t, p, model.Delta{}); !full {
-		t.Errorf("after a failure the kernel was not looked at")
+		t.Errorf("after a failure the kernel was not checkTimer at")
 	}
 	agree(t, p)
-	noStrangeSets(t, p)
+	noUnwantedSets(t, p)
 	return true
 }
 
-// noStrangeSets looks that the kernel has the sets that are wanted, and no other.
-func noStrangeSets(t *testing.T, p *Proxier) {
+// noUnwantedSets looks that the kernel has the sets that are wanted, and no other.
+func noUnwantedSets(t *testing.T, p *Proxier) {
 	t.Helper()
 	counts, err := p.options.Sets.Counts(context.Background(), setPrefix(p.options.Family))
 	if err != nil {
@@ -163,7 +163,7 @@ func noStrangeSets(t *testing.T, p *Proxier) {
 		}
 		delete(counts, name)
 	}
-	for _, s := range p.standing() {
+	for _, s := range p.staticSets() {
 		delete(counts, s.Name)
 	}
 	if len(counts) > 0 {
@@ -186,7 +186,7 @@ func TestProgramsThatFail(t *testing.T) {
 		syncWith(t, p, plans.step(20), "changing", "chains: ", "running "+restore, "exit status 1: line 7 failed")
 		syncWith(t, p, model.Delta{}, "changing")
 		if !syncOne(t, p, model.Delta{}) {
-			t.Error("after a failure the kernel was not looked at")
+			t.Error("after a failure the kernel was not checkTimer at")
 		}
 		agree(t, p)
 
@@ -194,7 +194,7 @@ func TestProgramsThatFail(t *testing.T) {
 		syncWith(t, p, plans.step(20), "changing")
 		syncOne(t, p, plans.step(20))
 		agree(t, p)
-		noStrangeSets(t, p)
+		noUnwantedSets(t, p)
 	})
 }
 
@@ -222,10 +222,10 @@ func TestTheLockIsTaken(t *testing.T) {
 			t.Errorf("got the error %v", err)
 		}
 		if !syncOne(t, p, plans.step(10)) {
-			t.Error("the kernel was not looked at")
+			t.Error("the kernel was not checkTimer at")
 		}
 		agree(t, p)
-		noStrangeSets(t, p)
+		noUnwantedSets(t, p)
 	})
 }
 
@@ -278,7 +278,7 @@ func TestSetOfEarlierRunIsWantedAgain(t *testing.T) {
 		syncWith(t, p, model.Delta{Globals: &g}, "changing")
 		syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{port.Name: &port}})
 		agree(t, p)
-		noStrangeSets(t, p)
+		noUnwantedSets(t, p)
 	})
 }
 
@@ -290,11 +290,11 @@ func TestSetsOfClientsComeAndGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		syncOne(t, p, model.Delta{Globals: &g})
-		noStrangeSets(t, p)
+		noUnwantedSets(t, p)
 		for _, next := range []*model.ServicePort{&port, nil, &port} {
 			syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{port.Name: next}})
 			agree(t, p)
-			noStrangeSets(t, p)
+			noUnwantedSets(t, p)
 		}
 		program := strings.TrimSuffix(p.run.save, "-save")
 		for _, args := range [][]string{{"-F"}, {"-X"}} {
@@ -309,7 +309,7 @@ func TestSetsOfClientsComeAndGo(t *testing.T) {
 			t.Errorf("found %q, %v", found, err)
 		}
 		agree(t, p)
-		noStrangeSets(t, p)
+		noUnwantedSets(t, p)
 	})
 }
 

@@ -393,7 +393,7 @@ func TestStaticRules(t *testing.T) {
 // TestTheKernelTakesTheStaticRules in a transaction that is not carried out.
 func TestTheKernelTakesTheStaticRules(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
-		if err := p.options.Sets.Create(context.Background(), p.standing()...); err != nil {
+		if err := p.options.Sets.Create(context.Background(), p.staticSets()...); err != nil {
 			t.Fatal(err)
 		}
 		for name, tc := range goldenStatic {
@@ -621,7 +621,7 @@ func TestAffinityIsBounded(t *testing.T) {
 func TestSetsOfAFamily(t *testing.T) {
 	p := &Proxier{options: Options{Family: model.IPv6}}
 	got := map[string]ipset.Type{}
-	for _, s := range p.standing() {
+	for _, s := range p.staticSets() {
 		got[s.Name] = s.Type
 		if s.Family != model.IPv6 || s.Timeout != 0 {
 			t.Errorf("%+v: want IPv6, and entries that stay", s)

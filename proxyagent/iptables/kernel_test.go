@@ -148,14 +148,14 @@ func TestKernelFollowsThePlan(t *testing.T) {
 		}
 		for range 15 {
 			if syncOne(t, p, plans.step(1+plans.IntN(15))) {
-				t.Error("a later sync looked at everything")
+				t.Error("a later sync checkTimer at everything")
 			}
 			agree(t, p)
 		}
 		again := newProxier(t, p.options.Mode, p.options.Family)
 		syncOne(t, again, whole(plans.plan))
-		if len(again.stats.Written) != 0 {
-			t.Errorf("after a restart the same was written anew: %v", again.stats.Written)
+		if len(again.stats.written) != 0 {
+			t.Errorf("after a restart the same was written anew: %v", again.stats.written)
 		}
 		agree(t, again)
 	})
@@ -188,8 +188,13 @@ func TestDriftIsRepaired(t *testing.T) {
 			t.Fatalf("without drift it repaired %q", found)
 		}
 		for name, damage := range map[string]func(){
-			"a chain flushed":         func() { iptables(t, p, "-t", "nat", "-F", chainServices) },
-			"a jump deleted":          func() { iptables(t, p, "-t", "nat", "-D", "PREROUTING", "-j", chainServices) },
+			"a chain flushed": func() { iptables(t, p, "-t", "nat", "-F", chainServices) },
+			"a rule deleted":  func() { iptables(t, p, "-t", "nat", "-D", chainPostrouting, "1") },
+			"all jumps deleted": func() {
+				for _, j := range jumps {
+					iptables(t, p, append([]string{"-t", string(j.table), "-D", j.from}, strings.Fields(j.body)...)...)
+				}
+			},
 			"a jump doubled":          func() { iptables(t, p, "-I", "FORWARD", "-j", chainForward) },
 			"a rule added":            func() { iptables(t, p, "-t", "nat", "-I", chainVIPs, "-j", "RETURN") },
 			"a chain added":           func() { iptables(t, p, "-t", "nat", "-N", prefix+"S-FOREIGN") },

@@ -38,7 +38,7 @@ const (
 )
 
 // portChain names the chain of a ServicePort in a role. A digest makes it a pure function of the port's name, so that nothing has to be
-// remembered over a restart, and keeps every character that a user can choose out of the rules.
+// stored over a restart, and no text of users gets into a rule.
 func portChain(role string, name model.PortName) string {
 	return prefix + role + "-" + digest(name.String())
 }

@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -15,6 +16,8 @@ import (
 type plans struct {
 	*rand.Rand
 	plan model.Plan
+	// names replace namespace, name and port name where they are not empty.
+	names [3]string
 }
 
 func newPlans(seed uint64, f model.Family) *plans {
@@ -66,7 +69,10 @@ func (p *plans) step(n int) model.Delta {
 	}
 	for range n {
 		index := p.IntN(120)
-		name := model.PortName{Service: model.ServiceName{Namespace: "ns", Name: fmt.Sprint("s", index)}, Port: "p", Protocol: model.Protocols[p.IntN(3)]}
+		name := model.PortName{
+			Service: model.ServiceName{Namespace: cmp.Or(p.names[0], "ns"), Name: fmt.Sprint(cmp.Or(p.names[1], "s"), index)},
+			Port:    cmp.Or(p.names[2], "p"), Protocol: model.Protocols[p.IntN(3)],
+		}
 		if before, there := p.plan.Ports[name]; there && d.Ports[name] == nil {
 			d.Before[name] = before
 		}
@@ -93,7 +99,7 @@ func (p *plans) step(n int) model.Delta {
 
 func (p *plans) port(name model.PortName, index int) model.ServicePort {
 	f := p.plan.Globals.Family
-	s := model.ServicePort{Name: name, Port: 80, InternalLocal: p.IntN(4) == 0, ExternalLocal: p.IntN(3) == 0}
+	s := model.ServicePort{Name: name, Port: []uint16{80, 1, 65535}[p.IntN(3)], InternalLocal: p.IntN(4) == 0, ExternalLocal: p.IntN(3) == 0}
 	s.ClusterIPs = []netip.Addr{p.addr(f, 0, index)}
 	if p.IntN(8) == 0 {
 		s.ClusterIPs = append(s.ClusterIPs, p.addr(f, 1, index))
@@ -107,11 +113,13 @@ func (p *plans) port(name model.PortName, index int) model.ServicePort {
 	if p.IntN(4) == 0 {
 		s.LoadBalancerIPs = []netip.Addr{p.addr(f, 4, index)}
 		if p.IntN(2) == 0 {
-			s.SourceRanges = []netip.Prefix{netip.PrefixFrom(p.addr(f, 5, p.IntN(3)*256), f.Bits()-8), single(p.addr(f, 4, index))}
+			s.SourceRanges = []netip.Prefix{
+				netip.PrefixFrom(p.addr(f, 5, p.IntN(3)*256), f.Bits()-8-p.IntN(2)*p.IntN(16)).Masked(), single(p.addr(f, 4, index)),
+			}
 		}
 	}
 	if p.IntN(4) == 0 {
-		s.AffinitySeconds = 10 + p.IntN(3)
+		s.AffinitySeconds = []int{10, 11, 86400}[p.IntN(3)]
 	}
 	if s.ExternalLocal && len(s.LoadBalancerIPs) > 0 {
 		s.HealthCheckNodePort = uint16(32000 + index)

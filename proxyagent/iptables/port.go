@@ -38,7 +38,7 @@ func renderPort(g model.Globals, p model.ServicePort) portRules {
 	return r
 }
 
-// choices writes the chains that pick endpoints, as far as anything leads there.
+// choices writes the chains that pick endpoints, if a rule leads to them.
 func (r *portRules) choices(g model.Globals, p model.ServicePort) {
 	c := choice{port: p.Name, affinity: p.AffinitySeconds, family: g.Family, chains: r.chains}
 	cluster, local := usesCluster(p), usesLocal(p)
@@ -104,8 +104,8 @@ func (r *portRules) clusterIPs(p model.ServicePort) {
 // external writes the chain for traffic from outside and the rules that lead there.
 //
 // With externalTrafficPolicy Cluster every client gets the node's address, so that answers come back this way. With Local clients from
-// outside keep theirs and are served by endpoints of this node alone; pods of this node and the node itself need no such care and may
-// go anywhere, the latter with the node's address.
+// outside keep theirs and are served by endpoints of this node alone; pods of this node and the node itself
+// may use all endpoints, the latter with the node's address.
 func (r *portRules) external(g model.Globals, p model.ServicePort) {
 	if !p.HasExternal() || len(p.Cluster) == 0 && (!p.ExternalLocal || len(p.Local) == 0) {
 		return
@@ -149,7 +149,7 @@ func setMark(g model.Globals) string {
 
 func markOf(g model.Globals) uint32 { return 1 << g.MasqueradeBit }
 
-// localSource is the match for traffic of pods on this node, or of all but those; empty when nothing tells them.
+// localSource is the match for traffic of pods on this node or, with others, of all else; empty where local pods are not known.
 func localSource(l model.LocalSource, others bool) string {
 	not := ""
 	if others {

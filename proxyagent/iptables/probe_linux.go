@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -11,19 +12,19 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// probe tells, in microseconds and without a program, whether the rules may have changed: two equal answers mean that they did not, but for
-// changes of legacy tables that keep their size.
+// probe reports in microseconds, without running a program, whether the rules may have changed: two equal fingerprints mean that they did
+// not, except for changes of legacy tables that keep number and size of the entries.
 type probe func() (fingerprint, error)
 
-// fingerprint is comparable. Steps counts the changes by others with iptables-nft and is zero with iptables-legacy.
+// fingerprint is comparable. foreign counts the transactions of others with iptables-nft and is zero with iptables-legacy.
 type fingerprint struct {
-	steps uint32
-	sizes [2]tableSize
+	foreign uint32
+	sizes   [2]tableSize
 }
 
 type tableSize struct{ entries, bytes uint32 }
 
-func newProbe(m Mode, f model.Family, s *Steps) probe {
+func newProbe(m Mode, f model.Family, s *Generations) probe {
 	if m == NFT {
 		return s.foreign
 	}
@@ -58,7 +59,7 @@ func generation() (fingerprint, error) {
 	if !ok {
 		return fingerprint{}, errors.New("reading the generation of nf_tables: the kernel's answer holds none")
 	}
-	return fingerprint{steps: id}, nil
+	return fingerprint{foreign: id}, nil
 }
 
 // generationIn finds the attribute NFTA_GEN_ID behind the two headers.
@@ -114,4 +115,36 @@ func sizes(f model.Family) (fingerprint, error) {
 		result.sizes[i] = tableSize{info.numEntries, info.size}
 	}
 	return result, nil
+}
+
+// Generations counts our own transactions of nf_tables, to tell them from those of other programs. The kernel counts all transactions of a
+// network namespace, of both families, so the Proxiers of a node share one. Our writes wait for each other. The zero value is ready.
+type Generations struct {
+	mu  sync.Mutex
+	own uint32
+}
+
+// foreign returns how many transactions others have made, from an arbitrary beginning.
+func (s *Generations) foreign() (fingerprint, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.read()
+}
+
+func (s *Generations) read() (fingerprint, error) {
+	f, err := generation()
+	f.foreign -= s.own
+	return f, err
+}
+
+// write runs a write of ours that takes a number of transactions if it succeeds. A failed one counts as foreign, because it is not known how
+// many transactions it made.
+func (s *Generations) write(transactions int, write func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := write(); err != nil {
+		return fmt.Errorf("writing rules: %w", err)
+	}
+	s.own += uint32(transactions)
+	return nil
 }

@@ -29,10 +29,10 @@ type Options struct {
 	Mode   Mode
 	Family model.Family
 	Sets   Sets
-	// Steps is shared by the Proxiers of a network namespace. Nil: there is no other.
-	Steps *Steps
-	// FullCheck is how often everything is compared although nothing hints at a change; 0: every five minutes. It is less often where that
-	// would take more than a three-hundredth of the time.
+	// Generations is shared by the Proxiers of a network namespace. Nil: this is the only one.
+	Generations *Generations
+	// FullCheck is the period of comparing everything although nothing indicates a change; 0: five minutes. It is longer where comparing would
+	// take more than a three-hundredth of the time.
 	FullCheck time.Duration
 }
 
@@ -42,30 +42,27 @@ type Proxier struct {
 	run     runner
 	probe   probe
 
-	mu      sync.Mutex
-	rules   *Ruleset
-	known   bool // rules.dirty and rules.changed are the whole difference to the kernel
-	fixing  []jump
-	unhook  []jump
-	strange map[string]bool // sets of an earlier run that nothing wants
+	mu       sync.Mutex
+	rules    *Ruleset
+	known    bool // rules.dirty and rules.changed are the whole difference to the kernel
+	insert   []jump
+	unhook   []jump
+	unwanted map[string]bool // sets of an earlier run that no port needs
 
-	last      fingerprint
-	suspect   bool               // somebody else changed rules while we did
-	whole     looked             // at rules and jumps
-	sets      looked             // at numbers of members
-	spellings map[chain]spelling // chains that only seem to differ
-	doubts    map[chain]spelling // chains that differ as if they only seemed to
-	stats     Stats
-	invalid   atomic.Uint64 // packets dropped, when the rules were read last
+	last        fingerprint
+	suspect     bool               // another program changed rules while we did
+	rulesTimer  checkTimer         // of the comparison of rules and jumps
+	setsTimer   checkTimer         // of the comparison of the numbers of members
+	spellings   map[chain]spelling // chains that iptables-save prints in another way than they were written
+	unconfirmed map[chain]spelling // chains of which that is not known yet
+	stats       stats
+	invalid     atomic.Uint64 // packets dropped, when the rules were read last
 }
 
-// Stats describe what is programmed.
-type Stats struct {
-	// Rules is the number of rules in each table, Written how many of them the last transaction wrote.
-	Rules, Written map[string]int
-}
+// stats are the number of rules in each table, and how many of them the last transaction wrote.
+type stats struct{ rules, written map[string]int }
 
-// New returns a Proxier that has not looked at the kernel yet. It fails when a program that it needs is not installed.
+// New returns a Proxier that has not checkTimer at the kernel yet. It fails when a program that it needs is not installed.
 func New(o Options) (*Proxier, error) {
 	r, err := newRunner(o.Mode, o.Family)
 	if err != nil {
@@ -74,20 +71,20 @@ func New(o Options) (*Proxier, error) {
 	if o.FullCheck == 0 {
 		o.FullCheck = 5 * time.Minute
 	}
-	if o.Steps == nil {
-		o.Steps = &Steps{}
+	if o.Generations == nil {
+		o.Generations = &Generations{}
 	}
 	return &Proxier{
-		options: o, run: r, probe: newProbe(o.Mode, o.Family, o.Steps), rules: NewRuleset(o.Family),
-		strange: map[string]bool{}, spellings: map[chain]spelling{}, doubts: map[chain]spelling{},
+		options: o, run: r, probe: newProbe(o.Mode, o.Family, o.Generations), rules: NewRuleset(o.Family),
+		unwanted: map[string]bool{}, spellings: map[chain]spelling{}, unconfirmed: map[chain]spelling{},
 	}, nil
 }
 
 // Sync brings the kernel to the Plan as it is after the Deltas, in their order. When it fails, nothing is lost: the next Sync, also one
-// without a Delta, looks at what the kernel has and finishes the work. Full reports whether it began with such a look.
+// without a Delta, reads the kernel's state and finishes the work. Full reports whether it read the kernel's state.
 //
-// The order lets no packet meet rules that are half made: members of sets that rules will need come before the rules, those that rules needed
-// go after them. Each table changes in one step.
+// No packet meets incomplete rules: members of sets that rules will need are added before the rules are written, those that are not needed any
+// more are removed afterwards. Each table changes in one transaction.
 func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,27 +92,27 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 		p.rules.Apply(d)
 	}
 	full = !p.known
-	return full, p.flush(ctx)
+	return full, p.program(ctx)
 }
 
-func (p *Proxier) flush(ctx context.Context) error {
-	err := p.steps(ctx)
+func (p *Proxier) program(ctx context.Context) error {
+	err := p.sync(ctx)
 	if err != nil {
-		p.known = false // also when the lock was not to be had: iptables-legacy takes it once for each table
+		p.known = false // also if the lock was held by others: iptables-legacy takes it once for each table
 	}
 	return err
 }
 
-func (p *Proxier) steps(ctx context.Context) error {
+func (p *Proxier) sync(ctx context.Context) error {
 	if !p.known {
-		if err := p.learn(ctx); err != nil {
+		if err := p.readKernel(ctx); err != nil {
 			return err
 		}
 	}
 	if err := p.makeSets(ctx); err != nil {
 		return err
 	}
-	// A member that the kernel does not take must not keep anything else from being programmed.
+	// A member that the kernel refuses must not prevent anything else from being programmed.
 	refused := p.members(ctx, false)
 	if err := p.restore(ctx); err != nil {
 		return errors.Join(refused, err)
@@ -123,17 +120,17 @@ func (p *Proxier) steps(ctx context.Context) error {
 	return errors.Join(refused, p.members(ctx, true), p.dropSets(ctx))
 }
 
-// learn reads what the kernel has and notes all that differs.
-func (p *Proxier) learn(ctx context.Context) error {
-	// Sets first: rules can only be judged when what they name exists.
-	err := p.options.Sets.Create(ctx, p.standing()...)
+// readKernel reads the state of the kernel and notes all differences.
+func (p *Proxier) readKernel(ctx context.Context) error {
+	// Sets come first: rules can only be compared when the sets that they name exist.
+	err := p.options.Sets.Create(ctx, p.staticSets()...)
 	if errors.Is(err, ipset.ErrOtherKind) {
 		err = p.startOver(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("making the sets: %w", err)
 	}
-	if err := p.learnMembers(ctx, true); err != nil {
+	if err := p.compareMembers(ctx, true); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -141,14 +138,14 @@ func (p *Proxier) learn(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the rules: %w", err)
 	}
-	p.regard(parseSave(text))
-	p.whole = p.whole.again(start, time.Since(start)) // what differs is going to be written: no need to look again soon
+	p.compare(parseSave(text))
+	p.rulesTimer = p.rulesTimer.again(start, time.Since(start)) // the differences are written next: no comparison is needed soon
 	p.known = true
 	return nil
 }
 
-// startOver takes all rules of ours and the standing sets away and makes the sets anew. Another version left sets of another kind: nothing
-// but this makes room, at the price of a moment without rules.
+// startOver removes all our rules and the static sets, and creates the sets again. It is needed where another version left sets of another
+// type, and leaves a moment without rules.
 func (p *Proxier) startOver(ctx context.Context) error {
 	text, err := p.run.Save(ctx, "")
 	if err != nil {
@@ -160,17 +157,17 @@ func (p *Proxier) startOver(ctx context.Context) error {
 		}
 	}
 	var names []string
-	for _, s := range p.standing() {
+	for _, s := range p.staticSets() {
 		names = append(names, s.Name)
 	}
 	if err := p.options.Sets.Destroy(ctx, names...); err != nil {
 		return fmt.Errorf("removing the sets of another version: %w", err)
 	}
-	return p.options.Sets.Create(ctx, p.standing()...)
+	return p.options.Sets.Create(ctx, p.staticSets()...)
 }
 
-// standing are the sets that exist always.
-func (p *Proxier) standing() []ipset.Set {
+// staticSets are the sets that always exist.
+func (p *Proxier) staticSets() []ipset.Set {
 	var sets []ipset.Set
 	for _, s := range setKinds {
 		sets = append(sets, ipset.Set{Name: s.name.of(p.options.Family), Type: s.kind, Family: p.options.Family})
@@ -195,10 +192,10 @@ func (p *Proxier) read(ctx context.Context) (saved, error) {
 	return all, nil
 }
 
-// regard notes where the kernel's rules differ from what they should be, and returns what it found, in words.
-func (p *Proxier) regard(s saved) []string {
+// compare notes where the rules of the kernel differ from those wanted, and returns the differences in words.
+func (p *Proxier) compare(s saved) []string {
 	p.rules.dirty = map[chain]struct{}{}
-	clear(p.doubts)
+	clear(p.unconfirmed)
 	var found []string
 	for c, want := range p.rules.chains {
 		have, there := s.chains[c]
@@ -214,8 +211,8 @@ func (p *Proxier) regard(s saved) []string {
 			found = append(found, "foreign chain "+c.name)
 		}
 	}
-	p.fixing, p.unhook = mend(s)
-	for _, j := range slices.Concat(p.fixing, p.unhook) {
+	p.insert, p.unhook = mend(s)
+	for _, j := range slices.Concat(p.insert, p.unhook) {
 		found = append(found, "jump from "+j.from)
 	}
 	return found
@@ -224,8 +221,8 @@ func (p *Proxier) regard(s saved) []string {
 // spelling is what was written into a chain and what was read of it.
 type spelling struct{ written, read string }
 
-// same compares a chain. A version of iptables may print a rule in a way that is not known here: then the chain is written once more, and if
-// the same is read right after that, this is how it looks (believe).
+// same compares a chain. A version of iptables may print a rule in a way that is unknown here: then the chain is written once more, and if the
+// same text is read right afterwards, it counts as equal from then on (confirmSpellings).
 func (p *Proxier) same(c chain, want, have []string) bool {
 	if sameRules(want, have) {
 		delete(p.spellings, c)
@@ -238,25 +235,25 @@ func (p *Proxier) same(c chain, want, have []string) bool {
 	if p.spellings[c] == now {
 		return true
 	}
-	p.doubts[c] = now
+	p.unconfirmed[c] = now
 	return false
 }
 
-// believe looks at the chains that were written although only their spelling may differ.
-func (p *Proxier) believe(ctx context.Context) error {
-	if len(p.doubts) == 0 {
+// confirmSpellings reads the chains that were written although possibly only their spelling differs.
+func (p *Proxier) confirmSpellings(ctx context.Context) error {
+	if len(p.unconfirmed) == 0 {
 		return nil
 	}
 	s, err := p.read(ctx)
 	if err != nil {
 		return err
 	}
-	for c, doubt := range p.doubts {
+	for c, doubt := range p.unconfirmed {
 		if strings.Join(s.chains[c], "\n") == doubt.read {
 			p.spellings[c] = doubt
 		}
 	}
-	clear(p.doubts)
+	clear(p.unconfirmed)
 	return nil
 }
 
@@ -275,7 +272,7 @@ func (p *Proxier) makeSets(ctx context.Context) error {
 	return nil
 }
 
-// members brings the members of sets up to date: those to add, or those to take away.
+// members adds missing members to the sets or, with away, removes those that are not wanted.
 func (p *Proxier) members(ctx context.Context, away bool) error {
 	var changes []ipset.Change
 	for _, kind := range setKinds {
@@ -306,28 +303,28 @@ func (p *Proxier) members(ctx context.Context, away bool) error {
 func (p *Proxier) restore(ctx context.Context) error {
 	t := p.transaction()
 	if t.empty() {
-		p.count(t)
+		p.updateStats(t)
 		return nil
 	}
 	before, err := p.probe()
 	if err != nil {
 		return err
 	}
-	err = p.options.Steps.write(len(t.tables()), func() error { return p.run.Restore(ctx, t.text()) })
+	err = p.options.Generations.write(len(t.tables()), func() error { return p.run.Restore(ctx, t.text()) })
 	if err != nil {
 		return fmt.Errorf("changing %d chains: %w", len(t.write)+len(t.remove), err)
 	}
-	if err := p.remember(before); err != nil {
+	if err := p.noteWrite(before); err != nil {
 		return err
 	}
 	clear(p.rules.dirty)
-	p.fixing, p.unhook = nil, nil
-	p.count(t)
+	p.insert, p.unhook = nil, nil
+	p.updateStats(t)
 	return nil
 }
 
 func (p *Proxier) transaction() transaction {
-	t := transaction{write: map[chain][]string{}, insert: p.fixing, unhook: p.unhook}
+	t := transaction{write: map[chain][]string{}, insert: p.insert, unhook: p.unhook}
 	for c := range p.rules.dirty {
 		if rules, wanted := p.rules.chains[c]; wanted {
 			t.write[c] = rules
@@ -338,8 +335,8 @@ func (p *Proxier) transaction() transaction {
 	return t
 }
 
-// remember notes what the rules look like after a write of ours. What others did since the rules were compared last has not been looked at.
-func (p *Proxier) remember(before fingerprint) error {
+// noteWrite takes the fingerprint after a write of ours. It suspects changes by others since the last comparison.
+func (p *Proxier) noteWrite(before fingerprint) error {
 	after, err := p.probe()
 	if err != nil {
 		return err
@@ -349,20 +346,20 @@ func (p *Proxier) remember(before fingerprint) error {
 	return nil
 }
 
-func (p *Proxier) count(t transaction) {
-	p.stats = Stats{Rules: map[string]int{}, Written: map[string]int{}}
+func (p *Proxier) updateStats(t transaction) {
+	p.stats = stats{rules: map[string]int{}, written: map[string]int{}}
 	for t, n := range p.rules.total {
-		p.stats.Rules[string(t)] = n
+		p.stats.rules[string(t)] = n
 	}
 	for c, rules := range t.write {
-		p.stats.Written[string(c.table)] += len(rules)
+		p.stats.written[string(c.table)] += len(rules)
 	}
 }
 
 func (p *Proxier) dropSets(ctx context.Context) error {
-	// What nobody wanted when it was found may be wanted by now.
-	maps.DeleteFunc(p.strange, func(name string, _ bool) bool { _, wanted := p.rules.affinity[name]; return wanted })
-	names := slices.Concat(slices.Collect(maps.Keys(p.rules.oldSets)), slices.Collect(maps.Keys(p.strange)))
+	// A set that was not wanted when it was found may be wanted by now.
+	maps.DeleteFunc(p.unwanted, func(name string, _ bool) bool { _, wanted := p.rules.affinity[name]; return wanted })
+	names := slices.Concat(slices.Collect(maps.Keys(p.rules.oldSets)), slices.Collect(maps.Keys(p.unwanted)))
 	if len(names) == 0 {
 		return nil
 	}
@@ -371,13 +368,6 @@ func (p *Proxier) dropSets(ctx context.Context) error {
 		return fmt.Errorf("taking sets away: %w", err)
 	}
 	clear(p.rules.oldSets)
-	clear(p.strange)
+	clear(p.unwanted)
 	return nil
-}
-
-// Stats returns what is programmed.
-func (p *Proxier) Stats() Stats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.stats
 }

@@ -27,7 +27,7 @@ type chain struct {
 	name  string
 }
 
-// Ruleset is what the kernel should hold for one family, and which part of it changed since the kernel was told. It is a pure function of
+// Ruleset is what the kernel should have for one family, and which part of it is not written yet. It is a pure function of
 // the Plan, whatever the history: Apply of any sequence of Deltas leads to the same chains and members as one Apply of their sum.
 // Cost of Apply: what the Delta touches. Not for concurrent use.
 type Ruleset struct {
@@ -84,17 +84,17 @@ func matchVIP(key string, bits int) string {
 // Apply takes a Delta in.
 func (r *Ruleset) Apply(d model.Delta) {
 	if d.Globals != nil {
-		r.regard(*d.Globals)
+		r.setGlobals(*d.Globals)
 	}
 	r.change(d.Ports)
 	for a, allocated := range d.Allocated {
-		r.count(setAllocated, Entry{Addr: a}, allocated)
+		r.countEntry(setAllocated, Entry{Addr: a}, allocated)
 	}
 	r.emit()
 }
 
-// regard takes other Globals in. Every port may depend on them.
-func (r *Ruleset) regard(g model.Globals) {
+// setGlobals replaces the Globals. Every port may depend on them.
+func (r *Ruleset) setGlobals(g model.Globals) {
 	ports := make(map[model.PortName]*model.ServicePort, len(r.ports))
 	for name, p := range r.ports {
 		ports[name] = &p
@@ -108,8 +108,7 @@ func (r *Ruleset) regard(g model.Globals) {
 	r.change(ports)
 }
 
-// change replaces ports. All of them let go of what they have before any takes hold of something, because an address or a node port
-// may move from one to another.
+// change replaces ports. All are removed before any is added, because an address or a node port may move from one to another.
 func (r *Ruleset) change(ports map[model.PortName]*model.ServicePort) {
 	touched, chains := map[netip.Addr]struct{}{}, map[string]struct{}{}
 	for name := range ports {
@@ -126,7 +125,7 @@ func (r *Ruleset) change(ports map[model.PortName]*model.ServicePort) {
 	r.leaves(touched)
 }
 
-// remove takes a port away, but for its chains: those are noted, for add to keep what stays.
+// remove removes a port. Its chains are only noted, so that add can keep those that stay.
 func (r *Ruleset) remove(name model.PortName, touched map[netip.Addr]struct{}, chains map[string]struct{}) {
 	p, ok := r.ports[name]
 	if !ok {
@@ -145,7 +144,7 @@ func (r *Ruleset) remove(name model.PortName, touched map[netip.Addr]struct{}, c
 		r.nodePortTree(name.Protocol).Set(portKey(p.NodePort), nil)
 	}
 	for _, m := range rules.members {
-		r.count(m.set, m.entry, false)
+		r.countEntry(m.set, m.entry, false)
 	}
 	for _, s := range rules.affinity {
 		r.retireSet(s)
@@ -171,7 +170,7 @@ func (r *Ruleset) add(p model.ServicePort, touched map[netip.Addr]struct{}, chai
 		r.nodePortTree(p.Name.Protocol).Set(portKey(p.NodePort), rules.nodePort)
 	}
 	for _, m := range rules.members {
-		r.count(m.set, m.entry, true)
+		r.countEntry(m.set, m.entry, true)
 	}
 	for _, s := range rules.affinity {
 		r.wantSet(s)
@@ -185,8 +184,8 @@ const (
 	mostAffinitySets      = 16384 // of a family
 )
 
-// affordable returns the port as it can be served: without session affinity where that would take too many sets. This is the only place where
-// history matters, and only beyond the limit: who came first keeps affinity, and who came too late gets it with its next change.
+// affordable returns the port as it can be served: without session affinity where that would take too many sets. Only here,
+// beyond the limit, the history matters: ports that came first have affinity, later ones get it with their next change.
 func (r *Ruleset) affordable(p model.ServicePort) model.ServicePort {
 	n := len(p.Cluster) + len(p.Local)
 	if p.AffinitySeconds > 0 && (n > mostAffinityEndpoints || len(r.affinity)+n > mostAffinitySets) {
@@ -195,7 +194,7 @@ func (r *Ruleset) affordable(p model.ServicePort) model.ServicePort {
 	return p
 }
 
-// leaves hands the rules of virtual IPs to the tree.
+// leaves passes the rules of virtual IPs to the tree.
 func (r *Ruleset) leaves(touched map[netip.Addr]struct{}) {
 	for vip := range touched {
 		at := r.atVIP[vip]
@@ -290,8 +289,8 @@ func (r *Ruleset) setAlways(c chain, rules []string) {
 	r.dirty[c] = struct{}{}
 }
 
-// count counts who wants an entry.
-func (r *Ruleset) count(s setName, e Entry, more bool) {
+// countEntry counts the ports that want an entry.
+func (r *Ruleset) countEntry(s setName, e Entry, more bool) {
 	m := r.members[s]
 	before := m[e]
 	switch {

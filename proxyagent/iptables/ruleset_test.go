@@ -20,14 +20,14 @@ func TestRulesetIsAFunctionOfThePlan(t *testing.T) {
 				p := newPlans(seed, family)
 				r := NewRuleset(family)
 				r.Apply(whole(p.plan))
-				kernel := newBooks()
+				kernel := newKernelState()
 				kernel.take(r)
 				for range 15 {
 					r.Apply(p.step(1 + p.IntN(20)))
 					kernel.take(r)
 					fresh := NewRuleset(family)
 					fresh.Apply(whole(p.plan))
-					compareBooks(t, fresh, kernel)
+					compareKernelState(t, fresh, kernel)
 					checkTargets(t, fresh)
 				}
 			})
@@ -35,15 +35,15 @@ func TestRulesetIsAFunctionOfThePlan(t *testing.T) {
 	}
 }
 
-// books is what the kernel would have after it was told only what changed.
-type books struct {
+// kernelState is what the kernel would have after it was told only what changed.
+type kernelState struct {
 	chains  map[chain][]string
 	members map[setName]map[Entry]bool
 	sets    map[string]bool
 }
 
-func newBooks() *books {
-	b := &books{chains: map[chain][]string{}, members: map[setName]map[Entry]bool{}, sets: map[string]bool{}}
+func newKernelState() *kernelState {
+	b := &kernelState{chains: map[chain][]string{}, members: map[setName]map[Entry]bool{}, sets: map[string]bool{}}
 	for _, s := range setKinds {
 		b.members[s.name] = map[Entry]bool{}
 	}
@@ -51,7 +51,7 @@ func newBooks() *books {
 }
 
 // take plays a sync that succeeds.
-func (b *books) take(r *Ruleset) {
+func (b *kernelState) take(r *Ruleset) {
 	for c := range r.dirty {
 		if rules, wanted := r.chains[c]; wanted {
 			b.chains[c] = rules
@@ -80,7 +80,7 @@ func (b *books) take(r *Ruleset) {
 	clear(r.oldSets)
 }
 
-func compareBooks(t *testing.T, fresh *Ruleset, kernel *books) {
+func compareKernelState(t *testing.T, fresh *Ruleset, kernel *kernelState) {
 	t.Helper()
 	options := []cmp.Option{cmp.AllowUnexported(chain{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(Entry{})}
 	if diff := cmp.Diff(fresh.chains, kernel.chains, options...); diff != "" {

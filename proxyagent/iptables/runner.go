@@ -31,13 +31,13 @@ func (m Mode) other() Mode {
 	return NFT
 }
 
-// lockPatience is for how many seconds a restore waits for the lock of iptables-legacy. Others hold it while they rewrite large tables; both
-// families together have to stay below the minute after which the agent is called unwell.
-const lockPatience = 20
+// lockTimeout is for how many seconds a restore waits for the lock of iptables-legacy. Others hold it while they rewrite large tables; both
+// families together have to stay below the minute after which the agent is unhealthy.
+const lockTimeout = 20
 
-// programPatience is how long a program may take. iptables-nft starts over whenever somebody else changes rules while it reads, so that it may
-// never end on a restless node. A first restore of 30,000 Services takes seconds.
-const programPatience = time.Minute
+// programTimeout is how long a program may take. iptables-nft starts over whenever another program changes rules while it reads, so that it may
+// never end where rules change all the time. A first restore of 30,000 Services takes seconds.
+const programTimeout = time.Minute
 
 // exitLocked is iptables' exit code for a resource problem: the lock was not to be had.
 const exitLocked = 4
@@ -83,12 +83,12 @@ func (r runner) Save(ctx context.Context, t table) ([]byte, error) {
 
 // Restore applies a transaction. A table is changed as a whole or not at all.
 func (r runner) Restore(ctx context.Context, text []byte) error {
-	_, err := r.run(ctx, text, r.restore, "--noflush", "-w", strconv.Itoa(lockPatience))
+	_, err := r.run(ctx, text, r.restore, "--noflush", "-w", strconv.Itoa(lockTimeout))
 	return err
 }
 
 func (r runner) run(ctx context.Context, input []byte, program string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, programPatience)
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	// The program may be a script around the real one, as in images that choose the variant when they start: both have to end.

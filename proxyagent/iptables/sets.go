@@ -21,7 +21,7 @@ const (
 	setRefused    setName = "NOEP"     // ip,port: without endpoints: rejected
 	setDropped    setName = "NOLOCAL"  // ip,port: endpoints elsewhere only, and the policy is Local: dropped
 	setActive     setName = "ACTIVE"   // ip: ClusterIPs; a port that nothing else decided about is rejected
-	setAllocated  setName = "ALLOC"    // ip: what somebody has inside of the ServiceCIDRs
+	setAllocated  setName = "ALLOC"    // ip: allocated addresses of the ServiceCIDRs
 	setHairpin    setName = "HAIRPIN"  // ip,port,ip: endpoints that meet themselves
 	setHealth     setName = "HEALTH"   // port: health check node ports
 	setRefusedTCP setName = "NOEP-TCP" // port: node ports without endpoints, one set for each protocol because its members know none
@@ -73,18 +73,18 @@ func (r *portRules) sets(p model.ServicePort) {
 		r.add(setVIPs, Entry{Addr: vip})
 		r.add(setActive, Entry{Addr: vip})
 		r.add(setClusterIPs, at)
-		r.verdict(setRefused, setDropped, at, p.HasEndpoints, len(p.Internal()) > 0)
+		r.addUnserved(setRefused, setDropped, at, p.HasEndpoints, len(p.Internal()) > 0)
 	}
 	for _, vips := range [][]netip.Addr{p.ExternalIPs, p.LoadBalancerIPs} {
 		for _, vip := range vips {
 			r.add(setVIPs, Entry{Addr: vip})
-			r.verdict(setRefused, setDropped, entryAt(p, vip), p.HasEndpoints, len(p.External()) > 0)
+			r.addUnserved(setRefused, setDropped, entryAt(p, vip), p.HasEndpoints, len(p.External()) > 0)
 		}
 	}
 	r.firewall(p)
 	if p.NodePort != 0 {
 		s := nodePortSets[p.Name.Protocol]
-		r.verdict(s.refused, s.dropped, Entry{Port: p.NodePort}, p.HasEndpoints, len(p.External()) > 0)
+		r.addUnserved(s.refused, s.dropped, Entry{Port: p.NodePort}, p.HasEndpoints, len(p.External()) > 0)
 	}
 	if p.HealthCheckNodePort != 0 {
 		r.add(setHealth, Entry{Port: p.HealthCheckNodePort})
@@ -94,8 +94,8 @@ func (r *portRules) sets(p model.ServicePort) {
 	}
 }
 
-// verdict puts an address into the set that says what becomes of packets which no endpoint gets.
-func (r *portRules) verdict(refused, dropped setName, at Entry, hasEndpoints, usable bool) {
+// addUnserved adds an address that has no usable endpoint to the set of those that are refused or dropped.
+func (r *portRules) addUnserved(refused, dropped setName, at Entry, hasEndpoints, usable bool) {
 	switch {
 	case !hasEndpoints:
 		r.add(refused, at)
@@ -104,8 +104,8 @@ func (r *portRules) verdict(refused, dropped setName, at Entry, hasEndpoints, us
 	}
 }
 
-// firewall limits load balancer IPs to the source ranges. Without endpoints there is nothing to protect, and everybody is told so by a
-// rejection.
+// firewall limits load balancer IPs to the source ranges. Without endpoints all clients
+// are rejected.
 func (r *portRules) firewall(p model.ServicePort) {
 	if len(p.SourceRanges) == 0 || !p.HasEndpoints {
 		return

@@ -24,8 +24,8 @@ func natStatic(g model.Globals, f facts) map[string][]string {
 	}
 }
 
-// services is where new connections come in. A chain that ends without a verdict after any number of gotos comes back here, to the rule
-// after the one that jumped: so a node port is looked for when no virtual IP matched.
+// services are the rules that new connections meet first. A chain that ends without a target after any number of gotos returns here, to the
+// rule after the jump: so node ports are tried when no virtual IP matched.
 func services(g model.Globals, f facts) []string {
 	var rules []string
 	if f.firewalled {
@@ -98,7 +98,7 @@ func postrouting(g model.Globals) []string {
 
 // filterStatic returns all chains of the table filter. They do not change with endpoints.
 //
-// Only packets that were not translated are looked at: what has a usable endpoint never gets to the sets.
+// Only packets that were not translated are checkTimer at: what has a usable endpoint never gets to the sets.
 func filterStatic(g model.Globals, f facts) map[string][]string {
 	return map[string][]string{
 		chainInput:       input(g, f),
@@ -137,8 +137,8 @@ func atLoopback(g model.Globals) bool {
 }
 
 // forward lets through what is marked and what belongs to a connection, whatever the policy of the chain FORWARD. The first packet of a
-// connection that keeps its source address is left to that policy, as with kube-proxy. What belongs to a connection comes first, because nearly
-// all packets do.
+// connection that keeps its source address is left to that policy, as with kube-proxy. The rule for established connections
+// comes first, because nearly all packets match it.
 func forward(g model.Globals) []string {
 	rules := []string{
 		"-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
@@ -174,7 +174,7 @@ func vipFilter(g model.Globals) []string {
 }
 
 // How connections are refused. TCP gets a reset and not, like the rest, an ICMP message: those are limited to one in a second for each client
-// (icmp_ratelimit), are filtered by some networks, and with IPv6 a client that is refused at once takes note only when it tries again a
+// (icmp_ratelimit), are filtered by some networks, and with IPv6 connect() ignores one that arrives at once, until its second SYN a
 // second later.
 const (
 	reset       = "-j REJECT --reject-with tcp-reset"

@@ -152,7 +152,7 @@ func (t *tree) merge(n *treeNode) {
 	n.kids = nil
 }
 
-// retire takes note that a node has no chain any more.
+// retire notes that a node has no chain any more.
 func (t *tree) retire(n *treeNode) {
 	if n.depth > 0 {
 		t.gone = append(t.gone, t.chain(n.key, n.bits))
@@ -251,13 +251,13 @@ func (e *emission) compress(n *treeNode) *treeNode {
 	return n
 }
 
-// forget takes the chains of a whole subtree away, because something above it does its work.
+// forget removes the chains of a subtree whose rules are in a chain above it.
 func (e *emission) forget(n *treeNode) {
 	if n == nil {
 		return
 	}
 	e.retire(n)
-	n.dirty = true // should it come back, it has to be written
+	n.dirty = true // if it is needed again it has to be written
 	if n.kids != nil {
 		for _, kid := range n.kids {
 			e.forget(kid)

@@ -73,7 +73,7 @@ func (c *ControlPlane) kubeconfigInside(n *network.Namespace, as *rest.Config, p
 	return WriteKubeconfig(path, inside)
 }
 
-// proxyConfiguration returns a KubeProxyConfiguration for a node of a [network.Bed]: pods are told by the cluster's range, conntrack is
+// proxyConfiguration returns a KubeProxyConfiguration for a node of a [network.Topology]: pods are told by the cluster's range, conntrack is
 // left alone, changes are programmed soon. The given fields replace and complete it, maps field by field.
 func proxyConfiguration(node, kubeconfig, mode string, fields map[string]any) map[string]any {
 	config := map[string]any{

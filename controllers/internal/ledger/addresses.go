@@ -89,13 +89,9 @@ func (l *Ledger) putObject(o *networkingv1.IPAddress) {
 	}
 	l.record(a, func(e *entry) {
 		e.object, e.parent = stateOf(o), upstream.Service(o)
-		before, kept := l.unkeep(a)
+		l.unkeep(a)
 		if ours(o) {
 			l.keep(a, newKept(o))
-		}
-		// After a gap in the watch, one that went and one that came since are told as one change.
-		if kept && ours(o) && before.UID != o.UID && l.wanted(a, before, l.clock.Now()) {
-			l.takenAway(a, before)
 		}
 	})
 }

@@ -149,3 +149,11 @@ func (f *Feed[T]) WaitForSync(ctx context.Context) error {
 
 // String names the source in the controller's log.
 func (f *Feed[T]) String() string { return "ledger " + f.name }
+
+// Wake tells those who listen to addresses, and to the ranges that offer it, to look again.
+func (l *Ledger) Wake(a netip.Addr) {
+	l.addressListeners.tell(a)
+	for _, c := range l.Covering(a) {
+		l.usageListeners.tell(c.Name)
+	}
+}

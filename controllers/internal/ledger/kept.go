@@ -39,8 +39,8 @@ func newKept(o *networkingv1.IPAddress) Kept {
 		Reservation: o.Annotations[v1alpha1.AnnotationReservation], ServiceCIDR: o.Annotations[v1alpha1.AnnotationServiceCIDR],
 		ServiceUID: types.UID(o.Annotations[v1alpha1.AnnotationServiceUID]), Created: o.CreationTimestamp.Time,
 	}
-	if k.Purpose == "" && k.Service.Name != "" {
-		k.Purpose = v1alpha1.PurposeAdditional // nothing else of ours names a Service
+	if k.Service.Name != "" {
+		k.Purpose = v1alpha1.PurposeAdditional // nothing else of ours names a Service, whatever somebody writes into the label
 	}
 	if k.Purpose == v1alpha1.PurposeCooling {
 		r := ReadRest(o.Annotations, k.Created)
@@ -86,11 +86,23 @@ func (l *Ledger) Kept(a netip.Addr) (Kept, bool) {
 	return k, ok
 }
 
-// Additional returns the additional addresses of a Service, in no order.
-func (l *Ledger) Additional(service types.NamespacedName) []netip.Addr {
+// Additional returns the additional IPAddresses of a Service by their addresses, also those that this process has written and the watch does not
+// show yet. An IPAddress of an address in the spec of a Service is none, whatever its labels say.
+func (l *Ledger) Additional(service types.NamespacedName) map[netip.Addr]Kept {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return slices.Clone(l.additional[service])
+	out := map[netip.Addr]Kept{}
+	for _, a := range l.additional[service] {
+		if len(l.addresses[a].claims) == 0 {
+			out[a] = l.kept[a]
+		}
+	}
+	for a, f := range l.inFlight { // empty at rest
+		if f.written.Purpose == v1alpha1.PurposeAdditional && f.written.Service == service {
+			out[a] = f.written
+		}
+	}
+	return out
 }
 
 // keep books an IPAddress of ours; the caller holds mu.

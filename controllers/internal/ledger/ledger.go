@@ -46,16 +46,16 @@ type Ledger struct {
 	// kept are the IPAddresses of ours, additional those of them that Services have beside their ClusterIPs.
 	kept       map[netip.Addr]Kept
 	additional map[types.NamespacedName][]netip.Addr
-	// assumed were handed out and have no IPAddress yet, resting were freed a short while ago, writing are being kept just now.
-	assumed   map[netip.Addr]assumption
-	resting   map[netip.Addr]Rest
-	writing   map[netip.Addr]struct{}
-	deadlines deadlines
-	released  releases
-	room      atomic.Uint64
-	rules     Rules
-	follows   func() bool
-	clock     clock.PassiveClock
+	// inFlight are the addresses that this process hands out or writes, resting those that cool down.
+	inFlight     map[netip.Addr]inFlight
+	resting      map[netip.Addr]Rest
+	deadlines    deadlines
+	released     releases
+	room         atomic.Uint64
+	collisions   atomic.Uint64
+	rules        Rules
+	rulesChanged bool
+	clock        clock.PassiveClock
 
 	registrations []toolscache.ResourceEventHandlerRegistration
 }
@@ -73,16 +73,14 @@ type entry struct {
 // New returns an empty ledger that keeps nothing; see SetRules.
 func New() *Ledger { return NewWithClock(clock.RealClock{}) }
 
-// NewWithClock is New with a clock of the caller's, which measures how long addresses rest and are assumed.
+// NewWithClock is New with a clock of the caller's, which measures how long addresses cool down and are in flight.
 func NewWithClock(c clock.PassiveClock) *Ledger {
 	return &Ledger{
 		kept:        map[netip.Addr]Kept{},
 		additional:  map[types.NamespacedName][]netip.Addr{},
-		assumed:     map[netip.Addr]assumption{},
+		inFlight:    map[netip.Addr]inFlight{},
 		resting:     map[netip.Addr]Rest{},
-		writing:     map[netip.Addr]struct{}{},
 		rules:       noRules{},
-		follows:     func() bool { return false },
 		clock:       c,
 		pool:        allocator.NewPool(),
 		addresses:   map[netip.Addr]entry{},
@@ -177,25 +175,24 @@ func (e entry) last() types.NamespacedName {
 	return e.parent
 }
 
-// observe brings the pool in line with an entry; the caller holds mu. The API server's IPAddress ends every assumption. One of ours does not, for it
-// is what stands there until then; nor does another Service alone, for it may be the one before, of which the watch of Services tells late.
+// observe brings the pool in line with an entry; the caller holds mu. What is in flight stays so until what it waits for has arrived. A Service that
+// has the address outranks the labels of the IPAddress, which people may change.
 func (l *Ledger) observe(a netip.Addr, e entry) {
-	state := e.state()
+	if f, ok := l.inFlight[a]; ok {
+		if !l.arrived(a, e, f) {
+			return
+		}
+		l.countCollision(e, f)
+		delete(l.inFlight, a)
+		l.pool.Forget(a)
+	}
 	k, kept := l.kept[a]
-	to, given := l.assumed[a]
-	switch {
-	case given && e.object == allocator.Free && !slices.Contains(e.claims, to.to.Service):
+	switch state := e.state(); {
 	case kept && state == allocator.Cooling:
 		l.rest(a, Rest{Service: k.Service, Released: k.Released})
-	case kept && state == allocator.Reserved:
-		if k.Purpose == v1alpha1.PurposeReservation {
-			delete(l.resting, a)
-		}
-		if !given {
-			l.pool.Observe(a, state)
-		}
+	case kept && state == allocator.Reserved && k.Purpose != v1alpha1.PurposeReservation:
+		l.pool.Observe(a, state)
 	default:
-		delete(l.assumed, a)
 		delete(l.resting, a)
 		l.pool.Observe(a, state)
 	}
@@ -203,22 +200,32 @@ func (l *Ledger) observe(a netip.Addr, e entry) {
 
 // free says what becomes of an address that neither an IPAddress nor a Service has any more; the caller holds mu.
 //
-// When an IPAddress of ours goes although it is still wanted, a replica has handed the address out and the API server will show
-// whom to. Until then nobody else may have it.
+// When an IPAddress of ours goes although it is still wanted, somebody has handed the address out, and the API server is about to show
+// to whom. Until then nobody else may have it.
 func (l *Ledger) free(a netip.Addr, before entry, last types.NamespacedName) {
 	now := l.clock.Now()
 	l.room.Add(1)
 	k, kept := l.unkeep(a)
-	switch {
-	case kept && l.wanted(a, k, now):
-		switch k.Purpose { // what rested rests on if nobody uses it after all
+	wanted := kept && l.wanted(a, k, now)
+	f, flying := l.inFlight[a]
+	if flying && f.writing && f.gone != "" && f.seen("") {
+		delete(l.inFlight, a)
+		l.pool.Forget(a)
+		flying = false
+	}
+	if flying || wanted {
+		switch k.Purpose { // what was cooling cools on if nobody uses it after all
 		case v1alpha1.PurposeCooling:
-			l.resting[a] = Rest{Service: k.Service, Released: k.Released}
+			l.resting[a] = Rest{Service: k.Service, Released: k.Released, due: l.resting[a].due}
 		case v1alpha1.PurposeReservation:
 			delete(l.resting, a)
 		}
+	}
+	switch {
+	case flying:
+	case wanted && !f.writing:
 		l.pool.Assume(a)
-		l.takenAway(a, k)
+		l.enterFlight(a, inFlight{until: now.Add(handedElsewhere)})
 	case kept && k.Purpose == v1alpha1.PurposeAdditional && k.Service.Name != "" && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
 		l.rest(a, Rest{Service: k.Service, Released: now})
 	case !kept && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
@@ -226,26 +233,17 @@ func (l *Ledger) free(a netip.Addr, before entry, last types.NamespacedName) {
 	default:
 		delete(l.resting, a)
 		l.pool.Release(a)
-		l.released.note(a, now)
+		l.released.add(a, now)
 	}
 }
 
-// takenAway notes that a wanted IPAddress of ours is gone: by this process, or by another one; the caller holds mu.
-func (l *Ledger) takenAway(a netip.Addr, k Kept) {
-	if given, ok := l.assumed[a]; !ok || given.object != k.UID {
-		l.handOut(a, assumption{elsewhere: true, taken: k})
-	}
-}
+// handedElsewhere is how long an address stays taken whose IPAddress of ours went although it was wanted: another replica has deleted it, and the API
+// server needs some milliseconds, or the leader has, which knows newer policies.
+const handedElsewhere = 2 * time.Second
 
-// wanted reports whether an IPAddress of ours, which is gone, is wanted by the rules, so that somebody has handed the address out; the caller
-// holds mu.
+// wanted reports whether an IPAddress of ours, which is gone, is wanted by the rules; the caller holds mu.
 func (l *Ledger) wanted(a netip.Addr, k Kept, now time.Time) bool {
-	if _, rewritten := l.writing[a]; rewritten {
-		return false // this process writes it anew
-	}
 	switch k.Purpose {
-	case v1alpha1.PurposeClaim:
-		return true
 	case v1alpha1.PurposeReservation:
 		return l.rules.Reserves(a)
 	case v1alpha1.PurposeCooling:
@@ -274,10 +272,10 @@ func (l *Ledger) Relation() (claimed, covered int) {
 	return l.claimed, l.covered
 }
 
-// state is what the pool should hold: the object's word if there is one, otherwise the claim.
+// state is what the pool should hold: what the IPAddress says, unless a Service has the address in its spec.
 func (e entry) state() allocator.State {
-	if e.object != allocator.Free {
-		return e.object
+	if len(e.claims) > 0 {
+		return allocator.Allocated
 	}
-	return allocator.Allocated
+	return e.object
 }

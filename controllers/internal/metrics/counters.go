@@ -34,7 +34,7 @@ var (
 	// AdmissionDecisions counts the answers of the webhook of Services, by result.
 	AdmissionDecisions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: prefix + "admission_decisions_total",
-		Help: "Answers to Services on their way into the cluster: filled (an address was drawn), refused, left (nothing to do), failed (passed unsteered).",
+		Help: "Answers to Services on their way into the cluster: filled (an address was drawn), refused, left (nothing to do), handed-on (the leader answered), failed (passed unsteered).",
 	}, []string{"result"})
 	// AdmissionDuration times these answers.
 	AdmissionDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -42,11 +42,6 @@ var (
 		Help:    "Time from a Service to its answer, without the way from and to the API server.",
 		Buckets: prometheus.ExponentialBuckets(0.00005, 2, 16),
 	})
-	// AdmissionClaims counts the addresses that had to be settled with other replicas, by how that ended.
-	AdmissionClaims = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "admission_claims_total",
-		Help: "Addresses settled with other replicas through the API server: won, lost (somebody else had it), failed.",
-	}, []string{"result"})
 	// BlockedDeletions counts, for each ServiceCIDR that is to be deleted, the addresses that hold it.
 	// A range that nothing holds has no series.
 	BlockedDeletions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -55,35 +50,32 @@ var (
 	}, []string{"servicecidr"})
 )
 
-// AssumedAddresses is the gauge of addresses that were handed out and that the cluster does not show yet.
-func AssumedAddresses(count func() float64) prometheus.Collector {
+// InFlightAddresses is the gauge of addresses that were handed out, or are being written, and that the cluster does not show yet.
+func InFlightAddresses(count func() float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: prefix + "admission_assumed_addresses",
-		Help: "Addresses that were handed out to Services and have no IPAddress yet. 0 at rest.",
+		Name: prefix + "admission_in_flight_addresses",
+		Help: "Addresses that were handed out to Services, or are being written, and that the cluster does not show yet. 0 at rest.",
 	}, count)
 }
 
-// Replicas is the gauge of replicas that hand out addresses, as this one sees them.
-func Replicas(count func() float64) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: prefix + "admission_replicas",
-		Help: "Replicas that hand out addresses, this one included.",
+// Collisions counts addresses that were handed out to one Service and became another one's.
+func Collisions(count func() float64) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: prefix + "admission_collisions_total",
+		Help: "Addresses that were handed out to one Service and became another one's, whose creation the API server then refused. They come while no replica leads.",
 	}, count)
 }
 
 func init() {
 	ctrlmetrics.Registry.MustRegister(AllocationErrors, AllocationDuration, DriftDetected, DriftRepaired, BlockedDeletions,
-		AdmissionDecisions, AdmissionDuration, AdmissionClaims)
+		AdmissionDecisions, AdmissionDuration)
 	// A series that appears with its first error cannot be alerted on by its rate.
 	for _, t := range drift.Types() {
 		DriftDetected.WithLabelValues(string(t))
 		DriftRepaired.WithLabelValues(string(t))
 	}
-	for _, result := range []string{"filled", "refused", "left", "failed"} {
+	for _, result := range []string{"filled", "refused", "left", "handed-on", "failed"} {
 		AdmissionDecisions.WithLabelValues(result)
-	}
-	for _, result := range []string{"won", "lost", "failed"} {
-		AdmissionClaims.WithLabelValues(result)
 	}
 	for _, operation := range []string{"create", "delete", "label"} {
 		AllocationErrors.WithLabelValues(operation)

@@ -12,6 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
+// Certificates are those that the webhooks are served with.
+type Certificates interface {
+	// GetCertificate returns an error while there is none. The hello may be nil.
+	GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
+}
+
 // source hands out the certificate of the moment. Started, it keeps up with whoever renews it, and ends only with its context.
 type source interface {
 	manager.Runnable
@@ -21,19 +27,19 @@ type source interface {
 
 // SetupWithManager serves handlers by their paths from the start of mgr, on every replica, and makes readiness depend on it. It may be
 // called once. Handlers are called as soon as there is a certificate, which may be before caches are synchronised.
-func SetupWithManager(mgr manager.Manager, o Options, handlers map[string]http.Handler) error {
+func SetupWithManager(mgr manager.Manager, o Options, handlers map[string]http.Handler) (Certificates, error) {
 	certificates, err := o.source(mgr)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	server, err := o.server(certificates)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for path, handler := range handlers {
 		server.Register(path, handler)
 	}
-	return errors.Join(mgr.Add(certificates), mgr.Add(server), mgr.AddReadyzCheck("webhook", ready(server, certificates)))
+	return certificates, errors.Join(mgr.Add(certificates), mgr.Add(server), mgr.AddReadyzCheck("webhook", ready(server, certificates)))
 }
 
 func (o Options) source(mgr manager.Manager) (source, error) {

@@ -18,8 +18,8 @@ import (
 
 const (
 	deleters = 16
-	// restorePatience is longer than the three minutes after which the API server looks at everything again.
-	restorePatience = 6 * time.Minute
+	// restoreTimeout is longer than the three minutes after which the API server repairs everything again.
+	restoreTimeout = 6 * time.Minute
 )
 
 // Restored is the way back of deleted IPAddresses.
@@ -32,15 +32,15 @@ type Restored struct {
 	Ours int
 }
 
-// vacancy keeps the time of each deletion until the address is back.
-type vacancy struct {
+// absence keeps the time of each deletion until the address is back.
+type absence struct {
 	mu      sync.Mutex
 	deleted map[string]time.Time
 }
 
 // restore deletes n IPAddresses of living Services and waits until all are back.
 func restore(ctx context.Context, c *cluster.Cluster, n int) (r Restored, err error) {
-	ctx, cancel := context.WithTimeout(ctx, restorePatience)
+	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
 	defer cancel()
 	names, version, err := victims(ctx, c, n)
 	if err != nil {
@@ -52,7 +52,7 @@ func restore(ctx context.Context, c *cluster.Cluster, n int) (r Restored, err er
 	}
 	defer events.Stop()
 
-	v := &vacancy{deleted: map[string]time.Time{}}
+	v := &absence{deleted: map[string]time.Time{}}
 	start, deletions := time.Now(), make(chan deletion, 1)
 	go func() { deletions <- v.deleteAll(ctx, c, names) }()
 	for pending := true; pending || len(r.Seconds) < n; {
@@ -68,7 +68,7 @@ func restore(ctx context.Context, c *cluster.Cluster, n int) (r Restored, err er
 			if !open {
 				return r, fmt.Errorf("the watch of IPAddresses ended with %d of %d back", len(r.Seconds), n)
 			}
-			v.see(e, &r)
+			v.observe(e, &r)
 		}
 	}
 	r.Total = time.Since(start)
@@ -98,7 +98,7 @@ func victims(ctx context.Context, c *cluster.Cluster, n int) (names []string, ve
 	return names, list.ResourceVersion, nil
 }
 
-func (v *vacancy) deleteAll(ctx context.Context, c *cluster.Cluster, names []string) deletion {
+func (v *absence) deleteAll(ctx context.Context, c *cluster.Cluster, names []string) deletion {
 	outcome, err := load.Load{Workers: deleters, Count: len(names)}.Run(ctx, func(ctx context.Context, i int) error {
 		if err := c.Client.NetworkingV1().IPAddresses().Delete(ctx, names[i], metav1.DeleteOptions{}); err != nil {
 			return fmt.Errorf("deleting IPAddress %s: %w", names[i], err)
@@ -111,8 +111,8 @@ func (v *vacancy) deleteAll(ctx context.Context, c *cluster.Cluster, names []str
 	return deletion{outcome.Elapsed, err}
 }
 
-// see books the return of an address. One that is back before its deletion was answered has taken no time.
-func (v *vacancy) see(e watch.Event, r *Restored) {
+// observe counts the return of an address. One that is back before its deletion was answered has taken no time.
+func (v *absence) observe(e watch.Event, r *Restored) {
 	ip, ok := e.Object.(*networkingv1.IPAddress)
 	if !ok || e.Type != watch.Added {
 		return

@@ -19,12 +19,12 @@ type Start struct {
 	RSS int64
 }
 
-// startPatience is how long a manager may take to check everything.
-const startPatience = 5 * time.Minute
+// startTimeout is how long a manager may take to check everything.
+const startTimeout = 5 * time.Minute
 
 // startManager starts the manager and follows it until it has checked every address.
 func startManager(ctx context.Context, c *cluster.Cluster, labels bool, s *Start) (*framework.Manager, error) {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	// The first run of all builds the manager, which is not part of its start.
 	if _, _, err := c.RunManager(ctx, framework.ManagerOptions{Args: []string{"version"}}); err != nil {

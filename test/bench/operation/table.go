@@ -88,6 +88,8 @@ func (r Result) peers() report.Table {
 const (
 	targetSize     = 10_000
 	targetResident = 120 << 20
+	targetDeleted  = 1000
+	targetRestored = 2500 * time.Millisecond
 )
 
 // Notes says which targets were reached.
@@ -100,6 +102,10 @@ func (r Result) Notes() []string {
 		goal := fmt.Sprintf("less than 120 MiB resident at %s", services(s))
 		notes = append(notes, report.Target(s.Plain.Idle.RSS < targetResident, goal+", idle", mebibytes(s.Plain.Idle.RSS)+" MiB"),
 			report.Target(s.Plain.Peak < targetResident, goal+", at the peak", mebibytes(s.Plain.Peak)+" MiB"))
+		if r.Options.Deleted == targetDeleted {
+			notes = append(notes, report.Target(s.Plain.Restored.Total <= targetRestored,
+				fmt.Sprintf("1,000 deleted IPAddresses are back within %s s at %s", seconds(targetRestored), services(s)), seconds(s.Plain.Restored.Total)+" s"))
+		}
 	}
 	return notes
 }

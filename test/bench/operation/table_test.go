@@ -56,3 +56,16 @@ func TestNotesTellWhatWasMissed(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestNotesTellHowFastAThousandAreRestored(t *testing.T) {
+	for took, want := range map[time.Duration]string{
+		2400 * time.Millisecond: "Target reached: 1,000 deleted IPAddresses are back within 2.50 s at 10,000 Services (2.40 s).",
+		8100 * time.Millisecond: "Target missed: 1,000 deleted IPAddresses are back within 2.50 s at 10,000 Services (8.10 s).",
+	} {
+		r := result()
+		r.Options.Deleted, r.Sizes[0].Plain.Restored.Total = 1000, took
+		if notes := r.Notes(); notes[len(notes)-1] != want {
+			t.Errorf("got %q, want %q", notes[len(notes)-1], want)
+		}
+	}
+}

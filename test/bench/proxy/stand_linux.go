@@ -19,7 +19,7 @@ type stand struct {
 	*Figures
 	who Contender
 
-	bed    *network.Bed
+	bed    *network.Topology
 	server *probe.Server
 	client *probe.Client
 	proxy  proxyProcess // nil for none

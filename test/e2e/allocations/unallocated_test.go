@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
@@ -20,100 +20,100 @@ import (
 // served is the port on which whatever has an address of its own answers; see moveIn.
 const served = 8080
 
-var _ = each("An address inside of a ServiceCIDR", "", func(the func() *world) {
+var _ = each("An address inside of a ServiceCIDR", "", func(the func() *fixture) {
 	It("is dropped when nobody has it, though there be a host of that address", func(ctx SpecContext) {
-		w := the()
+		env := the()
 		for _, f := range network.Families {
 			a := netip.AddrPortFrom(free(f, 10), served)
-			w.moveIn(ctx, a.Addr())
-			w.endAt(a, network.Dropped)
-			Expect(w.Pod1.Dial(network.Probe{To: a, Protocol: model.UDP, Timeout: network.DropTimeout})).To(stage.End(network.Dropped))
+			env.moveIn(ctx, a.Addr())
+			env.endAt(a, network.Dropped)
+			Expect(env.Pod1.Dial(network.Probe{To: a, Protocol: model.UDP, Timeout: network.DropTimeout})).To(environment.End(network.Dropped))
 		}
 	})
 
 	It("is let through when something has it that is no Service", func(ctx SpecContext) {
-		w := the()
+		env := the()
 		for _, f := range network.Families {
 			a := netip.AddrPortFrom(free(f, 11), served)
-			w.moveIn(ctx, a.Addr())
-			w.endAt(a, network.Dropped)
-			w.address(ctx, a.Addr().String(), w.NewService("no-matter"), framework.ManagedBy("example.com"),
+			env.moveIn(ctx, a.Addr())
+			env.endAt(a, network.Dropped)
+			env.address(ctx, a.Addr().String(), env.NewService("no-matter"), framework.ManagedBy("example.com"),
 				framework.WithParent(networkingv1.ParentReference{
-					Group: "gateway.networking.k8s.io", Resource: "gateways", Namespace: w.Name, Name: "edge",
+					Group: "gateway.networking.k8s.io", Resource: "gateways", Namespace: env.Name, Name: "edge",
 				}))
-			w.endAt(a, network.Connected)
-			w.withdraw(ctx, a.Addr().String())
-			w.endAt(a, network.Dropped)
+			env.endAt(a, network.Connected)
+			env.withdraw(ctx, a.Addr().String())
+			env.endAt(a, network.Dropped)
 		}
 	})
 
 	It("is let through when a Service has it that another proxy serves", func(ctx SpecContext) {
-		w := the()
-		alien := w.Serve(ctx, "alien", []stage.Endpoint{{Of: w.Pod1}},
+		env := the()
+		alien := env.Serve(ctx, "alien", []environment.Endpoint{{Of: env.Pod1}},
 			framework.WithLabel("service.kubernetes.io/service-proxy-name", "another"))
-		ours := w.Serve(ctx, "ours", []stage.Endpoint{{Of: w.Pod1}})
-		w.answers(ours, w.Pod1) // so the agent has seen the other one, too
+		ours := env.Serve(ctx, "ours", []environment.Endpoint{{Of: env.Pod1}})
+		env.answers(ours, env.Pod1) // so the agent has seen the other one, too
 		for _, f := range network.Families {
-			a := netip.AddrPortFrom(stage.VIP(alien, f).Addr(), served)
-			w.moveIn(ctx, a.Addr())
-			w.endAt(a, network.Connected)
-			Expect(w.Pod1.Dial(network.Probe{To: stage.VIP(alien, f)})).To(HaveField("Server", BeEmpty()), "not ours to serve")
+			a := netip.AddrPortFrom(environment.VIP(alien, f).Addr(), served)
+			env.moveIn(ctx, a.Addr())
+			env.endAt(a, network.Connected)
+			Expect(env.Pod1.Dial(network.Probe{To: environment.VIP(alien, f)})).To(HaveField("Server", BeEmpty()), "not ours to serve")
 		}
 	})
 
 	It("refuses ports that its Service does not have", func(ctx SpecContext) {
-		w := the()
-		service := w.Serve(ctx, "one-port", []stage.Endpoint{{Of: w.Pod1}})
-		w.answers(service, w.Pod1)
-		w.end(service, 8080, network.Refused)
+		env := the()
+		service := env.Serve(ctx, "one-port", []environment.Endpoint{{Of: env.Pod1}})
+		env.answers(service, env.Pod1)
+		env.end(service, 8080, network.Refused)
 		for _, f := range network.Families {
 			for _, protocol := range []model.Protocol{model.UDP, model.SCTP} {
-				Expect(w.Pod1.Dial(network.Probe{To: stage.VIP(service, f), Protocol: protocol})).
-					To(stage.End(network.Refused), protocol.String())
+				Expect(env.Pod1.Dial(network.Probe{To: environment.VIP(service, f), Protocol: protocol})).
+					To(environment.End(network.Refused), protocol.String())
 			}
 		}
-		w.Delete(ctx, service.Name)
-		w.end(service, 80, network.Dropped)
+		env.Delete(ctx, service.Name)
+		env.end(service, 80, network.Dropped)
 	})
 })
 
-var _ = each("A ServiceCIDR that is new", "", func(the func() *world) {
+var _ = each("A ServiceCIDR that is new", "", func(the func() *fixture) {
 	It("is honoured from its creation to its end", func(ctx SpecContext) {
-		w := the()
+		env := the()
 		cidrs := map[model.Family]string{model.IPv4: "10.97.0.0/24", model.IPv6: "fd00:10:97::/112"}
 		inside := map[model.Family]netip.Addr{model.IPv4: netip.MustParseAddr("10.97.0.77"), model.IPv6: netip.MustParseAddr("fd00:10:97::77")}
 		for _, a := range inside {
-			w.moveIn(ctx, a)
-			w.endAt(netip.AddrPortFrom(a, served), network.Connected)
+			env.moveIn(ctx, a)
+			env.endAt(netip.AddrPortFrom(a, served), network.Connected)
 		}
-		_, err := w.Cluster.Networking().ServiceCIDRs().
+		_, err := env.Cluster.Networking().ServiceCIDRs().
 			Create(ctx, framework.NewServiceCIDR("second", cidrs[model.IPv4], cidrs[model.IPv6]), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		gone := false
 		remove := func(ctx SpecContext) {
 			if !gone {
-				Expect(w.Cluster.Networking().ServiceCIDRs().Delete(ctx, "second", metav1.DeleteOptions{})).To(Succeed())
+				Expect(env.Cluster.Networking().ServiceCIDRs().Delete(ctx, "second", metav1.DeleteOptions{})).To(Succeed())
 			}
 			gone = true
 		}
 		DeferCleanup(remove)
 		for _, a := range inside {
-			w.endAt(netip.AddrPortFrom(a, served), network.Dropped)
+			env.endAt(netip.AddrPortFrom(a, served), network.Dropped)
 		}
-		wanted := w.NewService("in-the-new-one", framework.WithClusterIPs("10.97.0.5", "fd00:10:97::5"))
+		wanted := env.NewService("in-the-new-one", framework.WithClusterIPs("10.97.0.5", "fd00:10:97::5"))
 		var service *corev1.Service
 		Eventually(func() (err error) { // the API server has to learn of the range first
-			service, err = w.Cluster.Client().CoreV1().Services(w.Name).Create(ctx, wanted, metav1.CreateOptions{})
+			service, err = env.Cluster.Client().CoreV1().Services(env.Name).Create(ctx, wanted, metav1.CreateOptions{})
 			return err
-		}).WithTimeout(stage.Soon).Should(Succeed())
-		w.Endpoints(ctx, service, stage.Endpoint{Of: w.Pod1})
-		w.answers(service, w.Pod1)
-		w.end(service, 81, network.Refused)
-		w.Delete(ctx, service.Name)
-		w.end(service, 80, network.Dropped)
+		}).WithTimeout(environment.Soon).Should(Succeed())
+		env.Endpoints(ctx, service, environment.Endpoint{Of: env.Pod1})
+		env.answers(service, env.Pod1)
+		env.end(service, 81, network.Refused)
+		env.Delete(ctx, service.Name)
+		env.end(service, 80, network.Dropped)
 		remove(ctx)
 		for _, a := range inside {
-			w.endAt(netip.AddrPortFrom(a, served), network.Connected)
+			env.endAt(netip.AddrPortFrom(a, served), network.Connected)
 		}
 	})
 })

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
@@ -77,42 +77,42 @@ var junk = map[model.Family][]string{
 	model.IPv6: {"ff0e::1", "ff05::2", "2001:db8::", "fd00:10:96::1", "1::"},
 }
 
-var _ = each("An agent that meets odd EndpointSlices", func(the func() *world) {
+var _ = each("An agent that meets odd EndpointSlices", func(the func() *fixture) {
 	It("serves the endpoints that are right in them", func(ctx SpecContext) {
-		w := the()
+		env := the()
 		services := map[string]*corev1.Service{}
 		for what, change := range strange {
-			services[what] = w.Service(ctx, "odd-"+strings.ToLower(strings.ReplaceAll(what, " ", "-")))
+			services[what] = env.Service(ctx, "odd-"+strings.ToLower(strings.ReplaceAll(what, " ", "-")))
 			for _, f := range network.Families {
-				slice := w.NewSlice(services[what], f, stage.Endpoint{Of: w.RemotePod})
+				slice := env.NewSlice(services[what], f, environment.Endpoint{Of: env.RemotePod})
 				change(slice)
-				w.Slice(ctx, slice)
+				env.Slice(ctx, slice)
 			}
 		}
 		for what, service := range services {
 			for _, f := range network.Families {
-				Expect(stage.Reaches(w.Pod1, stage.VIP(service, f)).Server).To(Equal("remote-pod"), what)
+				Expect(environment.Reaches(env.Pod1, environment.VIP(service, f)).Server).To(Equal("remote-pod"), what)
 			}
 		}
 	})
 
 	It("survives endpoints at addresses that are none of a host", func(ctx SpecContext) {
-		w := the()
-		service := w.Service(ctx, "junk", stage.BothProtocols(), framework.WithType(corev1.ServiceTypeNodePort),
+		env := the()
+		service := env.Service(ctx, "junk", environment.BothProtocols(), framework.WithType(corev1.ServiceTypeNodePort),
 			func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
 		for _, f := range network.Families {
-			slice := w.NewSlice(service, f)
+			slice := env.NewSlice(service, f)
 			for _, a := range junk[f] {
-				slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, NodeName: &w.Name})
+				slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, NodeName: &env.Name})
 			}
-			w.Slice(ctx, slice)
+			env.Slice(ctx, slice)
 		}
-		w.unharmed(ctx)
-		w.Delete(ctx, service.Name)
+		env.unharmed(ctx)
+		env.Delete(ctx, service.Name)
 	})
 
 	It("passes by slices of other kinds and of nobody", func(ctx SpecContext) {
-		w := the()
+		env := the()
 		for i, change := range []func(*discoveryv1.EndpointSlice){
 			func(s *discoveryv1.EndpointSlice) {
 				s.AddressType, s.Endpoints[0].Addresses = "FQDN", []string{"web.example.com"}
@@ -122,38 +122,38 @@ var _ = each("An agent that meets odd EndpointSlices", func(the func() *world) {
 			func(s *discoveryv1.EndpointSlice) { s.Ports = nil },
 			func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil },
 		} {
-			slice := w.NewSlice(w.good, model.IPv4, stage.Endpoint{Of: w.Node})
+			slice := env.NewSlice(env.good, model.IPv4, environment.Endpoint{Of: env.Node})
 			slice.Name = fmt.Sprintf("other-kind-%d", i)
 			change(slice)
-			w.Slice(ctx, slice)
+			env.Slice(ctx, slice)
 		}
-		w.unharmed(ctx)
+		env.unharmed(ctx)
 		for range 20 {
-			Expect(w.Pod1.Dial(network.Probe{To: stage.VIP(w.good, model.IPv4)}).Server).NotTo(Equal("node"))
+			Expect(env.Pod1.Dial(network.Probe{To: environment.VIP(env.good, model.IPv4)}).Server).NotTo(Equal("node"))
 		}
 	})
 })
 
-var _ = each("An agent that meets odd Services", func(the func() *world) {
+var _ = each("An agent that meets odd Services", func(the func() *fixture) {
 	It("serves them under the longest and oddest of names", func(ctx SpecContext) {
-		w := the()
+		env := the()
 		for _, name := range []string{strings.Repeat("a", 63), "0", "1-2-3", "pa-services", "xn--bcher-kva"} {
-			service := w.Serve(ctx, name, []stage.Endpoint{{Of: w.Pod2}}, func(s *corev1.Service) {
+			service := env.Serve(ctx, name, []environment.Endpoint{{Of: env.Pod2}}, func(s *corev1.Service) {
 				s.Annotations = map[string]string{"note": breakout, "service.kubernetes.io/topology-mode": breakout}
 				s.Spec.Ports = []corev1.ServicePort{{Name: strings.Repeat("b", 63), Port: 80}, {Name: "0-0", Port: 65535}, {Name: "c", Port: 1}}
 			})
-			w.Served(service)
+			env.Served(service)
 			for _, f := range network.Families {
 				for _, port := range service.Spec.Ports {
-					stage.Reaches(w.Pod1, portOf(stage.VIP(service, f), port.Port))
+					environment.Reaches(env.Pod1, portOf(environment.VIP(service, f), port.Port))
 				}
 			}
 		}
 	})
 
 	It("serves one with 250 ports, each over three protocols", func(ctx SpecContext) {
-		w := the()
-		service := w.Serve(ctx, "broad", []stage.Endpoint{{Of: w.Pod2}}, func(s *corev1.Service) {
+		env := the()
+		service := env.Serve(ctx, "broad", []environment.Endpoint{{Of: env.Pod2}}, func(s *corev1.Service) {
 			s.Spec.Ports = nil
 			for i := range int32(250) {
 				for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} {
@@ -164,108 +164,108 @@ var _ = each("An agent that meets odd Services", func(the func() *world) {
 		})
 		for _, f := range network.Families {
 			for _, port := range []int32{1000, 1111, 1249} {
-				stage.Reaches(w.Pod1, portOf(stage.VIP(service, f), port))
+				environment.Reaches(env.Pod1, portOf(environment.VIP(service, f), port))
 			}
 		}
-		w.Delete(ctx, service.Name)
+		env.Delete(ctx, service.Name)
 	})
 
 	It("survives external IPs, load balancers and source ranges of all sorts", func(ctx SpecContext) {
-		w := the()
-		endpoints := []stage.Endpoint{{Of: w.Pod2}}
-		w.Serve(ctx, "external", endpoints, func(s *corev1.Service) {
+		env := the()
+		endpoints := []environment.Endpoint{{Of: env.Pod2}}
+		env.Serve(ctx, "external", endpoints, func(s *corev1.Service) {
 			s.Spec.ExternalIPs = []string{
 				"255.255.255.255", "240.0.0.1", "0.1.2.3", "224.0.1.1", "10.96.0.1", "1.2.3.4", "1.2.3.4", "ff0e::1", "FD00::A",
-				"fd00::0:a", "fd00:10:96::1", w.Node.Addr(model.IPv4).String(), w.Node.Addr(model.IPv6).String(), w.Pod2.Addr(model.IPv4).String(),
+				"fd00::0:a", "fd00:10:96::1", env.Node.Addr(model.IPv4).String(), env.Node.Addr(model.IPv6).String(), env.Pod2.Addr(model.IPv4).String(),
 			}
 		})
 		for i, ranges := range [][]string{
 			{" 10.0.0.0/8 ", "10.0.0.0/8\n"}, {"0.0.0.0/0"}, {"::/0", "0.0.0.0/0", "1.2.3.4/32"}, {"0.0.0.0/1", "128.0.0.0/1"},
 		} {
 			name := fmt.Sprintf("balanced-%d", i)
-			w.Serve(ctx, name, endpoints, framework.WithType(corev1.ServiceTypeLoadBalancer),
+			env.Serve(ctx, name, endpoints, framework.WithType(corev1.ServiceTypeLoadBalancer),
 				func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = ranges })
-			w.ingress(ctx, name, "0.0.0.0", "127.0.0.1", "224.0.0.1", "169.254.0.1", "255.255.255.255", "10.96.0.1", "::", "::1", "fe80::1",
-				"FD00::A", "ff02::1", "ff0e::1", fmt.Sprintf("203.0.113.%d", 100+i), w.Node.Addr(model.IPv6).String())
+			env.ingress(ctx, name, "0.0.0.0", "127.0.0.1", "224.0.0.1", "169.254.0.1", "255.255.255.255", "10.96.0.1", "::", "::1", "fe80::1",
+				"FD00::A", "ff02::1", "ff0e::1", fmt.Sprintf("203.0.113.%d", 100+i), env.Node.Addr(model.IPv6).String())
 		}
-		w.unharmed(ctx)
+		env.unharmed(ctx)
 		for _, name := range []string{"external", "balanced-0", "balanced-1", "balanced-2", "balanced-3"} {
-			w.Served(w.get(ctx, name))
-			w.Delete(ctx, name)
+			env.Served(env.get(ctx, name))
+			env.Delete(ctx, name)
 		}
 	})
 
 	It("survives a Service that changes between all kinds", func(ctx SpecContext) {
-		w := the()
-		service := w.Serve(ctx, "fickle", []stage.Endpoint{{Of: w.Pod2}})
+		env := the()
+		service := env.Serve(ctx, "fickle", []environment.Endpoint{{Of: env.Pod2}})
 		for range 2 {
-			w.Update(ctx, service.Name, func(s *corev1.Service) {
+			env.Update(ctx, service.Name, func(s *corev1.Service) {
 				s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com", Ports: s.Spec.Ports}
 			})
-			service = w.Update(ctx, service.Name, func(s *corev1.Service) {
+			service = env.Update(ctx, service.Name, func(s *corev1.Service) {
 				s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}},
 					IPFamilyPolicy: new(corev1.IPFamilyPolicyRequireDualStack), ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal}
 			})
-			w.Served(service)
-			service = w.Update(ctx, service.Name, func(s *corev1.Service) {
+			env.Served(service)
+			service = env.Update(ctx, service.Name, func(s *corev1.Service) {
 				s.Spec.Type, s.Spec.ExternalTrafficPolicy, s.Spec.HealthCheckNodePort = corev1.ServiceTypeClusterIP, "", 0
 				s.Spec.Ports[0].NodePort, s.Spec.AllocateLoadBalancerNodePorts = 0, nil
 			})
-			w.Served(service)
+			env.Served(service)
 		}
 	})
 })
 
-var _ = each("An agent that meets a Service with 10,000 endpoints", func(the func() *world) {
+var _ = each("An agent that meets a Service with 10,000 endpoints", func(the func() *fixture) {
 	It("programs it and all others", func(ctx SpecContext) {
-		w := the()
-		crowd := w.Service(ctx, "crowd")
+		env := the()
+		crowd := env.Service(ctx, "crowd")
 		for part := range 10 {
-			slice := w.NewSlice(crowd, model.IPv4)
+			slice := env.NewSlice(crowd, model.IPv4)
 			slice.Name = fmt.Sprintf("part-%d", part)
 			for i := range 1000 {
 				a := fmt.Sprintf("10.180.%d.%d", 100+part*4+i/250, 1+i%250)
 				slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}})
 			}
-			w.Slice(ctx, slice)
+			env.Slice(ctx, slice)
 		}
 		count := func() int {
-			rules := w.Run(ctx, "iptables-"+w.Mode+"-save", "-t", "nat")
+			rules := env.Run(ctx, "iptables-"+env.Mode+"-save", "-t", "nat")
 			return strings.Count(rules, "-j DNAT --to-destination 10.180.1")
 		}
-		Eventually(count).WithTimeout(stage.Soon).Should(BeNumerically(">=", 10000))
-		w.unharmed(ctx)
+		Eventually(count).WithTimeout(environment.Soon).Should(BeNumerically(">=", 10000))
+		env.unharmed(ctx)
 		for part := range 10 {
-			w.Slice(ctx, w.emptied(ctx, fmt.Sprintf("part-%d", part)))
+			env.Slice(ctx, env.emptied(ctx, fmt.Sprintf("part-%d", part)))
 		}
-		Eventually(count).WithTimeout(stage.Soon).Should(BeNumerically("<", 10))
-		w.Endpoints(ctx, crowd, stage.Endpoint{Of: w.Pod2})
-		w.Served(crowd)
+		Eventually(count).WithTimeout(environment.Soon).Should(BeNumerically("<", 10))
+		env.Endpoints(ctx, crowd, environment.Endpoint{Of: env.Pod2})
+		env.Served(crowd)
 	})
 })
 
-func (w *world) emptied(ctx context.Context, name string) *discoveryv1.EndpointSlice {
+func (env *fixture) emptied(ctx context.Context, name string) *discoveryv1.EndpointSlice {
 	GinkgoHelper()
-	slice, err := w.Cluster.Client().DiscoveryV1().EndpointSlices(w.Name).Get(ctx, name, metav1.GetOptions{})
+	slice, err := env.Cluster.Client().DiscoveryV1().EndpointSlices(env.Name).Get(ctx, name, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	slice.Endpoints = nil
 	return slice
 }
 
-func (w *world) get(ctx context.Context, name string) *corev1.Service {
+func (env *fixture) get(ctx context.Context, name string) *corev1.Service {
 	GinkgoHelper()
-	service, err := w.Cluster.Client().CoreV1().Services(w.Name).Get(ctx, name, metav1.GetOptions{})
+	service, err := env.Cluster.Client().CoreV1().Services(env.Name).Get(ctx, name, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	return service
 }
 
 // ingress gives a Service addresses at a load balancer.
-func (w *world) ingress(ctx context.Context, name string, addresses ...string) {
+func (env *fixture) ingress(ctx context.Context, name string, addresses ...string) {
 	GinkgoHelper()
-	service := w.get(ctx, name)
+	service := env.get(ctx, name)
 	for _, address := range addresses {
 		service.Status.LoadBalancer.Ingress = append(service.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: address})
 	}
-	_, err := w.Cluster.Client().CoreV1().Services(w.Name).UpdateStatus(ctx, service, metav1.UpdateOptions{})
+	_, err := env.Cluster.Client().CoreV1().Services(env.Name).UpdateStatus(ctx, service, metav1.UpdateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }

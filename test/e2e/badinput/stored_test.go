@@ -17,15 +17,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 // store puts an object into etcd as it is: so do clusters have it from an API server of long ago, which did not validate, or from one with
 // a mistake. The API server serves what it finds there.
-func (w *world) store(ctx context.Context, key string, object any) {
+func (env *fixture) store(ctx context.Context, key string, object any) {
 	GinkgoHelper()
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{w.Cluster.Etcd.URL()}, Logger: zap.NewNop()})
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{env.Cluster.Etcd.URL()}, Logger: zap.NewNop()})
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = etcd.Close() }()
 	text, err := json.Marshal(object)
@@ -33,7 +33,7 @@ func (w *world) store(ctx context.Context, key string, object any) {
 	_, err = etcd.Put(ctx, "/registry/"+key, string(text))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) {
-		etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{w.Cluster.Etcd.URL()}, Logger: zap.NewNop()})
+		etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{env.Cluster.Etcd.URL()}, Logger: zap.NewNop()})
 		Expect(err).NotTo(HaveOccurred())
 		defer func() { _ = etcd.Close() }()
 		_, err = etcd.Delete(ctx, "/registry/"+key)
@@ -43,10 +43,10 @@ func (w *world) store(ctx context.Context, key string, object any) {
 
 // release takes away the IPAddresses of a Service when it is gone, if it is said before store: nobody else does so at once for a Service that
 // is taken out of etcd.
-func (w *world) release(service *corev1.Service) {
+func (env *fixture) release(service *corev1.Service) {
 	DeferCleanup(func(ctx SpecContext) {
 		for _, address := range service.Spec.ClusterIPs {
-			err := w.Cluster.Networking().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})
+			err := env.Cluster.Networking().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})
 			Expect(err).To(Or(Not(HaveOccurred()), Satisfy(apierrors.IsNotFound)))
 		}
 	})
@@ -90,33 +90,33 @@ var corruptions = map[string]func(*corev1.Service){
 	"the same port twice": func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, s.Spec.Ports[0]) },
 }
 
-var _ = each("An agent that meets objects which no API server would take", func(the func() *world) {
+var _ = each("An agent that meets objects which no API server would take", func(the func() *fixture) {
 	It("serves what is right in Services", func(ctx SpecContext) {
-		w := the()
+		env := the()
 		services := map[string]*corev1.Service{}
 		for what := range corruptions {
-			services[what] = w.Serve(ctx, fmt.Sprintf("corrupt-%d", len(services)), []stage.Endpoint{{Of: w.Pod2}})
+			services[what] = env.Serve(ctx, fmt.Sprintf("corrupt-%d", len(services)), []environment.Endpoint{{Of: env.Pod2}})
 		}
 		for what, service := range services {
-			w.Served(service)
-			w.release(service)
+			env.Served(service)
+			env.release(service)
 			service = service.DeepCopy()
 			corruptions[what](service)
 			service.Kind, service.APIVersion, service.ResourceVersion = "Service", "v1", ""
-			w.store(ctx, "services/specs/"+w.Name+"/"+service.Name, service)
+			env.store(ctx, "services/specs/"+env.Name+"/"+service.Name, service)
 		}
-		w.unharmed(ctx)
+		env.unharmed(ctx)
 		for what, service := range services {
 			for _, f := range network.Families {
-				Expect(w.Pod1.Dial(network.Probe{To: stage.VIP(service, f)})).To(stage.End(network.Connected), what)
+				Expect(env.Pod1.Dial(network.Probe{To: environment.VIP(service, f)})).To(environment.End(network.Connected), what)
 			}
 		}
 	})
 
 	It("serves what is right in EndpointSlices", func(ctx SpecContext) {
-		w := the()
-		service := w.Serve(ctx, "fed", []stage.Endpoint{{Of: w.Pod2}})
-		slice := w.NewSlice(service, model.IPv4)
+		env := the()
+		service := env.Serve(ctx, "fed", []environment.Endpoint{{Of: env.Pod2}})
+		slice := env.NewSlice(service, model.IPv4)
 		slice.Name = "corrupt"
 		slice.Kind, slice.APIVersion = "EndpointSlice", "discovery.k8s.io/v1"
 		for _, a := range []string{
@@ -128,10 +128,10 @@ var _ = each("An agent that meets objects which no API server would take", func(
 		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{
 			Name: new(breakout), Port: new(int32(80)), Protocol: new(corev1.Protocol("ICMP")),
 		})
-		w.store(ctx, "endpointslices/"+w.Name+"/corrupt", slice)
-		w.unharmed(ctx)
+		env.store(ctx, "endpointslices/"+env.Name+"/corrupt", slice)
+		env.unharmed(ctx)
 		for range 30 {
-			Expect(w.Pod1.Dial(network.Probe{To: stage.VIP(service, model.IPv4)}).Server).To(Equal("pod2"))
+			Expect(env.Pod1.Dial(network.Probe{To: environment.VIP(service, model.IPv4)}).Server).To(Equal("pod2"))
 		}
 	})
 })

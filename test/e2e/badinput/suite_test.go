@@ -19,8 +19,8 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
@@ -38,9 +38,9 @@ var cp *framework.ControlPlane
 
 var _ = BeforeSuite(func(ctx SpecContext) { cp = suite.ControlPlane(ctx, framework.Options{}) })
 
-// world is a Stage with an agent and one Service that is as it should be.
-type world struct {
-	*stage.Stage
+// fixture is an Environment with an agent and one Service without mistakes.
+type fixture struct {
+	*environment.Environment
 	good *corev1.Service
 	// moves counts how often the good one has changed its endpoints.
 	moves int
@@ -48,40 +48,40 @@ type world struct {
 	others ruleset.Snapshot
 }
 
-func newWorld(ctx context.Context, mode string) *world {
+func newFixture(ctx context.Context, mode string) *fixture {
 	GinkgoHelper()
-	w := &world{Stage: stage.Open(ctx, cp, mode)}
-	w.StartAgent(ctx)
-	w.good = w.Serve(ctx, "good", []stage.Endpoint{{Of: w.Pod2}}, stage.BothProtocols(), framework.WithType(corev1.ServiceTypeNodePort))
-	w.Served(w.good)
-	w.others = w.Rules(ctx).Without(ruleset.Agent)
-	return w
+	env := &fixture{Environment: environment.Open(ctx, cp, mode)}
+	env.StartAgent(ctx)
+	env.good = env.Serve(ctx, "good", []environment.Endpoint{{Of: env.Pod2}}, environment.BothProtocols(), framework.WithType(corev1.ServiceTypeNodePort))
+	env.Served(env.good)
+	env.others = env.Rules(ctx).Without(ruleset.Agent)
+	return env
 }
 
 // unharmed expects that the agent still programs what changes, that no restore failed, and that nothing got out of the agent's own chains.
-func (w *world) unharmed(ctx context.Context) {
+func (env *fixture) unharmed(ctx context.Context) {
 	GinkgoHelper()
-	w.moves++
-	e := stage.Endpoint{Of: []*network.Namespace{w.Pod2, w.RemotePod}[w.moves%2], Extra: 1 + w.moves%30}
-	w.Endpoints(ctx, w.good, e)
+	env.moves++
+	e := environment.Endpoint{Of: []*network.Namespace{env.Pod2, env.RemotePod}[env.moves%2], Extra: 1 + env.moves%30}
+	env.Endpoints(ctx, env.good, e)
 	for _, f := range network.Families {
 		Eventually(func() string {
-			return w.Pod1.Dial(network.Probe{To: stage.VIP(w.good, f)}).Endpoint.Addr().String()
-		}).WithTimeout(stage.Soon).Should(Equal(e.Addr(f).String()))
+			return env.Pod1.Dial(network.Probe{To: environment.VIP(env.good, f)}).Endpoint.Addr().String()
+		}).WithTimeout(environment.Soon).Should(Equal(e.Addr(f).String()))
 	}
-	Expect(w.Metric(ctx, "sync_proxy_rules_iptables_restore_failures_total")).To(BeZero())
-	Expect(w.others.Diff(w.Rules(ctx).Without(ruleset.Agent))).To(BeEmpty())
-	Expect(w.Agent.Healthy(ctx, "/healthz")).To(Succeed())
+	Expect(env.Metric(ctx, "sync_proxy_rules_iptables_restore_failures_total")).To(BeZero())
+	Expect(env.others.Diff(env.Rules(ctx).Without(ruleset.Agent))).To(BeEmpty())
+	Expect(env.Agent.Healthy(ctx, "/healthz")).To(Succeed())
 }
 
-// each runs specs in both variants, each on a world of its own that they share.
-func each(what string, specs func(w func() *world)) bool {
-	for _, mode := range stage.Modes {
-		Describe(what+", "+mode, stage.LabelsOf(mode), Ordered, ContinueOnFailure, func() {
-			var w *world
-			BeforeAll(func(ctx SpecContext) { w = newWorld(ctx, mode) })
-			AfterEach(func(ctx SpecContext) { w.unharmed(ctx) })
-			specs(func() *world { return w })
+// each runs specs in both variants, each in an Environment of its own.
+func each(what string, specs func(env func() *fixture)) bool {
+	for _, mode := range environment.Modes {
+		Describe(what+", "+mode, environment.LabelsOf(mode), Ordered, ContinueOnFailure, func() {
+			var env *fixture
+			BeforeAll(func(ctx SpecContext) { env = newFixture(ctx, mode) })
+			AfterEach(func(ctx SpecContext) { env.unharmed(ctx) })
+			specs(func() *fixture { return env })
 		})
 	}
 	return true

@@ -11,58 +11,58 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 // eachMode are the entries of a table that runs once in each variant.
 func eachMode() (entries []TableEntry) {
-	for _, mode := range stage.Modes {
-		entries = append(entries, Entry(mode, stage.LabelsOf(mode), mode))
+	for _, mode := range environment.Modes {
+		entries = append(entries, Entry(mode, environment.LabelsOf(mode), mode))
 	}
 	return entries
 }
 
 var _ = Describe("Cleanup", func() {
 	DescribeTable("takes away all that the agent wrote, and nothing else", func(ctx SpecContext, mode string) {
-		w := open(ctx, mode)
-		w.StartAgent(ctx)
-		w.Served(w.web)
-		w.routesLocalnet(ctx)
-		Expect(w.Agent.Kill()).To(Succeed())
-		left := w.Rules(ctx)
+		env := open(ctx, mode)
+		env.StartAgent(ctx)
+		env.Served(env.web)
+		env.routesLocalnet(ctx)
+		Expect(env.Agent.Kill()).To(Succeed())
+		left := env.Rules(ctx)
 		Expect(left.Of(ruleset.Agent)).To(HaveLen(3), "rules of both families, and sets")
 
 		By("saying what it would do")
-		Expect(w.cleanup(ctx, "--dry-run")).To(And(ContainSubstring("would remove"), ContainSubstring("IPv4"), ContainSubstring("IPv6"),
+		Expect(env.cleanup(ctx, "--dry-run")).To(And(ContainSubstring("would remove"), ContainSubstring("IPv4"), ContainSubstring("IPv6"),
 			ContainSubstring("chains"), ContainSubstring("sets")))
-		Expect(left.Diff(w.Rules(ctx))).To(BeEmpty())
+		Expect(left.Diff(env.Rules(ctx))).To(BeEmpty())
 
 		By("doing it")
-		Expect(w.cleanup(ctx)).To(And(ContainSubstring("removed"), Not(ContainSubstring("would"))))
-		w.clean(ctx)
+		Expect(env.cleanup(ctx)).To(And(ContainSubstring("removed"), Not(ContainSubstring("would"))))
+		env.clean(ctx)
 
 		By("doing it again")
 		nothing := And(HavePrefix("net.ipv4.conf.all.route_localnet is 1 and stays"), HaveSuffix("\nnothing to remove\n"))
-		Expect(w.cleanup(ctx)).To(nothing)
-		Expect(w.cleanup(ctx, "--dry-run")).To(nothing)
-		w.clean(ctx)
+		Expect(env.cleanup(ctx)).To(nothing)
+		Expect(env.cleanup(ctx, "--dry-run")).To(nothing)
+		env.clean(ctx)
 	}, eachMode())
 
 	It("does not even load tables where there is nothing", func(ctx SpecContext) {
-		bed, err := network.New(ctx)
+		topology, err := network.New(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(bed.Close)
+		DeferCleanup(topology.Close)
 		raw := func() string {
-			out, err := bed.Node.Run(ctx, "sh", "-c", "nft list ruleset; cat /proc/net/ip_tables_names /proc/net/ip6_tables_names; ipset save")
+			out, err := topology.Node.Run(ctx, "sh", "-c", "nft list ruleset; cat /proc/net/ip_tables_names /proc/net/ip6_tables_names; ipset save")
 			Expect(err).NotTo(HaveOccurred())
 			return out
 		}
 		Expect(raw()).To(BeEmpty())
 		for _, args := range [][]string{{"cleanup"}, {"cleanup", "--kube-proxy"}, {"cleanup", "--dry-run"}} {
-			out, code, err := framework.RunProxyAgent(ctx, framework.ProxyAgentOptions{Namespace: bed.Node, Args: args})
+			out, code, err := framework.RunProxyAgent(ctx, framework.ProxyAgentOptions{Namespace: topology.Node, Args: args})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(code).To(BeZero(), out)
 			Expect(out).To(Equal("nothing to remove\n"))
@@ -71,47 +71,47 @@ var _ = Describe("Cleanup", func() {
 	})
 
 	It("looks at both variants, or at the one that it is told", func(ctx SpecContext) {
-		w := open(ctx, "nft")
-		for _, mode := range stage.Modes { // the later one does not get to take away what the earlier one left
-			w.plant(ctx, mode)
+		env := open(ctx, "nft")
+		for _, mode := range environment.Modes { // the later one does not get to take away what the earlier one left
+			env.plant(ctx, mode)
 		}
-		left := w.ours(ctx)
+		left := env.ours(ctx)
 		Expect(left).To(HaveLen(5))
-		w.cleanup(ctx, "--iptables-mode=legacy")
-		Expect(w.ours(ctx)).NotTo(HaveKey("iptables-legacy-save"))
-		Expect(w.ours(ctx)).To(HaveKeyWithValue("iptables-nft-save", left["iptables-nft-save"]))
-		w.cleanup(ctx)
-		w.clean(ctx)
+		env.cleanup(ctx, "--iptables-mode=legacy")
+		Expect(env.ours(ctx)).NotTo(HaveKey("iptables-legacy-save"))
+		Expect(env.ours(ctx)).To(HaveKeyWithValue("iptables-nft-save", left["iptables-nft-save"]))
+		env.cleanup(ctx)
+		env.clean(ctx)
 	})
 
 	It("takes away chains and sets of versions that nobody knows any more", func(ctx SpecContext) {
-		w := open(ctx, "nft")
-		w.Run(ctx, "ipset", "create", "CIPA-WHATEVER", "hash:ip,port")
-		for _, mode := range stage.Modes {
-			w.Feed(ctx, "*mangle\n:CIPA-M - [0:0]\n-A FORWARD -j CIPA-M\nCOMMIT\n*raw\n:CIPA-R - [0:0]\n:CIPA-R2 - [0:0]\n"+
+		env := open(ctx, "nft")
+		env.Run(ctx, "ipset", "create", "CIPA-WHATEVER", "hash:ip,port")
+		for _, mode := range environment.Modes {
+			env.Feed(ctx, "*mangle\n:CIPA-M - [0:0]\n-A FORWARD -j CIPA-M\nCOMMIT\n*raw\n:CIPA-R - [0:0]\n:CIPA-R2 - [0:0]\n"+
 				"-A PREROUTING -p tcp -m comment --comment \"an old one\" -g CIPA-R\n-A CIPA-R -m set --match-set CIPA-WHATEVER src,src -j CIPA-R2\n"+
-				"-A CIPA-R2 -j RETURN\nCOMMIT\n", "iptables-"+mode+"-restore", "--noflush", "-w", "20")
+				"-A CIPA-R2 -j RETURN\nCOMMIT\n", "iptables-"+mode+"-restore", "--noflush", "-env", "20")
 		}
-		w.cleanup(ctx)
-		w.clean(ctx)
+		env.cleanup(ctx)
+		env.clean(ctx)
 	})
 
 	DescribeTable("takes away what a killed kube-proxy left", func(ctx SpecContext, mode, kind string) {
-		w := open(ctx, mode)
-		proxy, err := w.Cluster.StartKubeProxy(ctx, framework.KubeProxyOptions{Namespace: w.Node, Node: w.Name, Mode: kind, Variant: mode})
+		env := open(ctx, mode)
+		proxy, err := env.Cluster.StartKubeProxy(ctx, framework.KubeProxyOptions{Namespace: env.Node, Node: env.Name, Mode: kind, Variant: mode})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(proxy.Kill)
-		w.Served(w.web)
+		env.Served(env.web)
 		Expect(proxy.Kill()).To(Succeed())
-		left := w.Rules(ctx)
-		Expect(w.before.Diff(left)).NotTo(BeEmpty())
+		left := env.Rules(ctx)
+		Expect(env.before.Diff(left)).NotTo(BeEmpty())
 
-		Expect(w.cleanup(ctx)).To(ContainSubstring("nothing to remove\n"), "kube-proxy's rules are not ours")
-		Expect(w.cleanup(ctx, "--kube-proxy", "--dry-run")).To(ContainSubstring("would remove"))
-		Expect(left.Diff(w.Rules(ctx))).To(BeEmpty())
-		w.cleanup(ctx, "--kube-proxy")
-		Expect(w.before.Without(kubelet).Diff(w.Rules(ctx).Without(kubelet))).To(BeEmpty())
-		Expect(w.cleanup(ctx, "--kube-proxy")).To(ContainSubstring("nothing to remove\n"))
+		Expect(env.cleanup(ctx)).To(ContainSubstring("nothing to remove\n"), "kube-proxy's rules are not ours")
+		Expect(env.cleanup(ctx, "--kube-proxy", "--dry-run")).To(ContainSubstring("would remove"))
+		Expect(left.Diff(env.Rules(ctx))).To(BeEmpty())
+		env.cleanup(ctx, "--kube-proxy")
+		Expect(env.before.Without(kubelet).Diff(env.Rules(ctx).Without(kubelet))).To(BeEmpty())
+		Expect(env.cleanup(ctx, "--kube-proxy")).To(ContainSubstring("nothing to remove\n"))
 	},
 		Entry("iptables mode, nft", Label("all"), "nft", "iptables"),
 		Entry("iptables mode, legacy", Label("all"), "legacy", "iptables"),
@@ -120,10 +120,10 @@ var _ = Describe("Cleanup", func() {
 })
 
 // routesLocalnet waits for the last that an agent does when it starts: once its rules stand, node ports are opened at 127.0.0.1.
-func (w *world) routesLocalnet(ctx context.Context) {
+func (env *fixture) routesLocalnet(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(func() string { return w.Run(ctx, "sysctl", "-n", "net.ipv4.conf.all.route_localnet") }).
-		WithTimeout(stage.Soon).Should(Equal("1\n"))
+	Eventually(func() string { return env.Run(ctx, "sysctl", "-n", "net.ipv4.conf.all.route_localnet") }).
+		WithTimeout(environment.Soon).Should(Equal("1\n"))
 }
 
 const planted = `*nat
@@ -136,11 +136,11 @@ COMMIT
 `
 
 // plant leaves what a killed agent of a variant leaves.
-func (w *world) plant(ctx context.Context, mode string) {
+func (env *fixture) plant(ctx context.Context, mode string) {
 	GinkgoHelper()
 	for _, family := range []string{"", "6"} {
 		set := "CIPA-" + cmp.Or(family, "4") + "-VIP"
-		w.Run(ctx, "ipset", "-exist", "create", set, "hash:ip", "family", "inet"+family)
-		w.Feed(ctx, fmt.Sprintf(planted, set), "ip"+family+"tables-"+mode+"-restore", "--noflush", "-w", "20")
+		env.Run(ctx, "ipset", "-exist", "create", set, "hash:ip", "family", "inet"+family)
+		env.Feed(ctx, fmt.Sprintf(planted, set), "ip"+family+"tables-"+mode+"-restore", "--noflush", "-env", "20")
 	}
 }

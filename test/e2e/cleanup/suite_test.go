@@ -20,8 +20,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
@@ -39,9 +39,9 @@ var cp *framework.ControlPlane
 
 var _ = BeforeSuite(func(ctx SpecContext) { cp = suite.ControlPlane(ctx, framework.Options{}) })
 
-// world is a Stage with Services that need every kind of rule.
-type world struct {
-	*stage.Stage
+// fixture is an Environment with Services that need every kind of rule.
+type fixture struct {
+	*environment.Environment
 	// web is a NodePort Service with TCP and UDP.
 	web *corev1.Service
 	// before is the firewall before anybody came but others.
@@ -71,25 +71,25 @@ COMMIT
 `
 
 // open makes one, without any proxy, among rules of others in its own variant.
-func open(ctx context.Context, mode string) *world {
+func open(ctx context.Context, mode string) *fixture {
 	GinkgoHelper()
-	w := &world{Stage: stage.Open(ctx, cp, mode)}
+	env := &fixture{Environment: environment.Open(ctx, cp, mode)}
 	for _, family := range []string{"", "6"} {
-		w.Feed(ctx, othersRules, "ip"+family+"tables-"+mode+"-restore", "--noflush", "-w", "20")
+		env.Feed(ctx, othersRules, "ip"+family+"tables-"+mode+"-restore", "--noflush", "-env", "20")
 	}
-	w.Run(ctx, "ipset", "create", "XCIPA-1", "hash:ip")
-	w.Feed(ctx, "add table inet mine\nadd chain inet mine input { type filter hook input priority 5; }\n", "nft", "-f", "-")
-	w.before = w.Rules(ctx)
-	w.web = w.Serve(ctx, "web", w.servers(), stage.BothProtocols(), framework.WithType(corev1.ServiceTypeNodePort))
-	w.Serve(ctx, "empty", nil, framework.WithType(corev1.ServiceTypeNodePort))
-	w.Serve(ctx, "sticky", w.servers(), func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
-	w.Serve(ctx, "here", w.servers()[2:], framework.WithType(corev1.ServiceTypeLoadBalancer), balanced)
-	w.ingress(ctx, "here")
-	return w
+	env.Run(ctx, "ipset", "create", "XCIPA-1", "hash:ip")
+	env.Feed(ctx, "add table inet mine\nadd chain inet mine input { type filter hook input priority 5; }\n", "nft", "-f", "-")
+	env.before = env.Rules(ctx)
+	env.web = env.Serve(ctx, "web", env.servers(), environment.BothProtocols(), framework.WithType(corev1.ServiceTypeNodePort))
+	env.Serve(ctx, "empty", nil, framework.WithType(corev1.ServiceTypeNodePort))
+	env.Serve(ctx, "sticky", env.servers(), func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
+	env.Serve(ctx, "here", env.servers()[2:], framework.WithType(corev1.ServiceTypeLoadBalancer), balanced)
+	env.ingress(ctx, "here")
+	return env
 }
 
-func (w *world) servers() []stage.Endpoint {
-	return []stage.Endpoint{{Of: w.Pod1}, {Of: w.Pod2}, {Of: w.RemotePod}}
+func (env *fixture) servers() []environment.Endpoint {
+	return []environment.Endpoint{{Of: env.Pod1}, {Of: env.Pod2}, {Of: env.RemotePod}}
 }
 
 // balanced makes a Service for clients from outside that are served here or not at all.
@@ -102,9 +102,9 @@ func balanced(s *corev1.Service) {
 }
 
 // ingress gives a Service addresses at a load balancer.
-func (w *world) ingress(ctx context.Context, name string) {
+func (env *fixture) ingress(ctx context.Context, name string) {
 	GinkgoHelper()
-	services := w.Cluster.Client().CoreV1().Services(w.Name)
+	services := env.Cluster.Client().CoreV1().Services(env.Name)
 	service, err := services.Get(ctx, name, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	for _, f := range network.Families {
@@ -116,23 +116,25 @@ func (w *world) ingress(ctx context.Context, name string) {
 }
 
 // cleanup runs the command, wants it to succeed, and returns what it said.
-func (w *world) cleanup(ctx context.Context, args ...string) string {
+func (env *fixture) cleanup(ctx context.Context, args ...string) string {
 	GinkgoHelper()
-	out, code, err := framework.RunProxyAgent(ctx, framework.ProxyAgentOptions{Namespace: w.Node, Args: append([]string{"cleanup"}, args...)})
+	out, code, err := framework.RunProxyAgent(ctx, framework.ProxyAgentOptions{Namespace: env.Node, Args: append([]string{"cleanup"}, args...)})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(code).To(BeZero(), out)
 	return out
 }
 
 // clean expects the firewall to be as it was before.
-func (w *world) clean(ctx context.Context) {
+func (env *fixture) clean(ctx context.Context) {
 	GinkgoHelper()
-	Expect(w.before.Diff(w.Rules(ctx))).To(BeEmpty())
+	Expect(env.before.Diff(env.Rules(ctx))).To(BeEmpty())
 }
 
 // ours and kubes are the rules of either proxy.
-func (w *world) ours(ctx context.Context) ruleset.Snapshot  { return w.Rules(ctx).Of(ruleset.Agent) }
-func (w *world) kubes(ctx context.Context) ruleset.Snapshot { return w.Rules(ctx).Of(kubeProxy) }
+func (env *fixture) ours(ctx context.Context) ruleset.Snapshot {
+	return env.Rules(ctx).Of(ruleset.Agent)
+}
+func (env *fixture) kubes(ctx context.Context) ruleset.Snapshot { return env.Rules(ctx).Of(kubeProxy) }
 
 // kubeProxy owns the chains of kube-proxy, without those that are the kubelet's as well and stay with it.
 func kubeProxy(name string) bool { return ruleset.KubeProxy(name) && !kubelet(name) }
@@ -142,10 +144,10 @@ func kubelet(name string) bool {
 }
 
 // serves expects that rules of an owner speak of an address before long, or no more.
-func (w *world) serves(ctx context.Context, rules func(context.Context) ruleset.Snapshot, service *corev1.Service, want bool) {
+func (env *fixture) serves(ctx context.Context, rules func(context.Context) ruleset.Snapshot, service *corev1.Service, want bool) {
 	GinkgoHelper()
 	for _, address := range service.Spec.ClusterIPs {
 		Eventually(func() bool { return strings.Contains(rules(ctx).String(), " "+address) }).
-			WithTimeout(stage.Soon).Should(Equal(want), address)
+			WithTimeout(environment.Soon).Should(Equal(want), address)
 	}
 }

@@ -10,12 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/world"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/flowtest"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 // six endpoints: 8 independent choices agree by chance once in 280,000 times.
-func (t *T) six() (all []world.Endpoint) {
+func (t *T) six() (all []flowtest.Endpoint) {
 	for i := 1; i <= 3; i++ {
 		all = append(all, t.on(t.Pod2, i), t.on(t.RemotePod, i))
 	}
@@ -23,7 +23,7 @@ func (t *T) six() (all []world.Endpoint) {
 }
 
 // sticks wants 8 connections, over any of the flows in turn, to lead to one endpoint.
-func (t *T) sticks(what string, flows ...world.Flow) {
+func (t *T) sticks(what string, flows ...flowtest.Flow) {
 	t.eventually(what, func() error {
 		var first netip.AddrPort
 		for i := range 8 * len(flows) {
@@ -44,39 +44,39 @@ func (t *T) sticks(what string, flows ...world.Flow) {
 
 var affinityScenarios = []scenario{
 	{number: "105", name: "affinity: a client sticks to an endpoint of a ClusterIP", run: func(t *T) {
-		s := t.create(world.Service{AffinitySeconds: 100, Endpoints: t.six()})
+		s := t.create(flowtest.Service{AffinitySeconds: 100, Endpoints: t.six()})
 		t.sticks("a pod", flow(t.Pod1, s.clusterIP(), 80))
 		t.sticks("the node", flow(t.Node, s.clusterIP(), 80))
 		t.expect("while different clients reach them all", t.everyone(flow(t.Client, s.clusterIP(), 80)), reaches(t.six()...))
 	}},
 	{number: "106", name: "affinity: to one of a node port, over all addresses of the Service alike", run: func(t *T) {
-		s := t.create(world.Service{AffinitySeconds: 100, LoadBalancerIPs: t.virtual(), ExternalIPs: t.virtual(), Endpoints: t.six()})
+		s := t.create(flowtest.Service{AffinitySeconds: 100, LoadBalancerIPs: t.virtual(), ExternalIPs: t.virtual(), Endpoints: t.six()})
 		t.sticks("a client", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)))
 		t.sticks("over all addresses", flow(t.Client, s.clusterIP(), 80), flow(t.Client, s.lb(), 80), flow(t.Client, s.externalIP(), 80),
 			flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)))
 	}},
 	{number: "107", name: "affinity: to one of a load balancer IP, with eTP Local and source ranges", run: func(t *T) {
-		s := t.create(world.Service{AffinitySeconds: 100, LoadBalancerIPs: t.virtual(), ExternalLocal: true, Endpoints: t.six(),
+		s := t.create(flowtest.Service{AffinitySeconds: 100, LoadBalancerIPs: t.virtual(), ExternalLocal: true, Endpoints: t.six(),
 			SourceRanges: []string{clientRange(t)}})
 		t.sticks("a client", fromRange(t, flow(t.Client, s.lb(), 80)))
-		t.expect("another one", flow(t.Client, s.lb(), 80), world.Dropped())
+		t.expect("another one", flow(t.Client, s.lb(), 80), flowtest.Dropped())
 	}},
 	{number: "108", name: "affinity: TCP and UDP ports each have their own", run: func(t *T) {
-		s := t.create(world.Service{AffinitySeconds: 100, Endpoints: t.six(),
-			Ports: []world.Port{{Name: "t"}, {Name: "u", Protocol: model.UDP}, {Name: "s", Protocol: model.SCTP}}})
+		s := t.create(flowtest.Service{AffinitySeconds: 100, Endpoints: t.six(),
+			Ports: []flowtest.Port{{Name: "t"}, {Name: "u", Protocol: model.UDP}, {Name: "s", Protocol: model.SCTP}}})
 		for _, p := range model.Protocols {
 			t.sticks(p.String(), over(p, flow(t.Pod1, s.clusterIP(), 80)))
 		}
 	}},
 	{number: "109", name: "affinity ends after its time-out, which each new connection extends", run: func(t *T) {
-		s := t.create(world.Service{AffinitySeconds: 5, Endpoints: t.six()})
+		s := t.create(flowtest.Service{AffinitySeconds: 5, Endpoints: t.six()})
 		f := flow(t.Pod1, s.clusterIP(), 80)
 		t.sticks("at first", f)
 		first := t.Pod1.Dial(f.Probe).Endpoint
 		for range 7 { // longer than the time-out, while each pause may be some seconds late
 			time.Sleep(time.Second) // the clock is what is under test
 			if got := t.Pod1.Dial(f.Probe); got.Endpoint != first {
-				t.complain("after a second: got %s, want %s", got, first)
+				t.fail("after a second: got %s, want %s", got, first)
 			}
 		}
 		for range 8 {
@@ -85,10 +85,10 @@ var affinityScenarios = []scenario{
 				return
 			}
 		}
-		t.complain("after six seconds of silence, eight times: always %s", first)
+		t.fail("after six seconds of silence, eight times: always %s", first)
 	}},
 	{number: "110", name: "affinity is switched on and off", run: func(t *T) {
-		s := t.create(world.Service{Endpoints: t.six()})
+		s := t.create(flowtest.Service{Endpoints: t.six()})
 		f := flow(t.Pod1, s.clusterIP(), 80)
 		t.expect("off", f, reaches(t.six()...))
 		s = s.update(func(o *corev1.Service) { o.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
@@ -100,15 +100,15 @@ var affinityScenarios = []scenario{
 	}},
 	{number: "111", name: "affinity to an endpoint that goes or is not ready ends, another one sticks", run: func(t *T) {
 		all := t.six()
-		s := t.create(world.Service{AffinitySeconds: 100, Endpoints: all})
+		s := t.create(flowtest.Service{AffinitySeconds: 100, Endpoints: all})
 		f := flow(t.Pod1, s.clusterIP(), 80)
 		t.sticks("at first", f)
-		for _, change := range []func(world.Endpoint) []world.Endpoint{
-			func(world.Endpoint) []world.Endpoint { return nil },
-			func(e world.Endpoint) []world.Endpoint { return []world.Endpoint{unready(e)} },
+		for _, change := range []func(flowtest.Endpoint) []flowtest.Endpoint{
+			func(flowtest.Endpoint) []flowtest.Endpoint { return nil },
+			func(e flowtest.Endpoint) []flowtest.Endpoint { return []flowtest.Endpoint{unready(e)} },
 		} {
 			bad := t.Pod1.Dial(f.Probe).Endpoint.Addr()
-			var rest, now []world.Endpoint
+			var rest, now []flowtest.Endpoint
 			for _, e := range all {
 				if e.Addr == bad {
 					now = append(now, change(e)...)
@@ -122,9 +122,9 @@ var affinityScenarios = []scenario{
 		}
 	}},
 	{number: "112", name: "affinity holds for 2,000 clients of two endpoints",
-		differs: map[world.Kind]string{world.KubeProxyIPTables: "xt_recent remembers 100 clients per endpoint"},
+		differs: map[flowtest.Kind]string{flowtest.KubeProxyIPTables: "xt_recent remembers 100 clients per endpoint"},
 		run: func(t *T) {
-			s := t.create(world.Service{AffinitySeconds: 100, Endpoints: t.six()[:2]})
+			s := t.create(flowtest.Service{AffinitySeconds: 100, Endpoints: t.six()[:2]})
 			t.expect("the Service", flow(t.Pod1, s.clusterIP(), 80), reachesSome(t.six()[:2]...))
 			const clients = 2000
 			first, lost := map[int]netip.AddrPort{}, 0
@@ -132,7 +132,7 @@ var affinityScenarios = []scenario{
 				for i := range clients {
 					got := t.Client.Dial(bound(t.Client.Extra(t.F, 1000+i), 0, flow(t.Client, s.clusterIP(), 80)).Probe)
 					if got.Outcome != network.Connected {
-						t.complain("client %d: got %s", i, got)
+						t.fail("client %d: got %s", i, got)
 						return
 					}
 					if round == 0 {
@@ -143,13 +143,13 @@ var affinityScenarios = []scenario{
 				}
 			}
 			if lost > 0 {
-				t.complain("%d of %d clients lost their endpoint", lost, clients)
+				t.fail("%d of %d clients lost their endpoint", lost, clients)
 			}
 		}},
 }
 
 // everyone is a flow from another address of the client each time.
-func (t *T) everyone(f world.Flow) world.Flow {
+func (t *T) everyone(f flowtest.Flow) flowtest.Flow {
 	f.Vary = func(i int, p *network.Probe) { p.Source = netip.AddrPortFrom(t.Client.Extra(t.F, 100+i), 0) }
 	return f
 }

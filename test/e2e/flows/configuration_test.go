@@ -17,13 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/world"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/flowtest"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 type object = map[string]any
 
-// configurations are the worlds beside the base, each with what it is for. Some carry settings that have nothing to do with each other.
+// configurations are the environments beside the base, each with what it is for. Some carry settings that have nothing to do with each other.
 var configurations = []setup{
 	{name: "no detector", config: object{"clusterCIDR": ""}, scenarios: matrixScenarios(true, false)},
 	{name: "masquerade all", config: object{"iptables": object{"masqueradeAll": true}, "nftables": object{"masqueradeAll": true}},
@@ -47,7 +47,7 @@ var configurations = []setup{
 func localPods(who func(*T) []*network.Namespace) func(*T) {
 	return func(t *T) {
 		pod := t.on(t.Remote, 0)
-		s := t.create(world.Service{Endpoints: []world.Endpoint{pod}})
+		s := t.create(flowtest.Service{Endpoints: []flowtest.Endpoint{pod}})
 		for _, from := range []*network.Namespace{t.Pod1, t.Pod2, t.RemotePod, t.Client} {
 			want := reaches(pod).Masqueraded()
 			if slices.Contains(who(t), from) {
@@ -63,38 +63,38 @@ var someAddressesScenarios = []scenario{
 		run: localPods(func(t *T) []*network.Namespace { return []*network.Namespace{t.Pod1, t.Pod2} })},
 	{number: "61", name: "a node port is served at the addresses in nodePortAddresses alone", run: func(t *T) {
 		pod := t.on(t.Pod2, 0)
-		s := t.create(world.Service{NodePort: true, Endpoints: []world.Endpoint{pod}})
+		s := t.create(flowtest.Service{NodePort: true, Endpoints: []flowtest.Endpoint{pod}})
 		t.expect("inside", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(pod))
-		t.expect("outside", flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0)), world.Refused())
-		t.expect("outside, from a pod", flow(t.Pod1, network.AltNodeAddr(t.F), s.nodePort(0)), world.Refused())
-		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), world.Refused())
+		t.expect("outside", flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0)), flowtest.Refused())
+		t.expect("outside, from a pod", flow(t.Pod1, network.AltNodeAddr(t.F), s.nodePort(0)), flowtest.Refused())
+		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), flowtest.Refused())
 		s.setEndpoints()
 		server, err := t.Node.Serve(model.TCP, s.nodePort(0))
 		t.must(err)
 		defer func() { _ = server.Close() }()
-		t.expect("inside, without endpoints", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), world.Refused())
+		t.expect("inside, without endpoints", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), flowtest.Refused())
 		alt := flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0))
-		t.expect("outside, without endpoints, the node's own program answers", alt, world.Reaches(alt.To),
-			kubeProxyIPTables(world.Refused(), "its iptables mode refuses at all local addresses where it serves at some"))
+		t.expect("outside, without endpoints, the node's own program answers", alt, flowtest.Reaches(alt.To),
+			kubeProxyIPTables(flowtest.Refused(), "its iptables mode refuses at all local addresses where it serves at some"))
 	}},
 	{number: "61b", name: "an address that the node gets later is among them", run: func(t *T) {
 		pod := t.on(t.Pod2, 0)
-		s := t.create(world.Service{NodePort: true, Endpoints: []world.Endpoint{pod}})
+		s := t.create(flowtest.Service{NodePort: true, Endpoints: []flowtest.Endpoint{pod}})
 		t.expect("at first", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(pod))
 		later := t.Node.Addr(t.F).Next()
 		_, err := t.Node.Run(t.ctx, "ip", "addr", "add", netip.PrefixFrom(later, t.F.Bits()).String(), "dev", "eth0")
 		t.must(err)
 		if !t.Kind.Ours() {
-			t.create(world.Service{Endpoints: []world.Endpoint{pod}}) // kube-proxy looks at addresses when something else changes
+			t.create(flowtest.Service{Endpoints: []flowtest.Endpoint{pod}}) // kube-proxy looks at addresses when something else changes
 		}
 		t.expect("later", flow(t.Client, later, s.nodePort(0)), reaches(pod),
-			kubeProxyNFTables(world.Refused(), "its nftables mode looks at addresses only in a full sync"))
+			kubeProxyNFTables(flowtest.Refused(), "its nftables mode looks at addresses only in a full sync"))
 	}},
 	{number: "104", name: "hints: a node without a zone ignores zone hints, and node hints count", run: func(t *T) {
-		here, there := inZone(t.on(t.Pod2, 1), world.Zone), inZone(t.on(t.RemotePod, 1), "zone-b")
-		s := t.create(world.Service{Endpoints: []world.Endpoint{here, there}})
+		here, there := inZone(t.on(t.Pod2, 1), flowtest.Zone), inZone(t.on(t.RemotePod, 1), "zone-b")
+		s := t.create(flowtest.Service{Endpoints: []flowtest.Endpoint{here, there}})
 		t.expect("zone hints", flow(t.Pod1, s.clusterIP(), 80), reaches(here, there))
-		s = t.create(world.Service{Endpoints: []world.Endpoint{hintedTo(here, t.NodeName), hintedTo(there, t.RemoteName)}})
+		s = t.create(flowtest.Service{Endpoints: []flowtest.Endpoint{hintedTo(here, t.NodeName), hintedTo(there, t.RemoteName)}})
 		t.expect("node hints", flow(t.Pod1, s.clusterIP(), 80), reaches(here))
 	}},
 }
@@ -104,15 +104,15 @@ var primaryScenarios = []scenario{
 		run: localPods(func(t *T) []*network.Namespace { return []*network.Namespace{t.Pod1} })},
 	{number: "62", name: "a node port is served at the primary node IPs alone", run: func(t *T) {
 		pod := t.on(t.Pod2, 0)
-		s := t.create(world.Service{NodePort: true, Endpoints: []world.Endpoint{pod}})
+		s := t.create(flowtest.Service{NodePort: true, Endpoints: []flowtest.Endpoint{pod}})
 		t.expect("primary", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(pod))
-		t.expect("alt", flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0)), world.Refused())
-		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), world.Refused())
+		t.expect("alt", flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0)), flowtest.Refused())
+		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), flowtest.Refused())
 	}},
 	{number: "103", name: "hints: the node moves to another zone, and a Service prefers the node and then its zone", only: model.IPv4,
 		run: func(t *T) {
-			a, b := inZone(t.on(t.Pod2, 1), world.Zone), inZone(t.on(t.RemotePod, 1), "zone-b")
-			s := t.create(world.Service{Endpoints: []world.Endpoint{a, b}})
+			a, b := inZone(t.on(t.Pod2, 1), flowtest.Zone), inZone(t.on(t.RemotePod, 1), "zone-b")
+			s := t.create(flowtest.Service{Endpoints: []flowtest.Endpoint{a, b}})
 			t.expect("in the first zone", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
 			t.relabel("zone-b")
 			t.expect("in the second zone", flow(t.Pod1, s.clusterIP(), 80), reaches(b))
@@ -123,7 +123,7 @@ var primaryScenarios = []scenario{
 			s.setEndpoints(hintedTo(a, t.NodeName), hintedTo(b, t.RemoteName))
 			t.relabel("")
 			t.expect("in no zone", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
-			t.relabel(world.Zone)
+			t.relabel(flowtest.Zone)
 		}},
 	{number: "150", name: "health, metrics and mode are told over HTTP, also that the node leaves", only: model.IPv4, run: observability},
 }
@@ -138,13 +138,13 @@ func (t *T) relabel(zone string) {
 }
 
 func (t *T) patchNode(patch string) {
-	_, err := t.Plane.Client().CoreV1().Nodes().Patch(t.ctx, t.NodeName, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := t.Cluster.Client().CoreV1().Nodes().Patch(t.ctx, t.NodeName, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 	t.must(err)
 }
 
 func observability(t *T) {
 	pod := t.on(t.Pod2, 0)
-	s := t.create(world.Service{})
+	s := t.create(flowtest.Service{})
 	slice := t.Slice(s.Service, s.Name+"-1", pod)
 	slice.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: time.Now().UTC().Format(time.RFC3339Nano)}
 	t.must(t.CreateObject(t.ctx, slice))
@@ -153,7 +153,7 @@ func observability(t *T) {
 	t.patchNode(`{"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","effect":"NoSchedule"}]}}`)
 	t.eventually("healthz of a node that leaves", func() error { return t.leaving() })
 	if err := t.Proxy.Healthy(t.ctx, "/livez"); err != nil {
-		t.complain("livez of a node that leaves: %w", err)
+		t.fail("livez of a node that leaves: %w", err)
 	}
 	t.patchNode(`{"spec":{"taints":null}}`)
 	t.eventually("healthz of a node that stays", func() error { return t.Proxy.Healthy(t.ctx, "/healthz") })
@@ -181,8 +181,8 @@ func (t *T) leaving() error {
 // metrics wants kube-proxy's metrics, ours under our own prefix.
 func (t *T) metrics() {
 	mode, err := t.Proxy.Get(t.ctx, "/proxyMode")
-	if want := map[bool]string{true: "nftables", false: "iptables"}[t.Kind == world.KubeProxyNFTables]; err != nil || mode != want {
-		t.complain("the mode: got %q, want %q (%v)", mode, want, err)
+	if want := map[bool]string{true: "nftables", false: "iptables"}[t.Kind == flowtest.KubeProxyNFTables]; err != nil || mode != want {
+		t.fail("the mode: got %q, want %q (%v)", mode, want, err)
 	}
 	samples, err := t.Proxy.Metrics(t.ctx)
 	t.must(err)
@@ -196,11 +196,11 @@ func (t *T) metrics() {
 		"network_programming_duration_seconds_count", "proxy_healthz_total", "proxy_livez_total",
 	} {
 		if _, found := samples.Value(prefix + name); !found {
-			t.complain("there is no metric %s%s", prefix, name)
+			t.fail("there is no metric %s%s", prefix, name)
 		}
 	}
 	if got, _ := samples.Value(prefix+"proxy_healthz_total", "code", "503"); got < 1 {
-		t.complain("%sproxy_healthz_total counts %v answers 503", prefix, got)
+		t.fail("%sproxy_healthz_total counts %v answers 503", prefix, got)
 	}
 }
 
@@ -209,36 +209,36 @@ var carefulScenarios = []scenario{
 		run: localPods(func(t *T) []*network.Namespace { return []*network.Namespace{t.Pod1, t.Pod2} })},
 	{number: "64", name: "with localhostNodePorts off, localhost is left alone", run: func(t *T) {
 		pod := t.on(t.Pod2, 0)
-		s := t.create(world.Service{NodePort: true, Endpoints: []world.Endpoint{pod}})
+		s := t.create(flowtest.Service{NodePort: true, Endpoints: []flowtest.Endpoint{pod}})
 		t.expect("the node's address", flow(t.Node, t.Node.Addr(t.F), s.nodePort(0)), reaches(pod))
-		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), world.Refused())
+		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), flowtest.Refused())
 		server, err := t.Node.Serve(model.TCP, s.nodePort(0))
 		t.must(err)
 		defer func() { _ = server.Close() }()
 		to := flow(t.Node, network.Loopback(t.F), s.nodePort(0))
-		t.expect("a program of the node on localhost", to, world.Reaches(to.To))
+		t.expect("a program of the node on localhost", to, flowtest.Reaches(to.To))
 	}},
 	{number: "48b", name: "without the gate AllowServiceExternalIPs, external IPs are left alone", run: func(t *T) {
 		pod := t.on(t.Pod2, 0)
-		s := t.create(world.Service{LoadBalancerIPs: t.virtual(), ExternalIPs: t.virtual(), Endpoints: []world.Endpoint{pod}})
+		s := t.create(flowtest.Service{LoadBalancerIPs: t.virtual(), ExternalIPs: t.virtual(), Endpoints: []flowtest.Endpoint{pod}})
 		t.expect("the load balancer IP", flow(t.Client, s.lb(), 80), reaches(pod))
-		t.expect("the external IP", flow(t.Client, s.externalIP(), 80), world.Dropped())
-		t.expect("the external IP, from a pod", flow(t.Pod1, s.externalIP(), 80), world.Dropped())
+		t.expect("the external IP", flow(t.Client, s.externalIP(), 80), flowtest.Dropped())
+		t.expect("the external IP, from a pod", flow(t.Pod1, s.externalIP(), 80), flowtest.Dropped())
 	}},
 	{number: "65", name: "with localhostNodePorts off, packets to localhost are not routed", only: model.IPv4, run: func(t *T) {
 		pod := t.on(t.Pod2, 0)
-		s := t.create(world.Service{NodePort: true, Endpoints: []world.Endpoint{pod}})
+		s := t.create(flowtest.Service{NodePort: true, Endpoints: []flowtest.Endpoint{pod}})
 		t.expect("the node port", flow(t.Node, t.Node.Addr(t.F), s.nodePort(0)), reaches(pod))
 		t.sysctl("net/ipv4/conf/all/route_localnet", "0")
 	}},
 	{number: "120", name: "a restart of the proxy moves no flow", run: restart, only: model.IPv4},
 	{number: "122", name: "with tcpBeLiberal, packets of no connection pass", only: model.IPv4, run: func(t *T) {
 		pod := t.on(t.Pod2, 0)
-		s := t.create(world.Service{Endpoints: []world.Endpoint{pod}})
+		s := t.create(flowtest.Service{Endpoints: []flowtest.Endpoint{pod}})
 		t.expect("a Service", flow(t.Pod1, s.clusterIP(), 80), reaches(pod))
 		t.sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", "1")
 		if !t.broken(true) {
-			t.complain("a broken segment did not arrive")
+			t.fail("a broken segment did not arrive")
 		}
 	}},
 	{number: "123", name: "time-outs of conntrack are set", only: model.IPv4, run: func(t *T) {

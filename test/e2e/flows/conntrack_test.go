@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/world"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/flowtest"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -19,13 +19,13 @@ const (
 )
 
 // udp is one flow: always the same source port, so that conntrack knows it.
-func (t *T) udp(from *network.Namespace, to netip.Addr, port uint16) world.Flow {
+func (t *T) udp(from *network.Namespace, to netip.Addr, port uint16) flowtest.Flow {
 	t.services++ // another port for each
 	return over(model.UDP, bound(from.Addr(t.F), uint16(21000+t.services), flow(from, to, port)))
 }
 
 // busy keeps a flow alive, datagram after datagram, until stop is called. Conntrack keeps what is used.
-func (t *T) busy(f world.Flow) (stop func()) {
+func (t *T) busy(f flowtest.Flow) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -42,13 +42,13 @@ func (t *T) busy(f world.Flow) (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-var udpPort = []world.Port{{Protocol: model.UDP}}
+var udpPort = []flowtest.Port{{Protocol: model.UDP}}
 
 // swap is a scenario of a busy UDP flow whose endpoints change.
 func swap(from func(*T) *network.Namespace, to func(*T, service) (netip.Addr, uint16)) func(*T) {
 	return func(t *T) {
 		a, b := t.on(t.Pod2, 1), t.on(t.RemotePod, 1)
-		s := t.create(world.Service{NodePort: true, Ports: udpPort, Endpoints: []world.Endpoint{a}})
+		s := t.create(flowtest.Service{NodePort: true, Ports: udpPort, Endpoints: []flowtest.Endpoint{a}})
 		ip, port := to(t, s)
 		f := t.udp(from(t), ip, port)
 		t.expect("the first endpoint", f, reaches(a))
@@ -76,9 +76,9 @@ var conntrackScenarios = []scenario{
 		run: swap(func(t *T) *network.Namespace { return t.Node }, toClusterIP)},
 	{number: "116", name: "UDP: a flow that began before an endpoint was ready reaches it then", run: func(t *T) {
 		a := t.on(t.Pod2, 1)
-		s := t.create(world.Service{NodePort: true, Ports: udpPort, Endpoints: []world.Endpoint{unready(a)}})
+		s := t.create(flowtest.Service{NodePort: true, Ports: udpPort, Endpoints: []flowtest.Endpoint{unready(a)}})
 		f, n := t.udp(t.Pod1, s.clusterIP(), 80), t.udp(t.Client, t.Node.Addr(t.F), s.nodePort(0))
-		t.expect("none is ready", f, world.Refused())
+		t.expect("none is ready", f, flowtest.Refused())
 		stop, stopNode := t.busy(f), t.busy(n)
 		s.setEndpoints(a)
 		stop()
@@ -88,43 +88,43 @@ var conntrackScenarios = []scenario{
 	}},
 	{number: "117", name: "UDP: a flow follows when the target port changes", run: func(t *T) {
 		a := t.on(t.Pod2, 1)
-		s := t.create(world.Service{Ports: udpPort, Endpoints: []world.Endpoint{a}})
+		s := t.create(flowtest.Service{Ports: udpPort, Endpoints: []flowtest.Endpoint{a}})
 		f := t.udp(t.Pod1, s.clusterIP(), 80)
-		t.expect("the first port", f, world.Reaches(at(a, 8080)))
-		s.Ports = []world.Port{{Protocol: model.UDP, TargetPort: 8081}}
+		t.expect("the first port", f, flowtest.Reaches(at(a, 8080)))
+		s.Ports = []flowtest.Port{{Protocol: model.UDP, TargetPort: 8081}}
 		stop := t.busy(f)
 		s.setEndpoints(a)
 		stop()
-		t.expect("the second port, for the same flow", f, world.Reaches(at(a, 8081)),
-			kubeProxy(world.Reaches(at(a, 8080)), "it compares addresses, not ports"))
+		t.expect("the second port, for the same flow", f, flowtest.Reaches(at(a, 8081)),
+			kubeProxy(flowtest.Reaches(at(a, 8080)), "it compares addresses, not ports"))
 	}},
 	{number: "118", name: "UDP: a flow ends when the last endpoint goes", run: func(t *T) {
 		a := t.on(t.Pod2, 1)
-		s := t.create(world.Service{Ports: udpPort, Endpoints: []world.Endpoint{a}})
+		s := t.create(flowtest.Service{Ports: udpPort, Endpoints: []flowtest.Endpoint{a}})
 		f := t.udp(t.Pod1, s.clusterIP(), 80)
 		t.expect("with an endpoint", f, reaches(a))
 		stop := t.busy(f)
 		s.setEndpoints()
 		stop()
-		t.expect("a new flow", over(model.UDP, flow(t.Pod1, s.clusterIP(), 80)), world.Refused())
-		t.expect("the old one", f, world.Refused(), kubeProxy(reaches(a), zeroStale))
+		t.expect("a new flow", over(model.UDP, flow(t.Pod1, s.clusterIP(), 80)), flowtest.Refused())
+		t.expect("the old one", f, flowtest.Refused(), kubeProxy(reaches(a), zeroStale))
 	}},
 	{number: "119", name: "UDP: a flow ends when the Service is deleted", run: func(t *T) {
 		a := t.on(t.Pod2, 1)
-		s := t.create(world.Service{Ports: udpPort, Endpoints: []world.Endpoint{a}})
+		s := t.create(flowtest.Service{Ports: udpPort, Endpoints: []flowtest.Endpoint{a}})
 		f := t.udp(t.Pod1, s.clusterIP(), 80)
 		t.expect("with an endpoint", f, reaches(a))
 		stop := t.busy(f)
 		t.must(t.Delete(t.ctx, s.Name))
 		stop()
-		t.expect("a new flow", over(model.UDP, flow(t.Pod1, s.clusterIP(), 80)), world.Dropped())
-		t.expect("the old one", f, world.Dropped(), kubeProxy(reaches(a), deletedStale))
+		t.expect("a new flow", over(model.UDP, flow(t.Pod1, s.clusterIP(), 80)), flowtest.Dropped())
+		t.expect("the old one", f, flowtest.Dropped(), kubeProxy(reaches(a), deletedStale))
 	}},
 	{number: "121", name: "packets of no connection are dropped on their way through the node", only: model.IPv4, run: func(t *T) {
-		t.invalid(t.Kind == world.KubeProxyNFTables)
-		want := t.Kind == world.KubeProxyNFTables
+		t.invalid(t.Kind == flowtest.KubeProxyNFTables)
+		want := t.Kind == flowtest.KubeProxyNFTables
 		if got := t.broken(want); got != want {
-			t.complain("a broken segment arrived: %t, want %t", got, want)
+			t.fail("a broken segment arrived: %t, want %t", got, want)
 		}
 	}},
 }
@@ -134,12 +134,12 @@ var conntrackScenarios = []scenario{
 // believes to be a stranger.
 func (t *T) invalid(wanted bool) {
 	pod := t.on(t.Pod2, 0)
-	s := t.create(world.Service{ExternalLocal: true, NodePort: true, Endpoints: []world.Endpoint{pod}})
+	s := t.create(flowtest.Service{ExternalLocal: true, NodePort: true, Endpoints: []flowtest.Endpoint{pod}})
 	f := flow(t.Client, t.Node.Addr(t.F), s.nodePort(0))
 	t.expect("the Service", f, reaches(pod).Preserved())
 	conn, result := t.Client.Connect(f.Probe)
 	if conn == nil {
-		t.complain("got %s", result)
+		t.fail("got %s", result)
 		return
 	}
 	defer func() { _ = conn.Close() }()
@@ -149,10 +149,10 @@ func (t *T) invalid(wanted bool) {
 		t.must(t.Pod2.SendRaw("eth0", t.Node, "pod2", segment))
 	}
 	if got := arrives(heard, wanted); got != wanted {
-		t.complain("the segment arrived: %t, want %t", got, wanted)
+		t.fail("the segment arrived: %t, want %t", got, wanted)
 	}
 	if err := conn.Echo(time.Second); !wanted && err != nil {
-		t.complain("the connection suffered: %w", err)
+		t.fail("the connection suffered: %w", err)
 	}
 }
 
@@ -171,14 +171,14 @@ func (t *T) broken(wanted bool) bool {
 
 // arrives tells whether something is heard in time. What is wanted gets more of it, which costs nothing when it comes.
 func arrives(heard <-chan struct{}, wanted bool) bool {
-	patience := network.DropTimeout
+	changeTimeout := network.DropTimeout
 	if wanted {
-		patience = network.DefaultTimeout
+		changeTimeout = network.DefaultTimeout
 	}
 	select {
 	case <-heard:
 		return true
-	case <-time.After(patience):
+	case <-time.After(changeTimeout):
 		return false
 	}
 }
@@ -213,9 +213,9 @@ func (t *T) hear(source netip.AddrPort) <-chan struct{} {
 // restart: a restart of the proxy moves no flow that is good, and new connections find their way in the meantime.
 func restart(t *T) {
 	all := t.six()
-	s := t.create(world.Service{Ports: []world.Port{{Name: "u", Protocol: model.UDP}, {Name: "t"}}, Endpoints: all})
+	s := t.create(flowtest.Service{Ports: []flowtest.Port{{Name: "u", Protocol: model.UDP}, {Name: "t"}}, Endpoints: all})
 	t.expect("the Service", flow(t.Pod1, s.clusterIP(), 80), reaches(all...))
-	flows, before := make([]world.Flow, 8), make([]netip.AddrPort, 8)
+	flows, before := make([]flowtest.Flow, 8), make([]netip.AddrPort, 8)
 	for i := range flows {
 		flows[i] = t.udp(t.Pod1, s.clusterIP(), 80)
 		t.eventually("a flow", func() error {
@@ -226,7 +226,7 @@ func restart(t *T) {
 	}
 	conn, result := t.Pod1.Connect(flow(t.Pod1, s.clusterIP(), 80).Probe)
 	if conn == nil {
-		t.complain("got %s", result)
+		t.fail("got %s", result)
 		return
 	}
 	defer func() { _ = conn.Close() }()
@@ -237,15 +237,15 @@ func restart(t *T) {
 	t.must(t.Proxy.Stop())
 	t.expect("without a proxy", flow(t.Pod1, s.clusterIP(), 80), reaches(all...))
 	t.must(t.Proxy.Start(t.ctx))
-	extra := t.create(world.Service{Endpoints: all[:1]})
+	extra := t.create(flowtest.Service{Endpoints: all[:1]})
 	t.expect("a new Service", flow(t.Pod1, extra.clusterIP(), 80), reaches(all[0]))
 	for i, f := range flows {
 		stops[i]()
 		if got := t.Pod1.Dial(f.Probe); got.Endpoint != before[i] {
-			t.complain("flow %d: got %s, want %s as before", i, got, before[i])
+			t.fail("flow %d: got %s, want %s as before", i, got, before[i])
 		}
 	}
 	if err := conn.Echo(time.Second); err != nil {
-		t.complain("the open connection: %w", fmt.Errorf("after the restart: %w", err))
+		t.fail("the open connection: %w", fmt.Errorf("after the restart: %w", err))
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/world"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/flowtest"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -89,40 +89,40 @@ func matrixScenarios(blind, masqueradeAll bool) (all []scenario) {
 
 func (c cell) run(t *T) {
 	local, remote := t.on(t.Pod2, 0), t.on(t.RemotePod, 0)
-	endpoints := []world.Endpoint{local, remote}
+	endpoints := []flowtest.Endpoint{local, remote}
 	if c.from == "endpoint" {
 		endpoints = endpoints[:1] // so that it always meets itself
 	}
-	s := t.create(world.Service{
+	s := t.create(flowtest.Service{
 		LoadBalancerIPs: t.virtual(), ExternalLocal: c.policy == externalLocal, InternalLocal: c.policy == internalLocal, Endpoints: endpoints})
 	f := c.flow(t, s)
 	switch {
 	case c.from == "localhost" && t.F == model.IPv6:
 		t.expect("the Service", flow(t.Pod1, s.clusterIP(), 80), reaches(c.internal(local, remote)...))
-		t.expect("localhost, which proxies leave alone in this family", f, world.Refused())
+		t.expect("localhost, which proxies leave alone in this family", f, flowtest.Refused())
 	case c.from == "localhost":
-		t.expect("the flow", f, c.want(local, remote), kubeProxyNFTables(world.Refused(), noLocalhost))
+		t.expect("the flow", f, c.want(local, remote), kubeProxyNFTables(flowtest.Refused(), noLocalhost))
 	default:
 		t.expect("the flow", f, c.want(local, remote))
 	}
 }
 
 // internal are the endpoints of the ClusterIP.
-func (c cell) internal(local, remote world.Endpoint) []world.Endpoint {
+func (c cell) internal(local, remote flowtest.Endpoint) []flowtest.Endpoint {
 	c.localOnly = c.policy == internalLocal
 	return c.endpoints(local, remote)
 }
 
 const noLocalhost = "its nftables mode serves no node ports on localhost"
 
-func (c cell) endpoints(local, remote world.Endpoint) []world.Endpoint {
+func (c cell) endpoints(local, remote flowtest.Endpoint) []flowtest.Endpoint {
 	if c.localOnly {
-		return []world.Endpoint{local}
+		return []flowtest.Endpoint{local}
 	}
-	return []world.Endpoint{local, remote}
+	return []flowtest.Endpoint{local, remote}
 }
 
-func (c cell) want(local, remote world.Endpoint) world.Want {
+func (c cell) want(local, remote flowtest.Endpoint) flowtest.Want {
 	want := reaches(c.endpoints(local, remote)...)
 	if c.masqueraded {
 		return want.Masqueraded()
@@ -131,7 +131,7 @@ func (c cell) want(local, remote world.Endpoint) world.Want {
 }
 
 // flow sends from a pod that is no endpoint, unless it shall be one.
-func (c cell) flow(t *T, s service) world.Flow {
+func (c cell) flow(t *T, s service) flowtest.Flow {
 	to := map[string]netip.AddrPort{
 		"ClusterIP": netip.AddrPortFrom(s.clusterIP(), 80),
 		"NodePort":  netip.AddrPortFrom(t.Node.Addr(t.F), s.nodePort(0)),

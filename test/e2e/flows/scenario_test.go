@@ -16,18 +16,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/world"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/flowtest"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 const (
-	// patience is how long a change may take from the API server to the packets, with dozens of other scenarios beside it.
-	patience = 40 * time.Second
+	// changeTimeout is how long a change may take from the API server to the packets, with dozens of other scenarios beside it.
+	changeTimeout = 40 * time.Second
 	// pause is between two looks.
 	pause = 100 * time.Millisecond
 )
 
-// scenario is one behaviour. Its function is called for each family, beside all other scenarios of the same world, with Services of its
+// scenario is one behaviour. Its function is called for each family, beside all other scenarios of the same environment, with Services of its
 // own.
 type scenario struct {
 	// number is that of the behaviour in docs/proxy-conformance.md.
@@ -36,7 +36,7 @@ type scenario struct {
 	// only restricts the families.
 	only model.Family
 	// differs names the proxies for which the scenario as a whole must fail, and why.
-	differs map[world.Kind]string
+	differs map[flowtest.Kind]string
 }
 
 func (s scenario) title(f model.Family) string { return fmt.Sprintf("%s %s (%s)", s.number, s.name, f) }
@@ -48,32 +48,32 @@ func (s scenario) families() []model.Family {
 	return network.Families
 }
 
-// T is what a scenario works with, and collects its complaints.
+// T is what a scenario works with, and collects its failures.
 type T struct {
-	*world.World
+	*flowtest.Environment
 	F model.Family
 
-	ctx        context.Context
-	slug       string
-	services   int
-	complaints []error
+	ctx      context.Context
+	slug     string
+	services int
+	failures []error
 }
 
 // giveUp ends a scenario that cannot go on.
 type giveUp struct{ error }
 
-// perform runs a scenario and returns its complaints.
-func (s scenario) perform(ctx context.Context, w *world.World, f model.Family) (err error) {
-	t := &T{World: w, F: f, ctx: ctx, slug: slug(s.number, f)}
+// perform runs a scenario and returns its failures.
+func (s scenario) perform(ctx context.Context, w *flowtest.Environment, f model.Family) (err error) {
+	t := &T{Environment: w, F: f, ctx: ctx, slug: slug(s.number, f)}
 	defer func() {
 		switch reason := recover().(type) {
 		case nil:
 		case giveUp:
-			t.complaints = append(t.complaints, reason.error)
+			t.failures = append(t.failures, reason.error)
 		default:
-			t.complaints = append(t.complaints, fmt.Errorf("it panicked: %v", reason))
+			t.failures = append(t.failures, fmt.Errorf("it panicked: %v", reason))
 		}
-		err = errors.Join(t.complaints...)
+		err = errors.Join(t.failures...)
 	}()
 	s.run(t)
 	return nil
@@ -92,54 +92,54 @@ func (t *T) must(err error) {
 	}
 }
 
-// complain notes what is wrong, and goes on.
-func (t *T) complain(format string, args ...any) {
-	t.complaints = append(t.complaints, fmt.Errorf(format, args...))
+// fail notes what is wrong, and goes on.
+func (t *T) fail(format string, args ...any) {
+	t.failures = append(t.failures, fmt.Errorf(format, args...))
 }
 
 // otherwise is what some proxies are expected to do instead, and why.
 type otherwise struct {
-	want   world.Want
+	want   flowtest.Want
 	reason string
-	kinds  []world.Kind
+	kinds  []flowtest.Kind
 }
 
-func kubeProxyIPTables(want world.Want, reason string) otherwise {
-	return otherwise{want, reason, []world.Kind{world.KubeProxyIPTables}}
+func kubeProxyIPTables(want flowtest.Want, reason string) otherwise {
+	return otherwise{want, reason, []flowtest.Kind{flowtest.KubeProxyIPTables}}
 }
 
-func kubeProxyNFTables(want world.Want, reason string) otherwise {
-	return otherwise{want, reason, []world.Kind{world.KubeProxyNFTables}}
+func kubeProxyNFTables(want flowtest.Want, reason string) otherwise {
+	return otherwise{want, reason, []flowtest.Kind{flowtest.KubeProxyNFTables}}
 }
 
-func kubeProxy(want world.Want, reason string) otherwise {
-	return otherwise{want, reason, []world.Kind{world.KubeProxyIPTables, world.KubeProxyNFTables}}
+func kubeProxy(want flowtest.Want, reason string) otherwise {
+	return otherwise{want, reason, []flowtest.Kind{flowtest.KubeProxyIPTables, flowtest.KubeProxyNFTables}}
 }
 
 // expect waits until a flow finds what is wanted.
-func (t *T) expect(what string, f world.Flow, want world.Want, others ...otherwise) {
+func (t *T) expect(what string, f flowtest.Flow, want flowtest.Want, others ...otherwise) {
 	for _, other := range others {
 		if slices.Contains(other.kinds, t.Kind) {
 			want, what = other.want, what+" (differs: "+other.reason+")"
 		}
 	}
-	t.eventually(what, func() error { return world.Check(f, want) })
+	t.eventually(what, func() error { return flowtest.Check(f, want) })
 }
 
 // eventually waits until a question is answered with nil. A scenario that has complained already is less patient.
 func (t *T) eventually(what string, question func() error) {
-	patience := patience
-	if len(t.complaints) > 0 {
-		patience /= 4
+	timeout := changeTimeout
+	if len(t.failures) > 0 {
+		timeout /= 4
 	}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for {
 		err := question()
 		switch {
 		case err == nil:
 			return
 		case t.ctx.Err() != nil, time.Now().After(deadline):
-			t.complain("%s: %w", what, err)
+			t.fail("%s: %w", what, err)
 			return
 		}
 		time.Sleep(pause)
@@ -147,21 +147,21 @@ func (t *T) eventually(what string, question func() error) {
 }
 
 // flow is TCP from a namespace.
-func flow(from *network.Namespace, to netip.Addr, port uint16) world.Flow {
-	return world.Flow{From: from, Probe: network.Probe{To: netip.AddrPortFrom(to, port)}}
+func flow(from *network.Namespace, to netip.Addr, port uint16) flowtest.Flow {
+	return flowtest.Flow{From: from, Probe: network.Probe{To: netip.AddrPortFrom(to, port)}}
 }
 
 // over is a flow with another protocol.
-func over(p model.Protocol, f world.Flow) world.Flow { f.Protocol = p; return f }
+func over(p model.Protocol, f flowtest.Flow) flowtest.Flow { f.Protocol = p; return f }
 
 // bound is a flow with a source address or port.
-func bound(source netip.Addr, port uint16, f world.Flow) world.Flow {
+func bound(source netip.Addr, port uint16, f flowtest.Flow) flowtest.Flow {
 	f.Source = netip.AddrPortFrom(source, port)
 	return f
 }
 
 // create makes a Service with the next free name of the scenario.
-func (t *T) create(s world.Service) service {
+func (t *T) create(s flowtest.Service) service {
 	t.services++
 	if s.Name == "" {
 		s.Name = fmt.Sprintf("%s-%d", t.slug, t.services)
@@ -176,7 +176,7 @@ func (t *T) create(s world.Service) service {
 
 // service is a Service that was created.
 type service struct {
-	world.Service
+	flowtest.Service
 
 	t      *T
 	object *corev1.Service
@@ -199,16 +199,16 @@ func (s service) update(change func(*corev1.Service)) service {
 	return s
 }
 
-func (s service) setEndpoints(endpoints ...world.Endpoint) {
+func (s service) setEndpoints(endpoints ...flowtest.Endpoint) {
 	s.t.must(s.t.SetEndpoints(s.t.ctx, s.Service, endpoints...))
 }
 
 // virtual returns an unused address as text, for LoadBalancerIPs and ExternalIPs.
-func (t *T) virtual() []string { return []string{t.Plane.VirtualAddr(t.F).String()} }
+func (t *T) virtual() []string { return []string{t.Cluster.VirtualAddr(t.F).String()} }
 
 // on returns an endpoint in a namespace; which of the nodes it is on follows from that. extra 0 is the main address.
-func (t *T) on(n *network.Namespace, extra int) world.Endpoint {
-	e := world.Endpoint{Addr: n.Addr(t.F), Node: t.NodeName}
+func (t *T) on(n *network.Namespace, extra int) flowtest.Endpoint {
+	e := flowtest.Endpoint{Addr: n.Addr(t.F), Node: t.NodeName}
 	if extra > 0 {
 		e.Addr = n.Extra(t.F, extra)
 	}
@@ -219,30 +219,33 @@ func (t *T) on(n *network.Namespace, extra int) world.Endpoint {
 }
 
 // Conditions of endpoints.
-func unready(e world.Endpoint) world.Endpoint { e.NotReady = true; return e }
+func unready(e flowtest.Endpoint) flowtest.Endpoint { e.NotReady = true; return e }
 
-func terminating(e world.Endpoint) world.Endpoint { e.Terminating = true; return e }
+func terminating(e flowtest.Endpoint) flowtest.Endpoint { e.Terminating = true; return e }
 
-func terminated(e world.Endpoint) world.Endpoint { e.Terminating, e.NotServing = true, true; return e }
+func terminated(e flowtest.Endpoint) flowtest.Endpoint {
+	e.Terminating, e.NotServing = true, true
+	return e
+}
 
-func inZone(e world.Endpoint, zones ...string) world.Endpoint { e.Zones = zones; return e }
+func inZone(e flowtest.Endpoint, zones ...string) flowtest.Endpoint { e.Zones = zones; return e }
 
-func hintedTo(e world.Endpoint, nodes ...string) world.Endpoint { e.Nodes = nodes; return e }
+func hintedTo(e flowtest.Endpoint, nodes ...string) flowtest.Endpoint { e.Nodes = nodes; return e }
 
 // at is where an endpoint listens.
-func at(e world.Endpoint, port uint16) netip.AddrPort { return netip.AddrPortFrom(e.Addr, port) }
+func at(e flowtest.Endpoint, port uint16) netip.AddrPort { return netip.AddrPortFrom(e.Addr, port) }
 
 // reaches wants all of the endpoints, at port 8080.
-func reaches(endpoints ...world.Endpoint) world.Want {
-	return world.Reaches(ports8080(endpoints)...)
+func reaches(endpoints ...flowtest.Endpoint) flowtest.Want {
+	return flowtest.Reaches(ports8080(endpoints)...)
 }
 
 // reachesSome wants any of the endpoints, at port 8080.
-func reachesSome(endpoints ...world.Endpoint) world.Want {
-	return world.ReachesSome(ports8080(endpoints)...)
+func reachesSome(endpoints ...flowtest.Endpoint) flowtest.Want {
+	return flowtest.ReachesSome(ports8080(endpoints)...)
 }
 
-func ports8080(endpoints []world.Endpoint) (to []netip.AddrPort) {
+func ports8080(endpoints []flowtest.Endpoint) (to []netip.AddrPort) {
 	for _, e := range endpoints {
 		to = append(to, at(e, 8080))
 	}

@@ -22,7 +22,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/world"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/flowtest"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
@@ -37,13 +37,13 @@ func TestFlows(t *testing.T) {
 // sideBySide is how many scenarios run at a time.
 const sideBySide = 32
 
-var plane *world.Plane
+var controlPlane *flowtest.Cluster
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
-	plane, err = world.StartPlane(ctx, framework.Options{})
+	controlPlane, err = flowtest.StartCluster(ctx, framework.Options{})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return plane.Stop() })
+	DeferCleanup(func() error { return controlPlane.Stop() })
 })
 
 // setup is a configuration of the proxy with the scenarios that run under it.
@@ -54,7 +54,7 @@ type setup struct {
 	scenarios []scenario
 }
 
-// Each proxy goes through two rounds: most scenarios in one world, then the few per special configuration.
+// Each proxy goes through two rounds: most scenarios in one environment, then the few per special configuration.
 var rounds = []struct {
 	name   string
 	setups []setup
@@ -74,51 +74,51 @@ func join(lists ...[]scenario) (all []scenario) {
 	return all
 }
 
-var _ = Describe("proxyagent with iptables-nft", func() { specs(world.OursNFT) })
+var _ = Describe("proxyagent with iptables-nft", func() { specs(flowtest.OursNFT) })
 
-var _ = Describe("proxyagent with iptables-legacy", Label("all"), func() { specs(world.OursLegacy) })
+var _ = Describe("proxyagent with iptables-legacy", Label("all"), func() { specs(flowtest.OursLegacy) })
 
-var _ = Describe("kube-proxy in mode iptables", Label("all"), func() { specs(world.KubeProxyIPTables) })
+var _ = Describe("kube-proxy in mode iptables", Label("all"), func() { specs(flowtest.KubeProxyIPTables) })
 
-var _ = Describe("kube-proxy in mode nftables", Label("all"), func() { specs(world.KubeProxyNFTables) })
+var _ = Describe("kube-proxy in mode nftables", Label("all"), func() { specs(flowtest.KubeProxyNFTables) })
 
-func specs(kind world.Kind) {
+func specs(kind flowtest.Kind) {
 	for _, r := range rounds {
 		Context(r.name, Ordered, ContinueOnFailure, func() { specsOf(kind, string(kind)+" "+r.name, r.setups) })
 	}
 }
 
-// task is a scenario in a world, and its end.
+// task is a scenario in an environment, and its result.
 type task struct {
 	scenario
 	setup  setup
 	family model.Family
 	title  string
 	text   string // as Ginkgo knows it: with the containers
-	world  *world.World
+	env    *flowtest.Environment
 	done   chan struct{}
 	err    error
 	took   time.Duration
 }
 
-func specsOf(kind world.Kind, above string, setups []setup) {
+func specsOf(kind flowtest.Kind, above string, setups []setup) {
 	tasks := tasksOf(above, setups)
 	BeforeAll(func(ctx context.Context) {
 		life, end := context.WithCancel(context.Background())
-		worlds := startWorlds(ctx, kind, setups)
-		running := startTasks(life, chosen(tasks), worlds)
+		environments := startEnvironments(ctx, kind, setups)
+		running := startTasks(life, chosen(tasks), environments)
 		DeferCleanup(func() error {
 			end()
 			running.Wait()
 			var errs []error
-			for _, w := range worlds {
+			for _, w := range environments {
 				errs = append(errs, w.Stop())
 			}
 			return errors.Join(errs...)
 		})
 	})
 	for _, t := range tasks {
-		It(t.title, func(ctx context.Context) { t.judge(ctx, kind) })
+		It(t.title, func(ctx context.Context) { t.verify(ctx, kind) })
 	}
 }
 
@@ -154,26 +154,26 @@ func focused(text string, expressions []string) bool {
 	return false
 }
 
-func startWorlds(ctx context.Context, kind world.Kind, setups []setup) map[string]*world.World {
-	worlds := map[string]*world.World{}
+func startEnvironments(ctx context.Context, kind flowtest.Kind, setups []setup) map[string]*flowtest.Environment {
+	environments := map[string]*flowtest.Environment{}
 	for _, s := range setups {
-		w, err := plane.Start(ctx, world.Options{Kind: kind, Config: s.config, NoZone: s.noZone})
+		w, err := controlPlane.Start(ctx, flowtest.Options{Kind: kind, Config: s.config, NoZone: s.noZone})
 		Expect(err).NotTo(HaveOccurred())
-		worlds[s.name] = w
+		environments[s.name] = w
 	}
-	return worlds
+	return environments
 }
 
-func startTasks(ctx context.Context, tasks []*task, worlds map[string]*world.World) *sync.WaitGroup {
+func startTasks(ctx context.Context, tasks []*task, environments map[string]*flowtest.Environment) *sync.WaitGroup {
 	var running sync.WaitGroup
 	slots := make(chan struct{}, sideBySide)
 	for _, t := range tasks {
-		t.world = worlds[t.setup.name]
+		t.env = environments[t.setup.name]
 		running.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			started := time.Now()
-			t.err = t.perform(ctx, t.world, t.family)
+			t.err = t.perform(ctx, t.env, t.family)
 			t.took = time.Since(started)
 			close(t.done)
 		})
@@ -181,8 +181,8 @@ func startTasks(ctx context.Context, tasks []*task, worlds map[string]*world.Wor
 	return &running
 }
 
-// judge awaits the end of a scenario and compares it with what is expected of this proxy.
-func (t *task) judge(ctx context.Context, kind world.Kind) {
+// verify awaits the end of a scenario and compares it with what is expected of this proxy.
+func (t *task) verify(ctx context.Context, kind flowtest.Kind) {
 	select {
 	case <-t.done:
 	case <-ctx.Done():
@@ -196,6 +196,6 @@ func (t *task) judge(ctx context.Context, kind world.Kind) {
 	case differs:
 		note("it fails, as it should (%s): %v", reason, t.err)
 	case !differs && t.err != nil:
-		Fail(t.err.Error() + "\nthe proxy's last words:\n" + t.world.Proxy.LogTail(8))
+		Fail(t.err.Error() + "\nthe proxy's last words:\n" + t.env.Proxy.LogTail(8))
 	}
 }

@@ -18,7 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
@@ -27,7 +27,7 @@ import (
 // churn changes Services at random, but for what the traffic needs: the busy Service is always served by servers that live,
 // whatever else becomes of it, and the Service calls stays as it is.
 type churn struct {
-	w      *world
+	env    *fixture
 	random *rand.Rand
 	made   int
 	alive  []*corev1.Service
@@ -35,8 +35,8 @@ type churn struct {
 	served map[string]bool
 }
 
-func newChurn(w *world) *churn {
-	return &churn{w: w, random: rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1)), served: map[string]bool{}} //nolint:gosec // a test's
+func newChurn(env *fixture) *churn {
+	return &churn{env: env, random: rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1)), served: map[string]bool{}} //nolint:gosec // a test's
 }
 
 // step makes one change.
@@ -44,9 +44,9 @@ func (c *churn) step(ctx context.Context) {
 	GinkgoHelper()
 	switch n := c.random.IntN(100); {
 	case n < 40:
-		c.w.Endpoints(ctx, c.w.busy, c.endpoints(1+c.random.IntN(24))...)
+		c.env.Endpoints(ctx, c.env.busy, c.endpoints(1+c.random.IntN(24))...)
 	case n < 50:
-		c.w.busy = c.w.Update(ctx, c.w.busy.Name, c.decorate)
+		c.env.busy = c.env.Update(ctx, c.env.busy.Name, c.decorate)
 	case n < 70 || len(c.alive) == 0:
 		c.create(ctx)
 	case n < 80 && len(c.alive) > 10:
@@ -55,18 +55,18 @@ func (c *churn) step(ctx context.Context) {
 		c.supply(ctx, c.any())
 	default:
 		service := c.any()
-		*service = *c.w.Update(ctx, service.Name, c.alter)
+		*service = *c.env.Update(ctx, service.Name, c.alter)
 	}
 }
 
 func (c *churn) any() *corev1.Service { return c.alive[c.random.IntN(len(c.alive))] }
 
 // endpoints picks n of the addresses that the pods have.
-func (c *churn) endpoints(n int) (some []stage.Endpoint) {
+func (c *churn) endpoints(n int) (some []environment.Endpoint) {
 	for _, i := range c.random.Perm(50)[:n] {
-		e := stage.Endpoint{Of: []*network.Namespace{c.w.Pod2, c.w.RemotePod}[i%2], Extra: i / 2}
+		e := environment.Endpoint{Of: []*network.Namespace{c.env.Pod2, c.env.RemotePod}[i%2], Extra: i / 2}
 		if i == 0 {
-			e = stage.Endpoint{Of: c.w.Pod1}
+			e = environment.Endpoint{Of: c.env.Pod1}
 		}
 		some = append(some, e)
 	}
@@ -102,11 +102,11 @@ func toggleAffinity(s *corev1.Service) {
 func (c *churn) create(ctx context.Context) {
 	GinkgoHelper()
 	c.made++
-	service := c.w.NewService(fmt.Sprintf("churn-%d", c.made))
+	service := c.env.NewService(fmt.Sprintf("churn-%d", c.made))
 	if c.random.IntN(2) == 0 {
 		framework.WithClusterIPs(c.beside(0), c.beside(1))(service)
 	}
-	created, err := c.w.Cluster.Client().CoreV1().Services(service.Namespace).Create(ctx, service, metav1.CreateOptions{})
+	created, err := c.env.Cluster.Client().CoreV1().Services(service.Namespace).Create(ctx, service, metav1.CreateOptions{})
 	if apierrors.IsInvalid(err) {
 		return // somebody has the address
 	}
@@ -118,7 +118,7 @@ func (c *churn) create(ctx context.Context) {
 
 // beside returns an address that shares most bits with the busy Service's i-th.
 func (c *churn) beside(i int) string {
-	b := netip.MustParseAddr(c.w.busy.Spec.ClusterIPs[i]).AsSlice()
+	b := netip.MustParseAddr(c.env.busy.Spec.ClusterIPs[i]).AsSlice()
 	b[len(b)-1] ^= byte(1 << c.random.IntN(8))
 	a, _ := netip.AddrFromSlice(b)
 	return a.String()
@@ -127,7 +127,7 @@ func (c *churn) beside(i int) string {
 func (c *churn) remove(ctx context.Context) {
 	GinkgoHelper()
 	i := c.random.IntN(len(c.alive))
-	c.w.Delete(ctx, c.alive[i].Name)
+	c.env.Delete(ctx, c.alive[i].Name)
 	c.dead = append(c.dead, c.alive[i].Spec.ClusterIPs...)
 	c.alive = slices.Delete(c.alive, i, i+1)
 }
@@ -137,7 +137,7 @@ func (c *churn) supply(ctx context.Context, service *corev1.Service) {
 	GinkgoHelper()
 	n := c.random.IntN(12)
 	c.served[service.Name] = n > 0
-	c.w.Endpoints(ctx, service, c.endpoints(n)...)
+	c.env.Endpoints(ctx, service, c.endpoints(n)...)
 }
 
 // alter changes a Service so that its ClusterIP remains served.
@@ -165,13 +165,13 @@ func (c *churn) settled() {
 	}
 	for _, service := range c.alive {
 		for _, f := range network.Families {
-			ends[stage.VIP(service, f)] = network.Refused
+			ends[environment.VIP(service, f)] = network.Refused
 			if c.served[service.Name] {
-				ends[stage.VIP(service, f)] = network.Connected
+				ends[environment.VIP(service, f)] = network.Connected
 			}
 		}
 	}
-	Eventually(func() map[string]string { return c.wrong(ends) }).WithTimeout(stage.Soon).Should(BeEmpty())
+	Eventually(func() map[string]string { return c.wrong(ends) }).WithTimeout(environment.Soon).Should(BeEmpty())
 }
 
 // wrong asks all addresses side by side and returns those that do not end as they should.
@@ -182,7 +182,7 @@ func (c *churn) wrong(ends map[netip.AddrPort]network.Outcome) map[string]string
 	asking.SetLimit(20)
 	for to, want := range ends {
 		asking.Go(func() error {
-			result := c.w.Pod1.Dial(network.Probe{To: to, Timeout: 2 * network.DropTimeout})
+			result := c.env.Pod1.Dial(network.Probe{To: to, Timeout: 2 * network.DropTimeout})
 			if result.Outcome != want {
 				mu.Lock()
 				defer mu.Unlock()
@@ -198,7 +198,7 @@ func (c *churn) wrong(ends map[netip.AddrPort]network.Outcome) map[string]string
 // run makes changes under traffic.
 func (c *churn) run(ctx context.Context, changes int, each func(i int)) {
 	GinkgoHelper()
-	lostNothing := c.w.traffic(ctx)
+	lostNothing := c.env.traffic(ctx)
 	start := time.Now()
 	for i := range changes {
 		c.step(ctx)
@@ -210,58 +210,58 @@ func (c *churn) run(ctx context.Context, changes int, each func(i int)) {
 }
 
 // fromScratch expects that the agent's rules are those that it would have written had it come just now.
-func (w *world) fromScratch(ctx context.Context) {
+func (env *fixture) fromScratch(ctx context.Context) {
 	GinkgoHelper()
-	before := w.settled(ctx).Fixed().WithoutAllocated()
-	Expect(w.Agent.Stop()).To(Succeed())
-	w.cleanup(ctx)
-	Expect(w.Agent.Start(ctx)).To(Succeed())
-	Expect(before.Diff(w.ours(ctx).Fixed().WithoutAllocated())).To(BeEmpty())
+	before := env.settled(ctx).Fixed().WithoutAllocated()
+	Expect(env.Agent.Stop()).To(Succeed())
+	env.cleanup(ctx)
+	Expect(env.Agent.Start(ctx)).To(Succeed())
+	Expect(before.Diff(env.ours(ctx).Fixed().WithoutAllocated())).To(BeEmpty())
 }
 
 // Each has a control plane of its own, for what remains of so many addresses occupies an API server for minutes.
 var _ = Describe("An agent that has much to do", func() {
-	start := func(ctx context.Context, mode string) *world {
-		return newWorld(ctx, suite.ControlPlane(ctx, framework.Options{}), mode)
+	start := func(ctx context.Context, mode string) *fixture {
+		return newFixture(ctx, suite.ControlPlane(ctx, framework.Options{}), mode)
 	}
 
 	DescribeTable("loses nothing in 1,000 changes of Services and endpoints", Label("all"), func(ctx SpecContext, mode string) {
-		w := start(ctx, mode)
-		newChurn(w).run(ctx, 1000, func(int) {})
-		w.fromScratch(ctx)
+		env := start(ctx, mode)
+		newChurn(env).run(ctx, 1000, func(int) {})
+		env.fromScratch(ctx)
 	}, eachMode())
 
 	DescribeTable("loses nothing in 2,000, with restarts, failures and dead API servers between them", Label("soak"),
 		func(ctx SpecContext, mode string) {
-			w := start(ctx, mode)
-			newChurn(w).run(ctx, 2000, func(i int) { w.disturb(ctx, i) })
-			w.fromScratch(ctx)
+			env := start(ctx, mode)
+			newChurn(env).run(ctx, 2000, func(i int) { env.disturb(ctx, i) })
+			env.fromScratch(ctx)
 		}, eachMode())
 })
 
 // eachMode are the entries of a table that runs once in each variant.
 func eachMode() (entries []TableEntry) {
-	for _, mode := range stage.Modes {
-		entries = append(entries, Entry(mode, stage.LabelsOf(mode), mode))
+	for _, mode := range environment.Modes {
+		entries = append(entries, Entry(mode, environment.LabelsOf(mode), mode))
 	}
 	return entries
 }
 
 // disturb lets something go wrong at every hundredth step.
-func (w *world) disturb(ctx context.Context, step int) {
+func (env *fixture) disturb(ctx context.Context, step int) {
 	GinkgoHelper()
 	switch step % 500 {
 	case 100:
-		Expect(w.Agent.Stop()).To(Succeed())
-		Expect(w.Agent.Start(ctx)).To(Succeed())
+		Expect(env.Agent.Stop()).To(Succeed())
+		Expect(env.Agent.Start(ctx)).To(Succeed())
 	case 200:
-		Expect(w.programs.Refuse(2)).To(Succeed())
-		Expect(w.programs.Forget(2)).To(Succeed())
+		Expect(env.programs.Refuse(2)).To(Succeed())
+		Expect(env.programs.Forget(2)).To(Succeed())
 	case 300:
-		Expect(w.Agent.Kill()).To(Succeed())
-		Expect(w.Agent.Start(ctx)).To(Succeed())
+		Expect(env.Agent.Kill()).To(Succeed())
+		Expect(env.Agent.Start(ctx)).To(Succeed())
 	case 400:
-		Expect(w.Cluster.API.Kill()).To(Succeed())
-		Expect(w.Cluster.API.Start(ctx)).To(Succeed())
+		Expect(env.Cluster.API.Kill()).To(Succeed())
+		Expect(env.Cluster.API.Start(ctx)).To(Succeed())
 	}
 }

@@ -43,18 +43,18 @@ COMMIT
 `
 
 // plantForeign writes rules of others, in both variants, and sets.
-func (w *world) plantForeign(ctx context.Context) {
+func (env *fixture) plantForeign(ctx context.Context) {
 	GinkgoHelper()
 	for family, kind := range map[string]string{"": "inet", "6": "inet6"} {
 		set := "XCIPA-" + kind
 		member := map[string]string{"": "198.51.100.66", "6": "2001:db8:51::66"}[family]
-		w.Feed(ctx, fmt.Sprintf("create %s hash:ip family %s\nadd %[1]s %[3]s\n", set, kind, member), "ipset", "restore")
+		env.Feed(ctx, fmt.Sprintf("create %s hash:ip family %s\nadd %[1]s %[3]s\n", set, kind, member), "ipset", "restore")
 		for _, variant := range []string{"nft", "legacy"} {
-			w.Feed(ctx, fmt.Sprintf(foreignRules, set), "ip"+family+"tables-"+variant+"-restore", "--noflush", "-w", "20")
+			env.Feed(ctx, fmt.Sprintf(foreignRules, set), "ip"+family+"tables-"+variant+"-restore", "--noflush", "-env", "20")
 		}
 	}
-	w.foreign = w.Rules(ctx)
-	Expect(w.foreign).To(HaveLen(5), "all programs but nft show rules")
-	Expect(w.foreign.Of(ruleset.Agent)).To(BeEmpty())
-	Expect(strings.Count(w.foreign["iptables-nft-save"], "\n-A ")).To(Equal(strings.Count(foreignRules, "\n-A ")))
+	env.foreign = env.Rules(ctx)
+	Expect(env.foreign).To(HaveLen(5), "all programs but nft show rules")
+	Expect(env.foreign.Of(ruleset.Agent)).To(BeEmpty())
+	Expect(strings.Count(env.foreign["iptables-nft-save"], "\n-A ")).To(Equal(strings.Count(foreignRules, "\n-A ")))
 }

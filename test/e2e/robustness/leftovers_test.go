@@ -10,8 +10,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
@@ -61,94 +61,94 @@ COMMIT
 )
 
 // restart stops the agent, lets something be left, starts it again, and expects rules as if it had found nothing.
-func (w *world) restart(ctx context.Context, leave func()) {
+func (env *fixture) restart(ctx context.Context, leave func()) {
 	GinkgoHelper()
-	clean := w.settled(ctx)
-	Expect(w.Agent.Stop()).To(Succeed())
-	w.cleanup(ctx)
+	clean := env.settled(ctx)
+	Expect(env.Agent.Stop()).To(Succeed())
+	env.cleanup(ctx)
 	leave()
-	Expect(w.ours(ctx)).NotTo(BeEmpty())
-	Expect(w.Agent.Start(ctx)).To(Succeed())
-	w.Served(w.busy)
-	w.Served(w.calls)
-	Eventually(func() string { return clean.Diff(w.ours(ctx)) }).WithTimeout(stage.Repair).Should(BeEmpty())
+	Expect(env.ours(ctx)).NotTo(BeEmpty())
+	Expect(env.Agent.Start(ctx)).To(Succeed())
+	env.Served(env.busy)
+	env.Served(env.calls)
+	Eventually(func() string { return clean.Diff(env.ours(ctx)) }).WithTimeout(environment.Repair).Should(BeEmpty())
 }
 
-func (w *world) cleanup(ctx context.Context) {
+func (env *fixture) cleanup(ctx context.Context) {
 	GinkgoHelper()
-	out, code, err := framework.RunProxyAgent(ctx, framework.ProxyAgentOptions{Namespace: w.Node, Args: []string{"cleanup"}, Race: true})
+	out, code, err := framework.RunProxyAgent(ctx, framework.ProxyAgentOptions{Namespace: env.Node, Args: []string{"cleanup"}, Race: true})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(code).To(BeZero(), out)
-	Expect(w.ours(ctx)).To(BeEmpty())
+	Expect(env.ours(ctx)).To(BeEmpty())
 }
 
-var _ = both("An agent that finds what an older one left", func(the func() *world) {
-	var w *world
+var _ = both("An agent that finds what an older one left", func(the func() *fixture) {
+	var env *fixture
 	BeforeEach(func(ctx SpecContext) {
-		w = the()
-		w.reset(ctx)
+		env = the()
+		env.reset(ctx)
 	})
 	feed := func(ctx context.Context, text string) {
 		for _, family := range families {
-			w.Feed(ctx, text, w.program(family, "-restore"), "--noflush", "-w", "20")
+			env.Feed(ctx, text, env.program(family, "-restore"), "--noflush", "-env", "20")
 		}
 	}
 
 	It("takes other chains, jumps and sets away", func(ctx SpecContext) {
-		w.restart(ctx, func() {
+		env.restart(ctx, func() {
 			for family, kind := range map[string]string{"": "inet", "6": "inet6"} {
 				set := map[string]string{"": "CIPA-4-OLD", "6": "CIPA-6-OLD"}[family]
-				w.Run(ctx, "ipset", "create", set, "hash:ip,port", "family", kind)
-				w.Run(ctx, "ipset", "create", set+"2", "hash:net,iface", "family", kind)
-				w.Feed(ctx, fmt.Sprintf(oldNAT, set), w.program(family, "-restore"), "--noflush", "-w", "20")
+				env.Run(ctx, "ipset", "create", set, "hash:ip,port", "family", kind)
+				env.Run(ctx, "ipset", "create", set+"2", "hash:net,iface", "family", kind)
+				env.Feed(ctx, fmt.Sprintf(oldNAT, set), env.program(family, "-restore"), "--noflush", "-env", "20")
 			}
 		})
 	})
 
 	It("writes chains of the same names anew", func(ctx SpecContext) {
-		w.restart(ctx, func() { feed(ctx, sameNames) })
+		env.restart(ctx, func() { feed(ctx, sameNames) })
 	})
 
 	It("makes sets of the same names and of another kind anew", func(ctx SpecContext) {
-		sets := w.sets(ctx)
+		sets := env.sets(ctx)
 		Expect(sets).NotTo(BeEmpty())
-		w.restart(ctx, func() {
+		env.restart(ctx, func() {
 			for _, set := range sets {
 				family := map[bool]string{true: "inet6", false: "inet"}[strings.Contains(set, "-6-")]
-				w.Run(ctx, "ipset", "create", set, "hash:net,iface", "family", family)
+				env.Run(ctx, "ipset", "create", set, "hash:net,iface", "family", family)
 			}
 			feed(ctx, "*nat\n:CIPA-OLD - [0:0]\n-A CIPA-OLD -p tcp -m tcp --dport 7 -j RETURN\nCOMMIT\n")
 		})
 	})
 
 	It("empties sets of the same names of what is in them", func(ctx SpecContext) {
-		w.restart(ctx, func() {
-			w.Run(ctx, "ipset", "create", "CIPA-4-VIP", "hash:ip", "family", "inet", "maxelem", "1048576")
-			w.Run(ctx, "ipset", "add", "CIPA-4-VIP", "203.0.113.77")
+		env.restart(ctx, func() {
+			env.Run(ctx, "ipset", "create", "CIPA-4-VIP", "hash:ip", "family", "inet", "maxelem", "1048576")
+			env.Run(ctx, "ipset", "add", "CIPA-4-VIP", "203.0.113.77")
 		})
 	})
 
 	It("takes the rules of the other variant away", func(ctx SpecContext) {
-		other := map[string]string{"nft": "legacy", "legacy": "nft"}[w.Mode]
-		w.restart(ctx, func() {
-			options := w.Options
+		other := map[string]string{"nft": "legacy", "legacy": "nft"}[env.Mode]
+		env.restart(ctx, func() {
+			options := env.Options
 			options.Mode = other
-			agent, err := w.Cluster.StartProxyAgent(ctx, options)
+			agent, err := env.Cluster.StartProxyAgent(ctx, options)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(w.ours(ctx)).To(HaveKey("iptables-" + other + "-save"))
+			Expect(env.ours(ctx)).To(HaveKey("iptables-" + other + "-save"))
 			Expect(agent.Kill()).To(Succeed())
 		})
 	})
 
 	// Nobody can remove a chain that somebody else's rule leads to; that is no reason to serve nothing.
 	It("serves although a rule of others leads to an old chain", func(ctx SpecContext) {
-		Expect(w.Agent.Stop()).To(Succeed())
-		w.cleanup(ctx)
+		Expect(env.Agent.Stop()).To(Succeed())
+		env.cleanup(ctx)
 		feed(ctx, "*nat\n:CIPA-OLD - [0:0]\n:THIRD - [0:0]\n-A THIRD -j CIPA-OLD\n-A CIPA-OLD -p tcp -m tcp --dport 7 -j RETURN\nCOMMIT\n")
-		Expect(w.Agent.Start(ctx)).To(Succeed())
-		w.Served(w.busy)
+		Expect(env.Agent.Start(ctx)).To(Succeed())
+		env.Served(env.busy)
 		feed(ctx, "*nat\n-F THIRD\n-X THIRD\nCOMMIT\n")
-		Eventually(func() string { return strings.Join(strings.Fields(w.Rules(ctx).Of(ruleset.Agent).String()), " ") }).
-			WithTimeout(stage.Soon).ShouldNot(ContainSubstring("CIPA-OLD"))
+		Eventually(func() string { return strings.Join(strings.Fields(env.Rules(ctx).Of(ruleset.Agent).String()), " ") }).
+			WithTimeout(environment.Soon).ShouldNot(ContainSubstring("CIPA-OLD"))
 	})
 }, "all")

@@ -22,9 +22,9 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/faults"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/stage"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
@@ -42,9 +42,9 @@ var cp *framework.ControlPlane
 
 var _ = BeforeSuite(func(ctx SpecContext) { cp = suite.ControlPlane(ctx, framework.Options{}) })
 
-// world is a Stage with an agent that has work, among rules of others.
-type world struct {
-	*stage.Stage
+// fixture is an Environment with an agent, Services that are in use, and rules of others.
+type fixture struct {
+	*environment.Environment
 	programs *faults.Programs
 	// busy has endpoints that change; everything may happen to it that leaves it served.
 	busy *corev1.Service
@@ -54,65 +54,65 @@ type world struct {
 	foreign ruleset.Snapshot
 }
 
-// newWorld makes one on a control plane, with an agent that finds faults.Programs in its PATH.
-func newWorld(ctx context.Context, cluster *framework.ControlPlane, mode string) *world {
+// newFixture makes one on a control plane, with an agent that finds faults.Programs in its PATH.
+func newFixture(ctx context.Context, cluster *framework.ControlPlane, mode string) *fixture {
 	GinkgoHelper()
-	w := &world{Stage: stage.Open(ctx, cluster, mode)}
+	env := &fixture{Environment: environment.Open(ctx, cluster, mode)}
 	var err error
-	w.programs, err = faults.NewPrograms(GinkgoT().TempDir())
+	env.programs, err = faults.NewPrograms(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
-	w.Options.Env = append(w.Options.Env, "PATH="+w.programs.Path())
-	w.plantForeign(ctx)
-	w.busy = w.Serve(ctx, "busy", w.servers(), framework.WithType(corev1.ServiceTypeNodePort), named)
-	w.calls = w.Serve(ctx, "calls", w.servers(), stage.BothProtocols())
+	env.Options.Env = append(env.Options.Env, "PATH="+env.programs.Path())
+	env.plantForeign(ctx)
+	env.busy = env.Serve(ctx, "busy", env.servers(), framework.WithType(corev1.ServiceTypeNodePort), named)
+	env.calls = env.Serve(ctx, "calls", env.servers(), environment.BothProtocols())
 	for i := range 8 {
-		w.Serve(ctx, fmt.Sprintf("other-%d", i), w.servers()[:i%4])
+		env.Serve(ctx, fmt.Sprintf("other-%d", i), env.servers()[:i%4])
 	}
-	w.StartAgent(ctx)
-	w.Served(w.busy)
-	return w
+	env.StartAgent(ctx)
+	env.Served(env.busy)
+	return env
 }
 
 // named gives the port its name from the start, so that others can come later: a port that is renamed has no endpoints until
 // EndpointSlices know the new name, and refuses meanwhile as it must.
 func named(s *corev1.Service) { s.Spec.Ports[0].Name = "main" }
 
-func (w *world) servers() []stage.Endpoint {
-	return []stage.Endpoint{{Of: w.Pod1}, {Of: w.Pod2}, {Of: w.RemotePod}}
+func (env *fixture) servers() []environment.Endpoint {
+	return []environment.Endpoint{{Of: env.Pod1}, {Of: env.Pod2}, {Of: env.RemotePod}}
 }
 
 // families tell the programs of iptables apart, and those of nothing else.
 var families = []string{"", "6"}
 
-// program names one of iptables' programs of the world's variant.
-func (w *world) program(family, tail string) string {
-	return "ip" + family + "tables-" + w.Mode + tail
+// program names one of iptables' programs of the variant under test.
+func (env *fixture) program(family, tail string) string {
+	return "ip" + family + "tables-" + env.Mode + tail
 }
 
 // edit applies lines to a table of one family by hand.
-func (w *world) edit(ctx context.Context, family, table string, lines ...string) {
+func (env *fixture) edit(ctx context.Context, family, table string, lines ...string) {
 	GinkgoHelper()
 	text := "*" + table + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
-	w.Feed(ctx, text, w.program(family, "-restore"), "--noflush", "-w", "20")
+	env.Feed(ctx, text, env.program(family, "-restore"), "--noflush", "-env", "20")
 }
 
 // ours are the agent's own rules.
-func (w *world) ours(ctx context.Context) ruleset.Snapshot {
+func (env *fixture) ours(ctx context.Context) ruleset.Snapshot {
 	GinkgoHelper()
-	return w.Rules(ctx).Of(ruleset.Agent)
+	return env.Rules(ctx).Of(ruleset.Agent)
 }
 
 // lines returns what iptables-save prints of a table of one family.
-func (w *world) lines(ctx context.Context, family, table string) []string {
+func (env *fixture) lines(ctx context.Context, family, table string) []string {
 	GinkgoHelper()
-	return strings.Split(w.Run(ctx, w.program(family, "-save"), "-t", table), "\n")
+	return strings.Split(env.Run(ctx, env.program(family, "-save"), "-t", table), "\n")
 }
 
 // chains returns the agent's chains in a table of one family.
-func (w *world) chains(ctx context.Context, family, table string) []string {
+func (env *fixture) chains(ctx context.Context, family, table string) []string {
 	GinkgoHelper()
 	var chains []string
-	for _, line := range w.lines(ctx, family, table) {
+	for _, line := range env.lines(ctx, family, table) {
 		if name, is := strings.CutPrefix(line, ":"); is && ruleset.Agent(name) {
 			chains = append(chains, strings.Fields(name)[0])
 		}
@@ -121,10 +121,10 @@ func (w *world) chains(ctx context.Context, family, table string) []string {
 }
 
 // sets returns the names of the agent's sets.
-func (w *world) sets(ctx context.Context) []string {
+func (env *fixture) sets(ctx context.Context) []string {
 	GinkgoHelper()
 	var sets []string
-	for name := range strings.Lines(w.Run(ctx, "ipset", "list", "-name")) {
+	for name := range strings.Lines(env.Run(ctx, "ipset", "list", "-name")) {
 		if name = strings.TrimSpace(name); ruleset.Agent(name) {
 			sets = append(sets, name)
 		}
@@ -133,43 +133,45 @@ func (w *world) sets(ctx context.Context) []string {
 }
 
 // reset brings back what specs may change, and waits for it.
-func (w *world) reset(ctx context.Context) {
+func (env *fixture) reset(ctx context.Context) {
 	GinkgoHelper()
-	Expect(w.programs.Open()).To(Succeed())
-	if !w.Agent.Running() { // a spec before this one failed
-		Expect(w.Agent.Start(ctx)).To(Succeed())
+	Expect(env.programs.Open()).To(Succeed())
+	if !env.Agent.Running() { // a spec before this one failed
+		Expect(env.Agent.Start(ctx)).To(Succeed())
 	}
-	Expect(w.programs.NoMore()).To(Succeed())
-	w.Endpoints(ctx, w.busy, stage.Endpoint{Of: w.Pod2, Extra: 30})
-	w.answersFrom(w.Pod2, 30) // it keeps up, whatever it had to wait for
-	w.Endpoints(ctx, w.busy, w.servers()...)
+	Expect(env.programs.NoMore()).To(Succeed())
+	env.Endpoints(ctx, env.busy, environment.Endpoint{Of: env.Pod2, Extra: 30})
+	env.answersFrom(env.Pod2, 30) // it keeps up, whatever it had to wait for
+	env.Endpoints(ctx, env.busy, env.servers()...)
 	for _, f := range network.Families {
-		Eventually(func() string { return w.Pod1.Dial(network.Probe{To: stage.VIP(w.busy, f)}).Endpoint.Addr().String() }).
-			WithTimeout(stage.Soon).ShouldNot(Equal(w.Pod2.Extra(f, 30).String()))
+		Eventually(func() string {
+			return env.Pod1.Dial(network.Probe{To: environment.VIP(env.busy, f)}).Endpoint.Addr().String()
+		}).
+			WithTimeout(environment.Soon).ShouldNot(Equal(env.Pod2.Extra(f, 30).String()))
 	}
 }
 
 // settled waits until the agent's rules do not change any more, and returns them.
-func (w *world) settled(ctx context.Context) (rules ruleset.Snapshot) {
+func (env *fixture) settled(ctx context.Context) (rules ruleset.Snapshot) {
 	GinkgoHelper()
 	Eventually(func() string {
-		rules = w.ours(ctx)
+		rules = env.ours(ctx)
 		time.Sleep(400 * time.Millisecond)
-		return rules.Diff(w.ours(ctx))
-	}).WithTimeout(stage.Soon).Should(BeEmpty())
+		return rules.Diff(env.ours(ctx))
+	}).WithTimeout(environment.Soon).Should(BeEmpty())
 	return rules
 }
 
-// both runs specs in both variants, each on a world of its own that they share. labels are those of both.
-func both(what string, specs func(w func() *world), labels ...string) bool {
-	for _, mode := range stage.Modes {
-		Describe(what+", "+mode, stage.LabelsOf(mode), Label(labels...), Ordered, ContinueOnFailure, func() {
-			var w *world
-			BeforeAll(func(ctx SpecContext) { w = newWorld(ctx, cp, mode) })
+// both runs specs in both variants, each in an Environment of its own. labels are those of both.
+func both(what string, specs func(env func() *fixture), labels ...string) bool {
+	for _, mode := range environment.Modes {
+		Describe(what+", "+mode, environment.LabelsOf(mode), Label(labels...), Ordered, ContinueOnFailure, func() {
+			var env *fixture
+			BeforeAll(func(ctx SpecContext) { env = newFixture(ctx, cp, mode) })
 			AfterEach(func(ctx SpecContext) {
-				Expect(w.foreign.Diff(w.Rules(ctx).Without(ruleset.Agent))).To(BeEmpty(), "rules of others were changed")
+				Expect(env.foreign.Diff(env.Rules(ctx).Without(ruleset.Agent))).To(BeEmpty(), "rules of others were changed")
 			})
-			specs(func() *world { return w })
+			specs(func() *fixture { return env })
 		})
 	}
 	return true

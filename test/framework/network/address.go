@@ -17,7 +17,7 @@ type host struct {
 	main, ranges [2]string // IPv4, IPv6
 }
 
-// The hosts of every Bed. Node is listed with its primary addresses.
+// The hosts of every Topology. Node is listed with its primary addresses.
 var (
 	hostNode      = host{name: "node", main: [2]string{"192.0.2.10", "2001:db8:2::10"}}
 	hostClient    = host{"client", [2]string{"192.0.2.100", "2001:db8:2::100"}, [2]string{"198.18.0.0/16", "2001:db8:18::/64"}}
@@ -36,7 +36,7 @@ var (
 	remoteGateway = [2]string{"10.180.2.1", "fd00:180:0:2::1"}
 )
 
-// Ranges of every Bed.
+// Ranges of every Topology.
 var (
 	clusterCIDR = [2]string{"10.180.0.0/16", "fd00:180::/48"}
 	podCIDR     = [2]string{"10.180.1.0/24", "fd00:180:0:1::/64"}

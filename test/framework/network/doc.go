@@ -5,12 +5,12 @@
 //	       ├── node (the proxy here) ─┼── eth1 (alt node IP) ────── client
 //	pod2 ──┘                          └── eth2 (cluster network) ── remote ── remote-pod
 //
-// Start with [New], which returns a [Bed]. Every [Namespace] of it can serve ([Namespace.Serve]), ask ([Namespace.Dial]) and run
+// Start with [New], which returns a [Topology]. Every [Namespace] of it can serve ([Namespace.Serve]), ask ([Namespace.Dial]) and run
 // programs ([Namespace.Command]). Servers name themselves and tell where they were reached and by whom, so that the [Result] of
 // one Dial shows which endpoint a proxy chose and whether it changed the source address.
 //
 // It promises:
-//   - The addresses are the same in every Bed, for no two Beds know of each other: several may live side by side, in several processes.
+//   - The addresses are the same in every Topology, for no two Topologies know of each other: several may live side by side, in several processes.
 //   - Servers and clients live in the test's own process: their sockets belong to a namespace, their goroutines do not. A Dial costs
 //     a few system calls.
 //   - Nothing outside of its namespaces is touched. Close removes them, and New removes those of processes that died without a Close.

@@ -23,7 +23,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Namespace is one network namespace of a [Bed]. Its methods may be called concurrently.
+// Namespace is one network namespace of a [Topology]. Its methods may be called concurrently.
 type Namespace struct {
 	host   host
 	handle int // an open file of the namespace
@@ -35,10 +35,10 @@ type Namespace struct {
 	sctp sctpPorts
 }
 
-// Name returns the name of the namespace for "ip netns": another one in each Bed.
+// Name returns the name of the namespace for "ip netns": another one in each Topology.
 func (n *Namespace) Name() string { return n.name }
 
-// Host returns the name of its place in the topology, with which its servers introduce themselves: "node", "pod1", "pod2", "remote",
+// Host returns the name of its target in the topology, with which its servers introduce themselves: "node", "pod1", "pod2", "remote",
 // "remote-pod", "client".
 func (n *Namespace) Host() string { return n.host.name }
 
@@ -52,7 +52,7 @@ func (n *Namespace) Extra(f model.Family, i int) netip.Addr {
 }
 
 // LockFile returns the file that iptables-legacy shall lock in the namespace instead of the machine's (XTABLES_LOCKFILE). It goes with
-// the Bed.
+// the Topology.
 func (n *Namespace) LockFile() string { return filepath.Join(os.TempDir(), n.name+".xtables.lock") }
 
 // Do calls a function on a thread that is in the namespace: sockets that it makes stay there for ever. It must start
@@ -114,7 +114,7 @@ func (n *Namespace) DialContext(ctx context.Context, network, address string) (c
 	return conn, err
 }
 
-// Listen listens inside the namespace, as [net.Listen] does, until the Bed is closed.
+// Listen listens inside the namespace, as [net.Listen] does, until the Topology is closed.
 func (n *Namespace) Listen(network, address string) (net.Listener, error) {
 	listener, err := n.listen(network, address)
 	if err == nil {

@@ -39,7 +39,7 @@ func (p sctpPacket) bytes() []byte {
 	binary.BigEndian.PutUint16(b[2:], p.to)
 	binary.BigEndian.PutUint32(b[4:], p.tag)
 	b = p.appendChunk(b)
-	binary.LittleEndian.PutUint32(b[8:], crc32.Checksum(b, castagnoli)) // over zeros in its own place
+	binary.LittleEndian.PutUint32(b[8:], crc32.Checksum(b, castagnoli)) // over zeros in its own target
 	return b
 }
 

@@ -2,121 +2,225 @@
 
 package network
 
-import "fmt"
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
 
-// link is a cable between two namespaces.
-type link struct{ a, ifA, b, ifB string }
+	"golang.org/x/sys/unix"
 
-var links = []link{
-	{"node", "eth0", "client", "eth0"},
-	{"node", "eth1", "client", "eth1"},
-	{"node", "eth2", "remote", "eth0"},
-	{"node", "pod1", "pod1", "eth0"},
-	{"node", "pod2", "pod2", "eth0"},
-	{"remote", "pod1", "remote-pod", "eth0"},
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+const (
+	// folder is where "ip netns" keeps the namespaces that have a name.
+	folder = "/run/netns"
+	// prefix begins the name of every namespace of this package. The id of its process comes next.
+	prefix = "cipo-"
+	// readyTimeout is how long a new Topology may take until packets flow.
+	readyTimeout = 20 * time.Second
+)
+
+// Ports are those on which every pod and node of a new Topology serves, with every protocol.
+var Ports = []uint16{8080, 8081, 8082}
+
+// topologies counts them, for names that no two of a process share. It begins anywhere: a process that was killed may have had the same id.
+var (
+	topologies    atomic.Uint32
+	firstTopology = rand.Uint32()
+)
+
+// Topology is a network of namespaces. Its zero value is of no use: see [New].
+type Topology struct {
+	// Node is where the proxy runs. Its Addr is the primary node IP.
+	Node *Namespace
+	// Pod1 and Pod2 are pods on the node.
+	Pod1, Pod2 *Namespace
+	// Remote is another node, without a proxy, and RemotePod a pod on it.
+	Remote, RemotePod *Namespace
+	// Client is outside of the cluster, a neighbour of the node. It never forwards.
+	Client *Namespace
+
+	id string
 }
 
-// hosts are all namespaces, in the order in which they are made.
-var hosts = []host{hostNode, hostRemote, hostClient, hostPod1, hostPod2, hostRemotePod}
-
-// sysctls are set in a namespace before it has interfaces. Addresses are usable at once, nothing is filtered by its
-// return path, and refusals are never rate limited: the kernel would answer a burst of probes with six refusals and then silence.
-var sysctls = map[string]string{
-	"net/ipv4/conf/all/rp_filter":                "0",
-	"net/ipv4/conf/default/rp_filter":            "0",
-	"net/ipv4/icmp_ratelimit":                    "0",
-	"net/ipv4/icmp_msgs_per_sec":                 "1000000",
-	"net/ipv4/icmp_msgs_burst":                   "100000",
-	"net/ipv6/icmp/ratelimit":                    "0",
-	"net/ipv6/conf/all/accept_dad":               "0",
-	"net/ipv6/conf/default/accept_dad":           "0",
-	"net/ipv6/conf/default/dad_transmits":        "0",
-	"net/ipv6/conf/all/disable_ipv6":             "0",
-	"net/ipv6/conf/default/disable_ipv6":         "0",
-	"net/ipv6/conf/default/accept_ra":            "0",
-	"net/ipv6/conf/default/router_solicitations": "0",
+// New makes a Topology and starts its servers, on [Ports], in every namespace but Client. It needs root. What it made is gone after an error.
+func New(ctx context.Context) (*Topology, error) {
+	sweep()
+	b := &Topology{id: fmt.Sprintf("%s%d-%04x", prefix, os.Getpid(), (firstTopology+topologies.Add(1))&0xffff)}
+	if err := b.build(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("making a network: %w", err), b.Close())
+	}
+	return b, nil
 }
 
-// forwarding are the sysctls of namespaces that are routers.
-var forwarding = map[string]string{
-	"net/ipv4/ip_forward":          "1",
-	"net/ipv6/conf/all/forwarding": "1",
+func (b *Topology) build(ctx context.Context) error {
+	targets := []**Namespace{&b.Node, &b.Remote, &b.Client, &b.Pod1, &b.Pod2, &b.RemotePod} // as in hosts
+	for i, target := range targets {
+		n, err := b.add(ctx, hosts[i])
+		if err != nil {
+			return err
+		}
+		*target = n
+	}
+	if err := b.connect(ctx); err != nil {
+		return err
+	}
+	if err := b.serve(); err != nil {
+		return err
+	}
+	return b.awaitReady(ctx)
 }
 
-// script returns the lines for "ip -batch" in one namespace, once its links are there.
-func script(name string) []string {
-	lines := []string{"link set lo up"}
+// awaitReady waits until every cable carries packets and the neighbours know each other: the kernel lets both begin a moment after
+// the interfaces are up, on a busy machine up to a second.
+func (b *Topology) awaitReady(ctx context.Context) error {
+	for _, f := range Families {
+		for _, to := range []netip.Addr{b.Pod1.Addr(f), b.Pod2.Addr(f), b.RemotePod.Addr(f), b.Remote.Addr(f), b.Node.Addr(f), AltNodeAddr(f)} {
+			result := Result{Outcome: Dropped}
+			for started := time.Now(); result.Outcome != Connected; {
+				if ctx.Err() != nil || time.Since(started) > readyTimeout {
+					return fmt.Errorf("the client cannot reach %s: %s", to, result)
+				}
+				result = b.Client.Dial(Probe{To: netip.AddrPortFrom(to, Ports[0]), Timeout: DropTimeout})
+			}
+		}
+	}
+	return nil
+}
+
+// add makes a namespace with the sysctls that must be set before it has interfaces.
+func (b *Topology) add(ctx context.Context, h host) (*Namespace, error) {
+	n := &Namespace{host: h, name: b.id + "-" + h.name}
+	if err := ip(ctx, nil, "netns", "add", n.name); err != nil {
+		return nil, err
+	}
+	var err error
+	if n.handle, err = unix.Open(filepath.Join(folder, n.name), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, fmt.Errorf("opening the network namespace %s: %w", n.name, err)
+	}
+	if err := n.Sysctl(sysctls); err != nil {
+		return nil, err
+	}
+	if h.name == "node" || h.name == "remote" {
+		err = n.Sysctl(forwarding)
+	}
+	return n, err
+}
+
+// Sysctl sets sysctls of the namespace, by their paths below /proc/sys. One that the kernel does not have is left out.
+func (n *Namespace) Sysctl(values map[string]string) error {
+	return n.Do(func() error {
+		for path, value := range values {
+			err := os.WriteFile(filepath.Join("/proc/sys", path), []byte(value), 0o644)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("setting the sysctl %s of %s: %w", path, n.Host(), err)
+			}
+		}
+		return nil
+	})
+}
+
+// connect lays the cables and configures both of their ends.
+func (b *Topology) connect(ctx context.Context) error {
+	var cables bytes.Buffer
 	for _, l := range links {
-		switch name {
-		case l.a:
-			lines = append(lines, "link set "+l.ifA+" up")
-		case l.b:
-			lines = append(lines, "link set "+l.ifB+" up")
+		fmt.Fprintf(&cables, "link add %s netns %s-%s type veth peer name %s netns %s-%s\n", l.ifA, b.id, l.a, l.ifB, b.id, l.b)
+	}
+	if err := ip(ctx, &cables, "-batch", "-"); err != nil {
+		return err
+	}
+	for _, h := range hosts {
+		lines := strings.NewReader(strings.Join(script(h.name), "\n") + "\n")
+		if err := ip(ctx, lines, "-n", b.id+"-"+h.name, "-batch", "-"); err != nil {
+			return err
 		}
 	}
-	for i := range 2 {
-		lines = append(lines, scriptOf(name, i)...)
-	}
-	return lines
+	return nil
 }
 
-// scriptOf is script for one family: addresses, then routes.
-func scriptOf(name string, i int) []string {
-	switch name {
-	case "node":
-		return nodeScript(i)
-	case "remote":
-		return []string{
-			onLink(hostRemote.main[i], "eth0", i), address(remoteGateway[i], "pod1", i),
-			route(hostRemotePod.main[i], "dev pod1"), route(hostRemotePod.ranges[i], "via "+hostRemotePod.main[i]+" dev pod1 onlink"),
-			route("default", "via "+nodeCluster[i]),
+func (b *Topology) serve() error {
+	for _, n := range []*Namespace{b.Node, b.Remote, b.Pod1, b.Pod2, b.RemotePod} {
+		for _, port := range Ports {
+			for _, protocol := range model.Protocols {
+				if _, err := n.Serve(protocol, port); err != nil {
+					return err
+				}
+			}
 		}
-	case "client":
-		return []string{
-			onLink(hostClient.main[i], "eth0", i), onLink(clientAlt[i], "eth1", i),
-			"route add local " + hostClient.ranges[i] + " dev lo",
-			route("default", "via "+hostNode.main[i]),
+	}
+	return nil
+}
+
+// Namespaces are all of them.
+func (b *Topology) Namespaces() []*Namespace {
+	return []*Namespace{b.Node, b.Remote, b.Client, b.Pod1, b.Pod2, b.RemotePod}
+}
+
+// Close removes the namespaces. Programs that still run in one of them must be ended by who started them.
+func (b *Topology) Close() error {
+	var errs []error
+	for _, n := range b.Namespaces() {
+		if n != nil {
+			errs = append(errs, n.close())
 		}
-	default:
-		return podScript(name, i)
+	}
+	paths, err := filepath.Glob(filepath.Join(folder, b.id+"-*"))
+	errs = append(errs, err)
+	for _, path := range paths {
+		errs = append(errs, removeNamespace(path))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("removing a network: %w", err)
+	}
+	return nil
+}
+
+// sweep removes the namespaces of processes that are no more. It complains about nothing: another process may do the same.
+func sweep() {
+	paths, _ := filepath.Glob(filepath.Join(folder, prefix+"*"))
+	for _, path := range paths {
+		id, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), prefix), "-")
+		if pid, err := strconv.Atoi(id); err == nil && !alive(pid) {
+			_ = removeNamespace(path)
+			_ = os.Remove((&Namespace{name: filepath.Base(path)}).LockFile())
+		}
 	}
 }
 
-func nodeScript(i int) []string {
-	lines := []string{
-		onLink(hostNode.main[i], "eth0", i), onLink(nodeAlt[i], "eth1", i), onLink(nodeCluster[i], "eth2", i),
-		route(remoteCIDR[i], "via "+hostRemote.main[i]),
-		route(hostClient.ranges[i], "via "+hostClient.main[i]),
-		route("default", "via "+hostClient.main[i]+" src "+hostNode.main[i]),
-	}
-	for _, pod := range []host{hostPod1, hostPod2} {
-		lines = append(lines, address(podGateway[i], pod.name, i), route(pod.main[i], "dev "+pod.name),
-			route(pod.ranges[i], "via "+pod.main[i]+" dev "+pod.name+" onlink"))
-	}
-	return lines
+func alive(pid int) bool {
+	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+	return err == nil
 }
 
-func podScript(name string, i int) []string {
-	pod, gateway := hostPod1, podGateway[i]
-	switch name {
-	case "pod2":
-		pod = hostPod2
-	case "remote-pod":
-		pod, gateway = hostRemotePod, remoteGateway[i]
+// removeNamespace does what "ip netns del" does. The namespace itself goes with its last process and socket.
+func removeNamespace(path string) error {
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("unmounting %s: %w", path, err)
 	}
-	return []string{
-		address(pod.main[i], "eth0", i), "route add local " + pod.ranges[i] + " dev lo",
-		route(gateway, "dev eth0"), route("default", "via "+gateway+" src "+pod.main[i]),
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
+	return nil
 }
 
-// address gives an interface an address without a network; onLink one with the neighbours of its network.
-func address(a, dev string, i int) string {
-	return fmt.Sprintf("addr add %s/%d dev %s%s", a, []int{32, 128}[i], dev, []string{"", " nodad"}[i])
+// ip runs the program of that name.
+func ip(ctx context.Context, stdin io.Reader, args ...string) error {
+	cmd := exec.CommandContext(ctx, "ip", args...)
+	cmd.Stdin = stdin
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("running ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
 }
-
-func onLink(a, dev string, i int) string {
-	return fmt.Sprintf("addr add %s/%d dev %s%s", a, []int{24, 64}[i], dev, []string{"", " nodad"}[i])
-}
-
-func route(to, way string) string { return "route add " + to + " " + way }

@@ -5,6 +5,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	networkingv1client "k8s.io/client-go/kubernetes/typed/networking/v1"
 	"k8s.io/client-go/rest"
 
@@ -43,6 +44,38 @@ var _ = Describe("The guard of IPAddresses", Ordered, ContinueOnFailure, func() 
 		Expect(c.Breaches(ctx)).To(BeEmpty())
 	})
 
+	// An IPAddress of ours that rests is deleted when nobody wants it to rest, and its address handed out.
+	It("keeps users from making that of a Service that lives one of ours", func(ctx SpecContext) {
+		const asOurs = `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"clusterip-operator.io","clusterip-operator.io/purpose":"cooling"}}}`
+		service := c.CreateService(ctx, "relabelled", framework.RequireDualStack())
+		for _, address := range service.Spec.ClusterIPs {
+			before := c.IPAddress(ctx, address)
+			_, err := alice.IPAddresses().Patch(ctx, address, types.MergePatchType, []byte(asOurs), metav1.PatchOptions{})
+			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+			Expect(err.Error()).To(And(ContainSubstring(address), ContainSubstring("default/relabelled"), ContainSubstring("stay as they are")))
+
+			By("which is no reason to refuse them other labels and annotations")
+			const other = `{"metadata":{"labels":{"team":"web"},"annotations":{"example.com/ticket":"4711"}}}`
+			after, err := alice.IPAddresses().Patch(ctx, address, types.MergePatchType, []byte(other), metav1.PatchOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(after.UID).To(Equal(before.UID))
+			Expect(after.Labels).To(And(HaveKeyWithValue("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"), HaveKeyWithValue("team", "web"),
+				Not(HaveKey("clusterip-operator.io/purpose"))))
+			Eventually(func() map[string]string { return c.Labels(ctx, address) }).WithTimeout(cluster.Patience).
+				Should(HaveKey(cluster.BandLabel), "the operator may write there")
+		}
+
+		By("nor when the Service is gone")
+		c.DeleteServices(ctx, service)
+		for _, address := range service.Spec.ClusterIPs {
+			Expect(c.IPAddress(ctx, address)).To(BeNil())
+		}
+		c.CreateIPAddress(ctx, framework.NewIPAddress("10.96.0.81", cluster.Namespace, "never-was"))
+		_, err := alice.IPAddresses().Patch(ctx, "10.96.0.81", types.MergePatchType, []byte(asOurs), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(alice.IPAddresses().Delete(ctx, "10.96.0.81", metav1.DeleteOptions{})).To(Or(Succeed(), MatchError(apierrors.IsNotFound, "IsNotFound")))
+	})
+
 	It("keeps the additional addresses too", func(ctx SpecContext) {
 		c.OfferRange(ctx, "guarded-extra", nil, "10.145.0.0/24", "fd00:10:145::/120")
 		c.CreateService(ctx, "guarded-more", framework.RequireDualStack(), withAdditional("guarded-extra"))
@@ -50,6 +83,10 @@ var _ = Describe("The guard of IPAddresses", Ordered, ContinueOnFailure, func() 
 			err := alice.IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 			Expect(err.Error()).To(And(ContainSubstring("default/guarded-more"), ContainSubstring(additionalFrom)))
+
+			const asNobodys = `{"metadata":{"labels":{"clusterip-operator.io/purpose":null}}}`
+			_, err = alice.IPAddresses().Patch(ctx, address, types.MergePatchType, []byte(asNobodys), metav1.PatchOptions{})
+			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		}
 		annotate(ctx, "guarded-more", additionalFrom, "")
 		hasNone(ctx, "guarded-more")

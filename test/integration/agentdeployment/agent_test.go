@@ -112,8 +112,8 @@ func ask(n *network.Namespace, probe *corev1.HTTPGetAction) (int, error) {
 	return response.StatusCode, response.Body.Close()
 }
 
-// serve makes a Service with one endpoint, pod1 of a bed, and returns where to reach it.
-func serve(ctx context.Context, bed *network.Bed, name string, change func(*corev1.Service)) netip.AddrPort {
+// serve makes a Service with one endpoint, pod1 of a topology, and returns where to reach it.
+func serve(ctx context.Context, topology *network.Topology, name string, change func(*corev1.Service)) netip.AddrPort {
 	GinkgoHelper()
 	port := network.Ports[0]
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -125,7 +125,7 @@ func serve(ctx context.Context, bed *network.Bed, name string, change func(*core
 		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: new(""), Protocol: new(corev1.ProtocolTCP), Port: new(int32(port))}},
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{bed.Pod1.Addr(model.IPv4).String()}, NodeName: new(node)}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{topology.Pod1.Addr(model.IPv4).String()}, NodeName: new(node)}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	return netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), port)
@@ -140,56 +140,56 @@ func built() string {
 }
 
 var _ = Describe("The agent as it is deployed", Ordered, func() {
-	var bed *network.Bed
+	var topology *network.Topology
 
 	BeforeAll(func(ctx SpecContext) {
 		if os.Geteuid() != 0 {
 			Skip("network namespaces need root")
 		}
 		var err error
-		bed, err = network.New(ctx)
+		topology, err = network.New(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(bed.Close)
+		DeferCleanup(topology.Close)
 		_, err = c.Client().CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 	})
 
 	reached := func(to netip.AddrPort) func() string {
-		return func() string { return bed.Pod2.Dial(network.Probe{To: to}).Server }
+		return func() string { return topology.Pod2.Dial(network.Probe{To: to}).Server }
 	}
 
 	for _, mode := range []string{"nft", "legacy"} {
 		It("serves with the capabilities and the permissions of its pod, iptables-"+mode, func(ctx SpecContext) {
-			stop := start(ctx, bed.Node, render(ctx, base), mode)
-			to := serve(ctx, bed, "plain-"+mode, func(*corev1.Service) {})
+			stop := start(ctx, topology.Node, render(ctx, base), mode)
+			to := serve(ctx, topology, "plain-"+mode, func(*corev1.Service) {})
 			Eventually(reached(to)).WithTimeout(cluster.Patience).Should(Equal("pod1"))
 			stop()
 			Expect(reached(to)()).To(Equal("pod1"), "the rules stay")
-			Expect(cleanUp(ctx, bed.Node)).To(ContainSubstring("removed"))
-			Expect(cleanUp(ctx, bed.Node)).To(Equal("nothing to remove\n"))
+			Expect(cleanUp(ctx, topology.Node)).To(ContainSubstring("removed"))
+			Expect(cleanUp(ctx, topology.Node)).To(Equal("nothing to remove\n"))
 		})
 	}
 
 	// A load balancer claims the ClusterIP of another Service, twice. The event of the second time is a change of the first one.
 	It("leaves the Services of kube-proxy alone beside it, and reports what it does not serve", func(ctx SpecContext) {
-		theirs := serve(ctx, bed, "theirs", func(*corev1.Service) {})
-		ours := serve(ctx, bed, "ours", labelled)
-		serve(ctx, bed, "greedy", func(s *corev1.Service) {
+		theirs := serve(ctx, topology, "theirs", func(*corev1.Service) {})
+		ours := serve(ctx, topology, "ours", labelled)
+		serve(ctx, topology, "greedy", func(s *corev1.Service) {
 			labelled(s)
 			s.Spec.Type = corev1.ServiceTypeLoadBalancer
 		})
 		claim(ctx, "greedy", corev1.LoadBalancerIngress{IP: ours.Addr().String()})
-		start(ctx, bed.Node, render(ctx, beside), "nft")
+		start(ctx, topology.Node, render(ctx, beside), "nft")
 		Expect(reached(ours)()).To(Equal("pod1"))
-		Expect(bed.Pod2.Dial(network.Probe{To: theirs, Timeout: network.DropTimeout}).Server).To(BeEmpty())
+		Expect(topology.Pod2.Dial(network.Probe{To: theirs, Timeout: network.DropTimeout}).Server).To(BeEmpty())
 
 		reports := func() cluster.Events { return c.Events(ctx).OnService("greedy").For("ClusterIPOfOtherService") }
 		Eventually(reports).WithTimeout(cluster.Patience).Should(ConsistOf(HaveField("Series", BeNil())))
 		claim(ctx, "greedy")
-		Eventually(disputes).WithArguments(bed.Node).WithTimeout(cluster.Patience).Should(BeZero())
+		Eventually(disputes).WithArguments(topology.Node).WithTimeout(cluster.Patience).Should(BeZero())
 		claim(ctx, "greedy", corev1.LoadBalancerIngress{IP: ours.Addr().String()})
 		Eventually(reports).WithTimeout(cluster.Patience).Should(ConsistOf(HaveField("Series", Not(BeNil()))))
-		Expect(disputes(bed.Node)).To(BeEquivalentTo(1))
+		Expect(disputes(topology.Node)).To(BeEquivalentTo(1))
 	})
 
 	It("has used what it may do, and may do no more", func(ctx SpecContext) {

@@ -124,6 +124,34 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 		Entry("in IPv6", corev1.IPv6Protocol),
 	)
 
+	// Nobody has to ask for the address: the API server draws what has no IPAddress. Here that is one address, so it is no matter of luck; in
+	// a range with many free ones it is as likely as any of them.
+	DescribeTable("is drawn for another Service while it is away", func(ctx SpecContext, serviceRange string) {
+		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: serviceRange}})
+		owner := c.CreateSettledService(ctx, "owner")
+		for i := range 16 {
+			if _, err := c.TryService(ctx, "neighbour-"+string(rune('a'+i))); err != nil {
+				Expect(err).To(MatchError(ContainSubstring("range is full")))
+				break
+			}
+		}
+
+		var thief *corev1.Service
+		c.Paused(func() {
+			c.DeleteIPAddress(ctx, owner.Spec.ClusterIP)
+			thief = c.CreateServiceOnceFree(ctx, "thief")
+			Expect(thief.Spec.ClusterIPs).To(Equal(owner.Spec.ClusterIPs), "the defect that this is about")
+		})
+		Eventually(func() string { return c.Owner(ctx, owner.Spec.ClusterIP) }).WithTimeout(cluster.Patience).Should(Equal(name(owner)))
+		Eventually(func() []string {
+			return c.Events(ctx).Ours().OnService(thief.Name).For("ClusterIPAlreadyAllocated").Notes()
+		}).
+			WithTimeout(cluster.Patience).Should(ConsistOf(ContainSubstring(name(owner))))
+	},
+		Entry("in IPv4", "10.97.0.0/28"),
+		Entry("in IPv6", "fd00:97::/124"),
+	)
+
 	// Somebody has exchanged the IPAddress for one that names something else. The parent cannot be changed, so it has to be
 	// written anew; upstream deletes some of these and restores none before three minutes have passed.
 	DescribeTable("names its Service again when somebody has pointed it elsewhere", func(ctx SpecContext, service string, parent networkingv1.ParentReference) {
@@ -161,6 +189,7 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 			{"all labels", `{"metadata":{"labels":null}}`},
 			{"nobody is the manager", `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":""}}}`},
 			{"somebody else is the manager", `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"widgets.example.com"}}}`},
+			{"it is said to be the operator's", `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"clusterip-operator.io","clusterip-operator.io/purpose":"cooling"}}}`},
 			{"no family", `{"metadata":{"labels":{"ipaddress.kubernetes.io/ip-family":null}}}`},
 		}
 		services := c.CreateSettledServices(ctx, len(losses), func(i int) *corev1.Service {

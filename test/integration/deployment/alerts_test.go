@@ -119,7 +119,7 @@ var _ = Describe("The alerts", func() {
 		for _, alert := range alerts(ctx) {
 			looked = append(looked, alert.metrics()...)
 		}
-		Expect(looked).To(ContainElements("clusterip_operator_admission_decisions_total", "clusterip_operator_admission_replicas",
-			"clusterip_operator_admission_assumed_addresses"))
+		Expect(looked).To(ContainElements("clusterip_operator_admission_decisions_total", "clusterip_operator_admission_in_flight_addresses",
+			"clusterip_operator_admission_collisions_total"))
 	})
 })

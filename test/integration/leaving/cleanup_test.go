@@ -59,21 +59,6 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 		Entry("and goes on when it was given back", "", time.Second, nil, done),
 	)
 
-	// Replicas that serve webhooks may run without an election. Those that were killed are gone when their Lease has run out, which nobody
-	// takes away then but we.
-	DescribeTable("looks at the Leases of replicas", func(ctx SpecContext, renewed time.Duration, want int, left OmegaMatcher) {
-		lease(ctx, c, "", time.Now())
-		replicaLease(ctx, c, "clusterip-operator-replica-a", time.Now().Add(-renewed))
-		output, status := cleanUp(ctx, c, leaseNamespace)
-		Expect(status).To(Equal(want), strings.Join(output, "\n"))
-		leases, err := c.Client().CoordinationV1().Leases(cluster.Namespace).List(ctx, metav1.ListOptions{LabelSelector: replicaLabel})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(leases.Items).To(left)
-	},
-		Entry("and refuses while one is renewed", time.Second, couldNot, HaveLen(1)),
-		Entry("and deletes those of the dead", time.Minute, done, BeEmpty()),
-	)
-
 	// A cluster that was restored from a backup has its objects from whoever restored them: nothing says any more that a condition
 	// was written by the operator, but for its name.
 	It("knows conditions by their names, whoever wrote them", func(ctx SpecContext) {
@@ -127,21 +112,6 @@ func layOut(ctx context.Context, c *cluster.Cluster, name string) {
 	}
 	_, err := c.Networking().ServiceCIDRs().Patch(ctx, name, types.MergePatchType,
 		fmt.Appendf(nil, `{"metadata":{"finalizers":["%s"]}}`, cluster.OurFinalizer), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}
-
-// replicaLabel marks the Leases of replicas.
-const replicaLabel = "clusterip-operator.io/replica=true"
-
-func replicaLease(ctx context.Context, c *cluster.Cluster, name string, renewed time.Time) {
-	GinkgoHelper()
-	label, value, _ := strings.Cut(replicaLabel, "=")
-	_, err := c.Client().CoordinationV1().Leases(cluster.Namespace).Create(ctx, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label: value}},
-		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: new("a"), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: renewed},
-		},
-	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 

@@ -31,8 +31,7 @@ func takeDown(ctx context.Context) everything {
 	GinkgoHelper()
 	objects, err := inventory.Everything(ctx, bed.AdminConfig())
 	Expect(err).NotTo(HaveOccurred())
-	memories := bed.EachMetric(ctx, "admission_assumed_addresses")
-	return everything{uncounted(objects.Without(rests...)), append(memories, bed.SumMetric(ctx, "admission_claims_total"))}
+	return everything{uncounted(objects.Without(rests...)), bed.EachMetric(ctx, "admission_in_flight_addresses")}
 }
 
 // uncounted leaves the counts out of the status of policies, which follow what happened before by up to half a minute, and what their being

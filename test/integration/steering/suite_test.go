@@ -69,8 +69,6 @@ const tolerated = 3
 type trouble struct {
 	// Unanswered requests and those that a replica could not decide were left to the API server.
 	Unanswered, Undecided float64
-	// Unsettled are addresses on which the replicas could not agree in time; the one that was asked went on to another range.
-	Unsettled float64
 }
 
 // begun is the trouble that there was when the container began, or when the replicas were started.
@@ -78,7 +76,7 @@ var begun trouble
 
 func troubles(ctx context.Context) trouble {
 	GinkgoHelper()
-	return trouble{bed.FailedOpen(ctx, ""), bed.Decisions(ctx, steering.Failed), bed.SumMetric(ctx, "admission_claims_total", "result", "failed")}
+	return trouble{bed.FailedOpen(ctx, ""), bed.Decisions(ctx, steering.Failed)}
 }
 
 // strays are how many addresses may be other than policies alone would have them, since the container began: replicas that cannot agree in time go on
@@ -87,7 +85,7 @@ func troubles(ctx context.Context) trouble {
 func strays(ctx context.Context) int {
 	GinkgoHelper()
 	now := troubles(ctx)
-	n := 2 * int(2*(now.Unanswered-begun.Unanswered+now.Undecided-begun.Undecided)+now.Unsettled-begun.Unsettled)
+	n := 2 * int(2*(now.Unanswered-begun.Unanswered+now.Undecided-begun.Undecided))
 	if n > 0 {
 		AddReportEntry("strays", n, ReportEntryVisibilityAlways)
 	}
@@ -118,8 +116,7 @@ func expectLen(strays int, of []string, want int, why string) {
 func expectLittleTrouble(ctx context.Context, before trouble) {
 	GinkgoHelper()
 	now := troubles(ctx)
-	AddReportEntry("trouble of this container", fmt.Sprintf("%+v, before it %+v, addresses settled %g", now, before,
-		bed.SumMetric(ctx, "admission_claims_total", "result", "won")), ReportEntryVisibilityFailureOrVerbose)
+	AddReportEntry("trouble of this container", fmt.Sprintf("%+v, before it %+v", now, before), ReportEntryVisibilityFailureOrVerbose)
 	Expect(now.Unanswered+now.Undecided).To(BeNumerically("<=", before.Unanswered+before.Undecided+tolerated), "before %+v, now %+v", before, now)
 }
 

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// stage puts stand-ins before a program that records what it got.
-func stage(t *testing.T) (p *Programs, restore func() error, got func() string) {
+// record puts stand-ins before a program that records what it got.
+func record(t *testing.T) (p *Programs, restore func() error, got func() string) {
 	t.Helper()
 	real, record := t.TempDir(), filepath.Join(t.TempDir(), "record")
 	for _, name := range restores {
@@ -46,7 +46,7 @@ func waitFor(t *testing.T, so func() bool) {
 }
 
 func TestProgramsWorkUntilToldOtherwise(t *testing.T) {
-	p, restore, got := stage(t)
+	p, restore, got := record(t)
 	if err := restore(); err != nil || got() != "--noflush\ninput\n" {
 		t.Fatalf("got %q, %v", got(), err)
 	}
@@ -56,7 +56,7 @@ func TestProgramsWorkUntilToldOtherwise(t *testing.T) {
 }
 
 func TestFailuresComeAsOftenAsOrdered(t *testing.T) {
-	p, restore, got := stage(t)
+	p, restore, got := record(t)
 	if err := p.Refuse(2); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestFailuresComeAsOftenAsOrdered(t *testing.T) {
 }
 
 func TestTheGateHolds(t *testing.T) {
-	p, restore, got := stage(t)
+	p, restore, got := record(t)
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestTheGateHolds(t *testing.T) {
 }
 
 func TestOneIsHeldAndOthersPass(t *testing.T) {
-	p, restore, _ := stage(t)
+	p, restore, _ := record(t)
 	if err := p.Hold(3); err != nil {
 		t.Fatal(err)
 	}

@@ -15,11 +15,10 @@ const (
 	// ManagedByUs is the managed-by label of these.
 	ManagedByUs = "clusterip-operator.io"
 
-	// Reservation, Cooling, Additional and Claim are the purposes.
+	// Reservation, Cooling and Additional are the purposes.
 	Reservation = "reservation"
 	Cooling     = "cooling"
 	Additional  = "additional"
-	Claim       = "claim"
 )
 
 // Ours returns the IPAddresses that the operator keeps for itself, in the order of their names.

@@ -20,7 +20,7 @@ import (
 // User is as whom the operator speaks to the API server.
 const User = "system:serviceaccount:" + Namespace + ":" + Account
 
-// AddReplicas starts replicas that end with the calling node, and waits until the API server asks them and they know of each other.
+// AddReplicas starts replicas that end with the calling node, and waits until the API server asks them and one of them leads.
 // args are flags beside those of the bed.
 func (b *Bed) AddReplicas(ctx context.Context, n int, args ...string) (added []*framework.Manager) {
 	GinkgoHelper()
@@ -76,8 +76,7 @@ func (b *Bed) StartReplicas(ctx context.Context) {
 	b.WaitServing(ctx)
 }
 
-// WaitServing waits until the replicas that run are ready, each knows how many they are, and the API server asks them about Services if
-// there are webhooks.
+// WaitServing waits until the replicas that run are ready, one of them leads, and the API server asks them about Services if there are webhooks.
 func (b *Bed) WaitServing(ctx context.Context) {
 	GinkgoHelper()
 	running := b.Replicas()
@@ -87,11 +86,21 @@ func (b *Bed) WaitServing(ctx context.Context) {
 	}
 	b.Operator = running[0]
 	Eventually(b.Balancer.Ready).WithTimeout(cluster.Patience).Should(HaveLen(len(running)))
-	Eventually(func() []float64 { return b.EachMetric(ctx, "admission_replicas") }).WithTimeout(cluster.Patience).
-		Should(HaveEach(BeEquivalentTo(len(running))))
+	Eventually(func() int { return len(b.Leaders(ctx)) }).WithTimeout(cluster.Patience).Should(Equal(1), "one of them leads")
 	if b.HasWebhooks(ctx) {
 		b.waitAsked(ctx)
 	}
+}
+
+// Leaders returns the running replicas that lead: one, but for the moments of an election.
+func (b *Bed) Leaders(ctx context.Context) []*framework.Manager {
+	GinkgoHelper()
+	return slices.DeleteFunc(b.Replicas(), func(r *framework.Manager) bool {
+		metrics, err := r.Metrics(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		leads, _ := metrics.Value("leader_election_master_status")
+		return leads != 1
+	})
 }
 
 // HasWebhooks reports whether the mutating webhook configuration is there.

@@ -1,0 +1,144 @@
+package leader
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"sync/atomic"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// answerWithin is how long a leader may be silent. It says at once that it has a request, and may then take the time that the request has.
+	answerWithin = 300 * time.Millisecond
+	// askAgainAfter is how long a leader that was silent is left alone. Then one request tries it again.
+	askAgainAfter = time.Second
+	// maxAnswer bounds what is read of an answer: a patch of two addresses, and warnings.
+	maxAnswer = 1 << 20
+)
+
+var (
+	errSilent    = errors.New("the leader does not answer")
+	errNotLeader = errors.New("the server shows another certificate than this replica has")
+)
+
+// Client hands AdmissionReviews on to the leader. Make one with NewClient; it is safe for concurrent use.
+type Client struct {
+	address   func() string
+	path      string
+	transport http.RoundTripper
+	suspected atomic.Int64 // until when the leader is left alone, in Unix nanoseconds
+}
+
+// NewClient returns a Client that finds the leader by lock and posts to path there. The leader proves itself by the certificate that all replicas
+// share; certificate returns it.
+func NewClient(lock *Lock, path string, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *Client {
+	return &Client{address: lock.Address, path: path, transport: &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: answerWithin}).DialContext,
+		MaxIdleConnsPerHost: 128,
+		IdleConnTimeout:     time.Minute,
+		TLSClientConfig: &tls.Config{
+			MinVersion:         tls.VersionTLS12,
+			InsecureSkipVerify: true, //nolint:gosec // VerifyConnection is stricter: it accepts one certificate, whatever address the leader has
+			VerifyConnection: func(state tls.ConnectionState) error {
+				own, err := certificate(nil)
+				if err == nil && !bytes.Equal(own.Certificate[0], state.PeerCertificates[0].Raw) {
+					err = errNotLeader
+				}
+				return err
+			},
+		},
+	}}
+}
+
+// Review returns the leader's answer to a request; false if there is none, so that this replica has to answer by itself.
+func (c *Client) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool) {
+	address := c.address()
+	if address == "" || !c.mayAsk(time.Now()) {
+		return nil, false
+	}
+	response, err := c.post(ctx, "https://"+address+c.path, request)
+	if err != nil {
+		c.suspected.Store(time.Now().Add(askAgainAfter).UnixNano())
+		log.FromContext(ctx).Info("The leader did not take a request; answering it here", "leader", address, "problem", err.Error())
+		return nil, false
+	}
+	c.suspected.Store(0)
+	return response, true
+}
+
+// mayAsk is false while the leader is suspected to be gone. When that time is over it lets one request through and suspects the leader for another while,
+// until that request has its answer.
+func (c *Client) mayAsk(now time.Time) bool {
+	until := c.suspected.Load()
+	if until == 0 {
+		return true
+	}
+	return now.UnixNano() >= until && c.suspected.CompareAndSwap(until, now.Add(askAgainAfter).UnixNano())
+}
+
+func (c *Client) post(ctx context.Context, url string, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	review := admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}, Request: request,
+	}
+	body, err := json.Marshal(review)
+	if err != nil {
+		return nil, fmt.Errorf("writing the AdmissionReview: %w", err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(answerWithin, func() { cancel(errSilent) })
+	defer silence.Stop()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		Got1xxResponse: func(int, textproto.MIMEHeader) error { silence.Stop(); return nil },
+	})
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	post.Header.Set("Content-Type", "application/json")
+	answer, err := c.transport.RoundTrip(post)
+	if err != nil {
+		return nil, errors.Join(context.Cause(ctx), err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the leader answers with status %d", answer.StatusCode)
+	}
+	review = admissionv1.AdmissionReview{}
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&review); err != nil {
+		return nil, fmt.Errorf("reading the leader's answer: %w", err)
+	}
+	if review.Response == nil {
+		return nil, errors.New("the leader's AdmissionReview has no response")
+	}
+	return review.Response, nil
+}
+
+// Promptly lets a handler say that it has a request before it works on it, by 102 Processing.
+func Promptly(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		plain := w // beneath the writers that count status codes, for which 102 would be the last one
+		for {
+			u, ok := plain.(interface{ Unwrap() http.ResponseWriter })
+			if !ok {
+				break
+			}
+			plain = u.Unwrap()
+		}
+		plain.WriteHeader(http.StatusProcessing)
+		handler.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,227 @@
+package leader
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// lease is a Lease of an election without an API server.
+type lease struct {
+	resourcelock.Interface
+	identity string
+	record   resourcelock.LeaderElectionRecord
+	err      error
+}
+
+func (l *lease) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return &l.record, nil, l.err
+}
+func (l *lease) Create(_ context.Context, r resourcelock.LeaderElectionRecord) error {
+	l.record = r
+	return l.err
+}
+func (l *lease) Update(_ context.Context, r resourcelock.LeaderElectionRecord) error {
+	l.record = r
+	return l.err
+}
+func (l *lease) Identity() string { return l.identity }
+
+// The Lease tells everybody but its holder where the holder is.
+func TestLockTellsWhoLeads(t *testing.T) {
+	ctx := t.Context()
+	held := &lease{identity: "me@10.0.0.1:9443"}
+	l := &Lock{Interface: held}
+	expect := func(what, address string, known bool) {
+		t.Helper()
+		if l.Address() != address || l.Known() != known {
+			t.Errorf("%s: address %q, known: %v; want %q, %v", what, l.Address(), l.Known(), address, known)
+		}
+	}
+	record := func(holder string) resourcelock.LeaderElectionRecord {
+		return resourcelock.LeaderElectionRecord{HolderIdentity: holder}
+	}
+	expect("before the election", "", false)
+	held.err = errors.New("the API server is away")
+	_, _, _ = l.Get(ctx)
+	expect("the Lease could not be read", "", false)
+	held.err = nil
+	for holder, address := range map[string]string{
+		"other_x7k2p@10.0.0.2:9443": "10.0.0.2:9443", "other_x7k2p@[fd00::2]:9443": "[fd00::2]:9443", "other_x7k2p@": "", "": "", "me@10.0.0.1:9443": "",
+	} {
+		held.record = record(holder)
+		_, _, _ = l.Get(ctx)
+		expect("held by "+holder, address, true)
+	}
+	_ = l.Create(ctx, record("me@10.0.0.1:9443"))
+	expect("created by this process", "", true)
+	held.err = errors.New("conflict")
+	_ = l.Update(ctx, record("other@10.0.0.2:9443"))
+	expect("an update that failed", "", true)
+	held.err = nil
+	_ = l.Update(ctx, record("other@10.0.0.2:9443"))
+	expect("an update", "10.0.0.2:9443", true)
+}
+
+// serve starts a leader and returns a client that asks it.
+func serve(t *testing.T, handler http.Handler) *Client {
+	t.Helper()
+	server := httptest.NewTLSServer(handler)
+	t.Cleanup(server.Close)
+	held := &lease{identity: "me@"}
+	held.record.HolderIdentity = "leader@" + strings.TrimPrefix(server.URL, "https://")
+	l := &Lock{Interface: held}
+	_, _, _ = l.Get(t.Context())
+	return NewClient(l, "/as-leader", func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &server.TLS.Certificates[0], nil })
+}
+
+// allowing answers what it is asked, after some time.
+func allowing(after time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		review := admissionv1.AdmissionReview{}
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil || r.URL.Path != "/as-leader" {
+			http.Error(w, "bad request", http.StatusBadRequest)
+			return
+		}
+		time.Sleep(after)
+		_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{Response: &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}})
+	})
+}
+
+func request() *admissionv1.AdmissionRequest { return &admissionv1.AdmissionRequest{UID: "u"} }
+
+func TestLeaderAnswers(t *testing.T) {
+	for name, handler := range map[string]http.Handler{
+		"at once":                               Promptly(allowing(0)),
+		"it takes long, and says that it lives": Promptly(allowing(2 * answerWithin)),
+		"behind writers that count":             counting(Promptly(allowing(0))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := serve(t, handler)
+			for range 2 { // on a connection of its own, and on the same once more
+				got, ok := c.Review(t.Context(), request())
+				if !ok || got.UID != "u" || !got.Allowed {
+					t.Fatalf("%v: %+v", ok, got)
+				}
+			}
+		})
+	}
+}
+
+// counting is a handler behind a writer that counts status codes, as metrics are.
+func counting(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(&counter{ResponseWriter: w}, r) })
+}
+
+type counter struct {
+	http.ResponseWriter
+	code int
+}
+
+func (c *counter) WriteHeader(code int) {
+	if c.code != 0 {
+		panic("a second status code")
+	}
+	c.code = code
+	c.ResponseWriter.WriteHeader(code)
+}
+func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// A leader that does not answer costs a request 0.3 s at most, and then one request in a second.
+func TestLeaderDoesNotAnswer(t *testing.T) {
+	for name, handler := range map[string]http.Handler{
+		"it is silent":        allowing(3 * answerWithin),
+		"it refuses":          http.NotFoundHandler(),
+		"it answers nonsense": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }),
+		"it breaks off":       http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int32
+			c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked.Add(1); handler.ServeHTTP(w, r) }))
+			for range 20 {
+				if got, ok := c.Review(t.Context(), request()); ok {
+					t.Fatalf("the answer is %+v", got)
+				}
+			}
+			if n := asked.Load(); n != 1 {
+				t.Errorf("it was asked %d times, want once", n)
+			}
+			if c.mayAsk(time.Now().Add(askAgainAfter - 50*time.Millisecond - answerWithin)) {
+				t.Error("it is asked again too soon")
+			}
+			if again := time.Now().Add(2 * askAgainAfter); !c.mayAsk(again) || c.mayAsk(again) {
+				t.Error("later it is asked by one request, and by one alone")
+			}
+		})
+	}
+}
+
+// One that answers again is asked by everybody again.
+func TestLeaderComesBack(t *testing.T) {
+	var down atomic.Bool
+	down.Store(true)
+	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if down.Load() {
+			http.NotFound(w, r)
+			return
+		}
+		allowing(0).ServeHTTP(w, r)
+	}))
+	if _, ok := c.Review(t.Context(), request()); ok {
+		t.Fatal("it answered while it was down")
+	}
+	down.Store(false)
+	c.suspected.Store(time.Now().Add(-time.Millisecond).UnixNano())
+	for range 3 {
+		if _, ok := c.Review(t.Context(), request()); !ok {
+			t.Fatal("it is up, and was not asked")
+		}
+	}
+}
+
+// Whoever has not our certificate is not the leader, whatever the Lease says.
+func TestAnotherCertificate(t *testing.T) {
+	c := serve(t, Promptly(allowing(0)))
+	for name, certificate := range map[string]func(*tls.ClientHelloInfo) (*tls.Certificate, error){
+		"another one": func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return &tls.Certificate{Certificate: [][]byte{{1}}}, nil
+		},
+		"none": func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("there is none yet") },
+	} {
+		stranger := NewClient(&Lock{}, c.path, certificate)
+		stranger.address = c.address
+		if got, ok := stranger.Review(t.Context(), request()); ok {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// Without a leader nobody is asked, and a leader that is gone is noticed at once.
+func TestNobodyLeads(t *testing.T) {
+	c := serve(t, Promptly(allowing(0)))
+	c.address = func() string { return "" }
+	if _, ok := c.Review(t.Context(), request()); ok {
+		t.Error("somebody answered")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	c.address = l.Addr().String
+	begin := time.Now()
+	if _, ok := c.Review(t.Context(), request()); ok || time.Since(begin) > answerWithin {
+		t.Errorf("answered: %v, after %s", ok, time.Since(begin))
+	}
+}

@@ -1,0 +1,399 @@
+package ledger
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// both are addresses that most tests are done with, one of each family.
+var both = []string{"10.0.0.200", "fd00::200"}
+
+// epoch is when tests begin.
+var epoch = time.Unix(1_700_000_000, 0).UTC()
+
+// rules are Rules by the book: everything rests equally long, and what is reserved is listed.
+type rules struct {
+	coolDown time.Duration
+	reserved map[netip.Addr]bool
+}
+
+func (r rules) CoolsDown(netip.Addr) time.Duration { return r.coolDown }
+func (r rules) Reserves(a netip.Addr) bool         { return r.reserved[a] }
+
+func reserving(texts ...string) rules {
+	r := rules{reserved: map[netip.Addr]bool{}}
+	for _, text := range texts {
+		r.reserved[addr(text)] = true
+	}
+	return r
+}
+
+// timed are books whose clock is set by hand, in a cluster with one ServiceCIDR of each family.
+type timed struct {
+	books
+	clock *clocktesting.FakePassiveClock
+}
+
+func newTimed(r Rules) timed {
+	clk := clocktesting.NewFakePassiveClock(epoch)
+	l := NewWithClock(clk)
+	l.SetRules(r)
+	b := books{l, l.serviceHandler(), l.ipAddressHandler(), l.serviceCIDRHandler(), l.nodeHandler()}
+	b.cidrs.OnAdd(cidr("kubernetes", "10.0.0.0/24", "fd00::/112"), true)
+	return timed{b, clk}
+}
+
+// pass lets time go by, and sweeps.
+func (b timed) pass(d time.Duration) {
+	b.clock.SetTime(b.clock.Now().Add(d))
+	b.Sweep()
+}
+
+// serve lets the API server give an address to a Service, release takes it back: the events as they come.
+func (b timed) serve(name, ip string) {
+	b.objects.OnAdd(allocated(ip, name), false)
+	b.services.OnAdd(service(name, ip), false)
+}
+
+func (b timed) release(name, ip string) {
+	b.services.OnDelete(service(name, ip))
+	b.objects.OnDelete(allocated(ip, name))
+}
+
+// allocated is the IPAddress that the API server writes for a Service.
+func allocated(ip, name string) *networkingv1.IPAddress {
+	o := object(ip, v1alpha1.ManagedByAPIServer)
+	o.Spec.ParentRef = &networkingv1.ParentReference{Resource: "services", Namespace: "ns", Name: name}
+	return o
+}
+
+// kept is an IPAddress of ours.
+func kept(ip, purpose, uid string) *networkingv1.IPAddress {
+	o := object(ip, v1alpha1.ManagedByOperator)
+	o.UID, o.ResourceVersion = types.UID(uid), uid
+	o.CreationTimestamp = metav1.Time{Time: epoch}
+	o.Labels[v1alpha1.LabelPurpose] = purpose
+	return o
+}
+
+func cooling(ip, uid, service string, released time.Time) *networkingv1.IPAddress {
+	o := kept(ip, v1alpha1.PurposeCooling, uid)
+	if released.After(epoch) {
+		o.CreationTimestamp = metav1.Time{Time: released}
+	}
+	o.Annotations = map[string]string{
+		v1alpha1.AnnotationLastService: "ns/" + service, v1alpha1.AnnotationReleased: released.UTC().Format(time.RFC3339Nano),
+	}
+	return o
+}
+
+func (b timed) expect(t *testing.T, what, ip string, want allocator.State) {
+	t.Helper()
+	if got := b.State(addr(ip)); got != want {
+		t.Errorf("%s: %s is %v, want %v", what, ip, got, want)
+	}
+}
+
+func (b timed) expectRest(t *testing.T, what, ip, service string, released time.Time) {
+	t.Helper()
+	got, ok := b.Resting(addr(ip))
+	want := Rest{Service: types.NamespacedName{Namespace: "ns", Name: service}, Released: released}
+	if !ok || got.Service != want.Service || !got.Released.Equal(want.Released) {
+		t.Errorf("%s: %s rests (%v) as %v, want %v", what, ip, ok, got, want)
+	}
+}
+
+// expectNothing checks that nothing is remembered of any address.
+func (b timed) expectNothing(t *testing.T, what string) {
+	t.Helper()
+	if n := len(b.addresses) + len(b.kept) + len(b.additional) + len(b.inFlight) + len(b.resting); n != 0 {
+		t.Errorf("%s: left are addresses %v, kept %v, additional %v, in flight %v, resting %v", what,
+			b.addresses, b.kept, b.additional, b.inFlight, b.resting)
+	}
+	for _, s := range []string{"10.0.0.0/24", "fd00::/112"} {
+		if u := b.Usage(mustRange(s).Span()); u.Free != u.Size {
+			t.Errorf("%s: of %s the pool has %+v", what, s, u)
+		}
+	}
+}
+
+// lot draws from a range; whatever else there is in the cluster does not matter.
+func lot(t *testing.T, texts ...string) allocator.Lot {
+	t.Helper()
+	var spans []allocator.Span
+	for _, text := range texts {
+		spans = append(spans, allocator.Span{First: addr(text), Last: addr(text)})
+	}
+	tier, err := allocator.NewTier(spans, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return allocator.Lot{Tiers: []*allocator.Tier{tier}, Yield: true}
+}
+
+func TestFreedAddressRests(t *testing.T) {
+	for name, release := range map[string]func(b timed, ip string){
+		"the Service goes first": func(b timed, ip string) { b.release("a", ip) },
+		"the IPAddress goes first": func(b timed, ip string) {
+			b.objects.OnDelete(allocated(ip, "a"))
+			b.services.OnDelete(service("a", ip))
+		},
+		"the Service becomes an ExternalName": func(b timed, ip string) {
+			b.services.OnUpdate(service("a", ip), service("a"))
+			b.objects.OnDelete(allocated(ip, "a"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, ip := range both {
+				b := newTimed(rules{coolDown: time.Minute})
+				b.serve("a", ip)
+				b.pass(time.Hour)
+				release(b, ip)
+				b.expect(t, "freed", ip, allocator.Cooling)
+				b.expectRest(t, "freed", ip, "a", epoch.Add(time.Hour))
+				b.pass(59 * time.Second)
+				b.expect(t, "a second before its time", ip, allocator.Cooling)
+				b.pass(time.Second)
+				b.expect(t, "when its time is over", ip, allocator.Free)
+				b.expectNothing(t, "when its time is over")
+			}
+		})
+	}
+}
+
+// An IPAddress whose Service was never seen is most likely that of a creation that failed; it rests no longer than it takes to see the Service.
+func TestNothingRestsThatNoServiceHad(t *testing.T) {
+	for _, ip := range both {
+		b := newTimed(rules{coolDown: time.Minute})
+		for what, o := range map[string]*networkingv1.IPAddress{
+			"a creation that failed": allocated(ip, "a"), "an IPAddress of somebody else": object(ip, "somebody.example"),
+		} {
+			b.objects.OnAdd(o, false)
+			b.objects.OnDelete(o)
+			if rest, ok := b.Resting(addr(ip)); ok {
+				t.Errorf("after %s: %s rests as %v", what, ip, rest)
+			}
+			b.pass(doubt)
+			b.expect(t, "after "+what, ip, allocator.Free)
+		}
+		b.SetRules(rules{})
+		b.serve("a", ip)
+		b.release("a", ip)
+		b.expect(t, "without a cool-down", ip, allocator.Free)
+		b.SetRules(rules{coolDown: time.Minute, reserved: map[netip.Addr]bool{addr(ip): true}})
+		b.serve("a", ip)
+		b.release("a", ip)
+		b.expect(t, "of a reservation", ip, allocator.Free)
+		b.expectNothing(t, "at the end")
+	}
+}
+
+// The watches of Services and of IPAddresses have no order between them: whichever is ahead, and however far, a Service that came and went
+// leaves an address that rests, for as long as it should, in its name.
+func TestAddressRestsWhicheverWatchIsAhead(t *testing.T) {
+	ip := "fd00::200"
+	events := map[string]func(b timed){
+		"+service": func(b timed) { b.services.OnAdd(service("a", ip), false) }, "-service": func(b timed) { b.services.OnDelete(service("a", ip)) },
+		"+address": func(b timed) { b.objects.OnAdd(allocated(ip, "a"), false) }, "-address": func(b timed) { b.objects.OnDelete(allocated(ip, "a")) },
+	}
+	for _, order := range [][]string{
+		{"+service", "+address", "-service", "-address"}, {"+service", "+address", "-address", "-service"}, {"+service", "-service", "+address", "-address"},
+		{"+address", "+service", "-service", "-address"}, {"+address", "+service", "-address", "-service"}, {"+address", "-address", "+service", "-service"},
+	} {
+		b := newTimed(rules{coolDown: time.Minute})
+		for _, event := range order {
+			events[event](b)
+			b.clock.SetTime(b.clock.Now().Add(10 * time.Millisecond))
+		}
+		b.pass(30 * time.Second)
+		b.expect(t, strings.Join(order, " "), ip, allocator.Cooling)
+		b.expectRest(t, strings.Join(order, " "), ip, "a", epoch.Add(30*time.Millisecond))
+		b.pass(31 * time.Second)
+		b.expectNothing(t, strings.Join(order, " "))
+	}
+}
+
+// Additional addresses of a Service rest after it as its own do.
+func TestAdditionalAddressesRest(t *testing.T) {
+	for _, ip := range both {
+		b := newTimed(rules{coolDown: time.Minute})
+		o := kept(ip, v1alpha1.PurposeAdditional, "1")
+		o.Spec.ParentRef = allocated(ip, "a").Spec.ParentRef
+		b.objects.OnAdd(o, true)
+		if got := b.Additional(types.NamespacedName{Namespace: "ns", Name: "a"}); len(got) != 1 || got[addr(ip)].UID != "1" {
+			t.Errorf("additional addresses: %v", got)
+		}
+		b.objects.OnDelete(o)
+		b.expectRest(t, "deleted", ip, "a", epoch)
+		b.pass(time.Minute)
+		b.expectNothing(t, "a minute later")
+	}
+}
+
+// The one that rests for longest yields first, and only when nothing else is left.
+func TestRestingAddressesYieldInOrder(t *testing.T) {
+	b := newTimed(rules{coolDown: time.Hour})
+	ips := []string{"10.0.0.3", "10.0.0.1", "10.0.0.4", "10.0.0.2"}
+	for _, ip := range ips {
+		b.serve("s", ip)
+		b.release("s", ip)
+		b.pass(time.Second)
+	}
+	l := lot(t, append(ips, "10.0.0.9")...)
+	for i, want := range append([]string{"10.0.0.9"}, ips...) {
+		drawn, err := b.Draw(l, Holder{})
+		if err != nil || drawn.Addr != addr(want) || drawn.Cooled != (i > 0) {
+			t.Fatalf("draw %d: %+v, %v; want %s", i, drawn, err, want)
+		}
+	}
+	if drawn, err := b.Draw(l, Holder{}); err == nil {
+		t.Errorf("a sixth address of five: %v", drawn)
+	}
+}
+
+// After a restart the objects alone say who rests since when. Their order on the watch does not matter.
+func TestRestsSurviveARestart(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	ips := []string{"fd00::3", "fd00::1", "fd00::4", "fd00::2", "fd00::5"}
+	b := newTimed(rules{coolDown: time.Hour})
+	for _, i := range random.Perm(len(ips)) {
+		b.objects.OnAdd(cooling(ips[i], "uid-"+ips[i], "s", epoch.Add(time.Duration(i-10)*time.Minute)), true)
+	}
+	b.expectRest(t, "restarted", ips[2], "s", epoch.Add(-8*time.Minute))
+	l := lot(t, ips...)
+	for _, want := range ips {
+		drawn, err := b.Draw(l, Holder{})
+		if err != nil || drawn.Addr != addr(want) {
+			t.Fatalf("drew %v, %v; want %s", drawn.Addr, err, want)
+		}
+	}
+	for _, ip := range ips {
+		b.Forget(addr(ip))
+		b.expect(t, "given back", ip, allocator.Cooling)
+	}
+	if drawn, err := b.Draw(l, Holder{}); err != nil || drawn.Addr != addr(ips[0]) {
+		t.Errorf("after all were given back: drew %v, %v; want %s, which rests for longest", drawn.Addr, err, ips[0])
+	}
+}
+
+// A rest that is over in memory stays until its object is gone; whoever keeps it is woken for that.
+func TestObjectOutlivesTheRestUntilItIsDeleted(t *testing.T) {
+	for _, ip := range both {
+		b := newTimed(rules{coolDown: time.Minute})
+		b.objects.OnAdd(cooling(ip, "1", "a", epoch.Add(-30*time.Second)), true)
+		var woken []netip.Addr
+		b.addressListeners.add(func(a netip.Addr) { woken = append(woken, a) })
+		b.pass(29 * time.Second)
+		if len(woken) > 0 {
+			t.Errorf("woken for %v before the time is over", woken)
+		}
+		b.pass(time.Second)
+		if len(woken) != 1 || woken[0] != addr(ip) {
+			t.Errorf("when the time is over: woken for %v, want %s once", woken, ip)
+		}
+		b.expect(t, "over, with the object there", ip, allocator.Cooling)
+		b.objects.OnDelete(cooling(ip, "1", "a", epoch))
+		b.expectNothing(t, "the object is gone")
+	}
+}
+
+// An object whose annotations were spoilt rests since its creation.
+func TestSpoiltCoolingObject(t *testing.T) {
+	o := kept("10.0.0.9", v1alpha1.PurposeCooling, "1")
+	o.Annotations = map[string]string{v1alpha1.AnnotationReleased: "yesterday", v1alpha1.AnnotationLastService: "nobody"}
+	b := newTimed(rules{coolDown: time.Minute})
+	b.objects.OnAdd(o, true)
+	got, ok := b.Resting(addr("10.0.0.9"))
+	if want := (Rest{Service: types.NamespacedName{Namespace: "nobody"}, Released: epoch}); !ok || got.Service != want.Service || !got.Released.Equal(epoch) {
+		t.Errorf("rests (%v) as %v, want %v", ok, got, want)
+	}
+}
+
+func TestRestsFollowTheRules(t *testing.T) {
+	ip := "10.0.0.200"
+	for name, tc := range map[string]struct {
+		next   Rules
+		passes time.Duration
+		want   allocator.State
+	}{
+		"shortened to less than it has rested":    {rules{coolDown: 10 * time.Second}, 0, allocator.Free},
+		"shortened to more than it has rested":    {rules{coolDown: 40 * time.Second}, 0, allocator.Cooling},
+		"shortened, and then time passes":         {rules{coolDown: 40 * time.Second}, 10 * time.Second, allocator.Free},
+		"taken away":                              {rules{}, 0, allocator.Free},
+		"lengthened":                              {rules{coolDown: time.Hour}, time.Minute, allocator.Cooling},
+		"lengthened, and then enough time passes": {rules{coolDown: time.Hour}, time.Hour, allocator.Free},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newTimed(rules{coolDown: time.Minute})
+			b.serve("a", ip)
+			b.release("a", ip)
+			b.pass(30 * time.Second)
+			b.SetRules(tc.next)
+			b.pass(tc.passes)
+			b.expect(t, "then", ip, tc.want)
+		})
+	}
+}
+
+// A Service that takes its resting address again, and then fails to be created, leaves it to rest on: it was never in use again.
+func TestFailedCreationDoesNotEndARest(t *testing.T) {
+	ip := "10.0.0.200"
+	b := newTimed(rules{coolDown: time.Hour})
+	b.serve("a", ip)
+	b.release("a", ip)
+	b.pass(time.Second)
+	if taken, _ := b.Take(addr(ip), Holder{types.NamespacedName{Namespace: "ns", Name: "a"}}); !taken {
+		t.Fatal("a resting address cannot be taken")
+	}
+	b.objects.OnAdd(allocated(ip, "a"), false)
+	b.objects.OnDelete(allocated(ip, "a"))
+	b.pass(time.Minute)
+	b.expect(t, "after the creation failed", ip, allocator.Cooling)
+}
+
+// A reservation that comes while an address rests ends the rest: reserved addresses have none.
+func TestReservationEndsARest(t *testing.T) {
+	ip := "10.0.0.200"
+	b := newTimed(rules{coolDown: time.Hour})
+	b.serve("a", ip)
+	b.release("a", ip)
+	r := reserving(ip)
+	r.coolDown = time.Hour
+	b.SetRules(r)
+	b.objects.OnAdd(kept(ip, v1alpha1.PurposeReservation, "1"), false)
+	b.expect(t, "reserved", ip, allocator.Reserved)
+	if rest, ok := b.Resting(addr(ip)); ok {
+		t.Errorf("the reserved address rests, too: %v", rest)
+	}
+}
+
+// What rests for a day must not pile up: an address that is used again and again, by whatever yields, has one deadline, not one for each time.
+func TestDeadlinesDoNotPileUp(t *testing.T) {
+	b := newTimed(rules{coolDown: 24 * time.Hour})
+	ips := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}
+	l := lot(t, ips...)
+	for range 1000 {
+		drawn, err := b.Draw(l, Holder{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ip := drawn.Addr.String()
+		b.serve("s", ip)
+		b.pass(time.Minute)
+		b.release("s", ip)
+	}
+	if n, most := len(b.deadlines), 100; n > most {
+		t.Errorf("%d deadlines are kept for %d addresses, want %d at most", n, len(ips), most)
+	}
+}

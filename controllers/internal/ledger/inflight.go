@@ -1,0 +1,252 @@
+package ledger
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+const (
+	// inFlightFor is how long an address that was handed out stays taken although nothing in the cluster shows it. The API server writes the IPAddress
+	// within milliseconds; it may take seconds when other webhooks are slow. A shorter time would hand the address out twice, a longer one would
+	// keep addresses for Services that were refused for another reason.
+	inFlightFor = 15 * time.Second
+	// writeSeenWithin is how long a write of this process may take to come back through the watch.
+	writeSeenWithin = 5 * time.Second
+	// yieldAfter is the age from which an address in flight is drawn again when nothing else is free. Quota and validation come after the mutating
+	// webhook, so the Service may never come.
+	yieldAfter = time.Second
+	// maxInFlight bounds the memory of the register. API servers create a thousand Services a second at most, so this many come only from
+	// somebody who is no API server; then any entry makes room for the next one.
+	maxInFlight = 1 << 16
+)
+
+// Holder is who an address was handed out to.
+type Holder struct {
+	// Service may lack its name when the API server has yet to generate it.
+	Service types.NamespacedName
+}
+
+// inFlight is the entry of an address that this process has handed out, or at which it writes an IPAddress, and that the cluster does not show yet.
+// The pool has such an address as Assumed, so that nobody draws it.
+type inFlight struct {
+	to           Holder
+	since, until time.Time
+	// writing is set while this process writes an IPAddress of ours at the address, and until the watch shows that write.
+	writing bool
+	// written is the IPAddress that was written, gone the UID of the one that was deleted last. Both are empty while the write is under way.
+	written Kept
+	gone    types.UID
+}
+
+// Draw takes an address of the lot for somebody. It stays in flight until the cluster shows it, Forget gives it back, or 15 seconds have passed.
+//
+// A free address comes first. When there is none, the one yields that has been in flight for longest, if that is more than a second; and then,
+// if the lot says Yield, the one that has been cooling for longest. The error matches allocator.ErrFull when nothing is left.
+func (l *Ledger) Draw(lot allocator.Lot, to Holder) (allocator.Drawn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	free := lot
+	free.Yield = false
+	drawn, err := l.drawFree(free)
+	if errors.Is(err, allocator.ErrFull) {
+		if a, ok := l.oldestInFlight(lot.Tiers); ok {
+			drawn, err = allocator.Drawn{Addr: a}, nil
+		} else if lot.Yield {
+			drawn, err = l.pool.Draw(lot)
+		}
+	}
+	if err != nil {
+		return drawn, err
+	}
+	l.enterFlight(drawn.Addr, inFlight{to: to})
+	return drawn, nil
+}
+
+// oldestInFlight returns the address of the tiers that was handed out first, if that is long enough ago; the caller holds mu. It costs a look at
+// each address in flight.
+func (l *Ledger) oldestInFlight(tiers []*allocator.Tier) (oldest netip.Addr, ok bool) {
+	before := l.clock.Now().Add(-yieldAfter)
+	for a, f := range l.inFlight {
+		if !f.writing && f.since.Before(before) && within(tiers, a) {
+			oldest, before, ok = a, f.since, true
+		}
+	}
+	return oldest, ok
+}
+
+// Take hands out a chosen address that is free, cooling or reserved by us. It is not taken if somebody else has it, or has just been given it;
+// and it is busy while this process writes an IPAddress there.
+func (l *Ledger) Take(a netip.Addr, to Holder) (taken, busy bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inFlight[a].writing {
+		return false, true
+	}
+	if _, kept := l.kept[a]; !kept && l.pool.State(a) == allocator.Reserved || !l.pool.Assume(a) {
+		return false, false // the IPAddress of another manager reserves its address too
+	}
+	l.enterFlight(a, inFlight{to: to})
+	return true, false
+}
+
+// enterFlight enters an address that the pool assumes; the caller holds mu.
+func (l *Ledger) enterFlight(a netip.Addr, f inFlight) {
+	if f.since = l.clock.Now(); f.until.IsZero() {
+		f.until = f.since.Add(inFlightFor)
+	}
+	if _, known := l.inFlight[a]; !known && len(l.inFlight) >= maxInFlight {
+		for other := range l.inFlight {
+			l.land(other)
+			break
+		}
+	}
+	l.inFlight[a] = f
+	l.schedule(f.until, a)
+}
+
+// land ends the flight of an address, which becomes what the cluster shows of it; the caller holds mu.
+func (l *Ledger) land(a netip.Addr) {
+	delete(l.inFlight, a)
+	l.pool.Forget(a)
+	l.room.Add(1)
+	if e, ok := l.addresses[a]; ok {
+		l.observe(a, e)
+	} else if r, ok := l.resting[a]; ok {
+		l.rest(a, r)
+	}
+}
+
+// Forget takes back what Draw or Take handed out. An address that had been cooling cools on.
+func (l *Ledger) Forget(a netip.Addr) {
+	l.mu.Lock()
+	_, known := l.inFlight[a]
+	if known {
+		l.land(a)
+	}
+	l.mu.Unlock()
+	if known {
+		l.Wake(a)
+	}
+}
+
+// Lost says that the API server has something else at an address than this process knows of. It is in flight for nobody until the watch has shown it.
+func (l *Ledger) Lost(a netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.inFlight[a]; ok {
+		l.enterFlight(a, inFlight{until: l.clock.Now().Add(writeSeenWithin)})
+	}
+}
+
+// HandedTo returns who this process gave an address to that the cluster does not show yet.
+func (l *Ledger) HandedTo(a netip.Addr) (Holder, bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if f := l.inFlight[a]; !f.writing {
+		return f.to, f.to != Holder{}
+	}
+	return Holder{}, false
+}
+
+// InFlight is the number of addresses that were handed out, or are being written, and that the cluster does not show yet.
+func (l *Ledger) InFlight() int {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return len(l.inFlight)
+}
+
+// Collisions is how many addresses were handed out to one Service and then turned out to be another one's. With a living leader it stays as it is.
+func (l *Ledger) Collisions() uint64 { return l.collisions.Load() }
+
+// BeginWrite says that an IPAddress of ours is about to be written or deleted at an address, so that nobody is handed it meanwhile. It is false if
+// somebody was handed it already, or another write is under way. After true the caller calls EndWrite.
+func (l *Ledger) BeginWrite(a netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.inFlight[a]; ok {
+		return false
+	}
+	l.pool.Assume(a) // what is allocated is nobody's to draw anyway
+	l.enterFlight(a, inFlight{writing: true})
+	return true
+}
+
+// EndWrite says what became of a write: the IPAddress that was written, nil for none, and the UID of the one that was deleted, empty for none. The
+// address stays in flight until the watch shows the last of it, 5 seconds at most. It also ends what Draw began, for an address that this process
+// writes itself.
+func (l *Ledger) EndWrite(a netip.Addr, written *networkingv1.IPAddress, gone types.UID) {
+	l.mu.Lock()
+	f, ok := l.inFlight[a]
+	if !ok {
+		l.mu.Unlock()
+		return
+	}
+	f.writing, f.gone, f.until = true, gone, l.clock.Now().Add(writeSeenWithin)
+	if written != nil {
+		f.written = newKept(written)
+	}
+	if f.seen(l.kept[a].UID) {
+		l.land(a)
+	} else {
+		l.inFlight[a] = f
+		l.schedule(f.until, a)
+	}
+	l.mu.Unlock()
+	l.Wake(a)
+}
+
+// seen reports whether the watch shows the last write, when it shows an IPAddress of ours with this UID, empty for none.
+func (f inFlight) seen(at types.UID) bool {
+	if f.written.UID != "" {
+		return at == f.written.UID
+	}
+	return at != f.gone || at == ""
+}
+
+// Writing returns how much longer to wait for the last write at an address to be seen, 0 if there is none.
+func (l *Ledger) Writing(a netip.Addr) time.Duration {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if f := l.inFlight[a]; f.writing {
+		return max(f.until.Sub(l.clock.Now()), time.Millisecond)
+	}
+	return 0
+}
+
+// arrived reports whether the cluster shows what an address in flight was waiting for; the caller holds mu. The API server's IPAddress always does, and
+// so does that of another manager, or an additional one. Another IPAddress of ours is what stands there until then. A Service without an IPAddress
+// counts only if it is the one that was waited for: it may be the one before, of which the watch of Services tells late.
+func (l *Ledger) arrived(a netip.Addr, e entry, f inFlight) bool {
+	k, kept := l.kept[a]
+	switch {
+	case kept:
+		return f.written.UID != "" && f.written.UID == k.UID || k.Purpose == v1alpha1.PurposeAdditional
+	case e.object != allocator.Free:
+		return true
+	default:
+		for _, claim := range e.claims {
+			if claim == f.to.Service {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// countCollision compares who got an address with whom it was handed out to; the caller holds mu.
+func (l *Ledger) countCollision(e entry, f inFlight) {
+	wanted := f.to.Service
+	if e.object != allocator.Allocated || f.writing || wanted.Namespace == "" || e.parent.Name == "" {
+		return
+	}
+	if wanted.Namespace != e.parent.Namespace || wanted.Name != "" && wanted.Name != e.parent.Name {
+		l.collisions.Add(1)
+	}
+}

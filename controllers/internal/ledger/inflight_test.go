@@ -1,0 +1,495 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+func holder(name string) Holder {
+	return Holder{Service: types.NamespacedName{Namespace: "ns", Name: name}}
+}
+
+// draw draws the one address of a lot.
+func (b timed) draw(t *testing.T, ip, to string) {
+	t.Helper()
+	drawn, err := b.Draw(lot(t, ip), holder(to))
+	if err != nil || drawn.Addr != addr(ip) {
+		t.Fatalf("drawing %s: %v, %v", ip, drawn, err)
+	}
+}
+
+func (b timed) expectHolder(t *testing.T, what, ip, want string) {
+	t.Helper()
+	got, ok := b.HandedTo(addr(ip))
+	if ok != (want != "") || got.Service.Name != want {
+		t.Errorf("%s: %s is handed (%v) to %v, want %q", what, ip, ok, got, want)
+	}
+}
+
+// What ends the flight of an address, and what becomes of the address.
+func TestFlightEnds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end  func(b timed, ip string)
+		want allocator.State
+	}{
+		"its IPAddress appears":             {func(b timed, ip string) { b.objects.OnAdd(allocated(ip, "a"), false) }, allocator.Allocated},
+		"its Service appears":               {func(b timed, ip string) { b.services.OnAdd(service("a", ip), false) }, allocator.Allocated},
+		"somebody else's IPAddress":         {func(b timed, ip string) { b.objects.OnAdd(object(ip, "somebody.example"), false) }, allocator.Reserved},
+		"it is given back":                  {func(b timed, ip string) { b.Forget(addr(ip)) }, allocator.Free},
+		"its time is over":                  {func(b timed, _ string) { b.pass(inFlightFor) }, allocator.Free},
+		"its time is over, under new rules": {func(b timed, _ string) { b.SetRules(rules{}); b.pass(inFlightFor) }, allocator.Free},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, ip := range both {
+				b := newTimed(rules{coolDown: time.Minute})
+				b.draw(t, ip, "a")
+				b.expect(t, "drawn", ip, allocator.Assumed)
+				b.expectHolder(t, "drawn", ip, "a")
+				b.pass(inFlightFor - time.Millisecond)
+				b.expectHolder(t, "just before its time is over", ip, "a")
+				if n := b.InFlight(); n != 1 {
+					t.Errorf("%d are in flight, want 1", n)
+				}
+				b.clock.SetTime(epoch)
+				var woken bool
+				b.addressListeners.add(func(a netip.Addr) { woken = woken || a == addr(ip) })
+				tc.end(b, ip)
+				b.expect(t, "then", ip, tc.want)
+				b.expectHolder(t, "then", ip, "")
+				if n := b.InFlight(); n != 0 || !woken {
+					t.Errorf("%d are in flight, want none; listeners were woken: %v", n, woken)
+				}
+			}
+		})
+	}
+}
+
+// Nobody is handed what somebody was handed, by whatever way.
+func TestInFlightIsNobodyElses(t *testing.T) {
+	for _, ip := range both {
+		b := newTimed(rules{})
+		b.draw(t, ip, "a")
+		b.pass(yieldAfter)
+		if _, err := b.Draw(lot(t, ip), holder("b")); !errors.Is(err, allocator.ErrFull) {
+			t.Errorf("drawing %s again: %v, want that nothing is left", ip, err)
+		}
+		for _, name := range []string{"a", "b"} {
+			if taken, busy := b.Take(addr(ip), holder(name)); taken || busy {
+				t.Errorf("%s takes what was handed out: %v, %v", name, taken, busy)
+			}
+		}
+		if b.BeginWrite(addr(ip)) {
+			t.Error("an IPAddress may be written at what was handed out")
+		}
+		b.expectHolder(t, "at the end", ip, "a")
+	}
+}
+
+func TestTake(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(b timed, ip string)
+		want   bool
+	}{
+		"free":                 {func(timed, string) {}, true},
+		"resting":              {func(b timed, ip string) { b.serve("a", ip); b.release("a", ip) }, true},
+		"resting by an object": {func(b timed, ip string) { b.objects.OnAdd(cooling(ip, "1", "a", epoch), true) }, true},
+		"reserved":             {func(b timed, ip string) { b.objects.OnAdd(kept(ip, v1alpha1.PurposeReservation, "1"), true) }, true},
+		"somebody else's":      {func(b timed, ip string) { b.objects.OnAdd(object(ip, "somebody.example"), true) }, false},
+		"in use":               {func(b timed, ip string) { b.serve("a", ip) }, false},
+		"claimed alone":        {func(b timed, ip string) { b.services.OnAdd(service("a", ip), true) }, false},
+		"additional":           {func(b timed, ip string) { b.objects.OnAdd(kept(ip, v1alpha1.PurposeAdditional, "1"), true) }, false},
+		"being written":        {func(b timed, ip string) { b.BeginWrite(addr(ip)) }, false},
+		"written":              {func(b timed, ip string) { b.BeginWrite(addr(ip)); b.EndWrite(addr(ip), nil, "") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, ip := range both {
+				b := newTimed(rules{coolDown: time.Hour})
+				tc.before(b, ip)
+				state := b.State(addr(ip))
+				if got, busy := b.Take(addr(ip), holder("x")); got != tc.want || busy != (name == "being written") {
+					t.Fatalf("taking %s: %v, busy: %v; want %v", ip, got, busy, tc.want)
+				}
+				if !tc.want {
+					b.expect(t, "not taken", ip, state)
+					b.expectHolder(t, "not taken", ip, "")
+					continue
+				}
+				b.expect(t, "taken", ip, allocator.Assumed)
+				b.expectHolder(t, "taken", ip, "x")
+				b.Forget(addr(ip))
+				b.expect(t, "given back", ip, state)
+			}
+		})
+	}
+}
+
+// An address that had to yield and is given back rests on as if nothing had happened, in its old place.
+func TestGivenBackRestsOn(t *testing.T) {
+	for name, rest := range map[string]func(b timed, ip string, at time.Time){
+		"in memory":  func(b timed, ip string, _ time.Time) { b.serve("s", ip); b.release("s", ip) },
+		"by objects": func(b timed, ip string, at time.Time) { b.objects.OnAdd(cooling(ip, "uid-"+ip, "s", at), true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newTimed(rules{coolDown: time.Minute})
+			ips := []string{"10.0.0.4", "10.0.0.2"}
+			for _, ip := range ips {
+				rest(b, ip, b.clock.Now())
+				b.pass(time.Second)
+			}
+			for range 3 {
+				drawn, err := b.Draw(lot(t, ips...), holder("x"))
+				if err != nil || drawn.Addr != addr(ips[0]) || !drawn.Cooled {
+					t.Fatalf("drew %v, %v; want %s", drawn, err, ips[0])
+				}
+				b.Forget(drawn.Addr)
+				b.expectRest(t, "given back", ips[0], "s", epoch)
+			}
+			b.draw(t, ips[0], "x")
+			b.pass(inFlightFor)
+			b.expect(t, "the Service never came", ips[0], allocator.Cooling)
+			b.pass(2 * time.Minute)
+			if name == "in memory" {
+				b.expectNothing(t, "all over")
+			}
+		})
+	}
+}
+
+// The way of an address that is kept for a Service and then handed to it: ours is deleted, the API server's appears. At no moment can
+// anybody else have it.
+func TestMakingRoom(t *testing.T) {
+	for _, tc := range []struct{ name, purpose string }{
+		{"a reservation", v1alpha1.PurposeReservation}, {"a cooling address", v1alpha1.PurposeCooling},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, ip := range both {
+				r := reserving(ip)
+				r.coolDown = time.Hour
+				b := newTimed(r)
+				ours := kept(ip, tc.purpose, "1")
+				b.objects.OnAdd(ours, true)
+				if taken, _ := b.Take(addr(ip), holder("x")); !taken {
+					t.Fatal("it cannot be taken")
+				}
+				b.objects.OnDelete(ours)
+				b.expect(t, "made room", ip, allocator.Assumed)
+				b.expectHolder(t, "made room", ip, "x")
+				b.objects.OnAdd(allocated(ip, "x"), false)
+				b.expect(t, "arrived", ip, allocator.Allocated)
+				b.expectHolder(t, "arrived", ip, "")
+			}
+		})
+	}
+}
+
+// What is not in flight cannot be given back or lost.
+func TestForgetOfWhatIsNotInFlight(t *testing.T) {
+	b := newTimed(rules{})
+	b.serve("a", "10.0.0.9")
+	b.Forget(addr("10.0.0.9"))
+	b.Lost(addr("10.0.0.9"))
+	b.expect(t, "in use", "10.0.0.9", allocator.Allocated)
+	b.Forget(addr("10.0.0.10"))
+	b.expect(t, "free", "10.0.0.10", allocator.Free)
+	if n := b.InFlight(); n != 0 {
+		t.Errorf("%d are in flight", n)
+	}
+}
+
+// The watch of Services is behind: one that had the address before, and is gone, is told after the address was handed out again.
+func TestLateNewsOfTheServiceBefore(t *testing.T) {
+	for _, ip := range []string{"10.0.0.9", "fd00::9"} {
+		b := newTimed(rules{})
+		if taken, _ := b.Take(addr(ip), holder("new")); !taken {
+			t.Fatal("a free address is not to be had")
+		}
+		old := service("old", ip)
+		b.services.OnAdd(old, false)
+		b.expect(t, "told of the one before", ip, allocator.Assumed)
+		b.services.OnDelete(old)
+		b.expect(t, "told that it is gone", ip, allocator.Assumed)
+		b.objects.OnAdd(object(ip, v1alpha1.ManagedByAPIServer), false)
+		b.expect(t, "its IPAddress is there", ip, allocator.Allocated)
+	}
+}
+
+// What has been in flight for more than a second yields, the oldest first, before anything that cools down and before a refusal.
+func TestInFlightYields(t *testing.T) {
+	for _, ips := range [][]string{{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, {"fd00::1", "fd00::2", "fd00::3"}} {
+		b := newTimed(rules{coolDown: time.Hour})
+		b.serve("s", ips[2])
+		b.release("s", ips[2])
+		for i, ip := range ips[:2] {
+			b.draw(t, ip, fmt.Sprint("s", i))
+			b.pass(100 * time.Millisecond)
+		}
+		b.pass(yieldAfter - 150*time.Millisecond) // the first is old enough, the second is not
+		l := lot(t, ips...)
+		if b.Full(l) {
+			t.Error("full, although one may yield")
+		}
+		for i, want := range []string{ips[0], ips[2]} {
+			drawn, err := b.Draw(l, holder(fmt.Sprint("new", i)))
+			if err != nil || drawn.Addr != addr(want) {
+				t.Fatalf("draw %d: %v, %v; want %s", i, drawn, err, want)
+			}
+			b.expectHolder(t, "drawn again", want, fmt.Sprint("new", i))
+		}
+		if _, err := b.Draw(l, holder("x")); !errors.Is(err, allocator.ErrFull) || !b.Full(l) {
+			t.Errorf("drawing what was handed out a moment ago: %v; full: %v", err, b.Full(l))
+		}
+		b.expectHolder(t, "too young to yield", ips[1], "s1")
+	}
+}
+
+// A tenant whose creations all fail does not keep others out of a small range, and uses up no cool-down.
+func TestFailingCreationsKeepNobodyOut(t *testing.T) {
+	b := newTimed(rules{coolDown: time.Hour})
+	var ips []string
+	for i := range 40 {
+		ips = append(ips, fmt.Sprintf("10.0.0.%d", i+1))
+	}
+	b.serve("s", ips[0])
+	b.release("s", ips[0])
+	l := lot(t, ips...)
+	for i := range 600 { // 20 a second, half a minute
+		if _, err := b.Draw(l, holder("quota")); err != nil {
+			t.Fatalf("after %d creations that failed: %v", i, err)
+		}
+		b.pass(50 * time.Millisecond)
+	}
+	b.expect(t, "while others had to yield", ips[0], allocator.Cooling)
+}
+
+// The register does not grow without end, and drawing goes on.
+func TestInFlightIsBounded(t *testing.T) {
+	b := newTimed(rules{})
+	span := mustRange("fd00:0:0:1::/64").Span()
+	tier, err := allocator.NewTier([]allocator.Span{span}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range maxInFlight + 10 {
+		if _, err := b.Draw(allocator.Lot{Tiers: []*allocator.Tier{tier}}, Holder{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := b.InFlight(); n != maxInFlight {
+		t.Errorf("%d are in flight, want %d", n, maxInFlight)
+	}
+	if u := b.Usage(span); u.Allocated+u.Reserved+u.Cooling+u.Free != u.Size || u.Size-u.Free != maxInFlight {
+		t.Errorf("the pool has %+v", u)
+	}
+}
+
+// Nobody is handed an address at which an IPAddress of ours is being written or deleted, until the watch has shown what came of it.
+func TestWrites(t *testing.T) {
+	for _, ip := range both {
+		for name, tc := range map[string]struct {
+			before *networkingv1.IPAddress
+			write  func(b timed) (made *networkingv1.IPAddress, gone types.UID)
+			shown  func(b timed)
+			want   allocator.State
+		}{
+			"a reservation is written": {
+				write: func(timed) (*networkingv1.IPAddress, types.UID) {
+					return kept(ip, v1alpha1.PurposeReservation, "1"), ""
+				},
+				shown: func(b timed) { b.objects.OnAdd(kept(ip, v1alpha1.PurposeReservation, "1"), false) },
+				want:  allocator.Reserved,
+			},
+			"a cooling address is written": {
+				write: func(timed) (*networkingv1.IPAddress, types.UID) { return cooling(ip, "1", "s", epoch), "" },
+				shown: func(b timed) { b.objects.OnAdd(cooling(ip, "1", "s", epoch), false) },
+				want:  allocator.Cooling,
+			},
+			"a reservation is deleted": {
+				before: kept(ip, v1alpha1.PurposeReservation, "1"),
+				write:  func(timed) (*networkingv1.IPAddress, types.UID) { return nil, "1" },
+				shown:  func(b timed) { b.objects.OnDelete(kept(ip, v1alpha1.PurposeReservation, "1")) },
+				want:   allocator.Free,
+			},
+			"a reservation is written anew": {
+				before: kept(ip, v1alpha1.PurposeReservation, "1"),
+				write: func(timed) (*networkingv1.IPAddress, types.UID) {
+					return kept(ip, v1alpha1.PurposeReservation, "2"), "1"
+				},
+				shown: func(b timed) {
+					b.objects.OnDelete(kept(ip, v1alpha1.PurposeReservation, "1"))
+					b.expect(t, "deleted", ip, allocator.Assumed)
+					b.objects.OnAdd(kept(ip, v1alpha1.PurposeReservation, "2"), false)
+				},
+				want: allocator.Reserved,
+			},
+		} {
+			for order, end := range map[string]func(b timed){
+				"the write is seen after its answer": func(b timed) {
+					made, gone := tc.write(b)
+					b.EndWrite(addr(ip), made, gone)
+					b.expect(t, name+", answered", ip, allocator.Assumed)
+					tc.shown(b)
+				},
+				"the write is seen before its answer": func(b timed) {
+					tc.shown(b)
+					b.expect(t, name+", seen", ip, allocator.Assumed)
+					made, gone := tc.write(b)
+					b.EndWrite(addr(ip), made, gone)
+				},
+				"the watch shows nothing": func(b timed) {
+					made, gone := tc.write(b)
+					b.EndWrite(addr(ip), made, gone)
+					if left := b.Writing(addr(ip)); left <= 0 || left > writeSeenWithin {
+						t.Errorf("%s: waiting for %s", name, left)
+					}
+					b.pass(writeSeenWithin)
+				},
+			} {
+				b := newTimed(rules{})
+				if tc.before != nil {
+					b.objects.OnAdd(tc.before, true)
+				}
+				if !b.BeginWrite(addr(ip)) || b.BeginWrite(addr(ip)) {
+					t.Fatal("one may write, and one alone")
+				}
+				if _, err := b.Draw(lot(t, ip), holder("x")); !errors.Is(err, allocator.ErrFull) {
+					t.Errorf("%s: drawn while it is written: %v", name, err)
+				}
+				if _, busy := b.Take(addr(ip), holder("x")); !busy {
+					t.Errorf("%s: not busy while it is written", name)
+				}
+				end(b)
+				if n := b.InFlight(); n != 0 || b.Writing(addr(ip)) != 0 {
+					t.Errorf("%s, %s: %d are in flight", name, order, n)
+				}
+				if order != "the watch shows nothing" {
+					b.expect(t, name+", "+order, ip, tc.want)
+				}
+			}
+		}
+	}
+}
+
+// An additional address that this process has written belongs to its Service before the watch shows it.
+func TestWrittenAdditionalAddress(t *testing.T) {
+	for _, ip := range both {
+		b := newTimed(rules{})
+		service := types.NamespacedName{Namespace: "ns", Name: "a"}
+		b.draw(t, ip, "a")
+		o := kept(ip, v1alpha1.PurposeAdditional, "1")
+		o.Spec.ParentRef = allocated(ip, "a").Spec.ParentRef
+		b.EndWrite(addr(ip), o, "")
+		if got := b.Additional(service); len(got) != 1 || got[addr(ip)].UID != "1" {
+			t.Errorf("written: %v", got)
+		}
+		b.expectHolder(t, "written", ip, "")
+		b.objects.OnAdd(o, false)
+		b.expect(t, "seen", ip, allocator.Allocated)
+		if got := b.Additional(service); len(got) != 1 || b.InFlight() != 0 {
+			t.Errorf("seen: %v, %d in flight", got, b.InFlight())
+		}
+	}
+}
+
+// An IPAddress of ours that goes although it is wanted was deleted by another replica, which hands the address out. It stays taken for a moment; what
+// was cooling cools on.
+func TestAnotherReplicaMakesRoom(t *testing.T) {
+	for name, tc := range map[string]struct {
+		purpose string
+		rules   Rules
+		after   time.Duration
+		want    bool
+		later   allocator.State
+	}{
+		"a reservation":                        {v1alpha1.PurposeReservation, reserving(both...), 0, true, allocator.Free},
+		"a reservation that is wanted no more": {v1alpha1.PurposeReservation, rules{}, 0, false, allocator.Free},
+		"a cooling address":                    {v1alpha1.PurposeCooling, rules{coolDown: time.Minute}, time.Second, true, allocator.Cooling},
+		"a cooling address whose time is over": {v1alpha1.PurposeCooling, rules{coolDown: time.Minute}, time.Minute, false, allocator.Free},
+		"a cooling address of no policy":       {v1alpha1.PurposeCooling, rules{}, 0, false, allocator.Free},
+		"an additional address":                {v1alpha1.PurposeAdditional, rules{}, 0, false, allocator.Free},
+	} {
+		for _, ip := range both {
+			b := newTimed(tc.rules)
+			ours := kept(ip, tc.purpose, "1")
+			b.objects.OnAdd(ours, true)
+			b.pass(tc.after)
+			b.objects.OnDelete(ours)
+			if got := b.InFlight() == 1; got != tc.want {
+				t.Errorf("%s: in flight: %v, want %v", name, got, tc.want)
+			}
+			b.pass(handedElsewhere)
+			b.expect(t, name+", later", ip, tc.later)
+		}
+	}
+}
+
+// The labels of an IPAddress are open to whoever may write them. The address of a living Service stays that Service's.
+func TestClaimsOutrankLabels(t *testing.T) {
+	for _, ip := range both {
+		for _, purpose := range []string{v1alpha1.PurposeCooling, v1alpha1.PurposeReservation, v1alpha1.PurposeAdditional, "", "nonsense"} {
+			b := newTimed(rules{coolDown: time.Minute})
+			b.serve("a", ip)
+			relabelled := kept(ip, purpose, "1")
+			relabelled.Spec.ParentRef = allocated(ip, "a").Spec.ParentRef
+			b.objects.OnUpdate(allocated(ip, "a"), relabelled)
+			b.expect(t, "relabelled "+purpose, ip, allocator.Allocated)
+			if _, err := b.Draw(lot(t, ip), holder("x")); err == nil {
+				t.Errorf("%s, relabelled %q, was drawn", ip, purpose)
+			}
+			if got := b.Additional(types.NamespacedName{Namespace: "ns", Name: "a"}); len(got) != 0 {
+				t.Errorf("%s, relabelled %q, is an additional address: %v", ip, purpose, got)
+			}
+			b.pass(time.Hour)
+			b.expect(t, "an hour later", ip, allocator.Allocated)
+		}
+	}
+}
+
+// Whoever got an address that was handed to somebody else is counted once.
+func TestCollisions(t *testing.T) {
+	b := newTimed(rules{})
+	for i, tc := range []struct {
+		to   Holder
+		owns string
+		want uint64
+	}{
+		{holder("a"), "a", 0},
+		{holder("a"), "b", 1},
+		{Holder{Service: types.NamespacedName{Namespace: "ns"}}, "generated-x7k2p", 1},
+		{Holder{Service: types.NamespacedName{Namespace: "other"}}, "generated-x7k2p", 2},
+		{Holder{}, "a", 2},
+	} {
+		ip := fmt.Sprintf("10.0.0.%d", i+1)
+		if _, err := b.Draw(lot(t, ip), tc.to); err != nil {
+			t.Fatal(err)
+		}
+		b.objects.OnAdd(allocated(ip, tc.owns), false)
+		b.services.OnAdd(service(tc.owns, ip), false)
+		if got := b.Collisions(); got != tc.want {
+			t.Errorf("%v handed to %v became %s's: %d collisions, want %d", ip, tc.to, tc.owns, got, tc.want)
+		}
+	}
+}
+
+// What turned out to be somebody else's is nobody's until the watch had the time to show whose it is.
+func TestLost(t *testing.T) {
+	for _, ip := range both {
+		b := newTimed(rules{})
+		b.Lost(addr(ip))
+		b.expectNothing(t, "what was never handed out cannot be lost")
+		b.draw(t, ip, "x")
+		b.Lost(addr(ip))
+		b.expectHolder(t, "lost", ip, "")
+		b.expect(t, "lost", ip, allocator.Assumed)
+		b.pass(writeSeenWithin)
+		b.expectNothing(t, "later")
+	}
+}

@@ -1,0 +1,116 @@
+package servicecidr
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+)
+
+const (
+	// window is how far the forecast looks back, step how often it takes a sample.
+	window = 6 * time.Hour
+	step   = 5 * time.Minute
+	// enough history for a rate; less would make a forecast out of one deployment.
+	enough = 30 * time.Minute
+)
+
+// history remembers how many addresses of each band were in use over the last hours. The zero value is ready.
+// It is lost with the process: a forecast is good again half an hour after a restart. A band costs 72 samples.
+type history struct {
+	mu    sync.Mutex
+	bands map[bandKey][]sample
+}
+
+type bandKey struct {
+	servicecidr string
+	cidr        netip.Prefix
+	band        allocator.Band
+}
+
+type sample struct {
+	at   time.Time
+	used uint64
+}
+
+// rate notes the present use and returns the net growth per hour over the window. known is false while the
+// window holds less than enough.
+func (h *history) rate(key bandKey, now time.Time, used uint64) (perHour float64, known bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.bands == nil {
+		h.bands = map[bandKey][]sample{}
+	}
+	samples := h.bands[key]
+	for len(samples) > 0 && now.Sub(samples[0].at) > window {
+		samples = samples[1:]
+	}
+	if len(samples) == 0 || now.Sub(samples[len(samples)-1].at) >= step {
+		samples = append(samples, sample{now, used})
+	}
+	h.bands[key] = samples
+	oldest := samples[0]
+	span := now.Sub(oldest.at)
+	if span < enough {
+		return 0, false
+	}
+	return (float64(used) - float64(oldest.used)) / span.Hours(), true
+}
+
+// forget drops the history of a ServiceCIDR that is gone.
+func (h *history) forget(servicecidr string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key := range h.bands {
+		if key.servicecidr == servicecidr {
+			delete(h.bands, key)
+		}
+	}
+}
+
+// bandUse is the use of one band of one range.
+type bandUse struct {
+	cidr  netip.Prefix
+	band  allocator.Band
+	usage allocator.Usage
+	// perHour is the net growth over the last hours; known is false as long as the history is too short.
+	perHour float64
+	known   bool
+}
+
+// used is what is not free.
+func (b bandUse) used() uint64 { return b.usage.Size - b.usage.Free }
+
+// full reports whether a band that has addresses has none left.
+func (b bandUse) full() bool { return b.usage.Size > 0 && b.usage.Free == 0 }
+
+// scarce reports whether no more than the given share is free, rounded up: of the six addresses of a /29 the
+// last one is scarce.
+func (b bandUse) scarce(percent int) bool {
+	if b.usage.Size == 0 || percent <= 0 {
+		return false
+	}
+	// Divide before multiplying: an IPv6 band has up to 2^64 addresses.
+	least := b.usage.Size/100*uint64(percent) + (b.usage.Size%100*uint64(percent)+99)/100
+	return b.usage.Free <= least
+}
+
+// left is the time until the band is full at the present rate; ok is false when it does not grow.
+func (b bandUse) left() (d time.Duration, ok bool) {
+	if !b.known || b.perHour <= 0 {
+		return 0, false
+	}
+	hours := float64(b.usage.Free) / b.perHour
+	if hours > 10*365*24 {
+		return 0, false
+	}
+	return time.Duration(hours * float64(time.Hour)), true
+}
+
+// soon reports whether the forecast falls within the limit. A band that is not half full yet grows from a
+// small base, and its forecast is no alarm.
+func (b bandUse) soon(within time.Duration) bool {
+	d, ok := b.left()
+	return ok && d < within && b.usage.Free <= b.usage.Size/2
+}

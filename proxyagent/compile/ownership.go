@@ -1,0 +1,140 @@
+package compile
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// record is what the compiler knows about one Service. While it is in an index its claims do not change.
+type record struct {
+	name    model.ServiceName
+	service *model.Service
+	claims
+	// served are the ports as they are served now, sorted by name.
+	served []*model.ServicePort
+	// won are the addresses that the Service has, those from outside once for each port.
+	won []netip.Addr
+	// disputes are the addresses that it claims and does not get, sorted.
+	disputes []model.Dispute
+}
+
+// hasCluster reports whether the address is one of spec.clusterIPs.
+func (r *record) hasCluster(a netip.Addr) bool {
+	_, found := slices.BinarySearchFunc(r.cluster, a, netip.Addr.Compare)
+	return found
+}
+
+// decision says whether a Service gets an address. The zero decision is that it has it.
+type decision struct {
+	// reason is why not, winner who has the address then; nil for nobody.
+	reason model.DisputeReason
+	winner *record
+	// already is true if the Service claims the address as ClusterIP or additional address too, so that there is no dispute.
+	already bool
+}
+
+func (v decision) served() bool { return v.reason == "" && !v.already }
+
+// dispute returns the decision as a Dispute; false if the address is served.
+func (v decision) dispute(a netip.Addr, loser *record) (model.Dispute, bool) {
+	d := model.Dispute{Addr: a, Loser: loser.name, Reason: v.reason}
+	if v.winner != nil {
+		d.Winner = v.winner.name
+	}
+	return d, v.reason != ""
+}
+
+// Who has an address is decided in this order.
+//
+//	somebody claims it as ClusterIP, or an IPAddress gives it to a Service as an additional address:
+//	    one of those has it, at all ports, and load balancer and external IPs of others lose (CVE-2020-8554)
+//	otherwise, for each port and protocol by itself:
+//	    a load balancer IP goes before an external IP, then the oldest Service wins
+
+// holder returns the Service that has the address as ClusterIP or additional address; nil when nobody has.
+func (c *Compiler) holder(a netip.Addr) *record {
+	named, oldest := c.named(a), c.clusters.first(a)
+	switch {
+	case c.set.Allocations == model.Enforce:
+		return named
+	case c.set.Allocations == model.Ignore && oldest != nil:
+		return oldest
+	case named != nil:
+		return named
+	default:
+		return oldest
+	}
+}
+
+// named returns the Service that the IPAddress names, if that Service claims the address or the IPAddress claims it for the Service.
+func (c *Compiler) named(a netip.Addr) *record {
+	allocation, ok := c.allocations[a]
+	if !ok {
+		return nil
+	}
+	r := c.records[allocation.Service]
+	if r == nil || !allocation.Additional && !r.hasCluster(a) {
+		return nil
+	}
+	return r
+}
+
+// claimed reports whether any Service claims the address as ClusterIP or additional address, successfully or not.
+func (c *Compiler) claimed(a netip.Addr) bool {
+	return len(c.clusters[a]) > 0 || c.additionalFor(a) != nil
+}
+
+// additionalFor returns the Service that an IPAddress gives the address to as an additional one; nil for none.
+func (c *Compiler) additionalFor(a netip.Addr) *record {
+	if allocation, ok := c.allocations[a]; ok && allocation.Additional {
+		return c.records[allocation.Service]
+	}
+	return nil
+}
+
+// claimsHeld reports whether the Service claims the address as ClusterIP or additional address.
+func (c *Compiler) claimsHeld(r *record, a netip.Addr) bool {
+	return r.hasCluster(a) || c.additionalFor(a) == r
+}
+
+// decideCluster says whether a Service that claims the address as ClusterIP or additional address gets it.
+func (c *Compiler) decideCluster(r *record, a netip.Addr) decision {
+	switch winner := c.holder(a); {
+	case winner == r:
+		return decision{}
+	case winner == nil:
+		return decision{reason: model.NotAllocated}
+	case !r.hasCluster(a):
+		// Only without regard to IPAddresses can an additional address go to another Service, to one with a ClusterIP.
+		return decision{reason: model.ClusterIPOfOther, winner: winner}
+	case c.set.Allocations != model.Ignore && winner == c.named(a):
+		return decision{reason: model.AllocatedToOther, winner: winner}
+	default:
+		return decision{reason: model.ClaimedByOlder, winner: winner}
+	}
+}
+
+// decideOutside says whether a Service gets a load balancer or external IP at one port.
+func (c *Compiler) decideOutside(r *record, f front) decision {
+	if c.claimed(f.addr) {
+		if c.claimsHeld(r, f.addr) {
+			return decision{already: true}
+		}
+		return decision{reason: model.ClusterIPOfOther, winner: c.holder(f.addr)}
+	}
+	if winner := c.fronts.first(f); winner != r {
+		return decision{reason: model.ClaimedByOlder, winner: winner}
+	}
+	return decision{}
+}
+
+// addresses returns what the Service claims as ClusterIPs and additional addresses, sorted and without duplicates.
+func (c *Compiler) addresses(r *record) []netip.Addr {
+	extra := c.additional[r.name]
+	if len(extra) == 0 {
+		return r.cluster
+	}
+	return sorted(slices.Concat(r.cluster, extra), netip.Addr.Compare)
+}

@@ -1,0 +1,366 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// asked is a Service as its owner wrote it; see claimant.
+type asked string
+
+// claimant parses a Service: its name, its age as day=N, a word for each address (cluster=, lb=, ext=), and for each port a word
+// NAME:NUMBER/PROTOCOL, with @NODEPORT; without any it has one called http, 80/TCP.
+func (a asked) claimant(f model.Family) model.Service {
+	words := strings.Fields(string(a))
+	s := model.Service{Name: name(words[0]), Created: someday}
+	for _, w := range words[1:] {
+		key, value, isPair := strings.Cut(w, "=")
+		switch {
+		case !isPair:
+			s.Ports = append(s.Ports, aPort(w))
+		case key == "day":
+			s.Created = someday.AddDate(0, 0, int(value[0]-'0'))
+		case key == "cluster":
+			s.ClusterIPs = append(s.ClusterIPs, addrs(f, value)...)
+		case key == "lb":
+			s.LoadBalancerIPs = append(s.LoadBalancerIPs, addrs(f, value)...)
+		case key == "ext":
+			s.ExternalIPs = append(s.ExternalIPs, addrs(f, value)...)
+		default:
+			panic("what is " + w)
+		}
+	}
+	if len(s.Ports) == 0 {
+		s.Ports = []model.Port{aPort("http:80/TCP")}
+	}
+	return s
+}
+
+func aPort(w string) model.Port {
+	var p model.Port
+	head, rest, _ := strings.Cut(w, ":")
+	rest, nodePort, _ := strings.Cut(rest, "@")
+	number, protocol, _ := strings.Cut(rest, "/")
+	p.Name = head
+	p.Protocol, _ = model.ParseProtocol(protocol)
+	p.Port, p.NodePort = aNumber(number), aNumber(nodePort)
+	return p
+}
+
+func aNumber(s string) uint16 {
+	n, err := strconv.ParseUint(cmp.Or(s, "0"), 10, 16)
+	if err != nil {
+		panic(err)
+	}
+	return uint16(n)
+}
+
+// allocationsOf parses IPAddresses: ADDRESS=SERVICE, with + before the Service for an additional address of it, and nothing behind = for
+// one whose parent is no Service.
+func allocationsOf(f model.Family, s string) map[netip.Addr]model.Allocation {
+	out := map[netip.Addr]model.Allocation{}
+	for w := range strings.FieldsSeq(s) {
+		addr, service, _ := strings.Cut(w, "=")
+		parent, additional := strings.CutPrefix(service, "+")
+		a := addrs(f, addr)[0]
+		out[a] = model.Allocation{Addr: a, Service: name(parent), Additional: additional}
+	}
+	return out
+}
+
+// servedAs writes the Plan's frontends, a line for each port: NAME:PORT, then its addresses as in asked, and its node port after @.
+func servedAs(p model.Plan) []string {
+	var out []string
+	for _, x := range p.Ports {
+		line := x.Name.Service.Name + ":" + x.Name.Port
+		for _, a := range x.ClusterIPs {
+			line += " cluster=" + a.String()
+		}
+		for _, a := range x.LoadBalancerIPs {
+			line += " lb=" + a.String()
+		}
+		for _, a := range x.ExternalIPs {
+			line += " ext=" + a.String()
+		}
+		if x.NodePort != 0 {
+			line += fmt.Sprint(" @", x.NodePort)
+		}
+		out = append(out, line)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// disputesAs writes disputes: LOSER<WINNER at ADDRESS REASON.
+func disputesAs(ds []model.Dispute) (out []string) {
+	for _, d := range ds {
+		out = append(out, fmt.Sprintf("%s<%s at=%s %s", d.Loser.Name, d.Winner.Name, d.Addr, d.Reason))
+	}
+	return out
+}
+
+// inFamily writes the addresses behind = in lines as those of the family.
+func inFamily(f model.Family, lines []string) (out []string) {
+	for _, l := range lines {
+		words := strings.Fields(l)
+		for i, w := range words {
+			if key, value, ok := strings.Cut(w, "="); ok {
+				words[i] = key + "=" + in(f, value)
+			}
+		}
+		out = append(out, strings.Join(words, " "))
+	}
+	return out
+}
+
+// TestClaims has Services that claim the same, and who gets it.
+func TestClaims(t *testing.T) {
+	for name, tc := range map[string]struct {
+		services, allocations string
+		set                   model.Settings
+		// want are frontends and disputes in each mode, enforce and ignore those in the mode of that name where they differ.
+		want, enforce, ignore string
+	}{
+		// ClusterIPs.
+		"one Service, one IPAddress": {services: "a cluster=10.96.0.1", allocations: "10.96.0.1=a", want: "a:http cluster=10.96.0.1"},
+		"one Service, no IPAddress":  {services: "a cluster=10.96.0.1", want: "a:http cluster=10.96.0.1", enforce: "a< at=10.96.0.1 NotAllocated"},
+		"the IPAddress names nobody": {
+			services: "a cluster=10.96.0.1", allocations: "10.96.0.1=", want: "a:http cluster=10.96.0.1", enforce: "a< at=10.96.0.1 NotAllocated",
+		},
+		"the IPAddress names a Service that does not claim it": {
+			services: "a cluster=10.96.0.1; b cluster=10.96.0.2", allocations: "10.96.0.1=b 10.96.0.2=b",
+			want: "a:http cluster=10.96.0.1; b:http cluster=10.96.0.2", enforce: "b:http cluster=10.96.0.2; a< at=10.96.0.1 NotAllocated",
+		},
+		"the IPAddress names a Service that is gone": {
+			services: "a cluster=10.96.0.1", allocations: "10.96.0.1=gone", want: "a:http cluster=10.96.0.1",
+			enforce: "a< at=10.96.0.1 NotAllocated",
+		},
+		"two Services, the IPAddress names the younger one": {
+			services: "a day=1 cluster=10.96.0.1; b day=2 cluster=10.96.0.1", allocations: "10.96.0.1=b",
+			want:   "b:http cluster=10.96.0.1; a<b at=10.96.0.1 AllocatedToOtherService",
+			ignore: "a:http cluster=10.96.0.1; b<a at=10.96.0.1 ClaimedByOlderService",
+		},
+		"two Services, no IPAddress: the older one": {
+			services: "a day=2 cluster=10.96.0.1; b day=1 cluster=10.96.0.1",
+			want:     "b:http cluster=10.96.0.1; a<b at=10.96.0.1 ClaimedByOlderService",
+			enforce:  "a< at=10.96.0.1 NotAllocated; b< at=10.96.0.1 NotAllocated",
+		},
+		"two Services of one age: the first by namespace and name": {
+			services: "x/a cluster=10.96.0.1; c cluster=10.96.0.1; b cluster=10.96.0.1",
+			want:     "b:http cluster=10.96.0.1; c<b at=10.96.0.1 ClaimedByOlderService; a<b at=10.96.0.1 ClaimedByOlderService",
+			enforce:  "b< at=10.96.0.1 NotAllocated; c< at=10.96.0.1 NotAllocated; a< at=10.96.0.1 NotAllocated",
+		},
+		"a ClusterIP belongs to one Service as a whole, whatever the ports are": {
+			services: "a day=1 cluster=10.96.0.1 http:80/TCP; b day=2 cluster=10.96.0.1 https:443/TCP", allocations: "10.96.0.1=a",
+			want:   "a:http cluster=10.96.0.1; b<a at=10.96.0.1 AllocatedToOtherService",
+			ignore: "a:http cluster=10.96.0.1; b<a at=10.96.0.1 ClaimedByOlderService",
+		},
+		"the loser of a ClusterIP keeps what else it has": {
+			services: "a day=1 cluster=10.96.0.1; b day=2 cluster=10.96.0.1 lb=203.0.113.1 http:80/TCP@30000", allocations: "10.96.0.1=a",
+			want:   "a:http cluster=10.96.0.1; b:http lb=203.0.113.1 @30000; b<a at=10.96.0.1 AllocatedToOtherService",
+			ignore: "a:http cluster=10.96.0.1; b:http lb=203.0.113.1 @30000; b<a at=10.96.0.1 ClaimedByOlderService",
+		},
+
+		// Additional addresses.
+		"an additional address is served in every mode": {
+			services: "a cluster=10.96.0.1", allocations: "10.96.0.1=a 10.96.0.2=+a", want: "a:http cluster=10.96.0.1 cluster=10.96.0.2",
+		},
+		"an additional address that is the ClusterIP already": {
+			services: "a cluster=10.96.0.1", allocations: "10.96.0.1=+a", want: "a:http cluster=10.96.0.1",
+		},
+		"an additional address of a Service without a ClusterIP in the family": {
+			services: "a http:80/TCP@30000 lb=203.0.113.1 ext=203.0.113.2", allocations: "10.96.0.2=+a", want: "a:http cluster=10.96.0.2",
+		},
+		"an additional address of nobody": {
+			services: "a cluster=10.96.0.1", allocations: "10.96.0.1=a 10.96.0.2=+gone 10.96.0.3=", want: "a:http cluster=10.96.0.1",
+		},
+		"an IPAddress of a Service that is not ours to add": {
+			services: "a cluster=10.96.0.1", allocations: "10.96.0.1=a 10.96.0.2=a", want: "a:http cluster=10.96.0.1",
+		},
+		"an additional address that is another's ClusterIP": {
+			services: "a day=1 cluster=10.96.0.1; b day=2 cluster=10.96.0.2", allocations: "10.96.0.1=a 10.96.0.2=+a",
+			want:   "a:http cluster=10.96.0.1 cluster=10.96.0.2; b<a at=10.96.0.2 AllocatedToOtherService",
+			ignore: "a:http cluster=10.96.0.1; b:http cluster=10.96.0.2; a<b at=10.96.0.2 ClusterIPOfOtherService",
+		},
+
+		// External and load balancer IPs.
+		"one Service with one of each": {
+			services: "a cluster=10.96.0.1 lb=203.0.113.1 ext=203.0.113.2 http:80/TCP@30000", allocations: "10.96.0.1=a",
+			want: "a:http cluster=10.96.0.1 lb=203.0.113.1 ext=203.0.113.2 @30000",
+		},
+		"external IPs are switched off": {
+			services: "a cluster=10.96.0.1 lb=203.0.113.1 ext=203.0.113.2", allocations: "10.96.0.1=a", set: model.Settings{NoExternalIPs: true},
+			want: "a:http cluster=10.96.0.1 lb=203.0.113.1",
+		},
+		"an external IP that is the ClusterIP of an older Service": {
+			services: "a day=1 cluster=10.96.0.1; b day=2 cluster=10.96.0.2 ext=10.96.0.1", allocations: "10.96.0.1=a 10.96.0.2=b",
+			want: "a:http cluster=10.96.0.1; b:http cluster=10.96.0.2; b<a at=10.96.0.1 ClusterIPOfOtherService",
+		},
+		"an external IP that is the ClusterIP of a younger Service, at another port": {
+			services:    "a day=2 cluster=10.96.0.1 https:443/TCP; b day=1 cluster=10.96.0.2 ext=10.96.0.1 lb=10.96.0.1",
+			allocations: "10.96.0.1=a 10.96.0.2=b",
+			want:        "a:https cluster=10.96.0.1; b:http cluster=10.96.0.2; b<a at=10.96.0.1 ClusterIPOfOtherService",
+		},
+		"an external IP that is an additional address of another": {
+			services: "a day=2 cluster=10.96.0.1; b day=1 cluster=10.96.0.2 ext=10.96.0.9", allocations: "10.96.0.1=a 10.96.0.2=b 10.96.0.9=+a",
+			want: "a:http cluster=10.96.0.1 cluster=10.96.0.9; b:http cluster=10.96.0.2; b<a at=10.96.0.9 ClusterIPOfOtherService",
+		},
+		"an external IP that is a ClusterIP which nobody gets": {
+			services: "a cluster=10.96.0.1; b cluster=10.96.0.2 ext=10.96.0.1", allocations: "10.96.0.2=b",
+			want:    "a:http cluster=10.96.0.1; b:http cluster=10.96.0.2; b<a at=10.96.0.1 ClusterIPOfOtherService",
+			enforce: "b:http cluster=10.96.0.2; a< at=10.96.0.1 NotAllocated; b< at=10.96.0.1 ClusterIPOfOtherService",
+		},
+		"external and load balancer IPs that are the Service's own ClusterIP": {
+			services: "a cluster=10.96.0.1 ext=10.96.0.1 lb=10.96.0.1", allocations: "10.96.0.1=a", want: "a:http cluster=10.96.0.1",
+		},
+		"enforce has no back door through externalIPs": {
+			services: "a cluster=10.96.0.1 ext=10.96.0.1", want: "a:http cluster=10.96.0.1", enforce: "a< at=10.96.0.1 NotAllocated",
+		},
+		"the loser of a ClusterIP does not get it as external IP": {
+			services: "a day=2 cluster=10.96.0.1; b day=1 cluster=10.96.0.1 ext=10.96.0.1", allocations: "10.96.0.1=a",
+			want:   "a:http cluster=10.96.0.1; b<a at=10.96.0.1 AllocatedToOtherService",
+			ignore: "b:http cluster=10.96.0.1; a<b at=10.96.0.1 ClaimedByOlderService",
+		},
+		"one address as external and as load balancer IP of one Service": {
+			services: "a cluster=10.96.0.1 ext=203.0.113.1 lb=203.0.113.1", allocations: "10.96.0.1=a",
+			want: "a:http cluster=10.96.0.1 lb=203.0.113.1",
+		},
+		"a load balancer IP goes before an older external IP": {
+			services: "a day=2 cluster=10.96.0.1 lb=203.0.113.1; b day=1 cluster=10.96.0.2 ext=203.0.113.1", allocations: "10.96.0.1=a 10.96.0.2=b",
+			want: "a:http cluster=10.96.0.1 lb=203.0.113.1; b:http cluster=10.96.0.2; b<a at=203.0.113.1 ClaimedByOlderService",
+		},
+		"of two load balancer IPs the older one": {
+			services: "a day=2 cluster=10.96.0.1 lb=203.0.113.1; b day=1 cluster=10.96.0.2 lb=203.0.113.1", allocations: "10.96.0.1=a 10.96.0.2=b",
+			want: "a:http cluster=10.96.0.1; b:http cluster=10.96.0.2 lb=203.0.113.1; a<b at=203.0.113.1 ClaimedByOlderService",
+		},
+		"Services share a load balancer IP by port": {
+			services:    "a cluster=10.96.0.1 lb=203.0.113.1 http:80/TCP; b cluster=10.96.0.2 lb=203.0.113.1 https:443/TCP http3:80/UDP",
+			allocations: "10.96.0.1=a 10.96.0.2=b",
+			want:        "a:http cluster=10.96.0.1 lb=203.0.113.1; b:http3 cluster=10.96.0.2 lb=203.0.113.1; b:https cluster=10.96.0.2 lb=203.0.113.1",
+		},
+		"a shared address is lost at one port and won at another": {
+			services:    "a day=1 cluster=10.96.0.1 ext=203.0.113.1 http:80/TCP; b day=2 cluster=10.96.0.2 ext=203.0.113.1 alt:443/TCP http:80/TCP",
+			allocations: "10.96.0.1=a 10.96.0.2=b",
+			want:        "a:http cluster=10.96.0.1 ext=203.0.113.1; b:alt cluster=10.96.0.2 ext=203.0.113.1; b:http cluster=10.96.0.2; b<a at=203.0.113.1 ClaimedByOlderService",
+		},
+		"one address lost at several ports to several Services is one dispute": {
+			services:    "a day=1 cluster=10.96.0.1 ext=203.0.113.1 x:443/TCP; b day=1 cluster=10.96.0.2 ext=203.0.113.1 x:80/TCP; c day=2 cluster=10.96.0.3 ext=203.0.113.1 http:80/TCP https:443/TCP",
+			allocations: "10.96.0.1=a 10.96.0.2=b 10.96.0.3=c",
+			want:        "a:x cluster=10.96.0.1 ext=203.0.113.1; b:x cluster=10.96.0.2 ext=203.0.113.1; c:http cluster=10.96.0.3; c:https cluster=10.96.0.3; c<b at=203.0.113.1 ClaimedByOlderService",
+		},
+
+		// Ports.
+		"two ports with one number and protocol: the first by name has the addresses": {
+			services: "a cluster=10.96.0.1 lb=203.0.113.1 y:80/TCP@30001 x:80/TCP@30000 z:80/UDP", allocations: "10.96.0.1=a",
+			want: "a:x cluster=10.96.0.1 lb=203.0.113.1 @30000; a:y @30001; a:z cluster=10.96.0.1 lb=203.0.113.1",
+		},
+		"two ports with one name and protocol: the smaller number": {
+			services: "a cluster=10.96.0.1 x:81/TCP x:80/TCP@30000", allocations: "10.96.0.1=a", want: "a:x cluster=10.96.0.1 @30000",
+		},
+		"the same port twice": {
+			services: "a cluster=10.96.0.1 x:80/TCP@30000 x:80/TCP@30000", allocations: "10.96.0.1=a", want: "a:x cluster=10.96.0.1 @30000",
+		},
+		"port 0": {services: "a cluster=10.96.0.1 x:0/TCP@30000 y:80/TCP", allocations: "10.96.0.1=a", want: "a:y cluster=10.96.0.1"},
+		"a protocol that nobody knows": {
+			services: "a cluster=10.96.0.1 x:80/ICMP@30000 y:80/TCP", allocations: "10.96.0.1=a", want: "a:y cluster=10.96.0.1",
+		},
+		"one node port in two Services: the older one": {
+			services: "a day=2 cluster=10.96.0.1 x:80/TCP@30000; b day=1 cluster=10.96.0.2 x:80/TCP@30000", allocations: "10.96.0.1=a 10.96.0.2=b",
+			want: "a:x cluster=10.96.0.1; b:x cluster=10.96.0.2 @30000",
+		},
+		"one node port in two ports of a Service: the first by name": {
+			services: "a cluster=10.96.0.1 y:80/TCP@30000 x:81/TCP@30000", allocations: "10.96.0.1=a",
+			want: "a:x cluster=10.96.0.1 @30000; a:y cluster=10.96.0.1",
+		},
+		"one node port with two protocols": {
+			services:    "a cluster=10.96.0.1 x:80/TCP@30000 y:80/UDP@30000; b cluster=10.96.0.2 x:80/SCTP@30000",
+			allocations: "10.96.0.1=a 10.96.0.2=b", want: "a:x cluster=10.96.0.1 @30000; a:y cluster=10.96.0.1 @30000; b:x cluster=10.96.0.2 @30000",
+		},
+		"a node port of a Service without a ClusterIP in the family takes it from nobody": {
+			services: "a day=1 x:80/TCP@30000 ext=203.0.113.1; b day=2 cluster=10.96.0.2 x:80/TCP@30000 ext=203.0.113.1", allocations: "10.96.0.2=b",
+			want: "b:x cluster=10.96.0.2 ext=203.0.113.1 @30000",
+		},
+		"the loser of its only address is not served": {
+			services: "a day=1 cluster=10.96.0.1; b day=2 cluster=10.96.0.1 x:80/TCP@30000; c day=3 cluster=10.96.0.1", allocations: "10.96.0.1=b",
+			want:   "b:x cluster=10.96.0.1 @30000; a<b at=10.96.0.1 AllocatedToOtherService; c<b at=10.96.0.1 AllocatedToOtherService",
+			ignore: "a:http cluster=10.96.0.1; b:x @30000; b<a at=10.96.0.1 ClaimedByOlderService; c<a at=10.96.0.1 ClaimedByOlderService",
+		},
+	} {
+		for mode, want := range map[model.AllocationMode]string{
+			model.Prefer: tc.want, model.Enforce: cmp.Or(tc.enforce, tc.want), model.Ignore: cmp.Or(tc.ignore, tc.want),
+		} {
+			t.Run(name+"/"+string(mode), func(t *testing.T) {
+				inBoth(t, func(t *testing.T, f model.Family) {
+					st := stateOf()
+					for _, a := range strings.SplitSeq(tc.services, "; ") {
+						s := asked(a).claimant(f)
+						st.Services[s.Name] = s
+					}
+					st.Allocations = allocationsOf(f, tc.allocations)
+					set := tc.set
+					set.Family, set.Allocations = f, mode
+					c := compilerOf(set, st)
+					got := strings.Join(append(servedAs(c.Plan()), disputesAs(c.Disputes())...), "; ")
+					wantEqual(t, "served and disputed", strings.Join(inFamily(f, strings.Split(want, "; ")), "; "), got)
+				})
+			})
+		}
+	}
+}
+
+// TestModeUnset has settings without a mode: they mean prefer.
+func TestModeUnset(t *testing.T) {
+	st := stateOf(aService(model.IPv4, "a", 0, "10.96.0.1"), aService(model.IPv4, "b", 1, "10.96.0.1"),
+		aService(model.IPv4, "c", 1, "10.96.0.2"))
+	st.Allocations = allocationsOf(model.IPv4, "10.96.0.1=b")
+	wantEqual(t, "served", []string{"b:http cluster=10.96.0.1", "c:http cluster=10.96.0.2"},
+		servedAs(planOf(model.Settings{Family: model.IPv4}, st)))
+}
+
+// TestUnusableVirtualIPs has addresses that would take traffic from the node, or none; what else the Service has is served.
+func TestUnusableVirtualIPs(t *testing.T) {
+	for _, a := range junk {
+		if a.IsLinkLocalUnicast() && a.Zone() == "" {
+			continue // node-local virtual IPs are made of these
+		}
+		for _, f := range families {
+			s := aService(f, "a", 0, "10.96.0.1")
+			s.ClusterIPs, s.ExternalIPs, s.LoadBalancerIPs = append(s.ClusterIPs, a), []netip.Addr{a}, []netip.Addr{a}
+			st := stateOf(s)
+			st.Allocations = map[netip.Addr]model.Allocation{a: {Addr: a, Service: s.Name, Additional: true}}
+			st.Ranges = prefixes(f, "10.0.0.0/8")
+			p := planOf(model.Settings{Family: f}, st)
+			wantEqual(t, a.String(), inFamily(f, []string{"a:http cluster=10.96.0.1"}), servedAs(p))
+			if _, ok := p.Allocated[a]; ok {
+				t.Errorf("%s is allocated", a)
+			}
+		}
+	}
+}
+
+// TestBothFamilies has one dual-stack Service: each family serves its own half.
+func TestBothFamilies(t *testing.T) {
+	s := aService(model.IPv4, "a", 0, "10.96.0.1")
+	s.ClusterIPs = append(s.ClusterIPs, addrs(model.IPv6, "10.96.0.1")...)
+	s.ExternalIPs = slices.Concat(addrs(model.IPv6, "203.0.113.1"), addrs(model.IPv4, "203.0.113.1"))
+	s.LoadBalancerIPs = slices.Concat(addrs(model.IPv6, "203.0.113.2"), addrs(model.IPv4, "203.0.113.2"))
+	s.Ports[0].NodePort, s.HealthCheckNodePort, s.AffinitySeconds = 30000, 32000, 10
+	s.Endpoints = slices.Concat(someEndpoints(model.IPv6, "1 ready; 2 ready"), someEndpoints(model.IPv4, "3 ready"))
+	inBoth(t, func(t *testing.T, f model.Family) {
+		got := onlyPort(t, planOf(model.Settings{Family: f}, stateOf(s)))
+		want := model.ServicePort{
+			Name: model.PortName{Service: s.Name, Port: "http", Protocol: model.TCP}, Port: 80, NodePort: 30000,
+			ClusterIPs: addrs(f, "10.96.0.1"), ExternalIPs: addrs(f, "203.0.113.1"), LoadBalancerIPs: addrs(f, "203.0.113.2"),
+			Cluster: endpointAddrs(f, map[model.Family]string{model.IPv4: "3", model.IPv6: "1 2"}[f]), HasEndpoints: true,
+			HealthCheckNodePort: 32000, AffinitySeconds: 10,
+		}
+		wantEqual(t, "the port", want, got)
+	})
+}
