@@ -24,21 +24,18 @@ run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1:
 	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once)
 
 ##@ Check it
-.PHONY: test test-unit test-integration test-upgrade test-e2e bench bench-upgrade bench-proxy bench-steering fuzz lint verify
-test: ## Everything that must pass: all packages with -race and shuffled, and the tool islands that have tests.
-	hack/test.sh all
+.PHONY: test test-unit test-all soak bench bench-upgrade bench-proxy bench-steering fuzz lint verify
+test: ## Unit tests, the core stories on Kubernetes 1.36, and real packets: 10 minutes on two cores. Packets need root.
+	hack/test.sh core
 
 test-unit: ## Only what needs no control plane: seconds.
 	hack/test.sh unit
 
-test-integration: ## Only what runs on real control planes.
-	hack/test.sh integration
+test-all: ## What CI runs, `make test` and `make verify` included: 30 minutes. Commit first.
+	@status=0; hack/test.sh all || status=1; hack/verify.sh || status=1; exit $$status
 
-test-upgrade: ## The large specs of the migration: real upgrades and returns under load.
-	hack/test.sh upgrade
-
-test-e2e: ## The large specs of the node agent: real packets, against the real kube-proxy too. Needs root.
-	hack/test.sh e2e
+soak: ## What takes longer: crowds, churn, kill points, chaos. Hours; SEED=n repeats one.
+	hack/test.sh soak
 
 bench: ## Ours and upstream's allocator in one run, then the same through an API server.
 	hack/bench.sh

@@ -1,32 +1,49 @@
 #!/usr/bin/env bash
-# Runs the tests: hack/test.sh all|unit|integration|upgrade|e2e
+# Runs the tests: hack/test.sh core|all|soak|unit
 #
-# Specs with the label "large" are left to upgrade and e2e; all the others are in all. Those with the label "alone" say what replicas promise as long as they
-# have the time to answer each other: nothing else runs beside them.
-# A package is an integration package when its tests are Ginkgo specs: those talk to real control planes,
-# which are built into the cache first. TIMEOUT bounds one package, PARALLEL how many run side by side.
+# The labels of Ginkgo's specs and suites decide which runs what:
+#   core  the packages without Ginkgo, and all specs without a label
+#   all   the same, the specs with Label("all"), and the tool islands that have tests
+#   soak  the specs with Label("soak") alone
+#   unit  the packages without Ginkgo alone
+# SEED repeats an order and what happens at random, TIMEOUT bounds one package, PARALLEL how many run side by side.
+# The times of all specs are left in bin/ci/report.json.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-what=${1:-all}
-flags=(-race -shuffle=on "-timeout=${TIMEOUT:-40m}" "-p=${PARALLEL:-2}")
+what=${1:-core}
+seed=${SEED:-$(date +%s)}
+reports=$PWD/bin/ci/reports
 
-# packages prints the packages whose test imports do (integration) or do not (unit) name Ginkgo.
+case $what in
+core) filter='!all && !soak' parallel=2 timeout=15m programs=(kubernetes-1.36:kube-apiserver,kubectl) ;;
+all) filter='!soak' parallel=2 timeout=30m programs=(kubernetes-1.36 kubernetes-1.32) ;;
+soak) filter='soak' parallel=1 timeout=6h programs=(kubernetes-1.36 kubernetes-1.32) ;;
+unit) filter='' parallel=2 timeout=10m programs=() ;;
+*)
+	echo "test.sh: core, all, soak or unit, not $what" >&2
+	exit 2
+	;;
+esac
+
+# packages prints import path and folder of the packages that do (ginkgo) or do not (unit) test with Ginkgo.
 packages() {
 	local invert=()
-	[ "$1" = integration ] || invert=(-v)
-	go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... |
-		{ grep "${invert[@]}" ' github.com/onsi/ginkgo/v2' || true; } | cut -d' ' -f1
+	[ "$1" = ginkgo ] || invert=(-v)
+	go list -f '{{.ImportPath}} {{.Dir}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... |
+		{ grep "${invert[@]}" ' github.com/onsi/ginkgo/v2' || true; } | cut -d' ' -f1,2
 }
 
-# run tests the packages of one kind; further arguments go to go test.
-run() {
-	local kind=$1 list
-	shift
-	list=$(packages "$kind")
-	[ -n "$list" ] || { echo "no $kind packages"; return 0; }
-	# shellcheck disable=SC2086 # a list of packages
-	go test "${flags[@]}" $list "$@"
+# suites prints the packages that have specs for $what, so that no others are linked. A label of a whole suite is on its RunSpecs.
+suites() {
+	local package dir
+	packages ginkgo | while read -r package dir; do
+		case $what in
+		core) ! grep -qsE 'RunSpecs\(.*Label\("(all|soak)"\)' "$dir"/*_test.go ;;
+		all) ! grep -qsE 'RunSpecs\(.*Label\("soak"\)' "$dir"/*_test.go ;;
+		soak) grep -qs 'Label("soak")' "$dir"/*_test.go ;;
+		esac && echo "$package" || true
+	done
 }
 
 # islands tests the modules under hack/tools that have tests of their own. Benchmarks alone do not count.
@@ -34,53 +51,28 @@ islands() {
 	local dir status=0
 	for dir in hack/tools/*/; do
 		grep -qsE '^func (Test|Fuzz|Example)' "$dir"*_test.go || continue
-		(cd "$dir" && go test -shuffle=on ./...) || status=1
+		(cd "$dir" && go test "-shuffle=$seed" ./...) || status=1
 	done
 	return $status
-}
-
-integration() {
-	hack/tools/build.sh etcd kubernetes-1.36 kubernetes-1.32 >/dev/null
-	local colour=()
-	[ -t 1 ] || colour=(-ginkgo.no-color)
-	local status=0
-	run integration -ginkgo.randomize-all "-ginkgo.label-filter=!large && !alone" "${colour[@]}" || status=1
-	go test "${flags[@]}" ./test/integration/admission -ginkgo.label-filter=alone "${colour[@]}" || status=1
-	return $status
-}
-
-# upgrade runs the large specs, of migrations under load and of large clusters.
-upgrade() {
-	hack/tools/build.sh etcd kubernetes-1.36 kubernetes-1.32 >/dev/null
-	go test "${flags[@]}" ./test/integration/upgrade -ginkgo.randomize-all "-ginkgo.label-filter=large" -ginkgo.no-color
-}
-
-# e2e runs the large specs of packets between network namespaces, those against the real kube-proxy among them.
-e2e() {
-	hack/tools/build.sh etcd kubernetes-1.36 >/dev/null
-	local list
-	list=$(packages integration | grep /test/e2e/)
-	# shellcheck disable=SC2086 # a list of packages
-	go test "${flags[@]}" $list -ginkgo.randomize-all "-ginkgo.label-filter=large" -ginkgo.no-color
 }
 
 # What is missing on a fresh machine is installed, as far as that is possible.
 hack/setup.sh >&2 || echo "setup is incomplete, trying all the same" >&2
 
+[ "$what" = unit ] || hack/tools/build.sh etcd "${programs[@]}" >/dev/null
+
+echo "== $what, SEED=$seed"
+rm -rf "$reports" bin/ci/report.json
+mkdir -p "$reports"
+
+list=()
+[ "$what" = unit ] || mapfile -t list < <(suites)
+[ "$what" = soak ] || mapfile -t -O "${#list[@]}" list < <(packages unit | cut -d' ' -f1)
+
+# Vet is a step of hack/verify.sh. Each test program is started by hack/suite.sh, which adds Ginkgo's flags where they are understood.
 status=0
-case $what in
-unit) run unit || status=1 ;;
-integration) integration || status=1 ;;
-upgrade) upgrade || status=1 ;;
-e2e) e2e || status=1 ;;
-all)
-	run unit || status=1
-	islands || status=1
-	integration || status=1
-	;;
-*)
-	echo "test.sh: all, unit, integration, upgrade or e2e, not $what" >&2
-	exit 2
-	;;
-esac
+REPORTS=$reports FILTER=$filter SEED=$seed go test -race -vet=off "-shuffle=$seed" "-timeout=${TIMEOUT:-$timeout}" "-p=${PARALLEL:-$parallel}" \
+	-exec "$PWD/hack/suite.sh" "${list[@]}" || status=1
+[ "$what" != all ] || islands || status=1
+go run ./test/report "$reports" bin/ci/report.json || status=1
 exit $status

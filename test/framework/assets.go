@@ -21,28 +21,33 @@ const (
 
 const modulePath = "github.com/clusterip-operator/clusterip-operator"
 
-// assets holds one lookup per island, so that a process asks build.sh once.
-var assets sync.Map // island string -> func() (string, error)
+// assets holds one lookup for each selection of programs, so that a process asks build.sh once.
+var assets sync.Map // selection string -> func() (string, error)
 
-// Assets returns the folder with the programs of an island of hack/tools, and builds them if this machine
-// has never done so. A first build of a control plane takes about five minutes; its progress goes to stderr.
+// Assets returns the folder with programs of an island of hack/tools, all of them if none are named, and builds those that this machine
+// has never built. A first build of a control plane takes minutes; its progress goes to stderr.
 // The answer, and also a failure, is remembered for the life of the process. Safe for concurrent use.
-func Assets(island string) (string, error) {
-	lookup, _ := assets.LoadOrStore(island, sync.OnceValues(func() (string, error) { return buildAssets(island) }))
+func Assets(island string, programs ...string) (string, error) {
+	selection := island
+	if len(programs) > 0 {
+		selection += ":" + strings.Join(programs, ",")
+	}
+	lookup, _ := assets.LoadOrStore(selection, sync.OnceValues(func() (string, error) { return buildAssets(selection) }))
 	return lookup.(func() (string, error))()
 }
 
-func buildAssets(island string) (string, error) {
+// buildAssets runs build.sh for a selection, "island" or "island:program,program".
+func buildAssets(selection string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
 	var stdout, stderr bytes.Buffer
-	cmd := exec.Command(filepath.Join(root, "hack", "tools", "build.sh"), island)
+	cmd := exec.Command(filepath.Join(root, "hack", "tools", "build.sh"), selection)
 	cmd.Stdout = &stdout
 	cmd.Stderr = io.MultiWriter(os.Stderr, &stderr)
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("building the programs of %s: %w: %s", island, err, strings.TrimSpace(stderr.String()))
+		return "", fmt.Errorf("building the programs of %s: %w: %s", selection, err, strings.TrimSpace(stderr.String()))
 	}
 	return strings.TrimSpace(stdout.String()), nil
 }
@@ -55,11 +60,18 @@ func program(island, name string) (string, error) {
 			return path, nil
 		}
 	}
-	dir, err := Assets(island)
+	dir, err := Assets(island, name)
 	if err != nil {
 		return "", err
 	}
 	return filepath.Join(dir, name), nil
+}
+
+// Programs returns the paths of etcd and of the API server 1.36, for a control plane that envtest starts.
+func Programs() (etcd, apiServer string, err error) {
+	etcd, etcdErr := program(islandEtcd, "etcd")
+	apiServer, err = program(island136, "kube-apiserver")
+	return etcd, apiServer, errors.Join(etcdErr, err)
 }
 
 // cacheDir returns the folder in which build.sh keeps what it builds, by the rules of build.sh.

@@ -99,13 +99,27 @@ func (c *ControlPlane) Stop() error {
 	defer c.mu.Unlock()
 	var errs []error
 	for _, running := range slices.Backward(c.beside) {
-		errs = append(errs, running.Stop())
+		errs = append(errs, c.end(running))
 	}
 	errs = append(errs, c.folder.remove())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("stopping the control plane: %w", err)
 	}
 	return nil
+}
+
+// end stops a program. What etcd and API servers leave in a temporary folder nobody reads: they are killed, for an API server takes more than a
+// second to end by itself.
+func (c *ControlPlane) end(running stopper) error {
+	if c.folder.temporary {
+		switch program := running.(type) {
+		case *APIServer:
+			return program.Kill()
+		case *Etcd:
+			return program.Kill()
+		}
+	}
+	return running.Stop()
 }
 
 func (c *ControlPlane) add(started stopper) {

@@ -9,5 +9,5 @@ import (
 
 func TestControlPlanes(t *testing.T) {
 	gomega.RegisterFailHandler(ginkgo.Fail)
-	ginkgo.RunSpecs(t, "control planes")
+	ginkgo.RunSpecs(t, "control planes", ginkgo.Label("all"))
 }

@@ -192,7 +192,7 @@ func startSecureEtcd(args ...string) string {
 // trySecureEtcd returns when somebody listens there, or etcd has ended: another program may have taken the port.
 func trySecureEtcd(args []string) (url string, started bool) {
 	GinkgoHelper()
-	assets, err := framework.Assets("etcd")
+	assets, err := framework.Assets("etcd", "etcd")
 	Expect(err).NotTo(HaveOccurred())
 	port, err := framework.FreePort()
 	Expect(err).NotTo(HaveOccurred())

@@ -23,7 +23,7 @@ func TestEtcd(t *testing.T) {
 	RegisterFailHandler(Fail)
 	klog.SetLogger(GinkgoLogr)
 	SetDefaultEventuallyTimeout(30 * time.Second) // etcd may wait for a disk that others use
-	RunSpecs(t, "etcdstore")
+	RunSpecs(t, "etcdstore", Label("all"))
 }
 
 // startEtcd starts an etcd that ends with the calling node.

@@ -21,7 +21,7 @@ func named(s *corev1.Service) framework.IPAddressOption {
 	return framework.WithParent(networkingv1.ParentReference{Resource: "services", Namespace: s.Namespace, Name: s.Name})
 }
 
-// Additional addresses are served in every mode; what else there is to say of them is said of each mode in the large suite alone.
+// Additional addresses are served in every mode; what else there is to say of them is said of each mode in `make soak` alone.
 func additional(allocations string, rest ...string) bool {
 	return each("An additional address, --allocations="+allocations, allocations, func(the func() *fixture) {
 		at := func(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, 80) }
@@ -107,6 +107,6 @@ func additional(allocations string, rest ...string) bool {
 
 var (
 	_ = additional("prefer")
-	_ = additional("enforce", "large")
-	_ = additional("ignore", "large")
+	_ = additional("enforce", "soak")
+	_ = additional("ignore", "soak")
 )

@@ -64,7 +64,7 @@ func eachAlone(what, allocations string, specs func(env func() *fixture)) bool {
 
 func eachOn(plane func(context.Context) *framework.ControlPlane, what, allocations string, specs func(env func() *fixture)) bool {
 	for _, mode := range environment.Modes {
-		Describe(what+", "+mode, Ordered, ContinueOnFailure, func() {
+		Describe(what+", "+mode, environment.LabelsOf(mode), Ordered, ContinueOnFailure, func() {
 			var env *fixture
 			BeforeAll(func(ctx SpecContext) {
 				env = &fixture{Environment: environment.Open(ctx, plane(ctx), mode)}

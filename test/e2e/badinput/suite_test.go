@@ -31,7 +31,7 @@ func TestBadInput(t *testing.T) {
 		t.Skip("network namespaces need root")
 	}
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "bad input to the node agent")
+	RunSpecs(t, "bad input to the node agent", Label("all"))
 }
 
 var cp *framework.ControlPlane
@@ -77,7 +77,7 @@ func (env *fixture) unharmed(ctx context.Context) {
 // each runs specs in both variants, each in an Environment of its own.
 func each(what string, specs func(env func() *fixture)) bool {
 	for _, mode := range environment.Modes {
-		Describe(what+", "+mode, Ordered, ContinueOnFailure, func() {
+		Describe(what+", "+mode, environment.LabelsOf(mode), Ordered, ContinueOnFailure, func() {
 			var env *fixture
 			BeforeAll(func(ctx SpecContext) { env = newFixture(ctx, mode) })
 			AfterEach(func(ctx SpecContext) { env.unharmed(ctx) })

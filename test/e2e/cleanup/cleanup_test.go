@@ -20,7 +20,7 @@ import (
 // eachMode are the entries of a table that runs once in each variant.
 func eachMode() (entries []TableEntry) {
 	for _, mode := range environment.Modes {
-		entries = append(entries, Entry(mode, mode))
+		entries = append(entries, Entry(mode, environment.LabelsOf(mode), mode))
 	}
 	return entries
 }
@@ -113,9 +113,9 @@ var _ = Describe("Cleanup", func() {
 		Expect(env.before.Without(kubelet).Diff(env.Rules(ctx).Without(kubelet))).To(BeEmpty())
 		Expect(env.cleanup(ctx, "--kube-proxy")).To(ContainSubstring("nothing to remove\n"))
 	},
-		Entry("iptables mode, nft", "nft", "iptables"),
-		Entry("iptables mode, legacy", "legacy", "iptables"),
-		Entry("nftables mode", "nft", "nftables"),
+		Entry("iptables mode, nft", Label("all"), "nft", "iptables"),
+		Entry("iptables mode, legacy", Label("all"), "legacy", "iptables"),
+		Entry("nftables mode", Label("all"), "nft", "nftables"),
 	)
 })
 

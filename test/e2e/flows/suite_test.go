@@ -2,7 +2,7 @@
 
 // Package flows_test asks a Service proxy behavioural questions: a packet from here to there, what becomes of it? The answers come from
 // real packets between network namespaces. Each spec is one numbered behaviour of docs/proxy-conformance.md for one family; the same
-// specs run against ours in both variants of iptables and, with the label "large", against kube-proxy in both of its modes, which proves
+// specs run against ours in both variants of iptables and, with the label "all", against kube-proxy in both of its modes, which proves
 // the specs.
 //
 // All scenarios of a proxy run side by side, because they wait most of the time: BeforeAll starts them, each It awaits one. Start reading
@@ -76,11 +76,11 @@ func join(lists ...[]scenario) (all []scenario) {
 
 var _ = Describe("proxyagent with iptables-nft", func() { specs(flowtest.OursNFT) })
 
-var _ = Describe("proxyagent with iptables-legacy", func() { specs(flowtest.OursLegacy) })
+var _ = Describe("proxyagent with iptables-legacy", Label("all"), func() { specs(flowtest.OursLegacy) })
 
-var _ = Describe("kube-proxy in mode iptables", Label("large"), func() { specs(flowtest.KubeProxyIPTables) })
+var _ = Describe("kube-proxy in mode iptables", Label("all"), func() { specs(flowtest.KubeProxyIPTables) })
 
-var _ = Describe("kube-proxy in mode nftables", Label("large"), func() { specs(flowtest.KubeProxyNFTables) })
+var _ = Describe("kube-proxy in mode nftables", Label("all"), func() { specs(flowtest.KubeProxyNFTables) })
 
 func specs(kind flowtest.Kind) {
 	for _, r := range rounds {

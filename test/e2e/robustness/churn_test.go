@@ -225,13 +225,13 @@ var _ = Describe("An agent that has much to do", func() {
 		return newFixture(ctx, suite.ControlPlane(ctx, framework.Options{}), mode)
 	}
 
-	DescribeTable("loses nothing in 1,000 changes of Services and endpoints", func(ctx SpecContext, mode string) {
+	DescribeTable("loses nothing in 1,000 changes of Services and endpoints", Label("all"), func(ctx SpecContext, mode string) {
 		env := start(ctx, mode)
 		newChurn(env).run(ctx, 1000, func(int) {})
 		env.fromScratch(ctx)
 	}, eachMode())
 
-	DescribeTable("loses nothing in 2,000, with restarts, failures and dead API servers between them", Label("large"),
+	DescribeTable("loses nothing in 2,000, with restarts, failures and dead API servers between them", Label("soak"),
 		func(ctx SpecContext, mode string) {
 			env := start(ctx, mode)
 			newChurn(env).run(ctx, 2000, func(i int) { env.disturb(ctx, i) })
@@ -242,7 +242,7 @@ var _ = Describe("An agent that has much to do", func() {
 // eachMode are the entries of a table that runs once in each variant.
 func eachMode() (entries []TableEntry) {
 	for _, mode := range environment.Modes {
-		entries = append(entries, Entry(mode, mode))
+		entries = append(entries, Entry(mode, environment.LabelsOf(mode), mode))
 	}
 	return entries
 }

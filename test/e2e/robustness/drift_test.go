@@ -90,7 +90,7 @@ var _ = both("An agent whose rules others change", func(the func() *fixture) {
 	})
 
 	// The number and the size of rules stay the same, which is all that legacy iptables tells at a glance.
-	It("mends a rule that was replaced by another one of the same size", Label("large"), func(ctx SpecContext) {
+	It("mends a rule that was replaced by another one of the same size", Label("soak"), func(ctx SpecContext) {
 		env.mended(ctx, slowly, func() {
 			for _, family := range families {
 				rule := env.rule(ctx, family, "-j DNAT")

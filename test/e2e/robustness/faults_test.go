@@ -47,7 +47,7 @@ var _ = both("An agent whose iptables fails", func(the func() *fixture) {
 		Entry("when it works and says that it failed", func(n int) error { return the().programs.Forget(n) }),
 	)
 
-	It("ends where it would have ended without, after many changes and failures at random", Label("large"), func(ctx SpecContext) {
+	It("ends where it would have ended without, after many changes and failures at random", Label("soak"), func(ctx SpecContext) {
 		before := env.settled(ctx)
 		lostNothing := env.traffic(ctx)
 		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)) //nolint:gosec // a test's
@@ -75,7 +75,7 @@ var _ = both("An agent whose iptables fails", func(the func() *fixture) {
 		lostNothing()
 	})
 
-	It("is unhealthy as long as it cannot keep up", Label("large"), func(ctx SpecContext) {
+	It("is unhealthy as long as it cannot keep up", Label("soak"), func(ctx SpecContext) {
 		Expect(env.programs.Refuse(1000)).To(Succeed())
 		env.Endpoints(ctx, env.busy, env.servers()[2])
 		Expect(env.Agent.Healthy(ctx, "/healthz")).To(Succeed(), "not at once")
@@ -84,7 +84,7 @@ var _ = both("An agent whose iptables fails", func(the func() *fixture) {
 		Eventually(func() error { return env.Agent.Healthy(ctx, "/healthz") }).WithTimeout(40 * time.Second).Should(Succeed())
 		env.answersFrom(env.RemotePod, 0)
 	})
-})
+}, "all")
 
 var _ = both("An agent beside another process that holds the xtables lock for ten seconds", func(the func() *fixture) {
 	var env *fixture
@@ -129,7 +129,7 @@ var _ = both("An agent beside another process that holds the xtables lock for te
 		Expect(env.Agent.Start(ctx)).To(Succeed())
 		env.answersFrom(env.RemotePod, 12)
 	})
-})
+}, "all")
 
 // answersFrom expects that the busy Service is served by one address alone, before long.
 func (env *fixture) answersFrom(pod *network.Namespace, extra int) {

@@ -151,4 +151,4 @@ var _ = both("An agent that finds what an older one left", func(the func() *fixt
 		Eventually(func() string { return strings.Join(strings.Fields(env.Rules(ctx).Of(ruleset.Agent).String()), " ") }).
 			WithTimeout(environment.Soon).ShouldNot(ContainSubstring("CIPA-OLD"))
 	})
-})
+}, "all")

@@ -118,7 +118,7 @@ var _ = both("An agent that ends and starts", func(the func() *fixture) {
 	},
 		Entry("of another size", 2, environment.Repair),
 		// In the legacy variant only the slow comparison sees this.
-		Entry("of the same size", Label("large"), 1, slowly),
+		Entry("of the same size", Label("soak"), 1, slowly),
 	)
 })
 
@@ -142,4 +142,4 @@ var _ = both("An agent whose API server goes away", func(the func() *fixture) {
 		env.gone(later.Spec.ClusterIPs...)
 		lostNothing()
 	})
-})
+}, "all")

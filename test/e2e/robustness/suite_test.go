@@ -162,10 +162,10 @@ func (env *fixture) settled(ctx context.Context) (rules ruleset.Snapshot) {
 	return rules
 }
 
-// both runs specs in both variants, each in an Environment of its own.
-func both(what string, specs func(env func() *fixture)) bool {
+// both runs specs in both variants, each in an Environment of its own. labels are those of both.
+func both(what string, specs func(env func() *fixture), labels ...string) bool {
 	for _, mode := range environment.Modes {
-		Describe(what+", "+mode, Ordered, ContinueOnFailure, func() {
+		Describe(what+", "+mode, environment.LabelsOf(mode), Label(labels...), Ordered, ContinueOnFailure, func() {
 			var env *fixture
 			BeforeAll(func(ctx SpecContext) { env = newFixture(ctx, cp, mode) })
 			AfterEach(func(ctx SpecContext) {

@@ -218,7 +218,7 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		getsAdditional(ctx, "robbed", blue4, blue6)
 	})
 
-	It("hold their range, which says so, and let it go with them", func(ctx SpecContext) {
+	It("hold their range, which says so, and let it go with them", Label("all"), func(ctx SpecContext) {
 		const held4, held6 = "10.133.0.0/28", "fd00:10:133::/124"
 		c.OfferRange(ctx, "held", nil, held4, held6)
 		c.CreateService(ctx, "holder", framework.RequireDualStack(), withAdditional("held"))
@@ -278,7 +278,7 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		getsAdditional(ctx, "tiny-2", tiny4)
 	})
 
-	It("stay as they are when the operator is started again", func(ctx SpecContext) {
+	It("stay as they are when the operator is started again", Label("all"), func(ctx SpecContext) {
 		c.CreateService(ctx, "steady", framework.RequireDualStack(), withAdditional("blue,green"))
 		addresses := getsAdditional(ctx, "steady", blue4, blue6, green4)
 		uids := map[string]types.UID{}
@@ -295,7 +295,7 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
-	It("that leaked while the operator was down are found", func(ctx SpecContext) {
+	It("that leaked while the operator was down are found", Label("all"), func(ctx SpecContext) {
 		gone := c.CreateService(ctx, "leaky-gone", framework.RequireDualStack(), withAdditional("blue"))
 		again := c.CreateService(ctx, "leaky-again", framework.RequireDualStack(), withAdditional("blue"))
 		for _, name := range []string{"leaky-gone", "leaky-again", "leaky-asks-less"} {

@@ -49,7 +49,7 @@ func hundredNames() string {
 
 // Annotations are anybody's. What no range can be called is refused or reported, and the Service has its ClusterIPs, and
 // whoever asks for something sensible beside it gets it.
-var _ = Describe("An annotation that makes no sense", Ordered, ContinueOnFailure, func() {
+var _ = Describe("An annotation that makes no sense", Label("all"), Ordered, ContinueOnFailure, func() {
 	const sound4, sound6 = "10.140.0.0/24", "fd00:10:140::/120"
 	n := 0
 

@@ -16,7 +16,7 @@ import (
 
 // What may become right without a change of the policy, or is the matter of two policies, is taken, and a condition says what is
 // wrong and why. Each spec has a tenant beside it whom nothing of this may touch.
-var _ = Describe("A policy that cannot have what it wants", Ordered, ContinueOnFailure, func() {
+var _ = Describe("A policy that cannot have what it wants", Label("all"), Ordered, ContinueOnFailure, func() {
 	const bystander = "bystander"
 	everybodyElse := 0
 

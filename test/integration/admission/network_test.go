@@ -31,7 +31,7 @@ var overlaps = map[string]struct{ cidrs, words []string }{
 }
 
 // A ServiceCIDR over the addresses of machines or pods takes them off the network as soon as Services get them.
-var _ = Describe("A ServiceCIDR over a network that is in use", Ordered, ContinueOnFailure, func() {
+var _ = Describe("A ServiceCIDR over a network that is in use", Label("all"), Ordered, ContinueOnFailure, func() {
 	var (
 		b        *steering.Bed
 		bob      networkingv1client.NetworkingV1Interface

@@ -28,7 +28,7 @@ func metricOf(ctx context.Context, replica *framework.Manager, name string, labe
 
 // Whatever happens to the webhook, Services are created; the API server allocates as if the operator were not installed. When it is
 // over the operator knows within five seconds what was allocated without it, steers again, and remembers nothing that never was.
-var _ = Describe("Services are created although", Ordered, ContinueOnFailure, func() {
+var _ = Describe("Services are created although", Label("all"), Ordered, ContinueOnFailure, func() {
 	const (
 		webhook  = "service.clusterip-operator.io"
 		timeout  = 2 * time.Second // of the webhook: a Service waits no longer
@@ -48,7 +48,7 @@ var _ = Describe("Services are created although", Ordered, ContinueOnFailure, fu
 		log, flags = newWitness()
 		b = steering.Start(ctx, steering.Options{
 			// Small ranges, so that what the operator has not learned of is soon handed out a second time.
-			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/22,fd00:10:96::/118", Args: flags}, Replicas: 2,
+			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/22,fd00:10:96::/118", Args: flags}, Replicas: 2, ShippedTimeout: true,
 		})
 		b.OfferRange(ctx, "tenant", nil, "10.160.0.0/25", "fd00:10:160::/121")
 		a := newAuthor(b.AdminConfig())

@@ -13,7 +13,7 @@ import (
 
 // While no webhook guards, what the schema does not see gets in. The operator says on each such policy what is wrong with it, and goes on
 // with those that make sense, also after a start in the middle of all that.
-var _ = Describe("Policies that nobody has looked at", Ordered, func() {
+var _ = Describe("Policies that nobody has looked at", Label("all"), Ordered, func() {
 	var (
 		stored []string // that got in
 		words  = map[string][]string{}

@@ -12,7 +12,7 @@ import (
 )
 
 // A cluster is born as 1.32 without IPAddresses, gets them as v1beta1, and is upgraded to 1.36, which serves v1.
-var _ = Describe("An agent and Kubernetes 1.32", Ordered, func() {
+var _ = Describe("An agent and Kubernetes 1.32", Label("all"), Ordered, func() {
 	var cp *framework.ControlPlane
 
 	BeforeAll(func(ctx SpecContext) {

@@ -23,7 +23,7 @@ import (
 
 func TestBadInput(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "bad input")
+	RunSpecs(t, "bad input", Label("all"))
 }
 
 // Exit statuses of the manager.

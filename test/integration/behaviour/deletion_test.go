@@ -77,7 +77,7 @@ func (s scene) expectOwned(ctx context.Context, g Gomega, c *cluster.Cluster) {
 }
 
 // All ranges are created in both clusters and deleted at the same moment; the specs watch what becomes of them.
-var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, func() {
+var _ = Describe("A ServiceCIDR that is deleted", Label("all"), Ordered, ContinueOnFailure, func() {
 	clusters := map[string]*cluster.Cluster{}
 	var deleted time.Time
 

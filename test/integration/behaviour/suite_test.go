@@ -37,8 +37,12 @@ var variants = map[string]cluster.Options{
 // eachVariant are the entries of a table that runs once for every variant.
 func eachVariant() []TableEntry {
 	var entries []TableEntry
-	for name := range variants {
-		entries = append(entries, Entry(name, name))
+	for name, options := range variants {
+		var labels Labels
+		if options.BesideUpstream {
+			labels = Label("all")
+		}
+		entries = append(entries, Entry(name, labels, name))
 	}
 	return entries
 }

@@ -14,5 +14,5 @@ import (
 
 func TestBitmap(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "bitmap")
+	RunSpecs(t, "bitmap", Label("all"))
 }

@@ -25,7 +25,7 @@ import (
 
 func TestCertificates(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "certificates")
+	RunSpecs(t, "certificates", Label("all"))
 }
 
 // Keys of the Secret.

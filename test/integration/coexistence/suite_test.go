@@ -13,5 +13,5 @@ import (
 
 func TestCoexistence(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "coexistence")
+	RunSpecs(t, "coexistence", Label("all"))
 }

@@ -20,7 +20,7 @@ import (
 
 func TestDefects(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "defects")
+	RunSpecs(t, "defects", Label("all"))
 }
 
 // The clusters that all specs share. No spec may allocate dynamically in them but from ranges of its own.

@@ -2,7 +2,6 @@ package deployment_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/common/model"
-	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -27,8 +25,8 @@ import (
 const ours = "clusterip-operator-ipaddress"
 
 // asDeployed runs the manager with the token of its ServiceAccount, the arguments of its Deployment and the file of its
-// ConfigMap. It becomes the Operator of the cluster, and ends with the calling node.
-func asDeployed(ctx context.Context, c *cluster.Cluster, kustomization string) {
+// ConfigMap. It becomes the Operator of the cluster, and ends with the calling node. What it watches of namespaces comes through the gate.
+func asDeployed(ctx context.Context, c *cluster.Cluster, kustomization string) (namespaces *gate) {
 	GinkgoHelper()
 	m := render(ctx, kustomization)
 	container := only[appsv1.Deployment](m, "Deployment").Spec.Template.Spec.Containers[0]
@@ -48,63 +46,22 @@ func asDeployed(ctx context.Context, c *cluster.Cluster, kustomization string) {
 		}
 	}
 	Expect(args).To(ContainElement(HavePrefix("--leader-elect")))
+	config, err := c.ConfigForServiceAccount(ctx, namespace, managerAccount)
+	Expect(err).NotTo(HaveOccurred())
+	namespaces = openGate(config, "namespaces")
+	config.Host = namespaces.URL
+	kubeconfig := filepath.Join(GinkgoT().TempDir(), "manager.kubeconfig")
+	Expect(framework.WriteKubeconfig(kubeconfig, config)).To(Succeed())
 	c.Operator = suite.Manager(ctx, c.ControlPlane, framework.ManagerOptions{
-		Kubeconfig: as(ctx, c, managerAccount), Args: args, Env: environment(container), Race: true, SecureMetrics: true, Webhooks: true,
+		Kubeconfig: kubeconfig, Args: args, Env: environment(container), Race: true, SecureMetrics: true, Webhooks: true,
 	})
 	if !slices.ContainsFunc(m, isWebhooks) {
-		return
+		return namespaces
 	}
 	redirect(ctx, c, m, c.Operator.WebhookAddress())
 	DeferCleanup(func(ctx SpecContext) { install(ctx, c, kustomization) })
 	Eventually(func() [][]byte { return trusted(ctx, c) }).WithTimeout(cluster.Patience).ShouldNot(ContainElement(BeEmpty()))
-}
-
-// young creates namespaces, each with a Service for the policy "tenant", and expects each Service in the range of that. It reports whether
-// the manager was in time with all answers: if not, the API server has gone on by itself, and nothing is proved.
-func young(ctx context.Context, prefix string) (answered bool) {
-	GinkgoHelper()
-	before := failedOpen(ctx, c, "service")
-	var all errgroup.Group
-	for i := range 8 {
-		all.Go(func() error {
-			namespace := fmt.Sprintf("%s-%d", prefix, i)
-			meta := metav1.ObjectMeta{Name: namespace}
-			if _, err := c.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{}); err != nil {
-				return err
-			}
-			services := c.Client().CoreV1().Services(namespace)
-			service, err := services.Create(ctx, framework.NewService(namespace, "web", framework.WithLabel("tenant", "a")), metav1.CreateOptions{})
-			if err != nil {
-				return err
-			}
-			if !strings.HasPrefix(service.Spec.ClusterIP, "10.118.0.") {
-				return fmt.Errorf("Service %s/web got %s, which is not of its tenant", namespace, service.Spec.ClusterIP)
-			}
-			return services.Delete(ctx, "web", metav1.DeleteOptions{})
-		})
-	}
-	err := all.Wait()
-	if failedOpen(ctx, c, "service") > before {
-		return false
-	}
-	Expect(err).NotTo(HaveOccurred())
-	return true
-}
-
-// refusal tries what the named webhook refuses, and returns the refusal. When the manager takes longer than two seconds for its answer the
-// API server does as it is asked, by design; it is then undone, and tried again.
-func refusal(ctx context.Context, webhook string, try func() error, undo func()) (err error) {
-	GinkgoHelper()
-	Eventually(func() bool {
-		before := failedOpen(ctx, c, webhook)
-		err = try()
-		answered := failedOpen(ctx, c, webhook) == before
-		if !answered && err == nil {
-			undo()
-		}
-		return answered
-	}).WithTimeout(cluster.Patience).Should(BeTrue(), "the manager never answers in time")
-	return err
+	return namespaces
 }
 
 // environment is what a kubelet would tell a container, which has no file to find its namespace in here.
@@ -166,12 +123,13 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 		scraped    framework.Metrics
 		earlier    auditLog // of Kubernetes 1.32
 		unstreamed auditLog // of an API server without WatchList
+		namespaces *gate    // of c
 	)
 
 	BeforeAll(func(ctx SpecContext) {
 		earlier = auditLog(filepath.Join(GinkgoT().TempDir(), "audit.log"))
 		unstreamed = auditLog(filepath.Join(GinkgoT().TempDir(), "audit.log"))
-		asDeployed(ctx, c, defaults)
+		namespaces = asDeployed(ctx, c, defaults)
 	})
 
 	It("takes ranges into its care", func(ctx SpecContext) {
@@ -188,11 +146,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 	})
 
 	It("guards an IPAddress whose Service lives", func(ctx SpecContext) {
-		err := refusal(ctx, "ipaddress", func() error {
-			return c.Networking().IPAddresses().Delete(ctx, static, metav1.DeleteOptions{})
-		}, func() {
-			Eventually(c.Owner).WithArguments(ctx, static).WithTimeout(cluster.Patience).Should(Equal("default/fixed"))
-		})
+		err := c.Networking().IPAddresses().Delete(ctx, static, metav1.DeleteOptions{})
 		Expect(err).To(MatchError(And(ContainSubstring("denied the request"), ContainSubstring("default/fixed"))))
 	})
 
@@ -221,32 +175,23 @@ spec:
 			defer c.DeleteServices(ctx, service)
 			g.Expect(service.Spec.ClusterIP).To(HavePrefix("10.118.0."))
 		}).WithTimeout(cluster.Patience).WithPolling(time.Second).Should(Succeed())
-		err := refusal(ctx, "service", func() error {
-			_, err := c.TryService(ctx, "stranger", framework.WithClusterIPs("10.118.0.77"))
-			return err
-		}, func() {
-			c.DeleteServices(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "stranger"}})
-		})
+		_, err := c.TryService(ctx, "stranger", framework.WithClusterIPs("10.118.0.77"))
 		Expect(err).To(MatchError(ContainSubstring(`ServiceCIDRPolicy "tenant": `)))
 	})
 
-	// Helm, kubectl apply -f and restored backups create both in one breath: the watch may not have told of the namespace yet, which is then
-	// read by itself. Who wins is chance; it is tried until that has happened.
+	// Helm, kubectl apply -f and restored backups create both at once. The watch has not told of the namespace then, which is read by itself.
 	It("steers Services that come with their namespaces", func(ctx SpecContext) {
-		reads := func() (n int) {
-			for _, event := range witness.events(managerAccount) {
-				if event.Verb == "get" && event.Object.Resource == "namespaces" {
-					n++
-				}
-			}
-			return n
-		}
-		round := 0
-		Eventually(func() bool {
-			round++
-			before := reads()
-			return young(ctx, fmt.Sprintf("young-%d", round)) && reads() > before
-		}).WithTimeout(cluster.Patience).Should(BeTrue())
+		const young = "young"
+		namespaces.held(func() {
+			meta := metav1.ObjectMeta{Name: young}
+			_, err := c.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			service, err := c.Client().CoreV1().Services(young).Create(ctx, framework.NewService(young, "web", framework.WithLabel("tenant", "a")), metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(service.Spec.ClusterIP).To(HavePrefix("10.118.0."))
+			c.DeleteServices(ctx, service)
+		})
+		Expect(witness.used(managerAccount)).To(ContainElement("get namespaces"))
 		Expect(witness.refused(managerAccount)).To(BeEmpty())
 	})
 
@@ -352,7 +297,7 @@ spec:
 
 	// There the manager creates the default ServiceCIDR, and writes and deletes the IPAddress of each Service. An API server that
 	// cannot stream the present state into a watch, as 1.31, has to be listed.
-	It("does the API server's part on Kubernetes 1.32", func(ctx SpecContext) {
+	It("does the API server's part on Kubernetes 1.32", Label("all"), func(ctx SpecContext) {
 		const component = folder + "/components/service-cluster-ip-range"
 		bitmap := audited(ctx, earlier, framework.Options{
 			Version: framework.V132, ServiceClusterIPRange: "10.96.0.0/16", FeatureGates: map[string]bool{"WatchList": false},
@@ -369,7 +314,7 @@ spec:
 	})
 
 	// Informers that are not streamed to begin with a list: on 1.33, or wherever the feature is switched off.
-	It("lists what an API server cannot stream", func(ctx SpecContext) {
+	It("lists what an API server cannot stream", Label("all"), func(ctx SpecContext) {
 		listed := audited(ctx, unstreamed, framework.Options{FeatureGates: map[string]bool{"WatchList": false}})
 		install(ctx, listed, defaults)
 		asDeployed(ctx, listed, defaults)
@@ -387,7 +332,7 @@ spec:
 		}
 	})
 
-	It("has used what it may do, and may do no more", func(ctx SpecContext) {
+	It("has used what it may do, and may do no more", Label("all"), func(ctx SpecContext) {
 		used := slices.Concat(witness.used(managerAccount), earlier.used(managerAccount), unstreamed.used(managerAccount))
 		may := granted(render(ctx, defaults), managerAccount)
 		Expect(beyond(used, may, everybody)).To(BeEmpty(), "used, and not granted")

@@ -18,7 +18,7 @@ import (
 
 // The steps of the migration share an account, which does its whole work once on Kubernetes 1.32. What it has asked for is then
 // compared with what it may ask for, both ways.
-var _ = Describe("The migration Jobs", Ordered, func() {
+var _ = Describe("The migration Jobs", Label("all"), Ordered, func() {
 	const steps = folder + "/components/migration"
 	var (
 		old  *cluster.Cluster

@@ -25,7 +25,7 @@ import (
 
 func TestLeaving(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "leaving")
+	RunSpecs(t, "leaving", Label("all"))
 }
 
 // Exit statuses of the manager.

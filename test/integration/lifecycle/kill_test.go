@@ -25,7 +25,7 @@ const (
 //   - nothing is lost: every Service that a client counts on has its addresses, each with an IPAddress that names it;
 //   - nothing is double: no address has two Services, and no IPAddress is left without one when the grace is over;
 //   - the new manager's account agrees with the cluster.
-var _ = Describe("A manager that is killed in the middle of a thousand changes", Ordered, func() {
+var _ = Describe("A manager that is killed in the middle of a thousand changes", Label("all"), Ordered, func() {
 	var (
 		c       *cluster.Cluster
 		done    atomic.Int64 // changes so far

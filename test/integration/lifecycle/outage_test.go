@@ -13,7 +13,7 @@ import (
 
 // The API server dies under the manager and comes back, then etcd does under the API server. The manager waits and goes on: the
 // same process, and with the same diligence.
-var _ = Describe("A manager whose control plane fails", Ordered, func() {
+var _ = Describe("A manager whose control plane fails", Label("all"), Ordered, func() {
 	var (
 		c       *cluster.Cluster
 		service *corev1.Service

@@ -70,7 +70,7 @@ func (w *world) killAfter(ctx context.Context, options framework.PluginOptions, 
 }
 
 // The cluster is on its old API server, and nothing is migrated.
-var _ = Describe("Killed at twenty moments,", Ordered, ContinueOnFailure, func() {
+var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOnFailure, func() {
 	var (
 		w      *world
 		all    int
@@ -159,7 +159,7 @@ var _ = Describe("Killed at twenty moments,", Ordered, ContinueOnFailure, func()
 })
 
 // A cluster that has flipped: bitmaps of yesterday lie in etcd, and Services have come and gone since.
-var _ = Describe("After the flip, killed at twenty moments,", Ordered, ContinueOnFailure, func() {
+var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ordered, ContinueOnFailure, func() {
 	var (
 		w        *world
 		before   snapshot

@@ -15,5 +15,5 @@ import (
 
 func TestMigration(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "migration")
+	RunSpecs(t, "migration", Label("all"))
 }

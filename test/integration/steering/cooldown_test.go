@@ -108,10 +108,10 @@ var _ = inOrder("An address that cools down", func() {
 		program(ctx, time.Hour)
 	})
 
-	// A thousand rounds, in each of which a Service comes and goes. As long as an address is left that nobody had, nobody has one twice.
+	// Rounds, in each of which a Service comes and goes. As long as an address is left that nobody had, nobody has one twice.
 	// From then on each gets the one that has rested longest, though none has rested for its hour.
 	It("does not return until the range is full, and then the oldest does", func(ctx SpecContext) {
-		const rounds = 1000
+		const rounds = 300 // more than twice as many as there are addresses
 		rotations := map[corev1.IPFamily]*rotation{
 			corev1.IPv4Protocol: newRotation(range4), corev1.IPv6Protocol: newRotation(range6),
 		}
@@ -165,7 +165,7 @@ var _ = inOrder("An address that cools down", func() {
 	})
 
 	// With three seconds of rest and more addresses than a client can use up in this time.
-	It("does return, after its time and not before", func(ctx SpecContext) {
+	It("does return, after its time and not before", Label("all"), func(ctx SpecContext) {
 		const rest = 3 * time.Second
 		bed.OfferRange(ctx, "brief", nil, "10.108.1.0/26", "fd00:108:1::/122")
 		bed.Program(ctx, "brief", steering.From("brief"), steering.ForNamespaces("tenant", "red"), steering.Exclusive(), steering.OrFail(), steering.CoolsDown(rest))
@@ -220,7 +220,7 @@ var _ = inOrder("An address that cools down", func() {
 		Consistently(func() []string { return bed.KeptBy(ctx, "cool") }).WithTimeout(3 * time.Second).Should(Equal(before))
 	})
 
-	It("rests on while the operator is started again", func(ctx SpecContext) {
+	It("rests on while the operator is started again", Label("all"), func(ctx SpecContext) {
 		_, _, addresses := round(ctx, dual("blue", "before-the-break"))
 		for _, address := range addresses {
 			Eventually(func() string { return bed.Purpose(ctx, address) }).WithTimeout(soon).Should(Equal(steering.Cooling), address)

@@ -199,4 +199,4 @@ var _ = inOrder("What changes nothing", func() {
 		apply(ctx, string(text), "--server-side", "--force-conflicts")
 		expectNothingNew(ctx, before)
 	})
-})
+}, "all")

@@ -47,8 +47,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 // inOrder is a container whose specs build on each other. It finds and leaves an empty cluster, and wants to have been steered all the
 // time: a webhook that does not answer in time would make the API server decide by itself.
-func inOrder(text string, body func()) bool {
-	return Describe(text, Ordered, ContinueOnFailure, func() {
+func inOrder(text string, body func(), labels ...string) bool {
+	return Describe(text, Label(labels...), Ordered, ContinueOnFailure, func() {
 		BeforeAll(func(ctx SpecContext) {
 			DeferCleanup(func(ctx SpecContext) { bed.Clear(ctx) }) // whatever has failed, or the next container fails too
 			begun = troubles(ctx)

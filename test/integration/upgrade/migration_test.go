@@ -31,7 +31,7 @@ const (
 //  2. With a migration before it. `check` finds what is missing, `plan` and `run` write it, `check` and `verify` are content.
 //  3. The new API server has nothing to write and nothing to say. What it found is what it would have written itself.
 //  4. Life goes on.
-var _ = Describe("A cluster that leaves the bitmap", Ordered, Label(large), func() {
+var _ = Describe("A cluster that leaves the bitmap", Ordered, Label("soak"), func() {
 	var (
 		s      *stage
 		before photo

@@ -51,7 +51,7 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 			Expect(s.ServiceCIDR(ctx, "kubernetes").Spec.CIDRs).To(Equal(strings.Split(y.ranges, ",")))
 			s.expectNew(ctx, "fresh", 20)
 		},
-		Entry("with three thousand Services", manyServices, Label(large)),
+		Entry("with three thousand Services", manyServices, Label("soak")),
 		Entry("with IPv4 alone", fewIPv4),
 		Entry("with IPv6 before IPv4", fewIPv6First),
 	)

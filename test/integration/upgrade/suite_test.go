@@ -15,11 +15,8 @@ import (
 
 func TestUpgrade(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "upgrade")
+	RunSpecs(t, "upgrade", Label("all"))
 }
-
-// large marks what takes so long that a hurried `make test` may leave it out.
-const large = "large"
 
 // storeroom keeps the sceneries of this run.
 var storeroom string

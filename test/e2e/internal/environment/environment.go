@@ -32,6 +32,14 @@ const (
 // Modes are the variants of iptables, each of which a suite has to run in.
 var Modes = []string{"nft", "legacy"}
 
+// LabelsOf are those of specs in a variant: what holds in one is expected of the other, and seen by `make soak`.
+func LabelsOf(mode string) Labels {
+	if mode == "legacy" {
+		return Label("soak")
+	}
+	return nil
+}
+
 // environments counts them, for names that no two of them share.
 var environments atomic.Int32
 

@@ -23,6 +23,9 @@ type Options struct {
 	Plain bool
 	// WithoutWebhooks leaves the webhook configurations away, until AddWebhooks.
 	WithoutWebhooks bool
+	// ShippedTimeout leaves the webhooks the time-out of config/webhook, for specs about it. All others wait longer, so that a busy machine does
+	// not let a request pass unanswered.
+	ShippedTimeout bool
 }
 
 // Bed is a cluster whose Services are steered. Its methods are for the goroutine of a spec, but where they say otherwise.
@@ -35,6 +38,7 @@ type Bed struct {
 	webhooks []unstructured.Unstructured // as they are rendered
 	args     []string
 	plain    bool
+	shipped  bool // Options.ShippedTimeout
 	replicas []*framework.Manager
 }
 
@@ -46,6 +50,7 @@ func Start(ctx context.Context, options Options) *Bed {
 		Cluster: cluster.Start(ctx, cluster.Options{Options: options.Options, WithoutOperator: true}),
 		args:    options.ReplicaArgs,
 		plain:   options.Plain,
+		shipped: options.ShippedTimeout,
 	}
 	Expect(b.InstallCRDs(ctx)).To(Succeed())
 	var err error

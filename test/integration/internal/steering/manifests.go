@@ -34,6 +34,9 @@ const (
 	Secret = "clusterip-operator-webhook"
 )
 
+// webhookTimeout is how many seconds the API server waits for a webhook. See Options.ShippedTimeout.
+const webhookTimeout int64 = 10
+
 // webhookKinds are the kinds of the webhook configurations.
 var webhookKinds = []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
 
@@ -98,7 +101,7 @@ func (b *Bed) apply(ctx context.Context, objects []unstructured.Unstructured) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// redirected returns a configuration with the URL of the balancer in place of the Service of each webhook.
+// redirected returns a configuration with the URL of the balancer in place of the Service of each webhook, and the time-out of tests.
 func (b *Bed) redirected(rendered unstructured.Unstructured) unstructured.Unstructured {
 	GinkgoHelper()
 	configuration := rendered.DeepCopy()
@@ -111,6 +114,9 @@ func (b *Bed) redirected(rendered unstructured.Unstructured) unstructured.Unstru
 		Expect(err).NotTo(HaveOccurred())
 		Expect(path).NotTo(BeEmpty())
 		delete(config, "service")
+		if !b.shipped {
+			webhook.(map[string]any)["timeoutSeconds"] = webhookTimeout
+		}
 		config["url"] = fmt.Sprintf("https://localhost:%d%s", b.Balancer.Port(), path)
 	}
 	Expect(unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks")).To(Succeed())

@@ -1,0 +1,112 @@
+package controllers_test
+
+import (
+	"context"
+	"net/netip"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// create creates an object that goes with the spec.
+func create[T client.Object](ctx context.Context, object T) T {
+	GinkgoHelper()
+	Expect(admin.Create(ctx, object)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(admin.Delete(ctx, object))).To(Succeed()) })
+	return object
+}
+
+// dual builds a Service with an address of each family.
+func dual(name string, options ...framework.ServiceOption) *corev1.Service {
+	return framework.NewService(namespace, name, append(options, framework.RequireDualStack())...)
+}
+
+// owner is the Service that the IPAddress of an address names, empty if there is none.
+func owner(ctx context.Context, address string) string {
+	ip := &networkingv1.IPAddress{}
+	if err := admin.Get(ctx, client.ObjectKey{Name: address}, ip); err != nil {
+		return ""
+	}
+	return ip.Spec.ParentRef.Namespace + "/" + ip.Spec.ParentRef.Name
+}
+
+// serviceCIDR reads a ServiceCIDR.
+func serviceCIDR(ctx context.Context, name string) *networkingv1.ServiceCIDR {
+	GinkgoHelper()
+	cidr := &networkingv1.ServiceCIDR{}
+	Expect(admin.Get(ctx, client.ObjectKey{Name: name}, cidr)).To(Succeed())
+	return cidr
+}
+
+// inside succeeds for addresses of which each lies in one of the ranges.
+func inside(ranges ...string) OmegaMatcher {
+	return HaveEach(Satisfy(func(address string) bool {
+		for _, r := range ranges {
+			if netip.MustParsePrefix(r).Contains(netip.MustParseAddr(address)) {
+				return true
+			}
+		}
+		return false
+	}))
+}
+
+var _ = Describe("The IPAddresses of a Service", func() {
+	It("are kept from users, and restored when a controller deletes them", func(ctx SpecContext) {
+		service := create(ctx, dual("held"))
+		for _, address := range service.Spec.ClusterIPs {
+			ip := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: address}}
+			Eventually(admin.Delete).WithArguments(ctx, ip, client.DryRunAll).Should(MatchError(ContainSubstring("belongs to Service default/held")))
+			Expect(collector.Delete(ctx, ip)).To(Succeed())
+		}
+		for _, address := range service.Spec.ClusterIPs {
+			Eventually(owner).WithArguments(ctx, address).Should(Equal("default/held"))
+		}
+	})
+})
+
+var _ = Describe("A ServiceCIDR", func() {
+	It("stays as long as a Service has its addresses in it alone, and says so", func(ctx SpecContext) {
+		cidr := create(ctx, framework.NewServiceCIDR("needed", "10.97.0.0/28", "fd00:10:97::/124"))
+		Eventually(func() []string { return serviceCIDR(ctx, "needed").Finalizers }).
+			Should(ConsistOf(v1alpha1.FinalizerServiceCIDR, v1alpha1.FinalizerUpstream))
+		Eventually(admin.Create).WithArguments(ctx, dual("needs", framework.WithClusterIPs("10.97.0.7", "fd00:10:97::7"))).Should(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(admin.Delete(ctx, dual("needs"))).To(Succeed()) })
+		Expect(admin.Delete(ctx, cidr)).To(Succeed())
+		Eventually(func() *metav1.Condition {
+			return meta.FindStatusCondition(serviceCIDR(ctx, "needed").Status.Conditions, v1alpha1.ConditionDeletionBlocked)
+		}).Should(And(HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring("Service default/needs"))))
+	})
+})
+
+var _ = Describe("An exclusive policy", func() {
+	It("gives its ranges to those whom it selects, and to nobody else", func(ctx SpecContext) {
+		const four, six = "10.98.0.0/24", "fd00:10:98::/120"
+		create(ctx, framework.NewServiceCIDR("tenant", four, six))
+		policy := create(ctx, &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, Spec: v1alpha1.ServiceCIDRPolicySpec{
+			ServiceCIDRs: []string{"tenant"}, Exclusive: true, OnFull: v1alpha1.OnFullFail,
+			ServiceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "a"}},
+		}})
+		Eventually(func() bool {
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+			return meta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.PolicyProgrammed)
+		}).Should(BeTrue())
+		Expect(create(ctx, dual("tenants", framework.WithLabel("tenant", "a"))).Spec.ClusterIPs).To(inside(four, six))
+		Expect(create(ctx, dual("others")).Spec.ClusterIPs).NotTo(ContainElement(Or(HavePrefix("10.98.0."), HavePrefix("fd00:10:98::"))))
+		for _, address := range []string{"10.98.0.77", "fd00:10:98::77"} {
+			family := corev1.IPv4Protocol
+			if netip.MustParseAddr(address).Is6() {
+				family = corev1.IPv6Protocol
+			}
+			stranger := framework.NewService(namespace, "stranger", framework.WithFamilies(family), framework.WithClusterIPs(address))
+			Expect(admin.Create(ctx, stranger)).To(MatchError(ContainSubstring(`ServiceCIDRPolicy "tenant": `)))
+		}
+	})
+})

@@ -1,0 +1,140 @@
+// Package controllers_test runs all controllers and webhooks in process, wired as cmd/manager wires them, on an API server of envtest. What
+// needs several replicas, another version or a process that dies is in test/integration.
+//
+// Start with operator_test.go.
+package controllers_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+func TestControllers(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(30 * time.Second)
+	RunSpecs(t, "controllers")
+}
+
+const (
+	namespace = "default"
+	// webhookTimeout is how many seconds the API server waits for a webhook: no spec here is about the time-out.
+	webhookTimeout int32 = 10
+)
+
+var (
+	// admin is an administrator, whom the webhooks guard against; collector the garbage collector, whom they let pass.
+	admin, collector client.Client
+)
+
+var _ = BeforeSuite(func() {
+	ctrl.SetLogger(GinkgoLogr)
+	environment := start()
+	startOperator(environment)
+	admin = clientFor(environment.Config)
+	collector = clientFor(user(environment, "system:serviceaccount:kube-system:generic-garbage-collector"))
+})
+
+// start starts an API server of both families with the CRD and the webhooks of config/.
+func start() *envtest.Environment {
+	GinkgoHelper()
+	etcd, apiServer, err := framework.Programs()
+	Expect(err).NotTo(HaveOccurred())
+	environment := &envtest.Environment{
+		CRDDirectoryPaths: []string{"../config/crd"}, ErrorIfCRDPathMissing: true,
+		WebhookInstallOptions: webhooks(),
+	}
+	environment.ControlPlane.Etcd = &envtest.Etcd{Path: etcd}
+	server := environment.ControlPlane.GetAPIServer()
+	server.Path = apiServer
+	server.Configure().Set("service-cluster-ip-range", framework.DefaultServiceClusterIPRange).Set("advertise-address", "192.0.2.1").
+		Set("endpoint-reconciler-type", "none")
+	_, err = environment.Start()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(environment.Stop)
+	return environment
+}
+
+// startOperator runs the operator until the end of the suite.
+func startOperator(environment *envtest.Environment) {
+	GinkgoHelper()
+	scheme, err := controllers.NewScheme(networkingv1.SchemeGroupVersion)
+	Expect(err).NotTo(HaveOccurred())
+	mgr, err := manager.New(user(environment, "operator"), manager.Options{
+		Scheme: scheme, Cache: controllers.CacheOptions(true), Metrics: metricsserver.Options{BindAddress: "0"},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	serving := environment.WebhookInstallOptions
+	ctx, end := context.WithCancel(context.Background())
+	Expect(controllers.Setup(ctx, mgr, controllers.Options{
+		BandLabels: true, BandLabelQPS: 50, NearlyFullPercent: 20, NearlyFullWithin: time.Hour,
+		GroupVersion: networkingv1.SchemeGroupVersion, Policies: true, Namespace: namespace,
+		Webhook: controllers.Webhook{
+			BindAddress: fmt.Sprintf("%s:%d", serving.LocalServingHost, serving.LocalServingPort),
+			CertDir:     serving.LocalServingCertDir, NetworkOverlap: "Warn",
+		},
+	})).To(Succeed())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	DeferCleanup(func() {
+		end()
+		Eventually(ended).Should(Receive(Succeed()))
+	})
+	Eventually(mgr.GetCache().WaitForCacheSync).WithArguments(ctx).Should(BeTrue())
+}
+
+// user is an administrator of another name.
+func user(environment *envtest.Environment, name string) *rest.Config {
+	GinkgoHelper()
+	authenticated, err := environment.AddUser(envtest.User{Name: name, Groups: []string{"system:masters"}}, nil)
+	Expect(err).NotTo(HaveOccurred())
+	return authenticated.Config()
+}
+
+func clientFor(config *rest.Config) client.Client {
+	GinkgoHelper()
+	scheme, err := controllers.NewScheme(networkingv1.SchemeGroupVersion)
+	Expect(err).NotTo(HaveOccurred())
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// webhooks are those of config/webhook, with the time-out of tests.
+func webhooks() envtest.WebhookInstallOptions {
+	GinkgoHelper()
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	for file, into := range map[string]any{"mutating.yaml": mutating, "validating.yaml": validating} {
+		content, err := os.ReadFile(filepath.Join("../config/webhook", file))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(yaml.UnmarshalStrict(content, into)).To(Succeed())
+	}
+	for i := range mutating.Webhooks {
+		mutating.Webhooks[i].TimeoutSeconds = new(webhookTimeout)
+	}
+	for i := range validating.Webhooks {
+		validating.Webhooks[i].TimeoutSeconds = new(webhookTimeout)
+	}
+	return envtest.WebhookInstallOptions{
+		MutatingWebhooks:   []*admissionregistrationv1.MutatingWebhookConfiguration{mutating},
+		ValidatingWebhooks: []*admissionregistrationv1.ValidatingWebhookConfiguration{validating},
+	}
+}

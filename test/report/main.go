@@ -1,0 +1,94 @@
+// Command report merges the JSON reports that Ginkgo leaves of each package into one, tells failed specs as Go tells failed tests, and
+// prints the slowest specs.
+//
+//	report FOLDER FILE
+//
+// It reads all reports in FOLDER and writes FILE, which holds what `ginkgo --json-report` would, but for what specs that passed have said.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/onsi/ginkgo/v2/types"
+)
+
+// shown is how many of the slowest specs are printed.
+const shown = 10
+
+func main() {
+	if len(os.Args) != 3 {
+		_, _ = fmt.Fprintln(os.Stderr, "usage: report FOLDER FILE")
+		os.Exit(2)
+	}
+	if err := run(os.Stdout, os.Args[1], os.Args[2]); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "report:", err)
+		os.Exit(1)
+	}
+}
+
+func run(out io.Writer, folder, file string) error {
+	suites, err := read(folder)
+	if err != nil {
+		return err
+	}
+	merged, err := json.Marshal(suites)
+	if err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	if err := os.WriteFile(file, merged, 0o644); err != nil { //nolint:gosec // a report is for everybody
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	print(out, specsOf(suites))
+	return nil
+}
+
+// read returns the suites of all reports in a folder.
+func read(folder string) ([]types.Report, error) {
+	names, err := filepath.Glob(filepath.Join(folder, "*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("looking for reports: %w", err)
+	}
+	suites := []types.Report{}
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading a report: %w", err)
+		}
+		var some []types.Report
+		if err := json.Unmarshal(content, &some); err != nil {
+			return nil, fmt.Errorf("reading the report %s: %w", name, err)
+		}
+		shorten(some)
+		suites = append(suites, some...)
+	}
+	return suites, nil
+}
+
+// shorten leaves out what was said by specs that passed.
+func shorten(suites []types.Report) {
+	for _, suite := range suites {
+		for i := range suite.SpecReports {
+			if s := &suite.SpecReports[i]; !s.State.Is(types.SpecStateFailureStates) {
+				s.SpecEvents, s.CapturedGinkgoWriterOutput, s.CapturedStdOutErr = nil, "", ""
+			}
+		}
+	}
+}
+
+// print prints the specs that failed and the slowest of all.
+func print(out io.Writer, specs []spec) {
+	for _, s := range specs {
+		if s.failed {
+			_, _ = fmt.Fprintf(out, "--- FAIL: %s (%.2fs)\n", s.testName(), s.took.Seconds())
+		}
+	}
+	_, _ = fmt.Fprintf(out, "== the slowest of %d specs\n", len(specs))
+	for _, s := range slowest(specs, shown) {
+		_, _ = fmt.Fprintf(out, "%8s  %s\n", s.took.Round(100*time.Millisecond), s.name)
+	}
+}
