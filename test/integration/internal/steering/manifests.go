@@ -2,6 +2,7 @@ package steering
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,9 +22,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// What config/default installs. The folder is as seen from a suite in test/integration.
+// What config/default installs. The path of the repository is as seen from a suite in test/integration.
 const (
-	defaults = "../../../config/default"
+	repository = "../../.."
 	// Namespace is where the operator lives.
 	Namespace = "clusterip-operator-system"
 	// Account is the ServiceAccount of the operator.
@@ -40,10 +41,13 @@ var webhookKinds = []string{"MutatingWebhookConfiguration", "ValidatingWebhookCo
 // leftOut are the kinds that do nothing where there are no nodes, or that would take an address. The test installs the CRD itself.
 var leftOut = []string{"Deployment", "PodDisruptionBudget", "Service", "CustomResourceDefinition", "ServiceMonitor"}
 
-// install applies config/default as far as it makes sense without nodes, webhooks apart.
-func (b *Bed) install(ctx context.Context) {
+// Install applies the CRDs and config/default of a checkout, as far as it makes sense without nodes, webhooks apart: AddWebhooks is for
+// them. tree is the root of the checkout, empty for ours.
+func (b *Bed) Install(ctx context.Context, tree string) {
 	GinkgoHelper()
-	objects := render(ctx, defaults)
+	tree = cmp.Or(tree, repository)
+	Expect(b.InstallCRDsOf(ctx, tree)).To(Succeed())
+	objects := render(ctx, tree+"/config/default")
 	b.webhooks = slices.DeleteFunc(slices.Clone(objects), func(o unstructured.Unstructured) bool { return !isWebhooks(o) })
 	Expect(b.webhooks).To(HaveLen(len(webhookKinds)), "webhook configurations in config/default")
 	b.apply(ctx, slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool {
