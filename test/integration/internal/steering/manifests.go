@@ -24,7 +24,8 @@ import (
 
 // What config/default installs. The path of the repository is as seen from a suite in test/integration.
 const (
-	repository = "../../.."
+	// Repository is the root of this checkout.
+	Repository = "../../.."
 	// Namespace is where the operator lives.
 	Namespace = "clusterip-operator-system"
 	// Account is the ServiceAccount of the operator.
@@ -41,11 +42,11 @@ var webhookKinds = []string{"MutatingWebhookConfiguration", "ValidatingWebhookCo
 // leftOut are the kinds that do nothing where there are no nodes, or that would take an address. The test installs the CRD itself.
 var leftOut = []string{"Deployment", "PodDisruptionBudget", "Service", "CustomResourceDefinition", "ServiceMonitor"}
 
-// Install applies the CRDs and config/default of a checkout, as far as it makes sense without nodes, webhooks apart: AddWebhooks is for
-// them. tree is the root of the checkout, empty for ours.
+// Install applies the CRDs and config/default of a checkout, as far as it makes sense without nodes. Webhook configurations are only
+// replaced; AddWebhooks is what begins with them. tree is the root of the checkout, empty for ours.
 func (b *Bed) Install(ctx context.Context, tree string) {
 	GinkgoHelper()
-	tree = cmp.Or(tree, repository)
+	tree = cmp.Or(tree, Repository)
 	Expect(b.InstallCRDsOf(ctx, tree)).To(Succeed())
 	objects := render(ctx, tree+"/config/default")
 	b.webhooks = slices.DeleteFunc(slices.Clone(objects), func(o unstructured.Unstructured) bool { return !isWebhooks(o) })
@@ -53,6 +54,9 @@ func (b *Bed) Install(ctx context.Context, tree string) {
 	b.apply(ctx, slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool {
 		return isWebhooks(o) || slices.Contains(leftOut, o.GetKind())
 	}))
+	if b.HasWebhooks(ctx) {
+		b.applyWebhooks(ctx)
+	}
 }
 
 func isWebhooks(o unstructured.Unstructured) bool { return slices.Contains(webhookKinds, o.GetKind()) }
@@ -61,15 +65,20 @@ func isWebhooks(o unstructured.Unstructured) bool { return slices.Contains(webho
 // into them.
 func (b *Bed) AddWebhooks(ctx context.Context) {
 	GinkgoHelper()
+	b.applyWebhooks(ctx)
+	if len(b.Replicas()) > 0 {
+		b.WaitServing(ctx)
+	}
+}
+
+func (b *Bed) applyWebhooks(ctx context.Context) {
+	GinkgoHelper()
 	var redirected []unstructured.Unstructured
 	for _, configuration := range b.webhooks {
 		Expect(configuration.GetName()).To(Equal(Configuration))
 		redirected = append(redirected, b.redirected(configuration))
 	}
 	b.apply(ctx, redirected)
-	if len(b.Replicas()) > 0 {
-		b.WaitServing(ctx)
-	}
 }
 
 // RemoveWebhooks deletes the webhook configurations, and waits until the API server asks nobody any more.
