@@ -19,14 +19,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
 
-// metricOf reads a metric of one replica.
-func metricOf(ctx context.Context, replica *framework.Manager, name string, labels ...string) (float64, bool) {
-	GinkgoHelper()
-	metrics, err := replica.Metrics(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	return metrics.Value(name, labels...)
-}
-
 // Whatever happens to the webhook, Services are created; the API server allocates as if the operator were not installed. When it is
 // over the operator knows within five seconds what was allocated without it, steers again, and remembers nothing that never was.
 var _ = Describe("Services are created although", Ordered, ContinueOnFailure, func() {

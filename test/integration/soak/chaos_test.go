@@ -46,12 +46,12 @@ var _ = Describe("Random clients", Label("soak"), func() {
 		o := judge(events)
 		AddReportEntry("chaos", c.String()+"\n"+f.String()+fmt.Sprintf("\n%.0f calls failed open", failedOpen)+"\n"+o.String())
 		Expect(o.creations).To(BeNumerically(">", duration.Seconds()), "there was hardly any traffic")
-		Expect(f.kills.Load()*f.restarts.Load()*f.deleted.Load()).NotTo(BeZero(), f.String())
+		Expect(f.kills.Load()*f.restarts.Load()*f.deleted.Load()).NotTo(BeZero(), "%s", f)
 		e.expectKept(ctx, o, failedOpen)
 		if enforced {
 			Expect(o.unsteered[isStranger]).To(BeZero(), "the API server has let them in")
 		} else {
-			Expect(o.share()).To(BeNumerically("<", 0.01), o.String())
+			Expect(o.share()).To(BeNumerically("<", 0.01), "%s", o)
 		}
 	}, variants())
 })
@@ -81,6 +81,7 @@ type outcome struct {
 	creations  int            // of Services with addresses
 	unsteered  map[string]int // by the reason
 	unexcused  []string       // those that the webhook was asked about
+	failedOpen map[string]int // requests without an answer of the webhook, by the time, to ten seconds
 	duplicates []duplicate
 }
 
@@ -90,6 +91,12 @@ func judge(events []traffic.Event) outcome {
 	o := outcome{
 		unsteered:  count(all, acquisition.unsteered),
 		duplicates: duplicates(events, all),
+		failedOpen: count(events, func(e traffic.Event) string {
+			if e.Chosen != traffic.FailedOpen {
+				return ""
+			}
+			return e.Done.Format("15:04:05")[:7] + "0"
+		}),
 	}
 	for _, e := range events {
 		if e.Resource == "services" && e.Verb == "create" && len(e.Addresses) > 0 {
@@ -115,7 +122,8 @@ func (o outcome) of(cause string) []duplicate {
 }
 
 func (o outcome) String() string {
-	lines := []string{fmt.Sprintf("%d creations, unsteered %v (%.2f %%), %d duplicates", o.creations, o.unsteered, 100*o.share(), len(o.duplicates))}
+	lines := []string{fmt.Sprintf("%d creations, unsteered %v (%.2f %%), %d duplicates, failed open %v",
+		o.creations, o.unsteered, 100*o.share(), len(o.duplicates), o.failedOpen)}
 	for _, d := range o.duplicates {
 		lines = append(lines, d.String())
 	}
@@ -129,7 +137,7 @@ func (e *environment) expectKept(ctx context.Context, o outcome, failedOpen floa
 	Expect(o.unsteered[isStranger]+o.unsteered[isOutside]).To(BeNumerically("<=", failedOpen), "more than the API servers counted")
 	Expect(o.of(byUs)).To(BeEmpty(), "two Services have an address, and neither the API server nor an outage explains it")
 	// Its two deletions by name meet in about one of 10,000 creations; ten times that would be another fault.
-	Expect(len(o.of(byUpstream))).To(BeNumerically("<=", 1+o.creations/1000), o.String())
+	Expect(len(o.of(byUpstream))).To(BeNumerically("<=", 1+o.creations/1000), "%s", o)
 	var known []string
 	for _, d := range o.duplicates {
 		known = append(known, d.address)

@@ -138,11 +138,7 @@ func (f *faults) deleteAddress() func(context.Context, *rand.Rand) {
 	GinkgoHelper()
 	var users []kubernetes.Interface
 	for _, api := range f.apis {
-		config, err := api.ConfigForUser(cleaner, "system:masters")
-		Expect(err).NotTo(HaveOccurred())
-		user, err := kubernetes.NewForConfig(config)
-		Expect(err).NotTo(HaveOccurred())
-		users = append(users, user)
+		users = append(users, clientOf(api, cleaner))
 	}
 	return func(ctx context.Context, rng *rand.Rand) {
 		user := users[rng.IntN(len(users))]

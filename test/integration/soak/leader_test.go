@@ -61,7 +61,7 @@ var _ = Describe("Thirty-two clients in ranges that are almost full", Label("soa
 		AddReportEntry("the crowd", fmt.Sprintf("filling: %s\nsince then: %s\nours %q\nwith the API server's own choice %q\nthe survivor's p99: %s in the first second, %s later",
 			filling, crowd.Tally.String(), ours, others, learned.since(before).quantile(0.99), after.since(learned).quantile(0.99)))
 		Expect(float64(collided) / creations).To(BeNumerically("<", 0.01))
-		Expect(crowd.Tally.Count(traffic.Created)-filled+collided).To(Equal(creations), crowd.Tally.String())
+		Expect(crowd.Tally.Count(traffic.Created)-filled+collided).To(Equal(creations), "%s", &crowd.Tally)
 		Expect(after.since(learned).total()).To(BeNumerically(">", creations/10), "nearly nobody was asked after the kill")
 		Expect(after.since(learned).quantile(0.99)).To(BeNumerically("<", limit))
 		b.ExpectNothingLeaked(ctx)

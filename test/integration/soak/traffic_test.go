@@ -167,8 +167,3 @@ func (c *worker) remove(ctx context.Context, i int) {
 	c.deletions.Add(time.Since(begin), err)
 	c.own = slices.Delete(c.own, i, i+1)
 }
-
-// dryRun asks an API server for a Service that nobody gets.
-func dryRun(ctx context.Context, api *framework.APIServer, service *corev1.Service) (*corev1.Service, error) {
-	return api.Client().CoreV1().Services(service.Namespace).Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-}
