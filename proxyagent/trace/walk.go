@@ -23,8 +23,8 @@ const (
 )
 
 // Walk follows a packet through the rules of its family. It fails when there are too many possibilities, or chains without an end.
-func Walk(p Packet, r Ruleset, w World) (Path, error) {
-	k := walk{rules: r, world: remember(w), path: Path{Packet: p}}
+func Walk(p Packet, r Ruleset, w Node) (Path, error) {
+	k := walk{rules: r, node: remember(w), path: Path{Packet: p}}
 	start := []flow{{state: state{Packet: p, client: p.Src, original: p.Dst}, share: 1}}
 	if p.In == "" {
 		k.fromNode(start)
@@ -42,7 +42,7 @@ func Walk(p Packet, r Ruleset, w World) (Path, error) {
 // walk is one run of Walk.
 type walk struct {
 	rules Ruleset
-	world World
+	node  Node
 	path  Path
 	ends  outcomes
 	// unknowns are the conditions that could not be told, by number, as a sentence for each of its two cases.
@@ -90,10 +90,10 @@ func parted(flows []flow) (here, away []flow) {
 // route asks where the packets go now. Those that routing refuses end here.
 func (k *walk) route(flows []flow) (on []flow) {
 	for _, f := range flows {
-		here, err := k.world.Local(f.Dst.Addr())
+		here, err := k.node.Local(f.Dst.Addr())
 		f.here, f.out = here, "lo"
 		if err != nil || !here {
-			f.out, err = k.world.Route(f.Packet, f.mark)
+			f.out, err = k.node.Route(f.Packet, f.mark)
 		}
 		if f.here && f.In != "" {
 			f.out = ""
@@ -219,7 +219,7 @@ func appendPart(flows []flow, f flow, part float64) []flow {
 func (k *walk) ask(r rule, s state) answer {
 	all := yes
 	for _, m := range r.matches {
-		a := m(k.world, s)
+		a := m(k.node, s)
 		switch {
 		case a.unknown != "":
 			all.unknown = a.unknown
