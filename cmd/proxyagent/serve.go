@@ -58,7 +58,7 @@ func serve(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, warnings []s
 	if err != nil {
 		return err
 	}
-	alone, err := beAlone(ctx)
+	alone, err := lockNamespace(ctx)
 	if err != nil {
 		return err
 	}
@@ -137,9 +137,9 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	group.Go(func() error { return runUnlessOff(ctx, c.Health.BindAddress, health.Run) })
 	group.Go(func() error { return serveMetrics(ctx, c, m, agent, health, string(mode)) })
 	group.Go(func() error { return agent.Run(ctx) })
-	group.Go(func() error { return settleKernel(ctx, c, families) })
+	group.Go(func() error { return applySysctls(ctx, c, families) })
 	group.Go(func() error { return trim(ctx) })
-	group.Go(func() error { return leaveOther(ctx, families, mode) })
+	group.Go(func() error { return cleanOtherVariant(ctx, families, mode) })
 	err = group.Wait()
 	log.Info("Stopping; the rules stay")
 	return err
@@ -260,19 +260,19 @@ func runUnlessOff(ctx context.Context, address string, run func(context.Context)
 }
 
 const (
-	// aloneSocket is an abstract one: the kernel has one space of names for each network namespace, and frees a name with its process.
-	aloneSocket = "@clusterip-proxyagent"
-	// alonePatience is how long an agent may take to end that is replaced.
-	alonePatience = 15 * time.Second
+	// lockSocket is an abstract one: the kernel has one space of names for each network namespace, and frees a name with its process.
+	lockSocket = "@clusterip-proxyagent"
+	// handoverTimeout is how long an agent may take to end that is replaced.
+	handoverTimeout = 15 * time.Second
 )
 
-// beAlone waits until no other agent runs in this network namespace, and keeps others away until it is closed. Two agents would take away each
+// lockNamespace waits until no other agent runs in this network namespace, and keeps others away until it is closed. Two agents would take away each
 // other's rules for ever.
-func beAlone(ctx context.Context) (net.Listener, error) {
-	ctx, cancel := context.WithTimeout(ctx, alonePatience)
+func lockNamespace(ctx context.Context) (net.Listener, error) {
+	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
 	defer cancel()
 	for {
-		listener, err := net.Listen("unix", aloneSocket)
+		listener, err := net.Listen("unix", lockSocket)
 		if err == nil {
 			return listener, nil
 		}

@@ -54,8 +54,8 @@ func eachVariant(t *testing.T, run func(t *testing.T, v variant)) {
 	}
 }
 
-// makeNode gives the namespace two addresses of each family behind eth0, the way out, and cni0 for pods. Nobody is at their other ends, and
-// no neighbour is looked for in vain, which would be told apart from silence.
+// makeNode gives the namespace two addresses of each family behind eth0, the way out, and cni0 for pods. There is no host
+// at their other ends, and the neighbours are permanent entries: a failed resolution would be reported to the sender.
 func makeNode(t *testing.T) {
 	t.Helper()
 	for line := range strings.Lines(`

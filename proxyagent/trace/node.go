@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Node answers what the rules alone do not say. A question that it answers with an error is one that Walk cannot tell.
+// Node has what rules refer to on a node. Where it returns an error, Walk reports the match as unknown.
 type Node interface {
 	// Kind returns the type of a set as ipset names it: "hash:ip,port".
 	Kind(set string) (string, error)
@@ -20,8 +20,7 @@ type Node interface {
 // ErrNoRoute is Node's answer for a packet that routing does not let through.
 var ErrNoRoute = errors.New("there is no route")
 
-// remembered asks a Node each question once: the answers of one Walk agree with each other, and a thousand endpoints cost no thousand
-// questions about the same thing.
+// remembered asks a Node each question once, so that the answers within one Walk are consistent, and cheap for many endpoints.
 type remembered struct {
 	Node
 	kinds  map[string]reply[string]

@@ -33,7 +33,7 @@ func builtin(tableName, chainName string, flows []flow) Step {
 	return s
 }
 
-// fewDestinations are told one by one.
+// fewDestinations are listed one by one.
 const fewDestinations = 4
 
 func destinations(flows []flow) (to []netip.AddrPort) {
@@ -47,7 +47,7 @@ func destinations(flows []flow) (to []netip.AddrPort) {
 	return to
 }
 
-// whichOf says which of the packets that came to a rule it matches; nothing when all.
+// whichOf says which of the packets a rule matches; nothing if all.
 func whichOf(before []flow, m matched) (notes []string) {
 	from, to := destinations(before), destinations(m.hit)
 	switch {
@@ -88,7 +88,7 @@ const (
 	NotFollowed
 )
 
-// End is what a packet comes to, and how.
+// End is the verdict about a packet, and what caused it.
 type End struct {
 	Verdict Verdict
 	// Dst is where it goes, of Delivered and Unroutable; Here: that is this node itself. Translated: a rule sent it there.
@@ -111,7 +111,7 @@ type Outcome struct {
 	If []string
 }
 
-// outcomes sums up shares. Its zero value is empty.
+// outcomes adds up the shares of equal Ends. Its zero value is empty.
 type outcomes struct {
 	all []Outcome
 	at  map[outcomeKey]int

@@ -48,7 +48,7 @@ var _ = both("An agent whose iptables fails", func(the func() *fixture) {
 	)
 
 	It("ends where it would have ended without, after many changes and failures at random", Label("large"), func(ctx SpecContext) {
-		before := env.settled(ctx)
+		before := env.stableRules(ctx)
 		lostNothing := env.traffic(ctx)
 		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)) //nolint:gosec // a test's
 		var services []*corev1.Service
