@@ -99,7 +99,7 @@ func (f *family) sync(ctx context.Context, start time.Time) {
 	}
 	f.failed = false
 	f.retry.succeeded()
-	f.count()
+	f.reportRules()
 	f.log(ctx).V(2).Info("Programmed", "deltas", len(deltas), "full", full, "took", time.Since(start))
 	f.flows(ctx, deltas)
 	f.done()
@@ -153,7 +153,7 @@ func (f *family) done() {
 	f.health.Updated(f.Settings.Family)
 }
 
-func (f *family) count() {
+func (f *family) reportRules() {
 	total, written := f.Backend.Counts()
 	for table := range total {
 		f.metrics.Rules(f.Settings.Family, table, total[table], written[table])
@@ -181,7 +181,7 @@ func (f *family) flows(ctx context.Context, deltas []model.Delta) {
 // check repairs what others changed, and reports disputes that last.
 func (f *family) check(ctx context.Context) {
 	now := time.Now()
-	f.settle(now)
+	f.reportDisputes(now)
 	if f.failed {
 		return
 	}
@@ -198,8 +198,8 @@ func (f *family) check(ctx context.Context) {
 	}
 }
 
-// settle follows disputes, so that each is told once, and only when it lasts.
-func (f *family) settle(now time.Time) {
+// reportDisputes reports each dispute once, and only if it lasts.
+func (f *family) reportDisputes(now time.Time) {
 	f.mu.Lock()
 	current := f.compiler.Disputes()
 	f.mu.Unlock()

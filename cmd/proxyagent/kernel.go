@@ -30,10 +30,10 @@ func beLiberal(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) bool {
 	return liberal
 }
 
-// settleKernel writes the kernel's settings once the first rules are there: those of connection tracking exist only then, and
+// applySysctls writes the kernel's settings once the first rules are there: those of connection tracking exist only then, and
 // route_localnet is safe only together with the rule that keeps neighbours away from loopback addresses. What cannot be written is told and
 // does not stop the agent: a container without privileges may not, and the node serves all the same.
-func settleKernel(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, families []proxyagent.Family) error {
+func applySysctls(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, families []proxyagent.Family) error {
 	want := sysctl.Targets(sysctl.Want{
 		MaxPerCore: c.Conntrack.MaxPerCore, Min: c.Conntrack.Min,
 		TCPEstablished: c.Conntrack.TCPEstablishedTimeout.Duration, TCPCloseWait: c.Conntrack.TCPCloseWaitTimeout.Duration,
@@ -51,14 +51,14 @@ func settleKernel(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, famil
 	return nil
 }
 
-// leaveOther takes away what an earlier agent left in the other variant of iptables, once this one serves.
-func leaveOther(ctx context.Context, families []proxyagent.Family, mode iptables.Mode) error {
+// cleanOtherVariant takes away what an earlier agent left in the other variant of iptables, once this one serves.
+func cleanOtherVariant(ctx context.Context, families []proxyagent.Family, mode iptables.Mode) error {
 	other := iptables.NFT
 	if mode == iptables.NFT {
 		other = iptables.Legacy
 	}
 	waitServed(ctx, families[0].Backend)
-	settleHeap()
+	freeHeap()
 	for _, f := range families {
 		waitServed(ctx, f.Backend)
 		did, err := iptables.Cleanup(ctx, iptables.CleanupOptions{Family: f.Settings.Family, Modes: []iptables.Mode{other}})
@@ -73,8 +73,8 @@ func leaveOther(ctx context.Context, families []proxyagent.Family, mode iptables
 	return nil
 }
 
-// settleHeap gives back what the start took: the first listing is garbage by now, several times what stays.
-func settleHeap() {
+// freeHeap gives back what the start took: the first listing is garbage by now, several times what stays.
+func freeHeap() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}

@@ -9,15 +9,21 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/zapr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent"
@@ -52,7 +58,7 @@ func serve(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, warnings []s
 	if err != nil {
 		return err
 	}
-	alone, err := beAlone(ctx)
+	alone, err := lockNamespace(ctx)
 	if err != nil {
 		return err
 	}
@@ -108,8 +114,8 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 		served[i] = f.Settings.Family
 	}
 	m := metrics.New(served...)
-	m.Build(version(), "", goVersion(), string(mode))
-	m.CountInvalidDropped(func() (uint64, error) { return invalidDropped(families), nil })
+	m.Build(version(), "", runtime.Version(), string(mode))
+	m.CountInvalidDropped(func() uint64 { return invalidDropped(families) })
 	events := newEvents(ctx, client, c.NodeName)
 	health := healthz.New(healthz.Options{
 		BindAddress: c.Health.BindAddress, Families: served, Answered: m.Answered,
@@ -122,7 +128,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	defer checks.Close()
 	agent := proxyagent.New(proxyagent.Options{
 		NodeName: c.NodeName, Source: source, Families: families, Health: health, HealthChecks: checks, Events: events,
-		Metrics: agentMetrics{m}, LocalAddrs: localAddrs(c),
+		Metrics: m, LocalAddrs: localAddrs(c),
 		MinSyncPeriod: c.IPTables.MinSyncPeriod.Duration, ProbePeriod: c.IPTables.ProbePeriod.Duration,
 	})
 	events.started()
@@ -131,9 +137,9 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	group.Go(func() error { return runUnlessOff(ctx, c.Health.BindAddress, health.Run) })
 	group.Go(func() error { return serveMetrics(ctx, c, m, agent, health, string(mode)) })
 	group.Go(func() error { return agent.Run(ctx) })
-	group.Go(func() error { return settleKernel(ctx, c, families) })
+	group.Go(func() error { return applySysctls(ctx, c, families) })
 	group.Go(func() error { return trim(ctx) })
-	group.Go(func() error { return leaveOther(ctx, families, mode) })
+	group.Go(func() error { return cleanOtherVariant(ctx, families, mode) })
 	err = group.Wait()
 	log.Info("Stopping; the rules stay")
 	return err
@@ -251,4 +257,50 @@ func runUnlessOff(ctx context.Context, address string, run func(context.Context)
 		return nil
 	}
 	return run(ctx)
+}
+
+const (
+	// lockSocket is an abstract one: the kernel has one space of names for each network namespace, and frees a name with its process.
+	lockSocket = "@clusterip-proxyagent"
+	// handoverTimeout is how long an agent may take to end that is replaced.
+	handoverTimeout = 15 * time.Second
+)
+
+// lockNamespace waits until no other agent runs in this network namespace, and keeps others away until it is closed. Two agents would take away each
+// other's rules for ever.
+func lockNamespace(ctx context.Context) (net.Listener, error) {
+	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
+	defer cancel()
+	for {
+		listener, err := net.Listen("unix", lockSocket)
+		if err == nil {
+			return listener, nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("making sure that no other agent runs here: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("another proxyagent runs in this network namespace: stop it first, two would take away each other's rules")
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// newLogger writes to standard error, and takes in what client-go logs.
+func newLogger(l v1alpha1.Log) logr.Logger {
+	c := zap.NewProductionConfig()
+	c.Sampling, c.DisableStacktrace, c.DisableCaller = nil, true, true
+	c.Level = zap.NewAtomicLevelAt(zapcore.Level(-min(l.Level, 127)))
+	c.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	if l.Format == "text" {
+		c.Encoding = "console"
+	}
+	z, err := c.Build()
+	if err != nil {
+		z = zap.NewNop() // only a sink that cannot be opened fails, and standard error can
+	}
+	log := zapr.NewLogger(z)
+	klog.SetLogger(log)
+	return log
 }

@@ -1,6 +1,9 @@
 package healthz
 
 import (
+	"io"
+	"log"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -159,4 +162,18 @@ func (s *Services) Close() {
 		close(s.stop)
 	}
 	<-s.done
+}
+
+// newHTTPServer returns a server whose clients can neither dawdle nor send much: probes are short, and these ports are open to
+// whoever reaches the node.
+func newHTTPServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      10 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          log.New(io.Discard, "", 0),
+	}
 }

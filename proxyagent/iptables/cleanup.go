@@ -46,7 +46,7 @@ func Cleanup(ctx context.Context, o CleanupOptions) ([]string, error) {
 
 func cleanVariant(ctx context.Context, o CleanupOptions, m Mode) ([]string, error) {
 	r, err := newRunner(m, o.Family)
-	if errors.Is(err, exec.ErrNotFound) || m == Legacy && !legacyInUse(o.Family) {
+	if errors.Is(err, exec.ErrNotFound) || m == Legacy && !LegacyInUse(o.Family) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err

@@ -81,6 +81,15 @@ func (r runner) Save(ctx context.Context, t table) ([]byte, error) {
 	return r.run(ctx, nil, r.save, args...)
 }
 
+// Save returns all tables of a variant and family without counters, as iptables-save prints them.
+func Save(ctx context.Context, m Mode, f model.Family) ([]byte, error) {
+	r, err := newRunner(m, f)
+	if err != nil {
+		return nil, err
+	}
+	return r.run(ctx, nil, r.save)
+}
+
 // Restore applies a transaction. A table is changed as a whole or not at all.
 func (r runner) Restore(ctx context.Context, text []byte) error {
 	_, err := r.run(ctx, text, r.restore, "--noflush", "-w", strconv.Itoa(lockTimeout))

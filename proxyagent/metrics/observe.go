@@ -4,16 +4,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-)
-
-// Policy is a value of the label traffic_policy.
-type Policy string
-
-// The traffic policies of a Service.
-const (
-	InternalPolicy Policy = "internal"
-	ExternalPolicy Policy = "external"
 )
 
 // Changed says that changes came from the API server. They are pending until ChangesDone.
@@ -71,9 +64,10 @@ func (m *Metrics) Rules(f model.Family, table string, total, written int) {
 	m.rulesWritten.WithLabelValues(table, f.String()).Set(float64(written))
 }
 
-// NoLocalEndpoints says how many Service ports have endpoints, but none that the policy lets this node use.
-func (m *Metrics) NoLocalEndpoints(f model.Family, p Policy, ports int) {
-	m.noLocalEndpoints.WithLabelValues(string(p), f.String()).Set(float64(ports))
+// NoLocalEndpoints sets the numbers of Service ports that have endpoints, but none that the internal or external policy lets this node use.
+func (m *Metrics) NoLocalEndpoints(f model.Family, internal, external int) {
+	m.noLocalEndpoints.WithLabelValues("internal", f.String()).Set(float64(internal))
+	m.noLocalEndpoints.WithLabelValues("external", f.String()).Set(float64(external))
 }
 
 // ConntrackDone says that a search for stale flows took d and deleted some.
@@ -119,3 +113,12 @@ func (m *Metrics) Build(version, commit, goVersion, mode string) {
 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
+
+// CountInvalidDropped adds the number of packets dropped because connection tracking found them invalid. read is called at every scrape,
+// possibly by several goroutines. To be called once.
+func (m *Metrics) CountInvalidDropped(read func() uint64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: prefix + "iptables_ct_state_invalid_dropped_packets_total",
+		Help: "Packets dropped because connection tracking found them invalid.",
+	}, func() float64 { return float64(read()) }))
+}

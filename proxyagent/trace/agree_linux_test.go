@@ -182,11 +182,11 @@ func (s scene) source(p Path, o Outcome) netip.Addr {
 
 // connect waits only for what is predicted: not to be answered cannot be told from being answered late.
 func connect(to netip.AddrPort, want string) string {
-	patience := 10 * time.Second
+	timeout := 10 * time.Second
 	if want == "nothing" {
-		patience = 150 * time.Millisecond
+		timeout = 150 * time.Millisecond
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
 	switch {

@@ -10,7 +10,7 @@ import (
 )
 
 // match is one condition of a rule.
-type match func(w World, s state) answer
+type match func(w Node, s state) answer
 
 // matcher reads the arguments of an option; nil when it does not understand them.
 type matcher func(args []string) match
@@ -87,15 +87,15 @@ func unknownMatch(module string, o option) match {
 	if module == "" {
 		text = o.String()
 	}
-	return func(World, state) answer { return cannotTell("%s", text) }
+	return func(Node, state) answer { return cannotTell("%s", text) }
 }
 
-func inverted(m match) match { return func(w World, s state) answer { return m(w, s).not() } }
+func inverted(m match) match { return func(w Node, s state) answer { return m(w, s).not() } }
 
-func always(World, state) answer { return yes }
-func never(World, state) answer  { return no }
+func always(Node, state) answer { return yes }
+func never(Node, state) answer  { return no }
 
-func constant(holds bool) match { return func(World, state) answer { return when(holds) } }
+func constant(holds bool) match { return func(Node, state) answer { return when(holds) } }
 
 func inPrefix(of func(state) netip.Addr) matcher {
 	return func(args []string) match {
@@ -106,7 +106,7 @@ func inPrefix(of func(state) netip.Addr) matcher {
 		if !ok {
 			return nil
 		}
-		return func(_ World, s state) answer {
+		return func(_ Node, s state) answer {
 			if !of(s).IsValid() {
 				return cannotTell(whichAddress)
 			}
@@ -131,7 +131,7 @@ func onInterface(of func(state) string) matcher {
 			return nil
 		}
 		start, isPrefix := strings.CutSuffix(args[0], "+")
-		return func(_ World, s state) answer {
+		return func(_ Node, s state) answer {
 			switch name := of(s); {
 			case name == unknownInterface:
 				return cannotTell("the interface is not known")
@@ -159,7 +159,7 @@ func hasProtocol(args []string) match {
 	if name == "all" || name == "0" {
 		return always
 	}
-	return func(_ World, s state) answer { return when(protocols[name] == s.Protocol) }
+	return func(_ Node, s state) answer { return when(protocols[name] == s.Protocol) }
 }
 
 func toPort(args []string) match {
@@ -171,7 +171,7 @@ func fromPort(args []string) match {
 	if slices.Equal(args, []string{"0:65535"}) {
 		return always
 	}
-	return func(World, state) answer {
+	return func(Node, state) answer {
 		return cannotTell("the source port is not known: %s", strings.Join(args, " "))
 	}
 }
@@ -195,7 +195,7 @@ func portIn(args []string, of func(state) uint16) match {
 		}
 		intervals = append(intervals, interval{uint16(from), uint16(to)})
 	}
-	return func(_ World, s state) answer {
+	return func(_ Node, s state) answer {
 		port := of(s)
 		return when(slices.ContainsFunc(intervals, func(i interval) bool { return i.from <= port && port <= i.to }))
 	}
@@ -222,7 +222,7 @@ func inRange(of func(state) netip.Addr) matcher {
 		if err1 != nil || err2 != nil {
 			return nil
 		}
-		return func(_ World, s state) answer {
+		return func(_ Node, s state) answer {
 			if !of(s).IsValid() {
 				return cannotTell(whichAddress)
 			}
@@ -238,7 +238,7 @@ func inState(args []string) match {
 		return nil
 	}
 	states := strings.Split(args[0], ",")
-	return func(_ World, s state) answer {
+	return func(_ Node, s state) answer {
 		switch {
 		case slices.Contains(states, "NEW"), s.translated() && slices.Contains(states, "DNAT"):
 			return yes
@@ -259,7 +259,7 @@ func hasMark(args []string) match {
 	if !ok {
 		return nil
 	}
-	return func(_ World, s state) answer { return when(s.mark&mask == value) }
+	return func(_ Node, s state) answer { return when(s.mark&mask == value) }
 }
 
 func parseMark(text string) (value, mask uint32, ok bool) {
@@ -290,11 +290,11 @@ func chance(os []option) match {
 		}
 	}
 	if !ok {
-		return func(World, state) answer { return cannotTell("-m statistic") }
+		return func(Node, state) answer { return cannotTell("-m statistic") }
 	}
 	a := answer{chance: p}
 	if not {
 		a = a.not()
 	}
-	return func(World, state) answer { return a }
+	return func(Node, state) answer { return a }
 }

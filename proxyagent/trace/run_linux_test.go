@@ -62,7 +62,7 @@ func (c cluster) program(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(sets.Close)
-	p, err := iptables.New(iptables.Options{Mode: iptables.Mode(c.mode), Family: c.family, Sets: sets})
+	p, err := iptables.New(iptables.Options{Mode: c.mode, Family: c.family, Sets: sets})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestTheVariantWithOurChainsIsWalked(t *testing.T) {
 		return
 	}
 	makeNode(t)
-	nft, legacy := variant{modeNFT, model.IPv4}, variant{modeLegacy, model.IPv4}
+	nft, legacy := variant{iptables.NFT, model.IPv4}, variant{iptables.Legacy, model.IPv4}
 	o := Options{Src: netip.MustParseAddr(pod), Dst: netip.MustParseAddrPort("10.9.9.9:80")}
 	for _, step := range []struct {
 		does func()

@@ -22,7 +22,7 @@ const slowly = 3 * time.Minute
 // mended expects that harm is done, and undone by the agent in time: its rules are as before, to the letter.
 func (env *fixture) mended(ctx context.Context, within time.Duration, harm func()) {
 	GinkgoHelper()
-	before := env.settled(ctx)
+	before := env.stableRules(ctx)
 	Expect(env.Agent.Pause()).To(Succeed())
 	harm()
 	Expect(before.Diff(env.ours(ctx))).NotTo(BeEmpty(), "no harm was done")
@@ -89,7 +89,7 @@ var _ = both("An agent whose rules others change", func(the func() *fixture) {
 		Consistently(func() float64 { return repairs(ctx) }).WithTimeout(2 * time.Second).Should(Equal(before))
 	})
 
-	// The number and the size of rules stay the same, which is all that legacy iptables tells at a glance.
+	// The number and the size of rules stay the same, which is all that the cheap probe of legacy iptables sees.
 	It("mends a rule that was replaced by another one of the same size", Label("soak"), func(ctx SpecContext) {
 		env.mended(ctx, slowly, func() {
 			for _, family := range families {

@@ -63,7 +63,7 @@ COMMIT
 // restart stops the agent, lets something be left, starts it again, and expects rules as if it had found nothing.
 func (env *fixture) restart(ctx context.Context, leave func()) {
 	GinkgoHelper()
-	clean := env.settled(ctx)
+	clean := env.stableRules(ctx)
 	Expect(env.Agent.Stop()).To(Succeed())
 	env.cleanup(ctx)
 	leave()

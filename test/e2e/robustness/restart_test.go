@@ -42,7 +42,7 @@ var _ = both("An agent that ends and starts", func(the func() *fixture) {
 
 	It("loses nothing, and writes the same rules again", func(ctx SpecContext) {
 		lostNothing := env.traffic(ctx)
-		before := env.settled(ctx)
+		before := env.stableRules(ctx)
 		for range 2 {
 			start := time.Now()
 			Expect(env.Agent.Stop()).To(Succeed())
@@ -77,7 +77,7 @@ var _ = both("An agent that ends and starts", func(the func() *fixture) {
 	// The programs are held back before they do their work, and let go when the agent is dead: at times nobody tells them to stop.
 	It("loses nothing when it is killed in the middle of a sync, again and again", func(ctx SpecContext) {
 		lostNothing := env.traffic(ctx)
-		before := env.settled(ctx)
+		before := env.stableRules(ctx)
 		for i := range 3 {
 			started := env.programs.Started()
 			Expect(env.programs.Close()).To(Succeed())
@@ -110,7 +110,7 @@ var _ = both("An agent that ends and starts", func(the func() *fixture) {
 		Expect(env.programs.HoldNoMore()).To(Succeed())
 		env.Endpoints(ctx, env.busy, environment.Endpoint{Of: env.Pod2, Extra: 7})
 		Expect(env.Agent.Start(ctx)).To(Succeed())
-		before := env.settled(ctx)
+		before := env.stableRules(ctx)
 		Expect(env.programs.Release()).To(Succeed())
 		time.Sleep(time.Second)
 		Eventually(func() string { return before.Diff(env.ours(ctx)) }).WithTimeout(within).Should(BeEmpty())
@@ -131,7 +131,7 @@ var _ = both("An agent whose API server goes away", func(the func() *fixture) {
 
 	It("loses nothing and sees what comes afterwards", func(ctx SpecContext) {
 		lostNothing := env.traffic(ctx)
-		before := env.settled(ctx)
+		before := env.stableRules(ctx)
 		Expect(env.Cluster.API.Kill()).To(Succeed()) // told to end it would wait for its watchers, for a minute
 		Consistently(func() string { return before.Diff(env.ours(ctx)) }).WithTimeout(2 * time.Second).Should(BeEmpty())
 		Expect(env.Agent.Healthy(ctx, "/healthz")).To(Succeed())

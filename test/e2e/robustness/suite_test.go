@@ -151,8 +151,8 @@ func (env *fixture) reset(ctx context.Context) {
 	}
 }
 
-// settled waits until the agent's rules do not change any more, and returns them.
-func (env *fixture) settled(ctx context.Context) (rules ruleset.Snapshot) {
+// stableRules waits until the agent's rules do not change any more, and returns them.
+func (env *fixture) stableRules(ctx context.Context) (rules ruleset.Snapshot) {
 	GinkgoHelper()
 	Eventually(func() string {
 		rules = env.ours(ctx)

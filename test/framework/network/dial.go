@@ -43,7 +43,7 @@ const (
 
 // TimeoutFor returns how long to wait when Refused or Dropped is expected. Linux ignores a refusal by ICMP that arrives while connect still
 // holds the socket, which over IPv6 is always so here, and hears only the one that its second SYN gets, a second later: before that,
-// silence proves nothing.
+// a missing answer proves nothing.
 func TimeoutFor(p Probe, expected Outcome) time.Duration {
 	switch {
 	case expected == Connected:

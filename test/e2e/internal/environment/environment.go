@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
@@ -172,12 +171,4 @@ func (s *Environment) Metric(ctx context.Context, name string, labels ...string)
 	Expect(err).NotTo(HaveOccurred())
 	value, _ := metrics.Value("clusterip_proxyagent_"+name, labels...)
 	return value
-}
-
-// Families calls f for both of them.
-func Families(f func(model.Family)) {
-	for _, family := range network.Families {
-		By(family.String())
-		f(family)
-	}
 }

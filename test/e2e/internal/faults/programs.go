@@ -42,7 +42,6 @@ if [ $code = 0 ] && spend forget; then
 	echo "%[2]s: cannot say whether that worked (injected)" >&2
 	exit 1
 fi
-echo "%[2]s $code" >>"$dir/ended"
 exit $code
 `
 
@@ -144,9 +143,6 @@ func (p *Programs) gate() string { return filepath.Join(p.dir, "gate") }
 
 // Started is how many restores have begun.
 func (p *Programs) Started() int { return p.lines("started") }
-
-// Ended is how many restores have ended well or were told no by the real program.
-func (p *Programs) Ended() int { return p.lines("ended") }
 
 func (p *Programs) lines(file string) int {
 	content, err := os.ReadFile(filepath.Join(p.dir, file))

@@ -2,10 +2,75 @@ package trace
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 )
+
+// Step is one line of a Path: a chain that packets come to, or a rule that matches them.
+type Step struct {
+	// Depth is 0 for a built-in chain, more for rules and for those of chains that they lead to.
+	Depth int
+	// Text is the rule as iptables-save prints it, or the table and chain.
+	Text string
+	// Notes say in words what happens, and to which part of the packets.
+	Notes []string
+}
+
+// builtin is a Step for a built-in chain and the packets that come to it.
+func builtin(tableName, chainName string, flows []flow) Step {
+	s := Step{Text: tableName + " " + chainName}
+	if to := destinations(flows); len(to) <= fewDestinations {
+		words := make([]string, len(to))
+		for i, d := range to {
+			words[i] = d.String()
+		}
+		s.Text += ", to " + strings.Join(words, ", ")
+	} else {
+		s.Text += fmt.Sprintf(", to %d destinations", len(to))
+	}
+	return s
+}
+
+// fewDestinations are listed one by one.
+const fewDestinations = 4
+
+func destinations(flows []flow) (to []netip.AddrPort) {
+	seen := map[netip.AddrPort]bool{}
+	for _, f := range flows {
+		if !seen[f.Dst] {
+			seen[f.Dst] = true
+			to = append(to, f.Dst)
+		}
+	}
+	return to
+}
+
+// whichOf says which of the packets a rule matches; nothing if all.
+func whichOf(before []flow, m matched) (notes []string) {
+	from, to := destinations(before), destinations(m.hit)
+	switch {
+	case len(to) < len(from) && len(to) == 1:
+		notes = append(notes, "those to "+to[0].String())
+	case len(to) < len(from):
+		notes = append(notes, fmt.Sprintf("those to %d of %d destinations", len(to), len(from)))
+	}
+	switch share := totalShare(m.hit); {
+	case m.unknown != "":
+		notes = append(notes, "cannot tell whether it matches ("+m.unknown+"); both are followed")
+	case share < 1 && !sameShare(share, 1):
+		notes = append(notes, fraction(share)+" of all")
+	}
+	return notes
+}
+
+func totalShare(flows []flow) (sum float64) {
+	for _, f := range flows {
+		sum += f.share
+	}
+	return sum
+}
 
 // Verdict is what becomes of a packet.
 type Verdict int
@@ -23,7 +88,7 @@ const (
 	NotFollowed
 )
 
-// End is what a packet comes to, and how.
+// End is the verdict about a packet, and what caused it.
 type End struct {
 	Verdict Verdict
 	// Dst is where it goes, of Delivered and Unroutable; Here: that is this node itself. Translated: a rule sent it there.
@@ -46,7 +111,7 @@ type Outcome struct {
 	If []string
 }
 
-// outcomes sums up shares. Its zero value is empty.
+// outcomes adds up the shares of equal Ends. Its zero value is empty.
 type outcomes struct {
 	all []Outcome
 	at  map[outcomeKey]int

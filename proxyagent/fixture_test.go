@@ -15,8 +15,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// scene is an agent among fakes, in a bubble where time passes only when everybody waits. What the fakes are told goes into the journal.
-type scene struct {
+// fixture is an agent with fakes inside of synctest. What the fakes are called with goes into the journal.
+type fixture struct {
 	*journal
 	t        *testing.T
 	source   *fakeSource
@@ -27,18 +27,18 @@ type scene struct {
 	ended    chan error
 }
 
-// play runs a story about an agent for IPv4, or for the families that the options name, which starts when the story says so.
-func play(t *testing.T, o Options, story func(s *scene)) {
+// runAgent runs a test of an agent for IPv4, or for the families that the options name, which starts with run.
+func runAgent(t *testing.T, o Options, test func(s *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, o)
-		story(s)
+		s := newFixture(t, o)
+		test(s)
 		s.stop()
 	})
 }
 
-func newScene(t *testing.T, o Options) *scene {
-	s := &scene{
+func newFixture(t *testing.T, o Options) *fixture {
+	s := &fixture{
 		journal: &journal{start: time.Now()}, t: t, backends: map[model.Family]*fakeBackend{}, flows: map[model.Family]*fakeFlows{},
 	}
 	s.source = &fakeSource{ready: make(chan struct{}), wake: make(chan struct{}, 1)}
@@ -57,7 +57,7 @@ func newScene(t *testing.T, o Options) *scene {
 }
 
 // run starts the agent; with ready the source has listed everything.
-func (s *scene) run(ready bool) {
+func (s *fixture) run(ready bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.end, s.ended = cancel, make(chan error, 1)
 	if ready {
@@ -68,7 +68,7 @@ func (s *scene) run(ready bool) {
 }
 
 // stop ends the agent, which has to happen without any time passing.
-func (s *scene) stop() {
+func (s *fixture) stop() {
 	s.t.Helper()
 	if s.end == nil {
 		return
@@ -85,13 +85,13 @@ func (s *scene) stop() {
 }
 
 // wait lets time pass until so long after the start.
-func (s *scene) until(at time.Duration) {
+func (s *fixture) until(at time.Duration) {
 	time.Sleep(at - time.Since(s.start))
 	synctest.Wait()
 }
 
 // expect compares what was noted since the last time, of the kinds named in front, or all.
-func (s *scene) expect(kinds string, want ...string) {
+func (s *fixture) expect(kinds string, want ...string) {
 	s.t.Helper()
 	synctest.Wait()
 	got := s.take(strings.Fields(kinds)...)

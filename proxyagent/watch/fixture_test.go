@@ -21,8 +21,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// world is a Source on a fake API server in a bubble of synctest: its clock stands still while anything happens.
-type world struct {
+// fixture is a Source on a fake API server inside of synctest, with its clock.
+type fixture struct {
 	*apiServer
 	t      *testing.T
 	source *Source
@@ -31,18 +31,18 @@ type world struct {
 	stop   context.CancelFunc
 }
 
-// inWorld runs a test in a world with these objects. See start.
-func inWorld(t *testing.T, test func(w *world), objects ...apiObject) {
+// inFixture runs a test on an API server with these objects. See start.
+func inFixture(t *testing.T, test func(w *fixture), objects ...apiObject) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{apiServer: newAPIServer(), t: t, log: &lines{}, ended: make(chan error, 1)}
+		w := &fixture{apiServer: newAPIServer(), t: t, log: &lines{}, ended: make(chan error, 1)}
 		w.set(objects...)
 		test(w)
 	})
 }
 
 // start starts a Source that ends with the test, and lets happen what takes no time.
-func (w *world) start(o Options) {
+func (w *fixture) start(o Options) {
 	w.t.Helper()
 	o.NodeName = "here"
 	o.Logger = funcr.New(w.log.add, funcr.Options{})
@@ -60,13 +60,13 @@ func (w *world) start(o Options) {
 }
 
 // pass lets time go by.
-func (w *world) pass(d time.Duration) {
+func (w *fixture) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
 // woken reports whether there is a token, and takes it.
-func (w *world) woken() bool {
+func (w *fixture) woken() bool {
 	synctest.Wait()
 	select {
 	case <-w.source.Wake():
@@ -76,7 +76,7 @@ func (w *world) woken() bool {
 	}
 }
 
-func (w *world) ready() bool {
+func (w *fixture) ready() bool {
 	synctest.Wait()
 	select {
 	case <-w.source.Ready():
@@ -87,14 +87,14 @@ func (w *world) ready() bool {
 }
 
 // take is Take after all events have arrived.
-func (w *world) take() model.Changes {
+func (w *fixture) take() model.Changes {
 	synctest.Wait()
 	return w.source.Take()
 }
 
 // wantTake compares what Take returns. How many events an EndpointSlice of the first list is depends on whether its Service came
 // before, so that is not compared.
-func (w *world) wantTake(want model.Changes) {
+func (w *fixture) wantTake(want model.Changes) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, w.take(), comparers, cmpopts.IgnoreFields(model.Changes{}, "EndpointEvents")); diff != "" {
 		w.t.Errorf("Take (-want +got):\n%s", diff)
@@ -102,7 +102,7 @@ func (w *world) wantTake(want model.Changes) {
 }
 
 // wantSleep wants that there is nothing to take and nobody is woken.
-func (w *world) wantSleep(after string) {
+func (w *fixture) wantSleep(after string) {
 	w.t.Helper()
 	if w.woken() {
 		w.t.Errorf("after %s: woken", after)
