@@ -27,9 +27,7 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, name type
 		w.held, err = r.held(ctx, w)
 		return w, err
 	}
-	w.service = &service{
-		uid: s.UID, deleting: !s.DeletionTimestamp.IsZero(), wish: steering.WishOf(s), listed: s.Annotations[v1alpha1.AnnotationAdditionalIPs],
-	}
+	w.service = &service{uid: s.UID, deleting: !s.DeletionTimestamp.IsZero(), wish: steering.WishOf(s)}
 	r.askers.set(name, w.service.wish.From) // before the ranges are read, so that no change falls between
 	if w.held, err = r.held(ctx, w); err != nil {
 		return w, err
