@@ -35,13 +35,16 @@ func endpoints() map[string]webhook.Endpoint {
 	}
 }
 
-// serveWebhooks serves a handler for each endpoint, on every replica, and makes readiness depend on it.
-func (o Options) serveWebhooks(mgr manager.Manager, handlers map[string]http.Handler) error {
+func (o Options) webhookOptions() webhook.Options {
 	w := o.Webhook
-	options := webhook.Options{
+	return webhook.Options{
 		BindAddress: w.BindAddress, CertDir: w.CertDir, Namespace: o.Namespace, Service: w.Service, DNSNames: w.DNSNames, Configuration: w.Configuration,
 	}
-	certificates, err := webhook.NewCertificates(mgr, options)
+}
+
+// serveWebhooks serves a handler for each endpoint, on every replica, and makes readiness depend on it.
+func (o Options) serveWebhooks(mgr manager.Manager, handlers map[string]http.Handler) error {
+	certificates, err := webhook.NewCertificates(mgr, o.webhookOptions())
 	if err != nil {
 		return err
 	}
@@ -50,5 +53,5 @@ func (o Options) serveWebhooks(mgr manager.Manager, handlers map[string]http.Han
 		endpoint.Handler = handlers[path]
 		served[path] = endpoint
 	}
-	return webhook.SetupWithManager(mgr, options, certificates, served)
+	return webhook.SetupWithManager(mgr, o.webhookOptions(), certificates, served)
 }
