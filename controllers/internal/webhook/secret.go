@@ -152,7 +152,7 @@ func (k *keeper) stays(ctx context.Context, secret *corev1.Secret) bool {
 
 // renew writes a new certificate into the Secret, and creates one that is not there.
 func (k *keeper) renew(ctx context.Context, secret *corev1.Secret, reason string) (err error) {
-	exists := secret.UID != ""
+	exists := secret.ResourceVersion != ""
 	if exists && !k.leads() {
 		return nil // the leader does it
 	}
