@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -69,6 +70,7 @@ func newKeeper(mgr manager.Manager, o Options) (*keeper, error) {
 	k := &keeper{Options: o, reader: c, writer: client.WithFieldOwner(mgr.GetClient(), fieldOwner), elected: mgr.Elected()}
 	b := builder.ControllerManagedBy(mgr).Named("webhook-certificate").WatchesRawSource(source.Func(k.begin)).WithOptions(controller.Options{
 		NeedLeaderElection: new(false),
+		CacheSyncTimeout:   math.MaxInt64, // a watch that is refused does not end the manager
 		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 10*time.Second),
 	})
 	for o := range objects {
@@ -114,20 +116,27 @@ func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		return reconcile.Result{}, k.renew(ctx, secret, err.Error())
 	}
 	used := k.serving.Load()
+	if used.expired(now) {
+		k.serve(ctx, p)
+	}
 	if err := k.trust(ctx, join(p.bundle, used, now)); err != nil {
 		return reconcile.Result{}, err
 	}
-	if !used.sameAs(p) {
-		if !used.expired(now) && !k.stays(ctx, secret) {
+	if !k.serving.Load().sameAs(p) {
+		if !k.stays(ctx, secret) {
 			return reconcile.Result{}, nil // its change wakes us
 		}
-		k.serving.Store(p)
-		log.FromContext(ctx).Info("The webhooks have a new certificate", "names", p.leaf().DNSNames, "notAfter", p.leaf().NotAfter)
+		k.serve(ctx, p)
 	}
 	if reason := p.due(k.names(), now); reason != "" && k.leads() {
 		return reconcile.Result{}, k.renew(ctx, secret, reason)
 	}
 	return reconcile.Result{RequeueAfter: checkEvery}, nil
+}
+
+func (k *keeper) serve(ctx context.Context, p *pair) {
+	k.serving.Store(p)
+	log.FromContext(ctx).Info("The webhooks have a new certificate", "names", p.leaf().DNSNames, "notAfter", p.leaf().NotAfter)
 }
 
 // stays waits for the time of a handOver, and reports whether the Secret is still the same.
@@ -143,9 +152,9 @@ func (k *keeper) stays(ctx context.Context, secret *corev1.Secret) bool {
 
 // renew writes a new certificate into the Secret, and creates one that is not there.
 func (k *keeper) renew(ctx context.Context, secret *corev1.Secret, reason string) (err error) {
-	exists := secret.UID != ""
+	exists := secret.ResourceVersion != ""
 	if exists && !k.leads() {
-		return nil
+		return nil // the leader does it
 	}
 	log.FromContext(ctx).Info("Issuing a certificate for the webhooks", "secret", k.key().String(), "reason", reason)
 	if secret.Data, err = issue(k.names(), k.serving.Load(), time.Now()); err != nil {
