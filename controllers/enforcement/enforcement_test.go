@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +20,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // objects are those of the three that the API server is given that are there.
@@ -29,9 +32,11 @@ func objects(ctx context.Context) (kinds []string) {
 		{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExclusiveRanges"},
 	} {
 		err := admin.Get(ctx, client.ObjectKey{Name: v1alpha1.ExclusiveRangesName}, &metav1.PartialObjectMetadata{TypeMeta: o})
-		Expect(client.IgnoreNotFound(err)).NotTo(HaveOccurred())
-		if err == nil {
+		switch {
+		case err == nil:
 			kinds = append(kinds, o.Kind)
+		case !meta.IsNoMatchError(err):
+			Expect(client.IgnoreNotFound(err)).NotTo(HaveOccurred())
 		}
 	}
 	return kinds
@@ -292,5 +297,32 @@ var _ = Describe("Services that got in all the same", Ordered, func() {
 		Expect(relabel("blue")).To(Succeed())
 		Eventually(violated).WithTimeout(soon).Should(HaveField("Message", ContainSubstring("blue/moved")))
 		Expect(noted(ctx, blue)).NotTo(BeEmpty())
+	})
+})
+
+var _ = Describe("Without the kind ExclusiveRanges", Ordered, func() {
+	BeforeAll(func(ctx SpecContext) {
+		before, reader := cp, admin
+		DeferCleanup(func() { cp, admin = before, reader })
+		prepare(ctx)
+		suite.ControllerManager(ctx, cp, "garbage-collector-controller")
+	})
+
+	// An API server that cannot read what a ValidatingAdmissionPolicy refers to refuses every Service.
+	It("no Service is refused: what the API server was given goes with the CustomResourceDefinition, and the policy tells", func(ctx SpecContext) {
+		stop := start(ctx)
+		offer(ctx, "red", "10.1.0.0/28", "fd00:1::/124")
+		create(ctx, exclusive("red", "red", "red"))
+		enforced(ctx, "red", "10.1.0.3", "fd00:1::3")
+		stop()
+		_, err := framework.Kubectl(ctx, cp.Kubeconfig(), "delete", "crd", "exclusiveranges.clusterip-operator.io")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() error { return try(ctx, "plain", "anybody", nil, "10.1.0.3", "fd00:1::3") }).WithTimeout(2 * time.Minute).Should(Succeed())
+		Eventually(objects).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
+
+		start(ctx)
+		Eventually(func() metav1.Condition { return condition(ctx, "red", v1alpha1.PolicyEnforced) }).WithTimeout(soon).
+			Should(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", "NotSupported")))
+		Expect(objects(ctx)).To(BeEmpty())
 	})
 })

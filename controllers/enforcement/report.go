@@ -63,7 +63,7 @@ func conditions(p *steering.Policy, s state, n int, first []string) []metav1.Con
 func (s state) condition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.PolicyEnforced, Status: metav1.ConditionFalse}
 	switch {
-	case meta.IsNoMatchError(s.err):
+	case notServed(s.err):
 		c.Reason, c.Message = reasonNotSupported, "The API server does not serve what this takes, so the webhook alone keeps others out: ValidatingAdmissionPolicy v1 "+
 			"(Kubernetes 1.30 and later), and ExclusiveRanges, which config/crd defines."
 	case s.err != nil:

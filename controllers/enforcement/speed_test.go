@@ -58,13 +58,7 @@ func table(ranges int) v1alpha1.ExclusiveRangesSpec {
 	for i := range ranges {
 		name := fmt.Sprint("tenant-", i)
 		c := steering.ServiceCIDR{Name: name, Ready: true}
-		for _, text := range []string{fmt.Sprintf("10.%d.%d.0/24", i/256, i%256), fmt.Sprintf("fd00:1::%x:0/112", i)} {
-			r, err := allocator.ParseRange(text)
-			if err != nil {
-				panic(err)
-			}
-			c.Ranges = append(c.Ranges, r)
-		}
+		c.Ranges = rangesOf(fmt.Sprintf("10.%d.%d.0/24", i/256, i%256), fmt.Sprintf("fd00:1::%x:0/112", i))
 		w.ServiceCIDRs = append(w.ServiceCIDRs, c)
 		p := &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		p.Spec.ServiceCIDRs, p.Spec.Exclusive, p.Spec.Enforcement = []string{name}, true, v1alpha1.EnforcementAPIServer
@@ -78,6 +72,17 @@ func table(ranges int) v1alpha1.ExclusiveRangesSpec {
 	enforced.Spec.Ranges[closed+"/32"] = v1alpha1.ExclusiveRange{}
 	enforced.Spec.IPv4Lengths = append([]int32{32}, enforced.Spec.IPv4Lengths...)
 	return enforced.Spec
+}
+
+func rangesOf(cidrs ...string) (out []allocator.Range) {
+	for _, text := range cidrs {
+		r, err := allocator.ParseRange(text)
+		if err != nil {
+			panic(err)
+		}
+		out = append(out, r)
+	}
+	return out
 }
 
 func newClient(b *testing.B, config *rest.Config) client.Client {

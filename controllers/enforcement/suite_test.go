@@ -55,7 +55,11 @@ var (
 	admin client.Client
 )
 
-var _ = BeforeSuite(func(ctx SpecContext) {
+var _ = BeforeSuite(func(ctx SpecContext) { prepare(ctx) }, NodeTimeout(2*time.Minute))
+
+// prepare starts a control plane that ends with the calling node, with namespaces and the operator's user.
+func prepare(ctx context.Context) {
+	GinkgoHelper()
 	cp = suite.ControlPlane(ctx, framework.Options{ServiceClusterIPRange: default4 + "," + default6})
 	Expect(cp.InstallCRDs(ctx)).To(Succeed())
 	var err error
@@ -67,7 +71,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	} {
 		Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})).To(Succeed())
 	}
-}, NodeTimeout(2*time.Minute))
+}
 
 func scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
