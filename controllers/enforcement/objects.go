@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -135,9 +136,12 @@ func uninstall(ctx context.Context, c client.Client) error {
 	for _, kind := range kinds() {
 		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ExclusiveRangesName}}
 		o.SetGroupVersionKind(kind)
-		if err := c.Delete(ctx, o); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+		if err := c.Delete(ctx, o); err != nil && !notServed(err) {
 			return fmt.Errorf("deleting the %s: %w", kind.Kind, err)
 		}
 	}
 	return nil
 }
+
+// notServed reports whether an error says that the API server does not know a kind: it never did, or does not any more. An apply finds no object missing.
+func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }

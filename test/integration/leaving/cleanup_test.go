@@ -75,6 +75,37 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
+	// What the API server goes by when it keeps Services out of exclusive ranges would go on refusing them.
+	It("takes away what has the API server refuse Services", func(ctx SpecContext) {
+		Expect(c.InstallCRDs(ctx)).To(Succeed())
+		const name = "clusterip-operator-exclusive"
+		_, err := framework.KubectlWithInput(ctx, c.Kubeconfig(), fmt.Sprintf(`{apiVersion: clusterip-operator.io/v1alpha1, kind: ExclusiveRanges, metadata: {name: %[1]s},
+  spec: {ipv4Lengths: [], ipv6Lengths: [], ranges: {}, selectors: []}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  paramKind: {apiVersion: clusterip-operator.io/v1alpha1, kind: ExclusiveRanges}
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [services]}]}
+  validations: [{expression: "false"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec: {policyName: %[1]s, validationActions: [Deny], paramRef: {name: %[1]s, parameterNotFoundAction: Allow}}
+`, name), "apply", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		said, status := cleanUp(ctx, c)
+		Expect(status).To(Equal(done), strings.Join(said, "\n"))
+		Expect(said).To(Equal([]string{"deleted ValidatingAdmissionPolicyBinding " + name, "deleted ValidatingAdmissionPolicy " + name, "deleted ExclusiveRanges " + name}))
+		for _, resource := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings", "exclusiveranges"} {
+			left, err := framework.Kubectl(ctx, c.Kubeconfig(), "get", resource, "-o", "name")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(left).NotTo(ContainSubstring(name))
+		}
+	})
+
 	// Lists come in pages of 500, and what is selected by its label leaves the selection as the label is removed. A page that is
 	// counted from the front would skip as many as were done.
 	It("reaches each of thousands of IPAddresses", func(ctx SpecContext) {
