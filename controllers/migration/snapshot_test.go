@@ -87,7 +87,7 @@ func TestNewServiceCIDR(t *testing.T) {
 }
 
 func TestDefaultCIDR(t *testing.T) {
-	w := World{ServiceCIDRs: []ServiceCIDR{aCIDR("more", "10.9.0.0/24"), aCIDR("kubernetes", "10.0.0.0/24")}}
+	w := Snapshot{ServiceCIDRs: []ServiceCIDR{aCIDR("more", "10.9.0.0/24"), aCIDR("kubernetes", "10.0.0.0/24")}}
 	if got := w.defaultCIDR(); got == nil || prefixes(got.CIDRs) != "10.0.0.0/24" {
 		t.Errorf("the default ServiceCIDR is %v", got)
 	}

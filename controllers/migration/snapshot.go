@@ -33,8 +33,8 @@ const (
 // WritesIPAddresses reports whether the API server creates and deletes IPAddresses itself.
 func (a Allocator) WritesIPAddresses() bool { return a == AllocatorBoth || a == AllocatorIPAddresses }
 
-// World is all that a plan is made of, as it was at one moment. The zero World is an empty cluster.
-type World struct {
+// Snapshot is all that a plan is made of, as it was at one moment. The zero Snapshot is an empty cluster.
+type Snapshot struct {
 	Now time.Time
 	// Cluster is the UID of namespace kube-system, by which a plan knows its cluster.
 	Cluster types.UID
@@ -173,7 +173,7 @@ func byRight(a, b *Service) int {
 }
 
 // defaultCIDR returns the ServiceCIDR that stands for the API server's flag, nil if there is none.
-func (w World) defaultCIDR() *ServiceCIDR {
+func (w Snapshot) defaultCIDR() *ServiceCIDR {
 	i := slices.IndexFunc(w.ServiceCIDRs, func(c ServiceCIDR) bool { return c.Name == defaultName })
 	if i < 0 {
 		return nil

@@ -34,8 +34,8 @@ const (
 	eventKeys   = "/registry/events/"
 )
 
-// photo is what etcd holds at one revision, and how long the API server's log was. No API server is needed to take it.
-type photo struct {
+// snapshot is what etcd holds at one revision, and how long the API server's log was. No API server is needed to take it.
+type snapshot struct {
 	addresses, cidrs, bitmaps, services, events values
 
 	log int64
@@ -49,10 +49,10 @@ type value struct {
 	version int64 // the revision of the last write
 }
 
-// photo takes a photo.
-func (s *stage) photo(ctx context.Context) photo {
+// snapshot takes a snapshot.
+func (s *environment) snapshot(ctx context.Context) snapshot {
 	GinkgoHelper()
-	p := photo{log: s.logLength()}
+	p := snapshot{log: s.logLength()}
 	answer, err := s.etcd.Txn(ctx).Then(
 		below(addressKeys), below(cidrKeys), below(rangeKeys), below(serviceKeys), below(eventKeys)).Commit()
 	Expect(err).NotTo(HaveOccurred())
@@ -66,7 +66,7 @@ func (s *stage) photo(ctx context.Context) photo {
 }
 
 // keys are all that there are in etcd, but those that an API server writes while nobody asks it to.
-func (s *stage) keys(ctx context.Context) (all []string) {
+func (s *environment) keys(ctx context.Context) (all []string) {
 	GinkgoHelper()
 	answer, err := s.etcd.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	Expect(err).NotTo(HaveOccurred())
@@ -81,7 +81,7 @@ func (s *stage) keys(ctx context.Context) (all []string) {
 
 func below(prefix string) clientv3.Op { return clientv3.OpGet(prefix, clientv3.WithPrefix()) }
 
-func (s *stage) logLength() int64 {
+func (s *environment) logLength() int64 {
 	GinkgoHelper()
 	info, err := os.Stat(s.API.LogFile())
 	Expect(err).NotTo(HaveOccurred())
@@ -89,7 +89,7 @@ func (s *stage) logLength() int64 {
 }
 
 // put writes a value as no API server would.
-func (s *stage) put(ctx context.Context, key string, raw []byte) {
+func (s *environment) put(ctx context.Context, key string, raw []byte) {
 	GinkgoHelper()
 	_, err := s.etcd.Put(ctx, key, string(raw))
 	Expect(err).NotTo(HaveOccurred())
@@ -115,7 +115,7 @@ func (v values) writes(later values) []string {
 }
 
 // clusterIPs are those of each Service, under namespace/name. A Service without any is there with none.
-func (p photo) clusterIPs() map[string][]string {
+func (p snapshot) clusterIPs() map[string][]string {
 	GinkgoHelper()
 	all := map[string][]string{}
 	for key, stored := range p.services {
@@ -126,7 +126,7 @@ func (p photo) clusterIPs() map[string][]string {
 }
 
 // owners are the Services of each address.
-func (p photo) owners() map[string][]string {
+func (p snapshot) owners() map[string][]string {
 	GinkgoHelper()
 	owners := map[string][]string{}
 	for name, addresses := range p.clusterIPs() {
@@ -137,8 +137,8 @@ func (p photo) owners() map[string][]string {
 	return owners
 }
 
-// repairsSince are the events that tell of a repair and have come, or come again, since an earlier photo.
-func (p photo) repairsSince(earlier photo) (all []string) {
+// repairsSince are the events that tell of a repair and have come, or come again, since an earlier snapshot.
+func (p snapshot) repairsSince(earlier snapshot) (all []string) {
 	GinkgoHelper()
 	for key, stored := range p.events {
 		if stored.version == earlier.events[key].version {

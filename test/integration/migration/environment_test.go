@@ -34,7 +34,7 @@ const (
 	refused = 2 // it could not tell, or it wrote nothing, or it was asked for something that does not exist
 )
 
-// The families of every scenery, IPv4 first.
+// The families of every fixture, IPv4 first.
 const (
 	range4 = "10.96.0.0/16"
 	range6 = "fd00:10:96::/112"
@@ -49,18 +49,18 @@ var (
 	}
 )
 
-// world is a cluster without our operator, with its storage laid open.
-type world struct {
+// environment is a cluster without our operator, with its storage laid open.
+type environment struct {
 	*cluster.Cluster
 	etcd storage
 
 	started time.Time // the API server, as far as the spec knows
 }
 
-// newWorld starts a cluster that ends with the calling node. It has settled: nobody writes what the spec did not ask for.
-func newWorld(ctx context.Context, options framework.Options) *world {
+// newEnvironment starts a cluster that ends with the calling node. It has settled: nobody writes what the spec did not ask for.
+func newEnvironment(ctx context.Context, options framework.Options) *environment {
 	GinkgoHelper()
-	w := &world{Cluster: cluster.Start(ctx, cluster.Options{Options: options, WithoutOperator: true}), started: time.Now()}
+	w := &environment{Cluster: cluster.Start(ctx, cluster.Options{Options: options, WithoutOperator: true}), started: time.Now()}
 	w.etcd = openStorage(w.Etcd)
 	_, err := inventory.Settled(ctx, w.AdminConfig())
 	Expect(err).NotTo(HaveOccurred())
@@ -68,7 +68,7 @@ func newWorld(ctx context.Context, options framework.Options) *world {
 }
 
 // restart brings the same storage under another API server.
-func (w *world) restart(ctx context.Context, options framework.Options) {
+func (w *environment) restart(ctx context.Context, options framework.Options) {
 	GinkgoHelper()
 	Expect(w.Restart(ctx, options)).To(Succeed())
 	w.started = time.Now()
@@ -78,7 +78,7 @@ func (w *world) restart(ctx context.Context, options framework.Options) {
 
 // calm leaves enough time to plant a fault into a bitmap: an API server of the old kind mends its own every three minutes,
 // counted from its start.
-func (w *world) calm(ctx context.Context) {
+func (w *environment) calm(ctx context.Context) {
 	GinkgoHelper()
 	if time.Since(w.started) > 2*time.Minute {
 		w.restart(ctx, old)
@@ -86,7 +86,7 @@ func (w *world) calm(ctx context.Context) {
 }
 
 // populate creates Services of every kind, in both families, and leaves holes between their addresses.
-func (w *world) populate(ctx context.Context, n int) {
+func (w *environment) populate(ctx context.Context, n int) {
 	GinkgoHelper()
 	services := w.CreateServices(ctx, n, func(i int) *corev1.Service {
 		options := []framework.ServiceOption{framework.RequireDualStack()}
@@ -112,7 +112,7 @@ func (w *world) populate(ctx context.Context, n int) {
 }
 
 // owners are the Services of every address, by what the API server says.
-func (w *world) owners(ctx context.Context) map[string][]string {
+func (w *environment) owners(ctx context.Context) map[string][]string {
 	GinkgoHelper()
 	owners := map[string][]string{}
 	for _, s := range w.Services(ctx) {
@@ -124,7 +124,7 @@ func (w *world) owners(ctx context.Context) map[string][]string {
 }
 
 // used are the addresses of all Services in a range's family, in order.
-func (w *world) used(ctx context.Context, key string) (all []string) {
+func (w *environment) used(ctx context.Context, key string) (all []string) {
 	GinkgoHelper()
 	for address := range w.owners(ctx) {
 		if keyOf(address) == key {
@@ -136,7 +136,7 @@ func (w *world) used(ctx context.Context, key string) (all []string) {
 }
 
 // heal writes both bitmaps as they should be, and only if they are not.
-func (w *world) heal(ctx context.Context) {
+func (w *environment) heal(ctx context.Context) {
 	GinkgoHelper()
 	for key, spec := range map[string]string{primaryKey: range4, secondaryKey: range6} {
 		bitmap := legacy{object: &corev1.RangeAllocation{Range: spec}, bits: new(big.Int)}
@@ -150,7 +150,7 @@ func (w *world) heal(ctx context.Context) {
 }
 
 // rewrite changes what is stored of a Service, as no API server would, and waits until the API server has noticed.
-func (w *world) rewrite(ctx context.Context, name string, change func(*corev1.Service)) {
+func (w *environment) rewrite(ctx context.Context, name string, change func(*corev1.Service)) {
 	GinkgoHelper()
 	key := servicesKey + cluster.Namespace + "/" + name
 	service := decode(w.etcd.get(ctx, key).raw, &corev1.Service{})
@@ -168,7 +168,7 @@ func (w *world) rewrite(ctx context.Context, name string, change func(*corev1.Se
 
 // untouched wants that nobody writes to the storage while do runs, but the API server its own business. Without one the
 // revision itself must stay. Keys may be excepted.
-func (w *world) untouched(ctx context.Context, do func(), except ...string) {
+func (w *environment) untouched(ctx context.Context, do func(), except ...string) {
 	GinkgoHelper()
 	before, revision := w.etcd.everything(ctx), w.etcd.revision(ctx)
 	do()
@@ -184,20 +184,20 @@ func (w *world) untouched(ctx context.Context, do func(), except ...string) {
 }
 
 // migrate runs `kubectl clusterip migrate` with the way to etcd, to its end.
-func (w *world) migrate(ctx context.Context, args ...string) framework.PluginResult {
+func (w *environment) migrate(ctx context.Context, args ...string) framework.PluginResult {
 	GinkgoHelper()
 	return w.plugin(ctx, w.options(append(args, w.EtcdArgs()...)...))
 }
 
 // offline is migrate where no API server is known.
-func (w *world) offline(ctx context.Context, args ...string) framework.PluginResult {
+func (w *environment) offline(ctx context.Context, args ...string) framework.PluginResult {
 	GinkgoHelper()
 	options := w.options(slices.Concat(args, w.EtcdArgs(), []string{"--offline"})...)
 	options.Kubeconfig = framework.NoKubeconfig
 	return w.plugin(ctx, options)
 }
 
-func (w *world) plugin(ctx context.Context, options framework.PluginOptions) framework.PluginResult {
+func (w *environment) plugin(ctx context.Context, options framework.PluginOptions) framework.PluginResult {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
@@ -207,7 +207,7 @@ func (w *world) plugin(ctx context.Context, options framework.PluginOptions) fra
 }
 
 // together is migrate for several commands at the same time, which look and do not write: most of their time they wait.
-func (w *world) together(ctx context.Context, commands ...[]string) []framework.PluginResult {
+func (w *environment) together(ctx context.Context, commands ...[]string) []framework.PluginResult {
 	GinkgoHelper()
 	options := make([]framework.PluginOptions, len(commands))
 	for i, command := range commands {
@@ -216,7 +216,7 @@ func (w *world) together(ctx context.Context, commands ...[]string) []framework.
 	return w.plugins(ctx, options...)
 }
 
-func (w *world) plugins(ctx context.Context, options ...framework.PluginOptions) []framework.PluginResult {
+func (w *environment) plugins(ctx context.Context, options ...framework.PluginOptions) []framework.PluginResult {
 	GinkgoHelper()
 	results := make([]framework.PluginResult, len(options))
 	var all sync.WaitGroup
@@ -230,7 +230,7 @@ func (w *world) plugins(ctx context.Context, options ...framework.PluginOptions)
 	return results
 }
 
-func (w *world) options(args ...string) framework.PluginOptions {
+func (w *environment) options(args ...string) framework.PluginOptions {
 	return framework.PluginOptions{Args: append([]string{"migrate"}, args...)}
 }
 
@@ -241,7 +241,7 @@ func watched(options framework.PluginOptions) framework.PluginOptions {
 }
 
 // begin starts a command and does not wait. It is killed with the calling node.
-func (w *world) begin(ctx context.Context, options framework.PluginOptions) *framework.Plugin {
+func (w *environment) begin(ctx context.Context, options framework.PluginOptions) *framework.Plugin {
 	GinkgoHelper()
 	plugin, err := w.StartPlugin(ctx, options)
 	Expect(err).NotTo(HaveOccurred())
@@ -272,20 +272,20 @@ func with(status int, result framework.PluginResult) framework.PluginResult {
 
 // check is what the check command says about the cluster. It reads etcd alone, which is faster: beside an API server it looks
 // twice, some seconds apart, before it calls anything wrong.
-func (w *world) check(ctx context.Context, status int) migrate.Output {
+func (w *environment) check(ctx context.Context, status int) migrate.Output {
 	GinkgoHelper()
 	return migrate.Decode(with(status, w.offline(ctx, "check", "-o", "json")).Stdout)
 }
 
 // migrated runs the migration to its end and wants it to be whole.
-func (w *world) migrated(ctx context.Context) {
+func (w *environment) migrated(ctx context.Context) {
 	GinkgoHelper()
 	with(clean, w.migrate(ctx, "run"))
 	Expect(w.Breaches(ctx)).To(BeEmpty())
 }
 
 // writtenOnce wants that each key below a prefix has been written once, no more.
-func (w *world) writtenOnce(ctx context.Context, prefix string) {
+func (w *environment) writtenOnce(ctx context.Context, prefix string) {
 	GinkgoHelper()
 	for key, value := range w.etcd.below(ctx, prefix) {
 		Expect(value.version).To(BeEquivalentTo(1), key)
@@ -324,7 +324,7 @@ func file(name, content string) string {
 }
 
 // freeAddress is one of the static band that nobody uses.
-func (w *world) freeAddress(ctx context.Context, prefix string) string {
+func (w *environment) freeAddress(ctx context.Context, prefix string) string {
 	GinkgoHelper()
 	owners := w.owners(ctx)
 	for i := range 200 {
@@ -341,7 +341,7 @@ func (w *world) freeAddress(ctx context.Context, prefix string) string {
 }
 
 // some returns a Service's address of the family of a key, and the Service's name.
-func (w *world) some(ctx context.Context, key string) (address, name string) {
+func (w *environment) some(ctx context.Context, key string) (address, name string) {
 	GinkgoHelper()
 	owners := w.owners(ctx)
 	for _, address := range slices.Sorted(maps.Keys(owners)) {

@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// naive is a book that goes through everything each time it is asked.
+// naive is an index that goes through everything each time it is asked.
 type naive struct {
 	services map[types.NamespacedName]Service
 	objects  map[netip.Addr]IPAddress
 }
 
-// String lists every address of which there is something to say, in the way that bookText does.
+// String lists every address of which there is something to say, in the way that indexText does.
 func (n naive) String() string {
 	claims := map[netip.Addr][]Service{}
 	for a := range n.objects {
@@ -42,7 +42,7 @@ func (n naive) String() string {
 	return b.String()
 }
 
-func bookText(b *book) string {
+func indexText(b *addressIndex) string {
 	var out strings.Builder
 	for _, a := range slices.SortedFunc(maps.Keys(b.entries), netip.Addr.Compare) {
 		e, uid := b.entries[a], types.UID("")
@@ -54,11 +54,11 @@ func bookText(b *book) string {
 	return out.String()
 }
 
-// TestBook takes random steps in the book and in the naive one. Services are few, and so are addresses, so that they meet.
-func TestBook(t *testing.T) {
+// TestAddressIndex takes random steps in the index and in the naive one. Services are few, and so are addresses, so that they meet.
+func TestAddressIndex(t *testing.T) {
 	for seed := range uint64(300) {
 		r := seeded(seed)
-		b, n := newBook(World{}), naive{map[types.NamespacedName]Service{}, map[netip.Addr]IPAddress{}}
+		b, n := newAddressIndex(Snapshot{}), naive{map[types.NamespacedName]Service{}, map[netip.Addr]IPAddress{}}
 		var steps []string
 		for i := range 60 {
 			name := nsName(oneOf(r, "a", "b", "c", "d"))
@@ -92,8 +92,8 @@ func TestBook(t *testing.T) {
 				delete(n.objects, a)
 				b.dropIPAddress(a)
 			}
-			if got, want := bookText(b), n.String(); got != want || !slices.Equal(distinct(touched), distinct(wantTouched)) {
-				t.Fatalf("seed %d: after\n  %s\nthe book is\n%swant\n%stouched %v, want %v", seed, strings.Join(steps, "\n  "), got, want, touched, wantTouched)
+			if got, want := indexText(b), n.String(); got != want || !slices.Equal(distinct(touched), distinct(wantTouched)) {
+				t.Fatalf("seed %d: after\n  %s\nthe index is\n%swant\n%stouched %v, want %v", seed, strings.Join(steps, "\n  "), got, want, touched, wantTouched)
 			}
 			if b.claimed(a) != (strings.Contains(n.String(), a.String()+" [") && !strings.Contains(n.String(), a.String()+" [] ")) {
 				t.Fatalf("seed %d: claimed(%s) is %v in\n%s", seed, a, b.claimed(a), n)
@@ -108,12 +108,12 @@ func distinct(all []netip.Addr) []netip.Addr {
 	return slices.Compact(all)
 }
 
-// A book of a world is the book of its Services and IPAddresses, in whatever order they come.
+// An index of a snapshot is that of its Services and IPAddresses, in whatever order they come.
 func TestBookOfAWorld(t *testing.T) {
 	for seed := range uint64(50) {
 		r := seeded(seed)
-		s := randomScene(r, 4)
-		if got, want := bookText(newBook(shuffled(s.World, r))), bookText(newBook(s.World)); got != want {
+		s := randomFixture(r, 4)
+		if got, want := indexText(newAddressIndex(shuffled(s.Snapshot, r))), indexText(newAddressIndex(s.Snapshot)); got != want {
 			t.Fatalf("seed %d: one order gives\n%s, another\n%s", seed, want, got)
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// book is who holds an address and which IPAddress stands on it, by address. It is kept up to date one object at a time, at
+// addressIndex is who holds an address and which IPAddress stands on it, by address. It is kept up to date one object at a time, at
 // a cost that does not depend on how many there are.
-type book struct {
+type addressIndex struct {
 	entries  map[netip.Addr]*entry
 	services map[types.NamespacedName]*Service
 }
@@ -20,8 +20,8 @@ type entry struct {
 	object *IPAddress
 }
 
-func newBook(w World) *book {
-	b := &book{
+func newAddressIndex(w Snapshot) *addressIndex {
+	b := &addressIndex{
 		entries:  make(map[netip.Addr]*entry, len(w.IPAddresses)),
 		services: make(map[types.NamespacedName]*Service, len(w.Services)),
 	}
@@ -35,7 +35,7 @@ func newBook(w World) *book {
 }
 
 // putService enters a Service in the place of an earlier state of it, and returns the addresses that either holds.
-func (b *book) putService(s *Service) (touched []netip.Addr) {
+func (b *addressIndex) putService(s *Service) (touched []netip.Addr) {
 	touched = b.dropService(s.Name)
 	b.services[s.Name] = s
 	for _, a := range s.Addresses {
@@ -48,7 +48,7 @@ func (b *book) putService(s *Service) (touched []netip.Addr) {
 }
 
 // dropService forgets a Service and returns the addresses that it held.
-func (b *book) dropService(name types.NamespacedName) []netip.Addr {
+func (b *addressIndex) dropService(name types.NamespacedName) []netip.Addr {
 	old := b.services[name]
 	if old == nil {
 		return nil
@@ -62,9 +62,9 @@ func (b *book) dropService(name types.NamespacedName) []netip.Addr {
 	return slices.Clone(old.Addresses)
 }
 
-func (b *book) putIPAddress(ip *IPAddress) { b.at(ip.Address).object = ip }
+func (b *addressIndex) putIPAddress(ip *IPAddress) { b.at(ip.Address).object = ip }
 
-func (b *book) dropIPAddress(a netip.Addr) {
+func (b *addressIndex) dropIPAddress(a netip.Addr) {
 	if e := b.entries[a]; e != nil {
 		e.object = nil
 		b.prune(a)
@@ -72,7 +72,7 @@ func (b *book) dropIPAddress(a netip.Addr) {
 }
 
 // at returns the entry of an address, a new one if need be.
-func (b *book) at(a netip.Addr) *entry {
+func (b *addressIndex) at(a netip.Addr) *entry {
 	e := b.entries[a]
 	if e == nil {
 		e = &entry{}
@@ -81,14 +81,14 @@ func (b *book) at(a netip.Addr) *entry {
 	return e
 }
 
-func (b *book) prune(a netip.Addr) {
+func (b *addressIndex) prune(a netip.Addr) {
 	if e := b.entries[a]; e.object == nil && len(e.claims) == 0 {
 		delete(b.entries, a)
 	}
 }
 
 // claimed reports whether a Service holds the address.
-func (b *book) claimed(a netip.Addr) bool {
+func (b *addressIndex) claimed(a netip.Addr) bool {
 	e := b.entries[a]
 	return e != nil && len(e.claims) > 0
 }

@@ -27,18 +27,18 @@ const (
 	refused  = 2 // before anything was written
 )
 
-// stage is a cluster without our operator, with its etcd laid open.
-type stage struct {
+// environment is a cluster without our operator, with its etcd laid open.
+type environment struct {
 	*cluster.Cluster
 	ranges string
 	etcd   *clientv3.Client
 }
 
-// newStage starts a cluster in a folder, which ends with the calling node.
-func newStage(ctx context.Context, ranges, dir string, server framework.Options) *stage {
+// newEnvironment starts a cluster in a folder, which ends with the calling node.
+func newEnvironment(ctx context.Context, ranges, dir string, server framework.Options) *environment {
 	GinkgoHelper()
 	server.Dir, server.ServiceClusterIPRange = dir, ranges
-	s := &stage{ranges: ranges, Cluster: cluster.Start(ctx, cluster.Options{Options: server, WithoutOperator: true})}
+	s := &environment{ranges: ranges, Cluster: cluster.Start(ctx, cluster.Options{Options: server, WithoutOperator: true})}
 	var err error
 	s.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{s.Etcd.URL()}, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
 	Expect(err).NotTo(HaveOccurred())
@@ -47,20 +47,20 @@ func newStage(ctx context.Context, ranges, dir string, server framework.Options)
 }
 
 // restart brings the same data under another API server, or the same one again.
-func (s *stage) restart(ctx context.Context, server framework.Options) {
+func (s *environment) restart(ctx context.Context, server framework.Options) {
 	GinkgoHelper()
 	server.ServiceClusterIPRange = s.ranges
 	Expect(s.Restart(ctx, server)).To(Succeed())
 }
 
 // migrate runs `kubectl clusterip migrate` with the way to etcd, and wants a certain exit status.
-func (s *stage) migrate(ctx context.Context, status int, args ...string) framework.PluginResult {
+func (s *environment) migrate(ctx context.Context, status int, args ...string) framework.PluginResult {
 	GinkgoHelper()
 	return s.plugin(ctx, status, framework.PluginOptions{Args: slices.Concat(args, s.EtcdArgs())})
 }
 
 // offline is migrate where no API server is configured.
-func (s *stage) offline(ctx context.Context, status int, args ...string) framework.PluginResult {
+func (s *environment) offline(ctx context.Context, status int, args ...string) framework.PluginResult {
 	GinkgoHelper()
 	return s.plugin(ctx, status, framework.PluginOptions{
 		Kubeconfig: framework.NoKubeconfig, Args: slices.Concat(args, s.EtcdArgs(), []string{"--offline"}),
@@ -68,7 +68,7 @@ func (s *stage) offline(ctx context.Context, status int, args ...string) framewo
 }
 
 // plugin runs the command. What it says while all goes well is kept for the report, since it is made for people.
-func (s *stage) plugin(ctx context.Context, status int, options framework.PluginOptions) framework.PluginResult {
+func (s *environment) plugin(ctx context.Context, status int, options framework.PluginOptions) framework.PluginResult {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -94,7 +94,7 @@ func shortened(text string) string {
 }
 
 // watch starts `verify --watch` and waits until everything is in step. It is killed with the calling node.
-func (s *stage) watch(ctx context.Context, args ...string) *framework.Plugin {
+func (s *environment) watch(ctx context.Context, args ...string) *framework.Plugin {
 	GinkgoHelper()
 	plugin, err := s.StartPlugin(ctx, framework.PluginOptions{
 		Race: true, Args: slices.Concat([]string{"migrate", "verify", "--watch"}, args, s.EtcdArgs()),
@@ -113,7 +113,7 @@ func (s *stage) watch(ctx context.Context, args ...string) *framework.Plugin {
 }
 
 // check returns the report of `check -o json`.
-func (s *stage) check(ctx context.Context, status int) migrate.Output {
+func (s *environment) check(ctx context.Context, status int) migrate.Output {
 	GinkgoHelper()
 	return migrate.Decode(s.migrate(ctx, status, "check", "-o", "json").Stdout)
 }
@@ -132,7 +132,7 @@ var complaints = []string{
 }
 
 // complaintsSince are the lines of the API server's log, from an offset on, that complain.
-func (s *stage) complaintsSince(offset int64) (found []string) {
+func (s *environment) complaintsSince(offset int64) (found []string) {
 	GinkgoHelper()
 	log, err := os.ReadFile(s.API.LogFile())
 	Expect(err).NotTo(HaveOccurred())
@@ -148,12 +148,12 @@ func (s *stage) complaintsSince(offset int64) (found []string) {
 // more look at each object as the watches deliver them.
 const calm = 5 * time.Second
 
-// expectCalm wants that the API server, which has been started since the photo, finds nothing to repair, writes no IPAddress, and changes no
+// expectCalm wants that the API server, which has been started since the snapshot, finds nothing to repair, writes no IPAddress, and changes no
 // ClusterIP.
-func (s *stage) expectCalm(ctx context.Context, before photo) {
+func (s *environment) expectCalm(ctx context.Context, before snapshot) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {
-		now := s.photo(ctx)
+		now := s.snapshot(ctx)
 		g.Expect(now.repairsSince(before)).To(BeEmpty())
 		g.Expect(s.complaintsSince(before.log)).To(BeEmpty())
 		g.Expect(before.addresses.writes(now.addresses)).To(BeEmpty(), "IPAddresses were written")
@@ -162,9 +162,9 @@ func (s *stage) expectCalm(ctx context.Context, before photo) {
 }
 
 // expectNew wants that new Services are given addresses of every family, and that nobody has one of them already.
-func (s *stage) expectNew(ctx context.Context, name string, n int) []*corev1.Service {
+func (s *environment) expectNew(ctx context.Context, name string, n int) []*corev1.Service {
 	GinkgoHelper()
-	before := s.photo(ctx).owners()
+	before := s.snapshot(ctx).owners()
 	services := s.CreateServices(ctx, n, func(i int) *corev1.Service {
 		return framework.NewService(cluster.Namespace, fmt.Sprintf("%s-%d", name, i), framework.PreferDualStack())
 	})
@@ -179,16 +179,16 @@ func (s *stage) expectNew(ctx context.Context, name string, n int) []*corev1.Ser
 	return services
 }
 
-func (s *stage) expectNoDuplicate(ctx context.Context) {
+func (s *environment) expectNoDuplicate(ctx context.Context) {
 	GinkgoHelper()
-	owners := s.photo(ctx).owners()
+	owners := s.snapshot(ctx).owners()
 	maps.DeleteFunc(owners, func(_ string, some []string) bool { return len(some) == 1 })
 	Expect(owners).To(BeEmpty(), "addresses with more than one Service")
 }
 
 // expectWhole wants one IPAddress for each ClusterIP, and no others. The API server may need a moment after it was asked to write, and leaves
 // an orphan of its own repair alone for a minute.
-func (s *stage) expectWhole(ctx context.Context) {
+func (s *environment) expectWhole(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(s.Breaches).WithArguments(ctx).WithTimeout(90 * time.Second).WithPolling(500 * time.Millisecond).Should(BeEmpty())
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// The ranges of sceneries.
+// The ranges of fixtures.
 const (
 	twoFamilies = "10.96.0.0/16,fd00:10:96::/112"
 	onlyIPv4    = "10.96.0.0/16"
@@ -37,16 +37,16 @@ var (
 // elsewhere is a namespace of Services beside cluster.Namespace.
 const elsewhere = "shop"
 
-// scenery is a cluster that has been stopped, in a folder. It is built when it is first asked for, and every spec that
+// fixture is a cluster that has been stopped, in a folder. It is built when it is first asked for, and every spec that
 // opens it gets a copy.
-type scenery struct {
+type fixture struct {
 	name   string
 	ranges string
-	// build plays on a cluster of server until the scenery is as it should be.
+	// build plays on a cluster of server until the fixture is as it should be.
 	server framework.Options
-	build  func(ctx context.Context, s *stage)
-	// from is the scenery that this one goes on from, nil for an empty cluster.
-	from *scenery
+	build  func(ctx context.Context, s *environment)
+	// from is the fixture that this one goes on from, nil for an empty cluster.
+	from *fixture
 }
 
 // Clusters on the bitmap. Of the many Services, at least three thousand have a ClusterIP.
@@ -57,28 +57,28 @@ var (
 	fewIPv6First = onBitmap("few-ipv6-first", ipv6First, 400)
 )
 
-func onBitmap(name, ranges string, n int) *scenery {
-	return &scenery{name: name, ranges: ranges, server: old, build: func(ctx context.Context, s *stage) { s.populate(ctx, n) }}
+func onBitmap(name, ranges string, n int) *fixture {
+	return &fixture{name: name, ranges: ranges, server: old, build: func(ctx context.Context, s *environment) { s.populate(ctx, n) }}
 }
 
-// open starts a cluster on a copy of the scenery, which ends with the calling node.
-func (y *scenery) open(ctx context.Context, server framework.Options) *stage {
+// open starts a cluster on a copy of the fixture, which ends with the calling node.
+func (y *fixture) open(ctx context.Context, server framework.Options) *environment {
 	GinkgoHelper()
 	y.prepare(ctx)
 	dir := newFolder(y.name + "-copy-")
 	Expect(os.CopyFS(dir, os.DirFS(y.dir()))).To(Succeed())
-	return newStage(ctx, y.ranges, dir, server)
+	return newEnvironment(ctx, y.ranges, dir, server)
 }
 
-func (y *scenery) dir() string { return filepath.Join(storeroom, y.name) }
+func (y *fixture) dir() string { return filepath.Join(storeroom, y.name) }
 
-// prepare builds the scenery unless it is there. A build that failed leaves nothing behind, so that each spec fails by itself.
-func (y *scenery) prepare(ctx context.Context) {
+// prepare builds the fixture unless it is there. A build that failed leaves nothing behind, so that each spec fails by itself.
+func (y *fixture) prepare(ctx context.Context) {
 	GinkgoHelper()
 	if _, err := os.Stat(y.dir()); err == nil {
 		return
 	}
-	By("building the scenery " + y.name)
+	By("building the fixture " + y.name)
 	s := y.raw(ctx)
 	y.build(ctx, s)
 	Expect(s.API.Stop()).To(Succeed())
@@ -88,13 +88,13 @@ func (y *scenery) prepare(ctx context.Context) {
 	Expect(os.Rename(finished, y.dir())).To(Succeed())
 }
 
-// raw is the cluster on which the scenery is built.
-func (y *scenery) raw(ctx context.Context) *stage {
+// raw is the cluster on which the fixture is built.
+func (y *fixture) raw(ctx context.Context) *environment {
 	GinkgoHelper()
 	if y.from != nil {
 		return y.from.open(ctx, y.server)
 	}
-	return newStage(ctx, y.ranges, newFolder(y.name+"-raw-"), y.server)
+	return newEnvironment(ctx, y.ranges, newFolder(y.name+"-raw-"), y.server)
 }
 
 // newFolder is one that ends with the calling node.
@@ -107,7 +107,7 @@ func newFolder(prefix string) string {
 }
 
 // populate creates n Services of every kind, deletes one of ten, which leaves holes between the addresses, and changes the type of some.
-func (s *stage) populate(ctx context.Context, n int) {
+func (s *environment) populate(ctx context.Context, n int) {
 	GinkgoHelper()
 	_, err := s.Client().CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})
@@ -124,8 +124,8 @@ func (s *stage) populate(ctx context.Context, n int) {
 	}
 }
 
-// service builds the i-th Service of a scenery. Of twelve, one has no address and one is of type ExternalName.
-func (s *stage) service(i int) *corev1.Service {
+// service builds the i-th Service of a fixture. Of twelve, one has no address and one is of type ExternalName.
+func (s *environment) service(i int) *corev1.Service {
 	families := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 	var options []framework.ServiceOption
 	switch {
@@ -148,7 +148,7 @@ func (s *stage) service(i int) *corev1.Service {
 	return framework.NewService(namespace, fmt.Sprintf("web-%d", i), options...)
 }
 
-func (s *stage) dual() bool { return strings.Contains(s.ranges, ",") }
+func (s *environment) dual() bool { return strings.Contains(s.ranges, ",") }
 
 // Merge patches that give a Service its ClusterIPs and take them away.
 const (
@@ -156,7 +156,7 @@ const (
 	toExternalName = `{"spec":{"type":"ExternalName","externalName":"example.com","clusterIP":null,"clusterIPs":null}}`
 )
 
-func (s *stage) patchService(ctx context.Context, service *corev1.Service, patch string) {
+func (s *environment) patchService(ctx context.Context, service *corev1.Service, patch string) {
 	GinkgoHelper()
 	_, err := s.Client().CoreV1().Services(service.Namespace).
 		Patch(ctx, service.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
