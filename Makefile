@@ -16,7 +16,11 @@ SHELL := bash
 help: ## List the targets.
 	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# The flags are those of build.sh, so that both compile the standard library once, and without debugging information.
+run: export CGO_ENABLED := 0
+run: export GOFLAGS := $(GOFLAGS) -trimpath -gcflags=all=-dwarf=false
 run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1: exit after the tour).
+	$(if $(KUBEBUILDER_ASSETS),,hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl >/dev/null)
 	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once)
 
 ##@ Check it

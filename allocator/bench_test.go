@@ -40,8 +40,8 @@ func benchRange(b *testing.B, p netip.Prefix) allocator.Range {
 }
 
 func benchAllocate(b *testing.B, r allocator.Range, used uint64) {
-	p := allocator.NewPool(allocator.WithRand(rand.NewPCG(1, 2)))
-	benchDraw(b, p, lotOf(b, allocator.Choice{Ranges: []allocator.Candidate{{Range: r}}}), used)
+	p := allocator.NewPoolWith(rand.NewPCG(1, 2))
+	benchDraw(b, p, lotOf(b, candidates{Ranges: []allocator.Range{r}}), used)
 }
 
 func benchDraw(b *testing.B, p *allocator.Pool, l allocator.Lot, used uint64) {
@@ -66,7 +66,7 @@ func BenchmarkDraw(b *testing.B) {
 			l.Shard = allocator.NewShard([]string{"a", "b", "c"}[:members], "a")
 			for _, share := range []float64{0, 50, 90, 99, 99.9} {
 				b.Run(fmt.Sprintf("ranges=%d/members=%d/used=%v", ranges, members, share), func(b *testing.B) {
-					p := allocator.NewPool(allocator.WithRand(rand.NewPCG(1, 2)))
+					p := allocator.NewPoolWith(rand.NewPCG(1, 2))
 					benchDraw(b, p, l, uint64(float64(l.Tiers[0].Size())*share/100))
 				})
 			}
@@ -100,7 +100,7 @@ func benchTier(b *testing.B, ranges int) *allocator.Tier {
 
 // benchOwnUsedUp draws where some addresses are left, none of which is the shard's own.
 func benchOwnUsedUp(b *testing.B, l allocator.Lot, left uint64) {
-	p := allocator.NewPool(allocator.WithRand(rand.NewPCG(1, 2)))
+	p := allocator.NewPoolWith(rand.NewPCG(1, 2))
 	free := l.Tiers[0].Size()
 	for _, s := range l.Tiers[0].Spans() {
 		for a := s.First; s.Contains(a); a = a.Next() {
@@ -167,7 +167,7 @@ func benchFill(b *testing.B, p *allocator.Pool, l allocator.Lot, n uint64) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		p.Commit(d.Addr)
+		p.Observe(d.Addr, allocator.Allocated)
 	}
 }
 
@@ -184,10 +184,10 @@ func BenchmarkMemory(b *testing.B) {
 		{"sparse/prefix=64/used=10k", "fd00::/64", 10_000},
 	} {
 		b.Run(tc.name, func(b *testing.B) {
-			l := lotOf(b, allocator.Choice{Ranges: []allocator.Candidate{{Range: benchRange(b, netip.MustParsePrefix(tc.prefix))}}})
+			l := lotOf(b, candidates{Ranges: []allocator.Range{benchRange(b, netip.MustParsePrefix(tc.prefix))}})
 			for b.Loop() {
 				before := heap()
-				p := allocator.NewPool(allocator.WithRand(rand.NewPCG(1, 2)))
+				p := allocator.NewPoolWith(rand.NewPCG(1, 2))
 				benchFill(b, p, l, tc.used)
 				b.ReportMetric(float64(heap()-before)/float64(tc.used), "B/addr")
 				runtime.KeepAlive(p)

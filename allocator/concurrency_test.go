@@ -17,11 +17,11 @@ import (
 type ledger struct {
 	pool   *allocator.Pool
 	owners map[netip.Addr]*atomic.Int64 // all usable addresses; the map itself never changes
-	choice allocator.Choice
+	choice candidates
 	tiers  []*allocator.Tier
 }
 
-func newLedger(t *testing.T, c allocator.Choice) *ledger {
+func newLedger(t *testing.T, c candidates) *ledger {
 	t.Helper()
 	l := &ledger{allocator.NewPool(), map[netip.Addr]*atomic.Int64{}, c, lotOf(t, c).Tiers}
 	for _, a := range usable(c) {
@@ -42,10 +42,10 @@ func (l *ledger) enter(a netip.Addr, who int64) error {
 }
 
 // giveBack takes one of the ways out of Assumed and Allocated.
-func (l *ledger) giveBack(rng *rand.Rand, a netip.Addr, committed bool) {
+func (l *ledger) giveBack(rng *rand.Rand, a netip.Addr, observed bool) {
 	l.owners[a].Store(0)
 	switch {
-	case !committed:
+	case !observed:
 		l.pool.Forget(a)
 	case rng.IntN(2) == 0:
 		l.pool.Cool(a, at(rng.IntN(1000)))
@@ -87,19 +87,10 @@ func (l *ledger) live(who int64, rounds int) (kept int, err error) {
 // get draws or chooses an address; it returns none if there is none.
 func (l *ledger) get(rng *rand.Rand) (a netip.Addr, err error) {
 	if rng.IntN(4) == 0 {
-		a = l.choice.Ranges[0].Range.Span().First
-		a = nth(a, rng.IntN(int(l.choice.Ranges[0].Range.Size())))
-		if rng.IntN(2) == 0 {
-			if !l.pool.Assume(a) {
-				a = netip.Addr{}
-			}
-			return a, nil
-		}
-		if err := l.pool.ReserveAddr(a); err != nil {
+		a = l.choice.Ranges[0].Span().First
+		a = nth(a, rng.IntN(int(l.choice.Ranges[0].Size())))
+		if !l.pool.Assume(a) {
 			a = netip.Addr{}
-			if !errors.Is(err, allocator.ErrTaken) {
-				return a, err
-			}
 		}
 		return a, nil
 	}
@@ -111,24 +102,17 @@ func (l *ledger) get(rng *rand.Rand) (a netip.Addr, err error) {
 	return d.Addr, err
 }
 
-// settle says that a was written, in one of the orders in which that becomes known.
+// settle says that a was written; news of the Service before may come late.
 func (l *ledger) settle(rng *rand.Rand, a netip.Addr) {
-	switch rng.IntN(3) {
-	case 0:
-		l.pool.Commit(a)
-	case 1:
-		l.pool.Observe(a, allocator.Allocated) // the cluster's news come before the answer
-		l.pool.Commit(a)
-	default:
+	if rng.IntN(2) == 0 {
 		l.pool.Release(a) // news of the one before
-		l.pool.Commit(a)
-		l.pool.Observe(a, allocator.Allocated) // Reserved would be anybody's to Assume
 	}
+	l.pool.Observe(a, allocator.Allocated)
 }
 
 // look asks what can be asked while others write.
 func (l *ledger) look(rng *rand.Rand) {
-	r := l.choice.Ranges[rng.IntN(len(l.choice.Ranges))].Range
+	r := l.choice.Ranges[rng.IntN(len(l.choice.Ranges))]
 	u := l.pool.Usage(r.Span())
 	if u.Size != u.Allocated+u.Reserved+u.Cooling+u.Free {
 		panic(fmt.Sprintf("usage does not add up: %+v", u))

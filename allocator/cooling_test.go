@@ -12,7 +12,7 @@ import (
 )
 
 // cooled returns a pool in which all usable addresses of c cool, in an order that seed tells, and that order.
-func cooled(c allocator.Choice, seed uint64) (*allocator.Pool, []netip.Addr) {
+func cooled(c candidates, seed uint64) (*allocator.Pool, []netip.Addr) {
 	p, order := allocator.NewPool(), usable(c)
 	seeded(seed).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	for i, a := range order {
@@ -21,13 +21,10 @@ func cooled(c allocator.Choice, seed uint64) (*allocator.Pool, []netip.Addr) {
 	return p, order
 }
 
-// TestCoolingYieldsInOrder: whoever cools longest yields first, and each once, whatever the band and the priority.
+// TestCoolingYieldsInOrder: whoever cools longest yields first, and each once, whatever the band.
 func TestCoolingYieldsInOrder(t *testing.T) {
 	for _, prefixes := range [][]string{{"10.0.0.0/24"}, {"10.0.0.0/25", "10.0.0.64/26", "10.0.9.0/28"}, {"::/120"}, {all6.Last.String() + "/120"}} {
 		c := from(t, prefixes...)
-		for i := range c.Ranges {
-			c.Ranges[i].Priority = i
-		}
 		p, order := cooled(c, 14)
 		if d, err := p.Draw(lotOf(t, c)); !errors.Is(err, allocator.ErrFull) {
 			t.Fatalf("%s: a cooling address was drawn: %+v, %v", prefixes, d, err)
@@ -54,7 +51,7 @@ func TestCoolingYieldsOnce(t *testing.T) {
 		t.Errorf("%s is %s", first.Addr, got)
 	}
 	want := allocator.Usage{Size: 2, Allocated: 1, Cooling: 1}
-	if got := p.Usage(c.Ranges[0].Range.Span()); got != want {
+	if got := p.Usage(c.Ranges[0].Span()); got != want {
 		t.Errorf("usage %+v, want %+v", got, want)
 	}
 	if second, err := p.Draw(lot); err != nil || second.Addr != order[1] {
@@ -185,7 +182,7 @@ func TestManyCooling(t *testing.T) {
 		}
 	}
 	want := allocator.Usage{Size: 4094, Allocated: uint64(half / 2), Cooling: uint64(len(order) - half), Free: uint64(half - half/2)}
-	if got := p.Usage(c.Ranges[0].Range.Span()); got != want {
+	if got := p.Usage(c.Ranges[0].Span()); got != want {
 		t.Errorf("usage %+v, want %+v", got, want)
 	}
 	if got := drain(t, p, yielding(t, c))[half-half/2:]; !slices.Equal(got, order[half:]) {

@@ -9,11 +9,10 @@ import (
 
 // TestAllocations pins what the comments promise: in a pool that is in use, nothing is allocated.
 func TestAllocations(t *testing.T) {
-	p := allocator.NewPool(allocator.WithRand(rand.NewPCG(19, 0)))
+	p := allocator.NewPoolWith(rand.NewPCG(19, 0))
 	c := from(t, "10.0.0.0/20", "10.0.8.0/22")
-	c.Ranges[1].Priority = 1
 	c.Exclude = []allocator.Span{span("10.0.3.0-10.0.3.9"), span("10.0.1.0-10.0.1.9")}
-	r, lot := c.Ranges[0].Range, lotOf(t, c)
+	r, lot := c.Ranges[0], lotOf(t, c)
 	sharded := allocator.Lot{Tiers: lot.Tiers, Shard: allocator.NewShard([]string{"a", "b", "c"}, "c")}
 	var set allocator.Set
 	for range 2000 {
@@ -21,7 +20,7 @@ func TestAllocations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Commit(d.Addr)
+		p.Observe(d.Addr, allocator.Allocated)
 		set.Insert(d.Addr)
 	}
 	a, other := addr("10.0.9.9"), addr("10.0.0.77")
@@ -31,11 +30,11 @@ func TestAllocations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Commit(d.Addr)
+		p.Observe(d.Addr, allocator.Allocated)
 	}
 	for range 14 { // whatever is one's own
 		if d, err := p.Draw(nearlyFull); err == nil && d.Own {
-			p.Commit(d.Addr)
+			p.Observe(d.Addr, allocator.Allocated)
 		} else {
 			p.Forget(d.Addr)
 		}
@@ -62,9 +61,9 @@ func TestAllocations(t *testing.T) {
 			p.Assume(other)
 			p.Forget(other)
 		},
-		"ReserveAddr, Commit, Release": func() {
-			_ = p.ReserveAddr(other)
-			p.Commit(other)
+		"Assume, Observe, Release": func() {
+			p.Assume(other)
+			p.Observe(other, allocator.Allocated)
 			p.Release(other)
 		},
 		"Observe":       func() { p.Observe(addr("10.0.9.8"), allocator.Allocated) },

@@ -11,7 +11,7 @@
 //   - [Set]: a set of addresses that can say, in the time it takes to walk down a shallow tree, how many of
 //     its members lie in a span and which address of a span is the k-th that is missing.
 //   - [Pool]: what is used in a cluster, in both families, safe for concurrent use.
-//   - [Tier]: spans made ready to be drawn from; [Choice] makes tiers of ranges, dynamic bands first.
+//   - [Tier]: spans made ready to be drawn from.
 //   - [Shard]: the part of all addresses that one of several processes draws from by preference.
 //   - [Lot]: where one address may be drawn: tiers in order, a shard, and whether cooling addresses yield.
 //
@@ -24,10 +24,10 @@
 // the range. Where a tier has many runs, addresses are tried at random first, and counted only if that fails.
 //
 // A pool is a view and never the arbiter: an address that [Pool.Draw] hands out is assumed until the API
-// server has accepted it. [Pool.Commit] and [Pool.Forget] tell how that went; [Pool.Observe], [Pool.Cool] and
-// [Pool.Release] tell what the cluster says.
+// server has accepted it. [Pool.Observe] and [Pool.Forget] tell how that went; [Pool.Observe], [Pool.Cool] and
+// [Pool.Release] also tell what the cluster says.
 //
-//	Draw ──> write to the API server ──┬──> Commit   it was accepted
+//	Draw ──> write to the API server ──┬──> Observe  it was accepted
 //	                                   └──> Forget   it was refused
 //
 // Start reading at [Pool], then [Lot] and [Set]; draw.go draws, node.go holds the tree.

@@ -107,7 +107,7 @@ func TestOwnIsSeldomMissedAmongMany(t *testing.T) {
 	for name, list := range map[string][]allocator.Span{"one run": {span("10.0.0.0-10.0.127.255")}, "many runs": manySpans(600)} {
 		t.Run(name, func(t *testing.T) {
 			tier, shard := tierOf(t, list...), allocator.NewShard(three, "b")
-			p, rng := allocator.NewPool(allocator.WithRand(rand.NewPCG(24, 0))), seeded(25)
+			p, rng := allocator.NewPoolWith(rand.NewPCG(24, 0)), seeded(25)
 			for _, a := range addrsOf(tier) {
 				if shard.Owns(a) && rng.IntN(12) > 0 {
 					p.Observe(a, allocator.Allocated) // 1 in 12 of the third, 1 in 25 of all that are free

@@ -3,15 +3,10 @@ package allocator
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 )
 
-var (
-	// ErrFull is what every *FullError is: nothing is left to draw.
-	ErrFull = errors.New("no free address")
-	// ErrTaken is what every *TakenError is: the chosen address is not free.
-	ErrTaken = errors.New("address is taken")
-)
+// ErrFull is what every *FullError is: nothing is left to draw.
+var ErrFull = errors.New("no free address")
 
 // RangeError says why a prefix cannot be a Service range and what to write instead.
 type RangeError struct {
@@ -47,15 +42,3 @@ func (e *FullError) Error() string {
 
 // Is makes errors.Is(err, ErrFull) true.
 func (e *FullError) Is(target error) bool { return target == ErrFull }
-
-// TakenError says that a chosen address is not free, and what it is instead. It matches ErrTaken.
-type TakenError struct {
-	Addr  netip.Addr
-	State State
-}
-
-// Error implements error.
-func (e *TakenError) Error() string { return fmt.Sprintf("address %s is %s", e.Addr, e.State) }
-
-// Is makes errors.Is(err, ErrTaken) true.
-func (e *TakenError) Is(target error) bool { return target == ErrTaken }

@@ -3,30 +3,29 @@ package allocator_test
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
-// An address is drawn, written to the cluster, and committed or forgotten.
+// An address is drawn, written to the cluster, and observed there or forgotten.
 func ExamplePool() {
 	r, err := allocator.ParseRange("10.96.0.0/30")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	pool := allocator.NewPool(allocator.WithRand(rand.NewPCG(1, 2)))
-	tiers, err := allocator.Choice{Ranges: []allocator.Candidate{{Range: r}}}.Tiers()
+	pool := allocator.NewPool()
+	tier, err := allocator.NewTier([]allocator.Span{r.Band(allocator.Dynamic)}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	lot := allocator.Lot{Tiers: tiers}
+	lot := allocator.Lot{Tiers: []*allocator.Tier{tier}}
 
 	first, _ := pool.Draw(lot)
-	pool.Commit(first.Addr) // the API server accepted it
+	pool.Observe(first.Addr, allocator.Allocated) // the API server accepted it
 	second, _ := pool.Draw(lot)
 	pool.Forget(second.Addr) // the API server refused it
 

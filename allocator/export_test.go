@@ -3,6 +3,7 @@ package allocator
 import (
 	"fmt"
 	"math/bits"
+	"math/rand/v2"
 	"net/netip"
 	"unsafe"
 )
@@ -15,6 +16,13 @@ const (
 	// CoolingBytes is the memory of a cooling address, beside that of a used one.
 	CoolingBytes = unsafe.Sizeof(rester{})
 )
+
+// NewPoolWith returns a Pool that draws with src instead of the generator of the runtime.
+func NewPoolWith(src rand.Source) *Pool {
+	p := NewPool()
+	p.rand = src
+	return p
+}
 
 // Spans returns the runs of a Tier.
 func (t *Tier) Spans() []Span {

@@ -48,44 +48,54 @@ func rangeOf(t testing.TB, prefix string) allocator.Range {
 	return r
 }
 
-// from returns a Choice of ranges of one priority.
-func from(t testing.TB, prefixes ...string) allocator.Choice {
+// candidates are ranges of one family to draw from. Their dynamic bands come first; what is static in one of them is static.
+type candidates struct {
+	Ranges  []allocator.Range
+	Exclude []allocator.Span
+}
+
+// from returns ranges as candidates.
+func from(t testing.TB, prefixes ...string) (c candidates) {
 	t.Helper()
-	var c allocator.Choice
 	for _, p := range prefixes {
-		c.Ranges = append(c.Ranges, allocator.Candidate{Range: rangeOf(t, p)})
+		c.Ranges = append(c.Ranges, rangeOf(t, p))
 	}
 	return c
 }
 
-// lotOf returns the Lot of the tiers of a Choice.
-func lotOf(t testing.TB, c allocator.Choice) allocator.Lot {
+// lotOf returns the Lot of two tiers: what is dynamic, and the rest.
+func lotOf(t testing.TB, c candidates) (l allocator.Lot) {
 	t.Helper()
-	tiers, err := c.Tiers()
+	var all, static []allocator.Span
+	for _, r := range c.Ranges {
+		all, static = append(all, r.Span()), append(static, r.Band(allocator.Static))
+	}
+	dynamic, err := allocator.NewTier(all, append(static, c.Exclude...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return allocator.Lot{Tiers: tiers}
+	rest, err := allocator.NewTier(all, append(dynamic.Spans(), c.Exclude...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return allocator.Lot{Tiers: []*allocator.Tier{dynamic, rest}}
 }
 
 // yielding is lotOf with cooling addresses that yield.
-func yielding(t testing.TB, c allocator.Choice) allocator.Lot {
+func yielding(t testing.TB, c candidates) allocator.Lot {
 	t.Helper()
 	l := lotOf(t, c)
 	l.Yield = true
 	return l
 }
 
-// goldenChoice is c for the oracle.
-func goldenChoice(c allocator.Choice) golden.Choice {
-	var want golden.Choice
-	for _, o := range c.Ranges {
-		want.Ranges = append(want.Ranges, golden.Candidate{Range: golden.Range{Prefix: o.Range.Prefix()}, Priority: o.Priority})
+// usable returns all usable addresses of some ranges, each once.
+func usable(c candidates) []netip.Addr {
+	var spans []golden.Span
+	for _, r := range c.Ranges {
+		spans = append(spans, golden.Range{Prefix: r.Prefix()}.Usable())
 	}
-	for _, e := range c.Exclude {
-		want.Exclude = append(want.Exclude, golden.Span(e))
-	}
-	return want
+	return golden.NewTier(spans, nil)
 }
 
 // addrsOf returns the addresses of a tier.

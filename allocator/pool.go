@@ -14,7 +14,7 @@ import (
 //
 // Addresses move like this; what is not drawn does nothing:
 //
-//	       Draw, ReserveAddr, Assume             Commit
+//	          Draw, Assume                      Observe
 //	Free ────────────────────────────> Assumed ─────────> Allocated
 //	 ^ ^                                │  │ ^                │
 //	 │ └──────────── Forget ────────────┘  │ │ Assume, Draw   │ Observe, Cool
@@ -24,8 +24,7 @@ import (
 // Costs, with n used addresses and r runs of addresses in a Tier:
 //
 //	State, Observe, Cool, Release, Assume     O(log n)
-//	ReserveAddr, Commit, Forget               O(log n)
-//	Usage                                     O(log n)
+//	Forget, Usage                             O(log n)
 //	Used                                      O(log n + limit)
 //	Draw                                      O(log r + log n) expected for each try, see there
 //
@@ -33,8 +32,7 @@ import (
 // size of a range. Except for the result of Used and for errors, nothing is allocated but a node of 1 KiB for
 // every ten or more words of 64 addresses that become used, and 64 bytes for an address that starts cooling.
 //
-// One lock is held for the time of this arithmetic and never while anybody else's code runs, except for the
-// random source.
+// One lock is held for the time of this arithmetic and never while anybody else's code runs.
 type Pool struct {
 	mu   sync.Mutex
 	rand rand.Source
@@ -43,23 +41,8 @@ type Pool struct {
 	work workspace
 }
 
-// Option changes how NewPool makes a Pool.
-type Option func(*Pool)
-
-// WithRand draws addresses with src instead of the generator of the runtime. The pool holds its lock while it
-// asks src, which must not be used by anybody else.
-func WithRand(src rand.Source) Option {
-	return func(p *Pool) { p.rand = src }
-}
-
 // NewPool returns a Pool in which every address is Free.
-func NewPool(opts ...Option) *Pool {
-	p := &Pool{rand: runtimeSource{}}
-	for _, opt := range opts {
-		opt(p)
-	}
-	return p
-}
+func NewPool() *Pool { return &Pool{rand: runtimeSource{}} }
 
 // Observe says what the cluster has for a: Allocated or Reserved; any other state is a mistake of the caller and
 // panics (Cooling takes a time: Cool). What the pool thought of a until then does not matter, so that observing
@@ -95,7 +78,7 @@ func (p *Pool) Cool(a netip.Addr, since time.Time) {
 //
 // An Assumed address stays assumed: somebody in this process is about to write it to the cluster, and what is
 // gone can only be the one before, of which news arrive late. Freeing it would hand it out a second time
-// while the write is under way. Forget or Commit decide.
+// while the write is under way. Forget or Observe decide.
 func (p *Pool) Release(a netip.Addr) {
 	if !plain(a) {
 		return
@@ -145,8 +128,8 @@ func (p *Pool) Used(s Span, limit int) []netip.Addr {
 	return list
 }
 
-// Draw draws a free address and makes it Assumed. The caller then writes it to the cluster and calls Commit or
-// Forget; until then nobody else gets it.
+// Draw draws a free address and makes it Assumed. The caller then writes it to the cluster; until it observes it
+// there, or forgets it, nobody else gets it.
 //
 // The first tier that has a free address gives it: one that the Shard owns, or else, with Own false and unless the Lot
 // says OnlyOwn, any. Among those that qualify each is equally likely. When no tier has one and the Lot says Yield, it is the address that
@@ -181,22 +164,6 @@ func (p *Pool) Draw(l Lot) (Drawn, error) {
 	return Drawn{a.addr(is4), l.Shard.owns(a), cooled}, nil
 }
 
-// ReserveAddr makes a Assumed if it is Free. The error is a *TakenError, which matches ErrTaken, if it is not,
-// and another one if a is invalid or has a zone. Whether a belongs to any range is up to the caller.
-func (p *Pool) ReserveAddr(a netip.Addr) error {
-	if !plain(a) {
-		return fmt.Errorf("reserving %q: it is not an IP address without a zone", a)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f, n := p.family(a), numberOf(a)
-	if s := f.state(n); s != Free {
-		return &TakenError{a, s}
-	}
-	f.set(n, Assumed)
-	return nil
-}
-
 // Assume makes a Assumed, if it is Free, Cooling or Reserved, and reports whether it did: for a reserved or resting
 // address that is handed to whoever has the right to it, and for one that another process has handed out. It does
 // nothing for an address that is Assumed or Allocated already, is invalid, or has a zone.
@@ -214,22 +181,15 @@ func (p *Pool) Assume(a netip.Addr) bool {
 	return true
 }
 
-// Commit says that the cluster accepted a: Assumed becomes Allocated. An address in any other state stays as
-// it is, the cluster's own news having come first.
-func (p *Pool) Commit(a netip.Addr) { p.settle(a, Allocated) }
-
 // Forget says that a was not written: Assumed becomes Free. An address in any other state stays as it is.
-func (p *Pool) Forget(a netip.Addr) { p.settle(a, Free) }
-
-// settle makes an Assumed address s.
-func (p *Pool) settle(a netip.Addr, s State) {
+func (p *Pool) Forget(a netip.Addr) {
 	if !plain(a) {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if f, n := p.family(a), numberOf(a); f.assumed.contains(n) {
-		f.set(n, s)
+		f.set(n, Free)
 	}
 }
 

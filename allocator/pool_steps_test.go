@@ -54,19 +54,17 @@ func (p playground) span(i, n byte) allocator.Span {
 //
 //	0  what to do
 //	1  with which address
-//	2  with which ranges: one bit for each
-//	3  with which priorities
+//	2  with how many spans in each tier: two bits for each
+//	3  with how many tiers, and how long the spans are
 //	4  with which exclusions
 //	5  bit 0: family; bit 1: cooling yields; bit 2: one tier is of the other family; the rest: where usage is asked
-//	6  bit 0: tiers are spans that overlap, not those of a Choice; bit 3: only own ones; bits 4, 5: members; bits 6, 7: which of them draws
+//	6  bit 3: only own ones; bits 4, 5: members; bits 6, 7: which of them draws
 //	7  at which time cooling began
 type poolStep [8]byte
 
 const (
 	draw = iota
-	reserveAddr
 	assume
-	commit
 	forget
 	release
 	observeAllocated
@@ -85,12 +83,6 @@ func (s poolStep) addr() netip.Addr { return s.playground().at(s[1]) }
 func (s poolStep) lot() (l allocator.Lot, want golden.Lot, err error) {
 	l.Yield, l.OnlyOwn, l.Shard = s[5]&2 != 0, s[6]&8 != 0, s.shard()
 	want.Yield, want.OnlyOwn, want.Owns = l.Yield, l.OnlyOwn, l.Shard.Owns
-	if s[6]&1 == 0 {
-		c := s.choice()
-		l.Tiers, err = c.Tiers()
-		want.Tiers = goldenChoice(c).Tiers()
-		return l, want, err
-	}
 	for i := range s[3] % 4 {
 		spans, exclude := s.spans(i), s.exclude()
 		tier, err := allocator.NewTier(spans, exclude)
@@ -117,16 +109,6 @@ func (s poolStep) shard() allocator.Shard {
 		return allocator.NewShard(names[:n], names[s[6]>>6])
 	}
 	return allocator.Shard{}
-}
-
-func (s poolStep) choice() (c allocator.Choice) {
-	for i, r := range s.playground().ranges {
-		if s[2]>>i&1 == 1 {
-			c.Ranges = append(c.Ranges, allocator.Candidate{Range: r, Priority: int(s[3]>>(i%4*2)&3) - 1})
-		}
-	}
-	c.Exclude = s.exclude()
-	return c
 }
 
 // spans are those of tier i: up to three runs and an empty one.
@@ -162,7 +144,7 @@ func (s poolStep) String() string {
 		return fmt.Sprintf("Observe(%s, %s); %x", s.addr(), s.state(), s[:])
 	}
 	name := [...]string{
-		reserveAddr: "ReserveAddr", assume: "Assume", commit: "Commit", forget: "Forget", release: "Release", cool: "Cool",
+		assume: "Assume", forget: "Forget", release: "Release", cool: "Cool",
 	}[s.op()]
 	return fmt.Sprintf("%s(%s); %x", name, s.addr(), s[:])
 }
@@ -208,7 +190,7 @@ type poolPair struct {
 // is compared; after every so many the insides of the pool are checked.
 func runPool(every int) func([]poolStep) error {
 	return func(steps []poolStep) error {
-		p := poolPair{allocator.NewPool(allocator.WithRand(rand.NewPCG(11, 0))), golden.NewPool()}
+		p := poolPair{allocator.NewPoolWith(rand.NewPCG(11, 0)), golden.NewPool()}
 		for i, s := range steps {
 			if err := p.step(s); err != nil {
 				return fmt.Errorf("step %d: %w", i, err)
@@ -228,8 +210,6 @@ func (p poolPair) step(s poolStep) error {
 	switch s.op() {
 	case draw:
 		return p.draw(s)
-	case reserveAddr:
-		return p.reserveAddr(a)
 	case assume:
 		if got, want := p.real.Assume(a), p.gold.Assume(a); got != want {
 			return fmt.Errorf("assuming %s: got %v, want %v", a, got, want)
@@ -237,9 +217,6 @@ func (p poolPair) step(s poolStep) error {
 	case cool:
 		p.real.Cool(a, at(int(s[7])))
 		p.gold.Cool(a, at(int(s[7])))
-	case commit:
-		p.real.Commit(a)
-		p.gold.Commit(a)
 	case forget:
 		p.real.Forget(a)
 		p.gold.Forget(a)
@@ -317,18 +294,6 @@ func (p poolPair) full(want golden.Lot, d allocator.Drawn, err error) error {
 	}
 	if diff := cmp.Diff(allocator.Usage(p.gold.Usage(want.Addrs())), full.Usage); diff != "" {
 		return fmt.Errorf("the error (-want +got):\n%s", diff)
-	}
-	return nil
-}
-
-func (p poolPair) reserveAddr(a netip.Addr) error {
-	was, err := p.gold.ReserveAddr(a), p.real.ReserveAddr(a)
-	if was == golden.Free {
-		return err
-	}
-	var taken *allocator.TakenError
-	if !errors.As(err, &taken) || !errors.Is(err, allocator.ErrTaken) || taken.Addr != a || taken.State.String() != was {
-		return fmt.Errorf("reserving %s, which is %s: got %w", a, was, err)
 	}
 	return nil
 }

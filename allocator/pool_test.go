@@ -23,9 +23,6 @@ func TestPoolRandomSteps(t *testing.T) {
 	}
 }
 
-// usable returns all usable addresses of some ranges, each once.
-func usable(c allocator.Choice) []netip.Addr { return goldenChoice(c).Usable() }
-
 // drain draws until nothing is left and returns what came, in order.
 func drain(t *testing.T, p *allocator.Pool, l allocator.Lot) []netip.Addr {
 	t.Helper()
@@ -56,7 +53,7 @@ func TestEveryAddressOnce(t *testing.T) {
 	for _, prefix := range prefixes {
 		t.Run(prefix, func(t *testing.T) {
 			c := from(t, prefix)
-			r := c.Ranges[0].Range
+			r := c.Ranges[0]
 			got := drain(t, allocator.NewPool(), lotOf(t, c))
 			for i, a := range got {
 				band, _ := r.BandOf(a)
@@ -90,16 +87,14 @@ func TestFullError(t *testing.T) {
 	p.Observe(addr("10.0.0.1"), allocator.Allocated)
 	p.Observe(addr("10.0.0.2"), allocator.Reserved)
 	p.Cool(addr("10.0.0.3"), at(0))
-	if err := p.ReserveAddr(addr("10.0.0.4")); err != nil {
-		t.Fatal(err)
-	}
+	p.Assume(addr("10.0.0.4"))
 	c.Exclude = []allocator.Span{span("10.0.0.5-10.0.0.9")}
 	lot := lotOf(t, c)
 	lot.Tiers = append(lot.Tiers, nil, new(allocator.Tier), lot.Tiers[0]) // each address counts once
 	_, err := p.Draw(lot)
 	want := &allocator.FullError{Usage: allocator.Usage{Size: 4, Allocated: 2, Reserved: 1, Cooling: 1}}
 	var full *allocator.FullError
-	if !errors.As(err, &full) || !errors.Is(err, allocator.ErrFull) || errors.Is(err, allocator.ErrTaken) {
+	if !errors.As(err, &full) || !errors.Is(err, allocator.ErrFull) {
 		t.Fatalf("got %v, want a *FullError", err)
 	}
 	if diff := cmp.Diff(want, full); diff != "" {
@@ -183,38 +178,6 @@ func TestAssume(t *testing.T) {
 	}
 }
 
-func TestReserveAddr(t *testing.T) {
-	p := allocator.NewPool()
-	for name, prepare := range map[string]func(netip.Addr){
-		"assumed":   func(a netip.Addr) { _ = p.ReserveAddr(a) },
-		"allocated": func(a netip.Addr) { p.Observe(a, allocator.Allocated) },
-		"reserved":  func(a netip.Addr) { p.Observe(a, allocator.Reserved) },
-		"cooling":   func(a netip.Addr) { p.Cool(a, at(0)) },
-	} {
-		a := addr("fd00::7")
-		prepare(a)
-		err := p.ReserveAddr(a)
-		var taken *allocator.TakenError
-		if !errors.As(err, &taken) || !errors.Is(err, allocator.ErrTaken) || errors.Is(err, allocator.ErrFull) {
-			t.Fatalf("%s: got %v, want a *TakenError", name, err)
-		}
-		if taken.Addr != a || taken.State.String() != name || err.Error() != "address fd00::7 is "+name {
-			t.Errorf("%s: got %s, %s: %q", name, taken.Addr, taken.State, err)
-		}
-		p.Forget(a)
-		p.Release(a)
-	}
-	for _, a := range []netip.Addr{{}, addr("fe80::1%eth0"), addr("::ffff:10.0.0.1%eth0")} {
-		err := p.ReserveAddr(a)
-		if err == nil || errors.Is(err, allocator.ErrTaken) || !strings.Contains(err.Error(), "it is not an IP address without a zone") {
-			t.Errorf("reserving %s: %v", a, err)
-		}
-	}
-	if u := p.Usage(all6); u.Allocated+u.Reserved+u.Cooling != 0 {
-		t.Errorf("something is left: %+v", u)
-	}
-}
-
 // TestStrangers: what is no Service address is free for ever, whatever is said about it.
 func TestStrangers(t *testing.T) {
 	p := allocator.NewPool()
@@ -224,7 +187,6 @@ func TestStrangers(t *testing.T) {
 		if p.Assume(a) {
 			t.Errorf("%s was assumed", a)
 		}
-		p.Commit(a)
 		p.Forget(a)
 		p.Release(a)
 		if got := p.State(a); got != allocator.Free {
@@ -270,17 +232,15 @@ func TestObserveRefusesWhatNobodyCanSee(t *testing.T) {
 // TestLateNewsOfADeletion: a deletion that is heard of while somebody writes the address again does not free it.
 func TestLateNewsOfADeletion(t *testing.T) {
 	p, a := allocator.NewPool(), addr("10.0.0.1")
-	if err := p.ReserveAddr(a); err != nil {
-		t.Fatal(err)
-	}
+	p.Assume(a)
 	p.Release(a)
-	if err := p.ReserveAddr(a); !errors.Is(err, allocator.ErrTaken) {
-		t.Errorf("the address was given to a second one: %v", err)
+	if p.Assume(a) {
+		t.Error("the address was given to a second one")
 	}
-	p.Commit(a)
+	p.Observe(a, allocator.Allocated)
 	p.Release(a)
-	if err := p.ReserveAddr(a); err != nil {
-		t.Errorf("the address is not free after all: %v", err)
+	if !p.Assume(a) {
+		t.Error("the address is not free after all")
 	}
 }
 
@@ -295,7 +255,7 @@ func TestUsage(t *testing.T) {
 	}
 	p.Cool(shifted(r.Span().First, 3), at(0))
 	p.Cool(r.Span().Last, at(0))
-	_ = p.ReserveAddr(addr("fd00::aaaa"))
+	p.Assume(addr("fd00::aaaa"))
 	if got, want := p.Usage(r.Span()), (allocator.Usage{Size: 1<<64 - 1, Allocated: 3, Reserved: 1, Cooling: 2, Free: 1<<64 - 7}); got != want {
 		t.Errorf("a used /64: %+v, want %+v", got, want)
 	}
@@ -339,7 +299,7 @@ func TestUsed(t *testing.T) {
 
 func TestSameSeedSameDraws(t *testing.T) {
 	draws := func(seed uint64) []netip.Addr {
-		return drain(t, allocator.NewPool(allocator.WithRand(rand.NewPCG(seed, seed))), lotOf(t, from(t, "10.0.0.0/24", "10.0.1.0/26")))
+		return drain(t, allocator.NewPoolWith(rand.NewPCG(seed, seed)), lotOf(t, from(t, "10.0.0.0/24", "10.0.1.0/26")))
 	}
 	if !slices.Equal(draws(1), draws(1)) {
 		t.Error("the same seed gave other draws")

@@ -8,7 +8,7 @@ type State uint8
 const (
 	// Free addresses can be drawn and chosen.
 	Free State = iota
-	// Assumed addresses have been handed out by Draw, ReserveAddr or Assume; the cluster has not confirmed them yet.
+	// Assumed addresses have been handed out by Draw or Assume; the cluster has not confirmed them yet.
 	Assumed
 	// Allocated addresses belong to somebody.
 	Allocated

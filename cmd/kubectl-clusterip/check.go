@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -76,4 +80,74 @@ func kindsOf(all []migration.Finding, which func(migration.Finding) bool) string
 		}
 	}
 	return strings.Join(names, ", ")
+}
+
+func newPlan(m *migrate) *cobra.Command {
+	var output string
+	var options migration.Options
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Say what run would do, or write it to a file; changes nothing",
+		Long: `Says what run would do. A plan in a file can be read, agreed upon, and given to ` + "`run --from`" + `, which then deletes and replaces nothing
+that is not in it.`,
+		Example: `  kubectl clusterip migrate plan -o plan.yaml`,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return m.plan(cmd.Context(), output, options)
+		},
+	}
+	addOutput(cmd, &output, "table, json, yaml, or a file that ends in .json or .yaml")
+	addRepair(cmd, &options)
+	return cmd
+}
+
+func addRepair(cmd *cobra.Command, o *migration.Options) {
+	cmd.Flags().BoolVar(&o.RepairBitmap, "repair-bitmap", false, "also make the bitmap agree with the Services (needs --etcd-servers)")
+}
+
+func (m *migrate) plan(ctx context.Context, output string, o migration.Options) error {
+	format, file := output, ""
+	if ext := filepath.Ext(output); ext == ".json" || ext == ".yaml" || ext == ".yml" {
+		format, file = map[string]string{".json": "json"}[ext], output
+		if format == "" {
+			format = "yaml"
+		}
+	}
+	if err := validOutput(format); err != nil {
+		return fmt.Errorf("%w, or a file name that ends in .yaml or .json", err)
+	}
+	if o.RepairBitmap && len(m.from.etcd.Endpoints) == 0 {
+		return errors.New("--repair-bitmap needs --etcd-servers")
+	}
+	plan, err := m.look(ctx, o)
+	if err != nil {
+		return err
+	}
+	if file != "" {
+		err = writePlan(file, plan, format)
+	} else {
+		err = m.print(plan, migration.KindPlan, format)
+	}
+	if err != nil {
+		return err
+	}
+	return status(plan)
+}
+
+// writePlan puts the file into place in one step: half a plan might be read as a shorter one.
+func writePlan(file string, plan migration.Plan, format string) error {
+	f, err := os.CreateTemp(filepath.Dir(file), ".plan-*")
+	if err != nil {
+		return fmt.Errorf("writing the plan: %w", err)
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // fails when it has been renamed
+	w := bufio.NewWriter(f)
+	err = errors.Join(encode(w, plan.Report(migration.KindPlan), format), w.Flush(), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the plan: %w", err)
+	}
+	return nil
 }

@@ -4,19 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
+	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration/condition"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration/etcdstore"
 )
 
@@ -161,4 +170,92 @@ func versionText(v *apiversion.Info) string {
 		return "unknown"
 	}
 	return v.GitVersion
+}
+
+// streams are where a command writes.
+type streams struct{ Out, ErrOut io.Writer }
+
+// kubeFlags are kubectl's own flags for reaching a cluster.
+type kubeFlags struct {
+	rules     *clientcmd.ClientConfigLoadingRules
+	overrides clientcmd.ConfigOverrides
+}
+
+func newKubeFlags() *kubeFlags {
+	return &kubeFlags{rules: clientcmd.NewDefaultClientConfigLoadingRules()}
+}
+
+func (k *kubeFlags) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&k.rules.ExplicitPath, "kubeconfig", "", "path to the kubeconfig file")
+	clientcmd.BindOverrideFlags(&k.overrides, f, clientcmd.RecommendedConfigOverrideFlags(""))
+}
+
+// rest returns how to connect: as the flags say, else $KUBECONFIG, ~/.kube/config or, in a pod, its ServiceAccount.
+func (k *kubeFlags) rest() (*rest.Config, error) {
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(k.rules, &k.overrides).ClientConfig()
+}
+
+// serverClock tells the API server's time, by which the age of objects is to be measured: a workstation that is a minute ahead
+// would grant no grace at all. Until the first answer of the API server it tells the local time.
+type serverClock struct {
+	ahead atomic.Int64 // of the server, in nanoseconds
+}
+
+var _ clock.PassiveClock = (*serverClock)(nil)
+
+// Now implements clock.PassiveClock.
+func (c *serverClock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// Since implements clock.PassiveClock.
+func (c *serverClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// observe reads the time off the answers that pass. They tell seconds, so that small differences are none.
+func (c *serverClock) observe(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(request)
+		if err == nil {
+			c.read(response.Header.Get("Date"))
+		}
+		return response, err
+	})
+}
+
+func (c *serverClock) read(date string) {
+	server, err := http.ParseTime(date)
+	if err != nil {
+		return
+	}
+	ahead := time.Until(server)
+	if ahead.Abs() < 2*time.Second {
+		ahead = 0
+	}
+	c.ahead.Store(int64(ahead))
+}
+
+// roundTripper is a function as http.RoundTripper.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// tellCondition writes into the cluster how far it is.
+func (m *migrate) tellCondition(ctx context.Context, l *link, p migration.Plan) {
+	if p.World.Allocator == migration.AllocatorBitmap && l.Served {
+		others := len(p.StopFlip()) - (p.Addresses - p.OK)
+		m.courtesy(ctx, condition.Write(ctx, l.API, l.APIVersion, condition.Counted(p.OK, p.Addresses, max(0, others)), l.Clock.Now()))
+	}
+}
+
+// renewCondition does so where somebody has begun to.
+func (m *migrate) renewCondition(ctx context.Context, l *link, c metav1.Condition) {
+	if l.Served {
+		m.courtesy(ctx, condition.Renew(ctx, l.API, l.APIVersion, c, l.Clock.Now()))
+	}
+}
+
+// courtesy logs that a condition was not written: a user who may not do it has the output of the command.
+func (m *migrate) courtesy(ctx context.Context, err error) {
+	if err != nil {
+		logr.FromContextOrDiscard(m.logging(ctx)).Info("The condition of ServiceCIDR kubernetes was not written", "because", err.Error())
+	}
 }

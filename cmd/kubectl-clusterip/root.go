@@ -1,10 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"runtime/debug"
+	"strings"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 func newRoot(out streams) *cobra.Command {
@@ -54,4 +60,46 @@ func version() string {
 		return info.Main.Version
 	}
 	return "unknown"
+}
+
+// migrate is what its subcommands share.
+type migrate struct {
+	streams
+	from connection
+}
+
+func newMigrate(kube *kubeFlags, out streams) *cobra.Command {
+	m := &migrate{streams: out, from: connection{kube: kube}}
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Take a cluster from the legacy allocation bitmap to IPAddresses, and back",
+		Long: `Kubernetes 1.32 and older keep the ClusterIPs that are taken in a bitmap in etcd, 1.33 and later in one IPAddress object for each.
+An API server that changes from one to the other writes those objects while it starts, one after the other, with a warning event for each.
+Written beforehand, it finds nothing to do:
+
+  check  ──>  plan  ──>  run  ──>  verify  ──>  upgrade the API servers  ──>  finalize
+                    (seed, where the API is not served)           <──  rollback
+
+Exit status of every command: 0 clean or done, 1 something is left to be done, 2 it could not be told or nothing was done.
+
+Bitmaps are in etcd only; to look at them, give the address and the client certificate that kube-apiserver uses:
+
+  kubectl clusterip migrate check --etcd-servers=https://127.0.0.1:2379 --etcd-cafile=/etc/kubernetes/pki/etcd/ca.crt \
+    --etcd-certfile=/etc/kubernetes/pki/apiserver-etcd-client.crt --etcd-keyfile=/etc/kubernetes/pki/apiserver-etcd-client.key`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	m.from.addFlags(cmd.PersistentFlags())
+	cmd.AddCommand(newCheck(m), newPlan(m), newRun(m), newSeed(m), newUnseed(m), newVerify(m), newRollback(m), newFinalize(m))
+	return cmd
+}
+
+// logging returns ctx with a logger that writes plain lines for people to stderr. Libraries log there as well.
+func (m *migrate) logging(ctx context.Context) context.Context {
+	log := funcr.New(func(prefix, args string) {
+		write(m.ErrOut, "%s\n", strings.TrimSpace(prefix+" "+args))
+	}, funcr.Options{})
+	klog.SetLogger(log)
+	ctrl.SetLogger(log)
+	return logr.NewContext(ctx, log)
 }

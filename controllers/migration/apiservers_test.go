@@ -1,8 +1,12 @@
 package migration
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/version"
@@ -59,5 +63,87 @@ func TestAddressesOfAPIServers(t *testing.T) {
 		"an endpoint without address": {slices: []discoveryv1.EndpointSlice{slice(port(6443), at())}},
 	} {
 		t.Run(name, func(t *testing.T) { mustEqual(t, "addresses", addresses(tc.slices), tc.want) })
+	}
+}
+
+// An API server that runs renews its key; that of one which was killed goes after a while.
+func TestNoneAlive(t *testing.T) {
+	away := errors.New("away")
+	for name, tc := range map[string]struct {
+		// leases are the keys that are there, and after what time somebody takes them away; 0 for never.
+		leases map[string]time.Duration
+		before func(call) error
+		// want are pieces of the error. wantAfter is when it is known.
+		want      []string
+		wantAfter time.Duration
+	}{
+		"none":              {},
+		"one was killed":    {leases: map[string]time.Duration{"masterleases/10.1.0.1": 14500 * time.Millisecond}, wantAfter: 15 * time.Second},
+		"one runs":          {leases: map[string]time.Duration{"masterleases/10.1.0.1": 0}, want: []string{"10.1.0.1", "stop it first"}, wantAfter: 21 * time.Second},
+		"one of two runs":   {leases: map[string]time.Duration{"masterleases/10.1.0.1": time.Second, "masterleases/fd01::1": 0}, want: []string{"at fd01::1,"}, wantAfter: 21 * time.Second},
+		"nobody can tell":   {before: func(call) error { return away }, want: []string{"looking for API servers that run: away"}},
+		"something similar": {leases: map[string]time.Duration{"masterleases2/10.1.0.1": 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, begin := newMemory(), time.Now()
+				for key, after := range tc.leases {
+					m.put(Write{Key: key, Raw: []byte("lease")})
+					if after > 0 {
+						time.AfterFunc(after, func() { m.remove(key) })
+					}
+				}
+				m.before = tc.before
+				err := NoneAlive(t.Context(), m)
+				if (err == nil) != (tc.want == nil) {
+					t.Errorf("error %v", err)
+				}
+				for _, want := range tc.want {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("%v does not say %q", err, want)
+					}
+				}
+				if spent := time.Since(begin); spent > tc.wantAfter {
+					t.Errorf("it took %v", spent)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.put(Write{Key: "masterleases/10.1.0.1", Raw: []byte("lease")})
+		ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
+		defer stop()
+		if err := NoneAlive(ctx, m); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("told to end: %v", err)
+		}
+	})
+}
+
+// Where API servers encrypt what they store, they could not read what is written past them.
+func TestPlain(t *testing.T) {
+	away := errors.New("away")
+	inDefault := aService("kubernetes", "10.0.0.1")
+	inDefault.Name.Namespace = "default"
+	for name, tc := range map[string]struct {
+		change func(*memory)
+		want   string // a piece of the error, "" for none
+	}{
+		"plain":                 {change: func(*memory) {}},
+		"nothing is there":      {change: func(m *memory) { m.remove("services/specs/default/kubernetes") }},
+		"encrypted Services":    {change: func(m *memory) { m.put(Write{Key: "services/specs/default/kubernetes", Raw: []byte("k8s:enc:x")}) }, want: "services/specs/default/kubernetes: the value is encrypted"},
+		"encrypted IPAddresses": {change: func(m *memory) { m.put(Write{Key: "ipaddresses/10.0.0.1", Raw: []byte("k8s:enc:x")}) }, want: "--plain"},
+		"a broken Service":      {change: func(m *memory) { m.put(Write{Key: "services/specs/default/kubernetes", Raw: []byte("?")}) }}, // others say so
+		"encrypted Secrets":     {change: func(m *memory) { m.put(Write{Key: "secrets/default/x", Raw: []byte("k8s:enc:x")}) }},
+		"nobody answers":        {change: func(m *memory) { m.before = func(call) error { return away } }, want: "away"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := holding(World{Services: []Service{inDefault}})
+			tc.change(m)
+			err := Plain(t.Context(), m)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want %q", err, tc.want)
+			}
+		})
 	}
 }

@@ -8,6 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // Kubectl runs kubectl 1.36 and returns what it printed to stdout. The error holds what it printed to stderr.
@@ -36,4 +40,23 @@ func KubectlWithInput(ctx context.Context, kubeconfig, stdin string, args ...str
 		return out.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(complaint.String()))
 	}
 	return out.String(), nil
+}
+
+// WriteKubeconfig writes a kubeconfig for programs that shall connect as config says. Of the credentials
+// it knows certificates and tokens in memory.
+func WriteKubeconfig(path string, config *rest.Config) error {
+	const name = "test"
+	content := clientcmdapi.NewConfig()
+	content.Clusters[name] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	content.AuthInfos[name] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: config.CertData,
+		ClientKeyData:         config.KeyData,
+		Token:                 config.BearerToken,
+	}
+	content.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	content.CurrentContext = name
+	if err := clientcmd.WriteToFile(*content, path); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	return nil
 }

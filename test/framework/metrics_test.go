@@ -1,6 +1,8 @@
 package framework
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -63,4 +65,18 @@ ips{band="static", cidr="10.96.0.0/16"} 3`
 func TestParseMetricsRefusesNonsense(t *testing.T) {
 	_, err := ParseMetrics("<html>")
 	wantErrorWith(t, err, "parsing metrics")
+}
+
+func TestAskIsContentWithOKAlone(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/ready" {
+			http.Error(w, "caches are not synced", http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	if err := askOK(t.Context(), plainClient(), server.URL+"/ready"); err != nil {
+		t.Error(err)
+	}
+	err := askOK(t.Context(), plainClient(), server.URL+"/late")
+	wantErrorWith(t, err, server.URL, "503", "caches are not synced")
 }

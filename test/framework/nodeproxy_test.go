@@ -3,18 +3,13 @@
 package framework
 
 import (
-	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
-
-	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 func TestProxyConfigurationIsCompleted(t *testing.T) {
@@ -80,55 +75,4 @@ func TestIPTablesOfOneVariant(t *testing.T) {
 	}
 	_, err := IPTables("of-clay")
 	wantErrorWith(t, err, "of-clay")
-}
-
-func TestProxiesLiveInTheirNamespace(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("namespaces need root")
-	}
-	bed, err := network.New(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = bed.Close() })
-	listener, err := bed.Node.Listen("tcp4", "127.0.0.1:10256")
-	if err != nil {
-		t.Fatal(err)
-	}
-	born := time.Now()
-	go func() {
-		_ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // it lives for a second
-			if r.URL.Path != "/healthz" || time.Since(born) < 200*time.Millisecond {
-				http.Error(w, "not yet", http.StatusServiceUnavailable)
-			}
-		}))
-	}()
-	p := &ProxyAgent{}
-	p.name, p.log, p.ready = "proxyagent", filepath.Join(t.TempDir(), "log"), p.healthz
-	p.inNamespace(bed.Node, "sh", []string{"-c", "echo $XTABLES_LOCKFILE; ip -br link show dev pod2; exec sleep 600"})
-	if err := p.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if time.Since(born) < 200*time.Millisecond {
-		t.Error("Start returned before the proxy was ready")
-	}
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.LogTail(9), "pod2") && time.Now().Before(deadline); {
-		time.Sleep(pollInterval) // what is ready is another server, and not the script
-	}
-	if got := p.LogTail(9); !strings.HasPrefix(got, bed.Node.LockFile()) || !strings.Contains(got, "pod2") {
-		t.Errorf("its log: %q", got)
-	}
-	if err := p.WaitReady(t.Context()); err != nil {
-		t.Error(err)
-	}
-	wantErrorWith(t, p.Healthy(t.Context(), "/livez"), "503", "not yet")
-	_, err = p.Metrics(t.Context())
-	wantErrorWith(t, err, "scraping proxyagent")
-	pid := p.Pid()
-	if err := p.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); !os.IsNotExist(err) {
-		t.Error("it still runs: the process is not the program")
-	}
 }

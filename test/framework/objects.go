@@ -1,11 +1,20 @@
 package framework
 
 import (
+	"context"
+	"fmt"
 	"net/netip"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes"
+	networkingv1client "k8s.io/client-go/kubernetes/typed/networking/v1"
+	"k8s.io/client-go/rest"
 )
 
 // ManagedByUpstream is what the API server's allocator writes into [networkingv1.LabelManagedBy].
@@ -124,4 +133,50 @@ func WithoutLabels() IPAddressOption {
 // WithParent points an IPAddress at something that may be no Service.
 func WithParent(parent networkingv1.ParentReference) IPAddressOption {
 	return func(ip *networkingv1.IPAddress) { ip.Spec.ParentRef = &parent }
+}
+
+// CreateServices creates the Services build(0) to build(n-1) with a number of workers and returns what the API server
+// made of them, in that order. It gives up at the first refusal. build is called concurrently.
+func CreateServices(
+	ctx context.Context, client kubernetes.Interface, n, workers int, build func(i int) *corev1.Service,
+) ([]*corev1.Service, error) {
+	created := make([]*corev1.Service, n)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	for i := range n {
+		group.Go(func() (err error) {
+			service := build(i)
+			created[i], err = client.CoreV1().Services(service.Namespace).Create(ctx, service, metav1.CreateOptions{})
+			if err != nil {
+				return fmt.Errorf("creating Service %s/%s: %w", service.Namespace, service.Name, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return created, nil
+}
+
+// NetworkingFor returns a client for IPAddresses and ServiceCIDRs that takes and gives v1 objects and speaks the given
+// version of networking.k8s.io on the wire, "v1" or "v1beta1".
+func NetworkingFor(config *rest.Config, version string) (networkingv1client.NetworkingV1Interface, error) {
+	served := schema.GroupVersion{Group: networkingv1.GroupName, Version: version}
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, served)
+	scheme.AddKnownTypes(served,
+		&networkingv1.IPAddress{}, &networkingv1.IPAddressList{},
+		&networkingv1.ServiceCIDR{}, &networkingv1.ServiceCIDRList{})
+
+	config = rest.CopyConfig(config)
+	config.APIPath = "/apis"
+	config.GroupVersion = &served
+	config.WarningHandler = rest.NoWarnings{} // that v1beta1 is deprecated is why this function exists
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of %s: %w", served, err)
+	}
+	return networkingv1client.New(client), nil
 }

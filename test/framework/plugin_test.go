@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 )
@@ -21,48 +20,6 @@ func standInPlugin(t *testing.T, script string) *Plugin {
 	}
 	t.Cleanup(func() { _ = p.Kill() })
 	return p
-}
-
-func TestPluginRunsToItsEnd(t *testing.T) {
-	t.Parallel()
-	options := scripted("cat; echo $WHO; echo complaint >&2; exit 5")
-	options.Stdin = "given\n"
-	result, err := runPlugin(t.Context(), "sh", []string{"WHO=me"}, options)
-	if want := (PluginResult{Stdout: "given\nme\n", Stderr: "complaint\n", ExitCode: 5}); result != want || err != nil {
-		t.Errorf("got %v, %v", result, err)
-	}
-	_, err = runPlugin(t.Context(), "/nonexistent", nil, PluginOptions{})
-	wantErrorWith(t, err, "running the plugin", "/nonexistent")
-
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // until then it has spoken
-	defer cancel()
-	_, err = runPlugin(ctx, "sh", nil, scripted("echo last words; exec sleep 600"))
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "last words") {
-		t.Errorf("out of time: %v", err)
-	}
-}
-
-func TestPluginIsWaitedFor(t *testing.T) {
-	p := standInPlugin(t, "echo $WHO; echo complaint >&2; exit 5")
-	if code, err := p.Wait(t.Context()); code != 5 || err != nil {
-		t.Errorf("got %d, %v", code, err)
-	}
-	if got := p.LogTail(9); got != "me\ncomplaint" {
-		t.Errorf("its log: %q", got)
-	}
-
-	p = standInPlugin(t, "exec sleep 600")
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := p.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("out of time: %v", err)
-	}
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if code, err := p.Wait(t.Context()); code != -1 || err != nil {
-		t.Errorf("killed: %d, %v", code, err)
-	}
 }
 
 func TestPluginIsWaitedForByWhatItPrints(t *testing.T) {

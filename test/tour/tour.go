@@ -34,7 +34,7 @@ type step struct {
 
 func (t *tour) steps() []step {
 	return []step{
-		{"Start etcd and kube-apiserver on loopback (the first time ever they are built, which takes about 5 minutes)", t.startControlPlane},
+		{"Start etcd and kube-apiserver on loopback", t.startControlPlane},
 		{"Apply config/default: namespace, service account, RBAC, CRD, webhooks, Deployment", t.applyConfig},
 		{"Run the manager with the token of that service account, and no more rights than it has; it answers the webhooks", t.startManager},
 		{"Apply config/samples: three ServiceCIDRs and five Services in two families", t.applySamples},

@@ -41,15 +41,6 @@ func (p *Pool) set(a netip.Addr, s string) {
 // Take makes a assumed, whatever it was: it was drawn.
 func (p *Pool) Take(a netip.Addr) { p.set(a, Assumed) }
 
-// ReserveAddr makes a assumed if it is free, and returns what it was.
-func (p *Pool) ReserveAddr(a netip.Addr) (was string) {
-	was = p.State(a)
-	if was == Free {
-		p.set(a, Assumed)
-	}
-	return was
-}
-
 // Assume makes a assumed if it is free, cooling or reserved, and reports whether it was.
 func (p *Pool) Assume(a netip.Addr) bool {
 	was := p.State(a)
@@ -58,13 +49,6 @@ func (p *Pool) Assume(a netip.Addr) bool {
 	}
 	p.set(a, Assumed)
 	return true
-}
-
-// Commit makes an assumed address allocated.
-func (p *Pool) Commit(a netip.Addr) {
-	if p.State(a) == Assumed {
-		p.set(a, Allocated)
-	}
 }
 
 // Forget makes an assumed address free.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -155,6 +156,30 @@ var _ = Describe("committing", Ordered, func() {
 	})
 })
 
+type writes = []migration.Write
+
+// loss is a transaction whose answer was lost, or else the transaction itself, on an etcd that was empty: its first revision is 2.
+type loss struct {
+	old       []string // key=value, written before
+	writes    writes
+	answer    bool
+	meanwhile []string // key=value that somebody else writes then, or the key alone, which he deletes
+	conflict  bool
+	wantA     []string // all values that key a has had, if that matters
+	wantB     bool     // key b is there
+}
+
+func apply(ctx context.Context, s *Store, changes ...string) {
+	GinkgoHelper()
+	for _, change := range changes {
+		if key, value, written := strings.Cut(change, "="); written {
+			put(ctx, s, key, value)
+		} else {
+			remove(ctx, s, key)
+		}
+	}
+}
+
 // Each of these loses the answer to a transaction, or the transaction, and looks what Commit makes of it.
 var _ = Describe("a transaction without an answer", func() {
 	var (
@@ -192,28 +217,54 @@ var _ = Describe("a transaction without an answer", func() {
 		return done
 	}
 
-	It("was done: creation", func(ctx SpecContext) {
-		revision, done := loseAnswer(ctx, raw("a", 0, "ours"), raw("b", 0, "ours too"))
+	DescribeTable("is judged by what is there", func(ctx SpecContext, l loss) {
+		apply(ctx, direct, l.old...)
+		before, err := direct.Revision(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		var done <-chan outcome
+		if l.answer {
+			_, done = loseAnswer(ctx, l.writes...)
+		} else {
+			done = loseRequest(ctx, l.writes...)
+		}
+		apply(ctx, direct, l.meanwhile...)
 		p.Heal()
-		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{revision, nil})))
-		Expect(history(ctx, direct, "a")).To(Equal([]string{"ours"}))
-	})
-
-	It("was done: change and deletion", func(ctx SpecContext) {
-		a, b := put(ctx, direct, "a", "old"), put(ctx, direct, "b", "old")
-		revision, done := loseAnswer(ctx, raw("a", a, "ours"), deletion("b", b))
-		p.Heal()
-		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{revision, nil})))
-		Expect(history(ctx, direct, "a")).To(Equal([]string{"old", "ours"}))
-		Expect(get(ctx, direct, "b").Exists()).To(BeFalse())
-	})
-
-	It("was done: deletion alone", func(ctx SpecContext) {
-		a, b := put(ctx, direct, "a", "old"), put(ctx, direct, "b", "old")
-		revision, done := loseAnswer(ctx, deletion("a", a), deletion("b", b))
-		p.Heal()
-		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{revision, nil})))
-	})
+		if l.conflict {
+			Eventually(done, 10*time.Second).Should(Receive(HaveField("Err", MatchError(migration.ErrConflict))))
+		} else {
+			Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{before + 1, nil})))
+		}
+		if len(l.wantA) > 0 {
+			Expect(history(ctx, direct, "a")).To(Equal(l.wantA))
+		}
+		Expect(get(ctx, direct, "b").Exists()).To(Equal(l.wantB))
+	},
+		Entry("done: creation", loss{answer: true, writes: writes{raw("a", 0, "ours"), raw("b", 0, "ours too")},
+			wantA: []string{"ours"}, wantB: true}),
+		Entry("done: change and deletion", loss{answer: true, old: []string{"a=old", "b=old"}, writes: writes{raw("a", 2, "ours"), deletion("b", 3)},
+			wantA: []string{"old", "ours"}}),
+		Entry("done: deletion alone", loss{answer: true, old: []string{"a=old", "b=old"}, writes: writes{deletion("a", 2), deletion("b", 3)}}),
+		Entry("done, and somebody has changed a key again", loss{answer: true, writes: writes{raw("a", 0, "ours"), raw("b", 0, "ours too")},
+			meanwhile: []string{"a=theirs"}, wantA: []string{"ours", "theirs"}, wantB: true}),
+		Entry("done, and somebody has changed the only key several times", loss{answer: true, old: []string{"a=old"}, writes: writes{raw("a", 2, "ours")},
+			meanwhile: []string{"a=0", "a=1", "a=2"}}),
+		Entry("done, and somebody has deleted the other key", loss{answer: true, writes: writes{raw("a", 0, "ours"), raw("b", 0, "ours too")},
+			meanwhile: []string{"a"}, wantB: true}),
+		// Two who write the same bytes at the same guard have both written them: nothing tells them apart, and nothing needs to.
+		Entry("done by somebody else, to the byte", loss{old: []string{"a=old"}, writes: writes{raw("a", 2, "ours")}, meanwhile: []string{"a=ours"}}),
+		Entry("done by nobody: it is done now", loss{writes: writes{raw("a", 0, "ours")}, wantA: []string{"ours"}}),
+		Entry("not done, and somebody else has taken the key", loss{conflict: true, writes: writes{raw("a", 0, "ours"), raw("b", 0, "ours too")},
+			meanwhile: []string{"a=theirs"}, wantA: []string{"theirs"}}),
+		Entry("not done, though the key once had that value", loss{conflict: true, old: []string{"a=ours", "a=old"}, writes: writes{raw("a", 3, "ours")},
+			meanwhile: []string{"a=theirs"}}),
+		Entry("not done, and somebody else has changed a key", loss{conflict: true, old: []string{"a=old", "b=old"},
+			writes: writes{raw("a", 2, "ours"), raw("b", 3, "ours too")}, meanwhile: []string{"a=theirs", "a=theirs again", "b=theirs"}, wantB: true}),
+		// What they wrote happens to be what we wanted for one key, but the other key proves that it was not us.
+		Entry("not done, and somebody else has written the same to one key", loss{conflict: true, old: []string{"b=old"},
+			writes: writes{raw("a", 0, "ours"), raw("b", 2, "ours too")}, meanwhile: []string{"a=ours"}, wantA: []string{"ours"}, wantB: true}),
+		Entry("not done, and somebody else has deleted one key of two", loss{conflict: true, old: []string{"a=old", "b=old"},
+			writes: writes{deletion("a", 2), deletion("b", 3)}, meanwhile: []string{"a", "b=theirs"}, wantB: true}),
+	)
 
 	It("was done, by an attempt that took too long", func(ctx SpecContext) {
 		store.patience = 300 * time.Millisecond
@@ -221,40 +272,6 @@ var _ = Describe("a transaction without an answer", func() {
 		p.mute.Store(false) // the connection stays; only the first answer is lost
 		Eventually(done, 30*time.Second).Should(Receive(Equal(outcome{revision, nil})))
 		Expect(history(ctx, direct, "a")).To(Equal([]string{"ours"}))
-	})
-
-	It("was done, and somebody has changed a key again", func(ctx SpecContext) {
-		revision, done := loseAnswer(ctx, raw("a", 0, "ours"), raw("b", 0, "ours too"))
-		put(ctx, direct, "a", "theirs")
-		p.Heal()
-		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{revision, nil})))
-		Expect(history(ctx, direct, "a")).To(Equal([]string{"ours", "theirs"}))
-	})
-
-	It("was done, and somebody has changed the only key several times", func(ctx SpecContext) {
-		a := put(ctx, direct, "a", "old")
-		revision, done := loseAnswer(ctx, raw("a", a, "ours"))
-		for i := range 3 {
-			put(ctx, direct, "a", formatted(int64(i)))
-		}
-		p.Heal()
-		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{revision, nil})))
-	})
-
-	It("was done, and somebody has deleted the other key", func(ctx SpecContext) {
-		revision, done := loseAnswer(ctx, raw("a", 0, "ours"), raw("b", 0, "ours too"))
-		remove(ctx, direct, "a")
-		p.Heal()
-		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{revision, nil})))
-	})
-
-	// Two who write the same bytes at the same guard have both written them: nothing tells them apart, and nothing needs to.
-	It("was done by somebody else, to the byte", func(ctx SpecContext) {
-		a := put(ctx, direct, "a", "old")
-		done := loseRequest(ctx, raw("a", a, "ours"))
-		revision := put(ctx, direct, "a", "ours")
-		p.Heal()
-		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{revision, nil})))
 	})
 
 	It("was done, but etcd has forgotten so: nobody can tell", func(ctx SpecContext) {
@@ -269,68 +286,11 @@ var _ = Describe("a transaction without an answer", func() {
 		Expect(got.Err).NotTo(MatchError(migration.ErrConflict))
 	})
 
-	It("was done by nobody: it is done now", func(ctx SpecContext) {
-		before, err := direct.Revision(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		done := loseRequest(ctx, raw("a", 0, "ours"))
-		p.Heal()
-		Eventually(done, 10*time.Second).Should(Receive(Equal(outcome{before + 1, nil})))
-		Expect(history(ctx, direct, "a")).To(Equal([]string{"ours"}))
-	})
-
-	It("was not done, and somebody else has taken the key", func(ctx SpecContext) {
-		done := loseRequest(ctx, raw("a", 0, "ours"), raw("b", 0, "ours too"))
-		put(ctx, direct, "a", "theirs")
-		p.Heal()
-		Eventually(done, 10*time.Second).Should(Receive(HaveField("Err", MatchError(migration.ErrConflict))))
-		Expect(history(ctx, direct, "a")).To(Equal([]string{"theirs"}))
-		Expect(get(ctx, direct, "b").Exists()).To(BeFalse())
-	})
-
 	It("was not done, and somebody else has taken the key, and what was before is forgotten", func(ctx SpecContext) {
 		done := loseRequest(ctx, raw("a", 0, "ours"))
 		compact(ctx, direct, put(ctx, direct, "a", "theirs"))
 		p.Heal()
 		Eventually(done, 10*time.Second).Should(Receive(HaveField("Err", MatchError(migration.ErrConflict))))
-	})
-
-	It("was not done, though the key once had that value", func(ctx SpecContext) {
-		put(ctx, direct, "a", "ours")
-		a := put(ctx, direct, "a", "old")
-		done := loseRequest(ctx, raw("a", a, "ours"))
-		put(ctx, direct, "a", "theirs")
-		p.Heal()
-		Eventually(done, 10*time.Second).Should(Receive(HaveField("Err", MatchError(migration.ErrConflict))))
-	})
-
-	It("was not done, and somebody else has changed a key", func(ctx SpecContext) {
-		a, b := put(ctx, direct, "a", "old"), put(ctx, direct, "b", "old")
-		done := loseRequest(ctx, raw("a", a, "ours"), raw("b", b, "ours too"))
-		put(ctx, direct, "a", "theirs")
-		put(ctx, direct, "a", "theirs again")
-		put(ctx, direct, "b", "theirs")
-		p.Heal()
-		Eventually(done, 10*time.Second).Should(Receive(HaveField("Err", MatchError(migration.ErrConflict))))
-	})
-
-	// What they wrote happens to be what we wanted for one key, but the other key proves that it was not us.
-	It("was not done, and somebody else has written the same to one key", func(ctx SpecContext) {
-		b := put(ctx, direct, "b", "old")
-		done := loseRequest(ctx, raw("a", 0, "ours"), raw("b", b, "ours too"))
-		put(ctx, direct, "a", "ours")
-		p.Heal()
-		Eventually(done, 10*time.Second).Should(Receive(HaveField("Err", MatchError(migration.ErrConflict))))
-		Expect(history(ctx, direct, "b")).To(Equal([]string{"old"}))
-	})
-
-	It("was not done, and somebody else has deleted one key of two", func(ctx SpecContext) {
-		a, b := put(ctx, direct, "a", "old"), put(ctx, direct, "b", "old")
-		done := loseRequest(ctx, deletion("a", a), deletion("b", b))
-		remove(ctx, direct, "a")
-		put(ctx, direct, "b", "theirs")
-		p.Heal()
-		Eventually(done, 10*time.Second).Should(Receive(HaveField("Err", MatchError(migration.ErrConflict))))
-		Expect(get(ctx, direct, "b").Exists()).To(BeTrue())
 	})
 
 	It("is left alone when the context ends, and the error does not hide that it may be done", func(ctx SpecContext) {

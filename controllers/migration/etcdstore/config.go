@@ -2,12 +2,20 @@ package etcdstore
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
 	"path"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 // DefaultPrefix is where kube-apiserver keeps its objects unless it is told otherwise.
@@ -78,3 +86,50 @@ func (c Config) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, erro
 
 // prefix returns the prefix with one slash before it and none behind, as kube-apiserver would understand it.
 func (c Config) prefix() string { return path.Join("/", cmp.Or(c.Prefix, DefaultPrefix)) }
+
+// keys translates between keys as etcd has them and keys relative to the API server's prefix. Its value is the prefix, with a slash
+// on both sides.
+type keys string
+
+func newKeys(prefix string) keys { return keys(strings.TrimSuffix(prefix, "/") + "/") }
+
+// absolute returns a key as etcd has it. A key that begins with a slash is one already.
+func (k keys) absolute(key string) string {
+	if strings.HasPrefix(key, "/") {
+		return key
+	}
+	return string(k) + key
+}
+
+// relative is the inverse of absolute: a key of somebody else stays absolute.
+func (k keys) relative(key string) string { return strings.TrimPrefix(key, string(k)) }
+
+// below returns what all keys below a folder begin with. The folder services/specs does not hold services/specs2.
+func (k keys) below(folder string) string { return strings.TrimSuffix(k.absolute(folder), "/") + "/" }
+
+// dial returns a client that connects when it is used. What etcd's client would do by itself about an etcd that is away is
+// switched off: it waits and repeats in silence, and of a transaction it would not say that it was sent twice.
+func dial(endpoints []string, trust *tls.Config) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{
+		Endpoints: endpoints,
+		TLS:       trust,
+		// A frozen member or a lost network is found out even by a watch that is idle.
+		DialKeepAliveTime:    10 * time.Second,
+		DialKeepAliveTimeout: 5 * time.Second,
+		MaxUnaryRetries:      1, // one attempt; 0 would be a hundred
+		Logger:               zap.NewNop(),
+		DialOptions: []grpc.DialOption{
+			grpc.WithChainUnaryInterceptor(failFast),
+			grpc.WithConnectParams(grpc.ConnectParams{
+				// gRPC's own limit would have us notice two minutes late that etcd is back.
+				Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+				MinConnectTimeout: 5 * time.Second,
+			}),
+		},
+	})
+}
+
+// failFast lets a call fail when there is no connection, with the reason why there is none.
+func failFast(ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	return invoke(ctx, method, request, reply, connection, append(options, grpc.WaitForReady(false))...)
+}

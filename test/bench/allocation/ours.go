@@ -42,12 +42,12 @@ func (o *ours) allocate(ctx context.Context, l load.Load) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	tiers, err := allocator.Choice{Ranges: []allocator.Candidate{{Range: r}}}.Tiers()
+	tier, err := allocator.NewTier([]allocator.Span{r.Band(allocator.Dynamic)}, nil)
 	if err != nil {
 		return measurement{}, err
 	}
 	outcome, err := l.Run(ctx, func(ctx context.Context, i int) error {
-		if err := o.allocateOne(ctx, pool, allocator.Lot{Tiers: tiers}, i); err != nil {
+		if err := o.allocateOne(ctx, pool, allocator.Lot{Tiers: []*allocator.Tier{tier}}, i); err != nil {
 			return err
 		}
 		// Upstream counts what is used and free after each allocation, for its gauges. So do we.
@@ -82,7 +82,7 @@ func (o *ours) follow(ctx context.Context, pool *allocator.Pool) error {
 	return nil
 }
 
-// allocateOne draws an address, writes it and commits it. A name that is taken is somebody else's, of whom
+// allocateOne draws an address, and writes it. A name that is taken is somebody else's, of whom
 // the informer has not told yet.
 func (o *ours) allocateOne(ctx context.Context, pool *allocator.Pool, lot allocator.Lot, i int) error {
 	for {
@@ -94,14 +94,14 @@ func (o *ours) allocateOne(ctx context.Context, pool *allocator.Pool, lot alloca
 		ip := framework.NewIPAddress(a.String(), cluster.Namespace, fmt.Sprintf("ours-%06d", i))
 		_, err = o.cluster.Client.NetworkingV1().IPAddresses().Create(ctx, ip, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			pool.Commit(a)
+			pool.Observe(a, allocator.Allocated)
 			continue
 		}
 		if err != nil {
 			pool.Forget(a)
 			return fmt.Errorf("creating IPAddress %s: %w", a, err)
 		}
-		pool.Commit(a)
+		pool.Observe(a, allocator.Allocated)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.taken = append(o.taken, ip.Name)

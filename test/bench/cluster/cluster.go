@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,3 +93,40 @@ func (c *Cluster) Config() *rest.Config {
 
 // Addresses is the number of IPAddresses that a cluster of one family has when nobody else adds any.
 func (c *Cluster) Addresses() int { return c.Copies + 2 }
+
+// ServerVersion is what kube-apiserver calls itself, "v1.36.3".
+func (c *Cluster) ServerVersion() (string, error) {
+	server, err := c.Client.Discovery().ServerVersion()
+	if err != nil {
+		return "", fmt.Errorf("asking kube-apiserver for its version: %w", err)
+	}
+	return server.GitVersion, nil
+}
+
+// Versions names the programs of the control plane, "kube-apiserver v1.36.3, etcd 3.7.0".
+func (c *Cluster) Versions(ctx context.Context) (string, error) {
+	server, err := c.ServerVersion()
+	if err != nil {
+		return "", err
+	}
+	etcd, err := c.etcdVersion(ctx)
+	if err != nil {
+		return "", fmt.Errorf("asking etcd for its version: %w", err)
+	}
+	return "kube-apiserver " + server + ", etcd " + etcd, nil
+}
+
+func (c *Cluster) etcdVersion(ctx context.Context) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Etcd.URL()+"/version", nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var answer struct{ Etcdserver string }
+	err = json.NewDecoder(response.Body).Decode(&answer)
+	return answer.Etcdserver, err
+}

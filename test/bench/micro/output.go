@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
 
@@ -101,4 +102,94 @@ func appendNew(list []string, s string) []string {
 		return list
 	}
 	return append(list, s)
+}
+
+// Ours is how our implementation calls itself.
+const Ours = "ours"
+
+const (
+	time   = "ns/op"
+	allocs = "allocs/op"
+	memory = "B/addr"
+)
+
+// Times has a row for each case: the time of each implementation, ours first, our allocations, and how many times
+// as long the others take.
+func (o *Output) Times() report.Table {
+	others := slices.DeleteFunc(slices.Clone(o.Impls), func(impl string) bool { return impl == Ours })
+	table := report.Table{Header: []string{"case", "ours, ns", "ours, allocations"}}
+	for _, impl := range others {
+		table.Header = append(table.Header, impl+", ns", impl+" : ours")
+	}
+	for _, of := range o.Cases {
+		ours := o.Sample(Ours, of, time)
+		row := []string{of, ours.String(), stats.Number(o.Sample(Ours, of, allocs).Median())}
+		for _, impl := range others {
+			theirs := o.Sample(impl, of, time)
+			row = append(row, theirs.String(), stats.Number(theirs.Median()/ours.Median()))
+		}
+		table.Add(row...)
+	}
+	return table
+}
+
+// Memory has a row for each case of a benchmark that reports bytes for each used address.
+func (o *Output) Memory() report.Table {
+	table := report.Table{Header: []string{"case", "bytes for a used address"}}
+	for _, of := range o.Cases {
+		table.Add(of, o.Sample("", of, memory).String())
+	}
+	return table
+}
+
+// The targets, and the cases that they are about.
+const (
+	flat        = 2.0  // slowest to fastest fill of one range
+	limit       = 1000 // ns
+	limited     = "prefix=16"
+	advantage   = 1000
+	advantaged  = "prefix=12/used=99.99"
+	overPeer    = "ipallocator"
+	millionText = "used=1M"
+)
+
+// Notes says which targets were reached by what was measured; cases that are missing have no note.
+func (o *Output) Notes() []string {
+	var notes []string
+	if worst := o.steepest(); worst > 0 {
+		notes = append(notes, report.Target(worst <= flat, "flat within a factor of 2 from empty to 99.99 % full",
+			fmt.Sprintf("%s at most", stats.Number(worst))))
+	}
+	if slowest := o.slowest(limited); slowest > 0 {
+		notes = append(notes, report.Target(slowest < limit, "less than 1 microsecond at /16", stats.Number(slowest)+" ns at most"))
+	}
+	if ratio := o.Sample(overPeer, advantaged, time).Median() / o.Sample(Ours, advantaged, time).Median(); ratio > 0 {
+		notes = append(notes, report.Target(ratio >= advantage, "1,000 times ipallocator at 99.99 % of a /12", stats.Number(ratio)))
+	}
+	return notes
+}
+
+// steepest returns the largest ratio of two fills of one range.
+func (o *Output) steepest() (worst float64) {
+	ranges := map[string]stats.Sample{}
+	for _, of := range o.Cases {
+		prefix, used, _ := strings.Cut(of, "/")
+		if ours := o.Sample(Ours, of, time); len(ours) > 0 && used != millionText {
+			ranges[prefix] = append(ranges[prefix], ours.Median())
+		}
+	}
+	for _, medians := range ranges {
+		worst = max(worst, medians.Quantile(1)/medians.Quantile(0))
+	}
+	return worst
+}
+
+// slowest returns the largest median of ours in the cases of a range.
+func (o *Output) slowest(prefix string) (ns float64) {
+	for _, of := range o.Cases {
+		if ours := o.Sample(Ours, of, time); len(ours) > 0 && strings.HasPrefix(of, prefix+"/") {
+			ns = max(ns, ours.Median())
+		}
+	}
+	return ns
 }

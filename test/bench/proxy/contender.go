@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
 // Contender is a Service proxy in one of its modes.
@@ -67,4 +70,69 @@ func (c Contender) metric(name string) string {
 		return "clusterip_proxyagent_" + name
 	}
 	return "kubeproxy_" + name
+}
+
+// Options say what to measure.
+type Options struct {
+	// Sizes are numbers of Services with three endpoints each; SizesV6 the same in the other family.
+	Sizes, SizesV6 []int
+	// Endpoints is those of a cluster with a single Service; 0 leaves this out.
+	Endpoints int
+	// Proxies are Keys of Contenders.
+	Proxies []string
+
+	// Patience bounds a start. Whoever needs longer is left out of everything else.
+	Patience time.Duration
+	// Changes is how many changes to time. Beyond ChangesLimit only three are made.
+	Changes      int
+	ChangesLimit time.Duration
+	// Rounds of Count connections to Services and as many to other addresses, through each proxy in turn.
+	Rounds, Count int
+	// Quiet is how long to watch the proxies do nothing; 0 leaves this out.
+	Quiet time.Duration
+	// Busy is for how long to time connections while a proxy has to keep up with changes, in the cluster with BusyAt Services.
+	Busy   time.Duration
+	BusyAt int
+	// Clients of a Service with affinity, in the smallest cluster.
+	Clients int
+}
+
+// Full is what the documentation shows.
+func Full() Options {
+	return Options{
+		Sizes: []int{1_000, 10_000, 30_000}, SizesV6: []int{1_000}, Endpoints: 1_000, Proxies: Keys(),
+		Patience: 200 * time.Second, Changes: 7, ChangesLimit: 30 * time.Second,
+		Rounds: 20, Count: 300, Quiet: 20 * time.Second, Busy: 6 * time.Second, BusyAt: 10_000, Clients: 1_000,
+	}
+}
+
+// Quick is for a look at whether the benchmark itself works.
+func Quick() Options {
+	return Options{
+		Sizes: []int{1_000}, Endpoints: 100, Proxies: Keys(),
+		Patience: 30 * time.Second, Changes: 3, ChangesLimit: 10 * time.Second,
+		Rounds: 4, Count: 200, Quiet: 4 * time.Second, Busy: 2 * time.Second, BusyAt: 1_000, Clients: 300,
+	}
+}
+
+// endpoints is how many each of many Services has.
+const endpoints = 3
+
+// world is a control plane that grows.
+type world struct {
+	family    model.Family
+	endpoints int
+	sizes     []int
+	sticky    bool // whether affinity is looked at, in the first size
+}
+
+// worlds are small ones first: what is wrong shows early.
+func (o Options) worlds() (all []world) {
+	if o.Endpoints > 0 {
+		all = append(all, world{family: model.IPv4, endpoints: o.Endpoints, sizes: []int{1}})
+	}
+	if len(o.SizesV6) > 0 {
+		all = append(all, world{family: model.IPv6, endpoints: endpoints, sizes: o.SizesV6})
+	}
+	return append(all, world{family: model.IPv4, endpoints: endpoints, sizes: o.Sizes, sticky: o.Clients > 0})
 }

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/population"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/probe"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -132,4 +135,44 @@ func (b *bench) value(ctx context.Context, s *stand, name string) (float64, erro
 	}
 	value, _ := metrics.Value(s.who.metric(name), "ip_family", b.family.String())
 	return value, nil
+}
+
+// tool is iptables or ip6tables of a variant.
+func (b *bench) tool(variant string) string {
+	if b.family == model.IPv6 {
+		return "ip6tables-" + variant
+	}
+	return "iptables-" + variant
+}
+
+// newBare makes a stand without a proxy but with a rule for all Services, or without any if variant is empty.
+func (b *bench) newBare(ctx context.Context, variant string) (*stand, error) {
+	s, err := b.newStand(ctx, Contender{Name: "bare " + variant, Variant: variant}, &Figures{})
+	if err != nil || variant == "" {
+		return s, err
+	}
+	to := netip.AddrPortFrom(population.Endpoint(b.family, 0), population.OpenPort)
+	command := s.bed.Node.Command(ctx, b.tool(variant), "-t", "nat", "-A", "PREROUTING", "-d", serviceRange(b.family).String(),
+		"-p", "tcp", "--dport", "80", "-j", "DNAT", "--to-destination", to.String())
+	command.Env = append(command.Environ(), "XTABLES_LOCKFILE="+s.bed.Node.LockFile())
+	return s, command.Run()
+}
+
+// versions names the programs that take part.
+func versions(ctx context.Context, plane *cluster.Cluster) (string, error) {
+	text, err := plane.Versions(ctx)
+	if err != nil {
+		return "", err
+	}
+	text += ", kube-proxy of the same version"
+	for _, tool := range []string{"iptables", "nft"} {
+		said, err := exec.CommandContext(ctx, tool, "--version").Output()
+		if err != nil {
+			return "", fmt.Errorf("asking %s for its version: %w", tool, err)
+		}
+		if words := strings.Fields(string(said)); len(words) > 1 {
+			text += ", " + tool + " " + words[1]
+		}
+	}
+	return text, nil
 }

@@ -4,5 +4,5 @@
 //
 // A cluster is built once for each size and kept as a folder. Whatever is measured, is measured on a fresh copy of it, with an etcd of its own.
 //
-// Start with Run; flip.go, rate.go and command.go hold one measurement each, shelf.go and subject.go the clusters that they are made on.
+// Start with Run; flip.go and rate.go hold the measurements, subject.go the clusters that they are made on.
 package upgrade

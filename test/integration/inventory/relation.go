@@ -6,10 +6,12 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
@@ -86,4 +88,26 @@ func ClusterIPs(s *corev1.Service) []string {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(s.Spec.ClusterIPs), func(ip string) bool { return ip == corev1.ClusterIPNone })
+}
+
+// quiet is how long nothing may happen in a cluster that has settled.
+const quiet = time.Second
+
+// Settled waits until an API server has written everything that it writes after its start, which goes on for some seconds
+// after it is ready, and takes down what there is then. Call it while nobody else writes.
+func Settled(ctx context.Context, config *rest.Config) (Objects, error) {
+	before, err := Everything(ctx, config)
+	for err == nil {
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for the cluster to settle: %w", context.Cause(ctx))
+		case <-time.After(quiet):
+		}
+		var after Objects
+		if after, err = Everything(ctx, config); err == nil && len(before.Changes(after)) == 0 {
+			return after, nil
+		}
+		before = after
+	}
+	return nil, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
 // A bit was missing, and the old allocator gave an address to a second Service. Nothing but the users of the two can tell
@@ -31,9 +32,9 @@ var _ = Describe("An address of several Services", Ordered, func() {
 		}
 		return all
 	}
-	owners := func(r report, address string) []string {
+	owners := func(r migrate.Output, address string) []string {
 		GinkgoHelper()
-		for _, f := range r.of("DuplicateClusterIP") {
+		for _, f := range r.Of("DuplicateClusterIP") {
 			if f.Address == address {
 				return f.Objects
 			}
@@ -41,9 +42,9 @@ var _ = Describe("An address of several Services", Ordered, func() {
 		Fail("not reported: " + address)
 		return nil
 	}
-	reported := func(r report) {
+	reported := func(r migrate.Output) {
 		GinkgoHelper()
-		Expect(r.words("DuplicateClusterIP")).To(ConsistOf("DuplicateClusterIP "+four, "DuplicateClusterIP "+six))
+		Expect(r.Words("DuplicateClusterIP")).To(ConsistOf("DuplicateClusterIP "+four, "DuplicateClusterIP "+six))
 		Expect(owners(r, four)[:3]).To(Equal([]string{"Service default/zulu", "Service default/alpha", "Service default/mike"}))
 		Expect(owners(r, six)[:2]).To(Equal([]string{"Service default/zulu", "Service default/alpha"}))
 	}
@@ -78,7 +79,7 @@ var _ = Describe("An address of several Services", Ordered, func() {
 		w.untouched(ctx, func() {
 			r := w.check(ctx, found)
 			reported(r)
-			for _, f := range r.of("DuplicateClusterIP") {
+			for _, f := range r.Of("DuplicateClusterIP") {
 				Expect(f.Blocks).To(BeFalse())
 				Expect(f.Plan).To(ContainSubstring("default/alpha"), "which one has to be recreated: %+v", f)
 			}
@@ -101,7 +102,7 @@ var _ = Describe("An address of several Services", Ordered, func() {
 	It("stays the oldest one's when a younger one stands in the IPAddress", func(ctx SpecContext) {
 		w.DeleteIPAddress(ctx, four)
 		w.CreateIPAddress(ctx, framework.NewIPAddress(four, cluster.Namespace, "alpha"))
-		Expect(w.check(ctx, found).words()).To(ContainElements("IPAddressWrongParent "+four, "DuplicateClusterIP "+four))
+		Expect(w.check(ctx, found).Words()).To(ContainElements("IPAddressWrongParent "+four, "DuplicateClusterIP "+four))
 		with(found, w.migrate(ctx, "run"))
 		Expect(w.Owner(ctx, four)).To(Equal("default/zulu"))
 	})
@@ -112,7 +113,7 @@ var _ = Describe("An address of several Services", Ordered, func() {
 			for _, word := range append(services, four, six) {
 				Expect(with(found, answers[0]).Stdout).To(ContainSubstring(word))
 			}
-			reported(reportOf(with(found, answers[1]).Stdout))
+			reported(migrate.Decode(with(found, answers[1]).Stdout))
 		}, conditionKey)
 	})
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
 // Kubernetes 1.32 serves IPAddresses as plain storage: whoever may write them may write nonsense. A cluster that is migrated
@@ -68,28 +69,28 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 	It("is found, and explained", func(ctx SpecContext) {
 		w.untouched(ctx, func() {
 			r := w.check(ctx, found)
-			Expect(r.words()).To(ConsistOf(
+			Expect(r.Words()).To(ConsistOf(
 				"IPAddressMissing "+missing, "IPAddressWrongParent "+parent, "IPAddressWrongLabels "+labels,
 				"IPAddressForeign "+foreign, "IPAddressOrphan "+orphan,
 				// Two Services were given another address behind the API server's back, so what they had is nobody's now.
 				"OutOfRange 10.99.0.1", "InvalidClusterIP",
 				"IPAddressOrphan "+outside, "LeakedBit "+outside, "IPAddressOrphan "+none, "LeakedBit "+none,
 			))
-			Expect(r.one("IPAddressMissing").Objects).To(ContainElement("Service default/missing"))
-			Expect(r.one("IPAddressWrongParent").Objects).To(ContainElements("Service default/parent", "IPAddress "+parent))
-			Expect(r.one("IPAddressWrongParent").Detail).To(ContainSubstring("default/labels"), "whom it names instead")
-			Expect(r.one("IPAddressWrongLabels").Objects).To(ContainElement("IPAddress " + labels))
-			Expect(r.one("IPAddressForeign").Detail).To(ContainSubstring(stranger))
-			Expect(r.one("OutOfRange").Objects).To(ContainElement("Service default/outside"))
-			Expect(r.one("InvalidClusterIP").Objects).To(ContainElement("Service default/none"))
-			Expect(r.one("InvalidClusterIP").Detail).To(ContainSubstring("10.96.0.300"))
+			Expect(r.One("IPAddressMissing").Objects).To(ContainElement("Service default/missing"))
+			Expect(r.One("IPAddressWrongParent").Objects).To(ContainElements("Service default/parent", "IPAddress "+parent))
+			Expect(r.One("IPAddressWrongParent").Detail).To(ContainSubstring("default/labels"), "whom it names instead")
+			Expect(r.One("IPAddressWrongLabels").Objects).To(ContainElement("IPAddress " + labels))
+			Expect(r.One("IPAddressForeign").Detail).To(ContainSubstring(stranger))
+			Expect(r.One("OutOfRange").Objects).To(ContainElement("Service default/outside"))
+			Expect(r.One("InvalidClusterIP").Objects).To(ContainElement("Service default/none"))
+			Expect(r.One("InvalidClusterIP").Detail).To(ContainSubstring("10.96.0.300"))
 		})
 	})
 
 	It("is found by verify too, but for what does not matter to the new allocator", func(ctx SpecContext) {
 		w.untouched(ctx, func() {
-			r := reportOf(with(found, w.migrate(ctx, "verify", "-o", "json")).Stdout)
-			Expect(r.words()).To(ContainElements("IPAddressMissing "+missing, "IPAddressWrongParent "+parent,
+			r := migrate.Decode(with(found, w.migrate(ctx, "verify", "-o", "json")).Stdout)
+			Expect(r.Words()).To(ContainElements("IPAddressMissing "+missing, "IPAddressWrongParent "+parent,
 				"IPAddressWrongLabels "+labels, "OutOfRange 10.99.0.1", "InvalidClusterIP"))
 		}, conditionKey)
 	})
@@ -97,7 +98,7 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 	It("is told the same in JSON, in YAML and in the table", func(ctx SpecContext) {
 		asJSON := w.check(ctx, found)
 		answers := w.together(ctx, []string{"check", "-o", "yaml"}, []string{"check"}, []string{"check", "-o", "table"})
-		asYAML := reportOf(with(found, answers[0]).Stdout)
+		asYAML := migrate.Decode(with(found, answers[0]).Stdout)
 		asJSON.Revision = asYAML.Revision // the API server's leases go on
 		Expect(asYAML).To(Equal(asJSON))
 		for _, answer := range answers[1:] {
@@ -112,9 +113,9 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 	It("has its remedy in the plan", func(ctx SpecContext) {
 		w.untouched(ctx, func() {
 			answer := w.migrate(ctx, "plan", "-o", "json")
-			r := reportOf(answer.Stdout)
+			r := migrate.Decode(answer.Stdout)
 			Expect(r.Kind).To(Equal("MigrationPlan"))
-			Expect(r.todo()).To(ConsistOf("CreateIPAddress "+missing, "ReplaceIPAddress "+parent, "RelabelIPAddress "+labels,
+			Expect(r.Todo()).To(ConsistOf("CreateIPAddress "+missing, "ReplaceIPAddress "+parent, "RelabelIPAddress "+labels,
 				"DeleteIPAddress "+orphan, "DeleteIPAddress "+outside, "DeleteIPAddress "+none))
 			for _, s := range r.Steps {
 				if s.Do != "CreateIPAddress" {
@@ -136,7 +137,7 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 	It("is mended as far as it is ours", func(ctx SpecContext) {
 		with(found, w.migrate(ctx, "run"))
 		r := w.check(ctx, found)
-		Expect(r.words()).To(ConsistOf("IPAddressForeign "+foreign, "OutOfRange 10.99.0.1", "InvalidClusterIP",
+		Expect(r.Words()).To(ConsistOf("IPAddressForeign "+foreign, "OutOfRange 10.99.0.1", "InvalidClusterIP",
 			"LeakedBit "+outside, "LeakedBit "+none))
 		Expect(w.Owner(ctx, missing)).To(Equal("default/missing"))
 		Expect(w.Owner(ctx, parent)).To(Equal("default/parent"))

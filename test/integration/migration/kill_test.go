@@ -20,6 +20,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
 // kills is how often each command is killed.
@@ -170,7 +171,7 @@ var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ord
 		w.populate(ctx, 120)
 		w.migrated(ctx)
 		w.restart(ctx, newer)
-		w.publish(ctx)
+		migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL())
 		w.DeleteServices(ctx, framework.NewService(cluster.Namespace, "web-6"), framework.NewService(cluster.Namespace, "web-7"))
 		w.CreateServices(ctx, 150, func(i int) *corev1.Service {
 			return framework.NewService(cluster.Namespace, fmt.Sprintf("late-%d", i), framework.RequireDualStack())

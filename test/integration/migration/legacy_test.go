@@ -55,9 +55,15 @@ func (s storage) legacy(ctx context.Context, key string) legacy {
 // plant writes a bitmap over the one that is there.
 func (s storage) plant(ctx context.Context, key string, l legacy) {
 	GinkgoHelper()
+	s.put(ctx, key, l.encoded())
+}
+
+// encoded is the bitmap as an API server stores it.
+func (l legacy) encoded() []byte {
+	GinkgoHelper()
 	l.object.Data = l.bits.Bytes()
 	l.object.APIVersion, l.object.Kind = "v1", "RangeAllocation"
-	s.put(ctx, key, encode(l.object))
+	return encode(l.object)
 }
 
 // flip changes bits in the bitmap that covers the addresses, which are of one family.

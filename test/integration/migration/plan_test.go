@@ -11,6 +11,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
 // A plan is written to a file, somebody reads it, and meanwhile the world moves on.
@@ -51,14 +52,14 @@ var _ = Describe("A plan in a file", Ordered, ContinueOnFailure, func() {
 			for _, answer := range answers {
 				with(found, answer)
 			}
-			r := reportOf(content())
+			r := migrate.Decode(content())
 			Expect(r.Kind).To(Equal("MigrationPlan"))
-			Expect(r.todo()).To(ContainElements("CreateServiceCIDR "+range4+","+range6, "DeleteIPAddress "+listed, "DeleteIPAddress "+moved))
-			Expect(r.todo()).To(HaveLen(1 + 2 + len(w.owners(ctx))))
+			Expect(r.Todo()).To(ContainElements("CreateServiceCIDR "+range4+","+range6, "DeleteIPAddress "+listed, "DeleteIPAddress "+moved))
+			Expect(r.Todo()).To(HaveLen(1 + 2 + len(w.owners(ctx))))
 			text, err := os.ReadFile(asJSON)
 			Expect(err).NotTo(HaveOccurred())
 			for _, other := range []string{string(text), answers[2].Stdout, answers[3].Stdout} {
-				Expect(reportOf(other).todo()).To(Equal(r.todo()))
+				Expect(migrate.Decode(other).Todo()).To(Equal(r.Todo()))
 			}
 		})
 	})
@@ -75,7 +76,7 @@ var _ = Describe("A plan in a file", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("is refused when it was made for another cluster", func(ctx SpecContext) {
-		uid := reportOf(content()).Cluster
+		uid := migrate.Decode(content()).Cluster
 		Expect(uid).To(HaveLen(36))
 		refusedFrom(ctx, strings.Replace(content(), uid, "00000000-0000-4000-8000-000000000000", 1), uid, "00000000-0000-4000-8000-000000000000")
 		refusedFrom(ctx, strings.Replace(content(), uid, "", 1))
@@ -99,7 +100,7 @@ var _ = Describe("A plan in a file", Ordered, ContinueOnFailure, func() {
 		for _, address := range late.Spec.ClusterIPs {
 			Expect(w.Owner(ctx, address)).To(Equal("default/late"))
 		}
-		Expect(w.check(ctx, found).words()).To(ConsistOf("IPAddressOrphan "+unlisted, "IPAddressOrphan "+moved))
+		Expect(w.check(ctx, found).Words()).To(ConsistOf("IPAddressOrphan "+unlisted, "IPAddressOrphan "+moved))
 		Expect(w.etcd.count(ctx, addressesKey)).To(Equal(len(w.owners(ctx)) + 2))
 	})
 

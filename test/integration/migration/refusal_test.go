@@ -16,6 +16,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
 // The two commands that take something away ask first, look twice, and do nothing while it could hurt.
@@ -27,7 +28,7 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 		w.populate(ctx, 20)
 		w.migrated(ctx)
 		w.restart(ctx, newer)
-		w.publish(ctx)
+		migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL())
 		w.CreateService(ctx, "late", framework.RequireDualStack())
 		w.CreateService(ctx, "outside")
 	})
@@ -94,9 +95,9 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(second.Stop()).To(Succeed())
-			w.publish(ctx)
+			migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL())
 		})
-		w.publish(ctx, second.URL())
+		migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL(), second.URL())
 		refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--archive="+newFile()) },
 			"1.32", second.URL()[8:])
 	})
@@ -104,15 +105,15 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 	It("finalize is refused while one API server of several is silent", func(ctx SpecContext) {
 		port, err := framework.FreePort()
 		Expect(err).NotTo(HaveOccurred())
-		w.publish(ctx, "https://127.0.0.1:"+strconv.Itoa(port))
-		DeferCleanup(func(ctx SpecContext) { w.publish(ctx) })
+		migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL(), "https://127.0.0.1:"+strconv.Itoa(port))
+		DeferCleanup(func(ctx SpecContext) { migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL()) })
 		refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--archive="+newFile()) },
 			"127.0.0.1:"+strconv.Itoa(port))
 	})
 
 	It("finalize is refused when nobody says where the API servers are", func(ctx SpecContext) {
-		w.unpublish(ctx)
-		DeferCleanup(func(ctx SpecContext) { w.publish(ctx) })
+		migrate.Publish(ctx, w.Cluster, w.etcd.client)
+		DeferCleanup(func(ctx SpecContext) { migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL()) })
 		refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--archive="+newFile()) },
 			"default/kubernetes")
 	})

@@ -23,6 +23,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
@@ -142,9 +143,7 @@ func (w *world) heal(ctx context.Context) {
 		for _, address := range w.used(ctx, key) {
 			bitmap.set(address, true)
 		}
-		bitmap.object.Data = bitmap.bits.Bytes()
-		bitmap.object.APIVersion, bitmap.object.Kind = "v1", "RangeAllocation"
-		if raw := encode(bitmap.object); !bytes.Equal(raw, w.etcd.get(ctx, key).raw) {
+		if raw := bitmap.encoded(); !bytes.Equal(raw, w.etcd.get(ctx, key).raw) {
 			w.etcd.put(ctx, key, raw)
 		}
 	}
@@ -273,9 +272,9 @@ func with(status int, result framework.PluginResult) framework.PluginResult {
 
 // check is what the check command says about the cluster. It reads etcd alone, which is faster: beside an API server it looks
 // twice, some seconds apart, before it calls anything wrong.
-func (w *world) check(ctx context.Context, status int) report {
+func (w *world) check(ctx context.Context, status int) migrate.Output {
 	GinkgoHelper()
-	return reportOf(with(status, w.offline(ctx, "check", "-o", "json")).Stdout)
+	return migrate.Decode(with(status, w.offline(ctx, "check", "-o", "json")).Stdout)
 }
 
 // migrated runs the migration to its end and wants it to be whole.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
 // The API server of the cluster does not know IPAddresses, so they are written past it:
@@ -27,7 +28,7 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 			pattern := y.repaired(ctx)
 			s := y.open(ctx, oldest)
 			before := s.photo(ctx)
-			Expect(s.check(ctx, findings).found()).To(HaveKeyWithValue("IPAddressMissing", len(before.owners())))
+			Expect(migrate.Count(s.check(ctx, findings).Words())).To(HaveKeyWithValue("IPAddressMissing", len(before.owners())))
 			s.migrate(ctx, findings, "verify")
 			s.migrate(ctx, refused, "seed")
 			s.preview(ctx, "seed", "--etcd", "--dry-run")
@@ -84,7 +85,7 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		s.offline(ctx, refused, "unseed", "--etcd")
 
 		s.restart(ctx, newer)
-		s.publish(ctx, portOf(s.Access))
+		migrate.Publish(ctx, s.Cluster, s.etcd, s.URL())
 		s.migrate(ctx, done, "finalize", "--yes", "--archive="+filepath.Join(GinkgoT().TempDir(), "archive.yaml"))
 		Expect(s.keys(ctx)).NotTo(ContainElement(HavePrefix(noteKeys)))
 		Expect(before.addresses.writes(s.photo(ctx).addresses)).To(BeEmpty())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
 // Exit statuses of the command.
@@ -112,9 +113,9 @@ func (s *stage) watch(ctx context.Context, args ...string) *framework.Plugin {
 }
 
 // check returns the report of `check -o json`.
-func (s *stage) check(ctx context.Context, status int) report {
+func (s *stage) check(ctx context.Context, status int) migrate.Output {
 	GinkgoHelper()
-	return reportOf(s.migrate(ctx, status, "check", "-o", "json").Stdout)
+	return migrate.Decode(s.migrate(ctx, status, "check", "-o", "json").Stdout)
 }
 
 // repairs are the events by which an API server tells that what it has stored is not in order. Those of 1.32 have the same names.

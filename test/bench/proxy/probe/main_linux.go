@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -125,4 +126,13 @@ func drain(listener int) error {
 			*slot = fd
 		}
 	}
+}
+
+// Now reads the clock that all processes of the machine share.
+func Now() (Moment, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		return 0, fmt.Errorf("reading the clock: %w", err)
+	}
+	return Moment(time.Duration(t.Nano())), nil
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,130 +12,22 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator/internal/golden"
 )
 
-// TestStaticBandsAreTouchedLast fills a small range and a larger one. The small one's dynamic band is full after
-// 14 draws from it, but no static address comes while a dynamic one is left anywhere.
-func TestStaticBandsAreTouchedLast(t *testing.T) {
-	for name, priority := range map[string]int{"the same priority": 0, "the small one first": 1, "the small one last": -1} {
-		t.Run(name, func(t *testing.T) {
-			c := from(t, "10.0.0.0/27", "10.0.1.0/24")
-			c.Ranges[0].Priority = priority
-			small, large := c.Ranges[0].Range, c.Ranges[1].Range
-			got := drain(t, allocator.NewPool(), lotOf(t, c))
-			isStatic := func(a netip.Addr) bool {
-				return small.Band(allocator.Static).Contains(a) || large.Band(allocator.Static).Contains(a)
-			}
-			if first := slices.IndexFunc(got, isStatic); first != 14+238 {
-				t.Errorf("draw %d is the first static address, want draw 252", first)
-			}
-			if !slices.ContainsFunc(got[:252], small.Contains) || len(got) != 30+254 {
-				t.Errorf("%d draws, want 284 with some of the small range", len(got))
-			}
-			if last := slices.IndexFunc(got[252:], func(a netip.Addr) bool { return !isStatic(a) }); last != -1 {
-				t.Errorf("a dynamic address came after the static ones")
-			}
-		})
-	}
-}
-
-// TestOrderOfTiers names where every draw must come from.
-func TestOrderOfTiers(t *testing.T) {
-	c := allocator.Choice{Ranges: []allocator.Candidate{
-		{Range: rangeOf(t, "10.0.0.0/27"), Priority: -5},
-		{Range: rangeOf(t, "10.0.1.0/27"), Priority: 10},
-		{Range: rangeOf(t, "10.0.2.0/27"), Priority: math.MinInt},
-		{Range: rangeOf(t, "10.0.3.0/27"), Priority: math.MaxInt},
-		{Range: rangeOf(t, "10.0.4.0/28"), Priority: 10},
-	}}
-	byPriority := [][]int{{3}, {1, 4}, {0}, {2}}
-	var want []func(netip.Addr) bool
-	for _, band := range []allocator.Band{allocator.Dynamic, allocator.Static} {
-		for _, group := range byPriority {
-			size := uint64(0)
-			isHere := func(a netip.Addr) bool {
-				return slices.ContainsFunc(group, func(i int) bool { return c.Ranges[i].Range.Band(band).Contains(a) })
-			}
-			for _, i := range group {
-				size += c.Ranges[i].Range.Band(band).Size()
-			}
-			for range size {
-				want = append(want, isHere)
-			}
-		}
-	}
-	got := drain(t, allocator.NewPool(), lotOf(t, c))
-	if len(got) != len(want) {
-		t.Fatalf("%d draws, want %d", len(got), len(want))
-	}
-	for i, a := range got {
-		if !want[i](a) {
-			t.Errorf("draw %d is %s, out of order", i, a)
-		}
-	}
-}
-
-// TestOverlapIsStatic: what is static in one candidate comes last, though it is dynamic in another one.
-func TestOverlapIsStatic(t *testing.T) {
-	c := from(t, "10.0.0.0/24", "10.0.0.64/27") // .65 to .80 are static in the second
-	got := drain(t, allocator.NewPool(), lotOf(t, c))
-	first := slices.IndexFunc(got, func(a netip.Addr) bool {
-		return span("10.0.0.1-10.0.0.16").Contains(a) || span("10.0.0.65-10.0.0.80").Contains(a)
-	})
-	if first != 254-32 || len(got) != 254 {
-		t.Errorf("the first static address is draw %d of %d, want 222 of 254", first, len(got))
-	}
-}
-
-// TestHigherPriorityWinsOverlap: an address in ranges of two priorities comes with the higher one.
-func TestHigherPriorityWinsOverlap(t *testing.T) {
-	c := from(t, "fd00::/124", "fd00::8/125")
-	c.Ranges[1].Priority = 1
-	got := drain(t, allocator.NewPool(), lotOf(t, c))
-	for i, a := range got {
-		if inner := c.Ranges[1].Range.Contains(a); inner != (i < 7) {
-			t.Errorf("draw %d is %s", i, a)
-		}
-	}
-	if len(got) != 15 {
-		t.Errorf("%d draws, want 15", len(got))
-	}
-}
-
-func TestExclude(t *testing.T) {
-	c := from(t, "10.0.0.0/24")
-	c.Exclude = []allocator.Span{
-		span("10.0.0.200-10.0.1.200"), span("10.0.0.1-10.0.0.9"), span("10.0.0.5-10.0.0.20"), // the ends, overlapping
-		span("10.0.0.50-10.0.0.50"), span("10.0.0.70-10.0.0.60"), {}, all6, // one; and three that exclude nothing
-	}
-	got := drain(t, allocator.NewPool(), lotOf(t, c))
-	for _, a := range got {
-		if slices.ContainsFunc(c.Exclude, func(s allocator.Span) bool { return s.Contains(a) }) {
-			t.Errorf("%s is excluded", a)
-		}
-	}
-	if len(got) != 199-20-1 {
-		t.Errorf("%d addresses, want 178", len(got))
-	}
-	tiers, err := allocator.Choice{Ranges: c.Ranges, Exclude: []allocator.Span{all4}}.Tiers()
-	if err != nil || len(tiers) > 0 {
-		t.Errorf("all of it excluded: %d tiers, %v", len(tiers), err)
-	}
-}
-
 // TestUniform draws from a union of ranges that overlap, parts of which are used or excluded, and compares how often
 // each address came with how often it should (chi-square, five standard deviations).
 func TestUniform(t *testing.T) {
-	c := from(t, "10.0.0.0/25", "10.0.0.64/26", "10.0.0.96/27", "10.0.0.96/27", "10.0.3.0/28", "10.0.2.0/27")
-	c.Exclude = []allocator.Span{span("10.0.0.40-10.0.0.50"), span("10.0.3.3-10.0.3.4")}
-	lot := lotOf(t, c)
+	spans, exclude := spans("10.0.0.1-10.0.0.126 10.0.0.65-10.0.0.126 10.0.0.97-10.0.0.126 10.0.3.1-10.0.3.14"), spans("10.0.0.40-10.0.0.50 10.0.3.3-10.0.3.4")
+	lot := allocator.Lot{Tiers: []*allocator.Tier{tierOf(t, spans...)}}
+	lot.Tiers[0], _ = allocator.NewTier(spans, exclude)
+	tiers := []golden.Tier{golden.NewTier(goldenSpans(spans), goldenSpans(exclude))}
 	for name, shard := range shards {
 		t.Run(name, func(t *testing.T) {
-			p, gold := allocator.NewPool(allocator.WithRand(rand.NewPCG(12, 0))), golden.NewPool() // its own, for the same draws in each order
+			p, gold := allocator.NewPoolWith(rand.NewPCG(12, 0)), golden.NewPool() // its own, for the same draws in each order
 			for i := 20; i < 128; i += 3 {
 				p.Observe(nth(addr("10.0.0.0"), i), allocator.Allocated)
 				gold.Observe(nth(addr("10.0.0.0"), i), golden.Allocated)
 			}
 			lot.Shard = shard
-			checkUniform(t, p, lot, gold.Eligible(golden.Lot{Tiers: goldenChoice(c).Tiers(), Owns: shard.Owns}))
+			checkUniform(t, p, lot, gold.Eligible(golden.Lot{Tiers: tiers, Owns: shard.Owns}))
 		})
 	}
 }
@@ -152,7 +43,7 @@ var shards = map[string]allocator.Shard{
 
 // TestUniformWhenNearlyFull: seven addresses of 65,278 are left, far from each other.
 func TestUniformWhenNearlyFull(t *testing.T) {
-	p, lot := allocator.NewPool(allocator.WithRand(rand.NewPCG(13, 0))), lotOf(t, from(t, "10.0.0.0/16"))
+	p, lot := allocator.NewPoolWith(rand.NewPCG(13, 0)), lotOf(t, from(t, "10.0.0.0/16"))
 	drain(t, p, lot)
 	var left []netip.Addr
 	for _, i := range []int{257, 258, 4096, 20_000, 20_100, 65_533, 65_534} {
@@ -177,7 +68,7 @@ func TestUniformOverManyRuns(t *testing.T) {
 	for _, used := range []int{50, 97} {
 		for _, shard := range []string{"everything is one's own", "one of three", "no member"} {
 			t.Run(fmt.Sprintf("%d %%, %s", used, shard), func(t *testing.T) {
-				p, rng := allocator.NewPool(allocator.WithRand(rand.NewPCG(14, 0))), seeded(15)
+				p, rng := allocator.NewPoolWith(rand.NewPCG(14, 0)), seeded(15)
 				var eligible []netip.Addr
 				for _, a := range addrsOf(tier) {
 					if rng.IntN(100) < used {
@@ -259,7 +150,7 @@ func TestNoBias(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			src := &script{t, tc.says}
-			d, err := allocator.NewPool(allocator.WithRand(src)).Draw(lotOf(t, from(t, tc.ranges...)))
+			d, err := allocator.NewPoolWith(src).Draw(lotOf(t, from(t, tc.ranges...)))
 			if err != nil || d.Addr != addr(tc.want) {
 				t.Errorf("got %s, %v, want %s", d.Addr, err, tc.want)
 			}

@@ -1,4 +1,4 @@
-package migration_test
+package migrate
 
 import (
 	"cmp"
@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// report is what check, verify and plan print, as scripts read it. Names are written out here and not taken from the
+// Output is what check, verify and plan print, as scripts read it. Names are written out here and not taken from the
 // command's code, so that one which changes by mistake is noticed; a field that is not here fails the spec.
-type report struct {
+type Output struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 
@@ -36,11 +36,12 @@ type report struct {
 		ModRevision int64  `json:"modRevision"`
 		Error       string `json:"error"`
 	} `json:"bitmaps"`
-	Findings []finding `json:"findings"`
-	Steps    []step    `json:"steps"`
+	Findings []Finding `json:"findings"`
+	Steps    []Step    `json:"steps"`
 }
 
-type finding struct {
+// Finding is one of its findings.
+type Finding struct {
 	Kind    string   `json:"kind"`
 	Address string   `json:"address"`
 	Objects []string `json:"objects"`
@@ -50,7 +51,8 @@ type finding struct {
 	Blocks  bool     `json:"blocks"`
 }
 
-type step struct {
+// Step is one of its steps.
+type Step struct {
 	Do              string   `json:"do"`
 	Address         string   `json:"address"`
 	Service         string   `json:"service"`
@@ -60,10 +62,10 @@ type step struct {
 	Key             string   `json:"key"`
 }
 
-// reportOf decodes JSON or YAML and holds what every report promises: each finding explains itself, and is counted.
-func reportOf(text string) report {
+// Decode decodes JSON or YAML and holds what every report promises: each finding explains itself, and is counted.
+func Decode(text string) Output {
 	GinkgoHelper()
-	var r report
+	var r Output
 	Expect(yaml.UnmarshalStrict([]byte(text), &r)).To(Succeed(), text)
 	Expect(r.APIVersion).To(Equal("migration.clusterip-operator.io/v1alpha1"))
 	Expect(r.Kind).To(BeElementOf("MigrationReport", "MigrationPlan"))
@@ -76,20 +78,20 @@ func reportOf(text string) report {
 }
 
 // String is a finding in a word and an address, as specs compare it.
-func (f finding) String() string { return strings.TrimSpace(f.Kind + " " + f.Address) }
+func (f Finding) String() string { return strings.TrimSpace(f.Kind + " " + f.Address) }
 
-// words are the findings of some kinds, of all if none is given, in order.
-func (r report) words(kinds ...string) []string {
+// Words are the findings of some kinds, of all if none is given, in order.
+func (r Output) Words(kinds ...string) []string {
 	all := []string{}
-	for _, f := range r.of(kinds...) {
+	for _, f := range r.Of(kinds...) {
 		all = append(all, f.String())
 	}
 	slices.Sort(all)
 	return all
 }
 
-// of are the findings of some kinds, of all if none is given.
-func (r report) of(kinds ...string) (some []finding) {
+// Of are the findings of some kinds, of all if none is given.
+func (r Output) Of(kinds ...string) (some []Finding) {
 	for _, f := range r.Findings {
 		if len(kinds) == 0 || slices.Contains(kinds, f.Kind) {
 			some = append(some, f)
@@ -98,20 +100,39 @@ func (r report) of(kinds ...string) (some []finding) {
 	return some
 }
 
-// one is the only finding of a kind.
-func (r report) one(kind string) finding {
+// One is the only finding of a kind.
+func (r Output) One(kind string) Finding {
 	GinkgoHelper()
-	some := r.of(kind)
-	Expect(some).To(HaveLen(1), "%s of %v", kind, r.words())
+	some := r.Of(kind)
+	Expect(some).To(HaveLen(1), "%s of %v", kind, r.Words())
 	return some[0]
 }
 
-// todo are the steps in a word and an address, in order.
-func (r report) todo() []string {
+// Todo are the steps in a word and an address, in order.
+func (r Output) Todo() []string {
 	all := []string{}
 	for _, s := range r.Steps {
 		all = append(all, s.Do+" "+cmp.Or(s.Address, strings.Join(s.CIDRs, ",")))
 	}
 	slices.Sort(all)
 	return all
+}
+
+// Count is how often each of the words stands there first: how many findings or steps there are of each kind.
+func Count(words []string) map[string]int {
+	counts := map[string]int{}
+	for _, word := range words {
+		kind, _, _ := strings.Cut(word, " ")
+		counts[kind]++
+	}
+	return counts
+}
+
+// Used counts the bits of each range's bitmap.
+func (r Output) Used() map[string]int {
+	ranges := map[string]int{}
+	for _, bitmap := range r.Bitmaps {
+		ranges[bitmap.Range] = bitmap.Used
+	}
+	return ranges
 }

@@ -1,7 +1,8 @@
-package migration_test
+package migrate
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,24 +19,26 @@ import (
 )
 
 const (
-	slicesKey    = registry + "endpointslices/default/"
-	endpointsKey = registry + "services/endpoints/default/kubernetes"
+	slicesKey    = "/registry/endpointslices/default/"
+	endpointsKey = "/registry/services/endpoints/default/kubernetes"
 )
 
-// publish tells the cluster where its API servers are, itself and further ones, as API servers do that do not listen on a
-// loopback address. Such a one would be refused, so it is slipped into the storage. Ports differ, so each gets its slice.
-func (w *world) publish(ctx context.Context, further ...string) {
+// Publish tells a cluster that its API servers are at these URLs, as they do themselves unless they listen on a loopback address.
+// Such a one would be refused, so it is slipped into the storage. Ports differ, so each gets its slice. It waits until the API
+// server tells of them.
+func Publish(ctx context.Context, c *cluster.Cluster, etcd *clientv3.Client, urls ...string) {
 	GinkgoHelper()
-	w.unpublish(ctx)
-	endpoints := &corev1.Endpoints{ //nolint:staticcheck // API servers still write it
+	_, err := etcd.Txn(ctx).Then(clientv3.OpDelete(slicesKey, clientv3.WithPrefix()), clientv3.OpDelete(endpointsKey)).Commit()
+	Expect(err).NotTo(HaveOccurred())
+	published(ctx, c, 0)
+	endpoints := corev1.Endpoints{ //nolint:staticcheck // API servers still write it
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Endpoints"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", UID: "e"},
 	}
-	urls := append([]string{w.URL()}, further...)
 	for i, url := range urls {
 		host, port := addressOf(url)
 		name, tcp, ready := "https", corev1.ProtocolTCP, true
-		slice := &discoveryv1.EndpointSlice{
+		slice := discoveryv1.EndpointSlice{
 			TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "default", Name: fmt.Sprintf("kubernetes-%d", i), UID: "s",
@@ -48,24 +52,27 @@ func (w *world) publish(ctx context.Context, further ...string) {
 			Addresses: []corev1.EndpointAddress{{IP: host}},
 			Ports:     []corev1.EndpointPort{{Name: name, Port: port, Protocol: tcp}},
 		})
-		w.etcd.put(ctx, slicesKey+slice.Name, encode(slice))
+		put(ctx, etcd, slicesKey+slice.Name, slice)
 	}
-	w.etcd.put(ctx, endpointsKey, encode(endpoints))
-	w.published(ctx, len(urls))
+	if len(urls) > 0 {
+		put(ctx, etcd, endpointsKey, endpoints)
+	}
+	published(ctx, c, len(urls))
 }
 
-func (w *world) unpublish(ctx context.Context) {
+func put(ctx context.Context, etcd *clientv3.Client, key string, object any) {
 	GinkgoHelper()
-	w.etcd.removeBelow(ctx, slicesKey)
-	w.etcd.remove(ctx, endpointsKey)
-	w.published(ctx, 0)
+	text, err := json.Marshal(object)
+	Expect(err).NotTo(HaveOccurred())
+	_, err = etcd.Put(ctx, key, string(text))
+	Expect(err).NotTo(HaveOccurred())
 }
 
 // published waits until the API server tells of as many as there are.
-func (w *world) published(ctx context.Context, n int) {
+func published(ctx context.Context, c *cluster.Cluster, n int) {
 	GinkgoHelper()
 	Eventually(func() (int, error) {
-		list, err := w.Client().DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{
+		list, err := c.Client().DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{
 			LabelSelector: discoveryv1.LabelServiceName + "=kubernetes", ResourceVersion: "0",
 		})
 		return len(list.Items), err
