@@ -5,6 +5,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/enforcement"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
 
@@ -66,27 +67,32 @@ func leases(namespace string, verbs ...string) permission {
 	return permission{group: coordinationv1.GroupName, resource: "leases", verbs: verbs, namespace: namespace}
 }
 
-// policyPermissions are those of the loops that policies need. Of a Service they write an annotation, by way of its status; a namespace that is too young to be
-// watched yet is read by itself.
+// policyPermissions are those of the loops that policies need. A namespace that is too young to be watched yet is read by itself.
 func policyPermissions() []permission {
-	return []permission{
-		{resource: "services", subresource: "status", verbs: []string{"patch"}},
+	out := []permission{
 		{resource: "namespaces", verbs: []string{"get", "list", "watch"}},
 		{group: v1alpha1.GroupVersion.Group, resource: v1alpha1.Resource, verbs: []string{"get", "list", "watch"}},
 		{group: v1alpha1.GroupVersion.Group, resource: v1alpha1.Resource, subresource: "status", verbs: []string{"patch"}},
+		{group: v1alpha1.GroupVersion.Group, resource: "exclusiveranges", verbs: []string{"get"}},
 	}
+	for _, kind := range enforcement.Objects() {
+		out = append(out, permission{
+			group: kind.Group, resource: kind.Resource, verbs: []string{"create", "patch", "delete"}, name: v1alpha1.ExclusiveRangesName,
+		})
+	}
+	return out
 }
 
-// certificates are those of cert-controller, which watches every object of a kind, and of ours, which make a Secret for it.
+// certificates are those of the one who keeps the certificate: of each object by its name, but an object has none before it is created.
 func (n Needs) certificates() []permission {
 	out := []permission{
-		{resource: "secrets", verbs: []string{"list", "watch", "create"}, namespace: n.Namespace},
-		{resource: "secrets", verbs: []string{"get", "update"}, namespace: n.Namespace, name: webhook.SecretName},
+		{resource: "secrets", verbs: []string{"create"}, namespace: n.Namespace},
+		{resource: "secrets", verbs: []string{"list", "watch", "update"}, namespace: n.Namespace, name: webhook.SecretName},
 	}
 	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
-		out = append(out,
-			permission{group: "admissionregistration.k8s.io", resource: resource, verbs: []string{"list", "watch"}},
-			permission{group: "admissionregistration.k8s.io", resource: resource, verbs: []string{"update"}, name: n.Configuration})
+		out = append(out, permission{
+			group: "admissionregistration.k8s.io", resource: resource, verbs: []string{"list", "watch", "patch"}, name: n.Configuration,
+		})
 	}
 	return out
 }

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/additional"
 	steerer "github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/controllers/enforcement"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/leader"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
@@ -66,12 +66,12 @@ func (o Options) policyLoops(mgr manager.Manager, books *ledger.Ledger, board *s
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Board: board, Clock: clk,
 			Events: mgr.GetEventRecorder("clusterip-operator-additional"),
 		},
+		&enforcement.Reconciler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: board, Addresses: books, Clock: clk,
+			Changed: ledger.Map(books.Addresses(), enforcement.Audits(board)), Events: mgr.GetEventRecorder("clusterip-operator-enforcement"),
+		},
 	}
 }
-
-// asLeader is the path at which replicas ask the leader. It hands nothing on, so that two replicas that take each other for the leader do not ask in
-// a circle.
-const asLeader = "/mutate-service-as-leader"
 
 // admit serves the webhooks.
 func (o Options) admit(ctx context.Context, mgr manager.Manager, books *ledger.Ledger, board *steering.Board) error {
@@ -92,12 +92,13 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, books *ledger.L
 		},
 		"/validate-servicecidrpolicy": &steerer.PolicyGuard{Client: mgr.GetClient(), Board: board, Clock: clk},
 	}
-	var certificates webhook.Certificates
+	certificates, err := webhook.NewCertificates(mgr, o.webhookOptions())
+	if err != nil {
+		return err
+	}
 	steers := *here
 	if o.Lock != nil {
-		steers.Leader = leader.NewClient(o.Lock, asLeader, func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return certificates.GetCertificate(hello)
-		})
+		steers.Leader = leader.NewClient(o.Lock, asLeader, certificates.GetCertificate)
 		if err := mgr.AddReadyzCheck("leader", ready("the Lease of the leader election is not read yet", o.Lock.Known)); err != nil {
 			return err
 		}
@@ -109,10 +110,7 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, books *ledger.L
 		served[path] = &admission.Webhook{Handler: h, RecoverPanic: new(false)}
 	}
 	served[asLeader] = leader.Promptly(served[asLeader])
-	if certificates, err = o.serveWebhooks(mgr, served); err != nil {
-		return err
-	}
-	return errors.Join(mgr.Add(refusals), registerAdmission(books),
+	return errors.Join(mgr.Add(refusals), o.serveWebhooks(mgr, certificates, served), registerAdmission(books),
 		mgr.AddReadyzCheck("books", ready("Services and addresses are not read yet", books.Synced)))
 }
 

@@ -3,8 +3,11 @@ package controllers
 import (
 	"net/http"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
 
@@ -21,10 +24,35 @@ type Webhook struct {
 // Enabled reports whether webhooks are served.
 func (w Webhook) Enabled() bool { return w.BindAddress != "" }
 
-// serveWebhooks serves handlers by their paths, on every replica, and makes readiness depend on it.
-func (o Options) serveWebhooks(mgr manager.Manager, handlers map[string]http.Handler) (webhook.Certificates, error) {
+// endpoints are what config/webhook lets the API server send to each path; a test holds the two together.
+func endpoints() map[string]webhook.Endpoint {
+	written, deleted := []admissionv1.Operation{admissionv1.Create, admissionv1.Update}, []admissionv1.Operation{admissionv1.Delete}
+	return map[string]webhook.Endpoint{
+		"/mutate-service":             {Resource: "services", Operations: written},
+		"/validate-ipaddress":         {Group: networkingv1.GroupName, Resource: "ipaddresses", Operations: deleted},
+		"/validate-servicecidr":       {Group: networkingv1.GroupName, Resource: "servicecidrs", Operations: written},
+		"/validate-servicecidrpolicy": {Group: v1alpha1.GroupVersion.Group, Resource: v1alpha1.Resource, Operations: written},
+	}
+}
+
+// asLeader is the path at which replicas ask the leader. It hands nothing on, so that two replicas that take each other for the leader do not ask in
+// a circle. No API server is told of it.
+const asLeader = "/mutate-service-as-leader"
+
+func (o Options) webhookOptions() webhook.Options {
 	w := o.Webhook
-	return webhook.SetupWithManager(mgr, webhook.Options{
+	return webhook.Options{
 		BindAddress: w.BindAddress, CertDir: w.CertDir, Namespace: o.Namespace, Service: w.Service, DNSNames: w.DNSNames, Configuration: w.Configuration,
-	}, handlers)
+	}
+}
+
+// serveWebhooks serves a handler for each endpoint, on every replica, and makes readiness depend on it.
+func (o Options) serveWebhooks(mgr manager.Manager, certificates webhook.Certificates, handlers map[string]http.Handler) error {
+	served := endpoints()
+	served[asLeader] = served["/mutate-service"]
+	for path, endpoint := range served {
+		endpoint.Handler = handlers[path]
+		served[path] = endpoint
+	}
+	return webhook.SetupWithManager(mgr, o.webhookOptions(), certificates, served)
 }

@@ -102,6 +102,8 @@ const (
 	ManagerDefaultRange = "clusterip-operator-default-servicecidr"
 	// ManagerPolicy writes reservations and cooling addresses, and the status of ServiceCIDRPolicies.
 	ManagerPolicy = "clusterip-operator-policy"
+	// ManagerEnforcement writes ExclusiveRanges, the ValidatingAdmissionPolicy that reads it, and the conditions Enforced and Violated.
+	ManagerEnforcement = "clusterip-operator-enforcement"
 	// ManagerAdmission writes claims, and refusals into the status of ServiceCIDRPolicies.
 	ManagerAdmission = "clusterip-operator-admission"
 	// ManagerAdditional writes additional IPAddresses, and AnnotationAdditionalIPs.

@@ -51,6 +51,7 @@ type ServiceCIDRPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.serviceCIDRSelector) || !has(self.serviceCIDRs) || self.serviceCIDRs.size() == 0",message="set serviceCIDRs or serviceCIDRSelector, not both: remove one of them",fieldPath=".serviceCIDRSelector"
 // +kubebuilder:validation:XValidation:rule="!self.exclusive || has(self.serviceCIDRSelector) || (has(self.serviceCIDRs) && self.serviceCIDRs.size() > 0)",message="exclusive is about the ranges of the policy: set serviceCIDRs or serviceCIDRSelector too, or remove it",fieldPath=".exclusive"
 // +kubebuilder:validation:XValidation:rule="!has(self.coolDown) || has(self.serviceCIDRSelector) || (has(self.serviceCIDRs) && self.serviceCIDRs.size() > 0)",message="coolDown is about the ranges of the policy: set serviceCIDRs or serviceCIDRSelector too, or remove it",fieldPath=".coolDown"
+// +kubebuilder:validation:XValidation:rule="!has(self.enforcement) || self.enforcement != 'APIServer' || self.exclusive",message="enforcement: APIServer is about the ranges of an exclusive policy: set exclusive too, or remove it",fieldPath=".enforcement"
 
 // ServiceCIDRPolicySpec is what an admin wants.
 type ServiceCIDRPolicySpec struct {
@@ -76,6 +77,16 @@ type ServiceCIDRPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	Exclusive bool `json:"exclusive,omitempty"`
+	// Enforcement says who keeps other Services out of the ranges of an exclusive policy.
+	//
+	// Webhook: the operator's webhook. While no replica of it answers, the API server gives addresses of these ranges to any Service.
+	//
+	// APIServer: the API server too, by a ValidatingAdmissionPolicy that the operator maintains, whether the operator runs or not. The price: while no webhook
+	// answers, the API server draws from all ranges, and a creation for which it happens to draw from one of these is refused, and has to be repeated:
+	// one in eight, where it was tried with one open range and one of these. Services that exist keep their addresses.
+	// +optional
+	// +kubebuilder:default=Webhook
+	Enforcement Enforcement `json:"enforcement,omitempty"`
 	// OnFull says what happens to a Service when its ranges have no address left: Fail refuses it, Fallback draws from the
 	// ranges of the next policy that selects it, and at last from those that nobody has for himself.
 	// +optional
@@ -101,6 +112,18 @@ type ServiceCIDRPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=1024
 	Reservations []Reservation `json:"reservations,omitempty"`
 }
+
+// Enforcement is who keeps Services out of exclusive ranges.
+//
+// +kubebuilder:validation:Enum=Webhook;APIServer
+type Enforcement string
+
+const (
+	// EnforcementWebhook is the operator's webhook alone.
+	EnforcementWebhook Enforcement = "Webhook"
+	// EnforcementAPIServer is the API server itself, beside the webhook.
+	EnforcementAPIServer Enforcement = "APIServer"
+)
 
 // OnFull is what happens when no address is left.
 //
@@ -156,6 +179,10 @@ const (
 	PolicyConflicting = "Conflicting"
 	// PolicyProgrammed is True when the ranges of the policy are there and ready, and its reservations are in place.
 	PolicyProgrammed = "Programmed"
+	// PolicyEnforced is there with enforcement: APIServer. It is True when the API server has what it needs to keep others out; False says why it has not.
+	PolicyEnforced = "Enforced"
+	// PolicyViolated is True while Services have addresses that the policy keeps for others; the message names the first.
+	PolicyViolated = "Violated"
 )
 
 // ServiceCIDRPolicyStatus is what the operator found.
@@ -163,7 +190,7 @@ type ServiceCIDRPolicyStatus struct {
 	// ObservedGeneration is the generation of the spec that the conditions speak of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions are Accepted, Conflicting and Programmed.
+	// Conditions are Accepted, Conflicting and Programmed, with enforcement: APIServer also Enforced, and Violated where there is cause.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

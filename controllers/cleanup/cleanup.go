@@ -38,9 +38,12 @@ type Options struct {
 	Now time.Time
 }
 
-// Run cleans up, ServiceCIDRs first: they are few, and their finalizers are what holds others up.
+// Run cleans up. What has the API server refuse Services goes first; then the ServiceCIDRs, which are few: their finalizers are what holds others up.
 func Run(ctx context.Context, o Options) error {
 	if err := o.refuseIfRunning(ctx); err != nil {
+		return err
+	}
+	if err := o.enforcement(ctx); err != nil {
 		return err
 	}
 	if err := o.serviceCIDRs(ctx); err != nil {

@@ -1,6 +1,6 @@
 // Package cleanup takes away what the operator left on objects that are not its own: its finalizer and conditions
-// on ServiceCIDRs, its label on IPAddresses, its annotation on Services, the IPAddresses that it kept for itself, and in its namespace the
-// the certificate of the webhooks. It leaves what the API
+// on ServiceCIDRs, its label on IPAddresses, its annotation on Services, the IPAddresses that it kept for itself, and in its namespace
+// the certificate of the webhooks. It also takes away what has the API server itself keep Services out of exclusive ranges. It leaves what the API
 // server and kube-controller-manager write too: upstream's finalizer, and the IPAddresses of Services.
 //
 // It promises that nothing is changed in a dry run, that it can be run again after it was cut off, and that it

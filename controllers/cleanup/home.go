@@ -3,10 +3,15 @@ package cleanup
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
 
@@ -23,13 +28,35 @@ func (o Options) home(ctx context.Context) error {
 	return o.remove(ctx, "Secret", secret)
 }
 
+// enforcement takes away what the API server itself goes by when it keeps Services out of exclusive ranges. The binding goes first: without it the policy is not evaluated.
+func (o Options) enforcement(ctx context.Context) error {
+	for _, kind := range []metav1.TypeMeta{
+		{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding"},
+		{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
+		{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExclusiveRanges"},
+	} {
+		object := &metav1.PartialObjectMetadata{TypeMeta: kind}
+		switch err := o.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ExclusiveRangesName}, object); {
+		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		case err != nil:
+			return fmt.Errorf("reading %s %s: %w", kind.Kind, v1alpha1.ExclusiveRangesName, err)
+		default:
+			if err := o.remove(ctx, kind.Kind, object); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func (o Options) remove(ctx context.Context, kind string, target client.Object) error {
-	if !o.say("deleted %s %s", kind, client.ObjectKeyFromObject(target)) {
+	name := strings.TrimPrefix(client.ObjectKeyFromObject(target).String(), "/")
+	if !o.say("deleted %s %s", kind, name) {
 		return nil
 	}
 	uid := target.GetUID()
 	if err := o.Client.Delete(ctx, target, client.Preconditions{UID: &uid}); ignoreGone(err) != nil {
-		return fmt.Errorf("deleting %s %s: %w", kind, client.ObjectKeyFromObject(target), err)
+		return fmt.Errorf("deleting %s %s: %w", kind, name, err)
 	}
 	return nil
 }

@@ -50,6 +50,14 @@ var (
 	}, []string{"servicecidr"})
 )
 
+// ExclusiveViolations is the gauge of addresses that Services have although a policy keeps them for others.
+func ExclusiveViolations(count func() float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "exclusive_violations",
+		Help: "Addresses of Services that a policy with exclusive keeps for others.",
+	}, count)
+}
+
 // InFlightAddresses is the gauge of addresses that were handed out, or are being written, and that the cluster does not show yet.
 func InFlightAddresses(count func() float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -15,11 +15,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// Compile settles what the policies of a world want. It is pure, and costs O(policies x ranges).
+// Compile decides what each policy gets of what it asks for. It is pure, and costs a sort of the policies, ranges and reservations, and a look-up for each:
+// only what overlaps is compared.
 func Compile(w World) *Snapshot {
 	s := &Snapshot{
-		byName: map[string]*Policy{}, ranges: map[netip.Prefix]*place{}, reservedFor: map[types.NamespacedName][]Reservation{},
-		cidrs: map[string]ServiceCIDR{}, routes: newRoutes(),
+		byName: make(map[string]*Policy, len(w.Policies)), reservedFor: map[types.NamespacedName][]Reservation{},
+		cidrs: make(map[string]ServiceCIDR, len(w.ServiceCIDRs)), closes: map[bool]bool{}, routes: newRoutes(),
 	}
 	for _, c := range w.ServiceCIDRs {
 		s.cidrs[c.Name] = c
@@ -29,16 +30,21 @@ func Compile(w World) *Snapshot {
 		s.families = append(s.families, r.Prefix().Addr().Is4())
 		s.apiServer = append(s.apiServer, r.Span().First)
 	}
+	wanted := make([][]wantedRange, len(w.Policies))
 	for rank, o := range sorted(w.Policies) {
 		p := newPolicy(o, rank)
 		s.policies = append(s.policies, p)
 		s.byName[p.Name] = p
-		s.reserve(p)
 		if p.steers {
-			s.settle(p, s.wanted(p, o.Spec))
+			wanted[rank] = s.wanted(p, o.Spec)
 		}
 	}
-	s.compileTiers()
+	s.enterPrefixes(wanted)
+	for rank, p := range s.policies {
+		s.reserve(p)
+		s.settle(p, wanted[rank])
+	}
+	s.prepareBands()
 	s.findShadowed()
 	return s
 }
@@ -55,31 +61,32 @@ func sorted(policies []*v1alpha1.ServiceCIDRPolicy) []*v1alpha1.ServiceCIDRPolic
 // ranges to everybody is what the cluster did before it.
 func newPolicy(o *v1alpha1.ServiceCIDRPolicy, rank int) *Policy {
 	p := &Policy{
-		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive, OnFull: o.Spec.OnFull,
-		CoolDown: max(0, coolDown(o)), Invalid: Validate(o), rank: rank,
+		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive, Enforcement: o.Spec.Enforcement, OnFull: o.Spec.OnFull,
+		CoolDown: max(0, coolDown(o)), rank: rank, bands: map[bool]func() bands{},
 	}
 	if p.OnFull == "" {
 		p.OnFull = v1alpha1.OnFullFallback
 	}
-	p.Reservations, _ = parseReservations(o)
-	var wrong []string
-	p.selector, wrong = parseSelector(o.Spec)
-	if s := o.Spec.ServiceCIDRSelector; s != nil {
-		if _, err := metav1.LabelSelectorAsSelector(s); err != nil || len(o.Spec.ServiceCIDRs) > 0 {
-			wrong = append(wrong, "serviceCIDRSelector")
-		}
-	}
-	p.steers = len(wrong) == 0 && (len(o.Spec.ServiceCIDRs) > 0 || o.Spec.ServiceCIDRSelector != nil)
+	read := read(o)
+	p.selector, p.Reservations, p.Invalid = read.selector, read.reservations, read.wrong()
+	p.steers = len(read.wrongSelectors) == 0 && (len(o.Spec.ServiceCIDRs) > 0) != (o.Spec.ServiceCIDRSelector != nil)
 	return p
 }
 
-// wanted returns the ranges that a policy asks for and that are there, and notes those that are not.
-func (s *Snapshot) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []PolicyRange {
+// wantedRange is a range of a ServiceCIDR that a policy asks for and that exists.
+type wantedRange struct {
+	PolicyRange
+	// usable: addresses may be drawn from it. A range is closed to others before that, and until its object is gone.
+	usable bool
+}
+
+// wanted returns the ranges that a policy asks for and that exist, in order, and notes which ServiceCIDRs are missing or give out no addresses.
+func (s *Snapshot) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []wantedRange {
 	names := slices.Compact(slices.Sorted(slices.Values(spec.ServiceCIDRs)))
 	if spec.ServiceCIDRSelector != nil {
 		names = s.selected(spec.ServiceCIDRSelector)
 	}
-	var out []PolicyRange
+	var out []wantedRange
 	for _, name := range names {
 		c, ok := s.cidrs[name]
 		switch {
@@ -89,12 +96,14 @@ func (s *Snapshot) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []Poli
 			p.Deleting = append(p.Deleting, name)
 		case !c.Ready:
 			p.Unready = append(p.Unready, name)
-		default:
-			for _, r := range c.Ranges {
-				out = append(out, PolicyRange{name, r})
-			}
+		}
+		for _, r := range c.Ranges {
+			out = append(out, wantedRange{PolicyRange{name, r}, c.usable()})
 		}
 	}
+	slices.SortFunc(out, func(a, b wantedRange) int {
+		return cmp.Or(comparePrefixes(a.Range.Prefix(), b.Range.Prefix()), cmp.Compare(a.ServiceCIDR, b.ServiceCIDR))
+	})
 	return out
 }
 
@@ -135,8 +144,7 @@ func (s *Snapshot) reserve(p *Policy) {
 		}
 	}
 	p.Reservations = left
-	s.reserved = append(s.reserved, left...)
-	slices.SortFunc(s.reserved, func(a, b Reservation) int { return a.Span.First.Compare(b.Span.First) })
+	s.reserved = merged(s.reserved, left)
 	for _, r := range left {
 		if r.For.Name != "" {
 			s.reservedFor[r.For] = append(s.reservedFor[r.For], r)
@@ -144,45 +152,57 @@ func (s *Snapshot) reserve(p *Policy) {
 	}
 }
 
-// settle gives a policy the ranges that no better one has for itself.
+// merged returns the reservations of a sorted list and those of another list, sorted.
+func merged(sorted []*Reservation, more []Reservation) []*Reservation {
+	const few = 4
+	for i := range more {
+		at := len(sorted)
+		if len(more) <= few {
+			at, _ = slices.BinarySearchFunc(sorted, &more[i], byFirst)
+		}
+		sorted = slices.Insert(sorted, at, &more[i])
+	}
+	if len(more) > few {
+		slices.SortFunc(sorted, byFirst)
+	}
+	return sorted
+}
+
+func byFirst(a, b *Reservation) int { return a.Span.First.Compare(b.Span.First) }
+
+// settle gives a policy the ranges that no better one has exclusively.
 //
 // A range that lies in one that a better policy has exclusively is lost. One that is only partly closed is kept, and the closed part left
 // out when addresses are drawn.
-func (s *Snapshot) settle(p *Policy, wanted []PolicyRange) {
+func (s *Snapshot) settle(p *Policy, wanted []wantedRange) {
+	wanted = slices.DeleteFunc(wanted, func(r wantedRange) bool { return s.lost(p, r.PolicyRange) })
 	for _, r := range wanted {
-		if s.lost(p, r) {
-			continue
+		s.enter(p, r)
+		if n := len(p.Ranges); r.usable && (n == 0 || p.Ranges[n-1].Range != r.Range) {
+			p.Ranges = append(p.Ranges, r.PolicyRange)
 		}
-		p.Ranges = append(p.Ranges, r)
-	}
-	slices.SortFunc(p.Ranges, func(a, b PolicyRange) int {
-		return cmp.Or(comparePrefixes(a.Range.Prefix(), b.Range.Prefix()), cmp.Compare(a.ServiceCIDR, b.ServiceCIDR))
-	})
-	p.Ranges = slices.CompactFunc(p.Ranges, func(a, b PolicyRange) bool { return a.Range == b.Range })
-	for _, r := range p.Ranges {
-		s.enter(p, r.Range.Prefix())
 	}
 }
 
-func byPrefix(at *place, p netip.Prefix) int { return comparePrefixes(at.prefix, p) }
+func byPrefix(at *ownedPrefix, p netip.Prefix) int { return comparePrefixes(at.prefix, p) }
 
 func comparePrefixes(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
-// lost reports whether a better policy has a range for itself, and notes that and lesser conflicts.
+// lost reports whether a better policy has a range exclusively, and notes that and lesser conflicts.
 func (s *Snapshot) lost(p *Policy, r PolicyRange) bool {
 	prefix := r.Range.Prefix()
-	for _, other := range slices.Concat(s.outside(prefix), s.inside(prefix)) {
-		switch closer := other.closer; {
-		case closer != nil && other.prefix.Bits() <= prefix.Bits():
+	for other := range s.overlapping(prefix) {
+		switch owner := other.owner; {
+		case owner != nil && other.prefix.Bits() <= prefix.Bits():
 			p.Conflicts = append(p.Conflicts, fmt.Sprintf("ServiceCIDR %s (%s): ServiceCIDRPolicy %q has %s for itself, and outranks this one",
-				r.ServiceCIDR, prefix, closer.Name, other.prefix))
+				r.ServiceCIDR, prefix, owner.Name, other.prefix))
 			return true
-		case closer != nil:
+		case owner != nil:
 			p.Conflicts = append(p.Conflicts, fmt.Sprintf("ServiceCIDR %s (%s): its part %s belongs to ServiceCIDRPolicy %q, which outranks this one",
-				r.ServiceCIDR, prefix, other.prefix, closer.Name))
-		case p.Exclusive:
+				r.ServiceCIDR, prefix, other.prefix, owner.Name))
+		case p.Exclusive && len(other.holders) > 0:
 			p.Conflicts = append(p.Conflicts, fmt.Sprintf("ServiceCIDR %s (%s): it is shared with ServiceCIDRPolicy %s, which outranks this one and has %s",
 				r.ServiceCIDR, prefix, names(other.holders), other.prefix))
 		}
@@ -190,22 +210,47 @@ func (s *Snapshot) lost(p *Policy, r PolicyRange) bool {
 	return false
 }
 
-// enter notes that a policy has a range.
-func (s *Snapshot) enter(p *Policy, prefix netip.Prefix) {
-	at := s.ranges[prefix]
-	if at == nil {
-		at = &place{prefix: prefix}
-		s.ranges[prefix] = at
-		i, _ := slices.BinarySearchFunc(s.places, prefix, byPrefix)
-		s.places = slices.Insert(s.places, i, at)
+// enterPrefixes enters all ranges that policies ask for, without telling whose they are.
+func (s *Snapshot) enterPrefixes(wanted [][]wantedRange) {
+	var all []netip.Prefix
+	for _, ranges := range wanted {
+		for _, r := range ranges {
+			all = append(all, r.Range.Prefix())
+		}
+	}
+	slices.SortFunc(all, comparePrefixes)
+	all = slices.Compact(all)
+	s.ranges, s.owned = make(map[netip.Prefix]*ownedPrefix, len(all)), make([]*ownedPrefix, 0, len(all))
+	for _, prefix := range all {
+		at := &ownedPrefix{prefix: prefix, span: SpanOf(prefix)}
+		s.ranges[prefix], s.owned = at, append(s.owned, at)
 		if f := s.lengths(prefix.Addr().Is4()); !slices.Contains(*f, prefix.Bits()) {
 			*f = append(*f, prefix.Bits())
 		}
 	}
-	at.holders = append(at.holders, p)
-	if p.Exclusive && at.closer == nil {
-		at.closer = p
+}
+
+// enter notes that a policy has a range.
+func (s *Snapshot) enter(p *Policy, r wantedRange) {
+	at := s.ranges[r.Range.Prefix()]
+	if n := len(p.Claimed); n == 0 || p.Claimed[n-1] != at.prefix {
+		p.Claimed = append(p.Claimed, at.prefix)
 	}
+	at.holders = addLast(at.holders, p)
+	if r.usable {
+		at.users = addLast(at.users, p)
+	}
+	if p.Exclusive && at.owner == nil {
+		at.owner, s.closes[at.prefix.Addr().Is4()] = p, true
+	}
+}
+
+// addLast appends a policy to a list that may end with it: two ServiceCIDRs may have the same range.
+func addLast(list []*Policy, p *Policy) []*Policy {
+	if n := len(list); n > 0 && list[n-1] == p {
+		return list
+	}
+	return append(list, p)
 }
 
 // findShadowed tells policies that never have their turn: a better one selects the same Services and refuses them when it is full.
@@ -241,14 +286,24 @@ func spanText(sp allocator.Span) string {
 	return sp.String()
 }
 
-// statics returns the static bands of all ranges: an address that is static in one is static.
+// statics returns the static bands of all ranges, in order and disjoint: an address that is static in one is static.
 func statics(cidrs []ServiceCIDR) []allocator.Span {
-	var out []allocator.Span
+	var all []allocator.Span
 	for _, c := range cidrs {
 		for _, r := range c.Ranges {
 			if span := r.Band(allocator.Static); !span.IsEmpty() {
-				out = append(out, span)
+				all = append(all, span)
 			}
+		}
+	}
+	slices.SortFunc(all, func(a, b allocator.Span) int { return a.First.Compare(b.First) })
+	var out []allocator.Span
+	for _, span := range all {
+		switch n := len(out); {
+		case n == 0 || out[n-1].Last.Less(span.First):
+			out = append(out, span)
+		case out[n-1].Last.Less(span.Last):
+			out[n-1].Last = span.Last
 		}
 	}
 	return out

@@ -21,17 +21,17 @@ import (
 // oracle answers what a Snapshot answers, address by address and policy by policy, in the words of the issue and without a thought for speed.
 type oracle struct {
 	world World
-	// ranked are the policies, the best first; has are the ranges of each.
-	ranked []*v1alpha1.ServiceCIDRPolicy
-	has    [][]PolicyRange
+	// ranked are the policies, the best first; claims are the ranges of each, has are those of them that it draws from.
+	ranked      []*v1alpha1.ServiceCIDRPolicy
+	claims, has [][]PolicyRange
 	// seen are the addresses that were looked at.
 	seen map[netip.Addr]facts
 }
 
 // facts are what an address is.
 type facts struct {
-	// covers are the policies that have a range around it.
-	covers []bool
+	// covers are the policies that have a range around it, draws those that draw from one.
+	covers, draws []bool
 	// closer is the best policy that has it for itself, -1 for none.
 	closer int
 	// reservation is the one it is in; of is the policy's rank, -1 for none.
@@ -47,7 +47,8 @@ func newOracle(w World) oracle {
 		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	for i := range o.ranked {
-		o.has = append(o.has, o.won(i))
+		o.claims = append(o.claims, o.won(i))
+		o.has = append(o.has, slices.DeleteFunc(slices.Clone(o.claims[i]), func(r PolicyRange) bool { return !o.usable(r.ServiceCIDR) }))
 	}
 	return o
 }
@@ -71,18 +72,22 @@ func (o oracle) named(i int, c ServiceCIDR) bool {
 	return slices.Contains(spec.ServiceCIDRs, c.Name)
 }
 
+func (o oracle) usable(name string) bool {
+	return slices.ContainsFunc(o.world.ServiceCIDRs, func(c ServiceCIDR) bool { return c.Name == name && c.Ready && !c.Terminating })
+}
+
 func (o oracle) won(i int) []PolicyRange {
 	var out []PolicyRange
 	if !o.asks(i) {
 		return nil
 	}
 	for _, c := range o.world.ServiceCIDRs {
-		if !o.named(i, c) || !c.Ready || c.Terminating {
+		if !o.named(i, c) {
 			continue
 		}
 		for _, r := range c.Ranges {
 			lost := false
-			for j, theirs := range o.has[:i] {
+			for j, theirs := range o.claims[:i] {
 				lost = lost || o.ranked[j].Spec.Exclusive && slices.ContainsFunc(theirs, func(t PolicyRange) bool {
 					return t.Range.Prefix().Bits() <= r.Prefix().Bits() && t.Range.Prefix().Overlaps(r.Prefix())
 				})
@@ -117,7 +122,9 @@ func (o oracle) look(a netip.Addr) facts {
 	}
 	f := facts{closer: -1, static: o.static(a), offered: o.offered(a)}
 	for i, p := range o.ranked {
-		f.covers = append(f.covers, slices.ContainsFunc(o.has[i], func(r PolicyRange) bool { return r.Range.Prefix().Contains(a) }))
+		around := func(r PolicyRange) bool { return r.Range.Prefix().Contains(a) }
+		f.covers = append(f.covers, slices.ContainsFunc(o.claims[i], around))
+		f.draws = append(f.draws, slices.ContainsFunc(o.has[i], around))
 		if f.covers[i] && p.Spec.Exclusive && f.closer < 0 {
 			f.closer = i
 		}
@@ -240,7 +247,7 @@ func (o oracle) offered(a netip.Addr) bool {
 
 func (o oracle) coolDown(a netip.Addr) (time.Duration, string) {
 	for i, p := range o.ranked {
-		if p.Spec.CoolDown != nil && p.Spec.CoolDown.Duration > 0 && o.look(a).covers[i] {
+		if p.Spec.CoolDown != nil && p.Spec.CoolDown.Duration > 0 && o.look(a).draws[i] {
 			return p.Spec.CoolDown.Duration, p.Name
 		}
 	}
@@ -384,7 +391,7 @@ func listed(tiers []*allocator.Tier) (out [][]netip.Addr) {
 
 // byValue compares addresses, ranges and the like by ==.
 var byValue = gocmp.Options{
-	gocmp.Comparer(func(a, b netip.Addr) bool { return a == b }), gocmp.Comparer(func(a, b allocator.Range) bool { return a == b }),
+	gocmp.Comparer(func(a, b netip.Addr) bool { return a == b }), gocmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), gocmp.Comparer(func(a, b allocator.Range) bool { return a == b }),
 	cmpopts.EquateEmpty(),
 }
 

@@ -3,6 +3,7 @@ package steering
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,12 +59,16 @@ func parseCIDR(text string) (allocator.Span, error) {
 	if p != p.Masked() {
 		return allocator.Span{}, fmt.Errorf("%q has bits behind its prefix; %s is meant, or a single address", text, p.Masked())
 	}
-	return allocator.Span{First: p.Addr(), Last: lastOf(p)}, nil
+	return SpanOf(p), nil
 }
+
+// SpanOf returns all addresses of a prefix.
+func SpanOf(p netip.Prefix) allocator.Span { return allocator.Span{First: p.Addr(), Last: lastOf(p)} }
 
 // lastOf returns the last address of a prefix.
 func lastOf(p netip.Prefix) netip.Addr {
-	bytes := p.Addr().AsSlice()
+	var room [16]byte
+	bytes := append(room[:0], p.Addr().AsSlice()...)
 	for bit := p.Bits(); bit < len(bytes)*8; bit++ {
 		bytes[bit/8] |= 1 << (7 - bit%8)
 	}
@@ -96,26 +101,46 @@ func (s selector) matches(svc Service) bool {
 
 func (s selector) inNamespace(of map[string]string) bool { return s.namespaces.Matches(labels.Set(of)) }
 
-// parseSelector returns a selector that matches nothing where one of the two cannot be read.
-func parseSelector(spec v1alpha1.ServiceCIDRPolicySpec) (selector, []string) {
-	var wrong []string
-	read := func(field string, from *metav1.LabelSelector) labels.Selector {
+// parsed is what a policy says by itself, without the rest of the cluster.
+type parsed struct {
+	selector     selector
+	reservations []Reservation
+	// wrongSelectors are mistakes for which the policy steers nobody, more are others.
+	wrongSelectors, more []string
+}
+
+func (p parsed) wrong() []string { return slices.Concat(p.wrongSelectors, p.more) }
+
+// read reads a policy. Its selector matches nothing where one of the two cannot be read.
+func read(o *v1alpha1.ServiceCIDRPolicy) parsed {
+	var p parsed
+	selectorOf := func(field string, from *metav1.LabelSelector) labels.Selector {
 		if from == nil {
 			return labels.Everything()
 		}
 		s, err := metav1.LabelSelectorAsSelector(from)
 		if err != nil {
-			wrong = append(wrong, fmt.Sprintf("%s: %v", field, err))
+			p.wrongSelectors = append(p.wrongSelectors, fmt.Sprintf("%s: %v", field, err))
 			return labels.Nothing()
 		}
 		return s
 	}
-	s := selector{namespaces: read("namespaceSelector", spec.NamespaceSelector), services: read("serviceSelector", spec.ServiceSelector)}
-	s.text = s.namespaces.String() + "\n" + s.services.String()
-	if len(wrong) > 0 {
-		s.namespaces, s.services = labels.Nothing(), labels.Nothing()
+	p.selector = selector{namespaces: selectorOf("namespaceSelector", o.Spec.NamespaceSelector), services: selectorOf("serviceSelector", o.Spec.ServiceSelector)}
+	p.selector.text = p.selector.namespaces.String() + "\n" + p.selector.services.String()
+	if len(p.wrongSelectors) > 0 {
+		p.selector.namespaces, p.selector.services = labels.Nothing(), labels.Nothing()
 	}
-	return s, wrong
+	selectorOf("serviceCIDRSelector", o.Spec.ServiceCIDRSelector)
+	if o.Spec.ServiceCIDRSelector != nil && len(o.Spec.ServiceCIDRs) > 0 {
+		p.more = append(p.more, "serviceCIDRSelector: not together with serviceCIDRs; leave out one of them")
+	}
+	if coolDown(o) < 0 {
+		p.more = append(p.more, fmt.Sprintf("coolDown: %s is negative; 0s is none", o.Spec.CoolDown.Duration))
+	}
+	var wrong []string
+	p.reservations, wrong = parseReservations(o)
+	p.more = append(p.more, wrong...)
+	return p
 }
 
 // parseReservations reads what can be read, and says what cannot. It also refuses what is too much or overlaps.
@@ -159,22 +184,7 @@ func parseOne(r v1alpha1.Reservation, before []Reservation) (Reservation, error)
 
 // Validate returns all mistakes in a policy that can be told without the rest of the cluster, in the order of the spec. None: the
 // policy can be followed.
-func Validate(o *v1alpha1.ServiceCIDRPolicy) []string {
-	_, wrong := parseSelector(o.Spec)
-	if o.Spec.ServiceCIDRSelector != nil {
-		if _, err := metav1.LabelSelectorAsSelector(o.Spec.ServiceCIDRSelector); err != nil {
-			wrong = append(wrong, fmt.Sprintf("serviceCIDRSelector: %v", err))
-		}
-		if len(o.Spec.ServiceCIDRs) > 0 {
-			wrong = append(wrong, "serviceCIDRSelector: not together with serviceCIDRs; leave out one of them")
-		}
-	}
-	if coolDown(o) < 0 {
-		wrong = append(wrong, fmt.Sprintf("coolDown: %s is negative; 0s is none", o.Spec.CoolDown.Duration))
-	}
-	_, more := parseReservations(o)
-	return append(wrong, more...)
-}
+func Validate(o *v1alpha1.ServiceCIDRPolicy) []string { return read(o).wrong() }
 
 func coolDown(o *v1alpha1.ServiceCIDRPolicy) time.Duration {
 	if o.Spec.CoolDown == nil {

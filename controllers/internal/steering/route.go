@@ -3,10 +3,14 @@ package steering
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -54,91 +58,103 @@ func (p *Policy) rangesText(is4 bool) string {
 // bands are the tiers of the addresses that somebody may draw from, of one family.
 type bands struct{ dynamic, static *allocator.Tier }
 
-// compileTiers makes the tiers of every policy, and those that are open to all.
-func (s *Snapshot) compileTiers() {
-	s.open = map[bool]bands{}
+// prepareBands prepares the tiers of every policy, and those that are open to all. They are made when a Service first needs them: after a change of one policy,
+// most are not needed before the next change.
+func (s *Snapshot) prepareBands() {
+	s.open = map[bool]func() bands{}
 	for _, is4 := range []bool{true, false} {
-		s.open[is4] = s.bands(s.openSpans(is4), s.closedSpans(is4, nil))
+		s.open[is4] = sync.OnceValue(func() bands { return s.drawable(nil, s.openRanges(is4)) })
 		for _, p := range s.policies {
-			if p.tiers == nil {
-				p.tiers = map[bool]bands{}
-			}
 			if p.has(is4) {
-				p.tiers[is4] = s.bands(p.spans(is4), s.closedSpans(is4, p))
+				p.bands[is4] = sync.OnceValue(func() bands { return s.drawable(p, p.ranges(is4)) })
 			}
 		}
 	}
 }
 
-// openSpans are the addresses of all ranges from which may be drawn, of one family.
-func (s *Snapshot) openSpans(is4 bool) []allocator.Span {
-	var out []allocator.Span
+// drawable returns what a policy may draw from its ranges; without a policy what is open to all.
+func (s *Snapshot) drawable(p *Policy, ranges []allocator.Range) bands {
+	return s.bandsOf(ranges, s.closedTo(p, ranges))
+}
+
+// openRanges are all ranges from which may be drawn, of one family.
+func (s *Snapshot) openRanges(is4 bool) []allocator.Range {
+	var out []allocator.Range
 	for _, c := range s.cidrs {
-		for _, r := range c.Ranges {
-			if c.usable() && r.Prefix().Addr().Is4() == is4 && r.Size() > 0 {
-				out = append(out, r.Span())
-			}
+		if c.usable() {
+			out = append(out, c.family(is4)...)
 		}
 	}
 	return out
 }
 
-func (p *Policy) spans(is4 bool) []allocator.Span {
-	var out []allocator.Span
+// ranges are those of one family.
+func (p *Policy) ranges(is4 bool) []allocator.Range {
+	var out []allocator.Range
 	for _, r := range p.Ranges {
-		if r.Range.Prefix().Addr().Is4() == is4 && r.Range.Size() > 0 {
-			out = append(out, r.Range.Span())
+		if r.Range.Prefix().Addr().Is4() == is4 {
+			out = append(out, r.Range)
 		}
 	}
 	return out
 }
 
-// closedSpans are what a policy may not draw from: the ranges that better ones have for themselves. Without a policy: all that anybody
-// has for himself.
-func (s *Snapshot) closedSpans(is4 bool, p *Policy) []allocator.Span {
-	var out []allocator.Span
-	for _, at := range s.places {
-		if at.closer != nil && at.prefix.Addr().Is4() == is4 && (p == nil || at.closer.rank < p.rank) {
-			out = append(out, at.span())
+// bandsOf parts ranges of one family into what is dynamic and what is static in some range of the cluster, without what is closed or reserved.
+func (s *Snapshot) bandsOf(ranges []allocator.Range, closed []allocator.Span) bands {
+	var spans, static []allocator.Span
+	for _, r := range ranges {
+		if r.Size() > 0 {
+			spans = append(spans, r.Span())
+			static = append(static, s.staticIn(r.Span())...)
 		}
 	}
-	return out
-}
-
-// bands parts spans into what is dynamic and what is static in some range of the cluster, without what is closed or reserved.
-func (s *Snapshot) bands(spans, closed []allocator.Span) bands {
-	if len(spans) == 0 {
-		return bands{}
-	}
-	exclude := meeting(closed, spans)
-	for _, sp := range spans {
-		for _, r := range s.reservedIn(sp) {
+	exclude := slices.Clip(closed)
+	for _, p := range outermost(ranges) {
+		for _, r := range s.reservedIn(SpanOf(p)) {
 			exclude = append(exclude, r.Span)
 		}
 	}
-	statics := meeting(s.statics, spans)
-	var static []allocator.Span
-	for _, sp := range spans {
-		for _, band := range statics {
-			if both := intersect(sp, band); !both.IsEmpty() {
-				static = append(static, both)
+	return bands{dynamic: tier(spans, slices.Concat(exclude, static)), static: tier(static, exclude)}
+}
+
+// closedTo returns what a policy may not draw from: the parts of the ranges that better policies have exclusively. Without a policy: that any has.
+func (s *Snapshot) closedTo(p *Policy, ranges []allocator.Range) []allocator.Span {
+	var out []allocator.Span
+	for _, prefix := range outermost(ranges) {
+		for at := range s.overlapping(prefix) {
+			if at.owner != nil && (p == nil || at.owner.rank < p.rank) {
+				out = append(out, at.span)
 			}
 		}
 	}
-	return bands{dynamic: tier(spans, append(slices.Clone(exclude), statics...)), static: tier(static, exclude)}
+	return out
 }
 
-// meeting returns those of the list that meet any of the spans. Most policies have a range or two of a cluster's many.
-func meeting(list, spans []allocator.Span) []allocator.Span {
-	const few = 8
-	if len(spans) > few {
-		return slices.DeleteFunc(slices.Clone(list), func(sp allocator.Span) bool { return sp.First.Is4() != spans[0].First.Is4() })
+// outermost returns the prefixes of ranges without those that lie in others.
+func outermost(ranges []allocator.Range) []netip.Prefix {
+	all := make([]netip.Prefix, 0, len(ranges))
+	for _, r := range ranges {
+		all = append(all, r.Prefix())
 	}
-	var out []allocator.Span
-	for _, sp := range list {
-		if slices.ContainsFunc(spans, sp.Overlaps) {
-			out = append(out, sp)
+	slices.SortFunc(all, comparePrefixes)
+	out := all[:0]
+	for _, p := range all {
+		if n := len(out); n == 0 || !out[n-1].Overlaps(p) {
+			out = append(out, p)
 		}
+	}
+	return out
+}
+
+// staticIn returns the parts of a span that are static.
+func (s *Snapshot) staticIn(sp allocator.Span) []allocator.Span {
+	from := sort.Search(len(s.statics), func(i int) bool { return !s.statics[i].Last.Less(sp.First) })
+	var out []allocator.Span
+	for _, band := range s.statics[from:] {
+		if !band.Overlaps(sp) {
+			break
+		}
+		out = append(out, intersect(sp, band))
 	}
 	return out
 }
@@ -170,7 +186,7 @@ func intersect(a, b allocator.Span) allocator.Span {
 
 // routes remembers the answers: which policies select a namespace, and the tiers of a chain of policies.
 type routes struct {
-	namespaces sync.Map // namespace -> namespaceView
+	namespaces sync.Map // namespace -> *namespaceView
 	chains     sync.Map // key of a chain -> *Route
 	answers    atomic.Int64
 }
@@ -184,84 +200,105 @@ func (r *routes) room() bool { return r.answers.Add(1) <= manyAnswers }
 // namespaceView is which policies select a namespace as long as it has these labels.
 type namespaceView struct {
 	labels   map[string]string
+	families map[bool]*familyView
+}
+
+// familyView is which policies steer Services of a namespace in one family, up to the first that selects all of them and refuses them when it is full.
+type familyView struct {
 	policies []*Policy
+	// choosy is whether any of them selects by the labels of Services. If not, all Services of the namespace have the same route.
+	choosy bool
+	route  atomic.Pointer[Route]
 }
 
 func newRoutes() *routes { return &routes{} }
 
-// Steers returns the policies that select a Service, the best first, whether they end the chain or not.
-func (s *Snapshot) Steers(svc Service) []*Policy {
-	var out []*Policy
-	for _, p := range s.inNamespace(svc) {
-		if p.selector.matches(svc) {
-			out = append(out, p)
-		}
+// view returns which policies select the namespace of a Service.
+func (s *Snapshot) view(svc Service) *namespaceView {
+	if v, ok := s.routes.namespaces.Load(svc.Namespace); ok && maps.Equal(v.(*namespaceView).labels, svc.NamespaceLabels) {
+		return v.(*namespaceView)
 	}
-	return out
-}
-
-// inNamespace returns the policies whose namespaceSelector matches.
-func (s *Snapshot) inNamespace(svc Service) []*Policy {
-	if v, ok := s.routes.namespaces.Load(svc.Namespace); ok && maps.Equal(v.(namespaceView).labels, svc.NamespaceLabels) {
-		return v.(namespaceView).policies
-	}
-	var matching []*Policy
+	v := &namespaceView{labels: svc.NamespaceLabels, families: map[bool]*familyView{true: {}, false: {}}}
 	for _, p := range s.policies {
 		if p.steers && p.selector.inNamespace(svc.NamespaceLabels) {
-			matching = append(matching, p)
+			for is4, f := range v.families {
+				if p.steersFamily(is4) {
+					f.add(p)
+				}
+			}
 		}
 	}
 	if s.routes.room() {
-		s.routes.namespaces.Store(svc.Namespace, namespaceView{svc.NamespaceLabels, matching})
+		s.routes.namespaces.Store(svc.Namespace, v)
 	}
-	return matching
+	return v
 }
+
+// add notes the next policy in order of rank.
+func (f *familyView) add(p *Policy) {
+	if n := len(f.policies); n > 0 && f.policies[n-1].endsChain() && f.policies[n-1].selector.services.Empty() {
+		return
+	}
+	f.policies = append(f.policies, p)
+	f.choosy = f.choosy || !p.selector.services.Empty()
+}
+
+// endsChain reports whether no other policy has its turn after this one.
+func (p *Policy) endsChain() bool { return p.OnFull == v1alpha1.OnFullFail }
 
 // Route returns where a Service gets an address of a family from. Tiers is empty where there is none at all.
 func (s *Snapshot) Route(svc Service, is4 bool) *Route {
-	var chain [4]*Policy
-	policies := chain[:0]
-	fails := false
-	for _, p := range s.inNamespace(svc) {
-		if !p.steersFamily(is4) || !p.selector.matches(svc) {
-			continue
+	f := s.view(svc).families[is4]
+	if !f.choosy {
+		if r := f.route.Load(); r != nil {
+			return r
 		}
-		policies = append(policies, p)
-		if fails = p.OnFull == v1alpha1.OnFullFail; fails {
-			break
+		r := s.route(f.policies, is4)
+		f.route.Store(r)
+		return r
+	}
+	var few [4]*Policy
+	chain := few[:0]
+	for _, p := range f.policies {
+		if p.selector.services.Matches(labels.Set(svc.Labels)) {
+			if chain = append(chain, p); p.endsChain() {
+				break
+			}
 		}
 	}
-	return s.route(policies, fails, is4)
+	return s.route(chain, is4)
 }
 
 // route returns the remembered route of a chain.
-func (s *Snapshot) route(policies []*Policy, fails, is4 bool) *Route {
+func (s *Snapshot) route(chain []*Policy, is4 bool) *Route {
 	var room [64]byte
 	key := append(room[:0], "6"...)
 	if is4 {
 		key[0] = '4'
 	}
-	for _, p := range policies {
+	for _, p := range chain {
 		key = append(key, byte(p.rank), byte(p.rank>>8), byte(p.rank>>16))
 	}
 	if r, ok := s.routes.chains.Load(string(key)); ok {
 		return r.(*Route)
 	}
-	r := s.newRoute(slices.Clone(policies), fails, is4)
+	r := s.newRoute(slices.Clone(chain), is4)
 	if s.routes.room() {
 		s.routes.chains.Store(string(key), r)
 	}
 	return r
 }
 
-func (s *Snapshot) newRoute(policies []*Policy, fails, is4 bool) *Route {
-	r := &Route{Policies: policies, Fails: fails}
+func (s *Snapshot) newRoute(chain []*Policy, is4 bool) *Route {
+	r := &Route{Policies: chain, Fails: len(chain) > 0 && chain[len(chain)-1].endsChain()}
 	var all []bands
-	for _, p := range policies {
-		all = append(all, p.tiers[is4])
+	for _, p := range chain {
+		if made, ok := p.bands[is4]; ok {
+			all = append(all, made())
+		}
 	}
-	if !fails {
-		all = append(all, s.open[is4])
+	if !r.Fails {
+		all = append(all, s.open[is4]())
 	}
 	for _, b := range all {
 		if b.dynamic != nil {
@@ -283,17 +320,12 @@ func (s *Snapshot) Additional(svc Service, serviceCIDR string, is4 bool) ([]*all
 	if !ok || !c.usable() {
 		return nil, nil
 	}
-	var spans []allocator.Span
-	for _, r := range c.Ranges {
-		if r.Prefix().Addr().Is4() == is4 && r.Size() > 0 {
-			spans = append(spans, r.Span())
-		}
-	}
-	if len(spans) == 0 {
+	ranges := slices.DeleteFunc(c.family(is4), func(r allocator.Range) bool { return r.Size() == 0 })
+	if len(ranges) == 0 {
 		return nil, nil
 	}
-	barred, refusal := s.barred(svc, spans)
-	b := s.bands(spans, barred)
+	barred, refusal := s.barred(svc, ranges)
+	b := s.bandsOf(ranges, barred)
 	var tiers []*allocator.Tier
 	for _, t := range []*allocator.Tier{b.dynamic, b.static} {
 		if t != nil && t.Size() > 0 {
@@ -306,50 +338,24 @@ func (s *Snapshot) Additional(svc Service, serviceCIDR string, is4 bool) ([]*all
 	return tiers, nil
 }
 
-// barred returns what of the spans a Service may not have addresses of, and the refusal of the last. It is MayHold for whole places: each is
+// barred returns what of the ranges a Service may not have addresses of, and the refusal of the last. It is MayHold for whole prefixes: each is
 // judged by those that lie around it, and without those that lie inside of it.
-func (s *Snapshot) barred(svc Service, spans []allocator.Span) ([]allocator.Span, *Refusal) {
+func (s *Snapshot) barred(svc Service, ranges []allocator.Range) ([]allocator.Span, *Refusal) {
 	var out []allocator.Span
 	var refusal *Refusal
-	for _, at := range s.places {
-		if !slices.ContainsFunc(spans, at.span().Overlaps) {
-			continue
+	for _, prefix := range outermost(ranges) {
+		for at := range s.overlapping(prefix) {
+			owner, may := mayHold(s.outside(at.prefix), svc)
+			if may {
+				continue
+			}
+			var within []allocator.Span
+			for _, other := range s.inside(at.prefix) {
+				within = append(within, other.span)
+			}
+			out = append(out, at.span.Subtract(within...)...)
+			refusal = &Refusal{owner.Name, fmt.Sprintf("ServiceCIDRPolicy %q: it keeps %s for the Services that it selects", owner.Name, at.prefix)}
 		}
-		closer := s.closes(at, svc)
-		if closer == nil {
-			continue
-		}
-		var within []allocator.Span
-		for _, other := range s.inside(at.prefix) {
-			within = append(within, other.span())
-		}
-		out = append(out, at.span().Subtract(within...)...)
-		refusal = &Refusal{closer.Name, fmt.Sprintf("ServiceCIDRPolicy %q: it keeps %s for the Services that it selects", closer.Name, at.prefix)}
 	}
 	return out, refusal
-}
-
-// closes returns who keeps a Service out of a place, nil if nobody does.
-func (s *Snapshot) closes(at *place, svc Service) *Policy {
-	var closer *Policy
-	around := s.outside(at.prefix)
-	for _, other := range around {
-		if other.closer != nil && (closer == nil || other.closer.rank < closer.rank) {
-			closer = other.closer
-		}
-	}
-	if closer == nil {
-		return nil
-	}
-	for _, other := range around {
-		if slices.ContainsFunc(other.holders, func(p *Policy) bool { return p.rank <= closer.rank && p.selector.matches(svc) }) {
-			return nil
-		}
-	}
-	return closer
-}
-
-// span returns all addresses of a place.
-func (at *place) span() allocator.Span {
-	return allocator.Span{First: at.prefix.Addr(), Last: lastOf(at.prefix)}
 }

@@ -2,6 +2,7 @@ package steering
 
 import (
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"sort"
@@ -19,14 +20,15 @@ type Snapshot struct {
 	byName   map[string]*Policy
 	cidrs    map[string]ServiceCIDR
 
-	// ranges are those of policies, places the same in order. The lengths of their prefixes make look-ups short.
-	ranges             map[netip.Prefix]*place
-	places             []*place
+	// ranges are those that policies have, owned the same in order. The lengths of their prefixes make look-ups short.
+	ranges             map[netip.Prefix]*ownedPrefix
+	owned              []*ownedPrefix
 	lengths4, lengths6 []int
-	reserved           []Reservation // by first address, disjoint
+	closes             map[bool]bool  // whether any of them has an exclusive owner, by family
+	reserved           []*Reservation // by first address, disjoint
 	reservedFor        map[types.NamespacedName][]Reservation
-	statics            []allocator.Span
-	open               map[bool]bands // what nobody has for himself, by family
+	statics            []allocator.Span      // in order, disjoint
+	open               map[bool]func() bands // what no policy has exclusively, by family
 	routes             *routes
 	offered            offered
 	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every webhook, so that nothing of ours may stand there.
@@ -34,12 +36,15 @@ type Snapshot struct {
 	families  []bool // of the default ServiceCIDR
 }
 
-// place is a range that policies have, the best first.
-type place struct {
-	prefix  netip.Prefix
-	holders []*Policy
-	// closer is the best of them that has it for itself, nil if none has.
-	closer *Policy
+// ownedPrefix is a range that policies have. It exists, but need not be ready.
+type ownedPrefix struct {
+	prefix netip.Prefix
+	// span are all addresses of the prefix.
+	span allocator.Span
+	// holders are the policies that have it, the best first; users are those of them that draw from it.
+	holders, users []*Policy
+	// owner is the best of the holders that has it exclusively, nil if none has.
+	owner *Policy
 }
 
 func (s *Snapshot) lengths(is4 bool) *[]int {
@@ -61,11 +66,11 @@ func (s *Snapshot) Reservation(a netip.Addr) (Reservation, bool) {
 	if i == 0 || !s.reserved[i-1].Span.Contains(a) {
 		return Reservation{}, false
 	}
-	return s.reserved[i-1], true
+	return *s.reserved[i-1], true
 }
 
 // reservedIn returns the reservations that meet a span, in order.
-func (s *Snapshot) reservedIn(sp allocator.Span) []Reservation {
+func (s *Snapshot) reservedIn(sp allocator.Span) []*Reservation {
 	from := sort.Search(len(s.reserved), func(i int) bool { return !s.reserved[i].Span.Last.Less(sp.First) })
 	to := from
 	for to < len(s.reserved) && s.reserved[to].Span.Overlaps(sp) {
@@ -99,7 +104,7 @@ func (s *Snapshot) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 		return 0, nil
 	}
 	for at := range s.around(a) {
-		for _, p := range at.holders {
+		for _, p := range at.users {
 			if p.CoolDown > 0 && (best == nil || p.rank < best.rank) {
 				best = p
 			}
@@ -111,9 +116,9 @@ func (s *Snapshot) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 	return best.CoolDown, best
 }
 
-// around yields the places that an address lies in.
-func (s *Snapshot) around(a netip.Addr) func(yield func(*place) bool) {
-	return func(yield func(*place) bool) {
+// around yields the owned prefixes that an address lies in.
+func (s *Snapshot) around(a netip.Addr) iter.Seq[*ownedPrefix] {
+	return func(yield func(*ownedPrefix) bool) {
 		for _, bits := range *s.lengths(a.Is4()) {
 			prefix, err := a.Prefix(bits)
 			if err != nil {
@@ -126,28 +131,44 @@ func (s *Snapshot) around(a netip.Addr) func(yield func(*place) bool) {
 	}
 }
 
-// outside returns the places that a prefix lies in, one of the same prefix included.
-func (s *Snapshot) outside(p netip.Prefix) []*place {
-	var out []*place
-	for at := range s.around(p.Addr()) {
-		if at.prefix.Bits() <= p.Bits() {
-			out = append(out, at)
+// outside yields the owned prefixes that a prefix lies in, the same prefix included.
+func (s *Snapshot) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
+	return func(yield func(*ownedPrefix) bool) {
+		for at := range s.around(p.Addr()) {
+			if at.prefix.Bits() <= p.Bits() && !yield(at) {
+				return
+			}
 		}
 	}
-	return out
 }
 
-// inside returns the places that lie in a prefix, without one of the same prefix.
-func (s *Snapshot) inside(p netip.Prefix) []*place {
-	from, same := slices.BinarySearchFunc(s.places, p, byPrefix)
+// inside returns the owned prefixes that lie in a prefix, without the same prefix.
+func (s *Snapshot) inside(p netip.Prefix) []*ownedPrefix {
+	from, same := slices.BinarySearchFunc(s.owned, p, byPrefix)
 	if same {
 		from++
 	}
 	to := from
-	for to < len(s.places) && p.Contains(s.places[to].prefix.Addr()) {
+	for to < len(s.owned) && p.Contains(s.owned[to].prefix.Addr()) {
 		to++
 	}
-	return s.places[from:to]
+	return s.owned[from:to]
+}
+
+// overlapping yields the owned prefixes outside and inside of a prefix. Prefixes overlap in no other way.
+func (s *Snapshot) overlapping(p netip.Prefix) iter.Seq[*ownedPrefix] {
+	return func(yield func(*ownedPrefix) bool) {
+		for at := range s.outside(p) {
+			if !yield(at) {
+				return
+			}
+		}
+		for _, at := range s.inside(p) {
+			if !yield(at) {
+				return
+			}
+		}
+	}
 }
 
 // MayHold returns nil if a Service may have the address as far as policies are concerned, and otherwise who has it for himself.
@@ -158,25 +179,35 @@ func (s *Snapshot) MayHold(a netip.Addr, svc Service) *Refusal {
 		}
 		return refuseReserved(a, r)
 	}
-	closer := s.closer(a)
-	if closer == nil {
+	owner, free := mayHold(s.around(a), svc)
+	if owner == nil || free {
 		return nil
 	}
-	for at := range s.around(a) {
-		if slices.ContainsFunc(at.holders, func(p *Policy) bool { return p.rank <= closer.rank && p.selector.matches(svc) }) {
-			return nil
-		}
-	}
-	return &Refusal{closer.Name, fmt.Sprintf("ServiceCIDRPolicy %q: the address %s lies in a range that this policy keeps for the Services that it selects; "+
-		"choose another address, or leave the choice to the cluster", closer.Name, a)}
+	return &Refusal{owner.Name, fmt.Sprintf("ServiceCIDRPolicy %q: the address %s lies in a range that this policy keeps for the Services that it selects; "+
+		"choose another address, or leave the choice to the cluster", owner.Name, a)}
 }
 
-// closer returns the best policy that has the address for itself.
-func (s *Snapshot) closer(a netip.Addr) *Policy {
+// mayHold returns the exclusive owner of what lies in all of these prefixes, nil for none, and whether a Service may have it: the owner, or a better
+// policy that has one of them too, selects the Service.
+func mayHold(around iter.Seq[*ownedPrefix], svc Service) (owner *Policy, may bool) {
+	owner = bestOwner(around)
+	if owner == nil {
+		return nil, true
+	}
+	for at := range around {
+		if slices.ContainsFunc(at.holders, func(p *Policy) bool { return p.rank <= owner.rank && p.selector.matches(svc) }) {
+			return owner, true
+		}
+	}
+	return owner, false
+}
+
+// bestOwner returns the best of the exclusive owners, nil if there is none.
+func bestOwner(around iter.Seq[*ownedPrefix]) *Policy {
 	var best *Policy
-	for at := range s.around(a) {
-		if at.closer != nil && (best == nil || at.closer.rank < best.rank) {
-			best = at.closer
+	for at := range around {
+		if at.owner != nil && (best == nil || at.owner.rank < best.rank) {
+			best = at.owner
 		}
 	}
 	return best
@@ -201,10 +232,8 @@ func (s *Snapshot) Knows(serviceCIDR string) bool {
 // is not there.
 func (s *Snapshot) Families() []bool { return s.families }
 
-// Closes reports whether any policy has a range of the family for itself.
-func (s *Snapshot) Closes(is4 bool) bool {
-	return slices.ContainsFunc(s.places, func(at *place) bool { return at.closer != nil && at.prefix.Addr().Is4() == is4 })
-}
+// Closes reports whether any policy has a range of the family exclusively.
+func (s *Snapshot) Closes(is4 bool) bool { return s.closes[is4] }
 
 // Offers reports whether API servers allocate from a range with this address.
 func (s *Snapshot) Offers(a netip.Addr) bool {

@@ -1,6 +1,7 @@
 package steering
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 
@@ -33,6 +34,11 @@ type ServiceCIDR struct {
 // usable reports whether addresses may be given out.
 func (c ServiceCIDR) usable() bool { return c.Ready && !c.Terminating }
 
+// family returns the ranges of one family.
+func (c ServiceCIDR) family(is4 bool) []allocator.Range {
+	return slices.DeleteFunc(slices.Clone(c.Ranges), func(r allocator.Range) bool { return r.Prefix().Addr().Is4() != is4 })
+}
+
 // NewServiceCIDR reads a ServiceCIDR. What is no range is left out.
 func NewServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
 	c := ServiceCIDR{
@@ -60,12 +66,17 @@ type Policy struct {
 	Name       string
 	UID        types.UID
 	Generation int64
-	// Ranges are those that the policy has: ready, and not lost to a better policy.
+	// Ranges are those that the policy draws from: ready, and not lost to a better policy. An exclusive policy keeps others out of more: also of
+	// ranges that are not ready yet, or are being deleted.
 	Ranges []PolicyRange
 	// Reservations are what is left of them after better policies had theirs.
 	Reservations []Reservation
 	Exclusive    bool
-	OnFull       v1alpha1.OnFull
+	// Enforcement is who keeps others out of an exclusive policy's ranges.
+	Enforcement v1alpha1.Enforcement
+	// Claimed are the prefixes of all ranges that the policy has, in order: those of Ranges, and those that are not ready yet or are being deleted.
+	Claimed []netip.Prefix
+	OnFull  v1alpha1.OnFull
 	// CoolDown is how long freed addresses of the ranges rest.
 	CoolDown time.Duration
 	// Invalid says what is wrong with the spec, Conflicts what a better policy won.
@@ -78,7 +89,7 @@ type Policy struct {
 	// steers: the policy asks for ranges, whether they exist or not.
 	steers   bool
 	selector selector
-	tiers    map[bool]bands // by family, true for IPv4
+	bands    map[bool]func() bands // of the families of which it has ranges, true for IPv4
 }
 
 // PolicyRange is a range that a policy has.

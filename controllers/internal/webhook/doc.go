@@ -1,12 +1,8 @@
-// Package webhook serves admission webhooks over TLS, on every replica, and looks after their certificates.
+// Package webhook serves admission webhooks over TLS on every replica, and keeps their certificate.
 //
-// Certificates come from a Secret, where cert-controller issues and rotates them and from where it enters their authority into the
-// webhook configurations; or from files, as cert-manager mounts them. A Secret is watched through the API: a new certificate is in use
-// on all replicas within two seconds, which no kubelet is that fast with.
+// The certificate comes from files that somebody else renews, as cert-manager does, or it is our own and lies in a Secret: then every replica
+// follows the Secret and enters the CA into the webhook configurations. Trouble with either never ends the manager: without a
+// certificate handshakes fail, the readiness check says why, and the API server goes on without us.
 //
-// It promises that no trouble with certificates ends the manager: the loops work without webhooks, and the API server allocates
-// without them. Until there is a certificate, handshakes fail and the readiness check says why. A new authority takes over without a
-// gap: see handOver.
-//
-// Start with SetupWithManager.
+// Start with SetupWithManager. secret.go keeps a certificate of our own, review.go tells reviews of an API server from other requests.
 package webhook

@@ -4,83 +4,84 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"k8s.io/client-go/util/cert"
 )
 
 // Keys of the Secret, and names of the files that cert-manager mounts.
-const (
-	certKey      = "tls.crt"
-	keyKey       = "tls.key"
-	authorityKey = "ca.crt"
-)
+const certKey, keyKey, caKey = "tls.crt", "tls.key", "ca.crt"
 
-// pair is a server certificate with its key, and the authority that issued it. It is not changed once it is made.
+// renewBefore its end a certificate is replaced.
+const renewBefore = 90 * 24 * time.Hour
+
+// pair is a certificate with its key. It is not changed once it is made.
 type pair struct {
 	certificate tls.Certificate
-	authority   *x509.Certificate
+	// bundle holds the CAs in the Secret, and ca the one of them that issued the certificate, in PEM.
+	bundle, ca []byte
 }
 
-// parsePair reads what cert-controller writes. An authority that is handing over lies first, see bundle.
-func parsePair(data map[string][]byte) (*pair, error) {
+// parse reads a Secret. An error says why no client would accept the certificate now.
+func parse(data map[string][]byte, now time.Time) (*pair, error) {
 	certificate, err := tls.X509KeyPair(data[certKey], data[keyKey])
 	if err != nil {
 		return nil, fmt.Errorf("reading certificate and key: %w", err)
 	}
-	authority, err := parseAuthority(data[authorityKey])
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(data[caKey]) {
+		return nil, errors.New("there is no certificate of a CA")
+	}
+	chains, err := certificate.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("verifying the certificate: %w", err)
 	}
-	if err := certificate.Leaf.CheckSignatureFrom(authority); err != nil {
-		return nil, fmt.Errorf("the certificate is of another authority: %w", err)
-	}
-	return &pair{certificate: certificate, authority: authority}, nil
+	ca, err := cert.EncodeCertificates(chains[0][len(chains[0])-1])
+	return &pair{certificate: certificate, bundle: data[caKey], ca: ca}, err
 }
 
-// parseAuthority reads the first certificate of a text in PEM.
-func parseAuthority(text []byte) (*x509.Certificate, error) {
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil, errors.New("there is no certificate of an authority")
-	}
-	authority, err := x509.ParseCertificate(block.Bytes)
+// issue returns a Secret with a new certificate for names, of a new CA whose key is thrown away. The CA of the certificate in use stays in it.
+func issue(names []string, used *pair, now time.Time) (map[string][]byte, error) {
+	text, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{Host: names[0], AlternateDNS: names[1:]})
 	if err != nil {
-		return nil, fmt.Errorf("reading the certificate of the authority: %w", err)
+		return nil, fmt.Errorf("issuing a certificate: %w", err)
 	}
-	return authority, nil
-}
-
-// valid reports whether a client would accept p at a time.
-func (p *pair) valid(at time.Time) bool {
-	return p != nil && !expired(p.certificate.Leaf, at) && !expired(p.authority, at)
-}
-
-func expired(c *x509.Certificate, at time.Time) bool { return at.After(c.NotAfter) }
-
-// sameAs reports whether both are the same certificate. Neither nor is not the same.
-func (p *pair) sameAs(other *pair) bool {
-	return p != nil && other != nil && bytes.Equal(p.certificate.Leaf.Raw, other.certificate.Leaf.Raw)
-}
-
-// covers reports whether the first certificate of a text in PEM carries all names.
-func covers(text []byte, names []string) bool {
-	leaf, err := parseAuthority(text)
-	return err == nil && !slices.ContainsFunc(names, func(name string) bool { return leaf.VerifyHostname(name) != nil })
-}
-
-// bundle adds the authority in use to a new one, so that whoever trusts the result trusts the certificates of both. What has expired is
-// left out, and nothing is added twice. text is returned as it is if it cannot be read.
-func bundle(text []byte, inUse *x509.Certificate, now time.Time) []byte {
-	next, err := parseAuthority(text)
-	if err != nil || inUse == nil || inUse.Equal(next) || expired(inUse, now) {
-		return text
+	chain, err := cert.ParseCertsPEM(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading the new certificate: %w", err)
 	}
-	return append(encode(next), encode(inUse)...)
+	ca, err := cert.EncodeCertificates(chain[len(chain)-1])
+	return map[string][]byte{certKey: text, keyKey: key, caKey: join(ca, used, now)}, err
 }
 
-func encode(c *x509.Certificate) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+// join adds the CA of the certificate in use to a bundle, so that clients trust both.
+func join(bundle []byte, used *pair, now time.Time) []byte {
+	if used.expired(now) || bytes.Contains(bundle, used.ca) {
+		return bundle
+	}
+	return slices.Concat(bundle, used.ca)
 }
+
+// due says why a certificate is to be replaced; empty if it is not.
+func (p *pair) due(names []string, now time.Time) string {
+	for _, name := range names {
+		if p.leaf().VerifyHostname(name) != nil {
+			return "it lacks the name " + name
+		}
+	}
+	if now.Add(renewBefore).After(p.leaf().NotAfter) {
+		return "it ends soon"
+	}
+	return ""
+}
+
+func (p *pair) leaf() *x509.Certificate { return p.certificate.Leaf }
+
+// sameAs reports whether a client sees the same certificate. No pair at all is not the same.
+func (p *pair) sameAs(other *pair) bool { return p != nil && p.leaf().Equal(other.leaf()) }
+
+// expired reports whether no client accepts the certificate any more. No pair at all has expired.
+func (p *pair) expired(now time.Time) bool { return p == nil || now.After(p.leaf().NotAfter) }

@@ -56,7 +56,7 @@ var _ = Describe("Certificates from files", Ordered, func() {
 
 	It("make us neither ask for a Secret nor touch the webhook configurations", func(ctx SpecContext) {
 		Expect(c.Client().CoreV1().Secrets("").List(ctx, all)).To(HaveField("Items", BeEmpty()))
-		Expect(manager.LogTail(1000)).NotTo(ContainSubstring("cert-rotation"))
+		Expect(manager.LogTail(1000)).NotTo(ContainSubstring("webhook-certificate"))
 	})
 
 	It("make the manager unready once they have expired", func(ctx SpecContext) {
@@ -126,7 +126,7 @@ var _ = Describe("Webhooks that cannot be served", Ordered, func() {
 		Expect(ended(ctx, "--webhook-bind-address=127.0.0.1:9443", "--namespace="+steering.Namespace, "--kubeconfig="+kubeconfig)).To(And(
 			ContainSubstring("create secrets in namespace "+steering.Namespace),
 			ContainSubstring("update secrets clusterip-operator-webhook in namespace "+steering.Namespace),
-			ContainSubstring("update mutatingwebhookconfigurations.admissionregistration.k8s.io clusterip-operator"),
+			ContainSubstring("patch mutatingwebhookconfigurations.admissionregistration.k8s.io clusterip-operator"),
 			ContainSubstring("watch servicecidrpolicies.clusterip-operator.io"),
 			ContainSubstring("delete leases.coordination.k8s.io in namespace "+steering.Namespace)))
 	})

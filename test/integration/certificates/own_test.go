@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"maps"
 	"os"
 	"strings"
@@ -14,8 +13,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/open-policy-agent/cert-controller/pkg/rotator"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -67,9 +66,10 @@ var _ = Describe("Certificates of our own", Ordered, func() {
 		Expect(distrusted(b)[before:]).To(BeEmpty())
 		Expect(verify(shown(b.Replicas()[0]), b.Authorities(ctx), calledAs)).To(Succeed())
 	},
-		Entry("by one of the same authority", func(data map[string][]byte) { delete(data, certKey) }),
-		Entry("by one of another authority", func(data map[string][]byte) { delete(data, caKeyKey) }),
-		Entry("by one of a third authority", func(data map[string][]byte) { delete(data, authorityKey) }),
+		Entry("when the certificate is lost", func(data map[string][]byte) { delete(data, certKey) }),
+		Entry("when its key is lost", func(data map[string][]byte) { delete(data, keyKey) }),
+		Entry("when the CA is lost", func(data map[string][]byte) { delete(data, authorityKey) }),
+		Entry("after somebody planted a good one that lacks a name", func(data map[string][]byte) { maps.Copy(data, issued(calledAs, 300*24*time.Hour)) }),
 		Entry("after somebody planted an expired one", expired),
 		Entry("after somebody planted junk", func(data map[string][]byte) {
 			for key := range data {
@@ -179,11 +179,11 @@ func expired(data map[string][]byte) { maps.Copy(data, issued(calledAs, -time.Mi
 // issued is a Secret of another authority, for one name, good until then.
 func issued(name string, until time.Duration) map[string][]byte {
 	GinkgoHelper()
-	r := &rotator.CertRotator{CAName: "clusterip-operator-webhook-ca", CAOrganization: "clusterip-operator", DNSName: name, ExtKeyUsages: &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	begin, end := time.Now().Add(-time.Hour), time.Now().Add(until)
-	ca, err := r.CreateCACert(begin, end)
+	text, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{Host: name, MaxAge: time.Hour + until}) // it begins an hour ago
 	Expect(err).NotTo(HaveOccurred())
-	cert, key, err := r.CreateCertPEM(ca, begin, end)
+	chain, err := cert.ParseCertsPEM(text)
 	Expect(err).NotTo(HaveOccurred())
-	return map[string][]byte{certKey: cert, keyKey: key, authorityKey: ca.CertPEM, caKeyKey: ca.KeyPEM}
+	ca, err := cert.EncodeCertificates(chain[1])
+	Expect(err).NotTo(HaveOccurred())
+	return map[string][]byte{certKey: text, keyKey: key, authorityKey: ca}
 }

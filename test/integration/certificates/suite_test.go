@@ -28,12 +28,11 @@ func TestCertificates(t *testing.T) {
 	RunSpecs(t, "certificates", Label("all"))
 }
 
-// Keys of the Secret, as cert-controller calls them.
+// Keys of the Secret.
 const (
 	certKey      = "tls.crt"
 	keyKey       = "tls.key"
 	authorityKey = "ca.crt"
-	caKeyKey     = "ca.key"
 )
 
 // calledAs is what the API server expects in a certificate when it calls the Service of the webhooks.

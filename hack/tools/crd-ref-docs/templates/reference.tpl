@@ -9,7 +9,9 @@ same on a cluster, and [config/samples](../config/samples) has examples.
 {{- range .SortedKinds }}
 {{ template "section" ($group.TypeForKind .) }}
 {{ template "section" (index $group.Types (printf "%sSpec" .)) }}
-{{ template "section" (index $group.Types (printf "%sStatus" .)) }}
+{{- with index $group.Types (printf "%sStatus" .) }}
+{{ template "section" . }}
+{{- end }}
 {{- end }}
 {{- range .SortedTypes }}
 {{- if and (markdownShouldRenderType .) (not .GVK) (not (hasSuffix "Spec" .Name)) (not (hasSuffix "PolicyStatus" .Name)) }}

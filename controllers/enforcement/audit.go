@@ -1,0 +1,162 @@
+package enforcement
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+)
+
+// confirm is how long a Service must have an address that is kept for others before that is told: the watches of namespaces, Services and policies have no
+// order between them.
+const confirm = 2 * time.Second
+
+// reasonForeign is the reason of the event on a Service.
+const reasonForeign = "ClusterIPKeptForOthers"
+
+// violation is an address that a Service has and that a policy keeps for others.
+type violation struct {
+	policy  string
+	service types.NamespacedName
+	uid     types.UID
+	// since is when it was first seen, told whether it has been confirmed.
+	since time.Time
+	told  bool
+}
+
+// violations are all of them by their addresses. The zero value is ready; it is safe for concurrent use.
+type violations struct {
+	mu       sync.Mutex
+	found    map[netip.Addr]violation
+	byPolicy map[string]map[netip.Addr]types.NamespacedName // those that were confirmed
+}
+
+// note keeps what was seen of an address, nil for nothing. It returns the policies for which the confirmed violations are others now, whether this one is new among
+// them, and how long to wait until it is confirmed.
+func (v *violations) note(a netip.Addr, seen *violation, now time.Time) (policies []string, news bool, wait time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.found == nil {
+		v.found, v.byPolicy = map[netip.Addr]violation{}, map[string]map[netip.Addr]types.NamespacedName{}
+	}
+	was, known := v.found[a]
+	same := known && seen != nil && was.policy == seen.policy && was.uid == seen.uid
+	if known && !same {
+		delete(v.found, a)
+		if was.told {
+			delete(v.byPolicy[was.policy], a)
+			policies = append(policies, was.policy)
+		}
+	}
+	switch {
+	case seen == nil, same && was.told:
+		return policies, false, 0
+	case !same:
+		seen.since = now
+		v.found[a] = *seen
+		return policies, false, confirm
+	case now.Sub(was.since) < confirm:
+		return policies, false, confirm - now.Sub(was.since)
+	}
+	was.told = true
+	v.found[a] = was
+	if v.byPolicy[was.policy] == nil {
+		v.byPolicy[was.policy] = map[netip.Addr]types.NamespacedName{}
+	}
+	v.byPolicy[was.policy][a] = was.service
+	return append(policies, was.policy), true, 0
+}
+
+// count is how many were confirmed.
+func (v *violations) count() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := 0
+	for _, of := range v.byPolicy {
+		n += len(of)
+	}
+	return n
+}
+
+// namesShown is how many Services a message names.
+const namesShown = 3
+
+// of returns how many a policy has, and the first by their addresses, in words.
+func (v *violations) of(policy string) (n int, first []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var addresses []netip.Addr
+	for a := range v.byPolicy[policy] {
+		i, _ := slices.BinarySearchFunc(addresses, a, netip.Addr.Compare)
+		addresses = slices.Insert(addresses, i, a)
+		addresses = addresses[:min(len(addresses), namesShown)]
+	}
+	for _, a := range addresses {
+		first = append(first, fmt.Sprintf("Service %s has %s", v.byPolicy[policy][a], a))
+	}
+	return len(v.byPolicy[policy]), first
+}
+
+// audit looks whether a Service has an address that is kept for others.
+func (r *Reconciler) audit(ctx context.Context, a netip.Addr) (reconcile.Result, error) {
+	s, owner, err := r.stranger(ctx, a)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	var seen *violation
+	if s != nil {
+		seen = &violation{policy: owner.Name, service: client.ObjectKeyFromObject(s), uid: s.UID}
+	}
+	policies, news, wait := r.violations.note(a, seen, r.Clock.Now())
+	for _, name := range policies {
+		r.wake.add(Request{Policy: name})
+	}
+	if news && r.pace.mayTell() {
+		// Related keeps client-go from taking the events about two addresses of one Service for one.
+		related := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: a.String()}}
+		r.Events.Eventf(s, related, corev1.EventTypeWarning, reasonForeign, "Audit",
+			"Cluster IP %s lies in a range that ServiceCIDRPolicy %q keeps for other Services; create the Service anew to get another address", a, owner.Name)
+	}
+	return reconcile.Result{RequeueAfter: wait}, nil
+}
+
+// stranger returns the Service that has an address which is kept for others, as the API server has it, and the policy that keeps it. nil if there is none. The labels of
+// Services are not in the cache: they are read where they make a difference.
+func (r *Reconciler) stranger(ctx context.Context, a netip.Addr) (*corev1.Service, *steering.Policy, error) {
+	rules := r.Policies.Current()
+	for _, name := range slices.SortedFunc(slices.Values(r.Addresses.Claims(a)), byName) {
+		namespace := &corev1.Namespace{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Name: name.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+			return nil, nil, fmt.Errorf("reading namespace %s: %w", name.Namespace, err)
+		}
+		who := steering.Service{NamespacedName: name, NamespaceLabels: namespace.Labels}
+		if stranger, sure := rules.Stranger(a, who); sure && !stranger {
+			continue
+		}
+		s := &corev1.Service{}
+		if err := r.Live.Get(ctx, name, s); client.IgnoreNotFound(err) != nil {
+			return nil, nil, fmt.Errorf("reading Service %s: %w", name, err)
+		}
+		who.Labels = s.Labels
+		if stranger, _ := rules.Stranger(a, who); stranger && slices.Contains(s.Spec.ClusterIPs, a.String()) {
+			return s, rules.Owner(a), nil
+		}
+	}
+	return nil, nil, nil
+}
+
+func byName(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

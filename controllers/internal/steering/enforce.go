@@ -1,0 +1,228 @@
+package steering
+
+import (
+	"cmp"
+	"iter"
+	"net/netip"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// Owner returns the policy that keeps others away from an address, nil if there is none.
+func (s *Snapshot) Owner(a netip.Addr) *Policy {
+	if len(s.owned) == 0 || slices.Contains(s.apiServer, a) {
+		return nil
+	}
+	return bestOwner(s.around(a))
+}
+
+// Stranger reports whether a Service that has an address is none that the Owner of the address lets have it. A Service that a reservation is for is
+// no stranger. sure is false where the labels of the Service, which may be left out, could say otherwise.
+func (s *Snapshot) Stranger(a netip.Addr, svc Service) (stranger, sure bool) {
+	if r, ok := s.Reservation(a); ok && r.For == svc.NamespacedName || s.Owner(a) == nil {
+		return false, true
+	}
+	_, may := mayHold(s.around(a), svc)
+	for _, p := range mayHoldAll(s.around(a)) {
+		if p.selector.inNamespace(svc.NamespaceLabels) && p.selector.services.Empty() {
+			return false, true
+		}
+		sure = sure || p.selector.inNamespace(svc.NamespaceLabels)
+	}
+	return !may, !sure
+}
+
+// mayHoldAll returns the policies whose Services may have what lies in all of these prefixes, the best first. None where it has no owner.
+func mayHoldAll(around iter.Seq[*ownedPrefix]) []*Policy {
+	owner := bestOwner(around)
+	if owner == nil {
+		return nil
+	}
+	var out []*Policy
+	for at := range around {
+		for _, p := range at.holders {
+			if p.rank <= owner.rank {
+				out = append(out, p)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b *Policy) int { return cmp.Compare(a.rank, b.rank) })
+	return slices.Compact(out)
+}
+
+// Enforced is what the API server has to know to keep strangers out by itself.
+type Enforced struct {
+	Spec v1alpha1.ExclusiveRangesSpec
+	// LeftOut are the policies that would make it too large for an API object: they are enforced by the webhook alone.
+	LeftOut []string
+}
+
+// Enforce says about all addresses of policies with enforcement: APIServer what MayHold says. room is how many bytes it may have, roughly; the best policies
+// come first. It costs a walk over all ranges and reservations.
+func (s *Snapshot) Enforce(room int) Enforced {
+	t := table{s: s, selectors: map[*Policy]int32{}, out: v1alpha1.ExclusiveRangesSpec{
+		IPv4Lengths: []int32{}, IPv6Lengths: []int32{}, Ranges: map[string]v1alpha1.ExclusiveRange{}, Selectors: []v1alpha1.ExclusiveSelector{},
+	}}
+	t.enforced, t.leftOut = s.enforced(room)
+	for _, at := range s.owned {
+		t.addRange(at)
+	}
+	for _, r := range s.reserved {
+		for _, prefix := range prefixesOf(r.Span) {
+			t.addReservation(prefix, r)
+		}
+	}
+	for _, list := range [][]int32{t.out.IPv4Lengths, t.out.IPv6Lengths} {
+		slices.SortFunc(list, func(a, b int32) int { return cmp.Compare(b, a) })
+	}
+	return Enforced{t.out, t.leftOut}
+}
+
+// enforced returns the policies that the API server enforces, as many as there is room for.
+func (s *Snapshot) enforced(room int) (in map[*Policy]bool, leftOut []string) {
+	size := map[*Policy]int{}
+	for _, at := range s.owned {
+		if owner := bestOwner(s.outside(at.prefix)); owner != nil {
+			size[owner] += entrySize
+			for _, p := range mayHoldAll(s.outside(at.prefix)) {
+				size[owner] += len(p.selector.text) + selectorSize
+			}
+			for range s.reservedIn(at.span) {
+				size[owner] += entrySize
+			}
+		}
+	}
+	in = map[*Policy]bool{}
+	for _, p := range s.policies {
+		if !p.Exclusive || p.Enforcement != v1alpha1.EnforcementAPIServer {
+			continue
+		}
+		if room -= size[p]; room < 0 {
+			leftOut = append(leftOut, p.Name)
+			continue
+		}
+		in[p] = true
+	}
+	return in, leftOut
+}
+
+// entrySize and selectorSize are what a range and a selector need beside the text of the selector, in bytes, at most: a name has 253.
+const (
+	entrySize    = 450
+	selectorSize = 120
+)
+
+// table is an ExclusiveRangesSpec in the making.
+type table struct {
+	s         *Snapshot
+	enforced  map[*Policy]bool
+	leftOut   []string
+	selectors map[*Policy]int32
+	out       v1alpha1.ExclusiveRangesSpec
+}
+
+// addRange enters a range if it is enforced; if it lies in one that is, and is not, as open.
+func (t *table) addRange(at *ownedPrefix) {
+	owner := bestOwner(t.s.outside(at.prefix))
+	if owner == nil {
+		return
+	}
+	entry := v1alpha1.ExclusiveRange{Policy: owner.Name, Open: !t.enforced[owner]}
+	for _, p := range mayHoldAll(t.s.outside(at.prefix)) {
+		if entry.Open = entry.Open || p.selector.all(); entry.Open {
+			entry.Selectors = nil
+			break
+		}
+		entry.Selectors = append(entry.Selectors, t.selector(p))
+	}
+	t.add(at.prefix, entry)
+}
+
+// addReservation enters a reservation, as far as its addresses are those of ranges that are entered.
+func (t *table) addReservation(prefix netip.Prefix, r *Reservation) {
+	entry := v1alpha1.ExclusiveRange{Policy: r.Policy}
+	if r.For.Name != "" {
+		entry.Service = r.For.String()
+	}
+	if t.enforced[bestOwner(t.s.outside(prefix))] {
+		t.add(prefix, entry)
+	}
+	for _, at := range t.s.inside(prefix) {
+		if t.enforced[bestOwner(t.s.outside(at.prefix))] {
+			t.add(at.prefix, entry)
+		}
+	}
+}
+
+func (t *table) add(prefix netip.Prefix, entry v1alpha1.ExclusiveRange) {
+	t.out.Ranges[prefix.String()] = entry
+	lengths := &t.out.IPv6Lengths
+	if prefix.Addr().Is4() {
+		lengths = &t.out.IPv4Lengths
+	}
+	if bits := int32(prefix.Bits()); !slices.Contains(*lengths, bits) { //nolint:gosec // 128 at most
+		*lengths = append(*lengths, bits)
+	}
+}
+
+// selector returns the position of the selector of a policy.
+func (t *table) selector(p *Policy) int32 {
+	i, ok := t.selectors[p]
+	if !ok {
+		i = int32(len(t.out.Selectors)) //nolint:gosec // as many as there are policies
+		t.selectors[p] = i
+		t.out.Selectors = append(t.out.Selectors, v1alpha1.ExclusiveSelector{
+			Namespace: requirements(p.selector.namespaces), Service: requirements(p.selector.services),
+		})
+	}
+	return i
+}
+
+// all reports whether a selector selects every Service.
+func (s selector) all() bool { return s.namespaces.Empty() && s.services.Empty() }
+
+// requirements are what a selector that was made from a LabelSelector requires, in its words.
+func requirements(of labels.Selector) []metav1.LabelSelectorRequirement {
+	list, _ := of.Requirements()
+	out := make([]metav1.LabelSelectorRequirement, 0, len(list))
+	for _, r := range list {
+		one := metav1.LabelSelectorRequirement{Key: r.Key(), Values: r.ValuesUnsorted()}
+		slices.Sort(one.Values)
+		switch r.Operator() {
+		case selection.NotIn:
+			one.Operator = metav1.LabelSelectorOpNotIn
+		case selection.Exists:
+			one.Operator, one.Values = metav1.LabelSelectorOpExists, nil
+		case selection.DoesNotExist:
+			one.Operator, one.Values = metav1.LabelSelectorOpDoesNotExist, nil
+		default: // In, and Equals, which is what matchLabels become
+			one.Operator = metav1.LabelSelectorOpIn
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// prefixesOf returns the fewest prefixes that have the addresses of a span.
+func prefixesOf(sp allocator.Span) []netip.Prefix {
+	var out []netip.Prefix
+	for first := sp.First; first.IsValid() && !sp.Last.Less(first); {
+		p := netip.PrefixFrom(first, first.BitLen())
+		for p.Bits() > 0 {
+			wider := netip.PrefixFrom(first, p.Bits()-1)
+			if wider.Masked().Addr() != first || sp.Last.Less(lastOf(wider)) {
+				break
+			}
+			p = wider
+		}
+		out = append(out, p)
+		first = lastOf(p).Next()
+	}
+	return out
+}

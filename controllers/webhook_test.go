@@ -1,0 +1,60 @@
+package controllers
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// What is let through to each handler, and what config/webhook makes the API server send, must be the same.
+func TestEndpointsAreWhatTheConfigurationsSend(t *testing.T) {
+	type sent struct {
+		Group, Resource string
+		Operations      []admissionv1.Operation
+	}
+	want := map[string]sent{}
+	for path, rule := range configured(t, "../config/webhook/mutating.yaml", "../config/webhook/validating.yaml") {
+		s := sent{Group: strings.Join(rule.APIGroups, ","), Resource: strings.Join(rule.Resources, ",")}
+		for _, operation := range rule.Operations {
+			s.Operations = append(s.Operations, admissionv1.Operation(operation))
+		}
+		slices.Sort(s.Operations)
+		want[path] = s
+	}
+	got := map[string]sent{}
+	for path, e := range endpoints() {
+		got[path] = sent{e.Group, e.Resource, slices.Sorted(slices.Values(e.Operations))}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("config/webhook against the endpoints (-sent +let through):\n%s", diff)
+	}
+}
+
+// configured are the rules of files by the paths that they lead to. Every webhook has one.
+func configured(t *testing.T, files ...string) map[string]admissionregistrationv1.RuleWithOperations {
+	t.Helper()
+	rules := map[string]admissionregistrationv1.RuleWithOperations{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c admissionregistrationv1.ValidatingWebhookConfiguration // both kinds have these fields
+		if err := yaml.Unmarshal(text, &c); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range c.Webhooks {
+			if len(w.Rules) != 1 {
+				t.Fatalf("%s has %d rules", w.Name, len(w.Rules))
+			}
+			rules[*w.ClientConfig.Service.Path] = w.Rules[0]
+		}
+	}
+	return rules
+}
