@@ -299,7 +299,7 @@ func TestClaims(t *testing.T) {
 			t.Run(name+"/"+string(mode), func(t *testing.T) {
 				inBoth(t, func(t *testing.T, f model.Family) {
 					st := stateOf()
-					for _, a := range strings.SplitSeq(tc.services, "; ") {
+					for a := range strings.SplitSeq(tc.services, "; ") {
 						s := asked(a).claimant(f)
 						st.Services[s.Name] = s
 					}

@@ -157,7 +157,7 @@ func (p photo) changes(later photo) []string {
 //  4. `seed --offline` makes up for it, and `verify --offline` confirms it.
 //  5. The new API server finds nothing to repair, and every Service that was promised.
 var _ = Describe("A cluster that never rests", func() {
-	DescribeTable("is migrated without a repair", Label(large),
+	DescribeTable("is migrated without a repair", Label("soak"),
 		func(ctx SpecContext, y *scenery, server framework.Options, migrate func(context.Context, *stage), watchArgs []string, signal syscall.Signal) {
 			s := y.open(ctx, server)
 			work := s.startChurn(ctx)
