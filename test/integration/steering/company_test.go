@@ -108,7 +108,7 @@ var _ = inOrder("A webhook that is asked after ours", func() {
 		for _, cidr := range []string{default4, default6} {
 			Expect(held(services, cidr)).To(And(HaveLen(len(services)), HaveEach(dynamic(cidr))))
 		}
-		Expect(bed.Decisions(ctx, steering.Filled)-filled).To(BeNumerically("~", 2*len(services), tolerated), "once for each address")
+		Expect(bed.Decisions(ctx, steering.Filled)-filled).To(BeEquivalentTo(2*len(services)), "once for each address")
 		bed.ExpectConsistent(ctx)
 		bed.DeleteServices(ctx, services...)
 	})

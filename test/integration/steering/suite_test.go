@@ -9,7 +9,6 @@ package steering_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -51,73 +50,31 @@ func inOrder(text string, body func(), labels ...string) bool {
 	return Describe(text, Label(labels...), Ordered, ContinueOnFailure, func() {
 		BeforeAll(func(ctx SpecContext) {
 			DeferCleanup(func(ctx SpecContext) { bed.Clear(ctx) }) // whatever has failed, or the next container fails too
-			begun = troubles(ctx)
+			before = unsteered(ctx)
 		})
 		body()
 		AfterAll(func(ctx SpecContext) {
 			bed.ExpectNothingLeaked(ctx)
-			expectLittleTrouble(ctx, begun)
+			Expect(unsteered(ctx)).To(Equal(before), "left to the API server")
 		})
 	})
 }
 
-// tolerated is how many requests of a container may be left to the API server. A machine that does far too much at once may keep
-// the API server waiting for longer than the two seconds that a webhook has.
-const tolerated = 3
-
-// trouble is what a machine that is too slow brings about, as numbers that only grow. None of it is the fault of policies.
-type trouble struct {
-	// Unanswered requests and those that a replica could not decide were left to the API server.
-	Unanswered, Undecided float64
+// unsteered counts the requests that were left to the API server: those that nobody answered, and those that a replica could not decide.
+func unsteered(ctx context.Context) float64 {
+	GinkgoHelper()
+	return bed.FailedOpen(ctx, "") + bed.Decisions(ctx, steering.Failed)
 }
 
-// begun is the trouble that there was when the container began, or when the replicas were started.
-var begun trouble
+// before is what was unsteered when the container began, or when the replicas were started.
+var before float64
 
-func troubles(ctx context.Context) trouble {
+// expectEach wants something of each, of which there may be none.
+func expectEach(each []string, matcher OmegaMatcher, why string) {
 	GinkgoHelper()
-	return trouble{bed.FailedOpen(ctx, ""), bed.Decisions(ctx, steering.Failed)}
-}
-
-// strays are how many addresses may be other than policies alone would have them, since the container began: replicas that cannot agree in time go on
-// to the next range, and to static addresses, rather than to keep the API server waiting, and each may push another one out of its place. None,
-// on a machine that is fast enough; and never so many that what is expected means nothing.
-func strays(ctx context.Context) int {
-	GinkgoHelper()
-	now := troubles(ctx)
-	n := 2 * int(2*(now.Unanswered-begun.Unanswered+now.Undecided-begun.Undecided))
-	if n > 0 {
-		AddReportEntry("strays", n, ReportEntryVisibilityAlways)
-	}
-	return min(n, 4*tolerated)
-}
-
-// expectAllBut wants something of each, but for as many as may have gone astray.
-func expectAllBut(strays int, each []string, matcher OmegaMatcher, why string) {
-	GinkgoHelper()
-	var wrong []string
 	for _, one := range each {
-		if is, err := matcher.Match(one); err != nil || !is {
-			wrong = append(wrong, one)
-		}
+		Expect(one).To(matcher, why)
 	}
-	if len(wrong) > strays {
-		Expect(wrong).To(HaveEach(matcher), "%s; %d may be astray", why, strays)
-	}
-}
-
-// expectLen wants a number, give or take as many as may have gone astray.
-func expectLen(strays int, of []string, want int, why string) {
-	GinkgoHelper()
-	Expect(len(of)).To(BeNumerically("~", want, strays), why)
-}
-
-// expectLittleTrouble fails when more than a few requests were left to the API server since the container began.
-func expectLittleTrouble(ctx context.Context, before trouble) {
-	GinkgoHelper()
-	now := troubles(ctx)
-	AddReportEntry("trouble of this container", fmt.Sprintf("%+v, before it %+v", now, before), ReportEntryVisibilityFailureOrVerbose)
-	Expect(now.Unanswered+now.Undecided).To(BeNumerically("<=", before.Unanswered+before.Undecided+tolerated), "before %+v, now %+v", before, now)
 }
 
 // whileDown stops all replicas, does something, and starts them again whatever comes of it.
@@ -126,7 +83,7 @@ func whileDown(ctx context.Context, do func()) {
 	bed.StopReplicas()
 	defer func() {
 		bed.StartReplicas(ctx)
-		begun = troubles(ctx)
+		before = unsteered(ctx)
 	}()
 	do()
 }
