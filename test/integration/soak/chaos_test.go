@@ -121,15 +121,6 @@ func (o outcome) of(cause string) []duplicate {
 	return slices.DeleteFunc(slices.Clone(o.duplicates), func(d duplicate) bool { return d.cause != cause })
 }
 
-func (o outcome) String() string {
-	lines := []string{fmt.Sprintf("%d creations, unsteered %v (%.2f %%), %d duplicates, failed open %v",
-		o.creations, o.unsteered, 100*o.share(), len(o.duplicates), o.failedOpen)}
-	for _, d := range o.duplicates {
-		lines = append(lines, d.String())
-	}
-	return strings.Join(append(lines, o.unexcused...), "\n")
-}
-
 // expectKept wants every promise to be kept that holds while a webhook answers.
 func (e *environment) expectKept(ctx context.Context, o outcome, failedOpen float64) {
 	GinkgoHelper()
