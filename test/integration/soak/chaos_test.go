@@ -91,16 +91,14 @@ func judge(events []traffic.Event) outcome {
 	o := outcome{
 		unsteered:  map[string]int{},
 		duplicates: duplicates(events, all),
-		failedOpen: count(events, func(e traffic.Event) string {
-			if e.Chosen != traffic.FailedOpen {
-				return ""
-			}
-			return e.Done.Format("15:04:05")[:7] + "0"
-		}),
+		failedOpen: map[string]int{},
 	}
 	for _, e := range events {
 		if e.Resource == "services" && e.Verb == "create" && len(e.Addresses) > 0 {
 			o.creations++
+		}
+		if e.Chosen == traffic.FailedOpen {
+			o.failedOpen[e.Done.Format("15:04:05")[:7]+"0"]++
 		}
 	}
 	var last acquisition
