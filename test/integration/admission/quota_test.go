@@ -45,6 +45,7 @@ var _ = Describe("A namespace whose quota allows no Service, and that goes on cr
 		defer cancel()
 		var attempts atomic.Int64
 		var attackers sync.WaitGroup
+		defer attackers.Wait()
 		for tick := time.NewTicker(interval); ctx2.Err() == nil; <-tick.C {
 			n := attempts.Add(1)
 			attackers.Go(func() {
@@ -96,11 +97,18 @@ func coolDown(ctx context.Context, b *steering.Bed, n int) (addresses []string) 
 	return addresses
 }
 
+// passed says why a Service may have gone past the webhook, for failures.
+func passed(ctx context.Context, b *steering.Bed) func() string {
+	return func() string {
+		return fmt.Sprintf("%.0f calls failed open, the webhook let %.0f pass", b.FailedOpen(ctx, "service.clusterip-operator.io"), b.Decisions(ctx, steering.Failed))
+	}
+}
+
 // expectServed wants the tenant and everybody else to get Services, each where its policy says.
 func expectServed(ctx context.Context, b *steering.Bed, n int) {
 	GinkgoHelper()
 	theirs := b.Create(ctx, framework.NewService("tenant", fmt.Sprintf("web-%d", n), framework.RequireDualStack()))
-	Expect(theirs.Spec.ClusterIPs).To(ConsistOf(HavePrefix("10.97.0."), HavePrefix("fd00:10:97::")))
+	Expect(theirs.Spec.ClusterIPs).To(ConsistOf(HavePrefix("10.97.0."), HavePrefix("fd00:10:97::")), passed(ctx, b))
 	others := b.Create(ctx, framework.NewService(cluster.Namespace, fmt.Sprintf("web-%d", n), framework.RequireDualStack()))
-	Expect(others.Spec.ClusterIPs).To(ConsistOf(HavePrefix("10.96.0."), HavePrefix("fd00:10:96::")))
+	Expect(others.Spec.ClusterIPs).To(ConsistOf(HavePrefix("10.96.0."), HavePrefix("fd00:10:96::")), passed(ctx, b))
 }

@@ -79,7 +79,7 @@ func (f *faults) runBeside(ctx context.Context, c *clients) {
 // outcome is what the logs of API servers say about a time of chaos.
 type outcome struct {
 	creations  int            // of Services with addresses
-	unsteered  map[string]int // by the reason
+	unsteered  map[string]int // requests, by the reason
 	unexcused  []string       // those that the webhook was asked about
 	failedOpen map[string]int // requests without an answer of the webhook, by the time, to ten seconds
 	duplicates []duplicate
@@ -89,22 +89,27 @@ type outcome struct {
 func judge(events []traffic.Event) outcome {
 	all := acquisitions(events)
 	o := outcome{
-		unsteered:  count(all, acquisition.unsteered),
+		unsteered:  map[string]int{},
 		duplicates: duplicates(events, all),
-		failedOpen: count(events, func(e traffic.Event) string {
-			if e.Chosen != traffic.FailedOpen {
-				return ""
-			}
-			return e.Done.Format("15:04:05")[:7] + "0"
-		}),
+		failedOpen: map[string]int{},
 	}
 	for _, e := range events {
 		if e.Resource == "services" && e.Verb == "create" && len(e.Addresses) > 0 {
 			o.creations++
 		}
+		if e.Chosen == traffic.FailedOpen {
+			o.failedOpen[e.Done.Format("15:04:05")[:7]+"0"]++
+		}
 	}
+	var last acquisition
 	for _, a := range all {
-		if why := a.unsteered(); why != "" && a.Chosen != traffic.FailedOpen {
+		why := a.unsteered()
+		if why == "" || a.service == last.service && a.Done.Equal(last.Done) {
+			continue // or the second address of the same request
+		}
+		last = a
+		o.unsteered[why]++
+		if a.Chosen != traffic.FailedOpen {
 			o.unexcused = append(o.unexcused, fmt.Sprintf("%s: %s %sd by %s at %s, chosen %s", why, a.service, a.Verb, a.User, a.Done.Format("15:04:05.000"), a.Chosen))
 		}
 	}
@@ -119,15 +124,6 @@ func (o outcome) share() float64 {
 // of returns the duplicates with a cause.
 func (o outcome) of(cause string) []duplicate {
 	return slices.DeleteFunc(slices.Clone(o.duplicates), func(d duplicate) bool { return d.cause != cause })
-}
-
-func (o outcome) String() string {
-	lines := []string{fmt.Sprintf("%d creations, unsteered %v (%.2f %%), %d duplicates, failed open %v",
-		o.creations, o.unsteered, 100*o.share(), len(o.duplicates), o.failedOpen)}
-	for _, d := range o.duplicates {
-		lines = append(lines, d.String())
-	}
-	return strings.Join(append(lines, o.unexcused...), "\n")
 }
 
 // expectKept wants every promise to be kept that holds while a webhook answers.

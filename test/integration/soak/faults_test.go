@@ -24,6 +24,8 @@ const (
 	containerRestart = time.Second
 	// outage is how long no replica runs, when all of them are killed.
 	outage = 5 * time.Second
+	// answering is how long an API server that is stopped may take for its last answers.
+	answering = 3 * time.Second
 	// cleaner is a user whom the guard of IPAddresses lets pass.
 	cleaner = "system:serviceaccount:kube-system:cleaner"
 )
@@ -103,11 +105,16 @@ func (f *faults) kubelet(ctx context.Context, replica *framework.Manager) {
 	}
 }
 
-// restart stops an API server as an update of it does, and starts it anew.
+// restart stops an API server as an update of it does, and starts it anew. It may answer what it has begun, and is killed then: under load its own
+// shutdown takes more than half a minute.
 func (f *faults) restart(ctx context.Context, rng *rand.Rand) {
 	api := f.apis[rng.IntN(len(f.apis))]
 	f.failedOpen += failedOpen(ctx, api)
-	Expect(api.Stop()).To(Succeed())
+	var stopping sync.WaitGroup
+	stopping.Go(func() { _ = api.Stop() })
+	sleep(ctx, answering)
+	Expect(api.Kill()).To(Succeed())
+	stopping.Wait()
 	Expect(api.Start(context.WithoutCancel(ctx))).To(Succeed())
 	f.restarts.Add(1)
 }

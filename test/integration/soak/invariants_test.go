@@ -1,7 +1,6 @@
 package soak_test
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -174,16 +173,4 @@ func outOfRange(service string, addresses []string, prefixes []netip.Prefix) (fo
 		}
 	}
 	return found
-}
-
-// count counts by what key says, nothing for an empty key.
-func count[T any, K cmp.Ordered](all []T, key func(T) K) map[K]int {
-	counts := map[K]int{}
-	var zero K
-	for _, one := range all {
-		if k := key(one); k != zero {
-			counts[k]++
-		}
-	}
-	return counts
 }

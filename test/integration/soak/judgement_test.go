@@ -121,7 +121,7 @@ func TestJudge(t *testing.T) {
 		wrote("create", "stranger/b", 1, 2, "10.96.0.20"),
 		wrote("create", "stranger/headless", 1, 2),
 		failedOpenAt(wrote("create", "stranger/c", 1, 2, "fd00:10:97::30")),
-		wrote("create", "stranger/d", 1, 2, "10.97.0.31"),
+		wrote("create", "stranger/d", 1, 2, "10.97.0.31", "fd00:10:97::31"),
 		failedOpenAt(wrote("create", "tenant/e", 1, 2, "10.98.0.20")),
 		wrote("update", "tenant/e", 3, 4, "10.98.0.20"),
 	})
