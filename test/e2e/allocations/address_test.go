@@ -21,8 +21,8 @@ func named(s *corev1.Service) framework.IPAddressOption {
 	return framework.WithParent(networkingv1.ParentReference{Resource: "services", Namespace: s.Namespace, Name: s.Name})
 }
 
-// Additional addresses are served in every mode; what else there is to say of them is said of each mode in `make soak` alone.
-func additional(allocations string, rest ...string) bool {
+// Additional addresses are served in every mode, of which the first Labels are; what else there is to say of them has the labels of the rest.
+func additional(allocations string, first, rest Labels) bool {
 	return each("An additional address, --allocations="+allocations, allocations, func(the func() *fixture) {
 		at := func(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, 80) }
 		var service, other *corev1.Service
@@ -38,7 +38,7 @@ func additional(allocations string, rest ...string) bool {
 			the().withdraw(ctx, a.String())
 		}
 
-		It("comes and goes, and the ClusterIP loses nothing", func(ctx SpecContext) {
+		It("comes and goes, and the ClusterIP loses nothing", first, func(ctx SpecContext) {
 			env := the()
 			traffic := env.Traffic(ctx, service)
 			for _, f := range network.Families {
@@ -60,7 +60,7 @@ func additional(allocations string, rest ...string) bool {
 			traffic.LostNothing()
 		})
 
-		It("moves to another Service", Label(rest...), func(ctx SpecContext) {
+		It("moves to another Service", rest, func(ctx SpecContext) {
 			env := the()
 			for _, f := range network.Families {
 				env.address(ctx, free(f, 2).String(), service, framework.ManagedBy(operator))
@@ -72,7 +72,7 @@ func additional(allocations string, rest ...string) bool {
 			}
 		})
 
-		It("may lie outside of all ServiceCIDRs, and waits for its Service", Label(rest...), func(ctx SpecContext) {
+		It("may lie outside of all ServiceCIDRs, and waits for its Service", rest, func(ctx SpecContext) {
 			env := the()
 			late := framework.NewService(env.Name, "late")
 			for _, f := range network.Families {
@@ -91,7 +91,7 @@ func additional(allocations string, rest ...string) bool {
 			}
 		})
 
-		It("is none when somebody else keeps it", Label(rest...), func(ctx SpecContext) {
+		It("is none when somebody else keeps it", rest, func(ctx SpecContext) {
 			env := the()
 			for _, f := range network.Families {
 				env.address(ctx, free(f, 3).String(), service, framework.ManagedBy("somebody.example.com"))
@@ -106,7 +106,7 @@ func additional(allocations string, rest ...string) bool {
 }
 
 var (
-	_ = additional("prefer")
-	_ = additional("enforce", "soak")
-	_ = additional("ignore", "soak")
+	_ = additional("prefer", nil, nil)
+	_ = additional("enforce", Label("all"), Label("soak"))
+	_ = additional("ignore", Label("all"), Label("soak"))
 )
