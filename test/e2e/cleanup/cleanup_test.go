@@ -90,7 +90,7 @@ var _ = Describe("Cleanup", func() {
 		for _, mode := range environment.Modes {
 			env.Feed(ctx, "*mangle\n:CIPA-M - [0:0]\n-A FORWARD -j CIPA-M\nCOMMIT\n*raw\n:CIPA-R - [0:0]\n:CIPA-R2 - [0:0]\n"+
 				"-A PREROUTING -p tcp -m comment --comment \"an old one\" -g CIPA-R\n-A CIPA-R -m set --match-set CIPA-WHATEVER src,src -j CIPA-R2\n"+
-				"-A CIPA-R2 -j RETURN\nCOMMIT\n", "iptables-"+mode+"-restore", "--noflush", "-env", "20")
+				"-A CIPA-R2 -j RETURN\nCOMMIT\n", "iptables-"+mode+"-restore", "--noflush", "-w", "20")
 		}
 		env.cleanup(ctx)
 		env.clean(ctx)
@@ -141,6 +141,6 @@ func (env *fixture) plant(ctx context.Context, mode string) {
 	for _, family := range []string{"", "6"} {
 		set := "CIPA-" + cmp.Or(family, "4") + "-VIP"
 		env.Run(ctx, "ipset", "-exist", "create", set, "hash:ip", "family", "inet"+family)
-		env.Feed(ctx, fmt.Sprintf(planted, set), "ip"+family+"tables-"+mode+"-restore", "--noflush", "-env", "20")
+		env.Feed(ctx, fmt.Sprintf(planted, set), "ip"+family+"tables-"+mode+"-restore", "--noflush", "-w", "20")
 	}
 }

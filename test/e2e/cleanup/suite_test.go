@@ -75,7 +75,7 @@ func open(ctx context.Context, mode string) *fixture {
 	GinkgoHelper()
 	env := &fixture{Environment: environment.Open(ctx, cp, mode)}
 	for _, family := range []string{"", "6"} {
-		env.Feed(ctx, othersRules, "ip"+family+"tables-"+mode+"-restore", "--noflush", "-env", "20")
+		env.Feed(ctx, othersRules, "ip"+family+"tables-"+mode+"-restore", "--noflush", "-w", "20")
 	}
 	env.Run(ctx, "ipset", "create", "XCIPA-1", "hash:ip")
 	env.Feed(ctx, "add table inet mine\nadd chain inet mine input { type filter hook input priority 5; }\n", "nft", "-f", "-")

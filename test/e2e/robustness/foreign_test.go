@@ -50,7 +50,7 @@ func (env *fixture) plantForeign(ctx context.Context) {
 		member := map[string]string{"": "198.51.100.66", "6": "2001:db8:51::66"}[family]
 		env.Feed(ctx, fmt.Sprintf("create %s hash:ip family %s\nadd %[1]s %[3]s\n", set, kind, member), "ipset", "restore")
 		for _, variant := range []string{"nft", "legacy"} {
-			env.Feed(ctx, fmt.Sprintf(foreignRules, set), "ip"+family+"tables-"+variant+"-restore", "--noflush", "-env", "20")
+			env.Feed(ctx, fmt.Sprintf(foreignRules, set), "ip"+family+"tables-"+variant+"-restore", "--noflush", "-w", "20")
 		}
 	}
 	env.foreign = env.Rules(ctx)

@@ -90,7 +90,7 @@ var _ = both("An agent that finds what an older one left", func(the func() *fixt
 	})
 	feed := func(ctx context.Context, text string) {
 		for _, family := range families {
-			env.Feed(ctx, text, env.program(family, "-restore"), "--noflush", "-env", "20")
+			env.Feed(ctx, text, env.program(family, "-restore"), "--noflush", "-w", "20")
 		}
 	}
 
@@ -100,7 +100,7 @@ var _ = both("An agent that finds what an older one left", func(the func() *fixt
 				set := map[string]string{"": "CIPA-4-OLD", "6": "CIPA-6-OLD"}[family]
 				env.Run(ctx, "ipset", "create", set, "hash:ip,port", "family", kind)
 				env.Run(ctx, "ipset", "create", set+"2", "hash:net,iface", "family", kind)
-				env.Feed(ctx, fmt.Sprintf(oldNAT, set), env.program(family, "-restore"), "--noflush", "-env", "20")
+				env.Feed(ctx, fmt.Sprintf(oldNAT, set), env.program(family, "-restore"), "--noflush", "-w", "20")
 			}
 		})
 	})

@@ -93,7 +93,7 @@ func (env *fixture) program(family, tail string) string {
 func (env *fixture) edit(ctx context.Context, family, table string, lines ...string) {
 	GinkgoHelper()
 	text := "*" + table + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
-	env.Feed(ctx, text, env.program(family, "-restore"), "--noflush", "-env", "20")
+	env.Feed(ctx, text, env.program(family, "-restore"), "--noflush", "-w", "20")
 }
 
 // ours are the agent's own rules.

@@ -79,7 +79,7 @@ var _ = Describe("An agent and Kubernetes 1.36", Ordered, func() {
 		Eventually(standard.node).WithTimeout(soon).Should(And(HaveField("Leaving", true), HaveField("PodCIDRs", HaveLen(1))))
 	})
 
-	It("does without IPAddresses that it may not read, until it may", func(ctx SpecContext) {
+	It("does without IPAddresses that it may not read, until it may", Label("all"), func(ctx SpecContext) {
 		Eventually(limited.Ready()).WithTimeout(recovery).Should(BeClosed())
 		Expect(time.Since(began)).To(BeNumerically(">", 10*time.Second))
 		Eventually(limited.service("early")).Should(Not(BeNil()))

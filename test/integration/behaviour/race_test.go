@@ -115,7 +115,7 @@ var _ = Describe("Two API servers on one etcd", Ordered, ContinueOnFailure, func
 	})
 
 	// In all of this nothing was wrong, and an operator who says otherwise is not listened to for long.
-	It("do not alarm the operator", func(ctx SpecContext) {
+	It("do not alarm the operator", Label("all"), func(ctx SpecContext) {
 		Consistently(func(g Gomega) {
 			g.Expect(c.Metric(ctx, "drift_detected_total")).To(BeZero())
 			g.Expect(c.Events(ctx).Ours().Warnings().For("ClusterIPNotAllocated")).To(BeEmpty())
@@ -125,7 +125,7 @@ var _ = Describe("Two API servers on one etcd", Ordered, ContinueOnFailure, func
 })
 
 // IPAddresses that are nobody's Service: other controllers keep them, with labels and parents of their own, or without.
-var _ = Describe("An IPAddress that the API server's allocator did not write", func() {
+var _ = Describe("An IPAddress that the API server's allocator did not write", Label("all"), func() {
 	It("is left alone, whatever it is called and whatever it names", func(ctx SpecContext) {
 		c := cluster.Start(ctx, cluster.Options{})
 		parent := func(group, resource, namespace, name string) framework.IPAddressOption {

@@ -67,7 +67,7 @@ func asDeployed(ctx context.Context, c *cluster.Cluster, kustomization string) (
 // environment is what a kubelet would tell a container, which has no file to find its namespace in here.
 func environment(container corev1.Container) (env []string) {
 	GinkgoHelper()
-	fields := map[string]string{"metadata.name": "manager-0", "metadata.namespace": namespace}
+	fields := map[string]string{"metadata.name": "manager-0", "metadata.namespace": namespace, "status.podIP": "127.0.0.1"}
 	for _, variable := range container.Env {
 		if from := variable.ValueFrom; from != nil {
 			Expect(fields).To(HaveKey(from.FieldRef.FieldPath))
