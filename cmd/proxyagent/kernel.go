@@ -21,7 +21,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/sysctl"
 )
 
-// beLiberal reports whether somebody told the kernel not to call packets outside of the window invalid. Then they are not dropped either.
+// beLiberal reports whether the kernel is set to treat packets outside of the TCP window as valid. Then they are not dropped either.
 func beLiberal(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) bool {
 	liberal, err := sysctl.Kernel{SysRoot: c.SysctlRoot}.BeLiberal()
 	if err != nil {
@@ -31,7 +31,7 @@ func beLiberal(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) bool {
 }
 
 // applySysctls writes the kernel's settings once the first rules are there: those of connection tracking exist only then, and
-// route_localnet is safe only together with the rule that keeps neighbours away from loopback addresses. What cannot be written is told and
+// route_localnet is safe only together with the rule that keeps neighbours away from loopback addresses. What cannot be written is logged and
 // does not stop the agent: a container without privileges may not, and the node serves all the same.
 func applySysctls(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, families []proxyagent.Family) error {
 	want := sysctl.Targets(sysctl.Want{
@@ -107,7 +107,7 @@ func trim(ctx context.Context) error {
 	}
 }
 
-// waitServed waits for the first rules, so that nobody is without.
+// waitServed waits until the first rules are written.
 func waitServed(ctx context.Context, b proxyagent.Backend) {
 	for ctx.Err() == nil {
 		if total, _ := b.Counts(); len(total) > 0 {

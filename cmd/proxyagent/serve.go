@@ -37,7 +37,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/watch"
 )
 
-// While the agent starts, everything that it reads and compiles is collected seldom: nobody is served until it is done. Afterwards the heap may
+// While the agent starts, the garbage collector runs rarely: no Service is served until it is done. Afterwards the heap may
 // grow by half before it is collected, instead of doubling, because what the agent remembers hardly changes.
 const (
 	gcPercentStarting = 400
@@ -96,7 +96,7 @@ func connect(c v1alpha1.ProxyAgentClient) (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(r)
 }
 
-// assemble wires the parts: what is told in docs/architecture.md as a drawing.
+// assemble connects the parts, as drawn in docs/architecture.md.
 func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *kubernetes.Clientset, mode iptables.Mode) error {
 	log := logr.FromContextOrDiscard(ctx)
 	source, err := watch.New(client, watch.Options{

@@ -229,7 +229,7 @@ func (g generator) changes(st *model.State) (model.Changes, string) {
 		say("with IPAddress %+v", x)
 		ch.Allocations[a], st.Allocations[a] = &x, x
 	}
-	g.surroundings(st, &ch, say)
+	g.environment(st, &ch, say)
 	return ch, strings.Join(words, ", ")
 }
 
@@ -276,7 +276,7 @@ func (g generator) withOneChange(s model.Service) *model.Service {
 	return &s
 }
 
-func (g generator) surroundings(st *model.State, ch *model.Changes, say func(string, ...any)) {
+func (g generator) environment(st *model.State, ch *model.Changes, say func(string, ...any)) {
 	if g.one(6) {
 		st.Node = model.Node{Name: g.node(), Zone: pick(g, "", g.zone()), IPs: addrs(g.of(), "192.0.2.1"), PodCIDRs: some(g, 2, g.prefix)}
 		ch.Node = &model.Node{}

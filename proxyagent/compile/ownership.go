@@ -28,7 +28,7 @@ func (r *record) hasCluster(a netip.Addr) bool {
 
 // decision says whether a Service gets an address. The zero decision is that it has it.
 type decision struct {
-	// reason is why not, winner who has the address then; nil for nobody.
+	// reason is why not, winner the Service that has the address instead, or nil.
 	reason model.DisputeReason
 	winner *record
 	// already is true if the Service claims the address as ClusterIP or additional address too, so that there is no dispute.
@@ -53,7 +53,7 @@ func (v decision) dispute(a netip.Addr, loser *record) (model.Dispute, bool) {
 //	otherwise, for each port and protocol by itself:
 //	    a load balancer IP goes before an external IP, then the oldest Service wins
 
-// holder returns the Service that has the address as ClusterIP or additional address; nil when nobody has.
+// holder returns the Service that has the address as ClusterIP or additional address; nil when there is none.
 func (c *Compiler) holder(a netip.Addr) *record {
 	named, oldest := c.named(a), c.clusters.first(a)
 	switch {

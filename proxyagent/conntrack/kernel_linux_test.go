@@ -92,20 +92,20 @@ func needNamespace(t testing.TB) {
 	}
 }
 
-// set gives the loopback interface all addresses, and the virtual IPs a route into a cable: without one nothing is sent, nor asks the rules.
+// set gives the loopback interface all addresses, and the virtual IPs a route into a veth pair: without a route no packet reaches the rules.
 func (s site) set(t *testing.T) {
 	t.Helper()
 	run(t, "ip", "link", "set", "lo", "up")
 	for _, addr := range []netip.Addr{s.client, s.node, s.a.Addr(), s.b.Addr()} {
 		run(t, "ip", "addr", "replace", netip.PrefixFrom(addr, addr.BitLen()).String(), "dev", "lo", "nodad")
 	}
-	if _, err := net.InterfaceByName("cable"); err != nil {
-		run(t, "ip", "link", "add", "cable", "type", "veth", "peer", "name", "end")
+	if _, err := net.InterfaceByName("veth-a"); err != nil {
+		run(t, "ip", "link", "add", "veth-a", "type", "veth", "peer", "name", "veth-b")
 	}
-	for _, side := range []string{"cable", "end"} {
+	for _, side := range []string{"veth-a", "veth-b"} {
 		run(t, "ip", "link", "set", side, "arp", "off", "up")
 	}
-	run(t, "ip", "route", "replace", s.ranges.String(), "dev", "cable")
+	run(t, "ip", "route", "replace", s.ranges.String(), "dev", "veth-a")
 	t.Cleanup(func() {
 		run(t, s.iptables, "-t", "nat", "-F")
 		run(t, "conntrack", "-F")
@@ -187,7 +187,7 @@ func (c caller) want(t *testing.T, who string) {
 	t.Helper()
 	timeout := 10 * time.Second
 	if who == "" {
-		timeout = 200 * time.Millisecond // that there is no answer cannot be told from a late one
+		timeout = 200 * time.Millisecond // no answer and a late answer look the same
 	}
 	if got := c.ask(t, timeout); got != who {
 		t.Errorf("a packet to %v was answered by %q, want %q", c.to, got, who)

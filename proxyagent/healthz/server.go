@@ -171,7 +171,7 @@ func (s *Server) answer(w http.ResponseWriter, path string, r Report, ok bool) {
 	}
 	setHeaders(w)
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(r) // a client that went away is nobody's error
+	_ = json.NewEncoder(w).Encode(r) // a client that went away is not an error
 }
 
 func setHeaders(w http.ResponseWriter) {

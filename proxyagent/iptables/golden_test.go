@@ -576,7 +576,7 @@ func readPortRule(t *testing.T, rule string) portRule {
 	return r
 }
 
-// TestAffinityIsBounded keeps whoever may make EndpointSlices from using the kernel's sets up.
+// TestAffinityIsBounded limits the sets that EndpointSlices can use up.
 func TestAffinityIsBounded(t *testing.T) {
 	r := NewRuleset(model.IPv4)
 	port := func(name string, endpoints int) *model.ServicePort {

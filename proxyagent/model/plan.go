@@ -100,7 +100,7 @@ func (d Delta) Empty() bool { return d.Globals == nil && len(d.Ports) == 0 && le
 type Dispute struct {
 	Addr  netip.Addr
 	Loser ServiceName
-	// Winner has the address; zero when nobody has it, which is possible with [Enforce].
+	// Winner has the address; zero when no Service has it, which is possible with [Enforce].
 	Winner ServiceName
 	// Reason is a constant word for events and metrics.
 	Reason DisputeReason
@@ -154,7 +154,7 @@ type Settings struct {
 	KeepInvalid bool
 	// NoExternalIPs ignores spec.externalIPs.
 	NoExternalIPs bool
-	// KeepUnallocated lets traffic pass that goes to addresses inside of ServiceCIDRs which nobody has; it is dropped otherwise.
+	// KeepUnallocated lets traffic pass that goes to addresses in ServiceCIDRs that no Service has; otherwise it is dropped.
 	KeepUnallocated bool
 }
 
@@ -166,5 +166,5 @@ type LocalSource struct {
 	Interface, InterfacePrefix string
 }
 
-// Known reports whether local pods can be told from others.
+// Known reports whether local pods can be recognised.
 func (l LocalSource) Known() bool { return l != LocalSource{} }

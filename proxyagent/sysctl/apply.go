@@ -32,7 +32,7 @@ func (k Kernel) Apply(targets []Target) ([]Write, error) {
 	return written, err
 }
 
-// BeLiberal reports whether the kernel takes packets outside of the TCP window for valid, whoever told it so. An agent drops no
+// BeLiberal reports whether the kernel takes packets outside of the TCP window as valid, whoever set that. An agent drops no
 // invalid packets then. Without connection tracking it is false.
 func (k Kernel) BeLiberal() (bool, error) {
 	n, err := k.get(TCPBeLiberal)

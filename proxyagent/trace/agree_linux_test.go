@@ -180,7 +180,7 @@ func (s scene) source(p Path, o Outcome) netip.Addr {
 	}
 }
 
-// connect waits only for what is predicted: not to be answered cannot be told from being answered late.
+// connect waits only for the predicted outcome: no answer and a late answer look the same.
 func connect(to netip.AddrPort, want string) string {
 	timeout := 10 * time.Second
 	if want == "nothing" {

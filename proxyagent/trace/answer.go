@@ -12,7 +12,7 @@ import (
 type answer struct {
 	// chance is the probability with which it holds: 0 is no, 1 is yes.
 	chance float64
-	// unknown says why it cannot be told; chance then means nothing.
+	// unknown is the reason why the answer is unknown; chance has no meaning then.
 	unknown string
 }
 

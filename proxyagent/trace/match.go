@@ -166,7 +166,7 @@ func toPort(args []string) match {
 	return portIn(args, func(s state) uint16 { return s.Dst.Port() })
 }
 
-// fromPort cannot be told, for clients take any port, unless all are meant.
+// fromPort is unknown, since clients use any port, unless the range has all ports.
 func fromPort(args []string) match {
 	if slices.Equal(args, []string{"0:65535"}) {
 		return always

@@ -37,7 +37,7 @@ var targets = map[string]func(r rule, s state) effect{
 	"CHECKSUM":   func(_ rule, s state) effect { return effect{state: s} },
 }
 
-// nodeSource is how MASQUERADE is told, newSource how SNAT, before the address.
+// nodeSource is the text for MASQUERADE, newSource that for SNAT, before the address.
 const (
 	nodeSource = "the node's address"
 	newSource  = "the source "

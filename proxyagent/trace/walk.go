@@ -45,7 +45,7 @@ type walk struct {
 	node  Node
 	path  Path
 	ends  outcomes
-	// unknowns are the conditions that could not be told, by number, as a sentence for each of its two cases.
+	// unknowns are the unknown conditions by number, with a sentence for each of the two cases.
 	unknowns [][2]string
 	err      error
 }

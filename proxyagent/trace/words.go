@@ -41,7 +41,7 @@ func (s Step) String() string {
 	return b.String()
 }
 
-// fewNotes are told about one rule: a thousand endpoints can meet one.
+// fewNotes is the most notes about one rule: a thousand endpoints can reach the same one.
 const fewNotes = 8
 
 // verdict tells all outcomes, those that differ in nothing but the destination in one sentence.

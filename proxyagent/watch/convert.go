@@ -68,7 +68,7 @@ func parsePrefixes(what string, in []string, j *junk) []netip.Prefix {
 }
 
 const (
-	// shownJunk is how many pieces of junk are told by their value, shownLetters how much of each.
+	// shownJunk is how many pieces of junk are shown with their value, shownLetters how many letters of each.
 	shownJunk    = 3
 	shownLetters = 64
 )

@@ -30,7 +30,7 @@ var _ = eachAlone("Two Services with one ClusterIP", "", func(the func() *fixtur
 		env.answers(younger, env.Pod2)
 		env.end(younger, 81, network.Refused)
 		env.disputed(ctx, 2)
-		env.told(ctx, older, "AllocatedToOtherService", "younger")
+		env.expectWarning(ctx, older, "AllocatedToOtherService", "younger")
 	})
 
 	It("stay so over a restart of the agent", func(ctx SpecContext) {
@@ -48,7 +48,7 @@ var _ = eachAlone("Two Services with one ClusterIP", "", func(the func() *fixtur
 		env.answers(older, env.Pod1)
 		env.end(older, 81, network.Connected)
 		env.disputed(ctx, 2)
-		env.told(ctx, younger, "AllocatedToOtherService", "older")
+		env.expectWarning(ctx, younger, "AllocatedToOtherService", "older")
 	})
 
 	It("follow the endpoints of the rightful one alone", func(ctx SpecContext) {
@@ -65,7 +65,7 @@ var _ = eachAlone("Two Services with one ClusterIP", "", func(the func() *fixtur
 	It("are decided by age when no IPAddress decides", func(ctx SpecContext) {
 		env := the()
 		env.forget(ctx, older)
-		env.told(ctx, younger, "ClaimedByOlderService", "older")
+		env.expectWarning(ctx, younger, "ClaimedByOlderService", "older")
 		env.answers(older, env.Pod1)
 		env.disputed(ctx, 2)
 	})
@@ -91,7 +91,7 @@ var _ = each("A Service that claims the ClusterIP of another one as external IP"
 		env.answers(victim, env.Pod1)
 		env.end(victim, 81, network.Refused)
 		env.disputed(ctx, 2)
-		env.told(ctx, thief, "ClusterIPOfOtherService", "victim")
+		env.expectWarning(ctx, thief, "ClusterIPOfOtherService", "victim")
 	})
 })
 
@@ -101,7 +101,7 @@ var _ = each("Without regard to IPAddresses, two Services with one ClusterIP", "
 		older := env.Serve(ctx, "older", []environment.Endpoint{{Of: env.Pod1}})
 		aSecond()
 		younger := env.rival(ctx, older, "younger", environment.Endpoint{Of: env.Pod2})
-		env.told(ctx, younger, "ClaimedByOlderService", "older")
+		env.expectWarning(ctx, younger, "ClaimedByOlderService", "older")
 		env.answers(older, env.Pod1)
 		env.forget(ctx, older)
 		env.disputed(ctx, 2)
@@ -126,7 +126,7 @@ var _ = eachAlone("Where IPAddresses are enforced, a Service", "enforce", func(t
 		env.forget(ctx, service)
 		env.end(service, 80, network.Dropped)
 		env.disputed(ctx, 2)
-		env.told(ctx, service, "NotAllocated", "")
+		env.expectWarning(ctx, service, "NotAllocated", "")
 		env.give(ctx, service)
 		env.answers(service, env.Pod1)
 		env.disputed(ctx, 0)

@@ -173,8 +173,8 @@ func (env *fixture) disputed(ctx context.Context, n float64) {
 	Eventually(func() float64 { return env.Metric(ctx, "disputed_addresses") }).WithTimeout(environment.Soon).Should(Equal(n))
 }
 
-// told expects a warning on a Service, with a reason, before long, that names something.
-func (env *fixture) told(ctx context.Context, s *corev1.Service, reason, something string) {
+// expectWarning waits for a warning event of a Service with this reason whose message contains a text.
+func (env *fixture) expectWarning(ctx context.Context, s *corev1.Service, reason, something string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		events, err := env.Cluster.Client().EventsV1().Events(s.Namespace).List(ctx, metav1.ListOptions{})
@@ -189,7 +189,7 @@ func (env *fixture) told(ctx context.Context, s *corev1.Service, reason, somethi
 	}).WithTimeout(environment.Soon).Should(Succeed())
 }
 
-// free returns an address of the ServiceCIDR of a family that nobody has.
+// free returns an address of the ServiceCIDR of a family that no Service has.
 func free(f model.Family, i int) netip.Addr {
 	if f == model.IPv4 {
 		return netip.MustParseAddr(fmt.Sprintf("10.96.250.%d", i))
@@ -200,7 +200,7 @@ func free(f model.Family, i int) netip.Addr {
 // aSecond is the unit in which the API server tells the age of things.
 func aSecond() { time.Sleep(1100 * time.Millisecond) }
 
-// moveIn gives a pod of the remote node an address of its own, as if another proxy or a network plugin served it there.
+// moveIn gives a pod of the remote node an address, as another proxy or a network plugin would.
 func (env *fixture) moveIn(ctx context.Context, address netip.Addr) {
 	GinkgoHelper()
 	bits := fmt.Sprintf("/%d", address.BitLen())

@@ -21,7 +21,7 @@ import (
 const served = 8080
 
 var _ = each("An address inside of a ServiceCIDR", "", func(the func() *fixture) {
-	It("is dropped when nobody has it, though there be a host of that address", func(ctx SpecContext) {
+	It("is dropped when no Service has it, even if a host has that address", func(ctx SpecContext) {
 		env := the()
 		for _, f := range network.Families {
 			a := netip.AddrPortFrom(free(f, 10), served)

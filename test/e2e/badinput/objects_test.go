@@ -50,7 +50,7 @@ var strange = map[string]func(*discoveryv1.EndpointSlice){
 			s.Endpoints[0].Addresses = append(s.Endpoints[0].Addresses, fmt.Sprintf(a, 1+i))
 		}
 	},
-	"an endpoint that is not ready at an address of nobody": func(s *discoveryv1.EndpointSlice) {
+	"an endpoint that is not ready at an unused address": func(s *discoveryv1.EndpointSlice) {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
 			Addresses:  []string{map[discoveryv1.AddressType]string{"IPv4": "255.255.255.255", "IPv6": "ff0e::1"}[s.AddressType]},
 			Conditions: discoveryv1.EndpointConditions{Ready: new(false)},
@@ -62,7 +62,7 @@ var strange = map[string]func(*discoveryv1.EndpointSlice){
 		}
 	},
 	"a zone with newlines": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new(breakout) },
-	"hints for nobody": func(s *discoveryv1.EndpointSlice) {
+	"hints for no zone": func(s *discoveryv1.EndpointSlice) {
 		s.Endpoints[0].Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "A_.-z"}}}
 	},
 }
@@ -111,7 +111,7 @@ var _ = each("An agent that meets odd EndpointSlices", func(the func() *fixture)
 		env.Delete(ctx, service.Name)
 	})
 
-	It("passes by slices of other kinds and of nobody", func(ctx SpecContext) {
+	It("ignores slices of other kinds and without a Service", func(ctx SpecContext) {
 		env := the()
 		for i, change := range []func(*discoveryv1.EndpointSlice){
 			func(s *discoveryv1.EndpointSlice) {

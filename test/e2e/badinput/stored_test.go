@@ -75,7 +75,7 @@ var corruptions = map[string]func(*corev1.Service){
 	"a third ClusterIP": func(s *corev1.Service) {
 		s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, breakout, "", "None", "10.96.0.300")
 	},
-	"words that nobody knows": func(s *corev1.Service) {
+	"unknown enum values": func(s *corev1.Service) {
 		s.Spec.SessionAffinity, s.Spec.ExternalTrafficPolicy = "Sometimes", "Maybe"
 		s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicy("Perhaps"))
 	},

@@ -51,7 +51,7 @@ var _ = both("An agent whose rules others change", func(the func() *fixture) {
 	})
 	repairs := func(ctx context.Context) float64 { return env.Metric(ctx, "drift_repairs_total") }
 
-	It("makes all of its chains anew after a firewall that flushes everything", func(ctx SpecContext) {
+	It("recreates all of its chains after a firewall flushed everything", func(ctx SpecContext) {
 		before := repairs(ctx)
 		env.mended(ctx, environment.Repair, func() {
 			for _, family := range families {

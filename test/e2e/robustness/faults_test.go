@@ -76,7 +76,7 @@ var _ = both("An agent beside another process that holds the xtables lock for te
 		lostNothing()
 	})
 
-	It("ends in time when it is told to meanwhile, and starts once the lock is free", func(ctx SpecContext) {
+	It("ends in time on a signal meanwhile, and starts once the lock is free", func(ctx SpecContext) {
 		lock, err := faults.Hold(env.Node.LockFile())
 		Expect(err).NotTo(HaveOccurred())
 		env.Endpoints(ctx, env.busy, environment.Endpoint{Of: env.RemotePod, Extra: 12})
