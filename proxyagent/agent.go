@@ -209,7 +209,7 @@ func (a *Agent) probe(ctx context.Context) {
 	}
 }
 
-// Dump says in words what is programmed for a Service and why, for all families. It may be called at any time.
+// Dump returns as text what is programmed for a Service and why, for all families. It may be called at any time.
 func (a *Agent) Dump(n model.ServiceName) string {
 	var text strings.Builder
 	for _, f := range a.families {
@@ -218,7 +218,7 @@ func (a *Agent) Dump(n model.ServiceName) string {
 	return text.String()
 }
 
-// Overview says in a few lines what is programmed.
+// Overview returns a summary of what is programmed.
 func (a *Agent) Overview() string {
 	var text strings.Builder
 	for _, f := range a.families {

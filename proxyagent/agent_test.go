@@ -27,7 +27,7 @@ func TestNothingIsProgrammedBeforeTheSourceIsReady(t *testing.T) {
 	})
 }
 
-// TestPace tells when syncs begin, and what is in them: the first change of a quiet time at once, later ones together, a pause after the last sync
+// TestPace has when syncs begin, and what is in them: the first change of a quiet time at once, later ones together, a pause after the last sync
 // has ended.
 func TestPace(t *testing.T) {
 	runAgent(t, Options{MinSyncPeriod: 2 * time.Second, ProbePeriod: time.Hour}, func(s *fixture) {

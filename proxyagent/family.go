@@ -226,7 +226,7 @@ func (f *family) reportDisputes(now time.Time) {
 	f.disputes = next
 }
 
-// describe says in words how a Service is served.
+// describe returns how a Service is served.
 func (f *family) describe(n model.ServiceName) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

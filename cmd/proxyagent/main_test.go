@@ -302,7 +302,7 @@ func TestDumpAsksTheAgent(t *testing.T) {
 	}
 }
 
-// TestAtLoopback tells when the kernel has to route 127.0.0.0/8.
+// TestAtLoopback has when the kernel has to route 127.0.0.0/8.
 func TestAtLoopback(t *testing.T) {
 	for name, tc := range map[string]struct {
 		addresses []string

@@ -200,7 +200,7 @@ func hasFamily(f model.Family) bool {
 	return err == nil
 }
 
-// usable says why a family cannot be served; nil when it can. Without the look at the tables, a machine without IPv6 in its kernel would
+// usable returns why a family cannot be served; nil when it can. Without the look at the tables, a machine without IPv6 in its kernel would
 // never be called healthy. IPv4 is not left out for a failure that may pass: without it hardly a node is of use.
 func usable(ctx context.Context, mode iptables.Mode, f model.Family) error {
 	if f == model.IPv4 {

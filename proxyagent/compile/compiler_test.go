@@ -182,7 +182,7 @@ func TestPlanIsTheCallers(t *testing.T) {
 	}
 }
 
-// TestClaimants asks who is behind an address.
+// TestClaimants looks up the Services of an address.
 func TestClaimants(t *testing.T) {
 	s := tell(t, model.IPv4, model.Settings{})
 	s.c.Apply(s.services("c cluster=10.96.0.1", "b cluster=10.96.0.1 ext=10.96.0.1", "a cluster=10.96.0.2 lb=10.96.0.1"))
@@ -194,7 +194,7 @@ func TestClaimants(t *testing.T) {
 	}
 }
 
-// crowd tells the Compiler of many Services with three endpoints each.
+// crowd gives the Compiler many Services with three endpoints each.
 func crowd(f model.Family, count int) (*Compiler, []model.Service) {
 	st := stateOf()
 	all := make([]model.Service, count)

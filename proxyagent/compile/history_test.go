@@ -56,7 +56,7 @@ func play(t *testing.T, g generator, set model.Settings, steps int, spoil bool) 
 	return true
 }
 
-// differ says how two values differ, or nothing. Comparing by reflection first is much faster than cmp.
+// differ returns how two values differ, or nothing. Comparing by reflection first is much faster than cmp.
 func differ(what string, want, got any) string {
 	if reflect.DeepEqual(want, got) {
 		return ""

@@ -83,7 +83,7 @@ func modeWarnings(in kubeproxy.KubeProxyConfiguration) (warnings []string) {
 	return warnings
 }
 
-// whyIdle says why the field has no effect; it is empty for one that has.
+// whyIdle returns why the field has no effect; it is empty for one that has.
 func whyIdle(path string, mode kubeproxy.ProxyMode) string {
 	section, name, _ := strings.Cut(path, ".")
 	switch {

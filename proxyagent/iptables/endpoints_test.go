@@ -224,7 +224,7 @@ func TestChainsOfEndpointsStaySmall(t *testing.T) {
 	}
 }
 
-// depths tells how many chains there are on the way to each.
+// depths returns the number of chains before each.
 func depths(chains map[string][]string, from string, depth int) map[string]int {
 	all := map[string]int{from: depth}
 	for _, rule := range chains[from] {

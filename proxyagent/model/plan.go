@@ -106,7 +106,7 @@ type Dispute struct {
 	Reason DisputeReason
 }
 
-// DisputeReason says why a Service does not get an address.
+// DisputeReason is why a Service does not get an address.
 type DisputeReason string
 
 const (
@@ -120,7 +120,7 @@ const (
 	ClusterIPOfOther DisputeReason = "ClusterIPOfOtherService"
 )
 
-// AllocationMode says what IPAddress objects mean for what is served.
+// AllocationMode is the effect of IPAddress objects.
 type AllocationMode string
 
 const (
@@ -158,7 +158,7 @@ type Settings struct {
 	KeepUnallocated bool
 }
 
-// LocalSource tells traffic of pods on this node from other traffic. At most one field is set; the zero value cannot tell, and then
+// LocalSource recognises traffic of pods on this node. At most one field is set; the zero value recognises none, and then
 // nothing is treated as local.
 type LocalSource struct {
 	CIDR netip.Prefix

@@ -88,7 +88,7 @@ func (k Kernel) path(key Key) string {
 	return filepath.Join(root, filepath.FromSlash(string(key)))
 }
 
-// remedy says what an admin can do about an error, as the end of its message.
+// remedy returns what an admin can do about an error, as the end of its message.
 func remedy(key Key, err error) string {
 	leave := "or leave it alone by setting " + fieldOf(key) + " in the configuration"
 	switch {

@@ -90,7 +90,7 @@ func serve(t *testing.T, v variant) fixture {
 	return s
 }
 
-// greet tells every client where it arrived and whom the server sees.
+// greet writes to every client where it arrived and whom the server sees.
 func greet(l net.Listener, at netip.AddrPort) {
 	for {
 		c, err := l.Accept()

@@ -47,7 +47,7 @@ func destinations(flows []flow) (to []netip.AddrPort) {
 	return to
 }
 
-// whichOf says which of the packets a rule matches; nothing if all.
+// whichOf returns which of the packets a rule matches; nothing if all.
 func whichOf(before []flow, m matched) (notes []string) {
 	from, to := destinations(before), destinations(m.hit)
 	switch {

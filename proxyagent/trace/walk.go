@@ -11,7 +11,7 @@ type Path struct {
 	Packet Packet
 	// Steps are the rules that matched, in their order.
 	Steps []Step
-	// Outcomes are the ends, without two that differ in nothing but their share.
+	// Outcomes are the ends; equal ones are merged and their shares added.
 	Outcomes []Outcome
 }
 

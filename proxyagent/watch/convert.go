@@ -87,7 +87,7 @@ func (j *junk) add(what, value string) {
 	}
 }
 
-// String tells examples of what was found. It is empty when there was nothing, and it is one line.
+// String returns examples of what was found. It is empty when there was nothing, and it is one line.
 func (j *junk) String() string {
 	text := strings.Join(j.examples, ", ")
 	if more := j.count - len(j.examples); more > 0 {

@@ -20,7 +20,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// kind says how to follow one kind of objects: In is the API's type, Out what is kept of it.
+// kind has how to watch one kind of objects: In is the API's type, Out what is kept of it.
 type kind[In runtime.Object, Out object] struct {
 	name    string
 	objects cache.ListerWatcher

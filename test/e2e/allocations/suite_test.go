@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package allocations_test holds the node agent to what IPAddress objects mean for it: who is served at an address that several Services
-// claim, at addresses beside the ClusterIPs, at addresses that nobody has, and what --allocations=prefer, enforce and ignore change in
+// Package allocations_test proves how the node agent uses IPAddress objects: which Service is served at an address that several of them
+// claim, at additional addresses, and at addresses of no Service, and what --allocations=prefer, enforce and ignore change in
 // that.
 //
 // Everything runs in both variants of iptables and over both families.
@@ -50,13 +50,13 @@ const operator = "clusterip-operator.io"
 // fixture is an Environment whose agent runs with one value of --allocations.
 type fixture struct{ *environment.Environment }
 
-// each runs specs in both variants, each in an Environment of its own.
+// each runs specs in both variants, each in its own Environment.
 func each(what, allocations string, specs func(env func() *fixture)) bool {
 	return eachOn(func(context.Context) *framework.ControlPlane { return cp }, what, allocations, specs)
 }
 
 // eachAlone is each for specs that take ClusterIPs their IPAddress: every three minutes from its start on an API server gives it back. So
-// their worlds have control planes of their own, and end before that.
+// they have their own control planes, and end before that.
 func eachAlone(what, allocations string, specs func(env func() *fixture)) bool {
 	own := func(ctx context.Context) *framework.ControlPlane { return suite.ControlPlane(ctx, framework.Options{}) }
 	return eachOn(own, what, allocations, specs)
