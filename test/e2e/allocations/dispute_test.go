@@ -17,11 +17,10 @@ func twoPorts(s *corev1.Service) {
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}, {Name: "more", Port: 81}}
 }
 
-var _ = eachAlone("Two Services with one ClusterIP", "", func(the func() *fixture) {
+var _ = eachAlone("Two Services with one ClusterIP", "", func(env *fixture) {
 	var older, younger *corev1.Service
 
 	It("are served as one: the one that the IPAddress names", func(ctx SpecContext) {
-		env := the()
 		older = env.Serve(ctx, "older", []environment.Endpoint{{Of: env.Pod1}}, twoPorts)
 		env.answers(older, env.Pod1)
 		env.disputed(ctx, 0)
@@ -34,7 +33,6 @@ var _ = eachAlone("Two Services with one ClusterIP", "", func(the func() *fixtur
 	})
 
 	It("stay so over a restart of the agent", func(ctx SpecContext) {
-		env := the()
 		Expect(env.Agent.Kill()).To(Succeed())
 		Expect(env.Agent.Start(ctx)).To(Succeed())
 		env.answers(younger, env.Pod2)
@@ -42,7 +40,6 @@ var _ = eachAlone("Two Services with one ClusterIP", "", func(the func() *fixtur
 	})
 
 	It("change places when the IPAddress is moved", func(ctx SpecContext) {
-		env := the()
 		env.forget(ctx, older)
 		env.give(ctx, older)
 		env.answers(older, env.Pod1)
@@ -52,7 +49,6 @@ var _ = eachAlone("Two Services with one ClusterIP", "", func(the func() *fixtur
 	})
 
 	It("follow the endpoints of the rightful one alone", func(ctx SpecContext) {
-		env := the()
 		env.Endpoints(ctx, younger, environment.Endpoint{Of: env.Pod1, Extra: 5})
 		env.Endpoints(ctx, older, environment.Endpoint{Of: env.RemotePod})
 		env.answers(older, env.RemotePod)
@@ -63,7 +59,6 @@ var _ = eachAlone("Two Services with one ClusterIP", "", func(the func() *fixtur
 	})
 
 	It("are decided by age when no IPAddress decides", func(ctx SpecContext) {
-		env := the()
 		env.forget(ctx, older)
 		env.expectWarning(ctx, younger, "ClaimedByOlderService", "older")
 		env.answers(older, env.Pod1)
@@ -71,7 +66,6 @@ var _ = eachAlone("Two Services with one ClusterIP", "", func(the func() *fixtur
 	})
 
 	It("leave the address to the one that is left", func(ctx SpecContext) {
-		env := the()
 		env.Delete(ctx, older.Name)
 		env.Endpoints(ctx, younger, environment.Endpoint{Of: env.Pod2})
 		env.answers(younger, env.Pod2)
@@ -80,9 +74,8 @@ var _ = eachAlone("Two Services with one ClusterIP", "", func(the func() *fixtur
 	})
 })
 
-var _ = each("A Service that claims the ClusterIP of another one as external IP", "", func(the func() *fixture) {
+var _ = each("A Service that claims the ClusterIP of another one as external IP", "", func(env *fixture) {
 	It("does not get it", func(ctx SpecContext) {
-		env := the()
 		victim := env.Serve(ctx, "victim", []environment.Endpoint{{Of: env.Pod1}})
 		env.answers(victim, env.Pod1)
 		thief := env.Serve(ctx, "thief", []environment.Endpoint{{Of: env.Pod2}}, twoPorts,
@@ -95,9 +88,8 @@ var _ = each("A Service that claims the ClusterIP of another one as external IP"
 	})
 })
 
-var _ = each("Without regard to IPAddresses, two Services with one ClusterIP", "ignore", func(the func() *fixture) {
+var _ = each("Without regard to IPAddresses, two Services with one ClusterIP", "ignore", func(env *fixture) {
 	It("are decided by age", func(ctx SpecContext) {
-		env := the()
 		older := env.Serve(ctx, "older", []environment.Endpoint{{Of: env.Pod1}})
 		aSecond()
 		younger := env.rival(ctx, older, "younger", environment.Endpoint{Of: env.Pod2})
@@ -109,7 +101,6 @@ var _ = each("Without regard to IPAddresses, two Services with one ClusterIP", "
 	})
 
 	It("and one that has no IPAddress at all are served", func(ctx SpecContext) {
-		env := the()
 		lone := env.Serve(ctx, "lone", []environment.Endpoint{{Of: env.Pod1}})
 		env.forget(ctx, lone)
 		env.Endpoints(ctx, lone, environment.Endpoint{Of: env.Pod2}) // so that we see that the agent has looked since
@@ -117,9 +108,8 @@ var _ = each("Without regard to IPAddresses, two Services with one ClusterIP", "
 	})
 })
 
-var _ = eachAlone("Where IPAddresses are enforced, a Service", "enforce", func(the func() *fixture) {
+var _ = eachAlone("Where IPAddresses are enforced, a Service", "enforce", func(env *fixture) {
 	It("is served at addresses whose IPAddress names it, and at no others", func(ctx SpecContext) {
-		env := the()
 		service := env.Serve(ctx, "strict", []environment.Endpoint{{Of: env.Pod1}})
 		env.answers(service, env.Pod1)
 		env.disputed(ctx, 0)
@@ -133,7 +123,6 @@ var _ = eachAlone("Where IPAddresses are enforced, a Service", "enforce", func(t
 	})
 
 	It("is not served at the address of an IPAddress that names something else", func(ctx SpecContext) {
-		env := the()
 		service := env.Serve(ctx, "usurped", []environment.Endpoint{{Of: env.Pod1}})
 		env.answers(service, env.Pod1)
 		env.forget(ctx, service)
@@ -149,7 +138,6 @@ var _ = eachAlone("Where IPAddresses are enforced, a Service", "enforce", func(t
 
 	// The API server takes the IPAddress away by its name, whomever it names.
 	It("loses its right when another one with its ClusterIP is deleted, and gets it again", func(ctx SpecContext) {
-		env := the()
 		older := env.Serve(ctx, "older", []environment.Endpoint{{Of: env.Pod1}})
 		younger := env.rival(ctx, older, "younger", environment.Endpoint{Of: env.Pod2})
 		env.answers(younger, env.Pod2)

@@ -51,29 +51,29 @@ const operator = "clusterip-operator.io"
 type fixture struct{ *environment.Environment }
 
 // each runs specs in both variants, each in its own Environment.
-func each(what, allocations string, specs func(env func() *fixture)) bool {
+func each(what, allocations string, specs func(env *fixture)) bool {
 	return eachOn(func(context.Context) *framework.ControlPlane { return cp }, what, allocations, specs)
 }
 
 // eachAlone is each for specs that take ClusterIPs their IPAddress: every three minutes from its start on an API server gives it back. So
 // they have their own control planes, and end before that.
-func eachAlone(what, allocations string, specs func(env func() *fixture)) bool {
+func eachAlone(what, allocations string, specs func(env *fixture)) bool {
 	own := func(ctx context.Context) *framework.ControlPlane { return suite.ControlPlane(ctx, framework.Options{}) }
 	return eachOn(own, what, allocations, specs)
 }
 
-func eachOn(plane func(context.Context) *framework.ControlPlane, what, allocations string, specs func(env func() *fixture)) bool {
+func eachOn(plane func(context.Context) *framework.ControlPlane, what, allocations string, specs func(env *fixture)) bool {
 	for _, mode := range environment.Modes {
 		Describe(what+", "+mode, Ordered, ContinueOnFailure, func() {
-			var env *fixture
+			env := new(fixture)
 			BeforeAll(func(ctx SpecContext) {
-				env = &fixture{Environment: environment.Open(ctx, plane(ctx), mode)}
+				env.Environment = environment.Open(ctx, plane(ctx), mode)
 				if allocations != "" {
 					env.Options.Args = append(env.Options.Args, "--allocations="+allocations)
 				}
 				env.StartAgent(ctx)
 			})
-			specs(func() *fixture { return env })
+			specs(env)
 		})
 	}
 	return true

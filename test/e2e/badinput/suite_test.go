@@ -75,13 +75,13 @@ func (env *fixture) unharmed(ctx context.Context) {
 }
 
 // each runs specs in both variants, each in an Environment of its own.
-func each(what string, specs func(env func() *fixture)) bool {
+func each(what string, specs func(env *fixture)) bool {
 	for _, mode := range environment.Modes {
 		Describe(what+", "+mode, Ordered, ContinueOnFailure, func() {
-			var env *fixture
-			BeforeAll(func(ctx SpecContext) { env = newFixture(ctx, mode) })
+			env := new(fixture)
+			BeforeAll(func(ctx SpecContext) { *env = *newFixture(ctx, mode) })
 			AfterEach(func(ctx SpecContext) { env.unharmed(ctx) })
-			specs(func() *fixture { return env })
+			specs(env)
 		})
 	}
 	return true

@@ -82,12 +82,7 @@ func (env *fixture) cleanup(ctx context.Context) {
 	Expect(env.ours(ctx)).To(BeEmpty())
 }
 
-var _ = both("An agent that finds what an older one left", func(the func() *fixture) {
-	var env *fixture
-	BeforeEach(func(ctx SpecContext) {
-		env = the()
-		env.reset(ctx)
-	})
+var _ = both("An agent that finds what an older one left", func(env *fixture) {
 	feed := func(ctx context.Context, text string) {
 		for _, family := range families {
 			env.Feed(ctx, text, env.program(family, "-restore"), "--noflush", "-env", "20")

@@ -33,13 +33,7 @@ func (env *fixture) gone(addresses ...string) {
 	}
 }
 
-var _ = both("An agent that ends and starts", func(the func() *fixture) {
-	var env *fixture
-	BeforeEach(func(ctx SpecContext) {
-		env = the()
-		env.reset(ctx)
-	})
-
+var _ = both("An agent that ends and starts", func(env *fixture) {
 	It("loses nothing, and writes the same rules again", func(ctx SpecContext) {
 		lostNothing := env.traffic(ctx)
 		before := env.stableRules(ctx)
@@ -122,13 +116,7 @@ var _ = both("An agent that ends and starts", func(the func() *fixture) {
 	)
 })
 
-var _ = both("An agent whose API server goes away", func(the func() *fixture) {
-	var env *fixture
-	BeforeEach(func(ctx SpecContext) {
-		env = the()
-		env.reset(ctx)
-	})
-
+var _ = both("An agent whose API server goes away", func(env *fixture) {
 	It("loses nothing and sees what comes afterwards", func(ctx SpecContext) {
 		lostNothing := env.traffic(ctx)
 		before := env.stableRules(ctx)

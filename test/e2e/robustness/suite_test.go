@@ -163,15 +163,16 @@ func (env *fixture) stableRules(ctx context.Context) (rules ruleset.Snapshot) {
 }
 
 // both runs specs in both variants, each in an Environment of its own.
-func both(what string, specs func(env func() *fixture)) bool {
+func both(what string, specs func(env *fixture)) bool {
 	for _, mode := range environment.Modes {
 		Describe(what+", "+mode, Ordered, ContinueOnFailure, func() {
-			var env *fixture
-			BeforeAll(func(ctx SpecContext) { env = newFixture(ctx, cp, mode) })
+			env := new(fixture)
+			BeforeAll(func(ctx SpecContext) { *env = *newFixture(ctx, cp, mode) })
+			BeforeEach(func(ctx SpecContext) { env.reset(ctx) })
 			AfterEach(func(ctx SpecContext) {
 				Expect(env.foreign.Diff(env.Rules(ctx).Without(ruleset.Agent))).To(BeEmpty(), "rules of others were changed")
 			})
-			specs(func() *fixture { return env })
+			specs(env)
 		})
 	}
 	return true
