@@ -47,7 +47,7 @@ func serveMetrics(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, m *me
 				return nil
 			}
 		}
-		// Serving Services matters more than being measured: go on without, and try again.
+		// Serving Services matters more than metrics: go on without, and try again.
 		logr.FromContextOrDiscard(ctx).Error(err, "Serving metrics failed and will be tried again")
 		select {
 		case <-ctx.Done():

@@ -25,7 +25,7 @@ var _ = eachAlone("Two Services with one ClusterIP", "", func(env *fixture) {
 		env.answers(older, env.Pod1)
 		env.disputed(ctx, 0)
 		aSecond()
-		younger = env.rival(ctx, older, "younger", environment.Endpoint{Of: env.Pod2})
+		younger = env.competitor(ctx, older, "younger", environment.Endpoint{Of: env.Pod2})
 		env.answers(younger, env.Pod2)
 		env.end(younger, 81, network.Refused)
 		env.disputed(ctx, 2)
@@ -48,7 +48,7 @@ var _ = eachAlone("Two Services with one ClusterIP", "", func(env *fixture) {
 		env.expectWarning(ctx, younger, "AllocatedToOtherService", "older")
 	})
 
-	It("follow the endpoints of the rightful one alone", func(ctx SpecContext) {
+	It("follow the endpoints of the owner only", func(ctx SpecContext) {
 		env.Endpoints(ctx, younger, environment.Endpoint{Of: env.Pod1, Extra: 5})
 		env.Endpoints(ctx, older, environment.Endpoint{Of: env.RemotePod})
 		env.answers(older, env.RemotePod)
@@ -76,15 +76,15 @@ var _ = eachAlone("Two Services with one ClusterIP", "", func(env *fixture) {
 
 var _ = each("A Service that claims the ClusterIP of another one as external IP", "", func(env *fixture) {
 	It("does not get it", func(ctx SpecContext) {
-		victim := env.Serve(ctx, "victim", []environment.Endpoint{{Of: env.Pod1}})
-		env.answers(victim, env.Pod1)
-		thief := env.Serve(ctx, "thief", []environment.Endpoint{{Of: env.Pod2}}, twoPorts,
-			func(s *corev1.Service) { s.Spec.ExternalIPs = victim.Spec.ClusterIPs })
-		env.answers(thief, env.Pod2)
-		env.answers(victim, env.Pod1)
-		env.end(victim, 81, network.Refused)
+		owner := env.Serve(ctx, "web-owner", []environment.Endpoint{{Of: env.Pod1}})
+		env.answers(owner, env.Pod1)
+		claimer := env.Serve(ctx, "claimer", []environment.Endpoint{{Of: env.Pod2}}, twoPorts,
+			func(s *corev1.Service) { s.Spec.ExternalIPs = owner.Spec.ClusterIPs })
+		env.answers(claimer, env.Pod2)
+		env.answers(owner, env.Pod1)
+		env.end(owner, 81, network.Refused)
 		env.disputed(ctx, 2)
-		env.expectWarning(ctx, thief, "ClusterIPOfOtherService", "victim")
+		env.expectWarning(ctx, claimer, "ClusterIPOfOtherService", "web-owner")
 	})
 })
 
@@ -92,7 +92,7 @@ var _ = each("Without regard to IPAddresses, two Services with one ClusterIP", "
 	It("are decided by age", func(ctx SpecContext) {
 		older := env.Serve(ctx, "older", []environment.Endpoint{{Of: env.Pod1}})
 		aSecond()
-		younger := env.rival(ctx, older, "younger", environment.Endpoint{Of: env.Pod2})
+		younger := env.competitor(ctx, older, "younger", environment.Endpoint{Of: env.Pod2})
 		env.expectWarning(ctx, younger, "ClaimedByOlderService", "older")
 		env.answers(older, env.Pod1)
 		env.forget(ctx, older)
@@ -123,7 +123,7 @@ var _ = eachAlone("Where IPAddresses are enforced, a Service", "enforce", func(e
 	})
 
 	It("is not served at the address of an IPAddress that names something else", func(ctx SpecContext) {
-		service := env.Serve(ctx, "usurped", []environment.Endpoint{{Of: env.Pod1}})
+		service := env.Serve(ctx, "unnamed", []environment.Endpoint{{Of: env.Pod1}})
 		env.answers(service, env.Pod1)
 		env.forget(ctx, service)
 		other := env.Service(ctx, "no-claim")
@@ -139,7 +139,7 @@ var _ = eachAlone("Where IPAddresses are enforced, a Service", "enforce", func(e
 	// The API server takes the IPAddress away by its name, whomever it names.
 	It("loses its right when another one with its ClusterIP is deleted, and gets it again", func(ctx SpecContext) {
 		older := env.Serve(ctx, "older", []environment.Endpoint{{Of: env.Pod1}})
-		younger := env.rival(ctx, older, "younger", environment.Endpoint{Of: env.Pod2})
+		younger := env.competitor(ctx, older, "younger", environment.Endpoint{Of: env.Pod2})
 		env.answers(younger, env.Pod2)
 		env.Delete(ctx, older.Name)
 		env.end(younger, 80, network.Dropped)

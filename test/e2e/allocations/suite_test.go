@@ -114,23 +114,23 @@ func (env *fixture) withdraw(ctx context.Context, address string) {
 	Expect(err).To(Or(Not(HaveOccurred()), Satisfy(apierrors.IsNotFound)))
 }
 
-// rival creates a second Service with the ClusterIPs of another one, which becomes the one that the IPAddresses name.
-func (env *fixture) rival(ctx context.Context, of *corev1.Service, name string, endpoints ...environment.Endpoint) *corev1.Service {
+// competitor creates a second Service with the ClusterIPs of another one, which becomes the one that the IPAddresses name.
+func (env *fixture) competitor(ctx context.Context, of *corev1.Service, name string, endpoints ...environment.Endpoint) *corev1.Service {
 	GinkgoHelper()
 	wanted := env.NewService(name, framework.WithClusterIPs(of.Spec.ClusterIPs...))
-	var rival *corev1.Service
+	var competitor *corev1.Service
 	Eventually(func() (err error) { // the API server may just have looked at the other one, and mended
 		env.forget(ctx, of)
-		rival, err = env.Cluster.Client().CoreV1().Services(env.Name).Create(ctx, wanted, metav1.CreateOptions{})
+		competitor, err = env.Cluster.Client().CoreV1().Services(env.Name).Create(ctx, wanted, metav1.CreateOptions{})
 		return err
 	}).WithTimeout(environment.Soon).Should(Succeed())
-	env.Endpoints(ctx, rival, endpoints...)
-	for _, address := range rival.Spec.ClusterIPs {
+	env.Endpoints(ctx, competitor, endpoints...)
+	for _, address := range competitor.Spec.ClusterIPs {
 		ip, err := env.Cluster.Networking().IPAddresses().Get(ctx, address, metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(ip.Spec.ParentRef).To(HaveValue(Equal(networkingv1.ParentReference{Resource: "services", Namespace: env.Name, Name: name})))
 	}
-	return rival
+	return competitor
 }
 
 // answers expects that one pod, and no other, answers before long at the ClusterIPs of a Service.
@@ -197,7 +197,7 @@ func free(f model.Family, i int) netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf("fd00:10:96::fa%02x", i))
 }
 
-// aSecond is the unit in which the API server tells the age of things.
+// aSecond waits for another creationTimestamp: the API server has them in seconds.
 func aSecond() { time.Sleep(1100 * time.Millisecond) }
 
 // moveIn gives a pod of the remote node an address, as another proxy or a network plugin would.
