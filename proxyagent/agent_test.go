@@ -27,7 +27,7 @@ func TestNothingIsProgrammedBeforeTheSourceIsReady(t *testing.T) {
 	})
 }
 
-// TestPace tells when syncs begin, and what is in them: the first change of a quiet time at once, later ones together, a pause after the last sync
+// TestPace has when syncs begin, and what is in them: the first change of a quiet time at once, later ones together, a pause after the last sync
 // has ended.
 func TestPace(t *testing.T) {
 	runAgent(t, Options{MinSyncPeriod: 2 * time.Second, ProbePeriod: time.Hour}, func(s *fixture) {
@@ -69,15 +69,15 @@ func TestTriggersAreBounded(t *testing.T) {
 	runAgent(t, Options{ProbePeriod: time.Hour}, func(s *fixture) {
 		s.backends[model.IPv4].fail = []error{errKernel}
 		for range 2 {
-			s.source.change(func(c *model.Changes) { c.Triggers = slices.Repeat([]time.Time{s.start}, mostTriggers-1) })
+			s.source.change(func(c *model.Changes) { c.Triggers = slices.Repeat([]time.Time{s.start}, maxTriggers-1) })
 			if s.end == nil {
 				s.run(true)
 			}
 		}
 		s.until(5 * time.Second)
 		lines := s.take("programmed")
-		if len(lines) == 0 || strings.Count(lines[0], "0s") != mostTriggers {
-			t.Errorf("%d moments were remembered, want %d", strings.Count(strings.Join(lines, ""), "0s"), mostTriggers)
+		if len(lines) == 0 || strings.Count(lines[0], "0s") != maxTriggers {
+			t.Errorf("%d moments were remembered, want %d", strings.Count(strings.Join(lines, ""), "0s"), maxTriggers)
 		}
 	})
 }
@@ -221,7 +221,7 @@ func TestALookThatFailsIsNoHealth(t *testing.T) {
 		s.backends[model.IPv4].tell(func(b *fakeBackend) { b.blind = []error{errKernel}; b.broken = errKernel })
 		s.until(time.Minute)
 		if !slices.ContainsFunc(s.take("queued"), func(line string) bool { return strings.HasSuffix(line, " IPv4 queued") }) {
-			t.Error("nobody told that something waits to be programmed")
+			t.Error("health does not know of the pending changes")
 		}
 	})
 }
@@ -236,7 +236,7 @@ func TestDriftIsLookedForAndTold(t *testing.T) {
 			"6s IPv4 repaired set", "6s IPv4 repaired chain", "6s IPv4 repaired jump", "9s IPv4 check")
 
 		b.tell(func(b *fakeBackend) { b.blind = []error{errKernel}; b.fail = []error{errKernel, errKernel} })
-		s.until(20 * time.Second) // nobody looks while syncs fail: they look for themselves
+		s.until(20 * time.Second) // no check while syncs fail: a sync compares everything itself
 		s.expect("check restorefailed sync updated", "12s IPv4 check", "12s IPv4 restorefailed", "13s IPv4 sync ", "13s IPv4 restorefailed",
 			"15s IPv4 sync ", "15s IPv4 restorefailed", "19s IPv4 sync ", "19s IPv4 updated")
 		s.until(22 * time.Second)
@@ -288,13 +288,13 @@ func TestManyDisputesAreToldInPart(t *testing.T) {
 		claim(9)
 		s.run(true)
 		s.until(time.Minute)
-		if told := len(s.take("event")); told != mostTold {
-			t.Errorf("of 60 disputes %d were told, want %d", told, mostTold)
+		if reported := len(s.take("event")); reported != maxDisputeEvents {
+			t.Errorf("of 60 disputes %d were reported, want %d", reported, maxDisputeEvents)
 		}
 		claim(8) // before the others in the order of addresses
 		s.until(2 * time.Minute)
-		if told := len(s.take("event")); told > 0 {
-			t.Errorf("of 60 more %d were told", told)
+		if reported := len(s.take("event")); reported > 0 {
+			t.Errorf("of 60 more %d were reported", reported)
 		}
 	})
 }
@@ -547,7 +547,7 @@ func TestDumpInWords(t *testing.T) {
 			t.Errorf("got %v and\n%s", err, text)
 		}
 		if text, err := s.agent.DumpAddress(netip.MustParseAddr("10.96.0.9")); err == nil {
-			t.Errorf("of an address that nobody has there is something to tell:\n%s", text)
+			t.Errorf("text about an address that no Service has:\n%s", text)
 		}
 		for _, want := range []string{"IPv4: 1 Service ports, 7 rules in nat, 5 in filter, 0 disputed", "IPv6: 1 Service ports"} {
 			if !strings.Contains(s.agent.Overview(), want) {

@@ -249,7 +249,7 @@ func pass(ctx context.Context, took time.Duration, err error) error {
 	}
 }
 
-// inWords tells the ports of Deltas: "globals +web -old; +new".
+// inWords writes the ports of Deltas: "globals +web -old; +new".
 func inWords(deltas ...model.Delta) string {
 	var all []string
 	for _, d := range deltas {

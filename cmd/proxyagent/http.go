@@ -33,7 +33,7 @@ const (
 	bindPeriod  = 5 * time.Second
 )
 
-// serveMetrics serves what is for this node alone: it listens on loopback unless told otherwise.
+// serveMetrics serves metrics and debugging; it listens on loopback by default.
 func serveMetrics(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, m *metrics.Metrics, a *proxyagent.Agent, h *healthz.Server, mode string) error {
 	if c.Metrics.BindAddress == "0" || c.Metrics.BindAddress == "" {
 		return nil
@@ -47,7 +47,7 @@ func serveMetrics(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, m *me
 				return nil
 			}
 		}
-		// Serving Services matters more than being measured: go on without, and try again.
+		// Serving Services matters more than metrics: go on without, and try again.
 		logr.FromContextOrDiscard(ctx).Error(err, "Serving metrics failed and will be tried again")
 		select {
 		case <-ctx.Done():
@@ -94,7 +94,7 @@ func debugHandler(c v1alpha1.ProxyAgentConfiguration, m *metrics.Metrics, a *pro
 	return mux
 }
 
-// fromHere reports whether a request comes from this node. The metrics may be open to a Prometheus elsewhere; who serves what is not for it.
+// fromHere reports whether a request comes from this node. The metrics may be open to a remote Prometheus; the Services and their endpoints are not.
 func fromHere(r *http.Request) bool {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && from.Addr().Unmap().IsLoopback()

@@ -28,7 +28,7 @@ const (
 // externalIPsGate is the one feature gate of kube-proxy that has a meaning here.
 const externalIPsGate = "AllowServiceExternalIPs"
 
-// convert says the same in our words. The mistakes are those that our words cannot express; Validate finds the others.
+// convert returns our configuration with the same meaning. Its mistakes are what ours cannot express; Validate finds the others.
 func convert(in kubeproxy.KubeProxyConfiguration) (v1alpha1.ProxyAgentConfiguration, field.ErrorList) {
 	c := Default()
 	c.NodeName = strings.ToLower(strings.TrimSpace(in.HostnameOverride))

@@ -58,7 +58,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// Queued says that a change came which the rules of the family do not have yet. Only the oldest one counts.
+// Queued records that a change came which the rules of the family do not have yet. Only the oldest one counts.
 func (s *Server) Queued(f model.Family) {
 	s.change(f, func(p *progress) {
 		if p.queued.IsZero() {
@@ -67,7 +67,7 @@ func (s *Server) Queued(f model.Family) {
 	})
 }
 
-// Updated says that the rules of the family are in the kernel with every change that was queued.
+// Updated records that the rules of the family are in the kernel with every change that was queued.
 func (s *Server) Updated(f model.Family) {
 	s.change(f, func(p *progress) { *p = progress{updated: s.o.Clock.Now()} })
 }
@@ -80,7 +80,7 @@ func (s *Server) change(f model.Family, change func(*progress)) {
 	s.families[f] = p
 }
 
-// SetNodeLeaving says whether the node is about to leave the cluster: /healthz then tells load balancers to go elsewhere.
+// SetNodeLeaving records whether the node is about to leave the cluster: /healthz then tells load balancers to go elsewhere.
 func (s *Server) SetNodeLeaving(leaving bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *Server) answer(w http.ResponseWriter, path string, r Report, ok bool) {
 	}
 	setHeaders(w)
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(r) // a client that went away is nobody's error
+	_ = json.NewEncoder(w).Encode(r) // a client that went away is not an error
 }
 
 func setHeaders(w http.ResponseWriter) {

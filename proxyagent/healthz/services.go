@@ -61,7 +61,7 @@ func NewServices(o ServicesOptions) *Services {
 	return s
 }
 
-// Set says on which port a Service is asked for, and how many ready endpoints it has here. Port 0 stops answering for it. Answers change
+// Set sets the health check port of a Service, and how many ready local endpoints it has. Port 0 stops answering for it. Answers change
 // at once; a port that cannot be bound, or is still another Service's, is tried again at each Set for the Service, when any other port
 // becomes free, and every 30 s. After Close it does nothing.
 func (s *Services) Set(n model.ServiceName, port uint16, localEndpoints int) {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,30 +18,26 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// inside marks the process that runs in a network namespace of its own.
+// inside marks the process that has its own network namespace.
 const inside = "IPSET_TEST_INSIDE"
 
 // TestMain runs all tests in a fresh network namespace, where they cannot reach the sets of the machine. It ends with the process.
 func TestMain(m *testing.M) {
-	if os.Getuid() != 0 || os.Getenv(inside) != "" {
-		os.Exit(m.Run())
-	}
-	again := exec.Command("/proc/self/exe", os.Args[1:]...)
-	again.Args[0] = os.Args[0]
-	again.Env = append(os.Environ(), inside+"=1")
-	again.Stdin, again.Stdout, again.Stderr = os.Stdin, os.Stdout, os.Stderr
-	again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	err := again.Run()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+	if os.Getuid() == 0 && os.Getenv(inside) == "" {
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			err = unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), inside+"=1"))
+		}
 		fmt.Fprintln(os.Stderr, "running the tests in a network namespace:", err)
-	}
-	if err != nil {
 		os.Exit(1)
 	}
+	os.Exit(m.Run())
 }
 
 // open returns the sets of the namespace, of which those of the test are gone afterwards.

@@ -114,7 +114,7 @@ func isKubeProxyChain(name string) bool {
 	})
 }
 
-// parseKubeProxy finds kube-proxy's chains and the rules that lead to them from elsewhere.
+// parseKubeProxy finds kube-proxy's chains and the rules of other chains that jump to them.
 func parseKubeProxy(text []byte) saved {
 	s := saved{chains: map[chain][]string{}, jumps: map[jump]int{}}
 	var current table

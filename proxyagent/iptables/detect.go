@@ -55,7 +55,7 @@ func Detect(ctx context.Context, want Mode) (mode Mode, why string, err error) {
 	return choose(gatherEvidence(ctx))
 }
 
-// Usable says why the tables of a family cannot be used; nil when they can.
+// Usable returns why the tables of a family cannot be used; nil when they can.
 func Usable(ctx context.Context, m Mode, f model.Family) error {
 	r, err := newRunner(m, f)
 	if err != nil {

@@ -42,7 +42,7 @@ const programTimeout = time.Minute
 // exitLocked is iptables' exit code for a resource problem: the lock was not to be had.
 const exitLocked = 4
 
-// ErrLocked says that another program held the xtables lock for too long. Tables before it may have been written; try again.
+// ErrLocked means that another program held the xtables lock for too long. Tables before it may have been written; try again.
 var ErrLocked = errors.New("another program holds the xtables lock")
 
 // runner runs the programs of one variant and family. No text of ours goes through a shell or into an argument.

@@ -100,13 +100,13 @@ func (d Delta) Empty() bool { return d.Globals == nil && len(d.Ports) == 0 && le
 type Dispute struct {
 	Addr  netip.Addr
 	Loser ServiceName
-	// Winner has the address; zero when nobody has it, which is possible with [Enforce].
+	// Winner has the address; zero when no Service has it, which is possible with [Enforce].
 	Winner ServiceName
 	// Reason is a constant word for events and metrics.
 	Reason DisputeReason
 }
 
-// DisputeReason says why a Service does not get an address.
+// DisputeReason is why a Service does not get an address.
 type DisputeReason string
 
 const (
@@ -120,7 +120,7 @@ const (
 	ClusterIPOfOther DisputeReason = "ClusterIPOfOtherService"
 )
 
-// AllocationMode says what IPAddress objects mean for what is served.
+// AllocationMode is the effect of IPAddress objects.
 type AllocationMode string
 
 const (
@@ -154,11 +154,11 @@ type Settings struct {
 	KeepInvalid bool
 	// NoExternalIPs ignores spec.externalIPs.
 	NoExternalIPs bool
-	// KeepUnallocated lets traffic pass that goes to addresses inside of ServiceCIDRs which nobody has; it is dropped otherwise.
+	// KeepUnallocated lets traffic pass that goes to addresses in ServiceCIDRs that no Service has; otherwise it is dropped.
 	KeepUnallocated bool
 }
 
-// LocalSource tells traffic of pods on this node from other traffic. At most one field is set; the zero value cannot tell, and then
+// LocalSource recognises traffic of pods on this node. At most one field is set; the zero value recognises none, and then
 // nothing is treated as local.
 type LocalSource struct {
 	CIDR netip.Prefix
@@ -166,5 +166,5 @@ type LocalSource struct {
 	Interface, InterfacePrefix string
 }
 
-// Known reports whether local pods can be told from others.
+// Known reports whether local pods can be recognised.
 func (l LocalSource) Known() bool { return l != LocalSource{} }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tries bounds how often an interrupted exchange is begun anew.
+// tries limits how often an interrupted exchange is repeated.
 const tries = 8
 
 // answerTimeout is how long the kernel may take for one answer. It may have to finish requests of others first.

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// answer says whether a match holds. The zero value says no.
+// answer is the result of a match. The zero value is no.
 type answer struct {
 	// chance is the probability with which it holds: 0 is no, 1 is yes.
 	chance float64
-	// unknown says why it cannot be told; chance then means nothing.
+	// unknown is the reason why the answer is unknown; chance has no meaning then.
 	unknown string
 }
 
@@ -40,7 +40,7 @@ func (a answer) not() answer {
 	return a
 }
 
-// ofType knows the types of addresses that rules ask for in practice.
+// ofType has the address types that rules use in practice.
 func ofType(of func(state) netip.Addr) matcher {
 	return func(args []string) match {
 		if len(args) != 1 {
@@ -81,7 +81,7 @@ func isOneOf4(a netip.Addr, local bool, types []string) answer {
 	}
 }
 
-// isOneOf6 does what the kernel does for IPv6: it wants all types that an address tells of itself, and one of those that routing tells.
+// isOneOf6 does what the kernel does for IPv6: all types that follow from the address alone have to match, and one of those that need routing.
 func isOneOf6(a netip.Addr, local bool, types []string) answer {
 	for name, has := range map[string]bool{
 		"MULTICAST": a.IsMulticast(), "UNICAST": !a.IsMulticast() && !a.IsUnspecified(), "UNSPEC": a.IsUnspecified(),
@@ -100,12 +100,12 @@ func isOneOf6(a netip.Addr, local bool, types []string) answer {
 	}
 }
 
-// needsRouting reports whether Node cannot tell a type.
+// needsRouting reports whether a type depends on routing.
 func needsRouting(name string) bool {
 	return !slices.Contains([]string{"LOCAL", "UNICAST", "MULTICAST", "UNSPEC"}, name)
 }
 
-// inSet matches when a set has the part of the packet that its type and the directions ask for.
+// inSet matches when a set has the parts of the packet that its type and the directions select.
 func inSet(args []string) match {
 	if len(args) != 2 {
 		return nil
@@ -128,7 +128,7 @@ func inSet(args []string) match {
 	}
 }
 
-// entryOf writes what a set of a type is asked for. Each part of the type takes the next direction.
+// entryOf returns the entry to look up in a set of a type. Each part of the type uses the next direction.
 func entryOf(kind string, directions []string, s state) (string, error) {
 	_, list, ok := strings.Cut(kind, ":")
 	parts := strings.Split(list, ",")

@@ -15,7 +15,7 @@ type match func(w Node, s state) answer
 // matcher reads the arguments of an option; nil when it does not understand them.
 type matcher func(args []string) match
 
-// matchers are the options that are understood, by the module that they belong to and their name. Those of no module stand in the rule
+// matchers are the known options, by module and name. Those without a module come in the rule
 // before the first -m.
 var matchers = map[string]matcher{
 	" -s": inPrefix(func(s state) netip.Addr { return s.Src }),
@@ -79,7 +79,7 @@ func matchesOf(module string, os []option) (ms []match) {
 	return ms
 }
 
-// plainModules ask for nothing when they stand without options: the protocol is asked for by -p.
+// plainModules match everything without options: -p has checked the protocol.
 var plainModules = []string{"", "tcp", "udp", "sctp", "comment", "conntrack", "multiport"}
 
 func unknownMatch(module string, o option) match {
@@ -115,7 +115,7 @@ func inPrefix(of func(state) netip.Addr) matcher {
 	}
 }
 
-// parsePrefix reads an address, with the length of a prefix or without. Masks with holes are not understood.
+// parsePrefix reads an address, with the length of a prefix or without. Masks with holes are unknown.
 func parsePrefix(text string) (netip.Prefix, bool) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return netip.PrefixFrom(a, a.BitLen()), true
@@ -124,7 +124,7 @@ func parsePrefix(text string) (netip.Prefix, bool) {
 	return p, err == nil
 }
 
-// onInterface matches a name, or with a plus at its end all names that begin so. A packet that has no such interface has an empty name.
+// onInterface matches a name, or with a plus at its end all names with that prefix. A packet that has no such interface has an empty name.
 func onInterface(of func(state) string) matcher {
 	return func(args []string) match {
 		if len(args) != 1 {
@@ -144,7 +144,7 @@ func onInterface(of func(state) string) matcher {
 	}
 }
 
-// unknownInterface stands for one that routing could not tell. No interface can have this name.
+// unknownInterface stands for one that routing did not find. No interface can have this name.
 const unknownInterface = "?"
 
 var protocols = map[string]model.Protocol{
@@ -166,7 +166,7 @@ func toPort(args []string) match {
 	return portIn(args, func(s state) uint16 { return s.Dst.Port() })
 }
 
-// fromPort cannot be told, for clients take any port, unless all are meant.
+// fromPort is unknown, since clients use any port, unless the range has all ports.
 func fromPort(args []string) match {
 	if slices.Equal(args, []string{"0:65535"}) {
 		return always

@@ -20,7 +20,7 @@ type Node interface {
 // ErrNoRoute is Node's answer for a packet that routing does not let through.
 var ErrNoRoute = errors.New("there is no route")
 
-// remembered asks a Node each question once, so that the answers within one Walk are consistent, and cheap for many endpoints.
+// remembered passes each question to a Node once, so that the answers within one Walk are consistent, and cheap for many endpoints.
 type remembered struct {
 	Node
 	kinds  map[string]reply[string]

@@ -47,7 +47,7 @@ func destinations(flows []flow) (to []netip.AddrPort) {
 	return to
 }
 
-// whichOf says which of the packets a rule matches; nothing if all.
+// whichOf returns which of the packets a rule matches; nothing if all.
 func whichOf(before []flow, m matched) (notes []string) {
 	from, to := destinations(before), destinations(m.hit)
 	switch {
@@ -107,7 +107,7 @@ type Outcome struct {
 	End
 	// Share is which part of them comes here, from 0 to 1, when all of If holds.
 	Share float64
-	// If are the conditions that could not be told, as sentences.
+	// If are the unknown conditions, as sentences.
 	If []string
 }
 

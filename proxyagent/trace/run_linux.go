@@ -178,7 +178,7 @@ func save(ctx context.Context, mode iptables.Mode, f model.Family) (rulesOf, err
 // kernel is the Node of this node, in the network namespace of the process.
 type kernel struct{ ctx context.Context }
 
-// Kind asks for the head of a set alone, however large it is.
+// Kind requests only the header of a set, however large it is.
 func (k kernel) Kind(set string) (string, error) {
 	out, err := exec.CommandContext(k.ctx, "ipset", "list", "-t", set).CombinedOutput()
 	if err != nil {
@@ -206,7 +206,7 @@ func (k kernel) Has(set, entry string) (bool, error) {
 	}
 }
 
-// Local asks routing, for whole prefixes may be local.
+// Local looks up a route, since whole prefixes may be local.
 func (k kernel) Local(a netip.Addr) (bool, error) {
 	r, err := routeTo(a, nil)
 	if errors.Is(err, ErrNoRoute) {
@@ -215,7 +215,7 @@ func (k kernel) Local(a netip.Addr) (bool, error) {
 	return r.Type == unix.RTN_LOCAL, err
 }
 
-// Route asks with all that is known of the packet, so that policy routing answers as it will.
+// Route looks up with all known fields of the packet, so that policy routing gives the same answer.
 func (k kernel) Route(p Packet, mark uint32) (string, error) {
 	o := &netlink.RouteGetOptions{Iif: p.In, Mark: mark}
 	if p.Src.IsValid() {

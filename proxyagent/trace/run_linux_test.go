@@ -113,11 +113,11 @@ func TestTheRulesOfTheAgentAreTraced(t *testing.T) {
 			"by a pod's interface": {
 				Options{Src: c.client, Dst: at(c.node, 30080), InInterface: "cni0"}, "goes to " + near + ", with its own source",
 			},
-			"a port that nobody has":       {Options{Src: c.pod, Dst: at(c.vip, 81)}, "refused ("},
-			"no endpoints":                 {Options{Src: c.pod, Dst: at(c.lonely, 80)}, "refused ("},
-			"no endpoints, by UDP":         {Options{Src: c.pod, Dst: at(c.lonely, 80), Protocol: model.UDP}, "refused ("},
-			"no endpoints, the node":       {Options{Dst: at(c.lonely, 80)}, "refused ("},
-			"an address in nobody's hands": {Options{Src: c.pod, Dst: at(c.lonely.Next().Next(), 80)}, "dropped by -A CIPA-NEW -d "},
+			"a port of no Service":     {Options{Src: c.pod, Dst: at(c.vip, 81)}, "refused ("},
+			"no endpoints":             {Options{Src: c.pod, Dst: at(c.lonely, 80)}, "refused ("},
+			"no endpoints, by UDP":     {Options{Src: c.pod, Dst: at(c.lonely, 80), Protocol: model.UDP}, "refused ("},
+			"no endpoints, the node":   {Options{Dst: at(c.lonely, 80)}, "refused ("},
+			"an address of no Service": {Options{Src: c.pod, Dst: at(c.lonely.Next().Next(), 80)}, "dropped by -A CIPA-NEW -d "},
 			"something else": {
 				Options{Src: c.pod, Dst: at(c.client, 443)}, "goes to " + at(c.client, 443).String() + ", not touched by any rule",
 			},

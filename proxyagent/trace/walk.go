@@ -11,7 +11,7 @@ type Path struct {
 	Packet Packet
 	// Steps are the rules that matched, in their order.
 	Steps []Step
-	// Outcomes are the ends, without two that differ in nothing but their share.
+	// Outcomes are the ends; equal ones are merged and their shares added.
 	Outcomes []Outcome
 }
 
@@ -45,7 +45,7 @@ type walk struct {
 	node  Node
 	path  Path
 	ends  outcomes
-	// unknowns are the conditions that could not be told, by number, as a sentence for each of its two cases.
+	// unknowns are the unknown conditions by number, with a sentence for each of the two cases.
 	unknowns [][2]string
 	err      error
 }

@@ -156,7 +156,7 @@ func (a *apiServer) tell(resource string, kind apiwatch.EventType, o apiObject) 
 	}
 }
 
-// unseen lets something happen that nobody hears of; then all watches end because what they missed is too long ago.
+// unseen makes a change that no watch delivers; then all watches end because their resource version is too old.
 func (a *apiServer) unseen(happens func()) {
 	a.mu.Lock()
 	deaf := a.watchers

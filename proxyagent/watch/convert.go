@@ -68,7 +68,7 @@ func parsePrefixes(what string, in []string, j *junk) []netip.Prefix {
 }
 
 const (
-	// shownJunk is how many pieces of junk are told by their value, shownLetters how much of each.
+	// shownJunk is how many pieces of junk are shown with their value, shownLetters how many letters of each.
 	shownJunk    = 3
 	shownLetters = 64
 )
@@ -87,7 +87,7 @@ func (j *junk) add(what, value string) {
 	}
 }
 
-// String tells examples of what was found. It is empty when there was nothing, and it is one line.
+// String returns examples of what was found. It is empty when there was nothing, and it is one line.
 func (j *junk) String() string {
 	text := strings.Join(j.examples, ", ")
 	if more := j.count - len(j.examples); more > 0 {

@@ -101,7 +101,7 @@ func (w *fixture) wantTake(want model.Changes) {
 	}
 }
 
-// wantSleep wants that there is nothing to take and nobody is woken.
+// wantSleep wants no changes and no wake-up.
 func (w *fixture) wantSleep(after string) {
 	w.t.Helper()
 	if w.woken() {

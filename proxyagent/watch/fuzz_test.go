@@ -64,6 +64,6 @@ func checkJunk(t *testing.T, j *junk) {
 	t.Helper()
 	text := j.String()
 	if (j.count == 0) != (text == "") || len(text) > 1200 || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
-		t.Errorf("%d pieces of junk are told as %q", j.count, text)
+		t.Errorf("%d pieces of junk are shown as %q", j.count, text)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// kind says how to follow one kind of objects: In is the API's type, Out what is kept of it.
+// kind has how to watch one kind of objects: In is the API's type, Out what is kept of it.
 type kind[In runtime.Object, Out object] struct {
 	name    string
 	objects cache.ListerWatcher
@@ -29,7 +29,7 @@ type kind[In runtime.Object, Out object] struct {
 	index   cache.Indexers
 	// changed is called for every event, one after the other.
 	changed func(*informer[Out], change[Out])
-	// failed is called when listing or watching failed; nil when nobody wants to know.
+	// failed is called when listing or watching failed; may be nil.
 	failed func(error)
 	resync time.Duration
 }
@@ -165,7 +165,7 @@ func newBatch() batch {
 // pending gathers a batch. Until [pending.open] it does not wake and nothing can be taken. Its methods may be called
 // concurrently.
 type pending struct {
-	// wake holds a token when, and only when, something is pending and nobody has received the token yet. It is touched under mu.
+	// wake holds a token when, and only when, something is pending and the token was not received yet. It is touched under mu.
 	wake chan struct{}
 
 	mu     sync.Mutex
@@ -274,8 +274,8 @@ func (r *reports) isNews(what, text string) bool {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last, told := r.failures[what]
-	if told && last.text == text && now.Sub(last.at) < repeatAfter {
+	last, reported := r.failures[what]
+	if reported && last.text == text && now.Sub(last.at) < repeatAfter {
 		return false
 	}
 	r.failures[what] = failure{text: text, at: now}

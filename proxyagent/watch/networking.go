@@ -92,7 +92,7 @@ func (s *Source) followNetworking(ctx context.Context) error {
 	}
 }
 
-// discover asks until the API server answers, or ctx ends. It returns the version that serves both kinds, empty for none.
+// discover tries until the API server answers, or ctx ends. It returns the version that serves both kinds, empty for none.
 func (s *Source) discover(ctx context.Context) (string, error) {
 	backoff := discoveryPauses()
 	for {

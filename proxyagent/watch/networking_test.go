@@ -224,7 +224,7 @@ func TestForbiddenKinds(t *testing.T) {
 	})
 }
 
-// Addresses of an informer that has not listed all of them yet would be told gone by a Take that comes too early.
+// Addresses of an informer that has not listed all of them yet would be reported as deleted by an early Take.
 func TestAddressesCountOnceTheyAreShown(t *testing.T) {
 	s := filled(t, 1)
 	s.pending.open()

@@ -75,7 +75,7 @@ func convertService(in *corev1.Service) (*service, junk) {
 	return out, j
 }
 
-// hasVirtualIP asks for the primary address, as kube-proxy does. The watch leaves headless Services out already, by a selector.
+// hasVirtualIP looks at the primary address, as kube-proxy does. The watch leaves headless Services out already, by a selector.
 func hasVirtualIP(in *corev1.Service) bool {
 	return in.Spec.Type != corev1.ServiceTypeExternalName && in.Spec.ClusterIP != "" && in.Spec.ClusterIP != corev1.ClusterIPNone
 }

@@ -49,7 +49,7 @@ func usualMeta(name string) metav1.ObjectMeta {
 	}
 }
 
-// filled returns a Source that knows n usual Services, as if they had been listed.
+// filled returns a Source that knows n usual Services, as after a list.
 func filled(tb testing.TB, n int) *Source {
 	tb.Helper()
 	s, err := New(newAPIServer().client, Options{NodeName: "here"})

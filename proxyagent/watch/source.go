@@ -116,7 +116,7 @@ func (s *Source) Run(ctx context.Context) error {
 }
 
 // Ready returns a channel that is closed once everything has been listed that [Source.Take] has to tell. Where Node, IPAddresses or
-// ServiceCIDRs cannot be read it is closed after a while without them, and they are told when they come; except IPAddresses with
+// ServiceCIDRs cannot be read it is closed after a while without them, and they are delivered later; except IPAddresses with
 // [model.Enforce], because then nothing could be served.
 func (s *Source) Ready() <-chan struct{} { return s.ready }
 
@@ -126,7 +126,7 @@ func (s *Source) Wake() <-chan struct{} { return s.pending.wake }
 
 // Take returns what may have changed since it was called last, the first time everything. Before Ready that is nothing.
 //
-// A Node that is gone is told as it was last, Leaving. Slices in the result are shared with later results and not changed.
+// A deleted Node is delivered as it was last, with Leaving set. Slices in the result are shared with later results and not changed.
 func (s *Source) Take() model.Changes {
 	s.taking.Lock()
 	defer s.taking.Unlock()
@@ -251,7 +251,7 @@ func (s *Source) await(ctx context.Context, kind string, known <-chan struct{}, 
 func (s *Source) sayLate(kind string) {
 	select {
 	case <-s.ready:
-		s.options.Logger.Info("Listed anew, or at last", "kind", kind)
+		s.options.Logger.Info("Listed again, or for the first time after failures", "kind", kind)
 	default:
 	}
 }

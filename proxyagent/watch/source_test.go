@@ -95,7 +95,7 @@ func TestEventsTellWhatTheyConcern(t *testing.T) {
 			remove(newService("web", "10.96.0.10")),
 			model.Changes{Services: services(map[string]*model.Service{"web": nil}), ServiceEvents: 1},
 		},
-		"a Service is deleted and created anew while nobody looks": {
+		"a Service is recreated between two Takes": {
 			func(w *fixture) {
 				w.unseen(func() {
 					w.remove(newService("web", "10.96.0.10"))
@@ -295,7 +295,7 @@ func conditioned(c *networkingv1.ServiceCIDR) *networkingv1.ServiceCIDR {
 	return c
 }
 
-// An API server was away, and much happened before it could be watched again. What is new, changed and gone is told, and nothing else.
+// The API server was unreachable while much changed. Exactly what is new, changed and deleted is delivered afterwards.
 func TestListsAfterAnOutageTellTheDifference(t *testing.T) {
 	inFixture(t, func(w *fixture) {
 		w.start(Options{})

@@ -22,11 +22,10 @@ func named(s *corev1.Service) framework.IPAddressOption {
 }
 
 // That the modes of --allocations do not differ in this is in TestClaims of package compile.
-var _ = each("An additional address", "prefer", func(the func() *fixture) {
+var _ = each("An additional address", "prefer", func(env *fixture) {
 	at := func(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, 80) }
 	var service, other *corev1.Service
 	BeforeAll(func(ctx SpecContext) {
-		env := the()
 		service = env.Serve(ctx, "growing", []environment.Endpoint{{Of: env.Pod2}}, environment.BothProtocols())
 		other = env.Serve(ctx, "other", []environment.Endpoint{{Of: env.RemotePod}})
 		env.answers(service, env.Pod2)
@@ -34,11 +33,10 @@ var _ = each("An additional address", "prefer", func(the func() *fixture) {
 	})
 	remove := func(ctx SpecContext, a netip.Addr) {
 		GinkgoHelper()
-		the().withdraw(ctx, a.String())
+		env.withdraw(ctx, a.String())
 	}
 
 	It("comes and goes, and the ClusterIP loses nothing", func(ctx SpecContext) {
-		env := the()
 		traffic := env.Traffic(ctx, service)
 		for _, f := range network.Families {
 			env.endAt(at(free(f, 1)), network.Dropped)
@@ -60,7 +58,6 @@ var _ = each("An additional address", "prefer", func(the func() *fixture) {
 	})
 
 	It("moves to another Service", func(ctx SpecContext) {
-		env := the()
 		for _, f := range network.Families {
 			env.address(ctx, free(f, 2).String(), service, framework.ManagedBy(operator))
 			env.answersAt(at(free(f, 2)), env.Pod2)
@@ -72,7 +69,6 @@ var _ = each("An additional address", "prefer", func(the func() *fixture) {
 	})
 
 	It("may lie outside of all ServiceCIDRs, and waits for its Service", func(ctx SpecContext) {
-		env := the()
 		late := framework.NewService(env.Name, "late")
 		for _, f := range network.Families {
 			env.address(ctx, network.VirtualAddr(f, 9).String(), late, framework.ManagedBy(operator))
@@ -91,7 +87,6 @@ var _ = each("An additional address", "prefer", func(the func() *fixture) {
 	})
 
 	It("is none when somebody else keeps it", func(ctx SpecContext) {
-		env := the()
 		for _, f := range network.Families {
 			env.address(ctx, free(f, 3).String(), service, framework.ManagedBy("somebody.example.com"))
 			env.address(ctx, free(f, 4).String(), service, framework.ManagedBy(operator))

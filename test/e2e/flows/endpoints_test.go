@@ -49,7 +49,7 @@ var noEndpointsScenarios = []scenario{
 		s := t.create(flowtest.Service{NodePort: true, Ports: []flowtest.Port{{Protocol: model.UDP}}})
 		t.expect("the ClusterIP", over(model.UDP, flow(t.Pod1, s.clusterIP(), 80)), flowtest.Refused())
 		t.expect("from a client", over(model.UDP, flow(t.Client, t.Node.Addr(t.F), s.nodePort(0))), flowtest.Refused())
-		// Nobody listens, so without a rule it would be refused as well. A server on the node shows the difference.
+		// Nothing listens, so without a rule it would be refused as well. A server on the node shows the difference.
 		server, err := t.Node.Serve(model.UDP, s.nodePort(0))
 		t.must(err)
 		defer func() { _ = server.Close() }()

@@ -73,7 +73,7 @@ func (c *churn) endpoints(n int) (some []environment.Endpoint) {
 	return some
 }
 
-// decorate changes the busy Service in ways that nobody must notice who uses it.
+// decorate changes the busy Service in ways that its clients must not notice.
 func (c *churn) decorate(s *corev1.Service) {
 	switch c.random.IntN(4) {
 	case 0:

@@ -43,15 +43,10 @@ var jumps = []struct{ table, rule string }{
 }
 
 // The single kinds of damage are in TestDriftIsRepaired of package iptables.
-var _ = both("An agent whose rules others change", func(the func() *fixture) {
-	var env *fixture
-	BeforeEach(func(ctx SpecContext) {
-		env = the()
-		env.reset(ctx)
-	})
+var _ = both("An agent whose rules others change", func(env *fixture) {
 	repairs := func(ctx context.Context) float64 { return env.Metric(ctx, "drift_repairs_total") }
 
-	It("makes all of its chains anew after a firewall that flushes everything", func(ctx SpecContext) {
+	It("recreates all of its chains after a firewall flushed everything", func(ctx SpecContext) {
 		before := repairs(ctx)
 		env.mended(ctx, environment.Repair, func() {
 			for _, family := range families {

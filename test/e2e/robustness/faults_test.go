@@ -16,12 +16,7 @@ import (
 
 const restoreFailures = "sync_proxy_rules_iptables_restore_failures_total"
 
-var _ = both("An agent whose iptables fails", func(the func() *fixture) {
-	var env *fixture
-	BeforeEach(func(ctx SpecContext) {
-		env = the()
-		env.reset(ctx)
-	})
+var _ = both("An agent whose iptables fails", func(env *fixture) {
 	failures := func(ctx context.Context) float64 { return env.Metric(ctx, restoreFailures) }
 
 	DescribeTable("loses neither a change nor a connection", func(ctx SpecContext, order func(int) error) {
@@ -40,18 +35,12 @@ var _ = both("An agent whose iptables fails", func(the func() *fixture) {
 		env.Delete(ctx, service.Name)
 		lostNothing()
 	},
-		Entry("when it refuses", func(n int) error { return the().programs.Refuse(n) }),
-		Entry("when it works and says that it failed", func(n int) error { return the().programs.Forget(n) }),
+		Entry("when it refuses", func(n int) error { return env.programs.Refuse(n) }),
+		Entry("when it works and says that it failed", func(n int) error { return env.programs.Forget(n) }),
 	)
 })
 
-var _ = both("An agent beside another process that holds the xtables lock for ten seconds", func(the func() *fixture) {
-	var env *fixture
-	BeforeEach(func(ctx SpecContext) {
-		env = the()
-		env.reset(ctx)
-	})
-
+var _ = both("An agent beside another process that holds the xtables lock for ten seconds", func(env *fixture) {
 	It("waits where it must, neither fails nor hangs, and catches up", func(ctx SpecContext) {
 		lostNothing := env.traffic(ctx)
 		failed := env.Metric(ctx, restoreFailures)
@@ -76,7 +65,7 @@ var _ = both("An agent beside another process that holds the xtables lock for te
 		lostNothing()
 	})
 
-	It("ends in time when it is told to meanwhile, and starts once the lock is free", func(ctx SpecContext) {
+	It("ends in time on a signal meanwhile, and starts once the lock is free", func(ctx SpecContext) {
 		lock, err := faults.Hold(env.Node.LockFile())
 		Expect(err).NotTo(HaveOccurred())
 		env.Endpoints(ctx, env.busy, environment.Endpoint{Of: env.RemotePod, Extra: 12})

@@ -26,7 +26,7 @@ const (
 	Connected Outcome = "connected"
 	// Refused means that somebody said no at once: ICMP port unreachable, TCP RST or SCTP ABORT.
 	Refused Outcome = "refused"
-	// Dropped means that nobody said anything in time.
+	// Dropped means that there was no answer in time.
 	Dropped Outcome = "dropped"
 	// Failed means anything else, for example that the kernel found no route: see the error.
 	Failed Outcome = "failed"

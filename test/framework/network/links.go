@@ -4,7 +4,7 @@ package network
 
 import "fmt"
 
-// link is a cable between two namespaces.
+// link is a veth pair between two namespaces.
 type link struct{ a, ifA, b, ifB string }
 
 var links = []link{

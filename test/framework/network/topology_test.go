@@ -72,7 +72,7 @@ func TestOutcomes(t *testing.T) {
 				t.Run(fmt.Sprintf("%s over %s %s", name, f, protocol), func(t *testing.T) {
 					t.Parallel()
 					probe := network.Probe{Protocol: protocol, To: tc.to}
-					if tc.want == network.Dropped { // anything else is told as soon as it is known
+					if tc.want == network.Dropped { // any other outcome is known at once
 						probe.Timeout = network.TimeoutFor(probe, tc.want)
 					}
 					got := tc.from.Dial(probe)

@@ -45,7 +45,7 @@ fi
 exit $code
 `
 
-// Programs are stand-ins for iptables-restore in all its variants. They work like the real ones until told otherwise. Its methods may
+// Programs are stand-ins for iptables-restore in all its variants. They work like the real ones until a fault is ordered. Its methods may
 // be called while they run.
 type Programs struct{ dir string }
 
@@ -99,7 +99,7 @@ func (p *Programs) tokens(kind string, n int) error {
 // Hold lets the next n restores wait until Release, while others pass them.
 func (p *Programs) Hold(n int) error { return p.tokens("hold", n) }
 
-// HoldNoMore takes back what Hold ordered and nobody has met yet.
+// HoldNoMore takes back what Hold ordered and no program has met yet.
 func (p *Programs) HoldNoMore() error { return p.remove("hold.*") }
 
 // Held is how many wait for Release.

@@ -154,7 +154,7 @@ func (w *Environment) SetLoadBalancerIPs(ctx context.Context, name string, ips .
 	return err
 }
 
-// Update changes a Service until nobody else has changed it in between.
+// Update changes a Service, and tries again after a conflict.
 func (w *Environment) Update(ctx context.Context, name string, change func(*corev1.Service)) (*corev1.Service, error) {
 	services := w.Cluster.Client().CoreV1().Services(w.Namespace)
 	object, err := services.Get(ctx, name, metav1.GetOptions{})

@@ -8,22 +8,22 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Source says what changed in the cluster.
+// Source delivers the changes in the cluster.
 type Source interface {
 	// Ready is closed once everything has been listed.
 	Ready() <-chan struct{}
-	// Wake gets a value when there is something to take.
+	// Wake gets a value when there are changes.
 	Wake() <-chan struct{}
-	// Take returns what changed since the last Take; the first time, everything.
+	// Take returns the changes since the last Take; the first time, the whole state.
 	Take() model.Changes
 }
 
-// Backend makes the kernel of this node do what a Plan says, for one family.
+// Backend writes a Plan to the kernel of this node, for one family.
 type Backend interface {
 	// Sync brings the kernel to the Plan as it is after the Deltas, in their order. After a failure the next Sync finishes the work, also one
 	// without a Delta. Full reports whether everything was compared.
 	Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error)
-	// Check repairs what others changed, and says what that was. It is cheap when nobody changed anything.
+	// Check repairs changes by others and lists them. It is cheap when there are none.
 	Check(ctx context.Context, now time.Time) ([]string, error)
 	// Counts returns for each table how many rules there are and how many the last sync wrote.
 	Counts() (total, written map[string]int)
@@ -31,14 +31,14 @@ type Backend interface {
 	Describe(n model.PortName) []string
 }
 
-// Flows removes connections of UDP that lead nowhere any more, for one family.
+// Flows removes stale conntrack entries of UDP, for one family.
 type Flows interface {
 	// Start looks at all ports of a Plan, Reconcile at those of a Delta whose rules are in the kernel.
 	Start(ctx context.Context, p model.Plan) (deleted int, err error)
 	Reconcile(ctx context.Context, g model.Globals, d model.Delta) (deleted int, err error)
 }
 
-// Health is told how the loop goes. All methods may be called concurrently.
+// Health receives the progress of the loop. All methods may be called concurrently.
 type Health interface {
 	Queued(f model.Family)
 	Updated(f model.Family)
@@ -50,12 +50,12 @@ type HealthChecks interface {
 	Set(n model.ServiceName, port uint16, localEndpoints int)
 }
 
-// Events tells people about a Service that does not get an address.
+// Events reports a Service that does not get an address.
 type Events interface {
 	Disputed(d model.Dispute)
 }
 
-// Metrics counts.
+// Metrics receives the numbers of each round.
 type Metrics interface {
 	Changed(services, endpoints int)
 	ChangesDone(services, endpoints int)
@@ -89,7 +89,7 @@ type Options struct {
 	// LocalAddrs lists the addresses of the node's interfaces. Nil when no setting depends on them.
 	LocalAddrs func() ([]netip.Addr, error)
 
-	// MinSyncPeriod is the pause after a sync in which changes are gathered. Default 1s.
+	// MinSyncPeriod is the pause after a sync during which changes are collected. Default 1s.
 	MinSyncPeriod time.Duration
 	// ProbePeriod is how often drift is looked for. Default 1s.
 	ProbePeriod time.Duration
