@@ -141,14 +141,11 @@ func (k *keeper) keep(ctx context.Context, now time.Time) error {
 	if err := k.trust(ctx, join(p.bundle, used, now)); err != nil {
 		return err
 	}
-	if !k.serving.Load().sameAs(p) {
-		if !k.stays(ctx, secret) {
-			return nil // its change wakes us
-		}
-		k.serve(ctx, p)
-	}
 	if reason := p.due(k.names(), now); reason != "" {
-		return k.renew(ctx, secret, reason)
+		return k.renew(ctx, secret, reason) // what is in use is no worse
+	}
+	if !k.serving.Load().sameAs(p) && k.stays(ctx, secret) {
+		k.serve(ctx, p)
 	}
 	return nil
 }
@@ -158,7 +155,7 @@ func (k *keeper) serve(ctx context.Context, p *pair) {
 	log.FromContext(ctx).Info("The webhooks have a new certificate", "names", p.leaf().DNSNames, "notAfter", p.leaf().NotAfter)
 }
 
-// stays waits for the time of a handOver, and reports whether the Secret is still the same.
+// stays waits for the time of a handOver, and reports whether the Secret is still the same. If not, its change wakes us.
 func (k *keeper) stays(ctx context.Context, secret *corev1.Secret) bool {
 	select {
 	case <-ctx.Done():
@@ -205,7 +202,7 @@ func (k *keeper) names() []string {
 	return append([]string{k.Service + "." + k.Namespace + ".svc"}, k.DNSNames...)
 }
 
-// trust enters a bundle of CAs into the webhook configurations that have another one.
+// trust enters a bundle of CAs into the webhook configurations that lack it.
 func (k *keeper) trust(ctx context.Context, bundle []byte) error {
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	for _, o := range []client.Object{mutating, validating} {
@@ -231,8 +228,10 @@ func (k *keeper) trust(ctx context.Context, bundle []byte) error {
 // enter changes the configuration in memory, and reports whether it did.
 func enter(bundle []byte, configuration client.Object) (changed bool) {
 	set := func(c *admissionregistrationv1.WebhookClientConfig) {
-		changed = changed || !bytes.Equal(c.CABundle, bundle)
-		c.CABundle = bundle
+		// More may be trusted than this replica needs: another one may still serve its certificate.
+		if !bytes.Contains(c.CABundle, bundle) {
+			c.CABundle, changed = bundle, true
+		}
 	}
 	switch c := configuration.(type) {
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
