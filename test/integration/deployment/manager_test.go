@@ -287,6 +287,14 @@ spec:
 		Eventually(c.Remaining).WithArguments(ctx, "served").WithTimeout(cluster.Patience).Should(BeEmpty())
 	})
 
+	It("replaces a certificate without a key", func(ctx SpecContext) {
+		const secret = "secret/clusterip-operator-webhook"
+		kubectl(ctx, c, "patch", secret, "-n", namespace, "--type=merge", "-p", `{"data":{"tls.key":null}}`)
+		Eventually(func() string {
+			return kubectl(ctx, c, "get", secret, "-n", namespace, "-o", `jsonpath={.data.tls\.key}`)
+		}).WithTimeout(cluster.Patience).ShouldNot(BeEmpty())
+	})
+
 	It("gives its Lease back at the end", func(ctx SpecContext) {
 		Expect(c.Operator.Stop()).To(Succeed())
 		Expect(c.Operator.ExitCode()).To(BeZero())
