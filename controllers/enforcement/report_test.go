@@ -99,7 +99,7 @@ func TestViolations(t *testing.T) {
 		wantCount    int
 	}{
 		{"nothing", 0, nil, nil, false, 0, 0},
-		{"the first sight", 0, seen("p", "a"), nil, false, confirm, 0},
+		{"seen for the first time", 0, seen("p", "a"), nil, false, confirm, 0},
 		{"soon after", confirm / 2, seen("p", "a"), nil, false, confirm / 2, 0},
 		{"it has lasted", confirm, seen("p", "a"), []string{"p"}, true, 0, 1},
 		{"it lasts", 2 * confirm, seen("p", "a"), nil, false, 0, 1},
