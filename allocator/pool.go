@@ -42,7 +42,11 @@ type Pool struct {
 }
 
 // NewPool returns a Pool in which every address is Free.
-func NewPool() *Pool { return &Pool{rand: runtimeSource{}} }
+func NewPool() *Pool { return NewPoolWithRand(runtimeSource{}) }
+
+// NewPoolWithRand is NewPool with a random source of the caller's, so that a test can repeat what was drawn. The pool holds its lock while it asks src,
+// which must not be used by anybody else.
+func NewPoolWithRand(src rand.Source) *Pool { return &Pool{rand: src} }
 
 // Observe says what the cluster has for a: Allocated or Reserved; any other state is a mistake of the caller and
 // panics (Cooling takes a time: Cool). What the pool thought of a until then does not matter, so that observing

@@ -26,10 +26,10 @@ func (w Webhook) Enabled() bool { return w.BindAddress != "" }
 
 // endpoints are what config/webhook lets the API server send to each path; a test holds the two together.
 func endpoints() map[string]webhook.Endpoint {
-	written, deleted := []admissionv1.Operation{admissionv1.Create, admissionv1.Update}, []admissionv1.Operation{admissionv1.Delete}
+	written, changed := []admissionv1.Operation{admissionv1.Create, admissionv1.Update}, []admissionv1.Operation{admissionv1.Update, admissionv1.Delete}
 	return map[string]webhook.Endpoint{
 		"/mutate-service":             {Resource: "services", Operations: written},
-		"/validate-ipaddress":         {Group: networkingv1.GroupName, Resource: "ipaddresses", Operations: deleted},
+		"/validate-ipaddress":         {Group: networkingv1.GroupName, Resource: "ipaddresses", Operations: changed},
 		"/validate-servicecidr":       {Group: networkingv1.GroupName, Resource: "servicecidrs", Operations: written},
 		"/validate-servicecidrpolicy": {Group: v1alpha1.GroupVersion.Group, Resource: v1alpha1.Resource, Operations: written},
 	}

@@ -88,8 +88,11 @@ func (h *ServiceSteerer) draw(ctx context.Context, in inputs, s slot) (netip.Add
 	return netip.Addr{}, full(in, s)
 }
 
-// awaitRoom waits until an address has come free somewhere, or none may any more in these ranges.
+// awaitRoom waits until an address has come free somewhere, or none may any more in these ranges; or for a tenth of a second, in which one that is in
+// flight may have become old enough to yield.
 func (h *ServiceSteerer) awaitRoom(ctx context.Context, s slot, room uint64) {
+	ctx, cancel := context.WithTimeout(ctx, 20*pollInterval)
+	defer cancel()
 	for pause(ctx, pollInterval); ctx.Err() == nil && h.Ledger.Room() == room && h.Ledger.Moving(s.route.Tiers); pause(ctx, pollInterval) {
 	}
 }

@@ -205,6 +205,9 @@ func (h *ServiceSteerer) fill(ctx context.Context, in inputs, d decision) (admis
 		for _, b := range found {
 			h.Ledger.Forget(b)
 		}
+		if refusal == nil {
+			refusal = h.missing()
+		}
 		if refusal == nil { // everything is full: the API server says it best
 			return admission.Allowed("").WithWarnings(d.warnings...), left
 		}
@@ -217,6 +220,17 @@ func (h *ServiceSteerer) fill(ctx context.Context, in inputs, d decision) (admis
 		return admission.Allowed("").WithWarnings(d.warnings...), left
 	}
 	return patch(d, found), filled
+}
+
+// missing refuses Services while everything is full and an address that some Service has lacks its IPAddress: the API server takes that address for
+// free, and would give it to a second Service.
+func (h *ServiceSteerer) missing() *steering.Refusal {
+	claimed, covered := h.Ledger.Relation()
+	if claimed == covered {
+		return nil
+	}
+	return &steering.Refusal{Message: fmt.Sprintf("no address is left, and %d addresses that Services have lack their IPAddresses, which are being restored; "+
+		"try again, or add a ServiceCIDR", claimed-covered)}
 }
 
 // patch answers with the addresses that the Service has and those that were found.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // blue is a cluster whose namespace ns has a small range of each family for itself: 10.0.1.0/29 and fd00:1::/125.
@@ -134,9 +135,19 @@ func TestFullRange(t *testing.T) {
 		}
 	})
 	t.Run("everything is full, and nobody has anything for himself", func(t *testing.T) {
-		c := newCluster(t, full(setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.1.0/29")}}))
+		s := full(setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.1.0/29")}})
+		for _, service := range s.services {
+			a := netip.MustParseAddr(service.Spec.ClusterIP)
+			s.addresses = append(s.addresses, upstream.NewIPAddress(a, types.NamespacedName{Namespace: "ns", Name: service.Name}))
+		}
+		c := newCluster(t, s)
 		if diff := cmp.Diff(answer{Allowed: true}, c.create(t, corev1Service("a"))); diff != "" {
 			t.Errorf("it is left to the API server (-want +got):\n%s", diff)
+		}
+		s.addresses = s.addresses[1:]
+		got := newCluster(t, s).create(t, corev1Service("a"))
+		if got.Allowed || !strings.Contains(got.Message, "1 addresses that Services have lack their IPAddresses") {
+			t.Errorf("an IPAddress is missing, and its address would be given to a second Service: %+v", got)
 		}
 	})
 }

@@ -262,7 +262,7 @@ func TestInFlightYields(t *testing.T) {
 func TestFailingCreationsKeepNobodyOut(t *testing.T) {
 	b := newTimed(rules{coolDown: time.Hour})
 	var ips []string
-	for i := range 40 {
+	for i := range 100 {
 		ips = append(ips, fmt.Sprintf("10.0.0.%d", i+1))
 	}
 	b.serve("s", ips[0])
