@@ -77,7 +77,8 @@ func (l *Ledger) oldestInFlight(tiers []*allocator.Tier) (oldest netip.Addr, ok 
 	now, since := l.clock.Now(), time.Time{}
 	for a, f := range l.inFlight {
 		lost := now.Sub(f.since) > yieldUnshown || now.Sub(f.since) > yieldAfter && f.since.Before(l.shown)
-		if lost && !f.writing && (!ok || f.since.Before(since)) && within(tiers, a) {
+		older := !ok || f.since.Before(since) || f.since.Equal(since) && a.Less(oldest)
+		if lost && older && !f.writing && within(tiers, a) {
 			oldest, since, ok = a, f.since, true
 		}
 	}
