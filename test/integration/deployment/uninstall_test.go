@@ -44,6 +44,8 @@ var _ = Describe("The uninstall Job", Ordered, func() {
 		Expect(c.IPAddress(ctx, label).Labels).NotTo(HaveKey(cluster.BandLabel))
 		Expect(c.IPAddress(ctx, own)).To(BeNil())
 		Expect(kubectl(ctx, c, "get", "service", "listed", "-o", "jsonpath={.metadata.annotations}")).NotTo(ContainSubstring("additional-ips"))
+		Expect(kubectl(ctx, c, "get", "validatingadmissionpolicies,validatingadmissionpolicybindings,exclusiveranges", "-o", "name")).
+			NotTo(ContainSubstring("clusterip-operator"))
 		Expect(kubectl(ctx, c, "get", "secrets,leases", "-n", namespace, "-o", "name")).NotTo(Or(ContainSubstring("webhook"), ContainSubstring("replica")))
 	})
 
@@ -55,10 +57,25 @@ var _ = Describe("The uninstall Job", Ordered, func() {
 	})
 })
 
-// leaveBehind writes what a manager leaves: finalizer and condition of a range, the label of an IPAddress, the annotation of a Service, an
-// IPAddress that it kept for itself, the Lease of a replica, and the certificate of the webhooks.
+// leaveBehind writes what a manager leaves: finalizer and condition of a range, the label of an IPAddress, the annotation of a Service, what
+// the API server enforces policies by, an IPAddress that it kept for itself, the Lease of a replica, and the certificate of the webhooks.
 func leaveBehind(ctx context.Context, cidr, labelled, own string) {
 	GinkgoHelper()
+	Expect(c.InstallCRDs(ctx)).To(Succeed())
+	apply(ctx, `{apiVersion: clusterip-operator.io/v1alpha1, kind: ExclusiveRanges, metadata: {name: clusterip-operator-exclusive},
+  spec: {ipv4Lengths: [], ipv6Lengths: [], ranges: {}, selectors: []}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: clusterip-operator-exclusive}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [services]}]}
+  validations: [{expression: "true"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: clusterip-operator-exclusive}
+spec: {policyName: clusterip-operator-exclusive, validationActions: [Deny]}`)
 	c.CreateServiceCIDR(ctx, cidr, "10.111.0.0/24")
 	patch := func(body, manager string, subresources ...string) {
 		GinkgoHelper()
