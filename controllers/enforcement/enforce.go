@@ -60,10 +60,10 @@ func (r *Reconciler) enforce(ctx context.Context) (reconcile.Result, error) {
 			}
 		}
 	}
-	if notServed(err) { // the API server does not know the kinds, which the policies tell; an upgrade brings them
-		err = nil
+	if err != nil && !notServed(err) { // the policies tell of kinds that are not served, and an upgrade brings them
+		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: again}, err
+	return reconcile.Result{RequeueAfter: again}, nil
 }
 
 // wanted reports whether any policy wants to be enforced by the API server.

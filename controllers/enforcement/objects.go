@@ -109,26 +109,33 @@ func binding(owner *metav1ac.OwnerReferenceApplyConfiguration) *acadmission.Vali
 
 // install writes the objects: first what is looked up, last what has it looked up.
 func install(ctx context.Context, c client.Client, spec v1alpha1.ExclusiveRangesSpec) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&spec)
+	ranges, err := apply(ctx, c, &v1alpha1.ExclusiveRanges{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExclusiveRanges"},
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ExclusiveRangesName}, Spec: spec,
+	})
 	if err != nil {
-		return fmt.Errorf("converting ExclusiveRanges: %w", err)
-	}
-	ranges := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "ExclusiveRanges", "metadata": map[string]any{"name": v1alpha1.ExclusiveRangesName}, "spec": content,
-	}}
-	options := []client.ApplyOption{client.FieldOwner(v1alpha1.ManagerEnforcement), client.ForceOwnership}
-	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(ranges), options...); err != nil {
 		return fmt.Errorf("writing the ExclusiveRanges: %w", err)
 	}
 	owner := metav1ac.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("ExclusiveRanges").
 		WithName(v1alpha1.ExclusiveRangesName).WithUID(ranges.GetUID())
-	if err := c.Apply(ctx, admissionPolicy(owner), options...); err != nil {
+	if _, err := apply(ctx, c, admissionPolicy(owner)); err != nil {
 		return fmt.Errorf("writing the ValidatingAdmissionPolicy: %w", err)
 	}
-	if err := c.Apply(ctx, binding(owner), options...); err != nil {
+	if _, err := apply(ctx, c, binding(owner)); err != nil {
 		return fmt.Errorf("writing the ValidatingAdmissionPolicyBinding: %w", err)
 	}
 	return nil
+}
+
+// apply writes an object, as it is or as an apply configuration, and returns what is there then. The scheme of the client need not know the kind.
+func apply(ctx context.Context, c client.Client, object any) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, err
+	}
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	u := &unstructured.Unstructured{Object: content}
+	return u, c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.ManagerEnforcement), client.ForceOwnership)
 }
 
 // uninstall deletes the objects, as far as they are there.

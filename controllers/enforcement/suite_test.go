@@ -80,6 +80,15 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
+// operatorScheme has the kinds that the operator knows, and no others.
+func operatorScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, networkingv1.AddToScheme, v1alpha1.AddToScheme} {
+		Expect(add(s)).To(Succeed())
+	}
+	return s
+}
+
 const operator = "system:serviceaccount:clusterip-operator-system:clusterip-operator-manager"
 
 // grant gives the operator the rules of config/rbac, and no others.
@@ -103,7 +112,7 @@ func start(ctx context.Context) (stop func()) {
 	as, err := cp.ConfigForUser(operator, "system:serviceaccounts")
 	Expect(err).NotTo(HaveOccurred())
 	mgr, err := manager.New(as, manager.Options{
-		Scheme: scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
+		Scheme: operatorScheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	books, board := ledger.New(), steering.NewBoard()

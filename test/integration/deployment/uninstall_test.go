@@ -43,7 +43,9 @@ var _ = Describe("The uninstall Job", Ordered, func() {
 		Expect(abandoned.Status.Conditions).To(BeEmpty())
 		Expect(c.IPAddress(ctx, label).Labels).NotTo(HaveKey(cluster.BandLabel))
 		Expect(c.IPAddress(ctx, own)).To(BeNil())
-		Expect(kubectl(ctx, c, "get", "secrets,leases", "-n", namespace, "-o", "name")).NotTo(Or(ContainSubstring("webhook"), ContainSubstring("replica")))
+		Expect(kubectl(ctx, c, "get", "validatingadmissionpolicies,validatingadmissionpolicybindings,exclusiveranges", "-o", "name")).
+			NotTo(ContainSubstring("clusterip-operator"))
+		Expect(kubectl(ctx, c, "get", "secrets", "-n", namespace, "-o", "name")).NotTo(ContainSubstring("webhook"))
 	})
 
 	It("has used what it may do, and may do no more", func(ctx SpecContext) {
@@ -54,10 +56,25 @@ var _ = Describe("The uninstall Job", Ordered, func() {
 	})
 })
 
-// leaveBehind writes what a manager leaves: finalizer and condition of a range, the label of an IPAddress, an IPAddress that it kept for
-// itself, the Lease of a replica, and the certificate of the webhooks.
+// leaveBehind writes what a manager leaves: finalizer and condition of a range, the label of an IPAddress, what
+// the API server enforces policies by, an IPAddress that it kept for itself, and the certificate of the webhooks.
 func leaveBehind(ctx context.Context, cidr, labelled, own string) {
 	GinkgoHelper()
+	Expect(c.InstallCRDs(ctx)).To(Succeed())
+	apply(ctx, `{apiVersion: clusterip-operator.io/v1alpha1, kind: ExclusiveRanges, metadata: {name: clusterip-operator-exclusive},
+  spec: {ipv4Lengths: [], ipv6Lengths: [], ranges: {}, selectors: []}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: clusterip-operator-exclusive}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [services]}]}
+  validations: [{expression: "true"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: clusterip-operator-exclusive}
+spec: {policyName: clusterip-operator-exclusive, validationActions: [Deny]}`)
 	c.CreateServiceCIDR(ctx, cidr, "10.111.0.0/24")
 	patch := func(body, manager string, subresources ...string) {
 		GinkgoHelper()
@@ -77,13 +94,7 @@ metadata:
 `, cidr, cluster.NearlyFull), "clusterip-operator-servicecidr", "status")
 	parent := framework.WithParent(reference("example.com", "widgets", "gear"))
 	c.CreateIPAddress(ctx, framework.NewIPAddress(labelled, "", "", parent, framework.ManagedBy("widgets.example.com"), framework.WithIPLabel(cluster.BandLabel, "static")))
-	for _, text := range []string{
-		"apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: clusterip-operator-replica-dead, namespace: " + namespace +
-			", labels: {clusterip-operator.io/replica: \"true\"}}",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: clusterip-operator-webhook, namespace: " + namespace + "}",
-	} {
-		apply(ctx, text)
-	}
+	apply(ctx, "apiVersion: v1\nkind: Secret\nmetadata: {name: clusterip-operator-webhook, namespace: "+namespace+"}")
 	c.CreateIPAddress(ctx, framework.NewIPAddress(own, "", "", parent, framework.ManagedBy("clusterip-operator.io")))
 }
 
