@@ -2,6 +2,7 @@ package soak_test
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -101,7 +102,9 @@ func (e *environment) enforce(ctx context.Context) {
 			Eventually(func() error {
 				_, err := user.CoreV1().Services(stranger).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 				return err
-			}).WithTimeout(time.Minute).Should(MatchError(ContainSubstring("ValidatingAdmissionPolicy")))
+			}).WithTimeout(time.Minute).Should(MatchError(ContainSubstring("ValidatingAdmissionPolicy")), func() string {
+				return fmt.Sprintf("%s; the policy says %+v", api.URL(), e.Policy(ctx, "exclusive").Status.Conditions)
+			})
 		}
 	}
 }
