@@ -161,26 +161,3 @@ func shrink[S any](steps []S, run func([]S) error) []S {
 	}
 	return steps
 }
-
-type letter string
-
-func (l letter) String() string { return string(l) }
-
-// TestShrink asks for what everything else is printed with: of many steps, the two that matter remain in order.
-func TestShrink(t *testing.T) {
-	var steps []letter
-	for i := range 100 {
-		steps = append(steps, letter(fmt.Sprint(i)))
-	}
-	bothThere := recovering(func(steps []letter) error {
-		text := fmt.Sprint(steps)
-		if strings.Contains(text, "17 ") && strings.Contains(text, "83 ") {
-			panic("both are there")
-		}
-		return nil
-	})
-	got := shrink(steps, bothThere)
-	if text := fmt.Sprint(got); len(got) > 3 || !strings.HasPrefix(text, "[17 83 ") {
-		t.Errorf("shrunk to %s", text)
-	}
-}

@@ -54,7 +54,7 @@ func trimService(s *corev1.Service) *corev1.Service {
 		ObjectMeta: trimMeta(s.ObjectMeta),
 		Spec:       corev1.ServiceSpec{Type: s.Spec.Type, ClusterIPs: s.Spec.ClusterIPs},
 	}
-	if out.Annotations = only(s.Annotations, v1alpha1.AnnotationAdditionalFrom, v1alpha1.AnnotationAdditionalIPs); out.Annotations != nil {
+	if out.Annotations = only(s.Annotations, v1alpha1.AnnotationAdditionalFrom); out.Annotations != nil {
 		out.Labels, out.Spec.IPFamilies = s.Labels, s.Spec.IPFamilies
 	}
 	return out

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -57,4 +58,34 @@ func configured(t *testing.T, files ...string) map[string]admissionregistrationv
 		}
 	}
 	return rules
+}
+
+// PROJECT tells kubebuilder of the kinds that have webhooks: "defaulting" are those that mutate.
+func TestProjectListsTheWebhooks(t *testing.T) {
+	text, err := os.ReadFile("../PROJECT")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var project struct {
+		Resources []struct {
+			Kind     string
+			Webhooks map[string]any
+		}
+	}
+	if err := yaml.Unmarshal(text, &project); err != nil {
+		t.Fatal(err)
+	}
+	verbs := map[string]string{"defaulting": "/mutate-", "validation": "/validate-"}
+	var listed []string
+	for _, resource := range project.Resources {
+		for what := range resource.Webhooks {
+			if verb, ok := verbs[what]; ok {
+				listed = append(listed, verb+strings.ToLower(resource.Kind))
+			}
+		}
+	}
+	slices.Sort(listed)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(endpoints())), listed); diff != "" {
+		t.Errorf("PROJECT against the endpoints (-served +listed):\n%s", diff)
+	}
 }

@@ -27,11 +27,11 @@ type Agent struct {
 	families []*family
 	pace     pace
 
-	addresses   []netip.Addr // of interfaces, as last told to the compilers
+	addresses   []netip.Addr // of interfaces, as the compilers know them
 	addressesAt time.Time
-	began       bool                              // something was taken
-	checks      map[model.ServiceName]healthCheck // that wait for their rules
-	services    int                               // events taken and not yet programmed, for the metrics
+	started     bool                              // the source has been asked once
+	checks      map[model.ServiceName]healthCheck // answered once the rules are written
+	services    int                               // events not yet programmed, for the metrics
 	endpoints   int
 }
 
@@ -71,8 +71,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// listen passes on that there is something to take. It has a goroutine of its own, so that health knows what waits also while the loop
-// does not come back from the kernel.
+// listen passes on that there are changes. It runs in its own goroutine, so that health learns of pending changes even while the loop
+// is blocked in the kernel.
 func (a *Agent) listen(ctx context.Context, woken chan<- struct{}) {
 	for {
 		select {
@@ -90,7 +90,7 @@ func (a *Agent) listen(ctx context.Context, woken chan<- struct{}) {
 	}
 }
 
-// queued notes that there is something to do.
+// queued schedules a round and reports pending work.
 func (a *Agent) queued() {
 	now := time.Now()
 	a.pace.want(now)
@@ -100,7 +100,7 @@ func (a *Agent) queued() {
 	}
 }
 
-// round takes what changed and has all families program it.
+// round takes the changes and programs them, all families at the same time.
 func (a *Agent) round(ctx context.Context) {
 	changes := a.take(ctx)
 	var all sync.WaitGroup
@@ -108,11 +108,11 @@ func (a *Agent) round(ctx context.Context) {
 		all.Go(func() { f.program(ctx, changes) })
 	}
 	all.Wait()
-	a.ended(time.Now())
+	a.scheduleNext(time.Now())
 }
 
-// ended plans what comes after a round: families that failed are tried again, each at its time.
-func (a *Agent) ended(now time.Time) {
+// scheduleNext plans the next round: families that failed are tried again, each after its own backoff.
+func (a *Agent) scheduleNext(now time.Time) {
 	a.pace.done(now)
 	failed := 0
 	for _, f := range a.families {
@@ -123,7 +123,7 @@ func (a *Agent) ended(now time.Time) {
 			a.pace.again(now, now.Add(flowsPeriod))
 		}
 	}
-	if failed < len(a.families) { // load balancers ask by one family
+	if failed < len(a.families) { // load balancers probe over one family
 		for name, check := range a.checks {
 			a.HealthChecks.Set(name, check.port, check.local)
 		}
@@ -136,16 +136,16 @@ func (a *Agent) ended(now time.Time) {
 	a.services, a.endpoints = 0, 0
 }
 
-// take asks the source, and tells those who need no rules.
+// take gets the changes from the source and passes them to everything that needs no rules.
 func (a *Agent) take(ctx context.Context) model.Changes {
 	changes := a.Source.Take()
 	a.Metrics.Changed(changes.ServiceEvents, changes.EndpointEvents)
 	a.services += changes.ServiceEvents
 	a.endpoints += changes.EndpointEvents
-	if !a.began && changes.Node == nil {
-		changes.Node = &model.Node{Name: a.NodeName} // not registered: what is local is told by the name
+	if !a.started && changes.Node == nil {
+		changes.Node = &model.Node{Name: a.NodeName} // not registered: local endpoints are recognised by the node name
 	}
-	a.began = true
+	a.started = true
 	if addresses, changed := a.localAddresses(ctx); changed {
 		changes.LocalAddrs = &addresses
 	}
@@ -164,7 +164,7 @@ type healthCheck struct {
 	local int
 }
 
-// healthCheck has load balancers turn away at once, and come only after the rules are there.
+// healthCheck makes a Service unhealthy for load balancers at once, and healthy only after its rules are written.
 func (a *Agent) healthCheck(name model.ServiceName, service *model.Service) {
 	var check healthCheck
 	if service != nil {
@@ -178,7 +178,7 @@ func (a *Agent) healthCheck(name model.ServiceName, service *model.Service) {
 	a.HealthChecks.Set(name, check.port, 0)
 }
 
-// localAddresses reads the addresses of the interfaces, where settings depend on them, and reports whether they are others than before.
+// localAddresses reads the addresses of the interfaces, where settings depend on them, and reports whether they changed.
 func (a *Agent) localAddresses(ctx context.Context) ([]netip.Addr, bool) {
 	if a.LocalAddrs == nil || time.Since(a.addressesAt) < addressPeriod {
 		return nil, false
@@ -197,7 +197,7 @@ func (a *Agent) localAddresses(ctx context.Context) ([]netip.Addr, bool) {
 	return addresses, true
 }
 
-// probe looks for what others changed: rules, sets, addresses.
+// probe looks for changes by others: rules, sets, addresses.
 func (a *Agent) probe(ctx context.Context) {
 	for _, f := range a.families {
 		if f.check(ctx); f.failed {
@@ -209,7 +209,7 @@ func (a *Agent) probe(ctx context.Context) {
 	}
 }
 
-// Dump says in words what is programmed for a Service and why, for all families. It may be called at any time.
+// Dump returns as text what is programmed for a Service and why, for all families. It may be called at any time.
 func (a *Agent) Dump(n model.ServiceName) string {
 	var text strings.Builder
 	for _, f := range a.families {
@@ -218,7 +218,7 @@ func (a *Agent) Dump(n model.ServiceName) string {
 	return text.String()
 }
 
-// Overview says in a few lines what is programmed.
+// Overview returns a summary of what is programmed.
 func (a *Agent) Overview() string {
 	var text strings.Builder
 	for _, f := range a.families {

@@ -17,7 +17,7 @@ import (
 var errKernel = errors.New("the kernel is out of sorts")
 
 func TestNothingIsProgrammedBeforeTheSourceIsReady(t *testing.T) {
-	play(t, Options{}, func(s *scene) {
+	runAgent(t, Options{}, func(s *fixture) {
 		s.source.put(web("web", "10.96.0.1", "10.244.0.1"))
 		s.run(false)
 		s.until(time.Minute)
@@ -27,10 +27,10 @@ func TestNothingIsProgrammedBeforeTheSourceIsReady(t *testing.T) {
 	})
 }
 
-// TestPace tells when syncs begin, and what is in them: the first change of a quiet time at once, later ones together, a pause after the last sync
+// TestPace has when syncs begin, and what is in them: the first change of a quiet time at once, later ones together, a pause after the last sync
 // has ended.
 func TestPace(t *testing.T) {
-	play(t, Options{MinSyncPeriod: 2 * time.Second, ProbePeriod: time.Hour}, func(s *scene) {
+	runAgent(t, Options{MinSyncPeriod: 2 * time.Second, ProbePeriod: time.Hour}, func(s *fixture) {
 		s.backends[model.IPv4].took = 500 * time.Millisecond
 		s.run(true)
 		s.until(time.Minute)
@@ -51,7 +51,7 @@ func TestPace(t *testing.T) {
 
 // TestChangesInTheBackOffWaitTogether and are handed over in their order.
 func TestChangesInTheBackOffWaitTogether(t *testing.T) {
-	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+	runAgent(t, Options{ProbePeriod: time.Hour}, func(s *fixture) {
 		s.backends[model.IPv4].fail = []error{errKernel, errKernel, errKernel, errKernel}
 		s.run(true)
 		s.until(8 * time.Second) // the next try is at 15s
@@ -66,24 +66,24 @@ func TestChangesInTheBackOffWaitTogether(t *testing.T) {
 
 // TestTriggersAreBounded while nothing can be programmed.
 func TestTriggersAreBounded(t *testing.T) {
-	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+	runAgent(t, Options{ProbePeriod: time.Hour}, func(s *fixture) {
 		s.backends[model.IPv4].fail = []error{errKernel}
 		for range 2 {
-			s.source.change(func(c *model.Changes) { c.Triggers = slices.Repeat([]time.Time{s.start}, mostTriggers-1) })
+			s.source.change(func(c *model.Changes) { c.Triggers = slices.Repeat([]time.Time{s.start}, maxTriggers-1) })
 			if s.end == nil {
 				s.run(true)
 			}
 		}
 		s.until(5 * time.Second)
 		lines := s.take("programmed")
-		if len(lines) == 0 || strings.Count(lines[0], "0s") != mostTriggers {
-			t.Errorf("%d moments were remembered, want %d", strings.Count(strings.Join(lines, ""), "0s"), mostTriggers)
+		if len(lines) == 0 || strings.Count(lines[0], "0s") != maxTriggers {
+			t.Errorf("%d moments were remembered, want %d", strings.Count(strings.Join(lines, ""), "0s"), maxTriggers)
 		}
 	})
 }
 
 func TestWakingForNothingProgramsNothing(t *testing.T) {
-	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+	runAgent(t, Options{ProbePeriod: time.Hour}, func(s *fixture) {
 		s.run(true)
 		s.until(time.Minute)
 		s.take()
@@ -94,7 +94,7 @@ func TestWakingForNothingProgramsNothing(t *testing.T) {
 
 // TestFailedSyncsAreTriedAgain later and later, with nothing new to program, and without a change being lost.
 func TestFailedSyncsAreTriedAgain(t *testing.T) {
-	play(t, Options{}, func(s *scene) {
+	runAgent(t, Options{}, func(s *fixture) {
 		b := s.backends[model.IPv4]
 		for range 7 {
 			b.fail = append(b.fail, errKernel)
@@ -116,7 +116,7 @@ func TestFailedSyncsAreTriedAgain(t *testing.T) {
 
 // TestOneFamilyDoesNotWaitForTheOther has IPv6 fail for ever, and looks how soon IPv4 has what is new.
 func TestOneFamilyDoesNotWaitForTheOther(t *testing.T) {
-	play(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *scene) {
+	runAgent(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *fixture) {
 		s.backends[model.IPv6].broken = errKernel
 		s.run(true)
 		s.until(40 * time.Second) // IPv6 has failed six times by then and waits for the 61st second
@@ -133,7 +133,7 @@ func TestOneFamilyDoesNotWaitForTheOther(t *testing.T) {
 }
 
 func TestSuccessIsToldOnlyForTheFamilyThatHasIt(t *testing.T) {
-	play(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *scene) {
+	runAgent(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *fixture) {
 		s.backends[model.IPv6].fail = []error{errKernel, errKernel}
 		s.source.change(func(c *model.Changes) {
 			changesOf(c)[named("web")] = web("web", "10.96.0.1", "10.244.0.1")
@@ -163,7 +163,7 @@ func TestSuccessIsToldOnlyForTheFamilyThatHasIt(t *testing.T) {
 
 // TestWhatASyncTells lists all that a family reports of a success and of a failure.
 func TestWhatASyncTells(t *testing.T) {
-	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+	runAgent(t, Options{ProbePeriod: time.Hour}, func(s *fixture) {
 		s.backends[model.IPv4].fail, s.backends[model.IPv4].took = []error{errKernel}, time.Second
 		s.run(true)
 		s.until(time.Second)
@@ -184,7 +184,7 @@ func TestWhatASyncTells(t *testing.T) {
 
 // TestFlows looks at all ports at first, at changed ones later, and at all again after anything went wrong.
 func TestFlows(t *testing.T) {
-	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+	runAgent(t, Options{ProbePeriod: time.Hour}, func(s *fixture) {
 		at := func(seconds int, name string) {
 			s.until(time.Duration(seconds) * time.Second)
 			s.source.put(web(name, fmt.Sprintf("10.96.0.%d", seconds), "10.244.0.1"))
@@ -215,19 +215,19 @@ func TestFlows(t *testing.T) {
 // TestALookThatFailsIsNoHealth lets nothing succeed after the first sync: the node does not serve as it should, and who asks for its health
 // has to hear that.
 func TestALookThatFailsIsNoHealth(t *testing.T) {
-	play(t, Options{}, func(s *scene) {
+	runAgent(t, Options{}, func(s *fixture) {
 		s.run(true)
 		s.expect("updated", "0s IPv4 updated")
 		s.backends[model.IPv4].tell(func(b *fakeBackend) { b.blind = []error{errKernel}; b.broken = errKernel })
 		s.until(time.Minute)
 		if !slices.ContainsFunc(s.take("queued"), func(line string) bool { return strings.HasSuffix(line, " IPv4 queued") }) {
-			t.Error("nobody told that something waits to be programmed")
+			t.Error("health does not know of the pending changes")
 		}
 	})
 }
 
 func TestDriftIsLookedForAndTold(t *testing.T) {
-	play(t, Options{ProbePeriod: 3 * time.Second}, func(s *scene) {
+	runAgent(t, Options{ProbePeriod: 3 * time.Second}, func(s *fixture) {
 		b := s.backends[model.IPv4]
 		b.drift = [][]string{nil, {"chain CIPA-SERVICES", "set CIPA-4-VIP", "chain CIPA-VIPS", "jump from INPUT"}}
 		s.run(true)
@@ -236,7 +236,7 @@ func TestDriftIsLookedForAndTold(t *testing.T) {
 			"6s IPv4 repaired set", "6s IPv4 repaired chain", "6s IPv4 repaired jump", "9s IPv4 check")
 
 		b.tell(func(b *fakeBackend) { b.blind = []error{errKernel}; b.fail = []error{errKernel, errKernel} })
-		s.until(20 * time.Second) // nobody looks while syncs fail: they look for themselves
+		s.until(20 * time.Second) // no check while syncs fail: a sync compares everything itself
 		s.expect("check restorefailed sync updated", "12s IPv4 check", "12s IPv4 restorefailed", "13s IPv4 sync ", "13s IPv4 restorefailed",
 			"15s IPv4 sync ", "15s IPv4 restorefailed", "19s IPv4 sync ", "19s IPv4 updated")
 		s.until(22 * time.Second)
@@ -246,7 +246,7 @@ func TestDriftIsLookedForAndTold(t *testing.T) {
 
 // TestDisputesAreToldOnceWhenTheyLast has two Services claim one address, for a moment and for long.
 func TestDisputesAreToldOnceWhenTheyLast(t *testing.T) {
-	play(t, Options{}, func(s *scene) {
+	runAgent(t, Options{}, func(s *fixture) {
 		older, younger := web("older", "10.96.0.1", "10.244.0.1"), web("younger", "10.96.0.1", "10.244.0.2")
 		younger.Created = older.Created.Add(time.Hour)
 		claim := func(at time.Duration) { s.until(at); s.source.put(younger) }
@@ -276,7 +276,7 @@ func TestDisputesAreToldOnceWhenTheyLast(t *testing.T) {
 
 // TestManyDisputesAreToldInPart bounds what somebody who may create Services has every node write.
 func TestManyDisputesAreToldInPart(t *testing.T) {
-	play(t, Options{}, func(s *scene) {
+	runAgent(t, Options{}, func(s *fixture) {
 		claim := func(network int) {
 			for i := range 60 {
 				ip := fmt.Sprintf("10.96.%d.%d", network, i)
@@ -288,19 +288,19 @@ func TestManyDisputesAreToldInPart(t *testing.T) {
 		claim(9)
 		s.run(true)
 		s.until(time.Minute)
-		if told := len(s.take("event")); told != mostTold {
-			t.Errorf("of 60 disputes %d were told, want %d", told, mostTold)
+		if reported := len(s.take("event")); reported != maxDisputeEvents {
+			t.Errorf("of 60 disputes %d were reported, want %d", reported, maxDisputeEvents)
 		}
 		claim(8) // before the others in the order of addresses
 		s.until(2 * time.Minute)
-		if told := len(s.take("event")); told > 0 {
-			t.Errorf("of 60 more %d were told", told)
+		if reported := len(s.take("event")); reported > 0 {
+			t.Errorf("of 60 more %d were reported", reported)
 		}
 	})
 }
 
 func TestHealthChecksFollowServices(t *testing.T) {
-	play(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *scene) {
+	runAgent(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *fixture) {
 		lb := web("lb", "10.96.0.1", "10.244.0.1")
 		lb.Endpoints = append(lb.Endpoints, at("here", "10.244.1.1"), at("here", "10.244.1.2"))
 		lb.HealthCheckNodePort, lb.ExternalLocal = 32000, true
@@ -325,7 +325,7 @@ func TestHealthChecksFollowServices(t *testing.T) {
 
 // TestLoadBalancersComeAfterTheRules and turn away before.
 func TestLoadBalancersComeAfterTheRules(t *testing.T) {
-	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+	runAgent(t, Options{ProbePeriod: time.Hour}, func(s *fixture) {
 		b := s.backends[model.IPv4]
 		b.took, b.fail = time.Second, []error{errKernel}
 		lb := web("lb", "10.96.0.1", "10.244.0.1")
@@ -359,7 +359,7 @@ func TestLoadBalancersComeAfterTheRules(t *testing.T) {
 
 // TestHealthKnowsWhatWaits also while the loop waits for the kernel.
 func TestHealthKnowsWhatWaits(t *testing.T) {
-	play(t, Options{ProbePeriod: time.Hour, Families: both()}, func(s *scene) {
+	runAgent(t, Options{ProbePeriod: time.Hour, Families: both()}, func(s *fixture) {
 		s.run(true)
 		s.until(time.Minute)
 		s.take()
@@ -376,7 +376,7 @@ func TestHealthKnowsWhatWaits(t *testing.T) {
 
 // TestWhatWaitsStaysQueued when it came while something else was programmed: the last word is that something waits.
 func TestWhatWaitsStaysQueued(t *testing.T) {
-	play(t, Options{ProbePeriod: time.Hour, MinSyncPeriod: time.Minute}, func(s *scene) {
+	runAgent(t, Options{ProbePeriod: time.Hour, MinSyncPeriod: time.Minute}, func(s *fixture) {
 		s.backends[model.IPv4].took = time.Second
 		s.run(true)
 		s.until(500 * time.Millisecond)
@@ -389,7 +389,7 @@ func TestWhatWaitsStaysQueued(t *testing.T) {
 }
 
 func TestANodeThatLeaves(t *testing.T) {
-	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+	runAgent(t, Options{ProbePeriod: time.Hour}, func(s *fixture) {
 		s.run(true)
 		for i, leaving := range []bool{true, false} {
 			s.until(time.Duration(10*(i+1)) * time.Second)
@@ -417,7 +417,7 @@ func TestAddressesOfInterfaces(t *testing.T) {
 		}
 		return slices.Clone(answer), nil
 	}
-	play(t, o, func(s *scene) {
+	runAgent(t, o, func(s *fixture) {
 		start = s.start
 		s.run(true)
 		s.until(69 * time.Second)
@@ -431,7 +431,7 @@ func TestAddressesOfInterfaces(t *testing.T) {
 func TestAddressesAreNotReadOnEveryRound(t *testing.T) {
 	reads := 0
 	o := Options{LocalAddrs: func() ([]netip.Addr, error) { reads++; return nil, nil }}
-	play(t, o, func(s *scene) {
+	runAgent(t, o, func(s *fixture) {
 		s.run(true)
 		for i := range 9 {
 			s.until(time.Duration(i)*time.Second + 500*time.Millisecond)
@@ -444,7 +444,7 @@ func TestAddressesAreNotReadOnEveryRound(t *testing.T) {
 }
 
 func TestPortsWithoutLocalEndpointsAreCounted(t *testing.T) {
-	play(t, Options{ProbePeriod: time.Hour}, func(s *scene) {
+	runAgent(t, Options{ProbePeriod: time.Hour}, func(s *fixture) {
 		service := web("web", "10.96.0.1", "10.244.0.1")
 		service.InternalLocal, service.ExternalLocal = true, true
 		service.Ports[0].NodePort = 30000
@@ -470,17 +470,17 @@ func TestPortsWithoutLocalEndpointsAreCounted(t *testing.T) {
 	})
 }
 
-// TestTheAgentEndsAtOnce whatever it is doing: play demands that no time passes.
+// TestTheAgentEndsAtOnce whatever it is doing: runAgent checks that no time passes.
 func TestTheAgentEndsAtOnce(t *testing.T) {
 	const long = time.Hour
-	for name, story := range map[string]func(s *scene){
-		"before the source is ready": func(s *scene) { s.run(false) },
-		"with nothing to do":         func(s *scene) { s.run(true); s.until(time.Minute) },
-		"in the first sync": func(s *scene) {
+	for name, test := range map[string]func(s *fixture){
+		"before the source is ready": func(s *fixture) { s.run(false) },
+		"with nothing to do":         func(s *fixture) { s.run(true); s.until(time.Minute) },
+		"in the first sync": func(s *fixture) {
 			s.backends[model.IPv4].took = long
 			s.run(true)
 		},
-		"in a later sync": func(s *scene) {
+		"in a later sync": func(s *fixture) {
 			s.run(true)
 			s.until(time.Minute)
 			s.backends[model.IPv4].tell(func(b *fakeBackend) { b.took = long })
@@ -488,28 +488,28 @@ func TestTheAgentEndsAtOnce(t *testing.T) {
 			synctest.Wait()
 			s.expect("sync", "0s IPv4 sync globals", "1m0s IPv4 sync +web")
 		},
-		"in the back-off": func(s *scene) {
+		"in the back-off": func(s *fixture) {
 			s.backends[model.IPv4].broken = errKernel
 			s.run(true)
 			s.until(40 * time.Second)
 		},
-		"while flows are looked at": func(s *scene) {
+		"while flows are looked at": func(s *fixture) {
 			s.flows[model.IPv4].took = long
 			s.run(true)
 		},
-		"while it looks for drift": func(s *scene) {
+		"while it looks for drift": func(s *fixture) {
 			s.backends[model.IPv4].pending = long
 			s.run(true)
 			s.until(2 * time.Second)
 		},
 	} {
-		t.Run(name, func(t *testing.T) { play(t, Options{}, story) })
+		t.Run(name, func(t *testing.T) { runAgent(t, Options{}, test) })
 	}
 }
 
 // TestDumpWhileThingsChange is for the race detector, and for answers that are whole.
 func TestDumpWhileThingsChange(t *testing.T) {
-	play(t, Options{Families: both(), MinSyncPeriod: time.Millisecond}, func(s *scene) {
+	runAgent(t, Options{Families: both(), MinSyncPeriod: time.Millisecond}, func(s *fixture) {
 		s.run(true)
 		var readers sync.WaitGroup
 		for range 3 {
@@ -531,7 +531,7 @@ func TestDumpWhileThingsChange(t *testing.T) {
 }
 
 func TestDumpInWords(t *testing.T) {
-	play(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *scene) {
+	runAgent(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *fixture) {
 		s.source.put(web("web", "10.96.0.1", "10.244.0.1"), web("six", "fd00::1", "fd01::1"))
 		s.run(true)
 		text := s.agent.Dump(named("web"))
@@ -547,7 +547,7 @@ func TestDumpInWords(t *testing.T) {
 			t.Errorf("got %v and\n%s", err, text)
 		}
 		if text, err := s.agent.DumpAddress(netip.MustParseAddr("10.96.0.9")); err == nil {
-			t.Errorf("of an address that nobody has there is something to tell:\n%s", text)
+			t.Errorf("text about an address that no Service has:\n%s", text)
 		}
 		for _, want := range []string{"IPv4: 1 Service ports, 7 rules in nat, 5 in filter, 0 disputed", "IPv6: 1 Service ports"} {
 			if !strings.Contains(s.agent.Overview(), want) {

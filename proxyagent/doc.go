@@ -3,7 +3,7 @@
 //
 //	Source ── Changes ──> Compiler (one for each family) ── Delta ──> Backend, then Flows
 //
-// It knows its surroundings as interfaces; the binary cmd/proxyagent brings the real ones. What it promises:
+// Everything around it is an interface; the binary cmd/proxyagent connects the real ones. What it promises:
 //
 //   - Nothing is programmed before the source has listed everything once.
 //   - Changes are gathered for MinSyncPeriod after a sync; the first one after a quiet time is programmed at once.

@@ -15,16 +15,16 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// confirmation is how long a dispute has to last before people hear of it: while a Service is made anew, the old one and the new one
-// claim its address together for a moment.
+// confirmation is how long a dispute has to last before it becomes an event: while a Service is recreated, the old and the new one
+// both claim its address for a moment.
 const confirmation = 5 * time.Second
 
-// mostTriggers are remembered while a family cannot be programmed; the first ones wait longest.
-const mostTriggers = 10000
+// maxTriggers is how many trigger times are kept while a family cannot be programmed: the oldest, which wait longest.
+const maxTriggers = 10000
 
-// mostTold is how many disputes of a family are told by events; metrics count them all. Whoever may create Services could have every node write
-// thousands.
-const mostTold = 50
+// maxDisputeEvents is how many disputes of a family become events; metrics count them all. Otherwise anyone who may create Services could make
+// every node write thousands.
+const maxDisputeEvents = 50
 
 // family is the work for one IP family.
 type family struct {
@@ -37,27 +37,27 @@ type family struct {
 	compiler *compile.Compiler
 	globals  model.Globals
 
-	failed   bool // the last sync did not come through
+	failed   bool // the last sync failed
 	retry    backoff
-	waiting  []model.Delta // compiled, and not yet handed to the backend
+	waiting  []model.Delta // compiled, not yet passed to the backend
 	flowsAll bool          // flows of all ports have to be looked at
 	triggers []time.Time   // of changes that are not in the kernel yet
 	local    noLocal
-	disputes map[model.Dispute]*confirmed
+	disputes map[model.Dispute]*disputeState
 }
 
 // noLocal counts ports whose policy is Local and which have endpoints only elsewhere.
 type noLocal struct{ internal, external int }
 
-type confirmed struct {
-	since time.Time
-	told  bool
+type disputeState struct {
+	since    time.Time
+	reported bool
 }
 
 func newFamily(f Family, o Options) *family {
 	return &family{
 		Family: f, metrics: o.Metrics, health: o.Health, events: o.Events, compiler: compile.New(f.Settings),
-		flowsAll: true, failed: true, retry: backoff{longest: o.RetryPeriod}, disputes: map[model.Dispute]*confirmed{},
+		flowsAll: true, failed: true, retry: backoff{longest: o.RetryPeriod}, disputes: map[model.Dispute]*disputeState{},
 	}
 }
 
@@ -65,12 +65,12 @@ func (f *family) log(ctx context.Context) logr.Logger {
 	return logr.FromContextOrDiscard(ctx).WithValues("family", f.Settings.Family)
 }
 
-// program compiles changes and has the backend carry them out, and what an earlier round left undone. After a failure it waits its time:
-// changes are compiled then, and kept.
+// program compiles changes and writes them, together with those that an earlier round could not write. During the backoff after a failure
+// changes are only compiled and kept.
 func (f *family) program(ctx context.Context, changes model.Changes) {
 	start := time.Now()
 	delta := f.compile(changes)
-	f.triggers = append(f.triggers, changes.Triggers[:min(len(changes.Triggers), mostTriggers-len(f.triggers))]...)
+	f.triggers = append(f.triggers, changes.Triggers[:min(len(changes.Triggers), maxTriggers-len(f.triggers))]...)
 	if !delta.Empty() {
 		f.waiting = append(f.waiting, delta)
 	}
@@ -87,10 +87,10 @@ func (f *family) program(ctx context.Context, changes model.Changes) {
 	}
 }
 
-// sync has the backend carry out what waits.
+// sync writes the pending deltas.
 func (f *family) sync(ctx context.Context, start time.Time) {
 	deltas := f.waiting
-	f.waiting = nil // the backend keeps what it was given, whatever comes of it
+	f.waiting = nil // the backend keeps them, also after a failure
 	full, err := f.Backend.Sync(ctx, deltas...)
 	f.metrics.SyncDone(f.Settings.Family, full, time.Since(start), time.Now(), err)
 	if err != nil {
@@ -99,16 +99,16 @@ func (f *family) sync(ctx context.Context, start time.Time) {
 	}
 	f.failed = false
 	f.retry.succeeded()
-	f.count()
+	f.reportRules()
 	f.log(ctx).V(2).Info("Programmed", "deltas", len(deltas), "full", full, "took", time.Since(start))
 	f.flows(ctx, deltas)
 	f.done()
 }
 
-// fail notes that the kernel may not be as it should, and when to try again.
+// fail records that the kernel may differ from the plan, and when to try again.
 func (f *family) fail(ctx context.Context, err error, message string) {
 	f.failed, f.flowsAll = true, true
-	f.health.Queued(f.Settings.Family) // not done, whether or not anything changed
+	f.health.Queued(f.Settings.Family) // there is work, even if nothing changed
 	f.retry.failed(time.Now())
 	f.metrics.RestoreFailed(f.Settings.Family)
 	if ctx.Err() == nil {
@@ -146,14 +146,14 @@ func (n *noLocal) add(p model.ServicePort, times int) {
 	}
 }
 
-// done tells that everything taken so far is in the kernel.
+// done reports that all changes so far are in the kernel.
 func (f *family) done() {
 	f.metrics.Programmed(f.Settings.Family, f.triggers, time.Now())
 	f.triggers = nil
 	f.health.Updated(f.Settings.Family)
 }
 
-func (f *family) count() {
+func (f *family) reportRules() {
 	total, written := f.Backend.Counts()
 	for table := range total {
 		f.metrics.Rules(f.Settings.Family, table, total[table], written[table])
@@ -161,8 +161,8 @@ func (f *family) count() {
 	f.metrics.NoLocalEndpoints(f.Settings.Family, f.local.internal, f.local.external)
 }
 
-// flows removes stale connections. Rules are right already, so a failure only costs what it leaves behind: it is tried again for all
-// ports with the next sync.
+// flows removes stale connections. The rules are correct already, so a failure only leaves stale entries: the next sync tries again,
+// for all ports.
 func (f *family) flows(ctx context.Context, deltas []model.Delta) {
 	start := time.Now()
 	var deleted int
@@ -170,7 +170,7 @@ func (f *family) flows(ctx context.Context, deltas []model.Delta) {
 	if f.flowsAll {
 		deleted, err = f.Flows.Start(ctx, f.compiler.Plan())
 	} else {
-		deleted, err = f.Flows.Reconcile(ctx, f.globals, deltas[0]) // several wait only after a failure
+		deleted, err = f.Flows.Reconcile(ctx, f.globals, deltas[0]) // there are several only after a failure
 	}
 	f.metrics.ConntrackDone(f.Settings.Family, time.Since(start), deleted)
 	if f.flowsAll = err != nil; f.flowsAll {
@@ -181,7 +181,7 @@ func (f *family) flows(ctx context.Context, deltas []model.Delta) {
 // check repairs what others changed, and reports disputes that last.
 func (f *family) check(ctx context.Context) {
 	now := time.Now()
-	f.settle(now)
+	f.reportDisputes(now)
 	if f.failed {
 		return
 	}
@@ -198,35 +198,35 @@ func (f *family) check(ctx context.Context) {
 	}
 }
 
-// settle follows disputes, so that each is told once, and only when it lasts.
-func (f *family) settle(now time.Time) {
+// reportDisputes reports each dispute once, and only if it lasts.
+func (f *family) reportDisputes(now time.Time) {
 	f.mu.Lock()
 	current := f.compiler.Disputes()
 	f.mu.Unlock()
 	f.metrics.Disputed(f.Settings.Family, current)
-	still := make(map[model.Dispute]*confirmed, len(current))
-	told := 0
+	next := make(map[model.Dispute]*disputeState, len(current))
+	reported := 0
 	for _, d := range current {
-		if c := f.disputes[d]; c != nil && c.told {
-			told++
+		if c := f.disputes[d]; c != nil && c.reported {
+			reported++
 		}
 	}
 	for _, d := range current {
 		c := f.disputes[d]
 		if c == nil {
-			c = &confirmed{since: now}
+			c = &disputeState{since: now}
 		}
-		if !c.told && now.Sub(c.since) >= confirmation && told < mostTold {
-			c.told = true
-			told++
+		if !c.reported && now.Sub(c.since) >= confirmation && reported < maxDisputeEvents {
+			c.reported = true
+			reported++
 			f.events.Disputed(d)
 		}
-		still[d] = c
+		next[d] = c
 	}
-	f.disputes = still
+	f.disputes = next
 }
 
-// describe says in words how a Service is served.
+// describe returns how a Service is served.
 func (f *family) describe(n model.ServiceName) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

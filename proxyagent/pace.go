@@ -12,13 +12,13 @@ type pace struct {
 	timer    *time.Timer
 }
 
-// want notes that there is work.
+// want schedules a round as early as the pause allows.
 func (p *pace) want(now time.Time) { p.at(now, later(now, p.earliest)) }
 
-// again notes that there is work at a certain time, or earlier if there is other work.
+// again schedules a round at a certain time; earlier work comes first.
 func (p *pace) again(now, then time.Time) { p.at(now, later(then, p.earliest)) }
 
-// done notes the end of a round.
+// done records the end of a round.
 func (p *pace) done(now time.Time) {
 	p.next = time.Time{}
 	p.earliest = now.Add(p.pause)

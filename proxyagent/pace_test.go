@@ -28,7 +28,7 @@ func TestFirstWorkIsDueAtOnce(t *testing.T) {
 	})
 }
 
-// TestWhenTheNextRoundIs asks for rounds in seconds after the end of the last one, whose pause is two seconds.
+// TestWhenTheNextRoundIs schedules rounds in seconds after the end of the last one, whose pause is two seconds.
 func TestWhenTheNextRoundIs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ask  func(p *pace, end time.Time)

@@ -1,6 +1,7 @@
 package bitmap
 
 import (
+	"bytes"
 	"encoding/binary"
 	"iter"
 	"math/bits"
@@ -13,15 +14,13 @@ const (
 	maxHostBits = 20
 	// maxSize6 is how many addresses of an IPv6 range, counted from the network address, have a bit at most.
 	maxSize6 = 1 << 16
-	// wordBits is the number of addresses in a word.
-	wordBits = 64
 )
 
 // Bitmap is the set of used addresses of one Service range, as the legacy allocator keeps it. Make one with New
 // or Parse: the zero value is not usable. It is not safe for concurrent use.
 //
 // It holds one bit for each address it covers, used or not: 128 KiB at most. Covers, Contains, Add, Remove, Len
-// and Cap cost a few instructions and allocate nothing; All, Data, Clone and Equal walk over all words.
+// and Cap cost a few instructions and allocate nothing; All, Data, Clone and Equal walk over all bytes.
 type Bitmap struct {
 	// prefix is masked and passes check.
 	prefix netip.Prefix
@@ -29,8 +28,8 @@ type Bitmap struct {
 	network uint64
 	// size is the number of bits.
 	size int
-	// words has bit i at bit i%64 of word i/64; the bits of the last word from size on are zero.
-	words []uint64
+	// data has bit i at bit i%8 of the byte with i/8 others behind it, as API servers write it; the bits from size on are zero.
+	data []byte
 	// used is the number of bits that are set.
 	used int
 }
@@ -43,8 +42,7 @@ func New(p netip.Prefix) (*Bitmap, error) {
 	}
 	p = p.Masked()
 	size := capacity(p)
-	words := make([]uint64, (size+wordBits-1)/wordBits)
-	return &Bitmap{prefix: p, network: low(p.Addr()), size: size, words: words}, nil
+	return &Bitmap{prefix: p, network: low(p.Addr()), size: size, data: make([]byte, (size+7)/8)}, nil
 }
 
 // capacity is the number of addresses of p that have a bit.
@@ -79,7 +77,7 @@ func (b *Bitmap) Covers(a netip.Addr) bool {
 // Contains reports whether a is in use. It is false for addresses that are not covered.
 func (b *Bitmap) Contains(a netip.Addr) bool {
 	i, ok := b.index(a)
-	return ok && b.words[i/wordBits]&mask(i) != 0
+	return ok && *b.at(i)&mask(i) != 0
 }
 
 // Add marks a as used; it may be so already. The error is a *NotCoveredError if a has no bit.
@@ -88,8 +86,8 @@ func (b *Bitmap) Add(a netip.Addr) error {
 	if !ok {
 		return &NotCoveredError{a, b.prefix, b.first(), b.last()}
 	}
-	if word := &b.words[i/wordBits]; *word&mask(i) == 0 {
-		*word |= mask(i)
+	if at := b.at(i); *at&mask(i) == 0 {
+		*at |= mask(i)
 		b.used++
 	}
 	return nil
@@ -101,19 +99,19 @@ func (b *Bitmap) Remove(a netip.Addr) {
 	if !ok {
 		return
 	}
-	if word := &b.words[i/wordBits]; *word&mask(i) != 0 {
-		*word &^= mask(i)
+	if at := b.at(i); *at&mask(i) != 0 {
+		*at &^= mask(i)
 		b.used--
 	}
 }
 
-// All returns the used addresses in ascending order. The sequence reads 64 addresses at a time and only when it
+// All returns the used addresses in ascending order. The sequence reads 8 addresses at a time and only when it
 // gets there: of what is added or removed meanwhile, it may or may not take notice.
 func (b *Bitmap) All() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
-		for at, word := range b.words {
-			for ; word != 0; word &= word - 1 {
-				if !yield(b.addr(at*wordBits + bits.TrailingZeros64(word))) {
+		for i := 0; i < b.size; i += 8 {
+			for eight := *b.at(i); eight != 0; eight &= eight - 1 {
+				if !yield(b.addr(i + bits.TrailingZeros8(eight))) {
 					return
 				}
 			}
@@ -123,24 +121,21 @@ func (b *Bitmap) All() iter.Seq[netip.Addr] {
 
 // Data returns the bytes that the API server would write. Without a used address they are none, yet not nil:
 // an encoder may tell the two apart, and the API server writes an empty field.
-func (b *Bitmap) Data() []byte {
-	data := make([]byte, 0, 8*len(b.words))
-	for _, word := range slices.Backward(b.words) {
-		data = binary.BigEndian.AppendUint64(data, word)
-	}
-	return data[zeros(data):]
-}
+func (b *Bitmap) Data() []byte { return append([]byte{}, trimmed(b.data)...) }
+
+// trimmed returns data without the zero bytes in front.
+func trimmed(data []byte) []byte { return bytes.TrimLeft(data, "\x00") }
 
 // Clone returns a copy that shares nothing with b.
 func (b *Bitmap) Clone() *Bitmap {
 	c := *b
-	c.words = slices.Clone(b.words)
+	c.data = slices.Clone(b.data)
 	return &c
 }
 
 // Equal reports whether o has the same range and the same addresses in use. A nil Bitmap equals none.
 func (b *Bitmap) Equal(o *Bitmap) bool {
-	return o != nil && b.prefix == o.prefix && slices.Equal(b.words, o.words)
+	return o != nil && b.prefix == o.prefix && bytes.Equal(b.data, o.data)
 }
 
 // index returns the bit of a, and false if it has none.
@@ -181,8 +176,10 @@ func (b *Bitmap) end(i int) netip.Addr {
 	return b.addr(i)
 }
 
-// mask is the place of bit i in its word.
-func mask(i int) uint64 { return 1 << (i % wordBits) }
+// at is the byte that has bit i, mask the place of it there.
+func (b *Bitmap) at(i int) *byte { return &b.data[len(b.data)-1-i/8] }
+
+func mask(i int) byte { return 1 << (i % 8) }
 
 // low returns the low 64 bits of a as a number, all 32 of an IPv4 address.
 func low(a netip.Addr) uint64 {
@@ -191,14 +188,4 @@ func low(a netip.Addr) uint64 {
 		return uint64(binary.BigEndian.Uint32(raw[12:]))
 	}
 	return binary.BigEndian.Uint64(raw[8:])
-}
-
-// zeros is the number of zero bytes in front.
-func zeros(data []byte) int {
-	for i, d := range data {
-		if d != 0 {
-			return i
-		}
-	}
-	return len(data)
 }

@@ -1,7 +1,6 @@
 package bitmap
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -37,7 +36,7 @@ func Parse(spec string, data []byte) (*Bitmap, error) {
 // parsePrefix returns the prefix that spec means, whatever its length; data only helps to tell what else it is.
 func parsePrefix(spec string, data []byte) (netip.Prefix, error) {
 	switch {
-	case spec == "" && zeros(data) == len(data):
+	case spec == "" && len(trimmed(data)) == 0:
 		return netip.Prefix{}, ErrUnset
 	case spec == "":
 		return netip.Prefix{}, &SpecError{spec, "there is no range, although addresses are in use; restore it from a backup, or rebuild the bitmap from the Services"}
@@ -128,23 +127,11 @@ func beyond(data []byte, n int) (count, first int) {
 
 // load takes over the bits of data, of which none is beyond the last of b. b is new.
 func (b *Bitmap) load(data []byte) {
-	for i := range b.words {
-		var word uint64
-		data, word = cutWord(data)
-		b.words[i] = word
-		b.used += bits.OnesCount64(word)
+	data = trimmed(data)
+	copy(b.data[len(b.data)-len(data):], data)
+	for _, eight := range data {
+		b.used += bits.OnesCount8(eight)
 	}
-}
-
-// cutWord returns data without its last eight bytes, and these as a number. Where fewer are left, it takes those.
-func cutWord(data []byte) (rest []byte, word uint64) {
-	if at := len(data) - 8; at >= 0 {
-		return data[:at], binary.BigEndian.Uint64(data[at:])
-	}
-	for _, d := range data {
-		word = word<<8 | uint64(d)
-	}
-	return nil, word
 }
 
 var (

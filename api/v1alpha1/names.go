@@ -52,9 +52,6 @@ const (
 	// AnnotationAdditionalFrom on a Service asks for one more address of each family of the Service from each of the named
 	// ServiceCIDRs: names, separated by commas.
 	AnnotationAdditionalFrom = Prefix + "/additional-ips-from"
-	// AnnotationAdditionalIPs on a Service lists the addresses that it got, in ascending order, separated by commas.
-	// The operator writes it.
-	AnnotationAdditionalIPs = Prefix + "/additional-ips"
 )
 
 const (
@@ -106,7 +103,7 @@ const (
 	ManagerEnforcement = "clusterip-operator-enforcement"
 	// ManagerAdmission writes claims, and refusals into the status of ServiceCIDRPolicies.
 	ManagerAdmission = "clusterip-operator-admission"
-	// ManagerAdditional writes additional IPAddresses, and AnnotationAdditionalIPs.
+	// ManagerAdditional writes additional IPAddresses.
 	ManagerAdditional = "clusterip-operator-additional"
 	// ManagerMigration writes what a migration creates, and ConditionMigrated.
 	ManagerMigration = "clusterip-operator-migration"

@@ -240,7 +240,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // tellCondition writes into the cluster how far it is.
 func (m *migrate) tellCondition(ctx context.Context, l *link, p migration.Plan) {
-	if p.World.Allocator == migration.AllocatorBitmap && l.Served {
+	if p.Snapshot.Allocator == migration.AllocatorBitmap && l.Served {
 		others := len(p.StopFlip()) - (p.Addresses - p.OK)
 		m.courtesy(ctx, condition.Write(ctx, l.API, l.APIVersion, condition.Counted(p.OK, p.Addresses, max(0, others)), l.Clock.Now()))
 	}

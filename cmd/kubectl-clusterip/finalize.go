@@ -52,15 +52,15 @@ func (m *migrate) finalize(ctx context.Context, f finalizing) error {
 	if err := beyondDualWrite(ctx, l); err != nil {
 		return err
 	}
-	world, err := l.World(ctx)
+	snapshot, err := l.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
-	for _, b := range world.Bitmaps {
+	for _, b := range snapshot.Bitmaps {
 		m.say("%s (%s), last written at revision %d", b.Key, migration.Printable(b.Range), b.ModRevision)
 	}
 	switch {
-	case len(world.Bitmaps) == 0:
+	case len(snapshot.Bitmaps) == 0:
 		m.say("there are no bitmaps of Service addresses")
 	case !f.yes:
 		m.say("nothing was deleted; with --yes they are saved in %s and deleted", f.archive)

@@ -185,7 +185,7 @@ func TestPrintIsHarmless(t *testing.T) {
 func TestWritePlan(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "plan.yaml")
-	plan := migration.NewPlan(migration.World{}, migration.Options{})
+	plan := migration.NewPlan(migration.Snapshot{}, migration.Options{})
 	for range 2 { // a plan may be made anew
 		if err := writePlan(file, plan, "yaml"); err != nil {
 			t.Fatal(err)

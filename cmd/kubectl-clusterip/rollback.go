@@ -82,7 +82,7 @@ func (r rollingBack) permitted(ctx context.Context, l *link, planned migration.R
 		return nil
 	case l.API == nil:
 		return migration.NoneAlive(ctx, l.Store)
-	case l.Served && planned.World.Allocator != migration.AllocatorBitmap:
+	case l.Served && planned.Snapshot.Allocator != migration.AllocatorBitmap:
 		return errors.New("an API server allocates from IPAddresses, so that the bitmaps would be out of date at once: stop the API servers and say --offline, or say --live")
 	case planned.Risky():
 		return errors.New("a Service that an API server is creating at this moment would lose its bit: stop the API servers and say --offline, or say --live " +
@@ -93,11 +93,11 @@ func (r rollingBack) permitted(ctx context.Context, l *link, planned migration.R
 }
 
 func plannedRollback(ctx context.Context, l *link) (migration.Rollback, error) {
-	world, err := l.World(ctx)
+	snapshot, err := l.Snapshot(ctx)
 	if err != nil {
 		return migration.Rollback{}, err
 	}
-	rollback, err := migration.NewRollback(world)
+	rollback, err := migration.NewRollback(snapshot)
 	if err != nil {
 		return migration.Rollback{}, err
 	}

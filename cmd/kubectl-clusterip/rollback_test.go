@@ -44,10 +44,10 @@ func TestTellRollback(t *testing.T) {
 
 // Beside an API server nothing is done that it would undo, or that would hurt it, unless the admin insists.
 func TestRollbackPermitted(t *testing.T) {
-	safe := migration.Rollback{World: migration.World{Allocator: migration.AllocatorBitmap}, Bitmaps: []migration.RebuiltBitmap{{Set: 1}}}
+	safe := migration.Rollback{Snapshot: migration.Snapshot{Allocator: migration.AllocatorBitmap}, Bitmaps: []migration.RebuiltBitmap{{Set: 1}}}
 	risky := safe
 	risky.Bitmaps = []migration.RebuiltBitmap{{Cleared: 1}}
-	flipped := migration.Rollback{World: migration.World{Allocator: migration.AllocatorIPAddresses}}
+	flipped := migration.Rollback{Snapshot: migration.Snapshot{Allocator: migration.AllocatorIPAddresses}}
 	for name, tc := range map[string]struct {
 		live, served bool
 		r            migration.Rollback

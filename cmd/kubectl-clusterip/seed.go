@@ -89,8 +89,8 @@ func standsStill(ctx context.Context, l *link) error {
 // onlyCreates reports whether what exists has to stay: always but when no API server runs and the cluster allocated from the
 // bitmap to the end. Then the IPAddresses of Services that went in the last moments are leftovers.
 func onlyCreates(ctx context.Context, l *link) (bool, error) {
-	world, err := l.World(ctx)
-	return l.API != nil || world.Allocator != migration.AllocatorBitmap, err
+	snapshot, err := l.Snapshot(ctx)
+	return l.API != nil || snapshot.Allocator != migration.AllocatorBitmap, err
 }
 
 func newUnseed(m *migrate) *cobra.Command {
@@ -134,11 +134,11 @@ func (m *migrate) unseed(ctx context.Context, c consent) error {
 
 // inUse refuses to take away what API servers allocate from.
 func inUse(ctx context.Context, l *link, dryRun bool) error {
-	world, err := l.World(ctx)
+	snapshot, err := l.Snapshot(ctx)
 	switch {
 	case err != nil:
 		return err
-	case world.Allocator.WritesIPAddresses():
+	case snapshot.Allocator.WritesIPAddresses():
 		return errors.New("the API servers allocate from IPAddresses, so that they are in use; `migrate rollback` is the way back to the bitmap")
 	case l.Served:
 		return errors.New("the API server serves IPAddresses and holds them in its cache: delete them through it, or stop it and say --offline")

@@ -109,11 +109,11 @@ func (m *migrate) keep(ctx context.Context, v verifying) error {
 	if err := l.keepable(ctx, v.etcd); err != nil {
 		return err
 	}
-	world, err := l.World(ctx)
+	snapshot, err := l.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
-	plan := migration.NewPlan(world, migration.Options{})
+	plan := migration.NewPlan(snapshot, migration.Options{})
 	if blocked := plan.Blocked(); len(blocked) > 0 {
 		return &migration.BlockedError{Findings: blocked}
 	}

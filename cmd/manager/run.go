@@ -128,10 +128,10 @@ func (c *command) namespaces() error {
 func (c command) needs(served api) controllers.Needs {
 	o := c.config
 	n := controllers.Needs{
-		Reviews:  o.Metrics.Secure && o.Metrics.BindAddress != "0",
-		Policies: served.policies,
+		Reviews:      o.Metrics.Secure && o.Metrics.BindAddress != "0",
+		Policies:     served.policies,
 		Certificates: o.Webhook.BindAddress != "0" && o.Webhook.CertDir == "",
-		Namespace: o.Namespace, Configuration: o.Webhook.Configuration,
+		Namespace:    o.Namespace, Configuration: o.Webhook.Configuration,
 	}
 	if o.LeaderElection.Enabled {
 		n.LeaseNamespace = o.LeaderElection.Namespace

@@ -17,7 +17,7 @@ import (
 )
 
 const cleanupHelp = `Take away all chains, jumps and sets of the agent, in both variants of iptables and both families. Nothing of others is touched.
-Stop the agent first, or it makes them anew.
+Stop the agent first, or it recreates them.
 
   proxyagent cleanup --dry-run
   proxyagent cleanup --kube-proxy   # what kube-proxy left behind, in iptables and nftables mode, instead`
@@ -56,7 +56,7 @@ func newCleanup() *cobra.Command {
 }
 
 // routesLocalnet reports whether neighbours could reach loopback addresses if nothing dropped them (CVE-2020-8558). The agent sets it, and
-// so does kube-proxy: nobody knows whose it is.
+// kube-proxy leaves it as well: its owner is unknown.
 func routesLocalnet() bool {
 	value, err := os.ReadFile("/proc/sys/net/ipv4/conf/all/route_localnet")
 	return err == nil && strings.TrimSpace(string(value)) == "1"

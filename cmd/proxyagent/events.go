@@ -46,14 +46,14 @@ func (e eventSource) healthFailed(err error) {
 	e.recorder.Eventf(e.node, nil, corev1.EventTypeWarning, "FailedToStartProxierHealthcheck", "StartProxyAgent", "%s", short(err.Error()))
 }
 
-// healthCheckFailed tells that the health check node port of a Service cannot be served.
+// healthCheckFailed reports that the health check node port of a Service cannot be served.
 func (e eventSource) healthCheckFailed(n model.ServiceName, port uint16, err error) {
 	e.log.Error(err, "Serving a health check node port", "service", n, "port", port)
 	e.recorder.Eventf(service(n), nil, corev1.EventTypeWarning, "FailedToStartServiceHealthcheck", "Listen",
 		"node %s failed to serve the health check on port %d: %s", e.node.Name, port, short(err.Error()))
 }
 
-// Disputed tells a Service that it does not get an address. The action names the family, because the recorder merges events that differ in the
+// Disputed reports to a Service that it does not get an address. The action names the family, because the recorder merges events that differ in the
 // note alone.
 func (e eventSource) Disputed(d model.Dispute) {
 	note := fmt.Sprintf("%s is not served for this Service on node %s", d.Addr, e.node.Name)

@@ -6,15 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
 	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
@@ -30,7 +33,7 @@ const (
 	bindPeriod  = 5 * time.Second
 )
 
-// serveMetrics serves what is for this node alone: it listens on loopback unless told otherwise.
+// serveMetrics serves metrics and debugging; it listens on loopback by default.
 func serveMetrics(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, m *metrics.Metrics, a *proxyagent.Agent, h *healthz.Server, mode string) error {
 	if c.Metrics.BindAddress == "0" || c.Metrics.BindAddress == "" {
 		return nil
@@ -44,7 +47,7 @@ func serveMetrics(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, m *me
 				return nil
 			}
 		}
-		// Serving Services matters more than being measured: go on without, and try again.
+		// Serving Services matters more than metrics: go on without, and try again.
 		logr.FromContextOrDiscard(ctx).Error(err, "Serving metrics failed and will be tried again")
 		select {
 		case <-ctx.Done():
@@ -91,7 +94,7 @@ func debugHandler(c v1alpha1.ProxyAgentConfiguration, m *metrics.Metrics, a *pro
 	return mux
 }
 
-// fromHere reports whether a request comes from this node. The metrics may be open to a Prometheus elsewhere; who serves what is not for it.
+// fromHere reports whether a request comes from this node. The metrics may be open to a remote Prometheus; the Services and their endpoints are not.
 func fromHere(r *http.Request) bool {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && from.Addr().Unmap().IsLoopback()
@@ -110,4 +113,47 @@ func dump(a *proxyagent.Agent, of string) (string, error) {
 		return "", fmt.Errorf("%q is neither NAMESPACE/NAME nor an address", of)
 	}
 	return a.DumpAddress(addr)
+}
+
+const dumpHelp = `Ask the agent that runs on this node what it serves, in words: for a Service or a virtual IP which chains there are, which
+endpoints traffic goes to, and why one is left out. Without an argument: an overview.
+
+  proxyagent dump default/web
+  proxyagent dump 10.96.0.10`
+
+func newDump() *cobra.Command {
+	var address string
+	cmd := &cobra.Command{
+		Use: "dump [NAMESPACE/NAME | ADDRESS]", Short: "Explain what is programmed.", Long: dumpHelp, Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := ask(cmd.Context(), address, strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&address, "address", "127.0.0.1:10249", "metrics address of the agent")
+	return cmd
+}
+
+func ask(ctx context.Context, address, of string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	where := url.URL{Scheme: "http", Host: address, Path: dumpPath, RawQuery: url.Values{"of": {of}}.Encode()}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("no agent answers at %s (see --address): %w", address, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s", strings.TrimSpace(string(text)))
+	}
+	return string(text), err
 }

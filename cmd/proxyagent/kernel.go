@@ -21,7 +21,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/sysctl"
 )
 
-// beLiberal reports whether somebody told the kernel not to call packets outside of the window invalid. Then they are not dropped either.
+// beLiberal reports whether the kernel is set to treat packets outside of the TCP window as valid. Then they are not dropped either.
 func beLiberal(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) bool {
 	liberal, err := sysctl.Kernel{SysRoot: c.SysctlRoot}.BeLiberal()
 	if err != nil {
@@ -30,10 +30,10 @@ func beLiberal(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) bool {
 	return liberal
 }
 
-// settleKernel writes the kernel's settings once the first rules are there: those of connection tracking exist only then, and
-// route_localnet is safe only together with the rule that keeps neighbours away from loopback addresses. What cannot be written is told and
-// does not stop the agent: a container without privileges may not, and the node serves all the same.
-func settleKernel(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, families []proxyagent.Family) error {
+// applySysctls writes the kernel's settings once the first rules are there: those of connection tracking exist only then, and
+// route_localnet is safe only together with the rule that keeps neighbours away from loopback addresses. What cannot be written is logged and
+// does not stop the agent: a container without privileges may not write them, and the node serves all the same.
+func applySysctls(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, families []proxyagent.Family) error {
 	want := sysctl.Targets(sysctl.Want{
 		MaxPerCore: c.Conntrack.MaxPerCore, Min: c.Conntrack.Min,
 		TCPEstablished: c.Conntrack.TCPEstablishedTimeout.Duration, TCPCloseWait: c.Conntrack.TCPCloseWaitTimeout.Duration,
@@ -51,14 +51,14 @@ func settleKernel(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, famil
 	return nil
 }
 
-// leaveOther takes away what an earlier agent left in the other variant of iptables, once this one serves.
-func leaveOther(ctx context.Context, families []proxyagent.Family, mode iptables.Mode) error {
+// cleanOtherVariant removes the rules of an earlier agent from the other variant of iptables, once this one serves.
+func cleanOtherVariant(ctx context.Context, families []proxyagent.Family, mode iptables.Mode) error {
 	other := iptables.NFT
 	if mode == iptables.NFT {
 		other = iptables.Legacy
 	}
 	waitServed(ctx, families[0].Backend)
-	settleHeap()
+	freeHeap()
 	for _, f := range families {
 		waitServed(ctx, f.Backend)
 		did, err := iptables.Cleanup(ctx, iptables.CleanupOptions{Family: f.Settings.Family, Modes: []iptables.Mode{other}})
@@ -73,8 +73,8 @@ func leaveOther(ctx context.Context, families []proxyagent.Family, mode iptables
 	return nil
 }
 
-// settleHeap gives back what the start took: the first listing is garbage by now, several times what stays.
-func settleHeap() {
+// freeHeap frees the memory of the start: the first list is garbage by now, several times what is in use.
+func freeHeap() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -87,7 +87,7 @@ const (
 	trimWorth  = 32 << 20         // bytes
 )
 
-// trim gives memory back that large syncs and comparisons left behind. The runtime keeps it for the next one, which may come in an hour.
+// trim returns memory after large syncs and comparisons. The runtime would keep it for the next one, maybe in an hour.
 func trim(ctx context.Context) error {
 	look := time.NewTicker(trimLook)
 	defer look.Stop()
@@ -107,7 +107,7 @@ func trim(ctx context.Context) error {
 	}
 }
 
-// waitServed waits for the first rules, so that nobody is without.
+// waitServed waits until the first rules are written.
 func waitServed(ctx context.Context, b proxyagent.Backend) {
 	for ctx.Err() == nil {
 		if total, _ := b.Counts(); len(total) > 0 {

@@ -67,32 +67,32 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a flag that nobody knows":           {[]string{"--proxy-mode", "iptables"}, "unknown flag: --proxy-mode"},
-		"a subcommand that nobody knows":     {[]string{"clean"}, `unknown command "clean"`},
-		"a word too many":                    {[]string{"version", "now"}, `unknown command "now"`},
-		"no number":                          {[]string{"-v", "much"}, `invalid argument "much"`},
-		"no duration":                        {[]string{"--min-sync-period", "7"}, `invalid argument "7"`},
-		"a mode that nobody knows":           {[]string{"--iptables-mode", "ipvs"}, "iptables.mode"},
-		"a wrong network":                    {[]string{"--cluster-cidr", "10.0.0.1"}, "10.0.0.1"},
-		"two networks of one family":         {[]string{"--cluster-cidr", "10.0.0.0/8,11.0.0.0/8"}, "11.0.0.0/8"},
-		"no address to listen at":            {[]string{"--metrics-bind-address", "nowhere"}, "nowhere"},
-		"no port to listen at":               {[]string{"--healthz-bind-address", "0.0.0.0:70000"}, "70000"},
-		"a negative duration":                {[]string{"--min-sync-period=-1s"}, "-1s"},
-		"a wrong name of a Node":             {[]string{"--node-name", "a_b"}, "a_b"},
-		"a wrong name of a proxy":            {[]string{"--service-proxy-name", "a/b"}, "a/b"},
-		"two mistakes":                       {[]string{"--allocations", "maybe", "--iptables-mode", "ipvs"}, "allocations"},
-		"no file":                            {[]string{"--config", "/nonexistent/agent.yaml"}, "/nonexistent/agent.yaml"},
-		"no kubeconfig":                      {[]string{"--kubeconfig", "/nonexistent/kubeconfig"}, "/nonexistent/kubeconfig"},
-		"neither kubeconfig nor pod":         {nil, "set --kubeconfig outside of a pod"},
-		"clean up a wrong mode":              {[]string{"cleanup", "--iptables-mode", "ipvs"}, `--iptables-mode "ipvs": it has to be auto, nft or legacy`},
-		"clean up too much":                  {[]string{"cleanup", "all"}, `unknown command "all"`},
-		"dump two things":                    {[]string{"dump", "a/b", "c/d"}, "accepts at most 1 arg"},
-		"dump where nobody listens":          {[]string{"dump", "--address", "127.0.0.1:1"}, "no agent answers at 127.0.0.1:1 (see --address)"},
-		"trace nothing":                      {[]string{"trace"}, "accepts 2 arg"},
-		"trace from nowhere":                 {[]string{"trace", "here", "10.0.0.1:80"}, `SRC "here"`},
-		"trace to no port":                   {[]string{"trace", "node", "10.0.0.1"}, `DST "10.0.0.1"`},
-		"trace a protocol that nobody knows": {[]string{"trace", "node", "10.0.0.1:1", "--protocol", "icmp"}, `--protocol "icmp": it has to be tcp, udp or sctp`},
-		"trace in a wrong mode":              {[]string{"trace", "node", "10.0.0.1:1", "--iptables-mode", "ipvs"}, `--iptables-mode "ipvs"`},
+		"an unknown flag":            {[]string{"--proxy-mode", "iptables"}, "unknown flag: --proxy-mode"},
+		"an unknown subcommand":      {[]string{"clean"}, `unknown command "clean"`},
+		"a word too many":            {[]string{"version", "now"}, `unknown command "now"`},
+		"no number":                  {[]string{"-v", "much"}, `invalid argument "much"`},
+		"no duration":                {[]string{"--min-sync-period", "7"}, `invalid argument "7"`},
+		"an unknown mode":            {[]string{"--iptables-mode", "ipvs"}, "iptables.mode"},
+		"a wrong network":            {[]string{"--cluster-cidr", "10.0.0.1"}, "10.0.0.1"},
+		"two networks of one family": {[]string{"--cluster-cidr", "10.0.0.0/8,11.0.0.0/8"}, "11.0.0.0/8"},
+		"no address to listen at":    {[]string{"--metrics-bind-address", "nowhere"}, "nowhere"},
+		"no port to listen at":       {[]string{"--healthz-bind-address", "0.0.0.0:70000"}, "70000"},
+		"a negative duration":        {[]string{"--min-sync-period=-1s"}, "-1s"},
+		"a wrong name of a Node":     {[]string{"--node-name", "a_b"}, "a_b"},
+		"a wrong name of a proxy":    {[]string{"--service-proxy-name", "a/b"}, "a/b"},
+		"two mistakes":               {[]string{"--allocations", "maybe", "--iptables-mode", "ipvs"}, "allocations"},
+		"no file":                    {[]string{"--config", "/nonexistent/agent.yaml"}, "/nonexistent/agent.yaml"},
+		"no kubeconfig":              {[]string{"--kubeconfig", "/nonexistent/kubeconfig"}, "/nonexistent/kubeconfig"},
+		"neither kubeconfig nor pod": {nil, "set --kubeconfig outside of a pod"},
+		"clean up a wrong mode":      {[]string{"cleanup", "--iptables-mode", "ipvs"}, `--iptables-mode "ipvs": it has to be auto, nft or legacy`},
+		"clean up too much":          {[]string{"cleanup", "all"}, `unknown command "all"`},
+		"dump two things":            {[]string{"dump", "a/b", "c/d"}, "accepts at most 1 arg"},
+		"dump without a listener":    {[]string{"dump", "--address", "127.0.0.1:1"}, "no agent answers at 127.0.0.1:1 (see --address)"},
+		"trace nothing":              {[]string{"trace"}, "accepts 2 arg"},
+		"trace from nowhere":         {[]string{"trace", "here", "10.0.0.1:80"}, `SRC "here"`},
+		"trace to no port":           {[]string{"trace", "node", "10.0.0.1"}, `DST "10.0.0.1"`},
+		"trace an unknown protocol":  {[]string{"trace", "node", "10.0.0.1:1", "--protocol", "icmp"}, `--protocol "icmp": it has to be tcp, udp or sctp`},
+		"trace in a wrong mode":      {[]string{"trace", "node", "10.0.0.1:1", "--iptables-mode", "ipvs"}, `--iptables-mode "ipvs"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("NODE_NAME", "here")
@@ -302,7 +302,7 @@ func TestDumpAsksTheAgent(t *testing.T) {
 	}
 }
 
-// TestAtLoopback tells when the kernel has to route 127.0.0.0/8.
+// TestAtLoopback has when the kernel has to route 127.0.0.0/8.
 func TestAtLoopback(t *testing.T) {
 	for name, tc := range map[string]struct {
 		addresses []string

@@ -9,15 +9,21 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/zapr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent"
@@ -31,14 +37,14 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/watch"
 )
 
-// While the agent starts, everything that it reads and compiles is collected seldom: nobody is served until it is done. Afterwards the heap may
-// grow by half before it is collected, instead of doubling, because what the agent remembers hardly changes.
+// While the agent starts, the garbage collector runs rarely: no Service is served until it is done. Afterwards the heap may
+// grow by half before it is collected, instead of doubling, because the state of the agent hardly changes.
 const (
 	gcPercentStarting = 400
 	gcPercent         = 50
 )
 
-// serve puts the agent together and runs it until ctx ends.
+// serve builds the agent and runs it until ctx ends.
 func serve(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, warnings []string) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercentStarting)
@@ -52,7 +58,7 @@ func serve(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, warnings []s
 	if err != nil {
 		return err
 	}
-	alone, err := beAlone(ctx)
+	alone, err := lockNamespace(ctx)
 	if err != nil {
 		return err
 	}
@@ -90,7 +96,7 @@ func connect(c v1alpha1.ProxyAgentClient) (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(r)
 }
 
-// assemble wires the parts: what is told in docs/architecture.md as a drawing.
+// assemble connects the parts, as drawn in docs/architecture.md.
 func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *kubernetes.Clientset, mode iptables.Mode) error {
 	log := logr.FromContextOrDiscard(ctx)
 	source, err := watch.New(client, watch.Options{
@@ -108,8 +114,8 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 		served[i] = f.Settings.Family
 	}
 	m := metrics.New(served...)
-	m.Build(version(), "", goVersion(), string(mode))
-	m.CountInvalidDropped(func() (uint64, error) { return invalidDropped(families), nil })
+	m.Build(version(), "", runtime.Version(), string(mode))
+	m.CountInvalidDropped(func() uint64 { return invalidDropped(families) })
 	events := newEvents(ctx, client, c.NodeName)
 	health := healthz.New(healthz.Options{
 		BindAddress: c.Health.BindAddress, Families: served, Answered: m.Answered,
@@ -122,7 +128,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	defer checks.Close()
 	agent := proxyagent.New(proxyagent.Options{
 		NodeName: c.NodeName, Source: source, Families: families, Health: health, HealthChecks: checks, Events: events,
-		Metrics: agentMetrics{m}, LocalAddrs: localAddrs(c),
+		Metrics: m, LocalAddrs: localAddrs(c),
 		MinSyncPeriod: c.IPTables.MinSyncPeriod.Duration, ProbePeriod: c.IPTables.ProbePeriod.Duration,
 	})
 	events.started()
@@ -131,15 +137,15 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	group.Go(func() error { return runUnlessOff(ctx, c.Health.BindAddress, health.Run) })
 	group.Go(func() error { return serveMetrics(ctx, c, m, agent, health, string(mode)) })
 	group.Go(func() error { return agent.Run(ctx) })
-	group.Go(func() error { return settleKernel(ctx, c, families) })
+	group.Go(func() error { return applySysctls(ctx, c, families) })
 	group.Go(func() error { return trim(ctx) })
-	group.Go(func() error { return leaveOther(ctx, families, mode) })
+	group.Go(func() error { return cleanOtherVariant(ctx, families, mode) })
 	err = group.Wait()
 	log.Info("Stopping; the rules stay")
 	return err
 }
 
-// newFamilies makes what each family needs, of those that are asked for and that this machine has.
+// newFamilies builds each family that is configured and that this machine has.
 func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, mode iptables.Mode) ([]proxyagent.Family, error) {
 	sets, err := ipset.Open()
 	if err != nil {
@@ -185,7 +191,7 @@ func invalidDropped(families []proxyagent.Family) (sum uint64) {
 	return sum
 }
 
-// hasFamily reports whether the kernel speaks a family.
+// hasFamily reports whether the kernel supports a family.
 func hasFamily(f model.Family) bool {
 	if f == model.IPv4 {
 		return true
@@ -194,8 +200,8 @@ func hasFamily(f model.Family) bool {
 	return err == nil
 }
 
-// usable says why a family cannot be served; nil when it can. Without the look at the tables, a machine without IPv6 in its kernel would
-// never be called healthy. IPv4 is not left out for a failure that may pass: without it hardly a node is of use.
+// usable returns why a family cannot be served; nil when it can. Without the test of the tables, a machine without IPv6 in its kernel would
+// never become healthy. IPv4 is never left out: its failure may be temporary, and few nodes can do without it.
 func usable(ctx context.Context, mode iptables.Mode, f model.Family) error {
 	if f == model.IPv4 {
 		return nil
@@ -220,10 +226,10 @@ func usable(ctx context.Context, mode iptables.Mode, f model.Family) error {
 	return err
 }
 
-// tableAttempts is how often the tables of IPv6 are asked for before the machine counts as one without.
+// tableAttempts is how often reading the tables of IPv6 may fail before the machine counts as one without IPv6.
 const tableAttempts = 5
 
-// localAddrs reads the addresses of the interfaces; nil when no setting asks for them.
+// localAddrs reads the addresses of the interfaces; nil when no setting needs them.
 func localAddrs(c v1alpha1.ProxyAgentConfiguration) func() ([]netip.Addr, error) {
 	if len(c.NodePortAddresses) == 0 {
 		return nil
@@ -245,10 +251,56 @@ func localAddrs(c v1alpha1.ProxyAgentConfiguration) func() ([]netip.Addr, error)
 	}
 }
 
-// runUnlessOff leaves out a server whose address is 0.
+// runUnlessOff runs a server unless its address is 0.
 func runUnlessOff(ctx context.Context, address string, run func(context.Context) error) error {
 	if address == "0" || address == "" {
 		return nil
 	}
 	return run(ctx)
+}
+
+const (
+	// lockSocket is an abstract one: the kernel has one space of names for each network namespace, and frees a name with its process.
+	lockSocket = "@clusterip-proxyagent"
+	// handoverTimeout is how long the previous agent may take to end.
+	handoverTimeout = 15 * time.Second
+)
+
+// lockNamespace waits until no other agent runs in this network namespace, and keeps others waiting until it is closed. Two agents would remove each
+// other's rules for ever.
+func lockNamespace(ctx context.Context) (net.Listener, error) {
+	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
+	defer cancel()
+	for {
+		listener, err := net.Listen("unix", lockSocket)
+		if err == nil {
+			return listener, nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("making sure that no other agent runs here: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("another proxyagent runs in this network namespace: stop it first, two would take away each other's rules")
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// newLogger writes to standard error, also the log of client-go.
+func newLogger(l v1alpha1.Log) logr.Logger {
+	c := zap.NewProductionConfig()
+	c.Sampling, c.DisableStacktrace, c.DisableCaller = nil, true, true
+	c.Level = zap.NewAtomicLevelAt(zapcore.Level(-min(l.Level, 127)))
+	c.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	if l.Format == "text" {
+		c.Encoding = "console"
+	}
+	z, err := c.Build()
+	if err != nil {
+		z = zap.NewNop() // only a sink that cannot be opened fails, and standard error can
+	}
+	log := zapr.NewLogger(z)
+	klog.SetLogger(log)
+	return log
 }

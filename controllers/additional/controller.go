@@ -77,8 +77,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 func (r *Reconciler) act(ctx context.Context, w world, v verdict) (reconcile.Result, error) {
 	released := r.release(ctx, w, v.release)
 	filled := r.fill(ctx, w, v)
-	listed := r.list(ctx, w, append(v.keep, filled.addresses...))
-	if err := errors.Join(released, filled.err, listed); err != nil {
+	if err := errors.Join(released, filled.err); err != nil {
 		return reconcile.Result{}, fmt.Errorf("additional addresses of Service %s: %w", w.name, err)
 	}
 	complaints := append(v.complaints, filled.complaints...)

@@ -2,9 +2,7 @@ package additional
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -16,27 +14,19 @@ type verdict struct {
 	release []held
 	// draw are the slots to fill.
 	draw []slot
-	// keep are the addresses that stay, ascending.
-	keep []netip.Addr
 	// complaints say, each once, why an address is lacking; in the order of the wish.
 	complaints []string
-	// list: the annotation does not list what it should.
-	list bool
 }
 
 // idle reports whether all is as it should be.
 func (v verdict) idle() bool {
-	return len(v.release) == 0 && len(v.draw) == 0 && len(v.complaints) == 0 && !v.list
+	return len(v.release) == 0 && len(v.draw) == 0 && len(v.complaints) == 0
 }
 
 // decide judges a Service.
 func decide(w world) verdict {
 	filled, release := w.sort()
 	v := verdict{release: release}
-	for _, h := range filled {
-		v.keep = append(v.keep, h.address)
-	}
-	slices.SortFunc(v.keep, netip.Addr.Compare)
 	if w.service == nil || w.service.deleting {
 		return v // nothing is begun for a Service that goes, and what it has it has to the end
 	}
@@ -46,7 +36,6 @@ func decide(w world) verdict {
 	for _, name := range w.service.wish.From {
 		v.fill(w, name, filled)
 	}
-	v.list = listOf(v.keep) != w.service.listed
 	return v
 }
 
@@ -126,13 +115,4 @@ func (v *verdict) complain(text string) {
 	if !slices.Contains(v.complaints, text) {
 		v.complaints = append(v.complaints, text)
 	}
-}
-
-// listOf is the value of the annotation that lists addresses, which are sorted; empty for none.
-func listOf(addresses []netip.Addr) string {
-	texts := make([]string, 0, len(addresses))
-	for _, a := range addresses {
-		texts = append(texts, a.String())
-	}
-	return strings.Join(texts, ",")
 }

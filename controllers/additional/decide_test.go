@@ -69,11 +69,6 @@ func (s *scene) has(serviceCIDR, address string, whose types.UID) *scene {
 	return s
 }
 
-func (s *scene) lists(annotation string) *scene {
-	s.service.listed = annotation
-	return s
-}
-
 func (s *scene) with(do func(*service)) *scene {
 	do(s.service)
 	return s
@@ -82,13 +77,11 @@ func (s *scene) with(do func(*service)) *scene {
 // answer is a verdict in words.
 type answer struct {
 	Release, Draw []string
-	Keep          string
 	Complaints    []string
-	List          bool
 }
 
 func words(v verdict) answer {
-	a := answer{Keep: listOf(v.keep), Complaints: v.complaints, List: v.list}
+	a := answer{Complaints: v.complaints}
 	for _, h := range v.release {
 		a.Release = append(a.Release, h.address.String())
 	}
@@ -108,37 +101,27 @@ func TestDecide(t *testing.T) {
 			func(s *scene) *scene { return s.asks("46", "blue", "red") },
 			answer{Draw: []string{"blue IPv4", "blue IPv6", "red IPv4"}}},
 		"IPv6 alone": {func(s *scene) *scene { return s.asks("6", "blue") }, answer{Draw: []string{"blue IPv6"}}},
-		"has all, the list is right": {
+		"has all": {
 			func(s *scene) *scene {
-				return s.asks("46", "blue").has("blue", "fd01::9", me).has("blue", "10.1.0.9", me).lists("10.1.0.9,fd01::9")
+				return s.asks("46", "blue").has("blue", "fd01::9", me).has("blue", "10.1.0.9", me)
 			},
-			answer{Keep: "10.1.0.9,fd01::9"}},
-		"has all, the list is missing": {
-			func(s *scene) *scene { return s.asks("4", "blue").has("blue", "10.1.0.9", me) },
-			answer{Keep: "10.1.0.9", List: true}},
-		"the list claims what it has not": {
-			func(s *scene) *scene { return s.asks("4").lists("10.1.0.9") }, answer{List: true}},
-		"addresses are listed by value, not by text": {
-			func(s *scene) *scene {
-				return s.asks("4", "blue", "red").has("red", "10.2.0.9", me).has("blue", "10.1.0.100", me).lists("10.1.0.100,10.2.0.9")
-			},
-			answer{Keep: "10.1.0.100,10.2.0.9"}},
+			answer{}},
 		"the second family comes": {
-			func(s *scene) *scene { return s.asks("46", "blue").has("blue", "10.1.0.9", me).lists("10.1.0.9") },
-			answer{Keep: "10.1.0.9", Draw: []string{"blue IPv6"}}},
+			func(s *scene) *scene { return s.asks("46", "blue").has("blue", "10.1.0.9", me) },
+			answer{Draw: []string{"blue IPv6"}}},
 		"a family goes": {
 			func(s *scene) *scene {
-				return s.asks("6", "blue").has("blue", "10.1.0.9", me).has("blue", "fd01::9", me).lists("10.1.0.9,fd01::9")
+				return s.asks("6", "blue").has("blue", "10.1.0.9", me).has("blue", "fd01::9", me)
 			},
-			answer{Release: []string{"10.1.0.9"}, Keep: "fd01::9", List: true}},
+			answer{Release: []string{"10.1.0.9"}}},
 		"a range is dropped": {
 			func(s *scene) *scene {
-				return s.asks("4", "red").has("blue", "10.1.0.9", me).has("red", "10.2.0.9", me).lists("10.1.0.9,10.2.0.9")
+				return s.asks("4", "red").has("blue", "10.1.0.9", me).has("red", "10.2.0.9", me)
 			},
-			answer{Release: []string{"10.1.0.9"}, Keep: "10.2.0.9", List: true}},
+			answer{Release: []string{"10.1.0.9"}}},
 		"headless or ExternalName: no family, no wish": {
-			func(s *scene) *scene { return s.asks("").has("blue", "10.1.0.9", me).lists("10.1.0.9") },
-			answer{Release: []string{"10.1.0.9"}, List: true}},
+			func(s *scene) *scene { return s.asks("").has("blue", "10.1.0.9", me) },
+			answer{Release: []string{"10.1.0.9"}}},
 		"the Service is gone": {
 			func(s *scene) *scene { return s.has("blue", "10.1.0.9", me).has("blue", "fd01::9", me) },
 			answer{Release: []string{"10.1.0.9", "fd01::9"}}},
@@ -149,22 +132,22 @@ func TestDecide(t *testing.T) {
 			func(s *scene) *scene {
 				return s.asks("46", "blue", "gone").has("blue", "10.1.0.9", me).with(func(s *service) { s.deleting = true })
 			},
-			answer{Keep: "10.1.0.9"}},
+			answer{}},
 		"two for one slot: the lower stays": {
 			func(s *scene) *scene {
-				return s.asks("4", "blue").has("blue", "10.1.0.10", me).has("blue", "10.1.0.9", me).lists("10.1.0.9")
+				return s.asks("4", "blue").has("blue", "10.1.0.10", me).has("blue", "10.1.0.9", me)
 			},
-			answer{Release: []string{"10.1.0.10"}, Keep: "10.1.0.9"}},
+			answer{Release: []string{"10.1.0.10"}}},
 		"two for one slot: the one of a Service that was does not count": {
 			func(s *scene) *scene {
-				return s.asks("4", "blue").has("blue", "10.1.0.10", me).has("blue", "10.1.0.9", other).lists("10.1.0.10")
+				return s.asks("4", "blue").has("blue", "10.1.0.10", me).has("blue", "10.1.0.9", other)
 			},
-			answer{Release: []string{"10.1.0.9"}, Keep: "10.1.0.10"}},
+			answer{Release: []string{"10.1.0.9"}}},
 		"junk takes nothing away": {
 			func(s *scene) *scene {
-				return s.asks("4").has("blue", "10.1.0.9", me).lists("10.1.0.9").with(func(s *service) { s.wish.Junk = errors.New("bla") })
+				return s.asks("4").has("blue", "10.1.0.9", me).with(func(s *service) { s.wish.Junk = errors.New("bla") })
 			},
-			answer{Keep: "10.1.0.9", Complaints: []string{"the annotation clusterip-operator.io/additional-ips-from cannot be read: bla"}}},
+			answer{Complaints: []string{"the annotation clusterip-operator.io/additional-ips-from cannot be read: bla"}}},
 		"junk keeps no family that the Service has not": {
 			func(s *scene) *scene {
 				return s.asks("6").has("blue", "10.1.0.9", me).with(func(s *service) { s.wish.Junk = errors.New("bla") })
@@ -174,17 +157,17 @@ func TestDecide(t *testing.T) {
 			func(s *scene) *scene { return s.asks("46", "gone", "red") },
 			answer{Draw: []string{"red IPv4"}, Complaints: []string{"ServiceCIDR gone does not exist"}}},
 		"its range is gone, by force: what it has stays": {
-			func(s *scene) *scene { return s.asks("4", "gone").has("gone", "10.9.0.9", me).lists("10.9.0.9") },
-			answer{Keep: "10.9.0.9"}},
+			func(s *scene) *scene { return s.asks("4", "gone").has("gone", "10.9.0.9", me) },
+			answer{}},
 		"its range was made anew with other addresses": {
-			func(s *scene) *scene { return s.asks("4", "blue").has("blue", "10.9.0.9", me).lists("10.9.0.9") },
-			answer{Release: []string{"10.9.0.9"}, Draw: []string{"blue IPv4"}, List: true}},
+			func(s *scene) *scene { return s.asks("4", "blue").has("blue", "10.9.0.9", me) },
+			answer{Release: []string{"10.9.0.9"}, Draw: []string{"blue IPv4"}}},
 		"a range that goes gives nothing": {
 			func(s *scene) *scene { return s.asks("46", "going") },
 			answer{Complaints: []string{"ServiceCIDR going is being deleted"}}},
 		"a range that goes takes nothing": {
-			func(s *scene) *scene { return s.asks("4", "going").has("going", "10.3.0.9", me).lists("10.3.0.9") },
-			answer{Keep: "10.3.0.9"}},
+			func(s *scene) *scene { return s.asks("4", "going").has("going", "10.3.0.9", me) },
+			answer{}},
 		"no family in common": {
 			func(s *scene) *scene { return s.asks("6", "red") },
 			answer{Complaints: []string{"ServiceCIDR red has no range of a family of the Service"}}},
@@ -195,9 +178,9 @@ func TestDecide(t *testing.T) {
 			answer{Draw: []string{"blue IPv6"}, Complaints: []string{"not for you"}}},
 		"a range that others took for themselves later": {
 			func(s *scene) *scene {
-				return s.asks("4", "blue").has("blue", "10.1.0.9", me).lists("10.1.0.9").change("blue", true, func(o *offer) { o.tiers, o.refusal = nil, "not for you" })
+				return s.asks("4", "blue").has("blue", "10.1.0.9", me).change("blue", true, func(o *offer) { o.tiers, o.refusal = nil, "not for you" })
 			},
-			answer{Keep: "10.1.0.9"}},
+			answer{}},
 		"a range that is not ready": {
 			func(s *scene) *scene {
 				return s.asks("4", "blue").change("blue", true, func(o *offer) { o.tiers, o.ready = nil, false })
@@ -219,7 +202,7 @@ func TestDecide(t *testing.T) {
 			if diff := cmp.Diff(tc.want, words(v)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if v.idle() != (len(tc.want.Release)+len(tc.want.Draw)+len(tc.want.Complaints) == 0 && !tc.want.List) {
+			if v.idle() != (len(tc.want.Release)+len(tc.want.Draw)+len(tc.want.Complaints) == 0) {
 				t.Errorf("idle is %v", v.idle())
 			}
 			if diff := cmp.Diff(before, w.held, cmp.AllowUnexported(held{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {

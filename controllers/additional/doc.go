@@ -4,11 +4,10 @@
 //
 //	Service web, IPv4 and IPv6                  IPAddress 10.9.0.7   of web, from blue
 //	  additional-ips-from: blue, red   ───>     IPAddress fd09::5f   of web, from blue
-//	  additional-ips: 10.8.0.4,10.9.0.7,...     IPAddress 10.8.0.4   of web, from red (which has no IPv6)
+//	                                            IPAddress 10.8.0.4   of web, from red (which has no IPv6)
 //
-// The IPAddresses are the truth, and the annotation additional-ips is their list for people. The API server does not know these
-// addresses; that no two Services get one is due to the names of IPAddresses, which are unique. An address is given back when the
-// annotation drops its ServiceCIDR, when the Service loses the family, turns headless or ExternalName, or goes. Another Service of the
+// Nothing is written into the Service. The API server does not know these addresses; that no two Services get one is due to the names of
+// IPAddresses, which are unique. An address is given back when the annotation drops its ServiceCIDR, when the Service loses the family, turns headless or ExternalName, or goes. Another Service of the
 // same name (another UID) inherits nothing. An annotation that cannot be read changes nothing.
 //
 // What a Service has is kept through every change of policies and ranges, as its ClusterIP is; an address holds its ServiceCIDR

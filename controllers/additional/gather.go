@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -26,9 +25,7 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, name type
 		r.askers.set(name, nil)
 		return w, nil
 	}
-	w.service = &service{
-		uid: s.UID, deleting: !s.DeletionTimestamp.IsZero(), wish: steering.WishOf(s), listed: s.Annotations[v1alpha1.AnnotationAdditionalIPs],
-	}
+	w.service = &service{uid: s.UID, deleting: !s.DeletionTimestamp.IsZero(), wish: steering.WishOf(s)}
 	r.askers.set(name, w.service.wish.From) // before the ranges are read, so that no change falls between
 	return w, r.addOffers(ctx, &w, s)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// concerned lets the events of Services through that ask for addresses, list some, or have some; in most clusters those are few.
+// concerned lets the events of Services through that ask for addresses, or have some; in most clusters those are few.
 func (r *Reconciler) concerned() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return r.concerns(e.Object) },
@@ -32,9 +32,7 @@ func (r *Reconciler) concerns(o client.Object) bool {
 	if !ok {
 		return false
 	}
-	annotations := s.GetAnnotations()
-	return annotations[v1alpha1.AnnotationAdditionalFrom] != "" || annotations[v1alpha1.AnnotationAdditionalIPs] != "" ||
-		len(r.Ledger.Additional(key(s))) > 0
+	return s.Annotations[v1alpha1.AnnotationAdditionalFrom] != "" || len(r.Ledger.Additional(key(s))) > 0
 }
 
 // addresses wake the Service of every additional IPAddress that came, changed or went; at the start, those of all there are.

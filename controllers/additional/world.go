@@ -27,8 +27,6 @@ type service struct {
 	uid      types.UID
 	deleting bool
 	wish     steering.Wish
-	// listed is the annotation that lists what it has.
-	listed string
 }
 
 // slot is a place for one address: of one family, from one ServiceCIDR.

@@ -20,8 +20,12 @@ import (
 const (
 	// remembered is how many refusals a policy shows.
 	remembered = 10
-	// publishing is how often new refusals are written: a client in a loop must not turn into writes.
-	publishing = time.Second
+	// settling is how long a refusal waits for others of its policy, so that a client in a loop does not turn into writes.
+	settling = time.Second
+	// writing is how often the status of a policy is written at most, whichever policy: ten times a second by each replica.
+	writing = 100 * time.Millisecond
+	// writeTimeout ends a write, so that others get their turn.
+	writeTimeout = 5 * time.Second
 )
 
 // Refusals writes the latest refusals of this replica into the status of the policies. NewRefusals makes one; Add is safe for
@@ -31,18 +35,42 @@ type Refusals struct {
 
 	mu      sync.Mutex
 	pending map[string][]v1alpha1.PolicyRefusal // by policy, the latest first
+	due     map[string]time.Time                // when those are to be written
 }
 
 // NewRefusals returns a Refusals that reads and writes with c, which must not read from a cache.
 func NewRefusals(c client.Client) *Refusals {
-	return &Refusals{client: c, pending: map[string][]v1alpha1.PolicyRefusal{}}
+	return &Refusals{client: c, pending: map[string][]v1alpha1.PolicyRefusal{}, due: map[string]time.Time{}}
 }
 
-// Add notes a refusal; it is written within about a second.
+// Add notes a refusal. It is written about a second later; when more than ten policies wait, those that wait longest come first, ten in a second.
 func (r *Refusals) Add(policy string, refusal v1alpha1.PolicyRefusal) {
+	r.add(policy, []v1alpha1.PolicyRefusal{refusal}, time.Now().Add(settling))
+}
+
+// add keeps the last ten of a policy, due as they were if there are some already.
+func (r *Refusals) add(policy string, list []v1alpha1.PolicyRefusal, due time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pending[policy] = latest(append(r.pending[policy], refusal))
+	if _, waits := r.pending[policy]; !waits {
+		r.due[policy] = due
+	}
+	r.pending[policy] = latest(append(r.pending[policy], list...))
+}
+
+// take returns the policy that is due longest with its refusals, which are not pending any more; empty if none is due.
+func (r *Refusals) take(now time.Time) (policy string, list []v1alpha1.PolicyRefusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, due := range r.due {
+		if !now.Before(due) && (policy == "" || due.Before(r.due[policy])) {
+			policy = name
+		}
+	}
+	list = r.pending[policy]
+	delete(r.pending, policy)
+	delete(r.due, policy)
+	return policy, list
 }
 
 // latest returns the last ten refusals, the latest first, each once.
@@ -60,36 +88,34 @@ func (r *Refusals) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (r *Refusals) Start(ctx context.Context) error {
-	tick := time.NewTicker(publishing)
+	tick := time.NewTicker(writing)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
-			r.publish(ctx)
+		case now := <-tick.C:
+			r.publish(ctx, now)
 		}
 	}
 }
 
-// publish writes what is pending. What cannot be written waits for the next round; only the last ten of each policy do.
-func (r *Refusals) publish(ctx context.Context) {
-	r.mu.Lock()
-	pending := r.pending
-	r.pending = map[string][]v1alpha1.PolicyRefusal{}
-	r.mu.Unlock()
-	for policy, list := range pending {
-		err := r.write(ctx, policy, list)
-		if err == nil || apierrors.IsNotFound(err) {
-			continue
-		}
-		if !apierrors.IsConflict(err) {
-			log.FromContext(ctx).Error(err, "Refusals could not be written", "policy", policy)
-		}
-		r.mu.Lock()
-		r.pending[policy] = latest(append(r.pending[policy], list...))
-		r.mu.Unlock()
+// publish writes what is due longest. What cannot be written is due again later, behind the others.
+func (r *Refusals) publish(ctx context.Context, now time.Time) {
+	policy, list := r.take(now)
+	if policy == "" {
+		return
 	}
+	writeCtx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	err := r.write(writeCtx, policy, list)
+	if err == nil || apierrors.IsNotFound(err) {
+		return
+	}
+	if !apierrors.IsConflict(err) { // another replica has written its own
+		log.FromContext(ctx).Error(err, "Refusals could not be written", "policy", policy)
+	}
+	r.add(policy, list, now.Add(settling))
 }
 
 // write merges refusals into the status, where other replicas write theirs: with the version that was read, so that none is lost.

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -98,6 +101,9 @@ func storeWith(refusals ...v1alpha1.PolicyRefusal) *policyStore {
 	return &policyStore{policy: p}
 }
 
+// later is when everything that was added until now is due.
+func later() time.Time { return time.Now().Add(settling) }
+
 // Two replicas refuse at once: each merges with what is there, and what meets a conflict is written the next time.
 func TestRefusalsOfTwoReplicas(t *testing.T) {
 	store := storeWith(refusalAt(0, "old"))
@@ -108,22 +114,22 @@ func TestRefusalsOfTwoReplicas(t *testing.T) {
 	store.before = func() error {
 		if inTheWay {
 			inTheWay = false
-			theirs.publish(t.Context())
+			theirs.publish(t.Context(), later())
 		}
 		return nil
 	}
-	mine.publish(t.Context())
+	mine.publish(t.Context(), later())
 	if diff := cmp.Diff([]v1alpha1.PolicyRefusal{refusalAt(2, "b"), refusalAt(0, "old")}, store.policy.Status.Refusals); diff != "" {
 		t.Errorf("the other one was first (-want +got):\n%s", diff)
 	}
 	mine.Add("p", refusalAt(3, "c"))
-	mine.publish(t.Context())
+	mine.publish(t.Context(), later().Add(settling))
 	want := []v1alpha1.PolicyRefusal{refusalAt(3, "c"), refusalAt(2, "b"), refusalAt(1, "a"), refusalAt(0, "old")}
 	if diff := cmp.Diff(want, store.policy.Status.Refusals); diff != "" {
 		t.Errorf("the next time (-want +got):\n%s", diff)
 	}
 	n := store.attempts
-	if mine.publish(t.Context()); store.attempts != n {
+	if mine.publish(t.Context(), later().Add(time.Hour)); store.attempts != n {
 		t.Error("nothing is pending, and it is written")
 	}
 }
@@ -133,22 +139,107 @@ func TestRefusalsWait(t *testing.T) {
 	store := storeWith()
 	r := NewRefusals(store)
 	store.before = func() error { return errDown }
+	now := time.Now()
 	for i := range 25 {
 		r.Add("p", refusalAt(i, "a"))
-		r.publish(t.Context())
+		now = now.Add(time.Minute)
+		r.publish(t.Context(), now)
 	}
-	if n := len(r.pending["p"]); n != remembered {
-		t.Errorf("%d wait, want the last %d", n, remembered)
+	if n := len(r.pending["p"]); n != remembered || store.attempts != 25 {
+		t.Errorf("%d wait after %d attempts, want the last %d", n, store.attempts, remembered)
 	}
 	store.before = nil
-	r.publish(t.Context())
+	r.publish(t.Context(), now.Add(time.Minute))
 	if got := store.policy.Status.Refusals; len(got) != remembered || got[0].Service != "ns/a" || !got[0].Time.Equal(new(refusalAt(24, "a").Time)) {
 		t.Errorf("written are %v", got)
 	}
 	store.policy = nil
 	r.Add("p", refusalAt(99, "a"))
-	r.publish(t.Context())
+	r.publish(t.Context(), now.Add(time.Hour))
 	if len(r.pending) != 0 {
 		t.Errorf("a policy that is gone: %v wait", r.pending)
 	}
+}
+
+// manyPolicies is a client of every policy there could be. It fails for the one called broken.
+type manyPolicies struct {
+	client.Client
+	writes []string
+	at     []time.Duration
+	begin  time.Time
+}
+
+// Get implements client.Reader.
+func (s *manyPolicies) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	into.SetName(key.Name)
+	return nil
+}
+
+// Status implements client.StatusClient.
+func (s *manyPolicies) Status() client.SubResourceWriter { return manyStatuses{manyPolicies: s} }
+
+type manyStatuses struct {
+	client.SubResourceWriter
+	*manyPolicies
+}
+
+// Patch implements client.SubResourceWriter.
+func (s manyStatuses) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	s.writes, s.at = append(s.writes, o.GetName()), append(s.at, time.Since(s.begin))
+	if o.GetName() == "broken" {
+		return errDown
+	}
+	return nil
+}
+
+// A hundred policies refuse at once, one of them in a loop, and another cannot be written: ten writes a second all the same, those that
+// wait longest first, and each within its time.
+func TestRefusalsOfManyPoliciesAreWrittenAtABoundedRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 100
+		store := &manyPolicies{begin: time.Now()}
+		r := NewRefusals(store)
+		r.Add("broken", refusalAt(0, "a"))
+		r.Add("looping", refusalAt(0, "a"))
+		var want []string
+		for i := range many {
+			time.Sleep(time.Millisecond)
+			want = append(want, fmt.Sprintf("p-%d", i))
+			r.Add(want[i], refusalAt(i, "a"))
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = r.Start(ctx) })
+		for i := range 1500 {
+			time.Sleep(10 * time.Millisecond)
+			r.Add("looping", refusalAt(i, "a"))
+		}
+		stop()
+		running.Wait()
+
+		inSecond := map[time.Duration]int{}
+		for _, at := range store.at {
+			inSecond[at.Truncate(time.Second)]++
+		}
+		for second, n := range inSecond {
+			if n > 10 {
+				t.Errorf("%d writes in second %s", n, second)
+			}
+		}
+		others := func(name string) bool { return name == "broken" || name == "looping" }
+		if diff := cmp.Diff(want, slices.DeleteFunc(slices.Clone(store.writes), others)); diff != "" {
+			t.Errorf("written (-want +got):\n%s", diff)
+		}
+		for name, least := range map[string]int{"looping": 5, "broken": 5} {
+			n := 0
+			for _, written := range store.writes {
+				if written == name {
+					n++
+				}
+			}
+			if n < least || n > 16 {
+				t.Errorf("%s is written %d times in 16 seconds", name, n)
+			}
+		}
+	})
 }

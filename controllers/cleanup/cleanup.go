@@ -52,9 +52,6 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.bandLabels(ctx); err != nil {
 		return err
 	}
-	if err := o.annotations(ctx); err != nil {
-		return err
-	}
 	if err := o.ownAddresses(ctx); err != nil {
 		return err
 	}

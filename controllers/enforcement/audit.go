@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -120,6 +121,9 @@ func (r *Reconciler) audit(ctx context.Context, a netip.Addr) (reconcile.Result,
 		seen = &violation{policy: owner.Name, service: client.ObjectKeyFromObject(s), uid: s.UID}
 	}
 	policies, news, wait := r.violations.note(a, seen, r.Clock.Now())
+	if len(policies) > 0 {
+		metrics.ExclusiveViolations.Set(float64(r.violations.count()))
+	}
 	for _, name := range policies {
 		r.wake.add(Request{Policy: name})
 	}

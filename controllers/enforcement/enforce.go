@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -61,7 +60,7 @@ func (r *Reconciler) enforce(ctx context.Context) (reconcile.Result, error) {
 			}
 		}
 	}
-	if meta.IsNoMatchError(err) { // the API server does not know the kinds, which the policies tell; an upgrade brings them
+	if notServed(err) { // the API server does not know the kinds, which the policies tell; an upgrade brings them
 		err = nil
 	}
 	return reconcile.Result{RequeueAfter: again}, err

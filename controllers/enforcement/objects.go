@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	acadmission "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
-	acmeta "k8s.io/client-go/applyconfigurations/meta/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -86,7 +87,7 @@ var validations = []*acadmission.ValidationApplyConfiguration{
 }
 
 // admissionPolicy is the ValidatingAdmissionPolicy. It has nothing of users in it.
-func admissionPolicy(owner *acmeta.OwnerReferenceApplyConfiguration) *acadmission.ValidatingAdmissionPolicyApplyConfiguration {
+func admissionPolicy(owner *metav1ac.OwnerReferenceApplyConfiguration) *acadmission.ValidatingAdmissionPolicyApplyConfiguration {
 	services := acadmission.NamedRuleWithOperations().WithAPIGroups("").WithAPIVersions("v1").WithResources("services").
 		WithOperations(admissionregistrationv1.Create, admissionregistrationv1.Update)
 	return acadmission.ValidatingAdmissionPolicy(v1alpha1.ExclusiveRangesName).WithOwnerReferences(owner).
@@ -98,7 +99,7 @@ func admissionPolicy(owner *acmeta.OwnerReferenceApplyConfiguration) *acadmissio
 }
 
 // binding is the ValidatingAdmissionPolicyBinding. Without the ExclusiveRanges nothing is closed: somebody has deleted them, and the binding goes too.
-func binding(owner *acmeta.OwnerReferenceApplyConfiguration) *acadmission.ValidatingAdmissionPolicyBindingApplyConfiguration {
+func binding(owner *metav1ac.OwnerReferenceApplyConfiguration) *acadmission.ValidatingAdmissionPolicyBindingApplyConfiguration {
 	return acadmission.ValidatingAdmissionPolicyBinding(v1alpha1.ExclusiveRangesName).WithOwnerReferences(owner).
 		WithSpec(acadmission.ValidatingAdmissionPolicyBindingSpec().
 			WithPolicyName(v1alpha1.ExclusiveRangesName).
@@ -119,7 +120,7 @@ func install(ctx context.Context, c client.Client, spec v1alpha1.ExclusiveRanges
 	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(ranges), options...); err != nil {
 		return fmt.Errorf("writing the ExclusiveRanges: %w", err)
 	}
-	owner := acmeta.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("ExclusiveRanges").
+	owner := metav1ac.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("ExclusiveRanges").
 		WithName(v1alpha1.ExclusiveRangesName).WithUID(ranges.GetUID())
 	if err := c.Apply(ctx, admissionPolicy(owner), options...); err != nil {
 		return fmt.Errorf("writing the ValidatingAdmissionPolicy: %w", err)
@@ -135,9 +136,12 @@ func uninstall(ctx context.Context, c client.Client) error {
 	for _, kind := range kinds() {
 		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ExclusiveRangesName}}
 		o.SetGroupVersionKind(kind)
-		if err := c.Delete(ctx, o); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+		if err := c.Delete(ctx, o); err != nil && !notServed(err) {
 			return fmt.Errorf("deleting the %s: %w", kind.Kind, err)
 		}
 	}
 	return nil
 }
+
+// notServed reports whether an error says that the API server does not know a kind: it never did, or does not any more. An apply finds no object missing.
+func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }

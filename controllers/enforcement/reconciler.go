@@ -2,7 +2,6 @@ package enforcement
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/netip"
 	"time"
@@ -18,13 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -76,9 +73,6 @@ var _ reconcile.TypedReconciler[Request] = (*Reconciler)(nil)
 
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	if err := ctrlmetrics.Registry.Register(metrics.ExclusiveViolations(func() float64 { return float64(r.violations.count()) })); err != nil {
-		return fmt.Errorf("registering a metric: %w", err)
-	}
 	relabelled := predicate.TypedFuncs[*corev1.Namespace]{
 		CreateFunc: func(event.TypedCreateEvent[*corev1.Namespace]) bool { return false },
 		DeleteFunc: func(event.TypedDeleteEvent[*corev1.Namespace]) bool { return false },

@@ -63,7 +63,7 @@ func conditions(p *steering.Policy, s state, n int, first []string) []metav1.Con
 func (s state) condition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.PolicyEnforced, Status: metav1.ConditionFalse}
 	switch {
-	case meta.IsNoMatchError(s.err):
+	case notServed(s.err):
 		c.Reason, c.Message = reasonNotSupported, "The API server does not serve what this takes, so the webhook alone keeps others out: ValidatingAdmissionPolicy v1 "+
 			"(Kubernetes 1.30 and later), and ExclusiveRanges, which config/crd defines."
 	case s.err != nil:
@@ -134,17 +134,17 @@ func says(have, want []metav1.Condition) bool {
 
 // apply writes our conditions, and takes away those of them that are not wanted. The UID keeps them from a policy of the same name that was created since.
 func (r *Reconciler) apply(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, want []metav1.Condition) error {
-	status := map[string]any{}
-	if len(want) > 0 {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.ServiceCIDRPolicyStatus{Conditions: want})
+	list := []any{} // and not nothing: a status that nobody owns anything of any more would be null, which the schema refuses
+	for i := range want {
+		one, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&want[i])
 		if err != nil {
-			return fmt.Errorf("converting conditions: %w", err)
+			return fmt.Errorf("converting a condition: %w", err)
 		}
-		status["conditions"] = content["conditions"]
+		list = append(list, one)
 	}
 	body := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "ServiceCIDRPolicy",
-		"metadata": map[string]any{"name": o.Name, "uid": string(o.UID)}, "status": status,
+		"metadata": map[string]any{"name": o.Name, "uid": string(o.UID)}, "status": map[string]any{"conditions": list},
 	}}
 	return r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(body),
 		client.FieldOwner(v1alpha1.ManagerEnforcement), client.ForceOwnership)

@@ -138,7 +138,7 @@ func TestPlain(t *testing.T) {
 		"nobody answers":        {change: func(m *memory) { m.before = func(call) error { return away } }, want: "away"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := holding(World{Services: []Service{inDefault}})
+			m := holding(Snapshot{Services: []Service{inDefault}})
 			tc.change(m)
 			err := Plain(t.Context(), m)
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {

@@ -39,7 +39,7 @@ type ArchivedKey struct {
 const kindArchive = "BitmapArchive"
 
 // newArchive reads both bitmaps, in whatever state they are.
-func newArchive(w World, values []Value) Archive {
+func newArchive(w Snapshot, values []Value) Archive {
 	a := Archive{APIVersion: formatVersion, Kind: kindArchive, Cluster: w.Cluster, Revision: w.Revision, Saved: w.Now.UTC()}
 	for _, v := range values {
 		a.Keys = append(a.Keys, ArchivedKey{Key: v.Key, ModRevision: v.ModRevision, Range: newStoredBitmap(v).Range, Value: v.Raw, SHA256: digest(v.Raw)})

@@ -16,7 +16,7 @@ import (
 
 // archived is of a cluster with one bitmap, whose value is this text.
 func archived(value string) Archive {
-	w := World{Now: noon, Cluster: kubeSystem, Revision: 11}
+	w := Snapshot{Now: noon, Cluster: kubeSystem, Revision: 11}
 	o := &corev1.RangeAllocation{Range: "10.0.0.0/24", Data: []byte{1}}
 	return newArchive(w, []Value{{Key: KeyPrimary, ModRevision: 5, Raw: []byte(value), Object: o}})
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // judgeBitmaps compares the bitmaps with the Services, as the repair loop of a 1.32 API server would.
-func (p *Plan) judgeBitmaps(b *book, o Options) {
-	if p.World.Allocator == AllocatorIPAddresses {
+func (p *Plan) judgeBitmaps(b *addressIndex, o Options) {
+	if p.Snapshot.Allocator == AllocatorIPAddresses {
 		p.staleBitmaps()
 		return
 	}
@@ -27,14 +27,14 @@ func (p *Plan) judgeBitmaps(b *book, o Options) {
 }
 
 func (p *Plan) staleBitmaps() {
-	for _, s := range p.World.Bitmaps {
+	for _, s := range p.Snapshot.Bitmaps {
 		p.bitmapFinding(StaleBitmap, s, "", "`migrate finalize` archives and deletes it", false)
 	}
 }
 
 // readableBitmaps reports those that are not what they should be, and returns the others.
 func (p *Plan) readableBitmaps() (readable []StoredBitmap) {
-	for _, s := range p.World.Bitmaps {
+	for _, s := range p.Snapshot.Bitmaps {
 		switch {
 		case errors.Is(s.Err, ErrEncrypted):
 			p.bitmapFinding(BitmapEncrypted, s, s.Err.Error(), "leave out --etcd-servers to go by the Services alone", true)
@@ -58,7 +58,7 @@ const planForeign = "find out which range the API server has; `migrate rollback 
 
 // absentBitmaps reports keys that a range should have and that do not exist.
 func (p *Plan) absentBitmaps() {
-	if !p.World.Looked {
+	if !p.Snapshot.Looked {
 		return
 	}
 	for i := range max(1, len(p.Ranges)) { // a cluster has one at least
@@ -73,7 +73,7 @@ func (p *Plan) absentBitmaps() {
 }
 
 // emptyBitmap is reported once, not as one missing bit for each address.
-func (p *Plan) emptyBitmap(s StoredBitmap, b *book, o Options) {
+func (p *Plan) emptyBitmap(s StoredBitmap, b *addressIndex, o Options) {
 	empty, err := s.of(p.rangeOf(s.Key))
 	if err != nil {
 		return // nothing tells its range
@@ -90,7 +90,7 @@ func (p *Plan) emptyBitmap(s StoredBitmap, b *book, o Options) {
 }
 
 // judgeBits finds the bits that do not agree with the Services.
-func (p *Plan) judgeBits(s StoredBitmap, b *book, o Options) (drifted bool) {
+func (p *Plan) judgeBits(s StoredBitmap, b *addressIndex, o Options) (drifted bool) {
 	for a := range s.Bitmap.All() {
 		if !b.claimed(a) {
 			p.bitFinding(LeakedBit, a, nil, o)
@@ -125,9 +125,9 @@ func (p *Plan) bitmapFinding(k Kind, s StoredBitmap, detail, plan string, blocks
 
 // stored returns the bitmap under a key, nil if there is none.
 func (p *Plan) stored(key string) *StoredBitmap {
-	for i := range p.World.Bitmaps {
-		if p.World.Bitmaps[i].Key == key {
-			return &p.World.Bitmaps[i]
+	for i := range p.Snapshot.Bitmaps {
+		if p.Snapshot.Bitmaps[i].Key == key {
+			return &p.Snapshot.Bitmaps[i]
 		}
 	}
 	return nil

@@ -1,12 +1,12 @@
 // Package migration takes a cluster from the legacy allocation bitmap to IPAddress objects (KEP-1880), and back.
 //
-// It models three books about the same addresses, which ought to agree and often do not:
+// It models three records of the same addresses, which ought to agree and often do not:
 //
 //	bitmap in etcd     ranges/serviceips, ranges/secondaryserviceips     what Kubernetes 1.32 and older allocate from
 //	Services           spec.clusterIPs                                   what is in use, the truth
 //	IPAddresses        one for each ClusterIP                            what Kubernetes 1.33 and later allocate from
 //
-// A World is all three as they were at one moment. NewPlan, which is pure, says what is wrong in it (Finding) and what mends it
+// A Snapshot is all three as they were at one moment. NewPlan, which is pure, says what is wrong in it (Finding) and what mends it
 // (Step). Runner carries steps out through an API server or, where that does not serve the kinds, in etcd; Keeper does so for
 // one address after the other, from events, until the cluster flips. NewRollback and RollBack build the bitmaps anew from the
 // Services, Finalize deletes them for good.

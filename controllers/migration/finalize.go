@@ -9,7 +9,7 @@ import (
 // Finalize saves the bitmaps in file and then deletes them, in one transaction that fails if one has changed in between. The
 // caller has made sure that no API server writes them any more. Without bitmaps it does nothing.
 func Finalize(ctx context.Context, s Sources, file string) (deleted []string, err error) {
-	w, err := s.World(ctx)
+	w, err := s.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func Finalize(ctx context.Context, s Sources, file string) (deleted []string, er
 // Restore writes the values of an archive back, where there are none, all or nothing. A key that exists with another value is an
 // error.
 func Restore(ctx context.Context, s Sources, a Archive) (restored []string, err error) {
-	w, err := s.World(ctx)
+	w, err := s.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,8 @@ type repairLoop struct {
 	events   []string
 }
 
-// flipped is the repair loop of an API server that is started with a flag on the data of a world.
-func flipped(w World, flag []netip.Prefix) *repairLoop {
+// flipped is the repair loop of an API server that is started with a flag on the data of a snapshot.
+func flipped(w Snapshot, flag []netip.Prefix) *repairLoop {
 	l := &repairLoop{
 		cidrs: map[string][]string{}, deleting: map[string]bool{}, services: map[string][]string{}, objects: map[string]IPAddress{},
 		flag: textsOf(flag, netip.Prefix.String),
@@ -142,7 +142,7 @@ func (l *repairLoop) object(name string, o IPAddress) {
 }
 
 // stricter reports whether we say no for a reason of our own, where the API server would find nothing to repair.
-func stricter(w World, flag []netip.Prefix, f Finding) bool {
+func stricter(w Snapshot, flag []netip.Prefix, f Finding) bool {
 	switch f.Kind {
 	case DefaultServiceCIDRMissing: // it creates it; where the API is served, so can we
 		return true
@@ -164,19 +164,19 @@ func stricter(w World, flag []netip.Prefix, f Finding) bool {
 func TestReadyToFlipAsTheAPIServerSees(t *testing.T) {
 	ready, unready := 0, 0
 	for seed := range uint64(6000) {
-		s := randomScene(seeded(seed), 3)
-		p := NewPlan(s.World, Options{})
+		s := randomFixture(seeded(seed), 3)
+		p := NewPlan(s.Snapshot, Options{})
 		flag := s.flag
 		if p.Ranges != nil && !p.contradicted(p.Ranges) {
 			flag = p.Ranges // what the cluster tells of it
 		}
-		loop := flipped(s.World, flag)
+		loop := flipped(s.Snapshot, flag)
 		switch stop := p.StopFlip(); {
 		case len(stop) == 0 && len(loop.events) > 0:
 			t.Fatalf("seed %d: it is ready, and yet the API server says\n  %s\n%s", seed, strings.Join(loop.events, "\n  "), s)
 		case len(stop) > 0 && len(loop.events) == 0:
 			for _, f := range stop {
-				if !stricter(s.World, flag, f) {
+				if !stricter(s.Snapshot, flag, f) {
 					t.Fatalf("seed %d: it is not ready because of %s, of which the API server says nothing\n%s", seed, findingText(f), s)
 				}
 			}
@@ -187,7 +187,7 @@ func TestReadyToFlipAsTheAPIServerSees(t *testing.T) {
 		}
 	}
 	if ready < 1000 || unready < 1000 {
-		t.Errorf("%d worlds are ready, %d are not: the scenes prove nothing", ready, unready)
+		t.Errorf("%d worlds are ready, %d are not: the fixtures prove nothing", ready, unready)
 	}
 }
 
@@ -195,8 +195,8 @@ func TestReadyToFlipAsTheAPIServerSees(t *testing.T) {
 func TestAHealthyClusterTellsItsRange(t *testing.T) {
 	for _, flag := range flags {
 		for seed := range uint64(50) {
-			s := randomScene(seeded(seed), 0)
-			if p := NewPlan(s.World, Options{}); !slices.Equal(p.Ranges, s.flag) || !p.Clean() || !p.ReadyToFlip() || p.OK != p.Addresses {
+			s := randomFixture(seeded(seed), 0)
+			if p := NewPlan(s.Snapshot, Options{}); !slices.Equal(p.Ranges, s.flag) || !p.Clean() || !p.ReadyToFlip() || p.OK != p.Addresses {
 				t.Fatalf("flag %s, seed %d: ranges %v, findings %v", flag, seed, p.Ranges, textsOf(p.Findings, findingText))
 			}
 		}
@@ -206,24 +206,24 @@ func TestAHealthyClusterTellsItsRange(t *testing.T) {
 // The loop itself is asked what KEP-1880 says about each kind of thing that it may meet.
 func TestRepairLoop(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*World)
+		change func(*Snapshot)
 		want   []string
 	}{
-		"nothing to repair":      {change: func(*World) {}},
-		"missing":                {change: func(w *World) { w.IPAddresses = w.IPAddresses[1:] }, want: []string{"ClusterIPNotAllocated ns/a 10.0.0.1"}},
-		"out of range":           {change: func(w *World) { w.Services[1] = aService("b", "10.0.0.255") }, want: []string{"ClusterIPOutOfRange ns/b 10.0.0.255", "IPAddressWrongReference 10.0.0.2"}},
-		"leaked":                 {change: func(w *World) { w.Services = w.Services[:1] }, want: []string{"IPAddressNotAllocated 10.0.0.2 appears to have leaked"}},
-		"a parent that is gone":  {change: func(w *World) { w.IPAddresses[1].Service.Name = "x" }, want: []string{"ClusterIPNotAllocated ns/b 10.0.0.2 has a wrong reference", "IPAddressNotAllocated 10.0.0.2 appears to have leaked"}},
-		"held twice":             {change: func(w *World) { w.Services = append(w.Services, aService("c", "10.0.0.2")) }, want: []string{"ClusterIPAlreadyAllocated ns/c 10.0.0.2"}},
-		"labels":                 {change: func(w *World) { w.IPAddresses[1].ManagedBy = v1alpha1.ManagedByOperator }, want: []string{"written anew, for its labels: 10.0.0.2"}},
-		"no address":             {change: func(w *World) { w.Services[1].Invalid = []string{"x"} }, want: []string{"ClusterIPNotValid ns/b x"}},
-		"another spelling":       {change: func(w *World) { w.Services[0] = aService("a", "10.0.0.1", "FD00::1") }, want: []string{"IPAddressWrongReference fd00::1"}},
-		"no default ServiceCIDR": {change: func(w *World) { w.ServiceCIDRs = nil }},
-		"one family of two":      {change: func(w *World) { w.ServiceCIDRs[0].CIDRs = w.ServiceCIDRs[0].CIDRs[:1] }},
-		"another range":          {change: func(w *World) { w.ServiceCIDRs[0].CIDRs = nets("10.0.0.0/16,fd00::/112") }, want: []string{"KubernetesDefaultServiceCIDRInconsistent [10.0.0.0/16 fd00::/112]"}},
+		"nothing to repair":      {change: func(*Snapshot) {}},
+		"missing":                {change: func(w *Snapshot) { w.IPAddresses = w.IPAddresses[1:] }, want: []string{"ClusterIPNotAllocated ns/a 10.0.0.1"}},
+		"out of range":           {change: func(w *Snapshot) { w.Services[1] = aService("b", "10.0.0.255") }, want: []string{"ClusterIPOutOfRange ns/b 10.0.0.255", "IPAddressWrongReference 10.0.0.2"}},
+		"leaked":                 {change: func(w *Snapshot) { w.Services = w.Services[:1] }, want: []string{"IPAddressNotAllocated 10.0.0.2 appears to have leaked"}},
+		"a parent that is gone":  {change: func(w *Snapshot) { w.IPAddresses[1].Service.Name = "x" }, want: []string{"ClusterIPNotAllocated ns/b 10.0.0.2 has a wrong reference", "IPAddressNotAllocated 10.0.0.2 appears to have leaked"}},
+		"held twice":             {change: func(w *Snapshot) { w.Services = append(w.Services, aService("c", "10.0.0.2")) }, want: []string{"ClusterIPAlreadyAllocated ns/c 10.0.0.2"}},
+		"labels":                 {change: func(w *Snapshot) { w.IPAddresses[1].ManagedBy = v1alpha1.ManagedByOperator }, want: []string{"written anew, for its labels: 10.0.0.2"}},
+		"no address":             {change: func(w *Snapshot) { w.Services[1].Invalid = []string{"x"} }, want: []string{"ClusterIPNotValid ns/b x"}},
+		"another spelling":       {change: func(w *Snapshot) { w.Services[0] = aService("a", "10.0.0.1", "FD00::1") }, want: []string{"IPAddressWrongReference fd00::1"}},
+		"no default ServiceCIDR": {change: func(w *Snapshot) { w.ServiceCIDRs = nil }},
+		"one family of two":      {change: func(w *Snapshot) { w.ServiceCIDRs[0].CIDRs = w.ServiceCIDRs[0].CIDRs[:1] }},
+		"another range":          {change: func(w *Snapshot) { w.ServiceCIDRs[0].CIDRs = nets("10.0.0.0/16,fd00::/112") }, want: []string{"KubernetesDefaultServiceCIDRInconsistent [10.0.0.0/16 fd00::/112]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := healthy().but(func(w *World) {
+			w := healthy().but(func(w *Snapshot) {
 				w.ServiceCIDRs[0].CIDRs = slices.Clone(w.ServiceCIDRs[0].CIDRs)
 				tc.change(w)
 			})

@@ -109,10 +109,10 @@ func (k *Keeper) readStore(ctx context.Context, store Store) (revision int64, er
 func (k *Keeper) known() (keys []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for name := range k.book.services {
+	for name := range k.index.services {
 		keys = append(keys, prefixServices+name.String())
 	}
-	for a, e := range k.book.entries {
+	for a, e := range k.index.entries {
 		if e.object != nil {
 			keys = append(keys, prefixIPAddresses+a.String())
 		}

@@ -25,7 +25,7 @@ type following struct {
 
 func follow(t *testing.T, m *memory) *following {
 	t.Helper()
-	f := &following{m: m, k: NewKeeper(m.sources(), NewPlan(m.world(t), Options{}), true, rate.Inf, 8)}
+	f := &following{m: m, k: NewKeeper(m.sources(), NewPlan(m.snapshot(t), Options{}), true, rate.Inf, 8)}
 	ctx, stop := context.WithCancel(t.Context())
 	told, read, worked := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -52,7 +52,7 @@ func follow(t *testing.T, m *memory) *following {
 // mustAgree: what the cluster has needs no step.
 func (f *following) mustAgree(t *testing.T, when string) {
 	t.Helper()
-	if p := NewPlan(f.m.world(t), Options{}); len(p.Steps) > 0 {
+	if p := NewPlan(f.m.snapshot(t), Options{}); len(p.Steps) > 0 {
 		t.Errorf("%s it still wants\n  %s", when, strings.Join(textsOf(p.Steps, stepText), "\n  "))
 	}
 }
@@ -138,7 +138,7 @@ func TestFollowStoreFails(t *testing.T) {
 	for _, op := range []string{"List", "Watch"} {
 		synctest.Test(t, func(t *testing.T) {
 			m := bare(1)
-			f := &following{m: m, k: NewKeeper(m.sources(), NewPlan(m.world(t), Options{}), true, rate.Inf, 8)}
+			f := &following{m: m, k: NewKeeper(m.sources(), NewPlan(m.snapshot(t), Options{}), true, rate.Inf, 8)}
 			m.before = func(c call) error {
 				if c.op == op {
 					return away

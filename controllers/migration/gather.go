@@ -21,7 +21,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 )
 
-// Sources is where a World is read from: an API server, its etcd, or both.
+// Sources is where a Snapshot is read from: an API server, its etcd, or both.
 type Sources struct {
 	// API reaches the API server; nil means that it is not asked. Served: it serves ServiceCIDRs and IPAddresses, under
 	// APIVersion. Version is what it says of itself.
@@ -39,23 +39,23 @@ type Sources struct {
 // pageSize bounds what is in memory of a listing beside what is kept of it.
 const pageSize = 1000
 
-// World reads the cluster. With an API server it is read kind by kind: IPAddresses before Services, so that an IPAddress
+// Snapshot reads the cluster. With an API server it is read kind by kind: IPAddresses before Services, so that an IPAddress
 // without a Service is one whose Service was gone when everything had been read. From etcd alone it is all of one revision.
-func (s Sources) World(ctx context.Context) (World, error) {
-	w := World{Now: s.Clock.Now(), Served: s.API != nil && s.Served, Given: s.Ranges}
+func (s Sources) Snapshot(ctx context.Context) (Snapshot, error) {
+	w := Snapshot{Now: s.Clock.Now(), Served: s.API != nil && s.Served, Given: s.Ranges}
 	if s.Store != nil {
 		if err := s.bitmaps(ctx, &w); err != nil {
-			return World{}, fmt.Errorf("reading the bitmaps from etcd: %w", err)
+			return Snapshot{}, fmt.Errorf("reading the bitmaps from etcd: %w", err)
 		}
 	}
 	for _, read := range []struct {
 		what string
-		do   func(context.Context, *World) error
+		do   func(context.Context, *Snapshot) error
 	}{
-		{"IPAddresses", s.ipAddresses}, {"ServiceCIDRs", s.serviceCIDRs}, {"Services", s.services}, {"namespace kube-system", func(ctx context.Context, w *World) (err error) { w.Cluster, err = s.Cluster(ctx); return err }},
+		{"IPAddresses", s.ipAddresses}, {"ServiceCIDRs", s.serviceCIDRs}, {"Services", s.services}, {"namespace kube-system", func(ctx context.Context, w *Snapshot) (err error) { w.Cluster, err = s.Cluster(ctx); return err }},
 	} {
 		if err := read.do(ctx, &w); err != nil {
-			return World{}, fmt.Errorf("reading %s: %w", read.what, err)
+			return Snapshot{}, fmt.Errorf("reading %s: %w", read.what, err)
 		}
 	}
 	w.Allocator = s.allocator(w)
@@ -64,7 +64,7 @@ func (s Sources) World(ctx context.Context) (World, error) {
 
 // allocator tells from what the API servers allocate. An API server says its version; that of one which is down shows in what it
 // wrote itself.
-func (s Sources) allocator(w World) Allocator {
+func (s Sources) allocator(w Snapshot) Allocator {
 	c := w.defaultCIDR()
 	created := c != nil && c.ByAPIServer || slices.ContainsFunc(w.IPAddresses, func(ip IPAddress) bool { return ip.ByAPIServer })
 	minor, known := minorOf(s.Version)
@@ -101,7 +101,7 @@ func minorOf(v *version.Info) (minor int, ok bool) {
 }
 
 // bitmaps reads both keys as they were at one moment.
-func (s Sources) bitmaps(ctx context.Context, w *World) error {
+func (s Sources) bitmaps(ctx context.Context, w *Snapshot) error {
 	w.Looked = true
 	revision, err := s.Store.List(ctx, prefixRanges, 0, func(v Value) error {
 		if v.Key == KeyPrimary || v.Key == KeySecondary { // the third one is of node ports
@@ -129,7 +129,7 @@ func newStoredBitmap(v Value) StoredBitmap {
 	return s
 }
 
-func (s Sources) services(ctx context.Context, w *World) error {
+func (s Sources) services(ctx context.Context, w *Snapshot) error {
 	if s.API != nil {
 		return pages(ctx, s.API, &corev1.ServiceList{}, func() { w.Services = nil }, func(l *corev1.ServiceList) {
 			for i := range l.Items {
@@ -142,7 +142,7 @@ func (s Sources) services(ctx context.Context, w *World) error {
 	})
 }
 
-func (s Sources) ipAddresses(ctx context.Context, w *World) error {
+func (s Sources) ipAddresses(ctx context.Context, w *Snapshot) error {
 	switch {
 	case s.API != nil && s.Served:
 		return pages(ctx, s.API, &networkingv1.IPAddressList{}, func() { w.IPAddresses = nil }, func(l *networkingv1.IPAddressList) {
@@ -156,13 +156,13 @@ func (s Sources) ipAddresses(ctx context.Context, w *World) error {
 	return fromStore(ctx, s.Store, prefixIPAddresses, w, w.addIPAddress)
 }
 
-func (w *World) addIPAddress(o *networkingv1.IPAddress) {
+func (w *Snapshot) addIPAddress(o *networkingv1.IPAddress) {
 	if ip, ok := newIPAddress(o); ok {
 		w.IPAddresses = append(w.IPAddresses, ip)
 	}
 }
 
-func (s Sources) serviceCIDRs(ctx context.Context, w *World) error {
+func (s Sources) serviceCIDRs(ctx context.Context, w *Snapshot) error {
 	switch {
 	case s.API != nil && s.Served:
 		return pages(ctx, s.API, &networkingv1.ServiceCIDRList{}, func() { w.ServiceCIDRs = nil }, func(l *networkingv1.ServiceCIDRList) {
@@ -248,8 +248,8 @@ func pages[L client.ObjectList](ctx context.Context, c client.Client, list L, be
 	}
 }
 
-// fromStore reads all objects below a prefix, and books those that cannot be decoded.
-func fromStore[T any](ctx context.Context, store Store, prefix string, w *World, keep func(*T)) error {
+// fromStore reads all objects below a prefix, and notes those that cannot be decoded.
+func fromStore[T any](ctx context.Context, store Store, prefix string, w *Snapshot, keep func(*T)) error {
 	_, err := store.List(ctx, prefix, w.Revision, func(v Value) error {
 		switch object, ok := any(v.Object).(*T); {
 		case ok:
@@ -268,7 +268,7 @@ const confirmAfter = 3 * time.Second
 // Confirmed returns a plan of which every finding was seen twice, some seconds apart; what only one of the two looks saw was a
 // write under way.
 func (s Sources) Confirmed(ctx context.Context, o Options) (Plan, error) {
-	w, err := s.World(ctx)
+	w, err := s.Snapshot(ctx)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -279,7 +279,7 @@ func (s Sources) Confirmed(ctx context.Context, o Options) (Plan, error) {
 	if err := sleep(ctx, confirmAfter); err != nil {
 		return Plan{}, err
 	}
-	if w, err = s.World(ctx); err != nil {
+	if w, err = s.Snapshot(ctx); err != nil {
 		return Plan{}, err
 	}
 	return confirm(first, NewPlan(w, o)), nil

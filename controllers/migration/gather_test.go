@@ -12,8 +12,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 )
 
-// From etcd alone a World holds everything, as it was at one revision.
-func TestWorldFromTheStore(t *testing.T) {
+// From etcd alone a Snapshot holds everything, as it was at one revision.
+func TestSnapshotFromTheStore(t *testing.T) {
 	want := healthy()
 	m := holding(want)
 	m.put(Write{Key: "ranges/servicenodeports", Object: &corev1.RangeAllocation{Range: "30000-32767", Data: []byte{1}}})
@@ -30,7 +30,7 @@ func TestWorldFromTheStore(t *testing.T) {
 	}
 	revision := m.revision
 	m.before = late
-	w := m.world(t)
+	w := m.snapshot(t)
 
 	if w.Revision != revision {
 		t.Errorf("it is of revision %d, want %d", w.Revision, revision)
@@ -50,7 +50,7 @@ func TestWorldFromTheStore(t *testing.T) {
 		[]string{"ipaddresses/10.0.0.99: it holds a *v1.Namespace", "services/specs/ns/broken: the value, of 6 bytes, is broken"})
 }
 
-func TestWorldThatCannotBeRead(t *testing.T) {
+func TestSnapshotThatCannotBeRead(t *testing.T) {
 	for _, prefix := range []string{"ranges/", prefixIPAddresses, prefixServiceCIDRs, prefixServices, "namespaces/kube-system"} {
 		m, away := holding(healthy()), errors.New("away")
 		m.before = func(c call) error {
@@ -59,7 +59,7 @@ func TestWorldThatCannotBeRead(t *testing.T) {
 			}
 			return nil
 		}
-		if _, err := m.sources().World(t.Context()); !errors.Is(err, away) || !strings.HasPrefix(err.Error(), "reading ") {
+		if _, err := m.sources().Snapshot(t.Context()); !errors.Is(err, away) || !strings.HasPrefix(err.Error(), "reading ") {
 			t.Errorf("without %s: %v", prefix, err)
 		}
 	}
@@ -100,21 +100,21 @@ func TestAllocator(t *testing.T) {
 	other.ByAPIServer = true
 	for name, tc := range map[string]struct {
 		minor string
-		w     World
+		w     Snapshot
 		want  Allocator
 	}{
 		"1.32":                                   {minor: "32", want: AllocatorBitmap},
-		"1.32 with our ServiceCIDR":              {minor: "32", w: World{ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
-		"1.32 with the feature gate":             {minor: "32", w: World{ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorBoth},
-		"1.32 with somebody's ServiceCIDR":       {minor: "32", w: World{ServiceCIDRs: []ServiceCIDR{other}}, want: AllocatorBitmap},
+		"1.32 with our ServiceCIDR":              {minor: "32", w: Snapshot{ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
+		"1.32 with the feature gate":             {minor: "32", w: Snapshot{ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorBoth},
+		"1.32 with somebody's ServiceCIDR":       {minor: "32", w: Snapshot{ServiceCIDRs: []ServiceCIDR{other}}, want: AllocatorBitmap},
 		"1.33":                                   {minor: "33", want: AllocatorBoth},
 		"1.34":                                   {minor: "34", want: AllocatorIPAddresses},
-		"a vendor's 1.34":                        {minor: "34+", w: World{Bitmaps: one}, want: AllocatorIPAddresses},
-		"down, with bitmaps":                     {w: World{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
-		"down, with the API server's range":      {w: World{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorIPAddresses},
-		"down, an IPAddress is the API server's": {w: World{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}, IPAddresses: []IPAddress{byAPIServer(anIP("10.0.0.1", "a"))}}, want: AllocatorIPAddresses},
-		"1.32 with an IPAddress of its own":      {minor: "32", w: World{IPAddresses: []IPAddress{byAPIServer(anIP("10.0.0.1", "a"))}}, want: AllocatorBoth},
-		"down, without bitmaps":                  {w: World{ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorUnknown},
+		"a vendor's 1.34":                        {minor: "34+", w: Snapshot{Bitmaps: one}, want: AllocatorIPAddresses},
+		"down, with bitmaps":                     {w: Snapshot{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
+		"down, with the API server's range":      {w: Snapshot{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorIPAddresses},
+		"down, an IPAddress is the API server's": {w: Snapshot{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}, IPAddresses: []IPAddress{byAPIServer(anIP("10.0.0.1", "a"))}}, want: AllocatorIPAddresses},
+		"1.32 with an IPAddress of its own":      {minor: "32", w: Snapshot{IPAddresses: []IPAddress{byAPIServer(anIP("10.0.0.1", "a"))}}, want: AllocatorBoth},
+		"down, without bitmaps":                  {w: Snapshot{ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorUnknown},
 		"down, and nobody looked":                {want: AllocatorUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,15 +149,15 @@ func TestMinor(t *testing.T) {
 // Only what two looks have found is kept: the rest was a write under way.
 func TestConfirm(t *testing.T) {
 	w := healthy()
-	passing := w.but(func(w *World) { w.IPAddresses = w.IPAddresses[1:] })
-	lasting := w.but(func(w *World) { w.IPAddresses[1].Service = nsName("x") })
-	both := w.but(func(w *World) { w.IPAddresses = []IPAddress{lasting.IPAddresses[1], w.IPAddresses[2]} })
-	anew := lasting.but(func(w *World) { w.IPAddresses[1].UID = "anew" })
-	plan := func(w World) Plan { return NewPlan(w, Options{}) }
+	passing := w.but(func(w *Snapshot) { w.IPAddresses = w.IPAddresses[1:] })
+	lasting := w.but(func(w *Snapshot) { w.IPAddresses[1].Service = nsName("x") })
+	both := w.but(func(w *Snapshot) { w.IPAddresses = []IPAddress{lasting.IPAddresses[1], w.IPAddresses[2]} })
+	anew := lasting.but(func(w *Snapshot) { w.IPAddresses[1].UID = "anew" })
+	plan := func(w Snapshot) Plan { return NewPlan(w, Options{}) }
 	const wrong = "IPAddressWrongParent 10.0.0.2 (Service ns/b, IPAddress 10.0.0.2)"
 
 	for name, tc := range map[string]struct {
-		first, second           World
+		first, second           Snapshot
 		wantFindings, wantSteps []string
 	}{
 		"nothing, then something":  {first: w, second: passing},
@@ -184,7 +184,7 @@ func TestConfirm(t *testing.T) {
 
 // Without an API server nothing moves, and nobody has to look twice.
 func TestConfirmedOffline(t *testing.T) {
-	m := holding(healthy().but(func(w *World) { w.IPAddresses = nil }))
+	m := holding(healthy().but(func(w *Snapshot) { w.IPAddresses = nil }))
 	p, err := m.sources().Confirmed(t.Context(), Options{})
 	if err != nil || len(p.Steps) != 3 {
 		t.Errorf("%d steps, %v", len(p.Steps), err)
@@ -212,7 +212,7 @@ func TestCheck(t *testing.T) {
 		"nobody answers": {change: func(m *memory) { m.before = func(call) error { return away } }, want: "away"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := holding(World{})
+			m := holding(Snapshot{})
 			tc.change(m)
 			err := m.sources().Check(t.Context())
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {

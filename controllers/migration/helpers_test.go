@@ -19,7 +19,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// noon is when every world of a table is looked at.
+// noon is when every snapshot of a table is taken.
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // byValue lets cmp compare addresses by ==, errors by their text, and takes no list for an empty one.
@@ -168,8 +168,8 @@ func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
 func oneOf[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// shuffled returns the same world with everything in another order, except for bitmaps, which have theirs.
-func shuffled(w World, r *rand.Rand) World {
+// shuffled returns the same snapshot with everything in another order, except for bitmaps, which have theirs.
+func shuffled(w Snapshot, r *rand.Rand) Snapshot {
 	w.Services, w.IPAddresses = slices.Clone(w.Services), slices.Clone(w.IPAddresses)
 	w.ServiceCIDRs, w.Unreadable = slices.Clone(w.ServiceCIDRs), slices.Clone(w.Unreadable)
 	r.Shuffle(len(w.Services), func(i, j int) { w.Services[i], w.Services[j] = w.Services[j], w.Services[i] })

@@ -15,15 +15,15 @@ import (
 // may flip while it is being looked at, so that an object which an API server wrote has it everywhere.
 const creationGrace = time.Minute
 
-// judge holds what the verdict on a single address depends on beside its entry.
+// judge holds what the decision on a single address depends on beside its entry.
 type judge struct {
 	now       time.Time
 	allocator Allocator
 	ranges    []allocator.Range
 }
 
-// verdict is a finding about an address and the step that mends it. The zero verdict is: as it should be.
-type verdict struct {
+// decision is a finding about an address and the step that mends it. The zero decision is: as it should be.
+type decision struct {
 	finding Finding
 	step    Step
 	// again asks for another look when a grace is over.
@@ -32,7 +32,7 @@ type verdict struct {
 
 // address judges the relation of KEP-1880 between the Services that hold an address and its IPAddress, as the repair loop of an
 // API server would that begins to allocate from IPAddresses.
-func (j judge) address(a netip.Addr, e entry) verdict {
+func (j judge) address(a netip.Addr, e entry) decision {
 	switch {
 	case len(e.claims) == 0:
 		return j.unclaimed(a, e.object)
@@ -52,14 +52,14 @@ func (j judge) address(a netip.Addr, e entry) verdict {
 		v.step = j.onObject(RelabelIPAddress, a, e)
 		return v
 	default:
-		return verdict{}
+		return decision{}
 	}
 }
 
 // duplicate judges whether the address is held more than once. It is a finding of its own, beside what the IPAddress is like.
-func (j judge) duplicate(a netip.Addr, e entry) verdict {
+func (j judge) duplicate(a netip.Addr, e entry) decision {
 	if len(e.claims) < 2 {
-		return verdict{}
+		return decision{}
 	}
 	var others []string
 	for _, s := range e.claims[1:] {
@@ -69,27 +69,27 @@ func (j judge) duplicate(a netip.Addr, e entry) verdict {
 		fmt.Sprintf("the IPAddress goes to Service %s; create %s anew, so that it gets an address of its own", e.claims[0].Name, strings.Join(others, ", ")))
 }
 
-func (j judge) missing(a netip.Addr, e entry) verdict {
+func (j judge) missing(a netip.Addr, e entry) decision {
 	v := found(IPAddressMissing, a, e, "", "create it")
 	v.step = Step{Do: CreateIPAddress, Address: a, Service: NamespacedName(e.claims[0].Name)}
 	return v
 }
 
-func (j judge) wrongParent(a netip.Addr, e entry) verdict {
+func (j judge) wrongParent(a netip.Addr, e entry) decision {
 	if left := j.grace(e.object); left > 0 {
-		return verdict{again: left} // the address may have passed on to a Service that is about to be written
+		return decision{again: left} // the address may have passed on to a Service that is about to be written
 	}
 	return j.destroying(ReplaceIPAddress, found(IPAddressWrongParent, a, e, "it names "+parentText(e.object),
 		"delete it and create it for the Service: the parent of an IPAddress cannot be changed"), a, e)
 }
 
 // unclaimed judges an IPAddress without a Service. One of another manager, or of nobody, is a reservation.
-func (j judge) unclaimed(a netip.Addr, object *IPAddress) verdict {
+func (j judge) unclaimed(a netip.Addr, object *IPAddress) decision {
 	switch {
 	case object == nil, object.ManagedBy != v1alpha1.ManagedByAPIServer:
-		return verdict{}
+		return decision{}
 	case j.grace(object) > 0:
-		return verdict{again: j.grace(object)} // its Service is about to be written
+		return decision{again: j.grace(object)} // its Service is about to be written
 	case object.Deleting: // an API server's repair loop spins on it
 		return found(IPAddressOrphan, a, entry{object: object}, "it is being deleted and a finalizer holds it",
 			"take the finalizer away, or give it another managed-by label; an API server that allocates from IPAddresses would delete it over and over")
@@ -107,7 +107,7 @@ func (j judge) grace(o *IPAddress) time.Duration {
 }
 
 // destroying adds the step, unless somebody has set a finalizer: it is for him to say what becomes of the object.
-func (j judge) destroying(do Action, v verdict, a netip.Addr, e entry) verdict {
+func (j judge) destroying(do Action, v decision, a netip.Addr, e entry) decision {
 	if held := e.object.Finalizers; len(held) > 0 {
 		v.finding.Detail += ", and is held by " + strings.Join(held, ", ")
 		v.finding.Plan = "whoever set the finalizer takes it away, then run again"
@@ -147,7 +147,7 @@ func foreign(o *IPAddress) bool {
 	return o.ManagedBy != v1alpha1.ManagedByAPIServer
 }
 
-func found(k Kind, a netip.Addr, e entry, detail, plan string) verdict {
+func found(k Kind, a netip.Addr, e entry, detail, plan string) decision {
 	f := Finding{Kind: k, Address: a, Detail: detail, Plan: plan}
 	for _, s := range e.claims {
 		f.Objects = append(f.Objects, "Service "+s.Name.String())
@@ -155,7 +155,7 @@ func found(k Kind, a netip.Addr, e entry, detail, plan string) verdict {
 	if e.object != nil {
 		f.Objects = append(f.Objects, "IPAddress "+a.String())
 	}
-	return verdict{finding: f}
+	return decision{finding: f}
 }
 
 func parentText(o *IPAddress) string {

@@ -107,7 +107,7 @@ func TestNothingIsOutOfAnUnknownRange(t *testing.T) {
 	if v := (judge{}).address(addr("192.0.2.1"), entry{claims: []*Service{&s}}); v.finding.Kind != IPAddressMissing {
 		t.Errorf("found %q", v.finding.Kind)
 	}
-	w := World{Services: []Service{s}, ServiceCIDRs: []ServiceCIDR{aCIDR("more", "10.0.0.0/24")}}
+	w := Snapshot{Services: []Service{s}, ServiceCIDRs: []ServiceCIDR{aCIDR("more", "10.0.0.0/24")}}
 	if p := NewPlan(w, Options{}); p.Findings[len(p.Findings)-1].Kind != IPAddressMissing {
 		t.Errorf("beside a ServiceCIDR that somebody has added: %v", textsOf(p.Findings, findingText))
 	}

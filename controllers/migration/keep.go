@@ -31,8 +31,8 @@ type Keeper struct {
 	workers int
 
 	mu    sync.Mutex
-	book  *book
-	since map[netip.Addr]time.Time // when a verdict that destroys was first reached
+	index *addressIndex
+	since map[netip.Addr]time.Time // when a decision that destroys was first reached
 
 	queue workqueue.TypedRateLimitingInterface[netip.Addr]
 }
@@ -41,10 +41,10 @@ type Keeper struct {
 // than limit says and with as many workers.
 func NewKeeper(s Sources, p Plan, throughStore bool, limit rate.Limit, workers int) *Keeper {
 	k := &Keeper{
-		judge: p.judge(), book: newBook(World{}), since: map[netip.Addr]time.Time{},
+		judge: p.judge(), index: newAddressIndex(Snapshot{}), since: map[netip.Addr]time.Time{},
 		writer: apiWriter{s.API, s.APIVersion}, clock: s.Clock, limit: rate.NewLimiter(limit, max(1, workers)), workers: max(1, workers),
 		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](100*time.Millisecond, patience)),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](100*time.Millisecond, maxPause)),
 	}
 	if throughStore {
 		k.writer = storeWriter{s.Store, s.Clock.Now}
@@ -56,7 +56,7 @@ func NewKeeper(s Sources, p Plan, throughStore bool, limit rate.Limit, workers i
 func (k *Keeper) PutService(o *corev1.Service) {
 	s := newService(o)
 	k.mu.Lock()
-	touched := k.book.putService(&s)
+	touched := k.index.putService(&s)
 	k.mu.Unlock()
 	k.wake(touched...)
 }
@@ -64,7 +64,7 @@ func (k *Keeper) PutService(o *corev1.Service) {
 // DropService tells of a Service that is gone.
 func (k *Keeper) DropService(name types.NamespacedName) {
 	k.mu.Lock()
-	touched := k.book.dropService(name)
+	touched := k.index.dropService(name)
 	k.mu.Unlock()
 	k.wake(touched...)
 }
@@ -76,7 +76,7 @@ func (k *Keeper) PutIPAddress(o *networkingv1.IPAddress) {
 		return
 	}
 	k.mu.Lock()
-	k.book.putIPAddress(&ip)
+	k.index.putIPAddress(&ip)
 	k.mu.Unlock()
 	k.wake(ip.Address)
 }
@@ -88,7 +88,7 @@ func (k *Keeper) DropIPAddress(name string) {
 		return
 	}
 	k.mu.Lock()
-	k.book.dropIPAddress(a)
+	k.index.dropIPAddress(a)
 	k.mu.Unlock()
 	k.wake(a)
 }
@@ -139,7 +139,7 @@ func (k *Keeper) steady() (claimed int, steady bool) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for a, e := range k.book.entries {
+	for a, e := range k.index.entries {
 		if k.judge.at(k.clock.Now()).address(a, *e).step.Do != "" {
 			return 0, false
 		}
@@ -173,16 +173,16 @@ func (k *Keeper) next(ctx context.Context) bool {
 	return true
 }
 
-// look judges an address and carries out the verdict. again asks for another look later.
+// look judges an address and carries out the decision. again asks for another look later.
 func (k *Keeper) look(ctx context.Context, a netip.Addr) (again time.Duration, err error) {
 	now := k.clock.Now()
 	k.mu.Lock()
 	var e entry
-	if known := k.book.entries[a]; known != nil {
+	if known := k.index.entries[a]; known != nil {
 		e = *known
 	}
 	v := k.judge.at(now).address(a, e)
-	again = max(v.again, k.patience(a, v.step, now))
+	again = max(v.again, k.graceLeft(a, v.step, now))
 	k.mu.Unlock()
 	if v.step.Do == "" || again > 0 {
 		return again, nil
@@ -199,8 +199,8 @@ func (k *Keeper) look(ctx context.Context, a netip.Addr) (again time.Duration, e
 	return 0, nil
 }
 
-// patience is how long a step that destroys still has to wait.
-func (k *Keeper) patience(a netip.Addr, s Step, now time.Time) time.Duration {
+// graceLeft is how long a step that destroys still has to wait.
+func (k *Keeper) graceLeft(a netip.Addr, s Step, now time.Time) time.Duration {
 	if !s.Destroys() {
 		delete(k.since, a)
 		return 0

@@ -60,7 +60,7 @@ type keeping struct {
 // kept starts a Keeper of a cluster on the bitmap with 10.0.0.0/24, that knows these objects.
 func kept(t *testing.T, known ...any) *keeping {
 	t.Helper()
-	p := NewPlan(World{Allocator: AllocatorBitmap, Given: nets("10.0.0.0/24")}, Options{})
+	p := NewPlan(Snapshot{Allocator: AllocatorBitmap, Given: nets("10.0.0.0/24")}, Options{})
 	k := &keeping{Keeper: NewKeeper(Sources{Clock: clock.RealClock{}}, p, false, rate.Inf, 8), recorder: &recorder{begin: time.Now()}, inStep: make(chan int, 2)}
 	k.writer = k.recorder
 	k.tell(known...)
@@ -201,7 +201,7 @@ func TestKeeperWaitsForAnAPIServer(t *testing.T) {
 	})
 }
 
-// The world moved before a write: it is looked at again soon, then later and later, and by then an event may have told what is right.
+// The cluster changed before a write: it is looked at again soon, then later and later, and by then an event may have told what is right.
 func TestKeeperIsOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kept(t)
@@ -254,7 +254,7 @@ func TestKeeperFails(t *testing.T) {
 		}
 		k.answers(nil)
 		before := len(k.lines())
-		k.after(patience + time.Second)
+		k.after(maxPause + time.Second)
 		if got := k.lines(); len(got) != before+1 {
 			t.Errorf("when the server is back it does\n%s", strings.Join(got[before:], "\n"))
 		}
@@ -351,8 +351,8 @@ func TestKeeperIgnoresNonsense(t *testing.T) {
 		k.DropService(types.NamespacedName{Namespace: "ns", Name: "unheard-of"})
 		k.DropIPAddress("10.0.0.77")
 		k.after(time.Second)
-		if len(k.book.entries) != 0 || len(k.lines()) != 0 || len(k.inStep) != 1 {
-			t.Errorf("entries %v, done %v, in step %d", k.book.entries, k.lines(), len(k.inStep))
+		if len(k.index.entries) != 0 || len(k.lines()) != 0 || len(k.inStep) != 1 {
+			t.Errorf("entries %v, done %v, in step %d", k.index.entries, k.lines(), len(k.inStep))
 		}
 	})
 }

@@ -374,7 +374,7 @@ func decoded(v Value) Value {
 const kubeSystem = types.UID("uid-of-kube-system")
 
 // holding fills a memory with a cluster of these Services, objects and bitmaps.
-func holding(w World) *memory {
+func holding(w Snapshot) *memory {
 	m := newMemory()
 	m.put(Write{Key: "namespaces/kube-system", Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: kubeSystem}}})
 	for _, s := range w.Services {
@@ -414,10 +414,10 @@ func (m *memory) bitmap(key string) *bitmap.Bitmap {
 // sources reads from this memory alone.
 func (m *memory) sources() Sources { return Sources{Store: m, Clock: clock.RealClock{}} }
 
-// world is what the memory holds, as a plan sees it.
-func (m *memory) world(t *testing.T) World {
+// snapshot is what the memory holds, as a plan sees it.
+func (m *memory) snapshot(t *testing.T) Snapshot {
 	t.Helper()
-	w, err := m.sources().World(t.Context())
+	w, err := m.sources().Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ type Options struct {
 	RepairBitmap bool
 }
 
-// Plan is what is wrong in a World, and what mends it.
+// Plan is what is wrong in a Snapshot, and what mends it.
 type Plan struct {
-	World    World
+	Snapshot Snapshot
 	Ranges   []netip.Prefix // what the API server allocates from, primary first; nil if nothing tells
 	Findings []Finding
 	Steps    []Step
@@ -25,11 +25,11 @@ type Plan struct {
 	Passing int
 }
 
-// NewPlan compares bitmaps, Services, IPAddresses and ServiceCIDRs. It is pure, and the same World gives the same Plan.
-func NewPlan(w World, o Options) Plan {
-	p := Plan{World: w}
+// NewPlan compares bitmaps, Services, IPAddresses and ServiceCIDRs. It is pure, and the same Snapshot gives the same Plan.
+func NewPlan(w Snapshot, o Options) Plan {
+	p := Plan{Snapshot: w}
 	p.Ranges = p.serviceRanges()
-	b := newBook(w)
+	b := newAddressIndex(w)
 	p.judgeObjects()
 	p.judgeGiven()
 	p.judgeBitmaps(b, o)
@@ -61,14 +61,14 @@ func (p *Plan) ReadyToFlip() bool { return len(p.StopFlip()) == 0 }
 func (p *Plan) StopFlip() []Finding {
 	var out []Finding
 	for _, f := range p.Findings {
-		if f.StopsFlip() && (f.Kind != DefaultServiceCIDRMissing || p.World.Served || len(p.Ranges) == 0) {
+		if f.StopsFlip() && (f.Kind != DefaultServiceCIDRMissing || p.Snapshot.Served || len(p.Ranges) == 0) {
 			out = append(out, f)
 		}
 	}
 	return out
 }
 
-func (p *Plan) add(v verdict) {
+func (p *Plan) add(v decision) {
 	if v.finding.Kind != "" {
 		p.Findings = append(p.Findings, v.finding)
 	}
@@ -79,7 +79,7 @@ func (p *Plan) add(v verdict) {
 
 // judge returns what judges single addresses in this world.
 func (p *Plan) judge() judge {
-	return judge{now: p.World.Now, allocator: p.World.Allocator, ranges: p.offered()}
+	return judge{now: p.Snapshot.Now, allocator: p.Snapshot.Allocator, ranges: p.offered()}
 }
 
 // offered are all ranges that an address of a Service may lie in: the API server's own, and those of every ServiceCIDR.
@@ -98,7 +98,7 @@ func (p *Plan) offered() []allocator.Range {
 		}
 	}
 	add(p.Ranges)
-	for _, c := range p.World.ServiceCIDRs {
+	for _, c := range p.Snapshot.ServiceCIDRs {
 		if !c.Deleting && c.Name != defaultName {
 			add(c.CIDRs)
 		}
@@ -107,13 +107,13 @@ func (p *Plan) offered() []allocator.Range {
 }
 
 func (p *Plan) judgeObjects() {
-	for _, u := range p.World.Unreadable {
+	for _, u := range p.Snapshot.Unreadable {
 		p.Findings = append(p.Findings, Finding{
 			Kind: ObjectUnreadable, Objects: []string{u.Key}, Detail: u.Err.Error(),
 			Plan: "repair or delete the key, then try again; nothing is done while it is there", Blocks: true,
 		})
 	}
-	for _, s := range p.World.Services {
+	for _, s := range p.Snapshot.Services {
 		p.judgeTexts(s, InvalidClusterIP, s.Invalid)
 		p.judgeTexts(s, MisspeltClusterIP, s.Misspelt)
 	}
@@ -128,7 +128,7 @@ func (p *Plan) judgeTexts(s Service, k Kind, texts []string) {
 }
 
 // judgeAddresses goes through the addresses in their order, so that plans of one world are equal.
-func (p *Plan) judgeAddresses(b *book) {
+func (p *Plan) judgeAddresses(b *addressIndex) {
 	addresses := make([]netip.Addr, 0, len(b.entries))
 	for a := range b.entries {
 		addresses = append(addresses, a)

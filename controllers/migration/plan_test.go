@@ -12,8 +12,8 @@ import (
 )
 
 // healthy is a small cluster on the bitmap that is ready to flip: two Services, one of them with two families.
-func healthy() World {
-	return World{
+func healthy() Snapshot {
+	return Snapshot{
 		Now: noon, Allocator: AllocatorBitmap, Served: true, Looked: true, Revision: 11,
 		Services:     []Service{aService("a", "10.0.0.1", "fd00::1"), aService("b", "10.0.0.2"), aService("headless")},
 		IPAddresses:  []IPAddress{anIP("10.0.0.1", "a"), anIP("10.0.0.2", "b"), anIP("fd00::1", "a")},
@@ -22,8 +22,8 @@ func healthy() World {
 	}
 }
 
-// but returns the world with something done to it.
-func (w World) but(do func(*World)) World {
+// but returns the snapshot with something done to it.
+func (w Snapshot) but(do func(*Snapshot)) Snapshot {
 	w.Services, w.IPAddresses = slices.Clone(w.Services), slices.Clone(w.IPAddresses)
 	w.ServiceCIDRs, w.Bitmaps = slices.Clone(w.ServiceCIDRs), slices.Clone(w.Bitmaps)
 	do(&w)
@@ -35,7 +35,7 @@ func TestPlan(t *testing.T) {
 	repair := Options{RepairBitmap: true}
 	seen := map[Kind]bool{}
 	for name, tc := range map[string]struct {
-		change func(*World)
+		change func(*Snapshot)
 		o      Options
 		// wantPlans has a piece of what each finding says about what to do, in the order of the findings.
 		wantFindings, wantPlans, wantSteps []string
@@ -43,62 +43,62 @@ func TestPlan(t *testing.T) {
 		wantCalm, wantClean bool
 		wantBlocked         int
 	}{
-		"as it should be": {change: func(*World) {}, wantCalm: true, wantClean: true},
+		"as it should be": {change: func(*Snapshot) {}, wantCalm: true, wantClean: true},
 		"an empty cluster of which nothing is known": {
-			change:       func(w *World) { *w = World{} },
+			change:       func(w *Snapshot) { *w = Snapshot{} },
 			wantFindings: []string{"DefaultServiceCIDRMissing (ServiceCIDR kubernetes)"}, wantPlans: []string{"--service-cluster-ip-range"},
 		},
 		"a Service without IPAddress": {
-			change:       func(w *World) { w.IPAddresses = w.IPAddresses[1:] },
+			change:       func(w *Snapshot) { w.IPAddresses = w.IPAddresses[1:] },
 			wantFindings: []string{"IPAddressMissing 10.0.0.1 (Service ns/a)"}, wantPlans: []string{"create it"},
 			wantSteps: []string{"CreateIPAddress 10.0.0.1 for ns/a"},
 		},
 		"an IPAddress that a finalizer holds": {
-			change:       func(w *World) { w.IPAddresses[1] = dying(w.IPAddresses[1]) },
+			change:       func(w *Snapshot) { w.IPAddresses[1] = dying(w.IPAddresses[1]) },
 			wantFindings: []string{"IPAddressMissing 10.0.0.2 (Service ns/b, IPAddress 10.0.0.2)"}, wantPlans: []string{"wait for the finalizer"},
 		},
 		"an IPAddress without Service": {
-			change:       func(w *World) { w.Services = w.Services[:1] },
+			change:       func(w *Snapshot) { w.Services = w.Services[:1] },
 			wantFindings: []string{"IPAddressOrphan 10.0.0.2 (IPAddress 10.0.0.2)", "LeakedBit 10.0.0.2"}, wantPlans: []string{"delete it", "left as it is"},
 			wantSteps: []string{"DeleteIPAddress 10.0.0.2 if ip-10.0.0.2@7"},
 		},
 		"an IPAddress without Service that somebody protects": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.IPAddresses = append(w.IPAddresses, heldBy(anIP("10.0.0.9", "gone"), "example.com/mine"))
 			},
 			wantFindings: []string{"IPAddressOrphan 10.0.0.9 (IPAddress 10.0.0.9)"}, wantPlans: []string{"whoever set the finalizer"},
 		},
 		"an IPAddress of somebody else without Service": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.IPAddresses = append(w.IPAddresses, labelled(anIP("10.0.0.9", ""), "example.com", "IPv4"))
 			},
 			wantCalm: true, wantClean: true,
 		},
 		"an IPAddress of nobody without Service": {
-			change:   func(w *World) { w.IPAddresses = append(w.IPAddresses, labelled(anIP("10.0.0.9", "gone"), "", "")) },
+			change:   func(w *Snapshot) { w.IPAddresses = append(w.IPAddresses, labelled(anIP("10.0.0.9", "gone"), "", "")) },
 			wantCalm: true, wantClean: true,
 		},
 		"an IPAddress of another Service": {
-			change:       func(w *World) { w.IPAddresses[1].Service = nsName("a") },
+			change:       func(w *Snapshot) { w.IPAddresses[1].Service = nsName("a") },
 			wantFindings: []string{"IPAddressWrongParent 10.0.0.2 (Service ns/b, IPAddress 10.0.0.2)"}, wantPlans: []string{"delete it and create it"},
 			wantSteps: []string{"ReplaceIPAddress 10.0.0.2 for ns/b if ip-10.0.0.2@7"},
 		},
 		"an IPAddress that lost its labels": {
-			change:       func(w *World) { w.IPAddresses[1] = labelled(w.IPAddresses[1], "", "") },
+			change:       func(w *Snapshot) { w.IPAddresses[1] = labelled(w.IPAddresses[1], "", "") },
 			wantFindings: []string{"IPAddressWrongLabels 10.0.0.2 (Service ns/b, IPAddress 10.0.0.2)"}, wantPlans: []string{"write the labels"},
 			wantSteps: []string{"RelabelIPAddress 10.0.0.2 for ns/b if ip-10.0.0.2@7"},
 		},
 		"a Service on an address that another manager keeps": {
-			change:       func(w *World) { w.IPAddresses[1] = labelled(anIP("10.0.0.2", ""), "example.com", "IPv4") },
+			change:       func(w *Snapshot) { w.IPAddresses[1] = labelled(anIP("10.0.0.2", ""), "example.com", "IPv4") },
 			wantFindings: []string{"IPAddressForeign 10.0.0.2 (Service ns/b, IPAddress 10.0.0.2)"}, wantPlans: []string{"never touched here"},
 		},
 		"two Services on one address, the right one is named": {
-			change:       func(w *World) { w.Services = append(w.Services, aged(aService("late", "10.0.0.2"), time.Minute)) },
+			change:       func(w *Snapshot) { w.Services = append(w.Services, aged(aService("late", "10.0.0.2"), time.Minute)) },
 			wantFindings: []string{"DuplicateClusterIP 10.0.0.2 (Service ns/b, Service ns/late, IPAddress 10.0.0.2)"},
 			wantPlans:    []string{"create ns/late anew"},
 		},
 		"two Services on one address, the wrong one is named": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.Services = append(w.Services, aged(aService("early", "10.0.0.2"), 2*time.Hour))
 			},
 			wantFindings: []string{
@@ -109,15 +109,15 @@ func TestPlan(t *testing.T) {
 			wantSteps: []string{"ReplaceIPAddress 10.0.0.2 for ns/early if ip-10.0.0.2@7"},
 		},
 		"a Service outside of every range": {
-			change:       func(w *World) { w.Services = append(w.Services, aService("far", "192.0.2.1")) },
+			change:       func(w *Snapshot) { w.Services = append(w.Services, aService("far", "192.0.2.1")) },
 			wantFindings: []string{"OutOfRange 192.0.2.1 (Service ns/far)"}, wantPlans: []string{"add a ServiceCIDR"},
 		},
 		"a Service on the network address": {
-			change:       func(w *World) { w.Services = append(w.Services, aService("net", "10.0.0.0")) },
+			change:       func(w *Snapshot) { w.Services = append(w.Services, aService("net", "10.0.0.0")) },
 			wantFindings: []string{"OutOfRange 10.0.0.0 (Service ns/net)"}, wantPlans: []string{"create the Service anew"},
 		},
 		"a Service in a ServiceCIDR that somebody added": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.Services = append(w.Services, aService("far", "192.0.2.1"))
 				w.ServiceCIDRs = append(w.ServiceCIDRs, aCIDR("more", "192.0.2.0/24"))
 			},
@@ -125,7 +125,7 @@ func TestPlan(t *testing.T) {
 			wantSteps: []string{"CreateIPAddress 192.0.2.1 for ns/far"},
 		},
 		"a Service in a ServiceCIDR that is going": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.Services = append(w.Services, aService("far", "192.0.2.1"))
 				w.ServiceCIDRs = append(w.ServiceCIDRs, aCIDR("more", "192.0.2.0/24"))
 				w.ServiceCIDRs[1].Deleting = true
@@ -133,11 +133,11 @@ func TestPlan(t *testing.T) {
 			wantFindings: []string{"OutOfRange 192.0.2.1 (Service ns/far)"}, wantPlans: []string{"add a ServiceCIDR"},
 		},
 		"a Service with words for an address": {
-			change:       func(w *World) { w.Services = append(w.Services, aService("odd", "ten dot one")) },
+			change:       func(w *Snapshot) { w.Services = append(w.Services, aService("odd", "ten dot one")) },
 			wantFindings: []string{"InvalidClusterIP (Service ns/odd)"}, wantPlans: []string{"create the Service anew"},
 		},
 		"a Service whose address is spelt in a way of its own": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.Services = append(w.Services, aService("odd", "FD00::2"))
 				w.IPAddresses = append(w.IPAddresses, anIP("fd00::2", "odd"))
 				w.Bitmaps[1] = aBitmap(KeySecondary, "fd00::/112", "fd00::1", "fd00::2")
@@ -145,62 +145,66 @@ func TestPlan(t *testing.T) {
 			wantFindings: []string{"MisspeltClusterIP (Service ns/odd)"}, wantPlans: []string{"create the Service anew"},
 		},
 		"no default ServiceCIDR": {
-			change:       func(w *World) { w.ServiceCIDRs = nil },
+			change:       func(w *Snapshot) { w.ServiceCIDRs = nil },
 			wantFindings: []string{"DefaultServiceCIDRMissing (ServiceCIDR kubernetes)"}, wantPlans: []string{"create it with 10.0.0.0/24,fd00::/112"},
 			wantSteps: []string{"CreateServiceCIDR with 10.0.0.0/24,fd00::/112"},
 		},
 		"no default ServiceCIDR, where none can be": {
-			change:       func(w *World) { w.ServiceCIDRs, w.Served = nil, false },
+			change:       func(w *Snapshot) { w.ServiceCIDRs, w.Served = nil, false },
 			wantFindings: []string{"DefaultServiceCIDRMissing (ServiceCIDR kubernetes)"}, wantPlans: []string{"the API server creates it"},
 			wantCalm: true,
 		},
 		"a default ServiceCIDR of another range": {
-			change:       func(w *World) { w.ServiceCIDRs[0].CIDRs = nets("10.9.0.0/24,fd00::/112") },
+			change:       func(w *Snapshot) { w.ServiceCIDRs[0].CIDRs = nets("10.9.0.0/24,fd00::/112") },
 			wantFindings: []string{"DefaultServiceCIDRWrong (ServiceCIDR kubernetes)"}, wantPlans: []string{"delete it and create it with 10.0.0.0/24,fd00::/112"},
 			wantSteps: []string{"ReplaceServiceCIDR if cidr-kubernetes@9 with 10.0.0.0/24,fd00::/112"},
 		},
 		"a default ServiceCIDR of another range that is protected": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.ServiceCIDRs[0].CIDRs, w.ServiceCIDRs[0].Finalizers = nets("10.9.0.0/24"), []string{"example.com/mine"}
 			},
 			wantFindings: []string{"DefaultServiceCIDRWrong (ServiceCIDR kubernetes)"}, wantPlans: []string{"left to those who set them: example.com/mine"},
 		},
 		"a default ServiceCIDR of another range, where it is not served": {
-			change:       func(w *World) { w.ServiceCIDRs[0].CIDRs, w.Served = nets("10.9.0.0/24"), false },
+			change:       func(w *Snapshot) { w.ServiceCIDRs[0].CIDRs, w.Served = nets("10.9.0.0/24"), false },
 			wantFindings: []string{"DefaultServiceCIDRWrong (ServiceCIDR kubernetes)"}, wantPlans: []string{"delete its key in etcd"},
 		},
 		"a default ServiceCIDR with the families the other way around": {
-			change:       func(w *World) { w.ServiceCIDRs[0].CIDRs = nets("fd00::/112,10.0.0.0/24") },
+			change:       func(w *Snapshot) { w.ServiceCIDRs[0].CIDRs = nets("fd00::/112,10.0.0.0/24") },
 			wantFindings: []string{"SecondaryRangeMislabelled (ServiceCIDR kubernetes)"}, wantPlans: []string{"delete it and create it with 10.0.0.0/24,fd00::/112"},
 			wantSteps: []string{"ReplaceServiceCIDR if cidr-kubernetes@9 with 10.0.0.0/24,fd00::/112"},
 		},
 		"a default ServiceCIDR that is being deleted": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.ServiceCIDRs[0].CIDRs, w.ServiceCIDRs[0].Deleting, w.ServiceCIDRs[0].Finalizers = nets("10.9.0.0/24"), true, []string{"example.com/mine"}
 			},
 			wantFindings: []string{"DefaultServiceCIDRWrong (ServiceCIDR kubernetes)"}, wantPlans: []string{"example.com/mine"},
 		},
 		"a default ServiceCIDR that is right and is being deleted": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.ServiceCIDRs[0].Deleting, w.ServiceCIDRs[0].Finalizers = true, []string{"example.com/mine"}
 			},
 			wantCalm: true, wantClean: true, // it is missing when it is gone
 		},
 		"an IPAddress without Service that a finalizer holds": {
-			change:       func(w *World) { w.IPAddresses = append(w.IPAddresses, dying(anIP("10.0.0.9", "gone"))) },
+			change:       func(w *Snapshot) { w.IPAddresses = append(w.IPAddresses, dying(anIP("10.0.0.9", "gone"))) },
 			wantFindings: []string{"IPAddressOrphan 10.0.0.9 (IPAddress 10.0.0.9)"}, wantPlans: []string{"finalizer"},
 		},
 		"a bit without Service": {
-			change:       func(w *World) { w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.1", "10.0.0.2", "10.0.0.77") },
+			change: func(w *Snapshot) {
+				w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.1", "10.0.0.2", "10.0.0.77")
+			},
 			wantFindings: []string{"LeakedBit 10.0.0.77"}, wantPlans: []string{"run --repair-bitmap"}, wantCalm: true,
 		},
 		"a bit without Service, to be repaired": {
-			change: func(w *World) { w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.1", "10.0.0.2", "10.0.0.77") }, o: repair,
+			change: func(w *Snapshot) {
+				w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.1", "10.0.0.2", "10.0.0.77")
+			}, o: repair,
 			wantFindings: []string{"LeakedBit 10.0.0.77"}, wantPlans: []string{"write the bitmap"}, wantCalm: true,
 			wantSteps: []string{"RepairBitmap ranges/serviceips"},
 		},
 		"a Service without bit": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.Bitmaps[1] = aBitmap(KeySecondary, "fd00::/112", "fd00::1")
 				w.Services[1].Addresses = append(w.Services[1].Addresses, addr("fd00::2"))
 				w.IPAddresses = append(w.IPAddresses, anIP("fd00::2", "b"))
@@ -208,73 +212,73 @@ func TestPlan(t *testing.T) {
 			wantFindings: []string{"MissingBit fd00::2 (Service ns/b)"}, wantPlans: []string{"left as it is"}, wantCalm: true,
 		},
 		"a Service without bit, to be repaired": {
-			change: func(w *World) { w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.2") }, o: repair,
+			change: func(w *Snapshot) { w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.2") }, o: repair,
 			wantFindings: []string{"MissingBit 10.0.0.1 (Service ns/a)"}, wantPlans: []string{"write the bitmap"}, wantCalm: true,
 			wantSteps: []string{"RepairBitmap ranges/serviceips"},
 		},
 		"no secondary bitmap": {
-			change:       func(w *World) { w.Bitmaps = w.Bitmaps[:1] },
+			change:       func(w *Snapshot) { w.Bitmaps = w.Bitmaps[:1] },
 			wantFindings: []string{"BitmapMissing (ranges/secondaryserviceips)"}, wantPlans: []string{"`migrate rollback` builds it"}, wantCalm: true,
 		},
 		"no primary bitmap": {
-			change:       func(w *World) { w.Bitmaps = w.Bitmaps[1:] },
+			change:       func(w *Snapshot) { w.Bitmaps = w.Bitmaps[1:] },
 			wantFindings: []string{"BitmapMissing (ranges/serviceips)"}, wantPlans: []string{"`migrate rollback` builds it"}, wantCalm: true,
 		},
 		"bitmaps that nobody looked for": {
-			change:   func(w *World) { w.Bitmaps, w.Looked, w.Revision = nil, false, 0 },
+			change:   func(w *Snapshot) { w.Bitmaps, w.Looked, w.Revision = nil, false, 0 },
 			wantCalm: true, wantClean: true,
 		},
 		"a bitmap that was never used": {
-			change:       func(w *World) { w.Bitmaps[1] = broken(KeySecondary, bitmap.ErrUnset) },
+			change:       func(w *Snapshot) { w.Bitmaps[1] = broken(KeySecondary, bitmap.ErrUnset) },
 			wantFindings: []string{"BitmapEmpty (ranges/secondaryserviceips)"}, wantPlans: []string{"left as it is"}, wantCalm: true,
 		},
 		"a bitmap that was never used, to be repaired": {
-			change: func(w *World) { w.Bitmaps[1] = broken(KeySecondary, bitmap.ErrUnset) }, o: repair,
+			change: func(w *Snapshot) { w.Bitmaps[1] = broken(KeySecondary, bitmap.ErrUnset) }, o: repair,
 			wantFindings: []string{"BitmapEmpty (ranges/secondaryserviceips)"}, wantPlans: []string{"write the bitmap"}, wantCalm: true,
 			wantSteps: []string{"RepairBitmap ranges/secondaryserviceips"},
 		},
 		"a bitmap without bits": {
-			change:       func(w *World) { w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/24") },
+			change:       func(w *Snapshot) { w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/24") },
 			wantFindings: []string{"BitmapEmpty (ranges/serviceips)"}, wantPlans: []string{"left as it is"}, wantCalm: true,
 		},
 		"a bitmap without bits, and no Service of its family": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.Bitmaps[1] = aBitmap(KeySecondary, "fd00::/112")
 				w.Services[0].Addresses, w.IPAddresses = w.Services[0].Addresses[:1], w.IPAddresses[:2]
 			},
 			wantCalm: true, wantClean: true,
 		},
 		"a bitmap of other bytes": {
-			change:       func(w *World) { w.Bitmaps[0] = broken(KeyPrimary, errors.New("the bytes are damaged")) },
+			change:       func(w *Snapshot) { w.Bitmaps[0] = broken(KeyPrimary, errors.New("the bytes are damaged")) },
 			wantFindings: []string{"BitmapUnreadable (ranges/serviceips)"}, wantPlans: []string{"leave out --etcd-servers"}, wantCalm: true, wantBlocked: 1,
 		},
 		"a bitmap under lock and key": {
-			change:       func(w *World) { w.Bitmaps[0] = broken(KeyPrimary, fmt.Errorf("%w (by aescbc)", ErrEncrypted)) },
+			change:       func(w *Snapshot) { w.Bitmaps[0] = broken(KeyPrimary, fmt.Errorf("%w (by aescbc)", ErrEncrypted)) },
 			wantFindings: []string{"BitmapEncrypted (ranges/serviceips)"}, wantPlans: []string{"leave out --etcd-servers"}, wantCalm: true, wantBlocked: 1,
 		},
 		"a bitmap of a range where no Service is": {
-			change:       func(w *World) { w.Bitmaps[1] = aBitmap(KeySecondary, "fd99::/112", "fd99::1") },
+			change:       func(w *Snapshot) { w.Bitmaps[1] = aBitmap(KeySecondary, "fd99::/112", "fd99::1") },
 			wantFindings: []string{"BitmapForeignRange (ranges/secondaryserviceips)"}, wantPlans: []string{"find out which range"}, wantCalm: true, wantBlocked: 1,
 		},
 		"a bitmap of a range that is not the API server's": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.Given = nets("10.0.0.0/24,fd00::/112")
 				w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/25", "10.0.0.1", "10.0.0.2")
 			},
 			wantFindings: []string{"BitmapForeignRange (ranges/serviceips)"}, wantPlans: []string{"find out which range"}, wantCalm: true, wantBlocked: 1,
 		},
 		"two bitmaps of one family": {
-			change:       func(w *World) { w.Bitmaps[1] = aBitmap(KeySecondary, "10.0.1.0/24") },
+			change:       func(w *Snapshot) { w.Bitmaps[1] = aBitmap(KeySecondary, "10.0.1.0/24") },
 			wantFindings: []string{"SecondaryRangeMislabelled (ranges/secondaryserviceips)", "SecondaryRangeMislabelled (ranges/serviceips)"},
 			wantPlans:    []string{"find out which range", "find out which range"}, wantBlocked: 2,
 		},
 		"bitmaps after the flip": {
-			change:       func(w *World) { w.Allocator = AllocatorIPAddresses },
+			change:       func(w *Snapshot) { w.Allocator = AllocatorIPAddresses },
 			wantFindings: []string{"StaleBitmap (ranges/secondaryserviceips)", "StaleBitmap (ranges/serviceips)"},
 			wantPlans:    []string{"`migrate finalize`", "`migrate finalize`"}, wantCalm: true, wantClean: true,
 		},
 		"a slip of the admin's pen": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.Services = append(w.Services, aService("kubernetes", "10.0.0.3"))
 				w.Services[3].Name.Namespace = "default"
 				w.IPAddresses = append(w.IPAddresses, anIP("10.0.0.3", "kubernetes"))
@@ -284,7 +288,7 @@ func TestPlan(t *testing.T) {
 			wantFindings: []string{"RangeContradicted (Service default/kubernetes)"}, wantPlans: []string{"give the range as kube-apiserver is started with it"}, wantBlocked: 1,
 		},
 		"an object of other bytes": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.Unreadable = []Unreadable{{Key: "services/specs/ns/x", Err: errors.New("the value is broken")}}
 			},
 			wantFindings: []string{"ObjectUnreadable (services/specs/ns/x)"}, wantPlans: []string{"repair or delete the key"}, wantBlocked: 1,
@@ -315,14 +319,14 @@ func TestPlan(t *testing.T) {
 	}
 	for _, k := range kinds {
 		if !seen[k.kind] {
-			t.Errorf("no world of this table has a finding of kind %s", k.kind)
+			t.Errorf("no snapshot of this table has a finding of kind %s", k.kind)
 		}
 	}
 }
 
 // What an address counts as: one of a Service that is as it should be, or one that is not. Duplicates are not.
 func TestPlanCounts(t *testing.T) {
-	w := healthy().but(func(w *World) {
+	w := healthy().but(func(w *Snapshot) {
 		w.Services = append(w.Services, aService("c", "10.0.0.3"), aged(aService("late", "10.0.0.2"), 0))
 		w.IPAddresses = append(w.IPAddresses, anIP("10.0.0.66", "gone"))
 	})
@@ -336,17 +340,17 @@ func TestPlanCounts(t *testing.T) {
 }
 
 // A finding in the two ServiceCIDRs that an API server on the bitmap knows nothing of does not stop it from being right.
-func TestEveryWorldGivesOnePlan(t *testing.T) {
+func TestEverySnapshotGivesOnePlan(t *testing.T) {
 	for seed := range uint64(400) {
 		r := seeded(seed)
-		s := randomScene(r, 4)
+		s := randomFixture(r, 4)
 		o := Options{RepairBitmap: r.IntN(2) == 0}
-		want := NewPlan(s.World, o)
-		if diff := planDiff(want, NewPlan(s.World, o)); diff != "" {
-			t.Fatalf("seed %d: the same world has two plans:\n%s", seed, diff)
+		want := NewPlan(s.Snapshot, o)
+		if diff := planDiff(want, NewPlan(s.Snapshot, o)); diff != "" {
+			t.Fatalf("seed %d: the same snapshot has two plans:\n%s", seed, diff)
 		}
-		if diff := planDiff(want, NewPlan(shuffled(s.World, r), o)); diff != "" {
-			t.Fatalf("seed %d: in another order the world has another plan (-want +got):\n%s\n%s", seed, diff, s)
+		if diff := planDiff(want, NewPlan(shuffled(s.Snapshot, r), o)); diff != "" {
+			t.Fatalf("seed %d: in another order the snapshot has another plan (-want +got):\n%s\n%s", seed, diff, s)
 		}
 	}
 }

@@ -15,15 +15,15 @@ const defaultName = v1alpha1.DefaultServiceCIDR
 // serviceRanges finds out what the API server allocates from: what the admin says, else what the bitmaps are of where they are
 // alive, else what the default ServiceCIDR says.
 func (p *Plan) serviceRanges() []netip.Prefix {
-	if p.World.Given != nil {
-		return p.World.Given
+	if p.Snapshot.Given != nil {
+		return p.Snapshot.Given
 	}
-	if p.World.Allocator != AllocatorIPAddresses {
+	if p.Snapshot.Allocator != AllocatorIPAddresses {
 		if ranges := p.bitmapRanges(); ranges != nil {
 			return ranges
 		}
 	}
-	if c := p.World.defaultCIDR(); c != nil {
+	if c := p.Snapshot.defaultCIDR(); c != nil {
 		return c.CIDRs
 	}
 	return p.bitmapRanges()
@@ -31,11 +31,11 @@ func (p *Plan) serviceRanges() []netip.Prefix {
 
 // bitmapRanges are those of the bitmaps, nil unless all are there, readable, and fit to the Services.
 func (p *Plan) bitmapRanges() []netip.Prefix {
-	if len(p.World.Bitmaps) == 0 || p.World.Bitmaps[0].Key != KeyPrimary {
+	if len(p.Snapshot.Bitmaps) == 0 || p.Snapshot.Bitmaps[0].Key != KeyPrimary {
 		return nil
 	}
 	var out []netip.Prefix
-	for _, b := range p.World.Bitmaps {
+	for _, b := range p.Snapshot.Bitmaps {
 		if b.Bitmap == nil {
 			return nil
 		}
@@ -53,11 +53,11 @@ func (p *Plan) bitmapRanges() []netip.Prefix {
 // lacks reports whether a Service has an address that is in none of the ranges, but in the default ServiceCIDR: then a bitmap is
 // missing, and not a range.
 func (p *Plan) lacks(ranges []netip.Prefix) bool {
-	c := p.World.defaultCIDR()
+	c := p.Snapshot.defaultCIDR()
 	if c == nil {
 		return false
 	}
-	for _, s := range p.World.Services {
+	for _, s := range p.Snapshot.Services {
 		for _, a := range s.Addresses {
 			if !within(ranges, a) && within(c.CIDRs, a) {
 				return true
@@ -77,12 +77,12 @@ func within(ranges []netip.Prefix, a netip.Addr) bool {
 func (p *Plan) misplaced(b StoredBitmap) (kind Kind, why string) {
 	prefix := b.Bitmap.Prefix()
 	switch first, known := p.apiServerAddress(); {
-	case p.World.Given != nil && p.given(b.Key) != prefix:
-		kind, why = BitmapForeignRange, fmt.Sprintf("it is of %s, --service-cluster-ip-range is %s", prefix, prefixes(p.World.Given))
-		if slices.Contains(p.World.Given, prefix) {
+	case p.Snapshot.Given != nil && p.given(b.Key) != prefix:
+		kind, why = BitmapForeignRange, fmt.Sprintf("it is of %s, --service-cluster-ip-range is %s", prefix, prefixes(p.Snapshot.Given))
+		if slices.Contains(p.Snapshot.Given, prefix) {
 			kind = SecondaryRangeMislabelled
 		}
-	case p.World.Given != nil:
+	case p.Snapshot.Given != nil:
 	case p.swapped():
 		kind, why = SecondaryRangeMislabelled, "each of the two bitmaps is under the key of the other"
 	case p.sameFamily():
@@ -97,7 +97,7 @@ func (p *Plan) misplaced(b StoredBitmap) (kind Kind, why string) {
 
 // given is what the admin says that the range of a bitmap is, the zero Prefix for none.
 func (p *Plan) given(key string) netip.Prefix {
-	for i, prefix := range p.World.Given {
+	for i, prefix := range p.Snapshot.Given {
 		if keyOf(i) == key {
 			return prefix
 		}
@@ -107,7 +107,7 @@ func (p *Plan) given(key string) netip.Prefix {
 
 // apiServerAddress is that of Service default/kubernetes in the primary family.
 func (p *Plan) apiServerAddress() (netip.Addr, bool) {
-	for _, s := range p.World.Services {
+	for _, s := range p.Snapshot.Services {
 		if s.Name.Namespace == "default" && s.Name.Name == "kubernetes" && len(s.Addresses) > 0 {
 			return s.Addresses[0], true
 		}
@@ -123,14 +123,14 @@ func (p *Plan) swapped() bool {
 }
 
 func (p *Plan) sameFamily() bool {
-	b := p.World.Bitmaps
+	b := p.Snapshot.Bitmaps
 	return len(b) == 2 && b[0].Bitmap != nil && b[1].Bitmap != nil && b[0].Bitmap.Prefix().Addr().Is4() == b[1].Bitmap.Prefix().Addr().Is4()
 }
 
 // foreign reports whether Services have addresses of the family, and none in the prefix.
 func (p *Plan) foreign(prefix netip.Prefix) bool {
 	family := false
-	for _, s := range p.World.Services {
+	for _, s := range p.Snapshot.Services {
 		for _, a := range s.Addresses {
 			if prefix.Contains(a) {
 				return false
@@ -149,13 +149,13 @@ func (p *Plan) contradicted(ranges []netip.Prefix) bool {
 
 // judgeGiven guards against a slip of the pen, by which everything else would be judged.
 func (p *Plan) judgeGiven() {
-	if !p.contradicted(p.World.Given) {
+	if !p.contradicted(p.Snapshot.Given) {
 		return
 	}
 	first, _ := p.apiServerAddress()
 	p.Findings = append(p.Findings, Finding{
 		Kind: RangeContradicted, Objects: []string{"Service default/kubernetes"}, Blocks: true,
-		Detail: fmt.Sprintf("it has %s, --service-cluster-ip-range is %s", first, prefixes(p.World.Given)),
+		Detail: fmt.Sprintf("it has %s, --service-cluster-ip-range is %s", first, prefixes(p.Snapshot.Given)),
 		Plan:   "give the range as kube-apiserver is started with it, the primary one first",
 	})
 }
@@ -163,14 +163,14 @@ func (p *Plan) judgeGiven() {
 // judgeDefaultCIDR compares the default ServiceCIDR with the range. An API server that allocates from ServiceCIDRs creates and
 // extends it itself.
 func (p *Plan) judgeDefaultCIDR() {
-	c := p.World.defaultCIDR()
+	c := p.Snapshot.defaultCIDR()
 	switch {
-	case p.World.Allocator.WritesIPAddresses() && p.World.Given == nil:
+	case p.Snapshot.Allocator.WritesIPAddresses() && p.Snapshot.Given == nil:
 	case c == nil:
 		p.missingDefaultCIDR()
 	case len(p.Ranges) > 0 && !slices.Equal(c.CIDRs, p.Ranges):
 		p.wrongDefaultCIDR(*c)
-	case p.World.Given == nil && p.contradicted(c.CIDRs):
+	case p.Snapshot.Given == nil && p.contradicted(c.CIDRs):
 		p.contradictedDefaultCIDR(*c)
 	}
 }
@@ -194,7 +194,7 @@ func (p *Plan) missingDefaultCIDR() {
 	switch {
 	case len(p.Ranges) == 0:
 		f.Plan = "tell the range with --service-cluster-ip-range, or give --etcd-servers, where the bitmaps tell it"
-	case p.World.Served && !p.World.Allocator.WritesIPAddresses():
+	case p.Snapshot.Served && !p.Snapshot.Allocator.WritesIPAddresses():
 		f.Plan = "create it with " + prefixes(p.Ranges)
 		p.Steps = append(p.Steps, Step{Do: CreateServiceCIDR, CIDRs: p.Ranges})
 	default:
@@ -212,11 +212,11 @@ func (p *Plan) wrongDefaultCIDR(c ServiceCIDR) {
 		f.Kind = SecondaryRangeMislabelled
 	}
 	switch {
-	case p.World.Allocator.WritesIPAddresses():
+	case p.Snapshot.Allocator.WritesIPAddresses():
 		f.Plan = "start the API server with " + prefixes(c.CIDRs) + ", or move the Services and delete this ServiceCIDR, which the API server then creates anew"
 	case len(c.Finalizers) > 0:
 		f.Plan = "delete it, so that it can be created anew; nothing allocates from it yet. Its finalizers are left to those who set them: " + strings.Join(c.Finalizers, ", ")
-	case !p.World.Served:
+	case !p.Snapshot.Served:
 		f.Plan = "delete its key in etcd, or serve networking.k8s.io/v1beta1 and run again"
 	default:
 		f.Plan = "delete it and create it with " + prefixes(p.Ranges) + "; nothing allocates from it yet"

@@ -20,87 +20,87 @@ func TestRanges(t *testing.T) {
 	all := []ServiceCIDR{aCIDR("kubernetes", "10.0.0.0/24,fd00::/112")}
 
 	for name, tc := range map[string]struct {
-		w    World
+		w    Snapshot
 		want string
 		// wantPlaced: what is found to be wrong with the bitmaps and the default ServiceCIDR.
 		wantWrong []string
 	}{
-		"nothing tells":           {w: World{}, wantWrong: []string{"DefaultServiceCIDRMissing (ServiceCIDR kubernetes)"}},
-		"one bitmap":              {w: World{Bitmaps: []StoredBitmap{v4}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.0.0.0/24")}}, want: "10.0.0.0/24"},
-		"two bitmaps":             {w: World{Bitmaps: []StoredBitmap{v4, v6}, ServiceCIDRs: all}, want: "10.0.0.0/24,fd00::/112"},
-		"two bitmaps, IPv6 first": {w: World{Bitmaps: []StoredBitmap{under(KeyPrimary, v6), under(KeySecondary, v4)}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "fd00::/112,10.0.0.0/24")}}, want: "fd00::/112,10.0.0.0/24"},
+		"nothing tells":           {w: Snapshot{}, wantWrong: []string{"DefaultServiceCIDRMissing (ServiceCIDR kubernetes)"}},
+		"one bitmap":              {w: Snapshot{Bitmaps: []StoredBitmap{v4}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.0.0.0/24")}}, want: "10.0.0.0/24"},
+		"two bitmaps":             {w: Snapshot{Bitmaps: []StoredBitmap{v4, v6}, ServiceCIDRs: all}, want: "10.0.0.0/24,fd00::/112"},
+		"two bitmaps, IPv6 first": {w: Snapshot{Bitmaps: []StoredBitmap{under(KeyPrimary, v6), under(KeySecondary, v4)}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "fd00::/112,10.0.0.0/24")}}, want: "fd00::/112,10.0.0.0/24"},
 		"the bitmaps before the ServiceCIDR": {
-			w:    World{Bitmaps: []StoredBitmap{v4}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.7.0.0/24")}},
+			w:    Snapshot{Bitmaps: []StoredBitmap{v4}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.7.0.0/24")}},
 			want: "10.0.0.0/24", wantWrong: []string{"DefaultServiceCIDRWrong (ServiceCIDR kubernetes)"},
 		},
 		"the ServiceCIDR, where bitmaps are leftovers": {
-			w:    World{Allocator: AllocatorIPAddresses, Bitmaps: []StoredBitmap{v4}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.7.0.0/24")}},
+			w:    Snapshot{Allocator: AllocatorIPAddresses, Bitmaps: []StoredBitmap{v4}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.7.0.0/24")}},
 			want: "10.7.0.0/24", wantWrong: []string{"StaleBitmap (ranges/serviceips)"},
 		},
 		"leftovers, where nothing else tells": {
-			w:    World{Allocator: AllocatorIPAddresses, Bitmaps: []StoredBitmap{v4}},
+			w:    Snapshot{Allocator: AllocatorIPAddresses, Bitmaps: []StoredBitmap{v4}},
 			want: "10.0.0.0/24", wantWrong: []string{"StaleBitmap (ranges/serviceips)"},
 		},
 		"the ServiceCIDR, where a bitmap cannot be read": {
-			w:    World{Bitmaps: []StoredBitmap{v4, broken(KeySecondary, errors.New("broken"))}, ServiceCIDRs: all},
+			w:    Snapshot{Bitmaps: []StoredBitmap{v4, broken(KeySecondary, errors.New("broken"))}, ServiceCIDRs: all},
 			want: "10.0.0.0/24,fd00::/112", wantWrong: []string{"BitmapUnreadable (ranges/secondaryserviceips)"},
 		},
 		"the ServiceCIDR, where a bitmap was never used": {
-			w:    World{Bitmaps: []StoredBitmap{v4, broken(KeySecondary, bitmap.ErrUnset)}, ServiceCIDRs: all},
+			w:    Snapshot{Bitmaps: []StoredBitmap{v4, broken(KeySecondary, bitmap.ErrUnset)}, ServiceCIDRs: all},
 			want: "10.0.0.0/24,fd00::/112",
 		},
-		"a bitmap without bits tells its range": {w: World{Bitmaps: []StoredBitmap{v4, aBitmap(KeySecondary, "fd00::/112")}, ServiceCIDRs: all}, want: "10.0.0.0/24,fd00::/112"},
-		"another ServiceCIDR tells nothing":     {w: World{ServiceCIDRs: []ServiceCIDR{aCIDR("more", "10.0.0.0/24")}}, wantWrong: []string{"DefaultServiceCIDRMissing (ServiceCIDR kubernetes)"}},
+		"a bitmap without bits tells its range": {w: Snapshot{Bitmaps: []StoredBitmap{v4, aBitmap(KeySecondary, "fd00::/112")}, ServiceCIDRs: all}, want: "10.0.0.0/24,fd00::/112"},
+		"another ServiceCIDR tells nothing":     {w: Snapshot{ServiceCIDRs: []ServiceCIDR{aCIDR("more", "10.0.0.0/24")}}, wantWrong: []string{"DefaultServiceCIDRMissing (ServiceCIDR kubernetes)"}},
 		"the admin tells": {
-			w:    World{Given: nets("10.0.0.0/24,fd00::/112"), Bitmaps: []StoredBitmap{v4, v6}, ServiceCIDRs: all},
+			w:    Snapshot{Given: nets("10.0.0.0/24,fd00::/112"), Bitmaps: []StoredBitmap{v4, v6}, ServiceCIDRs: all},
 			want: "10.0.0.0/24,fd00::/112",
 		},
 		"the admin tells one family": {
-			w: World{Given: nets("10.0.0.0/24"), Bitmaps: []StoredBitmap{v4, v6}, ServiceCIDRs: all}, want: "10.0.0.0/24",
+			w: Snapshot{Given: nets("10.0.0.0/24"), Bitmaps: []StoredBitmap{v4, v6}, ServiceCIDRs: all}, want: "10.0.0.0/24",
 			wantWrong: []string{"BitmapForeignRange (ranges/secondaryserviceips)", "DefaultServiceCIDRWrong (ServiceCIDR kubernetes)"},
 		},
 		"the admin tells another range": {
-			w: World{Given: nets("10.0.0.0/16"), Bitmaps: []StoredBitmap{v4}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.0.0.0/16")}}, want: "10.0.0.0/16",
+			w: Snapshot{Given: nets("10.0.0.0/16"), Bitmaps: []StoredBitmap{v4}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.0.0.0/16")}}, want: "10.0.0.0/16",
 			wantWrong: []string{"BitmapForeignRange (ranges/serviceips)"},
 		},
 		"the admin tells it the other way around": {
-			w: World{Given: nets("fd00::/112,10.0.0.0/24"), Bitmaps: []StoredBitmap{v4, v6}, ServiceCIDRs: all}, want: "fd00::/112,10.0.0.0/24",
+			w: Snapshot{Given: nets("fd00::/112,10.0.0.0/24"), Bitmaps: []StoredBitmap{v4, v6}, ServiceCIDRs: all}, want: "fd00::/112,10.0.0.0/24",
 			wantWrong: []string{
 				"SecondaryRangeMislabelled (ServiceCIDR kubernetes)",
 				"SecondaryRangeMislabelled (ranges/secondaryserviceips)", "SecondaryRangeMislabelled (ranges/serviceips)",
 			},
 		},
 		"the admin tells what only the secondary bitmap is left of": {
-			w:    World{Given: nets("10.0.0.0/24,fd00::/112"), Looked: true, Bitmaps: []StoredBitmap{v6}, ServiceCIDRs: all},
+			w:    Snapshot{Given: nets("10.0.0.0/24,fd00::/112"), Looked: true, Bitmaps: []StoredBitmap{v6}, ServiceCIDRs: all},
 			want: "10.0.0.0/24,fd00::/112", wantWrong: []string{"BitmapMissing (ranges/serviceips)"},
 		},
-		"only the secondary bitmap is left": {w: World{Bitmaps: []StoredBitmap{v6}}, wantWrong: []string{"DefaultServiceCIDRMissing (ServiceCIDR kubernetes)"}},
+		"only the secondary bitmap is left": {w: Snapshot{Bitmaps: []StoredBitmap{v6}}, wantWrong: []string{"DefaultServiceCIDRMissing (ServiceCIDR kubernetes)"}},
 		"only the secondary bitmap is left, the ServiceCIDR knows": {
-			w: World{Bitmaps: []StoredBitmap{v6}, Services: dual, ServiceCIDRs: all}, want: "10.0.0.0/24,fd00::/112",
+			w: Snapshot{Bitmaps: []StoredBitmap{v6}, Services: dual, ServiceCIDRs: all}, want: "10.0.0.0/24,fd00::/112",
 			wantWrong: []string{"MissingBit fd00::2 (Service ns/a)"},
 		},
 		"only the primary bitmap is left, a Service has the other family": {
-			w: World{Looked: true, Bitmaps: []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.1", "10.0.0.2")}, Services: dual, ServiceCIDRs: all}, want: "10.0.0.0/24,fd00::/112",
+			w: Snapshot{Looked: true, Bitmaps: []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.1", "10.0.0.2")}, Services: dual, ServiceCIDRs: all}, want: "10.0.0.0/24,fd00::/112",
 			wantWrong: []string{"BitmapMissing (ranges/secondaryserviceips)"},
 		},
 		"each bitmap under the key of the other": {
-			w: World{Bitmaps: []StoredBitmap{under(KeyPrimary, v6), under(KeySecondary, v4)}, Services: dual, ServiceCIDRs: all}, want: "10.0.0.0/24,fd00::/112",
+			w: Snapshot{Bitmaps: []StoredBitmap{under(KeyPrimary, v6), under(KeySecondary, v4)}, Services: dual, ServiceCIDRs: all}, want: "10.0.0.0/24,fd00::/112",
 			wantWrong: []string{"SecondaryRangeMislabelled (ranges/secondaryserviceips)", "SecondaryRangeMislabelled (ranges/serviceips)"},
 		},
 		"two bitmaps of one family": {
-			w: World{Bitmaps: []StoredBitmap{v4, aBitmap(KeySecondary, "10.0.1.0/24")}, ServiceCIDRs: all}, want: "10.0.0.0/24,fd00::/112",
+			w: Snapshot{Bitmaps: []StoredBitmap{v4, aBitmap(KeySecondary, "10.0.1.0/24")}, ServiceCIDRs: all}, want: "10.0.0.0/24,fd00::/112",
 			wantWrong: []string{"SecondaryRangeMislabelled (ranges/secondaryserviceips)", "SecondaryRangeMislabelled (ranges/serviceips)"},
 		},
 		"a primary bitmap in which the API server's own Service is not first": {
-			w:    World{Bitmaps: []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/16", "10.0.0.2")}, Services: []Service{apiServer("10.0.1.1")}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.0.1.0/24")}},
+			w:    Snapshot{Bitmaps: []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/16", "10.0.0.2")}, Services: []Service{apiServer("10.0.1.1")}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.0.1.0/24")}},
 			want: "10.0.1.0/24", wantWrong: []string{"BitmapForeignRange (ranges/serviceips)"},
 		},
 		"a secondary bitmap in which no Service is": {
-			w:    World{Bitmaps: []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.1", "10.0.0.2"), aBitmap(KeySecondary, "fd77::/112")}, Services: dual, ServiceCIDRs: all},
+			w:    Snapshot{Bitmaps: []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.1", "10.0.0.2"), aBitmap(KeySecondary, "fd77::/112")}, Services: dual, ServiceCIDRs: all},
 			want: "10.0.0.0/24,fd00::/112", wantWrong: []string{"BitmapForeignRange (ranges/secondaryserviceips)"},
 		},
 		"a secondary bitmap of a family that no Service has": {
-			w:    World{Bitmaps: []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.1"), aBitmap(KeySecondary, "fd77::/112")}, Services: dual[:1], ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.0.0.0/24,fd77::/112")}},
+			w:    Snapshot{Bitmaps: []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.1"), aBitmap(KeySecondary, "fd77::/112")}, Services: dual[:1], ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.0.0.0/24,fd77::/112")}},
 			want: "10.0.0.0/24,fd77::/112",
 		},
 	} {

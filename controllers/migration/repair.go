@@ -26,7 +26,7 @@ type drift struct {
 	followed int64
 }
 
-func newDrift(m *bitmap.Bitmap, b *book) *drift {
+func newDrift(m *bitmap.Bitmap, b *addressIndex) *drift {
 	d := &drift{prefix: m.Prefix(), missing: map[netip.Addr]bool{}, leaked: map[netip.Addr]bool{}}
 	for a := range m.All() {
 		if !b.claimed(a) {
@@ -68,7 +68,7 @@ const maxConflicts = 100
 
 // drift compares the bitmap with the Services as they are now.
 func (r Runner) drift(ctx context.Context, key string) (*drift, error) {
-	w, err := r.Sources.World(ctx)
+	w, err := r.Sources.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (r Runner) drift(ctx context.Context, key string) (*drift, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDrift(m, newBook(w)), nil
+	return newDrift(m, newAddressIndex(w)), nil
 }
 
 // of returns the bitmap; an empty one of the range where nothing was ever written.
@@ -93,7 +93,7 @@ func (s StoredBitmap) of(prefix netip.Prefix) (*bitmap.Bitmap, error) {
 }
 
 // lasting keeps of a drift what is still there later: of the leaked bits those that were set in every version of the bitmap
-// within the grace, of the missing ones those that were not of a Service created between the reading of the two books.
+// within the grace, of the missing ones those that were not of a Service created between the reading of the two records.
 func (r Runner) lasting(ctx context.Context, key string, d *drift) error {
 	if len(d.leaked) > 0 {
 		logr.FromContextOrDiscard(ctx).Info("Waiting, so that no bit of a Service under creation is cleared",

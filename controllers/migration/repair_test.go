@@ -28,7 +28,7 @@ var (
 
 // drifted is a cluster of one Service, on 10.0.0.1, whose bitmap says something else.
 func drifted(used ...string) *memory {
-	m := holding(World{Services: []Service{aService("a", "10.0.0.1")}, Bitmaps: []StoredBitmap{aBitmap(KeyPrimary, small.String(), used...)}})
+	m := holding(Snapshot{Services: []Service{aService("a", "10.0.0.1")}, Bitmaps: []StoredBitmap{aBitmap(KeyPrimary, small.String(), used...)}})
 	return m
 }
 

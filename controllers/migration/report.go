@@ -60,14 +60,14 @@ type BitmapReport struct {
 // Report returns the plan for programs.
 func (p *Plan) Report(kind string) Report {
 	r := Report{
-		APIVersion: formatVersion, Kind: kind, Cluster: p.World.Cluster, Revision: p.World.Revision, Allocator: p.World.Allocator,
+		APIVersion: formatVersion, Kind: kind, Cluster: p.Snapshot.Cluster, Revision: p.Snapshot.Revision, Allocator: p.Snapshot.Allocator,
 		Ranges: list(p.Ranges), Findings: list(p.Findings), Steps: list(p.Steps), Bitmaps: []BitmapReport{},
 		Counts: Counts{
-			Services: len(p.World.Services), ClusterIPs: p.Addresses, OK: p.OK, IPAddresses: len(p.World.IPAddresses),
-			ServiceCIDRs: len(p.World.ServiceCIDRs), Findings: len(p.Findings),
+			Services: len(p.Snapshot.Services), ClusterIPs: p.Addresses, OK: p.OK, IPAddresses: len(p.Snapshot.IPAddresses),
+			ServiceCIDRs: len(p.Snapshot.ServiceCIDRs), Findings: len(p.Findings),
 		},
 	}
-	for _, s := range p.World.Bitmaps {
+	for _, s := range p.Snapshot.Bitmaps {
 		b := BitmapReport{Key: s.Key, Range: Printable(s.Range), ModRevision: s.ModRevision}
 		if s.Err != nil {
 			b.Error = Printable(s.Err.Error())

@@ -33,8 +33,8 @@ func TestPlanFile(t *testing.T) {
 	for name, format := range formats {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(200) {
-				p := NewPlan(randomScene(seeded(seed), 5).World, Options{RepairBitmap: true})
-				p.World.Cluster, p.World.Revision = kubeSystem, 1<<53+1 // no float has it
+				p := NewPlan(randomFixture(seeded(seed), 5).Snapshot, Options{RepairBitmap: true})
+				p.Snapshot.Cluster, p.Snapshot.Revision = kubeSystem, 1<<53+1 // no float has it
 				want := p.Report(KindPlan)
 				got, err := LoadPlan(inAFile(t, format(want)))
 				if err != nil {
@@ -51,7 +51,7 @@ func TestPlanFile(t *testing.T) {
 
 // A program that goes through the lists finds lists, empty ones where nothing is wrong.
 func TestReportHasLists(t *testing.T) {
-	p := NewPlan(World{}, Options{})
+	p := NewPlan(Snapshot{}, Options{})
 	p.Findings = nil
 	text := formats["JSON"](p.Report(KindReport))
 	for _, field := range []string{"ranges", "bitmaps", "findings", "steps"} {
@@ -62,7 +62,7 @@ func TestReportHasLists(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	w := healthy().but(func(w *World) {
+	w := healthy().but(func(w *Snapshot) {
 		w.Cluster, w.Bitmaps[1] = kubeSystem, broken(KeySecondary, ErrEncrypted)
 		w.IPAddresses = w.IPAddresses[1:]
 	})

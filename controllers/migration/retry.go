@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// patience bounds the pause between two tries: an API server that is restarted is back after a few seconds.
-const patience = 5 * time.Second
+// maxPause bounds the pause between two tries: an API server that is restarted is back after a few seconds.
+const maxPause = 5 * time.Second
 
 // internalTries is how often an internal error is taken for a passing one: a webhook that fails, or etcd without space, answers so
 // for ever.
@@ -25,7 +25,7 @@ const tellEvery = time.Minute
 
 // retry repeats a request while the API server is away or overloaded, until ctx ends, and returns any other answer.
 func retry(ctx context.Context, request func() error) error {
-	pause := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: patience}
+	pause := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: maxPause}
 	start, internal := time.Now(), 0
 	for told := (time.Time{}); ; {
 		err := request()
@@ -49,7 +49,7 @@ func retry(ctx context.Context, request func() error) error {
 
 // pauseAfter is the next pause, or what the API server asked for if that is longer.
 func pauseAfter(b *wait.Backoff, err error) time.Duration {
-	pause := min(b.Step(), patience)
+	pause := min(b.Step(), maxPause)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		pause = max(pause, time.Duration(seconds)*time.Second)
 	}

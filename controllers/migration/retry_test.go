@@ -76,11 +76,11 @@ func TestRetry(t *testing.T) {
 			t.Errorf("the first pause is %v", at[1])
 		}
 		for i := 1; i < len(at); i++ {
-			if pause := at[i] - at[i-1]; pause > patience {
+			if pause := at[i] - at[i-1]; pause > maxPause {
 				t.Errorf("pause %d is %v", i, pause)
 			}
 		}
-		if last := at[11] - at[10]; last < patience/2 {
+		if last := at[11] - at[10]; last < maxPause/2 {
 			t.Errorf("after ten tries the pause is still %v", last)
 		}
 	})
@@ -118,7 +118,7 @@ func TestRetryHeeds(t *testing.T) {
 }
 
 func TestPauseAfter(t *testing.T) {
-	b := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 1 << 30, Cap: patience}
+	b := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 1 << 30, Cap: maxPause}
 	if got := pauseAfter(&b, apierrors.NewTooManyRequests("", 7)); got != 7*time.Second {
 		t.Errorf("the server asks for 7s and gets %v", got)
 	}

@@ -19,7 +19,7 @@ import (
 
 // Rollback is what a return to the bitmap changes.
 type Rollback struct {
-	World World
+	Snapshot Snapshot
 	// Bitmaps are those that are not as the Services want them.
 	Bitmaps []RebuiltBitmap
 	// Rewrites is how many IPAddresses and ServiceCIDRs are stored in a version that 1.32 cannot read.
@@ -52,8 +52,8 @@ func (r Rollback) Risky() bool {
 
 // NewRollback builds the bitmaps from the Services: the repair loop of a 1.32 API server does the same, and reports every bit
 // that it finds different. It is pure.
-func NewRollback(w World) (Rollback, error) {
-	r := Rollback{World: w}
+func NewRollback(w Snapshot) (Rollback, error) {
+	r := Rollback{Snapshot: w}
 	w.Allocator = AllocatorBitmap // it will be
 	p := NewPlan(w, Options{})
 	if p.Ranges == nil {
@@ -62,14 +62,14 @@ func NewRollback(w World) (Rollback, error) {
 	if p.Ranges == nil {
 		return r, errors.New("nothing tells the API server's range; give --service-cluster-ip-range as it will be started")
 	}
-	book := newBook(w)
-	r.refuse(p, book)
+	index := newAddressIndex(w)
+	r.refuse(p, index)
 	for i, prefix := range p.Ranges {
-		if err := r.rebuild(keyOf(i), prefix, &p, book); err != nil {
+		if err := r.rebuild(keyOf(i), prefix, &p, index); err != nil {
 			return r, err
 		}
 	}
-	for a, e := range book.entries {
+	for a, e := range index.entries {
 		if len(e.claims) == 0 {
 			r.Reserved = append(r.Reserved, a)
 		}
@@ -78,7 +78,7 @@ func NewRollback(w World) (Rollback, error) {
 	return r, nil
 }
 
-func defaultRanges(w World) []netip.Prefix {
+func defaultRanges(w Snapshot) []netip.Prefix {
 	if c := w.defaultCIDR(); c != nil {
 		return c.CIDRs
 	}
@@ -86,7 +86,7 @@ func defaultRanges(w World) []netip.Prefix {
 }
 
 // refuse collects what a bitmap cannot express.
-func (r *Rollback) refuse(p Plan, b *book) {
+func (r *Rollback) refuse(p Plan, b *addressIndex) {
 	for _, f := range p.Findings {
 		switch f.Kind {
 		case ObjectUnreadable, BitmapEncrypted, DuplicateClusterIP, InvalidClusterIP, RangeContradicted:
@@ -112,7 +112,7 @@ func covered(ranges []netip.Prefix, a netip.Addr) bool {
 }
 
 // rebuild compares what is with what should be.
-func (r *Rollback) rebuild(key string, prefix netip.Prefix, p *Plan, b *book) error {
+func (r *Rollback) rebuild(key string, prefix netip.Prefix, p *Plan, b *addressIndex) error {
 	want, err := bitmap.New(prefix)
 	if err != nil {
 		return fmt.Errorf("range %s has no bitmap: %w", prefix, err)
@@ -158,7 +158,7 @@ func (r Rollback) Save(ctx context.Context, store Store, file string) error {
 	if err != nil || len(old) == 0 {
 		return err
 	}
-	return newArchive(r.World, old).save(file)
+	return newArchive(r.Snapshot, old).save(file)
 }
 
 // RollBack carries a rollback out: objects that 1.32 could not read first, then the bitmaps in one transaction. It can be called

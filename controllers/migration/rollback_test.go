@@ -17,7 +17,7 @@ import (
 )
 
 // bytesFor builds a bitmap as 1.32 does, without the package that the code uses: bit i of a big number is the address base+1+i.
-func bytesFor(p netip.Prefix, w World) []byte {
+func bytesFor(p netip.Prefix, w Snapshot) []byte {
 	number := func(a netip.Addr) *big.Int { return new(big.Int).SetBytes(a.AsSlice()) }
 	bits := new(big.Int)
 	for _, s := range w.Services {
@@ -32,7 +32,7 @@ func bytesFor(p netip.Prefix, w World) []byte {
 }
 
 // wantRefused counts what a bitmap cannot express, by kinds.
-func wantRefused(s *scene, ranges []netip.Prefix) map[Kind]int {
+func wantRefused(s *fixture, ranges []netip.Prefix) map[Kind]int {
 	out := map[Kind]int{}
 	holders := map[netip.Addr]int{}
 	for _, x := range s.Services {
@@ -63,28 +63,28 @@ func wantRefused(s *scene, ranges []netip.Prefix) map[Kind]int {
 
 // NewRollback in random worlds: the bits are those of the Services, it refuses what a bitmap cannot express and nothing else, and
 // when it was carried out there is nothing to do.
-func TestRollbackInRandomWorlds(t *testing.T) {
+func TestRollbackOfRandomSnapshots(t *testing.T) {
 	built, refused := 0, 0
 	for seed := range uint64(2000) {
 		r := seeded(seed)
-		s := randomScene(r, 4)
+		s := randomFixture(r, 4)
 		if r.IntN(3) == 0 {
 			s.Allocator = oneOf(r, AllocatorBoth, AllocatorIPAddresses, AllocatorUnknown)
 		}
 		if r.IntN(3) == 0 {
 			s.Given = s.flag
 		}
-		back, err := NewRollback(s.World)
+		back, err := NewRollback(s.Snapshot)
 		if err != nil {
 			if s.Given != nil || s.defaultCIDR() != nil && bitmapsOf(s.defaultCIDR().CIDRs) {
 				t.Fatalf("seed %d: %v\n%s", seed, err, s)
 			}
 			continue
 		}
-		p := NewPlan(s.World, Options{})
+		p := NewPlan(s.Snapshot, Options{})
 		ranges := p.Ranges
 		if s.Allocator == AllocatorIPAddresses {
-			w := s.World
+			w := s.Snapshot
 			w.Allocator = AllocatorBitmap
 			p = NewPlan(w, Options{})
 			ranges = p.Ranges
@@ -103,10 +103,10 @@ func TestRollbackInRandomWorlds(t *testing.T) {
 			continue
 		}
 		built++
-		after := s.World
+		after := s.Snapshot
 		after.Bitmaps = slices.Clone(after.Bitmaps)
 		for _, b := range back.Bitmaps {
-			if want := bytesFor(b.Bitmap.Prefix(), s.World); string(b.Bitmap.Data()) != string(want) {
+			if want := bytesFor(b.Bitmap.Prefix(), s.Snapshot); string(b.Bitmap.Data()) != string(want) {
 				t.Fatalf("seed %d: %s is %x, want %x\n%s", seed, b.Key, b.Bitmap.Data(), want, s)
 			}
 			after.Bitmaps = slices.DeleteFunc(after.Bitmaps, func(old StoredBitmap) bool { return old.Key == b.Key })
@@ -119,13 +119,13 @@ func TestRollbackInRandomWorlds(t *testing.T) {
 		}
 		for i, p := range ranges {
 			at := slices.IndexFunc(after.Bitmaps, func(b StoredBitmap) bool { return b.Key == keyOf(i) })
-			if at < 0 || string(after.Bitmaps[at].Bitmap.Data()) != string(bytesFor(p, s.World)) || after.Bitmaps[at].Range != p.String() {
+			if at < 0 || string(after.Bitmaps[at].Bitmap.Data()) != string(bytesFor(p, s.Snapshot)) || after.Bitmaps[at].Range != p.String() {
 				t.Fatalf("seed %d: when it is done the bitmap of %s is not what the Services want\n%s", seed, p, s)
 			}
 		}
 	}
 	if built < 400 || refused < 400 {
-		t.Errorf("%d worlds are built, %d refused: the scenes prove nothing", built, refused)
+		t.Errorf("%d snapshots are built, %d refused: the fixtures prove nothing", built, refused)
 	}
 }
 
@@ -144,91 +144,93 @@ func rebuiltText(b RebuiltBitmap) string {
 
 func TestRollback(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change                                 func(*World)
+		change                                 func(*Snapshot)
 		wantBitmaps, wantRefused, wantReserved []string
 		wantError                              string
 	}{
-		"as it should be": {change: func(*World) {}},
+		"as it should be": {change: func(*Snapshot) {}},
 		"bits that have to change": {
-			change:      func(w *World) { w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.2", "10.0.0.7", "10.0.0.8") },
+			change: func(w *Snapshot) {
+				w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.2", "10.0.0.7", "10.0.0.8")
+			},
 			wantBitmaps: []string{"ranges/serviceips 10.0.0.0/24 [10.0.0.1 10.0.0.2] guard 5, 1 set, 2 cleared, broken: <nil>"},
 		},
 		"after finalize": {
-			change: func(w *World) { w.Bitmaps, w.Allocator = nil, AllocatorIPAddresses },
+			change: func(w *Snapshot) { w.Bitmaps, w.Allocator = nil, AllocatorIPAddresses },
 			wantBitmaps: []string{
 				"ranges/serviceips 10.0.0.0/24 [10.0.0.1 10.0.0.2] guard 0, 2 set, 0 cleared, broken: <nil>",
 				"ranges/secondaryserviceips fd00::/112 [fd00::1] guard 0, 1 set, 0 cleared, broken: <nil>",
 			},
 		},
 		"a leftover that is out of date": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.Allocator, w.Services = AllocatorIPAddresses, append(w.Services, aService("new", "10.0.0.3"))
 			},
 			wantBitmaps: []string{"ranges/serviceips 10.0.0.0/24 [10.0.0.1 10.0.0.2 10.0.0.3] guard 5, 1 set, 0 cleared, broken: <nil>"},
 		},
 		"a broken one": {
-			change:      func(w *World) { w.Bitmaps[1] = broken(KeySecondary, errors.New("damaged")) },
+			change:      func(w *Snapshot) { w.Bitmaps[1] = broken(KeySecondary, errors.New("damaged")) },
 			wantBitmaps: []string{"ranges/secondaryserviceips fd00::/112 [fd00::1] guard 5, 1 set, 0 cleared, broken: damaged"},
 		},
 		"one of another range, and the admin knows": {
-			change:      func(w *World) { w.Given = nets("10.0.0.0/25,fd00::/112") },
+			change:      func(w *Snapshot) { w.Given = nets("10.0.0.0/25,fd00::/112") },
 			wantBitmaps: []string{"ranges/serviceips 10.0.0.0/25 [10.0.0.1 10.0.0.2] guard 5, 2 set, 0 cleared, broken: <nil>"},
 		},
 		"the other way around": {
-			change: func(w *World) { w.Given = nets("fd00::/112,10.0.0.0/24") },
+			change: func(w *Snapshot) { w.Given = nets("fd00::/112,10.0.0.0/24") },
 			wantBitmaps: []string{
 				"ranges/serviceips fd00::/112 [fd00::1] guard 5, 1 set, 0 cleared, broken: <nil>",
 				"ranges/secondaryserviceips 10.0.0.0/24 [10.0.0.1 10.0.0.2] guard 5, 2 set, 0 cleared, broken: <nil>",
 			},
 		},
 		"a family without Services": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.Services, w.Bitmaps = w.Services[1:], []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.2"), aBitmap(KeySecondary, "fd00::/112")}
 			},
 			wantReserved: []string{"10.0.0.1", "fd00::1"},
 		},
 		"reservations cannot be kept": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.IPAddresses = append(w.IPAddresses, anIP("fd00::9", ""), labelled(anIP("10.0.0.9", ""), "example.com", "IPv4"), anIP("10.0.0.10", ""))
 			},
 			wantReserved: []string{"10.0.0.9", "10.0.0.10", "fd00::9"},
 		},
 		"two Services on one address": {
-			change:      func(w *World) { w.Services = append(w.Services, aged(aService("late", "10.0.0.2"), 0)) },
+			change:      func(w *Snapshot) { w.Services = append(w.Services, aged(aService("late", "10.0.0.2"), 0)) },
 			wantRefused: []string{"DuplicateClusterIP 10.0.0.2 (Service ns/b, Service ns/late, IPAddress 10.0.0.2)"},
 		},
 		"outside of the bitmap": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.Services, w.ServiceCIDRs = append(w.Services, aService("far", "192.0.2.1")), append(w.ServiceCIDRs, aCIDR("more", "192.0.2.0/24"))
 			},
 			wantRefused: []string{"OutOfRange 192.0.2.1 (Service ns/far)"},
 		},
 		"behind the end of an IPv6 bitmap": {
-			change: func(w *World) {
+			change: func(w *Snapshot) {
 				w.Given, w.Services = nets("10.0.0.0/24,fd00::/108"), append(w.Services, aService("far", "fd00::1:0"))
 			},
 			wantBitmaps: []string{"ranges/secondaryserviceips fd00::/108 [fd00::1] guard 5, 1 set, 0 cleared, broken: <nil>"},
 			wantRefused: []string{"OutOfRange fd00::1:0 (Service ns/far)"},
 		},
 		"words for an address": {
-			change:      func(w *World) { w.Services[2].Invalid = []string{"x"} },
+			change:      func(w *Snapshot) { w.Services[2].Invalid = []string{"x"} },
 			wantRefused: []string{"InvalidClusterIP (Service ns/headless)"},
 		},
-		"another spelling is no trouble": {change: func(w *World) { w.Services[0].Misspelt = []string{"FD00::1"} }},
+		"another spelling is no trouble": {change: func(w *Snapshot) { w.Services[0].Misspelt = []string{"FD00::1"} }},
 		"what cannot be read": {
-			change:      func(w *World) { w.Unreadable = []Unreadable{{"services/specs/ns/x", errors.New("broken")}} },
+			change:      func(w *Snapshot) { w.Unreadable = []Unreadable{{"services/specs/ns/x", errors.New("broken")}} },
 			wantRefused: []string{"ObjectUnreadable (services/specs/ns/x)"},
 		},
 		"encrypted": {
-			change:      func(w *World) { w.Bitmaps[0] = broken(KeyPrimary, ErrEncrypted) },
+			change:      func(w *Snapshot) { w.Bitmaps[0] = broken(KeyPrimary, ErrEncrypted) },
 			wantBitmaps: []string{"ranges/serviceips 10.0.0.0/24 [10.0.0.1 10.0.0.2] guard 5, 2 set, 0 cleared, broken: the value is encrypted at rest"},
 			wantRefused: []string{"BitmapEncrypted (ranges/serviceips)"},
 		},
 		"a range that has no bitmap": {
-			change: func(w *World) { w.Given = nets("10.0.0.0/24,fd00::/64") }, wantError: "range fd00::/64 has no bitmap",
+			change: func(w *Snapshot) { w.Given = nets("10.0.0.0/24,fd00::/64") }, wantError: "range fd00::/64 has no bitmap",
 		},
 		"nothing tells": {
-			change: func(w *World) { w.Bitmaps, w.ServiceCIDRs = nil, nil }, wantError: "give --service-cluster-ip-range",
+			change: func(w *Snapshot) { w.Bitmaps, w.ServiceCIDRs = nil, nil }, wantError: "give --service-cluster-ip-range",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,7 +271,7 @@ func flippedCluster() *memory {
 
 // rollBack does what the command does.
 func rollBack(ctx context.Context, m *memory, dir string) error {
-	w, err := m.sources().World(ctx)
+	w, err := m.sources().Snapshot(ctx)
 	if err != nil {
 		return err
 	}
@@ -295,7 +297,7 @@ func TestRollBackIsInterrupted(t *testing.T) {
 		if n, err := CountRewrites(t.Context(), m); n != 0 || err != nil {
 			t.Errorf("%d objects cannot be read by 1.32, %v", n, err)
 		}
-		w := m.world(t)
+		w := m.snapshot(t)
 		for _, b := range w.Bitmaps {
 			if want := bytesFor(b.Bitmap.Prefix(), w); string(b.Bitmap.Data()) != string(want) {
 				t.Errorf("%s is %x, want %x", b.Key, b.Bitmap.Data(), want)
@@ -314,7 +316,7 @@ func TestRollBackIsInterrupted(t *testing.T) {
 
 func TestRollBackTellsHowFarItIs(t *testing.T) {
 	m, p := flippedCluster(), &silent{}
-	r, err := NewRollback(m.world(t))
+	r, err := NewRollback(m.snapshot(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +334,7 @@ func TestRollBackTellsHowFarItIs(t *testing.T) {
 // What somebody changes in the middle stays as he wrote it; the others are rewritten all the same.
 func TestRewritingBesideSomebody(t *testing.T) {
 	m := flippedCluster()
-	r := must(NewRollback(m.world(t)))
+	r := must(NewRollback(m.snapshot(t)))
 	m.before = func(c call) error {
 		if c.op == "Commit" && c.size > 1 {
 			m.before = nil
@@ -374,7 +376,7 @@ func TestRollBackIsGuarded(t *testing.T) {
 			m := holding(healthy())
 			m.remove(KeyPrimary)
 			m.putService(aService("c", "fd00::3"))
-			r := must(NewRollback(m.world(t)))
+			r := must(NewRollback(m.snapshot(t)))
 			if len(r.Bitmaps) != 2 {
 				t.Fatalf("%d bitmaps", len(r.Bitmaps))
 			}
@@ -399,13 +401,13 @@ func TestRollBackIsGuarded(t *testing.T) {
 func TestSave(t *testing.T) {
 	m := holding(healthy())
 	m.remove(KeyPrimary)
-	r := must(NewRollback(m.world(t)))
+	r := must(NewRollback(m.snapshot(t)))
 	if err := r.Save(t.Context(), m, "/none/archive.json"); err != nil {
 		t.Errorf("nothing is replaced, and yet: %v", err)
 	}
 	m = holding(healthy())
 	m.putService(aService("c", "10.0.0.3"))
-	r, file := must(NewRollback(m.world(t))), archiveIn(t.TempDir())
+	r, file := must(NewRollback(m.snapshot(t))), archiveIn(t.TempDir())
 	for range 2 {
 		if err := r.Save(t.Context(), m, file); err != nil {
 			t.Fatal(err)
@@ -426,7 +428,7 @@ func TestRollBackKeepsTheObject(t *testing.T) {
 	o := m.now(KeyPrimary).Object.(*corev1.RangeAllocation)
 	o.Annotations, o.Data = map[string]string{"mine": "yes"}, nil
 	m.put(Write{Key: KeyPrimary, Object: o})
-	if err := RollBack(t.Context(), m, must(NewRollback(m.world(t))), &silent{}); err != nil {
+	if err := RollBack(t.Context(), m, must(NewRollback(m.snapshot(t))), &silent{}); err != nil {
 		t.Fatal(err)
 	}
 	if o := m.now(KeyPrimary).Object.(*corev1.RangeAllocation); o.Annotations["mine"] != "yes" || len(o.Data) == 0 {
@@ -463,7 +465,7 @@ func TestRollBackDisowns(t *testing.T) {
 		v := m.now(prefixIPAddresses + a)
 		m.put(Write{Key: v.Key, Object: v.Object, APIVersion: oldVersion})
 	}
-	if w := m.world(t); w.Allocator != AllocatorIPAddresses {
+	if w := m.snapshot(t); w.Allocator != AllocatorIPAddresses {
 		t.Fatalf("it allocates from %s", w.Allocator)
 	}
 	if n := must(CountRewrites(t.Context(), m)); n != 2 {
@@ -472,7 +474,7 @@ func TestRollBackDisowns(t *testing.T) {
 	if err := rollBack(t.Context(), m, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	if w := m.world(t); w.Allocator != AllocatorBitmap {
+	if w := m.snapshot(t); w.Allocator != AllocatorBitmap {
 		t.Errorf("afterwards it allocates from %s", w.Allocator)
 	}
 	if n := must(CountRewrites(t.Context(), m)); n != 0 {

@@ -147,7 +147,7 @@ func (c *course) over(o order) bool {
 
 // look reads the cluster and plans.
 func (r Runner) look(ctx context.Context, result *Result) error {
-	w, err := r.Sources.World(ctx)
+	w, err := r.Sources.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
@@ -225,12 +225,12 @@ func (r Runner) apply(ctx context.Context, steps []Step) (written int, err error
 		return 0, nil
 	}
 	r.Progress.Begin("writing", len(steps))
-	for _, stage := range stages(steps) {
+	for _, phase := range phases(steps) {
 		var n int
 		if r.ThroughStore {
-			n, err = r.applyToStore(ctx, stage)
+			n, err = r.applyToStore(ctx, phase)
 		} else {
-			n, err = r.applyEach(ctx, stage)
+			n, err = r.applyEach(ctx, phase)
 		}
 		if written += n; err != nil {
 			return written, err
@@ -239,8 +239,8 @@ func (r Runner) apply(ctx context.Context, steps []Step) (written int, err error
 	return written, nil
 }
 
-// stages groups steps so that those within a group may be taken in any order.
-func stages(steps []Step) [][]Step {
+// phases groups steps so that those within a group may be taken in any order.
+func phases(steps []Step) [][]Step {
 	var cidrs, addresses, bitmaps []Step
 	for _, s := range steps {
 		switch s.Do {
@@ -290,7 +290,7 @@ func (r Runner) one(ctx context.Context, s Step) error {
 }
 
 // aim names what a step leads to, in whatever way and whatever UID the object has by then: that an object is there for a Service, or for
-// none. The same aim twice is an object that somebody else has changed; another aim is a world that has.
+// none. The same aim twice is an object that somebody else has changed; another aim is a cluster that has.
 func (s Step) aim() string { return s.What() + "|" + s.Service.String() }
 
 // What names the object of a step: an address, the key of a bitmap, or the default ServiceCIDR.

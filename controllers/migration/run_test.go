@@ -61,40 +61,40 @@ func TestArrange(t *testing.T) {
 }
 
 // The ServiceCIDR goes first, so that IPAddresses have a range, and bitmaps last.
-func TestStages(t *testing.T) {
+func TestPhases(t *testing.T) {
 	var all []Step
 	for i := range 30 {
 		all = append(all, Step{Do: Actions[i*5%len(Actions)], UID: "u", Key: fmt.Sprint(i)})
 	}
-	got := stages(all)
+	got := phases(all)
 	if len(got) != 3 {
-		t.Fatalf("%d stages", len(got))
+		t.Fatalf("%d phases", len(got))
 	}
 	for _, s := range got[0] {
 		if s.Do != CreateServiceCIDR && s.Do != ReplaceServiceCIDR {
-			t.Errorf("%s is in the stage of ServiceCIDRs", s.Do)
+			t.Errorf("%s is in the phase of ServiceCIDRs", s.Do)
 		}
 	}
 	for _, s := range got[1] {
 		if !strings.HasSuffix(string(s.Do), "IPAddress") {
-			t.Errorf("%s is in the stage of IPAddresses", s.Do)
+			t.Errorf("%s is in the phase of IPAddresses", s.Do)
 		}
 	}
 	for _, s := range got[2] {
 		if s.Do != RepairBitmap {
-			t.Errorf("%s is in the stage of bitmaps", s.Do)
+			t.Errorf("%s is in the phase of bitmaps", s.Do)
 		}
 	}
 	key := func(s Step) string { return s.Key }
 	rest, want := textsOf(slices.Concat(got...), key), textsOf(all, key)
 	slices.Sort(rest)
 	slices.Sort(want)
-	mustEqual(t, "steps of all stages", rest, want)
+	mustEqual(t, "steps of all phases", rest, want)
 }
 
 // What no step mends, and stops a flip, is told at the end.
 func TestUnsettled(t *testing.T) {
-	p := NewPlan(healthy().but(func(w *World) {
+	p := NewPlan(healthy().but(func(w *Snapshot) {
 		w.Services = append(w.Services, aged(aService("late", "10.0.0.2"), 0), aService("far", "192.0.2.1"), aService("odd", "x"), aService("new", "10.0.0.9"))
 		w.IPAddresses[1].Service = nsName("gone")
 		w.ServiceCIDRs[0].CIDRs, w.ServiceCIDRs[0].Finalizers = nets("10.7.0.0/24"), []string{"held"}
@@ -117,7 +117,7 @@ func seeder(m *memory) Runner {
 
 // bare is a cluster on the bitmap without any IPAddress, with so many Services.
 func bare(services int) *memory {
-	m := holding(World{Bitmaps: []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/20"), aBitmap(KeySecondary, "fd00::/112")}})
+	m := holding(Snapshot{Bitmaps: []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/20"), aBitmap(KeySecondary, "fd00::/112")}})
 	m.putService(aService("headless"))
 	for i := range services {
 		m.putService(aService(fmt.Sprintf("s%04d", i), fmt.Sprintf("10.0.%d.%d", i/200, i%200+1), fmt.Sprintf("fd00::%x", i+1)))
@@ -140,7 +140,7 @@ func TestSeed(t *testing.T) {
 	if n := m.count("Commit"); n != 3 { // 127, 127, 46
 		t.Errorf("%d transactions", n)
 	}
-	if w := m.world(t); !func() bool { p := NewPlan(w, Options{}); return p.ReadyToFlip() }() || len(w.IPAddresses) != 300 {
+	if w := m.snapshot(t); !func() bool { p := NewPlan(w, Options{}); return p.ReadyToFlip() }() || len(w.IPAddresses) != 300 {
 		t.Errorf("%d IPAddresses, not ready to flip", len(w.IPAddresses))
 	}
 
@@ -195,7 +195,7 @@ func TestSeedIsInterrupted(t *testing.T) {
 		_, err := seeder(m).Run(t.Context(), nil)
 		return err
 	}, func(t *testing.T, m *memory, _ string) {
-		if w := m.world(t); len(w.IPAddresses) != 130 {
+		if w := m.snapshot(t); len(w.IPAddresses) != 130 {
 			t.Errorf("%d IPAddresses", len(w.IPAddresses))
 		}
 		u, err := Unseed(t.Context(), m, false)
@@ -329,7 +329,7 @@ func TestRunDoesNotDestroyWhatWasMended(t *testing.T) {
 func TestRunKeepsToThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, begin := worn(), time.Now()
-		p := NewPlan(m.world(t), Options{})
+		p := NewPlan(m.snapshot(t), Options{})
 		approved := slices.DeleteFunc(slices.Clone(p.Steps), func(s Step) bool { return s.Do == DeleteIPAddress })
 		m.putService(aService("since", "10.0.0.77")) // creations for Services that came since are done
 
@@ -353,7 +353,7 @@ func TestRunKeepsToThePlan(t *testing.T) {
 func TestRunDestroysTheObjectOfThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := worn()
-		approved := NewPlan(m.world(t), Options{}).Steps
+		approved := NewPlan(m.snapshot(t), Options{}).Steps
 		other := anIP("10.0.0.9", "gone")
 		other.UID = "another"
 		m.put(Write{Key: "ipaddresses/10.0.0.9", Object: objectOf(other)})
@@ -498,7 +498,7 @@ func TestRunFailsInTheMiddle(t *testing.T) {
 	}
 	m.before = nil
 	must(seeder(m).Run(t.Context(), nil))
-	if w := m.world(t); len(w.IPAddresses) != 300 {
+	if w := m.snapshot(t); len(w.IPAddresses) != 300 {
 		t.Errorf("%d IPAddresses when it was run again", len(w.IPAddresses))
 	}
 }

@@ -116,7 +116,7 @@ func TestValidate(t *testing.T) {
 // Whatever a plan wants can be read back from a file.
 func TestPlansAreValid(t *testing.T) {
 	for seed := range uint64(500) {
-		for _, s := range NewPlan(randomScene(seeded(seed), 5).World, Options{RepairBitmap: true}).Steps {
+		for _, s := range NewPlan(randomFixture(seeded(seed), 5).Snapshot, Options{RepairBitmap: true}).Steps {
 			if err := s.validate(); err != nil {
 				t.Fatalf("seed %d: %s: %v", seed, stepText(s), err)
 			}

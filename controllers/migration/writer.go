@@ -17,7 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// errMoved says that the world is no longer what a step was made for. Nothing was written; a new plan knows better.
+// errMoved says that the cluster is no longer what a step was made for. Nothing was written; a new plan knows better.
 var errMoved = errors.New("the cluster has changed since the plan was made")
 
 // writer carries out steps. Each is guarded by what the plan saw.

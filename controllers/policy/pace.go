@@ -8,8 +8,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// writesASecond bounds the status writes for all policies together: each goes to every replica, and the Keeper needs the API server too.
-const writesASecond = 20
+// writesASecond bounds the status writes for all policies together: each goes to every replica, and the Keeper needs the API server too. A thousand policies that are created
+// together are told of within seconds, each twice: before and after its range is ready.
+const writesASecond = 400
 
 // pace remembers when each policy was looked at and written. The zero value is ready; it is safe for concurrent use.
 type pace struct {

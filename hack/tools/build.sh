@@ -27,12 +27,12 @@ stamps() {
 # sources prints each main package of the island in the working directory, after the name of its program.
 sources() {
 	local package
-	go list tool 2>/dev/null | while read -r package; do
+	go list tool | while read -r package; do
 		case $package in
 		go.etcd.io/etcd/server/v3) echo "etcd $package" ;;
 		*) echo "${package##*/} $package" ;;
 		esac
-	done
+	done || return 1 # in a substitution, bash goes on otherwise
 	[ "$(find . -maxdepth 1 -name '*.go' ! -name '*_test.go' | wc -l)" = 0 ] || echo "$(basename "$PWD") ."
 }
 
@@ -76,14 +76,15 @@ progress() {
 
 # compile builds those of the programs $2 (all of the island, if it is empty) that the folder $1 does not have.
 compile() {
-	local out=$1 wanted=$2 known=, program package programs=() packages=()
+	local out=$1 wanted=$2 list known=, program package programs=() packages=()
+	list=$(sources)
 	while read -r program package; do
 		known+=$program,
 		[[ -z $wanted || ,$wanted, = *,$program,* ]] || continue
 		[ ! -e "$out/$program.done" ] || continue
 		programs+=("$program")
 		packages+=("$package")
-	done < <(sources)
+	done <<<"$list"
 	for program in ${wanted//,/ }; do
 		[[ $known = *,$program,* ]] || { echo "build.sh: no program $program in $(basename "$PWD")" >&2; exit 2; }
 	done

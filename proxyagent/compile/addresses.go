@@ -12,7 +12,7 @@ const otherFamily = "of the other family"
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// whyNoVirtualIP says in words why an address cannot be a virtual IP of the family, or nothing when it can. Loopback and multicast
+// whyNoVirtualIP returns why an address cannot be a virtual IP of the family, or nothing when it can. Loopback and multicast
 // addresses are refused though kube-proxy takes them from a load balancer's status: they would take traffic from the node itself.
 func whyNoVirtualIP(a netip.Addr, f model.Family) string {
 	switch {
@@ -37,7 +37,7 @@ func whyNoVirtualIP(a netip.Addr, f model.Family) string {
 	}
 }
 
-// whyNoEndpoint says in words why an address and port cannot be an endpoint of the family, or nothing when it can. The API server
+// whyNoEndpoint returns why an address and port cannot be an endpoint of the family, or nothing when it can. The API server
 // refuses most of these, but not in objects that are older than the check.
 func whyNoEndpoint(a netip.AddrPort, f model.Family) string {
 	switch why := whyNoVirtualIP(a.Addr(), f); {

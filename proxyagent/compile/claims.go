@@ -22,13 +22,13 @@ type claims struct {
 	ports []port
 }
 
-// portKey is a port, or a node port, as packets are told apart by it.
+// portKey is a port, or a node port.
 type portKey struct {
 	number   uint16
 	protocol model.Protocol
 }
 
-// front is what packets to virtual IPs are told apart by.
+// front is the destination of packets to a virtual IP.
 type front struct {
 	addr netip.Addr
 	port portKey

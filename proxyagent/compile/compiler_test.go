@@ -9,7 +9,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// story is a Compiler that is told one change after the other.
+// story is a Compiler that gets one change after the other.
 type story struct {
 	t *testing.T
 	c *Compiler
@@ -101,7 +101,7 @@ func TestStory(t *testing.T) {
 		s.want("a port is renamed", s.services("b day=2 cluster=10.96.0.1 ext=203.0.113.1 web:80/TCP"),
 			"- b:http cluster=10.96.0.1 ext=203.0.113.1",
 			"+ b:web cluster=10.96.0.1 ext=203.0.113.1")
-		s.want("created anew, with another address", s.services("b day=5 cluster=10.96.0.7 web:80/TCP"),
+		s.want("recreated with another address", s.services("b day=5 cluster=10.96.0.7 web:80/TCP"),
 			"- b:web cluster=10.96.0.1 ext=203.0.113.1",
 			"+ b:web cluster=10.96.0.7")
 		s.want("all are deleted", s.services("-b", "-c"), "- b:web cluster=10.96.0.7", "- c:http cluster=10.96.0.3 lb=10.96.0.9")
@@ -110,7 +110,7 @@ func TestStory(t *testing.T) {
 	})
 }
 
-// TestAgeDecidesAgain has a Service that is deleted and created anew between two Applies: it lost its age.
+// TestAgeDecidesAgain has a Service that is recreated between two Applies, and so is younger.
 func TestAgeDecidesAgain(t *testing.T) {
 	s := tell(t, model.IPv4, model.Settings{})
 	s.want("two", s.services("a day=1 cluster=10.96.0.1 http:80/TCP@30000", "b day=2 cluster=10.96.0.1 http:80/TCP@30000"),
@@ -147,7 +147,7 @@ func TestSurroundings(t *testing.T) {
 	})
 }
 
-// TestEmpty has a Compiler that was told nothing.
+// TestEmpty has a Compiler without any Apply.
 func TestEmpty(t *testing.T) {
 	c := New(model.Settings{Family: model.IPv4})
 	if p := c.Plan(); len(p.Ports) > 0 || len(p.Allocated) > 0 || p.Globals.Family != 0 {
@@ -182,7 +182,7 @@ func TestPlanIsTheCallers(t *testing.T) {
 	}
 }
 
-// TestClaimants asks who is behind an address.
+// TestClaimants looks up the Services of an address.
 func TestClaimants(t *testing.T) {
 	s := tell(t, model.IPv4, model.Settings{})
 	s.c.Apply(s.services("c cluster=10.96.0.1", "b cluster=10.96.0.1 ext=10.96.0.1", "a cluster=10.96.0.2 lb=10.96.0.1"))
@@ -194,7 +194,7 @@ func TestClaimants(t *testing.T) {
 	}
 }
 
-// crowd tells the Compiler of many Services with three endpoints each.
+// crowd gives the Compiler many Services with three endpoints each.
 func crowd(f model.Family, count int) (*Compiler, []model.Service) {
 	st := stateOf()
 	all := make([]model.Service, count)

@@ -10,7 +10,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Explanation says in words what is served of one Service in one family, and why the rest is not. It is made for people; its words
+// Explanation describes what is served of one Service in one family, and why the rest is not. It is made for people; its words
 // may become others at any time. The zero value explains nothing.
 type Explanation struct {
 	Service model.ServiceName
@@ -56,7 +56,7 @@ type EndpointExplanation struct {
 	Why string
 }
 
-// Explain says what is served of a Service and why the rest is not. It costs one Service.
+// Explain returns what is served of a Service and why the rest is not. It costs one Service.
 func (c *Compiler) Explain(n model.ServiceName) Explanation {
 	r := c.records[n]
 	e := Explanation{Service: n, Family: c.set.Family}
@@ -72,7 +72,7 @@ func (c *Compiler) Explain(n model.ServiceName) Explanation {
 	return e
 }
 
-// traits says what holds for all ports of a Service.
+// traits returns what holds for all ports of a Service.
 func traits(s *model.Service) []string {
 	where := map[bool]string{false: "any endpoint", true: "endpoints on this node"}
 	out := []string{
@@ -190,7 +190,7 @@ func (c *Compiler) explainFrontend(a netip.Addr, kind string, p *port, v decisio
 	return f
 }
 
-// wordsOf says why an address is not served, or nothing when it is.
+// wordsOf returns why an address is not served, or nothing when it is.
 func wordsOf(v decision) string {
 	winner := "nobody"
 	if v.winner != nil {
@@ -297,7 +297,7 @@ func notReady(e *model.Endpoint) string {
 	return "not ready"
 }
 
-// notes says what else decides about traffic to a port.
+// notes returns what else decides about traffic to a port.
 func notes(p *model.ServicePort, s selection) []string {
 	var out []string
 	note := func(when bool, words string) {

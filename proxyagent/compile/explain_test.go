@@ -273,7 +273,7 @@ func asIPv4(f model.Family, s string) string {
 	return strings.NewReplacer(pairs...).Replace(s)
 }
 
-// TestExplainOtherFamily has a Service with endpoints of both families: of the other one only the number is told.
+// TestExplainOtherFamily has a Service with endpoints of both families: only the number of those of the other family is shown.
 func TestExplainOtherFamily(t *testing.T) {
 	inBoth(t, func(t *testing.T, f model.Family) {
 		s := aService(f, "web", 0, "10.96.0.1")
@@ -283,7 +283,7 @@ func TestExplainOtherFamily(t *testing.T) {
 		e := compilerOf(model.Settings{Family: f}, stateOf(s)).Explain(s.Name)
 		wantEqual(t, "frontends, endpoints, others", []int{1, 1, 2}, []int{len(e.Ports[0].Frontends), len(e.Ports[0].Endpoints), e.OtherFamily})
 		if text := e.String(); !strings.Contains(text, "  endpoints of the other family: 2\n") {
-			t.Errorf("not told:\n%s", text)
+			t.Errorf("missing:\n%s", text)
 		}
 	})
 }

@@ -97,7 +97,7 @@ func (g generator) wildEndpoint() model.Endpoint {
 	}
 }
 
-// broken says which promises a Plan breaks, or nothing.
+// broken returns which promises a Plan breaks, or nothing.
 func broken(p model.Plan) (complaints string) {
 	complain := func(format string, args ...any) { complaints += fmt.Sprintf(format+"\n", args...) }
 	f, fronts, nodePorts := p.Globals.Family, map[front]model.PortName{}, map[portKey]model.PortName{}

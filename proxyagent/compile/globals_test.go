@@ -107,7 +107,7 @@ func TestNodePortsAtZones(t *testing.T) {
 	wantEqual(t, "NodePortAddrs", []netip.Addr{netip.MustParseAddr("fe80::1")}, planOf(set, st).Globals.NodePortAddrs)
 }
 
-// TestLocalSource has how local pods are told from others.
+// TestLocalSource has the ways to recognise local pods.
 func TestLocalSource(t *testing.T) {
 	v4, v6 := netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd00:1::/64")
 	for name, tc := range map[string]struct {
@@ -177,7 +177,7 @@ func TestRanges(t *testing.T) {
 	})
 }
 
-// TestAllocatedByMode has an address that two Services claim and no IPAddress names: with enforce nobody has it.
+// TestAllocatedByMode has an address that two Services claim and no IPAddress names: with enforce no Service has it.
 func TestAllocatedByMode(t *testing.T) {
 	for mode, want := range map[model.AllocationMode]int{model.Prefer: 1, model.Ignore: 1, model.Enforce: 0} {
 		st := stateOf(asked("a cluster=10.96.0.1").claimant(model.IPv4), asked("b cluster=10.96.0.1").claimant(model.IPv4))
@@ -222,7 +222,7 @@ func TestSourceRanges(t *testing.T) {
 	}
 }
 
-// TestSourceRangesOfJunk has ranges that match nobody: they restrict all the same, as only a Service without ranges is for everybody.
+// TestSourceRangesOfJunk has ranges that match no client: they restrict as well, since only a Service without ranges is open to all.
 func TestSourceRangesOfJunk(t *testing.T) {
 	s := aService(model.IPv6, "web", 0, "10.96.0.1")
 	s.LoadBalancerIPs = addrs(model.IPv6, "203.0.113.1")

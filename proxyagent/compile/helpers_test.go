@@ -86,7 +86,7 @@ func stateOf(services ...model.Service) model.State {
 	return st
 }
 
-// compilerOf returns a Compiler that was told the State at once.
+// compilerOf returns a Compiler that got the State with one Apply.
 func compilerOf(set model.Settings, st model.State) *Compiler {
 	ch := model.Changes{
 		Services:    map[model.ServiceName]*model.Service{},

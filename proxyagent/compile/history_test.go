@@ -56,7 +56,7 @@ func play(t *testing.T, g generator, set model.Settings, steps int, spoil bool) 
 	return true
 }
 
-// differ says how two values differ, or nothing. Comparing by reflection first is much faster than cmp.
+// differ returns how two values differ, or nothing. Comparing by reflection first is much faster than cmp.
 func differ(what string, want, got any) string {
 	if reflect.DeepEqual(want, got) {
 		return ""
@@ -229,7 +229,7 @@ func (g generator) changes(st *model.State) (model.Changes, string) {
 		say("with IPAddress %+v", x)
 		ch.Allocations[a], st.Allocations[a] = &x, x
 	}
-	g.surroundings(st, &ch, say)
+	g.environment(st, &ch, say)
 	return ch, strings.Join(words, ", ")
 }
 
@@ -276,7 +276,7 @@ func (g generator) withOneChange(s model.Service) *model.Service {
 	return &s
 }
 
-func (g generator) surroundings(st *model.State, ch *model.Changes, say func(string, ...any)) {
+func (g generator) environment(st *model.State, ch *model.Changes, say func(string, ...any)) {
 	if g.one(6) {
 		st.Node = model.Node{Name: g.node(), Zone: pick(g, "", g.zone()), IPs: addrs(g.of(), "192.0.2.1"), PodCIDRs: some(g, 2, g.prefix)}
 		ch.Node = &model.Node{}

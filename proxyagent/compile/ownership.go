@@ -26,9 +26,9 @@ func (r *record) hasCluster(a netip.Addr) bool {
 	return found
 }
 
-// decision says whether a Service gets an address. The zero decision is that it has it.
+// decision is whether a Service gets an address. The zero decision is that it has it.
 type decision struct {
-	// reason is why not, winner who has the address then; nil for nobody.
+	// reason is why not, winner the Service that has the address instead, or nil.
 	reason model.DisputeReason
 	winner *record
 	// already is true if the Service claims the address as ClusterIP or additional address too, so that there is no dispute.
@@ -53,7 +53,7 @@ func (v decision) dispute(a netip.Addr, loser *record) (model.Dispute, bool) {
 //	otherwise, for each port and protocol by itself:
 //	    a load balancer IP goes before an external IP, then the oldest Service wins
 
-// holder returns the Service that has the address as ClusterIP or additional address; nil when nobody has.
+// holder returns the Service that has the address as ClusterIP or additional address; nil when there is none.
 func (c *Compiler) holder(a netip.Addr) *record {
 	named, oldest := c.named(a), c.clusters.first(a)
 	switch {
@@ -99,7 +99,7 @@ func (c *Compiler) claimsHeld(r *record, a netip.Addr) bool {
 	return r.hasCluster(a) || c.additionalFor(a) == r
 }
 
-// decideCluster says whether a Service that claims the address as ClusterIP or additional address gets it.
+// decideCluster returns whether a Service that claims the address as ClusterIP or additional address gets it.
 func (c *Compiler) decideCluster(r *record, a netip.Addr) decision {
 	switch winner := c.holder(a); {
 	case winner == r:
@@ -116,7 +116,7 @@ func (c *Compiler) decideCluster(r *record, a netip.Addr) decision {
 	}
 }
 
-// decideOutside says whether a Service gets a load balancer or external IP at one port.
+// decideOutside returns whether a Service gets a load balancer or external IP at one port.
 func (c *Compiler) decideOutside(r *record, f front) decision {
 	if c.claimed(f.addr) {
 		if c.claimsHeld(r, f.addr) {

@@ -7,7 +7,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// selection says which endpoints of a port traffic may use. choose looks at all of them to make it; inCluster and inLocal then decide about
+// selection is which endpoints of a port traffic may use. choose looks at all of them to make it; inCluster and inLocal then decide about
 // one endpoint at a time.
 type selection struct {
 	location location

@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -290,25 +289,6 @@ func TestUnknownNode(t *testing.T) {
 	wantEqual(t, "Cluster", endpointAddrs(model.IPv4, "1 2"), got.Cluster)
 	wantEqual(t, "Local", endpointAddrs(model.IPv4, ""), got.Local)
 	wantEqual(t, "Hairpin", endpointAddrs(model.IPv4, "2"), got.Hairpin)
-}
-
-// TestManyEndpoints has a Service of several ports with many endpoints each, in no order: all come out, sorted, at their port.
-func TestManyEndpoints(t *testing.T) {
-	s := aService(model.IPv4, "web", 0, "10.96.0.1")
-	s.Ports = nil
-	want := map[model.PortName][]netip.AddrPort{}
-	for p := range 5 {
-		n := model.PortName{Service: s.Name, Port: fmt.Sprint("p", p), Protocol: model.Protocols[p%3]}
-		s.Ports = append(s.Ports, model.Port{Name: n.Port, Protocol: n.Protocol, Port: uint16(80 + p)})
-		for i := range 40 * p {
-			want[n] = append(want[n], netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, 0, byte(i)}), uint16(8080+p)))
-			s.Endpoints = append(s.Endpoints, model.Endpoint{Port: n.Port, Protocol: n.Protocol, Ready: true, Node: "x",
-				Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, 0, byte(40*p - 1 - i)}), uint16(8080+p))})
-		}
-	}
-	for n, x := range planOf(model.Settings{Family: model.IPv4}, stateOf(s)).Ports {
-		wantEqual(t, n.String(), want[n], x.Cluster)
-	}
 }
 
 // TestHealthCheck counts what a load balancer may send to this node, node-a.

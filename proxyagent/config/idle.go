@@ -33,7 +33,7 @@ var meaningless = []struct{ path, why string }{
 
 const protobuf = `"application/vnd.kubernetes.protobuf"`
 
-// silent are the values, as JSON, that say no more than leaving a field out. Elsewhere those are zeros; null says nothing anywhere.
+// silent are the values, as JSON, that mean the same as leaving the field out. For other fields that is the zero value, and null for all.
 var silent = map[string][]string{
 	"clientConnection.acceptContentTypes": {`""`, protobuf, `"application/vnd.kubernetes.protobuf,application/json"`},
 	"clientConnection.contentType":        {`""`, protobuf},
@@ -83,7 +83,7 @@ func modeWarnings(in kubeproxy.KubeProxyConfiguration) (warnings []string) {
 	return warnings
 }
 
-// whyIdle says why the field has no effect; it is empty for one that has.
+// whyIdle returns why the field has no effect; it is empty for one that has.
 func whyIdle(path string, mode kubeproxy.ProxyMode) string {
 	section, name, _ := strings.Cut(path, ".")
 	switch {

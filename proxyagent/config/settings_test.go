@@ -71,7 +71,7 @@ func TestSettings(t *testing.T) {
 			want4: func(s *model.Settings) { s.LocalSource.InterfacePrefix = "cali" },
 			want6: func(s *model.Settings) { s.LocalSource.InterfacePrefix = "cali" },
 		},
-		"pods not told": {
+		"pods not recognised": {
 			change: func(c *conf) { c.DetectLocal.Mode = v1alpha1.DetectNone },
 		},
 		"node ports on the node's addresses": {

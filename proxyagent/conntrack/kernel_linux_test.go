@@ -8,9 +8,9 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,27 +23,22 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
-// inside marks the process that runs in a network namespace of its own.
+// inside marks the process that has its own network namespace.
 const inside = "CONNTRACK_TEST_INSIDE"
 
 // TestMain runs all tests in a fresh network namespace, where they cannot reach the flows and rules of the machine. It ends with the
 // process.
 func TestMain(m *testing.M) {
-	if os.Getuid() != 0 || os.Getenv(inside) != "" {
-		os.Exit(m.Run())
-	}
-	again := exec.Command("/proc/self/exe", os.Args[1:]...)
-	again.Args[0] = os.Args[0]
-	again.Env = append(os.Environ(), inside+"=1")
-	again.Stdin, again.Stdout, again.Stderr = os.Stdin, os.Stdout, os.Stderr
-	again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	err := again.Run()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+	if os.Getuid() == 0 && os.Getenv(inside) == "" {
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			err = unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), inside+"=1"))
+		}
 		fmt.Fprintln(os.Stderr, "running the tests in a network namespace:", err)
-	}
-	if err != nil {
 		os.Exit(1)
 	}
+	os.Exit(m.Run())
 }
 
 // site has the addresses of a test in one family. All but the virtual IPs are addresses of the loopback interface.
@@ -92,20 +87,20 @@ func needNamespace(t testing.TB) {
 	}
 }
 
-// set gives the loopback interface all addresses, and the virtual IPs a route into a cable: without one nothing is sent, nor asks the rules.
+// set gives the loopback interface all addresses, and the virtual IPs a route into a veth pair: without a route no packet reaches the rules.
 func (s site) set(t *testing.T) {
 	t.Helper()
 	run(t, "ip", "link", "set", "lo", "up")
 	for _, addr := range []netip.Addr{s.client, s.node, s.a.Addr(), s.b.Addr()} {
 		run(t, "ip", "addr", "replace", netip.PrefixFrom(addr, addr.BitLen()).String(), "dev", "lo", "nodad")
 	}
-	if _, err := net.InterfaceByName("cable"); err != nil {
-		run(t, "ip", "link", "add", "cable", "type", "veth", "peer", "name", "end")
+	if _, err := net.InterfaceByName("veth-a"); err != nil {
+		run(t, "ip", "link", "add", "veth-a", "type", "veth", "peer", "name", "veth-b")
 	}
-	for _, side := range []string{"cable", "end"} {
+	for _, side := range []string{"veth-a", "veth-b"} {
 		run(t, "ip", "link", "set", side, "arp", "off", "up")
 	}
-	run(t, "ip", "route", "replace", s.ranges.String(), "dev", "cable")
+	run(t, "ip", "route", "replace", s.ranges.String(), "dev", "veth-a")
 	t.Cleanup(func() {
 		run(t, s.iptables, "-t", "nat", "-F")
 		run(t, "conntrack", "-F")
@@ -187,7 +182,7 @@ func (c caller) want(t *testing.T, who string) {
 	t.Helper()
 	timeout := 10 * time.Second
 	if who == "" {
-		timeout = 200 * time.Millisecond // that there is no answer cannot be told from a late one
+		timeout = 200 * time.Millisecond // no answer and a late answer look the same
 	}
 	if got := c.ask(t, timeout); got != who {
 		t.Errorf("a packet to %v was answered by %q, want %q", c.to, got, who)

@@ -227,7 +227,7 @@ func TestStart(t *testing.T) {
 		to("10.97.0.1:53", b),             // Outside.
 		to("10.96.0.99:53", ""),           // Was never translated.
 		to("10.96.0.13:53", b),            // Allocated, but not ours: another proxy serves it.
-		to("8.8.8.8:53", ""),              // Out into the world,
+		to("8.8.8.8:53", ""),              // out of the cluster
 		to("8.8.8.8:30053", ""),           // where a port may have any number.
 		answered(to("10.244.0.2:53", "")), // From pod to pod.
 	}

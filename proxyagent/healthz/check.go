@@ -114,5 +114,5 @@ func (c *check) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	} else {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(r) // a client that went away is nobody's error
+	_ = json.NewEncoder(w).Encode(r) // a client that went away is not an error
 }

@@ -58,7 +58,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// Queued says that a change came which the rules of the family do not have yet. Only the oldest one counts.
+// Queued records that a change came which the rules of the family do not have yet. Only the oldest one counts.
 func (s *Server) Queued(f model.Family) {
 	s.change(f, func(p *progress) {
 		if p.queued.IsZero() {
@@ -67,7 +67,7 @@ func (s *Server) Queued(f model.Family) {
 	})
 }
 
-// Updated says that the rules of the family are in the kernel with every change that was queued.
+// Updated records that the rules of the family are in the kernel with every change that was queued.
 func (s *Server) Updated(f model.Family) {
 	s.change(f, func(p *progress) { *p = progress{updated: s.o.Clock.Now()} })
 }
@@ -80,7 +80,7 @@ func (s *Server) change(f model.Family, change func(*progress)) {
 	s.families[f] = p
 }
 
-// SetNodeLeaving says whether the node is about to leave the cluster: /healthz then tells load balancers to go elsewhere.
+// SetNodeLeaving records whether the node is about to leave the cluster: /healthz then tells load balancers to go elsewhere.
 func (s *Server) SetNodeLeaving(leaving bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,10 +171,64 @@ func (s *Server) answer(w http.ResponseWriter, path string, r Report, ok bool) {
 	}
 	setHeaders(w)
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(r) // a client that went away is nobody's error
+	_ = json.NewEncoder(w).Encode(r) // a client that went away is not an error
 }
 
 func setHeaders(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+}
+
+// Report is what /healthz and /livez answer, with the field names of kube-proxy.
+type Report struct {
+	// LastUpdated is now while all is well, otherwise the last moment at which any family was programmed.
+	LastUpdated time.Time `json:"lastUpdated"`
+	CurrentTime time.Time `json:"currentTime"`
+	// NodeEligible is nil in the answers of /livez: a node that is about to leave is alive.
+	NodeEligible *bool `json:"nodeEligible,omitempty"`
+	// Healthy is about the agent alone; /healthz is 200 only when NodeEligible is true too.
+	Healthy bool `json:"healthy"`
+	// Status is the same for each family, by its name.
+	Status map[string]FamilyReport `json:"status,omitempty"`
+}
+
+// FamilyReport is the part of a Report about one family. LastUpdated is the zero time until it has been programmed.
+type FamilyReport struct {
+	LastUpdated time.Time `json:"lastUpdated"`
+	Healthy     bool      `json:"healthy"`
+}
+
+// progress is how far one family has come. The zero value has seen nothing.
+type progress struct {
+	updated time.Time
+	// queued is when the oldest change came that is not in the kernel yet; zero when there is none.
+	queued time.Time
+}
+
+// late reports whether a change waits for longer than it may. As in kube-proxy, a family that was never programmed is starting, not late.
+func (p progress) late(now time.Time, maxQueued time.Duration) bool {
+	return !p.updated.IsZero() && !p.queued.IsZero() && now.Sub(p.queued) >= maxQueued
+}
+
+// alive is the answer of /livez: nothing waits for too long.
+func alive(families map[model.Family]progress, now time.Time, maxQueued time.Duration) Report {
+	return report(families, now, func(p progress) bool { return !p.late(now, maxQueued) })
+}
+
+// ready is the answer of /healthz without a word about the node: everything was programmed once, and nothing waits for too long.
+func ready(families map[model.Family]progress, now time.Time, maxQueued time.Duration) Report {
+	return report(families, now, func(p progress) bool { return !p.updated.IsZero() && !p.late(now, maxQueued) })
+}
+
+func report(families map[model.Family]progress, now time.Time, healthy func(progress) bool) Report {
+	r := Report{CurrentTime: now, Healthy: true, Status: make(map[string]FamilyReport, len(families))}
+	for f, p := range families {
+		ok := healthy(p)
+		r.Status[f.String()] = FamilyReport{LastUpdated: p.updated, Healthy: ok}
+		r.Healthy = r.Healthy && ok
+		if p.updated.After(r.LastUpdated) {
+			r.LastUpdated = p.updated
+		}
+	}
+	return r
 }

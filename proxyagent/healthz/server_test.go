@@ -226,7 +226,7 @@ func status(addr string) int {
 	return code
 }
 
-// get asks without keeping the connection.
+// get sends a request without keeping the connection.
 func get(addr, path string) (code int, h http.Header, body string) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
 	r, err := client.Get("http://" + addr + path)

@@ -1,6 +1,9 @@
 package healthz
 
 import (
+	"io"
+	"log"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -58,7 +61,7 @@ func NewServices(o ServicesOptions) *Services {
 	return s
 }
 
-// Set says on which port a Service is asked for, and how many ready endpoints it has here. Port 0 stops answering for it. Answers change
+// Set sets the health check port of a Service, and how many ready local endpoints it has. Port 0 stops answering for it. Answers change
 // at once; a port that cannot be bound, or is still another Service's, is tried again at each Set for the Service, when any other port
 // becomes free, and every 30 s. After Close it does nothing.
 func (s *Services) Set(n model.ServiceName, port uint16, localEndpoints int) {
@@ -159,4 +162,18 @@ func (s *Services) Close() {
 		close(s.stop)
 	}
 	<-s.done
+}
+
+// newHTTPServer returns a server whose clients can neither dawdle nor send much: probes are short, and these ports are open to
+// whoever reaches the node.
+func newHTTPServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      10 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          log.New(io.Discard, "", 0),
+	}
 }

@@ -45,7 +45,7 @@ func newBench(t *testing.T, addrs []netip.Addr) *bench {
 	return b
 }
 
-// freePort is one that nobody has on any address; somebody may take it, which has not been seen.
+// freePort is free on every address at the moment.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
 	l := listen(t, ":0")
@@ -112,7 +112,7 @@ func TestEndpointsChangeWithoutANewPort(t *testing.T) {
 		t.Errorf("without endpoints the status is %d", code)
 	}
 	if b.checks[web].server != server {
-		t.Error("the port was opened anew, which loses probes in flight")
+		t.Error("the port was reopened, which loses probes in flight")
 	}
 }
 
@@ -247,13 +247,13 @@ func TestAPortThatStopsAcceptingIsOpenedAnew(t *testing.T) {
 	c := b.checks[web]
 	l := listen(t, "127.0.0.1:0")
 	_ = l.Close()
-	c.serve(newHTTPServer(c), l) // as if one of its listeners ended
+	c.serve(newHTTPServer(c), l) // what happens when one of its listeners ends
 	if c.open() {
 		t.Fatal("a check that accepts no more is taken for open")
 	}
 	b.Set(web, port, 1)
 	if !c.open() || status(at(port)) != http.StatusOK {
-		t.Error("it was not opened anew")
+		t.Error("it was not reopened")
 	}
 }
 

@@ -39,7 +39,7 @@ func (e Entry) String() string {
 	}
 }
 
-// check says what is wrong with e, before the kernel is asked, whose answers tell little.
+// check returns what is wrong with e, before the kernel refuses it with less detail.
 func (e Entry) check() error {
 	switch {
 	case e.Source.IsValid() && e.Source.Bits() == 0:

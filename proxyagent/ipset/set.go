@@ -59,7 +59,7 @@ var (
 // revisions are the oldest revisions of each type that know all protocols: every kernel since 3.0 has them.
 var revisions = map[Type]uint8{HashIP: 0, HashIPPort: 1, HashIPPortIP: 1, HashIPPortNet: 2, BitmapPort: 0}
 
-// check says what is wrong with s, before the kernel is asked, whose answers tell little.
+// check returns what is wrong with s, before the kernel refuses it with less detail.
 func (s Set) check() error {
 	if err := checkName(s.Name); err != nil {
 		return err

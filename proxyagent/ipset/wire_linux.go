@@ -10,7 +10,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
-// listHeader asks for sets without their entries. It is IPSET_FLAG_LIST_HEADER of linux/netfilter/ipset/ip_set.h.
+// listHeader requests sets without their entries. It is IPSET_FLAG_LIST_HEADER of linux/netfilter/ipset/ip_set.h.
 const listHeader = 1 << 2
 
 // header are the properties of a set that exists.

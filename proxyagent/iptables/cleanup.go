@@ -46,7 +46,7 @@ func Cleanup(ctx context.Context, o CleanupOptions) ([]string, error) {
 
 func cleanVariant(ctx context.Context, o CleanupOptions, m Mode) ([]string, error) {
 	r, err := newRunner(m, o.Family)
-	if errors.Is(err, exec.ErrNotFound) || m == Legacy && !legacyInUse(o.Family) {
+	if errors.Is(err, exec.ErrNotFound) || m == Legacy && !LegacyInUse(o.Family) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func isKubeProxyChain(name string) bool {
 	})
 }
 
-// parseKubeProxy finds kube-proxy's chains and the rules that lead to them from elsewhere.
+// parseKubeProxy finds kube-proxy's chains and the rules of other chains that jump to them.
 func parseKubeProxy(text []byte) saved {
 	s := saved{chains: map[chain][]string{}, jumps: map[jump]int{}}
 	var current table

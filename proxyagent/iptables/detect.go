@@ -55,7 +55,7 @@ func Detect(ctx context.Context, want Mode) (mode Mode, why string, err error) {
 	return choose(gatherEvidence(ctx))
 }
 
-// Usable says why the tables of a family cannot be used; nil when they can.
+// Usable returns why the tables of a family cannot be used; nil when they can.
 func Usable(ctx context.Context, m Mode, f model.Family) error {
 	r, err := newRunner(m, f)
 	if err != nil {
@@ -89,16 +89,16 @@ func gatherEvidence(ctx context.Context) evidence {
 
 // saveAll reads all tables of a variant.
 func saveAll(ctx context.Context, m Mode, f model.Family, r runner) []byte {
-	if m == Legacy && !legacyInUse(f) {
+	if m == Legacy && !LegacyInUse(f) {
 		return nil
 	}
 	text, _ := r.Save(ctx, "")
 	return text
 }
 
-// legacyInUse reports whether the kernel has legacy tables in this network namespace. To ask iptables-legacy would make them, with a cost
-// for every packet.
-func legacyInUse(f model.Family) bool {
+// LegacyInUse reports whether the kernel has legacy tables in this network namespace. iptables-legacy-save would create them, with a cost for
+// every packet.
+func LegacyInUse(f model.Family) bool {
 	path := "/proc/net/ip_tables_names"
 	if f == model.IPv6 {
 		path = "/proc/net/ip6_tables_names"

@@ -122,7 +122,7 @@ func crowdSizes() []int {
 	return append(all, 100, 1000)
 }
 
-// TestEachEndpointHasTheSameProbability of a client that nobody remembers.
+// TestEachEndpointHasTheSameProbability of a client without session affinity so far.
 func TestEachEndpointHasTheSameProbability(t *testing.T) {
 	for _, family := range []model.Family{model.IPv4, model.IPv6} {
 		for _, affinity := range []int{0, 60} {
@@ -169,7 +169,7 @@ func TestRulesOfAClusterIPAreFair(t *testing.T) {
 	}
 }
 
-// TestARememberedClientStays with its endpoint, and is remembered anew.
+// TestARememberedClientStays with its endpoint, and its timeout begins again.
 func TestARememberedClientStays(t *testing.T) {
 	for _, n := range []int{1, 2, 8, 9, 40, 1000} {
 		endpoints := crowd(model.IPv4, n)
@@ -224,7 +224,7 @@ func TestChainsOfEndpointsStaySmall(t *testing.T) {
 	}
 }
 
-// depths tells how many chains there are on the way to each.
+// depths returns the number of chains before each.
 func depths(chains map[string][]string, from string, depth int) map[string]int {
 	all := map[string]int{from: depth}
 	for _, rule := range chains[from] {

@@ -87,7 +87,7 @@ func keep(t *testing.T, p *Proxier) {
 }
 
 // TestSyncFinishesWhatFailed has every call to the sets fail once, before or after it did its work, in a change and in the first sync after a
-// restart. Whatever failed, the next sync has to bring the kernel to the Plan, without being told anything new.
+// restart. Whatever failed, the next sync has to bring the kernel to the Plan, without a new Delta.
 func TestSyncFinishesWhatFailed(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
 		kernel := &faulty{Sets: p.options.Sets, left: -1}
@@ -167,7 +167,7 @@ func noUnwantedSets(t *testing.T, p *Proxier) {
 		delete(counts, s.Name)
 	}
 	if len(counts) > 0 {
-		t.Errorf("nobody wants the sets %v", counts)
+		t.Errorf("there are unexpected sets: %v", counts)
 	}
 }
 

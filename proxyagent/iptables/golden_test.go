@@ -35,7 +35,7 @@ func named(p model.Protocol) model.PortName {
 	return n
 }
 
-// inText tells what a port adds, with words for the digests of this port: the chains S, L, X, and E and A by the endpoint.
+// inText returns what a port adds, with words for the digests of this port: the chains S, L, X, and E and A by the endpoint.
 func (r portRules) inText(f model.Family, p model.ServicePort) string {
 	var b strings.Builder
 	for _, vip := range slices.SortedFunc(maps.Keys(r.vips), netip.Addr.Compare) {
@@ -64,7 +64,7 @@ func (r portRules) inText(f model.Family, p model.ServicePort) string {
 	return strings.NewReplacer(words...).Replace(b.String())
 }
 
-// tenNet tells local pods by their address.
+// tenNet recognises local pods by their address.
 var tenNet = model.LocalSource{CIDR: netip.MustParsePrefix("10.244.1.0/24")}
 
 // goldenPorts are Services as people have them, and the rules that they get.
@@ -576,7 +576,7 @@ func readPortRule(t *testing.T, rule string) portRule {
 	return r
 }
 
-// TestAffinityIsBounded keeps whoever may make EndpointSlices from using the kernel's sets up.
+// TestAffinityIsBounded limits the sets that EndpointSlices can use up.
 func TestAffinityIsBounded(t *testing.T) {
 	r := NewRuleset(model.IPv4)
 	port := func(name string, endpoints int) *model.ServicePort {

@@ -117,7 +117,7 @@ func agree(t *testing.T, p *Proxier) {
 	}
 	for c := range s.chains {
 		if _, wanted := p.rules.chains[c]; !wanted {
-			t.Fatalf("nobody wants the chain %s", c.name)
+			t.Fatalf("unexpected chain %s", c.name)
 		}
 	}
 	if insert, unhook := mend(s); len(insert)+len(unhook) > 0 {
@@ -130,7 +130,7 @@ func agree(t *testing.T, p *Proxier) {
 		}
 		for e := range entries {
 			if p.rules.members[kind.name][e] == 0 {
-				t.Fatalf("nobody wants %s in %s", e, kind.name)
+				t.Fatalf("unexpected %s in %s", e, kind.name)
 			}
 		}
 		if len(entries) != len(p.rules.members[kind.name]) {
@@ -155,7 +155,7 @@ func TestKernelFollowsThePlan(t *testing.T) {
 		again := newProxier(t, p.options.Mode, p.options.Family)
 		syncOne(t, again, whole(plans.plan))
 		if len(again.stats.written) != 0 {
-			t.Errorf("after a restart the same was written anew: %v", again.stats.written)
+			t.Errorf("a restart wrote rules that were there already: %v", again.stats.written)
 		}
 		agree(t, again)
 	})

@@ -31,7 +31,7 @@ func newProbe(m Mode, f model.Family, s *Generations) probe {
 	return func() (fingerprint, error) { return sizes(f) }
 }
 
-// generation asks nf_tables for the number of its generation, which grows by one with every transaction in the network namespace.
+// generation returns the generation of nf_tables, which grows by one with every transaction in the network namespace.
 func generation() (fingerprint, error) {
 	s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -91,7 +91,7 @@ type getInfo struct {
 // soGetInfo is IPT_SO_GET_INFO and IP6T_SO_GET_INFO.
 const soGetInfo = 64
 
-// sizes asks for number and size of the entries of our two tables.
+// sizes returns number and size of the entries of our two tables.
 func sizes(f model.Family) (fingerprint, error) {
 	domain, level := unix.AF_INET, unix.IPPROTO_IP
 	if f == model.IPv6 {

@@ -41,7 +41,7 @@ type Ruleset struct {
 	facts     facts
 
 	chains map[chain][]string
-	dirty  map[chain]struct{} // differ from what the kernel was told; those not in chains are to go
+	dirty  map[chain]struct{} // differ from the kernel; those that are not in chains are deleted
 	total  map[table]int      // rules in chains
 
 	members  map[setName]map[Entry]int // how many ports want an entry

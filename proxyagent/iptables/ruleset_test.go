@@ -39,7 +39,7 @@ func TestRulesetIsAFunctionOfThePlan(t *testing.T) {
 	}
 }
 
-// kernelState is what the kernel would have after it was told only what changed.
+// kernelState is the state of the kernel after only the changes were written.
 type kernelState struct {
 	chains  map[chain][]string
 	members map[setName]map[Entry]bool

@@ -42,7 +42,7 @@ const programTimeout = time.Minute
 // exitLocked is iptables' exit code for a resource problem: the lock was not to be had.
 const exitLocked = 4
 
-// ErrLocked says that another program held the xtables lock for too long. Tables before it may have been written; try again.
+// ErrLocked means that another program held the xtables lock for too long. Tables before it may have been written; try again.
 var ErrLocked = errors.New("another program holds the xtables lock")
 
 // runner runs the programs of one variant and family. No text of ours goes through a shell or into an argument.
@@ -79,6 +79,15 @@ func (r runner) Save(ctx context.Context, t table) ([]byte, error) {
 		args = append(args, "-t", string(t))
 	}
 	return r.run(ctx, nil, r.save, args...)
+}
+
+// Save returns all tables of a variant and family without counters, as iptables-save prints them.
+func Save(ctx context.Context, m Mode, f model.Family) ([]byte, error) {
+	r, err := newRunner(m, f)
+	if err != nil {
+		return nil, err
+	}
+	return r.run(ctx, nil, r.save)
 }
 
 // Restore applies a transaction. A table is changed as a whole or not at all.

@@ -152,8 +152,8 @@ func (m *Metrics) zero(family string) {
 	for _, c := range []*prometheus.CounterVec{m.restoreFailures, m.partialRestoreFailures, m.conntrackDeleted} {
 		c.WithLabelValues(family)
 	}
-	for _, policy := range []Policy{InternalPolicy, ExternalPolicy} {
-		m.noLocalEndpoints.WithLabelValues(string(policy), family)
+	for _, policy := range []string{"internal", "external"} {
+		m.noLocalEndpoints.WithLabelValues(policy, family)
 	}
 	m.zeroDisputes(family)
 }

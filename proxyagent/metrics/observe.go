@@ -4,19 +4,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Policy is a value of the label traffic_policy.
-type Policy string
-
-// The traffic policies of a Service.
-const (
-	InternalPolicy Policy = "internal"
-	ExternalPolicy Policy = "external"
-)
-
-// Changed says that changes came from the API server. They are pending until ChangesDone.
+// Changed records that changes came from the API server. They are pending until ChangesDone.
 func (m *Metrics) Changed(services, endpoints int) {
 	m.serviceChanges.Add(float64(services))
 	m.serviceChangesPending.Add(float64(services))
@@ -24,18 +17,18 @@ func (m *Metrics) Changed(services, endpoints int) {
 	m.endpointChangesPending.Add(float64(endpoints))
 }
 
-// ChangesDone says that as many changes are in the rules of all families, or are about nothing that has rules.
+// ChangesDone records that as many changes are in the rules of all families, or are about nothing that has rules.
 func (m *Metrics) ChangesDone(services, endpoints int) {
 	m.serviceChangesPending.Sub(float64(services))
 	m.endpointChangesPending.Sub(float64(endpoints))
 }
 
-// Queued says that at the time t a sync was asked for.
+// Queued records that at the time t a sync was asked for.
 func (m *Metrics) Queued(f model.Family, t time.Time) {
 	m.queuedAt.WithLabelValues(f.String()).Set(seconds(t))
 }
 
-// SyncDone says that a sync which took d ended at the time end, with err unless it succeeded; full: it wrote all rules.
+// SyncDone records that a sync which took d ended at the time end, with err unless it succeeded; full: it wrote all rules.
 func (m *Metrics) SyncDone(f model.Family, full bool, d time.Duration, end time.Time, err error) {
 	family := f.String()
 	m.syncDuration.WithLabelValues(family).Observe(d.Seconds())
@@ -52,10 +45,10 @@ func (m *Metrics) SyncDone(f model.Family, full bool, d time.Duration, end time.
 	}
 }
 
-// RestoreFailed says that iptables-restore did not do what it was given.
+// RestoreFailed records that iptables-restore did not do what it was given.
 func (m *Metrics) RestoreFailed(f model.Family) { m.restoreFailures.WithLabelValues(f.String()).Inc() }
 
-// Programmed says that at the time now the rules follow pods that changed at the triggers. A trigger in the future, of a clock that
+// Programmed records that at the time now the rules follow pods that changed at the triggers. A trigger in the future, of a clock that
 // differs, counts as now.
 func (m *Metrics) Programmed(f model.Family, triggers []time.Time, now time.Time) {
 	m.syncedAt.WithLabelValues(f.String()).Set(seconds(now))
@@ -65,18 +58,19 @@ func (m *Metrics) Programmed(f model.Family, triggers []time.Time, now time.Time
 	}
 }
 
-// Rules says how many rules the agent has in a table, and how many of them the last sync wrote.
+// Rules records how many rules the agent has in a table, and how many of them the last sync wrote.
 func (m *Metrics) Rules(f model.Family, table string, total, written int) {
 	m.rules.WithLabelValues(table, f.String()).Set(float64(total))
 	m.rulesWritten.WithLabelValues(table, f.String()).Set(float64(written))
 }
 
-// NoLocalEndpoints says how many Service ports have endpoints, but none that the policy lets this node use.
-func (m *Metrics) NoLocalEndpoints(f model.Family, p Policy, ports int) {
-	m.noLocalEndpoints.WithLabelValues(string(p), f.String()).Set(float64(ports))
+// NoLocalEndpoints sets the numbers of Service ports that have endpoints, but none that the internal or external policy lets this node use.
+func (m *Metrics) NoLocalEndpoints(f model.Family, internal, external int) {
+	m.noLocalEndpoints.WithLabelValues("internal", f.String()).Set(float64(internal))
+	m.noLocalEndpoints.WithLabelValues("external", f.String()).Set(float64(external))
 }
 
-// ConntrackDone says that a search for stale flows took d and deleted some.
+// ConntrackDone records that a search for stale flows took d and deleted some.
 func (m *Metrics) ConntrackDone(f model.Family, d time.Duration, deleted int) {
 	m.conntrackDuration.WithLabelValues(f.String()).Observe(d.Seconds())
 	m.conntrackDeleted.WithLabelValues(f.String()).Add(float64(deleted))
@@ -106,16 +100,25 @@ func (m *Metrics) Disputed(f model.Family, disputes []model.Dispute) {
 	}
 }
 
-// Repaired says that something of ours was gone or different in the kernel and was put back: what is a constant word like chain, jump
+// Repaired records that something of ours was gone or different in the kernel and was put back: what is a constant word like chain, jump
 // or set.
 func (m *Metrics) Repaired(f model.Family, what string) {
 	m.driftRepairs.WithLabelValues(f.String(), what).Inc()
 }
 
-// Build says what runs. The mode is that of iptables, nft or legacy.
+// Build records what runs. The mode is that of iptables, nft or legacy.
 func (m *Metrics) Build(version, commit, goVersion, mode string) {
 	m.buildInfo.Reset()
 	m.buildInfo.WithLabelValues(version, commit, goVersion, mode).Set(1)
 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
+
+// CountInvalidDropped adds the number of packets dropped because connection tracking found them invalid. read is called at every scrape,
+// possibly by several goroutines. To be called once.
+func (m *Metrics) CountInvalidDropped(read func() uint64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: prefix + "iptables_ct_state_invalid_dropped_packets_total",
+		Help: "Packets dropped because connection tracking found them invalid.",
+	}, func() float64 { return float64(read()) }))
+}

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tries bounds how often an interrupted exchange is begun anew.
+// tries limits how often an interrupted exchange is repeated.
 const tries = 8
 
-// patience is how long the kernel may take for one answer. It answers at once, or after the requests of others that it works on.
-var patience = unix.Timeval{Sec: 20}
+// answerTimeout is how long the kernel may take for one answer. It may have to finish requests of others first.
+var answerTimeout = unix.Timeval{Sec: 20}
 
 // Conn is a connection to the netfilter part of the kernel, in the network namespace of the thread that opened it, whichever thread uses
 // it later. It may be used by several goroutines, whose requests then wait for each other. The zero value is of no use.
@@ -39,7 +39,7 @@ func Open() (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a netlink socket to netfilter: %w", err)
 	}
-	if err := errors.Join(socket.SetReceiveTimeout(&patience), socket.SetSendTimeout(&patience)); err != nil {
+	if err := errors.Join(socket.SetReceiveTimeout(&answerTimeout), socket.SetSendTimeout(&answerTimeout)); err != nil {
 		socket.Close()
 		return nil, fmt.Errorf("setting the timeout of a netlink socket: %w", err)
 	}

@@ -16,11 +16,11 @@ func TestAgain(t *testing.T) {
 		wantErr   error
 		wantCalls int
 	}{
-		"at once":                   {[]error{nil}, nil, 1},
-		"after an interruption":     {[]error{nl.ErrDumpInterrupted, syscall.EINTR, nil}, nil, 3},
-		"another error":             {[]error{syscall.EINTR, broken}, broken, 2},
-		"interrupted for ever":      {[]error{syscall.EINTR}, syscall.EINTR, tries},
-		"a dump that never settles": {[]error{nl.ErrDumpInterrupted}, nl.ErrDumpInterrupted, tries},
+		"at once":                           {[]error{nil}, nil, 1},
+		"after an interruption":             {[]error{nl.ErrDumpInterrupted, syscall.EINTR, nil}, nil, 3},
+		"another error":                     {[]error{syscall.EINTR, broken}, broken, 2},
+		"interrupted for ever":              {[]error{syscall.EINTR}, syscall.EINTR, tries},
+		"a dump that is always interrupted": {[]error{nl.ErrDumpInterrupted}, nl.ErrDumpInterrupted, tries},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0

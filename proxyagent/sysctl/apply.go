@@ -32,7 +32,7 @@ func (k Kernel) Apply(targets []Target) ([]Write, error) {
 	return written, err
 }
 
-// BeLiberal reports whether the kernel takes packets outside of the TCP window for valid, whoever told it so. An agent drops no
+// BeLiberal reports whether the kernel takes packets outside of the TCP window as valid, whoever set that. An agent drops no
 // invalid packets then. Without connection tracking it is false.
 func (k Kernel) BeLiberal() (bool, error) {
 	n, err := k.get(TCPBeLiberal)
@@ -88,7 +88,7 @@ func (k Kernel) path(key Key) string {
 	return filepath.Join(root, filepath.FromSlash(string(key)))
 }
 
-// remedy says what an admin can do about an error, as the end of its message.
+// remedy returns what an admin can do about an error, as the end of its message.
 func remedy(key Key, err error) string {
 	leave := "or leave it alone by setting " + fieldOf(key) + " in the configuration"
 	switch {

@@ -95,7 +95,7 @@ func setsWhatIsItsOwn(t *testing.T) {
 	}
 }
 
-// refusesWhatIsTheHosts asks for what the host has and one less, which no namespace but the host's may set.
+// refusesWhatIsTheHosts sets what the host has and one less, which no namespace but the host's may set.
 func refusesWhatIsTheHosts(t *testing.T) {
 	now, err := Kernel{}.get(ConntrackMax)
 	if err != nil {

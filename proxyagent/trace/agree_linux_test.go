@@ -33,7 +33,7 @@ func TestWalkAgreesWithTheKernel(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, uint64(v.family)))
 		ends := map[string]int{}
 		for range rounds {
-			g := generator{Rand: random, scene: s}
+			g := generator{Rand: random, fixture: s}
 			text := g.rules()
 			v.restore(t, text)
 			forget(t)
@@ -62,17 +62,17 @@ func forget(t *testing.T) {
 	}
 }
 
-// scene is the node with servers, and addresses to connect to.
-type scene struct {
+// fixture is the node with servers, and addresses to connect to.
+type fixture struct {
 	servers []netip.AddrPort
 	targets []netip.AddrPort
 	spare   netip.Addr // an address of the node that no server has
 }
 
-func serve(t *testing.T, v variant) scene {
+func serve(t *testing.T, v variant) fixture {
 	t.Helper()
 	one, two := v.addr("192.168.0.1", "fd00:1::1"), v.addr("192.168.0.2", "fd00:1::2")
-	s := scene{spare: two}
+	s := fixture{spare: two}
 	for _, a := range []netip.AddrPort{netip.AddrPortFrom(one, 8081), netip.AddrPortFrom(two, 8082), netip.AddrPortFrom(one, 8083)} {
 		l, err := net.Listen("tcp", a.String())
 		if err != nil {
@@ -90,7 +90,7 @@ func serve(t *testing.T, v variant) scene {
 	return s
 }
 
-// greet tells every client where it arrived and whom the server sees.
+// greet writes to every client where it arrived and whom the server sees.
 func greet(l net.Listener, at netip.AddrPort) {
 	for {
 		c, err := l.Accept()
@@ -104,7 +104,7 @@ func greet(l net.Listener, at netip.AddrPort) {
 }
 
 // compare connects to all targets at a time.
-func (s scene) compare(t *testing.T, v variant, text string, ends map[string]int) {
+func (s fixture) compare(t *testing.T, v variant, text string, ends map[string]int) {
 	t.Helper()
 	r, err := save(t.Context(), v.mode, v.family)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s scene) compare(t *testing.T, v variant, text string, ends map[string]int
 const unsure = "unsure"
 
 // predicted is what a client should see.
-func (s scene) predicted(t *testing.T, p Path) string {
+func (s fixture) predicted(t *testing.T, p Path) string {
 	t.Helper()
 	if len(p.Outcomes) > 1 && len(p.Outcomes[0].If) > 0 && strings.Contains(p.String(), whichAddress) {
 		return unsure
@@ -169,7 +169,7 @@ func (s scene) predicted(t *testing.T, p Path) string {
 
 // source is whom the server sees. A masqueraded packet has the address of the interface it left by, the one that routing prefers, which
 // for what stays here is the destination itself.
-func (s scene) source(p Path, o Outcome) netip.Addr {
+func (s fixture) source(p Path, o Outcome) netip.Addr {
 	switch {
 	case strings.HasPrefix(o.Source, newSource):
 		return netip.MustParseAddr(strings.TrimPrefix(o.Source, newSource))
@@ -180,13 +180,13 @@ func (s scene) source(p Path, o Outcome) netip.Addr {
 	}
 }
 
-// connect waits only for what is predicted: not to be answered cannot be told from being answered late.
+// connect waits only for the predicted outcome: no answer and a late answer look the same.
 func connect(to netip.AddrPort, want string) string {
-	patience := 10 * time.Second
+	timeout := 10 * time.Second
 	if want == "nothing" {
-		patience = 150 * time.Millisecond
+		timeout = 150 * time.Millisecond
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
 	switch {
@@ -209,7 +209,7 @@ func connect(to netip.AddrPort, want string) string {
 // generator makes random rules.
 type generator struct {
 	*rand.Rand
-	scene
+	fixture
 }
 
 // rules returns both tables. Chains lead to later ones only.

@@ -10,12 +10,12 @@ import (
 )
 
 // match is one condition of a rule.
-type match func(w World, s state) answer
+type match func(w Node, s state) answer
 
 // matcher reads the arguments of an option; nil when it does not understand them.
 type matcher func(args []string) match
 
-// matchers are the options that are understood, by the module that they belong to and their name. Those of no module stand in the rule
+// matchers are the known options, by module and name. Those without a module come in the rule
 // before the first -m.
 var matchers = map[string]matcher{
 	" -s": inPrefix(func(s state) netip.Addr { return s.Src }),
@@ -79,7 +79,7 @@ func matchesOf(module string, os []option) (ms []match) {
 	return ms
 }
 
-// plainModules ask for nothing when they stand without options: the protocol is asked for by -p.
+// plainModules match everything without options: -p has checked the protocol.
 var plainModules = []string{"", "tcp", "udp", "sctp", "comment", "conntrack", "multiport"}
 
 func unknownMatch(module string, o option) match {
@@ -87,15 +87,15 @@ func unknownMatch(module string, o option) match {
 	if module == "" {
 		text = o.String()
 	}
-	return func(World, state) answer { return cannotTell("%s", text) }
+	return func(Node, state) answer { return cannotTell("%s", text) }
 }
 
-func inverted(m match) match { return func(w World, s state) answer { return m(w, s).not() } }
+func inverted(m match) match { return func(w Node, s state) answer { return m(w, s).not() } }
 
-func always(World, state) answer { return yes }
-func never(World, state) answer  { return no }
+func always(Node, state) answer { return yes }
+func never(Node, state) answer  { return no }
 
-func constant(holds bool) match { return func(World, state) answer { return when(holds) } }
+func constant(holds bool) match { return func(Node, state) answer { return when(holds) } }
 
 func inPrefix(of func(state) netip.Addr) matcher {
 	return func(args []string) match {
@@ -106,7 +106,7 @@ func inPrefix(of func(state) netip.Addr) matcher {
 		if !ok {
 			return nil
 		}
-		return func(_ World, s state) answer {
+		return func(_ Node, s state) answer {
 			if !of(s).IsValid() {
 				return cannotTell(whichAddress)
 			}
@@ -115,7 +115,7 @@ func inPrefix(of func(state) netip.Addr) matcher {
 	}
 }
 
-// parsePrefix reads an address, with the length of a prefix or without. Masks with holes are not understood.
+// parsePrefix reads an address, with the length of a prefix or without. Masks with holes are unknown.
 func parsePrefix(text string) (netip.Prefix, bool) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return netip.PrefixFrom(a, a.BitLen()), true
@@ -124,14 +124,14 @@ func parsePrefix(text string) (netip.Prefix, bool) {
 	return p, err == nil
 }
 
-// onInterface matches a name, or with a plus at its end all names that begin so. A packet that has no such interface has an empty name.
+// onInterface matches a name, or with a plus at its end all names with that prefix. A packet that has no such interface has an empty name.
 func onInterface(of func(state) string) matcher {
 	return func(args []string) match {
 		if len(args) != 1 {
 			return nil
 		}
 		start, isPrefix := strings.CutSuffix(args[0], "+")
-		return func(_ World, s state) answer {
+		return func(_ Node, s state) answer {
 			switch name := of(s); {
 			case name == unknownInterface:
 				return cannotTell("the interface is not known")
@@ -144,7 +144,7 @@ func onInterface(of func(state) string) matcher {
 	}
 }
 
-// unknownInterface stands for one that routing could not tell. No interface can have this name.
+// unknownInterface stands for one that routing did not find. No interface can have this name.
 const unknownInterface = "?"
 
 var protocols = map[string]model.Protocol{
@@ -159,19 +159,19 @@ func hasProtocol(args []string) match {
 	if name == "all" || name == "0" {
 		return always
 	}
-	return func(_ World, s state) answer { return when(protocols[name] == s.Protocol) }
+	return func(_ Node, s state) answer { return when(protocols[name] == s.Protocol) }
 }
 
 func toPort(args []string) match {
 	return portIn(args, func(s state) uint16 { return s.Dst.Port() })
 }
 
-// fromPort cannot be told, for clients take any port, unless all are meant.
+// fromPort is unknown, since clients use any port, unless the range has all ports.
 func fromPort(args []string) match {
 	if slices.Equal(args, []string{"0:65535"}) {
 		return always
 	}
-	return func(World, state) answer {
+	return func(Node, state) answer {
 		return cannotTell("the source port is not known: %s", strings.Join(args, " "))
 	}
 }
@@ -195,7 +195,7 @@ func portIn(args []string, of func(state) uint16) match {
 		}
 		intervals = append(intervals, interval{uint16(from), uint16(to)})
 	}
-	return func(_ World, s state) answer {
+	return func(_ Node, s state) answer {
 		port := of(s)
 		return when(slices.ContainsFunc(intervals, func(i interval) bool { return i.from <= port && port <= i.to }))
 	}
@@ -222,7 +222,7 @@ func inRange(of func(state) netip.Addr) matcher {
 		if err1 != nil || err2 != nil {
 			return nil
 		}
-		return func(_ World, s state) answer {
+		return func(_ Node, s state) answer {
 			if !of(s).IsValid() {
 				return cannotTell(whichAddress)
 			}
@@ -238,7 +238,7 @@ func inState(args []string) match {
 		return nil
 	}
 	states := strings.Split(args[0], ",")
-	return func(_ World, s state) answer {
+	return func(_ Node, s state) answer {
 		switch {
 		case slices.Contains(states, "NEW"), s.translated() && slices.Contains(states, "DNAT"):
 			return yes
@@ -259,7 +259,7 @@ func hasMark(args []string) match {
 	if !ok {
 		return nil
 	}
-	return func(_ World, s state) answer { return when(s.mark&mask == value) }
+	return func(_ Node, s state) answer { return when(s.mark&mask == value) }
 }
 
 func parseMark(text string) (value, mask uint32, ok bool) {
@@ -290,11 +290,11 @@ func chance(os []option) match {
 		}
 	}
 	if !ok {
-		return func(World, state) answer { return cannotTell("-m statistic") }
+		return func(Node, state) answer { return cannotTell("-m statistic") }
 	}
 	a := answer{chance: p}
 	if not {
 		a = a.not()
 	}
-	return func(World, state) answer { return a }
+	return func(Node, state) answer { return a }
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -35,17 +36,17 @@ func again(t *testing.T) bool {
 
 // variant is one of the four rulesets that a node can have.
 type variant struct {
-	mode   string
+	mode   iptables.Mode
 	family model.Family
 }
 
-func (v variant) String() string { return v.mode + "/" + v.family.String() }
+func (v variant) String() string { return string(v.mode) + "/" + v.family.String() }
 
 // eachVariant runs a test for all of them on the same node, each with no rules but its own.
 func eachVariant(t *testing.T, run func(t *testing.T, v variant)) {
 	t.Helper()
 	makeNode(t)
-	for _, v := range []variant{{modeNFT, model.IPv4}, {modeNFT, model.IPv6}, {modeLegacy, model.IPv4}, {modeLegacy, model.IPv6}} {
+	for _, v := range []variant{{iptables.NFT, model.IPv4}, {iptables.NFT, model.IPv6}, {iptables.Legacy, model.IPv4}, {iptables.Legacy, model.IPv6}} {
 		t.Run(v.String(), func(t *testing.T) {
 			t.Cleanup(func() { v.restore(t, "*nat\nCOMMIT\n*filter\nCOMMIT\n") })
 			run(t, v)
@@ -53,8 +54,8 @@ func eachVariant(t *testing.T, run func(t *testing.T, v variant)) {
 	}
 }
 
-// makeNode gives the namespace two addresses of each family behind eth0, the way out, and cni0 for pods. Nobody is at their other ends, and
-// no neighbour is looked for in vain, which would be told apart from silence.
+// makeNode gives the namespace two addresses of each family behind eth0, the way out, and cni0 for pods. There is no host
+// at their other ends, and the neighbours are permanent entries: a failed resolution would be reported to the sender.
 func makeNode(t *testing.T) {
 	t.Helper()
 	for line := range strings.Lines(`
@@ -94,9 +95,9 @@ func (v variant) restore(t *testing.T, text string) {
 
 func (v variant) program(kind string) string {
 	if v.family == model.IPv6 {
-		return "ip6tables-" + v.mode + kind
+		return "ip6tables-" + string(v.mode) + kind
 	}
-	return "iptables-" + v.mode + kind
+	return "iptables-" + string(v.mode) + kind
 }
 
 func command(t *testing.T, input, name string, args ...string) string {

@@ -17,25 +17,25 @@ type Packet struct {
 	In string
 }
 
-// state is a packet on its way. It is comparable: two possibilities with equal states have the same future.
+// state is a packet between two rules. It is comparable: what happens to equal states is the same.
 type state struct {
 	Packet
-	// client and original are from where and whereto it was sent. Src is invalid when it is an address of the node, not known which.
+	// client and original are its source and destination as it was sent. Src is invalid if it is an unknown address of the node.
 	client   netip.Addr
 	original netip.AddrPort
-	// out is the interface that it leaves by, as far as routing was asked. here: it is for this node.
+	// out is the interface that it leaves by, once it is routed. here: it is for this node.
 	out  string
 	here bool
 	mark uint32
-	// source says what takes the place of its source behind the last chain, in words; empty when it keeps it.
+	// source is the new source address after the last chain, in words; empty if it is not translated.
 	source string
-	// touched is true once a rule did something to it or let it through.
+	// touched is true once a rule changed or accepted it.
 	touched bool
 }
 
 func (s state) translated() bool { return s.Dst != s.original }
 
-// looped is the packet of the node to itself as it comes in again, with the source that it left with.
+// looped is a packet of the node to itself as it comes in through the loopback interface, with its translated source.
 func (s state) looped() state {
 	s.In, s.out = "lo", ""
 	if s.source != "" {
@@ -44,7 +44,7 @@ func (s state) looped() state {
 	return s
 }
 
-// sourceTranslated tells whether its source is another one by now.
+// sourceTranslated answers whether its source was translated.
 func (s state) sourceTranslated() answer {
 	if !s.Src.IsValid() {
 		return cannotTell(whichAddress)
@@ -54,14 +54,14 @@ func (s state) sourceTranslated() answer {
 
 const whichAddress = "which of its addresses the node gave it"
 
-// flow is one possibility: what share of such packets takes this way, if its conditions hold.
+// flow is one possibility: the share of such packets for which it happens, if its conditions hold.
 type flow struct {
 	state
 	share float64
 	ifs   conditions
 }
 
-// conditions are what could not be told, by their numbers in the walk, and how they are taken to be. Sorted by number.
+// conditions are the matches that could not be evaluated, by their numbers in the walk, each with the assumed result. Sorted by number.
 type conditions []condition
 
 type condition struct {
@@ -90,5 +90,78 @@ func (c conditions) key(without int) string {
 	return string(b)
 }
 
-// all is no index: key leaves nothing out.
+// all makes key leave nothing out.
 const all = -1
+
+// merge joins possibilities that have become equal again, so that their number does not grow with the number of rules.
+func merge(flows []flow) []flow {
+	for {
+		flows = sum(flows)
+		shorter := cancel(flows)
+		if len(shorter) == len(flows) {
+			return flows
+		}
+		flows = shorter
+	}
+}
+
+// identity is what must be equal for two flows to be joined.
+type identity struct {
+	state
+	ifs string
+}
+
+// sum adds up the shares of flows with equal states and conditions.
+func sum(flows []flow) []flow {
+	at := make(map[identity]int, len(flows))
+	var sums []flow
+	for _, f := range flows {
+		p := identity{f.state, f.ifs.key(all)}
+		i, known := at[p]
+		if !known {
+			at[p] = len(sums)
+			sums = append(sums, f)
+			continue
+		}
+		sums[i].share += f.share
+	}
+	return sums
+}
+
+// partial is the identity of a flow without one of its conditions, and that condition.
+type partial struct {
+	identity
+	condition
+}
+
+// cancel joins pairs of flows that differ in one condition alone, which holds in one of them and not in the other.
+func cancel(flows []flow) (joined []flow) {
+	seen, gone := map[partial]int{}, map[int]bool{}
+	for i, f := range flows {
+		for n, c := range f.ifs {
+			h := partial{identity{f.state, f.ifs.key(n)}, c}
+			seen[h] = i
+			h.holds = !h.holds
+			j, other := seen[h]
+			if other && !gone[j] && sameShare(flows[j].share, f.share) {
+				f.ifs = slices.Delete(slices.Clone(f.ifs), n, n+1)
+				gone[i], gone[j] = true, true
+				joined = append(joined, f)
+				break
+			}
+		}
+	}
+	return append(joined, without(flows, gone)...)
+}
+
+func without(flows []flow, gone map[int]bool) (left []flow) {
+	for i, f := range flows {
+		if !gone[i] {
+			left = append(left, f)
+		}
+	}
+	return left
+}
+
+// sameShare ignores rounding, and the steps of 2^-31 of xt_statistic.
+func sameShare(a, b float64) bool { return a-b < 1e-7 && b-a < 1e-7 }

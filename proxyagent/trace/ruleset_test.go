@@ -109,7 +109,7 @@ func TestTheSourceOfALoopedPacketIsNotGuessed(t *testing.T) {
 		"its original": {"-m conntrack --ctorigsrc 192.168.0.1", []string{"dropped"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := (&fakeWorld{}).set("S", "hash:ip", "192.168.0.1")
+			w := (&fakeNode{}).set("S", "hash:ip", "192.168.0.1")
 			path := walked(t, tcp(node, "127.0.0.1:80"), masquerade+filter("-A INPUT "+tc.match+" -j DROP"), w)
 			var got []string
 			for _, o := range path.Outcomes {

@@ -1,14 +1,20 @@
 package trace
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
+	"os/exec"
+	"strings"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -96,4 +102,151 @@ func (k kernel) sender(p Packet) (Packet, error) {
 		return p, fmt.Errorf("looking for the interface that %s is behind: %w", p.Src, err)
 	}
 	return p, nil
+}
+
+// modeAuto is the word for the variant that is in use.
+const modeAuto = "auto"
+
+// rulesOf are the rules of one variant.
+type rulesOf struct {
+	mode iptables.Mode
+	Ruleset
+	// ours is true when there are chains of ours.
+	ours bool
+}
+
+// read returns the rules of the mode that is asked for, and what is to be said about the others.
+func read(ctx context.Context, mode string, f model.Family) (rulesOf, string, error) {
+	if m := iptables.Mode(mode); m == iptables.NFT || m == iptables.Legacy {
+		r, err := save(ctx, m, f)
+		return r, "", err
+	}
+	if mode != modeAuto && mode != "" {
+		return rulesOf{}, "", fmt.Errorf("there is no variant %q of iptables: it is auto, nft or legacy", mode)
+	}
+	var found []rulesOf
+	var missing error
+	for _, m := range []iptables.Mode{iptables.NFT, iptables.Legacy} {
+		if m == iptables.Legacy && !iptables.LegacyInUse(f) {
+			continue
+		}
+		r, err := save(ctx, m, f)
+		switch {
+		case errors.Is(err, exec.ErrNotFound):
+			missing = errors.Join(missing, err)
+		case err != nil:
+			return rulesOf{}, "", err
+		default:
+			found = append(found, r)
+		}
+	}
+	if len(found) == 0 {
+		return rulesOf{}, "", missing
+	}
+	r, note := choose(found)
+	return r, note, nil
+}
+
+// choose takes the variant with our chains, otherwise the one with more rules.
+func choose(found []rulesOf) (best rulesOf, note string) {
+	best = found[0]
+	for _, r := range found[1:] {
+		if r.ours && !best.ours || r.ours == best.ours && r.Rules() > best.Rules() {
+			best = r
+		}
+	}
+	for _, r := range found {
+		if r.mode != best.mode && r.Rules() > 0 {
+			note = fmt.Sprintf("The kernel also asks those of iptables-%s, %d, which are not walked here.", r.mode, r.Rules())
+		}
+	}
+	return best, note
+}
+
+func save(ctx context.Context, mode iptables.Mode, f model.Family) (rulesOf, error) {
+	out, err := iptables.Save(ctx, mode, f)
+	if err != nil {
+		return rulesOf{}, err
+	}
+	r, err := Parse(string(out))
+	if err != nil {
+		return rulesOf{}, fmt.Errorf("reading the output of iptables-%s-save: %w", mode, err)
+	}
+	return rulesOf{mode: mode, Ruleset: r, ours: bytes.Contains(out, []byte("\n:CIPA-"))}, nil
+}
+
+// kernel is the Node of this node, in the network namespace of the process.
+type kernel struct{ ctx context.Context }
+
+// Kind requests only the header of a set, however large it is.
+func (k kernel) Kind(set string) (string, error) {
+	out, err := exec.CommandContext(k.ctx, "ipset", "list", "-t", set).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("asking ipset: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	for line := range strings.Lines(string(out)) {
+		if kind, ok := strings.CutPrefix(line, "Type: "); ok {
+			return strings.TrimSpace(kind), nil
+		}
+	}
+	return "", fmt.Errorf("ipset names no type")
+}
+
+// Has lets the kernel test, which knows about networks, time-outs and exceptions.
+func (k kernel) Has(set, entry string) (bool, error) {
+	out, err := exec.CommandContext(k.ctx, "ipset", "test", set, entry).CombinedOutput()
+	var exit *exec.ExitError
+	switch text := strings.TrimSpace(string(out)); {
+	case err == nil:
+		return true, nil
+	case errors.As(err, &exit) && strings.Contains(text, "is NOT in set"):
+		return false, nil
+	default:
+		return false, fmt.Errorf("asking ipset: %w: %s", err, text)
+	}
+}
+
+// Local looks up a route, since whole prefixes may be local.
+func (k kernel) Local(a netip.Addr) (bool, error) {
+	r, err := routeTo(a, nil)
+	if errors.Is(err, ErrNoRoute) {
+		return false, nil
+	}
+	return r.Type == unix.RTN_LOCAL, err
+}
+
+// Route looks up with all known fields of the packet, so that policy routing gives the same answer.
+func (k kernel) Route(p Packet, mark uint32) (string, error) {
+	o := &netlink.RouteGetOptions{Iif: p.In, Mark: mark}
+	if p.Src.IsValid() {
+		o.SrcAddr = p.Src.AsSlice()
+	}
+	r, err := routeTo(p.Dst.Addr(), o)
+	if err != nil {
+		return "", err
+	}
+	link, err := netlink.LinkByIndex(r.LinkIndex)
+	if err != nil {
+		return "", fmt.Errorf("asking for the interface %d: %w", r.LinkIndex, err)
+	}
+	return link.Attrs().Name, nil
+}
+
+// refusals are routing's answers for what it does not let through.
+var refusals = []error{syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EINVAL, syscall.EXDEV, syscall.EACCES}
+
+func routeTo(a netip.Addr, o *netlink.RouteGetOptions) (netlink.Route, error) {
+	routes, err := netlink.RouteGetWithOptions(a.AsSlice(), o)
+	for _, refusal := range refusals {
+		if errors.Is(err, refusal) {
+			return netlink.Route{}, fmt.Errorf("%w to %s: %w", ErrNoRoute, a, err)
+		}
+	}
+	if err == nil && len(routes) == 0 {
+		err = ErrNoRoute
+	}
+	if err != nil {
+		return netlink.Route{}, fmt.Errorf("asking for the route to %s: %w", a, err)
+	}
+	return routes[0], nil
 }

@@ -62,7 +62,7 @@ func (c cluster) program(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(sets.Close)
-	p, err := iptables.New(iptables.Options{Mode: iptables.Mode(c.mode), Family: c.family, Sets: sets})
+	p, err := iptables.New(iptables.Options{Mode: c.mode, Family: c.family, Sets: sets})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,11 +113,11 @@ func TestTheRulesOfTheAgentAreTraced(t *testing.T) {
 			"by a pod's interface": {
 				Options{Src: c.client, Dst: at(c.node, 30080), InInterface: "cni0"}, "goes to " + near + ", with its own source",
 			},
-			"a port that nobody has":       {Options{Src: c.pod, Dst: at(c.vip, 81)}, "refused ("},
-			"no endpoints":                 {Options{Src: c.pod, Dst: at(c.lonely, 80)}, "refused ("},
-			"no endpoints, by UDP":         {Options{Src: c.pod, Dst: at(c.lonely, 80), Protocol: model.UDP}, "refused ("},
-			"no endpoints, the node":       {Options{Dst: at(c.lonely, 80)}, "refused ("},
-			"an address in nobody's hands": {Options{Src: c.pod, Dst: at(c.lonely.Next().Next(), 80)}, "dropped by -A CIPA-NEW -d "},
+			"a port of no Service":     {Options{Src: c.pod, Dst: at(c.vip, 81)}, "refused ("},
+			"no endpoints":             {Options{Src: c.pod, Dst: at(c.lonely, 80)}, "refused ("},
+			"no endpoints, by UDP":     {Options{Src: c.pod, Dst: at(c.lonely, 80), Protocol: model.UDP}, "refused ("},
+			"no endpoints, the node":   {Options{Dst: at(c.lonely, 80)}, "refused ("},
+			"an address of no Service": {Options{Src: c.pod, Dst: at(c.lonely.Next().Next(), 80)}, "dropped by -A CIPA-NEW -d "},
 			"something else": {
 				Options{Src: c.pod, Dst: at(c.client, 443)}, "goes to " + at(c.client, 443).String() + ", not touched by any rule",
 			},
@@ -139,7 +139,7 @@ func TestTheVariantWithOurChainsIsWalked(t *testing.T) {
 		return
 	}
 	makeNode(t)
-	nft, legacy := variant{modeNFT, model.IPv4}, variant{modeLegacy, model.IPv4}
+	nft, legacy := variant{iptables.NFT, model.IPv4}, variant{iptables.Legacy, model.IPv4}
 	o := Options{Src: netip.MustParseAddr(pod), Dst: netip.MustParseAddrPort("10.9.9.9:80")}
 	for _, step := range []struct {
 		does func()

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// effect is what a target does to the packets that reach it: it lets them go on behind the rule, accepts them for this table, or ends
-// their way. note says so in words.
+// effect is the result of a target: the packets go on to the next rule, are accepted for this table, or end
+// here. note is the text for it.
 type effect struct {
 	state
 	accepted bool
 	end      *End
 	note     string
-	// doubt is true when the target is not known, and the packet goes past it.
+	// doubt is true when the target is unknown and was skipped.
 	doubt bool
 }
 
-// targets are the extensions that are understood.
+// targets are the known extensions.
 var targets = map[string]func(r rule, s state) effect{
 	"":           func(_ rule, s state) effect { return effect{state: s} },
 	"ACCEPT":     func(_ rule, s state) effect { return effect{state: s.touch(), accepted: true} },
@@ -37,7 +37,7 @@ var targets = map[string]func(r rule, s state) effect{
 	"CHECKSUM":   func(_ rule, s state) effect { return effect{state: s} },
 }
 
-// nodeSource is how MASQUERADE is told, newSource how SNAT, before the address.
+// nodeSource is the text for MASQUERADE, newSource that for SNAT, before the address.
 const (
 	nodeSource = "the node's address"
 	newSource  = "the source "
@@ -50,7 +50,7 @@ func (s state) touch() state {
 
 func ends(s state, e End) effect { return effect{state: s, end: &e} }
 
-// unknownTarget goes past what it does not know.
+// unknownTarget skips a target that is not known.
 func unknownTarget(s state) effect { return effect{state: s, doubt: true} }
 
 func reject(r rule, s state) effect {
@@ -64,7 +64,7 @@ func snat(s state, source string) effect {
 	return effect{state: s, accepted: true, note: "leaves with " + source}
 }
 
-// dnat follows a single destination. Of a range the kernel takes what it likes.
+// dnat follows a single destination. Of a range the kernel chooses any.
 func dnat(r rule, s state) effect {
 	text := value(r.args, "--to-destination")
 	to, ok := destination(text, s.Dst)
@@ -76,7 +76,7 @@ func dnat(r rule, s state) effect {
 	return effect{state: s, accepted: true, note: "goes to " + to.String()}
 }
 
-// destination reads an address, a port or both; what is missing stays.
+// destination reads an address, a port or both; a missing part keeps its value.
 func destination(text string, now netip.AddrPort) (netip.AddrPort, bool) {
 	if to, err := netip.ParseAddrPort(text); err == nil {
 		return to, true
@@ -89,7 +89,7 @@ func destination(text string, now netip.AddrPort) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(now.Addr(), uint16(n)), ok && err == nil
 }
 
-// redirect is to the loopback address for what the node sends. For others it is to the address of the interface that they came in by.
+// redirect is to the loopback address for what the node sends. For others it is to the address of the incoming interface.
 func redirect(r rule, s state) effect {
 	ports := value(r.args, "--to-ports")
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -108,7 +108,7 @@ func redirect(r rule, s state) effect {
 	return effect{state: s, accepted: true, note: "goes to " + to.String()}
 }
 
-// setMark knows all spellings; iptables-save uses the first.
+// setMark accepts all spellings; iptables-save uses the first.
 func setMark(r rule, s state) effect {
 	for _, o := range r.args {
 		v, m, ok := parseMark(o.arg())

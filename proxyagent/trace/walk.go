@@ -11,7 +11,7 @@ type Path struct {
 	Packet Packet
 	// Steps are the rules that matched, in their order.
 	Steps []Step
-	// Outcomes are the ends, without two that differ in nothing but their share.
+	// Outcomes are the ends; equal ones are merged and their shares added.
 	Outcomes []Outcome
 }
 
@@ -23,8 +23,8 @@ const (
 )
 
 // Walk follows a packet through the rules of its family. It fails when there are too many possibilities, or chains without an end.
-func Walk(p Packet, r Ruleset, w World) (Path, error) {
-	k := walk{rules: r, world: remember(w), path: Path{Packet: p}}
+func Walk(p Packet, r Ruleset, w Node) (Path, error) {
+	k := walk{rules: r, node: remember(w), path: Path{Packet: p}}
 	start := []flow{{state: state{Packet: p, client: p.Src, original: p.Dst}, share: 1}}
 	if p.In == "" {
 		k.fromNode(start)
@@ -42,16 +42,16 @@ func Walk(p Packet, r Ruleset, w World) (Path, error) {
 // walk is one run of Walk.
 type walk struct {
 	rules Ruleset
-	world World
+	node  Node
 	path  Path
 	ends  outcomes
-	// unknowns are the conditions that could not be told, by number, as a sentence for each of its two cases.
+	// unknowns are the unknown conditions by number, with a sentence for each of the two cases.
 	unknowns [][2]string
 	err      error
 }
 
-// fromNode is the way of what the node itself sends. What it sends to itself comes in again by the loopback interface; its
-// translations are done by then.
+// fromNode follows packets that the node itself sends. Those to itself come in again through the loopback interface, already
+// translated.
 func (k *walk) fromNode(flows []flow) {
 	flows = k.route(flows)
 	flows = k.hook("OUTPUT", flows, "raw", "mangle", "nat")
@@ -67,7 +67,7 @@ func (k *walk) fromNode(flows []flow) {
 	k.delivered(k.hook("INPUT", here, "mangle", "filter", "security"))
 }
 
-// fromOutside is the way of what comes in.
+// fromOutside follows packets that come in through an interface.
 func (k *walk) fromOutside(flows []flow) {
 	flows = k.route(k.hook("PREROUTING", flows, "raw", "mangle", "nat"))
 	here, away := parted(flows)
@@ -87,13 +87,13 @@ func parted(flows []flow) (here, away []flow) {
 	return here, away
 }
 
-// route asks where the packets go now. Those that routing refuses end here.
+// route looks up the routes of the packets. Those without a route end here.
 func (k *walk) route(flows []flow) (on []flow) {
 	for _, f := range flows {
-		here, err := k.world.Local(f.Dst.Addr())
+		here, err := k.node.Local(f.Dst.Addr())
 		f.here, f.out = here, "lo"
 		if err != nil || !here {
-			f.out, err = k.world.Route(f.Packet, f.mark)
+			f.out, err = k.node.Route(f.Packet, f.mark)
 		}
 		if f.here && f.In != "" {
 			f.out = ""
@@ -110,8 +110,8 @@ func (k *walk) route(flows []flow) (on []flow) {
 	return on
 }
 
-// reroute is what the kernel does after a translation of what the node sends: it asks for the new way at once, but the rules that are
-// left of OUTPUT still see the interface of the old one.
+// reroute is what the kernel does after translating a packet of the node: it routes it again at once, but the remaining rules of OUTPUT
+// still see the interface of the first route.
 func (k *walk) reroute(flows []flow) []flow {
 	var on []flow
 	for _, f := range flows {
@@ -123,7 +123,7 @@ func (k *walk) reroute(flows []flow) []flow {
 	return on
 }
 
-// hook leads packets through a built-in chain of several tables and returns those that come out.
+// hook evaluates a built-in chain of several tables and returns the packets that pass.
 func (k *walk) hook(name string, flows []flow, tables ...string) []flow {
 	for _, t := range tables {
 		c := k.rules.tables[t][name]
@@ -147,8 +147,8 @@ func (k *walk) policyDrops(tableName, chainName string, flows []flow) {
 	}
 }
 
-// chain leads packets through the rules of a chain. It returns those that a rule accepted for the whole table, and those that came to
-// the end of the chain or were sent back. Others have come to their end.
+// chain evaluates the rules of a chain. It returns the packets that a rule accepted for the table, and those that returned from the
+// chain or came to its end.
 func (k *walk) chain(t table, c *chain, flows []flow, depth int) (accepted, fallen []flow) {
 	if depth > deepest {
 		k.fail(fmt.Errorf("the chains at %s have no end", c.name))
@@ -175,8 +175,8 @@ func (k *walk) bounded(flows []flow) []flow {
 	return flows
 }
 
-// matched are the packets that a rule matches and those that it does not. What it matches by lot is in both, and so is what cannot
-// be told; unknown says why.
+// matched are the packets that a rule matches and those that it does not. Packets that it matches at random are in both, as are those for
+// which the result is unknown; unknown says why.
 type matched struct {
 	hit, miss []flow
 	unknown   string
@@ -201,7 +201,7 @@ func (k *walk) match(r rule, flows []flow) (m matched) {
 	return m
 }
 
-// doubt takes down something that cannot be told, by a sentence for the case that it holds and one for the other.
+// doubt adds an unknown condition, with a sentence for each of its results.
 func (k *walk) doubt(holds, not string) (number int) {
 	k.unknowns = append(k.unknowns, [2]string{holds, not})
 	return len(k.unknowns) - 1
@@ -215,11 +215,11 @@ func appendPart(flows []flow, f flow, part float64) []flow {
 	return append(flows, f)
 }
 
-// ask puts all matches of a rule together. One that certainly does not hold decides, whatever is unknown about the others.
+// ask evaluates all matches of a rule. One that certainly fails decides, whatever is unknown about the others.
 func (k *walk) ask(r rule, s state) answer {
 	all := yes
 	for _, m := range r.matches {
-		a := m(k.world, s)
+		a := m(k.node, s)
 		switch {
 		case a.unknown != "":
 			all.unknown = a.unknown
@@ -232,10 +232,10 @@ func (k *walk) ask(r rule, s state) answer {
 	return all
 }
 
-// passage is where the packets are after a rule that matched them: accepted for the table, sent back from the chain, or behind the rule.
+// passage is the result of a matching rule: packets accepted for the table, returned from the chain, or going on to the next rule.
 type passage struct{ accepted, fallen, on []flow }
 
-// apply does the target of a rule to the packets that it matched. The step with that number is told what happens.
+// apply executes the target of a rule for the packets that it matched, and adds notes to the step with that number.
 func (k *walk) apply(t table, r rule, step int, hit []flow, depth int) passage {
 	to := t[r.target]
 	switch {
@@ -252,7 +252,7 @@ func (k *walk) apply(t table, r rule, step int, hit []flow, depth int) passage {
 	}
 }
 
-// extension does a target that is no chain.
+// extension executes a target that is no chain.
 func (k *walk) extension(r rule, step int, hit []flow) (p passage) {
 	do, number := targets[r.target], -1
 	if do == nil {
@@ -281,7 +281,7 @@ func (k *walk) extension(r rule, step int, hit []flow) (p passage) {
 	return p
 }
 
-// step takes down that a rule matched some of the packets that came to it, and returns its number.
+// step records that a rule matched some of the packets, and returns the number of the step.
 func (k *walk) step(r rule, before []flow, m matched, depth int) int {
 	s := Step{Depth: depth, Text: r.text, Notes: whichOf(before, m)}
 	k.path.Steps = append(k.path.Steps, s)
@@ -295,14 +295,14 @@ func (k *walk) note(step int, note string) {
 	}
 }
 
-// delivered ends the way of packets that came through all chains.
+// delivered ends packets that passed all chains.
 func (k *walk) delivered(flows []flow) {
 	for _, f := range flows {
 		k.end(f, End{Verdict: Delivered, Dst: f.Dst, Here: f.here, Translated: f.translated()})
 	}
 }
 
-// end takes down the end of a way, with what is known from the way.
+// end records an Outcome.
 func (k *walk) end(f flow, e End) {
 	e.Source, e.Touched = f.source, f.touched
 	o := Outcome{End: e, Share: f.share}

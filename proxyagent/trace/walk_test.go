@@ -3,6 +3,7 @@ package trace
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 // tcp is a packet from src to dst. The node sends what comes from its addresses, pods and others are behind their interfaces.
 func tcp(src, dst string) Packet {
 	p := Packet{Protocol: model.TCP, Src: netip.MustParseAddr(src), Dst: netip.MustParseAddrPort(dst)}
-	w := &fakeWorld{}
+	w := &fakeNode{}
 	if local, _ := w.Local(p.Src); !local {
 		p.In, _ = w.Route(Packet{Dst: netip.AddrPortFrom(p.Src, 0)}, 0)
 	}
@@ -34,13 +35,13 @@ const (
 )
 
 // verdicts walks and returns the lines of the verdict.
-func verdicts(t *testing.T, p Packet, rules string, w World) []string {
+func verdicts(t *testing.T, p Packet, rules string, w Node) []string {
 	t.Helper()
 	text := walked(t, p, rules, w).verdict()
 	return strings.Split(strings.TrimSpace(text), "\n")
 }
 
-func walked(t *testing.T, p Packet, rules string, w World) Path {
+func walked(t *testing.T, p Packet, rules string, w Node) Path {
 	t.Helper()
 	r, err := Parse(rules)
 	if err != nil {
@@ -79,8 +80,8 @@ const threeEndpoints = `
 -A CIPA-MASQUERADE -j MARK --set-xmark 0x4000/0x0
 -A CIPA-MASQUERADE -j MASQUERADE --random-fully`
 
-func clusterSets() *fakeWorld {
-	return (&fakeWorld{}).set("CIPA-4-CIP", "hash:ip,port", "10.96.0.1,tcp:80").
+func clusterSets() *fakeNode {
+	return (&fakeNode{}).set("CIPA-4-CIP", "hash:ip,port", "10.96.0.1,tcp:80").
 		set("CIPA-4-HAIRPIN", "hash:ip,port,ip", "10.244.1.3,tcp:8080,10.244.1.3")
 }
 
@@ -142,7 +143,7 @@ nat POSTROUTING, to 10.244.1.3:80
 Verdict: goes to 10.244.1.3:80 (1/4), with the source 192.168.0.1
      or: dropped (3/4) by -A FORWARD -o eth0 -j DROP
 `
-	if diff := cmp.Diff(want, walked(t, tcp(pod, "10.96.0.1:80"), rules, &fakeWorld{}).String()); diff != "" {
+	if diff := cmp.Diff(want, walked(t, tcp(pod, "10.96.0.1:80"), rules, &fakeNode{}).String()); diff != "" {
 		t.Errorf("path (-want +got):\n%s", diff)
 	}
 }
@@ -174,7 +175,7 @@ func TestJumpsAndGotosComeBackWhereTheKernelDoes(t *testing.T) {
 		"not after accept":             {[]string{":FORWARD DROP [0:0]", "-A FORWARD -j ACCEPT"}, "goes to"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := verdicts(t, tcp(pod, "10.9.9.9:80"), filter(tc.rules...), &fakeWorld{})
+			got := verdicts(t, tcp(pod, "10.9.9.9:80"), filter(tc.rules...), &fakeNode{})
 			if len(got) != 1 || !strings.HasPrefix(got[0], "Verdict: "+tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
@@ -209,7 +210,7 @@ func TestPacketsMeetTheChainsOfTheKernel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var chains []string
-			for _, s := range walked(t, tc.packet, all.String(), &fakeWorld{}).Steps {
+			for _, s := range walked(t, tc.packet, all.String(), &fakeNode{}).Steps {
 				if s.Depth == 0 {
 					chain, _, _ := strings.Cut(s.Text, ",")
 					chains = append(chains, chain)
@@ -251,7 +252,7 @@ func TestInterfacesFollowTheWay(t *testing.T) {
 		"what is for the node leaves not": {tcp(outsider, "192.168.0.1:80"), rules("INPUT", "-o lo"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := verdicts(t, tc.packet, tc.rules, &fakeWorld{})
+			got := verdicts(t, tc.packet, tc.rules, &fakeNode{})
 			if drops := strings.HasPrefix(got[0], "Verdict: dropped"); drops != tc.drops || len(got) != 1 {
 				t.Errorf("got %q, want dropped: %t", got, tc.drops)
 			}
@@ -294,7 +295,7 @@ func TestEndsAreTold(t *testing.T) {
 			"goes to [fd00:244::3]:8080, with its own source"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff([]string{"Verdict: " + tc.want}, verdicts(t, tc.packet, tc.rules, &fakeWorld{})); diff != "" {
+			if diff := cmp.Diff([]string{"Verdict: " + tc.want}, verdicts(t, tc.packet, tc.rules, &fakeNode{})); diff != "" {
 				t.Errorf("verdict (-want +got):\n%s", diff)
 			}
 		})
@@ -340,7 +341,7 @@ func TestWhatCannotBeToldIsSaidAndFollowedBothWays(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, verdicts(t, tcp(pod, "10.9.9.9:80"), tc.rules, &fakeWorld{})); diff != "" {
+			if diff := cmp.Diff(tc.want, verdicts(t, tcp(pod, "10.9.9.9:80"), tc.rules, &fakeNode{})); diff != "" {
 				t.Errorf("verdict (-want +got):\n%s", diff)
 			}
 		})
@@ -349,7 +350,7 @@ func TestWhatCannotBeToldIsSaidAndFollowedBothWays(t *testing.T) {
 
 func TestStepsSayWhyTheyCannotTell(t *testing.T) {
 	rules := filter("-A FORWARD -m set --match-set S dst -j DROP", "-A FORWARD -j NFQUEUE")
-	text := walked(t, tcp(pod, "10.9.9.9:80"), rules, &fakeWorld{}).String()
+	text := walked(t, tcp(pod, "10.9.9.9:80"), rules, &fakeNode{}).String()
 	for _, part := range []string{
 		"> cannot tell whether it matches (what is in the set S: the set is gone); both are followed\n",
 		"> cannot tell what this does; it is passed by\n",
@@ -366,7 +367,7 @@ func TestPossibilitiesDoNotMultiplyWithoutNeed(t *testing.T) {
 	for i := range 200 {
 		rules = append(rules, fmt.Sprintf("-A FORWARD -m unknown%d -j LOG", i), fmt.Sprintf("-A FORWARD -m unknown%d -j CHAIN", i))
 	}
-	got := verdicts(t, tcp(pod, "10.9.9.9:80"), filter(append(rules, "-A CHAIN -p udp -j DROP")...), &fakeWorld{})
+	got := verdicts(t, tcp(pod, "10.9.9.9:80"), filter(append(rules, "-A CHAIN -p udp -j DROP")...), &fakeNode{})
 	if diff := cmp.Diff([]string{"Verdict: goes to 10.9.9.9:80, not touched by any rule"}, got); diff != "" {
 		t.Errorf("verdict (-want +got):\n%s", diff)
 	}
@@ -383,7 +384,7 @@ func TestEndlessRulesAreAnError(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if path, err := Walk(tcp(pod, "10.9.9.9:80"), r, &fakeWorld{}); err == nil {
+			if path, err := Walk(tcp(pod, "10.9.9.9:80"), r, &fakeNode{}); err == nil {
 				t.Errorf("the walk ended, with %d outcomes", len(path.Outcomes))
 			}
 		})
@@ -404,7 +405,7 @@ func TestAThousandEndpointsHaveEachTheirShare(t *testing.T) {
 		rules = append(rules, fmt.Sprintf("-A PREROUTING -m statistic --mode random --probability %.11f -j DNAT --to-destination 10.9.%d.%d",
 			1/float64(1000-i), i/250, i%250))
 	}
-	w := (&fakeWorld{}).set("H", "hash:ip,port,ip")
+	w := (&fakeNode{}).set("H", "hash:ip,port,ip")
 	rules = append(rules, "-A POSTROUTING -m set --match-set H dst,dst,src -j MASQUERADE")
 	path := walked(t, tcp(pod, "10.96.0.1:80"), nat(rules...), w)
 	if len(path.Outcomes) != 1000 {
@@ -420,5 +421,98 @@ func TestAThousandEndpointsHaveEachTheirShare(t *testing.T) {
 	}
 	if text := path.String(); !strings.Contains(text, "goes to one of 1000:\n           10.9.0.0:80 (1/1000)\n") {
 		t.Error("the verdict does not list them")
+	}
+}
+
+// fakeNode is a node with two pods, as a Node. Its zero value knows no sets.
+type fakeNode struct {
+	kinds   map[string]string
+	entries map[string][]string
+	asked   int
+}
+
+// The node of the tests: itself at 192.168.0.1, pods in 10.244.1.0/24 behind cni0, all else behind eth0 but for 203.0.113.0/24,
+// which nothing leads to.
+var (
+	nodeAddrs = []string{"192.168.0.1", "127.0.0.1", "fd00:1::1", "::1"}
+	podCIDR   = netip.MustParsePrefix("10.244.1.0/24")
+	nowhere   = netip.MustParsePrefix("203.0.113.0/24")
+)
+
+func (w *fakeNode) set(name, kind string, entries ...string) *fakeNode {
+	if w.kinds == nil {
+		w.kinds, w.entries = map[string]string{}, map[string][]string{}
+	}
+	w.kinds[name], w.entries[name] = kind, entries
+	return w
+}
+
+func (w *fakeNode) Kind(set string) (string, error) {
+	if w.kinds[set] == "" {
+		return "", fmt.Errorf("the set is gone")
+	}
+	return w.kinds[set], nil
+}
+
+func (w *fakeNode) Has(set, entry string) (bool, error) {
+	w.asked++
+	return slices.Contains(w.entries[set], entry), nil
+}
+
+func (w *fakeNode) Local(a netip.Addr) (bool, error) {
+	return slices.Contains(nodeAddrs, a.String()), nil
+}
+
+func (w *fakeNode) Route(p Packet, _ uint32) (string, error) {
+	switch to := p.Dst.Addr(); {
+	case podCIDR.Contains(to):
+		return "cni0", nil
+	case nowhere.Contains(to):
+		return "", fmt.Errorf("%w to %s", ErrNoRoute, to)
+	default:
+		return "eth0", nil
+	}
+}
+
+// possible is a flow with a mark, a share and conditions like "+1-2".
+func possible(mark uint32, share float64, conditions string) flow {
+	f := flow{state: state{mark: mark}, share: share}
+	for i := 0; i+1 < len(conditions); i += 2 {
+		f.ifs = f.ifs.with(int(conditions[i+1]-'0'), conditions[i] == '+')
+	}
+	return f
+}
+
+func TestPossibilitiesThatAreEqualAgainBecomeOne(t *testing.T) {
+	for name, tc := range map[string]struct {
+		flows []flow
+		want  string
+	}{
+		"shares add up":             {[]flow{possible(1, 0.25, ""), possible(1, 0.5, "")}, "1: 0.75"},
+		"different packets stay":    {[]flow{possible(1, 0.25, ""), possible(2, 0.5, "")}, "1: 0.25, 2: 0.5"},
+		"what does not matter goes": {[]flow{possible(1, 1, "+1"), possible(1, 1, "-1")}, "1: 1"},
+		"not for different packets": {[]flow{possible(1, 1, "+1"), possible(2, 1, "-1")}, "1: 1 +1, 2: 1 -1"},
+		"not for different shares":  {[]flow{possible(1, 1, "+1"), possible(1, 0.5, "-1")}, "1: 0.5 -1, 1: 1 +1"},
+		"two of them": {
+			[]flow{possible(1, 1, "+1+2"), possible(1, 1, "-1+2"), possible(1, 1, "+1-2"), possible(1, 1, "-1-2")}, "1: 1",
+		},
+		"the second of two":           {[]flow{possible(1, 1, "+1+2"), possible(1, 1, "+1-2")}, "1: 1 +1"},
+		"none is used twice":          {[]flow{possible(1, 1, "+1+2"), possible(1, 1, "-1+2"), possible(1, 1, "+1-2")}, "1: 1 +1-2, 1: 1 +2"},
+		"conditions of chance add up": {[]flow{possible(1, 0.5, "+1"), possible(1, 0.5, "+1"), possible(1, 1, "-1")}, "1: 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, f := range merge(tc.flows) {
+				conditions := ""
+				for _, c := range f.ifs {
+					conditions += fmt.Sprintf("%s%d", map[bool]string{true: "+", false: "-"}[c.holds], c.number)
+				}
+				got = append(got, strings.TrimSpace(fmt.Sprintf("%d: %v %s", f.mark, f.share, conditions)))
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(tc.want, strings.Join(got, ", ")); diff != "" {
+				t.Errorf("possibilities (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// String tells the steps and then the verdict, in lines.
+// String returns the steps and then the verdict, as lines.
 func (p Path) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", p.Packet)
@@ -18,7 +18,7 @@ func (p Path) String() string {
 	return b.String()
 }
 
-// String tells a packet in words.
+// String returns the packet as text.
 func (p Packet) String() string {
 	from := "sent by this node"
 	if p.In != "" {
@@ -41,10 +41,10 @@ func (s Step) String() string {
 	return b.String()
 }
 
-// fewNotes are told about one rule: a thousand endpoints can meet one.
+// fewNotes is the most notes about one rule: a thousand endpoints can reach the same one.
 const fewNotes = 8
 
-// verdict tells all outcomes, those that differ in nothing but the destination in one sentence.
+// verdict lists all outcomes; those that differ only in the destination share a sentence.
 func (p Path) verdict() string {
 	var b strings.Builder
 	if len(p.Outcomes) == 0 {
@@ -71,7 +71,7 @@ func (o Outcome) besides(p Outcome) bool {
 	return o.Verdict == Delivered && o.End == p.End && slices.Equal(o.If, p.If)
 }
 
-// sentence tells outcomes that differ in their destination alone. The share of all is not worth a word.
+// sentence describes outcomes that differ only in their destination. A share of 1 is left out.
 func sentence(os []Outcome) string {
 	o := os[0]
 	share := o.shareText()

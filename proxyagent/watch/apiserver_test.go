@@ -156,7 +156,7 @@ func (a *apiServer) tell(resource string, kind apiwatch.EventType, o apiObject) 
 	}
 }
 
-// unseen lets something happen that nobody hears of; then all watches end because what they missed is too long ago.
+// unseen makes a change that no watch delivers; then all watches end because their resource version is too old.
 func (a *apiServer) unseen(happens func()) {
 	a.mu.Lock()
 	deaf := a.watchers
@@ -196,8 +196,8 @@ func (a *apiServer) forbid(resource string) {
 	a.refuse(resource, apierrors.NewForbidden(corev1.Resource(resource), "", nil))
 }
 
-// verdict is called under mu.
-func (a *apiServer) verdict(action clienttesting.Action) error {
+// refusal is called under mu.
+func (a *apiServer) refusal(action clienttesting.Action) error {
 	resource := action.GetResource()
 	if err := a.refusals[resource.Resource]; err != nil {
 		return err
@@ -211,7 +211,7 @@ func (a *apiServer) verdict(action clienttesting.Action) error {
 func (a *apiServer) list(action clienttesting.Action) (bool, runtime.Object, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.verdict(action); err != nil {
+	if err := a.refusal(action); err != nil {
 		return true, nil, err
 	}
 	resource, version := action.GetResource().Resource, action.GetResource().Version
@@ -230,7 +230,7 @@ func (a *apiServer) list(action clienttesting.Action) (bool, runtime.Object, err
 func (a *apiServer) watch(action clienttesting.Action) (bool, apiwatch.Interface, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.verdict(action); err != nil {
+	if err := a.refusal(action); err != nil {
 		return true, nil, err
 	}
 	resource := action.GetResource()

@@ -4,9 +4,9 @@
 //	    └── event ──> pending ────┤
 //	                   names only └── Take ──> model.Changes
 //
-// An object is converted when it arrives and only what a node needs of it is kept; see service.go, slice.go, node.go, ipaddress.go and
-// servicecidr.go, which are pure. An event whose object converts to what is known already ends there: resyncs, lists after an outage
-// and changes of status or annotations wake nobody. Every other event marks a name, and [Source.Take] builds what is marked from the
+// An object is converted when it arrives and only what a node needs of it is kept; see service.go, slice.go and
+// networking.go, whose convert functions are pure. An event whose object converts to the same value ends there: resyncs, lists after an
+// outage and changes of status or annotations are not reported. Every other event marks a name, and [Source.Take] builds what is marked from the
 // stores. So an event costs what its own Service costs, however many others there are.
 //
 // It promises that nothing is ever reported gone because the API server, or one API of it, cannot be reached: what was known stays.

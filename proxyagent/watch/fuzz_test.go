@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
 // FuzzAddresses puts text wherever an address may stand. What comes out is an address that the API would have taken, written in one way;
@@ -65,34 +64,6 @@ func checkJunk(t *testing.T, j *junk) {
 	t.Helper()
 	text := j.String()
 	if (j.count == 0) != (text == "") || len(text) > 1200 || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
-		t.Errorf("%d pieces of junk are told as %q", j.count, text)
+		t.Errorf("%d pieces of junk are shown as %q", j.count, text)
 	}
-}
-
-// FuzzPorts puts numbers and words wherever ports stand.
-func FuzzPorts(f *testing.F) {
-	f.Add(int32(80), "http", "TCP")
-	f.Add(int32(-1), "", "")
-	f.Add(int32(65536), "x\ny", "sctp")
-	f.Fuzz(func(t *testing.T, number int32, name, protocol string) {
-		good := corev1.ServicePort{Name: "good", Port: 1}
-		s, _ := convertService(newService("web", "10.96.0.1", func(s *corev1.Service) {
-			s.Spec.Ports = []corev1.ServicePort{{Name: name, Port: number, NodePort: number, Protocol: corev1.Protocol(protocol)}, good}
-		}))
-		n := len(s.model.Ports)
-		if n == 0 || s.model.Ports[n-1].Name != "good" {
-			t.Fatalf("lost the good port: %v", s.model.Ports)
-		}
-		for _, p := range s.model.Ports[:n-1] {
-			if int32(p.Port) != number || int32(p.NodePort) != number || p.Name != name || protocol != "" && p.Protocol.String() != protocol {
-				t.Errorf("%d %q %q became %v", number, name, protocol, p)
-			}
-		}
-		e, _ := convertSlice(newSlice("web-1", "web", func(s *discoveryv1.EndpointSlice) {
-			s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: &name, Port: &number, Protocol: new(corev1.Protocol(protocol))})
-		}))
-		if len(e.ports) != n {
-			t.Errorf("the Service has %v and the slice %v", s.model.Ports, e.ports)
-		}
-	})
 }

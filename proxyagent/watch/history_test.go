@@ -21,8 +21,8 @@ import (
 func TestTakesAddUp(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				h := history{world: w, random: rand.New(rand.NewPCG(seed, 0))}
+			inFixture(t, func(w *fixture) {
+				h := history{fixture: w, random: rand.New(rand.NewPCG(seed, 0))}
 				w.start(Options{})
 				h.live(60)
 				w.pass(2 * time.Minute)
@@ -31,14 +31,14 @@ func TestTakesAddUp(t *testing.T) {
 					t.Errorf("seed %d (-API server +sum):\n%s", seed, diff)
 				}
 				w.wantSleep("all was taken")
-			}, scene()...)
+			}, smallCluster()...)
 		})
 	}
 }
 
-// history is what happens in a world, and the sum of what was taken.
+// history makes random changes in a fixture, and has the sum of what was taken.
 type history struct {
-	*world
+	*fixture
 	random *rand.Rand
 	sum    model.State
 }
@@ -122,7 +122,7 @@ func (h *history) add(c model.Changes) {
 }
 
 // state is what the API server holds, put together the slow way.
-func (w *world) state() model.State {
+func (w *fixture) state() model.State {
 	out := model.State{Services: map[model.ServiceName]model.Service{}, Allocations: map[netip.Addr]model.Allocation{}, Node: *wantNode(false)}
 	var cidrs []*serviceCIDR
 	w.mu.Lock()

@@ -14,8 +14,10 @@ import (
 	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -24,29 +26,29 @@ var ErrNotServed = errors.New("the API server serves networking.k8s.io IPAddress
 	"without IPAddresses nothing may be served: use Kubernetes 1.33 or later, or allocations prefer or ignore")
 
 const (
-	// lookAgain is how long an API that is not served stays unasked for. A control plane may be upgraded to a version that has it.
-	lookAgain = time.Minute
-	// settleDown is the pause after an API went away, in which API servers of several versions may come to agree.
-	settleDown = 3 * time.Second
+	// discoveryPeriod is the pause after discovery of an API that is not served. A control plane may be upgraded to a version that has it.
+	discoveryPeriod = time.Minute
+	// versionPause is the pause after a version is not served any more: API servers of several versions may run during an upgrade.
+	versionPause = 3 * time.Second
 )
 
 // networkingVersions are the versions of ServiceCIDR and IPAddress that we know, best first.
 var networkingVersions = []string{networkingv1.SchemeGroupVersion.Version, networkingv1beta1.SchemeGroupVersion.Version}
 
-// view is a kind whose informer may come late and may be replaced. What it shows was listed completely at least once.
+// view is a kind whose informer may start late and may be replaced. Its current informer has listed everything at least once.
 type view[T object] struct {
 	current atomic.Pointer[informer[T]]
-	// settled is closed when something is shown, or when it is certain that there is nothing to show.
-	settled chan struct{}
-	settle  func()
+	// known is closed when there is a current informer, or when it is certain that there will be none.
+	known     chan struct{}
+	markKnown func()
 }
 
 func newView[T object]() *view[T] {
-	settled := make(chan struct{})
-	return &view[T]{settled: settled, settle: sync.OnceFunc(func() { close(settled) })}
+	known := make(chan struct{})
+	return &view[T]{known: known, markKnown: sync.OnceFunc(func() { close(known) })}
 }
 
-// show puts an informer in the place of the one before, and returns the keys of both: what is in one of them may have changed.
+// show replaces the informer, and returns the keys of both: the objects of either may have changed.
 func (v *view[T]) show(i *informer[T]) []string {
 	before := v.current.Swap(i)
 	keys := i.shared.GetStore().ListKeys()
@@ -56,7 +58,7 @@ func (v *view[T]) show(i *informer[T]) []string {
 	return keys
 }
 
-// get is [informer.get] of what is shown.
+// get is [informer.get] of the current informer.
 func (v *view[T]) get(key string) (T, bool) {
 	if i := v.current.Load(); i != nil {
 		return i.get(key)
@@ -66,19 +68,19 @@ func (v *view[T]) get(key string) (T, bool) {
 }
 
 // followNetworking follows ServiceCIDRs and IPAddresses in the version that the API server has, also when that changes while the agent
-// runs, until ctx ends. Where the API goes away what was known stays: an outage of an API is no reason for one of Services.
+// runs, until ctx ends. Where the API is not served any more, the known objects stay, so that Services go on.
 func (s *Source) followNetworking(ctx context.Context) error {
 	for {
 		version, err := s.discover(ctx)
 		if err != nil {
 			return nil // ctx ended
 		}
-		pause := settleDown
+		pause := versionPause
 		if version == "" {
 			if err := s.withoutNetworking(); err != nil {
 				return err
 			}
-			pause = lookAgain
+			pause = discoveryPeriod
 		} else if err := s.watchNetworking(ctx, version); err != nil {
 			return err
 		}
@@ -90,7 +92,7 @@ func (s *Source) followNetworking(ctx context.Context) error {
 	}
 }
 
-// discover asks until the API server answers, or ctx ends. It returns the version that serves both kinds, empty for none.
+// discover tries until the API server answers, or ctx ends. It returns the version that serves both kinds, empty for none.
 func (s *Source) discover(ctx context.Context) (string, error) {
 	backoff := discoveryPauses()
 	for {
@@ -109,8 +111,8 @@ func (s *Source) discover(ctx context.Context) (string, error) {
 	}
 }
 
-// discoveryPauses are the pauses between two attempts. The longest, 7.5 s with the jitter, stays below networkingPatience: an API server that
-// is back is not to pass for one without IPAddresses because nobody asked it.
+// discoveryPauses are the pauses between two attempts. The longest, 7.5 s with the jitter, is below networkingTimeout: an API server that
+// is back must be asked before the agent goes on without IPAddresses.
 func discoveryPauses() wait.Backoff {
 	return wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 7, Cap: 5 * time.Second}
 }
@@ -148,8 +150,8 @@ func (s *Source) withoutNetworking() error {
 	s.absent.Do(func() {
 		s.options.Logger.Info("The API server has no IPAddresses and ServiceCIDRs: going on without, and looking for them again and again")
 	})
-	s.addresses.settle()
-	s.cidrs.settle()
+	s.addresses.markKnown()
+	s.cidrs.markKnown()
 	return nil
 }
 
@@ -181,52 +183,34 @@ func (s *Source) watchNetworking(ctx context.Context, version string) error {
 
 func (s *Source) addressInformer(version string, gone func(error)) (*informer[*allocation], error) {
 	if version == networkingv1beta1.SchemeGroupVersion.Version {
-		return newInformer(kind[*networkingv1beta1.IPAddress, *allocation]{
-			name:    "IPAddress",
-			objects: listWatch(s.client, s.client.NetworkingV1beta1().IPAddresses(), "", ""),
-			example: &networkingv1beta1.IPAddress{},
-			convert: convertBetaIPAddress,
-			changed: s.addressChanged,
-			failed:  gone,
-			resync:  s.options.Resync,
-		}, s.reports)
+		return networkingInformer(s, "IPAddress", s.client.NetworkingV1beta1().IPAddresses(), &networkingv1beta1.IPAddress{},
+			convertBetaIPAddress, s.addressChanged, gone)
 	}
-	return newInformer(kind[*networkingv1.IPAddress, *allocation]{
-		name:    "IPAddress",
-		objects: listWatch(s.client, s.client.NetworkingV1().IPAddresses(), "", ""),
-		example: &networkingv1.IPAddress{},
-		convert: convertIPAddress,
-		changed: s.addressChanged,
-		failed:  gone,
-		resync:  s.options.Resync,
-	}, s.reports)
+	return networkingInformer(s, "IPAddress", s.client.NetworkingV1().IPAddresses(), &networkingv1.IPAddress{},
+		convertIPAddress, s.addressChanged, gone)
 }
 
 func (s *Source) cidrInformer(version string, gone func(error)) (*informer[*serviceCIDR], error) {
 	if version == networkingv1beta1.SchemeGroupVersion.Version {
-		return newInformer(kind[*networkingv1beta1.ServiceCIDR, *serviceCIDR]{
-			name:    "ServiceCIDR",
-			objects: listWatch(s.client, s.client.NetworkingV1beta1().ServiceCIDRs(), "", ""),
-			example: &networkingv1beta1.ServiceCIDR{},
-			convert: convertBetaServiceCIDR,
-			changed: s.cidrChanged,
-			failed:  gone,
-			resync:  s.options.Resync,
-		}, s.reports)
+		return networkingInformer(s, "ServiceCIDR", s.client.NetworkingV1beta1().ServiceCIDRs(), &networkingv1beta1.ServiceCIDR{},
+			convertBetaServiceCIDR, s.cidrChanged, gone)
 	}
-	return newInformer(kind[*networkingv1.ServiceCIDR, *serviceCIDR]{
-		name:    "ServiceCIDR",
-		objects: listWatch(s.client, s.client.NetworkingV1().ServiceCIDRs(), "", ""),
-		example: &networkingv1.ServiceCIDR{},
-		convert: convertServiceCIDR,
-		changed: s.cidrChanged,
-		failed:  gone,
-		resync:  s.options.Resync,
+	return networkingInformer(s, "ServiceCIDR", s.client.NetworkingV1().ServiceCIDRs(), &networkingv1.ServiceCIDR{},
+		convertServiceCIDR, s.cidrChanged, gone)
+}
+
+// networkingInformer follows one kind in one version.
+func networkingInformer[L, In runtime.Object, Out object](
+	s *Source, name string, client lister[L], example In, convert func(In) (Out, junk), changed func(*informer[Out], change[Out]), gone func(error),
+) (*informer[Out], error) {
+	return newInformer(kind[In, Out]{
+		name: name, objects: listWatch(s.client, client, "", ""), example: example, convert: convert, changed: changed, failed: gone,
+		resync: s.options.Resync,
 	}, s.reports)
 }
 
-// showAddresses waits for the first list and shows it as a whole. Event by event, addresses whose objects have not come yet would look
-// as if nobody had them.
+// showAddresses waits for the first list and shows it as a whole. With single events, addresses whose objects have not arrived yet would
+// count as not allocated.
 func (s *Source) showAddresses(ctx context.Context, i *informer[*allocation]) {
 	if !closed(ctx, i.synced) {
 		return
@@ -237,7 +221,7 @@ func (s *Source) showAddresses(ctx context.Context, i *informer[*allocation]) {
 			b.addAllocation(key)
 		}
 	})
-	s.addresses.settle()
+	s.addresses.markKnown()
 	s.sayLate("IPAddress")
 }
 
@@ -248,11 +232,11 @@ func (s *Source) showCIDRs(ctx context.Context, i *informer[*serviceCIDR]) {
 	}
 	s.cidrs.show(i)
 	s.pending.mark(func(b *batch) { b.ranges = true })
-	s.cidrs.settle()
+	s.cidrs.markKnown()
 	s.sayLate("ServiceCIDR")
 }
 
-// addressChanged leaves out what is not shown yet; showing it marks everything.
+// addressChanged ignores an informer that is not shown yet; showing it marks everything.
 func (s *Source) addressChanged(i *informer[*allocation], c change[*allocation]) {
 	if c.old.same(c.new) || s.addresses.current.Load() != i {
 		return
@@ -293,4 +277,94 @@ func closed(ctx context.Context, done <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// allocation is what is kept of an IPAddress. Its address is invalid when the name is none, which the API refuses.
+type allocation struct {
+	head
+	model model.Allocation
+}
+
+// same reports whether two IPAddresses say the same; nil is one that does not exist.
+func (a *allocation) same(o *allocation) bool {
+	if a == nil || o == nil {
+		return a == o
+	}
+	return a.model == o.model
+}
+
+func convertIPAddress(in *networkingv1.IPAddress) (*allocation, junk) {
+	return newAllocation(in, in.Spec.ParentRef)
+}
+
+// convertBetaIPAddress is convertIPAddress for Kubernetes 1.31 and 1.32.
+func convertBetaIPAddress(in *networkingv1beta1.IPAddress) (*allocation, junk) {
+	var parent *networkingv1.ParentReference
+	if in.Spec.ParentRef != nil {
+		ref := networkingv1.ParentReference(*in.Spec.ParentRef)
+		parent = &ref
+	}
+	return newAllocation(in, parent)
+}
+
+func newAllocation(in metav1.Object, parent *networkingv1.ParentReference) (*allocation, junk) {
+	var j junk
+	out := &allocation{head: headOf(in)}
+	addr, ok := parseAddr(out.name)
+	if !ok || addr.String() != out.name {
+		j.add("name", out.name)
+		return out, j
+	}
+	out.model.Addr = addr
+	if parent != nil && parent.Group == "" && parent.Resource == "services" {
+		out.model.Service = model.ServiceName{Namespace: wordOf(parent.Namespace).Value(), Name: parent.Name}
+		out.model.Additional = in.GetLabels()[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator
+	}
+	return out, j
+}
+
+// serviceCIDR is what is kept of a ServiceCIDR.
+type serviceCIDR struct {
+	head
+	// cidrs is empty once it is being deleted. Services with addresses in it are served as before, but its other addresses are not dropped
+	// any more: they may belong to others by then.
+	cidrs []netip.Prefix
+}
+
+// same reports whether two ServiceCIDRs contribute the same ranges; nil is one that does not exist.
+func (c *serviceCIDR) same(o *serviceCIDR) bool { return slices.Equal(c.ranges(), o.ranges()) }
+
+func (c *serviceCIDR) ranges() []netip.Prefix {
+	if c == nil {
+		return nil
+	}
+	return c.cidrs
+}
+
+func convertServiceCIDR(in *networkingv1.ServiceCIDR) (*serviceCIDR, junk) {
+	return newServiceCIDR(in, in.Spec.CIDRs)
+}
+
+// convertBetaServiceCIDR is convertServiceCIDR for Kubernetes 1.31 and 1.32.
+func convertBetaServiceCIDR(in *networkingv1beta1.ServiceCIDR) (*serviceCIDR, junk) {
+	return newServiceCIDR(in, in.Spec.CIDRs)
+}
+
+func newServiceCIDR(in metav1.Object, cidrs []string) (*serviceCIDR, junk) {
+	var j junk
+	out := &serviceCIDR{head: headOf(in)}
+	if in.GetDeletionTimestamp() == nil {
+		out.cidrs = parsePrefixes("cidr", cidrs, &j)
+	}
+	return out, j
+}
+
+// rangesOf are the ranges of several ServiceCIDRs, sorted and each once. It is never nil.
+func rangesOf(all []*serviceCIDR) []netip.Prefix {
+	out := []netip.Prefix{}
+	for _, c := range all {
+		out = append(out, c.cidrs...)
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out)
 }

@@ -2,16 +2,22 @@ package watch
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
 func TestAPIServerThatIsNotUpYet(t *testing.T) {
 	for _, mode := range []model.AllocationMode{model.Prefer, model.Enforce, model.Ignore} {
 		t.Run(string(mode), func(t *testing.T) {
-			inWorld(t, func(w *world) {
+			inFixture(t, func(w *fixture) {
 				everything := []string{"discovery", "services", "endpointslices", "nodes", "ipaddresses", "servicecidrs"}
 				for _, resource := range everything {
 					w.refuse(resource, errDown)
@@ -31,7 +37,7 @@ func TestAPIServerThatIsNotUpYet(t *testing.T) {
 				if lines := w.log.with("cannot be followed"); len(lines) < 30 || len(lines) > 6*13 {
 					t.Errorf("%d lines about an hour without API server", len(lines))
 				}
-			}, scene()...)
+			}, smallCluster()...)
 		})
 	}
 }
@@ -39,7 +45,7 @@ func TestAPIServerThatIsNotUpYet(t *testing.T) {
 func TestWithoutTheAPI(t *testing.T) {
 	for _, mode := range []model.AllocationMode{model.Prefer, model.Ignore, ""} {
 		t.Run("goes on with "+string(mode), func(t *testing.T) {
-			inWorld(t, func(w *world) {
+			inFixture(t, func(w *fixture) {
 				w.serve("")
 				w.start(Options{Allocations: mode})
 				if !w.ready() {
@@ -53,11 +59,11 @@ func TestWithoutTheAPI(t *testing.T) {
 				if got := w.log.with("has no IPAddresses"); len(got) != 1 {
 					t.Errorf("want one line, got %q", got)
 				}
-			}, scene()...)
+			}, smallCluster()...)
 		})
 	}
 	t.Run("fails with enforce", func(t *testing.T) {
-		inWorld(t, func(w *world) {
+		inFixture(t, func(w *fixture) {
 			w.serve("")
 			w.start(Options{Allocations: model.Enforce})
 			if err := <-w.ended; !errors.Is(err, ErrNotServed) {
@@ -66,13 +72,13 @@ func TestWithoutTheAPI(t *testing.T) {
 			if w.ready() {
 				t.Error("ready all the same")
 			}
-		}, scene()...)
+		}, smallCluster()...)
 	})
 }
 
 // A control plane is upgraded from one without the API to 1.32 and then to 1.36, and the agent runs on.
 func TestTheAPIComesAndChangesItsVersion(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inFixture(t, func(w *fixture) {
 		w.serve("")
 		w.start(Options{})
 		w.take()
@@ -95,13 +101,13 @@ func TestTheAPIComesAndChangesItsVersion(t *testing.T) {
 
 		w.set(newIPAddress("10.96.0.10", "other"))
 		w.wantTake(model.Changes{Allocations: wantAllocations(map[string]string{"10.96.0.10": "other"})})
-	}, scene()...)
+	}, smallCluster()...)
 }
 
 func TestTheAPIGoesAway(t *testing.T) {
 	for _, mode := range []model.AllocationMode{model.Prefer, model.Enforce} {
 		t.Run(string(mode), func(t *testing.T) {
-			inWorld(t, func(w *world) {
+			inFixture(t, func(w *fixture) {
 				w.start(Options{Allocations: mode})
 				w.take()
 				w.serve("")
@@ -114,17 +120,17 @@ func TestTheAPIGoesAway(t *testing.T) {
 					t.Errorf("Run ended: %v", err)
 				default:
 				}
-			}, scene()...)
+			}, smallCluster()...)
 		})
 	}
 }
 
 func TestForbiddenKinds(t *testing.T) {
 	t.Run("the Node is waited for a little", func(t *testing.T) {
-		inWorld(t, func(w *world) {
+		inFixture(t, func(w *fixture) {
 			w.forbid("nodes")
 			w.start(Options{})
-			w.pass(nodePatience - time.Second)
+			w.pass(nodeTimeout - time.Second)
 			if w.ready() {
 				t.Fatal("ready too early")
 			}
@@ -136,11 +142,11 @@ func TestForbiddenKinds(t *testing.T) {
 			w.refuse("nodes", nil)
 			w.pass(time.Minute)
 			w.wantTake(model.Changes{Node: wantNode(false)})
-		}, scene()...)
+		}, smallCluster()...)
 	})
 	for _, kind := range []string{"services", "endpointslices"} {
 		t.Run(kind+" are waited for always", func(t *testing.T) {
-			inWorld(t, func(w *world) {
+			inFixture(t, func(w *fixture) {
 				w.forbid(kind)
 				w.start(Options{})
 				w.pass(time.Hour)
@@ -152,15 +158,15 @@ func TestForbiddenKinds(t *testing.T) {
 				if got := w.take(); !w.ready() || len(got.Services) != 2 {
 					t.Errorf("ready %t, took %+v", w.ready(), got)
 				}
-			}, scene()...)
+			}, smallCluster()...)
 		})
 	}
 	for _, kind := range []string{"ipaddresses", "servicecidrs"} {
 		t.Run(kind+" alone hold up a little", func(t *testing.T) {
-			inWorld(t, func(w *world) {
+			inFixture(t, func(w *fixture) {
 				w.forbid(kind)
 				w.start(Options{})
-				w.pass(networkingPatience - time.Second)
+				w.pass(networkingTimeout - time.Second)
 				if w.ready() {
 					t.Fatal("ready too early")
 				}
@@ -168,16 +174,16 @@ func TestForbiddenKinds(t *testing.T) {
 				if got := w.take(); !w.ready() || (got.Allocations == nil) != (kind == "ipaddresses") || (got.Ranges == nil) != (kind == "servicecidrs") {
 					t.Errorf("ready %t, took %+v", w.ready(), got)
 				}
-			}, scene()...)
+			}, smallCluster()...)
 		})
 	}
 	for _, mode := range []model.AllocationMode{model.Prefer, model.Ignore} {
 		t.Run("IPAddresses and ServiceCIDRs hold up "+string(mode)+" a little", func(t *testing.T) {
-			inWorld(t, func(w *world) {
+			inFixture(t, func(w *fixture) {
 				w.forbid("ipaddresses")
 				w.forbid("servicecidrs")
 				w.start(Options{Allocations: mode})
-				w.pass(networkingPatience - time.Second)
+				w.pass(networkingTimeout - time.Second)
 				if w.ready() {
 					t.Fatal("ready too early")
 				}
@@ -197,11 +203,11 @@ func TestForbiddenKinds(t *testing.T) {
 					Allocations: wantAllocations(map[string]string{"10.96.0.10": "web"}),
 					Ranges:      wantRanges("10.96.0.0/16"),
 				})
-			}, scene()...)
+			}, smallCluster()...)
 		})
 	}
 	t.Run("enforce waits for IPAddresses and not for ServiceCIDRs", func(t *testing.T) {
-		inWorld(t, func(w *world) {
+		inFixture(t, func(w *fixture) {
 			w.forbid("ipaddresses")
 			w.forbid("servicecidrs")
 			w.start(Options{Allocations: model.Enforce})
@@ -214,11 +220,11 @@ func TestForbiddenKinds(t *testing.T) {
 			if got := w.take(); !w.ready() || len(got.Allocations) != 1 {
 				t.Errorf("ready %t, took %+v", w.ready(), got)
 			}
-		}, scene()...)
+		}, smallCluster()...)
 	})
 }
 
-// Addresses of an informer that has not listed all of them yet would be told gone by a Take that comes too early.
+// Addresses of an informer that has not listed all of them yet would be reported as deleted by an early Take.
 func TestAddressesCountOnceTheyAreShown(t *testing.T) {
 	s := filled(t, 1)
 	s.pending.open()
@@ -240,10 +246,10 @@ func TestAddressesCountOnceTheyAreShown(t *testing.T) {
 }
 
 func TestDiscoveryThatIsForbidden(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inFixture(t, func(w *fixture) {
 		w.refuse("discovery", errors.New("forbidden"))
 		w.start(Options{})
-		w.pass(networkingPatience)
+		w.pass(networkingTimeout)
 		if !w.ready() {
 			t.Fatal("not ready")
 		}
@@ -251,15 +257,96 @@ func TestDiscoveryThatIsForbidden(t *testing.T) {
 		w.refuse("discovery", nil)
 		w.pass(time.Minute)
 		w.wantTake(model.Changes{Allocations: wantAllocations(map[string]string{"10.96.0.10": "web"}), Ranges: wantRanges("10.96.0.0/16")})
-	}, scene()...)
+	}, smallCluster()...)
 }
 
-// The gate opens without IPAddresses after networkingPatience: an API server that is back must be asked before.
-func TestDiscoveryDoesNotSleepThroughThePatience(t *testing.T) {
+// The gate opens without IPAddresses after networkingTimeout: an API server that is back must be asked before.
+func TestDiscoveryPausesAreShorterThanTheTimeout(t *testing.T) {
 	pauses := discoveryPauses()
 	for i := range 50 {
-		if p := pauses.Step(); p >= networkingPatience {
+		if p := pauses.Step(); p >= networkingTimeout {
 			t.Fatalf("pause %d is of %s", i, p)
 		}
+	}
+}
+
+func managedBy(who string) func(*networkingv1.IPAddress) {
+	return func(a *networkingv1.IPAddress) { a.Labels[networkingv1.LabelManagedBy] = who }
+}
+
+func parent(p *networkingv1.ParentReference) func(*networkingv1.IPAddress) {
+	return func(a *networkingv1.IPAddress) { a.Spec.ParentRef = p }
+}
+
+func TestConvertIPAddress(t *testing.T) {
+	web := model.ServiceName{Namespace: "ns", Name: "web"}
+	v4, v6 := netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("fd00::1")
+	tests := map[string]struct {
+		in   *networkingv1.IPAddress
+		want model.Allocation
+		junk int
+	}{
+		"of a Service":      {newIPAddress("10.96.0.1", "web"), model.Allocation{Addr: v4, Service: web}, 0},
+		"of the other kind": {newIPAddress("fd00::1", "web"), model.Allocation{Addr: v6, Service: web}, 0},
+		"additional": {
+			newIPAddress("10.96.0.1", "web", managedBy(v1alpha1.ManagedByOperator)),
+			model.Allocation{Addr: v4, Service: web, Additional: true}, 0,
+		},
+		"managed by somebody else": {newIPAddress("10.96.0.1", "web", managedBy("x")), model.Allocation{Addr: v4, Service: web}, 0},
+		"without labels": {
+			newIPAddress("10.96.0.1", "web", func(a *networkingv1.IPAddress) { a.Labels = nil }), model.Allocation{Addr: v4, Service: web}, 0,
+		},
+		"without parent": {newIPAddress("10.96.0.1", "web", parent(nil)), model.Allocation{Addr: v4}, 0},
+		"of ours for something else": {
+			newIPAddress("10.96.0.1", "web", managedBy(v1alpha1.ManagedByOperator),
+				parent(&networkingv1.ParentReference{Group: "gateway.networking.k8s.io", Resource: "gateways", Namespace: "ns", Name: "web"})),
+			model.Allocation{Addr: v4}, 0,
+		},
+		"of services of another group": {
+			newIPAddress("10.96.0.1", "web", parent(&networkingv1.ParentReference{Group: "x", Resource: "services", Namespace: "ns", Name: "web"})),
+			model.Allocation{Addr: v4}, 0,
+		},
+		"of another kind of the same group": {
+			newIPAddress("10.96.0.1", "web", parent(&networkingv1.ParentReference{Resource: "pods", Namespace: "ns", Name: "web"})),
+			model.Allocation{Addr: v4}, 0,
+		},
+		"a name that is no address":   {newIPAddress("web", "web"), model.Allocation{}, 1},
+		"a second name of an address": {newIPAddress("fd00::0001", "web"), model.Allocation{}, 1},
+		"an address in disguise":      {newIPAddress("::ffff:10.96.0.1", "web"), model.Allocation{}, 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			beta, betaJunk := convertBetaIPAddress(as(tc.in, "v1beta1").(*networkingv1beta1.IPAddress))
+			got, j := convertIPAddress(tc.in)
+			if diff := cmp.Diff(tc.want, got.model, comparers); diff != "" {
+				t.Errorf("convertIPAddress (-want +got):\n%s", diff)
+			}
+			if got.model != beta.model {
+				t.Errorf("v1beta1 becomes %v", beta.model)
+			}
+			if j.count != tc.junk || betaJunk.count != tc.junk {
+				t.Errorf("%d and %d pieces of junk, want %d: %s", j.count, betaJunk.count, tc.junk, &j)
+			}
+		})
+	}
+}
+
+func TestRangesOf(t *testing.T) {
+	leaving := newCIDR("leaving", "10.99.0.0/16")
+	leaving.DeletionTimestamp = &longAgo
+	var all []*serviceCIDR
+	for _, in := range []apiObject{
+		newCIDR("b", "10.97.0.0/16", "fd00::/112"), newCIDR("a", "10.96.0.0/16"), newCIDR("again", "10.96.0.0/16"),
+		newCIDR("inside", "10.96.0.0/24"), newCIDR("odd", "10.98.0.7/16", "x", "010.0.0.0/8"), leaving,
+	} {
+		c, _ := convertBetaServiceCIDR(as(in, "v1beta1").(*networkingv1beta1.ServiceCIDR))
+		all = append(all, c)
+	}
+	want := wantRanges("10.96.0.0/16", "10.96.0.0/24", "10.97.0.0/16", "10.98.0.0/16", "fd00::/112")
+	if diff := cmp.Diff(*want, rangesOf(all), comparers); diff != "" {
+		t.Errorf("rangesOf (-want +got):\n%s", diff)
+	}
+	if got := rangesOf(nil); got == nil || len(got) > 0 {
+		t.Errorf("rangesOf nothing: %#v, want an empty slice", got)
 	}
 }

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"net/netip"
+	"reflect"
 	"testing"
 	"time"
 
@@ -236,35 +237,102 @@ func TestServicesWithoutVirtualIP(t *testing.T) {
 	}
 }
 
-// Every part of a Service that is handed out has to count as a difference.
-func TestSameService(t *testing.T) {
-	tests := map[string]func(*model.Service){
-		"name":                func(m *model.Service) { m.Name.Name = "x" },
-		"created":             func(m *model.Service) { m.Created = m.Created.Add(1) },
-		"clusterIPs":          func(m *model.Service) { m.ClusterIPs = addrs("10.96.0.2") },
-		"externalIPs":         func(m *model.Service) { m.ExternalIPs = addrs("192.0.2.1") },
-		"loadBalancerIPs":     func(m *model.Service) { m.LoadBalancerIPs = addrs("192.0.2.1") },
-		"sourceRanges":        func(m *model.Service) { m.SourceRanges = prefixes("10.0.0.0/8") },
-		"internalLocal":       func(m *model.Service) { m.InternalLocal = true },
-		"externalLocal":       func(m *model.Service) { m.ExternalLocal = true },
-		"affinitySeconds":     func(m *model.Service) { m.AffinitySeconds = 1 },
-		"healthCheckNodePort": func(m *model.Service) { m.HealthCheckNodePort = 1 },
-		"ports":               func(m *model.Service) { m.Ports = []model.Port{{Port: 1}} },
+// TestEveryFieldCounts changes each field of what is handed out: all have to count as a difference, those too that will be added.
+func TestEveryFieldCounts(t *testing.T) {
+	differs(t, func(a, b model.Service) bool {
+		// Endpoints are not kept in a service.
+		return len(a.Endpoints) == len(b.Endpoints) && (&service{served: true, model: a}).same(&service{served: true, model: b})
+	})
+	differs(t, func(a, b model.Node) bool { return (&node{model: a}).same(&node{model: b}) })
+	if (&node{}).same(nil) {
+		t.Error("a Node is the same as none")
 	}
-	// Endpoints are not held here; each other field needs a row.
-	if want := fieldsOf[model.Service]() - 1; len(tests) != want {
-		t.Errorf("%d rows for %d fields", len(tests), want)
+}
+
+func differs[T any](t *testing.T, same func(a, b T) bool) {
+	t.Helper()
+	var zero T
+	if !same(zero, zero) {
+		t.Errorf("%T: equal values differ", zero)
 	}
-	for name, change := range tests {
+	for i := range reflect.TypeFor[T]().NumField() {
+		changed := zero
+		switch v := reflect.ValueOf(&changed).Elem().Field(i); v.Kind() {
+		case reflect.Bool:
+			v.SetBool(true)
+		case reflect.Int:
+			v.SetInt(1)
+		case reflect.Uint16:
+			v.SetUint(1)
+		case reflect.String:
+			v.SetString("x")
+		case reflect.Slice:
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		case reflect.Struct:
+			v.Set(reflect.ValueOf(map[reflect.Type]any{
+				reflect.TypeFor[time.Time](): longAgo.Time, reflect.TypeFor[model.ServiceName](): model.ServiceName{Name: "x"},
+			}[v.Type()]))
+		default:
+			t.Fatalf("%s: teach this test to set one", v.Type())
+		}
+		if same(zero, changed) {
+			t.Errorf("%T: another %s makes no difference", zero, reflect.TypeFor[T]().Field(i).Name)
+		}
+	}
+}
+
+func TestConvertNode(t *testing.T) {
+	tests := map[string]struct {
+		change func(*corev1.Node)
+		want   func(*model.Node)
+		junk   int
+	}{
+		"plain": {func(*corev1.Node) {}, func(*model.Node) {}, 0},
+		"without zone and addresses yet": {
+			func(n *corev1.Node) { n.Labels, n.Status, n.Spec = nil, corev1.NodeStatus{}, corev1.NodeSpec{} },
+			func(n *model.Node) { *n = model.Node{Name: "here"} }, 0,
+		},
+		"internal addresses come first, each kind in its order": {
+			func(n *corev1.Node) {
+				n.Status.Addresses = []corev1.NodeAddress{
+					{Type: corev1.NodeExternalIP, Address: "203.0.113.2"}, {Type: corev1.NodeInternalIP, Address: "fd00::2"},
+					{Type: corev1.NodeExternalIP, Address: "203.0.113.1"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.2"},
+					{Type: corev1.NodeExternalDNS, Address: "198.51.100.1"},
+				}
+			},
+			func(n *model.Node) { n.IPs = addrs("fd00::2", "192.0.2.2", "203.0.113.2", "203.0.113.1") }, 0,
+		},
+		"an address that is none": {
+			func(n *corev1.Node) { n.Status.Addresses[1].Address = "here.example.com" },
+			func(n *model.Node) { n.IPs = addrs("192.0.2.1") }, 1,
+		},
+		"podCIDRs of two families": {
+			func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"10.244.1.0/24", "x", "fd00:1::/64"} },
+			func(n *model.Node) { n.PodCIDRs = prefixes("10.244.1.0/24", "fd00:1::/64") }, 1,
+		},
+		"one podCIDR, the old way": {
+			func(n *corev1.Node) { n.Spec.PodCIDR, n.Spec.PodCIDRs = "10.244.2.0/24", nil },
+			func(n *model.Node) { n.PodCIDRs = prefixes("10.244.2.0/24") }, 0,
+		},
+		"being deleted":     {func(n *corev1.Node) { n.DeletionTimestamp = &longAgo }, func(n *model.Node) { n.Leaving = true }, 0},
+		"tainted otherwise": {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x"}} }, func(*model.Node) {}, 0},
+		"tainted by the autoscaler": {
+			func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: "x"}, {Key: "ToBeDeletedByClusterAutoscaler", Value: "1"}}
+			},
+			func(n *model.Node) { n.Leaving = true }, 0,
+		},
+	}
+	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			a := &service{served: true, model: *wantService("web", "10.96.0.1")}
-			b := &service{served: true, model: *wantService("web", "10.96.0.1")}
-			if !a.same(b) {
-				t.Fatal("two of a kind differ")
+			want := wantNode(false)
+			tc.want(want)
+			got, j := convertNode(newNode("here", tc.change))
+			if diff := cmp.Diff(want, &got.model, comparers); diff != "" {
+				t.Errorf("convertNode (-want +got):\n%s", diff)
 			}
-			change(&b.model)
-			if a.same(b) {
-				t.Error("no difference")
+			if j.count != tc.junk {
+				t.Errorf("%d pieces of junk, want %d: %s", j.count, tc.junk, &j)
 			}
 		})
 	}

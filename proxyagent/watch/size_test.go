@@ -49,7 +49,7 @@ func usualMeta(name string) metav1.ObjectMeta {
 	}
 }
 
-// filled returns a Source that knows n usual Services, as if they had been listed.
+// filled returns a Source that knows n usual Services, as after a list.
 func filled(tb testing.TB, n int) *Source {
 	tb.Helper()
 	s, err := New(newAPIServer().client, Options{NodeName: "here"})
@@ -127,33 +127,5 @@ func TestCostOfAnEvent(t *testing.T) {
 	few, many := cost(10), cost(2000)
 	if few != many || many > 30 {
 		t.Errorf("an event costs %.0f allocations among 10 Services and %.0f among 2000; want the same, and at most 30", few, many)
-	}
-}
-
-func BenchmarkEvent(b *testing.B) {
-	for _, n := range []int{100, 10000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			s := filled(b, n)
-			s.pending.open()
-			s.Take()
-			b.ReportAllocs()
-			for b.Loop() {
-				eventOn(b, s)
-			}
-		})
-	}
-}
-
-func BenchmarkFirstTake(b *testing.B) {
-	const n = 10000
-	s := filled(b, n)
-	s.pending.open()
-	for b.Loop() {
-		b.StopTimer()
-		for i := range n {
-			s.pending.batch.services[model.ServiceName{Namespace: "ns", Name: fmt.Sprintf("service-%05d", i)}] = struct{}{}
-		}
-		b.StartTimer()
-		s.Take()
 	}
 }

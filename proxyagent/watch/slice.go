@@ -16,7 +16,7 @@ type slice struct {
 	head
 	// service is the name of the Service, empty for none.
 	service word
-	// trigger is when a pod behind it changed, in Unix nanoseconds; zero when nobody says.
+	// trigger is when a pod behind it changed, in Unix nanoseconds; zero when unknown.
 	trigger   int64
 	ports     []slicePort
 	addresses []sliceAddress
@@ -155,7 +155,7 @@ func endpointProtocol(p *corev1.Protocol) (model.Protocol, bool) {
 	return model.ParseProtocol(string(*p))
 }
 
-// convertEndpoint looks at the first address alone. The API defines the others as interchangeable and nobody writes any.
+// convertEndpoint looks at the first address alone. The API defines the others as interchangeable, and no controller writes any.
 func convertEndpoint(in *discoveryv1.Endpoint, family model.Family, j *junk) (sliceAddress, bool) {
 	if len(in.Addresses) == 0 {
 		j.add("endpoint", "")

@@ -1,8 +1,9 @@
 package watch
 
 import (
+	"fmt"
 	"net/netip"
-	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,9 +13,6 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
-
-// fieldsOf counts the fields of a struct, so that a table of all of them notices a new one.
-func fieldsOf[T any]() int { return reflect.TypeFor[T]().NumField() }
 
 func TestConvertSlice(t *testing.T) {
 	ready := model.Endpoint{
@@ -193,5 +191,23 @@ func TestSameSlice(t *testing.T) {
 				t.Errorf("same: %t and %t, want %t", a.same(b), b.same(a), tc.same)
 			}
 		})
+	}
+}
+
+func TestJunkIsOneShortLine(t *testing.T) {
+	var j junk
+	if got := j.String(); got != "" {
+		t.Errorf("no junk is shown as %q", got)
+	}
+	j.add("endpoint", "10.0.0.01")
+	if got, want := j.String(), `endpoint "10.0.0.01"`; got != want {
+		t.Errorf("one piece is shown as %q, want %q", got, want)
+	}
+	for i := range 10000 {
+		j.add("endpoint", fmt.Sprint(i, "\n", strings.Repeat("x", 10000)))
+	}
+	got := j.String()
+	if len(got) > 400 || strings.Contains(got, "\n") || !strings.HasSuffix(got, " and 9998 more") || len(j.examples) != 3 {
+		t.Errorf("much junk is shown as %q", got)
 	}
 }

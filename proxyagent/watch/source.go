@@ -29,12 +29,12 @@ const labelProxyName = "service.kubernetes.io/service-proxy-name"
 const byService = "service"
 
 const (
-	// nodePatience is how long to wait for the own Node, counted from when Services and EndpointSlices are known. Without it there is
-	// no zone and no podCIDR, so that the first rules would soon be replaced; but traffic flows. A Node that is not registered yet is
-	// waited for not at all: that is what an agent sees that starts before the kubelet, and it may be what the kubelet waits for.
-	nodePatience = 5 * time.Second
-	// networkingPatience is the same for IPAddresses and ServiceCIDRs. Some clusters do not let us read them.
-	networkingPatience = 10 * time.Second
+	// nodeTimeout is how long to wait for the own Node, from when Services and EndpointSlices are known. Without it there is no zone and
+	// no podCIDR, so that the first rules would soon be replaced; but traffic flows. A Node that is not registered is not waited for: the
+	// agent may start before the kubelet.
+	nodeTimeout = 5 * time.Second
+	// networkingTimeout is the same for IPAddresses and ServiceCIDRs. Some clusters do not let us read them.
+	networkingTimeout = 10 * time.Second
 )
 
 // Options say what to follow. NodeName is required, the rest may be zero.
@@ -116,7 +116,7 @@ func (s *Source) Run(ctx context.Context) error {
 }
 
 // Ready returns a channel that is closed once everything has been listed that [Source.Take] has to tell. Where Node, IPAddresses or
-// ServiceCIDRs cannot be read it is closed after a while without them, and they are told when they come; except IPAddresses with
+// ServiceCIDRs cannot be read it is closed after a while without them, and they are delivered later; except IPAddresses with
 // [model.Enforce], because then nothing could be served.
 func (s *Source) Ready() <-chan struct{} { return s.ready }
 
@@ -126,7 +126,7 @@ func (s *Source) Wake() <-chan struct{} { return s.pending.wake }
 
 // Take returns what may have changed since it was called last, the first time everything. Before Ready that is nothing.
 //
-// A Node that is gone is told as it was last, Leaving. Slices in the result are shared with later results and not changed.
+// A deleted Node is delivered as it was last, with Leaving set. Slices in the result are shared with later results and not changed.
 func (s *Source) Take() model.Changes {
 	s.taking.Lock()
 	defer s.taking.Unlock()
@@ -213,24 +213,24 @@ func (s *Source) takeNode(changed bool) *model.Node {
 	if known, ok := s.nodes.get(s.options.NodeName); ok {
 		s.last = known.model
 	} else {
-		// Pods may run here still, and their traffic is told by the podCIDRs: not the time to forget them.
+		// Pods may still run here, and the podCIDRs tell their traffic from others: they stay.
 		s.last.Leaving = true
 	}
 	now := s.last
 	return &now
 }
 
-// gate opens what is pending once all is known that is worth waiting for.
+// gate opens pending once everything is known, or the timeouts have passed.
 func (s *Source) gate(ctx context.Context) {
 	if !closed(ctx, s.services.synced) || !closed(ctx, s.slices.synced) {
 		return
 	}
 	began := time.Now()
-	s.await(ctx, "Node", s.nodes.synced, began.Add(nodePatience))
-	s.await(ctx, "ServiceCIDR", s.cidrs.settled, began.Add(networkingPatience))
-	s.await(ctx, "IPAddress", s.addresses.settled, began.Add(networkingPatience))
+	s.await(ctx, "Node", s.nodes.synced, began.Add(nodeTimeout))
+	s.await(ctx, "ServiceCIDR", s.cidrs.known, began.Add(networkingTimeout))
+	s.await(ctx, "IPAddress", s.addresses.known, began.Add(networkingTimeout))
 	if s.options.Allocations == model.Enforce {
-		closed(ctx, s.addresses.settled)
+		closed(ctx, s.addresses.known)
 	}
 	if ctx.Err() == nil {
 		s.pending.open()
@@ -238,7 +238,7 @@ func (s *Source) gate(ctx context.Context) {
 	}
 }
 
-// await waits until something is known, or until a moment.
+// await waits until a kind is known, or until a point in time.
 func (s *Source) await(ctx context.Context, kind string, known <-chan struct{}, until time.Time) {
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -247,11 +247,11 @@ func (s *Source) await(ctx context.Context, kind string, known <-chan struct{}, 
 	}
 }
 
-// sayLate tells the end of what await told.
+// sayLate logs that a kind is known which await gave up waiting for.
 func (s *Source) sayLate(kind string) {
 	select {
 	case <-s.ready:
-		s.options.Logger.Info("Listed anew, or at last", "kind", kind)
+		s.options.Logger.Info("Listed again, or for the first time after failures", "kind", kind)
 	default:
 	}
 }
@@ -272,8 +272,8 @@ func (s *Source) serviceInformer() (*informer[*service], error) {
 	}, s.reports)
 }
 
-// sliceInformer does not select by the proxy's name, and neither does kube-proxy: whose a Service is says the Service alone, and
-// EndpointSlices that were written by hand do not carry its labels.
+// sliceInformer does not select by the proxy's name, as kube-proxy does not: the label counts on the Service alone, and EndpointSlices that
+// were written by hand do not have it.
 func (s *Source) sliceInformer() (*informer[*slice], error) {
 	return newInformer(kind[*discoveryv1.EndpointSlice, *slice]{
 		name:    "EndpointSlice",
@@ -334,8 +334,8 @@ func (s *Source) serviceChanged(_ *informer[*service], c change[*service]) {
 	})
 }
 
-// sliceChanged marks the Service, and the one before when the slice moved. Services that are not there or not served are left out:
-// should they come, they come with an event of their own, and find the slice in the index.
+// sliceChanged marks the Service, and the one before when the slice moved. Services that do not exist or are not served are left out:
+// they come with an event of their own, and the slice is in the index by then.
 func (s *Source) sliceChanged(_ *informer[*slice], c change[*slice]) {
 	if c.old.same(c.new) {
 		return
@@ -364,8 +364,8 @@ func (s *Source) serves(name model.ServiceName) bool {
 	return ok && known.served
 }
 
-// trigger returns when the pods behind an event changed. It reports false where that does not measure our latency: for what was there
-// before the agent, for changes that no pod caused, and for deletions, whose slice tells of the change before.
+// trigger returns when the pods behind an event changed. It reports false where that does not measure our latency: for objects that
+// are older than the agent, for changes that no pod caused, and for deletions.
 func (s *Source) trigger(c change[*slice]) (time.Time, bool) {
 	if c.initial || c.new == nil || c.new.trigger == 0 || c.old != nil && c.old.trigger == c.new.trigger {
 		return time.Time{}, false

@@ -18,7 +18,7 @@ import (
 )
 
 func TestFirstTakeTellsEverything(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inFixture(t, func(w *fixture) {
 		w.start(Options{})
 		if !w.ready() || !w.woken() {
 			t.Fatalf("not ready, or ready without a token: %q", w.log.all)
@@ -42,7 +42,7 @@ func TestFirstTakeTellsEverything(t *testing.T) {
 }
 
 func TestAnEmptyClusterIsNews(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inFixture(t, func(w *fixture) {
 		w.start(Options{})
 		if !w.ready() || !w.woken() {
 			t.Fatal("not ready, or ready without a token")
@@ -51,8 +51,8 @@ func TestAnEmptyClusterIsNews(t *testing.T) {
 	})
 }
 
-// scene is a small cluster that events happen to: web with two slices, an alias without virtual IP, and all else that is followed.
-func scene() []apiObject {
+// smallCluster has one object of each kind: web with two slices, other, and an alias without virtual IP.
+func smallCluster() []apiObject {
 	return []apiObject{
 		newService("web", "10.96.0.10"), newSlice("web-1", "web", at("10.0.0.1")), newSlice("web-2", "web", at("10.0.0.2")),
 		newService("other", "10.96.0.20"), newService("alias", "", externalName),
@@ -64,16 +64,16 @@ func externalName(s *corev1.Service) {
 	s.Spec.Type, s.Spec.ExternalName, s.Spec.ClusterIPs = corev1.ServiceTypeExternalName, "example.com", nil
 }
 
-// event is something that happens to the scene, and what is to be taken after it.
+// event is a change of smallCluster, and what is to be taken after it.
 type event struct {
-	happens func(w *world)
+	happens func(w *fixture)
 	want    model.Changes
 }
 
-func set(objects ...apiObject) func(*world)    { return func(w *world) { w.set(objects...) } }
-func remove(objects ...apiObject) func(*world) { return func(w *world) { w.remove(objects...) } }
+func set(objects ...apiObject) func(*fixture)    { return func(w *fixture) { w.set(objects...) } }
+func remove(objects ...apiObject) func(*fixture) { return func(w *fixture) { w.remove(objects...) } }
 
-// web is the Service of the scene with these endpoints.
+// web is the Service of smallCluster with these endpoints.
 func web(endpoints ...string) *model.Service { return wantService("web", "10.96.0.10", endpoints...) }
 
 func TestEventsTellWhatTheyConcern(t *testing.T) {
@@ -95,8 +95,8 @@ func TestEventsTellWhatTheyConcern(t *testing.T) {
 			remove(newService("web", "10.96.0.10")),
 			model.Changes{Services: services(map[string]*model.Service{"web": nil}), ServiceEvents: 1},
 		},
-		"a Service is deleted and created anew while nobody looks": {
-			func(w *world) {
+		"a Service is recreated between two Takes": {
+			func(w *fixture) {
 				w.unseen(func() {
 					w.remove(newService("web", "10.96.0.10"))
 					w.set(newService("web", "10.96.0.10", func(s *corev1.Service) { s.CreationTimestamp = metav1.NewTime(longAgo.Add(time.Hour)) }))
@@ -110,7 +110,7 @@ func TestEventsTellWhatTheyConcern(t *testing.T) {
 			model.Changes{Services: services(map[string]*model.Service{"web": nil}), ServiceEvents: 1},
 		},
 		"an alias becomes a Service that has endpoints already": {
-			func(w *world) {
+			func(w *fixture) {
 				w.set(newSlice("alias-1", "alias", at("10.0.0.3")))
 				w.wantSleep("a slice of an alias")
 				w.set(newService("alias", "10.96.0.40"))
@@ -121,7 +121,7 @@ func TestEventsTellWhatTheyConcern(t *testing.T) {
 			},
 		},
 		"a Service comes after its slice": {
-			func(w *world) {
+			func(w *fixture) {
 				w.set(newSlice("late-1", "late", at("10.0.0.3")))
 				w.wantSleep("a slice without Service")
 				w.set(newService("late", "10.96.0.40"))
@@ -154,7 +154,7 @@ func TestEventsTellWhatTheyConcern(t *testing.T) {
 			model.Changes{Services: services(map[string]*model.Service{"web": web("10.0.0.2")}), EndpointEvents: 1},
 		},
 		"a slice of another namespace has the same label": {
-			func(w *world) {
+			func(w *fixture) {
 				w.set(newSlice("web-1", "web", func(s *discoveryv1.EndpointSlice) { s.Namespace = "elsewhere" }, at("10.0.0.7")))
 				w.wantSleep("a slice of elsewhere/web")
 				w.set(newSlice("web-1", "web", at("10.0.0.1"), at("10.0.0.3")))
@@ -162,7 +162,7 @@ func TestEventsTellWhatTheyConcern(t *testing.T) {
 			model.Changes{Services: services(map[string]*model.Service{"web": web("10.0.0.1", "10.0.0.2", "10.0.0.3")}), EndpointEvents: 1},
 		},
 		"many events before one Take": {
-			func(w *world) {
+			func(w *fixture) {
 				w.set(newSlice("web-1", "web", at("10.0.0.9")))
 				w.set(newSlice("web-1", "web", at("10.0.0.8")))
 				w.set(newSlice("web-1", "web", at("10.0.0.1")))
@@ -212,7 +212,7 @@ func TestEventsTellWhatTheyConcern(t *testing.T) {
 			model.Changes{Node: wantNode(true)},
 		},
 		"the Node comes back": {
-			func(w *world) {
+			func(w *fixture) {
 				w.remove(newNode("here"))
 				w.take()
 				w.set(newNode("here"))
@@ -222,7 +222,7 @@ func TestEventsTellWhatTheyConcern(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
+			inFixture(t, func(w *fixture) {
 				w.start(Options{})
 				w.take()
 				tc.happens(w)
@@ -236,13 +236,13 @@ func TestEventsTellWhatTheyConcern(t *testing.T) {
 				if got := w.source.Take(); !got.Empty() {
 					t.Errorf("took twice: %+v", got)
 				}
-			}, scene()...)
+			}, smallCluster()...)
 		})
 	}
 }
 
 func TestEventsWithoutMeaningWakeNobody(t *testing.T) {
-	tests := map[string]func(w *world){
+	tests := map[string]func(w *fixture){
 		"the status of a Service": set(newService("web", "10.96.0.10", func(s *corev1.Service) {
 			s.Status.Conditions = []metav1.Condition{{Type: "x"}}
 		})),
@@ -272,20 +272,20 @@ func TestEventsWithoutMeaningWakeNobody(t *testing.T) {
 		})),
 		"a label of an IPAddress":      set(newIPAddress("10.96.0.10", "web", func(a *networkingv1.IPAddress) { a.Labels["band"] = "static" })),
 		"a condition of a ServiceCIDR": set(conditioned(newCIDR("kubernetes", "10.96.0.0/16"))),
-		"all watches end and everything is listed again": func(w *world) {
+		"all watches end and everything is listed again": func(w *fixture) {
 			w.unseen(func() {})
 			w.pass(2 * time.Minute)
 		},
-		"informers play everything again": func(w *world) { w.pass(time.Hour) },
+		"informers play everything again": func(w *fixture) { w.pass(time.Hour) },
 	}
 	for name, happens := range tests {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
+			inFixture(t, func(w *fixture) {
 				w.start(Options{Resync: time.Minute})
 				w.take()
 				happens(w)
 				w.wantSleep(name)
-			}, scene()...)
+			}, smallCluster()...)
 		})
 	}
 }
@@ -295,9 +295,9 @@ func conditioned(c *networkingv1.ServiceCIDR) *networkingv1.ServiceCIDR {
 	return c
 }
 
-// An API server was away, and much happened before it could be watched again. What is new, changed and gone is told, and nothing else.
+// The API server was unreachable while much changed. Exactly what is new, changed and deleted is delivered afterwards.
 func TestListsAfterAnOutageTellTheDifference(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inFixture(t, func(w *fixture) {
 		w.start(Options{})
 		w.take()
 		w.unseen(func() {
@@ -315,13 +315,13 @@ func TestListsAfterAnOutageTellTheDifference(t *testing.T) {
 			ServiceEvents: 2,
 		})
 		w.wantSleep("the outage")
-	}, scene()...)
+	}, smallCluster()...)
 }
 
 // Who takes only when woken must miss nothing.
 func TestWakesSuffice(t *testing.T) {
-	inWorld(t, func(w *world) {
-		h := history{world: w, random: rand.New(rand.NewPCG(1, 1))}
+	inFixture(t, func(w *fixture) {
+		h := history{fixture: w, random: rand.New(rand.NewPCG(1, 1))}
 		w.start(Options{})
 		var taking sync.WaitGroup
 		done := make(chan struct{})
@@ -346,11 +346,11 @@ func TestWakesSuffice(t *testing.T) {
 		if diff := cmp.Diff(w.state(), h.sum, comparers); diff != "" {
 			t.Errorf("(-API server +sum):\n%s", diff)
 		}
-	}, scene()...)
+	}, smallCluster()...)
 }
 
 func TestTriggers(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inFixture(t, func(w *fixture) {
 		past, later := time.Now().Add(-time.Second), time.Now().Add(time.Second)
 		w.set(newSlice("web-1", "web", at("10.0.0.1"), triggeredAt(later)))
 		w.start(Options{})
@@ -375,10 +375,10 @@ func TestTriggers(t *testing.T) {
 		w.wantTriggers("a slice that we do not serve")
 		w.set(newSlice("web-2", "nobody", at("10.0.0.5"), triggeredAt(later.Add(4))))
 		w.wantTriggers("a slice that we serve no longer")
-	}, scene()...)
+	}, smallCluster()...)
 }
 
-func (w *world) wantTriggers(after string, want ...time.Time) {
+func (w *fixture) wantTriggers(after string, want ...time.Time) {
 	w.t.Helper()
 	got := w.take().Triggers
 	for i := range max(len(got), len(want)) {
@@ -390,7 +390,7 @@ func (w *world) wantTriggers(after string, want ...time.Time) {
 }
 
 func TestJunkIsToldOnceAndHarmsNobody(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inFixture(t, func(w *fixture) {
 		w.start(Options{})
 		w.take()
 		w.set(newSlice("web-1", "web", at("10.0.0.01", "fe80::1%eth0", "10.0.0.1", "::ffff:10.0.0.1", "evil\nname", "127.0.0.1")))
@@ -413,7 +413,7 @@ func TestJunkIsToldOnceAndHarmsNobody(t *testing.T) {
 		if len(w.source.reports.junk) != 0 {
 			t.Errorf("remembers junk of objects that are gone: %v", w.source.reports.junk)
 		}
-	}, scene()...)
+	}, smallCluster()...)
 }
 
 func TestOptionsThatCannotWork(t *testing.T) {
@@ -427,7 +427,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 }
 
 func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inFixture(t, func(w *fixture) {
 		w.start(Options{})
 		if err := w.source.Run(t.Context()); err == nil {
 			t.Error("ran twice")
@@ -436,7 +436,7 @@ func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 		if err := <-w.ended; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-	}, scene()...)
+	}, smallCluster()...)
 }
 
 var errDown = errors.New("connection refused")

@@ -27,7 +27,16 @@ const servedTimeout = 30 * time.Second
 // InstallCRDs applies every CustomResourceDefinition of config/crd and waits until the API server serves what they define: objects
 // can be created, listed and watched at once. Calling it again applies what has changed since.
 func (a *Access) InstallCRDs(ctx context.Context) error {
-	definitions, err := readCRDs()
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	return a.InstallCRDsOf(ctx, root)
+}
+
+// InstallCRDsOf is InstallCRDs with those of another checkout, whose root is given.
+func (a *Access) InstallCRDsOf(ctx context.Context, root string) error {
+	definitions, err := readCRDs(root)
 	if err != nil {
 		return err
 	}
@@ -44,11 +53,7 @@ func (a *Access) InstallCRDs(ctx context.Context) error {
 }
 
 // readCRDs reads the definitions of config/crd, one from each file.
-func readCRDs() ([]*unstructured.Unstructured, error) {
-	root, err := moduleRoot()
-	if err != nil {
-		return nil, err
-	}
+func readCRDs(root string) ([]*unstructured.Unstructured, error) {
 	// The files that controller-gen writes are called group_resource.yaml; a kustomization is not.
 	paths, err := filepath.Glob(filepath.Join(root, "config", "crd", "*_*.yaml"))
 	if err != nil || len(paths) == 0 {

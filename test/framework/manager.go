@@ -22,6 +22,8 @@ const metricsPatience = 5 * time.Second
 // ManagerOptions say how to run our manager. The zero options run it as administrator of the control plane, without
 // leader election and with open metrics.
 type ManagerOptions struct {
+	// Program is the path of a manager that was built elsewhere, from another commit for one. Empty builds that of this tree.
+	Program string
 	// Kubeconfig defaults to the administrator's.
 	Kubeconfig string
 	// Args are further flags. They come last and win.
@@ -50,7 +52,7 @@ type Manager struct {
 
 // StartManager builds the manager, once per process, and starts it on free ports.
 func (c *ControlPlane) StartManager(ctx context.Context, options ManagerOptions) (*Manager, error) {
-	path, err := manager(options.Race)
+	path, err := options.program()
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +63,13 @@ func (c *ControlPlane) StartManager(ctx context.Context, options ManagerOptions)
 	}
 	c.add(m)
 	return m, nil
+}
+
+func (o ManagerOptions) program() (string, error) {
+	if o.Program != "" {
+		return o.Program, nil
+	}
+	return manager(o.Race)
 }
 
 func newManager(path, log string, options ManagerOptions) *Manager {

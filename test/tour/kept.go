@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -51,19 +50,6 @@ func (t *tour) addMore(ctx context.Context) error {
 		return err
 	}
 	cidrs := []string{"10.112.0.0/24", "fd00:10:112::/112"}
-	var listed string
-	err := eventually(ctx, "the annotation "+v1alpha1.AnnotationAdditionalIPs, 15*time.Second, func() (bool, error) {
-		s, err := t.plane.Client().CoreV1().Services(samples).Get(ctx, service, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		listed = s.Annotations[v1alpha1.AnnotationAdditionalIPs]
-		return true, each(strings.Split(listed, ","), cidrs...)
-	})
-	if err != nil {
-		return err
-	}
-	t.say("      The Service now carries the annotation %s: %s", v1alpha1.AnnotationAdditionalIPs, listed)
 	return t.showKept(ctx, v1alpha1.PurposeAdditional, cidrs...)
 }
 

@@ -21,8 +21,11 @@ import (
 )
 
 const (
-	// answerWithin is how long a leader may be silent. It says at once that it has a request, and may then take the time that the request has.
-	answerWithin = 300 * time.Millisecond
+	// connectWithin is how long the leader's machine may take to accept a connection. One that is gone does not refuse.
+	connectWithin = 300 * time.Millisecond
+	// answerWithin is how long a leader that is there may be silent. It says at once that it has a request, and may then take the time that the request
+	// has. A leader without CPU time is silent for a while, and drawing beside it costs collisions.
+	answerWithin = time.Second
 	// askAgainAfter is how long a leader that was silent is left alone. Then one request tries it again.
 	askAgainAfter = time.Second
 	// maxAnswer bounds what is read of an answer: a patch of two addresses, and warnings.
@@ -46,7 +49,7 @@ type Client struct {
 // share; certificate returns it.
 func NewClient(lock *Lock, path string, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *Client {
 	return &Client{address: lock.Address, path: path, transport: &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: answerWithin}).DialContext,
+		DialContext:         (&net.Dialer{Timeout: connectWithin}).DialContext,
 		MaxIdleConnsPerHost: 128,
 		IdleConnTimeout:     time.Minute,
 		TLSClientConfig: &tls.Config{

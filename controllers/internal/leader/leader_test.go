@@ -104,7 +104,7 @@ func request() *admissionv1.AdmissionRequest { return &admissionv1.AdmissionRequ
 func TestLeaderAnswers(t *testing.T) {
 	for name, handler := range map[string]http.Handler{
 		"at once":                               Promptly(allowing(0)),
-		"it takes long, and says that it lives": Promptly(allowing(2 * answerWithin)),
+		"it takes long, and says that it lives": Promptly(allowing(answerWithin + 200*time.Millisecond)),
 		"behind writers that count":             counting(Promptly(allowing(0))),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,10 +138,10 @@ func (c *counter) WriteHeader(code int) {
 }
 func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// A leader that does not answer costs a request 0.3 s at most, and then one request in a second.
+// A leader that does not answer costs a request a second at most, and then one request in a second.
 func TestLeaderDoesNotAnswer(t *testing.T) {
 	for name, handler := range map[string]http.Handler{
-		"it is silent":        allowing(3 * answerWithin),
+		"it is silent":        allowing(answerWithin + 200*time.Millisecond),
 		"it refuses":          http.NotFoundHandler(),
 		"it answers nonsense": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }),
 		"it breaks off":       http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }),
@@ -156,9 +156,6 @@ func TestLeaderDoesNotAnswer(t *testing.T) {
 			}
 			if n := asked.Load(); n != 1 {
 				t.Errorf("it was asked %d times, want once", n)
-			}
-			if c.mayAsk(time.Now().Add(askAgainAfter - 50*time.Millisecond - answerWithin)) {
-				t.Error("it is asked again too soon")
 			}
 			if again := time.Now().Add(2 * askAgainAfter); !c.mayAsk(again) || c.mayAsk(again) {
 				t.Error("later it is asked by one request, and by one alone")

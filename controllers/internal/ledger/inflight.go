@@ -19,9 +19,11 @@ const (
 	inFlightFor = 15 * time.Second
 	// writeSeenWithin is how long a write of this process may take to come back through the watch.
 	writeSeenWithin = 5 * time.Second
-	// yieldAfter is the age from which an address in flight is drawn again when nothing else is free. Quota and validation come after the mutating
-	// webhook, so the Service may never come.
+	// yieldAfter is the age from which an address in flight is drawn again when nothing else is free, if the watch has shown one that was handed out later.
+	// Quota and validation come after the mutating webhook, so the Service may never come.
 	yieldAfter = time.Second
+	// yieldUnshown is the same while the watch has shown nothing: it may be behind.
+	yieldUnshown = 3 * time.Second
 	// maxInFlight bounds the memory of the register. API servers create a thousand Services a second at most, so this many come only from
 	// somebody who is no API server; then any entry makes room for the next one.
 	maxInFlight = 1 << 16
@@ -47,7 +49,7 @@ type inFlight struct {
 
 // Draw takes an address of the lot for somebody. It stays in flight until the cluster shows it, Forget gives it back, or 15 seconds have passed.
 //
-// A free address comes first. When there is none, the one yields that has been in flight for longest, if that is more than a second; and then,
+// A free address comes first. When there is none, the one yields that has been in flight for longest, if its Service seems not to come; and then,
 // if the lot says Yield, the one that has been cooling for longest. The error matches allocator.ErrFull when nothing is left.
 func (l *Ledger) Draw(lot allocator.Lot, to Holder) (allocator.Drawn, error) {
 	l.mu.Lock()
@@ -72,10 +74,11 @@ func (l *Ledger) Draw(lot allocator.Lot, to Holder) (allocator.Drawn, error) {
 // oldestInFlight returns the address of the tiers that was handed out first, if that is long enough ago; the caller holds mu. It costs a look at
 // each address in flight.
 func (l *Ledger) oldestInFlight(tiers []*allocator.Tier) (oldest netip.Addr, ok bool) {
-	before := l.clock.Now().Add(-yieldAfter)
+	now, since := l.clock.Now(), time.Time{}
 	for a, f := range l.inFlight {
-		if !f.writing && f.since.Before(before) && within(tiers, a) {
-			oldest, before, ok = a, f.since, true
+		lost := now.Sub(f.since) > yieldUnshown || now.Sub(f.since) > yieldAfter && f.since.Before(l.shown)
+		if lost && !f.writing && (!ok || f.since.Before(since)) && within(tiers, a) {
+			oldest, since, ok = a, f.since, true
 		}
 	}
 	return oldest, ok
@@ -238,6 +241,14 @@ func (l *Ledger) arrived(a netip.Addr, e entry, f inFlight) bool {
 		}
 		return false
 	}
+}
+
+// show notes that the watch has shown an address that was in flight, and counts it if it is another Service's; the caller holds mu.
+func (l *Ledger) show(e entry, f inFlight) {
+	if f.since.After(l.shown) {
+		l.shown = f.since
+	}
+	l.countCollision(e, f)
 }
 
 // countCollision compares who got an address with whom it was handed out to; the caller holds mu.

@@ -222,7 +222,8 @@ func TestLateNewsOfTheServiceBefore(t *testing.T) {
 	}
 }
 
-// What has been in flight for more than a second yields, the oldest first, before anything that cools down and before a refusal.
+// What has been in flight for more than a second yields when the watch shows a later one, the oldest first, before anything that cools down and before
+// a refusal.
 func TestInFlightYields(t *testing.T) {
 	for _, ips := range [][]string{{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, {"fd00::1", "fd00::2", "fd00::3"}} {
 		b := newTimed(rules{coolDown: time.Hour})
@@ -232,7 +233,13 @@ func TestInFlightYields(t *testing.T) {
 			b.draw(t, ip, fmt.Sprint("s", i))
 			b.pass(100 * time.Millisecond)
 		}
+		other := map[string]string{"10.0.0.1": "10.0.0.99", "fd00::1": "fd00::99"}[ips[0]]
+		b.draw(t, other, "later")
 		b.pass(yieldAfter - 150*time.Millisecond) // the first is old enough, the second is not
+		if _, err := b.Draw(lot(t, ips[:2]...), holder("early")); !errors.Is(err, allocator.ErrFull) {
+			t.Errorf("the watch may be behind: %v", err)
+		}
+		b.serve("later", other)
 		l := lot(t, ips...)
 		if b.Full(l) {
 			t.Error("full, although one may yield")

@@ -48,6 +48,7 @@ type Ledger struct {
 	additional map[types.NamespacedName][]netip.Addr
 	// inFlight are the addresses that this process hands out or writes, resting those that cool down.
 	inFlight     map[netip.Addr]inFlight
+	shown        time.Time // when the latest of those was handed out that the watch has shown
 	resting      map[netip.Addr]Rest
 	deadlines    deadlines
 	released     releases
@@ -182,7 +183,7 @@ func (l *Ledger) observe(a netip.Addr, e entry) {
 		if !l.arrived(a, e, f) {
 			return
 		}
-		l.countCollision(e, f)
+		l.show(e, f)
 		delete(l.inFlight, a)
 		l.pool.Forget(a)
 	}

@@ -66,7 +66,7 @@ func newWalk(t *testing.T, seed uint64) *walk {
 		objects: map[string]*networkingv1.IPAddress{}, services: map[string]string{}, born: map[string]time.Time{}, drawn: map[string]time.Time{}, rests: map[string]time.Time{},
 		seen: map[string]bool{}, since: map[string]time.Time{}, yielded: map[string]bool{},
 	}
-	w.pool = allocator.NewPool(allocator.WithRand(rand.NewPCG(seed, 10)))
+	w.pool = allocator.NewPool()
 	for _, family := range []string{"10.0.0.%d", "fd00::%d"} {
 		var ips []string
 		for i := range 5 {

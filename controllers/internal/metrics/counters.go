@@ -48,15 +48,12 @@ var (
 		Name: prefix + "blocked_deletions",
 		Help: "Addresses that would be left without a range by the deletion of a terminating ServiceCIDR.",
 	}, []string{"servicecidr"})
-)
-
-// ExclusiveViolations is the gauge of addresses that Services have although a policy keeps them for others.
-func ExclusiveViolations(count func() float64) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	// ExclusiveViolations counts the addresses that Services have although a policy keeps them for others.
+	ExclusiveViolations = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "exclusive_violations",
 		Help: "Addresses of Services that a policy with exclusive keeps for others.",
-	}, count)
-}
+	})
+)
 
 // InFlightAddresses is the gauge of addresses that were handed out, or are being written, and that the cluster does not show yet.
 func InFlightAddresses(count func() float64) prometheus.Collector {

@@ -19,9 +19,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// dawn is how long a range that has become ready is left alone: an API server that has not heard of it yet would refuse a Service that
+// readinessDelay is how long a range that has become ready is left alone: an API server that has not heard of it yet would refuse a Service that
 // was given an address there. They hear of it within milliseconds.
-const dawn = time.Second
+const readinessDelay = time.Second
 
 // settle is how long the board waits for more changes before it compiles: an apply of many policies is one change.
 const settle = 30 * time.Millisecond
@@ -176,7 +176,7 @@ func (b *Board) ranges(now time.Time) []ServiceCIDR {
 		c := NewServiceCIDR(o)
 		if c.Ready {
 			ready[o.UID] = b.readySince(o, now)
-			if left := dawn - now.Sub(ready[o.UID]); left > 0 {
+			if left := readinessDelay - now.Sub(ready[o.UID]); left > 0 {
 				c.Ready = false
 				time.AfterFunc(left, b.touch)
 			}
@@ -193,7 +193,7 @@ func (b *Board) readySince(o *networkingv1.ServiceCIDR, now time.Time) time.Time
 		return at
 	}
 	condition := meta.FindStatusCondition(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
-	if b.ready == nil && condition != nil && now.Sub(condition.LastTransitionTime.Time) > dawn {
+	if b.ready == nil && condition != nil && now.Sub(condition.LastTransitionTime.Time) > readinessDelay {
 		return time.Time{}
 	}
 	return now

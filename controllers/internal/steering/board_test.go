@@ -94,8 +94,8 @@ func TestBoard(t *testing.T) {
 	w.cidrs.Add(cidrReadySince("young", 0, "10.0.1.0/24"))
 	await("the young range is known", func(s *Snapshot) bool { return s.Knows("young") })
 	await("the young range is used", func(s *Snapshot) bool { return s.Offers(addr("10.0.1.9")) })
-	if age := time.Since(added); age < dawn {
-		t.Errorf("a range is used %s after it has become ready, want %s at least", age, dawn)
+	if age := time.Since(added); age < readinessDelay {
+		t.Errorf("a range is used %s after it has become ready, want %s at least", age, readinessDelay)
 	}
 
 	changed := with(policy("first", 0), of("young"))

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -86,24 +87,19 @@ func (s *Snapshot) Enforce(room int) Enforced {
 
 // enforced returns the policies that the API server enforces, as many as there is room for.
 func (s *Snapshot) enforced(room int) (in map[*Policy]bool, leftOut []string) {
-	size := map[*Policy]int{}
+	ranges := map[*Policy][]*ownedPrefix{}
 	for _, at := range s.owned {
 		if owner := bestOwner(s.outside(at.prefix)); owner != nil {
-			size[owner] += entrySize
-			for _, p := range mayHoldAll(s.outside(at.prefix)) {
-				size[owner] += len(p.selector.text) + selectorSize
-			}
-			for range s.reservedIn(at.span) {
-				size[owner] += entrySize
-			}
+			ranges[owner] = append(ranges[owner], at)
 		}
 	}
 	in = map[*Policy]bool{}
+	counted := map[*Policy]bool{}
 	for _, p := range s.policies {
 		if !p.Exclusive || p.Enforcement != v1alpha1.EnforcementAPIServer {
 			continue
 		}
-		if room -= size[p]; room < 0 {
+		if room -= s.sizeOf(p, ranges[p], counted); room < 0 {
 			leftOut = append(leftOut, p.Name)
 			continue
 		}
@@ -112,11 +108,23 @@ func (s *Snapshot) enforced(room int) (in map[*Policy]bool, leftOut []string) {
 	return in, leftOut
 }
 
-// entrySize and selectorSize are what a range and a selector need beside the text of the selector, in bytes, at most: a name has 253.
-const (
-	entrySize    = 450
-	selectorSize = 120
-)
+// sizeOf is how many bytes a policy with these ranges takes, with the selectors that are not counted yet.
+func (s *Snapshot) sizeOf(p *Policy, ranges []*ownedPrefix, counted map[*Policy]bool) (size int) {
+	const entry, requirement = 90, 60 // beside what differs in length
+	for _, at := range ranges {
+		size += entry + len(p.Name)
+		for _, r := range s.reservedIn(at.span) {
+			size += (entry + len(r.Policy) + len(r.For.String())) * len(prefixesOf(r.Span))
+		}
+		for _, q := range mayHoldAll(s.outside(at.prefix)) {
+			if size += len(`1000,`); !counted[q] {
+				counted[q] = true
+				size += len(q.selector.text) + requirement*(2+strings.Count(q.selector.text, ",")+strings.Count(q.selector.text, "="))
+			}
+		}
+	}
+	return size
+}
 
 // table is an ExclusiveRangesSpec in the making.
 type table struct {

@@ -1,6 +1,7 @@
 package steering
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -137,10 +138,12 @@ func TestEnforceHasRoomForTheBest(t *testing.T) {
 		p.Spec.Enforcement, p.Spec.Priority = v1alpha1.EnforcementAPIServer, int32(100-i)
 	}
 	s := Compile(w)
-	room := 20_000
-	got := s.Enforce(room)
+	got := s.Enforce(5_000)
 	if len(got.LeftOut) == 0 || len(got.LeftOut) == 20 || got.LeftOut[0] != fmt.Sprint("tenant-", 20-len(got.LeftOut)) {
 		t.Fatalf("left out: %v", got.LeftOut)
+	}
+	if text, err := json.Marshal(got.Spec); err != nil || len(text) > 5_000 || len(text) < 2_000 {
+		t.Errorf("%d bytes: %v", len(text), err)
 	}
 	for i := range 20 {
 		a := addr(fmt.Sprintf("10.0.%d.7", i))

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -40,7 +41,8 @@ const (
 // versions may want different names. A new CA is trusted, beside the old one, before its certificate is served, so that no call fails.
 type keeper struct {
 	Options
-	reader  client.Reader
+	// cache follows the Secret and the webhook configurations, by their names.
+	cache   cache.Cache
 	writer  client.Client
 	elected <-chan struct{}
 	serving atomic.Pointer[pair]
@@ -66,17 +68,24 @@ func newKeeper(mgr manager.Manager, o Options) (*keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a cache for the certificate: %w", err)
 	}
-	k := &keeper{Options: o, reader: c, writer: client.WithFieldOwner(mgr.GetClient(), fieldOwner), elected: mgr.Elected()}
+	k := &keeper{Options: o, cache: c, writer: client.WithFieldOwner(mgr.GetClient(), fieldOwner), elected: mgr.Elected()}
 	b := builder.ControllerManagedBy(mgr).Named("webhook-certificate").WatchesRawSource(source.Func(k.begin)).WithOptions(controller.Options{
 		NeedLeaderElection: new(false),
+		CacheSyncTimeout:   math.MaxInt64, // a watch that is refused does not end the manager
 		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 10*time.Second),
 	})
 	for o := range objects {
 		one := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} }
 		b = b.WatchesRawSource(source.Kind(c, o, handler.EnqueueRequestsFromMapFunc(one)))
 	}
-	return k, errors.Join(mgr.Add(c), b.Complete(k))
+	return k, errors.Join(mgr.Add(k), b.Complete(k))
 }
+
+// NeedLeaderElection is false: every replica serves.
+func (k *keeper) NeedLeaderElection() bool { return false }
+
+// Start follows the objects until ctx ends.
+func (k *keeper) Start(ctx context.Context) error { return k.cache.Start(ctx) }
 
 // begin asks for a first look, which a missing Secret does not, and for one more by the leader.
 func (k *keeper) begin(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -99,38 +108,54 @@ func (k *keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return nil, errors.New("there is no certificate yet")
 }
 
-// Reconcile serves what is in the Secret, once it is trusted, and issues what is lacking there.
+// Reconcile does what keep says, and again when another replica was faster.
 func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	now, secret := time.Now(), &corev1.Secret{}
-	err := k.reader.Get(ctx, k.key(), secret)
-	if apierrors.IsNotFound(err) {
-		return reconcile.Result{}, k.renew(ctx, secret, "there is none")
+	err := k.keep(ctx, time.Now())
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: 200 * time.Millisecond}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
-	}
-	p, err := parse(secret.Data, now)
-	if err != nil {
-		return reconcile.Result{}, k.renew(ctx, secret, err.Error())
-	}
-	used := k.serving.Load()
-	if err := k.trust(ctx, join(p.bundle, used, now)); err != nil {
-		return reconcile.Result{}, err
-	}
-	if !used.sameAs(p) {
-		if !used.expired(now) && !k.stays(ctx, secret) {
-			return reconcile.Result{}, nil // its change wakes us
-		}
-		k.serving.Store(p)
-		log.FromContext(ctx).Info("The webhooks have a new certificate", "names", p.leaf().DNSNames, "notAfter", p.leaf().NotAfter)
-	}
-	if reason := p.due(k.names(), now); reason != "" && k.leads() {
-		return reconcile.Result{}, k.renew(ctx, secret, reason)
 	}
 	return reconcile.Result{RequeueAfter: checkEvery}, nil
 }
 
-// stays waits for the time of a handOver, and reports whether the Secret is still the same.
+// keep serves what is in the Secret, once it is trusted, and issues what is lacking there.
+func (k *keeper) keep(ctx context.Context, now time.Time) error {
+	secret := &corev1.Secret{}
+	err := k.cache.Get(ctx, k.key(), secret)
+	if apierrors.IsNotFound(err) {
+		return k.renew(ctx, secret, "there is none")
+	}
+	if err != nil {
+		return err
+	}
+	p, err := parse(secret.Data, now)
+	if err != nil {
+		return k.renew(ctx, secret, err.Error())
+	}
+	used := k.serving.Load()
+	if used.expired(now) {
+		k.serve(ctx, p)
+	}
+	if err := k.trust(ctx, join(p.bundle, used, now)); err != nil {
+		return err
+	}
+	if reason := p.due(k.names(), now); reason != "" {
+		return k.renew(ctx, secret, reason) // what is in use is no worse
+	}
+	if !k.serving.Load().sameAs(p) && k.stays(ctx, secret) {
+		k.serve(ctx, p)
+	}
+	return nil
+}
+
+func (k *keeper) serve(ctx context.Context, p *pair) {
+	k.serving.Store(p)
+	log.FromContext(ctx).Info("The webhooks have a new certificate", "names", p.leaf().DNSNames, "notAfter", p.leaf().NotAfter)
+}
+
+// stays waits for the time of a handOver, and reports whether the Secret is still the same. If not, its change wakes us.
 func (k *keeper) stays(ctx context.Context, secret *corev1.Secret) bool {
 	select {
 	case <-ctx.Done():
@@ -138,14 +163,14 @@ func (k *keeper) stays(ctx context.Context, secret *corev1.Secret) bool {
 	case <-time.After(handOver):
 	}
 	now := &corev1.Secret{}
-	return k.reader.Get(ctx, k.key(), now) == nil && now.ResourceVersion == secret.ResourceVersion
+	return k.cache.Get(ctx, k.key(), now) == nil && now.ResourceVersion == secret.ResourceVersion
 }
 
 // renew writes a new certificate into the Secret, and creates one that is not there.
 func (k *keeper) renew(ctx context.Context, secret *corev1.Secret, reason string) (err error) {
-	exists := secret.UID != ""
+	exists := secret.ResourceVersion != ""
 	if exists && !k.leads() {
-		return nil
+		return nil // the leader does it
 	}
 	log.FromContext(ctx).Info("Issuing a certificate for the webhooks", "secret", k.key().String(), "reason", reason)
 	if secret.Data, err = issue(k.names(), k.serving.Load(), time.Now()); err != nil {
@@ -177,11 +202,11 @@ func (k *keeper) names() []string {
 	return append([]string{k.Service + "." + k.Namespace + ".svc"}, k.DNSNames...)
 }
 
-// trust enters a bundle of CAs into the webhook configurations that have another one.
+// trust enters a bundle of CAs into the webhook configurations that lack it.
 func (k *keeper) trust(ctx context.Context, bundle []byte) error {
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	for _, o := range []client.Object{mutating, validating} {
-		err := k.reader.Get(ctx, client.ObjectKey{Name: k.Configuration}, o)
+		err := k.cache.Get(ctx, client.ObjectKey{Name: k.Configuration}, o)
 		if apierrors.IsNotFound(err) {
 			continue // it wakes us when it comes
 		}
@@ -203,8 +228,10 @@ func (k *keeper) trust(ctx context.Context, bundle []byte) error {
 // enter changes the configuration in memory, and reports whether it did.
 func enter(bundle []byte, configuration client.Object) (changed bool) {
 	set := func(c *admissionregistrationv1.WebhookClientConfig) {
-		changed = changed || !bytes.Equal(c.CABundle, bundle)
-		c.CABundle = bundle
+		// More may be trusted than this replica needs: another one may still serve its certificate.
+		if !bytes.Contains(c.CABundle, bundle) {
+			c.CABundle, changed = bundle, true
+		}
 	}
 	switch c := configuration.(type) {
 	case *admissionregistrationv1.MutatingWebhookConfiguration:

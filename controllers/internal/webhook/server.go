@@ -81,6 +81,7 @@ func SetupWithManager(mgr manager.Manager, o Options, certificates Certificates,
 type files struct {
 	dir     string
 	watcher atomic.Pointer[certwatcher.CertWatcher]
+	problem atomic.Pointer[error]
 }
 
 // NeedLeaderElection is false: every replica serves.
@@ -89,19 +90,24 @@ func (f *files) NeedLeaderElection() bool { return false }
 // Start waits for the files, and follows them until ctx ends.
 func (f *files) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if watcher, err := certwatcher.New(filepath.Join(f.dir, certKey), filepath.Join(f.dir, keyKey)); err == nil {
-			f.watcher.Store(watcher)
-			_ = watcher.Start(ctx) // one that ends is replaced
+		watcher, err := certwatcher.New(filepath.Join(f.dir, certKey), filepath.Join(f.dir, keyKey))
+		if err != nil {
+			f.problem.Store(&err)
+			return
 		}
+		f.watcher.Store(watcher)
+		_ = watcher.Start(ctx) // one that ends is replaced
 	}, time.Second)
 	return nil
 }
 
 // GetCertificate returns what was read last.
 func (f *files) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	watcher := f.watcher.Load()
-	if watcher == nil {
-		return nil, errors.New("there is no certificate in " + f.dir + " yet")
+	if watcher := f.watcher.Load(); watcher != nil {
+		return watcher.GetCertificate(hello)
 	}
-	return watcher.GetCertificate(hello)
+	if problem := f.problem.Load(); problem != nil {
+		return nil, fmt.Errorf("there is no certificate yet: %w", *problem)
+	}
+	return nil, errors.New("there is no certificate yet")
 }

@@ -51,8 +51,8 @@ func migrated(status metav1.ConditionStatus, reason, message string) metav1.Cond
 	return metav1.Condition{Type: v1alpha1.ConditionMigrated, Status: status, Reason: reason, Message: message}
 }
 
-// world is what decide judges.
-type world struct {
+// inputs are what decide judges.
+type inputs struct {
 	bitmap           bool
 	covered, claimed int
 	// mismatch: the default ServiceCIDR is not the API server's range.
@@ -63,7 +63,7 @@ type world struct {
 
 // decide returns the condition to write, nil if it is as it should be. Where API servers allocate from IPAddresses there is
 // something to tell only if a migration had begun; that it was finalized, only the command knows.
-func decide(w world) *metav1.Condition {
+func decide(w inputs) *metav1.Condition {
 	others := 0
 	if w.mismatch {
 		others = 1

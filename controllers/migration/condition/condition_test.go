@@ -33,26 +33,26 @@ func TestDecide(t *testing.T) {
 		return &c
 	}
 	for name, tc := range map[string]struct {
-		w    world
+		w    inputs
 		want string
 	}{
-		"the migration begins":                         {w: world{bitmap: true, covered: 3, claimed: 5}, want: inProgress},
-		"nothing has changed":                          {w: world{bitmap: true, covered: 3, claimed: 5, now: there(Counted(3, 5, 0))}},
-		"one more has its IPAddress":                   {w: world{bitmap: true, covered: 3, claimed: 5, now: there(Counted(2, 5, 0))}, want: inProgress},
-		"one more Service came":                        {w: world{bitmap: true, covered: 3, claimed: 5, now: there(Counted(3, 4, 0))}, want: inProgress},
-		"every ClusterIP has its own":                  {w: world{bitmap: true, covered: 5, claimed: 5, now: there(Counted(4, 5, 0))}, want: ready},
-		"as it was, ready":                             {w: world{bitmap: true, covered: 6, claimed: 6, now: there(Counted(5, 5, 0))}},
-		"one is lost again":                            {w: world{bitmap: true, covered: 3, claimed: 5, now: there(Counted(5, 5, 0))}, want: inProgress},
-		"the default ServiceCIDR is wrong":             {w: world{bitmap: true, covered: 5, claimed: 5, mismatch: true, now: there(Counted(5, 5, 0))}, want: inTheWay},
-		"an empty cluster":                             {w: world{bitmap: true}, want: ready},
-		"flipped":                                      {w: world{covered: 5, claimed: 5, now: there(Counted(5, 5, 0))}, want: flipped},
-		"flipped too early":                            {w: world{covered: 3, claimed: 5, now: there(Counted(3, 5, 0))}, want: flipped},
-		"as it was, flipped":                           {w: world{covered: 5, claimed: 5, now: there(Flipped())}},
-		"finalized by the command":                     {w: world{now: there(Finalized())}},
-		"a cluster that never allocated from a bitmap": {w: world{covered: 5, claimed: 5}},
-		"rolled back":                                  {w: world{bitmap: true, covered: 5, claimed: 5, now: there(Flipped())}, want: ready},
-		"rolled back after finalize":                   {w: world{bitmap: true, covered: 3, claimed: 5, now: there(Finalized())}, want: inProgress},
-		"somebody has turned the status":               {w: world{now: there(metav1.Condition{Status: "False", Reason: ReasonFlipped, Message: Flipped().Message})}, want: flipped},
+		"the migration begins":                         {w: inputs{bitmap: true, covered: 3, claimed: 5}, want: inProgress},
+		"nothing has changed":                          {w: inputs{bitmap: true, covered: 3, claimed: 5, now: there(Counted(3, 5, 0))}},
+		"one more has its IPAddress":                   {w: inputs{bitmap: true, covered: 3, claimed: 5, now: there(Counted(2, 5, 0))}, want: inProgress},
+		"one more Service came":                        {w: inputs{bitmap: true, covered: 3, claimed: 5, now: there(Counted(3, 4, 0))}, want: inProgress},
+		"every ClusterIP has its own":                  {w: inputs{bitmap: true, covered: 5, claimed: 5, now: there(Counted(4, 5, 0))}, want: ready},
+		"as it was, ready":                             {w: inputs{bitmap: true, covered: 6, claimed: 6, now: there(Counted(5, 5, 0))}},
+		"one is lost again":                            {w: inputs{bitmap: true, covered: 3, claimed: 5, now: there(Counted(5, 5, 0))}, want: inProgress},
+		"the default ServiceCIDR is wrong":             {w: inputs{bitmap: true, covered: 5, claimed: 5, mismatch: true, now: there(Counted(5, 5, 0))}, want: inTheWay},
+		"an empty cluster":                             {w: inputs{bitmap: true}, want: ready},
+		"flipped":                                      {w: inputs{covered: 5, claimed: 5, now: there(Counted(5, 5, 0))}, want: flipped},
+		"flipped too early":                            {w: inputs{covered: 3, claimed: 5, now: there(Counted(3, 5, 0))}, want: flipped},
+		"as it was, flipped":                           {w: inputs{covered: 5, claimed: 5, now: there(Flipped())}},
+		"finalized by the command":                     {w: inputs{now: there(Finalized())}},
+		"a cluster that never allocated from a bitmap": {w: inputs{covered: 5, claimed: 5}},
+		"rolled back":                                  {w: inputs{bitmap: true, covered: 5, claimed: 5, now: there(Flipped())}, want: ready},
+		"rolled back after finalize":                   {w: inputs{bitmap: true, covered: 3, claimed: 5, now: there(Finalized())}, want: inProgress},
+		"somebody has turned the status":               {w: inputs{now: there(metav1.Condition{Status: "False", Reason: ReasonFlipped, Message: Flipped().Message})}, want: flipped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decide(tc.w)
@@ -68,7 +68,7 @@ func TestDecide(t *testing.T) {
 
 // What decide has written it does not write again.
 func TestDecideOnce(t *testing.T) {
-	for _, w := range []world{{bitmap: true, covered: 1, claimed: 2}, {bitmap: true}, {bitmap: true, mismatch: true}, {now: &metav1.Condition{Reason: ReasonInProgress}}} {
+	for _, w := range []inputs{{bitmap: true, covered: 1, claimed: 2}, {bitmap: true}, {bitmap: true, mismatch: true}, {now: &metav1.Condition{Reason: ReasonInProgress}}} {
 		w.now = decide(w)
 		if again := decide(w); again != nil {
 			t.Errorf("it writes %s after %s", summary(again), summary(w.now))

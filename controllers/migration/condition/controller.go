@@ -68,7 +68,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	claimed, covered := r.Ledger.Relation()
-	want := decide(world{bitmap: r.Bitmap, covered: covered, claimed: claimed, now: of(cidr.Status.Conditions),
+	want := decide(inputs{bitmap: r.Bitmap, covered: covered, claimed: claimed, now: of(cidr.Status.Conditions),
 		mismatch: meta.IsStatusConditionTrue(cidr.Status.Conditions, v1alpha1.ConditionDefaultRangeMismatch)})
 	if want == nil {
 		return reconcile.Result{}, nil

@@ -143,7 +143,7 @@ var _ = Describe("committing", Ordered, func() {
 		start := time.Now()
 		_, err := store.Commit(within(ctx, 30*time.Second), []migration.Write{raw("big", 0, string(make([]byte, 1800<<10)))})
 		Expect(err).To(MatchError(And(ContainSubstring("writing /registry/big"), ContainSubstring("request is too large"), Not(ContainSubstring("not known")))))
-		Expect(time.Since(start)).To(BeNumerically("<", patience), "it was tried again")
+		Expect(time.Since(start)).To(BeNumerically("<", attemptTimeout), "it was tried again")
 	})
 
 	It("sends nothing when its context has ended already", func(ctx SpecContext) {
@@ -267,7 +267,7 @@ var _ = Describe("a transaction without an answer", func() {
 	)
 
 	It("was done, by an attempt that took too long", func(ctx SpecContext) {
-		store.patience = 300 * time.Millisecond
+		store.attemptTimeout = 300 * time.Millisecond
 		revision, done := loseAnswer(ctx, raw("a", 0, "ours"))
 		p.mute.Store(false) // the connection stays; only the first answer is lost
 		Eventually(done, 30*time.Second).Should(Receive(Equal(outcome{revision, nil})))
@@ -335,7 +335,7 @@ var _ = Describe("committing while etcd comes and goes", func() {
 
 	It("writes once through a frozen etcd, however often it asked", func(ctx SpecContext) {
 		a := put(ctx, store, "a", "old")
-		store.patience = 100 * time.Millisecond
+		store.attemptTimeout = 100 * time.Millisecond
 		freeze(ctx, etcd, store)
 		done := committing(within(ctx, time.Minute), store, raw("a", a, "ours"))
 		Consistently(done, 2*time.Second).ShouldNot(Receive())

@@ -58,7 +58,7 @@ func (s *Store) knock(ctx context.Context, trust *tls.Config) error {
 // knockAt asks one endpoint until it answers. What is a matter of certificates does not get better by asking again.
 func (s *Store) knockAt(ctx context.Context, endpoint string, trust *tls.Config) error {
 	last := errors.New("it does not answer")
-	err := insist(ctx, s.patience, func(ctx context.Context) error {
+	err := insist(ctx, s.attemptTimeout, func(ctx context.Context) error {
 		_, err := s.client.Status(ctx, endpoint)
 		if err == nil {
 			return nil

@@ -21,10 +21,10 @@ const pageSize = 500
 
 // Store reads and writes what an API server keeps in etcd. Its methods may be called concurrently.
 type Store struct {
-	client   *clientv3.Client
-	keys     keys
-	patience time.Duration // for one attempt
-	away     atomic.Bool   // it has been logged that etcd is away, and not yet that it is back
+	client         *clientv3.Client
+	keys           keys
+	attemptTimeout time.Duration // for one attempt
+	away           atomic.Bool   // it has been logged that etcd is away, and not yet that it is back
 }
 
 var _ migration.Store = (*Store)(nil)
@@ -41,7 +41,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to etcd: %w", err)
 	}
-	s := &Store{client: client, keys: newKeys(c.prefix()), patience: patience}
+	s := &Store{client: client, keys: newKeys(c.prefix()), attemptTimeout: attemptTimeout}
 	if err := s.knock(ctx, trust); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -247,7 +247,7 @@ var _ = Describe("reading from an etcd that comes and goes", func() {
 	})
 
 	It("asks again when a frozen member says nothing", func(ctx SpecContext) {
-		store.patience = 200 * time.Millisecond
+		store.attemptTimeout = 200 * time.Millisecond
 		freeze(ctx, etcd, store)
 		logged, notes := logging(within(ctx, time.Minute))
 		answer := make(chan string)

@@ -118,7 +118,7 @@ func line(v migration.Value) string {
 	return fmt.Sprintf("%s=%s@%d", v.Key, v.Raw, v.ModRevision)
 }
 
-// within bounds a spec's patience with what might hang.
+// within bounds how long a spec waits for what might hang.
 func within(ctx context.Context, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	DeferCleanup(cancel)

@@ -14,8 +14,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// patience is how long one attempt may take. A member that is frozen keeps its connections open and says nothing.
-const patience = 10 * time.Second
+// attemptTimeout is how long one attempt may take. A member that is frozen keeps its connections open and says nothing.
+const attemptTimeout = 10 * time.Second
 
 // errClosed says that the store was closed by its owner.
 var errClosed = errors.New("the connection to etcd was closed")
@@ -33,7 +33,7 @@ func (h *hopeless) Unwrap() error { return h.error }
 
 // ask puts a question to etcd until it is answered, be it with a refusal.
 func (s *Store) ask(ctx context.Context, what string, question func(context.Context) error) error {
-	err := insist(ctx, s.patience, question, func(err error) error { return s.notice(ctx, what, err) })
+	err := insist(ctx, s.attemptTimeout, question, func(err error) error { return s.notice(ctx, what, err) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -60,10 +60,10 @@ func (s *Store) noticeBack(ctx context.Context) {
 
 // insist puts a question again and again until it is answered, with a refusal maybe, or ctx ends. notice is told of each failure that
 // is no answer, and may put an end to it.
-func insist(ctx context.Context, patience time.Duration, question func(context.Context) error, notice func(error) error) error {
+func insist(ctx context.Context, attemptTimeout time.Duration, question func(context.Context) error, notice func(error) error) error {
 	backoff := newBackoff()
 	for {
-		err := attempt(ctx, patience, question)
+		err := attempt(ctx, attemptTimeout, question)
 		if err == nil || (ctx.Err() == nil && !passing(err)) {
 			return err
 		}
@@ -78,8 +78,8 @@ func insist(ctx context.Context, patience time.Duration, question func(context.C
 	}
 }
 
-func attempt(ctx context.Context, patience time.Duration, question func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func attempt(ctx context.Context, attemptTimeout time.Duration, question func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	return question(ctx)
 }

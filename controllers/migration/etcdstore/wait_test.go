@@ -83,7 +83,7 @@ func TestInsist(t *testing.T) {
 				}
 				defer cancel()
 				start, asked, noticed := time.Now(), 0, 0
-				err := insist(ctx, patience, func(context.Context) error {
+				err := insist(ctx, attemptTimeout, func(context.Context) error {
 					asked++
 					if len(tc.answers) < asked {
 						return last(tc.answers)
@@ -121,7 +121,7 @@ func TestInsistOnSilence(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		asked := 0
-		err := insist(ctx, patience, func(ctx context.Context) error {
+		err := insist(ctx, attemptTimeout, func(ctx context.Context) error {
 			asked++
 			<-ctx.Done()
 			return ctx.Err()
@@ -138,7 +138,7 @@ func TestInsistUsesItsTime(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), openTimeout)
 		defer cancel()
 		start := time.Now()
-		err := insist(ctx, patience, func(context.Context) error {
+		err := insist(ctx, attemptTimeout, func(context.Context) error {
 			if time.Since(start) < openTimeout*8/10 {
 				return errRefused
 			}
@@ -152,7 +152,7 @@ func TestInsistUsesItsTime(t *testing.T) {
 
 // TestInsistEnds wants an end when notice says so.
 func TestInsistEnds(t *testing.T) {
-	err := insist(t.Context(), patience, func(context.Context) error { return errCutOff }, func(error) error { return errClosed })
+	err := insist(t.Context(), attemptTimeout, func(context.Context) error { return errCutOff }, func(error) error { return errClosed })
 	if !errors.Is(err, errClosed) {
 		t.Errorf("error %v, want %v", err, errClosed)
 	}

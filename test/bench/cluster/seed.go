@@ -156,10 +156,10 @@ func (c *Cluster) Repairs(ctx context.Context, filter func(*eventsv1.Event) bool
 }
 
 // Settle waits until API server and etcd have worked off what was asked of them: until they need less than a
-// tenth of one processor. It gives up waiting, without an error, after patience.
-func (c *Cluster) Settle(ctx context.Context, patience time.Duration) error {
+// tenth of one processor. It gives up waiting, without an error, after timeout.
+func (c *Cluster) Settle(ctx context.Context, timeout time.Duration) error {
 	const window, idle = 500 * time.Millisecond, 50 * time.Millisecond
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
 		before, err := c.cpu()
 		if err != nil {
 			return err

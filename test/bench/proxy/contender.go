@@ -81,8 +81,8 @@ type Options struct {
 	// Proxies are Keys of Contenders.
 	Proxies []string
 
-	// Patience bounds a start. Whoever needs longer is left out of everything else.
-	Patience time.Duration
+	// Timeout bounds a start. Whoever needs longer is left out of everything else.
+	Timeout time.Duration
 	// Changes is how many changes to time. Beyond ChangesLimit only three are made.
 	Changes      int
 	ChangesLimit time.Duration
@@ -101,7 +101,7 @@ type Options struct {
 func Full() Options {
 	return Options{
 		Sizes: []int{1_000, 10_000, 30_000}, SizesV6: []int{1_000}, Endpoints: 1_000, Proxies: Keys(),
-		Patience: 200 * time.Second, Changes: 7, ChangesLimit: 30 * time.Second,
+		Timeout: 200 * time.Second, Changes: 7, ChangesLimit: 30 * time.Second,
 		Rounds: 20, Count: 300, Quiet: 20 * time.Second, Busy: 6 * time.Second, BusyAt: 10_000, Clients: 1_000,
 	}
 }
@@ -110,7 +110,7 @@ func Full() Options {
 func Quick() Options {
 	return Options{
 		Sizes: []int{1_000}, Endpoints: 100, Proxies: Keys(),
-		Patience: 30 * time.Second, Changes: 3, ChangesLimit: 10 * time.Second,
+		Timeout: 30 * time.Second, Changes: 3, ChangesLimit: 10 * time.Second,
 		Rounds: 4, Count: 200, Quiet: 4 * time.Second, Busy: 2 * time.Second, BusyAt: 1_000, Clients: 300,
 	}
 }

@@ -146,13 +146,13 @@ func (b *bench) cold(ctx context.Context, s *stand) error {
 		return err
 	}
 	services := b.people.Services()
-	connected, reached, err := s.client.Until(services[len(services)-1], probe.Connected, 1, b.Patience)
+	connected, reached, err := s.client.Until(services[len(services)-1], probe.Connected, 1, b.Timeout)
 	if err != nil {
 		return err
 	}
 	if !reached {
-		b.log.Step("%s: not within %s", s.who.Name, b.Patience)
-		s.Late = b.Patience
+		b.log.Step("%s: not within %s", s.who.Name, b.Timeout)
+		s.Late = b.Timeout
 		return nil
 	}
 	synced, err := b.firstSync(ctx, s)
@@ -178,8 +178,8 @@ func sinceStart(pid int, connected probe.Moment, synced time.Time) (time.Duratio
 
 // firstSync returns when the proxy synced for the first time, as it tells itself.
 func (b *bench) firstSync(ctx context.Context, s *stand) (time.Time, error) {
-	const pause, patience = 5 * time.Millisecond, time.Minute
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(pause) {
+	const pause, timeout = 5 * time.Millisecond, time.Minute
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(pause) {
 		at, err := b.value(ctx, s, "sync_proxy_rules_last_timestamp_seconds")
 		if err != nil {
 			return time.Time{}, err

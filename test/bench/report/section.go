@@ -129,9 +129,9 @@ func pad(text string, width int, right bool) string {
 
 // Target says whether a goal was reached, in the words of the document.
 func Target(reached bool, goal, measured string) string {
-	verdict := "missed"
+	outcome := "missed"
 	if reached {
-		verdict = "reached"
+		outcome = "reached"
 	}
-	return fmt.Sprintf("Target %s: %s (%s).", verdict, goal, measured)
+	return fmt.Sprintf("Target %s: %s (%s).", outcome, goal, measured)
 }

@@ -17,24 +17,22 @@ func twoPorts(s *corev1.Service) {
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}, {Name: "more", Port: 81}}
 }
 
-var _ = eachAlone("Two Services with one ClusterIP", "", func(the func() *fixture) {
+var _ = eachAlone("Two Services with one ClusterIP", "", func(env *fixture) {
 	var older, younger *corev1.Service
 
 	It("are served as one: the one that the IPAddress names", func(ctx SpecContext) {
-		env := the()
 		older = env.Serve(ctx, "older", []environment.Endpoint{{Of: env.Pod1}}, twoPorts)
 		env.answers(older, env.Pod1)
 		env.disputed(ctx, 0)
 		aSecond()
-		younger = env.rival(ctx, older, "younger", environment.Endpoint{Of: env.Pod2})
+		younger = env.competitor(ctx, older, "younger", environment.Endpoint{Of: env.Pod2})
 		env.answers(younger, env.Pod2)
 		env.end(younger, 81, network.Refused)
 		env.disputed(ctx, 2)
-		env.told(ctx, older, "AllocatedToOtherService", "younger")
+		env.expectWarning(ctx, older, "AllocatedToOtherService", "younger")
 	})
 
 	It("stay so over a restart of the agent", func(ctx SpecContext) {
-		env := the()
 		Expect(env.Agent.Kill()).To(Succeed())
 		Expect(env.Agent.Start(ctx)).To(Succeed())
 		env.answers(younger, env.Pod2)
@@ -42,17 +40,15 @@ var _ = eachAlone("Two Services with one ClusterIP", "", func(the func() *fixtur
 	})
 
 	It("change places when the IPAddress is moved", func(ctx SpecContext) {
-		env := the()
 		env.forget(ctx, older)
 		env.give(ctx, older)
 		env.answers(older, env.Pod1)
 		env.end(older, 81, network.Connected)
 		env.disputed(ctx, 2)
-		env.told(ctx, younger, "AllocatedToOtherService", "older")
+		env.expectWarning(ctx, younger, "AllocatedToOtherService", "older")
 	})
 
-	It("follow the endpoints of the rightful one alone", func(ctx SpecContext) {
-		env := the()
+	It("follow the endpoints of the owner only", func(ctx SpecContext) {
 		env.Endpoints(ctx, younger, environment.Endpoint{Of: env.Pod1, Extra: 5})
 		env.Endpoints(ctx, older, environment.Endpoint{Of: env.RemotePod})
 		env.answers(older, env.RemotePod)
@@ -63,15 +59,13 @@ var _ = eachAlone("Two Services with one ClusterIP", "", func(the func() *fixtur
 	})
 
 	It("are decided by age when no IPAddress decides", func(ctx SpecContext) {
-		env := the()
 		env.forget(ctx, older)
-		env.told(ctx, younger, "ClaimedByOlderService", "older")
+		env.expectWarning(ctx, younger, "ClaimedByOlderService", "older")
 		env.answers(older, env.Pod1)
 		env.disputed(ctx, 2)
 	})
 
 	It("leave the address to the one that is left", func(ctx SpecContext) {
-		env := the()
 		env.Delete(ctx, older.Name)
 		env.Endpoints(ctx, younger, environment.Endpoint{Of: env.Pod2})
 		env.answers(younger, env.Pod2)
@@ -80,28 +74,26 @@ var _ = eachAlone("Two Services with one ClusterIP", "", func(the func() *fixtur
 	})
 })
 
-var _ = each("A Service that claims the ClusterIP of another one as external IP", "", func(the func() *fixture) {
+var _ = each("A Service that claims the ClusterIP of another one as external IP", "", func(env *fixture) {
 	It("does not get it", func(ctx SpecContext) {
-		env := the()
-		victim := env.Serve(ctx, "victim", []environment.Endpoint{{Of: env.Pod1}})
-		env.answers(victim, env.Pod1)
-		thief := env.Serve(ctx, "thief", []environment.Endpoint{{Of: env.Pod2}}, twoPorts,
-			func(s *corev1.Service) { s.Spec.ExternalIPs = victim.Spec.ClusterIPs })
-		env.answers(thief, env.Pod2)
-		env.answers(victim, env.Pod1)
-		env.end(victim, 81, network.Refused)
+		owner := env.Serve(ctx, "web-owner", []environment.Endpoint{{Of: env.Pod1}})
+		env.answers(owner, env.Pod1)
+		claimer := env.Serve(ctx, "claimer", []environment.Endpoint{{Of: env.Pod2}}, twoPorts,
+			func(s *corev1.Service) { s.Spec.ExternalIPs = owner.Spec.ClusterIPs })
+		env.answers(claimer, env.Pod2)
+		env.answers(owner, env.Pod1)
+		env.end(owner, 81, network.Refused)
 		env.disputed(ctx, 2)
-		env.told(ctx, thief, "ClusterIPOfOtherService", "victim")
+		env.expectWarning(ctx, claimer, "ClusterIPOfOtherService", "web-owner")
 	})
 })
 
-var _ = each("Without regard to IPAddresses, two Services with one ClusterIP", "ignore", func(the func() *fixture) {
+var _ = each("Without regard to IPAddresses, two Services with one ClusterIP", "ignore", func(env *fixture) {
 	It("are decided by age", func(ctx SpecContext) {
-		env := the()
 		older := env.Serve(ctx, "older", []environment.Endpoint{{Of: env.Pod1}})
 		aSecond()
-		younger := env.rival(ctx, older, "younger", environment.Endpoint{Of: env.Pod2})
-		env.told(ctx, younger, "ClaimedByOlderService", "older")
+		younger := env.competitor(ctx, older, "younger", environment.Endpoint{Of: env.Pod2})
+		env.expectWarning(ctx, younger, "ClaimedByOlderService", "older")
 		env.answers(older, env.Pod1)
 		env.forget(ctx, older)
 		env.disputed(ctx, 2)
@@ -109,7 +101,6 @@ var _ = each("Without regard to IPAddresses, two Services with one ClusterIP", "
 	})
 
 	It("and one that has no IPAddress at all are served", func(ctx SpecContext) {
-		env := the()
 		lone := env.Serve(ctx, "lone", []environment.Endpoint{{Of: env.Pod1}})
 		env.forget(ctx, lone)
 		env.Endpoints(ctx, lone, environment.Endpoint{Of: env.Pod2}) // so that we see that the agent has looked since
@@ -117,24 +108,22 @@ var _ = each("Without regard to IPAddresses, two Services with one ClusterIP", "
 	})
 })
 
-var _ = eachAlone("Where IPAddresses are enforced, a Service", "enforce", func(the func() *fixture) {
+var _ = eachAlone("Where IPAddresses are enforced, a Service", "enforce", func(env *fixture) {
 	It("is served at addresses whose IPAddress names it, and at no others", func(ctx SpecContext) {
-		env := the()
 		service := env.Serve(ctx, "strict", []environment.Endpoint{{Of: env.Pod1}})
 		env.answers(service, env.Pod1)
 		env.disputed(ctx, 0)
 		env.forget(ctx, service)
 		env.end(service, 80, network.Dropped)
 		env.disputed(ctx, 2)
-		env.told(ctx, service, "NotAllocated", "")
+		env.expectWarning(ctx, service, "NotAllocated", "")
 		env.give(ctx, service)
 		env.answers(service, env.Pod1)
 		env.disputed(ctx, 0)
 	})
 
 	It("is not served at the address of an IPAddress that names something else", func(ctx SpecContext) {
-		env := the()
-		service := env.Serve(ctx, "usurped", []environment.Endpoint{{Of: env.Pod1}})
+		service := env.Serve(ctx, "unnamed", []environment.Endpoint{{Of: env.Pod1}})
 		env.answers(service, env.Pod1)
 		env.forget(ctx, service)
 		other := env.Service(ctx, "no-claim")
@@ -149,9 +138,8 @@ var _ = eachAlone("Where IPAddresses are enforced, a Service", "enforce", func(t
 
 	// The API server takes the IPAddress away by its name, whomever it names.
 	It("loses its right when another one with its ClusterIP is deleted, and gets it again", func(ctx SpecContext) {
-		env := the()
 		older := env.Serve(ctx, "older", []environment.Endpoint{{Of: env.Pod1}})
-		younger := env.rival(ctx, older, "younger", environment.Endpoint{Of: env.Pod2})
+		younger := env.competitor(ctx, older, "younger", environment.Endpoint{Of: env.Pod2})
 		env.answers(younger, env.Pod2)
 		env.Delete(ctx, older.Name)
 		env.end(younger, 80, network.Dropped)

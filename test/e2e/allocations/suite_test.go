@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package allocations_test holds the node agent to what IPAddress objects mean for it: who is served at an address that several Services
-// claim, at addresses beside the ClusterIPs, at addresses that nobody has, and what --allocations=prefer, enforce and ignore change in
+// Package allocations_test proves how the node agent uses IPAddress objects: which Service is served at an address that several of them
+// claim, at additional addresses, and at addresses of no Service, and what --allocations=prefer, enforce and ignore change in
 // that.
 //
 // Everything runs in both variants of iptables and over both families.
@@ -50,30 +50,30 @@ const operator = "clusterip-operator.io"
 // fixture is an Environment whose agent runs with one value of --allocations.
 type fixture struct{ *environment.Environment }
 
-// each runs specs in both variants, each in an Environment of its own.
-func each(what, allocations string, specs func(env func() *fixture)) bool {
+// each runs specs in both variants, each in its own Environment.
+func each(what, allocations string, specs func(env *fixture)) bool {
 	return eachOn(func(context.Context) *framework.ControlPlane { return cp }, what, allocations, specs)
 }
 
 // eachAlone is each for specs that take ClusterIPs their IPAddress: every three minutes from its start on an API server gives it back. So
-// their worlds have control planes of their own, and end before that.
-func eachAlone(what, allocations string, specs func(env func() *fixture)) bool {
+// they have their own control planes, and end before that.
+func eachAlone(what, allocations string, specs func(env *fixture)) bool {
 	own := func(ctx context.Context) *framework.ControlPlane { return suite.ControlPlane(ctx, framework.Options{}) }
 	return eachOn(own, what, allocations, specs)
 }
 
-func eachOn(plane func(context.Context) *framework.ControlPlane, what, allocations string, specs func(env func() *fixture)) bool {
+func eachOn(plane func(context.Context) *framework.ControlPlane, what, allocations string, specs func(env *fixture)) bool {
 	for _, mode := range environment.Modes {
 		Describe(what+", "+mode, environment.LabelsOf(mode), Ordered, ContinueOnFailure, func() {
-			var env *fixture
+			env := new(fixture)
 			BeforeAll(func(ctx SpecContext) {
-				env = &fixture{Environment: environment.Open(ctx, plane(ctx), mode)}
+				env.Environment = environment.Open(ctx, plane(ctx), mode)
 				if allocations != "" {
 					env.Options.Args = append(env.Options.Args, "--allocations="+allocations)
 				}
 				env.StartAgent(ctx)
 			})
-			specs(func() *fixture { return env })
+			specs(env)
 		})
 	}
 	return true
@@ -114,23 +114,23 @@ func (env *fixture) withdraw(ctx context.Context, address string) {
 	Expect(err).To(Or(Not(HaveOccurred()), Satisfy(apierrors.IsNotFound)))
 }
 
-// rival creates a second Service with the ClusterIPs of another one, which becomes the one that the IPAddresses name.
-func (env *fixture) rival(ctx context.Context, of *corev1.Service, name string, endpoints ...environment.Endpoint) *corev1.Service {
+// competitor creates a second Service with the ClusterIPs of another one, which becomes the one that the IPAddresses name.
+func (env *fixture) competitor(ctx context.Context, of *corev1.Service, name string, endpoints ...environment.Endpoint) *corev1.Service {
 	GinkgoHelper()
 	wanted := env.NewService(name, framework.WithClusterIPs(of.Spec.ClusterIPs...))
-	var rival *corev1.Service
+	var competitor *corev1.Service
 	Eventually(func() (err error) { // the API server may just have looked at the other one, and mended
 		env.forget(ctx, of)
-		rival, err = env.Cluster.Client().CoreV1().Services(env.Name).Create(ctx, wanted, metav1.CreateOptions{})
+		competitor, err = env.Cluster.Client().CoreV1().Services(env.Name).Create(ctx, wanted, metav1.CreateOptions{})
 		return err
 	}).WithTimeout(environment.Soon).Should(Succeed())
-	env.Endpoints(ctx, rival, endpoints...)
-	for _, address := range rival.Spec.ClusterIPs {
+	env.Endpoints(ctx, competitor, endpoints...)
+	for _, address := range competitor.Spec.ClusterIPs {
 		ip, err := env.Cluster.Networking().IPAddresses().Get(ctx, address, metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(ip.Spec.ParentRef).To(HaveValue(Equal(networkingv1.ParentReference{Resource: "services", Namespace: env.Name, Name: name})))
 	}
-	return rival
+	return competitor
 }
 
 // answers expects that one pod, and no other, answers before long at the ClusterIPs of a Service.
@@ -173,8 +173,8 @@ func (env *fixture) disputed(ctx context.Context, n float64) {
 	Eventually(func() float64 { return env.Metric(ctx, "disputed_addresses") }).WithTimeout(environment.Soon).Should(Equal(n))
 }
 
-// told expects a warning on a Service, with a reason, before long, that names something.
-func (env *fixture) told(ctx context.Context, s *corev1.Service, reason, something string) {
+// expectWarning waits for a warning event of a Service with this reason whose message contains a text.
+func (env *fixture) expectWarning(ctx context.Context, s *corev1.Service, reason, something string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		events, err := env.Cluster.Client().EventsV1().Events(s.Namespace).List(ctx, metav1.ListOptions{})
@@ -189,7 +189,7 @@ func (env *fixture) told(ctx context.Context, s *corev1.Service, reason, somethi
 	}).WithTimeout(environment.Soon).Should(Succeed())
 }
 
-// free returns an address of the ServiceCIDR of a family that nobody has.
+// free returns an address of the ServiceCIDR of a family that no Service has.
 func free(f model.Family, i int) netip.Addr {
 	if f == model.IPv4 {
 		return netip.MustParseAddr(fmt.Sprintf("10.96.250.%d", i))
@@ -197,10 +197,10 @@ func free(f model.Family, i int) netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf("fd00:10:96::fa%02x", i))
 }
 
-// aSecond is the unit in which the API server tells the age of things.
+// aSecond waits for another creationTimestamp: the API server has them in seconds.
 func aSecond() { time.Sleep(1100 * time.Millisecond) }
 
-// moveIn gives a pod of the remote node an address of its own, as if another proxy or a network plugin served it there.
+// moveIn gives a pod of the remote node an address, as another proxy or a network plugin would.
 func (env *fixture) moveIn(ctx context.Context, address netip.Addr) {
 	GinkgoHelper()
 	bits := fmt.Sprintf("/%d", address.BitLen())

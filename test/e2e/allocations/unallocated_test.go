@@ -20,9 +20,8 @@ import (
 // served is the port on which whatever has an address of its own answers; see moveIn.
 const served = 8080
 
-var _ = each("An address inside of a ServiceCIDR", "", func(the func() *fixture) {
-	It("is dropped when nobody has it, though there be a host of that address", func(ctx SpecContext) {
-		env := the()
+var _ = each("An address inside of a ServiceCIDR", "", func(env *fixture) {
+	It("is dropped when no Service has it, even if a host has that address", func(ctx SpecContext) {
 		for _, f := range network.Families {
 			a := netip.AddrPortFrom(free(f, 10), served)
 			env.moveIn(ctx, a.Addr())
@@ -32,7 +31,6 @@ var _ = each("An address inside of a ServiceCIDR", "", func(the func() *fixture)
 	})
 
 	It("is let through when something has it that is no Service", func(ctx SpecContext) {
-		env := the()
 		for _, f := range network.Families {
 			a := netip.AddrPortFrom(free(f, 11), served)
 			env.moveIn(ctx, a.Addr())
@@ -48,7 +46,6 @@ var _ = each("An address inside of a ServiceCIDR", "", func(the func() *fixture)
 	})
 
 	It("is let through when a Service has it that another proxy serves", func(ctx SpecContext) {
-		env := the()
 		alien := env.Serve(ctx, "alien", []environment.Endpoint{{Of: env.Pod1}},
 			framework.WithLabel("service.kubernetes.io/service-proxy-name", "another"))
 		ours := env.Serve(ctx, "ours", []environment.Endpoint{{Of: env.Pod1}})
@@ -62,7 +59,6 @@ var _ = each("An address inside of a ServiceCIDR", "", func(the func() *fixture)
 	})
 
 	It("refuses ports that its Service does not have", func(ctx SpecContext) {
-		env := the()
 		service := env.Serve(ctx, "one-port", []environment.Endpoint{{Of: env.Pod1}})
 		env.answers(service, env.Pod1)
 		env.end(service, 8080, network.Refused)
@@ -77,9 +73,8 @@ var _ = each("An address inside of a ServiceCIDR", "", func(the func() *fixture)
 	})
 })
 
-var _ = each("A ServiceCIDR that is new", "", func(the func() *fixture) {
+var _ = each("A ServiceCIDR that is new", "", func(env *fixture) {
 	It("is honoured from its creation to its end", func(ctx SpecContext) {
-		env := the()
 		cidrs := map[model.Family]string{model.IPv4: "10.97.0.0/24", model.IPv6: "fd00:10:97::/112"}
 		inside := map[model.Family]netip.Addr{model.IPv4: netip.MustParseAddr("10.97.0.77"), model.IPv6: netip.MustParseAddr("fd00:10:97::77")}
 		for _, a := range inside {

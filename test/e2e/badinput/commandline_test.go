@@ -42,7 +42,7 @@ var _ = Describe("The command line of the agent", Ordered, ContinueOnFailure, fu
 	AfterAll(func(ctx SpecContext) {
 		rules, err := topology.Node.Run(ctx, "sh", "-c", "nft list ruleset; ipset save")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(rules).NotTo(ContainSubstring("CIPA-"), "it wrote rules before it looked at what it was told")
+		Expect(rules).NotTo(ContainSubstring("CIPA-"), "it wrote rules before it checked its flags")
 	})
 
 	// All mistakes of flags, files and subcommands are in TestMistakesOnTheCommandLine of cmd/proxyagent and in the tests of proxyagent/config.
@@ -131,7 +131,7 @@ var _ = Describe("An agent", func() {
 		Expect(before.Diff(env.Rules(ctx))).To(BeEmpty())
 	})
 
-	It("serves on a node that nobody has registered", func(ctx SpecContext) {
+	It("serves on a node that is not registered", func(ctx SpecContext) {
 		env := &fixture{Environment: environment.Open(ctx, cp, "nft")}
 		env.Options.Node = "never-heard-of"
 		env.StartAgent(ctx)

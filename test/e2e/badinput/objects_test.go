@@ -50,7 +50,7 @@ var strange = map[string]func(*discoveryv1.EndpointSlice){
 			s.Endpoints[0].Addresses = append(s.Endpoints[0].Addresses, fmt.Sprintf(a, 1+i))
 		}
 	},
-	"an endpoint that is not ready at an address of nobody": func(s *discoveryv1.EndpointSlice) {
+	"an endpoint that is not ready at an unused address": func(s *discoveryv1.EndpointSlice) {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
 			Addresses:  []string{map[discoveryv1.AddressType]string{"IPv4": "255.255.255.255", "IPv6": "ff0e::1"}[s.AddressType]},
 			Conditions: discoveryv1.EndpointConditions{Ready: new(false)},
@@ -62,7 +62,7 @@ var strange = map[string]func(*discoveryv1.EndpointSlice){
 		}
 	},
 	"a zone with newlines": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new(breakout) },
-	"hints for nobody": func(s *discoveryv1.EndpointSlice) {
+	"hints for no zone": func(s *discoveryv1.EndpointSlice) {
 		s.Endpoints[0].Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "A_.-z"}}}
 	},
 }
@@ -77,9 +77,8 @@ var junk = map[model.Family][]string{
 	model.IPv6: {"ff0e::1", "ff05::2", "2001:db8::", "fd00:10:96::1", "1::"},
 }
 
-var _ = each("An agent that meets odd EndpointSlices", func(the func() *fixture) {
+var _ = each("An agent that meets odd EndpointSlices", func(env *fixture) {
 	It("serves the endpoints that are right in them", func(ctx SpecContext) {
-		env := the()
 		services := map[string]*corev1.Service{}
 		for what, change := range strange {
 			services[what] = env.Service(ctx, "odd-"+strings.ToLower(strings.ReplaceAll(what, " ", "-")))
@@ -97,7 +96,6 @@ var _ = each("An agent that meets odd EndpointSlices", func(the func() *fixture)
 	})
 
 	It("survives endpoints at addresses that are none of a host", func(ctx SpecContext) {
-		env := the()
 		service := env.Service(ctx, "junk", environment.BothProtocols(), framework.WithType(corev1.ServiceTypeNodePort),
 			func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
 		for _, f := range network.Families {
@@ -111,8 +109,7 @@ var _ = each("An agent that meets odd EndpointSlices", func(the func() *fixture)
 		env.Delete(ctx, service.Name)
 	})
 
-	It("passes by slices of other kinds and of nobody", func(ctx SpecContext) {
-		env := the()
+	It("ignores slices of other kinds and without a Service", func(ctx SpecContext) {
 		for i, change := range []func(*discoveryv1.EndpointSlice){
 			func(s *discoveryv1.EndpointSlice) {
 				s.AddressType, s.Endpoints[0].Addresses = "FQDN", []string{"web.example.com"}
@@ -134,9 +131,8 @@ var _ = each("An agent that meets odd EndpointSlices", func(the func() *fixture)
 	})
 })
 
-var _ = each("An agent that meets odd Services", func(the func() *fixture) {
+var _ = each("An agent that meets odd Services", func(env *fixture) {
 	It("serves them under the longest and oddest of names", func(ctx SpecContext) {
-		env := the()
 		for _, name := range []string{strings.Repeat("a", 63), "0", "1-2-3", "pa-services", "xn--bcher-kva"} {
 			service := env.Serve(ctx, name, []environment.Endpoint{{Of: env.Pod2}}, func(s *corev1.Service) {
 				s.Annotations = map[string]string{"note": breakout, "service.kubernetes.io/topology-mode": breakout}
@@ -152,7 +148,6 @@ var _ = each("An agent that meets odd Services", func(the func() *fixture) {
 	})
 
 	It("serves one with 250 ports, each over three protocols", func(ctx SpecContext) {
-		env := the()
 		service := env.Serve(ctx, "broad", []environment.Endpoint{{Of: env.Pod2}}, func(s *corev1.Service) {
 			s.Spec.Ports = nil
 			for i := range int32(250) {
@@ -171,7 +166,6 @@ var _ = each("An agent that meets odd Services", func(the func() *fixture) {
 	})
 
 	It("survives external IPs, load balancers and source ranges of all sorts", func(ctx SpecContext) {
-		env := the()
 		endpoints := []environment.Endpoint{{Of: env.Pod2}}
 		env.Serve(ctx, "external", endpoints, func(s *corev1.Service) {
 			s.Spec.ExternalIPs = []string{
@@ -196,7 +190,6 @@ var _ = each("An agent that meets odd Services", func(the func() *fixture) {
 	})
 
 	It("survives a Service that changes between all kinds", func(ctx SpecContext) {
-		env := the()
 		service := env.Serve(ctx, "fickle", []environment.Endpoint{{Of: env.Pod2}})
 		for range 2 {
 			env.Update(ctx, service.Name, func(s *corev1.Service) {
@@ -216,9 +209,8 @@ var _ = each("An agent that meets odd Services", func(the func() *fixture) {
 	})
 })
 
-var _ = each("An agent that meets a Service with 10,000 endpoints", func(the func() *fixture) {
+var _ = each("An agent that meets a Service with 10,000 endpoints", func(env *fixture) {
 	It("programs it and all others", func(ctx SpecContext) {
-		env := the()
 		crowd := env.Service(ctx, "crowd")
 		for part := range 10 {
 			slice := env.NewSlice(crowd, model.IPv4)

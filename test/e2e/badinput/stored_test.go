@@ -75,7 +75,7 @@ var corruptions = map[string]func(*corev1.Service){
 	"a third ClusterIP": func(s *corev1.Service) {
 		s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, breakout, "", "None", "10.96.0.300")
 	},
-	"words that nobody knows": func(s *corev1.Service) {
+	"unknown enum values": func(s *corev1.Service) {
 		s.Spec.SessionAffinity, s.Spec.ExternalTrafficPolicy = "Sometimes", "Maybe"
 		s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicy("Perhaps"))
 	},
@@ -90,9 +90,8 @@ var corruptions = map[string]func(*corev1.Service){
 	"the same port twice": func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, s.Spec.Ports[0]) },
 }
 
-var _ = each("An agent that meets objects which no API server would take", func(the func() *fixture) {
+var _ = each("An agent that meets objects which no API server would take", func(env *fixture) {
 	It("serves what is right in Services", func(ctx SpecContext) {
-		env := the()
 		services := map[string]*corev1.Service{}
 		for what := range corruptions {
 			services[what] = env.Serve(ctx, fmt.Sprintf("corrupt-%d", len(services)), []environment.Endpoint{{Of: env.Pod2}})
@@ -114,7 +113,6 @@ var _ = each("An agent that meets objects which no API server would take", func(
 	})
 
 	It("serves what is right in EndpointSlices", func(ctx SpecContext) {
-		env := the()
 		service := env.Serve(ctx, "fed", []environment.Endpoint{{Of: env.Pod2}})
 		slice := env.NewSlice(service, model.IPv4)
 		slice.Name = "corrupt"

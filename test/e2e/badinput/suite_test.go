@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package badinput_test feeds the node agent what it should not be given: objects as odd as the API server lets them be, and odder
-// ones from a time before it validated; Services far too large; configurations with mistakes; a machine on which something is missing.
+// Package badinput_test gives the node agent invalid input: the strangest objects that the API server admits, and stranger
+// ones stored before it validated; very large Services; configurations with mistakes; a machine that lacks something.
 //
-// What it is held to: nothing but the bad object suffers from it, no character of it gets into a rule, and mistakes of an admin are named,
+// What has to hold: only the bad object is affected, none of its text gets into a rule, and the mistakes of an admin are reported,
 // all of them at once.
 //
 // Start with objects_test.go.
@@ -75,13 +75,13 @@ func (env *fixture) unharmed(ctx context.Context) {
 }
 
 // each runs specs in both variants, each in an Environment of its own.
-func each(what string, specs func(env func() *fixture)) bool {
+func each(what string, specs func(env *fixture)) bool {
 	for _, mode := range environment.Modes {
 		Describe(what+", "+mode, environment.LabelsOf(mode), Ordered, ContinueOnFailure, func() {
-			var env *fixture
-			BeforeAll(func(ctx SpecContext) { env = newFixture(ctx, mode) })
+			env := new(fixture)
+			BeforeAll(func(ctx SpecContext) { *env = *newFixture(ctx, mode) })
 			AfterEach(func(ctx SpecContext) { env.unharmed(ctx) })
-			specs(func() *fixture { return env })
+			specs(env)
 		})
 	}
 	return true

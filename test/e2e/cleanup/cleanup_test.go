@@ -70,7 +70,7 @@ var _ = Describe("Cleanup", func() {
 		}
 	})
 
-	It("looks at both variants, or at the one that it is told", func(ctx SpecContext) {
+	It("looks at both variants, or at the one in its flag", func(ctx SpecContext) {
 		env := open(ctx, "nft")
 		for _, mode := range environment.Modes { // the later one does not get to take away what the earlier one left
 			env.plant(ctx, mode)
@@ -84,7 +84,7 @@ var _ = Describe("Cleanup", func() {
 		env.clean(ctx)
 	})
 
-	It("takes away chains and sets of versions that nobody knows any more", func(ctx SpecContext) {
+	It("removes chains and sets of unknown versions", func(ctx SpecContext) {
 		env := open(ctx, "nft")
 		env.Run(ctx, "ipset", "create", "CIPA-WHATEVER", "hash:ip,port")
 		for _, mode := range environment.Modes {

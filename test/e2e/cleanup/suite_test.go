@@ -1,10 +1,10 @@
 //go:build linux
 
-// Package cleanup_test holds the node agent to what it promises about leaving: `proxyagent cleanup` takes away all that it wrote and
+// Package cleanup_test proves what the node agent promises for its removal: `proxyagent cleanup` removes all that it wrote and
 // nothing else, and a node goes from kube-proxy to the agent and back, or from one variant of iptables to the other, without a
 // lost connection and without a trace.
 //
-// All is measured by the whole firewall of the node, in both variants and families, with the ipsets and the native tables of nftables.
+// Each spec compares the whole firewall of the node, in both variants and families, with the ipsets and the native tables of nftables.
 //
 // Start with cleanup_test.go.
 package cleanup_test
@@ -44,11 +44,11 @@ type fixture struct {
 	*environment.Environment
 	// web is a NodePort Service with TCP and UDP.
 	web *corev1.Service
-	// before is the firewall before anybody came but others.
+	// before is the firewall before any Service proxy started.
 	before ruleset.Snapshot
 }
 
-// othersRules are those of a network plugin, of an admin, of the kubelet, and of somebody whose names look like ours.
+// othersRules are those of a network plugin, of an admin, of the kubelet, and of a program with similar names.
 const othersRules = `*mangle
 :KUBE-IPTABLES-HINT - [0:0]
 :KUBE-KUBELET-CANARY - [0:0]

@@ -85,7 +85,7 @@ var affinityScenarios = []scenario{
 				return
 			}
 		}
-		t.fail("after six seconds of silence, eight times: always %s", first)
+		t.fail("after six seconds without a connection, eight times: always %s", first)
 	}},
 	{number: "110", name: "affinity is switched on and off", run: func(t *T) {
 		s := t.create(flowtest.Service{Endpoints: t.six()})

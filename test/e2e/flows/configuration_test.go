@@ -59,7 +59,7 @@ func localPods(who func(*T) []*network.Namespace) func(*T) {
 }
 
 var someAddressesScenarios = []scenario{
-	{number: "8b", name: "local pods are told by the names of their interfaces",
+	{number: "8b", name: "local pods are recognised by the names of their interfaces",
 		run: localPods(func(t *T) []*network.Namespace { return []*network.Namespace{t.Pod1, t.Pod2} })},
 	{number: "61", name: "a node port is served at the addresses in nodePortAddresses alone", run: func(t *T) {
 		pod := t.on(t.Pod2, 0)
@@ -100,7 +100,7 @@ var someAddressesScenarios = []scenario{
 }
 
 var primaryScenarios = []scenario{
-	{number: "8c", name: "local pods are told by a bridge",
+	{number: "8c", name: "local pods are recognised by a bridge",
 		run: localPods(func(t *T) []*network.Namespace { return []*network.Namespace{t.Pod1} })},
 	{number: "62", name: "a node port is served at the primary node IPs alone", run: func(t *T) {
 		pod := t.on(t.Pod2, 0)
@@ -125,7 +125,7 @@ var primaryScenarios = []scenario{
 			t.expect("in no zone", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
 			t.relabel(flowtest.Zone)
 		}},
-	{number: "150", name: "health, metrics and mode are told over HTTP, also that the node leaves", only: model.IPv4, run: observability},
+	{number: "150", name: "health, metrics, mode and a leaving node are shown over HTTP", only: model.IPv4, run: observability},
 }
 
 // relabel changes the zone of the node.
@@ -205,7 +205,7 @@ func (t *T) metrics() {
 }
 
 var carefulScenarios = []scenario{
-	{number: "8d", name: "local pods are told by the node's podCIDRs",
+	{number: "8d", name: "local pods are recognised by the node's podCIDRs",
 		run: localPods(func(t *T) []*network.Namespace { return []*network.Namespace{t.Pod1, t.Pod2} })},
 	{number: "64", name: "with localhostNodePorts off, localhost is left alone", run: func(t *T) {
 		pod := t.on(t.Pod2, 0)

@@ -136,7 +136,7 @@ func (t *T) addServiceCIDR(cidr string) error {
 	return err
 }
 
-// removeServiceCIDR also deletes the Service in it: later, nobody would know its address and give it back.
+// removeServiceCIDR also deletes the Service in it: later, its address would not be released.
 func (t *T) removeServiceCIDR() {
 	t.must(t.Delete(context.WithoutCancel(t.ctx), t.slug+"-new"))
 	t.must(t.Cluster.Client().NetworkingV1().ServiceCIDRs().Delete(context.WithoutCancel(t.ctx), t.serviceCIDR(), metav1.DeleteOptions{}))

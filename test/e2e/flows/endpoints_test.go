@@ -49,7 +49,7 @@ var noEndpointsScenarios = []scenario{
 		s := t.create(flowtest.Service{NodePort: true, Ports: []flowtest.Port{{Protocol: model.UDP}}})
 		t.expect("the ClusterIP", over(model.UDP, flow(t.Pod1, s.clusterIP(), 80)), flowtest.Refused())
 		t.expect("from a client", over(model.UDP, flow(t.Client, t.Node.Addr(t.F), s.nodePort(0))), flowtest.Refused())
-		// Nobody listens, so without a rule it would be refused as well. A server on the node shows the difference.
+		// Nothing listens, so without a rule it would be refused as well. A server on the node shows the difference.
 		server, err := t.Node.Serve(model.UDP, s.nodePort(0))
 		t.must(err)
 		defer func() { _ = server.Close() }()
@@ -124,7 +124,7 @@ func terminatingScenarios() (all []scenario) {
 						s := t.create(flowtest.Service{LoadBalancerIPs: t.virtual(), InternalLocal: local && to == "ClusterIP",
 							ExternalLocal: local && to == "LB", Endpoints: append(all, flowtest.Endpoint{Addr: t.Pod1.Extra(t.F, 9), NotReady: true})})
 						if to == "ClusterIP" {
-							t.settled(s, anywhere)
+							t.awaitProgrammed(s, anywhere)
 							t.expect("from a pod", flow(t.Pod1, s.clusterIP(), 80), want)
 							return
 						}
@@ -145,8 +145,8 @@ func policyOf(local bool) string {
 	return "Cluster"
 }
 
-// settled waits until a Service is programmed, by its load balancer IP.
-func (t *T) settled(s service, anywhere []flowtest.Endpoint) {
+// awaitProgrammed waits until a Service is programmed, by its load balancer IP.
+func (t *T) awaitProgrammed(s service, anywhere []flowtest.Endpoint) {
 	want := flowtest.Refused()
 	if len(anywhere) > 0 {
 		want = reachesSome(anywhere...)

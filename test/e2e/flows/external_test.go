@@ -251,7 +251,7 @@ var externalPolicyScenarios = []scenario{
 		t.expect("external IP", flow(t.Client, s.externalIP(), 80), reaches(a, b).Preserved())
 		t.expect("over UDP", over(model.UDP, flow(t.Client, s.lb(), 80)), reaches(a, b).Preserved())
 	}},
-	{number: "69", name: "eTP Local: without local endpoints clients meet silence", run: func(t *T) {
+	{number: "69", name: "eTP Local: without local endpoints clients get no answer", run: func(t *T) {
 		remote := t.on(t.RemotePod, 0)
 		s := t.create(flowtest.Service{LoadBalancerIPs: t.virtual(), ExternalLocal: true, Endpoints: []flowtest.Endpoint{remote}})
 		t.expect("the ClusterIP", flow(t.Client, s.clusterIP(), 80), reaches(remote))
@@ -355,7 +355,7 @@ var internalPolicyScenarios = []scenario{
 		t.expect("from the node", flow(t.Node, s.clusterIP(), 80), reaches(local).Masqueraded())
 		t.expect("from a client", flow(t.Client, s.clusterIP(), 80), reaches(local).Masqueraded())
 	}},
-	{number: "75", name: "iTP Local: without local endpoints there is silence", run: func(t *T) {
+	{number: "75", name: "iTP Local: without local endpoints there is no answer", run: func(t *T) {
 		remote := t.on(t.RemotePod, 0)
 		s := t.create(flowtest.Service{InternalLocal: true, NodePort: true, Endpoints: []flowtest.Endpoint{remote}})
 		t.expect("the node port", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(remote))

@@ -23,7 +23,7 @@ import (
 const (
 	// changeTimeout is how long a change may take from the API server to the packets, with dozens of other scenarios beside it.
 	changeTimeout = 40 * time.Second
-	// pause is between two looks.
+	// pause is between two attempts.
 	pause = 100 * time.Millisecond
 )
 
@@ -48,7 +48,7 @@ func (s scenario) families() []model.Family {
 	return network.Families
 }
 
-// T is what a scenario works with, and collects its failures.
+// T is the environment of a scenario, and collects its failures.
 type T struct {
 	*flowtest.Environment
 	F model.Family
@@ -85,19 +85,19 @@ func slug(number string, f model.Family) string {
 	return "s" + notInNames.ReplaceAllString(strings.ToLower(number), "-") + "-" + strings.ToLower(f.String())
 }
 
-// must gives up when something has failed that is not under test.
+// must ends the scenario when something fails that is not under test.
 func (t *T) must(err error) {
 	if err != nil {
 		panic(giveUp{err})
 	}
 }
 
-// fail notes what is wrong, and goes on.
+// fail records a failure; the scenario goes on.
 func (t *T) fail(format string, args ...any) {
 	t.failures = append(t.failures, fmt.Errorf(format, args...))
 }
 
-// otherwise is what some proxies are expected to do instead, and why.
+// otherwise is the expected behaviour of some other proxies, and the reason.
 type otherwise struct {
 	want   flowtest.Want
 	reason string
@@ -116,7 +116,7 @@ func kubeProxy(want flowtest.Want, reason string) otherwise {
 	return otherwise{want, reason, []flowtest.Kind{flowtest.KubeProxyIPTables, flowtest.KubeProxyNFTables}}
 }
 
-// expect waits until a flow finds what is wanted.
+// expect waits until a flow has the wanted result.
 func (t *T) expect(what string, f flowtest.Flow, want flowtest.Want, others ...otherwise) {
 	for _, other := range others {
 		if slices.Contains(other.kinds, t.Kind) {
@@ -126,7 +126,7 @@ func (t *T) expect(what string, f flowtest.Flow, want flowtest.Want, others ...o
 	t.eventually(what, func() error { return flowtest.Check(f, want) })
 }
 
-// eventually waits until a question is answered with nil. A scenario that has complained already is less patient.
+// eventually waits until a question returns nil. After a first failure a scenario waits a quarter of the time.
 func (t *T) eventually(what string, question func() error) {
 	timeout := changeTimeout
 	if len(t.failures) > 0 {
@@ -191,7 +191,7 @@ func (s service) lb() netip.Addr { return netip.MustParseAddr(s.LoadBalancerIPs[
 
 func (s service) externalIP() netip.Addr { return netip.MustParseAddr(s.ExternalIPs[0]) }
 
-// update changes the Service, and what update returns knows of it.
+// update changes the Service and returns the new one.
 func (s service) update(change func(*corev1.Service)) service {
 	object, err := s.t.Update(s.t.ctx, s.Name, change)
 	s.t.must(err)

@@ -1,12 +1,12 @@
 //go:build linux
 
-// Package flows_test asks a Service proxy behavioural questions: a packet from here to there, what becomes of it? The answers come from
+// Package flows_test tests the behaviour of a Service proxy: where does a packet from here to there arrive? The answers come from
 // real packets between network namespaces. Each spec is one numbered behaviour of docs/proxy-conformance.md for one family; the same
 // specs run against ours in both variants of iptables and, with the label "all", against kube-proxy in both of its modes, which proves
 // the specs.
 //
 // All scenarios of a proxy run side by side, because they wait most of the time: BeforeAll starts them, each It awaits one. Start reading
-// with clusterip_test.go; scenario_test.go has the vocabulary.
+// with clusterip_test.go; scenario_test.go has the helpers.
 package flows_test
 
 import (

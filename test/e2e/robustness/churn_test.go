@@ -73,7 +73,7 @@ func (c *churn) endpoints(n int) (some []environment.Endpoint) {
 	return some
 }
 
-// decorate changes the busy Service in ways that nobody must notice who uses it.
+// decorate changes the busy Service in ways that its clients must not notice.
 func (c *churn) decorate(s *corev1.Service) {
 	switch c.random.IntN(4) {
 	case 0:
@@ -156,8 +156,8 @@ func (c *churn) alter(s *corev1.Service) {
 	}
 }
 
-// settled expects that all of it is as the API server says.
-func (c *churn) settled() {
+// expectServed expects that all Services are served as the API server has them.
+func (c *churn) expectServed() {
 	GinkgoHelper()
 	ends := map[netip.AddrPort]network.Outcome{}
 	for _, address := range c.dead {
@@ -205,14 +205,14 @@ func (c *churn) run(ctx context.Context, changes int, each func(i int)) {
 		each(i)
 	}
 	AddReportEntry("changes", fmt.Sprintf("%d in %s", changes, time.Since(start)))
-	c.settled()
+	c.expectServed()
 	lostNothing()
 }
 
 // fromScratch expects that the agent's rules are those that it would have written had it come just now.
 func (env *fixture) fromScratch(ctx context.Context) {
 	GinkgoHelper()
-	before := env.settled(ctx).Fixed().WithoutAllocated()
+	before := env.stableRules(ctx).Fixed().WithoutAllocated()
 	Expect(env.Agent.Stop()).To(Succeed())
 	env.cleanup(ctx)
 	Expect(env.Agent.Start(ctx)).To(Succeed())

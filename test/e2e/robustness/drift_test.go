@@ -22,7 +22,7 @@ const slowly = 3 * time.Minute
 // mended expects that harm is done, and undone by the agent in time: its rules are as before, to the letter.
 func (env *fixture) mended(ctx context.Context, within time.Duration, harm func()) {
 	GinkgoHelper()
-	before := env.settled(ctx)
+	before := env.stableRules(ctx)
 	Expect(env.Agent.Pause()).To(Succeed())
 	harm()
 	Expect(before.Diff(env.ours(ctx))).NotTo(BeEmpty(), "no harm was done")
@@ -43,15 +43,10 @@ var jumps = []struct{ table, rule string }{
 }
 
 // The single kinds of damage are in TestDriftIsRepaired of package iptables.
-var _ = both("An agent whose rules others change", func(the func() *fixture) {
-	var env *fixture
-	BeforeEach(func(ctx SpecContext) {
-		env = the()
-		env.reset(ctx)
-	})
+var _ = both("An agent whose rules others change", func(env *fixture) {
 	repairs := func(ctx context.Context) float64 { return env.Metric(ctx, "drift_repairs_total") }
 
-	It("makes all of its chains anew after a firewall that flushes everything", func(ctx SpecContext) {
+	It("recreates all of its chains after a firewall flushed everything", func(ctx SpecContext) {
 		before := repairs(ctx)
 		env.mended(ctx, environment.Repair, func() {
 			for _, family := range families {
@@ -89,7 +84,7 @@ var _ = both("An agent whose rules others change", func(the func() *fixture) {
 		Consistently(func() float64 { return repairs(ctx) }).WithTimeout(2 * time.Second).Should(Equal(before))
 	})
 
-	// The number and the size of rules stay the same, which is all that legacy iptables tells at a glance.
+	// The number and the size of rules stay the same, which is all that the cheap probe of legacy iptables sees.
 	It("mends a rule that was replaced by another one of the same size", Label("soak"), func(ctx SpecContext) {
 		env.mended(ctx, slowly, func() {
 			for _, family := range families {

@@ -4,13 +4,10 @@ package robustness_test
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/faults"
@@ -19,12 +16,7 @@ import (
 
 const restoreFailures = "sync_proxy_rules_iptables_restore_failures_total"
 
-var _ = both("An agent whose iptables fails", func(the func() *fixture) {
-	var env *fixture
-	BeforeEach(func(ctx SpecContext) {
-		env = the()
-		env.reset(ctx)
-	})
+var _ = both("An agent whose iptables fails", func(env *fixture) {
 	failures := func(ctx context.Context) float64 { return env.Metric(ctx, restoreFailures) }
 
 	DescribeTable("loses neither a change nor a connection", func(ctx SpecContext, order func(int) error) {
@@ -43,56 +35,12 @@ var _ = both("An agent whose iptables fails", func(the func() *fixture) {
 		env.Delete(ctx, service.Name)
 		lostNothing()
 	},
-		Entry("when it refuses", func(n int) error { return the().programs.Refuse(n) }),
-		Entry("when it works and says that it failed", func(n int) error { return the().programs.Forget(n) }),
+		Entry("when it refuses", func(n int) error { return env.programs.Refuse(n) }),
+		Entry("when it works and says that it failed", func(n int) error { return env.programs.Forget(n) }),
 	)
+})
 
-	It("ends where it would have ended without, after many changes and failures at random", Label("soak"), func(ctx SpecContext) {
-		before := env.settled(ctx)
-		lostNothing := env.traffic(ctx)
-		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)) //nolint:gosec // a test's
-		var services []*corev1.Service
-		for i := range 24 {
-			if env.programs.Left() == 0 { // the pause after a failure grows with each that follows
-				Expect(env.programs.Refuse(random.IntN(2))).To(Succeed())
-				Expect(env.programs.Forget(random.IntN(2))).To(Succeed())
-			}
-			services = append(services, env.Serve(ctx, fmt.Sprintf("stormy-%d", i), env.servers()[:1+i%3]))
-			if i > 8 && i%2 == 0 {
-				env.Delete(ctx, services[i-8].Name)
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		for i, service := range services {
-			if i >= 2 && i < 16 && i%2 == 0 {
-				env.gone(service.Spec.ClusterIPs...)
-				continue
-			}
-			env.Served(service)
-			env.Delete(ctx, service.Name)
-		}
-		Eventually(func() string { return before.Diff(env.ours(ctx)) }).WithTimeout(environment.Soon).Should(BeEmpty())
-		lostNothing()
-	})
-
-	It("is unhealthy as long as it cannot keep up", Label("soak"), func(ctx SpecContext) {
-		Expect(env.programs.Refuse(1000)).To(Succeed())
-		env.Endpoints(ctx, env.busy, env.servers()[2])
-		Expect(env.Agent.Healthy(ctx, "/healthz")).To(Succeed(), "not at once")
-		Eventually(func() error { return env.Agent.Healthy(ctx, "/healthz") }).WithTimeout(100 * time.Second).ShouldNot(Succeed())
-		Expect(env.programs.NoMore()).To(Succeed())
-		Eventually(func() error { return env.Agent.Healthy(ctx, "/healthz") }).WithTimeout(40 * time.Second).Should(Succeed())
-		env.answersFrom(env.RemotePod, 0)
-	})
-}, "all")
-
-var _ = both("An agent beside another process that holds the xtables lock for ten seconds", func(the func() *fixture) {
-	var env *fixture
-	BeforeEach(func(ctx SpecContext) {
-		env = the()
-		env.reset(ctx)
-	})
-
+var _ = both("An agent beside another process that holds the xtables lock for ten seconds", func(env *fixture) {
 	It("waits where it must, neither fails nor hangs, and catches up", func(ctx SpecContext) {
 		lostNothing := env.traffic(ctx)
 		failed := env.Metric(ctx, restoreFailures)
@@ -117,7 +65,7 @@ var _ = both("An agent beside another process that holds the xtables lock for te
 		lostNothing()
 	})
 
-	It("ends in time when it is told to meanwhile, and starts once the lock is free", func(ctx SpecContext) {
+	It("ends in time on a signal meanwhile, and starts once the lock is free", func(ctx SpecContext) {
 		lock, err := faults.Hold(env.Node.LockFile())
 		Expect(err).NotTo(HaveOccurred())
 		env.Endpoints(ctx, env.busy, environment.Endpoint{Of: env.RemotePod, Extra: 12})

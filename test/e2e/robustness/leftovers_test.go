@@ -60,10 +60,10 @@ COMMIT
 `
 )
 
-// restart stops the agent, lets something be left, starts it again, and expects rules as if it had found nothing.
+// restart stops the agent, adds leftovers, starts it again, and expects the rules of a clean start.
 func (env *fixture) restart(ctx context.Context, leave func()) {
 	GinkgoHelper()
-	clean := env.settled(ctx)
+	clean := env.stableRules(ctx)
 	Expect(env.Agent.Stop()).To(Succeed())
 	env.cleanup(ctx)
 	leave()
@@ -82,12 +82,7 @@ func (env *fixture) cleanup(ctx context.Context) {
 	Expect(env.ours(ctx)).To(BeEmpty())
 }
 
-var _ = both("An agent that finds what an older one left", func(the func() *fixture) {
-	var env *fixture
-	BeforeEach(func(ctx SpecContext) {
-		env = the()
-		env.reset(ctx)
-	})
+var _ = both("An agent that finds what an older one left", func(env *fixture) {
 	feed := func(ctx context.Context, text string) {
 		for _, family := range families {
 			env.Feed(ctx, text, env.program(family, "-restore"), "--noflush", "-w", "20")
@@ -105,11 +100,11 @@ var _ = both("An agent that finds what an older one left", func(the func() *fixt
 		})
 	})
 
-	It("writes chains of the same names anew", func(ctx SpecContext) {
+	It("replaces chains of the same names", func(ctx SpecContext) {
 		env.restart(ctx, func() { feed(ctx, sameNames) })
 	})
 
-	It("makes sets of the same names and of another kind anew", func(ctx SpecContext) {
+	It("replaces sets of the same names and of another kind", func(ctx SpecContext) {
 		sets := env.sets(ctx)
 		Expect(sets).NotTo(BeEmpty())
 		env.restart(ctx, func() {
@@ -140,7 +135,7 @@ var _ = both("An agent that finds what an older one left", func(the func() *fixt
 		})
 	})
 
-	// Nobody can remove a chain that somebody else's rule leads to; that is no reason to serve nothing.
+	// A chain that a foreign rule jumps to cannot be removed; the agent serves all the same.
 	It("serves although a rule of others leads to an old chain", func(ctx SpecContext) {
 		Expect(env.Agent.Stop()).To(Succeed())
 		env.cleanup(ctx)

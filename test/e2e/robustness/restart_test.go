@@ -25,7 +25,7 @@ func (env *fixture) traffic(ctx context.Context) (lostNothing func()) {
 	}
 }
 
-// gone expects that a Service which was deleted is not served any more. Nobody else has its addresses.
+// gone expects that a Service which was deleted is not served any more. No other Service has its addresses.
 func (env *fixture) gone(addresses ...string) {
 	GinkgoHelper()
 	for _, address := range addresses {
@@ -33,16 +33,10 @@ func (env *fixture) gone(addresses ...string) {
 	}
 }
 
-var _ = both("An agent that ends and starts", func(the func() *fixture) {
-	var env *fixture
-	BeforeEach(func(ctx SpecContext) {
-		env = the()
-		env.reset(ctx)
-	})
-
+var _ = both("An agent that ends and starts", func(env *fixture) {
 	It("loses nothing, and writes the same rules again", func(ctx SpecContext) {
 		lostNothing := env.traffic(ctx)
-		before := env.settled(ctx)
+		before := env.stableRules(ctx)
 		for range 2 {
 			start := time.Now()
 			Expect(env.Agent.Stop()).To(Succeed())
@@ -74,10 +68,10 @@ var _ = both("An agent that ends and starts", func(the func() *fixture) {
 		lostNothing()
 	})
 
-	// The programs are held back before they do their work, and let go when the agent is dead: at times nobody tells them to stop.
+	// The programs are held back before they do their work, and let go when the agent is dead: then no signal ends them.
 	It("loses nothing when it is killed in the middle of a sync, again and again", func(ctx SpecContext) {
 		lostNothing := env.traffic(ctx)
-		before := env.settled(ctx)
+		before := env.stableRules(ctx)
 		for i := range 3 {
 			started := env.programs.Started()
 			Expect(env.programs.Close()).To(Succeed())
@@ -110,7 +104,7 @@ var _ = both("An agent that ends and starts", func(the func() *fixture) {
 		Expect(env.programs.HoldNoMore()).To(Succeed())
 		env.Endpoints(ctx, env.busy, environment.Endpoint{Of: env.Pod2, Extra: 7})
 		Expect(env.Agent.Start(ctx)).To(Succeed())
-		before := env.settled(ctx)
+		before := env.stableRules(ctx)
 		Expect(env.programs.Release()).To(Succeed())
 		time.Sleep(time.Second)
 		Eventually(func() string { return before.Diff(env.ours(ctx)) }).WithTimeout(within).Should(BeEmpty())
@@ -122,17 +116,11 @@ var _ = both("An agent that ends and starts", func(the func() *fixture) {
 	)
 })
 
-var _ = both("An agent whose API server goes away", func(the func() *fixture) {
-	var env *fixture
-	BeforeEach(func(ctx SpecContext) {
-		env = the()
-		env.reset(ctx)
-	})
-
+var _ = both("An agent whose API server goes away", func(env *fixture) {
 	It("loses nothing and sees what comes afterwards", func(ctx SpecContext) {
 		lostNothing := env.traffic(ctx)
-		before := env.settled(ctx)
-		Expect(env.Cluster.API.Kill()).To(Succeed()) // told to end it would wait for its watchers, for a minute
+		before := env.stableRules(ctx)
+		Expect(env.Cluster.API.Kill()).To(Succeed()) // a graceful end would wait a minute for its watchers
 		Consistently(func() string { return before.Diff(env.ours(ctx)) }).WithTimeout(2 * time.Second).Should(BeEmpty())
 		Expect(env.Agent.Healthy(ctx, "/healthz")).To(Succeed())
 		Expect(env.Cluster.API.Start(ctx)).To(Succeed())

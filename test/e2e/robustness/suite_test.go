@@ -1,12 +1,12 @@
 //go:build linux
 
-// Package robustness_test holds the node agent to its promise that nothing which happens to it, to its rules or to the API server costs a
-// connection that needs not be lost, and that whatever was broken is mended without anybody's help.
+// Package robustness_test proves that nothing which happens to the node agent, its rules or the API server costs a
+// connection without need, and that the agent repairs all damage by itself.
 //
 // Everything runs in both variants of iptables. Where traffic is said to lose nothing, it comes from a pod, from the node and from
 // outside, over both families, as new connections, as connections that stay and as UDP flows.
 //
-// Start with restart_test.go; each file is one kind of trouble.
+// Start with restart_test.go; each file has one kind of fault.
 package robustness_test
 
 import (
@@ -46,15 +46,15 @@ var _ = BeforeSuite(func(ctx SpecContext) { cp = suite.ControlPlane(ctx, framewo
 type fixture struct {
 	*environment.Environment
 	programs *faults.Programs
-	// busy has endpoints that change; everything may happen to it that leaves it served.
+	// busy has endpoints that change; any change that leaves it served is allowed.
 	busy *corev1.Service
 	// calls is served over TCP and UDP by endpoints that stay.
 	calls *corev1.Service
-	// foreign is what others had written before the agent came.
+	// foreign are the rules that others wrote before the agent started.
 	foreign ruleset.Snapshot
 }
 
-// newFixture makes one on a control plane, with an agent that finds faults.Programs in its PATH.
+// newFixture starts an agent with faults.Programs in its PATH.
 func newFixture(ctx context.Context, cluster *framework.ControlPlane, mode string) *fixture {
 	GinkgoHelper()
 	env := &fixture{Environment: environment.Open(ctx, cluster, mode)}
@@ -151,8 +151,8 @@ func (env *fixture) reset(ctx context.Context) {
 	}
 }
 
-// settled waits until the agent's rules do not change any more, and returns them.
-func (env *fixture) settled(ctx context.Context) (rules ruleset.Snapshot) {
+// stableRules waits until the agent's rules do not change any more, and returns them.
+func (env *fixture) stableRules(ctx context.Context) (rules ruleset.Snapshot) {
 	GinkgoHelper()
 	Eventually(func() string {
 		rules = env.ours(ctx)
@@ -163,15 +163,16 @@ func (env *fixture) settled(ctx context.Context) (rules ruleset.Snapshot) {
 }
 
 // both runs specs in both variants, each in an Environment of its own. labels are those of both.
-func both(what string, specs func(env func() *fixture), labels ...string) bool {
+func both(what string, specs func(env *fixture), labels ...string) bool {
 	for _, mode := range environment.Modes {
 		Describe(what+", "+mode, environment.LabelsOf(mode), Label(labels...), Ordered, ContinueOnFailure, func() {
-			var env *fixture
-			BeforeAll(func(ctx SpecContext) { env = newFixture(ctx, cp, mode) })
+			env := new(fixture)
+			BeforeAll(func(ctx SpecContext) { *env = *newFixture(ctx, cp, mode) })
+			BeforeEach(func(ctx SpecContext) { env.reset(ctx) })
 			AfterEach(func(ctx SpecContext) {
 				Expect(env.foreign.Diff(env.Rules(ctx).Without(ruleset.Agent))).To(BeEmpty(), "rules of others were changed")
 			})
-			specs(func() *fixture { return env })
+			specs(env)
 		})
 	}
 	return true

@@ -26,7 +26,7 @@ const (
 	Connected Outcome = "connected"
 	// Refused means that somebody said no at once: ICMP port unreachable, TCP RST or SCTP ABORT.
 	Refused Outcome = "refused"
-	// Dropped means that nobody said anything in time.
+	// Dropped means that there was no answer in time.
 	Dropped Outcome = "dropped"
 	// Failed means anything else, for example that the kernel found no route: see the error.
 	Failed Outcome = "failed"
@@ -43,7 +43,7 @@ const (
 
 // TimeoutFor returns how long to wait when Refused or Dropped is expected. Linux ignores a refusal by ICMP that arrives while connect still
 // holds the socket, which over IPv6 is always so here, and hears only the one that its second SYN gets, a second later: before that,
-// silence proves nothing.
+// a missing answer proves nothing.
 func TimeoutFor(p Probe, expected Outcome) time.Duration {
 	switch {
 	case expected == Connected:

@@ -14,7 +14,7 @@
 //   - Servers and clients live in the test's own process: their sockets belong to a namespace, their goroutines do not. A Dial costs
 //     a few system calls.
 //   - Nothing outside of its namespaces is touched. Close removes them, and New removes those of processes that died without a Close.
-//   - Nobody answers where the topology has nobody: packets that the node sends to its default gateway are dropped there in silence.
+//   - Packets to addresses that no host of the topology has are dropped without an answer at the default gateway of the node.
 //
 // It needs root. The kernel of a test machine often lacks SCTP sockets, so SCTP is spoken by this package itself over raw sockets, as far
 // as a proxy can see it: INIT and INIT ACK, with correct checksums.

@@ -10,7 +10,7 @@ import (
 )
 
 // Forward lets programs in the namespace reach a TCP server of the machine outside, such as an API server on 127.0.0.1. It returns the
-// address, of 127.0.0.1 inside, that leads to target until the Topology is closed. While nobody listens at target, connections are closed at
+// address, of 127.0.0.1 inside, that leads to target until the Topology is closed. While nothing listens at target, connections are closed at
 // once.
 func (n *Namespace) Forward(target string) (address string, err error) {
 	listener, err := n.Listen("tcp4", "127.0.0.1:0")

@@ -4,7 +4,7 @@ package network
 
 import "fmt"
 
-// link is a cable between two namespaces.
+// link is a veth pair between two namespaces.
 type link struct{ a, ifA, b, ifB string }
 
 var links = []link{
@@ -20,7 +20,7 @@ var links = []link{
 var hosts = []host{hostNode, hostRemote, hostClient, hostPod1, hostPod2, hostRemotePod}
 
 // sysctls are set in a namespace before it has interfaces. Addresses are usable at once, nothing is filtered by its
-// return path, and refusals are never rate limited: the kernel would answer a burst of probes with six refusals and then silence.
+// return path, and refusals are never rate limited: the kernel would answer a burst of probes with six refusals and then not at all.
 var sysctls = map[string]string{
 	"net/ipv4/conf/all/rp_filter":                "0",
 	"net/ipv4/conf/default/rp_filter":            "0",

@@ -35,7 +35,7 @@ func (n *Namespace) Serve(protocol model.Protocol, port uint16) (*Server, error)
 	case model.SCTP:
 		err = s.serveSCTP(n, port)
 	default:
-		err = fmt.Errorf("nobody speaks %s", protocol)
+		err = fmt.Errorf("no server for protocol %s", protocol)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("serving %s on port %d of %s: %w", protocol, port, n.Host(), err)

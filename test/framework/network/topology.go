@@ -35,7 +35,7 @@ const (
 // Ports are those on which every pod and node of a new Topology serves, with every protocol.
 var Ports = []uint16{8080, 8081, 8082}
 
-// topologies counts them, for names that no two of a process share. It begins anywhere: a process that was killed may have had the same id.
+// topologies makes the names unique in a process. It begins at a random number: a killed process may have had the same id.
 var (
 	topologies    atomic.Uint32
 	firstTopology = rand.Uint32()
@@ -83,7 +83,7 @@ func (b *Topology) build(ctx context.Context) error {
 	return b.awaitReady(ctx)
 }
 
-// awaitReady waits until every cable carries packets and the neighbours know each other: the kernel lets both begin a moment after
+// awaitReady waits until every link carries packets and the neighbours are resolved: both begin to work a moment after
 // the interfaces are up, on a busy machine up to a second.
 func (b *Topology) awaitReady(ctx context.Context) error {
 	for _, f := range Families {
@@ -132,13 +132,13 @@ func (n *Namespace) Sysctl(values map[string]string) error {
 	})
 }
 
-// connect lays the cables and configures both of their ends.
+// connect creates the veth pairs and configures their ends.
 func (b *Topology) connect(ctx context.Context) error {
-	var cables bytes.Buffer
+	var commands bytes.Buffer
 	for _, l := range links {
-		fmt.Fprintf(&cables, "link add %s netns %s-%s type veth peer name %s netns %s-%s\n", l.ifA, b.id, l.a, l.ifB, b.id, l.b)
+		fmt.Fprintf(&commands, "link add %s netns %s-%s type veth peer name %s netns %s-%s\n", l.ifA, b.id, l.a, l.ifB, b.id, l.b)
 	}
-	if err := ip(ctx, &cables, "-batch", "-"); err != nil {
+	if err := ip(ctx, &commands, "-batch", "-"); err != nil {
 		return err
 	}
 	for _, h := range hosts {

@@ -16,15 +16,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
-
-// metricOf reads a metric of one replica.
-func metricOf(ctx context.Context, replica *framework.Manager, name string, labels ...string) (float64, bool) {
-	GinkgoHelper()
-	metrics, err := replica.Metrics(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	return metrics.Value(name, labels...)
-}
 
 // Whatever happens to the webhook, Services are created; the API server allocates as if the operator were not installed. When it is
 // over the operator knows within five seconds what was allocated without it, steers again, and remembers nothing that never was.
@@ -38,14 +31,14 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 	)
 	var (
 		b     *steering.Bed
-		log   witness
+		log   traffic.AuditLog
 		round int
-		made  []*crowd // that are there
+		made  []*traffic.Crowd // that are there
 	)
 
 	BeforeAll(func(ctx SpecContext) {
 		var flags []string
-		log, flags = newWitness()
+		log, flags = traffic.NewAuditLog()
 		b = steering.Start(ctx, steering.Options{
 			// Small ranges, so that what the operator has not learned of is soon handed out a second time.
 			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/22,fd00:10:96::/118", Args: flags}, Replicas: 2, ShippedTimeout: true,
@@ -57,45 +50,44 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		b.WaitProgrammed(ctx, "tenant")
 	})
 
-	// gather is a crowd that will create n Services.
-	gather := func(n int) *crowd {
+	// gather is a crowd that nobody else belongs to.
+	gather := func() *traffic.Crowd {
 		round++
-		those := newCrowd(b.Cluster, fmt.Sprintf("round-%d", round), clients, 1<<20)
-		those.oldest = make(chan string, n)
+		those := traffic.NewCrowd(b.Cluster, fmt.Sprintf("round-%d", round), clients, 1<<20)
 		made = append(made, those)
 		return those
 	}
 	// served wants clients not to have noticed anything but the delay.
-	served := func(those *crowd, delay time.Duration) {
+	served := func(those *traffic.Crowd, delay time.Duration) {
 		GinkgoHelper()
-		AddReportEntry("created", those.tally.String())
-		Expect(those.tally.failures()).To(BeEmpty(), those.tally.String())
-		Expect(those.tally.slowest()).To(BeNumerically("<", delay+3*time.Second))
+		AddReportEntry("created", those.Tally.String())
+		Expect(those.Tally.Failures()).To(BeEmpty(), those.Tally.String())
+		Expect(those.Tally.Slowest()).To(BeNumerically("<", delay+3*time.Second))
 	}
 	// create makes Services from many clients at once.
 	create := func(ctx context.Context, n int, delay time.Duration) {
 		GinkgoHelper()
-		those := gather(n)
-		those.create(ctx, n)
+		those := gather()
+		those.Create(ctx, n)
 		served(those, delay)
 	}
 	// repeatLost creates those anew that had their addresses from us, and that the API server, left alone at that moment, was faster than;
 	// see the limits in docs/steering.md. It can have met no others than were on their way when a replica was killed.
-	repeatLost := func(ctx context.Context, those *crowd, killed int) {
+	repeatLost := func(ctx context.Context, those *traffic.Crowd, killed int) {
 		GinkgoHelper()
-		ours, others := those.collisions(log.Testimony())
+		ours, others := those.Collisions(traffic.Events(log))
 		AddReportEntry("collisions", fmt.Sprintf("ours %q, with the API server's own choice %q", ours, others))
 		Expect(ours).To(BeEmpty())
 		Expect(len(others)).To(BeNumerically("<=", killed*clients))
-		delete(those.tally.counts, collided)
-		those.create(ctx, len(others))
+		those.Tally.Drop(traffic.Collided)
+		those.Create(ctx, len(others))
 	}
 	// clear deletes what create has made.
 	clear := func(ctx context.Context) {
 		GinkgoHelper()
 		var services []*corev1.Service
 		for _, those := range made {
-			for name := range those.there() {
+			for _, name := range those.Names() {
 				services = append(services, framework.NewService(cluster.Namespace, name))
 			}
 		}
@@ -115,7 +107,6 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		Expect(b.FailedOpen(ctx, webhook)).To(Equal(before), "they were not asked")
 		b.ExpectNothingLeaked(ctx)
 		b.ExpectConsistentWithin(ctx, patience)
-		Expect(doubles(b.Services(ctx))).To(BeEmpty())
 		for _, kept := range []string{"10.160.0.9", "fd00:10:160::9"} {
 			Expect(b.Purpose(ctx, kept)).To(Equal(steering.Reservation))
 		}
@@ -158,12 +149,12 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 				Expect(replica.Kill()).To(Succeed())
 			}
 		}()
-		those := gather(10 * some)
-		those.create(ctx, 10*some)
+		those := gather()
+		those.Create(ctx, 10*some)
 		<-killed
 		repeatLost(ctx, those, len(replicas))
 		served(those, 0)
-		Expect(those.tally.count(created)).To(Equal(10 * some))
+		Expect(those.Tally.Count(traffic.Created)).To(Equal(10 * some))
 		without(ctx, func() { create(ctx, some, 0) })
 		b.StartReplicas(ctx)
 		backToNormal(ctx)

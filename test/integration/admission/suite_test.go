@@ -1,4 +1,4 @@
-// Package admission_test is about what goes wrong: too many clients for too few addresses, replicas that die, webhooks that cannot be
+// Package admission_test is about what goes wrong: clients whose creations all fail, replicas that die, webhooks that cannot be
 // reached, and input that makes no sense. It wants Services to be created all the same, a cluster that is consistent soon
 // afterwards, and whoever is at fault to be told what to do. It also has what nobody sees when all is well: the guards of IPAddresses and
 // ServiceCIDRs, and the life of additional addresses.
@@ -6,7 +6,7 @@
 // One bed lives as long as the suite, for everything that leaves it in order. What ends replicas, fills ranges or needs other flags has a
 // bed of its own.
 //
-// Start with "Thirty-two clients in ranges that are almost full".
+// Start with "Services are created although".
 package admission_test
 
 import (

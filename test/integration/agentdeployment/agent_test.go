@@ -99,7 +99,7 @@ func start(ctx context.Context, n *network.Namespace, m manifests, mode string) 
 		Expect(strings.ToLower(log.String())).NotTo(ContainSubstring("forbidden"))
 	})
 	DeferCleanup(stop)
-	Eventually(ask).WithArguments(n, container(m).ReadinessProbe.HTTPGet).WithTimeout(cluster.Patience).Should(Equal(http.StatusOK))
+	Eventually(ask).WithArguments(n, container(m).ReadinessProbe.HTTPGet).WithTimeout(timeout).Should(Equal(http.StatusOK))
 	return stop
 }
 
@@ -162,7 +162,7 @@ var _ = Describe("The agent as it is deployed", Ordered, func() {
 		It("serves with the capabilities and the permissions of its pod, iptables-"+mode, func(ctx SpecContext) {
 			stop := start(ctx, topology.Node, render(ctx, base), mode)
 			to := serve(ctx, topology, "plain-"+mode, func(*corev1.Service) {})
-			Eventually(reached(to)).WithTimeout(cluster.Patience).Should(Equal("pod1"))
+			Eventually(reached(to)).WithTimeout(timeout).Should(Equal("pod1"))
 			stop()
 			Expect(reached(to)()).To(Equal("pod1"), "the rules stay")
 			Expect(cleanUp(ctx, topology.Node)).To(ContainSubstring("removed"))
@@ -184,11 +184,11 @@ var _ = Describe("The agent as it is deployed", Ordered, func() {
 		Expect(topology.Pod2.Dial(network.Probe{To: theirs, Timeout: network.DropTimeout}).Server).To(BeEmpty())
 
 		reports := func() cluster.Events { return c.Events(ctx).OnService("greedy").For("ClusterIPOfOtherService") }
-		Eventually(reports).WithTimeout(cluster.Patience).Should(ConsistOf(HaveField("Series", BeNil())))
+		Eventually(reports).WithTimeout(timeout).Should(ConsistOf(HaveField("Series", BeNil())))
 		claim(ctx, "greedy")
-		Eventually(disputes).WithArguments(topology.Node).WithTimeout(cluster.Patience).Should(BeZero())
+		Eventually(disputes).WithArguments(topology.Node).WithTimeout(timeout).Should(BeZero())
 		claim(ctx, "greedy", corev1.LoadBalancerIngress{IP: ours.Addr().String()})
-		Eventually(reports).WithTimeout(cluster.Patience).Should(ConsistOf(HaveField("Series", Not(BeNil()))))
+		Eventually(reports).WithTimeout(timeout).Should(ConsistOf(HaveField("Series", Not(BeNil()))))
 		Expect(disputes(topology.Node)).To(BeEquivalentTo(1))
 	})
 

@@ -12,6 +12,7 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -35,6 +36,9 @@ const (
 	namespace = "kube-system"
 	account   = "clusterip-operator-proxyagent"
 )
+
+// timeout is how long anything may take on a busy machine.
+const timeout = time.Minute
 
 var (
 	// c has config/proxyagent in it, and no operator: the agent gets by without.

@@ -13,19 +13,19 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/watch"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
+// What selectors select is in the behaviours 126 to 128 of test/e2e/flows, additional addresses and ServiceCIDRs in test/e2e/allocations.
 var _ = Describe("An agent and Kubernetes 1.36", Ordered, func() {
 	var (
 		cp *framework.ControlPlane
-		// standard follows what no other proxy wants, own what is labelled for it, and limited may not read IPAddresses.
-		standard, own, limited *agent
-		began                  time.Time
+		// limited may not read IPAddresses.
+		standard, limited *agent
+		began             time.Time
 	)
 
 	BeforeAll(func(ctx SpecContext) {
@@ -35,10 +35,8 @@ var _ = Describe("An agent and Kubernetes 1.36", Ordered, func() {
 		restricted := forbidden(ctx, cp)
 		began = time.Now()
 		limited = startAgent(restricted, watch.Options{})
-		own = startAgent(cp.AdminConfig(), watch.Options{ProxyName: "ours", Allocations: model.Ignore})
 		standard = startAgent(cp.AdminConfig(), watch.Options{Allocations: model.Enforce})
 		Eventually(standard.Ready()).WithTimeout(soon).Should(BeClosed())
-		Eventually(own.Ready()).WithTimeout(soon).Should(BeClosed())
 	})
 
 	It("knows everything at once", func() {
@@ -49,54 +47,6 @@ var _ = Describe("An agent and Kubernetes 1.36", Ordered, func() {
 		early := standard.service("early")()
 		Expect(early.ClusterIPs).To(HaveLen(1))
 		Expect(standard.allocation(early.ClusterIPs[0].String())()).To(HaveField("Service", early.Name))
-		Expect(own.service("early")()).To(BeNil())
-	})
-
-	It("follows a Service, its slices and its addresses", func(ctx SpecContext) {
-		web := createService(ctx, cp.Access, "web", framework.RequireDualStack())
-		Eventually(standard.service("web")).WithTimeout(soon).Should(HaveField("Ports", ConsistOf(model.Port{Protocol: model.TCP, Port: 80})))
-		Expect(standard.service("web")().ClusterIPs).To(HaveLen(2))
-		for _, ip := range web.Spec.ClusterIPs {
-			Eventually(standard.allocation(ip)).WithTimeout(soon).Should(HaveField("Service.Name", "web"))
-		}
-		createSlice(ctx, cp.Access, "web-1", "web", "10.0.0.1", "10.0.0.2")
-		createSlice(ctx, cp.Access, "web-2", "web", "10.0.0.3")
-		Eventually(standard.endpoints("web")).WithTimeout(soon).Should(ConsistOf("10.0.0.1:8080", "10.0.0.2:8080", "10.0.0.3:8080"))
-		patchSlice(ctx, cp.Access, "web-1", `{"endpoints":[{"addresses":["10.0.0.9"]}]}`)
-		deleteSlice(ctx, cp.Access, "web-2")
-		Eventually(standard.endpoints("web")).WithTimeout(soon).Should(ConsistOf("10.0.0.9:8080"))
-
-		By("changing the status alone")
-		patchService(ctx, cp.Access, "web", `{"spec":{"type":"LoadBalancer"}}`)
-		patchService(ctx, cp.Access, "web", `{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.7"}]}}}`, "status")
-		Eventually(standard.service("web")).WithTimeout(soon).Should(HaveField("LoadBalancerIPs", ConsistOf(netip.MustParseAddr("192.0.2.7"))))
-
-		By("deleting it")
-		standard.told()
-		deleteService(ctx, cp.Access, "web")
-		Eventually(standard.service("web")).WithTimeout(soon).Should(BeNil())
-		Eventually(standard.allocation(web.Spec.ClusterIP)).WithTimeout(soon).Should(BeZero())
-		Eventually(standard.told).Should(ContainElements("web"))
-	})
-
-	It("knows additional addresses", func(ctx SpecContext) {
-		createIPAddress(ctx, cp.Access, framework.NewIPAddress("10.96.200.1", namespace, "early", framework.ManagedBy(v1alpha1.ManagedByOperator)))
-		want := model.Allocation{
-			Addr: netip.MustParseAddr("10.96.200.1"), Service: model.ServiceName{Namespace: namespace, Name: "early"}, Additional: true,
-		}
-		Eventually(standard.allocation("10.96.200.1")).WithTimeout(soon).Should(Equal(want))
-		Eventually(own.allocation("10.96.200.1")).WithTimeout(soon).Should(Equal(want))
-		Expect(cp.Networking().IPAddresses().Delete(ctx, "10.96.200.1", metav1.DeleteOptions{})).To(Succeed())
-		Eventually(standard.allocation("10.96.200.1")).WithTimeout(soon).Should(BeZero())
-	})
-
-	It("follows ServiceCIDRs until they are deleted", func(ctx SpecContext) {
-		createCIDR(ctx, cp.Access, "more", "10.97.0.0/24")
-		Eventually(standard.ranges).WithTimeout(soon).Should(ContainElement("10.97.0.0/24"))
-		patchCIDR(ctx, cp.Access, "more", `{"metadata":{"finalizers":["example.com/held"]}}`)
-		Expect(cp.Networking().ServiceCIDRs().Delete(ctx, "more", metav1.DeleteOptions{})).To(Succeed())
-		Eventually(standard.ranges).WithTimeout(soon).ShouldNot(ContainElement("10.97.0.0/24"))
-		patchCIDR(ctx, cp.Access, "more", `{"metadata":{"finalizers":null}}`)
 	})
 
 	It("follows its own Node and no other", func(ctx SpecContext) {
@@ -129,53 +79,8 @@ var _ = Describe("An agent and Kubernetes 1.36", Ordered, func() {
 		Eventually(standard.node).WithTimeout(soon).Should(And(HaveField("Leaving", true), HaveField("PodCIDRs", HaveLen(1))))
 	})
 
-	It("hands a Service over to another proxy and takes it back", func(ctx SpecContext) {
-		createService(ctx, cp.Access, "handed")
-		createSlice(ctx, cp.Access, "handed-1", "handed", "10.0.0.1")
-		Eventually(standard.endpoints("handed")).WithTimeout(soon).Should(ConsistOf("10.0.0.1:8080"))
-
-		patchService(ctx, cp.Access, "handed", `{"metadata":{"labels":{"service.kubernetes.io/service-proxy-name":"ours"}}}`)
-		Eventually(standard.service("handed")).WithTimeout(soon).Should(BeNil())
-		Eventually(own.endpoints("handed")).WithTimeout(soon).Should(ConsistOf("10.0.0.1:8080"))
-
-		patchService(ctx, cp.Access, "handed", `{"metadata":{"labels":{"service.kubernetes.io/service-proxy-name":"theirs"}}}`)
-		Eventually(own.service("handed")).WithTimeout(soon).Should(BeNil())
-		Consistently(standard.service("handed")).WithTimeout(300 * time.Millisecond).Should(BeNil())
-
-		patchService(ctx, cp.Access, "handed", `{"metadata":{"labels":null}}`)
-		Eventually(standard.endpoints("handed")).WithTimeout(soon).Should(ConsistOf("10.0.0.1:8080"))
-	})
-
-	It("leaves out slices that are labelled headless, as long as they are", func(ctx SpecContext) {
-		createService(ctx, cp.Access, "toggled")
-		createSlice(ctx, cp.Access, "toggled-1", "toggled", "10.0.0.1")
-		Eventually(standard.endpoints("toggled")).WithTimeout(soon).Should(HaveLen(1))
-		patchSlice(ctx, cp.Access, "toggled-1", `{"metadata":{"labels":{"service.kubernetes.io/headless":""}}}`)
-		Eventually(standard.endpoints("toggled")).WithTimeout(soon).Should(BeEmpty())
-		patchSlice(ctx, cp.Access, "toggled-1", `{"metadata":{"labels":{"service.kubernetes.io/headless":null}}}`)
-		Eventually(standard.endpoints("toggled")).WithTimeout(soon).Should(ConsistOf("10.0.0.1:8080"))
-	})
-
-	It("follows changes of type", func(ctx SpecContext) {
-		createService(ctx, cp.Access, "headless", framework.Headless())
-		createService(ctx, cp.Access, "typed", framework.WithType(corev1.ServiceTypeNodePort))
-		createSlice(ctx, cp.Access, "typed-1", "typed", "10.0.0.1")
-		createSlice(ctx, cp.Access, "headless-1", "headless", "10.0.0.1")
-		Eventually(standard.service("typed")).WithTimeout(soon).Should(HaveField("Ports", ConsistOf(HaveField("NodePort", Not(BeZero())))))
-		patchService(ctx, cp.Access, "typed", `{"spec":{"type":"ExternalName","externalName":"example.com","clusterIP":"","clusterIPs":null,"ports":null}}`)
-		Eventually(standard.service("typed")).WithTimeout(soon).Should(BeNil())
-		patchService(ctx, cp.Access, "typed", `{"spec":{"type":"ClusterIP","externalName":null,"ports":[{"port":81}]}}`)
-		Eventually(standard.service("typed")).WithTimeout(soon).Should(HaveField("Ports", ConsistOf(model.Port{Protocol: model.TCP, Port: 81})))
-		Eventually(standard.endpoints("typed")).Should(ConsistOf("10.0.0.1:8080"))
-		patchService(ctx, cp.Access, "typed", `{"spec":{"type":"ExternalName","externalName":"example.com","clusterIP":"","clusterIPs":null}}`)
-		Eventually(standard.service("typed")).WithTimeout(soon).Should(BeNil())
-		patchService(ctx, cp.Access, "typed", `{"spec":{"type":"ClusterIP","clusterIP":"None","externalName":null}}`)
-		Consistently(standard.service("typed")).WithTimeout(300 * time.Millisecond).Should(BeNil())
-		Expect(standard.service("headless")()).To(BeNil())
-	})
-
 	It("does without IPAddresses that it may not read, until it may", Label("all"), func(ctx SpecContext) {
-		Eventually(limited.Ready()).WithTimeout(patience).Should(BeClosed())
+		Eventually(limited.Ready()).WithTimeout(recovery).Should(BeClosed())
 		Expect(time.Since(began)).To(BeNumerically(">", 10*time.Second))
 		Eventually(limited.service("early")).Should(Not(BeNil()))
 		Expect(limited.ranges()).To(ContainElement("10.96.0.0/16"))
@@ -185,7 +90,7 @@ var _ = Describe("An agent and Kubernetes 1.36", Ordered, func() {
 		Expect(limited.lines("waited for long enough")).To(HaveLen(1))
 
 		allow(ctx, cp, "ipaddresses")
-		Eventually(limited.allocation(early)).WithTimeout(patience).Should(HaveField("Service.Name", "early"))
+		Eventually(limited.allocation(early)).WithTimeout(recovery).Should(HaveField("Service.Name", "early"))
 	})
 
 	// While the API server is away, another one on the same etcd changes things. The agent must find them, and nothing else.
@@ -207,10 +112,10 @@ var _ = Describe("An agent and Kubernetes 1.36", Ordered, func() {
 		compact(ctx, cp)
 		Expect(cp.API.Start(ctx)).To(Succeed())
 
-		Eventually(standard.service("comes")).WithTimeout(patience).ShouldNot(BeNil())
-		Eventually(standard.service("leaves")).WithTimeout(patience).Should(BeNil())
-		Eventually(standard.endpoints("stays")).WithTimeout(patience).Should(ConsistOf("10.0.0.2:8080"))
-		Eventually(standard.allocation(leaves)).WithTimeout(patience).Should(BeZero())
+		Eventually(standard.service("comes")).WithTimeout(recovery).ShouldNot(BeNil())
+		Eventually(standard.service("leaves")).WithTimeout(recovery).Should(BeNil())
+		Eventually(standard.endpoints("stays")).WithTimeout(recovery).Should(ConsistOf("10.0.0.2:8080"))
+		Eventually(standard.allocation(leaves)).WithTimeout(recovery).Should(BeZero())
 		Expect(standard.told()).To(ConsistOf("leaves", leaves))
 	})
 })

@@ -5,11 +5,21 @@
 package agentwatch_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
 func TestAgentWatch(t *testing.T) {
@@ -17,11 +27,78 @@ func TestAgentWatch(t *testing.T) {
 	RunSpecs(t, "agentwatch")
 }
 
-// soon is how long news may take on a machine that is busy. patience includes the half minute for which a watch may pause after failures.
+// soon is how long news may take on a machine that is busy. recovery includes the half minute for which a watch may pause after failures.
 const (
 	soon     = 10 * time.Second
-	patience = time.Minute
+	recovery = time.Minute
 )
 
 // namespace is where the specs' Services live.
 const namespace = "default"
+
+// compact lets etcd forget everything but the present, so that no watch can go on from where it was.
+func compact(ctx context.Context, cp *framework.ControlPlane) {
+	GinkgoHelper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{cp.Etcd.URL()}, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { Expect(client.Close()).To(Succeed()) }()
+	now, err := client.Get(ctx, "/")
+	Expect(err).NotTo(HaveOccurred())
+	_, err = client.Compact(ctx, now.Header.Revision)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// createService creates a Service and returns what became of it.
+func createService(ctx context.Context, a *framework.Access, name string, options ...framework.ServiceOption) *corev1.Service {
+	GinkgoHelper()
+	created, err := a.Client().CoreV1().Services(namespace).
+		Create(ctx, framework.NewService(namespace, name, options...), metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return created
+}
+
+func deleteService(ctx context.Context, a *framework.Access, name string) {
+	GinkgoHelper()
+	Expect(a.Client().CoreV1().Services(namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+}
+
+// createSlice creates an EndpointSlice of a Service, with port 8080 and IPv4 addresses.
+func createSlice(ctx context.Context, a *framework.Access, name, service string, addresses ...string) {
+	GinkgoHelper()
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Port: new(int32(8080))}},
+	}
+	for _, address := range addresses {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
+	}
+	_, err := a.Client().DiscoveryV1().EndpointSlices(namespace).Create(ctx, slice, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func patchSlice(ctx context.Context, a *framework.Access, name, patch string) {
+	GinkgoHelper()
+	_, err := a.Client().DiscoveryV1().EndpointSlices(namespace).
+		Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func createIPAddress(ctx context.Context, a *framework.Access, ip *networkingv1.IPAddress) {
+	GinkgoHelper()
+	_, err := a.Networking().IPAddresses().Create(ctx, ip, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func createCIDR(ctx context.Context, a *framework.Access, name string, cidrs ...string) {
+	GinkgoHelper()
+	_, err := a.Networking().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR(name, cidrs...), metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func patchNode(ctx context.Context, a *framework.Access, patch string, subresources ...string) {
+	GinkgoHelper()
+	_, err := a.Client().CoreV1().Nodes().
+		Patch(ctx, nodeName, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	Expect(err).NotTo(HaveOccurred())
+}

@@ -54,8 +54,8 @@ var _ = Describe("An agent and Kubernetes 1.32", Label("all"), Ordered, func() {
 		Expect(cp.API.Kill()).To(Succeed()) // a polite end waits for watches
 		Expect(cp.Restart(ctx, framework.Options{})).To(Succeed())
 		added := createService(ctx, cp.Access, "added")
-		Eventually(agent.service("added")).WithTimeout(patience).ShouldNot(BeNil())
-		Eventually(agent.allocation(added.Spec.ClusterIP)).WithTimeout(patience).Should(HaveField("Service.Name", "added"))
+		Eventually(agent.service("added")).WithTimeout(recovery).ShouldNot(BeNil())
+		Eventually(agent.allocation(added.Spec.ClusterIP)).WithTimeout(recovery).Should(HaveField("Service.Name", "added"))
 		Expect(agent.service("web")()).NotTo(BeNil())
 		Expect(agent.told()).To(BeEmpty())
 	})

@@ -69,7 +69,10 @@ var _ = Describe("Certificates of our own", Ordered, func() {
 		Entry("when the certificate is lost", func(data map[string][]byte) { delete(data, certKey) }),
 		Entry("when its key is lost", func(data map[string][]byte) { delete(data, keyKey) }),
 		Entry("when the CA is lost", func(data map[string][]byte) { delete(data, authorityKey) }),
-		Entry("after somebody planted a good one that lacks a name", func(data map[string][]byte) { maps.Copy(data, issued(calledAs, 300*24*time.Hour)) }),
+		Entry("after somebody planted another", func(data map[string][]byte) {
+			maps.Copy(data, issued(calledAs, 300*24*time.Hour, "localhost"))
+		}),
+		Entry("after somebody planted one that lacks a name", func(data map[string][]byte) { maps.Copy(data, issued(calledAs, 300*24*time.Hour)) }),
 		Entry("after somebody planted an expired one", expired),
 		Entry("after somebody planted junk", func(data map[string][]byte) {
 			for key := range data {
@@ -176,10 +179,12 @@ func distrusted(b *steering.Bed) (lines []string) {
 // expired puts a certificate into a Secret that was good until a minute ago, of an authority that was so too.
 func expired(data map[string][]byte) { maps.Copy(data, issued(calledAs, -time.Minute)) }
 
-// issued is a Secret of another authority, for one name, good until then.
-func issued(name string, until time.Duration) map[string][]byte {
+// issued is a Secret of another authority, for these names, good until then.
+func issued(name string, until time.Duration, more ...string) map[string][]byte {
 	GinkgoHelper()
-	text, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{Host: name, MaxAge: time.Hour + until}) // it begins an hour ago
+	text, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{
+		Host: name, AlternateDNS: more, MaxAge: time.Hour + until, // it began an hour ago
+	})
 	Expect(err).NotTo(HaveOccurred())
 	chain, err := cert.ParseCertsPEM(text)
 	Expect(err).NotTo(HaveOccurred())

@@ -195,13 +195,13 @@ spec:
 		Expect(witness.refused(managerAccount)).To(BeEmpty())
 	})
 
-	It("gives additional addresses, and lists them", func(ctx SpecContext) {
+	It("gives additional addresses", func(ctx SpecContext) {
 		c.CreateService(ctx, "more", framework.WithLabel("tenant", "a"))
 		kubectl(ctx, c, "annotate", "service", "more", "clusterip-operator.io/additional-ips-from=tenant")
-		listed := func() string {
-			return kubectl(ctx, c, "get", "service", "more", "-o", `jsonpath={.metadata.annotations.clusterip-operator\.io/additional-ips}`)
+		given := func() string {
+			return kubectl(ctx, c, "get", "ipaddresses", "-l", "clusterip-operator.io/purpose=additional", "-o", "jsonpath={.items[*].metadata.name}")
 		}
-		Eventually(listed).WithTimeout(cluster.Patience).Should(HavePrefix("10.118.0."))
+		Eventually(given).WithTimeout(cluster.Patience).Should(HavePrefix("10.118.0."))
 		c.DeleteServices(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "more"}})
 		kubectl(ctx, c, "delete", "servicecidrpolicy", "tenant")
 		c.DeleteServiceCIDRs(ctx, "tenant")
@@ -285,6 +285,14 @@ spec:
 	It("lets the range go with its last Service", func(ctx SpecContext) {
 		c.DeleteServices(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "fixed"}})
 		Eventually(c.Remaining).WithArguments(ctx, "served").WithTimeout(cluster.Patience).Should(BeEmpty())
+	})
+
+	It("replaces a certificate without a key", func(ctx SpecContext) {
+		const secret = "secret/clusterip-operator-webhook"
+		kubectl(ctx, c, "patch", secret, "-n", namespace, "--type=merge", "-p", `{"data":{"tls.key":null}}`)
+		Eventually(func() string {
+			return kubectl(ctx, c, "get", secret, "-n", namespace, "-o", `jsonpath={.data.tls\.key}`)
+		}).WithTimeout(cluster.Patience).ShouldNot(BeEmpty())
 	})
 
 	It("gives its Lease back at the end", func(ctx SpecContext) {

@@ -43,7 +43,6 @@ var _ = Describe("The uninstall Job", Ordered, func() {
 		Expect(abandoned.Status.Conditions).To(BeEmpty())
 		Expect(c.IPAddress(ctx, label).Labels).NotTo(HaveKey(cluster.BandLabel))
 		Expect(c.IPAddress(ctx, own)).To(BeNil())
-		Expect(kubectl(ctx, c, "get", "service", "listed", "-o", "jsonpath={.metadata.annotations}")).NotTo(ContainSubstring("additional-ips"))
 		Expect(kubectl(ctx, c, "get", "secrets,leases", "-n", namespace, "-o", "name")).NotTo(Or(ContainSubstring("webhook"), ContainSubstring("replica")))
 	})
 
@@ -55,8 +54,8 @@ var _ = Describe("The uninstall Job", Ordered, func() {
 	})
 })
 
-// leaveBehind writes what a manager leaves: finalizer and condition of a range, the label of an IPAddress, the annotation of a Service, an
-// IPAddress that it kept for itself, the Lease of a replica, and the certificate of the webhooks.
+// leaveBehind writes what a manager leaves: finalizer and condition of a range, the label of an IPAddress, an IPAddress that it kept for
+// itself, the Lease of a replica, and the certificate of the webhooks.
 func leaveBehind(ctx context.Context, cidr, labelled, own string) {
 	GinkgoHelper()
 	c.CreateServiceCIDR(ctx, cidr, "10.111.0.0/24")
@@ -78,8 +77,6 @@ metadata:
 `, cidr, cluster.NearlyFull), "clusterip-operator-servicecidr", "status")
 	parent := framework.WithParent(reference("example.com", "widgets", "gear"))
 	c.CreateIPAddress(ctx, framework.NewIPAddress(labelled, "", "", parent, framework.ManagedBy("widgets.example.com"), framework.WithIPLabel(cluster.BandLabel, "static")))
-	c.CreateService(ctx, "listed")
-	kubectl(ctx, c, "annotate", "service", "listed", "clusterip-operator.io/additional-ips="+own)
 	for _, text := range []string{
 		"apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: clusterip-operator-replica-dead, namespace: " + namespace +
 			", labels: {clusterip-operator.io/replica: \"true\"}}",

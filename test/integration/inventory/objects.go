@@ -41,15 +41,6 @@ type Objects map[string]*unstructured.Unstructured
 
 // Everything takes down all objects of all kinds that can be listed, but for what API servers write for themselves.
 func Everything(ctx context.Context, config *rest.Config) (Objects, error) {
-	return take(ctx, config, func(resource string) bool { return !slices.Contains(ownBusiness, resource) })
-}
-
-// Of takes down the objects of the named resources, in whichever version they are served.
-func Of(ctx context.Context, config *rest.Config, resources ...string) (Objects, error) {
-	return take(ctx, config, func(resource string) bool { return slices.Contains(resources, resource) })
-}
-
-func take(ctx context.Context, config *rest.Config, wanted func(resource string) bool) (Objects, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{} // deprecated kinds are counted too
 	client, err := dynamic.NewForConfig(config)
@@ -62,7 +53,7 @@ func take(ctx context.Context, config *rest.Config, wanted func(resource string)
 	}
 	all := Objects{}
 	for _, resource := range listable {
-		if !wanted(resource.GroupResource().String()) {
+		if slices.Contains(ownBusiness, resource.GroupResource().String()) {
 			continue
 		}
 		list, err := client.Resource(resource).List(ctx, metav1.ListOptions{})

@@ -194,7 +194,7 @@ func live(ctx context.Context, c *cluster.Cluster) {
 	_, err := c.Networking().ServiceCIDRs().Patch(ctx, "theirs", types.StrategicMergePatchType, []byte(marks), metav1.PatchOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	_, err = c.Client().CoreV1().Services(cluster.Namespace).Patch(ctx, "in-theirs", types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata":{"annotations":{"%s":"%s","%s":"ours","example.com/note":"keep me"}}}`, ourList, own, ourWish), metav1.PatchOptions{})
+		fmt.Appendf(nil, `{"metadata":{"annotations":{"%s":"%s","%s":"ours","example.com/note":"keep me"}}}`, oldList, own, ourWish), metav1.PatchOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	_, err = c.Client().CoreV1().Secrets(cluster.Namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: ourSecret}}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
@@ -230,8 +230,6 @@ func promises(objects inventory.Objects, prefix string) (lines []any) {
 			lines = append(lines, HavePrefix(prefix+"deleted IPAddress "+name))
 		case isOurSecret(object):
 			lines = append(lines, prefix+"deleted Secret "+cluster.Namespace+"/"+name)
-		case object.GetAnnotations()[ourList] != "":
-			lines = append(lines, prefix+"removed the annotation "+ourList+" of Service "+cluster.Namespace+"/"+name)
 		}
 		if object.GetLabels()[cluster.BandLabel] != "" {
 			lines = append(lines, prefix+"removed the label "+cluster.BandLabel+" of IPAddress "+name)
@@ -268,7 +266,7 @@ func isOurs(condition any) bool { return strings.HasPrefix(conditionType(conditi
 // mine reports whether there is something of ours in an object.
 func mine(object *unstructured.Unstructured) bool {
 	labels := object.GetLabels()
-	return isOurSecret(object) || object.GetAnnotations()[ourList] != "" || labels[cluster.BandLabel] != "" || labels[networkingv1.LabelManagedBy] == ourManager ||
+	return isOurSecret(object) || labels[cluster.BandLabel] != "" || labels[networkingv1.LabelManagedBy] == ourManager ||
 		slices.Contains(object.GetFinalizers(), cluster.OurFinalizer) || slices.ContainsFunc(conditions(object), isOurs)
 }
 
@@ -284,12 +282,6 @@ func bare(objects inventory.Objects) inventory.Objects {
 			delete(left, name)
 			continue
 		}
-		annotations := object.GetAnnotations()
-		delete(annotations, ourList)
-		if len(annotations) == 0 {
-			annotations = nil
-		}
-		object.SetAnnotations(annotations)
 		delete(labels, cluster.BandLabel)
 		object.SetLabels(labels)
 		object.SetFinalizers(orNil(slices.DeleteFunc(object.GetFinalizers(), func(f string) bool { return f == cluster.OurFinalizer })))

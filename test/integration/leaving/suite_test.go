@@ -45,9 +45,9 @@ const (
 	ourPrefix = "clusterip-operator.io/"
 	// leaseNamespace is told to the manager and to its clean-up.
 	leaseNamespace = "--namespace=" + cluster.Namespace
-	// ourList is the annotation that the operator writes on Services, ourWish the one that it only reads.
-	ourList = "clusterip-operator.io/additional-ips"
+	// ourWish is an annotation on Services that the operator only reads, oldList one that earlier versions wrote. Both stay.
 	ourWish = "clusterip-operator.io/additional-ips-from"
+	oldList = "clusterip-operator.io/additional-ips"
 	// ourSecret holds the certificate of the webhooks.
 	ourSecret = "clusterip-operator-webhook"
 )

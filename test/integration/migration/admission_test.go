@@ -33,7 +33,7 @@ func (h *hold) release() { h.released.Do(func() { close(h.gate) }) }
 
 // slowAdmission makes the API server ask before it creates the Service "slow", and answers on release. It is gone with the
 // calling node.
-func (w *world) slowAdmission(ctx context.Context) *hold {
+func (w *environment) slowAdmission(ctx context.Context) *hold {
 	GinkgoHelper()
 	h := &hold{gate: make(chan struct{})}
 	server := httptest.NewTLSServer(http.HandlerFunc(h.answer))
@@ -65,7 +65,7 @@ func (w *world) slowAdmission(ctx context.Context) *hold {
 }
 
 // admissionHolds waits until the API server has learnt of the hook: it asks before a Service is created for show.
-func (w *world) admissionHolds(ctx context.Context, h *hold) {
+func (w *environment) admissionHolds(ctx context.Context, h *hold) {
 	GinkgoHelper()
 	show := framework.NewService(cluster.Namespace, "slow-show")
 	Eventually(func() bool {

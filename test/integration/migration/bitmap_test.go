@@ -25,12 +25,12 @@ import (
 // them.
 var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 	var (
-		w         *world
+		w         *environment
 		nodePorts stored
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newWorld(ctx, old)
+		w = newEnvironment(ctx, old)
 		w.populate(ctx, 120)
 		w.migrated(ctx)
 		nodePorts = w.etcd.get(ctx, nodePortsKey)
@@ -263,7 +263,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 			created <- err
 		}()
 		Eventually(hold.waiting).WithTimeout(cluster.Patience).Should(BeTrue())
-		Expect(w.etcd.legacy(ctx, primaryKey).has(address)).To(BeTrue(), "the scenery: the bit comes first")
+		Expect(w.etcd.legacy(ctx, primaryKey).has(address)).To(BeTrue(), "the fixture: the bit comes first")
 		leak := w.freeAddress(ctx, "10.96.1.")
 		w.etcd.flip(ctx, leak)
 
@@ -308,7 +308,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 })
 
 // noCollision lets the API server allocate in both families, and wants every address to have one Service.
-func (w *world) noCollision(ctx context.Context, name string) {
+func (w *environment) noCollision(ctx context.Context, name string) {
 	GinkgoHelper()
 	some := w.CreateServices(ctx, 30, func(i int) *corev1.Service {
 		return framework.NewService(cluster.Namespace, fmt.Sprintf("%s-%d", name, i), framework.RequireDualStack())
@@ -320,7 +320,7 @@ func (w *world) noCollision(ctx context.Context, name string) {
 }
 
 // crowd creates and deletes Services from several clients until it is told to stop. A third of them stay.
-func (w *world) crowd(ctx context.Context, made *atomic.Int64, stop <-chan struct{}) *errgroup.Group {
+func (w *environment) crowd(ctx context.Context, made *atomic.Int64, stop <-chan struct{}) *errgroup.Group {
 	all := &errgroup.Group{}
 	for id := range 4 {
 		all.Go(func() error {

@@ -23,10 +23,10 @@ import (
 // What an admin gets wrong at the keyboard, and what the machines around get wrong before anything has begun. Each is refused
 // with status 2, on stderr, with the word that was wrong, and with nothing written.
 var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func() {
-	var w *world
+	var w *environment
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newWorld(ctx, old)
+		w = newEnvironment(ctx, old)
 		w.populate(ctx, 20)
 	})
 
@@ -205,7 +205,7 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 })
 
 // granted waits until the API server knows these rights of a user, which it learns by watching.
-func (w *world) granted(ctx context.Context, user string, rules []rbacv1.PolicyRule) {
+func (w *environment) granted(ctx context.Context, user string, rules []rbacv1.PolicyRule) {
 	GinkgoHelper()
 	for _, rule := range rules {
 		ask := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

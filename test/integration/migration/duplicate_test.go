@@ -18,7 +18,7 @@ import (
 // which of them has to go.
 var _ = Describe("An address of several Services", Ordered, func() {
 	var (
-		w         *world
+		w         *environment
 		four, six string
 		before    map[string]stored
 	)
@@ -50,7 +50,7 @@ var _ = Describe("An address of several Services", Ordered, func() {
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newWorld(ctx, old)
+		w = newEnvironment(ctx, old)
 		w.populate(ctx, 20)
 		for _, name := range services {
 			w.CreateService(ctx, name, framework.RequireDualStack())

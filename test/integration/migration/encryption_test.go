@@ -15,7 +15,7 @@ import (
 var _ = Describe("An API server that encrypts what it stores", Ordered, ContinueOnFailure, func() {
 	const cipher = "k8s:enc:aescbc:v1:key1:"
 	var (
-		w       *world
+		w       *environment
 		options framework.Options
 	)
 	encrypted := "--encryption-provider-config="
@@ -31,7 +31,7 @@ resources:
 `)
 		options = old
 		options.Args = []string{encrypted}
-		w = newWorld(ctx, options)
+		w = newEnvironment(ctx, options)
 		w.populate(ctx, 20)
 		for key, value := range w.etcd.below(ctx, servicesKey) {
 			Expect(string(value.raw)).To(HavePrefix(cipher), key)

@@ -24,7 +24,7 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 		reserved = "10.96.0.202" // somebody's reservation, which is no lie
 	)
 	var (
-		w                                               *world
+		w                                               *environment
 		missing, parent, labels, foreign, outside, none string // addresses
 		bitmaps                                         map[string]stored
 		uids                                            map[string]string
@@ -42,7 +42,7 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newWorld(ctx, old)
+		w = newEnvironment(ctx, old)
 		w.populate(ctx, 40)
 		missing, parent = address(ctx, "missing", corev1.IPv4Protocol), address(ctx, "parent", corev1.IPv6Protocol)
 		labels, foreign = address(ctx, "labels", corev1.IPv6Protocol), address(ctx, "foreign", corev1.IPv4Protocol)

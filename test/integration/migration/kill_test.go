@@ -27,10 +27,10 @@ import (
 const kills = 20
 
 // killed runs a command twenty times and kills it each time, without warning, after a delay that is drawn from another
-// twentieth of what the command takes when it is left alone. Before each time the scenery is set anew; afterwards the spec
+// twentieth of what the command takes when it is left alone. Before each time the fixture is set anew; afterwards the spec
 // looks at what the command has left. Many of the kills must have hit a living command, or the spec proves little; where one
 // came too late, the machine has become faster and the delays become shorter.
-func (w *world) killed(ctx context.Context, command func(round int) framework.PluginOptions, reset func(), judge func(round int)) {
+func (w *environment) killed(ctx context.Context, command func(round int) framework.PluginOptions, reset func(), judge func(round int)) {
 	GinkgoHelper()
 	with(clean, w.migrate(ctx, "--help")) // which may have to be built first
 	reset()
@@ -55,7 +55,7 @@ func (w *world) killed(ctx context.Context, command func(round int) framework.Pl
 }
 
 // killAfter starts a command and kills it after a while, and says whether it was still alive.
-func (w *world) killAfter(ctx context.Context, options framework.PluginOptions, delay time.Duration) (took time.Duration, hit bool) {
+func (w *environment) killAfter(ctx context.Context, options framework.PluginOptions, delay time.Duration) (took time.Duration, hit bool) {
 	GinkgoHelper()
 	began := time.Now()
 	plugin, err := w.StartPlugin(ctx, options)
@@ -72,13 +72,13 @@ func (w *world) killAfter(ctx context.Context, options framework.PluginOptions, 
 // The cluster is on its old API server, and nothing is migrated.
 var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOnFailure, func() {
 	var (
-		w      *world
+		w      *environment
 		all    int
 		before snapshot
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newWorld(ctx, old)
+		w = newEnvironment(ctx, old)
 		w.populate(ctx, 200)
 		all = len(w.owners(ctx))
 		Expect(all).To(BeNumerically(">", 150))
@@ -161,13 +161,13 @@ var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOn
 // A cluster that has flipped: bitmaps of yesterday lie in etcd, and Services have come and gone since.
 var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ordered, ContinueOnFailure, func() {
 	var (
-		w        *world
+		w        *environment
 		before   snapshot
 		archives string
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newWorld(ctx, old)
+		w = newEnvironment(ctx, old)
 		w.populate(ctx, 120)
 		w.migrated(ctx)
 		w.restart(ctx, newer)
@@ -179,7 +179,7 @@ var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ord
 		Eventually(w.Breaches).WithArguments(ctx).WithTimeout(cluster.Patience).Should(BeEmpty())
 		archives = GinkgoT().TempDir()
 		before = w.etcd.everything(ctx)
-		Expect(w.etcd.legacy(ctx, primaryKey).addresses()).NotTo(Equal(w.used(ctx, primaryKey)), "the scenery: the bitmap is old")
+		Expect(w.etcd.legacy(ctx, primaryKey).addresses()).NotTo(Equal(w.used(ctx, primaryKey)), "the fixture: the bitmap is old")
 	})
 	archive := func(command string, round int) string {
 		return filepath.Join(archives, fmt.Sprintf("%s-%d", command, round))
@@ -291,7 +291,7 @@ func archived(path string, values ...[]byte) {
 
 // downgraded wants every IPAddress and ServiceCIDR to be stored in the version that the old API server reads, and to say
 // what it said before, but for who wrote it: none is the new API server's any more.
-func (w *world) downgraded(ctx context.Context, before snapshot) {
+func (w *environment) downgraded(ctx context.Context, before snapshot) {
 	GinkgoHelper()
 	rewritten := 0
 	for key, value := range w.etcd.below(ctx, addressesKey) {
@@ -309,7 +309,7 @@ func (w *world) downgraded(ctx context.Context, before snapshot) {
 		sameButWriter(was, now)
 		Expect(now.Spec).To(Equal(was.Spec))
 	}
-	Expect(rewritten).To(BeNumerically(">", 100), "the scenery: the new API server wrote v1")
+	Expect(rewritten).To(BeNumerically(">", 100), "the fixture: the new API server wrote v1")
 }
 
 // oldVersion decodes a stored value whatever its version, and says whether that is the one of the old API server.

@@ -108,7 +108,7 @@ func (l legacy) addresses() []string {
 
 func numberOf(address netip.Addr) *big.Int { return new(big.Int).SetBytes(address.AsSlice()) }
 
-// keyOf is where the bitmap of the address's family is: the scenery's clusters have IPv4 first.
+// keyOf is where the bitmap of the address's family is: the fixture's clusters have IPv4 first.
 func keyOf(address string) string {
 	if netip.MustParseAddr(address).Is4() {
 		return primaryKey

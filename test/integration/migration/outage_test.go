@@ -20,13 +20,13 @@ const absence = 2 * time.Second
 // A server goes away while a command is at work, and comes back. The command waits and goes on: nobody has to start it again.
 var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func() {
 	var (
-		w      *world
+		w      *environment
 		all    int
 		before snapshot
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newWorld(ctx, old)
+		w = newEnvironment(ctx, old)
 		w.populate(ctx, 240)
 		all = len(w.owners(ctx))
 		before = w.etcd.everything(ctx)

@@ -18,12 +18,12 @@ import (
 var _ = Describe("A plan in a file", Ordered, ContinueOnFailure, func() {
 	const listed, unlisted, moved = "10.96.0.211", "10.96.0.212", "10.96.0.213"
 	var (
-		w    *world
+		w    *environment
 		path string
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newWorld(ctx, old)
+		w = newEnvironment(ctx, old)
 		w.populate(ctx, 40)
 		w.CreateIPAddress(ctx, framework.NewIPAddress(listed, cluster.Namespace, "never"))
 		w.CreateIPAddress(ctx, framework.NewIPAddress(moved, cluster.Namespace, "never"))

@@ -21,10 +21,10 @@ import (
 
 // The two commands that take something away ask first, look twice, and do nothing while it could hurt.
 var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, func() {
-	var w *world
+	var w *environment
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newWorld(ctx, old)
+		w = newEnvironment(ctx, old)
 		w.populate(ctx, 20)
 		w.migrated(ctx)
 		w.restart(ctx, newer)
@@ -221,7 +221,7 @@ func swap(text, was, now string) string {
 }
 
 // clusterOf is how a cluster is told from another.
-func clusterOf(ctx context.Context, w *world) types.UID {
+func clusterOf(ctx context.Context, w *environment) types.UID {
 	GinkgoHelper()
 	system, err := w.Client().CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())

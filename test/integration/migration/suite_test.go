@@ -3,7 +3,7 @@
 // and commands that are killed where it hurts. It knows the commands from outside alone. What they print is decoded into
 // types of its own, and what they leave in etcd is read and written past every API server.
 //
-// Start with [world], which is a cluster to be broken, and with the rule that every refusal is held to: world.untouched.
+// Start with [environment], which is a cluster to be broken, and with the rule that every refusal is held to: environment.untouched.
 package migration_test
 
 import (

@@ -41,7 +41,7 @@ type churn struct {
 }
 
 // startChurn begins with the Services that are there. `-ginkgo.seed` brings the same accidents back, but not at the same time.
-func (s *stage) startChurn(ctx context.Context) *churn {
+func (s *environment) startChurn(ctx context.Context) *churn {
 	GinkgoHelper()
 	c := &churn{
 		client: func(namespace string) corev1client.ServiceInterface { return s.Client().CoreV1().Services(namespace) },
@@ -149,7 +149,7 @@ func (c *churn) patch(ctx context.Context, service *corev1.Service, patch string
 }
 
 // expectKept wants that each Service is as the API server has confirmed it. It is for the time after the end.
-func (c *churn) expectKept(now photo) {
+func (c *churn) expectKept(now snapshot) {
 	GinkgoHelper()
 	clusterIPs := now.clusterIPs()
 	for name, service := range c.living {

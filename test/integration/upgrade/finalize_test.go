@@ -19,8 +19,8 @@ import (
 // When it is refused, the suite of the migration shows.
 var _ = Describe("A cluster that has left the bitmap", Ordered, func() {
 	var (
-		s       *stage
-		before  photo
+		s       *environment
+		before  snapshot
 		archive string
 	)
 
@@ -33,20 +33,20 @@ var _ = Describe("A cluster that has left the bitmap", Ordered, func() {
 
 	It("loses them into the archive", func(ctx SpecContext) {
 		migrate.Publish(ctx, s.Cluster, s.etcd, s.URL())
-		before = s.photo(ctx)
+		before = s.snapshot(ctx)
 		Expect(before.bitmaps).To(And(HaveKey(primary), HaveKey(secondary), HaveLen(3)))
 		s.preview(ctx, "finalize")
 		s.migrate(ctx, done, "finalize", "--yes", "--archive="+archive)
-		Expect(before.bitmaps.writes(s.photo(ctx).bitmaps)).To(ConsistOf(primary+" is gone", secondary+" is gone"))
+		Expect(before.bitmaps.writes(s.snapshot(ctx).bitmaps)).To(ConsistOf(primary+" is gone", secondary+" is gone"))
 		Expect(s.Condition(ctx, "kubernetes", migrated)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "Finalized")))
-		s.expectCalm(ctx, s.photo(ctx))
+		s.expectCalm(ctx, s.snapshot(ctx))
 		s.expectNew(ctx, "free", 20)
 	})
 
 	It("gets them back from the archive", func(ctx SpecContext) {
 		s.preview(ctx, "finalize", "--restore="+archive)
 		s.migrate(ctx, done, "finalize", "--restore="+archive, "--yes")
-		restored := s.photo(ctx)
+		restored := s.snapshot(ctx)
 		for _, key := range []string{primary, secondary} {
 			Expect(restored.bitmaps[key].raw).To(Equal(before.bitmaps[key].raw), key)
 		}
@@ -54,15 +54,15 @@ var _ = Describe("A cluster that has left the bitmap", Ordered, func() {
 
 	It("can go back without them", func(ctx SpecContext) {
 		s.migrate(ctx, done, "finalize", "--yes", "--archive="+archive+"-3")
-		Expect(s.photo(ctx).bitmaps).To(HaveLen(1))
+		Expect(s.snapshot(ctx).bitmaps).To(HaveLen(1))
 		Expect(s.API.Stop()).To(Succeed())
 		s.offline(ctx, findings, "rollback")
 		s.offline(ctx, done, "rollback", "--yes", "--archive="+archive+"-4")
-		before := s.photo(ctx)
+		before := s.snapshot(ctx)
 		Expect(before.bitmaps).To(HaveLen(3))
 		s.restart(ctx, oldest)
 		s.expectCalm(ctx, before)
-		Expect(before.bitmaps.writes(s.photo(ctx).bitmaps)).To(BeEmpty(), "the old API server would have built other bitmaps")
+		Expect(before.bitmaps.writes(s.snapshot(ctx).bitmaps)).To(BeEmpty(), "the old API server would have built other bitmaps")
 		s.expectNew(ctx, "back", 50)
 	})
 })

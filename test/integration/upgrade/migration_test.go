@@ -33,8 +33,8 @@ const (
 //  4. Life goes on.
 var _ = Describe("A cluster that leaves the bitmap", Ordered, Label("soak"), func() {
 	var (
-		s      *stage
-		before photo
+		s      *environment
+		before snapshot
 		plan   string
 
 		addresses, services int    // how many there are
@@ -43,23 +43,23 @@ var _ = Describe("A cluster that leaves the bitmap", Ordered, Label("soak"), fun
 
 	BeforeAll(func(ctx SpecContext) {
 		s = manyServices.open(ctx, old)
-		before = s.photo(ctx)
+		before = s.snapshot(ctx)
 		addresses, services = len(before.owners()), len(before.services)
 	})
 
 	It("makes the API server repair everything", func(ctx SpecContext) {
 		without := manyServices.open(ctx, old)
-		before := without.photo(ctx)
+		before := without.snapshot(ctx)
 		Expect(before.addresses).To(BeEmpty())
 		Expect(before.services).To(HaveLen(services))
 		without.restart(ctx, newer)
 		Eventually(func(g Gomega) {
-			now := without.photo(ctx)
+			now := without.snapshot(ctx)
 			g.Expect(now.addresses).To(HaveLen(addresses))
 			g.Expect(len(now.repairsSince(before))).To(BeNumerically(">=", 3000))
 			g.Expect(len(without.complaintsSince(before.log))).To(BeNumerically(">=", addresses))
 		}).WithTimeout(cluster.Patience).WithPolling(time.Second).Should(Succeed())
-		byUpstream = without.photo(ctx).addresses
+		byUpstream = without.snapshot(ctx).addresses
 	})
 
 	It("is checked, and told what it lacks", func(ctx SpecContext) {
@@ -73,7 +73,7 @@ var _ = Describe("A cluster that leaves the bitmap", Ordered, Label("soak"), fun
 		Expect(report.Counts.IPAddresses).To(BeZero())
 		Expect(report.Used()).To(Equal(before.addressesByRange()))
 		s.migrate(ctx, findings, "verify")
-		Expect(before.changes(s.photo(ctx))).To(BeEmpty(), "somebody wrote")
+		Expect(before.changes(s.snapshot(ctx))).To(BeEmpty(), "somebody wrote")
 	})
 
 	It("is migrated by a plan", func(ctx SpecContext) {
@@ -84,7 +84,7 @@ var _ = Describe("A cluster that leaves the bitmap", Ordered, Label("soak"), fun
 		report := migrate.Decode(string(text))
 		Expect(report.Kind).To(Equal("MigrationPlan"))
 		Expect(migrate.Count(report.Todo())).To(Equal(map[string]int{"CreateIPAddress": addresses, "CreateServiceCIDR": 1}))
-		Expect(before.changes(s.photo(ctx))).To(BeEmpty(), "a plan is only a plan")
+		Expect(before.changes(s.snapshot(ctx))).To(BeEmpty(), "a plan is only a plan")
 
 		s.migrate(ctx, done, "run", "--from", plan)
 		Expect(s.check(ctx, done).Findings).To(BeEmpty())
@@ -93,7 +93,7 @@ var _ = Describe("A cluster that leaves the bitmap", Ordered, Label("soak"), fun
 	})
 
 	It("has what the new API server would have written itself", func(ctx SpecContext) {
-		now := s.photo(ctx)
+		now := s.snapshot(ctx)
 		Expect(cmp.Diff(alike(byUpstream), alike(now.addresses))).To(BeEmpty())
 		for key, stored := range now.addresses {
 			Expect(addressOf(stored).managers()).To(ConsistOf(ourManager), key)
@@ -102,13 +102,13 @@ var _ = Describe("A cluster that leaves the bitmap", Ordered, Label("soak"), fun
 	})
 
 	It("is run once more, and nothing is written", func(ctx SpecContext) {
-		before := s.photo(ctx)
+		before := s.snapshot(ctx)
 		s.migrate(ctx, done, "run")
-		Expect(before.changes(s.photo(ctx))).To(BeEmpty())
+		Expect(before.changes(s.snapshot(ctx))).To(BeEmpty())
 	})
 
 	It("needs no repair", func(ctx SpecContext) {
-		before = s.photo(ctx)
+		before = s.snapshot(ctx)
 		s.restart(ctx, newer)
 		s.expectCalm(ctx, before)
 		s.expectWhole(ctx)
@@ -127,7 +127,7 @@ var _ = Describe("A cluster that leaves the bitmap", Ordered, Label("soak"), fun
 })
 
 // addressesByRange counts the ClusterIPs in each range of the usual two.
-func (p photo) addressesByRange() map[string]int {
+func (p snapshot) addressesByRange() map[string]int {
 	GinkgoHelper()
 	counts := map[string]int{}
 	for address := range p.owners() {
@@ -141,7 +141,7 @@ func (p photo) addressesByRange() map[string]int {
 }
 
 // changes are the writes to anything that the command looks at, but for events.
-func (p photo) changes(later photo) []string {
+func (p snapshot) changes(later snapshot) []string {
 	var all []string
 	for _, pair := range [][2]values{{p.addresses, later.addresses}, {p.cidrs, later.cidrs}, {p.bitmaps, later.bitmaps}, {p.services, later.services}} {
 		all = append(all, pair[0].writes(pair[1])...)
@@ -158,7 +158,7 @@ func (p photo) changes(later photo) []string {
 //  5. The new API server finds nothing to repair, and every Service that was promised.
 var _ = Describe("A cluster that never rests", func() {
 	DescribeTable("is migrated without a repair", Label("soak"),
-		func(ctx SpecContext, y *scenery, server framework.Options, migrate func(context.Context, *stage), watchArgs []string, signal syscall.Signal) {
+		func(ctx SpecContext, y *fixture, server framework.Options, migrate func(context.Context, *environment), watchArgs []string, signal syscall.Signal) {
 			s := y.open(ctx, server)
 			work := s.startChurn(ctx)
 
@@ -181,20 +181,20 @@ var _ = Describe("A cluster that never rests", func() {
 			s.offline(ctx, done, "verify")
 
 			By("starting the new API server")
-			before := s.photo(ctx)
+			before := s.snapshot(ctx)
 			work.expectKept(before)
 			s.expectNoDuplicate(ctx)
 			s.restart(ctx, newer)
 			s.expectCalm(ctx, before)
 			s.expectWhole(ctx)
 			s.expectNew(ctx, "fresh", 20)
-			work.expectKept(s.photo(ctx))
+			work.expectKept(s.snapshot(ctx))
 		},
 		Entry("through the API", manyServices, old, run, nil, syscall.SIGTERM),
 		Entry("through etcd", manyServices, oldest, seed, []string{"--etcd"}, syscall.SIGINT),
 	)
 })
 
-func run(ctx context.Context, s *stage) { s.migrate(ctx, done, "run") }
+func run(ctx context.Context, s *environment) { s.migrate(ctx, done, "run") }
 
-func seed(ctx context.Context, s *stage) { s.migrate(ctx, done, "seed", "--etcd") }
+func seed(ctx context.Context, s *environment) { s.migrate(ctx, done, "seed", "--etcd") }

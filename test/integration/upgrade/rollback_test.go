@@ -19,9 +19,9 @@ import (
 
 // fewFlipped is a cluster that was migrated to the new API server and has lived there: Services came and went, of which the bitmaps know
 // nothing.
-var fewFlipped = &scenery{
+var fewFlipped = &fixture{
 	name: "few-flipped", ranges: twoFamilies, from: fewServices, server: old,
-	build: func(ctx context.Context, s *stage) {
+	build: func(ctx context.Context, s *environment) {
 		s.migrate(ctx, done, "run")
 		s.restart(ctx, newer)
 		services := s.CreateServices(ctx, 120, func(i int) *corev1.Service {
@@ -51,51 +51,51 @@ var _ = Describe("A cluster that goes back to the bitmap", func() {
 	It("makes the old API server repair everything, without rollback", func(ctx SpecContext) {
 		s := fewFlipped.open(ctx, oldest)
 		Eventually(func(g Gomega) { // events and words are written beside the work
-			g.Expect(len(s.photo(ctx).repairsSince(photo{}))).To(BeNumerically(">", 30))
+			g.Expect(len(s.snapshot(ctx).repairsSince(snapshot{}))).To(BeNumerically(">", 30))
 			g.Expect(s.complaintsSince(0)).To(ContainElements(ContainSubstring("repairing"), ContainSubstring("may have leaked")))
 		}).WithTimeout(cluster.Patience).WithPolling(time.Second).Should(Succeed())
 	})
 
 	DescribeTable("keeps every address, and goes forward again",
-		func(ctx SpecContext, server framework.Options, forward func(context.Context, *stage)) {
+		func(ctx SpecContext, server framework.Options, forward func(context.Context, *environment)) {
 			s := fewFlipped.open(ctx, newer)
-			before := s.photo(ctx)
+			before := s.snapshot(ctx)
 			s.migrate(ctx, findings, "rollback")
 			s.migrate(ctx, refused, "rollback", "--yes")
 			Expect(s.API.Stop()).To(Succeed())
 			s.offline(ctx, findings, "rollback")
-			Expect(before.changes(s.photo(ctx))).To(BeEmpty(), "previews, and a refusal")
+			Expect(before.changes(s.snapshot(ctx))).To(BeEmpty(), "previews, and a refusal")
 
 			archive := filepath.Join(GinkgoT().TempDir(), "bitmaps.yaml")
 			s.offline(ctx, done, "rollback", "--yes", "--archive="+archive)
 			Expect(archive).To(BeARegularFile())
 			s.expectReadableByOld(ctx, before)
-			rebuilt := s.photo(ctx)
+			rebuilt := s.snapshot(ctx)
 			s.offline(ctx, done, "rollback", "--yes", "--archive="+archive+"-2")
-			Expect(rebuilt.changes(s.photo(ctx))).To(BeEmpty(), "a second time")
+			Expect(rebuilt.changes(s.snapshot(ctx))).To(BeEmpty(), "a second time")
 
 			s.restart(ctx, server)
 			s.expectCalm(ctx, rebuilt)
-			Expect(rebuilt.bitmaps.writes(s.photo(ctx).bitmaps)).To(BeEmpty(), "the old API server would have built other bitmaps")
+			Expect(rebuilt.bitmaps.writes(s.snapshot(ctx).bitmaps)).To(BeEmpty(), "the old API server would have built other bitmaps")
 			s.expectNew(ctx, "back", 200)
 
-			again := s.photo(ctx)
+			again := s.snapshot(ctx)
 			s.restart(ctx, server)
 			s.expectCalm(ctx, again)
-			Expect(again.bitmaps.writes(s.photo(ctx).bitmaps)).To(BeEmpty())
+			Expect(again.bitmaps.writes(s.snapshot(ctx).bitmaps)).To(BeEmpty())
 
 			forward(ctx, s)
 			s.migrate(ctx, done, "verify")
-			before = s.photo(ctx)
+			before = s.snapshot(ctx)
 			s.restart(ctx, newer)
 			s.expectCalm(ctx, before)
 			s.expectWhole(ctx)
 			s.expectNew(ctx, "forth", 20)
 		},
-		Entry("which serves IPAddresses", old, func(ctx context.Context, s *stage) {
+		Entry("which serves IPAddresses", old, func(ctx context.Context, s *environment) {
 			listed, err := framework.Kubectl(ctx, s.Kubeconfig(), "get", "ipaddresses", "--no-headers")
 			Expect(err).NotTo(HaveOccurred())
-			Expect(strings.Count(listed, "\n")).To(Equal(len(s.photo(ctx).addresses)))
+			Expect(strings.Count(listed, "\n")).To(Equal(len(s.snapshot(ctx).addresses)))
 			listed, err = framework.Kubectl(ctx, s.Kubeconfig(), "get", "servicecidrs", "--no-headers")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(listed).To(ContainSubstring("kubernetes"))
@@ -114,18 +114,18 @@ var _ = Describe("A cluster that goes back to the bitmap", func() {
 		s.CreateServiceCIDR(ctx, "more", "10.200.0.0/24")
 		s.HoldAddress(ctx, "far-away", "10.200.0.77")
 		Expect(s.API.Stop()).To(Succeed())
-		before := s.photo(ctx)
+		before := s.snapshot(ctx)
 		told := s.offline(ctx, refused, "rollback", "--yes", "--archive="+filepath.Join(GinkgoT().TempDir(), "never"))
 		Expect(told.Stdout + told.Stderr).To(And(ContainSubstring("10.200.0.77"), ContainSubstring(cluster.Namespace+"/far-away")))
-		Expect(before.changes(s.photo(ctx))).To(BeEmpty())
+		Expect(before.changes(s.snapshot(ctx))).To(BeEmpty())
 	})
 })
 
 // expectReadableByOld wants all IPAddresses in the version that the old API server knows. Those that were not are written anew and say the
 // same; the others are not touched.
-func (s *stage) expectReadableByOld(ctx context.Context, before photo) {
+func (s *environment) expectReadableByOld(ctx context.Context, before snapshot) {
 	GinkgoHelper()
-	now, renewed := s.photo(ctx), 0
+	now, renewed := s.snapshot(ctx), 0
 	Expect(cmp.Diff(alike(before.addresses), alike(now.addresses))).To(BeEmpty())
 	for key, stored := range now.addresses {
 		was, is := addressOf(before.addresses[key]), addressOf(stored)

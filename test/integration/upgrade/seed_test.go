@@ -24,17 +24,17 @@ import (
 //  3. The new API server finds nothing to repair.
 var _ = Describe("A cluster that does not serve IPAddresses", func() {
 	DescribeTable("is seeded",
-		func(ctx SpecContext, y *scenery) {
+		func(ctx SpecContext, y *fixture) {
 			pattern := y.repaired(ctx)
 			s := y.open(ctx, oldest)
-			before := s.photo(ctx)
+			before := s.snapshot(ctx)
 			Expect(migrate.Count(s.check(ctx, findings).Words())).To(HaveKeyWithValue("IPAddressMissing", len(before.owners())))
 			s.migrate(ctx, findings, "verify")
 			s.migrate(ctx, refused, "seed")
 			s.preview(ctx, "seed", "--etcd", "--dry-run")
 
 			s.migrate(ctx, done, "seed", "--etcd")
-			now := s.photo(ctx)
+			now := s.snapshot(ctx)
 			Expect(cmp.Diff(exact(pattern), exact(now.addresses))).To(BeEmpty())
 			Expect(uids(now.addresses)).To(HaveLen(len(pattern)))
 			Expect(cmp.Diff(before.others(), now.others(), cmp.AllowUnexported(value{}))).To(BeEmpty(), "nothing else is seeded")
@@ -42,9 +42,9 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 			s.migrate(ctx, done, "verify")
 			s.offline(ctx, done, "verify")
 			s.migrate(ctx, done, "seed", "--etcd")
-			Expect(now.changes(s.photo(ctx))).To(BeEmpty(), "a second time")
+			Expect(now.changes(s.snapshot(ctx))).To(BeEmpty(), "a second time")
 
-			before = s.photo(ctx)
+			before = s.snapshot(ctx)
 			s.restart(ctx, newer)
 			s.expectCalm(ctx, before)
 			s.expectWhole(ctx)
@@ -59,16 +59,16 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 	// Seed leaves notes in etcd about what it has written. They go, too.
 	It("is left as it was by unseed", func(ctx SpecContext) {
 		s := fewServices.open(ctx, oldest)
-		before, keys := s.photo(ctx), s.keys(ctx)
+		before, keys := s.snapshot(ctx), s.keys(ctx)
 		s.migrate(ctx, done, "seed", "--etcd")
 		late := s.expectNew(ctx, "late", 3)
 		s.migrate(ctx, done, "seed", "--etcd")
 		s.DeleteServices(ctx, late...)
-		Expect(s.photo(ctx).addresses).To(HaveLen(len(before.owners()) + 6))
+		Expect(s.snapshot(ctx).addresses).To(HaveLen(len(before.owners()) + 6))
 		s.preview(ctx, "unseed", "--etcd", "--dry-run")
 		s.migrate(ctx, refused, "unseed")
 		s.migrate(ctx, done, "unseed", "--etcd")
-		now := s.photo(ctx)
+		now := s.snapshot(ctx)
 		Expect(now.addresses).To(BeEmpty())
 		Expect(before.services.writes(now.services)).To(BeEmpty())
 		Expect(cmp.Diff(keys, s.keys(ctx))).To(BeEmpty())
@@ -79,7 +79,7 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		s.migrate(ctx, done, "seed", "--etcd")
 		Expect(s.keys(ctx)).To(ContainElement(HavePrefix(noteKeys)))
 		s.restart(ctx, newer)
-		before := s.photo(ctx)
+		before := s.snapshot(ctx)
 		s.migrate(ctx, refused, "unseed", "--etcd")
 		Expect(s.API.Stop()).To(Succeed())
 		s.offline(ctx, refused, "unseed", "--etcd")
@@ -88,14 +88,14 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		migrate.Publish(ctx, s.Cluster, s.etcd, s.URL())
 		s.migrate(ctx, done, "finalize", "--yes", "--archive="+filepath.Join(GinkgoT().TempDir(), "archive.yaml"))
 		Expect(s.keys(ctx)).NotTo(ContainElement(HavePrefix(noteKeys)))
-		Expect(before.addresses.writes(s.photo(ctx).addresses)).To(BeEmpty())
+		Expect(before.addresses.writes(s.snapshot(ctx).addresses)).To(BeEmpty())
 	})
 
 	// Two are there before seed comes: one that somebody wrote for a Service, and a reservation. Of those that seed writes, somebody labels one
 	// and puts another in place of one.
 	It("keeps by unseed what somebody else wrote or changed", func(ctx SpecContext) {
 		s := fewServices.open(ctx, oldest)
-		owners := s.photo(ctx).owners()
+		owners := s.snapshot(ctx).owners()
 		addresses := slices.Sorted(maps.Keys(owners))
 		written, labelled, replaced := addressKeys+addresses[50], addressKeys+addresses[100], addressKeys+addresses[150]
 		const reserved = "10.96.0.200" // of the static band, where no Service is by chance
@@ -103,9 +103,9 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		namespace, name, _ := strings.Cut(owners[addresses[50]][0], "/")
 		s.put(ctx, written, encode(framework.NewIPAddress(addresses[50], namespace, name)))
 		s.put(ctx, reservation, encode(framework.NewIPAddress(reserved, cluster.Namespace, "nobody", framework.ManagedBy("somebody"))))
-		before := s.photo(ctx)
+		before := s.snapshot(ctx)
 		s.migrate(ctx, done, "seed", "--etcd")
-		seeded := s.photo(ctx)
+		seeded := s.snapshot(ctx)
 		Expect(seeded.addresses).To(HaveLen(len(owners) + 1))
 		Expect(before.addresses.writes(seeded.addresses)).To(HaveLen(len(owners)-1), "those that were there are not touched")
 
@@ -116,9 +116,9 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		Expect(err).NotTo(HaveOccurred())
 		s.put(ctx, replaced, seeded.addresses[replaced].raw)
 
-		before = s.photo(ctx)
+		before = s.snapshot(ctx)
 		s.migrate(ctx, done, "unseed", "--etcd")
-		now := s.photo(ctx)
+		now := s.snapshot(ctx)
 		Expect(slices.Collect(maps.Keys(now.addresses))).To(ConsistOf(written, reservation, labelled, replaced))
 		Expect(now.addresses.writes(before.addresses)).To(HaveEach(HaveSuffix("is new")), "what is kept is not written")
 		Expect(cmp.Diff(before.others(), now.others(), cmp.AllowUnexported(value{}))).To(BeEmpty())
@@ -128,22 +128,22 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 // noteKeys are where seed writes down what it has written.
 const noteKeys = "/registry/clusterip-operator.io/"
 
-// repaired are the IPAddresses that the new API server writes itself when it is started on the scenery.
-func (y *scenery) repaired(ctx context.Context) values {
+// repaired are the IPAddresses that the new API server writes itself when it is started on the fixture.
+func (y *fixture) repaired(ctx context.Context) values {
 	GinkgoHelper()
 	s := y.open(ctx, newer)
 	s.expectWhole(ctx)
-	all := s.photo(ctx).addresses
+	all := s.snapshot(ctx).addresses
 	Expect(s.API.Stop()).To(Succeed())
 	return all
 }
 
 // preview wants that a command with something to do writes nothing.
-func (s *stage) preview(ctx context.Context, args ...string) {
+func (s *environment) preview(ctx context.Context, args ...string) {
 	GinkgoHelper()
-	before := s.photo(ctx)
+	before := s.snapshot(ctx)
 	s.migrate(ctx, findings, args...)
-	Expect(before.changes(s.photo(ctx))).To(BeEmpty(), "a preview")
+	Expect(before.changes(s.snapshot(ctx))).To(BeEmpty(), "a preview")
 }
 
 // uids are those of IPAddresses, each once.
@@ -159,4 +159,4 @@ func uids(all values) map[string]bool {
 }
 
 // others are all values but IPAddresses and events.
-func (p photo) others() []values { return []values{p.cidrs, p.bitmaps, p.services} }
+func (p snapshot) others() []values { return []values{p.cidrs, p.bitmaps, p.services} }

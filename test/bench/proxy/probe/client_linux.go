@@ -110,9 +110,9 @@ func (c *Client) times(r request) (t Times, err error) {
 }
 
 // Until connects over and over until that has an outcome, so many times in a row, and returns when it had it first. It reports false when
-// patience is at its end.
-func (c *Client) Until(to netip.AddrPort, o Outcome, streak int, patience time.Duration) (Moment, bool, error) {
-	answer, err := c.ask(request{Targets: []netip.AddrPort{to}, Until: o, Streak: streak, Patience: patience})
+// timeout is at its end.
+func (c *Client) Until(to netip.AddrPort, o Outcome, streak int, timeout time.Duration) (Moment, bool, error) {
+	answer, err := c.ask(request{Targets: []netip.AddrPort{to}, Until: o, Streak: streak, Timeout: timeout})
 	return answer.At, answer.At != 0, err
 }
 

@@ -70,7 +70,7 @@ func (c *connector) measure(r request) (out response, err error) {
 // until asks the first target over and over.
 func (c *connector) until(r request) (out response, err error) {
 	streak, start := 0, time.Now()
-	for time.Since(start) < r.Patience {
+	for time.Since(start) < r.Timeout {
 		_, outcome, err := connect(c.targets[0], pollLimit)
 		if err != nil {
 			return out, err

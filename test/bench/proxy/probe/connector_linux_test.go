@@ -93,7 +93,7 @@ func TestUntilWaitsForAStreak(t *testing.T) {
 		t.Fatal(err)
 	}
 	var c connector
-	got := c.serve(request{Targets: []netip.AddrPort{open}, Until: Connected, Streak: 10, Patience: 5 * time.Second})
+	got := c.serve(request{Targets: []netip.AddrPort{open}, Until: Connected, Streak: 10, Timeout: 5 * time.Second})
 	after, err := Now()
 	if err != nil {
 		t.Fatal(err)
@@ -101,10 +101,10 @@ func TestUntilWaitsForAStreak(t *testing.T) {
 	if wait := after.Since(got.At); got.At < before || wait < 9*pollPause {
 		t.Errorf("the first of 10 connections was %s before the end", wait)
 	}
-	if once := c.serve(request{Targets: []netip.AddrPort{shut}, Until: Refused, Patience: 5 * time.Second}); once.At <= got.At || once.Error != "" {
+	if once := c.serve(request{Targets: []netip.AddrPort{shut}, Until: Refused, Timeout: 5 * time.Second}); once.At <= got.At || once.Error != "" {
 		t.Errorf("a single refusal: %+v", once)
 	}
-	if never := c.serve(request{Targets: []netip.AddrPort{shut}, Until: Connected, Patience: 20 * time.Millisecond}); never.At != 0 || never.Error != "" {
+	if never := c.serve(request{Targets: []netip.AddrPort{shut}, Until: Connected, Timeout: 20 * time.Millisecond}); never.At != 0 || never.Error != "" {
 		t.Errorf("a shut port: %+v", never)
 	}
 }

@@ -26,10 +26,10 @@ type request struct {
 	Count int           `json:",omitempty"`
 	For   time.Duration `json:",omitempty"`
 	Pause time.Duration `json:",omitempty"`
-	// Until a connect() to the first target has this outcome, Streak times in a row, but no longer than Patience.
-	Until    Outcome       `json:",omitempty"`
-	Streak   int           `json:",omitempty"`
-	Patience time.Duration `json:",omitempty"`
+	// Until a connect() to the first target has this outcome, Streak times in a row, but no longer than Timeout.
+	Until   Outcome       `json:",omitempty"`
+	Streak  int           `json:",omitempty"`
+	Timeout time.Duration `json:",omitempty"`
 }
 
 // response is a line of JSON, too.

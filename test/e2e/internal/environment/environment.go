@@ -15,17 +15,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 const (
-	// Soon is how long anything may take that has no bound of its own. It is generous, for machines are shared, and longer than the pauses of
+	// Soon is the timeout of everything without a stricter one. It is generous, for machines are shared, and longer than the pauses of
 	// an agent whose API server was away: those of client-go grow to a minute.
 	Soon = 75 * time.Second
-	// Repair is within what time the agent promises to find and mend what others did to its rules.
+	// Repair is how long the agent may take to repair its rules after others changed them.
 	Repair = 5 * time.Second
 )
 
@@ -58,7 +57,7 @@ type Environment struct {
 	Options framework.ProxyAgentOptions
 }
 
-// Open makes a Environment without an agent. It ends with the calling node of the suite, and its Services with it.
+// Open makes an Environment without an agent. It is removed with its Services when the calling Ginkgo node ends.
 func Open(ctx context.Context, cp *framework.ControlPlane, mode string) *Environment {
 	GinkgoHelper()
 	topology, err := network.New(ctx)
@@ -91,7 +90,7 @@ func (s *Environment) createNode(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// clear takes away what later Stages on the same control plane would have to program.
+// clear deletes what later Environments on the same control plane would have to program.
 func (s *Environment) clear(ctx SpecContext) {
 	services, err := s.Cluster.Client().CoreV1().Services(s.Name).List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
@@ -102,8 +101,8 @@ func (s *Environment) clear(ctx SpecContext) {
 	Expect(s.Cluster.Client().CoreV1().Nodes().Delete(ctx, s.Name, metav1.DeleteOptions{})).To(Succeed())
 }
 
-// StartAgent starts our agent with s.Options and further flags, and waits until it is healthy, which it is when all that the API server had
-// is programmed. It ends with the calling node of the suite.
+// StartAgent starts our agent with s.Options and further flags, and waits until it is healthy: then all objects of the API server are
+// programmed. It ends with the calling Ginkgo node.
 func (s *Environment) StartAgent(ctx context.Context, args ...string) {
 	GinkgoHelper()
 	options := s.Options
@@ -129,7 +128,7 @@ func (s *Environment) rulesOrError() ruleset.Snapshot {
 	return rules
 }
 
-// expectSound reads the log of an agent that has ended for what no spec would notice otherwise.
+// expectSound expects no panic and no data race in the log of an agent that has ended.
 func expectSound(log string) {
 	GinkgoHelper()
 	content, err := os.ReadFile(log)
@@ -154,7 +153,7 @@ func (s *Environment) Run(ctx context.Context, program string, args ...string) s
 	return s.Feed(ctx, "", program, args...)
 }
 
-// Feed is Run with something to read.
+// Feed is Run with standard input.
 func (s *Environment) Feed(ctx context.Context, stdin, program string, args ...string) string {
 	GinkgoHelper()
 	cmd := s.Node.Command(ctx, program, args...)
@@ -172,12 +171,4 @@ func (s *Environment) Metric(ctx context.Context, name string, labels ...string)
 	Expect(err).NotTo(HaveOccurred())
 	value, _ := metrics.Value("clusterip_proxyagent_"+name, labels...)
 	return value
-}
-
-// Families calls f for both of them.
-func Families(f func(model.Family)) {
-	for _, family := range network.Families {
-		By(family.String())
-		f(family)
-	}
 }

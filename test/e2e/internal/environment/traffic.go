@@ -12,7 +12,6 @@ import (
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/traffic"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
@@ -115,25 +114,4 @@ func (t *Traffic) LostNothing() {
 	GinkgoHelper()
 	t.Flows()
 	Expect(t.Stop()).To(BeEmpty())
-}
-
-// Tried is how many connections were made and questions asked so far.
-func (t *Traffic) Tried() (n int) {
-	for _, traffic := range t.all {
-		n += traffic.SoFar().Tried
-	}
-	return n
-}
-
-// Answers returns who answered new connections and questions of one family so far.
-func (t *Traffic) Answers(f model.Family) map[string]int {
-	all := map[string]int{}
-	for _, from := range []string{"pod, ", "node, ", "client, ", "client to node port, "} {
-		if traffic, ok := t.all[from+f.String()]; ok {
-			for who, n := range traffic.SoFar().Answers {
-				all[who] += n
-			}
-		}
-	}
-	return all
 }

@@ -42,11 +42,10 @@ if [ $code = 0 ] && spend forget; then
 	echo "%[2]s: cannot say whether that worked (injected)" >&2
 	exit 1
 fi
-echo "%[2]s $code" >>"$dir/ended"
 exit $code
 `
 
-// Programs are stand-ins for iptables-restore in all its variants. They work like the real ones until told otherwise. Its methods may
+// Programs are stand-ins for iptables-restore in all its variants. They work like the real ones until a fault is ordered. Its methods may
 // be called while they run.
 type Programs struct{ dir string }
 
@@ -100,7 +99,7 @@ func (p *Programs) tokens(kind string, n int) error {
 // Hold lets the next n restores wait until Release, while others pass them.
 func (p *Programs) Hold(n int) error { return p.tokens("hold", n) }
 
-// HoldNoMore takes back what Hold ordered and nobody has met yet.
+// HoldNoMore takes back what Hold ordered and no program has met yet.
 func (p *Programs) HoldNoMore() error { return p.remove("hold.*") }
 
 // Held is how many wait for Release.
@@ -144,9 +143,6 @@ func (p *Programs) gate() string { return filepath.Join(p.dir, "gate") }
 
 // Started is how many restores have begun.
 func (p *Programs) Started() int { return p.lines("started") }
-
-// Ended is how many restores have ended well or were told no by the real program.
-func (p *Programs) Ended() int { return p.lines("ended") }
 
 func (p *Programs) lines(file string) int {
 	content, err := os.ReadFile(filepath.Join(p.dir, file))

@@ -50,8 +50,8 @@ func TestProgramsWorkUntilToldOtherwise(t *testing.T) {
 	if err := restore(); err != nil || got() != "--noflush\ninput\n" {
 		t.Fatalf("got %q, %v", got(), err)
 	}
-	if p.Started() != 1 || p.Ended() != 1 || p.Left() != 0 {
-		t.Errorf("started %d, ended %d, left %d", p.Started(), p.Ended(), p.Left())
+	if p.Started() != 1 || p.Left() != 0 {
+		t.Errorf("started %d, left %d", p.Started(), p.Left())
 	}
 }
 
@@ -114,14 +114,14 @@ func TestOneIsHeldAndOthersPass(t *testing.T) {
 	if err := p.HoldNoMore(); err != nil {
 		t.Fatal(err)
 	}
-	if err := restore(); err != nil || p.Ended() != 1 {
-		t.Errorf("the second one did not pass: %v, %d ended", err, p.Ended())
+	if err := restore(); err != nil {
+		t.Errorf("the second one did not pass: %v", err)
 	}
 	if err := p.Release(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-done; err != nil || p.Ended() != 2 {
-		t.Errorf("the first one did not go: %v, %d ended", err, p.Ended())
+	if err := <-done; err != nil {
+		t.Errorf("the first one did not end: %v", err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -153,7 +154,7 @@ func (w *Environment) SetLoadBalancerIPs(ctx context.Context, name string, ips .
 	return err
 }
 
-// Update changes a Service until nobody else has changed it in between.
+// Update changes a Service, and tries again after a conflict.
 func (w *Environment) Update(ctx context.Context, name string, change func(*corev1.Service)) (*corev1.Service, error) {
 	services := w.Cluster.Client().CoreV1().Services(w.Namespace)
 	object, err := services.Get(ctx, name, metav1.GetOptions{})
@@ -223,13 +224,7 @@ func (w *Environment) DeleteSlice(ctx context.Context, name string) error {
 	return w.slices().Delete(ctx, name, metav1.DeleteOptions{})
 }
 
-type sliceClient interface {
-	Create(context.Context, *discoveryv1.EndpointSlice, metav1.CreateOptions) (*discoveryv1.EndpointSlice, error)
-	Update(context.Context, *discoveryv1.EndpointSlice, metav1.UpdateOptions) (*discoveryv1.EndpointSlice, error)
-	Delete(context.Context, string, metav1.DeleteOptions) error
-}
-
-func (w *Environment) slices() sliceClient {
+func (w *Environment) slices() discoveryclient.EndpointSliceInterface {
 	return w.Cluster.Client().DiscoveryV1().EndpointSlices(w.Namespace)
 }
 

@@ -43,7 +43,7 @@ func ReachesSome(endpoints ...netip.AddrPort) Want {
 // Refused wants an immediate refusal.
 func Refused() Want { return Want{outcome: network.Refused} }
 
-// Dropped wants silence.
+// Dropped wants no answer.
 func Dropped() Want { return Want{outcome: network.Dropped} }
 
 // Masqueraded also wants servers to see the node's address; Preserved wants them to see the client's.

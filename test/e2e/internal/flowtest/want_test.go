@@ -30,7 +30,7 @@ func TestWants(t *testing.T) {
 		"preserved, but not wanted":                {Reaches(a).Masqueraded(), at(a, client, client), false},
 		"the node has the node's address":          {Reaches(a).Masqueraded(), at(a, node, node), true},
 		"the node's localhost must be masqueraded": {Reaches(a).Masqueraded(), at(a, localhost, localhost), false},
-		"changed to a stranger's address":          {Reaches(a).Masqueraded(), at(a, client, b), false},
+		"changed to an unrelated address":          {Reaches(a).Masqueraded(), at(a, client, b), false},
 	} {
 		if err := tc.want.judge(tc.got); (err == nil) != tc.ok {
 			t.Errorf("%s: got %v", name, err)

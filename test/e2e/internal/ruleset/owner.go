@@ -28,7 +28,7 @@ func (s Snapshot) Fixed() Snapshot {
 	})
 }
 
-// Of leaves what belongs to an owner: its chains with their rules, the jumps to them, and its sets. Native tables belong to nobody.
+// Of leaves what belongs to an owner: its chains with their rules, the jumps to them, and its sets. Native tables have no owner.
 func (s Snapshot) Of(o Owner) Snapshot {
 	return s.filter(func(line string) bool { return o.owns(line) })
 }

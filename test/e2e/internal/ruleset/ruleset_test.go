@@ -53,7 +53,7 @@ func TestOwnersShareASnapshot(t *testing.T) {
 				"-A PREROUTING -m comment --comment \"not a -j CIPA-SERVICES \\\" -j CIPA-X\" -j PARTY\n-A PARTY -j ACCEPT\nCOMMIT",
 			"ipset": "create other hash:ip",
 		}},
-		"nobody's": {s.Of(KubeProxy), Snapshot{}},
+		"no owner": {s.Of(KubeProxy), Snapshot{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, tc.got); diff != "" {

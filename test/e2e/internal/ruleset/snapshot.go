@@ -55,7 +55,7 @@ func run(ctx context.Context, netns, program string, args ...string) (string, er
 	return string(out), nil
 }
 
-// Diff says how two Snapshots differ, line by line; it is empty if they are equal.
+// Diff returns how two Snapshots differ, line by line; it is empty if they are equal.
 func (s Snapshot) Diff(other Snapshot) string {
 	return cmp.Diff(s.lines(), other.lines())
 }

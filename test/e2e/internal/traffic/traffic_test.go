@@ -109,9 +109,9 @@ func TestConnectionsThatFailAreLost(t *testing.T) {
 	traffic := Connections(target(s.tcp(t)), 2)
 	defer traffic.Stop()
 	until(t, traffic, func(r Report) bool { return r.Lost > 2*shown && len(r.Losses) == shown && len(r.Answers) == 0 })
-	nobody := Connections(target("127.0.0.1:1"), 1)
-	defer nobody.Stop()
-	until(t, nobody, func(r Report) bool { return r.Lost > 0 && strings.Contains(r.Losses[0], "refused") })
+	refused := Connections(target("127.0.0.1:1"), 1)
+	defer refused.Stop()
+	until(t, refused, func(r Report) bool { return r.Lost > 0 && strings.Contains(r.Losses[0], "refused") })
 }
 
 func TestAHeldConnectionIsLostOnce(t *testing.T) {

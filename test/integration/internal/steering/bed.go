@@ -21,6 +21,9 @@ type Options struct {
 	ReplicaArgs []string
 	// Plain runs the replicas without the race detector, for specs about what they do when much is asked of them at once.
 	Plain bool
+	// Tree is the root of another checkout, whose CRDs and manifests are installed in place of ours. Replicas are ours all the same, but for
+	// those that LaunchReplica starts from another program.
+	Tree string
 	// WithoutWebhooks leaves the webhook configurations away, until AddWebhooks.
 	WithoutWebhooks bool
 	// ShippedTimeout leaves the webhooks the time-out of config/webhook, for specs about it. All others wait longer, so that a busy machine does
@@ -52,12 +55,11 @@ func Start(ctx context.Context, options Options) *Bed {
 		plain:   options.Plain,
 		shipped: options.ShippedTimeout,
 	}
-	Expect(b.InstallCRDs(ctx)).To(Succeed())
 	var err error
 	b.Balancer, err = b.StartBalancer()
 	Expect(err).NotTo(HaveOccurred())
 	b.policies = policyClient(b.AdminConfig())
-	b.install(ctx)
+	b.Install(ctx, options.Tree)
 	if !options.WithoutWebhooks {
 		b.AddWebhooks(ctx)
 	}

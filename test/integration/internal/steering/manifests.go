@@ -2,6 +2,7 @@ package steering
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,9 +22,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// What config/default installs. The folder is as seen from a suite in test/integration.
+// What config/default installs. The path of the repository is as seen from a suite in test/integration.
 const (
-	defaults = "../../../config/default"
+	// Repository is the root of this checkout.
+	Repository = "../../.."
 	// Namespace is where the operator lives.
 	Namespace = "clusterip-operator-system"
 	// Account is the ServiceAccount of the operator.
@@ -43,15 +45,21 @@ var webhookKinds = []string{"MutatingWebhookConfiguration", "ValidatingWebhookCo
 // leftOut are the kinds that do nothing where there are no nodes, or that would take an address. The test installs the CRD itself.
 var leftOut = []string{"Deployment", "PodDisruptionBudget", "Service", "CustomResourceDefinition", "ServiceMonitor"}
 
-// install applies config/default as far as it makes sense without nodes, webhooks apart.
-func (b *Bed) install(ctx context.Context) {
+// Install applies the CRDs and config/default of a checkout, as far as it makes sense without nodes. Webhook configurations are only
+// replaced; AddWebhooks is what begins with them. tree is the root of the checkout, empty for ours.
+func (b *Bed) Install(ctx context.Context, tree string) {
 	GinkgoHelper()
-	objects := render(ctx, defaults)
+	tree = cmp.Or(tree, Repository)
+	Expect(b.InstallCRDsOf(ctx, tree)).To(Succeed())
+	objects := render(ctx, tree+"/config/default")
 	b.webhooks = slices.DeleteFunc(slices.Clone(objects), func(o unstructured.Unstructured) bool { return !isWebhooks(o) })
 	Expect(b.webhooks).To(HaveLen(len(webhookKinds)), "webhook configurations in config/default")
 	b.apply(ctx, slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool {
 		return isWebhooks(o) || slices.Contains(leftOut, o.GetKind())
 	}))
+	if b.HasWebhooks(ctx) {
+		b.applyWebhooks(ctx)
+	}
 }
 
 func isWebhooks(o unstructured.Unstructured) bool { return slices.Contains(webhookKinds, o.GetKind()) }
@@ -60,15 +68,20 @@ func isWebhooks(o unstructured.Unstructured) bool { return slices.Contains(webho
 // into them.
 func (b *Bed) AddWebhooks(ctx context.Context) {
 	GinkgoHelper()
+	b.applyWebhooks(ctx)
+	if len(b.Replicas()) > 0 {
+		b.WaitServing(ctx)
+	}
+}
+
+func (b *Bed) applyWebhooks(ctx context.Context) {
+	GinkgoHelper()
 	var redirected []unstructured.Unstructured
 	for _, configuration := range b.webhooks {
 		Expect(configuration.GetName()).To(Equal(Configuration))
 		redirected = append(redirected, b.redirected(configuration))
 	}
 	b.apply(ctx, redirected)
-	if len(b.Replicas()) > 0 {
-		b.WaitServing(ctx)
-	}
 }
 
 // RemoveWebhooks deletes the webhook configurations, and waits until the API server asks nobody any more.

@@ -25,27 +25,34 @@ const User = "system:serviceaccount:" + Namespace + ":" + Account
 func (b *Bed) AddReplicas(ctx context.Context, n int, args ...string) (added []*framework.Manager) {
 	GinkgoHelper()
 	for range n {
-		replica := suite.Manager(ctx, b.ControlPlane, framework.ManagerOptions{
-			Kubeconfig: b.operatorKubeconfig(), Race: !b.plain, Webhooks: true, NoWait: true,
-			Args: slices.Concat([]string{"--leader-elect=true", "--namespace=" + Namespace}, b.args, args),
-		})
-		added = append(added, replica)
-		b.Balancer.Add(framework.Backend{
-			Address: replica.WebhookAddress(),
-			Ready:   func(ctx context.Context) error { return replica.Healthy(ctx, "/readyz") },
-		})
+		added = append(added, b.LaunchReplica(ctx, "", b.OperatorKubeconfig(b.Access), args...))
 	}
-	b.replicas = append(b.replicas, added...)
 	b.WaitServing(ctx)
 	return added
 }
 
-// operatorKubeconfig writes a kubeconfig of the operator's user: with a certificate, which outlives any token.
-func (b *Bed) operatorKubeconfig() string {
+// LaunchReplica starts a replica that ends with the calling node, and does not wait for it. program is a manager of another commit, empty
+// for ours.
+func (b *Bed) LaunchReplica(ctx context.Context, program, kubeconfig string, args ...string) *framework.Manager {
 	GinkgoHelper()
-	config, err := b.ConfigForUser(User, "system:serviceaccounts", "system:serviceaccounts:"+Namespace)
+	replica := suite.Manager(ctx, b.ControlPlane, framework.ManagerOptions{
+		Program: program, Kubeconfig: kubeconfig, Race: !b.plain, Webhooks: true, NoWait: true,
+		Args: slices.Concat([]string{"--leader-elect=true", "--namespace=" + Namespace}, b.args, args),
+	})
+	b.Balancer.Add(framework.Backend{
+		Address: replica.WebhookAddress(),
+		Ready:   func(ctx context.Context) error { return replica.Healthy(ctx, "/readyz") },
+	})
+	b.replicas = append(b.replicas, replica)
+	return replica
+}
+
+// OperatorKubeconfig writes a kubeconfig with which the operator's user reaches an API server: with a certificate, which outlives any token.
+func (b *Bed) OperatorKubeconfig(api *framework.Access) string {
+	GinkgoHelper()
+	config, err := api.ConfigForUser(User, "system:serviceaccounts", "system:serviceaccounts:"+Namespace)
 	Expect(err).NotTo(HaveOccurred())
-	path := filepath.Join(b.Dir(), "operator.kubeconfig")
+	path := filepath.Join(filepath.Dir(api.Kubeconfig()), "operator.kubeconfig")
 	Expect(framework.WriteKubeconfig(path, config)).To(Succeed())
 	return path
 }

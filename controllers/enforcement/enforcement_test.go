@@ -1,0 +1,328 @@
+package enforcement_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
+)
+
+// objects are those of the three that the API server is given that are there.
+func objects(ctx context.Context) (kinds []string) {
+	GinkgoHelper()
+	for _, o := range []metav1.TypeMeta{
+		{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
+		{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding"},
+		{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExclusiveRanges"},
+	} {
+		err := admin.Get(ctx, client.ObjectKey{Name: v1alpha1.ExclusiveRangesName}, &metav1.PartialObjectMetadata{TypeMeta: o})
+		switch {
+		case err == nil:
+			kinds = append(kinds, o.Kind)
+		case !meta.IsNoMatchError(err):
+			Expect(client.IgnoreNotFound(err)).NotTo(HaveOccurred())
+		}
+	}
+	return kinds
+}
+
+// No webhook runs here: what is refused the API server refuses.
+var _ = Describe("The API server", Ordered, ContinueOnFailure, func() {
+	It("keeps strangers out of a range of both families, and goes on when the operator is down", func(ctx SpecContext) {
+		stop := start(ctx)
+		offer(ctx, "red", "10.1.0.0/28", "fd00:1::/124")
+		create(ctx, exclusive("red", "red", "red"))
+		enforced(ctx, "red", "10.1.0.3", "fd00:1::3")
+		stop()
+
+		By("chosen addresses")
+		for _, addresses := range [][]string{{"10.1.0.3"}, {"fd00:1::3"}, {"10.1.0.3", "fd00:1::3"}, {"10.96.0.20", "fd00:1::3"}, {"FD00:1:0::3"}} {
+			Expect(admin.Create(ctx, service("plain", "stranger", nil, addresses...))).To(beRefused("red"), "%v", addresses)
+			Expect(admin.Create(ctx, service("blue", "stranger", nil, addresses...))).To(beRefused("red"), "%v", addresses)
+		}
+		for _, a := range []string{"10.1.0.3", "fd00:1::3", "10.96.0.20"} {
+			Expect(ipAddress(ctx, a)).To(BeFalse(), "%s leaked", a)
+		}
+		put(ctx, service("red", "mine", nil, "10.1.0.3", "fd00:1::3"))
+
+		By("forms of addresses that cannot be compared")
+		for _, odd := range []string{"010.1.0.4", "::ffff:10.1.0.4"} {
+			Expect(admin.Create(ctx, service("plain", "stranger", nil, odd))).NotTo(Succeed(), odd)
+			Expect(ipAddress(ctx, "10.1.0.4")).To(BeFalse())
+		}
+
+		By("updates that gain an address")
+		single := put(ctx, service("plain", "growing", nil, "10.96.0.21"))
+		single.Spec.ClusterIPs = []string{"10.96.0.21", "fd00:1::4"}
+		single.Spec.IPFamilies, single.Spec.IPFamilyPolicy = nil, new(corev1.IPFamilyPolicyRequireDualStack)
+		Expect(admin.Update(ctx, single)).To(beRefused("red"))
+		external := put(ctx, framework.NewService("plain", "external", framework.ExternalName("example.com")))
+		external.Spec.Type, external.Spec.ExternalName, external.Spec.ClusterIPs, external.Spec.ClusterIP = corev1.ServiceTypeClusterIP, "", []string{"10.1.0.5"}, "10.1.0.5"
+		external.Spec.Ports = single.Spec.Ports
+		Expect(admin.Update(ctx, external)).To(beRefused("red"))
+		Expect(ipAddress(ctx, "fd00:1::4")).To(BeFalse())
+		Expect(ipAddress(ctx, "10.1.0.5")).To(BeFalse())
+
+		By("headless Services, ExternalNames and addresses elsewhere")
+		put(ctx, framework.NewService("plain", "headless", framework.Headless()))
+		put(ctx, service("plain", "elsewhere", nil, "10.96.0.22", "fd00:10:96::15"))
+	})
+
+	It("refuses a stranger for whom it drew from the range itself, and leaves no IPAddress behind", func(ctx SpecContext) {
+		start(ctx)
+		offer(ctx, "red", "10.1.1.0/28", "fd00:1:1::/124")
+		create(ctx, exclusive("red", "red", "red"))
+		enforced(ctx, "red", "10.1.1.3", "fd00:1:1::3")
+		in := netip.MustParsePrefix("10.1.1.0/28")
+		refused := 0
+		for i := range 60 { // more than the default range has
+			s := framework.NewService("plain", fmt.Sprint("drawn-", i))
+			err := admin.Create(ctx, s)
+			switch {
+			case err != nil && strings.Contains(err.Error(), "range is full"):
+			case err != nil:
+				Expect(err).To(beRefused("red"))
+				refused++
+			default:
+				DeferCleanup(func(ctx SpecContext) { Expect(admin.Delete(ctx, s)).To(Succeed()) })
+				Expect(in.Contains(netip.MustParseAddr(s.Spec.ClusterIP))).To(BeFalse(), s.Spec.ClusterIP)
+			}
+		}
+		Expect(refused).To(BeNumerically(">", 5), "the API server has hardly ever drawn from the closed range")
+		list := &networkingv1.IPAddressList{}
+		Expect(admin.List(ctx, list)).To(Succeed())
+		for _, ip := range list.Items {
+			Expect(in.Contains(netip.MustParseAddr(ip.Name))).To(BeFalse(), "%s leaked", ip.Name)
+		}
+		drawn := put(ctx, framework.NewService("red", "drawn"))
+		Expect(in.Contains(netip.MustParseAddr(drawn.Spec.ClusterIP))).To(BeTrue(), "the only range with room is its own: %s", drawn.Spec.ClusterIP)
+	})
+
+	It("lets a stranger that has an address already be changed", func(ctx SpecContext) {
+		start(ctx)
+		offer(ctx, "red", "10.1.2.0/28", "fd00:1:2::/124")
+		before := put(ctx, service("plain", "before", nil, "10.1.2.3", "fd00:1:2::3"))
+		create(ctx, exclusive("red", "red", "red"))
+		enforced(ctx, "red", "10.1.2.4", "fd00:1:2::4")
+		before.Labels = map[string]string{"changed": "yes"}
+		before.Spec.Ports[0].Port++
+		Expect(admin.Update(ctx, before)).To(Succeed())
+		before.Spec.IPFamilyPolicy, before.Spec.IPFamilies = new(corev1.IPFamilyPolicySingleStack), before.Spec.IPFamilies[:1]
+		before.Spec.ClusterIPs = before.Spec.ClusterIPs[:1]
+		Expect(admin.Update(ctx, before)).To(Succeed(), "giving one address back")
+	})
+
+	It("says of every Service and address what the compiled policies say", func(ctx SpecContext) {
+		stop := start(ctx)
+		offer(ctx, "wide", "10.2.0.0/24", "fd00:2::/120")
+		offer(ctx, "narrow", "10.2.0.64/28", "fd00:2::40/124")
+		expressions := exclusive("best", "", "narrow")
+		expressions.Spec.Priority = 9
+		expressions.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "tenant", Operator: metav1.LabelSelectorOpIn, Values: []string{"red", "green"}}, {Key: "absent", Operator: metav1.LabelSelectorOpDoesNotExist},
+			{Key: "zone", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"b", "c"}}, {Key: "zone", Operator: metav1.LabelSelectorOpExists},
+		}}
+		expressions.Spec.Reservations = []v1alpha1.Reservation{
+			{Name: "for-one", Address: "10.2.0.70-10.2.0.73", For: "plain/one"}, {Name: "for-one-six", Address: "fd00:2::46-fd00:2::49", For: "plain/one"},
+			{Name: "for-nobody", Address: "10.2.0.8/30"},
+		}
+		shared := exclusive("shared", "blue", "wide")
+		shared.Spec.Exclusive, shared.Spec.Enforcement, shared.Spec.Priority = false, "", 5
+		worst := exclusive("worst", "red", "wide")
+		worst.Spec.ServiceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"guest"}}}}
+		policies := []*v1alpha1.ServiceCIDRPolicy{expressions, shared, worst}
+		for _, p := range policies {
+			create(ctx, p)
+		}
+		enforced(ctx, "best", "10.2.0.65", "fd00:2::41")
+		enforced(ctx, "worst", "10.2.0.20", "fd00:2::20")
+		stop()
+
+		rules := compiled(ctx, policies...)
+		var said, denied int
+		for _, namespace := range []string{"red", "blue", "plain"} {
+			n := &corev1.Namespace{}
+			Expect(admin.Get(ctx, client.ObjectKey{Name: namespace}, n)).To(Succeed())
+			for _, labels := range []map[string]string{nil, {"app": "guest"}, {"app": "web"}} {
+				for _, name := range []string{"one", "two"} {
+					for _, a := range []string{"10.2.0.9", "10.2.0.20", "10.2.0.65", "10.2.0.71", "fd00:2::20", "fd00:2::41", "fd00:2::47", "fd00:10:96::9"} {
+						who := steering.Service{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}, NamespaceLabels: n.Labels, Labels: labels}
+						err := try(ctx, namespace, name, labels, a)
+						if refusal := rules.MayHold(netip.MustParseAddr(a), who); refusal != nil {
+							Expect(err).To(beRefused(refusal.Policy), "%s for %v", a, who)
+							denied++
+						} else {
+							Expect(err).NotTo(HaveOccurred(), "%s for %v", a, who)
+						}
+						said++
+					}
+				}
+			}
+		}
+		Expect(denied).To(And(BeNumerically(">", said/4), BeNumerically("<", said*3/4)))
+	})
+
+	It("closes a range that is not ready yet, one that is being deleted, and what another ServiceCIDR has of one", func(ctx SpecContext) {
+		start(ctx)
+		offer(ctx, "wide", "10.3.0.0/23", "fd00:3::/119")
+		unready := framework.NewServiceCIDR("unready", "10.3.0.0/28", "fd00:3::/124")
+		Expect(admin.Create(ctx, unready)).To(Succeed())
+		unready.Status.Conditions = []metav1.Condition{{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionFalse, Reason: "Test",
+			LastTransitionTime: metav1.Now()}}
+		Expect(admin.Status().Update(ctx, unready)).To(Succeed())
+		leaving := framework.NewServiceCIDR("leaving", "10.3.0.64/28", "fd00:3::40/124")
+		leaving.Finalizers = []string{"example.com/held"}
+		Expect(admin.Create(ctx, leaving)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(admin.Delete(ctx, unready)).To(Succeed())
+			Expect(admin.Patch(ctx, leaving, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		})
+		Expect(admin.Delete(ctx, leaving)).To(Succeed())
+		create(ctx, exclusive("red", "red", "unready", "leaving"))
+		enforced(ctx, "red", "10.3.0.3", "fd00:3::3", "10.3.0.67", "fd00:3::43")
+		Expect(try(ctx, "plain", "beside", nil, "10.3.0.33", "fd00:3::33")).To(Succeed(), "what only the other ServiceCIDR has stays open")
+	})
+
+	It("is given nothing any more when no policy wants it", func(ctx SpecContext) {
+		start(ctx)
+		offer(ctx, "red", "10.1.3.0/28", "fd00:1:3::/124")
+		red := exclusive("red", "red", "red")
+		create(ctx, red)
+		enforced(ctx, "red", "10.1.3.3", "fd00:1:3::3")
+		Expect(objects(ctx)).To(HaveLen(3))
+
+		By("switching back to the webhook")
+		Expect(admin.Patch(ctx, red, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"enforcement":"Webhook"}}`)))).To(Succeed())
+		Eventually(objects).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
+		Eventually(func() error { return try(ctx, "plain", "stranger", nil, "10.1.3.3", "fd00:1:3::3") }).WithTimeout(soon).Should(Succeed())
+		Eventually(func() metav1.Condition { return condition(ctx, "red", v1alpha1.PolicyEnforced) }).WithTimeout(soon).Should(BeZero())
+
+		By("and on again")
+		Expect(admin.Patch(ctx, red, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"enforcement":"APIServer"}}`)))).To(Succeed())
+		enforced(ctx, "red", "10.1.3.3", "fd00:1:3::3")
+
+		By("deleting the policy")
+		Expect(admin.Delete(ctx, red)).To(Succeed())
+		Eventually(objects).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
+	})
+
+	It("is never given what users wrote as an expression", func(ctx SpecContext) {
+		start(ctx)
+		offer(ctx, "red", "10.1.4.0/28", "fd00:1:4::/124")
+		red := exclusive("red", "true-or-x", "red")
+		create(ctx, red)
+		enforced(ctx, "red", "10.1.4.3", "fd00:1:4::3")
+		policy, err := cp.Client().AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, v1alpha1.ExclusiveRangesName, metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(policy.Spec.String()).NotTo(Or(ContainSubstring("true-or-x"), ContainSubstring("10.1.4"), ContainSubstring("tenant")))
+		Expect(policy.OwnerReferences).To(ConsistOf(HaveField("Kind", "ExclusiveRanges")))
+	})
+})
+
+// compiled are the rules that these policies make of the ServiceCIDRs that are there.
+func compiled(ctx context.Context, policies ...*v1alpha1.ServiceCIDRPolicy) *steering.Snapshot {
+	GinkgoHelper()
+	w := steering.World{Policies: policies}
+	list := &networkingv1.ServiceCIDRList{}
+	Expect(admin.List(ctx, list)).To(Succeed())
+	for i := range list.Items {
+		w.ServiceCIDRs = append(w.ServiceCIDRs, steering.NewServiceCIDR(&list.Items[i]))
+	}
+	return steering.Compile(w)
+}
+
+var _ = Describe("Services that got in all the same", Ordered, func() {
+	// noted are the notes of the events on a Service.
+	noted := func(ctx context.Context, s *corev1.Service) (notes []string) {
+		GinkgoHelper()
+		list := &eventsv1.EventList{}
+		Expect(admin.List(ctx, list, client.InNamespace(s.Namespace))).To(Succeed())
+		for _, e := range list.Items {
+			if e.Regarding.UID == s.UID && e.Reason == "ClusterIPKeptForOthers" {
+				notes = append(notes, e.Note)
+			}
+		}
+		return notes
+	}
+
+	It("are told of in a condition of the policy and an event on the Service, until they are gone", func(ctx SpecContext) {
+		offer(ctx, "red", "10.1.5.0/28", "fd00:1:5::/124")
+		guest := put(ctx, service("plain", "guest", nil, "10.1.5.3", "fd00:1:5::3"))
+		put(ctx, service("red", "mine", map[string]string{"app": "web"}, "10.1.5.4"))
+		labelled := put(ctx, service("red", "unlabelled", nil, "10.1.5.5"))
+		red := exclusive("red", "red", "red")
+		red.Spec.Enforcement = ""
+		red.Spec.ServiceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+		create(ctx, red)
+		start(ctx)
+
+		violated := func() metav1.Condition { return condition(ctx, "red", v1alpha1.PolicyViolated) }
+		Eventually(violated).WithTimeout(soon).Should(And(HaveField("Status", metav1.ConditionTrue), HaveField("Message", And(
+			ContainSubstring("Service plain/guest has 10.1.5.3"), ContainSubstring("Service plain/guest has fd00:1:5::3"),
+			ContainSubstring("Service red/unlabelled has 10.1.5.5"), Not(ContainSubstring("mine"))))))
+		Eventually(func() []string { return noted(ctx, guest) }).WithTimeout(soon).Should(ConsistOf(ContainSubstring("10.1.5.3"), ContainSubstring("fd00:1:5::3")))
+
+		By("one of them goes, and the other's namespace is selected without a label now")
+		Expect(admin.Delete(ctx, guest)).To(Succeed())
+		Eventually(violated).WithTimeout(soon).Should(HaveField("Message", Not(ContainSubstring("guest"))))
+		Expect(admin.Delete(ctx, labelled)).To(Succeed())
+		Eventually(violated).WithTimeout(soon).Should(BeZero())
+
+		By("a namespace changes its labels")
+		blue := put(ctx, service("blue", "moved", map[string]string{"app": "web"}, "10.1.5.6"))
+		Eventually(violated).WithTimeout(soon).Should(HaveField("Message", ContainSubstring("blue/moved")))
+		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blue"}}
+		relabel := func(tenant string) error {
+			return admin.Patch(ctx, n, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"tenant":%q}}}`, tenant)))
+		}
+		Expect(relabel("red")).To(Succeed())
+		Eventually(violated).WithTimeout(soon).Should(BeZero())
+		Expect(relabel("blue")).To(Succeed())
+		Eventually(violated).WithTimeout(soon).Should(HaveField("Message", ContainSubstring("blue/moved")))
+		Expect(noted(ctx, blue)).NotTo(BeEmpty())
+	})
+})
+
+var _ = Describe("Without the kind ExclusiveRanges", Ordered, func() {
+	BeforeAll(func(ctx SpecContext) {
+		before, reader := cp, admin
+		DeferCleanup(func() { cp, admin = before, reader })
+		prepare(ctx)
+		suite.ControllerManager(ctx, cp, "garbage-collector-controller")
+	})
+
+	// An API server that cannot read what a ValidatingAdmissionPolicy refers to refuses every Service.
+	It("no Service is refused: what the API server was given goes with the CustomResourceDefinition, and the policy tells", func(ctx SpecContext) {
+		stop := start(ctx)
+		offer(ctx, "red", "10.1.0.0/28", "fd00:1::/124")
+		create(ctx, exclusive("red", "red", "red"))
+		enforced(ctx, "red", "10.1.0.3", "fd00:1::3")
+		stop()
+		_, err := framework.Kubectl(ctx, cp.Kubeconfig(), "delete", "crd", "exclusiveranges.clusterip-operator.io")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() error { return try(ctx, "plain", "anybody", nil, "10.1.0.3", "fd00:1::3") }).WithTimeout(2 * time.Minute).Should(Succeed())
+		Eventually(objects).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
+
+		start(ctx)
+		Eventually(func() metav1.Condition { return condition(ctx, "red", v1alpha1.PolicyEnforced) }).WithTimeout(soon).
+			Should(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", "NotSupported")))
+		Expect(objects(ctx)).To(BeEmpty())
+	})
+})

@@ -1,0 +1,245 @@
+package enforcement_test
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/enforcement"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
+)
+
+func TestEnforcement(t *testing.T) {
+	RegisterFailHandler(Fail)
+	log.SetLogger(zap.New(zap.WriteTo(GinkgoWriter)))
+	RunSpecs(t, "enforcement")
+}
+
+// The default range is small enough to be filled.
+const (
+	default4 = "10.96.0.0/27"
+	default6 = "fd00:10:96::/123"
+	// soon is how long what happens at once may take on a busy machine.
+	soon = 30 * time.Second
+)
+
+var (
+	cp *framework.ControlPlane
+	// admin reads and writes as an administrator, past every cache.
+	admin client.Client
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) { prepare(ctx) }, NodeTimeout(2*time.Minute))
+
+// prepare starts a control plane that ends with the calling node, with namespaces and the operator's user.
+func prepare(ctx context.Context) {
+	GinkgoHelper()
+	cp = suite.ControlPlane(ctx, framework.Options{ServiceClusterIPRange: default4 + "," + default6})
+	Expect(cp.InstallCRDs(ctx)).To(Succeed())
+	var err error
+	admin, err = client.New(cp.AdminConfig(), client.Options{Scheme: scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	grant(ctx)
+	for name, labels := range map[string]map[string]string{
+		"red": {"tenant": "red", "zone": "a"}, "blue": {"tenant": "blue", "zone": "b"}, "plain": {},
+	} {
+		Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})).To(Succeed())
+	}
+}
+
+func scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(s)).To(Succeed())
+	Expect(v1alpha1.AddToScheme(s)).To(Succeed())
+	return s
+}
+
+const operator = "system:serviceaccount:clusterip-operator-system:clusterip-operator-manager"
+
+// grant gives the operator the rules of config/rbac, and no others.
+func grant(ctx context.Context) {
+	GinkgoHelper()
+	content, err := os.ReadFile("../../config/rbac/role.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	role := &rbacv1.ClusterRole{}
+	Expect(yaml.UnmarshalStrict(content, role)).To(Succeed())
+	Expect(admin.Create(ctx, role)).To(Succeed())
+	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: operator}},
+	})).To(Succeed())
+}
+
+// start runs the controller as the operator's user, and no other part of the operator. It returns what stops it, which the end of the calling node does too.
+func start(ctx context.Context) (stop func()) {
+	GinkgoHelper()
+	as, err := cp.ConfigForUser(operator, "system:serviceaccounts")
+	Expect(err).NotTo(HaveOccurred())
+	mgr, err := manager.New(as, manager.Options{
+		Scheme: scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	books, board := ledger.New(), steering.NewBoard()
+	Expect(books.Watch(ctx, mgr.GetCache())).To(Succeed())
+	Expect(board.Watch(ctx, mgr.GetCache())).To(Succeed())
+	Expect(mgr.Add(board)).To(Succeed())
+	Expect((&enforcement.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: board, Addresses: books, Changed: ledger.Map(books.Addresses(), enforcement.Audits(board)),
+		Events: mgr.GetEventRecorder("clusterip-operator-enforcement"), Clock: clock.RealClock{},
+	}).SetupWithManager(mgr)).To(Succeed())
+	running, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(running) }()
+	stop = func() {
+		cancel()
+		if ended != nil {
+			Expect(<-ended).To(Succeed())
+			ended = nil
+		}
+	}
+	DeferCleanup(func() { stop() })
+	return stop
+}
+
+// offer creates a ServiceCIDR, and waits until the API server allocates from it. It goes when the spec ends.
+func offer(ctx context.Context, name string, cidrs ...string) {
+	GinkgoHelper()
+	c := framework.NewServiceCIDR(name, cidrs...)
+	Expect(admin.Create(ctx, c)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(admin.Delete(ctx, c))).To(Succeed())
+		Eventually(func() error { return admin.Get(ctx, client.ObjectKeyFromObject(c), c) }).WithTimeout(soon).Should(MatchError(apierrors.IsNotFound, "gone"))
+	})
+	for _, cidr := range cidrs {
+		p := netip.MustParsePrefix(cidr)
+		Eventually(func() error { return try(ctx, "red", "probe", nil, last(p).String()) }).WithTimeout(soon).Should(Succeed())
+	}
+}
+
+// last is the last address of a range that a Service can have in both families.
+func last(p netip.Prefix) netip.Addr {
+	a := steering.SpanOf(p).Last
+	if a.Is4() {
+		a = a.Prev()
+	}
+	return a
+}
+
+// create creates a policy that goes when the spec ends.
+func create(ctx context.Context, p *v1alpha1.ServiceCIDRPolicy) {
+	GinkgoHelper()
+	Expect(admin.Create(ctx, p)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(admin.Delete(ctx, p))).To(Succeed()) })
+}
+
+// exclusive is a policy with enforcement: APIServer for the namespaces of a tenant.
+func exclusive(name, tenant string, serviceCIDRs ...string) *v1alpha1.ServiceCIDRPolicy {
+	return &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ServiceCIDRPolicySpec{
+		ServiceCIDRs: serviceCIDRs, Exclusive: true, Enforcement: v1alpha1.EnforcementAPIServer,
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": tenant}},
+	}}
+}
+
+// condition reads a condition of a policy; it is the zero Condition if it is not there. One of another generation has an unknown status.
+func condition(ctx context.Context, policy, kind string) metav1.Condition {
+	GinkgoHelper()
+	p := &v1alpha1.ServiceCIDRPolicy{}
+	Expect(admin.Get(ctx, client.ObjectKey{Name: policy}, p)).To(Succeed())
+	c := meta.FindStatusCondition(p.Status.Conditions, kind)
+	if c == nil {
+		return metav1.Condition{}
+	}
+	if c.ObservedGeneration != p.Generation {
+		c.Status = metav1.ConditionUnknown
+	}
+	return *c
+}
+
+// enforced waits until a policy says that the API server enforces it, and a stranger is refused an address of it.
+func enforced(ctx context.Context, policy string, addresses ...string) {
+	GinkgoHelper()
+	Eventually(func() metav1.Condition { return condition(ctx, policy, v1alpha1.PolicyEnforced) }).WithTimeout(soon).
+		Should(HaveField("Status", metav1.ConditionTrue))
+	for _, a := range addresses {
+		Eventually(func() error { return try(ctx, "plain", "probe", nil, a) }).WithTimeout(soon).Should(beRefused(policy))
+	}
+}
+
+// try creates a Service with these addresses, and deletes it again. A dry run would not do: there the API server looks into one of its ranges, any of them.
+func try(ctx context.Context, namespace, name string, labels map[string]string, addresses ...string) error {
+	s := service(namespace, name, labels, addresses...)
+	if err := admin.Create(ctx, s); err != nil {
+		return err
+	}
+	return admin.Delete(ctx, s)
+}
+
+func service(namespace, name string, labels map[string]string, addresses ...string) *corev1.Service {
+	var options []framework.ServiceOption
+	switch len(addresses) {
+	case 0:
+	case 1:
+		options = append(options, framework.WithClusterIPs(addresses...), framework.WithFamilies(familyOf(addresses[0])))
+	default:
+		options = append(options, framework.WithClusterIPs(addresses...), framework.RequireDualStack())
+	}
+	s := framework.NewService(namespace, name, options...)
+	s.Labels = labels
+	return s
+}
+
+func familyOf(address string) corev1.IPFamily {
+	if strings.Contains(address, ":") {
+		return corev1.IPv6Protocol
+	}
+	return corev1.IPv4Protocol
+}
+
+// beRefused matches the refusal of a Service by the API server in the name of a policy.
+func beRefused(policy string) OmegaMatcher {
+	return MatchError(And(
+		ContainSubstring("ValidatingAdmissionPolicy '"+v1alpha1.ExclusiveRangesName+"'"), ContainSubstring("ServiceCIDRPolicy %q", policy)))
+}
+
+// put creates a Service that goes when the spec ends, and returns it as it is.
+func put(ctx context.Context, s *corev1.Service) *corev1.Service {
+	GinkgoHelper()
+	Expect(admin.Create(ctx, s)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(admin.Delete(ctx, s))).To(Succeed()) })
+	return s
+}
+
+// ipAddress reports whether there is an IPAddress.
+func ipAddress(ctx context.Context, address string) bool {
+	GinkgoHelper()
+	err := admin.Get(ctx, client.ObjectKey{Name: address}, &networkingv1.IPAddress{})
+	Expect(client.IgnoreNotFound(err)).NotTo(HaveOccurred())
+	return err == nil
+}

@@ -1,0 +1,182 @@
+package migration
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+)
+
+// Allocator says from what a cluster's API servers allocate ClusterIPs.
+type Allocator string
+
+const (
+	// AllocatorUnknown says that nothing tells. It is judged like the bitmap, of which no harm comes.
+	AllocatorUnknown Allocator = "Unknown"
+	// AllocatorBitmap means from the bitmap in etcd; IPAddresses are written by whoever prepares the migration.
+	AllocatorBitmap Allocator = "Bitmap"
+	// AllocatorBoth means from IPAddresses, and the bitmap is kept in step (dual write, Kubernetes 1.31 to 1.33 with the
+	// feature gate MultiCIDRServiceAllocator and without DisableAllocatorDualWrite).
+	AllocatorBoth Allocator = "Both"
+	// AllocatorIPAddresses means from IPAddresses alone. A bitmap that is still there is a leftover.
+	AllocatorIPAddresses Allocator = "IPAddresses"
+)
+
+// WritesIPAddresses reports whether the API server creates and deletes IPAddresses itself.
+func (a Allocator) WritesIPAddresses() bool { return a == AllocatorBoth || a == AllocatorIPAddresses }
+
+// Snapshot is all that a plan is made of, as it was at one moment. The zero Snapshot is an empty cluster.
+type Snapshot struct {
+	Now time.Time
+	// Cluster is the UID of namespace kube-system, by which a plan knows its cluster.
+	Cluster types.UID
+	// Revision is that of etcd, 0 if it was not asked.
+	Revision  int64
+	Allocator Allocator
+	// Served: an API server was asked and serves ServiceCIDRs and IPAddresses.
+	Served bool
+	// Given is what the admin says that the API server's --service-cluster-ip-range is, the primary range first; nil if
+	// nothing was said.
+	Given []netip.Prefix
+	// Bitmaps are those that exist, primary first. Looked is false when nobody looked for them.
+	Bitmaps []StoredBitmap
+	Looked  bool
+
+	Services     []Service
+	IPAddresses  []IPAddress
+	ServiceCIDRs []ServiceCIDR
+	// Unreadable are objects that could not be decoded.
+	Unreadable []Unreadable
+}
+
+// Service is what matters of a Service.
+type Service struct {
+	Name    types.NamespacedName
+	UID     types.UID
+	Created time.Time
+	// Addresses are its ClusterIPs; headless and ExternalName Services have none.
+	Addresses []netip.Addr
+	// Invalid are entries that are no address. Misspelt are addresses, but not written as their IPAddress is named, with which API
+	// servers compare the text.
+	Invalid, Misspelt []string
+}
+
+// IPAddress is what matters of an IPAddress.
+type IPAddress struct {
+	Address         netip.Addr
+	UID             types.UID
+	ResourceVersion string
+	Created         time.Time
+	ManagedBy       string
+	Family          string
+	// Service is the parent if it is a Service, zero otherwise.
+	Service  types.NamespacedName
+	Deleting bool
+	// ByAPIServer: an API server that allocates from IPAddresses wrote it.
+	ByAPIServer bool
+	Finalizers  []string
+}
+
+// ServiceCIDR is what matters of a ServiceCIDR.
+type ServiceCIDR struct {
+	Name            string
+	UID             types.UID
+	ResourceVersion string
+	CIDRs           []netip.Prefix
+	Finalizers      []string
+	Deleting        bool
+	// ByAPIServer: an API server that allocates from it created it.
+	ByAPIServer bool
+}
+
+// StoredBitmap is a RangeAllocation as it was found in etcd.
+type StoredBitmap struct {
+	// Key is KeyPrimary or KeySecondary.
+	Key         string
+	ModRevision int64
+	// Range is the text in it. Bitmap is what it says, nil if Err tells why that cannot be known.
+	Range  string
+	Bitmap *bitmap.Bitmap
+	Err    error
+}
+
+// Unreadable is an object that could not be decoded.
+type Unreadable struct {
+	Key string
+	Err error
+}
+
+// Keys of the RangeAllocations, relative to the prefix of the API server's storage.
+const (
+	KeyPrimary   = "ranges/serviceips"
+	KeySecondary = "ranges/secondaryserviceips"
+)
+
+// newService reads a Service. Those that were stored before dual stack have spec.clusterIP alone; API servers fill the other
+// field in when they read, etcd does not.
+func newService(o *corev1.Service) Service {
+	if len(o.Spec.ClusterIPs) == 0 && o.Spec.ClusterIP != "" {
+		o = o.DeepCopy()
+		o.Spec.ClusterIPs = []string{o.Spec.ClusterIP}
+	}
+	s := Service{
+		Name: types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, UID: o.UID, Created: o.CreationTimestamp.Time,
+		Addresses: ledger.ClusterIPs(o),
+	}
+	for _, text := range o.Spec.ClusterIPs {
+		switch a, ok := ledger.ParseClusterIP(text); {
+		case text == "", text == corev1.ClusterIPNone:
+		case !ok:
+			s.Invalid = append(s.Invalid, text)
+		case a.String() != text:
+			s.Misspelt = append(s.Misspelt, text)
+		}
+	}
+	return s
+}
+
+// newIPAddress is not ok for a name that is no canonical address, which no API server accepts.
+func newIPAddress(o *networkingv1.IPAddress) (ip IPAddress, ok bool) {
+	a, err := netip.ParseAddr(o.Name)
+	return IPAddress{
+		Address: a, UID: o.UID, ResourceVersion: o.ResourceVersion, Created: o.CreationTimestamp.Time,
+		ManagedBy: o.Labels[networkingv1.LabelManagedBy], Family: o.Labels[networkingv1.LabelIPAddressFamily],
+		Service: upstream.Service(o), Deleting: !o.DeletionTimestamp.IsZero(), ByAPIServer: upstream.WrittenByAPIServer(o),
+		Finalizers: o.Finalizers,
+	}, err == nil
+}
+
+func newServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
+	c := ServiceCIDR{
+		Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Finalizers: o.Finalizers,
+		Deleting: !o.DeletionTimestamp.IsZero(), ByAPIServer: upstream.WrittenByAPIServer(o),
+	}
+	for _, text := range o.Spec.CIDRs {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			c.CIDRs = append(c.CIDRs, p)
+		}
+	}
+	return c
+}
+
+// byRight orders the Services that hold one address: who had it first keeps it. Names only break the tie of one second.
+func byRight(a, b *Service) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name.String(), b.Name.String()))
+}
+
+// defaultCIDR returns the ServiceCIDR that stands for the API server's flag, nil if there is none.
+func (w Snapshot) defaultCIDR() *ServiceCIDR {
+	i := slices.IndexFunc(w.ServiceCIDRs, func(c ServiceCIDR) bool { return c.Name == defaultName })
+	if i < 0 {
+		return nil
+	}
+	return &w.ServiceCIDRs[i]
+}

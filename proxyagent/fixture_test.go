@@ -1,0 +1,377 @@
+package proxyagent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// fixture is an agent with fakes inside of synctest. What the fakes are called with goes into the journal.
+type fixture struct {
+	*journal
+	t        *testing.T
+	source   *fakeSource
+	backends map[model.Family]*fakeBackend
+	flows    map[model.Family]*fakeFlows
+	agent    *Agent
+	end      context.CancelFunc
+	ended    chan error
+}
+
+// runAgent runs a test of an agent for IPv4, or for the families that the options name, which starts with run.
+func runAgent(t *testing.T, o Options, test func(s *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newFixture(t, o)
+		test(s)
+		s.stop()
+	})
+}
+
+func newFixture(t *testing.T, o Options) *fixture {
+	s := &fixture{
+		journal: &journal{start: time.Now()}, t: t, backends: map[model.Family]*fakeBackend{}, flows: map[model.Family]*fakeFlows{},
+	}
+	s.source = &fakeSource{ready: make(chan struct{}), wake: make(chan struct{}, 1)}
+	if o.Families == nil {
+		o.Families = []Family{{Settings: settings(model.IPv4)}}
+	}
+	for i := range o.Families {
+		f := o.Families[i].Settings.Family
+		s.backends[f], s.flows[f] = &fakeBackend{journal: s.journal, family: f}, &fakeFlows{journal: s.journal, family: f}
+		o.Families[i].Backend, o.Families[i].Flows = s.backends[f], s.flows[f]
+	}
+	o.NodeName, o.Source, o.Health, o.HealthChecks = "here", s.source, fakeHealth{s.journal}, fakeHealthChecks{s.journal}
+	o.Events, o.Metrics = fakeEvents{s.journal}, fakeMetrics{s.journal}
+	s.agent = New(o)
+	return s
+}
+
+// run starts the agent; with ready the source has listed everything.
+func (s *fixture) run(ready bool) {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.end, s.ended = cancel, make(chan error, 1)
+	if ready {
+		close(s.source.ready)
+	}
+	go func() { s.ended <- s.agent.Run(ctx) }()
+	synctest.Wait()
+}
+
+// stop ends the agent, which has to happen without any time passing.
+func (s *fixture) stop() {
+	s.t.Helper()
+	if s.end == nil {
+		return
+	}
+	s.end()
+	asked := time.Now()
+	if err := <-s.ended; err != nil {
+		s.t.Errorf("the agent ended with %v", err)
+	}
+	if took := time.Since(asked); took > 0 {
+		s.t.Errorf("the agent took %s to end", took)
+	}
+	s.end = nil
+}
+
+// wait lets time pass until so long after the start.
+func (s *fixture) until(at time.Duration) {
+	time.Sleep(at - time.Since(s.start))
+	synctest.Wait()
+}
+
+// expect compares what was noted since the last time, of the kinds named in front, or all.
+func (s *fixture) expect(kinds string, want ...string) {
+	s.t.Helper()
+	synctest.Wait()
+	got := s.take(strings.Fields(kinds)...)
+	if !slices.Equal(got, want) {
+		s.t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+// settings are those of an agent that cares for Services alone.
+func settings(f model.Family) model.Settings {
+	return model.Settings{Family: f, Allocations: model.Ignore, MasqueradeBit: 14, KeepUnallocated: true}
+}
+
+func both() []Family {
+	return []Family{{Settings: settings(model.IPv4)}, {Settings: settings(model.IPv6)}}
+}
+
+// journal holds lines "1.5s IPv4 sync ..." in the order of events.
+type journal struct {
+	start time.Time
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) note(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, fmt.Sprintf("%s %s", time.Since(j.start), fmt.Sprintf(format, args...)))
+}
+
+// take returns the lines with one of the words, and forgets all.
+func (j *journal) take(kinds ...string) []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var found []string
+	for _, line := range j.lines {
+		words := strings.Fields(line)
+		if len(kinds) == 0 || slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(words, k) }) {
+			found = append(found, line)
+		}
+	}
+	j.lines = nil
+	return found
+}
+
+type fakeSource struct {
+	ready chan struct{}
+	wake  chan struct{}
+
+	mu      sync.Mutex
+	pending model.Changes
+}
+
+func (s *fakeSource) Ready() <-chan struct{} { return s.ready }
+func (s *fakeSource) Wake() <-chan struct{}  { return s.wake }
+
+func (s *fakeSource) Take() model.Changes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changes := s.pending
+	s.pending = model.Changes{}
+	return changes
+}
+
+// change adds to what is to be taken, and wakes.
+func (s *fakeSource) change(edit func(c *model.Changes)) {
+	s.mu.Lock()
+	edit(&s.pending)
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// put changes Services.
+func (s *fakeSource) put(services ...*model.Service) {
+	s.change(func(c *model.Changes) {
+		for _, service := range services {
+			changesOf(c)[service.Name] = service
+		}
+	})
+}
+
+func (s *fakeSource) remove(n model.ServiceName) {
+	s.change(func(c *model.Changes) { changesOf(c)[n] = nil })
+}
+
+func changesOf(c *model.Changes) map[model.ServiceName]*model.Service {
+	if c.Services == nil {
+		c.Services = map[model.ServiceName]*model.Service{}
+	}
+	return c.Services
+}
+
+// fakeBackend fails, takes its time, and finds drift as told.
+type fakeBackend struct {
+	*journal
+	family model.Family
+
+	mu      sync.Mutex
+	fail    []error       // of the next syncs; nil succeeds
+	broken  error         // of all syncs beyond those
+	took    time.Duration // of each sync
+	drift   [][]string    // what the next looks find
+	blind   []error       // of the next looks
+	pending time.Duration // how long a look takes
+}
+
+func (b *fakeBackend) tell(edit func(b *fakeBackend)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	edit(b)
+}
+
+func (b *fakeBackend) Sync(ctx context.Context, deltas ...model.Delta) (bool, error) {
+	b.note("%s sync %s", b.family, inWords(deltas...))
+	b.mu.Lock()
+	err, took := next(&b.fail, b.broken), b.took
+	b.mu.Unlock()
+	return true, pass(ctx, took, err)
+}
+
+func (b *fakeBackend) Check(ctx context.Context, _ time.Time) ([]string, error) {
+	b.note("%s check", b.family)
+	b.mu.Lock()
+	found, err, took := next(&b.drift, nil), next(&b.blind, nil), b.pending
+	b.mu.Unlock()
+	return found, pass(ctx, took, err)
+}
+
+func (b *fakeBackend) Counts() (total, written map[string]int) {
+	return map[string]int{"nat": 7, "filter": 5}, map[string]int{"nat": 3}
+}
+
+func (b *fakeBackend) Describe(n model.PortName) []string { return []string{"rules of " + n.String()} }
+
+// next takes the first of a queue, or the other value when it is empty.
+func next[T any](queue *[]T, or T) T {
+	if len(*queue) == 0 {
+		return or
+	}
+	first := (*queue)[0]
+	*queue = (*queue)[1:]
+	return first
+}
+
+// pass takes time as a program that is run with ctx does.
+func pass(ctx context.Context, took time.Duration, err error) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(took):
+		return err
+	}
+}
+
+// inWords writes the ports of Deltas: "globals +web -old; +new".
+func inWords(deltas ...model.Delta) string {
+	var all []string
+	for _, d := range deltas {
+		var words []string
+		if d.Globals != nil {
+			words = append(words, "globals")
+		}
+		for _, name := range slices.SortedFunc(maps.Keys(d.Ports), model.PortName.Compare) {
+			sign := "+"
+			if d.Ports[name] == nil {
+				sign = "-"
+			}
+			words = append(words, sign+name.Service.Name)
+		}
+		all = append(all, strings.Join(words, " "))
+	}
+	return strings.Join(all, "; ")
+}
+
+type fakeFlows struct {
+	*journal
+	family model.Family
+	mu     sync.Mutex
+	fail   []error
+	took   time.Duration
+}
+
+func (f *fakeFlows) Start(ctx context.Context, p model.Plan) (int, error) {
+	f.note("%s flows start with %d ports", f.family, len(p.Ports))
+	return f.answer(ctx)
+}
+
+func (f *fakeFlows) Reconcile(ctx context.Context, g model.Globals, d model.Delta) (int, error) {
+	f.note("%s flows reconcile bit %d %s", f.family, g.MasqueradeBit, inWords(d))
+	return f.answer(ctx)
+}
+
+func (f *fakeFlows) answer(ctx context.Context) (int, error) {
+	f.mu.Lock()
+	err := next(&f.fail, nil)
+	took := f.took
+	f.mu.Unlock()
+	return 3, pass(ctx, took, err)
+}
+
+type fakeHealth struct{ *journal }
+
+func (h fakeHealth) Queued(f model.Family)       { h.note("%s queued", f) }
+func (h fakeHealth) Updated(f model.Family)      { h.note("%s updated", f) }
+func (h fakeHealth) SetNodeLeaving(leaving bool) { h.note("leaving %t", leaving) }
+
+type fakeHealthChecks struct{ *journal }
+
+func (h fakeHealthChecks) Set(n model.ServiceName, port uint16, local int) {
+	h.note("healthcheck %s port %d local %d", n.Name, port, local)
+}
+
+type fakeEvents struct{ *journal }
+
+func (e fakeEvents) Disputed(d model.Dispute) {
+	e.note("event %s %s %s", d.Addr, d.Loser.Name, d.Reason)
+}
+
+type fakeMetrics struct{ *journal }
+
+func (m fakeMetrics) Changed(services, endpoints int) { m.note("changed %d %d", services, endpoints) }
+func (m fakeMetrics) ChangesDone(services, endpoints int) {
+	m.note("changesdone %d %d", services, endpoints)
+}
+
+func (m fakeMetrics) Queued(f model.Family, at time.Time) {
+	m.note("%s metricqueued %s", f, at.Sub(m.start))
+}
+
+func (m fakeMetrics) SyncDone(f model.Family, full bool, took time.Duration, end time.Time, err error) {
+	m.note("%s syncdone full %t took %s end %s err %v", f, full, took, end.Sub(m.start), err)
+}
+
+func (m fakeMetrics) RestoreFailed(f model.Family) { m.note("%s restorefailed", f) }
+
+func (m fakeMetrics) Programmed(f model.Family, triggers []time.Time, now time.Time) {
+	var at []string
+	for _, t := range triggers {
+		at = append(at, t.Sub(m.start).String())
+	}
+	m.note("%s programmed [%s] at %s", f, strings.Join(at, " "), now.Sub(m.start))
+}
+
+func (m fakeMetrics) Rules(f model.Family, table string, total, written int) {
+	m.note("%s rules %s %d %d", f, table, total, written)
+}
+
+func (m fakeMetrics) NoLocalEndpoints(f model.Family, internal, external int) {
+	m.note("%s nolocal %d %d", f, internal, external)
+}
+
+func (m fakeMetrics) ConntrackDone(f model.Family, took time.Duration, deleted int) {
+	m.note("%s conntrackdone %s %d", f, took, deleted)
+}
+
+func (m fakeMetrics) Disputed(f model.Family, disputes []model.Dispute) {
+	if len(disputes) > 0 {
+		m.note("%s disputed %d", f, len(disputes))
+	}
+}
+
+func (m fakeMetrics) Repaired(f model.Family, what string) { m.note("%s repaired %s", f, what) }
+
+// web is a Service with one endpoint elsewhere.
+func web(name, ip, endpoint string) *model.Service {
+	return &model.Service{
+		Name: named(name), ClusterIPs: []netip.Addr{netip.MustParseAddr(ip)},
+		Ports:     []model.Port{{Name: "http", Protocol: model.TCP, Port: 80}},
+		Endpoints: []model.Endpoint{at("there", endpoint)},
+	}
+}
+
+// at is a ready endpoint on a node.
+func at(node, addr string) model.Endpoint {
+	return model.Endpoint{
+		Port: "http", Protocol: model.TCP, Addr: netip.AddrPortFrom(netip.MustParseAddr(addr), 8080), Node: node, Ready: true, Serving: true,
+	}
+}
+
+func named(name string) model.ServiceName { return model.ServiceName{Namespace: "default", Name: name} }

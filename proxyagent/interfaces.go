@@ -1,0 +1,109 @@
+package proxyagent
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// Source delivers the changes in the cluster.
+type Source interface {
+	// Ready is closed once everything has been listed.
+	Ready() <-chan struct{}
+	// Wake gets a value when there are changes.
+	Wake() <-chan struct{}
+	// Take returns the changes since the last Take; the first time, the whole state.
+	Take() model.Changes
+}
+
+// Backend writes a Plan to the kernel of this node, for one family.
+type Backend interface {
+	// Sync brings the kernel to the Plan as it is after the Deltas, in their order. After a failure the next Sync finishes the work, also one
+	// without a Delta. Full reports whether everything was compared.
+	Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error)
+	// Check repairs changes by others and lists them. It is cheap when there are none.
+	Check(ctx context.Context, now time.Time) ([]string, error)
+	// Counts returns for each table how many rules there are and how many the last sync wrote.
+	Counts() (total, written map[string]int)
+	// Describe says in words how a port is programmed.
+	Describe(n model.PortName) []string
+}
+
+// Flows removes stale conntrack entries of UDP, for one family.
+type Flows interface {
+	// Start looks at all ports of a Plan, Reconcile at those of a Delta whose rules are in the kernel.
+	Start(ctx context.Context, p model.Plan) (deleted int, err error)
+	Reconcile(ctx context.Context, g model.Globals, d model.Delta) (deleted int, err error)
+}
+
+// Health receives the progress of the loop. All methods may be called concurrently.
+type Health interface {
+	Queued(f model.Family)
+	Updated(f model.Family)
+	SetNodeLeaving(leaving bool)
+}
+
+// HealthChecks serves the health check node ports of Services. Port zero takes one away.
+type HealthChecks interface {
+	Set(n model.ServiceName, port uint16, localEndpoints int)
+}
+
+// Events reports a Service that does not get an address.
+type Events interface {
+	Disputed(d model.Dispute)
+}
+
+// Metrics receives the numbers of each round.
+type Metrics interface {
+	Changed(services, endpoints int)
+	ChangesDone(services, endpoints int)
+	Queued(f model.Family, at time.Time)
+	SyncDone(f model.Family, full bool, took time.Duration, end time.Time, err error)
+	RestoreFailed(f model.Family)
+	Programmed(f model.Family, triggers []time.Time, now time.Time)
+	Rules(f model.Family, table string, total, written int)
+	NoLocalEndpoints(f model.Family, internal, external int)
+	ConntrackDone(f model.Family, took time.Duration, deleted int)
+	Disputed(f model.Family, disputes []model.Dispute)
+	Repaired(f model.Family, what string)
+}
+
+// Family is what the agent needs for one IP family.
+type Family struct {
+	Settings model.Settings
+	Backend  Backend
+	Flows    Flows
+}
+
+// Options make an [Agent]. All fields are needed but the durations, which have defaults, and LocalAddrs.
+type Options struct {
+	NodeName     string
+	Source       Source
+	Families     []Family
+	Health       Health
+	HealthChecks HealthChecks
+	Events       Events
+	Metrics      Metrics
+	// LocalAddrs lists the addresses of the node's interfaces. Nil when no setting depends on them.
+	LocalAddrs func() ([]netip.Addr, error)
+
+	// MinSyncPeriod is the pause after a sync during which changes are collected. Default 1s.
+	MinSyncPeriod time.Duration
+	// ProbePeriod is how often drift is looked for. Default 1s.
+	ProbePeriod time.Duration
+	// RetryPeriod is the longest pause before a failed sync of a family is tried again; the first one is a second. Default 30s.
+	RetryPeriod time.Duration
+}
+
+func (o *Options) fill() {
+	for _, d := range []struct {
+		value *time.Duration
+		or    time.Duration
+	}{{&o.MinSyncPeriod, time.Second}, {&o.ProbePeriod, time.Second}, {&o.RetryPeriod, 30 * time.Second}} {
+		if *d.value == 0 {
+			*d.value = d.or
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package watch
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unique"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// parseAddr reads an address as the API writes it: no leading zeros, which some read as octal; no zone; no IPv4 address in IPv6 dress,
+// which would be a second name of the same thing.
+func parseAddr(s string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(s)
+	if err != nil || a.Zone() != "" || a.Is4In6() {
+		return netip.Addr{}, false
+	}
+	return a, true
+}
+
+// parsePrefix reads a CIDR by the same rules. Bits behind the prefix length are cleared.
+func parsePrefix(s string) (netip.Prefix, bool) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil || p.Addr().Is4In6() {
+		return netip.Prefix{}, false
+	}
+	return p.Masked(), true
+}
+
+// virtual reports whether an address can be one that a Service is reached at. The API refuses the others in most places; a load
+// balancer's status is written by programs, and one that claims 127.0.0.1 would take all traffic that stays on the node.
+func virtual(a netip.Addr) bool {
+	return !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast()
+}
+
+// reachable reports whether an address can be one that an endpoint has, by the rules of the API.
+func reachable(a netip.Addr) bool {
+	return virtual(a) && !a.IsLinkLocalUnicast()
+}
+
+// parseAddrs reads the addresses that are virtual; the others are junk.
+func parseAddrs(what string, in []string, j *junk) []netip.Addr {
+	var out []netip.Addr
+	for _, s := range in {
+		if a, ok := parseAddr(s); ok && virtual(a) {
+			out = append(out, a)
+		} else {
+			j.add(what, s)
+		}
+	}
+	return out
+}
+
+// parsePrefixes reads CIDRs; what is none is junk.
+func parsePrefixes(what string, in []string, j *junk) []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range in {
+		if p, ok := parsePrefix(s); ok {
+			out = append(out, p)
+		} else {
+			j.add(what, s)
+		}
+	}
+	return out
+}
+
+const (
+	// shownJunk is how many pieces of junk are shown with their value, shownLetters how many letters of each.
+	shownJunk    = 3
+	shownLetters = 64
+)
+
+// junk collects what of one object cannot be used. Its size has a bound, whatever the object holds. The zero value is none.
+type junk struct {
+	count    int
+	examples []string
+}
+
+// add counts one more; what names the field, and value may be anything.
+func (j *junk) add(what, value string) {
+	j.count++
+	if len(j.examples) < shownJunk {
+		j.examples = append(j.examples, what+" "+quoted(value))
+	}
+}
+
+// String returns examples of what was found. It is empty when there was nothing, and it is one line.
+func (j *junk) String() string {
+	text := strings.Join(j.examples, ", ")
+	if more := j.count - len(j.examples); more > 0 {
+		return fmt.Sprintf("%s and %d more", text, more)
+	}
+	return text
+}
+
+// quoted writes any string on one short line.
+func quoted(s string) string {
+	if len(s) > shownLetters {
+		return strconv.Quote(s[:shownLetters]) + "..."
+	}
+	return strconv.Quote(s)
+}
+
+// head is what an informer asks of an object that it stores. It stands in for an ObjectMeta, which is six times as large.
+type head struct{ namespace, name, version string }
+
+func headOf(o metav1.Object) head {
+	return head{namespace: o.GetNamespace(), name: o.GetName(), version: o.GetResourceVersion()}
+}
+
+// GetObjectMeta makes everything that embeds a head a [metav1.ObjectMetaAccessor]. It builds what it returns.
+func (h *head) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: h.namespace, Name: h.name, ResourceVersion: h.version}
+}
+
+// key is namespace/name, or the name of an object without namespace.
+func (h *head) key() string {
+	return cache.ObjectName{Namespace: h.namespace, Name: h.name}.String()
+}
+
+// object is what the stores hold.
+type object interface {
+	comparable
+	metav1.ObjectMetaAccessor
+	key() string
+}
+
+// word is a string of which there are few and which is held often, such as the name of a node: 8 bytes, and one copy of the letters.
+type word = unique.Handle[string]
+
+func wordOf(s string) word { return unique.Make(s) }

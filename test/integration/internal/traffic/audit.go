@@ -1,0 +1,148 @@
+package traffic
+
+import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// AuditLog is the path of a log in which an API server notes each write of a Service or an IPAddress.
+type AuditLog string
+
+// NewAuditLog makes a log of the calling node, and returns the flags that make an API server write it. Each API server has its own.
+func NewAuditLog() (log AuditLog, flags []string) {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	policy := filepath.Join(dir, "policy.yaml")
+	Expect(os.WriteFile(policy, []byte(`
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+omitManagedFields: true
+rules:
+- level: RequestResponse
+  verbs: [create, update, patch, delete]
+  resources: [{group: "", resources: [services]}, {group: networking.k8s.io, resources: [ipaddresses]}]
+- level: None
+`), 0o600)).To(Succeed())
+	log = AuditLog(filepath.Join(dir, "audit.log"))
+	return log, []string{"--audit-policy-file=" + policy, "--audit-log-path=" + string(log), "--audit-log-mode=blocking"}
+}
+
+// Who chose the addresses of a Service.
+const (
+	ByWebhook   = "by the webhook"
+	ByAPIServer = "by the API server, which the webhook left it to"
+	FailedOpen  = "by the API server, which got no answer"
+)
+
+// Event is one write that an API server has answered.
+type Event struct {
+	// Received is when the request came, Done when it was answered.
+	Received, Done time.Time
+	Verb           string
+	// Resource is "services" or "ipaddresses".
+	Resource        string
+	Namespace, Name string
+	User            string
+	Code            int
+	// Chosen says who chose the addresses of a Service.
+	Chosen string
+	// Addresses are those of the Service that was answered with, none if it was deleted or refused.
+	Addresses []string
+	// Parent is what the IPAddress in the answer names, namespace/name.
+	Parent string
+}
+
+// Succeeded reports whether the request was granted.
+func (e Event) Succeeded() bool { return e.Code >= 200 && e.Code < 300 }
+
+// Events returns the writes that API servers have logged, dry runs apart, in the order of their answers.
+func Events(logs ...AuditLog) (all []Event) {
+	GinkgoHelper()
+	for _, log := range logs {
+		content, err := os.ReadFile(string(log))
+		Expect(err).NotTo(HaveOccurred())
+		for line := range strings.Lines(string(content)) {
+			if event, ok := parseEvent(line); ok {
+				all = append(all, event)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Event) int { return a.Done.Compare(b.Done) })
+	return all
+}
+
+// record is what matters here of an event of audit.k8s.io/v1.
+type record struct {
+	Verb       string `json:"verb"`
+	RequestURI string `json:"requestURI"`
+	User       struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	ObjectRef struct {
+		Resource, Namespace, Name, Subresource string
+	} `json:"objectRef"`
+	ResponseStatus struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+	ResponseObject struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Spec     struct {
+			ClusterIPs []string                      `json:"clusterIPs"`
+			ParentRef  *networkingv1.ParentReference `json:"parentRef"`
+		} `json:"spec"`
+	} `json:"responseObject"`
+	RequestReceivedTimestamp metav1.MicroTime  `json:"requestReceivedTimestamp"`
+	StageTimestamp           metav1.MicroTime  `json:"stageTimestamp"`
+	Annotations              map[string]string `json:"annotations"`
+}
+
+// parseEvent reads a line of a log. It is false for dry runs, subresources, and a last line that is half written.
+func parseEvent(line string) (Event, bool) {
+	var r record
+	if err := json.Unmarshal([]byte(line), &r); err != nil || strings.Contains(r.RequestURI, "dryRun=") || r.ObjectRef.Subresource != "" {
+		return Event{}, false
+	}
+	event := Event{
+		Received: r.RequestReceivedTimestamp.Time, Done: r.StageTimestamp.Time, Verb: r.Verb, Resource: r.ObjectRef.Resource,
+		Namespace: r.ObjectRef.Namespace, Name: cmp.Or(r.ObjectRef.Name, r.ResponseObject.Metadata.Name), User: r.User.Username,
+		Code: r.ResponseStatus.Code, Chosen: chosenBy(r.Annotations),
+	}
+	if parent := r.ResponseObject.Spec.ParentRef; parent != nil {
+		event.Parent = parent.Namespace + "/" + parent.Name
+	}
+	if event.Succeeded() && event.Verb != "delete" {
+		event.Addresses = assigned(r.ResponseObject.Spec.ClusterIPs)
+	}
+	return event, true
+}
+
+// chosenBy reads the annotations that an API server makes for mutating webhooks.
+func chosenBy(annotations map[string]string) string {
+	chosen := ByAPIServer
+	for key, value := range annotations {
+		switch {
+		case strings.HasPrefix(key, "mutation.webhook.admission.k8s.io/") && strings.Contains(value, `"mutated":true`):
+			return ByWebhook // also if it was asked once more and did not answer
+		case strings.HasPrefix(key, "failed-open.mutation.webhook.admission.k8s.io/"):
+			chosen = FailedOpen
+		}
+	}
+	return chosen
+}
+
+// assigned returns the clusterIPs of a Service that are addresses: none of a headless one.
+func assigned(clusterIPs []string) []string {
+	return slices.DeleteFunc(slices.Clone(clusterIPs), func(ip string) bool { return ip == "" || ip == corev1.ClusterIPNone })
+}

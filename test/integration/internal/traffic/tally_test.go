@@ -1,0 +1,63 @@
+package traffic
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The answers of a real API server, word for word.
+func TestOutcomeOf(t *testing.T) {
+	status := func(code int32, reason metav1.StatusReason, message string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
+	}
+	for name, tc := range map[string]struct {
+		err  error
+		want Outcome
+	}{
+		"no complaint": {nil, Created},
+		"the address has an owner": {status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
+			`Service "web" is invalid: spec.clusterIPs: Invalid value: ["10.96.0.9"]: failed to allocate IP 10.96.0.9: provided IP is already allocated`), Collided},
+		"the range has no address left": {status(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+			`Internal error occurred: failed to allocate a serviceIP: range is full`), Full},
+		"a policy says no": {status(http.StatusForbidden, metav1.StatusReasonForbidden,
+			`admission webhook "service.clusterip-operator.io" denied the request: ServiceCIDRPolicy "a": no free address is left`), Refused},
+		"a policy says no inside the API server": {status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
+			`services "web" is forbidden: ValidatingAdmissionPolicy 'clusterip-operator-exclusive' with binding 'clusterip-operator-exclusive' denied request: `+
+				`ServiceCIDRPolicy a keeps these addresses for the Services that it selects`), Refused},
+		"the webhook was demanded": {status(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+			`Internal error occurred: failed calling webhook "service.clusterip-operator.io": connection refused`), Gated},
+		"somebody else says no": {status(http.StatusForbidden, metav1.StatusReasonForbidden, `services is forbidden: User "eve" cannot create`), Other},
+		"nobody answers":        {errors.New("connection refused"), Other},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := OutcomeOf(tc.err); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTallyKeepsAnExampleOfEachFailure(t *testing.T) {
+	var got Tally
+	got.Add(3*time.Millisecond, nil)
+	got.Add(5*time.Millisecond, nil)
+	got.Add(time.Hour, errors.New("first"))
+	got.Add(time.Hour, errors.New("second"))
+
+	if diff := cmp.Diff(map[Outcome]int{Other: 2}, got.Failures()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got.Count(Created) != 2 || got.Slowest() != 5*time.Millisecond {
+		t.Errorf("%d created, slowest %s; want 2, 5ms", got.Count(Created), got.Slowest())
+	}
+	const want = "2 created; 2 other (such as: first); p50 4.00 ms, p99 5.00 ms, slowest 5.00 ms"
+	if got.String() != want {
+		t.Errorf("got %q, want %q", got.String(), want)
+	}
+}

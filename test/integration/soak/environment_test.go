@@ -1,0 +1,117 @@
+package soak_test
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
+)
+
+// The namespace tenant alone may have addresses of the exclusive ranges; everybody shares the open ones.
+const (
+	tenant     = "tenant"
+	stranger   = "stranger"
+	openRanges = "10.96.0.0/22,fd00:10:96::/118"
+)
+
+var exclusiveRanges = []netip.Prefix{netip.MustParsePrefix("10.97.0.0/24"), netip.MustParsePrefix("fd00:10:97::/120")}
+
+// reserved are addresses of the exclusive ranges that are kept for the Service tenant/reserved.
+var reserved = []string{"10.97.0.9", "fd00:10:97::9"}
+
+// isExclusive reports whether an address is the tenant's alone.
+func isExclusive(address netip.Addr) bool {
+	return slices.ContainsFunc(exclusiveRanges, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+// environment is a cluster with API servers that keep audit logs.
+type environment struct {
+	*steering.Bed
+	apis []*framework.APIServer
+	logs []traffic.AuditLog
+}
+
+// start starts a cluster with a number of API servers and no replica yet. tree is the checkout whose manifests are installed, empty for ours.
+func start(ctx context.Context, apiServers int, tree string) *environment {
+	GinkgoHelper()
+	log, flags := traffic.NewAuditLog()
+	options := framework.Options{ServiceClusterIPRange: openRanges, Args: flags}
+	e := &environment{logs: []traffic.AuditLog{log}}
+	e.Bed = steering.Start(ctx, steering.Options{Options: options, Replicas: -1, Plain: true, Tree: tree})
+	e.apis = []*framework.APIServer{e.API}
+	for range apiServers - 1 {
+		log, options.Args = traffic.NewAuditLog()
+		e.logs = append(e.logs, log)
+		e.apis = append(e.apis, suite.APIServer(ctx, e.ControlPlane, options))
+	}
+	return e
+}
+
+// divide gives the tenant its ranges, and everybody open ones.
+func (e *environment) divide(ctx context.Context) {
+	GinkgoHelper()
+	e.CreateNamespace(ctx, tenant, map[string]string{"soak": tenant})
+	e.CreateNamespace(ctx, stranger, nil)
+	e.OfferRange(ctx, "exclusive", nil, exclusiveRanges[0].String(), exclusiveRanges[1].String())
+	e.OfferRange(ctx, "open", nil, "10.98.0.0/24", "fd00:10:98::/120")
+	const service = tenant + "/reserved"
+	e.Program(ctx, "exclusive", steering.From("exclusive"), steering.ForNamespaces("soak", tenant), steering.Exclusive(), steering.OrFail(),
+		steering.CoolsDown(10*time.Second), steering.Reserves("four", reserved[0], service), steering.Reserves("six", reserved[1], service))
+	e.Program(ctx, "open", steering.From("kubernetes", "open"), steering.CoolsDown(5*time.Second), steering.WithPriority(-1))
+}
+
+// enforceable reports whether policies of this tree can be enforced inside the API server.
+func enforceable() bool {
+	definitions, err := filepath.Glob("../../../config/crd/*_servicecidrpolicies.yaml")
+	if err != nil || len(definitions) != 1 {
+		panic("config/crd has no ServiceCIDRPolicy")
+	}
+	content, err := os.ReadFile(definitions[0])
+	if err != nil {
+		panic(err)
+	}
+	return strings.Contains(string(content), " enforcement:\n")
+}
+
+// enforce lets the API server keep strangers out of the exclusive ranges, and waits until each API server does. Whether it does is asked in the
+// name of a user of whom no webhook is told.
+func (e *environment) enforce(ctx context.Context) {
+	GinkgoHelper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"enforcement":"APIServer"}}`))
+	Expect(e.Policies().Patch(ctx, steering.NewPolicy("exclusive"), patch)).To(Succeed())
+	for _, api := range e.apis {
+		user := clientOf(api, "system:apiserver")
+		for _, r := range exclusiveRanges {
+			probe := framework.NewService(stranger, "probe", framework.WithClusterIPs(r.Addr().Next().Next().String()))
+			Eventually(func() error {
+				_, err := user.CoreV1().Services(stranger).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				return err
+			}).WithTimeout(time.Minute).Should(MatchError(ContainSubstring("ValidatingAdmissionPolicy")))
+		}
+	}
+}
+
+// clientOf returns a client of a user who may do everything, at one API server.
+func clientOf(api *framework.APIServer, user string) kubernetes.Interface {
+	GinkgoHelper()
+	config, err := api.ConfigForUser(user, "system:masters")
+	Expect(err).NotTo(HaveOccurred())
+	client, err := kubernetes.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	return client
+}

@@ -1,0 +1,24 @@
+// Package soak_test is the acceptance of steering under trouble, for hours if one likes: random clients while processes are killed, a leader
+// that dies in a full range, and an update from an older version under load. `make soak` runs it; nothing here is part of `make test` but
+// the tests of its own judgement.
+//
+// -soak.duration says how long the chaos lasts. Everything random follows from Ginkgo's seed, which it prints and takes (-ginkgo.seed).
+//
+// Start with "Random clients".
+package soak_test
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+var duration = flag.Duration("soak.duration", 10*time.Minute, "how long random clients and faults go on")
+
+func TestSoak(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "soak")
+}

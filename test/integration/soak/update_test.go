@@ -1,0 +1,166 @@
+package soak_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
+)
+
+// previous is the last commit in which replicas shared the addresses among themselves.
+const previous = "4dd5c3a"
+
+// preStop is how long a pod of config/manager goes on to answer when it is deleted.
+const preStop = 5 * time.Second
+
+// The order of docs/steering.md, "Updating": kubectl apply -k config/default, of which the Deployment then replaces one pod after the other,
+// and enforcement when that is over. The replicas of the previous version are real: they are built from the history of this repository.
+var _ = Describe("A rolling update from the version before, under load", Label("soak"), Ordered, func() {
+	var (
+		tree, program string
+		e             *environment
+		c             *clients
+		old           []*framework.Manager
+		stop          func()
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		tree = checkout(previous)
+		program = build(tree)
+		e = start(ctx, 1, tree)
+		for range 2 {
+			old = append(old, e.LaunchReplica(ctx, program, e.OperatorKubeconfig(e.Access)))
+		}
+		e.waitServing(ctx, old...)
+		e.divide(ctx)
+		c = &clients{apis: e.apis}
+		stop = c.runAside(ctx)
+		DeferCleanup(func() { stop() })
+	})
+
+	It("lets nobody pass but whom the version before lets pass", func(ctx SpecContext) {
+		var passed float64  // unsteered by replicas of the version before
+		time.Sleep(preStop) // under load as before
+		e.Install(ctx, "")
+		for i, leaving := range old {
+			time.Sleep(preStop)
+			replacement := e.LaunchReplica(ctx, "", e.OperatorKubeconfig(e.Access))
+			e.waitServing(ctx, append([]*framework.Manager{replacement}, old[i:]...)...)
+			e.Balancer.Remove(leaving.WebhookAddress())
+			time.Sleep(preStop)
+			passed += failures(ctx, leaving)
+			Expect(leaving.Stop()).To(Succeed())
+		}
+		e.WaitServing(ctx)
+		time.Sleep(preStop)
+
+		o := judge(traffic.Events(e.logs...))
+		AddReportEntry("the update", fmt.Sprintf("%s\n%s\n%.0f passed unsteered by the version before", c, o, passed))
+		Expect(o.creations).To(BeNumerically(">", 100), "there was hardly any load")
+		Expect(e.Decisions(ctx, steering.Failed)).To(BeZero(), "replicas of this version have let Services pass")
+		Expect(len(o.unexcused)).To(BeNumerically("<=", passed), "%s", o)
+		Expect(o.unsteered[isStranger]+o.unsteered[isOutside]).To(Equal(len(o.unexcused)), "no webhook answered: %s", o)
+		Expect(o.duplicates).To(BeEmpty(), "%s", o)
+	})
+
+	if enforceable() {
+		It("lets nobody in afterwards, when the API server enforces it and no replica is left", func(ctx SpecContext) {
+			e.enforce(ctx)
+			before := judge(traffic.Events(e.logs...))
+			for _, replica := range e.Replicas() {
+				Expect(replica.Kill()).To(Succeed())
+			}
+			time.Sleep(2 * preStop)
+			after := judge(traffic.Events(e.logs...))
+			AddReportEntry("without replicas", "%s", after)
+			Expect(after.creations).To(BeNumerically(">", before.creations), "there was no load")
+			Expect(after.unsteered[isStranger]).To(Equal(before.unsteered[isStranger]), "%s", after)
+			e.StartReplicas(ctx)
+		})
+	}
+
+	It("leaves everything in order", func(ctx SpecContext) {
+		stop()
+		Eventually(e.unsettled).WithArguments(ctx).WithTimeout(settling).WithPolling(time.Second).Should(BeEmpty())
+		e.ExpectNothingLeaked(ctx)
+	})
+})
+
+// failures is how many Services a replica has let pass because it could not steer them.
+func failures(ctx context.Context, replica *framework.Manager) float64 {
+	GinkgoHelper()
+	metrics, err := replica.Metrics(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	value, _ := metrics.Value("clusterip_operator_admission_decisions_total", "result", steering.Failed)
+	return value
+}
+
+// waitServing waits until replicas of any version are ready, and the API server asks them.
+func (e *environment) waitServing(ctx context.Context, replicas ...*framework.Manager) {
+	GinkgoHelper()
+	var addresses []string
+	for _, replica := range replicas {
+		Expect(replica.WaitReady(ctx)).To(Succeed())
+		addresses = append(addresses, replica.WebhookAddress())
+	}
+	Eventually(e.Balancer.Ready).WithTimeout(cluster.Patience).Should(ContainElements(addresses))
+	Eventually(e.Authorities).WithArguments(ctx).WithTimeout(cluster.Patience).Should(HaveEach(Not(BeEmpty())))
+	e.Operator = replicas[0]
+}
+
+// runAside lets clients go on until stop is called.
+func (c *clients) runAside(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.run(ctx, 8)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// checkout writes the files of a commit of this repository into a folder that goes with the calling node.
+func checkout(commit string) (tree string) {
+	GinkgoHelper()
+	tree = GinkgoT().TempDir()
+	archive := filepath.Join(tree, "archive.tar")
+	err := run(steering.Repository, "git", "archive", "--format=tar", "--output="+archive, commit)
+	Expect(err).NotTo(HaveOccurred(), "the history of this repository is needed as far as commit %s: git fetch --unshallow", commit)
+	Expect(run(tree, "tar", "-xf", archive)).To(Succeed())
+	Expect(os.Remove(archive)).To(Succeed())
+	return tree
+}
+
+// build builds the manager of a checkout.
+func build(tree string) (program string) {
+	GinkgoHelper()
+	program = filepath.Join(tree, "bin", "manager")
+	Expect(run(tree, "go", "build", "-o", program, "./cmd/manager")).To(Succeed())
+	return program
+}
+
+// run runs a program in a folder. What it complains about is in the error.
+func run(dir, program string, args ...string) error {
+	var complaint bytes.Buffer
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.Stderr = dir, &complaint
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("running %s %s: %w: %s", program, strings.Join(args, " "), err, complaint.String())
+	}
+	return nil
+}
