@@ -2,8 +2,8 @@
 # Runs the tests: hack/test.sh core|all|soak|unit
 #
 # The labels of Ginkgo's specs and suites decide which runs what:
-#   core  the packages without Ginkgo, and all specs without a label
-#   all   the same, the specs with Label("all"), and the tool islands that have tests
+#   core  the packages without Ginkgo but those of benchmarks, with fewer random seeds (-short), and all specs without a label
+#   all   all packages, the specs with Label("all") too, and the tool islands that have tests
 #   soak  the specs with Label("soak") alone
 #   unit  the packages without Ginkgo alone
 # SEED repeats an order and what happens at random, TIMEOUT bounds one package, PARALLEL how many run side by side.
@@ -15,9 +15,10 @@ what=${1:-core}
 seed=${SEED:-$(date +%s)}
 reports=$PWD/bin/ci/reports
 
+# Suites wait much of the time: three side by side keep two cores busy.
 case $what in
-core) filter='!all && !soak' parallel=2 timeout=15m programs=(kubernetes-1.36:kube-apiserver,kubectl) ;;
-all) filter='!soak' parallel=2 timeout=30m programs=(kubernetes-1.36 kubernetes-1.32) ;;
+core) filter='!all && !soak' parallel=3 timeout=15m programs=(kubernetes-1.36:kube-apiserver,kubectl) ;;
+all) filter='!soak' parallel=3 timeout=30m programs=(kubernetes-1.36 kubernetes-1.32) ;;
 soak) filter='soak' parallel=1 timeout=6h programs=(kubernetes-1.36 kubernetes-1.32) ;;
 unit) filter='' parallel=2 timeout=10m programs=() ;;
 *)
@@ -67,11 +68,13 @@ mkdir -p "$reports"
 
 list=()
 [ "$what" = unit ] || mapfile -t list < <(suites)
-[ "$what" = soak ] || mapfile -t -O "${#list[@]}" list < <(packages unit | cut -d' ' -f1)
+[ "$what" = soak ] || mapfile -t -O "${#list[@]}" list < <(packages unit | cut -d' ' -f1 | { [ "$what" = core ] && grep -v /test/bench || cat; })
+short=false
+[ "$what" != core ] || short=true
 
 # Vet is a step of hack/verify.sh. Each test program is started by hack/suite.sh, which adds Ginkgo's flags where they are understood.
 status=0
-REPORTS=$reports FILTER=$filter SEED=$seed go test -race -vet=off "-shuffle=$seed" "-timeout=${TIMEOUT:-$timeout}" "-p=${PARALLEL:-$parallel}" \
+REPORTS=$reports FILTER=$filter SEED=$seed go test -race -vet=off "-short=$short" "-shuffle=$seed" "-timeout=${TIMEOUT:-$timeout}" "-p=${PARALLEL:-$parallel}" \
 	-exec "$PWD/hack/suite.sh" "${list[@]}" || status=1
 [ "$what" != all ] || islands || status=1
 go run ./test/report "$reports" bin/ci/report.json || status=1
