@@ -57,7 +57,7 @@ type slot struct {
 	route    *steering.Route
 }
 
-// decide judges a request.
+// decide says what becomes of a request.
 func decide(in inputs) decision {
 	if r := refuse(in); r != nil {
 		return decision{refusal: r}
@@ -128,7 +128,7 @@ func (in inputs) slot(is4 bool) slot {
 	return s
 }
 
-// additional judges the annotation that asks for additional addresses, when it is new.
+// additional checks the annotation that asks for additional addresses, when it is new.
 func (in inputs) additional() (*steering.Refusal, []string) {
 	asked := in.service.Metadata.Annotations[v1alpha1.AnnotationAdditionalFrom]
 	if in.old != nil && in.old.Metadata.Annotations[v1alpha1.AnnotationAdditionalFrom] == asked {

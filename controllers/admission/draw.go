@@ -26,7 +26,7 @@ const (
 	maxLost = 16
 	// busyFor is how long a request waits for an address at which an IPAddress of ours is just being written.
 	busyFor = 500 * time.Millisecond
-	// pollInterval is the pause between two looks at the register.
+	// pollInterval is the pause between two readings of the register.
 	pollInterval = 5 * time.Millisecond
 )
 

@@ -69,7 +69,7 @@ func (c *changes[K]) Start(ctx context.Context, queue workqueue.TypedRateLimitin
 	return nil
 }
 
-// WaitForSync implements source.TypedSyncingSource: by half of the policies half of what they keep would be let go.
+// WaitForSync implements source.TypedSyncingSource: with half of the policies half of what they keep would be deleted.
 func (c *changes[K]) WaitForSync(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -86,7 +86,7 @@ func (c *changes[K]) WaitForSync(ctx context.Context) error {
 // String names the source in the controller's log.
 func (c *changes[K]) String() string { return "policies" }
 
-// scene is what decides, beside what is known of an address itself, which addresses are kept.
+// scene are the policies and ranges, which decide what is kept beside what is known of an address itself.
 type scene struct {
 	rules  *steering.Snapshot
 	ranges map[string]ledger.ServiceCIDR
@@ -212,7 +212,7 @@ func moved(before, after []steering.Reservation) []allocator.Span {
 	return out
 }
 
-// sameRest reports whether two versions of a policy let the same addresses rest for the same time.
+// sameRest reports whether two versions of a policy have the same addresses cool for the same time.
 func sameRest(before, after *steering.Policy) bool {
 	switch {
 	case before == nil && after == nil:

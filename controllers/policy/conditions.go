@@ -26,7 +26,7 @@ const (
 	reasonNotYetWritten = "ReservationsPending"
 )
 
-// conditions judges a policy. Times are the caller's to add.
+// conditions returns those of a policy. Times are the caller's to add.
 func conditions(s sight) []metav1.Condition {
 	out := []metav1.Condition{accepted(s), conflicting(s), programmed(s)}
 	for i := range out {

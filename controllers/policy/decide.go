@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	// settle is how long a freed address rests in memory alone: a Service that is deleted and created anew takes it back without a
+	// settle is how long a freed address cools in memory alone: a Service that is deleted and created anew takes it back without a
 	// write on our side.
 	settle = time.Second
-	// skew is how far the clocks of two replicas may be apart. An IPAddress that goes before its time is up by another replica's
-	// clock would be taken for one that was handed out.
+	// skew is how far the clocks of two replicas may be apart. A replica by whose clock an IPAddress goes before its time is up would think that the
+	// address is being handed out.
 	skew = 500 * time.Millisecond
 	// unknownFor is how long an IPAddress of ours with an unknown purpose is left alone. Another version of the operator may use it for a moment.
 	unknownFor = 30 * time.Second
@@ -28,7 +28,7 @@ const (
 	relabel        // write labels, annotations and owner back
 )
 
-// verdict says what to do about an address.
+// verdict is the decision: what to do about an address.
 type verdict struct {
 	do action
 	// want is what should be there after create, replace and relabel.
@@ -37,7 +37,7 @@ type verdict struct {
 	again time.Duration
 }
 
-// decide judges one address.
+// decide says what to do about one address.
 func decide(w world) verdict {
 	want, again := wanted(w)
 	switch {
@@ -57,8 +57,8 @@ func decide(w world) verdict {
 }
 
 // wanted is the IPAddress that should stand at the address, nil for none, and when that may change by itself. A reservation comes
-// before the rest of an address. It stays while its range is being deleted, and holds it, for somebody has asked for it; an address that
-// merely rests holds nobody up.
+// before a cool-down. It stays while its range is being deleted, and holds it, for somebody has asked for it; an address that
+// merely cools holds nobody up.
 func wanted(w world) (want *wish, again time.Duration) {
 	switch {
 	case w.claimed:

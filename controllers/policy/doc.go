@@ -1,5 +1,5 @@
 // Package policy carries out what ServiceCIDRPolicies want of the cluster itself, and tells how far that is. The leader runs it;
-// steering Services is the work of the admission replicas.
+// package admission answers for Services on their way.
 //
 // Keeper, one address at a time, makes the IPAddresses that keep addresses free, so that the API server itself honours them when no
 // operator runs:
@@ -7,12 +7,12 @@
 //	reservation 10.0.0.5, nobody has it      ---->  IPAddress 10.0.0.5, purpose reservation
 //	10.0.0.6 freed a second ago, coolDown    ---->  IPAddress 10.0.0.6, purpose cooling, until its time is over
 //	nothing wants it any more                <----  deleted
-//	purpose claim, half a minute old         <----  deleted: its replica died
+//	an unknown purpose, half a minute old    <----  deleted: another version of the operator left it
 //
-// Reporter, one policy at a time, writes the status: conditions and counts, but not the refusals, which are the admission replicas'.
+// Reporter, one policy at a time, writes the status: conditions and counts, but not the refusals, which package admission writes.
 //
 // It promises never to take an address from anybody: a creation that finds the name taken is no error, a deletion names the UID that was
-// seen, and nothing is written while a replica hands the address out (ledger.BeginWrite). What it knows is in the objects, so that a
+// seen, and nothing is written while the address is being handed out (ledger.BeginWrite). What it knows is in the objects, so that a
 // new leader goes on where the old one stopped. The cost of an event does not depend on the number of Services or policies.
 //
 // Start with decide.go for the Keeper and conditions.go for the Reporter; changes.go says what wakes them.

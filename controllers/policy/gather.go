@@ -14,7 +14,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 )
 
-// gather reads the world of an address: the IPAddress from the cache, everything else from the books and the rules.
+// gather reads the inputs of a decision about an address: the IPAddress from the cache, everything else from the address index and the policies.
 func (k *Keeper) gather(ctx context.Context, a netip.Addr) (world, error) {
 	rules := k.Board.Current()
 	w := world{now: k.Clock.Now(), address: a, claimed: len(k.Ledger.Claims(a)) > 0}
@@ -46,7 +46,7 @@ func (k *Keeper) object(ctx context.Context, a netip.Addr) (*object, error) {
 	return newObject(ip), nil
 }
 
-// rest asks the object first: it is what every replica sees, and the cache has it a moment before the books.
+// rest asks the object first: it is what every replica sees, and the cache has it a moment before the address index.
 func (k *Keeper) rest(a netip.Addr, o *object) *ledger.Rest {
 	if o != nil && o.kind == kept && o.purpose() == v1alpha1.PurposeCooling {
 		r := o.rest()

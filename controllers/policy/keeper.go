@@ -51,8 +51,8 @@ func (k *Keeper) SetupWithManager(mgr manager.Manager) error {
 		Complete(k)
 }
 
-// Reconcile gathers the world of an address, lets decide judge it, and applies the verdict. As long as the watch does not show our last
-// write there, there is nothing to judge.
+// Reconcile gathers the inputs, lets decide decide, and applies the decision. As long as the watch does not show our last
+// write at the address, there is nothing to decide.
 func (k *Keeper) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Result, error) {
 	if left := k.Ledger.Writing(a); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil

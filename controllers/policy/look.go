@@ -16,7 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// sight is everything that is known about one policy. report reads nothing else.
+// sight are the inputs of report: everything that is known about one policy.
 type sight struct {
 	generation int64
 	policy     *steering.Policy
@@ -49,7 +49,7 @@ type absentee struct {
 	why string
 }
 
-// look gathers what the books and the rules know of a policy. It is false while the rules do not know this version of it.
+// look gathers what the address index and the compiled policies know of a policy. It is false while this version is not compiled.
 func (r *Reporter) look(o *v1alpha1.ServiceCIDRPolicy) (sight, bool) {
 	rules := r.Board.Current()
 	p := rules.Policy(o.Name)

@@ -15,7 +15,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// wish is an IPAddress that should be there.
+// wish is the desired IPAddress.
 type wish struct {
 	owner       owner
 	labels      map[string]string

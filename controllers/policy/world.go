@@ -13,7 +13,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// world is everything that is known about one address. decide reads nothing else.
+// world are the inputs of decide: everything that is known about one address.
 type world struct {
 	now     time.Time
 	address netip.Addr
@@ -25,9 +25,9 @@ type world struct {
 	covered, offered bool
 	// reservation is the one that the address belongs to, nil without one.
 	reservation *steering.Reservation
-	// rest is who had the address until a short while ago, nil when it does not rest.
+	// rest is who had the address until a short while ago, nil when it does not cool.
 	rest *ledger.Rest
-	// coolDown is how long the address rests, in the name of the policy cooler; 0 for not at all.
+	// coolDown is how long the address cools, in the name of the policy cooler; 0 for not at all.
 	coolDown time.Duration
 	cooler   owner
 }

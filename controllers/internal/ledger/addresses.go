@@ -81,7 +81,7 @@ func (l *Ledger) ipAddressHandler() toolscache.ResourceEventHandler {
 	}
 }
 
-// putObject books an IPAddress under its name, which the API server has validated as a canonical address.
+// putObject indexes an IPAddress under its name, which the API server has validated as a canonical address.
 func (l *Ledger) putObject(o *networkingv1.IPAddress) {
 	a, err := netip.ParseAddr(o.Name)
 	if err != nil {
@@ -96,7 +96,7 @@ func (l *Ledger) putObject(o *networkingv1.IPAddress) {
 	})
 }
 
-// dropObject books that an IPAddress is gone. Whether it was one of ours is asked once more when nothing else holds the address.
+// dropObject removes an IPAddress. Where nobody claims the address, free still has to know whether it was one of ours.
 func (l *Ledger) dropObject(name string) {
 	a, err := netip.ParseAddr(name)
 	if err != nil {
@@ -150,7 +150,7 @@ func (l *Ledger) moveClaim(old, s *corev1.Service) {
 	}
 }
 
-// claim books the addresses of a Service and drops those that it held before and no longer does.
+// claim indexes the addresses of a Service, and drops those that it held before and no longer does.
 func (l *Ledger) claim(s *corev1.Service, before []netip.Addr) {
 	now := ClusterIPs(s)
 	l.withdraw(key(s), slices.DeleteFunc(before, func(a netip.Addr) bool { return slices.Contains(now, a) }))

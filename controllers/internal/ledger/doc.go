@@ -1,11 +1,16 @@
-// Package ledger keeps the operator's running account of every Service address in the cluster.
+// Package ledger is the address index of the operator: who has each Service address of the cluster, and which addresses are in flight.
 //
-// It models three relations and nothing else: which addresses have an IPAddress object, which are claimed by
-// a Service's spec.clusterIPs, and which ServiceCIDRs offer them. The account is kept by informer events, one
-// entry per event, so that usage, blockers and claimants are looked up without ever listing the cluster.
-//
-// An address counts as used when it has an IPAddress of any manager or a Service claims it: an address whose
+// It models three relations: which addresses have an IPAddress object, which are claimed by a Service's spec.clusterIPs, and which ServiceCIDRs
+// offer them. Informer events feed it, one entry for each event, and nothing else does, so that usage, blockers and claimants are looked up without ever
+// listing the cluster. An address counts as used when it has an IPAddress of any manager or a Service claims it: an address whose
 // IPAddress was deleted by mistake is still in use by its Service and must not be given away.
 //
-// Start with Ledger; Addresses and Ranges are the sources that wake the controllers.
+// Beside that it registers what the cluster does not show yet, fed by those who draw or write addresses: an address is in flight from the moment that it is
+// handed out, or an IPAddress of ours is written there, until the watch shows that, 15 seconds at most. A freed address that a policy has cool down does so in memory
+// at once.
+//
+// It promises that an address is in flight for one holder at a time, and that one whose Service does not come yields, the oldest first, when nothing else is
+// free.
+//
+// Start with Ledger; inflight.go has the register; Addresses and Ranges are the sources that wake the controllers.
 package ledger

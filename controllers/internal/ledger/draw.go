@@ -40,7 +40,7 @@ func (r *releases) add(a netip.Addr, now time.Time) {
 func (l *Ledger) Room() uint64 { return l.room.Load() }
 
 // Moving reports whether ranges that are full may have room again in a moment: an address of the tiers is in flight, or came free recently, so
-// that Services come and go there. It costs a look at each address in flight.
+// that Services come and go there. It visits each address in flight.
 func (l *Ledger) Moving(tiers []*allocator.Tier) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

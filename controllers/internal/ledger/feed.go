@@ -65,7 +65,7 @@ func Map[T, U comparable](f *Feed[T], to func(T) []U) *Feed[U] {
 	}
 }
 
-// Feed is a controller's source: all that is in the books when the controller starts, then every key told.
+// Feed is a controller's source: all that is indexed when the controller starts, then every key told.
 // Addresses, Covers, Ranges and Map make one.
 type Feed[T comparable] struct {
 	name    string
@@ -133,7 +133,7 @@ func (f *Feed[T]) Start(_ context.Context, queue workqueue.TypedRateLimitingInte
 	return nil
 }
 
-// WaitForSync implements source.TypedSyncingSource: no controller judges by half a ledger.
+// WaitForSync implements source.TypedSyncingSource: no controller decides by half an index.
 func (f *Feed[T]) WaitForSync(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

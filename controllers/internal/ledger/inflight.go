@@ -71,7 +71,7 @@ func (l *Ledger) Draw(lot allocator.Lot, to Holder) (allocator.Drawn, error) {
 	return drawn, nil
 }
 
-// oldestInFlight returns the address of the tiers that was handed out first, if that is long enough ago; the caller holds mu. It costs a look at
+// oldestInFlight returns the address of the tiers that was handed out first, if that is long enough ago; the caller holds mu. It visits
 // each address in flight.
 func (l *Ledger) oldestInFlight(tiers []*allocator.Tier) (oldest netip.Addr, ok bool) {
 	now, since := l.clock.Now(), time.Time{}

@@ -105,7 +105,7 @@ func (l *Ledger) Additional(service types.NamespacedName) map[netip.Addr]Kept {
 	return out
 }
 
-// keep books an IPAddress of ours; the caller holds mu.
+// keep indexes an IPAddress of ours; the caller holds mu.
 func (l *Ledger) keep(a netip.Addr, k Kept) {
 	l.unkeep(a)
 	l.kept[a] = k
@@ -114,7 +114,7 @@ func (l *Ledger) keep(a netip.Addr, k Kept) {
 	}
 }
 
-// unkeep strikes an IPAddress of ours out; the caller holds mu.
+// unkeep removes an IPAddress of ours; the caller holds mu.
 func (l *Ledger) unkeep(a netip.Addr) (Kept, bool) {
 	k, ok := l.kept[a]
 	if !ok {

@@ -20,7 +20,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// Ledger is the account. Make one with New, connect it with Watch; all methods are safe for concurrent use.
+// Ledger is the address index. Make one with New, connect it with Watch; all methods are safe for concurrent use.
 //
 // Cost: an event on an address is O(log used + ranges); Usage and Blockers are O(log used) for each span that
 // the question breaks into. Nothing depends on the number of Services.
@@ -92,7 +92,7 @@ func NewWithClock(c clock.PassiveClock) *Ledger {
 }
 
 // Watch connects the ledger to the informers of the cache. It returns at once; WaitForSync tells when the
-// first listings are in the books. Call it once, before the controllers start.
+// first listings are indexed. Call it once, before the controllers start.
 func (l *Ledger) Watch(ctx context.Context, informers cache.Informers) error {
 	for _, w := range []struct {
 		object  client.Object
@@ -116,7 +116,7 @@ func (l *Ledger) Watch(ctx context.Context, informers cache.Informers) error {
 	return nil
 }
 
-// Synced reports whether the first listing of every kind is in the books.
+// Synced reports whether the first listing of every kind is indexed.
 func (l *Ledger) Synced() bool {
 	return !slices.ContainsFunc(l.registrations, func(r toolscache.ResourceEventHandlerRegistration) bool {
 		return !r.HasSynced()

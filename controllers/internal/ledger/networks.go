@@ -58,7 +58,7 @@ func (l *Ledger) nodeHandler() toolscache.ResourceEventHandler {
 	}
 }
 
-// setNode books the networks of a node and wakes the ranges that meet them. Most node updates are
+// setNode indexes the networks of a node and wakes the ranges that meet them. Most node updates are
 // heartbeats and change nothing here.
 func (l *Ledger) setNode(name string, networks []netip.Prefix) {
 	l.mu.Lock()

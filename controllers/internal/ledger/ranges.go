@@ -70,7 +70,7 @@ func (l *Ledger) complete(c ServiceCIDR) ServiceCIDR {
 	return c
 }
 
-// enter puts a ServiceCIDR into the books and returns the one before.
+// enter puts a ServiceCIDR into the index and returns the one before.
 func (l *Ledger) enter(c ServiceCIDR) (before ServiceCIDR, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,7 +176,7 @@ func (l *Ledger) serviceCIDRHandler() toolscache.ResourceEventHandler {
 	}
 }
 
-// putRange books a ServiceCIDR. The object itself is always told of, for its metadata and status may have
+// putRange indexes a ServiceCIDR. The object itself is always told of, for its metadata and status may have
 // changed; its neighbours and addresses only when the cover did.
 func (l *Ledger) putRange(o *networkingv1.ServiceCIDR) {
 	next := l.complete(NewServiceCIDR(o))
@@ -188,7 +188,7 @@ func (l *Ledger) putRange(o *networkingv1.ServiceCIDR) {
 	}
 }
 
-// dropRange strikes a ServiceCIDR out, down to what is declared of it.
+// dropRange removes a ServiceCIDR, down to what is declared of it.
 func (l *Ledger) dropRange(name string) {
 	l.mu.Lock()
 	before := l.ranges[name]
