@@ -29,9 +29,6 @@ const (
 	PurposeCooling = "cooling"
 	// PurposeAdditional is an address that a Service has beside its ClusterIPs. The parent is the Service.
 	PurposeAdditional = "additional"
-	// PurposeClaim lives for some milliseconds: a replica of the operator takes an address that another replica might draw too.
-	// The parent is the replica.
-	PurposeClaim = "claim"
 )
 
 const (
@@ -101,7 +98,7 @@ const (
 	ManagerPolicy = "clusterip-operator-policy"
 	// ManagerEnforcement writes ExclusiveRanges, the ValidatingAdmissionPolicy that reads it, and the conditions Enforced and Violated.
 	ManagerEnforcement = "clusterip-operator-enforcement"
-	// ManagerAdmission writes claims, and refusals into the status of ServiceCIDRPolicies.
+	// ManagerAdmission writes refusals into the status of ServiceCIDRPolicies.
 	ManagerAdmission = "clusterip-operator-admission"
 	// ManagerAdditional writes additional IPAddresses.
 	ManagerAdditional = "clusterip-operator-additional"

@@ -84,7 +84,7 @@ func (c *command) flags(name string, file *string) *pflag.FlagSet {
 	f.Var(&networks{&o.ReservedNetworks}, "reserved-networks", "networks that no Service range may overlap unreported, NAME=CIDR[,NAME=CIDR]")
 	f.BoolVar(&o.BandLabels.Enabled, "band-labels", o.BandLabels.Enabled, "label IPAddresses with their band, static or dynamic")
 	f.Float32Var(&o.BandLabels.QPS, "band-label-qps", o.BandLabels.QPS, "band labels written in a second at most")
-	f.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the operator's Leases and Secret; default: the pod's")
+	f.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the operator's Lease and Secret; default: the pod's")
 	f.BoolVar(&o.LeaderElection.Enabled, "leader-elect", o.LeaderElection.Enabled, "work only while holding the Lease, so that replicas can stand by")
 	f.StringVar(&o.LeaderElection.Namespace, "leader-election-namespace", o.LeaderElection.Namespace, "namespace of the Lease; default: --namespace")
 	f.StringVar(&o.Webhook.BindAddress, "webhook-bind-address", o.Webhook.BindAddress, `address of the admission webhooks, "0" for none; they need the CRD of config/crd`)

@@ -118,7 +118,7 @@ func (c *command) namespaces() error {
 			"give --namespace or --leader-election-namespace, or --leader-elect=false for a single manager")
 	}
 	if o.Webhook.BindAddress != "0" && o.Namespace == "" {
-		return errors.New("the webhooks need a namespace for Leases and their certificate, and this is no pod: " +
+		return errors.New("the webhooks need a namespace for their certificate, and this is no pod: " +
 			"give --namespace, or --webhook-bind-address=0 for none")
 	}
 	return nil

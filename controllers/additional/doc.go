@@ -16,6 +16,6 @@
 // The unit of work is the Service, by name. It promises to act only on what the API server itself shows, to tell a Service once why
 // it lacks an address, and to find after a restart what leaked while it was away.
 //
-// Start with decide.go, which holds every rule. draw.go and apply.go are the hands; owners.go, askers.go, patience.go and
-// written.go are what a process remembers, and may forget.
+// Start with decide.go, which holds every rule. draw.go and apply.go are the hands; owners.go, askers.go and patience.go
+// are what a process remembers, and may forget.
 package additional

@@ -25,7 +25,7 @@ type ManagerConfiguration struct {
 	BandLabels BandLabels `json:"bandLabels"`
 	// NearlyFull says when a ServiceCIDR is reported as nearly full.
 	NearlyFull NearlyFull `json:"nearlyFull"`
-	// Namespace is where the operator keeps its Leases and the Secret with the certificate of its webhooks. Default: the namespace of the
+	// Namespace is where the operator keeps its Lease and the Secret with the certificate of its webhooks. Default: the namespace of the
 	// pod. Without webhooks and leader election nothing needs it.
 	Namespace string `json:"namespace,omitempty"`
 	// LeaderElection decides which of several replicas works.

@@ -127,8 +127,7 @@ var _ = Describe("Webhooks that cannot be served", Ordered, func() {
 			ContainSubstring("create secrets in namespace "+steering.Namespace),
 			ContainSubstring("update secrets clusterip-operator-webhook in namespace "+steering.Namespace),
 			ContainSubstring("patch mutatingwebhookconfigurations.admissionregistration.k8s.io clusterip-operator"),
-			ContainSubstring("watch servicecidrpolicies.clusterip-operator.io"),
-			ContainSubstring("delete leases.coordination.k8s.io in namespace "+steering.Namespace)))
+			ContainSubstring("watch servicecidrpolicies.clusterip-operator.io")))
 	})
 
 	It("are not served where another program listens", func(ctx SpecContext) {
