@@ -46,7 +46,7 @@ func benchAllocate(b *testing.B, r allocator.Range, used uint64) {
 
 func benchDraw(b *testing.B, p *allocator.Pool, l allocator.Lot, used uint64) {
 	b.Helper()
-	benchFill(b, p, allocator.Lot{Tiers: l.Tiers}, used)
+	benchFill(b, p, l, used)
 	b.ReportAllocs()
 	for b.Loop() {
 		d, err := p.Draw(l)
@@ -57,23 +57,15 @@ func benchDraw(b *testing.B, p *allocator.Pool, l allocator.Lot, used uint64) {
 	}
 }
 
-// BenchmarkDraw measures draws that steering makes: tiers of many ranges, and shards of several members, of which
-// one's own may be used up. One operation is a Draw and the Forget of what it drew.
+// BenchmarkDraw measures draws that steering makes: tiers of one range and of many. One operation is a Draw and the
+// Forget of what it drew.
 func BenchmarkDraw(b *testing.B) {
 	for _, ranges := range []int{1, 10, 1000} {
 		l := allocator.Lot{Tiers: []*allocator.Tier{benchTier(b, ranges)}}
-		for _, members := range []int{1, 3} {
-			l.Shard = allocator.NewShard([]string{"a", "b", "c"}[:members], "a")
-			for _, share := range []float64{0, 50, 90, 99, 99.9} {
-				b.Run(fmt.Sprintf("ranges=%d/members=%d/used=%v", ranges, members, share), func(b *testing.B) {
-					p := allocator.NewPoolWith(rand.NewPCG(1, 2))
-					benchDraw(b, p, l, uint64(float64(l.Tiers[0].Size())*share/100))
-				})
-			}
-		}
-		for _, left := range []uint64{1000, 5000} {
-			b.Run(fmt.Sprintf("ranges=%d/members=3/left=%d-of-others", ranges, left), func(b *testing.B) {
-				benchOwnUsedUp(b, l, left)
+		for _, share := range []float64{0, 50, 90, 99, 99.9} {
+			b.Run(fmt.Sprintf("ranges=%d/used=%v", ranges, share), func(b *testing.B) {
+				p := allocator.NewPoolWith(rand.NewPCG(1, 2))
+				benchDraw(b, p, l, uint64(float64(l.Tiers[0].Size())*share/100))
 			})
 		}
 	}
@@ -96,42 +88,6 @@ func benchTier(b *testing.B, ranges int) *allocator.Tier {
 		b.Fatal(err)
 	}
 	return t
-}
-
-// benchOwnUsedUp draws where some addresses are left, none of which is the shard's own.
-func benchOwnUsedUp(b *testing.B, l allocator.Lot, left uint64) {
-	p := allocator.NewPoolWith(rand.NewPCG(1, 2))
-	free := l.Tiers[0].Size()
-	for _, s := range l.Tiers[0].Spans() {
-		for a := s.First; s.Contains(a); a = a.Next() {
-			if l.Shard.Owns(a) {
-				p.Observe(a, allocator.Allocated)
-				free--
-			}
-		}
-	}
-	if free < left {
-		b.Skip("the others have less")
-	}
-	benchDraw(b, p, l, free-left)
-}
-
-// BenchmarkShard measures the question who owns an address.
-func BenchmarkShard(b *testing.B) {
-	for _, members := range []int{1, 2, 3, 10, 100} {
-		var names []string
-		for i := range members {
-			names = append(names, fmt.Sprint("replica-", i))
-		}
-		b.Run(fmt.Sprintf("members=%d", members), func(b *testing.B) {
-			s, a := allocator.NewShard(names, names[0]), netip.MustParseAddr("10.96.0.0")
-			b.ReportAllocs()
-			for b.Loop() {
-				a = a.Next()
-				s.Owns(a)
-			}
-		})
-	}
 }
 
 // BenchmarkYield measures a Draw of the address that has been cooling for longest, and its way back, where 60,000

@@ -44,7 +44,7 @@ func TestCoolingYieldsOnce(t *testing.T) {
 	lot := yielding(t, c)
 	p, order := cooled(c, 15)
 	first, err := p.Draw(lot)
-	if err != nil || first != (allocator.Drawn{Addr: order[0], Own: true, Cooled: true}) {
+	if err != nil || first != (allocator.Drawn{Addr: order[0], Cooled: true}) {
 		t.Fatalf("got %+v, %v, want %s", first, err, order[0])
 	}
 	if got := p.State(first.Addr); got != allocator.Assumed {

@@ -13,7 +13,6 @@ func TestAllocations(t *testing.T) {
 	c := from(t, "10.0.0.0/20", "10.0.8.0/22")
 	c.Exclude = []allocator.Span{span("10.0.3.0-10.0.3.9"), span("10.0.1.0-10.0.1.9")}
 	r, lot := c.Ranges[0], lotOf(t, c)
-	sharded := allocator.Lot{Tiers: lot.Tiers, Shard: allocator.NewShard([]string{"a", "b", "c"}, "c")}
 	var set allocator.Set
 	for range 2000 {
 		d, err := p.Draw(lot)
@@ -24,20 +23,13 @@ func TestAllocations(t *testing.T) {
 		set.Insert(d.Addr)
 	}
 	a, other := addr("10.0.9.9"), addr("10.0.0.77")
-	nearlyFull := allocator.Lot{Tiers: lotOf(t, from(t, "10.1.12.0/27", "10.1.13.0/27", "10.1.14.0/27")).Tiers[:1], Shard: sharded.Shard}
-	for range 28 { // of 3 x 14
-		d, err := p.Draw(allocator.Lot{Tiers: nearlyFull.Tiers})
+	nearlyFull := allocator.Lot{Tiers: lotOf(t, from(t, "10.1.12.0/27", "10.1.13.0/27", "10.1.14.0/27")).Tiers[:1]}
+	for range 40 { // of 3 x 14
+		d, err := p.Draw(nearlyFull)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.Observe(d.Addr, allocator.Allocated)
-	}
-	for range 14 { // whatever is one's own
-		if d, err := p.Draw(nearlyFull); err == nil && d.Own {
-			p.Observe(d.Addr, allocator.Allocated)
-		} else {
-			p.Forget(d.Addr)
-		}
 	}
 	p.Cool(a, at(1))
 	p.Observe(addr("10.0.9.8"), allocator.Allocated)
@@ -49,11 +41,7 @@ func TestAllocations(t *testing.T) {
 			d, _ := p.Draw(lot)
 			p.Forget(d.Addr)
 		},
-		"Draw of a shard, Forget": func() {
-			d, _ := p.Draw(sharded)
-			p.Forget(d.Addr)
-		},
-		"Draw of a shard from few, Forget": func() {
+		"Draw from few, Forget": func() {
 			d, _ := p.Draw(nearlyFull)
 			p.Forget(d.Addr)
 		},
@@ -68,7 +56,6 @@ func TestAllocations(t *testing.T) {
 		},
 		"Observe":       func() { p.Observe(addr("10.0.9.8"), allocator.Allocated) },
 		"Cool":          func() { p.Cool(a, at(1)) },
-		"Shard.Owns":    func() { sharded.Shard.Owns(a) },
 		"Tier.Size":     func() { lot.Tiers[0].Size() },
 		"Set.Contains":  func() { set.Contains(a) },
 		"Set.CountIn":   func() { set.CountIn(r.Span()) },

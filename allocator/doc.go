@@ -12,8 +12,7 @@
 //     its members lie in a span and which address of a span is the k-th that is missing.
 //   - [Pool]: what is used in a cluster, in both families, safe for concurrent use.
 //   - [Tier]: spans made ready to be drawn from.
-//   - [Shard]: the part of all addresses that one of several processes draws from by preference.
-//   - [Lot]: where one address may be drawn: tiers in order, a shard, and whether cooling addresses yield.
+//   - [Lot]: where one address may be drawn: tiers in order, and whether cooling addresses yield.
 //
 // # What it promises
 //

@@ -5,22 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-const (
-	// patience is how often a draw that finds nobody's or somebody else's address is repeated, for each member
-	// of the shard. An address that is one's own is then missed with probability e^-64, as long as one's own
-	// addresses are as frequent among the free ones as anywhere else.
-	patience = 64
-	// haste is the same where the free addresses are few enough to be looked at one by one.
-	haste = 8
-	// few is how many free addresses are looked at one by one.
-	few = 4096
-)
-
-// workspace is what Draw works in. It is used again for every draw, so that drawing allocates nothing.
-type workspace struct {
-	open []opening
-	own  []uint128
-}
+// maxTries is how many addresses of a tier are tried at random before what is free in it is counted.
+const maxTries = 64
 
 // opening is a run of a tier with what is free in it.
 type opening struct {
@@ -34,26 +20,24 @@ func (p *Pool) draw(f *family, l Lot) (a uint128, ok bool) {
 		if len(t.runs()) == 0 {
 			continue
 		}
-		if a, ok := p.probe(f, t, l); ok {
+		if a, ok := p.probe(f, t); ok {
 			return a, true
 		}
 		if free := p.openUp(f, t); !free.isZero() {
-			if a, ok := p.drawFree(f, free, l); ok {
-				return a, true
-			}
+			k := p.below(free)
+			o := p.opening(k)
+			return f.used.take(o.stretch, k.sub(o.start)), true
 		}
 	}
 	return uint128{}, false
 }
 
-// probe tries addresses of the tier at random until one is free and the shard's own; if the shard owns none at all, until
-// one is free. Each that qualifies is equally likely. Counting what is free costs about as much as trying once for every run: that bounds the tries, so that
-// trying in vain at most doubles the costs. For a tier of one run, counting is as good.
-func (p *Pool) probe(f *family, t *Tier, l Lot) (a uint128, ok bool) {
-	anyDoes := l.Shard.ownsNone() && !l.OnlyOwn
-	for range min(len(t.list)-1, patience*l.Shard.members()) {
-		a := t.at(p.below(t.size))
-		if (anyDoes || l.Shard.owns(a)) && f.used.insert(a) {
+// probe tries addresses of the tier at random until one is free. Each free one is equally likely. Counting what is
+// free costs about as much as trying once for every run: that bounds the tries, so that trying in vain at most
+// doubles the costs. For a tier of one run, counting is as good.
+func (p *Pool) probe(f *family, t *Tier) (a uint128, ok bool) {
+	for range min(len(t.list)-1, maxTries) {
+		if a := t.at(p.below(t.size)); f.used.insert(a) {
 			return a, true
 		}
 	}
@@ -62,88 +46,26 @@ func (p *Pool) probe(f *family, t *Tier, l Lot) (a uint128, ok bool) {
 
 // openUp counts what is free in a tier and notes where.
 func (p *Pool) openUp(f *family, t *Tier) (free uint128) {
-	p.work.open = p.work.open[:0]
+	p.open = p.open[:0]
 	for _, iv := range t.list {
 		st := f.used.stretch(iv)
 		if n := st.free(); !n.isZero() {
-			p.work.open = append(p.work.open, opening{st, free})
+			p.open = append(p.open, opening{st, free})
 			free = free.add(n)
 		}
 	}
 	return free
 }
 
-// drawFree makes one of the free addresses that openUp has found used: one of the shard's own, each equally likely,
-// or else any, unless the lot wants only its own.
-func (p *Pool) drawFree(f *family, free uint128, l Lot) (a uint128, ok bool) {
-	if s := l.Shard; !s.ownsAll() && !s.ownsNone() {
-		if a, ok := p.drawOwn(f, free, s); ok {
-			f.used.insert(a)
-			return a, true
-		}
-	}
-	if l.OnlyOwn && !l.Shard.ownsAll() {
-		return uint128{}, false
-	}
-	k := p.below(free)
-	o := p.opening(k)
-	return f.used.take(o.stretch, k.sub(o.start)), true
-}
-
-// drawOwn draws from the free addresses until the shard owns one. If it never does, it looks at all of them where
-// they are few; where they are many, it takes it that there is none.
-func (p *Pool) drawOwn(f *family, free uint128, s Shard) (a uint128, ok bool) {
-	tries, areFew := patience*s.members(), free.hi == 0 && free.lo <= few
-	if areFew {
-		tries = haste * s.members()
-	}
-	for range tries {
-		if a := p.nthFree(f, p.below(free)); s.owns(a) {
-			return a, true
-		}
-	}
-	if areFew {
-		return p.searchOwn(f, s)
-	}
-	return uint128{}, false
-}
-
-// searchOwn looks at all free addresses and draws one of those that the shard owns.
-func (p *Pool) searchOwn(f *family, s Shard) (a uint128, ok bool) {
-	p.work.own = p.work.own[:0]
-	p.eachFree(f, func(a uint128) {
-		if s.owns(a) {
-			p.work.own = append(p.work.own, a)
-		}
-	})
-	if len(p.work.own) == 0 {
-		return uint128{}, false
-	}
-	return p.work.own[p.below64(uint64(len(p.work.own)))], true
-}
-
-// nthFree returns the one of the free addresses that openUp has found with k others before it.
-func (p *Pool) nthFree(f *family, k uint128) uint128 {
-	o := p.opening(k)
-	return f.used.nthFree(o.stretch, k.sub(o.start))
-}
-
-// eachFree calls look for the free addresses that openUp has found, in ascending order.
-func (p *Pool) eachFree(f *family, look func(uint128)) {
-	for _, o := range p.work.open {
-		f.used.eachFree(o.stretch, look)
-	}
-}
-
-// opening returns the run that has the free address with k others before it.
+// opening returns the run that has the free address with k others before it, of those that openUp has found.
 func (p *Pool) opening(k uint128) opening {
-	low, size := 0, len(p.work.open)
+	low, size := 0, len(p.open)
 	for size > 1 {
 		half := size / 2
-		low += half &^ k.lessMask(p.work.open[low+half].start)
+		low += half &^ k.lessMask(p.open[low+half].start)
 		size -= half
 	}
-	return p.work.open[low]
+	return p.open[low]
 }
 
 // yield makes the address that has been cooling for longest in any of the tiers nobody's, if the lot wants that. It

@@ -21,8 +21,8 @@ func (e *RangeError) Error() string {
 
 // FullError is the answer to a Lot that leaves nothing to draw. It matches ErrFull.
 type FullError struct {
-	// Usage is that of all addresses of all tiers, each counted once. Size is 0 if there is no address at all. None
-	// of them is free, except with Lot.OnlyOwn those that the Shard does not own.
+	// Usage is that of all addresses of all tiers, each counted once; none of them is free. Size is 0 if there is no
+	// address at all.
 	Usage Usage
 }
 
@@ -32,12 +32,8 @@ func (e *FullError) Error() string {
 	if u.Size == 0 {
 		return "no free address: there is none to draw from"
 	}
-	text := fmt.Sprintf("no free address: of %d to draw from %d are allocated, %d reserved and %d cooling",
+	return fmt.Sprintf("no free address: of %d to draw from %d are allocated, %d reserved and %d cooling",
 		u.Size, u.Allocated, u.Reserved, u.Cooling)
-	if u.Free > 0 {
-		text += fmt.Sprintf("; %d are left to others", u.Free)
-	}
-	return text
 }
 
 // Is makes errors.Is(err, ErrFull) true.

@@ -3,7 +3,6 @@ package allocator_test
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
@@ -53,18 +52,6 @@ func ExampleLot_yield() {
 	// Output:
 	// no free address: of 1 to draw from 0 are allocated, 0 reserved and 1 cooling true
 	// fd00::1 true
-}
-
-// Three processes share a range without asking one another.
-func ExampleShard() {
-	members, a := []string{"red", "green", "blue"}, netip.MustParseAddr("10.96.0.1")
-	for _, me := range members {
-		fmt.Println(me, allocator.NewShard(members, me).Owns(a))
-	}
-	// Output:
-	// red true
-	// green false
-	// blue false
 }
 
 func ExampleRange_Band() {

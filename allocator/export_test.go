@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
-	"net/netip"
 	"unsafe"
 )
 
@@ -32,18 +31,6 @@ func (t *Tier) Spans() []Span {
 	}
 	return list
 }
-
-// FreeIn returns the addresses of sp that are no members, in ascending order. There must not be many.
-func (s *Set) FreeIn(sp Span) []netip.Addr {
-	var list []netip.Addr
-	if iv, ok := sp.interval(); ok {
-		s.eachFree(s.stretch(iv), func(a uint128) { list = append(list, a.addr(sp.First.Is4())) })
-	}
-	return list
-}
-
-// Members returns how many members a Shard knows.
-func (s Shard) Members() int { return s.members() }
 
 // Shape is what the tree of a Set looks like.
 type Shape struct{ Depth, Nodes, Words int }

@@ -27,22 +27,20 @@ func FuzzSet(f *testing.F) {
 	})
 }
 
-// FuzzPool makes steps of bytes, eight for each.
+// FuzzPool makes steps of bytes, seven for each.
 func FuzzPool(f *testing.F) {
-	const yield, oneOfTwo, bOfThree = 2, 0x20, 0x70
+	const yield = 2
 	for _, steps := range [][]poolStep{
 		{},
-		{{draw}},                       // no tier at all
-		{{draw, 0, 0, 1}},              // a tier without addresses
-		{{draw, 0, 0xff, 3, 0, 4}},     // two families
-		{{draw, 9, 0xff, 3}},           // three tiers of three spans
-		{{draw, 9, 0xff, 3, 0, 1, 44}}, // of IPv6
-		{{cool, 5, 0, 0, 0, 0, 0, 9}, {cool, 6, 0, 0, 0, 0, 0, 8}, {draw, 5, 1, 1, 0, yield}, {draw, 5, 1, 1, 0, yield}}, // the second comes first
-		{{draw, 9, 1, 1, 0, 0, oneOfTwo}, {draw, 9, 1, 1, 0, 0, oneOfTwo}, {draw, 9, 1, 1, 0, 0, oneOfTwo}},              // beyond one's own
-		{{draw, 9, 1, 5, 0, 0, bOfThree}, {assume, 9}, {draw, 9, 1, 5, 0, yield, 0xd0}},                                  // and as a stranger
-		{{assume, 9, 0, 0, 0, 1}, {release, 9, 0, 0, 0, 1}, {assume, 9, 0, 0, 0, 1}},                                     // late news
-		{{assume, 9, 0, 0, 0, 1}, {observeReserved, 9, 0, 0, 0, 1}, {assume, 9, 0, 0, 0, 1}},                             // early news
-		{{draw, 0, 3, 0b1101, 5}, {draw, 0, 3, 0b0111, 8}, {draw, 1, 0xff, 0xe7, 0xff, 0xf}},                             // exclusions
+		{{draw}},                   // no tier at all
+		{{draw, 0, 0, 1}},          // a tier without addresses
+		{{draw, 0, 0xff, 3, 0, 4}}, // two families
+		{{draw, 9, 0xff, 3}},       // three tiers of three spans
+		{{draw, 9, 0xff, 3, 0, 1}}, // of IPv6
+		{{cool, 5, 0, 0, 0, 0, 9}, {cool, 6, 0, 0, 0, 0, 8}, {draw, 5, 1, 1, 0, yield}, {draw, 5, 1, 1, 0, yield}}, // the second comes first
+		{{assume, 9, 0, 0, 0, 1}, {release, 9, 0, 0, 0, 1}, {assume, 9, 0, 0, 0, 1}},                               // late news
+		{{assume, 9, 0, 0, 0, 1}, {observeReserved, 9, 0, 0, 0, 1}, {assume, 9, 0, 0, 0, 1}},                       // early news
+		{{draw, 0, 3, 0b1101, 5}, {draw, 0, 3, 0b0111, 8}, {draw, 1, 0xff, 0xe7, 0xff, 0xf}},                       // exclusions
 	} {
 		var data []byte
 		for _, s := range steps {
@@ -51,7 +49,7 @@ func FuzzPool(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		mustPass(t, poolSteps(data[:min(len(data), 480)]), runPool(1))
+		mustPass(t, poolSteps(data[:min(len(data), 420)]), runPool(1))
 	})
 }
 

@@ -5,16 +5,11 @@ import (
 	"net/netip"
 )
 
-// Lot says where Pool.Draw may draw an address, and what it prefers. The zero Lot has nothing to draw.
+// Lot says where Pool.Draw may draw an address. The zero Lot has nothing to draw.
 type Lot struct {
 	// Tiers are asked in order: nothing is drawn from one as long as the ones before it have a free address. All
 	// that have addresses are of one family. They may overlap.
 	Tiers []*Tier
-	// Shard is preferred inside of each tier.
-	Shard Shard
-	// OnlyOwn draws no free address that the Shard does not own, and goes on to the next tier instead. Whose address
-	// yields does not matter.
-	OnlyOwn bool
 	// Yield draws, when no tier has a free address, the one of all tiers that has been cooling for longest.
 	// Otherwise cooling addresses are not drawn.
 	Yield bool
@@ -23,8 +18,6 @@ type Lot struct {
 // Drawn is an address that Pool.Draw has made Assumed.
 type Drawn struct {
 	Addr netip.Addr
-	// Own says that the Shard of the Lot owns the address, so that no other process draws it by preference.
-	Own bool
 	// Cooled says that the address was cooling and had to yield.
 	Cooled bool
 }

@@ -38,7 +38,7 @@ type Pool struct {
 	rand rand.Source
 	four family
 	six  family
-	work workspace
+	open []opening // used again for every draw, so that drawing allocates nothing
 }
 
 // NewPool returns a Pool in which every address is Free.
@@ -135,13 +135,8 @@ func (p *Pool) Used(s Span, limit int) []netip.Addr {
 // Draw draws a free address and makes it Assumed. The caller then writes it to the cluster; until it observes it
 // there, or forgets it, nobody else gets it.
 //
-// The first tier that has a free address gives it: one that the Shard owns, or else, with Own false and unless the Lot
-// says OnlyOwn, any. Among those that qualify each is equally likely. When no tier has one and the Lot says Yield, it is the address that
-// has been cooling for longest in any of the tiers.
-//
-// A free address of the shard's own is never missed where no more than 4,096 addresses of the tier are free. Where
-// there are more, and the share q of them is the shard's own, it is missed with a probability of less than
-// (1-q)^(64 members): 10^-27 as long as all members draw alike, 0.03 % when an eighth of one's share is left.
+// The first tier that has a free address gives it; each free one of that tier is equally likely. When no tier has one
+// and the Lot says Yield, it is the address that has been cooling for longest in any of the tiers.
 //
 // Addresses are tried at random as long as that is cheaper than counting what is free in each of the runs of a tier,
 // so that thousands of runs cost little more than one until a tier is nearly full.
@@ -165,7 +160,7 @@ func (p *Pool) Draw(l Lot) (Drawn, error) {
 		return Drawn{}, f.full(l)
 	}
 	f.assumed.insert(a) // either way left it used
-	return Drawn{a.addr(is4), l.Shard.owns(a), cooled}, nil
+	return Drawn{a.addr(is4), cooled}, nil
 }
 
 // Assume makes a Assumed, if it is Free, Cooling or Reserved, and reports whether it did: for a reserved or resting

@@ -50,7 +50,7 @@ func (p playground) span(i, n byte) allocator.Span {
 	return allocator.Span{First: first, Last: shifted(first, int64(n%16))}
 }
 
-// poolStep is something that is done to a Pool: eight bytes, so that a fuzzer can make one up.
+// poolStep is something that is done to a Pool: seven bytes, so that a fuzzer can make one up.
 //
 //	0  what to do
 //	1  with which address
@@ -58,9 +58,8 @@ func (p playground) span(i, n byte) allocator.Span {
 //	3  with how many tiers, and how long the spans are
 //	4  with which exclusions
 //	5  bit 0: family; bit 1: cooling yields; bit 2: one tier is of the other family; the rest: where usage is asked
-//	6  bit 3: only own ones; bits 4, 5: members; bits 6, 7: which of them draws
-//	7  at which time cooling began
-type poolStep [8]byte
+//	6  at which time cooling began
+type poolStep [7]byte
 
 const (
 	draw = iota
@@ -81,8 +80,8 @@ func (s poolStep) addr() netip.Addr { return s.playground().at(s[1]) }
 
 // lot returns the same Lot for the code and for the oracle.
 func (s poolStep) lot() (l allocator.Lot, want golden.Lot, err error) {
-	l.Yield, l.OnlyOwn, l.Shard = s[5]&2 != 0, s[6]&8 != 0, s.shard()
-	want.Yield, want.OnlyOwn, want.Owns = l.Yield, l.OnlyOwn, l.Shard.Owns
+	l.Yield = s[5]&2 != 0
+	want.Yield = l.Yield
 	for i := range s[3] % 4 {
 		spans, exclude := s.spans(i), s.exclude()
 		tier, err := allocator.NewTier(spans, exclude)
@@ -100,15 +99,6 @@ func goldenSpans(list []allocator.Span) (want []golden.Span) {
 		want = append(want, golden.Span(s))
 	}
 	return want
-}
-
-// shard is that of any of the first members of four, or of one who is no member, or everything.
-func (s poolStep) shard() allocator.Shard {
-	names := []string{"a", "b", "c", "d"}
-	if n := s[6] >> 4 & 3; n > 0 {
-		return allocator.NewShard(names[:n], names[s[6]>>6])
-	}
-	return allocator.Shard{}
 }
 
 // spans are those of tier i: up to three runs and an empty one.
@@ -135,7 +125,7 @@ func (s poolStep) String() string {
 	switch s.op() {
 	case draw:
 		l, _, err := s.lot()
-		text := fmt.Sprintf("Draw with shard %v, only own: %v, cooling yields: %v; %v; %x; tiers", l.Shard, l.OnlyOwn, l.Yield, err, s[:])
+		text := fmt.Sprintf("Draw, cooling yields: %v; %v; %x; tiers", l.Yield, err, s[:])
 		for _, tier := range l.Tiers {
 			text += fmt.Sprint(" ", tier.Spans())
 		}
@@ -215,8 +205,8 @@ func (p poolPair) step(s poolStep) error {
 			return fmt.Errorf("assuming %s: got %v, want %v", a, got, want)
 		}
 	case cool:
-		p.real.Cool(a, at(int(s[7])))
-		p.gold.Cool(a, at(int(s[7])))
+		p.real.Cool(a, at(int(s[6])))
+		p.gold.Cool(a, at(int(s[6])))
 	case forget:
 		p.real.Forget(a)
 		p.gold.Forget(a)
@@ -253,8 +243,8 @@ func (p poolPair) draw(s poolStep) error {
 	if err != nil || !slices.Contains(eligible, d.Addr) {
 		return fmt.Errorf("got %s, %w, want one of %s", d.Addr, err, eligible)
 	}
-	if cooled := p.gold.State(d.Addr) == golden.Cooling; d.Own != l.Shard.Owns(d.Addr) || d.Cooled != cooled {
-		return fmt.Errorf("got %+v, want own %v, cooled %v", d, l.Shard.Owns(d.Addr), cooled)
+	if cooled := p.gold.State(d.Addr) == golden.Cooling; d.Cooled != cooled {
+		return fmt.Errorf("got %+v, want cooled %v", d, cooled)
 	}
 	p.gold.Take(d.Addr)
 	return nil

@@ -2,7 +2,6 @@ package allocator
 
 import (
 	"iter"
-	"math/bits"
 	"net/netip"
 )
 
@@ -118,15 +117,7 @@ func (s *Set) delete(a uint128) bool {
 
 func (s *Set) contains(a uint128) bool {
 	key, bit := a.word()
-	return s.mask(key)&(1<<bit) != 0
-}
-
-// mask returns the members of the word with the given key.
-func (s *Set) mask(key uint128) uint64 {
-	if s.root == nil {
-		return 0
-	}
-	return s.root.mask(key)
+	return s.root != nil && s.root.mask(key)&(1<<bit) != 0
 }
 
 // countIn is CountIn in numbers.
@@ -176,22 +167,6 @@ func (s *Set) nthFree(st stretch, k uint128) uint128 {
 		return r
 	}
 	return s.root.nthFree(r)
-}
-
-// eachFree calls look for the addresses of the stretch that are no members, in ascending order. It costs a walk from
-// the root for each word that has one.
-func (s *Set) eachFree(st stretch, look func(uint128)) {
-	for k, n := (uint128{}), st.free(); k.less(n); {
-		key, bit := s.nthFree(st, k).word()
-		for mask := ^s.mask(key) &^ below(bit); mask != 0; mask &= mask - 1 {
-			a := key.base().plus(uint64(bits.TrailingZeros64(mask)))
-			if st.last.less(a) {
-				return
-			}
-			look(a)
-			k = k.plus(1)
-		}
-	}
 }
 
 // take inserts the address that nthFree returns.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
@@ -16,29 +15,17 @@ import (
 // each address came with how often it should (chi-square, five standard deviations).
 func TestUniform(t *testing.T) {
 	spans, exclude := spans("10.0.0.1-10.0.0.126 10.0.0.65-10.0.0.126 10.0.0.97-10.0.0.126 10.0.3.1-10.0.3.14"), spans("10.0.0.40-10.0.0.50 10.0.3.3-10.0.3.4")
-	lot := allocator.Lot{Tiers: []*allocator.Tier{tierOf(t, spans...)}}
-	lot.Tiers[0], _ = allocator.NewTier(spans, exclude)
-	tiers := []golden.Tier{golden.NewTier(goldenSpans(spans), goldenSpans(exclude))}
-	for name, shard := range shards {
-		t.Run(name, func(t *testing.T) {
-			p, gold := allocator.NewPoolWith(rand.NewPCG(12, 0)), golden.NewPool() // its own, for the same draws in each order
-			for i := 20; i < 128; i += 3 {
-				p.Observe(nth(addr("10.0.0.0"), i), allocator.Allocated)
-				gold.Observe(nth(addr("10.0.0.0"), i), golden.Allocated)
-			}
-			lot.Shard = shard
-			checkUniform(t, p, lot, gold.Eligible(golden.Lot{Tiers: tiers, Owns: shard.Owns}))
-		})
+	tier, err := allocator.NewTier(spans, exclude)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// shards are parts that tests draw from.
-var shards = map[string]allocator.Shard{
-	"everything is one's own": {},
-	"the only member":         allocator.NewShard([]string{"a"}, "a"),
-	"one of three":            allocator.NewShard([]string{"a", "b", "c"}, "b"),
-	"one of ten":              allocator.NewShard(strings.Split("abcdefghij", ""), "j"),
-	"no member":               allocator.NewShard([]string{"a", "b"}, "c"),
+	p, gold := allocator.NewPoolWith(rand.NewPCG(12, 0)), golden.NewPool()
+	for i := 20; i < 128; i += 3 {
+		p.Observe(nth(addr("10.0.0.0"), i), allocator.Allocated)
+		gold.Observe(nth(addr("10.0.0.0"), i), golden.Allocated)
+	}
+	want := golden.Lot{Tiers: []golden.Tier{golden.NewTier(goldenSpans(spans), goldenSpans(exclude))}}
+	checkUniform(t, p, allocator.Lot{Tiers: []*allocator.Tier{tier}}, gold.Eligible(want))
 }
 
 // TestUniformWhenNearlyFull: seven addresses of 65,278 are left, far from each other.
@@ -56,28 +43,25 @@ func TestUniformWhenNearlyFull(t *testing.T) {
 // TestUniformOverManyRuns: there are 300 runs, in which half or nearly all of the addresses are used, so that addresses
 // are drawn by trying, or by counting.
 func TestUniformOverManyRuns(t *testing.T) {
-	var spans []allocator.Span
-	for i := range 300 {
-		first := nth(addr("10.1.0.0"), 1000*i+i*i%500)
-		spans = append(spans, allocator.Span{First: first, Last: nth(first, i%4)})
-	}
-	tier, err := allocator.NewTier(spans, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, used := range []int{50, 97} {
-		for _, shard := range []string{"everything is one's own", "one of three", "no member"} {
-			t.Run(fmt.Sprintf("%d %%, %s", used, shard), func(t *testing.T) {
+	for _, start := range []string{"10.1.0.0", "fd00::"} {
+		var spans []allocator.Span
+		for i := range 300 {
+			first := shifted(addr(start), int64(1000*i+i*i%500))
+			spans = append(spans, allocator.Span{First: first, Last: shifted(first, int64(i%4))})
+		}
+		tier := tierOf(t, spans...)
+		for _, used := range []int{50, 97} {
+			t.Run(fmt.Sprintf("%s, %d %%", start, used), func(t *testing.T) {
 				p, rng := allocator.NewPoolWith(rand.NewPCG(14, 0)), seeded(15)
 				var eligible []netip.Addr
 				for _, a := range addrsOf(tier) {
 					if rng.IntN(100) < used {
 						p.Observe(a, allocator.Allocated)
-					} else if s := shards[shard]; s.Owns(a) || shard == "no member" {
+					} else {
 						eligible = append(eligible, a)
 					}
 				}
-				checkUniform(t, p, allocator.Lot{Tiers: []*allocator.Tier{tier}, Shard: shards[shard]}, eligible)
+				checkUniform(t, p, allocator.Lot{Tiers: []*allocator.Tier{tier}}, eligible)
 			})
 		}
 	}
@@ -92,8 +76,8 @@ func checkUniform(t *testing.T, p *allocator.Pool, l allocator.Lot, eligible []n
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Cooled || d.Own != l.Shard.Owns(d.Addr) {
-			t.Fatalf("%+v, but own: %v", d, l.Shard.Owns(d.Addr))
+		if d.Cooled {
+			t.Fatalf("%s was cooling", d.Addr)
 		}
 		seen[d.Addr]++
 		p.Forget(d.Addr)

@@ -10,6 +10,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -149,16 +150,8 @@ func registerAdmission(books *ledger.Ledger) error {
 // sweep ends what is over in the books.
 func sweep(books *ledger.Ledger) func(context.Context) error {
 	return func(ctx context.Context) error {
-		tick := time.NewTicker(sweeping)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-tick.C:
-				books.Sweep()
-			}
-		}
+		wait.UntilWithContext(ctx, func(context.Context) { books.Sweep() }, sweeping)
+		return nil
 	}
 }
 

@@ -2,21 +2,20 @@ package additional
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
 // gather reads the world of a Service: the Service from reader, all else from what the process keeps.
 func (r *Reconciler) gather(ctx context.Context, reader client.Reader, name types.NamespacedName) (world, error) {
 	w := world{now: r.Clock.Now(), name: name, offers: map[slot]offer{}}
-	s, err := get(ctx, reader, name, &corev1.Service{})
+	s, err := objects.Get(ctx, reader, name, &corev1.Service{})
 	if err != nil {
 		return w, err
 	}
@@ -42,7 +41,7 @@ func (r *Reconciler) held(name types.NamespacedName) []held {
 // addOffers enters what there is for each slot of the wish, and for the empty ones what may be drawn from.
 func (r *Reconciler) addOffers(ctx context.Context, w *world, s *corev1.Service) error {
 	for _, name := range w.service.wish.From {
-		cidr, err := get(ctx, r.Client, types.NamespacedName{Name: name}, &networkingv1.ServiceCIDR{})
+		cidr, err := objects.Get(ctx, r.Client, types.NamespacedName{Name: name}, &networkingv1.ServiceCIDR{})
 		if err != nil {
 			return err
 		}
@@ -78,7 +77,7 @@ func newOffer(cidr *networkingv1.ServiceCIDR, is4 bool) offer {
 
 // ask enters what policies say about a slot.
 func (r *Reconciler) ask(ctx context.Context, w *world, s *corev1.Service, at slot) error {
-	namespace, err := get(ctx, r.Client, types.NamespacedName{Name: s.Namespace}, &corev1.Namespace{})
+	namespace, err := objects.Get(ctx, r.Client, types.NamespacedName{Name: s.Namespace}, &corev1.Namespace{})
 	if err != nil {
 		return err
 	}
@@ -94,16 +93,4 @@ func (r *Reconciler) ask(ctx context.Context, w *world, s *corev1.Service, at sl
 	o.tiers = tiers
 	w.offers[at] = o
 	return nil
-}
-
-// get reads an object, nil when there is none.
-func get[T client.Object](ctx context.Context, reader client.Reader, name types.NamespacedName, into T) (T, error) {
-	var none T
-	switch err := reader.Get(ctx, name, into); {
-	case apierrors.IsNotFound(err):
-		return none, nil
-	case err != nil:
-		return none, fmt.Errorf("reading %T %s: %w", into, name, err)
-	}
-	return into, nil
 }

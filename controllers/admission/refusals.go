@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -88,16 +89,8 @@ func (r *Refusals) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (r *Refusals) Start(ctx context.Context) error {
-	tick := time.NewTicker(writing)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-tick.C:
-			r.publish(ctx, now)
-		}
-	}
+	wait.UntilWithContext(ctx, func(ctx context.Context) { r.publish(ctx, time.Now()) }, writing)
+	return nil
 }
 
 // publish writes what is due longest. What cannot be written is due again later, behind the others.

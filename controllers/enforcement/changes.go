@@ -2,75 +2,30 @@ package enforcement
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// changes is a source of what a change of policies or ranges makes worth a look: what the API server is given, each policy that has changed, and the used addresses of
-// the ranges that it had or has.
-type changes struct {
-	policies Policies
-	used     func(netip.Prefix) []netip.Addr
-}
-
-var _ source.TypedSyncingSource[Request] = (*changes)(nil)
-
-// Start implements source.TypedSource. Comparing is done apart from the subscription, which must not block; what changes meanwhile is compared next.
-func (c *changes) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[Request]) error {
-	changed := make(chan struct{}, 1)
-	changed <- struct{}{}
-	c.policies.Subscribe(func(_, _ *steering.Snapshot) {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
+// changes is a source of what a change of policies or ranges makes worth a look: what the API server is given, each policy that has changed, and the used
+// addresses of the ranges that it had or has.
+func (r *Reconciler) changes() *steering.Changes[Request] {
+	seen := steering.Compile(steering.World{})
+	return steering.NewChanges(r.Policies, func() []Request {
+		now := r.Policies.Current()
+		requests := between(seen, now, r.used)
+		seen = now
+		return requests
 	})
-	go func() {
-		seen := steering.Compile(steering.World{})
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
-			}
-			now := c.policies.Current()
-			for _, request := range c.between(seen, now) {
-				queue.Add(request)
-			}
-			seen = now
-		}
-	}()
-	return nil
 }
 
-// WaitForSync implements source.TypedSyncingSource: half of the policies would open what the others close.
-func (c *changes) WaitForSync(ctx context.Context) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !c.policies.Synced() {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the policies: %w", ctx.Err())
-		case <-tick.C:
-		}
-	}
-	return nil
-}
-
-// String names the source in the controller's log.
-func (c *changes) String() string { return "policies" }
-
-// between returns what differs between two compilations.
-func (c *changes) between(before, after *steering.Snapshot) []Request {
+// between returns what differs between two compilations. used returns the used addresses of a range.
+func between(before, after *steering.Snapshot, used func(netip.Prefix) []netip.Addr) []Request {
 	out := []Request{{}}
 	touched := map[netip.Prefix]struct{}{}
 	for _, p := range slices.Concat(before.Policies(), after.Policies()) {
@@ -83,7 +38,7 @@ func (c *changes) between(before, after *steering.Snapshot) []Request {
 		}
 	}
 	for prefix := range maps.Keys(touched) {
-		for _, a := range c.used(prefix) {
+		for _, a := range used(prefix) {
 			out = append(out, Request{Address: a})
 		}
 	}

@@ -25,16 +25,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// Policies says what all policies together want; *steering.Board does.
-type Policies interface {
-	// Current returns the compiled policies, never nil.
-	Current() *steering.Snapshot
-	// Subscribe calls f, which must not block, after each change.
-	Subscribe(f func(before, after *steering.Snapshot))
-	// Synced reports whether Current speaks of the whole cluster.
-	Synced() bool
-}
-
 // Addresses says which addresses Services have; *ledger.Ledger does.
 type Addresses interface {
 	// Claims returns the Services whose spec.clusterIPs have the address.
@@ -56,7 +46,7 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server itself.
 	Live      client.Reader
-	Policies  Policies
+	Policies  steering.Policies
 	Addresses Addresses
 	// Changed is a source of addresses that Services began or ceased to have.
 	Changed source.TypedSource[Request]
@@ -82,7 +72,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	}
 	return builder.TypedControllerManagedBy[Request](mgr).
 		Named("enforcement").
-		WatchesRawSource(&changes{policies: r.Policies, used: r.used}).
+		WatchesRawSource(r.changes()).
 		WatchesRawSource(&r.wake).
 		WatchesRawSource(r.Changed).
 		WatchesRawSource(source.TypedKind(mgr.GetCache(), &corev1.Namespace{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofNamespace), relabelled)).
@@ -106,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request Request) (reconcile.
 }
 
 // Audits returns what to look at when an address changes: those that no policy has exclusively are nothing to look at.
-func Audits(p Policies) func(netip.Addr) []Request {
+func Audits(p steering.Policies) func(netip.Addr) []Request {
 	return func(a netip.Addr) []Request {
 		if p.Current().Owner(a) == nil {
 			return nil

@@ -188,9 +188,9 @@ func TestWhatAChangeOfPoliciesMakesWorthALook(t *testing.T) {
 	cidrs := []steering.ServiceCIDR{cidr("10.0.0.0/24"), cidr("fd00::/120"), cidr("10.0.2.0/24")}
 	before := steering.Compile(steering.World{ServiceCIDRs: cidrs, Policies: []*v1alpha1.ServiceCIDRPolicy{policy("same", 1, "10.0.2.0/24"), policy("moved", 1, "10.0.0.0/24")}})
 	after := steering.Compile(steering.World{ServiceCIDRs: cidrs, Policies: []*v1alpha1.ServiceCIDRPolicy{policy("same", 1, "10.0.2.0/24"), policy("moved", 2, "fd00::/120")}})
-	c := changes{used: func(p netip.Prefix) []netip.Addr { return []netip.Addr{p.Addr().Next()} }}
+	used := func(p netip.Prefix) []netip.Addr { return []netip.Addr{p.Addr().Next()} }
 	var got []string
-	for _, r := range c.between(before, after) {
+	for _, r := range between(before, after, used) {
 		got = append(got, fmt.Sprint(r.Policy, r.Address))
 	}
 	slices.Sort(got)

@@ -1,90 +1,15 @@
 package policy
 
 import (
-	"context"
-	"fmt"
 	"maps"
 	"math"
 	"net/netip"
 	"slices"
-	"time"
-
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
-
-// Board says what all policies together want; *steering.Board does.
-type Board interface {
-	// Current returns the present rules, never nil.
-	Current() *steering.Snapshot
-	// Subscribe calls f, which must not block, after each change.
-	Subscribe(f func(before, after *steering.Snapshot))
-	// Synced reports whether Current speaks of the whole cluster.
-	Synced() bool
-}
-
-// changes is a source of keys: when the board changes, or somebody touches it, it queues what differ returns. Comparing is done apart
-// from the board, which must not be blocked; what changes meanwhile is compared next.
-type changes[K comparable] struct {
-	board Board
-	// differ returns the keys of whatever is not as it was when it was last asked.
-	differ func() []K
-	poke   chan struct{}
-}
-
-func newChanges[K comparable](b Board, differ func() []K) *changes[K] {
-	return &changes[K]{board: b, differ: differ, poke: make(chan struct{}, 1)}
-}
-
-var _ source.TypedSyncingSource[string] = (*changes[string])(nil)
-
-// touch asks for a comparison.
-func (c *changes[K]) touch() {
-	select {
-	case c.poke <- struct{}{}:
-	default:
-	}
-}
-
-// Start implements source.TypedSource. It subscribes before it compares, so that nothing falls between the two.
-func (c *changes[K]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K]) error {
-	c.board.Subscribe(func(_, _ *steering.Snapshot) { c.touch() })
-	c.touch()
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-c.poke:
-			}
-			for _, key := range c.differ() {
-				queue.Add(key)
-			}
-		}
-	}()
-	return nil
-}
-
-// WaitForSync implements source.TypedSyncingSource: with half of the policies half of what they keep would be deleted.
-func (c *changes[K]) WaitForSync(ctx context.Context) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !c.board.Synced() {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the policies: %w", ctx.Err())
-		case <-tick.C:
-		}
-	}
-	return nil
-}
-
-// String names the source in the controller's log.
-func (c *changes[K]) String() string { return "policies" }
 
 // scene are the policies and ranges, which decide what is kept beside what is known of an address itself.
 type scene struct {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
 // Keeper keeps the IPAddresses of reservations and of addresses that cool down, one address at a time.
@@ -23,7 +24,7 @@ type Keeper struct {
 	// Client reads from the cache and writes.
 	Client client.Client
 	Ledger *ledger.Ledger
-	Board  Board
+	Board  steering.Policies
 	Clock  clock.PassiveClock
 	// APIVersion under which IPAddresses are served.
 	APIVersion string
@@ -33,10 +34,10 @@ var _ reconcile.TypedReconciler[netip.Addr] = (*Keeper)(nil)
 
 // SetupWithManager starts the controller with mgr.
 func (k *Keeper) SetupWithManager(mgr manager.Manager) error {
-	changed := newChanges(k.Board, k.addresses())
+	changed := steering.NewChanges(k.Board, k.addresses())
 	// A range that comes or goes changes what is kept in it, whether anything is used there or not.
 	ranges := ledger.Map(k.Ledger.Ranges(), func(string) []netip.Addr {
-		changed.touch()
+		changed.Touch()
 		return nil
 	})
 	return builder.TypedControllerManagedBy[netip.Addr](mgr).

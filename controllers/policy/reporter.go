@@ -20,6 +20,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
 const (
@@ -37,7 +38,7 @@ type Reporter struct {
 	// Client reads from the cache and writes.
 	Client client.Client
 	Ledger *ledger.Ledger
-	Board  Board
+	Board  steering.Policies
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 
@@ -53,7 +54,7 @@ func (r *Reporter) SetupWithManager(mgr manager.Manager) error {
 	return builder.TypedControllerManagedBy[string](mgr).
 		Named("policystatus").
 		WatchesRawSource(source.TypedKind(mgr.GetCache(), &v1alpha1.ServiceCIDRPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(name))).
-		WatchesRawSource(newChanges(r.Board, r.policies())).
+		WatchesRawSource(steering.NewChanges(r.Board, r.policies())).
 		WatchesRawSource(ledger.Map(r.Ledger.RangeUsage(every), r.users)).
 		WatchesRawSource(ledger.Map(r.Ledger.Addresses(), r.reserver)).
 		WithOptions(controller.TypedOptions[string]{

@@ -103,7 +103,7 @@ func TestQuickSteering(t *testing.T) {
 		wantSizes []int
 		wantCrowd int
 	}{
-		"nothing said":              {nil, []int{0, 5_000}, 1_000},
+		"nothing said":              {nil, []int{0, 5_000, 20_000}, 1_000},
 		"quick":                     {[]string{"--quick"}, []int{0, 500}, 100},
 		"quick, with another crowd": {[]string{"--quick", "--crowd=1000", "--there=0"}, []int{0}, 1_000},
 	} {

@@ -25,10 +25,8 @@ func has(spans []Span, a netip.Addr) bool {
 
 // Lot says where an address may be drawn.
 type Lot struct {
-	Tiers   []Tier
-	Owns    func(netip.Addr) bool // which addresses are preferred
-	OnlyOwn bool                  // which no other free ones are drawn beside
-	Yield   bool
+	Tiers []Tier
+	Yield bool
 }
 
 // Addrs returns the addresses of all tiers, each once, in ascending order.
@@ -42,11 +40,7 @@ func (l Lot) Addrs() []netip.Addr {
 // the lot leaves nothing. One that has to yield is cooling, which State tells.
 func (p *Pool) Eligible(l Lot) []netip.Addr {
 	for _, t := range l.Tiers {
-		free := p.only(Free, t)
-		if own := slices.DeleteFunc(slices.Clone(free), func(a netip.Addr) bool { return !l.Owns(a) }); len(own) > 0 {
-			return own
-		}
-		if len(free) > 0 && !l.OnlyOwn {
+		if free := p.only(Free, t); len(free) > 0 {
 			return free
 		}
 	}

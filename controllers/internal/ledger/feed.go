@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -135,14 +136,9 @@ func (f *Feed[T]) Start(_ context.Context, queue workqueue.TypedRateLimitingInte
 
 // WaitForSync implements source.TypedSyncingSource: no controller decides by half an index.
 func (f *Feed[T]) WaitForSync(ctx context.Context) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !f.ledger.Synced() {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the first listing of %s: %w", f.name, ctx.Err())
-		case <-tick.C:
-		}
+	synced := func(context.Context) (bool, error) { return f.ledger.Synced(), nil }
+	if err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, synced); err != nil {
+		return fmt.Errorf("waiting for the first listing of %s: %w", f.name, err)
 	}
 	return nil
 }

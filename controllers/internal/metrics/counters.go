@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
@@ -9,47 +10,50 @@ import (
 
 const prefix = "clusterip_operator_"
 
+// auto makes metrics that are served.
+var auto = promauto.With(ctrlmetrics.Registry)
+
 var (
 	// AllocationErrors counts the operator's own IPAddress writes that failed, by operation.
-	AllocationErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
+	AllocationErrors = auto.NewCounterVec(prometheus.CounterOpts{
 		Name: prefix + "allocation_errors_total",
 		Help: "IPAddress writes of the operator that failed.",
 	}, []string{"operation"})
 	// AllocationDuration times the operator's own IPAddress writes, by operation.
-	AllocationDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	AllocationDuration = auto.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    prefix + "allocation_duration_seconds",
 		Help:    "Duration of the IPAddress writes of the operator.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 	}, []string{"operation"})
 	// DriftDetected counts confirmed drift by type.
-	DriftDetected = prometheus.NewCounterVec(prometheus.CounterOpts{
+	DriftDetected = auto.NewCounterVec(prometheus.CounterOpts{
 		Name: prefix + "drift_detected_total",
 		Help: "Drift between Services, IPAddresses and ServiceCIDRs that was confirmed.",
 	}, []string{"type"})
 	// DriftRepaired counts repaired drift by type.
-	DriftRepaired = prometheus.NewCounterVec(prometheus.CounterOpts{
+	DriftRepaired = auto.NewCounterVec(prometheus.CounterOpts{
 		Name: prefix + "drift_repaired_total",
 		Help: "Drift between Services, IPAddresses and ServiceCIDRs that was repaired.",
 	}, []string{"type"})
 	// AdmissionDecisions counts the answers of the webhook of Services, by result.
-	AdmissionDecisions = prometheus.NewCounterVec(prometheus.CounterOpts{
+	AdmissionDecisions = auto.NewCounterVec(prometheus.CounterOpts{
 		Name: prefix + "admission_decisions_total",
 		Help: "Answers to Services on their way into the cluster: filled (an address was drawn), refused, left (nothing to do), handed-on (the leader answered), failed (passed unsteered).",
 	}, []string{"result"})
 	// AdmissionDuration times these answers.
-	AdmissionDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
+	AdmissionDuration = auto.NewHistogram(prometheus.HistogramOpts{
 		Name:    prefix + "admission_duration_seconds",
 		Help:    "Time from a Service to its answer, without the way from and to the API server.",
 		Buckets: prometheus.ExponentialBuckets(0.00005, 2, 16),
 	})
 	// BlockedDeletions counts, for each ServiceCIDR that is to be deleted, the addresses that hold it.
 	// A range that nothing holds has no series.
-	BlockedDeletions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	BlockedDeletions = auto.NewGaugeVec(prometheus.GaugeOpts{
 		Name: prefix + "blocked_deletions",
 		Help: "Addresses that would be left without a range by the deletion of a terminating ServiceCIDR.",
 	}, []string{"servicecidr"})
 	// ExclusiveViolations counts the addresses that Services have although a policy keeps them for others.
-	ExclusiveViolations = prometheus.NewGauge(prometheus.GaugeOpts{
+	ExclusiveViolations = auto.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "exclusive_violations",
 		Help: "Addresses of Services that a policy with exclusive keeps for others.",
 	})
@@ -72,8 +76,6 @@ func Collisions(count func() float64) prometheus.Collector {
 }
 
 func init() {
-	ctrlmetrics.Registry.MustRegister(AllocationErrors, AllocationDuration, DriftDetected, DriftRepaired, BlockedDeletions,
-		AdmissionDecisions, AdmissionDuration)
 	// A series that appears with its first error cannot be alerted on by its rate.
 	for _, t := range drift.Types() {
 		DriftDetected.WithLabelValues(string(t))

@@ -21,6 +21,9 @@ import (
 // range6 is what the API server allocates IPv6 addresses from.
 const range6 = "fd00:10:96::/112"
 
+// decisionsTotal is the metric of answers to Services.
+const decisionsTotal = "clusterip_operator_admission_decisions_total"
+
 // patience is how long anything may take: most takes milliseconds, a thousand policies a minute.
 const patience = 4 * time.Minute
 
@@ -71,10 +74,8 @@ func (b *bed) furnish(ctx context.Context) (err error) {
 	if err := b.addReplica(ctx); err != nil {
 		return err
 	}
-	if b.hooks, err = b.readHooks(ctx); err != nil {
-		return err
-	}
-	return b.waitSure(ctx)
+	b.hooks, err = b.readHooks(ctx)
+	return err
 }
 
 func policyClient(b *bed) (client.Client, error) {
@@ -86,7 +87,7 @@ func policyClient(b *bed) (client.Client, error) {
 	return client.New(b.AdminConfig(), client.Options{Scheme: scheme})
 }
 
-// addReplica starts one more replica, and returns when all of them know how many they are and are given requests.
+// addReplica starts one more replica, and returns when all of them are given requests.
 func (b *bed) addReplica(ctx context.Context) error {
 	b.log.Step("starting replica %d of the manager", len(b.replicas)+1)
 	replica, err := b.StartManager(ctx, framework.ManagerOptions{
@@ -115,24 +116,16 @@ func (b *bed) restart(ctx context.Context) error {
 	return b.waitServing(ctx)
 }
 
-// waitServing waits until all replicas are ready and know of each other.
+// waitServing waits until all replicas are ready and one of them leads.
 func (b *bed) waitServing(ctx context.Context) error {
 	for _, replica := range b.replicas {
 		if err := replica.WaitReady(ctx); err != nil {
 			return err
 		}
 	}
-	err := b.until(ctx, "replicas that know of each other", func(ctx context.Context) (bool, error) {
-		for _, replica := range b.replicas {
-			metrics, err := replica.Metrics(ctx)
-			if err != nil {
-				return false, err
-			}
-			if n, _ := metrics.Value("clusterip_operator_admission_replicas"); int(n) != len(b.replicas) {
-				return false, nil
-			}
-		}
-		return len(b.balancer.Ready()) == len(b.replicas), nil
+	err := b.until(ctx, "replicas of which one leads", func(ctx context.Context) (bool, error) {
+		leaders, err := b.sum(ctx, "leader_election_master_status")
+		return leaders == 1 && len(b.balancer.Ready()) == len(b.replicas), err
 	})
 	b.balancer.CloseIdle() // connections that stay open would leave a new replica without requests
 	return err
@@ -146,14 +139,14 @@ func (b *bed) until(ctx context.Context, what string, so wait.ConditionWithConte
 	return nil
 }
 
-// sum adds up a metric of all replicas, by its name behind the prefix.
+// sum adds up a metric of all replicas.
 func (b *bed) sum(ctx context.Context, name string, labels ...string) (sum float64, err error) {
 	for _, replica := range b.replicas {
 		metrics, err := replica.Metrics(ctx)
 		if err != nil {
 			return 0, err
 		}
-		value, _ := metrics.Value("clusterip_operator_"+name, labels...)
+		value, _ := metrics.Value(name, labels...)
 		sum += value
 	}
 	return sum, nil

@@ -1,5 +1,5 @@
 // Package steering measures what the admission webhooks cost: creations, deletions and changes of Services with and without them, in turn;
-// what their decisions take alone; two replicas beside one, also where they have to borrow addresses from one another; and how fast the
+// what their decisions take alone; two replicas beside one, of which the one that does not lead hands on what it is asked; and how fast the
 // operator keeps addresses.
 //
 // It models a bed: a control plane with the permissions and webhook configurations of config/default, replicas of our manager under the

@@ -68,7 +68,7 @@ func (b *bed) ask(ctx context.Context, whether bool) (err error) {
 // waitAsked waits until a creation is put to a replica, or is not; a dry run is put too.
 func (b *bed) waitAsked(ctx context.Context, whether bool) error {
 	return b.until(ctx, fmt.Sprintf("webhooks that are asked: %t", whether), func(ctx context.Context) (bool, error) {
-		before, err := b.sum(ctx, "admission_decisions_total")
+		before, err := b.sum(ctx, decisionsTotal)
 		if err != nil {
 			return false, err
 		}
@@ -76,7 +76,7 @@ func (b *bed) waitAsked(ctx context.Context, whether bool) error {
 		if _, err := b.Client.CoreV1().Services(cluster.Namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			return false, fmt.Errorf("trying a Service: %w", err)
 		}
-		after, err := b.sum(ctx, "admission_decisions_total")
+		after, err := b.sum(ctx, decisionsTotal)
 		return after > before == whether, err
 	})
 }

@@ -24,7 +24,7 @@ type Options struct {
 // Full is what the documentation shows.
 func Full() Options {
 	return Options{
-		Sizes: []int{0, 5_000}, Policies: []int{0, 100}, Families: []int{1, 2}, Clients: []int{1, 16},
+		Sizes: []int{0, 5_000, 20_000}, Policies: []int{0, 100}, Families: []int{1, 2}, Clients: []int{1, 16},
 		Rounds: 3, Single: 60, Many: 160, FullRounds: 6, Reserved: 1024, Rested: 500, Crowd: 1_000, Repeats: 3, Bench: 200 * time.Millisecond,
 	}
 }

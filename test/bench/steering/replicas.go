@@ -2,7 +2,6 @@ package steering
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -23,108 +22,77 @@ const (
 	narrowDynamic = 4094 - 256
 )
 
-// Shared is what was measured with some replicas.
-type Shared struct {
-	Name string
-	// Wide: creations in a large range. Narrow: creations until a range is full that was at 99 %; left out for none.
-	Wide, Narrow turns
-	// How many addresses of each were settled with other replicas, through the API server, and how many tries of this were lost.
-	WideSettled, NarrowSettled settled
+// Replicated is what was measured with some replicas.
+type Replicated struct {
+	Replicas int
+	// Wide are creations in a large range, Narrow creations until a range is full that was at 99 %.
+	Wide, Narrow drawn
 }
 
-// settled counts what was settled with others.
-type settled struct{ Won, Lost float64 }
+// drawn is creations, and what the replicas say about their addresses.
+type drawn struct {
+	turns
+	// HandedOn is how many calls were handed on to the leader, Collisions how many addresses were drawn twice.
+	HandedOn, Collisions float64
+}
 
-// measureReplicas measures one replica that has just started, one that is sure of what it may draw, and then two.
-func (b *bed) measureReplicas(ctx context.Context, o Options) (all []Shared, err error) {
-	if err := b.ask(ctx, true); err != nil {
-		return nil, err
-	}
+// measureReplicas measures one replica, and then two.
+func (b *bed) measureReplicas(ctx context.Context, o Options) (all []Replicated, err error) {
 	if err := b.fillNarrow(ctx); err != nil {
 		return nil, fmt.Errorf("filling %s: %w", narrowRange, err)
 	}
-	for _, stage := range []struct {
-		name    string
-		prepare func(context.Context) error
-		narrow  int
-	}{
-		{"1, in its first seconds", b.restart, 0},
-		{"1", b.waitSure, o.FullRounds},
-		{"2", func(ctx context.Context) error { return errors.Join(b.addReplica(ctx), b.waitSure(ctx)) }, o.FullRounds},
-	} {
-		if err := stage.prepare(ctx); err != nil {
-			return all, err
+	for n := 1; n <= 2; n++ {
+		if len(b.replicas) < n {
+			if err := b.addReplica(ctx); err != nil {
+				return all, err
+			}
 		}
-		s, err := b.measureShared(ctx, stage.name, o, stage.narrow)
+		r, err := b.measureReplicated(ctx, o)
 		if err != nil {
-			return all, fmt.Errorf("measuring replicas, %s: %w", stage.name, err)
+			return all, fmt.Errorf("measuring %d replicas: %w", n, err)
 		}
-		all = append(all, s)
+		all = append(all, r)
 	}
-	return all, b.policies.Delete(ctx, newPolicy(narrow))
+	return all, nil
 }
 
-func (b *bed) measureShared(ctx context.Context, name string, o Options, rounds int) (s Shared, err error) {
-	s.Name = name
-	l, times := o.loadOf(helpers), o.Rounds
-	if rounds == 0 {
-		times = 1 // before the first seconds are over
-	}
-	s.Wide, s.WideSettled, err = b.repeat(ctx, times, work{Load: l, one: b.create(nil), after: b.removeAll(l.Count)})
-	if err != nil {
-		return s, err
+func (b *bed) measureReplicated(ctx context.Context, o Options) (r Replicated, err error) {
+	r.Replicas = len(b.replicas)
+	l := o.loadOf(helpers)
+	if r.Wide, err = b.repeat(ctx, o.Rounds, work{Load: l, one: b.create(nil), after: b.removeAll(l.Count)}); err != nil {
+		return r, err
 	}
 	l.Count = left
-	s.Narrow, s.NarrowSettled, err = b.repeat(ctx, rounds, work{Load: l, one: b.create(labelled(narrow)), after: b.removeAll(left)})
-	b.log.Step("replicas: %s: %.0f per second, %.0f addresses settled; in the full range p50 %.2f ms, %.0f settled, %.0f lost", s.Name,
-		s.Wide.sample(rate).Median(), s.WideSettled.Won, s.Narrow.latencies().Median(), s.NarrowSettled.Won, s.NarrowSettled.Lost)
-	return s, err
+	r.Narrow, err = b.repeat(ctx, o.FullRounds, work{Load: l, one: b.create(labelled(narrow)), after: b.removeAll(left)})
+	b.log.Step("replicas: %d: %.0f per second, %.0f handed on; in the full range p50 %.2f ms, %.0f handed on, %.0f collisions", r.Replicas,
+		r.Wide.sample(rate).Median(), r.Wide.HandedOn, r.Narrow.latencies().Median(), r.Narrow.HandedOn, r.Narrow.Collisions)
+	return r, err
 }
 
-// repeat takes turns, and counts what was settled in them.
-func (b *bed) repeat(ctx context.Context, times int, w work) (all turns, c settled, err error) {
-	before, err := b.claims(ctx)
-	if err != nil {
-		return nil, c, err
+// repeat takes turns, and counts what was handed on and what collided in them.
+func (b *bed) repeat(ctx context.Context, times int, w work) (d drawn, err error) {
+	if d.HandedOn, d.Collisions, err = b.counts(ctx); err != nil {
+		return d, err
 	}
 	for range times {
 		t, err := b.take(ctx, w)
 		if err != nil {
-			return all, c, err
+			return d, err
 		}
-		all = append(all, t)
+		d.turns = append(d.turns, t)
 	}
-	after, err := b.claims(ctx)
-	return all, settled{after.Won - before.Won, after.Lost - before.Lost}, err
+	handedOn, collisions, err := b.counts(ctx)
+	d.HandedOn, d.Collisions = handedOn-d.HandedOn, collisions-d.Collisions
+	return d, err
 }
 
-// waitSure waits until no replica settles with others, or with those who might be there, what it draws of its own.
-func (b *bed) waitSure(ctx context.Context) error {
-	const inRow = 8 // with several replicas the API server asks one or the other
-	sure := 0
-	return b.until(ctx, "replicas to be sure of what is theirs", func(ctx context.Context) (bool, error) {
-		before, err := b.claims(ctx)
-		if err != nil {
-			return false, err
-		}
-		if err := errors.Join(b.create(nil)(ctx, 0), b.remove(ctx, 0)); err != nil {
-			return false, err
-		}
-		after, err := b.claims(ctx)
-		if sure++; after != before {
-			sure = 0
-		}
-		return sure == inRow, err
-	})
-}
-
-// claims returns how much was settled with other replicas so far.
-func (b *bed) claims(ctx context.Context) (c settled, err error) {
-	if c.Won, err = b.sum(ctx, "admission_claims_total", "result", "won"); err != nil {
-		return c, err
+// counts returns how many calls were handed on, and how many addresses were drawn twice, since the replicas started.
+func (b *bed) counts(ctx context.Context) (handedOn, collisions float64, err error) {
+	if handedOn, err = b.sum(ctx, decisionsTotal, "result", "handed-on"); err != nil {
+		return 0, 0, err
 	}
-	c.Lost, err = b.sum(ctx, "admission_claims_total", "result", "lost")
-	return c, err
+	collisions, err = b.sum(ctx, "clusterip_operator_admission_collisions_total")
+	return handedOn, collisions, err
 }
 
 // fillNarrow makes a range that is full at 99 %, and a policy for it.

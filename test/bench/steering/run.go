@@ -14,7 +14,7 @@ type Result struct {
 	Versions  string
 	Creations []Creation
 	Others    []Other
-	Replicas  []Shared
+	Replicas  []Replicated
 	Keeping   Keeping
 	Scale     Scale
 	Decision  Decision
@@ -26,17 +26,13 @@ func Run(ctx context.Context, o Options, log *progress.Log) (r Result, err error
 	if r.Decision, err = measureDecision(ctx, o, log); err != nil {
 		return r, err
 	}
-	if err := onBed(ctx, log, r.measure); err != nil {
-		return r, err
-	}
-	// Thousands of ranges would slow the API server down for what else is measured.
-	return r, onBed(ctx, log, func(ctx context.Context, b *bed) error {
-		var err error
-		if r.Scale, err = b.measureScale(ctx, o); err != nil {
-			return fmt.Errorf("measuring many policies: %w", err)
+	// What each of them leaves behind would slow the API server down for the next one.
+	for _, part := range []func(context.Context, *bed) error{r.measure, r.measureReplicas, r.measureScale} {
+		if err := onBed(ctx, log, part); err != nil {
+			return r, err
 		}
-		return nil
-	})
+	}
+	return r, nil
 }
 
 // onBed does something with a control plane that is stopped afterwards.
@@ -49,7 +45,7 @@ func onBed(ctx context.Context, log *progress.Log, do func(context.Context, *bed
 	return do(ctx, b)
 }
 
-// measure is all that one control plane can stand, from what changes it the least to what changes it the most.
+// measure measures what one control plane can stand, from what changes it the least to what changes it the most.
 func (r *Result) measure(ctx context.Context, b *bed) (err error) {
 	if r.Versions, err = b.Versions(ctx); err != nil {
 		return err
@@ -60,9 +56,18 @@ func (r *Result) measure(ctx context.Context, b *bed) (err error) {
 	if r.Keeping, err = b.measureKeeping(ctx, r.Options); err != nil {
 		return err
 	}
-	if r.Creations, err = b.measureCreations(ctx, r.Options); err != nil {
-		return err
-	}
+	r.Creations, err = b.measureCreations(ctx, r.Options)
+	return err
+}
+
+func (r *Result) measureReplicas(ctx context.Context, b *bed) (err error) {
 	r.Replicas, err = b.measureReplicas(ctx, r.Options)
 	return err
+}
+
+func (r *Result) measureScale(ctx context.Context, b *bed) (err error) {
+	if r.Scale, err = b.measureScale(ctx, r.Options); err != nil {
+		return fmt.Errorf("measuring many policies: %w", err)
+	}
+	return nil
 }

@@ -37,9 +37,6 @@ func (b *bed) measureScale(ctx context.Context, o Options) (s Scale, err error) 
 		return s, err
 	}
 	b.log.Step("resident memory %d MiB, and %d MiB without them", s.Crowded>>20, s.Alone>>20)
-	if err := b.waitSure(ctx); err != nil {
-		return s, err
-	}
 	w := work{Load: o.loadOf(helpers), one: b.create(nil)}
 	w.after = b.removeAll(w.Count)
 	s.Creation, err = b.compare(ctx, 1, w)

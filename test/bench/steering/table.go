@@ -67,14 +67,13 @@ func (r Result) others() report.Table {
 // replicas has a row for each number of them.
 func (r Result) replicas() report.Table {
 	table := report.Table{Header: []string{
-		fmt.Sprintf("creation by %d clients, replicas", helpers), "large range, /s", "p50 / p99, ms", "addresses drawn", "settled with others",
-		"/20 from 99 % on, /s", "p50 / p99, ms", "addresses drawn", "settled with others", "tries lost",
+		fmt.Sprintf("creation by %d clients, replicas", helpers), "large range, /s", "p50 / p99, ms", "addresses drawn", "calls handed on", "collisions",
+		"/20 from 99 % on, /s", "p50 / p99, ms", "addresses drawn", "calls handed on", "collisions",
 	}}
-	for _, s := range r.Replicas {
-		cells := []string{s.Name, s.Wide.sample(rate).String(), quantiles(s.Wide.latencies()), whole(s.Wide.calls()), whole(int(s.WideSettled.Won))}
-		if len(s.Narrow) > 0 {
-			cells = append(cells, s.Narrow.sample(rate).String(), quantiles(s.Narrow.latencies()), whole(s.Narrow.calls()),
-				whole(int(s.NarrowSettled.Won)), whole(int(s.NarrowSettled.Lost)))
+	for _, replicated := range r.Replicas {
+		cells := []string{strconv.Itoa(replicated.Replicas)}
+		for _, d := range []drawn{replicated.Wide, replicated.Narrow} {
+			cells = append(cells, d.sample(rate).String(), quantiles(d.latencies()), whole(d.calls()), whole(int(d.HandedOn)), whole(int(d.Collisions)))
 		}
 		table.Add(cells...)
 	}

@@ -60,6 +60,22 @@ func TestCreationsSayWhatTargetsTheyReach(t *testing.T) {
 	}
 }
 
+func TestReplicasHaveARowEach(t *testing.T) {
+	r := Result{Replicas: []Replicated{{
+		Replicas: 2,
+		Wide:     drawn{turns: turns{turnOf(3, 0, 5, 5)}, HandedOn: 1},
+		Narrow:   drawn{turns: turns{turnOf(6, 0, 6, 6, 6, 6)}, HandedOn: 2, Collisions: 3},
+	}}}
+	table := r.replicas()
+	want := []string{"2", "2.00", "5.00 / 5.00", "2", "1", "0", "4.00", "6.00 / 6.00", "4", "2", "3"}
+	if diff := cmp.Diff([][]string{want}, table.Rows); diff != "" {
+		t.Error(diff)
+	}
+	if len(want) != len(table.Header) {
+		t.Errorf("%d cells under %d headers", len(want), len(table.Header))
+	}
+}
+
 func TestChosenAddressesDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range 1000 {

@@ -98,7 +98,7 @@ type reading struct {
 }
 
 func (b *bed) read(ctx context.Context) (r reading, err error) {
-	if r.asked, err = b.sum(ctx, "admission_decisions_total"); err != nil {
+	if r.asked, err = b.sum(ctx, decisionsTotal); err != nil {
 		return r, err
 	}
 	for _, replica := range b.replicas {
