@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	acadmission "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
-	acmeta "k8s.io/client-go/applyconfigurations/meta/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -87,7 +87,7 @@ var validations = []*acadmission.ValidationApplyConfiguration{
 }
 
 // admissionPolicy is the ValidatingAdmissionPolicy. It has nothing of users in it.
-func admissionPolicy(owner *acmeta.OwnerReferenceApplyConfiguration) *acadmission.ValidatingAdmissionPolicyApplyConfiguration {
+func admissionPolicy(owner *metav1ac.OwnerReferenceApplyConfiguration) *acadmission.ValidatingAdmissionPolicyApplyConfiguration {
 	services := acadmission.NamedRuleWithOperations().WithAPIGroups("").WithAPIVersions("v1").WithResources("services").
 		WithOperations(admissionregistrationv1.Create, admissionregistrationv1.Update)
 	return acadmission.ValidatingAdmissionPolicy(v1alpha1.ExclusiveRangesName).WithOwnerReferences(owner).
@@ -99,7 +99,7 @@ func admissionPolicy(owner *acmeta.OwnerReferenceApplyConfiguration) *acadmissio
 }
 
 // binding is the ValidatingAdmissionPolicyBinding. Without the ExclusiveRanges nothing is closed: somebody has deleted them, and the binding goes too.
-func binding(owner *acmeta.OwnerReferenceApplyConfiguration) *acadmission.ValidatingAdmissionPolicyBindingApplyConfiguration {
+func binding(owner *metav1ac.OwnerReferenceApplyConfiguration) *acadmission.ValidatingAdmissionPolicyBindingApplyConfiguration {
 	return acadmission.ValidatingAdmissionPolicyBinding(v1alpha1.ExclusiveRangesName).WithOwnerReferences(owner).
 		WithSpec(acadmission.ValidatingAdmissionPolicyBindingSpec().
 			WithPolicyName(v1alpha1.ExclusiveRangesName).
@@ -120,7 +120,7 @@ func install(ctx context.Context, c client.Client, spec v1alpha1.ExclusiveRanges
 	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(ranges), options...); err != nil {
 		return fmt.Errorf("writing the ExclusiveRanges: %w", err)
 	}
-	owner := acmeta.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("ExclusiveRanges").
+	owner := metav1ac.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("ExclusiveRanges").
 		WithName(v1alpha1.ExclusiveRangesName).WithUID(ranges.GetUID())
 	if err := c.Apply(ctx, admissionPolicy(owner), options...); err != nil {
 		return fmt.Errorf("writing the ValidatingAdmissionPolicy: %w", err)
