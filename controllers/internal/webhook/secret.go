@@ -47,6 +47,12 @@ type keeper struct {
 	serving atomic.Pointer[pair]
 }
 
+// onEveryReplica is a cache that runs without leading. A cache with options by object does not say so itself.
+type onEveryReplica struct{ cache.Cache }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (onEveryReplica) NeedLeaderElection() bool { return false }
+
 func newKeeper(mgr manager.Manager, o Options) (*keeper, error) {
 	named := func(name string) cache.ByObject {
 		return cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
@@ -77,7 +83,7 @@ func newKeeper(mgr manager.Manager, o Options) (*keeper, error) {
 		one := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} }
 		b = b.WatchesRawSource(source.Kind(c, o, handler.EnqueueRequestsFromMapFunc(one)))
 	}
-	return k, errors.Join(mgr.Add(c), b.Complete(k))
+	return k, errors.Join(mgr.Add(onEveryReplica{c}), b.Complete(k))
 }
 
 // begin asks for a first look, which a missing Secret does not, and for one more by the leader.
