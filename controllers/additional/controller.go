@@ -75,7 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // act carries a verdict out as far as it can, tells what is lacking, and says when to look again.
 func (r *Reconciler) act(ctx context.Context, w world, v verdict) (reconcile.Result, error) {
-	released := r.release(ctx, w, v.release)
+	released := r.release(ctx, v.release)
 	filled := r.fill(ctx, w, v)
 	if err := errors.Join(released, filled.err); err != nil {
 		return reconcile.Result{}, fmt.Errorf("additional addresses of Service %s: %w", w.name, err)

@@ -66,7 +66,7 @@ func (b *BandLabeler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Re
 		WithLabels(map[string]string{v1alpha1.LabelBand: band.String()})
 	err = b.Client.Apply(ctx, apply, client.FieldOwner(v1alpha1.ManagerBand), client.ForceOwnership)
 	if objects.IgnoreGone(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("labelling IPAddress %s with its band: %in", a, err)
+		return reconcile.Result{}, fmt.Errorf("labelling IPAddress %s with its band: %w", a, err)
 	}
 	return reconcile.Result{}, nil
 }

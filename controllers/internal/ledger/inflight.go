@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -235,12 +236,7 @@ func (l *Ledger) arrived(a netip.Addr, e entry, f inFlight) bool {
 	case e.object != allocator.Free:
 		return true
 	default:
-		for _, claim := range e.claims {
-			if claim == f.to.Service {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(e.claims, f.to.Service)
 	}
 }
 
