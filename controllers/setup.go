@@ -17,9 +17,9 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/leader"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration/condition"
@@ -66,7 +66,7 @@ type ReservedNetwork struct {
 	Prefix netip.Prefix
 }
 
-// Setup starts every loop with mgr: the ledger first, for all others read it.
+// Setup starts every loop with mgr: the address index first, for all others read it.
 func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	bitmap, err := AllocatesFromBitmap(ctx, mgr.GetAPIReader(), o.GroupVersion)
 	if err != nil {
@@ -78,19 +78,19 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	mgr.GetLogger().Info("Setting up the loops", "api", o.GroupVersion.String(), "allocatesFromBitmap", bitmap)
 
-	books := ledger.New()
+	index := addressindex.New()
 	if bitmap {
-		if err := declare(books, o.ServiceClusterIPRange); err != nil {
+		if err := declare(index, o.ServiceClusterIPRange); err != nil {
 			return err
 		}
 	}
-	if err := books.Watch(ctx, mgr.GetCache()); err != nil {
+	if err := index.Watch(ctx, mgr.GetCache()); err != nil {
 		return fmt.Errorf("watching addresses: %w", err)
 	}
-	gauges := &metrics.Addresses{Ledger: books, Migration: bitmap}
-	loops := o.loops(mgr, books, gauges, bitmap)
+	gauges := &metrics.Addresses{Index: index, Migration: bitmap}
+	loops := o.loops(mgr, index, gauges, bitmap)
 	if o.Policies && !bitmap {
-		more, err := o.steer(ctx, mgr, books)
+		more, err := o.steer(ctx, mgr, index)
 		if err != nil {
 			return fmt.Errorf("setting up policies: %w", err)
 		}
@@ -113,50 +113,50 @@ type loop interface {
 }
 
 // loops is everything that runs. Those that track drift are entered into gauges.
-func (o Options) loops(mgr manager.Manager, books *ledger.Ledger, gauges *metrics.Addresses, bitmap bool) []loop {
+func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *metrics.Addresses, bitmap bool) []loop {
 	api, clk := o.GroupVersion.String(), clock.RealClock{}
 	addresses := &ipaddress.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Clock: clk,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Clock: clk,
 		Events: mgr.GetEventRecorder("clusterip-operator-ipaddress"), Bitmap: bitmap,
 	}
 	services := &service.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Clock: clk,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Clock: clk,
 		Events: mgr.GetEventRecorder("clusterip-operator-service"),
 	}
 	gauges.Drift = []func() map[drift.Type]int{addresses.Tracker.Count, services.Tracker.Count}
 
-	migrated := &condition.Reconciler{Client: mgr.GetClient(), Ledger: books, Clock: clk, APIVersion: api, Bitmap: bitmap}
+	migrated := &condition.Reconciler{Client: mgr.GetClient(), Index: index, Clock: clk, APIVersion: api, Bitmap: bitmap}
 	loops := []loop{addresses, services, migrated, &servicecidr.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Clock: clk,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Clock: clk,
 		Events: mgr.GetEventRecorder("clusterip-operator-servicecidr"), APIVersion: api,
 		Limits:   servicecidr.Limits{FreePercent: o.NearlyFullPercent, Within: o.NearlyFullWithin},
 		Networks: o.networks(),
 	}}
 	if len(o.ServiceClusterIPRange) > 0 {
 		loops = append(loops, &servicecidr.DefaultReconciler{
-			Client: mgr.GetClient(), Ledger: books, Clock: clk, Ranges: o.ServiceClusterIPRange,
+			Client: mgr.GetClient(), Index: index, Clock: clk, Ranges: o.ServiceClusterIPRange,
 			Events: mgr.GetEventRecorder("clusterip-operator-default-servicecidr"), APIVersion: api, Bitmap: bitmap,
 		})
 	}
 	if o.BandLabels {
 		loops = append(loops, &ipaddress.BandLabeler{
-			Client: mgr.GetClient(), Ledger: books, APIVersion: api,
+			Client: mgr.GetClient(), Index: index, APIVersion: api,
 			Limiter: flowcontrol.NewTokenBucketRateLimiter(o.BandLabelQPS, max(1, int(o.BandLabelQPS))),
 		})
 	}
 	return loops
 }
 
-func (o Options) networks() []ledger.Network {
-	out := make([]ledger.Network, 0, len(o.ReservedNetworks))
+func (o Options) networks() []addressindex.Network {
+	out := make([]addressindex.Network, 0, len(o.ReservedNetworks))
 	for _, n := range o.ReservedNetworks {
-		out = append(out, ledger.Network{Owner: "network " + n.Name, Prefix: n.Prefix})
+		out = append(out, addressindex.Network{Owner: "network " + n.Name, Prefix: n.Prefix})
 	}
 	return out
 }
 
 // declare enters the API server's range, from which the bitmap allocates whatever the default ServiceCIDR says.
-func declare(books *ledger.Ledger, prefixes []netip.Prefix) error {
+func declare(index *addressindex.Index, prefixes []netip.Prefix) error {
 	ranges := make([]allocator.Range, 0, len(prefixes))
 	for _, p := range prefixes {
 		r, err := allocator.NewRange(p)
@@ -165,7 +165,7 @@ func declare(books *ledger.Ledger, prefixes []netip.Prefix) error {
 		}
 		ranges = append(ranges, r)
 	}
-	books.Declare(ranges)
+	index.Declare(ranges)
 	return nil
 }
 

@@ -23,8 +23,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/additional"
 	steerer "github.com/clusterip-operator/clusterip-operator/controllers/admission"
 	"github.com/clusterip-operator/clusterip-operator/controllers/enforcement"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/leader"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
@@ -35,47 +35,47 @@ import (
 const sweeping = 500 * time.Millisecond
 
 // steer sets up what runs on every replica for the sake of ServiceCIDRPolicies, and returns the loops that the leader runs.
-func (o Options) steer(ctx context.Context, mgr manager.Manager, books *ledger.Ledger) ([]loop, error) {
+func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressindex.Index) ([]loop, error) {
 	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false)); err != nil {
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
 	board := steering.NewBoard()
-	board.Subscribe(func(_, after *steering.Snapshot) { books.SetRules(after) }) // the first to hear of it
-	if err := errors.Join(board.Watch(ctx, mgr.GetCache()), mgr.Add(board), mgr.Add(everywhere(sweep(books)))); err != nil {
+	board.Subscribe(func(_, after *steering.Snapshot) { index.SetRules(after) }) // the first to hear of it
+	if err := errors.Join(board.Watch(ctx, mgr.GetCache()), mgr.Add(board), mgr.Add(everywhere(sweep(index)))); err != nil {
 		return nil, fmt.Errorf("watching policies: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("policies", ready("policies are not read yet", board.Synced)); err != nil {
 		return nil, err
 	}
 	if o.Webhook.Enabled() {
-		if err := o.admit(ctx, mgr, books, board); err != nil {
+		if err := o.admit(ctx, mgr, index, board); err != nil {
 			return nil, fmt.Errorf("serving webhooks: %w", err)
 		}
 	}
-	return o.policyLoops(mgr, books, board), nil
+	return o.policyLoops(mgr, index, board), nil
 }
 
 // policyLoops are the loops of the leader.
-func (o Options) policyLoops(mgr manager.Manager, books *ledger.Ledger, board *steering.Board) []loop {
+func (o Options) policyLoops(mgr manager.Manager, index *addressindex.Index, board *steering.Board) []loop {
 	clk := clock.RealClock{}
 	return []loop{
-		&policy.Keeper{Client: mgr.GetClient(), Ledger: books, Board: board, Clock: clk, APIVersion: o.GroupVersion.String()},
+		&policy.Keeper{Client: mgr.GetClient(), Index: index, Board: board, Clock: clk, APIVersion: o.GroupVersion.String()},
 		&policy.Reporter{
-			Client: mgr.GetClient(), Ledger: books, Board: board, Clock: clk, Events: mgr.GetEventRecorder("clusterip-operator-policy"),
+			Client: mgr.GetClient(), Index: index, Board: board, Clock: clk, Events: mgr.GetEventRecorder("clusterip-operator-policy"),
 		},
 		&additional.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledger: books, Board: board, Clock: clk,
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Board: board, Clock: clk,
 			Events: mgr.GetEventRecorder("clusterip-operator-additional"),
 		},
 		&enforcement.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: board, Addresses: books, Clock: clk,
-			Changed: ledger.Map(books.Addresses(), enforcement.Audits(board)), Events: mgr.GetEventRecorder("clusterip-operator-enforcement"),
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: board, Addresses: index, Clock: clk,
+			Changed: addressindex.Map(index.Addresses(), enforcement.Audits(board)), Events: mgr.GetEventRecorder("clusterip-operator-enforcement"),
 		},
 	}
 }
 
 // admit serves the webhooks.
-func (o Options) admit(ctx context.Context, mgr manager.Manager, books *ledger.Ledger, board *steering.Board) error {
+func (o Options) admit(ctx context.Context, mgr manager.Manager, index *addressindex.Index, board *steering.Board) error {
 	writer, err := ownClient(mgr)
 	if err != nil {
 		return err
@@ -84,12 +84,12 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, books *ledger.L
 	refusals := steerer.NewRefusals(writer)
 	self := username(ctx, mgr)
 	here := &steerer.ServiceSteerer{
-		Writer: writer, Namespaces: mgr.GetClient(), Live: writer, Ledger: books, Board: board, Refusals: refusals, Clock: clk,
+		Writer: writer, Namespaces: mgr.GetClient(), Live: writer, Index: index, Board: board, Refusals: refusals, Clock: clk,
 	}
 	handlers := map[string]admission.Handler{
-		"/validate-ipaddress": &steerer.IPAddressGuard{Live: writer, Ledger: books, Username: self},
+		"/validate-ipaddress": &steerer.IPAddressGuard{Live: writer, Index: index, Username: self},
 		"/validate-servicecidr": &steerer.ServiceCIDRGuard{
-			Mode: steerer.OverlapMode(o.Webhook.NetworkOverlap), Ledger: books, Networks: o.networks(), Username: self,
+			Mode: steerer.OverlapMode(o.Webhook.NetworkOverlap), Index: index, Networks: o.networks(), Username: self,
 		},
 		"/validate-servicecidrpolicy": &steerer.PolicyGuard{Client: mgr.GetClient(), Board: board, Clock: clk},
 	}
@@ -111,8 +111,8 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, books *ledger.L
 		served[path] = &admission.Webhook{Handler: h, RecoverPanic: new(false)}
 	}
 	served[asLeader] = leader.Promptly(served[asLeader])
-	return errors.Join(mgr.Add(refusals), o.serveWebhooks(mgr, certificates, served), registerAdmission(books),
-		mgr.AddReadyzCheck("books", ready("Services and addresses are not read yet", books.Synced)))
+	return errors.Join(mgr.Add(refusals), o.serveWebhooks(mgr, certificates, served), registerAdmission(index),
+		mgr.AddReadyzCheck("index", ready("Services and addresses are not read yet", index.Synced)))
 }
 
 // ownClient is a client for what the API server waits for: it does not queue behind the loops of the leader.
@@ -140,17 +140,17 @@ func username(ctx context.Context, mgr manager.Manager) string {
 }
 
 // registerAdmission adds what the register of addresses in flight counts.
-func registerAdmission(books *ledger.Ledger) error {
+func registerAdmission(index *addressindex.Index) error {
 	return errors.Join(
-		ctrlmetrics.Registry.Register(metrics.InFlightAddresses(func() float64 { return float64(books.InFlight()) })),
-		ctrlmetrics.Registry.Register(metrics.Collisions(func() float64 { return float64(books.Collisions()) })),
+		ctrlmetrics.Registry.Register(metrics.InFlightAddresses(func() float64 { return float64(index.InFlight()) })),
+		ctrlmetrics.Registry.Register(metrics.Collisions(func() float64 { return float64(index.Collisions()) })),
 	)
 }
 
-// sweep ends what is over in the books.
-func sweep(books *ledger.Ledger) func(context.Context) error {
+// sweep ends what is over in the index.
+func sweep(index *addressindex.Index) func(context.Context) error {
 	return func(ctx context.Context) error {
-		wait.UntilWithContext(ctx, func(context.Context) { books.Sweep() }, sweeping)
+		wait.UntilWithContext(ctx, func(context.Context) { index.Sweep() }, sweeping)
 		return nil
 	}
 }

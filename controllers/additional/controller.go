@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -27,7 +27,7 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server itself.
 	Live   client.Reader
-	Ledger *ledger.Ledger
+	Index  *addressindex.Index
 	Board  *steering.Board
 	Events events.EventRecorder
 	Clock  clock.PassiveClock

@@ -13,11 +13,11 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// tries is how often a slot is drawn for when the API server has something else at an address than the ledger. Even once is rare.
+// tries is how often a slot is drawn for when the API server has something else at an address than the address index. Even once is rare.
 const tries = 8
 
 // filling is what came of filling slots.
@@ -57,7 +57,7 @@ var errTaken = errors.New("others were faster")
 // fillSlot draws until an address is written. The API server is the arbiter: a name can be taken once.
 func (r *Reconciler) fillSlot(ctx context.Context, w world, at slot) (netip.Addr, error) {
 	for range tries {
-		drawn, err := r.Ledger.Draw(allocator.Lot{Tiers: w.offers[at].tiers, Yield: true}, ledger.Holder{Service: w.name})
+		drawn, err := r.Index.Draw(allocator.Lot{Tiers: w.offers[at].tiers, Yield: true}, addressindex.Holder{Service: w.name})
 		if err != nil {
 			return netip.Addr{}, err
 		}
@@ -71,7 +71,7 @@ func (r *Reconciler) fillSlot(ctx context.Context, w world, at slot) (netip.Addr
 
 // write creates the IPAddress of a drawn address. It is false when somebody else was faster.
 func (r *Reconciler) write(ctx context.Context, w world, at slot, a netip.Addr) (bool, error) {
-	if k, ok := r.Ledger.Kept(a); ok {
+	if k, ok := r.Index.Kept(a); ok {
 		if done, err := r.makeRoom(ctx, a, k); err != nil || !done {
 			return false, err
 		}
@@ -79,31 +79,31 @@ func (r *Reconciler) write(ctx context.Context, w world, at slot, a netip.Addr) 
 	ip := newIPAddress(a, w, at)
 	switch err := r.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerAdditional)); {
 	case apierrors.IsAlreadyExists(err):
-		r.Ledger.Lost(a) // the watch is about to show who has it
+		r.Index.Lost(a) // the watch is about to show who has it
 		return false, nil
 	case err != nil:
-		r.Ledger.Forget(a)
+		r.Index.Forget(a)
 		return false, fmt.Errorf("creating IPAddress %s: %w", a, err)
 	}
-	r.Ledger.EndWrite(a, ip, "")
+	r.Index.EndWrite(a, ip, "")
 	r.tellAllocated(w, at, a)
 	return true, nil
 }
 
 // makeRoom deletes the IPAddress of ours at an address that was cooling down. It is false when somebody else was faster.
-func (r *Reconciler) makeRoom(ctx context.Context, a netip.Addr, k ledger.Kept) (bool, error) {
+func (r *Reconciler) makeRoom(ctx context.Context, a netip.Addr, k addressindex.Kept) (bool, error) {
 	if k.Purpose != v1alpha1.PurposeCooling {
-		r.Ledger.Lost(a) // it came between the draw and this look
+		r.Index.Lost(a) // it came between the draw and this look
 		return false, nil
 	}
 	ip := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: a.String()}}
 	err := r.Client.Delete(ctx, ip, client.Preconditions{UID: &k.UID})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		r.Ledger.Lost(a)
+		r.Index.Lost(a)
 		return false, nil
 	case err != nil:
-		r.Ledger.Forget(a)
+		r.Index.Forget(a)
 		return false, fmt.Errorf("taking the resting IPAddress %s away: %w", a, err)
 	}
 	return true, nil

@@ -32,7 +32,7 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, name type
 // held returns the additional IPAddresses of the Service.
 func (r *Reconciler) held(name types.NamespacedName) []held {
 	var out []held
-	for a, k := range r.Ledger.Additional(name) {
+	for a, k := range r.Index.Additional(name) {
 		out = append(out, held{address: a, uid: k.UID, serviceCIDR: k.ServiceCIDR, service: k.ServiceUID})
 	}
 	return out

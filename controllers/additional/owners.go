@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// owners remember whose an additional address was, because the ledger does not say it any more when the IPAddress is gone. The zero
+// owners remember whose an additional address was, because the address index does not say it any more when the IPAddress is gone. The zero
 // value is empty and ready; it is safe for concurrent use. It grows with the additional addresses of the cluster.
 type owners struct {
 	mu sync.Mutex
@@ -19,8 +19,8 @@ type owners struct {
 }
 
 // wake returns the Services that an event on an address concerns: whose it is, and whose it was.
-func (o *owners) wake(books *ledger.Ledger, a netip.Addr) []reconcile.Request {
-	k, ok := books.Kept(a)
+func (o *owners) wake(index *addressindex.Index, a netip.Addr) []reconcile.Request {
+	k, ok := index.Kept(a)
 	now := k.Service
 	if !ok || k.Purpose != v1alpha1.PurposeAdditional {
 		now = types.NamespacedName{}

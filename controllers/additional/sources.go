@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -32,17 +32,17 @@ func (r *Reconciler) concerns(o client.Object) bool {
 	if !ok {
 		return false
 	}
-	return s.Annotations[v1alpha1.AnnotationAdditionalFrom] != "" || len(r.Ledger.Additional(key(s))) > 0
+	return s.Annotations[v1alpha1.AnnotationAdditionalFrom] != "" || len(r.Index.Additional(key(s))) > 0
 }
 
 // addresses wake the Service of every additional IPAddress that came, changed or went; at the start, those of all there are.
-func (r *Reconciler) addresses() *ledger.Feed[reconcile.Request] {
-	return ledger.Map(r.Ledger.Addresses(), func(a netip.Addr) []reconcile.Request { return r.owners.wake(r.Ledger, a) })
+func (r *Reconciler) addresses() *addressindex.Feed[reconcile.Request] {
+	return addressindex.Map(r.Index.Addresses(), func(a netip.Addr) []reconcile.Request { return r.owners.wake(r.Index, a) })
 }
 
 // ranges wake the Services that name a ServiceCIDR.
-func (r *Reconciler) ranges() *ledger.Feed[reconcile.Request] {
-	return ledger.Map(r.Ledger.Ranges(), r.askers.wake)
+func (r *Reconciler) ranges() *addressindex.Feed[reconcile.Request] {
+	return addressindex.Map(r.Index.Ranges(), r.askers.wake)
 }
 
 // policies wake the Services that wait: a range may be open to them now.

@@ -28,12 +28,12 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// cluster is an API server of few words: it keeps IPAddresses and Services, and its watches feed the books of a webhook. Faults are put in its
+// cluster is an API server of few words: it keeps IPAddresses and Services, and its watches feed the index of a webhook. Faults are put in its
 // way by the hooks.
 type cluster struct {
 	client.Writer
@@ -83,23 +83,23 @@ func newCluster(t *testing.T, s setting) *cluster {
 	return c
 }
 
-// replica starts a webhook with books of its own.
+// replica starts a webhook with an index of its own.
 func (c *cluster) replica(t *testing.T, s setting) *ServiceSteerer {
 	t.Helper()
-	board, books := steering.NewBoard(), ledger.New()
-	board.Subscribe(func(_, after *steering.Snapshot) { books.SetRules(after) })
+	board, index := steering.NewBoard(), addressindex.New()
+	board.Subscribe(func(_, after *steering.Snapshot) { index.SetRules(after) })
 	fed := &fed{cluster: c, ctx: t.Context(), made: map[string]toolscache.SharedIndexInformer{}}
-	for _, watch := range []func(context.Context, cache.Informers) error{board.Watch, books.Watch} {
+	for _, watch := range []func(context.Context, cache.Informers) error{board.Watch, index.Watch} {
 		if err := watch(t.Context(), fed); err != nil {
 			t.Fatal(err)
 		}
 	}
 	go func() { _ = board.Start(t.Context()) }()
-	await(t, "the books are synced", func() bool {
-		return board.Synced() && books.Synced() && len(board.Current().Policies()) == len(s.policies) && board.Current().Knows(v1alpha1.DefaultServiceCIDR)
+	await(t, "the index are synced", func() bool {
+		return board.Synced() && index.Synced() && len(board.Current().Policies()) == len(s.policies) && board.Current().Knows(v1alpha1.DefaultServiceCIDR)
 	})
 	return &ServiceSteerer{
-		Writer: c, Namespaces: s.namespaces, Live: liveReader{s.namespaces, c}, Ledger: books, Board: board, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
+		Writer: c, Namespaces: s.namespaces, Live: liveReader{s.namespaces, c}, Index: index, Board: board, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
 	}
 }
 
@@ -365,7 +365,7 @@ type answer struct {
 // expectAtRest checks that nothing is in flight any more, and that of our IPAddresses only those are left.
 func (c *cluster) expectAtRest(t *testing.T, left map[string]string) {
 	t.Helper()
-	if n := c.steerer.Ledger.InFlight(); n != 0 {
+	if n := c.steerer.Index.InFlight(); n != 0 {
 		t.Errorf("%d addresses are in flight", n)
 	}
 	got := c.purposes()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -29,7 +29,7 @@ type choice struct {
 	address netip.Addr
 	state   allocator.State
 	// rest is set while the address cools down.
-	rest *ledger.Rest
+	rest *addressindex.Rest
 	// holder is another Service that lives and has the address, whether its IPAddress is there or not.
 	holder types.NamespacedName
 	// ours: this process filled it in, in an earlier round of the same request.
@@ -115,7 +115,9 @@ func (in inputs) refuseCooling(c choice) *steering.Refusal {
 }
 
 // holder is the Service as the register of what is in flight knows it.
-func (in inputs) holder() ledger.Holder { return ledger.Holder{Service: in.subject.NamespacedName} }
+func (in inputs) holder() addressindex.Holder {
+	return addressindex.Holder{Service: in.subject.NamespacedName}
+}
 
 // slot says where an address of a family comes from.
 func (in inputs) slot(is4 bool) slot {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -85,8 +85,8 @@ func decideSnapshot() *steering.Snapshot {
 
 func TestDecide(t *testing.T) {
 	released := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	restOf := func(name string) *ledger.Rest {
-		return &ledger.Rest{Service: types.NamespacedName{Namespace: "ns", Name: name}, Released: released}
+	restOf := func(name string) *addressindex.Rest {
+		return &addressindex.Rest{Service: types.NamespacedName{Namespace: "ns", Name: name}, Released: released}
 	}
 	const elsewhere = "; choose another address, or leave the choice to the cluster"
 	for name, tc := range map[string]decideCase{
@@ -180,7 +180,7 @@ func sketchOf(s *corev1.Service) *service {
 	return out
 }
 
-// What is no plain address in the books' eyes is one text all the same: look-ups unmap.
+// What is no plain address in the index' eyes is one text all the same: look-ups unmap.
 func TestChosenUnmaps(t *testing.T) {
 	got := chosen(sketchOf(corev1Service("a", "::ffff:10.0.0.9", "FD00::9")), nil)
 	if len(got) != 2 || got[0] != netip.MustParseAddr("10.0.0.9") || got[1] != netip.MustParseAddr("fd00::9") {

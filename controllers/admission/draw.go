@@ -15,7 +15,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -50,10 +50,10 @@ func (h *ServiceSteerer) take(ctx context.Context, in inputs, d decision) (taken
 }
 
 // takeOne takes an address that is free, or kept for somebody. It waits for an IPAddress of ours that is just being written there.
-func (h *ServiceSteerer) takeOne(ctx context.Context, a netip.Addr, to ledger.Holder) bool {
+func (h *ServiceSteerer) takeOne(ctx context.Context, a netip.Addr, to addressindex.Holder) bool {
 	deadline := h.Clock.Now().Add(busyFor)
 	for {
-		taken, busy := h.Ledger.Take(a, to)
+		taken, busy := h.Index.Take(a, to)
 		if !busy || h.Clock.Now().After(deadline) || ctx.Err() != nil {
 			return taken
 		}
@@ -70,8 +70,8 @@ func (h *ServiceSteerer) draw(ctx context.Context, in inputs, s slot) (netip.Add
 	waiting, cancel := context.WithTimeout(ctx, timeLeft(ctx)-answerTime)
 	defer cancel()
 	for lost := 0; lost < maxLost; {
-		room := h.Ledger.Room()
-		drawn, err := h.Ledger.Draw(allocator.Lot{Tiers: s.route.Tiers, Yield: true}, in.holder())
+		room := h.Index.Room()
+		drawn, err := h.Index.Draw(allocator.Lot{Tiers: s.route.Tiers, Yield: true}, in.holder())
 		switch {
 		case err == nil:
 			if err = h.makeRoom(ctx, drawn.Addr); err == nil {
@@ -79,7 +79,7 @@ func (h *ServiceSteerer) draw(ctx context.Context, in inputs, s slot) (netip.Add
 			}
 			log.FromContext(ctx).Info("An address could not be freed", "address", drawn.Addr, "problem", err.Error())
 			lost++
-		case !h.Ledger.Moving(s.route.Tiers) || waiting.Err() != nil:
+		case !h.Index.Moving(s.route.Tiers) || waiting.Err() != nil:
 			return netip.Addr{}, full(in, s)
 		default:
 			h.awaitRoom(waiting, s, room)
@@ -93,7 +93,7 @@ func (h *ServiceSteerer) draw(ctx context.Context, in inputs, s slot) (netip.Add
 func (h *ServiceSteerer) awaitRoom(ctx context.Context, s slot, room uint64) {
 	ctx, cancel := context.WithTimeout(ctx, 20*pollInterval)
 	defer cancel()
-	for pause(ctx, pollInterval); ctx.Err() == nil && h.Ledger.Room() == room && h.Ledger.Moving(s.route.Tiers); pause(ctx, pollInterval) {
+	for pause(ctx, pollInterval); ctx.Err() == nil && h.Index.Room() == room && h.Index.Moving(s.route.Tiers); pause(ctx, pollInterval) {
 	}
 }
 
@@ -117,7 +117,7 @@ func pause(ctx context.Context, d time.Duration) {
 func (h *ServiceSteerer) fromReservation(ctx context.Context, in inputs, s slot) (netip.Addr, bool) {
 	for _, r := range s.reserved {
 		for a := r.Span.First; r.Span.Contains(a); a = a.Next() {
-			if h.Ledger.State(a) == allocator.Allocated || !in.snapshot.Offers(a) || !h.takeOne(ctx, a, in.holder()) {
+			if h.Index.State(a) == allocator.Allocated || !in.snapshot.Offers(a) || !h.takeOne(ctx, a, in.holder()) {
 				continue
 			}
 			if err := h.makeRoom(ctx, a); err == nil {
@@ -131,22 +131,22 @@ func (h *ServiceSteerer) fromReservation(ctx context.Context, in inputs, s slot)
 // makeRoom deletes the IPAddress of ours at an address that is in flight, so that the API server can write its own. After an error the address is not
 // the caller's any more.
 func (h *ServiceSteerer) makeRoom(ctx context.Context, a netip.Addr) error {
-	k, ok := h.Ledger.Kept(a)
+	k, ok := h.Index.Kept(a)
 	if !ok {
 		return nil
 	}
 	if k.Purpose != v1alpha1.PurposeReservation && k.Purpose != v1alpha1.PurposeCooling {
-		h.Ledger.Lost(a) // it has become an additional address of some Service
+		h.Index.Lost(a) // it has become an additional address of some Service
 		return errLost
 	}
 	ip := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: a.String()}}
 	err := h.Writer.Delete(ctx, ip, client.Preconditions{UID: &k.UID})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		h.Ledger.Lost(a)
+		h.Index.Lost(a)
 		return errLost
 	case err != nil:
-		h.Ledger.Forget(a)
+		h.Index.Forget(a)
 		return fmt.Errorf("deleting IPAddress %s: %w", a, err)
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
@@ -27,8 +27,8 @@ import (
 // it is safe for concurrent use. Where it lacks information it lets the request pass.
 type IPAddressGuard struct {
 	// Live reads Services from the API server itself, so that nobody is refused because the cache is late.
-	Live   client.Reader
-	Ledger *ledger.Ledger
+	Live  client.Reader
+	Index *addressindex.Index
 	// Username is the operator's own.
 	Username string
 }
@@ -37,7 +37,7 @@ var _ admission.Handler = (*IPAddressGuard)(nil)
 
 // Handle implements admission.Handler.
 func (g *IPAddressGuard) Handle(ctx context.Context, req admission.Request) admission.Response {
-	if trusted(req.AdmissionRequest, g.Username) || !g.Ledger.Synced() {
+	if trusted(req.AdmissionRequest, g.Username) || !g.Index.Synced() {
 		return admission.Allowed("")
 	}
 	refusal, err := g.refusal(ctx, req)
@@ -126,7 +126,7 @@ func (in guardInputs) guardsClusterIP(service types.NamespacedName) bool {
 
 // heldBy reports whether a Service has the address in its spec.
 func (in guardInputs) heldBy(s *corev1.Service) bool {
-	return slices.Contains(ledger.ClusterIPs(s), in.address)
+	return slices.Contains(addressindex.ClusterIPs(s), in.address)
 }
 
 func nameOf(s *corev1.Service) types.NamespacedName {
@@ -141,7 +141,7 @@ func (in guardInputs) guardsAdditional(s *corev1.Service, name types.NamespacedN
 
 // services reads the Services that have to do with an IPAddress.
 func (g *IPAddressGuard) services(ctx context.Context, ip ipAddress) ([]*corev1.Service, error) {
-	names := g.Ledger.Claims(ip.address)
+	names := g.Index.Claims(ip.address)
 	if ip.parent.Name != "" && !slices.Contains(names, ip.parent) {
 		names = append(names, ip.parent)
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
 // service is what matters of a Service on its way into the cluster. A whole corev1.Service takes several times as long to decode, and every
@@ -92,7 +92,7 @@ func chosen(s, old *service) []netip.Addr {
 func parseAll(texts []string) (all []netip.Addr, ok bool) {
 	ok = true
 	for _, text := range texts {
-		a, valid := ledger.ParseClusterIP(text)
+		a, valid := addressindex.ParseClusterIP(text)
 		if ok = ok && valid; valid {
 			all = append(all, a)
 		}

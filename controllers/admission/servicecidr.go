@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
 // OverlapMode says what is done about a ServiceCIDR that overlaps a node, pod or declared network.
@@ -33,10 +33,10 @@ const (
 type ServiceCIDRGuard struct {
 	// Mode is OverlapIgnore if it is none of the three.
 	Mode OverlapMode
-	// Ledger knows the networks of nodes.
-	Ledger *ledger.Ledger
+	// Index knows the networks of nodes.
+	Index *addressindex.Index
 	// Networks are declared by the operator's configuration as used by something else.
-	Networks []ledger.Network
+	Networks []addressindex.Network
 	// Username is the operator's own.
 	Username string
 }
@@ -45,7 +45,7 @@ var _ admission.Handler = (*ServiceCIDRGuard)(nil)
 
 // Handle implements admission.Handler.
 func (g *ServiceCIDRGuard) Handle(ctx context.Context, req admission.Request) admission.Response {
-	if trusted(req.AdmissionRequest, g.Username) || !g.Ledger.Synced() {
+	if trusted(req.AdmissionRequest, g.Username) || !g.Index.Synced() {
 		return admission.Allowed("")
 	}
 	added, err := addedPrefixes(req.AdmissionRequest)
@@ -56,7 +56,7 @@ func (g *ServiceCIDRGuard) Handle(ctx context.Context, req admission.Request) ad
 	if len(added) == 0 {
 		return admission.Allowed("")
 	}
-	refusal, warnings := guardServiceCIDR(g.Mode, added, g.Ledger.Overlaps(added, g.Networks))
+	refusal, warnings := guardServiceCIDR(g.Mode, added, g.Index.Overlaps(added, g.Networks))
 	if refusal != "" {
 		return admission.Denied(refusal)
 	}
@@ -90,7 +90,7 @@ func addedPrefixes(req admissionv1.AdmissionRequest) ([]netip.Prefix, error) {
 const networksShown = 5
 
 // guardServiceCIDR returns why ranges are refused, or what the user is warned of.
-func guardServiceCIDR(mode OverlapMode, prefixes []netip.Prefix, networks []ledger.Network) (refusal string, warnings []string) {
+func guardServiceCIDR(mode OverlapMode, prefixes []netip.Prefix, networks []addressindex.Network) (refusal string, warnings []string) {
 	if len(networks) == 0 || mode != OverlapWarn && mode != OverlapDeny {
 		return "", nil
 	}

@@ -11,34 +11,34 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
 func TestGuardServiceCIDR(t *testing.T) {
 	prefixes := []netip.Prefix{netip.MustParsePrefix("10.8.0.0/16"), netip.MustParsePrefix("fd08::/112")}
-	pods := ledger.Network{Owner: "node a", Prefix: netip.MustParsePrefix("10.8.3.0/24")}
-	office := ledger.Network{Owner: "network office", Prefix: netip.MustParsePrefix("fd08::/16")}
+	pods := addressindex.Network{Owner: "node a", Prefix: netip.MustParsePrefix("10.8.3.0/24")}
+	office := addressindex.Network{Owner: "network office", Prefix: netip.MustParsePrefix("fd08::/16")}
 	const four, six = "10.8.0.0/16 overlaps 10.8.3.0/24 (node a)", "fd08::/112 overlaps fd08::/16 (network office)"
 	const why = "traffic to other networks may be taken for Service traffic: "
-	many := []ledger.Network{pods}
+	many := []addressindex.Network{pods}
 	for i := range 6 {
-		many = append(many, ledger.Network{Owner: "node b", Prefix: netip.MustParsePrefix(fmt.Sprintf("10.8.%d.0/24", 100+i))})
+		many = append(many, addressindex.Network{Owner: "node b", Prefix: netip.MustParsePrefix(fmt.Sprintf("10.8.%d.0/24", 100+i))})
 	}
 	for name, tc := range map[string]struct {
 		mode         OverlapMode
-		networks     []ledger.Network
+		networks     []addressindex.Network
 		wantRefusal  string
 		wantWarnings []string
 	}{
 		"nothing overlaps":     {mode: OverlapDeny},
-		"warned, IPv4":         {mode: OverlapWarn, networks: []ledger.Network{pods}, wantWarnings: []string{why + four}},
-		"warned, IPv6":         {mode: OverlapWarn, networks: []ledger.Network{office}, wantWarnings: []string{why + six}},
-		"warned, both":         {mode: OverlapWarn, networks: []ledger.Network{pods, office}, wantWarnings: []string{why + four, six}},
-		"ignored":              {mode: OverlapIgnore, networks: []ledger.Network{pods, office}},
-		"a mode of the future": {mode: "Ponder", networks: []ledger.Network{pods, office}},
-		"denied, both":         {mode: OverlapDeny, networks: []ledger.Network{pods, office}, wantRefusal: four + ", " + six + "; traffic to these addresses may be taken for Service traffic: choose another range"},
-		"others, denied":       {mode: OverlapDeny, networks: []ledger.Network{{Owner: "node c", Prefix: netip.MustParsePrefix("10.9.0.0/16")}}},
-		"others, warned of":    {mode: OverlapWarn, networks: []ledger.Network{{Owner: "node c", Prefix: netip.MustParsePrefix("fd09::/16")}}},
+		"warned, IPv4":         {mode: OverlapWarn, networks: []addressindex.Network{pods}, wantWarnings: []string{why + four}},
+		"warned, IPv6":         {mode: OverlapWarn, networks: []addressindex.Network{office}, wantWarnings: []string{why + six}},
+		"warned, both":         {mode: OverlapWarn, networks: []addressindex.Network{pods, office}, wantWarnings: []string{why + four, six}},
+		"ignored":              {mode: OverlapIgnore, networks: []addressindex.Network{pods, office}},
+		"a mode of the future": {mode: "Ponder", networks: []addressindex.Network{pods, office}},
+		"denied, both":         {mode: OverlapDeny, networks: []addressindex.Network{pods, office}, wantRefusal: four + ", " + six + "; traffic to these addresses may be taken for Service traffic: choose another range"},
+		"others, denied":       {mode: OverlapDeny, networks: []addressindex.Network{{Owner: "node c", Prefix: netip.MustParsePrefix("10.9.0.0/16")}}},
+		"others, warned of":    {mode: OverlapWarn, networks: []addressindex.Network{{Owner: "node c", Prefix: netip.MustParsePrefix("fd09::/16")}}},
 		"too many to be named": {mode: OverlapWarn, networks: many, wantWarnings: []string{why + four,
 			"10.8.0.0/16 overlaps 10.8.100.0/24 (node b)", "10.8.0.0/16 overlaps 10.8.101.0/24 (node b)", "10.8.0.0/16 overlaps 10.8.102.0/24 (node b)",
 			"10.8.0.0/16 overlaps 10.8.103.0/24 (node b)", "and 2 more networks"}},

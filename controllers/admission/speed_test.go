@@ -34,7 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -72,7 +72,7 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory says how many bytes of heap a policy with a range of its own, of two families, needs: in the caches, the books and the
+// BenchmarkMemory says how many bytes of heap a policy with a range of its own, of two families, needs: in the caches, the index and the
 // compiled policies, after the first Service of every tenant.
 func BenchmarkMemory(b *testing.B) {
 	const size = 1000
@@ -136,20 +136,20 @@ func newStand(b *testing.B, policies int, all bool) *stand {
 		listed["*v1alpha1.ServiceCIDRPolicy"] = append(listed["*v1alpha1.ServiceCIDRPolicy"], tenantPolicy(i, all))
 		listed["*v1.ServiceCIDR"] = append(listed["*v1.ServiceCIDR"], tenantRange(i))
 	}
-	board, books := steering.NewBoard(), ledger.New()
-	board.Subscribe(func(_, after *steering.Snapshot) { books.SetRules(after) })
+	board, index := steering.NewBoard(), addressindex.New()
+	board.Subscribe(func(_, after *steering.Snapshot) { index.SetRules(after) })
 	informers := &informers{ctx: b.Context(), listed: listed, made: map[string]toolscache.SharedIndexInformer{}}
-	for _, watch := range []func(context.Context, cache.Informers) error{board.Watch, books.Watch} {
+	for _, watch := range []func(context.Context, cache.Informers) error{board.Watch, index.Watch} {
 		if err := watch(b.Context(), informers); err != nil {
 			b.Fatal(err)
 		}
 	}
 	go func() { _ = board.Start(b.Context()) }()
-	for !board.Synced() || !books.Synced() || len(board.Current().Policies()) != policies {
+	for !board.Synced() || !index.Synced() || len(board.Current().Policies()) != policies {
 		time.Sleep(time.Millisecond)
 	}
 	return &stand{tenants: max(policies, 1), steerer: &ServiceSteerer{
-		Namespaces: namespaces, Live: namespaces, Ledger: books, Board: board, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
+		Namespaces: namespaces, Live: namespaces, Index: index, Board: board, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
 	}}
 }
 
@@ -284,7 +284,7 @@ func (s *stand) giveBack() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.handed {
-		s.steerer.Ledger.Forget(a)
+		s.steerer.Index.Forget(a)
 	}
 	s.handed = s.handed[:0]
 }

@@ -21,7 +21,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
@@ -35,7 +35,7 @@ type ServiceSteerer struct {
 	Writer client.Writer
 	// Namespaces reads from the cache, Live from the API server itself: a namespace may be younger than what the cache has.
 	Namespaces, Live client.Reader
-	Ledger           *ledger.Ledger
+	Index            *addressindex.Index
 	Board            *steering.Board
 	// Leader answers requests for addresses in the place of this replica. Nil: this replica answers all.
 	Leader   Leader
@@ -76,7 +76,7 @@ const (
 )
 
 func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (admission.Response, string) {
-	if !h.Ledger.Synced() || !h.Board.Synced() {
+	if !h.Index.Synced() || !h.Board.Synced() {
 		return admission.Allowed(""), left
 	}
 	s, old, err := decode(req)
@@ -147,14 +147,14 @@ func (h *ServiceSteerer) namespaceLabels(ctx context.Context, name string) (map[
 
 // choiceOf looks up an address that a request names.
 func (h *ServiceSteerer) choiceOf(ctx context.Context, a netip.Addr, subject types.NamespacedName) choice {
-	c := choice{address: a, state: h.Ledger.State(a)}
-	if r, ok := h.Ledger.Resting(a); ok {
+	c := choice{address: a, state: h.Index.State(a)}
+	if r, ok := h.Index.Resting(a); ok {
 		c.rest = &r
 	}
 	// A Service without a name may be any of those that are being created with generateName.
-	to, ok := h.Ledger.HandedTo(a)
+	to, ok := h.Index.HandedTo(a)
 	c.ours = ok && subject.Name != "" && to.Service == subject
-	for _, other := range h.Ledger.Claims(a) {
+	for _, other := range h.Index.Claims(a) {
 		if other != subject && h.holds(ctx, other, a) {
 			c.holder = other
 		}
@@ -167,7 +167,7 @@ func (h *ServiceSteerer) choiceOf(ctx context.Context, a netip.Addr, subject typ
 func (h *ServiceSteerer) holds(ctx context.Context, name types.NamespacedName, a netip.Addr) bool {
 	s := &corev1.Service{}
 	err := h.Live.Get(ctx, name, s)
-	return err == nil && s.DeletionTimestamp.IsZero() && slices.Contains(ledger.ClusterIPs(s), a)
+	return err == nil && s.DeletionTimestamp.IsZero() && slices.Contains(addressindex.ClusterIPs(s), a)
 }
 
 func (h *ServiceSteerer) refuse(in inputs, r *steering.Refusal, dryRun bool) admission.Response {
@@ -182,7 +182,7 @@ func (h *ServiceSteerer) refuse(in inputs, r *steering.Refusal, dryRun bool) adm
 // rehearse answers a dry run: what would be refused for want of an address is refused, and nothing is handed out.
 func (h *ServiceSteerer) rehearse(in inputs, d decision) (admission.Response, string) {
 	for _, s := range d.fill {
-		if len(s.reserved) > 0 || !h.Ledger.Full(allocator.Lot{Tiers: s.route.Tiers, Yield: true}) {
+		if len(s.reserved) > 0 || !h.Index.Full(allocator.Lot{Tiers: s.route.Tiers, Yield: true}) {
 			continue
 		}
 		if r := full(in, s); r != nil {
@@ -203,7 +203,7 @@ func (h *ServiceSteerer) fill(ctx context.Context, in inputs, d decision) (admis
 			continue
 		}
 		for _, b := range found {
-			h.Ledger.Forget(b)
+			h.Index.Forget(b)
 		}
 		if refusal == nil {
 			refusal = h.missing()
@@ -212,7 +212,7 @@ func (h *ServiceSteerer) fill(ctx context.Context, in inputs, d decision) (admis
 			return admission.Allowed("").WithWarnings(d.warnings...), left
 		}
 		for _, b := range taken {
-			h.Ledger.Forget(b)
+			h.Index.Forget(b)
 		}
 		return h.refuse(in, refusal, false), refused
 	}
@@ -225,7 +225,7 @@ func (h *ServiceSteerer) fill(ctx context.Context, in inputs, d decision) (admis
 // missing refuses Services while everything is full and an address that some Service has lacks its IPAddress: the API server takes that address for
 // free, and would give it to a second Service.
 func (h *ServiceSteerer) missing() *steering.Refusal {
-	claimed, covered := h.Ledger.Relation()
+	claimed, covered := h.Index.Relation()
 	if claimed == covered {
 		return nil
 	}

@@ -53,13 +53,13 @@ func TestServiceGetsAddressesOfItsPolicy(t *testing.T) {
 	if !got.Allowed || len(got.IPs) != 2 || got.IP != got.IPs[0] || !slices.Contains(four, got.IPs[0]) || !slices.Contains(six, got.IPs[1]) {
 		t.Fatalf("the answer is %+v", got)
 	}
-	if n := c.steerer.Ledger.InFlight(); n != 2 {
+	if n := c.steerer.Index.InFlight(); n != 2 {
 		t.Errorf("%d addresses are in flight, want both", n)
 	}
 	if err := c.accept("a", got.IPs...); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "nothing is in flight any more", func() bool { return c.steerer.Ledger.InFlight() == 0 })
+	await(t, "nothing is in flight any more", func() bool { return c.steerer.Index.InFlight() == 0 })
 	c.expectAtRest(t, nil)
 	if len(c.writes) != 0 {
 		t.Errorf("a draw wrote %v", c.writes)
@@ -78,7 +78,7 @@ func TestAskedAgain(t *testing.T) {
 	if diff := cmp.Diff(answer{Allowed: true}, again); diff != "" {
 		t.Errorf("asked again (-want +got):\n%s", diff)
 	}
-	if to, ok := c.steerer.Ledger.HandedTo(netip.MustParseAddr(first.IP)); !ok || to.Service.Name != "a" {
+	if to, ok := c.steerer.Index.HandedTo(netip.MustParseAddr(first.IP)); !ok || to.Service.Name != "a" {
 		t.Errorf("it is handed (%v) to %v", ok, to)
 	}
 	for name, want := range map[string]bool{"a": true, "b": false} {
@@ -174,7 +174,7 @@ func TestReservedForTheService(t *testing.T) {
 		if err := c.accept("a", got.IPs...); err != nil {
 			t.Error(err)
 		}
-		await(t, "nothing is in flight any more", func() bool { return c.steerer.Ledger.InFlight() == 0 })
+		await(t, "nothing is in flight any more", func() bool { return c.steerer.Index.InFlight() == 0 })
 		c.expectAtRest(t, map[string]string{"10.0.1.3": v1alpha1.PurposeReservation, "10.0.1.4": v1alpha1.PurposeReservation})
 	})
 	t.Run("by asking", func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestReservedForTheService(t *testing.T) {
 		if got := c.create(t, corev1Service("a")); got.IP != "10.0.1.3" {
 			t.Errorf("the answer is %+v, want the second address of the reservation", got)
 		}
-		if state := c.steerer.Ledger.State(netip.MustParseAddr("10.0.1.2")); state != allocator.Assumed {
+		if state := c.steerer.Index.State(netip.MustParseAddr("10.0.1.2")); state != allocator.Assumed {
 			t.Errorf("what the other one has is %s", state)
 		}
 	})
@@ -215,7 +215,7 @@ func TestReservedForTheService(t *testing.T) {
 		if !got.Allowed || !slices.Contains([]string{"10.0.1.1", "10.0.1.5", "10.0.1.6"}, got.IP) {
 			t.Errorf("the answer is %+v, want another address of the range", got)
 		}
-		c.steerer.Ledger.Forget(netip.MustParseAddr(got.IP))
+		c.steerer.Index.Forget(netip.MustParseAddr(got.IP))
 		c.expectAtRest(t, map[string]string{
 			"10.0.1.2": v1alpha1.PurposeReservation, "10.0.1.3": v1alpha1.PurposeReservation,
 			"10.0.1.4": v1alpha1.PurposeReservation, "fd00:1::4": v1alpha1.PurposeReservation,
@@ -385,7 +385,7 @@ func TestManyAtOnce(t *testing.T) {
 		t.Errorf("%d addresses were handed out, %d different ones; want 180", n, len(slices.Compact(all)))
 	}
 	for i, follower := range replicas[1:] {
-		if n := follower.Ledger.InFlight(); n > 0 {
+		if n := follower.Index.InFlight(); n > 0 {
 			t.Errorf("replica %d has drawn %d addresses by itself", i+1, n)
 		}
 	}
@@ -438,7 +438,7 @@ func TestHandingOn(t *testing.T) {
 					t.Errorf("the leader was asked %d times", asked)
 				}
 				byLeader := tc.asks && answers
-				if !got.Allowed || slices.Contains(got.Warnings, "by the leader") != byLeader || byLeader && c.steerer.Ledger.InFlight() > 0 {
+				if !got.Allowed || slices.Contains(got.Warnings, "by the leader") != byLeader || byLeader && c.steerer.Index.InFlight() > 0 {
 					t.Errorf("the answer is %+v", got)
 				}
 				if wants := len(missing(sketchOf(tc.service), nil, []bool{true, false})) > 0; wants && tc.old == nil && !byLeader && got.IP == "" {
@@ -481,7 +481,7 @@ func TestRefusedGivesBack(t *testing.T) {
 			t.Errorf("%s: there is no IPv6 address, and the answer is %+v", name, got)
 		}
 		begin := time.Now()
-		await(t, name+": nothing is in flight after a refusal", func() bool { c.steerer.Ledger.Sweep(); return c.steerer.Ledger.InFlight() == 0 })
+		await(t, name+": nothing is in flight after a refusal", func() bool { c.steerer.Index.Sweep(); return c.steerer.Index.InFlight() == 0 })
 		// The deletion of the reservation's IPAddress may be seen after that, and keeps the address for two seconds more.
 		if took := time.Since(begin); took > 10*time.Second {
 			t.Errorf("%s: it took %s", name, took)

@@ -25,7 +25,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// Addresses says which addresses Services have; *ledger.Ledger does.
+// Addresses says which addresses Services have; *addressindex.Index does.
 type Addresses interface {
 	// Claims returns the Services whose spec.clusterIPs have the address.
 	Claims(netip.Addr) []types.NamespacedName

@@ -29,7 +29,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/enforcement"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
@@ -115,12 +115,12 @@ func start(ctx context.Context) (stop func()) {
 		Scheme: operatorScheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
-	books, board := ledger.New(), steering.NewBoard()
-	Expect(books.Watch(ctx, mgr.GetCache())).To(Succeed())
+	index, board := addressindex.New(), steering.NewBoard()
+	Expect(index.Watch(ctx, mgr.GetCache())).To(Succeed())
 	Expect(board.Watch(ctx, mgr.GetCache())).To(Succeed())
 	Expect(mgr.Add(board)).To(Succeed())
 	Expect((&enforcement.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: board, Addresses: books, Changed: ledger.Map(books.Addresses(), enforcement.Audits(board)),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: board, Addresses: index, Changed: addressindex.Map(index.Addresses(), enforcement.Audits(board)),
 		Events: mgr.GetEventRecorder("clusterip-operator-enforcement"), Clock: clock.RealClock{},
 	}).SetupWithManager(mgr)).To(Succeed())
 	running, cancel := context.WithCancel(context.Background())

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 )
 
@@ -27,7 +27,7 @@ import (
 // All fields are required.
 type BandLabeler struct {
 	Client client.Client
-	Ledger *ledger.Ledger
+	Index  *addressindex.Index
 	// Limiter bounds the writes: a label is never urgent.
 	Limiter    flowcontrol.RateLimiter
 	APIVersion string
@@ -39,8 +39,8 @@ var _ reconcile.TypedReconciler[netip.Addr] = (*BandLabeler)(nil)
 func (b *BandLabeler) SetupWithManager(mgr manager.Manager) error {
 	return builder.TypedControllerManagedBy[netip.Addr](mgr).
 		Named("bandlabel").
-		WatchesRawSource(b.Ledger.Addresses()).
-		WatchesRawSource(b.Ledger.Covers()).
+		WatchesRawSource(b.Index.Addresses()).
+		WatchesRawSource(b.Index.Covers()).
 		WithOptions(controller.TypedOptions[netip.Addr]{
 			MaxConcurrentReconciles: 1,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](time.Second, 5*time.Minute),
@@ -54,7 +54,7 @@ func (b *BandLabeler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Re
 	if err != nil || ip == nil {
 		return reconcile.Result{}, err
 	}
-	band, offered := b.Ledger.BandOf(a)
+	band, offered := b.Index.BandOf(a)
 	if !newObject(ip).ours() || !offered || ip.Labels[v1alpha1.LabelBand] == band.String() {
 		return reconcile.Result{}, nil
 	}

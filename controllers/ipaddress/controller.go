@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 )
@@ -40,7 +40,7 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server itself.
 	Live   client.Reader
-	Ledger *ledger.Ledger
+	Index  *addressindex.Index
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	// Tracker remembers unconfirmed drift; its zero value is ready.
@@ -58,8 +58,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.eventPace = rate.NewLimiter(eventsASecond, eventsASecond)
 	return builder.TypedControllerManagedBy[netip.Addr](mgr).
 		Named("ipaddress").
-		WatchesRawSource(r.Ledger.Addresses()).
-		WatchesRawSource(r.Ledger.Covers()).
+		WatchesRawSource(r.Index.Addresses()).
+		WatchesRawSource(r.Index.Covers()).
 		WithOptions(controller.TypedOptions[netip.Addr]{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](100*time.Millisecond, time.Minute),
@@ -142,12 +142,12 @@ func (r *Reconciler) liveReaders(suspected decision) readers {
 
 // gather reads the IPAddress of an address and the Services that have to do with it.
 func (r *Reconciler) gather(ctx context.Context, from readers, a netip.Addr) (inputs, error) {
-	in := inputs{now: r.Clock.Now(), address: a, offered: len(r.Ledger.Covering(a)) > 0, bitmap: r.Bitmap}
+	in := inputs{now: r.Clock.Now(), address: a, offered: len(r.Index.Covering(a)) > 0, bitmap: r.Bitmap}
 	ip, err := objects.Get(ctx, from.addresses, types.NamespacedName{Name: a.String()}, &networkingv1.IPAddress{})
 	if err != nil {
 		return in, err
 	}
-	services := r.Ledger.Claims(a)
+	services := r.Index.Claims(a)
 	if ip != nil {
 		in.object = newObject(ip)
 		if parent := in.object.service; parent.Name != "" && !slices.Contains(services, parent) {
@@ -160,7 +160,7 @@ func (r *Reconciler) gather(ctx context.Context, from readers, a netip.Addr) (in
 			return in, err
 		}
 		if s != nil {
-			in.addService(newClaim(s, slices.Contains(ledger.ClusterIPs(s), a)))
+			in.addService(newClaim(s, slices.Contains(addressindex.ClusterIPs(s), a)))
 		}
 	}
 	sortClaims(in.claims)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
@@ -129,10 +129,10 @@ func newService(o *corev1.Service) Service {
 	}
 	s := Service{
 		Name: types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, UID: o.UID, Created: o.CreationTimestamp.Time,
-		Addresses: ledger.ClusterIPs(o),
+		Addresses: addressindex.ClusterIPs(o),
 	}
 	for _, text := range o.Spec.ClusterIPs {
-		switch a, ok := ledger.ParseClusterIP(text); {
+		switch a, ok := addressindex.ParseClusterIP(text); {
 		case text == "", text == corev1.ClusterIPNone:
 		case !ok:
 			s.Invalid = append(s.Invalid, text)

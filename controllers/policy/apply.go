@@ -18,7 +18,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// inFlight is when an address is looked at again that is in flight. The ledger wakes the controller when that ends, too.
+// inFlight is when an address is looked at again that is in flight. The address index wakes the controller when that ends, too.
 const inFlight = 2 * time.Second
 
 // apply carries out a decision, unless somebody is being handed the address just now. It goes first: it has waited for a Service.
@@ -26,11 +26,11 @@ func (k *Keeper) apply(ctx context.Context, w world, v verdict) (reconcile.Resul
 	if v.do == relabel {
 		return reconcile.Result{RequeueAfter: v.again}, k.relabel(ctx, w, v.want)
 	}
-	if !k.Ledger.BeginWrite(w.address) {
+	if !k.Index.BeginWrite(w.address) {
 		return reconcile.Result{RequeueAfter: inFlight}, nil
 	}
 	made, gone, err := k.write(ctx, w, v)
-	k.Ledger.EndWrite(w.address, made, gone)
+	k.Index.EndWrite(w.address, made, gone)
 	return reconcile.Result{RequeueAfter: v.again}, err
 }
 

@@ -7,14 +7,14 @@ import (
 	"slices"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
 // scene are the policies and ranges, which decide what is kept beside what is known of an address itself.
 type scene struct {
 	rules  *steering.Snapshot
-	ranges map[string]ledger.ServiceCIDR
+	ranges map[string]addressindex.ServiceCIDR
 }
 
 func emptyScene() scene { return scene{rules: steering.Compile(steering.World{})} }
@@ -38,8 +38,8 @@ func (k *Keeper) addresses() func() []netip.Addr {
 }
 
 func (k *Keeper) scene() scene {
-	s := scene{rules: k.Board.Current(), ranges: map[string]ledger.ServiceCIDR{}}
-	for _, c := range k.Ledger.ServiceCIDRs() {
+	s := scene{rules: k.Board.Current(), ranges: map[string]addressindex.ServiceCIDR{}}
+	for _, c := range k.Index.ServiceCIDRs() {
 		s.ranges[c.Name] = c
 	}
 	return s
@@ -47,10 +47,10 @@ func (k *Keeper) scene() scene {
 
 // resting returns the addresses of a span that cool down.
 func (k *Keeper) resting(s allocator.Span) []netip.Addr {
-	if k.Ledger.Usage(s).Cooling == 0 {
+	if k.Index.Usage(s).Cooling == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(k.Ledger.Used(s, math.MaxInt), func(a netip.Addr) bool { return k.Ledger.State(a) != allocator.Cooling })
+	return slices.DeleteFunc(k.Index.Used(s, math.MaxInt), func(a netip.Addr) bool { return k.Index.State(a) != allocator.Cooling })
 }
 
 // differ returns the spans whose reservation, or whose range, is not what it was, and those whose cool-down is not.
@@ -79,7 +79,7 @@ func (s scene) differ(now scene) (reserved, cooling []allocator.Span) {
 // touched returns the spans of the ServiceCIDRs that came, went, or are being deleted since.
 func (s scene) touched(now scene) []allocator.Span {
 	var out []allocator.Span
-	add := func(c ledger.ServiceCIDR) {
+	add := func(c addressindex.ServiceCIDR) {
 		for _, r := range c.Ranges {
 			out = append(out, r.Span())
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -55,9 +55,9 @@ func mustRange(text string) allocator.Range {
 
 // sceneOf is a scene of ServiceCIDRs and policies.
 func sceneOf(cidrs []steering.ServiceCIDR, policies ...*v1alpha1.ServiceCIDRPolicy) scene {
-	s := scene{rules: steering.Compile(steering.World{Policies: policies, ServiceCIDRs: cidrs}), ranges: map[string]ledger.ServiceCIDR{}}
+	s := scene{rules: steering.Compile(steering.World{Policies: policies, ServiceCIDRs: cidrs}), ranges: map[string]addressindex.ServiceCIDR{}}
 	for _, c := range cidrs {
-		s.ranges[c.Name] = ledger.ServiceCIDR{Name: c.Name, Ranges: c.Ranges, Terminating: c.Terminating}
+		s.ranges[c.Name] = addressindex.ServiceCIDR{Name: c.Name, Ranges: c.Ranges, Terminating: c.Terminating}
 	}
 	return s
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -33,8 +33,8 @@ func reservedBy(policy string) func(netip.Addr) *steering.Reservation {
 }
 
 // restsFor is an address that a Service gave back some time ago.
-func restsFor(ago time.Duration) *ledger.Rest {
-	return &ledger.Rest{Service: shop, Released: now.Add(-ago)}
+func restsFor(ago time.Duration) *addressindex.Rest {
+	return &addressindex.Rest{Service: shop, Released: now.Add(-ago)}
 }
 
 // Labels and annotations are open to whoever may write them: a time after the creation of the object would let it rest for ever.
@@ -52,7 +52,7 @@ func TestWhenACoolingObjectWasFreed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			annotations := map[string]string{v1alpha1.AnnotationReleased: tc.at, v1alpha1.AnnotationLastService: "ns/x"}
-			got := ledger.ReadRest(annotations, now)
+			got := addressindex.ReadRest(annotations, now)
 			if !got.Released.Equal(tc.want) || got.Service.String() != "ns/x" {
 				t.Errorf("freed at %v by %v, want %v", got.Released, got.Service, tc.want)
 			}
@@ -135,7 +135,7 @@ func TestDecide(t *testing.T) {
 	for name, tc := range map[string]struct {
 		object      maker
 		reservation func(netip.Addr) *steering.Reservation
-		rest        *ledger.Rest
+		rest        *addressindex.Rest
 		coolDown    time.Duration
 		cooler      string // empty: p
 		claimed     bool
@@ -289,8 +289,8 @@ func TestTheObjectsThatAreWritten(t *testing.T) {
 func TestARestSurvivesInItsObject(t *testing.T) {
 	for family, a := range families {
 		t.Run(family, func(t *testing.T) {
-			want := ledger.Rest{Service: shop, Released: now.Add(-time.Minute - 7*time.Nanosecond)}
-			if diff := cmp.Diff(want, newObject(found(cool(a, want, owner{"p", "p"}).ipAddress(a))).rest(), cmpopts.EquateComparable(ledger.Rest{})); diff != "" {
+			want := addressindex.Rest{Service: shop, Released: now.Add(-time.Minute - 7*time.Nanosecond)}
+			if diff := cmp.Diff(want, newObject(found(cool(a, want, owner{"p", "p"}).ipAddress(a))).rest(), cmpopts.EquateComparable(addressindex.Rest{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -12,7 +12,7 @@
 // Reporter, one policy at a time, writes the status: conditions and counts, but not the refusals, which package admission writes.
 //
 // It promises never to take an address from anybody: a creation that finds the name taken is no error, a deletion names the UID that was
-// seen, and nothing is written while the address is being handed out (ledger.BeginWrite). What it knows is in the objects, so that a
+// seen, and nothing is written while the address is being handed out (addressindex.BeginWrite). What it knows is in the objects, so that a
 // new leader goes on where the old one stopped. The cost of an event does not depend on the number of Services or policies.
 //
 // Start with decide.go for the Keeper and conditions.go for the Reporter; changes.go says what wakes them.

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -35,7 +35,7 @@ import (
 type stand struct {
 	*testing.T
 	client    client.Client
-	ledger    *ledger.Ledger
+	index     *addressindex.Index
 	clock     *clocktesting.FakePassiveClock
 	board     *board
 	addresses *controllertest.FakeInformer
@@ -62,16 +62,16 @@ func newStand(t *testing.T, faults interceptor.Funcs, policies ...*v1alpha1.Serv
 		build = build.WithObjects(p.DeepCopy())
 	}
 	s := &stand{T: t, client: build.Build(), clock: clocktesting.NewFakePassiveClock(now)}
-	s.ledger = ledger.NewWithClock(s.clock)
+	s.index = addressindex.NewWithClock(s.clock)
 	informers := &informertest.FakeInformers{Scheme: scheme}
-	if err := s.ledger.Watch(t.Context(), informers); err != nil {
+	if err := s.index.Watch(t.Context(), informers); err != nil {
 		t.Fatal(err)
 	}
 	s.addresses = s.informer(informers, &networkingv1.IPAddress{})
 	cidr := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: ranges}}
 	s.informer(informers, cidr).Add(cidr)
 	s.board = &board{steering.Compile(steering.World{Policies: policies, ServiceCIDRs: []steering.ServiceCIDR{readyRange("a", ranges...)}})}
-	s.ledger.SetRules(s.board.now)
+	s.index.SetRules(s.board.now)
 	return s
 }
 
@@ -85,7 +85,7 @@ func (s *stand) informer(of *informertest.FakeInformers, o client.Object) *contr
 }
 
 func (s *stand) keeper() *Keeper {
-	return &Keeper{Client: s.client, Ledger: s.ledger, Board: s.board, Clock: s.clock, APIVersion: "networking.k8s.io/v1"}
+	return &Keeper{Client: s.client, Index: s.index, Board: s.board, Clock: s.clock, APIVersion: "networking.k8s.io/v1"}
 }
 
 // object returns the IPAddress, nil without one.
@@ -115,13 +115,13 @@ func (s *stand) mayBeGiven(a netip.Addr) bool {
 	if !s.give(a) {
 		return false
 	}
-	s.ledger.Forget(a)
+	s.index.Forget(a)
 	return true
 }
 
 // give hands the address to a Service, and reports whether that could be.
 func (s *stand) give(a netip.Addr) bool {
-	given, _ := s.ledger.Take(a, ledger.Holder{Service: shop})
+	given, _ := s.index.Take(a, addressindex.Holder{Service: shop})
 	return given
 }
 
@@ -149,7 +149,7 @@ func failing(err error, done bool) interceptor.Funcs {
 	}}
 }
 
-// writeSeen is how long the ledger waits for the watch to show a write.
+// writeSeen is how long the address index waits for the watch to show a write.
 const writeSeen = 5 * time.Second
 
 func inBothFamilies(t *testing.T, test func(t *testing.T, a netip.Addr)) {
@@ -181,7 +181,7 @@ func TestAWriteThatIsNeverSeenLocksNothingForEver(t *testing.T) {
 		k := s.keeper()
 		s.look(k, a, false, 0)
 		s.clock.SetTime(now.Add(writeSeen))
-		s.ledger.Sweep()
+		s.index.Sweep()
 		if !s.mayBeGiven(a) {
 			t.Error("the address stays locked")
 		}
@@ -234,7 +234,7 @@ func TestAnAddressThatIsBeingHandedOutIsLeftAlone(t *testing.T) {
 	})
 }
 
-// standing puts an IPAddress at the address, in the API server and in the books.
+// standing puts an IPAddress at the address, in the API server and in the index.
 func (s *stand) standing(ip *networkingv1.IPAddress) {
 	s.Helper()
 	if err := s.client.Create(s.Context(), ip); err != nil {
@@ -307,7 +307,7 @@ func TestAnAddressThatWasFreedIsWrittenAfterASecondAndFreedInTime(t *testing.T) 
 
 func (s *stand) reporter() (*Reporter, *events.FakeRecorder) {
 	recorder := events.NewFakeRecorder(10)
-	return &Reporter{Client: s.client, Ledger: s.ledger, Board: s.board, Events: recorder, Clock: s.clock}, recorder
+	return &Reporter{Client: s.client, Index: s.index, Board: s.board, Events: recorder, Clock: s.clock}, recorder
 }
 
 // applies counts the applies of a status, and lets the first one fail.

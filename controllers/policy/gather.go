@@ -11,16 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
 // gather reads the inputs of a decision about an address: the IPAddress from the cache, everything else from the address index and the policies.
 func (k *Keeper) gather(ctx context.Context, a netip.Addr) (world, error) {
 	rules := k.Board.Current()
-	w := world{now: k.Clock.Now(), address: a, claimed: len(k.Ledger.Claims(a)) > 0}
-	covering := k.Ledger.Covering(a)
+	w := world{now: k.Clock.Now(), address: a, claimed: len(k.Index.Claims(a)) > 0}
+	covering := k.Index.Covering(a)
 	w.covered = len(covering) > 0
-	w.offered = slices.ContainsFunc(covering, func(c ledger.ServiceCIDR) bool { return !c.Terminating })
+	w.offered = slices.ContainsFunc(covering, func(c addressindex.ServiceCIDR) bool { return !c.Terminating })
 	if r, ok := rules.Reservation(a); ok {
 		w.reservation = &r
 	}
@@ -47,12 +47,12 @@ func (k *Keeper) object(ctx context.Context, a netip.Addr) (*object, error) {
 }
 
 // rest asks the object first: it is what every replica sees, and the cache has it a moment before the address index.
-func (k *Keeper) rest(a netip.Addr, o *object) *ledger.Rest {
+func (k *Keeper) rest(a netip.Addr, o *object) *addressindex.Rest {
 	if o != nil && o.kind == kept && o.purpose() == v1alpha1.PurposeCooling {
 		r := o.rest()
 		return &r
 	}
-	if r, ok := k.Ledger.Resting(a); ok {
+	if r, ok := k.Index.Resting(a); ok {
 		return &r
 	}
 	return nil

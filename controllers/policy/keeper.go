@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -23,7 +23,7 @@ import (
 type Keeper struct {
 	// Client reads from the cache and writes.
 	Client client.Client
-	Ledger *ledger.Ledger
+	Index  *addressindex.Index
 	Board  steering.Policies
 	Clock  clock.PassiveClock
 	// APIVersion under which IPAddresses are served.
@@ -36,13 +36,13 @@ var _ reconcile.TypedReconciler[netip.Addr] = (*Keeper)(nil)
 func (k *Keeper) SetupWithManager(mgr manager.Manager) error {
 	changed := steering.NewChanges(k.Board, k.addresses())
 	// A range that comes or goes changes what is kept in it, whether anything is used there or not.
-	ranges := ledger.Map(k.Ledger.Ranges(), func(string) []netip.Addr {
+	ranges := addressindex.Map(k.Index.Ranges(), func(string) []netip.Addr {
 		changed.Touch()
 		return nil
 	})
 	return builder.TypedControllerManagedBy[netip.Addr](mgr).
 		Named("policykeeper").
-		WatchesRawSource(k.Ledger.Addresses()).
+		WatchesRawSource(k.Index.Addresses()).
 		WatchesRawSource(changed).
 		WatchesRawSource(ranges).
 		WithOptions(controller.TypedOptions[netip.Addr]{
@@ -55,7 +55,7 @@ func (k *Keeper) SetupWithManager(mgr manager.Manager) error {
 // Reconcile gathers the inputs, lets decide decide, and applies the decision. As long as the watch does not show our last
 // write at the address, there is nothing to decide.
 func (k *Keeper) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Result, error) {
-	if left := k.Ledger.Writing(a); left > 0 {
+	if left := k.Index.Writing(a); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	w, err := k.gather(ctx, a)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -71,10 +71,10 @@ func (r *Reporter) look(o *v1alpha1.ServiceCIDRPolicy) (sight, bool) {
 }
 
 func (r *Reporter) use(x *index, band allocator.Span) bandUse {
-	u := bandUse{Usage: r.Ledger.Usage(band)}
+	u := bandUse{Usage: r.Index.Usage(band)}
 	if u.Reserved > 0 {
 		for _, s := range x.within(band) {
-			u.kept += r.Ledger.Usage(s).Reserved
+			u.kept += r.Index.Usage(s).Reserved
 		}
 	}
 	return u
@@ -82,7 +82,7 @@ func (r *Reporter) use(x *index, band allocator.Span) bandUse {
 
 // addAbsent looks for every address that the policy reserves.
 func (r *Reporter) addAbsent(s *sight) {
-	cidrs := r.Ledger.ServiceCIDRs()
+	cidrs := r.Index.ServiceCIDRs()
 	for _, reservation := range s.policy.Reservations {
 		for _, a := range each(reservation.Span) {
 			s.reserved++
@@ -115,37 +115,37 @@ func keepFirst(first []absentee, one absentee) []absentee {
 
 // inPlace reports whether a reserved address is kept, or has the Service that it is kept for, or is being handed out.
 func (r *Reporter) inPlace(held steering.Reservation, a netip.Addr) bool {
-	if k, ok := r.Ledger.Kept(a); ok && k.Purpose == v1alpha1.PurposeReservation && k.Policy == held.Policy {
+	if k, ok := r.Index.Kept(a); ok && k.Purpose == v1alpha1.PurposeReservation && k.Policy == held.Policy {
 		return true
 	}
-	if held.For.Name != "" && slices.Contains(r.Ledger.Claims(a), held.For) {
+	if held.For.Name != "" && slices.Contains(r.Index.Claims(a), held.For) {
 		return true
 	}
-	return r.Ledger.State(a) == allocator.Assumed
+	return r.Index.State(a) == allocator.Assumed
 }
 
 // unusable reports whether an address is in a range and yet nobody's, as the network address: nobody has to keep it.
-func unusable(cidrs []ledger.ServiceCIDR, a netip.Addr) bool {
+func unusable(cidrs []addressindex.ServiceCIDR, a netip.Addr) bool {
 	return anyRange(cidrs, func(r allocator.Range) bool { return r.Prefix().Contains(a) }) &&
 		!anyRange(cidrs, func(r allocator.Range) bool { return r.Contains(a) })
 }
 
-func anyRange(cidrs []ledger.ServiceCIDR, has func(allocator.Range) bool) bool {
-	return slices.ContainsFunc(cidrs, func(c ledger.ServiceCIDR) bool { return slices.ContainsFunc(c.Ranges, has) })
+func anyRange(cidrs []addressindex.ServiceCIDR, has func(allocator.Range) bool) bool {
+	return slices.ContainsFunc(cidrs, func(c addressindex.ServiceCIDR) bool { return slices.ContainsFunc(c.Ranges, has) })
 }
 
 // anIPAddress stands for a holder that nameHolders looks up.
 const anIPAddress = "an IPAddress"
 
 // obstacle says what keeps a reservation from an address, empty for nothing.
-func (r *Reporter) obstacle(cidrs []ledger.ServiceCIDR, a netip.Addr) string {
-	if claims := r.Ledger.Claims(a); len(claims) > 0 {
+func (r *Reporter) obstacle(cidrs []addressindex.ServiceCIDR, a netip.Addr) string {
+	if claims := r.Index.Claims(a); len(claims) > 0 {
 		return fmt.Sprintf("Service %s has it", claims[0])
 	}
 	var covered bool
 	for _, c := range cidrs {
 		if c.Contains(a) && !c.Terminating {
-			if s := r.Ledger.State(a); s == allocator.Allocated || s == allocator.Reserved {
+			if s := r.Index.State(a); s == allocator.Allocated || s == allocator.Reserved {
 				return anIPAddress
 			}
 			return ""

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -37,7 +37,7 @@ const (
 type Reporter struct {
 	// Client reads from the cache and writes.
 	Client client.Client
-	Ledger *ledger.Ledger
+	Index  *addressindex.Index
 	Board  steering.Policies
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
@@ -55,8 +55,8 @@ func (r *Reporter) SetupWithManager(mgr manager.Manager) error {
 		Named("policystatus").
 		WatchesRawSource(source.TypedKind(mgr.GetCache(), &v1alpha1.ServiceCIDRPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(name))).
 		WatchesRawSource(steering.NewChanges(r.Board, r.policies())).
-		WatchesRawSource(ledger.Map(r.Ledger.RangeUsage(every), r.users)).
-		WatchesRawSource(ledger.Map(r.Ledger.Addresses(), r.reserver)).
+		WatchesRawSource(addressindex.Map(r.Index.RangeUsage(every), r.users)).
+		WatchesRawSource(addressindex.Map(r.Index.Addresses(), r.reserver)).
 		WithOptions(controller.TypedOptions[string]{
 			MaxConcurrentReconciles: 4,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
@@ -29,7 +29,7 @@ func reserve(a netip.Addr, r steering.Reservation) *wish {
 	}
 }
 
-func cool(a netip.Addr, r ledger.Rest, by owner) *wish {
+func cool(a netip.Addr, r addressindex.Rest, by owner) *wish {
 	return &wish{
 		owner: by, labels: labelsOf(a, v1alpha1.PurposeCooling),
 		annotations: map[string]string{

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
@@ -26,7 +26,7 @@ type world struct {
 	// reservation is the one that the address belongs to, nil without one.
 	reservation *steering.Reservation
 	// rest is who had the address until a short while ago, nil when it does not cool.
-	rest *ledger.Rest
+	rest *addressindex.Rest
 	// coolDown is how long the address cools, in the name of the policy cooler; 0 for not at all.
 	coolDown time.Duration
 	cooler   owner
@@ -89,8 +89,8 @@ func (o *object) unknown() bool {
 func (o *object) purpose() string { return o.labels[v1alpha1.LabelPurpose] }
 
 // rest reads who had a cooling address, and when it was freed.
-func (o *object) rest() ledger.Rest {
-	return ledger.ReadRest(o.annotations, o.created)
+func (o *object) rest() addressindex.Rest {
+	return addressindex.ReadRest(o.annotations, o.created)
 }
 
 // reserves reports whether a reservation stands at the address.

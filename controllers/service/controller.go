@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 )
 
@@ -32,7 +32,7 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server itself.
 	Live   client.Reader
-	Ledger *ledger.Ledger
+	Index  *addressindex.Index
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	// Tracker remembers unconfirmed complaints; its zero value is ready.
@@ -40,7 +40,7 @@ type Reconciler struct {
 
 	mu sync.Mutex
 	// listed are the ServiceCIDRs that the API server had at listedAt. A slice that was returned is not changed any more.
-	listed   []ledger.ServiceCIDR
+	listed   []addressindex.ServiceCIDR
 	listedAt time.Time
 }
 
@@ -60,10 +60,10 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 }
 
 // covers turns addresses that began or ceased to be offered into the Services that claim them.
-func (r *Reconciler) covers() *ledger.Feed[reconcile.Request] {
-	return ledger.Map(r.Ledger.Covers(), func(a netip.Addr) []reconcile.Request {
+func (r *Reconciler) covers() *addressindex.Feed[reconcile.Request] {
+	return addressindex.Map(r.Index.Covers(), func(a netip.Addr) []reconcile.Request {
 		var out []reconcile.Request
-		for _, name := range r.Ledger.Claims(a) {
+		for _, name := range r.Index.Claims(a) {
 			out = append(out, reconcile.Request{NamespacedName: name})
 		}
 		return out
@@ -88,7 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if len(decide(s, offered)) == 0 { // the ledger is behind, and nothing wakes us if the range goes before the ledger knows it
+	if len(decide(s, offered)) == 0 { // the address index is behind, and nothing wakes us if the range goes before the address index knows it
 		r.Tracker.Clear(key)
 		return reconcile.Result{RequeueAfter: confirmFor}, nil
 	}
@@ -100,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{}, nil
 }
 
-func (r *Reconciler) offered(a netip.Addr) bool { return len(r.Ledger.Covering(a)) > 0 }
+func (r *Reconciler) offered(a netip.Addr) bool { return len(r.Index.Covering(a)) > 0 }
 
 func (r *Reconciler) report(key types.NamespacedName, s *corev1.Service, findings []finding) {
 	if len(findings) == 0 {
@@ -127,7 +127,7 @@ func (r *Reconciler) report(key types.NamespacedName, s *corev1.Service, finding
 	}
 }
 
-// liveOffer answers for decide whether an address is offered, by the ledger and by the API server itself: after an outage the watch of
+// liveOffer answers for decide whether an address is offered, by the address index and by the API server itself: after an outage the watch of
 // ServiceCIDRs may come back half a minute later than that of Services, and a Service in a new range is not to be reported for that.
 func (r *Reconciler) liveOffer(ctx context.Context) (func(netip.Addr) bool, error) {
 	cidrs, err := r.liveRanges(ctx)
@@ -135,13 +135,13 @@ func (r *Reconciler) liveOffer(ctx context.Context) (func(netip.Addr) bool, erro
 		return nil, err
 	}
 	return func(a netip.Addr) bool {
-		return r.offered(a) || slices.ContainsFunc(cidrs, func(c ledger.ServiceCIDR) bool { return c.Contains(a) })
+		return r.offered(a) || slices.ContainsFunc(cidrs, func(c addressindex.ServiceCIDR) bool { return c.Contains(a) })
 	}, nil
 }
 
 // liveRanges lists ServiceCIDRs, once for all Services that are suspected at about the same time: thousands of them are when a range was taken
 // away. A finding has lasted for confirmFor by now, and no Service is older than its range: a listing of that time knows the range.
-func (r *Reconciler) liveRanges(ctx context.Context) ([]ledger.ServiceCIDR, error) {
+func (r *Reconciler) liveRanges(ctx context.Context) ([]addressindex.ServiceCIDR, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.Clock.Now()
@@ -152,9 +152,9 @@ func (r *Reconciler) liveRanges(ctx context.Context) ([]ledger.ServiceCIDR, erro
 	if err := r.Live.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("listing ServiceCIDRs: %w", err)
 	}
-	cidrs := make([]ledger.ServiceCIDR, 0, len(list.Items))
+	cidrs := make([]addressindex.ServiceCIDR, 0, len(list.Items))
 	for i := range list.Items {
-		cidrs = append(cidrs, ledger.NewServiceCIDR(&list.Items[i]))
+		cidrs = append(cidrs, addressindex.NewServiceCIDR(&list.Items[i]))
 	}
 	r.listed, r.listedAt = cidrs, now
 	return cidrs, nil

@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// apiServer has Services and ServiceCIDRs for a Reconciler whose ledger knows no range, as after an outage.
+// apiServer has Services and ServiceCIDRs for a Reconciler whose address index knows no range, as after an outage.
 type apiServer struct {
 	client.Client
 	ranges   []string
@@ -65,9 +65,9 @@ type auditor struct {
 
 func newAuditor() *auditor {
 	a := &auditor{api: &apiServer{}, clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), events: events.NewFakeRecorder(100)}
-	index := ledger.New()
+	index := addressindex.New()
 	index.Declare([]allocator.Range{})
-	a.Reconciler = &Reconciler{Client: a.api, Live: a.api.live(), Ledger: index, Events: a.events, Clock: a.clock}
+	a.Reconciler = &Reconciler{Client: a.api, Live: a.api.live(), Index: index, Events: a.events, Clock: a.clock}
 	return a
 }
 
@@ -100,7 +100,7 @@ func TestAServiceOutOfAllRangesIsReported(t *testing.T) {
 }
 
 // After an outage the watch of ServiceCIDRs may be behind that of Services by half a minute.
-func TestAServiceIsNotReportedWhileTheLedgerIsBehind(t *testing.T) {
+func TestAServiceIsNotReportedWhileTheIndexIsBehind(t *testing.T) {
 	a := newAuditor()
 	a.api.ranges = []string{"10.9.0.0/24", "fd09::/64"}
 	if left := a.believed(t, "s"); left != confirmFor || len(a.events.Events) != 0 {
@@ -109,7 +109,7 @@ func TestAServiceIsNotReportedWhileTheLedgerIsBehind(t *testing.T) {
 	if n := a.Tracker.Count(); len(n) != 0 {
 		t.Errorf("drift of a healthy Service: %v", n)
 	}
-	a.api.ranges = []string{"10.9.0.0/24"} // it goes before the ledger knows it
+	a.api.ranges = []string{"10.9.0.0/24"} // it goes before the address index knows it
 	a.clock.SetTime(a.clock.Now().Add(confirmFor))
 	if a.believed(t, "s"); len(a.events.Events) != 1 {
 		t.Errorf("%d events", len(a.events.Events))

@@ -6,8 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 )
 
 // Event reasons of the API server's repair loop.
@@ -36,7 +36,7 @@ func decide(s *corev1.Service, offered func(netip.Addr) bool) []finding {
 		if text == corev1.ClusterIPNone || text == "" {
 			continue
 		}
-		switch a, ok := ledger.ParseClusterIP(text); {
+		switch a, ok := addressindex.ParseClusterIP(text); {
 		case !ok:
 			out = append(out, finding{drift.Invalid, text})
 		case !offered(a):

@@ -42,7 +42,7 @@ func (r *Reconciler) release(ctx context.Context, cidr *networkingv1.ServiceCIDR
 	if len(present) == 0 {
 		return nil
 	}
-	left, err := r.liveOrphan(ctx, r.Ledger.Orphans(cidr.Name))
+	left, err := r.liveOrphan(ctx, r.Index.Orphans(cidr.Name))
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 )
 
@@ -30,12 +30,12 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server itself.
 	Live   client.Reader
-	Ledger *ledger.Ledger
+	Index  *addressindex.Index
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	Limits Limits
 	// Networks are declared by the operator's configuration as used by something else.
-	Networks []ledger.Network
+	Networks []addressindex.Network
 	// APIVersion under which ServiceCIDRs are served.
 	APIVersion string
 
@@ -49,8 +49,8 @@ var _ reconcile.TypedReconciler[string] = (*Reconciler)(nil)
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return builder.TypedControllerManagedBy[string](mgr).
 		Named("servicecidr").
-		WatchesRawSource(r.Ledger.Ranges()).
-		WatchesRawSource(r.Ledger.RangeUsage(debounce)).
+		WatchesRawSource(r.Index.Ranges()).
+		WatchesRawSource(r.Index.RangeUsage(debounce)).
 		WithOptions(controller.TypedOptions[string]{
 			MaxConcurrentReconciles: 1,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute),

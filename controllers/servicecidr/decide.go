@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
 // gracePeriod between the request to delete and the removal of the finalizers, upstream's value: it covers the
@@ -24,7 +24,7 @@ type inputs struct {
 	orphans  uint64
 	blockers []blocker
 	bands    []bandUse
-	overlaps []ledger.Network
+	overlaps []addressindex.Network
 	limits   Limits
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
@@ -92,7 +92,7 @@ func TestNotesFitIntoAnEvent(t *testing.T) {
 	in := inputs{orphans: math.MaxUint64}
 	for i := range 30 {
 		in.blockers = append(in.blockers, blocker{netip.MustParseAddr("fd00:1111:2222:3333:4444:5555:6666:7777"), "Service " + long + "/" + long})
-		in.overlaps = append(in.overlaps, ledger.Network{Owner: "node " + strings.Repeat("n", 253), Prefix: netip.MustParsePrefix(fmt.Sprintf("10.0.%d.0/24", i))})
+		in.overlaps = append(in.overlaps, addressindex.Network{Owner: "node " + strings.Repeat("n", 253), Prefix: netip.MustParsePrefix(fmt.Sprintf("10.0.%d.0/24", i))})
 	}
 	for _, c := range []metav1.Condition{deletionBlocked(in, math.MaxInt), networkOverlap(in, math.MaxInt)} {
 		if len(c.Message) <= wording.NoteLimit {
@@ -167,7 +167,7 @@ func TestBandFullNamesTheRange(t *testing.T) {
 }
 
 func TestOverlapNamesNetworks(t *testing.T) {
-	in := inputs{overlaps: []ledger.Network{{Owner: "node n", Prefix: netip.MustParsePrefix("10.0.1.0/24")}}}
+	in := inputs{overlaps: []addressindex.Network{{Owner: "node n", Prefix: netip.MustParsePrefix("10.0.1.0/24")}}}
 	if c := networkOverlap(in, math.MaxInt); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "10.0.1.0/24 (node n)") {
 		t.Errorf("got %s %q", c.Status, c.Message)
 	}

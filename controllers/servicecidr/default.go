@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
 // reasonInconsistent is upstream's event for a default ServiceCIDR that is not the API server's range.
@@ -43,7 +43,7 @@ const defaultResync = 10 * time.Second
 // All fields are required.
 type DefaultReconciler struct {
 	Client client.Client
-	Ledger *ledger.Ledger
+	Index  *addressindex.Index
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	// Ranges is the API server's --service-cluster-ip-range; without it the controller is not started.
@@ -65,7 +65,7 @@ func (r *DefaultReconciler) SetupWithManager(mgr manager.Manager) error {
 		q.Add(v1alpha1.DefaultServiceCIDR)
 		return nil
 	})
-	changes := ledger.Map(r.Ledger.Ranges(), func(name string) []string {
+	changes := addressindex.Map(r.Index.Ranges(), func(name string) []string {
 		if name != v1alpha1.DefaultServiceCIDR {
 			return nil
 		}
@@ -117,7 +117,7 @@ func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.Servic
 
 // extendOrReplace adds the second family. API servers before 1.33 take a ServiceCIDR for immutable: there the object is
 // deleted, and created anew when it is gone. Nothing is lost meanwhile, because this API server allocates from its bitmap
-// and the ledger goes by the flag. It has to be done before the upgrade: a 1.36 API server looks for Services outside of
+// and the address index goes by the flag. It has to be done before the upgrade: a 1.36 API server looks for Services outside of
 // every range before it extends its own.
 //
 // Only config/components/service-cluster-ip-range grants the deletion; without it the condition asks the admin for it.

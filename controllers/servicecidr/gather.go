@@ -14,10 +14,10 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// gather reads what decide needs from the ledger.
+// gather reads what decide needs from the address index.
 func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR) (inputs, error) {
 	in := inputs{now: r.Clock.Now(), limits: r.Limits}
 	ranges := r.ranges(cidr.Name)
@@ -33,7 +33,7 @@ func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR)
 }
 
 func (r *Reconciler) ranges(name string) []allocator.Range {
-	for _, c := range r.Ledger.ServiceCIDRs() {
+	for _, c := range r.Index.ServiceCIDRs() {
 		if c.Name == name {
 			return c.Ranges
 		}
@@ -45,7 +45,7 @@ func (r *Reconciler) bands(name string, ranges []allocator.Range, now time.Time)
 	var out []bandUse
 	for _, rg := range ranges {
 		for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
-			use := bandUse{cidr: rg.Prefix(), band: b, usage: r.Ledger.Usage(rg.Band(b))}
+			use := bandUse{cidr: rg.Prefix(), band: b, usage: r.Index.Usage(rg.Band(b))}
 			use.perHour, use.known = r.history.rate(bandKey{name, rg.Prefix(), b}, now, use.used())
 			out = append(out, use)
 		}
@@ -54,18 +54,18 @@ func (r *Reconciler) bands(name string, ranges []allocator.Range, now time.Time)
 }
 
 // overlaps returns the networks that meet the ranges.
-func (r *Reconciler) overlaps(ranges []allocator.Range) []ledger.Network {
+func (r *Reconciler) overlaps(ranges []allocator.Range) []addressindex.Network {
 	prefixes := make([]netip.Prefix, 0, len(ranges))
 	for _, rg := range ranges {
 		prefixes = append(prefixes, rg.Prefix())
 	}
-	return r.Ledger.Overlaps(prefixes, r.Networks)
+	return r.Index.Overlaps(prefixes, r.Networks)
 }
 
 // orphans counts the used addresses that would be left without a range, and names the first ones. Cooling ones are not waited for.
 func (r *Reconciler) orphans(ctx context.Context, name string) (count uint64, first []blocker, err error) {
-	for _, span := range r.Ledger.Orphans(name) {
-		usage := r.Ledger.Usage(span)
+	for _, span := range r.Index.Orphans(name) {
+		usage := r.Index.Usage(span)
 		count += usage.Size - usage.Free - usage.Cooling
 		for _, a := range r.inUse(span, usage, namesShown-len(first)) {
 			owner, err := r.owner(ctx, a)
@@ -83,21 +83,21 @@ func (r *Reconciler) inUse(span allocator.Span, usage allocator.Usage, limit int
 	if limit <= 0 {
 		return nil
 	}
-	used := r.Ledger.Used(span, limit+int(min(usage.Cooling, math.MaxInt32)))
-	used = slices.DeleteFunc(used, func(a netip.Addr) bool { return r.Ledger.State(a) == allocator.Cooling })
+	used := r.Index.Used(span, limit+int(min(usage.Cooling, math.MaxInt32)))
+	used = slices.DeleteFunc(used, func(a netip.Addr) bool { return r.Index.State(a) == allocator.Cooling })
 	return used[:min(len(used), limit)]
 }
 
 // owner says whose an address is: the Services that hold it, or what its IPAddress is kept for, or names.
 func (r *Reconciler) owner(ctx context.Context, a netip.Addr) (string, error) {
-	if claims := r.Ledger.Claims(a); len(claims) > 0 {
+	if claims := r.Index.Claims(a); len(claims) > 0 {
 		names := make([]string, 0, len(claims))
 		for _, c := range claims {
 			names = append(names, "Service "+c.String())
 		}
 		return strings.Join(names, ", "), nil
 	}
-	if k, ok := r.Ledger.Kept(a); ok && k.Purpose == v1alpha1.PurposeAdditional {
+	if k, ok := r.Index.Kept(a); ok && k.Purpose == v1alpha1.PurposeAdditional {
 		return "additional address of Service " + k.Service.String(), nil
 	}
 	ip := &networkingv1.IPAddress{}

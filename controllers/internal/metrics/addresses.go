@@ -4,8 +4,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
 )
 
 var (
@@ -25,10 +25,10 @@ var (
 		"Confirmed drift that is not repaired yet, by type.", []string{"type"}, nil)
 )
 
-// Addresses collects the gauges of every range from the ledger, and of present drift from the trackers.
+// Addresses collects the gauges of every range from the address index, and of present drift from the trackers.
 // A scrape costs O(ranges x log used).
 type Addresses struct {
-	Ledger *ledger.Ledger
+	Index *addressindex.Index
 	// Migration: the API server allocates from the bitmap, and it is told how many addresses are ready for another one.
 	Migration bool
 	// Drift are the counts of everybody who tracks drift.
@@ -46,13 +46,13 @@ func (c *Addresses) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *Addresses) Collect(out chan<- prometheus.Metric) {
-	for _, cidr := range c.Ledger.ServiceCIDRs() {
+	for _, cidr := range c.Index.ServiceCIDRs() {
 		for _, r := range cidr.Ranges {
 			c.collectRange(out, cidr.Name, r)
 		}
 	}
 	if c.Migration {
-		claimed, covered := c.Ledger.Relation()
+		claimed, covered := c.Index.Relation()
 		out <- gauge(migrationDesc, float64(covered), "ready")
 		out <- gauge(migrationDesc, float64(claimed-covered), "missing")
 	}
@@ -74,7 +74,7 @@ func (c *Addresses) collectRange(out chan<- prometheus.Metric, name string, r al
 	}
 	var whole allocator.Usage
 	for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
-		u := c.Ledger.Usage(r.Band(b))
+		u := c.Index.Usage(r.Band(b))
 		whole.Free += u.Free
 		whole.Size += u.Size
 		for state, n := range map[allocator.State]uint64{
@@ -83,7 +83,7 @@ func (c *Addresses) collectRange(out chan<- prometheus.Metric, name string, r al
 		} {
 			out <- gauge(addressesDesc, float64(n), name, cidr, family, b.String(), state.String())
 		}
-		allocations := c.Ledger.Allocations(name, ledger.RangeBand{CIDR: r.Prefix(), Band: b})
+		allocations := c.Index.Allocations(name, addressindex.RangeBand{CIDR: r.Prefix(), Band: b})
 		out <- prometheus.MustNewConstMetric(allocationsDesc, prometheus.CounterValue, float64(allocations), name, cidr, b.String())
 	}
 	out <- gauge(allocatedDesc, float64(whole.Size-whole.Free), name, cidr)

@@ -2,7 +2,7 @@
 // where it has them, under the prefix clusterip_operator_, so that dashboards need only a new prefix.
 // docs/metrics.md documents every name and label.
 //
-// Gauges of ranges are not kept but computed from the ledger when they are scraped: they exist from the moment
+// Gauges of ranges are not kept but computed from the address index when they are scraped: they exist from the moment
 // that a range exists, and vanish with it.
 //
 // Start with Addresses (the collector) and the counters in counters.go.

@@ -84,13 +84,13 @@ func (s *Snapshot) ReservedFor(service types.NamespacedName) []Reservation {
 	return s.reservedFor[service]
 }
 
-// Reserves implements ledger.Rules.
+// Reserves implements addressindex.Rules.
 func (s *Snapshot) Reserves(a netip.Addr) bool {
 	_, ok := s.Reservation(a)
 	return ok
 }
 
-// CoolsDown implements ledger.Rules.
+// CoolsDown implements addressindex.Rules.
 func (s *Snapshot) CoolsDown(a netip.Addr) time.Duration {
 	d, _ := s.CoolDown(a)
 	return d

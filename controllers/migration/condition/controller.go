@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/ledger"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
 // pause is between two writes, so that a migration of many addresses is a few of them.
@@ -27,7 +27,7 @@ const pause = 5 * time.Second
 // Reconciler keeps the condition. All fields are required.
 type Reconciler struct {
 	Client     client.Client
-	Ledger     *ledger.Ledger
+	Index      *addressindex.Index
 	Clock      clock.PassiveClock
 	APIVersion string
 	// Bitmap: the API server allocates from the bitmap.
@@ -42,14 +42,14 @@ var _ reconcile.TypedReconciler[string] = (*Reconciler)(nil)
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	b := builder.TypedControllerManagedBy[string](mgr).
 		Named("migration").
-		WatchesRawSource(ledger.Map(r.Ledger.Ranges(), func(name string) []string {
+		WatchesRawSource(addressindex.Map(r.Index.Ranges(), func(name string) []string {
 			if name != v1alpha1.DefaultServiceCIDR {
 				return nil
 			}
 			return []string{name}
 		}))
 	if r.Bitmap {
-		b = b.WatchesRawSource(ledger.Map(r.Ledger.Addresses(), func(netip.Addr) []string { return []string{v1alpha1.DefaultServiceCIDR} }))
+		b = b.WatchesRawSource(addressindex.Map(r.Index.Addresses(), func(netip.Addr) []string { return []string{v1alpha1.DefaultServiceCIDR} }))
 	}
 	return b.WithOptions(controller.TypedOptions[string]{
 		MaxConcurrentReconciles: 1,
@@ -57,7 +57,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	}).Complete(r)
 }
 
-// Reconcile compares the condition with the ledger.
+// Reconcile compares the condition with the address index.
 func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Result, error) {
 	now := r.Clock.Now()
 	if wait := pause - now.Sub(r.written); wait > 0 {
@@ -67,7 +67,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cidr); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	claimed, covered := r.Ledger.Relation()
+	claimed, covered := r.Index.Relation()
 	want := decide(inputs{bitmap: r.Bitmap, covered: covered, claimed: claimed, now: of(cidr.Status.Conditions),
 		mismatch: meta.IsStatusConditionTrue(cidr.Status.Conditions, v1alpha1.ConditionDefaultRangeMismatch)})
 	if want == nil {

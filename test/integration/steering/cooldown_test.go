@@ -185,7 +185,7 @@ var _ = inOrder("An address that cools down", func() {
 		program(ctx, time.Hour)
 		service := dual("blue", "regular")
 		_, _, addresses := round(ctx, service)
-		time.Sleep(patient) // as long as the books show it in use, the API server decides
+		time.Sleep(patient) // as long as the index show it in use, the API server decides
 		for range 2 {       // before and after the leader has written it down
 			Expect(bed.ExpectRefused(ctx, "cool", asking("blue", "other", addresses...))).To(ContainSubstring("blue/regular"))
 			Expect(bed.ExpectRefused(ctx, "cool", asking("blue", "other", addresses[1]))).To(ContainSubstring(addresses[1]))

@@ -1,4 +1,4 @@
-package ledger
+package addressindex
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// ServiceCIDR is what the ledger remembers of a ServiceCIDR object. It is a value; do not change Ranges.
+// ServiceCIDR is what the address index remembers of a ServiceCIDR object. It is a value; do not change Ranges.
 type ServiceCIDR struct {
 	Name   string
 	Ranges []allocator.Range
@@ -52,13 +52,13 @@ type RangeBand struct {
 // Declare enters ranges of the default ServiceCIDR that hold whether its object names them or not. Where the API server
 // allocates from the bitmap its flag is the truth: the object may not exist yet, and a 1.31 or 1.32 API server refuses
 // to add a family to it. Call it before Watch.
-func (l *Ledger) Declare(ranges []allocator.Range) {
+func (l *Index) Declare(ranges []allocator.Range) {
 	l.declared = ranges
 	l.enter(l.complete(ServiceCIDR{Name: v1alpha1.DefaultServiceCIDR}))
 }
 
 // complete adds the declared ranges to the default ServiceCIDR.
-func (l *Ledger) complete(c ServiceCIDR) ServiceCIDR {
+func (l *Index) complete(c ServiceCIDR) ServiceCIDR {
 	if c.Name != v1alpha1.DefaultServiceCIDR {
 		return c
 	}
@@ -71,7 +71,7 @@ func (l *Ledger) complete(c ServiceCIDR) ServiceCIDR {
 }
 
 // enter puts a ServiceCIDR into the index and returns the one before.
-func (l *Ledger) enter(c ServiceCIDR) (before ServiceCIDR, known bool) {
+func (l *Index) enter(c ServiceCIDR) (before ServiceCIDR, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before, known = l.ranges[c.Name]
@@ -83,7 +83,7 @@ func (l *Ledger) enter(c ServiceCIDR) (before ServiceCIDR, known bool) {
 }
 
 // Allocations returns how many IPAddresses appeared in a band since the start, by any allocator.
-func (l *Ledger) Allocations(servicecidr string, band RangeBand) uint64 {
+func (l *Index) Allocations(servicecidr string, band RangeBand) uint64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.allocations[servicecidr][band]
@@ -102,14 +102,14 @@ func NewServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
 }
 
 // ServiceCIDRs returns all of them, by name.
-func (l *Ledger) ServiceCIDRs() []ServiceCIDR {
+func (l *Index) ServiceCIDRs() []ServiceCIDR {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return slices.SortedFunc(maps.Values(l.ranges), func(a, b ServiceCIDR) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // Covering returns the ServiceCIDRs that have a as a usable address, terminating ones included.
-func (l *Ledger) Covering(a netip.Addr) []ServiceCIDR {
+func (l *Index) Covering(a netip.Addr) []ServiceCIDR {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	var out []ServiceCIDR
@@ -123,7 +123,7 @@ func (l *Ledger) Covering(a netip.Addr) []ServiceCIDR {
 
 // BandOf returns the band of an address. An address that one range counts as static and another as dynamic is
 // static: that band is the one to keep clean. ok is false when no ServiceCIDR offers the address.
-func (l *Ledger) BandOf(a netip.Addr) (band allocator.Band, ok bool) {
+func (l *Index) BandOf(a netip.Addr) (band allocator.Band, ok bool) {
 	for _, c := range l.Covering(a) {
 		for _, r := range c.Ranges {
 			b, in := r.BandOf(a)
@@ -142,7 +142,7 @@ func (l *Ledger) BandOf(a netip.Addr) (band allocator.Band, ok bool) {
 //	others, alive        |-----|   |-------|
 //	terminating    |-------------------|          no cover
 //	answer          |---|       |-|
-func (l *Ledger) Orphans(name string) []allocator.Span {
+func (l *Index) Orphans(name string) []allocator.Span {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	var cover []allocator.Span
@@ -164,7 +164,7 @@ func (l *Ledger) Orphans(name string) []allocator.Span {
 	return out
 }
 
-func (l *Ledger) serviceCIDRHandler() toolscache.ResourceEventHandler {
+func (l *Index) serviceCIDRHandler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { l.putRange(o.(*networkingv1.ServiceCIDR)) },
 		UpdateFunc: func(_, o any) { l.putRange(o.(*networkingv1.ServiceCIDR)) },
@@ -178,7 +178,7 @@ func (l *Ledger) serviceCIDRHandler() toolscache.ResourceEventHandler {
 
 // putRange indexes a ServiceCIDR. The object itself is always told of, for its metadata and status may have
 // changed; its neighbours and addresses only when the cover did.
-func (l *Ledger) putRange(o *networkingv1.ServiceCIDR) {
+func (l *Index) putRange(o *networkingv1.ServiceCIDR) {
 	next := l.complete(NewServiceCIDR(o))
 	before, known := l.enter(next)
 
@@ -189,7 +189,7 @@ func (l *Ledger) putRange(o *networkingv1.ServiceCIDR) {
 }
 
 // dropRange removes a ServiceCIDR, down to what is declared of it.
-func (l *Ledger) dropRange(name string) {
+func (l *Index) dropRange(name string) {
 	l.mu.Lock()
 	before := l.ranges[name]
 	delete(l.ranges, name)
@@ -206,7 +206,7 @@ func (l *Ledger) dropRange(name string) {
 
 // coverChanged wakes every range that meets the old or the new one, and the used addresses inside: their band
 // may differ now, or no range may offer them any more.
-func (l *Ledger) coverChanged(before, after ServiceCIDR) {
+func (l *Index) coverChanged(before, after ServiceCIDR) {
 	touched := append(before.prefixes(), after.prefixes()...)
 	for _, c := range l.ServiceCIDRs() {
 		if c.overlaps(touched) {

@@ -1,4 +1,4 @@
-package ledger
+package addressindex
 
 import (
 	"net/netip"
@@ -56,7 +56,7 @@ func stateOf(o *networkingv1.IPAddress) allocator.State {
 	}
 }
 
-func (l *Ledger) ipAddressHandler() toolscache.ResourceEventHandler {
+func (l *Index) ipAddressHandler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, initial bool) {
 			l.putObject(o.(*networkingv1.IPAddress))
@@ -82,7 +82,7 @@ func (l *Ledger) ipAddressHandler() toolscache.ResourceEventHandler {
 }
 
 // putObject indexes an IPAddress under its name, which the API server has validated as a canonical address.
-func (l *Ledger) putObject(o *networkingv1.IPAddress) {
+func (l *Index) putObject(o *networkingv1.IPAddress) {
 	a, err := netip.ParseAddr(o.Name)
 	if err != nil {
 		return
@@ -97,7 +97,7 @@ func (l *Ledger) putObject(o *networkingv1.IPAddress) {
 }
 
 // dropObject removes an IPAddress. Where nobody claims the address, free still has to know whether it was one of ours.
-func (l *Ledger) dropObject(name string) {
+func (l *Index) dropObject(name string) {
 	a, err := netip.ParseAddr(name)
 	if err != nil {
 		return
@@ -111,7 +111,7 @@ func (l *Ledger) dropObject(name string) {
 }
 
 // countAllocation counts a new allocation under each range that offers the address.
-func (l *Ledger) countAllocation(o *networkingv1.IPAddress) {
+func (l *Index) countAllocation(o *networkingv1.IPAddress) {
 	a, err := netip.ParseAddr(o.Name)
 	if err != nil || stateOf(o) != allocator.Allocated {
 		return
@@ -129,7 +129,7 @@ func (l *Ledger) countAllocation(o *networkingv1.IPAddress) {
 	}
 }
 
-func (l *Ledger) serviceHandler() toolscache.ResourceEventHandler {
+func (l *Index) serviceHandler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { l.claim(o.(*corev1.Service), nil) },
 		UpdateFunc: func(old, o any) { l.moveClaim(old.(*corev1.Service), o.(*corev1.Service)) },
@@ -143,7 +143,7 @@ func (l *Ledger) serviceHandler() toolscache.ResourceEventHandler {
 
 // moveClaim skips the updates that leave the addresses alone, which is nearly all of them. Another UID is a
 // Service deleted and created anew while the watch was broken: its age, and so its right, is another.
-func (l *Ledger) moveClaim(old, s *corev1.Service) {
+func (l *Index) moveClaim(old, s *corev1.Service) {
 	before := ClusterIPs(old)
 	if old.UID != s.UID || !slices.Equal(before, ClusterIPs(s)) {
 		l.claim(s, before)
@@ -151,7 +151,7 @@ func (l *Ledger) moveClaim(old, s *corev1.Service) {
 }
 
 // claim indexes the addresses of a Service, and drops those that it held before and no longer does.
-func (l *Ledger) claim(s *corev1.Service, before []netip.Addr) {
+func (l *Index) claim(s *corev1.Service, before []netip.Addr) {
 	now := ClusterIPs(s)
 	l.withdraw(key(s), slices.DeleteFunc(before, func(a netip.Addr) bool { return slices.Contains(now, a) }))
 	for _, a := range now {
@@ -163,7 +163,7 @@ func (l *Ledger) claim(s *corev1.Service, before []netip.Addr) {
 	}
 }
 
-func (l *Ledger) withdraw(service types.NamespacedName, addresses []netip.Addr) {
+func (l *Index) withdraw(service types.NamespacedName, addresses []netip.Addr) {
 	for _, a := range addresses {
 		l.record(a, func(e *entry) {
 			e.claims = slices.DeleteFunc(e.claims, func(k types.NamespacedName) bool { return k == service })

@@ -1,4 +1,4 @@
-package ledger
+package addressindex
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func (l *listeners[T]) tell(key T) {
 // Map turns the keys of one source into those of another.
 func Map[T, U comparable](f *Feed[T], to func(T) []U) *Feed[U] {
 	return &Feed[U]{
-		name: f.name, ledger: f.ledger, delay: f.delay,
+		name: f.name, index: f.index, delay: f.delay,
 		connect: func(add func(U)) {
 			f.connect(func(key T) {
 				for _, k := range to(key) {
@@ -70,35 +70,35 @@ func Map[T, U comparable](f *Feed[T], to func(T) []U) *Feed[U] {
 // Addresses, Covers, Ranges and Map make one.
 type Feed[T comparable] struct {
 	name    string
-	ledger  *Ledger
+	index   *Index
 	connect func(add func(T))
 	known   func() iter.Seq[T]
 	delay   time.Duration
 }
 
 // Addresses wakes a controller for every address whose IPAddress or claims changed.
-func (l *Ledger) Addresses() *Feed[netip.Addr] {
-	return &Feed[netip.Addr]{name: "addresses", ledger: l, connect: l.addressListeners.add, known: l.knownAddresses}
+func (l *Index) Addresses() *Feed[netip.Addr] {
+	return &Feed[netip.Addr]{name: "addresses", index: l, connect: l.addressListeners.add, known: l.knownAddresses}
 }
 
 // Covers wakes a controller for every used address that a ServiceCIDR began or ceased to offer.
-func (l *Ledger) Covers() *Feed[netip.Addr] {
+func (l *Index) Covers() *Feed[netip.Addr] {
 	return &Feed[netip.Addr]{
-		name: "covers", ledger: l, connect: l.coverListeners.add,
+		name: "covers", index: l, connect: l.coverListeners.add,
 		known: nothing[netip.Addr],
 	}
 }
 
 // Ranges wakes a controller for every ServiceCIDR that changed, or whose neighbours did.
-func (l *Ledger) Ranges() *Feed[string] {
-	return &Feed[string]{name: "ranges", ledger: l, connect: l.rangeListeners.add, known: l.knownRanges}
+func (l *Index) Ranges() *Feed[string] {
+	return &Feed[string]{name: "ranges", index: l, connect: l.rangeListeners.add, known: l.knownRanges}
 }
 
 // RangeUsage wakes a controller for every ServiceCIDR whose used addresses or overlapping networks changed. Keys are held
 // back for delay, so that a burst of allocations is one look at the range.
-func (l *Ledger) RangeUsage(delay time.Duration) *Feed[string] {
+func (l *Index) RangeUsage(delay time.Duration) *Feed[string] {
 	return &Feed[string]{
-		name: "usage", ledger: l, connect: l.usageListeners.add, delay: delay,
+		name: "usage", index: l, connect: l.usageListeners.add, delay: delay,
 		known: nothing[string],
 	}
 }
@@ -106,13 +106,13 @@ func (l *Ledger) RangeUsage(delay time.Duration) *Feed[string] {
 // nothing is what a feed begins with whose keys another feed of the same controller has already.
 func nothing[T any]() iter.Seq[T] { return func(func(T) bool) {} }
 
-func (l *Ledger) knownAddresses() iter.Seq[netip.Addr] {
+func (l *Index) knownAddresses() iter.Seq[netip.Addr] {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return slices.Values(slices.Collect(maps.Keys(l.addresses)))
 }
 
-func (l *Ledger) knownRanges() iter.Seq[string] {
+func (l *Index) knownRanges() iter.Seq[string] {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return slices.Values(slices.Collect(maps.Keys(l.ranges)))
@@ -136,7 +136,7 @@ func (f *Feed[T]) Start(_ context.Context, queue workqueue.TypedRateLimitingInte
 
 // WaitForSync implements source.TypedSyncingSource: no controller decides by half an index.
 func (f *Feed[T]) WaitForSync(ctx context.Context) error {
-	synced := func(context.Context) (bool, error) { return f.ledger.Synced(), nil }
+	synced := func(context.Context) (bool, error) { return f.index.Synced(), nil }
 	if err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, synced); err != nil {
 		return fmt.Errorf("waiting for the first listing of %s: %w", f.name, err)
 	}
@@ -144,10 +144,10 @@ func (f *Feed[T]) WaitForSync(ctx context.Context) error {
 }
 
 // String names the source in the controller's log.
-func (f *Feed[T]) String() string { return "ledger " + f.name }
+func (f *Feed[T]) String() string { return "address index " + f.name }
 
 // Wake tells those who listen to addresses, and to the ranges that offer it, to look again.
-func (l *Ledger) Wake(a netip.Addr) {
+func (l *Index) Wake(a netip.Addr) {
 	l.addressListeners.tell(a)
 	for _, c := range l.Covering(a) {
 		l.usageListeners.tell(c.Name)

@@ -1,4 +1,4 @@
-package ledger
+package addressindex
 
 import (
 	"net/netip"
@@ -8,7 +8,7 @@ import (
 
 // Overlaps returns the networks that meet any of the prefixes, by owner: those of nodes, and those that were declared as used by something
 // else.
-func (l *Ledger) Overlaps(prefixes []netip.Prefix, declared []Network) []Network {
+func (l *Index) Overlaps(prefixes []netip.Prefix, declared []Network) []Network {
 	out := l.NodeNetworks(prefixes)
 	for _, n := range declared {
 		if slices.ContainsFunc(prefixes, n.Prefix.Overlaps) {

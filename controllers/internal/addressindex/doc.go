@@ -1,4 +1,4 @@
-// Package ledger is the address index of the operator: who has each Service address of the cluster, and which addresses are in flight.
+// Package addressindex is the address index of the operator: who has each Service address of the cluster, and which addresses are in flight.
 //
 // It models three relations: which addresses have an IPAddress object, which are claimed by a Service's spec.clusterIPs, and which ServiceCIDRs
 // offer them. Informer events feed it, one entry for each event, and nothing else does, so that usage, blockers and claimants are looked up without ever
@@ -12,5 +12,5 @@
 // It promises that an address is in flight for one holder at a time, and that one whose Service does not come yields, the oldest first, when nothing else is
 // free.
 //
-// Start with Ledger; inflight.go has the register; Addresses and Ranges are the sources that wake the controllers.
-package ledger
+// Start with Index; inflight.go has the register; Addresses and Ranges are the sources that wake the controllers.
+package addressindex

@@ -1,4 +1,4 @@
-package ledger
+package addressindex
 
 import (
 	"container/heap"
@@ -10,8 +10,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
-// Rules say which addresses are reserved, and for how long freed ones cool down. Their methods are asked while the ledger holds its
-// lock, and must neither block nor ask the ledger.
+// Rules say which addresses are reserved, and for how long freed ones cool down. Their methods are asked while the address index holds its
+// lock, and must neither block nor ask the address index.
 type Rules interface {
 	// CoolsDown returns how long a freed address cools down; 0 for not at all.
 	CoolsDown(netip.Addr) time.Duration
@@ -46,7 +46,7 @@ const doubt = 2 * time.Second
 
 // Resting returns who had an address that cools down, whether an IPAddress says so or this process alone; also while it is in flight, for it cools on
 // if it is not used. State tells the difference.
-func (l *Ledger) Resting(a netip.Addr) (Rest, bool) {
+func (l *Index) Resting(a netip.Addr) (Rest, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	r, ok := l.resting[a]
@@ -55,7 +55,7 @@ func (l *Ledger) Resting(a netip.Addr) (Rest, bool) {
 }
 
 // SetRules replaces the rules. What has cooled for long enough by the new ones is free after the next Sweep.
-func (l *Ledger) SetRules(r Rules) {
+func (l *Index) SetRules(r Rules) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rules, l.rulesChanged = r, true
@@ -66,7 +66,7 @@ const atATime = 256
 
 // applyRules gives cool-downs that the new rules shorten an earlier deadline. A cool-down that they lengthen is looked at when its old deadline
 // comes. Creations wait for the lock, so it is let go now and then; what comes into the map meanwhile knows the new rules already.
-func (l *Ledger) applyRules() {
+func (l *Index) applyRules() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.rulesChanged {
@@ -89,14 +89,14 @@ func (l *Ledger) applyRules() {
 
 // Sweep ends flights and cool-downs whose time is over, and wakes whoever listens to these addresses. Call it about once a second.
 // It costs what it ends.
-func (l *Ledger) Sweep() {
+func (l *Index) Sweep() {
 	l.applyRules()
 	for _, a := range l.overdue() {
 		l.Wake(a)
 	}
 }
 
-func (l *Ledger) overdue() []netip.Addr {
+func (l *Index) overdue() []netip.Addr {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
@@ -110,7 +110,7 @@ func (l *Ledger) overdue() []netip.Addr {
 }
 
 // end ends what is over at an address; the caller holds mu.
-func (l *Ledger) end(a netip.Addr, now time.Time) bool {
+func (l *Index) end(a netip.Addr, now time.Time) bool {
 	if f, ok := l.inFlight[a]; ok && !now.Before(f.until) {
 		l.land(a)
 		return true
@@ -135,7 +135,7 @@ func (l *Ledger) end(a netip.Addr, now time.Time) bool {
 
 // schedule notes when to look at an address again; the caller holds mu. Addresses that are used again before their time leave their deadlines
 // behind, which for a cool-down of days would pile up.
-func (l *Ledger) schedule(at time.Time, a netip.Addr) {
+func (l *Index) schedule(at time.Time, a netip.Addr) {
 	const few = 64
 	if l.deadlines.push(at, a); len(l.deadlines) <= 2*(len(l.inFlight)+len(l.resting))+few {
 		return
@@ -150,7 +150,7 @@ func (l *Ledger) schedule(at time.Time, a netip.Addr) {
 }
 
 // rest lets an address cool down; the caller holds mu.
-func (l *Ledger) rest(a netip.Addr, r Rest) {
+func (l *Index) rest(a netip.Addr, r Rest) {
 	r.due = l.over(a, r)
 	l.resting[a] = r
 	l.pool.Cool(a, r.Released)
@@ -158,7 +158,7 @@ func (l *Ledger) rest(a netip.Addr, r Rest) {
 }
 
 // over is when an address has cooled down for long enough; the caller holds mu.
-func (l *Ledger) over(a netip.Addr, r Rest) time.Time {
+func (l *Index) over(a netip.Addr, r Rest) time.Time {
 	d := l.rules.CoolsDown(a)
 	if r.doubtful {
 		d = min(d, doubt)

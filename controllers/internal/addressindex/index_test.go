@@ -1,4 +1,4 @@
-package ledger
+package addressindex
 
 import (
 	"fmt"
@@ -19,15 +19,15 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// books is a ledger driven by hand, as informers drive it.
-type books struct {
-	*Ledger
+// books is an address index driven by hand, as informers drive it.
+type index struct {
+	*Index
 	services, objects, cidrs, nodes toolscache.ResourceEventHandler
 }
 
-func newBooks() books {
+func newBooks() index {
 	l := New()
-	return books{l, l.serviceHandler(), l.ipAddressHandler(), l.serviceCIDRHandler(), l.nodeHandler()}
+	return index{l, l.serviceHandler(), l.ipAddressHandler(), l.serviceCIDRHandler(), l.nodeHandler()}
 }
 
 func service(name string, ips ...string) *corev1.Service {
@@ -300,7 +300,7 @@ func mustRange(text string) allocator.Range {
 	return r
 }
 
-// Whatever the order of events on the two watches, the books must end up as if they had been kept in order:
+// Whatever the order of events on the two watches, the index must end up as if they had been kept in order:
 // used is what has an object or a claim.
 func TestRandomHistoryAgainstRecount(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -345,7 +345,7 @@ func TestRandomHistoryAgainstRecount(t *testing.T) {
 		for _, a := range ClusterIPs(s) {
 			used[a], claimed[a] = true, true
 			if !slices.Contains(b.Claims(a), key(s)) {
-				t.Errorf("%s claims %s, and the books do not know", s.Name, a)
+				t.Errorf("%s claims %s, and the index do not know", s.Name, a)
 			}
 		}
 	}
@@ -367,6 +367,6 @@ func TestRandomHistoryAgainstRecount(t *testing.T) {
 		}
 	}
 	if got.Allocated+got.Reserved != uint64(len(used)) || got.Reserved != reserved {
-		t.Errorf("the books have %d allocated and %d reserved, the recount %d used and %d reserved", got.Allocated, got.Reserved, len(used), reserved)
+		t.Errorf("the index have %d allocated and %d reserved, the recount %d used and %d reserved", got.Allocated, got.Reserved, len(used), reserved)
 	}
 }

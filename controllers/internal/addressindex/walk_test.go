@@ -1,4 +1,4 @@
-package ledger
+package addressindex
 
 import (
 	"errors"
@@ -86,13 +86,13 @@ func (w *walk) errorf(format string, args ...any) {
 // store and remove are writes in the API server; the watch of IPAddresses hears of them later.
 func (w *walk) store(o *networkingv1.IPAddress) {
 	w.objects[o.Name] = o
-	w.queue(0, func() { w.books.objects.OnAdd(o, false); w.end(o) })
+	w.queue(0, func() { w.index.objects.OnAdd(o, false); w.end(o) })
 }
 
 func (w *walk) remove(ip string) {
 	o := w.objects[ip]
 	delete(w.objects, ip)
-	w.queue(0, func() { w.books.objects.OnDelete(o); w.free(ip, w.seen[o.Annotations["service"]], ours(o)) })
+	w.queue(0, func() { w.index.objects.OnDelete(o); w.free(ip, w.seen[o.Annotations["service"]], ours(o)) })
 }
 
 // end: whatever the cluster shows ends a rest, but for the object that says so.
@@ -135,13 +135,13 @@ func (w *walk) createService(ip string) {
 		return
 	}
 	w.services[name], w.born[name] = ip, w.clock.Now()
-	w.queue(1, func() { w.seen[name] = true; w.books.services.OnAdd(service(name, ip), false); delete(w.rests, ip) })
+	w.queue(1, func() { w.seen[name] = true; w.index.services.OnAdd(service(name, ip), false); delete(w.rests, ip) })
 }
 
 func (w *walk) deleteService(name string) {
 	ip := w.services[name]
 	delete(w.services, name)
-	w.queue(1, func() { w.books.services.OnDelete(service(name, ip)); w.free(ip, true, false) })
+	w.queue(1, func() { w.index.services.OnDelete(service(name, ip)); w.free(ip, true, false) })
 	w.remove(ip)
 }
 

@@ -1,4 +1,4 @@
-package ledger
+package addressindex
 
 import (
 	"net/netip"
@@ -37,11 +37,11 @@ func (r *releases) add(a netip.Addr, now time.Time) {
 }
 
 // Room changes whenever an address comes free, anywhere: until then what was full is full. It costs a load.
-func (l *Ledger) Room() uint64 { return l.room.Load() }
+func (l *Index) Room() uint64 { return l.room.Load() }
 
 // Moving reports whether ranges that are full may have room again in a moment: an address of the tiers is in flight, or came free recently, so
 // that Services come and go there. It visits each address in flight.
-func (l *Ledger) Moving(tiers []*allocator.Tier) bool {
+func (l *Index) Moving(tiers []*allocator.Tier) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for a := range l.inFlight { // empty at rest
@@ -59,7 +59,7 @@ func within(tiers []*allocator.Tier, a netip.Addr) bool {
 
 // drawFree draws a free address, if possible none that came free recently; the caller holds mu. Instead of such an address it takes another one of the
 // same tier, or the one of some that came free first.
-func (l *Ledger) drawFree(lot allocator.Lot) (allocator.Drawn, error) {
+func (l *Index) drawFree(lot allocator.Lot) (allocator.Drawn, error) {
 	best, err := l.pool.Draw(lot)
 	if err != nil {
 		return best, err
@@ -88,7 +88,7 @@ func (l *Ledger) drawFree(lot allocator.Lot) (allocator.Drawn, error) {
 }
 
 // freed is when an address came free recently, the zero time if it did not; the caller holds mu.
-func (l *Ledger) freed(a netip.Addr) time.Time {
+func (l *Index) freed(a netip.Addr) time.Time {
 	now := l.clock.Now()
 	for _, r := range l.released.ring {
 		if r.address == a && now.Sub(r.at) < recently {
@@ -99,7 +99,7 @@ func (l *Ledger) freed(a netip.Addr) time.Time {
 }
 
 // Full reports whether Draw would find nothing now. It changes nothing.
-func (l *Ledger) Full(lot allocator.Lot) bool {
+func (l *Index) Full(lot allocator.Lot) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	drawn, err := l.pool.Draw(lot)

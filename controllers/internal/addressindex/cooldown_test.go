@@ -1,4 +1,4 @@
-package ledger
+package addressindex
 
 import (
 	"math/rand/v2"
@@ -39,9 +39,9 @@ func reserving(texts ...string) rules {
 	return r
 }
 
-// timed are books whose clock is set by hand, in a cluster with one ServiceCIDR of each family.
+// timed is an index whose clock is set by hand, in a cluster with one ServiceCIDR of each family.
 type timed struct {
-	books
+	index
 	clock *clocktesting.FakePassiveClock
 }
 
@@ -49,7 +49,7 @@ func newTimed(r Rules) timed {
 	clk := clocktesting.NewFakePassiveClock(epoch)
 	l := NewWithClock(clk)
 	l.SetRules(r)
-	b := books{l, l.serviceHandler(), l.ipAddressHandler(), l.serviceCIDRHandler(), l.nodeHandler()}
+	b := index{l, l.serviceHandler(), l.ipAddressHandler(), l.serviceCIDRHandler(), l.nodeHandler()}
 	b.cidrs.OnAdd(cidr("kubernetes", "10.0.0.0/24", "fd00::/112"), true)
 	return timed{b, clk}
 }

@@ -1,4 +1,4 @@
-package ledger
+package addressindex
 
 import (
 	"errors"
@@ -52,7 +52,7 @@ type inFlight struct {
 //
 // A free address comes first. When there is none, the one yields that has been in flight for longest, if its Service seems not to come; and then,
 // if the lot says Yield, the one that has been cooling for longest. The error matches allocator.ErrFull when nothing is left.
-func (l *Ledger) Draw(lot allocator.Lot, to Holder) (allocator.Drawn, error) {
+func (l *Index) Draw(lot allocator.Lot, to Holder) (allocator.Drawn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	free := lot
@@ -74,7 +74,7 @@ func (l *Ledger) Draw(lot allocator.Lot, to Holder) (allocator.Drawn, error) {
 
 // oldestInFlight returns the address of the tiers that was handed out first, if that is long enough ago; the caller holds mu. It visits
 // each address in flight.
-func (l *Ledger) oldestInFlight(tiers []*allocator.Tier) (oldest netip.Addr, ok bool) {
+func (l *Index) oldestInFlight(tiers []*allocator.Tier) (oldest netip.Addr, ok bool) {
 	now, since := l.clock.Now(), time.Time{}
 	for a, f := range l.inFlight {
 		lost := now.Sub(f.since) > yieldUnshown || now.Sub(f.since) > yieldAfter && f.since.Before(l.shown)
@@ -88,7 +88,7 @@ func (l *Ledger) oldestInFlight(tiers []*allocator.Tier) (oldest netip.Addr, ok 
 
 // Take hands out a chosen address that is free, cooling or reserved by us. It is not taken if somebody else has it, or has just been given it;
 // and it is busy while this process writes an IPAddress there.
-func (l *Ledger) Take(a netip.Addr, to Holder) (taken, busy bool) {
+func (l *Index) Take(a netip.Addr, to Holder) (taken, busy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.inFlight[a].writing {
@@ -102,7 +102,7 @@ func (l *Ledger) Take(a netip.Addr, to Holder) (taken, busy bool) {
 }
 
 // enterFlight enters an address that the pool assumes; the caller holds mu.
-func (l *Ledger) enterFlight(a netip.Addr, f inFlight) {
+func (l *Index) enterFlight(a netip.Addr, f inFlight) {
 	if f.since = l.clock.Now(); f.until.IsZero() {
 		f.until = f.since.Add(inFlightFor)
 	}
@@ -117,7 +117,7 @@ func (l *Ledger) enterFlight(a netip.Addr, f inFlight) {
 }
 
 // land ends the flight of an address, which becomes what the cluster shows of it; the caller holds mu.
-func (l *Ledger) land(a netip.Addr) {
+func (l *Index) land(a netip.Addr) {
 	delete(l.inFlight, a)
 	l.pool.Forget(a)
 	l.room.Add(1)
@@ -129,7 +129,7 @@ func (l *Ledger) land(a netip.Addr) {
 }
 
 // Forget takes back what Draw or Take handed out. An address that had been cooling cools on.
-func (l *Ledger) Forget(a netip.Addr) {
+func (l *Index) Forget(a netip.Addr) {
 	l.mu.Lock()
 	_, known := l.inFlight[a]
 	if known {
@@ -142,7 +142,7 @@ func (l *Ledger) Forget(a netip.Addr) {
 }
 
 // Lost says that the API server has something else at an address than this process knows of. It is in flight for nobody until the watch has shown it.
-func (l *Ledger) Lost(a netip.Addr) {
+func (l *Index) Lost(a netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.inFlight[a]; ok {
@@ -151,7 +151,7 @@ func (l *Ledger) Lost(a netip.Addr) {
 }
 
 // HandedTo returns who this process gave an address to that the cluster does not show yet.
-func (l *Ledger) HandedTo(a netip.Addr) (Holder, bool) {
+func (l *Index) HandedTo(a netip.Addr) (Holder, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if f := l.inFlight[a]; !f.writing {
@@ -161,18 +161,18 @@ func (l *Ledger) HandedTo(a netip.Addr) (Holder, bool) {
 }
 
 // InFlight is the number of addresses that were handed out, or are being written, and that the cluster does not show yet.
-func (l *Ledger) InFlight() int {
+func (l *Index) InFlight() int {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return len(l.inFlight)
 }
 
 // Collisions is how many addresses were handed out to one Service and then turned out to be another one's. With a living leader it stays as it is.
-func (l *Ledger) Collisions() uint64 { return l.collisions.Load() }
+func (l *Index) Collisions() uint64 { return l.collisions.Load() }
 
 // BeginWrite says that an IPAddress of ours is about to be written or deleted at an address, so that nobody is handed it meanwhile. It is false if
 // somebody was handed it already, or another write is under way. After true the caller calls EndWrite.
-func (l *Ledger) BeginWrite(a netip.Addr) bool {
+func (l *Index) BeginWrite(a netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.inFlight[a]; ok {
@@ -186,7 +186,7 @@ func (l *Ledger) BeginWrite(a netip.Addr) bool {
 // EndWrite says what became of a write: the IPAddress that was written, nil for none, and the UID of the one that was deleted, empty for none. The
 // address stays in flight until the watch shows the last of it, 5 seconds at most. It also ends what Draw began, for an address that this process
 // writes itself.
-func (l *Ledger) EndWrite(a netip.Addr, written *networkingv1.IPAddress, gone types.UID) {
+func (l *Index) EndWrite(a netip.Addr, written *networkingv1.IPAddress, gone types.UID) {
 	l.mu.Lock()
 	f, ok := l.inFlight[a]
 	if !ok {
@@ -216,7 +216,7 @@ func (f inFlight) seen(at types.UID) bool {
 }
 
 // Writing returns how much longer to wait for the last write at an address to be seen, 0 if there is none.
-func (l *Ledger) Writing(a netip.Addr) time.Duration {
+func (l *Index) Writing(a netip.Addr) time.Duration {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if f := l.inFlight[a]; f.writing {
@@ -228,7 +228,7 @@ func (l *Ledger) Writing(a netip.Addr) time.Duration {
 // arrived reports whether the cluster shows what an address in flight was waiting for; the caller holds mu. The API server's IPAddress always does, and
 // so does that of another manager, or an additional one. Another IPAddress of ours is what stands there until then. A Service without an IPAddress
 // counts only if it is the one that was waited for: it may be the one before, of which the watch of Services tells late.
-func (l *Ledger) arrived(a netip.Addr, e entry, f inFlight) bool {
+func (l *Index) arrived(a netip.Addr, e entry, f inFlight) bool {
 	k, kept := l.kept[a]
 	switch {
 	case kept:
@@ -241,7 +241,7 @@ func (l *Ledger) arrived(a netip.Addr, e entry, f inFlight) bool {
 }
 
 // show notes that the watch has shown an address that was in flight, and counts it if it is another Service's; the caller holds mu.
-func (l *Ledger) show(e entry, f inFlight) {
+func (l *Index) show(e entry, f inFlight) {
 	if f.since.After(l.shown) {
 		l.shown = f.since
 	}
@@ -249,7 +249,7 @@ func (l *Ledger) show(e entry, f inFlight) {
 }
 
 // countCollision compares who got an address with whom it was handed out to; the caller holds mu.
-func (l *Ledger) countCollision(e entry, f inFlight) {
+func (l *Index) countCollision(e entry, f inFlight) {
 	wanted := f.to.Service
 	if e.object != allocator.Allocated || f.writing || wanted.Namespace == "" || e.parent.Name == "" {
 		return

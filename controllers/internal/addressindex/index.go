@@ -1,4 +1,4 @@
-package ledger
+package addressindex
 
 import (
 	"context"
@@ -20,11 +20,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// Ledger is the address index. Make one with New, connect it with Watch; all methods are safe for concurrent use.
+// Index is the address index. Make one with New, connect it with Watch; all methods are safe for concurrent use.
 //
 // Cost: an event on an address is O(log used + ranges); Usage and Blockers are O(log used) for each span that
 // the question breaks into. Nothing depends on the number of Services.
-type Ledger struct {
+type Index struct {
 	pool *allocator.Pool
 
 	mu        sync.RWMutex
@@ -71,12 +71,12 @@ type entry struct {
 	claims []types.NamespacedName
 }
 
-// New returns an empty ledger that keeps nothing; see SetRules.
-func New() *Ledger { return NewWithClock(clock.RealClock{}) }
+// New returns an empty address index that keeps nothing; see SetRules.
+func New() *Index { return NewWithClock(clock.RealClock{}) }
 
 // NewWithClock is New with a clock of the caller's, which measures how long addresses cool down and are in flight.
-func NewWithClock(c clock.PassiveClock) *Ledger {
-	return &Ledger{
+func NewWithClock(c clock.PassiveClock) *Index {
+	return &Index{
 		kept:        map[netip.Addr]Kept{},
 		additional:  map[types.NamespacedName][]netip.Addr{},
 		inFlight:    map[netip.Addr]inFlight{},
@@ -91,9 +91,9 @@ func NewWithClock(c clock.PassiveClock) *Ledger {
 	}
 }
 
-// Watch connects the ledger to the informers of the cache. It returns at once; WaitForSync tells when the
+// Watch connects the address index to the informers of the cache. It returns at once; WaitForSync tells when the
 // first listings are indexed. Call it once, before the controllers start.
-func (l *Ledger) Watch(ctx context.Context, informers cache.Informers) error {
+func (l *Index) Watch(ctx context.Context, informers cache.Informers) error {
 	for _, w := range []struct {
 		object  client.Object
 		handler toolscache.ResourceEventHandler
@@ -117,31 +117,31 @@ func (l *Ledger) Watch(ctx context.Context, informers cache.Informers) error {
 }
 
 // Synced reports whether the first listing of every kind is indexed.
-func (l *Ledger) Synced() bool {
+func (l *Index) Synced() bool {
 	return !slices.ContainsFunc(l.registrations, func(r toolscache.ResourceEventHandlerRegistration) bool {
 		return !r.HasSynced()
 	})
 }
 
 // Claims returns the Services whose spec.clusterIPs hold the address, in the order in which they were seen.
-func (l *Ledger) Claims(a netip.Addr) []types.NamespacedName {
+func (l *Index) Claims(a netip.Addr) []types.NamespacedName {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return slices.Clone(l.addresses[a].claims)
 }
 
 // Usage counts the addresses of a span by state.
-func (l *Ledger) Usage(s allocator.Span) allocator.Usage { return l.pool.Usage(s) }
+func (l *Index) Usage(s allocator.Span) allocator.Usage { return l.pool.Usage(s) }
 
 // Used returns the first limit used addresses of a span, ascending.
-func (l *Ledger) Used(s allocator.Span, limit int) []netip.Addr { return l.pool.Used(s, limit) }
+func (l *Index) Used(s allocator.Span, limit int) []netip.Addr { return l.pool.Used(s, limit) }
 
 // State returns what the address is used for.
-func (l *Ledger) State(a netip.Addr) allocator.State { return l.pool.State(a) }
+func (l *Index) State(a netip.Addr) allocator.State { return l.pool.State(a) }
 
 // record changes the entry of one address and brings the pool in line. It is the only writer of both,
 // so that they agree whenever mu is free.
-func (l *Ledger) record(a netip.Addr, change func(*entry)) {
+func (l *Index) record(a netip.Addr, change func(*entry)) {
 	l.mu.Lock()
 	before := l.addresses[a]
 	last := before.last()
@@ -163,7 +163,7 @@ func (l *Ledger) record(a netip.Addr, change func(*entry)) {
 
 // had reports whether an IPAddress is that of a Service which has come and gone already: the watch of Services was ahead. The caller
 // holds mu.
-func (l *Ledger) had(a netip.Addr, e entry) bool {
+func (l *Index) had(a netip.Addr, e entry) bool {
 	r, resting := l.resting[a]
 	return resting && !r.doubtful && e.object == allocator.Allocated && r.Service == e.parent
 }
@@ -178,7 +178,7 @@ func (e entry) last() types.NamespacedName {
 
 // observe brings the pool in line with an entry; the caller holds mu. What is in flight stays so until what it waits for has arrived. A Service that
 // has the address outranks the labels of the IPAddress, which people may change.
-func (l *Ledger) observe(a netip.Addr, e entry) {
+func (l *Index) observe(a netip.Addr, e entry) {
 	if f, ok := l.inFlight[a]; ok {
 		if !l.arrived(a, e, f) {
 			return
@@ -203,7 +203,7 @@ func (l *Ledger) observe(a netip.Addr, e entry) {
 //
 // When an IPAddress of ours goes although it is still wanted, somebody has handed the address out, and the API server is about to show
 // to whom. Until then nobody else may have it.
-func (l *Ledger) free(a netip.Addr, before entry, last types.NamespacedName) {
+func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 	now := l.clock.Now()
 	l.room.Add(1)
 	k, kept := l.unkeep(a)
@@ -243,7 +243,7 @@ func (l *Ledger) free(a netip.Addr, before entry, last types.NamespacedName) {
 const handedElsewhere = 2 * time.Second
 
 // wanted reports whether an IPAddress of ours, which is gone, is wanted by the rules; the caller holds mu.
-func (l *Ledger) wanted(a netip.Addr, k Kept, now time.Time) bool {
+func (l *Index) wanted(a netip.Addr, k Kept, now time.Time) bool {
 	switch k.Purpose {
 	case v1alpha1.PurposeReservation:
 		return l.rules.Reserves(a)
@@ -255,7 +255,7 @@ func (l *Ledger) wanted(a netip.Addr, k Kept, now time.Time) bool {
 }
 
 // count enters an address into the sums, or takes it out.
-func (l *Ledger) count(e entry, by int) {
+func (l *Index) count(e entry, by int) {
 	if len(e.claims) == 0 {
 		return
 	}
@@ -267,7 +267,7 @@ func (l *Ledger) count(e entry, by int) {
 
 // Relation returns how many addresses Services hold, and how many of these have the IPAddress that they should have: of the API
 // server's allocator, and naming the only Service that holds the address.
-func (l *Ledger) Relation() (claimed, covered int) {
+func (l *Index) Relation() (claimed, covered int) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.claimed, l.covered

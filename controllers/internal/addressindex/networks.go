@@ -1,4 +1,4 @@
-package ledger
+package addressindex
 
 import (
 	"net/netip"
@@ -16,7 +16,7 @@ type Network struct {
 }
 
 // NodeNetworks returns the pod CIDRs and addresses of nodes that meet any of the prefixes.
-func (l *Ledger) NodeNetworks(prefixes []netip.Prefix) []Network {
+func (l *Index) NodeNetworks(prefixes []netip.Prefix) []Network {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	var out []Network
@@ -46,7 +46,7 @@ func nodeNetworks(n *corev1.Node) []netip.Prefix {
 	return out
 }
 
-func (l *Ledger) nodeHandler() toolscache.ResourceEventHandler {
+func (l *Index) nodeHandler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { l.setNode(o.(*corev1.Node).Name, nodeNetworks(o.(*corev1.Node))) },
 		UpdateFunc: func(_, o any) { l.setNode(o.(*corev1.Node).Name, nodeNetworks(o.(*corev1.Node))) },
@@ -60,7 +60,7 @@ func (l *Ledger) nodeHandler() toolscache.ResourceEventHandler {
 
 // setNode indexes the networks of a node and wakes the ranges that meet them. Most node updates are
 // heartbeats and change nothing here.
-func (l *Ledger) setNode(name string, networks []netip.Prefix) {
+func (l *Index) setNode(name string, networks []netip.Prefix) {
 	l.mu.Lock()
 	before := l.nodes[name]
 	if len(networks) == 0 {

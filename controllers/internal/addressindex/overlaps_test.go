@@ -1,4 +1,4 @@
-package ledger
+package addressindex
 
 import (
 	"net/netip"

@@ -1,4 +1,4 @@
-package ledger
+package addressindex
 
 import (
 	"net/netip"
@@ -79,7 +79,7 @@ func ours(o *networkingv1.IPAddress) bool {
 }
 
 // Kept returns the IPAddress of ours at an address.
-func (l *Ledger) Kept(a netip.Addr) (Kept, bool) {
+func (l *Index) Kept(a netip.Addr) (Kept, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	k, ok := l.kept[a]
@@ -88,7 +88,7 @@ func (l *Ledger) Kept(a netip.Addr) (Kept, bool) {
 
 // Additional returns the additional IPAddresses of a Service by their addresses, also those that this process has written and the watch does not
 // show yet. An IPAddress of an address in the spec of a Service is none, whatever its labels say.
-func (l *Ledger) Additional(service types.NamespacedName) map[netip.Addr]Kept {
+func (l *Index) Additional(service types.NamespacedName) map[netip.Addr]Kept {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	out := map[netip.Addr]Kept{}
@@ -106,7 +106,7 @@ func (l *Ledger) Additional(service types.NamespacedName) map[netip.Addr]Kept {
 }
 
 // keep indexes an IPAddress of ours; the caller holds mu.
-func (l *Ledger) keep(a netip.Addr, k Kept) {
+func (l *Index) keep(a netip.Addr, k Kept) {
 	l.unkeep(a)
 	l.kept[a] = k
 	if k.Purpose == v1alpha1.PurposeAdditional {
@@ -115,7 +115,7 @@ func (l *Ledger) keep(a netip.Addr, k Kept) {
 }
 
 // unkeep removes an IPAddress of ours; the caller holds mu.
-func (l *Ledger) unkeep(a netip.Addr) (Kept, bool) {
+func (l *Index) unkeep(a netip.Addr) (Kept, bool) {
 	k, ok := l.kept[a]
 	if !ok {
 		return k, false
