@@ -37,7 +37,7 @@ var _ = Describe("A namespace whose quota allows no Service, and that goes on cr
 		b.CreateNamespace(ctx, "attacker", nil)
 		b.OfferRange(ctx, "tenant", nil, "10.97.0.0/24", "fd00:10:97::/120")
 		b.Program(ctx, "tenant", steering.From("tenant"), steering.ForNamespaces("tenant", "a"), steering.Exclusive(), steering.OrFail())
-		b.Program(ctx, "open", steering.From("kubernetes"), steering.CoolsDown(time.Hour))
+		b.Program(ctx, "open", steering.From("kubernetes"), steering.CoolsDown(time.Hour), steering.WithPriority(-1))
 		cooling := coolDown(ctx, b, cooled)
 		forbidServices(ctx, b, "attacker")
 

@@ -108,7 +108,9 @@ var _ = Describe("A ServiceAccount that may not do everything", func() {
 			if rule.APIGroups[0] == "authentication.k8s.io" || rule.APIGroups[0] == "authorization.k8s.io" {
 				continue // only secure metrics need these, and they are off here
 			}
-			if slices.Contains([]string{"namespaces", "servicecidrpolicies", "servicecidrpolicies/status"}, rule.Resources[0]) {
+			if slices.Contains([]string{
+				"namespaces", "servicecidrpolicies", "servicecidrpolicies/status", "exclusiveranges", "validatingadmissionpolicies",
+			}, rule.Resources[0]) {
 				continue // only policies need these, and their kind is not served here
 			}
 			name, subresource, _ := strings.Cut(rule.Resources[0], "/")
