@@ -33,7 +33,7 @@ func (t *tour) coolDown(ctx context.Context) error {
 	if err := t.showKept(ctx, v1alpha1.PurposeCooling, freed4+"/32", freed6+"/128"); err != nil {
 		return err
 	}
-	if err := t.refusedService(ctx, "rests until", "hasty", freed4); err != nil {
+	if err := t.refusedService(ctx, "cools down until", "hasty", freed4); err != nil {
 		return err
 	}
 	if _, err := t.kubectl(ctx, "wait", "scp", policy, "--for=jsonpath={.status.summary.cooling}=2", "--timeout=20s"); err != nil {
