@@ -1,6 +1,7 @@
 package deployment_test
 
 import (
+	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -29,7 +30,8 @@ func openGate(config *rest.Config, resource string) *gate {
 	transport, err := rest.TransportFor(rest.AnonymousClientConfig(config)) // the client's own credentials pass
 	Expect(err).NotTo(HaveOccurred())
 	g := &gate{}
-	g.Server = httptest.NewServer(&httputil.ReverseProxy{
+	// client-go sends no credentials without TLS.
+	g.Server = httptest.NewTLSServer(&httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to) },
 		ModifyResponse: func(r *http.Response) error {
@@ -42,6 +44,13 @@ func openGate(config *rest.Config, resource string) *gate {
 	DeferCleanup(g.Close)
 	DeferCleanup(g.CloseClientConnections) // first, or Close waits for watches
 	return g
+}
+
+// config returns the config of a client that goes through the gate.
+func (g *gate) config(of *rest.Config) *rest.Config {
+	config := rest.CopyConfig(of)
+	config.Host, config.CAData = g.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: g.Certificate().Raw})
+	return config
 }
 
 // held runs do while the watch tells nothing.

@@ -49,9 +49,8 @@ func asDeployed(ctx context.Context, c *cluster.Cluster, kustomization string) (
 	config, err := c.ConfigForServiceAccount(ctx, namespace, managerAccount)
 	Expect(err).NotTo(HaveOccurred())
 	namespaces = openGate(config, "namespaces")
-	config.Host = namespaces.URL
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "manager.kubeconfig")
-	Expect(framework.WriteKubeconfig(kubeconfig, config)).To(Succeed())
+	Expect(framework.WriteKubeconfig(kubeconfig, namespaces.config(config))).To(Succeed())
 	c.Operator = suite.Manager(ctx, c.ControlPlane, framework.ManagerOptions{
 		Kubeconfig: kubeconfig, Args: args, Env: environment(container), Race: true, SecureMetrics: true, Webhooks: true,
 	})
