@@ -2,6 +2,7 @@ package soak_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -99,8 +100,12 @@ func (e *environment) enforce(ctx context.Context) {
 		user := clientOf(api, "system:apiserver")
 		for _, r := range exclusiveRanges {
 			probe := framework.NewService(stranger, "probe", framework.WithClusterIPs(r.Addr().Next().Next().String()))
+			// In a dry run an API server looks for a chosen address in a range that it picks at random.
 			Eventually(func() error {
-				_, err := user.CoreV1().Services(stranger).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				_, err := user.CoreV1().Services(stranger).Create(ctx, probe, metav1.CreateOptions{})
+				if err == nil {
+					return errors.Join(errors.New("a stranger was let in"), user.CoreV1().Services(stranger).Delete(ctx, probe.Name, metav1.DeleteOptions{}))
+				}
 				return err
 			}).WithTimeout(time.Minute).Should(MatchError(ContainSubstring("ValidatingAdmissionPolicy")), func() string {
 				return fmt.Sprintf("%s; the policy says %+v", api.URL(), e.Policy(ctx, "exclusive").Status.Conditions)
