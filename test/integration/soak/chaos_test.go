@@ -42,7 +42,7 @@ var _ = Describe("Random clients", Label("soak"), func() {
 		Eventually(e.unsettled).WithArguments(ctx).WithTimeout(settling).WithPolling(time.Second).Should(BeEmpty())
 		e.ExpectNothingLeaked(ctx)
 
-		events := traffic.Events(e.logs...)
+		events := e.events()
 		o := judge(events)
 		AddReportEntry("chaos", c.String()+"\n"+f.String()+fmt.Sprintf("\n%.0f calls failed open", failedOpen)+"\n"+o.String())
 		Expect(o.creations).To(BeNumerically(">", duration.Seconds()), "there was hardly any traffic")

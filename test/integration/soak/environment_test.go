@@ -114,6 +114,14 @@ func (e *environment) enforce(ctx context.Context) {
 	}
 }
 
+// events are those of all API servers, without the Service by which enforce asks.
+func (e *environment) events() []traffic.Event {
+	GinkgoHelper()
+	return slices.DeleteFunc(traffic.Events(e.logs...), func(event traffic.Event) bool {
+		return event.Resource == "services" && event.Namespace == stranger && event.Name == "probe"
+	})
+}
+
 // clientOf returns a client of a user who may do everything, at one API server.
 func clientOf(api *framework.APIServer, user string) kubernetes.Interface {
 	GinkgoHelper()

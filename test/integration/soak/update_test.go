@@ -16,7 +16,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/steering"
-	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
 
 // previous is the last commit in which replicas shared the addresses among themselves.
@@ -66,7 +65,7 @@ var _ = Describe("A rolling update from the version before, under load", Label("
 		e.WaitServing(ctx)
 		time.Sleep(preStop)
 
-		o := judge(traffic.Events(e.logs...))
+		o := judge(e.events())
 		AddReportEntry("the update", fmt.Sprintf("%s\n%s\n%d passed unsteered by the version before", c, o, passed))
 		Expect(o.creations).To(BeNumerically(">", 100), "there was hardly any load")
 		Expect(e.Decisions(ctx, steering.Failed)).To(BeZero(), "replicas of this version have let Services pass")
@@ -78,12 +77,12 @@ var _ = Describe("A rolling update from the version before, under load", Label("
 	if enforceable() {
 		It("lets nobody in afterwards, when the API server enforces it and no replica is left", func(ctx SpecContext) {
 			e.enforce(ctx)
-			before := judge(traffic.Events(e.logs...))
+			before := judge(e.events())
 			for _, replica := range e.Replicas() {
 				Expect(replica.Kill()).To(Succeed())
 			}
 			time.Sleep(2 * preStop)
-			after := judge(traffic.Events(e.logs...))
+			after := judge(e.events())
 			AddReportEntry("without replicas", "%s", after)
 			Expect(after.creations).To(BeNumerically(">", before.creations), "there was no load")
 			Expect(after.unsteered[isStranger]).To(Equal(before.unsteered[isStranger]), "%s", after)
