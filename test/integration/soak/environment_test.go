@@ -99,9 +99,13 @@ func (e *environment) enforce(ctx context.Context) {
 	for _, api := range e.apis {
 		user := clientOf(api, "system:apiserver")
 		for _, r := range exclusiveRanges {
-			probe := framework.NewService(stranger, "probe", framework.WithClusterIPs(r.Addr().Next().Next().String()))
+			address := r.Addr().Next()
 			// In a dry run an API server looks for a chosen address in a range that it picks at random.
 			Eventually(func() error {
+				if address = address.Next(); !r.Contains(address.Next()) { // the last one of IPv4 is none
+					address = r.Addr().Next()
+				}
+				probe := framework.NewService(stranger, "probe", framework.WithClusterIPs(address.String())) // those of clients are refused as taken
 				_, err := user.CoreV1().Services(stranger).Create(ctx, probe, metav1.CreateOptions{})
 				if err == nil {
 					return errors.Join(errors.New("a stranger was let in"), user.CoreV1().Services(stranger).Delete(ctx, probe.Name, metav1.DeleteOptions{}))
