@@ -15,7 +15,7 @@ func TestOnce(t *testing.T) {
 	for _, want := range []string{
 		"[14/14]", "There is no cluster network here", "back after", "would be left without a ServiceCIDR",
 		`refused: ServiceCIDRPolicy "sample-tenant"`, `refused: ServiceCIDRPolicy "sample-reservations"`, `refused: ServiceCIDRPolicy "tour-cool-down"`,
-		"The Service now carries the annotation", "Every step did what it says.",
+		"clusterip-operator.io/purpose=additional", "Every step did what it says.",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the tour does not show %q:\n%s", want, out.String())
