@@ -88,7 +88,7 @@ var _ = Describe("Two API servers on one etcd", Ordered, ContinueOnFailure, func
 		}()
 		race(ctx, "successor", 5) // there is room for these whatever has gone already
 		Eventually(gone).WithTimeout(cluster.Patience).Should(BeClosed())
-		race(ctx, "heir", 20)
+		race(ctx, "latecomer", 20)
 		expectOneToOne(ctx)
 	})
 
