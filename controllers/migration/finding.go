@@ -2,11 +2,17 @@ package migration
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // Kind says what is wrong.
@@ -128,4 +134,97 @@ func explain(all []Finding) {
 		}
 		return cmp.Or(a.Address.Compare(b.Address), slices.Compare(a.Objects, b.Objects), cmp.Compare(a.Detail, b.Detail))
 	})
+}
+
+// Action is what a step does.
+type Action string
+
+// The actions of steps, in the order in which they are taken.
+const (
+	CreateServiceCIDR  Action = "CreateServiceCIDR"
+	ReplaceServiceCIDR Action = "ReplaceServiceCIDR"
+	CreateIPAddress    Action = "CreateIPAddress"
+	RelabelIPAddress   Action = "RelabelIPAddress"
+	ReplaceIPAddress   Action = "ReplaceIPAddress"
+	DeleteIPAddress    Action = "DeleteIPAddress"
+	RepairBitmap       Action = "RepairBitmap"
+)
+
+// Actions are all of them, in this order.
+var Actions = []Action{CreateServiceCIDR, ReplaceServiceCIDR, CreateIPAddress, RelabelIPAddress, ReplaceIPAddress, DeleteIPAddress, RepairBitmap}
+
+// Step is one write of a plan. It is guarded: what it changes must still be what the plan saw.
+type Step struct {
+	Do      Action     `json:"do"`
+	Address netip.Addr `json:"address,omitzero"`
+	// Service is the owner that the IPAddress will name, "namespace/name".
+	Service string `json:"service,omitempty"`
+	// UID and ResourceVersion are those of the object that is changed or deleted.
+	UID             types.UID `json:"uid,omitempty"`
+	ResourceVersion string    `json:"resourceVersion,omitempty"`
+	// CIDRs are those of the ServiceCIDR.
+	CIDRs []netip.Prefix `json:"cidrs,omitempty"`
+	// Key is that of the bitmap.
+	Key string `json:"key,omitempty"`
+}
+
+// Creates reports whether the step leaves everything that exists as it is.
+func (s Step) Creates() bool { return s.Do == CreateIPAddress || s.Do == CreateServiceCIDR }
+
+// Destroys reports whether the step deletes something, if only to write it anew.
+func (s Step) Destroys() bool { return !s.Creates() && s.Do != RelabelIPAddress }
+
+// What names the object of a step: an address, the key of a bitmap, or the default ServiceCIDR.
+func (s Step) What() string {
+	switch {
+	case s.Address.IsValid():
+		return s.Address.String()
+	case s.Key != "":
+		return s.Key
+	default:
+		return defaultName
+	}
+}
+
+// key names the work of a step: what is done to which object, for whom.
+func (s Step) key() string {
+	return strings.Join([]string{string(s.Do), s.Address.String(), s.Service, string(s.UID), s.Key, prefixes(s.CIDRs)}, "|")
+}
+
+// aim names what a step leads to, in whatever way and whatever UID the object has by then: that an object is there for a Service, or for
+// none. The same aim twice is an object that somebody else has changed; another aim is a cluster that has.
+func (s Step) aim() string { return s.What() + "|" + s.Service }
+
+// object is the IPAddress that a step writes.
+func (s Step) object() *networkingv1.IPAddress {
+	namespace, name, _ := strings.Cut(s.Service, "/")
+	return upstream.NewIPAddress(s.Address, types.NamespacedName{Namespace: namespace, Name: name})
+}
+
+// revision is the ModRevision of the object that the plan saw; a resourceVersion is nothing else.
+func (s Step) revision() int64 {
+	n, _ := strconv.ParseInt(s.ResourceVersion, 10, 64)
+	return n
+}
+
+// validate reports what a step lacks that was read from a file.
+func (s Step) validate() error {
+	namespace, name, _ := strings.Cut(s.Service, "/")
+	onCIDR, onIPAddress := strings.HasSuffix(string(s.Do), "ServiceCIDR"), strings.HasSuffix(string(s.Do), "IPAddress")
+	switch {
+	case !slices.Contains(Actions, s.Do):
+		return fmt.Errorf("there is no action %q", s.Do)
+	case !s.Creates() && s.Do != RepairBitmap && (s.UID == "" || s.ResourceVersion == ""):
+		return fmt.Errorf("%s needs the uid and the resourceVersion of its object", s.Do)
+	case onCIDR != (len(s.CIDRs) > 0):
+		return fmt.Errorf("%s and a list of cidrs belong together", s.Do)
+	case onIPAddress != s.Address.IsValid():
+		return fmt.Errorf("%s and an address: an action on an IPAddress has one, others have none", s.Do)
+	case (s.Do == CreateIPAddress || s.Do == ReplaceIPAddress) && (namespace == "" || name == ""):
+		return fmt.Errorf("%s needs the Service that it is for, as namespace/name", s.Do)
+	case (s.Do == RepairBitmap) != (s.Key != ""):
+		return fmt.Errorf("%s and a key: RepairBitmap has one, others have none", s.Do)
+	default:
+		return nil
+	}
 }

@@ -36,15 +36,6 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-func TestAKindWithoutEntryIsLoud(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("a kind that nobody has explained goes unnoticed")
-		}
-	}()
-	explain([]Finding{{Kind: "News"}, {Kind: "News"}})
-}
-
 // Reports list what blocks first, then by kind and address, as addresses are ordered and not their texts.
 func TestOrderOfFindings(t *testing.T) {
 	all := []Finding{

@@ -16,6 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // fixture is a snapshot that a random hand has made: a healthy cluster in which some things were then done. It is small, so that
@@ -320,22 +321,26 @@ func carriedOut(p Plan) Snapshot {
 			if at >= 0 {
 				panic(stepText(s) + ", which exists")
 			}
-			w.IPAddresses = append(w.IPAddresses, anIP(s.Address.String(), ""))
-			w.IPAddresses[len(w.IPAddresses)-1].Service = types.NamespacedName(s.Service)
+			w.IPAddresses = append(w.IPAddresses, written(s))
 		case RelabelIPAddress:
 			w.IPAddresses[at].ManagedBy, w.IPAddresses[at].Family = v1alpha1.ManagedByAPIServer, map[bool]string{true: "IPv4", false: "IPv6"}[s.Address.Is4()]
 		case ReplaceIPAddress:
-			w.IPAddresses[at] = anIP(s.Address.String(), "")
-			w.IPAddresses[at].Service = types.NamespacedName(s.Service)
+			w.IPAddresses[at] = written(s)
 		case DeleteIPAddress:
 			w.IPAddresses = slices.Delete(w.IPAddresses, at, at+1)
 		case RepairBitmap:
-			w.repaired(s.Key, p.rangeOf(s.Key))
+			w.repaired(s.Key, rangeAt(p.Ranges, s.Key))
 		default:
 			panic("nobody knows how to " + string(s.Do))
 		}
 	}
 	return w
+}
+
+func written(s Step) IPAddress {
+	ip := anIP(s.Address.String(), "")
+	ip.Service = upstream.Service(s.object())
+	return ip
 }
 
 // repaired sets exactly the bits that Services hold.

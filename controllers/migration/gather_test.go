@@ -21,15 +21,11 @@ func TestSnapshotFromTheStore(t *testing.T) {
 	m.put(Write{Key: "services/specs/ns/broken", Raw: []byte("broken")})
 	m.put(Write{Key: "ipaddresses/10.0.0.99", Object: &corev1.Namespace{}})
 
-	late := func(c call) error { // Services change between one listing and the next
-		if c.op == "List" && c.key == prefixServices {
-			m.remove("services/specs/ns/b")
-			m.putService(aService("late", "10.0.0.3"))
-		}
-		return nil
-	}
 	revision := m.revision
-	m.before = late
+	m.once("List", prefixServices, func() { // Services change between one listing and the next
+		m.remove("services/specs/ns/b")
+		m.putService(aService("late", "10.0.0.3"))
+	})
 	w := m.snapshot(t)
 
 	if w.Revision != revision {
@@ -53,12 +49,7 @@ func TestSnapshotFromTheStore(t *testing.T) {
 func TestSnapshotThatCannotBeRead(t *testing.T) {
 	for _, prefix := range []string{"ranges/", prefixIPAddresses, prefixServiceCIDRs, prefixServices, "namespaces/kube-system"} {
 		m, away := holding(healthy()), errors.New("away")
-		m.before = func(c call) error {
-			if c.key == prefix {
-				return away
-			}
-			return nil
-		}
+		m.before = func(c call) error { return map[string]error{prefix: away}[c.key] }
 		if _, err := m.sources().Snapshot(t.Context()); !errors.Is(err, away) || !strings.HasPrefix(err.Error(), "reading ") {
 			t.Errorf("without %s: %v", prefix, err)
 		}
@@ -70,22 +61,20 @@ func TestStoredBitmap(t *testing.T) {
 	for name, tc := range map[string]struct {
 		v    Value
 		want StoredBitmap
-		err  error
+		err  string // a piece of the error
 	}{
 		"in use":       {v: Value{Object: &corev1.RangeAllocation{Range: "10.0.0.0/24", Data: []byte{1}}}, want: aBitmap("", "10.0.0.0/24", "10.0.0.1")},
 		"without bits": {v: Value{Object: &corev1.RangeAllocation{Range: "10.0.0.0/24"}}, want: aBitmap("", "10.0.0.0/24")},
-		"never used":   {v: Value{Object: &corev1.RangeAllocation{}}, err: bitmap.ErrUnset},
-		"node ports":   {v: Value{Object: node}, want: StoredBitmap{Range: node.Range}, err: bitmap.ErrNodePorts},
-		"no object":    {v: Value{}, err: errors.New("it holds a <nil> instead of a RangeAllocation")},
-		"a Service":    {v: Value{Object: &corev1.Service{}}, err: errors.New("it holds a *v1.Service instead of a RangeAllocation")},
-		"undecodable":  {v: Value{Err: ErrEncrypted}, err: ErrEncrypted},
+		"never used":   {v: Value{Object: &corev1.RangeAllocation{}}, err: bitmap.ErrUnset.Error()},
+		"node ports":   {v: Value{Object: node}, want: StoredBitmap{Range: node.Range}, err: bitmap.ErrNodePorts.Error()},
+		"no object":    {v: Value{}, err: "it holds a <nil> instead of a RangeAllocation"},
+		"a Service":    {v: Value{Object: &corev1.Service{}}, err: "it holds a *v1.Service instead of a RangeAllocation"},
+		"undecodable":  {v: Value{Err: ErrEncrypted}, err: "encrypted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.v.Key, tc.v.ModRevision = KeyPrimary, 5
 			got := newStoredBitmap(tc.v)
-			if (got.Err == nil) != (tc.err == nil) || tc.err != nil && !strings.Contains(got.Err.Error(), tc.err.Error()) {
-				t.Errorf("error %v, want %v", got.Err, tc.err)
-			}
+			mustSay(t, got.Err, tc.err)
 			got.Err, tc.want.Key, tc.want.ModRevision = nil, KeyPrimary, 5
 			mustEqual(t, "bitmap", got, tc.want)
 		})
@@ -104,18 +93,14 @@ func TestAllocator(t *testing.T) {
 		want  Allocator
 	}{
 		"1.32":                                   {minor: "32", want: AllocatorBitmap},
-		"1.32 with our ServiceCIDR":              {minor: "32", w: Snapshot{ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
 		"1.32 with the feature gate":             {minor: "32", w: Snapshot{ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorBoth},
-		"1.32 with somebody's ServiceCIDR":       {minor: "32", w: Snapshot{ServiceCIDRs: []ServiceCIDR{other}}, want: AllocatorBitmap},
 		"1.33":                                   {minor: "33", want: AllocatorBoth},
 		"1.34":                                   {minor: "34", want: AllocatorIPAddresses},
-		"a vendor's 1.34":                        {minor: "34+", w: Snapshot{Bitmaps: one}, want: AllocatorIPAddresses},
 		"down, with bitmaps":                     {w: Snapshot{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
 		"down, with the API server's range":      {w: Snapshot{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorIPAddresses},
 		"down, an IPAddress is the API server's": {w: Snapshot{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}, IPAddresses: []IPAddress{byAPIServer(anIP("10.0.0.1", "a"))}}, want: AllocatorIPAddresses},
 		"1.32 with an IPAddress of its own":      {minor: "32", w: Snapshot{IPAddresses: []IPAddress{byAPIServer(anIP("10.0.0.1", "a"))}}, want: AllocatorBoth},
 		"down, without bitmaps":                  {w: Snapshot{ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorUnknown},
-		"down, and nobody looked":                {want: AllocatorUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s Sources
@@ -214,10 +199,7 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := holding(Snapshot{})
 			tc.change(m)
-			err := m.sources().Check(t.Context())
-			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%v, want %q", err, tc.want)
-			}
+			mustSay(t, m.sources().Check(t.Context()), tc.want)
 		})
 	}
 	if err := (Sources{}).Check(t.Context()); err != nil {

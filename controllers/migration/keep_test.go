@@ -7,13 +7,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 )
 
@@ -77,11 +78,11 @@ func (k *keeping) tell(all ...any) {
 	for _, o := range all {
 		switch o := o.(type) {
 		case Service:
-			k.PutService(serviceObject(o))
+			k.put(serviceObject(o))
 		case IPAddress:
 			object := objectOf(o)
 			object.ResourceVersion = o.ResourceVersion
-			k.PutIPAddress(object)
+			k.put(object)
 		}
 	}
 }
@@ -106,23 +107,23 @@ func TestKeeper(t *testing.T) {
 			want: []string{"1s CreateIPAddress 10.0.0.5 for ns/a"},
 		},
 		"a Service is deleted": {
-			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.DropService(a.Name) }},
+			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.drop(a.Name.String()) }},
 			want: []string{"1.5s DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@7"},
 		},
 		"a Service is deleted and comes back within the grace": {
 			known: []any{a, forA}, then: map[time.Duration]func(*keeping){
-				time.Second: func(k *keeping) { k.DropService(a.Name) }, 1300 * ms: func(k *keeping) { k.tell(a) },
+				time.Second: func(k *keeping) { k.drop(a.Name.String()) }, 1300 * ms: func(k *keeping) { k.tell(a) },
 			},
 		},
 		"and is deleted again: the grace begins anew": {
 			known: []any{a, forA}, then: map[time.Duration]func(*keeping){
-				time.Second: func(k *keeping) { k.DropService(a.Name) }, 1300 * ms: func(k *keeping) { k.tell(a) }, 1400 * ms: func(k *keeping) { k.DropService(a.Name) },
+				time.Second: func(k *keeping) { k.drop(a.Name.String()) }, 1300 * ms: func(k *keeping) { k.tell(a) }, 1400 * ms: func(k *keeping) { k.drop(a.Name.String()) },
 			},
 			want: []string{"1.9s DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@7"},
 		},
 		"the address passes on to another Service": {
 			known: []any{a, forA}, then: map[time.Duration]func(*keeping){
-				time.Second: func(k *keeping) { k.DropService(a.Name) }, 1200 * ms: func(k *keeping) { k.tell(aService("c", "10.0.0.5")) },
+				time.Second: func(k *keeping) { k.drop(a.Name.String()) }, 1200 * ms: func(k *keeping) { k.tell(aService("c", "10.0.0.5")) },
 			},
 			want: []string{"1.5s ReplaceIPAddress 10.0.0.5 for ns/c if ip-10.0.0.5@7"},
 		},
@@ -131,7 +132,7 @@ func TestKeeper(t *testing.T) {
 			want: []string{"1s CreateIPAddress 10.0.0.7 for ns/a", "1.5s DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@7"},
 		},
 		"the IPAddress is deleted": {
-			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.DropIPAddress("10.0.0.5") }},
+			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.drop("10.0.0.5") }},
 			want: []string{"1s CreateIPAddress 10.0.0.5 for ns/a"},
 		},
 		"labels are changed": {
@@ -282,7 +283,7 @@ func TestKeeperIsInStep(t *testing.T) {
 		default:
 			t.Error("nobody was told")
 		}
-		k.DropIPAddress("10.0.0.5")
+		k.drop("10.0.0.5")
 		k.tell(anIP("10.0.0.5", "a"))
 		k.after(3 * time.Second)
 		if len(k.inStep) > 0 {
@@ -310,7 +311,7 @@ func TestKeeperGivesEachObjectItsGrace(t *testing.T) {
 		another.UID = "another"
 		k.answers(func(n int, _ Step) error {
 			if n == 1 {
-				k.DropIPAddress("10.0.0.5")
+				k.drop("10.0.0.5")
 				k.tell(another)
 			}
 			return nil
@@ -346,13 +347,144 @@ func TestKeeperIgnoresNonsense(t *testing.T) {
 		k := kept(t)
 		o := &networkingv1.IPAddress{}
 		o.Name = "nonsense"
-		k.PutIPAddress(o)
-		k.DropIPAddress("nonsense")
-		k.DropService(types.NamespacedName{Namespace: "ns", Name: "unheard-of"})
-		k.DropIPAddress("10.0.0.77")
+		k.put(o)
+		k.drop("nonsense")
+		k.drop("ns/unheard-of")
+		k.drop("10.0.0.77")
 		k.after(time.Second)
 		if len(k.index.entries) != 0 || len(k.lines()) != 0 || len(k.inStep) != 1 {
 			t.Errorf("entries %v, done %v, in step %d", k.index.entries, k.lines(), len(k.inStep))
 		}
 	})
+}
+
+// following is a Keeper that reads from a memory and writes into it.
+type following struct {
+	m    *memory
+	k    *Keeper
+	told int
+	stop func()
+	err  error
+}
+
+func follow(t *testing.T, m *memory) *following {
+	t.Helper()
+	f := &following{m: m, k: NewKeeper(m.sources(), NewPlan(m.snapshot(t), Options{}), true, rate.Inf, 8)}
+	ctx, stop := context.WithCancel(t.Context())
+	told, read, worked := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(read)
+		f.err = f.k.FollowStore(ctx, m, func() {
+			if f.told++; f.told == 1 {
+				close(told)
+			}
+		})
+	}()
+	go func() {
+		defer close(worked)
+		select {
+		case <-told:
+			f.k.Run(ctx, func(int) {})
+		case <-read:
+		}
+	}()
+	f.stop = func() { stop(); <-read; <-worked }
+	t.Cleanup(f.stop)
+	return f
+}
+
+// mustAgree: what the cluster has needs no step.
+func (f *following) mustAgree(t *testing.T, when string) {
+	t.Helper()
+	if p := NewPlan(f.m.snapshot(t), Options{}); len(p.Steps) > 0 {
+		t.Errorf("%s it still wants\n  %s", when, strings.Join(textsOf(p.Steps, stepText), "\n  "))
+	}
+}
+
+// TestFollowStore has Services come, go and change hands at random, the store forget its history, and in the end IPAddresses agree.
+func TestFollowStore(t *testing.T) {
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) {
+			r, m := seeded(seed), bare(5)
+			f := follow(t, m)
+			for range 60 {
+				time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond)
+				name := fmt.Sprintf("n%d", r.IntN(6))
+				switch r.IntN(8) {
+				case 0, 1, 2:
+					m.putService(aged(aService(name, fmt.Sprintf("10.0.0.%d", 1+r.IntN(9))), -time.Duration(r.IntN(5))*time.Second))
+				case 3, 4:
+					m.remove("services/specs/ns/" + name)
+				case 5:
+					m.remove(fmt.Sprintf("ipaddresses/10.0.0.%d", 1+r.IntN(9)))
+				case 6:
+					a := fmt.Sprintf("10.0.0.%d", 1+r.IntN(9))
+					m.put(Write{Key: "ipaddresses/" + a, Object: objectOf(anIP(a, name))})
+				default:
+					m.compact()
+				}
+			}
+			time.Sleep(10 * time.Second)
+			f.mustAgree(t, fmt.Sprintf("seed %d: in the end", seed))
+			f.stop()
+			if !errors.Is(f.err, context.Canceled) {
+				t.Errorf("seed %d: it ended with %v", seed, f.err)
+			}
+		})
+	}
+}
+
+// The gap lies between the listing and the watch: what went in it is dropped by the second listing.
+func TestFollowStoreMissesChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := bare(3)
+		var watches atomic.Int32 // the two kinds are watched side by side
+		m.before = func(c call) error {
+			if c.op == "Watch" && watches.Add(1) == 1 {
+				m.remove("services/specs/ns/s0001")
+				m.putService(aService("new", "10.0.0.77"))
+				m.compact()
+			}
+			return nil
+		}
+		f := follow(t, m)
+		time.Sleep(5 * time.Second)
+		f.mustAgree(t, "after the gap")
+		if f.told < 2 || m.now("ipaddresses/10.0.0.2").Exists() || !m.now("ipaddresses/10.0.0.77").Exists() {
+			t.Errorf("told %d times; there is\n%s", f.told, m)
+		}
+	})
+}
+
+// What cannot be decoded is left out; everything else goes on.
+func TestFollowStoreSkipsWhatIsBroken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := bare(1)
+		f := follow(t, m)
+		time.Sleep(2 * time.Second)
+		m.put(Write{Key: "services/specs/ns/x", Raw: []byte("?")})
+		m.put(Write{Key: "services/endpoints/ns/x", Object: &corev1.Namespace{}})
+		m.put(Write{Key: "pods/ns/x", Raw: []byte("?")})
+		m.putService(aService("new", "10.0.0.77"))
+		time.Sleep(2 * time.Second)
+		if !m.now("ipaddresses/10.0.0.77").Exists() {
+			t.Errorf("there is\n%s", m)
+		}
+		f.stop()
+	})
+}
+
+func TestFollowStoreFails(t *testing.T) {
+	away := errors.New("away")
+	for _, op := range []string{"List", "Watch"} {
+		synctest.Test(t, func(t *testing.T) {
+			m := bare(1)
+			f := &following{m: m, k: NewKeeper(m.sources(), NewPlan(m.snapshot(t), Options{}), true, rate.Inf, 8)}
+			m.fail(op, away)
+			if err := f.k.FollowStore(t.Context(), m, func() {}); !errors.Is(err, away) {
+				t.Errorf("%s fails, and it says %v", op, err)
+			}
+			f.k.queue.ShutDown()
+		})
+	}
 }

@@ -119,36 +119,3 @@ func TestRanges(t *testing.T) {
 		})
 	}
 }
-
-func TestKeyOfARange(t *testing.T) {
-	p := Plan{Ranges: nets("10.0.0.0/24,fd00::/112")}
-	for key, want := range map[string]string{KeyPrimary: "10.0.0.0/24", KeySecondary: "fd00::/112"} {
-		if got := p.rangeOf(key); got.String() != want {
-			t.Errorf("the range of %s is %s, want %s", key, got, want)
-		}
-	}
-	if got := p.rangeOf("ranges/servicenodeports"); got.IsValid() {
-		t.Errorf("node ports have range %s", got)
-	}
-	if got := (&Plan{Ranges: p.Ranges[:1]}).rangeOf(KeySecondary); got.IsValid() {
-		t.Errorf("the secondary range of one is %s", got)
-	}
-}
-
-func TestReversed(t *testing.T) {
-	for _, tc := range []struct {
-		a, b string
-		want bool
-	}{
-		{"10.0.0.0/24,fd00::/112", "fd00::/112,10.0.0.0/24", true},
-		{"10.0.0.0/24,fd00::/112", "10.0.0.0/24,fd00::/112", false},
-		{"10.0.0.0/24,fd00::/112", "fd00::/112,10.0.0.0/25", false},
-		{"10.0.0.0/24", "10.0.0.0/24", false},
-		{"10.0.0.0/24,fd00::/112", "fd00::/112", false},
-		{"", "", false},
-	} {
-		if got := reversed(nets(tc.a), nets(tc.b)); got != tc.want {
-			t.Errorf("%s and %s: %v", tc.a, tc.b, got)
-		}
-	}
-}

@@ -59,11 +59,10 @@ type Snapshot struct {
 
 // Service is what matters of a Service.
 type Service struct {
-	Name    types.NamespacedName
-	UID     types.UID
-	Created time.Time
-	// Addresses are its ClusterIPs; headless and ExternalName Services have none.
-	Addresses []netip.Addr
+	Name      types.NamespacedName
+	UID       types.UID
+	Created   time.Time
+	Addresses []netip.Addr // its ClusterIPs; headless and ExternalName Services have none
 	// Invalid are entries that are no address. Misspelt are addresses, but not written as their IPAddress is named, with which API
 	// servers compare the text.
 	Invalid, Misspelt []string
@@ -77,12 +76,10 @@ type IPAddress struct {
 	Created         time.Time
 	ManagedBy       string
 	Family          string
-	// Service is the parent if it is a Service, zero otherwise.
-	Service  types.NamespacedName
-	Deleting bool
-	// ByAPIServer: an API server that allocates from IPAddresses wrote it.
-	ByAPIServer bool
-	Finalizers  []string
+	Service         types.NamespacedName // the parent if it is a Service, zero otherwise
+	Deleting        bool
+	ByAPIServer     bool // an API server that allocates from IPAddresses wrote it
+	Finalizers      []string
 }
 
 // ServiceCIDR is what matters of a ServiceCIDR.
@@ -93,19 +90,16 @@ type ServiceCIDR struct {
 	CIDRs           []netip.Prefix
 	Finalizers      []string
 	Deleting        bool
-	// ByAPIServer: an API server that allocates from it created it.
-	ByAPIServer bool
+	ByAPIServer     bool // an API server that allocates from it created it
 }
 
 // StoredBitmap is a RangeAllocation as it was found in etcd.
 type StoredBitmap struct {
-	// Key is KeyPrimary or KeySecondary.
-	Key         string
+	Key         string // KeyPrimary or KeySecondary
 	ModRevision int64
-	// Range is the text in it. Bitmap is what it says, nil if Err tells why that cannot be known.
-	Range  string
-	Bitmap *bitmap.Bitmap
-	Err    error
+	Range       string         // the text in it
+	Bitmap      *bitmap.Bitmap // what it says, nil if Err tells why that cannot be known
+	Err         error
 }
 
 // Unreadable is an object that could not be decoded.

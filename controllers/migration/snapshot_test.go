@@ -85,14 +85,3 @@ func TestNewServiceCIDR(t *testing.T) {
 		t.Error("one of ours is taken for one of the API server's")
 	}
 }
-
-func TestDefaultCIDR(t *testing.T) {
-	w := Snapshot{ServiceCIDRs: []ServiceCIDR{aCIDR("more", "10.9.0.0/24"), aCIDR("kubernetes", "10.0.0.0/24")}}
-	if got := w.defaultCIDR(); got == nil || prefixes(got.CIDRs) != "10.0.0.0/24" {
-		t.Errorf("the default ServiceCIDR is %v", got)
-	}
-	w.ServiceCIDRs = w.ServiceCIDRs[:1]
-	if got := w.defaultCIDR(); got != nil {
-		t.Errorf("ServiceCIDR %s is taken for the default one", got.Name)
-	}
-}

@@ -1,7 +1,6 @@
 package migration
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -21,7 +20,7 @@ func TestDestroys(t *testing.T) {
 // The key of a step is what it does to which object for whom. When the object has changed in between it is the same work still;
 // when it is another object it is not.
 func TestKeyOfAStep(t *testing.T) {
-	s := Step{Do: ReplaceIPAddress, Address: addr("10.0.0.5"), Service: NamespacedName(nsName("a")), UID: "u", ResourceVersion: "7"}
+	s := Step{Do: ReplaceIPAddress, Address: addr("10.0.0.5"), Service: "ns/a", UID: "u", ResourceVersion: "7"}
 	same := s
 	same.ResourceVersion = "8"
 	if s.key() != same.key() {
@@ -30,7 +29,7 @@ func TestKeyOfAStep(t *testing.T) {
 	for what, other := range map[string]Step{
 		"action":  {Do: DeleteIPAddress, Address: s.Address, Service: s.Service, UID: s.UID},
 		"address": {Do: s.Do, Address: addr("10.0.0.6"), Service: s.Service, UID: s.UID},
-		"Service": {Do: s.Do, Address: s.Address, Service: NamespacedName(nsName("b")), UID: s.UID},
+		"Service": {Do: s.Do, Address: s.Address, Service: "ns/b", UID: s.UID},
 		"object":  {Do: s.Do, Address: s.Address, Service: s.Service, UID: "v"},
 		"bitmap":  {Do: s.Do, Address: s.Address, Service: s.Service, UID: s.UID, Key: KeyPrimary},
 	} {
@@ -50,36 +49,9 @@ func TestWhatAStepIsAbout(t *testing.T) {
 	}
 }
 
-// A revision that cannot be read is 0: nothing but a key that does not exist passes that guard.
-func TestRevisionOfAStep(t *testing.T) {
-	for text, want := range map[string]int64{"7": 7, "": 0, "x": 0, "9007199254740993": 9007199254740993} {
-		if got := (Step{ResourceVersion: text}).revision(); got != want {
-			t.Errorf("resourceVersion %q is revision %d", text, got)
-		}
-	}
-}
-
-func TestNamespacedName(t *testing.T) {
-	for _, text := range []string{`"ns/a"`, `""`} {
-		var n NamespacedName
-		if err := json.Unmarshal([]byte(text), &n); err != nil {
-			t.Errorf("%s: %v", text, err)
-		}
-		if got := string(must(json.Marshal(n))); got != text {
-			t.Errorf("%s becomes %s", text, got)
-		}
-	}
-	for _, text := range []string{`"a"`, `"/a"`, `"ns/"`, `"/"`} {
-		var n NamespacedName
-		if err := json.Unmarshal([]byte(text), &n); err == nil || !strings.Contains(err.Error(), "namespace/name") {
-			t.Errorf("%s is read as %v, %v", text, n, err)
-		}
-	}
-}
-
 // TestValidate: what a step lacks that somebody has edited.
 func TestValidate(t *testing.T) {
-	a, svc := addr("10.0.0.5"), NamespacedName(nsName("a"))
+	a, svc := addr("10.0.0.5"), "ns/a"
 	for name, tc := range map[string]struct {
 		s    Step
 		want string // a piece of the error; "" for none
@@ -110,16 +82,5 @@ func TestValidate(t *testing.T) {
 				t.Errorf("%v, want something about %q", err, tc.want)
 			}
 		})
-	}
-}
-
-// Whatever a plan wants can be read back from a file.
-func TestPlansAreValid(t *testing.T) {
-	for seed := range uint64(500) {
-		for _, s := range NewPlan(randomFixture(seeded(seed), 5).Snapshot, Options{RepairBitmap: true}).Steps {
-			if err := s.validate(); err != nil {
-				t.Fatalf("seed %d: %s: %v", seed, stepText(s), err)
-			}
-		}
 	}
 }

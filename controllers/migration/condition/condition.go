@@ -53,10 +53,9 @@ func migrated(status metav1.ConditionStatus, reason, message string) metav1.Cond
 
 // inputs are what decide judges.
 type inputs struct {
-	bitmap           bool
-	covered, claimed int
-	// mismatch: the default ServiceCIDR is not the API server's range.
-	mismatch bool
+	bitmap bool
+	// others are things to be repaired beside IPAddresses, as in Counted.
+	covered, claimed, others int
 	// now is the condition that is there, nil without one.
 	now *metav1.Condition
 }
@@ -64,11 +63,7 @@ type inputs struct {
 // decide returns the condition to write, nil if it is as it should be. Where API servers allocate from IPAddresses there is
 // something to tell only if a migration had begun; that it was finalized, only the command knows.
 func decide(w inputs) *metav1.Condition {
-	others := 0
-	if w.mismatch {
-		others = 1
-	}
-	want := Counted(w.covered, w.claimed, others)
+	want := Counted(w.covered, w.claimed, w.others)
 	if !w.bitmap {
 		if w.now == nil || w.now.Reason == ReasonFinalized {
 			return nil
@@ -81,40 +76,36 @@ func decide(w inputs) *metav1.Condition {
 	return &want
 }
 
-// of returns the condition among others, nil without one.
-func of(conditions []metav1.Condition) *metav1.Condition {
-	return meta.FindStatusCondition(conditions, v1alpha1.ConditionMigrated)
-}
-
 // Write writes the condition on the default ServiceCIDR if it says something new. Without the object it does nothing.
 func Write(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time) error {
-	return write(ctx, c, apiVersion, want, now, func(there *metav1.Condition) bool { return there == nil || news(*there, want) })
+	return write(ctx, c, apiVersion, want, now, true)
 }
 
 // Renew is Write for clusters that have the condition already: others never allocated from a bitmap under our eyes.
 func Renew(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time) error {
-	return write(ctx, c, apiVersion, want, now, func(there *metav1.Condition) bool { return there != nil && news(*there, want) })
+	return write(ctx, c, apiVersion, want, now, false)
+}
+
+func write(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time, begin bool) error {
+	cidr := &networkingv1.ServiceCIDR{}
+	if err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.DefaultServiceCIDR}, cidr); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	there := meta.FindStatusCondition(cidr.Status.Conditions, want.Type)
+	if there == nil && !begin || there != nil && !news(*there, want) {
+		return nil
+	}
+	return apply(ctx, c, apiVersion, cidr, want, now)
 }
 
 func news(there, want metav1.Condition) bool {
 	return there.Status != want.Status || there.Reason != want.Reason || there.Message != want.Message
 }
 
-func write(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time, needed func(there *metav1.Condition) bool) error {
-	cidr := &networkingv1.ServiceCIDR{}
-	if err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.DefaultServiceCIDR}, cidr); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if !needed(of(cidr.Status.Conditions)) {
-		return nil
-	}
-	return apply(ctx, c, apiVersion, cidr, want, now)
-}
-
 // apply keeps the time of the last transition while the status is the same.
 func apply(ctx context.Context, c client.Client, apiVersion string, cidr *networkingv1.ServiceCIDR, want metav1.Condition, now time.Time) error {
 	since := metav1.NewTime(now)
-	if there := of(cidr.Status.Conditions); there != nil && there.Status == want.Status {
+	if there := meta.FindStatusCondition(cidr.Status.Conditions, want.Type); there != nil && there.Status == want.Status {
 		since = there.LastTransitionTime
 	}
 	status := networkingv1ac.ServiceCIDRStatus().WithConditions(metav1ac.Condition().

@@ -36,8 +36,6 @@ type Reconciler struct {
 	written time.Time
 }
 
-var _ reconcile.TypedReconciler[string] = (*Reconciler)(nil)
-
 // SetupWithManager starts the controller with mgr. There is one key: the default ServiceCIDR.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	b := builder.TypedControllerManagedBy[string](mgr).
@@ -68,8 +66,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	claimed, covered := r.Index.Relation()
-	want := decide(inputs{bitmap: r.Bitmap, covered: covered, claimed: claimed, now: of(cidr.Status.Conditions),
-		mismatch: meta.IsStatusConditionTrue(cidr.Status.Conditions, v1alpha1.ConditionDefaultRangeMismatch)})
+	w := inputs{bitmap: r.Bitmap, covered: covered, claimed: claimed, now: meta.FindStatusCondition(cidr.Status.Conditions, v1alpha1.ConditionMigrated)}
+	if meta.IsStatusConditionTrue(cidr.Status.Conditions, v1alpha1.ConditionDefaultRangeMismatch) {
+		w.others = 1
+	}
+	want := decide(w)
 	if want == nil {
 		return reconcile.Result{}, nil
 	}

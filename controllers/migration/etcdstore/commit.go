@@ -3,7 +3,9 @@ package etcdstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -13,8 +15,49 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
 
-// Commit writes all or nothing, in one transaction that holds only if all guards do, and returns its revision. What cannot be
-// a transaction is refused before anything is sent. See [migration.Store].
+// write is a migration.Write with its absolute key and its bytes.
+type write struct {
+	key    string
+	guard  int64
+	value  []byte
+	remove bool
+}
+
+// transaction is a Commit in the words of etcd: if the guards hold, then the changes, else reads of all keys, in the order of the
+// writes, that tell why not.
+type transaction struct {
+	writes  []write
+	guards  []clientv3.Cmp
+	changes []clientv3.Op
+	reads   []clientv3.Op
+}
+
+// newTransaction guards each write by the revision of the key's last change, which is 0 for a key that does not exist.
+func (s *Store) newTransaction(writes []migration.Write) (t transaction, err error) {
+	for _, w := range writes {
+		key, value := s.keys.absolute(w.Key), w.Raw
+		switch {
+		case w.Object != nil:
+			value, err = encode(w.Object, w.APIVersion)
+		case w.Raw == nil && !w.Delete:
+			err = errors.New("there is nothing to write")
+		}
+		if err != nil {
+			return t, fmt.Errorf("writing %s: %w", key, err)
+		}
+		change := clientv3.OpPut(key, string(value))
+		if w.Delete {
+			change = clientv3.OpDelete(key)
+		}
+		t.writes = append(t.writes, write{key, w.Guard, value, w.Delete})
+		t.guards = append(t.guards, clientv3.Compare(clientv3.ModRevision(key), "=", w.Guard))
+		t.changes = append(t.changes, change)
+		t.reads = append(t.reads, clientv3.OpGet(key))
+	}
+	return t, nil
+}
+
+// Commit writes all or nothing, in one transaction that holds only if all guards do, and returns its revision. See [migration.Store].
 //
 // The transaction is sent again while etcd is away. That is safe, because the guards let it take effect once; and it is how a lost
 // answer is found again: if the guards do not hold for a second attempt, Commit looks whether the first one is why. An error that is
@@ -22,14 +65,14 @@ import (
 func (s *Store) Commit(ctx context.Context, writes []migration.Write) (int64, error) {
 	t, err := s.newTransaction(writes)
 	if err != nil {
-		return 0, fmt.Errorf("refusing to write to etcd: %w", err)
+		return 0, err
 	}
 	if err := ctx.Err(); err != nil {
-		return 0, fmt.Errorf("writing %s: %w", t, err)
+		return 0, fmt.Errorf("writing to etcd: %w", err)
 	}
 	var answer *clientv3.TxnResponse
 	lost := false // an answer
-	err = s.ask(ctx, "writing "+t.String(), func(ctx context.Context) (err error) {
+	err = s.ask(ctx, "writing to etcd", func(ctx context.Context) (err error) {
 		answer, err = s.client.Txn(ctx).If(t.guards...).Then(t.changes...).Else(t.reads...).Commit()
 		lost = lost || mayHaveArrived(err)
 		return err
@@ -41,10 +84,15 @@ func (s *Store) Commit(ctx context.Context, writes []migration.Write) (int64, er
 		return 0, err
 	case answer.Succeeded:
 		return answer.Header.Revision, nil
-	case lost:
-		return s.judge(ctx, t, answer)
 	}
-	return 0, t.conflict(states(answer))
+	now := make([]*mvccpb.KeyValue, len(t.writes)) // nil for those that do not exist
+	for i, response := range answer.Responses {
+		now[i] = first(response.GetResponseRange().GetKvs())
+	}
+	if lost {
+		return s.judge(ctx, t, now, answer.Header.Revision)
+	}
+	return 0, t.conflict(now)
 }
 
 // unknown is the error of a Commit whose answer was lost for good.
@@ -58,15 +106,26 @@ func mayHaveArrived(err error) bool {
 	return err != nil && passing(err) && !unsent
 }
 
+// conflict is ErrConflict with the first key whose guard did not hold.
+func (t transaction) conflict(now []*mvccpb.KeyValue) error {
+	for i, w := range t.writes {
+		if is := now[i].GetModRevision(); is != w.guard {
+			return fmt.Errorf("writing %s: %w: it is at revision %d, not at %d (0 is for a key that does not exist)", w.key, migration.ErrConflict, is, w.guard)
+		}
+	}
+	return migration.ErrConflict
+}
+
 // judge says what became of a transaction of which an answer was lost, and whose guards did not hold when it was sent again. Somebody
 // else who wrote the same bytes counts as us.
-func (s *Store) judge(ctx context.Context, t *transaction, answer *clientv3.TxnResponse) (int64, error) {
-	now := states(answer)
-	if t.cannotHaveHappened(now) {
-		return 0, t.conflict(now)
+func (s *Store) judge(ctx context.Context, t transaction, now []*mvccpb.KeyValue, revision int64) (int64, error) {
+	for i, w := range t.writes {
+		if kv := now[i]; kv != nil && (kv.ModRevision == w.guard || w.remove && kv.CreateRevision <= w.guard) {
+			return 0, t.conflict(now) // it is as it was before, or was to be deleted and never was
+		}
 	}
-	if t.onlyDeletes() {
-		return answer.Header.Revision, nil // all keys are gone, as we wanted it: there is no telling who did it, and no need to
+	if !slices.ContainsFunc(t.writes, func(w write) bool { return !w.remove }) {
+		return revision, nil // all keys are gone, as we wanted it: there is no telling who did it, and no need to
 	}
 	for i, w := range t.writes {
 		revision, err := s.find(ctx, w, now[i])
@@ -97,15 +156,6 @@ func (s *Store) find(ctx context.Context, w write, now *mvccpb.KeyValue) (int64,
 		kv = first(before.Kvs)
 	}
 	return 0, nil
-}
-
-// states returns the keys of a transaction as they were when its guards did not hold, nil for those that did not exist.
-func states(answer *clientv3.TxnResponse) []*mvccpb.KeyValue {
-	var now []*mvccpb.KeyValue
-	for _, response := range answer.Responses {
-		now = append(now, first(response.GetResponseRange().GetKvs()))
-	}
-	return now
 }
 
 func first(kvs []*mvccpb.KeyValue) *mvccpb.KeyValue {

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -54,18 +52,15 @@ func (r Runner) applyToStore(ctx context.Context, steps []Step) (written int, er
 // applyAll carries out what creates in one transaction, and everything else step by step. If some of it exists already, it is
 // tried one by one.
 func (w storeWriter) applyAll(ctx context.Context, steps []Step) (written int, err error) {
-	var single []Step
 	creates := slices.DeleteFunc(slices.Clone(steps), func(s Step) bool { return s.Do != CreateIPAddress })
 	switch err := w.create(ctx, creates); {
-	case errors.Is(err, ErrConflict):
-		single = steps
-	case err != nil:
-		return 0, err
-	default:
+	case err == nil:
 		written = len(creates)
-		single = slices.DeleteFunc(slices.Clone(steps), func(s Step) bool { return s.Do == CreateIPAddress })
+		steps = slices.DeleteFunc(slices.Clone(steps), func(s Step) bool { return s.Do == CreateIPAddress })
+	case !errors.Is(err, ErrConflict):
+		return 0, err
 	}
-	for _, s := range single {
+	for _, s := range steps {
 		switch err := w.apply(ctx, s); {
 		case err == nil:
 			written++
@@ -82,7 +77,7 @@ func (w storeWriter) create(ctx context.Context, steps []Step) error {
 		return nil
 	}
 	var n note
-	writes := make([]Write, 0, len(steps)+1)
+	var writes []Write
 	for _, s := range steps {
 		writes = append(writes, Write{Key: keyOfIPAddress(s), Object: w.object(s)})
 		n.Addresses = append(n.Addresses, s.Address.String())
@@ -91,8 +86,7 @@ func (w storeWriter) create(ctx context.Context, steps []Step) error {
 	if err != nil {
 		return err
 	}
-	writes = append(writes, Write{Key: prefixNotes + string(uuid.NewUUID()), Raw: text})
-	_, err = w.store.Commit(ctx, writes)
+	_, err = w.store.Commit(ctx, append(writes, Write{Key: prefixNotes + string(uuid.NewUUID()), Raw: text}))
 	return err
 }
 
@@ -126,7 +120,6 @@ func (w storeWriter) relabel(ctx context.Context, s Step) error {
 	if !ok || v.ModRevision != s.revision() {
 		return errMoved
 	}
-	ip = ip.DeepCopy()
 	if ip.Labels == nil {
 		ip.Labels = map[string]string{}
 	}
@@ -137,8 +130,8 @@ func (w storeWriter) relabel(ctx context.Context, s Step) error {
 
 // object is the IPAddress as an API server stores it.
 func (w storeWriter) object(s Step) *networkingv1.IPAddress {
-	ip := upstream.NewIPAddress(s.Address, types.NamespacedName(s.Service))
 	now := metav1.NewTime(w.now().Truncate(time.Second))
+	ip := s.object()
 	ip.UID, ip.CreationTimestamp = uuid.NewUUID(), now
 	ip.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager: v1alpha1.ManagerMigration, Operation: metav1.ManagedFieldsOperationUpdate,
@@ -153,8 +146,97 @@ const ownedFields = `{"f:metadata":{"f:labels":{".":{},"f:ipaddress.kubernetes.i
 
 func keyOfIPAddress(s Step) string { return prefixIPAddresses + s.Address.String() }
 
-// revision is the ModRevision of the object that the plan saw; a resourceVersion is nothing else.
-func (s Step) revision() int64 {
-	n, _ := strconv.ParseInt(s.ResourceVersion, 10, 64)
-	return n
+// Unseeded is what became of an Unseed.
+type Unseeded struct {
+	// Deleted are the addresses whose IPAddress was written by a seed and is gone now, or would be.
+	Deleted []string
+	// Kept are those that somebody has changed or written anew since.
+	Kept []string
+}
+
+// Unseed deletes the IPAddresses that were seeded, and of those only what nobody has changed since: such an object still has
+// the revision of the note that was written with it. With dryRun nothing is deleted.
+func Unseed(ctx context.Context, store Store, dryRun bool) (u Unseeded, err error) {
+	notes, err := notesOf(ctx, store)
+	for _, n := range notes {
+		if err := u.undo(ctx, store, n, dryRun); err != nil {
+			return u, fmt.Errorf("undoing %s: %w", n.Key, err)
+		}
+	}
+	return u, err
+}
+
+func notesOf(ctx context.Context, store Store) (notes []Value, err error) {
+	if _, err = store.List(ctx, prefixNotes, 0, func(v Value) error { notes = append(notes, v); return nil }); err != nil {
+		return nil, fmt.Errorf("reading what was seeded: %w", err)
+	}
+	return notes, nil
+}
+
+// Forget deletes the notes of a seed, so that nothing can be unseeded any more, and returns how many there were.
+func Forget(ctx context.Context, store Store) (int, error) {
+	notes, err := notesOf(ctx, store)
+	if err != nil {
+		return 0, err
+	}
+	for chunk := range slices.Chunk(notes, MaxWrites) {
+		var writes []Write
+		for _, v := range chunk {
+			writes = append(writes, Write{Key: v.Key, Guard: v.ModRevision, Delete: true})
+		}
+		if err := commitEach(ctx, store, writes); err != nil {
+			return 0, fmt.Errorf("deleting the notes of a seed: %w", err)
+		}
+	}
+	return len(notes), nil
+}
+
+// undo takes back one transaction in another one. If an object changes in between, it is looked at again.
+func (u *Unseeded) undo(ctx context.Context, store Store, v Value, dryRun bool) error {
+	var n note
+	if err := json.Unmarshal(v.Raw, &n); err != nil {
+		return fmt.Errorf("reading the note: %w", err)
+	}
+	for {
+		writes, kept, gone := []Write{{Key: v.Key, Guard: v.ModRevision, Delete: true}}, []string(nil), []string(nil)
+		for _, address := range n.Addresses {
+			ip, err := store.Get(ctx, prefixIPAddresses+address)
+			switch {
+			case err != nil:
+				return err
+			case ip.ModRevision == v.CreateRevision:
+				writes, gone = append(writes, Write{Key: ip.Key, Guard: ip.ModRevision, Delete: true}), append(gone, address)
+			case ip.Exists():
+				kept = append(kept, address)
+			}
+		}
+		var err error
+		if !dryRun {
+			_, err = store.Commit(ctx, writes)
+		}
+		if err == nil {
+			u.Deleted, u.Kept = append(u.Deleted, gone...), append(u.Kept, kept...)
+		}
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if again, err := store.Get(ctx, v.Key); err != nil || !again.Exists() {
+			return err // somebody else has undone it
+		}
+	}
+}
+
+// commitEach commits writes together, or one by one if somebody is changing some of them. What has changed is left as it is; the next
+// call finds it again.
+func commitEach(ctx context.Context, store Store, writes []Write) error {
+	_, err := store.Commit(ctx, writes)
+	if !errors.Is(err, ErrConflict) {
+		return err
+	}
+	for _, w := range writes {
+		if _, err := store.Commit(ctx, []Write{w}); err != nil && !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+	return nil
 }
