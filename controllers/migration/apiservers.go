@@ -52,16 +52,14 @@ type APIServer struct {
 	Err error
 }
 
-// DualWrites reports whether it may keep the bitmaps in step, and so write them; the answer of one that could not be asked
-// is yes.
+// DualWrites reports whether it may keep the bitmaps in step, and so write them; the answer of one that could not be asked is yes.
 func (a APIServer) DualWrites() bool {
 	minor, ok := minorOf(a.Version)
 	never := minor >= firstLocked || minor >= firstWithoutDualWrite && a.BitmapOff
 	return a.Err != nil || !ok || !never
 }
 
-// APIServers asks every API server of the cluster for its version. They are the endpoints of Service default/kubernetes, which
-// API servers keep themselves.
+// APIServers asks every API server of the cluster for its version. They are the endpoints of Service default/kubernetes, which API servers keep themselves.
 func APIServers(ctx context.Context, config *rest.Config) (servers []APIServer, err error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -155,8 +155,7 @@ func Finalize(ctx context.Context, s Sources, file string) (deleted []string, er
 	return deleted, nil
 }
 
-// Restore writes the values of an archive back, where there are none, all or nothing. A key that exists with another value is an
-// error.
+// Restore writes the values of an archive back, where there are none, all or nothing. A key that exists with another value is an error.
 func Restore(ctx context.Context, s Sources, a Archive) (restored []string, err error) {
 	cluster, err := s.Cluster(ctx)
 	if err != nil {

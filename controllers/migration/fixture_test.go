@@ -55,7 +55,7 @@ var flags = []string{"10.0.0.0/28", "10.0.1.0/29", "fd00::/124", "10.0.0.0/28,fd
 // randomFixture is healthy but for a few things, up to so many. Mostly nothing tells the range but what is in the cluster.
 func randomFixture(r *rand.Rand, trouble int) *fixture {
 	s := &fixture{flag: nets(oneOf(r, flags...))}
-	s.Now, s.Looked, s.Revision = noon, true, 11
+	s.Now, s.Revision = noon, 11
 	s.Allocator, s.Served = AllocatorBitmap, r.IntN(3) > 0
 	s.ServiceCIDRs = []ServiceCIDR{{Name: defaultName, UID: "default", ResourceVersion: "9", CIDRs: s.flag}}
 	s.add("kubernetes", s.flag[0].Addr().Next())
@@ -250,10 +250,10 @@ var troubles = map[string]func(*rand.Rand, *fixture){
 		}
 	},
 	"an object is broken": func(_ *rand.Rand, s *fixture) {
-		s.Unreadable = append(s.Unreadable, Unreadable{Key: fmt.Sprintf("ipaddresses/x%d", len(s.Unreadable)), Err: errors.New("broken")})
+		s.Unreadable = append(s.Unreadable, Value{Key: fmt.Sprintf("ipaddresses/x%d", len(s.Unreadable)), Err: errors.New("broken")})
 	},
 	"the range is told":         func(_ *rand.Rand, s *fixture) { s.Given = s.flag },
-	"nobody looked for bitmaps": func(_ *rand.Rand, s *fixture) { s.Bitmaps, s.Looked = nil, false },
+	"nobody looked for bitmaps": func(_ *rand.Rand, s *fixture) { s.Bitmaps, s.Revision = nil, 0 },
 }
 
 var troubleNames = func() (names []string) {

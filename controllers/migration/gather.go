@@ -94,7 +94,6 @@ func (s Sources) read(ctx context.Context) (w Snapshot, err error) {
 
 // readBitmaps reads both keys as they were at one moment.
 func (s Sources) readBitmaps(ctx context.Context, w *Snapshot) (err error) {
-	w.Looked = true
 	w.Revision, err = s.Store.List(ctx, prefixRanges, 0, func(v Value) error {
 		if v.Key == KeyPrimary || v.Key == KeySecondary { // the third one is of node ports
 			w.Bitmaps = append(w.Bitmaps, newStoredBitmap(v))
@@ -137,7 +136,7 @@ func (w *Snapshot) readAPI(ctx context.Context, c client.Client, list client.Obj
 func (w *Snapshot) readStore(ctx context.Context, store Store, prefix string) error {
 	_, err := store.List(ctx, prefix, w.Revision, func(v Value) error {
 		if !w.add(v.Object) {
-			w.Unreadable = append(w.Unreadable, Unreadable{Key: v.Key, Err: cmp.Or(v.Err, fmt.Errorf("it holds a %T", v.Object))})
+			w.Unreadable = append(w.Unreadable, Value{Key: v.Key, Err: cmp.Or(v.Err, fmt.Errorf("it holds a %T", v.Object))})
 		}
 		return nil
 	})
@@ -161,8 +160,7 @@ func (w *Snapshot) add(o runtime.Object) bool {
 	return true
 }
 
-// allocator tells from what the API servers allocate. An API server says its version; that of one which is down shows in what it
-// wrote itself.
+// allocator tells from what the API servers allocate. An API server says its version; that of one which is down shows in what it wrote itself.
 func (s Sources) allocator(w Snapshot) Allocator {
 	c := w.defaultCIDR()
 	created := c != nil && c.ByAPIServer || slices.ContainsFunc(w.IPAddresses, func(ip IPAddress) bool { return ip.ByAPIServer })
@@ -221,8 +219,7 @@ func (s Sources) Check(ctx context.Context) error {
 // confirmAfter is how long a finding must last: a Service under creation has its bit, or its IPAddress, before it exists.
 const confirmAfter = 3 * time.Second
 
-// Confirmed returns a plan of which every finding was seen twice, some seconds apart; what only one of the two looks saw was a
-// write under way.
+// Confirmed returns a plan of which every finding was seen twice, some seconds apart; what only one of the two looks saw was a write under way.
 func (s Sources) Confirmed(ctx context.Context, o Options) (Plan, error) {
 	w, err := s.Snapshot(ctx)
 	if err != nil {

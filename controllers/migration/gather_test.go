@@ -31,8 +31,8 @@ func TestSnapshotFromTheStore(t *testing.T) {
 	if w.Revision != revision {
 		t.Errorf("it is of revision %d, want %d", w.Revision, revision)
 	}
-	if w.Cluster != kubeSystem || !w.Looked || w.Served || w.Allocator != AllocatorBitmap {
-		t.Errorf("cluster %q, looked %v, served %v, allocator %s", w.Cluster, w.Looked, w.Served, w.Allocator)
+	if w.Cluster != kubeSystem || w.Served || w.Allocator != AllocatorBitmap {
+		t.Errorf("cluster %q, served %v, allocator %s", w.Cluster, w.Served, w.Allocator)
 	}
 	mustEqual(t, "Services", textsOf(w.Services, func(s Service) string { return s.Name.Name }), []string{"a", "b", "headless"})
 	mustEqual(t, "IPAddresses", textsOf(w.IPAddresses, func(ip IPAddress) string { return ip.Address.String() }), []string{"10.0.0.1", "10.0.0.2", "fd00::1"})
@@ -42,7 +42,7 @@ func TestSnapshotFromTheStore(t *testing.T) {
 		}
 	}
 	mustEqual(t, "bitmaps", textsOf(w.Bitmaps, func(b StoredBitmap) string { return b.Key + " " + b.Range }), []string{KeyPrimary + " 10.0.0.0/24", KeySecondary + " fd00::/112"})
-	mustEqual(t, "unreadable", textsOf(w.Unreadable, func(u Unreadable) string { return u.Key + ": " + u.Err.Error() }),
+	mustEqual(t, "unreadable", textsOf(w.Unreadable, func(u Value) string { return u.Key + ": " + u.Err.Error() }),
 		[]string{"ipaddresses/10.0.0.99: it holds a *v1.Namespace", "services/specs/ns/broken: the value, of 6 bytes, is broken"})
 }
 

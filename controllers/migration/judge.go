@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -193,7 +194,9 @@ func (b *addressIndex) putService(s *Service) (touched []netip.Addr) {
 	for _, a := range s.Addresses {
 		e := b.at(a)
 		e.claims = append(e.claims, s)
-		slices.SortFunc(e.claims, byRight)
+		slices.SortFunc(e.claims, func(a, b *Service) int { // who had it first keeps it; names only break the tie of one second
+			return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name.String(), b.Name.String()))
+		})
 		touched = append(touched, a)
 	}
 	return touched

@@ -101,16 +101,9 @@ func TestNothingIsOutOfAnUnknownRange(t *testing.T) {
 	}
 }
 
+// Of two Services on an address the older one comes first, of two of one second the first by name.
 func TestTheOlderServiceHasTheRight(t *testing.T) {
-	young, old, twin := aged(aService("a"), time.Minute), aged(aService("c"), time.Hour), aged(aService("b"), time.Hour)
-	for _, tc := range []struct {
-		first, second Service
-	}{{old, young}, {twin, young}, {twin, old}} {
-		if byRight(&tc.first, &tc.second) >= 0 || byRight(&tc.second, &tc.first) <= 0 {
-			t.Errorf("Service %s does not go before %s: first by age, then by name", tc.first.Name, tc.second.Name)
-		}
-	}
-	if byRight(&old, &old) != 0 {
-		t.Error("a Service goes before itself")
-	}
+	young, old, twin := aged(aService("a", "10.0.0.5"), time.Minute), aged(aService("c", "10.0.0.5"), time.Hour), aged(aService("b", "10.0.0.5"), time.Hour)
+	b := newAddressIndex(Snapshot{Services: []Service{young, old, twin}})
+	mustEqual(t, "claims", textsOf(b.entries[addr("10.0.0.5")].claims, func(s *Service) string { return s.Name.Name }), []string{"b", "c", "a"})
 }

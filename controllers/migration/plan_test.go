@@ -14,7 +14,7 @@ import (
 // healthy is a small cluster on the bitmap that is ready to flip: two Services, one of them with two families.
 func healthy() Snapshot {
 	return Snapshot{
-		Now: noon, Allocator: AllocatorBitmap, Served: true, Looked: true, Revision: 11,
+		Now: noon, Allocator: AllocatorBitmap, Served: true, Revision: 11,
 		Services:     []Service{aService("a", "10.0.0.1", "fd00::1"), aService("b", "10.0.0.2"), aService("headless")},
 		IPAddresses:  []IPAddress{anIP("10.0.0.1", "a"), anIP("10.0.0.2", "b"), anIP("fd00::1", "a")},
 		ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.0.0.0/24,fd00::/112")},
@@ -225,7 +225,7 @@ func TestPlan(t *testing.T) {
 			wantFindings: []string{"BitmapMissing (ranges/serviceips)"}, wantPlans: []string{"`migrate rollback` builds it"}, wantCalm: true,
 		},
 		"bitmaps that nobody looked for": {
-			change:   func(w *Snapshot) { w.Bitmaps, w.Looked, w.Revision = nil, false, 0 },
+			change:   func(w *Snapshot) { w.Bitmaps, w.Revision = nil, 0 },
 			wantCalm: true, wantClean: true,
 		},
 		"a bitmap that was never used": {
@@ -283,13 +283,13 @@ func TestPlan(t *testing.T) {
 				w.Services[3].Name.Namespace = "default"
 				w.IPAddresses = append(w.IPAddresses, anIP("10.0.0.3", "kubernetes"))
 				w.IPAddresses[3].Service.Namespace = "default"
-				w.Given, w.Bitmaps, w.Looked = nets("10.0.0.0/24,fd00::/112"), nil, false
+				w.Given, w.Bitmaps, w.Revision = nets("10.0.0.0/24,fd00::/112"), nil, 0
 			},
 			wantFindings: []string{"RangeContradicted (Service default/kubernetes)"}, wantPlans: []string{"give the range as kube-apiserver is started with it"}, wantBlocked: 1,
 		},
 		"an object of other bytes": {
 			change: func(w *Snapshot) {
-				w.Unreadable = []Unreadable{{Key: "services/specs/ns/x", Err: errors.New("the value is broken")}}
+				w.Unreadable = []Value{{Key: "services/specs/ns/x", Err: errors.New("the value is broken")}}
 			},
 			wantFindings: []string{"ObjectUnreadable (services/specs/ns/x)"}, wantPlans: []string{"repair or delete the key"}, wantBlocked: 1,
 		},

@@ -118,8 +118,7 @@ func (p *Plan) judgeGiven() {
 
 const tellRange = "tell the range with --service-cluster-ip-range, or give --etcd-servers, where the bitmaps tell it"
 
-// judgeDefaultCIDR compares the default ServiceCIDR with the range. An API server that allocates from ServiceCIDRs creates and
-// extends it itself.
+// judgeDefaultCIDR compares the default ServiceCIDR with the range. An API server that allocates from ServiceCIDRs creates and extends it itself.
 func (p *Plan) judgeDefaultCIDR() {
 	c := p.Snapshot.defaultCIDR()
 	switch {
@@ -221,15 +220,14 @@ func (p *Plan) readable(s StoredBitmap) bool {
 // absentBitmaps reports keys that a range should have and that do not exist.
 func (p *Plan) absentBitmaps() {
 	for i := range max(1, len(p.Ranges)) { // a cluster has one at least
-		if key := keyOf(i); p.Snapshot.Looked && p.stored(key) == nil {
+		if key := keyOf(i); p.Snapshot.Revision > 0 && p.stored(key) == nil {
 			p.find(BitmapMissing, "range "+prefixes(p.Ranges[min(i, len(p.Ranges)):min(i+1, len(p.Ranges))]),
 				"`migrate rollback` builds it; it does not matter for API servers that allocate from IPAddresses", key)
 		}
 	}
 }
 
-// drifted reports the bits that do not agree with the Services. An empty bitmap is reported once, not as one missing bit for each
-// address.
+// drifted reports the bits that do not agree with the Services. An empty bitmap is reported once, not as one missing bit for each address.
 func (p *Plan) drifted(s StoredBitmap, b *addressIndex, plan string) bool {
 	m, err := s.of(rangeAt(p.Ranges, s.Key))
 	if err != nil {

@@ -71,7 +71,7 @@ func TestRanges(t *testing.T) {
 			},
 		},
 		"the admin tells what only the secondary bitmap is left of": {
-			w:    Snapshot{Given: nets("10.0.0.0/24,fd00::/112"), Looked: true, Bitmaps: []StoredBitmap{v6}, ServiceCIDRs: all},
+			w:    Snapshot{Given: nets("10.0.0.0/24,fd00::/112"), Revision: 11, Bitmaps: []StoredBitmap{v6}, ServiceCIDRs: all},
 			want: "10.0.0.0/24,fd00::/112", wantWrong: []string{"BitmapMissing (ranges/serviceips)"},
 		},
 		"only the secondary bitmap is left": {w: Snapshot{Bitmaps: []StoredBitmap{v6}}, wantWrong: []string{"DefaultServiceCIDRMissing (ServiceCIDR kubernetes)"}},
@@ -80,7 +80,7 @@ func TestRanges(t *testing.T) {
 			wantWrong: []string{"MissingBit fd00::2 (Service ns/a)"},
 		},
 		"only the primary bitmap is left, a Service has the other family": {
-			w: Snapshot{Looked: true, Bitmaps: []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.1", "10.0.0.2")}, Services: dual, ServiceCIDRs: all}, want: "10.0.0.0/24,fd00::/112",
+			w: Snapshot{Revision: 11, Bitmaps: []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.1", "10.0.0.2")}, Services: dual, ServiceCIDRs: all}, want: "10.0.0.0/24,fd00::/112",
 			wantWrong: []string{"BitmapMissing (ranges/secondaryserviceips)"},
 		},
 		"each bitmap under the key of the other": {

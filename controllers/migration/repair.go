@@ -32,12 +32,12 @@ const maxConflicts = 100
 // errEnough ends a look at what happens.
 var errEnough = errors.New("enough was seen")
 
-// repairBitmap makes a bitmap agree with the Services while an API server allocates from it, which reads it anew when somebody
-// else has written it.
+// repairBitmap makes a bitmap agree with the Services while an API server allocates from it, which reads it anew when somebody else has written it.
 //
 // A bit may be cleared when it was set all the time for longer than a request can take, and no Service that was listed after
 // that time holds it: whoever set it has had the time to write the Service.
-func (r Runner) repairBitmap(ctx context.Context, key string) error {
+func (r Runner) repairBitmap(ctx context.Context, s Step) error {
+	key := s.Key
 	d, err := r.drift(ctx, key)
 	if err != nil {
 		return err

@@ -90,7 +90,7 @@ func TestRepairBitmap(t *testing.T) {
 				if tc.then != nil {
 					time.AfterFunc(10*time.Second, func() { tc.then(m) })
 				}
-				if err := mender(m).repairBitmap(t.Context(), KeyPrimary); err != nil && !errors.Is(err, errMoved) {
+				if err := mender(m).repairBitmap(t.Context(), Step{Key: KeyPrimary}); err != nil && !errors.Is(err, errMoved) {
 					t.Fatal(err)
 				}
 				mustEqual(t, "bits", usedIn(m, KeyPrimary), tc.want)
@@ -119,7 +119,7 @@ func TestRepairBitmapAfterTheGrace(t *testing.T) {
 					}
 					return nil
 				}
-				if err := mender(m).repairBitmap(t.Context(), KeyPrimary); err != nil {
+				if err := mender(m).repairBitmap(t.Context(), Step{Key: KeyPrimary}); err != nil {
 					t.Fatal(err)
 				}
 				mustEqual(t, "bits", usedIn(m, KeyPrimary), []string{"10.0.0.1", "10.0.0.9"})
@@ -139,7 +139,7 @@ func TestRepairBitmapUnderFire(t *testing.T) {
 			}
 			return nil
 		}
-		if err := mender(m).repairBitmap(t.Context(), KeyPrimary); err != nil {
+		if err := mender(m).repairBitmap(t.Context(), Step{Key: KeyPrimary}); err != nil {
 			t.Fatal(err)
 		}
 		got := usedIn(m, KeyPrimary)
@@ -154,7 +154,7 @@ func TestRepairBitmapUnderFire(t *testing.T) {
 			return nil
 		}
 		m.give("10.0.0.1")
-		if err := mender(m).repairBitmap(t.Context(), KeyPrimary); err == nil || !strings.Contains(err.Error(), "changed 100 times") {
+		if err := mender(m).repairBitmap(t.Context(), Step{Key: KeyPrimary}); err == nil || !strings.Contains(err.Error(), "changed 100 times") {
 			t.Errorf("without end: %v", err)
 		}
 	})
@@ -175,7 +175,7 @@ func TestRepairBitmapGivesUp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := drifted("10.0.0.1", "10.0.0.9")
 				time.AfterFunc(10*time.Second, func() { tc.then(m) })
-				mustSay(t, mender(m).repairBitmap(t.Context(), KeyPrimary), tc.want)
+				mustSay(t, mender(m).repairBitmap(t.Context(), Step{Key: KeyPrimary}), tc.want)
 				if m.count("Commit") > 0 {
 					t.Error("it has written")
 				}
@@ -192,7 +192,7 @@ func TestRepairBitmapGivesUp(t *testing.T) {
 				}
 				return nil
 			}
-			if err := mender(m).repairBitmap(t.Context(), KeyPrimary); !errors.Is(err, ErrCompacted) || m.count("Commit") > 0 {
+			if err := mender(m).repairBitmap(t.Context(), Step{Key: KeyPrimary}); !errors.Is(err, ErrCompacted) || m.count("Commit") > 0 {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -202,14 +202,14 @@ func TestRepairBitmapGivesUp(t *testing.T) {
 			m := drifted("10.0.0.1", "10.0.0.9")
 			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 			defer stop()
-			if err := mender(m).repairBitmap(ctx, KeyPrimary); !errors.Is(err, context.DeadlineExceeded) || m.count("Commit") > 0 {
+			if err := mender(m).repairBitmap(ctx, Step{Key: KeyPrimary}); !errors.Is(err, context.DeadlineExceeded) || m.count("Commit") > 0 {
 				t.Errorf("error %v", err)
 			}
 		})
 	})
 	t.Run("there is no bitmap", func(t *testing.T) {
 		m := drifted()
-		if err := mender(m).repairBitmap(t.Context(), KeySecondary); !errors.Is(err, errMoved) {
+		if err := mender(m).repairBitmap(t.Context(), Step{Key: KeySecondary}); !errors.Is(err, errMoved) {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -221,7 +221,7 @@ func TestRepairBitmapThatWasNeverUsed(t *testing.T) {
 		m := holding(healthy())
 		for _, key := range []string{KeyPrimary, KeySecondary} {
 			m.put(Write{Key: key, Object: unused.DeepCopy()})
-			if err := mender(m).repairBitmap(t.Context(), key); err != nil {
+			if err := mender(m).repairBitmap(t.Context(), Step{Key: key}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -243,7 +243,7 @@ func TestRepairBitmapBesideAnAPIServer(t *testing.T) {
 			done := make(chan struct{})
 			go func() { defer close(done); s.run(ctx) }()
 			time.Sleep(5 * time.Second)
-			err := mender(m).repairBitmap(ctx, KeyPrimary)
+			err := mender(m).repairBitmap(ctx, Step{Key: KeyPrimary})
 			s.mu.Lock()
 			bits := m.bitmap(KeyPrimary)
 			for a := range s.needs {

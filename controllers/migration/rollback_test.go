@@ -197,7 +197,7 @@ func TestRollback(t *testing.T) {
 		},
 		"another spelling is no trouble": {change: func(w *Snapshot) { w.Services[0].Misspelt = []string{"FD00::1"} }},
 		"what cannot be read": {
-			change:      func(w *Snapshot) { w.Unreadable = []Unreadable{{"services/specs/ns/x", errors.New("broken")}} },
+			change:      func(w *Snapshot) { w.Unreadable = []Value{{Key: "services/specs/ns/x", Err: errors.New("broken")}} },
 			wantRefused: []string{"ObjectUnreadable (services/specs/ns/x)"},
 		},
 		"a range that has no bitmap": {

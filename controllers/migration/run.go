@@ -80,32 +80,38 @@ func (r Runner) Run(ctx context.Context, approved []Step) (result Result, err er
 	var withheld sets.Set[string]                               // by the first look
 	seen, aims := keysOf(approved), sets.New[string]()          // what earlier looks have found, and what has been aimed at so far
 	for round, putOff := 0, false; round < maxRounds; round++ { // putOff: the first look has left steps to the second
-		if err := r.look(ctx, &result); err != nil {
+		w, err := r.Sources.Snapshot(ctx)
+		if err != nil {
 			return result, err
 		}
-		o := r.arrange(result.Last.Steps, approved, seen)
+		result.Last = NewPlan(w, r.Options)
+		if blocked := result.Last.Blocked(); len(blocked) > 0 {
+			return result, &BlockedError{blocked}
+		}
+		result.Unsettled = unsettled(result.Last)
+		now, later, refused := r.arrange(result.Last.Steps, approved, seen)
 		if round == 0 {
-			withheld = keysOf(o.withheld)
+			withheld = keysOf(refused)
 		}
 		// Others have come since, as when a Service goes right after its IPAddress was written.
-		result.Withheld = slices.DeleteFunc(o.withheld, func(s Step) bool { return !withheld.Has(s.key()) })
+		result.Withheld = slices.DeleteFunc(refused, func(s Step) bool { return !withheld.Has(s.key()) })
 		result.Fresh = len(result.Last.Steps) - len(result.Withheld)
 		// What was aimed at already, and is to be done again, was undone or has failed.
 		undone := func(s Step) bool { return aims.Has(s.aim()) }
-		news := round > 0 && !putOff && !slices.ContainsFunc(o.now, undone) && !slices.ContainsFunc(o.later, undone)
-		if news || len(o.now)+len(o.later) == 0 {
+		news := round > 0 && !putOff && !slices.ContainsFunc(now, undone) && !slices.ContainsFunc(later, undone)
+		if news || len(now)+len(later) == 0 {
 			return result, nil
 		}
-		putOff = round == 0 && len(o.later) > 0
-		for _, s := range o.now {
+		putOff = round == 0 && len(later) > 0
+		for _, s := range now {
 			if s.Do != RepairBitmap { // Services under creation make it look drifted at every moment
 				aims.Insert(s.aim())
 			}
 		}
-		result.Tried = result.Tried || len(o.now) > 0
-		n, err := r.apply(ctx, o.now)
+		result.Tried = result.Tried || len(now) > 0
+		n, err := r.apply(ctx, now)
 		result.Written += n
-		if err == nil && len(o.later) > 0 {
+		if err == nil && len(later) > 0 {
 			err = sleep(ctx, confirmAfter)
 		}
 		if err != nil {
@@ -115,39 +121,21 @@ func (r Runner) Run(ctx context.Context, approved []Step) (result Result, err er
 	return result, errors.New("after many rounds there is still something to do about the same addresses; somebody undoes it, or they change all the time")
 }
 
-// look reads the cluster and plans.
-func (r Runner) look(ctx context.Context, result *Result) error {
-	w, err := r.Sources.Snapshot(ctx)
-	if err != nil {
-		return err
-	}
-	result.Last = NewPlan(w, r.Options)
-	if blocked := result.Last.Blocked(); len(blocked) > 0 {
-		return &BlockedError{blocked}
-	}
-	result.Unsettled = unsettled(result.Last)
-	return nil
-}
-
-// order is what is done with the steps of a plan.
-type order struct{ now, later, withheld []Step }
-
-// arrange withholds what is not permitted, and puts off what destroys and was not seen before. Without a list of approved steps all are
-// approved.
-func (r Runner) arrange(steps, approved []Step, seen sets.Set[string]) (o order) {
+// arrange withholds what is not permitted, and puts off what destroys and was not seen before. Without a list of approved steps all are approved.
+func (r Runner) arrange(steps, approved []Step, seen sets.Set[string]) (now, later, withheld []Step) {
 	listed := keysOf(approved)
 	for _, s := range steps {
 		switch {
 		case !s.Creates() && r.CreateOnly, s.Destroys() && approved != nil && !listed.Has(s.key()):
-			o.withheld = append(o.withheld, s)
+			withheld = append(withheld, s)
 		case !s.Destroys() || seen.Has(s.key()):
-			o.now = append(o.now, s)
+			now = append(now, s)
 		default:
-			o.later = append(o.later, s)
+			later = append(later, s)
 			seen.Insert(s.key())
 		}
 	}
-	return o
+	return now, later, withheld
 }
 
 // unsettled are the findings that stop a flip and that no step of the plan mends.
@@ -206,7 +194,11 @@ func (r Runner) applyEach(ctx context.Context, steps []Step) (int, error) {
 			if err := limit.Wait(ctx); err != nil {
 				return err
 			}
-			switch err := r.one(ctx, s); {
+			do := apiWriter{r.Sources.API, r.Sources.APIVersion}.apply
+			if s.Do == RepairBitmap {
+				do = r.repairBitmap
+			}
+			switch err := do(ctx, s); {
 			case err == nil:
 				written.Add(1)
 			case !errors.Is(err, errMoved):
@@ -218,11 +210,4 @@ func (r Runner) applyEach(ctx context.Context, steps []Step) (int, error) {
 	}
 	err := group.Wait()
 	return int(written.Load()), err
-}
-
-func (r Runner) one(ctx context.Context, s Step) error {
-	if s.Do == RepairBitmap {
-		return r.repairBitmap(ctx, s.Key)
-	}
-	return apiWriter{r.Sources.API, r.Sources.APIVersion}.apply(ctx, s)
 }

@@ -41,10 +41,10 @@ func TestArrange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := keysOf(tc.seen)
-			got := tc.r.arrange(all, tc.approved, seen)
-			mustEqual(t, "now", got.now, tc.wantNow)
-			mustEqual(t, "later", got.later, tc.wantLater)
-			mustEqual(t, "withheld", got.withheld, tc.wantWithheld)
+			now, later, withheld := tc.r.arrange(all, tc.approved, seen)
+			mustEqual(t, "now", now, tc.wantNow)
+			mustEqual(t, "later", later, tc.wantLater)
+			mustEqual(t, "withheld", withheld, tc.wantWithheld)
 			for _, s := range tc.wantLater {
 				if !seen.Has(s.key()) {
 					t.Errorf("%s was put off and is not remembered", stepText(s))

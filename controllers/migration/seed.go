@@ -24,8 +24,7 @@ const batch = MaxWrites - 1
 // name, so that none of them meets the notes.
 const prefixNotes = v1alpha1.Prefix + "/seeded/"
 
-// note names the IPAddresses that were created in the same transaction, so that they have its revision as long as nobody
-// changes them.
+// note names the IPAddresses that were created in the same transaction, so that they have its revision as long as nobody changes them.
 type note struct {
 	Addresses []string `json:"addresses"`
 }
@@ -49,8 +48,7 @@ func (r Runner) applyToStore(ctx context.Context, steps []Step) (written int, er
 	return written, nil
 }
 
-// applyAll carries out what creates in one transaction, and everything else step by step. If some of it exists already, it is
-// tried one by one.
+// applyAll carries out what creates in one transaction, and everything else step by step. If some of it exists already, it is tried one by one.
 func (w storeWriter) applyAll(ctx context.Context, steps []Step) (written int, err error) {
 	creates := slices.DeleteFunc(slices.Clone(steps), func(s Step) bool { return s.Do != CreateIPAddress })
 	switch err := w.create(ctx, creates); {
@@ -226,8 +224,7 @@ func (u *Unseeded) undo(ctx context.Context, store Store, v Value, dryRun bool) 
 	}
 }
 
-// commitEach commits writes together, or one by one if somebody is changing some of them. What has changed is left as it is; the next
-// call finds it again.
+// commitEach commits writes together, or one by one if somebody is changing some of them. What has changed is left as it is; the next call finds it again.
 func commitEach(ctx context.Context, store Store, writes []Write) error {
 	_, err := store.Commit(ctx, writes)
 	if !errors.Is(err, ErrConflict) {

@@ -1,7 +1,6 @@
 package migration
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -43,18 +42,15 @@ type Snapshot struct {
 	Allocator Allocator
 	// Served: an API server was asked and serves ServiceCIDRs and IPAddresses.
 	Served bool
-	// Given is what the admin says that the API server's --service-cluster-ip-range is, the primary range first; nil if
-	// nothing was said.
+	// Given is what the admin says that the API server's --service-cluster-ip-range is, the primary range first; nil if nothing was said.
 	Given []netip.Prefix
-	// Bitmaps are those that exist, primary first. Looked is false when nobody looked for them.
-	Bitmaps []StoredBitmap
-	Looked  bool
-
+	// Bitmaps are those that exist, primary first.
+	Bitmaps      []StoredBitmap
 	Services     []Service
 	IPAddresses  []IPAddress
 	ServiceCIDRs []ServiceCIDR
 	// Unreadable are objects that could not be decoded.
-	Unreadable []Unreadable
+	Unreadable []Value
 }
 
 // Service is what matters of a Service.
@@ -100,12 +96,6 @@ type StoredBitmap struct {
 	Range       string         // the text in it
 	Bitmap      *bitmap.Bitmap // what it says, nil if Err tells why that cannot be known
 	Err         error
-}
-
-// Unreadable is an object that could not be decoded.
-type Unreadable struct {
-	Key string
-	Err error
 }
 
 // Keys of the RangeAllocations, relative to the prefix of the API server's storage.
@@ -161,16 +151,10 @@ func newServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
 	return c
 }
 
-// byRight orders the Services that hold one address: who had it first keeps it. Names only break the tie of one second.
-func byRight(a, b *Service) int {
-	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name.String(), b.Name.String()))
-}
-
 // defaultCIDR returns the ServiceCIDR that stands for the API server's flag, nil if there is none.
 func (w Snapshot) defaultCIDR() *ServiceCIDR {
-	i := slices.IndexFunc(w.ServiceCIDRs, func(c ServiceCIDR) bool { return c.Name == defaultName })
-	if i < 0 {
-		return nil
+	if i := slices.IndexFunc(w.ServiceCIDRs, func(c ServiceCIDR) bool { return c.Name == defaultName }); i >= 0 {
+		return &w.ServiceCIDRs[i]
 	}
-	return &w.ServiceCIDRs[i]
+	return nil
 }

@@ -19,8 +19,7 @@ type Store interface {
 	// Watch shows each change below a prefix, again a folder, after a revision, in order, until ctx ends or see returns an error.
 	// A deleted key is a Value with ModRevision of its deletion and without Raw. ErrCompacted means: list again.
 	Watch(ctx context.Context, prefix string, after int64, see func(Value) error) error
-	// Commit writes all or nothing, in one transaction, and returns its revision. ErrConflict means that a guard did not
-	// hold and nothing was written.
+	// Commit writes all or nothing, in one transaction, and returns its revision. ErrConflict means that a guard did not hold and nothing was written.
 	Commit(ctx context.Context, writes []Write) (revision int64, err error)
 }
 

@@ -118,8 +118,7 @@ func defaultServiceCIDR(s Step) *networkingv1.ServiceCIDR {
 // maxPause bounds the pause between two tries: an API server that is restarted is back after a few seconds.
 const maxPause = 5 * time.Second
 
-// internalTries is how often an internal error is taken for a passing one: a webhook that fails, or etcd without space, answers so
-// for ever.
+// internalTries is how often an internal error is taken for a passing one: a webhook that fails, or etcd without space, answers so for ever.
 const internalTries = 5
 
 // retry repeats a request while the API server is away or overloaded, until ctx ends, and returns any other answer.

@@ -51,7 +51,7 @@ func TestDecide(t *testing.T) {
 		"a cluster that never allocated from a bitmap": {w: inputs{covered: 5, claimed: 5}},
 		"rolled back":                                  {w: inputs{bitmap: true, covered: 5, claimed: 5, now: there(Flipped())}, want: ready},
 		"rolled back after finalize":                   {w: inputs{bitmap: true, covered: 3, claimed: 5, now: there(Finalized())}, want: inProgress},
-		"somebody has turned the status":               {w: inputs{now: there(metav1.Condition{Status: "False", Reason: ReasonFlipped, Message: Flipped().Message})}, want: flipped},
+		"somebody has turned the status":               {w: inputs{now: there(metav1.Condition{Status: "False", Reason: "Flipped", Message: Flipped().Message})}, want: flipped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decide(tc.w)

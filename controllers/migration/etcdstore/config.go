@@ -27,8 +27,7 @@ type Config struct {
 	Endpoints []string
 	// CAFile holds the authorities that may have signed the certificate of etcd. Empty means those of the system.
 	CAFile string
-	// CertFile and KeyFile are our certificate and its key. They are read again for each connection, so that they can be
-	// renewed while a long watch runs.
+	// CertFile and KeyFile are our certificate and its key. They are read again for each connection, so that they can be renewed while a long watch runs.
 	CertFile, KeyFile string
 	// Prefix is that of all keys. Empty means DefaultPrefix.
 	Prefix string
@@ -86,8 +85,7 @@ func failFast(ctx context.Context, method string, request, reply any, connection
 	return invoke(ctx, method, request, reply, connection, append(options, grpc.WaitForReady(false))...)
 }
 
-// keys translates between keys as etcd has them and keys relative to the API server's prefix. Its value is the prefix, with a slash
-// on both sides.
+// keys translates between keys as etcd has them and keys relative to the API server's prefix. Its value is the prefix, with a slash on both sides.
 type keys string
 
 // newKeys takes a prefix as kube-apiserver would understand it.

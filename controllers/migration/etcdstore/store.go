@@ -77,8 +77,7 @@ func (s *Store) Get(ctx context.Context, key string) (migration.Value, error) {
 	return s.value(answer.Kvs[0]), nil
 }
 
-// List visits all keys below a prefix, which is a folder: "services/specs" does not stand for services/specs2. See
-// [migration.Store].
+// List visits all keys below a prefix, which is a folder: "services/specs" does not stand for services/specs2. See [migration.Store].
 func (s *Store) List(ctx context.Context, prefix string, at int64, visit func(migration.Value) error) (int64, error) {
 	below := s.keys.below(prefix)
 	end := clientv3.WithRange(clientv3.GetPrefixRangeEnd(below))
