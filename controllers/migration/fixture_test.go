@@ -3,6 +3,7 @@ package migration
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -29,25 +30,7 @@ type fixture struct {
 
 // String tells the story, for tests that fail.
 func (s fixture) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "flag %s, given %s, allocator %s, served %v; done: %s\n", prefixes(s.flag), prefixes(s.Given), s.Allocator, s.Served, strings.Join(s.done, ", "))
-	for _, x := range s.Services {
-		fmt.Fprintf(&b, "  Service %s %v %v %v, %v old\n", x.Name, x.Addresses, x.Misspelt, x.Invalid, s.Now.Sub(x.Created))
-	}
-	for _, x := range s.IPAddresses {
-		fmt.Fprintf(&b, "  IPAddress %s of %q, managed by %q, %s, deleting %v\n", x.Address, x.Service, x.ManagedBy, x.Family, x.Deleting)
-	}
-	for _, x := range s.ServiceCIDRs {
-		fmt.Fprintf(&b, "  ServiceCIDR %s %s, deleting %v, finalizers %v\n", x.Name, prefixes(x.CIDRs), x.Deleting, x.Finalizers)
-	}
-	for _, x := range s.Bitmaps {
-		fmt.Fprintf(&b, "  %s %s %v", x.Key, x.Range, x.Err)
-		if x.Bitmap != nil {
-			fmt.Fprint(&b, slices.Collect(x.Bitmap.All()))
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
+	return fmt.Sprintf("flag %s; done: %s\n%+v", prefixes(s.flag), strings.Join(s.done, ", "), s.Snapshot)
 }
 
 var flags = []string{"10.0.0.0/28", "10.0.1.0/29", "fd00::/124", "10.0.0.0/28,fd00::/124", "fd00::/112,10.0.0.0/28", "10.0.0.0/26,fd00::/120"}
@@ -171,7 +154,7 @@ var troubles = map[string]func(*rand.Rand, *fixture){
 		if slices.ContainsFunc(s.IPAddresses, func(ip IPAddress) bool { return ip.Address == a }) {
 			return
 		}
-		s.add("far-"+strings.NewReplacer(":", "-").Replace(a.String()), a)
+		s.add("far-"+a.String(), a)
 		if r.IntN(2) == 0 {
 			s.IPAddresses = s.IPAddresses[:len(s.IPAddresses)-1]
 		}
@@ -256,13 +239,7 @@ var troubles = map[string]func(*rand.Rand, *fixture){
 	"nobody looked for bitmaps": func(_ *rand.Rand, s *fixture) { s.Bitmaps, s.Revision = nil, 0 },
 }
 
-var troubleNames = func() (names []string) {
-	for name := range troubles {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}()
+var troubleNames = slices.Sorted(maps.Keys(troubles))
 
 // compactServices drops Services whose name is there already.
 func compactServices(all []Service) (out []Service) {

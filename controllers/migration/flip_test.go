@@ -188,15 +188,3 @@ func TestReadyToFlipAsTheAPIServerSees(t *testing.T) {
 		t.Errorf("%d worlds are ready, %d are not: the fixtures prove nothing", ready, unready)
 	}
 }
-
-// Where somebody keeps the range as it is, the plan finds it out by itself, whatever else is wrong.
-func TestAHealthyClusterTellsItsRange(t *testing.T) {
-	for _, flag := range flags {
-		for seed := range uint64(50) {
-			s := randomFixture(seeded(seed), 0)
-			if p := NewPlan(s.Snapshot, Options{}); !slices.Equal(p.Ranges, s.flag) || !p.Clean() || !p.ReadyToFlip() || p.OK != p.Addresses {
-				t.Fatalf("flag %s, seed %d: ranges %v, findings %v", flag, seed, p.Ranges, textsOf(p.Findings, findingText))
-			}
-		}
-	}
-}

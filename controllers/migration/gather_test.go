@@ -3,7 +3,6 @@ package migration
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,16 +43,6 @@ func TestSnapshotFromTheStore(t *testing.T) {
 	mustEqual(t, "bitmaps", textsOf(w.Bitmaps, func(b StoredBitmap) string { return b.Key + " " + b.Range }), []string{KeyPrimary + " 10.0.0.0/24", KeySecondary + " fd00::/112"})
 	mustEqual(t, "unreadable", textsOf(w.Unreadable, func(u Value) string { return u.Key + ": " + u.Err.Error() }),
 		[]string{"ipaddresses/10.0.0.99: it holds a *v1.Namespace", "services/specs/ns/broken: the value, of 6 bytes, is broken"})
-}
-
-func TestSnapshotThatCannotBeRead(t *testing.T) {
-	for _, prefix := range []string{"ranges/", prefixIPAddresses, prefixServiceCIDRs, prefixServices, "namespaces/kube-system"} {
-		m, away := holding(healthy()), errors.New("away")
-		m.before = func(c call) error { return map[string]error{prefix: away}[c.key] }
-		if _, err := m.sources().Snapshot(t.Context()); !errors.Is(err, away) || !strings.HasPrefix(err.Error(), "reading ") {
-			t.Errorf("without %s: %v", prefix, err)
-		}
-	}
 }
 
 func TestStoredBitmap(t *testing.T) {

@@ -61,13 +61,10 @@ func TestRepairBitmap(t *testing.T) {
 		wantWithin time.Duration
 		wantWrites int
 	}{
-		"nothing is wrong":      {used: []string{"10.0.0.1"}, want: []string{"10.0.0.1"}, wantWithin: 5 * time.Second},
-		"a bit is missing":      {want: []string{"10.0.0.1"}, wantWithin: 5 * time.Second, wantWrites: 1},
-		"a bit leaks":           {used: []string{"10.0.0.1", "10.0.0.9"}, want: []string{"10.0.0.1"}, wantWithin: time.Minute, wantWrites: 1},
-		"one of each":           {used: []string{"10.0.0.9"}, want: []string{"10.0.0.1"}, wantWithin: time.Minute, wantWrites: 1},
-		"its Service comes":     {used: []string{"10.0.0.1", "10.0.0.9"}, then: func(m *memory) { m.putService(aService("b", "10.0.0.9")) }, want: []string{"10.0.0.1", "10.0.0.9"}, wantWithin: time.Minute},
-		"it is cleared":         {used: []string{"10.0.0.1", "10.0.0.9"}, then: func(m *memory) { m.give("10.0.0.9") }, want: []string{"10.0.0.1"}, wantWithin: 11 * time.Second},
-		"one of two is cleared": {used: []string{"10.0.0.1", "10.0.0.8", "10.0.0.9"}, then: func(m *memory) { m.give("10.0.0.9") }, want: []string{"10.0.0.1"}, wantWithin: time.Minute, wantWrites: 1},
+		"nothing is wrong":  {used: []string{"10.0.0.1"}, want: []string{"10.0.0.1"}, wantWithin: 5 * time.Second},
+		"a bit leaks":       {used: []string{"10.0.0.1", "10.0.0.9"}, want: []string{"10.0.0.1"}, wantWithin: time.Minute, wantWrites: 1},
+		"its Service comes": {used: []string{"10.0.0.1", "10.0.0.9"}, then: func(m *memory) { m.putService(aService("b", "10.0.0.9")) }, want: []string{"10.0.0.1", "10.0.0.9"}, wantWithin: time.Minute},
+		"it is cleared":     {used: []string{"10.0.0.1", "10.0.0.9"}, then: func(m *memory) { m.give("10.0.0.9") }, want: []string{"10.0.0.1"}, wantWithin: 11 * time.Second},
 		"it is cleared and set for a Service that is on its way": {
 			used: []string{"10.0.0.1", "10.0.0.8", "10.0.0.9"}, then: func(m *memory) { m.give("10.0.0.9"); m.take("10.0.0.9") },
 			want: []string{"10.0.0.1", "10.0.0.9"}, wantWithin: time.Minute, wantWrites: 1,
@@ -76,7 +73,6 @@ func TestRepairBitmap(t *testing.T) {
 			used: []string{"10.0.0.1", "10.0.0.9"}, then: func(m *memory) { m.take("10.0.0.7") },
 			want: []string{"10.0.0.1", "10.0.0.7"}, wantWithin: time.Minute, wantWrites: 1,
 		},
-		"the missing one is set": {used: []string{"10.0.0.9"}, then: func(m *memory) { m.take("10.0.0.1") }, want: []string{"10.0.0.1"}, wantWithin: time.Minute, wantWrites: 1},
 		"the Service without bit goes": {
 			used: []string{"10.0.0.9"}, then: func(m *memory) { m.remove("services/specs/ns/a") }, want: nil, wantWithin: time.Minute, wantWrites: 1,
 		},

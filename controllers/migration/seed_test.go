@@ -56,7 +56,7 @@ func TestSeed(t *testing.T) {
 	if v.APIVersion != "networking.k8s.io/v1" || o.UID == "" || o.CreationTimestamp.IsZero() || o.CreationTimestamp.Nanosecond() != 0 {
 		t.Errorf("it is stored as %s, UID %q, created %v", v.APIVersion, o.UID, o.CreationTimestamp)
 	}
-	if len(o.ManagedFields) != 1 || o.ManagedFields[0].Manager != v1alpha1.ManagerMigration || newIPAddressOf(o).ByAPIServer {
+	if len(o.ManagedFields) != 1 || o.ManagedFields[0].Manager != v1alpha1.ManagerMigration || upstream.WrittenByAPIServer(o) {
 		t.Errorf("it is signed by %v", o.ManagedFields)
 	}
 	if o.UID == m.now("ipaddresses/fd00::2").Object.(*networkingv1.IPAddress).UID {
@@ -65,8 +65,6 @@ func TestSeed(t *testing.T) {
 	want.UID, want.CreationTimestamp, want.ManagedFields, want.ResourceVersion = o.UID, o.CreationTimestamp, o.ManagedFields, o.ResourceVersion
 	mustEqual(t, "IPAddress", o, want)
 }
-
-func newIPAddressOf(o *networkingv1.IPAddress) IPAddress { ip, _ := newIPAddress(o); return ip }
 
 // Whenever seed dies, the next one completes it, and unseed then takes back all that both wrote.
 func TestSeedIsInterrupted(t *testing.T) {
@@ -254,16 +252,6 @@ func TestUnseedTwiceAtOnce(t *testing.T) {
 	if u, err := Unseed(t.Context(), m, false); err != nil || len(u.Deleted) != 0 {
 		t.Errorf("%+v, %v", u, err)
 	}
-}
-
-func TestUnseedWithABrokenNote(t *testing.T) {
-	m := seededCluster(t)
-	m.put(Write{Key: prefixNotes + "broken", Raw: []byte("?")})
-	_, err := Unseed(t.Context(), m, false)
-	mustSay(t, err, prefixNotes+"broken")
-	m.fail("", errors.New("away"))
-	_, err = Unseed(t.Context(), m, false)
-	mustSay(t, err, "reading what was seeded: away")
 }
 
 // Forget deletes all notes, however many, and nothing else; then nothing is seeded any more.

@@ -5,18 +5,6 @@ import (
 	"testing"
 )
 
-func TestDestroys(t *testing.T) {
-	destroys := map[Action]bool{ReplaceServiceCIDR: true, ReplaceIPAddress: true, DeleteIPAddress: true, RepairBitmap: true}
-	for _, do := range Actions {
-		if got := (Step{Do: do}).Destroys(); got != destroys[do] {
-			t.Errorf("%s destroys: %v", do, got)
-		}
-	}
-	if len(Actions) != 7 {
-		t.Errorf("there are %d actions", len(Actions))
-	}
-}
-
 // The key of a step is what it does to which object for whom. When the object has changed in between it is the same work still;
 // when it is another object it is not.
 func TestKeyOfAStep(t *testing.T) {
@@ -39,16 +27,6 @@ func TestKeyOfAStep(t *testing.T) {
 	}
 }
 
-func TestWhatAStepIsAbout(t *testing.T) {
-	for want, s := range map[string]Step{
-		"10.0.0.5": {Do: CreateIPAddress, Address: addr("10.0.0.5")}, KeyPrimary: {Do: RepairBitmap, Key: KeyPrimary}, "kubernetes": {Do: CreateServiceCIDR},
-	} {
-		if got := s.What(); got != want {
-			t.Errorf("%s is about %s, want %s", s.Do, got, want)
-		}
-	}
-}
-
 // TestValidate: what a step lacks that somebody has edited.
 func TestValidate(t *testing.T) {
 	a, svc := addr("10.0.0.5"), "ns/a"
@@ -59,16 +37,13 @@ func TestValidate(t *testing.T) {
 		"a creation":                   {s: Step{Do: CreateIPAddress, Address: a, Service: svc}},
 		"a creation for nobody":        {s: Step{Do: CreateIPAddress, Address: a}, want: "needs the Service"},
 		"a creation of nothing":        {s: Step{Do: CreateIPAddress, Service: svc}, want: "an address"},
-		"a deletion":                   {s: Step{Do: DeleteIPAddress, Address: a, UID: "u", ResourceVersion: "7"}},
 		"a deletion of whatever is":    {s: Step{Do: DeleteIPAddress, Address: a, UID: "u"}, want: "resourceVersion"},
 		"a deletion of whoever it is":  {s: Step{Do: DeleteIPAddress, Address: a, ResourceVersion: "7"}, want: "uid"},
 		"a replacement for nobody":     {s: Step{Do: ReplaceIPAddress, Address: a, UID: "u", ResourceVersion: "7"}, want: "needs the Service"},
-		"labels":                       {s: Step{Do: RelabelIPAddress, Address: a, Service: svc, UID: "u", ResourceVersion: "7"}},
 		"labels of whatever is":        {s: Step{Do: RelabelIPAddress, Address: a, Service: svc}, want: "resourceVersion"},
 		"a ServiceCIDR":                {s: Step{Do: CreateServiceCIDR, CIDRs: nets("10.0.0.0/24")}},
 		"a ServiceCIDR without ranges": {s: Step{Do: CreateServiceCIDR}, want: "cidrs"},
 		"ranges without a ServiceCIDR": {s: Step{Do: CreateIPAddress, Address: a, Service: svc, CIDRs: nets("10.0.0.0/24")}, want: "cidrs"},
-		"another ServiceCIDR":          {s: Step{Do: ReplaceServiceCIDR, CIDRs: nets("10.0.0.0/24"), UID: "u", ResourceVersion: "7"}},
 		"another ServiceCIDR for any":  {s: Step{Do: ReplaceServiceCIDR, CIDRs: nets("10.0.0.0/24")}, want: "uid"},
 		"a repair":                     {s: Step{Do: RepairBitmap, Key: KeyPrimary}},
 		"a repair of nothing":          {s: Step{Do: RepairBitmap}, want: "key"},
