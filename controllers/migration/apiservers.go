@@ -22,13 +22,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// Minor versions.
 const (
-	// firstWithIPAddresses is the minor version that allocates from IPAddresses by default.
-	firstWithIPAddresses = 33
-	// firstWithoutDualWrite is the one that does not keep the bitmap in step by default (DisableAllocatorDualWrite).
-	firstWithoutDualWrite = 34
-	// firstLocked is the one in which that gate is locked.
-	firstLocked = 35
+	firstWithIPAddresses  = 33 // allocates from IPAddresses by default
+	firstWithoutDualWrite = 34 // does not keep the bitmap in step by default (DisableAllocatorDualWrite)
+	firstLocked           = 35 // that gate is locked
 )
 
 // minorOf reads the minor version of Kubernetes 1; "32+" is how some vendors write it. A server that emulates an older version
@@ -43,13 +41,10 @@ func minorOf(v *version.Info) (minor int, ok bool) {
 
 // APIServer is one of the cluster's API servers.
 type APIServer struct {
-	// Address is host and port.
-	Address string
-	Version *version.Info
-	// BitmapOff: it says that its feature gate DisableAllocatorDualWrite is on.
-	BitmapOff bool
-	// Err tells why it could not be asked.
-	Err error
+	Address   string // host and port
+	Version   *version.Info
+	BitmapOff bool  // it says that its feature gate DisableAllocatorDualWrite is on
+	Err       error // why it could not be asked
 }
 
 // DualWrites reports whether it may keep the bitmaps in step, and so write them; the answer of one that could not be asked is yes.
@@ -123,11 +118,10 @@ func askServer(ctx context.Context, config *rest.Config, address string) (server
 // gateOn is what the metrics of an API server say of a feature gate that is on.
 var gateOn = regexp.MustCompile(`(?m)^kubernetes_feature_enabled\{name="DisableAllocatorDualWrite",[^}]*\} 1$`)
 
-// prefixMasterLeases is where each API server renews a key with a lease, by its address, as long as it runs.
-const prefixMasterLeases = "masterleases/"
-
-// leaseLasts is how long such a key outlives an API server that was killed.
-const leaseLasts = 15 * time.Second
+const (
+	prefixMasterLeases = "masterleases/"  // where each API server renews a key with a lease, by its address, as long as it runs
+	leaseLasts         = 15 * time.Second // how long such a key outlives an API server that was killed
+)
 
 // NoneAlive makes sure that no API server runs on this etcd. It waits for the leases of those that were killed, and returns an error
 // that names those which go on.

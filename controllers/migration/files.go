@@ -41,7 +41,6 @@ type ArchivedKey struct {
 
 const kindArchive = "BitmapArchive"
 
-// newArchive keeps bitmaps, in whatever state they are.
 func newArchive(w Snapshot, values []Value) Archive {
 	a := Archive{APIVersion: formatVersion, Kind: kindArchive, Cluster: w.Cluster, Revision: w.Revision, Saved: w.Now.UTC()}
 	for _, v := range values {
@@ -101,12 +100,8 @@ func writeDurably(file string, text []byte) error {
 
 // LoadArchive reads an archive and checks that it is one.
 func LoadArchive(file string) (a Archive, err error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
+	if err := load(file, &a); err != nil {
 		return Archive{}, err
-	}
-	if err := yaml.UnmarshalStrict(text, &a); err != nil {
-		return Archive{}, fmt.Errorf("reading %s: %w", file, err)
 	}
 	if a.APIVersion != formatVersion || a.Kind != kindArchive {
 		return Archive{}, fmt.Errorf("%s is %s %s, not %s %s", file, a.APIVersion, a.Kind, formatVersion, kindArchive)
@@ -252,14 +247,9 @@ func (p *Plan) Report(kind string) Report {
 }
 
 // LoadPlan reads a plan that was written to a file, as YAML or JSON. Unknown fields are errors: they may mean something.
-func LoadPlan(file string) (Report, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return Report{}, fmt.Errorf("reading the plan: %w", err)
-	}
-	var r Report
-	if err := yaml.UnmarshalStrict(text, &r); err != nil {
-		return Report{}, fmt.Errorf("reading the plan %s: %w", file, err)
+func LoadPlan(file string) (r Report, err error) {
+	if err := load(file, &r); err != nil {
+		return Report{}, err
 	}
 	if r.APIVersion != formatVersion || r.Kind != KindPlan {
 		return Report{}, fmt.Errorf("%s is %q %q, not %s %s; write one with `migrate plan -o %s`", file, r.APIVersion, r.Kind, formatVersion, KindPlan, file)
@@ -270,4 +260,15 @@ func LoadPlan(file string) (Report, error) {
 		}
 	}
 	return r, nil
+}
+
+func load(file string, into any) error {
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, into)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", file, err)
+	}
+	return nil
 }

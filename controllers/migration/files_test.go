@@ -83,7 +83,7 @@ func TestReport(t *testing.T) {
 func TestLoadPlanRefuses(t *testing.T) {
 	const head = "apiVersion: migration.clusterip-operator.io/v1alpha1\nkind: MigrationPlan\n"
 	for name, tc := range map[string]struct{ text, want string }{
-		"a word":                    {"plan", "reading the plan"},
+		"a word":                    {"plan", "reading "},
 		"nothing":                   {"", "migrate plan -o"},
 		"an empty object":           {"{}", "migrate plan -o"},
 		"a field twice, in JSON":    {`{"kind": "MigrationPlan", "kind": "MigrationReport"}`, "already set"},

@@ -10,7 +10,9 @@ import (
 	"unicode"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
@@ -81,14 +83,11 @@ var kinds = []struct {
 type Finding struct {
 	Kind    Kind       `json:"kind"`
 	Address netip.Addr `json:"address,omitzero"`
-	// Objects name those involved, "Service ns/name"; of several Services the rightful owner comes first.
-	Objects []string `json:"objects,omitempty"`
-	// Detail is what was found, Means what follows from it, Plan what will be done about it or has to be done.
-	Detail string `json:"detail,omitempty"`
-	Means  string `json:"means"`
-	Plan   string `json:"plan"`
-	// Blocks: nothing is written while this is so.
-	Blocks bool `json:"blocks,omitempty"`
+	Objects []string   `json:"objects,omitempty"` // those involved, "Service ns/name"; of several Services the rightful owner comes first
+	Detail  string     `json:"detail,omitempty"`  // what was found
+	Means   string     `json:"means"`             // what follows from it
+	Plan    string     `json:"plan"`              // what will be done about it or has to be done
+	Blocks  bool       `json:"blocks,omitempty"`  // nothing is written while this is so
 }
 
 // Counts reports whether the finding makes a cluster unclean; a leftover does not.
@@ -100,7 +99,6 @@ func (f Finding) Unknown() bool { return kinds[f.Kind.rank()].unknown }
 // StopsFlip reports whether an API server that starts to allocate from IPAddresses would stumble over it.
 func (f Finding) StopsFlip() bool { return kinds[f.Kind.rank()].flips }
 
-// rank is the place of the kind in reports.
 func (k Kind) rank() int {
 	for i := range kinds {
 		if kinds[i].kind == k {
@@ -129,10 +127,7 @@ func explain(all []Finding) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Finding) int {
-		if d := a.Kind.rank() - b.Kind.rank(); d != 0 {
-			return d
-		}
-		return cmp.Or(a.Address.Compare(b.Address), slices.Compare(a.Objects, b.Objects), cmp.Compare(a.Detail, b.Detail))
+		return cmp.Or(a.Kind.rank()-b.Kind.rank(), a.Address.Compare(b.Address), slices.Compare(a.Objects, b.Objects), cmp.Compare(a.Detail, b.Detail))
 	})
 }
 
@@ -155,17 +150,13 @@ var Actions = []Action{CreateServiceCIDR, ReplaceServiceCIDR, CreateIPAddress, R
 
 // Step is one write of a plan. It is guarded: what it changes must still be what the plan saw.
 type Step struct {
-	Do      Action     `json:"do"`
-	Address netip.Addr `json:"address,omitzero"`
-	// Service is the owner that the IPAddress will name, "namespace/name".
-	Service string `json:"service,omitempty"`
-	// UID and ResourceVersion are those of the object that is changed or deleted.
-	UID             types.UID `json:"uid,omitempty"`
-	ResourceVersion string    `json:"resourceVersion,omitempty"`
-	// CIDRs are those of the ServiceCIDR.
-	CIDRs []netip.Prefix `json:"cidrs,omitempty"`
-	// Key is that of the bitmap.
-	Key string `json:"key,omitempty"`
+	Do              Action         `json:"do"`
+	Address         netip.Addr     `json:"address,omitzero"`
+	Service         string         `json:"service,omitempty"` // the owner that the IPAddress will name, "namespace/name"
+	UID             types.UID      `json:"uid,omitempty"`     // of the object that is changed or deleted, as ResourceVersion
+	ResourceVersion string         `json:"resourceVersion,omitempty"`
+	CIDRs           []netip.Prefix `json:"cidrs,omitempty"` // of the ServiceCIDR
+	Key             string         `json:"key,omitempty"`   // of the bitmap
 }
 
 // Creates reports whether the step leaves everything that exists as it is.
@@ -195,8 +186,19 @@ func (s Step) key() string {
 // none. The same aim twice is an object that somebody else has changed; another aim is a cluster that has.
 func (s Step) aim() string { return s.What() + "|" + s.Service }
 
-// object is the IPAddress that a step writes.
-func (s Step) object() *networkingv1.IPAddress {
+// object is what a step writes, the default ServiceCIDR or an IPAddress.
+func (s Step) object() client.Object {
+	if s.Address.IsValid() {
+		return s.ipAddress()
+	}
+	cidr := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: defaultName}}
+	for _, p := range s.CIDRs {
+		cidr.Spec.CIDRs = append(cidr.Spec.CIDRs, p.String())
+	}
+	return cidr
+}
+
+func (s Step) ipAddress() *networkingv1.IPAddress {
 	namespace, name, _ := strings.Cut(s.Service, "/")
 	return upstream.NewIPAddress(s.Address, types.NamespacedName{Namespace: namespace, Name: name})
 }
@@ -207,7 +209,6 @@ func (s Step) revision() int64 {
 	return n
 }
 
-// validate reports what a step lacks that was read from a file.
 func (s Step) validate() error {
 	namespace, name, _ := strings.Cut(s.Service, "/")
 	onCIDR, onIPAddress := strings.HasSuffix(string(s.Do), "ServiceCIDR"), strings.HasSuffix(string(s.Do), "IPAddress")

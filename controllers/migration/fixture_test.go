@@ -316,7 +316,7 @@ func carriedOut(p Plan) Snapshot {
 
 func written(s Step) IPAddress {
 	ip := anIP(s.Address.String(), "")
-	ip.Service = upstream.Service(s.object())
+	ip.Service = upstream.Service(s.ipAddress())
 	return ip
 }
 

@@ -26,17 +26,13 @@ import (
 
 // Sources is where a Snapshot is read from: an API server, its etcd, or both.
 type Sources struct {
-	// API reaches the API server; nil means that it is not asked. Served: it serves ServiceCIDRs and IPAddresses, under
-	// APIVersion. Version is what it says of itself.
-	API        client.Client
-	Served     bool
+	API        client.Client // reaches the API server; nil means that it is not asked
+	Served     bool          // it serves ServiceCIDRs and IPAddresses, under APIVersion
 	APIVersion string
-	Version    *version.Info
-	// Store reaches etcd; nil means that bitmaps are not looked at.
-	Store Store
-	// Ranges is the API server's --service-cluster-ip-range, nil if nobody told.
-	Ranges []netip.Prefix
-	Clock  clock.PassiveClock
+	Version    *version.Info  // what it says of itself
+	Store      Store          // reaches etcd; nil means that bitmaps are not looked at
+	Ranges     []netip.Prefix // the API server's --service-cluster-ip-range, nil if nobody told
+	Clock      clock.PassiveClock
 }
 
 // pageSize bounds what is in memory of a listing beside what is kept of it.
@@ -92,7 +88,6 @@ func (s Sources) read(ctx context.Context) (w Snapshot, err error) {
 	return w, nil
 }
 
-// readBitmaps reads both keys as they were at one moment.
 func (s Sources) readBitmaps(ctx context.Context, w *Snapshot) (err error) {
 	w.Revision, err = s.Store.List(ctx, prefixRanges, 0, func(v Value) error {
 		if v.Key == KeyPrimary || v.Key == KeySecondary { // the third one is of node ports
@@ -119,7 +114,6 @@ func newStoredBitmap(v Value) StoredBitmap {
 	return s
 }
 
-// readAPI lists a kind page by page.
 func (w *Snapshot) readAPI(ctx context.Context, c client.Client, list client.ObjectList) error {
 	for {
 		token := list.GetContinue()
@@ -143,7 +137,6 @@ func (w *Snapshot) readStore(ctx context.Context, store Store, prefix string) er
 	return err
 }
 
-// add keeps what matters of an object, and reports whether it is of a kind that does.
 func (w *Snapshot) add(o runtime.Object) bool {
 	switch o := o.(type) {
 	case *corev1.Service:
@@ -199,15 +192,12 @@ func (s Sources) Check(ctx context.Context) error {
 		return nil
 	}
 	v, err := s.Store.Get(ctx, keyOfCluster)
-	if err != nil {
-		return err
-	}
-	if !v.Exists() {
-		return errors.New("there is no cluster in this etcd: it has no namespace kube-system below --etcd-prefix; look at --etcd-servers and --etcd-prefix")
-	}
 	ns, ok := v.Object.(*corev1.Namespace)
-	if !ok || s.API == nil {
-		return nil // encrypted: it cannot be told
+	switch {
+	case err == nil && !v.Exists():
+		return errors.New("there is no cluster in this etcd: it has no namespace kube-system below --etcd-prefix; look at --etcd-servers and --etcd-prefix")
+	case err != nil, !ok, s.API == nil:
+		return err // if it is encrypted it cannot be told
 	}
 	uid, err := s.Cluster(ctx)
 	if err == nil && uid != ns.UID {
@@ -229,16 +219,15 @@ func (s Sources) Confirmed(ctx context.Context, o Options) (Plan, error) {
 	if s.API == nil || first.Clean() {
 		return first, nil
 	}
-	if err := sleep(ctx, confirmAfter); err != nil {
-		return Plan{}, err
+	if err = sleep(ctx, confirmAfter); err == nil {
+		w, err = s.Snapshot(ctx)
 	}
-	if w, err = s.Snapshot(ctx); err != nil {
+	if err != nil {
 		return Plan{}, err
 	}
 	return confirm(first, NewPlan(w, o)), nil
 }
 
-// confirm keeps of the second plan what the first had as well.
 func confirm(first, second Plan) Plan {
 	findings, steps := sets.Set[string]{}, keysOf(first.Steps)
 	for _, f := range first.Findings {
@@ -268,7 +257,6 @@ func keysOf(steps []Step) sets.Set[string] {
 	return keys
 }
 
-// sleep waits, unless ctx ends before.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

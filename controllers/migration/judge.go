@@ -31,8 +31,7 @@ type judge struct {
 type decision struct {
 	finding Finding
 	step    Step
-	// again asks for another look when a grace is over.
-	again time.Duration
+	again   time.Duration // when a grace is over, for another look
 }
 
 // address judges the relation of KEP-1880 between the Services that hold an address and its IPAddress, as the repair loop of an
@@ -52,8 +51,11 @@ func (j judge) address(a netip.Addr, e entry) decision {
 	case foreign(e.object):
 		return found(IPAddressForeign, a, e, fmt.Sprintf("it names %s and is managed by %q", parentText(e.object), e.object.ManagedBy),
 			"delete that IPAddress, or create the Service anew; what others manage is never touched here")
+	case e.object.Service != e.claims[0].Name && j.grace(e.object) > 0:
+		return decision{again: j.grace(e.object)} // the address may have passed on to a Service that is about to be written
 	case e.object.Service != e.claims[0].Name:
-		return j.wrongParent(a, e)
+		return j.destroying(ReplaceIPAddress, found(IPAddressWrongParent, a, e, "it names "+parentText(e.object),
+			"delete it and create it for the Service: the parent of an IPAddress cannot be changed"), a, e)
 	case e.object.ManagedBy != v1alpha1.ManagedByAPIServer || e.object.Family != upstream.Family(a):
 		v := found(IPAddressWrongLabels, a, e, fmt.Sprintf("managed-by is %q, ip-family is %q", e.object.ManagedBy, e.object.Family), "write the labels")
 		v.step = j.onObject(RelabelIPAddress, a, e)
@@ -68,20 +70,8 @@ func (j judge) duplicate(a netip.Addr, e entry) decision {
 	if len(e.claims) < 2 {
 		return decision{}
 	}
-	var others []string
-	for _, s := range e.claims[1:] {
-		others = append(others, s.Name.String())
-	}
 	return found(DuplicateClusterIP, a, e, fmt.Sprintf("Service %s held it first", e.claims[0].Name),
-		fmt.Sprintf("the IPAddress goes to Service %s; create %s anew, so that it gets an address of its own", e.claims[0].Name, strings.Join(others, ", ")))
-}
-
-func (j judge) wrongParent(a netip.Addr, e entry) decision {
-	if left := j.grace(e.object); left > 0 {
-		return decision{again: left} // the address may have passed on to a Service that is about to be written
-	}
-	return j.destroying(ReplaceIPAddress, found(IPAddressWrongParent, a, e, "it names "+parentText(e.object),
-		"delete it and create it for the Service: the parent of an IPAddress cannot be changed"), a, e)
+		fmt.Sprintf("the IPAddress goes to Service %s; create the others anew, so that they get addresses of their own", e.claims[0].Name))
 }
 
 // unclaimed judges an IPAddress without a Service. One of another manager, or of nobody, is a reservation.
@@ -117,7 +107,6 @@ func (j judge) destroying(do Action, v decision, a netip.Addr, e entry) decision
 	return v
 }
 
-// onObject is a step that changes the IPAddress which was judged, and no other.
 func (j judge) onObject(do Action, a netip.Addr, e entry) Step {
 	s := Step{Do: do, Address: a, UID: e.object.UID, ResourceVersion: e.object.ResourceVersion}
 	if len(e.claims) > 0 {
@@ -136,7 +125,6 @@ func foreign(o *IPAddress) bool {
 	return o.ManagedBy == "" && o.Service.Name == "" || o.ManagedBy != "" && o.ManagedBy != v1alpha1.ManagedByAPIServer
 }
 
-// at is the judge at another time.
 func (j judge) at(now time.Time) judge {
 	j.now = now
 	return j
@@ -167,7 +155,6 @@ type addressIndex struct {
 	services map[types.NamespacedName]*Service
 }
 
-// entry is what is known of an address.
 type entry struct {
 	claims []*Service // the rightful owner first
 	object *IPAddress
@@ -202,7 +189,6 @@ func (b *addressIndex) putService(s *Service) (touched []netip.Addr) {
 	return touched
 }
 
-// dropService forgets a Service and returns the addresses that it held.
 func (b *addressIndex) dropService(name types.NamespacedName) []netip.Addr {
 	old := b.services[name]
 	if old == nil {
@@ -242,7 +228,6 @@ func (b *addressIndex) keys() sets.Set[string] {
 	return keys
 }
 
-// at returns the entry of an address, a new one if need be.
 func (b *addressIndex) at(a netip.Addr) *entry {
 	e := b.entries[a]
 	if e == nil {
@@ -258,7 +243,6 @@ func (b *addressIndex) prune(a netip.Addr) {
 	}
 }
 
-// claimed reports whether a Service holds the address.
 func (b *addressIndex) claimed(a netip.Addr) bool {
 	e := b.entries[a]
 	return e != nil && len(e.claims) > 0

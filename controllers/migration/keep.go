@@ -83,7 +83,6 @@ func (k *Keeper) drop(key string) {
 	}
 }
 
-// change wakes the addresses that a change of the index touches.
 func (k *Keeper) change(do func(*addressIndex) []netip.Addr) {
 	k.mu.Lock()
 	touched := do(k.index)
@@ -192,7 +191,6 @@ func (k *Keeper) Run(ctx context.Context, inStep func(addresses int)) {
 	workers.Wait()
 }
 
-// steady reports whether nothing is left to do, and how many addresses Services hold.
 func (k *Keeper) steady() (claimed int, steady bool) {
 	if k.queue.Len() > 0 {
 		return 0, false
@@ -210,7 +208,6 @@ func (k *Keeper) steady() (claimed int, steady bool) {
 	return claimed, true
 }
 
-// next looks at one address, and reports whether there may be more.
 func (k *Keeper) next(ctx context.Context) bool {
 	a, shut := k.queue.Get()
 	if shut {
@@ -259,7 +256,6 @@ func (k *Keeper) look(ctx context.Context, a netip.Addr) (again time.Duration, e
 	return 0, nil
 }
 
-// graceLeft is how long a step that destroys still has to wait.
 func (k *Keeper) graceLeft(a netip.Addr, s Step, now time.Time) time.Duration {
 	if s.Do == "" || !s.Destroys() {
 		delete(k.since, a)

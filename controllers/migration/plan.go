@@ -10,8 +10,7 @@ import (
 
 // Options change what a plan does.
 type Options struct {
-	// RepairBitmap makes the bitmap agree with the Services, while an API server still allocates from it.
-	RepairBitmap bool
+	RepairBitmap bool // makes the bitmap agree with the Services, while an API server still allocates from it
 }
 
 // Plan is what is wrong in a Snapshot, and what mends it.
@@ -22,8 +21,7 @@ type Plan struct {
 	Steps    []Step
 	// Addresses is how many ClusterIPs Services hold, OK how many of them are as they should be.
 	Addresses, OK int
-	// Passing is how many findings were left out because only one of two looks had them; see Sources.Confirmed.
-	Passing int
+	Passing       int // how many findings were left out because only one of two looks had them; see Sources.Confirmed
 }
 
 // NewPlan compares bitmaps, Services, IPAddresses and ServiceCIDRs. It is pure, and the same Snapshot gives the same Plan.
@@ -59,12 +57,10 @@ func (p *Plan) StopFlip() []Finding {
 	})
 }
 
-// find adds a finding that is not about a single address.
 func (p *Plan) find(k Kind, detail, plan string, objects ...string) {
 	p.Findings = append(p.Findings, Finding{Kind: k, Objects: objects, Detail: detail, Plan: plan})
 }
 
-// block adds one because of which nothing is written.
 func (p *Plan) block(k Kind, detail, plan string, objects ...string) {
 	p.Findings = append(p.Findings, Finding{Kind: k, Objects: objects, Detail: detail, Plan: plan, Blocks: true})
 }

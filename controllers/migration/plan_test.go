@@ -85,7 +85,7 @@ func TestPlan(t *testing.T) {
 		"two Services on one address, the right one is named": {
 			change:       func(w *Snapshot) { w.Services = append(w.Services, aged(aService("late", "10.0.0.2"), time.Minute)) },
 			wantFindings: []string{"DuplicateClusterIP 10.0.0.2 (Service ns/b, Service ns/late, IPAddress 10.0.0.2)"},
-			wantPlans:    []string{"create ns/late anew"},
+			wantPlans:    []string{"goes to Service ns/b; create the others anew"},
 		},
 		"two Services on one address, the wrong one is named": {
 			change: func(w *Snapshot) {
@@ -95,7 +95,7 @@ func TestPlan(t *testing.T) {
 				"DuplicateClusterIP 10.0.0.2 (Service ns/early, Service ns/b, IPAddress 10.0.0.2)",
 				"IPAddressWrongParent 10.0.0.2 (Service ns/early, Service ns/b, IPAddress 10.0.0.2)",
 			},
-			wantPlans: []string{"goes to Service ns/early; create ns/b anew", "delete it and create it"},
+			wantPlans: []string{"goes to Service ns/early; create the others anew", "delete it and create it"},
 			wantSteps: []string{"ReplaceIPAddress 10.0.0.2 for ns/early if ip-10.0.0.2@7"},
 		},
 		"a Service outside of every range": {

@@ -49,7 +49,6 @@ func (p *Plan) bitmapRanges() (out []netip.Prefix) {
 	return out
 }
 
-// held reports whether a Service has an address that is so.
 func (p *Plan) held(so func(netip.Addr) bool) bool {
 	return slices.ContainsFunc(p.Snapshot.Services, func(s Service) bool { return slices.ContainsFunc(s.Addresses, so) })
 }
@@ -102,7 +101,6 @@ func (p *Plan) apiServerAddress() (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// contradicted reports whether Service default/kubernetes has not the first address of the primary range.
 func (p *Plan) contradicted(ranges []netip.Prefix) bool {
 	first, known := p.apiServerAddress()
 	return known && len(ranges) > 0 && !begins(ranges[0], first)
@@ -133,8 +131,8 @@ func (p *Plan) judgeDefaultCIDR() {
 		if len(c.CIDRs) == 2 && begins(c.CIDRs[1], first) {
 			kind = SecondaryRangeMislabelled
 		}
-		detail := fmt.Sprintf("it is %s, and Service default/kubernetes, which has the first address of the primary range, has %s", prefixes(c.CIDRs), first)
-		p.find(kind, detail, tellRange, "ServiceCIDR "+defaultName, "Service default/kubernetes")
+		p.find(kind, fmt.Sprintf("it is %s, and Service default/kubernetes, which has the first address of the primary range, has %s",
+			prefixes(c.CIDRs), first), tellRange, "ServiceCIDR "+defaultName, "Service default/kubernetes")
 	}
 }
 
@@ -197,7 +195,6 @@ func (p *Plan) judgeBitmaps(b *addressIndex, o Options) {
 	}
 }
 
-// readable reports whether a bitmap is what it should be, and reports it if not.
 func (p *Plan) readable(s StoredBitmap) bool {
 	switch {
 	case errors.Is(s.Err, ErrEncrypted):
@@ -217,7 +214,6 @@ func (p *Plan) readable(s StoredBitmap) bool {
 	return kind == ""
 }
 
-// absentBitmaps reports keys that a range should have and that do not exist.
 func (p *Plan) absentBitmaps() {
 	for i := range max(1, len(p.Ranges)) { // a cluster has one at least
 		if key := keyOf(i); p.Snapshot.Revision > 0 && p.stored(key) == nil {
@@ -248,12 +244,9 @@ func (p *Plan) drifted(s StoredBitmap, b *addressIndex, plan string) bool {
 	return len(missing)+len(leaked) > 0
 }
 
-// stored returns the bitmap under a key, nil if there is none.
 func (p *Plan) stored(key string) *StoredBitmap {
-	for i := range p.Snapshot.Bitmaps {
-		if p.Snapshot.Bitmaps[i].Key == key {
-			return &p.Snapshot.Bitmaps[i]
-		}
+	if i := slices.IndexFunc(p.Snapshot.Bitmaps, func(s StoredBitmap) bool { return s.Key == key }); i >= 0 {
+		return &p.Snapshot.Bitmaps[i]
 	}
 	return nil
 }
@@ -268,7 +261,6 @@ func rangeAt(ranges []netip.Prefix, key string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// keyOf returns the key of the i-th range of --service-cluster-ip-range.
 func keyOf(i int) string {
 	if i == 0 {
 		return KeyPrimary

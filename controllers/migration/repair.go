@@ -18,18 +18,14 @@ import (
 // its bit before it exists, for as long as a request may take.
 const DefaultLeakGrace = 90 * time.Second
 
-// drift is what in a bitmap does not agree with the Services.
 type drift struct {
 	prefix          netip.Prefix
 	missing, leaked sets.Set[netip.Addr]
-	// last is the version of the bitmap up to which every one was seen.
-	last Value
+	last            Value // the version of the bitmap up to which every one was seen
 }
 
-// maxConflicts is how often a write is tried on a bitmap that others write as well.
-const maxConflicts = 100
+const maxConflicts = 100 // of a write with those of others
 
-// errEnough ends a look at what happens.
 var errEnough = errors.New("enough was seen")
 
 // repairBitmap makes a bitmap agree with the Services while an API server allocates from it, which reads it anew when somebody else has written it.
@@ -67,7 +63,6 @@ func (r Runner) repairBitmap(ctx context.Context, s Step) error {
 	return fmt.Errorf("the bitmap changed %d times while it was being repaired; try again when fewer Services come and go", maxConflicts)
 }
 
-// drift compares the bitmap with the Services as they are now.
 func (r Runner) drift(ctx context.Context, key string) (*drift, error) {
 	w, err := r.Sources.Snapshot(ctx)
 	if err != nil {
@@ -155,7 +150,6 @@ func (r Runner) follow(ctx context.Context, key string, d *drift, enough func() 
 	return err
 }
 
-// see drops the leaked bits that are not set in a version of the bitmap.
 func (d *drift) see(v Value) error {
 	m, err := newStoredBitmap(v).of(d.prefix)
 	if err != nil {

@@ -19,25 +19,19 @@ import (
 // Rollback is what a return to the bitmap changes.
 type Rollback struct {
 	Snapshot Snapshot
-	// Bitmaps are those that are not as the Services want them.
-	Bitmaps []RebuiltBitmap
-	// Rewrites is how many IPAddresses and ServiceCIDRs are stored in a version that 1.32 cannot read.
-	Rewrites int
-	// Refused is why nothing may be written.
-	Refused []Finding
-	// Reserved are IPAddresses without a Service, which a bitmap cannot keep: a 1.32 API server gives such addresses away.
-	Reserved []netip.Addr
+	Bitmaps  []RebuiltBitmap // those that are not as the Services want them
+	Rewrites int             // how many IPAddresses and ServiceCIDRs are stored in a version that 1.32 cannot read
+	Refused  []Finding       // why nothing may be written
+	Reserved []netip.Addr    // IPAddresses without a Service, which a bitmap cannot keep: a 1.32 API server gives such addresses away
 }
 
 // RebuiltBitmap is a bitmap as it will be written.
 type RebuiltBitmap struct {
-	Key string
-	// Guard is the revision of what it replaces, 0 for nothing.
-	Guard  int64
-	Bitmap *bitmap.Bitmap
-	// Set and Cleared count the bits that change. Broken says why the old value could not be compared.
-	Set, Cleared int
-	Broken       error
+	Key          string
+	Guard        int64 // the revision of what it replaces, 0 for nothing
+	Bitmap       *bitmap.Bitmap
+	Set, Cleared int   // bits that change
+	Broken       error // why the old value could not be compared
 }
 
 // Nothing reports whether there is nothing to do.
@@ -74,7 +68,6 @@ func NewRollback(w Snapshot) (Rollback, error) {
 	return r, nil
 }
 
-// rebuild compares what is with what should be.
 func (r *Rollback) rebuild(key string, want *bitmap.Bitmap, p *Plan, b *addressIndex) error {
 	missing, _ := b.drift(want)
 	for a := range missing {
@@ -96,7 +89,6 @@ func (r *Rollback) rebuild(key string, want *bitmap.Bitmap, p *Plan, b *addressI
 	return nil
 }
 
-// refuse collects what a bitmap cannot express, and what it cannot keep.
 func (r *Rollback) refuse(p Plan, bitmaps []*bitmap.Bitmap, b *addressIndex) {
 	for _, f := range p.Findings {
 		switch f.Kind {
@@ -150,7 +142,6 @@ func RollBack(ctx context.Context, store Store, r Rollback, progress Progress) e
 	return nil
 }
 
-// writes are those of the bitmaps, and what they replace.
 func (r Rollback) writes(ctx context.Context, store Store) (writes []Write, old []Value, err error) {
 	for _, b := range r.Bitmaps {
 		v, err := store.Get(ctx, b.Key)

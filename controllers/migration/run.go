@@ -15,48 +15,35 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// maxRounds bounds how often Run looks again.
 const maxRounds = 6
 
 // Progress is told how far the work is. Its methods may be called concurrently.
 type Progress interface {
-	// Begin announces how many steps there are. It ends the work before.
-	Begin(what string, total int)
-	// Done counts steps that are done.
-	Done(n int)
-	// End says that there is no more.
-	End()
+	Begin(what string, total int) // announces how many steps there are, and ends the work before
+	Done(n int)                   // counts steps that are done
+	End()                         // says that there is no more
 }
 
 // Runner carries out plans.
 type Runner struct {
-	Sources Sources
-	Options Options
-	// Limit is how many writes per second there may be, Workers how many at a time.
-	Limit    rate.Limit
-	Workers  int
-	Progress Progress
-	// CreateOnly leaves what exists as it is.
-	CreateOnly bool
-	// LeakGrace is how long a bit must have been leaked before it is cleared.
-	LeakGrace time.Duration
-	// ThroughStore writes into etcd instead of through the API server.
-	ThroughStore bool
+	Sources      Sources
+	Options      Options
+	Limit        rate.Limit // writes per second
+	Workers      int        // writes at a time
+	Progress     Progress
+	CreateOnly   bool          // leaves what exists as it is
+	LeakGrace    time.Duration // how long a bit must have been leaked before it is cleared
+	ThroughStore bool          // writes into etcd instead of through the API server
 }
 
 // Result is what became of a run.
 type Result struct {
-	// Last is the plan of the last look.
-	Last Plan
-	// Written is how many steps were carried out. Tried is set before the first is.
-	Written int
-	Tried   bool
-	// Fresh is how many steps the last look found that the one before did not.
-	Fresh int
-	// Withheld are steps that nobody has approved, or that do not create where only that is wanted.
-	Withheld []Step
-	// Unsettled are findings that no step mends, and that an API server would stumble over.
-	Unsettled []Finding
+	Last      Plan      // the plan of the last look
+	Written   int       // how many steps were carried out
+	Tried     bool      // set before the first of them is
+	Fresh     int       // how many steps the last look found that the one before did not
+	Withheld  []Step    // what nobody has approved, or does not create where only that is wanted
+	Unsettled []Finding // what no step mends, and an API server would stumble over
 }
 
 // BlockedError says why nothing was written.

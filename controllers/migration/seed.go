@@ -17,19 +17,17 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// batch is how many IPAddresses are written in one transaction; there is a note with them.
-const batch = MaxWrites - 1
-
-// prefixNotes is where a transaction leaves a note of the IPAddresses that it created. No API server serves a group of this
-// name, so that none of them meets the notes.
-const prefixNotes = v1alpha1.Prefix + "/seeded/"
+const (
+	batch = MaxWrites - 1 // IPAddresses in one transaction; there is a note with them
+	// prefixNotes is where the notes are. No API server serves a group of this name, so that none of them meets the notes.
+	prefixNotes = v1alpha1.Prefix + "/seeded/"
+)
 
 // note names the IPAddresses that were created in the same transaction, so that they have its revision as long as nobody changes them.
 type note struct {
 	Addresses []string `json:"addresses"`
 }
 
-// storeWriter writes into etcd, as API servers store what they write.
 type storeWriter struct {
 	store Store
 	now   func() time.Time
@@ -69,7 +67,6 @@ func (w storeWriter) applyAll(ctx context.Context, steps []Step) (written int, e
 	return written, nil
 }
 
-// create writes the IPAddresses and a note of them, all or nothing.
 func (w storeWriter) create(ctx context.Context, steps []Step) error {
 	if len(steps) == 0 {
 		return nil
@@ -88,7 +85,6 @@ func (w storeWriter) create(ctx context.Context, steps []Step) error {
 	return err
 }
 
-// apply carries out one step.
 func (w storeWriter) apply(ctx context.Context, s Step) error {
 	var err error
 	switch s.Do {
@@ -126,10 +122,9 @@ func (w storeWriter) relabel(ctx context.Context, s Step) error {
 	return err
 }
 
-// object is the IPAddress as an API server stores it.
 func (w storeWriter) object(s Step) *networkingv1.IPAddress {
 	now := metav1.NewTime(w.now().Truncate(time.Second))
-	ip := s.object()
+	ip := s.ipAddress()
 	ip.UID, ip.CreationTimestamp = uuid.NewUUID(), now
 	ip.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager: v1alpha1.ManagerMigration, Operation: metav1.ManagedFieldsOperationUpdate,
@@ -146,10 +141,8 @@ func keyOfIPAddress(s Step) string { return prefixIPAddresses + s.Address.String
 
 // Unseeded is what became of an Unseed.
 type Unseeded struct {
-	// Deleted are the addresses whose IPAddress was written by a seed and is gone now, or would be.
-	Deleted []string
-	// Kept are those that somebody has changed or written anew since.
-	Kept []string
+	Deleted []string // addresses whose IPAddress was written by a seed and is gone now, or would be
+	Kept    []string // those that somebody has changed or written anew since
 }
 
 // Unseed deletes the IPAddresses that were seeded, and of those only what nobody has changed since: such an object still has

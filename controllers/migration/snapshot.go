@@ -17,16 +17,12 @@ import (
 // Allocator says from what a cluster's API servers allocate ClusterIPs.
 type Allocator string
 
+// What tells from what. Both is dual write: Kubernetes 1.31 to 1.33 with the feature gate MultiCIDRServiceAllocator and without DisableAllocatorDualWrite.
 const (
-	// AllocatorUnknown says that nothing tells. It is judged like the bitmap, of which no harm comes.
-	AllocatorUnknown Allocator = "Unknown"
-	// AllocatorBitmap means from the bitmap in etcd; IPAddresses are written by whoever prepares the migration.
-	AllocatorBitmap Allocator = "Bitmap"
-	// AllocatorBoth means from IPAddresses, and the bitmap is kept in step (dual write, Kubernetes 1.31 to 1.33 with the
-	// feature gate MultiCIDRServiceAllocator and without DisableAllocatorDualWrite).
-	AllocatorBoth Allocator = "Both"
-	// AllocatorIPAddresses means from IPAddresses alone. A bitmap that is still there is a leftover.
-	AllocatorIPAddresses Allocator = "IPAddresses"
+	AllocatorUnknown     Allocator = "Unknown"     // nothing tells; it is judged like the bitmap, of which no harm comes
+	AllocatorBitmap      Allocator = "Bitmap"      // IPAddresses are written by whoever prepares the migration
+	AllocatorBoth        Allocator = "Both"        // from IPAddresses, and the bitmap is kept in step
+	AllocatorIPAddresses Allocator = "IPAddresses" // a bitmap that is still there is a leftover
 )
 
 // WritesIPAddresses reports whether the API server creates and deletes IPAddresses itself.
@@ -34,23 +30,18 @@ func (a Allocator) WritesIPAddresses() bool { return a == AllocatorBoth || a == 
 
 // Snapshot is all that a plan is made of, as it was at one moment. The zero Snapshot is an empty cluster.
 type Snapshot struct {
-	Now time.Time
-	// Cluster is the UID of namespace kube-system, by which a plan knows its cluster.
-	Cluster types.UID
-	// Revision is that of etcd, 0 if it was not asked.
-	Revision  int64
+	Now       time.Time
+	Cluster   types.UID // of namespace kube-system, by which a plan knows its cluster
+	Revision  int64     // of etcd, 0 if it was not asked
 	Allocator Allocator
-	// Served: an API server was asked and serves ServiceCIDRs and IPAddresses.
-	Served bool
-	// Given is what the admin says that the API server's --service-cluster-ip-range is, the primary range first; nil if nothing was said.
-	Given []netip.Prefix
-	// Bitmaps are those that exist, primary first.
-	Bitmaps      []StoredBitmap
+	Served    bool           // an API server was asked and serves ServiceCIDRs and IPAddresses
+	Given     []netip.Prefix // what the admin says that the API server's --service-cluster-ip-range is, the primary range first; nil for nothing
+	Bitmaps   []StoredBitmap // those that exist, primary first
+
 	Services     []Service
 	IPAddresses  []IPAddress
 	ServiceCIDRs []ServiceCIDR
-	// Unreadable are objects that could not be decoded.
-	Unreadable []Value
+	Unreadable   []Value // objects that could not be decoded
 }
 
 // Service is what matters of a Service.

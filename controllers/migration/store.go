@@ -53,9 +53,8 @@ func (v Value) Exists() bool { return v.Raw != nil }
 
 // Write is one change of a Commit.
 type Write struct {
-	Key string
-	// Guard is the ModRevision that the key must have; 0: it must not exist.
-	Guard int64
+	Key   string
+	Guard int64 // the ModRevision that the key must have; 0: it must not exist
 	// Object is stored as kube-apiserver stores it (protobuf in its envelope), in APIVersion: v1 of its group if that is empty.
 	Object     runtime.Object
 	APIVersion string

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
@@ -30,7 +28,6 @@ type writer interface {
 	apply(ctx context.Context, s Step) error
 }
 
-// apiWriter writes through an API server.
 type apiWriter struct {
 	client     client.Client
 	apiVersion string
@@ -38,21 +35,14 @@ type apiWriter struct {
 
 func (w apiWriter) apply(ctx context.Context, s Step) error {
 	switch s.Do {
-	case CreateServiceCIDR:
-		return w.create(ctx, defaultServiceCIDR(s))
-	case ReplaceServiceCIDR:
-		return w.replaceCIDR(ctx, s)
-	case CreateIPAddress:
-		return w.create(ctx, s.object())
+	case CreateServiceCIDR, CreateIPAddress:
+		return w.create(ctx, s)
 	case RelabelIPAddress:
 		return w.relabel(ctx, s)
-	case ReplaceIPAddress:
-		if err := w.remove(ctx, s.object(), s); err != nil {
-			return err
-		}
-		return w.create(ctx, s.object())
+	case ReplaceServiceCIDR, ReplaceIPAddress:
+		return w.replace(ctx, s)
 	case DeleteIPAddress:
-		return w.remove(ctx, s.object(), s)
+		return w.remove(ctx, s)
 	default:
 		return fmt.Errorf("the API server cannot carry out %q", s.Do)
 	}
@@ -68,16 +58,13 @@ func guarded(ctx context.Context, request func() error) error {
 	return err
 }
 
-func (w apiWriter) create(ctx context.Context, o client.Object) error {
-	return guarded(ctx, func() error {
-		o.SetResourceVersion("") // of a try whose answer got lost
-		return w.client.Create(ctx, o, client.FieldOwner(v1alpha1.ManagerMigration))
-	})
+func (w apiWriter) create(ctx context.Context, s Step) error {
+	return guarded(ctx, func() error { return w.client.Create(ctx, s.object(), client.FieldOwner(v1alpha1.ManagerMigration)) })
 }
 
-func (w apiWriter) remove(ctx context.Context, o client.Object, s Step) error {
+func (w apiWriter) remove(ctx context.Context, s Step) error {
 	return guarded(ctx, func() error {
-		return w.client.Delete(ctx, o, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
+		return w.client.Delete(ctx, s.object(), client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
 	})
 }
 
@@ -90,36 +77,24 @@ func (w apiWriter) relabel(ctx context.Context, s Step) error {
 	})
 }
 
-// replaceCIDR deletes the default ServiceCIDR and creates it as it should be. Kubernetes 1.32 takes the object for immutable.
-func (w apiWriter) replaceCIDR(ctx context.Context, s Step) error {
-	err := w.remove(ctx, defaultServiceCIDR(s), s)
-	if err != nil {
+// replace deletes and creates: the parent of an IPAddress cannot be changed, and Kubernetes 1.32 takes a ServiceCIDR for immutable.
+func (w apiWriter) replace(ctx context.Context, s Step) error {
+	if err := w.remove(ctx, s); err != nil {
 		return err
 	}
-	for range 20 { // somebody may have set a finalizer just now
-		if err = w.create(ctx, defaultServiceCIDR(s)); !errors.Is(err, errMoved) {
-			return err
-		}
-		if err := sleep(ctx, 100*time.Millisecond); err != nil {
-			return err
+	err := w.create(ctx, s)
+	for tries := 0; s.Do == ReplaceServiceCIDR && errors.Is(err, errMoved) && tries < 20; tries++ { // somebody may have set a finalizer just now
+		if err = sleep(ctx, 100*time.Millisecond); err == nil {
+			err = w.create(ctx, s)
 		}
 	}
 	return err
 }
 
-func defaultServiceCIDR(s Step) *networkingv1.ServiceCIDR {
-	cidr := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: defaultName}}
-	for _, p := range s.CIDRs {
-		cidr.Spec.CIDRs = append(cidr.Spec.CIDRs, p.String())
-	}
-	return cidr
-}
-
-// maxPause bounds the pause between two tries: an API server that is restarted is back after a few seconds.
-const maxPause = 5 * time.Second
-
-// internalTries is how often an internal error is taken for a passing one: a webhook that fails, or etcd without space, answers so for ever.
-const internalTries = 5
+const (
+	maxPause      = 5 * time.Second // between two tries: an API server that is restarted is back after a few seconds
+	internalTries = 5               // of an internal error: a webhook that fails, or etcd without space, answers so for ever
+)
 
 // retry repeats a request while the API server is away or overloaded, until ctx ends, and returns any other answer.
 func retry(ctx context.Context, request func() error) error {

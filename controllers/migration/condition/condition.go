@@ -7,7 +7,6 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -54,7 +53,6 @@ func migrated(status metav1.ConditionStatus, reason, message string) metav1.Cond
 	return metav1.Condition{Type: v1alpha1.ConditionMigrated, Status: status, Reason: reason, Message: message}
 }
 
-// inputs are what decide judges.
 type inputs struct {
 	bitmap bool
 	// others are things to be repaired beside IPAddresses, as in Counted.
@@ -173,11 +171,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 	if want == nil {
 		return reconcile.Result{}, nil
 	}
-	err := apply(ctx, r.Client, r.APIVersion, cidr, *want, now)
-	switch {
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
-	case err != nil:
+	if err := apply(ctx, r.Client, r.APIVersion, cidr, *want, now); err != nil {
 		return reconcile.Result{}, fmt.Errorf("telling how far the migration is: %w", err)
 	}
 	r.written = now

@@ -71,10 +71,17 @@ func decode(raw []byte) (o runtime.Object, apiVersion string, err error) {
 
 // encode returns an object as kube-apiserver stores it in a version, v1 if that is empty. It leaves the object as it is.
 func encode(o runtime.Object, apiVersion string) ([]byte, error) {
-	kind, err := kindOf(o, apiVersion)
+	kinds, _, err := scheme.ObjectKinds(o)
 	if err != nil {
 		return nil, err
 	}
+	i := slices.IndexFunc(kinds, func(k schema.GroupVersionKind) bool {
+		return k.GroupVersion().String() == cmp.Or(apiVersion, schema.GroupVersion{Group: k.Group, Version: "v1"}.String())
+	})
+	if i < 0 {
+		return nil, fmt.Errorf("%s cannot be stored as %s", kinds[0].Kind, apiVersion)
+	}
+	kind := kinds[i]
 	o = o.DeepCopyObject()
 	o.GetObjectKind().SetGroupVersionKind(kind)
 	if m, err := meta.Accessor(o); err == nil {
@@ -86,19 +93,4 @@ func encode(o runtime.Object, apiVersion string) ([]byte, error) {
 		return nil, fmt.Errorf("encoding a %s: %w", kind.Kind, err)
 	}
 	return raw.Bytes(), nil
-}
-
-// kindOf returns the kind under which an object is stored in a version.
-func kindOf(o runtime.Object, apiVersion string) (schema.GroupVersionKind, error) {
-	kinds, _, err := scheme.ObjectKinds(o)
-	if err != nil {
-		return schema.GroupVersionKind{}, err
-	}
-	i := slices.IndexFunc(kinds, func(k schema.GroupVersionKind) bool {
-		return k.GroupVersion().String() == cmp.Or(apiVersion, schema.GroupVersion{Group: k.Group, Version: "v1"}.String())
-	})
-	if i < 0 {
-		return schema.GroupVersionKind{}, fmt.Errorf("%s cannot be stored as %s", kinds[0].Kind, apiVersion)
-	}
-	return kinds[i], nil
 }

@@ -114,7 +114,7 @@ var _ = Describe("committing", Ordered, func() {
 			"there is nothing to write": {Key: "r/c"}, "Service cannot be stored as v2": {Key: "r/c", Object: service(), APIVersion: "v2"},
 		} {
 			_, err := store.Commit(ctx, []migration.Write{raw("r/b", 0, "1"), w})
-			Expect(err).To(MatchError("writing /registry/r/c: " + want))
+			Expect(err).To(MatchError("writing to etcd: /registry/r/c: " + want))
 		}
 		Expect(revisionOf(ctx, store)).To(Equal(before))
 	})

@@ -23,14 +23,11 @@ const DefaultPrefix = "/registry"
 // Config says where etcd is and how to be let in: what kube-apiserver is told with its flags --etcd-servers, --etcd-cafile,
 // --etcd-certfile, --etcd-keyfile and --etcd-prefix.
 type Config struct {
-	// Endpoints are the URLs of one or more members, all http or all https.
-	Endpoints []string
-	// CAFile holds the authorities that may have signed the certificate of etcd. Empty means those of the system.
-	CAFile string
+	Endpoints []string // URLs of one or more members, all http or all https
+	CAFile    string   // the authorities that may have signed the certificate of etcd; empty means those of the system
 	// CertFile and KeyFile are our certificate and its key. They are read again for each connection, so that they can be renewed while a long watch runs.
 	CertFile, KeyFile string
-	// Prefix is that of all keys. Empty means DefaultPrefix.
-	Prefix string
+	Prefix            string // of all keys; empty means DefaultPrefix
 }
 
 // validateEndpoints joins what is wrong with the endpoints. The client would take the scheme of the first one for all.
@@ -88,7 +85,6 @@ func failFast(ctx context.Context, method string, request, reply any, connection
 // keys translates between keys as etcd has them and keys relative to the API server's prefix. Its value is the prefix, with a slash on both sides.
 type keys string
 
-// newKeys takes a prefix as kube-apiserver would understand it.
 func newKeys(prefix string) keys {
 	return keys(strings.TrimSuffix(path.Join("/", cmp.Or(prefix, DefaultPrefix)), "/") + "/")
 }

@@ -9,6 +9,5 @@
 //   - What cannot be decoded is a Value with Err, never a failed List.
 //
 // An object looks as the API server's storage layer hands it out: its resourceVersion is the ModRevision of its key, and nothing is
-// defaulted. In particular a Service that was last written by Kubernetes 1.19 or older has a clusterIP and no clusterIPs. As with
-// objects from a client, apiVersion and kind are empty; the version that a value was stored in is in Value.APIVersion.
+// defaulted: a Service that was last written by Kubernetes 1.19 or older has a clusterIP and no clusterIPs. Kind is empty.
 package etcdstore

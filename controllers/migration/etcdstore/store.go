@@ -22,12 +22,9 @@ import (
 )
 
 const (
-	// pageSize is how many keys List asks for at once, as many as an API server does.
-	pageSize = 500
-	// openTimeout is how long Open waits for the first endpoint to answer.
-	openTimeout = 10 * time.Second
-	// attemptTimeout is how long one attempt may take. A member that is frozen keeps its connections open and says nothing.
-	attemptTimeout = 10 * time.Second
+	pageSize       = 500              // how many keys List asks for at once, as many as an API server does
+	openTimeout    = 10 * time.Second // how long Open waits for the first endpoint to answer
+	attemptTimeout = 10 * time.Second // how long one attempt may take: a frozen member keeps its connections open and says nothing
 )
 
 // Store reads and writes what an API server keeps in etcd. Its methods may be called concurrently.
@@ -101,7 +98,6 @@ func (s *Store) List(ctx context.Context, prefix string, at int64, visit func(mi
 	}
 }
 
-// get is a read of etcd that waits for an answer.
 func (s *Store) get(ctx context.Context, what, key string, options ...clientv3.OpOption) (answer *clientv3.GetResponse, err error) {
 	err = s.ask(ctx, what, func(ctx context.Context) (err error) {
 		answer, err = s.client.Get(ctx, key, options...)
@@ -110,7 +106,6 @@ func (s *Store) get(ctx context.Context, what, key string, options ...clientv3.O
 	return answer, err
 }
 
-// compacted translates etcd's word for a history that is gone.
 func compacted(err error) error {
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return migration.ErrCompacted
@@ -166,11 +161,11 @@ func (s *Store) pause(ctx context.Context, backoff *wait.Backoff, what string, e
 	case ctx.Err() == nil && !passing(err):
 		return err
 	case ctx.Err() == nil && !s.away.Swap(true):
-		klog.FromContext(ctx).Info("waiting for etcd", "endpoints", strings.Join(s.client.Endpoints(), ","), "to", what, "because", reason(err))
+		klog.FromContext(ctx).Info("waiting for etcd", "endpoints", strings.Join(s.client.Endpoints(), ","), "to", what, "because", err.Error())
 	}
 	select {
 	case <-ctx.Done():
-		return fmt.Errorf("%w; the last that was heard of etcd: %s", context.Cause(ctx), reason(err))
+		return fmt.Errorf("%w; the last that was heard of etcd: %w", context.Cause(ctx), err)
 	case <-time.After(backoff.Step()):
 		return nil
 	}
@@ -195,14 +190,6 @@ func passing(err error) bool {
 		return true // Internal is a torn stream
 	}
 	return false
-}
-
-// reason is the text of an error of the client without the ceremony of gRPC.
-func reason(err error) string {
-	if s, is := status.FromError(err); is {
-		return s.Message()
-	}
-	return err.Error()
 }
 
 // codeOf returns the gRPC code of an error of the client, which comes in three forms.

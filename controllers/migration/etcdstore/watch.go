@@ -11,9 +11,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
 
-// errEnded says that a watch ended without a reason.
-var errEnded = status.Error(codes.Unavailable, "the watch ended")
-
 // Watch shows each change below a prefix, which is a folder as in List, after a revision, until ctx ends, which it returns as an
 // error, or see returns one. It survives that etcd is away, as long as etcd remembers what happened since.
 func (s *Store) Watch(ctx context.Context, prefix string, after int64, see func(migration.Value) error) error {
@@ -54,7 +51,7 @@ func (s *Store) follow(ctx context.Context, below string, after *int64, see func
 			*after = max(*after, batch.Header.Revision)
 		}
 	}
-	return nil, errEnded
+	return nil, status.Error(codes.Unavailable, "the watch ended")
 }
 
 // change is what a watch shows of an event. A key that was deleted has no value.
