@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -156,25 +155,6 @@ func mustBeAlone(t *testing.T, file string) {
 			t.Errorf("%s lies beside it", entry.Name())
 		}
 	}
-}
-
-// Of many who write at once one does, and knows it.
-func TestArchivesAtOnce(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "archive.json")
-	values := []string{strings.Repeat("one", 1<<16), strings.Repeat("two", 1<<16)}
-	var writers sync.WaitGroup
-	failed := make([]error, 8)
-	for i := range failed {
-		writers.Go(func() { failed[i] = archived(values[i%2]).save(file) })
-	}
-	writers.Wait()
-	won := string(must(LoadArchive(file)).Keys[0].Value)
-	for i, err := range failed {
-		if err == nil && won != values[i%2] {
-			t.Errorf("writer %d believes that its values are saved", i)
-		}
-	}
-	mustBeAlone(t, file)
 }
 
 func TestLoadArchiveRefuses(t *testing.T) {
@@ -326,17 +306,5 @@ func TestRestore(t *testing.T) {
 				t.Errorf("there was\n%s\nthere is\n%s", before, m)
 			}
 		})
-	}
-}
-
-// A bitmap that comes while the archive is being put back is not written over.
-func TestRestoreIsLate(t *testing.T) {
-	dir := t.TempDir()
-	m := leftovers()
-	must(Finalize(t.Context(), m.sources(), archiveIn(dir)))
-	m.once("Commit", "", func() { m.put(Write{Key: KeySecondary, Raw: []byte("newer")}) })
-	restored, err := Restore(t.Context(), m.sources(), must(LoadArchive(archiveIn(dir))))
-	if !errors.Is(err, ErrConflict) || restored != nil || string(m.now(KeySecondary).Raw) != "newer" || m.now(KeyPrimary).Exists() {
-		t.Errorf("restored %v, %v\n%s", restored, err, m)
 	}
 }

@@ -1,7 +1,6 @@
 package migration
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -52,13 +51,11 @@ func TestStoredBitmap(t *testing.T) {
 		want StoredBitmap
 		err  string // a piece of the error
 	}{
-		"in use":       {v: Value{Object: &corev1.RangeAllocation{Range: "10.0.0.0/24", Data: []byte{1}}}, want: aBitmap("", "10.0.0.0/24", "10.0.0.1")},
-		"without bits": {v: Value{Object: &corev1.RangeAllocation{Range: "10.0.0.0/24"}}, want: aBitmap("", "10.0.0.0/24")},
-		"never used":   {v: Value{Object: &corev1.RangeAllocation{}}, err: bitmap.ErrUnset.Error()},
-		"node ports":   {v: Value{Object: node}, want: StoredBitmap{Range: node.Range}, err: bitmap.ErrNodePorts.Error()},
-		"no object":    {v: Value{}, err: "it holds a <nil> instead of a RangeAllocation"},
-		"a Service":    {v: Value{Object: &corev1.Service{}}, err: "it holds a *v1.Service instead of a RangeAllocation"},
-		"undecodable":  {v: Value{Err: ErrEncrypted}, err: "encrypted"},
+		"in use":      {v: Value{Object: &corev1.RangeAllocation{Range: "10.0.0.0/24", Data: []byte{1}}}, want: aBitmap("", "10.0.0.0/24", "10.0.0.1")},
+		"never used":  {v: Value{Object: &corev1.RangeAllocation{}}, err: bitmap.ErrUnset.Error()},
+		"node ports":  {v: Value{Object: node}, want: StoredBitmap{Range: node.Range}, err: bitmap.ErrNodePorts.Error()},
+		"no object":   {v: Value{}, err: "it holds a <nil> instead of a RangeAllocation"},
+		"undecodable": {v: Value{Err: ErrEncrypted}, err: "encrypted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.v.Key, tc.v.ModRevision = KeyPrimary, 5
@@ -83,8 +80,7 @@ func TestAllocator(t *testing.T) {
 	}{
 		"1.32":                                   {minor: "32", want: AllocatorBitmap},
 		"1.32 with the feature gate":             {minor: "32", w: Snapshot{ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorBoth},
-		"1.33":                                   {minor: "33", want: AllocatorBoth},
-		"1.34":                                   {minor: "34", want: AllocatorIPAddresses},
+		"a vendor's 1.34":                        {minor: "34+", want: AllocatorIPAddresses},
 		"down, with bitmaps":                     {w: Snapshot{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
 		"down, with the API server's range":      {w: Snapshot{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorIPAddresses},
 		"down, an IPAddress is the API server's": {w: Snapshot{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}, IPAddresses: []IPAddress{byAPIServer(anIP("10.0.0.1", "a"))}}, want: AllocatorIPAddresses},
@@ -100,23 +96,6 @@ func TestAllocator(t *testing.T) {
 				t.Errorf("it allocates from %s, want %s", got, tc.want)
 			}
 		})
-	}
-}
-
-func TestMinor(t *testing.T) {
-	for _, tc := range []struct {
-		v    *version.Info
-		want int
-		ok   bool
-	}{
-		{&version.Info{Major: "1", Minor: "32"}, 32, true}, {&version.Info{Major: "1", Minor: "33+"}, 33, true},
-		{&version.Info{Major: "1", Minor: "36", EmulationMinor: "32"}, 32, true},
-		{&version.Info{Major: "1", Minor: "9-gke.1"}, 9, true}, {&version.Info{Major: "2", Minor: "0"}, 0, false},
-		{&version.Info{Major: "1", Minor: "+"}, 0, false}, {&version.Info{Major: "1"}, 0, false}, {&version.Info{}, 0, false}, {nil, 0, false},
-	} {
-		if got, ok := minorOf(tc.v); ok != tc.ok || ok && got != tc.want {
-			t.Errorf("minor version of %+v is %d, %v", tc.v, got, ok)
-		}
 	}
 }
 
@@ -153,23 +132,6 @@ func TestConfirm(t *testing.T) {
 				t.Errorf("it counts %d of %d, the second look %d of %d", got.OK, got.Addresses, second.OK, second.Addresses)
 			}
 		})
-	}
-}
-
-// Without an API server nothing moves, and nobody has to look twice.
-func TestConfirmedOffline(t *testing.T) {
-	m := holding(healthy().but(func(w *Snapshot) { w.IPAddresses = nil }))
-	p, err := m.sources().Confirmed(t.Context(), Options{})
-	if err != nil || len(p.Steps) != 3 {
-		t.Errorf("%d steps, %v", len(p.Steps), err)
-	}
-	if got := m.count("List"); got != 4 {
-		t.Errorf("it listed %d times; one look is 4", got)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	if _, err := m.sources().Confirmed(ctx, Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("when it was told to end: %v", err)
 	}
 }
 

@@ -24,7 +24,6 @@ func TestRanges(t *testing.T) {
 		wantWrong []string
 	}{
 		"nothing tells":           {w: Snapshot{}, wantWrong: []string{"DefaultServiceCIDRMissing (ServiceCIDR kubernetes)"}},
-		"one bitmap":              {w: Snapshot{Bitmaps: []StoredBitmap{v4}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.0.0.0/24")}}, want: "10.0.0.0/24"},
 		"two bitmaps, IPv6 first": {w: Snapshot{Bitmaps: []StoredBitmap{under(KeyPrimary, v6), under(KeySecondary, v4)}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "fd00::/112,10.0.0.0/24")}}, want: "fd00::/112,10.0.0.0/24"},
 		"the bitmaps before the ServiceCIDR": {
 			w:    Snapshot{Bitmaps: []StoredBitmap{v4}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.7.0.0/24")}},
@@ -34,15 +33,10 @@ func TestRanges(t *testing.T) {
 			w:    Snapshot{Allocator: AllocatorIPAddresses, Bitmaps: []StoredBitmap{v4}, ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.7.0.0/24")}},
 			want: "10.7.0.0/24", wantWrong: []string{"StaleBitmap (ranges/serviceips)"},
 		},
-		"leftovers, where nothing else tells": {
-			w:    Snapshot{Allocator: AllocatorIPAddresses, Bitmaps: []StoredBitmap{v4}},
-			want: "10.0.0.0/24", wantWrong: []string{"StaleBitmap (ranges/serviceips)"},
-		},
 		"the ServiceCIDR, where a bitmap cannot be read": {
 			w:    Snapshot{Bitmaps: []StoredBitmap{v4, broken(KeySecondary, errors.New("broken"))}, ServiceCIDRs: all},
 			want: "10.0.0.0/24,fd00::/112", wantWrong: []string{"BitmapUnreadable (ranges/secondaryserviceips)"},
 		},
-		"another ServiceCIDR tells nothing": {w: Snapshot{ServiceCIDRs: []ServiceCIDR{aCIDR("more", "10.0.0.0/24")}}, wantWrong: []string{"DefaultServiceCIDRMissing (ServiceCIDR kubernetes)"}},
 		"the admin tells": {
 			w:    Snapshot{Given: nets("10.0.0.0/24,fd00::/112"), Bitmaps: []StoredBitmap{v4, v6}, ServiceCIDRs: all},
 			want: "10.0.0.0/24,fd00::/112",

@@ -51,24 +51,6 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// What no step mends, and stops a flip, is told at the end.
-func TestUnsettled(t *testing.T) {
-	p := NewPlan(healthy().but(func(w *Snapshot) {
-		w.Services = append(w.Services, aged(aService("late", "10.0.0.2"), 0), aService("far", "192.0.2.1"), aService("odd", "x"), aService("new", "10.0.0.9"))
-		w.IPAddresses[1].Service = nsName("gone")
-		w.ServiceCIDRs[0].CIDRs, w.ServiceCIDRs[0].Finalizers = nets("10.7.0.0/24"), []string{"held"}
-		w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.77")
-	}), Options{RepairBitmap: true})
-	mustEqual(t, "unsettled", textsOf(unsettled(p), findingText), []string{
-		"DefaultServiceCIDRWrong (ServiceCIDR kubernetes)",
-		"DuplicateClusterIP 10.0.0.2 (Service ns/b, Service ns/late, IPAddress 10.0.0.2)",
-		"InvalidClusterIP (Service ns/odd)", "OutOfRange 192.0.2.1 (Service ns/far)",
-	})
-	if n := len(p.Findings); n < 6 {
-		t.Errorf("asking has changed the plan: %d findings are left", n)
-	}
-}
-
 // While anything is there that nobody understands, not a byte is written.
 func TestRunRefuses(t *testing.T) {
 	for name, change := range map[string]func(*memory){
@@ -98,18 +80,6 @@ func TestRunRefuses(t *testing.T) {
 				t.Errorf("%d written, %d commits", got.Written, m.count("Commit"))
 			}
 		})
-	}
-}
-
-func TestBlockedErrorNamesTheRest(t *testing.T) {
-	f := Finding{Kind: BitmapUnreadable, Objects: []string{KeyPrimary}, Detail: "damaged", Plan: "rebuild it"}
-	for n, want := range map[int]string{
-		1: "BitmapUnreadable (ranges/serviceips): damaged rebuild it",
-		3: "BitmapUnreadable (ranges/serviceips): damaged rebuild it (and 2 more; `migrate check` lists them)",
-	} {
-		if got := (&BlockedError{slices.Repeat([]Finding{f}, n)}).Error(); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
 	}
 }
 
@@ -189,47 +159,6 @@ func TestRunKeepsToThePlan(t *testing.T) {
 	})
 }
 
-func TestCreateOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := worn()
-		m.put(Write{Key: "ipaddresses/10.0.0.2", Object: objectOf(labelled(anIP("10.0.0.2", "s0001"), "", ""))})
-		before := map[string]int64{}
-		for key, v := range m.state(m.revision) {
-			before[key] = v.ModRevision
-		}
-		r := seeder(m)
-		r.CreateOnly = true
-		got, err := r.Run(t.Context(), nil)
-		if err != nil || got.Written != 2 || len(got.Withheld) != 3 {
-			t.Errorf("written %d, withheld %v, %v", got.Written, textsOf(got.Withheld, stepText), err)
-		}
-		for key, revision := range before {
-			if m.now(key).ModRevision != revision {
-				t.Errorf("%s existed and was changed", key)
-			}
-		}
-	})
-}
-
-// Services come all the time: the run ends when what it found at first is done, and says how many it leaves to others.
-func TestRunEndsInAClusterThatLives(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, born := bare(3), 0
-		m.before = func(c call) error {
-			if c.op == "List" && c.key == prefixIPAddresses {
-				born++
-				m.putService(aService(fmt.Sprint("born", born), fmt.Sprintf("10.0.9.%d", born)))
-			}
-			return nil
-		}
-		// The listing is of the revision of the bitmaps, so that each look misses the Service of that moment.
-		got, err := seeder(m).Run(t.Context(), nil)
-		if err != nil || got.Written != 6 || got.Fresh != 1 || len(got.Withheld) > 0 {
-			t.Errorf("written %d, fresh %d, withheld %d, %v", got.Written, got.Fresh, len(got.Withheld), err)
-		}
-	})
-}
-
 // Each time the Service of an IPAddress that was just written goes, and another comes: nobody undoes anything.
 func TestRunEndsWhereServicesComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -286,39 +215,5 @@ func TestRunIsUndone(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A store in which every guard fails is no success.
-func TestRunNeverComesThrough(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := bare(1)
-		m.fail("Commit", ErrConflict)
-		if got, err := seeder(m).Run(t.Context(), nil); err == nil || got.Written != 0 || !got.Tried {
-			t.Errorf("written %d, %v", got.Written, err)
-		}
-	})
-}
-
-// An error in the middle is told with what was being done; what was written before counts.
-func TestRunFailsInTheMiddle(t *testing.T) {
-	m, gone := bare(150), errors.New("etcd is gone")
-	m.before = func(c call) error {
-		if c.op == "Commit" && c.at == 1 {
-			return gone
-		}
-		return nil
-	}
-	p := &silent{}
-	r := seeder(m)
-	r.Progress = p
-	got, err := r.Run(t.Context(), nil)
-	if !errors.Is(err, gone) || !got.Tried || got.Written != 127 || p.done != 127 || !p.ended {
-		t.Errorf("written %d, progress %+v, %v", got.Written, p, err)
-	}
-	m.before = nil
-	must(seeder(m).Run(t.Context(), nil))
-	if w := m.snapshot(t); len(w.IPAddresses) != 300 {
-		t.Errorf("%d IPAddresses when it was run again", len(w.IPAddresses))
 	}
 }

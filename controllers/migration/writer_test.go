@@ -28,15 +28,10 @@ func TestTransient(t *testing.T) {
 		want bool
 	}{
 		"too many requests":       {apierrors.NewTooManyRequests("slowly", 1), true},
-		"server timeout":          {apierrors.NewServerTimeout(anyResource, "create", 1), true},
-		"unavailable":             {apierrors.NewServiceUnavailable("starting"), true},
 		"internal error":          {apierrors.NewInternalError(errors.New("etcd has no leader")), true},
 		"refused":                 {dial(syscall.ECONNREFUSED), true},
-		"unreachable":             {dial(syscall.EHOSTUNREACH), true},
-		"end of file":             {&url.Error{Op: "Get", URL: "https://10.0.0.1", Err: io.EOF}, true},
 		"in the middle of a body": {io.ErrUnexpectedEOF, true},
 		"a slow network":          {&net.DNSError{IsTimeout: true}, true},
-		"not found":               {apierrors.NewNotFound(anyResource, "10.0.0.5"), false},
 		"conflict":                {apierrors.NewConflict(anyResource, "10.0.0.5", errors.New("changed")), false},
 		"invalid":                 {apierrors.NewBadRequest("what?"), false},
 		"told to end":             {context.Canceled, false},

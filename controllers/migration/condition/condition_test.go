@@ -1,7 +1,6 @@
 package condition
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,20 +68,5 @@ func TestDecide(t *testing.T) {
 				t.Errorf("it writes %s after %s", summary(again), summary(got))
 			}
 		})
-	}
-}
-
-func TestCounted(t *testing.T) {
-	for _, tc := range []struct {
-		covered, claimed, others int
-		want                     string
-	}{
-		{3, 5, 0, inProgress}, {5, 5, 0, ready}, {6, 5, 0, ready}, {0, 0, 0, ready}, {5, 5, 2, inTheWay},
-		{3, 5, 1, strings.Replace(inTheWay, "5 of", "3 of", 1)},
-	} {
-		got := Counted(tc.covered, tc.claimed, tc.others)
-		if diff := cmp.Diff(tc.want, summary(&got)); diff != "" {
-			t.Errorf("%d of %d, %d others (-want +got):\n%s", tc.covered, tc.claimed, tc.others, diff)
-		}
 	}
 }

@@ -3,7 +3,6 @@ package etcdstore
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -13,8 +12,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -99,44 +96,6 @@ var _ = DescribeTable("what a real API server stores", func(ctx SpecContext, ver
 )
 
 var _ = Describe("an API server beside us", func() {
-	It("takes what we write for its own, in both versions", func(ctx SpecContext) {
-		cp := suite.ControlPlane(ctx, framework.Options{Version: framework.V132})
-		store := openAt(ctx, cp.Etcd.URL())
-		ip := framework.NewIPAddress("10.96.3.4", "default", "nobody")
-		ip.UID, ip.Generation, ip.CreationTimestamp = types.UID(uuid.NewUUID()), 1, metav1.NewTime(time.Now().Truncate(time.Second))
-		revision := commit(ctx, store, migration.Write{Key: "ipaddresses/10.96.3.4", Object: ip, APIVersion: "networking.k8s.io/v1beta1"})
-		want := ip.DeepCopy()
-		want.ResourceVersion = formatted(revision)
-		shown, err := cp.Networking().IPAddresses().Get(ctx, ip.Name, metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(cmp.Diff(want, shown)).To(BeEmpty())
-
-		By("1.36 reads it, and writes it as v1 when it changes it")
-		Expect(cp.Restart(ctx, framework.Options{Version: framework.V136})).To(Succeed())
-		shown, err = cp.Networking().IPAddresses().Get(ctx, ip.Name, metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(cmp.Diff(want, shown)).To(BeEmpty())
-		shown.Labels["touched"] = "yes"
-		_, err = cp.Networking().IPAddresses().Update(ctx, shown, metav1.UpdateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		v := get(ctx, store, "ipaddresses/10.96.3.4")
-		Expect(v.APIVersion).To(Equal("networking.k8s.io/v1"))
-
-		By("written back as v1beta1, it is the same object to 1.32")
-		commit(ctx, store, migration.Write{Key: v.Key, Guard: v.ModRevision, Object: v.Object, APIVersion: "networking.k8s.io/v1beta1"})
-		Expect(cp.Restart(ctx, framework.Options{Version: framework.V132})).To(Succeed())
-		shown, err = cp.Networking().IPAddresses().Get(ctx, ip.Name, metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(shown.Labels).To(HaveKeyWithValue("touched", "yes"))
-		Expect(shown.UID).To(Equal(ip.UID))
-
-		By("a deletion of ours is one")
-		v = get(ctx, store, "ipaddresses/10.96.3.4")
-		commit(ctx, store, migration.Write{Key: v.Key, Guard: v.ModRevision, Delete: true})
-		_, err = cp.Networking().IPAddresses().Get(ctx, ip.Name, metav1.GetOptions{})
-		Expect(err).To(MatchError(ContainSubstring("not found")))
-	})
-
 	It("may keep its objects elsewhere, and as JSON", func(ctx SpecContext) {
 		args := []string{"--etcd-prefix=/other/place", "--storage-media-type=application/json"}
 		cp := suite.ControlPlane(ctx, framework.Options{Args: args})

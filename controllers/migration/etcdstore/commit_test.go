@@ -2,18 +2,14 @@ package etcdstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -249,14 +245,6 @@ var _ = Describe("a transaction without an answer", func() {
 			writes: writes{deletion("a", 2), deletion("b", 3)}, meanwhile: []string{"a", "b=theirs"}, wantB: true}),
 	)
 
-	It("was done, by an attempt that took too long", func(ctx SpecContext) {
-		store.attemptTimeout = 300 * time.Millisecond
-		revision, done := loseAnswer(ctx, raw("a", 0, "ours"))
-		p.mute.Store(false) // the connection stays; only the first answer is lost
-		Eventually(done, 30*time.Second).Should(Receive(Equal(outcome{revision, nil})))
-		Expect(history(ctx, direct, "a")).To(Equal([]string{"ours"}))
-	})
-
 	It("was done, but etcd has forgotten so: nobody can tell", func(ctx SpecContext) {
 		a := put(ctx, direct, "a", "old")
 		_, done := loseAnswer(ctx, raw("a", a, "ours"))
@@ -309,50 +297,7 @@ var _ = Describe("committing while etcd comes and goes", func() {
 		Eventually(done, 30*time.Second).Should(Receive(Equal(outcome{a + 1, nil})))
 		Expect(history(ctx, store, "a")).To(Equal([]string{"old", "ours"}))
 	})
-
-	// Workers count up a number that they share, by read and guarded write, and sign it. If no answer is wrong, the number in the end is how
-	// often they were told that they had counted, and each was told another revision.
-	It("counts right while etcd is killed again and again", func(ctx SpecContext) {
-		put(ctx, store, "n", "0 nobody")
-		working, stop := context.WithCancel(within(ctx, 2*time.Minute))
-		var (
-			all     sync.WaitGroup
-			counted [4][]int64 // the revisions that a worker was told
-		)
-		for worker := range counted {
-			all.Go(func() {
-				defer GinkgoRecover()
-				for working.Err() == nil {
-					n := get(ctx, store, "n")
-					revision, err := store.Commit(ctx, writes{raw("n", n.ModRevision, fmt.Sprintf("%d worker-%d", count(n)+1, worker))})
-					if !errors.Is(err, migration.ErrConflict) {
-						Expect(err).NotTo(HaveOccurred())
-						counted[worker] = append(counted[worker], revision)
-					}
-				}
-			})
-		}
-		for range 8 {
-			time.Sleep(300 * time.Millisecond)
-			Expect(etcd.Kill()).To(Succeed())
-			Expect(etcd.Start(ctx)).To(Succeed())
-		}
-		time.Sleep(300 * time.Millisecond)
-		stop()
-		all.Wait()
-		told := slices.Concat(counted[:]...)
-		Expect(sets.New(told...)).To(HaveLen(len(told)), "a revision was told twice")
-		Expect(count(get(ctx, store, "n"))).To(Equal(len(told)))
-	})
 })
-
-// count is the number of a signed value.
-func count(v migration.Value) (n int) {
-	GinkgoHelper()
-	_, err := fmt.Sscanf(string(v.Raw), "%d", &n)
-	Expect(err).NotTo(HaveOccurred())
-	return n
-}
 
 // history returns all values that a key has had since it was created.
 func history(ctx context.Context, s *Store, key string) []string {

@@ -2,7 +2,6 @@ package etcdstore
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -67,16 +66,6 @@ var _ = Describe("reading", Ordered, func() {
 		Expect(listed(ctx, store, "nothing", 0)).To(BeEmpty())
 	})
 
-	It("keeps to its prefix, and beyond it by absolute keys", func(ctx SpecContext) {
-		other := open(ctx, Config{Endpoints: []string{etcd.URL()}, Prefix: "other.site/k8s/"})
-		put(ctx, store, "/other.site/k8s/prefixed/a", "1")
-		put(ctx, store, "prefixed/a", "2")
-		Expect(string(get(ctx, other, "prefixed/a").Raw)).To(Equal("1"))
-		Expect(listed(ctx, other, "prefixed", 0)).To(Equal([]string{"prefixed/a=1"}))
-		Expect(listed(ctx, other, "", 0)).To(Equal([]string{"prefixed/a=1"}))
-		Expect(listed(ctx, other, "/registry/prefixed", 0)).To(Equal([]string{"/registry/prefixed/a=2"}))
-	})
-
 	// Each page is asked for after a writer has changed, deleted and added keys on it.
 	It("lists 1,500 keys at one revision while they change", func(ctx SpecContext) {
 		putMany(ctx, store, "many", 1500, func(int) string { return "old" })
@@ -99,25 +88,6 @@ var _ = Describe("reading", Ordered, func() {
 		By("the changes are there afterwards, and not at the revision before them")
 		Expect(listed(ctx, store, "many", 0)).To(And(HaveLen(1500-2+2+1), ContainElement("many/99999=new")))
 		Expect(listed(ctx, store, "many", before)).To(And(HaveLen(1500), HaveEach(HaveSuffix("=old"))))
-	})
-
-	It("lists whole pages", func(ctx SpecContext) {
-		for _, n := range []int{1, pageSize - 1, pageSize, pageSize + 1, 2 * pageSize} {
-			folder := "pages-" + formatted(int64(n))
-			putMany(ctx, store, folder, n, func(int) string { return "x" })
-			Expect(listed(ctx, store, folder, 0)).To(HaveLen(n))
-		}
-	})
-
-	It("ends a list with the error of the visitor", func(ctx SpecContext) {
-		enough := errors.New("enough")
-		visited := 0
-		_, err := store.List(ctx, "many", 0, func(migration.Value) error {
-			visited++
-			return enough
-		})
-		Expect(err).To(BeIdenticalTo(enough))
-		Expect(visited).To(Equal(1))
 	})
 
 	It("says when a revision is forgotten, or was never", func(ctx SpecContext) {
@@ -191,21 +161,6 @@ var _ = Describe("reading from an etcd that comes and goes", func() {
 		Expect(err).To(MatchError(context.DeadlineExceeded))
 		Expect(time.Since(start)).To(BeNumerically("<", 5*time.Second))
 	})
-
-	It("asks again when a frozen member says nothing", func(ctx SpecContext) {
-		store.attemptTimeout = 200 * time.Millisecond
-		freeze(ctx, etcd, store)
-		logged, notes := logging(within(ctx, time.Minute))
-		answer := make(chan string)
-		go func() {
-			defer GinkgoRecover()
-			answer <- line(get(logged, store, "a"))
-		}()
-		Eventually(notes.Lines).Should(ContainElement(ContainSubstring("waiting for etcd")))
-		Expect(etcd.Resume()).To(Succeed())
-		Eventually(answer).Should(Receive(Equal("a=1@2")))
-	})
-
 })
 
 // listed returns what List visits, as "key=value".

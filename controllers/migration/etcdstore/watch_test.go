@@ -120,20 +120,6 @@ var _ = Describe("watching", func() {
 		Expect(w.err).NotTo(Receive())
 	})
 
-	It("says so when etcd has forgotten what happened", func(ctx SpecContext) {
-		for range 5 {
-			put(ctx, store, "w/a", "x")
-		}
-		now := put(ctx, store, "w/a", "last")
-		compact(ctx, store, now)
-		err := store.Watch(ctx, "w", start, func(migration.Value) error { return nil })
-		Expect(err).To(MatchError(migration.ErrCompacted))
-		Expect(err).To(MatchError(ContainSubstring("watching /registry/w/ after revision 2")))
-
-		By("not if nothing after the revision is forgotten")
-		Eventually(follow(ctx, store, "w", now-1).Seen).Should(Equal([]string{fmt.Sprintf("w/a=last@%d", now)}))
-	})
-
 	It("says so when etcd comes back without what happened meanwhile", func(ctx SpecContext) {
 		p := newProxy(etcd.URL())
 		w := follow(ctx, openAt(ctx, p.URL()), "w", start)
