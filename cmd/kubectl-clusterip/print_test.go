@@ -129,7 +129,7 @@ func TestTableOfObjects(t *testing.T) {
 func TestEncode(t *testing.T) {
 	want := report()
 	want.APIVersion, want.Cluster = "migration.clusterip-operator.io/v1alpha1", "uid"
-	want.Steps = []migration.Step{{Do: migration.CreateIPAddress, Address: addr("10.0.0.1"), Service: migration.NamespacedName{Namespace: "ns", Name: "a"}}}
+	want.Steps = []migration.Step{{Do: migration.CreateIPAddress, Address: addr("10.0.0.1"), Service: "ns/a"}}
 	for _, format := range []string{"json", "yaml"} {
 		var b bytes.Buffer
 		if err := encode(&b, want, format); err != nil {

@@ -6,15 +6,10 @@
 //	Services           spec.clusterIPs                                   what is in use, the truth
 //	IPAddresses        one for each ClusterIP                            what Kubernetes 1.33 and later allocate from
 //
-// A Snapshot is all three as they were at one moment. NewPlan, which is pure, says what is wrong in it (Finding) and what mends it
-// (Step). Runner carries steps out through an API server or, where that does not serve the kinds, in etcd; Keeper does so for
-// one address after the other, from events, until the cluster flips. NewRollback and RollBack build the bitmaps anew from the
-// Services, Finalize deletes them for good.
-//
 // It promises that every write is guarded by what the plan saw, so that it can be interrupted and called again at any moment;
 // that what is destroyed was found wrong twice; that Services are never changed; and that nothing at all is written while
 // something is there that it does not understand.
 //
-// Start with judge.go, which holds the rules about a single address, then plan.go. Store is the door to etcd; only package
-// etcdstore goes through it.
+// Start with judge.go, which holds the rules about a single address, then plan.go, which is pure as well. Runner carries out a plan, Keeper
+// follows events; Store is the door to etcd, and only package etcdstore goes through it.
 package migration

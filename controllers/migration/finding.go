@@ -2,11 +2,19 @@ package migration
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // Kind says what is wrong.
@@ -75,14 +83,11 @@ var kinds = []struct {
 type Finding struct {
 	Kind    Kind       `json:"kind"`
 	Address netip.Addr `json:"address,omitzero"`
-	// Objects name those involved, "Service ns/name"; of several Services the rightful owner comes first.
-	Objects []string `json:"objects,omitempty"`
-	// Detail is what was found, Means what follows from it, Plan what will be done about it or has to be done.
-	Detail string `json:"detail,omitempty"`
-	Means  string `json:"means"`
-	Plan   string `json:"plan"`
-	// Blocks: nothing is written while this is so.
-	Blocks bool `json:"blocks,omitempty"`
+	Objects []string   `json:"objects,omitempty"` // those involved, "Service ns/name"; of several Services the rightful owner comes first
+	Detail  string     `json:"detail,omitempty"`  // what was found
+	Means   string     `json:"means"`             // what follows from it
+	Plan    string     `json:"plan"`              // what will be done about it or has to be done
+	Blocks  bool       `json:"blocks,omitempty"`  // nothing is written while this is so
 }
 
 // Counts reports whether the finding makes a cluster unclean; a leftover does not.
@@ -94,7 +99,6 @@ func (f Finding) Unknown() bool { return kinds[f.Kind.rank()].unknown }
 // StopsFlip reports whether an API server that starts to allocate from IPAddresses would stumble over it.
 func (f Finding) StopsFlip() bool { return kinds[f.Kind.rank()].flips }
 
-// rank is the place of the kind in reports.
 func (k Kind) rank() int {
 	for i := range kinds {
 		if kinds[i].kind == k {
@@ -123,9 +127,105 @@ func explain(all []Finding) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Finding) int {
-		if d := a.Kind.rank() - b.Kind.rank(); d != 0 {
-			return d
-		}
-		return cmp.Or(a.Address.Compare(b.Address), slices.Compare(a.Objects, b.Objects), cmp.Compare(a.Detail, b.Detail))
+		return cmp.Or(a.Kind.rank()-b.Kind.rank(), a.Address.Compare(b.Address), slices.Compare(a.Objects, b.Objects), cmp.Compare(a.Detail, b.Detail))
 	})
+}
+
+// Action is what a step does.
+type Action string
+
+// The actions of steps, in the order in which they are taken.
+const (
+	CreateServiceCIDR  Action = "CreateServiceCIDR"
+	ReplaceServiceCIDR Action = "ReplaceServiceCIDR"
+	CreateIPAddress    Action = "CreateIPAddress"
+	RelabelIPAddress   Action = "RelabelIPAddress"
+	ReplaceIPAddress   Action = "ReplaceIPAddress"
+	DeleteIPAddress    Action = "DeleteIPAddress"
+	RepairBitmap       Action = "RepairBitmap"
+)
+
+// Actions are all of them, in this order.
+var Actions = []Action{CreateServiceCIDR, ReplaceServiceCIDR, CreateIPAddress, RelabelIPAddress, ReplaceIPAddress, DeleteIPAddress, RepairBitmap}
+
+// Step is one write of a plan. It is guarded: what it changes must still be what the plan saw.
+type Step struct {
+	Do              Action         `json:"do"`
+	Address         netip.Addr     `json:"address,omitzero"`
+	Service         string         `json:"service,omitempty"` // the owner that the IPAddress will name, "namespace/name"
+	UID             types.UID      `json:"uid,omitempty"`     // of the object that is changed or deleted, as ResourceVersion
+	ResourceVersion string         `json:"resourceVersion,omitempty"`
+	CIDRs           []netip.Prefix `json:"cidrs,omitempty"` // of the ServiceCIDR
+	Key             string         `json:"key,omitempty"`   // of the bitmap
+}
+
+// Creates reports whether the step leaves everything that exists as it is.
+func (s Step) Creates() bool { return s.Do == CreateIPAddress || s.Do == CreateServiceCIDR }
+
+// Destroys reports whether the step deletes something, if only to write it anew.
+func (s Step) Destroys() bool { return !s.Creates() && s.Do != RelabelIPAddress }
+
+// What names the object of a step: an address, the key of a bitmap, or the default ServiceCIDR.
+func (s Step) What() string {
+	switch {
+	case s.Address.IsValid():
+		return s.Address.String()
+	case s.Key != "":
+		return s.Key
+	default:
+		return defaultName
+	}
+}
+
+// key names the work of a step: what is done to which object, for whom.
+func (s Step) key() string {
+	return strings.Join([]string{string(s.Do), s.Address.String(), s.Service, string(s.UID), s.Key, prefixes(s.CIDRs)}, "|")
+}
+
+// aim names what a step leads to, in whatever way and whatever UID the object has by then: that an object is there for a Service, or for
+// none. The same aim twice is an object that somebody else has changed; another aim is a cluster that has.
+func (s Step) aim() string { return s.What() + "|" + s.Service }
+
+// object is what a step writes, the default ServiceCIDR or an IPAddress.
+func (s Step) object() client.Object {
+	if s.Address.IsValid() {
+		return s.ipAddress()
+	}
+	cidr := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: defaultName}}
+	for _, p := range s.CIDRs {
+		cidr.Spec.CIDRs = append(cidr.Spec.CIDRs, p.String())
+	}
+	return cidr
+}
+
+func (s Step) ipAddress() *networkingv1.IPAddress {
+	namespace, name, _ := strings.Cut(s.Service, "/")
+	return upstream.NewIPAddress(s.Address, types.NamespacedName{Namespace: namespace, Name: name})
+}
+
+// revision is the ModRevision of the object that the plan saw; a resourceVersion is nothing else.
+func (s Step) revision() int64 {
+	n, _ := strconv.ParseInt(s.ResourceVersion, 10, 64)
+	return n
+}
+
+func (s Step) validate() error {
+	namespace, name, _ := strings.Cut(s.Service, "/")
+	onCIDR, onIPAddress := strings.HasSuffix(string(s.Do), "ServiceCIDR"), strings.HasSuffix(string(s.Do), "IPAddress")
+	switch {
+	case !slices.Contains(Actions, s.Do):
+		return fmt.Errorf("there is no action %q", s.Do)
+	case !s.Creates() && s.Do != RepairBitmap && (s.UID == "" || s.ResourceVersion == ""):
+		return fmt.Errorf("%s needs the uid and the resourceVersion of its object", s.Do)
+	case onCIDR != (len(s.CIDRs) > 0):
+		return fmt.Errorf("%s and a list of cidrs belong together", s.Do)
+	case onIPAddress != s.Address.IsValid():
+		return fmt.Errorf("%s and an address: an action on an IPAddress has one, others have none", s.Do)
+	case (s.Do == CreateIPAddress || s.Do == ReplaceIPAddress) && (namespace == "" || name == ""):
+		return fmt.Errorf("%s needs the Service that it is for, as namespace/name", s.Do)
+	case (s.Do == RepairBitmap) != (s.Key != ""):
+		return fmt.Errorf("%s and a key: RepairBitmap has one, others have none", s.Do)
+	default:
+		return nil
+	}
 }

@@ -3,6 +3,7 @@ package migration
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // fixture is a snapshot that a random hand has made: a healthy cluster in which some things were then done. It is small, so that
@@ -28,25 +30,7 @@ type fixture struct {
 
 // String tells the story, for tests that fail.
 func (s fixture) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "flag %s, given %s, allocator %s, served %v; done: %s\n", prefixes(s.flag), prefixes(s.Given), s.Allocator, s.Served, strings.Join(s.done, ", "))
-	for _, x := range s.Services {
-		fmt.Fprintf(&b, "  Service %s %v %v %v, %v old\n", x.Name, x.Addresses, x.Misspelt, x.Invalid, s.Now.Sub(x.Created))
-	}
-	for _, x := range s.IPAddresses {
-		fmt.Fprintf(&b, "  IPAddress %s of %q, managed by %q, %s, deleting %v\n", x.Address, x.Service, x.ManagedBy, x.Family, x.Deleting)
-	}
-	for _, x := range s.ServiceCIDRs {
-		fmt.Fprintf(&b, "  ServiceCIDR %s %s, deleting %v, finalizers %v\n", x.Name, prefixes(x.CIDRs), x.Deleting, x.Finalizers)
-	}
-	for _, x := range s.Bitmaps {
-		fmt.Fprintf(&b, "  %s %s %v", x.Key, x.Range, x.Err)
-		if x.Bitmap != nil {
-			fmt.Fprint(&b, slices.Collect(x.Bitmap.All()))
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
+	return fmt.Sprintf("flag %s; done: %s\n%+v", prefixes(s.flag), strings.Join(s.done, ", "), s.Snapshot)
 }
 
 var flags = []string{"10.0.0.0/28", "10.0.1.0/29", "fd00::/124", "10.0.0.0/28,fd00::/124", "fd00::/112,10.0.0.0/28", "10.0.0.0/26,fd00::/120"}
@@ -54,7 +38,7 @@ var flags = []string{"10.0.0.0/28", "10.0.1.0/29", "fd00::/124", "10.0.0.0/28,fd
 // randomFixture is healthy but for a few things, up to so many. Mostly nothing tells the range but what is in the cluster.
 func randomFixture(r *rand.Rand, trouble int) *fixture {
 	s := &fixture{flag: nets(oneOf(r, flags...))}
-	s.Now, s.Looked, s.Revision = noon, true, 11
+	s.Now, s.Revision = noon, 11
 	s.Allocator, s.Served = AllocatorBitmap, r.IntN(3) > 0
 	s.ServiceCIDRs = []ServiceCIDR{{Name: defaultName, UID: "default", ResourceVersion: "9", CIDRs: s.flag}}
 	s.add("kubernetes", s.flag[0].Addr().Next())
@@ -170,7 +154,7 @@ var troubles = map[string]func(*rand.Rand, *fixture){
 		if slices.ContainsFunc(s.IPAddresses, func(ip IPAddress) bool { return ip.Address == a }) {
 			return
 		}
-		s.add("far-"+strings.NewReplacer(":", "-").Replace(a.String()), a)
+		s.add("far-"+a.String(), a)
 		if r.IntN(2) == 0 {
 			s.IPAddresses = s.IPAddresses[:len(s.IPAddresses)-1]
 		}
@@ -249,19 +233,13 @@ var troubles = map[string]func(*rand.Rand, *fixture){
 		}
 	},
 	"an object is broken": func(_ *rand.Rand, s *fixture) {
-		s.Unreadable = append(s.Unreadable, Unreadable{Key: fmt.Sprintf("ipaddresses/x%d", len(s.Unreadable)), Err: errors.New("broken")})
+		s.Unreadable = append(s.Unreadable, Value{Key: fmt.Sprintf("ipaddresses/x%d", len(s.Unreadable)), Err: errors.New("broken")})
 	},
 	"the range is told":         func(_ *rand.Rand, s *fixture) { s.Given = s.flag },
-	"nobody looked for bitmaps": func(_ *rand.Rand, s *fixture) { s.Bitmaps, s.Looked = nil, false },
+	"nobody looked for bitmaps": func(_ *rand.Rand, s *fixture) { s.Bitmaps, s.Revision = nil, 0 },
 }
 
-var troubleNames = func() (names []string) {
-	for name := range troubles {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}()
+var troubleNames = slices.Sorted(maps.Keys(troubles))
 
 // compactServices drops Services whose name is there already.
 func compactServices(all []Service) (out []Service) {
@@ -320,22 +298,26 @@ func carriedOut(p Plan) Snapshot {
 			if at >= 0 {
 				panic(stepText(s) + ", which exists")
 			}
-			w.IPAddresses = append(w.IPAddresses, anIP(s.Address.String(), ""))
-			w.IPAddresses[len(w.IPAddresses)-1].Service = types.NamespacedName(s.Service)
+			w.IPAddresses = append(w.IPAddresses, written(s))
 		case RelabelIPAddress:
 			w.IPAddresses[at].ManagedBy, w.IPAddresses[at].Family = v1alpha1.ManagedByAPIServer, map[bool]string{true: "IPv4", false: "IPv6"}[s.Address.Is4()]
 		case ReplaceIPAddress:
-			w.IPAddresses[at] = anIP(s.Address.String(), "")
-			w.IPAddresses[at].Service = types.NamespacedName(s.Service)
+			w.IPAddresses[at] = written(s)
 		case DeleteIPAddress:
 			w.IPAddresses = slices.Delete(w.IPAddresses, at, at+1)
 		case RepairBitmap:
-			w.repaired(s.Key, p.rangeOf(s.Key))
+			w.repaired(s.Key, rangeAt(p.Ranges, s.Key))
 		default:
 			panic("nobody knows how to " + string(s.Do))
 		}
 	}
 	return w
+}
+
+func written(s Step) IPAddress {
+	ip := anIP(s.Address.String(), "")
+	ip.Service = upstream.Service(s.ipAddress())
+	return ip
 }
 
 // repaired sets exactly the bits that Services hold.

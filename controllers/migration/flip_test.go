@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
 // repairLoop is what an API server of 1.36 does about ClusterIPs while it starts and in the minutes after it, as KEP-1880 says and
@@ -188,46 +186,5 @@ func TestReadyToFlipAsTheAPIServerSees(t *testing.T) {
 	}
 	if ready < 1000 || unready < 1000 {
 		t.Errorf("%d worlds are ready, %d are not: the fixtures prove nothing", ready, unready)
-	}
-}
-
-// Where somebody keeps the range as it is, the plan finds it out by itself, whatever else is wrong.
-func TestAHealthyClusterTellsItsRange(t *testing.T) {
-	for _, flag := range flags {
-		for seed := range uint64(50) {
-			s := randomFixture(seeded(seed), 0)
-			if p := NewPlan(s.Snapshot, Options{}); !slices.Equal(p.Ranges, s.flag) || !p.Clean() || !p.ReadyToFlip() || p.OK != p.Addresses {
-				t.Fatalf("flag %s, seed %d: ranges %v, findings %v", flag, seed, p.Ranges, textsOf(p.Findings, findingText))
-			}
-		}
-	}
-}
-
-// The loop itself is asked what KEP-1880 says about each kind of thing that it may meet.
-func TestRepairLoop(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*Snapshot)
-		want   []string
-	}{
-		"nothing to repair":      {change: func(*Snapshot) {}},
-		"missing":                {change: func(w *Snapshot) { w.IPAddresses = w.IPAddresses[1:] }, want: []string{"ClusterIPNotAllocated ns/a 10.0.0.1"}},
-		"out of range":           {change: func(w *Snapshot) { w.Services[1] = aService("b", "10.0.0.255") }, want: []string{"ClusterIPOutOfRange ns/b 10.0.0.255", "IPAddressWrongReference 10.0.0.2"}},
-		"leaked":                 {change: func(w *Snapshot) { w.Services = w.Services[:1] }, want: []string{"IPAddressNotAllocated 10.0.0.2 appears to have leaked"}},
-		"a parent that is gone":  {change: func(w *Snapshot) { w.IPAddresses[1].Service.Name = "x" }, want: []string{"ClusterIPNotAllocated ns/b 10.0.0.2 has a wrong reference", "IPAddressNotAllocated 10.0.0.2 appears to have leaked"}},
-		"held twice":             {change: func(w *Snapshot) { w.Services = append(w.Services, aService("c", "10.0.0.2")) }, want: []string{"ClusterIPAlreadyAllocated ns/c 10.0.0.2"}},
-		"labels":                 {change: func(w *Snapshot) { w.IPAddresses[1].ManagedBy = v1alpha1.ManagedByOperator }, want: []string{"written anew, for its labels: 10.0.0.2"}},
-		"no address":             {change: func(w *Snapshot) { w.Services[1].Invalid = []string{"x"} }, want: []string{"ClusterIPNotValid ns/b x"}},
-		"another spelling":       {change: func(w *Snapshot) { w.Services[0] = aService("a", "10.0.0.1", "FD00::1") }, want: []string{"IPAddressWrongReference fd00::1"}},
-		"no default ServiceCIDR": {change: func(w *Snapshot) { w.ServiceCIDRs = nil }},
-		"one family of two":      {change: func(w *Snapshot) { w.ServiceCIDRs[0].CIDRs = w.ServiceCIDRs[0].CIDRs[:1] }},
-		"another range":          {change: func(w *Snapshot) { w.ServiceCIDRs[0].CIDRs = nets("10.0.0.0/16,fd00::/112") }, want: []string{"KubernetesDefaultServiceCIDRInconsistent [10.0.0.0/16 fd00::/112]"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := healthy().but(func(w *Snapshot) {
-				w.ServiceCIDRs[0].CIDRs = slices.Clone(w.ServiceCIDRs[0].CIDRs)
-				tc.change(w)
-			})
-			mustEqual(t, "events", flipped(w, nets("10.0.0.0/24,fd00::/112")).events, tc.want)
-		})
 	}
 }

@@ -99,14 +99,9 @@ func aCIDR(name, cidrs string) ServiceCIDR {
 
 // aBitmap is what is stored for a range with these addresses in use.
 func aBitmap(key, prefix string, used ...string) StoredBitmap {
-	m, err := bitmap.New(netip.MustParsePrefix(prefix))
-	if err != nil {
-		panic(err)
-	}
+	m := must(bitmap.New(netip.MustParsePrefix(prefix)))
 	for _, a := range used {
-		if err := m.Add(addr(a)); err != nil {
-			panic(err)
-		}
+		must(a, m.Add(addr(a)))
 	}
 	return StoredBitmap{Key: key, ModRevision: 5, Range: prefix, Bitmap: m}
 }
@@ -141,8 +136,8 @@ func stepText(s Step) string {
 	if s.Address.IsValid() {
 		words = append(words, s.Address.String())
 	}
-	if s.Service != (NamespacedName{}) {
-		words = append(words, "for "+s.Service.String())
+	if s.Service != "" {
+		words = append(words, "for "+s.Service)
 	}
 	if s.UID != "" {
 		words = append(words, fmt.Sprintf("if %s@%s", s.UID, s.ResourceVersion))
@@ -161,6 +156,14 @@ func mustEqual[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, byValue); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// mustSay wants an error with a piece of text, or none for "".
+func mustSay(t *testing.T, err error, want string) {
+	t.Helper()
+	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
 	}
 }
 

@@ -1,10 +1,15 @@
 package migration
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -26,8 +31,7 @@ type judge struct {
 type decision struct {
 	finding Finding
 	step    Step
-	// again asks for another look when a grace is over.
-	again time.Duration
+	again   time.Duration // when a grace is over, for another look
 }
 
 // address judges the relation of KEP-1880 between the Services that hold an address and its IPAddress, as the repair loop of an
@@ -35,18 +39,23 @@ type decision struct {
 func (j judge) address(a netip.Addr, e entry) decision {
 	switch {
 	case len(e.claims) == 0:
-		return j.unclaimed(a, e.object)
+		return j.unclaimed(a, e)
 	case !j.inRange(a):
 		return found(OutOfRange, a, e, "", "create the Service anew, or add a ServiceCIDR with this address; nothing is done to it here")
 	case e.object == nil:
-		return j.missing(a, e)
+		v := found(IPAddressMissing, a, e, "", "create it")
+		v.step = Step{Do: CreateIPAddress, Address: a, Service: e.claims[0].Name.String()}
+		return v
 	case e.object.Deleting:
 		return found(IPAddressMissing, a, e, "the IPAddress is being deleted and a finalizer holds it", "wait for the finalizer, then run again")
 	case foreign(e.object):
 		return found(IPAddressForeign, a, e, fmt.Sprintf("it names %s and is managed by %q", parentText(e.object), e.object.ManagedBy),
 			"delete that IPAddress, or create the Service anew; what others manage is never touched here")
+	case e.object.Service != e.claims[0].Name && j.grace(e.object) > 0:
+		return decision{again: j.grace(e.object)} // the address may have passed on to a Service that is about to be written
 	case e.object.Service != e.claims[0].Name:
-		return j.wrongParent(a, e)
+		return j.destroying(ReplaceIPAddress, found(IPAddressWrongParent, a, e, "it names "+parentText(e.object),
+			"delete it and create it for the Service: the parent of an IPAddress cannot be changed"), a, e)
 	case e.object.ManagedBy != v1alpha1.ManagedByAPIServer || e.object.Family != upstream.Family(a):
 		v := found(IPAddressWrongLabels, a, e, fmt.Sprintf("managed-by is %q, ip-family is %q", e.object.ManagedBy, e.object.Family), "write the labels")
 		v.step = j.onObject(RelabelIPAddress, a, e)
@@ -61,41 +70,22 @@ func (j judge) duplicate(a netip.Addr, e entry) decision {
 	if len(e.claims) < 2 {
 		return decision{}
 	}
-	var others []string
-	for _, s := range e.claims[1:] {
-		others = append(others, s.Name.String())
-	}
 	return found(DuplicateClusterIP, a, e, fmt.Sprintf("Service %s held it first", e.claims[0].Name),
-		fmt.Sprintf("the IPAddress goes to Service %s; create %s anew, so that it gets an address of its own", e.claims[0].Name, strings.Join(others, ", ")))
-}
-
-func (j judge) missing(a netip.Addr, e entry) decision {
-	v := found(IPAddressMissing, a, e, "", "create it")
-	v.step = Step{Do: CreateIPAddress, Address: a, Service: NamespacedName(e.claims[0].Name)}
-	return v
-}
-
-func (j judge) wrongParent(a netip.Addr, e entry) decision {
-	if left := j.grace(e.object); left > 0 {
-		return decision{again: left} // the address may have passed on to a Service that is about to be written
-	}
-	return j.destroying(ReplaceIPAddress, found(IPAddressWrongParent, a, e, "it names "+parentText(e.object),
-		"delete it and create it for the Service: the parent of an IPAddress cannot be changed"), a, e)
+		fmt.Sprintf("the IPAddress goes to Service %s; create the others anew, so that they get addresses of their own", e.claims[0].Name))
 }
 
 // unclaimed judges an IPAddress without a Service. One of another manager, or of nobody, is a reservation.
-func (j judge) unclaimed(a netip.Addr, object *IPAddress) decision {
+func (j judge) unclaimed(a netip.Addr, e entry) decision {
 	switch {
-	case object == nil, object.ManagedBy != v1alpha1.ManagedByAPIServer:
+	case e.object == nil, e.object.ManagedBy != v1alpha1.ManagedByAPIServer:
 		return decision{}
-	case j.grace(object) > 0:
-		return decision{again: j.grace(object)} // its Service is about to be written
-	case object.Deleting: // an API server's repair loop spins on it
-		return found(IPAddressOrphan, a, entry{object: object}, "it is being deleted and a finalizer holds it",
+	case j.grace(e.object) > 0:
+		return decision{again: j.grace(e.object)} // its Service is about to be written
+	case e.object.Deleting: // an API server's repair loop spins on it
+		return found(IPAddressOrphan, a, e, "it is being deleted and a finalizer holds it",
 			"take the finalizer away, or give it another managed-by label; an API server that allocates from IPAddresses would delete it over and over")
 	}
-	e := entry{object: object}
-	return j.destroying(DeleteIPAddress, found(IPAddressOrphan, a, e, "it names "+parentText(object), "delete it"), a, e)
+	return j.destroying(DeleteIPAddress, found(IPAddressOrphan, a, e, "it names "+parentText(e.object), "delete it"), a, e)
 }
 
 // grace is what is left of the time in which the Service of an IPAddress may still be on its way.
@@ -117,34 +107,27 @@ func (j judge) destroying(do Action, v decision, a netip.Addr, e entry) decision
 	return v
 }
 
-// onObject is a step that changes the IPAddress which was judged, and no other.
 func (j judge) onObject(do Action, a netip.Addr, e entry) Step {
 	s := Step{Do: do, Address: a, UID: e.object.UID, ResourceVersion: e.object.ResourceVersion}
 	if len(e.claims) > 0 {
-		s.Service = NamespacedName(e.claims[0].Name)
+		s.Service = e.claims[0].Name.String()
 	}
 	return s
 }
 
 // inRange reports whether some range has the address. Where no range is known nothing is out of it.
 func (j judge) inRange(a netip.Addr) bool {
-	if len(j.ranges) == 0 {
-		return true
-	}
-	for _, r := range j.ranges {
-		if r.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return len(j.ranges) == 0 || slices.ContainsFunc(j.ranges, func(r allocator.Range) bool { return r.Contains(a) })
 }
 
 // foreign reports whether somebody else keeps the object: he says so, or it has a parent that is no Service.
 func foreign(o *IPAddress) bool {
-	if o.ManagedBy == "" {
-		return o.Service.Name == ""
-	}
-	return o.ManagedBy != v1alpha1.ManagedByAPIServer
+	return o.ManagedBy == "" && o.Service.Name == "" || o.ManagedBy != "" && o.ManagedBy != v1alpha1.ManagedByAPIServer
+}
+
+func (j judge) at(now time.Time) judge {
+	j.now = now
+	return j
 }
 
 func found(k Kind, a netip.Addr, e entry, detail, plan string) decision {
@@ -163,4 +146,104 @@ func parentText(o *IPAddress) string {
 		return "no Service"
 	}
 	return "Service " + o.Service.String()
+}
+
+// addressIndex is who holds an address and which IPAddress stands on it, by address. It is kept up to date one object at a time, at
+// a cost that does not depend on how many there are.
+type addressIndex struct {
+	entries  map[netip.Addr]*entry
+	services map[types.NamespacedName]*Service
+}
+
+type entry struct {
+	claims []*Service // the rightful owner first
+	object *IPAddress
+}
+
+func newAddressIndex(w Snapshot) *addressIndex {
+	b := &addressIndex{
+		entries:  make(map[netip.Addr]*entry, len(w.IPAddresses)),
+		services: make(map[types.NamespacedName]*Service, len(w.Services)),
+	}
+	for i := range w.IPAddresses {
+		b.putIPAddress(&w.IPAddresses[i])
+	}
+	for i := range w.Services {
+		b.putService(&w.Services[i])
+	}
+	return b
+}
+
+// putService enters a Service in the place of an earlier state of it, and returns the addresses that either holds.
+func (b *addressIndex) putService(s *Service) (touched []netip.Addr) {
+	touched = b.dropService(s.Name)
+	b.services[s.Name] = s
+	for _, a := range s.Addresses {
+		e := b.at(a)
+		e.claims = append(e.claims, s)
+		slices.SortFunc(e.claims, func(a, b *Service) int { // who had it first keeps it; names only break the tie of one second
+			return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name.String(), b.Name.String()))
+		})
+		touched = append(touched, a)
+	}
+	return touched
+}
+
+func (b *addressIndex) dropService(name types.NamespacedName) []netip.Addr {
+	old := b.services[name]
+	if old == nil {
+		return nil
+	}
+	delete(b.services, name)
+	for _, a := range old.Addresses {
+		e := b.at(a)
+		e.claims = slices.DeleteFunc(e.claims, func(s *Service) bool { return s == old })
+		b.prune(a)
+	}
+	return slices.Clone(old.Addresses)
+}
+
+func (b *addressIndex) putIPAddress(ip *IPAddress) []netip.Addr {
+	b.at(ip.Address).object = ip
+	return []netip.Addr{ip.Address}
+}
+
+func (b *addressIndex) dropIPAddress(a netip.Addr) []netip.Addr {
+	b.at(a).object = nil
+	b.prune(a)
+	return []netip.Addr{a}
+}
+
+// keys are the names of all Services and IPAddresses, "namespace/name" and an address.
+func (b *addressIndex) keys() sets.Set[string] {
+	keys := sets.New[string]()
+	for name := range b.services {
+		keys.Insert(name.String())
+	}
+	for a, e := range b.entries {
+		if e.object != nil {
+			keys.Insert(a.String())
+		}
+	}
+	return keys
+}
+
+func (b *addressIndex) at(a netip.Addr) *entry {
+	e := b.entries[a]
+	if e == nil {
+		e = &entry{}
+		b.entries[a] = e
+	}
+	return e
+}
+
+func (b *addressIndex) prune(a netip.Addr) {
+	if e := b.entries[a]; e.object == nil && len(e.claims) == 0 {
+		delete(b.entries, a)
+	}
+}
+
+func (b *addressIndex) claimed(a netip.Addr) bool {
+	e := b.entries[a]
+	return e != nil && len(e.claims) > 0
 }

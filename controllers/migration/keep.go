@@ -5,16 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // destroyAfter is how long an IPAddress must have been wrong before it is deleted: a Service that is deleted and created anew
@@ -52,51 +59,113 @@ func NewKeeper(s Sources, p Plan, throughStore bool, limit rate.Limit, workers i
 	return k
 }
 
-// PutService tells of a Service that is there or has changed.
-func (k *Keeper) PutService(o *corev1.Service) {
-	s := newService(o)
-	k.mu.Lock()
-	touched := k.index.putService(&s)
-	k.mu.Unlock()
-	k.wake(touched...)
-}
-
-// DropService tells of a Service that is gone.
-func (k *Keeper) DropService(name types.NamespacedName) {
-	k.mu.Lock()
-	touched := k.index.dropService(name)
-	k.mu.Unlock()
-	k.wake(touched...)
-}
-
-// PutIPAddress tells of an IPAddress that is there or has changed. Its resourceVersion guards what is written.
-func (k *Keeper) PutIPAddress(o *networkingv1.IPAddress) {
-	ip, ok := newIPAddress(o)
-	if !ok {
-		return
+// put tells of a Service or an IPAddress that is there or has changed. What is neither, or has no address for a name, is left out.
+func (k *Keeper) put(o any) {
+	switch o := o.(type) {
+	case *corev1.Service:
+		s := newService(o)
+		k.change(func(b *addressIndex) []netip.Addr { return b.putService(&s) })
+	case *networkingv1.IPAddress:
+		if ip, ok := newIPAddress(o); ok {
+			k.change(func(b *addressIndex) []netip.Addr { return b.putIPAddress(&ip) })
+		}
 	}
-	k.mu.Lock()
-	k.index.putIPAddress(&ip)
-	k.mu.Unlock()
-	k.wake(ip.Address)
 }
 
-// DropIPAddress tells of an IPAddress that is gone.
-func (k *Keeper) DropIPAddress(name string) {
-	a, err := netip.ParseAddr(name)
-	if err != nil {
-		return
+// drop tells of a Service, "namespace/name", or an IPAddress that is gone.
+func (k *Keeper) drop(key string) {
+	if namespace, name, ok := strings.Cut(key, "/"); ok {
+		k.change(func(b *addressIndex) []netip.Addr {
+			return b.dropService(types.NamespacedName{Namespace: namespace, Name: name})
+		})
+	} else if a, err := netip.ParseAddr(key); err == nil {
+		k.change(func(b *addressIndex) []netip.Addr { return b.dropIPAddress(a) })
 	}
-	k.mu.Lock()
-	k.index.dropIPAddress(a)
-	k.mu.Unlock()
-	k.wake(a)
 }
 
-func (k *Keeper) wake(addresses ...netip.Addr) {
-	for _, a := range addresses {
+func (k *Keeper) change(do func(*addressIndex) []netip.Addr) {
+	k.mu.Lock()
+	touched := do(k.index)
+	k.mu.Unlock()
+	for _, a := range touched {
 		k.queue.Add(a)
 	}
+}
+
+// FollowAPI tells the keeper of every Service and IPAddress, from the cache's informers. It returns when all that exists has
+// been told; the cache must have been started.
+func (k *Keeper) FollowAPI(ctx context.Context, informers cache.Informers) error {
+	handler := toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    k.put,
+		UpdateFunc: func(_, o any) { k.put(o) },
+		DeleteFunc: func(o any) {
+			if key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
+				k.drop(key)
+			}
+		},
+	}
+	for _, kind := range []client.Object{&networkingv1.IPAddress{}, &corev1.Service{}} {
+		informer, err := informers.GetInformer(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", kind, err)
+		}
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", kind, err)
+		}
+		if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// FollowStore tells the keeper of every Service and IPAddress in etcd. It calls told when all that exists has been told, and
+// goes on until ctx ends. When etcd has forgotten changes that were not seen yet, it begins anew.
+func (k *Keeper) FollowStore(ctx context.Context, store Store, told func()) error {
+	for {
+		revision, err := k.readStore(ctx, store)
+		if err != nil {
+			return err
+		}
+		told()
+		group, ctx := errgroup.WithContext(ctx)
+		for _, prefix := range []string{prefixServices, prefixIPAddresses} { // and nothing else of what an API server stores
+			group.Go(func() error {
+				return store.Watch(ctx, prefix, revision, func(v Value) error {
+					if k.put(v.Object); !v.Exists() {
+						k.drop(strings.TrimPrefix(v.Key, prefix))
+					}
+					return nil
+				})
+			})
+		}
+		if err := group.Wait(); !errors.Is(err, ErrCompacted) {
+			return err
+		}
+	}
+}
+
+// readStore tells all that is there at one revision, and forgets what is not. What cannot be decoded is left out: the check reports it.
+func (k *Keeper) readStore(ctx context.Context, store Store) (revision int64, err error) {
+	there := sets.New[string]()
+	for _, prefix := range []string{prefixServices, prefixIPAddresses} { // no IPAddress is without its Service meanwhile
+		revision, err = store.List(ctx, prefix, revision, func(v Value) error {
+			there.Insert(strings.TrimPrefix(v.Key, prefix))
+			k.put(v.Object)
+			return nil
+		})
+		if err != nil {
+			return 0, fmt.Errorf("reading %s: %w", prefix, err)
+		}
+	}
+	k.mu.Lock()
+	known := k.index.keys()
+	k.mu.Unlock()
+	for key := range known.Difference(there) {
+		k.drop(key)
+	}
+	return revision, nil
 }
 
 // Run works until ctx ends. It calls inStep once, when everything that was known before has been looked at; call it when all
@@ -109,30 +178,19 @@ func (k *Keeper) Run(ctx context.Context, inStep func(addresses int)) {
 			}
 		})
 	}
-	k.awaitSteady(ctx, inStep)
+	claimed := 0
+	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, false, func(context.Context) (steady bool, err error) {
+		claimed, steady = k.steady()
+		return steady, nil
+	})
+	if err == nil {
+		inStep(claimed)
+	}
 	<-ctx.Done()
 	k.queue.ShutDown()
 	workers.Wait()
 }
 
-// awaitSteady waits until every address has been found in order once, and tells.
-func (k *Keeper) awaitSteady(ctx context.Context, inStep func(int)) {
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if n, steady := k.steady(); steady {
-			inStep(n)
-			return
-		}
-	}
-}
-
-// steady reports whether nothing is left to do, and how many addresses Services hold.
 func (k *Keeper) steady() (claimed int, steady bool) {
 	if k.queue.Len() > 0 {
 		return 0, false
@@ -150,7 +208,6 @@ func (k *Keeper) steady() (claimed int, steady bool) {
 	return claimed, true
 }
 
-// next looks at one address, and reports whether there may be more.
 func (k *Keeper) next(ctx context.Context) bool {
 	a, shut := k.queue.Get()
 	if shut {
@@ -199,9 +256,8 @@ func (k *Keeper) look(ctx context.Context, a netip.Addr) (again time.Duration, e
 	return 0, nil
 }
 
-// graceLeft is how long a step that destroys still has to wait.
 func (k *Keeper) graceLeft(a netip.Addr, s Step, now time.Time) time.Duration {
-	if !s.Destroys() {
+	if s.Do == "" || !s.Destroys() {
 		delete(k.since, a)
 		return 0
 	}
@@ -211,10 +267,4 @@ func (k *Keeper) graceLeft(a netip.Addr, s Step, now time.Time) time.Duration {
 		k.since[a] = first
 	}
 	return destroyAfter - now.Sub(first)
-}
-
-// at is the judge at another time.
-func (j judge) at(now time.Time) judge {
-	j.now = now
-	return j
 }

@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 )
 
@@ -77,11 +76,11 @@ func (k *keeping) tell(all ...any) {
 	for _, o := range all {
 		switch o := o.(type) {
 		case Service:
-			k.PutService(serviceObject(o))
+			k.put(serviceObject(o))
 		case IPAddress:
 			object := objectOf(o)
 			object.ResourceVersion = o.ResourceVersion
-			k.PutIPAddress(object)
+			k.put(object)
 		}
 	}
 }
@@ -90,8 +89,7 @@ func (k *keeping) tell(all ...any) {
 func (k *keeping) after(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
 func TestKeeper(t *testing.T) {
-	a, b := aService("a", "10.0.0.5"), aService("b", "10.0.0.6")
-	forA, forB := anIP("10.0.0.5", "a"), anIP("10.0.0.6", "b")
+	a, forA := aService("a", "10.0.0.5"), anIP("10.0.0.5", "a")
 	ms := time.Millisecond
 
 	for name, tc := range map[string]struct {
@@ -100,29 +98,23 @@ func TestKeeper(t *testing.T) {
 		then map[time.Duration]func(*keeping)
 		want []string
 	}{
-		"all is well": {known: []any{a, b, forA, forB}},
 		"a Service is created": {
 			then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.tell(a) }},
 			want: []string{"1s CreateIPAddress 10.0.0.5 for ns/a"},
 		},
 		"a Service is deleted": {
-			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.DropService(a.Name) }},
+			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.drop(a.Name.String()) }},
 			want: []string{"1.5s DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@7"},
 		},
-		"a Service is deleted and comes back within the grace": {
+		"a Service is deleted, comes back within the grace, and is deleted again": {
 			known: []any{a, forA}, then: map[time.Duration]func(*keeping){
-				time.Second: func(k *keeping) { k.DropService(a.Name) }, 1300 * ms: func(k *keeping) { k.tell(a) },
-			},
-		},
-		"and is deleted again: the grace begins anew": {
-			known: []any{a, forA}, then: map[time.Duration]func(*keeping){
-				time.Second: func(k *keeping) { k.DropService(a.Name) }, 1300 * ms: func(k *keeping) { k.tell(a) }, 1400 * ms: func(k *keeping) { k.DropService(a.Name) },
+				time.Second: func(k *keeping) { k.drop(a.Name.String()) }, 1300 * ms: func(k *keeping) { k.tell(a) }, 1400 * ms: func(k *keeping) { k.drop(a.Name.String()) },
 			},
 			want: []string{"1.9s DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@7"},
 		},
 		"the address passes on to another Service": {
 			known: []any{a, forA}, then: map[time.Duration]func(*keeping){
-				time.Second: func(k *keeping) { k.DropService(a.Name) }, 1200 * ms: func(k *keeping) { k.tell(aService("c", "10.0.0.5")) },
+				time.Second: func(k *keeping) { k.drop(a.Name.String()) }, 1200 * ms: func(k *keeping) { k.tell(aService("c", "10.0.0.5")) },
 			},
 			want: []string{"1.5s ReplaceIPAddress 10.0.0.5 for ns/c if ip-10.0.0.5@7"},
 		},
@@ -131,12 +123,8 @@ func TestKeeper(t *testing.T) {
 			want: []string{"1s CreateIPAddress 10.0.0.7 for ns/a", "1.5s DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@7"},
 		},
 		"the IPAddress is deleted": {
-			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.DropIPAddress("10.0.0.5") }},
+			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.drop("10.0.0.5") }},
 			want: []string{"1s CreateIPAddress 10.0.0.5 for ns/a"},
-		},
-		"labels are changed": {
-			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.tell(labelled(forA, "", "")) }},
-			want: []string{"1s RelabelIPAddress 10.0.0.5 for ns/a if ip-10.0.0.5@7"},
 		},
 		"the state that was seen last is the guard": {
 			known: []any{forA}, then: map[time.Duration]func(*keeping){300 * ms: func(k *keeping) {
@@ -147,7 +135,6 @@ func TestKeeper(t *testing.T) {
 			want: []string{"500ms DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@8"},
 		},
 		"nothing can be done outside of the range": {known: []any{aService("far", "192.0.2.1")}},
-		"what others keep":                         {known: []any{a, labelled(anIP("10.0.0.5", ""), "example.com", "IPv4")}},
 		"an API server that flips in the middle has its grace": {
 			known: []any{byAPIServer(made(anIP("10.0.0.5", "soon"), time.Until(noon)))},
 			then:  map[time.Duration]func(*keeping){30 * time.Second: func(k *keeping) { k.tell(aService("soon", "10.0.0.5")) }},
@@ -186,21 +173,6 @@ func distinctLines(lines []string) (out []string) {
 	return out
 }
 
-// An object in its grace goes when nobody came for it.
-func TestKeeperWaitsForAnAPIServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := kept(t, byAPIServer(IPAddress{
-			Address: addr("10.0.0.5"), UID: "u", ResourceVersion: "7", Created: time.Now(), ManagedBy: "ipallocator.k8s.io", Family: "IPv4", Service: nsName("soon"),
-		}))
-		k.after(59 * time.Second)
-		mustEqual(t, "within the grace", k.lines(), nil)
-		k.after(3 * time.Second)
-		if got := k.lines(); len(got) != 1 || !strings.Contains(got[0], "DeleteIPAddress 10.0.0.5") {
-			t.Errorf("after the grace: %v", got)
-		}
-	})
-}
-
 // The cluster changed before a write: it is looked at again soon, then later and later, and by then an event may have told what is right.
 func TestKeeperIsOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -217,14 +189,6 @@ func TestKeeperIsOvertaken(t *testing.T) {
 			"0s CreateIPAddress 10.0.0.5 for ns/a", "100ms CreateIPAddress 10.0.0.5 for ns/a",
 			"300ms CreateIPAddress 10.0.0.5 for ns/a", "700ms CreateIPAddress 10.0.0.5 for ns/a",
 		})
-
-		k.answers(func(int, Step) error { return errMoved })
-		k.tell(aService("b", "10.0.0.6"))
-		time.AfterFunc(50*time.Millisecond, func() { k.tell(anIP("10.0.0.6", "b")) }) // the event of the other write
-		k.after(2 * time.Second)
-		if got := k.lines(); len(got) != 5 {
-			t.Errorf("when the event came it went on: %v", got)
-		}
 	})
 }
 
@@ -252,12 +216,6 @@ func TestKeeperFails(t *testing.T) {
 		if !slices.Contains(k.lines(), "0s CreateIPAddress 10.0.0.6 for ns/b") {
 			t.Errorf("the other address had to wait: %v", k.lines())
 		}
-		k.answers(nil)
-		before := len(k.lines())
-		k.after(maxPause + time.Second)
-		if got := k.lines(); len(got) != before+1 {
-			t.Errorf("when the server is back it does\n%s", strings.Join(got[before:], "\n"))
-		}
 	})
 }
 
@@ -282,22 +240,11 @@ func TestKeeperIsInStep(t *testing.T) {
 		default:
 			t.Error("nobody was told")
 		}
-		k.DropIPAddress("10.0.0.5")
+		k.drop("10.0.0.5")
 		k.tell(anIP("10.0.0.5", "a"))
 		k.after(3 * time.Second)
 		if len(k.inStep) > 0 {
 			t.Error("it says so twice")
-		}
-	})
-}
-
-// Something to destroy is not in step either, although nothing is done about it yet.
-func TestKeeperIsNotInStepWithAnOrphan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := kept(t, anIP("10.0.0.5", "gone"))
-		k.after(450 * time.Millisecond)
-		if len(k.inStep) > 0 || len(k.lines()) > 0 {
-			t.Errorf("in step: %d; done: %v", len(k.inStep), k.lines())
 		}
 	})
 }
@@ -310,7 +257,7 @@ func TestKeeperGivesEachObjectItsGrace(t *testing.T) {
 		another.UID = "another"
 		k.answers(func(n int, _ Step) error {
 			if n == 1 {
-				k.DropIPAddress("10.0.0.5")
+				k.drop("10.0.0.5")
 				k.tell(another)
 			}
 			return nil
@@ -324,35 +271,96 @@ func TestKeeperGivesEachObjectItsGrace(t *testing.T) {
 	})
 }
 
-// It ends when it is told to, also while writes fail and others wait.
-func TestKeeperEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := kept(t, aService("a", "10.0.0.5"), anIP("10.0.0.6", "gone"))
-		k.answers(func(int, Step) error { return errors.New("away") })
-		k.after(200 * time.Millisecond)
-		k.stop()
-		before := len(k.lines())
-		k.tell(aService("b", "10.0.0.7"))
-		time.Sleep(time.Minute)
-		if got := k.lines(); len(got) != before {
-			t.Errorf("afterwards it did %v", got[before:])
-		}
-	})
+// following is a Keeper that reads from a memory and writes into it.
+type following struct {
+	m    *memory
+	k    *Keeper
+	told int
+	stop func()
+	err  error
 }
 
-// Names that are no address are not its business.
-func TestKeeperIgnoresNonsense(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := kept(t)
-		o := &networkingv1.IPAddress{}
-		o.Name = "nonsense"
-		k.PutIPAddress(o)
-		k.DropIPAddress("nonsense")
-		k.DropService(types.NamespacedName{Namespace: "ns", Name: "unheard-of"})
-		k.DropIPAddress("10.0.0.77")
-		k.after(time.Second)
-		if len(k.index.entries) != 0 || len(k.lines()) != 0 || len(k.inStep) != 1 {
-			t.Errorf("entries %v, done %v, in step %d", k.index.entries, k.lines(), len(k.inStep))
+func follow(t *testing.T, m *memory) *following {
+	t.Helper()
+	f := &following{m: m, k: NewKeeper(m.sources(), NewPlan(m.snapshot(t), Options{}), true, rate.Inf, 8)}
+	ctx, stop := context.WithCancel(t.Context())
+	told, read, worked := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(read)
+		f.err = f.k.FollowStore(ctx, m, func() {
+			if f.told++; f.told == 1 {
+				close(told)
+			}
+		})
+	}()
+	go func() {
+		defer close(worked)
+		select {
+		case <-told:
+			f.k.Run(ctx, func(int) {})
+		case <-read:
 		}
-	})
+	}()
+	f.stop = func() { stop(); <-read; <-worked }
+	t.Cleanup(f.stop)
+	return f
+}
+
+// mustAgree: what the cluster has needs no step.
+func (f *following) mustAgree(t *testing.T, when string) {
+	t.Helper()
+	if p := NewPlan(f.m.snapshot(t), Options{}); len(p.Steps) > 0 {
+		t.Errorf("%s it still wants\n  %s", when, strings.Join(textsOf(p.Steps, stepText), "\n  "))
+	}
+}
+
+// TestFollowStore has Services come, go and change hands at random, the store forget its history, and in the end IPAddresses agree.
+func TestFollowStore(t *testing.T) {
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) {
+			r, m := seeded(seed), bare(5)
+			f := follow(t, m)
+			for range 60 {
+				time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond)
+				name := fmt.Sprintf("n%d", r.IntN(6))
+				switch r.IntN(8) {
+				case 0, 1, 2:
+					m.putService(aged(aService(name, fmt.Sprintf("10.0.0.%d", 1+r.IntN(9))), -time.Duration(r.IntN(5))*time.Second))
+				case 3, 4:
+					m.remove("services/specs/ns/" + name)
+				case 5:
+					m.put(Write{Key: "services/specs/ns/broken", Raw: []byte("?")}) // which is left out
+					m.put(Write{Key: "services/endpoints/ns/x", Object: &corev1.Namespace{}})
+					m.remove("services/specs/ns/broken")
+					m.remove(fmt.Sprintf("ipaddresses/10.0.0.%d", 1+r.IntN(9)))
+				case 6:
+					a := fmt.Sprintf("10.0.0.%d", 1+r.IntN(9))
+					m.put(Write{Key: "ipaddresses/" + a, Object: objectOf(anIP(a, name))})
+				default:
+					m.compact()
+				}
+			}
+			time.Sleep(10 * time.Second)
+			f.mustAgree(t, fmt.Sprintf("seed %d: in the end", seed))
+			f.stop()
+			if !errors.Is(f.err, context.Canceled) {
+				t.Errorf("seed %d: it ended with %v", seed, f.err)
+			}
+		})
+	}
+}
+
+func TestFollowStoreFails(t *testing.T) {
+	away := errors.New("away")
+	for _, op := range []string{"List", "Watch"} {
+		synctest.Test(t, func(t *testing.T) {
+			m := bare(1)
+			f := &following{m: m, k: NewKeeper(m.sources(), NewPlan(m.snapshot(t), Options{}), true, rate.Inf, 8)}
+			m.fail(op, away)
+			if err := f.k.FollowStore(t.Context(), m, func() {}); !errors.Is(err, away) {
+				t.Errorf("%s fails, and it says %v", op, err)
+			}
+			f.k.queue.ShutDown()
+		})
+	}
 }

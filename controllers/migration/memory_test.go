@@ -2,7 +2,6 @@ package migration
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -18,7 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/utils/clock"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
@@ -77,18 +77,32 @@ func (m *memory) interfere(before func(call) error) {
 	m.before = before
 }
 
+// once lets somebody do something just before the next call of an op on a key that begins so.
+func (m *memory) once(op, prefix string, do func()) {
+	m.interfere(func(c call) error {
+		if c.op == op && strings.HasPrefix(c.key, prefix) {
+			m.interfere(nil)
+			do()
+		}
+		return nil
+	})
+}
+
+// fail answers every call of an op with an error, of any op if that is "".
+func (m *memory) fail(op string, err error) {
+	m.interfere(func(c call) error {
+		if op == "" || c.op == op {
+			return err
+		}
+		return nil
+	})
+}
+
 func (m *memory) end(c call) error {
 	if m.after == nil {
 		return nil
 	}
 	return m.after(c)
-}
-
-// Revision implements Store.
-func (m *memory) Revision(context.Context) (int64, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.revision, nil
 }
 
 // Get implements Store.
@@ -163,8 +177,8 @@ func below(key, folder string) bool {
 
 // Commit implements Store.
 func (m *memory) Commit(ctx context.Context, writes []Write) (int64, error) {
-	if err := legal(writes); err != nil {
-		return 0, err
+	if len(writes) == 0 || len(writes) > MaxWrites {
+		return 0, fmt.Errorf("a transaction of %d writes", len(writes))
 	}
 	c, err := m.begin("Commit", writes[0].Key, len(writes))
 	if err != nil || ctx.Err() != nil {
@@ -175,27 +189,6 @@ func (m *memory) Commit(ctx context.Context, writes []Write) (int64, error) {
 		return 0, err
 	}
 	return revision, m.end(c)
-}
-
-// legal refuses what no Store takes.
-func legal(writes []Write) error {
-	if len(writes) == 0 || len(writes) > MaxWrites {
-		return fmt.Errorf("a transaction of %d writes", len(writes))
-	}
-	keys := map[string]bool{}
-	for _, w := range writes {
-		kinds := 0
-		for _, is := range []bool{w.Object != nil, len(w.Raw) > 0, w.Delete} {
-			if is {
-				kinds++
-			}
-		}
-		if kinds != 1 || keys[w.Key] {
-			return fmt.Errorf("%s: %d things to write, or the key is there twice", w.Key, kinds)
-		}
-		keys[w.Key] = true
-	}
-	return nil
 }
 
 func (m *memory) commit(writes []Write) (int64, error) {
@@ -315,34 +308,26 @@ func contents(v Value) string {
 	}
 }
 
-// kindsInMemory are the kinds that a memory can decode.
-var kindsInMemory = map[string]func() runtime.Object{
-	"Service": func() runtime.Object { return &corev1.Service{} }, "Namespace": func() runtime.Object { return &corev1.Namespace{} },
-	"RangeAllocation": func() runtime.Object { return &corev1.RangeAllocation{} },
-	"IPAddress":       func() runtime.Object { return &networkingv1.IPAddress{} },
-	"ServiceCIDR":     func() runtime.Object { return &networkingv1.ServiceCIDR{} },
-}
+// memoryFormat is JSON of the kinds that matter, of which IPAddresses and ServiceCIDRs have two versions.
+var memoryScheme, memoryFormat = func() (*runtime.Scheme, runtime.Serializer) {
+	s := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(s))
+	utilruntime.Must(networkingv1.AddToScheme(s))
+	s.AddKnownTypes(schema.GroupVersion{Group: networkingv1.GroupName, Version: "v1beta1"}, &networkingv1.IPAddress{}, &networkingv1.ServiceCIDR{})
+	return s, json.NewSerializerWithOptions(json.DefaultMetaFactory, s, s, json.SerializerOptions{})
+}()
 
-// encoded is an object with its kind, as JSON. Like an API server it stores no resourceVersion.
+// encoded is an object with its kind. Like an API server it stores no resourceVersion.
 func encoded(o runtime.Object, apiVersion string) []byte {
 	o = o.DeepCopyObject()
-	if object, err := meta.Accessor(o); err == nil {
-		object.SetResourceVersion("")
+	must(meta.Accessor(o)).SetResourceVersion("")
+	kinds, _, err := memoryScheme.ObjectKinds(o)
+	kind := must(kinds[0], err)
+	if apiVersion != "" {
+		kind = schema.FromAPIVersionAndKind(apiVersion, kind.Kind)
 	}
-	name := fmt.Sprintf("%T", o)
-	kind, group := name[strings.LastIndex(name, ".")+1:], "v1"
-	if kind == "IPAddress" || kind == "ServiceCIDR" {
-		group = networkingv1.SchemeGroupVersion.String()
-	}
-	if apiVersion == "" {
-		apiVersion = group
-	}
-	o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
-	text, err := json.Marshal(o)
-	if err != nil {
-		panic(err)
-	}
-	return text
+	o.GetObjectKind().SetGroupVersionKind(kind)
+	return must(runtime.Encode(memoryFormat, o))
 }
 
 // decoded is a value with its object, or what is wrong with it.
@@ -350,22 +335,16 @@ func decoded(v Value) Value {
 	if v.Raw == nil {
 		return v
 	}
-	var t metav1.TypeMeta
+	o, kind, err := memoryFormat.Decode(v.Raw, nil, nil)
 	switch {
 	case strings.HasPrefix(string(v.Raw), "k8s:enc:"):
-		v.Err = fmt.Errorf("%w (by aescbc:v1:key1)", ErrEncrypted)
-		return v
-	case json.Unmarshal(v.Raw, &t) != nil || kindsInMemory[t.Kind] == nil:
+		v.Err = ErrEncrypted
+	case err != nil:
 		v.Err = fmt.Errorf("the value, of %d bytes, is broken", len(v.Raw))
-		return v
-	}
-	o := kindsInMemory[t.Kind]()
-	if v.Err = json.Unmarshal(v.Raw, o); v.Err == nil {
+	default:
 		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-		if object, err := meta.Accessor(o); err == nil {
-			object.SetResourceVersion(fmt.Sprint(v.ModRevision))
-		}
-		v.Object, v.APIVersion = o, t.APIVersion
+		must(meta.Accessor(o)).SetResourceVersion(fmt.Sprint(v.ModRevision))
+		v.Object, v.APIVersion = o, kind.GroupVersion().String()
 	}
 	return v
 }
@@ -399,17 +378,7 @@ func (m *memory) putBitmap(key string, b *bitmap.Bitmap) {
 }
 
 // bitmap is what is stored, nil if that cannot be read.
-func (m *memory) bitmap(key string) *bitmap.Bitmap {
-	o, ok := m.now(key).Object.(*corev1.RangeAllocation)
-	if !ok {
-		return nil
-	}
-	b, err := bitmap.Parse(o.Range, o.Data)
-	if err != nil {
-		return nil
-	}
-	return b
-}
+func (m *memory) bitmap(key string) *bitmap.Bitmap { return newStoredBitmap(m.now(key)).Bitmap }
 
 // sources reads from this memory alone.
 func (m *memory) sources() Sources { return Sources{Store: m, Clock: clock.RealClock{}} }
@@ -417,11 +386,7 @@ func (m *memory) sources() Sources { return Sources{Store: m, Clock: clock.RealC
 // snapshot is what the memory holds, as a plan sees it.
 func (m *memory) snapshot(t *testing.T) Snapshot {
 	t.Helper()
-	w, err := m.sources().Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
+	return must(m.sources().Snapshot(t.Context()))
 }
 
 func keyOfService(s Service) string { return prefixServices + s.Name.String() }
@@ -448,12 +413,7 @@ func objectOf(ip IPAddress) *networkingv1.IPAddress {
 	}
 	o.UID, o.CreationTimestamp, o.Finalizers = ip.UID, metav1.NewTime(ip.Created), ip.Finalizers
 	o.Labels = map[string]string{networkingv1.LabelManagedBy: ip.ManagedBy, networkingv1.LabelIPAddressFamily: ip.Family}
-	if ip.ByAPIServer {
-		o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-apiserver", Operation: metav1.ManagedFieldsOperationUpdate}}
-	}
-	if ip.Deleting {
-		o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: noon}, []string{"example.com/held"}
-	}
+	sign(o, ip.Deleting, ip.ByAPIServer)
 	return o
 }
 
@@ -462,71 +422,15 @@ func cidrObject(c ServiceCIDR) *networkingv1.ServiceCIDR {
 	for _, p := range c.CIDRs {
 		o.Spec.CIDRs = append(o.Spec.CIDRs, p.String())
 	}
-	if c.Deleting {
-		o.DeletionTimestamp = &metav1.Time{Time: noon}
-	}
-	if c.ByAPIServer {
-		o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-apiserver", Operation: metav1.ManagedFieldsOperationUpdate}}
-	}
+	sign(o, c.Deleting, c.ByAPIServer)
 	return o
 }
 
-// TestMemory asks for what every test of this package that writes stands on.
-func TestMemory(t *testing.T) {
-	ctx := t.Context()
-	m := newMemory()
-	first := Write{Key: "a/1", Raw: []byte("one")}
-	revision, err := m.Commit(ctx, []Write{first, {Key: "a/2", Raw: []byte("two")}})
-	if err != nil || revision != 2 {
-		t.Fatalf("the first commit: revision %d, %v", revision, err)
+func sign(o metav1.Object, deleting, byAPIServer bool) {
+	if deleting {
+		o.SetDeletionTimestamp(&metav1.Time{Time: noon})
 	}
-	if _, err := m.Commit(ctx, []Write{{Key: "a/3", Raw: []byte("three")}, first}); !errors.Is(err, ErrConflict) {
-		t.Errorf("a key that exists is created again: %v", err)
+	if byAPIServer {
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kube-apiserver", Operation: metav1.ManagedFieldsOperationUpdate}})
 	}
-	if v, _ := m.Get(ctx, "a/3"); v.Exists() || v.ModRevision != 0 {
-		t.Errorf("a commit that failed has written %v", v)
-	}
-	m.put(Write{Key: "a/1", Raw: []byte("one and a half")})
-	m.remove("a/2")
-	mustEqual(t, "now", m.list(t, 0), []string{`a/1 "one and a half" created 2 changed 3`})
-	mustEqual(t, "as it was", m.list(t, 2), []string{`a/1 "one" created 2 changed 2`, `a/2 "two" created 2 changed 2`})
-
-	m.put(Write{Key: "ab", Raw: []byte("not in a")})
-	mustEqual(t, "changes", m.changes(t, 1, 4), []string{`a/1 "one"`, `a/2 "two"`, `a/1 "one and a half"`, `a/2 ""`})
-	m.compact()
-	if err := m.Watch(ctx, "", 1, func(Value) error { return nil }); !errors.Is(err, ErrCompacted) {
-		t.Errorf("watching what is forgotten: %v", err)
-	}
-	if _, err := m.List(ctx, "a/", 2, func(Value) error { return nil }); !errors.Is(err, ErrCompacted) {
-		t.Errorf("listing what is forgotten: %v", err)
-	}
-}
-
-func (m *memory) list(t *testing.T, at int64) (out []string) {
-	t.Helper()
-	_, err := m.List(t.Context(), "a/", at, func(v Value) error {
-		out = append(out, fmt.Sprintf("%s %q created %d changed %d", v.Key, v.Raw, v.CreateRevision, v.ModRevision))
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-func (m *memory) changes(t *testing.T, after int64, n int) (out []string) {
-	t.Helper()
-	enough := errors.New("enough")
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
-	err := m.Watch(ctx, "a/", after, func(v Value) error {
-		if out = append(out, fmt.Sprintf("%s %q", v.Key, v.Raw)); len(out) == n {
-			return enough
-		}
-		return nil
-	})
-	if !errors.Is(err, enough) {
-		t.Fatal(err)
-	}
-	return out
 }

@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -9,8 +10,7 @@ import (
 
 // Options change what a plan does.
 type Options struct {
-	// RepairBitmap makes the bitmap agree with the Services, while an API server still allocates from it.
-	RepairBitmap bool
+	RepairBitmap bool // makes the bitmap agree with the Services, while an API server still allocates from it
 }
 
 // Plan is what is wrong in a Snapshot, and what mends it.
@@ -21,8 +21,7 @@ type Plan struct {
 	Steps    []Step
 	// Addresses is how many ClusterIPs Services hold, OK how many of them are as they should be.
 	Addresses, OK int
-	// Passing is how many findings were left out because only one of two looks had them; see Sources.Confirmed.
-	Passing int
+	Passing       int // how many findings were left out because only one of two looks had them; see Sources.Confirmed
 }
 
 // NewPlan compares bitmaps, Services, IPAddresses and ServiceCIDRs. It is pure, and the same Snapshot gives the same Plan.
@@ -41,13 +40,7 @@ func NewPlan(w Snapshot, o Options) Plan {
 
 // Blocked are the findings because of which nothing may be written.
 func (p *Plan) Blocked() []Finding {
-	var out []Finding
-	for _, f := range p.Findings {
-		if f.Blocks {
-			out = append(out, f)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(p.Findings), func(f Finding) bool { return !f.Blocks })
 }
 
 // Clean reports whether nothing is wrong.
@@ -59,13 +52,17 @@ func (p *Plan) ReadyToFlip() bool { return len(p.StopFlip()) == 0 }
 
 // StopFlip are the findings that such an API server would stumble over.
 func (p *Plan) StopFlip() []Finding {
-	var out []Finding
-	for _, f := range p.Findings {
-		if f.StopsFlip() && (f.Kind != DefaultServiceCIDRMissing || p.Snapshot.Served || len(p.Ranges) == 0) {
-			out = append(out, f)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(p.Findings), func(f Finding) bool {
+		return !f.StopsFlip() || f.Kind == DefaultServiceCIDRMissing && !p.Snapshot.Served && len(p.Ranges) > 0
+	})
+}
+
+func (p *Plan) find(k Kind, detail, plan string, objects ...string) {
+	p.Findings = append(p.Findings, Finding{Kind: k, Objects: objects, Detail: detail, Plan: plan})
+}
+
+func (p *Plan) block(k Kind, detail, plan string, objects ...string) {
+	p.Findings = append(p.Findings, Finding{Kind: k, Objects: objects, Detail: detail, Plan: plan, Blocks: true})
 }
 
 func (p *Plan) add(v decision) {
@@ -77,69 +74,50 @@ func (p *Plan) add(v decision) {
 	}
 }
 
-// judge returns what judges single addresses in this world.
+// judge returns what judges single addresses in this cluster. An address of a Service may lie in the API server's own ranges and in
+// those of every ServiceCIDR. Where the API server's own ranges are not known, none is: an address may be in one of them.
 func (p *Plan) judge() judge {
-	return judge{now: p.Snapshot.Now, allocator: p.Snapshot.Allocator, ranges: p.offered()}
-}
-
-// offered are all ranges that an address of a Service may lie in: the API server's own, and those of every ServiceCIDR.
-//
-// Where the API server's own ranges are not known, none is: an address may be in one of them.
-func (p *Plan) offered() []allocator.Range {
+	j := judge{now: p.Snapshot.Now, allocator: p.Snapshot.Allocator}
 	if len(p.Ranges) == 0 {
-		return nil
+		return j
 	}
-	var out []allocator.Range
-	add := func(prefixes []netip.Prefix) {
-		for _, prefix := range prefixes {
-			if r, err := allocator.NewRange(prefix); err == nil && !slices.Contains(out, r) {
-				out = append(out, r)
-			}
-		}
-	}
-	add(p.Ranges)
+	all := slices.Clone(p.Ranges)
 	for _, c := range p.Snapshot.ServiceCIDRs {
 		if !c.Deleting && c.Name != defaultName {
-			add(c.CIDRs)
+			all = append(all, c.CIDRs...)
 		}
 	}
-	return out
+	for _, prefix := range all {
+		if r, err := allocator.NewRange(prefix); err == nil {
+			j.ranges = append(j.ranges, r)
+		}
+	}
+	return j
 }
 
 func (p *Plan) judgeObjects() {
 	for _, u := range p.Snapshot.Unreadable {
-		p.Findings = append(p.Findings, Finding{
-			Kind: ObjectUnreadable, Objects: []string{u.Key}, Detail: u.Err.Error(),
-			Plan: "repair or delete the key, then try again; nothing is done while it is there", Blocks: true,
-		})
+		p.block(ObjectUnreadable, u.Err.Error(), "repair or delete the key, then try again; nothing is done while it is there", u.Key)
 	}
+	const anew = "create the Service anew; nothing is done to it here"
 	for _, s := range p.Snapshot.Services {
-		p.judgeTexts(s, InvalidClusterIP, s.Invalid)
-		p.judgeTexts(s, MisspeltClusterIP, s.Misspelt)
+		for _, text := range s.Invalid {
+			p.find(InvalidClusterIP, text, anew, "Service "+s.Name.String())
+		}
+		for _, text := range s.Misspelt {
+			p.find(MisspeltClusterIP, text, anew, "Service "+s.Name.String())
+		}
 	}
 }
 
-func (p *Plan) judgeTexts(s Service, k Kind, texts []string) {
-	for _, text := range texts {
-		p.Findings = append(p.Findings, Finding{
-			Kind: k, Objects: []string{"Service " + s.Name.String()}, Detail: text, Plan: "create the Service anew; nothing is done to it here",
-		})
-	}
-}
-
-// judgeAddresses goes through the addresses in their order, so that plans of one world are equal.
+// judgeAddresses goes through the addresses in their order, so that plans of one cluster are equal.
 func (p *Plan) judgeAddresses(b *addressIndex) {
-	addresses := make([]netip.Addr, 0, len(b.entries))
-	for a := range b.entries {
-		addresses = append(addresses, a)
-	}
-	slices.SortFunc(addresses, netip.Addr.Compare)
 	j := p.judge()
-	for _, a := range addresses {
+	for _, a := range slices.SortedFunc(maps.Keys(b.entries), netip.Addr.Compare) {
 		e := *b.entries[a]
-		v, twice := j.address(a, e), j.duplicate(a, e)
+		v := j.address(a, e)
 		p.add(v)
-		p.add(twice)
+		p.add(j.duplicate(a, e))
 		if len(e.claims) > 0 {
 			p.Addresses++
 		}

@@ -1,11 +1,13 @@
 package migration
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
@@ -15,26 +17,22 @@ const defaultName = v1alpha1.DefaultServiceCIDR
 // serviceRanges finds out what the API server allocates from: what the admin says, else what the bitmaps are of where they are
 // alive, else what the default ServiceCIDR says.
 func (p *Plan) serviceRanges() []netip.Prefix {
-	if p.Snapshot.Given != nil {
+	c, ranges := p.Snapshot.defaultCIDR(), p.bitmapRanges()
+	switch {
+	case p.Snapshot.Given != nil:
 		return p.Snapshot.Given
-	}
-	if p.Snapshot.Allocator != AllocatorIPAddresses {
-		if ranges := p.bitmapRanges(); ranges != nil {
-			return ranges
-		}
-	}
-	if c := p.Snapshot.defaultCIDR(); c != nil {
+	case c != nil && (ranges == nil || p.Snapshot.Allocator == AllocatorIPAddresses):
 		return c.CIDRs
+	default:
+		return ranges
 	}
-	return p.bitmapRanges()
 }
 
 // bitmapRanges are those of the bitmaps, nil unless all are there, readable, and fit to the Services.
-func (p *Plan) bitmapRanges() []netip.Prefix {
+func (p *Plan) bitmapRanges() (out []netip.Prefix) {
 	if len(p.Snapshot.Bitmaps) == 0 || p.Snapshot.Bitmaps[0].Key != KeyPrimary {
 		return nil
 	}
-	var out []netip.Prefix
 	for _, b := range p.Snapshot.Bitmaps {
 		if b.Bitmap == nil {
 			return nil
@@ -44,27 +42,15 @@ func (p *Plan) bitmapRanges() []netip.Prefix {
 		}
 		out = append(out, b.Bitmap.Prefix())
 	}
-	if p.lacks(out) {
+	// A Service that has an address in none of them, but in the default ServiceCIDR: then a bitmap is missing, and not a range.
+	if c := p.Snapshot.defaultCIDR(); c != nil && p.held(func(a netip.Addr) bool { return !within(out, a) && within(c.CIDRs, a) }) {
 		return nil
 	}
 	return out
 }
 
-// lacks reports whether a Service has an address that is in none of the ranges, but in the default ServiceCIDR: then a bitmap is
-// missing, and not a range.
-func (p *Plan) lacks(ranges []netip.Prefix) bool {
-	c := p.Snapshot.defaultCIDR()
-	if c == nil {
-		return false
-	}
-	for _, s := range p.Snapshot.Services {
-		for _, a := range s.Addresses {
-			if !within(ranges, a) && within(c.CIDRs, a) {
-				return true
-			}
-		}
-	}
-	return false
+func (p *Plan) held(so func(netip.Addr) bool) bool {
+	return slices.ContainsFunc(p.Snapshot.Services, func(s Service) bool { return slices.ContainsFunc(s.Addresses, so) })
 }
 
 func within(ranges []netip.Prefix, a netip.Addr) bool {
@@ -75,35 +61,35 @@ func within(ranges []netip.Prefix, a netip.Addr) bool {
 // most. Else Service default/kubernetes tells the primary range, of which it has the first address; and where Services have
 // addresses of a family, some lie in the family's range.
 func (p *Plan) misplaced(b StoredBitmap) (kind Kind, why string) {
-	prefix := b.Bitmap.Prefix()
-	switch first, known := p.apiServerAddress(); {
-	case p.Snapshot.Given != nil && p.given(b.Key) != prefix:
-		kind, why = BitmapForeignRange, fmt.Sprintf("it is of %s, --service-cluster-ip-range is %s", prefix, prefixes(p.Snapshot.Given))
-		if slices.Contains(p.Snapshot.Given, prefix) {
+	prefix, given := b.Bitmap.Prefix(), p.Snapshot.Given
+	first, known := p.apiServerAddress()
+	ofFamily := func(a netip.Addr) bool { return a.Is4() == prefix.Addr().Is4() }
+	secondary := p.stored(KeySecondary)
+	readable := secondary != nil && secondary.Bitmap != nil
+	switch {
+	case given != nil && rangeAt(given, b.Key) == prefix:
+		return "", ""
+	case given != nil:
+		kind, why = BitmapForeignRange, fmt.Sprintf("it is of %s, --service-cluster-ip-range is %s", prefix, prefixes(given))
+		if slices.Contains(given, prefix) {
 			kind = SecondaryRangeMislabelled
 		}
-	case p.Snapshot.Given != nil:
-	case p.swapped():
+	case known && readable && begins(secondary.Bitmap.Prefix(), first):
 		kind, why = SecondaryRangeMislabelled, "each of the two bitmaps is under the key of the other"
-	case p.sameFamily():
+	case len(p.Snapshot.Bitmaps) == 2 && !slices.ContainsFunc(p.Snapshot.Bitmaps, func(o StoredBitmap) bool {
+		return o.Bitmap == nil || !ofFamily(o.Bitmap.Prefix().Addr())
+	}):
 		kind, why = SecondaryRangeMislabelled, "both bitmaps are of the same family"
-	case known && b.Key == KeyPrimary && prefix.Addr().Next() != first:
+	case known && b.Key == KeyPrimary && !begins(prefix, first):
 		kind, why = BitmapForeignRange, fmt.Sprintf("it is of %s, and Service default/kubernetes, which has the first address of the primary range, has %s", prefix, first)
-	case p.foreign(prefix):
+	case p.held(ofFamily) && !p.held(prefix.Contains):
 		kind, why = BitmapForeignRange, fmt.Sprintf("it is of %s, and none of the addresses of this family that Services hold lies in it", prefix)
 	}
 	return kind, why
 }
 
-// given is what the admin says that the range of a bitmap is, the zero Prefix for none.
-func (p *Plan) given(key string) netip.Prefix {
-	for i, prefix := range p.Snapshot.Given {
-		if keyOf(i) == key {
-			return prefix
-		}
-	}
-	return netip.Prefix{}
-}
+// begins reports whether an address is the first of a range, which is that of Service default/kubernetes.
+func begins(p netip.Prefix, first netip.Addr) bool { return p.Addr().Next() == first }
 
 // apiServerAddress is that of Service default/kubernetes in the primary family.
 func (p *Plan) apiServerAddress() (netip.Addr, bool) {
@@ -115,53 +101,22 @@ func (p *Plan) apiServerAddress() (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// swapped reports whether the secondary bitmap is the primary one.
-func (p *Plan) swapped() bool {
-	secondary := p.stored(KeySecondary)
-	first, known := p.apiServerAddress()
-	return known && secondary != nil && secondary.Bitmap != nil && secondary.Bitmap.Prefix().Addr().Next() == first
-}
-
-func (p *Plan) sameFamily() bool {
-	b := p.Snapshot.Bitmaps
-	return len(b) == 2 && b[0].Bitmap != nil && b[1].Bitmap != nil && b[0].Bitmap.Prefix().Addr().Is4() == b[1].Bitmap.Prefix().Addr().Is4()
-}
-
-// foreign reports whether Services have addresses of the family, and none in the prefix.
-func (p *Plan) foreign(prefix netip.Prefix) bool {
-	family := false
-	for _, s := range p.Snapshot.Services {
-		for _, a := range s.Addresses {
-			if prefix.Contains(a) {
-				return false
-			}
-			family = family || a.Is4() == prefix.Addr().Is4()
-		}
-	}
-	return family
-}
-
-// contradicted reports whether Service default/kubernetes has not the first address of the primary range.
 func (p *Plan) contradicted(ranges []netip.Prefix) bool {
 	first, known := p.apiServerAddress()
-	return known && len(ranges) > 0 && ranges[0].Addr().Next() != first
+	return known && len(ranges) > 0 && !begins(ranges[0], first)
 }
 
 // judgeGiven guards against a slip of the pen, by which everything else would be judged.
 func (p *Plan) judgeGiven() {
-	if !p.contradicted(p.Snapshot.Given) {
-		return
+	if first, _ := p.apiServerAddress(); p.contradicted(p.Snapshot.Given) {
+		p.block(RangeContradicted, fmt.Sprintf("it has %s, --service-cluster-ip-range is %s", first, prefixes(p.Snapshot.Given)),
+			"give the range as kube-apiserver is started with it, the primary one first", "Service default/kubernetes")
 	}
-	first, _ := p.apiServerAddress()
-	p.Findings = append(p.Findings, Finding{
-		Kind: RangeContradicted, Objects: []string{"Service default/kubernetes"}, Blocks: true,
-		Detail: fmt.Sprintf("it has %s, --service-cluster-ip-range is %s", first, prefixes(p.Snapshot.Given)),
-		Plan:   "give the range as kube-apiserver is started with it, the primary one first",
-	})
 }
 
-// judgeDefaultCIDR compares the default ServiceCIDR with the range. An API server that allocates from ServiceCIDRs creates and
-// extends it itself.
+const tellRange = "tell the range with --service-cluster-ip-range, or give --etcd-servers, where the bitmaps tell it"
+
+// judgeDefaultCIDR compares the default ServiceCIDR with the range. An API server that allocates from ServiceCIDRs creates and extends it itself.
 func (p *Plan) judgeDefaultCIDR() {
 	c := p.Snapshot.defaultCIDR()
 	switch {
@@ -170,63 +125,46 @@ func (p *Plan) judgeDefaultCIDR() {
 		p.missingDefaultCIDR()
 	case len(p.Ranges) > 0 && !slices.Equal(c.CIDRs, p.Ranges):
 		p.wrongDefaultCIDR(*c)
-	case p.Snapshot.Given == nil && p.contradicted(c.CIDRs):
-		p.contradictedDefaultCIDR(*c)
+	case p.Snapshot.Given == nil && p.contradicted(c.CIDRs): // nothing but the object itself tells the range, and it cannot be right
+		kind := DefaultServiceCIDRWrong
+		first, _ := p.apiServerAddress()
+		if len(c.CIDRs) == 2 && begins(c.CIDRs[1], first) {
+			kind = SecondaryRangeMislabelled
+		}
+		p.find(kind, fmt.Sprintf("it is %s, and Service default/kubernetes, which has the first address of the primary range, has %s",
+			prefixes(c.CIDRs), first), tellRange, "ServiceCIDR "+defaultName, "Service default/kubernetes")
 	}
-}
-
-// contradictedDefaultCIDR is where nothing but the object itself tells the range, and it cannot be right.
-func (p *Plan) contradictedDefaultCIDR(c ServiceCIDR) {
-	first, _ := p.apiServerAddress()
-	f := Finding{
-		Kind: DefaultServiceCIDRWrong, Objects: []string{"ServiceCIDR " + defaultName, "Service default/kubernetes"},
-		Detail: fmt.Sprintf("it is %s, and Service default/kubernetes, which has the first address of the primary range, has %s", prefixes(c.CIDRs), first),
-		Plan:   "tell the range with --service-cluster-ip-range, or give --etcd-servers, where the bitmaps tell it",
-	}
-	if len(c.CIDRs) == 2 && c.CIDRs[1].Addr().Next() == first {
-		f.Kind = SecondaryRangeMislabelled
-	}
-	p.Findings = append(p.Findings, f)
 }
 
 func (p *Plan) missingDefaultCIDR() {
-	f := Finding{Kind: DefaultServiceCIDRMissing, Objects: []string{"ServiceCIDR " + defaultName}}
+	plan := "the API server creates it when it begins to allocate from IPAddresses"
 	switch {
 	case len(p.Ranges) == 0:
-		f.Plan = "tell the range with --service-cluster-ip-range, or give --etcd-servers, where the bitmaps tell it"
+		plan = tellRange
 	case p.Snapshot.Served && !p.Snapshot.Allocator.WritesIPAddresses():
-		f.Plan = "create it with " + prefixes(p.Ranges)
+		plan = "create it with " + prefixes(p.Ranges)
 		p.Steps = append(p.Steps, Step{Do: CreateServiceCIDR, CIDRs: p.Ranges})
-	default:
-		f.Plan = "the API server creates it when it begins to allocate from IPAddresses"
 	}
-	p.Findings = append(p.Findings, f)
+	p.find(DefaultServiceCIDRMissing, "", plan, "ServiceCIDR "+defaultName)
 }
 
 func (p *Plan) wrongDefaultCIDR(c ServiceCIDR) {
-	f := Finding{
-		Kind: DefaultServiceCIDRWrong, Objects: []string{"ServiceCIDR " + defaultName},
-		Detail: fmt.Sprintf("it is %s, the API server has %s", prefixes(c.CIDRs), prefixes(p.Ranges)),
-	}
-	if reversed(c.CIDRs, p.Ranges) {
-		f.Kind = SecondaryRangeMislabelled
+	kind, plan := DefaultServiceCIDRWrong, ""
+	if len(c.CIDRs) == 2 && len(p.Ranges) == 2 && c.CIDRs[0] == p.Ranges[1] && c.CIDRs[1] == p.Ranges[0] {
+		kind = SecondaryRangeMislabelled
 	}
 	switch {
 	case p.Snapshot.Allocator.WritesIPAddresses():
-		f.Plan = "start the API server with " + prefixes(c.CIDRs) + ", or move the Services and delete this ServiceCIDR, which the API server then creates anew"
+		plan = "start the API server with " + prefixes(c.CIDRs) + ", or move the Services and delete this ServiceCIDR, which the API server then creates anew"
 	case len(c.Finalizers) > 0:
-		f.Plan = "delete it, so that it can be created anew; nothing allocates from it yet. Its finalizers are left to those who set them: " + strings.Join(c.Finalizers, ", ")
+		plan = "delete it, so that it can be created anew; nothing allocates from it yet. Its finalizers are left to those who set them: " + strings.Join(c.Finalizers, ", ")
 	case !p.Snapshot.Served:
-		f.Plan = "delete its key in etcd, or serve networking.k8s.io/v1beta1 and run again"
+		plan = "delete its key in etcd, or serve networking.k8s.io/v1beta1 and run again"
 	default:
-		f.Plan = "delete it and create it with " + prefixes(p.Ranges) + "; nothing allocates from it yet"
+		plan = "delete it and create it with " + prefixes(p.Ranges) + "; nothing allocates from it yet"
 		p.Steps = append(p.Steps, Step{Do: ReplaceServiceCIDR, UID: c.UID, ResourceVersion: c.ResourceVersion, CIDRs: p.Ranges})
 	}
-	p.Findings = append(p.Findings, f)
-}
-
-func reversed(a, b []netip.Prefix) bool {
-	return len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
+	p.find(kind, fmt.Sprintf("it is %s, the API server has %s", prefixes(c.CIDRs), prefixes(p.Ranges)), plan, "ServiceCIDR "+defaultName)
 }
 
 func prefixes(all []netip.Prefix) string {
@@ -235,4 +173,97 @@ func prefixes(all []netip.Prefix) string {
 		texts = append(texts, p.String())
 	}
 	return strings.Join(texts, ",")
+}
+
+// judgeBitmaps compares the bitmaps with the Services, as the repair loop of a 1.32 API server would.
+func (p *Plan) judgeBitmaps(b *addressIndex, o Options) {
+	if p.Snapshot.Allocator == AllocatorIPAddresses {
+		for _, s := range p.Snapshot.Bitmaps {
+			p.find(StaleBitmap, "", "`migrate finalize` archives and deletes it", s.Key)
+		}
+		return
+	}
+	p.absentBitmaps()
+	plan := "left as it is: nobody looks at the bitmap after the migration; `run --repair-bitmap` repairs it now"
+	if o.RepairBitmap {
+		plan = "write the bitmap as the Services want it"
+	}
+	for _, s := range p.Snapshot.Bitmaps {
+		if p.readable(s) && p.drifted(s, b, plan) && o.RepairBitmap {
+			p.Steps = append(p.Steps, Step{Do: RepairBitmap, Key: s.Key})
+		}
+	}
+}
+
+func (p *Plan) readable(s StoredBitmap) bool {
+	switch {
+	case errors.Is(s.Err, ErrEncrypted):
+		p.block(BitmapEncrypted, s.Err.Error(), "leave out --etcd-servers to go by the Services alone", s.Key)
+		return false
+	case errors.Is(s.Err, bitmap.ErrUnset):
+		return true
+	case s.Err != nil:
+		p.block(BitmapUnreadable, s.Err.Error(),
+			"`migrate rollback` builds it anew from the Services; leave out --etcd-servers to go by the Services alone", s.Key)
+		return false
+	}
+	kind, why := p.misplaced(s)
+	if kind != "" {
+		p.block(kind, why, "find out which range the API server has; `migrate rollback --service-cluster-ip-range=...` builds the bitmaps for it", s.Key)
+	}
+	return kind == ""
+}
+
+func (p *Plan) absentBitmaps() {
+	for i := range max(1, len(p.Ranges)) { // a cluster has one at least
+		if key := keyOf(i); p.Snapshot.Revision > 0 && p.stored(key) == nil {
+			p.find(BitmapMissing, "range "+prefixes(p.Ranges[min(i, len(p.Ranges)):min(i+1, len(p.Ranges))]),
+				"`migrate rollback` builds it; it does not matter for API servers that allocate from IPAddresses", key)
+		}
+	}
+}
+
+// drifted reports the bits that do not agree with the Services. An empty bitmap is reported once, not as one missing bit for each address.
+func (p *Plan) drifted(s StoredBitmap, b *addressIndex, plan string) bool {
+	m, err := s.of(rangeAt(p.Ranges, s.Key))
+	if err != nil {
+		return false // nothing tells its range
+	}
+	missing, leaked := b.drift(m)
+	switch {
+	case m.Len() == 0 && len(missing) > 0:
+		p.find(BitmapEmpty, "", plan, s.Key)
+	case m.Len() > 0:
+		for a := range leaked {
+			p.add(found(LeakedBit, a, entry{}, "", plan))
+		}
+		for a := range missing {
+			p.add(found(MissingBit, a, entry{claims: b.entries[a].claims}, "", plan))
+		}
+	}
+	return len(missing)+len(leaked) > 0
+}
+
+func (p *Plan) stored(key string) *StoredBitmap {
+	if i := slices.IndexFunc(p.Snapshot.Bitmaps, func(s StoredBitmap) bool { return s.Key == key }); i >= 0 {
+		return &p.Snapshot.Bitmaps[i]
+	}
+	return nil
+}
+
+// rangeAt returns the range that the bitmap under a key is to have, the zero Prefix if there is none.
+func rangeAt(ranges []netip.Prefix, key string) netip.Prefix {
+	for i, prefix := range ranges {
+		if keyOf(i) == key {
+			return prefix
+		}
+	}
+	return netip.Prefix{}
+}
+
+func keyOf(i int) string {
+	if i == 0 {
+		return KeyPrimary
+	}
+	return KeySecondary
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 )
@@ -18,55 +18,51 @@ import (
 // its bit before it exists, for as long as a request may take.
 const DefaultLeakGrace = 90 * time.Second
 
-// drift is what in a bitmap does not agree with the Services.
 type drift struct {
 	prefix          netip.Prefix
-	missing, leaked map[netip.Addr]bool
-	// followed is the revision up to which every version of the bitmap was seen.
-	followed int64
+	missing, leaked sets.Set[netip.Addr]
+	last            Value // the version of the bitmap up to which every one was seen
 }
 
-func newDrift(m *bitmap.Bitmap, b *addressIndex) *drift {
-	d := &drift{prefix: m.Prefix(), missing: map[netip.Addr]bool{}, leaked: map[netip.Addr]bool{}}
-	for a := range m.All() {
-		if !b.claimed(a) {
-			d.leaked[a] = true
-		}
-	}
-	for a := range b.entries {
-		if b.claimed(a) && m.Covers(a) && !m.Contains(a) {
-			d.missing[a] = true
-		}
-	}
-	return d
-}
+const maxConflicts = 100 // of a write with those of others
 
-// repairBitmap makes a bitmap agree with the Services while an API server allocates from it, which reads it anew when somebody
-// else has written it.
+var errEnough = errors.New("enough was seen")
+
+// repairBitmap makes a bitmap agree with the Services while an API server allocates from it, which reads it anew when somebody else has written it.
 //
 // A bit may be cleared when it was set all the time for longer than a request can take, and no Service that was listed after
 // that time holds it: whoever set it has had the time to write the Service.
 func (r Runner) repairBitmap(ctx context.Context, s Step) error {
-	d, err := r.drift(ctx, s.Key)
+	key := s.Key
+	d, err := r.drift(ctx, key)
 	if err != nil {
 		return err
 	}
-	if err := r.lasting(ctx, s.Key, d); err != nil {
+	if err := r.outlast(ctx, key, d); err != nil {
+		return fmt.Errorf("following the bitmap: %w", err)
+	}
+	now, err := r.drift(ctx, key)
+	if err != nil {
 		return err
 	}
+	d.leaked, d.missing = d.leaked.Intersection(now.leaked), d.missing.Intersection(now.missing)
 	for range maxConflicts {
-		err := r.mend(ctx, s.Key, d)
+		err := r.mend(ctx, key, d)
 		if !errors.Is(err, ErrConflict) {
 			return err
+		}
+		// Bits that somebody has cleared since may be set again for somebody else.
+		v, err := r.Sources.Store.Get(ctx, key)
+		if err == nil {
+			err = r.follow(ctx, key, d, func() bool { return d.last.ModRevision >= v.ModRevision })
+		}
+		if err != nil {
+			return fmt.Errorf("following the bitmap: %w", err)
 		}
 	}
 	return fmt.Errorf("the bitmap changed %d times while it was being repaired; try again when fewer Services come and go", maxConflicts)
 }
 
-// maxConflicts is how often a write is tried on a bitmap that others write as well.
-const maxConflicts = 100
-
-// drift compares the bitmap with the Services as they are now.
 func (r Runner) drift(ctx context.Context, key string) (*drift, error) {
 	w, err := r.Sources.Snapshot(ctx)
 	if err != nil {
@@ -77,11 +73,29 @@ func (r Runner) drift(ctx context.Context, key string) (*drift, error) {
 	if s == nil {
 		return nil, errMoved
 	}
-	m, err := s.of(p.rangeOf(key))
+	m, err := s.of(rangeAt(p.Ranges, key))
 	if err != nil {
 		return nil, err
 	}
-	return newDrift(m, newAddressIndex(w)), nil
+	d := &drift{prefix: m.Prefix()}
+	d.missing, d.leaked = newAddressIndex(w).drift(m)
+	return d, nil
+}
+
+// drift are the addresses that Services hold and a bitmap lacks, and those that it has and no Service holds.
+func (b *addressIndex) drift(m *bitmap.Bitmap) (missing, leaked sets.Set[netip.Addr]) {
+	missing, leaked = sets.New[netip.Addr](), sets.New[netip.Addr]()
+	for a := range m.All() {
+		if !b.claimed(a) {
+			leaked.Insert(a)
+		}
+	}
+	for a := range b.entries {
+		if b.claimed(a) && m.Covers(a) && !m.Contains(a) {
+			missing.Insert(a)
+		}
+	}
+	return missing, leaked
 }
 
 // of returns the bitmap; an empty one of the range where nothing was ever written.
@@ -92,145 +106,84 @@ func (s StoredBitmap) of(prefix netip.Prefix) (*bitmap.Bitmap, error) {
 	return s.Bitmap, s.Err
 }
 
-// lasting keeps of a drift what is still there later: of the leaked bits those that were set in every version of the bitmap
-// within the grace, of the missing ones those that were not of a Service created between the reading of the two records.
-func (r Runner) lasting(ctx context.Context, key string, d *drift) error {
-	if len(d.leaked) > 0 {
-		logr.FromContextOrDiscard(ctx).Info("Waiting, so that no bit of a Service under creation is cleared",
-			"bitmap", key, "leakedBits", len(d.leaked), "for", r.LeakGrace.String())
-		if err := r.follow(ctx, key, d); err != nil {
-			return fmt.Errorf("following the bitmap: %w", err)
-		}
-	} else if err := pauseIf(ctx, true); err != nil {
-		return err
-	}
-	now, err := r.drift(ctx, key)
+// outlast drops the leaked bits that a version of the bitmap within the grace does not have, until none is left. Missing bits outlast the
+// time between the reading of the two records.
+func (r Runner) outlast(ctx context.Context, key string, d *drift) error {
+	v, err := r.Sources.Store.Get(ctx, key)
 	if err != nil {
 		return err
 	}
-	keep(d.leaked, now.leaked)
-	keep(d.missing, now.missing)
-	return nil
-}
-
-// keep drops what is not in both.
-func keep(a, b map[netip.Addr]bool) {
-	maps.DeleteFunc(a, func(address netip.Addr, _ bool) bool { return !b[address] })
-}
-
-// follow drops every bit that a version of the bitmap within the grace does not have.
-func (r Runner) follow(ctx context.Context, key string, d *drift) error {
-	v, err := r.Sources.Store.Get(ctx, key)
-	if err == nil {
-		err = d.forgetCleared(v)
+	if err := d.see(v); err != nil {
+		return err
 	}
-	if err == nil {
-		grace, stop := context.WithTimeout(ctx, r.LeakGrace)
-		defer stop()
-		err = r.versions(grace, key, v.ModRevision, d.forgetCleared)
-		if grace.Err() != nil && ctx.Err() == nil {
-			return nil
-		}
+	if len(d.leaked) == 0 {
+		return sleep(ctx, confirmAfter)
 	}
-	if errors.Is(err, errNothingLeaks) {
+	logr.FromContextOrDiscard(ctx).Info("Waiting, so that no bit of a Service under creation is cleared",
+		"bitmap", key, "leakedBits", len(d.leaked), "for", r.LeakGrace.String())
+	grace, stop := context.WithTimeout(ctx, r.LeakGrace)
+	defer stop()
+	err = r.follow(grace, key, d, func() bool { return len(d.leaked) == 0 })
+	if grace.Err() != nil && ctx.Err() == nil {
 		return nil
 	}
 	return err
 }
 
-// errNothingLeaks ends the wait: every bit that seemed leaked was of a Service under way.
-var errNothingLeaks = errors.New("no bit leaks")
-
-// forgetCleared drops the bits that are not set in a version of the bitmap, until none is left.
-func (d *drift) forgetCleared(v Value) error {
-	s := newStoredBitmap(v)
-	if s.Err != nil {
-		return s.Err
-	}
-	d.followed = v.ModRevision
-	for a := range d.leaked {
-		if !s.Bitmap.Contains(a) {
-			delete(d.leaked, a)
+// follow sees the versions of the bitmap that come after the last one, until it is enough.
+func (r Runner) follow(ctx context.Context, key string, d *drift, enough func() bool) error {
+	err := r.Sources.Store.Watch(ctx, prefixRanges, d.last.ModRevision, func(v Value) error {
+		if v.Key != key {
+			return nil
 		}
+		if err := d.see(v); err != nil {
+			return err
+		}
+		if enough() {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return nil
 	}
-	if len(d.leaked) == 0 {
-		return errNothingLeaks
-	}
-	return nil
+	return err
 }
 
-// mend writes the bitmap as it is now, with the drift taken out.
-func (r Runner) mend(ctx context.Context, key string, d *drift) error {
-	v, err := r.Sources.Store.Get(ctx, key)
-	if err != nil {
-		return err
-	}
-	allocation, ok := v.Object.(*corev1.RangeAllocation)
-	if !ok {
-		return errMoved
-	}
-	if err := r.catchUp(ctx, v, d); err != nil {
-		return fmt.Errorf("following the bitmap: %w", err)
-	}
+func (d *drift) see(v Value) error {
 	m, err := newStoredBitmap(v).of(d.prefix)
 	if err != nil {
 		return err
 	}
-	changed, err := d.takeOut(m)
-	if err != nil || !changed {
+	d.last = v
+	for a := range d.leaked {
+		if !m.Contains(a) {
+			d.leaked.Delete(a)
+		}
+	}
+	return nil
+}
+
+// mend writes the last version of the bitmap with the drift taken out.
+func (r Runner) mend(ctx context.Context, key string, d *drift) error {
+	m, err := newStoredBitmap(d.last).of(d.prefix)
+	if err != nil {
 		return err
 	}
-	allocation = allocation.DeepCopy()
-	allocation.Range, allocation.Data = m.String(), m.Data()
-	_, err = r.Sources.Store.Commit(ctx, []Write{{Key: key, Guard: v.ModRevision, Object: allocation}})
-	return err
-}
-
-// catchUp drops the bits that were cleared since the bitmap was followed, and may be set again for somebody else.
-func (r Runner) catchUp(ctx context.Context, v Value, d *drift) error {
-	if len(d.leaked) == 0 || v.ModRevision <= d.followed {
-		return nil
-	}
-	err := r.versions(ctx, v.Key, d.followed, func(version Value) error {
-		if err := d.forgetCleared(version); err != nil {
-			return err
-		}
-		if version.ModRevision >= v.ModRevision {
-			return errCaughtUp
-		}
-		return nil
-	})
-	if errors.Is(err, errCaughtUp) || errors.Is(err, errNothingLeaks) {
-		return nil
-	}
-	return err
-}
-
-// versions shows every version of a bitmap after a revision.
-func (r Runner) versions(ctx context.Context, key string, after int64, see func(Value) error) error {
-	return r.Sources.Store.Watch(ctx, prefixRanges, after, func(v Value) error {
-		if v.Key != key {
-			return nil
-		}
-		return see(v)
-	})
-}
-
-// errCaughtUp ends a look at what has happened.
-var errCaughtUp = errors.New("caught up")
-
-func (d *drift) takeOut(m *bitmap.Bitmap) (changed bool, err error) {
+	before := m.Clone()
 	for a := range d.missing {
-		if !m.Contains(a) {
-			changed = true
-			err = errors.Join(err, m.Add(a))
+		if err := m.Add(a); err != nil {
+			return err
 		}
 	}
 	for a := range d.leaked {
-		if m.Contains(a) {
-			changed = true
-			m.Remove(a)
-		}
+		m.Remove(a)
 	}
-	return changed, err
+	if m.Equal(before) {
+		return nil
+	}
+	allocation := d.last.Object.(*corev1.RangeAllocation).DeepCopy()
+	allocation.Range, allocation.Data = m.String(), m.Data()
+	_, err = r.Sources.Store.Commit(ctx, []Write{{Key: key, Guard: d.last.ModRevision, Object: allocation}})
+	return err
 }

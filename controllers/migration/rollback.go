@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -20,25 +19,19 @@ import (
 // Rollback is what a return to the bitmap changes.
 type Rollback struct {
 	Snapshot Snapshot
-	// Bitmaps are those that are not as the Services want them.
-	Bitmaps []RebuiltBitmap
-	// Rewrites is how many IPAddresses and ServiceCIDRs are stored in a version that 1.32 cannot read.
-	Rewrites int
-	// Refused is why nothing may be written.
-	Refused []Finding
-	// Reserved are IPAddresses without a Service, which a bitmap cannot keep: a 1.32 API server gives such addresses away.
-	Reserved []netip.Addr
+	Bitmaps  []RebuiltBitmap // those that are not as the Services want them
+	Rewrites int             // how many IPAddresses and ServiceCIDRs are stored in a version that 1.32 cannot read
+	Refused  []Finding       // why nothing may be written
+	Reserved []netip.Addr    // IPAddresses without a Service, which a bitmap cannot keep: a 1.32 API server gives such addresses away
 }
 
 // RebuiltBitmap is a bitmap as it will be written.
 type RebuiltBitmap struct {
-	Key string
-	// Guard is the revision of what it replaces, 0 for nothing.
-	Guard  int64
-	Bitmap *bitmap.Bitmap
-	// Set and Cleared count the bits that change. Broken says why the old value could not be compared.
-	Set, Cleared int
-	Broken       error
+	Key          string
+	Guard        int64 // the revision of what it replaces, 0 for nothing
+	Bitmap       *bitmap.Bitmap
+	Set, Cleared int   // bits that change
+	Broken       error // why the old value could not be compared
 }
 
 // Nothing reports whether there is nothing to do.
@@ -57,36 +50,46 @@ func NewRollback(w Snapshot) (Rollback, error) {
 	w.Allocator = AllocatorBitmap // it will be
 	p := NewPlan(w, Options{})
 	if p.Ranges == nil {
-		p.Ranges = defaultRanges(w)
-	}
-	if p.Ranges == nil {
 		return r, errors.New("nothing tells the API server's range; give --service-cluster-ip-range as it will be started")
 	}
 	index := newAddressIndex(w)
-	r.refuse(p, index)
+	var all []*bitmap.Bitmap
 	for i, prefix := range p.Ranges {
-		if err := r.rebuild(keyOf(i), prefix, &p, index); err != nil {
+		want, err := bitmap.New(prefix)
+		if err != nil {
+			return r, fmt.Errorf("range %s has no bitmap: %w", prefix, err)
+		}
+		all = append(all, want)
+		if err := r.rebuild(keyOf(i), want, &p, index); err != nil {
 			return r, err
 		}
 	}
-	for a, e := range index.entries {
-		if len(e.claims) == 0 {
-			r.Reserved = append(r.Reserved, a)
-		}
-	}
-	slices.SortFunc(r.Reserved, netip.Addr.Compare)
+	r.refuse(p, all, index)
 	return r, nil
 }
 
-func defaultRanges(w Snapshot) []netip.Prefix {
-	if c := w.defaultCIDR(); c != nil {
-		return c.CIDRs
+func (r *Rollback) rebuild(key string, want *bitmap.Bitmap, p *Plan, b *addressIndex) error {
+	missing, _ := b.drift(want)
+	for a := range missing {
+		if err := want.Add(a); err != nil {
+			return err
+		}
 	}
+	built := RebuiltBitmap{Key: key, Bitmap: want, Set: want.Len()}
+	if s := p.stored(key); s != nil {
+		built.Guard, built.Broken = s.ModRevision, s.Err
+		if s.Err == nil && s.Bitmap.Prefix() == want.Prefix() {
+			missing, leaked := b.drift(s.Bitmap)
+			if built.Set, built.Cleared = len(missing), len(leaked); built.Set+built.Cleared == 0 {
+				return nil
+			}
+		}
+	}
+	r.Bitmaps = append(r.Bitmaps, built)
 	return nil
 }
 
-// refuse collects what a bitmap cannot express.
-func (r *Rollback) refuse(p Plan, b *addressIndex) {
+func (r *Rollback) refuse(p Plan, bitmaps []*bitmap.Bitmap, b *addressIndex) {
 	for _, f := range p.Findings {
 		switch f.Kind {
 		case ObjectUnreadable, BitmapEncrypted, DuplicateClusterIP, InvalidClusterIP, RangeContradicted:
@@ -94,62 +97,16 @@ func (r *Rollback) refuse(p Plan, b *addressIndex) {
 		}
 	}
 	for a, e := range b.entries {
-		if len(e.claims) > 0 && !covered(p.Ranges, a) {
+		switch covered := slices.ContainsFunc(bitmaps, func(m *bitmap.Bitmap) bool { return m.Covers(a) }); {
+		case len(e.claims) == 0:
+			r.Reserved = append(r.Reserved, a)
+		case !covered:
 			f := found(OutOfRange, a, *e, "the bitmaps are of "+prefixes(p.Ranges), "create the Service anew with an address of these ranges, then try again").finding
 			r.Refused = append(r.Refused, f)
 		}
 	}
 	explain(r.Refused)
-}
-
-func covered(ranges []netip.Prefix, a netip.Addr) bool {
-	for _, p := range ranges {
-		if m, err := bitmap.New(p); err == nil && m.Covers(a) {
-			return true
-		}
-	}
-	return false
-}
-
-// rebuild compares what is with what should be.
-func (r *Rollback) rebuild(key string, prefix netip.Prefix, p *Plan, b *addressIndex) error {
-	want, err := bitmap.New(prefix)
-	if err != nil {
-		return fmt.Errorf("range %s has no bitmap: %w", prefix, err)
-	}
-	for a := range b.entries {
-		if b.claimed(a) && want.Covers(a) {
-			if err := want.Add(a); err != nil {
-				return err
-			}
-		}
-	}
-	built := RebuiltBitmap{Key: key, Bitmap: want, Set: want.Len()}
-	if s := p.stored(key); s != nil {
-		built.Guard, built.Broken = s.ModRevision, s.Err
-		if s.Err == nil && s.Bitmap.Prefix() == prefix {
-			if want.Equal(s.Bitmap) {
-				return nil
-			}
-			built.Set, built.Cleared = differences(s.Bitmap, want)
-		}
-	}
-	r.Bitmaps = append(r.Bitmaps, built)
-	return nil
-}
-
-func differences(old, want *bitmap.Bitmap) (set, cleared int) {
-	for a := range want.All() {
-		if !old.Contains(a) {
-			set++
-		}
-	}
-	for a := range old.All() {
-		if !want.Contains(a) {
-			cleared++
-		}
-	}
-	return set, cleared
+	slices.SortFunc(r.Reserved, netip.Addr.Compare)
 }
 
 // Save keeps the bitmaps that a rollback replaces in a file. It is called before RollBack and writes nothing else.
@@ -176,16 +133,15 @@ func RollBack(ctx context.Context, store Store, r Rollback, progress Progress) e
 		return nil
 	}
 	writes, _, err := r.writes(ctx, store)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = store.Commit(ctx, writes)
 	}
-	if _, err := store.Commit(ctx, writes); err != nil {
+	if err != nil {
 		return fmt.Errorf("writing the bitmaps: %w", err)
 	}
 	return nil
 }
 
-// writes are those of the bitmaps, and what they replace.
 func (r Rollback) writes(ctx context.Context, store Store) (writes []Write, old []Value, err error) {
 	for _, b := range r.Bitmaps {
 		v, err := store.Get(ctx, b.Key)
@@ -201,7 +157,6 @@ func (r Rollback) writes(ctx context.Context, store Store) (writes []Write, old 
 		if !ok {
 			allocation = &corev1.RangeAllocation{}
 		}
-		allocation = allocation.DeepCopy()
 		allocation.Range, allocation.Data = b.Bitmap.String(), b.Bitmap.Data()
 		writes = append(writes, Write{Key: b.Key, Guard: b.Guard, Object: allocation})
 	}
@@ -217,60 +172,30 @@ func CountRewrites(ctx context.Context, store Store) (int, error) {
 }
 
 // rewrites finds the objects that are stored as v1, which 1.32 does not know although it is the same on the wire, or that an API
-// server signed, and hands them out in transactions.
+// server signed, by which one knows who allocates from IPAddresses. It hands them out in transactions, without the signature.
 func rewrites(ctx context.Context, store Store, do func([]Write) error) (n int, err error) {
 	var writes []Write
-	flush := func() error {
-		n += len(writes)
-		defer func() { writes = nil }()
-		if len(writes) == 0 {
-			return nil
-		}
-		return do(writes)
-	}
 	for _, prefix := range []string{prefixIPAddresses, prefixServiceCIDRs} {
 		_, err := store.List(ctx, prefix, 0, func(v Value) error {
-			if v.Err != nil {
+			o, ok := v.Object.(metav1.Object)
+			if !ok || v.APIVersion != networkingv1.SchemeGroupVersion.String() && !upstream.WrittenByAPIServer(o) {
 				return nil
 			}
-			if disowned := disown(v.Object); !disowned && v.APIVersion != networkingv1.SchemeGroupVersion.String() {
+			upstream.Disown(o, v1alpha1.ManagerMigration)
+			n++
+			if writes = append(writes, Write{Key: v.Key, Guard: v.ModRevision, Object: v.Object, APIVersion: oldVersion}); len(writes) < batch {
 				return nil
 			}
-			writes = append(writes, Write{Key: v.Key, Guard: v.ModRevision, Object: v.Object, APIVersion: oldVersion})
-			if len(writes) == batch {
-				return flush()
-			}
-			return nil
+			full := writes
+			writes = nil
+			return do(full)
 		})
 		if err != nil {
 			return n, err
 		}
 	}
-	return n, flush()
-}
-
-// disown takes the API server's signature off an object, and reports whether it was there. By it one knows who allocates from
-// IPAddresses, which after a rollback nobody does.
-func disown(o runtime.Object) bool {
-	m, ok := o.(metav1.Object)
-	if !ok || !upstream.WrittenByAPIServer(m) {
-		return false
+	if len(writes) == 0 {
+		return n, nil
 	}
-	upstream.Disown(m, v1alpha1.ManagerMigration)
-	return true
-}
-
-// commitEach commits writes together, or one by one if somebody is changing some of them. What has changed is written in the
-// version of whoever changed it; the next call finds it again.
-func commitEach(ctx context.Context, store Store, writes []Write) error {
-	_, err := store.Commit(ctx, writes)
-	if !errors.Is(err, ErrConflict) {
-		return err
-	}
-	for _, w := range writes {
-		if _, err := store.Commit(ctx, []Write{w}); err != nil && !errors.Is(err, ErrConflict) {
-			return err
-		}
-	}
-	return nil
+	return n, do(writes)
 }

@@ -1,7 +1,6 @@
 package migration
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -18,16 +17,12 @@ import (
 // Allocator says from what a cluster's API servers allocate ClusterIPs.
 type Allocator string
 
+// What tells from what. Both is dual write: Kubernetes 1.31 to 1.33 with the feature gate MultiCIDRServiceAllocator and without DisableAllocatorDualWrite.
 const (
-	// AllocatorUnknown says that nothing tells. It is judged like the bitmap, of which no harm comes.
-	AllocatorUnknown Allocator = "Unknown"
-	// AllocatorBitmap means from the bitmap in etcd; IPAddresses are written by whoever prepares the migration.
-	AllocatorBitmap Allocator = "Bitmap"
-	// AllocatorBoth means from IPAddresses, and the bitmap is kept in step (dual write, Kubernetes 1.31 to 1.33 with the
-	// feature gate MultiCIDRServiceAllocator and without DisableAllocatorDualWrite).
-	AllocatorBoth Allocator = "Both"
-	// AllocatorIPAddresses means from IPAddresses alone. A bitmap that is still there is a leftover.
-	AllocatorIPAddresses Allocator = "IPAddresses"
+	AllocatorUnknown     Allocator = "Unknown"     // nothing tells; it is judged like the bitmap, of which no harm comes
+	AllocatorBitmap      Allocator = "Bitmap"      // IPAddresses are written by whoever prepares the migration
+	AllocatorBoth        Allocator = "Both"        // from IPAddresses, and the bitmap is kept in step
+	AllocatorIPAddresses Allocator = "IPAddresses" // a bitmap that is still there is a leftover
 )
 
 // WritesIPAddresses reports whether the API server creates and deletes IPAddresses itself.
@@ -35,35 +30,26 @@ func (a Allocator) WritesIPAddresses() bool { return a == AllocatorBoth || a == 
 
 // Snapshot is all that a plan is made of, as it was at one moment. The zero Snapshot is an empty cluster.
 type Snapshot struct {
-	Now time.Time
-	// Cluster is the UID of namespace kube-system, by which a plan knows its cluster.
-	Cluster types.UID
-	// Revision is that of etcd, 0 if it was not asked.
-	Revision  int64
+	Now       time.Time
+	Cluster   types.UID // of namespace kube-system, by which a plan knows its cluster
+	Revision  int64     // of etcd, 0 if it was not asked
 	Allocator Allocator
-	// Served: an API server was asked and serves ServiceCIDRs and IPAddresses.
-	Served bool
-	// Given is what the admin says that the API server's --service-cluster-ip-range is, the primary range first; nil if
-	// nothing was said.
-	Given []netip.Prefix
-	// Bitmaps are those that exist, primary first. Looked is false when nobody looked for them.
-	Bitmaps []StoredBitmap
-	Looked  bool
+	Served    bool           // an API server was asked and serves ServiceCIDRs and IPAddresses
+	Given     []netip.Prefix // what the admin says that the API server's --service-cluster-ip-range is, the primary range first; nil for nothing
+	Bitmaps   []StoredBitmap // those that exist, primary first
 
 	Services     []Service
 	IPAddresses  []IPAddress
 	ServiceCIDRs []ServiceCIDR
-	// Unreadable are objects that could not be decoded.
-	Unreadable []Unreadable
+	Unreadable   []Value // objects that could not be decoded
 }
 
 // Service is what matters of a Service.
 type Service struct {
-	Name    types.NamespacedName
-	UID     types.UID
-	Created time.Time
-	// Addresses are its ClusterIPs; headless and ExternalName Services have none.
-	Addresses []netip.Addr
+	Name      types.NamespacedName
+	UID       types.UID
+	Created   time.Time
+	Addresses []netip.Addr // its ClusterIPs; headless and ExternalName Services have none
 	// Invalid are entries that are no address. Misspelt are addresses, but not written as their IPAddress is named, with which API
 	// servers compare the text.
 	Invalid, Misspelt []string
@@ -77,12 +63,10 @@ type IPAddress struct {
 	Created         time.Time
 	ManagedBy       string
 	Family          string
-	// Service is the parent if it is a Service, zero otherwise.
-	Service  types.NamespacedName
-	Deleting bool
-	// ByAPIServer: an API server that allocates from IPAddresses wrote it.
-	ByAPIServer bool
-	Finalizers  []string
+	Service         types.NamespacedName // the parent if it is a Service, zero otherwise
+	Deleting        bool
+	ByAPIServer     bool // an API server that allocates from IPAddresses wrote it
+	Finalizers      []string
 }
 
 // ServiceCIDR is what matters of a ServiceCIDR.
@@ -93,25 +77,16 @@ type ServiceCIDR struct {
 	CIDRs           []netip.Prefix
 	Finalizers      []string
 	Deleting        bool
-	// ByAPIServer: an API server that allocates from it created it.
-	ByAPIServer bool
+	ByAPIServer     bool // an API server that allocates from it created it
 }
 
 // StoredBitmap is a RangeAllocation as it was found in etcd.
 type StoredBitmap struct {
-	// Key is KeyPrimary or KeySecondary.
-	Key         string
+	Key         string // KeyPrimary or KeySecondary
 	ModRevision int64
-	// Range is the text in it. Bitmap is what it says, nil if Err tells why that cannot be known.
-	Range  string
-	Bitmap *bitmap.Bitmap
-	Err    error
-}
-
-// Unreadable is an object that could not be decoded.
-type Unreadable struct {
-	Key string
-	Err error
+	Range       string         // the text in it
+	Bitmap      *bitmap.Bitmap // what it says, nil if Err tells why that cannot be known
+	Err         error
 }
 
 // Keys of the RangeAllocations, relative to the prefix of the API server's storage.
@@ -167,16 +142,10 @@ func newServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
 	return c
 }
 
-// byRight orders the Services that hold one address: who had it first keeps it. Names only break the tie of one second.
-func byRight(a, b *Service) int {
-	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name.String(), b.Name.String()))
-}
-
 // defaultCIDR returns the ServiceCIDR that stands for the API server's flag, nil if there is none.
 func (w Snapshot) defaultCIDR() *ServiceCIDR {
-	i := slices.IndexFunc(w.ServiceCIDRs, func(c ServiceCIDR) bool { return c.Name == defaultName })
-	if i < 0 {
-		return nil
+	if i := slices.IndexFunc(w.ServiceCIDRs, func(c ServiceCIDR) bool { return c.Name == defaultName }); i >= 0 {
+		return &w.ServiceCIDRs[i]
 	}
-	return &w.ServiceCIDRs[i]
+	return nil
 }

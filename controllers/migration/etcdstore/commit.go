@@ -3,7 +3,9 @@ package etcdstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -13,24 +15,30 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
 
-// Commit writes all or nothing, in one transaction that holds only if all guards do, and returns its revision. What cannot be
-// a transaction is refused before anything is sent. See [migration.Store].
+// Commit writes all or nothing, in one transaction that holds only if all guards do, and returns its revision. See [migration.Store].
 //
 // The transaction is sent again while etcd is away. That is safe, because the guards let it take effect once; and it is how a lost
 // answer is found again: if the guards do not hold for a second attempt, Commit looks whether the first one is why. An error that is
 // not ErrConflict says so if something may have been written in spite of it.
 func (s *Store) Commit(ctx context.Context, writes []migration.Write) (int64, error) {
-	t, err := s.newTransaction(writes)
-	if err != nil {
-		return 0, fmt.Errorf("refusing to write to etcd: %w", err)
+	writes, err := s.prepare(writes)
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		return 0, fmt.Errorf("writing to etcd: %w", err)
 	}
-	if err := ctx.Err(); err != nil {
-		return 0, fmt.Errorf("writing %s: %w", t, err)
+	var guards []clientv3.Cmp
+	var changes, reads []clientv3.Op // reads tell why a guard did not hold, in the order of the writes
+	for _, w := range writes {
+		change := clientv3.OpPut(w.Key, string(w.Raw))
+		if w.Delete {
+			change = clientv3.OpDelete(w.Key)
+		}
+		guards = append(guards, clientv3.Compare(clientv3.ModRevision(w.Key), "=", w.Guard)) // 0 for a key that does not exist
+		changes, reads = append(changes, change), append(reads, clientv3.OpGet(w.Key))
 	}
 	var answer *clientv3.TxnResponse
 	lost := false // an answer
-	err = s.ask(ctx, "writing "+t.String(), func(ctx context.Context) (err error) {
-		answer, err = s.client.Txn(ctx).If(t.guards...).Then(t.changes...).Else(t.reads...).Commit()
+	err = s.ask(ctx, "writing to etcd", func(ctx context.Context) (err error) {
+		answer, err = s.client.Txn(ctx).If(guards...).Then(changes...).Else(reads...).Commit()
 		lost = lost || mayHaveArrived(err)
 		return err
 	})
@@ -41,10 +49,31 @@ func (s *Store) Commit(ctx context.Context, writes []migration.Write) (int64, er
 		return 0, err
 	case answer.Succeeded:
 		return answer.Header.Revision, nil
-	case lost:
-		return s.judge(ctx, t, answer)
 	}
-	return 0, t.conflict(states(answer))
+	now := make([]*mvccpb.KeyValue, len(writes)) // nil for those that do not exist
+	for i, response := range answer.Responses {
+		now[i] = first(response.GetResponseRange().GetKvs())
+	}
+	if lost {
+		return s.judge(ctx, writes, now, answer.Header.Revision)
+	}
+	return 0, conflict(writes, now)
+}
+
+func (s *Store) prepare(writes []migration.Write) ([]migration.Write, error) {
+	writes = slices.Clone(writes)
+	for i := range writes {
+		w, err := &writes[i], error(nil)
+		if w.Key = s.keys.absolute(w.Key); w.Object != nil {
+			w.Raw, err = encode(w.Object, w.APIVersion)
+		} else if w.Raw == nil && !w.Delete {
+			err = errors.New("there is nothing to write")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", w.Key, err)
+		}
+	}
+	return writes, nil
 }
 
 // unknown is the error of a Commit whose answer was lost for good.
@@ -58,17 +87,28 @@ func mayHaveArrived(err error) bool {
 	return err != nil && passing(err) && !unsent
 }
 
+// conflict is ErrConflict with the first key whose guard did not hold.
+func conflict(writes []migration.Write, now []*mvccpb.KeyValue) error {
+	for i, w := range writes {
+		if is := now[i].GetModRevision(); is != w.Guard {
+			return fmt.Errorf("writing %s: %w: it is at revision %d, not at %d (0 is for a key that does not exist)", w.Key, migration.ErrConflict, is, w.Guard)
+		}
+	}
+	return migration.ErrConflict
+}
+
 // judge says what became of a transaction of which an answer was lost, and whose guards did not hold when it was sent again. Somebody
 // else who wrote the same bytes counts as us.
-func (s *Store) judge(ctx context.Context, t *transaction, answer *clientv3.TxnResponse) (int64, error) {
-	now := states(answer)
-	if t.cannotHaveHappened(now) {
-		return 0, t.conflict(now)
+func (s *Store) judge(ctx context.Context, writes []migration.Write, now []*mvccpb.KeyValue, revision int64) (int64, error) {
+	for i, w := range writes {
+		if kv := now[i]; kv != nil && (kv.ModRevision == w.Guard || w.Delete && kv.CreateRevision <= w.Guard) {
+			return 0, conflict(writes, now) // it is as it was before, or was to be deleted and never was
+		}
 	}
-	if t.onlyDeletes() {
-		return answer.Header.Revision, nil // all keys are gone, as we wanted it: there is no telling who did it, and no need to
+	if !slices.ContainsFunc(writes, func(w migration.Write) bool { return !w.Delete }) {
+		return revision, nil // all keys are gone, as we wanted it: there is no telling who did it, and no need to
 	}
-	for i, w := range t.writes {
+	for i, w := range writes {
 		revision, err := s.find(ctx, w, now[i])
 		if err != nil {
 			return 0, unknown(err)
@@ -77,35 +117,26 @@ func (s *Store) judge(ctx context.Context, t *transaction, answer *clientv3.TxnR
 			return revision, nil // all or nothing: one write proves the others
 		}
 	}
-	return 0, t.conflict(now)
+	return 0, conflict(writes, now)
 }
 
 // find returns the revision at which what we put became the value of a key, 0 if it never did. It goes back in the history of the
 // key from its present state to the guard: somebody may have changed again what we wrote.
-func (s *Store) find(ctx context.Context, w write, now *mvccpb.KeyValue) (int64, error) {
-	for kv := now; kv != nil && kv.ModRevision > w.guard && !w.remove; {
-		if bytes.Equal(kv.Value, w.value) {
+func (s *Store) find(ctx context.Context, w migration.Write, now *mvccpb.KeyValue) (int64, error) {
+	for kv := now; kv != nil && kv.ModRevision > w.Guard && !w.Delete; {
+		if bytes.Equal(kv.Value, w.Raw) {
 			return kv.ModRevision, nil
 		}
 		if kv.Version == 1 {
 			return 0, nil // it was created so
 		}
-		before, err := s.get(ctx, "looking for what became of "+w.key, w.key, clientv3.WithRev(kv.ModRevision-1))
+		before, err := s.get(ctx, "looking for what became of "+w.Key, w.Key, clientv3.WithRev(kv.ModRevision-1))
 		if err != nil {
 			return 0, err
 		}
 		kv = first(before.Kvs)
 	}
 	return 0, nil
-}
-
-// states returns the keys of a transaction as they were when its guards did not hold, nil for those that did not exist.
-func states(answer *clientv3.TxnResponse) []*mvccpb.KeyValue {
-	var now []*mvccpb.KeyValue
-	for _, response := range answer.Responses {
-		now = append(now, first(response.GetResponseRange().GetKvs()))
-	}
-	return now
 }
 
 func first(kvs []*mvccpb.KeyValue) *mvccpb.KeyValue {

@@ -3,15 +3,14 @@ package etcdstore
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
+	"net/url"
 	"path"
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -24,94 +23,43 @@ const DefaultPrefix = "/registry"
 // Config says where etcd is and how to be let in: what kube-apiserver is told with its flags --etcd-servers, --etcd-cafile,
 // --etcd-certfile, --etcd-keyfile and --etcd-prefix.
 type Config struct {
-	// Endpoints are the URLs of one or more members, all http or all https.
-	Endpoints []string
-	// CAFile holds the authorities that may have signed the certificate of etcd. Empty means those of the system.
-	CAFile string
-	// CertFile and KeyFile are our certificate and its key. They are read again for each connection, so that they can be
-	// renewed while a long watch runs.
+	Endpoints []string // URLs of one or more members, all http or all https
+	CAFile    string   // the authorities that may have signed the certificate of etcd; empty means those of the system
+	// CertFile and KeyFile are our certificate and its key. They are read again for each connection, so that they can be renewed while a long watch runs.
 	CertFile, KeyFile string
-	// Prefix is that of all keys. Empty means DefaultPrefix.
-	Prefix string
+	Prefix            string // of all keys; empty means DefaultPrefix
 }
 
-// validate joins all that is wrong with the configuration and reads its files.
-func (c Config) validate() (*tls.Config, error) {
-	trust, err := c.tls()
+// validateEndpoints joins what is wrong with the endpoints. The client would take the scheme of the first one for all.
+func validateEndpoints(endpoints []string) error {
+	if len(endpoints) == 0 {
+		return errors.New("no etcd is named: give --etcd-servers what kube-apiserver is started with, https://127.0.0.1:2379 for example")
+	}
+	var complaints []error
+	for _, endpoint := range endpoints {
+		u, err := url.Parse(endpoint)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" {
+			complaints = append(complaints, fmt.Errorf("the etcd endpoint %q (--etcd-servers) is not of the form https://HOST:PORT", endpoint))
+		} else if !strings.HasPrefix(endpoints[0], u.Scheme+"://") {
+			complaints = append(complaints, fmt.Errorf("the etcd endpoint %q (--etcd-servers) mixes http and https: say one for all", endpoint))
+		}
+	}
+	return errors.Join(complaints...)
+}
+
+// dial returns a client that connects when it is used. All complaints about the configuration come at once. What etcd's client
+// would do by itself about an etcd that is away is switched off: it waits and repeats in silence, and of a transaction it would
+// not say that it was sent twice.
+func (c Config) dial() (*clientv3.Client, error) {
+	trust, err := transport.TLSInfo{TrustedCAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}.ClientConfig()
+	if err != nil {
+		err = fmt.Errorf("reading --etcd-cafile, --etcd-certfile and --etcd-keyfile: %w", err)
+	}
 	if err := errors.Join(validateEndpoints(c.Endpoints), err); err != nil {
 		return nil, err
 	}
-	return trust, nil
-}
-
-// tls returns how to connect to an https endpoint.
-func (c Config) tls() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	var caErr, certErr error
-	if c.CAFile != "" {
-		config.RootCAs, caErr = readCA(c.CAFile)
-	}
-	switch {
-	case c.CertFile != "" && c.KeyFile != "":
-		_, certErr = c.certificate(nil)
-		config.GetClientCertificate = c.certificate
-	case c.CertFile != "":
-		certErr = errors.New("a certificate for etcd is given (--etcd-certfile) but not its key: add --etcd-keyfile")
-	case c.KeyFile != "":
-		certErr = errors.New("a key for etcd is given (--etcd-keyfile) but not its certificate: add --etcd-certfile")
-	}
-	return config, errors.Join(caErr, certErr)
-}
-
-func readCA(file string) (*x509.CertPool, error) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading the CA of etcd (--etcd-cafile): %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(content) {
-		return nil, fmt.Errorf("reading the CA of etcd (--etcd-cafile): %s holds no certificate in PEM", file)
-	}
-	return pool, nil
-}
-
-// certificate reads our certificate, whatever etcd says it accepts: etcd will tell if it does not.
-func (c Config) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading the certificate for etcd and its key (--etcd-certfile, --etcd-keyfile): %w", err)
-	}
-	return &pair, nil
-}
-
-// prefix returns the prefix with one slash before it and none behind, as kube-apiserver would understand it.
-func (c Config) prefix() string { return path.Join("/", cmp.Or(c.Prefix, DefaultPrefix)) }
-
-// keys translates between keys as etcd has them and keys relative to the API server's prefix. Its value is the prefix, with a slash
-// on both sides.
-type keys string
-
-func newKeys(prefix string) keys { return keys(strings.TrimSuffix(prefix, "/") + "/") }
-
-// absolute returns a key as etcd has it. A key that begins with a slash is one already.
-func (k keys) absolute(key string) string {
-	if strings.HasPrefix(key, "/") {
-		return key
-	}
-	return string(k) + key
-}
-
-// relative is the inverse of absolute: a key of somebody else stays absolute.
-func (k keys) relative(key string) string { return strings.TrimPrefix(key, string(k)) }
-
-// below returns what all keys below a folder begin with. The folder services/specs does not hold services/specs2.
-func (k keys) below(folder string) string { return strings.TrimSuffix(k.absolute(folder), "/") + "/" }
-
-// dial returns a client that connects when it is used. What etcd's client would do by itself about an etcd that is away is
-// switched off: it waits and repeats in silence, and of a transaction it would not say that it was sent twice.
-func dial(endpoints []string, trust *tls.Config) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
-		Endpoints: endpoints,
+		Endpoints: c.Endpoints,
 		TLS:       trust,
 		// A frozen member or a lost network is found out even by a watch that is idle.
 		DialKeepAliveTime:    10 * time.Second,
@@ -133,3 +81,24 @@ func dial(endpoints []string, trust *tls.Config) (*clientv3.Client, error) {
 func failFast(ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	return invoke(ctx, method, request, reply, connection, append(options, grpc.WaitForReady(false))...)
 }
+
+// keys translates between keys as etcd has them and keys relative to the API server's prefix. Its value is the prefix, with a slash on both sides.
+type keys string
+
+func newKeys(prefix string) keys {
+	return keys(strings.TrimSuffix(path.Join("/", cmp.Or(prefix, DefaultPrefix)), "/") + "/")
+}
+
+// absolute returns a key as etcd has it. A key that begins with a slash is one already.
+func (k keys) absolute(key string) string {
+	if strings.HasPrefix(key, "/") {
+		return key
+	}
+	return string(k) + key
+}
+
+// relative is the inverse of absolute: a key of somebody else stays absolute.
+func (k keys) relative(key string) string { return strings.TrimPrefix(key, string(k)) }
+
+// below returns what all keys below a folder begin with. The folder services/specs does not hold services/specs2.
+func (k keys) below(folder string) string { return strings.TrimSuffix(k.absolute(folder), "/") + "/" }

@@ -3,15 +3,16 @@ package etcdstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -19,82 +20,80 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
 
+// All that is wrong is said at once, one line each.
 func TestConfigRefuses(t *testing.T) {
-	dir := t.TempDir()
-	ca := newAuthority(dir, "ca")
-	cert, key := ca.issue("client", nil)
-	_, otherKey := ca.issue("other", nil)
-	noise := filepath.Join(dir, "noise")
-	if err := os.WriteFile(noise, []byte("no PEM"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	good := []string{"https://127.0.0.1:2379"}
 	for name, tc := range map[string]struct {
 		config Config
-		want   []string // in this order, and one line each
+		want   []string
 	}{
-		"all good":            {Config{Endpoints: good, CAFile: ca.CA(), CertFile: cert, KeyFile: key}, nil},
-		"CA of the system":    {Config{Endpoints: good, CertFile: cert, KeyFile: key}, nil},
+		"all good":            {Config{Endpoints: good}, nil},
 		"without TLS":         {Config{Endpoints: []string{"http://localhost:2379", "http://[::1]:2379/"}}, nil},
-		"TLS files for http":  {Config{Endpoints: []string{"http://localhost:2379"}, CAFile: ca.CA()}, nil}, // kube-apiserver lets it pass
 		"no endpoints":        {Config{}, []string{"no etcd is named: give --etcd-servers"}},
 		"no scheme":           {Config{Endpoints: []string{"127.0.0.1:2379"}}, []string{`"127.0.0.1:2379" (--etcd-servers) is not of the form https://HOST:PORT`}},
 		"no port":             {Config{Endpoints: []string{"https://etcd"}}, []string{`"https://etcd" (--etcd-servers) is not`}},
 		"no host":             {Config{Endpoints: []string{"https://:2379"}}, []string{`"https://:2379" (--etcd-servers) is not`}},
 		"unix socket":         {Config{Endpoints: []string{"unix:///run/etcd.sock"}}, []string{`"unix:///run/etcd.sock" (--etcd-servers) is not`}},
-		"empty endpoint":      {Config{Endpoints: []string{"https://a:1", ""}}, []string{`"" (--etcd-servers) is not`}},
-		"mixed schemes":       {Config{Endpoints: []string{"https://a:1", "http://b:1"}}, []string{"https://a:1,http://b:1 (--etcd-servers) mix http and https"}},
-		"no such CA":          {Config{Endpoints: good, CAFile: "/no/ca"}, []string{"reading the CA of etcd (--etcd-cafile): open /no/ca: no such file"}},
-		"CA without PEM":      {Config{Endpoints: good, CAFile: noise}, []string{noise + " holds no certificate in PEM"}},
-		"certificate alone":   {Config{Endpoints: good, CertFile: cert}, []string{"add --etcd-keyfile"}},
-		"key alone":           {Config{Endpoints: good, KeyFile: key}, []string{"add --etcd-certfile"}},
-		"no such certificate": {Config{Endpoints: good, CertFile: "/no/cert", KeyFile: key}, []string{"(--etcd-certfile, --etcd-keyfile): open /no/cert"}},
-		"key of another":      {Config{Endpoints: good, CertFile: cert, KeyFile: otherKey}, []string{"private key does not match public key"}},
-		"everything": {Config{Endpoints: []string{"ftp://a:1", "https://b:1", "http://c:1"}, CAFile: noise, CertFile: cert}, []string{
-			`"ftp://a:1"`, "mix http and https", "no certificate in PEM", "add --etcd-keyfile",
-		}},
+		"mixed schemes":       {Config{Endpoints: []string{"https://a:1", "http://b:1"}}, []string{`"http://b:1" (--etcd-servers) mixes http and https`}},
+		"no such CA":          {Config{Endpoints: good, CAFile: "/no/ca"}, []string{"open /no/ca: no such file"}},
+		"certificate alone":   {Config{Endpoints: good, CertFile: "/some/cert"}, []string{"must both be present"}},
+		"no such certificate": {Config{Endpoints: good, CertFile: "/no/cert", KeyFile: "/no/key"}, []string{"open /no/cert"}},
+		"everything":          {Config{Endpoints: []string{"https://b:1", "ftp://a:1"}, CAFile: "/no/ca"}, []string{`"ftp://a:1"`, "/no/ca"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := tc.config.validate()
 			var got []string
-			if err != nil {
+			if client, err := tc.config.dial(); err != nil {
 				got = strings.Split(err.Error(), "\n")
+			} else {
+				_ = client.Close()
 			}
-			if len(got) != len(tc.want) {
-				t.Fatalf("complaints %q, want %q", got, tc.want)
-			}
-			for i, want := range tc.want {
-				if !strings.Contains(got[i], want) {
-					t.Errorf("complaint %q, want %q", got[i], want)
-				}
+			if !slices.EqualFunc(got, tc.want, strings.Contains) {
+				t.Errorf("complaints %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestErrors sorts what the client may return: whether to ask again, and whether a transaction may have taken effect.
+func TestErrors(t *testing.T) {
+	cutOff := status.Error(codes.Unavailable, "error reading from server: EOF")
+	for _, tc := range []struct {
+		err                 error
+		passing, mayArrived bool
+	}{
+		{status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: connect: connection refused"`), true, false},
+		{fmt.Errorf("wrapped: %w", cutOff), true, true},
+		{context.DeadlineExceeded, true, true},
+		{context.Canceled, true, true},
+		{status.Error(codes.Internal, "stream terminated by RST_STREAM"), true, true},
+		{rpctypes.ErrTimeout, true, true},
+		{rpctypes.ErrLeaderChanged, true, true},
+		{rpctypes.ErrTooManyRequests, true, true},
+		{status.Error(codes.InvalidArgument, "etcdserver: request is too large"), false, false},
+		{rpctypes.ErrNoSpace, false, false},
+		{rpctypes.ErrPermissionDenied, false, false},
+		{migration.ErrCompacted, false, false},
+		{errors.New("something else"), false, false},
+	} {
+		if passing(tc.err) != tc.passing || mayHaveArrived(tc.err) != tc.mayArrived {
+			t.Errorf("%v: passing %t, may have arrived %t", tc.err, passing(tc.err), mayHaveArrived(tc.err))
+		}
 	}
 }
 
 func TestKeys(t *testing.T) {
 	for _, tc := range []struct{ prefix, key, absolute, relative, below string }{
 		{"", "ranges/serviceips", "/registry/ranges/serviceips", "ranges/serviceips", "/registry/ranges/serviceips/"},
-		{"/registry", "services/specs/", "/registry/services/specs/", "services/specs/", "/registry/services/specs/"},
-		{"/registry/", "ranges", "/registry/ranges", "ranges", "/registry/ranges/"},
 		{"registry", "ranges", "/registry/ranges", "ranges", "/registry/ranges/"},
 		{"/a/b", "ranges", "/a/b/ranges", "ranges", "/a/b/ranges/"},
 		{"/a/b", "/a/b/ranges", "/a/b/ranges", "ranges", "/a/b/ranges/"},
 		{"/a/b", "/a/bc", "/a/bc", "/a/bc", "/a/bc/"},
-		{"/a", "/registry/ranges", "/registry/ranges", "/registry/ranges", "/registry/ranges/"},
 		{"/", "ranges", "/ranges", "ranges", "/ranges/"},
-		{"", "", "/registry/", "", "/registry/"},
 		{"", "/", "/", "/", "/"},
 	} {
-		k := newKeys(Config{Prefix: tc.prefix}.prefix())
-		if got := k.absolute(tc.key); got != tc.absolute {
-			t.Errorf("prefix %q: absolute(%q) = %q, want %q", tc.prefix, tc.key, got, tc.absolute)
-		}
-		if got := k.relative(tc.absolute); got != tc.relative {
-			t.Errorf("prefix %q: relative(%q) = %q, want %q", tc.prefix, tc.absolute, got, tc.relative)
-		}
-		if got := k.below(tc.key); got != tc.below {
-			t.Errorf("prefix %q: below(%q) = %q, want %q", tc.prefix, tc.key, got, tc.below)
+		k := newKeys(tc.prefix)
+		if got, want := []string{k.absolute(tc.key), k.relative(tc.absolute), k.below(tc.key)}, []string{tc.absolute, tc.relative, tc.below}; !slices.Equal(got, want) {
+			t.Errorf("prefix %q, key %q: %q, want %q", tc.prefix, tc.key, got, want)
 		}
 	}
 }
@@ -103,13 +102,13 @@ func TestKeys(t *testing.T) {
 // not hold.
 type hasty struct {
 	etcdserverpb.UnimplementedKVServer
-	etcdserverpb.UnimplementedMaintenanceServer
 	value string
 	asked atomic.Int32
 }
 
-func (h *hasty) Status(context.Context, *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
-	return &etcdserverpb.StatusResponse{}, nil
+// Range is what Open asks for.
+func (h *hasty) Range(context.Context, *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
+	return &etcdserverpb.RangeResponse{}, nil
 }
 
 func (h *hasty) Txn(context.Context, *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
@@ -137,20 +136,13 @@ func TestServersTimeout(t *testing.T) {
 		"somebody else's write": {"theirs", 0, migration.ErrConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
-			listener, err := net.Listen("tcp4", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			listener := must(net.Listen("tcp4", "127.0.0.1:0"))
 			server, etcd := grpc.NewServer(), &hasty{value: tc.value}
 			etcdserverpb.RegisterKVServer(server, etcd)
-			etcdserverpb.RegisterMaintenanceServer(server, etcd)
 			go func() { _ = server.Serve(listener) }()
 			defer server.Stop()
 
-			s, err := Open(t.Context(), Config{Endpoints: []string{"http://" + listener.Addr().String()}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must(Open(t.Context(), Config{Endpoints: []string{"http://" + listener.Addr().String()}}))
 			defer func() { _ = s.Close() }()
 			revision, err := s.Commit(t.Context(), []migration.Write{{Key: "a", Raw: []byte("ours")}})
 			if revision != tc.wantRevision || !errors.Is(err, tc.wantErr) {

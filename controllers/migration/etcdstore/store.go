@@ -5,19 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
 
-// pageSize is how many keys List asks for at once, as many as an API server does.
-const pageSize = 500
+const (
+	pageSize       = 500              // how many keys List asks for at once, as many as an API server does
+	openTimeout    = 10 * time.Second // how long Open waits for the first endpoint to answer
+	attemptTimeout = 10 * time.Second // how long one attempt may take: a frozen member keeps its connections open and says nothing
+)
 
 // Store reads and writes what an API server keeps in etcd. Its methods may be called concurrently.
 type Store struct {
@@ -29,20 +37,17 @@ type Store struct {
 
 var _ migration.Store = (*Store)(nil)
 
-// Open connects to etcd and returns when the first of its endpoints answers, or after ten seconds with what each of them says. All
-// complaints about the configuration come at once. Open writes nothing and does not ask whether there is anything below
-// the prefix.
+// Open connects to etcd and returns when the first of its endpoints answers, or after ten seconds with the reason. It writes
+// nothing and does not ask whether there is anything below the prefix.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	trust, err := c.validate()
-	if err != nil {
-		return nil, err
-	}
-	client, err := dial(c.Endpoints, trust)
+	client, err := c.dial()
 	if err != nil {
 		return nil, fmt.Errorf("connecting to etcd: %w", err)
 	}
-	s := &Store{client: client, keys: newKeys(c.prefix()), attemptTimeout: attemptTimeout}
-	if err := s.knock(ctx, trust); err != nil {
+	s := &Store{client: client, keys: newKeys(c.Prefix), attemptTimeout: attemptTimeout}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if _, err := s.get(ctx, "connecting to etcd at "+strings.Join(c.Endpoints, ","), string(s.keys), clientv3.WithCountOnly()); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -54,15 +59,6 @@ func (s *Store) Close() error {
 		return fmt.Errorf("closing the connection to etcd: %w", err)
 	}
 	return nil
-}
-
-// Revision returns the revision of etcd at this moment.
-func (s *Store) Revision(ctx context.Context) (int64, error) {
-	answer, err := s.get(ctx, "reading the revision of etcd", string(s.keys), clientv3.WithCountOnly())
-	if err != nil {
-		return 0, err
-	}
-	return answer.Header.Revision, nil
 }
 
 // Get reads a key. A key that does not exist is a Value with ModRevision 0 and no error.
@@ -78,8 +74,7 @@ func (s *Store) Get(ctx context.Context, key string) (migration.Value, error) {
 	return s.value(answer.Kvs[0]), nil
 }
 
-// List visits all keys below a prefix, which is a folder: "services/specs" does not stand for services/specs2. See
-// [migration.Store].
+// List visits all keys below a prefix, which is a folder: "services/specs" does not stand for services/specs2. See [migration.Store].
 func (s *Store) List(ctx context.Context, prefix string, at int64, visit func(migration.Value) error) (int64, error) {
 	below := s.keys.below(prefix)
 	end := clientv3.WithRange(clientv3.GetPrefixRangeEnd(below))
@@ -103,7 +98,6 @@ func (s *Store) List(ctx context.Context, prefix string, at int64, visit func(mi
 	}
 }
 
-// get is a read of etcd that waits for an answer.
 func (s *Store) get(ctx context.Context, what, key string, options ...clientv3.OpOption) (answer *clientv3.GetResponse, err error) {
 	err = s.ask(ctx, what, func(ctx context.Context) (err error) {
 		answer, err = s.client.Get(ctx, key, options...)
@@ -112,7 +106,6 @@ func (s *Store) get(ctx context.Context, what, key string, options ...clientv3.O
 	return answer, err
 }
 
-// compacted translates etcd's word for a history that is gone.
 func compacted(err error) error {
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return migration.ErrCompacted
@@ -136,4 +129,79 @@ func (s *Store) value(kv *mvccpb.KeyValue) migration.Value {
 		m.SetResourceVersion(strconv.FormatInt(kv.ModRevision, 10))
 	}
 	return v
+}
+
+// ask puts a question to etcd until it is answered, be it with a refusal.
+func (s *Store) ask(ctx context.Context, what string, question func(context.Context) error) error {
+	for backoff := newBackoff(); ; {
+		attempt, cancel := context.WithTimeout(ctx, s.attemptTimeout)
+		err := question(attempt)
+		cancel()
+		if err == nil {
+			s.noticeBack(ctx)
+			return nil
+		}
+		if err := s.pause(ctx, backoff, what, err); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+}
+
+// newBackoff begins at a tenth of a second, the time of an election, and ends at two seconds.
+func newBackoff() *wait.Backoff {
+	return &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10, Cap: 2 * time.Second}
+}
+
+// pause waits before the next attempt, and logs once for whom. It returns an error if there is nothing to wait for: etcd has
+// refused, or ctx or the store has ended.
+func (s *Store) pause(ctx context.Context, backoff *wait.Backoff, what string, err error) error {
+	switch {
+	case s.client.Ctx().Err() != nil:
+		return errors.New("the connection to etcd was closed")
+	case ctx.Err() == nil && !passing(err):
+		return err
+	case ctx.Err() == nil && !s.away.Swap(true):
+		klog.FromContext(ctx).Info("waiting for etcd", "endpoints", strings.Join(s.client.Endpoints(), ","), "to", what, "because", err.Error())
+	}
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("%w; the last that was heard of etcd: %w", context.Cause(ctx), err)
+	case <-time.After(backoff.Step()):
+		return nil
+	}
+}
+
+func (s *Store) noticeBack(ctx context.Context) {
+	if s.away.Load() && s.away.Swap(false) {
+		klog.FromContext(ctx).Info("etcd answers again", "endpoints", strings.Join(s.client.Endpoints(), ","))
+	}
+}
+
+// passing reports whether an error is none of the request but of etcd's momentary state: asking again can help, and a write may have
+// taken effect in spite of it.
+func passing(err error) bool {
+	for _, transient := range []error{rpctypes.ErrTooManyRequests, rpctypes.ErrNotCapable, rpctypes.ErrNotLeader, rpctypes.ErrAuthOldRevision} {
+		if errors.Is(err, transient) {
+			return true
+		}
+	}
+	switch codeOf(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Internal:
+		return true // Internal is a torn stream
+	}
+	return false
+}
+
+// codeOf returns the gRPC code of an error of the client, which comes in three forms.
+func codeOf(err error) codes.Code {
+	var known rpctypes.EtcdError
+	switch {
+	case errors.As(err, &known):
+		return known.Code()
+	case errors.Is(err, context.DeadlineExceeded):
+		return codes.DeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		return codes.Canceled
+	}
+	return status.Code(err)
 }

@@ -96,6 +96,14 @@ func formatted(n int64) string { return strconv.FormatInt(n, 10) }
 
 func numbered(folder string, i int) string { return fmt.Sprintf("%s/%05d", folder, i) }
 
+// revisionOf is that of etcd at this moment.
+func revisionOf(ctx context.Context, s *Store) int64 {
+	GinkgoHelper()
+	answer, err := s.client.Get(ctx, "any")
+	Expect(err).NotTo(HaveOccurred())
+	return answer.Header.Revision
+}
+
 // compact makes etcd forget what was before a revision.
 func compact(ctx context.Context, s *Store, revision int64) {
 	GinkgoHelper()
