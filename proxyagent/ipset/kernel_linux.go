@@ -121,45 +121,28 @@ func verb(remove bool) string {
 // ErrInUse, and the others are destroyed all the same.
 func (k *Kernel) Destroy(ctx context.Context, names ...string) error {
 	var wrong []error
-	left := names
-	for try := range destroyTries {
+	for try := 1; len(names) > 0; try++ {
 		var busy []string
-		busy, wrong = k.destroyAll(ctx, left, wrong)
-		if left = busy; len(left) == 0 || try == destroyTries-1 || !pause(ctx) {
-			break
+		for _, name := range names {
+			switch err := k.destroy(ctx, name); {
+			case errors.Is(err, ErrInUse) && try < destroyTries && ctx.Err() == nil:
+				busy = append(busy, name)
+			case err != nil && !errors.Is(err, ErrMissing):
+				wrong = append(wrong, fmt.Errorf("destroying the set %q: %w", name, err))
+			}
 		}
-	}
-	for _, name := range left {
-		wrong = append(wrong, fmt.Errorf("destroying the set %q: %w", name, ErrInUse))
+		if names = busy; len(names) > 0 {
+			time.Sleep(destroyPause)
+		}
 	}
 	return errors.Join(wrong...)
 }
 
-// destroyAll tries each once, and returns those in use and what else went wrong.
-func (k *Kernel) destroyAll(ctx context.Context, names []string, wrong []error) (busy []string, _ []error) {
-	for _, name := range names {
-		if name == "" {
-			continue // The kernel would take it as a request for all sets of the machine.
-		}
-		err := k.do(ctx, nl.IPSET_CMD_DESTROY, 0, begin(name))
-		switch {
-		case errors.Is(err, ErrInUse):
-			busy = append(busy, name)
-		case err != nil && !errors.Is(err, ErrMissing):
-			wrong = append(wrong, fmt.Errorf("destroying the set %q: %w", name, err))
-		}
+func (k *Kernel) destroy(ctx context.Context, name string) error {
+	if name == "" {
+		return nil // the kernel would take it as a request for all sets of the machine
 	}
-	return busy, wrong
-}
-
-// pause waits, and reports false when ctx ends first.
-func pause(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(destroyPause):
-		return true
-	}
+	return k.do(ctx, nl.IPSET_CMD_DESTROY, 0, begin(name))
 }
 
 // Counts returns how many entries each set has whose name begins with prefix. Entries are not transferred. Of sets that expire, entries
