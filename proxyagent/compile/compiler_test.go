@@ -102,24 +102,6 @@ func TestStory(t *testing.T) {
 	})
 }
 
-// TestEmpty has a Compiler without any Apply.
-func TestEmpty(t *testing.T) {
-	c := New(model.Settings{Family: model.IPv4})
-	if p := c.Plan(); len(p.Ports) > 0 || len(p.Allocated) > 0 || p.Globals.Family != 0 {
-		t.Errorf("before the first Apply the Plan is %+v", p)
-	}
-	d := c.Apply(model.Changes{})
-	if d.Globals == nil || len(d.Ports) > 0 || len(d.Allocated) > 0 {
-		t.Errorf("the first Delta is %+v, want the Globals", d)
-	}
-	if d := c.Apply(model.Changes{}); !d.Empty() {
-		t.Errorf("the second Delta is %+v, want none", d)
-	}
-	if d := c.Apply(model.Changes{Services: map[model.ServiceName]*model.Service{name("gone"): nil}}); !d.Empty() {
-		t.Errorf("without a Service that was not there the Delta is %+v, want none", d)
-	}
-}
-
 // TestClaimants looks up the Services of an address.
 func TestClaimants(t *testing.T) {
 	s := tell(t, model.IPv4, model.Settings{})
@@ -135,10 +117,14 @@ func TestClaimants(t *testing.T) {
 // TestCost pins that the cost of an event does not depend on how many Services there are, but on how many it touches.
 func TestCost(t *testing.T) {
 	s := tell(t, model.IPv4, model.Settings{})
-	for i := range 200 {
-		s.c.Apply(s.services(asked(fmt.Sprintf("s%03d cluster=10.96.0.%d", i, i))))
+	for i := range 200 { // they share an address, at different ports
+		s.c.Apply(s.services(asked(fmt.Sprintf("s%03d cluster=10.96.0.%d lb=203.0.113.1 x:%d/TCP", i, i, 1000+i))))
 	}
-	ready := s.services("s007 cluster=10.96.0.7")
+	if s.c.evaluations != 200 {
+		t.Errorf("200 Services were looked at %d times", s.c.evaluations)
+	}
+	const seven, rival = "s007 cluster=10.96.0.7 lb=203.0.113.1 x:1007/TCP", "r cluster=10.96.0.201 lb=203.0.113.1 x:1007/TCP"
+	ready := s.services(seven)
 	ready.Services[name("s007")].Endpoints = someEndpoints(model.IPv4, "1 ready")
 	local := addrs(model.IPv4, "192.0.2.1")
 	for _, step := range []struct {
@@ -147,53 +133,23 @@ func TestCost(t *testing.T) {
 		want    int
 	}{
 		{"an endpoint becomes ready", ready, 1},
-		{"a node port comes", s.services("s007 cluster=10.96.0.7 http:80/TCP@30000"), 1},
-		{"a Service goes", s.services("-s007"), 1},
-		{"it comes", s.services("s007 cluster=10.96.0.7"), 1},
+		{"a node port comes", s.services(seven + "@30000"), 1},
+		{"another port of the shared address", s.services("s007 cluster=10.96.0.7 lb=203.0.113.1 x:8007/TCP"), 1},
+		{"it is deleted", s.services("-s007"), 1},
+		{"it comes", s.services(seven), 1},
+		{"one comes that claims the same", s.services(rival), 2},
+		{"an endpoint of one of those", ready, 1},
+		{"one moves to another address", s.services("r cluster=10.96.0.202 lb=203.0.113.1 x:1007/TCP"), 2},
 		{"an IPAddress for another Service", s.allocations("10.96.0.7=+s006", ""), 2},
 		{"an interface comes", model.Changes{LocalAddrs: &local}, 0},
 		{"the node leaves", model.Changes{Node: &model.Node{Leaving: true}}, 0},
-		{"the node has a zone", model.Changes{Node: &model.Node{Zone: "zone-a"}}, 200},
+		{"the node has a zone", model.Changes{Node: &model.Node{Zone: "zone-a"}}, 201},
 		{"nothing", model.Changes{}, 0},
 	} {
 		before := s.c.evaluations
 		if s.c.Apply(step.changes); s.c.evaluations-before != step.want {
 			t.Errorf("%s: %d Services were looked at, want %d", step.event, s.c.evaluations-before, step.want)
 		}
-	}
-}
-
-// TestSharedAddressCost pins that Services which share an address at different ports do not cost one another anything.
-func TestSharedAddressCost(t *testing.T) {
-	s := tell(t, model.IPv4, model.Settings{})
-	for i := range 200 {
-		s.c.Apply(s.services(asked(fmt.Sprintf("s%03d cluster=10.96.0.%d lb=203.0.113.1 x:%d/TCP@%d", i, i, 1000+i, 30000+i))))
-	}
-	if s.c.evaluations != 200 {
-		t.Errorf("200 Services were looked at %d times", s.c.evaluations)
-	}
-	s.want("one moves", s.services("s007 cluster=10.96.0.7 lb=203.0.113.1 x:8007/TCP@30007"),
-		"- s007:x cluster=10.96.0.7 lb=203.0.113.1 @30007",
-		"+ s007:x cluster=10.96.0.7 lb=203.0.113.1 @30007")
-	if s.c.evaluations != 201 {
-		t.Errorf("one more change looked at %d Services", s.c.evaluations-200)
-	}
-}
-
-// TestSharedClaimCost pins that Services which fight for an address and a node port are only looked at together when claims change.
-func TestSharedClaimCost(t *testing.T) {
-	s := tell(t, model.IPv4, model.Settings{})
-	s.c.Apply(s.services("a cluster=10.96.0.1 ext=203.0.113.1 x:80/TCP@30000", "b cluster=10.96.0.1 ext=203.0.113.1 x:80/TCP@30000",
-		"c cluster=10.96.0.3 ext=10.96.0.1 x:80/TCP@30000"))
-	before := s.c.evaluations
-	ch := s.services("a cluster=10.96.0.1 ext=203.0.113.1 x:80/TCP@30000")
-	ch.Services[name("a")].Endpoints = someEndpoints(model.IPv4, "1 ready")
-	if s.c.Apply(ch); s.c.evaluations-before != 1 {
-		t.Errorf("an endpoint looked at %d Services", s.c.evaluations-before)
-	}
-	before = s.c.evaluations
-	if s.c.Apply(s.services("a cluster=10.96.0.2 ext=203.0.113.1 x:80/TCP@30000")); s.c.evaluations-before != 3 {
-		t.Errorf("another ClusterIP looked at %d Services", s.c.evaluations-before)
 	}
 }
 

@@ -83,23 +83,17 @@ func TestEndpointSets(t *testing.T) {
 		cluster, local string
 	}{
 		// Readiness and termination.
-		"no endpoints at all":                                            {"", "", "nobody", ""},
-		"no endpoints at all, with everything Local":                     {"internal external exposed", "", "nobody", ""},
-		"none is ready":                                                  {"", "1; 2", "nobody", ""},
-		"one is neither ready nor serving nor terminating":               {"", "1 here", "nobody", ""},
-		"those that are ready are used":                                  {"", "1; 2 ready", "2", ""},
-		"all terminate: those that still serve are used":                 {"", "1 ending here; 2 ending; 3 gone", "1 2", ""},
-		"one terminates, another is ready":                               {"", "1 ending; 2 ready", "2", ""},
-		"all terminate and none serves any more":                         {"", "1 gone; 2 gone here", "nobody", ""},
-		"serving without terminating is not enough":                      {"", "1 ending; 2 serving", "1", ""},
-		"serving alone":                                                  {"", "1 serving", "nobody", ""},
+		"no endpoints at all, with everything Local":     {"internal external exposed", "", "nobody", ""},
+		"all terminate: those that still serve are used": {"", "1 ending here; 2 ending; 3 gone", "1 2", ""},
+		"all terminate and none serves any more":         {"", "1 gone; 2 gone here", "nobody", ""},
+		"serving without terminating is not enough":      {"", "1 ending; 2 serving", "1", ""},
+		"serving alone": {"", "1 serving", "nobody", ""},
 		"ready without serving, as publishNotReadyAddresses may have it": {"", "1 published; 2 serving", "1", ""},
 		"published though it is not ready, while it terminates":          {"", "1 ready ending; 2 ending", "1", ""},
 
 		// Policies.
 		"an endpoint is local, but no policy asks":                       {"", "1 ready here; 2 ready", "1 2", ""},
 		"internal Local: only those here":                                {"internal", "1 ready here; 2 ready", "", "1"},
-		"internal Local: all are here":                                   {"internal", "1 ready here; 2 ready here", "", "1 2"},
 		"internal Local: all are elsewhere, which is not the same as no": {"internal", "1 ready; 2 ready", "", ""},
 		"internal Local: one elsewhere that terminates is somebody too":  {"internal", "1 ending", "", ""},
 		"internal Local: one elsewhere that is not ready is nobody":      {"internal", "1; 2 here", "nobody", ""},
