@@ -47,7 +47,7 @@ type Proxier struct {
 	known    bool // rules.dirty and rules.changed are the whole difference to the kernel
 	insert   []jump
 	unhook   []jump
-	unwanted map[string]bool // sets of an earlier run that no port needs
+	unwanted map[string]int // sets of an earlier run that no port needs
 
 	last        fingerprint
 	suspect     bool               // another program changed rules while we did
@@ -55,14 +55,11 @@ type Proxier struct {
 	setsTimer   checkTimer         // of the comparison of the numbers of members
 	spellings   map[chain]spelling // chains that iptables-save prints in another way than they were written
 	unconfirmed map[chain]spelling // chains of which that is not known yet
-	stats       stats
-	invalid     atomic.Uint64 // packets dropped, when the rules were read last
+	written     map[string]int     // rules of the last transaction, by table
+	invalid     atomic.Uint64      // packets dropped, when the rules were read last
 }
 
-// stats are the number of rules in each table, and how many of them the last transaction wrote.
-type stats struct{ rules, written map[string]int }
-
-// New returns a Proxier that has not checkTimer at the kernel yet. It fails when a program that it needs is not installed.
+// New returns a Proxier that has not looked at the kernel yet. It fails when a program that it needs is not installed.
 func New(o Options) (*Proxier, error) {
 	r, err := newRunner(o.Mode, o.Family)
 	if err != nil {
@@ -76,7 +73,7 @@ func New(o Options) (*Proxier, error) {
 	}
 	return &Proxier{
 		options: o, run: r, probe: newProbe(o.Mode, o.Family, o.Generations), rules: NewRuleset(o.Family),
-		unwanted: map[string]bool{}, spellings: map[chain]spelling{}, unconfirmed: map[chain]spelling{},
+		spellings: map[chain]spelling{}, unconfirmed: map[chain]spelling{},
 	}, nil
 }
 
@@ -130,7 +127,7 @@ func (p *Proxier) readKernel(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making the sets: %w", err)
 	}
-	if err := p.compareMembers(ctx, true); err != nil {
+	if err := p.compareMembers(ctx); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -302,8 +299,7 @@ func (p *Proxier) members(ctx context.Context, away bool) error {
 // restore writes the chains that differ.
 func (p *Proxier) restore(ctx context.Context) error {
 	t := p.transaction()
-	if t.empty() {
-		p.updateStats(t)
+	if p.written = map[string]int{}; t.empty() {
 		return nil
 	}
 	before, err := p.probe()
@@ -319,7 +315,9 @@ func (p *Proxier) restore(ctx context.Context) error {
 	}
 	clear(p.rules.dirty)
 	p.insert, p.unhook = nil, nil
-	p.updateStats(t)
+	for c, rules := range t.write {
+		p.written[string(c.table)] += len(rules)
+	}
 	return nil
 }
 
@@ -346,19 +344,9 @@ func (p *Proxier) noteWrite(before fingerprint) error {
 	return nil
 }
 
-func (p *Proxier) updateStats(t transaction) {
-	p.stats = stats{rules: map[string]int{}, written: map[string]int{}}
-	for t, n := range p.rules.total {
-		p.stats.rules[string(t)] = n
-	}
-	for c, rules := range t.write {
-		p.stats.written[string(c.table)] += len(rules)
-	}
-}
-
 func (p *Proxier) dropSets(ctx context.Context) error {
 	// A set that was not wanted when it was found may be wanted by now.
-	maps.DeleteFunc(p.unwanted, func(name string, _ bool) bool { _, wanted := p.rules.affinity[name]; return wanted })
+	maps.DeleteFunc(p.unwanted, func(name string, _ int) bool { _, wanted := p.rules.affinity[name]; return wanted })
 	names := slices.Concat(slices.Collect(maps.Keys(p.rules.oldSets)), slices.Collect(maps.Keys(p.unwanted)))
 	if len(names) == 0 {
 		return nil
