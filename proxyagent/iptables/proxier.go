@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -187,71 +186,6 @@ func (p *Proxier) read(ctx context.Context) (saved, error) {
 	}
 	p.invalid.Store(all.invalid)
 	return all, nil
-}
-
-// compare notes where the rules of the kernel differ from those wanted, and returns the differences in words.
-func (p *Proxier) compare(s saved) []string {
-	p.rules.dirty = map[chain]struct{}{}
-	clear(p.unconfirmed)
-	var found []string
-	for c, want := range p.rules.chains {
-		have, there := s.chains[c]
-		if there && p.same(c, want, have) {
-			continue
-		}
-		p.rules.dirty[c] = struct{}{}
-		found = append(found, "chain "+c.name)
-	}
-	for c := range s.chains {
-		if _, wanted := p.rules.chains[c]; !wanted {
-			p.rules.dirty[c] = struct{}{}
-			found = append(found, "foreign chain "+c.name)
-		}
-	}
-	p.insert, p.unhook = mend(s)
-	for _, j := range slices.Concat(p.insert, p.unhook) {
-		found = append(found, "jump from "+j.from)
-	}
-	return found
-}
-
-// spelling is what was written into a chain and what was read of it.
-type spelling struct{ written, read string }
-
-// same compares a chain. A version of iptables may print a rule in a way that is unknown here: then the chain is written once more, and if the
-// same text is read right afterwards, it counts as equal from then on (confirmSpellings).
-func (p *Proxier) same(c chain, want, have []string) bool {
-	if sameRules(want, have) {
-		delete(p.spellings, c)
-		return true
-	}
-	if len(want) != len(have) {
-		return false
-	}
-	now := spelling{strings.Join(want, "\n"), strings.Join(have, "\n")}
-	if p.spellings[c] == now {
-		return true
-	}
-	p.unconfirmed[c] = now
-	return false
-}
-
-// confirmSpellings reads the chains that were written although possibly only their spelling differs.
-func (p *Proxier) confirmSpellings(ctx context.Context) error {
-	if len(p.unconfirmed) == 0 {
-		return nil
-	}
-	s, err := p.read(ctx)
-	if err != nil {
-		return err
-	}
-	for c, doubt := range p.unconfirmed {
-		if strings.Join(s.chains[c], "\n") == doubt.read {
-			p.spellings[c] = doubt
-		}
-	}
-	clear(p.unconfirmed)
-	return nil
 }
 
 func (p *Proxier) makeSets(ctx context.Context) error {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -167,33 +166,30 @@ func (k *walk) chain(t table, c *chain, flows []flow, depth int) (accepted, fall
 		if k.err != nil || len(flows) == 0 {
 			break
 		}
-		hit, miss, unknown := k.match(r, flows)
+		hit, miss, unsure, unknown := k.match(r, flows)
 		if len(hit) == 0 {
 			continue
 		}
 		k.sayStep(depth, r, len(hit), len(flows), unknown)
 		a, back, on := k.apply(t, r, hit, depth)
 		accepted, fallen = append(accepted, a...), append(fallen, back...)
-		if unknown != nil {
-			on, miss = settled(on, miss)
-		}
-		flows = merge(append(miss, on...))
+		flows = merge(slices.Concat(miss, settle(on, unsure), unsure))
 	}
 	return accepted, append(fallen, flows...)
 }
 
-// match returns the packets that a rule matches and those that it does not. Packets that it matches at random are in both, as are those for
-// which the result is unknown.
-func (k *walk) match(r rule, flows []flow) (hit, miss []flow, unknown error) {
+// match returns the packets that a rule matches and those that it does not, which are both where it matches at random. Those of which it is
+// not known whether it matches them are in hit and in unsure.
+func (k *walk) match(r rule, flows []flow) (hit, miss, unsure []flow, unknown error) {
 	for _, f := range flows {
 		chance, err := k.ask(r, f.state)
+		if err != nil {
+			f.doubts++
+			hit, unsure, unknown = append(hit, f), append(unsure, f), err
+			continue
+		}
 		yes, no := f, f
 		yes.share, no.share = f.share*chance, f.share*(1-chance)
-		if err != nil {
-			unknown = err
-			yes, no = f, f
-			yes.doubts, no.doubts = f.doubts+1, f.doubts+1
-		}
 		if yes.share > 0 {
 			hit = append(hit, yes)
 		}
@@ -201,7 +197,7 @@ func (k *walk) match(r rule, flows []flow) (hit, miss []flow, unknown error) {
 			miss = append(miss, no)
 		}
 	}
-	return hit, miss, unknown
+	return hit, miss, unsure, unknown
 }
 
 // ask evaluates all matches of a rule. One that certainly fails decides, whatever is unknown about the others.
@@ -221,21 +217,20 @@ func (k *walk) ask(r rule, s state) (float64, error) {
 	return all, unknown
 }
 
-// settled takes back the doubt about a rule for packets to which it makes no difference whether the rule matches.
-func settled(on, miss []flow) (_, _ []flow) {
+// settle takes the doubt about a rule off packets to which it makes no difference whether the rule matches, and returns the others.
+func settle(on, unsure []flow) (different []flow) {
 	at := map[flow]int{}
-	for i, f := range miss {
+	for i, f := range unsure {
 		at[f] = i
 	}
-	var different []flow
 	for _, f := range on {
 		if i, same := at[f]; same {
-			miss[i].doubts--
+			unsure[i].doubts--
 		} else {
 			different = append(different, f)
 		}
 	}
-	return different, miss
+	return different
 }
 
 // merge adds up the shares of equal possibilities, so that their number does not grow with the number of rules.
@@ -253,100 +248,6 @@ func merge(flows []flow) []flow {
 		sums = append(sums, f)
 	}
 	return sums
-}
-
-// apply executes the target of a rule for the packets that it matched: some are accepted for the table, some return from the chain, some go on
-// to the next rule.
-func (k *walk) apply(t table, r rule, hit []flow, depth int) (accepted, fallen, on []flow) {
-	to := t[r.target]
-	switch {
-	case to != nil && r.isGoto:
-		accepted, fallen = k.chain(t, to, hit, depth+1)
-	case to != nil:
-		accepted, on = k.chain(t, to, hit, depth+1)
-	case r.target == "RETURN":
-		fallen = hit
-	case r.target == "ACCEPT":
-		accepted = hit
-	case r.target == "DROP":
-		k.ends(hit, "dropped by "+r.text)
-	case r.target == "REJECT":
-		k.ends(hit, "refused by "+r.text)
-	case r.target == "DNAT", r.target == "SNAT", r.target == "MASQUERADE":
-		accepted = k.translate(r, hit, depth)
-	case r.target == "MARK":
-		on = k.mark(r, hit, depth)
-	case r.target == "REDIRECT":
-		k.ends(hit, "goes to this node itself by "+r.text)
-	case slices.Contains(harmless, r.target):
-		on = hit
-	default:
-		on = k.unknownTarget(hit, depth)
-	}
-	return accepted, fallen, on
-}
-
-// harmless are targets that let packets go on as they are. No target at all only counts.
-var harmless = []string{"", "LOG", "NFLOG", "SET", "TCPMSS", "CHECKSUM", "TRACE"}
-
-// unknownTarget passes a target by.
-func (k *walk) unknownTarget(hit []flow, depth int) (on []flow) {
-	k.say(depth, "      > not known here; it is passed by")
-	for _, f := range hit {
-		f.doubts++
-		on = append(on, f)
-	}
-	return on
-}
-
-// translate gives packets another destination or source. Of a range of destinations the kernel chooses any.
-func (k *walk) translate(r rule, hit []flow, depth int) (accepted []flow) {
-	to := value(r.args, "--to-destination")
-	for _, f := range hit {
-		var ok bool
-		switch r.target {
-		case "SNAT":
-			f.source = value(r.args, "--to-source")
-		case "MASQUERADE":
-			f.source = nodeSource
-		default:
-			if f.Dst, ok = destination(to, f.Dst); !ok {
-				k.end(f, End{Verdict: "goes to " + to + ", which is not followed further"})
-				continue
-			}
-		}
-		accepted = append(accepted, f)
-	}
-	return merge(accepted)
-}
-
-// nodeSource stands for the address that MASQUERADE gives.
-const nodeSource = "the node's address"
-
-// destination reads an address, a port or both; a missing part keeps its value.
-func destination(text string, now netip.AddrPort) (netip.AddrPort, bool) {
-	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
-		return netip.AddrPortFrom(a, now.Port()), true
-	}
-	if port, ok := strings.CutPrefix(text, ":"); ok {
-		n, err := strconv.ParseUint(port, 10, 16)
-		return netip.AddrPortFrom(now.Addr(), uint16(n)), err == nil
-	}
-	to, err := netip.ParseAddrPort(text)
-	return to, err == nil
-}
-
-// mark changes the mark, in the spelling of iptables-save.
-func (k *walk) mark(r rule, hit []flow, depth int) (on []flow) {
-	v, m, ok := parseMark(value(r.args, "--set-xmark"))
-	if !ok {
-		return k.unknownTarget(hit, depth)
-	}
-	for _, f := range hit {
-		f.mark = f.mark&^m ^ v
-		on = append(on, f)
-	}
-	return on
 }
 
 // say adds a line to the path.
