@@ -25,7 +25,7 @@ func (k *walk) apply(t table, r rule, hit []flow, depth int) (accepted, fallen, 
 	case r.target == "REJECT":
 		k.ends(hit, "refused by "+r.text)
 	case r.target == "DNAT", r.target == "SNAT", r.target == "MASQUERADE":
-		accepted = k.translate(r, hit, depth)
+		accepted = k.translate(r, hit)
 	case r.target == "MARK":
 		on = k.mark(r, hit, depth)
 	case r.target == "REDIRECT":
@@ -52,7 +52,7 @@ func (k *walk) unknownTarget(hit []flow, depth int) (on []flow) {
 }
 
 // translate gives packets another destination or source. Of a range of destinations the kernel chooses any.
-func (k *walk) translate(r rule, hit []flow, depth int) (accepted []flow) {
+func (k *walk) translate(r rule, hit []flow) (accepted []flow) {
 	to := value(r.args, "--to-destination")
 	for _, f := range hit {
 		var ok bool
