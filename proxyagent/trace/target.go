@@ -30,7 +30,7 @@ func (k *walk) apply(t table, r rule, hit []flow, depth int) (accepted, fallen, 
 		on = k.mark(r, hit, depth)
 	case r.target == "REDIRECT":
 		k.ends(hit, "goes to this node itself by "+r.text)
-	case slices.Contains(harmless, r.target):
+	case slices.Contains(harmless, r.target) && value(r.args, "--map-set") == "":
 		on = hit
 	default:
 		on = k.unknownTarget(hit, depth)
