@@ -166,13 +166,7 @@ type claim struct {
 
 // compare orders by class, then by age, then by name, which no two Services share.
 func (c claim) compare(o claim) int {
-	if r := cmp.Compare(c.class, o.class); r != 0 {
-		return r
-	}
-	if r := c.by.created.Compare(o.by.created); r != 0 {
-		return r
-	}
-	return c.by.name.Compare(o.by.name)
+	return cmp.Or(cmp.Compare(c.class, o.class), c.by.created.Compare(o.by.created), c.by.name.Compare(o.by.name))
 }
 
 // set adds or removes a claim. The creation time of its Service must not change while the claim is in the index.

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -100,12 +101,7 @@ func (c *Compiler) Disputes() []model.Dispute {
 	for r := range c.disputed {
 		out = append(out, r.disputes...)
 	}
-	slices.SortFunc(out, func(a, b model.Dispute) int {
-		if r := a.Addr.Compare(b.Addr); r != 0 {
-			return r
-		}
-		return a.Loser.Compare(b.Loser)
-	})
+	slices.SortFunc(out, func(a, b model.Dispute) int { return cmp.Or(a.Addr.Compare(b.Addr), a.Loser.Compare(b.Loser)) })
 	return out
 }
 

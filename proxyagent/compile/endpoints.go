@@ -37,17 +37,11 @@ func (e endpoints) of(port string, protocol model.Protocol) endpoints {
 }
 
 func comparePort(e *model.Endpoint, port string, protocol model.Protocol) int {
-	if c := strings.Compare(e.Port, port); c != 0 {
-		return c
-	}
-	return cmp.Compare(e.Protocol, protocol)
+	return cmp.Or(strings.Compare(e.Port, port), cmp.Compare(e.Protocol, protocol))
 }
 
 func compareKeys(a, b *model.Endpoint) int {
-	if c := comparePort(a, b.Port, b.Protocol); c != 0 {
-		return c
-	}
-	return a.Addr.Compare(b.Addr)
+	return cmp.Or(comparePort(a, b.Port, b.Protocol), a.Addr.Compare(b.Addr))
 }
 
 // comparePreference orders endpoints of one address; the first one counts. Two come from a move between slices, or from a pod network

@@ -107,22 +107,22 @@ func onePerAddress(ds []model.Dispute) []model.Dispute {
 
 // replace records the changes from one list of a Service's ports to another. Both are sorted by name.
 func (w *work) replace(before, now []*model.ServicePort) {
-	for _, p := range now {
-		for len(before) > 0 && before[0].Name.Compare(p.Name) < 0 {
-			w.port(before[0], nil)
-			before = before[1:]
+	find := func(in []*model.ServicePort, p *model.ServicePort) *model.ServicePort {
+		i, found := slices.BinarySearchFunc(in, p.Name, func(o *model.ServicePort, n model.PortName) int { return o.Name.Compare(n) })
+		if !found {
+			return nil
 		}
-		if len(before) == 0 || before[0].Name != p.Name {
-			w.port(nil, p)
-			continue
-		}
-		if !equalPorts(before[0], p) {
-			w.port(before[0], p)
-		}
-		before = before[1:]
+		return in[i]
 	}
 	for _, p := range before {
-		w.port(p, nil)
+		if find(now, p) == nil {
+			w.port(p, nil)
+		}
+	}
+	for _, p := range now {
+		if old := find(before, p); old == nil || !equalPorts(old, p) {
+			w.port(old, p)
+		}
 	}
 }
 
@@ -188,11 +188,4 @@ func equalPorts(a, b *model.ServicePort) bool {
 		slices.Equal(a.LoadBalancerIPs, b.LoadBalancerIPs) && slices.Equal(a.SourceRanges, b.SourceRanges) &&
 		slices.Equal(a.Cluster, b.Cluster) && slices.Equal(a.Local, b.Local) && slices.Equal(a.Hairpin, b.Hairpin) &&
 		slices.Equal(a.Serving, b.Serving)
-}
-
-// equalGlobals compares all fields.
-func equalGlobals(a, b model.Globals) bool {
-	return a.Family == b.Family && a.MasqueradeAll == b.MasqueradeAll && a.MasqueradeBit == b.MasqueradeBit &&
-		a.LocalSource == b.LocalSource && a.NodePortAny == b.NodePortAny && a.LocalhostNodePorts == b.LocalhostNodePorts &&
-		a.KeepInvalid == b.KeepInvalid && slices.Equal(a.NodePortAddrs, b.NodePortAddrs) && slices.Equal(a.Ranges, b.Ranges)
 }

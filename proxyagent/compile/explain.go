@@ -5,263 +5,224 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Explanation describes what is served of one Service in one family, and why the rest is not. It is made for people; its words
-// may become others at any time. The zero value explains nothing.
-type Explanation struct {
-	Service model.ServiceName
-	Family  model.Family
-	// Known is false when there is no such Service; nothing else is set then.
-	Known bool
-	// Traits are what holds for all ports: policies, affinity.
-	Traits []string
-	Ports  []PortExplanation
-	// Strays are endpoints for ports that the Service does not have.
-	Strays []EndpointExplanation
-	// OtherFamily counts the endpoints that are of the other family and so not explained.
-	OtherFamily int
-}
-
-// PortExplanation is about one port of a Service.
-type PortExplanation struct {
-	Name      model.PortName
-	Port      uint16
-	Frontends []FrontendExplanation
-	Endpoints []EndpointExplanation
-	// Notes say what happens to traffic for which there is no endpoint, who may use load balancer IPs, and which endpoints are kept to.
-	Notes []string
-}
-
-// FrontendExplanation is about one address, or node port, that a port asks for.
-type FrontendExplanation struct {
-	// What is an address with its kind, or a node port.
-	What   string
-	Served bool
-	// Why is the reason when it is not served.
-	Why string
-}
-
-// EndpointExplanation is about one endpoint of a port.
-type EndpointExplanation struct {
-	Addr netip.AddrPort
-	// Node is where it is, empty when not known.
-	Node string
-	// Cluster and Local: it is in that set.
-	Cluster, Local bool
-	// Why says why it is not in a set that the policies of the Service ask for.
-	Why string
-}
-
-// Explain returns what is served of a Service and why the rest is not. It costs one Service.
-func (c *Compiler) Explain(n model.ServiceName) Explanation {
-	r := c.records[n]
-	e := Explanation{Service: n, Family: c.set.Family}
-	if r == nil {
-		return e
+// Explain returns, as lines of text, what is served of a Service in this family and why the rest is not. It is made for people; its words may
+// become others at any time. It costs one Service.
+func (c *Compiler) Explain(n model.ServiceName) string {
+	x := explanation{Compiler: c, record: c.records[n]}
+	fmt.Fprintf(&x.text, "Service %s, %s:", plain(n.String()), c.set.Family)
+	if x.record == nil {
+		return x.text.String() + " there is none, or it is headless or of type ExternalName\n"
 	}
-	e.Known, e.Traits = true, traits(r.service)
-	all, leftOut := endpointsOf(r.service, c.set.Family), c.leftOut(r.service, &e)
-	for i := range r.ports {
-		e.Ports = append(e.Ports, c.explainPort(r, &r.ports[i], all, leftOut))
-	}
-	e.Strays = strays(r, all, leftOut)
-	return e
-}
-
-// traits returns what holds for all ports of a Service.
-func traits(s *model.Service) []string {
+	x.text.WriteString("\n")
+	s := x.service
 	where := map[bool]string{false: "any endpoint", true: "endpoints on this node"}
-	out := []string{
-		"traffic to ClusterIPs goes to " + where[s.InternalLocal],
-		"traffic from outside goes to " + where[s.ExternalLocal],
+	x.say(1, "traffic to ClusterIPs goes to %s", where[s.InternalLocal])
+	x.say(1, "traffic from outside goes to %s", where[s.ExternalLocal])
+	x.sayIf(s.AffinitySeconds > 0, 1, "a client keeps its endpoint for %d s after its last new connection", s.AffinitySeconds)
+	x.all = endpointsOf(s, c.set.Family)
+	for i := range x.ports {
+		x.port(&x.ports[i])
 	}
-	if s.AffinitySeconds > 0 {
-		out = append(out, fmt.Sprintf("a client keeps its endpoint for %d s after its last new connection", s.AffinitySeconds))
-	}
-	return out
+	x.sayIf(len(x.ports) == 0, 1, "it has no ports")
+	x.strays()
+	return x.text.String()
 }
 
-// leftOut returns the endpoints whose addresses are of no use, and counts those of the other family.
-func (c *Compiler) leftOut(s *model.Service, e *Explanation) []stray {
-	var out []stray
-	for i := range s.Endpoints {
-		x := &s.Endpoints[i]
-		switch why := whyNoEndpoint(x.Addr, c.set.Family); why {
-		case "":
-		case otherFamily:
-			e.OtherFamily++
-		default:
-			out = append(out, stray{x, why})
-		}
-	}
-	return out
+// explanation is the text about one Service while it is written.
+type explanation struct {
+	*Compiler
+	*record
+	all  endpoints
+	text strings.Builder
 }
 
-// stray is an endpoint that is in no set whatever the policies are.
-type stray struct {
-	*model.Endpoint
-	why string
+func (x *explanation) say(indent int, format string, args ...any) {
+	fmt.Fprintf(&x.text, strings.Repeat("  ", indent)+format+"\n", args...)
 }
 
-func (s stray) explain() EndpointExplanation {
-	return EndpointExplanation{Addr: s.Addr, Node: s.Node, Why: s.why}
+func (x *explanation) sayIf(when bool, indent int, format string, args ...any) {
+	if when {
+		x.say(indent, format, args...)
+	}
 }
 
-// strays explains endpoints that meet no port of the Service by name and protocol.
-func strays(r *record, all endpoints, leftOut []stray) []EndpointExplanation {
-	unmatched := func(e *model.Endpoint) bool {
-		return !slices.ContainsFunc(r.ports, func(p port) bool { return p.Name == e.Port && p.Protocol == e.Protocol })
+func (x *explanation) port(p *port) {
+	named := ""
+	if p.Name != "" {
+		named = " " + plain(p.Name)
 	}
-	var out []EndpointExplanation
-	for _, e := range all {
-		if unmatched(e) {
-			out = append(out, stray{e, fmt.Sprintf("the Service has no port %q with %s", e.Port, e.Protocol)}.explain())
-		}
-	}
-	for _, s := range leftOut {
-		if unmatched(s.Endpoint) {
-			out = append(out, s.explain())
-		}
-	}
-	return out
-}
-
-func (c *Compiler) explainPort(r *record, p *port, all endpoints, leftOut []stray) PortExplanation {
-	name := model.PortName{Service: r.name, Port: p.Name, Protocol: p.Protocol}
-	out := PortExplanation{Name: name, Port: p.Port.Port, Frontends: c.explainFrontends(r, p)}
-	i := slices.IndexFunc(r.served, func(x *model.ServicePort) bool { return x.Name == name })
+	x.say(1, "port%s (%s %d):", named, p.Protocol, p.Port.Port)
+	x.frontends(p)
+	name := model.PortName{Service: x.name, Port: p.Name, Protocol: p.Protocol}
+	i := slices.IndexFunc(x.served, func(s *model.ServicePort) bool { return s.Name == name })
 	if i < 0 {
-		out.Notes = []string{"nothing of it is served in this family"}
-		return out
+		x.say(2, "nothing of it is served in this family")
+		return
 	}
-	mine := all.of(p.Name, p.Protocol)
-	chosen := choose(mine, c.location(), r.served[i])
+	mine := x.all.of(p.Name, p.Protocol)
+	chosen := choose(mine, x.location(), x.served[i])
 	for _, e := range mine {
-		out.Endpoints = append(out.Endpoints, chosen.explain(e))
+		x.endpoint(2, e, chosen.inCluster(e), chosen.inLocal(e), chosen.why(e))
 	}
-	for _, s := range leftOut {
-		if s.Port == p.Name && s.Protocol == p.Protocol {
-			out.Endpoints = append(out.Endpoints, s.explain())
+	for _, e := range x.unusable() {
+		if e.Port == p.Name && e.Protocol == p.Protocol {
+			x.endpoint(2, e, false, false, whyNoEndpoint(e.Addr, x.set.Family))
 		}
 	}
-	out.Notes = notes(r.served[i], chosen)
+	x.notes(x.served[i], chosen)
+}
+
+// unusable returns the endpoints of the family that have addresses of no use.
+func (x *explanation) unusable() (out []*model.Endpoint) {
+	for i := range x.service.Endpoints {
+		e := &x.service.Endpoints[i]
+		if why := whyNoEndpoint(e.Addr, x.set.Family); why != "" && why != otherFamily {
+			out = append(out, e)
+		}
+	}
 	return out
 }
 
-// explainFrontends explains every address and node port that a port asks for, in the order of ownership.go.
-func (c *Compiler) explainFrontends(r *record, p *port) []FrontendExplanation {
-	var out []FrontendExplanation
-	for _, a := range c.addresses(r) {
+// strays explains endpoints that meet no port of the Service by name and protocol, and counts those of the other family.
+func (x *explanation) strays() {
+	unusable, strayed := x.unusable(), func(e *model.Endpoint) bool {
+		return !slices.ContainsFunc(x.ports, func(p port) bool { return p.Name == e.Port && p.Protocol == e.Protocol })
+	}
+	for _, e := range slices.Concat(x.all, unusable) {
+		if strayed(e) {
+			noPort := fmt.Sprintf("the Service has no port %q with %s", e.Port, e.Protocol)
+			x.endpoint(1, e, false, false, cmp.Or(whyNoEndpoint(e.Addr, x.set.Family), noPort))
+		}
+	}
+	others := 0
+	for _, e := range x.service.Endpoints {
+		if whyNoEndpoint(e.Addr, x.set.Family) == otherFamily {
+			others++
+		}
+	}
+	x.sayIf(others > 0, 1, "endpoints of the other family: %d", others)
+}
+
+// frontends explains every address and node port that a port asks for, in the order of ownership.go.
+func (x *explanation) frontends(p *port) {
+	for _, a := range x.addresses(x.record) {
 		kind := "additional address"
-		if r.hasCluster(a) {
+		if x.hasCluster(a) {
 			kind = "ClusterIP"
 		}
-		out = append(out, c.explainFrontend(a, kind, p, c.decideCluster(r, a)))
+		x.decided(kind, a, p, x.decideCluster(x.record, a))
 	}
-	for a, k := range r.outside() {
+	for a, k := range x.claims.outside() {
 		kind := "load balancer IP"
 		if k == bySpec {
 			kind = "external IP"
 		}
-		out = append(out, c.explainFrontend(a, kind, p, c.decideOutside(r, p.front(a))))
+		x.decided(kind, a, p, x.decideOutside(x.record, p.front(a)))
 	}
-	out = append(out, c.explainUnclaimed(r)...)
+	noCluster := ""
+	if len(x.cluster) == 0 {
+		noCluster = "the Service has no ClusterIP of this family"
+	}
+	noExternal := noCluster
+	if x.set.NoExternalIPs {
+		noExternal = "external IPs are switched off"
+	}
+	x.unclaimed("ClusterIP", x.service.ClusterIPs, "")
+	x.unclaimed("load balancer IP", x.service.LoadBalancerIPs, noCluster)
+	x.unclaimed("external IP", x.service.ExternalIPs, noExternal)
 	if p.NodePort != 0 {
-		out = append(out, c.explainNodePort(r, p))
+		x.frontend(fmt.Sprintf("node port %d", p.NodePort), cmp.Or(noCluster, x.whyNoNodePort(p)))
 	}
-	return out
 }
 
-func (c *Compiler) explainFrontend(a netip.Addr, kind string, p *port, v decision) FrontendExplanation {
-	f := FrontendExplanation{What: fmt.Sprintf("%s %s", kind, netip.AddrPortFrom(a, p.Port.Port))}
-	switch {
-	case !p.firstPort:
-		f.Why = "an earlier port of the Service has the same number and protocol"
-	case v.already:
-		f.Why = "as it is a ClusterIP or additional address of the Service already"
-	default:
-		f.Why = wordsOf(v)
+// frontend explains one address or node port. It is served if there is no reason why not.
+func (x *explanation) frontend(what, whyNot string) {
+	if whyNot == "" {
+		x.say(2, "%s: served", what)
+		return
 	}
-	f.Served = f.Why == ""
-	return f
+	x.say(2, "%s: not served, %s", what, whyNot)
 }
 
-// wordsOf returns why an address is not served, or nothing when it is.
-func wordsOf(v decision) string {
+func (x *explanation) decided(kind string, a netip.Addr, p *port, v decision) {
 	winner := "nobody"
 	if v.winner != nil {
 		winner = plain(v.winner.name.String())
 	}
-	switch v.reason {
-	case "":
-		return ""
-	case model.AllocatedToOther:
-		return "its IPAddress names " + winner
-	case model.NotAllocated:
-		return "no IPAddress names this Service, and that is enforced"
-	case model.ClusterIPOfOther:
-		return "it is a ClusterIP or additional address of another Service; served for " + winner
-	default:
-		return "the Service " + winner + " has it, by better or older rights"
+	why := ""
+	switch {
+	case !p.firstPort:
+		why = "an earlier port of the Service has the same number and protocol"
+	case v.already:
+		why = "as it is a ClusterIP or additional address of the Service already"
+	case v.reason == model.AllocatedToOther:
+		why = "its IPAddress names " + winner
+	case v.reason == model.NotAllocated:
+		why = "no IPAddress names this Service, and that is enforced"
+	case v.reason == model.ClusterIPOfOther:
+		why = "it is a ClusterIP or additional address of another Service; served for " + winner
+	case v.reason != "":
+		why = "the Service " + winner + " has it, by better or older rights"
 	}
+	x.frontend(fmt.Sprintf("%s %s", kind, netip.AddrPortFrom(a, p.Port.Port)), why)
 }
 
-// explainUnclaimed explains the addresses that the Service names and that are not even looked at, but those of the other family.
-func (c *Compiler) explainUnclaimed(r *record) []FrontendExplanation {
-	outside, external := "", ""
-	if len(r.cluster) == 0 {
-		outside = "the Service has no ClusterIP of this family"
-	}
-	if external = outside; c.set.NoExternalIPs {
-		external = "external IPs are switched off"
-	}
-	return slices.Concat(c.unclaimed("ClusterIP", r.service.ClusterIPs, ""),
-		c.unclaimed("load balancer IP", r.service.LoadBalancerIPs, outside), c.unclaimed("external IP", r.service.ExternalIPs, external))
-}
-
-// unclaimed explains those addresses that are of no use, and, when there is a reason why none of their kind is, all of them.
-func (c *Compiler) unclaimed(kind string, addrs []netip.Addr, whyNone string) []FrontendExplanation {
-	var out []FrontendExplanation
+// unclaimed explains the addresses that the Service names and that are not even looked at: those of no use, and, when there is a reason why
+// none of their kind is, all of them; but not those of the other family.
+func (x *explanation) unclaimed(kind string, addrs []netip.Addr, whyNone string) {
 	for _, a := range addrs {
-		why := cmp.Or(whyNoVirtualIP(a, c.set.Family), whyNone)
+		why := cmp.Or(whyNoVirtualIP(a, x.set.Family), whyNone)
 		if why != "" && why != otherFamily {
-			out = append(out, FrontendExplanation{What: kind + " " + plain(a.String()), Why: why})
+			x.frontend(kind+" "+plain(a.String()), why)
 		}
 	}
-	return out
 }
 
-func (c *Compiler) explainNodePort(r *record, p *port) FrontendExplanation {
-	f := FrontendExplanation{What: fmt.Sprintf("node port %d", p.NodePort)}
-	switch winner := c.nodePorts.first(p.nodePort()); {
-	case len(r.cluster) == 0:
-		f.Why = "the Service has no ClusterIP of this family"
+func (x *explanation) whyNoNodePort(p *port) string {
+	switch winner := x.Compiler.nodePorts.first(p.nodePort()); {
 	case !p.firstNodePort:
-		f.Why = "an earlier port of the Service has the same node port and protocol"
-	case winner != r:
-		f.Why = "the older Service " + plain(winner.name.String()) + " has it"
+		return "an earlier port of the Service has the same node port and protocol"
+	case winner != nil && winner != x.record:
+		return "the older Service " + plain(winner.name.String()) + " has it"
 	default:
-		f.Served = true
+		return ""
 	}
-	return f
 }
 
-// explain says in which sets an endpoint is, and why not in the others that the policies ask for.
-func (s selection) explain(e *model.Endpoint) EndpointExplanation {
-	out := EndpointExplanation{Addr: e.Addr, Node: e.Node, Cluster: s.inCluster(e), Local: s.inLocal(e)}
+// endpoint says in which sets an endpoint is, and why not in others.
+func (x *explanation) endpoint(indent int, e *model.Endpoint, cluster, local bool, why string) {
+	where := "unknown node"
+	if e.Node != "" {
+		where = "node " + plain(e.Node)
+	}
+	words := map[[2]bool]string{
+		{true, true}: "used for cluster and local traffic", {true, false}: "used for cluster traffic", {false, true}: "used for local traffic",
+	}[[2]bool{cluster, local}]
+	switch {
+	case words == "":
+		words = "left out: " + why
+	case why != "":
+		words += " only: " + why
+	}
+	x.say(indent, "endpoint %s on %s: %s", plain(e.Addr.String()), where, words)
+}
+
+// why says why an endpoint is not in a set that the policies ask for.
+func (s selection) why(e *model.Endpoint) string {
 	var why []string
-	if s.cluster && !out.Cluster {
+	if s.cluster && !s.inCluster(e) {
 		why = append(why, s.whyNotCluster(e))
 	}
-	if s.local && !out.Local {
+	if s.local && !s.inLocal(e) {
 		why = append(why, s.whyNotLocal(e))
 	}
-	out.Why = strings.Join(slices.Compact(why), "; ")
-	return out
+	return strings.Join(slices.Compact(why), "; ")
 }
 
 func (s selection) whyNotCluster(e *model.Endpoint) string {
@@ -297,27 +258,29 @@ func notReady(e *model.Endpoint) string {
 	return "not ready"
 }
 
-// notes returns what else decides about traffic to a port.
-func notes(p *model.ServicePort, s selection) []string {
-	var out []string
-	note := func(when bool, words string) {
-		if when {
-			out = append(out, words)
-		}
-	}
-	note(s.cluster && s.hints == sameNode, "every endpoint has node hints, and some name this node: traffic to any endpoint keeps to those")
-	note(s.cluster && s.hints == sameZone, "every endpoint has zone hints, and some name this zone: traffic to any endpoint keeps to those")
-	note(s.cluster && s.clusterEnding && len(p.Cluster) > 0, "nothing is ready: endpoints that terminate are used as long as they serve")
-	note(s.local && s.localEnding && len(p.Local) > 0,
+// notes says what else decides about traffic to a port.
+func (x *explanation) notes(p *model.ServicePort, s selection) {
+	x.sayIf(s.cluster && s.hints == sameNode, 2, "every endpoint has node hints, and some name this node: traffic to any endpoint keeps to those")
+	x.sayIf(s.cluster && s.hints == sameZone, 2, "every endpoint has zone hints, and some name this zone: traffic to any endpoint keeps to those")
+	x.sayIf(s.cluster && s.clusterEnding && len(p.Cluster) > 0, 2, "nothing is ready: endpoints that terminate are used as long as they serve")
+	x.sayIf(s.local && s.localEnding && len(p.Local) > 0, 2,
 		"nothing is ready on this node: endpoints on it that terminate are used as long as they serve")
-	note(len(p.SourceRanges) > 0, fmt.Sprintf("load balancer IPs are for sources in %v, others are dropped", p.SourceRanges))
+	x.sayIf(len(p.SourceRanges) > 0, 2, "load balancer IPs are for sources in %v, others are dropped", p.SourceRanges)
 	if !p.HasEndpoints {
-		return append(out, "new connections are rejected: there is no endpoint that could serve")
+		x.say(2, "new connections are rejected: there is no endpoint that could serve")
+		return
 	}
-	note(len(p.ClusterIPs) > 0 && len(p.Internal()) == 0,
+	x.sayIf(len(p.ClusterIPs) > 0 && len(p.Internal()) == 0, 2,
 		"new connections to ClusterIPs are dropped: the internal policy is Local, and no endpoint on this node can serve")
 	noExternal := p.HasExternal() && len(p.External()) == 0
-	note(noExternal, "new connections from outside are dropped: the external policy is Local, and no endpoint on this node can serve")
-	note(noExternal, "those of the node and its pods go to endpoints elsewhere")
-	return out
+	x.sayIf(noExternal, 2, "new connections from outside are dropped: the external policy is Local, and no endpoint on this node can serve")
+	x.sayIf(noExternal, 2, "those of the node and its pods go to endpoints elsewhere")
+}
+
+// plain quotes what could be more than a word on a terminal.
+func plain(s string) string {
+	if quoted := strconv.Quote(s); quoted != `"`+s+`"` {
+		return quoted
+	}
+	return s
 }

@@ -42,10 +42,7 @@ func play(t *testing.T, g generator, set model.Settings, steps int, spoil bool) 
 			differ("Disputes", fresh.Disputes(), c.Disputes()) + broken(want)
 		for n, s := range st.Services {
 			e := c.Explain(n)
-			problems += unprintable(e.String())
-			for _, p := range e.Ports {
-				problems += agrees(p, want.Ports[p.Name])
-			}
+			problems += unprintable(e) + agrees(e, want.Ports, n)
 			HealthCheck(st.Node.Name, s)
 		}
 		if problems != "" {

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -128,7 +129,7 @@ func (c *Compiler) putSurroundings(w *work, ch model.Changes) {
 		c.ranges = *ch.Ranges
 	}
 	next := globalsOf(c.set, c.node, c.local, c.ranges)
-	if equalGlobals(c.globals, next) {
+	if reflect.DeepEqual(c.globals, next) {
 		return
 	}
 	if !slices.Equal(c.globals.Ranges, next.Ranges) {

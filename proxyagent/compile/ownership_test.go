@@ -129,11 +129,7 @@ func TestClaims(t *testing.T) {
 		want, enforce, ignore string
 	}{
 		// ClusterIPs.
-		"one Service, one IPAddress": {services: "a cluster=10.96.0.1", allocations: "10.96.0.1=a", want: "a:http cluster=10.96.0.1"},
-		"one Service, no IPAddress":  {services: "a cluster=10.96.0.1", want: "a:http cluster=10.96.0.1", enforce: "a< at=10.96.0.1 NotAllocated"},
-		"the IPAddress names nobody": {
-			services: "a cluster=10.96.0.1", allocations: "10.96.0.1=", want: "a:http cluster=10.96.0.1", enforce: "a< at=10.96.0.1 NotAllocated",
-		},
+		"one Service, no IPAddress": {services: "a cluster=10.96.0.1", want: "a:http cluster=10.96.0.1", enforce: "a< at=10.96.0.1 NotAllocated"},
 		"the IPAddress names a Service that does not claim it": {
 			services: "a cluster=10.96.0.1; b cluster=10.96.0.2", allocations: "10.96.0.1=b 10.96.0.2=b",
 			want: "a:http cluster=10.96.0.1; b:http cluster=10.96.0.2", enforce: "b:http cluster=10.96.0.2; a< at=10.96.0.1 NotAllocated",
@@ -178,12 +174,6 @@ func TestClaims(t *testing.T) {
 		"an additional address of a Service without a ClusterIP in the family": {
 			services: "a http:80/TCP@30000 lb=203.0.113.1 ext=203.0.113.2", allocations: "10.96.0.2=+a", want: "a:http cluster=10.96.0.2",
 		},
-		"an additional address of nobody": {
-			services: "a cluster=10.96.0.1", allocations: "10.96.0.1=a 10.96.0.2=+gone 10.96.0.3=", want: "a:http cluster=10.96.0.1",
-		},
-		"an IPAddress of a Service that is not ours to add": {
-			services: "a cluster=10.96.0.1", allocations: "10.96.0.1=a 10.96.0.2=a", want: "a:http cluster=10.96.0.1",
-		},
 		"an additional address that is another's ClusterIP": {
 			services: "a day=1 cluster=10.96.0.1; b day=2 cluster=10.96.0.2", allocations: "10.96.0.1=a 10.96.0.2=+a",
 			want:   "a:http cluster=10.96.0.1 cluster=10.96.0.2; b<a at=10.96.0.2 AllocatedToOtherService",
@@ -191,10 +181,6 @@ func TestClaims(t *testing.T) {
 		},
 
 		// External and load balancer IPs.
-		"one Service with one of each": {
-			services: "a cluster=10.96.0.1 lb=203.0.113.1 ext=203.0.113.2 http:80/TCP@30000", allocations: "10.96.0.1=a",
-			want: "a:http cluster=10.96.0.1 lb=203.0.113.1 ext=203.0.113.2 @30000",
-		},
 		"external IPs are switched off": {
 			services: "a cluster=10.96.0.1 lb=203.0.113.1 ext=203.0.113.2", allocations: "10.96.0.1=a", set: model.Settings{NoExternalIPs: true},
 			want: "a:http cluster=10.96.0.1 lb=203.0.113.1",
@@ -207,10 +193,6 @@ func TestClaims(t *testing.T) {
 			services:    "a day=2 cluster=10.96.0.1 https:443/TCP; b day=1 cluster=10.96.0.2 ext=10.96.0.1 lb=10.96.0.1",
 			allocations: "10.96.0.1=a 10.96.0.2=b",
 			want:        "a:https cluster=10.96.0.1; b:http cluster=10.96.0.2; b<a at=10.96.0.1 ClusterIPOfOtherService",
-		},
-		"an external IP that is an additional address of another": {
-			services: "a day=2 cluster=10.96.0.1; b day=1 cluster=10.96.0.2 ext=10.96.0.9", allocations: "10.96.0.1=a 10.96.0.2=b 10.96.0.9=+a",
-			want: "a:http cluster=10.96.0.1 cluster=10.96.0.9; b:http cluster=10.96.0.2; b<a at=10.96.0.9 ClusterIPOfOtherService",
 		},
 		"an external IP that is a ClusterIP which nobody gets": {
 			services: "a cluster=10.96.0.1; b cluster=10.96.0.2 ext=10.96.0.1", allocations: "10.96.0.2=b",
@@ -236,10 +218,6 @@ func TestClaims(t *testing.T) {
 			services: "a day=2 cluster=10.96.0.1 lb=203.0.113.1; b day=1 cluster=10.96.0.2 ext=203.0.113.1", allocations: "10.96.0.1=a 10.96.0.2=b",
 			want: "a:http cluster=10.96.0.1 lb=203.0.113.1; b:http cluster=10.96.0.2; b<a at=203.0.113.1 ClaimedByOlderService",
 		},
-		"of two load balancer IPs the older one": {
-			services: "a day=2 cluster=10.96.0.1 lb=203.0.113.1; b day=1 cluster=10.96.0.2 lb=203.0.113.1", allocations: "10.96.0.1=a 10.96.0.2=b",
-			want: "a:http cluster=10.96.0.1; b:http cluster=10.96.0.2 lb=203.0.113.1; a<b at=203.0.113.1 ClaimedByOlderService",
-		},
 		"Services share a load balancer IP by port": {
 			services:    "a cluster=10.96.0.1 lb=203.0.113.1 http:80/TCP; b cluster=10.96.0.2 lb=203.0.113.1 https:443/TCP http3:80/UDP",
 			allocations: "10.96.0.1=a 10.96.0.2=b",
@@ -264,20 +242,9 @@ func TestClaims(t *testing.T) {
 		"two ports with one name and protocol: the smaller number": {
 			services: "a cluster=10.96.0.1 x:81/TCP x:80/TCP@30000", allocations: "10.96.0.1=a", want: "a:x cluster=10.96.0.1 @30000",
 		},
-		"the same port twice": {
-			services: "a cluster=10.96.0.1 x:80/TCP@30000 x:80/TCP@30000", allocations: "10.96.0.1=a", want: "a:x cluster=10.96.0.1 @30000",
-		},
-		"port 0": {services: "a cluster=10.96.0.1 x:0/TCP@30000 y:80/TCP", allocations: "10.96.0.1=a", want: "a:y cluster=10.96.0.1"},
-		"a protocol that nobody knows": {
-			services: "a cluster=10.96.0.1 x:80/ICMP@30000 y:80/TCP", allocations: "10.96.0.1=a", want: "a:y cluster=10.96.0.1",
-		},
 		"one node port in two Services: the older one": {
 			services: "a day=2 cluster=10.96.0.1 x:80/TCP@30000; b day=1 cluster=10.96.0.2 x:80/TCP@30000", allocations: "10.96.0.1=a 10.96.0.2=b",
 			want: "a:x cluster=10.96.0.1; b:x cluster=10.96.0.2 @30000",
-		},
-		"one node port in two ports of a Service: the first by name": {
-			services: "a cluster=10.96.0.1 y:80/TCP@30000 x:81/TCP@30000", allocations: "10.96.0.1=a",
-			want: "a:x cluster=10.96.0.1 @30000; a:y cluster=10.96.0.1",
 		},
 		"one node port with two protocols": {
 			services:    "a cluster=10.96.0.1 x:80/TCP@30000 y:80/UDP@30000; b cluster=10.96.0.2 x:80/SCTP@30000",
@@ -313,15 +280,6 @@ func TestClaims(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestModeUnset has settings without a mode: they mean prefer.
-func TestModeUnset(t *testing.T) {
-	st := stateOf(aService(model.IPv4, "a", 0, "10.96.0.1"), aService(model.IPv4, "b", 1, "10.96.0.1"),
-		aService(model.IPv4, "c", 1, "10.96.0.2"))
-	st.Allocations = allocationsOf(model.IPv4, "10.96.0.1=b")
-	wantEqual(t, "served", []string{"b:http cluster=10.96.0.1", "c:http cluster=10.96.0.2"},
-		servedAs(planOf(model.Settings{Family: model.IPv4}, st)))
 }
 
 // TestUnusableVirtualIPs has addresses that would take traffic from the node, or none; what else the Service has is served.

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -75,151 +76,80 @@ func endpointAddrs(f model.Family, numbers string) (out []netip.AddrPort) {
 // are here, and every situation that kube-proxy 1.36 tests its own with.
 func TestEndpointSets(t *testing.T) {
 	for name, tc := range map[string]struct {
-		// policy has the words internal and external for those that are Local, and exposed for a Service with a node port.
-		policy string
-		// zone is the zone of the node, zone-a when empty; none for a node without.
-		zone      string
-		endpoints string
-
+		// policy has the words internal and external for those that are Local, exposed for a Service with a node port, and the zone of the
+		// node where that is another one, or none.
+		policy, endpoints string
+		// cluster is the word nobody where no endpoint anywhere could serve.
 		cluster, local string
-		// hairpin are addresses that may meet themselves.
-		hairpin string
-		// nobody: no endpoint anywhere could serve.
-		nobody bool
 	}{
 		// Readiness and termination.
-		"no endpoints at all":                              {nobody: true},
-		"no endpoints at all, with everything Local":       {policy: "internal external exposed", nobody: true},
-		"none is ready":                                    {endpoints: "1; 2", nobody: true},
-		"one is neither ready nor serving nor terminating": {endpoints: "1 here", nobody: true},
-		"those that are ready are used":                    {endpoints: "1; 2 ready", cluster: "2"},
-		"all terminate: those that still serve are used": {
-			endpoints: "1 ending here; 2 ending; 3 gone", cluster: "1 2", hairpin: "1",
-		},
-		"one terminates, another is ready":          {endpoints: "1 ending; 2 ready", cluster: "2"},
-		"all terminate and none serves any more":    {endpoints: "1 gone; 2 gone here", nobody: true},
-		"serving without terminating is not enough": {endpoints: "1 ending; 2 serving", cluster: "1"},
-		"serving alone": {endpoints: "1 serving", nobody: true},
-		"ready without serving, as publishNotReadyAddresses may have it": {endpoints: "1 published; 2 serving", cluster: "1"},
-		"published though it is not ready, while it terminates":          {endpoints: "1 ready ending; 2 ending", cluster: "1"},
+		"no endpoints at all, with everything Local":     {"internal external exposed", "", "nobody", ""},
+		"all terminate: those that still serve are used": {"", "1 ending here; 2 ending; 3 gone", "1 2", ""},
+		"all terminate and none serves any more":         {"", "1 gone; 2 gone here", "nobody", ""},
+		"serving without terminating is not enough":      {"", "1 ending; 2 serving", "1", ""},
+		"serving alone": {"", "1 serving", "nobody", ""},
+		"ready without serving, as publishNotReadyAddresses may have it": {"", "1 published; 2 serving", "1", ""},
+		"published though it is not ready, while it terminates":          {"", "1 ready ending; 2 ending", "1", ""},
 
 		// Policies.
-		"an endpoint is local, but no policy asks": {endpoints: "1 ready here; 2 ready", cluster: "1 2", hairpin: "1"},
-		"internal Local: only those here": {
-			policy: "internal", endpoints: "1 ready here; 2 ready", local: "1", hairpin: "1",
-		},
-		"internal Local: all are here": {
-			policy: "internal", endpoints: "1 ready here; 2 ready here", local: "1 2", hairpin: "1 2",
-		},
-		"internal Local: all are elsewhere, which is not the same as no": {policy: "internal", endpoints: "1 ready; 2 ready"},
-		"internal Local: one elsewhere that terminates is somebody too":  {policy: "internal", endpoints: "1 ending"},
-		"internal Local: one elsewhere that is not ready is nobody":      {policy: "internal", endpoints: "1; 2 here", nobody: true},
-		"internal Local, exposed: the outside uses all": {
-			policy: "internal exposed", endpoints: "1 ready here; 2 ready", cluster: "1 2", local: "1", hairpin: "1",
-		},
-		"external Local, exposed: the inside uses all": {
-			policy: "external exposed", endpoints: "1 ready here; 2 ready", cluster: "1 2", local: "1", hairpin: "1",
-		},
-		"external Local, not exposed: as if it were not": {
-			policy: "external", endpoints: "1 ready; 2 ready here", cluster: "1 2", hairpin: "2",
-		},
-		"both Local, not exposed: only those here": {
-			policy: "internal external", endpoints: "1 ready; 2 ready here", local: "2", hairpin: "2",
-		},
-		"both Local, exposed: pods and node take the short way to all": {
-			policy: "internal external exposed", endpoints: "1 ready here; 2 ready", cluster: "1 2", local: "1", hairpin: "1",
-		},
-		"both Local, exposed, all elsewhere": {
-			policy: "internal external exposed", endpoints: "1 ready; 2 ready", cluster: "1 2",
-		},
-		"both Local, exposed, all elsewhere and terminating": {
-			policy: "internal external exposed", endpoints: "1 ending; 2 ending", cluster: "1 2",
-		},
+		"an endpoint is local, but no policy asks":                       {"", "1 ready here; 2 ready", "1 2", ""},
+		"internal Local: only those here":                                {"internal", "1 ready here; 2 ready", "", "1"},
+		"internal Local: all are elsewhere, which is not the same as no": {"internal", "1 ready; 2 ready", "", ""},
+		"internal Local: one elsewhere that terminates is somebody too":  {"internal", "1 ending", "", ""},
+		"internal Local: one elsewhere that is not ready is nobody":      {"internal", "1; 2 here", "nobody", ""},
+		"internal Local, exposed: the outside uses all":                  {"internal exposed", "1 ready here; 2 ready", "1 2", "1"},
+		"external Local, exposed: the inside uses all":                   {"external exposed", "1 ready here; 2 ready", "1 2", "1"},
+		"external Local, not exposed: as if it were not":                 {"external", "1 ready; 2 ready here", "1 2", ""},
+		"both Local, not exposed: only those here":                       {"internal external", "1 ready; 2 ready here", "", "2"},
+		"both Local, exposed: pods and node take the short way to all":   {"internal external exposed", "1 ready here; 2 ready", "1 2", "1"},
+		"both Local, exposed, all elsewhere":                             {"internal external exposed", "1 ready; 2 ready", "1 2", ""},
+		"both Local, exposed, all elsewhere and terminating":             {"internal external exposed", "1 ending; 2 ending", "1 2", ""},
 
 		// Both sets fall back to terminating endpoints by themselves.
-		"external Local: ready elsewhere, terminating here": {
-			policy: "external exposed", endpoints: "1 ready; 2 here; 3 ending here; 4 ending", cluster: "1", local: "3", hairpin: "3",
-		},
-		"external Local: ready here, terminating here": {
-			policy: "external exposed", endpoints: "1 ready here; 2 ending here", cluster: "1", local: "1", hairpin: "1",
-		},
-		"external Local: all terminate, one here": {
-			policy: "external exposed", endpoints: "1 ending here; 2 ending", cluster: "1 2", local: "1", hairpin: "1",
-		},
-		"internal Local: terminating here, ready elsewhere": {
-			policy: "internal", endpoints: "1 ending here; 2 ready", local: "1", hairpin: "1",
-		},
-		"internal Local: here none that serves, elsewhere terminating": {policy: "internal", endpoints: "1 gone here; 2 ending"},
+		"external Local: ready elsewhere, terminating here":            {"external exposed", "1 ready; 2 here; 3 ending here; 4 ending", "1", "3"},
+		"external Local: ready here, terminating here":                 {"external exposed", "1 ready here; 2 ending here", "1", "1"},
+		"external Local: all terminate, one here":                      {"external exposed", "1 ending here; 2 ending", "1 2", "1"},
+		"internal Local: terminating here, ready elsewhere":            {"internal", "1 ending here; 2 ready", "", "1"},
+		"internal Local: here none that serves, elsewhere terminating": {"internal", "1 gone here; 2 ending", "", ""},
 
 		// Zones.
-		"zone hints for all: those for this zone": {
-			endpoints: "1 ready zones=a; 2 ready zones=b; 3 ready zones=c; 4 ready zones=a", cluster: "1 4",
-		},
-		"zone hints name several zones": {
-			endpoints: "1 ready zones=c,b,a; 2 ready zones=b,a; 3 ready zones=b,d; 4 ready zones=a", cluster: "1 2 4",
-		},
-		"zone hints, but the node has no zone": {zone: "none", endpoints: "1 ready zones=a; 2 ready zones=b", cluster: "1 2"},
-		"zone hints, none for this zone": {
-			zone: "zone-b", endpoints: "1 ready zones=a; 2 ready zones=c", cluster: "1 2",
-		},
-		"one ready endpoint has no zone hint": {
-			endpoints: "1 ready zones=a; 2 ready zones=b; 3 ready; 4 ready zones=a", cluster: "1 2 3 4",
-		},
-		"one that is not ready has no zone hint": {endpoints: "1 ready zones=a; 2 ready zones=b; 3", cluster: "1"},
-		"an unready endpoint of this zone is not used": {
-			endpoints: "1 ready zones=a; 2 ready zones=b; 3 ready zones=c; 4 zones=a", cluster: "1",
-		},
-		"all endpoints of this zone are unready: no filter": {
-			endpoints: "1 zones=a; 2 ready zones=b; 3 ready zones=c; 4 zones=a", cluster: "2 3",
-		},
-		"all terminate: zones have no say":                       {endpoints: "1 ending zones=a; 2 ending zones=b", cluster: "1 2"},
-		"a terminating endpoint of this zone, a ready elsewhere": {endpoints: "1 ending zones=a; 2 ready zones=b", cluster: "2"},
-		"internal Local: zones have no say": {
-			policy: "internal", endpoints: "1 ready here zones=a; 2 ready here zones=b", local: "1 2", hairpin: "1 2",
-		},
+		"zone hints for all: those for this zone":                {"", "1 ready zones=a; 2 ready zones=b; 3 ready zones=c; 4 ready zones=a", "1 4", ""},
+		"zone hints name several zones":                          {"", "1 ready zones=c,b,a; 2 ready zones=b,a; 3 ready zones=b,d; 4 ready zones=a", "1 2 4", ""},
+		"zone hints, but the node has no zone":                   {"zone=none", "1 ready zones=a; 2 ready zones=b", "1 2", ""},
+		"zone hints, none for this zone":                         {"zone=b", "1 ready zones=a; 2 ready zones=c", "1 2", ""},
+		"one ready endpoint has no zone hint":                    {"", "1 ready zones=a; 2 ready zones=b; 3 ready; 4 ready zones=a", "1 2 3 4", ""},
+		"one that is not ready has no zone hint":                 {"", "1 ready zones=a; 2 ready zones=b; 3", "1", ""},
+		"an unready endpoint of this zone is not used":           {"", "1 ready zones=a; 2 ready zones=b; 3 ready zones=c; 4 zones=a", "1", ""},
+		"all endpoints of this zone are unready: no filter":      {"", "1 zones=a; 2 ready zones=b; 3 ready zones=c; 4 zones=a", "2 3", ""},
+		"all terminate: zones have no say":                       {"", "1 ending zones=a; 2 ending zones=b", "1 2", ""},
+		"a terminating endpoint of this zone, a ready elsewhere": {"", "1 ending zones=a; 2 ready zones=b", "2", ""},
+		"internal Local: zones have no say":                      {"internal", "1 ready here zones=a; 2 ready here zones=b", "", "1 2"},
 		"internal Local, exposed: zones for the outside only": {
-			policy: "internal exposed", endpoints: "1 ready here zones=a; 2 ready here zones=b; 3 ready zones=c; 4 ready zones=a", cluster: "1 4",
-			local: "1 2", hairpin: "1 2",
+			"internal exposed", "1 ready here zones=a; 2 ready here zones=b; 3 ready zones=c; 4 ready zones=a", "1 4", "1 2",
 		},
 		"external Local: zones for the inside only": {
-			policy: "external exposed", endpoints: "1 ready here zones=a; 2 ready here zones=b; 3 ready zones=c; 4 ready zones=a", cluster: "1 4",
-			local: "1 2", hairpin: "1 2",
+			"external exposed", "1 ready here zones=a; 2 ready here zones=b; 3 ready zones=c; 4 ready zones=a", "1 4", "1 2",
 		},
 		"zone and node disagree, the sets overlap": {
-			policy: "external exposed", endpoints: "1 ready here zones=a; 2 ready here zones=b; 3 ready zones=a; 4 ready zones=b", cluster: "1 3",
-			local: "1 2", hairpin: "1 2",
+			"external exposed", "1 ready here zones=a; 2 ready here zones=b; 3 ready zones=a; 4 ready zones=b", "1 3", "1 2",
 		},
 
 		// Nodes.
-		"node hints for all: those for this node": {
-			endpoints: "1 ready here zones=a nodes=a; 2 ready zones=b nodes=b; 3 ready zones=a nodes=c", cluster: "1", hairpin: "1",
-		},
-		"a node hint may be for an endpoint elsewhere": {endpoints: "1 ready nodes=b; 2 ready nodes=b,a", cluster: "2"},
-		"one ready endpoint has no hints: no filter at all": {
-			endpoints: "1 ready zones=a nodes=a; 2 ready; 3 ready zones=a nodes=b", cluster: "1 2 3",
-		},
-		"one ready endpoint has no node hint: zones decide": {
-			endpoints: "1 ready zones=b nodes=a; 2 ready zones=a; 3 ready zones=a nodes=b", cluster: "2 3",
-		},
-		"node hints, none for this node: zones decide": {
-			endpoints: "1 ready zones=a nodes=b; 2 ready zones=b nodes=c; 3 ready zones=a nodes=d", cluster: "1 3",
-		},
-		"node hints, none for this node or zone: no filter": {
-			endpoints: "1 ready zones=b nodes=b; 2 ready zones=c nodes=c", cluster: "1 2",
-		},
-		"node hints without zone hints, none for this node":       {endpoints: "1 ready nodes=b; 2 ready nodes=c", cluster: "1 2"},
-		"the endpoint of this node is not ready":                  {endpoints: "1 nodes=a; 2 ready nodes=b", cluster: "2"},
-		"a node hint for this node, and zones say something else": {endpoints: "1 ready zones=b nodes=a; 2 ready zones=a nodes=b", cluster: "1"},
-		"external Local: the outside does not care for node hints": {
-			policy: "external exposed", endpoints: "1 ready here nodes=b; 2 ready nodes=a", cluster: "2", local: "1", hairpin: "1",
-		},
+		"node hints for all: those for this node":                  {"", "1 ready here zones=a nodes=a; 2 ready zones=b nodes=b; 3 ready zones=a nodes=c", "1", ""},
+		"a node hint may be for an endpoint elsewhere":             {"", "1 ready nodes=b; 2 ready nodes=b,a", "2", ""},
+		"one ready endpoint has no hints: no filter at all":        {"", "1 ready zones=a nodes=a; 2 ready; 3 ready zones=a nodes=b", "1 2 3", ""},
+		"one ready endpoint has no node hint: zones decide":        {"", "1 ready zones=b nodes=a; 2 ready zones=a; 3 ready zones=a nodes=b", "2 3", ""},
+		"node hints, none for this node: zones decide":             {"", "1 ready zones=a nodes=b; 2 ready zones=b nodes=c; 3 ready zones=a nodes=d", "1 3", ""},
+		"node hints, none for this node or zone: no filter":        {"", "1 ready zones=b nodes=b; 2 ready zones=c nodes=c", "1 2", ""},
+		"node hints without zone hints, none for this node":        {"", "1 ready nodes=b; 2 ready nodes=c", "1 2", ""},
+		"the endpoint of this node is not ready":                   {"", "1 nodes=a; 2 ready nodes=b", "2", ""},
+		"a node hint for this node, and zones say something else":  {"", "1 ready zones=b nodes=a; 2 ready zones=a nodes=b", "1", ""},
+		"external Local: the outside does not care for node hints": {"external exposed", "1 ready here nodes=b; 2 ready nodes=a", "2", "1"},
 
 		// Endpoints that do not say where they are.
-		"an unknown node may be this one, for hairpin": {endpoints: "1 ready nowhere; 2 ready", cluster: "1 2", hairpin: "1"},
-		"an unknown node is not this one, for policies": {
-			policy: "internal", endpoints: "1 ready nowhere; 2 ready here", local: "2", hairpin: "2",
-		},
-		"what is in no set cannot meet itself": {endpoints: "1 ending here; 2 nowhere; 3 ready", cluster: "3"},
+		"an unknown node may be this one, for hairpin":  {"", "1 ready nowhere; 2 ready", "1 2", ""},
+		"an unknown node is not this one, for policies": {"internal", "1 ready nowhere; 2 ready here", "", "2"},
+		"what is in no set cannot meet itself":          {"", "1 ending here; 2 nowhere; 3 ready", "3", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBoth(t, func(t *testing.T, f model.Family) {
@@ -230,15 +160,23 @@ func TestEndpointSets(t *testing.T) {
 				}
 				s.Endpoints = someEndpoints(f, tc.endpoints)
 				st := stateOf(s)
-				st.Node = model.Node{Name: "node-a", Zone: map[string]string{"": "zone-a", "none": ""}[tc.zone]}
-				if strings.HasPrefix(tc.zone, "zone-") {
-					st.Node.Zone = tc.zone
+				_, zone, _ := strings.Cut(tc.policy, "zone=")
+				st.Node = model.Node{Name: "node-a", Zone: "zone-" + cmp.Or(zone, "a")}
+				if zone == "none" {
+					st.Node.Zone = ""
 				}
 				got := onlyPort(t, planOf(model.Settings{Family: f}, st))
-				wantEqual(t, "Cluster", endpointAddrs(f, tc.cluster), got.Cluster)
+				cluster := endpointAddrs(f, strings.TrimPrefix(tc.cluster, "nobody"))
+				wantEqual(t, "Cluster", cluster, got.Cluster)
 				wantEqual(t, "Local", endpointAddrs(f, tc.local), got.Local)
-				wantEqual(t, "Hairpin", endpointAddrs(f, tc.hairpin), got.Hairpin)
-				wantEqual(t, "HasEndpoints", !tc.nobody, got.HasEndpoints)
+				wantEqual(t, "HasEndpoints", tc.cluster != "nobody", got.HasEndpoints)
+				var hairpin []netip.AddrPort // what is used, and on this node or on one that is not said
+				for _, e := range s.Endpoints {
+					if e.Node != "node-z" && slices.Contains(slices.Concat(cluster, got.Local), e.Addr) {
+						hairpin = append(hairpin, e.Addr)
+					}
+				}
+				wantEqual(t, "Hairpin", hairpin, got.Hairpin)
 			})
 		})
 	}
@@ -321,19 +259,17 @@ func TestHealthCheck(t *testing.T) {
 // TestHealthCheckPorts has several ports of one pod, which count once, and addresses of no use, which do not count.
 func TestHealthCheckPorts(t *testing.T) {
 	s := aService(model.IPv4, "web", 0, "10.96.0.1")
-	s.HealthCheckNodePort = 32000
 	s.Endpoints = someEndpoints(model.IPv4, "1 ready here; 1 ready here; 2 ready here")
 	s.Endpoints[1].Port = "https"
 	s.Endpoints[2].Addr = netip.AddrPortFrom(s.Endpoints[2].Addr.Addr(), 0)
-	if _, local, _ := HealthCheck("node-a", s); local != 1 {
-		t.Errorf("%d local endpoints, want 1", local)
-	}
-	if _, local, _ := HealthCheck("", s); local != 0 {
-		t.Errorf("%d local endpoints of a node without a name, want 0", local)
-	}
-	s.HealthCheckNodePort = 0
 	if port, local, ok := HealthCheck("node-a", s); ok || port != 0 || local != 0 {
 		t.Errorf("a Service without a health check port has port %d, %d local endpoints, %t", port, local, ok)
+	}
+	s.HealthCheckNodePort = 32000
+	for node, want := range map[string]int{"node-a": 1, "": 0} {
+		if _, local, _ := HealthCheck(node, s); local != want {
+			t.Errorf("%d local endpoints of %q, want %d", local, node, want)
+		}
 	}
 }
 
@@ -371,74 +307,59 @@ func TestJoin(t *testing.T) {
 // TestDuplicates has one address that comes twice, from two slices, in both orders.
 func TestDuplicates(t *testing.T) {
 	for name, tc := range map[string]struct {
-		policy, one, other string
-		cluster, local     string
-		hairpin            string
+		internalLocal              bool
+		one, other, cluster, local string
 	}{
-		"one terminates, the other is ready":            {one: "1 ending", other: "1 ready", cluster: "1"},
-		"one terminates, the other is not ready":        {one: "1 ending", other: "1"},
-		"one terminates and is published, other unsure": {one: "1 ready ending", other: "1"},
-		"one is ready, the other not":                   {one: "1", other: "1 ready", cluster: "1"},
-		"one is published, the other serves":            {one: "1 serving", other: "1 published", cluster: "1"},
-		"one serves while it terminates, the other not": {one: "1 gone", other: "1 ending", cluster: "1"},
-		"both alike, one says where it is": {
-			policy: "internal", one: "1 ready nowhere", other: "1 ready here", local: "1", hairpin: "1",
-		},
-		"both alike, on two nodes":   {policy: "internal", one: "1 ready", other: "1 ready here", local: "1", hairpin: "1"},
-		"the ready one is elsewhere": {policy: "internal", one: "1 ready", other: "1 here"},
-		"with and without hints":     {one: "1 ready", other: "1 ready zones=b", cluster: "1"},
+		"one terminates, the other is ready":            {false, "1 ending", "1 ready", "1", ""},
+		"one terminates, the other is not ready":        {false, "1 ending", "1", "", ""},
+		"one terminates and is published, other unsure": {false, "1 ready ending", "1", "", ""},
+		"one is ready, the other not":                   {false, "1", "1 ready", "1", ""},
+		"one is published, the other serves":            {false, "1 serving", "1 published", "1", ""},
+		"one serves while it terminates, the other not": {false, "1 gone", "1 ending", "1", ""},
+		"both alike, one says where it is":              {true, "1 ready nowhere", "1 ready here", "", "1"},
+		"both alike, on two nodes":                      {true, "1 ready", "1 ready here", "", "1"},
+		"the ready one is elsewhere":                    {true, "1 ready", "1 here", "", ""},
+		"with and without hints":                        {false, "1 ready", "1 ready zones=b", "1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBoth(t, func(t *testing.T, f model.Family) {
 				for _, list := range []string{tc.one + ";" + tc.other, tc.other + ";" + tc.one} {
 					s := aService(f, "web", 0, "10.96.0.1")
-					s.InternalLocal = tc.policy == "internal"
-					s.Endpoints = someEndpoints(f, list)
+					s.InternalLocal, s.Endpoints = tc.internalLocal, someEndpoints(f, list)
 					st := stateOf(s)
 					st.Node.Name = "node-a"
 					got := onlyPort(t, planOf(model.Settings{Family: f}, st))
-					wantEqual(t, list+": Cluster", endpointAddrs(f, tc.cluster), got.Cluster)
-					wantEqual(t, list+": Local", endpointAddrs(f, tc.local), got.Local)
-					wantEqual(t, list+": Hairpin", endpointAddrs(f, tc.hairpin), got.Hairpin)
+					want := [][]netip.AddrPort{endpointAddrs(f, tc.cluster), endpointAddrs(f, tc.local), endpointAddrs(f, tc.local)}
+					wantEqual(t, list+": Cluster, Local, Hairpin", want, [][]netip.AddrPort{got.Cluster, got.Local, got.Hairpin})
 				}
 			})
 		})
 	}
 }
 
-// TestUnusableEndpoints has addresses that nothing can be sent to: they are left out, with the reason, and the others stay.
+// TestUnusableEndpoints has addresses that nothing can be sent to, and why in each family.
 func TestUnusableEndpoints(t *testing.T) {
-	for addr, want := range map[string]map[model.Family]string{
-		"10.1.0.1:80":              {model.IPv4: "", model.IPv6: "of the other family"},
-		"[2001:db8::1]:80":         {model.IPv4: "of the other family", model.IPv6: ""},
-		"[::ffff:10.1.0.1]:80":     {model.IPv4: "an IPv4 address mapped into IPv6", model.IPv6: "an IPv4 address mapped into IPv6"},
-		"[2001:db8::1%eth0]:80":    {model.IPv4: "of the other family", model.IPv6: "an address with a zone"},
-		"0.0.0.0:80":               {model.IPv4: "the unspecified address"},
-		"[::]:80":                  {model.IPv6: "the unspecified address"},
-		"127.0.0.1:80":             {model.IPv4: "a loopback address"},
-		"127.255.0.1:80":           {model.IPv4: "a loopback address"},
-		"[::1]:80":                 {model.IPv6: "a loopback address"},
-		"224.0.0.251:80":           {model.IPv4: "a multicast address"},
-		"[ff02::fb]:80":            {model.IPv6: "a multicast address"},
-		"169.254.169.254:80":       {model.IPv4: "a link-local address"},
-		"[fe80::1]:80":             {model.IPv6: "a link-local address"},
-		"10.1.0.1:0":               {model.IPv4: "port 0"},
-		"[2001:db8::1]:0":          {model.IPv6: "port 0"},
-		"0.0.0.0:0":                {model.IPv4: "the unspecified address"},
-		"255.255.255.255:80":       {model.IPv4: "the broadcast address"},
-		"[2001:db8::ffff:ffff]:80": {model.IPv6: ""},
+	const other = "of the other family"
+	for addr, want := range map[string][2]string{
+		"10.1.0.1:80":              {"", other},
+		"[2001:db8::1]:80":         {other, ""},
+		"[::ffff:10.1.0.1]:80":     {"an IPv4 address mapped into IPv6", "an IPv4 address mapped into IPv6"},
+		"[2001:db8::1%eth0]:80":    {other, "an address with a zone"},
+		"0.0.0.0:0":                {"the unspecified address", other},
+		"[::]:80":                  {other, "the unspecified address"},
+		"127.255.0.1:80":           {"a loopback address", other},
+		"[::1]:80":                 {other, "a loopback address"},
+		"224.0.0.251:80":           {"a multicast address", other},
+		"[ff02::fb]:80":            {other, "a multicast address"},
+		"169.254.169.254:80":       {"a link-local address", other},
+		"[fe80::1]:80":             {other, "a link-local address"},
+		"10.1.0.1:0":               {"port 0", other},
+		"255.255.255.255:80":       {"the broadcast address", other},
+		"[2001:db8::ffff:ffff]:80": {other, ""},
 	} {
-		for f, why := range want {
-			e := netip.MustParseAddrPort(addr)
-			if got := whyNoEndpoint(e, f); got != why {
-				t.Errorf("%s in %s: %q, want %q", addr, f, got, why)
-			}
-			s := aService(f, "web", 0, "10.96.0.1")
-			s.Endpoints = append(someEndpoints(f, "9 ready"), model.Endpoint{Port: "http", Protocol: model.TCP, Addr: e, Ready: true})
-			got := onlyPort(t, planOf(model.Settings{Family: f}, stateOf(s)))
-			if used := len(got.Cluster) == 2; used != (why == "") {
-				t.Errorf("%s in %s: endpoints are %v, but the reason is %q", addr, f, got.Cluster, why)
-			}
+		e := netip.MustParseAddrPort(addr)
+		if got := [2]string{whyNoEndpoint(e, model.IPv4), whyNoEndpoint(e, model.IPv6)}; got != want {
+			t.Errorf("%s: %q, want %q", addr, got, want)
 		}
 	}
 	if got := whyNoEndpoint(netip.AddrPort{}, model.IPv4); got != "no address" {

@@ -59,9 +59,6 @@ func (k *Kernel) Create(ctx context.Context, sets ...Set) error {
 }
 
 func (k *Kernel) create(ctx context.Context, s Set) error {
-	if err := s.check(); err != nil {
-		return err
-	}
 	err := k.do(ctx, nl.IPSET_CMD_CREATE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, creation(s))
 	if !errors.Is(err, syscall.EEXIST) {
 		return err
@@ -73,13 +70,12 @@ func (k *Kernel) create(ctx context.Context, s Set) error {
 	return err
 }
 
-// Apply puts entries into sets and takes them out. Of several changes of one entry the last counts. Sets are done in the order in which
-// changes name them first; in each set all additions come before all deletions. Who needs another order calls Apply more than once.
+// Apply puts entries into sets and takes them out, in the order of the changes.
 //
 // Errors name the set and the entry, and keep nothing else from being done.
 func (k *Kernel) Apply(ctx context.Context, changes []Change) error {
 	var c complaints
-	for _, b := range batches(c.valid(changes)) {
+	for _, b := range batches(changes) {
 		if ctx.Err() != nil {
 			c.add(ctx.Err())
 			break
@@ -125,45 +121,28 @@ func verb(remove bool) string {
 // ErrInUse, and the others are destroyed all the same.
 func (k *Kernel) Destroy(ctx context.Context, names ...string) error {
 	var wrong []error
-	left := names
-	for try := range destroyTries {
+	for try := 1; len(names) > 0; try++ {
 		var busy []string
-		busy, wrong = k.destroyAll(ctx, left, wrong)
-		if left = busy; len(left) == 0 || try == destroyTries-1 || !pause(ctx) {
-			break
+		for _, name := range names {
+			switch err := k.destroy(ctx, name); {
+			case errors.Is(err, ErrInUse) && try < destroyTries && ctx.Err() == nil:
+				busy = append(busy, name)
+			case err != nil && !errors.Is(err, ErrMissing):
+				wrong = append(wrong, fmt.Errorf("destroying the set %q: %w", name, err))
+			}
 		}
-	}
-	for _, name := range left {
-		wrong = append(wrong, fmt.Errorf("destroying the set %q: %w", name, ErrInUse))
+		if names = busy; len(names) > 0 {
+			time.Sleep(destroyPause)
+		}
 	}
 	return errors.Join(wrong...)
 }
 
-// destroyAll tries each once, and returns those in use and what else went wrong.
-func (k *Kernel) destroyAll(ctx context.Context, names []string, wrong []error) (busy []string, _ []error) {
-	for _, name := range names {
-		err := checkName(name) // The kernel would take a request without a name as one for all sets of the machine.
-		if err == nil {
-			err = k.do(ctx, nl.IPSET_CMD_DESTROY, 0, begin(name))
-		}
-		switch {
-		case errors.Is(err, ErrInUse):
-			busy = append(busy, name)
-		case err != nil && !errors.Is(err, ErrMissing):
-			wrong = append(wrong, fmt.Errorf("destroying the set %q: %w", name, err))
-		}
+func (k *Kernel) destroy(ctx context.Context, name string) error {
+	if name == "" {
+		return nil // the kernel would take it as a request for all sets of the machine
 	}
-	return busy, wrong
-}
-
-// pause waits, and reports false when ctx ends first.
-func pause(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(destroyPause):
-		return true
-	}
+	return k.do(ctx, nl.IPSET_CMD_DESTROY, 0, begin(name))
 }
 
 // Counts returns how many entries each set has whose name begins with prefix. Entries are not transferred. Of sets that expire, entries
@@ -184,12 +163,9 @@ func (k *Kernel) Counts(ctx context.Context, prefix string) (map[string]int, err
 // Entries returns all entries of a set, and ErrMissing when there is no such set.
 func (k *Kernel) Entries(ctx context.Context, name string) (map[Entry]struct{}, error) {
 	var entries map[Entry]struct{}
-	err := checkName(name)
-	if err == nil {
-		err = k.list(ctx, name, 0, func() { entries = make(map[Entry]struct{}) }, func(answer nfnetlink.Attrs) {
-			readEntries(answer, func(e Entry) { entries[e] = struct{}{} })
-		})
-	}
+	err := k.list(ctx, name, 0, func() { entries = make(map[Entry]struct{}) }, func(answer nfnetlink.Attrs) {
+		readEntries(answer, entries)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the set %q: %w", name, err)
 	}
@@ -220,4 +196,45 @@ func (k *Kernel) do(ctx context.Context, command uint8, flags uint16, attrs nfne
 
 func request(command uint8, flags uint16, attrs nfnetlink.Attrs) nfnetlink.Request {
 	return nfnetlink.Request{Subsystem: unix.NFNL_SUBSYS_IPSET, Command: command, Flags: flags, Attrs: attrs}
+}
+
+// meaning turns an answer of the kernel into an error of this package where there is one, and keeps the number.
+func meaning(err error) error {
+	var number syscall.Errno
+	if !errors.As(err, &number) {
+		return err
+	}
+	switch {
+	case number == syscall.ENOENT:
+		return ErrMissing
+	case number == nl.IPSET_ERR_BUSY, number == nl.IPSET_ERR_REFERENCED:
+		return ErrInUse
+	case number > nl.IPSET_ERR_PRIVATE:
+		return nl.IPSetError(number)
+	case number == syscall.EPERM:
+		return fmt.Errorf("%w: CAP_NET_ADMIN is needed", err)
+	default:
+		return err
+	}
+}
+
+// complaints collect what goes wrong, and stay readable when everything does.
+type complaints struct {
+	first []error
+	more  int
+}
+
+func (c *complaints) add(err error) {
+	if len(c.first) < maxComplaints {
+		c.first = append(c.first, err)
+		return
+	}
+	c.more++
+}
+
+func (c *complaints) join() error {
+	if c.more > 0 {
+		return errors.Join(append(c.first, fmt.Errorf("and %d more like these", c.more))...)
+	}
+	return errors.Join(c.first...)
 }

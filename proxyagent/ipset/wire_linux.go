@@ -156,14 +156,14 @@ func (h *header) readProperties(properties nfnetlink.Attrs) {
 	}
 }
 
-// readEntries hands each entry of an answer on.
-func readEntries(answer nfnetlink.Attrs, each func(Entry)) {
+// readEntries adds the entries of an answer.
+func readEntries(answer nfnetlink.Attrs, entries map[Entry]struct{}) {
 	for kind, list := range answer.All() {
 		if kind != nl.IPSET_ATTR_ADT {
 			continue
 		}
 		for _, data := range list.All() {
-			each(readEntry(data))
+			entries[readEntry(data)] = struct{}{}
 		}
 	}
 }
@@ -187,9 +187,9 @@ func readEntry(data nfnetlink.Attrs) Entry {
 		}
 	}
 	if source.IsValid() {
-		e.Source = netip.PrefixFrom(source, source.BitLen())
-	}
-	if source.IsValid() && length >= 0 {
+		if length < 0 {
+			length = source.BitLen()
+		}
 		e.Source = netip.PrefixFrom(source, length)
 	}
 	return e

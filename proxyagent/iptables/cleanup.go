@@ -57,7 +57,7 @@ func cleanVariant(ctx context.Context, o CleanupOptions, m Mode) ([]string, erro
 	}
 	s := parseSave(text)
 	if o.KubeProxy {
-		s = parseKubeProxy(text)
+		s = parse(text, isKubeProxyChain)
 	}
 	t := removal(s)
 	if t.empty() {
@@ -112,30 +112,6 @@ func isKubeProxyChain(name string) bool {
 	return slices.ContainsFunc(kubeProxyChains, func(known string) bool {
 		return name == known || strings.HasSuffix(known, "-") && strings.HasPrefix(name, known)
 	})
-}
-
-// parseKubeProxy finds kube-proxy's chains and the rules of other chains that jump to them.
-func parseKubeProxy(text []byte) saved {
-	s := saved{chains: map[chain][]string{}, jumps: map[jump]int{}}
-	var current table
-	for line := range strings.Lines(string(text)) {
-		_, line = counted(strings.TrimSpace(line))
-		switch {
-		case strings.HasPrefix(line, "*"):
-			current = table(line[1:])
-		case strings.HasPrefix(line, ":"):
-			if name, _, _ := strings.Cut(line[1:], " "); isKubeProxyChain(name) {
-				s.chains[chain{current, name}] = nil
-			}
-		case strings.HasPrefix(line, "-A "):
-			name, body, _ := strings.Cut(line[len("-A "):], " ")
-			w := words(body)
-			if !isKubeProxyChain(name) && len(w) > 1 && w[len(w)-2] == "-j" && isKubeProxyChain(w[len(w)-1]) {
-				s.jumps[jump{current, name, body}]++
-			}
-		}
-	}
-	return s
 }
 
 // dropKubeProxyTable removes what kube-proxy's nftables mode left.

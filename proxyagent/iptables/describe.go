@@ -13,7 +13,7 @@ import (
 func (p *Proxier) Counts() (total, written map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.stats.rules, p.stats.written
+	return maps.Clone(p.rules.total), p.written
 }
 
 // Describe lists the rules and the members of sets that belong to a port, for people.

@@ -65,7 +65,7 @@ func Usable(ctx context.Context, m Mode, f model.Family) error {
 	return err
 }
 
-// look gathers the evidence. What cannot be read does not count.
+// gatherEvidence looks at the node. What cannot be read does not count.
 func gatherEvidence(ctx context.Context) evidence {
 	e := evidence{hint: map[Mode]bool{}, rules: map[Mode]int{}, there: map[Mode]bool{}}
 	for _, m := range []Mode{NFT, Legacy} {
@@ -75,7 +75,10 @@ func gatherEvidence(ctx context.Context) evidence {
 				continue
 			}
 			e.there[m] = true
-			e.weigh(m, saveAll(ctx, m, f, r))
+			if m == NFT || LegacyInUse(f) {
+				text, _ := r.Save(ctx, "")
+				e.weigh(m, text)
+			}
 		}
 	}
 	if version, err := exec.CommandContext(ctx, "iptables", "--version").Output(); err == nil {
@@ -85,15 +88,6 @@ func gatherEvidence(ctx context.Context) evidence {
 		}
 	}
 	return e
-}
-
-// saveAll reads all tables of a variant.
-func saveAll(ctx context.Context, m Mode, f model.Family, r runner) []byte {
-	if m == Legacy && !LegacyInUse(f) {
-		return nil
-	}
-	text, _ := r.Save(ctx, "")
-	return text
 }
 
 // LegacyInUse reports whether the kernel has legacy tables in this network namespace. iptables-legacy-save would create them, with a cost for

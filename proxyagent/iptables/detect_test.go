@@ -57,28 +57,6 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestWeigh(t *testing.T) {
-	for text, want := range map[string]struct {
-		hint  bool
-		rules int
-	}{
-		":KUBE-IPTABLES-HINT - [0:0]\n":                                       {hint: true},
-		":KUBE-KUBELET-CANARY - [0:0]\n":                                      {hint: true},
-		":KUBE-IPTABLES-HINTS - [0:0]\n":                                      {},
-		"# :KUBE-IPTABLES-HINT - [0:0]\n":                                     {},
-		"-A KUBE-SERVICES -j RETURN\n-A CNI-x -j RETURN\n-A cali-x -j DROP\n": {rules: 3},
-		"-A FLANNEL-FWD -j RETURN\n-A CILIUM_INPUT -j RETURN\n":               {rules: 2},
-		"-A INPUT -j KUBE-SERVICES\n-A CIPA-SERVICES -j CIPA-VIPS\n":          {},
-		"": {},
-	} {
-		e := evidence{hint: map[Mode]bool{}, rules: map[Mode]int{}}
-		e.weigh(NFT, []byte(text))
-		if e.hint[NFT] != want.hint || e.rules[NFT] != want.rules || e.hint[Legacy] || e.rules[Legacy] != 0 {
-			t.Errorf("%q: %+v, want %+v", text, e, want)
-		}
-	}
-}
-
 // TestDetectReadsTheNode has programs of a test stand for those of the node.
 func TestDetectReadsTheNode(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -88,7 +66,11 @@ func TestDetectReadsTheNode(t *testing.T) {
 		wantErr  string
 	}{
 		"rules in IPv6 only": {
-			programs: map[string]string{"iptables-nft": "", "ip6tables-nft": "-A KUBE-SERVICES -j RETURN", "iptables": "iptables v1.8.9 (legacy)"}, want: NFT,
+			programs: map[string]string{"iptables-nft": "", "ip6tables-nft": "-A CNI-x -j RETURN", "iptables": "iptables v1.8.9 (legacy)"}, want: NFT,
+		},
+		"a hint, and rules of others in the other variant": {
+			programs: map[string]string{"iptables-legacy": "# :KUBE-IPTABLES-HINT -\n-A INPUT -j KUBE-SERVICES", "iptables-nft": ":KUBE-IPTABLES-HINT - [0:0]",
+				"iptables": "iptables v1.8.9 (legacy)"}, want: NFT,
 		},
 		"the standard program is of nf_tables": {
 			programs: map[string]string{"iptables-legacy": "", "iptables-nft": "", "iptables": "iptables v1.8.9 (nf_tables)"}, want: NFT,
@@ -119,64 +101,32 @@ func TestDetectReadsTheNode(t *testing.T) {
 	}
 }
 
-// TestDue is about how often something is compared: neither more often than the period nor for more than its part of the time.
-func TestDue(t *testing.T) {
+// TestCheckTimer is about how often something is compared: neither more often than the period nor for more than its part of the time. One
+// comparison that is slow, as that of an agent which stood still, does not delay the next.
+func TestCheckTimer(t *testing.T) {
 	start := time.Now()
 	for name, tc := range map[string]struct {
-		took, period, passed time.Duration
-		parts                int
-		want                 bool
+		took   []time.Duration
+		period time.Duration
+		want   time.Duration
 	}{
-		"in the period":                        {time.Millisecond, time.Second, 999 * time.Millisecond, 100, false},
-		"after the period":                     {time.Millisecond, time.Second, time.Second, 100, true},
-		"after the period, but it takes long":  {time.Second, time.Second, 99 * time.Second, 100, false},
-		"after long, and it takes long":        {time.Second, time.Second, 100 * time.Second, 100, true},
-		"no period":                            {0, 0, 0, 10, true},
-		"no period, but it takes long":         {time.Second, 0, 9 * time.Second, 10, false},
-		"no period, it takes long, after long": {time.Second, 0, 10 * time.Second, 10, true},
+		"it is quick":                {[]time.Duration{time.Millisecond, time.Millisecond}, 2 * time.Second, 2 * time.Second},
+		"it takes long":              {[]time.Duration{time.Second, time.Second}, 2 * time.Second, 100 * time.Second},
+		"there is no period":         {[]time.Duration{time.Second, time.Second}, 0, 100 * time.Second},
+		"the first":                  {[]time.Duration{time.Second}, 2 * time.Second, 2 * time.Second},
+		"one that is slow":           {[]time.Duration{time.Millisecond, time.Minute}, 2 * time.Second, 2 * time.Second},
+		"two that are slow":          {[]time.Duration{time.Millisecond, time.Minute, time.Second}, 2 * time.Second, 100 * time.Second},
+		"they are not slow any more": {[]time.Duration{time.Minute, time.Minute, time.Millisecond}, 2 * time.Second, 2 * time.Second},
 	} {
-		if got := (checkTimer{at: start, took: tc.took}).due(start.Add(tc.passed), tc.period, tc.parts); got != tc.want {
-			t.Errorf("%s: got %t", name, got)
+		l := checkTimer{}
+		for _, took := range tc.took {
+			l = l.again(start, took)
+		}
+		if l.due(start.Add(tc.want-1), tc.period, 100) || !l.due(start.Add(tc.want), tc.period, 100) {
+			t.Errorf("%s: is not due after exactly %s: %+v", name, tc.want, l)
 		}
 	}
 	if !(checkTimer{}).due(start, 5*time.Minute, 1000) {
-		t.Error("what was never checkTimer at is not due")
-	}
-}
-
-// TestOneSlowLook is about an agent that stood still in the middle of a look: the next one comes in time all the same.
-func TestOneSlowLook(t *testing.T) {
-	start := time.Now()
-	took := func(times ...time.Duration) (l checkTimer) {
-		for _, one := range times {
-			l = l.again(start, one)
-		}
-		return l
-	}
-	for name, tc := range map[string]struct {
-		l    checkTimer
-		want time.Duration
-	}{
-		"the first":                  {took(time.Second), 2 * time.Second},
-		"one that is slow":           {took(time.Millisecond, time.Minute), 2 * time.Second},
-		"one after one that was":     {took(time.Millisecond, time.Minute, time.Millisecond), 2 * time.Second},
-		"two that are slow":          {took(time.Millisecond, time.Minute, time.Second), 100 * time.Second},
-		"they are not slow any more": {took(time.Minute, time.Minute, 20*time.Millisecond), 2 * time.Second},
-	} {
-		if tc.l.due(start.Add(tc.want-1), 2*time.Second, 100) || !tc.l.due(start.Add(tc.want), 2*time.Second, 100) {
-			t.Errorf("%s: is not due after exactly %s: %+v", name, tc.want, tc.l)
-		}
-	}
-}
-
-func TestSummary(t *testing.T) {
-	for want, found := range map[string][]string{
-		"a, b":                     {"a", "b"},
-		"a, b, c, d, e":            {"a", "b", "c", "d", "e"},
-		"a, b, c, d, e and 2 more": {"a", "b", "c", "d", "e", "f", "g"},
-	} {
-		if got := summary(found); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		t.Error("what was never looked at is not due")
 	}
 }

@@ -3,6 +3,7 @@ package iptables
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -32,7 +33,7 @@ func (p *Proxier) drift(ctx context.Context, now time.Time) ([]string, error) {
 	if p.setsTimer.due(now, setsPeriod, 100) {
 		start := time.Now()
 		var err error
-		if found, err = p.driftOfSets(ctx); err != nil {
+		if found, err = p.driftOfSets(ctx, false); err != nil {
 			return nil, err
 		}
 		p.setsTimer = p.setsTimer.again(now, time.Since(start))
@@ -81,20 +82,95 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 	}
 	found := p.compare(s)
 	if !hinted {
-		members, err := p.driftOfMembers(ctx)
+		sets, err := p.driftOfSets(ctx, true)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, members...)
+		found = append(found, sets...)
 	}
 	p.rulesTimer = p.rulesTimer.again(now, time.Since(start))
 	p.last, p.suspect = current, false
 	return found, nil
 }
 
-// driftOfMembers compares all members, also where their numbers are right.
-func (p *Proxier) driftOfMembers(ctx context.Context) ([]string, error) {
-	if err := p.compareMembers(ctx, false); err != nil {
+// compare notes where the rules of the kernel differ from those wanted, and returns the differences in words.
+func (p *Proxier) compare(s saved) []string {
+	p.rules.dirty = map[chain]struct{}{}
+	clear(p.unconfirmed)
+	var found []string
+	for c, want := range p.rules.chains {
+		have, there := s.chains[c]
+		if there && p.same(c, want, have) {
+			continue
+		}
+		p.rules.dirty[c] = struct{}{}
+		found = append(found, "chain "+c.name)
+	}
+	for c := range s.chains {
+		if _, wanted := p.rules.chains[c]; !wanted {
+			p.rules.dirty[c] = struct{}{}
+			found = append(found, "foreign chain "+c.name)
+		}
+	}
+	p.insert, p.unhook = mend(s)
+	for _, j := range slices.Concat(p.insert, p.unhook) {
+		found = append(found, "jump from "+j.from)
+	}
+	return found
+}
+
+// spelling is what was written into a chain and what was read of it.
+type spelling struct{ written, read string }
+
+// same compares a chain. A version of iptables may print a rule in a way that is unknown here: then the chain is written once more, and if the
+// same text is read right afterwards, it counts as equal from then on (confirmSpellings).
+func (p *Proxier) same(c chain, want, have []string) bool {
+	if sameRules(want, have) {
+		delete(p.spellings, c)
+		return true
+	}
+	if len(want) != len(have) {
+		return false
+	}
+	now := spelling{strings.Join(want, "\n"), strings.Join(have, "\n")}
+	if p.spellings[c] == now {
+		return true
+	}
+	p.unconfirmed[c] = now
+	return false
+}
+
+// confirmSpellings reads the chains that were written although possibly only their spelling differs.
+func (p *Proxier) confirmSpellings(ctx context.Context) error {
+	if len(p.unconfirmed) == 0 {
+		return nil
+	}
+	s, err := p.read(ctx)
+	if err != nil {
+		return err
+	}
+	for c, doubt := range p.unconfirmed {
+		if strings.Join(s.chains[c], "\n") == doubt.read {
+			p.spellings[c] = doubt
+		}
+	}
+	clear(p.unconfirmed)
+	return nil
+}
+
+// driftOfSets compares the numbers of members, which is cheap, and the members themselves where these differ, or in any case with all.
+func (p *Proxier) driftOfSets(ctx context.Context, all bool) ([]string, error) {
+	counts, err := p.options.Sets.Counts(ctx, setPrefix(p.options.Family))
+	if err != nil {
+		return nil, fmt.Errorf("counting members of sets: %w", err)
+	}
+	if !all && p.countsFit(counts) {
+		return nil, nil
+	}
+	if err := p.options.Sets.Create(ctx, p.staticSets()...); err != nil {
+		return nil, fmt.Errorf("making the sets: %w", err)
+	}
+	if err := p.compareMembers(ctx); err != nil {
 		return nil, err
 	}
 	var found []string
@@ -103,64 +179,46 @@ func (p *Proxier) driftOfMembers(ctx context.Context) ([]string, error) {
 			found = append(found, "set "+kind.name.of(p.options.Family))
 		}
 	}
+	for name := range p.rules.newSets {
+		found = append(found, "set "+name)
+	}
 	return found, nil
 }
 
-// driftOfSets compares the numbers of members, which is cheap, and the members where these differ.
-func (p *Proxier) driftOfSets(ctx context.Context) ([]string, error) {
-	counts, err := p.options.Sets.Counts(ctx, setPrefix(p.options.Family))
-	if err != nil {
-		return nil, fmt.Errorf("counting members of sets: %w", err)
-	}
-	var found []string
+// countsFit reports whether all sets have as many members as they should.
+func (p *Proxier) countsFit(counts map[string]int) bool {
 	for _, kind := range setKinds {
 		if counts[kind.name.of(p.options.Family)] != len(p.rules.members[kind.name]) {
-			found = append(found, "set "+kind.name.of(p.options.Family))
+			return false
 		}
 	}
 	for name := range p.rules.affinity {
 		if _, there := counts[name]; !there {
-			found = append(found, "set "+name)
+			return false
 		}
 	}
-	if len(found) == 0 {
-		return nil, nil
-	}
-	if err := p.options.Sets.Create(ctx, p.staticSets()...); err != nil {
-		return nil, fmt.Errorf("making the sets: %w", err)
-	}
-	return found, p.compareMembers(ctx, false)
+	return true
 }
 
-// compareMembers compares all members, and which sets exist. With unwanted it also notes sets that no port needs.
-func (p *Proxier) compareMembers(ctx context.Context, unwanted bool) error {
+// compareMembers compares all members, and which sets exist.
+func (p *Proxier) compareMembers(ctx context.Context) error {
 	counts, err := p.options.Sets.Counts(ctx, setPrefix(p.options.Family))
 	if err != nil {
 		return fmt.Errorf("listing sets: %w", err)
 	}
-	if unwanted {
-		clear(p.unwanted)
-	}
-	standing := map[string]bool{}
+	p.unwanted, p.rules.newSets = counts, map[string]struct{}{}
 	for _, kind := range setKinds {
 		name := kind.name.of(p.options.Family)
-		standing[name] = true
 		if err := p.compareSet(ctx, kind.name, counts[name]); err != nil {
 			return err
 		}
+		delete(p.unwanted, name)
 	}
 	for name := range p.rules.affinity {
 		if _, there := counts[name]; !there {
 			p.rules.newSets[name] = struct{}{}
-		} else {
-			delete(p.rules.newSets, name)
 		}
-	}
-	for name := range counts {
-		_, wanted := p.rules.affinity[name]
-		if unwanted && !wanted && !standing[name] {
-			p.unwanted[name] = true
-		}
+		delete(p.unwanted, name)
 	}
 	return nil
 }

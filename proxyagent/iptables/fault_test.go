@@ -143,7 +143,7 @@ func syncFails(t *testing.T, p *Proxier, kernel *faulty, plans *plans) bool {
 		t.Fatalf("a look after a failed sync found %q, %v", found, err)
 	}
 	if full := syncOne(t, p, model.Delta{}); !full {
-		t.Errorf("after a failure the kernel was not checkTimer at")
+		t.Errorf("after a failure the kernel was not looked at")
 	}
 	agree(t, p)
 	noUnwantedSets(t, p)
@@ -186,13 +186,24 @@ func TestProgramsThatFail(t *testing.T) {
 		syncWith(t, p, plans.step(20), "changing", "chains: ", "running "+restore, "exit status 1: line 7 failed")
 		syncWith(t, p, model.Delta{}, "changing")
 		if !syncOne(t, p, model.Delta{}) {
-			t.Error("after a failure the kernel was not checkTimer at")
+			t.Error("after a failure the kernel was not looked at")
 		}
 		agree(t, p)
 
 		failRestore(1)
 		syncWith(t, p, plans.step(20), "changing")
 		syncOne(t, p, plans.step(20))
+		agree(t, p)
+
+		// The lock is taken by another program for long, perhaps between two tables: what was written has to be read.
+		p.run.restore, failRestore = script(t, p, restore, "cat >/dev/null; echo Another app is currently holding the xtables lock. >&2; exit 4")
+		failRestore(1)
+		if _, err := p.Sync(context.Background(), plans.step(30)); !errors.Is(err, ErrLocked) {
+			t.Errorf("got the error %v", err)
+		}
+		if !syncOne(t, p, plans.step(10)) {
+			t.Error("the kernel was not looked at")
+		}
 		agree(t, p)
 		noUnwantedSets(t, p)
 	})
@@ -207,26 +218,6 @@ func syncWith(t *testing.T, p *Proxier, d model.Delta, words ...string) {
 			t.Errorf("got the error %v, want one with %q", err, w)
 		}
 	}
-}
-
-// TestTheLockIsTaken by another program for long, perhaps between two tables: what was written has to be read.
-func TestTheLockIsTaken(t *testing.T) {
-	each(t, func(t *testing.T, p *Proxier) {
-		plans := newPlans(4, p.options.Family)
-		syncOne(t, p, whole(plans.plan))
-		restore, fail := script(t, p, p.run.restore, "cat >/dev/null; echo Another app is currently holding the xtables lock. >&2; exit 4")
-		p.run.restore = restore
-		fail(1)
-		d := plans.step(30)
-		if _, err := p.Sync(context.Background(), d); !errors.Is(err, ErrLocked) {
-			t.Errorf("got the error %v", err)
-		}
-		if !syncOne(t, p, plans.step(10)) {
-			t.Error("the kernel was not checkTimer at")
-		}
-		agree(t, p)
-		noUnwantedSets(t, p)
-	})
 }
 
 // TestProgramsEndWithTheContext so that the agent ends soon.
@@ -265,8 +256,8 @@ func affine(f model.Family) (port model.ServicePort, globals model.Globals, set 
 	return port, model.Globals{Family: f, MasqueradeBit: 14, NodePortAny: true}, affinitySet(f, port.Name, port.Cluster[0])
 }
 
-// TestSetOfEarlierRunIsWantedAgain leaves a set of clients behind, which the first sync of a new run does not want, and fails; then it is wanted.
-func TestSetOfEarlierRunIsWantedAgain(t *testing.T) {
+// TestSetsOfClientsComeAndGo with their endpoints, and when somebody else takes them away with the rules. A restart keeps the clients.
+func TestSetsOfClientsComeAndGo(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
 		port, g, set := affine(p.options.Family)
 		if err := p.options.Sets.Create(context.Background(), affinityKind(p.options.Family, set)); err != nil {
@@ -274,34 +265,26 @@ func TestSetOfEarlierRunIsWantedAgain(t *testing.T) {
 		}
 		restore, fail := script(t, p, p.run.restore, "exit 1")
 		p.run.restore = restore
-		fail(1)
+		fail(1) // so that the set is found unwanted, and wanted before it is gone
 		syncWith(t, p, model.Delta{Globals: &g}, "changing")
 		syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{port.Name: &port}})
 		agree(t, p)
 		noUnwantedSets(t, p)
-	})
-}
-
-// TestSetsOfClientsComeAndGo with their endpoints, after an earlier run, and when somebody else takes them away with the rules.
-func TestSetsOfClientsComeAndGo(t *testing.T) {
-	each(t, func(t *testing.T, p *Proxier) {
-		port, g, set := affine(p.options.Family)
-		if err := p.options.Sets.Create(context.Background(), affinityKind(p.options.Family, set)); err != nil {
-			t.Fatal(err)
+		client := Entry{Addr: crowd(p.options.Family, 9)[8].Addr()}
+		run(t, "ipset", "add", set, client.String())
+		p = newProxier(t, p.options.Mode, p.options.Family)
+		syncOne(t, p, model.Delta{Globals: &g, Ports: map[model.PortName]*model.ServicePort{port.Name: &port}})
+		clients, err := p.options.Sets.Entries(context.Background(), set)
+		if _, there := clients[client]; err != nil || !there {
+			t.Errorf("after a restart there are the clients %v, %v", clients, err)
 		}
-		syncOne(t, p, model.Delta{Globals: &g})
-		noUnwantedSets(t, p)
-		for _, next := range []*model.ServicePort{&port, nil, &port} {
+		for _, next := range []*model.ServicePort{nil, &port} {
 			syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{port.Name: next}})
 			agree(t, p)
 			noUnwantedSets(t, p)
 		}
-		program := strings.TrimSuffix(p.run.save, "-save")
-		for _, args := range [][]string{{"-F"}, {"-X"}} {
-			if out, err := exec.Command(program, append([]string{"-t", "nat"}, args...)...).CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
-		}
+		iptables(t, p, "-t", "nat", "-F")
+		iptables(t, p, "-t", "nat", "-X")
 		if err := p.options.Sets.Destroy(context.Background(), set); err != nil {
 			t.Fatal(err)
 		}
@@ -313,25 +296,6 @@ func TestSetsOfClientsComeAndGo(t *testing.T) {
 	})
 }
 
-// TestClientsAreRememberedOverARestart is what a set of the same name is for.
-func TestClientsAreRememberedOverARestart(t *testing.T) {
-	each(t, func(t *testing.T, p *Proxier) {
-		port, g, set := affine(p.options.Family)
-		d := model.Delta{Globals: &g, Ports: map[model.PortName]*model.ServicePort{port.Name: &port}}
-		syncOne(t, p, d)
-		client := Entry{Addr: crowd(p.options.Family, 9)[8].Addr()}
-		if err := p.options.Sets.Apply(context.Background(), []ipset.Change{{Set: set, Entry: client}}); err != nil {
-			t.Fatal(err)
-		}
-		again := newProxier(t, p.options.Mode, p.options.Family)
-		syncOne(t, again, d)
-		clients, err := again.options.Sets.Entries(context.Background(), set)
-		if _, there := clients[client]; err != nil || !there {
-			t.Errorf("after a restart there are the clients %v, %v", clients, err)
-		}
-	})
-}
-
 // TestSameDamageTwice replaces a rule, lets it be repaired, and does the same again: that is no peculiar spelling of iptables.
 func TestSameDamageTwice(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
@@ -339,11 +303,7 @@ func TestSameDamageTwice(t *testing.T) {
 		syncOne(t, p, model.Delta{Globals: &g})
 		now := time.Now()
 		for i := range 3 {
-			program := strings.TrimSuffix(p.run.save, "-save")
-			args := []string{"-t", "nat", "-R", chainServices, "1", "-s", loopbackOf(p.options.Family), "-j", "RETURN"}
-			if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
+			iptables(t, p, "-t", "nat", "-R", chainServices, "1", "-s", crowd(p.options.Family, 1)[0].Addr().String(), "-j", "RETURN")
 			for range 2 { // with iptables-legacy only the look at everything sees a rule replaced by one of the same size
 				now = now.Add(10 * time.Minute)
 				if _, err := p.Check(context.Background(), now); err != nil {
@@ -388,13 +348,6 @@ func TestAnUnknownSpellingIsWrittenOnceMore(t *testing.T) {
 			t.Errorf("a rule that is only spelled in another way was repaired %d times", repairs)
 		}
 	})
-}
-
-func loopbackOf(f model.Family) string {
-	if f == model.IPv4 {
-		return "127.0.0.1"
-	}
-	return "::1"
 }
 
 // TestARefusedMemberDoesNotKeepTheRest from being programmed, and is not forgotten.

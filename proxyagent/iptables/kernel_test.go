@@ -148,14 +148,14 @@ func TestKernelFollowsThePlan(t *testing.T) {
 		}
 		for range 15 {
 			if syncOne(t, p, plans.step(1+plans.IntN(15))) {
-				t.Error("a later sync checkTimer at everything")
+				t.Error("a later sync looked at everything")
 			}
 			agree(t, p)
 		}
 		again := newProxier(t, p.options.Mode, p.options.Family)
 		syncOne(t, again, whole(plans.plan))
-		if len(again.stats.written) != 0 {
-			t.Errorf("a restart wrote rules that were there already: %v", again.stats.written)
+		if len(again.written) != 0 {
+			t.Errorf("a restart wrote rules that were there already: %v", again.written)
 		}
 		agree(t, again)
 	})
@@ -163,13 +163,6 @@ func TestKernelFollowsThePlan(t *testing.T) {
 
 // TestDriftIsRepaired breaks what is there in many ways.
 func TestDriftIsRepaired(t *testing.T) {
-	iptables := func(t *testing.T, p *Proxier, args ...string) {
-		t.Helper()
-		program := strings.TrimSuffix(p.run.save, "-save")
-		if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
-			t.Fatalf("%s %v: %v: %s", program, args, err, out)
-		}
-	}
 	each(t, func(t *testing.T, p *Proxier) {
 		plans := newPlans(7, p.options.Family)
 		syncOne(t, p, whole(plans.plan))
@@ -200,8 +193,10 @@ func TestDriftIsRepaired(t *testing.T) {
 			"a chain added":           func() { iptables(t, p, "-t", "nat", "-N", prefix+"S-FOREIGN") },
 			"the whole table flushed": func() { iptables(t, p, "-t", "nat", "-F") },
 			"the other table flushed": func() { iptables(t, p, "-F") },
-			"a set flushed":           func() { flush(t, setClusterIPs.of(p.options.Family)) },
-			"a member added":          func() { add(t, p, setVIPs, Entry{Addr: plans.addr(p.options.Family, 8, 8)}) },
+			"a set flushed":           func() { run(t, "ipset", "flush", setClusterIPs.of(p.options.Family)) },
+			"a member added": func() {
+				run(t, "ipset", "add", setVIPs.of(p.options.Family), plans.addr(p.options.Family, 8, 8).String())
+			},
 			"everything gone": func() {
 				iptables(t, p, "-F")
 				iptables(t, p, "-t", "nat", "-F")
@@ -221,17 +216,15 @@ func TestDriftIsRepaired(t *testing.T) {
 	})
 }
 
-func flush(t *testing.T, set string) {
+// iptables runs the program that belongs to the Proxier.
+func iptables(t *testing.T, p *Proxier, args ...string) {
 	t.Helper()
-	if out, err := exec.Command("ipset", "flush", set).CombinedOutput(); err != nil {
-		t.Fatalf("flushing %s: %v: %s", set, err, out)
-	}
+	run(t, strings.TrimSuffix(p.run.save, "-save"), args...)
 }
 
-func add(t *testing.T, p *Proxier, set setName, e Entry) {
+func run(t *testing.T, program string, args ...string) {
 	t.Helper()
-	err := p.options.Sets.Apply(context.Background(), []ipset.Change{{Set: set.of(p.options.Family), Entry: e}})
-	if err != nil {
-		t.Fatal(err)
+	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v: %s", program, args, err, out)
 	}
 }

@@ -64,12 +64,17 @@ func digest(s string) string {
 	return base32.StdEncoding.EncodeToString(sum[:])[:13]
 }
 
-// treeChain names the chain of a node of the tree of virtual IPs: the prefix in hexadecimal for IPv4; IPv6 would be too long.
+// treeChain names the chain of a node of the tree of virtual IPs: the prefix in hexadecimal for IPv4; IPv6 would be too long. The root has zero
+// bits.
 func treeChain(key string, bits int) string {
-	if len(key) == 4 {
+	switch {
+	case bits == 0:
+		return chainVIPs
+	case len(key) == 4:
 		return fmt.Sprintf("%sT-%X-%d", prefix, key, bits)
+	default:
+		return fmt.Sprintf("%sT-%s-%d", prefix, digest(key), bits)
 	}
-	return fmt.Sprintf("%sT-%s-%d", prefix, digest(key), bits)
 }
 
 // nodePortChain names the chain of a node of the tree of node ports of one protocol. The root has zero bits.

@@ -3,6 +3,7 @@ package iptables
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -112,10 +113,8 @@ func (r *portRules) external(g model.Globals, p model.ServicePort) {
 	}
 	chain := portChain(roleExternal, p.Name)
 	r.chains[chain] = externalRules(g, p)
-	for _, vips := range [][]netip.Addr{p.ExternalIPs, p.LoadBalancerIPs} {
-		for _, vip := range vips {
-			r.vips[vip] = []string{destination(vip, p.Name.Protocol, p.Port) + " -g " + chain}
-		}
+	for _, vip := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
+		r.vips[vip] = []string{destination(vip, p.Name.Protocol, p.Port) + " -g " + chain}
 	}
 	if p.NodePort != 0 {
 		r.nodePort = []string{fmt.Sprintf("-p %s --dport %d -g %s", lower(p.Name.Protocol), p.NodePort, chain)}

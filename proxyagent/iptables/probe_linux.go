@@ -1,7 +1,6 @@
 package iptables
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
 // probe reports in microseconds, without running a program, whether the rules may have changed: two equal fingerprints mean that they did
@@ -33,49 +33,26 @@ func newProbe(m Mode, f model.Family, s *Generations) probe {
 
 // generation returns the generation of nf_tables, which grows by one with every transaction in the network namespace.
 func generation() (fingerprint, error) {
-	s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	conn, err := nfnetlink.Open()
 	if err != nil {
-		return fingerprint{}, fmt.Errorf("opening a netlink socket: %w", err)
+		return fingerprint{}, err
 	}
-	defer func() { _ = unix.Close(s) }()
-	const (
-		header  = unix.SizeofNlMsghdr
-		nfgen   = 4
-		request = header + nfgen
-	)
-	b := make([]byte, request)
-	binary.NativeEndian.PutUint32(b, request)
-	binary.NativeEndian.PutUint16(b[4:], unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN)
-	binary.NativeEndian.PutUint16(b[6:], unix.NLM_F_REQUEST)
-	if err := unix.Sendto(s, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return fingerprint{}, fmt.Errorf("asking for the generation of nf_tables: %w", err)
+	defer conn.Close()
+	f, found := fingerprint{}, false
+	err = conn.Get(nfnetlink.Request{Subsystem: unix.NFNL_SUBSYS_NFTABLES, Command: unix.NFT_MSG_GETGEN}, func(answer nfnetlink.Attrs) {
+		for kind, value := range answer.All() {
+			if kind == unix.NFTA_GEN_ID {
+				f.foreign, found = value.Net32(), true
+			}
+		}
+	})
+	if err == nil && !found {
+		err = errors.New("the kernel's answer holds none")
 	}
-	answer := make([]byte, 512)
-	n, _, err := unix.Recvfrom(s, answer, 0)
 	if err != nil {
-		return fingerprint{}, fmt.Errorf("reading the generation of nf_tables: %w", err)
+		return f, fmt.Errorf("reading the generation of nf_tables: %w", err)
 	}
-	id, ok := generationIn(answer[:n])
-	if !ok {
-		return fingerprint{}, errors.New("reading the generation of nf_tables: the kernel's answer holds none")
-	}
-	return fingerprint{foreign: id}, nil
-}
-
-// generationIn finds the attribute NFTA_GEN_ID behind the two headers.
-func generationIn(answer []byte) (uint32, bool) {
-	attributes := answer[min(len(answer), unix.SizeofNlMsghdr+4):]
-	for len(attributes) >= 8 {
-		length := int(binary.NativeEndian.Uint16(attributes))
-		if binary.NativeEndian.Uint16(attributes[2:]) == unix.NFTA_GEN_ID {
-			return binary.BigEndian.Uint32(attributes[4:]), true
-		}
-		if length < 4 || length > len(attributes) {
-			return 0, false
-		}
-		attributes = attributes[min(len(attributes), (length+3)&^3):]
-	}
-	return 0, false
+	return f, nil
 }
 
 // getInfo is struct ipt_getinfo of the kernel's interface for legacy tables, the same for IPv6.

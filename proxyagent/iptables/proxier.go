@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,7 +46,7 @@ type Proxier struct {
 	known    bool // rules.dirty and rules.changed are the whole difference to the kernel
 	insert   []jump
 	unhook   []jump
-	unwanted map[string]bool // sets of an earlier run that no port needs
+	unwanted map[string]int // sets of an earlier run that no port needs
 
 	last        fingerprint
 	suspect     bool               // another program changed rules while we did
@@ -55,14 +54,11 @@ type Proxier struct {
 	setsTimer   checkTimer         // of the comparison of the numbers of members
 	spellings   map[chain]spelling // chains that iptables-save prints in another way than they were written
 	unconfirmed map[chain]spelling // chains of which that is not known yet
-	stats       stats
-	invalid     atomic.Uint64 // packets dropped, when the rules were read last
+	written     map[string]int     // rules of the last transaction, by table
+	invalid     atomic.Uint64      // packets dropped, when the rules were read last
 }
 
-// stats are the number of rules in each table, and how many of them the last transaction wrote.
-type stats struct{ rules, written map[string]int }
-
-// New returns a Proxier that has not checkTimer at the kernel yet. It fails when a program that it needs is not installed.
+// New returns a Proxier that has not looked at the kernel yet. It fails when a program that it needs is not installed.
 func New(o Options) (*Proxier, error) {
 	r, err := newRunner(o.Mode, o.Family)
 	if err != nil {
@@ -76,7 +72,7 @@ func New(o Options) (*Proxier, error) {
 	}
 	return &Proxier{
 		options: o, run: r, probe: newProbe(o.Mode, o.Family, o.Generations), rules: NewRuleset(o.Family),
-		unwanted: map[string]bool{}, spellings: map[chain]spelling{}, unconfirmed: map[chain]spelling{},
+		spellings: map[chain]spelling{}, unconfirmed: map[chain]spelling{},
 	}, nil
 }
 
@@ -130,7 +126,7 @@ func (p *Proxier) readKernel(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making the sets: %w", err)
 	}
-	if err := p.compareMembers(ctx, true); err != nil {
+	if err := p.compareMembers(ctx); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -192,71 +188,6 @@ func (p *Proxier) read(ctx context.Context) (saved, error) {
 	return all, nil
 }
 
-// compare notes where the rules of the kernel differ from those wanted, and returns the differences in words.
-func (p *Proxier) compare(s saved) []string {
-	p.rules.dirty = map[chain]struct{}{}
-	clear(p.unconfirmed)
-	var found []string
-	for c, want := range p.rules.chains {
-		have, there := s.chains[c]
-		if there && p.same(c, want, have) {
-			continue
-		}
-		p.rules.dirty[c] = struct{}{}
-		found = append(found, "chain "+c.name)
-	}
-	for c := range s.chains {
-		if _, wanted := p.rules.chains[c]; !wanted {
-			p.rules.dirty[c] = struct{}{}
-			found = append(found, "foreign chain "+c.name)
-		}
-	}
-	p.insert, p.unhook = mend(s)
-	for _, j := range slices.Concat(p.insert, p.unhook) {
-		found = append(found, "jump from "+j.from)
-	}
-	return found
-}
-
-// spelling is what was written into a chain and what was read of it.
-type spelling struct{ written, read string }
-
-// same compares a chain. A version of iptables may print a rule in a way that is unknown here: then the chain is written once more, and if the
-// same text is read right afterwards, it counts as equal from then on (confirmSpellings).
-func (p *Proxier) same(c chain, want, have []string) bool {
-	if sameRules(want, have) {
-		delete(p.spellings, c)
-		return true
-	}
-	if len(want) != len(have) {
-		return false
-	}
-	now := spelling{strings.Join(want, "\n"), strings.Join(have, "\n")}
-	if p.spellings[c] == now {
-		return true
-	}
-	p.unconfirmed[c] = now
-	return false
-}
-
-// confirmSpellings reads the chains that were written although possibly only their spelling differs.
-func (p *Proxier) confirmSpellings(ctx context.Context) error {
-	if len(p.unconfirmed) == 0 {
-		return nil
-	}
-	s, err := p.read(ctx)
-	if err != nil {
-		return err
-	}
-	for c, doubt := range p.unconfirmed {
-		if strings.Join(s.chains[c], "\n") == doubt.read {
-			p.spellings[c] = doubt
-		}
-	}
-	clear(p.unconfirmed)
-	return nil
-}
-
 func (p *Proxier) makeSets(ctx context.Context) error {
 	if len(p.rules.newSets) == 0 {
 		return nil
@@ -302,8 +233,7 @@ func (p *Proxier) members(ctx context.Context, away bool) error {
 // restore writes the chains that differ.
 func (p *Proxier) restore(ctx context.Context) error {
 	t := p.transaction()
-	if t.empty() {
-		p.updateStats(t)
+	if p.written = map[string]int{}; t.empty() {
 		return nil
 	}
 	before, err := p.probe()
@@ -319,7 +249,9 @@ func (p *Proxier) restore(ctx context.Context) error {
 	}
 	clear(p.rules.dirty)
 	p.insert, p.unhook = nil, nil
-	p.updateStats(t)
+	for c, rules := range t.write {
+		p.written[string(c.table)] += len(rules)
+	}
 	return nil
 }
 
@@ -346,19 +278,9 @@ func (p *Proxier) noteWrite(before fingerprint) error {
 	return nil
 }
 
-func (p *Proxier) updateStats(t transaction) {
-	p.stats = stats{rules: map[string]int{}, written: map[string]int{}}
-	for t, n := range p.rules.total {
-		p.stats.rules[string(t)] = n
-	}
-	for c, rules := range t.write {
-		p.stats.written[string(c.table)] += len(rules)
-	}
-}
-
 func (p *Proxier) dropSets(ctx context.Context) error {
 	// A set that was not wanted when it was found may be wanted by now.
-	maps.DeleteFunc(p.unwanted, func(name string, _ bool) bool { _, wanted := p.rules.affinity[name]; return wanted })
+	maps.DeleteFunc(p.unwanted, func(name string, _ int) bool { _, wanted := p.rules.affinity[name]; return wanted })
 	names := slices.Concat(slices.Collect(maps.Keys(p.rules.oldSets)), slices.Collect(maps.Keys(p.unwanted)))
 	if len(names) == 0 {
 		return nil

@@ -38,11 +38,10 @@ type Ruleset struct {
 	vips      *tree
 	nodePorts map[model.Protocol]*tree
 	atVIP     map[netip.Addr]map[model.PortName][]string // rules for a virtual IP, by port
-	facts     facts
 
 	chains map[chain][]string
 	dirty  map[chain]struct{} // differ from the kernel; those that are not in chains are deleted
-	total  map[table]int      // rules in chains
+	total  map[string]int     // rules in chains, by table
 
 	members  map[setName]map[Entry]int // how many ports want an entry
 	changed  map[setName]map[Entry]struct{}
@@ -56,7 +55,7 @@ func NewRuleset(f model.Family) *Ruleset {
 	r := &Ruleset{
 		family: f, ports: map[model.PortName]model.ServicePort{},
 		nodePorts: map[model.Protocol]*tree{}, atVIP: map[netip.Addr]map[model.PortName][]string{},
-		chains: map[chain][]string{}, dirty: map[chain]struct{}{}, total: map[table]int{},
+		chains: map[chain][]string{}, dirty: map[chain]struct{}{}, total: map[string]int{},
 		members: map[setName]map[Entry]int{}, changed: map[setName]map[Entry]struct{}{},
 		affinity: map[string]struct{}{}, newSets: map[string]struct{}{}, oldSets: map[string]struct{}{},
 	}
@@ -64,16 +63,8 @@ func NewRuleset(f model.Family) *Ruleset {
 		r.members[s.name] = map[Entry]int{}
 		r.changed[s.name] = map[Entry]struct{}{}
 	}
-	r.vips = newTree(f.Bits(), vipChain, matchVIP)
-	r.facts.nodePorts = map[model.Protocol]bool{}
+	r.vips = newTree(f.Bits(), treeChain, matchVIP)
 	return r
-}
-
-func vipChain(key string, bits int) string {
-	if bits == 0 {
-		return chainVIPs
-	}
-	return treeChain(key, bits)
 }
 
 func matchVIP(key string, bits int) string {
@@ -83,97 +74,72 @@ func matchVIP(key string, bits int) string {
 
 // Apply takes a Delta in.
 func (r *Ruleset) Apply(d model.Delta) {
-	if d.Globals != nil {
-		r.setGlobals(*d.Globals)
+	next := d.Ports
+	if d.Globals != nil { // every port may depend on them
+		next = make(map[model.PortName]*model.ServicePort, len(r.ports))
+		for name, p := range r.ports {
+			next[name] = &p
+		}
+		maps.Copy(next, d.Ports)
 	}
-	r.change(d.Ports)
+	c := portChange{vips: map[netip.Addr]struct{}{}, chains: map[string][]string{}}
+	// All are removed before any is added, because an address or a node port may move from one to another.
+	for name := range next {
+		if old, there := r.ports[name]; there {
+			r.put(old, false, c)
+			delete(r.ports, name)
+		}
+	}
+	if d.Globals != nil {
+		r.globals = *d.Globals
+	}
+	for name, p := range next {
+		if p != nil {
+			r.ports[name] = r.affordable(*p)
+			r.put(r.ports[name], true, c)
+		}
+	}
 	for a, allocated := range d.Allocated {
 		r.countEntry(setAllocated, Entry{Addr: a}, allocated)
 	}
-	r.emit()
+	r.emit(c)
 }
 
-// setGlobals replaces the Globals. Every port may depend on them.
-func (r *Ruleset) setGlobals(g model.Globals) {
-	ports := make(map[model.PortName]*model.ServicePort, len(r.ports))
-	for name, p := range r.ports {
-		ports[name] = &p
-	}
-	gone := make(map[model.PortName]*model.ServicePort, len(r.ports))
-	for name := range r.ports {
-		gone[name] = nil
-	}
-	r.change(gone)
-	r.globals = g
-	r.change(ports)
+// portChange is what changing ports touches: virtual IPs, and chains with the rules that they shall have, none for those to go.
+type portChange struct {
+	vips   map[netip.Addr]struct{}
+	chains map[string][]string
 }
 
-// change replaces ports. All are removed before any is added, because an address or a node port may move from one to another.
-func (r *Ruleset) change(ports map[model.PortName]*model.ServicePort) {
-	touched, chains := map[netip.Addr]struct{}{}, map[string]struct{}{}
-	for name := range ports {
-		r.remove(name, touched, chains)
-	}
-	for _, p := range ports {
-		if p != nil {
-			r.add(*p, touched, chains)
-		}
-	}
-	for name := range chains {
-		r.set(chain{nat, name}, nil)
-	}
-	r.leaves(touched)
-}
-
-// remove removes a port. Its chains are only noted, so that add can keep those that stay.
-func (r *Ruleset) remove(name model.PortName, touched map[netip.Addr]struct{}, chains map[string]struct{}) {
-	p, ok := r.ports[name]
-	if !ok {
-		return
-	}
-	delete(r.ports, name)
-	rules := renderPort(r.globals, p)
-	for c := range rules.chains {
-		chains[c] = struct{}{}
-	}
-	for vip := range rules.vips {
-		touched[vip] = struct{}{}
-		delete(r.atVIP[vip], name)
-	}
-	if rules.nodePort != nil {
-		r.nodePortTree(name.Protocol).Set(portKey(p.NodePort), nil)
-	}
-	for _, m := range rules.members {
-		r.countEntry(m.set, m.entry, false)
-	}
-	for _, s := range rules.affinity {
-		r.retireSet(s)
-	}
-}
-
-func (r *Ruleset) add(p model.ServicePort, touched map[netip.Addr]struct{}, chains map[string]struct{}) {
-	p = r.affordable(p)
-	r.ports[p.Name] = p
+// put adds what a port adds to the rules, or removes it.
+func (r *Ruleset) put(p model.ServicePort, present bool, c portChange) {
 	rules := renderPort(r.globals, p)
 	for name, bodies := range rules.chains {
-		r.set(chain{nat, name}, bodies)
-		delete(chains, name)
+		if c.chains[name] = nil; present {
+			c.chains[name] = bodies
+		}
 	}
 	for vip, bodies := range rules.vips {
-		touched[vip] = struct{}{}
+		c.vips[vip] = struct{}{}
 		if r.atVIP[vip] == nil {
 			r.atVIP[vip] = map[model.PortName][]string{}
 		}
-		r.atVIP[vip][p.Name] = bodies
+		if delete(r.atVIP[vip], p.Name); present {
+			r.atVIP[vip][p.Name] = bodies
+		}
 	}
 	if rules.nodePort != nil {
-		r.nodePortTree(p.Name.Protocol).Set(portKey(p.NodePort), rules.nodePort)
+		bodies := rules.nodePort
+		if !present {
+			bodies = nil
+		}
+		r.nodePortTree(p.Name.Protocol).Set(portKey(p.NodePort), bodies)
 	}
 	for _, m := range rules.members {
-		r.countEntry(m.set, m.entry, true)
+		r.countEntry(m.set, m.entry, present)
 	}
 	for _, s := range rules.affinity {
-		r.wantSet(s)
+		r.wantSet(s, present)
 	}
 }
 
@@ -194,21 +160,6 @@ func (r *Ruleset) affordable(p model.ServicePort) model.ServicePort {
 	return p
 }
 
-// leaves passes the rules of virtual IPs to the tree.
-func (r *Ruleset) leaves(touched map[netip.Addr]struct{}) {
-	for vip := range touched {
-		at := r.atVIP[vip]
-		var rules []string
-		for _, name := range slices.SortedFunc(maps.Keys(at), model.PortName.Compare) {
-			rules = append(rules, at[name]...)
-		}
-		if len(at) == 0 {
-			delete(r.atVIP, vip)
-		}
-		r.vips.Set(string(vip.AsSlice()), rules)
-	}
-}
-
 func (r *Ruleset) nodePortTree(p model.Protocol) *tree {
 	if r.nodePorts[p] == nil {
 		r.nodePorts[p] = newTree(16,
@@ -226,10 +177,21 @@ func matchPorts(p model.Protocol, key string, bits int) string {
 	return fmt.Sprintf("-p %s --dport %d:%d", lower(p), first, last)
 }
 
-// emit brings the chains of the trees and those that exist always up to date.
-func (r *Ruleset) emit() {
-	r.facts = r.now()
-	r.vips.SetPreamble(vipsPreamble(r.globals))
+// emit brings the chains up to date: those of the ports that changed, those of the trees, and those that exist always.
+func (r *Ruleset) emit(c portChange) {
+	for name, rules := range c.chains {
+		r.set(chain{nat, name}, rules)
+	}
+	for vip := range c.vips {
+		var rules []string
+		for _, name := range slices.SortedFunc(maps.Keys(r.atVIP[vip]), model.PortName.Compare) {
+			rules = append(rules, r.atVIP[vip][name]...)
+		}
+		if rules == nil {
+			delete(r.atVIP, vip)
+		}
+		r.vips.Set(string(vip.AsSlice()), rules)
+	}
 	r.emitTree(r.vips)
 	for p, t := range r.nodePorts {
 		r.emitTree(t)
@@ -238,25 +200,13 @@ func (r *Ruleset) emit() {
 			delete(r.nodePorts, p)
 		}
 	}
-	static := natStatic(r.globals, r.facts)
-	static[chainNodePorts] = nodePortRoots(r.facts)
-	for name, rules := range static {
-		r.setAlways(chain{nat, name}, rules)
+	f := facts{nodePorts: map[model.Protocol]bool{}, firewalled: len(r.members[setFirewalled]) > 0, health: len(r.members[setHealth]) > 0}
+	for p := range r.nodePorts {
+		f.nodePorts[p] = true
 	}
-	for name, rules := range filterStatic(r.globals, r.facts) {
-		r.setAlways(chain{filter, name}, rules)
+	for c, rules := range staticChains(r.globals, f) {
+		r.setAlways(c, rules)
 	}
-}
-
-func (r *Ruleset) now() facts {
-	f := facts{nodePorts: map[model.Protocol]bool{}, firewalled: len(r.members[setFirewalled]) > 0,
-		health: len(r.members[setHealth]) > 0}
-	for p, t := range r.nodePorts {
-		if t.Len() > 0 {
-			f.nodePorts[p] = true
-		}
-	}
-	return f
 }
 
 func (r *Ruleset) emitTree(t *tree) {
@@ -269,7 +219,7 @@ func (r *Ruleset) emitTree(t *tree) {
 func (r *Ruleset) set(c chain, rules []string) {
 	if len(rules) == 0 {
 		if old, there := r.chains[c]; there {
-			r.total[c.table] -= len(old)
+			r.total[string(c.table)] -= len(old)
 			delete(r.chains, c)
 			r.dirty[c] = struct{}{}
 		}
@@ -284,7 +234,7 @@ func (r *Ruleset) setAlways(c chain, rules []string) {
 	if there && slices.Equal(old, rules) {
 		return
 	}
-	r.total[c.table] += len(rules) - len(old)
+	r.total[string(c.table)] += len(rules) - len(old)
 	r.chains[c] = rules
 	r.dirty[c] = struct{}{}
 }
@@ -311,25 +261,19 @@ func (r *Ruleset) countEntry(s setName, e Entry, more bool) {
 	r.changed[s][e] = struct{}{}
 }
 
-func (r *Ruleset) wantSet(name string) {
-	if _, there := r.affinity[name]; there {
+// wantSet notes that a port wants a set of clients, or not any more.
+func (r *Ruleset) wantSet(name string, wanted bool) {
+	known, pending := r.oldSets, r.newSets // the kernel has an old set, with its clients, and not yet a new one
+	if delete(r.affinity, name); wanted {
+		r.affinity[name] = struct{}{}
+	} else {
+		known, pending = pending, known
+	}
+	if _, back := known[name]; back {
+		delete(known, name)
 		return
 	}
-	r.affinity[name] = struct{}{}
-	if _, there := r.oldSets[name]; there {
-		delete(r.oldSets, name) // the kernel still has it, with its clients
-		return
-	}
-	r.newSets[name] = struct{}{}
-}
-
-func (r *Ruleset) retireSet(name string) {
-	delete(r.affinity, name)
-	if _, unmade := r.newSets[name]; unmade {
-		delete(r.newSets, name)
-		return
-	}
-	r.oldSets[name] = struct{}{}
+	pending[name] = struct{}{}
 }
 
 // affinityKind describes a set of clients. Rules say how long an entry stays; the time-out of the set itself only has to exist.

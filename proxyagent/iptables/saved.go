@@ -1,8 +1,6 @@
 package iptables
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -33,23 +31,30 @@ var jumps = []jump{
 	{filter, "OUTPUT", "-j " + chainOutput},
 }
 
-// parseSave reads the output of iptables-save, of one table or several. Lines of other chains are skipped. It fails on nothing: what it
-// does not know is not ours.
+// parseSave reads the output of iptables-save, of one table or several, for our chains.
 func parseSave(text []byte) saved {
+	return parse(text, func(chain string) bool { return strings.HasPrefix(chain, prefix) })
+}
+
+// parse reads the output of iptables-save for some chains. Lines of others are skipped but for rules that lead to those. It fails on
+// nothing: what it does not know is not ours.
+func parse(text []byte, wanted func(chain string) bool) saved {
 	s := saved{chains: map[chain][]string{}, jumps: map[jump]int{}}
 	var current table
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		packets, line := counted(lines.Text())
+	for line := range strings.Lines(string(text)) {
+		packets, line := counted(strings.TrimSpace(line))
+		first, rest, _ := strings.Cut(line, " ")
+		name, body, _ := strings.Cut(rest, " ")
 		switch {
 		case strings.HasPrefix(line, "*"):
 			current = table(line[1:])
-		case strings.HasPrefix(line, ":"+prefix):
-			name, _, _ := strings.Cut(line[1:], " ")
-			s.chains[chain{current, name}] = nil
-		case strings.HasPrefix(line, "-A "):
-			s.rule(current, line[len("-A "):])
+		case strings.HasPrefix(first, ":") && wanted(first[1:]):
+			s.chains[chain{current, first[1:]}] = nil
+		case first == "-A" && wanted(name):
+			c := chain{current, name}
+			s.chains[c] = append(s.chains[c], body)
+		case first == "-A" && wanted(target(body)):
+			s.jumps[jump{current, name, body}]++
 		}
 		if line == invalidRule {
 			s.invalid = packets
@@ -75,31 +80,18 @@ func counted(line string) (packets uint64, rule string) {
 	return packets, rest
 }
 
-func (s *saved) rule(t table, line string) {
-	name, body, _ := strings.Cut(line, " ")
-	if strings.HasPrefix(name, prefix) {
-		c := chain{t, name}
-		s.chains[c] = append(s.chains[c], body)
-		return
+// target is the chain that a rule leads to, empty when it does not. A jump has no options after the name of the chain.
+func target(body string) string {
+	w := Words(body)
+	if len(w) < 2 || w[len(w)-2] != "-j" && w[len(w)-2] != "-g" {
+		return ""
 	}
-	if leadsToUs(body) {
-		s.jumps[jump{t, name, body}]++
-	}
+	return w[len(w)-1]
 }
 
-// leadsToUs reports whether a rule of a foreign chain has one of ours as its target. A jump has no options after the name of the chain.
-func leadsToUs(body string) bool {
-	w := words(body)
-	if len(w) < 2 {
-		return false
-	}
-	option, target := w[len(w)-2], w[len(w)-1]
-	return (option == "-j" || option == "-g") && strings.HasPrefix(target, prefix)
-}
-
-// words splits a rule as iptables-save prints it. Text in quotes, such as a comment, is one word and keeps its quotes, so that nothing in
+// Words splits a rule as iptables-save prints it. Text in quotes, such as a comment, is one word and keeps its quotes, so that nothing in
 // it is taken for an option.
-func words(rule string) []string {
+func Words(rule string) []string {
 	var out []string
 	for rule = strings.TrimSpace(rule); rule != ""; rule = strings.TrimLeft(rule, " ") {
 		n := wordLength(rule)
@@ -142,7 +134,7 @@ func sameRules(written, read []string) bool {
 
 // normal returns a rule in one spelling.
 func normal(rule string) string {
-	all := words(rule)
+	all := Words(rule)
 	out := make([]string, 0, len(all))
 	for i := 0; i < len(all); i++ {
 		word := all[i]

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -75,11 +76,9 @@ func (r *portRules) sets(p model.ServicePort) {
 		r.add(setClusterIPs, at)
 		r.addUnserved(setRefused, setDropped, at, p.HasEndpoints, len(p.Internal()) > 0)
 	}
-	for _, vips := range [][]netip.Addr{p.ExternalIPs, p.LoadBalancerIPs} {
-		for _, vip := range vips {
-			r.add(setVIPs, Entry{Addr: vip})
-			r.addUnserved(setRefused, setDropped, entryAt(p, vip), p.HasEndpoints, len(p.External()) > 0)
-		}
+	for _, vip := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
+		r.add(setVIPs, Entry{Addr: vip})
+		r.addUnserved(setRefused, setDropped, entryAt(p, vip), p.HasEndpoints, len(p.External()) > 0)
 	}
 	r.firewall(p)
 	if p.NodePort != 0 {

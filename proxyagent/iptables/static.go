@@ -15,12 +15,23 @@ type facts struct {
 	health     bool                    // there are health check node ports
 }
 
-// natStatic returns the chains of the table nat that exist always, but for those of the trees.
-func natStatic(g model.Globals, f facts) map[string][]string {
-	return map[string][]string{
-		chainServices:    services(g, f),
-		chainPostrouting: postrouting(g),
-		chainMasquerade:  {fmt.Sprintf("-j MARK --xor-mark %#x", markOf(g)), "-j MASQUERADE --random-fully"},
+// staticChains returns the chains that exist always, but for those of the trees.
+//
+// In the table filter they do not change with endpoints. Only packets that were not translated are looked at: what has a usable endpoint never
+// gets to the sets.
+func staticChains(g model.Globals, f facts) map[chain][]string {
+	return map[chain][]string{
+		{nat, chainServices}:    services(g, f),
+		{nat, chainNodePorts}:   nodePortRoots(f),
+		{nat, chainPostrouting}: postrouting(g),
+		{nat, chainMasquerade}:  {fmt.Sprintf("-j MARK --xor-mark %#x", markOf(g)), "-j MASQUERADE --random-fully"},
+
+		{filter, chainInput}:       input(g, f),
+		{filter, chainForward}:     forward(g),
+		{filter, chainOutput}:      {toNew},
+		{filter, chainNew}:         newConnections(g),
+		{filter, chainVIPFilter}:   vipFilter(g),
+		{filter, chainPortsFilter}: nodePortFilter(g),
 	}
 }
 
@@ -33,7 +44,7 @@ func services(g model.Globals, f facts) []string {
 		rules = append(rules, fmt.Sprintf("-m set --match-set %s dst,dst -m set ! --match-set %s dst,dst,src -j RETURN",
 			setFirewalled.of(g.Family), setAllowed.of(g.Family)))
 	}
-	rules = append(rules, "-j "+chainVIPs)
+	rules = append(append(rules, masqueradeClusterIPs(g)...), "-j "+chainVIPs)
 	if len(f.nodePorts) > 0 {
 		rules = append(rules, toNodePorts(g, "", chainNodePorts)...)
 	}
@@ -65,9 +76,9 @@ func notLoopback(g model.Globals) string {
 	}
 }
 
-// vipsPreamble stands before the tree of virtual IPs: ClusterIPs see the node's address instead of that of a client who is no local pod,
+// masqueradeClusterIPs marks what goes to ClusterIPs: endpoints see the node's address instead of that of a client who is no local pod,
 // so that answers come back this way.
-func vipsPreamble(g model.Globals) []string {
+func masqueradeClusterIPs(g model.Globals) []string {
 	set := fmt.Sprintf("-m set --match-set %s dst,dst %s", setClusterIPs.of(g.Family), setMark(g))
 	if g.MasqueradeAll {
 		return []string{set}
@@ -93,20 +104,6 @@ func postrouting(g model.Globals) []string {
 	return []string{
 		fmt.Sprintf("-m mark --mark %#x/%#x -j %s", markOf(g), markOf(g), chainMasquerade),
 		fmt.Sprintf("-m set --match-set %s dst,dst,src -m conntrack --ctstate DNAT -j MASQUERADE --random-fully", setHairpin.of(g.Family)),
-	}
-}
-
-// filterStatic returns all chains of the table filter. They do not change with endpoints.
-//
-// Only packets that were not translated are checkTimer at: what has a usable endpoint never gets to the sets.
-func filterStatic(g model.Globals, f facts) map[string][]string {
-	return map[string][]string{
-		chainInput:       input(g, f),
-		chainForward:     forward(g),
-		chainOutput:      {toNew},
-		chainNew:         newConnections(g),
-		chainVIPFilter:   vipFilter(g),
-		chainPortsFilter: nodePortFilter(g),
 	}
 }
 

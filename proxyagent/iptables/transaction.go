@@ -33,40 +33,41 @@ func (t transaction) text() []byte {
 
 // tables returns the tables that it touches. Those of ours are nat and filter; what others left may be in mangle too.
 func (t transaction) tables() []table {
-	seen := map[table]bool{}
+	var all []table
 	for c := range t.write {
-		seen[c.table] = true
+		all = append(all, c.table)
 	}
 	for _, c := range t.remove {
-		seen[c.table] = true
+		all = append(all, c.table)
 	}
 	for _, j := range slices.Concat(t.insert, t.unhook) {
-		seen[j.table] = true
+		all = append(all, j.table)
 	}
-	return slices.Sorted(maps.Keys(seen))
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func (t transaction) table(b *bytes.Buffer, tb table) {
-	chains := t.in(tb)
-	insert, unhook := jumpsIn(t.insert, tb), jumpsIn(t.unhook, tb)
+	chains := slices.DeleteFunc(slices.AppendSeq(slices.Clone(t.remove), maps.Keys(t.write)), func(c chain) bool { return c.table != tb })
+	slices.SortFunc(chains, func(a, b chain) int { return cmp.Compare(a.name, b.name) })
 	b.WriteString("*" + string(tb) + "\n")
 	for _, c := range chains {
 		b.WriteString(":" + c.name + " - [0:0]\n")
 	}
-	for _, j := range unhook {
-		b.WriteString("-D " + j.from + " " + j.body + "\n")
+	for _, j := range t.unhook {
+		if j.table == tb {
+			b.WriteString("-D " + j.from + " " + j.body + "\n")
+		}
 	}
 	for _, c := range chains {
 		for _, body := range t.write[c] {
-			b.WriteString("-A ")
-			b.WriteString(c.name)
-			b.WriteByte(' ')
-			b.WriteString(body)
-			b.WriteByte('\n')
+			b.WriteString("-A " + c.name + " " + body + "\n")
 		}
 	}
-	for _, j := range insert {
-		b.WriteString("-I " + j.from + " 1 " + j.body + "\n")
+	for _, j := range t.insert {
+		if j.table == tb {
+			b.WriteString("-I " + j.from + " 1 " + j.body + "\n")
+		}
 	}
 	for _, c := range chains {
 		if _, stays := t.write[c]; !stays {
@@ -74,33 +75,6 @@ func (t transaction) table(b *bytes.Buffer, tb table) {
 		}
 	}
 	b.WriteString("COMMIT\n")
-}
-
-// in returns the chains of a table, those to be removed too, by name.
-func (t transaction) in(tb table) []chain {
-	var chains []chain
-	for c := range t.write {
-		if c.table == tb {
-			chains = append(chains, c)
-		}
-	}
-	for _, c := range t.remove {
-		if c.table == tb {
-			chains = append(chains, c)
-		}
-	}
-	slices.SortFunc(chains, func(a, b chain) int { return cmp.Compare(a.name, b.name) })
-	return chains
-}
-
-func jumpsIn(all []jump, tb table) []jump {
-	var in []jump
-	for _, j := range all {
-		if j.table == tb {
-			in = append(in, j)
-		}
-	}
-	return in
 }
 
 // removal is the transaction that takes all of ours away.
@@ -114,9 +88,6 @@ func removal(s saved) transaction {
 			t.unhook = append(t.unhook, j)
 		}
 	}
-	slices.SortFunc(t.unhook, func(a, b jump) int {
-		return cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.from, b.from), cmp.Compare(a.body, b.body))
-	})
 	return t
 }
 

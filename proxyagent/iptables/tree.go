@@ -2,7 +2,9 @@ package iptables
 
 import (
 	"maps"
+	"math/bits"
 	"slices"
+	"sort"
 )
 
 const (
@@ -12,308 +14,187 @@ const (
 	// Strides of four bits. Two make a third of the chains where addresses are sparse, but take more of them for one packet than the kernel
 	// allows with tens of thousands of addresses.
 	strideBits = 4
-	fanout     = 1 << strideBits
 )
 
 // A tree turns a set of keys, each with rules, into chains that find the rules of a key in a number of steps that grows with the
 // logarithm of the number of keys. Keys are virtual IPs or node ports, as the bytes of their big-endian form, all of one length.
 //
-// It is a trie with strides of four bits. A node with few keys is a bucket: its chain holds the rules of all of them. A node with a
-// single child is left out, its parent goes to the child (path compression). The chains are a pure function of the keys and their
-// rules: the order in which they came has no influence. Cost of Set and of emitting it: the depth of the key.
+// A prefix that few keys have is a bucket: its chain holds the rules of all of them. The chain of another one leads to those of its
+// prefixes that are four bits longer; where all keys have still more bits in common, it leads there at once (path compression). The
+// chains are a pure function of the keys and their rules: the order in which they came has no influence. Cost of Emit: the chains on the
+// way to the keys that changed, and moving the keys behind new ones.
 type tree struct {
 	// chain names the chain of a prefix, match returns the matches of a rule that leads into it.
 	chain func(key string, bits int) string
 	match func(key string, bits int) string
-	// preamble are rules that stand first in the chain of the root.
-	preamble []string
 
-	bits  int // of a key
-	root  *treeNode
-	rules map[string][]string // by key
-	gone  []string            // chains of nodes that no longer exist
+	bits    int                 // of a key
+	rules   map[string][]string // by key
+	changed map[string]struct{} // keys whose rules changed since the last Emit
+	keys    []string            // sorted, as of the last Emit
+	emitted map[treeNode]emitted
 }
 
-// treeNode is a prefix that at least one key has.
+// treeNode is a prefix that has a chain. Its key is filled up with zeros.
 type treeNode struct {
-	key   string // the prefix, filled up with zeros
-	bits  int
-	count int // keys below
+	key  string
+	bits int
+}
 
-	kids *[fanout]*treeNode  // nil in a bucket
-	keys map[string]struct{} // the keys of a bucket
-
-	dirty bool
-	depth int      // of its chain when it was emitted last; zero when it had none
-	own   []string // chains of single keys with many rules, as emitted last
+// emitted is what the last Emit wrote about a node: how deep its chain is, and to which ones it leads.
+type emitted struct {
+	depth int
+	below []treeNode
 }
 
 func newTree(bits int, chain, match func(string, int) string) *tree {
-	t := &tree{chain: chain, match: match, bits: bits, rules: map[string][]string{}}
-	t.root = &treeNode{key: string(make([]byte, bits/8)), keys: map[string]struct{}{}, dirty: true}
-	return t
+	return &tree{
+		chain: chain, match: match, bits: bits, rules: map[string][]string{}, changed: map[string]struct{}{}, emitted: map[treeNode]emitted{},
+	}
 }
 
 // Set gives a key its rules; none removes it. The rules are the bodies, without the name of a chain.
 func (t *tree) Set(key string, rules []string) {
-	old, had := t.rules[key]
-	switch {
-	case len(rules) == 0 && !had, had && slices.Equal(old, rules):
+	if slices.Equal(t.rules[key], rules) {
 		return
-	case len(rules) == 0:
-		delete(t.rules, key)
-		t.remove(t.root, key)
-	case had:
-		t.rules[key] = rules
-		t.touch(t.root, key)
-	default:
-		t.rules[key] = rules
-		t.insert(t.root, key)
 	}
-}
-
-// SetPreamble replaces the rules that stand first.
-func (t *tree) SetPreamble(rules []string) {
-	if !slices.Equal(t.preamble, rules) {
-		t.preamble, t.root.dirty = rules, true
+	t.changed[key] = struct{}{}
+	if t.rules[key] = rules; len(rules) == 0 {
+		delete(t.rules, key)
 	}
 }
 
 // Len returns the number of keys.
 func (t *tree) Len() int { return len(t.rules) }
 
-func (t *tree) touch(n *treeNode, key string) {
-	for n.dirty = true; n.kids != nil; n.dirty = true {
-		n = n.kids[digit(key, n.bits)]
-	}
-}
-
-func (t *tree) insert(n *treeNode, key string) {
-	for {
-		n.count++
-		n.dirty = true
-		if n.kids == nil {
-			n.keys[key] = struct{}{}
-			if n.count > bucketSize && n.bits < t.bits {
-				t.split(n)
-			}
-			return
-		}
-		n = n.kid(key)
-	}
-}
-
-// split makes an inner node of a bucket that overflowed.
-func (t *tree) split(n *treeNode) {
-	keys := n.keys
-	n.keys, n.kids = nil, new([fanout]*treeNode)
-	for key := range keys {
-		t.insert(n.kid(key), key)
-	}
-}
-
-// kid returns the child on the way to key, and makes it if need be.
-func (n *treeNode) kid(key string) *treeNode {
-	i := digit(key, n.bits)
-	if n.kids[i] == nil {
-		bits := n.bits + strideBits
-		n.kids[i] = &treeNode{key: truncate(key, bits), bits: bits, keys: map[string]struct{}{}, dirty: true}
-	}
-	return n.kids[i]
-}
-
-func (t *tree) remove(n *treeNode, key string) {
-	n.count--
-	n.dirty = true
-	if n.kids == nil {
-		delete(n.keys, key)
+// sort brings the keys up to date.
+func (t *tree) sort() {
+	if len(t.changed) > 64 {
+		t.keys = slices.Sorted(maps.Keys(t.rules))
 		return
 	}
-	i := digit(key, n.bits)
-	t.remove(n.kids[i], key)
-	if n.kids[i].count == 0 {
-		t.retire(n.kids[i])
-		n.kids[i] = nil
-	}
-	if n.count <= bucketSize {
-		t.merge(n)
-	}
-}
-
-// merge makes a bucket of an inner node that has few keys left.
-func (t *tree) merge(n *treeNode) {
-	n.keys = map[string]struct{}{}
-	for _, kid := range n.kids {
-		if kid != nil {
-			maps.Copy(n.keys, kid.keys) // a kid has fewer keys than a bucket may have: it is one
-			t.retire(kid)
+	for key := range t.changed {
+		i, was := slices.BinarySearch(t.keys, key)
+		switch _, is := t.rules[key]; {
+		case is && !was:
+			t.keys = slices.Insert(t.keys, i, key)
+		case was && !is:
+			t.keys = slices.Delete(t.keys, i, i+1)
 		}
 	}
-	n.kids = nil
-}
-
-// retire notes that a node has no chain any more.
-func (t *tree) retire(n *treeNode) {
-	if n.depth > 0 {
-		t.gone = append(t.gone, t.chain(n.key, n.bits))
-		n.depth = 0
-	}
-	t.gone = append(t.gone, n.own...)
-	n.own = nil
 }
 
 // Emit calls set with every chain that may have changed since the last Emit, and remove with those that are no more. Every chain that
 // a rule leads to exists in the sum of all calls.
 func (t *tree) Emit(set func(chain string, rules []string), remove func(chain string)) {
-	e := emission{tree: t, set: set, emitted: map[string]bool{}}
-	e.node(t.root, 0)
-	for _, chain := range t.gone {
-		if !e.emitted[chain] {
-			remove(chain)
+	t.sort()
+	e := emission{tree: t, set: set, changed: slices.Sorted(maps.Keys(t.changed)), reached: map[treeNode]bool{}}
+	e.node(treeNode{key: string(make([]byte, t.bits/8))}, t.keys, 0)
+	for len(e.left) > 0 {
+		n := e.left[len(e.left)-1]
+		e.left = e.left[:len(e.left)-1]
+		if old, there := t.emitted[n]; there && !e.reached[n] {
+			e.left = append(e.left, old.below...)
+			delete(t.emitted, n)
+			remove(t.chain(n.key, n.bits))
 		}
 	}
-	t.gone = nil
+	clear(t.changed)
 }
 
 // emission is one run of Emit.
 type emission struct {
 	*tree
 	set     func(string, []string)
-	emitted map[string]bool
+	changed []string          // sorted
+	reached map[treeNode]bool // nodes that rules lead to
+	left    []treeNode        // nodes that rules led to; some still do
 }
 
-// node writes the chain of a node and of those below it that changed, or that lie at another depth than before.
-func (e *emission) node(n *treeNode, depth int) {
-	if !n.dirty && n.depth == depth {
+// node writes the chain of a prefix and of those below it that changed, or that lie at another depth than before. Keys are those with
+// the prefix.
+func (e *emission) node(n treeNode, keys []string, depth int) {
+	e.reached[n] = true
+	old, was := e.emitted[n]
+	if was && old.depth == depth && !e.isChanged(n) {
 		return
 	}
-	n.dirty, n.depth = false, depth
-	e.gone = append(e.gone, n.own...)
-	n.own = nil
-	if n.kids == nil || depth == maxDepth {
-		e.bucket(n)
+	e.left = append(e.left, old.below...)
+	c := treeChainRules{emission: e, node: n, depth: depth}
+	if len(keys) <= bucketSize || depth == maxDepth {
+		for _, key := range keys {
+			c.key(key)
+		}
+	} else {
+		c.branch(keys)
+	}
+	e.emitted[n] = emitted{depth, c.below}
+	e.set(e.chain(n.key, n.bits), c.rules)
+}
+
+// isChanged reports whether a key with the prefix changed.
+func (e *emission) isChanged(n treeNode) bool {
+	i, _ := slices.BinarySearch(e.changed, n.key)
+	return i < len(e.changed) && truncate(e.changed[i], n.bits) == n.key
+}
+
+// treeChainRules collects the rules of the chain of a node.
+type treeChainRules struct {
+	*emission
+	node  treeNode
+	depth int
+	rules []string
+	below []treeNode
+}
+
+// branch adds a rule for each prefix that is one stride longer.
+func (c *treeChainRules) branch(keys []string) {
+	for len(keys) > 0 {
+		d := digit(keys[0], c.node.bits)
+		n := sort.Search(len(keys), func(i int) bool { return digit(keys[i], c.node.bits) > d })
+		group := keys[:n]
+		keys = keys[n:]
+		length := c.node.bits + strideBits
+		if n > bucketSize {
+			length = max(length, commonBits(group[0], group[n-1])/strideBits*strideBits)
+		}
+		if n == 1 {
+			c.key(group[0])
+		} else {
+			c.lead(treeNode{truncate(group[0], length), length}, group)
+		}
+	}
+}
+
+// key adds the rules of one key, or one that leads into a chain with them.
+func (c *treeChainRules) key(key string) {
+	if rules := c.tree.rules[key]; len(rules) <= maxKeyRules || c.node.bits == c.bits {
+		c.rules = append(c.rules, rules...)
 		return
 	}
-	e.inner(n)
+	c.lead(treeNode{key, c.bits}, []string{key})
 }
 
-// bucket writes the rules of all keys below n into one chain.
-func (e *emission) bucket(n *treeNode) {
-	var rules []string
-	for _, key := range slices.Sorted(maps.Keys(n.all())) {
-		rules = append(rules, e.key(n, key)...)
-	}
-	e.chainOf(n, rules)
-	if n.kids != nil {
-		for _, kid := range n.kids {
-			e.forget(kid)
-		}
-	}
-}
-
-// inner writes one rule for each child.
-func (e *emission) inner(n *treeNode) {
-	var rules []string
-	for _, kid := range n.kids {
-		if kid == nil {
-			continue
-		}
-		target := e.compress(kid)
-		if target.count == 1 {
-			key := target.single()
-			rules = append(rules, e.key(n, key)...)
-			e.forget(target)
-			continue
-		}
-		rules = append(rules, e.match(target.key, target.bits)+" -g "+e.chain(target.key, target.bits))
-		e.node(target, n.depth+1)
-	}
-	e.chainOf(n, rules)
-}
-
-// compress descends to the first node with more than one child, or to a bucket. The nodes that it skips have no chain.
-func (e *emission) compress(n *treeNode) *treeNode {
-	for n.kids != nil {
-		var only *treeNode
-		for _, kid := range n.kids {
-			if kid == nil {
-				continue
-			}
-			if only != nil {
-				return n
-			}
-			only = kid
-		}
-		n.dirty = false
-		e.retire(n)
-		n = only
-	}
-	return n
-}
-
-// forget removes the chains of a subtree whose rules are in a chain above it.
-func (e *emission) forget(n *treeNode) {
-	if n == nil {
-		return
-	}
-	e.retire(n)
-	n.dirty = true // if it is needed again it has to be written
-	if n.kids != nil {
-		for _, kid := range n.kids {
-			e.forget(kid)
-		}
-	}
-}
-
-// key returns the rules of one key for the chain of n: its own ones, or one that leads into a chain with them.
-func (e *emission) key(n *treeNode, key string) []string {
-	rules := e.rules[key]
-	if len(rules) <= maxKeyRules || n.bits == e.bits {
-		return rules
-	}
-	name := e.chain(key, e.bits)
-	e.emit(name, rules)
-	n.own = append(n.own, name)
-	return []string{e.match(key, e.bits) + " -g " + name}
-}
-
-func (e *emission) chainOf(n *treeNode, rules []string) {
-	if n.bits == 0 {
-		rules = append(slices.Clone(e.preamble), rules...)
-	}
-	e.emit(e.chain(n.key, n.bits), rules)
-}
-
-func (e *emission) emit(chain string, rules []string) {
-	e.emitted[chain] = true
-	e.set(chain, rules)
-}
-
-// all returns the keys below n.
-func (n *treeNode) all() map[string]struct{} {
-	if n.kids == nil {
-		return n.keys
-	}
-	keys := make(map[string]struct{}, n.count)
-	for _, kid := range n.kids {
-		if kid != nil {
-			maps.Copy(keys, kid.all())
-		}
-	}
-	return keys
-}
-
-// single returns the key of a node that has one.
-func (n *treeNode) single() string {
-	for key := range n.all() {
-		return key
-	}
-	panic("a node without keys is in the tree")
+// lead adds a rule that leads to a node below.
+func (c *treeChainRules) lead(to treeNode, keys []string) {
+	c.rules = append(c.rules, c.match(to.key, to.bits)+" -g "+c.chain(to.key, to.bits))
+	c.below = append(c.below, to)
+	c.emission.node(to, keys, c.depth+1)
 }
 
 // digit returns the bits of key at an offset that choose a child.
 func digit(key string, offset int) byte {
-	return key[offset/8] >> (8 - strideBits - offset%8) & (fanout - 1)
+	return key[offset/8] >> (8 - strideBits - offset%8) & (1<<strideBits - 1)
+}
+
+// commonBits returns how many bits two keys begin with alike.
+func commonBits(a, b string) int {
+	for i := range len(a) {
+		if x := a[i] ^ b[i]; x != 0 {
+			return i*8 + bits.LeadingZeros8(x)
+		}
+	}
+	return len(a) * 8
 }
 
 // truncate clears all but the first bits of key.

@@ -57,7 +57,7 @@ func rulesFor(a netip.Addr, n int) []string {
 	return rules
 }
 
-func newVIPTree(f model.Family) *tree { return newTree(f.Bits(), vipChain, matchVIP) }
+func newVIPTree(f model.Family) *tree { return newTree(f.Bits(), treeChain, matchVIP) }
 
 // someAddr draws from pools that make dense, sparse and nested sets.
 func someAddr(r *rand.Rand, f model.Family) netip.Addr {
@@ -163,5 +163,31 @@ func TestTreeChangesFewChains(t *testing.T) {
 	}
 	if len(chains) > 10000/bucketSize*3/2 {
 		t.Errorf("10,000 addresses side by side make %d chains", len(chains))
+	}
+}
+
+// TestNodePortTree pins the matches of ranges of ports; the shape of trees is tested above.
+func TestNodePortTree(t *testing.T) {
+	tree, chains := NewRuleset(model.IPv4).nodePortTree(model.UDP), chainMap{}
+	rule := func(port int) string { return fmt.Sprintf("-p udp --dport %d -g CIPA-X", port) }
+	rules := func(first, last int) (all []string) {
+		for port := first; port <= last; port++ {
+			all = append(all, rule(port))
+		}
+		return all
+	}
+	for port := 30010; port <= 30027; port++ {
+		tree.Set(portKey(uint16(port)), []string{rule(port)})
+	}
+	tree.Set(portKey(65535), []string{rule(65535)})
+	chains.emit(tree)
+	want := chainMap{
+		"CIPA-N-UDP":         {"-p udp --dport 29952:30207 -g CIPA-N-UDP-7500-8", rule(65535)},
+		"CIPA-N-UDP-7500-8":  {"-p udp --dport 30000:30015 -g CIPA-N-UDP-7530-12", "-p udp --dport 30016:30031 -g CIPA-N-UDP-7540-12"},
+		"CIPA-N-UDP-7530-12": rules(30010, 30015),
+		"CIPA-N-UDP-7540-12": rules(30016, 30027),
+	}
+	if diff := cmp.Diff(want, chains); diff != "" {
+		t.Errorf("chains (-want +got):\n%s", diff)
 	}
 }

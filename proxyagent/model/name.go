@@ -30,14 +30,10 @@ func FamilyOf(a netip.Addr) Family {
 
 // String returns IPv4 or IPv6, as the Service API writes it.
 func (f Family) String() string {
-	switch f {
-	case IPv4:
-		return "IPv4"
-	case IPv6:
-		return "IPv6"
-	default:
-		return fmt.Sprintf("Family(%d)", uint8(f))
+	if f == IPv4 || f == IPv6 {
+		return fmt.Sprintf("IPv%d", uint8(f))
 	}
+	return fmt.Sprintf("Family(%d)", uint8(f))
 }
 
 // Bits is the length of an address in bits.
@@ -61,32 +57,24 @@ const (
 // Protocols are all of them, in a fixed order.
 var Protocols = []Protocol{TCP, UDP, SCTP}
 
+var protocolNames = map[Protocol]string{TCP: "TCP", UDP: "UDP", SCTP: "SCTP"}
+
 // String returns TCP, UDP or SCTP, as the Service API writes it.
 func (p Protocol) String() string {
-	switch p {
-	case TCP:
-		return "TCP"
-	case UDP:
-		return "UDP"
-	case SCTP:
-		return "SCTP"
-	default:
-		return fmt.Sprintf("Protocol(%d)", uint8(p))
+	if name, known := protocolNames[p]; known {
+		return name
 	}
+	return fmt.Sprintf("Protocol(%d)", uint8(p))
 }
 
 // ParseProtocol reads what the Service API writes; the empty string is TCP, its default. It reports false for all else.
 func ParseProtocol(s string) (Protocol, bool) {
-	switch s {
-	case "TCP", "":
-		return TCP, true
-	case "UDP":
-		return UDP, true
-	case "SCTP":
-		return SCTP, true
-	default:
-		return 0, false
+	for p, name := range protocolNames {
+		if cmp.Or(s, "TCP") == name {
+			return p, true
+		}
 	}
+	return 0, false
 }
 
 // ServiceName names a Service. Its zero value names none.

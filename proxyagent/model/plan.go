@@ -165,6 +165,3 @@ type LocalSource struct {
 	// Interface is the name of a bridge, InterfacePrefix the beginning of the names of all pod interfaces.
 	Interface, InterfacePrefix string
 }
-
-// Known reports whether local pods can be recognised.
-func (l LocalSource) Known() bool { return l != LocalSource{} }

@@ -55,10 +55,15 @@ func (c *Conn) Do(r Request) error {
 	return c.exchange(r, func([]byte) bool { return true })
 }
 
-// Dump sends a request and hands every answer to each, which must not keep it. When the table changed so much meanwhile that the answers may
-// be incomplete, the error is one for [Again].
+// Dump asks for all there is and hands every answer to each, which must not keep it. When the table changed so much meanwhile that the answers
+// may be incomplete, the error is one for [Again].
 func (c *Conn) Dump(r Request, each func(Attrs)) error {
 	r.Flags |= unix.NLM_F_DUMP
+	return c.Get(r, each)
+}
+
+// Get sends a request that the kernel answers with messages, each of which is handed to each.
+func (c *Conn) Get(r Request, each func(Attrs)) error {
 	return c.exchange(r, func(message []byte) bool {
 		if len(message) >= nl.SizeofNfgenmsg {
 			each(message[nl.SizeofNfgenmsg:])

@@ -16,7 +16,6 @@ func TestAgain(t *testing.T) {
 		wantErr   error
 		wantCalls int
 	}{
-		"at once":                           {[]error{nil}, nil, 1},
 		"after an interruption":             {[]error{nl.ErrDumpInterrupted, syscall.EINTR, nil}, nil, 3},
 		"another error":                     {[]error{syscall.EINTR, broken}, broken, 2},
 		"interrupted for ever":              {[]error{syscall.EINTR}, syscall.EINTR, tries},

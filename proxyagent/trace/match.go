@@ -1,189 +1,126 @@
 package trace
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// match is one condition of a rule.
-type match func(w Node, s state) answer
+// match is one condition of a rule. It returns the probability with which it holds, and an error when that cannot be told.
+type match func(w Node, s state) (chance float64, err error)
 
-// matcher reads the arguments of an option; nil when it does not understand them.
-type matcher func(args []string) match
-
-// matchers are the known options, by module and name. Those without a module come in the rule
-// before the first -m.
-var matchers = map[string]matcher{
+// matchers read the first argument of the known options, by module and name. Options without a module stand before the first -m. They return
+// nil when they do not understand the argument.
+var matchers = map[string]func(arg string) match{
 	" -s": inPrefix(func(s state) netip.Addr { return s.Src }),
 	" -d": inPrefix(func(s state) netip.Addr { return s.Dst.Addr() }),
 	" -i": onInterface(func(s state) string { return s.In }),
 	" -o": onInterface(func(s state) string { return s.out }),
 	" -p": hasProtocol,
-	" -f": func([]string) match { return never },
 
-	"comment --comment": func([]string) match { return always },
+	"comment --comment":   func(string) match { return probably(1) },
+	"tcp --dport":         toPort,
+	"udp --dport":         toPort,
+	"sctp --dport":        toPort,
+	"multiport --dports":  toPort,
+	"addrtype --src-type": isLocal(func(s state) netip.Addr { return s.Src }),
+	"addrtype --dst-type": isLocal(func(s state) netip.Addr { return s.Dst.Addr() }),
+	"mark --mark":         hasMark,
+	"state --state":       inState,
+	"conntrack --ctstate": inState,
 
-	"tcp --dport":     toPort,
-	"tcp --sport":     fromPort,
-	"tcp --tcp-flags": hasFlags,
-	"udp --dport":     toPort,
-	"udp --sport":     fromPort,
-	"sctp --dport":    toPort,
-	"sctp --sport":    fromPort,
-
-	"multiport --dports": toPort,
-	"multiport --sports": fromPort,
-
-	"set --match-set":       inSet,
-	"addrtype --src-type":   ofType(func(s state) netip.Addr { return s.Src }),
-	"addrtype --dst-type":   ofType(func(s state) netip.Addr { return s.Dst.Addr() }),
-	"mark --mark":           hasMark,
-	"state --state":         inState,
-	"conntrack --ctstate":   inState,
-	"conntrack --ctdir":     func(args []string) match { return constant(slices.Equal(args, []string{"ORIGINAL"})) },
-	"conntrack --ctproto":   hasProtocol,
-	"iprange --src-range":   inRange(func(s state) netip.Addr { return s.Src }),
-	"iprange --dst-range":   inRange(func(s state) netip.Addr { return s.Dst.Addr() }),
-	"conntrack --ctorigdst": inPrefix(func(s state) netip.Addr { return s.original.Addr() }),
-	"conntrack --ctorigsrc": inPrefix(func(s state) netip.Addr { return s.client }),
-	"conntrack --ctorigdstport": func(args []string) match {
-		return portIn(args, func(s state) uint16 { return s.original.Port() })
+	"statistic --mode": func(arg string) match {
+		if arg == "random" {
+			return probably(1)
+		}
+		return nil
+	},
+	"statistic --probability": func(arg string) match {
+		p, err := strconv.ParseFloat(arg, 64)
+		if err != nil {
+			return nil
+		}
+		return probably(p)
 	},
 }
 
-// matchesOf turns the options of one module into conditions, each on its own but for those of statistic.
-func matchesOf(module string, os []option) (ms []match) {
-	if module == "statistic" {
-		return []match{chance(os)}
+// modules are those of the known options. Others may match without any option.
+var modules = []string{"comment", "tcp", "udp", "sctp", "multiport", "addrtype", "mark", "state", "conntrack", "statistic", "set"}
+
+// matchOf turns an option into a condition.
+func matchOf(module string, o option) match {
+	var m match
+	switch read := matchers[module+" "+o.name]; {
+	case module == "set" && o.name == "--match-set" && len(o.args) == 2:
+		m = inSet(o.args[0], strings.Split(o.args[1], ","))
+	case read != nil && len(o.args) == 1:
+		m = read(o.arg())
 	}
-	for _, o := range os {
-		m := match(nil)
-		if read := matchers[module+" "+o.name]; read != nil {
-			m = read(o.args)
-		}
-		if m == nil {
-			m = unknownMatch(module, o)
-		}
-		if o.not {
-			m = inverted(m)
-		}
-		ms = append(ms, m)
+	if m == nil {
+		return func(Node, state) (float64, error) { return 0, fmt.Errorf("%s is not known here", o.name) }
 	}
-	if len(os) == 0 && !slices.Contains(plainModules, module) {
-		ms = append(ms, unknownMatch(module, option{}))
+	if !o.not {
+		return m
 	}
-	return ms
+	return func(w Node, s state) (float64, error) {
+		chance, err := m(w, s)
+		return 1 - chance, err
+	}
 }
 
-// plainModules match everything without options: -p has checked the protocol.
-var plainModules = []string{"", "tcp", "udp", "sctp", "comment", "conntrack", "multiport"}
+func probably(chance float64) match { return func(Node, state) (float64, error) { return chance, nil } }
 
-func unknownMatch(module string, o option) match {
-	text := strings.TrimSpace("-m " + module + " " + o.String())
-	if module == "" {
-		text = o.String()
-	}
-	return func(Node, state) answer { return cannotTell("%s", text) }
+// when is a match that always knows its answer.
+func when(holds func(state) bool) match {
+	return func(_ Node, s state) (float64, error) { return oneIf(holds(s)), nil }
 }
 
-func inverted(m match) match { return func(w Node, s state) answer { return m(w, s).not() } }
+func oneIf(holds bool) float64 {
+	if holds {
+		return 1
+	}
+	return 0
+}
 
-func always(Node, state) answer { return yes }
-func never(Node, state) answer  { return no }
+var errWhichAddress = errors.New("it is not known which of its addresses the node gave it")
 
-func constant(holds bool) match { return func(Node, state) answer { return when(holds) } }
-
-func inPrefix(of func(state) netip.Addr) matcher {
-	return func(args []string) match {
-		if len(args) != 1 {
+func inPrefix(of func(state) netip.Addr) func(string) match {
+	return func(arg string) match {
+		p, err := netip.ParsePrefix(arg)
+		if a, errAddr := netip.ParseAddr(arg); errAddr == nil {
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		if err != nil {
 			return nil
 		}
-		p, ok := parsePrefix(args[0])
-		if !ok {
-			return nil
-		}
-		return func(_ Node, s state) answer {
+		return func(_ Node, s state) (float64, error) {
 			if !of(s).IsValid() {
-				return cannotTell(whichAddress)
+				return 0, errWhichAddress
 			}
-			return when(p.Contains(of(s)))
+			return oneIf(p.Contains(of(s))), nil
 		}
 	}
-}
-
-// parsePrefix reads an address, with the length of a prefix or without. Masks with holes are unknown.
-func parsePrefix(text string) (netip.Prefix, bool) {
-	if a, err := netip.ParseAddr(text); err == nil {
-		return netip.PrefixFrom(a, a.BitLen()), true
-	}
-	p, err := netip.ParsePrefix(text)
-	return p, err == nil
 }
 
 // onInterface matches a name, or with a plus at its end all names with that prefix. A packet that has no such interface has an empty name.
-func onInterface(of func(state) string) matcher {
-	return func(args []string) match {
-		if len(args) != 1 {
-			return nil
-		}
-		start, isPrefix := strings.CutSuffix(args[0], "+")
-		return func(_ Node, s state) answer {
-			switch name := of(s); {
-			case name == unknownInterface:
-				return cannotTell("the interface is not known")
-			case isPrefix:
-				return when(strings.HasPrefix(name, start))
-			default:
-				return when(name == start)
-			}
-		}
+func onInterface(of func(state) string) func(string) match {
+	return func(arg string) match {
+		start, isPrefix := strings.CutSuffix(arg, "+")
+		return when(func(s state) bool { return of(s) == start || isPrefix && strings.HasPrefix(of(s), start) })
 	}
 }
 
-// unknownInterface stands for one that routing did not find. No interface can have this name.
-const unknownInterface = "?"
-
-var protocols = map[string]model.Protocol{
-	"tcp": model.TCP, "6": model.TCP, "udp": model.UDP, "17": model.UDP, "sctp": model.SCTP, "132": model.SCTP,
+func hasProtocol(arg string) match {
+	return when(func(s state) bool { return strings.EqualFold(arg, s.Protocol.String()) })
 }
 
-func hasProtocol(args []string) match {
-	if len(args) != 1 {
-		return nil
-	}
-	name := strings.ToLower(args[0])
-	if name == "all" || name == "0" {
-		return always
-	}
-	return func(_ Node, s state) answer { return when(protocols[name] == s.Protocol) }
-}
-
-func toPort(args []string) match {
-	return portIn(args, func(s state) uint16 { return s.Dst.Port() })
-}
-
-// fromPort is unknown, since clients use any port, unless the range has all ports.
-func fromPort(args []string) match {
-	if slices.Equal(args, []string{"0:65535"}) {
-		return always
-	}
-	return func(Node, state) answer {
-		return cannotTell("the source port is not known: %s", strings.Join(args, " "))
-	}
-}
-
-// portIn reads ports and ranges like 80,100:200.
-func portIn(args []string, of func(state) uint16) match {
-	if len(args) != 1 {
-		return nil
-	}
-	type interval struct{ from, to uint16 }
-	var intervals []interval
-	for part := range strings.SplitSeq(args[0], ",") {
+// toPort reads ports and ranges like 80,100:200.
+func toPort(arg string) match {
+	var ranges [][2]uint64
+	for part := range strings.SplitSeq(arg, ",") {
 		first, last, isRange := strings.Cut(part, ":")
 		if !isRange {
 			last = first
@@ -193,108 +130,94 @@ func portIn(args []string, of func(state) uint16) match {
 		if err1 != nil || err2 != nil {
 			return nil
 		}
-		intervals = append(intervals, interval{uint16(from), uint16(to)})
+		ranges = append(ranges, [2]uint64{from, to})
 	}
-	return func(_ Node, s state) answer {
-		port := of(s)
-		return when(slices.ContainsFunc(intervals, func(i interval) bool { return i.from <= port && port <= i.to }))
-	}
+	return when(func(s state) bool {
+		port := uint64(s.Dst.Port())
+		return slices.ContainsFunc(ranges, func(r [2]uint64) bool { return r[0] <= port && port <= r[1] })
+	})
 }
 
-// hasFlags is about the first packet of a connection, which has SYN and no other flag.
-func hasFlags(args []string) match {
-	if len(args) != 2 {
-		return nil
-	}
-	asked := func(list string) bool { return list == "ALL" || slices.Contains(strings.Split(list, ","), "SYN") }
-	syn := args[1] == "SYN" || args[1] == "NONE"
-	return constant(syn && asked(args[0]) == (args[1] == "SYN"))
-}
-
-func inRange(of func(state) netip.Addr) matcher {
-	return func(args []string) match {
-		if len(args) != 1 {
+// isLocal knows the type LOCAL alone, which is the one that rules about Services use.
+func isLocal(of func(state) netip.Addr) func(string) match {
+	return func(arg string) match {
+		if arg != "LOCAL" {
 			return nil
 		}
-		first, last, _ := strings.Cut(args[0], "-")
-		from, err1 := netip.ParseAddr(first)
-		to, err2 := netip.ParseAddr(last)
-		if err1 != nil || err2 != nil {
-			return nil
-		}
-		return func(_ Node, s state) answer {
-			if !of(s).IsValid() {
-				return cannotTell(whichAddress)
+		return func(w Node, s state) (float64, error) {
+			if !of(s).IsValid() { // one of the node's, in any case
+				return 1, nil
 			}
-			return when(!of(s).Less(from) && !to.Less(of(s)))
+			return oneIf(w.Local(of(s))), nil
 		}
 	}
 }
 
-// inState is about a new connection. DNAT holds as soon as it is translated, SNAT only behind POSTROUTING, so for what the node sends
-// to itself.
-func inState(args []string) match {
-	if len(args) != 1 {
-		return nil
-	}
-	states := strings.Split(args[0], ",")
-	return func(_ Node, s state) answer {
-		switch {
-		case slices.Contains(states, "NEW"), s.translated() && slices.Contains(states, "DNAT"):
-			return yes
-		case slices.Contains(states, "SNAT"):
-			return s.sourceTranslated()
-		default:
-			return no
+// inState is about a new connection. DNAT holds as soon as it is translated.
+func inState(arg string) match {
+	states := strings.Split(arg, ",")
+	return func(_ Node, s state) (float64, error) {
+		known := slices.Contains(states, "NEW") || s.Dst != s.original && slices.Contains(states, "DNAT")
+		if !known && s.source != "" && slices.Contains(states, "SNAT") {
+			return 0, errWhichAddress
 		}
+		return oneIf(known), nil
 	}
 }
 
 // hasMark reads value or value/mask.
-func hasMark(args []string) match {
-	if len(args) != 1 {
-		return nil
-	}
-	value, mask, ok := parseMark(args[0])
+func hasMark(arg string) match {
+	value, mask, ok := parseMark(arg)
 	if !ok {
 		return nil
 	}
-	return func(_ Node, s state) answer { return when(s.mark&mask == value) }
+	return when(func(s state) bool { return s.mark&mask == value })
 }
 
 func parseMark(text string) (value, mask uint32, ok bool) {
 	first, second, masked := strings.Cut(text, "/")
-	v, err := strconv.ParseUint(first, 0, 32)
-	if err != nil {
-		return 0, 0, false
-	}
 	if !masked {
-		return uint32(v), ^uint32(0), true
+		second = "0xffffffff"
 	}
-	m, err := strconv.ParseUint(second, 0, 32)
-	return uint32(v), uint32(m), err == nil
+	v, err1 := strconv.ParseUint(first, 0, 32)
+	m, err2 := strconv.ParseUint(second, 0, 32)
+	return uint32(v), uint32(m), err1 == nil && err2 == nil
 }
 
-// chance reads all options of statistic. Counting every n-th packet is a chance of 1/n for one of which nothing is known.
-func chance(os []option) match {
-	p, ok := 0.0, false
-	not := false
-	for _, o := range os {
-		switch o.name {
-		case "--probability":
-			f, err := strconv.ParseFloat(o.arg(), 64)
-			p, ok, not = f, err == nil, o.not
-		case "--every":
-			n, err := strconv.ParseUint(o.arg(), 10, 32)
-			p, ok, not = 1/float64(max(n, 1)), err == nil && n > 0, o.not
+// inSet matches when a set has the parts of the packet that its type and the directions select.
+func inSet(name string, directions []string) match {
+	return func(w Node, s state) (float64, error) {
+		kind, err := w.Kind(name)
+		if err != nil {
+			return 0, err
+		}
+		entry, err := entryOf(kind, directions, s)
+		if err != nil {
+			return 0, err
+		}
+		has, err := w.Has(name, entry)
+		return oneIf(has), err
+	}
+}
+
+// entryOf returns the entry to look up in a set of a type. Each part of the type uses the next direction.
+func entryOf(kind string, directions []string, s state) (string, error) {
+	_, list, _ := strings.Cut(kind, ":")
+	var words []string
+	for i, part := range strings.Split(list, ",") {
+		source := i >= len(directions) || directions[i] == "src"
+		switch {
+		case part == "port" && !source && kind == "bitmap:port":
+			words = append(words, fmt.Sprint(s.Dst.Port()))
+		case part == "port" && !source:
+			words = append(words, fmt.Sprintf("%s:%d", strings.ToLower(s.Protocol.String()), s.Dst.Port()))
+		case (part == "ip" || part == "net") && !source:
+			words = append(words, s.Dst.Addr().String())
+		case (part == "ip" || part == "net") && i < len(directions) && s.Src.IsValid():
+			words = append(words, s.Src.String())
+		default:
+			return "", fmt.Errorf("what a set of type %s holds of this packet is not known", kind)
 		}
 	}
-	if !ok {
-		return func(Node, state) answer { return cannotTell("-m statistic") }
-	}
-	a := answer{chance: p}
-	if not {
-		a = a.not()
-	}
-	return func(Node, state) answer { return a }
+	return strings.Join(words, ","), nil
 }

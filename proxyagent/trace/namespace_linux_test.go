@@ -58,8 +58,7 @@ func eachVariant(t *testing.T, run func(t *testing.T, v variant)) {
 // at their other ends, and the neighbours are permanent entries: a failed resolution would be reported to the sender.
 func makeNode(t *testing.T) {
 	t.Helper()
-	for line := range strings.Lines(`
-		link set lo up
+	command(t, `link set lo up
 		link add eth0 type veth peer name far0
 		link set eth0 up
 		link set far0 up
@@ -73,13 +72,9 @@ func makeNode(t *testing.T) {
 		addr add fd00:1::1/64 dev eth0 nodad
 		addr add fd00:1::2/128 dev eth0 nodad
 		addr add fd00:244:1::1/64 dev cni0 nodad
-		-6 route add default via fd00:1::fe dev eth0
+		route add default via fd00:1::fe dev eth0
 		neigh add 192.168.0.254 lladdr 02:00:00:00:00:fe dev eth0
-		neigh add fd00:1::fe lladdr 02:00:00:00:00:fe dev eth0`) {
-		if args := strings.Fields(line); len(args) > 0 {
-			command(t, "", "ip", args...)
-		}
-	}
+		neigh add fd00:1::fe lladdr 02:00:00:00:00:fe dev eth0`, "ip", "-batch", "-")
 	for _, forward := range []string{"/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"} {
 		if err := os.WriteFile(forward, []byte("1"), 0); err != nil {
 			t.Fatal(err)
@@ -90,14 +85,8 @@ func makeNode(t *testing.T) {
 // restore replaces all rules of the tables in text.
 func (v variant) restore(t *testing.T, text string) {
 	t.Helper()
-	command(t, text, v.program("-restore"))
-}
-
-func (v variant) program(kind string) string {
-	if v.family == model.IPv6 {
-		return "ip6tables-" + string(v.mode) + kind
-	}
-	return "iptables-" + string(v.mode) + kind
+	program := map[model.Family]string{model.IPv4: "iptables-", model.IPv6: "ip6tables-"}[v.family] + string(v.mode) + "-restore"
+	command(t, text, program)
 }
 
 func command(t *testing.T, input, name string, args ...string) string {

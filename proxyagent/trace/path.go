@@ -3,153 +3,111 @@ package trace
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
 )
 
-// Step is one line of a Path: a chain that packets come to, or a rule that matches them.
-type Step struct {
-	// Depth is 0 for a built-in chain, more for rules and for those of chains that they lead to.
-	Depth int
-	// Text is the rule as iptables-save prints it, or the table and chain.
-	Text string
-	// Notes say in words what happens, and to which part of the packets.
-	Notes []string
+// Path is what Walk found.
+type Path struct {
+	Packet Packet
+	// Steps are the rules that matched, in their order, indented by how deep their chains are.
+	Steps []string
+	// Ends are what becomes of such packets, with the share of each. What is Perhaps has no share that means anything.
+	Ends map[End]float64
 }
 
-// builtin is a Step for a built-in chain and the packets that come to it.
-func builtin(tableName, chainName string, flows []flow) Step {
-	s := Step{Text: tableName + " " + chainName}
-	if to := destinations(flows); len(to) <= fewDestinations {
-		words := make([]string, len(to))
-		for i, d := range to {
-			words[i] = d.String()
-		}
-		s.Text += ", to " + strings.Join(words, ", ")
-	} else {
-		s.Text += fmt.Sprintf(", to %d destinations", len(to))
-	}
-	return s
-}
+// Delivered is the verdict about packets that passed all rules.
+const Delivered = "goes to"
 
-// fewDestinations are listed one by one.
-const fewDestinations = 4
-
-func destinations(flows []flow) (to []netip.AddrPort) {
-	seen := map[netip.AddrPort]bool{}
-	for _, f := range flows {
-		if !seen[f.Dst] {
-			seen[f.Dst] = true
-			to = append(to, f.Dst)
-		}
-	}
-	return to
-}
-
-// whichOf returns which of the packets a rule matches; nothing if all.
-func whichOf(before []flow, m matched) (notes []string) {
-	from, to := destinations(before), destinations(m.hit)
-	switch {
-	case len(to) < len(from) && len(to) == 1:
-		notes = append(notes, "those to "+to[0].String())
-	case len(to) < len(from):
-		notes = append(notes, fmt.Sprintf("those to %d of %d destinations", len(to), len(from)))
-	}
-	switch share := totalShare(m.hit); {
-	case m.unknown != "":
-		notes = append(notes, "cannot tell whether it matches ("+m.unknown+"); both are followed")
-	case share < 1 && !sameShare(share, 1):
-		notes = append(notes, fraction(share)+" of all")
-	}
-	return notes
-}
-
-func totalShare(flows []flow) (sum float64) {
-	for _, f := range flows {
-		sum += f.share
-	}
-	return sum
-}
-
-// Verdict is what becomes of a packet.
-type Verdict int
-
-const (
-	// Delivered packets go to Outcome.Dst.
-	Delivered Verdict = iota
-	// Refused packets are answered with an error.
-	Refused
-	// Dropped packets are not answered.
-	Dropped
-	// Unroutable packets are not let through by routing.
-	Unroutable
-	// NotFollowed packets go somewhere that the rule does not say.
-	NotFollowed
-)
-
-// End is the verdict about a packet, and what caused it.
+// End is one thing that may become of a packet.
 type End struct {
-	Verdict Verdict
-	// Dst is where it goes, of Delivered and Unroutable; Here: that is this node itself. Translated: a rule sent it there.
-	Dst              netip.AddrPort
-	Here, Translated bool
-	// Source says what takes the place of the packet's source, in words; empty when it is kept.
+	// Perhaps: it depends on a rule of which it is not known whether it matches.
+	Perhaps bool
+	// Verdict is Delivered, or says why it is not.
+	Verdict string
+	// Source takes the place of the packet's source, an address or nodeSource; empty when it is kept.
 	Source string
-	// Touched is false when no rule did anything to it or let it through.
-	Touched bool
-	// Because is the rule that decided or, where none did, the policy; Detail says more.
-	Because, Detail string
+	// Dst is where it is delivered. Here: that is this node itself.
+	Dst  netip.AddrPort
+	Here bool
 }
 
-// Outcome is one End of such packets.
-type Outcome struct {
-	End
-	// Share is which part of them comes here, from 0 to 1, when all of If holds.
-	Share float64
-	// If are the unknown conditions, as sentences.
-	If []string
-}
-
-// outcomes adds up the shares of equal Ends. Its zero value is empty.
-type outcomes struct {
-	all []Outcome
-	at  map[outcomeKey]int
-}
-
-type outcomeKey struct {
-	End
-	ifs string
-}
-
-func (os *outcomes) add(o Outcome) {
-	key := outcomeKey{o.End, strings.Join(o.If, "\n")}
-	if os.at == nil {
-		os.at = map[outcomeKey]int{}
+// String returns the steps and then the verdict, as lines.
+func (p Path) String() string {
+	var b strings.Builder
+	from := "sent by this node"
+	if p.Packet.In != "" {
+		from = "coming in by " + p.Packet.In
 	}
-	if i, known := os.at[key]; known {
-		os.all[i].Share += o.Share
-		return
+	fmt.Fprintf(&b, "A new %s connection from %s to %s, %s\n", p.Packet.Protocol, p.Packet.Src, p.Packet.Dst, from)
+	for _, s := range p.Steps {
+		b.WriteString(s + "\n")
 	}
-	os.at[key] = len(os.all)
-	os.all = append(os.all, o)
+	b.WriteString(p.verdict())
+	return b.String()
 }
 
-// compareOutcomes puts what is certain first, and side by side what differs in its destination alone.
-func compareOutcomes(a, b Outcome) int {
-	return cmp.Or(slices.Compare(a.If, b.If), cmp.Compare(a.Verdict, b.Verdict), cmp.Compare(a.Source, b.Source),
-		compareBools(a.Here, b.Here), compareBools(a.Translated, b.Translated), compareBools(a.Touched, b.Touched),
-		a.Dst.Compare(b.Dst), cmp.Compare(a.Because, b.Because))
+// verdict lists all ends, what is certain first; those that differ only in the destination share a line.
+func (p Path) verdict() string {
+	all := slices.SortedFunc(maps.Keys(p.Ends), func(a, b End) int {
+		return cmp.Or(strings.Compare(a.group(), b.group()), a.Dst.Compare(b.Dst))
+	})
+	lines := []string{}
+	for i := 0; i < len(all); {
+		first, to := all[i], []string{}
+		for ; i < len(all) && all[i].group() == first.group(); i++ {
+			to = append(to, all[i].to()+p.share(all[i]))
+		}
+		lines = append(lines, first.sentence(to))
+	}
+	return "Verdict: " + strings.Join(lines, "\n     or: ") + "\n"
 }
 
-// compareBools puts false first.
-func compareBools(a, b bool) int {
+// group is the same for ends that differ only in the destination.
+func (e End) group() string { return fmt.Sprint(e.Perhaps, e.Verdict, e.Here, e.Source) }
+
+func (e End) to() string {
+	if e.Verdict == Delivered {
+		return " " + e.Dst.String()
+	}
+	return ""
+}
+
+// share is the part of the packets in brackets: 1/3 where it is one, otherwise in percent, nothing for all of them.
+func (p Path) share(e End) string {
+	s := p.Ends[e]
+	n := math.Round(1 / s)
 	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
+	case e.Perhaps || math.Abs(s-1) < 1e-6:
+		return ""
+	case math.Abs(s*n-1) < 1e-4:
+		return fmt.Sprintf(" (1/%.0f)", n)
 	default:
-		return 1
+		return fmt.Sprintf(" (%.2f %%)", 100*s)
+	}
+}
+
+// sentence describes ends that differ only in their destination.
+func (e End) sentence(to []string) string {
+	text := e.Verdict + strings.Join(to, ",")
+	if e.Perhaps {
+		text = "perhaps " + text
+	}
+	switch {
+	case e.Verdict != Delivered:
+		return text
+	case e.Here:
+		text += " on this node itself"
+	}
+	switch e.Source {
+	case "":
+		return text + ", with its own source"
+	case nodeSource:
+		return text + ", with " + e.Source
+	default:
+		return text + ", with the source " + e.Source
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os/exec"
 	"strings"
-	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -49,9 +48,6 @@ func Run(ctx context.Context, w io.Writer, o Options) error {
 	}
 	if err != nil {
 		return fmt.Errorf("walking the rules of iptables-%s: %w", rules.mode, err)
-	}
-	if note != "" {
-		note += "\n"
 	}
 	_, err = fmt.Fprintf(w, "Rules of iptables-%s: %d\n%s%s", rules.mode, rules.Rules(), note, path)
 	return err
@@ -93,10 +89,10 @@ func (k kernel) sender(p Packet) (Packet, error) {
 		}
 		return p, err
 	}
-	local, err := k.Local(p.Src)
-	if err != nil || local {
-		return p, err
+	if k.Local(p.Src) {
+		return p, nil
 	}
+	var err error
 	p.In, err = k.Route(Packet{Dst: netip.AddrPortFrom(p.Src, 0)}, 0)
 	if err != nil {
 		return p, fmt.Errorf("looking for the interface that %s is behind: %w", p.Src, err)
@@ -104,63 +100,45 @@ func (k kernel) sender(p Packet) (Packet, error) {
 	return p, nil
 }
 
-// modeAuto is the word for the variant that is in use.
-const modeAuto = "auto"
-
 // rulesOf are the rules of one variant.
 type rulesOf struct {
 	mode iptables.Mode
 	Ruleset
-	// ours is true when there are chains of ours.
-	ours bool
+	ours bool // there are chains of ours
 }
 
 // read returns the rules of the mode that is asked for, and what is to be said about the others.
-func read(ctx context.Context, mode string, f model.Family) (rulesOf, string, error) {
-	if m := iptables.Mode(mode); m == iptables.NFT || m == iptables.Legacy {
-		r, err := save(ctx, m, f)
-		return r, "", err
-	}
-	if mode != modeAuto && mode != "" {
-		return rulesOf{}, "", fmt.Errorf("there is no variant %q of iptables: it is auto, nft or legacy", mode)
-	}
-	var found []rulesOf
-	var missing error
-	for _, m := range []iptables.Mode{iptables.NFT, iptables.Legacy} {
-		if m == iptables.Legacy && !iptables.LegacyInUse(f) {
-			continue
+func read(ctx context.Context, mode string, f model.Family) (best rulesOf, note string, err error) {
+	modes := []iptables.Mode{iptables.Mode(mode)}
+	if mode == "" || mode == "auto" {
+		modes = []iptables.Mode{iptables.NFT}
+		if iptables.LegacyInUse(f) {
+			modes = append(modes, iptables.Legacy)
 		}
+	}
+	var missing error
+	for _, m := range modes {
 		r, err := save(ctx, m, f)
 		switch {
 		case errors.Is(err, exec.ErrNotFound):
-			missing = errors.Join(missing, err)
+			missing = err
+			continue
 		case err != nil:
 			return rulesOf{}, "", err
-		default:
-			found = append(found, r)
-		}
-	}
-	if len(found) == 0 {
-		return rulesOf{}, "", missing
-	}
-	r, note := choose(found)
-	return r, note, nil
-}
-
-// choose takes the variant with our chains, otherwise the one with more rules.
-func choose(found []rulesOf) (best rulesOf, note string) {
-	best = found[0]
-	for _, r := range found[1:] {
-		if r.ours && !best.ours || r.ours == best.ours && r.Rules() > best.Rules() {
+		case best.mode == "":
 			best = r
+			continue
+		case r.ours && !best.ours || r.ours == best.ours && r.Rules() > best.Rules():
+			best, r = r, best
+		}
+		if r.Rules() > 0 {
+			note = fmt.Sprintf("The kernel also asks those of iptables-%s, %d, which are not walked here.\n", r.mode, r.Rules())
 		}
 	}
-	for _, r := range found {
-		if r.mode != best.mode && r.Rules() > 0 {
-			note = fmt.Sprintf("The kernel also asks those of iptables-%s, %d, which are not walked here.", r.mode, r.Rules())
-		}
+	if best.mode == "" {
+		return best, "", missing
 	}
-	return best, note
+	return best, note, nil
 }
 
 func save(ctx context.Context, mode iptables.Mode, f model.Family) (rulesOf, error) {
@@ -169,10 +147,7 @@ func save(ctx context.Context, mode iptables.Mode, f model.Family) (rulesOf, err
 		return rulesOf{}, err
 	}
 	r, err := Parse(string(out))
-	if err != nil {
-		return rulesOf{}, fmt.Errorf("reading the output of iptables-%s-save: %w", mode, err)
-	}
-	return rulesOf{mode: mode, Ruleset: r, ours: bytes.Contains(out, []byte("\n:CIPA-"))}, nil
+	return rulesOf{mode: mode, Ruleset: r, ours: bytes.Contains(out, []byte("\n:CIPA-"))}, err
 }
 
 // kernel is the Node of this node, in the network namespace of the process.
@@ -207,12 +182,9 @@ func (k kernel) Has(set, entry string) (bool, error) {
 }
 
 // Local looks up a route, since whole prefixes may be local.
-func (k kernel) Local(a netip.Addr) (bool, error) {
+func (k kernel) Local(a netip.Addr) bool {
 	r, err := routeTo(a, nil)
-	if errors.Is(err, ErrNoRoute) {
-		return false, nil
-	}
-	return r.Type == unix.RTN_LOCAL, err
+	return err == nil && r.Type == unix.RTN_LOCAL
 }
 
 // Route looks up with all known fields of the packet, so that policy routing gives the same answer.
@@ -232,18 +204,10 @@ func (k kernel) Route(p Packet, mark uint32) (string, error) {
 	return link.Attrs().Name, nil
 }
 
-// refusals are routing's answers for what it does not let through.
-var refusals = []error{syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EINVAL, syscall.EXDEV, syscall.EACCES}
-
 func routeTo(a netip.Addr, o *netlink.RouteGetOptions) (netlink.Route, error) {
 	routes, err := netlink.RouteGetWithOptions(a.AsSlice(), o)
-	for _, refusal := range refusals {
-		if errors.Is(err, refusal) {
-			return netlink.Route{}, fmt.Errorf("%w to %s: %w", ErrNoRoute, a, err)
-		}
-	}
 	if err == nil && len(routes) == 0 {
-		err = ErrNoRoute
+		err = errors.New("there is none")
 	}
 	if err != nil {
 		return netlink.Route{}, fmt.Errorf("asking for the route to %s: %w", a, err)

@@ -3,16 +3,32 @@ package trace
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Path is what Walk found.
-type Path struct {
-	Packet Packet
-	// Steps are the rules that matched, in their order.
-	Steps []Step
-	// Outcomes are the ends; equal ones are merged and their shares added.
-	Outcomes []Outcome
+// Packet is the first packet of a connection.
+type Packet struct {
+	Protocol model.Protocol
+	Src      netip.Addr
+	Dst      netip.AddrPort
+	// In is the interface that it comes in by, empty when the node itself sends it.
+	In string
+}
+
+// Node has what rules refer to on a node. Where it returns an error, Walk cannot tell whether a rule matches.
+type Node interface {
+	// Kind returns the type of a set as ipset names it: "hash:ip,port".
+	Kind(set string) (string, error)
+	// Has reports whether a set has an entry, written as for ipset: "10.0.0.1,tcp:80".
+	Has(set, entry string) (bool, error)
+	// Local reports whether an address is one of this node.
+	Local(netip.Addr) bool
+	// Route returns the interface that a packet leaves by, and an error when routing refuses it.
+	Route(p Packet, mark uint32) (out string, err error)
 }
 
 const (
@@ -22,21 +38,26 @@ const (
 	mostFlows = 20000
 )
 
-// Walk follows a packet through the rules of its family. It fails when there are too many possibilities, or chains without an end.
-func Walk(p Packet, r Ruleset, w Node) (Path, error) {
-	k := walk{rules: r, node: remember(w), path: Path{Packet: p}}
-	start := []flow{{state: state{Packet: p, client: p.Src, original: p.Dst}, share: 1}}
-	if p.In == "" {
-		k.fromNode(start)
-	} else {
-		k.fromOutside(start)
-	}
-	if k.err != nil {
-		return Path{}, k.err
-	}
-	k.path.Outcomes = k.ends.all
-	slices.SortFunc(k.path.Outcomes, compareOutcomes)
-	return k.path, nil
+// state is a packet between two rules. It is comparable: what happens to equal states is the same.
+type state struct {
+	Packet // Src is invalid if it is an unknown address of the node
+	// original is its destination as it was sent.
+	original netip.AddrPort
+	// out is the interface that it leaves by, once it is routed. here: it is for this node.
+	out  string
+	here bool
+	mark uint32
+	// source is the new source address after the last chain, in words; empty if it is not translated.
+	source string
+}
+
+// flow is one possibility.
+type flow struct {
+	state
+	// doubts counts the rules on the way of which it is not known whether they matched.
+	doubts int
+	// share is the share of such packets for which it happens, if the doubts are as assumed.
+	share float64
 }
 
 // walk is one run of Walk.
@@ -44,36 +65,43 @@ type walk struct {
 	rules Ruleset
 	node  Node
 	path  Path
-	ends  outcomes
-	// unknowns are the unknown conditions by number, with a sentence for each of the two cases.
-	unknowns [][2]string
-	err      error
+	err   error
 }
 
-// fromNode follows packets that the node itself sends. Those to itself come in again through the loopback interface, already
-// translated.
+// Walk follows a packet through the rules of its family. It fails when there are too many possibilities, or chains without an end.
+func Walk(p Packet, r Ruleset, w Node) (Path, error) {
+	k := walk{rules: r, node: w, path: Path{Packet: p, Ends: map[End]float64{}}}
+	start := []flow{{state: state{Packet: p, original: p.Dst}, share: 1}}
+	if p.In == "" {
+		k.fromNode(start)
+	} else {
+		k.fromOutside(start)
+	}
+	return k.path, k.err
+}
+
+// fromNode follows packets that the node itself sends. Those to itself come in again through the loopback interface, already translated.
 func (k *walk) fromNode(flows []flow) {
-	flows = k.route(flows)
-	flows = k.hook("OUTPUT", flows, "raw", "mangle", "nat")
-	flows = k.reroute(flows)
+	flows = k.hook("OUTPUT", k.route(flows), "raw", "mangle", "nat")
+	// The kernel routes a packet again as soon as it is translated, but the remaining rules of OUTPUT still see the first interface.
 	flows = k.hook("OUTPUT", flows, "filter", "security")
 	flows = k.hook("POSTROUTING", k.route(flows), "mangle", "nat")
 	here, away := parted(flows)
 	k.delivered(away)
-	for i, f := range here {
-		here[i].state = f.looped()
+	for i := range here {
+		here[i].In, here[i].out = "lo", ""
+		if source := here[i].source; source != "" {
+			here[i].Src, _ = netip.ParseAddr(source)
+		}
 	}
-	here = k.hook("PREROUTING", here, "raw", "mangle")
-	k.delivered(k.hook("INPUT", here, "mangle", "filter", "security"))
+	k.delivered(k.hook("INPUT", k.hook("PREROUTING", here, "raw", "mangle"), "mangle", "filter", "security"))
 }
 
 // fromOutside follows packets that come in through an interface.
 func (k *walk) fromOutside(flows []flow) {
-	flows = k.route(k.hook("PREROUTING", flows, "raw", "mangle", "nat"))
-	here, away := parted(flows)
+	here, away := parted(k.route(k.hook("PREROUTING", flows, "raw", "mangle", "nat")))
 	k.delivered(k.hook("INPUT", here, "mangle", "filter", "security", "nat"))
-	away = k.hook("FORWARD", away, "mangle", "filter", "security")
-	k.delivered(k.hook("POSTROUTING", away, "mangle", "nat"))
+	k.delivered(k.hook("POSTROUTING", k.hook("FORWARD", away, "mangle", "filter", "security"), "mangle", "nat"))
 }
 
 func parted(flows []flow) (here, away []flow) {
@@ -90,35 +118,19 @@ func parted(flows []flow) (here, away []flow) {
 // route looks up the routes of the packets. Those without a route end here.
 func (k *walk) route(flows []flow) (on []flow) {
 	for _, f := range flows {
-		here, err := k.node.Local(f.Dst.Addr())
-		f.here, f.out = here, "lo"
-		if err != nil || !here {
-			f.out, err = k.node.Route(f.Packet, f.mark)
-		}
-		if f.here && f.In != "" {
-			f.out = ""
-		}
+		f.here = k.node.Local(f.Dst.Addr())
+		var err error
 		switch {
-		case errors.Is(err, ErrNoRoute):
-			k.end(f, End{Verdict: Unroutable, Dst: f.Dst, Translated: f.translated(), Detail: err.Error()})
+		case !f.here:
+			f.out, err = k.node.Route(f.Packet, f.mark)
+		case f.In == "":
+			f.out = "lo"
+		}
+		if err != nil {
+			k.end(f, End{Verdict: "goes nowhere: " + err.Error()})
 			continue
-		case err != nil:
-			f.out = unknownInterface
 		}
 		on = append(on, f)
-	}
-	return on
-}
-
-// reroute is what the kernel does after translating a packet of the node: it routes it again at once, but the remaining rules of OUTPUT
-// still see the interface of the first route.
-func (k *walk) reroute(flows []flow) []flow {
-	var on []flow
-	for _, f := range flows {
-		for _, r := range k.route([]flow{f}) {
-			r.out = f.out
-			on = append(on, r)
-		}
 	}
 	return on
 }
@@ -126,198 +138,148 @@ func (k *walk) reroute(flows []flow) []flow {
 // hook evaluates a built-in chain of several tables and returns the packets that pass.
 func (k *walk) hook(name string, flows []flow, tables ...string) []flow {
 	for _, t := range tables {
-		c := k.rules.tables[t][name]
+		c := k.rules[t][name]
 		if c == nil || len(flows) == 0 || len(c.rules) == 0 && c.policy != "DROP" {
 			continue
 		}
-		k.path.Steps = append(k.path.Steps, builtin(t, name, flows))
-		accepted, fallen := k.chain(k.rules.tables[t], c, flows, 1)
+		k.say(0, t+" "+name)
+		accepted, rest := k.chain(k.rules[t], c, flows, 1)
 		if c.policy == "DROP" {
-			k.policyDrops(t, name, fallen)
-			fallen = nil
+			k.ends(rest, "dropped by the policy of "+t+" "+name)
+			rest = nil
 		}
-		flows = merge(append(accepted, fallen...))
+		flows = merge(append(accepted, rest...))
 	}
 	return flows
-}
-
-func (k *walk) policyDrops(tableName, chainName string, flows []flow) {
-	for _, f := range flows {
-		k.end(f, End{Verdict: Dropped, Because: fmt.Sprintf("the policy of %s %s", tableName, chainName)})
-	}
 }
 
 // chain evaluates the rules of a chain. It returns the packets that a rule accepted for the table, and those that returned from the
 // chain or came to its end.
 func (k *walk) chain(t table, c *chain, flows []flow, depth int) (accepted, fallen []flow) {
 	if depth > deepest {
-		k.fail(fmt.Errorf("the chains at %s have no end", c.name))
+		k.err = errors.New("the chains have no end")
 	}
 	for _, r := range c.rules {
+		if len(flows) > mostFlows {
+			k.err = fmt.Errorf("there are more than %d possibilities", mostFlows)
+		}
 		if k.err != nil || len(flows) == 0 {
 			break
 		}
-		m := k.match(r, flows)
-		if len(m.hit) == 0 {
+		hit, miss, unsure, unknown := k.match(r, flows)
+		if len(hit) == 0 {
 			continue
 		}
-		p := k.apply(t, r, k.step(r, flows, m, depth), m.hit, depth)
-		accepted, fallen = append(accepted, p.accepted...), append(fallen, p.fallen...)
-		flows = k.bounded(merge(append(m.miss, p.on...)))
+		k.sayStep(depth, r, len(hit), len(flows), unknown)
+		a, back, on := k.apply(t, r, hit, depth)
+		accepted, fallen = append(accepted, a...), append(fallen, back...)
+		flows = merge(slices.Concat(miss, settle(on, unsure), unsure))
 	}
 	return accepted, append(fallen, flows...)
 }
 
-func (k *walk) bounded(flows []flow) []flow {
-	if len(flows) > mostFlows {
-		k.fail(fmt.Errorf("there are more than %d possibilities", mostFlows))
-	}
-	return flows
-}
-
-// matched are the packets that a rule matches and those that it does not. Packets that it matches at random are in both, as are those for
-// which the result is unknown; unknown says why.
-type matched struct {
-	hit, miss []flow
-	unknown   string
-}
-
-func (k *walk) match(r rule, flows []flow) (m matched) {
-	number := -1
+// match returns the packets that a rule matches and those that it does not, which are both where it matches at random. Those of which it is
+// not known whether it matches them are in hit and in unsure.
+func (k *walk) match(r rule, flows []flow) (hit, miss, unsure []flow, unknown error) {
 	for _, f := range flows {
-		a := k.ask(r, f.state)
-		if a.unknown != "" {
-			if number < 0 {
-				number = k.doubt(r.text+" matches", r.text+" does not match")
-			}
-			m.unknown = a.unknown
-			other := f
-			f.ifs, other.ifs = f.ifs.with(number, true), f.ifs.with(number, false)
-			m.miss = append(m.miss, other)
+		chance, err := k.ask(r, f.state)
+		if err != nil {
+			f.doubts++
+			hit, unsure, unknown = append(hit, f), append(unsure, f), err
+			continue
 		}
-		m.hit = appendPart(m.hit, f, a.chance)
-		m.miss = appendPart(m.miss, f, 1-a.chance)
+		yes, no := f, f
+		yes.share, no.share = f.share*chance, f.share*(1-chance)
+		if yes.share > 0 {
+			hit = append(hit, yes)
+		}
+		if no.share > 0 {
+			miss = append(miss, no)
+		}
 	}
-	return m
-}
-
-// doubt adds an unknown condition, with a sentence for each of its results.
-func (k *walk) doubt(holds, not string) (number int) {
-	k.unknowns = append(k.unknowns, [2]string{holds, not})
-	return len(k.unknowns) - 1
-}
-
-func appendPart(flows []flow, f flow, part float64) []flow {
-	if part <= 0 {
-		return flows
-	}
-	f.share *= part
-	return append(flows, f)
+	return hit, miss, unsure, unknown
 }
 
 // ask evaluates all matches of a rule. One that certainly fails decides, whatever is unknown about the others.
-func (k *walk) ask(r rule, s state) answer {
-	all := yes
+func (k *walk) ask(r rule, s state) (float64, error) {
+	all, unknown := 1.0, error(nil)
 	for _, m := range r.matches {
-		a := m(k.node, s)
+		chance, err := m(k.node, s)
 		switch {
-		case a.unknown != "":
-			all.unknown = a.unknown
-		case a.chance == 0:
-			return no
+		case err != nil:
+			unknown = err
+		case chance <= 0:
+			return 0, nil
 		default:
-			all.chance *= a.chance
+			all *= chance
 		}
 	}
-	return all
+	return all, unknown
 }
 
-// passage is the result of a matching rule: packets accepted for the table, returned from the chain, or going on to the next rule.
-type passage struct{ accepted, fallen, on []flow }
-
-// apply executes the target of a rule for the packets that it matched, and adds notes to the step with that number.
-func (k *walk) apply(t table, r rule, step int, hit []flow, depth int) passage {
-	to := t[r.target]
-	switch {
-	case to != nil && r.isGoto:
-		accepted, fallen := k.chain(t, to, hit, depth+1)
-		return passage{accepted: accepted, fallen: fallen}
-	case to != nil:
-		accepted, back := k.chain(t, to, hit, depth+1)
-		return passage{accepted: accepted, on: back}
-	case r.target == "RETURN":
-		return passage{fallen: hit}
-	default:
-		return k.extension(r, step, hit)
+// settle takes the doubt about a rule off packets to which it makes no difference whether the rule matches, and returns the others.
+func settle(on, unsure []flow) (different []flow) {
+	at := map[flow]int{}
+	for i, f := range unsure {
+		at[f] = i
 	}
-}
-
-// extension executes a target that is no chain.
-func (k *walk) extension(r rule, step int, hit []flow) (p passage) {
-	do, number := targets[r.target], -1
-	if do == nil {
-		do = func(_ rule, s state) effect { return unknownTarget(s) }
-	}
-	for _, f := range hit {
-		e := do(r, f.state)
-		f.state = e.state
-		if e.doubt {
-			if number < 0 {
-				number = k.doubt(r.text+" lets it pass unchanged", "")
-				e.note = "cannot tell what this does; it is passed by"
-			}
-			f.ifs = f.ifs.with(number, true)
-		}
-		k.note(step, e.note)
-		switch {
-		case e.end != nil:
-			k.end(f, *e.end)
-		case e.accepted:
-			p.accepted = append(p.accepted, f)
-		default:
-			p.on = append(p.on, f)
+	for _, f := range on {
+		if i, same := at[f]; same {
+			unsure[i].doubts--
+		} else {
+			different = append(different, f)
 		}
 	}
-	return p
+	return different
 }
 
-// step records that a rule matched some of the packets, and returns the number of the step.
-func (k *walk) step(r rule, before []flow, m matched, depth int) int {
-	s := Step{Depth: depth, Text: r.text, Notes: whichOf(before, m)}
-	k.path.Steps = append(k.path.Steps, s)
-	return len(k.path.Steps) - 1
+// merge adds up the shares of equal possibilities, so that their number does not grow with the number of rules.
+func merge(flows []flow) []flow {
+	at := make(map[flow]int, len(flows))
+	var sums []flow
+	for _, f := range flows {
+		key := f
+		key.share = 0
+		if i, known := at[key]; known {
+			sums[i].share += f.share
+			continue
+		}
+		at[key] = len(sums)
+		sums = append(sums, f)
+	}
+	return sums
 }
 
-func (k *walk) note(step int, note string) {
-	notes := &k.path.Steps[step].Notes
-	if note != "" && !slices.Contains(*notes, note) {
-		*notes = append(*notes, note)
+// say adds a line to the path.
+func (k *walk) say(depth int, text string) {
+	k.path.Steps = append(k.path.Steps, strings.Repeat("  ", depth)+text)
+}
+
+// sayStep adds a rule that matched, and for which packets.
+func (k *walk) sayStep(depth int, r rule, hit, of int, unknown error) {
+	k.say(depth, r.text)
+	if hit < of {
+		k.say(depth, fmt.Sprintf("      > for %d of %d possibilities", hit, of))
+	}
+	if unknown != nil {
+		k.say(depth, fmt.Sprintf("      > cannot tell whether it matches (%v); both are followed", unknown))
 	}
 }
 
 // delivered ends packets that passed all chains.
 func (k *walk) delivered(flows []flow) {
 	for _, f := range flows {
-		k.end(f, End{Verdict: Delivered, Dst: f.Dst, Here: f.here, Translated: f.translated()})
+		k.end(f, End{Verdict: Delivered, Dst: f.Dst, Here: f.here, Source: f.source})
 	}
 }
 
-// end records an Outcome.
+func (k *walk) ends(flows []flow, verdict string) {
+	for _, f := range flows {
+		k.end(f, End{Verdict: verdict})
+	}
+}
+
 func (k *walk) end(f flow, e End) {
-	e.Source, e.Touched = f.source, f.touched
-	o := Outcome{End: e, Share: f.share}
-	for _, c := range f.ifs {
-		sentence := k.unknowns[c.number][0]
-		if !c.holds {
-			sentence = k.unknowns[c.number][1]
-		}
-		o.If = append(o.If, sentence)
-	}
-	k.ends.add(o)
-}
-
-func (k *walk) fail(err error) {
-	if k.err == nil {
-		k.err = err
-	}
+	e.Perhaps = f.doubts > 0
+	k.path.Ends[e] += f.share
 }
