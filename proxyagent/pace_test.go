@@ -1,32 +1,10 @@
 package proxyagent
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 )
-
-// TestFirstWorkIsDueAtOnce is about a quiet start, and a quiet time.
-func TestFirstWorkIsDueAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := pace{pause: time.Second}
-		if p.due() != nil {
-			t.Error("without work something is due")
-		}
-		start := time.Now()
-		p.want(start)
-		p.want(start)
-		<-p.due()
-		p.done(time.Now())
-		time.Sleep(time.Hour)
-		p.want(time.Now())
-		<-p.due()
-		if took := time.Since(start); took != time.Hour {
-			t.Errorf("work after a quiet hour was due %s after the start", took)
-		}
-	})
-}
 
 // TestWhenTheNextRoundIs schedules rounds in seconds after the end of the last one, whose pause is two seconds.
 func TestWhenTheNextRoundIs(t *testing.T) {
@@ -67,26 +45,5 @@ func TestWhenTheNextRoundIs(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	b, now := backoff{longest: 30 * time.Second}, time.Now()
-	var got []time.Duration
-	for i := range 9 {
-		if i == 7 {
-			if b.succeeded(); !b.until.IsZero() {
-				t.Error("after a success there is something to wait for")
-			}
-		}
-		b.failed(now)
-		got = append(got, b.until.Sub(now)/time.Second)
-	}
-	if want := []time.Duration{1, 2, 4, 8, 16, 30, 30, 1, 2}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	b.failures = 1000
-	if b.failed(now); b.until.Sub(now) != 30*time.Second {
-		t.Errorf("after 1000 failures it waits until %s", b.until.Sub(now))
 	}
 }

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,12 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
 	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/proxyagent/config"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
 )
 
@@ -188,7 +184,7 @@ func TestFlagsWinOverTheFile(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := config.Default()
+			want := v1alpha1.DefaultProxyAgent()
 			want.NodeName, want.Allocations, want.IPTables.Mode, want.Log.Level = "of-the-file", "enforce", "legacy", 2
 			want.IPTables.MinSyncPeriod.Duration = 3e9
 			tc.want(&want)
@@ -233,26 +229,6 @@ func TestNameOfTheNode(t *testing.T) {
 	if c, _, err := configured(t); err != nil || c.NodeName != strings.ToLower(host) {
 		t.Errorf("without anything: got %q, %v", c.NodeName, err)
 	}
-}
-
-// TestEveryFlagIsTakenOver guards given() against a flag that is registered and forgotten.
-func TestEveryFlagIsTakenOver(t *testing.T) {
-	f, set := &flags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.register(set)
-	none := f.given()
-	set.VisitAll(func(flag *pflag.Flag) {
-		if flag.Name == "config" {
-			return
-		}
-		f, set := &flags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
-		f.register(set)
-		if err := set.Parse([]string{"--" + flag.Name + "=1" + map[bool]string{true: "s"}[flag.Value.Type() == "duration"]}); err != nil {
-			t.Fatal(err)
-		}
-		if cmp.Equal(f.given(), none) {
-			t.Errorf("--%s has no effect", flag.Name)
-		}
-	})
 }
 
 func TestCleanupModes(t *testing.T) {
@@ -306,40 +282,20 @@ func TestDumpAsksTheAgent(t *testing.T) {
 func TestAtLoopback(t *testing.T) {
 	for name, tc := range map[string]struct {
 		addresses []string
-		edit      func(c *v1alpha1.ProxyAgentConfiguration)
-		want      bool
+		off, want bool
 	}{
-		"by default":                    {nil, func(*v1alpha1.ProxyAgentConfiguration) {}, true},
-		"not wanted":                    {nil, func(c *v1alpha1.ProxyAgentConfiguration) { c.IPTables.LocalhostNodePorts = false }, false},
-		"at other addresses":            {[]string{"192.168.0.0/16"}, func(*v1alpha1.ProxyAgentConfiguration) {}, false},
-		"at a part of loopback":         {[]string{"192.168.0.0/16", "127.1.0.0/16"}, func(*v1alpha1.ProxyAgentConfiguration) {}, true},
-		"at any address":                {[]string{"0.0.0.0/0"}, func(*v1alpha1.ProxyAgentConfiguration) {}, true},
-		"at the node's own addresses":   {[]string{"primary"}, func(*v1alpha1.ProxyAgentConfiguration) {}, false},
-		"at addresses of IPv6, of IPv4": {[]string{"fd00::/64"}, func(*v1alpha1.ProxyAgentConfiguration) {}, true},
+		"by default":                    {nil, false, true},
+		"not wanted":                    {nil, true, false},
+		"at other addresses":            {[]string{"192.168.0.0/16"}, false, false},
+		"at a part of loopback":         {[]string{"192.168.0.0/16", "127.1.0.0/16"}, false, true},
+		"at any address":                {[]string{"0.0.0.0/0"}, false, true},
+		"at the node's own addresses":   {[]string{"primary"}, false, false},
+		"at addresses of IPv6, of IPv4": {[]string{"fd00::/64"}, false, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := config.Default()
-			c.IPTables.LocalhostNodePorts = true
-			c.NodePortAddresses = tc.addresses
-			tc.edit(&c)
-			if got := atLoopback(c); got != tc.want {
-				t.Errorf("got %t", got)
-			}
-			if needs := localAddrs(c) != nil; needs != (len(tc.addresses) > 0) {
-				t.Errorf("it reads the addresses of the interfaces: %t", needs)
-			}
-		})
-	}
-}
-
-func TestLocalAddrs(t *testing.T) {
-	addresses, err := localAddrs(v1alpha1.ProxyAgentConfiguration{NodePortAddresses: []string{"0.0.0.0/0"}})()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range addresses {
-		if a.Is4In6() || !a.IsValid() {
-			t.Errorf("%s is of no family", a)
+		c := v1alpha1.DefaultProxyAgent()
+		c.NodePortAddresses, c.IPTables.LocalhostNodePorts = tc.addresses, !tc.off
+		if got := atLoopback(c); got != tc.want {
+			t.Errorf("%s: got %t", name, got)
 		}
 	}
 }
@@ -363,29 +319,11 @@ func TestNewLogger(t *testing.T) {
 	}
 }
 
-// TestServersThatAreOff are not started.
-func TestServersThatAreOff(t *testing.T) {
-	for address, want := range map[string]bool{"0": false, "": false, "127.0.0.1:0": true} {
-		ran := false
-		if err := runUnlessOff(context.Background(), address, func(context.Context) error { ran = true; return nil }); err != nil || ran != want {
-			t.Errorf("%q: ran %t, %v", address, ran, err)
-		}
-	}
-	c := config.Default()
-	c.Metrics.BindAddress = "0"
-	if err := serveMetrics(logr.NewContext(context.Background(), logr.Discard()), c, nil, nil, nil, "nft"); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestShort(t *testing.T) {
 	if got := short(strings.Repeat("x", 5000)); len(got) > 1024 || len(got) < 100 {
 		t.Errorf("a note of 5000 bytes becomes one of %d", len(got))
 	}
 	if got := short("as it is"); got != "as it is" {
 		t.Errorf("got %q", got)
-	}
-	if !bytes.Equal([]byte(short("")), nil) {
-		t.Error("nothing becomes something")
 	}
 }

@@ -31,8 +31,8 @@ type Table interface {
 	Flows(ctx context.Context, f model.Family, wanted func(Flow) bool) ([]Flow, error)
 	// Delete deletes exactly this flow, and reports false when it is gone already.
 	Delete(ctx context.Context, f Flow) (bool, error)
-	// LocalAddrs returns the addresses of the node's interfaces in a family.
-	LocalAddrs(ctx context.Context, f model.Family) ([]netip.Addr, error)
+	// LocalAddrs returns the addresses of the node's interfaces.
+	LocalAddrs() ([]netip.Addr, error)
 }
 
 // staleCheck decides which flows are stale, for one reading of the table.

@@ -8,8 +8,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // inNamespace is set in the copy of this test that runs in a network namespace of its own.
@@ -31,9 +29,9 @@ func TestAReadOnlyKernelSaysWhatToDo(t *testing.T) {
 	if !again(t, "unshare", "-n", "-m", "sh", "-c", readOnly, "sh") {
 		return
 	}
-	written, err := Kernel{}.Apply([]Target{{Key: RouteLocalnet, Value: 1}})
-	if len(written) > 0 || !errors.Is(err, syscall.EROFS) {
-		t.Errorf("written %v, error %v", written, err)
+	err := Kernel("/proc/sys").Apply(Want{RouteLocalnet: true})
+	if !errors.Is(err, syscall.EROFS) {
+		t.Errorf("error %v", err)
 	}
 	want := "setting net/ipv4/conf/all/route_localnet from 0 to 1: open /proc/sys/net/ipv4/conf/all/route_localnet: read-only file system" +
 		" (mount it writable or set it on the host, or leave it alone by setting localhostNodePorts to false in the configuration)"
@@ -72,45 +70,34 @@ func loadConntrack(t *testing.T) {
 }
 
 func setsWhatIsItsOwn(t *testing.T) {
+	k := Kernel("/proc/sys")
 	w := Want{
 		TCPEstablished: time.Hour, TCPCloseWait: 2 * time.Minute, UDP: 31 * time.Second, UDPStream: 121 * time.Second,
 		BeLiberal: true, RouteLocalnet: true,
 	}
-	written, err := Kernel{}.Apply(Targets(w, 1))
-	if err != nil {
+	if err := k.Apply(w); err != nil {
 		t.Fatal(err)
 	}
-	want := []Write{
-		{TCPEstablishedTimeout, 432000, 3600}, {TCPCloseWaitTimeout, 60, 120}, {TCPBeLiberal, 0, 1},
-		{UDPTimeout, 30, 31}, {UDPStreamTimeout, 120, 121}, {RouteLocalnet, 0, 1},
+	for key, want := range map[key]int{
+		tcpEstablishedTimeout: 3600, tcpCloseWaitTimeout: 120, tcpBeLiberal: 1, udpTimeout: 31, udpStreamTimeout: 121, routeLocalnet: 1,
+	} {
+		if n, err := k.get(key); err != nil || n != want {
+			t.Errorf("%s is %d (%v), want %d", key, n, err, want)
+		}
 	}
-	if diff := cmp.Diff(want, written); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
-	}
-	if again, err := (Kernel{}).Apply(Targets(w, 1)); err != nil || len(again) > 0 {
-		t.Errorf("a second time writes %v, error %v", again, err)
-	}
-	if liberal, err := (Kernel{}).BeLiberal(); err != nil || !liberal {
+	if liberal, err := k.BeLiberal(); err != nil || !liberal {
 		t.Errorf("the kernel is liberal: %t, %v", liberal, err)
 	}
 }
 
-// refusesWhatIsTheHosts sets what the host has and one less, which no namespace but the host's may set.
+// refusesWhatIsTheHosts asks for what no namespace but the host's may set.
 func refusesWhatIsTheHosts(t *testing.T) {
-	now, err := Kernel{}.get(ConntrackMax)
+	k := Kernel("/proc/sys")
+	now, err := k.get(conntrackMax)
 	if err != nil {
 		t.Fatal(err)
 	}
-	buckets, err := Kernel{}.get(ConntrackBuckets)
-	if err != nil {
-		t.Fatal(err)
-	}
-	written, err := Kernel{}.Apply([]Target{
-		{Key: ConntrackMax, Value: now - 1}, {Key: ConntrackBuckets, Value: buckets + 1}, {Key: RouteLocalnet, Value: 0},
-	})
-	if diff := cmp.Diff([]Write{{RouteLocalnet, 1, 0}}, written); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
-	}
+	err = errors.Join(k.set(target{key: conntrackMax, value: now - 1}), k.set(target{key: conntrackBuckets, value: 1 << 30}))
 	if !errors.Is(err, os.ErrPermission) || strings.Count(err.Error(), "only root of the host's own network namespace may") != 2 {
 		t.Errorf("the error reads %v", err)
 	}

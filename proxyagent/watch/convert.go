@@ -41,25 +41,18 @@ func reachable(a netip.Addr) bool {
 	return virtual(a) && !a.IsLinkLocalUnicast()
 }
 
-// parseAddrs reads the addresses that are virtual; the others are junk.
-func parseAddrs(what string, in []string, j *junk) []netip.Addr {
-	var out []netip.Addr
-	for _, s := range in {
-		if a, ok := parseAddr(s); ok && virtual(a) {
-			out = append(out, a)
-		} else {
-			j.add(what, s)
-		}
-	}
-	return out
+// parseVirtual is parseAddr for addresses of Services.
+func parseVirtual(s string) (netip.Addr, bool) {
+	a, ok := parseAddr(s)
+	return a, ok && virtual(a)
 }
 
-// parsePrefixes reads CIDRs; what is none is junk.
-func parsePrefixes(what string, in []string, j *junk) []netip.Prefix {
-	var out []netip.Prefix
+// parse reads texts one by one; what cannot be read is junk.
+func parse[T any](what string, in []string, one func(string) (T, bool), j *junk) []T {
+	var out []T
 	for _, s := range in {
-		if p, ok := parsePrefix(s); ok {
-			out = append(out, p)
+		if v, ok := one(s); ok {
+			out = append(out, v)
 		} else {
 			j.add(what, s)
 		}

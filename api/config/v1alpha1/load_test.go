@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,12 +41,14 @@ func TestParseNamesEveryMistake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse([]byte(tc.text))
-			if err == nil {
-				t.Fatal("taken")
-			}
+			_, agentErr := ParseProxyAgent([]byte(strings.Replace(tc.text, Kind, ProxyAgentKind, 1)))
 			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
+				if !strings.Contains(fmt.Sprint(err), want) {
 					t.Errorf("%q does not name %q", err, want)
+				}
+				want = strings.Replace(want, Kind, ProxyAgentKind, 1)
+				if !strings.Contains(fmt.Sprint(agentErr), want) {
+					t.Errorf("of the node agent: %q does not name %q", agentErr, want)
 				}
 			}
 		})
