@@ -114,24 +114,7 @@ func TestFailedSyncsAreTriedAgain(t *testing.T) {
 	})
 }
 
-// TestOneFamilyDoesNotWaitForTheOther has IPv6 fail for ever, and looks how soon IPv4 has what is new.
-func TestOneFamilyDoesNotWaitForTheOther(t *testing.T) {
-	runAgent(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *fixture) {
-		s.backends[model.IPv6].broken = errKernel
-		s.run(true)
-		s.until(40 * time.Second) // IPv6 has failed six times by then and waits for the 61st second
-		s.take()
-		s.source.put(web("web", "10.96.0.1", "10.244.0.1"))
-		s.until(45 * time.Second)
-		for _, line := range s.take() {
-			if strings.Contains(line, "IPv4 sync +web") {
-				return
-			}
-		}
-		t.Error("5 s after a change of IPv4 it is not programmed, because IPv6 fails")
-	})
-}
-
+// TestSuccessIsToldOnlyForTheFamilyThatHasIt has one family fail, for which the other does not wait.
 func TestSuccessIsToldOnlyForTheFamilyThatHasIt(t *testing.T) {
 	runAgent(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *fixture) {
 		s.backends[model.IPv6].fail = []error{errKernel, errKernel}

@@ -225,19 +225,3 @@ func TestDocuments(t *testing.T) {
 		}
 	}
 }
-
-func TestNodeName(t *testing.T) {
-	for _, tc := range []struct{ configured, environment, host, want string }{
-		{"a", "b", "c", "a"},
-		{"", "b", "c", "b"},
-		{"", "", " Host.Example \n", "host.example"},
-		{" ", "", "c", "c"},
-	} {
-		if got, err := NodeName(tc.configured, tc.environment, tc.host); got != tc.want || err != nil {
-			t.Errorf("%+v: %q, %v", tc, got, err)
-		}
-	}
-	if _, err := NodeName("", " ", ""); err == nil {
-		t.Error("a node without a name")
-	}
-}

@@ -91,7 +91,6 @@ func to(destination, endpoint string) Flow {
 	if endpoint != "" {
 		f.ReplySource = netip.MustParseAddrPort(endpoint)
 	}
-	f.ReplyDestination = f.Source
 	return f
 }
 

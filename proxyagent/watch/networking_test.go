@@ -130,60 +130,37 @@ func TestTheAPIGoesAwayAndComesBack(t *testing.T) {
 	}
 }
 
-func managedBy(who string) func(*networkingv1.IPAddress) {
-	return func(a *networkingv1.IPAddress) { a.Labels[networkingv1.LabelManagedBy] = who }
-}
-
-func parent(p *networkingv1.ParentReference) func(*networkingv1.IPAddress) {
-	return func(a *networkingv1.IPAddress) { a.Spec.ParentRef = p }
-}
-
 func TestConvertIPAddress(t *testing.T) {
 	web := model.ServiceName{Namespace: "ns", Name: "web"}
 	v4, v6 := netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("fd00::1")
-	tests := map[string]struct {
-		in   *networkingv1.IPAddress
-		want model.Allocation
-		junk int
+	service := networkingv1.ParentReference{Resource: "services", Namespace: "ns", Name: "web"}
+	gateway := networkingv1.ParentReference{Group: "gateway.networking.k8s.io", Resource: "gateways", Namespace: "ns", Name: "web"}
+	foreign := networkingv1.ParentReference{Group: "x", Resource: "services", Namespace: "ns", Name: "web"}
+	pod := networkingv1.ParentReference{Resource: "pods", Namespace: "ns", Name: "web"}
+	for name, tc := range map[string]struct {
+		name, managedBy string
+		parent          *networkingv1.ParentReference
+		want            model.Allocation
+		junk            int
 	}{
-		"of a Service":      {newIPAddress("10.96.0.1", "web"), model.Allocation{Addr: v4, Service: web}, 0},
-		"of the other kind": {newIPAddress("fd00::1", "web"), model.Allocation{Addr: v6, Service: web}, 0},
-		"additional": {
-			newIPAddress("10.96.0.1", "web", managedBy(v1alpha1.ManagedByOperator)),
-			model.Allocation{Addr: v4, Service: web, Additional: true}, 0,
-		},
-		"managed by somebody else": {newIPAddress("10.96.0.1", "web", managedBy("x")), model.Allocation{Addr: v4, Service: web}, 0},
-		"without labels": {
-			newIPAddress("10.96.0.1", "web", func(a *networkingv1.IPAddress) { a.Labels = nil }), model.Allocation{Addr: v4, Service: web}, 0,
-		},
-		"without parent": {newIPAddress("10.96.0.1", "web", parent(nil)), model.Allocation{Addr: v4}, 0},
-		"of ours for something else": {
-			newIPAddress("10.96.0.1", "web", managedBy(v1alpha1.ManagedByOperator),
-				parent(&networkingv1.ParentReference{Group: "gateway.networking.k8s.io", Resource: "gateways", Namespace: "ns", Name: "web"})),
-			model.Allocation{Addr: v4}, 0,
-		},
-		"of services of another group": {
-			newIPAddress("10.96.0.1", "web", parent(&networkingv1.ParentReference{Group: "x", Resource: "services", Namespace: "ns", Name: "web"})),
-			model.Allocation{Addr: v4}, 0,
-		},
-		"of another kind of the same group": {
-			newIPAddress("10.96.0.1", "web", parent(&networkingv1.ParentReference{Resource: "pods", Namespace: "ns", Name: "web"})),
-			model.Allocation{Addr: v4}, 0,
-		},
-		"a name that is no address":   {newIPAddress("web", "web"), model.Allocation{}, 1},
-		"a second name of an address": {newIPAddress("fd00::0001", "web"), model.Allocation{}, 1},
-		"an address in disguise":      {newIPAddress("::ffff:10.96.0.1", "web"), model.Allocation{}, 1},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, j := convertIPAddress(tc.in)
-			if diff := cmp.Diff(tc.want, got.model, comparers); diff != "" {
-				t.Errorf("convertIPAddress (-want +got):\n%s", diff)
-			}
-			if j.count != tc.junk {
-				t.Errorf("%d pieces of junk, want %d: %s", j.count, tc.junk, &j)
-			}
-		})
+		"of a Service":                      {"10.96.0.1", "ipallocator.k8s.io", &service, model.Allocation{Addr: v4, Service: web}, 0},
+		"of the other family":               {"fd00::1", "ipallocator.k8s.io", &service, model.Allocation{Addr: v6, Service: web}, 0},
+		"additional":                        {"10.96.0.1", v1alpha1.ManagedByOperator, &service, model.Allocation{Addr: v4, Service: web, Additional: true}, 0},
+		"managed by somebody else":          {"10.96.0.1", "x", &service, model.Allocation{Addr: v4, Service: web}, 0},
+		"without parent":                    {"10.96.0.1", "", nil, model.Allocation{Addr: v4}, 0},
+		"of ours for something else":        {"10.96.0.1", v1alpha1.ManagedByOperator, &gateway, model.Allocation{Addr: v4}, 0},
+		"of services of another group":      {"10.96.0.1", "", &foreign, model.Allocation{Addr: v4}, 0},
+		"of another kind of the same group": {"10.96.0.1", "", &pod, model.Allocation{Addr: v4}, 0},
+		"a name that is no address":         {"web", "", &service, model.Allocation{}, 1},
+		"a second name of an address":       {"fd00::0001", "", &service, model.Allocation{}, 1},
+		"an address in disguise":            {"::ffff:10.96.0.1", "", &service, model.Allocation{}, 1},
+	} {
+		got, j := convertIPAddress(newIPAddress(tc.name, "web", func(a *networkingv1.IPAddress) {
+			a.Labels, a.Spec.ParentRef = map[string]string{networkingv1.LabelManagedBy: tc.managedBy}, tc.parent
+		}))
+		if diff := cmp.Diff(tc.want, got.model, comparers); diff != "" || j.count != tc.junk {
+			t.Errorf("%s: %d pieces of junk, want %d: %s (-want +got):\n%s", name, j.count, tc.junk, &j, diff)
+		}
 	}
 }
 
