@@ -134,7 +134,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	group.Go(func() error { return health.Run(ctx, c.Health.BindAddress, events.healthFailed) })
 	group.Go(func() error { return checks.Run(ctx) })
 	group.Go(func() error {
-		server := &http.Server{Handler: debugHandler(c, m, agent, health, string(mode)), ReadHeaderTimeout: 10 * time.Second}
+		server := &http.Server{Handler: debugHandler(c, m, agent, health), ReadHeaderTimeout: 10 * time.Second}
 		return healthz.Serve(ctx, c.Metrics.BindAddress, server, func(err error) { log.Error(err, "Serving metrics failed and will be tried again") })
 	})
 	group.Go(func() error { return agent.Run(ctx) })
@@ -150,10 +150,6 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, mode i
 	sets, err := ipset.Open()
 	if err != nil {
 		return nil, fmt.Errorf("reaching the kernel's sets (the agent needs NET_ADMIN): %w", err)
-	}
-	connections, err := conntrack.Kernel()
-	if err != nil {
-		return nil, fmt.Errorf("reaching the kernel's connection tracking: %w", err)
 	}
 	liberal, generations := beLiberal(ctx, c), &iptables.Generations{}
 	var families []proxyagent.Family
@@ -174,6 +170,10 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, mode i
 		})
 		if err != nil {
 			return nil, err
+		}
+		connections, err := conntrack.Kernel()
+		if err != nil {
+			return nil, fmt.Errorf("reaching the kernel's connection tracking: %w", err)
 		}
 		families = append(families, proxyagent.Family{Settings: settings, Backend: backend, Flows: conntrack.New(f, connections)})
 	}

@@ -3,7 +3,6 @@ package watch
 import (
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 	"unique"
 
@@ -60,11 +59,8 @@ func parse[T any](what string, in []string, one func(string) (T, bool), j *junk)
 	return out
 }
 
-const (
-	// shownJunk is how many pieces of junk are shown with their value, shownLetters how many letters of each.
-	shownJunk    = 3
-	shownLetters = 64
-)
+// shownJunk is how many pieces of junk are shown with their value.
+const shownJunk = 3
 
 // junk collects what of one object cannot be used. Its size has a bound, whatever the object holds. The zero value is none.
 type junk struct {
@@ -76,7 +72,7 @@ type junk struct {
 func (j *junk) add(what, value string) {
 	j.count++
 	if len(j.examples) < shownJunk {
-		j.examples = append(j.examples, what+" "+quoted(value))
+		j.examples = append(j.examples, fmt.Sprintf("%s %.64q", what, value))
 	}
 }
 
@@ -87,14 +83,6 @@ func (j *junk) String() string {
 		return fmt.Sprintf("%s and %d more", text, more)
 	}
 	return text
-}
-
-// quoted writes any string on one short line.
-func quoted(s string) string {
-	if len(s) > shownLetters {
-		return strconv.Quote(s[:shownLetters]) + "..."
-	}
-	return strconv.Quote(s)
 }
 
 // head is what an informer asks of an object that it stores. It stands in for an ObjectMeta, which is six times as large.
