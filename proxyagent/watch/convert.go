@@ -72,7 +72,7 @@ type junk struct {
 func (j *junk) add(what, value string) {
 	j.count++
 	if len(j.examples) < shownJunk {
-		j.examples = append(j.examples, fmt.Sprintf("%s %.64q", what, value))
+		j.examples = append(j.examples, fmt.Sprintf("%s %q", what, value[:min(len(value), 64)]))
 	}
 }
 

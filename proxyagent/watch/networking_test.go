@@ -96,6 +96,9 @@ func TestEnforceFailsWithoutTheAPI(t *testing.T) {
 	inFixture(t, func(w *fixture) {
 		w.refuse(errNotServed, "ipaddresses", "servicecidrs")
 		w.start(Options{Allocations: model.Enforce})
+		if len(w.ended) == 0 {
+			t.Fatal("Run goes on")
+		}
 		if err := <-w.ended; !errors.Is(err, ErrNotServed) || w.ready() {
 			t.Errorf("ready %t, Run: %v", w.ready(), err)
 		}
