@@ -140,6 +140,7 @@ kind: ProxyAgentConfiguration
 nodeName: of-the-file
 allocations: enforce
 iptables: {mode: legacy, minSyncPeriod: 3s}
+detectLocal: {mode: NodeCIDR}
 log: {level: 2}
 `
 
@@ -169,7 +170,7 @@ func TestFlagsWinOverTheFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := v1alpha1.DefaultProxyAgent()
 			want.NodeName, want.Allocations, want.IPTables.Mode, want.Log.Level = "of-the-file", "enforce", "legacy", 2
-			want.IPTables.MinSyncPeriod.Duration = 3e9
+			want.IPTables.MinSyncPeriod.Duration, want.DetectLocal.Mode = 3e9, v1alpha1.DetectNodeCIDR
 			tc.want(&want)
 			got, warnings, err := configured(t, append(tc.args, "--config", write(t, fileOfAll))...)
 			if err != nil || len(warnings) > 0 {

@@ -83,19 +83,19 @@ func machine(t *testing.T, settings map[key]string) Kernel {
 
 // TestOnlyWhatDiffersIsWritten with the line ends of the kernel, which are gone where something was written.
 func TestOnlyWhatDiffersIsWritten(t *testing.T) {
-	timeouts := Want{TCPEstablished: 24 * time.Hour, TCPCloseWait: time.Hour}
+	timeouts := Want{TCPCloseWait: time.Hour}
+	maximum := Want{MaxPerCore: 1, Min: 4000}
+	type settings = map[key]string
 	for name, tc := range map[string]struct {
 		want          Want
-		before, after map[key]string
+		before, after settings
 	}{
-		"all is right":        {timeouts, map[key]string{tcpEstablishedTimeout: "86400\n", tcpCloseWaitTimeout: "3600\n"}, nil},
-		"one is too small":    {timeouts, map[key]string{tcpEstablishedTimeout: "60\n", tcpCloseWaitTimeout: "3600\n"}, map[key]string{tcpEstablishedTimeout: "86400"}},
-		"one is too large":    {timeouts, map[key]string{tcpEstablishedTimeout: "432000\n", tcpCloseWaitTimeout: "3600\n"}, map[key]string{tcpEstablishedTimeout: "86400"}},
-		"nobody asked for it": {Want{}, map[key]string{udpTimeout: "30\n"}, nil},
-		"the maximum is raised": {Want{MaxPerCore: 1, Min: 4000}, map[key]string{conntrackMax: "1000\n", conntrackBuckets: "250\n"},
-			map[key]string{conntrackMax: "4000", conntrackBuckets: "1000"}},
-		"the maximum is lowered, the hash table is not": {Want{MaxPerCore: 1, Min: 4000},
-			map[key]string{conntrackMax: "8000\n", conntrackBuckets: "2000\n"}, map[key]string{conntrackMax: "4000"}},
+		"it is right":                          {timeouts, settings{tcpCloseWaitTimeout: "3600\n"}, nil},
+		"it is too small":                      {timeouts, settings{tcpCloseWaitTimeout: "60\n"}, settings{tcpCloseWaitTimeout: "3600"}},
+		"it is too large":                      {timeouts, settings{tcpCloseWaitTimeout: "432000\n"}, settings{tcpCloseWaitTimeout: "3600"}},
+		"nobody asked for it":                  {Want{}, settings{udpTimeout: "30\n"}, nil},
+		"the maximum is raised":                {maximum, settings{conntrackMax: "9\n", conntrackBuckets: "9\n"}, settings{conntrackMax: "4000", conntrackBuckets: "1000"}},
+		"it is lowered, the hash table is not": {maximum, settings{conntrackMax: "8000\n", conntrackBuckets: "2000\n"}, settings{conntrackMax: "4000"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := machine(t, tc.before)

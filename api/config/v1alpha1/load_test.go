@@ -35,6 +35,7 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		"two unknown fields":  {head + "bandLabel: {}\nlog: {colour: red}\n", []string{"bandLabel", "log.colour"}},
 		"a field twice":       {head + "log: {level: 1}\nlog: {level: 2}\n", []string{"log"}},
 		"another kind":        {"apiVersion: v1\nkind: Pod\n", []string{`"v1"`, `"Pod"`, APIVersion, Kind}},
+		"another version":     {strings.Replace(head, "v1alpha1", "v1", 1), []string{`"config.clusterip-operator.io/v1"`}},
 		"empty":               {"", []string{APIVersion, Kind}},
 		"not YAML":            {head + "log: [", []string{"YAML"}},
 		"a text for a number": {head + "log: {level: high}\n", []string{"level", "ManagerConfiguration"}},
