@@ -90,11 +90,13 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 		want          Want
 		before, after settings
 	}{
-		"it is right":                     {timeouts, settings{tcpCloseWaitTimeout: "3600\n"}, nil},
-		"it is too small":                 {timeouts, settings{tcpCloseWaitTimeout: "60\n"}, settings{tcpCloseWaitTimeout: "3600"}},
-		"it is too large":                 {timeouts, settings{tcpCloseWaitTimeout: "432000\n"}, settings{tcpCloseWaitTimeout: "3600"}},
-		"nobody asked for it":             {Want{}, settings{udpTimeout: "30\n"}, nil},
-		"the maximum is raised":           {maximum, settings{conntrackMax: "9\n", conntrackBuckets: "9\n"}, settings{conntrackMax: "4000", conntrackBuckets: "1000"}},
+		"it is right":         {timeouts, settings{tcpCloseWaitTimeout: "3600\n"}, nil},
+		"it is too small":     {timeouts, settings{tcpCloseWaitTimeout: "60\n"}, settings{tcpCloseWaitTimeout: "3600"}},
+		"it is too large":     {timeouts, settings{tcpCloseWaitTimeout: "432000\n"}, settings{tcpCloseWaitTimeout: "3600"}},
+		"nobody asked for it": {Want{}, settings{udpTimeout: "30\n"}, nil},
+		"the maximum is raised": {
+			maximum, settings{conntrackMax: "9\n", conntrackBuckets: "9\n"}, settings{conntrackMax: "4000", conntrackBuckets: "1000"},
+		},
 		"lowered, but not the hash table": {maximum, settings{conntrackMax: "8000\n", conntrackBuckets: "2000\n"}, settings{conntrackMax: "4000"}},
 	} {
 		t.Run(name, func(t *testing.T) {
