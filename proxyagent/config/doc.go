@@ -1,5 +1,5 @@
 // Package config brings the node agent's configuration together: the file, which may be kube-proxy's, and the
-// Settings of each family that the rest of the agent works by.
+// Settings of each family that the rest of the agent works by. The flags come from cmd/proxyagent.
 //
 //	file ── Load ──> ProxyAgentConfiguration ── flags ── Validate ── Settings ──> model.Settings
 //
