@@ -37,7 +37,6 @@ type Agent struct {
 
 // New returns an agent that does nothing yet.
 func New(o Options) *Agent {
-	o.fill()
 	a := &Agent{Options: o, pace: pace{pause: o.MinSyncPeriod}, checks: map[model.ServiceName]healthCheck{}}
 	for _, f := range o.Families {
 		a.families = append(a.families, newFamily(f, o))
@@ -118,7 +117,7 @@ func (a *Agent) scheduleNext(now time.Time) {
 	for _, f := range a.families {
 		if f.failed {
 			failed++
-			a.pace.again(now, f.retry.until)
+			a.pace.again(now, f.retryAt)
 		} else if f.flowsAll {
 			a.pace.again(now, now.Add(flowsPeriod))
 		}
@@ -201,7 +200,7 @@ func (a *Agent) localAddresses(ctx context.Context) ([]netip.Addr, bool) {
 func (a *Agent) probe(ctx context.Context) {
 	for _, f := range a.families {
 		if f.check(ctx); f.failed {
-			a.pace.again(time.Now(), f.retry.until)
+			a.pace.again(time.Now(), f.retryAt)
 		}
 	}
 	if a.LocalAddrs != nil && time.Since(a.addressesAt) >= addressPeriod {

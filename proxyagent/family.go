@@ -1,6 +1,7 @@
 package proxyagent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/compile"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -29,16 +31,15 @@ const maxDisputeEvents = 50
 // family is the work for one IP family.
 type family struct {
 	Family
-	metrics Metrics
-	health  Health
-	events  Events
+	Options
 
 	mu       sync.Mutex // for compiler: Dump reads while the loop writes
 	compiler *compile.Compiler
 	globals  model.Globals
 
 	failed   bool // the last sync failed
-	retry    backoff
+	retry    wait.Backoff
+	retryAt  time.Time
 	waiting  []model.Delta // compiled, not yet passed to the backend
 	flowsAll bool          // flows of all ports have to be looked at
 	triggers []time.Time   // of changes that are not in the kernel yet
@@ -54,10 +55,14 @@ type disputeState struct {
 	reported bool
 }
 
+// retries are the pauses before a failed sync is tried again: from a second on they double.
+func retries() wait.Backoff {
+	return wait.Backoff{Duration: time.Second, Factor: 2, Steps: 10, Cap: 30 * time.Second}
+}
+
 func newFamily(f Family, o Options) *family {
 	return &family{
-		Family: f, metrics: o.Metrics, health: o.Health, events: o.Events, compiler: compile.New(f.Settings),
-		flowsAll: true, failed: true, retry: backoff{longest: o.RetryPeriod}, disputes: map[model.Dispute]*disputeState{},
+		Family: f, Options: o, compiler: compile.New(f.Settings), flowsAll: true, failed: true, retry: retries(), disputes: map[model.Dispute]*disputeState{},
 	}
 }
 
@@ -75,7 +80,7 @@ func (f *family) program(ctx context.Context, changes model.Changes) {
 		f.waiting = append(f.waiting, delta)
 	}
 	switch {
-	case f.failed && start.Before(f.retry.until):
+	case f.failed && start.Before(f.retryAt):
 		return
 	case len(f.waiting) > 0 || f.failed:
 		f.sync(ctx, start)
@@ -92,13 +97,13 @@ func (f *family) sync(ctx context.Context, start time.Time) {
 	deltas := f.waiting
 	f.waiting = nil // the backend keeps them, also after a failure
 	full, err := f.Backend.Sync(ctx, deltas...)
-	f.metrics.SyncDone(f.Settings.Family, full, time.Since(start), time.Now(), err)
+	f.Metrics.SyncDone(f.Settings.Family, full, time.Since(start), time.Now(), err)
 	if err != nil {
 		f.fail(ctx, err, "Programming failed and will be tried again")
 		return
 	}
 	f.failed = false
-	f.retry.succeeded()
+	f.retry = retries()
 	f.reportRules()
 	f.log(ctx).V(2).Info("Programmed", "deltas", len(deltas), "full", full, "took", time.Since(start))
 	f.flows(ctx, deltas)
@@ -108,9 +113,9 @@ func (f *family) sync(ctx context.Context, start time.Time) {
 // fail records that the kernel may differ from the plan, and when to try again.
 func (f *family) fail(ctx context.Context, err error, message string) {
 	f.failed, f.flowsAll = true, true
-	f.health.Queued(f.Settings.Family) // there is work, even if nothing changed
-	f.retry.failed(time.Now())
-	f.metrics.RestoreFailed(f.Settings.Family)
+	f.Health.Queued(f.Settings.Family) // there is work, even if nothing changed
+	f.retryAt = time.Now().Add(f.retry.Step())
+	f.Metrics.RestoreFailed(f.Settings.Family)
 	if ctx.Err() == nil {
 		f.log(ctx).Error(err, message)
 	}
@@ -148,17 +153,15 @@ func (n *noLocal) add(p model.ServicePort, times int) {
 
 // done reports that all changes so far are in the kernel.
 func (f *family) done() {
-	f.metrics.Programmed(f.Settings.Family, f.triggers, time.Now())
+	f.Metrics.Programmed(f.Settings.Family, f.triggers, time.Now())
 	f.triggers = nil
-	f.health.Updated(f.Settings.Family)
+	f.Health.Updated(f.Settings.Family)
 }
 
 func (f *family) reportRules() {
 	total, written := f.Backend.Counts()
-	for table := range total {
-		f.metrics.Rules(f.Settings.Family, table, total[table], written[table])
-	}
-	f.metrics.NoLocalEndpoints(f.Settings.Family, f.local.internal, f.local.external)
+	f.Metrics.Rules(f.Settings.Family, total, written)
+	f.Metrics.NoLocalEndpoints(f.Settings.Family, f.local.internal, f.local.external)
 }
 
 // flows removes stale connections. The rules are correct already, so a failure only leaves stale entries: the next sync tries again,
@@ -172,7 +175,7 @@ func (f *family) flows(ctx context.Context, deltas []model.Delta) {
 	} else {
 		deleted, err = f.Flows.Reconcile(ctx, f.globals, deltas[0]) // there are several only after a failure
 	}
-	f.metrics.ConntrackDone(f.Settings.Family, time.Since(start), deleted)
+	f.Metrics.ConntrackDone(f.Settings.Family, time.Since(start), deleted)
 	if f.flowsAll = err != nil; f.flowsAll {
 		f.log(ctx).Error(err, "Removing stale connections failed and will be tried again with the next sync")
 	}
@@ -192,7 +195,7 @@ func (f *family) check(ctx context.Context) {
 	case len(repaired) > 0:
 		for _, what := range repaired {
 			kind, _, _ := strings.Cut(what, " ")
-			f.metrics.Repaired(f.Settings.Family, kind)
+			f.Metrics.Repaired(f.Settings.Family, kind)
 		}
 		f.log(ctx).Info("Repaired what another program changed", "count", len(repaired), "first", repaired[:min(len(repaired), 5)])
 	}
@@ -203,25 +206,21 @@ func (f *family) reportDisputes(now time.Time) {
 	f.mu.Lock()
 	current := f.compiler.Disputes()
 	f.mu.Unlock()
-	f.metrics.Disputed(f.Settings.Family, current)
+	f.Metrics.Disputed(f.Settings.Family, current)
 	next := make(map[model.Dispute]*disputeState, len(current))
 	reported := 0
 	for _, d := range current {
-		if c := f.disputes[d]; c != nil && c.reported {
+		next[d] = cmp.Or(f.disputes[d], &disputeState{since: now})
+		if next[d].reported {
 			reported++
 		}
 	}
 	for _, d := range current {
-		c := f.disputes[d]
-		if c == nil {
-			c = &disputeState{since: now}
-		}
-		if !c.reported && now.Sub(c.since) >= confirmation && reported < maxDisputeEvents {
+		if c := next[d]; !c.reported && now.Sub(c.since) >= confirmation && reported < maxDisputeEvents {
 			c.reported = true
 			reported++
-			f.events.Disputed(d)
+			f.Events.Disputed(d)
 		}
-		next[d] = c
 	}
 	f.disputes = next
 }

@@ -1,6 +1,7 @@
 package proxyagent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -42,6 +43,7 @@ func newFixture(t *testing.T, o Options) *fixture {
 		journal: &journal{start: time.Now()}, t: t, backends: map[model.Family]*fakeBackend{}, flows: map[model.Family]*fakeFlows{},
 	}
 	s.source = &fakeSource{ready: make(chan struct{}), wake: make(chan struct{}, 1)}
+	o.MinSyncPeriod, o.ProbePeriod = cmp.Or(o.MinSyncPeriod, time.Second), cmp.Or(o.ProbePeriod, time.Second)
 	if o.Families == nil {
 		o.Families = []Family{{Settings: settings(model.IPv4)}}
 	}
@@ -338,8 +340,8 @@ func (m fakeMetrics) Programmed(f model.Family, triggers []time.Time, now time.T
 	m.note("%s programmed [%s] at %s", f, strings.Join(at, " "), now.Sub(m.start))
 }
 
-func (m fakeMetrics) Rules(f model.Family, table string, total, written int) {
-	m.note("%s rules %s %d %d", f, table, total, written)
+func (m fakeMetrics) Rules(f model.Family, total, written map[string]int) {
+	m.note("%s rules %v %v", f, total, written)
 }
 
 func (m fakeMetrics) NoLocalEndpoints(f model.Family, internal, external int) {

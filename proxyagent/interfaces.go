@@ -63,7 +63,7 @@ type Metrics interface {
 	SyncDone(f model.Family, full bool, took time.Duration, end time.Time, err error)
 	RestoreFailed(f model.Family)
 	Programmed(f model.Family, triggers []time.Time, now time.Time)
-	Rules(f model.Family, table string, total, written int)
+	Rules(f model.Family, total, written map[string]int)
 	NoLocalEndpoints(f model.Family, internal, external int)
 	ConntrackDone(f model.Family, took time.Duration, deleted int)
 	Disputed(f model.Family, disputes []model.Dispute)
@@ -77,7 +77,7 @@ type Family struct {
 	Flows    Flows
 }
 
-// Options make an [Agent]. All fields are needed but the durations, which have defaults, and LocalAddrs.
+// Options make an [Agent]. All fields are needed but LocalAddrs.
 type Options struct {
 	NodeName     string
 	Source       Source
@@ -89,21 +89,8 @@ type Options struct {
 	// LocalAddrs lists the addresses of the node's interfaces. Nil when no setting depends on them.
 	LocalAddrs func() ([]netip.Addr, error)
 
-	// MinSyncPeriod is the pause after a sync during which changes are collected. Default 1s.
+	// MinSyncPeriod is the pause after a sync during which changes are collected.
 	MinSyncPeriod time.Duration
-	// ProbePeriod is how often drift is looked for. Default 1s.
+	// ProbePeriod is how often drift is looked for.
 	ProbePeriod time.Duration
-	// RetryPeriod is the longest pause before a failed sync of a family is tried again; the first one is a second. Default 30s.
-	RetryPeriod time.Duration
-}
-
-func (o *Options) fill() {
-	for _, d := range []struct {
-		value *time.Duration
-		or    time.Duration
-	}{{&o.MinSyncPeriod, time.Second}, {&o.ProbePeriod, time.Second}, {&o.RetryPeriod, 30 * time.Second}} {
-		if *d.value == 0 {
-			*d.value = d.or
-		}
-	}
 }

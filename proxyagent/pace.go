@@ -50,18 +50,3 @@ func later(a, b time.Time) time.Time {
 	}
 	return a
 }
-
-// backoff is when to try again after a number of failures in a row: from a second on it doubles.
-type backoff struct {
-	longest  time.Duration
-	failures int
-	until    time.Time
-}
-
-func (b *backoff) failed(now time.Time) {
-	const first = time.Second
-	b.until = now.Add(min(b.longest, first<<min(b.failures, 10)))
-	b.failures++
-}
-
-func (b *backoff) succeeded() { b.failures, b.until = 0, time.Time{} }

@@ -1,92 +1,30 @@
 package proxyagent
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// TestFirstWorkIsDueAtOnce is about a quiet start, and a quiet time.
-func TestFirstWorkIsDueAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := pace{pause: time.Second}
-		if p.due() != nil {
-			t.Error("without work something is due")
-		}
-		start := time.Now()
-		p.want(start)
-		p.want(start)
-		<-p.due()
-		p.done(time.Now())
-		time.Sleep(time.Hour)
-		p.want(time.Now())
-		<-p.due()
-		if took := time.Since(start); took != time.Hour {
-			t.Errorf("work after a quiet hour was due %s after the start", took)
-		}
-	})
-}
-
-// TestWhenTheNextRoundIs schedules rounds in seconds after the end of the last one, whose pause is two seconds.
-func TestWhenTheNextRoundIs(t *testing.T) {
-	for name, tc := range map[string]struct {
-		ask  func(p *pace, end time.Time)
-		want time.Duration
-	}{
-		"wanted in the pause":     {func(p *pace, end time.Time) { p.want(end) }, 2},
-		"wanted after it":         {func(p *pace, end time.Time) { time.Sleep(3 * time.Second); p.want(time.Now()) }, 3},
-		"again later":             {func(p *pace, end time.Time) { p.again(end, end.Add(8*time.Second)) }, 8},
-		"again in the pause":      {func(p *pace, end time.Time) { p.again(end, end.Add(time.Second)) }, 2},
-		"wanted, and again later": {func(p *pace, end time.Time) { p.want(end); p.again(end, end.Add(8*time.Second)) }, 2},
-		"again later, and wanted": {func(p *pace, end time.Time) { p.again(end, end.Add(8*time.Second)); p.want(end) }, 2},
-		"again late, and less late": {func(p *pace, end time.Time) {
-			p.again(end, end.Add(8*time.Second))
-			p.again(end, end.Add(4*time.Second))
-		}, 4},
-		"again soon, and later still": {func(p *pace, end time.Time) {
-			p.again(end, end.Add(4*time.Second))
-			p.again(end, end.Add(8*time.Second))
-		}, 4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := pace{pause: 2 * time.Second}
-				end := time.Now()
-				p.done(end)
-				tc.ask(&p, end)
-				<-p.due()
-				if got := time.Since(end); got != tc.want*time.Second {
-					t.Errorf("the next round is after %s, want %ds", got, tc.want)
-				}
-				p.done(time.Now())
-				select {
-				case <-p.due():
-					t.Error("there is a round more")
-				case <-time.After(time.Hour):
-				}
-			})
-		})
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	b, now := backoff{longest: 30 * time.Second}, time.Now()
-	var got []time.Duration
-	for i := range 9 {
-		if i == 7 {
-			if b.succeeded(); !b.until.IsZero() {
-				t.Error("after a success there is something to wait for")
+// TestTheEarliestRoundCounts wants rounds in seconds after the end of the last one, whose pause is two seconds. The last number is when one comes.
+func TestTheEarliestRoundCounts(t *testing.T) {
+	for _, seconds := range [][]time.Duration{{8, 8}, {1, 2}, {0, 8, 2}, {8, 0, 2}, {8, 4, 4}, {4, 8, 4}} {
+		synctest.Test(t, func(t *testing.T) {
+			p, end := pace{pause: 2 * time.Second}, time.Now()
+			p.done(end)
+			for _, after := range seconds[:len(seconds)-1] {
+				p.again(end, end.Add(after*time.Second))
 			}
-		}
-		b.failed(now)
-		got = append(got, b.until.Sub(now)/time.Second)
-	}
-	if want := []time.Duration{1, 2, 4, 8, 16, 30, 30, 1, 2}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	b.failures = 1000
-	if b.failed(now); b.until.Sub(now) != 30*time.Second {
-		t.Errorf("after 1000 failures it waits until %s", b.until.Sub(now))
+			<-p.due()
+			if got := time.Since(end); got != seconds[len(seconds)-1]*time.Second {
+				t.Errorf("%d: the next round is after %s", seconds, got)
+			}
+			p.done(time.Now())
+			select {
+			case <-p.due():
+				t.Error("there is a round more")
+			case <-time.After(time.Hour):
+			}
+		})
 	}
 }

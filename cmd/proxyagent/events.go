@@ -43,6 +43,7 @@ func (e eventSource) started() {
 }
 
 func (e eventSource) healthFailed(err error) {
+	e.log.Error(err, "Serving health failed and will be tried again")
 	e.recorder.Eventf(e.node, nil, corev1.EventTypeWarning, "FailedToStartProxierHealthcheck", "StartProxyAgent", "%s", short(err.Error()))
 }
 

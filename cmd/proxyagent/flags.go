@@ -3,9 +3,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"time"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -26,75 +27,70 @@ cluster with many Services. IPAddress objects decide who owns an address.
 
 Flags win over the file. The rules stay when the agent ends; proxyagent cleanup takes them away.`
 
-// flags are those of the command line; each knows whether it was given.
+// flags are a command line. It is read into a configuration, to see it again when the file is known.
 type flags struct {
-	file                                                                    string
-	kubeconfig, node, allocations, mode, proxyName, metrics, health, sysctl string
-	clusterCIDRs                                                            []string
-	minSync                                                                 time.Duration
-	verbosity                                                               int
-	set                                                                     *pflag.FlagSet
+	set  *pflag.FlagSet
+	file string
 }
+
+// bind registers the flags, each for a field of a configuration whose value is the default.
+func bind(set *pflag.FlagSet, file *string, c *v1alpha1.ProxyAgentConfiguration) {
+	set.StringVar(file, "config", "", "configuration file: ProxyAgentConfiguration, or a KubeProxyConfiguration")
+	set.StringVar(&c.Client.Kubeconfig, "kubeconfig", c.Client.Kubeconfig, "kubeconfig file (default: the pod's service account)")
+	set.StringVar(&c.NodeName, "node-name", c.NodeName, "name of this machine's Node (default: $NODE_NAME, then the host name)")
+	set.StringVar(&c.Allocations, "allocations", c.Allocations, "prefer, enforce or ignore what IPAddress objects say about who owns a virtual IP")
+	set.StringVar(&c.IPTables.Mode, "iptables-mode", c.IPTables.Mode, "auto, nft or legacy; auto is the variant that this node uses already")
+	set.StringVar(&c.ServiceProxyName, "service-proxy-name", c.ServiceProxyName,
+		"serve only Services with this value of the label service.kubernetes.io/service-proxy-name (default: those without the label)")
+	set.StringSliceVar(&c.DetectLocal.ClusterCIDRs, clusterCIDR, c.DetectLocal.ClusterCIDRs,
+		"networks of the pods, one of each family; traffic from elsewhere to ClusterIPs is masqueraded")
+	set.StringVar(&c.Metrics.BindAddress, "metrics-bind-address", c.Metrics.BindAddress, "address of /metrics, /configz and /debug/dump; 0 for none")
+	set.StringVar(&c.Health.BindAddress, "healthz-bind-address", c.Health.BindAddress, "address of /healthz and /livez; 0 for none")
+	set.StringVar(&c.SysctlRoot, "sysctl-root", c.SysctlRoot, "folder in which kernel settings are written")
+	set.DurationVar(&c.IPTables.MinSyncPeriod.Duration, "min-sync-period", c.IPTables.MinSyncPeriod.Duration, "pause after a sync in which changes are gathered")
+	set.IntVarP(&c.Log.Level, "verbosity", "v", c.Log.Level, "verbosity of the log: 0 for admins, 4 for developers")
+}
+
+// clusterCIDR is the flag that also says how local pods are told.
+const clusterCIDR = "cluster-cidr"
 
 func (f *flags) register(set *pflag.FlagSet) {
 	f.set = set
-	set.StringVar(&f.file, "config", "", "configuration file: ProxyAgentConfiguration, or a KubeProxyConfiguration")
-	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
-	set.StringVar(&f.node, "node-name", "", "name of this machine's Node (default: $NODE_NAME, then the host name)")
-	set.StringVar(&f.allocations, "allocations", "prefer", "prefer, enforce or ignore what IPAddress objects say about who owns a virtual IP")
-	set.StringVar(&f.mode, "iptables-mode", "auto", "auto, nft or legacy; auto is the variant that this node uses already")
-	set.StringVar(&f.proxyName, "service-proxy-name", "",
-		"serve only Services with this value of the label service.kubernetes.io/service-proxy-name (default: those without the label)")
-	set.StringSliceVar(&f.clusterCIDRs, "cluster-cidr", nil, "networks of the pods, one of each family; traffic from elsewhere to ClusterIPs is masqueraded")
-	set.StringVar(&f.metrics, "metrics-bind-address", "127.0.0.1:10249", "address of /metrics, /configz and /debug/dump; 0 for none")
-	set.StringVar(&f.health, "healthz-bind-address", "0.0.0.0:10256", "address of /healthz and /livez; 0 for none")
-	set.StringVar(&f.sysctl, "sysctl-root", "/proc/sys", "folder in which kernel settings are written")
-	set.DurationVar(&f.minSync, "min-sync-period", time.Second, "pause after a sync in which changes are gathered")
-	set.IntVarP(&f.verbosity, "verbosity", "v", 0, "verbosity of the log: 0 for admins, 4 for developers")
+	c := v1alpha1.DefaultProxyAgent()
+	bind(set, &f.file, &c)
 }
 
-// configuration joins the file and the flags.
-func (f *flags) configuration() (v1alpha1.ProxyAgentConfiguration, []string, error) {
-	c, warnings := config.Default(), []string(nil)
+// configuration joins the file and the flags: those that were given are read once more, over what the file says.
+func (f *flags) configuration() (c v1alpha1.ProxyAgentConfiguration, warnings []string, err error) {
+	c = v1alpha1.DefaultProxyAgent()
 	if f.file != "" {
-		var err error
 		if c, warnings, err = config.Load(f.file); err != nil {
 			return c, nil, err
 		}
 	}
-	c = f.given().Over(c)
+	if f.set.Changed(clusterCIDR) {
+		c.DetectLocal = v1alpha1.DetectLocal{Mode: v1alpha1.DetectClusterCIDR}
+	}
+	over := pflag.NewFlagSet("", pflag.ContinueOnError)
+	bind(over, new(string), &c)
+	f.set.Visit(func(given *pflag.Flag) {
+		text := given.Value.String()
+		if list, ok := given.Value.(pflag.SliceValue); ok {
+			text = strings.Join(list.GetSlice(), ",")
+		}
+		err = errors.Join(err, over.Set(given.Name, text))
+	})
+	if err != nil {
+		return c, nil, err
+	}
 	host, _ := os.Hostname()
-	var err error
 	if c.NodeName, err = config.NodeName(c.NodeName, os.Getenv("NODE_NAME"), host); err != nil {
 		return c, nil, err
 	}
-	if err := config.Validate(c); err != nil {
+	if err := c.Validate().ToAggregate(); err != nil {
 		return c, nil, fmt.Errorf("the configuration has mistakes: %w", err)
 	}
 	return c, warnings, nil
-}
-
-// given are the flags that were on the command line.
-func (f *flags) given() config.Flags {
-	var g config.Flags
-	for name, to := range map[string]func(){
-		"kubeconfig":           func() { g.Kubeconfig = &f.kubeconfig },
-		"node-name":            func() { g.NodeName = &f.node },
-		"allocations":          func() { g.Allocations = &f.allocations },
-		"iptables-mode":        func() { g.IPTablesMode = &f.mode },
-		"service-proxy-name":   func() { g.ServiceProxyName = &f.proxyName },
-		"cluster-cidr":         func() { g.ClusterCIDRs = &f.clusterCIDRs },
-		"metrics-bind-address": func() { g.MetricsBindAddress = &f.metrics },
-		"healthz-bind-address": func() { g.HealthBindAddress = &f.health },
-		"sysctl-root":          func() { g.SysctlRoot = &f.sysctl },
-		"min-sync-period":      func() { g.MinSyncPeriod = &f.minSync },
-		"verbosity":            func() { g.Verbosity = &f.verbosity },
-	} {
-		if f.set.Changed(name) {
-			to()
-		}
-	}
-	return g
 }
 
 func newRun() *cobra.Command {

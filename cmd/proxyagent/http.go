@@ -4,10 +4,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
@@ -16,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
@@ -27,42 +24,14 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-const (
-	dumpPath    = "/debug/dump"
-	readTimeout = 10 * time.Second
-	bindPeriod  = 5 * time.Second
-)
+const dumpPath = "/debug/dump"
 
-// serveMetrics serves metrics and debugging; it listens on loopback by default.
-func serveMetrics(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, m *metrics.Metrics, a *proxyagent.Agent, h *healthz.Server, mode string) error {
-	if c.Metrics.BindAddress == "0" || c.Metrics.BindAddress == "" {
-		return nil
-	}
-	server := &http.Server{Handler: debugHandler(c, m, a, h, mode), ReadHeaderTimeout: readTimeout}
-	context.AfterFunc(ctx, func() { _ = server.Close() })
-	for {
-		listener, err := net.Listen("tcp", c.Metrics.BindAddress)
-		if err == nil {
-			if err = server.Serve(listener); errors.Is(err, http.ErrServerClosed) {
-				return nil
-			}
-		}
-		// Serving Services matters more than metrics: go on without, and try again.
-		logr.FromContextOrDiscard(ctx).Error(err, "Serving metrics failed and will be tried again")
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(bindPeriod):
-		}
-	}
-}
-
-func debugHandler(c v1alpha1.ProxyAgentConfiguration, m *metrics.Metrics, a *proxyagent.Agent, h *healthz.Server, mode string) http.Handler {
+// debugHandler serves metrics and debugging.
+func debugHandler(c v1alpha1.ProxyAgentConfiguration, m *metrics.Metrics, a *proxyagent.Agent, h *healthz.Server) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", m.Handler())
 	mux.Handle("/healthz", h.Handler())
 	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "iptables") })
-	mux.HandleFunc("/iptablesMode", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, mode) })
 	mux.HandleFunc("/configz", func(w http.ResponseWriter, _ *http.Request) {
 		text, err := yaml.Marshal(c)
 		if err != nil {

@@ -23,62 +23,61 @@ import (
 
 // beLiberal reports whether the kernel is set to treat packets outside of the TCP window as valid. Then they are not dropped either.
 func beLiberal(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) bool {
-	liberal, err := sysctl.Kernel{SysRoot: c.SysctlRoot}.BeLiberal()
+	liberal, err := sysctl.Kernel(c.SysctlRoot).BeLiberal()
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).V(1).Info("Cannot read whether connection tracking is liberal", "reason", err.Error())
 	}
 	return liberal
 }
 
-// applySysctls writes the kernel's settings once the first rules are there: those of connection tracking exist only then, and
-// route_localnet is safe only together with the rule that keeps neighbours away from loopback addresses. What cannot be written is logged and
-// does not stop the agent: a container without privileges may not write them, and the node serves all the same.
-func applySysctls(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, families []proxyagent.Family) error {
-	want := sysctl.Targets(sysctl.Want{
-		MaxPerCore: c.Conntrack.MaxPerCore, Min: c.Conntrack.Min,
-		TCPEstablished: c.Conntrack.TCPEstablishedTimeout.Duration, TCPCloseWait: c.Conntrack.TCPCloseWaitTimeout.Duration,
-		UDP: c.Conntrack.UDPTimeout.Duration, UDPStream: c.Conntrack.UDPStreamTimeout.Duration,
-		BeLiberal: c.Conntrack.TCPBeLiberal, RouteLocalnet: atLoopback(c),
-	}, sysctl.Cores(""))
+// whenServed does what has to wait for the first rules.
+func whenServed(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, families []proxyagent.Family, mode iptables.Mode) error {
 	waitServed(ctx, families[0].Backend)
 	if ctx.Err() != nil {
 		return nil
 	}
-	kernel := sysctl.Kernel{SysRoot: c.SysctlRoot}
-	if _, err := kernel.Apply(want); err != nil {
-		logr.FromContextOrDiscard(ctx).Info("Some settings of the kernel could not be written", "reason", err.Error())
-	}
-	return nil
-}
-
-// cleanOtherVariant removes the rules of an earlier agent from the other variant of iptables, once this one serves.
-func cleanOtherVariant(ctx context.Context, families []proxyagent.Family, mode iptables.Mode) error {
-	other := iptables.NFT
-	if mode == iptables.NFT {
-		other = iptables.Legacy
-	}
-	waitServed(ctx, families[0].Backend)
-	freeHeap()
-	for _, f := range families {
-		waitServed(ctx, f.Backend)
-		did, err := iptables.Cleanup(ctx, iptables.CleanupOptions{Family: f.Settings.Family, Modes: []iptables.Mode{other}})
-		log := logr.FromContextOrDiscard(ctx).WithValues("family", f.Settings.Family)
-		if err != nil && ctx.Err() == nil {
-			log.Error(err, "Taking away what is left in the other variant of iptables")
-		}
-		if len(did) > 0 {
-			log.Info("Took away what an earlier agent left in the other variant of iptables", "what", did)
-		}
-	}
-	return nil
-}
-
-// freeHeap frees the memory of the start: the first list is garbage by now, several times what is in use.
-func freeHeap() {
+	applySysctls(ctx, c)
+	// The memory of the start: the first list is garbage by now, several times what is in use.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 	debug.FreeOSMemory()
+	for _, f := range families {
+		waitServed(ctx, f.Backend)
+		cleanOtherVariant(ctx, f.Settings.Family, mode)
+	}
+	return nil
+}
+
+// applySysctls writes the kernel's settings. Those of connection tracking exist only with the first rules, and
+// route_localnet is safe only together with the rule that keeps neighbours away from loopback addresses. What cannot be written is logged and
+// does not stop the agent: a container without privileges may not write them, and the node serves all the same.
+func applySysctls(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) {
+	err := sysctl.Kernel(c.SysctlRoot).Apply(sysctl.Want{
+		MaxPerCore: c.Conntrack.MaxPerCore, Min: c.Conntrack.Min,
+		TCPEstablished: c.Conntrack.TCPEstablishedTimeout.Duration, TCPCloseWait: c.Conntrack.TCPCloseWaitTimeout.Duration,
+		UDP: c.Conntrack.UDPTimeout.Duration, UDPStream: c.Conntrack.UDPStreamTimeout.Duration,
+		BeLiberal: c.Conntrack.TCPBeLiberal, RouteLocalnet: atLoopback(c),
+	})
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Info("Some settings of the kernel could not be written", "reason", err.Error())
+	}
+}
+
+// cleanOtherVariant removes the rules of an earlier agent from the other variant of iptables.
+func cleanOtherVariant(ctx context.Context, f model.Family, mode iptables.Mode) {
+	other := iptables.NFT
+	if mode == iptables.NFT {
+		other = iptables.Legacy
+	}
+	did, err := iptables.Cleanup(ctx, iptables.CleanupOptions{Family: f, Modes: []iptables.Mode{other}})
+	log := logr.FromContextOrDiscard(ctx).WithValues("family", f)
+	if err != nil && ctx.Err() == nil {
+		log.Error(err, "Taking away what is left in the other variant of iptables")
+	}
+	if len(did) > 0 {
+		log.Info("Took away what an earlier agent left in the other variant of iptables", "what", did)
+	}
 }
 
 const (

@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -114,32 +114,32 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 		served[i] = f.Settings.Family
 	}
 	m := metrics.New(served...)
-	m.Build(version(), "", runtime.Version(), string(mode))
+	m.Build(version(), string(mode))
 	m.CountInvalidDropped(func() uint64 { return invalidDropped(families) })
 	events := newEvents(ctx, client, c.NodeName)
-	health := healthz.New(healthz.Options{
-		BindAddress: c.Health.BindAddress, Families: served, Answered: m.Answered,
-		Failed: func(err error) {
-			log.Error(err, "Serving health failed and will be tried again")
-			events.healthFailed(err)
-		},
-	})
-	checks := healthz.NewServices(healthz.ServicesOptions{Healthy: health.Healthy, Failed: events.healthCheckFailed})
-	defer checks.Close()
+	health := healthz.New(served, m.Answered)
+	checks := healthz.NewServices(health.Healthy, events.healthCheckFailed)
+	var localAddrs func() ([]netip.Addr, error) // no other setting needs them
+	if len(c.NodePortAddresses) > 0 {
+		localAddrs = conntrack.LocalAddrs
+	}
 	agent := proxyagent.New(proxyagent.Options{
 		NodeName: c.NodeName, Source: source, Families: families, Health: health, HealthChecks: checks, Events: events,
-		Metrics: m, LocalAddrs: localAddrs(c),
+		Metrics: m, LocalAddrs: localAddrs,
 		MinSyncPeriod: c.IPTables.MinSyncPeriod.Duration, ProbePeriod: c.IPTables.ProbePeriod.Duration,
 	})
 	events.started()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return source.Run(ctx) })
-	group.Go(func() error { return runUnlessOff(ctx, c.Health.BindAddress, health.Run) })
-	group.Go(func() error { return serveMetrics(ctx, c, m, agent, health, string(mode)) })
+	group.Go(func() error { return health.Run(ctx, c.Health.BindAddress, events.healthFailed) })
+	group.Go(func() error { return checks.Run(ctx) })
+	group.Go(func() error {
+		server := &http.Server{Handler: debugHandler(c, m, agent, health), ReadHeaderTimeout: 10 * time.Second}
+		return healthz.Serve(ctx, c.Metrics.BindAddress, server, func(err error) { log.Error(err, "Serving metrics failed and will be tried again") })
+	})
 	group.Go(func() error { return agent.Run(ctx) })
-	group.Go(func() error { return applySysctls(ctx, c, families) })
 	group.Go(func() error { return trim(ctx) })
-	group.Go(func() error { return cleanOtherVariant(ctx, families, mode) })
+	group.Go(func() error { return whenServed(ctx, c, families, mode) })
 	err = group.Wait()
 	log.Info("Stopping; the rules stay")
 	return err
@@ -171,9 +171,11 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, mode i
 		if err != nil {
 			return nil, err
 		}
-		families = append(families, proxyagent.Family{
-			Settings: settings, Backend: backend, Flows: conntrack.New(f, conntrack.Kernel()),
-		})
+		connections, err := conntrack.Kernel()
+		if err != nil {
+			return nil, fmt.Errorf("reaching the kernel's connection tracking: %w", err)
+		}
+		families = append(families, proxyagent.Family{Settings: settings, Backend: backend, Flows: conntrack.New(f, connections)})
 	}
 	if len(families) == 0 {
 		return nil, errors.New("this machine has none of the IP families that are to be served")
@@ -228,36 +230,6 @@ func usable(ctx context.Context, mode iptables.Mode, f model.Family) error {
 
 // tableAttempts is how often reading the tables of IPv6 may fail before the machine counts as one without IPv6.
 const tableAttempts = 5
-
-// localAddrs reads the addresses of the interfaces; nil when no setting needs them.
-func localAddrs(c v1alpha1.ProxyAgentConfiguration) func() ([]netip.Addr, error) {
-	if len(c.NodePortAddresses) == 0 {
-		return nil
-	}
-	return func() ([]netip.Addr, error) {
-		all, err := net.InterfaceAddrs()
-		if err != nil {
-			return nil, err
-		}
-		var addresses []netip.Addr
-		for _, a := range all {
-			if network, ok := a.(*net.IPNet); ok {
-				if ip, ok := netip.AddrFromSlice(network.IP); ok {
-					addresses = append(addresses, ip.Unmap())
-				}
-			}
-		}
-		return addresses, nil
-	}
-}
-
-// runUnlessOff runs a server unless its address is 0.
-func runUnlessOff(ctx context.Context, address string, run func(context.Context) error) error {
-	if address == "0" || address == "" {
-		return nil
-	}
-	return run(ctx)
-}
 
 const (
 	// lockSocket is an abstract one: the kernel has one space of names for each network namespace, and frees a name with its process.

@@ -1,7 +1,7 @@
 package config
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
 	netutils "k8s.io/utils/net"
+	"k8s.io/utils/ptr"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -30,37 +31,29 @@ const externalIPsGate = "AllowServiceExternalIPs"
 
 // convert returns our configuration with the same meaning. Its mistakes are what ours cannot express; Validate finds the others.
 func convert(in kubeproxy.KubeProxyConfiguration) (v1alpha1.ProxyAgentConfiguration, field.ErrorList) {
-	c := Default()
+	c := v1alpha1.DefaultProxyAgent()
 	c.NodeName = strings.ToLower(strings.TrimSpace(in.HostnameOverride))
 	if allowed, set := in.FeatureGates[externalIPsGate]; set {
 		c.AllowServiceExternalIPs = allowed
 	}
 	c.IPTables = convertIPTables(in, c.IPTables)
 	c.Conntrack = convertConntrack(in.Conntrack, c.Conntrack)
-	c.Client = convertClient(in, c.Client)
-	c.Log = v1alpha1.Log{Format: orDefault(in.Logging.Format, "text"), Level: int(min(in.Logging.Verbosity, 10))}
+	c.Client.Kubeconfig = in.ClientConnection.Kubeconfig
+	c.Client.QPS = cmp.Or(in.ClientConnection.QPS, c.Client.QPS)
+	c.Client.Burst = int(cmp.Or(in.ClientConnection.Burst, int32(c.Client.Burst)))
+	c.Log = v1alpha1.Log{Format: cmp.Or(in.Logging.Format, "text"), Level: int(min(in.Logging.Verbosity, 10))}
 	c.Metrics.EnableProfiling = in.EnableProfiling
 
-	errs := checkMode(in.Mode)
-	var more field.ErrorList
+	var errs, more field.ErrorList
+	if modes := []string{"", modeIPTables, modeIPVS, modeNFTables}; !slices.Contains(modes, string(in.Mode)) {
+		errs = append(errs, field.NotSupported(field.NewPath("mode"), string(in.Mode), modes[1:]))
+	}
 	c.DetectLocal, more = convertDetectLocal(in)
 	errs = append(errs, more...)
 	c.NodePortAddresses, more = convertNodePortAddresses(in)
 	errs = append(errs, more...)
 	c.Health.BindAddress, c.Metrics.BindAddress, more = convertEndpoints(in)
 	return c, append(errs, more...)
-}
-
-// checkMode refuses what kube-proxy would refuse on Linux.
-func checkMode(mode kubeproxy.ProxyMode) field.ErrorList {
-	if mode == "" {
-		return nil
-	}
-	valid := []string{modeIPTables, modeIPVS, modeNFTables}
-	if slices.Contains(valid, string(mode)) {
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(field.NewPath("mode"), string(mode), valid)}
 }
 
 // fromSection reports whether kube-proxy reads a setting of the rules from the section of its mode instead of the section iptables.
@@ -87,12 +80,12 @@ func convertIPTables(in kubeproxy.KubeProxyConfiguration, c v1alpha1.IPTables) v
 		full, pause, all, bit = in.NFTables.SyncPeriod, in.NFTables.MinSyncPeriod, in.NFTables.MasqueradeAll, in.NFTables.MasqueradeBit
 		c.LocalhostNodePorts = false
 	default:
-		c.LocalhostNodePorts = orDefaultPointer(s.LocalhostNodePorts, c.LocalhostNodePorts)
+		c.LocalhostNodePorts = ptr.Deref(s.LocalhostNodePorts, c.LocalhostNodePorts)
 	}
 	c.MasqueradeAll = all
-	c.MasqueradeBit = int(orDefaultPointer(bit, int32(c.MasqueradeBit)))
-	c.SyncPeriod = orDefault(full, c.SyncPeriod)
-	c.MinSyncPeriod = orDefault(pause, c.MinSyncPeriod)
+	c.MasqueradeBit = int(ptr.Deref(bit, int32(c.MasqueradeBit)))
+	c.SyncPeriod = cmp.Or(full, c.SyncPeriod)
+	c.MinSyncPeriod = cmp.Or(pause, c.MinSyncPeriod)
 	if c.SyncPeriod.Duration > 0 {
 		c.ProbePeriod.Duration = min(c.ProbePeriod.Duration, c.SyncPeriod.Duration)
 	}
@@ -101,27 +94,19 @@ func convertIPTables(in kubeproxy.KubeProxyConfiguration, c v1alpha1.IPTables) v
 
 func convertConntrack(in kubeproxy.KubeProxyConntrackConfiguration, c v1alpha1.Conntrack) v1alpha1.Conntrack {
 	return v1alpha1.Conntrack{
-		MaxPerCore:            int(orDefaultPointer(in.MaxPerCore, int32(c.MaxPerCore))),
-		Min:                   int(orDefaultPointer(in.Min, int32(c.Min))),
-		TCPEstablishedTimeout: orDefaultPointer(in.TCPEstablishedTimeout, c.TCPEstablishedTimeout),
-		TCPCloseWaitTimeout:   orDefaultPointer(in.TCPCloseWaitTimeout, c.TCPCloseWaitTimeout),
+		MaxPerCore:            int(ptr.Deref(in.MaxPerCore, int32(c.MaxPerCore))),
+		Min:                   int(ptr.Deref(in.Min, int32(c.Min))),
+		TCPEstablishedTimeout: ptr.Deref(in.TCPEstablishedTimeout, c.TCPEstablishedTimeout),
+		TCPCloseWaitTimeout:   ptr.Deref(in.TCPCloseWaitTimeout, c.TCPCloseWaitTimeout),
 		TCPBeLiberal:          in.TCPBeLiberal,
 		UDPTimeout:            in.UDPTimeout,
 		UDPStreamTimeout:      in.UDPStreamTimeout,
 	}
 }
 
-func convertClient(in kubeproxy.KubeProxyConfiguration, c v1alpha1.ProxyAgentClient) v1alpha1.ProxyAgentClient {
-	return v1alpha1.ProxyAgentClient{
-		Kubeconfig: in.ClientConnection.Kubeconfig,
-		QPS:        orDefault(in.ClientConnection.QPS, c.QPS),
-		Burst:      int(orDefault(in.ClientConnection.Burst, int32(c.Burst))),
-	}
-}
-
 // convertDetectLocal drops the values of modes that are not in force, as kube-proxy does.
 func convertDetectLocal(in kubeproxy.KubeProxyConfiguration) (v1alpha1.DetectLocal, field.ErrorList) {
-	d := v1alpha1.DetectLocal{Mode: orDefault(string(in.DetectLocalMode), v1alpha1.DetectClusterCIDR)}
+	d := v1alpha1.DetectLocal{Mode: cmp.Or(string(in.DetectLocalMode), v1alpha1.DetectClusterCIDR)}
 	switch d.Mode {
 	case v1alpha1.DetectClusterCIDR:
 		var errs field.ErrorList
@@ -202,14 +187,7 @@ func checkPrimary(path *field.Path, in kubeproxy.KubeProxyConfiguration) field.E
 	}
 	return field.ErrorList{field.Invalid(path, "primary", "means bindAddress "+in.BindAddress+
 		" to kube-proxy and the addresses of the Node object here: name the CIDR instead, such as "+
-		ip.String()+hostBits(ip)+", or remove bindAddress")}
-}
-
-func hostBits(ip net.IP) string {
-	if ip.To4() != nil {
-		return "/32"
-	}
-	return "/128"
+		(&net.IPNet{IP: ip, Mask: net.CIDRMask(8*len(ip), 8*len(ip))}).String()+", or remove bindAddress")}
 }
 
 // convertEndpoints follows kube-proxy: the family of bindAddress decides where a missing address listens, a missing port is the usual one.
@@ -223,7 +201,7 @@ func convertEndpoints(in kubeproxy.KubeProxyConfiguration) (health, metrics stri
 			all, loopback = "::", "::1"
 		}
 	}
-	return withPort(orDefault(in.HealthzBindAddress, all), "10256"), withPort(orDefault(in.MetricsBindAddress, loopback), "10249"), errs
+	return withPort(cmp.Or(in.HealthzBindAddress, all), "10256"), withPort(cmp.Or(in.MetricsBindAddress, loopback), "10249"), errs
 }
 
 // withPort appends a port to an address that has none; what is no address it leaves for Validate.
@@ -234,22 +212,6 @@ func withPort(address, port string) string {
 	return net.JoinHostPort(address, port)
 }
 
-// orDefault returns value, or fallback when value is the zero one.
-func orDefault[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
-}
-
-func orDefaultPointer[T any](value *T, fallback T) T {
-	if value == nil {
-		return fallback
-	}
-	return *value
-}
-
 // parseKubeProxy reads kube-proxy's kind. Fields that do not exist, or stand twice, are warnings, because kube-proxy takes such files.
 func parseKubeProxy(text []byte) (v1alpha1.ProxyAgentConfiguration, []string, error) {
 	in, warnings, err := decodeKubeProxy(text)
@@ -258,7 +220,10 @@ func parseKubeProxy(text []byte) (v1alpha1.ProxyAgentConfiguration, []string, er
 	}
 	c, errs := convert(in)
 	warnings = append(warnings, idle(in)...)
-	errs = append(errs, inWordsOfKubeProxy(c.Validate(), in)...)
+	for _, mistake := range c.Validate() {
+		mistake.Field = theirName(mistake.Field, in)
+		errs = append(errs, mistake)
+	}
 	return c, warnings, errs.ToAggregate()
 }
 
@@ -287,43 +252,15 @@ func oneLine(err error) string {
 	return strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")), " ")
 }
 
-// renamed are the fields whose name differs, ours first.
-var renamed = []struct{ ours, theirs string }{
-	{"nodeName", "hostnameOverride"},
-	{"detectLocal.clusterCIDRs", "clusterCIDR"},
-	{"detectLocal.mode", "detectLocalMode"},
-	{"client.", "clientConnection."},
-	{"health.bindAddress", "healthzBindAddress"},
-	{"metrics.bindAddress", "metricsBindAddress"},
-	{"log.format", "logging.format"},
-	{"log.level", "logging.verbosity"},
-}
+// renamed are the fields whose name differs, ours before theirs.
+var renamed = strings.NewReplacer("nodeName", "hostnameOverride", "detectLocal.clusterCIDRs", "clusterCIDR", "detectLocal.mode", "detectLocalMode",
+	"client.", "clientConnection.", "health.bindAddress", "healthzBindAddress", "metrics.bindAddress", "metricsBindAddress",
+	"log.format", "logging.format", "log.level", "logging.verbosity")
 
-// inWordsOfKubeProxy names the fields of mistakes as the file does.
-func inWordsOfKubeProxy(err error, in kubeproxy.KubeProxyConfiguration) field.ErrorList {
-	var aggregate interface{ Errors() []error }
-	if !errors.As(err, &aggregate) {
-		return nil
-	}
-	var errs field.ErrorList
-	for _, err := range aggregate.Errors() {
-		if mistake, ok := errors.AsType[*field.Error](err); ok {
-			theirs := *mistake
-			theirs.Field = theirName(theirs.Field, in)
-			errs = append(errs, &theirs)
-		}
-	}
-	return errs
-}
-
+// theirName names a field as kube-proxy's file does.
 func theirName(ours string, in kubeproxy.KubeProxyConfiguration) string {
-	for _, r := range renamed {
-		if rest, found := strings.CutPrefix(ours, r.ours); found {
-			return r.theirs + rest
-		}
-	}
 	if name, found := strings.CutPrefix(ours, "iptables."); found && fromSection(in.Mode, name) {
 		return string(in.Mode) + "." + name
 	}
-	return ours
+	return renamed.Replace(ours)
 }

@@ -1,7 +1,7 @@
-// Package config brings the node agent's configuration together: the file, which may be kube-proxy's, the flags over it, and the
-// Settings of each family that the rest of the agent works by.
+// Package config brings the node agent's configuration together: the file, which may be kube-proxy's, and the
+// Settings of each family that the rest of the agent works by. The flags come from cmd/proxyagent.
 //
-//	file ── Load ──> ProxyAgentConfiguration ── Flags.Over ── Validate ── Settings ──> model.Settings
+//	file ── Load ──> ProxyAgentConfiguration ── flags ── Validate ── Settings ──> model.Settings
 //
 // It promises that a file is either taken as a whole or refused with every mistake in it named at once, and that kube-proxy's file
 // means here what it means there: what cannot be honoured is an error, what has no meaning is named in a warning, and what is left

@@ -1,16 +1,20 @@
 package config
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
 	"sigs.k8s.io/yaml"
 
@@ -20,12 +24,6 @@ import (
 
 // kubeProxyKind is the kind of kube-proxy's configuration file.
 const kubeProxyKind = "KubeProxyConfiguration"
-
-// Default returns the configuration of an agent without file and flags.
-func Default() v1alpha1.ProxyAgentConfiguration { return v1alpha1.DefaultProxyAgent() }
-
-// Validate returns every mistake in the values at once, each with the path of its field. Call it after the flags are in.
-func Validate(c v1alpha1.ProxyAgentConfiguration) error { return c.Validate() }
 
 // Load reads a file over the defaults: one of our own kind, or kube-proxy's, whose fields without meaning here are named in the
 // warnings. The configuration is valid unless there is an error, which names every mistake in the file.
@@ -49,8 +47,8 @@ func Parse(text []byte) (v1alpha1.ProxyAgentConfiguration, []string, error) {
 	}
 	switch head {
 	case metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.ProxyAgentKind}:
-		c, err := parseOwn(text)
-		return c, nil, err
+		c, err := v1alpha1.ParseProxyAgent(text)
+		return c, nil, errors.Join(err, c.Validate().ToAggregate())
 	case metav1.TypeMeta{APIVersion: kubeproxy.SchemeGroupVersion.String(), Kind: kubeProxyKind}:
 		return parseKubeProxy(text)
 	default:
@@ -58,19 +56,17 @@ func Parse(text []byte) (v1alpha1.ProxyAgentConfiguration, []string, error) {
 	}
 }
 
-// parseOwn names mistakes in the fields and in their values together.
-func parseOwn(text []byte) (v1alpha1.ProxyAgentConfiguration, error) {
-	c, err := v1alpha1.ParseProxyAgent(text)
-	return c, errors.Join(err, c.Validate())
-}
-
 // typeOf reads what a file says that it is, and refuses more than one document: all but the first would be ignored.
 func typeOf(text []byte) (metav1.TypeMeta, error) {
 	var head metav1.TypeMeta
-	if n := documents(text); n > 1 {
+	n, err := documents(text)
+	if n > 1 {
 		return head, fmt.Errorf("%d documents in one file: only one can be meant, put it into a file of its own", n)
 	}
-	if err := yaml.Unmarshal(text, &head); err != nil {
+	if err == nil {
+		err = yaml.Unmarshal(text, &head)
+	}
+	if err != nil {
 		return head, fmt.Errorf("not valid YAML: %w", err)
 	}
 	return head, nil
@@ -85,86 +81,37 @@ func wrongType(head metav1.TypeMeta) error {
 		v1alpha1.APIVersion, v1alpha1.ProxyAgentKind, kubeproxy.SchemeGroupVersion, kubeProxyKind, hint)
 }
 
+// endOfDocument is the other marker of YAML.
+var endOfDocument = regexp.MustCompile(`(?m)^\.\.\.\s*$`)
+
 // documents counts the documents of a YAML stream that have any content. A line that begins with --- or ... is a marker wherever it
 // stands, also inside of quotes and block texts, as YAML forbids it there.
-func documents(text []byte) int {
-	count, open := 0, false
-	for line := range bytes.Lines(text) {
-		rest, starts := marker(line, "---")
-		if _, ends := marker(line, "..."); starts || ends {
-			open = false
+func documents(text []byte) (count int, err error) {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(endOfDocument.ReplaceAll(text, []byte("---")))))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return count, nil
 		}
-		if !open && hasContent(rest) {
-			open = true
+		if err != nil {
+			return 0, err
+		}
+		var content any
+		if err := yaml.Unmarshal(document, &content); err != nil || content != nil {
 			count++
 		}
-	}
-	return count
-}
-
-// marker reports whether a line is the given marker, and returns what follows it; all of the line if it is none.
-func marker(line []byte, mark string) ([]byte, bool) {
-	rest, found := bytes.CutPrefix(line, []byte(mark))
-	if !found || len(rest) > 0 && !bytes.ContainsAny(rest[:1], " \t\r\n") {
-		return line, false
-	}
-	return rest, true
-}
-
-// hasContent reports whether a line holds more than blanks, a comment, a directive or the end of a document.
-func hasContent(line []byte) bool {
-	_, ends := marker(line, "...")
-	line = bytes.TrimLeft(line, " \t\r\n\uFEFF")
-	return !ends && len(line) > 0 && line[0] != '#' && line[0] != '%'
-}
-
-// Flags are the values of a command line. A nil one was not given.
-type Flags struct {
-	Kubeconfig, NodeName, Allocations, IPTablesMode, ServiceProxyName *string
-	MetricsBindAddress, HealthBindAddress, SysctlRoot                 *string
-	// ClusterCIDRs are the values of --cluster-cidr, split at commas. Given, they switch to mode ClusterCIDR.
-	ClusterCIDRs  *[]string
-	MinSyncPeriod *time.Duration
-	Verbosity     *int
-}
-
-// Over returns the configuration with the given flags in the place of what the file says. It does not validate, and c is not changed.
-func (f Flags) Over(c v1alpha1.ProxyAgentConfiguration) v1alpha1.ProxyAgentConfiguration {
-	give(&c.Client.Kubeconfig, f.Kubeconfig)
-	give(&c.NodeName, f.NodeName)
-	give(&c.Allocations, f.Allocations)
-	give(&c.IPTables.Mode, f.IPTablesMode)
-	give(&c.ServiceProxyName, f.ServiceProxyName)
-	give(&c.Metrics.BindAddress, f.MetricsBindAddress)
-	give(&c.Health.BindAddress, f.HealthBindAddress)
-	give(&c.SysctlRoot, f.SysctlRoot)
-	give(&c.Log.Level, f.Verbosity)
-	if f.ClusterCIDRs != nil {
-		cidrs := slices.DeleteFunc(slices.Clone(*f.ClusterCIDRs), func(s string) bool { return s == "" })
-		c.DetectLocal = v1alpha1.DetectLocal{Mode: v1alpha1.DetectClusterCIDR, ClusterCIDRs: cidrs}
-	}
-	if f.MinSyncPeriod != nil {
-		c.IPTables.MinSyncPeriod = metav1.Duration{Duration: *f.MinSyncPeriod}
-	}
-	return c
-}
-
-func give[T any](to, value *T) {
-	if value != nil {
-		*to = *value
 	}
 }
 
 // NodeName returns the first that is not empty: what was configured, the environment variable NODE_NAME, the host name in the form that
 // kubelets register. It fails when all are empty.
 func NodeName(configured, environment, host string) (string, error) {
-	for _, name := range []string{configured, environment, host} {
-		if name = strings.ToLower(strings.TrimSpace(name)); name != "" {
-			return name, nil
-		}
+	tidy := func(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
+	name := cmp.Or(tidy(configured), tidy(environment), tidy(host))
+	if name == "" {
+		return "", errors.New("the name of this machine's Node is not known: set --node-name, nodeName in the file, or the environment variable NODE_NAME")
 	}
-	return "", errors.New("the name of this machine's Node is not known: " +
-		"set --node-name, nodeName in the file, or the environment variable NODE_NAME")
+	return name, nil
 }
 
 // Settings returns what a valid configuration says for one family, and whether the family is to be served at all.
@@ -182,7 +129,10 @@ func Settings(c v1alpha1.ProxyAgentConfiguration, family model.Family) (model.Se
 		KeepUnallocated:    !c.DropsUnallocated(),
 	}
 	s.NodePortPrimary = slices.Contains(c.NodePortAddresses, "primary")
-	s.NodePortCIDRs = nodePortCIDRs(c.NodePortAddresses, family)
+	s.NodePortCIDRs = ofFamily(c.NodePortAddresses, family)
+	if slices.ContainsFunc(s.NodePortCIDRs, func(p netip.Prefix) bool { return p.Bits() == 0 }) {
+		s.NodePortCIDRs = nil // any address
+	}
 	return s, len(c.IPFamilies) == 0 || slices.Contains(c.IPFamilies, family.String())
 }
 
@@ -198,15 +148,6 @@ func localSource(d v1alpha1.DetectLocal, family model.Family) model.LocalSource 
 		return model.LocalSource{InterfacePrefix: d.InterfaceNamePrefix}
 	}
 	return model.LocalSource{}
-}
-
-// nodePortCIDRs is empty, which means any address, also when one of them is the whole of the family.
-func nodePortCIDRs(addresses []string, family model.Family) []netip.Prefix {
-	cidrs := ofFamily(addresses, family)
-	if slices.ContainsFunc(cidrs, func(p netip.Prefix) bool { return p.Bits() == 0 }) {
-		return nil
-	}
-	return cidrs
 }
 
 // ofFamily returns the CIDRs of one family and leaves out what is none.

@@ -3,7 +3,6 @@ package config
 import (
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +63,7 @@ func TestLoadRealFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := Default()
+			want := v1alpha1.DefaultProxyAgent()
 			want.Log.Format = "text"
 			tc.want(&want)
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -93,7 +92,7 @@ func TestLoadOwnKind(t *testing.T) {
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
-	want := Default()
+	want := v1alpha1.DefaultProxyAgent()
 	want.NodeName, want.IPFamilies, want.ServiceProxyName, want.Allocations = "worker-1", []string{"IPv6"}, "clusterip-operator", "enforce"
 	want.AllowServiceExternalIPs = false
 	want.NodePortAddresses = []string{"192.0.2.0/24", "2001:db8::/64"}
@@ -212,100 +211,17 @@ func TestLoadNamesTheFile(t *testing.T) {
 
 func TestDocuments(t *testing.T) {
 	for text, want := range map[string]int{
-		"":                                0,
-		"# nothing\n\n%YAML 1.2\n---\n":   0,
-		"\uFEFFa: 1":                      1,
-		"\uFEFF# a comment\n---\na: 1":    1,
-		"a: 1":                            1,
-		"---\na: 1\n---\n# end\n":         1,
-		"---\r\na: 1\r\n---\r\n":          1,
-		"a: 1\n...\n# more\n":             1,
-		"a: 1\n...\nb: 2\n":               2,
-		"a: 1\n---\nb: 2\n":               2,
-		"--- {a: 1}\n--- {b: 2}\n":        2,
-		"a: |\n  ---\n  text\nb: \"---\"": 1,
-		"---x: 1\n----: 2\n":              1,
-		`{"a": 1}`:                        1,
+		"":                              0,
+		"# nothing\n\n---\n":            0,
+		"# a comment\n---\na: 1":        1,
+		"---\r\na: 1\r\n---\r\n# end\n": 1,
+		"a: 1\n...\n# more\n":           1,
+		"a: 1\n...\nb: 2\n":             2,
+		"a: 1\n---\nb: [\n":             2,
+		"{\"a\": \"---\"}":              1,
 	} {
-		if got := documents([]byte(text)); got != want {
-			t.Errorf("%q is %d documents, want %d", text, got, want)
+		if got, err := documents([]byte(text)); err != nil || got != want {
+			t.Errorf("%q is %d documents, want %d (%v)", text, got, want, err)
 		}
-	}
-}
-
-func TestFlagsOver(t *testing.T) {
-	file := Default()
-	file.NodeName, file.ServiceProxyName, file.Log.Level = "file", "file", 2
-	file.DetectLocal = v1alpha1.DetectLocal{Mode: v1alpha1.DetectBridgeInterface, BridgeInterface: "cni0"}
-	type conf = v1alpha1.ProxyAgentConfiguration
-	for name, tc := range map[string]struct {
-		flags Flags
-		want  func(*conf)
-	}{
-		"none": {Flags{}, func(*conf) {}},
-		"all": {Flags{
-			Kubeconfig: new("k"), NodeName: new("n"), Allocations: new("ignore"), IPTablesMode: new("nft"), ServiceProxyName: new("p"),
-			MetricsBindAddress: new(":1"), HealthBindAddress: new(":2"), SysctlRoot: new("/s"),
-			ClusterCIDRs: new([]string{"10.0.0.0/16", "fd00::/56"}), MinSyncPeriod: new(3 * time.Second), Verbosity: new(4),
-		}, func(c *conf) {
-			c.Client.Kubeconfig, c.NodeName, c.Allocations, c.IPTables.Mode, c.ServiceProxyName = "k", "n", "ignore", "nft", "p"
-			c.Metrics.BindAddress, c.Health.BindAddress, c.SysctlRoot = ":1", ":2", "/s"
-			c.DetectLocal = v1alpha1.DetectLocal{Mode: v1alpha1.DetectClusterCIDR, ClusterCIDRs: []string{"10.0.0.0/16", "fd00::/56"}}
-			c.IPTables.MinSyncPeriod.Duration, c.Log.Level = 3*time.Second, 4
-		}},
-		"given, and empty": {Flags{
-			NodeName: new(""), ServiceProxyName: new(""), Verbosity: new(0), ClusterCIDRs: new([]string{""}),
-		}, func(c *conf) {
-			c.NodeName, c.ServiceProxyName, c.Log.Level = "", "", 0
-			c.DetectLocal = v1alpha1.DetectLocal{Mode: v1alpha1.DetectClusterCIDR}
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			want := file
-			tc.want(&want)
-			got := tc.flags.Over(file)
-			got.DetectLocal.ClusterCIDRs = append([]string(nil), got.DetectLocal.ClusterCIDRs...)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// A flag that Over forgets would be read and dropped.
-func TestEachFlagDoesSomething(t *testing.T) {
-	for f := range reflect.TypeFor[Flags]().Fields() {
-		var flags Flags
-		value := reflect.New(f.Type.Elem())
-		switch to := value.Interface().(type) {
-		case *string:
-			*to = "given"
-		case *[]string:
-			*to = []string{"given"}
-		case *time.Duration:
-			*to = time.Hour
-		case *int:
-			*to = 9
-		}
-		reflect.ValueOf(&flags).Elem().FieldByIndex(f.Index).Set(value)
-		if cmp.Equal(Default(), flags.Over(Default())) {
-			t.Errorf("%s does nothing", f.Name)
-		}
-	}
-}
-
-func TestNodeName(t *testing.T) {
-	for _, tc := range []struct{ configured, environment, host, want string }{
-		{"a", "b", "c", "a"},
-		{"", "b", "c", "b"},
-		{"", "", " Host.Example \n", "host.example"},
-		{" ", "", "c", "c"},
-	} {
-		if got, err := NodeName(tc.configured, tc.environment, tc.host); got != tc.want || err != nil {
-			t.Errorf("%+v: %q, %v", tc, got, err)
-		}
-	}
-	if _, err := NodeName("", " ", ""); err == nil {
-		t.Error("a node without a name")
 	}
 }

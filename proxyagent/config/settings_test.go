@@ -15,129 +15,102 @@ var prefixes = cmp.Options{cmpopts.EquateComparable(netip.Prefix{}), cmpopts.Equ
 
 func TestSettings(t *testing.T) {
 	type conf = v1alpha1.ProxyAgentConfiguration
-	prefix := netip.MustParsePrefix
-	// base is what the defaults say of a family.
-	base := func(f model.Family) model.Settings {
-		return model.Settings{Family: f, Allocations: model.Prefer, MasqueradeBit: 14, LocalhostNodePorts: f == model.IPv4}
+	cidrs := func(all ...string) (found []netip.Prefix) {
+		for _, text := range all {
+			found = append(found, netip.MustParsePrefix(text))
+		}
+		return found
 	}
 	for name, tc := range map[string]struct {
-		change       func(*conf)
-		want4, want6 func(*model.Settings)
-		not4, not6   bool
+		change func(*conf)
+		// want changes what the defaults say of a family; is4 tells which one.
+		want func(s *model.Settings, is4 bool)
 	}{
-		"defaults": {},
-		"one family": {
-			change: func(c *conf) { c.IPFamilies = []string{"IPv6"} },
-			not4:   true,
-		},
-		"both families by name": {
-			change: func(c *conf) { c.IPFamilies = []string{"IPv4", "IPv6"} },
-		},
-		"the other allocations": {
-			change: func(c *conf) { c.Allocations = "enforce" },
-			want4:  func(s *model.Settings) { s.Allocations = model.Enforce },
-			want6:  func(s *model.Settings) { s.Allocations = model.Enforce },
-		},
+		"defaults":              {func(*conf) {}, func(*model.Settings, bool) {}},
+		"the other allocations": {func(c *conf) { c.Allocations = "enforce" }, func(s *model.Settings, _ bool) { s.Allocations = model.Enforce }},
 		"masquerading": {
-			change: func(c *conf) { c.IPTables.MasqueradeAll, c.IPTables.MasqueradeBit = true, 0 },
-			want4:  func(s *model.Settings) { s.MasqueradeAll, s.MasqueradeBit = true, 0 },
-			want6:  func(s *model.Settings) { s.MasqueradeAll, s.MasqueradeBit = true, 0 },
+			func(c *conf) { c.IPTables.MasqueradeAll, c.IPTables.MasqueradeBit = true, 0 },
+			func(s *model.Settings, _ bool) { s.MasqueradeAll, s.MasqueradeBit = true, 0 },
 		},
 		"networks of pods": {
-			change: func(c *conf) { c.DetectLocal.ClusterCIDRs = []string{"fd00:244::/56", "10.244.0.0/16"} },
-			want4:  func(s *model.Settings) { s.LocalSource.CIDR = prefix("10.244.0.0/16") },
-			want6:  func(s *model.Settings) { s.LocalSource.CIDR = prefix("fd00:244::/56") },
+			func(c *conf) { c.DetectLocal.ClusterCIDRs = []string{"fd00:244::/56", "10.244.0.0/16"} },
+			func(s *model.Settings, is4 bool) {
+				s.LocalSource.CIDR = netip.MustParsePrefix(map[bool]string{true: "10.244.0.0/16", false: "fd00:244::/56"}[is4])
+			},
 		},
 		"a network of pods of one family": {
-			change: func(c *conf) { c.DetectLocal.ClusterCIDRs = []string{"10.244.0.0/16"} },
-			want4:  func(s *model.Settings) { s.LocalSource.CIDR = prefix("10.244.0.0/16") },
+			func(c *conf) { c.DetectLocal.ClusterCIDRs = []string{"10.244.0.0/16"} },
+			func(s *model.Settings, is4 bool) {
+				if is4 {
+					s.LocalSource.CIDR = netip.MustParsePrefix("10.244.0.0/16")
+				}
+			},
 		},
 		"pods by the node": {
-			change: func(c *conf) { c.DetectLocal.Mode = v1alpha1.DetectNodeCIDR },
-			want4:  func(s *model.Settings) { s.FromNode = true },
-			want6:  func(s *model.Settings) { s.FromNode = true },
+			func(c *conf) { c.DetectLocal.Mode = v1alpha1.DetectNodeCIDR }, func(s *model.Settings, _ bool) { s.FromNode = true },
 		},
 		"pods by their bridge": {
-			change: func(c *conf) {
+			func(c *conf) {
 				c.DetectLocal = v1alpha1.DetectLocal{Mode: v1alpha1.DetectBridgeInterface, BridgeInterface: "cni0"}
 			},
-			want4: func(s *model.Settings) { s.LocalSource.Interface = "cni0" },
-			want6: func(s *model.Settings) { s.LocalSource.Interface = "cni0" },
+			func(s *model.Settings, _ bool) { s.LocalSource.Interface = "cni0" },
 		},
 		"pods by their interfaces": {
-			change: func(c *conf) {
+			func(c *conf) {
 				c.DetectLocal = v1alpha1.DetectLocal{Mode: v1alpha1.DetectInterfaceNamePrefix, InterfaceNamePrefix: "cali"}
 			},
-			want4: func(s *model.Settings) { s.LocalSource.InterfacePrefix = "cali" },
-			want6: func(s *model.Settings) { s.LocalSource.InterfacePrefix = "cali" },
+			func(s *model.Settings, _ bool) { s.LocalSource.InterfacePrefix = "cali" },
 		},
-		"pods not recognised": {
-			change: func(c *conf) { c.DetectLocal.Mode = v1alpha1.DetectNone },
-		},
+		"pods not recognised": {func(c *conf) { c.DetectLocal.Mode = v1alpha1.DetectNone }, func(*model.Settings, bool) {}},
 		"node ports on the node's addresses": {
-			change: func(c *conf) { c.NodePortAddresses = []string{"primary"} },
-			want4:  func(s *model.Settings) { s.NodePortPrimary = true },
-			want6:  func(s *model.Settings) { s.NodePortPrimary = true },
+			func(c *conf) { c.NodePortAddresses = []string{"primary"} }, func(s *model.Settings, _ bool) { s.NodePortPrimary = true },
 		},
-		"node ports in a network of one family, the other is free": {
-			change: func(c *conf) { c.NodePortAddresses = []string{"192.0.2.0/24", "198.51.100.0/24"} },
-			want4: func(s *model.Settings) {
-				s.NodePortCIDRs = []netip.Prefix{prefix("192.0.2.0/24"), prefix("198.51.100.0/24")}
+		"node ports in networks of one family, the other is free": {
+			func(c *conf) { c.NodePortAddresses = []string{"192.0.2.0/24", "198.51.100.0/24"} },
+			func(s *model.Settings, is4 bool) {
+				if is4 {
+					s.NodePortCIDRs = cidrs("192.0.2.0/24", "198.51.100.0/24")
+				}
 			},
 		},
 		"node ports everywhere in one family": {
-			change: func(c *conf) { c.NodePortAddresses = []string{"192.0.2.0/24", "0.0.0.0/0", "fd00::/64"} },
-			want6:  func(s *model.Settings) { s.NodePortCIDRs = []netip.Prefix{prefix("fd00::/64")} },
+			func(c *conf) { c.NodePortAddresses = []string{"192.0.2.0/24", "0.0.0.0/0", "fd00::/64"} },
+			func(s *model.Settings, is4 bool) {
+				if !is4 {
+					s.NodePortCIDRs = cidrs("fd00::/64")
+				}
+			},
 		},
 		"node ports not on localhost": {
-			change: func(c *conf) { c.IPTables.LocalhostNodePorts = false },
-			want4:  func(s *model.Settings) { s.LocalhostNodePorts = false },
+			func(c *conf) { c.IPTables.LocalhostNodePorts = false }, func(s *model.Settings, _ bool) { s.LocalhostNodePorts = false },
 		},
-		"invalid packets pass": {
-			change: func(c *conf) { c.IPTables.DropInvalid = false },
-			want4:  func(s *model.Settings) { s.KeepInvalid = true },
-			want6:  func(s *model.Settings) { s.KeepInvalid = true },
-		},
+		"invalid packets pass": {func(c *conf) { c.IPTables.DropInvalid = false }, func(s *model.Settings, _ bool) { s.KeepInvalid = true }},
 		"a liberal kernel knows no invalid packets": {
-			change: func(c *conf) { c.Conntrack.TCPBeLiberal = true },
-			want4:  func(s *model.Settings) { s.KeepInvalid = true },
-			want6:  func(s *model.Settings) { s.KeepInvalid = true },
+			func(c *conf) { c.Conntrack.TCPBeLiberal = true }, func(s *model.Settings, _ bool) { s.KeepInvalid = true },
 		},
-		"no external IPs": {
-			change: func(c *conf) { c.AllowServiceExternalIPs = false },
-			want4:  func(s *model.Settings) { s.NoExternalIPs = true },
-			want6:  func(s *model.Settings) { s.NoExternalIPs = true },
-		},
-		"beside another proxy": {
-			change: func(c *conf) { c.ServiceProxyName = "x" },
-			want4:  func(s *model.Settings) { s.KeepUnallocated = true },
-			want6:  func(s *model.Settings) { s.KeepUnallocated = true },
-		},
+		"no external IPs":      {func(c *conf) { c.AllowServiceExternalIPs = false }, func(s *model.Settings, _ bool) { s.NoExternalIPs = true }},
+		"beside another proxy": {func(c *conf) { c.ServiceProxyName = "x" }, func(s *model.Settings, _ bool) { s.KeepUnallocated = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := Default()
-			if tc.change != nil {
-				tc.change(&c)
-			}
-			if err := Validate(c); err != nil {
+			c := v1alpha1.DefaultProxyAgent()
+			tc.change(&c)
+			if err := c.Validate(); len(err) > 0 {
 				t.Fatal(err)
 			}
-			compare(t, c, base(model.IPv4), tc.want4, !tc.not4)
-			compare(t, c, base(model.IPv6), tc.want6, !tc.not6)
+			for _, f := range []model.Family{model.IPv4, model.IPv6} {
+				is4 := f == model.IPv4
+				want := model.Settings{Family: f, Allocations: model.Prefer, MasqueradeBit: 14, LocalhostNodePorts: is4}
+				tc.want(&want, is4)
+				got, served := Settings(c, f)
+				if diff := cmp.Diff(want, got, prefixes); diff != "" || !served {
+					t.Errorf("%s: served %t (-want +got):\n%s", f, served, diff)
+				}
+			}
 		})
 	}
-}
-
-func compare(t *testing.T, c v1alpha1.ProxyAgentConfiguration, want model.Settings, change func(*model.Settings), wantServed bool) {
-	t.Helper()
-	if change != nil {
-		change(&want)
-	}
-	got, served := Settings(c, want.Family)
-	if diff := cmp.Diff(want, got, prefixes); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", want.Family, diff)
-	}
-	if served != wantServed {
-		t.Errorf("%s is served: %t", want.Family, served)
+	for family, families := range map[model.Family][]string{model.IPv4: {"IPv6"}, model.IPv6: {"IPv4"}} {
+		if _, served := Settings(v1alpha1.ProxyAgentConfiguration{IPFamilies: families}, family); served {
+			t.Errorf("%s is served although only %v are asked for", family, families)
+		}
 	}
 }

@@ -21,8 +21,6 @@ type fake struct {
 	asked  int
 	broken error
 	stuck  map[Flow]bool
-	// gone are flows that end between the reading and the deletion.
-	gone map[Flow]bool
 }
 
 func newFake(flows ...Flow) *fake {
@@ -50,12 +48,12 @@ func (t *fake) Delete(_ context.Context, f Flow) (bool, error) {
 	if t.stuck[f] {
 		return false, errStuck
 	}
-	there := t.flows[f] && !t.gone[f]
+	there := t.flows[f]
 	delete(t.flows, f)
 	return there, nil
 }
 
-func (t *fake) LocalAddrs(context.Context, model.Family) ([]netip.Addr, error) {
+func (t *fake) LocalAddrs() ([]netip.Addr, error) {
 	t.asked++
 	return t.local, nil
 }
@@ -93,7 +91,6 @@ func to(destination, endpoint string) Flow {
 	if endpoint != "" {
 		f.ReplySource = netip.MustParseAddrPort(endpoint)
 	}
-	f.ReplyDestination = f.Source
 	return f
 }
 
@@ -158,13 +155,10 @@ func planOf(g model.Globals, ports ...model.ServicePort) model.Plan {
 
 // between is the Delta from one Plan to another.
 func between(before, after model.Plan) model.Delta {
-	d := model.Delta{Ports: make(map[model.PortName]*model.ServicePort), Before: make(map[model.PortName]model.ServicePort)}
-	if !reflect.DeepEqual(before.Globals, after.Globals) {
-		d.Globals = &after.Globals
-	}
+	d := model.Delta{Globals: &after.Globals, Ports: make(map[model.PortName]*model.ServicePort)}
 	for name, old := range before.Ports {
 		if now, ok := after.Ports[name]; !ok || !reflect.DeepEqual(old, now) {
-			d.Ports[name], d.Before[name] = nil, old
+			d.Ports[name] = nil
 		}
 	}
 	for name, now := range after.Ports {
@@ -180,14 +174,6 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func prefixes(list ...string) []netip.Prefix {
-	var all []netip.Prefix
-	for _, p := range list {
-		all = append(all, netip.MustParsePrefix(p))
-	}
-	return all
 }
 
 func allocated(list ...string) map[netip.Addr]struct{} {

@@ -10,10 +10,9 @@ import (
 
 // Flow is one UDP flow as connection tracking sees it. Flows may be compared. Its zero value is none.
 type Flow struct {
-	// Source and Destination are what the client sent, ReplySource and ReplyDestination what an answer looks like before it is translated
-	// back: ReplySource is the endpoint, or Destination when the rules did not translate it.
-	Source, Destination           netip.AddrPort
-	ReplySource, ReplyDestination netip.AddrPort
+	// Source and Destination are what the client sent. ReplySource is where an answer comes from before it is translated back: the endpoint, or
+	// Destination when the rules did not translate it.
+	Source, Destination, ReplySource netip.AddrPort
 	// Answered is true when there was a packet in each direction.
 	Answered bool
 	// ID tells the flow from an earlier or later one with the same addresses.
@@ -31,8 +30,8 @@ type Table interface {
 	Flows(ctx context.Context, f model.Family, wanted func(Flow) bool) ([]Flow, error)
 	// Delete deletes exactly this flow, and reports false when it is gone already.
 	Delete(ctx context.Context, f Flow) (bool, error)
-	// LocalAddrs returns the addresses of the node's interfaces in a family.
-	LocalAddrs(ctx context.Context, f model.Family) ([]netip.Addr, error)
+	// LocalAddrs returns the addresses of the node's interfaces.
+	LocalAddrs() ([]netip.Addr, error)
 }
 
 // staleCheck decides which flows are stale, for one reading of the table.

@@ -81,60 +81,40 @@ func has(sorted []netip.AddrPort, endpoint netip.AddrPort) bool {
 	return found
 }
 
-// change is one port before and after. The zero ServicePort, which has no frontends, stands for none.
-type change struct {
-	name          model.PortName
-	before, after model.ServicePort
-}
-
 // apply brings the index up to date and returns the frontends that may have stale flows now.
 func (x *portIndex) apply(d model.Delta) []netip.AddrPort {
-	changes := x.changes(d)
-	suspects := x.suspects(changes)
-	for _, c := range changes { // all are removed before any is added: an address may have moved from one to another
-		x.remove(c.name)
+	var suspects []netip.AddrPort
+	now := map[model.PortName]model.ServicePort{}
+	for name, port := range d.Ports {
+		if port != nil && name.Protocol == model.UDP {
+			now[name] = *port
+		}
+		suspects = append(suspects, x.suspects(x.ports[name], now[name])...)
 	}
-	for _, c := range changes {
-		x.add(c.name, c.after)
+	for name := range d.Ports { // all are removed before any is added: an address may have moved from one to another
+		x.remove(name)
+	}
+	for name, port := range now {
+		x.add(name, port)
 	}
 	return suspects
 }
 
-// changes returns the UDP ports of d before and after.
-func (x *portIndex) changes(d model.Delta) []change {
-	var all []change
-	for name, now := range d.Ports {
-		if name.Protocol != model.UDP {
-			continue
-		}
-		c := change{name: name, before: d.Before[name]}
-		if known, ok := x.ports[name]; ok {
-			c.before = known
-		}
-		if now != nil {
-			c.after = *now
-		}
-		all = append(all, c)
-	}
-	return all
-}
-
-// suspects returns the frontends that may have stale flows because of changes. The index is as it was before them.
-func (x *portIndex) suspects(changes []change) []netip.AddrPort {
+// suspects returns the frontends that may have stale flows because a port changed. The index is as it was before. The zero ServicePort, which
+// has no frontends, stands for none.
+func (x *portIndex) suspects(before, after model.ServicePort) []netip.AddrPort {
 	var all []netip.AddrPort
-	for _, c := range changes {
-		old, current := frontends(c.before), frontends(c.after)
-		lost := lostEndpoint(c.before, c.after) || !hasEndpoints(c.before) && hasEndpoints(c.after)
-		for _, f := range old {
-			stays := slices.Contains(current, f)
-			if stays && lost || !stays && (hasFlows(c.before) || x.overlapsNodePort(f)) {
-				all = append(all, f)
-			}
+	old, current := frontends(before), frontends(after)
+	lost := lostEndpoint(before, after) || !hasEndpoints(before) && hasEndpoints(after)
+	for _, f := range old {
+		stays := slices.Contains(current, f)
+		if stays && lost || !stays && (hasFlows(before) || x.overlapsNodePort(f)) {
+			all = append(all, f)
 		}
-		for _, f := range current {
-			if !slices.Contains(old, f) && (hasEndpoints(c.after) || x.overlapsNodePort(f)) {
-				all = append(all, f)
-			}
+	}
+	for _, f := range current {
+		if !slices.Contains(old, f) && (hasEndpoints(after) || x.overlapsNodePort(f)) {
+			all = append(all, f)
 		}
 	}
 	return all

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -84,7 +86,7 @@ func (r *Reconciler) reconcile(ctx context.Context) (int, error) {
 
 // clean reads the table once and deletes the stale flows. After an error the suspects stay.
 func (r *Reconciler) clean(ctx context.Context, abandoned func(netip.AddrPort) bool) (int, error) {
-	local, err := r.localAddrs(ctx)
+	local, err := r.localAddrs()
 	if err != nil {
 		return 0, err
 	}
@@ -102,12 +104,13 @@ func (r *Reconciler) clean(ctx context.Context, abandoned func(netip.AddrPort) b
 }
 
 // localAddrs returns the addresses of the node if a suspect is a node port, or has the number of one.
-func (r *Reconciler) localAddrs(ctx context.Context) (map[netip.Addr]bool, error) {
+func (r *Reconciler) localAddrs() (map[netip.Addr]bool, error) {
 	local := make(map[netip.Addr]bool)
-	if !r.needsLocalAddrs() {
+	needed := func(f netip.AddrPort) bool { return !f.Addr().IsValid() || r.index.overlapsNodePort(f) }
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(r.suspects)), needed) {
 		return local, nil
 	}
-	addrs, err := r.table.LocalAddrs(ctx, r.family)
+	addrs, err := r.table.LocalAddrs()
 	if err != nil {
 		return nil, fmt.Errorf("reading the addresses of the node: %w", err)
 	}
@@ -115,15 +118,6 @@ func (r *Reconciler) localAddrs(ctx context.Context) (map[netip.Addr]bool, error
 		local[addr] = true
 	}
 	return local, nil
-}
-
-func (r *Reconciler) needsLocalAddrs() bool {
-	for f := range r.suspects {
-		if !f.Addr().IsValid() || r.index.overlapsNodePort(f) {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *Reconciler) delete(ctx context.Context, flows []Flow) (int, error) {

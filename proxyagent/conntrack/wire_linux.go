@@ -81,8 +81,8 @@ func readFlow(answer nfnetlink.Attrs) (Flow, bool) {
 			f.Zone = value.Net16()
 		}
 	}
-	f.Source, f.Destination, f.SourceZone = there.source(), there.destination(), there.zone
-	f.ReplySource, f.ReplyDestination = back.source(), back.destination()
+	f.Source, f.Destination, f.SourceZone = netip.AddrPortFrom(there.src, there.srcPort), netip.AddrPortFrom(there.dst, there.dstPort), there.zone
+	f.ReplySource = netip.AddrPortFrom(back.src, back.srcPort)
 	return f, there.isUDP() && back.isUDP()
 }
 
@@ -94,8 +94,6 @@ type tuple struct {
 	zone             uint16
 }
 
-func (t tuple) source() netip.AddrPort      { return netip.AddrPortFrom(t.src, t.srcPort) }
-func (t tuple) destination() netip.AddrPort { return netip.AddrPortFrom(t.dst, t.dstPort) }
 func (t tuple) isUDP() bool {
 	return t.protocol == unix.IPPROTO_UDP && t.src.IsValid() && t.dst.IsValid()
 }

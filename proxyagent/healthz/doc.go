@@ -8,8 +8,8 @@
 // node that was not yet programmed forwards nothing. /livez answers 200 meanwhile: an agent whose API server is away is not helped by
 // a restart.
 //
-// It promises that nothing is left running after Run or Close has returned, that a port which cannot be bound is tried again, and
+// It promises that nothing is left listening after Run has returned, that a port which cannot be bound is tried again, and
 // that slow clients hold nothing open for long.
 //
-// Start with report.go, which decides; server.go and services.go only listen.
+// Start with server.go.
 package healthz

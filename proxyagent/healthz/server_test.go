@@ -2,207 +2,149 @@ package healthz
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+func init() { bindAgainAfter, listenAgainEvery = 10*time.Millisecond, 10*time.Millisecond }
 
-// story is what happens to a Server of both families, one sentence each.
-type story func(s *Server, c *clocktesting.FakeClock)
+var both = []model.Family{model.IPv4, model.IPv6}
 
-func updated(families ...model.Family) story {
-	return func(s *Server, _ *clocktesting.FakeClock) {
+// step is what happens to a Server of both families.
+type step func(s *Server)
+
+func updated(families ...model.Family) step {
+	return func(s *Server) {
 		for _, f := range families {
 			s.Updated(f)
 		}
 	}
 }
 
-func queued(f model.Family) story { return func(s *Server, _ *clocktesting.FakeClock) { s.Queued(f) } }
-func after(d time.Duration) story { return func(_ *Server, c *clocktesting.FakeClock) { c.Step(d) } }
-func nodeLeaving(leaving bool) story {
-	return func(s *Server, _ *clocktesting.FakeClock) { s.SetNodeLeaving(leaving) }
-}
+func queued(f model.Family) step    { return func(s *Server) { s.Queued(f) } }
+func after(d time.Duration) step    { return func(*Server) { time.Sleep(d) } }
+func nodeLeaving(leaving bool) step { return func(s *Server) { s.SetNodeLeaving(leaving) } }
 
 func TestProbesTellWhetherTheNodeForwards(t *testing.T) {
-	both := updated(model.IPv4, model.IPv6)
+	all := updated(both...)
 	for name, tc := range map[string]struct {
-		story                 []story
+		steps                 []step
 		wantHealthz, wantLive int
 		wantHealthy           bool
 	}{
 		"an agent that starts is alive and not ready": {nil, 503, 200, false},
-		"one family is not enough":                    {[]story{updated(model.IPv4)}, 503, 200, false},
-		"both families are":                           {[]story{both}, 200, 200, true},
-		"a queued change may wait":                    {[]story{both, queued(model.IPv4), after(59 * time.Second)}, 200, 200, true},
-		"but not for a minute":                        {[]story{both, queued(model.IPv4), after(time.Minute)}, 503, 503, false},
+		"one family is not enough":                    {[]step{updated(model.IPv4)}, 503, 200, false},
+		"both families are":                           {[]step{all}, 200, 200, true},
+		"a queued change may wait":                    {[]step{all, queued(model.IPv4), after(59 * time.Second)}, 200, 200, true},
+		"but not for a minute":                        {[]step{all, queued(model.IPv4), after(time.Minute)}, 503, 503, false},
 		"the oldest change counts": {
-			[]story{both, queued(model.IPv6), after(50 * time.Second), queued(model.IPv6), after(10 * time.Second)}, 503, 503, false,
+			[]step{all, queued(model.IPv6), after(50 * time.Second), queued(model.IPv6), after(10 * time.Second)}, 503, 503, false,
 		},
-		"a sync takes all of them": {
-			[]story{both, queued(model.IPv4), after(time.Hour), updated(model.IPv4)}, 200, 200, true,
-		},
+		"a sync takes all of them": {[]step{all, queued(model.IPv4), after(time.Hour), updated(model.IPv4)}, 200, 200, true},
 		"a sync of the other family does not": {
-			[]story{both, queued(model.IPv4), after(time.Hour), updated(model.IPv6)}, 503, 503, false,
+			[]step{all, queued(model.IPv4), after(time.Hour), updated(model.IPv6)}, 503, 503, false,
 		},
-		"quiet hours are no illness": {[]story{both, after(100 * time.Hour)}, 200, 200, true},
-		"a change before the first sync is not late": {
-			[]story{queued(model.IPv4), queued(model.IPv6), after(time.Hour)}, 503, 200, false,
-		},
-		"a leaving node is alive, healthy and to be avoided": {[]story{both, nodeLeaving(true)}, 503, 200, true},
-		"a node that stays after all is not":                 {[]story{both, nodeLeaving(true), nodeLeaving(false)}, 200, 200, true},
+		"quiet hours are no illness":                         {[]step{all, after(100 * time.Hour)}, 200, 200, true},
+		"a change before the first sync is not late":         {[]step{queued(model.IPv4), queued(model.IPv6), after(time.Hour)}, 503, 200, false},
+		"a leaving node is alive, healthy and to be avoided": {[]step{all, nodeLeaving(true)}, 503, 200, true},
+		"a node that stays after all is not":                 {[]step{all, nodeLeaving(true), nodeLeaving(false)}, 200, 200, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clock := clocktesting.NewFakeClock(noon)
-			var answers []string
-			s := New(Options{
-				Clock: clock, Families: []model.Family{model.IPv4, model.IPv6},
-				Answered: func(path string, code int) { answers = append(answers, path, http.StatusText(code)) },
+			synctest.Test(t, func(t *testing.T) {
+				answers := map[string]int{}
+				s := New(both, func(path string, code int) { answers[path] = code })
+				for _, happens := range tc.steps {
+					happens(s)
+				}
+				healthz, _ := ask(t, s, "/healthz")
+				livez, _ := ask(t, s, "/livez")
+				if healthz != tc.wantHealthz || livez != tc.wantLive || s.Healthy() != tc.wantHealthy {
+					t.Errorf("/healthz %d, /livez %d, Healthy %t; want %d, %d, %t",
+						healthz, livez, s.Healthy(), tc.wantHealthz, tc.wantLive, tc.wantHealthy)
+				}
+				if diff := cmp.Diff(map[string]int{"healthz": tc.wantHealthz, "livez": tc.wantLive}, answers); diff != "" {
+					t.Errorf("answers counted (-want +got):\n%s", diff)
+				}
 			})
-			for _, happens := range tc.story {
-				happens(s, clock)
-			}
-			healthz, _ := ask(t, s.Handler(), "/healthz")
-			livez, _ := ask(t, s.Handler(), "/livez")
-			if healthz != tc.wantHealthz || livez != tc.wantLive || s.Healthy() != tc.wantHealthy {
-				t.Errorf("/healthz %d, /livez %d, Healthy %t; want %d, %d, %t",
-					healthz, livez, s.Healthy(), tc.wantHealthz, tc.wantLive, tc.wantHealthy)
-			}
-			want := []string{"healthz", http.StatusText(tc.wantHealthz), "livez", http.StatusText(tc.wantLive)}
-			if diff := cmp.Diff(want, answers); diff != "" {
-				t.Errorf("answers counted (-want +got):\n%s", diff)
-			}
 		})
 	}
 }
 
-func ask(t *testing.T, h http.Handler, path string) (code int, body string) {
+func ask(t *testing.T, s *Server, path string) (code int, body string) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
-	if got := w.Header().Get("Content-Type"); got != "application/json" {
-		t.Errorf("%s has Content-Type %q", path, got)
-	}
-	if got := w.Header().Get("X-Content-Type-Options"); got != "nosniff" {
-		t.Errorf("%s has X-Content-Type-Options %q", path, got)
+	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	if kind, sniff := w.Header().Get("Content-Type"), w.Header().Get("X-Content-Type-Options"); kind != "application/json" || sniff != "nosniff" {
+		t.Errorf("%s has Content-Type %q and X-Content-Type-Options %q", path, kind, sniff)
 	}
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 
 // Fields, their order and the forms of time are those that kube-proxy 1.36.3 declares.
 func TestBodiesAreThoseOfKubeProxy(t *testing.T) {
-	clock := clocktesting.NewFakeClock(noon)
-	s := New(Options{Clock: clock, Families: []model.Family{model.IPv4, model.IPv6}})
-	for _, step := range []struct{ path, want string }{
-		{"/healthz", `{"lastUpdated":"0001-01-01T00:00:00Z","currentTime":"2026-01-02T12:00:00Z","nodeEligible":true,"healthy":false,` +
-			`"status":{"IPv4":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":false},` +
-			`"IPv6":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":false}}}`},
-		{"/livez", `{"lastUpdated":"2026-01-02T12:00:00Z","currentTime":"2026-01-02T12:00:00Z","healthy":true,` +
-			`"status":{"IPv4":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":true},"IPv6":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":true}}}`},
-	} {
-		if _, body := ask(t, s.Handler(), step.path); body != step.want {
-			t.Errorf("%s answers\n%s, want\n%s", step.path, body, step.want)
+	synctest.Test(t, func(t *testing.T) {
+		s := New(both, func(string, int) {})
+		want := func(path, want string) {
+			t.Helper()
+			if _, body := ask(t, s, path); body != want {
+				t.Errorf("%s answers\n%s, want\n%s", path, body, want)
+			}
 		}
-	}
-	s.Updated(model.IPv4)
-	s.Updated(model.IPv6)
-	s.Queued(model.IPv6)
-	clock.Step(2 * time.Minute)
-	s.Updated(model.IPv4)
-	clock.Step(time.Second)
-	_, body := ask(t, s.Handler(), "/healthz")
-	want := `{"lastUpdated":"2026-01-02T12:02:00Z","currentTime":"2026-01-02T12:02:01Z","nodeEligible":true,"healthy":false,` +
-		`"status":{"IPv4":{"lastUpdated":"2026-01-02T12:02:00Z","healthy":true},"IPv6":{"lastUpdated":"2026-01-02T12:00:00Z","healthy":false}}}`
-	if body != want {
-		t.Errorf("a late family answers\n%s, want\n%s", body, want)
-	}
-}
-
-// failures collects errors from any goroutine.
-type failures struct {
-	mu   sync.Mutex
-	errs []error
-	more chan struct{}
-}
-
-func newFailures() *failures { return &failures{more: make(chan struct{}, 100)} }
-
-func (f *failures) add(err error) {
-	f.mu.Lock()
-	f.errs = append(f.errs, err)
-	f.mu.Unlock()
-	f.more <- struct{}{}
+		want("/healthz", `{"lastUpdated":"0001-01-01T00:00:00Z","currentTime":"2000-01-01T00:00:00Z","nodeEligible":true,"healthy":false,`+
+			`"status":{"IPv4":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":false},"IPv6":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":false}}}`)
+		want("/livez", `{"lastUpdated":"2000-01-01T00:00:00Z","currentTime":"2000-01-01T00:00:00Z","healthy":true,`+
+			`"status":{"IPv4":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":true},"IPv6":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":true}}}`)
+		for _, happens := range []step{updated(both...), queued(model.IPv6), after(2 * time.Minute), updated(model.IPv4), after(time.Second)} {
+			happens(s)
+		}
+		want("/healthz", `{"lastUpdated":"2000-01-01T00:02:00Z","currentTime":"2000-01-01T00:02:01Z","nodeEligible":true,"healthy":false,`+
+			`"status":{"IPv4":{"lastUpdated":"2000-01-01T00:02:00Z","healthy":true},"IPv6":{"lastUpdated":"2000-01-01T00:00:00Z","healthy":false}}}`)
+	})
 }
 
 func TestRunBindsAgainUntilItWorksAndLeavesNothingBehind(t *testing.T) {
 	taken := listen(t, "127.0.0.1:0")
-	clock := clocktesting.NewFakeClock(noon)
-	failed := newFailures()
-	s := New(Options{BindAddress: taken.Addr().String(), Clock: clock, Failed: failed.add})
+	address := taken.Addr().String()
+	failed, ended := make(chan error, 1000), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-
-	wait(t, failed.more, "the first failure")
-	if err := failed.errs[0]; !strings.Contains(err.Error(), "listening on 127.0.0.1:") || !isInUse(err) {
+	go func() { ended <- New(nil, func(string, int) {}).Run(ctx, address, func(err error) { failed <- err }) }()
+	if err := <-failed; !strings.Contains(err.Error(), "listening on "+address) || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("the failure reads %q", err)
 	}
 	_ = taken.Close()
-	until(t, "the server asks the clock", clock.HasWaiters)
-	until(t, "the port answers", func() bool { // at the second try, if somebody was faster
-		clock.Step(bindAgainAfter)
-		return status(taken.Addr().String()) == http.StatusOK
-	})
-
-	open, err := net.Dial("tcp", taken.Addr().String())
+	until(t, "the port answers", func() bool { return status(address) == http.StatusOK })
+	open, err := net.Dial("tcp", address) // a client that keeps its connection
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = open.Close() }()
 	cancel()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Errorf("Run ends with %v", err)
-		}
-	case <-time.After(5 * time.Second):
-		t.Fatal("Run does not end while a client keeps its connection")
+	if err := <-ended; err != nil {
+		t.Errorf("Run ends with %v", err)
 	}
-	_ = listen(t, taken.Addr().String()).Close()
+	_ = listen(t, address).Close()
 }
 
-func TestRunEndsWhileItWaitsToBindAgain(t *testing.T) {
+func TestServeEndsWhileItWaitsToBindAgainAndServesNothingAtZero(t *testing.T) {
 	taken := listen(t, "127.0.0.1:0")
 	defer func() { _ = taken.Close() }()
-	failed := newFailures()
-	s := New(Options{BindAddress: taken.Addr().String(), Clock: clocktesting.NewFakeClock(noon), Failed: failed.add})
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	wait(t, failed.more, "the first failure")
-	cancel()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Errorf("Run ends with %v", err)
+	defer cancel()
+	for _, address := range []string{"0", "", taken.Addr().String()} {
+		if err := Serve(ctx, address, &http.Server{}, func(error) { cancel() }); err != nil || (ctx.Err() != nil) != (len(address) > 1) {
+			t.Errorf("%q: %v, %v", address, err, ctx.Err())
 		}
-	case <-time.After(5 * time.Second):
-		t.Fatal("Run does not end")
 	}
 }
 
@@ -213,11 +155,6 @@ func listen(t *testing.T, addr string) net.Listener {
 		t.Fatal(err)
 	}
 	return l
-}
-
-func isInUse(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && strings.Contains(op.Error(), "address already in use")
 }
 
 // status is the code that an address answers with, zero when it does not.
@@ -238,15 +175,6 @@ func get(addr, path string) (code int, h http.Header, body string) {
 	return r.StatusCode, r.Header, string(text)
 }
 
-func wait(t *testing.T, c <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(5 * time.Second):
-		t.Fatalf("%s did not come", what)
-	}
-}
-
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
@@ -254,12 +182,4 @@ func until(t *testing.T, what string, ok func() bool) {
 			t.Fatalf("waited in vain: %s", what)
 		}
 	}
-}
-
-func decoded(t *testing.T, body string) (r checkReport) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(body), &r); err != nil {
-		t.Fatalf("reading the answer %q: %v", body, err)
-	}
-	return r
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -18,38 +19,26 @@ type Metrics struct {
 	registry *prometheus.Registry
 
 	syncDuration, fullSyncDuration, partialSyncDuration *prometheus.HistogramVec
+	programmingDuration, conntrackDuration              *prometheus.HistogramVec
 	syncedAt, queuedAt                                  *prometheus.GaugeVec
-	programmingDuration                                 *prometheus.HistogramVec
-
-	endpointChangesPending, serviceChangesPending prometheus.Gauge
-	endpointChanges, serviceChanges               prometheus.Counter
-
-	restoreFailures, partialRestoreFailures *prometheus.CounterVec
-	rules, rulesWritten                     *prometheus.GaugeVec
-	noLocalEndpoints                        *prometheus.GaugeVec
-
-	conntrackDuration *prometheus.HistogramVec
-	conntrackDeleted  *prometheus.CounterVec
-
-	healthz, livez *prometheus.CounterVec
-
-	disputes     *prometheus.GaugeVec
-	driftRepairs *prometheus.CounterVec
-	buildInfo    *prometheus.GaugeVec
+	endpointChangesPending, serviceChangesPending       prometheus.Gauge
+	endpointChanges, serviceChanges                     prometheus.Counter
+	restoreFailures, partialRestoreFailures             *prometheus.CounterVec
+	rules, rulesWritten, noLocalEndpoints               *prometheus.GaugeVec
+	conntrackDeleted                                    *prometheus.CounterVec
+	answers                                             map[string]*prometheus.CounterVec
+	disputes, buildInfo                                 *prometheus.GaugeVec
+	driftRepairs                                        *prometheus.CounterVec
 }
 
 // New returns the metrics of an agent that serves the families given. Those of other families appear once they are observed.
 func New(families ...model.Family) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.makeSync()
-	m.makeChanges()
-	m.makeRules()
-	m.makeConntrack()
-	m.makeProbes()
-	m.makeOurs()
+	m.makeOthers()
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, f := range families {
-		m.zero(f.String())
+		m.zero(f)
 	}
 	return m
 }
@@ -59,42 +48,22 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, Registry: m.registry})
 }
 
-// Gatherer is for tests, and for those who serve them together with others.
-func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
-
 func (m *Metrics) makeSync() {
 	buckets := prometheus.ExponentialBuckets(0.001, 2, 15)
 	m.syncDuration = m.histogram("sync_proxy_rules_duration_seconds", "How long a sync of the rules took, full or partial.", buckets)
 	m.fullSyncDuration = m.histogram("sync_full_proxy_rules_duration_seconds", "How long a sync that wrote all rules took.", buckets)
-	m.partialSyncDuration = m.histogram("sync_partial_proxy_rules_duration_seconds",
-		"How long a sync that wrote only what changed took.", buckets)
+	m.partialSyncDuration = m.histogram("sync_partial_proxy_rules_duration_seconds", "How long a sync that wrote only what changed took.", buckets)
+	m.conntrackDuration = m.histogram("conntrack_reconciler_sync_duration_seconds", "How long it took to find and delete stale flows.", buckets)
+
+	// The buckets that the network programming SLO of Kubernetes is measured with.
+	buckets = append([]float64{0.25, 0.5}, prometheus.LinearBuckets(1, 1, 59)...)
+	buckets = append(append(buckets, prometheus.LinearBuckets(60, 5, 12)...), prometheus.LinearBuckets(120, 30, 7)...)
+	m.programmingDuration = m.histogram("network_programming_duration_seconds",
+		"From a change of the pods of a Service to the rules that follow it.", buckets)
+
 	m.syncedAt = m.gauge("sync_proxy_rules_last_timestamp_seconds", "When the rules were last synced successfully.", "ip_family")
 	m.queuedAt = m.gauge("sync_proxy_rules_last_queued_timestamp_seconds",
 		"When a sync was last asked for. Far beyond the last sync, something hangs.", "ip_family")
-	m.programmingDuration = m.histogram("network_programming_duration_seconds",
-		"From a change of the pods of a Service to the rules that follow it.", programmingBuckets())
-}
-
-// programmingBuckets are those that the network programming SLO of Kubernetes is measured with.
-func programmingBuckets() []float64 {
-	buckets := prometheus.LinearBuckets(0.25, 0.25, 2)
-	buckets = append(buckets, prometheus.LinearBuckets(1, 1, 59)...)
-	buckets = append(buckets, prometheus.LinearBuckets(60, 5, 12)...)
-	return append(buckets, prometheus.LinearBuckets(120, 30, 7)...)
-}
-
-func (m *Metrics) makeChanges() {
-	m.endpointChangesPending = registered(m, prometheus.NewGauge(prometheus.GaugeOpts(
-		opts("sync_proxy_rules_endpoint_changes_pending", "Changes of EndpointSlices that are not in the rules yet."))))
-	m.serviceChangesPending = registered(m, prometheus.NewGauge(prometheus.GaugeOpts(
-		opts("sync_proxy_rules_service_changes_pending", "Changes of Services that are not in the rules yet."))))
-	m.endpointChanges = registered(m, prometheus.NewCounter(prometheus.CounterOpts(
-		opts("sync_proxy_rules_endpoint_changes_total", "Changes of EndpointSlices seen."))))
-	m.serviceChanges = registered(m, prometheus.NewCounter(prometheus.CounterOpts(
-		opts("sync_proxy_rules_service_changes_total", "Changes of Services seen."))))
-}
-
-func (m *Metrics) makeRules() {
 	m.restoreFailures = m.counter("sync_proxy_rules_iptables_restore_failures_total", "Failures of iptables-restore.", "ip_family")
 	m.partialRestoreFailures = m.counter("sync_proxy_rules_iptables_partial_restore_failures_total",
 		"Failures of syncs that were to write only what changed; all rules are written next.", "ip_family")
@@ -104,67 +73,45 @@ func (m *Metrics) makeRules() {
 		"Service ports with a traffic policy of Local that have endpoints, but none on this node.", "traffic_policy", "ip_family")
 }
 
-func (m *Metrics) makeConntrack() {
-	m.conntrackDuration = m.histogram("conntrack_reconciler_sync_duration_seconds",
-		"How long it took to find and delete stale flows.", prometheus.ExponentialBuckets(0.001, 2, 15))
+func (m *Metrics) makeOthers() {
+	m.endpointChangesPending = m.gauge("sync_proxy_rules_endpoint_changes_pending", "Changes of EndpointSlices that are not in the rules yet.").With(nil)
+	m.serviceChangesPending = m.gauge("sync_proxy_rules_service_changes_pending", "Changes of Services that are not in the rules yet.").With(nil)
+	m.endpointChanges = m.counter("sync_proxy_rules_endpoint_changes_total", "Changes of EndpointSlices seen.").With(nil)
+	m.serviceChanges = m.counter("sync_proxy_rules_service_changes_total", "Changes of Services seen.").With(nil)
 	m.conntrackDeleted = m.counter("conntrack_reconciler_deleted_entries_total", "Stale flows deleted.", "ip_family")
-}
-
-func (m *Metrics) makeProbes() {
-	m.healthz = m.counter("proxy_healthz_total", "Answers of /healthz by status code.", "code")
-	m.livez = m.counter("proxy_livez_total", "Answers of /livez by status code.", "code")
-}
-
-func (m *Metrics) makeOurs() {
+	m.answers = map[string]*prometheus.CounterVec{
+		"healthz": m.counter("proxy_healthz_total", "Answers of /healthz by status code.", "code"),
+		"livez":   m.counter("proxy_livez_total", "Answers of /livez by status code.", "code"),
+	}
 	m.disputes = m.gauge("disputed_addresses", "Addresses that a Service claims and does not get on this node.", "ip_family", "reason")
 	m.driftRepairs = m.counter("drift_repairs_total",
 		"Times that something else changed what the agent keeps in the kernel, and it was put back.", "ip_family", "what")
-	m.buildInfo = m.gauge("build_info", "Always 1; the labels say what runs.", "version", "commit", "go_version", "mode")
+	m.buildInfo = m.gauge("build_info", "Always 1; the labels say what runs.", "version", "go_version", "mode")
 }
 
 func (m *Metrics) histogram(name, help string, buckets []float64) *prometheus.HistogramVec {
 	o := prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: buckets}
-	return registered(m, prometheus.NewHistogramVec(o, []string{"ip_family"}))
+	return promauto.With(m.registry).NewHistogramVec(o, []string{"ip_family"})
 }
 
 func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
-	return registered(m, prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(name, help)), labels))
+	return promauto.With(m.registry).NewGaugeVec(prometheus.GaugeOpts{Name: prefix + name, Help: help}, labels)
 }
 
 func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return registered(m, prometheus.NewCounterVec(prometheus.CounterOpts(opts(name, help)), labels))
-}
-
-func opts(name, help string) prometheus.Opts { return prometheus.Opts{Name: prefix + name, Help: help} }
-
-func registered[C prometheus.Collector](m *Metrics, c C) C {
-	m.registry.MustRegister(c)
-	return c
+	return promauto.With(m.registry).NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
 }
 
 // zero makes the series of a family visible. The timestamps are not among them: the beginning of 1970 would look like a hung sync.
-func (m *Metrics) zero(family string) {
+func (m *Metrics) zero(f model.Family) {
 	for _, h := range []*prometheus.HistogramVec{
 		m.syncDuration, m.fullSyncDuration, m.partialSyncDuration, m.programmingDuration, m.conntrackDuration,
 	} {
-		h.WithLabelValues(family)
+		h.WithLabelValues(f.String())
 	}
 	for _, c := range []*prometheus.CounterVec{m.restoreFailures, m.partialRestoreFailures, m.conntrackDeleted} {
-		c.WithLabelValues(family)
+		c.WithLabelValues(f.String())
 	}
-	for _, policy := range []string{"internal", "external"} {
-		m.noLocalEndpoints.WithLabelValues(policy, family)
-	}
-	m.zeroDisputes(family)
-}
-
-// disputeReasons are all values of the label reason.
-var disputeReasons = []model.DisputeReason{
-	model.AllocatedToOther, model.ClaimedByOlder, model.NotAllocated, model.ClusterIPOfOther,
-}
-
-func (m *Metrics) zeroDisputes(family string) {
-	for _, r := range disputeReasons {
-		m.disputes.WithLabelValues(family, string(r)).Set(0)
-	}
+	m.NoLocalEndpoints(f, 0, 0)
+	m.Disputed(f, nil)
 }

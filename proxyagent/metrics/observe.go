@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"runtime"
 	"strconv"
 	"time"
 
@@ -58,10 +59,12 @@ func (m *Metrics) Programmed(f model.Family, triggers []time.Time, now time.Time
 	}
 }
 
-// Rules records how many rules the agent has in a table, and how many of them the last sync wrote.
-func (m *Metrics) Rules(f model.Family, table string, total, written int) {
-	m.rules.WithLabelValues(table, f.String()).Set(float64(total))
-	m.rulesWritten.WithLabelValues(table, f.String()).Set(float64(written))
+// Rules records how many rules the agent has in each table, and how many of them the last sync wrote.
+func (m *Metrics) Rules(f model.Family, total, written map[string]int) {
+	for table := range total {
+		m.rules.WithLabelValues(table, f.String()).Set(float64(total[table]))
+		m.rulesWritten.WithLabelValues(table, f.String()).Set(float64(written[table]))
+	}
 }
 
 // NoLocalEndpoints sets the numbers of Service ports that have endpoints, but none that the internal or external policy lets this node use.
@@ -76,26 +79,18 @@ func (m *Metrics) ConntrackDone(f model.Family, d time.Duration, deleted int) {
 	m.conntrackDeleted.WithLabelValues(f.String()).Add(float64(deleted))
 }
 
-// Answered counts an answer of the health probes, by their paths healthz and livez. Others are not counted.
+// Answered counts an answer of the health probes, by their paths healthz and livez.
 func (m *Metrics) Answered(path string, code int) {
-	switch path {
-	case "healthz":
-		m.healthz.WithLabelValues(strconv.Itoa(code)).Inc()
-	case "livez":
-		m.livez.WithLabelValues(strconv.Itoa(code)).Inc()
-	}
+	m.answers[path].WithLabelValues(strconv.Itoa(code)).Inc()
 }
 
-// Disputed replaces what is known about the addresses that Services of a family do not get. Disputes about addresses of other families are
-// not counted.
+// Disputed replaces what is known about the addresses that Services of a family do not get.
 func (m *Metrics) Disputed(f model.Family, disputes []model.Dispute) {
 	counts := map[model.DisputeReason]int{}
 	for _, d := range disputes {
-		if model.FamilyOf(d.Addr) == f {
-			counts[d.Reason]++
-		}
+		counts[d.Reason]++
 	}
-	for _, r := range disputeReasons {
+	for _, r := range []model.DisputeReason{model.AllocatedToOther, model.ClaimedByOlder, model.NotAllocated, model.ClusterIPOfOther} {
 		m.disputes.WithLabelValues(f.String(), string(r)).Set(float64(counts[r]))
 	}
 }
@@ -107,12 +102,9 @@ func (m *Metrics) Repaired(f model.Family, what string) {
 }
 
 // Build records what runs. The mode is that of iptables, nft or legacy.
-func (m *Metrics) Build(version, commit, goVersion, mode string) {
-	m.buildInfo.Reset()
-	m.buildInfo.WithLabelValues(version, commit, goVersion, mode).Set(1)
+func (m *Metrics) Build(version, mode string) {
+	m.buildInfo.WithLabelValues(version, runtime.Version(), mode).Set(1)
 }
-
-func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 
 // CountInvalidDropped adds the number of packets dropped because connection tracking found them invalid. read is called at every scrape,
 // possibly by several goroutines. To be called once.
@@ -122,3 +114,5 @@ func (m *Metrics) CountInvalidDropped(read func() uint64) {
 		Help: "Packets dropped because connection tracking found them invalid.",
 	}, func() float64 { return float64(read()) }))
 }
+
+func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }

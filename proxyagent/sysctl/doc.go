@@ -5,10 +5,6 @@
 // that lowers it; only the number of hash buckets is never lowered. A zero in Want leaves a value alone. The buckets are set through their
 // sysctl, which exists since Linux 4.9, and not as kube-proxy does through the parameter of the module: a pod has no /sys to write to.
 //
-//	Want --Targets--> []Target --Decide(current)--> []Write --> /proc/sys
-//
 // It promises that what is right already is not written, that one value that cannot be set does not keep the others from being set,
 // and that the error then says what an admin can do.
-//
-// Start with decide.go, which is pure; Apply reads, decides and writes.
 package sysctl

@@ -3,7 +3,6 @@ package watch
 import (
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 	"unique"
 
@@ -41,12 +40,18 @@ func reachable(a netip.Addr) bool {
 	return virtual(a) && !a.IsLinkLocalUnicast()
 }
 
-// parseAddrs reads the addresses that are virtual; the others are junk.
-func parseAddrs(what string, in []string, j *junk) []netip.Addr {
-	var out []netip.Addr
+// parseVirtual is parseAddr for addresses of Services.
+func parseVirtual(s string) (netip.Addr, bool) {
+	a, ok := parseAddr(s)
+	return a, ok && virtual(a)
+}
+
+// parse reads texts one by one; what cannot be read is junk.
+func parse[T any](what string, in []string, one func(string) (T, bool), j *junk) []T {
+	var out []T
 	for _, s := range in {
-		if a, ok := parseAddr(s); ok && virtual(a) {
-			out = append(out, a)
+		if v, ok := one(s); ok {
+			out = append(out, v)
 		} else {
 			j.add(what, s)
 		}
@@ -54,24 +59,8 @@ func parseAddrs(what string, in []string, j *junk) []netip.Addr {
 	return out
 }
 
-// parsePrefixes reads CIDRs; what is none is junk.
-func parsePrefixes(what string, in []string, j *junk) []netip.Prefix {
-	var out []netip.Prefix
-	for _, s := range in {
-		if p, ok := parsePrefix(s); ok {
-			out = append(out, p)
-		} else {
-			j.add(what, s)
-		}
-	}
-	return out
-}
-
-const (
-	// shownJunk is how many pieces of junk are shown with their value, shownLetters how many letters of each.
-	shownJunk    = 3
-	shownLetters = 64
-)
+// shownJunk is how many pieces of junk are shown with their value.
+const shownJunk = 3
 
 // junk collects what of one object cannot be used. Its size has a bound, whatever the object holds. The zero value is none.
 type junk struct {
@@ -83,7 +72,7 @@ type junk struct {
 func (j *junk) add(what, value string) {
 	j.count++
 	if len(j.examples) < shownJunk {
-		j.examples = append(j.examples, what+" "+quoted(value))
+		j.examples = append(j.examples, fmt.Sprintf("%s %q", what, value[:min(len(value), 64)]))
 	}
 }
 
@@ -94,14 +83,6 @@ func (j *junk) String() string {
 		return fmt.Sprintf("%s and %d more", text, more)
 	}
 	return text
-}
-
-// quoted writes any string on one short line.
-func quoted(s string) string {
-	if len(s) > shownLetters {
-		return strconv.Quote(s[:shownLetters]) + "..."
-	}
-	return strconv.Quote(s)
 }
 
 // head is what an informer asks of an object that it stores. It stands in for an ObjectMeta, which is six times as large.

@@ -11,28 +11,11 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
-
-// kind has how to watch one kind of objects: In is the API's type, Out what is kept of it.
-type kind[In runtime.Object, Out object] struct {
-	name    string
-	objects cache.ListerWatcher
-	example In
-	convert func(In) (Out, junk)
-	index   cache.Indexers
-	// changed is called for every event, one after the other.
-	changed func(*informer[Out], change[Out])
-	// failed is called when listing or watching failed; may be nil.
-	failed func(error)
-	resync time.Duration
-}
 
 // change is one event. The zero value of T stands for an object that was not there before, or is not there any more.
 type change[T any] struct {
@@ -41,111 +24,82 @@ type change[T any] struct {
 	initial bool
 }
 
-// informer follows one kind.
+// informer follows one kind and keeps values of type T of its objects.
 type informer[T object] struct {
+	kind   string
 	shared cache.SharedIndexInformer
 	// synced is closed once everything that was there at the beginning went through changed.
 	synced <-chan struct{}
+	// absent is closed once the API server said that it does not have the kind.
+	absent chan struct{}
 }
 
-// newInformer returns an informer that was not started; run its shared part.
-func newInformer[In runtime.Object, Out object](k kind[In, Out], r *reports) (*informer[Out], error) {
-	if k.index == nil {
-		k.index = cache.Indexers{}
-	}
-	i := &informer[Out]{shared: cache.NewSharedIndexInformer(k.objects, k.example, k.resync, k.index)}
-	if err := i.shared.SetTransform(k.transform(r)); err != nil {
-		return nil, fmt.Errorf("preparing to follow %s: %w", k.name, err)
-	}
-	if err := i.shared.SetWatchErrorHandlerWithContext(k.onError(r)); err != nil {
-		return nil, fmt.Errorf("preparing to follow %s: %w", k.name, err)
-	}
-	registration, err := i.shared.AddEventHandler(k.handler(i, r))
+// newInformer makes an informer of one that client-go made and that was not started. changed is called for every event, one after the other.
+func newInformer[In runtime.Object, Out object](
+	kind string, shared cache.SharedIndexInformer, convert func(In) (Out, junk), changed func(change[Out]), r *reports,
+) (*informer[Out], error) {
+	i := &informer[Out]{kind: kind, shared: shared, absent: make(chan struct{})}
+	markAbsent := sync.OnceFunc(func() { close(i.absent) })
+	err := errors.Join(shared.SetTransform(transform(kind, convert, r)),
+		shared.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+			r.failed(kind, err)
+			if apierrors.IsNotFound(err) {
+				markAbsent()
+			}
+		}))
 	if err != nil {
-		return nil, fmt.Errorf("preparing to follow %s: %w", k.name, err)
+		return nil, fmt.Errorf("preparing to follow %s: %w", kind, err)
+	}
+	registration, err := shared.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    func(obj any, initial bool) { changed(change[Out]{new: obj.(Out), initial: initial}) },
+		UpdateFunc: func(before, after any) { changed(change[Out]{old: before.(Out), new: after.(Out)}) },
+		DeleteFunc: func(obj any) {
+			if unseen, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = unseen.Obj // what was known last; the deletion itself went unseen in an outage
+			}
+			if last, ok := obj.(Out); ok {
+				r.found(kind, last.key(), junk{})
+				changed(change[Out]{old: last})
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing to follow %s: %w", kind, err)
 	}
 	i.synced = registration.HasSyncedChecker().Done()
 	return i, nil
 }
 
 // transform converts objects of the API server. It also gets its own results, which it returns unchanged.
-func (k kind[In, Out]) transform(r *reports) cache.TransformFunc {
+func transform[In runtime.Object, Out object](kind string, convert func(In) (Out, junk), r *reports) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		in, ok := obj.(In)
 		if !ok {
 			return obj, nil
 		}
-		out, j := k.convert(in)
-		r.found(k.name, out.key(), j)
+		out, j := convert(in)
+		r.found(kind, out.key(), j)
 		return out, nil
 	}
 }
 
-func (k kind[In, Out]) onError(r *reports) cache.WatchErrorHandlerWithContext {
-	return func(_ context.Context, _ *cache.Reflector, err error) {
-		r.failed(k.name, err)
-		if k.failed != nil {
-			k.failed(err)
-		}
-	}
-}
-
-func (k kind[In, Out]) handler(i *informer[Out], r *reports) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, initial bool) { k.changed(i, change[Out]{new: obj.(Out), initial: initial}) },
-		UpdateFunc: func(before, after any) {
-			k.changed(i, change[Out]{old: before.(Out), new: after.(Out)})
-		},
-		DeleteFunc: func(obj any) {
-			if unseen, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = unseen.Obj // what was known last; the deletion itself went unseen in an outage
-			}
-			if last, ok := obj.(Out); ok {
-				r.gone(k.name, last.key())
-				k.changed(i, change[Out]{old: last})
-			}
-		},
-	}
-}
-
 // get returns the object of a key; false when there is none.
-func (i *informer[T]) get(key string) (T, bool) {
+func (i *informer[T]) get(key string) (found T, ok bool) {
 	obj, ok, err := i.shared.GetStore().GetByKey(key)
 	if err != nil || !ok {
-		var none T
-		return none, false
+		return found, false
 	}
 	return obj.(T), true
 }
 
-// all returns all objects, in no order.
-func (i *informer[T]) all() []T {
-	stored := i.shared.GetStore().List()
-	out := make([]T, 0, len(stored))
-	for _, obj := range stored {
-		out = append(out, obj.(T))
+// known reports whether everything was listed once.
+func (i *informer[T]) known() bool {
+	select {
+	case <-i.synced:
+		return true
+	default:
+		return false
 	}
-	return out
-}
-
-// lister is what the typed clients of all kinds have in common.
-type lister[L runtime.Object] interface {
-	List(ctx context.Context, o metav1.ListOptions) (L, error)
-	Watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error)
-}
-
-// listWatch follows what a typed client lists, restricted by selectors. Empty selectors select everything.
-func listWatch[L runtime.Object](client kubernetes.Interface, typed lister[L], labels, fields string) cache.ListerWatcher {
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector, o.FieldSelector = labels, fields
-			return typed.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			o.LabelSelector, o.FieldSelector = labels, fields
-			return typed.Watch(ctx, o)
-		},
-	}, client)
 }
 
 // batch is what has to be looked at again: names, not values.
@@ -224,11 +178,9 @@ type reports struct {
 	log logr.Logger
 
 	mu       sync.Mutex
-	junk     map[subject]string
+	junk     map[cache.ObjectName]string // by kind and key
 	failures map[string]failure
 }
-
-type subject struct{ kind, key string }
 
 type failure struct {
 	text string
@@ -236,18 +188,18 @@ type failure struct {
 }
 
 func newReports(log logr.Logger) *reports {
-	return &reports{log: log, junk: map[subject]string{}, failures: map[string]failure{}}
+	return &reports{log: log, junk: map[cache.ObjectName]string{}, failures: map[string]failure{}}
 }
 
 // found logs what of an object cannot be used, unless it was logged before. Only objects with junk are remembered.
 func (r *reports) found(kind, key string, j junk) {
-	text := j.String()
+	text, subject := j.String(), cache.ObjectName{Namespace: kind, Name: key}
 	r.mu.Lock()
-	known := r.junk[subject{kind, key}] == text
+	known := r.junk[subject] == text
 	if text == "" {
-		delete(r.junk, subject{kind, key})
+		delete(r.junk, subject)
 	} else {
-		r.junk[subject{kind, key}] = text
+		r.junk[subject] = text
 	}
 	r.mu.Unlock()
 	if !known && text != "" {
@@ -255,29 +207,30 @@ func (r *reports) found(kind, key string, j junk) {
 	}
 }
 
-// gone forgets an object.
-func (r *reports) gone(kind, key string) { r.found(kind, key, junk{}) }
-
 // failed logs that a kind cannot be read. The end of a watch that starts again is no failure.
-func (r *reports) failed(what string, err error) {
-	if err == nil || errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+func (r *reports) failed(kind string, err error) {
+	if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
 	}
-	if r.isNews(what, err.Error()) {
-		r.log.Error(err, "The API server cannot be followed, trying again", "what", what)
-	} else {
-		r.log.V(1).Info("The API server still cannot be followed", "what", what, "error", err.Error())
+	switch missing := apierrors.IsNotFound(err); {
+	case !r.isNews(kind, err.Error(), missing):
+		r.log.V(1).Info("The API server still cannot be followed", "kind", kind, "error", err.Error())
+	case missing:
+		r.log.Info("The API server does not have this kind (Kubernetes 1.33 and later have all): what is known stays, and it is asked again", "kind", kind)
+	default:
+		r.log.Error(err, "The API server cannot be followed, trying again", "kind", kind)
 	}
 }
 
-func (r *reports) isNews(what, text string) bool {
+// isNews reports whether a failure has to be logged: when it is another one than before, and again and again unless once is enough.
+func (r *reports) isNews(kind, text string, once bool) bool {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last, reported := r.failures[what]
-	if reported && last.text == text && now.Sub(last.at) < repeatAfter {
+	last, reported := r.failures[kind]
+	if reported && last.text == text && (once || now.Sub(last.at) < repeatAfter) {
 		return false
 	}
-	r.failures[what] = failure{text: text, at: now}
+	r.failures[kind] = failure{text: text, at: now}
 	return true
 }

@@ -1,8 +1,10 @@
 package watch
 
 import (
+	"cmp"
 	"math"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -40,18 +42,18 @@ func (s *service) same(o *service) bool {
 	if !s.isServed() || !o.isServed() {
 		return s.isServed() == o.isServed()
 	}
-	return sameService(&s.model, &o.model)
+	return reflect.DeepEqual(&s.model, &o.model)
 }
 
-func sameService(a, b *model.Service) bool {
-	return a.Name == b.Name && a.Created.Equal(b.Created) &&
-		slices.Equal(a.ClusterIPs, b.ClusterIPs) &&
-		slices.Equal(a.ExternalIPs, b.ExternalIPs) &&
-		slices.Equal(a.LoadBalancerIPs, b.LoadBalancerIPs) &&
-		slices.Equal(a.SourceRanges, b.SourceRanges) &&
-		a.InternalLocal == b.InternalLocal && a.ExternalLocal == b.ExternalLocal &&
-		a.AffinitySeconds == b.AffinitySeconds && a.HealthCheckNodePort == b.HealthCheckNodePort &&
-		slices.Equal(a.Ports, b.Ports)
+func (s *Source) serviceChanged(c change[*service]) {
+	if c.old.same(c.new) {
+		return
+	}
+	name := cmp.Or(c.new, c.old).model.Name
+	s.pending.mark(func(b *batch) {
+		b.services[name] = struct{}{}
+		b.serviceEvents++
+	})
 }
 
 func convertService(in *corev1.Service) (*service, junk) {
@@ -63,9 +65,9 @@ func convertService(in *corev1.Service) (*service, junk) {
 	}
 	m := &out.model
 	m.Created = in.CreationTimestamp.UTC()
-	m.ClusterIPs = parseAddrs("clusterIP", clusterIPs(in), &j)
-	m.ExternalIPs = parseAddrs("externalIP", in.Spec.ExternalIPs, &j)
-	m.LoadBalancerIPs = parseAddrs("load balancer IP", loadBalancerIPs(in), &j)
+	m.ClusterIPs = parse("clusterIP", clusterIPs(in), parseVirtual, &j)
+	m.ExternalIPs = parse("externalIP", in.Spec.ExternalIPs, parseVirtual, &j)
+	m.LoadBalancerIPs = parse("load balancer IP", loadBalancerIPs(in), parseVirtual, &j)
 	restrictSources(m, in.Spec.LoadBalancerSourceRanges, &j)
 	m.InternalLocal = internalLocal(in)
 	m.ExternalLocal = externalLocal(in)
@@ -192,8 +194,13 @@ func (n *node) same(o *node) bool {
 	if n == nil || o == nil {
 		return n == o
 	}
-	a, b := &n.model, &o.model
-	return a.Name == b.Name && a.Zone == b.Zone && a.Leaving == b.Leaving && slices.Equal(a.IPs, b.IPs) && slices.Equal(a.PodCIDRs, b.PodCIDRs)
+	return reflect.DeepEqual(&n.model, &o.model)
+}
+
+func (s *Source) nodeChanged(c change[*node]) {
+	if !c.old.same(c.new) {
+		s.pending.mark(func(b *batch) { b.node = true })
+	}
 }
 
 func convertNode(in *corev1.Node) (*node, junk) {
@@ -202,7 +209,7 @@ func convertNode(in *corev1.Node) (*node, junk) {
 		Name:     in.Name,
 		Zone:     in.Labels[corev1.LabelTopologyZone],
 		IPs:      nodeIPs(in, &j),
-		PodCIDRs: parsePrefixes("podCIDR", podCIDRs(in), &j),
+		PodCIDRs: parse("podCIDR", podCIDRs(in), parsePrefix, &j),
 		Leaving:  leaving(in),
 	}}, j
 }
@@ -217,7 +224,7 @@ func nodeIPs(in *corev1.Node, j *junk) []netip.Addr {
 			}
 		}
 	}
-	return parseAddrs("address", texts, j)
+	return parse("address", texts, parseVirtual, j)
 }
 
 func podCIDRs(in *corev1.Node) []string {

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -17,36 +16,19 @@ import (
 // come from an API server take four times as much.
 const maxBytesPerService = 2100
 
-// usual is a Service as one finds it in clusters, with all that is in it for others.
+// usual is a Service as one finds it in clusters, with what is in it for others.
 func usual(i int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	name := fmt.Sprintf("service-%05d", i)
-	s := newService(name, fmt.Sprintf("10.%d.%d.%d", 96+i>>16, i>>8&255, i&255), func(s *corev1.Service) {
-		s.ObjectMeta = usualMeta(name)
-		s.Spec.Selector = map[string]string{"app": name}
-	})
-	e := newSlice(name+"-abcde", name, func(e *discoveryv1.EndpointSlice) {
-		e.ObjectMeta = usualMeta(name + "-abcde")
-		e.Labels[discoveryv1.LabelServiceName] = name
-		for n := range 3 {
-			e.Endpoints = append(e.Endpoints, discoveryv1.Endpoint{
-				Addresses:  []string{fmt.Sprintf("10.%d.%d.%d", 128+n, i>>8&255, i&255)},
-				NodeName:   new(fmt.Sprintf("ip-10-0-%d-%d.eu-central-1.compute.internal", n, i%100)),
-				Zone:       new("eu-central-1a"),
-				Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
-				TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: fmt.Sprintf("%s-%d", name, n)},
-			})
-		}
-	})
-	return s, e
-}
-
-func usualMeta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Namespace: "ns", Name: name, UID: "01234567-89ab-cdef-0123-456789abcdef", ResourceVersion: "123456789", CreationTimestamp: longAgo,
-		Labels:        map[string]string{"app": name, "app.kubernetes.io/managed-by": "Helm"},
-		Annotations:   map[string]string{"kubectl.kubernetes.io/last-applied-configuration": string(make([]byte, 500))},
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(string(make([]byte, 300)))}},
+	others := map[string]string{"kubectl.kubernetes.io/last-applied-configuration": string(make([]byte, 500))}
+	s := newService(name, fmt.Sprintf("10.%d.%d.%d", 96+i>>16, i>>8&255, i&255))
+	s.Annotations, s.Spec.Selector = others, map[string]string{"app": name}
+	e := newSlice(name+"-abcde", name, at(fmt.Sprintf("10.128.%d.%d", i>>8, i&255), fmt.Sprintf("10.129.%d.%d", i>>8, i&255), "10.130.0.1"))
+	e.Annotations = others
+	for n := range e.Endpoints {
+		e.Endpoints[n].NodeName = new(fmt.Sprintf("ip-10-0-%d-%d.eu-central-1.compute.internal", n, i%100))
+		e.Endpoints[n].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: fmt.Sprintf("%s-%d", name, n)}
 	}
+	return s, e
 }
 
 // filled returns a Source that knows n usual Services, as after a list.
@@ -56,11 +38,6 @@ func filled(tb testing.TB, n int) *Source {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	addresses, err := s.addressInformer("v1", nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	s.addresses.show(addresses)
 	for i := range n {
 		in, e := usual(i)
 		service, _ := convertService(in)
@@ -68,7 +45,7 @@ func filled(tb testing.TB, n int) *Source {
 		address, _ := convertIPAddress(newIPAddress(in.Spec.ClusterIP, in.Name))
 		store(tb, s.services.shared, service)
 		store(tb, s.slices.shared, slice)
-		store(tb, addresses.shared, address)
+		store(tb, s.addresses.shared, address)
 	}
 	return s
 }
@@ -110,7 +87,7 @@ func eventOn(tb testing.TB, s *Source) {
 	}
 	changed := *old
 	changed.addresses = changed.addresses[:2]
-	s.sliceChanged(s.slices, change[*slice]{old: &changed, new: old})
+	s.sliceChanged(change[*slice]{old: &changed, new: old})
 	if got := s.Take(); len(got.Services) != 1 || len(got.Services[name].Endpoints) != 3 {
 		tb.Fatalf("took %v", got)
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -72,6 +73,46 @@ func (h *hints) same(o *hints) bool {
 	return slices.Equal(h.zones, o.zones) && slices.Equal(h.nodes, o.nodes)
 }
 
+// sliceChanged marks the Service, and the one before when the slice moved. Services that do not exist or are not served are left out:
+// they come with an event of their own, and the slice is in the index by then.
+func (s *Source) sliceChanged(c change[*slice]) {
+	if c.old.same(c.new) {
+		return
+	}
+	before, after := c.old.owner(), c.new.owner()
+	marksBefore, marksAfter := before != after && s.serves(before), s.serves(after)
+	if !marksBefore && !marksAfter {
+		return
+	}
+	s.pending.mark(func(b *batch) {
+		if marksBefore {
+			b.services[before] = struct{}{}
+		}
+		if marksAfter {
+			b.services[after] = struct{}{}
+		}
+		b.sliceEvents++
+		if at, ok := s.trigger(c); ok && marksAfter {
+			b.triggers = append(b.triggers, at)
+		}
+	})
+}
+
+func (s *Source) serves(name model.ServiceName) bool {
+	known, ok := s.services.get(name.String())
+	return ok && known.served
+}
+
+// trigger returns when the pods behind an event changed. It reports false where that does not measure our latency: for objects that
+// are older than the agent, for changes that no pod caused, and for deletions.
+func (s *Source) trigger(c change[*slice]) (time.Time, bool) {
+	if c.initial || c.new == nil || c.new.trigger == 0 || c.old != nil && c.old.trigger == c.new.trigger {
+		return time.Time{}, false
+	}
+	at := time.Unix(0, c.new.trigger)
+	return at, at.After(s.began)
+}
+
 // appendEndpoints appends every address with every port.
 func (s *slice) appendEndpoints(out []model.Endpoint) []model.Endpoint {
 	for _, a := range s.addresses {
@@ -118,11 +159,7 @@ func familyOf(t discoveryv1.AddressType) model.Family {
 
 // triggerOf reads the annotation; what cannot be read counts as absent, for it serves a metric alone.
 func triggerOf(in *discoveryv1.EndpointSlice) int64 {
-	text, ok := in.Annotations[corev1.EndpointsLastChangeTriggerTime]
-	if !ok {
-		return 0
-	}
-	at, err := time.Parse(time.RFC3339Nano, text)
+	at, err := time.Parse(time.RFC3339Nano, in.Annotations[corev1.EndpointsLastChangeTriggerTime])
 	if err != nil {
 		return 0
 	}
@@ -137,7 +174,7 @@ func convertSlicePorts(in []discoveryv1.EndpointPort, j *junk) []slicePort {
 		if p.Name == nil || p.Port == nil || *p.Port == 0 {
 			continue
 		}
-		protocol, known := endpointProtocol(p.Protocol)
+		protocol, known := model.ParseProtocol(string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)))
 		port, valid := portNumber(*p.Port)
 		if !known || !valid {
 			j.add("port", *p.Name)
@@ -146,13 +183,6 @@ func convertSlicePorts(in []discoveryv1.EndpointPort, j *junk) []slicePort {
 		out = append(out, slicePort{name: wordOf(*p.Name), port: port, protocol: protocol})
 	}
 	return slices.Clip(out)
-}
-
-func endpointProtocol(p *corev1.Protocol) (model.Protocol, bool) {
-	if p == nil {
-		return model.TCP, true
-	}
-	return model.ParseProtocol(string(*p))
 }
 
 // convertEndpoint looks at the first address alone. The API defines the others as interchangeable, and no controller writes any.
@@ -168,11 +198,11 @@ func convertEndpoint(in *discoveryv1.Endpoint, family model.Family, j *junk) (sl
 	}
 	return sliceAddress{
 		addr:        addr,
-		node:        wordOf(orZero(in.NodeName)),
+		node:        wordOf(ptr.Deref(in.NodeName, "")),
 		hints:       convertHints(in.Hints),
-		ready:       orTrue(in.Conditions.Ready),
-		serving:     orTrue(in.Conditions.Serving),
-		terminating: orZero(in.Conditions.Terminating),
+		ready:       ptr.Deref(in.Conditions.Ready, true),
+		serving:     ptr.Deref(in.Conditions.Serving, true),
+		terminating: ptr.Deref(in.Conditions.Terminating, false),
 	}, true
 }
 
@@ -188,14 +218,4 @@ func convertHints(in *discoveryv1.EndpointHints) *hints {
 		out.nodes = append(out.nodes, wordOf(node.Name).Value())
 	}
 	return out
-}
-
-func orTrue(b *bool) bool { return b == nil || *b }
-
-func orZero[T any](p *T) T {
-	if p == nil {
-		var zero T
-		return zero
-	}
-	return *p
 }

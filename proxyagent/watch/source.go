@@ -3,19 +3,17 @@ package watch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
+	networkinginformers "k8s.io/client-go/informers/networking/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -37,6 +35,10 @@ const (
 	networkingTimeout = 10 * time.Second
 )
 
+// ErrNotServed is returned by [Source.Run] with [model.Enforce] where the API server has no IPAddresses.
+var ErrNotServed = errors.New("the API server does not serve IPAddress of networking.k8s.io/v1, and without IPAddresses nothing may be served: " +
+	"use Kubernetes 1.33 or later, or allocations prefer or ignore")
+
 // Options say what to follow. NodeName is required, the rest may be zero.
 type Options struct {
 	// NodeName is the Node that the agent runs on.
@@ -46,8 +48,6 @@ type Options struct {
 	ProxyName string
 	// Allocations defaults to [model.Prefer]. It decides what happens without IPAddresses, and nothing else here.
 	Allocations model.AllocationMode
-	// Resync is the period of the informers, zero for none. Nothing here depends on it.
-	Resync time.Duration
 	// Logger gets what goes wrong; its zero value discards that.
 	Logger logr.Logger
 }
@@ -56,20 +56,16 @@ type Options struct {
 //
 // Memory follows the number of objects; an event and the Take after it cost what the Services concerned cost.
 type Source struct {
-	client  kubernetes.Interface
 	options Options
-	reports *reports
 	pending *pending
 	ready   chan struct{}
 
 	services  *informer[*service]
 	slices    *informer[*slice]
 	nodes     *informer[*node]
-	addresses *view[*allocation]
-	cidrs     *view[*serviceCIDR]
+	addresses *informer[*allocation]
+	cidrs     *informer[*serviceCIDR]
 
-	running atomic.Bool
-	absent  sync.Once // for saying that there are no IPAddresses
 	// began is set before the informers run.
 	began time.Time
 
@@ -78,41 +74,107 @@ type Source struct {
 	last model.Node
 }
 
-// New prepares a Source that follows nothing yet. It returns an error for options that can never work.
+// New prepares a Source that follows nothing yet.
+//
+// EndpointSlices are not selected by the proxy's name, as kube-proxy does not: the label counts on the Service alone, and EndpointSlices that
+// were written by hand do not have it.
 func New(client kubernetes.Interface, o Options) (*Source, error) {
-	if o.NodeName == "" {
-		return nil, errors.New("following the API server: no name of the own node")
+	s := &Source{options: o, pending: newPending(), ready: make(chan struct{}), last: model.Node{Name: o.NodeName}}
+	proxy := "!" + labelProxyName
+	if o.ProxyName != "" {
+		proxy = labelProxyName + "=" + o.ProxyName
 	}
-	s := &Source{
-		client: client, options: o, reports: newReports(o.Logger), pending: newPending(), ready: make(chan struct{}),
-		last:      model.Node{Name: o.NodeName},
-		addresses: newView[*allocation](), cidrs: newView[*serviceCIDR](),
+	withIP := fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()
+	own := fields.OneTermEqualSelector(metav1.ObjectNameField, o.NodeName).String()
+	all := metav1.NamespaceAll
+	r := newReports(o.Logger)
+	var errs [5]error
+	s.services, errs[0] = newInformer("Service",
+		coreinformers.NewFilteredServiceInformer(client, all, 0, cache.Indexers{}, selecting(proxy, withIP)), convertService, s.serviceChanged, r)
+	s.slices, errs[1] = newInformer("EndpointSlice",
+		discoveryinformers.NewFilteredEndpointSliceInformer(client, all, 0, cache.Indexers{byService: serviceOf},
+			selecting("!"+corev1.IsHeadlessService, "")), convertSlice, s.sliceChanged, r)
+	s.nodes, errs[2] = newInformer("Node",
+		coreinformers.NewFilteredNodeInformer(client, 0, cache.Indexers{}, selecting("", own)), convertNode, s.nodeChanged, r)
+	s.addresses, errs[3] = newInformer("IPAddress",
+		networkinginformers.NewIPAddressInformer(client, 0, cache.Indexers{}), convertIPAddress, s.addressChanged, r)
+	s.cidrs, errs[4] = newInformer("ServiceCIDR",
+		networkinginformers.NewServiceCIDRInformer(client, 0, cache.Indexers{}), convertServiceCIDR, s.cidrChanged, r)
+	return s, errors.Join(errs[:]...)
+}
+
+// selecting restricts requests by selectors. Empty ones select everything.
+func selecting(labels, fields string) func(*metav1.ListOptions) {
+	return func(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = labels, fields }
+}
+
+// serviceOf is the index function of byService.
+func serviceOf(obj any) ([]string, error) {
+	owner := obj.(*slice).owner()
+	if owner == (model.ServiceName{}) {
+		return nil, nil
 	}
-	var failed, err error
-	s.services, err = s.serviceInformer()
-	failed = errors.Join(failed, err)
-	s.slices, err = s.sliceInformer()
-	failed = errors.Join(failed, err)
-	s.nodes, err = s.nodeInformer()
-	return s, errors.Join(failed, err)
+	return []string{owner.String()}, nil
 }
 
 // Run follows the API server until ctx ends, and returns nil then. It returns [ErrNotServed] early where allocations are to be enforced
-// and there are none. API servers that do not answer are no error, however long they do not. The second call is an error.
+// and there are none. API servers that do not answer are no error, however long they do not.
 func (s *Source) Run(ctx context.Context) error {
-	if s.running.Swap(true) {
-		return errors.New("following the API server: already running")
-	}
 	s.began = time.Now()
-	ctx, cancel := context.WithCancel(logr.NewContext(ctx, s.options.Logger))
+	ctx, cancel := context.WithCancelCause(logr.NewContext(ctx, s.options.Logger))
+	defer cancel(nil)
 	var group sync.WaitGroup
-	defer group.Wait()
-	defer cancel()
-	for _, shared := range []cache.SharedIndexInformer{s.services.shared, s.slices.shared, s.nodes.shared} {
+	for _, shared := range []cache.SharedIndexInformer{s.services.shared, s.slices.shared, s.nodes.shared, s.addresses.shared, s.cidrs.shared} {
 		group.Go(func() { shared.RunWithContext(ctx) })
 	}
-	group.Go(func() { s.gate(ctx) })
-	return s.followNetworking(ctx)
+	group.Go(func() {
+		if err := s.gate(ctx); err != nil {
+			cancel(err)
+		}
+	})
+	group.Wait()
+	if cause := context.Cause(ctx); errors.Is(cause, ErrNotServed) {
+		return cause
+	}
+	return nil
+}
+
+// gate opens pending once everything is known, or the timeouts have passed.
+func (s *Source) gate(ctx context.Context) error {
+	for _, synced := range []<-chan struct{}{s.services.synced, s.slices.synced} {
+		select {
+		case <-synced:
+		case <-ctx.Done():
+		}
+	}
+	forNode, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	forNetworking, cancel := context.WithTimeout(ctx, networkingTimeout)
+	defer cancel()
+	await(forNode, s.nodes)
+	await(forNetworking, s.cidrs)
+	if s.options.Allocations != model.Enforce {
+		await(forNetworking, s.addresses)
+	} else if await(ctx, s.addresses); ctx.Err() == nil && !s.addresses.known() {
+		return ErrNotServed
+	}
+	if ctx.Err() == nil {
+		s.pending.open()
+		close(s.ready)
+	}
+	return nil
+}
+
+// await waits until a kind is known, or known to be absent, or until ctx ends.
+func await[T object](ctx context.Context, i *informer[T]) {
+	select {
+	case <-i.synced:
+	case <-i.absent:
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			logr.FromContextOrDiscard(ctx).Info("Not known yet and waited for long enough; taken in when it comes", "kind", i.kind)
+		}
+	}
 }
 
 // Ready returns a channel that is closed once everything has been listed that [Source.Take] has to tell. Where Node, IPAddresses or
@@ -134,26 +196,30 @@ func (s *Source) Take() model.Changes {
 	if !ok {
 		return model.Changes{}
 	}
-	return model.Changes{
-		Services:       s.takeServices(b.services),
-		Allocations:    s.takeAllocations(b.allocations),
-		Ranges:         s.takeRanges(b.ranges),
-		Node:           s.takeNode(b.node),
-		Triggers:       b.triggers,
-		ServiceEvents:  b.serviceEvents,
-		EndpointEvents: b.sliceEvents,
+	changes := model.Changes{Triggers: b.triggers, ServiceEvents: b.serviceEvents, EndpointEvents: b.sliceEvents}
+	if len(b.services) > 0 {
+		changes.Services = make(map[model.ServiceName]*model.Service, len(b.services))
 	}
-}
-
-func (s *Source) takeServices(names map[model.ServiceName]struct{}) map[model.ServiceName]*model.Service {
-	if len(names) == 0 {
-		return nil
+	for name := range b.services {
+		changes.Services[name] = s.build(name)
 	}
-	out := make(map[model.ServiceName]*model.Service, len(names))
-	for name := range names {
-		out[name] = s.build(name)
+	if len(b.allocations) > 0 {
+		changes.Allocations = make(map[netip.Addr]*model.Allocation, len(b.allocations))
 	}
-	return out
+	for addr := range b.allocations {
+		changes.Allocations[addr] = nil
+		if known, ok := s.addresses.get(addr.String()); ok {
+			changes.Allocations[addr] = &known.model
+		}
+	}
+	if b.ranges {
+		ranges := rangesOf(s.cidrs.shared.GetStore().List())
+		changes.Ranges = &ranges
+	}
+	if b.node {
+		changes.Node = s.takeNode()
+	}
+	return changes
 }
 
 // build puts a Service together with its endpoints; nil for one that is not served.
@@ -163,53 +229,22 @@ func (s *Source) build(name model.ServiceName) *model.Service {
 		return nil
 	}
 	out := known.model
-	out.Endpoints = s.endpoints(name)
-	return &out
-}
-
-func (s *Source) endpoints(name model.ServiceName) []model.Endpoint {
 	found, err := s.slices.shared.GetIndexer().ByIndex(byService, name.String())
 	if err != nil {
-		return nil // the index is there from the beginning
+		return &out // never: the index is there from the beginning
 	}
 	n := 0
 	for _, obj := range found {
 		n += len(obj.(*slice).ports) * len(obj.(*slice).addresses)
 	}
-	out := make([]model.Endpoint, 0, n)
+	out.Endpoints = make([]model.Endpoint, 0, n)
 	for _, obj := range found {
-		out = obj.(*slice).appendEndpoints(out)
+		out.Endpoints = obj.(*slice).appendEndpoints(out.Endpoints)
 	}
-	return out
+	return &out
 }
 
-func (s *Source) takeAllocations(addrs map[netip.Addr]struct{}) map[netip.Addr]*model.Allocation {
-	if len(addrs) == 0 {
-		return nil
-	}
-	out := make(map[netip.Addr]*model.Allocation, len(addrs))
-	for addr := range addrs {
-		out[addr] = nil
-		if known, ok := s.addresses.get(addr.String()); ok {
-			out[addr] = &known.model
-		}
-	}
-	return out
-}
-
-func (s *Source) takeRanges(changed bool) *[]netip.Prefix {
-	shown := s.cidrs.current.Load()
-	if !changed || shown == nil {
-		return nil
-	}
-	ranges := rangesOf(shown.all())
-	return &ranges
-}
-
-func (s *Source) takeNode(changed bool) *model.Node {
-	if !changed {
-		return nil
-	}
+func (s *Source) takeNode() *model.Node {
 	if known, ok := s.nodes.get(s.options.NodeName); ok {
 		s.last = known.model
 	} else {
@@ -218,164 +253,4 @@ func (s *Source) takeNode(changed bool) *model.Node {
 	}
 	now := s.last
 	return &now
-}
-
-// gate opens pending once everything is known, or the timeouts have passed.
-func (s *Source) gate(ctx context.Context) {
-	if !closed(ctx, s.services.synced) || !closed(ctx, s.slices.synced) {
-		return
-	}
-	began := time.Now()
-	s.await(ctx, "Node", s.nodes.synced, began.Add(nodeTimeout))
-	s.await(ctx, "ServiceCIDR", s.cidrs.known, began.Add(networkingTimeout))
-	s.await(ctx, "IPAddress", s.addresses.known, began.Add(networkingTimeout))
-	if s.options.Allocations == model.Enforce {
-		closed(ctx, s.addresses.known)
-	}
-	if ctx.Err() == nil {
-		s.pending.open()
-		close(s.ready)
-	}
-}
-
-// await waits until a kind is known, or until a point in time.
-func (s *Source) await(ctx context.Context, kind string, known <-chan struct{}, until time.Time) {
-	waiting, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
-	if !closed(waiting, known) && ctx.Err() == nil {
-		s.options.Logger.Info("Not known yet and waited for long enough; taken in when it comes", "kind", kind)
-	}
-}
-
-// sayLate logs that a kind is known which await gave up waiting for.
-func (s *Source) sayLate(kind string) {
-	select {
-	case <-s.ready:
-		s.options.Logger.Info("Listed again, or for the first time after failures", "kind", kind)
-	default:
-	}
-}
-
-func (s *Source) serviceInformer() (*informer[*service], error) {
-	selector, err := proxySelector(s.options.ProxyName)
-	if err != nil {
-		return nil, err
-	}
-	withIP := fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()
-	return newInformer(kind[*corev1.Service, *service]{
-		name:    "Service",
-		objects: listWatch(s.client, s.client.CoreV1().Services(metav1.NamespaceAll), selector, withIP),
-		example: &corev1.Service{},
-		convert: convertService,
-		changed: s.serviceChanged,
-		resync:  s.options.Resync,
-	}, s.reports)
-}
-
-// sliceInformer does not select by the proxy's name, as kube-proxy does not: the label counts on the Service alone, and EndpointSlices that
-// were written by hand do not have it.
-func (s *Source) sliceInformer() (*informer[*slice], error) {
-	return newInformer(kind[*discoveryv1.EndpointSlice, *slice]{
-		name:    "EndpointSlice",
-		objects: listWatch(s.client, s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll), "!"+corev1.IsHeadlessService, ""),
-		example: &discoveryv1.EndpointSlice{},
-		convert: convertSlice,
-		index:   cache.Indexers{byService: serviceOf},
-		changed: s.sliceChanged,
-		resync:  s.options.Resync,
-	}, s.reports)
-}
-
-func (s *Source) nodeInformer() (*informer[*node], error) {
-	own := fields.OneTermEqualSelector(metav1.ObjectNameField, s.options.NodeName).String()
-	return newInformer(kind[*corev1.Node, *node]{
-		name:    "Node",
-		objects: listWatch(s.client, s.client.CoreV1().Nodes(), "", own),
-		example: &corev1.Node{},
-		convert: convertNode,
-		changed: s.nodeChanged,
-		resync:  s.options.Resync,
-	}, s.reports)
-}
-
-// proxySelector selects the Services of a proxy by its name; empty for the cluster's default one.
-func proxySelector(name string) (string, error) {
-	operator, values := selection.DoesNotExist, []string(nil)
-	if name != "" {
-		operator, values = selection.Equals, []string{name}
-	}
-	requirement, err := labels.NewRequirement(labelProxyName, operator, values)
-	if err != nil {
-		return "", fmt.Errorf("selecting Services for the proxy %q: %w", name, err)
-	}
-	return requirement.String(), nil
-}
-
-// serviceOf is the index function of byService.
-func serviceOf(obj any) ([]string, error) {
-	owner := obj.(*slice).owner()
-	if owner == (model.ServiceName{}) {
-		return nil, nil
-	}
-	return []string{owner.String()}, nil
-}
-
-func (s *Source) serviceChanged(_ *informer[*service], c change[*service]) {
-	if c.old.same(c.new) {
-		return
-	}
-	one := c.new
-	if one == nil {
-		one = c.old
-	}
-	s.pending.mark(func(b *batch) {
-		b.services[one.model.Name] = struct{}{}
-		b.serviceEvents++
-	})
-}
-
-// sliceChanged marks the Service, and the one before when the slice moved. Services that do not exist or are not served are left out:
-// they come with an event of their own, and the slice is in the index by then.
-func (s *Source) sliceChanged(_ *informer[*slice], c change[*slice]) {
-	if c.old.same(c.new) {
-		return
-	}
-	before, after := c.old.owner(), c.new.owner()
-	marksBefore, marksAfter := before != after && s.serves(before), s.serves(after)
-	if !marksBefore && !marksAfter {
-		return
-	}
-	s.pending.mark(func(b *batch) {
-		if marksBefore {
-			b.services[before] = struct{}{}
-		}
-		if marksAfter {
-			b.services[after] = struct{}{}
-		}
-		b.sliceEvents++
-		if at, ok := s.trigger(c); ok && marksAfter {
-			b.triggers = append(b.triggers, at)
-		}
-	})
-}
-
-func (s *Source) serves(name model.ServiceName) bool {
-	known, ok := s.services.get(name.String())
-	return ok && known.served
-}
-
-// trigger returns when the pods behind an event changed. It reports false where that does not measure our latency: for objects that
-// are older than the agent, for changes that no pod caused, and for deletions.
-func (s *Source) trigger(c change[*slice]) (time.Time, bool) {
-	if c.initial || c.new == nil || c.new.trigger == 0 || c.old != nil && c.old.trigger == c.new.trigger {
-		return time.Time{}, false
-	}
-	at := time.Unix(0, c.new.trigger)
-	return at, at.After(s.began)
-}
-
-func (s *Source) nodeChanged(_ *informer[*node], c change[*node]) {
-	if !c.old.same(c.new) {
-		s.pending.mark(func(b *batch) { b.node = true })
-	}
 }

@@ -1,11 +1,7 @@
 package watch
 
 import (
-	"errors"
-	"math/rand/v2"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,16 +37,6 @@ func TestFirstTakeTellsEverything(t *testing.T) {
 	)
 }
 
-func TestAnEmptyClusterIsNews(t *testing.T) {
-	inFixture(t, func(w *fixture) {
-		w.start(Options{})
-		if !w.ready() || !w.woken() {
-			t.Fatal("not ready, or ready without a token")
-		}
-		w.wantTake(model.Changes{Ranges: wantRanges()})
-	})
-}
-
 // smallCluster has one object of each kind: web with two slices, other, and an alias without virtual IP.
 func smallCluster() []apiObject {
 	return []apiObject{
@@ -64,181 +50,76 @@ func externalName(s *corev1.Service) {
 	s.Spec.Type, s.Spec.ExternalName, s.Spec.ClusterIPs = corev1.ServiceTypeExternalName, "example.com", nil
 }
 
-// event is a change of smallCluster, and what is to be taken after it.
-type event struct {
-	happens func(w *fixture)
-	want    model.Changes
-}
-
-func set(objects ...apiObject) func(*fixture)    { return func(w *fixture) { w.set(objects...) } }
-func remove(objects ...apiObject) func(*fixture) { return func(w *fixture) { w.remove(objects...) } }
+func set(objects ...apiObject) func(*fixture) { return func(w *fixture) { w.set(objects...) } }
 
 // web is the Service of smallCluster with these endpoints.
 func web(endpoints ...string) *model.Service { return wantService("web", "10.96.0.10", endpoints...) }
 
 func TestEventsTellWhatTheyConcern(t *testing.T) {
-	both := web("10.0.0.1", "10.0.0.2")
-	udp := web("10.0.0.1", "10.0.0.2")
-	udp.Ports = []model.Port{{Name: "http", Protocol: model.UDP, Port: 80}}
-	reborn := web("10.0.0.1", "10.0.0.2")
-	reborn.Created = longAgo.Add(time.Hour).UTC()
-	tests := map[string]event{
-		"a Service is created": {
-			set(newService("new", "10.96.0.30")),
-			model.Changes{Services: services(map[string]*model.Service{"new": wantService("new", "10.96.0.30")}), ServiceEvents: 1},
-		},
-		"a Service changes": {
-			set(newService("web", "10.96.0.10", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP })),
-			model.Changes{Services: services(map[string]*model.Service{"web": udp}), ServiceEvents: 1},
-		},
-		"a Service is deleted": {
-			remove(newService("web", "10.96.0.10")),
-			model.Changes{Services: services(map[string]*model.Service{"web": nil}), ServiceEvents: 1},
-		},
-		"a Service is recreated between two Takes": {
-			func(w *fixture) {
-				w.unseen(func() {
-					w.remove(newService("web", "10.96.0.10"))
-					w.set(newService("web", "10.96.0.10", func(s *corev1.Service) { s.CreationTimestamp = metav1.NewTime(longAgo.Add(time.Hour)) }))
-				})
-				w.pass(time.Minute)
-			},
-			model.Changes{Services: services(map[string]*model.Service{"web": reborn}), ServiceEvents: 1},
-		},
-		"a Service becomes an alias": {
-			set(newService("web", "", externalName)),
-			model.Changes{Services: services(map[string]*model.Service{"web": nil}), ServiceEvents: 1},
-		},
-		"an alias becomes a Service that has endpoints already": {
-			func(w *fixture) {
-				w.set(newSlice("alias-1", "alias", at("10.0.0.3")))
-				w.wantSleep("a slice of an alias")
-				w.set(newService("alias", "10.96.0.40"))
-			},
-			model.Changes{
-				Services:      services(map[string]*model.Service{"alias": wantService("alias", "10.96.0.40", "10.0.0.3")}),
-				ServiceEvents: 1,
-			},
-		},
-		"a Service comes after its slice": {
-			func(w *fixture) {
-				w.set(newSlice("late-1", "late", at("10.0.0.3")))
-				w.wantSleep("a slice without Service")
-				w.set(newService("late", "10.96.0.40"))
-			},
-			model.Changes{
-				Services:      services(map[string]*model.Service{"late": wantService("late", "10.96.0.40", "10.0.0.3")}),
-				ServiceEvents: 1,
-			},
-		},
-		"a slice is created": {
-			set(newSlice("web-3", "web", at("10.0.0.3"))),
-			model.Changes{Services: services(map[string]*model.Service{"web": web("10.0.0.1", "10.0.0.2", "10.0.0.3")}), EndpointEvents: 1},
-		},
-		"a slice changes": {
-			set(newSlice("web-1", "web", at("10.0.0.9"))),
-			model.Changes{Services: services(map[string]*model.Service{"web": web("10.0.0.9", "10.0.0.2")}), EndpointEvents: 1},
-		},
-		"a slice is deleted": {
-			remove(newSlice("web-1", "web")),
-			model.Changes{Services: services(map[string]*model.Service{"web": web("10.0.0.2")}), EndpointEvents: 1},
-		},
-		"a slice moves to another Service": {
-			set(newSlice("web-1", "other", at("10.0.0.1"))),
-			model.Changes{Services: services(map[string]*model.Service{
-				"web": web("10.0.0.2"), "other": wantService("other", "10.96.0.20", "10.0.0.1"),
-			}), EndpointEvents: 1},
-		},
-		"a slice loses its label": {
-			set(newSlice("web-1", "", at("10.0.0.1"))),
-			model.Changes{Services: services(map[string]*model.Service{"web": web("10.0.0.2")}), EndpointEvents: 1},
-		},
-		"a slice of another namespace has the same label": {
-			func(w *fixture) {
-				w.set(newSlice("web-1", "web", func(s *discoveryv1.EndpointSlice) { s.Namespace = "elsewhere" }, at("10.0.0.7")))
-				w.wantSleep("a slice of elsewhere/web")
-				w.set(newSlice("web-1", "web", at("10.0.0.1"), at("10.0.0.3")))
-			},
-			model.Changes{Services: services(map[string]*model.Service{"web": web("10.0.0.1", "10.0.0.2", "10.0.0.3")}), EndpointEvents: 1},
-		},
-		"many events before one Take": {
-			func(w *fixture) {
-				w.set(newSlice("web-1", "web", at("10.0.0.9")))
-				w.set(newSlice("web-1", "web", at("10.0.0.8")))
-				w.set(newSlice("web-1", "web", at("10.0.0.1")))
-				w.remove(newIPAddress("10.96.0.10", "web"))
-				w.set(newIPAddress("10.96.0.10", "other"))
-			},
-			model.Changes{
-				Services:       services(map[string]*model.Service{"web": both}),
-				Allocations:    wantAllocations(map[string]string{"10.96.0.10": "other"}),
-				EndpointEvents: 3,
-			},
-		},
-		"an IPAddress is created": {
-			set(newIPAddress("fd00::1", "web")),
-			model.Changes{Allocations: wantAllocations(map[string]string{"fd00::1": "web"})},
-		},
-		"an IPAddress moves": {
-			set(newIPAddress("10.96.0.10", "other")),
-			model.Changes{Allocations: wantAllocations(map[string]string{"10.96.0.10": "other"})},
-		},
-		"an IPAddress is deleted": {
-			remove(newIPAddress("10.96.0.10", "web")),
-			model.Changes{Allocations: wantAllocations(map[string]string{"10.96.0.10": ""})},
-		},
-		"a ServiceCIDR is created": {
-			set(newCIDR("more", "10.97.0.0/16", "10.96.0.0/16")),
-			model.Changes{Ranges: wantRanges("10.96.0.0/16", "10.97.0.0/16")},
-		},
-		"a ServiceCIDR is being deleted": {
-			set(func() apiObject {
-				c := newCIDR("kubernetes", "10.96.0.0/16")
-				c.DeletionTimestamp, c.Finalizers = &longAgo, []string{"x"}
-				return c
-			}()),
-			model.Changes{Ranges: wantRanges()},
-		},
-		"a ServiceCIDR is gone": {
-			remove(newCIDR("kubernetes")),
-			model.Changes{Ranges: wantRanges()},
-		},
-		"the Node is tainted by the autoscaler": {
-			set(newNode("here", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: autoscalerTaint}} })),
-			model.Changes{Node: wantNode(true)},
-		},
-		"the Node is gone and stays known": {
-			remove(newNode("here")),
-			model.Changes{Node: wantNode(true)},
-		},
-		"the Node comes back": {
-			func(w *fixture) {
-				w.remove(newNode("here"))
-				w.take()
-				w.set(newNode("here"))
-			},
-			model.Changes{Node: wantNode(false)},
-		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			inFixture(t, func(w *fixture) {
-				w.start(Options{})
-				w.take()
-				tc.happens(w)
-				if !w.woken() {
-					t.Error("not woken")
-				}
-				if w.woken() {
-					t.Error("woken twice")
-				}
-				w.wantTake(tc.want)
-				if got := w.source.Take(); !got.Empty() {
-					t.Errorf("took twice: %+v", got)
-				}
-			}, smallCluster()...)
+	inFixture(t, func(w *fixture) {
+		w.start(Options{})
+		w.take()
+		news := func(want model.Changes) {
+			t.Helper()
+			if !w.woken() || w.woken() {
+				t.Error("not woken, or twice")
+			}
+			w.wantTake(want)
+			w.wantSleep("all was taken")
+		}
+		about := func(name string, s *model.Service) map[model.ServiceName]*model.Service {
+			return services(map[string]*model.Service{name: s})
+		}
+
+		w.set(newSlice("late-1", "late", at("10.0.0.3")))
+		w.wantSleep("a slice without Service")
+		w.set(newService("late", "10.96.0.40"))
+		news(model.Changes{Services: about("late", wantService("late", "10.96.0.40", "10.0.0.3")), ServiceEvents: 1})
+
+		w.set(newSlice("alias-1", "alias", at("10.0.0.4")))
+		w.wantSleep("a slice of an alias")
+		w.set(newService("alias", "10.96.0.41"))
+		news(model.Changes{Services: about("alias", wantService("alias", "10.96.0.41", "10.0.0.4")), ServiceEvents: 1})
+		w.set(newService("alias", "", externalName))
+		news(model.Changes{Services: about("alias", nil), ServiceEvents: 1})
+
+		w.set(newSlice("web-1", "other", at("10.0.0.1"))) // it moves
+		news(model.Changes{Services: services(map[string]*model.Service{
+			"web": web("10.0.0.2"), "other": wantService("other", "10.96.0.20", "10.0.0.1"),
+		})})
+		w.set(newSlice("web-1", "", at("10.0.0.1"))) // it loses its label
+		news(model.Changes{Services: about("other", wantService("other", "10.96.0.20"))})
+		w.set(newSlice("web-1", "web", func(s *discoveryv1.EndpointSlice) { s.Namespace = "elsewhere" }, at("10.0.0.7")))
+		w.wantSleep("a slice of elsewhere/web")
+
+		for _, address := range []string{"10.0.0.9", "10.0.0.8", "10.0.0.1"} { // many events before one Take
+			w.set(newSlice("web-1", "web", at(address)))
+		}
+		w.remove(newIPAddress("10.96.0.10", "web"))
+		w.set(newIPAddress("10.96.0.10", "other"))
+		news(model.Changes{Services: about("web", web("10.0.0.1", "10.0.0.2")), Allocations: wantAllocations(map[string]string{"10.96.0.10": "other"})})
+
+		leaving := newCIDR("kubernetes", "10.96.0.0/16")
+		leaving.DeletionTimestamp, leaving.Finalizers = &longAgo, []string{"x"}
+		w.set(leaving)
+		news(model.Changes{Ranges: wantRanges()})
+		w.remove(leaving)
+		w.wantSleep("the end of a ServiceCIDR that was leaving")
+		w.remove(newNode("here")) // it stays known
+		news(model.Changes{Node: wantNode(true)})
+		w.set(newNode("here"))
+		news(model.Changes{Node: wantNode(false)})
+
+		later := metav1.NewTime(longAgo.Add(time.Hour))
+		w.unseen(func() {
+			w.remove(newService("web", "10.96.0.10"))
+			w.set(newService("web", "10.96.0.10", func(s *corev1.Service) { s.CreationTimestamp = later }))
 		})
-	}
+		w.pass(time.Minute)
+		reborn := web("10.0.0.1", "10.0.0.2")
+		reborn.Created = later.UTC()
+		news(model.Changes{Services: about("web", reborn), ServiceEvents: 1})
+	}, smallCluster()...)
 }
 
 func TestEventsWithoutMeaningWakeNobody(t *testing.T) {
@@ -254,7 +135,10 @@ func TestEventsWithoutMeaningWakeNobody(t *testing.T) {
 		"an alias changes": set(newService("alias", "", externalName, func(s *corev1.Service) {
 			s.Spec.ExternalName = "other.example.com"
 		})),
-		"an alias is deleted": remove(newService("alias", "")),
+		"an alias is deleted": func(w *fixture) {
+			w.set(newService("short", "", externalName))
+			w.remove(newService("short", ""))
+		},
 		"annotations of a slice": set(newSlice("web-1", "web", at("10.0.0.1"), triggeredAt(time.Now().Add(time.Hour)),
 			func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y" })),
 		"a pod that is behind an address": set(newSlice("web-1", "web", at("10.0.0.1"), func(s *discoveryv1.EndpointSlice) {
@@ -276,18 +160,15 @@ func TestEventsWithoutMeaningWakeNobody(t *testing.T) {
 			w.unseen(func() {})
 			w.pass(2 * time.Minute)
 		},
-		"informers play everything again": func(w *fixture) { w.pass(time.Hour) },
 	}
-	for name, happens := range tests {
-		t.Run(name, func(t *testing.T) {
-			inFixture(t, func(w *fixture) {
-				w.start(Options{Resync: time.Minute})
-				w.take()
-				happens(w)
-				w.wantSleep(name)
-			}, smallCluster()...)
-		})
-	}
+	inFixture(t, func(w *fixture) {
+		w.start(Options{})
+		w.take()
+		for name, happens := range tests {
+			happens(w)
+			w.wantSleep(name)
+		}
+	}, smallCluster()...)
 }
 
 func conditioned(c *networkingv1.ServiceCIDR) *networkingv1.ServiceCIDR {
@@ -315,37 +196,6 @@ func TestListsAfterAnOutageTellTheDifference(t *testing.T) {
 			ServiceEvents: 2,
 		})
 		w.wantSleep("the outage")
-	}, smallCluster()...)
-}
-
-// Who takes only when woken must miss nothing.
-func TestWakesSuffice(t *testing.T) {
-	inFixture(t, func(w *fixture) {
-		h := history{fixture: w, random: rand.New(rand.NewPCG(1, 1))}
-		w.start(Options{})
-		var taking sync.WaitGroup
-		done := make(chan struct{})
-		taking.Go(func() {
-			for {
-				select {
-				case <-w.source.Wake():
-					h.add(w.source.Take())
-				case <-done:
-					return
-				}
-			}
-		})
-		for range 6 {
-			for range 50 { // the watches of the fake hold 100
-				h.change()
-			}
-			synctest.Wait()
-		}
-		close(done)
-		taking.Wait()
-		if diff := cmp.Diff(w.state(), h.sum, comparers); diff != "" {
-			t.Errorf("(-API server +sum):\n%s", diff)
-		}
 	}, smallCluster()...)
 }
 
@@ -380,12 +230,8 @@ func TestTriggers(t *testing.T) {
 
 func (w *fixture) wantTriggers(after string, want ...time.Time) {
 	w.t.Helper()
-	got := w.take().Triggers
-	for i := range max(len(got), len(want)) {
-		if i >= len(got) || i >= len(want) || !got[i].Equal(want[i]) {
-			w.t.Errorf("after %s: triggers %v, want %v", after, got, want)
-			return
-		}
+	if diff := cmp.Diff(want, w.take().Triggers, comparers); diff != "" {
+		w.t.Errorf("triggers after %s (-want +got):\n%s", after, diff)
 	}
 }
 
@@ -410,33 +256,20 @@ func TestJunkIsToldOnceAndHarmsNobody(t *testing.T) {
 		}
 		w.remove(newSlice("web-1", "web"))
 		w.take()
-		if len(w.source.reports.junk) != 0 {
-			t.Errorf("remembers junk of objects that are gone: %v", w.source.reports.junk)
+		w.set(newSlice("web-1", "web", at("10.0.0.01", "10.0.0.3")))
+		w.take()
+		if got := w.log.with("left out", "ns/web-1"); len(got) != 4 {
+			t.Errorf("want another line for a new object of that name, got %q", got)
 		}
 	}, smallCluster()...)
 }
 
-func TestOptionsThatCannotWork(t *testing.T) {
-	a := newAPIServer()
-	if _, err := New(a.client, Options{}); err == nil {
-		t.Error("no error without the node's name")
-	}
-	if _, err := New(a.client, Options{NodeName: "here", ProxyName: "no label,value"}); err == nil {
-		t.Error("no error for a proxy name that no label can have")
-	}
-}
-
-func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
+func TestRunEndsWithItsContext(t *testing.T) {
 	inFixture(t, func(w *fixture) {
 		w.start(Options{})
-		if err := w.source.Run(t.Context()); err == nil {
-			t.Error("ran twice")
-		}
 		w.stop()
 		if err := <-w.ended; err != nil {
 			t.Errorf("Run: %v", err)
 		}
 	}, smallCluster()...)
 }
-
-var errDown = errors.New("connection refused")

@@ -45,17 +45,56 @@ func Load(path string) (ManagerConfiguration, error) {
 // them in one error: a misspelt field would otherwise be a default that nobody chose.
 func Parse(text []byte) (ManagerConfiguration, error) {
 	c := Default()
-	c.TypeMeta = metav1.TypeMeta{}
+	err := parse(text, &c, &c.TypeMeta, Kind)
+	return c, err
+}
+
+func parse(text []byte, into any, is *metav1.TypeMeta, kind string) error {
+	*is = metav1.TypeMeta{}
 	body, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
-		return c, fmt.Errorf("not valid YAML: %w", err)
+		return fmt.Errorf("not valid YAML: %w", err)
 	}
-	strict, err := kjson.UnmarshalStrict(body, &c)
+	strict, err := kjson.UnmarshalStrict(body, into)
 	if err != nil {
-		return c, fmt.Errorf("not a %s: %w", Kind, err)
+		return fmt.Errorf("not a %s: %w", kind, err)
 	}
-	if c.APIVersion != APIVersion || c.Kind != Kind {
-		strict = append(strict, fmt.Errorf("apiVersion %q, kind %q: want %s, %s", c.APIVersion, c.Kind, APIVersion, Kind))
+	if is.APIVersion != APIVersion || is.Kind != kind {
+		strict = append(strict, fmt.Errorf("apiVersion %q, kind %q: want %s, %s", is.APIVersion, is.Kind, APIVersion, kind))
 	}
-	return c, errors.Join(strict...)
+	return errors.Join(strict...)
+}
+
+// DefaultProxyAgent returns the configuration of a node agent without file and flags. What kube-proxy has too has kube-proxy's default.
+func DefaultProxyAgent() ProxyAgentConfiguration {
+	return ProxyAgentConfiguration{
+		TypeMeta:                metav1.TypeMeta{APIVersion: APIVersion, Kind: ProxyAgentKind},
+		Allocations:             "prefer",
+		AllowServiceExternalIPs: true,
+		DetectLocal:             DetectLocal{Mode: DetectClusterCIDR},
+		IPTables: IPTables{
+			Mode: "auto", MasqueradeBit: 14, LocalhostNodePorts: true, DropInvalid: true,
+			MinSyncPeriod: metav1.Duration{Duration: time.Second},
+			SyncPeriod:    metav1.Duration{Duration: 30 * time.Second},
+			ProbePeriod:   metav1.Duration{Duration: time.Second},
+		},
+		Conntrack: Conntrack{
+			MaxPerCore: 32 * 1024, Min: 128 * 1024,
+			TCPEstablishedTimeout: metav1.Duration{Duration: 24 * time.Hour},
+			TCPCloseWaitTimeout:   metav1.Duration{Duration: time.Hour},
+		},
+		SysctlRoot: "/proc/sys",
+		Client:     ProxyAgentClient{QPS: 5, Burst: 10},
+		Health:     Health{BindAddress: "0.0.0.0:10256"},
+		Metrics:    ProxyAgentMetrics{BindAddress: "127.0.0.1:10249"},
+		Log:        Log{Format: "json"},
+	}
+}
+
+// ParseProxyAgent reads one document as [Parse] does. It does not validate values; Validate does, when the flags are in. Beside an error it
+// returns what it could read.
+func ParseProxyAgent(text []byte) (ProxyAgentConfiguration, error) {
+	c := DefaultProxyAgent()
+	err := parse(text, &c, &c.TypeMeta, ProxyAgentKind)
+	return c, err
 }

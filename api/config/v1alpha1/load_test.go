@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,18 +35,21 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		"two unknown fields":  {head + "bandLabel: {}\nlog: {colour: red}\n", []string{"bandLabel", "log.colour"}},
 		"a field twice":       {head + "log: {level: 1}\nlog: {level: 2}\n", []string{"log"}},
 		"another kind":        {"apiVersion: v1\nkind: Pod\n", []string{`"v1"`, `"Pod"`, APIVersion, Kind}},
+		"another version":     {strings.Replace(head, "v1alpha1", "v1", 1), []string{`"config.clusterip-operator.io/v1"`}},
 		"empty":               {"", []string{APIVersion, Kind}},
 		"not YAML":            {head + "log: [", []string{"YAML"}},
 		"a text for a number": {head + "log: {level: high}\n", []string{"level", "ManagerConfiguration"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse([]byte(tc.text))
-			if err == nil {
-				t.Fatal("taken")
-			}
+			_, agentErr := ParseProxyAgent([]byte(strings.Replace(tc.text, Kind, ProxyAgentKind, 1)))
 			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
+				if !strings.Contains(fmt.Sprint(err), want) {
 					t.Errorf("%q does not name %q", err, want)
+				}
+				want = strings.Replace(want, Kind, ProxyAgentKind, 1)
+				if !strings.Contains(fmt.Sprint(agentErr), want) {
+					t.Errorf("of the node agent: %q does not name %q", agentErr, want)
 				}
 			}
 		})

@@ -40,7 +40,7 @@ type ProxyAgentConfiguration struct {
 	// Client is the connection to the API server.
 	Client ProxyAgentClient `json:"client"`
 	// Health is the endpoint of the probes and of load balancers.
-	Health ProxyAgentHealth `json:"health"`
+	Health Health `json:"health"`
 	// Metrics is the endpoint of metrics and of `proxyagent dump`.
 	Metrics ProxyAgentMetrics `json:"metrics"`
 	// Log is about the log on standard error.
@@ -121,12 +121,6 @@ type ProxyAgentClient struct {
 	// QPS is the mean rate of requests, a negative one means no bound; Burst what may go beyond it for a moment. Defaults 5 and 10.
 	QPS   float32 `json:"qps"`
 	Burst int     `json:"burst"`
-}
-
-// ProxyAgentHealth is the endpoint of /healthz and /livez.
-type ProxyAgentHealth struct {
-	// BindAddress, "0" for none. Default "0.0.0.0:10256".
-	BindAddress string `json:"bindAddress"`
 }
 
 // ProxyAgentMetrics is the endpoint of /metrics, /configz, /proxyMode and /debug/dump.

@@ -110,9 +110,9 @@ type Metrics struct {
 	Secure bool `json:"secure"`
 }
 
-// Health is the endpoint of the probes /healthz and /readyz.
+// Health is the endpoint of the probes: /healthz and /readyz of the manager, /healthz and /livez of the node agent.
 type Health struct {
-	// BindAddress, "0" for none. Default ":8081".
+	// BindAddress, "0" for none. Default ":8081", and "0.0.0.0:10256" of the node agent.
 	BindAddress string `json:"bindAddress"`
 }
 

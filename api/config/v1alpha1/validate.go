@@ -5,134 +5,132 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// mistakes gathers what is wrong with values, each with the path of its field.
+type mistakes field.ErrorList
+
+// unless adds a mistake where a value is not right.
+func (m *mistakes) unless(right bool, path string, value any, why string) {
+	if !right {
+		*m = append(*m, field.Invalid(field.NewPath(path), value, why))
+	}
+}
+
+func (m *mistakes) add(err *field.Error) { *m = append(*m, err) }
+
+func (m *mistakes) oneOf(path, value string, valid ...string) {
+	if !slices.Contains(valid, value) {
+		m.add(field.NotSupported(field.NewPath(path), value, valid))
+	}
+}
+
+// inRange wants a number from 0 to most.
+func (m *mistakes) inRange(path string, n, most int) {
+	m.unless(n >= 0 && n <= most, path, n, "must be from 0 to "+strconv.Itoa(most))
+}
+
+// named adds what the validation of a name found.
+func (m *mistakes) named(path, name, what string, problems []string) {
+	for _, problem := range problems {
+		m.unless(false, path, name, what+problem)
+	}
+}
+
+// label takes names of namespaces and Services; an empty one is a default.
+func (m *mistakes) label(path, name string) {
+	if name != "" {
+		m.named(path, name, "", validation.IsDNS1123Label(name))
+	}
+}
+
+// cidr reads a CIDR, and reports false with a mistake for what is none or has bits beyond its prefix.
+func (m *mistakes) cidr(path, text, example string) (netip.Prefix, bool) {
+	p, err := netip.ParsePrefix(text)
+	m.unless(err == nil, path, text, "must be a CIDR such as "+example)
+	m.unless(err != nil || p == p.Masked(), path, text, "has bits beyond its prefix; "+p.Masked().String()+" is meant")
+	return p, err == nil && p == p.Masked()
+}
+
+func (m *mistakes) log(l Log) {
+	m.oneOf("log.format", l.Format, "json", "text")
+	m.inRange("log.level", l.Level, 10)
+}
+
+// address wants host and port, or "0" for none, and reports whether there is a server.
+func (m *mistakes) address(path, address string) bool {
+	_, _, err := net.SplitHostPort(address)
+	m.unless(err == nil || address == "0", path, address, `must be HOST:PORT, :PORT, or "0" for none`)
+	return err == nil
+}
+
+// port wants a number that others can be told.
+func (m *mistakes) port(path, address string) {
+	_, port, _ := net.SplitHostPort(address)
+	n, err := strconv.ParseUint(port, 10, 16)
+	m.unless(err == nil && n > 0, path, address, "must have a port from 1 to 65535")
+}
+
 // Validate returns every mistake in the values at once, each with the path of its field.
 func (c *ManagerConfiguration) Validate() error {
-	var errs field.ErrorList
-	errs = append(errs, validateRange(field.NewPath("serviceClusterIPRange"), c.ServiceClusterIPRange)...)
+	var m mistakes
+	m.serviceRange("serviceClusterIPRange", c.ServiceClusterIPRange)
 	for i, n := range c.ReservedNetworks {
-		errs = append(errs, validateNetwork(field.NewPath("reservedNetworks").Index(i), n)...)
+		path := "reservedNetworks[" + strconv.Itoa(i) + "]"
+		if n.Name == "" {
+			m.add(field.Required(field.NewPath(path+".name"), "it says in conditions whose network it is"))
+		}
+		_, err := netip.ParsePrefix(n.CIDR)
+		m.unless(err == nil, path+".cidr", n.CIDR, "must be a CIDR such as 192.168.0.0/16")
 	}
-	if c.BandLabels.Enabled && c.BandLabels.QPS <= 0 {
-		errs = append(errs, field.Invalid(field.NewPath("bandLabels", "qps"), c.BandLabels.QPS, "must be greater than 0; to write no labels set enabled: false"))
-	}
-	if p := c.NearlyFull.FreePercent; p < 0 || p > 100 {
-		errs = append(errs, field.Invalid(field.NewPath("nearlyFull", "freePercent"), p, "must be from 0 to 100"))
-	}
-	if w := c.NearlyFull.Within.Duration; w < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("nearlyFull", "within"), w.String(), "must not be negative"))
-	}
-	errs = append(errs, validateLabel(field.NewPath("namespace"), c.Namespace)...)
-	errs = append(errs, c.Webhook.validate(field.NewPath("webhook"))...)
-	errs = append(errs, validateAddress(field.NewPath("metrics", "bindAddress"), c.Metrics.BindAddress)...)
-	errs = append(errs, validateAddress(field.NewPath("health", "bindAddress"), c.Health.BindAddress)...)
-	if c.Client.QPS <= 0 {
-		errs = append(errs, field.Invalid(field.NewPath("client", "qps"), c.Client.QPS, "must be greater than 0"))
-	}
-	if float32(c.Client.Burst) < c.Client.QPS {
-		errs = append(errs, field.Invalid(field.NewPath("client", "burst"), c.Client.Burst, "must be at least client.qps"))
-	}
-	if f := c.Log.Format; f != "json" && f != "text" {
-		errs = append(errs, field.NotSupported(field.NewPath("log", "format"), f, []string{"json", "text"}))
-	}
-	if l := c.Log.Level; l < 0 || l > 10 {
-		errs = append(errs, field.Invalid(field.NewPath("log", "level"), l, "must be from 0 to 10"))
-	}
-	return errs.ToAggregate()
+	m.unless(!c.BandLabels.Enabled || c.BandLabels.QPS > 0, "bandLabels.qps", c.BandLabels.QPS,
+		"must be greater than 0; to write no labels set enabled: false")
+	m.inRange("nearlyFull.freePercent", c.NearlyFull.FreePercent, 100)
+	m.unless(c.NearlyFull.Within.Duration >= 0, "nearlyFull.within", c.NearlyFull.Within.Duration.String(), "must not be negative")
+	m.label("namespace", c.Namespace)
+	m.webhook(&c.Webhook)
+	m.address("metrics.bindAddress", c.Metrics.BindAddress)
+	m.address("health.bindAddress", c.Health.BindAddress)
+	m.unless(c.Client.QPS > 0, "client.qps", c.Client.QPS, "must be greater than 0")
+	m.unless(float32(c.Client.Burst) >= c.Client.QPS, "client.burst", c.Client.Burst, "must be at least client.qps")
+	m.log(c.Log)
+	return field.ErrorList(m).ToAggregate()
 }
 
-// validateRange follows kube-apiserver: one CIDR, or two of different families, the first of which is the
+// serviceRange follows kube-apiserver: one CIDR, or two of different families, the first of which is the
 // cluster's default family.
-func validateRange(path *field.Path, cidrs []string) field.ErrorList {
-	var errs field.ErrorList
+func (m *mistakes) serviceRange(path string, cidrs []string) {
 	var families []bool
 	for i, text := range cidrs {
-		p, err := netip.ParsePrefix(text)
-		switch {
-		case err != nil:
-			errs = append(errs, field.Invalid(path.Index(i), text, "must be a CIDR such as 10.96.0.0/16"))
-			continue
-		case p != p.Masked():
-			errs = append(errs, field.Invalid(path.Index(i), text, "has bits beyond its prefix; "+p.Masked().String()+" is meant"))
-		case p.Addr().Is6() && p.Bits() < 64:
-			errs = append(errs, field.Invalid(path.Index(i), text, "an IPv6 range is /64 or smaller"))
+		at := path + "[" + strconv.Itoa(i) + "]"
+		p, _ := m.cidr(at, text, "10.96.0.0/16")
+		m.unless(!p.Addr().Is6() || p.Bits() >= 64, at, text, "an IPv6 range is /64 or smaller")
+		if p.IsValid() {
+			families = append(families, p.Addr().Is6())
 		}
-		families = append(families, p.Addr().Is6())
 	}
-	switch {
-	case len(cidrs) > 2:
-		errs = append(errs, field.TooMany(path, len(cidrs), 2))
-	case len(families) == 2 && families[0] == families[1]:
-		errs = append(errs, field.Invalid(path, cidrs, "two ranges must be of different families"))
+	if len(cidrs) > 2 {
+		m.add(field.TooMany(field.NewPath(path), len(cidrs), 2))
+	} else if len(families) == 2 {
+		m.unless(families[0] != families[1], path, strings.Join(cidrs, ","), "two ranges must be of different families")
 	}
-	return errs
 }
 
-func validateNetwork(path *field.Path, n ReservedNetwork) field.ErrorList {
-	var errs field.ErrorList
-	if n.Name == "" {
-		errs = append(errs, field.Required(path.Child("name"), "it says in conditions whose network it is"))
-	}
-	if _, err := netip.ParsePrefix(n.CIDR); err != nil {
-		errs = append(errs, field.Invalid(path.Child("cidr"), n.CIDR, "must be a CIDR such as 192.168.0.0/16"))
-	}
-	return errs
-}
-
-func (w *Webhook) validate(path *field.Path) field.ErrorList {
-	errs := validateAddress(path.Child("bindAddress"), w.BindAddress)
-	if len(errs) == 0 && w.BindAddress != "0" {
-		errs = append(errs, validatePort(path.Child("bindAddress"), w.BindAddress)...)
+func (m *mistakes) webhook(w *Webhook) {
+	if m.address("webhook.bindAddress", w.BindAddress) {
+		m.port("webhook.bindAddress", w.BindAddress)
 	}
 	for i, name := range w.DNSNames {
-		for _, problem := range validation.IsDNS1123Subdomain(name) {
-			errs = append(errs, field.Invalid(path.Child("dnsNames").Index(i), name, problem))
-		}
+		m.named("webhook.dnsNames["+strconv.Itoa(i)+"]", name, "", validation.IsDNS1123Subdomain(name))
 	}
-	errs = append(errs, validateLabel(path.Child("service"), w.Service)...)
+	m.label("webhook.service", w.Service)
 	if w.Service == "" {
-		errs = append(errs, field.Required(path.Child("service"), "the certificate is made for its name"))
+		m.add(field.Required(field.NewPath("webhook.service"), "the certificate is made for its name"))
 	}
-	for _, problem := range validation.IsDNS1123Subdomain(w.Configuration) {
-		errs = append(errs, field.Invalid(path.Child("configuration"), w.Configuration, problem))
-	}
-	if known := []string{NetworkOverlapWarn, NetworkOverlapDeny, NetworkOverlapIgnore}; !slices.Contains(known, w.NetworkOverlap) {
-		errs = append(errs, field.NotSupported(path.Child("networkOverlap"), w.NetworkOverlap, known))
-	}
-	return errs
-}
-
-// validateLabel takes names of namespaces and Services; an empty one is a default.
-func validateLabel(path *field.Path, name string) field.ErrorList {
-	var errs field.ErrorList
-	if name == "" {
-		return nil
-	}
-	for _, problem := range validation.IsDNS1123Label(name) {
-		errs = append(errs, field.Invalid(path, name, problem))
-	}
-	return errs
-}
-
-// validatePort wants a number that others can be told.
-func validatePort(path *field.Path, address string) field.ErrorList {
-	_, port, _ := net.SplitHostPort(address)
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return field.ErrorList{field.Invalid(path, address, "must have a port from 1 to 65535")}
-	}
-	return nil
-}
-
-func validateAddress(path *field.Path, address string) field.ErrorList {
-	if address == "0" {
-		return nil
-	}
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return field.ErrorList{field.Invalid(path, address, `must be HOST:PORT, :PORT, or "0" for none`)}
-	}
-	return nil
+	m.named("webhook.configuration", w.Configuration, "", validation.IsDNS1123Subdomain(w.Configuration))
+	m.oneOf("webhook.networkOverlap", w.NetworkOverlap, NetworkOverlapWarn, NetworkOverlapDeny, NetworkOverlapIgnore)
 }

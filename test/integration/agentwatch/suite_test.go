@@ -1,5 +1,5 @@
 // Package agentwatch_test follows real API servers with proxyagent/watch: what selectors select, how long lists and watches outlive an API
-// server, and what the versions of IPAddress have in common can only be seen there.
+// server, and what an old one answers can only be seen there.
 //
 // Start with changes_test.go.
 package agentwatch_test
@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -81,18 +80,6 @@ func patchSlice(ctx context.Context, a *framework.Access, name, patch string) {
 	GinkgoHelper()
 	_, err := a.Client().DiscoveryV1().EndpointSlices(namespace).
 		Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}
-
-func createIPAddress(ctx context.Context, a *framework.Access, ip *networkingv1.IPAddress) {
-	GinkgoHelper()
-	_, err := a.Networking().IPAddresses().Create(ctx, ip, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}
-
-func createCIDR(ctx context.Context, a *framework.Access, name string, cidrs ...string) {
-	GinkgoHelper()
-	_, err := a.Networking().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR(name, cidrs...), metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 

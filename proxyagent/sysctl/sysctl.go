@@ -1,0 +1,206 @@
+package sysctl
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// key is a setting of the kernel: a path below /proc/sys.
+type key string
+
+const (
+	conntrackMax          key = "net/netfilter/nf_conntrack_max"
+	conntrackBuckets      key = "net/netfilter/nf_conntrack_buckets"
+	tcpEstablishedTimeout key = "net/netfilter/nf_conntrack_tcp_timeout_established"
+	tcpCloseWaitTimeout   key = "net/netfilter/nf_conntrack_tcp_timeout_close_wait"
+	tcpBeLiberal          key = "net/netfilter/nf_conntrack_tcp_be_liberal"
+	udpTimeout            key = "net/netfilter/nf_conntrack_udp_timeout"
+	udpStreamTimeout      key = "net/netfilter/nf_conntrack_udp_timeout_stream"
+	routeLocalnet         key = "net/ipv4/conf/all/route_localnet"
+)
+
+// unset has for each setting the field of the configuration, and the value of it, that leaves the setting alone.
+var unset = map[key]string{
+	conntrackMax:          "conntrack.maxPerCore to 0",
+	conntrackBuckets:      "conntrack.maxPerCore to 0",
+	tcpEstablishedTimeout: "conntrack.tcpEstablishedTimeout to 0s",
+	tcpCloseWaitTimeout:   "conntrack.tcpCloseWaitTimeout to 0s",
+	tcpBeLiberal:          "conntrack.tcpBeLiberal to false",
+	udpTimeout:            "conntrack.udpTimeout to 0s",
+	udpStreamTimeout:      "conntrack.udpStreamTimeout to 0s",
+	routeLocalnet:         "localhostNodePorts to false",
+}
+
+const (
+	entriesPerBucket  = 4
+	mostScaledEntries = 1 << 20
+)
+
+// Want is what an admin chose. Its zero value leaves everything as it is.
+type Want struct {
+	// MaxPerCore is how many connections may be tracked for each core, zero to leave the maximum alone; Min is the least of the sum. The
+	// product is cut at 1,048,576 whatever Min says, for each entry costs memory and machines with hundreds of cores exist.
+	MaxPerCore, Min int
+	// The time-outs are in whole seconds, at least one; zero leaves them alone.
+	TCPEstablished, TCPCloseWait, UDP, UDPStream time.Duration
+	// BeLiberal lets packets outside of the TCP window pass as valid; false leaves that alone.
+	BeLiberal bool
+	// RouteLocalnet lets packets from 127.0.0.0/8 be routed, which node ports on localhost need; false leaves that alone.
+	RouteLocalnet bool
+}
+
+// target is what one setting shall be. atLeast: a larger value is as good.
+type target struct {
+	key     key
+	value   int
+	atLeast bool
+}
+
+// targets returns what the settings shall be on a machine with that many cores, in the order in which they are to be set.
+func targets(w Want, cores int) []target {
+	n := connections(w, cores)
+	return slices.DeleteFunc([]target{
+		{key: conntrackMax, value: n},
+		{key: conntrackBuckets, value: n / entriesPerBucket, atLeast: true},
+		{key: tcpEstablishedTimeout, value: seconds(w.TCPEstablished)},
+		{key: tcpCloseWaitTimeout, value: seconds(w.TCPCloseWait)},
+		{key: tcpBeLiberal, value: on(w.BeLiberal)},
+		{key: udpTimeout, value: seconds(w.UDP)},
+		{key: udpStreamTimeout, value: seconds(w.UDPStream)},
+		{key: routeLocalnet, value: on(w.RouteLocalnet)},
+	}, func(t target) bool { return t.value == 0 })
+}
+
+// connections is the maximum of connections, zero to leave it alone.
+func connections(w Want, cores int) int {
+	scaled := w.MaxPerCore * cores
+	switch {
+	case w.MaxPerCore <= 0:
+		return 0
+	case scaled > mostScaledEntries:
+		return mostScaledEntries
+	default:
+		return max(scaled, w.Min)
+	}
+}
+
+func seconds(d time.Duration) int {
+	if d <= 0 {
+		return 0
+	}
+	return max(int(d/time.Second), 1)
+}
+
+func on(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// cores returns how many cores the machine has online, by a file of sysfs. Where that cannot be read it is how many the process may use, which
+// may be fewer than the machine has.
+func cores(online string) int {
+	text, err := os.ReadFile(online)
+	if n := countCores(strings.TrimSpace(string(text))); err == nil && n > 0 {
+		return n
+	}
+	return runtime.NumCPU()
+}
+
+// countCores counts the numbers in a list of ranges like 0-3,8; zero for anything else.
+func countCores(list string) (n int) {
+	for r := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(r, "-")
+		if !isRange {
+			last = first
+		}
+		from, err1 := strconv.ParseUint(first, 10, 31)
+		to, err2 := strconv.ParseUint(last, 10, 31)
+		if err1 != nil || err2 != nil || to < from {
+			return 0
+		}
+		n += int(to-from) + 1
+	}
+	return n
+}
+
+// Kernel is the folder of the kernel's settings, /proc/sys or one that stands for it.
+type Kernel string
+
+// Apply sets what differs from what is wanted. The error joins one for every setting that could not be read or written.
+func (k Kernel) Apply(w Want) error {
+	var errs []error
+	for _, t := range targets(w, cores("/sys/devices/system/cpu/online")) {
+		errs = append(errs, k.set(t))
+	}
+	return errors.Join(errs...)
+}
+
+// BeLiberal reports whether the kernel takes packets outside of the TCP window as valid, whoever set that. An agent drops no
+// invalid packets then. Without connection tracking it is false.
+func (k Kernel) BeLiberal() (bool, error) {
+	n, err := k.get(tcpBeLiberal)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return n != 0, err
+}
+
+func (k Kernel) get(key key) (int, error) {
+	text, err := os.ReadFile(k.path(key))
+	if err != nil {
+		return 0, fmt.Errorf("reading the kernel setting %s: %w%s", key, err, remedy(key, err))
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("reading the kernel setting %s: %w", key, err)
+	}
+	return n, nil
+}
+
+// set writes a setting that is not as it shall be. It opens without creating: in a folder that stands for the kernel's, as in the kernel, a
+// setting is there or is not.
+func (k Kernel) set(t target) error {
+	before, err := k.get(t.key)
+	if err != nil || before == t.value || t.atLeast && before > t.value {
+		return err
+	}
+	f, err := os.OpenFile(k.path(t.key), os.O_WRONLY|os.O_TRUNC, 0)
+	if err == nil {
+		_, err = f.WriteString(strconv.Itoa(t.value))
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("setting %s from %d to %d: %w%s", t.key, before, t.value, err, remedy(t.key, err))
+	}
+	return nil
+}
+
+func (k Kernel) path(key key) string {
+	return filepath.Join(string(k), filepath.FromSlash(string(key)))
+}
+
+// remedy returns what an admin can do about an error, as the end of its message.
+func remedy(key key, err error) string {
+	leave := "or leave it alone by setting " + unset[key] + " in the configuration"
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && key != routeLocalnet:
+		return " (the kernel module nf_conntrack is not loaded: load it on the host, " + leave + ")"
+	case errors.Is(err, syscall.EROFS):
+		return " (mount it writable or set it on the host, " + leave + ")"
+	case errors.Is(err, fs.ErrPermission):
+		return " (only root of the host's own network namespace may: set it there, " + leave + ")"
+	default:
+		return ""
+	}
+}
