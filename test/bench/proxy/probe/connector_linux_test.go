@@ -70,6 +70,9 @@ func TestMeasureTakesTargetsInTurn(t *testing.T) {
 	if again := c.serve(request{Count: 3}); len(again.Nanos) != 2 {
 		t.Errorf("%d connections; want 2 of 3: targets stay", len(again.Nanos))
 	}
+	if none := (&connector{}).serve(request{Count: 1}); none.Error == "" {
+		t.Error("a client without targets has no error")
+	}
 }
 
 func TestMeasureEndsInTime(t *testing.T) {
@@ -106,12 +109,5 @@ func TestUntilWaitsForAStreak(t *testing.T) {
 	}
 	if never := c.serve(request{Targets: []netip.AddrPort{shut}, Until: Connected, Timeout: 20 * time.Millisecond}); never.At != 0 || never.Error != "" {
 		t.Errorf("a shut port: %+v", never)
-	}
-}
-
-func TestNoTargetsIsAnError(t *testing.T) {
-	var c connector
-	if got := c.serve(request{Count: 1}); got.Error == "" {
-		t.Error("no error")
 	}
 }
