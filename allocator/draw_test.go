@@ -205,6 +205,25 @@ func TestCoolingYieldsOnce(t *testing.T) {
 	}
 }
 
+// TestManyCooling: of thousands that cool, one that comes late but has been cooling for longest yields first.
+func TestManyCooling(t *testing.T) {
+	p, lot := NewPool(), yielding(t, span("10.0.0.0-10.0.15.255"))
+	want := addrsOf(lot.Tiers[0].spans()...)
+	for i, a := range want {
+		p.Cool(a, at(i))
+	}
+	for _, a := range want[:3] {
+		if d, err := p.Draw(lot); err != nil || d.Addr != a {
+			t.Fatalf("got %+v, %v, want %s", d, err, a)
+		}
+	}
+	p.Forget(want[1])
+	p.Cool(want[1], at(-1))
+	if got := drain(t, p, lot); !slices.Equal(got, slices.Concat(want[1:2], want[3:])) {
+		t.Errorf("the first of %d are %s", len(got), got[:3])
+	}
+}
+
 // TestFarTimes: the zero Time is long ago, and of two at once the lower address yields first, whatever their zones and clocks.
 func TestFarTimes(t *testing.T) {
 	p, now := NewPool(), time.Now()

@@ -10,16 +10,16 @@ import (
 // set is a set of addresses of one family that counts: it knows how many of its members lie in an interval, and which address is the k-th
 // that is not a member. The zero set is empty and ready.
 //
-//	first    0            7             12
-//	before   0            67            90         members of the leaves to the left
-//	leaves   ▓0 ▒3 ░4     ▒7 ░9         ▓12 ░20 ▒21   words of 64 addresses
+//	first    0            7          12
+//	before   0            67         90              members of the leaves to the left
+//	leaves   ▓0 ▒3 ░4     ▒7 ░9      ▓12 ░20 ▒21     words of 64 addresses
 //
 // A call searches a leaf and counts the words in it; a member that comes or goes also changes the totals of the leaves behind. So it costs the
 // logarithm of the number of words, a pass over half a leaf, and for a change one addition for every leaf: a full /12 has some hundred of them. Memory
 // is 24 bytes for each word in use, divided by how full leaves are, and shrinks as members go.
 type set struct {
 	n      uint64    // members
-	first  []uint128 // at most the first key of each leaf, and greater than all keys of the leaf before
+	first  []uint128 // at most the first key of each leaf, and greater than all keys of the leaf before; 0 for the first leaf
 	before []uint64  // members of the leaves to the left of each
 	leaves [][]word  // never more than leafWords in each
 }
@@ -33,7 +33,7 @@ type word struct {
 // leafWords is the room of a leaf. Larger leaves cost longer passes, smaller ones more totals to change.
 const leafWords = 256
 
-// leaf returns the leaf that has, or would have, the word with the given key; -1 if it lies before all.
+// leaf returns the leaf that has, or would have, the word with the given key; -1 if there is none.
 func (s *set) leaf(key uint128) int {
 	return sort.Search(len(s.first), func(i int) bool { return key.less(s.first[i]) }) - 1
 }
@@ -52,10 +52,10 @@ func find(words []word, key uint128) (int, bool) {
 // insert adds a and reports whether it is new.
 func (s *set) insert(a uint128) bool {
 	key, bit := a.word()
-	i := max(0, s.leaf(key))
 	if len(s.leaves) == 0 {
 		s.open(0, nil)
 	}
+	i := s.leaf(key)
 	words := s.leaves[i]
 	j, ok := find(words, key)
 	switch {
@@ -65,9 +65,6 @@ func (s *set) insert(a uint128) bool {
 		return false
 	default:
 		words[j].mask |= 1 << bit
-	}
-	if i == 0 && j == 0 {
-		s.first[0] = s.leaves[0][0].key
 	}
 	s.add(i, 1)
 	if len(s.leaves[i]) > leafWords {

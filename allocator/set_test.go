@@ -199,12 +199,17 @@ func TestSetShrinks(t *testing.T) {
 			for i := range n {
 				s.insert(worlds[3].at(uint16(from(i))))
 			}
-			full := len(s.leaves)
-			for i := range n {
-				s.delete(worlds[3].at(uint16(to(i))))
-				words := n - 1 - i
-				if most := words/(leafWords/4) + 2; i%500 == 0 && len(s.leaves) > most || full > n/(leafWords/2)+1 {
-					t.Fatalf("filled %s, emptied %s: %d leaves for %d words, %d for all", fill, empty, len(s.leaves), words, full)
+			if len(s.leaves) > n/(leafWords/2)+1 {
+				t.Fatalf("filled %s: %d leaves for %d words", fill, len(s.leaves), n)
+			}
+			for _, rest := range []bool{false, true} { // one in a hundred stays until last
+				for i := range n {
+					if at := to(i); rest || at%100 > 0 {
+						s.delete(worlds[3].at(uint16(at)))
+					}
+					if most := int(s.n)/(leafWords/4) + 2; i%500 == 0 && len(s.leaves) > most {
+						t.Fatalf("filled %s, emptied %s: %d leaves for %d words", fill, empty, len(s.leaves), s.n)
+					}
 				}
 			}
 			if err := s.check(); err != nil || s.n != 0 || len(s.leaves) != 1 || len(s.leaves[0]) > 0 {

@@ -32,7 +32,7 @@ func (e *environment) measureCreations(ctx context.Context, o Options) (all []Cr
 
 // measureUnder measures what is to be measured under so many policies.
 func (e *environment) measureUnder(ctx context.Context, policies int, o Options) (all []Creation, err error) {
-	if err := e.createPolicies(ctx, policies); err != nil {
+	if err := e.createPolicies(ctx, policies, false); err != nil {
 		return nil, err
 	}
 	if err := e.waitPolicies(ctx, policies); err != nil {
@@ -112,7 +112,7 @@ func (e *environment) measureScale(ctx context.Context, o Options) (s Scale, err
 	}
 	start := time.Now()
 	e.log.Step("creating %d policies, each with a range of its own", o.Crowd)
-	if err := e.createRangesWithPolicies(ctx, o.Crowd); err != nil {
+	if err := e.createPolicies(ctx, o.Crowd, true); err != nil {
 		return s, err
 	}
 	if err := e.waitPolicies(ctx, o.Crowd); err != nil {

@@ -109,17 +109,17 @@ func (e *environment) giveUp(ctx context.Context, k *Kept, purpose string, p *v1
 	if err := e.client.Delete(ctx, p); err != nil {
 		return err
 	}
-	if err := e.waitKept(ctx, purpose, 0); err != nil {
-		return err
-	}
+	err := e.waitKept(ctx, purpose, 0)
 	k.Removed = time.Since(start)
-	return nil
+	return err
 }
 
+// waitKept waits until the operator keeps n addresses for a purpose.
 func (e *environment) waitKept(ctx context.Context, purpose string, n int) error {
 	return e.until(ctx, fmt.Sprintf("%d addresses with the purpose %s", n, purpose), func(ctx context.Context) (bool, error) {
-		kept, err := e.addressesKept(ctx, purpose)
-		return kept == n, err
+		options := metav1.ListOptions{LabelSelector: v1alpha1.LabelPurpose + "=" + purpose, ResourceVersion: "0"}
+		list, err := e.Client.NetworkingV1().IPAddresses().List(ctx, options)
+		return err == nil && len(list.Items) == n, err
 	})
 }
 

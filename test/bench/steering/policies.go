@@ -3,6 +3,7 @@ package steering
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,53 +20,34 @@ const selectingLabel = "bench.example.com/policy"
 // crowdLabel is that of policies and ranges that are there in numbers.
 const crowdLabel = "bench.example.com/crowd"
 
-// createPolicies makes n policies. All but the last select namespaces that do not exist; the last and least selects all, and has the range that
-// is always there, as the others have.
-func (e *environment) createPolicies(ctx context.Context, n int) error {
+// createPolicies makes n policies. All but the last select namespaces that do not exist; the last and least selects all. They have the range that
+// is always there, or, if that is asked for, a range of both families each for itself, and none selects all.
+func (e *environment) createPolicies(ctx context.Context, n int, ranges bool) error {
 	return e.all(n, func(ctx context.Context, i int) error {
 		p := newPolicy(fmt.Sprintf("crowd-%05d", i), v1alpha1.DefaultServiceCIDR)
-		p.Labels = map[string]string{crowdLabel: "yes"}
-		p.Spec.Priority = int32(n - i)
-		if i < n-1 {
+		p.Labels, p.Spec.Priority = map[string]string{crowdLabel: "yes"}, int32(n-i)
+		if ranges || i < n-1 {
 			p.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": p.Name}}
 		}
-		return e.client.Create(ctx, p)
-	})(ctx)
-}
-
-// createRangesWithPolicies makes n ranges of both families, and for each a policy that has it for itself.
-func (e *environment) createRangesWithPolicies(ctx context.Context, n int) error {
-	return e.all(n, func(ctx context.Context, i int) error {
-		name := fmt.Sprintf("crowd-%05d", i)
-		cidr := framework.NewServiceCIDR(name, fmt.Sprintf("10.%d.%d.0/24", 128+i/256, i%256), fmt.Sprintf("fd00:%x::/112", i+1))
-		cidr.Labels = map[string]string{crowdLabel: "yes"}
-		if _, err := e.Client.NetworkingV1().ServiceCIDRs().Create(ctx, cidr, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating ServiceCIDR %s: %w", name, err)
-		}
-		p := newPolicy(name, name)
-		p.Labels = map[string]string{crowdLabel: "yes"}
-		p.Spec.Exclusive = true
-		p.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": name}}
-		return e.client.Create(ctx, p)
-	})(ctx)
-}
-
-// waitPolicies waits until n policies of the crowd are in force.
-func (e *environment) waitPolicies(ctx context.Context, n int) error {
-	err := e.until(ctx, fmt.Sprintf("%d policies to be in force", n), func(ctx context.Context) (bool, error) {
-		list := &v1alpha1.ServiceCIDRPolicyList{}
-		if err := e.client.List(ctx, list, client.MatchingLabels{crowdLabel: "yes"}); err != nil {
-			return false, err
-		}
-		ready := 0
-		for _, p := range list.Items {
-			if inForce(&p) {
-				ready++
+		if ranges {
+			p.Spec.ServiceCIDRs, p.Spec.Exclusive = []string{p.Name}, true
+			cidr := framework.NewServiceCIDR(p.Name, fmt.Sprintf("10.%d.%d.0/24", 128+i/256, i%256), fmt.Sprintf("fd00:%x::/112", i+1))
+			if _, err := e.Client.NetworkingV1().ServiceCIDRs().Create(ctx, cidr, metav1.CreateOptions{}); err != nil {
+				return fmt.Errorf("creating ServiceCIDR %s: %w", cidr.Name, err)
 			}
 		}
-		return ready == n, nil
+		return e.client.Create(ctx, p)
+	})(ctx)
+}
+
+// waitPolicies waits until there are n policies of the crowd, and all are in force.
+func (e *environment) waitPolicies(ctx context.Context, n int) error {
+	return e.until(ctx, fmt.Sprintf("%d policies to be in force", n), func(ctx context.Context) (bool, error) {
+		list := &v1alpha1.ServiceCIDRPolicyList{}
+		err := e.client.List(ctx, list, client.MatchingLabels{crowdLabel: "yes"})
+		waiting := slices.ContainsFunc(list.Items, func(p v1alpha1.ServiceCIDRPolicy) bool { return !inForce(&p) })
+		return err == nil && len(list.Items) == n && !waiting, err
 	})
-	return err
 }
 
 // deletePolicies deletes the policies of the crowd.
@@ -73,11 +55,7 @@ func (e *environment) deletePolicies(ctx context.Context) error {
 	if err := e.client.DeleteAllOf(ctx, &v1alpha1.ServiceCIDRPolicy{}, client.MatchingLabels{crowdLabel: "yes"}); err != nil {
 		return fmt.Errorf("deleting policies: %w", err)
 	}
-	return e.until(ctx, "policies to go", func(ctx context.Context) (bool, error) {
-		list := &v1alpha1.ServiceCIDRPolicyList{}
-		err := e.client.List(ctx, list, client.MatchingLabels{crowdLabel: "yes"})
-		return err == nil && len(list.Items) == 0, err
-	})
+	return e.waitPolicies(ctx, 0)
 }
 
 func newPolicy(name string, serviceCIDRs ...string) *v1alpha1.ServiceCIDRPolicy {

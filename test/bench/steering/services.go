@@ -23,9 +23,7 @@ func (e *environment) create(options func(i int) []framework.ServiceOption) func
 	return func(ctx context.Context, i int) error {
 		service := framework.NewService(cluster.Namespace, serviceName(i))
 		if options != nil {
-			for _, option := range options(i) {
-				option(service)
-			}
+			service = framework.NewService(cluster.Namespace, serviceName(i), options(i)...)
 		}
 		if _, err := e.Client.CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("creating Service %s: %w", service.Name, err)
@@ -95,13 +93,4 @@ func (o Options) loadOf(clients int) load.Load {
 		return load.Load{Workers: 1, Count: o.Single}
 	}
 	return load.Load{Workers: clients, Count: o.Many}
-}
-
-// addressesKept counts the IPAddresses that the operator keeps for a purpose.
-func (e *environment) addressesKept(ctx context.Context, purpose string) (int, error) {
-	list, err := e.Client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{LabelSelector: "clusterip-operator.io/purpose=" + purpose, ResourceVersion: "0"})
-	if err != nil {
-		return 0, fmt.Errorf("counting IPAddresses: %w", err)
-	}
-	return len(list.Items), nil
 }
