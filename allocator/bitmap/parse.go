@@ -55,7 +55,8 @@ func parsePrefix(spec string, data []byte) (netip.Prefix, error) {
 	case spec == "" && len(trimmed(data)) == 0:
 		return netip.Prefix{}, ErrUnset
 	case spec == "":
-		return netip.Prefix{}, refused(spec, "there is no range, although addresses are in use; restore it from a backup, or rebuild the bitmap from the Services")
+		const reason = "there is no range, although addresses are in use; restore it from a backup, or rebuild the bitmap from the Services"
+		return netip.Prefix{}, refused(spec, reason)
 	case isPortRange(spec):
 		return netip.Prefix{}, fmt.Errorf("range %q: %w", spec, ErrNodePorts)
 	}

@@ -69,7 +69,8 @@ func TestParseRefusesSpec(t *testing.T) {
 		{"too large", "10.0.0.0/11", nil, "it is larger than any range of an API server; choose a /12 or smaller, for example 10.0.0.0/12"},
 		{"too large, IPv6", "fd00:10:96::/107", nil, "it is larger than any range of an API server; choose a /108 or smaller, for example fd00:10:96::/108"},
 		{"IPv4-mapped", "::ffff:10.96.0.0/112", nil, "it is an IPv4-mapped IPv6 prefix; write 10.96.0.0/16"},
-		{"no range, but bits", "", []byte{0, 2, 1}, "there is no range, although addresses are in use; restore it from a backup, or rebuild the bitmap from the Services"},
+		{"no range, but bits", "", []byte{0, 2, 1},
+			"there is no range, although addresses are in use; restore it from a backup, or rebuild the bitmap from the Services"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b, err := bitmap.Parse(tc.spec, tc.data)

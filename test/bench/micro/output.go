@@ -161,11 +161,15 @@ const (
 // Notes says which targets were reached by what was measured; cases that are missing have no note.
 func (o *Output) Notes() []string {
 	var notes []string
-	if worst := o.steepest(); worst > 0 {
-		notes = append(notes, report.Target(worst <= flat, "flat within a factor of 2 from empty to 99.99 % full",
-			fmt.Sprintf("%s at most", stats.Number(worst))))
+	var worst float64 // ratio of two fills of one range
+	ranges := o.medians()
+	for _, medians := range ranges {
+		worst = max(worst, medians.Quantile(1)/medians.Quantile(0))
 	}
-	if slowest := o.slowest(limited); slowest > 0 {
+	if worst > 0 {
+		notes = append(notes, report.Target(worst <= flat, "flat within a factor of 2 from empty to 99.99 % full", stats.Number(worst)+" at most"))
+	}
+	if slowest := ranges[limited].Quantile(1); slowest > 0 {
 		notes = append(notes, report.Target(slowest < limit, "less than 1 microsecond at /16", stats.Number(slowest)+" ns at most"))
 	}
 	if ratio := o.Sample(overPeer, advantaged, time).Median() / o.Sample(Ours, advantaged, time).Median(); ratio > 0 {
@@ -174,8 +178,8 @@ func (o *Output) Notes() []string {
 	return notes
 }
 
-// steepest returns the largest ratio of two fills of one range.
-func (o *Output) steepest() (worst float64) {
+// medians are those of ours in the cases of each range.
+func (o *Output) medians() map[string]stats.Sample {
 	ranges := map[string]stats.Sample{}
 	for _, of := range o.Cases {
 		prefix, used, _ := strings.Cut(of, "/")
@@ -183,18 +187,5 @@ func (o *Output) steepest() (worst float64) {
 			ranges[prefix] = append(ranges[prefix], ours.Median())
 		}
 	}
-	for _, medians := range ranges {
-		worst = max(worst, medians.Quantile(1)/medians.Quantile(0))
-	}
-	return worst
-}
-
-// slowest returns the largest median of ours in the cases of a range.
-func (o *Output) slowest(prefix string) (ns float64) {
-	for _, of := range o.Cases {
-		if ours := o.Sample(Ours, of, time); len(ours) > 0 && strings.HasPrefix(of, prefix+"/") {
-			ns = max(ns, ours.Median())
-		}
-	}
-	return ns
+	return ranges
 }

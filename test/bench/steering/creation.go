@@ -5,12 +5,19 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
 
 // Creation is what was measured of one combination.
 type Creation struct {
 	Services, Policies, Families, Clients int
 	comparison
+}
+
+// String says where it was measured.
+func (c Creation) String() string {
+	return fmt.Sprintf("%s Services, %d policies, families: %d, clients: %d", stats.Count(c.Services), c.Policies, c.Families, c.Clients)
 }
 
 // measureCreations measures the combinations, the numbers of Services ascending.
@@ -60,8 +67,8 @@ func (e *environment) measureCreation(ctx context.Context, c Creation, o Options
 	if c.comparison, err = e.compare(ctx, o.Rounds, w); err != nil {
 		return c, err
 	}
-	e.log.Step("%d Services, %d policies, families: %d, clients: %d: p50 %.2f ms with, %.2f ms without; %.0f and %.0f per second", c.Services, c.Policies, c.Families,
-		c.Clients, c.With.Latencies().Median(), c.Without.Latencies().Median(), c.With.Rates().Median(), c.Without.Rates().Median())
+	e.log.Step("%s: p50 %.2f ms with, %.2f ms without; %.0f and %.0f per second", c,
+		c.With.Latencies().Median(), c.Without.Latencies().Median(), c.With.Rates().Median(), c.Without.Rates().Median())
 	return c, nil
 }
 

@@ -108,7 +108,8 @@ func (e *environment) fillNarrow(ctx context.Context) error {
 		}
 	}
 	_, err := load.Load{Workers: helpers, Count: 256}.Run(ctx, func(ctx context.Context, i int) error {
-		service := framework.NewService(cluster.Namespace, fmt.Sprintf("static-%03d", i), framework.WithClusterIPs(fmt.Sprintf("10.65.%d.%d", (i+1)/256, (i+1)%256)))
+		address := fmt.Sprintf("10.65.%d.%d", (i+1)/256, (i+1)%256)
+		service := framework.NewService(cluster.Namespace, fmt.Sprintf("static-%03d", i), framework.WithClusterIPs(address))
 		_, err := e.Client.CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{})
 		return err
 	})

@@ -22,15 +22,18 @@ func (r Result) creations() report.Table {
 		"p99 without, ms", "p99 with, ms", "without, /s", "with, /s", "with : without (rounds)",
 	}}
 	for _, c := range r.Creations {
-		with, without := c.With.Latencies(), c.Without.Latencies()
-		table.Add(append(c.cells(), stats.Number(without.Median()), stats.Number(with.Median()), c.added().Range(), stats.Number(without.Quantile(0.99)), stats.Number(with.Quantile(0.99)),
-			c.Without.Rates().String(), c.With.Rates().String(), c.share().Range())...)
+		cells := []string{stats.Count(c.Services), strconv.Itoa(c.Policies), strconv.Itoa(c.Families), strconv.Itoa(c.Clients)}
+		table.Add(append(cells, c.cells(c.added().Range())...)...)
 	}
 	return table
 }
 
-func (c Creation) cells() []string {
-	return []string{stats.Count(c.Services), strconv.Itoa(c.Policies), strconv.Itoa(c.Families), strconv.Itoa(c.Clients)}
+// cells are p50, whatever else, p99, and rates.
+func (c comparison) cells(more ...string) []string {
+	with, without := c.With.Latencies(), c.Without.Latencies()
+	cells := append([]string{stats.Number(without.Median()), stats.Number(with.Median())}, more...)
+	return append(cells, stats.Number(without.Quantile(0.99)), stats.Number(with.Quantile(0.99)),
+		c.Without.Rates().String(), c.With.Rates().String(), c.share().Range())
 }
 
 // processors says which program the time of a creation goes to.
@@ -40,7 +43,8 @@ func (r Result) processors() report.Table {
 		"etcd without", "with", "all, with : without",
 	}}
 	for _, c := range r.Creations {
-		with, without, cells := c.With, c.Without, c.cells()
+		with, without := c.With, c.Without
+		cells := []string{stats.Count(c.Services), strconv.Itoa(c.Policies), strconv.Itoa(c.Families), strconv.Itoa(c.Clients)}
 		for _, of := range [][2]time.Duration{{without.API, with.API}, {without.Managers, with.Managers}, {without.Etcd, with.Etcd}} {
 			cells = append(cells, stats.Number(without.perCall(of[0])), stats.Number(with.perCall(of[1])))
 		}
@@ -57,9 +61,7 @@ func (r Result) others() report.Table {
 		"without, /s", "with, /s", "with : without (rounds)",
 	}}
 	for _, o := range r.Others {
-		with, without := o.With.Latencies(), o.Without.Latencies()
-		table.Add(o.Name, stats.Number(o.With.asked()), stats.Number(without.Median()), stats.Number(with.Median()), stats.Number(without.Quantile(0.99)), stats.Number(with.Quantile(0.99)),
-			o.Without.Rates().String(), o.With.Rates().String(), o.share().Range())
+		table.Add(append([]string{o.Name, stats.Number(o.With.asked())}, o.cells()...)...)
 	}
 	return table
 }
@@ -73,7 +75,8 @@ func (r Result) replicas() report.Table {
 	for _, replicated := range r.Replicas {
 		cells := []string{strconv.Itoa(replicated.Replicas)}
 		for _, d := range []drawn{replicated.Wide, replicated.Narrow} {
-			cells = append(cells, d.Rates().String(), d.Latencies().Tail(), stats.Count(d.Calls()), stats.Count(int(d.HandedOn)), stats.Count(int(d.Collisions)))
+			cells = append(cells, d.Rates().String(), d.Latencies().Tail(), stats.Count(d.Calls()), stats.Count(int(d.HandedOn)),
+				stats.Count(int(d.Collisions)))
 		}
 		table.Add(cells...)
 	}
@@ -90,7 +93,8 @@ func (r Result) keeping() report.Table {
 		Kept
 	}{{"reservation", r.Keeping.Reserved}, {"cool-down, from the first deletion on", r.Keeping.Cooled}} {
 		n := float64(row.Addresses)
-		table.Add(row.name, stats.Count(row.Addresses), stats.Seconds(row.Placed), stats.Number(n/row.Placed.Seconds()), stats.Seconds(row.Removed), stats.Number(n/row.Removed.Seconds()),
+		table.Add(row.name, stats.Count(row.Addresses), stats.Seconds(row.Placed), stats.Number(n/row.Placed.Seconds()),
+			stats.Seconds(row.Removed), stats.Number(n/row.Removed.Seconds()),
 			stats.Number(row.Manager.Seconds()*1000/n), stats.Number(row.API.Seconds()*1000/n))
 	}
 	return table
@@ -113,7 +117,8 @@ var parts = []string{"decided", "handled", "bytes", "https"}
 // decisions has a row for each case of the micro benchmarks.
 func (r Result) decisions() report.Table {
 	table := report.Table{Header: []string{
-		"one answer, µs", "decision and draw", "with reading the Service and its namespace", "from bytes to bytes", "through TLS, client included", "allocations, bytes to bytes",
+		"one answer, µs", "decision and draw", "with reading the Service and its namespace", "from bytes to bytes",
+		"through TLS, client included", "allocations, bytes to bytes",
 	}}
 	d := &r.Decision.Decisions
 	for _, of := range d.Cases {
@@ -163,10 +168,9 @@ const (
 // Notes says which targets were reached: for creations one by one, because they differ; the worst first would hide how.
 func (r Result) Notes() (notes []string) {
 	for _, c := range r.Creations {
-		where := fmt.Sprintf("%s Services, %d policies, families: %d, clients: %d", stats.Count(c.Services), c.Policies, c.Families, c.Clients)
 		added, share := c.added().Median(), c.share().Median()
 		notes = append(notes,
-			report.Target(added < targetAdded && share > targetShare, "less than 2 ms more at p50, and at least 90 % of the rate, with "+where,
+			report.Target(added < targetAdded && share > targetShare, "less than 2 ms more at p50, and at least 90 % of the rate, with "+c.String(),
 				fmt.Sprintf("%s ms, %.0f %%", stats.Number(added), 100*share)))
 	}
 	d := &r.Decision.Decisions

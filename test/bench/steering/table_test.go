@@ -50,7 +50,8 @@ func TestCreationsSayWhatTargetsTheyReach(t *testing.T) {
 	if diff := cmp.Diff([][]string{want}, table.Rows); diff != "" {
 		t.Error(diff)
 	}
-	missed := "Target missed: less than 2 ms more at p50, and at least 90 % of the rate, with 5,000 Services, 100 policies, families: 2, clients: 16 (2.00 ms, 75 %)."
+	missed := "Target missed: less than 2 ms more at p50, and at least 90 % of the rate, with " +
+		"5,000 Services, 100 policies, families: 2, clients: 16 (2.00 ms, 75 %)."
 	if diff := cmp.Diff([]string{missed}, r.Notes()); diff != "" {
 		t.Error(diff)
 	}
