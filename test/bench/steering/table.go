@@ -22,10 +22,14 @@ func (r Result) creations() report.Table {
 		"p99 without, ms", "p99 with, ms", "without, /s", "with, /s", "with : without (rounds)",
 	}}
 	for _, c := range r.Creations {
-		cells := []string{stats.Count(c.Services), strconv.Itoa(c.Policies), strconv.Itoa(c.Families), strconv.Itoa(c.Clients)}
-		table.Add(append(cells, c.cells(c.added().Range())...)...)
+		table.Add(append(c.where(), c.cells(c.added().Range())...)...)
 	}
 	return table
+}
+
+// where says where it was measured.
+func (c Creation) where() []string {
+	return []string{stats.Count(c.Services), strconv.Itoa(c.Policies), strconv.Itoa(c.Families), strconv.Itoa(c.Clients)}
 }
 
 // cells are p50, whatever else, p99, and rates.
@@ -43,8 +47,7 @@ func (r Result) processors() report.Table {
 		"etcd without", "with", "all, with : without",
 	}}
 	for _, c := range r.Creations {
-		with, without := c.With, c.Without
-		cells := []string{stats.Count(c.Services), strconv.Itoa(c.Policies), strconv.Itoa(c.Families), strconv.Itoa(c.Clients)}
+		with, without, cells := c.With, c.Without, c.where()
 		for _, of := range [][2]time.Duration{{without.API, with.API}, {without.Managers, with.Managers}, {without.Etcd, with.Etcd}} {
 			cells = append(cells, stats.Number(without.perCall(of[0])), stats.Number(with.perCall(of[1])))
 		}
