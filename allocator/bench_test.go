@@ -72,29 +72,6 @@ func benchTier(b *testing.B, ranges int) *Tier {
 	return tierOf(b, spans...)
 }
 
-// BenchmarkYield measures a Draw of the address that has been cooling for longest, and its way back, where 60,000
-// others cool.
-func BenchmarkYield(b *testing.B) {
-	for _, ranges := range []int{1, 1000} {
-		b.Run(fmt.Sprintf("ranges=%d", ranges), func(b *testing.B) {
-			l := Lot{Tiers: []*Tier{benchTier(b, ranges)}, Yield: true}
-			p := NewPool()
-			for _, a := range addrsOf(l.Tiers[0].spans()...) {
-				p.Cool(a, at(rand.IntN(1e6)))
-			}
-			b.ReportAllocs()
-			for now := 1_000_000; b.Loop(); now++ {
-				d, err := p.Draw(l)
-				if err != nil {
-					b.Fatal(err)
-				}
-				p.Forget(d.Addr)
-				p.Cool(d.Addr, at(now))
-			}
-		})
-	}
-}
-
 // benchFill allocates n addresses at random.
 func benchFill(b *testing.B, p *Pool, l Lot, n uint64) {
 	b.Helper()

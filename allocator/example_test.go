@@ -2,7 +2,6 @@ package allocator_test
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
@@ -32,23 +31,4 @@ func ExamplePool() {
 	// Output:
 	// {Size:2 Allocated:1 Reserved:0 Cooling:0 Free:1}
 	// allocated free
-}
-
-// A cooling address is kept for as long as there is another one.
-func ExampleLot_yield() {
-	r, _ := allocator.ParseRange("fd00::/127")
-	pool := allocator.NewPool()
-	pool.Cool(r.Span().First, time.Unix(1_700_000_000, 0))
-
-	tier, _ := allocator.NewTier([]allocator.Span{r.Span()}, nil)
-	lot := allocator.Lot{Tiers: []*allocator.Tier{tier}}
-	_, err := pool.Draw(lot)
-	fmt.Println(err)
-
-	lot.Yield = true
-	drawn, _ := pool.Draw(lot)
-	fmt.Println(drawn.Addr, drawn.Cooled)
-	// Output:
-	// no free address
-	// fd00::1 true
 }

@@ -41,7 +41,10 @@ func startManager(ctx context.Context, c *cluster.Cluster, labels bool, s *Start
 		return nil, err
 	}
 	s.Ready = time.Since(start)
-	if s.Known, err = since(ctx, start, m, func(f framework.Metrics) bool { return allKnown(f, c) }); err != nil {
+	if s.Known, err = since(ctx, start, m, func(f framework.Metrics) bool {
+		allocated, _ := f.Value("clusterip_operator_allocated_ips", "cidr", cluster.Range.String())
+		return int(allocated) >= c.Addresses()
+	}); err != nil {
 		return m, fmt.Errorf("waiting for the manager to know all addresses: %w", err)
 	}
 	if s.Checked, err = since(ctx, start, m, func(f framework.Metrics) bool {
@@ -63,11 +66,6 @@ func since(ctx context.Context, start time.Time, m *framework.Manager, so func(f
 		return err == nil && so(figures), err
 	})
 	return time.Since(start), err
-}
-
-func allKnown(f framework.Metrics, c *cluster.Cluster) bool {
-	allocated, _ := f.Value("clusterip_operator_allocated_ips", "cidr", cluster.Range.String())
-	return int(allocated) >= c.Addresses()
 }
 
 // worked reports whether a controller has worked off at least n keys and has none left, neither waiting nor in

@@ -80,8 +80,8 @@ type Bare struct {
 	Service, Other, ServiceNFT, OtherNFT, None stats.Sample
 }
 
-// find returns the case of a shape of IPv4, nil if there is none.
-func (r Result) find(services, endpoints int) *Case {
+// find returns the case of many Services of IPv4, nil if there is none.
+func (r Result) find(services int) *Case {
 	for i := range r.Cases {
 		if r.Cases[i].Shape == (Shape{Family: model.IPv4, Services: services, Endpoints: endpoints}) {
 			return &r.Cases[i]

@@ -41,14 +41,14 @@ func (n *notes) add(reached bool, measured, goal string, args ...any) {
 // Notes says which targets were reached. It is silent about what was not measured.
 func (r Result) Notes() []string {
 	var n notes
-	if c := r.find(targetSize, endpoints); c != nil {
+	if c := r.find(targetSize); c != nil {
 		n.sooner(c)
 		for _, look := range []func(c *Case, us, them Contender){n.added, n.used, n.busy} {
 			look(c, contender(oursLegacy), contender(theirsLegacy))
 			look(c, contender(oursNFT), contender(theirsNFT))
 		}
 	}
-	if small, large := r.find(flatFrom, endpoints), r.find(flatTo, endpoints); small != nil && large != nil {
+	if small, large := r.find(flatFrom), r.find(flatTo); small != nil && large != nil {
 		n.growth(small, large, contender(oursLegacy))
 		n.growth(small, large, contender(oursNFT))
 	}

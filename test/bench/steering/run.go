@@ -12,7 +12,6 @@ package steering
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
@@ -72,7 +71,17 @@ func Run(ctx context.Context, o Options, log *progress.Log) (r Result, err error
 		return r, err
 	}
 	// What each of them leaves behind would slow the API server down for the next one.
-	for _, part := range []func(context.Context, *environment) error{r.measure, r.measureReplicas, r.measureScale} {
+	for _, part := range []func(context.Context, *environment) error{
+		r.measure,
+		func(ctx context.Context, e *environment) (err error) {
+			r.Replicas, err = e.measureReplicas(ctx, o)
+			return err
+		},
+		func(ctx context.Context, e *environment) (err error) {
+			r.Scale, err = e.measureScale(ctx, o)
+			return err
+		},
+	} {
 		if err := withEnvironment(ctx, log, part); err != nil {
 			return r, err
 		}
@@ -103,16 +112,4 @@ func (r *Result) measure(ctx context.Context, e *environment) (err error) {
 	}
 	r.Creations, err = e.measureCreations(ctx, r.Options)
 	return err
-}
-
-func (r *Result) measureReplicas(ctx context.Context, e *environment) (err error) {
-	r.Replicas, err = e.measureReplicas(ctx, r.Options)
-	return err
-}
-
-func (r *Result) measureScale(ctx context.Context, e *environment) (err error) {
-	if r.Scale, err = e.measureScale(ctx, r.Options); err != nil {
-		return fmt.Errorf("measuring many policies: %w", err)
-	}
-	return nil
 }
