@@ -75,11 +75,8 @@ func createAddress(ctx context.Context, c *cluster.Cluster, name, service string
 // services creates Services, which get their address from the allocator inside the API server.
 func services(ctx context.Context, c *cluster.Cluster, l load.Load) (load.Outcome, []string, error) {
 	return creating(ctx, l, func(ctx context.Context, i int) (string, error) {
-		service := framework.NewService(cluster.Namespace, fmt.Sprintf("created-%06d", i))
-		if _, err := c.Client.CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
-			return "", fmt.Errorf("creating Service %s: %w", service.Name, err)
-		}
-		return service.Name, nil
+		name := fmt.Sprintf("created-%06d", i)
+		return name, c.CreateService(ctx, name)
 	})
 }
 

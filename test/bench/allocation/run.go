@@ -14,6 +14,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -109,17 +111,14 @@ func takeTurn(ctx context.Context, c *cluster.Cluster, take contender, l load.Lo
 
 // remove deletes Services, and IPAddresses that belong to no Service. The API server would do the latter too, after a minute.
 func remove(ctx context.Context, c *cluster.Cluster, names []string) error {
-	_, err := load.Load{Workers: 16, Count: len(names)}.Run(ctx, func(ctx context.Context, i int) (err error) {
-		switch {
-		case names[i] == "": // nothing was created
-			return nil
-		case names[i][0] >= '0' && names[i][0] <= '9':
-			err = c.Client.NetworkingV1().IPAddresses().Delete(ctx, names[i], metav1.DeleteOptions{})
-		default:
-			err = c.Client.CoreV1().Services(cluster.Namespace).Delete(ctx, names[i], metav1.DeleteOptions{})
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "" }) // for these nothing was created
+	_, err := load.Load{Workers: 16, Count: len(names)}.Run(ctx, func(ctx context.Context, i int) error {
+		if _, err := netip.ParseAddr(names[i]); err != nil {
+			return c.DeleteService(ctx, names[i])
 		}
+		err := c.Client.NetworkingV1().IPAddresses().Delete(ctx, names[i], metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("deleting %s: %w", names[i], err)
+			return fmt.Errorf("deleting IPAddress %s: %w", names[i], err)
 		}
 		return nil
 	})

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/load"
@@ -109,9 +107,7 @@ func (e *environment) fillNarrow(ctx context.Context) error {
 	}
 	_, err := load.Load{Workers: helpers, Count: 256}.Run(ctx, func(ctx context.Context, i int) error {
 		address := fmt.Sprintf("10.65.%d.%d", (i+1)/256, (i+1)%256)
-		service := framework.NewService(cluster.Namespace, fmt.Sprintf("static-%03d", i), framework.WithClusterIPs(address))
-		_, err := e.Client.CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{})
-		return err
+		return e.CreateService(ctx, fmt.Sprintf("static-%03d", i), framework.WithClusterIPs(address))
 	})
 	if err != nil {
 		return err

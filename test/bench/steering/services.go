@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,23 +20,15 @@ func serviceName(i int) string { return fmt.Sprintf("created-%06d", i) }
 // create returns a function that creates the i-th Service; options may be nil.
 func (e *environment) create(options func(i int) []framework.ServiceOption) func(context.Context, int) error {
 	return func(ctx context.Context, i int) error {
-		service := framework.NewService(cluster.Namespace, serviceName(i))
-		if options != nil {
-			service = framework.NewService(cluster.Namespace, serviceName(i), options(i)...)
+		if options == nil {
+			return e.CreateService(ctx, serviceName(i))
 		}
-		if _, err := e.Client.CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating Service %s: %w", service.Name, err)
-		}
-		return nil
+		return e.CreateService(ctx, serviceName(i), options(i)...)
 	}
 }
 
 func (e *environment) remove(ctx context.Context, i int) error {
-	err := e.Client.CoreV1().Services(cluster.Namespace).Delete(ctx, serviceName(i), metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting Service %s: %w", serviceName(i), err)
-	}
-	return nil
+	return e.DeleteService(ctx, serviceName(i))
 }
 
 // label changes something that is none of our business.
