@@ -41,6 +41,7 @@ func (q *queue) put(a uint128, since time.Time) {
 	if q.since == nil {
 		q.since = map[uint128]time.Time{}
 	}
+	q.remove(a)
 	q.members.insert(a)
 	q.since[a] = since
 	c, at := cooler{a, since}, len(q.list)

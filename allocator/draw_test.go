@@ -162,9 +162,14 @@ func TestCoolingYieldsInOrder(t *testing.T) {
 			case 0:
 				p.Observe(a, Allocated)
 			case 1:
-				p.Cool(a, at(1000-i))
+				for since := range 9 { // none of these is kept
+					p.Cool(a, at(1000-since))
+				}
 			}
 			p.Cool(a, at(i))
+		}
+		if err := p.check(); err != nil {
+			t.Error(err)
 		}
 		for _, a := range []string{"10.0.0.0", "10.0.1.1", "fd00::1", "0.0.0.7", "::ffff:10.0.0.7"} { // longer, but elsewhere
 			p.Cool(addr(a), at(-1))
