@@ -1,13 +1,10 @@
-package allocator_test
+package allocator
 
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"runtime"
 	"testing"
-
-	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
 // BenchmarkAllocate measures a dynamic allocation at a constant fill: one operation is a Draw and the
@@ -17,34 +14,24 @@ import (
 // hack/tools/peer-allocator has the same benchmarks, by the same names, for the allocators of the API server.
 func BenchmarkAllocate(b *testing.B) {
 	for _, bits := range []int{24, 20, 16, 12} {
-		r := benchRange(b, netip.PrefixFrom(netip.MustParseAddr("10.0.0.0"), bits))
+		r := rangeOf(b, fmt.Sprintf("10.0.0.0/%d", bits))
 		for _, share := range []float64{0, 50, 99, 99.99} {
 			b.Run(fmt.Sprintf("impl=ours/prefix=%d/used=%v", bits, share), func(b *testing.B) {
-				size := r.Band(allocator.Dynamic).Size()
+				size := r.Band(Dynamic).Size()
 				benchAllocate(b, r, min(uint64(float64(size)*share/100), size-1))
 			})
 		}
 	}
 	b.Run("impl=ours/prefix=64/used=1M", func(b *testing.B) {
-		benchAllocate(b, benchRange(b, netip.MustParsePrefix("fd00::/64")), 1_000_000)
+		benchAllocate(b, rangeOf(b, "fd00::/64"), 1_000_000)
 	})
 }
 
-func benchRange(b *testing.B, p netip.Prefix) allocator.Range {
-	b.Helper()
-	r, err := allocator.NewRange(p)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return r
+func benchAllocate(b *testing.B, r Range, used uint64) {
+	benchDraw(b, NewPoolWithRand(rand.NewPCG(1, 2)), lotOf(b, r.String()), used)
 }
 
-func benchAllocate(b *testing.B, r allocator.Range, used uint64) {
-	p := allocator.NewPoolWith(rand.NewPCG(1, 2))
-	benchDraw(b, p, lotOf(b, candidates{Ranges: []allocator.Range{r}}), used)
-}
-
-func benchDraw(b *testing.B, p *allocator.Pool, l allocator.Lot, used uint64) {
+func benchDraw(b *testing.B, p *Pool, l Lot, used uint64) {
 	b.Helper()
 	benchFill(b, p, l, used)
 	b.ReportAllocs()
@@ -61,10 +48,10 @@ func benchDraw(b *testing.B, p *allocator.Pool, l allocator.Lot, used uint64) {
 // Forget of what it drew.
 func BenchmarkDraw(b *testing.B) {
 	for _, ranges := range []int{1, 10, 1000} {
-		l := allocator.Lot{Tiers: []*allocator.Tier{benchTier(b, ranges)}}
+		l := Lot{Tiers: []*Tier{benchTier(b, ranges)}}
 		for _, share := range []float64{0, 50, 90, 99, 99.9} {
 			b.Run(fmt.Sprintf("ranges=%d/used=%v", ranges, share), func(b *testing.B) {
-				p := allocator.NewPoolWith(rand.NewPCG(1, 2))
+				p := NewPoolWithRand(rand.NewPCG(1, 2))
 				benchDraw(b, p, l, uint64(float64(l.Tiers[0].Size())*share/100))
 			})
 		}
@@ -72,58 +59,28 @@ func BenchmarkDraw(b *testing.B) {
 }
 
 // benchTier returns the dynamic bands of some ranges of 254 addresses, or of one of 65,534.
-func benchTier(b *testing.B, ranges int) *allocator.Tier {
+func benchTier(b *testing.B, ranges int) *Tier {
 	b.Helper()
 	bits := 24
 	if ranges == 1 {
 		bits = 16
 	}
-	var spans []allocator.Span
+	var spans []Span
 	for i := range ranges {
-		first := netip.AddrFrom4([4]byte{10, byte(i / 100), byte(i % 100 * 2)})
-		spans = append(spans, benchRange(b, netip.PrefixFrom(first, bits)).Band(allocator.Dynamic))
+		spans = append(spans, rangeOf(b, fmt.Sprintf("10.%d.%d.0/%d", i/100, i%100*2, bits)).Band(Dynamic))
 	}
-	t, err := allocator.NewTier(spans, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return t
-}
-
-// BenchmarkYield measures a Draw of the address that has been cooling for longest, and its way back, where 60,000
-// others cool.
-func BenchmarkYield(b *testing.B) {
-	for _, ranges := range []int{1, 1000} {
-		b.Run(fmt.Sprintf("ranges=%d", ranges), func(b *testing.B) {
-			l := allocator.Lot{Tiers: []*allocator.Tier{benchTier(b, ranges)}, Yield: true}
-			p := allocator.NewPool()
-			for _, s := range l.Tiers[0].Spans() {
-				for a := s.First; s.Contains(a); a = a.Next() {
-					p.Cool(a, at(rand.IntN(1e6)))
-				}
-			}
-			b.ReportAllocs()
-			for now := 1_000_000; b.Loop(); now++ {
-				d, err := p.Draw(l)
-				if err != nil {
-					b.Fatal(err)
-				}
-				p.Forget(d.Addr)
-				p.Cool(d.Addr, at(now))
-			}
-		})
-	}
+	return tierOf(b, spans...)
 }
 
 // benchFill allocates n addresses at random.
-func benchFill(b *testing.B, p *allocator.Pool, l allocator.Lot, n uint64) {
+func benchFill(b *testing.B, p *Pool, l Lot, n uint64) {
 	b.Helper()
 	for range n {
 		d, err := p.Draw(l)
 		if err != nil {
 			b.Fatal(err)
 		}
-		p.Observe(d.Addr, allocator.Allocated)
+		p.Observe(d.Addr, Allocated)
 	}
 }
 
@@ -140,10 +97,10 @@ func BenchmarkMemory(b *testing.B) {
 		{"sparse/prefix=64/used=10k", "fd00::/64", 10_000},
 	} {
 		b.Run(tc.name, func(b *testing.B) {
-			l := lotOf(b, candidates{Ranges: []allocator.Range{benchRange(b, netip.MustParsePrefix(tc.prefix))}})
+			l := lotOf(b, tc.prefix)
 			for b.Loop() {
 				before := heap()
-				p := allocator.NewPoolWith(rand.NewPCG(1, 2))
+				p := NewPoolWithRand(rand.NewPCG(1, 2))
 				benchFill(b, p, l, tc.used)
 				b.ReportMetric(float64(heap()-before)/float64(tc.used), "B/addr")
 				runtime.KeepAlive(p)

@@ -8,17 +8,15 @@
 //   - [Band]: the two halves of a range; the low one is meant for addresses that people choose, the high one
 //     for addresses that are drawn.
 //   - [Span]: a run of addresses, both ends included. Ranges and bands are spans; so is whatever is excluded.
-//   - [Set]: a set of addresses that can say, in the time it takes to walk down a shallow tree, how many of
-//     its members lie in a span and which address of a span is the k-th that is missing.
 //   - [Pool]: what is used in a cluster, in both families, safe for concurrent use.
 //   - [Tier]: spans made ready to be drawn from.
 //   - [Lot]: where one address may be drawn: tiers in order, and whether cooling addresses yield.
 //
 // # What it promises
 //
-// One set per family is shared by all ranges, because ranges may overlap and an address is unique in the
+// One set of used addresses per family is shared by all ranges, because ranges may overlap and an address is unique in the
 // cluster, not in a range. "A uniformly random free address of this band" is then: count the free ones, draw
-// a number k below the count, take the k-th. There is no scan, so an allocation costs the same in an empty
+// a number k below the count, take the k-th. There is no scan of the range, so an allocation costs the same in an empty
 // range and in one that is 99.99 % full, and memory follows the number of used addresses, not the size of
 // the range. Where a tier has many runs, addresses are tried at random first, and counted only if that fails.
 //
@@ -29,5 +27,5 @@
 //	Draw ──> write to the API server ──┬──> Observe  it was accepted
 //	                                   └──> Forget   it was refused
 //
-// Start reading at [Pool], then [Lot] and [Set]; draw.go draws, node.go holds the tree.
+// Start reading at [Pool], then [Lot]; draw.go draws, set.go holds what is used.
 package allocator

@@ -1,17 +1,57 @@
 package allocator
 
 import (
+	"errors"
 	"math/bits"
-	"math/rand/v2"
+	"net/netip"
+	"sort"
 )
+
+// Lot says where Pool.Draw may draw an address. The zero Lot has nothing to draw.
+type Lot struct {
+	// Tiers are asked in order: nothing is drawn from one as long as the ones before it have a free address. All
+	// that have addresses are of one family. They may overlap.
+	Tiers []*Tier
+	// Yield draws, when no tier has a free address, the one of all tiers that has been cooling for longest.
+	// Otherwise cooling addresses are not drawn.
+	Yield bool
+}
+
+// Drawn is an address that Pool.Draw has made Assumed.
+type Drawn struct {
+	Addr netip.Addr
+	// Cooled says that the address was cooling and had to yield.
+	Cooled bool
+}
+
+// ErrFull says that a Lot leaves nothing to draw.
+var ErrFull = errors.New("no free address")
+
+var errTwoFamilies = errors.New("drawing an address: the tiers are of two families; draw from each family by itself")
+
+// family reports whether the lot is of IPv4, and returns an error if it is of both families. Tiers without
+// addresses are of neither.
+func (l Lot) family() (is4 bool, err error) {
+	known := false
+	for _, t := range l.Tiers {
+		if len(t.runs()) == 0 {
+			continue
+		}
+		if known && t.is4 != is4 {
+			return false, errTwoFamilies
+		}
+		is4, known = t.is4, true
+	}
+	return is4, nil
+}
 
 // maxTries is how many addresses of a tier are tried at random before what is free in it is counted.
 const maxTries = 64
 
-// opening is a run of a tier with what is free in it.
+// opening is a run of a tier that has free addresses.
 type opening struct {
-	stretch
 	start uint128 // free addresses of the tier before the run
+	base  uint128 // free addresses of all the space before the run
 }
 
 // draw makes a free address used, one of the first tier that has any.
@@ -25,8 +65,9 @@ func (p *Pool) draw(f *family, l Lot) (a uint128, ok bool) {
 		}
 		if free := p.openUp(f, t); !free.isZero() {
 			k := p.below(free)
-			o := p.opening(k)
-			return f.used.take(o.stretch, k.sub(o.start)), true
+			o := p.open[sort.Search(len(p.open), func(i int) bool { return k.less(p.open[i].start) })-1]
+			a := f.used.nthFree(o.base.add(k.sub(o.start)))
+			return a, f.used.insert(a)
 		}
 	}
 	return uint128{}, false
@@ -48,61 +89,28 @@ func (p *Pool) probe(f *family, t *Tier) (a uint128, ok bool) {
 func (p *Pool) openUp(f *family, t *Tier) (free uint128) {
 	p.open = p.open[:0]
 	for _, iv := range t.list {
-		st := f.used.stretch(iv)
-		if n := st.free(); !n.isZero() {
-			p.open = append(p.open, opening{st, free})
+		if n := iv.size().minus(f.used.countIn(iv)); !n.isZero() {
+			p.open = append(p.open, opening{free, iv.first.minus(f.used.rank(iv.first))})
 			free = free.add(n)
 		}
 	}
 	return free
 }
 
-// opening returns the run that has the free address with k others before it, of those that openUp has found.
-func (p *Pool) opening(k uint128) opening {
-	low, size := 0, len(p.open)
-	for size > 1 {
-		half := size / 2
-		low += half &^ k.lessMask(p.open[low+half].start)
-		size -= half
-	}
-	return p.open[low]
-}
-
 // yield makes the address that has been cooling for longest in any of the tiers nobody's, if the lot wants that. It
 // stays used.
 func (f *family) yield(l Lot) (a uint128, ok bool) {
-	if !l.Yield {
-		return uint128{}, false
+	if l.Yield {
+		a, ok = f.cooling.oldest(l.Tiers)
 	}
-	var oldest *rester
-	for _, t := range l.Tiers {
-		oldest = f.cooling.oldest(t.runs(), oldest)
-	}
-	if oldest == nil {
-		return uint128{}, false
-	}
-	return oldest.addr, f.cooling.remove(oldest.addr)
-}
-
-// full explains why there was nothing to draw.
-func (f *family) full(l Lot) error {
-	var total Usage
-	var size uint128
-	for _, iv := range l.union() {
-		u := f.usage(iv)
-		size = size.add(iv.size())
-		total.Allocated += u.Allocated
-		total.Reserved += u.Reserved
-		total.Cooling += u.Cooling
-	}
-	return &FullError{total.of(size.saturated())}
+	return a, ok && f.cooling.remove(a)
 }
 
 // below returns a random number below n, each equally likely. Two empty /64 ranges have 2^65 addresses, so n
 // may have more than 64 bits; those are drawn from the next power of two until one fits, twice on average.
 func (p *Pool) below(n uint128) uint128 {
 	if n.hi == 0 {
-		return uint128{0, p.below64(n.lo)}
+		return uint128{0, p.rand.Uint64N(n.lo)}
 	}
 	mask := ones(64 + bits.Len64(n.hi)).hi
 	for {
@@ -111,21 +119,3 @@ func (p *Pool) below(n uint128) uint128 {
 		}
 	}
 }
-
-// below64 is below for 64 bits: the upper half of a product with a random number, drawn again in the rare
-// case that would favour some results over others (Lemire, "Fast Random Integer Generation in an Interval").
-func (p *Pool) below64(n uint64) uint64 {
-	k, rest := bits.Mul64(p.rand.Uint64(), n)
-	if rest < n {
-		for biased := -n % n; rest < biased; {
-			k, rest = bits.Mul64(p.rand.Uint64(), n)
-		}
-	}
-	return k
-}
-
-// runtimeSource is the generator of the runtime: seeded by the system, ChaCha8.
-type runtimeSource struct{}
-
-// Uint64 implements rand.Source.
-func (runtimeSource) Uint64() uint64 { return rand.Uint64() }

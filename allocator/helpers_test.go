@@ -1,109 +1,121 @@
-package allocator_test
+package allocator
 
 import (
-	"fmt"
-	"math/big"
+	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/allocator/internal/golden"
 )
 
 var (
 	addr = netip.MustParseAddr
 
-	all4 = allocator.Span{First: addr("0.0.0.0"), Last: addr("255.255.255.255")}
-	all6 = allocator.Span{First: addr("::"), Last: addr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")}
-
-	// byEquality lets cmp compare values with private fields by ==, and takes no list for an empty one.
-	byEquality = cmp.Options{
-		cmpopts.EquateEmpty(),
-		cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
-		cmp.Comparer(func(a, b allocator.Range) bool { return a == b }),
-	}
+	all4 = Span{addr("0.0.0.0"), addr("255.255.255.255")}
+	all6 = Span{addr("::"), addr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")}
 )
 
 // span reads "first-last"; "empty" and "" are the zero Span.
-func span(s string) allocator.Span {
+func span(s string) Span {
 	first, last, ok := strings.Cut(s, "-")
 	if !ok {
-		return allocator.Span{}
+		return Span{}
 	}
-	return allocator.Span{First: addr(first), Last: addr(last)}
+	return Span{addr(first), addr(last)}
 }
 
-func rangeOf(t testing.TB, prefix string) allocator.Range {
+// spans reads "first-last first-last".
+func spans(text string) (list []Span) {
+	for s := range strings.FieldsSeq(text) {
+		list = append(list, span(s))
+	}
+	return list
+}
+
+// spans returns the runs of a tier.
+func (t *Tier) spans() (list []Span) {
+	for _, iv := range t.runs() {
+		list = append(list, iv.span(t.is4))
+	}
+	return list
+}
+
+// addrsOf returns every address of some spans, in order.
+func addrsOf(list ...Span) (out []netip.Addr) {
+	for _, s := range list {
+		for a := s.First; s.Contains(a); a = a.Next() {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func rangeOf(t testing.TB, prefix string) Range {
 	t.Helper()
-	r, err := allocator.ParseRange(prefix)
+	r, err := ParseRange(prefix)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// candidates are ranges of one family to draw from. Their dynamic bands come first; what is static in one of them is static.
-type candidates struct {
-	Ranges  []allocator.Range
-	Exclude []allocator.Span
+// tierOf returns the tier of some spans.
+func tierOf(t testing.TB, list ...Span) *Tier {
+	t.Helper()
+	tier, err := NewTier(list, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tier
 }
 
-// from returns ranges as candidates.
-func from(t testing.TB, prefixes ...string) (c candidates) {
+// lotOf returns two tiers: the addresses of the ranges that are dynamic in all of them, and the rest.
+func lotOf(t testing.TB, prefixes ...string) Lot {
 	t.Helper()
+	var all, static []Span
 	for _, p := range prefixes {
-		c.Ranges = append(c.Ranges, rangeOf(t, p))
+		r := rangeOf(t, p)
+		all, static = append(all, r.Span()), append(static, r.Band(Static))
 	}
-	return c
-}
-
-// lotOf returns the Lot of two tiers: what is dynamic, and the rest.
-func lotOf(t testing.TB, c candidates) (l allocator.Lot) {
-	t.Helper()
-	var all, static []allocator.Span
-	for _, r := range c.Ranges {
-		all, static = append(all, r.Span()), append(static, r.Band(allocator.Static))
-	}
-	dynamic, err := allocator.NewTier(all, append(static, c.Exclude...))
+	dynamic, err := NewTier(all, static)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rest, err := allocator.NewTier(all, append(dynamic.Spans(), c.Exclude...))
+	rest, err := NewTier(all, dynamic.spans())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return allocator.Lot{Tiers: []*allocator.Tier{dynamic, rest}}
+	return Lot{Tiers: []*Tier{dynamic, rest}}
 }
 
-// yielding is lotOf with cooling addresses that yield.
-func yielding(t testing.TB, c candidates) allocator.Lot {
+// yielding is a Lot of some spans, where cooling addresses yield.
+func yielding(t testing.TB, list ...Span) Lot {
 	t.Helper()
-	l := lotOf(t, c)
-	l.Yield = true
-	return l
+	return Lot{Tiers: []*Tier{tierOf(t, list...)}, Yield: true}
 }
 
-// usable returns all usable addresses of some ranges, each once.
-func usable(c candidates) []netip.Addr {
-	var spans []golden.Span
-	for _, r := range c.Ranges {
-		spans = append(spans, golden.Range{Prefix: r.Prefix()}.Usable())
+// drain draws until nothing is left and returns what came, in order.
+func drain(t testing.TB, p *Pool, l Lot) (list []netip.Addr) {
+	t.Helper()
+	for {
+		d, err := p.Draw(l)
+		if errors.Is(err, ErrFull) {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list = append(list, d.Addr); len(list) > 1<<17 {
+			t.Fatal("there is no end of addresses")
+		}
 	}
-	return golden.NewTier(spans, nil)
 }
 
-// addrsOf returns the addresses of a tier.
-func addrsOf(tier *allocator.Tier) []netip.Addr {
-	var list []netip.Addr
-	for _, s := range tier.Spans() {
-		list = append(list, golden.Span(s).Addrs()...)
-	}
+func sorted(list []netip.Addr) []netip.Addr {
+	list = slices.Clone(list)
+	slices.SortFunc(list, netip.Addr.Compare)
 	return list
 }
 
@@ -114,50 +126,5 @@ func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
 // shifted returns a+n.
 func shifted(a netip.Addr, n int64) netip.Addr {
-	return golden.Addr(new(big.Int).Add(golden.Number(a), big.NewInt(n)), a.Is4())
-}
-
-// mustPass runs steps that do everything twice, with the code and with the oracle, and compare. If that fails, it
-// looks for fewer steps that fail as well and prints them.
-func mustPass[S fmt.Stringer](t *testing.T, steps []S, run func([]S) error) {
-	t.Helper()
-	run = recovering(run)
-	if run(steps) == nil {
-		return
-	}
-	steps = shrink(steps, run)
-	var b strings.Builder
-	for i, s := range steps {
-		fmt.Fprintf(&b, "%4d  %s\n", i, s)
-	}
-	t.Fatalf("%v, after\n%s", run(steps), b.String())
-}
-
-// recovering makes a panic of run an error.
-func recovering[S any](run func([]S) error) func([]S) error {
-	return func(steps []S) (err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("panic: %v", p)
-			}
-		}()
-		return run(steps)
-	}
-}
-
-// shrink leaves out ever smaller pieces of steps as long as the rest still fails, and until it has tried often
-// enough.
-func shrink[S any](steps []S, run func([]S) error) []S {
-	tries := 500
-	for piece := len(steps) / 2; piece > 0; piece /= 2 {
-		for at := 0; at+piece <= len(steps) && tries > 0; tries-- {
-			rest := append(append([]S{}, steps[:at]...), steps[at+piece:]...)
-			if run(rest) != nil {
-				steps = rest
-			} else {
-				at += piece
-			}
-		}
-	}
-	return steps
+	return numberOf(a).add(uint128{uint64(n >> 63), uint64(n)}).addr(a.Is4())
 }

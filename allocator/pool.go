@@ -4,11 +4,42 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strconv"
 	"sync"
 	"time"
 )
 
-// Pool is what is used in a cluster, in both families: one Set of used addresses per family, shared by all
+// State is what an address is in a Pool.
+type State uint8
+
+const (
+	// Free addresses can be drawn and chosen.
+	Free State = iota
+	// Assumed addresses have been handed out by Draw or Assume; the cluster has not confirmed them yet.
+	Assumed
+	// Allocated addresses belong to somebody.
+	Allocated
+	// Reserved addresses are kept for somebody who does not exist yet.
+	Reserved
+	// Cooling addresses were given back a short while ago, and are kept from others, so that nobody who still has them in a
+	// cache talks to a stranger.
+	Cooling
+)
+
+// String returns the state in lower case.
+func (s State) String() string {
+	names := [...]string{Free: "free", Assumed: "assumed", Allocated: "allocated", Reserved: "reserved", Cooling: "cooling"}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return "State(" + strconv.Itoa(int(s)) + ")"
+}
+
+// Usage is how the addresses of a Span are used. Size is the sum of the others; assumed addresses count as
+// allocated.
+type Usage struct{ Size, Allocated, Reserved, Cooling, Free uint64 }
+
+// Pool is what is used in a cluster, in both families: one set of used addresses per family, shared by all
 // ranges. Every address is in one State, most of them Free. A Pool is safe for concurrent use. NewPool makes
 // one; the zero Pool is not ready.
 //
@@ -21,32 +52,24 @@ import (
 //	 │                             Observe v │ (Cooling)      v
 //	 └──────── Release ──────────────── Allocated, Reserved, Cooling
 //
-// Costs, with n used addresses and r runs of addresses in a Tier:
-//
-//	State, Observe, Cool, Release, Assume     O(log n)
-//	Forget, Usage                             O(log n)
-//	Used                                      O(log n + limit)
-//	Draw                                      O(log r + log n) expected for each try, see there
-//
-// The logarithm is that of Set: a walk down three levels for a million addresses. None of it depends on the
-// size of a range. Except for the result of Used and for errors, nothing is allocated but a node of 1 KiB for
-// every ten or more words of 64 addresses that become used, and 64 bytes for an address that starts cooling.
+// A call costs a few searches in what is used, and Draw one more for each try; none of it depends on the size of a range. Memory follows the
+// number of used addresses. A pool in use allocates only as it grows, and for the result of Used.
 //
 // One lock is held for the time of this arithmetic and never while anybody else's code runs.
 type Pool struct {
 	mu   sync.Mutex
-	rand rand.Source
+	rand *rand.Rand
 	four family
 	six  family
 	open []opening // used again for every draw, so that drawing allocates nothing
 }
 
 // NewPool returns a Pool in which every address is Free.
-func NewPool() *Pool { return NewPoolWithRand(runtimeSource{}) }
+func NewPool() *Pool { return NewPoolWithRand(rand.NewPCG(rand.Uint64(), rand.Uint64())) }
 
 // NewPoolWithRand is NewPool with a random source of the caller's, so that a test can repeat what was drawn. The pool holds its lock while it asks src,
 // which must not be used by anybody else.
-func NewPoolWithRand(src rand.Source) *Pool { return &Pool{rand: src} }
+func NewPoolWithRand(src rand.Source) *Pool { return &Pool{rand: rand.New(src)} }
 
 // Observe says what the cluster has for a: Allocated or Reserved; any other state is a mistake of the caller and
 // panics (Cooling takes a time: Cool). What the pool thought of a until then does not matter, so that observing
@@ -63,11 +86,11 @@ func (p *Pool) Observe(a netip.Addr, s State) {
 	p.family(a).set(numberOf(a), s)
 }
 
-// Cool says that a was given back at the given time and rests: it becomes Cooling, and yields (Lot.Yield) after
+// Cool says that a was given back at the given time: it becomes Cooling, and yields (Lot.Yield) after
 // those that have been cooling for longer. What counts is the time, not the order of the calls; of two addresses
 // given back at the same time, the lower one yields first. Cooling again with another time corrects the time.
 //
-// An Assumed address stays assumed, as with Release. So to give back an address that Draw took from its rest,
+// An Assumed address stays assumed, as with Release. So to give back a cooling address that Draw took,
 // Forget it and let it Cool.
 func (p *Pool) Cool(a netip.Addr, since time.Time) {
 	if !plain(a) {
@@ -75,7 +98,7 @@ func (p *Pool) Cool(a netip.Addr, since time.Time) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.family(a).cool(numberOf(a), moment(since))
+	p.family(a).cool(numberOf(a), since)
 }
 
 // Release says that the cluster no longer has a, which becomes Free.
@@ -113,19 +136,24 @@ func (p *Pool) Usage(s Span) Usage {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.family(s.First).usage(iv).of(s.Size())
+	f, size := p.family(s.First), s.Size()
+	u := Usage{Size: size, Reserved: f.reserved.countIn(iv), Cooling: f.cooling.members.countIn(iv)}
+	used := f.used.countIn(iv)
+	u.Allocated, u.Free = used-u.Reserved-u.Cooling, size-used
+	return u
 }
 
 // Used returns the first limit addresses of s that are not Free, in ascending order.
 func (p *Pool) Used(s Span, limit int) []netip.Addr {
-	if s.IsEmpty() || limit <= 0 {
+	iv, ok := s.interval()
+	if !ok || limit <= 0 {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var list []netip.Addr
-	for a := range p.family(s.First).used.All(s) {
-		if list = append(list, a); len(list) == limit {
+	for a := range p.family(s.First).used.all(iv) {
+		if list = append(list, a.addr(s.First.Is4())); len(list) == limit {
 			break
 		}
 	}
@@ -141,8 +169,7 @@ func (p *Pool) Used(s Span, limit int) []netip.Addr {
 // Addresses are tried at random as long as that is cheaper than counting what is free in each of the runs of a tier,
 // so that thousands of runs cost little more than one until a tier is nearly full.
 //
-// The error is a *FullError, which matches ErrFull, if nothing is left, and another one if the tiers are of two
-// families.
+// The error is ErrFull if nothing is left, and another one if the tiers are of two families.
 func (p *Pool) Draw(l Lot) (Drawn, error) {
 	is4, err := l.family()
 	if err != nil {
@@ -157,13 +184,13 @@ func (p *Pool) Draw(l Lot) (Drawn, error) {
 		a, ok = f.yield(l)
 	}
 	if !ok {
-		return Drawn{}, f.full(l)
+		return Drawn{}, ErrFull
 	}
 	f.assumed.insert(a) // either way left it used
 	return Drawn{a.addr(is4), cooled}, nil
 }
 
-// Assume makes a Assumed, if it is Free, Cooling or Reserved, and reports whether it did: for a reserved or resting
+// Assume makes a Assumed, if it is Free, Cooling or Reserved, and reports whether it did: for a reserved or cooling
 // address that is handed to whoever has the right to it, and for one that another process has handed out. It does
 // nothing for an address that is Assumed or Allocated already, is invalid, or has a zone.
 func (p *Pool) Assume(a netip.Addr) bool {
@@ -199,4 +226,54 @@ func (p *Pool) of(is4 bool) *family {
 		return &p.four
 	}
 	return &p.six
+}
+
+// family is what is used in one family. Whatever is reserved, cooling or assumed is also used; what is used
+// and none of these is allocated.
+type family struct {
+	used, reserved, assumed set
+	cooling                 queue
+}
+
+// state returns the state of a.
+func (f *family) state(a uint128) State {
+	switch {
+	case !f.used.contains(a):
+		return Free
+	case f.assumed.contains(a):
+		return Assumed
+	case f.reserved.contains(a):
+		return Reserved
+	case f.cooling.members.contains(a):
+		return Cooling
+	default:
+		return Allocated
+	}
+}
+
+// set makes a what s says, whatever it was. Cooling takes a time, see cool.
+func (f *family) set(a uint128, s State) {
+	f.used.mark(a, s != Free)
+	f.assumed.mark(a, s == Assumed)
+	f.reserved.mark(a, s == Reserved)
+	f.cooling.remove(a)
+}
+
+// cool makes a Cooling, unless it is Assumed.
+func (f *family) cool(a uint128, since time.Time) {
+	if f.assumed.contains(a) {
+		return
+	}
+	f.used.insert(a)
+	f.reserved.delete(a)
+	f.cooling.put(a, since)
+}
+
+// mark puts a into s or takes it out.
+func (s *set) mark(a uint128, member bool) {
+	if member {
+		s.insert(a)
+	} else {
+		s.delete(a)
+	}
 }

@@ -1,325 +1,335 @@
-package allocator_test
+package allocator
 
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/allocator/internal/golden"
 )
+
+// check returns an error that names the first promise that the insides of the pool break: every address that is reserved, assumed or cooling is
+// used, and is only one of these.
+func (p *Pool) check() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := interval{uint128{}, ones(128)}
+	for _, f := range []*family{&p.four, &p.six} {
+		seen := map[uint128]bool{}
+		for _, s := range []*set{&f.reserved, &f.assumed, &f.cooling.members} {
+			if err := s.check(); err != nil {
+				return err
+			}
+			for a := range s.all(all) {
+				if seen[a] || !f.used.contains(a) {
+					return fmt.Errorf("%s is in two states, or in one without being used", a)
+				}
+				seen[a] = true
+			}
+		}
+		if err := f.used.check(); err != nil {
+			return err
+		}
+		if n := uint64(len(f.cooling.since)); n != f.cooling.members.n || uint64(len(f.cooling.list)) > 2*n+1 {
+			return fmt.Errorf("%d addresses are cooling, %d of these have a time, and %d are listed", f.cooling.members.n, n, len(f.cooling.list))
+		}
+	}
+	return nil
+}
+
+// slowPool is a pool that is right for reasons that a reader sees at once: what may be drawn is found by asking about every address.
+type slowPool struct {
+	states map[netip.Addr]State
+	since  map[netip.Addr]time.Time
+}
+
+func (p *slowPool) set(a netip.Addr, s State, since time.Time) {
+	if p.states[a] == Assumed && s == Cooling {
+		return
+	}
+	p.states[a], p.since[a] = s, since
+}
+
+// eligible are the addresses of which one may be drawn now. One that has to yield is cooling.
+func (p *slowPool) eligible(tiers [][]netip.Addr, yield bool) []netip.Addr {
+	var cooling []netip.Addr
+	for _, tier := range tiers {
+		if free := slices.DeleteFunc(slices.Clone(tier), func(a netip.Addr) bool { return p.states[a] != Free }); len(free) > 0 {
+			return free
+		}
+		cooling = append(cooling, slices.DeleteFunc(slices.Clone(tier), func(a netip.Addr) bool { return p.states[a] != Cooling })...)
+	}
+	if !yield || len(cooling) == 0 {
+		return nil
+	}
+	return []netip.Addr{slices.MinFunc(cooling, func(a, b netip.Addr) int {
+		if c := p.since[a].Compare(p.since[b]); c != 0 {
+			return c
+		}
+		return a.Compare(b)
+	})}
+}
+
+// usage counts the addresses of a list.
+func (p *slowPool) usage(list []netip.Addr) (u Usage) {
+	for _, a := range list {
+		u.Size++
+		switch p.states[a] {
+		case Free:
+			u.Free++
+		case Reserved:
+			u.Reserved++
+		case Cooling:
+			u.Cooling++
+		default:
+			u.Allocated++
+		}
+	}
+	return u
+}
+
+// poolStep is something that is done to a Pool: seven bytes, so that a fuzzer can make one up.
+//
+//	0  what to do
+//	1  with which address
+//	2  with how many spans in each tier: two bits for each
+//	3  with how many tiers, and how long the spans are
+//	4  with which exclusions
+//	5  bit 0: family; bit 1: cooling yields
+//	6  when it began to cool
+type poolStep [7]byte
+
+const (
+	draw = iota
+	assume
+	forget
+	release
+	observeAllocated
+	observeReserved
+	cool
+	poolOps
+)
+
+// grounds are where steps play: 90 addresses of each family.
+var grounds = [2][]netip.Addr{addrsOf(span("10.0.0.0-10.0.0.69"), span("10.0.3.0-10.0.3.19")), addrsOf(span("fd00::-fd00::45"), span("fd00::3:0-fd00::3:13"))}
+
+func (s poolStep) at(i byte) netip.Addr { return grounds[s[5]&1][int(i)%90] }
+
+// span returns up to 16 addresses from place i on.
+func (s poolStep) span(i, n byte) Span { return Span{s.at(i), shifted(s.at(i), int64(n%16))} }
+
+// lot returns the same for the code and for the oracle.
+func (s poolStep) lot() (l Lot, tiers [][]netip.Addr, err error) {
+	l.Yield = s[5]&2 != 0
+	exclude := []Span{s.span(s[4], s[4]>>2), {}, poolStep{5: 1 - s[5]&1}.span(0, 99)}[s[4]%2:]
+	for i := range s[3] % 4 {
+		list := []Span{{}}
+		for j := range s[2] >> (2 * i) & 3 {
+			list = append(list, s.span(s[1]+29*i+53*j, s[3]+7*j))
+		}
+		tier, err := NewTier(list, exclude)
+		if err != nil {
+			return l, nil, err
+		}
+		want := slices.DeleteFunc(slices.Compact(sorted(addrsOf(list...))), func(a netip.Addr) bool { return has(exclude, a) })
+		if got := addrsOf(tier.spans()...); !slices.Equal(got, want) {
+			return l, nil, fmt.Errorf("the tier of %s without %s is %s", list, exclude, got)
+		}
+		l.Tiers, tiers = append(l.Tiers, tier), append(tiers, want)
+	}
+	return l, tiers, nil
+}
+
+// runPool does everything twice. After each step every address is asked for its state.
+func runPool(steps []poolStep) error {
+	real, slow := NewPoolWithRand(seeded(11)), &slowPool{map[netip.Addr]State{}, map[netip.Addr]time.Time{}}
+	for i, s := range steps {
+		if err := s.do(real, slow); err != nil {
+			return fmt.Errorf("step %d, %x: %w", i, s, err)
+		}
+		if err := s.compare(real, slow); err != nil {
+			return fmt.Errorf("step %d, %x: %w", i, s, err)
+		}
+	}
+	return real.check()
+}
+
+func (s poolStep) do(real *Pool, slow *slowPool) error {
+	a := s.at(s[1])
+	was := slow.states[a]
+	switch s[0] % poolOps {
+	case draw:
+		return s.draw(real, slow)
+	case assume:
+		if can := was != Assumed && was != Allocated; real.Assume(a) != can {
+			return fmt.Errorf("%s, which is %s, was assumed: %v", a, was, !can)
+		} else if can {
+			slow.set(a, Assumed, time.Time{})
+		}
+	case forget:
+		if real.Forget(a); was == Assumed {
+			slow.set(a, Free, time.Time{})
+		}
+	case release:
+		if real.Release(a); was != Assumed {
+			slow.set(a, Free, time.Time{})
+		}
+	case cool:
+		real.Cool(a, at(int(s[6])))
+		slow.set(a, Cooling, at(int(s[6])))
+	default:
+		state := Allocated + State(s[0]%poolOps-observeAllocated)
+		real.Observe(a, state)
+		slow.set(a, state, time.Time{})
+	}
+	return nil
+}
+
+// draw asks the oracle whether the result is one of those that may be drawn.
+func (s poolStep) draw(real *Pool, slow *slowPool) error {
+	l, tiers, err := s.lot()
+	if err != nil {
+		return err
+	}
+	eligible := slow.eligible(tiers, l.Yield)
+	d, err := real.Draw(l)
+	if len(eligible) == 0 && (!errors.Is(err, ErrFull) || d != (Drawn{})) {
+		return fmt.Errorf("got %+v, %w, want ErrFull", d, err)
+	}
+	if len(eligible) > 0 && (err != nil || !slices.Contains(eligible, d.Addr) || d.Cooled != (slow.states[d.Addr] == Cooling)) {
+		return fmt.Errorf("got %+v, %w, want one of %s", d, err, eligible)
+	}
+	if err == nil {
+		slow.set(d.Addr, Assumed, time.Time{})
+	}
+	return nil
+}
+
+// compare asks for every state, and for what is used of some span.
+func (s poolStep) compare(real *Pool, slow *slowPool) error {
+	for a, want := range slow.states {
+		if got := real.State(a); got != want {
+			return fmt.Errorf("%s is %s, want %s", a, got, want)
+		}
+	}
+	sp, limit := s.span(s[1], s[4]), int(s[3]%20)-1
+	list := addrsOf(sp)
+	if got, want := real.Usage(sp), slow.usage(list); got != want {
+		return fmt.Errorf("usage of %s is %+v, want %+v", sp, got, want)
+	}
+	used := slices.DeleteFunc(list, func(a netip.Addr) bool { return slow.states[a] == Free })
+	if got := real.Used(sp, limit); !slices.Equal(got, used[:max(0, min(limit, len(used)))]) {
+		return fmt.Errorf("first %d used of %s are %s, want those of %s", limit, sp, got, used)
+	}
+	return real.check()
+}
 
 func TestPoolRandomSteps(t *testing.T) {
 	for seed := range uint64(30) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			mustPass(t, randomPoolSteps(seeded(seed), 500), runPool(3))
-		})
+		rng, steps := seeded(seed), make([]poolStep, 500)
+		for i := range steps {
+			for j := range steps[i] {
+				steps[i][j] = byte(rng.Uint32())
+			}
+			if fills := i/125%2 == 0; fills && rng.IntN(2) == 0 {
+				steps[i][0] = draw
+			}
+		}
+		if err := runPool(steps); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
 	}
 }
 
-// drain draws until nothing is left and returns what came, in order.
-func drain(t *testing.T, p *allocator.Pool, l allocator.Lot) []netip.Addr {
-	t.Helper()
-	var list []netip.Addr
-	for {
-		d, err := p.Draw(l)
-		if errors.Is(err, allocator.ErrFull) {
-			return list
+// FuzzPool makes steps of bytes, seven for each.
+func FuzzPool(f *testing.F) {
+	for _, steps := range [][]poolStep{
+		{{draw}},                   // no tier at all
+		{{draw, 0, 0, 1}},          // a tier without addresses
+		{{draw, 9, 0xff, 3}},       // three tiers of three spans
+		{{draw, 9, 0xff, 3, 0, 1}}, // of IPv6
+		{{cool, 5, 0, 0, 0, 0, 9}, {cool, 6, 0, 0, 0, 0, 8}, {draw, 5, 1, 1, 0, 2}, {draw, 5, 1, 1, 0, 2}}, // the second comes first
+		{{assume, 9, 0, 0, 0, 1}, {release, 9, 0, 0, 0, 1}, {assume, 9, 0, 0, 0, 1}},                       // late news
+		{{assume, 9, 0, 0, 0, 1}, {observeReserved, 9, 0, 0, 0, 1}, {assume, 9, 0, 0, 0, 1}},               // early news
+	} {
+		var data []byte
+		for _, s := range steps {
+			data = append(data, s[:]...)
 		}
-		if err != nil {
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var steps []poolStep
+		for piece := range slices.Chunk(data[:min(len(data), 420)/7*7], 7) {
+			steps = append(steps, poolStep(piece))
+		}
+		if err := runPool(steps); err != nil {
 			t.Fatal(err)
 		}
-		if list = append(list, d.Addr); len(list) > 1<<17 {
-			t.Fatal("there is no end of addresses")
-		}
-	}
+	})
 }
 
-// TestEveryAddressOnce drains small ranges of both families: every usable address comes once, the dynamic ones first.
-func TestEveryAddressOnce(t *testing.T) {
-	var prefixes []string
-	for bits := 22; bits <= 32; bits++ {
-		prefixes = append(prefixes, fmt.Sprintf("10.1.4.0/%d", bits), fmt.Sprintf("255.255.255.255/%d", bits))
-	}
-	for bits := 118; bits <= 128; bits++ {
-		prefixes = append(prefixes, fmt.Sprintf("fd00::/%d", bits), fmt.Sprintf("::/%d", bits), fmt.Sprintf("%s/%d", all6.Last, bits))
-	}
-	for _, prefix := range prefixes {
-		t.Run(prefix, func(t *testing.T) {
-			c := from(t, prefix)
-			r := c.Ranges[0]
-			got := drain(t, allocator.NewPool(), lotOf(t, c))
-			for i, a := range got {
-				band, _ := r.BandOf(a)
-				if isEarly := uint64(i) < r.Band(allocator.Dynamic).Size(); isEarly != (band == allocator.Dynamic) {
-					t.Fatalf("draw %d of %d is %s, which is %s", i, len(got), a, band)
-				}
-			}
-			slices.SortFunc(got, netip.Addr.Compare)
-			if diff := cmp.Diff(usable(c), got, byEquality); diff != "" {
-				t.Errorf("all addresses (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// TestLargeRangeToTheEnd drains a /17 through all levels of the tree.
-func TestLargeRangeToTheEnd(t *testing.T) {
-	p, c := allocator.NewPool(), from(t, "10.0.128.0/17")
-	got := drain(t, p, lotOf(t, c))
-	slices.SortFunc(got, netip.Addr.Compare)
-	if n := len(slices.Compact(got)); n != 32766 {
-		t.Errorf("%d addresses, want 32766", n)
-	}
-	if err := p.Check(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestFullError(t *testing.T) {
-	p, c := allocator.NewPool(), from(t, "10.0.0.0/29", "10.0.0.0/30", "10.0.0.0/29")
-	p.Observe(addr("10.0.0.1"), allocator.Allocated)
-	p.Observe(addr("10.0.0.2"), allocator.Reserved)
-	p.Cool(addr("10.0.0.3"), at(0))
-	p.Assume(addr("10.0.0.4"))
-	c.Exclude = []allocator.Span{span("10.0.0.5-10.0.0.9")}
-	lot := lotOf(t, c)
-	lot.Tiers = append(lot.Tiers, nil, new(allocator.Tier), lot.Tiers[0]) // each address counts once
-	_, err := p.Draw(lot)
-	want := &allocator.FullError{Usage: allocator.Usage{Size: 4, Allocated: 2, Reserved: 1, Cooling: 1}}
-	var full *allocator.FullError
-	if !errors.As(err, &full) || !errors.Is(err, allocator.ErrFull) {
-		t.Fatalf("got %v, want a *FullError", err)
-	}
-	if diff := cmp.Diff(want, full); diff != "" {
-		t.Errorf("the error (-want +got):\n%s", diff)
-	}
-	const text = "no free address: of 4 to draw from 2 are allocated, 1 reserved and 1 cooling"
-	if err.Error() != text {
-		t.Errorf("the error says\n%s, want\n%s", err, text)
-	}
-}
-
-func TestZeroLot(t *testing.T) {
-	for name, lot := range map[string]allocator.Lot{
-		"no tiers": {}, "tiers without addresses": {Tiers: []*allocator.Tier{nil, {}}}, "nothing to yield": {Yield: true},
-	} {
-		d, err := allocator.NewPool().Draw(lot)
-		if !errors.Is(err, allocator.ErrFull) || d != (allocator.Drawn{}) {
-			t.Fatalf("%s: got %+v, %v, want ErrFull", name, d, err)
-		}
-		if want := "no free address: there is none to draw from"; err.Error() != want {
-			t.Errorf("%s: the error says %q, want %q", name, err, want)
-		}
-	}
-}
-
-// TestRangesWithoutAddresses: they give nothing and do no harm.
-func TestRangesWithoutAddresses(t *testing.T) {
-	p := allocator.NewPool()
-	for _, prefixes := range [][]string{{"10.0.0.0/31"}, {"10.0.0.0/32", "10.0.0.8/31"}, {"fd00::/128"}} {
-		if d, err := p.Draw(lotOf(t, from(t, prefixes...))); !errors.Is(err, allocator.ErrFull) {
-			t.Errorf("%s gave %+v, %v", prefixes, d, err)
-		}
-	}
-	if got := drain(t, p, lotOf(t, from(t, "10.0.0.0/32", "10.0.0.4/30", "10.0.0.8/31"))); len(got) != 2 {
-		t.Errorf("got %s, want two addresses", got)
-	}
-}
-
-func TestTwoFamilies(t *testing.T) {
-	p, lot := allocator.NewPool(), lotOf(t, from(t, "10.0.0.0/24"))
-	lot.Tiers = slices.Concat(lot.Tiers, []*allocator.Tier{nil}, lotOf(t, from(t, "fd00::/120")).Tiers)
-	d, err := p.Draw(lot)
-	if err == nil || errors.Is(err, allocator.ErrFull) || d != (allocator.Drawn{}) {
-		t.Fatalf("got %+v, %v, want a refusal", d, err)
-	}
-	if want := "drawing an address: the tiers are of two families; draw from each family by itself"; err.Error() != want {
-		t.Errorf("the error says %q, want %q", err, want)
-	}
-	if u := p.Usage(all4); u.Allocated != 0 {
-		t.Errorf("a refused lot took an address: %+v", u)
-	}
-}
-
-func TestAssume(t *testing.T) {
-	for name, tc := range map[string]struct {
-		prepare func(*allocator.Pool, netip.Addr)
-		want    bool
-	}{
-		"free":      {func(*allocator.Pool, netip.Addr) {}, true},
-		"reserved":  {func(p *allocator.Pool, a netip.Addr) { p.Observe(a, allocator.Reserved) }, true},
-		"cooling":   {func(p *allocator.Pool, a netip.Addr) { p.Cool(a, at(0)) }, true},
-		"assumed":   {func(p *allocator.Pool, a netip.Addr) { p.Assume(a) }, false},
-		"allocated": {func(p *allocator.Pool, a netip.Addr) { p.Observe(a, allocator.Allocated) }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, a := range []netip.Addr{addr("10.0.0.1"), addr("fd00::1")} {
-				p := allocator.NewPool()
-				tc.prepare(p, a)
-				before := p.State(a)
-				if got := p.Assume(a); got != tc.want {
-					t.Errorf("%s, which is %s: got %v", a, before, got)
-				}
-				if got := p.State(a); tc.want && got != allocator.Assumed || !tc.want && got != before {
-					t.Errorf("%s, which was %s, is %s", a, before, got)
-				}
-				if err := p.Check(); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-}
-
-// TestStrangers: what is no Service address is free for ever, whatever is said about it.
+// TestStrangers: what is no Service address is free for ever, whatever is said about it. An IPv4-mapped address is another one.
 func TestStrangers(t *testing.T) {
-	p := allocator.NewPool()
+	p := NewPool()
 	for _, a := range []netip.Addr{{}, addr("fe80::1%eth0"), addr("::ffff:10.0.0.1%eth0")} {
-		p.Observe(a, allocator.Allocated)
+		p.Observe(a, Allocated)
 		p.Cool(a, at(0))
-		if p.Assume(a) {
-			t.Errorf("%s was assumed", a)
-		}
+		assumed := p.Assume(a)
 		p.Forget(a)
 		p.Release(a)
-		if got := p.State(a); got != allocator.Free {
+		if got := p.State(a); got != Free || assumed {
 			t.Errorf("%s is %s", a, got)
 		}
 	}
-	p.Observe(addr("fe80::1"), allocator.Allocated)
-	p.Release(addr("fe80::1%eth0"))
-	if got := p.State(addr("fe80::1")); got != allocator.Allocated {
-		t.Errorf("fe80::1 is %s", got)
-	}
-}
-
-// TestFamiliesAreApart: an IPv4-mapped address is another one.
-func TestFamiliesAreApart(t *testing.T) {
-	p := allocator.NewPool()
-	p.Observe(addr("10.0.0.1"), allocator.Reserved)
-	if got := p.State(addr("::ffff:10.0.0.1")); got != allocator.Free {
-		t.Errorf("::ffff:10.0.0.1 is %s", got)
-	}
+	p.Observe(addr("10.0.0.1"), Reserved)
 	p.Cool(addr("::ffff:10.0.0.1"), at(0))
-	if got := p.State(addr("10.0.0.1")); got != allocator.Reserved {
-		t.Errorf("10.0.0.1 is %s", got)
+	p.Release(addr("::ffff:10.0.0.1%eth0"))
+	got := map[string]State{}
+	for _, a := range []string{"10.0.0.1", "::ffff:10.0.0.1", "::10.0.0.1"} {
+		got[a] = p.State(addr(a))
 	}
-	if got := p.Used(all6, 9); len(got) != 1 || got[0] != addr("::ffff:10.0.0.1") {
-		t.Errorf("used IPv6 addresses: %s", got)
+	if want := (map[string]State{"10.0.0.1": Reserved, "::ffff:10.0.0.1": Cooling, "::10.0.0.1": Free}); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if used := p.Used(all6, 9); !slices.Equal(used, []netip.Addr{addr("::ffff:10.0.0.1")}) {
+		t.Errorf("used IPv6 addresses: %s", used)
+	}
+	for _, s := range []Span{{}, span("fd00::2-fd00::1"), span("10.0.0.1-fd00::1")} {
+		if u := p.Usage(s); u != (Usage{}) || p.Used(s, 9) != nil {
+			t.Errorf("%v: %+v", s, u)
+		}
 	}
 }
 
 func TestObserveRefusesWhatNobodyCanSee(t *testing.T) {
-	for _, s := range []allocator.State{allocator.Free, allocator.Assumed, allocator.Cooling, 99} {
+	for _, s := range []State{Free, Assumed, Cooling, 99} {
 		func() {
 			defer func() {
 				if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), s.String()) {
 					t.Errorf("observing %s: panic %v", s, p)
 				}
 			}()
-			allocator.NewPool().Observe(addr("10.0.0.1"), s)
+			NewPool().Observe(addr("10.0.0.1"), s)
 		}()
 	}
 }
 
-// TestLateNewsOfADeletion: a deletion that is heard of while somebody writes the address again does not free it.
-func TestLateNewsOfADeletion(t *testing.T) {
-	p, a := allocator.NewPool(), addr("10.0.0.1")
-	p.Assume(a)
-	p.Release(a)
-	if p.Assume(a) {
-		t.Error("the address was given to a second one")
-	}
-	p.Observe(a, allocator.Allocated)
-	p.Release(a)
-	if !p.Assume(a) {
-		t.Error("the address is not free after all")
-	}
-}
-
-func TestUsage(t *testing.T) {
-	p := allocator.NewPool()
-	r := rangeOf(t, "fd00::/64")
-	if got, want := p.Usage(r.Span()), (allocator.Usage{Size: 1<<64 - 1, Free: 1<<64 - 1}); got != want {
-		t.Errorf("an empty /64: %+v, want %+v", got, want)
-	}
-	for i, s := range []allocator.State{allocator.Allocated, allocator.Allocated, allocator.Reserved} {
+func TestUsageOfLargeSpans(t *testing.T) {
+	p, r := NewPool(), rangeOf(t, "fd00::/64")
+	for i, s := range []State{Allocated, Allocated, Reserved} {
 		p.Observe(shifted(r.Span().First, int64(i)), s)
 	}
-	p.Cool(shifted(r.Span().First, 3), at(0))
 	p.Cool(r.Span().Last, at(0))
 	p.Assume(addr("fd00::aaaa"))
-	if got, want := p.Usage(r.Span()), (allocator.Usage{Size: 1<<64 - 1, Allocated: 3, Reserved: 1, Cooling: 2, Free: 1<<64 - 7}); got != want {
-		t.Errorf("a used /64: %+v, want %+v", got, want)
-	}
-	if got, want := p.Usage(all6), (allocator.Usage{Size: 1<<64 - 1, Allocated: 3, Reserved: 1, Cooling: 2, Free: 1<<64 - 7}); got != want {
-		t.Errorf("all of IPv6: %+v, want %+v", got, want)
-	}
-	for _, s := range []allocator.Span{{}, span("fd00::2-fd00::1"), span("10.0.0.1-fd00::1")} {
-		if got := p.Usage(s); got != (allocator.Usage{}) {
-			t.Errorf("%v: %+v", s, got)
-		}
-	}
-}
-
-func TestUsed(t *testing.T) {
-	p := allocator.NewPool()
-	list := []netip.Addr{addr("10.0.0.1"), addr("10.0.0.3"), addr("10.0.0.200"), addr("10.9.0.0")}
-	p.Cool(list[0], at(0))
-	for i, s := range []allocator.State{allocator.Allocated, allocator.Reserved, allocator.Allocated} {
-		p.Observe(list[i+1], s)
-	}
-	for _, tc := range []struct {
-		s     allocator.Span
-		limit int
-		want  []netip.Addr
-	}{
-		{all4, 10, list},
-		{all4, 4, list},
-		{all4, 3, list[:3]},
-		{all4, 1, list[:1]},
-		{all4, 0, nil},
-		{all4, -1, nil},
-		{span("10.0.0.2-10.0.0.200"), 10, list[1:3]},
-		{all6, 10, nil},
-		{allocator.Span{}, 10, nil},
-	} {
-		if diff := cmp.Diff(tc.want, p.Used(tc.s, tc.limit), byEquality); diff != "" {
-			t.Errorf("the first %d of %s (-want +got):\n%s", tc.limit, tc.s, diff)
-		}
-	}
-}
-
-func TestSameSeedSameDraws(t *testing.T) {
-	draws := func(seed uint64) []netip.Addr {
-		return drain(t, allocator.NewPoolWith(rand.NewPCG(seed, seed)), lotOf(t, from(t, "10.0.0.0/24", "10.0.1.0/26")))
-	}
-	if !slices.Equal(draws(1), draws(1)) {
-		t.Error("the same seed gave other draws")
-	}
-	if slices.Equal(draws(1), draws(2)) {
-		t.Error("two seeds gave the same draws")
-	}
-	lot := lotOf(t, from(t, "10.0.0.0/24"))
-	if slices.Equal(drain(t, allocator.NewPool(), lot), drain(t, allocator.NewPool(), lot)) {
-		t.Error("without a seed, two pools gave the same draws")
-	}
-}
-
-func TestStateString(t *testing.T) {
-	for s, want := range map[allocator.State]string{
-		allocator.Free: golden.Free, allocator.Assumed: golden.Assumed, allocator.Allocated: golden.Allocated,
-		allocator.Reserved: golden.Reserved, allocator.Cooling: golden.Cooling, 5: "State(5)", 255: "State(255)",
-	} {
-		if got := s.String(); got != want {
-			t.Errorf("State %d is %q, want %q", s, got, want)
+	for _, s := range []Span{r.Span(), all6} {
+		if diff := cmp.Diff(Usage{Size: 1<<64 - 1, Allocated: 3, Reserved: 1, Cooling: 1, Free: 1<<64 - 6}, p.Usage(s)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", s, diff)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package allocator
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 )
 
 // maxHostBits is what a Range may leave to its addresses: the API server refuses more in IPv6 as well.
@@ -15,39 +16,42 @@ const maxHostBits = 64
 //
 // The network address is never usable. The last one is not in IPv4, where it is the broadcast address; in
 // IPv6 it is. Ranges are comparable: equal ranges are ==. The zero Range has no address.
-//
-// All methods cost a few instructions and allocate nothing.
 type Range struct {
 	// prefix is masked, IPv4 or plain IPv6, and leaves at most maxHostBits; or it is the zero Prefix.
 	prefix netip.Prefix
 }
 
-// NewRange returns the range of p, whose host bits may be anything. The error is a *RangeError if p is
+const noPrefix = "it is not an IP prefix; write it as 10.96.0.0/16 or fd00:10:96::/112, without a zone"
+
+// NewRange returns the range of p, whose host bits may be anything. The error says what to write instead if p is
 // invalid, leaves more than 64 bits to its addresses (IPv6), is the whole of IPv4, or is IPv4-mapped.
 func NewRange(p netip.Prefix) (Range, error) {
 	switch {
 	case !p.IsValid():
-		return Range{}, &RangeError{p.String(), "it is not an IP prefix; write it as 10.96.0.0/16 or fd00:10:96::/112"}
+		return refused(p.String(), noPrefix)
 	case p.Addr().Is4In6():
-		return Range{}, &RangeError{p.String(), "it is an IPv4-mapped IPv6 prefix; write " + unmapped(p)}
+		return refused(p.String(), "it is an IPv4-mapped IPv6 prefix; write "+unmapped(p))
 	case p.Addr().Is4() && p.Bits() == 0:
-		return Range{}, &RangeError{p.String(), "it is the whole of IPv4; choose a part of it, for example 10.96.0.0/16"}
+		return refused(p.String(), "it is the whole of IPv4; choose a part of it, for example 10.96.0.0/16")
 	case p.Addr().BitLen()-p.Bits() > maxHostBits:
 		part := netip.PrefixFrom(p.Masked().Addr(), p.Addr().BitLen()-maxHostBits)
-		return Range{}, &RangeError{p.String(), fmt.Sprintf("it is too large; choose a /64 or smaller inside it, for example %s", part)}
+		return refused(p.String(), fmt.Sprintf("it is too large; choose a /64 or smaller inside it, for example %s", part))
 	default:
 		return Range{p.Masked()}, nil
 	}
 }
 
-// ParseRange is NewRange of a prefix in text form, as it stands in the spec of a ServiceCIDR. The error is a
-// *RangeError if s is not a prefix or not one that can be a range.
+// ParseRange is NewRange of a prefix in text form, as it stands in the spec of a ServiceCIDR.
 func ParseRange(s string) (Range, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return Range{}, &RangeError{s, "it is not an IP prefix; write it as 10.96.0.0/16 or fd00:10:96::/112, without a zone"}
+		return refused(s, noPrefix)
 	}
 	return NewRange(p)
+}
+
+func refused(prefix, reason string) (Range, error) {
+	return Range{}, fmt.Errorf("%q cannot be a Service range: %s", prefix, reason)
 }
 
 // unmapped says how the IPv4 prefix that was meant is written.
@@ -66,43 +70,94 @@ func (r Range) String() string { return r.prefix.String() }
 
 // Span returns the usable addresses; it is empty for /31, /32, /128 and for the zero Range.
 func (r Range) Span() Span {
-	iv, ok := r.usable()
-	return r.span(iv, ok)
-}
-
-// Size is the number of usable addresses.
-func (r Range) Size() uint64 {
-	iv, ok := r.usable()
-	if !ok {
-		return 0
-	}
-	return iv.size().saturated()
-}
-
-// Contains reports whether a is a usable address of the range.
-func (r Range) Contains(a netip.Addr) bool { return r.Span().Contains(a) }
-
-// usable returns the usable addresses in numbers, and false if there are none.
-func (r Range) usable() (interval, bool) {
 	if !r.prefix.IsValid() {
-		return interval{}, false
+		return Span{}
 	}
 	network := numberOf(r.prefix.Addr())
 	iv := interval{network.plus(1), network.or(ones(r.hostBits()))}
 	if r.is4() {
 		iv.last = iv.last.minus(1)
 	}
-	return iv, r.hostBits() > 1 || r.hostBits() == 1 && !r.is4()
+	if iv.last.less(iv.first) || r.hostBits() == 0 {
+		return Span{}
+	}
+	return iv.span(r.is4())
 }
+
+// Size is the number of usable addresses.
+func (r Range) Size() uint64 { return r.Span().Size() }
+
+// Contains reports whether a is a usable address of the range.
+func (r Range) Contains(a netip.Addr) bool { return r.Span().Contains(a) }
 
 func (r Range) is4() bool { return r.prefix.Addr().Is4() }
 
 // hostBits is how many bits the prefix leaves to its addresses.
 func (r Range) hostBits() int { return r.prefix.Addr().BitLen() - r.prefix.Bits() }
 
-func (r Range) span(iv interval, ok bool) Span {
-	if !ok {
-		return Span{}
+// Band is a part of a Range. Addresses that nobody chose are drawn from the dynamic band while it lasts, so
+// that the static one stays free for those that somebody chooses.
+type Band uint8
+
+const (
+	// Dynamic is the upper band, from which addresses are drawn.
+	Dynamic Band = iota
+	// Static is the lower band, from which people choose addresses.
+	Static
+)
+
+// String returns "dynamic" or "static", the value of the band label.
+func (b Band) String() string {
+	switch b {
+	case Dynamic:
+		return "dynamic"
+	case Static:
+		return "static"
+	default:
+		return "Band(" + strconv.Itoa(int(b)) + ")"
 	}
-	return iv.span(r.is4())
+}
+
+// Band returns the addresses of one band: the first min(max(16, size/16), 256) usable ones are static, size
+// being the number of all addresses of the prefix, and the rest is dynamic. Ranges of up to 16 addresses have
+// no bands: all of theirs are dynamic.
+//
+//	10.96.0.0/16   |network|-- static 256 --|---------- dynamic 65,278 ----------|broadcast|
+//	10.96.0.0/27   |network|-- static  16 --|------ dynamic 14 ------|broadcast|
+//	10.96.0.0/28   |network|---------- dynamic 14 ----------|broadcast|
+func (r Range) Band(b Band) Span {
+	all, static := r.Span(), r.staticSize()
+	border := numberOf(all.First).plus(static) // the first dynamic address
+	switch {
+	case all.IsEmpty() || b == Static && static == 0 || b > Static:
+		return Span{}
+	case b == Static:
+		return Span{all.First, border.minus(1).addr(r.is4())}
+	default:
+		return Span{border.addr(r.is4()), all.Last}
+	}
+}
+
+// BandOf returns the band of a, and false if a is not a usable address of the range.
+func (r Range) BandOf(a netip.Addr) (b Band, ok bool) {
+	if r.Band(Static).Contains(a) {
+		return Static, true
+	}
+	return Dynamic, r.Contains(a)
+}
+
+// staticSize is the number of addresses of the static band.
+//
+// An IPv4 /1 has no bands, although the formula would give it 256 addresses: the API server takes the size of
+// such a prefix for 0, and bands are worth something only where everybody draws the line at the same place.
+func (r Range) staticSize() uint64 {
+	const least, share, most = 16, 16, 256
+	if r.is4() && r.hostBits() == 31 {
+		return 0
+	}
+	size := ones(r.hostBits()).lo // one less than it is, which a /64 could not say
+	if size < least {
+		return 0
+	}
+	return min(max(least, size/share+1), most)
 }

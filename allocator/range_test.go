@@ -1,21 +1,10 @@
-package allocator_test
+package allocator
 
 import (
-	"encoding/binary"
-	"errors"
 	"net/netip"
 	"strings"
 	"testing"
-
-	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
-
-func random6(hi, lo uint64) netip.Addr {
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], hi)
-	binary.BigEndian.PutUint64(b[8:], lo)
-	return netip.AddrFrom16(b)
-}
 
 func TestParseRange(t *testing.T) {
 	for input, want := range map[string]string{
@@ -23,146 +12,157 @@ func TestParseRange(t *testing.T) {
 		"10.96.77.1/16":        "10.96.0.0/16",
 		"0.0.0.0/1":            "0.0.0.0/1",
 		"255.255.255.255/32":   "255.255.255.255/32",
-		"fd00:10:96::/112":     "fd00:10:96::/112",
 		"FD00:0:0:0::FFFF/112": "fd00::/112",
 		"::/64":                "::/64",
 		"::a00:1/120":          "::a00:0/120",
 	} {
-		r, err := allocator.ParseRange(input)
-		if err != nil {
-			t.Errorf("ParseRange(%q): %v", input, err)
-			continue
-		}
-		if r.String() != want || r.Prefix() != netip.MustParsePrefix(want) {
-			t.Errorf("ParseRange(%q) = %s with prefix %s, want %s", input, r, r.Prefix(), want)
-		}
-		if again := rangeOf(t, want); r != again {
-			t.Errorf("ParseRange(%q) != ParseRange(%q)", input, want)
+		r, err := ParseRange(input)
+		if err != nil || r.String() != want || r.Prefix() != netip.MustParsePrefix(want) || r != rangeOf(t, want) {
+			t.Errorf("ParseRange(%q) = %s, %v, want %s", input, r, err, want)
 		}
 	}
-}
-
-func TestParseRangeRefuses(t *testing.T) {
-	const noPrefix = "it is not an IP prefix; write it as 10.96.0.0/16 or fd00:10:96::/112, without a zone"
-	for _, tc := range []struct{ name, input, reason string }{
-		{"nothing", "", noPrefix},
-		{"garbage", "ten dot zero", noPrefix},
-		{"no length", "10.96.0.0", noPrefix},
-		{"no address", "/16", noPrefix},
-		{"length out of reach, IPv4", "10.96.0.0/33", noPrefix},
-		{"length out of reach, IPv6", "fd00::/129", noPrefix},
-		{"negative length", "10.96.0.0/-1", noPrefix},
-		{"leading zero in the length", "10.96.0.0/08", noPrefix},
-		{"leading zero in the address", "010.96.0.0/16", noPrefix},
-		{"blank in front", " 10.96.0.0/16", noPrefix},
-		{"two ranges", "10.96.0.0/16,fd00::/112", noPrefix},
-		{"zone", "fe80::%eth0/64", noPrefix},
-		{"the whole of IPv4", "0.0.0.0/0", "it is the whole of IPv4; choose a part of it, for example 10.96.0.0/16"},
-		{"the whole of IPv6", "::/0", "it is too large; choose a /64 or smaller inside it, for example ::/64"},
-		{"one bit too many", "fd00:10:96::/63", "it is too large; choose a /64 or smaller inside it, for example fd00:10:96::/64"},
-		{"host bits in a large one", "fd00:10:96:3::1/48", "it is too large; choose a /64 or smaller inside it, for example fd00:10:96::/64"},
-		{"IPv4-mapped", "::ffff:10.96.0.5/112", "it is an IPv4-mapped IPv6 prefix; write 10.96.0.0/16"},
-		{"all of IPv4, mapped", "::ffff:0.0.0.0/97", "it is an IPv4-mapped IPv6 prefix; write 0.0.0.0/1"},
-		{"around IPv4-mapped", "::ffff:10.96.0.0/80", "it is an IPv4-mapped IPv6 prefix; write an IPv4 prefix or an IPv6 prefix outside ::ffff:0:0/96"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r, err := allocator.ParseRange(tc.input)
-			var refused *allocator.RangeError
-			if !errors.As(err, &refused) {
-				t.Fatalf("ParseRange(%q) = %s, %v, want a *RangeError", tc.input, r, err)
-			}
-			if r != (allocator.Range{}) {
-				t.Errorf("a refused prefix gave the range %s", r)
-			}
-			if refused.Input != tc.input || refused.Reason != tc.reason {
-				t.Errorf("refused %q because %q,\nwant %q", refused.Input, refused.Reason, tc.reason)
-			}
-			if want := "cannot be a Service range: " + tc.reason; !strings.HasSuffix(err.Error(), want) {
-				t.Errorf("error %q does not end with %q", err, want)
-			}
-		})
-	}
-}
-
-// TestAdviceIsGood takes the prefixes that errors recommend: they must be accepted.
-func TestAdviceIsGood(t *testing.T) {
-	for _, input := range []string{"", "0.0.0.0/0", "::/0", "fd00:1:2:3::/63", "2001:db8::/32", "::ffff:10.96.0.5/112", "::ffff:10.1.2.3/128"} {
-		_, err := allocator.ParseRange(input)
-		var refused *allocator.RangeError
-		if !errors.As(err, &refused) {
-			t.Fatalf("ParseRange(%q): %v, want a *RangeError", input, err)
-		}
-		advised := 0
-		for word := range strings.FieldsSeq(refused.Reason) {
-			p, err := netip.ParsePrefix(strings.Trim(word, ",;"))
-			if err != nil {
-				continue
-			}
-			advised++
-			if _, err := allocator.NewRange(p); err != nil {
-				t.Errorf("%q: the advice %s is refused: %v", input, p, err)
-			}
-		}
-		if advised == 0 {
-			t.Errorf("%q: %q names no prefix", input, refused.Reason)
-		}
-	}
-}
-
-func TestNewRangeRefuses(t *testing.T) {
-	for _, p := range []netip.Prefix{
-		{},
-		netip.PrefixFrom(addr("10.0.0.0"), -1),
-		netip.PrefixFrom(addr("10.0.0.0"), 33),
-		netip.PrefixFrom(addr("10.0.0.0"), 0),
-		netip.PrefixFrom(addr("fd00::"), 63),
-		netip.PrefixFrom(addr("::ffff:10.0.0.0"), 120),
-	} {
-		var refused *allocator.RangeError
-		if r, err := allocator.NewRange(p); !errors.As(err, &refused) {
-			t.Errorf("NewRange(%s) = %s, %v, want a *RangeError", p, r, err)
-		}
-	}
-}
-
-// TestNewRangeDropsZone: a prefix never keeps a zone, so that a range cannot have one.
-func TestNewRangeDropsZone(t *testing.T) {
-	r, err := allocator.NewRange(netip.PrefixFrom(addr("fe80::5%eth0"), 64))
+	r, err := NewRange(netip.PrefixFrom(addr("fe80::5%eth0"), 64)) // a prefix never keeps a zone
 	if err != nil || r.String() != "fe80::/64" {
 		t.Errorf("NewRange = %s, %v", r, err)
 	}
 }
 
-func TestZeroRange(t *testing.T) {
-	var r allocator.Range
-	if r.Size() != 0 || !r.Span().IsEmpty() || r.Prefix().IsValid() || r.Contains(addr("::")) {
-		t.Errorf("the zero Range has %d addresses, %s", r.Size(), r.Span())
+// TestParseRangeRefuses also takes the prefixes that errors recommend: they must be accepted.
+func TestParseRangeRefuses(t *testing.T) {
+	for input, reason := range map[string]string{
+		"":                        noPrefix,
+		"10.96.0.0":               noPrefix,
+		"10.96.0.0/33":            noPrefix,
+		"fd00::/129":              noPrefix,
+		"10.96.0.0/08":            noPrefix,
+		"010.96.0.0/16":           noPrefix,
+		"10.96.0.0/16,fd00::/112": noPrefix,
+		"fe80::%eth0/64":          noPrefix,
+		"0.0.0.0/0":               "it is the whole of IPv4; choose a part of it, for example 10.96.0.0/16",
+		"::/0":                    "it is too large; choose a /64 or smaller inside it, for example ::/64",
+		"fd00:10:96::/63":         "it is too large; choose a /64 or smaller inside it, for example fd00:10:96::/64",
+		"fd00:10:96:3::1/48":      "it is too large; choose a /64 or smaller inside it, for example fd00:10:96::/64",
+		"::ffff:10.96.0.5/112":    "it is an IPv4-mapped IPv6 prefix; write 10.96.0.0/16",
+		"::ffff:10.96.0.0/80":     "it is an IPv4-mapped IPv6 prefix; write an IPv4 prefix or an IPv6 prefix outside ::ffff:0:0/96",
+	} {
+		r, err := ParseRange(input)
+		if err == nil || !strings.HasSuffix(err.Error(), "cannot be a Service range: "+reason) || r != (Range{}) {
+			t.Errorf("ParseRange(%q) = %s, %v, want %q", input, r, err, reason)
+		}
+		for word := range strings.FieldsSeq(reason) {
+			if p, err := netip.ParsePrefix(strings.Trim(word, ",;")); err == nil && p.String() != "::ffff:0.0.0.0/96" {
+				if _, err := NewRange(p); err != nil {
+					t.Errorf("%q: the advice %s is refused: %v", input, p, err)
+				}
+			}
+		}
 	}
-	if got := r.String(); got != "invalid Prefix" {
-		t.Errorf("the zero Range is called %q", got)
+	for _, p := range []netip.Prefix{{}, netip.PrefixFrom(addr("10.0.0.0"), -1), netip.PrefixFrom(addr("10.0.0.0"), 33), netip.PrefixFrom(addr("fd00::"), 63)} {
+		if r, err := NewRange(p); err == nil {
+			t.Errorf("NewRange(%s) = %s", p, r)
+		}
 	}
 }
 
-// TestNetworkAndBroadcast names the addresses at both ends of a range that are not usable.
-func TestNetworkAndBroadcast(t *testing.T) {
+// TestBands: the numbers were computed from the definition by another program in another language.
+func TestBands(t *testing.T) {
+	const ends = "ffff:ffff:ffff:ffff"
+	const end = ends + ":ffff:ffff:ffff:"
 	for _, tc := range []struct {
-		prefix, a string
-		want      bool
+		prefix          string
+		size            uint64
+		static, dynamic string
 	}{
-		{"10.0.0.0/24", "10.0.0.0", false},
-		{"10.0.0.0/24", "10.0.0.1", true},
-		{"10.0.0.0/24", "10.0.0.254", true},
-		{"10.0.0.0/24", "10.0.0.255", false},
-		{"10.0.0.0/24", "10.0.1.1", false},
-		{"fd00::/120", "fd00::", false},
-		{"fd00::/120", "fd00::1", true},
-		{"fd00::/120", "fd00::ff", true},
-		{"fd00::/120", "fd00::100", false},
-		{"fd00::/64", "fd00::ffff:ffff:ffff:ffff", true},
-		{"fd00::/64", "fd00:0:0:1::", false},
+		{"0.0.0.0/1", 1<<31 - 2, "empty", "0.0.0.1-127.255.255.254"}, // the API server takes its size for 0
+		{"0.0.0.0/2", 1<<30 - 2, "0.0.0.1-0.0.1.0", "0.0.1.1-63.255.255.254"},
+		{"10.96.0.0/12", 1<<20 - 2, "10.96.0.1-10.96.1.0", "10.96.1.1-10.111.255.254"},
+		{"10.96.0.0/20", 4094, "10.96.0.1-10.96.1.0", "10.96.1.1-10.96.15.254"},
+		{"10.96.0.0/21", 2046, "10.96.0.1-10.96.0.128", "10.96.0.129-10.96.7.254"},
+		{"10.96.0.0/23", 510, "10.96.0.1-10.96.0.32", "10.96.0.33-10.96.1.254"},
+		{"10.96.0.0/24", 254, "10.96.0.1-10.96.0.16", "10.96.0.17-10.96.0.254"},
+		{"255.255.255.224/27", 30, "255.255.255.225-255.255.255.240", "255.255.255.241-255.255.255.254"},
+		{"255.255.255.240/28", 14, "empty", "255.255.255.241-255.255.255.254"},
+		{"10.96.0.4/30", 2, "empty", "10.96.0.5-10.96.0.6"},
+		{"10.96.0.0/31", 0, "empty", "empty"},
+		{"10.96.0.0/32", 0, "empty", "empty"},
+		{"fd00::/64", 1<<64 - 1, "fd00::1-fd00::100", "fd00::101-fd00::" + ends},
+		{"fd00::/65", 1<<63 - 1, "fd00::1-fd00::100", "fd00::101-fd00::7fff:ffff:ffff:ffff"},
+		{"fd00::/112", 65535, "fd00::1-fd00::100", "fd00::101-fd00::ffff"},
+		{"fd00::/116", 4095, "fd00::1-fd00::100", "fd00::101-fd00::fff"},
+		{"fd00::/117", 2047, "fd00::1-fd00::80", "fd00::81-fd00::7ff"},
+		{"::/120", 255, "::1-::10", "::11-::ff"},
+		{end + "ffe0/123", 31, end + "ffe1-" + end + "fff0", end + "fff1-" + end + "ffff"},
+		{"fd00::/124", 15, "empty", "fd00::1-fd00::f"},
+		{"fd00::2/127", 1, "empty", "fd00::3-fd00::3"},
+		{"fd00::/128", 0, "empty", "empty"},
 	} {
-		if got := rangeOf(t, tc.prefix).Contains(addr(tc.a)); got != tc.want {
-			t.Errorf("%s contains %s: %v", tc.prefix, tc.a, got)
+		r := rangeOf(t, tc.prefix)
+		static, dynamic := r.Band(Static), r.Band(Dynamic)
+		if static.String() != tc.static || dynamic.String() != tc.dynamic || r.Size() != tc.size || static.Size()+dynamic.Size() != tc.size {
+			t.Errorf("%s: %d addresses, static %s, dynamic %s, want %d, %s and %s", r, r.Size(), static, dynamic, tc.size, tc.static, tc.dynamic)
+		}
+		if usable := r.Span(); r.Size() > 0 && (usable.Last != dynamic.Last || usable.First != r.Prefix().Addr().Next()) {
+			t.Errorf("%s: usable are %s", r, usable)
 		}
 	}
+}
+
+// TestBandOf asks about every address of small ranges, and about their neighbours on both sides.
+func TestBandOf(t *testing.T) {
+	for _, prefix := range []string{
+		"10.0.0.0/22", "10.0.0.32/27", "10.0.0.16/28", "10.0.0.8/31", "10.0.0.9/32", "fd00::10:0/118", "fd00::10:0/123", "fd00::12/127", "fd00::17/128",
+	} {
+		r := rangeOf(t, prefix)
+		for _, a := range addrsOf(Span{shifted(r.Prefix().Addr(), -3), shifted(r.Prefix().Addr(), 1030)}) {
+			band, ok := r.BandOf(a)
+			if ok != r.Span().Contains(a) || r.Contains(a) != ok || (band == Static) != r.Band(Static).Contains(a) {
+				t.Errorf("%s: %s is %s, usable: %v", r, a, band, ok)
+			}
+		}
+	}
+	four, six := rangeOf(t, "10.0.0.0/24"), rangeOf(t, "fe80::/64")
+	for a, r := range map[string]Range{"::ffff:10.0.0.20": four, "::a00:14": four, "fe80::1%eth0": six, "10.0.0.20": six, "0.0.0.1": {}, "::1": {}} {
+		if band, ok := r.BandOf(addr(a)); ok || band != Dynamic {
+			t.Errorf("%s is %s in %s", a, band, r)
+		}
+	}
+}
+
+func TestBandsAndStatesHaveNames(t *testing.T) {
+	for value, want := range map[interface{ String() string }]string{
+		Dynamic: "dynamic", Static: "static", Band(7): "Band(7)", Free: "free", Assumed: "assumed", Allocated: "allocated", Reserved: "reserved",
+		Cooling: "cooling", State(5): "State(5)", Range{}: "invalid Prefix", span("fd00::1-fd00::ff"): "fd00::1-fd00::ff",
+	} {
+		if got := value.String(); got != want {
+			t.Errorf("%#v is %q, want %q", value, got, want)
+		}
+	}
+	if b, zero := rangeOf(t, "10.0.0.0/24").Band(7), (Range{}).Band(Dynamic); !b.IsEmpty() || !zero.IsEmpty() || (Range{}).Size() != 0 {
+		t.Errorf("a band that does not exist has %s, the zero Range %s", b, zero)
+	}
+}
+
+// FuzzParseRange: nothing panics, what is accepted can be written and read again, and what is refused is told what to do.
+func FuzzParseRange(f *testing.F) {
+	for _, text := range []string{
+		"10.96.0.0/16", "fd00:10:96::/112", "", "0.0.0.0/0", "255.255.255.254/31", "::/63", all6.Last.String() + "/128",
+		"::ffff:10.96.0.0/112", "::ffff:0:0/95", "::10.96.0.0/112", "fe80::%eth0/64", "10.96.0.0/016", "10.96/16", "10.96.0.0/16\x00", "1:2:3:4:5:6:7:8/９",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := ParseRange(text)
+		if err != nil {
+			if r != (Range{}) || !strings.Contains(err.Error(), "write ") && !strings.Contains(err.Error(), "choose ") {
+				t.Fatalf("%q: %s, %v", text, r, err)
+			}
+			return
+		}
+		if p, err := netip.ParsePrefix(text); err != nil || p.Masked() != r.Prefix() || rangeOf(t, r.String()) != r {
+			t.Fatalf("%q is the prefix %s, %v, not %s", text, p, err, r.Prefix())
+		}
+		if all := r.Span(); !all.IsEmpty() && (!r.Prefix().Contains(all.First) || !r.Prefix().Contains(all.Last)) {
+			t.Fatalf("%q has the addresses %s", text, all)
+		}
+	})
 }

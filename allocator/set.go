@@ -2,184 +2,235 @@ package allocator
 
 import (
 	"iter"
-	"net/netip"
+	"math/bits"
+	"slices"
+	"sort"
 )
 
-// Set is a set of addresses of one family that counts: it knows how many of its members lie in a Span and
-// which address of a Span is the k-th that is not a member.
+// set is a set of addresses of one family that counts: it knows how many of its members lie in an interval, and which address is the k-th
+// that is not a member. The zero set is empty and ready.
 //
-// The zero Set is empty and ready. A Set must not be copied after first use, and it is not safe for
-// concurrent use; Pool is. Keeping families apart is up to the caller: an IPv4 address and the IPv4-mapped
-// IPv6 address of the same number are one member. Invalid addresses and those with a zone are never members.
+//	first    0            7          12
+//	before   0            67         90              members of the leaves to the left
+//	leaves   ▓0 ▒3 ░4     ▒7 ░9      ▓12 ░20 ▒21     words of 64 addresses
 //
-// Costs, with n words of 64 addresses in use (at most the number of members, a 64th of it where they are
-// dense):
-//
-//	Insert, Delete        O(log n); a node of 1 KiB comes or goes with ten or more words
-//	Contains, CountIn     O(log n), allocate nothing
-//	NthFree               O(log n), allocates nothing
-//	Len, zero value       O(1)
-//	All                   O(log n) to the first member, then O(1) each
-//	memory                24 bytes for each word in use, divided by how full nodes are (two thirds as a rule,
-//	                      a quarter at the very least); it shrinks as members go
-//
-// The logarithm is to a base between 10 and 41: three levels hold a full /12.
-type Set struct {
-	// root is nil before the first Insert. The last leaf stays when the Set becomes empty, so that one address
-	// coming and going allocates nothing.
-	root *node
+// A call searches a leaf and counts the words in it; a member that comes or goes also changes the totals of the leaves behind. So it costs the
+// logarithm of the number of words, a pass over half a leaf, and for a change one addition for every leaf: a full /12 has some hundred of them. Memory
+// is 24 bytes for each word in use, divided by how full leaves are, and shrinks as members go.
+type set struct {
+	n      uint64    // members
+	first  []uint128 // at most the first key of each leaf, and greater than all keys of the leaf before; 0 for the first leaf
+	before []uint64  // members of the leaves to the left of each
+	leaves [][]word  // never more than leafWords in each
 }
 
-// Insert adds a and reports whether it is new.
-func (s *Set) Insert(a netip.Addr) bool { return plain(a) && s.insert(numberOf(a)) }
-
-// Delete removes a and reports whether it was there.
-func (s *Set) Delete(a netip.Addr) bool { return plain(a) && s.delete(numberOf(a)) }
-
-// Contains reports whether a is a member.
-func (s *Set) Contains(a netip.Addr) bool { return plain(a) && s.contains(numberOf(a)) }
-
-// Len returns the number of members.
-func (s *Set) Len() int {
-	if s.root == nil {
-		return 0
-	}
-	return int(s.root.total)
+// word is 64 addresses, of which one at least is a member.
+type word struct {
+	key  uint128 // the address divided by 64
+	mask uint64  // which of them are members
 }
 
-// CountIn returns the number of members in sp.
-func (s *Set) CountIn(sp Span) uint64 {
-	iv, ok := sp.interval()
-	if !ok {
-		return 0
-	}
-	return s.countIn(iv)
+// leafWords is the room of a leaf. Larger leaves cost longer passes, smaller ones more totals to change.
+const leafWords = 256
+
+// leaf returns the leaf that has, or would have, the word with the given key; -1 if there is none.
+func (s *set) leaf(key uint128) int {
+	return sort.Search(len(s.first), func(i int) bool { return key.less(s.first[i]) }) - 1
 }
 
-// NthFree returns the address of sp that is no member and has k such addresses of sp before it. It returns
-// false if sp has k or fewer of them.
-func (s *Set) NthFree(sp Span, k uint64) (netip.Addr, bool) {
-	iv, ok := sp.interval()
-	if !ok {
-		return netip.Addr{}, false
-	}
-	st := s.stretch(iv)
-	if !st.hasFree(uint128{0, k}) {
-		return netip.Addr{}, false
-	}
-	return s.nthFree(st, uint128{0, k}).addr(sp.First.Is4()), true
-}
-
-// All returns the members in sp in ascending order. The Set must not change while they are read.
-func (s *Set) All(sp Span) iter.Seq[netip.Addr] {
-	return func(yield func(netip.Addr) bool) {
-		iv, ok := sp.interval()
-		if !ok || s.root == nil {
-			return
+// find returns the place of the word with the given key, and whether it is there.
+func find(words []word, key uint128) (int, bool) {
+	if len(words) > 0 { // in a range that is well used, words follow one another without a gap
+		if i := key.lo - words[0].key.lo; i < uint64(len(words)) && words[i].key == key {
+			return int(i), true
 		}
-		is4 := sp.First.Is4()
-		s.root.walk(iv, func(a uint128) bool { return yield(a.addr(is4)) })
 	}
+	i := sort.Search(len(words), func(i int) bool { return !words[i].key.less(key) })
+	return i, i < len(words) && words[i].key == key
 }
 
-func (s *Set) insert(a uint128) bool {
+// insert adds a and reports whether it is new.
+func (s *set) insert(a uint128) bool {
 	key, bit := a.word()
-	added, right := s.writable().insert(key, 1<<bit)
-	s.grow(right)
-	return added
-}
-
-// grow puts a new root above the old one and the new neighbour of that, if there is one.
-func (s *Set) grow(right *node) {
-	if right == nil {
-		return
+	if len(s.leaves) == 0 {
+		s.open(0, nil)
 	}
-	left, top := s.root, newInner()
-	top.n, top.total = 2, left.total+right.total
-	top.list[0], top.kids[0] = entry{left.list[0].key, 0}, left
-	top.list[1], top.kids[1] = entry{right.list[0].key, left.total}, right
-	s.root = top
-}
-
-func (s *Set) delete(a uint128) bool {
-	if s.root == nil {
+	i := s.leaf(key)
+	words := s.leaves[i]
+	j, ok := find(words, key)
+	switch {
+	case !ok:
+		s.leaves[i] = slices.Insert(words, j, word{key, 1 << bit})
+	case words[j].mask&(1<<bit) != 0:
 		return false
+	default:
+		words[j].mask |= 1 << bit
 	}
-	key, bit := a.word()
-	if !s.root.delete(key, 1<<bit) {
-		return false
-	}
-	if !s.root.isLeaf() && s.root.n == 1 {
-		s.root = s.root.kids[0]
+	s.add(i, 1)
+	if len(s.leaves[i]) > leafWords {
+		s.split(i)
 	}
 	return true
 }
 
-func (s *Set) contains(a uint128) bool {
+// delete removes a and reports whether it was there.
+func (s *set) delete(a uint128) bool {
 	key, bit := a.word()
-	return s.root != nil && s.root.mask(key)&(1<<bit) != 0
+	i := s.leaf(key)
+	if i < 0 {
+		return false
+	}
+	words := s.leaves[i]
+	j, ok := find(words, key)
+	if !ok || words[j].mask&(1<<bit) == 0 {
+		return false
+	}
+	s.add(i, ^uint64(0))
+	if words[j].mask &^= 1 << bit; words[j].mask == 0 {
+		s.leaves[i] = slices.Delete(words, j, j+1)
+		s.join(i)
+		s.join(i - 1)
+	}
+	return true
 }
 
-// countIn is CountIn in numbers.
-func (s *Set) countIn(iv interval) uint64 { return s.rankThrough(iv.last) - s.rankBefore(iv.first) }
+// add changes the number of members of leaf i; adding -n takes n away.
+func (s *set) add(i int, n uint64) {
+	s.n += n
+	for i++; i < len(s.before); i++ {
+		s.before[i] += n
+	}
+}
 
-// rankBefore returns the number of members before a.
-func (s *Set) rankBefore(a uint128) uint64 {
-	if s.root == nil {
+// open makes a leaf of some words at place i. Its totals are left to the caller.
+func (s *set) open(i int, words []word) {
+	s.first, s.before = slices.Insert(s.first, i, uint128{}), slices.Insert(s.before, i, 0)
+	s.leaves = slices.Insert(s.leaves, i, words)
+}
+
+// split moves the upper half of leaf i to a new one.
+func (s *set) split(i int) {
+	words := s.leaves[i]
+	s.open(i+1, append(make([]word, 0, leafWords+1), words[leafWords/2:]...))
+	s.leaves[i] = words[:leafWords/2]
+	s.first[i+1], s.before[i+1] = words[leafWords/2].key, s.before[i]+population(s.leaves[i])
+}
+
+// join makes one leaf of leaf i and the next one, if there are two and one of them is empty, or both together are half full at most.
+func (s *set) join(i int) {
+	if i < 0 || i+1 >= len(s.leaves) {
+		return
+	}
+	left, right := s.leaves[i], s.leaves[i+1]
+	if len(left) > 0 && len(right) > 0 && len(left)+len(right) > leafWords/2 {
+		return
+	}
+	s.leaves[i] = append(left, right...)
+	s.first, s.before, s.leaves = slices.Delete(s.first, i+1, i+2), slices.Delete(s.before, i+1, i+2), slices.Delete(s.leaves, i+1, i+2)
+}
+
+// contains reports whether a is a member.
+func (s *set) contains(a uint128) bool {
+	key, bit := a.word()
+	i := s.leaf(key)
+	if i < 0 {
+		return false
+	}
+	j, ok := find(s.leaves[i], key)
+	return ok && s.leaves[i][j].mask&(1<<bit) != 0
+}
+
+// rank returns the number of members before a.
+func (s *set) rank(a uint128) uint64 {
+	key, bit := a.word()
+	return s.upTo(key, 1<<bit-1)
+}
+
+// countIn returns the number of members in iv.
+func (s *set) countIn(iv interval) uint64 {
+	key, bit := iv.last.word()
+	return s.upTo(key, 2<<bit-1) - s.rank(iv.first)
+}
+
+// upTo returns the number of members in the words before key, and of those in key's word that are in the mask.
+func (s *set) upTo(key uint128, mask uint64) (n uint64) {
+	i := s.leaf(key)
+	if i < 0 {
 		return 0
 	}
-	key, bit := a.word()
-	return s.root.rank(key, below(bit))
-}
-
-// rankThrough returns the number of members up to and including a.
-func (s *Set) rankThrough(a uint128) uint64 {
-	if s.root == nil {
-		return 0
+	words := s.leaves[i]
+	j, ok := find(words, key)
+	if ok {
+		n = uint64(bits.OnesCount64(words[j].mask & mask))
 	}
-	key, bit := a.word()
-	return s.root.rank(key, upTo(bit))
+	if j <= len(words)/2 { // the shorter side is counted
+		return n + s.before[i] + population(words[:j])
+	}
+	if i++; i < len(s.before) {
+		return n + s.before[i] - population(words[j:])
+	}
+	return n + s.n - population(words[j:])
 }
 
-// stretch is an interval with what a Set has in it and before it.
-type stretch struct {
-	interval
-	before uint64 // members before first
-	used   uint64 // members in the interval
+// population returns the number of members of some words.
+func population(words []word) (n uint64) {
+	for i := range words {
+		n += uint64(bits.OnesCount64(words[i].mask))
+	}
+	return n
 }
 
-func (s *Set) stretch(iv interval) stretch {
-	before := s.rankBefore(iv.first)
-	return stretch{iv, before, s.rankThrough(iv.last) - before}
-}
-
-// free returns the number of addresses that are no members.
-func (st stretch) free() uint128 { return st.size().minus(st.used) }
-
-// hasFree reports whether the stretch has more than k free addresses. It asks without counting them: the whole
-// 128-bit space would overflow.
-func (st stretch) hasFree(k uint128) bool { return !st.last.sub(st.first).less(k.plus(st.used)) }
-
-// nthFree returns the address that has k free ones of the stretch before it; the stretch must have it.
-func (s *Set) nthFree(st stretch, k uint128) uint128 {
-	r := st.first.minus(st.before).add(k)
-	if s.root == nil {
+// nthFree returns the address that is not a member and has exactly r such addresses before it, in all of the space. Without members that would
+// be r; every word to the left of it pushes it further.
+func (s *set) nthFree(r uint128) uint128 {
+	i := sort.Search(len(s.first), func(i int) bool { return r.plus(s.before[i]).less(s.first[i].base()) }) - 1
+	if i < 0 {
 		return r
 	}
-	return s.root.nthFree(r)
-}
-
-// take inserts the address that nthFree returns.
-func (s *Set) take(st stretch, k uint128) uint128 {
-	a, right := s.writable().take(st.first.minus(st.before).add(k))
-	s.grow(right)
-	return a
-}
-
-// writable returns the root, making it if need be.
-func (s *Set) writable() *node {
-	if s.root == nil {
-		s.root = &node{}
+	const stride = 8
+	r, words := r.plus(s.before[i]), s.leaves[i]
+	for len(words) > stride { // words are passed over eight at a time as long as that is possible
+		next := r.plus(population(words[:stride]))
+		if next.less(words[stride].key.base()) {
+			break
+		}
+		r, words = next, words[stride:]
 	}
-	return s.root
+	for _, w := range words {
+		base, used := w.key.base(), uint64(bits.OnesCount64(w.mask))
+		if r.less(base) {
+			return r
+		}
+		if k := r.sub(base); k.hi == 0 && k.lo < 64-used {
+			return base.plus(nthZero(w.mask, k.lo))
+		}
+		r = r.plus(used)
+	}
+	return r
+}
+
+// nthZero returns the position of the k-th zero of mask, counted from 0; mask has more than k zeros.
+func nthZero(mask, k uint64) uint64 {
+	zeros := ^mask
+	for ; k > 0; k-- {
+		zeros &= zeros - 1
+	}
+	return uint64(bits.TrailingZeros64(zeros))
+}
+
+// all returns the members in iv in ascending order. The set must not change while they are read.
+func (s *set) all(iv interval) iter.Seq[uint128] {
+	first, _ := iv.first.word()
+	return func(yield func(uint128) bool) {
+		for _, words := range s.leaves[max(0, s.leaf(first)):] {
+			for _, w := range words {
+				for mask := w.mask; mask != 0; mask &= mask - 1 {
+					a := w.key.base().plus(uint64(bits.TrailingZeros64(mask)))
+					if iv.last.less(a) || !a.less(iv.first) && !yield(a) {
+						return
+					}
+				}
+			}
+		}
+	}
 }

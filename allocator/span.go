@@ -1,6 +1,10 @@
 package allocator
 
-import "net/netip"
+import (
+	"math"
+	"net/netip"
+	"slices"
+)
 
 // Span is a run of addresses of one family, both ends included.
 //
@@ -18,14 +22,13 @@ func (s Span) IsEmpty() bool {
 // such a Span, the largest one (an IPv6 /64 without its network address) fits exactly.
 func (s Span) Size() uint64 {
 	iv, ok := s.interval()
-	switch {
-	case !ok:
+	if !ok {
 		return 0
-	case iv.first.isZero() && iv.last == ones(128):
-		return ones(64).lo
-	default:
-		return iv.size().saturated()
 	}
+	if behind := iv.last.sub(iv.first).saturated(); behind < math.MaxUint64 {
+		return behind + 1
+	}
+	return math.MaxUint64
 }
 
 // Contains reports whether a is one of the addresses of s.
@@ -35,9 +38,7 @@ func (s Span) Contains(a netip.Addr) bool {
 
 // Overlaps reports whether s and o have an address in common.
 func (s Span) Overlaps(o Span) bool {
-	a, oka := s.interval()
-	b, okb := o.interval()
-	return oka && okb && s.First.Is4() == o.First.Is4() && a.overlaps(b)
+	return !s.IsEmpty() && !o.IsEmpty() && (s.Contains(o.First) || o.Contains(s.First))
 }
 
 // Subtract returns what remains of s when the others are taken away: sorted, disjoint, none of it empty.
@@ -47,12 +48,8 @@ func (s Span) Subtract(others ...Span) []Span {
 	if !ok {
 		return nil
 	}
-	var holes intervals
-	for _, o := range others {
-		holes = holes.with(o, s.First.Is4())
-	}
 	var rest []Span
-	for _, r := range holes.normalize().cutFrom(iv, nil) {
+	for _, r := range intervalsOf(others, s.First.Is4()).cutFrom(iv, nil) {
 		rest = append(rest, r.span(s.First.Is4()))
 	}
 	return rest
@@ -75,18 +72,65 @@ func (s Span) interval() (interval, bool) {
 	return iv, !iv.last.less(iv.first)
 }
 
-// span is the inverse of Span.interval.
-func (iv interval) span(is4 bool) Span {
-	return Span{iv.first.addr(is4), iv.last.addr(is4)}
-}
-
-// with appends s, unless it is empty or of the other family.
-func (list intervals) with(s Span, is4 bool) intervals {
-	if iv, ok := s.interval(); ok && s.First.Is4() == is4 {
-		return append(list, iv)
-	}
-	return list
-}
-
 // plain reports whether a is valid and without a zone: only such addresses can be Service addresses.
 func plain(a netip.Addr) bool { return a.IsValid() && (a.Is4() || a.Zone() == "") }
+
+// interval is a Span in numbers. It is never empty: first <= last.
+type interval struct{ first, last uint128 }
+
+// size is the number of addresses. The whole 128-bit space would wrap to 0; no Span of a Range comes near.
+func (iv interval) size() uint128 { return iv.last.sub(iv.first).plus(1) }
+
+// span is the inverse of Span.interval.
+func (iv interval) span(is4 bool) Span { return Span{iv.first.addr(is4), iv.last.addr(is4)} }
+
+// intervals is a list of intervals that is sorted by first, and whose members are disjoint.
+type intervals []interval
+
+// intervalsOf returns the addresses of the spans of one family.
+func intervalsOf(spans []Span, is4 bool) intervals {
+	var list intervals
+	for _, s := range spans {
+		if iv, ok := s.interval(); ok && s.First.Is4() == is4 {
+			list = append(list, iv)
+		}
+	}
+	return list.normalize()
+}
+
+// normalize sorts a list in place and joins what overlaps.
+func (list intervals) normalize() intervals {
+	slices.SortFunc(list, func(a, b interval) int { return a.first.compare(b.first) })
+	joined := list[:min(1, len(list))]
+	for _, next := range list[len(joined):] {
+		switch top := &joined[len(joined)-1]; {
+		case top.last.less(next.first):
+			joined = append(joined, next)
+		case top.last.less(next.last):
+			top.last = next.last
+		}
+	}
+	return joined
+}
+
+// cutFrom appends to dst what remains of iv when the list is taken away.
+//
+//	iv    |-----------------------|
+//	list     |--|      |---|    |------|
+//	dst   |-|    |----|     |--|
+func (list intervals) cutFrom(iv interval, dst intervals) intervals {
+	next, _ := slices.BinarySearchFunc(list, iv.first, func(hole interval, a uint128) int { return hole.last.compare(a) })
+	for _, hole := range list[next:] {
+		if iv.last.less(hole.first) {
+			break
+		}
+		if iv.first.less(hole.first) {
+			dst = append(dst, interval{iv.first, hole.first.minus(1)})
+		}
+		if !hole.last.less(iv.last) {
+			return dst
+		}
+		iv.first = hole.last.plus(1)
+	}
+	return append(dst, iv)
+}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"sort"
 )
 
@@ -15,13 +14,13 @@ import (
 // address; of such a Tier every draw goes on to the next one.
 type Tier struct {
 	is4    bool
-	list   intervals // normal
+	list   intervals
 	starts []uint128 // starts[i] is the number of addresses before list[i]
 	size   uint128
 }
 
 // errAll is the one size that 128 bits cannot say.
-var errAll = errors.New("all of IPv6 is too much to draw from")
+var errAll = errors.New("making a tier: all of IPv6 is too much to draw from")
 
 // NewTier returns the addresses of the spans, each once however many of them it lies in, without those that are
 // excluded. Empty spans add nothing; excluded spans of the other family exclude nothing. Neither list is kept.
@@ -30,61 +29,40 @@ var errAll = errors.New("all of IPv6 is too much to draw from")
 //
 // It costs a sort of both lists, and 48 bytes for each run that results.
 func NewTier(spans, exclude []Span) (*Tier, error) {
-	is4, err := familyOf(spans)
-	if err != nil {
-		return nil, fmt.Errorf("making a tier: %w", err)
-	}
-	var list, holes intervals
+	var one Span
 	for _, s := range spans {
-		list = list.with(s, is4)
+		if s.IsEmpty() {
+			continue
+		}
+		if !one.IsEmpty() && s.First.Is4() != one.First.Is4() {
+			return nil, fmt.Errorf("making a tier: %s and %s are of two families; make a tier for each", one, s)
+		}
+		one = s
 	}
-	for _, s := range exclude {
-		holes = holes.with(s, is4)
+	t := &Tier{is4: one.First.Is4()}
+	holes := intervalsOf(exclude, t.is4)
+	for _, iv := range intervalsOf(spans, t.is4) {
+		t.list = holes.cutFrom(iv, t.list)
 	}
-	t := newTier(list, holes.normalize(), is4)
-	if t.size.isZero() && len(t.list) > 0 {
-		return nil, fmt.Errorf("making a tier: %w", errAll)
-	}
-	return t, nil
-}
-
-// newTier returns the addresses of the list, which it may sort, without those of the holes, which are normal.
-func newTier(list, holes intervals, is4 bool) *Tier {
-	var rest intervals
-	for _, iv := range list.normalize() {
-		rest = holes.cutFrom(iv, rest)
-	}
-	t := &Tier{is4: is4, list: slices.Clone(rest), starts: make([]uint128, len(rest))}
+	t.starts = make([]uint128, len(t.list))
 	for i, iv := range t.list {
 		t.starts[i] = t.size
 		t.size = t.size.add(iv.size())
 	}
-	return t
-}
-
-// familyOf reports whether spans are of IPv4, and returns an error if they are of both families. Empty ones are
-// of neither.
-func familyOf(spans []Span) (is4 bool, err error) {
-	var first Span
-	for _, s := range spans {
-		switch {
-		case s.IsEmpty():
-		case first.IsEmpty():
-			first = s
-		case s.First.Is4() != first.First.Is4():
-			return false, fmt.Errorf("%s and %s are of two families; make a tier for each", first, s)
-		}
+	if t.size.isZero() && len(t.list) > 0 {
+		return nil, errAll
 	}
-	return first.First.Is4(), nil
+	return t, nil
 }
 
 // Contains reports whether a is one of the addresses.
 func (t *Tier) Contains(a netip.Addr) bool {
+	return plain(a) && t != nil && a.Is4() == t.is4 && t.has(numberOf(a))
+}
+
+// has is Contains for a number of the tier's family.
+func (t *Tier) has(n uint128) bool {
 	list := t.runs()
-	if len(list) == 0 || !plain(a) || a.Is4() != t.is4 {
-		return false
-	}
-	n := numberOf(a)
 	i := sort.Search(len(list), func(i int) bool { return n.less(list[i].first) })
 	return i > 0 && !list[i-1].last.less(n)
 }
@@ -107,11 +85,6 @@ func (t *Tier) runs() intervals {
 
 // at returns the address with k others before it; k is less than the size.
 func (t *Tier) at(k uint128) uint128 {
-	low, size := 0, len(t.starts) // the last start that is at most k is in [low, low+size)
-	for size > 1 {
-		half := size / 2
-		low += half &^ k.lessMask(t.starts[low+half])
-		size -= half
-	}
-	return t.list[low].first.add(k.sub(t.starts[low]))
+	i := sort.Search(len(t.starts), func(i int) bool { return k.less(t.starts[i]) }) - 1
+	return t.list[i].first.add(k.sub(t.starts[i]))
 }

@@ -20,12 +20,12 @@ func numberOf(a netip.Addr) uint128 {
 
 // addr returns u as an IPv4 address if is4, else as an IPv6 address.
 func (u uint128) addr(is4 bool) netip.Addr {
-	if is4 {
-		return netip.AddrFrom4([4]byte{byte(u.lo >> 24), byte(u.lo >> 16), byte(u.lo >> 8), byte(u.lo)})
-	}
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], u.hi)
 	binary.BigEndian.PutUint64(b[8:], u.lo)
+	if is4 {
+		return netip.AddrFrom4([4]byte(b[12:]))
+	}
 	return netip.AddrFrom16(b)
 }
 
@@ -34,14 +34,6 @@ func (u uint128) less(v uint128) bool {
 	_, borrow := bits.Sub64(u.lo, v.lo, 0)
 	_, borrow = bits.Sub64(u.hi, v.hi, borrow)
 	return borrow != 0
-}
-
-// lessMask is less as a number: all bits set if u is smaller than v, else 0. Searches that step by it have no
-// branch to mispredict.
-func (u uint128) lessMask(v uint128) int {
-	_, borrow := bits.Sub64(u.lo, v.lo, 0)
-	_, borrow = bits.Sub64(u.hi, v.hi, borrow)
-	return -int(borrow)
 }
 
 func (u uint128) compare(v uint128) int {
@@ -58,16 +50,10 @@ func (u uint128) compare(v uint128) int {
 func (u uint128) isZero() bool { return u.hi|u.lo == 0 }
 
 // plus returns u+n, wrapping around at the end.
-func (u uint128) plus(n uint64) uint128 {
-	lo, carry := bits.Add64(u.lo, n, 0)
-	return uint128{u.hi + carry, lo}
-}
+func (u uint128) plus(n uint64) uint128 { return u.add(uint128{0, n}) }
 
 // minus returns u-n, wrapping around at zero.
-func (u uint128) minus(n uint64) uint128 {
-	lo, borrow := bits.Sub64(u.lo, n, 0)
-	return uint128{u.hi - borrow, lo}
-}
+func (u uint128) minus(n uint64) uint128 { return u.sub(uint128{0, n}) }
 
 // add returns u+v, wrapping around at the end.
 func (u uint128) add(v uint128) uint128 {
@@ -91,9 +77,7 @@ func (u uint128) word() (key uint128, bit uint) {
 }
 
 // base is the inverse of word: the first address of the word with key u.
-func (u uint128) base() uint128 {
-	return uint128{u.hi<<6 | u.lo>>58, u.lo << 6}
-}
+func (u uint128) base() uint128 { return uint128{u.hi<<6 | u.lo>>58, u.lo << 6} }
 
 // saturated returns u, or the largest uint64 where u does not fit.
 func (u uint128) saturated() uint64 {
@@ -113,41 +97,3 @@ func ones(n int) uint128 {
 
 // String is the number in 32 hexadecimal digits.
 func (u uint128) String() string { return fmt.Sprintf("%016x%016x", u.hi, u.lo) }
-
-// wordSize is the number of addresses in a word.
-const wordSize = 64
-
-// upTo returns the mask of the bits 0 to bit, both included.
-func upTo(bit uint) uint64 { return 2<<bit - 1 }
-
-// below returns the mask of the bits before bit.
-func below(bit uint) uint64 { return 1<<bit - 1 }
-
-func count(mask uint64) uint64 { return uint64(bits.OnesCount64(mask)) }
-
-// population returns the number of members of some words.
-func population(words []entry) (sum uint64) {
-	for i := range words {
-		sum += count(words[i].val)
-	}
-	return sum
-}
-
-// nthZero returns the position of the k-th zero of mask, counted from 0; mask has more than k zeros.
-//
-// It counts the zeros of all eight bytes at once, those of the bytes below included, so that the byte to look
-// in is the first whose sum exceeds k. Of that byte it then drops the zeros that come before.
-func nthZero(mask uint64, k uint64) uint64 {
-	const each = 0x0101010101010101 // times a byte: that byte eight times
-	zeros := ^mask
-	sums := zeros - zeros>>1&(0x55*each)
-	sums = sums&(0x33*each) + sums>>2&(0x33*each)
-	sums = (sums + sums>>4) & (0x0f * each) * each
-	passed := ((k*each | 0x80*each) - sums) & (0x80 * each) // one bit for each byte whose sum is at most k
-	at := count(passed) * 8
-	zeros >>= at
-	for k -= sums << 8 >> at & 0xff; k > 0; k-- {
-		zeros &= zeros - 1
-	}
-	return at + uint64(bits.TrailingZeros64(zeros))
-}

@@ -3,6 +3,7 @@ package bitmap
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"iter"
 	"math/bits"
 	"net/netip"
@@ -19,8 +20,8 @@ const (
 // Bitmap is the set of used addresses of one Service range, as the legacy allocator keeps it. Make one with New
 // or Parse: the zero value is not usable. It is not safe for concurrent use.
 //
-// It holds one bit for each address it covers, used or not: 128 KiB at most. Covers, Contains, Add, Remove, Len
-// and Cap cost a few instructions and allocate nothing; All, Data, Clone and Equal walk over all bytes.
+// It holds one bit for each address it covers, used or not: 128 KiB at most. Covers, Contains, Add, Remove and Len
+// cost a few instructions and allocate nothing; All, Data, Clone and Equal walk over all bytes.
 type Bitmap struct {
 	// prefix is masked and passes check.
 	prefix netip.Prefix
@@ -34,15 +35,19 @@ type Bitmap struct {
 	used int
 }
 
-// New returns the empty bitmap of p, whose host bits may be anything. The error is a *SpecError if p is invalid,
+// New returns the empty bitmap of p, whose host bits may be anything. The error says what to choose instead if p is invalid,
 // IPv4-mapped, or leaves more than 20 bits to its addresses: IPv4 shorter than /12, IPv6 shorter than /108.
 func New(p netip.Prefix) (*Bitmap, error) {
 	if reason := check(p); reason != "" {
-		return nil, &SpecError{p.String(), reason}
+		return nil, refused(p.String(), reason)
 	}
-	p = p.Masked()
+	return empty(p.Masked()), nil
+}
+
+// empty is New for a masked prefix that passes check.
+func empty(p netip.Prefix) *Bitmap {
 	size := capacity(p)
-	return &Bitmap{prefix: p, network: low(p.Addr()), size: size, data: make([]byte, (size+7)/8)}, nil
+	return &Bitmap{prefix: p, network: low(p.Addr()), size: size, data: make([]byte, (size+7)/8)}
 }
 
 // capacity is the number of addresses of p that have a bit.
@@ -64,9 +69,6 @@ func (b *Bitmap) String() string { return b.prefix.String() }
 // Len is the number of addresses in use.
 func (b *Bitmap) Len() int { return b.used }
 
-// Cap is the number of addresses that have a bit.
-func (b *Bitmap) Cap() int { return b.size }
-
 // Covers reports whether a has a bit. The network address has none, nor has the broadcast address of an IPv4
 // range, nor any address of an IPv6 range behind the first 65536, nor any IPv4-mapped one or one with a zone.
 func (b *Bitmap) Covers(a netip.Addr) bool {
@@ -80,11 +82,11 @@ func (b *Bitmap) Contains(a netip.Addr) bool {
 	return ok && *b.at(i)&mask(i) != 0
 }
 
-// Add marks a as used; it may be so already. The error is a *NotCoveredError if a has no bit.
+// Add marks a as used; it may be so already. It is an error if a has no bit.
 func (b *Bitmap) Add(a netip.Addr) error {
 	i, ok := b.index(a)
 	if !ok {
-		return &NotCoveredError{a, b.prefix, b.first(), b.last()}
+		return b.notCovered(a)
 	}
 	if at := b.at(i); *at&mask(i) == 0 {
 		*at |= mask(i)
@@ -165,15 +167,12 @@ func (b *Bitmap) addr(i int) netip.Addr {
 	return netip.AddrFrom16(raw)
 }
 
-// first and last are the ends of what is covered; the zero Addr where nothing is.
-func (b *Bitmap) first() netip.Addr { return b.end(0) }
-func (b *Bitmap) last() netip.Addr  { return b.end(b.size - 1) }
-
-func (b *Bitmap) end(i int) netip.Addr {
+// notCovered says that a has no bit.
+func (b *Bitmap) notCovered(a netip.Addr) error {
 	if b.size == 0 {
-		return netip.Addr{}
+		return fmt.Errorf("address %s has no bit: the bitmap of %s has none at all, choose a larger range", a, b.prefix)
 	}
-	return b.addr(i)
+	return fmt.Errorf("address %s has no bit: the bitmap of %s goes from %s to %s, choose an address of these", a, b.prefix, b.addr(0), b.addr(b.size-1))
 }
 
 // at is the byte that has bit i, mask the place of it there.

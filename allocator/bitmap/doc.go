@@ -26,7 +26,7 @@
 //   - What [Bitmap.Data] returns is, byte for byte, what the API server would write for the same addresses.
 //   - [Parse] refuses whatever it does not wholly understand, and says what it is: a bitmap that was never used
 //     ([ErrUnset]), node ports, which are kept in the same form under another key ([ErrNodePorts]), a range that is
-//     none ([SpecError]), bits without an address ([OverflowError]). No bit is ever dropped in silence.
+//     none, bits without an address. No bit is ever dropped in silence.
 //
 // Start reading at [Bitmap], then [Parse].
 package bitmap

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
-	"github.com/clusterip-operator/clusterip-operator/allocator/internal/golden"
 )
 
 // oracle is a bitmap as its definition has it: one number, of which bit i stands for the address i+1 after the
@@ -22,35 +21,29 @@ func newOracle(p netip.Prefix) oracle { return oracle{p.Masked(), new(big.Int)} 
 
 // capacity: no network address, no broadcast address in IPv4, at most 65535 addresses in IPv6, never below zero.
 func (o oracle) capacity() int {
-	size := new(big.Int).Lsh(big.NewInt(1), uint(o.prefix.Addr().BitLen()-o.prefix.Bits()))
+	size := 1<<(o.prefix.Addr().BitLen()-o.prefix.Bits()) - 1
 	if o.prefix.Addr().Is4() {
-		size.Sub(size, big.NewInt(2))
-	} else {
-		if size.Cmp(big.NewInt(65536)) > 0 {
-			size.SetInt64(65536)
-		}
-		size.Sub(size, big.NewInt(1))
+		return max(0, size-1)
 	}
-	if size.Sign() < 0 {
-		return 0
-	}
-	return int(size.Int64())
+	return min(size, 65535)
 }
 
 // addr returns the address of bit i.
 func (o oracle) addr(i int) netip.Addr {
-	n := golden.Number(o.prefix.Addr())
-	return golden.Addr(n.Add(n, big.NewInt(int64(i)+1)), o.prefix.Addr().Is4())
+	n := number(o.prefix.Addr())
+	a, _ := netip.AddrFromSlice(n.Add(n, big.NewInt(int64(i)+1)).FillBytes(make([]byte, o.prefix.Addr().BitLen()/8)))
+	return a
 }
+
+func number(a netip.Addr) *big.Int { return new(big.Int).SetBytes(a.AsSlice()) }
 
 // bit returns the bit of a, or -1 if it has none.
 func (o oracle) bit(a netip.Addr) int {
 	if !a.IsValid() || a.Zone() != "" || a.Is4() != o.prefix.Addr().Is4() {
 		return -1
 	}
-	n := golden.Number(a)
-	n.Sub(n, golden.Number(o.prefix.Addr()))
-	n.Sub(n, big.NewInt(1))
+	n := number(a)
+	n.Sub(n, number(o.prefix.Addr())).Sub(n, big.NewInt(1))
 	if n.Sign() < 0 || n.Cmp(big.NewInt(int64(o.capacity()))) >= 0 {
 		return -1
 	}

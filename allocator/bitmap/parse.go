@@ -14,23 +14,39 @@ import (
 //
 //   - ErrUnset if both are empty, as in a RangeAllocation that was created and never used;
 //   - ErrNodePorts, possibly wrapped, if spec is a port range;
-//   - *SpecError if spec is not a prefix, has host bits set, or is one that New refuses. Decimal numbers with
+//   - one that says what to do if spec is not a prefix, has host bits set, or is one that New refuses. Decimal numbers with
 //     leading zeros, as in 10.096.0.0/16, are read as old API servers read them: as decimal;
-//   - *OverflowError if bits are set that stand for no address of the range.
+//   - one that names the lowest of them if bits are set that stand for no address of the range.
 func Parse(spec string, data []byte) (*Bitmap, error) {
 	p, err := parsePrefix(spec, data)
 	if err != nil {
 		return nil, err
 	}
-	b, err := New(p)
-	if err != nil {
-		return nil, &SpecError{spec, check(p)}
+	if reason := check(p); reason != "" {
+		return nil, refused(spec, reason)
 	}
+	b := empty(p)
 	if n, first := beyond(data, b.size); n > 0 {
-		return nil, &OverflowError{Spec: spec, Bits: n, Max: b.size, First: first, Addr: b.addr(first)}
+		return nil, b.overflow(spec, n, first)
 	}
 	b.load(data)
 	return b, nil
+}
+
+// refused says why something cannot be the range of a bitmap and what to do.
+func refused(spec, reason string) error {
+	return fmt.Errorf("%q cannot be the range of a bitmap: %s", spec, reason)
+}
+
+// overflow says that n bits are set which stand for no address of the range, and which is the first of them.
+func (b *Bitmap) overflow(spec string, n, first int) error {
+	text := fmt.Sprintf("bit %d", first)
+	if a := b.addr(first); a.IsValid() {
+		text += fmt.Sprintf(" (%s)", a)
+	}
+	return fmt.Errorf("the bitmap of %s has %d bits, with %d set beyond them, the first is %s: "+
+		"either the range was larger once or the bytes are damaged; look for Services with such addresses, then rebuild the bitmap from the Services",
+		spec, b.size, n, text)
 }
 
 // parsePrefix returns the prefix that spec means, whatever its length; data only helps to tell what else it is.
@@ -39,16 +55,17 @@ func parsePrefix(spec string, data []byte) (netip.Prefix, error) {
 	case spec == "" && len(trimmed(data)) == 0:
 		return netip.Prefix{}, ErrUnset
 	case spec == "":
-		return netip.Prefix{}, &SpecError{spec, "there is no range, although addresses are in use; restore it from a backup, or rebuild the bitmap from the Services"}
+		const reason = "there is no range, although addresses are in use; restore it from a backup, or rebuild the bitmap from the Services"
+		return netip.Prefix{}, refused(spec, reason)
 	case isPortRange(spec):
 		return netip.Prefix{}, fmt.Errorf("range %q: %w", spec, ErrNodePorts)
 	}
 	p, err := netip.ParsePrefix(withoutLeadingZeros(spec))
 	switch {
 	case err != nil:
-		return netip.Prefix{}, &SpecError{spec, check(netip.Prefix{})}
+		return netip.Prefix{}, refused(spec, check(netip.Prefix{}))
 	case p != p.Masked():
-		return netip.Prefix{}, &SpecError{spec, "it has host bits set, which no API server writes; if the range is meant, write " + p.Masked().String()}
+		return netip.Prefix{}, refused(spec, "it has host bits set, which no API server writes; if the range is meant, write "+p.Masked().String())
 	default:
 		return p, nil
 	}
@@ -104,10 +121,7 @@ func withoutLeadingZeros(spec string) string {
 
 // trimZeros drops the zeros in front of s, except where s is nothing else.
 func trimZeros(s string) string {
-	for len(s) > 1 && s[0] == '0' {
-		s = s[1:]
-	}
-	return s
+	return strings.TrimLeft(s[:max(0, len(s)-1)], "0") + s[max(0, len(s)-1):]
 }
 
 // beyond returns how many bits of data are set from bit n on, and which is the first of them.
@@ -141,49 +155,3 @@ var (
 	// ErrNodePorts is the answer to the RangeAllocation of node ports, which has the same form.
 	ErrNodePorts = errors.New("the bitmap is that of node ports, not of addresses: leave it as it is")
 )
-
-// SpecError says why something cannot be the range of a bitmap and what to do.
-type SpecError struct {
-	Spec   string // the range as it was given
-	Reason string // what is wrong with it and what to do
-}
-
-// Error implements error.
-func (e *SpecError) Error() string {
-	return fmt.Sprintf("%q cannot be the range of a bitmap: %s", e.Spec, e.Reason)
-}
-
-// OverflowError says that bits are set which stand for no address of the range.
-type OverflowError struct {
-	Spec  string     // the range as it was given
-	Bits  int        // how many such bits are set
-	Max   int        // how many bits the range has: the bits 0 to Max-1 stand for an address
-	First int        // the lowest bit that is set without standing for one
-	Addr  netip.Addr // the address that it would stand for in a larger range; not valid where addresses end
-}
-
-// Error implements error.
-func (e *OverflowError) Error() string {
-	first := fmt.Sprintf("bit %d", e.First)
-	if e.Addr.IsValid() {
-		first = fmt.Sprintf("bit %d (%s)", e.First, e.Addr)
-	}
-	return fmt.Sprintf("the bitmap of %s has %d bits, with %d set beyond them, the first is %s: "+
-		"either the range was larger once or the bytes are damaged; look for Services with such addresses, then rebuild the bitmap from the Services",
-		e.Spec, e.Max, e.Bits, first)
-}
-
-// NotCoveredError says that an address has no bit in a bitmap.
-type NotCoveredError struct {
-	Addr        netip.Addr
-	Prefix      netip.Prefix // the range of the bitmap
-	First, Last netip.Addr   // the ends of what it covers; not valid if that is nothing
-}
-
-// Error implements error.
-func (e *NotCoveredError) Error() string {
-	if !e.First.IsValid() {
-		return fmt.Sprintf("address %s has no bit: the bitmap of %s has none at all, choose a larger range", e.Addr, e.Prefix)
-	}
-	return fmt.Sprintf("address %s has no bit: the bitmap of %s goes from %s to %s, choose an address of these", e.Addr, e.Prefix, e.First, e.Last)
-}

@@ -3,10 +3,10 @@ package bitmap_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 )
@@ -56,96 +56,49 @@ func TestParseRefusesSpec(t *testing.T) {
 		reason     string
 	}{
 		{"garbage", "ten dot zero", nil, noPrefix},
-		{"no length", "10.96.0.0", nil, noPrefix},
-		{"empty length", "10.96.0.0/", nil, noPrefix},
 		{"no address", "/16", nil, noPrefix},
-		{"only a slash", "/", nil, noPrefix},
 		{"length out of reach", "10.96.0.0/33", nil, noPrefix},
-		{"length out of reach, IPv6", "fd00::/129", nil, noPrefix},
-		{"negative length", "10.96.0.0/-16", nil, noPrefix},
-		{"signed length", "10.96.0.0/+16", nil, noPrefix},
 		{"an octet too large", "10.0256.0.0/16", nil, noPrefix},
-		{"a number of three octets", "10.96.0/16", nil, noPrefix},
-		{"a number of five octets", "10.96.0.0.0/16", nil, noPrefix},
-		{"hexadecimal", "0x0a.96.0.0/16", nil, noPrefix},
-		{"blank in front", " 10.96.0.0/16", nil, noPrefix},
 		{"two ranges", "10.96.0.0/16,fd00::/112", nil, noPrefix},
 		{"zone", "fe80::%eth0/112", nil, noPrefix},
-		{"a span of addresses", "10.96.0.0-10.96.0.255", nil, noPrefix},
 		{"one port", "30000", nil, noPrefix},
-		{"a port too large", "30000-65536", nil, noPrefix},
 		{"ports the wrong way round", "32767-30000", nil, noPrefix},
-		{"negative port", "-1-30000", nil, noPrefix},
-		{"half a range of ports", "30000-", nil, noPrefix},
 		{"host bits", "10.96.7.0/16", nil, "it has host bits set, which no API server writes; if the range is meant, write 10.96.0.0/16"},
 		{"host bits after leading zeros", "10.096.0.1/16", nil, "it has host bits set, which no API server writes; if the range is meant, write 10.96.0.0/16"},
 		{"host bits, IPv6", "fd00:10:96::1/112", nil, "it has host bits set, which no API server writes; if the range is meant, write fd00:10:96::/112"},
 		{"too large", "10.0.0.0/11", nil, "it is larger than any range of an API server; choose a /12 or smaller, for example 10.0.0.0/12"},
-		{"all of IPv4", "0.0.0.0/0", nil, "it is larger than any range of an API server; choose a /12 or smaller, for example 0.0.0.0/12"},
 		{"too large, IPv6", "fd00:10:96::/107", nil, "it is larger than any range of an API server; choose a /108 or smaller, for example fd00:10:96::/108"},
-		{"too large, spelled otherwise", "10.000.0.0/011", nil, "it is larger than any range of an API server; choose a /12 or smaller, for example 10.0.0.0/12"},
-		{"usual for IPv6 elsewhere", "fd00:10:96::/64", nil, "it is larger than any range of an API server; choose a /108 or smaller, for example fd00:10:96::/108"},
 		{"IPv4-mapped", "::ffff:10.96.0.0/112", nil, "it is an IPv4-mapped IPv6 prefix; write 10.96.0.0/16"},
-		{"no range, but bits", "", []byte{0, 2, 1}, "there is no range, although addresses are in use; restore it from a backup, or rebuild the bitmap from the Services"},
+		{"no range, but bits", "", []byte{0, 2, 1},
+			"there is no range, although addresses are in use; restore it from a backup, or rebuild the bitmap from the Services"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b, err := bitmap.Parse(tc.spec, tc.data)
-			var refused *bitmap.SpecError
-			if !errors.As(err, &refused) || b != nil {
-				t.Fatalf("Parse(%q) = %v, %v, want a *SpecError", tc.spec, b, err)
-			}
-			if diff := cmp.Diff(bitmap.SpecError{Spec: tc.spec, Reason: tc.reason}, *refused); diff != "" {
-				t.Errorf("refused (-want +got):\n%s", diff)
-			}
-			if errors.Is(err, bitmap.ErrUnset) || errors.Is(err, bitmap.ErrNodePorts) {
-				t.Errorf("%v is something else as well", err)
+			if want := fmt.Sprintf("%q cannot be the range of a bitmap: %s", tc.spec, tc.reason); b != nil || err == nil || err.Error() != want {
+				t.Errorf("Parse(%q) = %v, %v, want %s", tc.spec, b, err, want)
 			}
 		})
 	}
 }
 
 func TestNew(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		prefix netip.Prefix
-		want   string // the range
-		reason string // or why there is none
-	}{
-		{"usual", netip.MustParsePrefix("10.96.0.0/16"), "10.96.0.0/16", ""},
-		{"host bits", netip.MustParsePrefix("10.96.3.4/16"), "10.96.0.0/16", ""},
-		{"host bits, IPv6", netip.MustParsePrefix("fd00::7/112"), "fd00::/112", ""},
-		{"the largest", netip.MustParsePrefix("10.96.0.0/12"), "10.96.0.0/12", ""},
-		{"the largest, IPv6", netip.MustParsePrefix("fd00::/108"), "fd00::/108", ""},
-		{"invalid", netip.Prefix{}, "invalid Prefix", noPrefix},
-		{"too large", netip.MustParsePrefix("10.99.3.4/11"), "10.99.3.4/11", "it is larger than any range of an API server; choose a /12 or smaller, for example 10.96.0.0/12"},
-		{"too large, IPv6", netip.MustParsePrefix("fd00::/107"), "fd00::/107", "it is larger than any range of an API server; choose a /108 or smaller, for example fd00::/108"},
-		{"mapped", netip.MustParsePrefix("::ffff:10.96.0.0/112"), "::ffff:10.96.0.0/112", "it is an IPv4-mapped IPv6 prefix; write 10.96.0.0/16"},
-		{"all of IPv4, mapped", netip.MustParsePrefix("::ffff:0.0.0.0/90"), "::ffff:0.0.0.0/90", "it is an IPv4-mapped IPv6 prefix; write an IPv4 prefix or an IPv6 prefix outside ::ffff:0:0/96"},
+	const tooLarge = "it is larger than any range of an API server; choose a "
+	for p, reason := range map[netip.Prefix]string{
+		netip.MustParsePrefix("10.96.3.4/12"):         "",
+		netip.MustParsePrefix("fd00::7/108"):          "",
+		{}:                                            noPrefix,
+		netip.MustParsePrefix("10.99.3.4/11"):         tooLarge + "/12 or smaller, for example 10.96.0.0/12",
+		netip.MustParsePrefix("fd00::/107"):           tooLarge + "/108 or smaller, for example fd00::/108",
+		netip.MustParsePrefix("::ffff:10.96.0.0/112"): "it is an IPv4-mapped IPv6 prefix; write 10.96.0.0/16",
+		netip.MustParsePrefix("::ffff:0.0.0.0/90"):    "it is an IPv4-mapped IPv6 prefix; write an IPv4 prefix or an IPv6 prefix outside ::ffff:0:0/96",
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			b, err := bitmap.New(tc.prefix)
-			if tc.reason == "" {
-				if err != nil || b.String() != tc.want || b.Len() != 0 {
-					t.Errorf("New(%s) = %v, %v, want %s", tc.prefix, b, err, tc.want)
-				}
-				return
-			}
-			var refused *bitmap.SpecError
-			if !errors.As(err, &refused) || b != nil {
-				t.Fatalf("New(%s) = %v, %v, want a *SpecError", tc.prefix, b, err)
-			}
-			if diff := cmp.Diff(bitmap.SpecError{Spec: tc.want, Reason: tc.reason}, *refused); diff != "" {
-				t.Errorf("refused (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestSpecErrorMessage(t *testing.T) {
-	_, err := bitmap.Parse("10.0.0.0/11", nil)
-	const want = `"10.0.0.0/11" cannot be the range of a bitmap: it is larger than any range of an API server; choose a /12 or smaller, for example 10.0.0.0/12`
-	if err == nil || err.Error() != want {
-		t.Errorf("%v,\nwant %s", err, want)
+		b, err := bitmap.New(p)
+		switch {
+		case reason == "" && (err != nil || b.Prefix() != p.Masked() || b.String() != p.Masked().String() || b.Len() != 0):
+			t.Errorf("New(%s) = %v, %v", p, b, err)
+		case reason != "" && (err == nil || b != nil || !strings.HasSuffix(err.Error(), reason)):
+			t.Errorf("New(%s) = %v, %v, want %s", p, b, err, reason)
+		}
 	}
 }
 
@@ -176,103 +129,41 @@ func TestNodePorts(t *testing.T) {
 
 func TestOverflow(t *testing.T) {
 	const wayOut = "either the range was larger once or the bytes are damaged; look for Services with such addresses, then rebuild the bitmap from the Services"
-	end := netip.MustParseAddr("255.255.255.255")
 	for _, tc := range []struct {
-		name, spec string
-		data       []byte
-		want       bitmap.OverflowError
-		message    string
+		spec string
+		data []byte
+		want string
 	}{
-		{
-			"broadcast address", "10.0.0.0/28", []byte{0x40, 0x01},
-			bitmap.OverflowError{Bits: 1, Max: 14, First: 14, Addr: netip.MustParseAddr("10.0.0.15")},
-			"the bitmap of 10.0.0.0/28 has 14 bits, with 1 set beyond them, the first is bit 14 (10.0.0.15): " + wayOut,
-		},
-		{
-			"two in the last byte", "10.0.0.0/28", []byte{0xff, 0xff},
-			bitmap.OverflowError{Bits: 2, Max: 14, First: 14, Addr: netip.MustParseAddr("10.0.0.15")},
-			"the bitmap of 10.0.0.0/28 has 14 bits, with 2 set beyond them, the first is bit 14 (10.0.0.15): " + wayOut,
-		},
-		{
-			"over two bytes", "10.0.0.0/28", []byte{0x81, 0x40, 0x01},
-			bitmap.OverflowError{Bits: 3, Max: 14, First: 14, Addr: netip.MustParseAddr("10.0.0.15")},
-			"the bitmap of 10.0.0.0/28 has 14 bits, with 3 set beyond them, the first is bit 14 (10.0.0.15): " + wayOut,
-		},
-		{
-			"a larger range", "10.0.0.0/24", append([]byte{0x03}, make([]byte, 63)...), // 10.0.1.249 and .250
-			bitmap.OverflowError{Bits: 2, Max: 254, First: 504, Addr: netip.MustParseAddr("10.0.1.249")},
-			"the bitmap of 10.0.0.0/24 has 254 bits, with 2 set beyond them, the first is bit 504 (10.0.1.249): " + wayOut,
-		},
-		{
-			"the range is quoted as it stands", "10.000.0.0/30", []byte{0x07},
-			bitmap.OverflowError{Bits: 1, Max: 2, First: 2, Addr: netip.MustParseAddr("10.0.0.3")},
-			"the bitmap of 10.000.0.0/30 has 2 bits, with 1 set beyond them, the first is bit 2 (10.0.0.3): " + wayOut,
-		},
-		{
-			"no bits at all", "10.0.0.0/32", []byte{0x01},
-			bitmap.OverflowError{Bits: 1, Max: 0, First: 0, Addr: netip.MustParseAddr("10.0.0.1")},
-			"the bitmap of 10.0.0.0/32 has 0 bits, with 1 set beyond them, the first is bit 0 (10.0.0.1): " + wayOut,
-		},
-		{
-			"IPv6, a byte that is full", "fd00::/125", []byte{0x80},
-			bitmap.OverflowError{Bits: 1, Max: 7, First: 7, Addr: netip.MustParseAddr("fd00::8")},
-			"the bitmap of fd00::/125 has 7 bits, with 1 set beyond them, the first is bit 7 (fd00::8): " + wayOut,
-		},
-		{
-			"IPv6, in the range behind the last bit", "fd00::/108", append([]byte{0x80}, make([]byte, 8191)...),
-			bitmap.OverflowError{Bits: 1, Max: 65535, First: 65535, Addr: netip.MustParseAddr("fd00::1:0")},
-			"the bitmap of fd00::/108 has 65535 bits, with 1 set beyond them, the first is bit 65535 (fd00::1:0): " + wayOut,
-		},
-		{
-			"the last address of IPv4", "255.255.255.240/28", []byte{0x40, 0},
-			bitmap.OverflowError{Bits: 1, Max: 14, First: 14, Addr: end},
-			"the bitmap of 255.255.255.240/28 has 14 bits, with 1 set beyond them, the first is bit 14 (255.255.255.255): " + wayOut,
-		},
-		{
-			"behind the end of IPv4", "255.255.255.240/28", []byte{0x80, 0},
-			bitmap.OverflowError{Bits: 1, Max: 14, First: 15},
-			"the bitmap of 255.255.255.240/28 has 14 bits, with 1 set beyond them, the first is bit 15: " + wayOut,
-		},
-		{
-			"behind the end of IPv6", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0/124", []byte{0x80, 0},
-			bitmap.OverflowError{Bits: 1, Max: 15, First: 15},
-			"the bitmap of ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0/124 has 15 bits, with 1 set beyond them, the first is bit 15: " + wayOut,
-		},
+		{"10.0.0.0/28", []byte{0x40, 0x01}, "14 bits, with 1 set beyond them, the first is bit 14 (10.0.0.15)"}, // the broadcast address
+		{"10.0.0.0/28", []byte{0x81, 0x40, 0x01}, "14 bits, with 3 set beyond them, the first is bit 14 (10.0.0.15)"},
+		{"10.0.0.0/24", append([]byte{0x03}, make([]byte, 63)...), "254 bits, with 2 set beyond them, the first is bit 504 (10.0.1.249)"},
+		{"10.000.0.0/30", []byte{0x07}, "2 bits, with 1 set beyond them, the first is bit 2 (10.0.0.3)"}, // quoted as it stands
+		{"10.0.0.0/32", []byte{0x01}, "0 bits, with 1 set beyond them, the first is bit 0 (10.0.0.1)"},
+		{"fd00::/108", append([]byte{0x80}, make([]byte, 8191)...), "65535 bits, with 1 set beyond them, the first is bit 65535 (fd00::1:0)"},
+		{"255.255.255.240/28", []byte{0x40, 0}, "14 bits, with 1 set beyond them, the first is bit 14 (255.255.255.255)"},
+		{"255.255.255.240/28", []byte{0x80, 0}, "14 bits, with 1 set beyond them, the first is bit 15"}, // behind the end of IPv4
+		{"ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0/124", []byte{0x80, 0}, "15 bits, with 1 set beyond them, the first is bit 15"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			b, err := bitmap.Parse(tc.spec, tc.data)
-			var over *bitmap.OverflowError
-			if !errors.As(err, &over) || b != nil {
-				t.Fatalf("Parse = %v, %v, want an *OverflowError", b, err)
-			}
-			tc.want.Spec = tc.spec
-			if diff := cmp.Diff(tc.want, *over, byEquality); diff != "" {
-				t.Errorf("overflow (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.message, err.Error()); diff != "" {
-				t.Errorf("message (-want +got):\n%s", diff)
-			}
-		})
+		want := "the bitmap of " + tc.spec + " has " + tc.want + ": " + wayOut
+		if b, err := bitmap.Parse(tc.spec, tc.data); b != nil || err == nil || err.Error() != want {
+			t.Errorf("%s, %x: %v, %v,\nwant %s", tc.spec, tc.data, b, err, want)
+		}
 	}
 }
 
 // TestOverflowIsExact sets one bit after the other: the first that is refused is the one behind the last address.
 func TestOverflowIsExact(t *testing.T) {
 	for _, p := range lengths() {
-		o := newOracle(p)
-		for _, i := range []int{o.capacity() - 1, o.capacity(), o.capacity() + 1, o.capacity() + 7, o.capacity() + 64, o.capacity() + 1000} {
+		for _, more := range []int{-1, 0, 1, 7, 64, 1000} {
+			o := newOracle(p)
+			i := o.capacity() + more
 			if i < 0 {
 				continue
 			}
-			o = newOracle(p)
 			o.set(i, 1)
 			_, err := bitmap.Parse(p.String(), o.number.Bytes())
-			var over *bitmap.OverflowError
-			switch {
-			case i < o.capacity() && err != nil:
+			if (more >= 0) != (err != nil) || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("with 1 set beyond them, the first is bit %d", i)) {
 				t.Errorf("%s, bit %d of %d: %v", p, i, o.capacity(), err)
-			case i >= o.capacity() && (!errors.As(err, &over) || over.First != i || over.Bits != 1 || over.Max != o.capacity()):
-				t.Errorf("%s, bit %d of %d: %v, want an *OverflowError", p, i, o.capacity(), err)
 			}
 		}
 	}

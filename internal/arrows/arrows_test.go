@@ -125,7 +125,7 @@ func TestForbids(t *testing.T) {
 		{"allocator", "k8s.io/*", "k8s.io/api/core/v1", true},
 		{"allocator", "log", "log/slog", true},
 		{"allocator", "log", "logic", false},
-		{"allocator", "github.com/*", module + "/allocator/internal/golden", false},
+		{"allocator", "github.com/*", module + "/allocator/bitmap", false},
 		{"allocator", "github.com/*", module + "/allocators", true},
 		{"controllers", module + "/api/config", module + "/api/v1alpha1", false},
 	} {

@@ -53,69 +53,28 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestQuickUpgrades(t *testing.T) {
-	for name, tc := range map[string]struct {
-		args      []string
-		wantSizes []int
+// TestQuick: what is said beside --quick holds.
+func TestQuick(t *testing.T) {
+	for _, tc := range []struct {
+		args                        []string
+		clusters, services, there   []int
+		proxies, crowd, wantRepeats int
 	}{
-		"nothing said":              {nil, []int{1_000, 10_000, 30_000, 65_000}},
-		"quick":                     {[]string{"--quick"}, []int{500}},
-		"quick, with another size":  {[]string{"--quick", "--clusters=200"}, []int{200}},
-		"in full, with other sizes": {[]string{"--clusters=20000,100"}, []int{100, 20_000}},
+		{nil, []int{1_000, 10_000, 30_000, 65_000}, []int{1_000, 10_000, 30_000}, []int{0, 5_000, 20_000}, 5, 1_000, 3},
+		{[]string{"--quick"}, []int{500}, []int{1_000}, []int{0, 500}, 5, 100, 1},
+		{
+			[]string{"--quick", "--clusters=200,100", "--services=200", "--proxies=ours-nft", "--there=0", "--crowd=1000", "--repeats=2"},
+			[]int{100, 200}, []int{200}, []int{0}, 1, 1_000, 2,
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c, err := parse(tc.args)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.wantSizes, c.upgrade.Sizes); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
-func TestQuickProxies(t *testing.T) {
-	for name, tc := range map[string]struct {
-		args        []string
-		wantSizes   []int
-		wantProxies int
-	}{
-		"nothing said":                {nil, []int{1_000, 10_000, 30_000}, 5},
-		"quick":                       {[]string{"--quick"}, []int{1_000}, 5},
-		"quick, with one proxy alone": {[]string{"--quick", "--proxies=ours-nft", "--services=200"}, []int{200}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, err := parse(append(tc.args, "--only=proxy"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.wantSizes, c.proxy.Sizes); diff != "" || len(c.proxy.Proxies) != tc.wantProxies {
-				t.Error(diff, c.proxy.Proxies)
-			}
-		})
-	}
-}
-
-func TestQuickSteering(t *testing.T) {
-	for name, tc := range map[string]struct {
-		args      []string
-		wantSizes []int
-		wantCrowd int
-	}{
-		"nothing said":              {nil, []int{0, 5_000, 20_000}, 1_000},
-		"quick":                     {[]string{"--quick"}, []int{0, 500}, 100},
-		"quick, with another crowd": {[]string{"--quick", "--crowd=1000", "--there=0"}, []int{0}, 1_000},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, err := parse(append(tc.args, "--only=steering"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.wantSizes, c.steering.Sizes); diff != "" || c.steering.Crowd != tc.wantCrowd {
-				t.Error(diff, c.steering.Crowd)
-			}
-		})
+		c, err := parse(append(tc.args, "--only=upgrade,proxy,steering"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := [][]int{c.upgrade.Sizes, c.proxy.Sizes, c.steering.Sizes, {len(c.proxy.Proxies), c.steering.Crowd, c.upgrade.Repeats}}
+		if diff := cmp.Diff([][]int{tc.clusters, tc.services, tc.there, {tc.proxies, tc.crowd, tc.wantRepeats}}, got); diff != "" {
+			t.Errorf("%v: %s", tc.args, diff)
+		}
 	}
 }
 

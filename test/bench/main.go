@@ -8,7 +8,7 @@
 //	go run ./test/bench --only proxy --quick                         Service proxies, small (needs root)
 //	go run ./test/bench --only steering --quick                      the admission webhooks, small
 //
-// Start with part.go, the list of what can be measured.
+// Start with parts, the list of what can be measured.
 package main
 
 import (
@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -62,11 +61,11 @@ func run(args []string) int {
 // measure runs one part, prints it, and writes it down if that is asked for.
 func measure(ctx context.Context, p part, c command, log *progress.Log) error {
 	log.Step("part %s", p.name)
-	section, err := p.run(ctx, c, log)
+	result, versions, err := p.run(ctx, c, log)
 	if err != nil {
 		return err
 	}
-	section.Name = p.name
+	section := report.Section{Name: p.name, Intro: []string{intro(c, versions)}, Tables: result.Tables(), Notes: result.Notes()}
 	fmt.Println()
 	if err := section.Print(os.Stdout); err != nil {
 		return err
@@ -80,91 +79,58 @@ func measure(ctx context.Context, p part, c command, log *progress.Log) error {
 // part is something to measure. Its name is also that of its section in the document.
 type part struct {
 	name string
-	run  func(context.Context, command, *progress.Log) (report.Section, error)
+	run  func(context.Context, command, *progress.Log) (r result, versions string, err error)
+}
+
+// result is what a part has measured.
+type result interface {
+	Tables() []report.Table
+	Notes() []string
 }
 
 var parts = []part{
-	{"allocator", showAllocator},
-	{"allocations", runAllocations},
-	{"manager", runManager},
-	{"upgrade", runUpgrade},
-	{"proxy", runProxy},
-	{"steering", runSteering},
+	{"allocator", func(_ context.Context, c command, _ *progress.Log) (result, string, error) {
+		r, err := micro.ReadKept(c.kept)
+		return r, "", err
+	}},
+	{"allocations", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
+		r, err := allocation.Run(ctx, c.allocations, log)
+		return r, r.Versions, err
+	}},
+	{"manager", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
+		r, err := operation.Run(ctx, c.manager, log)
+		return r, r.Versions, err
+	}},
+	{"upgrade", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
+		r, err := upgrade.Run(ctx, c.upgrade, log)
+		return r, r.Versions, err
+	}},
+	{"proxy", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
+		r, err := proxy.Run(ctx, c.proxy, log)
+		return r, r.Versions, err
+	}},
+	{"steering", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
+		r, err := steering.Run(ctx, c.steering, log)
+		return r, r.Versions, err
+	}},
 }
 
-func names() []string {
-	var out []string
+func names() (out []string) {
 	for _, p := range parts {
 		out = append(out, p.name)
 	}
 	return out
 }
 
-// showAllocator measures nothing: hack/bench.sh has, and kept what go test printed.
-func showAllocator(_ context.Context, c command, _ *progress.Log) (report.Section, error) {
-	times, err := micro.ReadFiles("Allocate", filepath.Join(c.kept, "ours.txt"), filepath.Join(c.kept, "upstream.txt"))
-	if err != nil {
-		return report.Section{}, err
-	}
-	memory, err := micro.ReadFiles("Memory", filepath.Join(c.kept, "ours.txt"))
-	if err != nil {
-		return report.Section{}, err
-	}
-	return report.Section{
-		Intro:  intro("hack/bench.sh", ""),
-		Tables: []report.Table{times.Times(), memory.Memory()},
-		Notes:  times.Notes(),
-	}, nil
-}
-
-func runAllocations(ctx context.Context, c command, log *progress.Log) (report.Section, error) {
-	result, err := allocation.Run(ctx, c.allocations, log)
-	if err != nil {
-		return report.Section{}, err
-	}
-	return report.Section{Intro: intro(c.String(), result.Versions), Tables: result.Tables(), Notes: result.Notes()}, nil
-}
-
-func runManager(ctx context.Context, c command, log *progress.Log) (report.Section, error) {
-	result, err := operation.Run(ctx, c.manager, log)
-	if err != nil {
-		return report.Section{}, err
-	}
-	return report.Section{Intro: intro(c.String(), result.Versions), Tables: result.Tables(), Notes: result.Notes()}, nil
-}
-
-func runUpgrade(ctx context.Context, c command, log *progress.Log) (report.Section, error) {
-	result, err := upgrade.Run(ctx, c.upgrade, log)
-	if err != nil {
-		return report.Section{}, err
-	}
-	return report.Section{Intro: intro(c.String(), result.Versions), Tables: result.Tables(), Notes: result.Notes()}, nil
-}
-
-func runProxy(ctx context.Context, c command, log *progress.Log) (report.Section, error) {
-	result, err := proxy.Run(ctx, c.proxy, log)
-	if err != nil {
-		return report.Section{}, err
-	}
-	return report.Section{Intro: intro(c.String(), result.Versions), Tables: result.Tables(), Notes: result.Notes()}, nil
-}
-
-func runSteering(ctx context.Context, c command, log *progress.Log) (report.Section, error) {
-	result, err := steering.Run(ctx, c.steering, log)
-	if err != nil {
-		return report.Section{}, err
-	}
-	return report.Section{Intro: intro(c.String(), result.Versions), Tables: result.Tables(), Notes: result.Notes()}, nil
-}
-
 // intro says how numbers came about: when, by which command, on what.
-func intro(command, versions string) []string {
-	parts := []string{runtime.Version()}
-	if versions != "" {
-		parts = append([]string{versions}, parts...)
+func intro(c command, versions string) string {
+	command := c.String()
+	if versions == "" { // hack/bench.sh has measured, and kept what go test printed
+		command = "hack/bench.sh"
+	} else {
+		versions += ", "
 	}
-	return []string{fmt.Sprintf("Measured on %s by `%s` with %s, on %s.",
-		time.Now().Format(time.DateOnly), command, strings.Join(parts, ", "), machine())}
+	return fmt.Sprintf("Measured on %s by `%s` with %s%s, on %s.", time.Now().Format(time.DateOnly), command, versions, runtime.Version(), machine())
 }
 
 // machine describes the computer as far as it tells.

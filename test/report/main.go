@@ -7,11 +7,14 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/onsi/ginkgo/v2/types"
@@ -80,15 +83,39 @@ func shorten(suites []types.Report) {
 	}
 }
 
-// print prints the specs that failed and the slowest of all.
+// spec is a spec that ran, or a node like BeforeSuite.
+type spec struct {
+	name string
+	types.SpecReport
+}
+
+// specsOf returns what ran in suites, the slowest first.
+func specsOf(suites []types.Report) (all []spec) {
+	for _, suite := range suites {
+		for _, report := range suite.SpecReports {
+			if report.State.Is(types.SpecStateSkipped | types.SpecStatePending) {
+				continue
+			}
+			text := report.FullText()
+			if !report.LeafNodeType.Is(types.NodeTypeIt) {
+				text = strings.TrimSpace("[" + report.LeafNodeType.String() + "] " + text)
+			}
+			all = append(all, spec{suite.SuiteDescription + ": " + text, report})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b spec) int { return cmp.Compare(b.RunTime, a.RunTime) })
+	return all
+}
+
+// print prints the specs that failed, named as Go names tests, and the slowest of all.
 func print(out io.Writer, specs []spec) {
 	for _, s := range specs {
-		if s.failed {
-			_, _ = fmt.Fprintf(out, "--- FAIL: %s (%.2fs)\n", s.testName(), s.took.Seconds())
+		if s.State.Is(types.SpecStateFailureStates) {
+			_, _ = fmt.Fprintf(out, "--- FAIL: %s (%.2fs)\n", strings.Join(strings.Fields(s.name), "_"), s.RunTime.Seconds())
 		}
 	}
 	_, _ = fmt.Fprintf(out, "== the slowest of %d specs\n", len(specs))
-	for _, s := range slowest(specs, shown) {
-		_, _ = fmt.Fprintf(out, "%8s  %s\n", s.took.Round(100*time.Millisecond), s.name)
+	for _, s := range specs[:min(shown, len(specs))] {
+		_, _ = fmt.Fprintf(out, "%8s  %s\n", s.RunTime.Round(100*time.Millisecond), s.name)
 	}
 }

@@ -2,10 +2,15 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -20,34 +25,56 @@ import (
 // resync is the period of kube-apiserver's own informers.
 const resync = 10 * time.Minute
 
+// outcome is what allocations came to. Latencies are those that a worker sees, in milliseconds, waiting for locks included.
+type outcome struct {
+	Seconds   float64
+	Latencies []float64
+	Addresses []string
+}
+
 // allocate draws addresses with upstream's allocator from a number of workers and says how fast it went. The
 // addresses are left to the caller, who has to take them away before the API server finds out, after 60 s,
 // that they belong to no Service.
-func allocate(ctx context.Context, args []string) (any, error) {
+func allocate(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("allocate", flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "how to reach the API server")
 	namespace := flags.String("namespace", "bench", "namespace of the Services that the addresses are said to belong to")
-	var l load
-	flags.IntVar(&l.workers, "workers", 8, "allocations at the same time")
-	flags.IntVar(&l.count, "count", 500, "allocations to make")
-	flags.DurationVar(&l.limit, "limit", 8*time.Second, "start no allocation after this time")
+	workers := flags.Int("workers", 8, "allocations at the same time")
+	count := flags.Int("count", 500, "allocations to make")
+	limit := flags.Duration("limit", 8*time.Second, "start no allocation after this time")
 	if err := flags.Parse(args); err != nil {
-		return nil, err
+		return err
 	}
 	config, err := loopbackConfig(*kubeconfig)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	peer, err := newAllocator(ctx, config)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer peer.Destroy()
-	return l.run(func(i int) (string, error) {
-		service := &api.Service{ObjectMeta: metav1.ObjectMeta{Namespace: *namespace, Name: fmt.Sprintf("peer-%06d", i)}}
-		ip, err := peer.AllocateNextService(service)
-		return ip.String(), err
-	})
+	var o outcome
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(*workers)
+	start := time.Now()
+	for i := 0; i < *count && time.Since(start) < *limit && ctx.Err() == nil; i++ {
+		group.Go(func() error {
+			begin := time.Now()
+			ip, err := peer.AllocateNextService(&api.Service{ObjectMeta: metav1.ObjectMeta{Namespace: *namespace, Name: fmt.Sprintf("peer-%06d", i)}})
+			if err != nil {
+				return fmt.Errorf("allocation %d: %w", i, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			o.Addresses, o.Latencies = append(o.Addresses, ip.String()), append(o.Latencies, time.Since(begin).Seconds()*1e3)
+			return nil
+		})
+	}
+	err = group.Wait()
+	o.Seconds = time.Since(start).Seconds()
+	return errors.Join(err, json.NewEncoder(os.Stdout).Encode(o))
 }
 
 // loopbackConfig is how kube-apiserver's loopback client is set, with the address and the credentials of a

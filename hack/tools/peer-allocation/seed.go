@@ -42,18 +42,12 @@ type seeding struct {
 	ipAddress *networkingv1.IPAddress // its IPAddress, where IPAddresses are copied
 }
 
-// seeded is what a seeding came to.
-type seeded struct {
-	Objects int     `json:"objects"`
-	Seconds float64 `json:"seconds"`
-}
-
 // seed writes copies of a Service or of its IPAddress, both made by the API server, straight into etcd. A copy
 // differs from the template in name, address, UID and time of creation, and in nothing else. The IPAddresses have
 // to come first: one without a Service has a minute's grace, a Service without an IPAddress is repaired by the
 // API server at once. An API server that allocates from bitmaps wants the bits of the Services instead: services and bitmaps
 // are for while it does not run.
-func seed(ctx context.Context, args []string) (any, error) {
+func seed(ctx context.Context, args []string) (err error) {
 	var s seeding
 	flags := flag.NewFlagSet("seed", flag.ContinueOnError)
 	url := flags.String("etcd", "", "where etcd listens")
@@ -64,39 +58,27 @@ func seed(ctx context.Context, args []string) (any, error) {
 	flags.IntVar(&s.pace, "pace", defaultPace, "objects per second; 0 for as many as etcd takes")
 	ranges := flags.String("range", "", "prefix whose dynamic band the copies are scattered over, or two of different families")
 	if err := flags.Parse(args); err != nil {
-		return nil, err
+		return err
 	}
 	write, known := map[string]func(*seeding, context.Context) error{
 		"ipaddresses": (*seeding).writeIPAddresses, "services": (*seeding).writeServices, "bitmaps": (*seeding).writeBitmaps,
 	}[*kind]
 	if !known {
-		return nil, fmt.Errorf("--kind %q is none of ipaddresses, services and bitmaps", *kind)
+		return fmt.Errorf("--kind %q is none of ipaddresses, services and bitmaps", *kind)
 	}
-	var err error
-	if s.prefixes, err = parsePrefixes(*ranges); err != nil {
-		return nil, err
+	for part := range strings.SplitSeq(*ranges, ",") {
+		prefix, err := netip.ParsePrefix(part)
+		if err != nil {
+			return fmt.Errorf("--range %q: %w", *ranges, err)
+		}
+		s.prefixes = append(s.prefixes, prefix.Masked())
 	}
 	s.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{*url}, DialTimeout: 10 * time.Second, Context: ctx})
 	if err != nil {
-		return nil, fmt.Errorf("connecting to etcd: %w", err)
+		return fmt.Errorf("connecting to etcd: %w", err)
 	}
 	defer func() { _ = s.etcd.Close() }()
-	start := time.Now()
-	if err := write(&s, ctx); err != nil {
-		return nil, err
-	}
-	return seeded{Objects: s.to - s.from, Seconds: time.Since(start).Seconds()}, nil
-}
-
-func parsePrefixes(text string) (prefixes []netip.Prefix, err error) {
-	for part := range strings.SplitSeq(text, ",") {
-		prefix, err := netip.ParsePrefix(part)
-		if err != nil {
-			return nil, fmt.Errorf("--range %q: %w", text, err)
-		}
-		prefixes = append(prefixes, prefix.Masked())
-	}
-	return prefixes, nil
+	return write(&s, ctx)
 }
 
 func (s *seeding) writeServices(ctx context.Context) error {

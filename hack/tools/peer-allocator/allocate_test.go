@@ -93,7 +93,7 @@ func newObjects(tb testing.TB, f fill) allocator {
 		tb.Fatal(err)
 	}
 	a.EnableMetrics()
-	for ip := range f.used() {
+	for _, ip := range f.used() {
 		if err := informer.Informer().GetIndexer().Add(newIPAddress(ip)); err != nil {
 			tb.Fatal(err)
 		}

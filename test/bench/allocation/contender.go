@@ -7,151 +7,169 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"strconv"
-	"sync"
 	"time"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/load"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// contender is a way to get addresses.
-type contender interface {
-	// allocate takes addresses. Getting ready, such as filling a cache, is not part of the measurement.
-	allocate(ctx context.Context, l load.Load) (measurement, error)
-	// release gives back what the last allocate took.
-	release(ctx context.Context) error
-}
+const (
+	// grace is how long an address may be without its Service before the API server takes it away: no turn may come near.
+	grace = 60 * time.Second
+	// resync is the period of kube-apiserver's own informers, and of those of the program upstream runs in.
+	resync = 10 * time.Minute
+)
 
-// measurement is one turn of a contender. Latencies are in milliseconds.
-type measurement struct {
-	Count     int
-	PerSecond float64
-	P50, P99  float64
-}
+// contender is a way to get addresses: it takes a turn, and returns the names of the objects that it leaves. Getting ready, such as filling a cache,
+// is not part of what is measured.
+type contender func(ctx context.Context, c *cluster.Cluster, l load.Load) (o load.Outcome, left []string, err error)
 
-func measured(o load.Outcome) measurement {
-	return measurement{o.Calls, o.PerSecond(), o.Latencies.Median(), o.Latencies.Quantile(0.99)}
-}
-
-// giveBack is the load that takes away what a contender left behind: it is not measured, only to be over soon.
-func giveBack(count int) load.Load { return load.Load{Workers: 16, Count: count} }
-
-// deleteAddresses deletes IPAddresses that belong to no Service. The API server would do that too, after a minute.
-func deleteAddresses(ctx context.Context, c *cluster.Cluster, names []string) error {
-	_, err := giveBack(len(names)).Run(ctx, func(ctx context.Context, i int) error {
-		err := c.Client.NetworkingV1().IPAddresses().Delete(ctx, names[i], metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("deleting IPAddress %s: %w", names[i], err)
-		}
-		return nil
+// creating is a turn in which each call creates one object, whose name it returns.
+func creating(ctx context.Context, l load.Load, one func(ctx context.Context, i int) (string, error)) (load.Outcome, []string, error) {
+	names := make([]string, l.Count)
+	o, err := l.Run(ctx, func(ctx context.Context, i int) (err error) {
+		names[i], err = one(ctx, i)
+		return err
 	})
-	return err
+	return o, names, err
 }
-
-// grace is how long an address may be without its Service before the API server takes it away: no turn may come near.
-const grace = 60 * time.Second
 
 // bare writes IPAddresses with random addresses and no allocator at all: what the API server can take, and so the
 // most that any allocator can reach.
-type bare struct {
-	cluster *cluster.Cluster
-
-	mu    sync.Mutex
-	taken []string
-}
-
-func (b *bare) allocate(ctx context.Context, l load.Load) (measurement, error) {
-	outcome, err := l.Run(ctx, func(ctx context.Context, i int) error {
+func bare(ctx context.Context, c *cluster.Cluster, l load.Load) (load.Outcome, []string, error) {
+	return creating(ctx, l, func(ctx context.Context, i int) (string, error) {
 		for {
-			ip := framework.NewIPAddress(guess().String(), cluster.Namespace, fmt.Sprintf("bare-%06d", i))
-			_, err := b.cluster.Client.NetworkingV1().IPAddresses().Create(ctx, ip, metav1.CreateOptions{})
-			if apierrors.IsAlreadyExists(err) {
-				continue
+			name := guess().String()
+			if err := createAddress(ctx, c, name, fmt.Sprintf("bare-%06d", i)); !apierrors.IsAlreadyExists(err) {
+				return name, err
 			}
-			if err != nil {
-				return fmt.Errorf("creating IPAddress %s: %w", ip.Name, err)
-			}
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.taken = append(b.taken, ip.Name)
-			return nil
 		}
 	})
-	return measured(outcome), err
-}
-
-func (b *bare) release(ctx context.Context) error {
-	err := deleteAddresses(ctx, b.cluster, b.taken)
-	b.taken = nil
-	return err
 }
 
 // guess returns some address of the range. At the levels measured few are taken.
 func guess() netip.Addr {
-	network := cluster.Range.Addr().As4()
-	var a [4]byte
+	a := cluster.Range.Addr().As4()
 	size := uint32(1) << (32 - cluster.Range.Bits())
-	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(network[:])+1+rand.Uint32N(size-2))
+	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])+1+rand.Uint32N(size-2))
 	return netip.AddrFrom4(a)
 }
 
+func createAddress(ctx context.Context, c *cluster.Cluster, name, service string) error {
+	ip := framework.NewIPAddress(name, cluster.Namespace, service)
+	if _, err := c.Client.NetworkingV1().IPAddresses().Create(ctx, ip, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating IPAddress %s: %w", name, err)
+	}
+	return nil
+}
+
 // services creates Services, which get their address from the allocator inside the API server.
-type services struct {
-	cluster *cluster.Cluster
-	taken   int
-}
-
-func (s *services) allocate(ctx context.Context, l load.Load) (measurement, error) {
-	outcome, err := l.Run(ctx, func(ctx context.Context, i int) error {
-		service := framework.NewService(cluster.Namespace, s.name(i))
-		if _, err := s.cluster.Client.CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating Service %s: %w", service.Name, err)
-		}
-		return nil
+func services(ctx context.Context, c *cluster.Cluster, l load.Load) (load.Outcome, []string, error) {
+	return creating(ctx, l, func(ctx context.Context, i int) (string, error) {
+		name := fmt.Sprintf("created-%06d", i)
+		return name, c.CreateService(ctx, name)
 	})
-	s.taken = outcome.Calls
-	return measured(outcome), err
 }
-
-func (s *services) release(ctx context.Context) error {
-	_, err := giveBack(s.taken).Run(ctx, func(ctx context.Context, i int) error {
-		err := s.cluster.Client.CoreV1().Services(cluster.Namespace).Delete(ctx, s.name(i), metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("deleting Service %s: %w", s.name(i), err)
-		}
-		return nil
-	})
-	s.taken = 0
-	return err
-}
-
-func (s *services) name(i int) string { return fmt.Sprintf("created-%06d", i) }
 
 // upstream runs upstream's allocator in a process of its own, outside of the API server: see hack/tools/peer-allocation.
-type upstream struct {
-	cluster *cluster.Cluster
-	taken   []string
-}
-
-func (u *upstream) allocate(ctx context.Context, l load.Load) (measurement, error) {
+func upstream(ctx context.Context, c *cluster.Cluster, l load.Load) (load.Outcome, []string, error) {
 	var result struct {
-		Allocations   int
-		PerSecond     float64
-		LatencyMillis struct{ P50, P99 float64 }
-		Addresses     []string
+		Seconds   float64
+		Latencies []float64
+		Addresses []string
 	}
-	err := cluster.Peer(ctx, &result, "allocate", "--kubeconfig="+u.cluster.Kubeconfig(), "--namespace="+cluster.Namespace,
+	err := cluster.Peer(ctx, &result, "allocate", "--kubeconfig="+c.Kubeconfig(), "--namespace="+cluster.Namespace,
 		"--workers="+strconv.Itoa(l.Workers), "--count="+strconv.Itoa(l.Count), "--limit="+l.Limit.String())
-	u.taken = result.Addresses
-	return measurement{result.Allocations, result.PerSecond, result.LatencyMillis.P50, result.LatencyMillis.P99}, err
+	elapsed := time.Duration(result.Seconds * float64(time.Second))
+	return load.Outcome{Calls: len(result.Addresses), Elapsed: elapsed, Latencies: result.Latencies}, result.Addresses, err
 }
 
-func (u *upstream) release(ctx context.Context) error {
-	err := deleteAddresses(ctx, u.cluster, u.taken)
-	u.taken = nil
-	return err
+// ours draws addresses from an allocator.Pool that follows the cluster by an informer, as upstream's follows it.
+func ours(ctx context.Context, c *cluster.Cluster, l load.Load) (o load.Outcome, left []string, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pool := allocator.NewPool()
+	if err := follow(ctx, c, pool); err != nil {
+		return o, nil, err
+	}
+	r, err := allocator.NewRange(cluster.Range)
+	if err != nil {
+		return o, nil, err
+	}
+	tier, err := allocator.NewTier([]allocator.Span{r.Band(allocator.Dynamic)}, nil)
+	if err != nil {
+		return o, nil, err
+	}
+	lot := allocator.Lot{Tiers: []*allocator.Tier{tier}}
+	return creating(ctx, l, func(ctx context.Context, i int) (string, error) {
+		// Upstream counts what is used and free after each allocation, for its gauges. So do we.
+		defer pool.Usage(r.Span())
+		return allocate(ctx, c, pool, lot, i)
+	})
+}
+
+// follow makes pool follow the IPAddresses of the cluster until ctx ends, and returns when it knows all of them.
+func follow(ctx context.Context, c *cluster.Cluster, pool *allocator.Pool) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, resync, informers.WithTransform(trim))
+	registration, err := factory.Networking().V1().IPAddresses().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { pool.Observe(addressOf(object), allocator.Allocated) },
+		DeleteFunc: func(object any) { pool.Release(addressOf(object)) },
+	})
+	if err != nil {
+		return fmt.Errorf("watching IPAddresses: %w", err)
+	}
+	factory.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		return fmt.Errorf("listing IPAddresses: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// allocate draws an address, and writes it. A name that is taken is somebody else's, of whom
+// the informer has not told yet.
+func allocate(ctx context.Context, c *cluster.Cluster, pool *allocator.Pool, lot allocator.Lot, i int) (string, error) {
+	for {
+		drawn, err := pool.Draw(lot)
+		if err != nil {
+			return "", err
+		}
+		err = createAddress(ctx, c, drawn.Addr.String(), fmt.Sprintf("ours-%06d", i))
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			pool.Forget(drawn.Addr)
+			return "", err
+		}
+		pool.Observe(drawn.Addr, allocator.Allocated)
+		if err == nil {
+			return drawn.Addr.String(), nil
+		}
+	}
+}
+
+// trim keeps managed fields out of the cache, as kube-apiserver's informers do.
+func trim(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+// addressOf returns the address of an IPAddress, also of one whose deletion the watch has missed. It is not valid where there is none.
+func addressOf(object any) netip.Addr {
+	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	if ip, ok := object.(*networkingv1.IPAddress); ok {
+		a, _ := netip.ParseAddr(ip.Name)
+		return a
+	}
+	return netip.Addr{}
 }

@@ -1,10 +1,25 @@
+// Package allocation measures how many addresses per second can be had through one API server: by our allocator
+// (draw, create the IPAddress, observe), by upstream's own allocator in a process of its own, and by creating Services,
+// where upstream's allocator works inside the API server.
+//
+// All go through the same API server in turns, at several numbers of existing Services, and what one has
+// taken is given back before the next one starts.
+//
+// As a measure for all of them, IPAddresses are also written without any allocator.
+//
+// Start with Run; contender.go holds the contenders.
 package allocation
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/load"
@@ -27,14 +42,11 @@ type Result struct {
 	Levels   []Level
 }
 
-// Level is what was measured at one number of existing Services: one measurement for each round.
+// Level is what was measured at one number of existing Services: one outcome for each round.
 type Level struct {
 	Existing                       int
-	Ours, Upstream, Services, Bare Turns
+	Ours, Upstream, Services, Bare load.Outcomes
 }
-
-// Turns are the turns of one contender.
-type Turns []measurement
 
 // Run starts a control plane, measures all levels on it, and stops it.
 func Run(ctx context.Context, o Options, log *progress.Log) (result Result, err error) {
@@ -67,39 +79,48 @@ func Run(ctx context.Context, o Options, log *progress.Log) (result Result, err 
 func measureLevel(ctx context.Context, c *cluster.Cluster, o Options, log *progress.Log) (Level, error) {
 	level := Level{Existing: c.Copies}
 	contenders := []struct {
-		contender
-		turns *Turns
-	}{
-		{&ours{cluster: c}, &level.Ours},
-		{&upstream{cluster: c}, &level.Upstream},
-		{&services{cluster: c}, &level.Services},
-		{&bare{cluster: c}, &level.Bare},
-	}
+		take  contender
+		turns *load.Outcomes
+	}{{ours, &level.Ours}, {upstream, &level.Upstream}, {services, &level.Services}, {bare, &level.Bare}}
 	for round := range o.Rounds {
 		for i := range contenders {
 			next := contenders[(round+i)%len(contenders)]
-			if err := takeTurn(ctx, c, next, next.turns, o.Load); err != nil {
+			outcome, err := takeTurn(ctx, c, next.take, o.Load)
+			if err != nil {
 				return level, err
 			}
+			*next.turns = append(*next.turns, outcome)
 		}
 		log.Step("%d existing, round %d of %d: per second ours %.0f, upstream's %.0f, Services %.0f, bare %.0f", level.Existing, round+1, o.Rounds,
-			level.Ours[round].PerSecond, level.Upstream[round].PerSecond, level.Services[round].PerSecond, level.Bare[round].PerSecond)
+			level.Ours[round].PerSecond(), level.Upstream[round].PerSecond(), level.Services[round].PerSecond(), level.Bare[round].PerSecond())
 	}
 	return level, nil
 }
 
 // takeTurn waits for a quiet API server, measures one contender, and cleans up behind it.
-func takeTurn(ctx context.Context, c *cluster.Cluster, next contender, turns *Turns, l load.Load) error {
+func takeTurn(ctx context.Context, c *cluster.Cluster, take contender, l load.Load) (load.Outcome, error) {
 	if err := c.Settle(ctx, 10*time.Second); err != nil {
-		return err
+		return load.Outcome{}, err
 	}
-	m, err := next.allocate(ctx, l)
-	if err == nil && m.Count == 0 {
+	outcome, left, err := take(ctx, c, l)
+	if err == nil && outcome.Calls == 0 {
 		err = errors.New("not a single allocation was done in time")
 	}
-	if err := errors.Join(err, next.release(ctx)); err != nil {
-		return err
-	}
-	*turns = append(*turns, m)
-	return nil
+	return outcome, errors.Join(err, remove(ctx, c, left))
+}
+
+// remove deletes Services, and IPAddresses that belong to no Service. The API server would do the latter too, after a minute.
+func remove(ctx context.Context, c *cluster.Cluster, names []string) error {
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "" }) // for these nothing was created
+	_, err := load.Load{Workers: 16, Count: len(names)}.Run(ctx, func(ctx context.Context, i int) error {
+		if _, err := netip.ParseAddr(names[i]); err != nil {
+			return c.DeleteService(ctx, names[i])
+		}
+		err := c.Client.NetworkingV1().IPAddresses().Delete(ctx, names[i], metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting IPAddress %s: %w", names[i], err)
+		}
+		return nil
+	})
+	return err
 }

@@ -2,15 +2,19 @@ package allocation
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterip-operator/clusterip-operator/test/bench/load"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
 
-func turns(rates ...float64) (t Turns) {
+func turns(rates ...int) (all load.Outcomes) {
 	for _, r := range rates {
-		t = append(t, measurement{Count: 1, PerSecond: r, P50: 1, P99: 2})
+		all = append(all, load.Outcome{Calls: r, Elapsed: time.Second, Latencies: stats.Sample{1, 1, 2}})
 	}
-	return t
+	return all
 }
 
 // busy is a result from a machine that was twice as busy at the second level as at the first one.

@@ -1,3 +1,10 @@
+// Package cluster starts control planes with as many Services as a benchmark asks for.
+//
+// Services beyond the first are not created but written to etcd, as copies of one that the API server made, together
+// with their IPAddresses: the API server needs longer for each further Service, up to hours for 50,000. What the
+// API server then serves is what it would serve had it created them all.
+//
+// Start with Start and Cluster.Grow.
 package cluster
 
 import (
@@ -9,6 +16,7 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -72,12 +80,27 @@ func (c *Cluster) CreateTemplate(ctx context.Context, addresses ...string) error
 	if _, err := c.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the namespace: %w", err)
 	}
-	service := framework.NewService(Namespace, template, framework.WithClusterIPs(addresses...))
+	options := []framework.ServiceOption{framework.WithClusterIPs(addresses...)}
 	if len(addresses) > 1 {
-		framework.RequireDualStack()(service)
+		options = append(options, framework.RequireDualStack())
 	}
+	return c.CreateService(ctx, template, options...)
+}
+
+// CreateService creates a Service in the namespace of the benchmark.
+func (c *Cluster) CreateService(ctx context.Context, name string, options ...framework.ServiceOption) error {
+	service := framework.NewService(Namespace, name, options...)
 	if _, err := c.Client.CoreV1().Services(Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("creating the template: %w", err)
+		return fmt.Errorf("creating Service %s: %w", name, err)
+	}
+	return nil
+}
+
+// DeleteService deletes a Service, if it is there.
+func (c *Cluster) DeleteService(ctx context.Context, name string) error {
+	err := c.Client.CoreV1().Services(Namespace).Delete(ctx, name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting Service %s: %w", name, err)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -88,23 +89,18 @@ func (c *Cluster) Stock(ctx context.Context, n int, ranges string) error {
 
 // waitServed waits until the API server serves the addresses of n copies.
 func (c *Cluster) waitServed(ctx context.Context, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, servePatience)
-	defer cancel()
-	for ctx.Err() == nil {
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, serveTimeout, true, func(ctx context.Context) (bool, error) {
 		list, err := c.Client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return fmt.Errorf("counting IPAddresses: %w", err)
-		}
-		if len(list.Items) >= n {
-			return nil
-		}
-		time.Sleep(200 * time.Millisecond)
+		return err == nil && len(list.Items) >= n, err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %d IPAddresses: %w", n, err)
 	}
-	return fmt.Errorf("waiting for %d IPAddresses: %w", n, context.Cause(ctx))
+	return nil
 }
 
-// servePatience is shorter than the grace in which an IPAddress may be without its Service.
-const servePatience = 50 * time.Second
+// serveTimeout is shorter than the grace in which an IPAddress may be without its Service.
+const serveTimeout = 50 * time.Second
 
 // copyPrefix begins the name of every copied Service.
 const copyPrefix = "service-"
@@ -113,7 +109,7 @@ const copyPrefix = "service-"
 func IsCopy(service string) bool { return strings.HasPrefix(service, copyPrefix) }
 
 // verify fails if the API server found fault with the copies and changed something. It may speak of repairs while its
-// caches lag behind etcd, as it does about Services that it has just created itself; that is told and no failure.
+// caches lag behind etcd, as it does about Services that it has just created itself; that is no failure.
 func (c *Cluster) verify(ctx context.Context) error {
 	list, err := c.Client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -127,13 +123,6 @@ func (c *Cluster) verify(ctx context.Context) error {
 	}
 	if copies != c.Copies {
 		return fmt.Errorf("the copies have %d IPAddresses instead of %d: the API server did not accept what was written to etcd", copies, c.Copies)
-	}
-	spoken, err := c.Repairs(ctx, func(e *eventsv1.Event) bool { return strings.Contains(e.Regarding.Name+" "+e.Note, copyPrefix) })
-	if err != nil {
-		return err
-	}
-	if spoken > 0 {
-		c.log.Step("note: kube-apiserver announced the repair of %d copies before it had seen their IPAddresses, and repaired none", spoken)
 	}
 	return nil
 }
@@ -159,22 +148,20 @@ func (c *Cluster) Repairs(ctx context.Context, filter func(*eventsv1.Event) bool
 // tenth of one processor. It gives up waiting, without an error, after timeout.
 func (c *Cluster) Settle(ctx context.Context, timeout time.Duration) error {
 	const window, idle = 500 * time.Millisecond, 50 * time.Millisecond
-	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
-		before, err := c.cpu()
-		if err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(window):
-		}
-		after, err := c.cpu()
-		if err != nil || after-before < idle {
-			return err
-		}
+	before, err := c.cpu()
+	if err != nil {
+		return err
 	}
-	return nil
+	err = wait.PollUntilContextTimeout(ctx, window, timeout, false, func(context.Context) (bool, error) {
+		after, err := c.cpu()
+		quiet := after-before < idle
+		before = after
+		return quiet, err
+	})
+	if ctx.Err() == nil && wait.Interrupted(err) {
+		return nil
+	}
+	return err
 }
 
 func (c *Cluster) cpu() (time.Duration, error) {

@@ -1,9 +1,14 @@
+// Package load calls a function from a number of workers and says how fast that went.
+//
+// Start with Load.
 package load
 
 import (
 	"context"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
@@ -26,54 +31,56 @@ type Outcome struct {
 // PerSecond is the rate of successful calls.
 func (o Outcome) PerSecond() float64 { return float64(o.Calls) / o.Elapsed.Seconds() }
 
-// run is a Load under way.
-type run struct {
-	Load
-	start time.Time
-
-	mu      sync.Mutex
-	next    int
-	outcome Outcome
-	err     error
-}
-
-// Run calls one(ctx, 0), one(ctx, 1)... and gives up at the first error, which it returns with what was done until then.
-func (l Load) Run(ctx context.Context, one func(ctx context.Context, i int) error) (Outcome, error) {
-	r := &run{Load: l, start: time.Now()}
-	var workers sync.WaitGroup
-	for range l.Workers {
-		workers.Go(func() {
-			for i, ok := r.claim(); ok; i, ok = r.claim() {
-				begin := time.Now()
-				err := one(ctx, i)
-				r.book(time.Since(begin), err)
+// Run calls one(ctx, 0), one(ctx, 1)... and starts no more after the first error, which it returns with what was done until then.
+func (l Load) Run(ctx context.Context, one func(ctx context.Context, i int) error) (o Outcome, err error) {
+	var mu sync.Mutex
+	group, failed := errgroup.WithContext(ctx)
+	group.SetLimit(max(1, l.Workers))
+	start := time.Now()
+	for i := range l.Count {
+		group.Go(func() error {
+			begin := time.Now()
+			if failed.Err() != nil || l.Limit > 0 && begin.Sub(start) > l.Limit {
+				return nil
 			}
+			if err := one(ctx, i); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			o.Calls++
+			o.Latencies = append(o.Latencies, time.Since(begin).Seconds()*1e3)
+			return nil
 		})
 	}
-	workers.Wait()
-	r.outcome.Elapsed = time.Since(r.start)
-	return r.outcome, r.err
+	err = group.Wait()
+	o.Elapsed = time.Since(start)
+	return o, err
 }
 
-// claim returns the number of the next call, and false when there is none.
-func (r *run) claim() (i int, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.next == r.Count || r.err != nil || r.Limit > 0 && time.Since(r.start) > r.Limit {
-		return 0, false
+// Outcomes are those of several turns.
+type Outcomes []Outcome
+
+// Rates are the calls per second of each turn.
+func (all Outcomes) Rates() (s stats.Sample) {
+	for _, o := range all {
+		s = append(s, o.PerSecond())
 	}
-	r.next++
-	return r.next - 1, true
+	return s
 }
 
-func (r *run) book(latency time.Duration, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case err == nil:
-		r.outcome.Calls++
-		r.outcome.Latencies = append(r.outcome.Latencies, float64(latency)/float64(time.Millisecond))
-	case r.err == nil:
-		r.err = err
+// Latencies are those of all turns together.
+func (all Outcomes) Latencies() (s stats.Sample) {
+	for _, o := range all {
+		s = append(s, o.Latencies...)
 	}
+	return s
+}
+
+// Calls is how many there were in all turns.
+func (all Outcomes) Calls() (n int) {
+	for _, o := range all {
+		n += o.Calls
+	}
+	return n
 }

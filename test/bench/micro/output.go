@@ -1,11 +1,18 @@
+// Package micro reads the output of `go test -bench` that hack/bench.sh keeps, and puts implementations side by side.
+//
+// The name of a benchmark is like BenchmarkAllocate/impl=ours/prefix=24/used=99: whatever follows impl is the case, and must be
+// spelled alike by all implementations. Where impl is missing there is but one. Start with Output.
 package micro
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,20 +36,28 @@ type key struct{ impl, of, unit string }
 // Sample returns what was measured, one value for each run: empty if that is nothing.
 func (o *Output) Sample(impl, of, unit string) stats.Sample { return o.samples[key{impl, of, unit}] }
 
-// ReadFiles reads a benchmark from what hack/bench.sh keeps.
-func ReadFiles(name string, paths ...string) (*Output, error) {
-	o := &Output{}
-	for _, path := range paths {
-		file, err := os.Open(path)
+// Kept is what hack/bench.sh has kept.
+type Kept struct{ times, memory Output }
+
+// ReadKept reads the folder of hack/bench.sh.
+func ReadKept(folder string) (k Kept, err error) {
+	for _, file := range []string{"ours.txt", "upstream.txt"} {
+		text, err := os.ReadFile(filepath.Join(folder, file))
 		if err != nil {
-			return nil, fmt.Errorf("opening kept results: %w", err)
+			return k, fmt.Errorf("reading kept results: %w", err)
 		}
-		if err := errors.Join(o.Read(file, name), file.Close()); err != nil {
-			return nil, err
+		if err := errors.Join(k.times.Read(bytes.NewReader(text), "Allocate"), k.memory.Read(bytes.NewReader(text), "Memory")); err != nil {
+			return k, err
 		}
 	}
-	return o, nil
+	return k, nil
 }
+
+// Tables shows times, and memory.
+func (k Kept) Tables() []report.Table { return []report.Table{k.times.Times(), k.memory.Memory()} }
+
+// Notes says which targets were reached.
+func (k Kept) Notes() []string { return k.times.Notes() }
 
 // Read adds the lines of a benchmark named "Benchmark<name>". Other lines are passed over.
 func (o *Output) Read(r io.Reader, name string) error {
@@ -52,7 +67,7 @@ func (o *Output) Read(r io.Reader, name string) error {
 		if len(fields) < 4 {
 			continue
 		}
-		of, found := strings.CutPrefix(withoutProcs(fields[0]), "Benchmark"+name+"/")
+		of, found := strings.CutPrefix(procs.ReplaceAllString(fields[0], ""), "Benchmark"+name+"/")
 		if !found {
 			continue
 		}
@@ -67,22 +82,19 @@ func (o *Output) Read(r io.Reader, name string) error {
 	return lines.Err()
 }
 
-// withoutProcs takes the number of processors off the end of a name.
-func withoutProcs(name string) string {
-	if i := strings.LastIndexByte(name, '-'); i >= 0 {
-		if _, err := strconv.Atoi(name[i+1:]); err == nil {
-			return name[:i]
-		}
-	}
-	return name
-}
+// procs is the number of processors behind a name.
+var procs = regexp.MustCompile(`-\d+$`)
 
 // add books pairs of value and unit.
 func (o *Output) add(impl, of string, pairs []string) error {
 	if o.samples == nil {
 		o.samples = map[key]stats.Sample{}
 	}
-	o.Impls, o.Cases = appendNew(o.Impls, impl), appendNew(o.Cases, of)
+	for list, name := range map[*[]string]string{&o.Impls: impl, &o.Cases: of} {
+		if !slices.Contains(*list, name) {
+			*list = append(*list, name)
+		}
+	}
 	for pair := range slices.Chunk(pairs, 2) {
 		if len(pair) < 2 {
 			return fmt.Errorf("value %q has no unit", pair[0])
@@ -95,13 +107,6 @@ func (o *Output) add(impl, of string, pairs []string) error {
 		o.samples[k] = append(o.samples[k], value)
 	}
 	return nil
-}
-
-func appendNew(list []string, s string) []string {
-	if slices.Contains(list, s) {
-		return list
-	}
-	return append(list, s)
 }
 
 // Ours is how our implementation calls itself.
@@ -156,11 +161,15 @@ const (
 // Notes says which targets were reached by what was measured; cases that are missing have no note.
 func (o *Output) Notes() []string {
 	var notes []string
-	if worst := o.steepest(); worst > 0 {
-		notes = append(notes, report.Target(worst <= flat, "flat within a factor of 2 from empty to 99.99 % full",
-			fmt.Sprintf("%s at most", stats.Number(worst))))
+	var worst float64 // ratio of two fills of one range
+	ranges := o.medians()
+	for _, medians := range ranges {
+		worst = max(worst, medians.Quantile(1)/medians.Quantile(0))
 	}
-	if slowest := o.slowest(limited); slowest > 0 {
+	if worst > 0 {
+		notes = append(notes, report.Target(worst <= flat, "flat within a factor of 2 from empty to 99.99 % full", stats.Number(worst)+" at most"))
+	}
+	if slowest := ranges[limited].Quantile(1); slowest > 0 {
 		notes = append(notes, report.Target(slowest < limit, "less than 1 microsecond at /16", stats.Number(slowest)+" ns at most"))
 	}
 	if ratio := o.Sample(overPeer, advantaged, time).Median() / o.Sample(Ours, advantaged, time).Median(); ratio > 0 {
@@ -169,8 +178,8 @@ func (o *Output) Notes() []string {
 	return notes
 }
 
-// steepest returns the largest ratio of two fills of one range.
-func (o *Output) steepest() (worst float64) {
+// medians are those of ours in the cases of each range.
+func (o *Output) medians() map[string]stats.Sample {
 	ranges := map[string]stats.Sample{}
 	for _, of := range o.Cases {
 		prefix, used, _ := strings.Cut(of, "/")
@@ -178,18 +187,5 @@ func (o *Output) steepest() (worst float64) {
 			ranges[prefix] = append(ranges[prefix], ours.Median())
 		}
 	}
-	for _, medians := range ranges {
-		worst = max(worst, medians.Quantile(1)/medians.Quantile(0))
-	}
-	return worst
-}
-
-// slowest returns the largest median of ours in the cases of a range.
-func (o *Output) slowest(prefix string) (ns float64) {
-	for _, of := range o.Cases {
-		if ours := o.Sample(Ours, of, time); len(ours) > 0 && strings.HasPrefix(of, prefix+"/") {
-			ns = max(ns, ours.Median())
-		}
-	}
-	return ns
+	return ranges
 }

@@ -53,17 +53,22 @@ func restore(ctx context.Context, c *cluster.Cluster, n int) (r Restored, err er
 	defer events.Stop()
 
 	v := &absence{deleted: map[string]time.Time{}}
-	start, deletions := time.Now(), make(chan deletion, 1)
-	go func() { deletions <- v.deleteAll(ctx, c, names) }()
+	start, deletions := time.Now(), make(chan error, 1)
+	var deleted load.Outcome
+	go func() {
+		outcome, err := v.deleteAll(ctx, c, names)
+		deleted = outcome
+		deletions <- err
+	}()
 	for pending := true; pending || len(r.Seconds) < n; {
 		select {
 		case <-ctx.Done():
 			return r, fmt.Errorf("%d of %d deleted IPAddresses came back: %w", len(r.Seconds), n, context.Cause(ctx))
-		case d := <-deletions:
-			if d.err != nil {
-				return r, d.err
+		case err := <-deletions:
+			if err != nil {
+				return r, err
 			}
-			r.Deleting, pending = d.took, false
+			r.Deleting, pending = deleted.Elapsed, false
 		case e, open := <-events.ResultChan():
 			if !open {
 				return r, fmt.Errorf("the watch of IPAddresses ended with %d of %d back", len(r.Seconds), n)
@@ -73,12 +78,6 @@ func restore(ctx context.Context, c *cluster.Cluster, n int) (r Restored, err er
 	}
 	r.Total = time.Since(start)
 	return r, nil
-}
-
-// deletion is the end of deleteAll.
-type deletion struct {
-	took time.Duration
-	err  error
 }
 
 // victims returns the IPAddresses of n copied Services, and the version at which they were listed.
@@ -98,8 +97,8 @@ func victims(ctx context.Context, c *cluster.Cluster, n int) (names []string, ve
 	return names, list.ResourceVersion, nil
 }
 
-func (v *absence) deleteAll(ctx context.Context, c *cluster.Cluster, names []string) deletion {
-	outcome, err := load.Load{Workers: deleters, Count: len(names)}.Run(ctx, func(ctx context.Context, i int) error {
+func (v *absence) deleteAll(ctx context.Context, c *cluster.Cluster, names []string) (load.Outcome, error) {
+	return load.Load{Workers: deleters, Count: len(names)}.Run(ctx, func(ctx context.Context, i int) error {
 		if err := c.Client.NetworkingV1().IPAddresses().Delete(ctx, names[i], metav1.DeleteOptions{}); err != nil {
 			return fmt.Errorf("deleting IPAddress %s: %w", names[i], err)
 		}
@@ -108,7 +107,6 @@ func (v *absence) deleteAll(ctx context.Context, c *cluster.Cluster, names []str
 		v.deleted[names[i]] = time.Now()
 		return nil
 	})
-	return deletion{outcome.Elapsed, err}
 }
 
 // observe counts the return of an address. One that is back before its deletion was answered has taken no time.

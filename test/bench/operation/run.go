@@ -1,3 +1,8 @@
+// Package operation measures what it costs to run the manager beside a full cluster: the time from its start until it
+// knows and has checked every address, memory, processor time while nothing happens, and how soon deleted IPAddresses
+// are back. Where upstream has a program for the same job, that is measured in the same run.
+//
+// Start with Run; watch.go follows what a program does, restore.go the way back of deleted addresses.
 package operation
 
 import (

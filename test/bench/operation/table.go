@@ -35,19 +35,19 @@ func (r Result) managers() report.Table {
 		}
 		table.Add(cells...)
 	}
-	row("start to /readyz, s", func(m Manager) string { return seconds(m.Start.Ready) })
-	row("start to all addresses known, s", func(m Manager) string { return seconds(m.Start.Known) })
-	row("start to all addresses checked, s", func(m Manager) string { return seconds(m.Start.Checked) })
-	row("processor time until then, s", func(m Manager) string { return seconds(m.Start.CPU) })
-	row("resident memory then, MiB", func(m Manager) string { return mebibytes(m.Start.RSS) })
-	row("resident memory when idle, MiB", func(m Manager) string { return mebibytes(m.Idle.RSS) })
-	row("resident memory at its peak, MiB", func(m Manager) string { return mebibytes(m.Peak) })
-	row(fmt.Sprintf("processor time in %s without changes, s", r.Options.Quiet), func(m Manager) string { return seconds(m.Idle.CPU) })
-	row(fmt.Sprintf("%s IPAddresses deleted: time to delete them, s", stats.Number(float64(r.Options.Deleted))),
-		func(m Manager) string { return seconds(m.Restored.Deleting) })
-	row("from the first deletion until all are back, s", func(m Manager) string { return seconds(m.Restored.Total) })
+	row("start to /readyz, s", func(m Manager) string { return stats.Seconds(m.Start.Ready) })
+	row("start to all addresses known, s", func(m Manager) string { return stats.Seconds(m.Start.Known) })
+	row("start to all addresses checked, s", func(m Manager) string { return stats.Seconds(m.Start.Checked) })
+	row("processor time until then, s", func(m Manager) string { return stats.Seconds(m.Start.CPU) })
+	row("resident memory then, MiB", func(m Manager) string { return stats.MiB(m.Start.RSS) })
+	row("resident memory when idle, MiB", func(m Manager) string { return stats.MiB(m.Idle.RSS) })
+	row("resident memory at its peak, MiB", func(m Manager) string { return stats.MiB(m.Peak) })
+	row(fmt.Sprintf("processor time in %s without changes, s", r.Options.Quiet), func(m Manager) string { return stats.Seconds(m.Idle.CPU) })
+	row(fmt.Sprintf("%s IPAddresses deleted: time to delete them, s", stats.Count(r.Options.Deleted)),
+		func(m Manager) string { return stats.Seconds(m.Restored.Deleting) })
+	row("from the first deletion until all are back, s", func(m Manager) string { return stats.Seconds(m.Restored.Total) })
 	row("one address away, s, p50 / p99 / longest", func(m Manager) string { return away(m.Restored.Seconds) })
-	row("restored by the operator", func(m Manager) string { return stats.Number(float64(m.Restored.Ours)) })
+	row("restored by the operator", func(m Manager) string { return stats.Count(m.Restored.Ours) })
 	return table
 }
 
@@ -61,7 +61,7 @@ func (r Result) labels() report.Table {
 			continue
 		}
 		l := s.Labelled.Labels
-		table.Add(services(s), stats.Number(float64(l.Written)), seconds(l.Took), seconds(l.Manager), seconds(l.API), seconds(l.Etcd))
+		table.Add(services(s), stats.Count(l.Written), stats.Seconds(l.Took), stats.Seconds(l.Manager), stats.Seconds(l.API), stats.Seconds(l.Etcd))
 	}
 	return table
 }
@@ -78,7 +78,7 @@ func (r Result) peers() report.Table {
 		if len(s.Repaired) > 0 {
 			alone = away(s.Repaired)
 		}
-		table.Add(services(s), mebibytes(s.Plain.Idle.RSS), mebibytes(s.Peer.RSS), seconds(s.Plain.Idle.CPU), seconds(s.Peer.CPU),
+		table.Add(services(s), stats.MiB(s.Plain.Idle.RSS), stats.MiB(s.Peer.RSS), stats.Seconds(s.Plain.Idle.CPU), stats.Seconds(s.Peer.CPU),
 			away(s.Plain.Restored.Seconds), alone)
 	}
 	return table
@@ -100,22 +100,17 @@ func (r Result) Notes() []string {
 			continue
 		}
 		goal := fmt.Sprintf("less than 120 MiB resident at %s", services(s))
-		notes = append(notes, report.Target(s.Plain.Idle.RSS < targetResident, goal+", idle", mebibytes(s.Plain.Idle.RSS)+" MiB"),
-			report.Target(s.Plain.Peak < targetResident, goal+", at the peak", mebibytes(s.Plain.Peak)+" MiB"))
+		notes = append(notes, report.Target(s.Plain.Idle.RSS < targetResident, goal+", idle", stats.MiB(s.Plain.Idle.RSS)+" MiB"),
+			report.Target(s.Plain.Peak < targetResident, goal+", at the peak", stats.MiB(s.Plain.Peak)+" MiB"))
 		if r.Options.Deleted == targetDeleted {
-			notes = append(notes, report.Target(s.Plain.Restored.Total <= targetRestored,
-				fmt.Sprintf("1,000 deleted IPAddresses are back within %s s at %s", seconds(targetRestored), services(s)), seconds(s.Plain.Restored.Total)+" s"))
+			took := s.Plain.Restored.Total
+			goal := fmt.Sprintf("1,000 deleted IPAddresses are back within %s s at %s", stats.Seconds(targetRestored), services(s))
+			notes = append(notes, report.Target(took <= targetRestored, goal, stats.Seconds(took)+" s"))
 		}
 	}
 	return notes
 }
 
-func services(s Size) string { return stats.Number(float64(s.Services)) + " Services" }
+func services(s Size) string { return stats.Count(s.Services) + " Services" }
 
-func seconds(d time.Duration) string { return stats.Number(d.Seconds()) }
-
-func mebibytes(n int64) string { return stats.Number(float64(n) / (1 << 20)) }
-
-func away(s stats.Sample) string {
-	return stats.Number(s.Median()) + " / " + stats.Number(s.Quantile(0.99)) + " / " + stats.Number(s.Quantile(1))
-}
+func away(s stats.Sample) string { return s.Tail() + " / " + stats.Number(s.Quantile(1)) }

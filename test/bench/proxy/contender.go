@@ -1,3 +1,12 @@
+// Package proxy measures Service proxies beside each other: ours and the real kube-proxy, each in network namespaces of its own kind, all
+// on one control plane.
+//
+// For each size of the cluster the proxies are started one after the other, each alone: how long until all is in the kernel, how long a
+// change takes. Those that are done are paused, and their rules stay. Then new connections are timed through all of them in turn; then
+// all of them may do nothing for a while, together; then each has to keep up with changes without end while connections are timed.
+//
+// Start with Run. node_linux.go is a proxy in its namespaces; alone_linux.go has what each does alone, together_linux.go
+// what is measured of all; table.go and target.go show it.
 package proxy
 
 import (
@@ -118,21 +127,21 @@ func Quick() Options {
 // endpoints is how many each of many Services has.
 const endpoints = 3
 
-// world is a control plane that grows.
-type world struct {
+// plan is of a control plane that grows.
+type plan struct {
 	family    model.Family
 	endpoints int
 	sizes     []int
 	sticky    bool // whether affinity is looked at, in the first size
 }
 
-// worlds are small ones first: what is wrong shows early.
-func (o Options) worlds() (all []world) {
+// plans are small ones first: what is wrong shows early.
+func (o Options) plans() (all []plan) {
 	if o.Endpoints > 0 {
-		all = append(all, world{family: model.IPv4, endpoints: o.Endpoints, sizes: []int{1}})
+		all = append(all, plan{family: model.IPv4, endpoints: o.Endpoints, sizes: []int{1}})
 	}
 	if len(o.SizesV6) > 0 {
-		all = append(all, world{family: model.IPv6, endpoints: endpoints, sizes: o.SizesV6})
+		all = append(all, plan{family: model.IPv6, endpoints: endpoints, sizes: o.SizesV6})
 	}
-	return append(all, world{family: model.IPv4, endpoints: endpoints, sizes: o.Sizes, sticky: o.Clients > 0})
+	return append(all, plan{family: model.IPv4, endpoints: endpoints, sizes: o.Sizes, sticky: o.Clients > 0})
 }

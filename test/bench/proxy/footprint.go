@@ -90,9 +90,12 @@ const (
 	fieldStart    = 19 // since the start of the machine
 )
 
+// fields are those of the stat of a process behind its name.
+type fields []time.Duration
+
 // statFields reads the stat of a process. The second field, the name in parentheses, may hold anything and is left out with what stands
 // before.
-func statFields(stat []byte) (fields []time.Duration, err error) {
+func statFields(stat []byte) (f fields, err error) {
 	all := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(all) <= fieldStart {
 		return nil, fmt.Errorf("%q is too short for the stat of a process", stat)
@@ -102,14 +105,14 @@ func statFields(stat []byte) (fields []time.Duration, err error) {
 		if err != nil && i > 0 { // the first is a letter
 			return nil, fmt.Errorf("reading the stat of a process: %w", err)
 		}
-		fields = append(fields, time.Duration(n)*tick)
+		f = append(f, time.Duration(n)*tick)
 	}
-	return fields, nil
+	return f, nil
 }
 
-// used is the processor time of a process with its children.
-func used(fields []time.Duration) (sum time.Duration) {
-	for _, field := range fields[fieldUser : fieldChildren+1] {
+// used is the processor time of a process, with the programs that it started and that have ended.
+func (f fields) used() (sum time.Duration) {
+	for _, field := range f[fieldUser : fieldChildren+1] {
 		sum += field
 	}
 	return sum

@@ -16,19 +16,11 @@ type Shape struct {
 
 // String returns "10,000 x 3", and the family unless it is IPv4.
 func (s Shape) String() string {
-	text := whole(s.Services) + " x " + whole(s.Endpoints)
+	text := stats.Count(s.Services) + " x " + stats.Count(s.Endpoints)
 	if s.Family == model.IPv6 {
 		text += ", IPv6"
 	}
 	return text
-}
-
-// whole writes a count.
-func whole(n int) string {
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return stats.Number(float64(n))
 }
 
 // Result is what was measured, and on which versions.
@@ -88,8 +80,8 @@ type Bare struct {
 	Service, Other, ServiceNFT, OtherNFT, None stats.Sample
 }
 
-// find returns the case of a shape of IPv4, nil if there is none.
-func (r Result) find(services, endpoints int) *Case {
+// find returns the case of many Services of IPv4, nil if there is none.
+func (r Result) find(services int) *Case {
 	for i := range r.Cases {
 		if r.Cases[i].Shape == (Shape{Family: model.IPv4, Services: services, Endpoints: endpoints}) {
 			return &r.Cases[i]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,16 +32,16 @@ func Run(ctx context.Context, o Options, log *progress.Log) (result Result, err 
 		return result, err
 	}
 	result.Options = o
-	for _, w := range o.worlds() {
-		b := &bench{Options: o, contenders: contenders, log: log, family: w.family, result: &result}
-		if err := b.run(ctx, w); err != nil {
+	for _, p := range o.plans() {
+		b := &bench{Options: o, contenders: contenders, log: log, family: p.family, result: &result}
+		if err := b.run(ctx, p); err != nil {
 			return result, err
 		}
 	}
 	return result, nil
 }
 
-// bench measures in one world.
+// bench measures in one control plane.
 type bench struct {
 	Options
 	contenders []Contender
@@ -53,8 +54,8 @@ type bench struct {
 	sticky netip.AddrPort // the Service with affinity, as long as that is to be measured
 }
 
-// run makes the world and measures in it at each of its sizes.
-func (b *bench) run(ctx context.Context, w world) (err error) {
+// run makes the control plane and measures in it at each of its sizes.
+func (b *bench) run(ctx context.Context, p plan) (err error) {
 	b.log.Step("starting etcd and kube-apiserver for %s", b.family)
 	options := framework.Options{ServiceClusterIPRange: serviceRange(b.family).String()}
 	if b.plane, err = cluster.Open(ctx, options, b.log); err != nil {
@@ -64,11 +65,11 @@ func (b *bench) run(ctx context.Context, w world) (err error) {
 	if b.result.Versions, err = versions(ctx, b.plane); err != nil {
 		return err
 	}
-	if err := b.settle(ctx, w); err != nil {
+	if err := b.settle(ctx, p); err != nil {
 		return err
 	}
-	for _, n := range w.sizes {
-		if err := b.measure(ctx, Shape{b.family, n, w.endpoints}); err != nil {
+	for _, n := range p.sizes {
+		if err := b.measure(ctx, Shape{b.family, n, p.endpoints}); err != nil {
 			return fmt.Errorf("measuring with %d Services: %w", n, err)
 		}
 		b.sticky = netip.AddrPort{} // once is enough
@@ -85,18 +86,18 @@ func serviceRange(f model.Family) netip.Prefix {
 }
 
 // settle creates what does not grow.
-func (b *bench) settle(ctx context.Context, w world) (err error) {
+func (b *bench) settle(ctx context.Context, p plan) (err error) {
 	if err := b.createNode(ctx); err != nil {
 		return err
 	}
-	template := serviceRange(w.family).Addr().Next() // that is the API server's own
+	template := serviceRange(p.family).Addr().Next() // that is the API server's own
 	if err := b.plane.CreateTemplate(ctx, template.Next().String()); err != nil {
 		return err
 	}
-	if b.people = population.New(b.plane.Client, w.family, w.endpoints); !w.sticky {
+	if b.people = population.New(b.plane.Client, p.family, p.endpoints); !p.sticky {
 		return nil
 	}
-	b.sticky, err = b.people.AddSticky(ctx, stickyEndpoints(w.family)...)
+	b.sticky, err = b.people.AddSticky(ctx, stickyEndpoints()...)
 	return err
 }
 
@@ -107,17 +108,17 @@ func (b *bench) createNode(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("creating the Node: %w", err)
 	}
-	bed, err := network.New(ctx)
+	net, err := network.New(ctx)
 	if err != nil {
 		return err
 	}
 	for _, f := range network.Families {
-		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: bed.Node.Addr(f).String()})
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: net.Node.Addr(f).String()})
 	}
-	if _, err := nodes.UpdateStatus(ctx, n, metav1.UpdateOptions{}); err != nil {
-		return errors.Join(fmt.Errorf("writing the addresses of the Node: %w", err), bed.Close())
+	if _, err = nodes.UpdateStatus(ctx, n, metav1.UpdateOptions{}); err != nil {
+		err = fmt.Errorf("writing the addresses of the Node: %w", err)
 	}
-	return bed.Close()
+	return errors.Join(err, net.Close())
 }
 
 // grow makes Services until there are n. Written straight to etcd they are there much sooner, which the cluster can do with IPv4.
@@ -129,4 +130,77 @@ func (b *bench) grow(ctx context.Context, n int) error {
 		return err
 	}
 	return b.people.Adopt(ctx)
+}
+
+// measure makes all measurements at one size.
+func (b *bench) measure(ctx context.Context, shape Shape) (err error) {
+	b.log.Step("%s: creating Services and EndpointSlices", shape)
+	if err := b.grow(ctx, shape.Services); err != nil {
+		return err
+	}
+	if err := b.plane.Settle(ctx, time.Minute); err != nil {
+		return err
+	}
+	c := Case{Shape: shape, Figures: map[string]*Figures{}}
+	nodes, err := b.start(ctx, &c)
+	defer func() { err = errors.Join(err, closeAll(nodes)) }()
+	if err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context, *Case, []*testNode) error{b.latencies, b.quiet, b.busy} {
+		if err := step(ctx, &c, nodes); err != nil {
+			return err
+		}
+	}
+	b.result.Cases = append(b.result.Cases, c)
+	return nil
+}
+
+// start starts the proxies one after the other, measures what each does alone, and returns those that came to an end, paused.
+func (b *bench) start(ctx context.Context, c *Case) (nodes []*testNode, err error) {
+	for _, who := range b.contenders {
+		f := &Figures{}
+		c.Figures[who.Key] = f
+		if who.Most > 0 && c.Shape.Services > who.Most {
+			f.Absent = "left out"
+			continue
+		}
+		s, err := b.newNode(ctx, who, f)
+		if err != nil {
+			return nodes, err
+		}
+		nodes = append(nodes, s)
+		if err := b.alone(ctx, c.Shape, s); err != nil {
+			return nodes, err
+		}
+		if f.Late > 0 {
+			err := s.close()
+			if nodes = nodes[:len(nodes)-1]; err != nil {
+				return nodes, err
+			}
+		}
+	}
+	return nodes, nil
+}
+
+// alone is what one proxy does while all others are paused or not there yet.
+func (b *bench) alone(ctx context.Context, shape Shape, s *testNode) error {
+	if err := b.cold(ctx, s); err != nil || s.Late > 0 {
+		return err
+	}
+	for _, step := range []func(context.Context, *testNode) error{b.changes, b.affinity, b.footprint} {
+		if err := step(ctx, s); err != nil {
+			return err
+		}
+	}
+	b.log.Step("%s: %s: %s", shape, s.who.Name, s.Figures)
+	return s.proxy.Pause()
+}
+
+func closeAll(nodes []*testNode) error {
+	var errs []error
+	for _, s := range nodes {
+		errs = append(errs, s.close())
+	}
+	return errors.Join(errs...)
 }

@@ -122,19 +122,19 @@ func (r Result) latency() report.Table {
 		"new connections, µs", "through", "to a Service: p50", "added: p50", "p90", "p99", "to another address: p50", "added: p50", "p90", "p99",
 	}}
 	for _, c := range r.Cases {
-		if len(c.Bare.Service) == 0 {
-			continue
-		}
-		shape := c.Shape.String()
-		table.Add(shape, "no rule", "", "", "", "", middle(c.Bare.None))
-		table.Add(shape, "one DNAT rule, legacy", middle(c.Bare.Service), "0", "0", "0", middle(c.Bare.Other), "0", "0", "0")
-		row := append([]string{shape, "one DNAT rule, nft", middle(c.Bare.ServiceNFT)}, added(c.Bare.ServiceNFT, c.Bare.Service)...)
-		table.Add(append(append(row, middle(c.Bare.OtherNFT)), added(c.Bare.OtherNFT, c.Bare.Other)...)...)
-		for _, who := range r.contenders() {
-			if f := c.of(who.Key); len(f.Service) > 0 {
-				row := append([]string{shape, who.Name, middle(f.Service)}, added(f.Service, c.Bare.Service)...)
-				table.Add(append(append(row, middle(f.Other)), added(f.Other, c.Bare.Other)...)...)
+		row := func(through string, service, other stats.Sample) {
+			if len(service) > 0 {
+				cells := append([]string{c.Shape.String(), through, middle(service)}, added(service, c.Bare.Service)...)
+				table.Add(append(append(cells, middle(other)), added(other, c.Bare.Other)...)...)
 			}
+		}
+		if len(c.Bare.None) > 0 {
+			table.Add(c.Shape.String(), "no rule", "", "", "", "", middle(c.Bare.None))
+		}
+		row("one DNAT rule, legacy", c.Bare.Service, c.Bare.Other)
+		row("one DNAT rule, nft", c.Bare.ServiceNFT, c.Bare.OtherNFT)
+		for _, who := range r.contenders() {
+			row(who.Name, c.of(who.Key).Service, c.of(who.Key).Other)
 		}
 	}
 	return table
@@ -157,18 +157,16 @@ func (r Result) quiet() report.Table {
 	table := report.Table{Header: []string{"quiet minute", "proxy", "RSS, MiB", ": ours", "CPU with children, ms"}}
 	r.each(func(c *Case, who Contender, f *Figures) {
 		if f.Quiet {
-			table.Add(c.Shape.String(), who.Name, stats.Number(mebibytes(f.RSS)), ratio(float64(f.RSS), float64(c.of(who.Peer).RSS)),
+			table.Add(c.Shape.String(), who.Name, stats.MiB(f.RSS), ratio(float64(f.RSS), float64(c.of(who.Peer).RSS)),
 				stats.Number(f.CPU.Seconds()*1e3))
 		}
 	})
 	return table
 }
 
-func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
-
 // ratio is empty where there is nothing to compare with.
 func ratio(a, b float64) string {
-	if a == 0 || b == 0 {
+	if a == 0 || b == 0 || math.IsNaN(b) {
 		return ""
 	}
 	return stats.Number(a/b) + "x"
@@ -178,7 +176,7 @@ func (r Result) footprint() report.Table {
 	table := report.Table{Header: []string{"in the kernel", "proxy", "rules", "chains", "entries of sets", "text, kB", ": ours"}}
 	r.each(func(c *Case, who Contender, f *Figures) {
 		k := f.Footprint
-		table.Add(c.Shape.String(), who.Name, whole(k.Rules), whole(k.Chains), whole(k.Entries), stats.Number(float64(k.Bytes)/1e3),
+		table.Add(c.Shape.String(), who.Name, stats.Count(k.Rules), stats.Count(k.Chains), stats.Count(k.Entries), stats.Number(float64(k.Bytes)/1e3),
 			ratio(float64(k.Bytes), float64(c.of(who.Peer).Footprint.Bytes)))
 	})
 	return table
@@ -188,13 +186,11 @@ func (r Result) affinity() report.Table {
 	table := report.Table{Header: []string{"affinity to 2 endpoints", "clients", "come to the same endpoint again", "share"}}
 	r.each(func(_ *Case, who Contender, f *Figures) {
 		if f.Clients > 0 {
-			table.Add(who.Name, whole(f.Clients), whole(f.Kept), percent(f.Kept, f.Clients))
+			table.Add(who.Name, stats.Count(f.Clients), stats.Count(f.Kept), fmt.Sprintf("%.0f %%", 100*float64(f.Kept)/float64(f.Clients)))
 		}
 	})
 	return table
 }
-
-func percent(part, all int) string { return fmt.Sprintf("%.0f %%", 100*float64(part)/float64(all)) }
 
 func (r Result) busy() report.Table {
 	table := report.Table{Header: []string{
@@ -204,17 +200,9 @@ func (r Result) busy() report.Table {
 	r.each(func(c *Case, who Contender, f *Figures) {
 		if len(f.Busy) > 0 {
 			table.Add(c.Shape.String(), who.Name, middle(f.Busy), stats.Number(f.Busy.Quantile(0.99)),
-				ratio(f.Busy.Quantile(0.99), orZero(c.of(who.Peer).Busy.Quantile(0.99))),
-				whole(len(f.Busy)), whole(f.Failed), whole(f.Pushed), whole(f.BusySyncs))
+				ratio(f.Busy.Quantile(0.99), c.of(who.Peer).Busy.Quantile(0.99)),
+				stats.Count(len(f.Busy)), stats.Count(f.Failed), stats.Count(f.Pushed), stats.Count(f.BusySyncs))
 		}
 	})
 	return table
-}
-
-// orZero is 0 for what is no number.
-func orZero(v float64) float64 {
-	if math.IsNaN(v) {
-		return 0
-	}
-	return v
 }

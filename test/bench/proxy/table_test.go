@@ -67,47 +67,28 @@ func rows(t report.Table, begin ...string) (found []string) {
 	return found
 }
 
-func TestTableOfStartsComparesWithOurs(t *testing.T) {
-	table := measured().compare("cold", (*Figures).cold)
+func TestTables(t *testing.T) {
+	r := measured()
+	cold, latency := r.compare("cold", (*Figures).cold), r.latency()
 	want := []string{"cold", "ours, legacy", "ours, nft", "kube-proxy iptables, legacy", ": ours, legacy", "kube-proxy iptables, nft", ": ours, nft",
 		"kube-proxy nftables", ": ours, nft"}
-	if diff := cmp.Diff(want, table.Header); diff != "" {
+	if diff := cmp.Diff(want, cold.Header); diff != "" {
 		t.Error(diff)
 	}
-	for shape, want := range map[string]string{
-		"10,000 x 3": "0.50 | 2.00 | 1.50 | 3.00x | not within 200 | > 100x | 20.0 | 10.0x",
-		"30,000 x 3": "1.00 | - | - |  | left out |  | - | ",
-	} {
-		if diff := cmp.Diff([]string{want}, rows(table, shape)); diff != "" {
-			t.Error(shape, diff)
-		}
-	}
-}
-
-func TestTableOfLatencySubtractsTheSingleRule(t *testing.T) {
-	table := measured().latency()
-	for through, want := range map[string]string{
-		"no rule":                     " |  |  |  | 17.0",
-		"one DNAT rule, legacy":       "20.0 | 0 | 0 | 0 | 19.0 | 0 | 0 | 0",
-		"one DNAT rule, nft":          "21.0 | 1.00 | 1.00 | 1.00 | 19.5 | 0.50 | 0.50 | 0.50",
-		"kube-proxy iptables, legacy": "36.0 | 16.0 | 16.0 | 16.0 | 46.0 | 27.0 | 27.0 | 27.0",
-	} {
-		if diff := cmp.Diff([]string{want}, rows(table, "10,000 x 3", through)); diff != "" {
-			t.Error(through, diff)
-		}
-	}
-	if got := rows(table, "10,000 x 3", "kube-proxy iptables, nft"); got != nil {
+	if got := rows(latency, "10,000 x 3", "kube-proxy iptables, nft"); got != nil {
 		t.Errorf("a proxy that never started has %v", got)
 	}
-}
-
-func TestOtherTables(t *testing.T) {
-	r := measured()
 	for name, tc := range map[string]struct {
 		table report.Table
 		begin []string
 		want  string
 	}{
+		"starts":         {cold, []string{"10,000 x 3"}, "0.50 | 2.00 | 1.50 | 3.00x | not within 200 | > 100x | 20.0 | 10.0x"},
+		"starts, large":  {cold, []string{"30,000 x 3"}, "1.00 | - | - |  | left out |  | - | "},
+		"no rule":        {latency, []string{"10,000 x 3", "no rule"}, " |  |  |  | 17.0"},
+		"one rule":       {latency, []string{"10,000 x 3", "one DNAT rule, legacy"}, "20.0 | 0 | 0 | 0 | 19.0 | 0 | 0 | 0"},
+		"one rule, nft":  {latency, []string{"10,000 x 3", "one DNAT rule, nft"}, "21.0 | 1.00 | 1.00 | 1.00 | 19.5 | 0.50 | 0.50 | 0.50"},
+		"connections":    {latency, []string{"10,000 x 3", "kube-proxy iptables, legacy"}, "36.0 | 16.0 | 16.0 | 16.0 | 46.0 | 27.0 | 27.0 | 27.0"},
 		"quiet":          {r.quiet(), []string{"10,000 x 3", "kube-proxy iptables, legacy"}, "100 | 2.00x | 300"},
 		"quiet, ours":    {r.quiet(), []string{"10,000 x 3", "ours, nft"}, "50.0 |  | 300"},
 		"footprint":      {r.footprint(), []string{"10,000 x 3", "kube-proxy nftables"}, "1 | 2 | 3 | 4.00 | 1.00x"},
@@ -122,18 +103,7 @@ func TestOtherTables(t *testing.T) {
 }
 
 func TestTablesWithoutRowsAreLeftOut(t *testing.T) {
-	if n := len(Result{}.Tables()); n != 0 {
-		t.Errorf("%d tables of nothing", n)
-	}
-	if n := len(measured().Tables()); n != 8 {
-		t.Errorf("%d tables, want 8", n)
-	}
-}
-
-func TestShape(t *testing.T) {
-	for want, shape := range map[string]Shape{"1 x 1,000": {model.IPv4, 1, 1000}, "1,000 x 3, IPv6": {model.IPv6, 1000, 3}} {
-		if got := shape.String(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+	if none, all := len(Result{}.Tables()), len(measured().Tables()); none != 0 || all != 8 {
+		t.Errorf("%d tables of nothing, %d of everything", none, all)
 	}
 }

@@ -1,9 +1,13 @@
+// Package stats condenses repeated measurements into what a table shows: a middle and how far the others lie from it.
+//
+// Everything is a pure function of its input. Start with Sample.
 package stats
 
 import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 )
 
 // Sample is one quantity measured several times, in any order. The empty Sample has no middle: its methods
@@ -52,6 +56,17 @@ func (s Sample) Over(o Sample) Sample {
 	return out
 }
 
+// Range returns the median and the ends, "0.79 (0.69 to 1.17)": how what was taken round by round differs.
+func (s Sample) Range() string {
+	if len(s) < 2 {
+		return Number(s.Median())
+	}
+	return fmt.Sprintf("%s (%s to %s)", Number(s.Median()), Number(s.Quantile(0)), Number(s.Quantile(1)))
+}
+
+// Tail returns the median and the 99th percentile, "7.39 / 23.1".
+func (s Sample) Tail() string { return Number(s.Median()) + " / " + Number(s.Quantile(0.99)) }
+
 // String returns median and spread, "930 ±4%". A single measurement has no spread.
 func (s Sample) String() string {
 	if len(s) < 2 {
@@ -75,6 +90,15 @@ func Number(v float64) string {
 		return fmt.Sprintf("%.2f", v)
 	}
 }
+
+// Count writes what was counted, thousands apart.
+func Count(n int) string { return thousands(int64(n)) }
+
+// MiB writes a number of bytes.
+func MiB(bytes int64) string { return Number(float64(bytes) / (1 << 20)) }
+
+// Seconds writes a time.
+func Seconds(d time.Duration) string { return Number(d.Seconds()) }
 
 func thousands(n int64) string {
 	if n < 0 {

@@ -4,22 +4,30 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
 
 // Creation is what was measured of one combination.
 type Creation struct {
 	Services, Policies, Families, Clients int
-	contest
+	comparison
+}
+
+// String says where it was measured.
+func (c Creation) String() string {
+	return fmt.Sprintf("%s Services, %d policies, families: %d, clients: %d", stats.Count(c.Services), c.Policies, c.Families, c.Clients)
 }
 
 // measureCreations measures the combinations, the numbers of Services ascending.
-func (b *bed) measureCreations(ctx context.Context, o Options) (all []Creation, err error) {
+func (e *environment) measureCreations(ctx context.Context, o Options) (all []Creation, err error) {
 	for _, size := range o.Sizes {
-		if err := b.Grow(ctx, size); err != nil {
+		if err := e.Grow(ctx, size); err != nil {
 			return all, err
 		}
 		for _, policies := range o.Policies {
-			some, err := b.measureUnder(ctx, policies, o)
+			some, err := e.measureUnder(ctx, policies, o)
 			all = append(all, some...)
 			if err != nil {
 				return all, fmt.Errorf("measuring with %d Services and %d policies: %w", size, policies, err)
@@ -30,11 +38,11 @@ func (b *bed) measureCreations(ctx context.Context, o Options) (all []Creation, 
 }
 
 // measureUnder measures what is to be measured under so many policies.
-func (b *bed) measureUnder(ctx context.Context, policies int, o Options) (all []Creation, err error) {
-	if err := b.crowd(ctx, policies); err != nil {
+func (e *environment) measureUnder(ctx context.Context, policies int, o Options) (all []Creation, err error) {
+	if err := e.createPolicies(ctx, policies, false); err != nil {
 		return nil, err
 	}
-	if err := b.waitCrowd(ctx, policies); err != nil {
+	if err := e.waitPolicies(ctx, policies); err != nil {
 		return nil, err
 	}
 	for _, n := range o.Families {
@@ -42,24 +50,100 @@ func (b *bed) measureUnder(ctx context.Context, policies int, o Options) (all []
 			continue
 		}
 		for _, clients := range o.Clients {
-			c, err := b.measureCreation(ctx, Creation{Services: b.Copies, Policies: policies, Families: n, Clients: clients}, o)
+			c, err := e.measureCreation(ctx, Creation{Services: e.Copies, Policies: policies, Families: n, Clients: clients}, o)
 			if err != nil {
 				return all, err
 			}
 			all = append(all, c)
 		}
 	}
-	return all, b.disperse(ctx)
+	return all, e.deletePolicies(ctx)
 }
 
-func (b *bed) measureCreation(ctx context.Context, c Creation, o Options) (Creation, error) {
-	w := work{Load: o.loadOf(c.Clients), one: b.create(families(c.Families))}
-	w.after = b.removeAll(w.Count)
+func (e *environment) measureCreation(ctx context.Context, c Creation, o Options) (Creation, error) {
+	w := work{Load: o.loadOf(c.Clients), one: e.create(families(c.Families))}
+	w.after = e.removeAll(w.Count)
 	var err error
-	if c.contest, err = b.compare(ctx, o.Rounds, w); err != nil {
+	if c.comparison, err = e.compare(ctx, o.Rounds, w); err != nil {
 		return c, err
 	}
-	b.log.Step("%d Services, %d policies, families: %d, clients: %d: p50 %.2f ms with, %.2f ms without; %.0f and %.0f per second", c.Services, c.Policies, c.Families,
-		c.Clients, c.With.latencies().Median(), c.Without.latencies().Median(), c.With.sample(rate).Median(), c.Without.sample(rate).Median())
+	e.log.Step("%s: p50 %.2f ms with, %.2f ms without; %.0f and %.0f per second", c,
+		c.With.Latencies().Median(), c.Without.Latencies().Median(), c.With.Rates().Median(), c.Without.Rates().Median())
 	return c, nil
+}
+
+// Other is what was measured of another operation.
+type Other struct {
+	Name string
+	comparison
+}
+
+// measureOthers measures what else is done to Services, without policies.
+func (e *environment) measureOthers(ctx context.Context, o Options) (all []Other, err error) {
+	l := o.loadOf(helpers)
+	for _, w := range []struct {
+		name string
+		work
+	}{
+		{"creation with a chosen address", work{Load: l, one: e.create(chosen), after: e.removeAll(l.Count)}},
+		{"change of a label", work{Load: l, before: e.createAll(l.Count, nil), one: e.label, after: e.removeAll(l.Count)}},
+		{"deletion", work{Load: l, before: e.createAll(l.Count, nil), one: e.remove}},
+	} {
+		c, err := e.compare(ctx, min(o.Rounds, 2), w.work)
+		if err != nil {
+			return all, fmt.Errorf("measuring %s: %w", w.name, err)
+		}
+		e.log.Step("%s: p50 %.2f ms with, %.2f ms without", w.name, c.With.Latencies().Median(), c.Without.Latencies().Median())
+		all = append(all, Other{w.name, c})
+	}
+	return all, nil
+}
+
+// Scale is the resident memory of a manager a few seconds after its start.
+type Scale struct {
+	// Policies, each with a range of its own.
+	Policies int
+	Alone    int64 // without any, in bytes
+	Crowded  int64
+	// Programmed is how long the manager took from the first policy on until all were in force.
+	Programmed time.Duration
+	// Creation is by 16 clients, with all of them there.
+	Creation comparison
+}
+
+// measureScale measures the memory of the only replica.
+func (e *environment) measureScale(ctx context.Context, o Options) (s Scale, err error) {
+	s.Policies = o.Crowd
+	if s.Alone, err = e.memory(ctx); err != nil {
+		return s, err
+	}
+	start := time.Now()
+	e.log.Step("creating %d policies, each with a range of its own", o.Crowd)
+	if err := e.createPolicies(ctx, o.Crowd, true); err != nil {
+		return s, err
+	}
+	if err := e.waitPolicies(ctx, o.Crowd); err != nil {
+		return s, err
+	}
+	s.Programmed = time.Since(start)
+	e.log.Step("they are in force after %.1f s", s.Programmed.Seconds())
+	if s.Crowded, err = e.memory(ctx); err != nil {
+		return s, err
+	}
+	e.log.Step("resident memory %d MiB, and %d MiB without them", s.Crowded>>20, s.Alone>>20)
+	w := work{Load: o.loadOf(helpers), one: e.create(nil)}
+	w.after = e.removeAll(w.Count)
+	s.Creation, err = e.compare(ctx, 1, w)
+	return s, err
+}
+
+// memory starts the replica anew and reads its memory when it has had its first look at everything.
+func (e *environment) memory(ctx context.Context) (int64, error) {
+	if err := e.restart(ctx); err != nil {
+		return 0, err
+	}
+	if err := e.Settle(ctx, 15*time.Second); err != nil {
+		return 0, err
+	}
+	return e.replicas[0].RSS()
 }

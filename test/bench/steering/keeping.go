@@ -13,10 +13,9 @@ import (
 )
 
 const (
-	// keepingRange is large enough for what is reserved and what rests.
+	// keepingRange is large enough for what is reserved and what cools.
 	keeping, keepingRange = "keeping", "10.64.0.0/20"
-	reservedRange         = "10.64.4.0/22"
-	resting               = "resting"
+	cooling               = "cooling"
 )
 
 // Kept is how fast the operator keeps addresses, and gives them up.
@@ -31,42 +30,42 @@ type Kept struct {
 
 // Deletions is what deleting Services came to.
 type Deletions struct {
-	Calls turn
+	load.Outcome
 	// Writes to IPAddresses for each Service deleted, the API server's own included, until all is over.
 	Writes float64
 }
 
 // Keeping is what was measured about addresses that are kept.
 type Keeping struct {
-	Reserved, Rested Kept
+	Reserved, Cooled Kept
 	// Plain are deletions without a cool-down, Cooling with one.
 	Plain, Cooling Deletions
 }
 
-func (b *bed) measureKeeping(ctx context.Context, o Options) (k Keeping, err error) {
-	if err := b.ask(ctx, true); err != nil {
+func (e *environment) measureKeeping(ctx context.Context, o Options) (k Keeping, err error) {
+	if err := e.setWebhooks(ctx, true); err != nil {
 		return k, err
 	}
-	if err := b.offer(ctx, keeping, keepingRange); err != nil {
+	if err := e.offer(ctx, keeping, keepingRange); err != nil {
 		return k, err
 	}
-	if k.Reserved, err = b.measureReservation(ctx, o.Reserved); err != nil {
+	if k.Reserved, err = e.measureReservation(ctx, o.Reserved); err != nil {
 		return k, fmt.Errorf("measuring reservations: %w", err)
 	}
-	b.log.Step("%d addresses reserved after %.1f s, free after %.1f s", k.Reserved.Addresses, k.Reserved.Placed.Seconds(), k.Reserved.Removed.Seconds())
-	if k.Plain, _, err = b.measureRest(ctx, o.Rested, 0); err != nil {
+	e.log.Step("%d addresses reserved after %.1f s, free after %.1f s", k.Reserved.Addresses, k.Reserved.Placed.Seconds(), k.Reserved.Removed.Seconds())
+	if k.Plain, _, err = e.measureDeletions(ctx, o.Cooled, 0); err != nil {
 		return k, fmt.Errorf("measuring deletions: %w", err)
 	}
-	if k.Cooling, k.Rested, err = b.measureRest(ctx, o.Rested, time.Hour); err != nil {
+	if k.Cooling, k.Cooled, err = e.measureDeletions(ctx, o.Cooled, time.Hour); err != nil {
 		return k, fmt.Errorf("measuring the cool-down: %w", err)
 	}
-	b.log.Step("%d addresses rest after %.1f s, free after %.1f s; writes for each deletion: %.2f, %.2f without", k.Rested.Addresses, k.Rested.Placed.Seconds(),
-		k.Rested.Removed.Seconds(), k.Cooling.Writes, k.Plain.Writes)
+	e.log.Step("%d addresses cool after %.1f s, free after %.1f s; writes for each deletion: %.2f, %.2f without", k.Cooled.Addresses, k.Cooled.Placed.Seconds(),
+		k.Cooled.Removed.Seconds(), k.Cooling.Writes, k.Plain.Writes)
 	return k, nil
 }
 
 // measureReservation reserves n addresses.
-func (b *bed) measureReservation(ctx context.Context, n int) (k Kept, err error) {
+func (e *environment) measureReservation(ctx context.Context, n int) (k Kept, err error) {
 	p := newPolicy("reserving", keeping)
 	for i := range n { // as many entries as addresses would be another extreme; ranges of 64 are what people write
 		if i%64 == 0 {
@@ -75,19 +74,19 @@ func (b *bed) measureReservation(ctx context.Context, n int) (k Kept, err error)
 		}
 	}
 	k.Addresses = n
-	if err := b.rest(ctx); err != nil {
+	if err := e.settle(ctx); err != nil {
 		return k, err
 	}
-	err = b.place(ctx, &k, v1alpha1.PurposeReservation, func(ctx context.Context) error { return b.policies.Create(ctx, p) })
+	err = e.place(ctx, &k, v1alpha1.PurposeReservation, func(ctx context.Context) error { return e.client.Create(ctx, p) })
 	if err != nil {
 		return k, err
 	}
-	return k, b.giveUp(ctx, &k, v1alpha1.PurposeReservation, p)
+	return k, e.giveUp(ctx, &k, v1alpha1.PurposeReservation, p)
 }
 
 // place does something and waits until all addresses are in place for its purpose.
-func (b *bed) place(ctx context.Context, k *Kept, purpose string, do func(context.Context) error) error {
-	before, err := b.read(ctx)
+func (e *environment) place(ctx context.Context, k *Kept, purpose string, do func(context.Context) error) error {
+	before, err := e.used(ctx)
 	if err != nil {
 		return err
 	}
@@ -95,74 +94,74 @@ func (b *bed) place(ctx context.Context, k *Kept, purpose string, do func(contex
 	if err := do(ctx); err != nil {
 		return err
 	}
-	if err := b.waitKept(ctx, purpose, k.Addresses); err != nil {
+	if err := e.waitKept(ctx, purpose, k.Addresses); err != nil {
 		return err
 	}
 	k.Placed = time.Since(start)
-	after, err := b.read(ctx)
-	k.Manager, k.API = after.managers-before.managers, after.api-before.api
+	after, err := e.used(ctx)
+	k.Manager, k.API = after.Managers-before.Managers, after.API-before.API
 	return err
 }
 
 // giveUp deletes a policy and waits until nothing is kept for a purpose.
-func (b *bed) giveUp(ctx context.Context, k *Kept, purpose string, p *v1alpha1.ServiceCIDRPolicy) error {
+func (e *environment) giveUp(ctx context.Context, k *Kept, purpose string, p *v1alpha1.ServiceCIDRPolicy) error {
 	start := time.Now()
-	if err := b.policies.Delete(ctx, p); err != nil {
+	if err := e.client.Delete(ctx, p); err != nil {
 		return err
 	}
-	if err := b.waitKept(ctx, purpose, 0); err != nil {
-		return err
-	}
+	err := e.waitKept(ctx, purpose, 0)
 	k.Removed = time.Since(start)
-	return nil
+	return err
 }
 
-func (b *bed) waitKept(ctx context.Context, purpose string, n int) error {
-	return b.until(ctx, fmt.Sprintf("%d addresses with the purpose %s", n, purpose), func(ctx context.Context) (bool, error) {
-		kept, err := b.addressesKept(ctx, purpose)
-		return kept == n, err
+// waitKept waits until the operator keeps n addresses for a purpose.
+func (e *environment) waitKept(ctx context.Context, purpose string, n int) error {
+	return e.until(ctx, fmt.Sprintf("%d addresses with the purpose %s", n, purpose), func(ctx context.Context) (bool, error) {
+		options := metav1.ListOptions{LabelSelector: v1alpha1.LabelPurpose + "=" + purpose, ResourceVersion: "0"}
+		list, err := e.Client.NetworkingV1().IPAddresses().List(ctx, options)
+		return err == nil && len(list.Items) == n, err
 	})
 }
 
-// measureRest deletes Services of a policy with a cool-down, or with none, and waits until all of their addresses rest, and until they do
+// measureDeletions deletes Services of a policy with a cool-down, or with none, and waits until all of their addresses cool, and until they do
 // not.
-func (b *bed) measureRest(ctx context.Context, n int, coolDown time.Duration) (d Deletions, k Kept, err error) {
-	p := newPolicy(resting, keeping)
+func (e *environment) measureDeletions(ctx context.Context, n int, coolDown time.Duration) (d Deletions, k Kept, err error) {
+	p := newPolicy(cooling, keeping)
 	if coolDown > 0 {
 		p.Spec.CoolDown = &metav1.Duration{Duration: coolDown}
 		k.Addresses = n
 	}
-	if err := b.enforce(ctx, p); err != nil {
+	if err := e.enforce(ctx, p); err != nil {
 		return d, k, err
 	}
-	if err := b.createAll(n, labelled(resting))(ctx); err != nil {
+	if err := e.createAll(n, labelled(cooling))(ctx); err != nil {
 		return d, k, err
 	}
-	if err := b.rest(ctx); err != nil {
+	if err := e.settle(ctx); err != nil {
 		return d, k, err
 	}
-	before, err := b.writes(ctx)
+	before, err := e.writes(ctx)
 	if err != nil {
 		return d, k, err
 	}
-	err = b.place(ctx, &k, v1alpha1.PurposeCooling, func(ctx context.Context) error {
-		d.Calls, err = b.measure(ctx, work{Load: load.Load{Workers: helpers, Count: n}, one: b.remove})
+	err = e.place(ctx, &k, v1alpha1.PurposeCooling, func(ctx context.Context) error {
+		d.Outcome, err = load.Load{Workers: helpers, Count: n}.Run(ctx, e.remove)
 		return err
 	})
 	if err != nil {
 		return d, k, err
 	}
-	if err := b.giveUp(ctx, &k, v1alpha1.PurposeCooling, p); err != nil {
+	if err := e.giveUp(ctx, &k, v1alpha1.PurposeCooling, p); err != nil {
 		return d, k, err
 	}
-	after, err := b.writes(ctx)
+	after, err := e.writes(ctx)
 	d.Writes = (after - before) / float64(n)
 	return d, k, err
 }
 
 // writes is how many requests have written IPAddresses, as the API server counts them, those that it makes to itself too.
-func (b *bed) writes(ctx context.Context) (sum float64, err error) {
-	text, err := b.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+func (e *environment) writes(ctx context.Context) (sum float64, err error) {
+	text, err := e.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("reading the metrics of the API server: %w", err)
 	}

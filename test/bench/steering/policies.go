@@ -3,6 +3,7 @@ package steering
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,65 +20,42 @@ const selectingLabel = "bench.example.com/policy"
 // crowdLabel is that of policies and ranges that are there in numbers.
 const crowdLabel = "bench.example.com/crowd"
 
-// crowd makes n policies. All but the last select namespaces that do not exist; the last and least selects all, and has the range that
-// is always there, as the others have.
-func (b *bed) crowd(ctx context.Context, n int) error {
-	return b.all(n, func(ctx context.Context, i int) error {
+// createPolicies makes n policies. All but the last select namespaces that do not exist; the last and least selects all. They have the range that
+// is always there, or, if that is asked for, a range of both families each for itself, and none selects all.
+func (e *environment) createPolicies(ctx context.Context, n int, ranges bool) error {
+	return e.all(n, func(ctx context.Context, i int) error {
 		p := newPolicy(fmt.Sprintf("crowd-%05d", i), v1alpha1.DefaultServiceCIDR)
-		p.Labels = map[string]string{crowdLabel: "yes"}
-		p.Spec.Priority = int32(n - i)
-		if i < n-1 {
+		p.Labels, p.Spec.Priority = map[string]string{crowdLabel: "yes"}, int32(n-i)
+		if ranges || i < n-1 {
 			p.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": p.Name}}
 		}
-		return b.policies.Create(ctx, p)
-	})(ctx)
-}
-
-// crowdOfRanges makes n ranges of both families, and for each a policy that has it for itself.
-func (b *bed) crowdOfRanges(ctx context.Context, n int) error {
-	return b.all(n, func(ctx context.Context, i int) error {
-		name := fmt.Sprintf("crowd-%05d", i)
-		cidr := framework.NewServiceCIDR(name, fmt.Sprintf("10.%d.%d.0/24", 128+i/256, i%256), fmt.Sprintf("fd00:%x::/112", i+1))
-		cidr.Labels = map[string]string{crowdLabel: "yes"}
-		if _, err := b.Client.NetworkingV1().ServiceCIDRs().Create(ctx, cidr, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating ServiceCIDR %s: %w", name, err)
-		}
-		p := newPolicy(name, name)
-		p.Labels = map[string]string{crowdLabel: "yes"}
-		p.Spec.Exclusive = true
-		p.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": name}}
-		return b.policies.Create(ctx, p)
-	})(ctx)
-}
-
-// waitCrowd waits until n policies of the crowd are in force.
-func (b *bed) waitCrowd(ctx context.Context, n int) error {
-	err := b.until(ctx, fmt.Sprintf("%d policies to be in force", n), func(ctx context.Context) (bool, error) {
-		list := &v1alpha1.ServiceCIDRPolicyList{}
-		if err := b.policies.List(ctx, list, client.MatchingLabels{crowdLabel: "yes"}); err != nil {
-			return false, err
-		}
-		ready := 0
-		for _, p := range list.Items {
-			if inForce(&p) {
-				ready++
+		if ranges {
+			p.Spec.ServiceCIDRs, p.Spec.Exclusive = []string{p.Name}, true
+			cidr := framework.NewServiceCIDR(p.Name, fmt.Sprintf("10.%d.%d.0/24", 128+i/256, i%256), fmt.Sprintf("fd00:%x::/112", i+1))
+			if _, err := e.Client.NetworkingV1().ServiceCIDRs().Create(ctx, cidr, metav1.CreateOptions{}); err != nil {
+				return fmt.Errorf("creating ServiceCIDR %s: %w", cidr.Name, err)
 			}
 		}
-		return ready == n, nil
-	})
-	return err
+		return e.client.Create(ctx, p)
+	})(ctx)
 }
 
-// disperse deletes the policies of the crowd.
-func (b *bed) disperse(ctx context.Context) error {
-	if err := b.policies.DeleteAllOf(ctx, &v1alpha1.ServiceCIDRPolicy{}, client.MatchingLabels{crowdLabel: "yes"}); err != nil {
+// waitPolicies waits until there are n policies of the crowd, and all are in force.
+func (e *environment) waitPolicies(ctx context.Context, n int) error {
+	return e.until(ctx, fmt.Sprintf("%d policies to be in force", n), func(ctx context.Context) (bool, error) {
+		list := &v1alpha1.ServiceCIDRPolicyList{}
+		err := e.client.List(ctx, list, client.MatchingLabels{crowdLabel: "yes"})
+		waiting := slices.ContainsFunc(list.Items, func(p v1alpha1.ServiceCIDRPolicy) bool { return !inForce(&p) })
+		return err == nil && len(list.Items) == n && !waiting, err
+	})
+}
+
+// deletePolicies deletes the policies of the crowd.
+func (e *environment) deletePolicies(ctx context.Context) error {
+	if err := e.client.DeleteAllOf(ctx, &v1alpha1.ServiceCIDRPolicy{}, client.MatchingLabels{crowdLabel: "yes"}); err != nil {
 		return fmt.Errorf("deleting policies: %w", err)
 	}
-	return b.until(ctx, "policies to go", func(ctx context.Context) (bool, error) {
-		list := &v1alpha1.ServiceCIDRPolicyList{}
-		err := b.policies.List(ctx, list, client.MatchingLabels{crowdLabel: "yes"})
-		return err == nil && len(list.Items) == 0, err
-	})
+	return e.waitPolicies(ctx, 0)
 }
 
 func newPolicy(name string, serviceCIDRs ...string) *v1alpha1.ServiceCIDRPolicy {
@@ -91,13 +69,13 @@ func inForce(p *v1alpha1.ServiceCIDRPolicy) bool {
 }
 
 // enforce creates a policy for Services with a label, and waits until all replicas go by it.
-func (b *bed) enforce(ctx context.Context, p *v1alpha1.ServiceCIDRPolicy) error {
+func (e *environment) enforce(ctx context.Context, p *v1alpha1.ServiceCIDRPolicy) error {
 	p.Spec.ServiceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{selectingLabel: p.Name}}
-	if err := b.policies.Create(ctx, p); err != nil {
+	if err := e.client.Create(ctx, p); err != nil {
 		return fmt.Errorf("creating policy %s: %w", p.Name, err)
 	}
-	err := b.until(ctx, "policy "+p.Name+" to be in force", func(ctx context.Context) (bool, error) {
-		err := b.policies.Get(ctx, client.ObjectKeyFromObject(p), p)
+	err := e.until(ctx, "policy "+p.Name+" to be in force", func(ctx context.Context) (bool, error) {
+		err := e.client.Get(ctx, client.ObjectKeyFromObject(p), p)
 		return inForce(p), err
 	})
 	time.Sleep(300 * time.Millisecond) // what one replica reports the others are about to hear
@@ -105,12 +83,12 @@ func (b *bed) enforce(ctx context.Context, p *v1alpha1.ServiceCIDRPolicy) error 
 }
 
 // offer makes a range, and waits until API server and operator give out its addresses.
-func (b *bed) offer(ctx context.Context, name, cidr string) error {
-	if _, err := b.Client.NetworkingV1().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR(name, cidr), metav1.CreateOptions{}); err != nil {
+func (e *environment) offer(ctx context.Context, name, cidr string) error {
+	if _, err := e.Client.NetworkingV1().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR(name, cidr), metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating ServiceCIDR %s: %w", name, err)
 	}
-	err := b.until(ctx, "ServiceCIDR "+name, func(ctx context.Context) (bool, error) {
-		c, err := b.Client.NetworkingV1().ServiceCIDRs().Get(ctx, name, metav1.GetOptions{})
+	err := e.until(ctx, "ServiceCIDR "+name, func(ctx context.Context) (bool, error) {
+		c, err := e.Client.NetworkingV1().ServiceCIDRs().Get(ctx, name, metav1.GetOptions{})
 		return err == nil && meta.IsStatusConditionTrue(c.Status.Conditions, "Ready"), err
 	})
 	time.Sleep(2 * time.Second) // the operator leaves a range alone that has just become ready

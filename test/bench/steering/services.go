@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -19,33 +18,23 @@ const helpers = 16
 func serviceName(i int) string { return fmt.Sprintf("created-%06d", i) }
 
 // create returns a function that creates the i-th Service; options may be nil.
-func (b *bed) create(options func(i int) []framework.ServiceOption) func(context.Context, int) error {
+func (e *environment) create(options func(i int) []framework.ServiceOption) func(context.Context, int) error {
 	return func(ctx context.Context, i int) error {
-		service := framework.NewService(cluster.Namespace, serviceName(i))
-		if options != nil {
-			for _, option := range options(i) {
-				option(service)
-			}
+		if options == nil {
+			return e.CreateService(ctx, serviceName(i))
 		}
-		if _, err := b.Client.CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating Service %s: %w", service.Name, err)
-		}
-		return nil
+		return e.CreateService(ctx, serviceName(i), options(i)...)
 	}
 }
 
-func (b *bed) remove(ctx context.Context, i int) error {
-	err := b.Client.CoreV1().Services(cluster.Namespace).Delete(ctx, serviceName(i), metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting Service %s: %w", serviceName(i), err)
-	}
-	return nil
+func (e *environment) remove(ctx context.Context, i int) error {
+	return e.DeleteService(ctx, serviceName(i))
 }
 
 // label changes something that is none of our business.
-func (b *bed) label(ctx context.Context, i int) error {
+func (e *environment) label(ctx context.Context, i int) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"looked-at":"%s"}}}`, metav1.Now().Format("150405.000000"))
-	_, err := b.Client.CoreV1().Services(cluster.Namespace).Patch(ctx, serviceName(i), types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := e.Client.CoreV1().Services(cluster.Namespace).Patch(ctx, serviceName(i), types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("labelling Service %s: %w", serviceName(i), err)
 	}
@@ -53,13 +42,13 @@ func (b *bed) label(ctx context.Context, i int) error {
 }
 
 // createAll and removeAll do it for n Services, as what comes before and after a measurement.
-func (b *bed) createAll(n int, options func(i int) []framework.ServiceOption) func(context.Context) error {
-	return b.all(n, b.create(options))
+func (e *environment) createAll(n int, options func(i int) []framework.ServiceOption) func(context.Context) error {
+	return e.all(n, e.create(options))
 }
 
-func (b *bed) removeAll(n int) func(context.Context) error { return b.all(n, b.remove) }
+func (e *environment) removeAll(n int) func(context.Context) error { return e.all(n, e.remove) }
 
-func (*bed) all(n int, one func(context.Context, int) error) func(context.Context) error {
+func (*environment) all(n int, one func(context.Context, int) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := load.Load{Workers: helpers, Count: n}.Run(ctx, one)
 		return err
@@ -95,13 +84,4 @@ func (o Options) loadOf(clients int) load.Load {
 		return load.Load{Workers: 1, Count: o.Single}
 	}
 	return load.Load{Workers: clients, Count: o.Many}
-}
-
-// addressesKept counts the IPAddresses that the operator keeps for a purpose.
-func (b *bed) addressesKept(ctx context.Context, purpose string) (int, error) {
-	list, err := b.Client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{LabelSelector: "clusterip-operator.io/purpose=" + purpose, ResourceVersion: "0"})
-	if err != nil {
-		return 0, fmt.Errorf("counting IPAddresses: %w", err)
-	}
-	return len(list.Items), nil
 }

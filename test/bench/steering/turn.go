@@ -10,13 +10,24 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
 
-// turn is one run of a load.
-type turn struct {
-	load.Outcome
-	// Requests to our webhook while it ran.
-	Asked float64
-	// Processor time meanwhile; that of the managers together.
+// usage is what calls took: processor time, that of the managers together, and requests to our webhook.
+type usage struct {
 	API, Etcd, Managers time.Duration
+	Asked               float64
+}
+
+// add adds times as much of o.
+func (u *usage) add(o usage, times int) {
+	u.API += time.Duration(times) * o.API
+	u.Etcd += time.Duration(times) * o.Etcd
+	u.Managers += time.Duration(times) * o.Managers
+	u.Asked += float64(times) * o.Asked
+}
+
+// turns are some turns of a work, with what all of them used.
+type turns struct {
+	load.Outcomes
+	usage
 }
 
 // work is what is measured with and without webhooks.
@@ -27,148 +38,98 @@ type work struct {
 	one           func(ctx context.Context, i int) error
 }
 
-// contest is the same work, with and without webhooks, round by round.
-type contest struct{ With, Without turns }
-
-type turns []turn
+// comparison is the same work, with and without webhooks, round by round.
+type comparison struct{ With, Without turns }
 
 // compare lets both have their turns, each round in the other order.
-func (b *bed) compare(ctx context.Context, rounds int, w work) (c contest, err error) {
+func (e *environment) compare(ctx context.Context, rounds int, w work) (c comparison, err error) {
 	for round := range rounds {
 		for i := range 2 {
-			with := (round+i)%2 == 0
-			if err := b.ask(ctx, with); err != nil {
-				return c, err
-			}
-			t, err := b.take(ctx, w)
-			if err != nil {
-				return c, err
-			}
+			with, t := (round+i)%2 == 0, &c.Without
 			if with {
-				c.With = append(c.With, t)
-			} else {
-				c.Without = append(c.Without, t)
+				t = &c.With
+			}
+			if err := e.setWebhooks(ctx, with); err != nil {
+				return c, err
+			}
+			if err := e.take(ctx, w, t); err != nil {
+				return c, err
 			}
 		}
 	}
 	return c, nil
 }
 
-// take runs a work once.
-func (b *bed) take(ctx context.Context, w work) (t turn, err error) {
+// take runs a work once more.
+func (e *environment) take(ctx context.Context, w work, t *turns) error {
 	if w.before != nil {
 		if err := w.before(ctx); err != nil {
-			return t, err
+			return err
 		}
 	}
-	if err := b.rest(ctx); err != nil {
-		return t, err
+	if err := e.settle(ctx); err != nil {
+		return err
 	}
-	t, err = b.measure(ctx, w)
-	if err == nil && t.Calls != w.Count {
-		err = fmt.Errorf("%d of %d calls were made", t.Calls, w.Count)
+	outcome, used, err := e.measure(ctx, w)
+	if err == nil && outcome.Calls != w.Count {
+		err = fmt.Errorf("%d of %d calls were made", outcome.Calls, w.Count)
 	}
 	if w.after != nil {
 		err = errors.Join(err, w.after(ctx))
 	}
-	return t, err
+	t.Outcomes = append(t.Outcomes, outcome)
+	t.add(used, 1)
+	return err
 }
 
 // measure runs a load. What is still done about it a moment later counts too.
-func (b *bed) measure(ctx context.Context, w work) (t turn, err error) {
-	before, err := b.read(ctx)
+func (e *environment) measure(ctx context.Context, w work) (o load.Outcome, used usage, err error) {
+	before, err := e.used(ctx)
 	if err != nil {
-		return t, err
+		return o, used, err
 	}
-	if t.Outcome, err = w.Run(ctx, w.one); err != nil {
-		return t, err
+	if o, err = w.Run(ctx, w.one); err != nil {
+		return o, used, err
 	}
 	const moment = 100 * time.Millisecond
 	time.Sleep(moment)
-	after, err := b.read(ctx)
-	t.Asked = after.asked - before.asked
-	t.API, t.Etcd, t.Managers = after.api-before.api, after.etcd-before.etcd, after.managers-before.managers
-	return t, err
+	used, err = e.used(ctx)
+	used.add(before, -1)
+	return o, used, err
 }
 
-// reading is what counters say at one moment.
-type reading struct {
-	asked               float64
-	api, etcd, managers time.Duration
-}
-
-func (b *bed) read(ctx context.Context) (r reading, err error) {
-	if r.asked, err = b.sum(ctx, decisionsTotal); err != nil {
-		return r, err
+// used is what was used until now.
+func (e *environment) used(ctx context.Context) (u usage, err error) {
+	if u.Asked, err = e.sum(ctx, decisionsTotal); err != nil {
+		return u, err
 	}
-	for _, replica := range b.replicas {
+	for _, replica := range e.replicas {
 		used, err := replica.CPUTime()
 		if err != nil {
-			return r, err
+			return u, err
 		}
-		r.managers += used
+		u.Managers += used
 	}
-	if r.api, err = b.API.CPUTime(); err != nil {
-		return r, err
+	if u.API, err = e.API.CPUTime(); err != nil {
+		return u, err
 	}
-	r.etcd, err = b.Etcd.CPUTime()
-	return r, err
-}
-
-// sample is one number of each turn.
-func (t turns) sample(of func(turn) float64) (s stats.Sample) {
-	for _, one := range t {
-		s = append(s, of(one))
-	}
-	return s
-}
-
-func rate(t turn) float64 { return t.PerSecond() }
-
-func middle(t turn) float64 { return t.Latencies.Median() }
-
-// latencies are those of all turns together.
-func (t turns) latencies() (all stats.Sample) {
-	for _, one := range t {
-		all = append(all, one.Latencies...)
-	}
-	return all
+	u.Etcd, err = e.Etcd.CPUTime()
+	return u, err
 }
 
 // perCall is a time of all turns together, in milliseconds for each call.
-func (t turns) perCall(of func(turn) time.Duration) float64 {
-	var sum time.Duration
-	for _, one := range t {
-		sum += of(one)
-	}
-	return sum.Seconds() * 1000 / float64(t.calls())
-}
-
-// calls is how many there were in all turns.
-func (t turns) calls() (n int) {
-	for _, one := range t {
-		n += one.Calls
-	}
-	return n
-}
+func (t turns) perCall(of time.Duration) float64 { return of.Seconds() * 1000 / float64(t.Calls()) }
 
 // asked is how many requests to our webhook came to one call.
-func (t turns) asked() float64 {
-	sum := 0.0
-	for _, one := range t {
-		sum += one.Asked
-	}
-	return sum / float64(t.calls())
-}
+func (t turns) asked() float64 { return t.Asked / float64(t.Calls()) }
 
 // added is how much longer the median call took with webhooks, in milliseconds, round by round.
-func (c contest) added() (s stats.Sample) {
-	with, without := c.With.sample(middle), c.Without.sample(middle)
-	for i := range with {
-		s = append(s, with[i]-without[i])
+func (c comparison) added() (s stats.Sample) {
+	for i, with := range c.With.Outcomes {
+		s = append(s, with.Latencies.Median()-c.Without.Outcomes[i].Latencies.Median())
 	}
 	return s
 }
 
 // share is the rate with webhooks as a share of that without, round by round.
-func (c contest) share() stats.Sample { return c.With.sample(rate).Over(c.Without.sample(rate)) }
+func (c comparison) share() stats.Sample { return c.With.Rates().Over(c.Without.Rates()) }

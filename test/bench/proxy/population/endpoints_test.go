@@ -1,7 +1,6 @@
 package population
 
 import (
-	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,28 +56,6 @@ func TestStates(t *testing.T) {
 		s := slice("ns", "web", "web-0", model.IPv6, 0, 3, state)
 		if *s.Ports[0].Port != want.port || len(s.Endpoints) != want.endpoints || s.AddressType != discoveryv1.AddressTypeIPv6 {
 			t.Errorf("state %d: %d endpoints on %d, %s", state, len(s.Endpoints), *s.Ports[0].Port, s.AddressType)
-		}
-	}
-}
-
-func TestSomeTakesWhatThereIs(t *testing.T) {
-	p := &Population{family: model.IPv4, endpoints: 2, services: []netip.AddrPort{netip.MustParseAddrPort("10.96.0.1:80"), netip.MustParseAddrPort("10.96.0.2:80")}}
-	for _, s := range p.Some(20) {
-		if s != p.services[0] && s != p.services[1] {
-			t.Errorf("%s is no Service", s)
-		}
-	}
-	for _, e := range p.SomeEndpoints(50) {
-		if e.Port() != OpenPort || e.Addr().Compare(Endpoint(model.IPv4, 3)) > 0 {
-			t.Errorf("%s is no endpoint", e)
-		}
-	}
-}
-
-func TestShare(t *testing.T) {
-	for endpoints, want := range map[int]float64{3: 1, 100: 1, 1000: 0.1} {
-		if got := (&Population{endpoints: endpoints}).Share(); got != want {
-			t.Errorf("of %d endpoints a change touches %v, want %v", endpoints, got, want)
 		}
 	}
 }

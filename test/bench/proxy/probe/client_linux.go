@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -83,30 +82,16 @@ func NewClient(n *network.Namespace) (*Client, error) {
 	return &Client{p}, nil
 }
 
-// Times are how long connections took, in microseconds, how many did not come about, and what happened to the last of these.
-type Times struct {
-	Took    stats.Sample
-	Failed  int
-	Failure string
-}
-
 // Count measures so many connections to the targets in turn. No targets means those of the call before.
 func (c *Client) Count(n int, targets ...netip.AddrPort) (Times, error) {
-	return c.times(request{Targets: targets, Count: n})
+	answer, err := c.ask(request{Targets: targets, Count: n})
+	return answer.Times, err
 }
 
 // For measures for a while, with a pause after each connection.
 func (c *Client) For(d, pause time.Duration, targets ...netip.AddrPort) (Times, error) {
-	return c.times(request{Targets: targets, For: d, Pause: pause})
-}
-
-func (c *Client) times(r request) (t Times, err error) {
-	answer, err := c.ask(r)
-	for _, nanos := range answer.Nanos {
-		t.Took = append(t.Took, float64(nanos)/1e3)
-	}
-	t.Failed, t.Failure = answer.Failed, answer.Failure
-	return t, err
+	answer, err := c.ask(request{Targets: targets, For: d, Pause: pause})
+	return answer.Times, err
 }
 
 // Until connects over and over until that has an outcome, so many times in a row, and returns when it had it first. It reports false when

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
 
 const (
@@ -44,9 +46,7 @@ func (c *connector) serve(r request) response {
 
 // measure connects to the targets in turn.
 func (c *connector) measure(r request) (out response, err error) {
-	if r.Count > 0 {
-		out.Nanos = make([]int64, 0, r.Count)
-	}
+	out.Took = make(stats.Sample, 0, r.Count)
 	start := time.Now()
 	for i := 0; i < r.Count || r.For > 0 && time.Since(start) < r.For; i++ {
 		to := c.targets[i%len(c.targets)]
@@ -55,7 +55,7 @@ func (c *connector) measure(r request) (out response, err error) {
 		case err != nil:
 			return out, err
 		case outcome == Connected:
-			out.Nanos = append(out.Nanos, int64(took))
+			out.Took = append(out.Took, float64(took)/1e3)
 		default:
 			out.Failed++
 			out.Failure = fmt.Sprintf("%s: %s after %s", to, outcome, took)

@@ -119,12 +119,11 @@ func drain(listener int) error {
 		if err != nil {
 			continue
 		}
-		if slot := &open[i%len(open)]; *slot != 0 {
+		slot := &open[i%len(open)]
+		if *slot != 0 {
 			_ = unix.Close(*slot)
-			*slot = fd
-		} else {
-			*slot = fd
 		}
+		*slot = fd
 	}
 }
 

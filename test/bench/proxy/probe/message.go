@@ -1,8 +1,18 @@
+// Package probe measures what the first packet of a connection costs: a small program in a network namespace of the benchmark's own,
+// which the benchmark starts from its own binary.
+//
+// What is measured is the connect() of TCP alone. The client is one thread on one processor, and makes the system call without leaving
+// word with the scheduler of Go. The server listens on the same processor with the lowest priority: the kernel answers for it, and no
+// other processor has to be woken. Connections are reset, so that none of them lingers.
+//
+// Start with [Client] and [Server]; [Main] is the program.
 package probe
 
 import (
 	"net/netip"
 	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
 
 // Name is the first argument that makes the benchmark's binary be this program.
@@ -32,12 +42,16 @@ type request struct {
 	Timeout time.Duration `json:",omitempty"`
 }
 
+// Times are how long connections took, in microseconds, how many did not come about, and what happened to the last of these.
+type Times struct {
+	Took    stats.Sample `json:",omitempty"`
+	Failed  int          `json:",omitempty"`
+	Failure string       `json:",omitempty"`
+}
+
 // response is a line of JSON, too.
 type response struct {
-	// Nanos is how long each connect() took that succeeded; Failed counts the others, Failure tells of the last of them.
-	Nanos   []int64 `json:",omitempty"`
-	Failed  int     `json:",omitempty"`
-	Failure string  `json:",omitempty"`
+	Times
 	// At is the moment of the first outcome of a streak, 0 if it never came.
 	At Moment `json:",omitempty"`
 	// Error is about the program and not about the network.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,15 +18,15 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// stand is a network of namespaces with a client in one pod of the node, a server in the other that has all endpoints, and maybe a proxy.
-type stand struct {
+// testNode is a network of namespaces with a client in one pod of the node, a server in the other that has all endpoints, and maybe a proxy.
+type testNode struct {
 	*Figures
 	who Contender
 
-	bed    *network.Topology
-	server *probe.Server
+	net    *network.Topology
 	client *probe.Client
-	proxy  proxyProcess // nil for none
+	proxy  proxyProcess   // nil for none
+	ends   []func() error // of what was started, in that order
 }
 
 // proxyProcess is a proxy that runs.
@@ -39,33 +40,38 @@ type proxyProcess interface {
 	Metrics(ctx context.Context) (framework.Metrics, error)
 }
 
-// newStand makes everything but the proxy.
-func (b *bench) newStand(ctx context.Context, who Contender, f *Figures) (*stand, error) {
-	s := &stand{Figures: f, who: who}
+// newNode makes everything but the proxy.
+func (b *bench) newNode(ctx context.Context, who Contender, f *Figures) (*testNode, error) {
+	s := &testNode{Figures: f, who: who}
 	if err := s.build(ctx, b.family); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
 
-func (s *stand) build(ctx context.Context, f model.Family) (err error) {
-	if s.bed, err = network.New(ctx); err != nil {
+func (s *testNode) build(ctx context.Context, f model.Family) (err error) {
+	if s.net, err = network.New(ctx); err != nil {
 		return err
 	}
+	s.ends = append(s.ends, s.net.Close)
 	if err := s.routeEndpoints(ctx, f); err != nil {
 		return err
 	}
-	if err := s.bed.Node.Sysctl(shortTimeouts); err != nil {
+	if err := s.net.Node.Sysctl(shortTimeouts); err != nil {
 		return err
 	}
 	unspecified := netip.IPv4Unspecified()
 	if f == model.IPv6 {
 		unspecified = netip.IPv6Unspecified()
 	}
-	if s.server, err = probe.Serve(s.bed.Pod1, netip.AddrPortFrom(unspecified, population.OpenPort)); err != nil {
+	server, err := probe.Serve(s.net.Pod1, netip.AddrPortFrom(unspecified, population.OpenPort))
+	if err != nil {
 		return err
 	}
-	s.client, err = probe.NewClient(s.bed.Pod2)
+	s.ends = append(s.ends, server.Close)
+	if s.client, err = probe.NewClient(s.net.Pod2); err == nil {
+		s.ends = append(s.ends, s.client.Close)
+	}
 	return err
 }
 
@@ -76,30 +82,34 @@ var shortTimeouts = map[string]string{
 }
 
 // routeEndpoints gives all endpoints to the server's namespace.
-func (s *stand) routeEndpoints(ctx context.Context, f model.Family) error {
-	all, server := population.Range(f).String(), s.bed.Pod1.Addr(f).String()
-	if _, err := s.bed.Node.Run(ctx, "ip", "route", "add", all, "via", server, "dev", "pod1", "onlink"); err != nil {
+func (s *testNode) routeEndpoints(ctx context.Context, f model.Family) error {
+	all, server := population.Range(f).String(), s.net.Pod1.Addr(f).String()
+	if _, err := s.net.Node.Run(ctx, "ip", "route", "add", all, "via", server, "dev", "pod1", "onlink"); err != nil {
 		return err
 	}
-	_, err := s.bed.Pod1.Run(ctx, "ip", "route", "add", "local", all, "dev", "lo")
+	_, err := s.net.Pod1.Run(ctx, "ip", "route", "add", "local", all, "dev", "lo")
 	return err
 }
 
 // startProxy starts the process. It is not ready yet.
-func (b *bench) startProxy(ctx context.Context, s *stand) error {
+func (b *bench) startProxy(ctx context.Context, s *testNode) error {
 	pacing := map[string]any{"minSyncPeriod": minSyncPeriod.String()}
 	config := map[string]any{"iptables": pacing, "nftables": pacing, "enableProfiling": true}
 	if s.who.Ours {
 		agent, err := b.plane.StartProxyAgent(ctx, framework.ProxyAgentOptions{
-			Namespace: s.bed.Node, Node: node, Mode: s.who.Variant, Config: config, NoWait: true,
+			Namespace: s.net.Node, Node: node, Mode: s.who.Variant, Config: config, NoWait: true,
 		})
-		s.proxy = agent
+		if err == nil {
+			s.proxy, s.ends = agent, append(s.ends, agent.Kill)
+		}
 		return err
 	}
 	theirs, err := b.plane.StartKubeProxy(ctx, framework.KubeProxyOptions{
-		Namespace: s.bed.Node, Node: node, Mode: s.who.Mode, Variant: s.who.Variant, Config: config,
+		Namespace: s.net.Node, Node: node, Mode: s.who.Mode, Variant: s.who.Variant, Config: config,
 	})
-	s.proxy = theirs
+	if err == nil {
+		s.proxy, s.ends = theirs, append(s.ends, theirs.Kill)
+	}
 	return err
 }
 
@@ -107,19 +117,10 @@ func (b *bench) startProxy(ctx context.Context, s *stand) error {
 const minSyncPeriod = 10 * time.Millisecond
 
 // close ends and removes everything.
-func (s *stand) close() error {
+func (s *testNode) close() error {
 	var errs []error
-	if s.proxy != nil {
-		errs = append(errs, s.proxy.Kill())
-	}
-	if s.client != nil {
-		errs = append(errs, s.client.Close())
-	}
-	if s.server != nil {
-		errs = append(errs, s.server.Close())
-	}
-	if s.bed != nil {
-		errs = append(errs, s.bed.Close())
+	for _, end := range slices.Backward(s.ends) {
+		errs = append(errs, end())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("clearing away %s: %w", s.who.Name, err)
@@ -128,7 +129,7 @@ func (s *stand) close() error {
 }
 
 // value reads a metric of one family.
-func (b *bench) value(ctx context.Context, s *stand, name string) (float64, error) {
+func (b *bench) value(ctx context.Context, s *testNode, name string) (float64, error) {
 	metrics, err := s.proxy.Metrics(ctx)
 	if err != nil {
 		return 0, err
@@ -145,16 +146,16 @@ func (b *bench) tool(variant string) string {
 	return "iptables-" + variant
 }
 
-// newBare makes a stand without a proxy but with a rule for all Services, or without any if variant is empty.
-func (b *bench) newBare(ctx context.Context, variant string) (*stand, error) {
-	s, err := b.newStand(ctx, Contender{Name: "bare " + variant, Variant: variant}, &Figures{})
+// newBare makes a testNode without a proxy but with a rule for all Services, or without any if variant is empty.
+func (b *bench) newBare(ctx context.Context, variant string) (*testNode, error) {
+	s, err := b.newNode(ctx, Contender{Name: "bare " + variant, Variant: variant}, &Figures{})
 	if err != nil || variant == "" {
 		return s, err
 	}
 	to := netip.AddrPortFrom(population.Endpoint(b.family, 0), population.OpenPort)
-	command := s.bed.Node.Command(ctx, b.tool(variant), "-t", "nat", "-A", "PREROUTING", "-d", serviceRange(b.family).String(),
+	command := s.net.Node.Command(ctx, b.tool(variant), "-t", "nat", "-A", "PREROUTING", "-d", serviceRange(b.family).String(),
 		"-p", "tcp", "--dport", "80", "-j", "DNAT", "--to-destination", to.String())
-	command.Env = append(command.Environ(), "XTABLES_LOCKFILE="+s.bed.Node.LockFile())
+	command.Env = append(command.Environ(), "XTABLES_LOCKFILE="+s.net.Node.LockFile())
 	return s, command.Run()
 }
 

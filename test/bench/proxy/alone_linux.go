@@ -1,0 +1,224 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/population"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/probe"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+)
+
+// cold starts the proxy and waits until the last Service can be reached and the proxy says that it has synced.
+func (b *bench) cold(ctx context.Context, s *testNode) error {
+	b.log.Step("starting %s", s.who.Name)
+	if err := b.startProxy(ctx, s); err != nil {
+		return err
+	}
+	services := b.people.Services()
+	connected, reached, err := s.client.Until(services[len(services)-1], probe.Connected, 1, b.Timeout)
+	if err != nil {
+		return err
+	}
+	if !reached {
+		b.log.Step("%s: not within %s", s.who.Name, b.Timeout)
+		s.Late = b.Timeout
+		return nil
+	}
+	synced, err := b.firstSync(ctx, s)
+	if err != nil {
+		return err
+	}
+	s.Cold, err = sinceStart(s.proxy.Pid(), connected, synced)
+	return err
+}
+
+// sinceStart is the time from the start of a process to the later of two moments, to a hundredth of a second.
+func sinceStart(pid int, connected probe.Moment, synced time.Time) (time.Duration, error) {
+	old, err := age(pid)
+	if err != nil {
+		return 0, err
+	}
+	now, err := probe.Now()
+	if err != nil {
+		return 0, err
+	}
+	return old - min(now.Since(connected), time.Since(synced)), nil
+}
+
+// firstSync returns when the proxy synced for the first time, as it tells itself.
+func (b *bench) firstSync(ctx context.Context, s *testNode) (time.Time, error) {
+	var at float64
+	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Minute, true, func(ctx context.Context) (_ bool, err error) {
+		at, err = b.value(ctx, s, "sync_proxy_rules_last_timestamp_seconds")
+		return at > 0, err
+	})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%s serves but speaks of no sync: %w; the end of its log:\n%s", s.who.Name, err, s.proxy.LogTail(20))
+	}
+	return time.UnixMicro(int64(at * 1e6)), nil
+}
+
+const (
+	// changeTimeout is how long a change may take.
+	changeTimeout = time.Minute
+	// fewChanges are enough of those that take long.
+	fewChanges = 3
+	// rest is the least pause after a change.
+	rest = 500 * time.Millisecond
+)
+
+// changes times single changes of an EndpointSlice: to a port on which nobody listens and back.
+func (b *bench) changes(ctx context.Context, s *testNode) error {
+	seconds, count, err := b.syncs(ctx, s)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	for i := 0; i < b.Changes && (i < fewChanges || time.Since(begin) < b.ChangesLimit); i++ {
+		took, err := b.change(ctx, s, i/2, population.State(1-i%2))
+		if err != nil {
+			return err
+		}
+		s.Changes = append(s.Changes, took.Seconds()*1e3)
+		time.Sleep(max(rest, took))
+	}
+	if last := len(s.Changes) - 1; last%2 == 0 {
+		if _, err := b.change(ctx, s, last/2, population.Open); err != nil {
+			return err
+		}
+		time.Sleep(rest)
+	}
+	took, syncs, err := b.syncs(ctx, s)
+	s.Syncs = 1e3 * (took - seconds) / (syncs - count)
+	return err
+}
+
+// change makes the i-th of the Services that are scattered over all have a state, and returns how long that takes from the answer of the
+// API server until connections tell.
+func (b *bench) change(ctx context.Context, s *testNode, i int, to population.State) (time.Duration, error) {
+	services := b.people.Services()
+	i = (i*1117 + 500) % len(services)
+	if err := b.people.Set(ctx, i, to); err != nil {
+		return 0, err
+	}
+	start, err := probe.Now()
+	if err != nil {
+		return 0, err
+	}
+	outcome, streak := probe.Refused, 1
+	if to == population.Open {
+		outcome, streak = probe.Connected, b.streak()
+	}
+	end, reached, err := s.client.Until(services[i], outcome, streak, changeTimeout)
+	if err == nil && !reached {
+		err = fmt.Errorf("%s: a change did not arrive within %s; the end of its log:\n%s", s.who.Name, changeTimeout, s.proxy.LogTail(20))
+	}
+	return max(0, end.Since(start)), err
+}
+
+// streak is how many connections in a row tell that no endpoint is shut, where only a part of them is.
+func (b *bench) streak() int {
+	if b.people.Share() == 1 {
+		return 1
+	}
+	return int(10 / b.people.Share()) // all of them succeed by chance once in 20,000 times
+}
+
+// syncs is what a proxy says about its syncs so far: how long they took, and how many there were.
+func (b *bench) syncs(ctx context.Context, s *testNode) (seconds, count float64, err error) {
+	const name = "sync_proxy_rules_duration_seconds"
+	if seconds, err = b.value(ctx, s, name+"_sum"); err != nil {
+		return 0, 0, err
+	}
+	count, err = b.value(ctx, s, name+"_count")
+	return seconds, count, err
+}
+
+// stickyEndpoints are those of the Service with affinity: one in each pod of every testNode, with the servers of the network, which say who
+// they are.
+func stickyEndpoints() (all []netip.AddrPort) {
+	for _, pod := range []string{"10.180.1.11", "10.180.1.12"} {
+		all = append(all, netip.AddrPortFrom(netip.MustParseAddr(pod), network.Ports[0]))
+	}
+	return all
+}
+
+// affinity has many clients connect twice, one after the other, and counts those who come to the same endpoint again.
+func (b *bench) affinity(_ context.Context, s *testNode) error {
+	if !b.sticky.IsValid() {
+		return nil
+	}
+	first, err := b.visit(s)
+	if err != nil {
+		return err
+	}
+	second, err := b.visit(s)
+	if err != nil {
+		return err
+	}
+	s.Clients = b.Clients
+	for i := range first {
+		if first[i] == second[i] {
+			s.Kept++
+		}
+	}
+	return nil
+}
+
+// visit returns where each client came to.
+func (b *bench) visit(s *testNode) (endpoints []netip.AddrPort, err error) {
+	for i := range b.Clients {
+		from := netip.AddrPortFrom(s.net.Client.Extra(b.family, i+1), 0)
+		result := s.net.Client.Dial(network.Probe{To: b.sticky, Source: from})
+		if result.Err != nil {
+			return nil, fmt.Errorf("%s: connecting to the Service with affinity: %w", s.who.Name, result.Err)
+		}
+		endpoints = append(endpoints, result.Endpoint)
+	}
+	return endpoints, nil
+}
+
+// footprint looks at what the proxy has in the kernel.
+func (b *bench) footprint(ctx context.Context, s *testNode) error {
+	if s.who.Variant == "" {
+		list, err := s.net.Node.Run(ctx, "nft", "list", "ruleset")
+		s.Footprint = weighTables(list)
+		return err
+	}
+	save, err := s.net.Node.Run(ctx, b.tool(s.who.Variant)+"-save")
+	if err != nil {
+		return err
+	}
+	s.Footprint = weigh(save)
+	sets, err := s.net.Node.Run(ctx, "ipset", "save")
+	s.Footprint.weighSets(sets)
+	return err
+}
+
+func readStat(pid int) (fields, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, fmt.Errorf("looking at a process: %w", err)
+	}
+	return statFields(stat)
+}
+
+// age is the time since a process was started, to a hundredth of a second.
+func age(pid int) (time.Duration, error) {
+	fields, err := readStat(pid)
+	if err != nil {
+		return 0, err
+	}
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return 0, fmt.Errorf("reading the clock: %w", err)
+	}
+	return time.Duration(now.Nano()) - fields[fieldStart], nil
+}

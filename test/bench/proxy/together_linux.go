@@ -1,0 +1,203 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/population"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
+)
+
+// latencies times new connections through all proxies in turn, and without any. Nobody does anything else meanwhile.
+func (b *bench) latencies(ctx context.Context, c *Case, nodes []*testNode) (err error) {
+	b.log.Step("%s: timing new connections", c.Shape)
+	var bare []*testNode
+	defer func() { err = errors.Join(err, closeAll(bare)) }()
+	for _, variant := range []string{"legacy", "nft", ""} {
+		s, err := b.newBare(ctx, variant)
+		if s != nil {
+			bare = append(bare, s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := b.takeTurns(ctx, append(bare, nodes...)); err != nil {
+		return err
+	}
+	c.Bare = Bare{
+		Service: bare[0].Service, Other: bare[0].Other, ServiceNFT: bare[1].Service, OtherNFT: bare[1].Other, None: bare[2].Other,
+	}
+	return nil
+}
+
+// takeTurns begins each round with another one. What a first round warms up is not counted.
+func (b *bench) takeTurns(ctx context.Context, all []*testNode) error {
+	for round := range b.Rounds + 1 {
+		for i := range all {
+			s := all[(round+i)%len(all)]
+			if err := errors.Join(b.turn(s, round > 0), ctx.Err()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// turn times connections to Services, unless there is nobody to serve them, and to other addresses.
+func (b *bench) turn(s *testNode, count bool) error {
+	kinds := []struct {
+		to   []netip.AddrPort
+		into *stats.Sample
+	}{{b.people.Some(b.Count), &s.Service}, {b.people.SomeEndpoints(b.Count), &s.Other}}
+	if s.proxy == nil && s.who.Variant == "" {
+		kinds = kinds[1:]
+	}
+	for _, kind := range kinds {
+		times, err := s.client.Count(b.Count, kind.to...)
+		if err != nil {
+			return err
+		}
+		if times.Failed > 0 {
+			b.log.Step("%s: %d of %d connections failed, the last to %s", s.who.Name, times.Failed, b.Count, times.Failure)
+		}
+		if count {
+			*kind.into = append(*kind.into, times.Took...)
+		}
+	}
+	return nil
+}
+
+// awake is how long the proxies get to find out what they have slept through.
+const awake = 5 * time.Second
+
+// quiet lets all proxies run at the same time while nothing happens in the cluster. That of the other family would tell nothing new.
+func (b *bench) quiet(ctx context.Context, c *Case, nodes []*testNode) error {
+	if b.Quiet == 0 || c.Shape.Endpoints != endpoints || c.Shape.Family != model.IPv4 {
+		return nil
+	}
+	b.log.Step("%s: watching the proxies do nothing for %s", c.Shape, b.Quiet)
+	for _, s := range nodes {
+		if err := s.proxy.Resume(); err != nil {
+			return err
+		}
+	}
+	if err := sleep(ctx, awake); err != nil {
+		return err
+	}
+	if err := addCPU(nodes, -1); err != nil {
+		return err
+	}
+	if err := sleep(ctx, b.Quiet); err != nil {
+		return err
+	}
+	if err := addCPU(nodes, 1); err != nil {
+		return err
+	}
+	for _, s := range nodes {
+		s.Quiet, s.CPU = true, time.Duration(float64(s.CPU)*float64(time.Minute)/float64(b.Quiet))
+		var err error
+		if s.RSS, err = s.proxy.RSS(); err != nil {
+			return err
+		}
+		if err := s.proxy.Pause(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addCPU adds what each proxy has used until now, or takes it away.
+func addCPU(nodes []*testNode, sign time.Duration) error {
+	for _, s := range nodes {
+		stat, err := readStat(s.proxy.Pid())
+		if err != nil {
+			return err
+		}
+		s.CPU += sign * stat.used()
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+const (
+	// churnPeriod is how often endpoints change: for each proxy there is always something to do.
+	churnPeriod = 20 * time.Millisecond
+	// busyPause is between two connections, so that the client does not need the processor for itself.
+	busyPause = time.Millisecond
+	// busyTargets is how many Services are connected to.
+	busyTargets = 1000
+)
+
+// busy times new connections through one proxy after the other while endpoints change without end.
+func (b *bench) busy(ctx context.Context, c *Case, nodes []*testNode) error {
+	if b.Busy == 0 || c.Shape.Services != b.BusyAt {
+		return nil
+	}
+	for _, s := range nodes {
+		b.log.Step("%s: %s keeps up with changes", c.Shape, s.who.Name)
+		if err := s.proxy.Resume(); err != nil {
+			return err
+		}
+		if err := b.catchUp(ctx, s); err != nil {
+			return err
+		}
+		if err := errors.Join(b.underChurn(ctx, s), s.proxy.Pause()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// catchUp waits until a proxy has seen everything that happened while it was paused: a change that is made now comes last.
+func (b *bench) catchUp(ctx context.Context, s *testNode) error {
+	for _, state := range []population.State{population.Shut, population.Open} {
+		if _, err := b.change(ctx, s, 0, state); err != nil {
+			return err
+		}
+	}
+	return sleep(ctx, rest)
+}
+
+// underChurn times connections from when changes have begun until they end.
+func (b *bench) underChurn(ctx context.Context, s *testNode) error {
+	_, before, err := b.syncs(ctx, s)
+	if err != nil {
+		return err
+	}
+	churning, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		s.Pushed, err = b.people.Churn(churning, churnPeriod)
+		done <- err
+	}()
+	err = b.timeBusy(ctx, s)
+	stop()
+	if err := errors.Join(err, <-done); err != nil {
+		return err
+	}
+	_, after, err := b.syncs(ctx, s)
+	s.BusySyncs = int(after - before)
+	return err
+}
+
+func (b *bench) timeBusy(ctx context.Context, s *testNode) error {
+	if err := sleep(ctx, rest); err != nil {
+		return err
+	}
+	times, err := s.client.For(b.Busy, busyPause, b.people.Some(busyTargets)...)
+	s.Busy, s.Failed = times.Took, times.Failed
+	return err
+}

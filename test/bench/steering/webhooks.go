@@ -1,0 +1,177 @@
+package steering
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+const (
+	// manifests are seen from the root of the module, where benchmarks run.
+	manifests = "config/default"
+	// home is the operator's namespace, account its ServiceAccount.
+	home    = "clusterip-operator-system"
+	account = "system:serviceaccount:" + home + ":clusterip-operator-manager"
+)
+
+// leftOut are kinds that do nothing where there are no nodes, or that would take an address. The CRD is installed before.
+var leftOut = []string{"Deployment", "PodDisruptionBudget", "Service", "CustomResourceDefinition", "ServiceMonitor"}
+
+// install applies the manifests, with the balancer as the place of the webhooks.
+func (e *environment) install(ctx context.Context) error {
+	objects, err := render(ctx)
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	for _, o := range objects {
+		if slices.Contains(leftOut, o.GetKind()) {
+			continue
+		}
+		if err := e.redirect(&o); err != nil {
+			return err
+		}
+		document, err := sigsyaml.Marshal(o.Object)
+		if err != nil {
+			return fmt.Errorf("writing %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		fmt.Fprintf(&text, "---\n%s", document)
+	}
+	_, err = framework.KubectlWithInput(ctx, e.Kubeconfig(), text.String(), "apply", "--server-side", "-f", "-")
+	return err
+}
+
+// redirect replaces the Service of every webhook by the balancer, if the object has webhooks.
+func (e *environment) redirect(o *unstructured.Unstructured) error {
+	if !strings.HasSuffix(o.GetKind(), "WebhookConfiguration") {
+		return nil
+	}
+	webhooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", o.GetKind(), err)
+	}
+	for _, webhook := range webhooks {
+		config, _ := webhook.(map[string]any)["clientConfig"].(map[string]any)
+		path, _, err := unstructured.NestedString(config, "service", "path")
+		if err != nil || path == "" {
+			return fmt.Errorf("reading %s: a webhook has no path: %w", o.GetKind(), err)
+		}
+		delete(config, "service")
+		config["url"] = fmt.Sprintf("https://localhost:%d%s", e.balancer.Port(), path)
+	}
+	return unstructured.SetNestedSlice(o.Object, webhooks, "webhooks")
+}
+
+// operatorKubeconfig writes the kubeconfig of the operator's user.
+func (e *environment) operatorKubeconfig() (string, error) {
+	config, err := e.ConfigForUser(account, "system:serviceaccounts", "system:serviceaccounts:"+home)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(e.Dir(), "operator.kubeconfig")
+	return path, framework.WriteKubeconfig(path, config)
+}
+
+// render is what `kubectl kustomize` makes of the manifests.
+func render(ctx context.Context) (all []unstructured.Unstructured, err error) {
+	text, err := framework.Kubectl(ctx, "", "kustomize", manifests)
+	if err != nil {
+		return nil, err
+	}
+	documents := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		object := unstructured.Unstructured{}
+		if err := errors.Join(err, yaml.Unmarshal(document, &object.Object)); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", manifests, err)
+		}
+		all = append(all, object)
+	}
+}
+
+// configuration is the name of both.
+const configuration = "clusterip-operator"
+
+// webhooks are the webhook configurations as the manager has completed them, with the authority of its certificate.
+type webhooks struct {
+	configurations []client.Object
+	deleted        bool
+}
+
+// readWebhooks waits until the manager has completed the configurations, and keeps them for turns to come.
+func (e *environment) readWebhooks(ctx context.Context) (w webhooks, err error) {
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	w.configurations = []client.Object{mutating, validating}
+	err = e.until(ctx, "the authority in the webhook configurations", func(ctx context.Context) (bool, error) {
+		for _, o := range w.configurations {
+			if err := e.client.Get(ctx, client.ObjectKey{Name: configuration}, o); err != nil {
+				return false, err
+			}
+		}
+		return len(mutating.Webhooks[0].ClientConfig.CABundle) > 0 && len(validating.Webhooks[0].ClientConfig.CABundle) > 0, nil
+	})
+	if err != nil {
+		return w, err
+	}
+	return w, e.waitWebhooks(ctx, true)
+}
+
+// setWebhooks puts the webhook configurations back, or deletes them, and returns when the API server goes by it.
+func (e *environment) setWebhooks(ctx context.Context, whether bool) (err error) {
+	if whether == !e.webhooks.deleted {
+		return nil
+	}
+	for _, o := range e.webhooks.configurations {
+		if whether {
+			o.SetResourceVersion("")
+			o.SetUID("")
+			o.SetManagedFields(nil)
+			err = e.client.Create(ctx, o)
+		} else {
+			err = client.IgnoreNotFound(e.client.Delete(ctx, o))
+		}
+		if err != nil {
+			return fmt.Errorf("changing the webhook configurations: %w", err)
+		}
+	}
+	e.webhooks.deleted = !whether
+	return e.waitWebhooks(ctx, whether)
+}
+
+// waitWebhooks waits until a creation is put to a replica, or is not; a dry run is put too.
+func (e *environment) waitWebhooks(ctx context.Context, whether bool) error {
+	return e.until(ctx, fmt.Sprintf("webhooks that are asked: %t", whether), func(ctx context.Context) (bool, error) {
+		before, err := e.sum(ctx, decisionsTotal)
+		if err != nil {
+			return false, err
+		}
+		service := framework.NewService(cluster.Namespace, "dry-run")
+		if _, err := e.Client.CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			return false, fmt.Errorf("trying a Service: %w", err)
+		}
+		after, err := e.sum(ctx, decisionsTotal)
+		return after > before == whether, err
+	})
+}
+
+// settle gives API server and etcd a moment to finish what they are at.
+func (e *environment) settle(ctx context.Context) error { return e.Settle(ctx, 5*time.Second) }
