@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -53,7 +52,6 @@ type Balancer struct {
 	turn     int // of the backend that got the last connection
 	trouble  Trouble
 	open     map[*link]struct{}
-	total    map[string]int // connections so far, by the address of the backend; refused ones under ""
 }
 
 type backend struct {
@@ -95,7 +93,7 @@ func newBalancer() (*Balancer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting a balancer: %w", err)
 	}
-	b := &Balancer{listener: listener, stopped: make(chan struct{}), open: map[*link]struct{}{}, total: map[string]int{}}
+	b := &Balancer{listener: listener, stopped: make(chan struct{}), open: map[*link]struct{}{}}
 	b.running.Go(b.accept)
 	return b, nil
 }
@@ -169,13 +167,6 @@ func (b *Balancer) CloseIdle() (closed int) {
 	return closed
 }
 
-// Connections returns how many connections each backend got so far, by its address. Under "" are those that were refused.
-func (b *Balancer) Connections() map[string]int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return maps.Clone(b.total)
-}
-
 // Stop ends the balancer with all connections. A second Stop does nothing.
 func (b *Balancer) Stop() error {
 	b.mu.Lock()
@@ -221,32 +212,27 @@ func (b *Balancer) serve(client *net.TCPConn) {
 
 // dial connects to the backend whose turn it is; nil if there is none, or if it does not listen.
 func (b *Balancer) dial() net.Conn {
-	address := b.next()
-	if address == "" {
-		return nil
-	}
-	conn, err := net.DialTimeout("tcp4", address, probeTimeout)
+	conn, err := net.DialTimeout("tcp4", b.next(), probeTimeout)
 	if err != nil {
 		return nil
 	}
 	return conn
 }
 
-// next chooses a backend and counts the connection.
-func (b *Balancer) next() (address string) {
+// next returns the address of the backend whose turn it is, "" if there is none.
+func (b *Balancer) next() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.trouble.Refuse {
-		for range b.backends {
-			b.turn = (b.turn + 1) % len(b.backends)
-			if chosen := b.backends[b.turn]; chosen.ready {
-				address = chosen.Address
-				break
-			}
+	if b.trouble.Refuse {
+		return ""
+	}
+	for range b.backends {
+		b.turn = (b.turn + 1) % len(b.backends)
+		if chosen := b.backends[b.turn]; chosen.ready {
+			return chosen.Address
 		}
 	}
-	b.total[address]++
-	return address
+	return ""
 }
 
 // register makes a connection known to Cut. It is refused when the balancer has stopped meanwhile.

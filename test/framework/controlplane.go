@@ -122,6 +122,19 @@ func (c *ControlPlane) end(running stopper) error {
 	return running.Stop()
 }
 
+// run starts a program that ends with the control plane.
+func (c *ControlPlane) run(ctx context.Context, program interface {
+	stopper
+	Start(ctx context.Context) error
+},
+) error {
+	if err := program.Start(ctx); err != nil {
+		return err
+	}
+	c.add(program)
+	return nil
+}
+
 func (c *ControlPlane) add(started stopper) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -42,13 +42,17 @@ func Manager(ctx context.Context, cp *framework.ControlPlane, options framework.
 	ginkgo.GinkgoHelper()
 	manager, err := cp.StartManager(ctx, options)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	ginkgo.DeferCleanup(func() {
-		log, err := os.ReadFile(manager.LogFile())
-		gomega.Expect(err).NotTo(gomega.HaveOccurred())
-		gomega.Expect(crashes(string(log))).To(gomega.BeEmpty())
-	})
+	ginkgo.DeferCleanup(func() { ExpectNoCrash(&manager.Process) })
 	endWithNode(&manager.Process) // comes first: what is deferred last is done first
 	return manager
+}
+
+// ExpectNoCrash expects that a process has logged neither a panic, recovered or not, nor a data race.
+func ExpectNoCrash(process *framework.Process) {
+	ginkgo.GinkgoHelper()
+	log, err := os.ReadFile(process.LogFile())
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	gomega.Expect(crashes(string(log))).To(gomega.BeEmpty())
 }
 
 // crashes returns the lines of a log that tell of a panic or of a data race.
