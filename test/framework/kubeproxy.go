@@ -7,8 +7,6 @@ import (
 	"context"
 	"os"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -24,10 +22,6 @@ type KubeProxyOptions struct {
 	Variant string
 	// Config replaces and completes fields of the KubeProxyConfiguration.
 	Config map[string]any
-	// As is who connects; nil means the administrator.
-	As *rest.Config
-	// Args are further flags.
-	Args []string
 }
 
 // KubeProxy is a process of kube-proxy.
@@ -45,11 +39,11 @@ func (c *ControlPlane) StartKubeProxy(ctx context.Context, options KubeProxyOpti
 	}
 	p := &KubeProxy{}
 	p.name, p.log, p.ready = "kube-proxy", c.logFor("kube-proxy"), p.healthz
-	files, err := c.proxyFiles(p.log, options.Namespace, options.As, options.Node, cmp.Or(options.Mode, "iptables"), options.Config)
+	files, err := c.proxyFiles(p.log, options.Namespace, nil, options.Node, cmp.Or(options.Mode, "iptables"), options.Config)
 	if err != nil {
 		return nil, err
 	}
 	p.env = []string{"PATH=" + variants + string(os.PathListSeparator) + os.Getenv("PATH")}
-	p.inNamespace(options.Namespace, path, append(append(files, "-v=2"), options.Args...))
+	p.inNamespace(options.Namespace, path, append(files, "-v=2"))
 	return p, c.run(ctx, p)
 }

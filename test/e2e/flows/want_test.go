@@ -1,15 +1,16 @@
 //go:build linux
 
-package flowtest
+package flows_test
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -22,100 +23,122 @@ const (
 	ofNode           // the node's: masqueraded
 )
 
-// Want is what a flow shall find. Its zero value is satisfied by nothing: see [Reaches], [Refused], [Dropped].
-type Want struct {
+// want is what a flow shall find.
+type want struct {
 	outcome   network.Outcome
-	endpoints []netip.AddrPort
-	some      bool
+	endpoints []target // none: where the flow goes anyway
+	some      bool     // one of the endpoints is enough
 	source    source
 }
 
-// Reaches wants each of the endpoints to be reached now and then, and no other one.
-func Reaches(endpoints ...netip.AddrPort) Want {
-	return Want{outcome: network.Connected, endpoints: endpoints}
+// target is where an endpoint listens.
+type target struct {
+	endpoint
+	port uint16
 }
 
-// ReachesSome wants one of the endpoints to be reached, always the same or not, and no other one.
-func ReachesSome(endpoints ...netip.AddrPort) Want {
-	return Want{outcome: network.Connected, endpoints: endpoints, some: true}
-}
+func at(e endpoint, port uint16) target { return target{e, port} }
 
-// Refused wants an immediate refusal.
-func Refused() Want { return Want{outcome: network.Refused} }
+var (
+	refused = want{outcome: network.Refused}
+	dropped = want{outcome: network.Dropped}
+	// itself is reached where nobody changes the destination.
+	itself = want{outcome: network.Connected}
+)
 
-// Dropped wants no answer.
-func Dropped() Want { return Want{outcome: network.Dropped} }
+// reachesAt wants each of the targets to be reached now and then, and no other one.
+func reachesAt(targets ...target) want { return want{outcome: network.Connected, endpoints: targets} }
 
-// Masqueraded also wants servers to see the node's address; Preserved wants them to see the client's.
-func (w Want) Masqueraded() Want { w.source = ofNode; return w }
-
-// Preserved wants servers to see the client's address.
-func (w Want) Preserved() Want { w.source = ofClient; return w }
-
-// String tells what is wanted.
-func (w Want) String() string {
-	if w.outcome != network.Connected {
-		return string(w.outcome)
+// reaches is reachesAt port 8080.
+func reaches(endpoints ...endpoint) want {
+	w := want{outcome: network.Connected}
+	for _, e := range endpoints {
+		w.endpoints = append(w.endpoints, at(e, 8080))
 	}
-	var words []string
-	for _, e := range w.endpoints {
-		words = append(words, e.String())
-	}
-	return strings.Join(words, ", ") + []string{"", " with the client's address", " with the node's address"}[w.source]
+	return w
 }
+
+// reachesSome wants any of the endpoints to be reached, always the same or not, and no other one.
+func reachesSome(endpoints ...endpoint) want {
+	w := reaches(endpoints...)
+	w.some = true
+	return w
+}
+
+// masqueraded also wants servers to see the node's address; preserved wants them to see the client's.
+func (w want) masqueraded() want { w.source = ofNode; return w }
+
+func (w want) preserved() want { w.source = ofClient; return w }
 
 // Flow is a way that packets shall take.
 type Flow struct {
-	From *network.Namespace
+	from *network.Namespace
 	network.Probe
-	// Vary, if set, changes the n-th attempt.
-	Vary func(n int, p *network.Probe)
+	// vary, if set, changes the n-th attempt.
+	vary func(n int, p *network.Probe)
 }
 
-// dial asks for the n-th time.
-func (f Flow) dial(n int) network.Result {
-	if f.Vary != nil {
-		f.Vary(n, &f.Probe)
-	}
-	return f.From.Dial(f.Probe)
+func (f Flow) dial() network.Result { return f.from.Dial(f.Probe) }
+
+// flow is TCP from a namespace.
+func flow(n *network.Namespace, to netip.Addr, port uint16) Flow {
+	return Flow{from: n, Probe: network.Probe{To: netip.AddrPortFrom(to, port)}}
 }
 
-// Check asks the network whether a flow finds what is wanted, now. An error tells what it found instead.
-func Check(f Flow, want Want) error {
-	if want.outcome != network.Connected {
-		f.Timeout = network.TimeoutFor(f.Probe, want.outcome)
-		if got := f.From.Dial(f.Probe); got.Outcome != want.outcome {
-			return fmt.Errorf("got %s, want %s", got, want)
+// over is a flow with another protocol.
+func over(p model.Protocol, f Flow) Flow { f.Protocol = p; return f }
+
+// bound is a flow with a source address or port.
+func bound(source netip.Addr, port uint16, f Flow) Flow {
+	f.Source = netip.AddrPortFrom(source, port)
+	return f
+}
+
+// check asks the network whether a flow finds what is wanted, now. An error tells what it found instead.
+func (f Flow) check(w want) error {
+	if w.outcome != network.Connected {
+		f.Timeout = cmp.Or(f.Timeout, network.TimeoutFor(f.Probe, w.outcome))
+		if got := f.dial(); got.Outcome != w.outcome {
+			return fmt.Errorf("got %s, want %s", got, w.outcome)
 		}
 		return nil
 	}
 	f.Timeout = time.Second
-	missing := map[netip.AddrPort]bool{}
-	for _, e := range want.endpoints {
-		missing[e] = true
+	wanted := []netip.AddrPort{f.To}
+	for i, e := range w.endpoints {
+		wanted = append(wanted[:i], netip.AddrPortFrom(e.Addr(model.FamilyOf(f.To.Addr())), e.port))
 	}
+	missing := slices.Clone(wanted)
 	// Each attempt misses the last endpoint with probability 1-1/n: 25 n of them miss it once in 10^10 runs.
-	for attempt := range 25 * len(want.endpoints) {
-		got := f.dial(attempt)
-		if err := want.judge(got); err != nil {
+	for attempt := range 25 * len(wanted) {
+		if f.vary != nil {
+			f.vary(attempt, &f.Probe)
+		}
+		got := f.dial()
+		if err := w.judge(got, wanted); err != nil {
 			return fmt.Errorf("attempt %d: %w", attempt+1, err)
 		}
-		if delete(missing, got.Endpoint); attempt > 2*len(want.endpoints) && (len(missing) == 0 || want.some) {
+		missing = slices.DeleteFunc(missing, func(a netip.AddrPort) bool { return a == got.Endpoint })
+		if attempt > 2*len(wanted) && (len(missing) == 0 || w.some) {
 			return nil
 		}
 	}
-	return fmt.Errorf("never reached %v, want %s", slices.Collect(maps.Keys(missing)), want)
+	return fmt.Errorf("never reached %v of %v", missing, wanted)
 }
 
-func (w Want) judge(got network.Result) error {
+func (w want) judge(got network.Result, wanted []netip.AddrPort) error {
+	wrong := ""
 	switch {
 	case got.Outcome != network.Connected:
-		return fmt.Errorf("got %s, want %s", got, w)
-	case !slices.Contains(w.endpoints, got.Endpoint):
-		return fmt.Errorf("got the wrong endpoint: %s, want %s", got, w)
+		wrong = "outcome"
+	case !slices.Contains(wanted, got.Endpoint):
+		wrong = "endpoint"
 	case w.source == ofNode && !got.Masqueraded() && !network.IsNodeAddr(got.Client.Addr()),
 		w.source == ofClient && got.Source.Addr() != got.Client.Addr():
-		return fmt.Errorf("got the wrong source: %s, want %s", got, w)
+		wrong = "source"
+	default:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("got the wrong %s: %s, want %s", wrong, got,
+		strings.Trim(fmt.Sprint(wanted), "[]")+[]string{"", " with the client's address", " with the node's address"}[w.source])
 }
