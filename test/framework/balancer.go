@@ -44,7 +44,8 @@ type Trouble struct {
 // Its methods may be called concurrently.
 type Balancer struct {
 	listener net.Listener
-	stopped  chan struct{}
+	life     context.Context // until Stop
+	end      context.CancelFunc
 	running  sync.WaitGroup
 
 	mu       sync.Mutex
@@ -57,7 +58,7 @@ type Balancer struct {
 type backend struct {
 	Backend
 	ready bool
-	gone  chan struct{}
+	end   context.CancelFunc
 }
 
 // link is a connection of a client with the one to its backend.
@@ -93,7 +94,8 @@ func newBalancer() (*Balancer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting a balancer: %w", err)
 	}
-	b := &Balancer{listener: listener, stopped: make(chan struct{}), open: map[*link]struct{}{}}
+	b := &Balancer{listener: listener, open: map[*link]struct{}{}}
+	b.life, b.end = context.WithCancel(context.Background())
 	b.running.Go(b.accept)
 	return b, nil
 }
@@ -103,11 +105,12 @@ func (b *Balancer) Port() int { return b.listener.Addr().(*net.TCPAddr).Port }
 
 // Add adds a backend. It gets connections as soon as it is ready.
 func (b *Balancer) Add(to Backend) {
-	added := &backend{Backend: to, gone: make(chan struct{})}
+	life, end := context.WithCancel(b.life)
+	added := &backend{Backend: to, end: end}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.backends = append(b.backends, added)
-	b.running.Go(func() { b.probe(added) })
+	b.running.Go(func() { b.probe(life, added) })
 }
 
 // Remove takes a backend away. Its connections stay.
@@ -118,7 +121,7 @@ func (b *Balancer) Remove(address string) {
 		if other.Address != address {
 			return false
 		}
-		close(other.gone)
+		other.end()
 		return true
 	})
 }
@@ -169,18 +172,13 @@ func (b *Balancer) CloseIdle() (closed int) {
 
 // Stop ends the balancer with all connections. A second Stop does nothing.
 func (b *Balancer) Stop() error {
-	b.mu.Lock()
-	select {
-	case <-b.stopped:
-		b.mu.Unlock()
-		return nil
-	default:
-	}
-	close(b.stopped)
+	b.end()
 	err := b.listener.Close()
-	b.mu.Unlock()
 	b.Cut()
 	b.running.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
 	return err
 }
 
@@ -239,13 +237,11 @@ func (b *Balancer) next() string {
 func (b *Balancer) register(l *link) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	select {
-	case <-b.stopped:
+	if b.life.Err() != nil {
 		return false
-	default:
-		b.open[l] = struct{}{}
-		return true
 	}
+	b.open[l] = struct{}{}
+	return true
 }
 
 func (b *Balancer) forget(l *link) {
@@ -308,21 +304,19 @@ func (b *Balancer) pause(d time.Duration) {
 	}
 	select {
 	case <-time.After(d):
-	case <-b.stopped:
+	case <-b.life.Done():
 	}
 }
 
 // probe asks a backend again and again whether it is ready.
-func (b *Balancer) probe(asked *backend) {
+func (b *Balancer) probe(life context.Context, asked *backend) {
 	for {
 		ready := isReady(asked.Ready)
 		b.mu.Lock()
 		asked.ready = ready
 		b.mu.Unlock()
 		select {
-		case <-b.stopped:
-			return
-		case <-asked.gone:
+		case <-life.Done():
 			return
 		case <-time.After(probeInterval):
 		}

@@ -3,11 +3,14 @@
 package flows_test
 
 import (
+	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -137,22 +140,36 @@ func (t *T) invalid(wanted bool) {
 	s := t.create(spec{eTPLocal: true, nodePort: true}, t.local)
 	f := flow(t.Client, t.Node.Addr(t.F), s.nodePort(0))
 	t.expect("the Service", f, reaches(t.local).preserved())
-	conn, result := t.Client.Connect(f.Probe)
-	if conn == nil {
-		t.fail("got %s", result)
-		return
-	}
-	defer func() { _ = conn.Close() }()
-	heard := t.hear(result.Endpoint)
+	conn := t.connect(f)
+	server, client := netip.AddrPortFrom(t.local.Addr(t.F), 8080), conn.LocalAddr().(*net.TCPAddr).AddrPort()
+	heard := t.hear(server)
 	for quarter := range uint32(4) { // conntrack forgives what may be old; of four numbers around the clock two are not
-		segment := network.TCPSegment(result.Endpoint, result.Source, network.ACK, quarter<<30)
+		segment := network.TCPSegment(server, client, network.ACK, quarter<<30)
 		t.must(t.Pod2.SendRaw("eth0", t.Node, "pod2", segment))
 	}
 	if got := arrives(heard, wanted); got != wanted {
 		t.fail("the segment arrived: %t, want %t", got, wanted)
 	}
-	if err := conn.Echo(time.Second); !wanted && err != nil {
-		t.fail("the connection suffered: %w", err)
+	if !wanted {
+		t.echo(conn)
+	}
+}
+
+// connect opens a connection that stays until the end of the scenario; echo uses it.
+func (t *T) connect(f Flow) net.Conn {
+	conn, err := f.from.DialContext(t.ctx, "tcp", f.To.String())
+	t.must(err)
+	context.AfterFunc(t.ctx, func() { _ = conn.Close() })
+	t.echo(conn)
+	return conn
+}
+
+func (t *T) echo(conn net.Conn) {
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	_, err := fmt.Fprintln(conn, "still there?")
+	t.must(err)
+	for lines := bufio.NewScanner(conn); lines.Text() != "still there?"; {
+		t.Expect(lines.Scan()).To(BeTrue(), "the connection suffered: %v", lines.Err())
 	}
 }
 
@@ -224,12 +241,7 @@ func restart(t *T) {
 			return got.Err
 		})
 	}
-	conn, result := t.Pod1.Connect(flow(t.Pod1, s.clusterIP(), 80).Probe)
-	if conn == nil {
-		t.fail("got %s", result)
-		return
-	}
-	defer func() { _ = conn.Close() }()
+	conn := t.connect(flow(t.Pod1, s.clusterIP(), 80))
 	var stops []func()
 	for _, f := range flows { // conntrack may forget a flow that is silent for half a minute
 		stops = append(stops, t.busy(f))
@@ -245,7 +257,5 @@ func restart(t *T) {
 			t.fail("flow %d: got %s, want %s as before", i, got, before[i])
 		}
 	}
-	if err := conn.Echo(time.Second); err != nil {
-		t.fail("the open connection: %w", fmt.Errorf("after the restart: %w", err))
-	}
+	t.echo(conn)
 }

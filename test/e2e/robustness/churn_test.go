@@ -212,11 +212,11 @@ func (c *churn) run(ctx context.Context, changes int, each func(i int)) {
 // fromScratch expects that the agent's rules are those that it would have written had it come just now.
 func (env *fixture) fromScratch(ctx context.Context) {
 	GinkgoHelper()
-	before := env.stableRules(ctx).Fixed().WithoutAllocated()
+	before := env.stableRules(ctx).Lasting()
 	Expect(env.Agent.Stop()).To(Succeed())
 	env.clean(ctx)
 	Expect(env.Agent.Start(ctx)).To(Succeed())
-	Expect(before.Diff(env.Ours(ctx).Fixed().WithoutAllocated())).To(BeEmpty())
+	Expect(before.Diff(env.Ours(ctx).Lasting())).To(BeEmpty())
 }
 
 // Each has a control plane of its own, for what remains of so many addresses occupies an API server for minutes.
