@@ -24,8 +24,9 @@ var clusterIPScenarios = []scenario{
 		t.expect("the port", flow(t.Pod1, s.clusterIP(), 1234), reachesAt(at(t.local, 8082)))
 	}},
 	{number: "4", name: "TCP, UDP and SCTP on one port are independent", run: func(t *T) {
-		s := t.create(spec{ports: []port{{name: "t", protocol: model.TCP, target: 8080}, {name: "u", protocol: model.UDP, target: 8081}, {name: "s", protocol: model.SCTP, target: 8082}}},
-			t.local)
+		s := t.create(spec{ports: []port{
+			{name: "t", target: 8080}, {name: "u", protocol: model.UDP, target: 8081}, {name: "s", protocol: model.SCTP, target: 8082},
+		}}, t.local)
 		for i, p := range model.Protocols {
 			want := reachesAt(at(t.local, 8080+uint16(i)))
 			t.expect(p.String()+" from a pod", over(p, flow(t.Pod1, s.clusterIP(), 80)), want.preserved())
@@ -71,7 +72,7 @@ var clusterIPScenarios = []scenario{
 		t.expect("a pod of another node, which the cluster's range tells", flow(t.RemotePod, only.clusterIP(), 80), reaches(t.local).preserved())
 	}},
 	{number: "9", name: "several ports lead each to their own", run: func(t *T) {
-		s := t.create(spec{ports: []port{{name: "one", port: 80, target: 8080}, {name: "two", port: 81, target: 8081}, {name: "three", port: 82, target: 8081}}},
+		s := t.create(spec{ports: []port{{name: "one"}, {name: "two", port: 81, target: 8081}, {name: "three", port: 82, target: 8081}}},
 			t.local, t.remote)
 		for i, port := range []uint16{8080, 8081, 8081} {
 			t.expect("a port", flow(t.Pod1, s.clusterIP(), 80+uint16(i)), reachesAt(at(t.local, port), at(t.remote, port)))

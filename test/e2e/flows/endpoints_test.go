@@ -110,7 +110,8 @@ func terminatingScenarios() (all []scenario) {
 				if number++; i == len(states)-1 {
 					name = fmt.Sprintf("92%c", 'b'+number-94)
 				}
-				all = append(all, scenario{number: name, name: fmt.Sprintf("terminating endpoints, %s, traffic policy %s: %s", to, policy, st.name), run: func(t *T) {
+				title := fmt.Sprintf("terminating endpoints, %s, traffic policy %s: %s", to, policy, st.name)
+				all = append(all, scenario{number: name, name: title, run: func(t *T) {
 					endpoints, anywhere, w := st.of(t)
 					s := t.create(spec{lb: t.virtual(), iTPLocal: policy == "Local" && to == "ClusterIP", eTPLocal: policy == "Local" && to == "LB"},
 						append(endpoints, unready(on(t.Pod1, 9)))...)

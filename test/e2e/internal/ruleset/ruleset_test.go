@@ -26,7 +26,8 @@ COMMIT
 func TestOwnersShareASnapshot(t *testing.T) {
 	s := Snapshot{
 		"iptables-nft-save": tables(save),
-		"ipset":             sets("create CIPA-X hash:ip family inet hashsize 1024 maxelem 65536 bucketsize 12 initval 0x12ab\nadd CIPA-X 10.0.0.1 timeout 7\ncreate other hash:ip\n"),
+		"ipset": sets("create CIPA-X hash:ip family inet hashsize 1024 maxelem 65536 bucketsize 12 initval 0x12ab\n" +
+			"add CIPA-X 10.0.0.1 timeout 7\ncreate other hash:ip\n"),
 	}
 	for name, tc := range map[string]struct{ got, want Snapshot }{
 		"ours": {s.Of(Agent), Snapshot{
