@@ -74,21 +74,6 @@ func Programs() (etcd, apiServer string, err error) {
 	return etcd, apiServer, errors.Join(etcdErr, err)
 }
 
-// cacheDir returns the folder in which build.sh keeps what it builds, by the rules of build.sh.
-func cacheDir() (string, error) {
-	if dir := os.Getenv("CLUSTERIP_CACHE"); dir != "" {
-		return dir, nil
-	}
-	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
-		return filepath.Join(dir, "clusterip-operator"), nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("finding the cache: %w", err)
-	}
-	return filepath.Join(home, ".cache", "clusterip-operator"), nil
-}
-
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()

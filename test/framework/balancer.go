@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -45,7 +44,8 @@ type Trouble struct {
 // Its methods may be called concurrently.
 type Balancer struct {
 	listener net.Listener
-	stopped  chan struct{}
+	life     context.Context // until Stop
+	end      context.CancelFunc
 	running  sync.WaitGroup
 
 	mu       sync.Mutex
@@ -53,13 +53,12 @@ type Balancer struct {
 	turn     int // of the backend that got the last connection
 	trouble  Trouble
 	open     map[*link]struct{}
-	total    map[string]int // connections so far, by the address of the backend; refused ones under ""
 }
 
 type backend struct {
 	Backend
 	ready bool
-	gone  chan struct{}
+	end   context.CancelFunc
 }
 
 // link is a connection of a client with the one to its backend.
@@ -95,7 +94,8 @@ func newBalancer() (*Balancer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting a balancer: %w", err)
 	}
-	b := &Balancer{listener: listener, stopped: make(chan struct{}), open: map[*link]struct{}{}, total: map[string]int{}}
+	b := &Balancer{listener: listener, open: map[*link]struct{}{}}
+	b.life, b.end = context.WithCancel(context.Background())
 	b.running.Go(b.accept)
 	return b, nil
 }
@@ -105,11 +105,12 @@ func (b *Balancer) Port() int { return b.listener.Addr().(*net.TCPAddr).Port }
 
 // Add adds a backend. It gets connections as soon as it is ready.
 func (b *Balancer) Add(to Backend) {
-	added := &backend{Backend: to, gone: make(chan struct{})}
+	life, end := context.WithCancel(b.life)
+	added := &backend{Backend: to, end: end}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.backends = append(b.backends, added)
-	b.running.Go(func() { b.probe(added) })
+	b.running.Go(func() { b.probe(life, added) })
 }
 
 // Remove takes a backend away. Its connections stay.
@@ -120,7 +121,7 @@ func (b *Balancer) Remove(address string) {
 		if other.Address != address {
 			return false
 		}
-		close(other.gone)
+		other.end()
 		return true
 	})
 }
@@ -169,27 +170,15 @@ func (b *Balancer) CloseIdle() (closed int) {
 	return closed
 }
 
-// Connections returns how many connections each backend got so far, by its address. Under "" are those that were refused.
-func (b *Balancer) Connections() map[string]int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return maps.Clone(b.total)
-}
-
 // Stop ends the balancer with all connections. A second Stop does nothing.
 func (b *Balancer) Stop() error {
-	b.mu.Lock()
-	select {
-	case <-b.stopped:
-		b.mu.Unlock()
-		return nil
-	default:
-	}
-	close(b.stopped)
+	b.end()
 	err := b.listener.Close()
-	b.mu.Unlock()
 	b.Cut()
 	b.running.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
 	return err
 }
 
@@ -221,45 +210,38 @@ func (b *Balancer) serve(client *net.TCPConn) {
 
 // dial connects to the backend whose turn it is; nil if there is none, or if it does not listen.
 func (b *Balancer) dial() net.Conn {
-	address := b.next()
-	if address == "" {
-		return nil
-	}
-	conn, err := net.DialTimeout("tcp4", address, probeTimeout)
+	conn, err := net.DialTimeout("tcp4", b.next(), probeTimeout)
 	if err != nil {
 		return nil
 	}
 	return conn
 }
 
-// next chooses a backend and counts the connection.
-func (b *Balancer) next() (address string) {
+// next returns the address of the backend whose turn it is, "" if there is none.
+func (b *Balancer) next() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.trouble.Refuse {
-		for range b.backends {
-			b.turn = (b.turn + 1) % len(b.backends)
-			if chosen := b.backends[b.turn]; chosen.ready {
-				address = chosen.Address
-				break
-			}
+	if b.trouble.Refuse {
+		return ""
+	}
+	for range b.backends {
+		b.turn = (b.turn + 1) % len(b.backends)
+		if chosen := b.backends[b.turn]; chosen.ready {
+			return chosen.Address
 		}
 	}
-	b.total[address]++
-	return address
+	return ""
 }
 
 // register makes a connection known to Cut. It is refused when the balancer has stopped meanwhile.
 func (b *Balancer) register(l *link) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	select {
-	case <-b.stopped:
+	if b.life.Err() != nil {
 		return false
-	default:
-		b.open[l] = struct{}{}
-		return true
 	}
+	b.open[l] = struct{}{}
+	return true
 }
 
 func (b *Balancer) forget(l *link) {
@@ -322,21 +304,19 @@ func (b *Balancer) pause(d time.Duration) {
 	}
 	select {
 	case <-time.After(d):
-	case <-b.stopped:
+	case <-b.life.Done():
 	}
 }
 
 // probe asks a backend again and again whether it is ready.
-func (b *Balancer) probe(asked *backend) {
+func (b *Balancer) probe(life context.Context, asked *backend) {
 	for {
 		ready := isReady(asked.Ready)
 		b.mu.Lock()
 		asked.ready = ready
 		b.mu.Unlock()
 		select {
-		case <-b.stopped:
-			return
-		case <-asked.gone:
+		case <-life.Done():
 			return
 		case <-time.After(probeInterval):
 		}

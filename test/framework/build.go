@@ -54,9 +54,13 @@ func buildProgram(source, name string, flags ...string) (string, error) {
 
 // checkoutDir creates a folder of the cache that belongs to one checkout alone.
 func checkoutDir(root string) (string, error) {
-	cache, err := cacheDir()
-	if err != nil {
-		return "", err
+	cache := os.Getenv("CLUSTERIP_CACHE")
+	if cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("finding the cache: %w", err)
+		}
+		cache = filepath.Join(user, "clusterip-operator")
 	}
 	dir := filepath.Join(cache, fmt.Sprintf("manager-%.6x", sha256.Sum256([]byte(root))))
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -30,11 +30,7 @@ func (c *ControlPlane) StartControllerManager(ctx context.Context, controllers .
 	m := &ControllerManager{access: c.Access, controllers: controllers}
 	m.name, m.program, m.log = name, path, c.logFor(name)
 	m.Process.args, m.ports, m.ready = m.args, m.pickPorts, m.healthz
-	if err := m.Start(ctx); err != nil {
-		return nil, err
-	}
-	c.add(m)
-	return m, nil
+	return m, c.run(ctx, m)
 }
 
 func (m *ControllerManager) pickPorts() (err error) {

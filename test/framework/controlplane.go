@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -17,7 +18,8 @@ type ControlPlane struct {
 	Etcd *Etcd
 	API  *APIServer
 
-	folder folder
+	dir       string
+	temporary bool // dir goes with the control plane
 
 	mu       sync.Mutex
 	beside   []stopper // in the order of their start
@@ -29,23 +31,30 @@ type stopper interface{ Stop() error }
 
 // Start starts etcd and an API server.
 func Start(ctx context.Context, options Options) (*ControlPlane, error) {
-	folder, err := openFolder(options.Dir)
-	if err != nil {
-		return nil, err
+	c := &ControlPlane{dir: options.Dir, temporary: options.Dir == ""}
+	if err := c.makeDir(); err != nil {
+		return nil, fmt.Errorf("making the folder of a control plane: %w", err)
 	}
-	c := &ControlPlane{folder: folder}
 	if err := c.start(ctx, options); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }
 
+func (c *ControlPlane) makeDir() (err error) {
+	if c.temporary {
+		c.dir, err = os.MkdirTemp("", "clusterip-operator-")
+		return err
+	}
+	return os.MkdirAll(c.dir, 0o755)
+}
+
 func (c *ControlPlane) start(ctx context.Context, options Options) error {
-	pki, err := openPKI(filepath.Join(c.folder.path, "pki"))
+	pki, err := openPKI(filepath.Join(c.dir, "pki"))
 	if err != nil {
 		return err
 	}
-	if c.Etcd, err = StartEtcd(ctx, c.folder.path, options.EtcdArgs...); err != nil {
+	if c.Etcd, err = StartEtcd(ctx, c.dir, options.EtcdArgs...); err != nil {
 		return err
 	}
 	c.add(c.Etcd)
@@ -68,7 +77,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, pki *pki, options Opt
 	n := c.servers
 	c.mu.Unlock()
 
-	a, err := newAPIServer(c.Etcd, pki, c.folder.path, n)
+	a, err := newAPIServer(c.Etcd, pki, c.dir, n)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +99,7 @@ func (c *ControlPlane) Restart(ctx context.Context, options Options) error {
 }
 
 // Dir returns the folder with the data, certificates and logs.
-func (c *ControlPlane) Dir() string { return c.folder.path }
+func (c *ControlPlane) Dir() string { return c.dir }
 
 // Stop ends everything that was started on this control plane, the latest first, and removes the folder if it is
 // a temporary one. What is down already is no error. A stopped control plane stays down.
@@ -101,7 +110,12 @@ func (c *ControlPlane) Stop() error {
 	for _, running := range slices.Backward(c.beside) {
 		errs = append(errs, c.end(running))
 	}
-	errs = append(errs, c.folder.remove())
+	switch {
+	case c.temporary && os.Getenv("KEEP") != "":
+		fmt.Fprintln(os.Stderr, "kept", c.dir)
+	case c.temporary:
+		errs = append(errs, os.RemoveAll(c.dir))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("stopping the control plane: %w", err)
 	}
@@ -111,7 +125,7 @@ func (c *ControlPlane) Stop() error {
 // end stops a program. What etcd and API servers leave in a temporary folder nobody reads: they are killed, for an API server takes more than a
 // second to end by itself.
 func (c *ControlPlane) end(running stopper) error {
-	if c.folder.temporary {
+	if c.temporary {
 		switch program := running.(type) {
 		case *APIServer:
 			return program.Kill()
@@ -120,6 +134,19 @@ func (c *ControlPlane) end(running stopper) error {
 		}
 	}
 	return running.Stop()
+}
+
+// run starts a program that ends with the control plane.
+func (c *ControlPlane) run(ctx context.Context, program interface {
+	stopper
+	Start(ctx context.Context) error
+},
+) error {
+	if err := program.Start(ctx); err != nil {
+		return err
+	}
+	c.add(program)
+	return nil
 }
 
 func (c *ControlPlane) add(started stopper) {
@@ -133,7 +160,7 @@ func (c *ControlPlane) logFor(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.programs++
-	return filepath.Join(c.folder.path, fmt.Sprintf("%s-%d.log", name, c.programs))
+	return filepath.Join(c.dir, fmt.Sprintf("%s-%d.log", name, c.programs))
 }
 
 // Version is a Kubernetes version that this package can run, with the flags that bring its API server

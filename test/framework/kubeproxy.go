@@ -6,9 +6,6 @@ import (
 	"cmp"
 	"context"
 	"os"
-	"strings"
-
-	"k8s.io/client-go/rest"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
@@ -25,10 +22,6 @@ type KubeProxyOptions struct {
 	Variant string
 	// Config replaces and completes fields of the KubeProxyConfiguration.
 	Config map[string]any
-	// As is who connects; nil means the administrator.
-	As *rest.Config
-	// Args are further flags.
-	Args []string
 }
 
 // KubeProxy is a process of kube-proxy.
@@ -36,18 +29,6 @@ type KubeProxy struct{ nodeProxy }
 
 // StartKubeProxy starts a kube-proxy and waits until it calls itself healthy; its rules may come a moment later.
 func (c *ControlPlane) StartKubeProxy(ctx context.Context, options KubeProxyOptions) (*KubeProxy, error) {
-	p, err := c.newKubeProxy(options)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.Start(ctx); err != nil {
-		return nil, err
-	}
-	c.add(p)
-	return p, nil
-}
-
-func (c *ControlPlane) newKubeProxy(options KubeProxyOptions) (*KubeProxy, error) {
 	path, err := program(island136, "kube-proxy")
 	if err != nil {
 		return nil, err
@@ -58,15 +39,11 @@ func (c *ControlPlane) newKubeProxy(options KubeProxyOptions) (*KubeProxy, error
 	}
 	p := &KubeProxy{}
 	p.name, p.log, p.ready = "kube-proxy", c.logFor("kube-proxy"), p.healthz
-	base := strings.TrimSuffix(p.log, ".log")
-	if err := c.kubeconfigInside(options.Namespace, options.As, base+".kubeconfig"); err != nil {
-		return nil, err
-	}
-	config := proxyConfiguration(options.Node, base+".kubeconfig", cmp.Or(options.Mode, "iptables"), options.Config)
-	if err := writeYAML(base+".yaml", config); err != nil {
+	files, err := c.proxyFiles(p.log, options.Namespace, nil, options.Node, cmp.Or(options.Mode, "iptables"), options.Config)
+	if err != nil {
 		return nil, err
 	}
 	p.env = []string{"PATH=" + variants + string(os.PathListSeparator) + os.Getenv("PATH")}
-	p.inNamespace(options.Namespace, path, append([]string{"--config=" + base + ".yaml", "-v=2"}, options.Args...))
-	return p, nil
+	p.inNamespace(options.Namespace, path, append(files, "-v=2"))
+	return p, c.run(ctx, p)
 }

@@ -7,11 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -52,35 +48,20 @@ type Manager struct {
 
 // StartManager builds the manager, once per process, and starts it on free ports.
 func (c *ControlPlane) StartManager(ctx context.Context, options ManagerOptions) (*Manager, error) {
-	path, err := options.program()
-	if err != nil {
-		return nil, err
+	path := options.Program
+	if path == "" {
+		var err error
+		if path, err = manager(options.Race); err != nil {
+			return nil, err
+		}
 	}
 	options.Kubeconfig = cmp.Or(options.Kubeconfig, c.Kubeconfig())
-	m := newManager(path, c.logFor("manager"), options)
-	if err := m.Start(ctx); err != nil {
-		return nil, err
-	}
-	c.add(m)
-	return m, nil
-}
-
-func (o ManagerOptions) program() (string, error) {
-	if o.Program != "" {
-		return o.Program, nil
-	}
-	return manager(o.Race)
-}
-
-func newManager(path, log string, options ManagerOptions) *Manager {
 	m := &Manager{options: options}
+	m.name, m.program, m.log = "manager", path, c.logFor("manager")
 	// One that is killed leaves its temporary files behind; the folder of the control plane goes with it.
-	m.name, m.program, m.log, m.env = "manager", path, log, append([]string{"TMPDIR=" + filepath.Dir(log)}, options.Env...)
-	m.Process.args, m.ports = m.args, m.pickPorts
-	if !options.NoWait {
-		m.ready = m.readyz
-	}
-	return m
+	m.env = append([]string{"TMPDIR=" + c.Dir()}, options.Env...)
+	m.Process.args, m.ports, m.ready, m.noWait = m.args, m.pickPorts, m.readyz, options.NoWait
+	return m, c.run(ctx, m)
 }
 
 // RunManager runs the manager to its end with the given arguments, for subcommands ("cleanup", "--dry-run") and for flags
@@ -92,21 +73,7 @@ func (c *ControlPlane) RunManager(ctx context.Context, options ManagerOptions) (
 		return "", -1, err
 	}
 	kubeconfig := cmp.Or(options.Kubeconfig, c.Kubeconfig())
-	return runToEnd(ctx, path, append(slices.Clone(options.Env), "KUBECONFIG="+kubeconfig), options.Args)
-}
-
-func runToEnd(ctx context.Context, path string, env, args []string) (output string, exitCode int, err error) {
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env = append(os.Environ(), env...)
-	content, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
-		return string(content), -1, fmt.Errorf("running %s %s: %w", path, strings.Join(args, " "), context.Cause(ctx))
-	case err != nil && !errors.As(err, &exit):
-		return string(content), -1, fmt.Errorf("running %s: %w", path, err)
-	}
-	return string(content), cmd.ProcessState.ExitCode(), nil
+	return combined(ctx, append(slices.Clone(options.Env), "KUBECONFIG="+kubeconfig), path, options.Args...)
 }
 
 func (m *Manager) pickPorts() error {
@@ -137,16 +104,6 @@ func (m *Manager) webhookArgs() []string {
 
 // WebhookAddress returns where it serves webhooks, "127.0.0.1:port", if ManagerOptions.Webhooks says so.
 func (m *Manager) WebhookAddress() string { return fmt.Sprintf("%s:%d", loopback, m.webhookPort) }
-
-// WaitReady waits until /readyz is content, for a minute if ctx has no deadline.
-func (m *Manager) WaitReady(ctx context.Context) error {
-	ctx, cancel := withDefaultTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := m.waitUntil(ctx, m.readyz); err != nil {
-		return fmt.Errorf("waiting for the manager: %w; the end of %s:\n%s", err, m.log, m.LogTail(tailLines))
-	}
-	return nil
-}
 
 func (m *Manager) readyz(ctx context.Context) error { return m.Healthy(ctx, "/readyz") }
 

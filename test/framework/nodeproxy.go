@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -73,6 +74,21 @@ func (c *ControlPlane) kubeconfigInside(n *network.Namespace, as *rest.Config, p
 	return WriteKubeconfig(path, inside)
 }
 
+// proxyFiles writes a kubeconfig and a configuration beside the log of a proxy, and returns the flags that name them.
+func (c *ControlPlane) proxyFiles(
+	log string, n *network.Namespace, as *rest.Config, node, mode string, fields map[string]any,
+) (flags []string, err error) {
+	base := strings.TrimSuffix(log, ".log")
+	if err := c.kubeconfigInside(n, as, base+".kubeconfig"); err != nil {
+		return nil, err
+	}
+	text, err := yaml.Marshal(proxyConfiguration(node, base+".kubeconfig", mode, fields))
+	if err != nil {
+		return nil, fmt.Errorf("writing the configuration of a proxy: %w", err)
+	}
+	return []string{"--config=" + base + ".yaml", "--kubeconfig=" + base + ".kubeconfig"}, os.WriteFile(base+".yaml", text, 0o600)
+}
+
 // proxyConfiguration returns a KubeProxyConfiguration for a node of a [network.Topology]: pods are told by the cluster's range, conntrack is
 // left alone, changes are programmed soon. The given fields replace and complete it, maps field by field.
 func proxyConfiguration(node, kubeconfig, mode string, fields map[string]any) map[string]any {
@@ -98,14 +114,6 @@ func proxyConfiguration(node, kubeconfig, mode string, fields map[string]any) ma
 		config[name] = value
 	}
 	return config
-}
-
-func writeYAML(path string, content map[string]any) error {
-	text, err := yaml.Marshal(content)
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	return os.WriteFile(path, text, 0o600)
 }
 
 // IPTables returns a folder in which iptables, ip6tables, their -save and -restore are those of one variant, "nft" or "legacy". In front

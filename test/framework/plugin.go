@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -53,7 +52,12 @@ func (c *ControlPlane) RunPlugin(ctx context.Context, options PluginOptions) (Pl
 	if err != nil {
 		return PluginResult{ExitCode: -1}, err
 	}
-	return runPlugin(ctx, path, c.pluginEnv(options), options)
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, options.Args...)
+	cmd.Env = append(os.Environ(), c.pluginEnv(options)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(options.Stdin), &stdout, &stderr
+	code, err := runToEnd(ctx, cmd)
+	return PluginResult{Stdout: stdout.String(), Stderr: stderr.String(), ExitCode: code}, err
 }
 
 // StartPlugin builds the plugin, once per process, and starts it without waiting for anything.
@@ -62,12 +66,10 @@ func (c *ControlPlane) StartPlugin(ctx context.Context, options PluginOptions) (
 	if err != nil {
 		return nil, err
 	}
-	p := newPlugin(path, c.logFor("plugin"), c.pluginEnv(options), options)
-	if err := p.Start(ctx); err != nil {
-		return nil, err
-	}
-	c.add(p)
-	return p, nil
+	p := &Plugin{}
+	p.name, p.program, p.log, p.env = "kubectl-clusterip", path, c.logFor("plugin"), c.pluginEnv(options)
+	p.args = func() []string { return options.Args }
+	return p, c.run(ctx, p)
 }
 
 // EtcdArgs are the flags that lead the plugin to the control plane's etcd.
@@ -84,31 +86,6 @@ func (c *ControlPlane) pluginEnv(options PluginOptions) []string {
 		"KUBECACHEDIR=" + filepath.Join(c.Dir(), "kubectl-cache"),
 		"KUBERNETES_SERVICE_HOST=", // tests may run in a pod themselves
 	}, options.Env...)
-}
-
-func runPlugin(ctx context.Context, path string, env []string, options PluginOptions) (PluginResult, error) {
-	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, path, options.Args...)
-	cmd.Env = append(os.Environ(), env...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(options.Stdin), &stdout, &stderr
-	err := cmd.Run()
-	result := PluginResult{Stdout: stdout.String(), Stderr: stderr.String(), ExitCode: -1}
-	var exit *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
-		return result, fmt.Errorf("running the plugin with %q: %w; it printed:\n%s", options.Args, context.Cause(ctx), result)
-	case err != nil && !errors.As(err, &exit):
-		return result, fmt.Errorf("running the plugin: %w", err)
-	}
-	result.ExitCode = cmd.ProcessState.ExitCode()
-	return result, nil
-}
-
-func newPlugin(path, log string, env []string, options PluginOptions) *Plugin {
-	p := &Plugin{}
-	p.name, p.program, p.log, p.env = "kubectl-clusterip", path, log, env
-	p.args = func() []string { return options.Args }
-	return p
 }
 
 // Wait waits for the end of the plugin and returns its exit code, -1 if a signal ended it.

@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -39,6 +40,7 @@ type Process struct {
 	env     []string
 	ports   func() error                // picks free ports; asked until the process has stood once
 	ready   func(context.Context) error // nil once the process serves
+	noWait  bool                        // Start does not wait for that
 	grace   time.Duration               // how long it may take to end; 0 means stopTimeout
 
 	mu    sync.Mutex
@@ -79,8 +81,10 @@ func (p *Process) startOnce(ctx context.Context) error {
 	if err := p.launch(); err != nil {
 		return fmt.Errorf("starting %s: %w", p.name, err)
 	}
-	if err := p.waitReady(ctx); err != nil {
-		return p.failedStart(err, before)
+	if p.ready != nil && !p.noWait {
+		if err := p.waitUntil(ctx, p.ready); err != nil {
+			return p.failedStart(err, before)
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,12 +128,14 @@ func (p *Process) launch() error {
 	return nil
 }
 
-// waitReady asks until the process is ready, if there is a question to ask.
-func (p *Process) waitReady(ctx context.Context) error {
-	if p.ready == nil {
-		return nil
+// WaitReady waits until the process serves, for a minute if ctx has no deadline. It is for one whose Start did not wait.
+func (p *Process) WaitReady(ctx context.Context) error {
+	ctx, cancel := withDefaultTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := p.waitUntil(ctx, p.ready); err != nil {
+		return fmt.Errorf("waiting for %s: %w; the end of %s:\n%s", p.name, err, p.log, p.LogTail(tailLines))
 	}
-	return p.waitUntil(ctx, p.ready)
+	return nil
 }
 
 // waitUntil asks until the answer is nil, or the process has ended, or ctx has.
@@ -277,6 +283,28 @@ func (l *life) over() bool {
 	default:
 		return false
 	}
+}
+
+// runToEnd runs a command and returns its exit code, -1 if it has none. err speaks of failures to run it, and of ctx.
+func runToEnd(ctx context.Context, cmd *exec.Cmd) (exitCode int, err error) {
+	var exit *exec.ExitError
+	err = cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return -1, fmt.Errorf("running %s: %w", strings.Join(cmd.Args, " "), context.Cause(ctx))
+	case err != nil && !errors.As(err, &exit):
+		return -1, fmt.Errorf("running %s: %w", cmd.Path, err)
+	}
+	return cmd.ProcessState.ExitCode(), nil
+}
+
+// combined is runToEnd for what the command prints to stdout and stderr.
+func combined(ctx context.Context, env []string, program string, args ...string) (output string, exitCode int, err error) {
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), &out, &out
+	exitCode, err = runToEnd(ctx, cmd)
+	return out.String(), exitCode, err
 }
 
 func withDefaultTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {

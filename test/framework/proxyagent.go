@@ -4,8 +4,6 @@ package framework
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -28,11 +26,7 @@ type ProxyAgentOptions struct {
 	Mode string
 	// Config replaces and completes fields of the KubeProxyConfiguration that the agent reads by default.
 	Config map[string]any
-	// ConfigFile is a configuration file of the caller, instead.
-	ConfigFile string
-	// Kubeconfig is a file of the caller; its server must be reachable from the namespace. Empty means one that is, written by Start.
-	Kubeconfig string
-	// As is who connects with that; nil means the administrator.
+	// As is who connects to the API server; nil means the administrator.
 	As *rest.Config
 	// Args are further flags. They come last and win.
 	Args []string
@@ -54,51 +48,19 @@ func (c *ControlPlane) StartProxyAgent(ctx context.Context, options ProxyAgentOp
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.newProxyAgent(path, options)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.Start(ctx); err != nil {
-		return nil, err
-	}
-	c.add(p)
-	return p, nil
-}
-
-func (c *ControlPlane) newProxyAgent(path string, options ProxyAgentOptions) (*ProxyAgent, error) {
 	p := &ProxyAgent{}
 	p.name, p.log, p.grace, p.env = "proxyagent", c.logFor("proxyagent"), proxyAgentGrace, options.Env
-	if !options.NoWait {
-		p.ready = p.healthz
-	}
-	args, err := c.proxyAgentArgs(options, strings.TrimSuffix(p.log, ".log"))
+	p.ready, p.noWait = p.healthz, options.NoWait
+	files, err := c.proxyFiles(p.log, options.Namespace, options.As, options.Node, "iptables", options.Config)
 	if err != nil {
 		return nil, err
 	}
-	p.inNamespace(options.Namespace, path, args)
-	return p, nil
-}
-
-// proxyAgentArgs writes the files that the options leave to the framework, and names all in flags.
-func (c *ControlPlane) proxyAgentArgs(options ProxyAgentOptions, base string) ([]string, error) {
-	if options.Kubeconfig == "" {
-		options.Kubeconfig = base + ".kubeconfig"
-		if err := c.kubeconfigInside(options.Namespace, options.As, options.Kubeconfig); err != nil {
-			return nil, err
-		}
-	}
-	if options.ConfigFile == "" {
-		options.ConfigFile = base + ".yaml"
-		config := proxyConfiguration(options.Node, options.Kubeconfig, "iptables", options.Config)
-		if err := writeYAML(options.ConfigFile, config); err != nil {
-			return nil, err
-		}
-	}
-	args := []string{"--config=" + options.ConfigFile, "--kubeconfig=" + options.Kubeconfig, "--node-name=" + options.Node}
+	args := append(files, "--node-name="+options.Node)
 	if options.Mode != "" {
 		args = append(args, "--iptables-mode="+options.Mode)
 	}
-	return append(args, options.Args...), nil
+	p.inNamespace(options.Namespace, path, append(args, options.Args...))
+	return p, c.run(ctx, p)
 }
 
 // RunProxyAgent runs the agent to its end, for subcommands ("cleanup", "trace") and for flags that it refuses. Of the options it
@@ -110,20 +72,10 @@ func RunProxyAgent(ctx context.Context, options ProxyAgentOptions) (output strin
 		return "", -1, err
 	}
 	if options.Namespace == nil {
-		return runToEnd(ctx, path, options.Env, options.Args)
+		return combined(ctx, options.Env, path, options.Args...)
 	}
 	env := append([]string{"XTABLES_LOCKFILE=" + options.Namespace.LockFile()}, options.Env...)
-	return runToEnd(ctx, "ip", env, append([]string{"netns", "exec", options.Namespace.Name(), path}, options.Args...))
-}
-
-// WaitReady waits until /healthz answers 200, for a minute if ctx has no deadline.
-func (p *ProxyAgent) WaitReady(ctx context.Context) error {
-	ctx, cancel := withDefaultTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := p.waitUntil(ctx, p.healthz); err != nil {
-		return fmt.Errorf("waiting for the proxyagent: %w; the end of %s:\n%s", err, p.log, p.LogTail(tailLines))
-	}
-	return nil
+	return combined(ctx, env, "ip", append([]string{"netns", "exec", options.Namespace.Name(), path}, options.Args...)...)
 }
 
 // ProxyAgentProgram returns the path of our node agent, built once per process, for tests that start it in a way of their own.

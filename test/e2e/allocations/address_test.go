@@ -26,32 +26,28 @@ var _ = each("An additional address", "prefer", func(env *fixture) {
 	at := func(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, 80) }
 	var service, other *corev1.Service
 	BeforeAll(func(ctx SpecContext) {
-		service = env.Serve(ctx, "growing", []environment.Endpoint{{Of: env.Pod2}}, environment.BothProtocols())
-		other = env.Serve(ctx, "other", []environment.Endpoint{{Of: env.RemotePod}})
-		env.answers(service, env.Pod2)
-		env.answers(other, env.RemotePod)
+		service = env.serve(ctx, "growing", env.pod2, environment.BothProtocols)
+		other = env.serve(ctx, "other", env.remote)
+		env.answers(service, env.pod2)
+		env.answers(other, env.remote)
 	})
-	remove := func(ctx SpecContext, a netip.Addr) {
-		GinkgoHelper()
-		env.withdraw(ctx, a.String())
-	}
 
 	It("comes and goes, and the ClusterIP loses nothing", func(ctx SpecContext) {
-		traffic := env.Traffic(ctx, service)
+		traffic := env.Traffic(service)
 		for _, f := range network.Families {
 			env.endAt(at(free(f, 1)), network.Dropped)
 			env.address(ctx, free(f, 1).String(), service, framework.ManagedBy(operator))
-			env.answersAt(at(free(f, 1)), env.Pod2)
+			env.answersAt(at(free(f, 1)), env.pod2)
 			env.endAt(netip.AddrPortFrom(free(f, 1), 88), network.Refused)
 			Expect(env.Pod1.Dial(network.Probe{To: at(free(f, 1)), Protocol: model.UDP})).To(environment.End(network.Connected))
 		}
 		extra := &corev1.Service{ObjectMeta: service.ObjectMeta, Spec: service.Spec}
 		extra.Spec.ClusterIPs = []string{free(model.IPv4, 1).String(), free(model.IPv6, 1).String()}
-		both := env.Traffic(ctx, extra)
-		env.Endpoints(ctx, service, environment.Endpoint{Of: env.Pod2}, environment.Endpoint{Of: env.Pod2, Extra: 1})
+		both := env.Traffic(extra)
+		env.Endpoints(ctx, service, env.pod2, environment.Endpoint{Of: env.Pod2, Extra: 1})
 		both.LostNothing()
 		for _, f := range network.Families {
-			remove(ctx, free(f, 1))
+			env.withdraw(ctx, free(f, 1).String())
 			env.endAt(at(free(f, 1)), network.Dropped)
 		}
 		traffic.LostNothing()
@@ -60,29 +56,24 @@ var _ = each("An additional address", "prefer", func(env *fixture) {
 	It("moves to another Service", func(ctx SpecContext) {
 		for _, f := range network.Families {
 			env.address(ctx, free(f, 2).String(), service, framework.ManagedBy(operator))
-			env.answersAt(at(free(f, 2)), env.Pod2)
-			remove(ctx, free(f, 2))
+			env.answersAt(at(free(f, 2)), env.pod2)
+			env.withdraw(ctx, free(f, 2).String())
 			env.address(ctx, free(f, 2).String(), other, framework.ManagedBy(operator))
-			env.answersAt(at(free(f, 2)), env.RemotePod)
-			remove(ctx, free(f, 2))
+			env.answersAt(at(free(f, 2)), env.remote)
 		}
 	})
 
 	It("may lie outside of all ServiceCIDRs, and waits for its Service", func(ctx SpecContext) {
-		late := framework.NewService(env.Name, "late")
 		for _, f := range network.Families {
-			env.address(ctx, network.VirtualAddr(f, 9).String(), late, framework.ManagedBy(operator))
+			env.address(ctx, network.VirtualAddr(f, 9).String(), framework.NewService(env.Name, "late"), framework.ManagedBy(operator))
 		}
-		late = env.Serve(ctx, "late", []environment.Endpoint{{Of: env.Pod2}})
+		env.serve(ctx, "late", env.pod2)
 		for _, f := range network.Families {
-			env.answersAt(at(network.VirtualAddr(f, 9)), env.Pod2)
+			env.answersAt(at(network.VirtualAddr(f, 9)), env.pod2)
 		}
-		env.Delete(ctx, late.Name)
+		env.Delete(ctx, "late")
 		for _, f := range network.Families {
-			Eventually(func() network.Result {
-				return env.Pod1.Dial(network.Probe{To: at(network.VirtualAddr(f, 9)), Timeout: network.DropTimeout})
-			}).WithTimeout(environment.Soon).ShouldNot(environment.End(network.Connected))
-			remove(ctx, network.VirtualAddr(f, 9))
+			environment.EndsElse(env.Pod1, at(network.VirtualAddr(f, 9)), network.Connected)
 		}
 	})
 
@@ -90,10 +81,39 @@ var _ = each("An additional address", "prefer", func(env *fixture) {
 		for _, f := range network.Families {
 			env.address(ctx, free(f, 3).String(), service, framework.ManagedBy("somebody.example.com"))
 			env.address(ctx, free(f, 4).String(), service, framework.ManagedBy(operator))
-			env.answersAt(at(free(f, 4)), env.Pod2)
+			env.answersAt(at(free(f, 4)), env.pod2)
 			Expect(env.Pod1.Dial(network.Probe{To: at(free(f, 3)), Timeout: network.DropTimeout})).NotTo(environment.End(network.Connected))
-			remove(ctx, free(f, 3))
-			remove(ctx, free(f, 4))
+		}
+	})
+})
+
+// What is dropped and what is refused for want of an allocation is in numbers 5, 6 and 140 of package flows.
+var _ = each("An address inside of a ServiceCIDR", "prefer", func(env *fixture) {
+	const served = 8080 // where whatever has an address of its own answers
+
+	It("is let through when something has it that is no Service", func(ctx SpecContext) {
+		for _, f := range network.Families {
+			a := netip.AddrPortFrom(free(f, 11), served)
+			env.moveIn(ctx, a.Addr())
+			env.endAt(a, network.Dropped)
+			env.address(ctx, a.Addr().String(), env.NewService("no-matter"), framework.ManagedBy("example.com"),
+				framework.WithParent(networkingv1.ParentReference{
+					Group: "gateway.networking.k8s.io", Resource: "gateways", Namespace: env.Name, Name: "edge",
+				}))
+			env.endAt(a, network.Connected)
+			env.withdraw(ctx, a.Addr().String())
+			env.endAt(a, network.Dropped)
+		}
+	})
+
+	It("is let through when a Service has it that another proxy serves", func(ctx SpecContext) {
+		alien := env.serve(ctx, "alien", env.pod1, framework.WithLabel("service.kubernetes.io/service-proxy-name", "another"))
+		env.answers(env.serve(ctx, "ours", env.pod1), env.pod1) // so the agent has seen the other one, too
+		for _, f := range network.Families {
+			a := netip.AddrPortFrom(environment.VIP(alien, f).Addr(), served)
+			env.moveIn(ctx, a.Addr())
+			env.endAt(a, network.Connected)
+			Expect(env.Pod1.Dial(network.Probe{To: environment.VIP(alien, f)})).To(HaveField("Server", BeEmpty()), "not ours to serve")
 		}
 	})
 })

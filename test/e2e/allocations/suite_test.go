@@ -13,7 +13,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
 
@@ -32,27 +31,23 @@ import (
 )
 
 func TestAllocations(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	RegisterFailHandler(Fail)
+	environment.Prepare(t)
 	RunSpecs(t, "allocations of the node agent")
 }
-
-var cp *framework.ControlPlane
-
-var _ = BeforeSuite(func(ctx SpecContext) { cp = suite.ControlPlane(ctx, framework.Options{}) })
 
 // operator is the label value of the addresses that our operator keeps for a Service beside its ClusterIPs. It is written out, so that a
 // name which changes by mistake is noticed.
 const operator = "clusterip-operator.io"
 
-// fixture is an Environment whose agent runs with one value of --allocations.
-type fixture struct{ *environment.Environment }
+// fixture is an Environment whose agent runs with one value of --allocations, and its servers.
+type fixture struct {
+	*environment.Environment
+	pod1, pod2, remote environment.Endpoint
+}
 
 // each runs specs in both variants, each in its own Environment.
 func each(what, allocations string, specs func(env *fixture)) bool {
-	return eachOn(func(context.Context) *framework.ControlPlane { return cp }, what, allocations, specs)
+	return eachOn(func(context.Context) *framework.ControlPlane { return environment.Cluster }, what, allocations, specs)
 }
 
 // eachAlone is each for specs that take ClusterIPs their IPAddress: every three minutes from its start on an API server gives it back. So
@@ -68,15 +63,19 @@ func eachOn(plane func(context.Context) *framework.ControlPlane, what, allocatio
 			env := new(fixture)
 			BeforeAll(func(ctx SpecContext) {
 				env.Environment = environment.Open(ctx, plane(ctx), mode)
-				if allocations != "" {
-					env.Options.Args = append(env.Options.Args, "--allocations="+allocations)
-				}
-				env.StartAgent(ctx)
+				env.pod1, env.pod2, env.remote = environment.Endpoint{Of: env.Pod1}, environment.Endpoint{Of: env.Pod2}, environment.Endpoint{Of: env.RemotePod}
+				env.StartAgent(ctx, "--allocations="+allocations)
 			})
 			specs(env)
 		})
 	}
 	return true
+}
+
+// serve creates a Service with one endpoint.
+func (env *fixture) serve(ctx context.Context, name string, e environment.Endpoint, options ...framework.ServiceOption) *corev1.Service {
+	GinkgoHelper()
+	return env.Serve(ctx, name, []environment.Endpoint{e}, options...)
 }
 
 // forget takes away the IPAddresses of a Service's ClusterIPs. The API server gives them back when the Service changes, and when it looks at
@@ -115,16 +114,16 @@ func (env *fixture) withdraw(ctx context.Context, address string) {
 }
 
 // competitor creates a second Service with the ClusterIPs of another one, which becomes the one that the IPAddresses name.
-func (env *fixture) competitor(ctx context.Context, of *corev1.Service, name string, endpoints ...environment.Endpoint) *corev1.Service {
+func (env *fixture) competitor(ctx context.Context, of *corev1.Service, name string, e environment.Endpoint) *corev1.Service {
 	GinkgoHelper()
 	wanted := env.NewService(name, framework.WithClusterIPs(of.Spec.ClusterIPs...))
 	var competitor *corev1.Service
 	Eventually(func() (err error) { // the API server may just have looked at the other one, and mended
 		env.forget(ctx, of)
-		competitor, err = env.Cluster.Client().CoreV1().Services(env.Name).Create(ctx, wanted, metav1.CreateOptions{})
+		competitor, err = env.Services().Create(ctx, wanted, metav1.CreateOptions{})
 		return err
 	}).WithTimeout(environment.Soon).Should(Succeed())
-	env.Endpoints(ctx, competitor, endpoints...)
+	env.Endpoints(ctx, competitor, e)
 	for _, address := range competitor.Spec.ClusterIPs {
 		ip, err := env.Cluster.Networking().IPAddresses().Get(ctx, address, metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -133,21 +132,20 @@ func (env *fixture) competitor(ctx context.Context, of *corev1.Service, name str
 	return competitor
 }
 
-// answers expects that one pod, and no other, answers before long at the ClusterIPs of a Service.
-func (env *fixture) answers(s *corev1.Service, pod *network.Namespace) {
+// answers expects that one endpoint, and no other, answers before long at the ClusterIPs of a Service.
+func (env *fixture) answers(s *corev1.Service, e environment.Endpoint) {
 	GinkgoHelper()
 	for _, f := range network.Families {
-		env.answersAt(environment.VIP(s, f), pod)
+		env.answersAt(environment.VIP(s, f), e)
 	}
 }
 
-func (env *fixture) answersAt(to netip.AddrPort, pod *network.Namespace) {
+func (env *fixture) answersAt(to netip.AddrPort, e environment.Endpoint) {
 	GinkgoHelper()
 	for _, from := range []*network.Namespace{env.Pod1, env.Node, env.Client} {
-		Eventually(func() string { return from.Dial(network.Probe{To: to}).Server }).
-			WithTimeout(environment.Soon).Should(Equal(pod.Host()), "%s from %s", to, from.Host())
+		environment.Answers(from, to, e)
 		for range 5 {
-			Expect(from.Dial(network.Probe{To: to}).Server).To(Equal(pod.Host()))
+			Expect(from.Dial(network.Probe{To: to}).Server).To(Equal(e.Of.Host()))
 		}
 	}
 }
@@ -173,19 +171,14 @@ func (env *fixture) disputed(ctx context.Context, n float64) {
 	Eventually(func() float64 { return env.Metric(ctx, "disputed_addresses") }).WithTimeout(environment.Soon).Should(Equal(n))
 }
 
-// expectWarning waits for a warning event of a Service with this reason whose message contains a text.
-func (env *fixture) expectWarning(ctx context.Context, s *corev1.Service, reason, something string) {
+// warned waits for a warning event of a Service with this reason whose message contains a text.
+func (env *fixture) warned(ctx context.Context, s *corev1.Service, reason, something string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		events, err := env.Cluster.Client().EventsV1().Events(s.Namespace).List(ctx, metav1.ListOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
-		var notes []string
-		for _, e := range events.Items {
-			if e.Regarding.Name == s.Name && e.Reason == reason && e.Type == corev1.EventTypeWarning {
-				notes = append(notes, e.Note)
-			}
-		}
-		g.Expect(notes).To(ContainElement(ContainSubstring(something)), reason)
+		g.Expect(events.Items).To(ContainElement(And(HaveField("Regarding.Name", s.Name), HaveField("Reason", reason),
+			HaveField("Type", corev1.EventTypeWarning), HaveField("Note", ContainSubstring(something)))))
 	}).WithTimeout(environment.Soon).Should(Succeed())
 }
 
@@ -203,17 +196,13 @@ func aSecond() { time.Sleep(1100 * time.Millisecond) }
 // moveIn gives a pod of the remote node an address, as another proxy or a network plugin would.
 func (env *fixture) moveIn(ctx context.Context, address netip.Addr) {
 	GinkgoHelper()
-	bits := fmt.Sprintf("/%d", address.BitLen())
-	f := model.FamilyOf(address)
-	for _, step := range []struct {
-		in   *network.Namespace
-		args []string
-	}{
-		{env.RemotePod, []string{"addr", "add", address.String() + bits, "dev", "lo"}},
-		{env.Remote, []string{"route", "add", address.String() + bits, "via", env.RemotePod.Addr(f).String()}},
-		{env.Node, []string{"route", "add", address.String() + bits, "via", env.Remote.Addr(f).String()}},
+	to, f := netip.PrefixFrom(address, address.BitLen()).String(), model.FamilyOf(address)
+	for in, args := range map[*network.Namespace][]string{
+		env.RemotePod: {"addr", "add", to, "dev", "lo"},
+		env.Remote:    {"route", "add", to, "via", env.RemotePod.Addr(f).String()},
+		env.Node:      {"route", "add", to, "via", env.Remote.Addr(f).String()},
 	} {
-		_, err := step.in.Run(ctx, "ip", step.args...)
+		_, err := in.Run(ctx, "ip", args...)
 		Expect(err).NotTo(HaveOccurred())
 	}
 }

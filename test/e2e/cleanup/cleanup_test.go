@@ -17,14 +17,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// eachMode are the entries of a table that runs once in each variant.
-func eachMode() (entries []TableEntry) {
-	for _, mode := range environment.Modes {
-		entries = append(entries, Entry(mode, environment.LabelsOf(mode), mode))
-	}
-	return entries
-}
-
 var _ = Describe("Cleanup", func() {
 	DescribeTable("takes away all that the agent wrote, and nothing else", func(ctx SpecContext, mode string) {
 		env := open(ctx, mode)
@@ -36,20 +28,20 @@ var _ = Describe("Cleanup", func() {
 		Expect(left.Of(ruleset.Agent)).To(HaveLen(3), "rules of both families, and sets")
 
 		By("saying what it would do")
-		Expect(env.cleanup(ctx, "--dry-run")).To(And(ContainSubstring("would remove"), ContainSubstring("IPv4"), ContainSubstring("IPv6"),
+		Expect(env.Cleanup(ctx, "--dry-run")).To(And(ContainSubstring("would remove"), ContainSubstring("IPv4"), ContainSubstring("IPv6"),
 			ContainSubstring("chains"), ContainSubstring("sets")))
 		Expect(left.Diff(env.Rules(ctx))).To(BeEmpty())
 
 		By("doing it")
-		Expect(env.cleanup(ctx)).To(And(ContainSubstring("removed"), Not(ContainSubstring("would"))))
+		Expect(env.Cleanup(ctx)).To(And(ContainSubstring("removed"), Not(ContainSubstring("would"))))
 		env.clean(ctx)
 
 		By("doing it again")
 		nothing := And(HavePrefix("net.ipv4.conf.all.route_localnet is 1 and stays"), HaveSuffix("\nnothing to remove\n"))
-		Expect(env.cleanup(ctx)).To(nothing)
-		Expect(env.cleanup(ctx, "--dry-run")).To(nothing)
+		Expect(env.Cleanup(ctx)).To(nothing)
+		Expect(env.Cleanup(ctx, "--dry-run")).To(nothing)
 		env.clean(ctx)
-	}, eachMode())
+	}, environment.EachMode())
 
 	It("does not even load tables where there is nothing", func(ctx SpecContext) {
 		topology, err := network.New(ctx)
@@ -75,12 +67,12 @@ var _ = Describe("Cleanup", func() {
 		for _, mode := range environment.Modes { // the later one does not get to take away what the earlier one left
 			env.plant(ctx, mode)
 		}
-		left := env.ours(ctx)
+		left := env.Ours(ctx)
 		Expect(left).To(HaveLen(5))
-		env.cleanup(ctx, "--iptables-mode=legacy")
-		Expect(env.ours(ctx)).NotTo(HaveKey("iptables-legacy-save"))
-		Expect(env.ours(ctx)).To(HaveKeyWithValue("iptables-nft-save", left["iptables-nft-save"]))
-		env.cleanup(ctx)
+		env.Cleanup(ctx, "--iptables-mode=legacy")
+		Expect(env.Ours(ctx)).NotTo(HaveKey("iptables-legacy-save"))
+		Expect(env.Ours(ctx)).To(HaveKeyWithValue("iptables-nft-save", left["iptables-nft-save"]))
+		env.Cleanup(ctx)
 		env.clean(ctx)
 	})
 
@@ -88,30 +80,28 @@ var _ = Describe("Cleanup", func() {
 		env := open(ctx, "nft")
 		env.Run(ctx, "ipset", "create", "CIPA-WHATEVER", "hash:ip,port")
 		for _, mode := range environment.Modes {
-			env.Feed(ctx, "*mangle\n:CIPA-M - [0:0]\n-A FORWARD -j CIPA-M\nCOMMIT\n*raw\n:CIPA-R - [0:0]\n:CIPA-R2 - [0:0]\n"+
+			env.Restore(ctx, "", mode, "*mangle\n:CIPA-M - [0:0]\n-A FORWARD -j CIPA-M\nCOMMIT\n*raw\n:CIPA-R - [0:0]\n:CIPA-R2 - [0:0]\n"+
 				"-A PREROUTING -p tcp -m comment --comment \"an old one\" -g CIPA-R\n-A CIPA-R -m set --match-set CIPA-WHATEVER src,src -j CIPA-R2\n"+
-				"-A CIPA-R2 -j RETURN\nCOMMIT\n", "iptables-"+mode+"-restore", "--noflush", "-w", "20")
+				"-A CIPA-R2 -j RETURN\nCOMMIT\n")
 		}
-		env.cleanup(ctx)
+		env.Cleanup(ctx)
 		env.clean(ctx)
 	})
 
 	DescribeTable("takes away what a killed kube-proxy left", func(ctx SpecContext, mode, kind string) {
 		env := open(ctx, mode)
-		proxy, err := env.Cluster.StartKubeProxy(ctx, framework.KubeProxyOptions{Namespace: env.Node, Node: env.Name, Mode: kind, Variant: mode})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(proxy.Kill)
+		proxy := env.startKubeProxy(ctx, kind)
 		env.Served(env.web)
 		Expect(proxy.Kill()).To(Succeed())
 		left := env.Rules(ctx)
 		Expect(env.before.Diff(left)).NotTo(BeEmpty())
 
-		Expect(env.cleanup(ctx)).To(ContainSubstring("nothing to remove\n"), "kube-proxy's rules are not ours")
-		Expect(env.cleanup(ctx, "--kube-proxy", "--dry-run")).To(ContainSubstring("would remove"))
+		Expect(env.Cleanup(ctx)).To(ContainSubstring("nothing to remove\n"), "kube-proxy's rules are not ours")
+		Expect(env.Cleanup(ctx, "--kube-proxy", "--dry-run")).To(ContainSubstring("would remove"))
 		Expect(left.Diff(env.Rules(ctx))).To(BeEmpty())
-		env.cleanup(ctx, "--kube-proxy")
+		env.Cleanup(ctx, "--kube-proxy")
 		Expect(env.before.Without(kubelet).Diff(env.Rules(ctx).Without(kubelet))).To(BeEmpty())
-		Expect(env.cleanup(ctx, "--kube-proxy")).To(ContainSubstring("nothing to remove\n"))
+		Expect(env.Cleanup(ctx, "--kube-proxy")).To(ContainSubstring("nothing to remove\n"))
 	},
 		Entry("iptables mode, nft", Label("all"), "nft", "iptables"),
 		Entry("iptables mode, legacy", Label("all"), "legacy", "iptables"),
@@ -138,9 +128,9 @@ COMMIT
 // plant leaves what a killed agent of a variant leaves.
 func (env *fixture) plant(ctx context.Context, mode string) {
 	GinkgoHelper()
-	for _, family := range []string{"", "6"} {
+	for _, family := range environment.Families {
 		set := "CIPA-" + cmp.Or(family, "4") + "-VIP"
 		env.Run(ctx, "ipset", "-exist", "create", set, "hash:ip", "family", "inet"+family)
-		env.Feed(ctx, fmt.Sprintf(planted, set), "ip"+family+"tables-"+mode+"-restore", "--noflush", "-w", "20")
+		env.Restore(ctx, family, mode, fmt.Sprintf(planted, set))
 	}
 }

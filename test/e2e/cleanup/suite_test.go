@@ -11,33 +11,23 @@ package cleanup_test
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
-	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 func TestCleanup(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	RegisterFailHandler(Fail)
+	environment.Prepare(t)
 	RunSpecs(t, "cleanup of the node agent")
 }
-
-var cp *framework.ControlPlane
-
-var _ = BeforeSuite(func(ctx SpecContext) { cp = suite.ControlPlane(ctx, framework.Options{}) })
 
 // fixture is an Environment with Services that need every kind of rule.
 type fixture struct {
@@ -73,18 +63,17 @@ COMMIT
 // open makes one, without any proxy, among rules of others in its own variant.
 func open(ctx context.Context, mode string) *fixture {
 	GinkgoHelper()
-	env := &fixture{Environment: environment.Open(ctx, cp, mode)}
-	for _, family := range []string{"", "6"} {
-		env.Feed(ctx, othersRules, "ip"+family+"tables-"+mode+"-restore", "--noflush", "-w", "20")
+	env := &fixture{Environment: environment.Open(ctx, environment.Cluster, mode)}
+	for _, family := range environment.Families {
+		env.Restore(ctx, family, mode, othersRules)
 	}
 	env.Run(ctx, "ipset", "create", "XCIPA-1", "hash:ip")
 	env.Feed(ctx, "add table inet mine\nadd chain inet mine input { type filter hook input priority 5; }\n", "nft", "-f", "-")
 	env.before = env.Rules(ctx)
-	env.web = env.Serve(ctx, "web", env.servers(), environment.BothProtocols(), framework.WithType(corev1.ServiceTypeNodePort))
+	env.web = env.Serve(ctx, "web", env.servers(), environment.BothProtocols, framework.WithType(corev1.ServiceTypeNodePort))
 	env.Serve(ctx, "empty", nil, framework.WithType(corev1.ServiceTypeNodePort))
 	env.Serve(ctx, "sticky", env.servers(), func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
 	env.Serve(ctx, "here", env.servers()[2:], framework.WithType(corev1.ServiceTypeLoadBalancer), balanced)
-	env.ingress(ctx, "here")
 	return env
 }
 
@@ -98,30 +87,8 @@ func balanced(s *corev1.Service) {
 	s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24", "2001:db8:2::/64"}
 	for i, f := range network.Families {
 		s.Spec.ExternalIPs = append(s.Spec.ExternalIPs, network.VirtualAddr(f, 30+i).String())
+		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, environment.Ingress(network.VirtualAddr(f, 20).String())...)
 	}
-}
-
-// ingress gives a Service addresses at a load balancer.
-func (env *fixture) ingress(ctx context.Context, name string) {
-	GinkgoHelper()
-	services := env.Cluster.Client().CoreV1().Services(env.Name)
-	service, err := services.Get(ctx, name, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	for _, f := range network.Families {
-		service.Status.LoadBalancer.Ingress = append(service.Status.LoadBalancer.Ingress,
-			corev1.LoadBalancerIngress{IP: network.VirtualAddr(f, 20).String()})
-	}
-	_, err = services.UpdateStatus(ctx, service, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}
-
-// cleanup runs the command, wants it to succeed, and returns what it said.
-func (env *fixture) cleanup(ctx context.Context, args ...string) string {
-	GinkgoHelper()
-	out, code, err := framework.RunProxyAgent(ctx, framework.ProxyAgentOptions{Namespace: env.Node, Args: append([]string{"cleanup"}, args...)})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(code).To(BeZero(), out)
-	return out
 }
 
 // clean expects the firewall to be as it was before.
@@ -130,10 +97,7 @@ func (env *fixture) clean(ctx context.Context) {
 	Expect(env.before.Diff(env.Rules(ctx))).To(BeEmpty())
 }
 
-// ours and kubes are the rules of either proxy.
-func (env *fixture) ours(ctx context.Context) ruleset.Snapshot {
-	return env.Rules(ctx).Of(ruleset.Agent)
-}
+// kubes are the rules of kube-proxy.
 func (env *fixture) kubes(ctx context.Context) ruleset.Snapshot { return env.Rules(ctx).Of(kubeProxy) }
 
 // kubeProxy owns the chains of kube-proxy, without those that are the kubelet's as well and stay with it.

@@ -35,14 +35,14 @@ var _ = Describe("A node that goes from kube-proxy to the agent and back", func(
 		env := open(ctx, mode)
 		proxy := env.startKubeProxy(ctx, kind)
 		env.Served(env.web)
-		traffic := env.Traffic(ctx, env.web)
+		traffic := env.Traffic(env.web)
 
 		By("to the agent")
 		env.startBeside(ctx)
 		env.serves(ctx, env.served, env.web, true)
 		traffic.Flows()
 		Expect(proxy.Stop()).To(Succeed())
-		env.cleanup(ctx, "--kube-proxy")
+		env.Cleanup(ctx, "--kube-proxy")
 		Expect(env.before.Without(ruleset.Agent).Without(kubelet).Diff(env.Rules(ctx).Without(ruleset.Agent).Without(kubelet))).To(BeEmpty())
 		traffic.Flows()
 
@@ -51,12 +51,12 @@ var _ = Describe("A node that goes from kube-proxy to the agent and back", func(
 		env.serves(ctx, map[string]func(context.Context) ruleset.Snapshot{"iptables": env.kubes, "nftables": env.native}[kind], env.web, true)
 		traffic.Flows()
 		Expect(env.Agent.Stop()).To(Succeed())
-		env.cleanup(ctx)
-		Expect(env.ours(ctx)).To(BeEmpty())
+		env.Cleanup(ctx)
+		Expect(env.Ours(ctx)).To(BeEmpty())
 		traffic.LostNothing()
 
 		Expect(proxy.Stop()).To(Succeed())
-		env.cleanup(ctx, "--kube-proxy")
+		env.Cleanup(ctx, "--kube-proxy")
 		Expect(env.before.Without(kubelet).Diff(env.Rules(ctx).Without(kubelet))).To(BeEmpty())
 	},
 		Entry("iptables mode, nft", Label("all"), "nft", "iptables"),
@@ -70,20 +70,20 @@ var _ = Describe("An agent that changes the variant of iptables", func() {
 		env := open(ctx, "nft")
 		env.StartAgent(ctx)
 		env.Served(env.web)
-		traffic := env.Traffic(ctx, env.web)
-		first := env.ours(ctx)
+		traffic := env.Traffic(env.web)
+		first := env.Ours(ctx)
 		for _, mode := range []string{"legacy", "nft"} {
 			Expect(env.Agent.Stop()).To(Succeed())
 			env.Options.Mode = mode
 			env.StartAgent(ctx)
-			Eventually(func() ruleset.Snapshot { return env.ours(ctx) }).WithTimeout(environment.Soon).Should(And(HaveLen(3),
+			Eventually(func() ruleset.Snapshot { return env.Ours(ctx) }).WithTimeout(environment.Soon).Should(And(HaveLen(3),
 				HaveKey("iptables-"+mode+"-save"), HaveKey("ip6tables-"+mode+"-save"), HaveKey("ipset")))
 			traffic.Flows()
 		}
-		Eventually(func() string { return first.Diff(env.ours(ctx)) }).WithTimeout(environment.Soon).Should(BeEmpty())
+		Eventually(func() string { return first.Diff(env.Ours(ctx)) }).WithTimeout(environment.Soon).Should(BeEmpty())
 		traffic.LostNothing()
 		Expect(env.Agent.Stop()).To(Succeed())
-		env.cleanup(ctx)
+		env.Cleanup(ctx)
 		env.clean(ctx)
 	})
 })
@@ -98,7 +98,7 @@ var _ = Describe("An agent beside kube-proxy", func() {
 		env.startKubeProxy(ctx, kind)
 		env.startBeside(ctx, "--service-proxy-name="+name)
 		env.Served(env.web)
-		traffic := env.Traffic(ctx, env.web)
+		traffic := env.Traffic(env.web)
 		env.serves(ctx, env.served, ours, true)
 		env.Served(ours)
 		env.serves(ctx, env.served, env.web, false)
@@ -136,7 +136,7 @@ func (env *fixture) native(ctx context.Context) ruleset.Snapshot {
 
 // served are the rules of ours that serve something: an address may be in a set of those that are allocated.
 func (env *fixture) served(ctx context.Context) ruleset.Snapshot {
-	rules := env.ours(ctx)
+	rules := env.Ours(ctx)
 	delete(rules, "ipset")
 	return rules
 }

@@ -10,24 +10,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/flowtest"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 // six endpoints: 8 independent choices agree by chance once in 280,000 times.
-func (t *T) six() (all []flowtest.Endpoint) {
+func (t *T) six() (all []endpoint) {
 	for i := 1; i <= 3; i++ {
-		all = append(all, t.on(t.Pod2, i), t.on(t.RemotePod, i))
+		all = append(all, on(t.Pod2, i), on(t.RemotePod, i))
 	}
 	return all
 }
 
 // sticks wants 8 connections, over any of the flows in turn, to lead to one endpoint.
-func (t *T) sticks(what string, flows ...flowtest.Flow) {
+func (t *T) sticks(what string, flows ...Flow) {
 	t.eventually(what, func() error {
 		var first netip.AddrPort
 		for i := range 8 * len(flows) {
-			got := flows[i%len(flows)].From.Dial(flows[i%len(flows)].Probe)
+			got := flows[i%len(flows)].dial()
 			if got.Outcome != network.Connected {
 				return fmt.Errorf("got %s", got)
 			}
@@ -44,32 +43,30 @@ func (t *T) sticks(what string, flows ...flowtest.Flow) {
 
 var affinityScenarios = []scenario{
 	{number: "105", name: "affinity: a client sticks to an endpoint of a ClusterIP", run: func(t *T) {
-		s := t.create(flowtest.Service{AffinitySeconds: 100, Endpoints: t.six()})
+		s := t.create(spec{affinitySeconds: 100}, t.six()...)
 		t.sticks("a pod", flow(t.Pod1, s.clusterIP(), 80))
 		t.sticks("the node", flow(t.Node, s.clusterIP(), 80))
 		t.expect("while different clients reach them all", t.everyone(flow(t.Client, s.clusterIP(), 80)), reaches(t.six()...))
 	}},
 	{number: "106", name: "affinity: to one of a node port, over all addresses of the Service alike", run: func(t *T) {
-		s := t.create(flowtest.Service{AffinitySeconds: 100, LoadBalancerIPs: t.virtual(), ExternalIPs: t.virtual(), Endpoints: t.six()})
+		s := t.create(spec{affinitySeconds: 100, lb: t.virtual(), externalIPs: t.virtual()}, t.six()...)
 		t.sticks("a client", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)))
 		t.sticks("over all addresses", flow(t.Client, s.clusterIP(), 80), flow(t.Client, s.lb(), 80), flow(t.Client, s.externalIP(), 80),
 			flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)))
 	}},
 	{number: "107", name: "affinity: to one of a load balancer IP, with eTP Local and source ranges", run: func(t *T) {
-		s := t.create(flowtest.Service{AffinitySeconds: 100, LoadBalancerIPs: t.virtual(), ExternalLocal: true, Endpoints: t.six(),
-			SourceRanges: []string{clientRange(t)}})
+		s := t.create(spec{affinitySeconds: 100, lb: t.virtual(), eTPLocal: true, sourceRanges: []string{clientRange(t)}}, t.six()...)
 		t.sticks("a client", fromRange(t, flow(t.Client, s.lb(), 80)))
-		t.expect("another one", flow(t.Client, s.lb(), 80), flowtest.Dropped())
+		t.expect("another one", flow(t.Client, s.lb(), 80), dropped)
 	}},
 	{number: "108", name: "affinity: TCP and UDP ports each have their own", run: func(t *T) {
-		s := t.create(flowtest.Service{AffinitySeconds: 100, Endpoints: t.six(),
-			Ports: []flowtest.Port{{Name: "t"}, {Name: "u", Protocol: model.UDP}, {Name: "s", Protocol: model.SCTP}}})
+		s := t.create(spec{affinitySeconds: 100, ports: everyProtocol}, t.six()...)
 		for _, p := range model.Protocols {
 			t.sticks(p.String(), over(p, flow(t.Pod1, s.clusterIP(), 80)))
 		}
 	}},
 	{number: "109", name: "affinity ends after its time-out, which each new connection extends", run: func(t *T) {
-		s := t.create(flowtest.Service{AffinitySeconds: 5, Endpoints: t.six()})
+		s := t.create(spec{affinitySeconds: 5}, t.six()...)
 		f := flow(t.Pod1, s.clusterIP(), 80)
 		t.sticks("at first", f)
 		first := t.Pod1.Dial(f.Probe).Endpoint
@@ -88,7 +85,7 @@ var affinityScenarios = []scenario{
 		t.fail("after six seconds without a connection, eight times: always %s", first)
 	}},
 	{number: "110", name: "affinity is switched on and off", run: func(t *T) {
-		s := t.create(flowtest.Service{Endpoints: t.six()})
+		s := t.create(spec{}, t.six()...)
 		f := flow(t.Pod1, s.clusterIP(), 80)
 		t.expect("off", f, reaches(t.six()...))
 		s = s.update(func(o *corev1.Service) { o.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
@@ -100,17 +97,17 @@ var affinityScenarios = []scenario{
 	}},
 	{number: "111", name: "affinity to an endpoint that goes or is not ready ends, another one sticks", run: func(t *T) {
 		all := t.six()
-		s := t.create(flowtest.Service{AffinitySeconds: 100, Endpoints: all})
+		s := t.create(spec{affinitySeconds: 100}, all...)
 		f := flow(t.Pod1, s.clusterIP(), 80)
 		t.sticks("at first", f)
-		for _, change := range []func(flowtest.Endpoint) []flowtest.Endpoint{
-			func(flowtest.Endpoint) []flowtest.Endpoint { return nil },
-			func(e flowtest.Endpoint) []flowtest.Endpoint { return []flowtest.Endpoint{unready(e)} },
+		for _, change := range []func(endpoint) []endpoint{
+			func(endpoint) []endpoint { return nil },
+			func(e endpoint) []endpoint { return []endpoint{unready(e)} },
 		} {
 			bad := t.Pod1.Dial(f.Probe).Endpoint.Addr()
-			var rest, now []flowtest.Endpoint
+			var rest, now []endpoint
 			for _, e := range all {
-				if e.Addr == bad {
+				if e.Addr(t.F) == bad {
 					now = append(now, change(e)...)
 					continue
 				}
@@ -122,9 +119,9 @@ var affinityScenarios = []scenario{
 		}
 	}},
 	{number: "112", name: "affinity holds for 2,000 clients of two endpoints",
-		differs: map[flowtest.Kind]string{flowtest.KubeProxyIPTables: "xt_recent remembers 100 clients per endpoint"},
+		differs: map[kind]string{withIPTables: "xt_recent remembers 100 clients per endpoint"},
 		run: func(t *T) {
-			s := t.create(flowtest.Service{AffinitySeconds: 100, Endpoints: t.six()[:2]})
+			s := t.create(spec{affinitySeconds: 100}, t.six()[:2]...)
 			t.expect("the Service", flow(t.Pod1, s.clusterIP(), 80), reachesSome(t.six()[:2]...))
 			const clients = 2000
 			first, lost := map[int]netip.AddrPort{}, 0
@@ -149,7 +146,7 @@ var affinityScenarios = []scenario{
 }
 
 // everyone is a flow from another address of the client each time.
-func (t *T) everyone(f flowtest.Flow) flowtest.Flow {
-	f.Vary = func(i int, p *network.Probe) { p.Source = netip.AddrPortFrom(t.Client.Extra(t.F, 100+i), 0) }
+func (t *T) everyone(f Flow) Flow {
+	f.vary = func(i int, p *network.Probe) { p.Source = netip.AddrPortFrom(t.Client.Extra(t.F, 100+i), 0) }
 	return f
 }

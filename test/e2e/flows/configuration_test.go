@@ -3,6 +3,7 @@
 package flows_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,12 +13,13 @@ import (
 	"strings"
 	"time"
 
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/flowtest"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -46,12 +48,12 @@ var configurations = []setup{
 // localPods checks who is taken for a local pod, and so keeps its address.
 func localPods(who func(*T) []*network.Namespace) func(*T) {
 	return func(t *T) {
-		pod := t.on(t.Remote, 0)
-		s := t.create(flowtest.Service{Endpoints: []flowtest.Endpoint{pod}})
+		pod := on(t.Remote, 0)
+		s := t.create(spec{}, pod)
 		for _, from := range []*network.Namespace{t.Pod1, t.Pod2, t.RemotePod, t.Client} {
-			want := reaches(pod).Masqueraded()
+			want := reaches(pod).masqueraded()
 			if slices.Contains(who(t), from) {
-				want = reaches(pod).Preserved()
+				want = reaches(pod).preserved()
 			}
 			t.expect("from "+from.Host(), flow(from, s.clusterIP(), 80), want)
 		}
@@ -62,39 +64,37 @@ var someAddressesScenarios = []scenario{
 	{number: "8b", name: "local pods are recognised by the names of their interfaces",
 		run: localPods(func(t *T) []*network.Namespace { return []*network.Namespace{t.Pod1, t.Pod2} })},
 	{number: "61", name: "a node port is served at the addresses in nodePortAddresses alone", run: func(t *T) {
-		pod := t.on(t.Pod2, 0)
-		s := t.create(flowtest.Service{NodePort: true, Endpoints: []flowtest.Endpoint{pod}})
-		t.expect("inside", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(pod))
-		t.expect("outside", flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0)), flowtest.Refused())
-		t.expect("outside, from a pod", flow(t.Pod1, network.AltNodeAddr(t.F), s.nodePort(0)), flowtest.Refused())
-		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), flowtest.Refused())
+		s := t.create(spec{nodePort: true}, t.local)
+		t.expect("inside", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(t.local))
+		t.expect("outside", flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0)), refused)
+		t.expect("outside, from a pod", flow(t.Pod1, network.AltNodeAddr(t.F), s.nodePort(0)), refused)
+		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), refused)
 		s.setEndpoints()
 		server, err := t.Node.Serve(model.TCP, s.nodePort(0))
 		t.must(err)
 		defer func() { _ = server.Close() }()
-		t.expect("inside, without endpoints", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), flowtest.Refused())
+		t.expect("inside, without endpoints", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), refused)
 		alt := flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0))
-		t.expect("outside, without endpoints, the node's own program answers", alt, flowtest.Reaches(alt.To),
-			kubeProxyIPTables(flowtest.Refused(), "its iptables mode refuses at all local addresses where it serves at some"))
+		t.expect("outside, without endpoints, the node's own program answers", alt, itself,
+			kubeProxyIPTables(refused, "its iptables mode refuses at all local addresses where it serves at some"))
 	}},
 	{number: "61b", name: "an address that the node gets later is among them", run: func(t *T) {
-		pod := t.on(t.Pod2, 0)
-		s := t.create(flowtest.Service{NodePort: true, Endpoints: []flowtest.Endpoint{pod}})
-		t.expect("at first", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(pod))
+		s := t.create(spec{nodePort: true}, t.local)
+		t.expect("at first", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(t.local))
 		later := t.Node.Addr(t.F).Next()
 		_, err := t.Node.Run(t.ctx, "ip", "addr", "add", netip.PrefixFrom(later, t.F.Bits()).String(), "dev", "eth0")
 		t.must(err)
-		if !t.Kind.Ours() {
-			t.create(flowtest.Service{Endpoints: []flowtest.Endpoint{pod}}) // kube-proxy looks at addresses when something else changes
+		if !t.kind.ours() {
+			t.create(spec{}, t.local) // kube-proxy looks at addresses when something else changes
 		}
-		t.expect("later", flow(t.Client, later, s.nodePort(0)), reaches(pod),
-			kubeProxyNFTables(flowtest.Refused(), "its nftables mode looks at addresses only in a full sync"))
+		t.expect("later", flow(t.Client, later, s.nodePort(0)), reaches(t.local),
+			kubeProxyNFTables(refused, "its nftables mode looks at addresses only in a full sync"))
 	}},
 	{number: "104", name: "hints: a node without a zone ignores zone hints, and node hints count", run: func(t *T) {
-		here, there := inZone(t.on(t.Pod2, 1), flowtest.Zone), inZone(t.on(t.RemotePod, 1), "zone-b")
-		s := t.create(flowtest.Service{Endpoints: []flowtest.Endpoint{here, there}})
+		here, there := inZone(on(t.Pod2, 1), environment.Zone), inZone(on(t.RemotePod, 1), "zone-b")
+		s := t.create(spec{}, here, there)
 		t.expect("zone hints", flow(t.Pod1, s.clusterIP(), 80), reaches(here, there))
-		s = t.create(flowtest.Service{Endpoints: []flowtest.Endpoint{hintedTo(here, t.NodeName), hintedTo(there, t.RemoteName)}})
+		s = t.create(spec{}, hintedTo(here, t.Name), hintedTo(there, environment.Elsewhere))
 		t.expect("node hints", flow(t.Pod1, s.clusterIP(), 80), reaches(here))
 	}},
 }
@@ -103,66 +103,60 @@ var primaryScenarios = []scenario{
 	{number: "8c", name: "local pods are recognised by a bridge",
 		run: localPods(func(t *T) []*network.Namespace { return []*network.Namespace{t.Pod1} })},
 	{number: "62", name: "a node port is served at the primary node IPs alone", run: func(t *T) {
-		pod := t.on(t.Pod2, 0)
-		s := t.create(flowtest.Service{NodePort: true, Endpoints: []flowtest.Endpoint{pod}})
-		t.expect("primary", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(pod))
-		t.expect("alt", flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0)), flowtest.Refused())
-		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), flowtest.Refused())
+		s := t.create(spec{nodePort: true}, t.local)
+		t.expect("primary", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(t.local))
+		t.expect("alt", flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0)), refused)
+		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), refused)
 	}},
 	{number: "103", name: "hints: the node moves to another zone, and a Service prefers the node and then its zone", only: model.IPv4,
 		run: func(t *T) {
-			a, b := inZone(t.on(t.Pod2, 1), flowtest.Zone), inZone(t.on(t.RemotePod, 1), "zone-b")
-			s := t.create(flowtest.Service{Endpoints: []flowtest.Endpoint{a, b}})
+			a, b := inZone(on(t.Pod2, 1), environment.Zone), inZone(on(t.RemotePod, 1), "zone-b")
+			s := t.create(spec{}, a, b)
 			t.expect("in the first zone", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
 			t.relabel("zone-b")
 			t.expect("in the second zone", flow(t.Pod1, s.clusterIP(), 80), reaches(b))
-			s.setEndpoints(hintedTo(a, t.NodeName), hintedTo(b, t.RemoteName))
+			s.setEndpoints(hintedTo(a, t.Name), hintedTo(b, environment.Elsewhere))
 			t.expect("by node hints", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
-			s.setEndpoints(unready(hintedTo(a, t.NodeName)), hintedTo(b, t.RemoteName))
+			s.setEndpoints(unready(hintedTo(a, t.Name)), hintedTo(b, environment.Elsewhere))
 			t.expect("the one of this node is not ready", flow(t.Pod1, s.clusterIP(), 80), reaches(b))
-			s.setEndpoints(hintedTo(a, t.NodeName), hintedTo(b, t.RemoteName))
-			t.relabel("")
+			s.setEndpoints(hintedTo(a, t.Name), hintedTo(b, environment.Elsewhere))
+			t.patchNode(t.ctx, `{"metadata":{"labels":null}}`)
 			t.expect("in no zone", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
-			t.relabel(flowtest.Zone)
+			t.relabel(environment.Zone)
 		}},
 	{number: "150", name: "health, metrics, mode and a leaving node are shown over HTTP", only: model.IPv4, run: observability},
 }
 
 // relabel changes the zone of the node.
 func (t *T) relabel(zone string) {
-	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, corev1.LabelTopologyZone, zone)
-	if zone == "" {
-		patch = fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, corev1.LabelTopologyZone)
-	}
-	t.patchNode(patch)
+	t.patchNode(t.ctx, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, corev1.LabelTopologyZone, zone))
 }
 
-func (t *T) patchNode(patch string) {
-	_, err := t.Cluster.Client().CoreV1().Nodes().Patch(t.ctx, t.NodeName, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
-	t.must(err)
+func (n *node) patchNode(ctx context.Context, patch string) {
+	_, err := n.Cluster.Client().CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	n.Expect(err).NotTo(HaveOccurred())
 }
 
 func observability(t *T) {
-	pod := t.on(t.Pod2, 0)
-	s := t.create(flowtest.Service{})
-	slice := t.Slice(s.Service, s.Name+"-1", pod)
+	s := t.create(spec{})
+	slice := s.slice("1", t.local)
 	slice.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: time.Now().UTC().Format(time.RFC3339Nano)}
-	t.must(t.CreateObject(t.ctx, slice))
-	t.expect("a Service", flow(t.Pod1, s.clusterIP(), 80), reaches(pod))
-	t.eventually("healthz", func() error { return errors.Join(t.Proxy.Healthy(t.ctx, "/healthz"), t.Proxy.Healthy(t.ctx, "/livez")) })
-	t.patchNode(`{"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","effect":"NoSchedule"}]}}`)
+	t.Slice(t.ctx, slice)
+	t.expect("a Service", flow(t.Pod1, s.clusterIP(), 80), reaches(t.local))
+	t.eventually("healthz", func() error { return errors.Join(t.proxy.Healthy(t.ctx, "/healthz"), t.proxy.Healthy(t.ctx, "/livez")) })
+	t.patchNode(t.ctx, `{"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","effect":"NoSchedule"}]}}`)
 	t.eventually("healthz of a node that leaves", func() error { return t.leaving() })
-	if err := t.Proxy.Healthy(t.ctx, "/livez"); err != nil {
+	if err := t.proxy.Healthy(t.ctx, "/livez"); err != nil {
 		t.fail("livez of a node that leaves: %w", err)
 	}
-	t.patchNode(`{"spec":{"taints":null}}`)
-	t.eventually("healthz of a node that stays", func() error { return t.Proxy.Healthy(t.ctx, "/healthz") })
+	t.patchNode(t.ctx, `{"spec":{"taints":null}}`)
+	t.eventually("healthz of a node that stays", func() error { return t.proxy.Healthy(t.ctx, "/healthz") })
 	t.metrics()
 }
 
 // leaving wants the proxy to say 503 with the reason in JSON.
 func (t *T) leaving() error {
-	err := t.Proxy.Healthy(t.ctx, "/healthz")
+	err := t.proxy.Healthy(t.ctx, "/healthz")
 	if err == nil {
 		return errors.New("it says 200")
 	}
@@ -180,14 +174,14 @@ func (t *T) leaving() error {
 
 // metrics wants kube-proxy's metrics, ours under our own prefix.
 func (t *T) metrics() {
-	mode, err := t.Proxy.Get(t.ctx, "/proxyMode")
-	if want := map[bool]string{true: "nftables", false: "iptables"}[t.Kind == flowtest.KubeProxyNFTables]; err != nil || mode != want {
+	mode, err := t.proxy.Get(t.ctx, "/proxyMode")
+	if want := map[bool]string{true: "nftables", false: "iptables"}[t.kind == withNFTables]; err != nil || mode != want {
 		t.fail("the mode: got %q, want %q (%v)", mode, want, err)
 	}
-	samples, err := t.Proxy.Metrics(t.ctx)
+	samples, err := t.proxy.Metrics(t.ctx)
 	t.must(err)
 	prefix := "kubeproxy_"
-	if t.Kind.Ours() {
+	if t.kind.ours() {
 		prefix = "clusterip_proxyagent_"
 	}
 	for _, name := range []string{
@@ -208,34 +202,30 @@ var carefulScenarios = []scenario{
 	{number: "8d", name: "local pods are recognised by the node's podCIDRs",
 		run: localPods(func(t *T) []*network.Namespace { return []*network.Namespace{t.Pod1, t.Pod2} })},
 	{number: "64", name: "with localhostNodePorts off, localhost is left alone", run: func(t *T) {
-		pod := t.on(t.Pod2, 0)
-		s := t.create(flowtest.Service{NodePort: true, Endpoints: []flowtest.Endpoint{pod}})
-		t.expect("the node's address", flow(t.Node, t.Node.Addr(t.F), s.nodePort(0)), reaches(pod))
-		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), flowtest.Refused())
+		s := t.create(spec{nodePort: true}, t.local)
+		t.expect("the node's address", flow(t.Node, t.Node.Addr(t.F), s.nodePort(0)), reaches(t.local))
+		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), refused)
 		server, err := t.Node.Serve(model.TCP, s.nodePort(0))
 		t.must(err)
 		defer func() { _ = server.Close() }()
 		to := flow(t.Node, network.Loopback(t.F), s.nodePort(0))
-		t.expect("a program of the node on localhost", to, flowtest.Reaches(to.To))
+		t.expect("a program of the node on localhost", to, itself)
 	}},
 	{number: "48b", name: "without the gate AllowServiceExternalIPs, external IPs are left alone", run: func(t *T) {
-		pod := t.on(t.Pod2, 0)
-		s := t.create(flowtest.Service{LoadBalancerIPs: t.virtual(), ExternalIPs: t.virtual(), Endpoints: []flowtest.Endpoint{pod}})
-		t.expect("the load balancer IP", flow(t.Client, s.lb(), 80), reaches(pod))
-		t.expect("the external IP", flow(t.Client, s.externalIP(), 80), flowtest.Dropped())
-		t.expect("the external IP, from a pod", flow(t.Pod1, s.externalIP(), 80), flowtest.Dropped())
+		s := t.create(spec{lb: t.virtual(), externalIPs: t.virtual()}, t.local)
+		t.expect("the load balancer IP", flow(t.Client, s.lb(), 80), reaches(t.local))
+		t.expect("the external IP", flow(t.Client, s.externalIP(), 80), dropped)
+		t.expect("the external IP, from a pod", flow(t.Pod1, s.externalIP(), 80), dropped)
 	}},
 	{number: "65", name: "with localhostNodePorts off, packets to localhost are not routed", only: model.IPv4, run: func(t *T) {
-		pod := t.on(t.Pod2, 0)
-		s := t.create(flowtest.Service{NodePort: true, Endpoints: []flowtest.Endpoint{pod}})
-		t.expect("the node port", flow(t.Node, t.Node.Addr(t.F), s.nodePort(0)), reaches(pod))
+		s := t.create(spec{nodePort: true}, t.local)
+		t.expect("the node port", flow(t.Node, t.Node.Addr(t.F), s.nodePort(0)), reaches(t.local))
 		t.sysctl("net/ipv4/conf/all/route_localnet", "0")
 	}},
 	{number: "120", name: "a restart of the proxy moves no flow", run: restart, only: model.IPv4},
 	{number: "122", name: "with tcpBeLiberal, packets of no connection pass", only: model.IPv4, run: func(t *T) {
-		pod := t.on(t.Pod2, 0)
-		s := t.create(flowtest.Service{Endpoints: []flowtest.Endpoint{pod}})
-		t.expect("a Service", flow(t.Pod1, s.clusterIP(), 80), reaches(pod))
+		s := t.create(spec{}, t.local)
+		t.expect("a Service", flow(t.Pod1, s.clusterIP(), 80), reaches(t.local))
 		t.sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", "1")
 		if !t.broken(true) {
 			t.fail("a broken segment did not arrive")

@@ -3,13 +3,17 @@
 package flows_test
 
 import (
+	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
 	"time"
 
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/flowtest"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -19,19 +23,19 @@ const (
 )
 
 // udp is one flow: always the same source port, so that conntrack knows it.
-func (t *T) udp(from *network.Namespace, to netip.Addr, port uint16) flowtest.Flow {
+func (t *T) udp(from *network.Namespace, to netip.Addr, port uint16) Flow {
 	t.services++ // another port for each
 	return over(model.UDP, bound(from.Addr(t.F), uint16(21000+t.services), flow(from, to, port)))
 }
 
 // busy keeps a flow alive, datagram after datagram, until stop is called. Conntrack keeps what is used.
-func (t *T) busy(f flowtest.Flow) (stop func()) {
+func (t *T) busy(f Flow) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		for {
 			f.Timeout = 50 * time.Millisecond
-			f.From.Dial(f.Probe)
+			f.dial()
 			select {
 			case <-quit:
 				return
@@ -42,13 +46,13 @@ func (t *T) busy(f flowtest.Flow) (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-var udpPort = []flowtest.Port{{Protocol: model.UDP}}
+var udpPort = []port{{protocol: model.UDP}}
 
 // swap is a scenario of a busy UDP flow whose endpoints change.
 func swap(from func(*T) *network.Namespace, to func(*T, service) (netip.Addr, uint16)) func(*T) {
 	return func(t *T) {
-		a, b := t.on(t.Pod2, 1), t.on(t.RemotePod, 1)
-		s := t.create(flowtest.Service{NodePort: true, Ports: udpPort, Endpoints: []flowtest.Endpoint{a}})
+		a, b := on(t.Pod2, 1), on(t.RemotePod, 1)
+		s := t.create(spec{nodePort: true, ports: udpPort}, a)
 		ip, port := to(t, s)
 		f := t.udp(from(t), ip, port)
 		t.expect("the first endpoint", f, reaches(a))
@@ -75,10 +79,10 @@ var conntrackScenarios = []scenario{
 	{number: "115", name: "UDP: a flow from the host's network follows when the endpoint is replaced",
 		run: swap(func(t *T) *network.Namespace { return t.Node }, toClusterIP)},
 	{number: "116", name: "UDP: a flow that began before an endpoint was ready reaches it then", run: func(t *T) {
-		a := t.on(t.Pod2, 1)
-		s := t.create(flowtest.Service{NodePort: true, Ports: udpPort, Endpoints: []flowtest.Endpoint{unready(a)}})
+		a := on(t.Pod2, 1)
+		s := t.create(spec{nodePort: true, ports: udpPort}, unready(a))
 		f, n := t.udp(t.Pod1, s.clusterIP(), 80), t.udp(t.Client, t.Node.Addr(t.F), s.nodePort(0))
-		t.expect("none is ready", f, flowtest.Refused())
+		t.expect("none is ready", f, refused)
 		stop, stopNode := t.busy(f), t.busy(n)
 		s.setEndpoints(a)
 		stop()
@@ -87,42 +91,42 @@ var conntrackScenarios = []scenario{
 		t.expect("one is ready, at the node port", n, reaches(a))
 	}},
 	{number: "117", name: "UDP: a flow follows when the target port changes", run: func(t *T) {
-		a := t.on(t.Pod2, 1)
-		s := t.create(flowtest.Service{Ports: udpPort, Endpoints: []flowtest.Endpoint{a}})
+		a := on(t.Pod2, 1)
+		s := t.create(spec{ports: udpPort}, a)
 		f := t.udp(t.Pod1, s.clusterIP(), 80)
-		t.expect("the first port", f, flowtest.Reaches(at(a, 8080)))
-		s.Ports = []flowtest.Port{{Protocol: model.UDP, TargetPort: 8081}}
+		t.expect("the first port", f, reachesAt(at(a, 8080)))
+		s.Spec.Ports[0].TargetPort = intstr.FromInt32(8081)
 		stop := t.busy(f)
 		s.setEndpoints(a)
 		stop()
-		t.expect("the second port, for the same flow", f, flowtest.Reaches(at(a, 8081)),
-			kubeProxy(flowtest.Reaches(at(a, 8080)), "it compares addresses, not ports"))
+		t.expect("the second port, for the same flow", f, reachesAt(at(a, 8081)),
+			kubeProxy(reachesAt(at(a, 8080)), "it compares addresses, not ports"))
 	}},
 	{number: "118", name: "UDP: a flow ends when the last endpoint goes", run: func(t *T) {
-		a := t.on(t.Pod2, 1)
-		s := t.create(flowtest.Service{Ports: udpPort, Endpoints: []flowtest.Endpoint{a}})
+		a := on(t.Pod2, 1)
+		s := t.create(spec{ports: udpPort}, a)
 		f := t.udp(t.Pod1, s.clusterIP(), 80)
 		t.expect("with an endpoint", f, reaches(a))
 		stop := t.busy(f)
 		s.setEndpoints()
 		stop()
-		t.expect("a new flow", over(model.UDP, flow(t.Pod1, s.clusterIP(), 80)), flowtest.Refused())
-		t.expect("the old one", f, flowtest.Refused(), kubeProxy(reaches(a), zeroStale))
+		t.expect("a new flow", over(model.UDP, flow(t.Pod1, s.clusterIP(), 80)), refused)
+		t.expect("the old one", f, refused, kubeProxy(reaches(a), zeroStale))
 	}},
 	{number: "119", name: "UDP: a flow ends when the Service is deleted", run: func(t *T) {
-		a := t.on(t.Pod2, 1)
-		s := t.create(flowtest.Service{Ports: udpPort, Endpoints: []flowtest.Endpoint{a}})
+		a := on(t.Pod2, 1)
+		s := t.create(spec{ports: udpPort}, a)
 		f := t.udp(t.Pod1, s.clusterIP(), 80)
 		t.expect("with an endpoint", f, reaches(a))
 		stop := t.busy(f)
-		t.must(t.Delete(t.ctx, s.Name))
+		t.Delete(t.ctx, s.Name)
 		stop()
-		t.expect("a new flow", over(model.UDP, flow(t.Pod1, s.clusterIP(), 80)), flowtest.Dropped())
-		t.expect("the old one", f, flowtest.Dropped(), kubeProxy(reaches(a), deletedStale))
+		t.expect("a new flow", over(model.UDP, flow(t.Pod1, s.clusterIP(), 80)), dropped)
+		t.expect("the old one", f, dropped, kubeProxy(reaches(a), deletedStale))
 	}},
 	{number: "121", name: "packets of no connection are dropped on their way through the node", only: model.IPv4, run: func(t *T) {
-		t.invalid(t.Kind == flowtest.KubeProxyNFTables)
-		want := t.Kind == flowtest.KubeProxyNFTables
+		t.invalid(t.kind == withNFTables)
+		want := t.kind == withNFTables
 		if got := t.broken(want); got != want {
 			t.fail("a broken segment arrived: %t, want %t", got, want)
 		}
@@ -133,26 +137,39 @@ var conntrackScenarios = []scenario{
 // with it and does not translate it: unless it is dropped, it arrives with the endpoint's own address, and the client resets what it
 // believes to be a stranger.
 func (t *T) invalid(wanted bool) {
-	pod := t.on(t.Pod2, 0)
-	s := t.create(flowtest.Service{ExternalLocal: true, NodePort: true, Endpoints: []flowtest.Endpoint{pod}})
+	s := t.create(spec{eTPLocal: true, nodePort: true}, t.local)
 	f := flow(t.Client, t.Node.Addr(t.F), s.nodePort(0))
-	t.expect("the Service", f, reaches(pod).Preserved())
-	conn, result := t.Client.Connect(f.Probe)
-	if conn == nil {
-		t.fail("got %s", result)
-		return
-	}
-	defer func() { _ = conn.Close() }()
-	heard := t.hear(result.Endpoint)
+	t.expect("the Service", f, reaches(t.local).preserved())
+	conn := t.connect(f)
+	server, client := netip.AddrPortFrom(t.local.Addr(t.F), 8080), conn.LocalAddr().(*net.TCPAddr).AddrPort()
+	heard := t.hear(server)
 	for quarter := range uint32(4) { // conntrack forgives what may be old; of four numbers around the clock two are not
-		segment := network.TCPSegment(result.Endpoint, result.Source, network.ACK, quarter<<30)
+		segment := network.TCPSegment(server, client, network.ACK, quarter<<30)
 		t.must(t.Pod2.SendRaw("eth0", t.Node, "pod2", segment))
 	}
 	if got := arrives(heard, wanted); got != wanted {
 		t.fail("the segment arrived: %t, want %t", got, wanted)
 	}
-	if err := conn.Echo(time.Second); !wanted && err != nil {
-		t.fail("the connection suffered: %w", err)
+	if !wanted {
+		t.echo(conn)
+	}
+}
+
+// connect opens a connection that stays until the end of the scenario; echo uses it.
+func (t *T) connect(f Flow) net.Conn {
+	conn, err := f.from.DialContext(t.ctx, "tcp", f.To.String())
+	t.must(err)
+	context.AfterFunc(t.ctx, func() { _ = conn.Close() })
+	t.echo(conn)
+	return conn
+}
+
+func (t *T) echo(conn net.Conn) {
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	_, err := fmt.Fprintln(conn, "still there?")
+	t.must(err)
+	for lines := bufio.NewScanner(conn); lines.Text() != "still there?"; {
+		t.Expect(lines.Scan()).To(BeTrue(), "the connection suffered: %v", lines.Err())
 	}
 }
 
@@ -213,9 +230,9 @@ func (t *T) hear(source netip.AddrPort) <-chan struct{} {
 // restart: a restart of the proxy moves no flow that is good, and new connections find their way in the meantime.
 func restart(t *T) {
 	all := t.six()
-	s := t.create(flowtest.Service{Ports: []flowtest.Port{{Name: "u", Protocol: model.UDP}, {Name: "t"}}, Endpoints: all})
+	s := t.create(spec{ports: []port{{name: "u", protocol: model.UDP}, {name: "t"}}}, all...)
 	t.expect("the Service", flow(t.Pod1, s.clusterIP(), 80), reaches(all...))
-	flows, before := make([]flowtest.Flow, 8), make([]netip.AddrPort, 8)
+	flows, before := make([]Flow, 8), make([]netip.AddrPort, 8)
 	for i := range flows {
 		flows[i] = t.udp(t.Pod1, s.clusterIP(), 80)
 		t.eventually("a flow", func() error {
@@ -224,20 +241,15 @@ func restart(t *T) {
 			return got.Err
 		})
 	}
-	conn, result := t.Pod1.Connect(flow(t.Pod1, s.clusterIP(), 80).Probe)
-	if conn == nil {
-		t.fail("got %s", result)
-		return
-	}
-	defer func() { _ = conn.Close() }()
+	conn := t.connect(flow(t.Pod1, s.clusterIP(), 80))
 	var stops []func()
 	for _, f := range flows { // conntrack may forget a flow that is silent for half a minute
 		stops = append(stops, t.busy(f))
 	}
-	t.must(t.Proxy.Stop())
+	t.must(t.proxy.Stop())
 	t.expect("without a proxy", flow(t.Pod1, s.clusterIP(), 80), reaches(all...))
-	t.must(t.Proxy.Start(t.ctx))
-	extra := t.create(flowtest.Service{Endpoints: all[:1]})
+	t.must(t.proxy.Start(t.ctx))
+	extra := t.create(spec{}, all[:1]...)
 	t.expect("a new Service", flow(t.Pod1, extra.clusterIP(), 80), reaches(all[0]))
 	for i, f := range flows {
 		stops[i]()
@@ -245,7 +257,5 @@ func restart(t *T) {
 			t.fail("flow %d: got %s, want %s as before", i, got, before[i])
 		}
 	}
-	if err := conn.Echo(time.Second); err != nil {
-		t.fail("the open connection: %w", fmt.Errorf("after the restart: %w", err))
-	}
+	t.echo(conn)
 }

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/flowtest"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -88,50 +87,48 @@ func matrixScenarios(blind, masqueradeAll bool) (all []scenario) {
 }
 
 func (c cell) run(t *T) {
-	local, remote := t.on(t.Pod2, 0), t.on(t.RemotePod, 0)
-	endpoints := []flowtest.Endpoint{local, remote}
+	endpoints := []endpoint{t.local, t.remote}
 	if c.from == "endpoint" {
 		endpoints = endpoints[:1] // so that it always meets itself
 	}
-	s := t.create(flowtest.Service{
-		LoadBalancerIPs: t.virtual(), ExternalLocal: c.policy == externalLocal, InternalLocal: c.policy == internalLocal, Endpoints: endpoints})
+	s := t.create(spec{lb: t.virtual(), eTPLocal: c.policy == externalLocal, iTPLocal: c.policy == internalLocal}, endpoints...)
 	f := c.flow(t, s)
 	switch {
 	case c.from == "localhost" && t.F == model.IPv6:
-		t.expect("the Service", flow(t.Pod1, s.clusterIP(), 80), reaches(c.internal(local, remote)...))
-		t.expect("localhost, which proxies leave alone in this family", f, flowtest.Refused())
+		t.expect("the Service", flow(t.Pod1, s.clusterIP(), 80), reaches(c.internal(t.local, t.remote)...))
+		t.expect("localhost, which proxies leave alone in this family", f, refused)
 	case c.from == "localhost":
-		t.expect("the flow", f, c.want(local, remote), kubeProxyNFTables(flowtest.Refused(), noLocalhost))
+		t.expect("the flow", f, c.want(t.local, t.remote), kubeProxyNFTables(refused, noLocalhost))
 	default:
-		t.expect("the flow", f, c.want(local, remote))
+		t.expect("the flow", f, c.want(t.local, t.remote))
 	}
 }
 
 // internal are the endpoints of the ClusterIP.
-func (c cell) internal(local, remote flowtest.Endpoint) []flowtest.Endpoint {
+func (c cell) internal(local, remote endpoint) []endpoint {
 	c.localOnly = c.policy == internalLocal
 	return c.endpoints(local, remote)
 }
 
 const noLocalhost = "its nftables mode serves no node ports on localhost"
 
-func (c cell) endpoints(local, remote flowtest.Endpoint) []flowtest.Endpoint {
+func (c cell) endpoints(local, remote endpoint) []endpoint {
 	if c.localOnly {
-		return []flowtest.Endpoint{local}
+		return []endpoint{local}
 	}
-	return []flowtest.Endpoint{local, remote}
+	return []endpoint{local, remote}
 }
 
-func (c cell) want(local, remote flowtest.Endpoint) flowtest.Want {
+func (c cell) want(local, remote endpoint) want {
 	want := reaches(c.endpoints(local, remote)...)
 	if c.masqueraded {
-		return want.Masqueraded()
+		return want.masqueraded()
 	}
-	return want.Preserved()
+	return want.preserved()
 }
 
 // flow sends from a pod that is no endpoint, unless it shall be one.
-func (c cell) flow(t *T, s service) flowtest.Flow {
+func (c cell) flow(t *T, s service) Flow {
 	to := map[string]netip.AddrPort{
 		"ClusterIP": netip.AddrPortFrom(s.clusterIP(), 80),
 		"NodePort":  netip.AddrPortFrom(t.Node.Addr(t.F), s.nodePort(0)),

@@ -3,6 +3,7 @@
 package flows_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,22 +11,23 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/flowtest"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-const (
-	// changeTimeout is how long a change may take from the API server to the packets, with dozens of other scenarios beside it.
-	changeTimeout = 40 * time.Second
-	// pause is between two attempts.
-	pause = 100 * time.Millisecond
-)
+// changeTimeout is how long a change may take from the API server to the packets, with dozens of other scenarios beside it.
+const changeTimeout = 40 * time.Second
 
 // scenario is one behaviour. Its function is called for each family, beside all other scenarios of the same environment, with Services of its
 // own.
@@ -36,7 +38,7 @@ type scenario struct {
 	// only restricts the families.
 	only model.Family
 	// differs names the proxies for which the scenario as a whole must fail, and why.
-	differs map[flowtest.Kind]string
+	differs map[kind]string
 }
 
 func (s scenario) title(f model.Family) string { return fmt.Sprintf("%s %s (%s)", s.number, s.name, f) }
@@ -48,209 +50,221 @@ func (s scenario) families() []model.Family {
 	return network.Families
 }
 
-// T is the environment of a scenario, and collects its failures.
+// T is the environment of a scenario. The first failure ends the scenario.
 type T struct {
-	*flowtest.Environment
+	*node
 	F model.Family
+
+	// local and remote are endpoints: Pod2 and RemotePod.
+	local, remote endpoint
 
 	ctx      context.Context
 	slug     string
 	services int
-	failures []error
 }
 
-// giveUp ends a scenario that cannot go on.
-type giveUp struct{ error }
+// failure ends a scenario.
+type failure struct{ error }
 
-// perform runs a scenario and returns its failures.
-func (s scenario) perform(ctx context.Context, w *flowtest.Environment, f model.Family) (err error) {
-	t := &T{Environment: w, F: f, ctx: ctx, slug: slug(s.number, f)}
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+
+// perform runs a scenario and returns its failure. A scenario is no spec for Ginkgo: it runs beside others, in a goroutine of its own.
+func (s scenario) perform(ctx context.Context, n *node, f model.Family) (err error) {
+	own := *n.Environment
+	own.Gomega = NewGomega(func(message string, _ ...int) { panic(failure{errors.New(message)}) })
+	slug := "s" + notInNames.ReplaceAllString(strings.ToLower(fmt.Sprintf("%s-%s", s.number, f)), "-")
+	t := &T{node: &node{&own, n.kind, n.proxy}, F: f, ctx: ctx, slug: slug, local: on(own.Pod2, 0), remote: on(own.RemotePod, 0)}
 	defer func() {
 		switch reason := recover().(type) {
 		case nil:
-		case giveUp:
-			t.failures = append(t.failures, reason.error)
+		case failure:
+			err = reason.error
 		default:
-			t.failures = append(t.failures, fmt.Errorf("it panicked: %v", reason))
+			err = fmt.Errorf("it panicked: %v", reason)
 		}
-		err = errors.Join(t.failures...)
 	}()
 	s.run(t)
 	return nil
 }
 
-var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
-
-func slug(number string, f model.Family) string {
-	return "s" + notInNames.ReplaceAllString(strings.ToLower(number), "-") + "-" + strings.ToLower(f.String())
-}
-
 // must ends the scenario when something fails that is not under test.
-func (t *T) must(err error) {
-	if err != nil {
-		panic(giveUp{err})
-	}
-}
+func (t *T) must(err error) { t.Expect(err).NotTo(HaveOccurred()) }
 
-// fail records a failure; the scenario goes on.
-func (t *T) fail(format string, args ...any) {
-	t.failures = append(t.failures, fmt.Errorf(format, args...))
-}
+// fail ends the scenario.
+func (t *T) fail(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
 
 // otherwise is the expected behaviour of some other proxies, and the reason.
 type otherwise struct {
-	want   flowtest.Want
+	want   want
 	reason string
-	kinds  []flowtest.Kind
+	kinds  []kind
 }
 
-func kubeProxyIPTables(want flowtest.Want, reason string) otherwise {
-	return otherwise{want, reason, []flowtest.Kind{flowtest.KubeProxyIPTables}}
+func kubeProxyIPTables(w want, reason string) otherwise {
+	return otherwise{w, reason, []kind{withIPTables}}
 }
 
-func kubeProxyNFTables(want flowtest.Want, reason string) otherwise {
-	return otherwise{want, reason, []flowtest.Kind{flowtest.KubeProxyNFTables}}
+func kubeProxyNFTables(w want, reason string) otherwise {
+	return otherwise{w, reason, []kind{withNFTables}}
 }
 
-func kubeProxy(want flowtest.Want, reason string) otherwise {
-	return otherwise{want, reason, []flowtest.Kind{flowtest.KubeProxyIPTables, flowtest.KubeProxyNFTables}}
+func kubeProxy(w want, reason string) otherwise {
+	return otherwise{w, reason, []kind{withIPTables, withNFTables}}
 }
 
 // expect waits until a flow has the wanted result.
-func (t *T) expect(what string, f flowtest.Flow, want flowtest.Want, others ...otherwise) {
+func (t *T) expect(what string, f Flow, w want, others ...otherwise) {
 	for _, other := range others {
-		if slices.Contains(other.kinds, t.Kind) {
-			want, what = other.want, what+" (differs: "+other.reason+")"
+		if slices.Contains(other.kinds, t.kind) {
+			w, what = other.want, what+" (differs: "+other.reason+")"
 		}
 	}
-	t.eventually(what, func() error { return flowtest.Check(f, want) })
+	t.eventually(what, func() error { return f.check(w) })
 }
 
-// eventually waits until a question returns nil. After a first failure a scenario waits a quarter of the time.
+// everywhere expects the same of TCP from a pod, from the node and from a client.
+func (t *T) everywhere(to netip.Addr, port uint16, w want, others ...otherwise) {
+	for _, n := range []*network.Namespace{t.Pod1, t.Node, t.Client} {
+		t.expect("from "+n.Host(), flow(n, to, port), w, others...)
+	}
+}
+
+// eventually waits until a question returns nil.
 func (t *T) eventually(what string, question func() error) {
-	timeout := changeTimeout
-	if len(t.failures) > 0 {
-		timeout /= 4
+	t.Eventually(question).WithContext(t.ctx).WithTimeout(changeTimeout).WithPolling(100*time.Millisecond).Should(Succeed(), what)
+}
+
+// spec describes a Service of one family. The zero spec is a ClusterIP with TCP port 80, unnamed, and target port 8080.
+type spec struct {
+	name   string
+	typ    corev1.ServiceType
+	ports  []port
+	labels map[string]string
+	// nodePort makes a NodePort of it, lb a LoadBalancer with these addresses in its status.
+	nodePort        bool
+	lb, externalIPs []string
+	ipMode          corev1.LoadBalancerIPMode
+	sourceRanges    []string
+	iTPLocal        bool
+	eTPLocal        bool
+	affinitySeconds int32
+	change          func(*corev1.Service)
+}
+
+// port is a port of a Service: TCP port 80 to 8080, if it says nothing else.
+type port struct {
+	name         string
+	protocol     model.Protocol
+	port, target int32
+}
+
+// everyProtocol has port 80 over each protocol.
+var everyProtocol = []port{{name: "t"}, {name: "u", protocol: model.UDP}, {name: "s", protocol: model.SCTP}}
+
+func (s spec) object(namespace string, f model.Family) *corev1.Service {
+	object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: s.name, Labels: s.labels}}
+	object.Spec = corev1.ServiceSpec{
+		Type: cmp.Or(s.typ, corev1.ServiceTypeClusterIP), IPFamilies: []corev1.IPFamily{corev1.IPFamily(f.String())},
+		ExternalIPs: s.externalIPs, LoadBalancerSourceRanges: s.sourceRanges,
 	}
-	deadline := time.Now().Add(timeout)
-	for {
-		err := question()
-		switch {
-		case err == nil:
-			return
-		case t.ctx.Err() != nil, time.Now().After(deadline):
-			t.fail("%s: %w", what, err)
-			return
+	if s.nodePort {
+		object.Spec.Type = corev1.ServiceTypeNodePort
+	}
+	if len(s.lb) > 0 {
+		object.Spec.Type, object.Status.LoadBalancer.Ingress = corev1.ServiceTypeLoadBalancer, environment.Ingress(s.lb...)
+		if s.ipMode != "" {
+			object.Status.LoadBalancer.Ingress[0].IPMode = &s.ipMode
 		}
-		time.Sleep(pause)
 	}
-}
-
-// flow is TCP from a namespace.
-func flow(from *network.Namespace, to netip.Addr, port uint16) flowtest.Flow {
-	return flowtest.Flow{From: from, Probe: network.Probe{To: netip.AddrPortFrom(to, port)}}
-}
-
-// over is a flow with another protocol.
-func over(p model.Protocol, f flowtest.Flow) flowtest.Flow { f.Protocol = p; return f }
-
-// bound is a flow with a source address or port.
-func bound(source netip.Addr, port uint16, f flowtest.Flow) flowtest.Flow {
-	f.Source = netip.AddrPortFrom(source, port)
-	return f
+	if s.ports == nil {
+		s.ports = []port{{}}
+	}
+	for _, p := range s.ports {
+		object.Spec.Ports = append(object.Spec.Ports, corev1.ServicePort{Name: p.name, Port: cmp.Or(p.port, 80),
+			Protocol: corev1.Protocol(cmp.Or(p.protocol, model.TCP).String()), TargetPort: intstr.FromInt32(cmp.Or(p.target, 8080))})
+	}
+	if s.iTPLocal {
+		object.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
+	}
+	if s.eTPLocal {
+		object.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	}
+	if s.affinitySeconds != 0 {
+		object.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+		object.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &s.affinitySeconds}}
+	}
+	if s.change != nil {
+		s.change(object)
+	}
+	return object
 }
 
 // create makes a Service with the next free name of the scenario.
-func (t *T) create(s flowtest.Service) service {
+func (t *T) create(s spec, endpoints ...endpoint) service {
 	t.services++
-	if s.Name == "" {
-		s.Name = fmt.Sprintf("%s-%d", t.slug, t.services)
-	}
-	if s.Family == 0 {
-		s.Family = t.F
-	}
-	object, err := t.Create(t.ctx, s)
-	t.must(err)
-	return service{Service: s, object: object, t: t}
+	s.name = cmp.Or(s.name, fmt.Sprintf("%s-%d", t.slug, t.services))
+	return service{t.Create(t.ctx, s.object(t.Name, t.F), endpoints...), t}
 }
 
 // service is a Service that was created.
 type service struct {
-	flowtest.Service
-
-	t      *T
-	object *corev1.Service
+	*corev1.Service
+	t *T
 }
 
-func (s service) clusterIP() netip.Addr { return netip.MustParseAddr(s.object.Spec.ClusterIP) }
+func (s service) clusterIP() netip.Addr { return netip.MustParseAddr(s.Spec.ClusterIP) }
 
 // nodePort is that of the i-th port.
-func (s service) nodePort(i int) uint16 { return uint16(s.object.Spec.Ports[i].NodePort) }
+func (s service) nodePort(i int) uint16 { return uint16(s.Spec.Ports[i].NodePort) }
 
-func (s service) lb() netip.Addr { return netip.MustParseAddr(s.LoadBalancerIPs[0]) }
+func (s service) lb() netip.Addr { return netip.MustParseAddr(s.Status.LoadBalancer.Ingress[0].IP) }
 
-func (s service) externalIP() netip.Addr { return netip.MustParseAddr(s.ExternalIPs[0]) }
+func (s service) externalIP() netip.Addr { return netip.MustParseAddr(s.Spec.ExternalIPs[0]) }
 
 // update changes the Service and returns the new one.
 func (s service) update(change func(*corev1.Service)) service {
-	object, err := s.t.Update(s.t.ctx, s.Name, change)
-	s.t.must(err)
-	s.object = object
-	return s
+	return service{s.t.Update(s.t.ctx, s.Name, change), s.t}
 }
 
-func (s service) setEndpoints(endpoints ...flowtest.Endpoint) {
-	s.t.must(s.t.SetEndpoints(s.t.ctx, s.Service, endpoints...))
+func (s service) setEndpoints(endpoints ...endpoint) { s.t.Endpoints(s.t.ctx, s.Service, endpoints...) }
+
+// slice builds a further EndpointSlice.
+func (s service) slice(suffix string, endpoints ...endpoint) *discoveryv1.EndpointSlice {
+	slice := s.t.NewSlice(s.Service, s.t.F, endpoints...)
+	slice.Name = s.Name + "-" + suffix
+	return slice
 }
 
-// virtual returns an unused address as text, for LoadBalancerIPs and ExternalIPs.
-func (t *T) virtual() []string { return []string{t.Cluster.VirtualAddr(t.F).String()} }
+func (s service) addSlice(suffix string, endpoints ...endpoint) {
+	s.t.Slice(s.t.ctx, s.slice(suffix, endpoints...))
+}
+
+func (s service) deleteSlice(suffix string) {
+	s.t.must(s.t.Slices().Delete(s.t.ctx, s.Name+"-"+suffix, metav1.DeleteOptions{}))
+}
+
+var virtualAddrs atomic.Int64
+
+// virtualAddr returns an address that no Service has got yet, virtual returns it as text, for load balancers and external IPs.
+func virtualAddr(f model.Family) netip.Addr { return network.VirtualAddr(f, int(virtualAddrs.Add(1))) }
+
+func (t *T) virtual() []string { return []string{virtualAddr(t.F).String()} }
+
+type endpoint = environment.Endpoint
 
 // on returns an endpoint in a namespace; which of the nodes it is on follows from that. extra 0 is the main address.
-func (t *T) on(n *network.Namespace, extra int) flowtest.Endpoint {
-	e := flowtest.Endpoint{Addr: n.Addr(t.F), Node: t.NodeName}
-	if extra > 0 {
-		e.Addr = n.Extra(t.F, extra)
-	}
-	if n == t.Remote || n == t.RemotePod {
-		e.Node = t.RemoteName
-	}
-	return e
-}
+func on(n *network.Namespace, extra int) endpoint { return endpoint{Of: n, Extra: extra} }
 
 // Conditions of endpoints.
-func unready(e flowtest.Endpoint) flowtest.Endpoint { e.NotReady = true; return e }
+func unready(e endpoint) endpoint { e.NotReady = true; return e }
 
-func terminating(e flowtest.Endpoint) flowtest.Endpoint { e.Terminating = true; return e }
+func terminating(e endpoint) endpoint { e.Terminating = true; return e }
 
-func terminated(e flowtest.Endpoint) flowtest.Endpoint {
-	e.Terminating, e.NotServing = true, true
-	return e
-}
+func terminated(e endpoint) endpoint { e.Terminating, e.NotServing = true, true; return e }
 
-func inZone(e flowtest.Endpoint, zones ...string) flowtest.Endpoint { e.Zones = zones; return e }
+func inZone(e endpoint, zones ...string) endpoint { e.Zones = zones; return e }
 
-func hintedTo(e flowtest.Endpoint, nodes ...string) flowtest.Endpoint { e.Nodes = nodes; return e }
-
-// at is where an endpoint listens.
-func at(e flowtest.Endpoint, port uint16) netip.AddrPort { return netip.AddrPortFrom(e.Addr, port) }
-
-// reaches wants all of the endpoints, at port 8080.
-func reaches(endpoints ...flowtest.Endpoint) flowtest.Want {
-	return flowtest.Reaches(ports8080(endpoints)...)
-}
-
-// reachesSome wants any of the endpoints, at port 8080.
-func reachesSome(endpoints ...flowtest.Endpoint) flowtest.Want {
-	return flowtest.ReachesSome(ports8080(endpoints)...)
-}
-
-func ports8080(endpoints []flowtest.Endpoint) (to []netip.AddrPort) {
-	for _, e := range endpoints {
-		to = append(to, at(e, 8080))
-	}
-	return to
-}
+func hintedTo(e endpoint, nodes ...string) endpoint { e.Nodes = nodes; return e }
 
 // note leaves a line in the report of a failure.
 func note(format string, args ...any) { _, _ = fmt.Fprintf(GinkgoWriter, format+"\n", args...) }

@@ -6,14 +6,13 @@
 // the specs.
 //
 // All scenarios of a proxy run side by side, because they wait most of the time: BeforeAll starts them, each It awaits one. Start reading
-// with clusterip_test.go; scenario_test.go has the helpers.
+// with clusterip_test.go; scenario_test.go and want_test.go have the helpers.
 package flows_test
 
 import (
 	"context"
-	"errors"
-	"os"
 	"regexp"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -22,29 +21,44 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/flowtest"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
 func TestFlows(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	RegisterFailHandler(Fail)
+	environment.Prepare(t)
 	RunSpecs(t, "flows")
 }
 
 // sideBySide is how many scenarios run at a time.
 const sideBySide = 32
 
-var controlPlane *flowtest.Cluster
+// kind is a Service proxy under test.
+type kind string
 
-var _ = BeforeSuite(func(ctx context.Context) {
-	var err error
-	controlPlane, err = flowtest.StartCluster(ctx, framework.Options{})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return controlPlane.Stop() })
-})
+// The proxies: ours in both variants of iptables, and kube-proxy 1.36 in both of its modes.
+const (
+	oursNFT      kind = "proxyagent with iptables-nft"
+	oursLegacy   kind = "proxyagent with iptables-legacy"
+	withIPTables kind = "kube-proxy in mode iptables"
+	withNFTables kind = "kube-proxy in mode nftables"
+)
+
+func (k kind) ours() bool { return k == oursNFT || k == oursLegacy }
+
+// node is an environment with a proxy.
+type node struct {
+	*environment.Environment
+	kind  kind
+	proxy interface {
+		Start(ctx context.Context) error
+		Stop() error
+		LogTail(lines int) string
+		Healthy(ctx context.Context, path string) error
+		Get(ctx context.Context, path string) (string, error)
+		Metrics(ctx context.Context) (framework.Metrics, error)
+	}
+}
 
 // setup is a configuration of the proxy with the scenarios that run under it.
 type setup struct {
@@ -59,7 +73,7 @@ var rounds = []struct {
 	name   string
 	setups []setup
 }{
-	{"by default", []setup{{name: "base", scenarios: join(
+	{"by default", []setup{{name: "base", scenarios: slices.Concat(
 		clusterIPScenarios, matrixScenarios(false, false), noEndpointsScenarios, loadBalancerScenarios, nodePortScenarios,
 		externalPolicyScenarios, internalPolicyScenarios, terminatingScenarios(),
 		topologyScenarios, affinityScenarios, conntrackScenarios, lifecycleScenarios,
@@ -67,113 +81,96 @@ var rounds = []struct {
 	{"as configured", configurations},
 }
 
-func join(lists ...[]scenario) (all []scenario) {
-	for _, l := range lists {
-		all = append(all, l...)
-	}
-	return all
-}
+var (
+	_ = Describe(string(oursNFT), func() { specs(oursNFT) })
+	_ = Describe(string(oursLegacy), Label("all"), func() { specs(oursLegacy) })
+	_ = Describe(string(withIPTables), Label("all"), func() { specs(withIPTables) })
+	_ = Describe(string(withNFTables), Label("all"), func() { specs(withNFTables) })
+)
 
-var _ = Describe("proxyagent with iptables-nft", func() { specs(flowtest.OursNFT) })
-
-var _ = Describe("proxyagent with iptables-legacy", Label("all"), func() { specs(flowtest.OursLegacy) })
-
-var _ = Describe("kube-proxy in mode iptables", Label("all"), func() { specs(flowtest.KubeProxyIPTables) })
-
-var _ = Describe("kube-proxy in mode nftables", Label("all"), func() { specs(flowtest.KubeProxyNFTables) })
-
-func specs(kind flowtest.Kind) {
+func specs(k kind) {
 	for _, r := range rounds {
-		Context(r.name, Ordered, ContinueOnFailure, func() { specsOf(kind, string(kind)+" "+r.name, r.setups) })
+		Context(r.name, Ordered, ContinueOnFailure, func() { specsOf(k, string(k)+" "+r.name, r.setups) })
 	}
 }
 
-// task is a scenario in an environment, and its result.
+// task is a scenario on a node, and its result.
 type task struct {
 	scenario
-	setup  setup
+	setup  int
 	family model.Family
-	title  string
-	text   string // as Ginkgo knows it: with the containers
-	env    *flowtest.Environment
+	node   *node
 	done   chan struct{}
 	err    error
 	took   time.Duration
 }
 
-func specsOf(kind flowtest.Kind, above string, setups []setup) {
-	tasks := tasksOf(above, setups)
+func specsOf(k kind, above string, setups []setup) {
+	var tasks []*task
+	for i, s := range setups {
+		for _, sc := range s.scenarios {
+			for _, f := range sc.families() {
+				tasks = append(tasks, &task{scenario: sc, setup: i, family: f, done: make(chan struct{})})
+			}
+		}
+	}
 	BeforeAll(func(ctx context.Context) {
+		nodes := make([]*node, len(setups))
+		for i, s := range setups {
+			nodes[i] = s.start(ctx, k)
+		}
+		for _, t := range tasks {
+			t.node = nodes[t.setup]
+		}
 		life, end := context.WithCancel(context.Background())
-		environments := startEnvironments(ctx, kind, setups)
-		running := startTasks(life, chosen(tasks), environments)
-		DeferCleanup(func() error {
+		running := start(life, slices.DeleteFunc(slices.Clone(tasks), func(t *task) bool { return !focused(above + " " + t.title(t.family)) }))
+		DeferCleanup(func() {
 			end()
 			running.Wait()
-			var errs []error
-			for _, w := range environments {
-				errs = append(errs, w.Stop())
-			}
-			return errors.Join(errs...)
 		})
 	})
 	for _, t := range tasks {
-		It(t.title, func(ctx context.Context) { t.verify(ctx, kind) })
+		It(t.title(t.family), t.verify)
 	}
 }
 
-func tasksOf(above string, setups []setup) (tasks []*task) {
-	for _, s := range setups {
-		for _, sc := range s.scenarios {
-			for _, f := range sc.families() {
-				title := sc.title(f)
-				tasks = append(tasks, &task{scenario: sc, setup: s, family: f, title: title, text: above + " " + title, done: make(chan struct{})})
-			}
-		}
-	}
-	return tasks
-}
-
-// chosen leaves out the scenarios that -ginkgo.focus leaves out; otherwise all would run for one.
-func chosen(tasks []*task) (out []*task) {
+// focused is false for scenarios that -ginkgo.focus leaves out; otherwise all would run for one.
+func focused(text string) bool {
 	suite, _ := GinkgoConfiguration()
-	for _, t := range tasks {
-		if len(suite.FocusStrings) == 0 || focused(t.text, suite.FocusStrings) {
-			out = append(out, t)
-		}
-	}
-	return out
+	return len(suite.FocusStrings) == 0 ||
+		slices.ContainsFunc(suite.FocusStrings, func(e string) bool { return regexp.MustCompile(e).MatchString(text) })
 }
 
-func focused(text string, expressions []string) bool {
-	for _, e := range expressions {
-		if regexp.MustCompile(e).MatchString(text) {
-			return true
-		}
+// start starts a proxy in an environment of its own, which end with the calling Ginkgo node.
+func (s setup) start(ctx context.Context, k kind) *node {
+	GinkgoHelper()
+	n := &node{Environment: environment.Open(ctx, environment.Cluster, map[kind]string{oursNFT: "nft", oursLegacy: "legacy"}[k]), kind: k}
+	if s.noZone {
+		n.patchNode(ctx, `{"metadata":{"labels":null}}`)
 	}
-	return false
+	if k.ours() {
+		n.Options.Config, n.Options.Race = s.config, false
+		n.StartAgent(ctx)
+		n.proxy = n.Agent
+		return n
+	}
+	mode := map[kind]string{withIPTables: "iptables", withNFTables: "nftables"}[k]
+	proxy, err := n.Cluster.StartKubeProxy(ctx, framework.KubeProxyOptions{Namespace: n.Node, Node: n.Name, Mode: mode, Config: s.config})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(proxy.Stop)
+	n.proxy = proxy
+	return n
 }
 
-func startEnvironments(ctx context.Context, kind flowtest.Kind, setups []setup) map[string]*flowtest.Environment {
-	environments := map[string]*flowtest.Environment{}
-	for _, s := range setups {
-		w, err := controlPlane.Start(ctx, flowtest.Options{Kind: kind, Config: s.config, NoZone: s.noZone})
-		Expect(err).NotTo(HaveOccurred())
-		environments[s.name] = w
-	}
-	return environments
-}
-
-func startTasks(ctx context.Context, tasks []*task, environments map[string]*flowtest.Environment) *sync.WaitGroup {
+func start(ctx context.Context, tasks []*task) *sync.WaitGroup {
 	var running sync.WaitGroup
 	slots := make(chan struct{}, sideBySide)
 	for _, t := range tasks {
-		t.env = environments[t.setup.name]
 		running.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			started := time.Now()
-			t.err = t.perform(ctx, t.env, t.family)
+			t.err = t.perform(ctx, t.node, t.family)
 			t.took = time.Since(started)
 			close(t.done)
 		})
@@ -182,20 +179,20 @@ func startTasks(ctx context.Context, tasks []*task, environments map[string]*flo
 }
 
 // verify awaits the end of a scenario and compares it with what is expected of this proxy.
-func (t *task) verify(ctx context.Context, kind flowtest.Kind) {
+func (t *task) verify(ctx SpecContext) {
 	select {
 	case <-t.done:
 	case <-ctx.Done():
 		Fail("it did not end in time")
 	}
 	note("it took %s", t.took)
-	reason, differs := t.differs[kind]
+	reason, differs := t.differs[t.node.kind]
 	switch {
 	case differs && t.err == nil:
 		Fail("it passes, but should not: " + reason)
 	case differs:
 		note("it fails, as it should (%s): %v", reason, t.err)
-	case !differs && t.err != nil:
-		Fail(t.err.Error() + "\nthe proxy's last words:\n" + t.env.Proxy.LogTail(8))
+	case t.err != nil:
+		Fail(t.err.Error() + "\nthe proxy's last words:\n" + t.node.proxy.LogTail(8))
 	}
 }

@@ -198,7 +198,7 @@ func (c *churn) wrong(ends map[netip.AddrPort]network.Outcome) map[string]string
 // run makes changes under traffic.
 func (c *churn) run(ctx context.Context, changes int, each func(i int)) {
 	GinkgoHelper()
-	lostNothing := c.env.traffic(ctx)
+	traffic := c.env.Traffic(c.env.busy, c.env.calls)
 	start := time.Now()
 	for i := range changes {
 		c.step(ctx)
@@ -206,17 +206,17 @@ func (c *churn) run(ctx context.Context, changes int, each func(i int)) {
 	}
 	AddReportEntry("changes", fmt.Sprintf("%d in %s", changes, time.Since(start)))
 	c.expectServed()
-	lostNothing()
+	traffic.LostNothing()
 }
 
 // fromScratch expects that the agent's rules are those that it would have written had it come just now.
 func (env *fixture) fromScratch(ctx context.Context) {
 	GinkgoHelper()
-	before := env.stableRules(ctx).Fixed().WithoutAllocated()
+	before := env.stableRules(ctx).Lasting()
 	Expect(env.Agent.Stop()).To(Succeed())
-	env.cleanup(ctx)
+	env.clean(ctx)
 	Expect(env.Agent.Start(ctx)).To(Succeed())
-	Expect(before.Diff(env.ours(ctx).Fixed().WithoutAllocated())).To(BeEmpty())
+	Expect(before.Diff(env.Ours(ctx).Lasting())).To(BeEmpty())
 }
 
 // Each has a control plane of its own, for what remains of so many addresses occupies an API server for minutes.
@@ -229,23 +229,15 @@ var _ = Describe("An agent that has much to do", func() {
 		env := start(ctx, mode)
 		newChurn(env).run(ctx, 1000, func(int) {})
 		env.fromScratch(ctx)
-	}, eachMode())
+	}, environment.EachMode())
 
 	DescribeTable("loses nothing in 2,000, with restarts, failures and dead API servers between them", Label("soak"),
 		func(ctx SpecContext, mode string) {
 			env := start(ctx, mode)
 			newChurn(env).run(ctx, 2000, func(i int) { env.disturb(ctx, i) })
 			env.fromScratch(ctx)
-		}, eachMode())
+		}, environment.EachMode())
 })
-
-// eachMode are the entries of a table that runs once in each variant.
-func eachMode() (entries []TableEntry) {
-	for _, mode := range environment.Modes {
-		entries = append(entries, Entry(mode, environment.LabelsOf(mode), mode))
-	}
-	return entries
-}
 
 // disturb lets something go wrong at every hundredth step.
 func (env *fixture) disturb(ctx context.Context, step int) {

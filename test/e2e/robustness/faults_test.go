@@ -4,14 +4,14 @@ package robustness_test
 
 import (
 	"context"
+	"os"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
 
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/faults"
-	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 const restoreFailures = "sync_proxy_rules_iptables_restore_failures_total"
@@ -20,11 +20,11 @@ var _ = both("An agent whose iptables fails", func(env *fixture) {
 	failures := func(ctx context.Context) float64 { return env.Metric(ctx, restoreFailures) }
 
 	DescribeTable("loses neither a change nor a connection", func(ctx SpecContext, order func(int) error) {
-		lostNothing := env.traffic(ctx)
+		traffic := env.Traffic(env.busy, env.calls)
 		before := failures(ctx)
 		Expect(order(4)).To(Succeed())
 		service := env.Serve(ctx, "in-trouble", env.servers())
-		env.Endpoints(ctx, env.busy, environment.Endpoint{Of: env.Pod2, Extra: 9})
+		env.move(ctx, env.Pod2, 9)
 		env.Served(service)
 		env.answersFrom(env.Pod2, 9)
 		// When all is written and the agent sees that, there is no reason to run a program once more. The rules are in force before the
@@ -33,7 +33,7 @@ var _ = both("An agent whose iptables fails", func(env *fixture) {
 		Eventually(func() float64 { return failures(ctx) }).WithTimeout(environment.Soon).Should(BeNumerically(">=", before+2))
 		Expect(env.programs.NoMore()).To(Succeed())
 		env.Delete(ctx, service.Name)
-		lostNothing()
+		traffic.LostNothing()
 	},
 		Entry("when it refuses", func(n int) error { return env.programs.Refuse(n) }),
 		Entry("when it works and says that it failed", func(n int) error { return env.programs.Forget(n) }),
@@ -42,12 +42,11 @@ var _ = both("An agent whose iptables fails", func(env *fixture) {
 
 var _ = both("An agent beside another process that holds the xtables lock for ten seconds", func(env *fixture) {
 	It("waits where it must, neither fails nor hangs, and catches up", func(ctx SpecContext) {
-		lostNothing := env.traffic(ctx)
+		traffic := env.Traffic(env.busy, env.calls)
 		failed := env.Metric(ctx, restoreFailures)
-		lock, err := faults.Hold(env.Node.LockFile())
-		Expect(err).NotTo(HaveOccurred())
+		release := env.holdLock()
 		released := time.Now().Add(10 * time.Second)
-		env.Endpoints(ctx, env.busy, environment.Endpoint{Of: env.Pod2, Extra: 11})
+		env.move(ctx, env.Pod2, 11)
 		if env.Mode == "nft" { // which knows no such lock
 			env.answersFrom(env.Pod2, 11)
 			Expect(time.Now()).To(BeTemporally("<", released), "it waited for a lock that is none of its own")
@@ -57,35 +56,32 @@ var _ = both("An agent beside another process that holds the xtables lock for te
 			Expect(env.Agent.Metrics(ctx)).NotTo(BeEmpty())
 			time.Sleep(500 * time.Millisecond)
 		}
-		Expect(lock.Release()).To(Succeed())
+		release()
 		start := time.Now()
 		env.answersFrom(env.Pod2, 11)
 		Expect(time.Since(start)).To(BeNumerically("<", 5*time.Second))
 		Expect(env.Metric(ctx, restoreFailures)).To(Equal(failed))
-		lostNothing()
+		traffic.LostNothing()
 	})
 
 	It("ends in time on a signal meanwhile, and starts once the lock is free", func(ctx SpecContext) {
-		lock, err := faults.Hold(env.Node.LockFile())
-		Expect(err).NotTo(HaveOccurred())
-		env.Endpoints(ctx, env.busy, environment.Endpoint{Of: env.RemotePod, Extra: 12})
+		release := env.holdLock()
+		env.move(ctx, env.RemotePod, 12)
 		time.Sleep(time.Second)
 		start := time.Now()
 		Expect(env.Agent.Stop()).To(Succeed())
 		Expect(time.Since(start)).To(BeNumerically("<", 5*time.Second))
-		time.AfterFunc(3*time.Second, func() { _ = lock.Release() })
+		time.AfterFunc(3*time.Second, release)
 		Expect(env.Agent.Start(ctx)).To(Succeed())
 		env.answersFrom(env.RemotePod, 12)
 	})
 }, "all")
 
-// answersFrom expects that the busy Service is served by one address alone, before long.
-func (env *fixture) answersFrom(pod *network.Namespace, extra int) {
+// holdLock takes the xtables lock as iptables-legacy does for the time that it works, and returns how to give it back.
+func (env *fixture) holdLock() (release func()) {
 	GinkgoHelper()
-	for _, f := range network.Families {
-		want := environment.Endpoint{Of: pod, Extra: extra}.Addr(f)
-		Eventually(func() string {
-			return env.Pod1.Dial(network.Probe{To: environment.VIP(env.busy, f)}).Endpoint.Addr().String()
-		}).WithTimeout(environment.Soon).WithPolling(50 * time.Millisecond).Should(Equal(want.String()))
-	}
+	file, err := os.OpenFile(env.Node.LockFile(), os.O_CREATE|os.O_RDWR, 0o600)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(unix.Flock(int(file.Fd()), unix.LOCK_EX)).To(Succeed())
+	return func() { _ = file.Close() }
 }

@@ -11,8 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
-	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
 // oldNAT and oldFilter are what an agent of another version may have left: %[1]s is a set.
@@ -60,32 +58,30 @@ COMMIT
 `
 )
 
+// clean takes the agent's rules away.
+func (env *fixture) clean(ctx context.Context) {
+	GinkgoHelper()
+	env.Cleanup(ctx)
+	Expect(env.Ours(ctx)).To(BeEmpty())
+}
+
 // restart stops the agent, adds leftovers, starts it again, and expects the rules of a clean start.
 func (env *fixture) restart(ctx context.Context, leave func()) {
 	GinkgoHelper()
 	clean := env.stableRules(ctx)
 	Expect(env.Agent.Stop()).To(Succeed())
-	env.cleanup(ctx)
+	env.clean(ctx)
 	leave()
-	Expect(env.ours(ctx)).NotTo(BeEmpty())
+	Expect(env.Ours(ctx)).NotTo(BeEmpty())
 	Expect(env.Agent.Start(ctx)).To(Succeed())
-	env.Served(env.busy)
-	env.Served(env.calls)
-	Eventually(func() string { return clean.Diff(env.ours(ctx)) }).WithTimeout(environment.Repair).Should(BeEmpty())
-}
-
-func (env *fixture) cleanup(ctx context.Context) {
-	GinkgoHelper()
-	out, code, err := framework.RunProxyAgent(ctx, framework.ProxyAgentOptions{Namespace: env.Node, Args: []string{"cleanup"}, Race: true})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(code).To(BeZero(), out)
-	Expect(env.ours(ctx)).To(BeEmpty())
+	env.Served(env.busy, env.calls)
+	Eventually(func() string { return clean.Diff(env.Ours(ctx)) }).WithTimeout(environment.Repair).Should(BeEmpty())
 }
 
 var _ = both("An agent that finds what an older one left", func(env *fixture) {
 	feed := func(ctx context.Context, text string) {
-		for _, family := range families {
-			env.Feed(ctx, text, env.program(family, "-restore"), "--noflush", "-w", "20")
+		for _, family := range environment.Families {
+			env.Restore(ctx, family, env.Mode, text)
 		}
 	}
 
@@ -95,7 +91,7 @@ var _ = both("An agent that finds what an older one left", func(env *fixture) {
 				set := map[string]string{"": "CIPA-4-OLD", "6": "CIPA-6-OLD"}[family]
 				env.Run(ctx, "ipset", "create", set, "hash:ip,port", "family", kind)
 				env.Run(ctx, "ipset", "create", set+"2", "hash:net,iface", "family", kind)
-				env.Feed(ctx, fmt.Sprintf(oldNAT, set), env.program(family, "-restore"), "--noflush", "-w", "20")
+				env.Restore(ctx, family, env.Mode, fmt.Sprintf(oldNAT, set))
 			}
 		})
 	})
@@ -116,13 +112,6 @@ var _ = both("An agent that finds what an older one left", func(env *fixture) {
 		})
 	})
 
-	It("empties sets of the same names of what is in them", func(ctx SpecContext) {
-		env.restart(ctx, func() {
-			env.Run(ctx, "ipset", "create", "CIPA-4-VIP", "hash:ip", "family", "inet", "maxelem", "1048576")
-			env.Run(ctx, "ipset", "add", "CIPA-4-VIP", "203.0.113.77")
-		})
-	})
-
 	It("takes the rules of the other variant away", func(ctx SpecContext) {
 		other := map[string]string{"nft": "legacy", "legacy": "nft"}[env.Mode]
 		env.restart(ctx, func() {
@@ -130,7 +119,7 @@ var _ = both("An agent that finds what an older one left", func(env *fixture) {
 			options.Mode = other
 			agent, err := env.Cluster.StartProxyAgent(ctx, options)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(env.ours(ctx)).To(HaveKey("iptables-" + other + "-save"))
+			Expect(env.Ours(ctx)).To(HaveKey("iptables-" + other + "-save"))
 			Expect(agent.Kill()).To(Succeed())
 		})
 	})
@@ -138,12 +127,11 @@ var _ = both("An agent that finds what an older one left", func(env *fixture) {
 	// A chain that a foreign rule jumps to cannot be removed; the agent serves all the same.
 	It("serves although a rule of others leads to an old chain", func(ctx SpecContext) {
 		Expect(env.Agent.Stop()).To(Succeed())
-		env.cleanup(ctx)
+		env.clean(ctx)
 		feed(ctx, "*nat\n:CIPA-OLD - [0:0]\n:THIRD - [0:0]\n-A THIRD -j CIPA-OLD\n-A CIPA-OLD -p tcp -m tcp --dport 7 -j RETURN\nCOMMIT\n")
 		Expect(env.Agent.Start(ctx)).To(Succeed())
 		env.Served(env.busy)
 		feed(ctx, "*nat\n-F THIRD\n-X THIRD\nCOMMIT\n")
-		Eventually(func() string { return strings.Join(strings.Fields(env.Rules(ctx).Of(ruleset.Agent).String()), " ") }).
-			WithTimeout(environment.Soon).ShouldNot(ContainSubstring("CIPA-OLD"))
+		Eventually(func() string { return env.Ours(ctx).String() }).WithTimeout(environment.Soon).ShouldNot(ContainSubstring("CIPA-OLD"))
 	})
 }, "all")

@@ -13,7 +13,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -27,20 +26,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
-	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 func TestRobustness(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	RegisterFailHandler(Fail)
+	environment.Prepare(t)
 	RunSpecs(t, "robustness of the node agent")
 }
-
-var cp *framework.ControlPlane
-
-var _ = BeforeSuite(func(ctx SpecContext) { cp = suite.ControlPlane(ctx, framework.Options{}) })
 
 // fixture is an Environment with an agent, Services that are in use, and rules of others.
 type fixture struct {
@@ -64,7 +55,7 @@ func newFixture(ctx context.Context, cluster *framework.ControlPlane, mode strin
 	env.Options.Env = append(env.Options.Env, "PATH="+env.programs.Path())
 	env.plantForeign(ctx)
 	env.busy = env.Serve(ctx, "busy", env.servers(), framework.WithType(corev1.ServiceTypeNodePort), named)
-	env.calls = env.Serve(ctx, "calls", env.servers(), environment.BothProtocols())
+	env.calls = env.Serve(ctx, "calls", env.servers(), environment.BothProtocols)
 	for i := range 8 {
 		env.Serve(ctx, fmt.Sprintf("other-%d", i), env.servers()[:i%4])
 	}
@@ -81,52 +72,12 @@ func (env *fixture) servers() []environment.Endpoint {
 	return []environment.Endpoint{{Of: env.Pod1}, {Of: env.Pod2}, {Of: env.RemotePod}}
 }
 
-// families tell the programs of iptables apart, and those of nothing else.
-var families = []string{"", "6"}
-
-// program names one of iptables' programs of the variant under test.
-func (env *fixture) program(family, tail string) string {
-	return "ip" + family + "tables-" + env.Mode + tail
-}
-
-// edit applies lines to a table of one family by hand.
-func (env *fixture) edit(ctx context.Context, family, table string, lines ...string) {
-	GinkgoHelper()
-	text := "*" + table + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
-	env.Feed(ctx, text, env.program(family, "-restore"), "--noflush", "-w", "20")
-}
-
-// ours are the agent's own rules.
-func (env *fixture) ours(ctx context.Context) ruleset.Snapshot {
-	GinkgoHelper()
-	return env.Rules(ctx).Of(ruleset.Agent)
-}
-
-// lines returns what iptables-save prints of a table of one family.
-func (env *fixture) lines(ctx context.Context, family, table string) []string {
-	GinkgoHelper()
-	return strings.Split(env.Run(ctx, env.program(family, "-save"), "-t", table), "\n")
-}
-
-// chains returns the agent's chains in a table of one family.
-func (env *fixture) chains(ctx context.Context, family, table string) []string {
-	GinkgoHelper()
-	var chains []string
-	for _, line := range env.lines(ctx, family, table) {
-		if name, is := strings.CutPrefix(line, ":"); is && ruleset.Agent(name) {
-			chains = append(chains, strings.Fields(name)[0])
-		}
-	}
-	return chains
-}
-
 // sets returns the names of the agent's sets.
-func (env *fixture) sets(ctx context.Context) []string {
+func (env *fixture) sets(ctx context.Context) (sets []string) {
 	GinkgoHelper()
-	var sets []string
-	for name := range strings.Lines(env.Run(ctx, "ipset", "list", "-name")) {
-		if name = strings.TrimSpace(name); ruleset.Agent(name) {
-			sets = append(sets, name)
+	for line := range strings.SplitSeq(env.Ours(ctx)["ipset"], "\n") {
+		if definition, is := strings.CutPrefix(line, "create "); is {
+			sets = append(sets, strings.Fields(definition)[0])
 		}
 	}
 	return sets
@@ -140,14 +91,26 @@ func (env *fixture) reset(ctx context.Context) {
 		Expect(env.Agent.Start(ctx)).To(Succeed())
 	}
 	Expect(env.programs.NoMore()).To(Succeed())
-	env.Endpoints(ctx, env.busy, environment.Endpoint{Of: env.Pod2, Extra: 30})
-	env.answersFrom(env.Pod2, 30) // it keeps up, whatever it had to wait for
+	env.move(ctx, env.Pod2, 30) // it keeps up, whatever it had to wait for
+	env.answersFrom(env.Pod2, 30)
 	env.Endpoints(ctx, env.busy, env.servers()...)
 	for _, f := range network.Families {
-		Eventually(func() string {
-			return env.Pod1.Dial(network.Probe{To: environment.VIP(env.busy, f)}).Endpoint.Addr().String()
-		}).
-			WithTimeout(environment.Soon).ShouldNot(Equal(env.Pod2.Extra(f, 30).String()))
+		Eventually(func() netip.Addr {
+			return env.Pod1.Dial(network.Probe{To: environment.VIP(env.busy, f)}).Endpoint.Addr()
+		}).WithTimeout(environment.Soon).ShouldNot(Equal(env.Pod2.Extra(f, 30)))
+	}
+}
+
+// move makes an address the only endpoint of the busy Service; answersFrom expects that it is, before long.
+func (env *fixture) move(ctx context.Context, to *network.Namespace, extra int) {
+	GinkgoHelper()
+	env.Endpoints(ctx, env.busy, environment.Endpoint{Of: to, Extra: extra})
+}
+
+func (env *fixture) answersFrom(pod *network.Namespace, extra int) {
+	GinkgoHelper()
+	for _, f := range network.Families {
+		environment.Answers(env.Pod1, environment.VIP(env.busy, f), environment.Endpoint{Of: pod, Extra: extra})
 	}
 }
 
@@ -155,9 +118,9 @@ func (env *fixture) reset(ctx context.Context) {
 func (env *fixture) stableRules(ctx context.Context) (rules ruleset.Snapshot) {
 	GinkgoHelper()
 	Eventually(func() string {
-		rules = env.ours(ctx)
+		rules = env.Ours(ctx)
 		time.Sleep(400 * time.Millisecond)
-		return rules.Diff(env.ours(ctx))
+		return rules.Diff(env.Ours(ctx))
 	}).WithTimeout(environment.Soon).Should(BeEmpty())
 	return rules
 }
@@ -167,7 +130,7 @@ func both(what string, specs func(env *fixture), labels ...string) bool {
 	for _, mode := range environment.Modes {
 		Describe(what+", "+mode, environment.LabelsOf(mode), Label(labels...), Ordered, ContinueOnFailure, func() {
 			env := new(fixture)
-			BeforeAll(func(ctx SpecContext) { *env = *newFixture(ctx, cp, mode) })
+			BeforeAll(func(ctx SpecContext) { *env = *newFixture(ctx, environment.Cluster, mode) })
 			BeforeEach(func(ctx SpecContext) { env.reset(ctx) })
 			AfterEach(func(ctx SpecContext) {
 				Expect(env.foreign.Diff(env.Rules(ctx).Without(ruleset.Agent))).To(BeEmpty(), "rules of others were changed")
@@ -180,4 +143,50 @@ func both(what string, specs func(env *fixture), labels ...string) bool {
 
 func port80(address string) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(address), 80)
+}
+
+// foreignRules are those of a network plugin, an admin, and somebody whose names look like ours.
+const foreignRules = `*raw
+-A PREROUTING -p tcp -m tcp --dport 9 -j ACCEPT
+COMMIT
+*mangle
+:FOREIGN-MARK - [0:0]
+-A PREROUTING -j FOREIGN-MARK
+-A FOREIGN-MARK -p tcp -m tcp --dport 9 -j MARK --set-xmark 0x1/0xffffffff
+COMMIT
+*nat
+:PARTY - [0:0]
+:XCIPA-SERVICES - [0:0]
+:pa-services - [0:0]
+-A PREROUTING -m comment --comment "not ours -j CIPA-SERVICES" -j PARTY
+-A PREROUTING -p tcp -m tcp --dport 9 -m comment --comment "counts -j CIPA-SERVICES"
+-A OUTPUT -p tcp -m tcp --dport 9 -j XCIPA-SERVICES
+-A POSTROUTING -p tcp -m tcp --dport 9 -j MASQUERADE
+-A PARTY -p tcp -m tcp --dport 9 -j pa-services
+-A pa-services -m comment --comment "CIPA-SERVICES" -j RETURN
+COMMIT
+*filter
+:FOREIGN - [0:0]
+-A INPUT -p tcp -m tcp --dport 9 -m comment --comment "CIPA-INPUT" -j DROP
+-A INPUT -m comment --comment "\"-A INPUT -j CIPA-INPUT\"" -j FOREIGN
+-A FORWARD -m set --match-set %s src -j FOREIGN
+-A FOREIGN -m comment --comment "goes nowhere -g CIPA-NEW" -j RETURN
+COMMIT
+`
+
+// plantForeign writes rules of others, in both variants, and sets.
+func (env *fixture) plantForeign(ctx context.Context) {
+	GinkgoHelper()
+	for family, kind := range map[string]string{"": "inet", "6": "inet6"} {
+		set := "XCIPA-" + kind
+		member := map[string]string{"": "198.51.100.66", "6": "2001:db8:51::66"}[family]
+		env.Feed(ctx, fmt.Sprintf("create %s hash:ip family %s\nadd %[1]s %[3]s\n", set, kind, member), "ipset", "restore")
+		for _, mode := range environment.Modes {
+			env.Restore(ctx, family, mode, fmt.Sprintf(foreignRules, set))
+		}
+	}
+	env.foreign = env.Rules(ctx)
+	Expect(env.foreign).To(HaveLen(5), "all programs but nft show rules")
+	Expect(env.foreign.Of(ruleset.Agent)).To(BeEmpty())
+	Expect(strings.Count(env.foreign["iptables-nft-save"], "\n-A ")).To(Equal(strings.Count(foreignRules, "\n-A ")))
 }

@@ -5,7 +5,6 @@ package network
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -32,7 +31,8 @@ type Namespace struct {
 	closers []func() error // what was opened in it, in that order
 	name    string
 
-	sctp sctpPorts
+	sctp     sync.Map // the SCTP servers by port
+	sctpOnce sync.Once
 }
 
 // Name returns the name of the namespace for "ip netns": another one in each Topology.
@@ -154,13 +154,5 @@ func (n *Namespace) close() error {
 	}
 	err := unix.Close(n.handle)
 	n.handle = 0
-	return err
-}
-
-// ignoreClosed forgives an error that says that something was closed, which is how things end here.
-func ignoreClosed(err error) error {
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
 	return err
 }

@@ -3,12 +3,12 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -19,7 +19,7 @@ import (
 type Server struct {
 	host    string
 	seen    atomic.Int64
-	closers []io.Closer
+	closers []func() error
 }
 
 // Serve starts a server. Over TCP it greets, then sends back what it receives, until the client closes. Over UDP it answers each
@@ -49,8 +49,8 @@ func (s *Server) Seen() int { return int(s.seen.Load()) }
 
 // Close ends the server. Connections that are open stay so.
 func (s *Server) Close() error {
-	for _, c := range s.closers {
-		_ = c.Close() // it may be closed already
+	for _, f := range s.closers {
+		_ = f() // it may be closed already
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (s *Server) serveTCP(n *Namespace, port uint16) error {
 	if err != nil {
 		return err
 	}
-	s.closers = append(s.closers, listener)
+	s.closers = append(s.closers, listener.Close)
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -117,7 +117,7 @@ func (s *Server) serveUDP(n *Namespace, port uint16) error {
 		if err != nil {
 			return err
 		}
-		s.closers = append(s.closers, conn)
+		s.closers = append(s.closers, conn.Close)
 		go s.answerDatagrams(conn, f, port)
 	}
 	return nil
@@ -139,7 +139,7 @@ func (s *Server) answerDatagrams(conn *net.UDPConn, f model.Family, port uint16)
 	for {
 		_, c, _, peer, err := conn.ReadMsgUDPAddrPort(data[:], control[:])
 		if err != nil {
-			if ignoreClosed(err) == nil {
+			if errors.Is(err, net.ErrClosed) {
 				return
 			}
 			continue // an ICMP error of an earlier answer
@@ -159,59 +159,21 @@ func netName(base string, f model.Family) string {
 	return base + "4"
 }
 
-// sctpPorts are the SCTP servers of a namespace, which share one raw socket per family.
-type sctpPorts struct {
-	mu      sync.Mutex
-	servers map[uint16]*Server
-}
-
-func (p *sctpPorts) get(port uint16) *Server {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.servers[port]
-}
-
-// set reports whether it was the first one.
-func (p *sctpPorts) set(port uint16, s *Server) (first bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.servers == nil {
-		p.servers, first = map[uint16]*Server{}, true
-	}
-	p.servers[port] = s
-	return first
-}
-
-func (p *sctpPorts) remove(port uint16, s *Server) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.servers[port] == s {
-		delete(p.servers, port)
-	}
-}
-
-type closerFunc func()
-
-// Close implements io.Closer.
-func (f closerFunc) Close() error {
-	f()
-	return nil
-}
-
-func (s *Server) serveSCTP(n *Namespace, port uint16) error {
-	s.closers = append(s.closers, closerFunc(func() { n.sctp.remove(port, s) }))
-	if !n.sctp.set(port, s) {
-		return nil
-	}
-	for _, f := range Families {
-		conn, err := listenSCTP(n, f)
-		if err != nil {
-			return err
+// serveSCTP makes the server one of those that share a raw socket for each family.
+func (s *Server) serveSCTP(n *Namespace, port uint16) (err error) {
+	n.sctp.Store(port, s)
+	s.closers = append(s.closers, func() error { n.sctp.CompareAndDelete(port, s); return nil })
+	n.sctpOnce.Do(func() {
+		for _, f := range Families {
+			var conn *net.IPConn
+			if conn, err = listenSCTP(n, f); err != nil {
+				return
+			}
+			n.closeLater(conn.Close)
+			go answerInits(conn, f, n)
 		}
-		n.closeLater(conn.Close)
-		go answerInits(conn, f, &n.sctp)
-	}
-	return nil
+	})
+	return err
 }
 
 func listenSCTP(n *Namespace, f model.Family) (conn *net.IPConn, err error) {
@@ -225,12 +187,12 @@ func listenSCTP(n *Namespace, f model.Family) (conn *net.IPConn, err error) {
 	return conn, receivePacketInfo(conn, f)
 }
 
-func answerInits(conn *net.IPConn, f model.Family, ports *sctpPorts) {
+func answerInits(conn *net.IPConn, f model.Family, n *Namespace) {
 	var data, control [2048]byte
 	for {
 		d, c, _, peer, err := conn.ReadMsgIP(data[:], control[:])
 		if err != nil {
-			if ignoreClosed(err) == nil {
+			if errors.Is(err, net.ErrClosed) {
 				return
 			}
 			continue
@@ -241,15 +203,16 @@ func answerInits(conn *net.IPConn, f model.Family, ports *sctpPorts) {
 		}
 		local, reply := packetInfo(control[:c], f)
 		from, _ := netip.AddrFromSlice(peer.IP)
-		answer := sctpAnswer(ports.get(packet.to), packet, local, from.Unmap())
+		server, _ := n.sctp.Load(packet.to)
+		answer := sctpAnswer(server, packet, local, from.Unmap())
 		_, _, _ = conn.WriteMsgIP(answer.bytes(), reply, peer)
 	}
 }
 
 // sctpAnswer is what a server says to an INIT; no server says ABORT.
-func sctpAnswer(s *Server, p sctpPacket, local, peer netip.Addr) sctpPacket {
+func sctpAnswer(server any, p sctpPacket, local, peer netip.Addr) sctpPacket {
 	answer := sctpPacket{from: p.to, to: p.from, tag: p.initiate, chunk: chunkAbort}
-	if s != nil {
+	if s, ok := server.(*Server); ok {
 		s.seen.Add(1)
 		answer.chunk, answer.initiate = chunkInitAck, p.initiate+1
 		answer.cookie = s.greeting(netip.AddrPortFrom(local, p.to), netip.AddrPortFrom(peer, p.from))

@@ -1,3 +1,6 @@
+// Package suite ties the control planes of package framework to Ginkgo: what its functions start ends with the node that
+// called them (a spec, a BeforeEach, a BeforeSuite), and what does not start fails that node. Begin with
+// [ControlPlane]. When a spec fails, the ends of the logs of what it started are in its report.
 package suite
 
 import (
@@ -42,13 +45,17 @@ func Manager(ctx context.Context, cp *framework.ControlPlane, options framework.
 	ginkgo.GinkgoHelper()
 	manager, err := cp.StartManager(ctx, options)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	ginkgo.DeferCleanup(func() {
-		log, err := os.ReadFile(manager.LogFile())
-		gomega.Expect(err).NotTo(gomega.HaveOccurred())
-		gomega.Expect(crashes(string(log))).To(gomega.BeEmpty())
-	})
+	ginkgo.DeferCleanup(func() { ExpectNoCrash(&manager.Process) })
 	endWithNode(&manager.Process) // comes first: what is deferred last is done first
 	return manager
+}
+
+// ExpectNoCrash expects that a process has logged neither a panic, recovered or not, nor a data race.
+func ExpectNoCrash(process *framework.Process) {
+	ginkgo.GinkgoHelper()
+	log, err := os.ReadFile(process.LogFile())
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	gomega.Expect(crashes(string(log))).To(gomega.BeEmpty())
 }
 
 // crashes returns the lines of a log that tell of a panic or of a data race.

@@ -19,7 +19,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
-// What selectors select is in the behaviours 126 to 128 of test/e2e/flows, additional addresses and ServiceCIDRs in test/e2e/allocations.
+// What selectors select is in the behaviours 126 to 128 and 140 of test/e2e/flows, additional addresses in test/e2e/allocations.
 var _ = Describe("An agent and Kubernetes 1.36", Ordered, func() {
 	var (
 		cp *framework.ControlPlane

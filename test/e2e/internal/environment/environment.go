@@ -1,13 +1,22 @@
 //go:build linux
 
+// Package environment is what all suites of test/e2e work with: a network of namespaces with one node, a Node object, a namespace for Services, and a Service
+// proxy on the node, mostly our agent, in either variant of iptables. An [Environment] creates Services and endpoints ([Environment.Serve]), asks whether
+// they are served ([Environment.Served]), keeps traffic going ([Environment.Traffic]) and reads the firewall ([Environment.Rules]).
+//
+// Methods that are refused fail the spec. A data race or a panic of the agent does so, too, and nothing is left behind.
+//
+// Start with [Open].
 package environment
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -18,6 +27,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 const (
@@ -26,7 +36,14 @@ const (
 	Soon = 75 * time.Second
 	// Repair is how long the agent may take to repair its rules after others changed them.
 	Repair = 5 * time.Second
+	// Zone is the zone of every Node.
+	Zone = "zone-a"
+	// Elsewhere is the name of the other node, which has no Node object.
+	Elsewhere = "elsewhere"
 )
+
+// Families tell the programs of iptables apart by the family, and those of nothing else.
+var Families = []string{"", "6"}
 
 // Modes are the variants of iptables, each of which a suite has to run in.
 var Modes = []string{"nft", "legacy"}
@@ -39,17 +56,40 @@ func LabelsOf(mode string) Labels {
 	return nil
 }
 
+// EachMode are the entries of a table that runs once in each variant.
+func EachMode() (entries []TableEntry) {
+	for _, mode := range Modes {
+		entries = append(entries, Entry(mode, LabelsOf(mode), mode))
+	}
+	return entries
+}
+
+// Cluster is the control plane of a suite that said [Prepare].
+var Cluster *framework.ControlPlane
+
+// Prepare skips a suite that cannot run, for it needs root, and gives it a control plane.
+func Prepare(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	RegisterFailHandler(Fail)
+	BeforeSuite(func(ctx SpecContext) { Cluster = suite.ControlPlane(ctx, framework.Options{}) })
+}
+
 // environments counts them, for names that no two of them share.
 var environments atomic.Int32
 
-// Environment is one node of a cluster. Its methods are for the goroutine of a spec.
+// Environment is one node of a cluster. Its methods are for one goroutine.
 type Environment struct {
-	// Cluster is the control plane of the suite.
-	Cluster *framework.ControlPlane
 	*network.Topology
+	// Gomega is how methods fail.
+	Gomega
+	// Cluster is the control plane.
+	Cluster *framework.ControlPlane
 	// Mode is the variant of iptables, empty to let the agent choose.
 	Mode string
-	// Name is the name of the Node, and of the namespace in which Service puts what it makes.
+	// Name is the name of the Node, and of the namespace in which Services are.
 	Name string
 	// Agent is ours, nil before it is started.
 	Agent *framework.ProxyAgent
@@ -63,24 +103,23 @@ func Open(ctx context.Context, cp *framework.ControlPlane, mode string) *Environ
 	topology, err := network.New(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(topology.Close()).To(Succeed()) })
-	s := &Environment{Cluster: cp, Topology: topology, Mode: mode, Name: fmt.Sprintf("env-%d", environments.Add(1))}
+	s := &Environment{Gomega: NewGomega(Fail), Cluster: cp, Topology: topology, Mode: mode, Name: fmt.Sprintf("env-%d", environments.Add(1))}
 	s.Options = framework.ProxyAgentOptions{Namespace: topology.Node, Node: s.Name, Mode: mode, Race: true}
-	s.createNamespace(ctx)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
+	_, err = cp.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
 	s.createNode(ctx)
 	DeferCleanup(s.clear)
 	return s
 }
 
-func (s *Environment) createNamespace(ctx context.Context) {
-	GinkgoHelper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
-	_, err := s.Cluster.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}
-
 func (s *Environment) createNode(ctx context.Context) {
 	GinkgoHelper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: map[string]string{corev1.LabelTopologyZone: Zone}}}
+	for _, f := range network.Families {
+		node.Spec.PodCIDRs = append(node.Spec.PodCIDRs, network.PodCIDR(f).String())
+	}
+	node.Spec.PodCIDR = node.Spec.PodCIDRs[0]
 	node, err := s.Cluster.Client().CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	for _, f := range network.Families {
@@ -92,13 +131,13 @@ func (s *Environment) createNode(ctx context.Context) {
 
 // clear deletes what later Environments on the same control plane would have to program.
 func (s *Environment) clear(ctx SpecContext) {
-	services, err := s.Cluster.Client().CoreV1().Services(s.Name).List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	services, err := s.Services().List(ctx, metav1.ListOptions{})
+	s.Expect(err).NotTo(HaveOccurred())
 	for _, service := range services.Items {
-		Expect(s.Cluster.Client().CoreV1().Services(s.Name).Delete(ctx, service.Name, metav1.DeleteOptions{})).To(Succeed())
+		s.Expect(s.Services().Delete(ctx, service.Name, metav1.DeleteOptions{})).To(Succeed())
 	}
-	Expect(s.Cluster.Client().DiscoveryV1().EndpointSlices(s.Name).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
-	Expect(s.Cluster.Client().CoreV1().Nodes().Delete(ctx, s.Name, metav1.DeleteOptions{})).To(Succeed())
+	s.Expect(s.Slices().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
+	s.Expect(s.Cluster.Client().CoreV1().Nodes().Delete(ctx, s.Name, metav1.DeleteOptions{})).To(Succeed())
 }
 
 // StartAgent starts our agent with s.Options and further flags, and waits until it is healthy: then all objects of the API server are
@@ -106,44 +145,43 @@ func (s *Environment) clear(ctx SpecContext) {
 func (s *Environment) StartAgent(ctx context.Context, args ...string) {
 	GinkgoHelper()
 	options := s.Options
-	options.Args = append(append([]string(nil), options.Args...), args...)
+	options.Args = append(slices.Clone(options.Args), args...)
 	agent, err := s.Cluster.StartProxyAgent(ctx, options)
-	Expect(err).NotTo(HaveOccurred())
+	s.Expect(err).NotTo(HaveOccurred())
 	s.Agent = agent
-	DeferCleanup(func() { expectSound(agent.LogFile()) })
 	DeferCleanup(func() {
 		if CurrentSpecReport().Failed() {
 			AddReportEntry("the end of "+agent.LogFile(), agent.LogTail(60))
-			AddReportEntry("the rules", s.rulesOrError().String())
+			rules, _ := ruleset.Take(context.Background(), s.Node.Name())
+			AddReportEntry("the rules", rules.String())
 		}
-		Expect(agent.Stop()).To(Succeed())
+		s.Expect(agent.Stop()).To(Succeed())
+		suite.ExpectNoCrash(&agent.Process)
 	})
 }
 
-func (s *Environment) rulesOrError() ruleset.Snapshot {
-	rules, err := ruleset.Take(context.Background(), s.Node.Name())
-	if err != nil {
-		return ruleset.Snapshot{"error": err.Error()}
-	}
-	return rules
-}
-
-// expectSound expects no panic and no data race in the log of an agent that has ended.
-func expectSound(log string) {
+// Cleanup runs `proxyagent cleanup`, wants it to succeed, and returns what it said.
+func (s *Environment) Cleanup(ctx context.Context, args ...string) string {
 	GinkgoHelper()
-	content, err := os.ReadFile(log)
-	Expect(err).NotTo(HaveOccurred())
-	for line := range strings.Lines(string(content)) {
-		Expect(line).NotTo(Or(HavePrefix("panic:"), ContainSubstring("Observed a panic"), ContainSubstring("DATA RACE")))
-	}
+	options := framework.ProxyAgentOptions{Namespace: s.Node, Args: append([]string{"cleanup"}, args...), Race: true}
+	out, code, err := framework.RunProxyAgent(ctx, options)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(code).To(BeZero(), out)
+	return out
 }
 
 // Rules reads the whole firewall of the node.
 func (s *Environment) Rules(ctx context.Context) ruleset.Snapshot {
 	GinkgoHelper()
 	rules, err := ruleset.Take(ctx, s.Node.Name())
-	Expect(err).NotTo(HaveOccurred())
+	s.Expect(err).NotTo(HaveOccurred())
 	return rules
+}
+
+// Ours are the agent's own rules.
+func (s *Environment) Ours(ctx context.Context) ruleset.Snapshot {
+	GinkgoHelper()
+	return s.Rules(ctx).Of(ruleset.Agent)
 }
 
 // Run runs a program on the node, fails the spec if the program fails, and returns what it printed. iptables shares the lock of
@@ -160,15 +198,21 @@ func (s *Environment) Feed(ctx context.Context, stdin, program string, args ...s
 	cmd.Env = append(os.Environ(), "XTABLES_LOCKFILE="+s.Node.LockFile())
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), "%s %s: %s", program, strings.Join(args, " "), out)
+	s.Expect(err).NotTo(HaveOccurred(), "%s %s: %s", program, strings.Join(args, " "), out)
 	return string(out)
 }
 
+// Restore adds rules to those of one family and variant.
+func (s *Environment) Restore(ctx context.Context, family, mode, rules string) {
+	GinkgoHelper()
+	s.Feed(ctx, rules, "ip"+family+"tables-"+mode+"-restore", "--noflush", "-w", "20")
+}
+
 // Metric returns the sum of the agent's series of this name (after the prefix clusterip_proxyagent_), 0 if there is none.
-func (s *Environment) Metric(ctx context.Context, name string, labels ...string) float64 {
+func (s *Environment) Metric(ctx context.Context, name string) float64 {
 	GinkgoHelper()
 	metrics, err := s.Agent.Metrics(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	value, _ := metrics.Value("clusterip_proxyagent_"+name, labels...)
+	s.Expect(err).NotTo(HaveOccurred())
+	value, _ := metrics.Value("clusterip_proxyagent_" + name)
 	return value
 }

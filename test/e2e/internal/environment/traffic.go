@@ -3,16 +3,23 @@
 package environment
 
 import (
+	"bufio"
 	"context"
+	"errors"
+	"fmt"
+	"net"
 	"net/netip"
+	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/traffic"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -22,53 +29,89 @@ func End(outcome network.Outcome) types.GomegaMatcher { return HaveField("Outcom
 // Reaches expects that an address is served before long, over TCP, and returns by whom.
 func Reaches(from *network.Namespace, to netip.AddrPort) network.Result {
 	GinkgoHelper()
-	var result network.Result
-	Eventually(func() network.Result {
-		result = from.Dial(network.Probe{To: to})
-		return result
-	}).WithTimeout(Soon).WithPolling(50*time.Millisecond).Should(End(network.Connected), "from %s to %s", from.Host(), to)
-	return result
+	return await(from, network.Probe{To: to}, End(network.Connected))
 }
 
 // Ends expects that connections to an address end in one way before long.
 func Ends(from *network.Namespace, to netip.AddrPort, outcome network.Outcome) {
 	GinkgoHelper()
-	Eventually(func() network.Result {
-		return from.Dial(network.Probe{To: to, Timeout: network.DropTimeout})
-	}).WithTimeout(Soon).WithPolling(50*time.Millisecond).Should(End(outcome), "from %s to %s", from.Host(), to)
+	await(from, network.Probe{To: to, Timeout: network.DropTimeout}, End(outcome))
 }
 
-// Served expects that a Service is served at its ClusterIPs of both families, to a pod.
-func (s *Environment) Served(service *corev1.Service) {
+// EndsElse expects that connections to an address end in any other way before long.
+func EndsElse(from *network.Namespace, to netip.AddrPort, outcome network.Outcome) {
 	GinkgoHelper()
-	for _, f := range network.Families {
-		Reaches(s.Pod1, VIP(service, f))
+	await(from, network.Probe{To: to, Timeout: network.DropTimeout}, Not(End(outcome)))
+}
+
+// Answers expects that an address is served by an endpoint before long.
+func Answers(from *network.Namespace, to netip.AddrPort, e Endpoint) {
+	GinkgoHelper()
+	await(from, network.Probe{To: to}, HaveField("Endpoint", netip.AddrPortFrom(e.Addr(model.FamilyOf(to.Addr())), 8080)))
+}
+
+func await(from *network.Namespace, probe network.Probe, want types.GomegaMatcher) (result network.Result) {
+	GinkgoHelper()
+	Eventually(func() network.Result {
+		result = from.Dial(probe)
+		return result
+	}).WithTimeout(Soon).WithPolling(50*time.Millisecond).Should(want, "from %s to %s", from.Host(), probe.To)
+	return result
+}
+
+// Served expects that Services are served at their ClusterIPs of both families, to a pod.
+func (s *Environment) Served(services ...*corev1.Service) {
+	GinkgoHelper()
+	for _, service := range services {
+		for _, f := range network.Families {
+			Reaches(s.Pod1, VIP(service, f))
+		}
 	}
 }
 
-// Traffic is all that goes to one Service: new connections from a pod, from the node and from outside, and TCP connections and
-// UDP flows of a pod that stay.
-type Traffic struct{ all map[string]*traffic.Traffic }
+// attemptTimeout is how long one attempt of traffic may take. It is longer than the kernel waits before it sends a first packet again.
+const attemptTimeout = 3 * time.Second
 
-// Traffic starts it to a Service that is served, and expects it to run well before it returns. UDP is part of it if the Service has a port for
+// Traffic is all that goes to one Service: new connections from a pod, from the node and from outside, and TCP connections and
+// UDP flows of a pod that stay. No loss goes unseen: a connection that was made at the second attempt counts as lost, for the kernel says how often it had to
+// send a packet again. And nothing is blamed on a slow machine: there is no other measure of time than attemptTimeout.
+type Traffic struct {
+	streams map[string]*stream
+	life    context.Context // of the goroutines
+	end     context.CancelFunc
+	running sync.WaitGroup
+}
+
+// stream is one kind of it, and what of it got lost.
+type stream struct {
+	mu     sync.Mutex
+	tried  int
+	losses []string
+}
+
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Traffic starts it to Services that are served, and expects it to run well before it returns. UDP is part of it if a Service has a port for
 // that. The pod is Pod1: none of its Extra addresses may be an endpoint, for a pod that meets itself at another address than its own does
 // not know itself.
-func (s *Environment) Traffic(ctx context.Context, service *corev1.Service) *Traffic {
+func (s *Environment) Traffic(services ...*corev1.Service) *Traffic {
 	GinkgoHelper()
-	t := &Traffic{all: map[string]*traffic.Traffic{}}
-	DeferCleanup(func() { t.Stop() })
-	for _, f := range network.Families {
-		vip := VIP(service, f)
-		t.connect("pod, "+f.String(), s.Pod1, vip)
-		t.connect("node, "+f.String(), s.Node, vip)
-		t.connect("client, "+f.String(), s.Client, vip)
-		if port := service.Spec.Ports[0].NodePort; port != 0 {
-			t.connect("client to node port, "+f.String(), s.Client, netip.AddrPortFrom(s.Node.Addr(f), uint16(port))) //nolint:gosec // a port
-		}
-		t.stay(ctx, "kept, "+f.String(), traffic.Hold, s.Pod1, vip)
-		for _, port := range service.Spec.Ports {
-			if port.Protocol == corev1.ProtocolUDP {
-				t.stay(ctx, "udp, "+f.String(), traffic.Flow, s.Pod1, netip.AddrPortFrom(vip.Addr(), uint16(port.Port))) //nolint:gosec // a port
+	t := newTraffic()
+	DeferCleanup(t.Stop)
+	for _, service := range services {
+		for _, f := range network.Families {
+			vip, name := VIP(service, f), service.Name+", "+f.String()
+			for _, from := range []*network.Namespace{s.Pod1, s.Node, s.Client} {
+				t.connect(from.Host()+" to "+name, from.DialContext, vip.String())
+			}
+			if port := service.Spec.Ports[0].NodePort; port != 0 {
+				t.connect("client to the node port of "+name, s.Client.DialContext, netip.AddrPortFrom(s.Node.Addr(f), uint16(port)).String())
+			}
+			t.stay("kept to "+name, s.Pod1.DialContext, "tcp", vip.String())
+			for _, port := range service.Spec.Ports {
+				if port.Protocol == corev1.ProtocolUDP {
+					t.stay("UDP to "+name, s.Pod1.DialContext, "udp", netip.AddrPortFrom(vip.Addr(), uint16(port.Port)).String())
+				}
 			}
 		}
 	}
@@ -76,42 +119,161 @@ func (s *Environment) Traffic(ctx context.Context, service *corev1.Service) *Tra
 	return t
 }
 
-func (t *Traffic) connect(name string, from *network.Namespace, to netip.AddrPort) {
-	t.all[name] = traffic.Connections(traffic.Target{Dial: from.DialContext, Address: to.String(), Every: 20 * time.Millisecond}, 1)
+func newTraffic() *Traffic {
+	life, end := context.WithCancel(context.Background())
+	return &Traffic{streams: map[string]*stream{}, life: life, end: end}
 }
 
-type keeper func(context.Context, traffic.Target, int) (*traffic.Traffic, error)
+// connect makes one TCP connection after the other, asks on each once and closes it. The end is a reset, so that no port waits for late packets.
+func (t *Traffic) connect(name string, dial dialer, address string) {
+	t.streams[name] = &stream{}
+	t.repeat(t.streams[name], 20*time.Millisecond, func() (last bool, err error) {
+		l, err := open(t.life, dial, "tcp", address)
+		if err == nil {
+			_ = l.conn.(*net.TCPConn).SetLinger(0)
+			err = l.conn.Close()
+		}
+		return false, err
+	})
+}
 
-func (t *Traffic) stay(ctx context.Context, name string, keep keeper, from *network.Namespace, to netip.AddrPort) {
+// stay opens eight TCP connections or UDP sockets and uses each again and again. A TCP connection that fails is lost once and not opened again. A datagram
+// without an answer is a loss, and so is the answer of another server than before.
+func (t *Traffic) stay(name string, dial dialer, protocol, address string) {
 	GinkgoHelper()
-	traffic, err := keep(ctx, traffic.Target{Dial: from.DialContext, Address: to.String(), Every: 100 * time.Millisecond}, 8)
-	Expect(err).NotTo(HaveOccurred(), name)
-	t.all[name] = traffic
+	t.streams[name] = &stream{}
+	for range 8 {
+		l, err := open(t.life, dial, protocol, address)
+		Expect(err).NotTo(HaveOccurred(), name)
+		t.repeat(t.streams[name], 100*time.Millisecond, func() (last bool, err error) {
+			answer, err := l.ask()
+			if err == nil && protocol == "udp" && answer != l.who {
+				err = fmt.Errorf("from %s: answered by %s, and before by %s", l.conn.LocalAddr(), answer, l.who)
+			}
+			return err != nil && protocol == "tcp", err
+		})
+		context.AfterFunc(t.life, func() { _ = l.conn.Close() })
+	}
+}
+
+// repeat takes a step again and again, until the end of the traffic or until the step says that it was the last.
+func (t *Traffic) repeat(s *stream, every time.Duration, step func() (last bool, err error)) {
+	start := time.Now()
+	t.running.Go(func() {
+		for last := false; !last; time.Sleep(every) {
+			var err error
+			last, err = step()
+			if t.life.Err() != nil {
+				return // what failed may have failed because of that
+			}
+			s.mu.Lock()
+			s.tried++
+			if err != nil {
+				s.losses = append(s.losses, fmt.Sprintf("after %.3f s: %v", time.Since(start).Seconds(), err))
+			}
+			s.mu.Unlock()
+		}
+	})
+}
+
+func (s *stream) soFar() (tried int, losses []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tried, s.losses[:min(20, len(s.losses))]
 }
 
 // Flows expects that each kind of traffic goes on, which takes it a moment.
 func (t *Traffic) Flows() {
 	GinkgoHelper()
-	for name, traffic := range t.all {
-		before := traffic.SoFar().Tried
-		Eventually(func() int { return traffic.SoFar().Tried }).WithTimeout(Soon).Should(BeNumerically(">", before+4), name)
+	for name, stream := range t.streams {
+		before, _ := stream.soFar()
+		Eventually(func() int { tried, _ := stream.soFar(); return tried }).WithTimeout(Soon).Should(BeNumerically(">", before+4), name)
 	}
 }
 
-// Stop ends it and returns what got lost, by the kind of traffic. It may be called twice.
-func (t *Traffic) Stop() map[string]traffic.Report {
-	lost := map[string]traffic.Report{}
-	for name, traffic := range t.all {
-		if report := traffic.Stop(); report.Lost > 0 {
-			lost[name] = report
-		}
-	}
-	return lost
+// Stop ends it. It may be called twice.
+func (t *Traffic) Stop() {
+	t.end()
+	t.running.Wait()
 }
 
 // LostNothing ends it and expects that it went on to the end, and that nothing of it got lost.
 func (t *Traffic) LostNothing() {
 	GinkgoHelper()
 	t.Flows()
-	Expect(t.Stop()).To(BeEmpty())
+	t.Stop()
+	for name, stream := range t.streams {
+		_, losses := stream.soFar()
+		Expect(losses).To(BeEmpty(), name)
+	}
+}
+
+// line is one connection to a server of package network, which greets with its name and its address, and then echoes. Over UDP
+// it greets again and again.
+type line struct {
+	conn   net.Conn
+	reader *bufio.Reader
+	// who greeted first.
+	who string
+}
+
+// open connects and listens to the greeting.
+func open(ctx context.Context, dial dialer, protocol, address string) (*line, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	conn, err := dial(ctx, protocol, address)
+	if err != nil {
+		return nil, err
+	}
+	l := &line{conn: conn, reader: bufio.NewReader(conn)}
+	if protocol == "udp" {
+		l.who, err = l.ask()
+	} else {
+		l.who, err = l.hear()
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return l, nil
+}
+
+func (l *line) ask() (string, error) {
+	if _, err := fmt.Fprintln(l.conn, "still there?"); err != nil {
+		return "", err
+	}
+	return l.hear()
+}
+
+// hear reads one line and returns its first two words: of a greeting, who answered and where.
+func (l *line) hear() (string, error) {
+	if err := l.conn.SetDeadline(time.Now().Add(attemptTimeout)); err != nil {
+		return "", err
+	}
+	text, err := l.reader.ReadString('\n')
+	if err != nil {
+		return "", err // it names both addresses
+	}
+	if n := l.sentAgain(); n > 0 {
+		return "", fmt.Errorf("from %s to %s: %d packets were sent again", l.conn.LocalAddr(), l.conn.RemoteAddr(), n)
+	}
+	words := strings.Fields(text)
+	return strings.Join(words[:min(2, len(words))], " "), nil
+}
+
+// sentAgain is how many packets of a TCP connection, the first one included, did not arrive at once.
+func (l *line) sentAgain() (again int) {
+	tcp, ok := l.conn.(*net.TCPConn)
+	if !ok {
+		return 0
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			again = int(info.Total_retrans)
+		}
+	})
+	return again
 }

@@ -1,3 +1,5 @@
+// Package faults makes what a node agent depends on fail as it fails on real machines: an iptables-restore that reports an error,
+// before or after it did its work, or that takes long. It touches nothing outside of the folder that it was given.
 package faults
 
 import (
@@ -8,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // restores are the programs that write rules.
@@ -56,19 +59,15 @@ func NewPrograms(dir string) (*Programs, error) {
 		return nil, fmt.Errorf("making a folder for programs: %w", err)
 	}
 	for _, name := range restores {
-		if err := write(dir, name); err != nil {
+		program, err := exec.LookPath(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), fmt.Appendf(nil, script, dir, name, program), 0o755); err != nil {
 			return nil, fmt.Errorf("writing a stand-in for %s: %w", name, err)
 		}
 	}
 	return &Programs{dir: dir}, nil
-}
-
-func write(dir, name string) error {
-	program, err := exec.LookPath(name)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, name), fmt.Appendf(nil, script, dir, name, program), 0o755) //nolint:gosec // it is to be run
 }
 
 // Path is a PATH that leads to these programs first.
@@ -85,12 +84,8 @@ func (p *Programs) Forget(n int) error { return p.tokens("forget", n) }
 
 func (p *Programs) tokens(kind string, n int) error {
 	for i := range n {
-		file, err := os.CreateTemp(p.dir, fmt.Sprintf("%s.%04d-", kind, i))
-		if err != nil {
+		if err := os.WriteFile(filepath.Join(p.dir, fmt.Sprintf("%s.%d-%d", kind, time.Now().UnixNano(), i)), nil, 0o600); err != nil {
 			return fmt.Errorf("ordering a failure: %w", err)
-		}
-		if err := file.Close(); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -103,10 +98,7 @@ func (p *Programs) Hold(n int) error { return p.tokens("hold", n) }
 func (p *Programs) HoldNoMore() error { return p.remove("hold.*") }
 
 // Held is how many wait for Release.
-func (p *Programs) Held() int {
-	held, _ := filepath.Glob(filepath.Join(p.dir, "held.*"))
-	return len(held)
-}
+func (p *Programs) Held() int { return p.count("held.*") }
 
 // Release lets those go that were held.
 func (p *Programs) Release() error { return p.remove("held.*") }
@@ -122,32 +114,21 @@ func (p *Programs) remove(pattern string) error {
 }
 
 // Left is how many of the ordered failures have not happened yet.
-func (p *Programs) Left() int {
-	refusals, _ := filepath.Glob(filepath.Join(p.dir, "refuse.*"))
-	slips, _ := filepath.Glob(filepath.Join(p.dir, "forget.*"))
-	return len(refusals) + len(slips)
+func (p *Programs) Left() int { return p.count("refuse.*") + p.count("forget.*") }
+
+func (p *Programs) count(pattern string) int {
+	files, _ := filepath.Glob(filepath.Join(p.dir, pattern))
+	return len(files)
 }
 
 // Close holds every restore back that starts from now on; Open lets them go. Both may be said twice.
-func (p *Programs) Close() error { return os.WriteFile(p.gate(), nil, 0o600) }
+func (p *Programs) Close() error { return os.WriteFile(filepath.Join(p.dir, "gate"), nil, 0o600) }
 
 // Open ends what Close began.
-func (p *Programs) Open() error {
-	if err := os.Remove(p.gate()); err != nil && !os.IsNotExist(err) {
-		return fmt.Errorf("opening the gate: %w", err)
-	}
-	return nil
-}
-
-func (p *Programs) gate() string { return filepath.Join(p.dir, "gate") }
+func (p *Programs) Open() error { return p.remove("gate") }
 
 // Started is how many restores have begun.
-func (p *Programs) Started() int { return p.lines("started") }
-
-func (p *Programs) lines(file string) int {
-	content, err := os.ReadFile(filepath.Join(p.dir, file))
-	if err != nil {
-		return 0 // none yet
-	}
+func (p *Programs) Started() int {
+	content, _ := os.ReadFile(filepath.Join(p.dir, "started")) // none yet
 	return strings.Count(string(content), "\n")
 }

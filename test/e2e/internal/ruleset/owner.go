@@ -14,17 +14,18 @@ func Agent(name string) bool { return strings.HasPrefix(name, "CIPA-") }
 // KubeProxy owns what begins with KUBE-.
 func KubeProxy(name string) bool { return strings.HasPrefix(name, "KUBE-") }
 
-// Fixed leaves all but the members of sets that come and go with the traffic: those that have a time-out.
-func (s Snapshot) Fixed() Snapshot {
-	expiring := map[string]bool{}
+// Lasting leaves out the members of sets that come and go by themselves: of those with a time-out with the traffic, and who has which address whenever an
+// API server comes upon leaked IPAddresses and takes them away.
+func (s Snapshot) Lasting() Snapshot {
+	passing := []string{"CIPA-4-ALLOC", "CIPA-6-ALLOC"}
 	for line := range strings.SplitSeq(s["ipset"], "\n") {
 		if words := fields(line); len(words) > 1 && words[0] == "create" && slices.Contains(words, "timeout") {
-			expiring[words[1]] = true
+			passing = append(passing, words[1])
 		}
 	}
 	return s.filter(func(line string) bool {
 		words := fields(line)
-		return len(words) < 2 || words[0] != "add" || !expiring[words[1]]
+		return len(words) < 2 || words[0] != "add" || !slices.Contains(passing, words[1])
 	})
 }
 
@@ -36,14 +37,6 @@ func (s Snapshot) Of(o Owner) Snapshot {
 // Without leaves what belongs to others.
 func (s Snapshot) Without(o Owner) Snapshot {
 	return s.filter(func(line string) bool { return !o.owns(line) })
-}
-
-// WithoutAllocated leaves out which addresses somebody has: an API server takes leaked IPAddresses away whenever it comes upon them, also
-// between two snapshots.
-func (s Snapshot) WithoutAllocated() Snapshot {
-	return s.filter(func(line string) bool {
-		return !strings.HasPrefix(line, "add CIPA-4-ALLOC ") && !strings.HasPrefix(line, "add CIPA-6-ALLOC ")
-	})
 }
 
 func (s Snapshot) filter(keep func(line string) bool) Snapshot {

@@ -1,0 +1,82 @@
+//go:build linux
+
+package environment
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+// faulty serves on loopback over both protocols. Once it has a fault it hangs up over TCP, and calls itself something else over UDP.
+func faulty(t *testing.T) (address string, fault *atomic.Bool) {
+	t.Helper()
+	fault = new(atomic.Bool)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packets, err := net.ListenPacket("udp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = listener.Close(), packets.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = conn.Close() }()
+				if fault.Load() {
+					return
+				}
+				_, _ = fmt.Fprintln(conn, "me", conn.LocalAddr())
+				for lines := bufio.NewScanner(conn); lines.Scan() && !fault.Load(); {
+					_, _ = fmt.Fprintln(conn, lines.Text())
+				}
+			}()
+		}
+	}()
+	go func() {
+		for buffer := make([]byte, 100); ; {
+			_, from, err := packets.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			_, _ = packets.WriteTo(fmt.Appendln(nil, fault.Load()), from)
+		}
+	}()
+	return listener.Addr().String(), fault
+}
+
+// Every suite expects that nothing gets lost. That a loss is seen is tested here.
+func TestLossesAreSeen(t *testing.T) {
+	gomega.RegisterTestingT(t)
+	address, fault := faulty(t)
+	traffic := newTraffic()
+	defer traffic.Stop()
+	dial := new(net.Dialer).DialContext
+	traffic.connect("new", dial, address)
+	traffic.stay("kept", dial, "tcp", address)
+	traffic.stay("UDP", dial, "udp", address)
+	time.Sleep(time.Second)
+	for name, stream := range traffic.streams {
+		if tried, losses := stream.soFar(); tried < 5 || len(losses) > 0 {
+			t.Errorf("%s: tried %d, lost %q", name, tried, losses)
+		}
+	}
+	fault.Store(true)
+	time.Sleep(time.Second)
+	for name, stream := range traffic.streams {
+		if _, losses := stream.soFar(); len(losses) < 5 || name == "kept" && len(losses) != 8 { // each of the eight once
+			t.Errorf("%s: lost %q", name, losses)
+		}
+	}
+}
