@@ -6,8 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-
-	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
 func event(kind, name, reporter, reason string, times int32) eventsv1.Event {
@@ -46,17 +44,5 @@ func TestEventsAreFoundAndCounted(t *testing.T) {
 				t.Errorf("counted %d, want %d", got, tc.wantCount)
 			}
 		})
-	}
-}
-
-func TestValueOfTellsZeroFromNoSeries(t *testing.T) {
-	metrics, err := framework.ParseMetrics("m{a=\"1\"} 0\nm{a=\"2\"} 2\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for labels, want := range map[[2]string]float64{{"a", "1"}: 0, {"a", "2"}: 2, {"a", "3"}: NoSeries} {
-		if got := valueOf(metrics, "m", labels[:]); got != want {
-			t.Errorf("%v: got %v, want %v", labels, got, want)
-		}
 	}
 }

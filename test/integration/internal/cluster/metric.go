@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,28 +13,77 @@ import (
 // NoSeries is what Metric answers when there is no such series. None of our metrics is ever negative.
 const NoSeries = -1.0
 
+// What a decision about a Service may be, the label result of admission_decisions_total.
+const (
+	Filled = "filled"
+	Failed = "failed"
+)
+
+// serviceWebhook is the name of the webhook that is asked about Services.
+const serviceWebhook = "service.clusterip-operator.io"
+
 // Metric returns the sum of the operator's series of this name (after the prefix clusterip_operator_) that carry the labels
 // (name, value, name, value...), NoSeries if there is none.
 func (c *Cluster) Metric(ctx context.Context, name string, labels ...string) float64 {
 	GinkgoHelper()
-	metrics, err := c.Operator.Metrics(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	return valueOf(metrics, "clusterip_operator_"+name, labels)
+	return metricOf(ctx, c.Operator, "clusterip_operator_"+name, NoSeries, labels...)
 }
 
-// UpstreamMetric is Metric of the API server's own allocator.
-func (c *Cluster) UpstreamMetric(ctx context.Context, name string, labels ...string) float64 {
+// EachMetric is Metric of each replica that runs, 0 if there is no such series. A replica that was started again counts from zero.
+func (c *Cluster) EachMetric(ctx context.Context, name string, labels ...string) (values []float64) {
 	GinkgoHelper()
-	text, err := c.Client().Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	metrics, err := framework.ParseMetrics(string(text))
-	Expect(err).NotTo(HaveOccurred())
-	return valueOf(metrics, "kube_apiserver_clusterip_allocator_"+name, labels)
+	for _, replica := range c.Replicas() {
+		values = append(values, metricOf(ctx, replica, "clusterip_operator_"+name, 0, labels...))
+	}
+	return values
 }
 
-func valueOf(metrics framework.Metrics, name string, labels []string) float64 {
+func metricOf(ctx context.Context, manager *framework.Manager, name string, otherwise float64, labels ...string) float64 {
+	GinkgoHelper()
+	metrics, err := manager.Metrics(ctx)
+	Expect(err).NotTo(HaveOccurred())
 	if value, found := metrics.Value(name, labels...); found {
 		return value
 	}
-	return NoSeries
+	return otherwise
+}
+
+// Decisions returns how many Services the replicas have decided on, with the given result unless that is empty.
+func (c *Cluster) Decisions(ctx context.Context, result string) (sum float64) {
+	GinkgoHelper()
+	var labels []string
+	if result != "" {
+		labels = []string{"result", result}
+	}
+	for _, value := range c.EachMetric(ctx, "admission_decisions_total", labels...) {
+		sum += value
+	}
+	return sum
+}
+
+// ScrapeAPIServer returns the metrics of an API server.
+func ScrapeAPIServer(ctx context.Context, api *framework.Access) framework.Metrics {
+	GinkgoHelper()
+	text, err := api.Client().Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	metrics, err := framework.ParseMetrics(string(text))
+	Expect(err).NotTo(HaveOccurred())
+	return metrics
+}
+
+// FailedOpen returns how often an API server has gone on without our answer about a Service, since its start.
+func FailedOpen(ctx context.Context, api *framework.Access) float64 {
+	GinkgoHelper()
+	value, _ := ScrapeAPIServer(ctx, api).Value("apiserver_admission_webhook_fail_open_count", "name", serviceWebhook)
+	return value
+}
+
+// inFlightTimeout is how long an address may count as handed out whose Service never came, and a bit more.
+const inFlightTimeout = 20 * time.Second
+
+// ExpectNothingLeaked waits until no replica has an address in flight that no Service has. It is for moments at which nobody creates Services.
+func (c *Cluster) ExpectNothingLeaked(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func() []float64 { return c.EachMetric(ctx, "admission_in_flight_addresses") }).
+		WithTimeout(inFlightTimeout).WithPolling(100*time.Millisecond).Should(HaveEach(BeZero()), "handed out and never seen")
 }

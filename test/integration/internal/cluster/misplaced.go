@@ -1,4 +1,4 @@
-package steering
+package cluster
 
 import (
 	"context"
@@ -16,42 +16,41 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
-// ExpectConsistent waits until every address has one Service, one IPAddress and a place that the policies allow.
+// ExpectConsistent waits until every address has one Service and one IPAddress, and lies where the policies allow it.
 // It is for policies that do not conflict and are older than the Services.
-func (b *Bed) ExpectConsistent(ctx context.Context) {
+func (c *Cluster) ExpectConsistent(ctx context.Context) {
 	GinkgoHelper()
-	b.ExpectConsistentWithin(ctx, cluster.Patience)
+	c.ExpectConsistentWithin(ctx, Timeout)
 }
 
-// ExpectConsistentWithin is ExpectConsistent for those who have less patience.
-func (b *Bed) ExpectConsistentWithin(ctx context.Context, patience time.Duration) {
+// ExpectConsistentWithin is ExpectConsistent with another time-out.
+func (c *Cluster) ExpectConsistentWithin(ctx context.Context, timeout time.Duration) {
 	GinkgoHelper()
-	Eventually(func() []string { return append(b.Breaches(ctx), b.Misplaced(ctx)...) }).
-		WithTimeout(patience).WithPolling(250 * time.Millisecond).Should(BeEmpty())
+	Eventually(func() []string { return append(c.Breaches(ctx), c.Misplaced(ctx)...) }).
+		WithTimeout(timeout).WithPolling(250 * time.Millisecond).Should(BeEmpty())
 }
 
 // Misplaced lists the addresses of Services that policies do not allow: in a range that others have for themselves, or in
 // somebody else's reservation. It takes policies to be free of conflicts.
-func (b *Bed) Misplaced(ctx context.Context) []string {
+func (c *Cluster) Misplaced(ctx context.Context) []string {
 	GinkgoHelper()
-	namespaces, err := b.Client().CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	namespaces, err := c.Client().CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	return scene{b.AllPolicies(ctx), b.ServiceCIDRs(ctx), namespaces.Items, b.Services(ctx)}.misplaced()
+	return snapshot{c.AllPolicies(ctx), c.ServiceCIDRs(ctx), namespaces.Items, c.Services(ctx)}.misplaced()
 }
 
-// scene is what decides where addresses may be.
-type scene struct {
+// snapshot is what decides where addresses may be.
+type snapshot struct {
 	policies     []v1alpha1.ServiceCIDRPolicy
 	serviceCIDRs []networkingv1.ServiceCIDR
 	namespaces   []corev1.Namespace
 	services     []corev1.Service
 }
 
-func (s scene) misplaced() (found []string) {
+func (s snapshot) misplaced() (found []string) {
 	for _, service := range s.services {
 		if ofAPIServer(&service) {
 			continue
@@ -70,7 +69,7 @@ func (s scene) misplaced() (found []string) {
 }
 
 // exclusiveTo returns the policies that have an address for themselves.
-func (s scene) exclusiveTo(address netip.Addr) (names []string) {
+func (s snapshot) exclusiveTo(address netip.Addr) (names []string) {
 	for _, policy := range s.having(address) {
 		if policy.Spec.Exclusive {
 			names = append(names, policy.Name)
@@ -80,7 +79,7 @@ func (s scene) exclusiveTo(address netip.Addr) (names []string) {
 }
 
 // having returns the policies with a range that has the address.
-func (s scene) having(address netip.Addr) (policies []v1alpha1.ServiceCIDRPolicy) {
+func (s snapshot) having(address netip.Addr) (policies []v1alpha1.ServiceCIDRPolicy) {
 	for _, policy := range s.policies {
 		if slices.ContainsFunc(s.serviceCIDRs, func(c networkingv1.ServiceCIDR) bool { return lists(policy.Spec, c) && covers(c, address) }) {
 			policies = append(policies, policy)
@@ -98,7 +97,7 @@ func covers(c networkingv1.ServiceCIDR, address netip.Addr) bool {
 }
 
 // selecting returns whether a policy selects the Service.
-func (s scene) selecting(service *corev1.Service) func(v1alpha1.ServiceCIDRPolicy) bool {
+func (s snapshot) selecting(service *corev1.Service) func(v1alpha1.ServiceCIDRPolicy) bool {
 	var ofNamespace map[string]string
 	for _, namespace := range s.namespaces {
 		if namespace.Name == service.Namespace {
@@ -120,7 +119,7 @@ func matches(selector *metav1.LabelSelector, of map[string]string) bool {
 }
 
 // reservedFor returns for whom an address is reserved: "" for nobody.
-func (s scene) reservedFor(address netip.Addr) (owner string, reserved bool) {
+func (s snapshot) reservedFor(address netip.Addr) (owner string, reserved bool) {
 	for _, policy := range s.policies {
 		for _, reservation := range policy.Spec.Reservations {
 			if within(reservation.Address, address) {

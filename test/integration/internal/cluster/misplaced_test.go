@@ -1,4 +1,4 @@
-package steering
+package cluster
 
 import (
 	"net/netip"
@@ -40,7 +40,7 @@ func TestMisplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := *framework.NewServiceCIDR("a", "10.1.0.0/24", "fd00:1::/120")
 			a.Labels = map[string]string{"of": "blue"}
-			s := scene{
+			s := snapshot{
 				policies:     tc.policies,
 				serviceCIDRs: []networkingv1.ServiceCIDR{a, *framework.NewServiceCIDR("b", "10.2.0.0/24", "fd00:2::/120")},
 				services:     []corev1.Service{*tc.service},
