@@ -46,7 +46,7 @@ var _ = Describe("A policy that makes no sense", Ordered, ContinueOnFailure, fun
 	})
 
 	It("is refused, every mistake at once, also as a change of a good one", func(ctx SpecContext) {
-		c.AddPolicy(ctx, "good", `{serviceCIDRs: [nowhere]}`)
+		c.AddPolicy(ctx, "good", `{priority: 1}`)
 		for _, m := range mistakes {
 			refused := And(MatchError(apierrors.IsForbidden, "IsForbidden"), MatchError(cluster.ContainAll(m.words...)))
 			Expect(c.TryPolicy(ctx, "mistake", m.spec)).To(refused, m.what)

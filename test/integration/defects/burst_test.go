@@ -25,7 +25,7 @@ var _ = Describe("A healthy burst of Services", Ordered, ContinueOnFailure, func
 	BeforeAll(func(ctx SpecContext) {
 		c = cluster.Start(ctx, cluster.Options{})
 		// The operator is ready before its first listings, and what it finds in those has not appeared. It labels nothing before they are complete.
-		Eventually(func() map[string]string { return c.Labels(ctx, "10.96.0.1") }).WithTimeout(cluster.Patience).Should(HaveKey(cluster.BandLabel))
+		Eventually(c.Labels).WithArguments(ctx, "10.96.0.1").Should(HaveKey(cluster.BandLabel))
 	})
 
 	dual := func(name string) func(i int) *corev1.Service {
@@ -38,7 +38,7 @@ var _ = Describe("A healthy burst of Services", Ordered, ContinueOnFailure, func
 	}
 	expectNoAlarm := func(ctx SpecContext) {
 		GinkgoHelper()
-		Eventually(allocated(ctx)).WithTimeout(cluster.Patience).Should(BeEquivalentTo(1), "only the Service kubernetes is left")
+		Eventually(allocated(ctx)).Should(BeEquivalentTo(1), "only the Service kubernetes is left")
 		Consistently(func(g Gomega) {
 			g.Expect(c.Metric(ctx, "drift_detected_total")).To(BeZero())
 			g.Expect(c.Events(ctx).Ours().Warnings()).To(BeEmpty())
@@ -77,10 +77,8 @@ var _ = Describe("A healthy burst of Services", Ordered, ContinueOnFailure, func
 	It("does not make the operator blind", func(ctx SpecContext) {
 		robbed := c.CreateSettledService(ctx, "robbed")
 		c.DeleteIPAddress(ctx, robbed.Spec.ClusterIP)
-		Eventually(func() float64 { return c.Metric(ctx, "drift_detected_total", "type", "missing") }).
-			WithTimeout(cluster.Patience).Should(BeEquivalentTo(1))
-		Eventually(func() float64 { return c.Metric(ctx, "drift_repaired_total", "type", "missing") }).
-			WithTimeout(cluster.Patience).Should(BeEquivalentTo(1))
+		Eventually(c.Metric).WithArguments(ctx, "drift_detected_total", "type", "missing").Should(BeEquivalentTo(1))
+		Eventually(c.Metric).WithArguments(ctx, "drift_repaired_total", "type", "missing").Should(BeEquivalentTo(1))
 		Expect(c.Metric(ctx, "drift_detected_total")).To(BeEquivalentTo(1))
 	})
 })

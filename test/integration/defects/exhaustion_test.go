@@ -68,13 +68,12 @@ var _ = Describe("Exhaustion of the default range", func() {
 		}
 		announced := func(kind, reason, text string) {
 			GinkgoHelper()
-			Eventually(c.Warning(ctx, kubernetes, kind)).WithTimeout(cluster.Patience).Should(And(ContainSubstring(text), ContainSubstring(r.cidr)))
-			Eventually(func() []string { return c.Events(ctx).Ours().Warnings().OnServiceCIDR(kubernetes).For(reason).Notes() }).
-				WithTimeout(cluster.Patience).Should(HaveExactElements(And(ContainSubstring(text), ContainSubstring(r.cidr))))
+			Eventually(c.Warning(ctx, kubernetes, kind)).Should(And(ContainSubstring(text), ContainSubstring(r.cidr)))
+			Eventually(func() []string { return c.Events(ctx).Ours().Warnings().OnServiceCIDR(kubernetes).For(reason).Notes() }).Should(HaveExactElements(And(ContainSubstring(text), ContainSubstring(r.cidr))))
 		}
 
 		all := take(ctx, c, "enough", r.dynamic-3)
-		Eventually(status(cluster.NearlyFull)).WithTimeout(cluster.Patience).Should(Equal(metav1.ConditionFalse))
+		Eventually(status(cluster.NearlyFull)).Should(Equal(metav1.ConditionFalse))
 		Consistently(status(cluster.NearlyFull)).WithTimeout(2 * time.Second).Should(Equal(metav1.ConditionFalse))
 		all = append(all, take(ctx, c, "few", 1)...)
 		announced(cluster.NearlyFull, "ServiceCIDRNearlyFull", "dynamic band")
@@ -90,7 +89,7 @@ var _ = Describe("Exhaustion of the default range", func() {
 
 		c.DeleteServices(ctx, all...)
 		for _, kind := range []string{cluster.NearlyFull, cluster.DynamicBandFull, cluster.StaticBandFull} {
-			Eventually(status(kind)).WithTimeout(cluster.Patience).Should(Equal(metav1.ConditionFalse), kind)
+			Eventually(status(kind)).Should(Equal(metav1.ConditionFalse), kind)
 		}
 	},
 		Entry("in IPv4", small{"10.97.0.0/27", 16, 14}),

@@ -29,16 +29,16 @@ var _ = Describe("What the API server fills in", func() {
 			},
 		}
 		created(ctx, "decided", spec)
-		Expect(stored(ctx, "decided").Spec).To(Equal(spec))
+		Expect(c.Policy(ctx, "decided").Spec).To(Equal(spec))
 	})
 
 	// A duration that the schema lets through and Go cannot read would keep every client from listing the policies.
 	DescribeTable("is readable again: a cool-down",
 		func(ctx SpecContext, written string, meant time.Duration) {
-			policy := draft(resting(written))
+			policy := draft(coolingFor(written))
 			Expect(admin.Create(ctx, policy)).To(Succeed())
 			DeferCleanup(admin.Delete, policy)
-			Expect(stored(ctx, "draft").Spec.CoolDown.Duration).To(Equal(meant))
+			Expect(c.Policy(ctx, "draft").Spec.CoolDown.Duration).To(Equal(meant))
 		},
 		Entry("of nothing", "0s", time.Duration(0)),
 		Entry("of a day", "24h", 24*time.Hour),

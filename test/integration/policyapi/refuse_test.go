@@ -44,7 +44,7 @@ func keepFor(service string) string {
 	return fmt.Sprintf(`{reservations: [{name: r, address: 10.96.0.10, for: %q}]}`, service)
 }
 
-func resting(duration string) string {
+func coolingFor(duration string) string {
 	return fmt.Sprintf(`{serviceCIDRs: [a], coolDown: %q}`, duration)
 }
 
@@ -68,14 +68,14 @@ var _ = DescribeTable("What the API server refuses",
 	Entry("a cool-down without ranges", `{coolDown: 10m}`, coolDown, sayNoRanges),
 	Entry("another word for full", `{onFull: Retry}`, "spec.onFull", `supported values: "Fail", "Fallback"`),
 
-	Entry("a cool-down that is no duration", resting("soon"), coolDown, sayDuration),
-	Entry("a cool-down of nothing", resting(""), coolDown, sayDuration),
-	Entry("a cool-down without a unit", resting("90"), coolDown, sayDuration),
-	Entry("a negative cool-down", resting("-1s"), coolDown, sayDuration),
-	Entry("a cool-down in days, which Go cannot read", resting("1d"), coolDown, sayDuration),
-	Entry("a cool-down in words, which other parsers can read", resting("10 minutes"), coolDown, sayDuration),
-	Entry("a cool-down of a moment more than 30 days", resting("720h0m0.001s"), coolDown, sayDuration),
-	Entry("a cool-down that no counter holds", resting("9999999999h"), coolDown, sayDuration),
+	Entry("a cool-down that is no duration", coolingFor("soon"), coolDown, sayDuration),
+	Entry("a cool-down of nothing", coolingFor(""), coolDown, sayDuration),
+	Entry("a cool-down without a unit", coolingFor("90"), coolDown, sayDuration),
+	Entry("a negative cool-down", coolingFor("-1s"), coolDown, sayDuration),
+	Entry("a cool-down in days, which Go cannot read", coolingFor("1d"), coolDown, sayDuration),
+	Entry("a cool-down in words, which other parsers can read", coolingFor("10 minutes"), coolDown, sayDuration),
+	Entry("a cool-down of a moment more than 30 days", coolingFor("720h0m0.001s"), coolDown, sayDuration),
+	Entry("a cool-down that no counter holds", coolingFor("9999999999h"), coolDown, sayDuration),
 
 	Entry("a ServiceCIDR with an upper-case letter", names("Tenant"), firstName, sayCIDRName),
 	Entry("a ServiceCIDR with a line below", names("tenant_a"), firstName, sayCIDRName),
@@ -159,13 +159,13 @@ var _ = DescribeTable("What the API server accepts",
 		serviceSelector: {matchExpressions: [{key: tier, operator: In, values: [front, back]}]}}`),
 	Entry("the ends of the priorities", `{serviceCIDRs: [a], priority: -2147483648}`),
 
-	Entry("no cool-down in so many words", resting("0s")),
-	Entry("30 days", resting("720h")),
-	Entry("30 days as Go writes them", resting("720h0m0s")),
-	Entry("30 days in seconds", resting("2592000s")),
-	Entry("an hour and a half", resting("1.5h")),
-	Entry("minutes and seconds", resting("1m30s")),
-	Entry("milliseconds", resting("1.5ms")),
+	Entry("no cool-down in so many words", coolingFor("0s")),
+	Entry("30 days", coolingFor("720h")),
+	Entry("30 days as Go writes them", coolingFor("720h0m0s")),
+	Entry("30 days in seconds", coolingFor("2592000s")),
+	Entry("an hour and a half", coolingFor("1.5h")),
+	Entry("minutes and seconds", coolingFor("1m30s")),
+	Entry("milliseconds", coolingFor("1.5ms")),
 
 	Entry("an address of IPv4", keep("10.96.0.10")),
 	Entry("an address of IPv6", keep("fd00:10:96::a")),

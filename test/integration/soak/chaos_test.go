@@ -121,6 +121,16 @@ func (o outcome) share() float64 {
 	return float64(o.unsteered[isStranger]+o.unsteered[isOutside]) / float64(max(1, o.creations))
 }
 
+// String is for the report.
+func (o outcome) String() string {
+	lines := []string{fmt.Sprintf("%d creations, unsteered %v (%.2f %%), %d duplicates, failed open %v",
+		o.creations, o.unsteered, 100*o.share(), len(o.duplicates), o.failedOpen)}
+	for _, d := range o.duplicates {
+		lines = append(lines, d.String())
+	}
+	return strings.Join(append(lines, o.unexcused...), "\n")
+}
+
 // of returns the duplicates with a cause.
 func (o outcome) of(cause string) []duplicate {
 	return slices.DeleteFunc(slices.Clone(o.duplicates), func(d duplicate) bool { return d.cause != cause })

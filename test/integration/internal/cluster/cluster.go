@@ -19,6 +19,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
@@ -34,6 +35,7 @@ func init() {
 	SetDefaultEventuallyTimeout(Timeout)
 	SetDefaultEventuallyPollingInterval(25 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
+	log.SetLogger(GinkgoLogr)
 }
 
 // Options say who looks after a cluster. The zero Options are our operator alone on a dual-stack Kubernetes 1.36, as an administrator, without
