@@ -5,7 +5,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -22,24 +21,21 @@ var _ = Describe("A cluster of one family", func() {
 		process := c.Operator.Pid()
 		labelled := func(address string) { // by an operator that looks after it
 			GinkgoHelper()
-			Eventually(func() map[string]string { return c.Labels(ctx, address) }).
-				WithTimeout(cluster.Patience).Should(HaveKeyWithValue(cluster.BandLabel, "dynamic"), address)
+			Eventually(c.Labels).WithArguments(ctx, address).Should(HaveKeyWithValue(cluster.BandLabel, "dynamic"), address)
 		}
 		labelled(old.Spec.ClusterIP)
 
 		Expect(c.API.Kill()).To(Succeed()) // asked politely, it would wait a minute for the operator's watches to end
 		Expect(c.Restart(ctx, framework.Options{ServiceClusterIPRange: first + "," + second})).To(Succeed())
-		Eventually(func() []string { return c.ServiceCIDR(ctx, kubernetes).Spec.CIDRs }).WithTimeout(cluster.Patience).
-			Should(HaveExactElements(first, second))
+		Eventually(func() []string { return c.ServiceCIDR(ctx, kubernetes).Spec.CIDRs }).Should(HaveExactElements(first, second))
 		Expect(c.Condition(ctx, kubernetes, cluster.Ready).Status).To(Equal(metav1.ConditionTrue))
 
 		// The API server allocates from what it has seen so far, which for a moment lacks the second range.
 		var upgraded *corev1.Service
 		Eventually(func() (err error) {
-			upgraded, err = c.Client().CoreV1().Services(cluster.Namespace).Patch(ctx, "old", types.MergePatchType,
-				[]byte(`{"spec":{"ipFamilyPolicy":"RequireDualStack"}}`), metav1.PatchOptions{})
+			upgraded, err = c.PatchService(ctx, "old", `{"spec":{"ipFamilyPolicy":"RequireDualStack"}}`)
 			return err
-		}).WithTimeout(cluster.Patience).Should(Succeed())
+		}).Should(Succeed())
 		Expect(upgraded.Spec.ClusterIPs).To(HaveExactElements(old.Spec.ClusterIP, Not(BeEmpty())))
 		fresh := c.CreateServiceOnceFree(ctx, "fresh", framework.RequireDualStack())
 		Expect(fresh.Spec.ClusterIPs).To(HaveLen(2))
@@ -53,7 +49,7 @@ var _ = Describe("A cluster of one family", func() {
 		expectHealth(ctx, c)
 
 		c.DeleteIPAddress(ctx, fresh.Spec.ClusterIPs[1])
-		Eventually(func() string { return c.Owner(ctx, fresh.Spec.ClusterIPs[1]) }).WithTimeout(cluster.Patience).Should(Equal("default/fresh"))
+		Eventually(c.Owner).WithArguments(ctx, fresh.Spec.ClusterIPs[1]).Should(Equal("default/fresh"))
 		Expect(c.Operator.Pid()).To(Equal(process))
 		Expect(c.Operator.Running()).To(BeTrue())
 	},

@@ -2,12 +2,9 @@ package behaviour_test
 
 import (
 	"net/netip"
-	"slices"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -28,12 +25,7 @@ var _ = Describe("A default range", func() {
 
 		By("a second range comes")
 		c.CreateServiceCIDR(ctx, "second", "10.99.1.0/24")
-		var seventh *corev1.Service
-		Eventually(func() (err error) {
-			seventh, err = c.TryService(ctx, "seventh")
-			return err
-		}).WithTimeout(cluster.Patience).WithPolling(50*time.Millisecond).Should(Succeed(), "nobody has to be restarted")
-		Expect(within("10.99.1.0/24", seventh)).To(BeTrue(), seventh.Spec.ClusterIP)
+		Expect(cluster.In("10.99.1.0/24", c.CreateServiceOnceFree(ctx, "seventh"))).To(HaveLen(1), "nobody has to be restarted")
 		c.CreateServices(ctx, 20, named("more"))
 		expectHealth(ctx, c)
 	})
@@ -41,11 +33,9 @@ var _ = Describe("A default range", func() {
 	// 1. A /28 is full with 13 Services and the Service kubernetes. 2. A /24 around it makes room for 254 in all, for what is the broadcast
 	// address of the one is an address of the other. 3. Those outside of the /28 go, then the /24, which those inside do not need.
 	// 4. 14 are left, undisturbed, and there is room for no other.
-	DescribeTable("grows from 14 to 254 addresses and shrinks to 14", func(ctx SpecContext, variant string) {
+	It("grows from 14 to 254 addresses and shrinks to 14", func(ctx SpecContext) {
 		const small, large = "10.98.0.0/28", "10.98.0.0/24"
-		options := variants[variant]
-		options.ServiceClusterIPRange = small
-		c := cluster.Start(ctx, options)
+		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: small}})
 		first := c.CreateServices(ctx, 13, named("first"))
 		expectFull(ctx, c)
 
@@ -57,7 +47,7 @@ var _ = Describe("A default range", func() {
 
 		c.DeleteServices(ctx, others...)
 		c.DeleteServiceCIDRs(ctx, "large")
-		Eventually(func() any { return c.ServiceCIDR(ctx, "large") }).WithTimeout(cluster.Patience).Should(BeNil())
+		Eventually(c.ServiceCIDR).WithArguments(ctx, "large").Should(BeNil())
 		expectFull(ctx, c)
 		for _, s := range first {
 			Expect(c.Owner(ctx, s.Spec.ClusterIP)).To(Equal(s.Namespace + "/" + s.Name))
@@ -65,7 +55,7 @@ var _ = Describe("A default range", func() {
 		c.DeleteServices(ctx, first[0])
 		Expect(c.CreateServiceOnceFree(ctx, "successor").Spec.ClusterIP).To(Equal(first[0].Spec.ClusterIP))
 		expectHealth(ctx, c)
-	}, eachVariant())
+	})
 
 	// A /64 is so large that nobody can count its addresses in 64 bits, the network address included. They are drawn at random,
 	// and the very last of them, which would be the broadcast address in IPv4, is as good as any.
@@ -83,18 +73,11 @@ var _ = Describe("A default range", func() {
 		Expect(c.CreateService(ctx, "last", framework.WithClusterIPs(last)).Spec.ClusterIP).To(Equal(last))
 
 		By("the operator looks after it as after any other")
-		Eventually(func() string { return c.Labels(ctx, last)[cluster.BandLabel] }).WithTimeout(cluster.Patience).Should(Equal("dynamic"))
+		Eventually(func() string { return c.Labels(ctx, last)[cluster.BandLabel] }).Should(Equal("dynamic"))
 		c.DeleteIPAddress(ctx, last)
-		Eventually(func() string { return c.Owner(ctx, last) }).WithTimeout(cluster.Patience).Should(Equal("default/last"))
+		Eventually(c.Owner).WithArguments(ctx, last).Should(Equal("default/last"))
 		Expect(c.Metric(ctx, "addresses", "cidr", "fd00:64::/64", "band", "static", "state", "free")).To(BeEquivalentTo(255))
 		Expect(c.Metric(ctx, "available_ips", "cidr", "fd00:64::/64")).To(BeNumerically("~", float64(1<<64), 1<<20))
 		Expect(c.Breaches(ctx)).To(BeEmpty())
 	})
 })
-
-// within reports whether all addresses of a Service are in a range.
-func within(cidr string, s *corev1.Service) bool {
-	return !slices.ContainsFunc(s.Spec.ClusterIPs, func(ip string) bool {
-		return !netip.MustParsePrefix(cidr).Contains(netip.MustParseAddr(ip))
-	})
-}

@@ -1,9 +1,6 @@
 // Package behaviour_test holds the operator to what people expect of ServiceCIDRs and IPAddresses from Kubernetes itself:
 // ranges fill, grow, shrink and go, families are added, API servers race. With the operator all of it is as it was without.
 //
-// Whatever has to do with the deletion of a ServiceCIDR runs twice: with the operator alone, and beside kube-controller-manager's
-// service-cidr-controller.
-//
 // Start with growth_test.go; each file is one topic.
 package behaviour_test
 
@@ -28,25 +25,6 @@ func TestBehaviour(t *testing.T) {
 // believed is longer than the operator doubts any kind of drift before it reports it.
 const believed = 7 * time.Second
 
-// variants are those who may look after ServiceCIDRs.
-var variants = map[string]cluster.Options{
-	"operator alone": {},
-	"operator beside kube-controller-manager": {BesideUpstream: true},
-}
-
-// eachVariant are the entries of a table that runs once for every variant.
-func eachVariant() []TableEntry {
-	var entries []TableEntry
-	for name, options := range variants {
-		var labels Labels
-		if options.BesideUpstream {
-			labels = Label("all")
-		}
-		entries = append(entries, Entry(name, labels, name))
-	}
-	return entries
-}
-
 // named builds Services that ask for no particular address.
 func named(name string, options ...framework.ServiceOption) func(i int) *corev1.Service {
 	return func(i int) *corev1.Service {
@@ -64,7 +42,7 @@ func expectFull(ctx SpecContext, c *cluster.Cluster) {
 // expectHealth wants Services and IPAddresses to match one to one, and the operator to have found nothing wrong all along.
 func expectHealth(ctx SpecContext, c *cluster.Cluster) {
 	GinkgoHelper()
-	Eventually(func() []string { return c.Breaches(ctx) }).WithTimeout(cluster.Patience).Should(BeEmpty())
+	Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
 	Expect(c.Metric(ctx, "drift_detected_total")).To(BeZero())
 	Expect(c.Events(ctx).Ours().Warnings().For("ClusterIPNotAllocated")).To(BeEmpty())
 }

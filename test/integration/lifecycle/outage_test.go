@@ -26,16 +26,16 @@ var _ = Describe("A manager whose control plane fails", Label("all"), Ordered, f
 
 	goesOn := func(ctx SpecContext, outage func()) {
 		GinkgoHelper()
-		restored(ctx, c, service, cluster.Patience)
+		restored(ctx, c, service, cluster.Timeout)
 		before := c.Operator.Pid()
 		outage()
 		Expect(c.Operator.Running()).To(BeTrue(), c.Operator.LogTail(20))
 		Expect(c.Operator.Pid()).To(Equal(before))
 		// The watch may pause for half a minute after many failures.
-		restored(ctx, c, service, cluster.Patience)
+		restored(ctx, c, service, cluster.Timeout)
 		restored(ctx, c, service, 10*time.Second)
 		// What failed during the outage is tried again ever more rarely.
-		Eventually(c.Breaches).WithArguments(ctx).WithTimeout(cluster.Patience).Should(BeEmpty())
+		Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
 	}
 
 	It("survives the API server", func(ctx SpecContext) {
@@ -60,7 +60,7 @@ var _ = Describe("A manager whose control plane fails", Label("all"), Ordered, f
 			Eventually(func() error {
 				_, err := c.Networking().IPAddresses().Get(ctx, service.Spec.ClusterIP, metav1.GetOptions{})
 				return err
-			}).WithTimeout(cluster.Patience).Should(Succeed())
+			}).Should(Succeed())
 		})
 		Expect(c.Owner(ctx, other.Spec.ClusterIP)).To(Equal("default/other"))
 	})

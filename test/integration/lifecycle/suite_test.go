@@ -1,7 +1,7 @@
 // Package lifecycle_test ends managers in every way in which they end (asked to, killed, in the middle of work, with a
 // standby beside them) and API servers under them, and wants the cluster to come out whole.
 //
-// Start with "killed in the middle of a thousand changes".
+// Start with leader_test.go.
 package lifecycle_test
 
 import (
