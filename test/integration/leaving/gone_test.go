@@ -41,8 +41,7 @@ var _ = Describe("A manager that is simply gone", Ordered, func() {
 
 	It("leaves ranges behind that cannot be deleted", func(ctx SpecContext) {
 		c.DeleteServiceCIDRs(ctx, "stuck")
-		Eventually(c.ServiceCIDR).WithArguments(ctx, "stuck").WithTimeout(cluster.Patience).
-			Should(HaveField("Finalizers", ConsistOf(cluster.OurFinalizer)), "kube-controller-manager lets go")
+		Eventually(c.ServiceCIDR).WithArguments(ctx, "stuck").Should(HaveField("Finalizers", ConsistOf(cluster.OurFinalizer)), "kube-controller-manager lets go")
 		Consistently(c.Remaining).WithArguments(ctx, "stuck").WithTimeout(5 * time.Second).Should(HaveLen(1))
 	})
 
@@ -52,8 +51,8 @@ var _ = Describe("A manager that is simply gone", Ordered, func() {
 		Eventually(func() int {
 			_, status := cleanUp(ctx, c, leaseNamespace)
 			return status
-		}).WithTimeout(cluster.Patience).WithPolling(time.Second).Should(Equal(done), "the Lease runs out")
-		Eventually(c.Remaining).WithArguments(ctx, "stuck").WithTimeout(cluster.Patience).Should(BeEmpty())
+		}).WithPolling(time.Second).Should(Equal(done), "the Lease runs out")
+		Eventually(c.Remaining).WithArguments(ctx, "stuck").Should(BeEmpty())
 		after := everything(ctx, c)
 		Expect(bare(after).Changes(after.Content())).To(BeEmpty())
 	})
@@ -63,7 +62,6 @@ var _ = Describe("A manager that is simply gone", Ordered, func() {
 		c.StartOperator(ctx, "--leader-elect=true", leaseNamespace)
 		c.WaitLookedAfter(ctx, "kubernetes")
 		service := c.CreateService(ctx, "returned", framework.RequireDualStack())
-		Eventually(c.IPAddress).WithArguments(ctx, service.Spec.ClusterIP).WithTimeout(cluster.Patience).
-			Should(HaveField("Labels", HaveKey(cluster.BandLabel)))
+		Eventually(c.IPAddress).WithArguments(ctx, service.Spec.ClusterIP).Should(HaveField("Labels", HaveKey(cluster.BandLabel)))
 	})
 })

@@ -24,8 +24,8 @@ func comeAndGo(ctx context.Context, service *corev1.Service) (created time.Time,
 }
 
 var _ = inOrder("An address that cools down", func() {
-	const range4, range6 = "10.108.0.0/28", "fd00:108::/124" // 14 and 15 addresses, all of them dynamic
-	const total = 14 + 15
+	const range4, range6 = "10.108.0.0/26", "fd00:108::/122"
+	const total = 62 + 63
 	program := func(ctx context.Context, d time.Duration) {
 		GinkgoHelper()
 		c.Program(ctx, "cool", cluster.From("cool"), cluster.ForNamespaces("tenant", "blue"), cluster.Exclusive(), cluster.OrFail(), cluster.CoolsDown(d))
@@ -41,11 +41,11 @@ var _ = inOrder("An address that cools down", func() {
 	// none has done so for its hour.
 	It("does not return until the range is full, and then the oldest does", func(ctx SpecContext) {
 		cooling := map[corev1.IPFamily][]string{} // the oldest first
-		for i := range 3 * total {
+		for i := range total + 40 {               // more than twice as many as there are in a family
 			_, addresses := comeAndGo(ctx, cluster.Dual("blue", fmt.Sprintf("round-%d", i)))
 			for _, address := range addresses {
 				family := cluster.FamilyOf(address)
-				if all := cooling[family]; len(all) < map[corev1.IPFamily]int{corev1.IPv4Protocol: 14, corev1.IPv6Protocol: 15}[family] {
+				if all := cooling[family]; len(all) < map[corev1.IPFamily]int{corev1.IPv4Protocol: 62, corev1.IPv6Protocol: 63}[family] {
 					Expect(all).NotTo(ContainElement(address), "round %d", i)
 				} else {
 					Expect(address).To(Equal(all[0]), "round %d", i)
@@ -147,7 +147,7 @@ var _ = inOrder("An address that cools down", func() {
 			Expect(err).To(MatchError(apierrors.IsInvalid, "IsInvalid"))
 		})
 		c.ExpectRefused(ctx, "cool", cluster.Asking("blue", "other", addresses[0]))
-		services := c.CreateServices(ctx, 8, func(i int) *corev1.Service { return cluster.Dual("blue", fmt.Sprintf("after-the-break-%d", i)) })
+		services := c.CreateServices(ctx, 40, func(i int) *corev1.Service { return cluster.Dual("blue", fmt.Sprintf("after-the-break-%d", i)) })
 		Expect(services).To(HaveEach(HaveField("Spec.ClusterIPs", Not(ContainElement(BeElementOf(addresses))))))
 		c.DeletePolicies(ctx, "cool")
 		Expect(c.Kept(ctx, cluster.Cooling)).To(BeEmpty())
