@@ -7,8 +7,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
 
 // A proxy breaks the level "restricted" of the Pod Security Standards by its nature. What it breaks is listed here to the last word, as the
@@ -18,24 +21,18 @@ var _ = Describe("A pod of the agent", Ordered, func() {
 	violations := regexp.MustCompile(`violates PodSecurity "restricted:latest": (.*)`)
 
 	BeforeAll(func(ctx SpecContext) {
-		_, err := c.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: guarded, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-		}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		c.CreateNamespace(ctx, guarded, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 		subject := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}
-		_, err = c.Client().CoreV1().ServiceAccounts(guarded).Create(ctx, subject, metav1.CreateOptions{})
+		_, err := c.Client().CoreV1().ServiceAccounts(guarded).Create(ctx, subject, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 	})
 
 	// admit asks for the pod of a kustomization, changed by spoil.
 	admit := func(ctx context.Context, namespace, kustomization string, spoil func(*corev1.PodSpec)) error {
 		GinkgoHelper()
-		template := daemonSet(render(ctx, kustomization)).Spec.Template
+		template := podOf(manifests.Render(ctx, kustomization))
 		spoil(&template.Spec)
-		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-		pod.GenerateName = "try-"
-		_, err := c.Client().CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err
+		return manifests.Admit(ctx, c.Client(), namespace, template)
 	}
 	asItIs := func(*corev1.PodSpec) {}
 	broken := func(ctx context.Context, kustomization string, spoil func(*corev1.PodSpec)) []string {
@@ -81,9 +78,9 @@ var _ = Describe("A pod of the agent", Ordered, func() {
 		Entry("if it saw the node's processes", func(s *corev1.PodSpec) { s.HostPID = true }, "hostPID"),
 	)
 
-	It("has of its node the lock of iptables and the settings of the network", func(ctx SpecContext) {
+	It("has of its node the lock of iptables and the settings of the network, where it looks for them", func(ctx SpecContext) {
 		for _, path := range []string{base, beside, replace} {
-			pod := daemonSet(render(ctx, path)).Spec.Template.Spec
+			pod := podOf(manifests.Render(ctx, path)).Spec
 			paths := map[string]string{}
 			for _, volume := range pod.Volumes {
 				if volume.HostPath != nil {
@@ -91,26 +88,20 @@ var _ = Describe("A pod of the agent", Ordered, func() {
 				}
 			}
 			Expect(paths).To(Equal(map[string]string{"xtables-lock": "/run/xtables.lock", "proc-sys-net": "/proc/sys/net"}))
-			Expect(*pod.Containers[0].SecurityContext.ReadOnlyRootFilesystem).To(BeTrue())
-		}
-	})
-
-	// Two paths that only mean something together.
-	It("finds the settings where they are mounted", func(ctx SpecContext) {
-		for _, path := range []string{base, beside, replace} {
-			agent := container(render(ctx, path))
+			agent := pod.Containers[0]
+			Expect(*agent.SecurityContext.ReadOnlyRootFilesystem).To(BeTrue())
 			Expect(agent.Args).To(ContainElement("--sysctl-root=/host/proc/sys"))
 			Expect(agent.VolumeMounts).To(ContainElement(corev1.VolumeMount{Name: "proc-sys-net", MountPath: "/host/proc/sys/net"}))
 		}
 	})
 
 	It("runs on every Linux node, and is the last to go", func(ctx SpecContext) {
-		spec := daemonSet(render(ctx, base)).Spec
+		spec := manifests.Only[appsv1.DaemonSet](manifests.Render(ctx, base), "DaemonSet").Spec
 		Expect(spec.Template.Spec.Tolerations).To(ConsistOf(corev1.Toleration{Operator: corev1.TolerationOpExists}))
 		Expect(spec.Template.Spec.NodeSelector).To(Equal(map[string]string{"kubernetes.io/os": "linux"}))
 		Expect(spec.Template.Spec.PriorityClassName).To(Equal("system-node-critical"))
 		Expect(spec.Template.Spec.DNSPolicy).To(Equal(corev1.DNSDefault))
 		Expect(spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String()).To(Equal("10%"))
-		Expect(container(render(ctx, base)).Resources.Limits).To(BeEmpty())
+		Expect(agentOf(manifests.Render(ctx, base)).Resources.Limits).To(BeEmpty())
 	})
 })
