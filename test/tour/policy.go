@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,27 +16,16 @@ import (
 
 // program applies a file with a ServiceCIDRPolicy, and waits until the policy is in force.
 func (t *tour) program(ctx context.Context, file, policy string) error {
-	dir, err := root()
-	if err != nil {
+	if err := t.apply(ctx, "-f", file); err != nil {
 		return err
 	}
-	t.say("      $ kubectl apply --server-side -f %s", file)
-	out, err := framework.Kubectl(ctx, t.plane.Kubeconfig(), "apply", "--server-side", "-f", filepath.Join(dir, file))
-	t.print(out)
-	if err != nil {
-		return err
-	}
-	_, err = t.kubectl(ctx, "wait", "scp", policy, "--for=condition="+v1alpha1.PolicyProgrammed, "--timeout=20s")
+	_, err := t.kubectl(ctx, "wait", "scp", policy, "--for=condition="+v1alpha1.PolicyProgrammed, "--timeout=20s")
 	return err
 }
 
 // create creates a Service of both families that leaves the choice of its addresses to the cluster.
 func (t *tour) create(ctx context.Context, namespace, name string) (service *corev1.Service, err error) {
-	services := t.plane.Client().CoreV1().Services(namespace)
-	err = t.answered(ctx, func() (err error) {
-		service, err = services.Create(ctx, framework.NewService(namespace, name, framework.RequireDualStack()), metav1.CreateOptions{})
-		return err
-	}, func() error { return services.Delete(ctx, name, metav1.DeleteOptions{}) })
+	service, err = t.plane.Client().CoreV1().Services(namespace).Create(ctx, framework.NewService(namespace, name, framework.RequireDualStack()), metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("creating Service %s/%s: %w", namespace, name, err)
 	}
@@ -47,10 +35,6 @@ func (t *tour) create(ctx context.Context, namespace, name string) (service *cor
 
 // each fails unless there is an address in each of the ranges, and no other. A range may be a single address.
 func each(addresses []string, cidrs ...string) error {
-	inside := func(address, cidr string) bool {
-		a, err := netip.ParseAddr(address)
-		return err == nil && netip.MustParsePrefix(cidr).Contains(a)
-	}
 	for _, cidr := range cidrs {
 		if !slices.ContainsFunc(addresses, func(a string) bool { return inside(a, cidr) }) {
 			return fmt.Errorf("want an address of %s, got %v", cidr, addresses)
@@ -60,6 +44,12 @@ func each(addresses []string, cidrs ...string) error {
 		return fmt.Errorf("want addresses of %v and no others, got %v", cidrs, addresses)
 	}
 	return nil
+}
+
+// inside reports whether what may be an address lies in a range.
+func inside(address, cidr string) bool {
+	a, err := netip.ParseAddr(address)
+	return err == nil && netip.MustParsePrefix(cidr).Contains(a)
 }
 
 // tenantRange gives a tenant a range, and keeps others out of it.
