@@ -4,10 +4,8 @@ import (
 	"context"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 
-	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,7 +30,6 @@ type agent struct {
 	gone []string
 	// woken counts the Takes.
 	woken int
-	log   []string
 }
 
 // startAgent starts an agent that ends with the calling node.
@@ -46,7 +43,7 @@ func startAgent(config *rest.Config, o watch.Options) *agent {
 
 	a := &agent{ended: make(chan error, 1)}
 	a.state.Services, a.state.Allocations = map[model.ServiceName]model.Service{}, map[netip.Addr]model.Allocation{}
-	o.NodeName, o.Logger = nodeName, funcr.New(a.record, funcr.Options{})
+	o.NodeName, o.Logger = nodeName, GinkgoLogr
 	a.Source, err = watch.New(client, o)
 	Expect(err).NotTo(HaveOccurred())
 
@@ -59,12 +56,6 @@ func startAgent(config *rest.Config, o watch.Options) *agent {
 		running.Wait()
 	})
 	return a
-}
-
-func (a *agent) record(_, line string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.log = append(a.log, line)
 }
 
 func (a *agent) follow(ctx context.Context) {
@@ -175,13 +166,4 @@ func (a *agent) told() []string {
 	gone := a.gone
 	a.gone = nil
 	return gone
-}
-
-// lines returns the lines of the log that contain all texts.
-func (a *agent) lines(texts ...string) []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(a.log), func(line string) bool {
-		return slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) })
-	})
 }
