@@ -35,8 +35,8 @@ var _ = Describe("A namespace whose quota allows no Service, and that goes on cr
 		c.CreateNamespace(ctx, "tenant", map[string]string{"tenant": "a"})
 		c.CreateNamespace(ctx, "attacker", nil)
 		c.OfferRange(ctx, "tenant", nil, "10.97.0.0/24", "fd00:10:97::/120")
-		c.Program(ctx, "tenant", cluster.From("tenant"), cluster.ForNamespaces("tenant", "a"), cluster.Exclusive(), cluster.OrFail())
-		c.Program(ctx, "open", cluster.From("kubernetes"), cluster.CoolsDown(time.Hour), cluster.WithPriority(-1))
+		c.Program(ctx, "tenant", "{serviceCIDRs: [tenant], namespaceSelector: {matchLabels: {tenant: a}}, exclusive: true, onFull: Fail}")
+		c.Program(ctx, "open", "{serviceCIDRs: [kubernetes], coolDown: 1h, priority: -1}")
 		cooling := coolDown(ctx, c, cooled)
 		forbidServices(ctx, c, "attacker")
 

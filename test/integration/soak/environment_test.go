@@ -14,8 +14,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
@@ -71,9 +69,9 @@ func (e *environment) divide(ctx context.Context) {
 	e.OfferRange(ctx, "exclusive", nil, exclusiveRanges[0].String(), exclusiveRanges[1].String())
 	e.OfferRange(ctx, "open", nil, "10.98.0.0/24", "fd00:10:98::/120")
 	const service = tenant + "/reserved"
-	e.Program(ctx, "exclusive", cluster.From("exclusive"), cluster.ForNamespaces("soak", tenant), cluster.Exclusive(), cluster.OrFail(),
-		cluster.CoolsDown(10*time.Second), cluster.Reserves("four", reserved[0], service), cluster.Reserves("six", reserved[1], service))
-	e.Program(ctx, "open", cluster.From("kubernetes", "open"), cluster.CoolsDown(5*time.Second), cluster.WithPriority(-1))
+	e.Program(ctx, "exclusive", fmt.Sprintf(`{serviceCIDRs: [exclusive], namespaceSelector: {matchLabels: {soak: %s}}, exclusive: true, onFull: Fail,
+		coolDown: 10s, reservations: [{name: four, address: "%s", for: %s}, {name: six, address: "%s", for: %s}]}`, tenant, reserved[0], service, reserved[1], service))
+	e.Program(ctx, "open", "{serviceCIDRs: [kubernetes, open], coolDown: 5s, priority: -1}")
 }
 
 // enforceable reports whether policies of this tree can be enforced inside the API server.
@@ -93,8 +91,7 @@ func enforceable() bool {
 // name of a user of whom no webhook is told.
 func (e *environment) enforce(ctx context.Context) {
 	GinkgoHelper()
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"enforcement":"APIServer"}}`))
-	Expect(e.Policies().Patch(ctx, cluster.NewPolicy("exclusive"), patch)).To(Succeed())
+	Expect(e.TryPolicyChange(ctx, "exclusive", "{enforcement: APIServer}")).To(Succeed())
 	for _, api := range e.apis {
 		user := cluster.ClientAs(api.Access, "system:apiserver")
 		for _, r := range exclusiveRanges {

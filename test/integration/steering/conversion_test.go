@@ -3,7 +3,6 @@ package steering_test
 import (
 	"context"
 	"fmt"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -20,7 +19,7 @@ var _ = inOrder("A Service of a tenant", func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		c.OfferRange(ctx, "blue", nil, range4, range6)
-		c.Program(ctx, "blue", cluster.From("blue"), cluster.ForNamespaces("tenant", "blue"), cluster.Exclusive(), cluster.OrFail(), cluster.CoolsDown(time.Hour))
+		c.Program(ctx, "blue", "{serviceCIDRs: [blue], namespaceSelector: {matchLabels: {tenant: blue}}, exclusive: true, onFull: Fail, coolDown: 1h}")
 	})
 	AfterEach(func(ctx SpecContext) { c.ExpectConsistent(ctx) })
 
@@ -67,7 +66,7 @@ var _ = inOrder("A Service of a tenant", func() {
 
 	It("is refused a second family when the range has none left, and keeps what it has", func(ctx SpecContext) {
 		c.OfferRange(ctx, "tight", nil, "10.110.1.0/28", "fd00:110:1::/126")
-		c.Program(ctx, "tight", cluster.From("tight"), cluster.ForNamespaces("tenant", "green"), cluster.Exclusive(), cluster.OrFail())
+		c.Program(ctx, "tight", "{serviceCIDRs: [tight], namespaceSelector: {matchLabels: {tenant: green}}, exclusive: true, onFull: Fail}")
 		var last *corev1.Service
 		for i := range 4 {
 			last = c.Create(ctx, cluster.Single("green", fmt.Sprintf("tight-%d", i), corev1.IPv4Protocol))

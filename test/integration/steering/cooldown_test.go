@@ -28,7 +28,7 @@ var _ = inOrder("An address that cools down", func() {
 	const total = 62 + 63
 	program := func(ctx context.Context, d time.Duration) {
 		GinkgoHelper()
-		c.Program(ctx, "cool", cluster.From("cool"), cluster.ForNamespaces("tenant", "blue"), cluster.Exclusive(), cluster.OrFail(), cluster.CoolsDown(d))
+		c.Program(ctx, "cool", fmt.Sprintf("{serviceCIDRs: [cool], namespaceSelector: {matchLabels: {tenant: blue}}, exclusive: true, onFull: Fail, coolDown: %s}", d))
 	}
 	summary := func(ctx context.Context) v1alpha1.BandStatus { return c.Policy(ctx, "cool").Status.Summary.BandStatus }
 
@@ -89,7 +89,7 @@ var _ = inOrder("An address that cools down", func() {
 	It("does return, after its time and not before", Label("all"), func(ctx SpecContext) {
 		const coolDown = 3 * time.Second
 		c.OfferRange(ctx, "brief", nil, "10.108.1.0/26", "fd00:108:1::/122")
-		c.Program(ctx, "brief", cluster.From("brief"), cluster.ForNamespaces("tenant", "red"), cluster.Exclusive(), cluster.OrFail(), cluster.CoolsDown(coolDown))
+		c.Program(ctx, "brief", "{serviceCIDRs: [brief], namespaceSelector: {matchLabels: {tenant: red}}, exclusive: true, onFull: Fail, coolDown: 3s}")
 		deleted := map[string]time.Time{}
 		returned := 0
 		for i := range 120 {

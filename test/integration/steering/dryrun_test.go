@@ -72,12 +72,13 @@ func manifest(service *corev1.Service) string {
 var _ = inOrder("What changes nothing", func() {
 	const range4, range6 = "10.109.0.0/28", "fd00:109::/124"
 	const kept4, kept6 = "10.109.0.9", "fd00:109::9"
+	const small = `{serviceCIDRs: [small], namespaceSelector: {matchLabels: {tenant: blue}}, exclusive: true, onFull: Fail, coolDown: 1h,
+		reservations: [{name: kept4, address: ` + kept4 + `, for: blue/front}, {name: kept6, address: "` + kept6 + `", for: blue/front}]}`
 	dryRun := []string{metav1.DryRunAll}
 
 	BeforeAll(func(ctx SpecContext) {
 		c.OfferRange(ctx, "small", nil, range4, range6)
-		c.Program(ctx, "small", cluster.From("small"), cluster.ForNamespaces("tenant", "blue"), cluster.Exclusive(), cluster.OrFail(),
-			cluster.CoolsDown(time.Hour), cluster.Reserves("kept4", kept4, "blue/front"), cluster.Reserves("kept6", kept6, "blue/front"))
+		c.Program(ctx, "small", small)
 		gone := c.Create(ctx, cluster.Dual("blue", "gone"))
 		c.Create(ctx, cluster.Dual("blue", "there"))
 		c.DeleteServices(ctx, gone)
@@ -150,11 +151,6 @@ var _ = inOrder("What changes nothing", func() {
 	)
 
 	It("is a policy applied again", func(ctx SpecContext) {
-		text, err := yaml.Marshal(map[string]any{
-			"apiVersion": "clusterip-operator.io/v1alpha1", "kind": "ServiceCIDRPolicy", "metadata": map[string]any{"name": "small"}, "spec": c.Policy(ctx, "small").Spec,
-		})
-		Expect(err).NotTo(HaveOccurred())
-		c.Apply(ctx, string(text), "--force-conflicts")
-		expectUnchanged(ctx, func() { c.Apply(ctx, string(text), "--force-conflicts") })
+		expectUnchanged(ctx, func() { c.ApplyPolicy(ctx, "small", small) })
 	})
 }, "all")

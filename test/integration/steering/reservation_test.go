@@ -22,12 +22,11 @@ var _ = inOrder("A reserved address", func() {
 	const front4, front6 = "10.107.0.20", "fd00:107::14"
 	const nobody4, nobody6 = "10.107.0.24", "fd00:107::18"
 	reserved := []string{front4, front6, nobody4, nobody6, "10.107.0.25", "fd00:107::1b", "10.107.0.8", "fd00:107::f"}
-	policy := []cluster.PolicyOption{
-		cluster.From("kept"), cluster.ForNamespaces("tenant", "blue"), cluster.OrFail(), cluster.CoolsDown(time.Hour),
-		cluster.Reserves("front-ipv4", front4, "blue/front"), cluster.Reserves("front-ipv6", front6, "blue/front"),
-		cluster.Reserves("pool-ipv4", "10.107.0.8-10.107.0.15", "red/pool"), cluster.Reserves("pool-ipv6", "fd00:107::8-fd00:107::f", "red/pool"),
-		cluster.Reserves("never-ipv4", nobody4+"/30", ""), cluster.Reserves("never-ipv6", nobody6+"/126", ""),
-	}
+	const rest = `serviceCIDRs: [kept], namespaceSelector: {matchLabels: {tenant: blue}}, onFull: Fail`
+	const front = `{name: front-ipv4, address: ` + front4 + `, for: blue/front}, {name: front-ipv6, address: "` + front6 + `", for: blue/front},
+		{name: pool-ipv4, address: 10.107.0.8-10.107.0.15, for: red/pool}, {name: pool-ipv6, address: "fd00:107::8-fd00:107::f", for: red/pool}`
+	const kept = front + `, {name: never-ipv4, address: ` + nobody4 + `/30}, {name: never-ipv6, address: "` + nobody6 + `/126"}`
+	const policy = `{` + rest + `, coolDown: 1h, reservations: [` + kept + `]}`
 	const all = 26
 
 	// expectKept waits until the operator keeps all that is reserved but for what Services have.
@@ -55,7 +54,7 @@ var _ = inOrder("A reserved address", func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		c.OfferRange(ctx, "kept", nil, range4, range6)
-		c.Program(ctx, "keeper", policy...)
+		c.Program(ctx, "keeper", policy)
 	})
 	AfterEach(func(ctx SpecContext) { c.DeleteAllServices(ctx) })
 
@@ -88,7 +87,7 @@ var _ = inOrder("A reserved address", func() {
 
 	// Every address of the range is given out, several times over, from many clients.
 	It("stays free however full the range is", func(ctx SpecContext) {
-		c.Program(ctx, "keeper", append(policy, cluster.CoolsDown(0))...)
+		c.Program(ctx, "keeper", `{`+rest+`, reservations: [`+kept+`]}`)
 		free := size(range4) - all/2
 		for round := range 3 {
 			services := fill(ctx, free, func(i int) *corev1.Service { return cluster.Dual("blue", fmt.Sprintf("churn-%d-%d", round, i)) })
@@ -99,7 +98,7 @@ var _ = inOrder("A reserved address", func() {
 			c.DeleteServices(ctx, services...)
 			c.WaitFreed(ctx, services...)
 		}
-		c.Program(ctx, "keeper", policy...)
+		c.Program(ctx, "keeper", policy)
 	})
 
 	It("goes to its Service, whether that asks for it or not", func(ctx SpecContext) {
@@ -149,7 +148,7 @@ var _ = inOrder("A reserved address", func() {
 
 	It("is kept as soon as whoever has it is gone", func(ctx SpecContext) {
 		squatter := c.Create(ctx, cluster.Asking("red", "squatter", "10.96.0.77", "fd00:10:96::4d"))
-		c.CreatePolicy(ctx, "late", cluster.Reserves("a", "10.96.0.77", "blue/late"), cluster.Reserves("b", "fd00:10:96::4d", "blue/late"))
+		c.ApplyPolicy(ctx, "late", `{reservations: [{name: a, address: 10.96.0.77, for: blue/late}, {name: b, address: "fd00:10:96::4d", for: blue/late}]}`)
 		Consistently(c.Owner).WithArguments(ctx, "10.96.0.77").WithTimeout(2 * time.Second).Should(Equal("red/squatter"))
 		c.DeleteServices(ctx, squatter)
 		for _, address := range squatter.Spec.ClusterIPs {
@@ -163,11 +162,11 @@ var _ = inOrder("A reserved address", func() {
 	})
 
 	It("is free again when nobody wants it kept", func(ctx SpecContext) {
-		c.ChangePolicy(ctx, "keeper", func(p *v1alpha1.ServiceCIDRPolicy) { p.Spec.Reservations = p.Spec.Reservations[:4] })
+		c.ApplyPolicy(ctx, "keeper", `{`+rest+`, coolDown: 1h, reservations: [`+front+`]}`)
 		Eventually(c.Kept).WithArguments(ctx, cluster.Reservation).Should(HaveLen(18))
 		c.WaitProgrammed(ctx, "keeper")
 		c.DeleteServices(ctx, c.Create(ctx, cluster.Asking("red", "once-kept", nobody4, nobody6)))
-		c.Program(ctx, "keeper", policy...)
+		c.Program(ctx, "keeper", policy)
 		Eventually(c.Kept).WithArguments(ctx, cluster.Reservation).Should(HaveLen(all))
 	})
 

@@ -28,8 +28,8 @@ var _ = inOrder("Two tenants and three ranges", func() {
 		c.OfferRange(ctx, "blue", nil, blue4, blue6)
 		c.OfferRange(ctx, "red", nil, red4, red6)
 		c.OfferRange(ctx, "shared", nil, shared4, shared6)
-		c.Program(ctx, "blue", cluster.From("blue"), cluster.ForNamespaces("tenant", "blue"), cluster.Exclusive(), cluster.OrFail())
-		c.Program(ctx, "red", cluster.From("red"), cluster.ForNamespaces("tenant", "red"), cluster.OrFallBack())
+		c.Program(ctx, "blue", "{serviceCIDRs: [blue], namespaceSelector: {matchLabels: {tenant: blue}}, exclusive: true, onFull: Fail}")
+		c.Program(ctx, "red", "{serviceCIDRs: [red], namespaceSelector: {matchLabels: {tenant: red}}, onFull: Fallback}")
 	})
 
 	It("take 500 Services from 16 clients where the policies say", func(ctx SpecContext) {
@@ -175,20 +175,19 @@ var _ = inOrder("Of several policies and ranges for a Service", func() {
 			c.WaitFreed(ctx, service)
 		}
 	}
-	green := cluster.ForNamespaces("tenant", "green")
 
 	It("the policy of the highest priority decides, whatever their age and name", func(ctx SpecContext) {
-		c.Program(ctx, "a-old", cluster.From("rank-0"), green)
-		c.Program(ctx, "z-high", cluster.From("rank-1"), green, cluster.WithPriority(10))
-		c.Program(ctx, "b-low", cluster.From("rank-2"), green, cluster.WithPriority(-10))
+		c.Program(ctx, "a-old", "{serviceCIDRs: [rank-0], namespaceSelector: {matchLabels: {tenant: green}}}")
+		c.Program(ctx, "z-high", "{serviceCIDRs: [rank-1], namespaceSelector: {matchLabels: {tenant: green}}, priority: 10}")
+		c.Program(ctx, "b-low", "{serviceCIDRs: [rank-2], namespaceSelector: {matchLabels: {tenant: green}}, priority: -10}")
 		expectFrom(ctx, of(1)...)
-		c.Program(ctx, "a-old", cluster.From("rank-0"), green, cluster.WithPriority(20))
+		c.Program(ctx, "a-old", "{serviceCIDRs: [rank-0], namespaceSelector: {matchLabels: {tenant: green}}, priority: 20}")
 		expectFrom(ctx, of(0)...)
 	})
 
 	It("the next gets its turn when the first is full, and those that are open at last", func(ctx SpecContext) {
-		c.Program(ctx, "first", cluster.From("rank-0"), green, cluster.WithPriority(3), cluster.OrFallBack())
-		c.Program(ctx, "second", cluster.From("rank-1"), green, cluster.WithPriority(2), cluster.OrFallBack())
+		c.Program(ctx, "first", "{serviceCIDRs: [rank-0], namespaceSelector: {matchLabels: {tenant: green}}, priority: 3, onFull: Fallback}")
+		c.Program(ctx, "second", "{serviceCIDRs: [rank-1], namespaceSelector: {matchLabels: {tenant: green}}, priority: 2, onFull: Fallback}")
 		create := func(name string) (services []*corev1.Service) {
 			GinkgoHelper()
 			for i := range size(of(0)[0]) {
@@ -206,7 +205,7 @@ var _ = inOrder("Of several policies and ranges for a Service", func() {
 		c.WaitFreed(ctx, last)
 
 		By("a third one that refuses")
-		c.Program(ctx, "third", cluster.From("rank-2"), green, cluster.WithPriority(1), cluster.OrFail())
+		c.Program(ctx, "third", "{serviceCIDRs: [rank-2], namespaceSelector: {matchLabels: {tenant: green}}, priority: 1, onFull: Fail}")
 		third := create("third")
 		Expect(cluster.In(of(2)[0], third...)).To(HaveLen(len(third)))
 		c.ExpectRefused(ctx, "third", cluster.Dual("green", "nowhere"))
@@ -216,10 +215,10 @@ var _ = inOrder("Of several policies and ranges for a Service", func() {
 	It("a policy decides about the families alone of which it has ranges", func(ctx SpecContext) {
 		c.OfferRange(ctx, "only-4", nil, "10.105.16.0/28")
 		c.OfferRange(ctx, "only-6", nil, "fd00:105:16::/124")
-		c.Program(ctx, "four", cluster.From("only-4"), green, cluster.WithPriority(2), cluster.OrFail())
-		c.Program(ctx, "both", cluster.From("rank-0"), green, cluster.WithPriority(1), cluster.OrFail())
+		c.Program(ctx, "four", "{serviceCIDRs: [only-4], namespaceSelector: {matchLabels: {tenant: green}}, priority: 2, onFull: Fail}")
+		c.Program(ctx, "both", "{serviceCIDRs: [rank-0], namespaceSelector: {matchLabels: {tenant: green}}, priority: 1, onFull: Fail}")
 		expectFrom(ctx, "10.105.16.0/28", of(0)[1])
-		c.Program(ctx, "six", cluster.From("only-6"), green, cluster.WithPriority(3), cluster.OrFail())
+		c.Program(ctx, "six", "{serviceCIDRs: [only-6], namespaceSelector: {matchLabels: {tenant: green}}, priority: 3, onFull: Fail}")
 		expectFrom(ctx, "10.105.16.0/28", "fd00:105:16::/124")
 	})
 
@@ -227,7 +226,7 @@ var _ = inOrder("Of several policies and ranges for a Service", func() {
 		cidrs := []string{"10.104.0.0/26", "10.104.0.64/26"}
 		c.OfferRange(ctx, "lower", nil, cidrs[0], "fd00:104::/122")
 		c.OfferRange(ctx, "upper", nil, cidrs[1], "fd00:104::40/122")
-		c.Program(ctx, "banded", cluster.From("lower", "upper"), green, cluster.OrFail())
+		c.Program(ctx, "banded", "{serviceCIDRs: [lower, upper], namespaceSelector: {matchLabels: {tenant: green}}, onFull: Fail}")
 		first := fill(ctx, 2*dynamics(cidrs[0]), func(i int) *corev1.Service { return cluster.Dual("green", fmt.Sprintf("first-%d", i)) })
 		next := fill(ctx, 8, func(i int) *corev1.Service {
 			return cluster.Single("green", fmt.Sprintf("next-%d", i), corev1.IPv4Protocol)
@@ -278,7 +277,7 @@ var _ = inOrder("Ranges that a policy selects by their labels", func() {
 	}
 
 	It("refuse while there is none", func(ctx SpecContext) {
-		c.CreatePolicy(ctx, "green", cluster.FromLabelled("of", "green"), cluster.ForNamespaces("tenant", "green"), cluster.Exclusive(), cluster.OrFail())
+		c.ApplyPolicy(ctx, "green", "{serviceCIDRSelector: {matchLabels: {of: green}}, namespaceSelector: {matchLabels: {tenant: green}}, exclusive: true, onFull: Fail}")
 		refused(ctx)
 	})
 

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -22,72 +21,9 @@ import (
 // followerDelay is how much longer than the leader, who writes the status, the other replicas may take to learn of a change.
 const followerDelay = 300 * time.Millisecond
 
-// PolicyOption changes a policy under construction.
-type PolicyOption func(*v1alpha1.ServiceCIDRPolicySpec)
-
-// NewPolicy builds a policy of all namespaces and no ranges.
-func NewPolicy(name string, options ...PolicyOption) *v1alpha1.ServiceCIDRPolicy {
-	policy := &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	for _, option := range options {
-		option(&policy.Spec)
-	}
-	return policy
-}
-
-// From names the ServiceCIDRs.
-func From(serviceCIDRs ...string) PolicyOption {
-	return func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceCIDRs = serviceCIDRs }
-}
-
-// FromLabelled selects the ServiceCIDRs with a label.
-func FromLabelled(key, value string) PolicyOption {
-	return func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceCIDRSelector = labelled(key, value) }
-}
-
-// ForNamespaces selects the namespaces with a label.
-func ForNamespaces(key, value string) PolicyOption {
-	return func(s *v1alpha1.ServiceCIDRPolicySpec) { s.NamespaceSelector = labelled(key, value) }
-}
-
-// ForServices selects the Services with a label.
-func ForServices(key, value string) PolicyOption {
-	return func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceSelector = labelled(key, value) }
-}
-
-func labelled(key, value string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
-}
-
-// Exclusive keeps others out.
-func Exclusive() PolicyOption {
-	return func(s *v1alpha1.ServiceCIDRPolicySpec) { s.Exclusive = true }
-}
-
-// OrFail refuses Services when the ranges are full.
-func OrFail() PolicyOption {
-	return func(s *v1alpha1.ServiceCIDRPolicySpec) { s.OnFull = v1alpha1.OnFullFail }
-}
-
-// OrFallBack goes elsewhere when the ranges are full.
-func OrFallBack() PolicyOption {
-	return func(s *v1alpha1.ServiceCIDRPolicySpec) { s.OnFull = v1alpha1.OnFullFallback }
-}
-
-// WithPriority sets the priority.
-func WithPriority(priority int32) PolicyOption {
-	return func(s *v1alpha1.ServiceCIDRPolicySpec) { s.Priority = priority }
-}
-
-// CoolsDown lets freed addresses cool down.
-func CoolsDown(d time.Duration) PolicyOption {
-	return func(s *v1alpha1.ServiceCIDRPolicySpec) { s.CoolDown = &metav1.Duration{Duration: d} }
-}
-
-// Reserves adds a reservation. owner is namespace/name of the Service that it is for, or empty.
-func Reserves(name, address, owner string) PolicyOption {
-	return func(s *v1alpha1.ServiceCIDRPolicySpec) {
-		s.Reservations = append(s.Reservations, v1alpha1.Reservation{Name: name, Address: address, For: owner})
-	}
+// newPolicy is a policy as far as it is needed to find one.
+func newPolicy(name string) *v1alpha1.ServiceCIDRPolicy {
+	return &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
 func (c *Cluster) policyClient() client.Client {
@@ -132,7 +68,7 @@ func (c *Cluster) AddPolicy(ctx context.Context, name, spec string) {
 // DropPolicy deletes a policy, if there is one, and waits for nothing.
 func (c *Cluster) DropPolicy(ctx context.Context, name string) {
 	GinkgoHelper()
-	Expect(client.IgnoreNotFound(c.policies.Delete(ctx, NewPolicy(name)))).To(Succeed())
+	Expect(client.IgnoreNotFound(c.policies.Delete(ctx, newPolicy(name)))).To(Succeed())
 }
 
 // TryPolicyChange merges a patch, in YAML, into the spec of a policy, and returns the API server's answer.
@@ -140,35 +76,21 @@ func (c *Cluster) TryPolicyChange(ctx context.Context, name, spec string) error 
 	GinkgoHelper()
 	patch, err := yaml.YAMLToJSON([]byte("{spec: " + spec + "}"))
 	Expect(err).NotTo(HaveOccurred(), spec)
-	return c.policies.Patch(ctx, NewPolicy(name), client.RawPatch(types.MergePatchType, patch))
+	return c.policies.Patch(ctx, newPolicy(name), client.RawPatch(types.MergePatchType, patch))
 }
 
-// CreatePolicy creates a policy without waiting for anybody to look at it.
-func (c *Cluster) CreatePolicy(ctx context.Context, name string, options ...PolicyOption) {
+// ApplyPolicy creates a policy with a spec in YAML, or replaces its spec, without waiting for anybody to look at it.
+func (c *Cluster) ApplyPolicy(ctx context.Context, name, spec string) {
 	GinkgoHelper()
-	Expect(c.policies.Create(ctx, NewPolicy(name, options...))).To(Succeed())
+	policy := client.ApplyConfigurationFromUnstructured(PolicyText(name, spec))
+	Expect(c.policies.Apply(ctx, policy, client.FieldOwner("test"), client.ForceOwnership)).To(Succeed(), spec)
 }
 
-// Program creates a policy, or replaces its spec, and waits until it is programmed.
-func (c *Cluster) Program(ctx context.Context, name string, options ...PolicyOption) {
+// Program is ApplyPolicy that waits until the policy is programmed.
+func (c *Cluster) Program(ctx context.Context, name, spec string) {
 	GinkgoHelper()
-	if c.Policy(ctx, name) == nil {
-		c.CreatePolicy(ctx, name, options...)
-	} else {
-		c.ChangePolicy(ctx, name, func(p *v1alpha1.ServiceCIDRPolicy) { p.Spec = NewPolicy(name, options...).Spec })
-	}
+	c.ApplyPolicy(ctx, name, spec)
 	c.WaitProgrammed(ctx, name)
-}
-
-// ChangePolicy changes a policy without waiting for anybody to look at it.
-func (c *Cluster) ChangePolicy(ctx context.Context, name string, change func(*v1alpha1.ServiceCIDRPolicy)) {
-	GinkgoHelper()
-	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		policy := c.Policy(ctx, name)
-		Expect(policy).NotTo(BeNil(), name)
-		change(policy)
-		return c.policies.Update(ctx, policy)
-	})).To(Succeed())
 }
 
 // WaitProgrammed waits until policies are Programmed in their present generation, and all replicas have had time to learn of it.
@@ -232,7 +154,7 @@ func (c *Cluster) PolicyCondition(ctx context.Context, name, kind string) metav1
 func (c *Cluster) DeletePolicies(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
-		Expect(c.policies.Delete(ctx, NewPolicy(name))).To(Succeed())
+		Expect(c.policies.Delete(ctx, newPolicy(name))).To(Succeed())
 	}
 	for _, name := range names {
 		Eventually(c.KeptBy).WithArguments(ctx, name).Should(BeEmpty(), name)
