@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -103,18 +102,6 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 			_, _, err = config.Parse([]byte(shown))
 			Expect(err).NotTo(HaveOccurred(), shown)
 		}
-	})
-
-	// Documented commands name objects; these are the names.
-	It("have the names that their comments and the guide use", func(ctx SpecContext) {
-		Expect(manifests.Only[appsv1.DaemonSet](manifests.Render(ctx, base), "DaemonSet").Name).To(Equal(account))
-		Expect(podOf(manifests.Render(ctx, base)).Labels).To(HaveKeyWithValue("app.kubernetes.io/component", "proxyagent"))
-		guide, err := os.ReadFile("../../../docs/proxyagent.md")
-		Expect(err).NotTo(HaveOccurred())
-		for _, path := range variants {
-			Expect(string(guide)).To(ContainSubstring(strings.TrimPrefix(path, "../../../")))
-		}
-		Expect(string(guide)).To(ContainSubstring("daemonset/" + account))
 	})
 })
 

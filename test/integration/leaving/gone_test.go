@@ -17,51 +17,30 @@ import (
 //  2. Services get addresses and lost IPAddresses come back: that was never ours alone.
 //  3. A range that nothing needs is deleted. kube-controller-manager lets go of it, but our finalizer holds it.
 //  4. `manager cleanup` lets go. It takes the killed manager for a running one until the Lease has run out.
-var _ = Describe("A manager that is simply gone", Ordered, func() {
-	var c *cluster.Cluster
+//  5. The operator is installed anew: nothing of the clean-up stands in its way.
+var _ = It("A manager that is simply gone is not missed, can be cleaned up after, and may come back", func(ctx SpecContext) {
+	c := cluster.Start(ctx, cluster.Options{BesideUpstream: true, OperatorArgs: []string{"--leader-elect=true", leaseNamespace}})
+	c.CreateServiceCIDR(ctx, "stuck", "10.104.0.0/24")
+	c.WaitLookedAfter(ctx, "stuck")
+	Expect(c.Operator.Kill()).To(Succeed())
+	output, status := cleanUp(ctx, c, leaseNamespace)
+	Expect(status).To(Equal(couldNot), strings.Join(output, "\n"))
+	worksByItself(ctx, c)
 
-	BeforeAll(func(ctx SpecContext) {
-		c = cluster.Start(ctx, cluster.Options{BesideUpstream: true, OperatorArgs: []string{"--leader-elect=true", leaseNamespace}})
-		c.CreateServiceCIDR(ctx, "stuck", "10.104.0.0/24")
-		c.WaitLookedAfter(ctx, "stuck")
-		Expect(c.Operator.Kill()).To(Succeed())
-	})
+	c.DeleteServiceCIDRs(ctx, "stuck")
+	Eventually(c.ServiceCIDR).WithArguments(ctx, "stuck").Should(HaveField("Finalizers", ConsistOf(cluster.OurFinalizer)), "kube-controller-manager lets go")
+	Consistently(c.Remaining).WithArguments(ctx, "stuck").WithTimeout(5 * time.Second).Should(HaveLen(1))
 
-	It("counts as running until its Lease has run out", func(ctx SpecContext) {
-		output, status := cleanUp(ctx, c, leaseNamespace)
-		Expect(status).To(Equal(couldNot), strings.Join(output, "\n"))
-		Expect(c.ServiceCIDR(ctx, "stuck").Finalizers).To(ContainElement(cluster.OurFinalizer))
-	})
+	Eventually(func() int {
+		_, status := cleanUp(ctx, c, leaseNamespace)
+		return status
+	}).WithPolling(time.Second).Should(Equal(done), "the Lease runs out")
+	Eventually(c.Remaining).WithArguments(ctx, "stuck").Should(BeEmpty())
+	after := everything(ctx, c)
+	Expect(bare(after).Changes(after.Content())).To(BeEmpty())
 
-	It("is not missed by allocation and repair", func(ctx SpecContext) {
-		worksByItself(ctx, c)
-		c.HoldAddress(ctx, "passing", "10.104.0.77")
-		deleteServices(ctx, c, "passing")
-	})
-
-	It("leaves ranges behind that cannot be deleted", func(ctx SpecContext) {
-		c.DeleteServiceCIDRs(ctx, "stuck")
-		Eventually(c.ServiceCIDR).WithArguments(ctx, "stuck").Should(HaveField("Finalizers", ConsistOf(cluster.OurFinalizer)), "kube-controller-manager lets go")
-		Consistently(c.Remaining).WithArguments(ctx, "stuck").WithTimeout(5 * time.Second).Should(HaveLen(1))
-	})
-
-	It("goes on being missed by nobody meanwhile", func(ctx SpecContext) { worksByItself(ctx, c) })
-
-	It("is cleaned up after", func(ctx SpecContext) {
-		Eventually(func() int {
-			_, status := cleanUp(ctx, c, leaseNamespace)
-			return status
-		}).WithPolling(time.Second).Should(Equal(done), "the Lease runs out")
-		Eventually(c.Remaining).WithArguments(ctx, "stuck").Should(BeEmpty())
-		after := everything(ctx, c)
-		Expect(bare(after).Changes(after.Content())).To(BeEmpty())
-	})
-
-	// A cluster in which the operator was, is installed anew: nothing of the clean-up may stand in its way.
-	It("may come back", func(ctx SpecContext) {
-		c.StartOperator(ctx, "--leader-elect=true", leaseNamespace)
-		c.WaitLookedAfter(ctx, "kubernetes")
-		service := c.CreateService(ctx, "returned", framework.RequireDualStack())
-		Eventually(c.IPAddress).WithArguments(ctx, service.Spec.ClusterIP).Should(HaveField("Labels", HaveKey(cluster.BandLabel)))
-	})
+	c.StartOperator(ctx, "--leader-elect=true", leaseNamespace)
+	c.WaitLookedAfter(ctx, "kubernetes")
+	service := c.CreateService(ctx, "returned", framework.RequireDualStack())
+	Eventually(c.Labels).WithArguments(ctx, service.Spec.ClusterIP).Should(HaveKey(cluster.BandLabel))
 })

@@ -46,11 +46,4 @@ var _ = Describe("What the API server fills in", func() {
 		Entry("with fractions", "0.000001h0.5m1.5s0.000001ms", 3600*time.Microsecond+30*time.Second+1500*time.Millisecond+time.Nanosecond),
 		Entry("with many digits", "00000.000000000m2592000s", 30*24*time.Hour),
 	)
-
-	It("drops what it does not know", func(ctx SpecContext) {
-		policy := draft(`{serviceCIDRs: [tenant-a], exclusiv: true}`)
-		Expect(admin.Create(ctx, policy)).To(Succeed())
-		DeferCleanup(admin.Delete, policy)
-		Expect(policy.Object["spec"]).To(And(HaveKeyWithValue("exclusive", false), Not(HaveKey("exclusiv"))))
-	})
 })

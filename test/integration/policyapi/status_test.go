@@ -27,15 +27,6 @@ var _ = Describe("The status", func() {
 		Expect(c.Policy(ctx, "boast").Status).To(BeZero())
 	})
 
-	It("brings no change of the spec along", func(ctx SpecContext) {
-		policy := created(ctx, "separate", v1alpha1.ServiceCIDRPolicySpec{ServiceCIDRs: []string{"tenant-a"}})
-		policy.Spec.ServiceCIDRs, policy.Status = []string{"tenant-b"}, programmed()
-		Expect(admin.Status().Update(ctx, policy)).To(Succeed())
-		got := c.Policy(ctx, "separate")
-		Expect(got.Spec.ServiceCIDRs).To(Equal([]string{"tenant-a"}))
-		Expect(got.Status.Conditions).To(HaveLen(1))
-	})
-
 	It("leaves the generation alone, which the spec moves", func(ctx SpecContext) {
 		policy := created(ctx, "generation", v1alpha1.ServiceCIDRPolicySpec{})
 		policy.Status = programmed()
@@ -45,15 +36,6 @@ var _ = Describe("The status", func() {
 		Expect(admin.Update(ctx, policy)).To(Succeed())
 		Expect(policy.Generation).To(Equal(int64(2)))
 		Expect(policy.Status.ObservedGeneration).To(Equal(int64(1)), "the update has taken the status away")
-	})
-
-	It("has room for one range that two ServiceCIDRs offer, and for both families of one", func(ctx SpecContext) {
-		policy := created(ctx, "ranges", v1alpha1.ServiceCIDRPolicySpec{})
-		policy.Status.Ranges = []v1alpha1.PolicyRange{
-			{ServiceCIDR: "a", CIDR: "10.96.0.0/24"}, {ServiceCIDR: "a", CIDR: "fd00:10:96::/112"}, {ServiceCIDR: "b", CIDR: "10.96.0.0/24"},
-		}
-		Expect(admin.Status().Update(ctx, policy)).To(Succeed())
-		Expect(c.Policy(ctx, "ranges").Status.Ranges).To(Equal(policy.Status.Ranges))
 	})
 
 	It("remembers ten refusals and no eleventh", func(ctx SpecContext) {
