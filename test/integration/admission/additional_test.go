@@ -246,26 +246,6 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		complains(ctx, "other-family", "green-6", "family")
 		Expect(additional(ctx, "other-family")).To(BeEmpty())
 	})
-
-	// The labels and annotations of IPAddresses of ours are anybody's too, who may write IPAddresses. What becomes of these is theirs.
-	It("go on beside junk", Label("all"), func(ctx SpecContext) {
-		for i, annotations := range []map[string]string{
-			nil,
-			{"clusterip-operator.io/service-uid": "\n", "clusterip-operator.io/service-cidr": "🦜"},
-			{"clusterip-operator.io/released-at": "yesterday", "clusterip-operator.io/last-service": "a/b/c"},
-			{"clusterip-operator.io/released-at": "9999-12-31T23:59:59.999999999Z", "clusterip-operator.io/reservation": strings.Repeat("x", 5000)},
-		} {
-			for j, purpose := range []string{cluster.Reservation, cluster.Cooling, cluster.Additional, "unheard-of"} {
-				address := fmt.Sprintf("10.130.0.%d", 100+10*i+j)
-				planted := framework.NewIPAddress(address, cluster.Namespace, "never-was", framework.ManagedBy(cluster.ManagedByUs), framework.WithIPLabel(cluster.PurposeLabel, purpose))
-				planted.Annotations = annotations
-				c.CreateIPAddress(ctx, planted)
-				DeferCleanup(func(ctx SpecContext) { _ = c.Networking().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{}) })
-			}
-		}
-		c.CreateService(ctx, "beside-junk", framework.RequireDualStack(), withAdditional("blue"))
-		getsAdditional(ctx, "beside-junk", blue4, blue6)
-	})
 })
 
 // isStatic reports whether an address of the specs' ranges, of 256 addresses each, is in the static band: the first sixteen of them.

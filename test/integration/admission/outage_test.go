@@ -193,30 +193,6 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		expectNormal(ctx)
 	})
 
-	It("the certificate expires while the replicas run, and is renewed", func(ctx SpecContext) {
-		changeSecret(ctx, c, expired)
-		create(ctx, 0)
-		c.WaitServing(ctx)
-		expectNormal(ctx)
-	})
-
-	It("the webhook's Service is gone", func(ctx SpecContext) {
-		gone := &admissionregistrationv1.ServiceReference{Namespace: cluster.OperatorNamespace, Name: "clusterip-operator-webhook"}
-		changeWebhooks(ctx, c, admissionregistrationv1.Ignore, admissionregistrationv1.WebhookClientConfig{Service: gone})
-		createAlone(ctx, 0)
-		c.RemoveWebhooks(ctx)
-		c.AddWebhooks(ctx)
-		expectNormal(ctx)
-	})
-
-	It("the API server was started anew", func(ctx SpecContext) {
-		Expect(c.API.Kill()).To(Succeed())
-		Expect(c.API.Start(ctx)).To(Succeed())
-		create(ctx, timeout)
-		c.WaitServing(ctx)
-		expectNormal(ctx)
-	})
-
 	It("somebody else is in the place of the webhook: a slow one, and one that is waited for, while the API server starts", func(ctx SpecContext) {
 		c.StopReplicas()
 		slow, _ := startOtherWebhook(5 * time.Second)

@@ -11,24 +11,6 @@ import (
 )
 
 var _ = Describe("A default range", func() {
-	// Five Services and the Service kubernetes are all that a /29 can hold: eight addresses less network and broadcast.
-	It("of a /29 is full with five Services, and takes the next when one has gone or a second range has come", func(ctx SpecContext) {
-		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: "10.99.0.0/29"}})
-		five := c.CreateServices(ctx, 5, named("five"))
-		expectFull(ctx, c)
-
-		By("one goes")
-		c.DeleteServices(ctx, five[2])
-		sixth := c.CreateServiceOnceFree(ctx, "sixth")
-		Expect(sixth.Spec.ClusterIP).To(Equal(five[2].Spec.ClusterIP), "the only one that was free")
-		expectFull(ctx, c)
-
-		By("a second range comes")
-		c.CreateServiceCIDR(ctx, "second", "10.99.1.0/24")
-		Expect(cluster.In("10.99.1.0/24", c.CreateServiceOnceFree(ctx, "seventh"))).To(HaveLen(1), "nobody has to be restarted")
-		c.CreateServices(ctx, 20, named("more"))
-		expectHealth(ctx, c)
-	})
 
 	// 1. A /28 is full with 13 Services and the Service kubernetes. 2. A /24 around it makes room for 254 in all, for what is the broadcast
 	// address of the one is an address of the other. 3. Those outside of the /28 go, then the /24, which those inside do not need.

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -108,33 +106,5 @@ var _ = Describe("Two API servers on one etcd", Ordered, ContinueOnFailure, func
 			g.Expect(c.Events(ctx).Ours().Warnings().For("ClusterIPNotAllocated")).To(BeEmpty())
 		}).WithTimeout(believed).Should(Succeed())
 		Expect(c.Breaches(ctx)).To(BeEmpty())
-	})
-})
-
-// IPAddresses that are nobody's Service: other controllers keep them, with labels and parents of their own, or without.
-var _ = Describe("An IPAddress that the API server's allocator did not write", Label("all"), func() {
-	It("is left alone, whatever it is called and whatever it names", func(ctx SpecContext) {
-		c := cluster.Start(ctx, cluster.Options{})
-		parent := func(group, resource, namespace, name string) framework.IPAddressOption {
-			return framework.WithParent(networkingv1.ParentReference{Group: group, Resource: resource, Namespace: namespace, Name: name})
-		}
-		before := map[string]*networkingv1.IPAddress{}
-		for _, ip := range []*networkingv1.IPAddress{
-			framework.NewIPAddress("255.255.255.255", "", "", framework.WithoutLabels(), parent("example.com", "widgets", "factory", "gear")),
-			framework.NewIPAddress("255.255.255.254", "", "", framework.ManagedBy("widgets.example.com"), parent("", "nodes", "", "worker")),
-			framework.NewIPAddress("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "", "", framework.WithoutLabels(), parent("", "services", "default", "missing")),
-			framework.NewIPAddress("10.96.77.77", "", "", framework.ManagedBy("widgets.example.com"), parent("", "services", "default", "kubernetes")),
-			framework.NewIPAddress("fd00:10:96::77", "", "", framework.WithoutLabels(), parent("", "services", "default", "missing")),
-		} {
-			before[ip.Name] = c.CreateIPAddress(ctx, ip)
-		}
-		Consistently(func(g Gomega) {
-			for address, ip := range before {
-				g.Expect(c.IPAddress(ctx, address)).To(Equal(ip), address)
-			}
-		}).WithTimeout(believed).WithPolling(500 * time.Millisecond).Should(Succeed())
-		Expect(c.Metric(ctx, "drift_detected_total")).To(BeZero())
-		_, err := c.TryService(ctx, "wants-a-reserved-one", framework.WithClusterIPs("10.96.77.77"))
-		Expect(err).To(Satisfy(apierrors.IsInvalid), "it is taken")
 	})
 })

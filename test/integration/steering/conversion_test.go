@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
@@ -131,19 +130,5 @@ var _ = inOrder("A Service of a tenant", func() {
 				Eventually(c.Owner).WithArguments(ctx, address).Should(Equal("blue/replaced"))
 			}
 		}
-	})
-
-	// The status says what the objects say.
-	It("is counted once, whatever it went through", func(ctx SpecContext) {
-		Eventually(func(g Gomega) {
-			used := 0
-			for _, service := range c.Services(ctx) {
-				used += len(cluster.In(range4, &service)) + len(cluster.In(range6, &service))
-			}
-			status := c.Policy(ctx, "blue").Status.Summary
-			g.Expect(status).To(Equal(v1alpha1.PolicySummary{Ranges: 2, BandStatus: v1alpha1.BandStatus{
-				Size: 126 + 127, Used: int64(used), Cooling: int64(len(c.KeptBy(ctx, "blue"))), Free: int64(126 + 127 - used - len(c.KeptBy(ctx, "blue"))),
-			}}))
-		}).Should(Succeed())
 	})
 })

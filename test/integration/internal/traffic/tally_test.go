@@ -4,9 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -40,24 +38,5 @@ func TestOutcomeOf(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
-	}
-}
-
-func TestTallyKeepsAnExampleOfEachFailure(t *testing.T) {
-	var got Tally
-	got.Add(3*time.Millisecond, nil)
-	got.Add(5*time.Millisecond, nil)
-	got.Add(time.Hour, errors.New("first"))
-	got.Add(time.Hour, errors.New("second"))
-
-	if diff := cmp.Diff(map[Outcome]int{Other: 2}, got.Failures()); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if got.Count(Created) != 2 || got.Slowest() != 5*time.Millisecond {
-		t.Errorf("%d created, slowest %s; want 2, 5ms", got.Count(Created), got.Slowest())
-	}
-	const want = "2 created; 2 other (such as: first); p50 4.00 ms, p99 5.00 ms, slowest 5.00 ms"
-	if got.String() != want {
-		t.Errorf("got %q, want %q", got.String(), want)
 	}
 }
