@@ -5,6 +5,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -62,4 +64,52 @@ var _ = Describe("A default range", func() {
 		Expect(c.Metric(ctx, "available_ips", "cidr", "fd00:64::/64")).To(BeNumerically("~", float64(1<<64), 1<<20))
 		Expect(c.Breaches(ctx)).To(BeEmpty())
 	})
+})
+
+// 1. A cluster of one family has a Service. 2. Its API server dies and is started again with a second family, while the operator goes on.
+// 3. The default ServiceCIDR has both. 4. The old Service gets a second address, a new one gets two. 5. The operator looks after the
+// second family without being started again.
+var _ = Describe("A cluster of one family", func() {
+	DescribeTable("becomes one of two under a running operator", func(ctx SpecContext, first, second string) {
+		const kubernetes = "kubernetes"
+		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: first}})
+		old := c.CreateService(ctx, "old")
+		process := c.Operator.Pid()
+		labelled := func(address string) { // by an operator that looks after it
+			GinkgoHelper()
+			Eventually(c.Labels).WithArguments(ctx, address).Should(HaveKeyWithValue(cluster.BandLabel, "dynamic"), address)
+		}
+		labelled(old.Spec.ClusterIP)
+
+		Expect(c.API.Kill()).To(Succeed()) // asked politely, it would wait a minute for the operator's watches to end
+		Expect(c.Restart(ctx, framework.Options{ServiceClusterIPRange: first + "," + second})).To(Succeed())
+		Eventually(func() []string { return c.ServiceCIDR(ctx, kubernetes).Spec.CIDRs }).Should(HaveExactElements(first, second))
+		Expect(c.Condition(ctx, kubernetes, cluster.Ready).Status).To(Equal(metav1.ConditionTrue))
+
+		// The API server allocates from what it has seen so far, which for a moment lacks the second range.
+		var upgraded *corev1.Service
+		Eventually(func() (err error) {
+			upgraded, err = c.PatchService(ctx, "old", `{"spec":{"ipFamilyPolicy":"RequireDualStack"}}`)
+			return err
+		}).Should(Succeed())
+		Expect(upgraded.Spec.ClusterIPs).To(HaveExactElements(old.Spec.ClusterIP, Not(BeEmpty())))
+		fresh := c.CreateServiceOnceFree(ctx, "fresh", framework.RequireDualStack())
+		Expect(fresh.Spec.ClusterIPs).To(HaveLen(2))
+
+		for _, s := range []*corev1.Service{upgraded, fresh} {
+			for _, address := range s.Spec.ClusterIPs {
+				labelled(address)
+			}
+		}
+		Expect(c.Metric(ctx, "addresses", "cidr", second, "state", "allocated")).To(BeEquivalentTo(2))
+		expectHealth(ctx, c)
+
+		c.DeleteIPAddress(ctx, fresh.Spec.ClusterIPs[1])
+		Eventually(c.Owner).WithArguments(ctx, fresh.Spec.ClusterIPs[1]).Should(Equal("default/fresh"))
+		Expect(c.Operator.Pid()).To(Equal(process))
+		Expect(c.Operator.Running()).To(BeTrue())
+	},
+		Entry("IPv6 after IPv4", "10.95.0.0/16", "fd00:95::/112"),
+		Entry("IPv4 after IPv6", "fd00:95::/112", "10.95.0.0/16"),
+	)
 })

@@ -1,10 +1,13 @@
 // Package behaviour_test holds the operator to what people expect of ServiceCIDRs and IPAddresses from Kubernetes itself:
-// ranges fill, grow, shrink and go, families are added, API servers race. With the operator all of it is as it was without.
+// ranges fill, grow, shrink and go, families are added, API servers race. With the operator all of it is as it was without. And it ends managers in
+// every way in which they end (asked to, killed, in the middle of work, with a standby beside them) and API servers under them, and wants the cluster
+// to come out whole.
 //
 // Start with growth_test.go; each file is one topic.
 package behaviour_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -45,4 +48,18 @@ func expectHealth(ctx SpecContext, c *cluster.Cluster) {
 	Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
 	Expect(c.Metric(ctx, "drift_detected_total")).To(BeZero())
 	Expect(c.Events(ctx).Ours().Warnings().For("ClusterIPNotAllocated")).To(BeEmpty())
+}
+
+// ourWriter is the field manager of the IPAddresses that the manager writes. It tells them from those that the API server
+// repairs, which it does too, after minutes.
+const ourWriter = "clusterip-operator-ipaddress"
+
+// restored deletes the IPAddress of a Service and waits until the manager has written it anew.
+func restored(ctx context.Context, c *cluster.Cluster, service *corev1.Service, within time.Duration) {
+	GinkgoHelper()
+	address := service.Spec.ClusterIP
+	c.DeleteIPAddress(ctx, address)
+	Eventually(c.Owner).WithArguments(ctx, address).WithTimeout(within).Should(Equal(service.Namespace + "/" + service.Name))
+	Expect(c.IPAddress(ctx, address).ManagedFields).To(ContainElement(HaveField("Manager", ourWriter)),
+		"it was not the manager that restored it")
 }

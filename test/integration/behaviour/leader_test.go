@@ -1,4 +1,4 @@
-package lifecycle_test
+package behaviour_test
 
 import (
 	"context"
