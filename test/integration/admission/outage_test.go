@@ -3,11 +3,9 @@ package admission_test
 import (
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
+	"slices"
 	"sync"
 	"time"
 
@@ -252,29 +250,18 @@ func startOtherWebhook(delay time.Duration) (config admissionregistrationv1.Webh
 		mu   sync.Mutex
 		seen []string // "user resource"
 	)
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var review admissionv1.AdmissionReview
-		body, err := io.ReadAll(r.Body)
-		if err != nil || json.Unmarshal(body, &review) != nil || review.Request == nil {
-			http.Error(w, "no AdmissionReview", http.StatusBadRequest)
-			return
-		}
+	config = cluster.StartWebhook(func(r *http.Request, question *admissionv1.AdmissionRequest, _ *admissionv1.AdmissionResponse) {
 		mu.Lock()
-		seen = append(seen, review.Request.UserInfo.Username+" "+review.Request.Resource.Resource)
+		seen = append(seen, question.UserInfo.Username+" "+question.Resource.Resource)
 		mu.Unlock()
 		select {
 		case <-time.After(delay):
 		case <-r.Context().Done():
 		}
-		review.Request, review.Response = nil, &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-		_ = json.NewEncoder(w).Encode(review) // whoever asked may have gone
-	}))
-	DeferCleanup(server.Close)
-	DeferCleanup(server.CloseClientConnections) // comes first: an API server that gave up does not keep us waiting
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	return admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: authority}, func() []string {
+	})
+	return config, func() []string {
 		mu.Lock()
 		defer mu.Unlock()
-		return append([]string{}, seen...)
+		return slices.Clone(seen)
 	}
 }

@@ -3,7 +3,6 @@ package agentwatch_test
 import (
 	"context"
 	"net/netip"
-	"slices"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -97,30 +96,33 @@ func (a *agent) add(c model.Changes) {
 	}
 }
 
+// locked reads something of an agent that goes on.
+func locked[T any](a *agent, read func() T) T {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return read()
+}
+
 // service returns a Service as something to poll; nil when it is not served.
 func (a *agent) service(name string) func() *model.Service {
 	return func() *model.Service {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if s, ok := a.state.Services[model.ServiceName{Namespace: namespace, Name: name}]; ok {
-			return &s
-		}
-		return nil
+		return locked(a, func() *model.Service {
+			if s, ok := a.state.Services[model.ServiceName{Namespace: namespace, Name: name}]; ok {
+				return &s
+			}
+			return nil
+		})
 	}
 }
 
-// endpoints returns the addresses and ports of a Service's endpoints, sorted, as something to poll.
+// endpoints returns the addresses and ports of a Service's endpoints as something to poll.
 func (a *agent) endpoints(name string) func() []string {
-	return func() []string {
-		s := a.service(name)()
-		if s == nil {
-			return []string{"no such Service"}
+	return func() (out []string) {
+		if s := a.service(name)(); s != nil {
+			for _, e := range s.Endpoints {
+				out = append(out, e.Addr.String())
+			}
 		}
-		out := []string{}
-		for _, e := range s.Endpoints {
-			out = append(out, e.Addr.String())
-		}
-		slices.Sort(out)
 		return out
 	}
 }
@@ -128,42 +130,25 @@ func (a *agent) endpoints(name string) func() []string {
 // allocation returns what is known of an address, as something to poll; the zero value for nothing.
 func (a *agent) allocation(addr string) func() model.Allocation {
 	return func() model.Allocation {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.state.Allocations[netip.MustParseAddr(addr)]
+		return locked(a, func() model.Allocation { return a.state.Allocations[netip.MustParseAddr(addr)] })
 	}
 }
 
-// ranges returns the ranges as something to poll.
-func (a *agent) ranges() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	out := []string{}
-	for _, r := range a.state.Ranges {
+// ranges returns the ranges, node the Node, and wakes how often there was something to take.
+func (a *agent) ranges() (out []string) {
+	for _, r := range locked(a, func() []netip.Prefix { return a.state.Ranges }) {
 		out = append(out, r.String())
 	}
 	return out
 }
 
-// node returns the Node as something to poll.
-func (a *agent) node() model.Node {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.state.Node
-}
-
-// wakes returns how often there was something to take, as something to poll.
-func (a *agent) wakes() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.woken
-}
+func (a *agent) node() model.Node { return locked(a, func() model.Node { return a.state.Node }) }
+func (a *agent) wakes() int       { return locked(a, func() int { return a.woken }) }
 
 // told returns what was told gone since it was asked last.
 func (a *agent) told() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	gone := a.gone
-	a.gone = nil
-	return gone
+	return locked(a, func() []string {
+		defer func() { a.gone = nil }()
+		return a.gone
+	})
 }

@@ -167,15 +167,6 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 		Entry("at something that is no Service", "pointed-at-pod", networkingv1.ParentReference{Resource: "pods", Namespace: "default", Name: "web-0"}),
 	)
 
-	// An address that no Service holds, under the name of a Service that holds another one. The API server deletes such an
-	// IPAddress as well; whoever is first, it must not stay.
-	It("does not stay under the name of a Service that does not hold it", func(ctx SpecContext) {
-		for _, address := range []string{"10.96.0.201", "fd00:10:96::c9"} { // of the static band: nobody draws them
-			c.CreateIPAddress(ctx, framework.NewIPAddress(address, "default", "kubernetes"))
-			Eventually(c.IPAddress).WithArguments(ctx, address).Should(BeNil(), address)
-		}
-	})
-
 	// The API server finds its own IPAddresses by their labels: without them, a live address is nobody's. They are written back
 	// without a moment in which the address would be free, so it is still the same object.
 	It("gets its labels back in place", func(ctx SpecContext) {

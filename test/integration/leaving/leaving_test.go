@@ -138,7 +138,7 @@ var _ = Describe("An operator that leaves", Ordered, func() {
 			}
 			c.DeleteIPAddress(ctx, foreign) // upstream does not look at it
 			Consistently(c.Remaining).WithArguments(ctx, "ours", "closing").WithTimeout(pastGrace).WithPolling(500 * time.Millisecond).Should(HaveLen(2))
-			deleteServices(ctx, c, "in-ours", "in-closing")
+			c.DeleteServices(ctx, framework.NewService(cluster.Namespace, "in-ours"), framework.NewService(cluster.Namespace, "in-closing"))
 			Eventually(c.Remaining).WithArguments(ctx, "ours", "closing").Should(BeEmpty())
 		})
 
@@ -217,6 +217,16 @@ func conditionType(condition any) string {
 	return kind
 }
 
+// dropConditions leaves an empty status where the last one goes.
+func dropConditions(object *unstructured.Unstructured, drop func(kind string) bool) {
+	status, _ := object.Object["status"].(map[string]any)
+	if left := slices.DeleteFunc(conditions(object), func(c any) bool { return drop(conditionType(c)) }); len(left) > 0 {
+		status["conditions"] = left
+	} else {
+		delete(status, "conditions")
+	}
+}
+
 // bare is the content of objects without everything that is ours.
 func bare(objects inventory.Objects) inventory.Objects {
 	left := objects.Content()
@@ -231,9 +241,10 @@ func bare(objects inventory.Objects) inventory.Objects {
 			object.SetLabels(labels)
 		}
 		if finalizers := object.GetFinalizers(); slices.Contains(finalizers, cluster.OurFinalizer) {
-			object.SetFinalizers(orNil(slices.DeleteFunc(finalizers, func(f string) bool { return f == cluster.OurFinalizer })))
+			left := slices.DeleteFunc(finalizers, func(f string) bool { return f == cluster.OurFinalizer })
+			object.SetFinalizers(append([]string(nil), left...)) // nil for none
 		}
-		setConditions(object, slices.DeleteFunc(conditions(object), func(c any) bool { return strings.HasPrefix(conditionType(c), ourPrefix) }))
+		dropConditions(object, func(kind string) bool { return strings.HasPrefix(kind, ourPrefix) })
 	}
 	return left
 }
@@ -242,7 +253,7 @@ func bare(objects inventory.Objects) inventory.Objects {
 func withoutReady(objects inventory.Objects, names ...string) inventory.Objects {
 	for _, name := range names {
 		if object := objects.Get(inventory.ServiceCIDRs, "", name); object != nil {
-			setConditions(object, slices.DeleteFunc(conditions(object), func(c any) bool { return conditionType(c) == cluster.Ready }))
+			dropConditions(object, func(kind string) bool { return kind == cluster.Ready })
 		}
 	}
 	return objects
@@ -256,30 +267,4 @@ func ready(objects inventory.Objects, name string) any {
 		}
 	}
 	return nil
-}
-
-// setConditions leaves an empty status where the last one goes.
-func setConditions(object *unstructured.Unstructured, left []any) {
-	status, found := object.Object["status"].(map[string]any)
-	switch {
-	case !found:
-	case len(left) == 0:
-		delete(status, "conditions")
-	default:
-		status["conditions"] = left
-	}
-}
-
-func orNil(list []string) []string {
-	if len(list) == 0 {
-		return nil
-	}
-	return list
-}
-
-func deleteServices(ctx context.Context, c *cluster.Cluster, names ...string) {
-	GinkgoHelper()
-	for _, name := range names {
-		c.DeleteServices(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}})
-	}
 }

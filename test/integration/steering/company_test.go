@@ -2,10 +2,8 @@ package steering_test
 
 import (
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -20,37 +18,27 @@ import (
 )
 
 // answerAsCompany is another mutating webhook, which API servers ask after ours. What it does to Services, a JSON patch, it finds by their names.
-func answerAsCompany(w http.ResponseWriter, r *http.Request) {
-	var review admissionv1.AdmissionReview
+func answerAsCompany(_ *http.Request, question *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
 	var service metav1.PartialObjectMetadata
-	if json.NewDecoder(r.Body).Decode(&review) != nil || review.Request == nil || json.Unmarshal(review.Request.Object.Raw, &service) != nil {
-		http.Error(w, "no AdmissionReview", http.StatusBadRequest)
-		return
-	}
-	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+	response.Allowed = json.Unmarshal(question.Object.Raw, &service) == nil
 	for prefix, patch := range map[string]string{
 		"labelled-": `[{"op": "add", "path": "/metadata/labels", "value": {"of": "company"}}]`,
 		"doubled-":  `[{"op": "add", "path": "/spec/ipFamilyPolicy", "value": "RequireDualStack"}]`,
 	} {
 		if strings.HasPrefix(service.Name+service.GenerateName, prefix) {
-			review.Response.Patch, review.Response.PatchType = []byte(patch), new(admissionv1.PatchTypeJSONPatch)
+			response.Patch, response.PatchType = []byte(patch), new(admissionv1.PatchTypeJSONPatch)
 		}
 	}
-	review.Request = nil
-	_ = json.NewEncoder(w).Encode(review) // whoever asked may have gone
 }
 
 // What the company changes makes API servers ask ours once more, and of two replicas it may be the other one that they ask.
 var _ = inOrder("A webhook that is asked after ours", func() {
 	BeforeAll(func(ctx SpecContext) {
-		server := httptest.NewTLSServer(http.HandlerFunc(answerAsCompany))
-		DeferCleanup(server.Close)
-		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 		configurations := c.Client().AdmissionregistrationV1().MutatingWebhookConfigurations()
 		_, err := configurations.Create(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: "zz-company"},
 			Webhooks: []admissionregistrationv1.MutatingWebhook{{
-				Name: "company.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: authority},
+				Name: "company.example.com", ClientConfig: cluster.StartWebhook(answerAsCompany),
 				AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
 				Rules: []admissionregistrationv1.RuleWithOperations{{
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
