@@ -23,12 +23,6 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-func TestUnknownFlag(t *testing.T) {
-	if status := run([]string{"--twice"}, &bytes.Buffer{}); status != 2 {
-		t.Errorf("status %d, want 2", status)
-	}
-}
-
 func TestEach(t *testing.T) {
 	ranges := []string{"10.0.0.0/24", "fd00::6/127"}
 	for name, test := range map[string]struct {

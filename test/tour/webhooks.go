@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -22,38 +23,29 @@ const webhooks = "clusterip-operator"
 // gives the manager ten seconds for an answer, for machines on which people try things are busy. The manager enters by itself whom the API server
 // may trust, perhaps at this very moment.
 func (t *tour) leadWebhooks(ctx context.Context) error {
-	configurations := t.plane.Client().AdmissionregistrationV1()
-	lead := func(config *admissionregistrationv1.WebhookClientConfig, timeout **int32) {
-		config.URL, config.Service = new("https://localhost:"+t.webhookPort()+*config.Service.Path), nil
-		*timeout = new(int32(10))
-	}
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		c, err := configurations.MutatingWebhookConfigurations().Get(ctx, webhooks, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for i := range c.Webhooks {
-			lead(&c.Webhooks[i].ClientConfig, &c.Webhooks[i].TimeoutSeconds)
-		}
-		_, err = configurations.MutatingWebhookConfigurations().Update(ctx, c, metav1.UpdateOptions{})
-		return err
-	})
+	client, err := dynamic.NewForConfig(t.plane.AdminConfig())
 	if err != nil {
-		return fmt.Errorf("leading the mutating webhook to the manager: %w", err)
+		return fmt.Errorf("making a client for webhook configurations: %w", err)
 	}
-	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		c, err := configurations.ValidatingWebhookConfigurations().Get(ctx, webhooks, metav1.GetOptions{})
-		if err != nil {
+	for _, kind := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
+		configurations := client.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(kind))
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			c, err := configurations.Get(ctx, webhooks, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			for _, webhook := range c.Object["webhooks"].([]any) {
+				config := webhook.(map[string]any)["clientConfig"].(map[string]any)
+				path := config["service"].(map[string]any)["path"].(string)
+				delete(config, "service")
+				config["url"], webhook.(map[string]any)["timeoutSeconds"] = "https://localhost:"+t.webhookPort()+path, int64(10)
+			}
+			_, err = configurations.Update(ctx, c, metav1.UpdateOptions{})
 			return err
+		})
+		if err != nil {
+			return fmt.Errorf("leading the %s to the manager: %w", kind, err)
 		}
-		for i := range c.Webhooks {
-			lead(&c.Webhooks[i].ClientConfig, &c.Webhooks[i].TimeoutSeconds)
-		}
-		_, err = configurations.ValidatingWebhookConfigurations().Update(ctx, c, metav1.UpdateOptions{})
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("leading the validating webhooks to the manager: %w", err)
 	}
 	t.say("      There is no cluster network here: the webhooks of config/default were led to https://localhost:%s, past their Service.", t.webhookPort())
 	return eventually(ctx, "the API server to ask the manager about Services", 30*time.Second, func() (bool, error) { return t.asks(ctx) })

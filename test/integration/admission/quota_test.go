@@ -11,8 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
@@ -69,17 +67,8 @@ var _ = Describe("A namespace whose quota allows no Service, and that goes on cr
 // forbidServices gives a namespace a quota without Services, and waits until it is in force.
 func forbidServices(ctx context.Context, c *cluster.Cluster, namespace string) {
 	GinkgoHelper()
-	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "none"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceServices: resource.MustParse("0")}},
-	}
-	_, err := c.Client().CoreV1().ResourceQuotas(namespace).Create(ctx, quota, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	Eventually(func(g Gomega) {
-		quota, err := c.Client().CoreV1().ResourceQuotas(namespace).Get(ctx, "none", metav1.GetOptions{})
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(quota.Status.Hard).To(HaveKey(corev1.ResourceServices))
-	}).Should(Succeed())
+	c.Kubectl(ctx, "create", "quota", "none", "-n", namespace, "--hard=services=0")
+	c.Kubectl(ctx, "wait", "resourcequota", "none", "-n", namespace, "--for=jsonpath={.status.hard.services}=0", "--timeout=45s")
 }
 
 // coolDown creates n Services, deletes them, and returns their addresses once they are kept.

@@ -7,7 +7,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -21,23 +20,17 @@ func trimmed(ctx context.Context, name string, lost map[string][]string) string 
 	GinkgoHelper()
 	content, err := os.ReadFile("../../../config/rbac/role.yaml")
 	Expect(err).NotTo(HaveOccurred())
-	meta, role := metav1.ObjectMeta{Name: name}, rbacv1.ClusterRole{}
+	role := rbacv1.ClusterRole{}
 	Expect(yaml.UnmarshalStrict(content, &role)).To(Succeed())
-	role.ObjectMeta = meta
+	role.ObjectMeta = metav1.ObjectMeta{Name: name}
 	for i, rule := range role.Rules {
 		role.Rules[i].Verbs = slices.DeleteFunc(rule.Verbs, func(verb string) bool { return slices.Contains(lost[rule.Resources[0]], verb) })
 	}
 	role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return len(rule.Verbs) == 0 })
-	_, err = c.Client().CoreV1().ServiceAccounts(cluster.Namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
 	_, err = c.Client().RbacV1().ClusterRoles().Create(ctx, &role, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	_, err = c.Client().RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: cluster.Namespace, Name: name}},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	c.Kubectl(ctx, "create", "serviceaccount", name)
+	c.Kubectl(ctx, "create", "clusterrolebinding", name, "--clusterrole="+name, "--serviceaccount="+cluster.Namespace+":"+name)
 	config, err := c.ConfigForServiceAccount(ctx, cluster.Namespace, name)
 	Expect(err).NotTo(HaveOccurred())
 	return cluster.KubeconfigOf(config)

@@ -1,8 +1,6 @@
 package behaviour_test
 
 import (
-	"net/netip"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -39,30 +37,6 @@ var _ = Describe("A default range", func() {
 		c.DeleteServices(ctx, first[0])
 		Expect(c.CreateServiceOnceFree(ctx, "successor").Spec.ClusterIP).To(Equal(first[0].Spec.ClusterIP))
 		expectHealth(ctx, c)
-	})
-
-	// A /64 is so large that nobody can count its addresses in 64 bits, the network address included. They are drawn at random,
-	// and the very last of them, which would be the broadcast address in IPv4, is as good as any.
-	It("of a /64 gives addresses from all of it, and its last one to who asks for it", func(ctx SpecContext) {
-		const last = "fd00:64::ffff:ffff:ffff:ffff"
-		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: "fd00:64::/64"}})
-		regions, addresses := map[byte]bool{}, map[netip.Addr]bool{}
-		for _, s := range c.CreateServices(ctx, 40, named("random")) {
-			address := netip.MustParseAddr(s.Spec.ClusterIP)
-			addresses[address] = true
-			regions[address.As16()[8]>>4] = true // each is a sixteenth of the range
-		}
-		Expect(addresses).To(HaveLen(40))
-		Expect(len(regions)).To(BeNumerically(">=", 8), "of sixteen; fewer come by chance once in 10^9 times")
-		Expect(c.CreateService(ctx, "last", framework.WithClusterIPs(last)).Spec.ClusterIP).To(Equal(last))
-
-		By("the operator looks after it as after any other")
-		Eventually(func() string { return c.Labels(ctx, last)[cluster.BandLabel] }).Should(Equal("dynamic"))
-		c.DeleteIPAddress(ctx, last)
-		Eventually(c.Owner).WithArguments(ctx, last).Should(Equal("default/last"))
-		Expect(c.Metric(ctx, "addresses", "cidr", "fd00:64::/64", "band", "static", "state", "free")).To(BeEquivalentTo(255))
-		Expect(c.Metric(ctx, "available_ips", "cidr", "fd00:64::/64")).To(BeNumerically("~", float64(1<<64), 1<<20))
-		Expect(c.Breaches(ctx)).To(BeEmpty())
 	})
 })
 

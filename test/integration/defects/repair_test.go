@@ -75,16 +75,6 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 		}
 	})
 
-	// The same without the operator: frozen, and nobody else does it.
-	It("stays away without the operator", func(ctx SpecContext) {
-		owner := c.CreateSettledService(ctx, "unrestored")
-		c.Paused(func() {
-			c.DeleteIPAddress(ctx, owner.Spec.ClusterIP)
-			Consistently(c.IPAddress).WithArguments(ctx, owner.Spec.ClusterIP).WithTimeout(unseen).Should(BeNil())
-		})
-		Eventually(c.Owner).WithArguments(ctx, owner.Spec.ClusterIP).Should(Equal(name(owner)))
-	})
-
 	// 1. The IPAddress of a Service is deleted, and before anybody can restore it a second Service asks for the address.
 	// 2. The API server gives it away: both Services hold it, and the IPAddress names the younger.
 	// 3. The operator gives it back to the older and tells the younger, which cannot be changed any more.

@@ -53,17 +53,11 @@ var _ = Describe("Random clients", Label("soak"), func() {
 		} else {
 			Expect(o.share()).To(BeNumerically("<", 0.01), "%s", o)
 		}
-	}, variants())
+	},
+		Entry("with policies that the webhook keeps", false),
+		Entry("with policies that the API server enforces, and outages of all replicas", true),
+	)
 })
-
-// variants are the ways in which a policy is kept: by the webhook, and where this tree can, by the API server.
-func variants() []TableEntry {
-	entries := []TableEntry{Entry("with policies that the webhook keeps", false)}
-	if enforceable() {
-		entries = append(entries, Entry("with policies that the API server enforces, and outages of all replicas", true))
-	}
-	return entries
-}
 
 // runBeside lets clients and faults go on for as long as the flag says.
 func (f *faults) runBeside(ctx context.Context, c *clients) {

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -72,19 +69,6 @@ func (e *environment) divide(ctx context.Context) {
 	e.Program(ctx, "exclusive", fmt.Sprintf(`{serviceCIDRs: [exclusive], namespaceSelector: {matchLabels: {soak: %s}}, exclusive: true, onFull: Fail,
 		coolDown: 10s, reservations: [{name: four, address: "%s", for: %s}, {name: six, address: "%s", for: %s}]}`, tenant, reserved[0], service, reserved[1], service))
 	e.Program(ctx, "open", "{serviceCIDRs: [kubernetes, open], coolDown: 5s, priority: -1}")
-}
-
-// enforceable reports whether policies of this tree can be enforced inside the API server.
-func enforceable() bool {
-	definitions, err := filepath.Glob("../../../config/crd/*_servicecidrpolicies.yaml")
-	if err != nil || len(definitions) != 1 {
-		panic("config/crd has no ServiceCIDRPolicy")
-	}
-	content, err := os.ReadFile(definitions[0])
-	if err != nil {
-		panic(err)
-	}
-	return strings.Contains(string(content), " enforcement:\n")
 }
 
 // enforce lets the API server keep strangers out of the exclusive ranges, and waits until each API server does. Whether it does is asked in the

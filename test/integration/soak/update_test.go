@@ -73,21 +73,19 @@ var _ = Describe("A rolling update from the version before, under load", Label("
 		Expect(o.duplicates).To(BeEmpty(), "%s", o)
 	})
 
-	if enforceable() {
-		It("lets nobody in afterwards, when the API server enforces it and no replica is left", func(ctx SpecContext) {
-			e.enforce(ctx)
-			before := judge(e.events())
-			for _, replica := range e.Replicas() {
-				Expect(replica.Kill()).To(Succeed())
-			}
-			time.Sleep(2 * preStop)
-			after := judge(e.events())
-			AddReportEntry("without replicas", "%s", after)
-			Expect(after.creations).To(BeNumerically(">", before.creations), "there was no load")
-			Expect(after.unsteered[isStranger]).To(Equal(before.unsteered[isStranger]), "%s", after)
-			e.StartReplicas(ctx)
-		})
-	}
+	It("lets nobody in afterwards, when the API server enforces it and no replica is left", func(ctx SpecContext) {
+		e.enforce(ctx)
+		before := judge(e.events())
+		for _, replica := range e.Replicas() {
+			Expect(replica.Kill()).To(Succeed())
+		}
+		time.Sleep(2 * preStop)
+		after := judge(e.events())
+		AddReportEntry("without replicas", "%s", after)
+		Expect(after.creations).To(BeNumerically(">", before.creations), "there was no load")
+		Expect(after.unsteered[isStranger]).To(Equal(before.unsteered[isStranger]), "%s", after)
+		e.StartReplicas(ctx)
+	})
 
 	It("leaves everything in order", func(ctx SpecContext) {
 		stop()

@@ -117,18 +117,4 @@ var _ = inOrder("A Service of a tenant", func() {
 		Entry("of two families by their names alone", "two-families",
 			[]framework.ServiceOption{framework.WithFamilies(corev1.IPv6Protocol, corev1.IPv4Protocol), framework.PreferDualStack()}, range6, range4),
 	)
-
-	// Deleted and created at once, with the addresses that it had.
-	It("keeps its addresses when it is replaced by force", func(ctx SpecContext) {
-		service := c.Create(ctx, cluster.Dual("blue", "replaced"))
-		for i := range 5 {
-			again := cluster.Asking("blue", "replaced", service.Spec.ClusterIPs...)
-			again.Labels = map[string]string{"round": fmt.Sprint(i)}
-			_, err := framework.KubectlWithInput(ctx, c.Kubeconfig(), manifest(again), "replace", "--force", "-f", "-")
-			Expect(err).NotTo(HaveOccurred())
-			for _, address := range service.Spec.ClusterIPs {
-				Eventually(c.Owner).WithArguments(ctx, address).Should(Equal("blue/replaced"))
-			}
-		}
-	})
 })

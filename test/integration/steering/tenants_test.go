@@ -115,24 +115,14 @@ var _ = inOrder("Two tenants and three ranges", func() {
 	})
 
 	It("list the last ten refusals, the latest first", func(ctx SpecContext) {
-		var names []string
+		var latest []any
 		for i := range 12 {
-			service := cluster.Dual("blue", fmt.Sprintf("refused-%d", i))
-			c.ExpectRefused(ctx, "blue", service)
-			names = append([]string{"blue/" + service.Name}, names...)
+			name := fmt.Sprintf("refused-%d", i)
+			message := c.ExpectRefused(ctx, "blue", cluster.Dual("blue", name))
+			latest = append([]any{And(HaveField("Service", "blue/"+name), HaveField("Message", message),
+				HaveField("Time.Time", BeTemporally("~", time.Now(), time.Minute)))}, latest...)
 		}
-		var listed []v1alpha1.PolicyRefusal
-		Eventually(func() (services []string) {
-			listed = c.Policy(ctx, "blue").Status.Refusals
-			for _, refusal := range listed {
-				services = append(services, refusal.Service)
-			}
-			return services
-		}).Should(Equal(names[:10]))
-		for _, refusal := range listed {
-			Expect(refusal.Time.Time).To(BeTemporally("~", time.Now(), time.Minute))
-			Expect(refusal.Message).To(HavePrefix(`ServiceCIDRPolicy "blue": no IPv`))
-		}
+		Eventually(func() []v1alpha1.PolicyRefusal { return c.Policy(ctx, "blue").Status.Refusals }).Should(HaveExactElements(latest[:10]...))
 	})
 
 	It("take a Service again where one has left", func(ctx SpecContext) {

@@ -45,9 +45,7 @@ const settling = time.Second
 // away meanwhile is restored by this loop, and not by whoever the spec is about.
 func (c *Cluster) CreateSettledService(ctx context.Context, name string, options ...framework.ServiceOption) *corev1.Service {
 	GinkgoHelper()
-	service := c.CreateService(ctx, name, options...)
-	time.Sleep(settling)
-	return service
+	return c.CreateSettledServices(ctx, 1, func(int) *corev1.Service { return framework.NewService(Namespace, name, options...) })[0]
 }
 
 // CreateServiceOnceFree creates a Service as soon as there is an address for it. The API server allocates from what it has

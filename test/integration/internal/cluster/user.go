@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -60,12 +59,7 @@ func KubeconfigOf(config *rest.Config) string {
 // will get. Names are used once.
 func (c *Cluster) Admin(ctx context.Context, name string) (kubernetes.Interface, *Warnings) {
 	GinkgoHelper()
-	_, err := c.Client().RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "test-" + name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	c.Kubectl(ctx, "create", "clusterrolebinding", "test-"+name, "--clusterrole=cluster-admin", "--user="+name)
 	config, err := c.ConfigForUser(name)
 	Expect(err).NotTo(HaveOccurred())
 	warnings := &Warnings{}
