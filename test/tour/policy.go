@@ -28,7 +28,8 @@ func (t *tour) program(ctx context.Context, file, policy string) error {
 
 // create creates a Service of both families that leaves the choice of its addresses to the cluster.
 func (t *tour) create(ctx context.Context, namespace, name string) (service *corev1.Service, err error) {
-	service, err = t.plane.Client().CoreV1().Services(namespace).Create(ctx, framework.NewService(namespace, name, framework.RequireDualStack()), metav1.CreateOptions{})
+	service = framework.NewService(namespace, name, framework.RequireDualStack())
+	service, err = t.plane.Client().CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("creating Service %s/%s: %w", namespace, name, err)
 	}

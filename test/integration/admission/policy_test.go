@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"fmt"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,22 +15,22 @@ import (
 // mistakes are specs of policies that make no sense, whatever is in the cluster, and that the schema takes. (What it does not take is in
 // test/integration/policyapi.) Each has the words that its refusal must have: the field, and what was wrong with it.
 var mistakes = []struct {
-	what, spec string
-	words      []string
+	what, spec, words string
 }{
-	{"an operator that does not exist", `{namespaceSelector: {matchExpressions: [{key: tenant, operator: Is, values: [a]}]}}`, []string{"namespaceSelector", "Is"}},
-	{"an operator in a Service selector", `{serviceSelector: {matchExpressions: [{key: app, operator: "==", values: [a]}]}}`, []string{"serviceSelector", "=="}},
-	{"In without values", `{namespaceSelector: {matchExpressions: [{key: tenant, operator: In}]}}`, []string{"namespaceSelector", "values"}},
-	{"a key that no label can have", `{namespaceSelector: {matchLabels: {"a b": c}}}`, []string{"namespaceSelector", "a b"}},
-	{"a value that no label can have", `{serviceSelector: {matchLabels: {app: "läuft, oder?"}}}`, []string{"serviceSelector", "läuft"}},
-	{"a selector of ServiceCIDRs", `{serviceCIDRSelector: {matchExpressions: [{key: "", operator: Exists}]}}`, []string{"serviceCIDRSelector"}},
-	{"an address and a range that has it", `{reservations: [{name: a, address: 10.96.0.0/28}, {name: b, address: 10.96.0.10}]}`, []string{"reservations", "overlap", "a", "b"}},
-	{"ranges that overlap, IPv6", `{reservations: [{name: a, address: "fd00::10-fd00::20"}, {name: b, address: "fd00::20-fd00::30"}]}`, []string{"reservations", "overlap", "fd00::20"}},
-	{"1,025 addresses in both families", `{reservations: [{name: a, address: 10.96.0.0/23}, {name: b, address: "fd00::/119"}, {name: c, address: 10.97.0.1}]}`, []string{"reservations", "024"}},
+	{"an operator that does not exist", `{namespaceSelector: {matchExpressions: [{key: tenant, operator: Is, values: [a]}]}}`, "namespaceSelector Is"},
+	{"an operator in a Service selector", `{serviceSelector: {matchExpressions: [{key: app, operator: "==", values: [a]}]}}`, "serviceSelector =="},
+	{"In without values", `{namespaceSelector: {matchExpressions: [{key: tenant, operator: In}]}}`, "namespaceSelector values"},
+	{"a key that no label can have", `{namespaceSelector: {matchLabels: {"a b": c}}}`, "namespaceSelector a b"},
+	{"a value that no label can have", `{serviceSelector: {matchLabels: {app: "läuft, oder?"}}}`, "serviceSelector läuft"},
+	{"a selector of ServiceCIDRs", `{serviceCIDRSelector: {matchExpressions: [{key: "", operator: Exists}]}}`, "serviceCIDRSelector"},
+	{"an address and a range that has it", `{reservations: [{name: a, address: 10.96.0.0/28}, {name: b, address: 10.96.0.10}]}`, "reservations overlap a b"},
+	{"ranges that overlap, IPv6", `{reservations: [{name: a, address: "fd00::10-fd00::20"}, {name: b, address: "fd00::20-fd00::30"}]}`, "reservations overlap fd00::20"},
+	{"1,025 addresses in both families", `{reservations: [{name: a, address: 10.96.0.0/23}, {name: b, address: "fd00::/119"}, {name: c, address: 10.97.0.1}]}`,
+		"reservations 024"},
 	{"everything at once", `{namespaceSelector: {matchExpressions: [{key: tenant, operator: Is}]}, serviceSelector: {matchLabels: {"a b": c}},
-		reservations: [{name: a, address: 10.96.0.0/30}, {name: b, address: 10.96.0.2}]}`, []string{"namespaceSelector", "serviceSelector", "overlap"}},
-	{"a claim on everybody's range", `{priority: 1000, serviceCIDRs: [sane], exclusive: true, onFull: Fail, serviceSelector: {matchExpressions: [{key: a, operator: Is}]}}`,
-		[]string{"serviceSelector", "Is"}},
+		reservations: [{name: a, address: 10.96.0.0/30}, {name: b, address: 10.96.0.2}]}`, "namespaceSelector serviceSelector overlap"},
+	{"a claim on everybody's range", `{priority: 1000, serviceCIDRs: [sane], exclusive: true, serviceSelector: {matchExpressions: [{key: a, operator: Is}]}}`,
+		"serviceSelector Is"},
 }
 
 // What no cluster could follow is not stored at all, if a webhook guards. Otherwise the operator says on each such policy what is wrong with it, and
@@ -48,7 +49,7 @@ var _ = Describe("A policy that makes no sense", Ordered, ContinueOnFailure, fun
 	It("is refused, every mistake at once, also as a change of a good one", func(ctx SpecContext) {
 		c.AddPolicy(ctx, "good", `{priority: 1}`)
 		for _, m := range mistakes {
-			refused := And(MatchError(apierrors.IsForbidden, "IsForbidden"), MatchError(cluster.ContainAll(m.words...)))
+			refused := And(MatchError(apierrors.IsForbidden, "IsForbidden"), MatchError(cluster.ContainAll(strings.Fields(m.words)...)))
 			Expect(c.TryPolicy(ctx, "mistake", m.spec)).To(refused, m.what)
 			Expect(c.TryPolicyChange(ctx, "good", m.spec)).To(refused, m.what)
 		}
@@ -78,7 +79,7 @@ var _ = Describe("A policy that makes no sense", Ordered, ContinueOnFailure, fun
 			}
 		})
 		for i, m := range mistakes {
-			c.WaitCondition(ctx, name(i), cluster.Accepted, "False", m.words...)
+			c.WaitCondition(ctx, name(i), cluster.Accepted, "False", strings.Fields(m.words)...)
 			Expect(c.PolicyCondition(ctx, name(i), cluster.Accepted).Reason).To(Equal("Invalid"))
 		}
 		expectSane(ctx)

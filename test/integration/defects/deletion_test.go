@@ -194,7 +194,7 @@ var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, fu
 			Eventually(func() []string {
 				return c.Events(ctx).Ours().Warnings().OnServiceCIDR(name).For("ServiceCIDRDeletionBlocked").Notes()
 			}).
-				Should(ConsistOf(And(ContainSubstring("12 addresses"), ContainSubstring(r.blocker(4)), MatchRegexp(`and \d+ more`), ContainSubstring("create a ServiceCIDR"))))
+				Should(ConsistOf(And(cluster.ContainAll("12 addresses", r.blocker(4), "create a ServiceCIDR"), MatchRegexp(`and \d+ more`))))
 		}
 	}, withOperator("of either family"))
 

@@ -165,7 +165,8 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 			{"all labels", `{"metadata":{"labels":null}}`},
 			{"nobody is the manager", `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":""}}}`},
 			{"somebody else is the manager", `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"widgets.example.com"}}}`},
-			{"it is said to be the operator's", `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"clusterip-operator.io","clusterip-operator.io/purpose":"cooling"}}}`},
+			{"it is said to be the operator's",
+				`{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"clusterip-operator.io","clusterip-operator.io/purpose":"cooling"}}}`},
 			{"no family", `{"metadata":{"labels":{"ipaddress.kubernetes.io/ip-family":null}}}`},
 		}
 		services := c.CreateSettledServices(ctx, len(losses), func(i int) *corev1.Service {

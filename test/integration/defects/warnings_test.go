@@ -31,7 +31,7 @@ var _ = Describe("An API server that is started with another range than its clus
 		Expect(c.ServiceCIDR(ctx, kubernetes).Status.Conditions).To(HaveExactElements(HaveField("Type", cluster.Ready)))
 
 		c.StartOperator(ctx, "--service-cluster-ip-range="+wrong, "--band-labels=false")
-		Eventually(c.Warning(ctx, kubernetes, cluster.DefaultRangeMismatch)).Should(And(ContainSubstring(framework.DefaultServiceClusterIPRange), ContainSubstring(wrong)))
+		Eventually(c.Warning(ctx, kubernetes, cluster.DefaultRangeMismatch)).Should(cluster.ContainAll(framework.DefaultServiceClusterIPRange, wrong))
 		notes := func() []string { return c.Events(ctx).Ours().OnServiceCIDR(kubernetes).For(inconsistent).Notes() }
 		Eventually(notes).Should(HaveExactElements(ContainSubstring(wrong)))
 

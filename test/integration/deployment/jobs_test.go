@@ -72,7 +72,8 @@ var _ = It("The migration Jobs do their work under the account that they come wi
 
 	By("having no power over the node but three files and a folder: root it must be, to read the key")
 	container = manifests.Only[batchv1.Job](manifests.Render(ctx, steps+"/run"), "Job").Spec.Template.Spec.Containers[0]
-	Expect(*container.SecurityContext).To(And(HaveField("ReadOnlyRootFilesystem", HaveValue(BeTrue())), HaveField("AllowPrivilegeEscalation", HaveValue(BeFalse())),
+	Expect(*container.SecurityContext).To(And(HaveField("ReadOnlyRootFilesystem", HaveValue(BeTrue())),
+		HaveField("AllowPrivilegeEscalation", HaveValue(BeFalse())),
 		HaveField("Capabilities.Drop", ConsistOf(corev1.Capability("ALL"))), HaveField("Capabilities.Add", BeEmpty())))
 	Expect(container.VolumeMounts).To(HaveEach(Or(HaveField("ReadOnly", true), HaveField("MountPath", "/var/lib/clusterip-operator"))))
 })
@@ -156,6 +157,7 @@ metadata: {name: %s}
 status: {conditions: [{type: %s, status: "False", reason: EnoughFree, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}
 `, cidr, cluster.NearlyFull), "--subresource=status", "--field-manager=clusterip-operator-servicecidr")
 	parent := framework.WithParent(networkingv1.ParentReference{Group: "example.com", Resource: "widgets", Name: "gear"})
-	c.CreateIPAddress(ctx, framework.NewIPAddress(labelled, "", "", parent, framework.ManagedBy("widgets.example.com"), framework.WithIPLabel(cluster.BandLabel, "static")))
+	c.CreateIPAddress(ctx, framework.NewIPAddress(labelled, "", "", parent, framework.ManagedBy("widgets.example.com"),
+		framework.WithIPLabel(cluster.BandLabel, "static")))
 	c.CreateIPAddress(ctx, framework.NewIPAddress(own, "", "", parent, framework.ManagedBy(cluster.ManagedByUs)))
 }

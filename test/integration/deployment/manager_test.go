@@ -169,7 +169,8 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 			Eventually(c.Owner).WithArguments(ctx, static).Should(Equal("default/fixed"))
 			Expect(c.IPAddress(ctx, static).ManagedFields).To(ContainElement(HaveField("Manager", ours)))
 		}
-		Eventually(func() cluster.Events { return c.Events(ctx).Ours().OnService("fixed").For("ClusterIPNotAllocated") }).Should(ConsistOf(HaveField("Series", Not(BeNil()))))
+		Eventually(func() cluster.Events { return c.Events(ctx).Ours().OnService("fixed").For("ClusterIPNotAllocated") }).
+			Should(ConsistOf(HaveField("Series", Not(BeNil()))))
 	})
 
 	It("mends the labels of an IPAddress", func(ctx SpecContext) {
@@ -290,7 +291,8 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 	})
 })
 
-// inPassing are permissions that the API server asks for while it serves another request: an apply that creates an object, and a ValidatingAdmissionPolicy that reads a kind.
+// inPassing are permissions that the API server asks for while it serves another request: an apply that creates an object, and a
+// ValidatingAdmissionPolicy that reads a kind.
 var inPassing = []string{
 	"create exclusiveranges.clusterip-operator.io", "create validatingadmissionpolicies.admissionregistration.k8s.io",
 	"create validatingadmissionpolicybindings.admissionregistration.k8s.io", "get exclusiveranges.clusterip-operator.io",

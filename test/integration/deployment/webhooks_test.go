@@ -46,7 +46,8 @@ var _ = Describe("The webhook configurations", func() {
 		container := pod.Spec.Containers[0]
 		Expect(container.Ports).To(ContainElement(And(HaveField("Name", port.TargetPort.StrVal), HaveField("ContainerPort", BeEquivalentTo(9443)))))
 		Expect(manifests.Only[corev1.ConfigMap](m, "ConfigMap").Data["config.yaml"]).To(ContainSubstring(`bindAddress: ":9443"`))
-		here := HaveField("ClientConfig.Service", And(HaveField("Namespace", service.Namespace), HaveField("Name", service.Name), HaveField("Port", HaveValue(Equal(port.Port)))))
+		here := HaveField("ClientConfig.Service", HaveValue(And(
+			HaveField("Namespace", service.Namespace), HaveField("Name", service.Name), HaveField("Port", HaveValue(Equal(port.Port))))))
 		mutating, validating := configurationsOf(m)
 		Expect(mutating.Webhooks).To(HaveEach(here))
 		Expect(validating.Webhooks).To(HaveEach(here))
@@ -59,9 +60,11 @@ var _ = Describe("The webhook configurations", func() {
 			HaveField("FailurePolicy", HaveValue(Equal(admissionregistrationv1.Ignore))), HaveField("TimeoutSeconds", HaveValue(BeEquivalentTo(2))),
 			HaveField("MatchConditions", ContainElements(HaveField("Expression", ContainSubstring(`!= "system:apiserver"`)),
 				HaveField("Expression", ContainSubstring(`"system:serviceaccount:`+cluster.OperatorNamespace+`:"`)))))
-		Expect(mutating.Webhooks).To(And(HaveLen(1), HaveEach(And(harmless, HaveField("SideEffects", HaveValue(Equal(admissionregistrationv1.SideEffectClassNoneOnDryRun))),
+		Expect(mutating.Webhooks).To(And(HaveLen(1), HaveEach(And(harmless,
+			HaveField("SideEffects", HaveValue(Equal(admissionregistrationv1.SideEffectClassNoneOnDryRun))),
 			HaveField("ReinvocationPolicy", HaveValue(Equal(admissionregistrationv1.IfNeededReinvocationPolicy)))))))
-		Expect(validating.Webhooks).To(And(HaveLen(3), HaveEach(And(harmless, HaveField("SideEffects", HaveValue(Equal(admissionregistrationv1.SideEffectClassNone)))))))
+		Expect(validating.Webhooks).To(And(HaveLen(3), HaveEach(And(harmless,
+			HaveField("SideEffects", HaveValue(Equal(admissionregistrationv1.SideEffectClassNone)))))))
 	})
 
 	// Nobody listens: the Service has no pods behind it.

@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -184,11 +183,10 @@ func live(ctx context.Context, c *cluster.Cluster) {
 	c.PatchIPAddress(ctx, "10.102.0.30", `{"metadata":{"labels":{"team":"shop"},"annotations":{"example.com/note":"keep me"}}}`)
 	_, err := c.Networking().ServiceCIDRs().Patch(ctx, "theirs", types.StrategicMergePatchType, []byte(marks), metav1.PatchOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	_, err = c.Client().CoreV1().Services(cluster.Namespace).Patch(ctx, "in-theirs", types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata":{"annotations":{"%s":"%s","%s":"ours","example.com/note":"keep me"}}}`, oldList, own, cluster.AdditionalFrom), metav1.PatchOptions{})
+	_, err = c.PatchService(ctx, "in-theirs", fmt.Sprintf(`{"metadata":{"annotations":{"%s":"%s","%s":"ours","example.com/note":"keep me"}}}`,
+		oldList, own, cluster.AdditionalFrom))
 	Expect(err).NotTo(HaveOccurred())
-	_, err = c.Client().CoreV1().Secrets(cluster.Namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: cluster.CertificateSecret}}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	c.Kubectl(ctx, "create", "secret", "generic", cluster.CertificateSecret)
 	c.CreateIPAddress(ctx, reserved(own, cluster.ManagedByUs))
 	c.CreateIPAddress(ctx, reserved(ownSix, cluster.ManagedByUs, framework.WithIPLabel(cluster.BandLabel, "dynamic")))
 	c.DeleteServiceCIDRs(ctx, "closing")

@@ -28,7 +28,7 @@ var _ = inOrder("An address that cools down", func() {
 	const total = 62 + 63
 	program := func(ctx context.Context, d time.Duration) {
 		GinkgoHelper()
-		c.Program(ctx, "cool", fmt.Sprintf("{serviceCIDRs: [cool], namespaceSelector: {matchLabels: {tenant: blue}}, exclusive: true, onFull: Fail, coolDown: %s}", d))
+		c.Program(ctx, "cool", "{serviceCIDRs: [cool], namespaceSelector: {matchLabels: {tenant: blue}}, exclusive: true, onFull: Fail, coolDown: "+d.String()+"}")
 	}
 	summary := func(ctx context.Context) v1alpha1.BandStatus { return c.Policy(ctx, "cool").Status.Summary.BandStatus }
 

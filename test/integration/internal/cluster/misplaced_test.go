@@ -40,7 +40,7 @@ func TestMisplaced(t *testing.T) {
 		"headless":                        {policies{blue}, framework.NewService("red", "web", framework.Headless()), nil},
 		"the API server's own":            {policies{blue}, Asking("default", "kubernetes", "10.1.0.1"), nil},
 		"the one that it is reserved for": {policies{keeper}, Asking("red", "web", "10.2.0.7"), nil},
-		"selected by its labels":          {policies{labelled}, Single("red", "web", corev1.IPv4Protocol, framework.WithLabel("app", "db"), framework.WithClusterIPs("10.1.0.7")), nil},
+		"selected by its labels":          {policies{labelled}, framework.NewService("red", "web", framework.WithLabel("app", "db"), framework.WithClusterIPs("10.1.0.7")), nil},
 		"not selected by its labels": {policies{labelled}, Asking("red", "web", "10.1.0.7"),
 			[]string{"red/web has 10.1.0.7 of the exclusive range of [labelled]"}},
 		"in an exclusive range of others": {policies{blue}, Asking("red", "web", "10.1.0.5", "fd00:1::5"),

@@ -47,7 +47,8 @@ func (c *Cluster) LaunchReplica(ctx context.Context, program, kubeconfig string,
 // OperatorKubeconfig writes a kubeconfig with which the operator's user reaches an API server: with a certificate, which outlives any token.
 func (c *Cluster) OperatorKubeconfig(api *framework.Access) string {
 	GinkgoHelper()
-	config, err := api.ConfigForUser("system:serviceaccount:"+OperatorNamespace+":"+OperatorAccount, "system:serviceaccounts", "system:serviceaccounts:"+OperatorNamespace)
+	const group = "system:serviceaccounts"
+	config, err := api.ConfigForUser("system:serviceaccount:"+OperatorNamespace+":"+OperatorAccount, group, group+":"+OperatorNamespace)
 	Expect(err).NotTo(HaveOccurred())
 	path := filepath.Join(filepath.Dir(api.Kubeconfig()), "operator.kubeconfig")
 	Expect(framework.WriteKubeconfig(path, config)).To(Succeed())

@@ -13,7 +13,9 @@ import (
 
 // StartWebhook starts a webhook that is not ours, and returns how API servers reach it. It ends with the calling node. answer may be called
 // concurrently; it changes a response that allows the request. r ends when nobody waits for it any more.
-func StartWebhook(answer func(r *http.Request, question *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse)) admissionregistrationv1.WebhookClientConfig {
+func StartWebhook(
+	answer func(r *http.Request, question *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse),
+) admissionregistrationv1.WebhookClientConfig {
 	GinkgoHelper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
