@@ -93,8 +93,7 @@ var _ = Describe("The guards", Ordered, ContinueOnFailure, func() {
 
 	// A ServiceCIDR over the addresses of machines or pods takes them off the network as soon as Services get them.
 	DescribeTable("warn of a ServiceCIDR over a network that is in use", Label("all"), func(ctx SpecContext, cidr string, words ...string) {
-		node := cluster.NewNode("machine", []string{"10.150.1.0/24", "fd00:10:150:1::/64"}, "10.151.0.7", "fd00:10:151::7")
-		c.CreateNode(ctx, node)
+		c.CreateNode(ctx, "machine", []string{"10.150.1.0/24", "fd00:10:150:1::/64"}, "10.151.0.7", "fd00:10:151::7")
 		DeferCleanup(func(ctx SpecContext) { c.DeleteNode(ctx, "machine") })
 		before := len(warnings.Texts())
 		warned := func() []string {

@@ -43,9 +43,9 @@ var _ = Describe("An agent and Kubernetes 1.36", Ordered, func() {
 	// What matters of a Node is decided in tables (proxyagent/watch); here the API server selects.
 	It("follows its own Node and no other", func(ctx SpecContext) {
 		asleep := standard.wakes()
-		c.CreateNode(ctx, cluster.NewNode("elsewhere", nil, "192.0.2.2"))
+		c.CreateNode(ctx, "elsewhere", nil, "192.0.2.2")
 		Consistently(standard.wakes).WithTimeout(300 * time.Millisecond).Should(Equal(asleep))
-		c.CreateNode(ctx, cluster.NewNode(nodeName, nil, "192.0.2.1"))
+		c.CreateNode(ctx, nodeName, nil, "192.0.2.1")
 		Eventually(standard.node).Should(HaveField("IPs", ConsistOf(netip.MustParseAddr("192.0.2.1"))))
 		c.DeleteNode(ctx, nodeName)
 		Eventually(standard.node).Should(HaveField("Leaving", true))

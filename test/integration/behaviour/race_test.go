@@ -62,21 +62,6 @@ var _ = Describe("Two API servers on one etcd", Ordered, ContinueOnFailure, func
 		expectOneToOne(ctx)
 	})
 
-	// Half of the Services go while others come, so that addresses change hands while both API servers look.
-	It("give no address away twice when addresses are given back meanwhile", func(ctx SpecContext) {
-		half := current[:each]
-		gone := make(chan struct{})
-		go func() {
-			defer GinkgoRecover()
-			defer close(gone)
-			c.DeleteServices(ctx, half...)
-		}()
-		race(ctx, "successor", 5) // there is room for these whatever has gone already
-		Eventually(gone).Should(BeClosed())
-		race(ctx, "latecomer", 20)
-		expectOneToOne(ctx)
-	})
-
 	// A Service goes, and ten clients want just the addresses that it had.
 	It("give an address that many ask for to one of them", func(ctx SpecContext) {
 		vacated := current[len(current)-1]

@@ -67,9 +67,9 @@ var _ = Describe("A ServiceCIDR in a network that is in use", func() {
 		c.CreateServiceCIDR(ctx, "amid-nodes", "10.112.0.0/24", "fd00:112::/120")
 		Eventually(overlap(ctx, "amid-nodes")).Should(HaveField("Status", metav1.ConditionFalse))
 
-		c.CreateNode(ctx, cluster.NewNode("worker-pods", []string{"10.112.0.128/25", "fd00:112::80/121"}, "192.0.2.10"))
-		c.CreateNode(ctx, cluster.NewNode("worker-host", nil, "10.112.0.7", "fd00:112::7"))
-		c.CreateNode(ctx, cluster.NewNode("worker-apart", []string{"10.112.1.0/24"}, "192.0.2.11"))
+		c.CreateNode(ctx, "worker-pods", []string{"10.112.0.128/25", "fd00:112::80/121"}, "192.0.2.10")
+		c.CreateNode(ctx, "worker-host", nil, "10.112.0.7", "fd00:112::7")
+		c.CreateNode(ctx, "worker-apart", []string{"10.112.1.0/24"}, "192.0.2.11")
 		Eventually(c.Warning(ctx, "amid-nodes", cluster.NetworkOverlap)).Should(And(
 			ContainSubstring("10.112.0.128/25 (node worker-pods)"), ContainSubstring("fd00:112::80/121 (node worker-pods)"),
 			ContainSubstring("10.112.0.7/32 (node worker-host)"), ContainSubstring("fd00:112::7/128 (node worker-host)"),

@@ -195,14 +195,8 @@ func live(ctx context.Context, c *cluster.Cluster) {
 	Eventually(c.Warning(ctx, "closing", cluster.DeletionBlocked)).ShouldNot(BeEmpty())
 	Eventually(c.Warning(ctx, "ours", cluster.NetworkOverlap)).ShouldNot(BeEmpty())
 	Eventually(c.Warning(ctx, "kubernetes", cluster.DefaultRangeMismatch)).ShouldNot(BeEmpty())
-	Eventually(func() []networkingv1.IPAddress { return unlabelled(c.IPAddresses(ctx)) }).Should(BeEmpty())
-}
-
-// unlabelled are the IPAddresses of the API server's allocator that have no band yet.
-func unlabelled(ips []networkingv1.IPAddress) []networkingv1.IPAddress {
-	return slices.DeleteFunc(ips, func(ip networkingv1.IPAddress) bool {
-		return ip.Labels[networkingv1.LabelManagedBy] != framework.ManagedByUpstream || ip.Labels[cluster.BandLabel] != ""
-	})
+	const unlabelled = networkingv1.LabelManagedBy + "=" + framework.ManagedByUpstream + ",!" + cluster.BandLabel
+	Eventually(c.Kubectl).WithArguments(ctx, "get", "ipaddresses", "-l", unlabelled, "-o", "name").Should(BeEmpty())
 }
 
 func conditions(object *unstructured.Unstructured) []any {

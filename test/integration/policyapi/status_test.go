@@ -27,17 +27,6 @@ var _ = Describe("The status", func() {
 		Expect(c.Policy(ctx, "boast").Status).To(BeZero())
 	})
 
-	It("leaves the generation alone, which the spec moves", func(ctx SpecContext) {
-		policy := created(ctx, "generation", v1alpha1.ServiceCIDRPolicySpec{})
-		policy.Status = programmed()
-		Expect(admin.Status().Update(ctx, policy)).To(Succeed())
-		Expect(policy.Generation).To(Equal(int64(1)))
-		policy.Spec.Priority = 1
-		Expect(admin.Update(ctx, policy)).To(Succeed())
-		Expect(policy.Generation).To(Equal(int64(2)))
-		Expect(policy.Status.ObservedGeneration).To(Equal(int64(1)), "the update has taken the status away")
-	})
-
 	It("remembers ten refusals and no eleventh", func(ctx SpecContext) {
 		policy := created(ctx, "refusals", v1alpha1.ServiceCIDRPolicySpec{})
 		for i := range 10 {

@@ -77,25 +77,19 @@ func (c *Cluster) Admin(ctx context.Context, name string) (kubernetes.Interface,
 	return client, warnings
 }
 
-// NewNode builds a Node with pod networks, which may be none, and addresses.
-func NewNode(name string, podCIDRs []string, addresses ...string) *corev1.Node {
+// CreateNode creates a Node with pod networks, which may be none, and addresses.
+func (c *Cluster) CreateNode(ctx context.Context, name string, podCIDRs []string, addresses ...string) {
+	GinkgoHelper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDRs: podCIDRs}}
 	if len(podCIDRs) > 0 {
 		node.Spec.PodCIDR = podCIDRs[0]
 	}
+	node, err := c.Client().CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
 	for _, address := range addresses {
 		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
 	}
-	return node
-}
-
-// CreateNode creates a Node with its addresses.
-func (c *Cluster) CreateNode(ctx context.Context, node *corev1.Node) {
-	GinkgoHelper()
-	created, err := c.Client().CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	created.Status = node.Status
-	_, err = c.Client().CoreV1().Nodes().UpdateStatus(ctx, created, metav1.UpdateOptions{})
+	_, err = c.Client().CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
