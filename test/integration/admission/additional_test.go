@@ -3,7 +3,9 @@ package admission_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,12 +44,11 @@ func getsAdditional(ctx context.Context, service string, cidrs ...string) (addre
 		addresses = nil
 		ips := additional(ctx, service)
 		g.Expect(ips).To(HaveLen(len(cidrs)), "of %s: %v", service, ips)
+		all := framework.NewService("", "", framework.WithClusterIPs(slices.Collect(maps.Keys(ips))...))
 		for _, cidr := range cidrs {
-			for address := range ips {
-				addresses = append(addresses, cluster.In(cidr, framework.NewService("", "", framework.WithClusterIPs(address)))...)
-			}
+			addresses = append(addresses, cluster.In(cidr, all)...)
+			g.Expect(cluster.In(cidr, all)).To(HaveLen(1), "of %v in %s", ips, cidr)
 		}
-		g.Expect(addresses).To(HaveLen(len(cidrs)))
 	}).Should(Succeed())
 	return addresses
 }

@@ -25,9 +25,6 @@ func TestBehaviour(t *testing.T) {
 	RunSpecs(t, "behaviour")
 }
 
-// believed is longer than the operator doubts any kind of drift before it reports it.
-const believed = 7 * time.Second
-
 // named builds Services that ask for no particular address.
 func named(name string, options ...framework.ServiceOption) func(i int) *corev1.Service {
 	return func(i int) *corev1.Service {

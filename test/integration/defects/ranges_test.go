@@ -16,10 +16,10 @@ import (
 )
 
 // take creates n Services that ask for no particular address.
-func take(ctx context.Context, c *cluster.Cluster, stage string, n int) []*corev1.Service {
+func take(ctx context.Context, c *cluster.Cluster, prefix string, n int) []*corev1.Service {
 	GinkgoHelper()
 	return c.CreateServices(ctx, n, func(i int) *corev1.Service {
-		return framework.NewService(cluster.Namespace, fmt.Sprintf("%s-%02d", stage, i))
+		return framework.NewService(cluster.Namespace, fmt.Sprintf("%s-%02d", prefix, i))
 	})
 }
 
