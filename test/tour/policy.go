@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -17,27 +19,17 @@ import (
 
 // program applies a file with a ServiceCIDRPolicy, and waits until the policy is in force.
 func (t *tour) program(ctx context.Context, file, policy string) error {
-	dir, err := root()
-	if err != nil {
+	if err := t.apply(ctx, "-f", file); err != nil {
 		return err
 	}
-	t.say("      $ kubectl apply --server-side -f %s", file)
-	out, err := framework.Kubectl(ctx, t.plane.Kubeconfig(), "apply", "--server-side", "-f", filepath.Join(dir, file))
-	t.print(out)
-	if err != nil {
-		return err
-	}
-	_, err = t.kubectl(ctx, "wait", "scp", policy, "--for=condition="+v1alpha1.PolicyProgrammed, "--timeout=20s")
+	_, err := t.kubectl(ctx, "wait", "scp", policy, "--for=condition="+v1alpha1.PolicyProgrammed, "--timeout=20s")
 	return err
 }
 
 // create creates a Service of both families that leaves the choice of its addresses to the cluster.
 func (t *tour) create(ctx context.Context, namespace, name string) (service *corev1.Service, err error) {
-	services := t.plane.Client().CoreV1().Services(namespace)
-	err = t.answered(ctx, func() (err error) {
-		service, err = services.Create(ctx, framework.NewService(namespace, name, framework.RequireDualStack()), metav1.CreateOptions{})
-		return err
-	}, func() error { return services.Delete(ctx, name, metav1.DeleteOptions{}) })
+	service = framework.NewService(namespace, name, framework.RequireDualStack())
+	service, err = t.plane.Client().CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("creating Service %s/%s: %w", namespace, name, err)
 	}
@@ -47,10 +39,6 @@ func (t *tour) create(ctx context.Context, namespace, name string) (service *cor
 
 // each fails unless there is an address in each of the ranges, and no other. A range may be a single address.
 func each(addresses []string, cidrs ...string) error {
-	inside := func(address, cidr string) bool {
-		a, err := netip.ParseAddr(address)
-		return err == nil && netip.MustParsePrefix(cidr).Contains(a)
-	}
 	for _, cidr := range cidrs {
 		if !slices.ContainsFunc(addresses, func(a string) bool { return inside(a, cidr) }) {
 			return fmt.Errorf("want an address of %s, got %v", cidr, addresses)
@@ -60,6 +48,12 @@ func each(addresses []string, cidrs ...string) error {
 		return fmt.Errorf("want addresses of %v and no others, got %v", cidrs, addresses)
 	}
 	return nil
+}
+
+// inside reports whether what may be an address lies in a range.
+func inside(address, cidr string) bool {
+	a, err := netip.ParseAddr(address)
+	return err == nil && netip.MustParsePrefix(cidr).Contains(a)
 }
 
 // tenantRange gives a tenant a range, and keeps others out of it.
@@ -95,4 +89,67 @@ func (t *tour) reserve(ctx context.Context) error {
 		return err
 	}
 	return each(service.Spec.ClusterIPs, "10.116.0.20/32", "fd00:10:116::20/128")
+}
+
+// coolDown deletes a Service in a range that is nearly full: its addresses are not given out again.
+func (t *tour) coolDown(ctx context.Context) error {
+	const policy, freed4, freed6 = "tour-cool-down", "10.120.0.3", "fd00:10:120::3"
+	if err := t.program(ctx, "test/tour/cooldown.yaml", policy); err != nil {
+		return err
+	}
+	if _, err := t.kubectl(ctx, "-n", samples, "delete", "service", "small-3"); err != nil {
+		return err
+	}
+	service, err := t.create(ctx, samples, "newcomer")
+	if err != nil {
+		return err
+	}
+	// .6 is the only other one in 10.120.0.0/29, 6 and 7 are those in fd00:10:120::/125.
+	if err := each(service.Spec.ClusterIPs, "10.120.0.6/32", "fd00:10:120::6/127"); err != nil {
+		return err
+	}
+	if err := t.showKept(ctx, v1alpha1.PurposeCooling, freed4+"/32", freed6+"/128"); err != nil {
+		return err
+	}
+	if err := t.refusedService(ctx, "cools down until", "hasty", freed4); err != nil {
+		return err
+	}
+	if _, err := t.kubectl(ctx, "wait", "scp", policy, "--for=jsonpath={.status.summary.cooling}=2", "--timeout=20s"); err != nil {
+		return err
+	}
+	_, err = t.kubectl(ctx, "get", "scp")
+	return err
+}
+
+// addMore gives a Service addresses beside its ClusterIPs.
+func (t *tour) addMore(ctx context.Context) error {
+	const service = "sample-dual-stack"
+	if _, err := t.kubectl(ctx, "-n", samples, "annotate", "service", service, v1alpha1.AnnotationAdditionalFrom+"=sample-ipv4,sample-ipv6"); err != nil {
+		return err
+	}
+	cidrs := []string{"10.112.0.0/24", "fd00:10:112::/112"}
+	return t.showKept(ctx, v1alpha1.PurposeAdditional, cidrs...)
+}
+
+// showKept shows the IPAddresses that the operator keeps for a purpose, once there is one in each of the ranges and no other.
+func (t *tour) showKept(ctx context.Context, purpose string, cidrs ...string) error {
+	ours := labels.Set{networkingv1.LabelManagedBy: v1alpha1.ManagedByOperator, v1alpha1.LabelPurpose: purpose}
+	var names []string
+	err := eventually(ctx, "IPAddresses with the purpose "+purpose, 15*time.Second, func() (bool, error) {
+		list, err := t.plane.Networking().IPAddresses().List(ctx, metav1.ListOptions{LabelSelector: ours.String()})
+		if err != nil {
+			return false, err
+		}
+		names = nil
+		for _, ip := range list.Items {
+			names = append(names, ip.Name)
+		}
+		return true, each(names, cidrs...)
+	})
+	if err != nil {
+		return fmt.Errorf("%w (there: %v)", err, slices.Sorted(slices.Values(names)))
+	}
+	_, err = t.kubectl(ctx, "get", "ipaddresses", "-l", v1alpha1.LabelPurpose+"="+purpose, "-o",
+		"custom-columns=ADDRESS:.metadata.name,PARENT:.spec.parentRef.resource,NAME:.spec.parentRef.name")
+	return err
 }

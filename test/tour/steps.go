@@ -3,15 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,18 +26,19 @@ func (t *tour) startControlPlane(ctx context.Context) (err error) {
 	return err
 }
 
-func (t *tour) apply(ctx context.Context, folder string) error {
+// apply applies a file (-f) or a kustomization (-k) of the checkout.
+func (t *tour) apply(ctx context.Context, flag, path string) error {
 	dir, err := root()
 	if err != nil {
 		return err
 	}
-	t.say("      $ kubectl apply --server-side -k %s", folder)
-	out, err := framework.Kubectl(ctx, t.plane.Kubeconfig(), "apply", "--server-side", "-k", filepath.Join(dir, folder))
+	t.say("      $ kubectl apply --server-side %s %s", flag, path)
+	out, err := framework.Kubectl(ctx, t.plane.Kubeconfig(), "apply", "--server-side", flag, filepath.Join(dir, path))
 	t.print(out)
 	return err
 }
 
-func (t *tour) applyConfig(ctx context.Context) error { return t.apply(ctx, "config/default") }
+func (t *tour) applyConfig(ctx context.Context) error { return t.apply(ctx, "-k", "config/default") }
 
 // startManager runs the manager as a process beside the API server, because there is no kubelet to run pods.
 func (t *tour) startManager(ctx context.Context) error {
@@ -62,8 +60,8 @@ func (t *tour) startManager(ctx context.Context) error {
 		return err
 	}
 	return eventually(ctx, "the first condition of the operator", 30*time.Second, func() (bool, error) {
-		_, found, err := t.condition(ctx, v1alpha1.DefaultServiceCIDR, v1alpha1.ConditionNearlyFull)
-		return found, err
+		c, err := t.condition(ctx, v1alpha1.DefaultServiceCIDR, v1alpha1.ConditionNearlyFull)
+		return c.Type != "", err
 	})
 }
 
@@ -71,7 +69,7 @@ func (t *tour) startManager(ctx context.Context) error {
 // server has taken notice of their ServiceCIDR.
 func (t *tour) applySamples(ctx context.Context) error {
 	return eventually(ctx, "the samples", 30*time.Second, func() (bool, error) {
-		err := t.apply(ctx, "config/samples")
+		err := t.apply(ctx, "-k", "config/samples")
 		return err == nil, err
 	})
 }
@@ -140,8 +138,7 @@ func (t *tour) deleteAddress(ctx context.Context) error {
 			return err == nil, notFoundIsNo(err)
 		})
 	}
-	undo := func() error { return back(svc.Spec.ClusterIP, 15*time.Second) }
-	if err := t.refused(ctx, svc.Name, undo, "delete", "ipaddress", svc.Spec.ClusterIP); err != nil {
+	if err := t.refused(ctx, svc.Name, "delete", "ipaddress", svc.Spec.ClusterIP); err != nil {
 		return err
 	}
 	for _, ip := range svc.Spec.ClusterIPs {
@@ -163,11 +160,7 @@ func (t *tour) deleteRange(ctx context.Context) error {
 	if _, err := t.kubectl(ctx, "delete", "servicecidr", blockedRange, "--wait=false"); err != nil {
 		return err
 	}
-	var c metav1.Condition
-	err := eventually(ctx, "the condition "+v1alpha1.ConditionDeletionBlocked, 15*time.Second, func() (found bool, err error) {
-		c, found, err = t.condition(ctx, blockedRange, v1alpha1.ConditionDeletionBlocked)
-		return found && c.Status == metav1.ConditionTrue, err
-	})
+	c, err := t.raised(ctx, blockedRange, v1alpha1.ConditionDeletionBlocked)
 	if err != nil {
 		return err
 	}
@@ -180,37 +173,23 @@ func (t *tour) deleteRange(ctx context.Context) error {
 
 // unblockRange deletes every Service with an address in the range; the API server may have drawn from it.
 func (t *tour) unblockRange(ctx context.Context) error {
-	cidr, err := t.plane.Networking().ServiceCIDRs().Get(ctx, blockedRange, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
 	services, err := t.plane.Client().CoreV1().Services(samples).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, s := range services.Items {
-		if !holdsAddressIn(s, cidr.Spec.CIDRs) {
+		if !slices.ContainsFunc(s.Spec.ClusterIPs, func(a string) bool { return inside(a, "10.113.0.0/24") || inside(a, "fd00:10:113::/112") }) {
 			continue
 		}
 		if _, err := t.kubectl(ctx, "-n", samples, "delete", "service", s.Name); err != nil {
 			return err
 		}
 	}
-	err = eventually(ctx, "ServiceCIDR "+blockedRange+" to go", 40*time.Second, func() (bool, error) {
-		_, err := t.plane.Networking().ServiceCIDRs().Get(ctx, blockedRange, metav1.GetOptions{})
-		return apierrors.IsNotFound(err), notFoundIsNo(err)
-	})
-	if err == nil {
-		t.say("      It is gone, after the 10 s that API servers get to learn of the deletion.")
+	if _, err := t.kubectl(ctx, "wait", "servicecidr", blockedRange, "--for=delete", "--timeout=40s"); err != nil {
+		return err
 	}
-	return err
-}
-
-func holdsAddressIn(s corev1.Service, cidrs []string) bool {
-	return slices.ContainsFunc(s.Spec.ClusterIPs, func(text string) bool {
-		a, err := netip.ParseAddr(text)
-		return err == nil && slices.ContainsFunc(cidrs, func(c string) bool { return netip.MustParsePrefix(c).Contains(a) })
-	})
+	t.say("      It is gone, after the 10 s that API servers get to learn of the deletion.")
+	return nil
 }
 
 // fillRange takes addresses of a /29 one by one until the operator warns.
@@ -231,11 +210,7 @@ func (t *tour) fillRange(ctx context.Context) error {
 			return err
 		}
 	}
-	var c metav1.Condition
-	err := eventually(ctx, "the condition "+v1alpha1.ConditionNearlyFull, 15*time.Second, func() (found bool, err error) {
-		c, found, err = t.condition(ctx, name, v1alpha1.ConditionNearlyFull)
-		return found && c.Status == metav1.ConditionTrue, err
-	})
+	c, err := t.raised(ctx, name, v1alpha1.ConditionNearlyFull)
 	if err != nil {
 		return err
 	}
@@ -245,19 +220,25 @@ func (t *tour) fillRange(ctx context.Context) error {
 	return err
 }
 
-func (t *tour) condition(ctx context.Context, servicecidr, kind string) (metav1.Condition, bool, error) {
-	c, err := t.plane.Networking().ServiceCIDRs().Get(ctx, servicecidr, metav1.GetOptions{})
-	if err != nil {
-		return metav1.Condition{}, false, err
-	}
-	return found(c, kind)
+// raised waits until a condition of a ServiceCIDR is True.
+func (t *tour) raised(ctx context.Context, servicecidr, kind string) (c metav1.Condition, err error) {
+	err = eventually(ctx, "the condition "+kind, 15*time.Second, func() (bool, error) {
+		c, err = t.condition(ctx, servicecidr, kind)
+		return c.Status == metav1.ConditionTrue, err
+	})
+	return c, err
 }
 
-func found(c *networkingv1.ServiceCIDR, kind string) (metav1.Condition, bool, error) {
-	if condition := meta.FindStatusCondition(c.Status.Conditions, kind); condition != nil {
-		return *condition, true, nil
+// condition returns a condition of a ServiceCIDR, the zero Condition if it has none of the kind.
+func (t *tour) condition(ctx context.Context, servicecidr, kind string) (metav1.Condition, error) {
+	c, err := t.plane.Networking().ServiceCIDRs().Get(ctx, servicecidr, metav1.GetOptions{})
+	if err != nil {
+		return metav1.Condition{}, err
 	}
-	return metav1.Condition{}, false, nil
+	if condition := meta.FindStatusCondition(c.Status.Conditions, kind); condition != nil {
+		return *condition, nil
+	}
+	return metav1.Condition{}, nil
 }
 
 func notFoundIsNo(err error) error {

@@ -22,30 +22,3 @@ func TestOnce(t *testing.T) {
 		}
 	}
 }
-
-func TestUnknownFlag(t *testing.T) {
-	if status := run([]string{"--twice"}, &bytes.Buffer{}); status != 2 {
-		t.Errorf("status %d, want 2", status)
-	}
-}
-
-func TestEach(t *testing.T) {
-	ranges := []string{"10.0.0.0/24", "fd00::6/127"}
-	for name, test := range map[string]struct {
-		addresses []string
-		held      bool
-	}{
-		"one in each":            {[]string{"fd00::7", "10.0.0.9"}, true},
-		"one beside its range":   {[]string{"10.0.1.9", "fd00::7"}, false},
-		"one family missing":     {[]string{"10.0.0.9"}, false},
-		"one too many":           {[]string{"10.0.0.9", "fd00::7", "10.0.0.8"}, false},
-		"what is not an address": {[]string{"", "fd00::7"}, false},
-		"none":                   {nil, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := each(test.addresses, ranges...); (err == nil) != test.held {
-				t.Errorf("each(%v): %v", test.addresses, err)
-			}
-		})
-	}
-}

@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -19,25 +20,17 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// Additional addresses as users see them.
-const (
-	additionalFrom = "clusterip-operator.io/additional-ips-from"
-	purpose        = "clusterip-operator.io/purpose"
-	ourManager     = "clusterip-operator.io"
-)
-
-// withAdditional asks for one more address from each of the ranges.
+// withAdditional asks for one more address of each family from each of the ranges.
 func withAdditional(ranges string) framework.ServiceOption {
-	return func(s *corev1.Service) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, additionalFrom, ranges) }
+	return func(s *corev1.Service) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, cluster.AdditionalFrom, ranges) }
 }
 
 // additional returns the IPAddresses of ours that name a Service, by their addresses.
 func additional(ctx context.Context, service string) map[string]networkingv1.IPAddress {
 	GinkgoHelper()
 	found := map[string]networkingv1.IPAddress{}
-	for _, ip := range c.IPAddresses(ctx) {
-		parent := ip.Spec.ParentRef
-		if ip.Labels[networkingv1.LabelManagedBy] == ourManager && parent != nil && parent.Resource == "services" && parent.Name == service {
+	for _, ip := range c.Ours(ctx) {
+		if parent := ip.Spec.ParentRef; parent != nil && parent.Resource == "services" && parent.Name == service {
 			found[ip.Name] = ip
 		}
 	}
@@ -45,55 +38,42 @@ func additional(ctx context.Context, service string) map[string]networkingv1.IPA
 }
 
 // getsAdditional waits until a Service has exactly one additional address in each of the CIDRs. It returns them in the order of the CIDRs.
-func getsAdditional(ctx context.Context, service string, cidrs ...string) []string {
+func getsAdditional(ctx context.Context, service string, cidrs ...string) (addresses []string) {
 	GinkgoHelper()
-	addresses := make([]string, len(cidrs))
 	Eventually(func(g Gomega) {
+		addresses = nil
 		ips := additional(ctx, service)
 		g.Expect(ips).To(HaveLen(len(cidrs)), "of %s: %v", service, ips)
-		for i, cidr := range cidrs {
-			prefix := netip.MustParsePrefix(cidr)
-			addresses[i] = ""
-			for address := range ips {
-				if prefix.Contains(netip.MustParseAddr(address)) {
-					addresses[i] = address
-				}
-			}
-			g.Expect(addresses[i]).NotTo(BeEmpty(), "none of %v is in %s", ips, cidr)
+		all := framework.NewService("", "", framework.WithClusterIPs(slices.Collect(maps.Keys(ips))...))
+		for _, cidr := range cidrs {
+			addresses = append(addresses, cluster.In(cidr, all)...)
+			g.Expect(cluster.In(cidr, all)).To(HaveLen(1), "of %v in %s", ips, cidr)
 		}
-	}).WithTimeout(soon).WithPolling(100 * time.Millisecond).Should(Succeed())
+	}).Should(Succeed())
 	return addresses
 }
 
 // hasNone waits until a Service has no additional address.
 func hasNone(ctx context.Context, service string) {
 	GinkgoHelper()
-	Eventually(additional).WithArguments(ctx, service).WithTimeout(soon).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+	Eventually(additional).WithArguments(ctx, service).Should(BeEmpty())
 }
 
-// annotate sets the annotation of a Service; an empty value takes it away.
-func annotate(ctx context.Context, service, annotation, value string) {
+// annotate asks for additional addresses of a Service; an empty value takes the annotation away.
+func annotate(ctx context.Context, service, ranges string) {
 	GinkgoHelper()
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotation, value)
-	if value == "" {
-		patch = fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, annotation)
+	value := fmt.Sprintf("%q", ranges)
+	if ranges == "" {
+		value = "null"
 	}
-	_, err := c.Client().CoreV1().Services(cluster.Namespace).
-		Patch(ctx, service, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	Expect(c.PatchService(ctx, service, `{"metadata":{"annotations":{"`+cluster.AdditionalFrom+`":`+value+`}}}`)).Error().NotTo(HaveOccurred())
 }
 
 // complains waits until the operator has warned on a Service with all of the words.
 func complains(ctx context.Context, service string, words ...string) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		var found bool
-		notes := c.Events(ctx).OnService(service).Ours().Warnings()
-		for _, note := range notes.Notes() {
-			found = found || !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(note, word) })
-		}
-		g.Expect(found).To(BeTrue(), "no event has %q:\n%s", words, notes.GomegaString())
-	}).WithTimeout(soon).WithPolling(100 * time.Millisecond).Should(Succeed())
+	Eventually(func() []string { return c.Events(ctx).OnService(service).Ours().Warnings().Notes() }).
+		Should(ContainElement(cluster.ContainAll(words...)))
 }
 
 var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
@@ -112,77 +92,52 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 
 	It("are one of each family from each range, labelled and owned", func(ctx SpecContext) {
 		service := c.CreateService(ctx, "dual", framework.RequireDualStack(), withAdditional("green,blue,green-6"))
-		getsAdditional(ctx, "dual", blue4, blue6, green4, green6)
-		for address, ip := range additional(ctx, "dual") {
-			Expect(ip.Labels).To(And(HaveKeyWithValue(networkingv1.LabelManagedBy, ourManager), HaveKeyWithValue(purpose, "additional"),
-				HaveKeyWithValue(networkingv1.LabelIPAddressFamily, string(familyOf(address)))))
+		for _, address := range getsAdditional(ctx, "dual", blue4, blue6, green4, green6) {
+			ip := c.IPAddress(ctx, address)
+			Expect(ip.Labels).To(And(HaveKeyWithValue(cluster.PurposeLabel, cluster.Additional),
+				HaveKeyWithValue(networkingv1.LabelIPAddressFamily, string(cluster.FamilyOf(address)))))
 			Expect(*ip.Spec.ParentRef).To(Equal(networkingv1.ParentReference{Resource: "services", Namespace: cluster.Namespace, Name: "dual"}))
-			Expect(ip.Annotations).To(HaveKeyWithValue("clusterip-operator.io/service-uid", string(service.UID)))
-			Expect(ip.Annotations).To(HaveKey("clusterip-operator.io/service-cidr"))
+			Expect(ip.Annotations).To(And(HaveKeyWithValue("clusterip-operator.io/service-uid", string(service.UID)), HaveKey("clusterip-operator.io/service-cidr")))
 			Expect(ip.Finalizers).To(BeEmpty())
-			Expect(inDynamicBand(address)).To(BeTrue(), "%s is in the static band", address)
+			Expect(isStatic(address)).To(BeFalse(), address)
 		}
 		Expect(c.Breaches(ctx)).To(BeEmpty(), "they are no ClusterIPs, and nobody takes them for such")
 	})
 
-	It("are of the families of the Service", func(ctx SpecContext) {
+	It("are of the families of the Service, and follow it when it gets another one, and loses it", func(ctx SpecContext) {
 		c.CreateService(ctx, "only-4", framework.WithFamilies(corev1.IPv4Protocol), withAdditional("blue,green"))
 		c.CreateService(ctx, "only-6", framework.WithFamilies(corev1.IPv6Protocol), withAdditional("blue,green-6"))
 		getsAdditional(ctx, "only-4", blue4, green4)
 		getsAdditional(ctx, "only-6", blue6, green6)
-
-		By("and follow it when it gets another one, and loses it")
-		patchService(ctx, "only-4", `{"spec":{"ipFamilyPolicy":"RequireDualStack"}}`)
+		Expect(c.PatchService(ctx, "only-4", `{"spec":{"ipFamilyPolicy":"RequireDualStack"}}`)).Error().NotTo(HaveOccurred())
 		getsAdditional(ctx, "only-4", blue4, blue6, green4)
-		patchService(ctx, "only-4", `{"spec":{"ipFamilyPolicy":"SingleStack"}}`)
+		Expect(c.PatchService(ctx, "only-4", `{"spec":{"ipFamilyPolicy":"SingleStack"}}`)).Error().NotTo(HaveOccurred())
 		getsAdditional(ctx, "only-4", blue4, green4)
 	})
 
 	It("come and go with the annotation, each by itself", func(ctx SpecContext) {
 		c.CreateService(ctx, "changing", framework.RequireDualStack())
-		annotate(ctx, "changing", additionalFrom, "blue")
+		annotate(ctx, "changing", "blue")
 		blue := getsAdditional(ctx, "changing", blue4, blue6)
-		annotate(ctx, "changing", additionalFrom, "blue, green")
+		annotate(ctx, "changing", "blue, green")
 		both := getsAdditional(ctx, "changing", blue4, blue6, green4)
 		Expect(both[:2]).To(Equal(blue), "what it has it keeps")
-		annotate(ctx, "changing", additionalFrom, "green")
+		annotate(ctx, "changing", "green")
 		Expect(getsAdditional(ctx, "changing", green4)).To(Equal(both[2:]))
-		annotate(ctx, "changing", additionalFrom, "")
+		annotate(ctx, "changing", "")
 		hasNone(ctx, "changing")
 	})
 
-	It("go with the Service", func(ctx SpecContext) {
-		service := c.CreateService(ctx, "going", framework.RequireDualStack(), withAdditional("blue,green"))
-		getsAdditional(ctx, "going", blue4, blue6, green4)
-		c.DeleteServices(ctx, service)
-		hasNone(ctx, "going")
-	})
-
-	It("are new when a Service is created anew under the same name", func(ctx SpecContext) {
-		first := c.CreateService(ctx, "phoenix", framework.RequireDualStack(), withAdditional("blue"))
-		getsAdditional(ctx, "phoenix", blue4, blue6)
+	It("go with the Service, and are new when one is created under the same name", func(ctx SpecContext) {
+		first := c.CreateService(ctx, "anew", framework.RequireDualStack(), withAdditional("blue"))
+		getsAdditional(ctx, "anew", blue4, blue6)
 		c.DeleteServices(ctx, first)
-		second := c.CreateService(ctx, "phoenix", framework.RequireDualStack(), withAdditional("blue"))
-		owned := func(g Gomega) {
-			ips := additional(ctx, "phoenix")
-			g.Expect(ips).To(HaveLen(2), "none is left of the first")
-			for _, ip := range ips {
-				g.Expect(ip.Annotations).To(HaveKeyWithValue("clusterip-operator.io/service-uid", string(second.UID)))
-			}
-		}
-		Eventually(owned).WithTimeout(soon).Should(Succeed())
-		Consistently(owned).WithTimeout(2 * time.Second).Should(Succeed())
-		getsAdditional(ctx, "phoenix", blue4, blue6)
-	})
-
-	It("are restored when somebody deletes one", func(ctx SpecContext) {
-		c.CreateService(ctx, "robbed", framework.RequireDualStack(), withAdditional("blue"))
-		addresses := getsAdditional(ctx, "robbed", blue4, blue6)
-		for _, address := range addresses {
-			// Whether a user may is the matter of the guards.
-			_ = c.Networking().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})
-		}
-		getsAdditional(ctx, "robbed", blue4, blue6)
+		second := c.CreateService(ctx, "anew", framework.RequireDualStack(), withAdditional("blue"))
+		owned := HaveEach(HaveField("Annotations", HaveKeyWithValue("clusterip-operator.io/service-uid", string(second.UID))))
+		Eventually(additional).WithArguments(ctx, "anew").Should(And(HaveLen(2), owned), "none is left of the first")
+		getsAdditional(ctx, "anew", blue4, blue6)
+		c.DeleteServices(ctx, second)
+		hasNone(ctx, "anew")
 	})
 
 	It("hold their range, which says so, and let it go with them", Label("all"), func(ctx SpecContext) {
@@ -191,7 +146,7 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		c.CreateService(ctx, "holder", framework.RequireDualStack(), withAdditional("held"))
 		addresses := getsAdditional(ctx, "holder", held4, held6)
 		c.DeleteServiceCIDRs(ctx, "held")
-		Eventually(c.Warning(ctx, "held", cluster.DeletionBlocked)).WithTimeout(cluster.Patience).Should(ContainSubstring("default/holder"))
+		Eventually(c.Warning(ctx, "held", cluster.DeletionBlocked)).Should(ContainSubstring("default/holder"))
 		Consistently(c.Remaining).WithArguments(ctx, "held").WithTimeout(12*time.Second).Should(ConsistOf("held"), "upstream's grace is 10 s")
 		Expect(getsAdditional(ctx, "holder", held4, held6)).To(Equal(addresses), "it keeps what it has")
 
@@ -199,34 +154,29 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		c.CreateService(ctx, "late-holder", framework.RequireDualStack(), withAdditional("held"))
 		complains(ctx, "late-holder", "held")
 		Expect(additional(ctx, "late-holder")).To(BeEmpty())
-
-		annotate(ctx, "holder", additionalFrom, "")
-		Eventually(c.Remaining).WithArguments(ctx, "held").WithTimeout(cluster.Patience).Should(BeEmpty())
+		annotate(ctx, "holder", "")
+		Eventually(c.Remaining).WithArguments(ctx, "held").Should(BeEmpty())
 	})
 
 	It("are not given from a range that somebody has for himself", func(ctx SpecContext) {
 		const closed4, closed6 = "10.134.0.0/24", "fd00:10:134::/120"
 		c.OfferRange(ctx, "closed", nil, closed4, closed6)
-		user.Policy(ctx, "keeper", `{serviceCIDRs: [closed], serviceSelector: {matchLabels: {tenant: keeper}}, exclusive: true,
+		c.AddPolicy(ctx, "keeper", `{serviceCIDRs: [closed], serviceSelector: {matchLabels: {tenant: keeper}}, exclusive: true,
 			reservations: [{name: all-but-three, address: 10.134.0.16-10.134.0.251}]}`)
-		user.EventuallySays(ctx, "keeper", programmed, "True")
-
-		_, err := c.TryService(ctx, "stranger", framework.RequireDualStack(), withAdditional("blue,closed"))
-		Expect(err).To(MatchError(And(ContainSubstring(`ServiceCIDRPolicy "keeper": `), ContainSubstring(closed4))))
+		c.WaitProgrammed(ctx, "keeper")
+		refused := MatchError(cluster.ContainAll(`ServiceCIDRPolicy "keeper": `, closed4))
+		Expect(c.TryService(ctx, "stranger", framework.RequireDualStack(), withAdditional("blue,closed"))).Error().To(refused)
 		c.CreateService(ctx, "stranger", framework.RequireDualStack(), withAdditional("blue"))
-		_, err = c.Client().CoreV1().Services(cluster.Namespace).Patch(ctx, "stranger", types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"`+additionalFrom+`":"blue,closed"}}}`), metav1.PatchOptions{})
-		Expect(err).To(MatchError(ContainSubstring(`ServiceCIDRPolicy "keeper": `)), "nor later")
+		Expect(c.PatchService(ctx, "stranger", `{"metadata":{"annotations":{"`+cluster.AdditionalFrom+`":"blue,closed"}}}`)).Error().To(refused, "nor later")
 
 		By("and not while nobody looks at Services either")
-		c.WithoutWebhooks(ctx, func() { annotate(ctx, "stranger", additionalFrom, "closed,blue") })
+		c.WithoutWebhooks(ctx, func() { annotate(ctx, "stranger", "closed,blue") })
 		complains(ctx, "stranger", "keeper", closed4, closed6)
 		getsAdditional(ctx, "stranger", blue4, blue6)
 
 		By("but to whom the policy selects, and around its reservations")
 		c.CreateService(ctx, "guest", framework.RequireDualStack(), withAdditional("closed"), framework.WithLabel("tenant", "keeper"))
 		Expect(getsAdditional(ctx, "guest", closed4, closed6)[0]).To(BeElementOf("10.134.0.252", "10.134.0.253", "10.134.0.254"))
-
 	})
 
 	It("wait for a range that does not exist, and for a free address, and say so", func(ctx SpecContext) {
@@ -245,62 +195,62 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		getsAdditional(ctx, "tiny-2", tiny4)
 	})
 
-	It("stay as they are when the operator is started again", Label("all"), func(ctx SpecContext) {
-		c.CreateService(ctx, "steady", framework.RequireDualStack(), withAdditional("blue,green"))
-		addresses := getsAdditional(ctx, "steady", blue4, blue6, green4)
-		uids := map[string]types.UID{}
-		for address, ip := range additional(ctx, "steady") {
-			uids[address] = ip.UID
+	It("stay as they are when the operator is started again, which finds what leaked meanwhile", Label("all"), func(ctx SpecContext) {
+		create := func(name, ranges string, cidrs ...string) *corev1.Service {
+			GinkgoHelper()
+			service := c.CreateService(ctx, name, framework.RequireDualStack(), withAdditional(ranges))
+			getsAdditional(ctx, name, cidrs...)
+			return service
 		}
-		Expect(c.Replicas()[0].Kill()).To(Succeed())
-		c.StartReplicas(ctx)
-		annotate(ctx, "steady", "example.com/touched", "yes") // it looks at the Service at the latest now
-		time.Sleep(2 * time.Second)
-		Expect(getsAdditional(ctx, "steady", blue4, blue6, green4)).To(Equal(addresses))
-		for address, ip := range additional(ctx, "steady") {
-			Expect(ip.UID).To(Equal(uids[address]), "%s was released and taken again", address)
-		}
-	})
-
-	It("that leaked while the operator was down are found", Label("all"), func(ctx SpecContext) {
-		gone := c.CreateService(ctx, "leaky-gone", framework.RequireDualStack(), withAdditional("blue"))
-		again := c.CreateService(ctx, "leaky-again", framework.RequireDualStack(), withAdditional("blue"))
-		for _, name := range []string{"leaky-gone", "leaky-again", "leaky-asks-less"} {
-			if name == "leaky-asks-less" {
-				c.CreateService(ctx, name, framework.RequireDualStack(), withAdditional("blue,green"))
-				getsAdditional(ctx, name, blue4, blue6, green4)
-				continue
+		create("steady", "blue,green", blue4, blue6, green4)
+		create("asks-less", "blue,green", blue4, blue6, green4)
+		gone, again := create("gone", "blue", blue4, blue6), create("again", "blue", blue4, blue6)
+		uids := func() (all []types.UID) {
+			for _, address := range getsAdditional(ctx, "steady", blue4, blue6, green4) {
+				all = append(all, c.IPAddress(ctx, address).UID)
 			}
-			getsAdditional(ctx, name, blue4, blue6)
+			return all
 		}
-		c.StopReplicas()
+		before := uids()
+		Expect(c.Replicas()[0].Kill()).To(Succeed())
 		c.DeleteServices(ctx, gone, again)
-		c.CreateService(ctx, "leaky-again", framework.RequireDualStack()) // it does not ask
-		annotate(ctx, "leaky-asks-less", additionalFrom, "green")
+		c.CreateService(ctx, "again", framework.RequireDualStack()) // it does not ask
+		annotate(ctx, "asks-less", "green")
 		c.StartReplicas(ctx)
-		hasNone(ctx, "leaky-gone")
-		hasNone(ctx, "leaky-again")
-		getsAdditional(ctx, "leaky-asks-less", green4)
+		hasNone(ctx, "gone")
+		hasNone(ctx, "again")
+		getsAdditional(ctx, "asks-less", green4)
+		Expect(uids()).To(Equal(before), "none was released and taken again")
 	})
 
-	It("are nothing for Services without addresses", func(ctx SpecContext) {
-		c.CreateService(ctx, "headless", framework.Headless(), withAdditional("blue"))
-		c.CreateService(ctx, "alias", framework.ExternalName("example.com"), withAdditional("blue"))
-		Consistently(func(g Gomega) {
-			g.Expect(additional(ctx, "headless")).To(BeEmpty())
-			g.Expect(additional(ctx, "alias")).To(BeEmpty())
-		}).WithTimeout(3 * time.Second).Should(Succeed())
+	// Annotations are anybody's, and the API server takes any text up to 256 KiB. Which names can be names of ranges is decided in a table.
+	DescribeTable("are refused or reported when the annotation makes no sense", Label("all"), func(ctx SpecContext, name, value string, words ...string) {
+		service, err := c.TryService(ctx, name, framework.RequireDualStack(), withAdditional(value))
+		if err != nil {
+			Expect(err).To(MatchError(ContainSubstring(cluster.AdditionalFrom)))
+			Expect(len(err.Error())).To(BeNumerically("<", 2000), "nobody reads that")
+			return
+		}
+		Expect(service.Spec.ClusterIPs).To(HaveLen(2))
+		complains(ctx, name, words...)
+		Expect(c.Events(ctx).OnService(name).Ours().Notes()).To(HaveEach(WithTransform(func(s string) int { return len(s) }, BeNumerically("<=", 1024))))
+		Expect(additional(ctx, name)).To(BeEmpty())
+	},
+		Entry("thousands of names", "thousands", strings.Repeat("nowhere,", 5000), cluster.AdditionalFrom),
+		Entry("100 KiB", "large", strings.Repeat("a", 100<<10), cluster.AdditionalFrom),
+		Entry("no words at all", "unicode", "ranges,🦜,\u202eblue\r\n\xc3", cluster.AdditionalFrom),
+		Entry("an address, as ServiceCIDRs may be called", "address", "10.140.0.20", "ServiceCIDR 10.140.0.20"),
+	)
+
+	It("are not asked for by naming another family's range alone", func(ctx SpecContext) {
+		c.CreateService(ctx, "other-family", framework.WithFamilies(corev1.IPv4Protocol), withAdditional("green-6"))
+		complains(ctx, "other-family", "green-6", "family")
+		Expect(additional(ctx, "other-family")).To(BeEmpty())
 	})
 })
 
-func patchService(ctx context.Context, name, patch string) {
-	GinkgoHelper()
-	_, err := c.Client().CoreV1().Services(cluster.Namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}
-
-// inDynamicBand reports whether an address of the specs' ranges, of 256 addresses each, is in the dynamic band: behind the first sixteen.
-func inDynamicBand(address string) bool {
+// isStatic reports whether an address of the specs' ranges, of 256 addresses each, is in the static band: the first sixteen of them.
+func isStatic(address string) bool {
 	bytes := netip.MustParseAddr(address).AsSlice()
-	return bytes[len(bytes)-1] > 16
+	return bytes[len(bytes)-1] <= 16
 }

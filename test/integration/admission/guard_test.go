@@ -6,134 +6,128 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	networkingv1client "k8s.io/client-go/kubernetes/typed/networking/v1"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
 // The address of a Service that lives is not to be had by deleting its IPAddress: a second Service would get it, and the first could only
-// be created anew (D2).
-var _ = Describe("The guard of IPAddresses", Ordered, ContinueOnFailure, func() {
-	var alice networkingv1client.NetworkingV1Interface
-	BeforeAll(func(ctx SpecContext) {
-		config, _ := c.Admin(ctx, "alice")
-		alice = networking(config)
-	})
+// be created anew (D2). Who may do what is decided in tables (controllers/admission); here the API server asks, about users who may do all.
+var _ = Describe("The guards", Ordered, ContinueOnFailure, func() {
+	var (
+		alice    kubernetes.Interface
+		warnings *cluster.Warnings
+	)
+	BeforeAll(func(ctx SpecContext) { alice, warnings = c.Admin(ctx, "alice") })
 
-	It("keeps users from deleting that of a Service that lives, and tells them what to do", func(ctx SpecContext) {
+	forbidden := func(err error, words ...string) {
+		GinkgoHelper()
+		Expect(err).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+		Expect(err.Error()).To(cluster.ContainAll(words...))
+	}
+	relabel := func(ctx SpecContext, address, labels string) error {
+		_, err := alice.NetworkingV1().IPAddresses().
+			Patch(ctx, address, types.MergePatchType, []byte(`{"metadata":{"labels":{`+labels+`}}}`), metav1.PatchOptions{})
+		return err
+	}
+	// An IPAddress of ours that cools down is deleted when nobody wants it to cool down, and its address handed out.
+	const asOurs = `"ipaddress.kubernetes.io/managed-by":"clusterip-operator.io","clusterip-operator.io/purpose":"cooling"`
+
+	It("keep users from deleting the IPAddress of a Service that lives, and tell them what to do", func(ctx SpecContext) {
 		service := c.CreateService(ctx, "guarded", framework.RequireDualStack())
-		for _, address := range service.Spec.ClusterIPs {
-			before := c.IPAddress(ctx, address)
-			err := alice.IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})
-			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
-			Expect(err.Error()).To(And(ContainSubstring(address), ContainSubstring("default/guarded"), ContainSubstring("elete the Service")))
-			Expect(c.IPAddress(ctx, address).UID).To(Equal(before.UID))
+		for _, user := range []kubernetes.Interface{alice, cluster.ClientAs(c.Access, "root")} { // the latter may do anything
+			ips := user.NetworkingV1().IPAddresses()
+			for _, address := range service.Spec.ClusterIPs {
+				forbidden(ips.Delete(ctx, address, metav1.DeleteOptions{}), address, "default/guarded", "elete the Service")
+				forbidden(ips.Delete(ctx, address, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}))
+			}
+			forbidden(ips.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 		}
-
-		By("nor together with others")
-		err := alice.IPAddresses().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
-
-		By("nor may those who may do anything")
-		masters, err := c.ConfigForUser("root", "system:masters")
-		Expect(err).NotTo(HaveOccurred())
-		err = networking(masters).IPAddresses().Delete(ctx, service.Spec.ClusterIP, metav1.DeleteOptions{})
-		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		Expect(c.Breaches(ctx)).To(BeEmpty())
 	})
 
-	// An IPAddress of ours that rests is deleted when nobody wants it to rest, and its address handed out.
-	It("keeps users from making that of a Service that lives one of ours", func(ctx SpecContext) {
-		const asOurs = `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"clusterip-operator.io","clusterip-operator.io/purpose":"cooling"}}}`
+	It("keep users from making it one of ours, and not from other labels", func(ctx SpecContext) {
 		service := c.CreateService(ctx, "relabelled", framework.RequireDualStack())
 		for _, address := range service.Spec.ClusterIPs {
-			before := c.IPAddress(ctx, address)
-			_, err := alice.IPAddresses().Patch(ctx, address, types.MergePatchType, []byte(asOurs), metav1.PatchOptions{})
-			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
-			Expect(err.Error()).To(And(ContainSubstring(address), ContainSubstring("default/relabelled"), ContainSubstring("stay as they are")))
-
-			By("which is no reason to refuse them other labels and annotations")
-			const other = `{"metadata":{"labels":{"team":"web"},"annotations":{"example.com/ticket":"4711"}}}`
-			after, err := alice.IPAddresses().Patch(ctx, address, types.MergePatchType, []byte(other), metav1.PatchOptions{})
-			Expect(err).NotTo(HaveOccurred())
-			Expect(after.UID).To(Equal(before.UID))
-			Expect(after.Labels).To(And(HaveKeyWithValue("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"), HaveKeyWithValue("team", "web"),
-				Not(HaveKey("clusterip-operator.io/purpose"))))
-			Eventually(func() map[string]string { return c.Labels(ctx, address) }).WithTimeout(cluster.Patience).
-				Should(HaveKey(cluster.BandLabel), "the operator may write there")
+			forbidden(relabel(ctx, address, asOurs), address, "default/relabelled", "stay as they are")
+			Expect(relabel(ctx, address, `"team":"web"`)).To(Succeed())
+			Eventually(c.Labels).WithArguments(ctx, address).Should(And(HaveKeyWithValue("team", "web"), HaveKey(cluster.BandLabel),
+				HaveKeyWithValue("ipaddress.kubernetes.io/managed-by", framework.ManagedByUpstream)), "the operator may write there")
 		}
-
-		By("nor when the Service is gone")
-		c.DeleteServices(ctx, service)
-		for _, address := range service.Spec.ClusterIPs {
-			Expect(c.IPAddress(ctx, address)).To(BeNil())
-		}
-		c.CreateIPAddress(ctx, framework.NewIPAddress("10.96.0.81", cluster.Namespace, "never-was"))
-		_, err := alice.IPAddresses().Patch(ctx, "10.96.0.81", types.MergePatchType, []byte(asOurs), metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(alice.IPAddresses().Delete(ctx, "10.96.0.81", metav1.DeleteOptions{})).To(Or(Succeed(), MatchError(apierrors.IsNotFound, "IsNotFound")))
 	})
 
-	It("keeps the additional addresses too", func(ctx SpecContext) {
+	It("keep the additional addresses too, which are restored when a controller deletes them", func(ctx SpecContext) {
 		c.OfferRange(ctx, "guarded-extra", nil, "10.145.0.0/24", "fd00:10:145::/120")
 		c.CreateService(ctx, "guarded-more", framework.RequireDualStack(), withAdditional("guarded-extra"))
+		controller := cluster.ClientAs(c.Access, "system:serviceaccount:kube-system:cleaner")
 		for _, address := range getsAdditional(ctx, "guarded-more", "10.145.0.0/24", "fd00:10:145::/120") {
-			err := alice.IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})
-			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
-			Expect(err.Error()).To(And(ContainSubstring("default/guarded-more"), ContainSubstring(additionalFrom)))
-
-			const asNobodys = `{"metadata":{"labels":{"clusterip-operator.io/purpose":null}}}`
-			_, err = alice.IPAddresses().Patch(ctx, address, types.MergePatchType, []byte(asNobodys), metav1.PatchOptions{})
-			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+			forbidden(alice.NetworkingV1().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{}), "default/guarded-more", cluster.AdditionalFrom)
+			forbidden(relabel(ctx, address, `"clusterip-operator.io/purpose":null`))
+			Expect(controller.NetworkingV1().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})).To(Succeed())
 		}
-		annotate(ctx, "guarded-more", additionalFrom, "")
+		getsAdditional(ctx, "guarded-more", "10.145.0.0/24", "fd00:10:145::/120")
+		annotate(ctx, "guarded-more", "")
 		hasNone(ctx, "guarded-more")
 	})
 
-	It("lets the API server release the address of a Service that goes", func(ctx SpecContext) {
+	It("let the API server release what a Service gives up, and users delete what nobody holds", func(ctx SpecContext) {
 		service := c.CreateSettledService(ctx, "released", framework.RequireDualStack())
 		c.DeleteServices(ctx, service)
 		for _, address := range service.Spec.ClusterIPs {
 			Expect(c.IPAddress(ctx, address)).To(BeNil())
 		}
-
-		By("and that of a family which a Service gives up")
 		c.CreateService(ctx, "shrinking", framework.RequireDualStack())
-		patchService(ctx, "shrinking", `{"spec":{"ipFamilyPolicy":"SingleStack"}}`)
-		Eventually(c.Breaches).WithArguments(ctx).WithTimeout(cluster.Patience).Should(BeEmpty())
-	})
+		Expect(c.PatchService(ctx, "shrinking", `{"spec":{"ipFamilyPolicy":"SingleStack"}}`)).Error().NotTo(HaveOccurred())
+		Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
 
-	It("lets users delete what nobody holds", func(ctx SpecContext) {
 		for _, address := range []string{"10.96.0.77", "fd00:10:96::77"} { // static, so that nobody is given them
 			c.CreateIPAddress(ctx, framework.NewIPAddress(address, cluster.Namespace, "never-was"))
-			Expect(alice.IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})).To(Succeed(), "its Service is not there")
+			Expect(relabel(ctx, address, asOurs)).To(Succeed())
+			Expect(alice.NetworkingV1().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})).
+				To(Or(Succeed(), MatchError(apierrors.IsNotFound, "IsNotFound"))) // the operator may be faster
 		}
-
-		By("nor names")
-		service := c.HoldAddress(ctx, "elsewhere", "10.96.0.78", "fd00:10:96::78")
-		c.CreateIPAddress(ctx, framework.NewIPAddress("10.96.0.79", cluster.Namespace, "elsewhere"))
-		err := alice.IPAddresses().Delete(ctx, "10.96.0.79", metav1.DeleteOptions{})
-		Expect(err == nil || apierrors.IsNotFound(err)).To(BeTrue(), "%s has %v: %v", service.Name, service.Spec.ClusterIPs, err) // repaired already
-
-		By("and what somebody else manages")
 		c.CreateIPAddress(ctx, framework.NewIPAddress("10.96.0.80", cluster.Namespace, "gateway", framework.ManagedBy("example.com")))
-		Expect(alice.IPAddresses().Delete(ctx, "10.96.0.80", metav1.DeleteOptions{})).To(Succeed())
+		Expect(alice.NetworkingV1().IPAddresses().Delete(ctx, "10.96.0.80", metav1.DeleteOptions{})).To(Succeed())
 	})
 
-	It("answers a dry run like the real thing", func(ctx SpecContext) {
-		service := c.CreateService(ctx, "dry", framework.RequireDualStack())
-		for _, address := range service.Spec.ClusterIPs {
-			err := alice.IPAddresses().Delete(ctx, address, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
-			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+	// A ServiceCIDR over the addresses of machines or pods takes them off the network as soon as Services get them.
+	DescribeTable("warn of a ServiceCIDR over a network that is in use", Label("all"), func(ctx SpecContext, cidr string, words ...string) {
+		c.CreateNode(ctx, "machine", []string{"10.150.1.0/24", "fd00:10:150:1::/64"}, "10.151.0.7", "fd00:10:151::7")
+		DeferCleanup(func(ctx SpecContext) { c.DeleteNode(ctx, "machine") })
+		before := len(warnings.Texts())
+		warned := func() []string {
+			_, err := alice.NetworkingV1().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR("tried", cidr), metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			c.WithdrawRanges(ctx, "tried")
+			return warnings.Texts()[before:]
 		}
+		if len(words) == 0 {
+			Expect(warned()).To(BeEmpty(), "it is nobody's")
+			return
+		}
+		Eventually(warned).Should(ContainElement(cluster.ContainAll(append(words, cidr)...))) // the operator hears of the node in a moment
+	},
+		Entry("the pods of a node, IPv4", "10.150.1.0/25", "10.150.1.0/24", "machine"),
+		Entry("the pods of a node, IPv6", "fd00:10:150:1::/112", "fd00:10:150:1::/64", "machine"),
+		Entry("a node, IPv4", "10.151.0.0/28", "10.151.0.7", "machine"),
+		Entry("a node, IPv6", "fd00:10:151::/120", "fd00:10:151::7", "machine"),
+		Entry("a declared network around it", "10.152.3.0/24", "10.152.0.0/16", "corporate"),
+		Entry("a declared network inside of it", "fd00:10:152::/104", "fd00:10:152::/112", "lab"),
+		Entry("none", "10.153.0.0/24"),
+	)
+
+	It("refuse such a ServiceCIDR if the admin says so, and let one that is there be changed, and go", Label("all"), func(ctx SpecContext) {
+		const cidr = "10.152.8.0/24"
+		c.CreateServiceCIDR(ctx, "older", cidr)
+		c.StopReplicas()
+		denying := c.AddReplicas(ctx, 1, "--webhook-network-overlap=Deny")[0]
+		_, err := alice.NetworkingV1().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR("denied", cidr), metav1.CreateOptions{})
+		forbidden(err, cidr, "10.152.0.0/16", "corporate")
+		c.Kubectl(ctx, "label", "servicecidr", "older", "a=b")
+		c.WaitLookedAfter(ctx, "older") // the operator's own writes
+		c.WithdrawRanges(ctx, "older")
+		c.RemoveReplica(denying)
+		c.StartReplicas(ctx)
 	})
 })
-
-func networking(config *rest.Config) networkingv1client.NetworkingV1Interface {
-	GinkgoHelper()
-	client, err := networkingv1client.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
-	return client
-}

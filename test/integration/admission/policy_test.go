@@ -1,153 +1,159 @@
 package admission_test
 
 import (
-	"context"
-	"slices"
-	"sync"
-	"time"
+	"fmt"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// policies is the kind as users see it; no type of the operator's code is used, so that a name which changes by mistake is noticed.
-var policies = schema.GroupVersionResource{Group: "clusterip-operator.io", Version: "v1alpha1", Resource: "servicecidrpolicies"}
-
-// author writes objects as a user does, from text, and keeps the warnings of the API server.
-type author struct {
-	client dynamic.Interface
-
-	mu       sync.Mutex
-	warnings []string
+// mistakes are specs of policies that make no sense, whatever is in the cluster, and that the schema takes. (What it does not take is in
+// test/integration/policyapi.) Each has the words that its refusal must have: the field, and what was wrong with it.
+var mistakes = []struct {
+	what, spec, words string
+}{
+	{"an operator that does not exist", `{namespaceSelector: {matchExpressions: [{key: tenant, operator: Is, values: [a]}]}}`, "namespaceSelector Is"},
+	{"an operator in a Service selector", `{serviceSelector: {matchExpressions: [{key: app, operator: "==", values: [a]}]}}`, "serviceSelector =="},
+	{"In without values", `{namespaceSelector: {matchExpressions: [{key: tenant, operator: In}]}}`, "namespaceSelector values"},
+	{"a key that no label can have", `{namespaceSelector: {matchLabels: {"a b": c}}}`, "namespaceSelector a b"},
+	{"a value that no label can have", `{serviceSelector: {matchLabels: {app: "läuft, oder?"}}}`, "serviceSelector läuft"},
+	{"a selector of ServiceCIDRs", `{serviceCIDRSelector: {matchExpressions: [{key: "", operator: Exists}]}}`, "serviceCIDRSelector"},
+	{"an address and a range that has it", `{reservations: [{name: a, address: 10.96.0.0/28}, {name: b, address: 10.96.0.10}]}`, "reservations overlap a b"},
+	{"ranges that overlap, IPv6", `{reservations: [{name: a, address: "fd00::10-fd00::20"}, {name: b, address: "fd00::20-fd00::30"}]}`, "reservations overlap fd00::20"},
+	{"1,025 addresses in both families", `{reservations: [{name: a, address: 10.96.0.0/23}, {name: b, address: "fd00::/119"}, {name: c, address: 10.97.0.1}]}`,
+		"reservations 024"},
+	{"everything at once", `{namespaceSelector: {matchExpressions: [{key: tenant, operator: Is}]}, serviceSelector: {matchLabels: {"a b": c}},
+		reservations: [{name: a, address: 10.96.0.0/30}, {name: b, address: 10.96.0.2}]}`, "namespaceSelector serviceSelector overlap"},
+	{"a claim on everybody's range", `{priority: 1000, serviceCIDRs: [sane], exclusive: true, serviceSelector: {matchExpressions: [{key: a, operator: Is}]}}`,
+		"serviceSelector Is"},
 }
 
-// newAuthor makes an author who connects as config says.
-func newAuthor(config *rest.Config) *author {
-	GinkgoHelper()
-	a := &author{}
-	config = rest.CopyConfig(config)
-	config.WarningHandler = a
-	var err error
-	a.client, err = dynamic.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
-	return a
-}
+// What no cluster could follow is not stored at all, if a webhook guards. Otherwise the operator says on each such policy what is wrong with it, and
+// goes on with those that make sense, also after a start in the middle of all that.
+var _ = Describe("A policy that makes no sense", Ordered, ContinueOnFailure, func() {
+	const sane = `{serviceCIDRs: [sane], serviceSelector: {matchLabels: {tenant: sane}}, exclusive: true, onFull: Fail,
+		reservations: [{name: four, address: 10.155.0.5}, {name: six, address: "fd00:10:155::5"}]}`
+	n := 0
 
-// HandleWarningHeader keeps a warning.
-func (a *author) HandleWarningHeader(_ int, _, text string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.warnings = append(a.warnings, text)
-}
+	BeforeAll(func(ctx SpecContext) {
+		c.OfferRange(ctx, "sane", nil, "10.155.0.0/24", "fd00:10:155::/120")
+		c.AddPolicy(ctx, "sane", sane)
+		c.WaitProgrammed(ctx, "sane")
+	})
 
-// Warnings returns what the API server has warned of since the last call.
-func (a *author) Warnings() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	defer func() { a.warnings = nil }()
-	return slices.Clone(a.warnings)
-}
-
-// policyOf builds a policy with the given spec, in YAML.
-func policyOf(name, spec string) *unstructured.Unstructured {
-	GinkgoHelper()
-	var fields map[string]any
-	Expect(yaml.Unmarshal([]byte(spec), &fields)).To(Succeed(), spec)
-	policy := &unstructured.Unstructured{Object: map[string]any{"spec": fields}}
-	policy.SetGroupVersionKind(policies.GroupVersion().WithKind("ServiceCIDRPolicy"))
-	policy.SetName(name)
-	return policy
-}
-
-// TryPolicy creates a policy and returns the API server's answer.
-func (a *author) TryPolicy(ctx context.Context, name, spec string) error {
-	GinkgoHelper()
-	_, err := a.client.Resource(policies).Create(ctx, policyOf(name, spec), metav1.CreateOptions{FieldValidation: "Strict"})
-	return err
-}
-
-// Policy creates a policy that goes with the calling node.
-func (a *author) Policy(ctx context.Context, name, spec string) {
-	GinkgoHelper()
-	Expect(a.TryPolicy(ctx, name, spec)).To(Succeed(), spec)
-	DeferCleanup(func(ctx SpecContext) { a.DeletePolicy(ctx, name) })
-}
-
-// TryChange merges a patch, in YAML, into the spec of a policy.
-func (a *author) TryChange(ctx context.Context, name, spec string) error {
-	GinkgoHelper()
-	patch, err := yaml.YAMLToJSON([]byte("{spec: " + spec + "}"))
-	Expect(err).NotTo(HaveOccurred(), spec)
-	_, err = a.client.Resource(policies).Patch(ctx, name, "application/merge-patch+json", patch, metav1.PatchOptions{})
-	return err
-}
-
-// DeletePolicy deletes a policy, if there is one.
-func (a *author) DeletePolicy(ctx context.Context, name string) {
-	GinkgoHelper()
-	err := a.client.Resource(policies).Delete(ctx, name, metav1.DeleteOptions{})
-	Expect(err == nil || apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
-}
-
-// Policies returns the names of all policies.
-func (a *author) Policies(ctx context.Context) []string {
-	GinkgoHelper()
-	list, err := a.client.Resource(policies).List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	names := []string{}
-	for _, policy := range list.Items {
-		names = append(names, policy.GetName())
-	}
-	slices.Sort(names)
-	return names
-}
-
-// Condition returns a condition of a policy that speaks of its present spec, the zero Condition if there is none yet.
-func (a *author) Condition(ctx context.Context, name, kind string) metav1.Condition {
-	GinkgoHelper()
-	policy, err := a.client.Resource(policies).Get(ctx, name, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	var status struct {
-		Conditions []metav1.Condition `json:"conditions"`
-	}
-	fields, _, err := unstructured.NestedMap(policy.Object, "status")
-	Expect(err).NotTo(HaveOccurred())
-	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status)).To(Succeed())
-	condition := meta.FindStatusCondition(status.Conditions, kind)
-	if condition == nil || condition.ObservedGeneration != policy.GetGeneration() {
-		return metav1.Condition{}
-	}
-	return *condition
-}
-
-// Conditions of a policy, as users see them.
-const (
-	accepted    = "Accepted"
-	conflicting = "Conflicting"
-	programmed  = "Programmed"
-)
-
-// soon is within what time the operator says what it thinks of a change.
-const soon = 15 * time.Second
-
-// EventuallySays waits until a condition of a policy has a status, and a message with all of the words.
-func (a *author) EventuallySays(ctx context.Context, name, kind string, status metav1.ConditionStatus, words ...string) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		condition := a.Condition(ctx, name, kind)
-		g.Expect(condition.Status).To(Equal(status), "%s of %s: %s", kind, name, condition.Message)
-		for _, word := range words {
-			g.Expect(condition.Message).To(ContainSubstring(word), "%s of %s", kind, name)
+	It("is refused, every mistake at once, also as a change of a good one", func(ctx SpecContext) {
+		c.AddPolicy(ctx, "good", `{priority: 1}`)
+		for _, m := range mistakes {
+			refused := And(MatchError(apierrors.IsForbidden, "IsForbidden"), MatchError(cluster.ContainAll(strings.Fields(m.words)...)))
+			Expect(c.TryPolicy(ctx, "mistake", m.spec)).To(refused, m.what)
+			Expect(c.TryPolicyChange(ctx, "good", m.spec)).To(refused, m.what)
 		}
-		g.Expect(condition.Reason).NotTo(BeEmpty())
-	}).WithTimeout(soon).WithPolling(100 * time.Millisecond).Should(Succeed())
-}
+		Expect(c.Policy(ctx, "mistake")).To(BeNil())
+		c.WaitCondition(ctx, "good", cluster.Accepted, "True")
+	})
+
+	expectSane := func(ctx SpecContext) {
+		GinkgoHelper()
+		n++
+		c.WaitCondition(ctx, "sane", cluster.Accepted, "True")
+		c.WaitCondition(ctx, "sane", cluster.Programmed, "True")
+		c.WaitCondition(ctx, "sane", cluster.Conflicting, "False")
+		Expect(c.KeptBy(ctx, "sane")).To(ConsistOf("10.155.0.5", "fd00:10:155::5"))
+		service := c.CreateService(ctx, fmt.Sprintf("sane-%d", n), framework.RequireDualStack(), framework.WithLabel("tenant", "sane"))
+		Expect(service.Spec.ClusterIPs).To(ConsistOf(HavePrefix("10.155.0."), HavePrefix("fd00:10:155::")))
+		for _, address := range []string{"10.155.0.5", "fd00:10:155::5"} {
+			c.ExpectRefused(ctx, "sane", cluster.Asking(cluster.Namespace, "thief", address))
+		}
+	}
+
+	It("says itself what is wrong if nobody has looked at it, disturbs no other, and can be put right", Label("all"), func(ctx SpecContext) {
+		name := func(i int) string { return fmt.Sprintf("junk-%02d", i) }
+		c.WithoutWebhooks(ctx, func() {
+			for i, m := range mistakes {
+				c.AddPolicy(ctx, name(i), m.spec)
+			}
+		})
+		for i, m := range mistakes {
+			c.WaitCondition(ctx, name(i), cluster.Accepted, "False", strings.Fields(m.words)...)
+			Expect(c.PolicyCondition(ctx, name(i), cluster.Accepted).Reason).To(Equal("Invalid"))
+		}
+		expectSane(ctx)
+		Expect(c.Replicas()[0].Kill()).To(Succeed())
+		c.StartReplicas(ctx)
+		expectSane(ctx)
+
+		Expect(c.TryPolicyChange(ctx, name(0), `{namespaceSelector: null, serviceSelector: {matchLabels: {nobody: has}}}`)).To(Succeed())
+		c.WaitCondition(ctx, name(0), cluster.Accepted, "True")
+		for i := range mistakes {
+			c.DropPolicy(ctx, name(i))
+		}
+		expectSane(ctx)
+	})
+})
+
+// What may become right without a change of the policy, or is the matter of two policies, is taken, and a condition says what is wrong and why.
+// What conflicts is decided in tables (controllers/internal/steering).
+var _ = Describe("A policy that cannot have what it wants", Label("all"), Ordered, ContinueOnFailure, func() {
+	It("waits for a range that does not exist, says so, and has it when it comes", func(ctx SpecContext) {
+		c.AddPolicy(ctx, "early", `{serviceCIDRs: [late-4, late-6], serviceSelector: {matchLabels: {tenant: early}}, onFull: Fail,
+			reservations: [{name: a, address: 10.121.0.20, for: default/early-reserved}]}`)
+		c.WaitCondition(ctx, "early", cluster.Programmed, "False", "late-4", "late-6")
+		early := framework.WithLabel("tenant", "early")
+		Expect(c.ExpectRefused(ctx, "early", cluster.Dual(cluster.Namespace, "early-1", early))).To(ContainSubstring("no ready range"), "Fail without a range")
+
+		c.CreateServiceCIDR(ctx, "late-4", "10.121.0.0/24")
+		c.WaitCondition(ctx, "early", cluster.Programmed, "False", "late-6")
+		c.CreateServiceCIDR(ctx, "late-6", "fd00:10:121::/120")
+		c.WaitProgrammed(ctx, "early")
+		service := c.Create(ctx, cluster.Dual(cluster.Namespace, "early-2", early))
+		Expect(service.Spec.ClusterIPs).To(ConsistOf(HavePrefix("10.121.0."), HavePrefix("fd00:10:121::")))
+		Expect(c.CreateService(ctx, "early-reserved").Spec.ClusterIP).To(Equal("10.121.0.20"), "a reservation is handed out whoever steers")
+	})
+
+	It("gives nothing from a range that is being deleted, says so, and does not hold it", func(ctx SpecContext) {
+		c.OfferRange(ctx, "leaving", nil, "10.122.0.0/24", "fd00:10:122::/120")
+		holder := c.HoldAddress(ctx, "leaving-holder", "10.122.0.200", "fd00:10:122::c8")
+		c.DeleteServiceCIDRs(ctx, "leaving")
+		c.AddPolicy(ctx, "leaver", `{serviceCIDRs: [leaving], serviceSelector: {matchLabels: {tenant: leaver}}, onFull: Fail, coolDown: 1h,
+			reservations: [{name: a, address: 10.122.0.20}, {name: b, address: "fd00:10:122::20"}]}`)
+		c.WaitCondition(ctx, "leaver", cluster.Programmed, "False", "leaving", "delet")
+		refused := c.ExpectRefused(ctx, "leaver", cluster.Dual(cluster.Namespace, "leaver-1", framework.WithLabel("tenant", "leaver")))
+		Expect(refused).To(ContainSubstring("no ready range"))
+		c.DeleteServices(ctx, holder)
+		Eventually(c.Remaining).WithArguments(ctx, "leaving").Should(BeEmpty(), "neither a reservation nor an address that cools down keeps a range")
+		c.WaitCondition(ctx, "leaver", cluster.Programmed, "False", "leaving")
+	})
+
+	// The addresses are static: those of the dynamic band may be anybody's in this cluster.
+	It("loses reserved addresses to a better policy, names it, and has the rest until the better one goes", func(ctx SpecContext) {
+		c.AddPolicy(ctx, "first", `{priority: 10, reservations: [{name: a, address: 10.96.0.208/30, for: default/first-a}, {name: six, address: "fd00:10:96::d0"}]}`)
+		c.WaitProgrammed(ctx, "first")
+		const second = `{priority: 5, reservations: [
+			{name: b, address: 10.96.0.210-10.96.0.213, for: default/second-b}, {name: six, address: "fd00:10:96::cf-fd00:10:96::d1"}]}`
+		Expect(c.TryPolicy(ctx, "second", second)).To(MatchError(cluster.ContainAll(`"first"`, "10.96.0.210", "fd00:10:96::d0")), "it can be told at once")
+
+		By("or with a condition, where nobody looks at new policies")
+		c.WithoutWebhooks(ctx, func() { c.AddPolicy(ctx, "second", second) })
+		c.WaitCondition(ctx, "second", cluster.Conflicting, "True", "first", "10.96.0.208-10.96.0.211", "fd00:10:96::d0")
+		c.WaitCondition(ctx, "first", cluster.Conflicting, "False")
+		for address, owner := range map[string]string{
+			"10.96.0.210": "first", "10.96.0.211": "first", "10.96.0.212": "second", "10.96.0.213": "second",
+			"fd00:10:96::cf": "second", "fd00:10:96::d0": "first", "fd00:10:96::d1": "second",
+		} {
+			Eventually(c.Owner).WithArguments(ctx, address).Should(Equal("servicecidrpolicies /"+owner), address)
+		}
+		c.ExpectRefused(ctx, "first", cluster.Asking(cluster.Namespace, "second-b", "10.96.0.211"))
+		Expect(c.CreateService(ctx, "second-b").Spec.ClusterIP).To(BeElementOf("10.96.0.212", "10.96.0.213"))
+
+		c.DropPolicy(ctx, "first")
+		c.WaitCondition(ctx, "second", cluster.Conflicting, "False")
+		for _, address := range []string{"10.96.0.210", "fd00:10:96::d0"} {
+			Eventually(c.Owner).WithArguments(ctx, address).Should(Equal("servicecidrpolicies /second"))
+		}
+	})
+})

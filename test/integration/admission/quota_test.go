@@ -11,13 +11,10 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
-	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/steering"
 )
 
 // Quotas are asked after the mutating webhook: each of these creations sets addresses aside for a Service that never comes.
@@ -29,17 +26,17 @@ var _ = Describe("A namespace whose quota allows no Service, and that goes on cr
 	)
 
 	It("keeps no address from others, steers nobody elsewhere, and uses up no cool-down", func(ctx SpecContext) {
-		b := steering.Start(ctx, steering.Options{
-			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/24,fd00:10:96::/120"}, Replicas: 2, Plain: true,
+		c := cluster.Start(ctx, cluster.Options{
+			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/24,fd00:10:96::/120"}, Installed: true, Replicas: 2, Plain: true,
 		})
-		suite.ControllerManager(ctx, b.ControlPlane, "resourcequota-controller")
-		b.CreateNamespace(ctx, "tenant", map[string]string{"tenant": "a"})
-		b.CreateNamespace(ctx, "attacker", nil)
-		b.OfferRange(ctx, "tenant", nil, "10.97.0.0/24", "fd00:10:97::/120")
-		b.Program(ctx, "tenant", steering.From("tenant"), steering.ForNamespaces("tenant", "a"), steering.Exclusive(), steering.OrFail())
-		b.Program(ctx, "open", steering.From("kubernetes"), steering.CoolsDown(time.Hour), steering.WithPriority(-1))
-		cooling := coolDown(ctx, b, cooled)
-		forbidServices(ctx, b, "attacker")
+		suite.ControllerManager(ctx, c.ControlPlane, "resourcequota-controller")
+		c.CreateNamespace(ctx, "tenant", map[string]string{"tenant": "a"})
+		c.CreateNamespace(ctx, "attacker", nil)
+		c.OfferRange(ctx, "tenant", nil, "10.97.0.0/24", "fd00:10:97::/120")
+		c.Program(ctx, "tenant", "{serviceCIDRs: [tenant], namespaceSelector: {matchLabels: {tenant: a}}, exclusive: true, onFull: Fail}")
+		c.Program(ctx, "open", "{serviceCIDRs: [kubernetes], coolDown: 1h, priority: -1}")
+		cooling := coolDown(ctx, c, cooled)
+		forbidServices(ctx, c, "attacker")
 
 		ctx2, cancel := context.WithTimeout(ctx, attack)
 		defer cancel()
@@ -50,65 +47,52 @@ var _ = Describe("A namespace whose quota allows no Service, and that goes on cr
 			n := attempts.Add(1)
 			attackers.Go(func() {
 				defer GinkgoRecover()
-				_, err := b.Try(ctx, framework.NewService("attacker", fmt.Sprintf("web-%d", n), framework.RequireDualStack()))
+				_, err := c.Try(ctx, cluster.Dual("attacker", fmt.Sprintf("web-%d", n)))
 				Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 				Expect(err.Error()).To(ContainSubstring("quota"))
 			})
 			if n%10 == 0 {
-				expectServed(ctx, b, int(n))
+				expectServed(ctx, c, int(n))
 			}
 		}
 		attackers.Wait()
 		Expect(attempts.Load()).To(BeNumerically(">", attack/interval/2))
 		AddReportEntry("attempts", attempts.Load())
-		Expect(b.Decisions(ctx, steering.Failed)).To(BeZero(), "steering was off")
-		Expect(b.Kept(ctx, steering.Cooling)).To(ConsistOf(cooling), "addresses that cooled down were given out early")
-		b.ExpectConsistent(ctx)
+		Expect(c.Decisions(ctx, cluster.Failed)).To(BeZero(), "steering was off")
+		Expect(c.Kept(ctx, cluster.Cooling)).To(ConsistOf(cooling), "addresses that cooled down were given out early")
+		c.ExpectConsistent(ctx)
 	})
 })
 
 // forbidServices gives a namespace a quota without Services, and waits until it is in force.
-func forbidServices(ctx context.Context, b *steering.Bed, namespace string) {
+func forbidServices(ctx context.Context, c *cluster.Cluster, namespace string) {
 	GinkgoHelper()
-	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "none"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceServices: resource.MustParse("0")}},
-	}
-	_, err := b.Client().CoreV1().ResourceQuotas(namespace).Create(ctx, quota, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	Eventually(func(g Gomega) {
-		quota, err := b.Client().CoreV1().ResourceQuotas(namespace).Get(ctx, "none", metav1.GetOptions{})
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(quota.Status.Hard).To(HaveKey(corev1.ResourceServices))
-	}).WithTimeout(cluster.Patience).Should(Succeed())
+	c.Kubectl(ctx, "create", "quota", "none", "-n", namespace, "--hard=services=0")
+	c.Kubectl(ctx, "wait", "resourcequota", "none", "-n", namespace, "--for=jsonpath={.status.hard.services}=0", "--timeout=45s")
 }
 
 // coolDown creates n Services, deletes them, and returns their addresses once they are kept.
-func coolDown(ctx context.Context, b *steering.Bed, n int) (addresses []string) {
+func coolDown(ctx context.Context, c *cluster.Cluster, n int) (addresses []string) {
 	GinkgoHelper()
-	services := b.CreateSettledServices(ctx, n, func(i int) *corev1.Service {
-		return framework.NewService(cluster.Namespace, fmt.Sprintf("before-%d", i), framework.RequireDualStack())
+	services := c.CreateSettledServices(ctx, n, func(i int) *corev1.Service {
+		return cluster.Dual(cluster.Namespace, fmt.Sprintf("before-%d", i))
 	})
-	b.DeleteServices(ctx, services...)
+	c.DeleteServices(ctx, services...)
 	for _, service := range services {
 		addresses = append(addresses, service.Spec.ClusterIPs...)
 	}
-	Eventually(b.Kept).WithArguments(ctx, steering.Cooling).WithTimeout(cluster.Patience).Should(ConsistOf(addresses))
+	Eventually(c.Kept).WithArguments(ctx, cluster.Cooling).Should(ConsistOf(addresses))
 	return addresses
 }
 
-// passed says why a Service may have gone past the webhook, for failures.
-func passed(ctx context.Context, b *steering.Bed) func() string {
-	return func() string {
-		return fmt.Sprintf("%.0f calls failed open, the webhook let %.0f pass", b.FailedOpen(ctx, "service.clusterip-operator.io"), b.Decisions(ctx, steering.Failed))
-	}
-}
-
 // expectServed wants the tenant and everybody else to get Services, each where its policy says.
-func expectServed(ctx context.Context, b *steering.Bed, n int) {
+func expectServed(ctx context.Context, c *cluster.Cluster, n int) {
 	GinkgoHelper()
-	theirs := b.Create(ctx, framework.NewService("tenant", fmt.Sprintf("web-%d", n), framework.RequireDualStack()))
-	Expect(theirs.Spec.ClusterIPs).To(ConsistOf(HavePrefix("10.97.0."), HavePrefix("fd00:10:97::")), passed(ctx, b))
-	others := b.Create(ctx, framework.NewService(cluster.Namespace, fmt.Sprintf("web-%d", n), framework.RequireDualStack()))
-	Expect(others.Spec.ClusterIPs).To(ConsistOf(HavePrefix("10.96.0."), HavePrefix("fd00:10:96::")), passed(ctx, b))
+	why := func() string {
+		return fmt.Sprintf("%.0f calls failed open, the webhook let %.0f pass", cluster.FailedOpen(ctx, c.Access), c.Decisions(ctx, cluster.Failed))
+	}
+	theirs := c.Create(ctx, cluster.Dual("tenant", fmt.Sprintf("web-%d", n)))
+	Expect(theirs.Spec.ClusterIPs).To(ConsistOf(HavePrefix("10.97.0."), HavePrefix("fd00:10:97::")), why)
+	others := c.Create(ctx, cluster.Dual(cluster.Namespace, fmt.Sprintf("web-%d", n)))
+	Expect(others.Spec.ClusterIPs).To(ConsistOf(HavePrefix("10.96.0."), HavePrefix("fd00:10:96::")), why)
 }

@@ -21,12 +21,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
 
 const (
@@ -36,26 +36,26 @@ const (
 )
 
 // asDeployed is how a process starts that is as a container of the agent: its user, its capabilities, and no way to more.
-func asDeployed(m manifests) []string {
+func asDeployed(m manifests.Manifests) []string {
 	GinkgoHelper()
-	Expect(container(m).SecurityContext.Capabilities.Drop).To(ConsistOf(corev1.Capability("ALL")))
+	Expect(agentOf(m).SecurityContext.Capabilities.Drop).To(ConsistOf(corev1.Capability("ALL")))
 	bounds := "--bounding-set=-all"
-	for _, capability := range container(m).SecurityContext.Capabilities.Add {
+	for _, capability := range agentOf(m).SecurityContext.Capabilities.Add {
 		bounds += ",+" + strings.ToLower(string(capability))
 	}
 	return []string{"setpriv", bounds, "--inh-caps=-all", "--no-new-privs"}
 }
 
 // arguments are those of the container, with the paths of this machine. The last ones win.
-func arguments(m manifests, kubeconfig, mode string) []string {
+func arguments(m manifests.Manifests, kubeconfig, mode string) []string {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
-	Expect(os.WriteFile(file, []byte(configMap(m, "clusterip-operator-proxyagent-config").Data["config.yaml"]), 0o600)).To(Succeed())
+	Expect(os.WriteFile(file, []byte(configMap(m, "clusterip-operator-proxyagent-config")["config.yaml"]), 0o600)).To(Succeed())
 	var args []string
-	for _, arg := range container(m).Args {
+	for _, arg := range agentOf(m).Args {
 		switch name, _, _ := strings.Cut(arg, "="); name {
 		case "--config":
-			Expect(arg).To(Equal("--config=" + container(m).VolumeMounts[0].MountPath + "/config.yaml"))
+			Expect(arg).To(Equal("--config=" + agentOf(m).VolumeMounts[0].MountPath + "/config.yaml"))
 			args = append(args, "--config="+file)
 		case "--sysctl-root": // nothing of the machine is to be set
 			args = append(args, "--sysctl-root="+GinkgoT().TempDir())
@@ -73,15 +73,12 @@ func inside(ctx context.Context, n *network.Namespace) string {
 	Expect(err).NotTo(HaveOccurred())
 	address, err := n.Forward(strings.TrimPrefix(as.Host, "https://"))
 	Expect(err).NotTo(HaveOccurred())
-	as = rest.CopyConfig(as)
 	as.Host = "https://" + address
-	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(framework.WriteKubeconfig(path, as)).To(Succeed())
-	return path
+	return cluster.KubeconfigOf(as)
 }
 
 // start runs the agent of a kustomization, at most until the spec or container ends, and waits until it is ready as its pod would be.
-func start(ctx context.Context, n *network.Namespace, m manifests, mode string) (stop func()) {
+func start(ctx context.Context, n *network.Namespace, m manifests.Manifests, mode string) (stop func()) {
 	GinkgoHelper()
 	command := append(asDeployed(m), built())
 	command = append(command, arguments(m, inside(ctx, n), mode)...)
@@ -99,7 +96,7 @@ func start(ctx context.Context, n *network.Namespace, m manifests, mode string) 
 		Expect(strings.ToLower(log.String())).NotTo(ContainSubstring("forbidden"))
 	})
 	DeferCleanup(stop)
-	Eventually(ask).WithArguments(n, container(m).ReadinessProbe.HTTPGet).WithTimeout(timeout).Should(Equal(http.StatusOK))
+	Eventually(ask).WithArguments(n, agentOf(m).ReadinessProbe.HTTPGet).Should(Equal(http.StatusOK))
 	return stop
 }
 
@@ -160,9 +157,9 @@ var _ = Describe("The agent as it is deployed", Ordered, func() {
 
 	for _, mode := range []string{"nft", "legacy"} {
 		It("serves with the capabilities and the permissions of its pod, iptables-"+mode, func(ctx SpecContext) {
-			stop := start(ctx, topology.Node, render(ctx, base), mode)
+			stop := start(ctx, topology.Node, manifests.Render(ctx, base), mode)
 			to := serve(ctx, topology, "plain-"+mode, func(*corev1.Service) {})
-			Eventually(reached(to)).WithTimeout(timeout).Should(Equal("pod1"))
+			Eventually(reached(to)).Should(Equal("pod1"))
 			stop()
 			Expect(reached(to)()).To(Equal("pod1"), "the rules stay")
 			Expect(cleanUp(ctx, topology.Node)).To(ContainSubstring("removed"))
@@ -179,31 +176,32 @@ var _ = Describe("The agent as it is deployed", Ordered, func() {
 			s.Spec.Type = corev1.ServiceTypeLoadBalancer
 		})
 		claim(ctx, "greedy", corev1.LoadBalancerIngress{IP: ours.Addr().String()})
-		start(ctx, topology.Node, render(ctx, beside), "nft")
+		start(ctx, topology.Node, manifests.Render(ctx, beside), "nft")
 		Expect(reached(ours)()).To(Equal("pod1"))
 		Expect(topology.Pod2.Dial(network.Probe{To: theirs, Timeout: network.DropTimeout}).Server).To(BeEmpty())
 
 		reports := func() cluster.Events { return c.Events(ctx).OnService("greedy").For("ClusterIPOfOtherService") }
-		Eventually(reports).WithTimeout(timeout).Should(ConsistOf(HaveField("Series", BeNil())))
+		Eventually(reports).Should(ConsistOf(HaveField("Series", BeNil())))
 		claim(ctx, "greedy")
-		Eventually(disputes).WithArguments(topology.Node).WithTimeout(timeout).Should(BeZero())
+		Eventually(disputes).WithArguments(topology.Node).Should(BeZero())
 		claim(ctx, "greedy", corev1.LoadBalancerIngress{IP: ours.Addr().String()})
-		Eventually(reports).WithTimeout(timeout).Should(ConsistOf(HaveField("Series", Not(BeNil()))))
+		Eventually(reports).Should(ConsistOf(HaveField("Series", Not(BeNil()))))
 		Expect(disputes(topology.Node)).To(BeEquivalentTo(1))
 	})
 
 	It("has used what it may do, and may do no more", func(ctx SpecContext) {
-		Expect(witness.requests(program)).To(Equal(slices.Compact(granted(render(ctx, base)))))
+		Expect(witness.Refused(account)).To(BeEmpty())
+		Expect(witness.Used(account, program)).To(Equal(manifests.Granted(manifests.Render(ctx, base), namespace, account)))
 	})
 })
 
 // cleanUp runs `proxyagent cleanup` as the pods of the kustomization for it do.
 func cleanUp(ctx context.Context, n *network.Namespace) string {
 	GinkgoHelper()
-	m := render(ctx, uninstall)
-	cleanup := daemonSet(m).Spec.Template.Spec.InitContainers[0]
-	Expect(cleanup.SecurityContext).To(Equal(container(render(ctx, base)).SecurityContext))
-	command := slices.Concat(asDeployed(render(ctx, base)), []string{built()}, cleanup.Args)
+	m := manifests.Render(ctx, uninstall)
+	cleanup := podOf(m).Spec.InitContainers[0]
+	Expect(cleanup.SecurityContext).To(Equal(agentOf(manifests.Render(ctx, base)).SecurityContext))
+	command := slices.Concat(asDeployed(manifests.Render(ctx, base)), []string{built()}, cleanup.Args)
 	process := n.Command(ctx, command[0], command[1:]...)
 	process.Env = append(os.Environ(), "XTABLES_LOCKFILE="+n.LockFile())
 	output, err := process.CombinedOutput()

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/config"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
 
 var _ = Describe("The kustomizations of the agent", Ordered, func() {
@@ -20,7 +20,7 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 
 	It("are taken by the API server with all their fields", func(ctx SpecContext) {
 		for _, path := range variants {
-			kubectl(ctx, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-k", path)
+			c.Kubectl(ctx, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-k", path)
 		}
 	})
 
@@ -28,10 +28,10 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 	It("take the place of one another", func(ctx SpecContext) {
 		fresh := map[string]string{}
 		spec := func() string {
-			return kubectl(ctx, "-n", namespace, "get", "daemonset", account, "-o", "jsonpath={.spec.template}")
+			return c.Kubectl(ctx, "-n", namespace, "get", "daemonset", account, "-o", "jsonpath={.spec.template}")
 		}
 		for _, path := range variants {
-			kubectl(ctx, "-n", namespace, "delete", "daemonset", account)
+			c.Kubectl(ctx, "-n", namespace, "delete", "daemonset", account)
 			apply(ctx, path)
 			fresh[path] = spec()
 		}
@@ -43,18 +43,18 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 
 	It("have a configuration that the agent takes without a warning, and that fits the pod", func(ctx SpecContext) {
 		for _, path := range []string{base, beside} {
-			m := render(ctx, path)
-			c, warnings, err := config.Parse([]byte(configMap(m, "clusterip-operator-proxyagent-config").Data["config.yaml"]))
+			m := manifests.Render(ctx, path)
+			c, warnings, err := config.Parse([]byte(configMap(m, "clusterip-operator-proxyagent-config")["config.yaml"]))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(warnings).To(BeEmpty())
-			Expect(c.Health.BindAddress).To(HaveSuffix(":" + strconv.Itoa(container(m).ReadinessProbe.HTTPGet.Port.IntValue())))
-			Expect(container(m).LivenessProbe).To(BeNil(), "an agent that cannot program one family must go on with the other")
-			Expect(container(m).StartupProbe).To(BeNil())
+			Expect(c.Health.BindAddress).To(HaveSuffix(":" + strconv.Itoa(agentOf(m).ReadinessProbe.HTTPGet.Port.IntValue())))
+			Expect(agentOf(m).LivenessProbe).To(BeNil(), "an agent that cannot program one family must go on with the other")
+			Expect(agentOf(m).StartupProbe).To(BeNil())
 		}
 	})
 
 	It("keep out of kube-proxy's way beside it", func(ctx SpecContext) {
-		c, _, err := config.Parse([]byte(configMap(render(ctx, beside), "clusterip-operator-proxyagent-config").Data["config.yaml"]))
+		c, _, err := config.Parse([]byte(configMap(manifests.Render(ctx, beside), "clusterip-operator-proxyagent-config")["config.yaml"]))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(c.ServiceProxyName).To(Equal("clusterip-operator"))
 		Expect(c.DropsUnallocated()).To(BeFalse())
@@ -65,12 +65,12 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 
 	// kubeadm's ConfigMap kube-proxy has two keys, and config.conf names the other by this path.
 	It("read kube-proxy's ConfigMap where kube-proxy has it", func(ctx SpecContext) {
-		m := render(ctx, replace)
-		Expect(every[corev1.ConfigMap](m, "ConfigMap")).To(BeEmpty())
-		Expect(container(m).EnvFrom).To(BeEmpty())
-		Expect(container(m).Args).To(ContainElement("--config=/var/lib/kube-proxy/config.conf"))
-		Expect(container(m).VolumeMounts).To(ContainElement(corev1.VolumeMount{Name: "config", MountPath: "/var/lib/kube-proxy", ReadOnly: true}))
-		Expect(daemonSet(m).Spec.Template.Spec.Volumes).To(ContainElement(
+		m := manifests.Render(ctx, replace)
+		Expect(manifests.Every[corev1.ConfigMap](m, "ConfigMap")).To(BeEmpty())
+		Expect(agentOf(m).EnvFrom).To(BeEmpty())
+		Expect(agentOf(m).Args).To(ContainElement("--config=/var/lib/kube-proxy/config.conf"))
+		Expect(agentOf(m).VolumeMounts).To(ContainElement(corev1.VolumeMount{Name: "config", MountPath: "/var/lib/kube-proxy", ReadOnly: true}))
+		Expect(podOf(m).Spec.Volumes).To(ContainElement(
 			HaveField("VolumeSource.ConfigMap", HaveField("Name", "kube-proxy"))))
 		c, _, err := config.Load("../../../proxyagent/config/testdata/kubeadm.yaml")
 		Expect(err).NotTo(HaveOccurred())
@@ -79,12 +79,12 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 
 	// The lines that an admin is told to fill in.
 	It("let the address of the API server be named", func(ctx SpecContext) {
-		Expect(configMap(render(ctx, base), "clusterip-operator-proxyagent-apiserver").Data).To(BeEmpty())
+		Expect(configMap(manifests.Render(ctx, base), "clusterip-operator-proxyagent-apiserver")).To(BeEmpty())
 		text, err := os.ReadFile(filepath.Join(base, "apiserver.env"))
 		Expect(err).NotTo(HaveOccurred())
 		filled := regexp.MustCompile(`(?m)^# (KUBERNETES_[A-Z_]+=)`).ReplaceAllString(string(text), "$1")
-		m := render(ctx, changed("apiserver.env", filled))
-		Expect(configMap(m, "clusterip-operator-proxyagent-apiserver").Data).To(Equal(map[string]string{
+		m := manifests.Render(ctx, changed("apiserver.env", filled))
+		Expect(configMap(m, "clusterip-operator-proxyagent-apiserver")).To(Equal(map[string]string{
 			"KUBERNETES_SERVICE_HOST": "192.0.2.10", "KUBERNETES_SERVICE_PORT": "6443",
 		}))
 	})
@@ -101,18 +101,6 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 			_, _, err = config.Parse([]byte(shown))
 			Expect(err).NotTo(HaveOccurred(), shown)
 		}
-	})
-
-	// Documented commands name objects; these are the names.
-	It("have the names that their comments and the guide use", func(ctx SpecContext) {
-		Expect(daemonSet(render(ctx, base)).Name).To(Equal(account))
-		Expect(daemonSet(render(ctx, base)).Spec.Template.Labels).To(HaveKeyWithValue("app.kubernetes.io/component", "proxyagent"))
-		guide, err := os.ReadFile("../../../docs/proxyagent.md")
-		Expect(err).NotTo(HaveOccurred())
-		for _, path := range variants {
-			Expect(string(guide)).To(ContainSubstring(strings.TrimPrefix(path, "../../../")))
-		}
-		Expect(string(guide)).To(ContainSubstring("daemonset/" + account))
 	})
 })
 

@@ -10,15 +10,17 @@ package agentdeployment_test
 
 import (
 	"context"
-	"path/filepath"
+	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
 
 func TestAgentDeployment(t *testing.T) {
@@ -37,20 +39,18 @@ const (
 	account   = "clusterip-operator-proxyagent"
 )
 
-// timeout is how long anything may take on a busy machine.
-const timeout = time.Minute
-
 var (
 	// c has config/proxyagent in it, and no operator: the agent gets by without.
 	c *cluster.Cluster
 	// witness is the audit log of c.
-	witness auditLog
+	witness manifests.AuditLog
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	witness = auditLog(filepath.Join(GinkgoT().TempDir(), "audit.log"))
+	var flags []string
+	witness, flags = manifests.NewAuditLog(namespace + ":" + account)
 	c = cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: framework.Options{
-		Args: append(witness.flags(), "--allow-privileged=true"),
+		Args: append(flags, "--allow-privileged=true"),
 		// An API server that cannot stream the present state into a watch has to be listed. The agent works with both.
 		FeatureGates: map[string]bool{"WatchList": false},
 	}})
@@ -60,13 +60,29 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // apply applies a kustomization as its comments say.
 func apply(ctx context.Context, kustomization string) {
 	GinkgoHelper()
-	kubectl(ctx, "apply", "--server-side", "-k", kustomization)
+	c.Kubectl(ctx, "apply", "--server-side", "-k", kustomization)
 }
 
-// kubectl runs kubectl as an administrator.
-func kubectl(ctx context.Context, args ...string) string {
+// podOf is the pod of the one DaemonSet of a kustomization, agentOf its container.
+func podOf(m manifests.Manifests) corev1.PodTemplateSpec {
 	GinkgoHelper()
-	output, err := framework.Kubectl(ctx, c.Kubeconfig(), args...)
-	Expect(err).NotTo(HaveOccurred())
-	return output
+	return manifests.Only[appsv1.DaemonSet](m, "DaemonSet").Spec.Template
+}
+
+func agentOf(m manifests.Manifests) corev1.Container {
+	GinkgoHelper()
+	all := podOf(m).Spec.Containers
+	Expect(all).To(HaveLen(1))
+	return all[0]
+}
+
+// configMap returns the content of a ConfigMap of a name before the digest; nil when there is none.
+func configMap(m manifests.Manifests, prefix string) map[string]string {
+	GinkgoHelper()
+	for _, found := range manifests.Every[corev1.ConfigMap](m, "ConfigMap") {
+		if strings.HasPrefix(found.Name, prefix+"-") {
+			return found.Data
+		}
+	}
+	return nil
 }

@@ -3,11 +3,8 @@ package agentwatch_test
 import (
 	"context"
 	"net/netip"
-	"slices"
-	"strings"
 	"sync"
 
-	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,7 +29,6 @@ type agent struct {
 	gone []string
 	// woken counts the Takes.
 	woken int
-	log   []string
 }
 
 // startAgent starts an agent that ends with the calling node.
@@ -46,7 +42,7 @@ func startAgent(config *rest.Config, o watch.Options) *agent {
 
 	a := &agent{ended: make(chan error, 1)}
 	a.state.Services, a.state.Allocations = map[model.ServiceName]model.Service{}, map[netip.Addr]model.Allocation{}
-	o.NodeName, o.Logger = nodeName, funcr.New(a.record, funcr.Options{})
+	o.NodeName, o.Logger = nodeName, GinkgoLogr
 	a.Source, err = watch.New(client, o)
 	Expect(err).NotTo(HaveOccurred())
 
@@ -59,12 +55,6 @@ func startAgent(config *rest.Config, o watch.Options) *agent {
 		running.Wait()
 	})
 	return a
-}
-
-func (a *agent) record(_, line string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.log = append(a.log, line)
 }
 
 func (a *agent) follow(ctx context.Context) {
@@ -106,30 +96,33 @@ func (a *agent) add(c model.Changes) {
 	}
 }
 
+// locked reads something of an agent that goes on.
+func locked[T any](a *agent, read func() T) T {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return read()
+}
+
 // service returns a Service as something to poll; nil when it is not served.
 func (a *agent) service(name string) func() *model.Service {
 	return func() *model.Service {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if s, ok := a.state.Services[model.ServiceName{Namespace: namespace, Name: name}]; ok {
-			return &s
-		}
-		return nil
+		return locked(a, func() *model.Service {
+			if s, ok := a.state.Services[model.ServiceName{Namespace: namespace, Name: name}]; ok {
+				return &s
+			}
+			return nil
+		})
 	}
 }
 
-// endpoints returns the addresses and ports of a Service's endpoints, sorted, as something to poll.
+// endpoints returns the addresses and ports of a Service's endpoints as something to poll.
 func (a *agent) endpoints(name string) func() []string {
-	return func() []string {
-		s := a.service(name)()
-		if s == nil {
-			return []string{"no such Service"}
+	return func() (out []string) {
+		if s := a.service(name)(); s != nil {
+			for _, e := range s.Endpoints {
+				out = append(out, e.Addr.String())
+			}
 		}
-		out := []string{}
-		for _, e := range s.Endpoints {
-			out = append(out, e.Addr.String())
-		}
-		slices.Sort(out)
 		return out
 	}
 }
@@ -137,51 +130,25 @@ func (a *agent) endpoints(name string) func() []string {
 // allocation returns what is known of an address, as something to poll; the zero value for nothing.
 func (a *agent) allocation(addr string) func() model.Allocation {
 	return func() model.Allocation {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.state.Allocations[netip.MustParseAddr(addr)]
+		return locked(a, func() model.Allocation { return a.state.Allocations[netip.MustParseAddr(addr)] })
 	}
 }
 
-// ranges returns the ranges as something to poll.
-func (a *agent) ranges() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	out := []string{}
-	for _, r := range a.state.Ranges {
+// ranges returns the ranges, node the Node, and wakes how often there was something to take.
+func (a *agent) ranges() (out []string) {
+	for _, r := range locked(a, func() []netip.Prefix { return a.state.Ranges }) {
 		out = append(out, r.String())
 	}
 	return out
 }
 
-// node returns the Node as something to poll.
-func (a *agent) node() model.Node {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.state.Node
-}
-
-// wakes returns how often there was something to take, as something to poll.
-func (a *agent) wakes() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.woken
-}
+func (a *agent) node() model.Node { return locked(a, func() model.Node { return a.state.Node }) }
+func (a *agent) wakes() int       { return locked(a, func() int { return a.woken }) }
 
 // told returns what was told gone since it was asked last.
 func (a *agent) told() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	gone := a.gone
-	a.gone = nil
-	return gone
-}
-
-// lines returns the lines of the log that contain all texts.
-func (a *agent) lines(texts ...string) []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(a.log), func(line string) bool {
-		return slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) })
+	return locked(a, func() []string {
+		defer func() { a.gone = nil }()
+		return a.gone
 	})
 }

@@ -1,5 +1,5 @@
-// Package agentwatch_test follows real API servers with proxyagent/watch: what selectors select, how long lists and watches outlive an API
-// server, and what an old one answers can only be seen there.
+// Package agentwatch_test follows real API servers with proxyagent/watch: what selectors select, how lists and watches outlive an API
+// server, and what the versions of IPAddress have in common can only be seen there.
 //
 // Start with changes_test.go.
 package agentwatch_test
@@ -13,12 +13,12 @@ import (
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
 func TestAgentWatch(t *testing.T) {
@@ -26,39 +26,22 @@ func TestAgentWatch(t *testing.T) {
 	RunSpecs(t, "agentwatch")
 }
 
-// soon is how long news may take on a machine that is busy. recovery includes the half minute for which a watch may pause after failures.
-const (
-	soon     = 10 * time.Second
-	recovery = time.Minute
-)
+// recovery includes the half minute for which a watch may pause after failures.
+const recovery = time.Minute
 
 // namespace is where the specs' Services live.
 const namespace = "default"
 
 // compact lets etcd forget everything but the present, so that no watch can go on from where it was.
-func compact(ctx context.Context, cp *framework.ControlPlane) {
+func compact(ctx context.Context, c *cluster.Cluster) {
 	GinkgoHelper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{cp.Etcd.URL()}, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.Etcd.URL()}, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { Expect(client.Close()).To(Succeed()) }()
 	now, err := client.Get(ctx, "/")
 	Expect(err).NotTo(HaveOccurred())
 	_, err = client.Compact(ctx, now.Header.Revision)
 	Expect(err).NotTo(HaveOccurred())
-}
-
-// createService creates a Service and returns what became of it.
-func createService(ctx context.Context, a *framework.Access, name string, options ...framework.ServiceOption) *corev1.Service {
-	GinkgoHelper()
-	created, err := a.Client().CoreV1().Services(namespace).
-		Create(ctx, framework.NewService(namespace, name, options...), metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	return created
-}
-
-func deleteService(ctx context.Context, a *framework.Access, name string) {
-	GinkgoHelper()
-	Expect(a.Client().CoreV1().Services(namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
 }
 
 // createSlice creates an EndpointSlice of a Service, with port 8080 and IPv4 addresses.
@@ -80,12 +63,5 @@ func patchSlice(ctx context.Context, a *framework.Access, name, patch string) {
 	GinkgoHelper()
 	_, err := a.Client().DiscoveryV1().EndpointSlices(namespace).
 		Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}
-
-func patchNode(ctx context.Context, a *framework.Access, patch string, subresources ...string) {
-	GinkgoHelper()
-	_, err := a.Client().CoreV1().Nodes().
-		Patch(ctx, nodeName, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
 	Expect(err).NotTo(HaveOccurred())
 }

@@ -1,42 +1,26 @@
 package badinput_test
 
 import (
-	"context"
 	"net"
-	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// kubeconfig writes how a manager of the spec connects.
-func kubeconfig(config *rest.Config) string {
-	GinkgoHelper()
-	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(framework.WriteKubeconfig(path, config)).To(Succeed())
-	return path
-}
-
-// deaf listens without ever answering, as an address behind a firewall or a frozen machine does.
-func deaf() (url string) {
+// listening returns an address on which somebody listens until the spec ends, and never answers, as behind a firewall or on a frozen machine.
+func listening() (address string) {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(listener.Close)
-	return "https://" + listener.Addr().String()
-}
-
-// ended waits for the end of a manager and returns how long that took.
-func ended(manager *framework.Manager, started time.Time, within time.Duration) time.Duration {
-	GinkgoHelper()
-	Eventually(manager.Done()).WithTimeout(time.Until(started.Add(within))).Should(BeClosed(),
-		func() string { return "it still runs:\n" + manager.LogTail(5) })
-	return time.Since(started)
+	return listener.Addr().String()
 }
 
 // An API server may be late at the start of a whole cluster, so the manager waits for it, saying so; but an address or a
@@ -45,84 +29,83 @@ var _ = Describe("An API server that does not let the manager in", func() {
 	// Three managers wait side by side: on a port where nobody listens, on one that never answers, and with a token that
 	// nobody issued.
 	It("is waited for, and given up with its address and the remedy", func(ctx SpecContext) {
-		nobody := cp.AdminConfig()
+		nobody, silent := c.AdminConfig(), c.AdminConfig()
 		nobody.Host = "https://127.0.0.1:9" // discard; a free port may be somebody's before the end
-		silent := cp.AdminConfig()
-		silent.Host = deaf()
-		stranger := &rest.Config{Host: cp.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: cp.AdminConfig().CAData}, BearerToken: "forged"}
+		silent.Host = "https://" + listening()
+		stranger := &rest.Config{Host: c.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: c.AdminConfig().CAData}, BearerToken: "forged"}
 
 		untouched(ctx, func() {
 			started, managers := time.Now(), map[string]*framework.Manager{}
-			for cause, config := range map[string]*rest.Config{
-				"connection refused": nobody, "timeout": silent, "Unauthorized": stranger,
-			} {
-				managers[cause] = suite.Manager(ctx, cp, framework.ManagerOptions{Kubeconfig: kubeconfig(config), NoWait: true})
-				DeferCleanup(func() { Expect(managers[cause].Running()).To(BeFalse()) })
+			configs := map[string]*rest.Config{"connection refused": nobody, "timeout": silent, "Unauthorized": stranger}
+			for cause, config := range configs {
+				managers[cause] = suite.Manager(ctx, c.ControlPlane, framework.ManagerOptions{Kubeconfig: cluster.KubeconfigOf(config), NoWait: true})
 			}
 			for _, cause := range []string{"connection refused", "Unauthorized"} {
-				Eventually(managers[cause].LogTail, "10s").WithArguments(50).
-					Should(And(ContainSubstring("Waiting for the API server"), ContainSubstring(cause)))
+				Eventually(managers[cause].LogTail).WithArguments(50).Should(cluster.ContainAll("Waiting for the API server", cause))
 			}
-			for cause, config := range map[string]*rest.Config{
-				"connection refused": nobody, "timeout": silent, "Unauthorized": stranger,
-			} {
-				manager := managers[cause]
-				Expect(ended(manager, started, 50*time.Second)).To(BeNumerically(">", 20*time.Second), "it hardly waited")
+			for cause, manager := range managers {
+				Eventually(manager.Done()).WithTimeout(50*time.Second).Should(BeClosed(), func() string { return "it still runs:\n" + manager.LogTail(5) })
+				Expect(time.Since(started)).To(BeNumerically(">", 20*time.Second), "it hardly waited")
 				Expect(manager.ExitCode()).To(Equal(couldNot))
-				Expect(manager.LogTail(1)).To(And(ContainSubstring(config.Host), ContainSubstring(cause),
-					ContainSubstring("check that the address and the credentials are right")))
+				Expect(manager.LogTail(1)).To(cluster.ContainAll(configs[cause].Host, cause, "check that the address and the credentials are right"))
 			}
 		})
 	})
 
 	// The server comes up while the manager waits: nothing has to be restarted.
 	It("is welcome when it comes late", func(ctx SpecContext) {
-		Expect(cp.API.Kill()).To(Succeed())
-		manager := suite.Manager(ctx, cp, framework.ManagerOptions{NoWait: true})
-		Eventually(manager.LogTail, "10s").WithArguments(50).Should(ContainSubstring("Waiting for the API server"))
-		Expect(cp.API.Start(ctx)).To(Succeed())
+		Expect(c.API.Kill()).To(Succeed())
+		manager := suite.Manager(ctx, c.ControlPlane, framework.ManagerOptions{NoWait: true})
+		Eventually(manager.LogTail).WithArguments(50).Should(ContainSubstring("Waiting for the API server"))
+		Expect(c.API.Start(ctx)).To(Succeed())
 		Expect(manager.WaitReady(ctx)).To(Succeed())
 	})
 
 	It("is looked for in vain without a kubeconfig", func(ctx SpecContext) {
-		output, status := run(ctx, cp, framework.ManagerOptions{Args: []string{"--kubeconfig=/nonexistent/kubeconfig", "--leader-elect=false"}})
+		output, status := run(ctx, framework.ManagerOptions{Args: []string{"--kubeconfig=/nonexistent/kubeconfig", "--leader-elect=false"}})
 		Expect(status).To(Equal(couldNot), output)
-		Expect(output).To(And(ContainSubstring("/nonexistent/kubeconfig"), ContainSubstring("--kubeconfig")))
+		Expect(output).To(cluster.ContainAll("/nonexistent/kubeconfig", "--kubeconfig"))
 	})
+})
+
+// Another program sits on a port that the manager was told to use. On a node with host networking that is the usual mistake.
+var _ = DescribeTable("A port that is taken ends the manager before it has written anything, with the flag as the remedy", func(ctx SpecContext, flag string) {
+	busy := listening()
+	untouched(ctx, func() {
+		manager := suite.Manager(ctx, c.ControlPlane, framework.ManagerOptions{NoWait: true, Args: []string{flag + "=" + busy}})
+		Eventually(manager.Done()).Should(BeClosed(), func() string { return "it still runs:\n" + manager.LogTail(5) })
+		Expect(manager.ExitCode()).To(Equal(couldNot))
+		Expect(manager.LogTail(1)).To(cluster.ContainAll(busy, "address already in use", flag))
+	})
+},
+	Entry("of metrics", "--metrics-bind-address"),
+	Entry("of health probes", "--health-probe-bind-address"),
+)
+
+var _ = It("Webhooks without the kind of policies are not served, which is told in one line, and all else is at work", func(ctx SpecContext) {
+	manager := suite.Manager(ctx, c.ControlPlane, framework.ManagerOptions{Webhooks: true, Args: []string{"--namespace=" + cluster.Namespace}})
+	Eventually(c.ServiceCIDR).WithArguments(ctx, "kubernetes").Should(HaveField("Finalizers", ContainElement(cluster.OurFinalizer)))
+	_, err := net.Dial("tcp", manager.WebhookAddress())
+	Expect(err).To(MatchError(ContainSubstring("connection refused")))
+	Expect(manager.LogTail(1000)).To(ContainSubstring("apply config/crd"))
 })
 
 // Kubernetes 1.32 serves ServiceCIDR and IPAddress only if it is told to, and allocates from a bitmap whose range no
 // client can read. Both are settled on a command line, which the message has to name.
-var _ = Describe("An API server of Kubernetes 1.32", Ordered, ContinueOnFailure, func() {
-	var old *framework.ControlPlane
-	options := framework.Options{Version: framework.V132}
-
-	BeforeAll(func(ctx SpecContext) { old = suite.ControlPlane(ctx, options) })
-
+var _ = It("An API server of Kubernetes 1.32 that lacks a setting is refused at once", func(ctx SpecContext) {
+	options := framework.Options{Version: framework.V132, Args: []string{"--runtime-config=networking.k8s.io/v1beta1=false"}}
+	old := cluster.Start(ctx, cluster.Options{Options: options, WithoutOperator: true})
 	for _, command := range []string{"run", "cleanup"} {
-		It("that does not serve the API is refused at once by "+command, func(ctx SpecContext) {
-			without := options
-			without.Args = []string{"--runtime-config=networking.k8s.io/v1beta1=false"}
-			Expect(old.Restart(ctx, without)).To(Succeed())
-			started := time.Now()
-			output, status := run(ctx, old, framework.ManagerOptions{Args: []string{command, "--leader-election-namespace=default"}})
-			Expect(status).To(Equal(couldNot), output)
-			Expect(output).To(And(ContainSubstring("does not serve"), ContainSubstring(old.URL()),
-				ContainSubstring("--runtime-config=networking.k8s.io/v1beta1=true")))
-			Expect(output).NotTo(ContainSubstring("credentials"), "they are right: the advice leads astray")
-			Expect(time.Since(started)).To(BeNumerically("<", 15*time.Second), "it will not change its mind: waiting is no use")
-		})
-	}
-
-	It("that allocates from the bitmap is refused as long as its range is not told", func(ctx SpecContext) {
-		Expect(old.Restart(ctx, options)).To(Succeed())
-		output, status := run(ctx, old, framework.ManagerOptions{Args: []string{
-			"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
-		}})
+		output, status := runAt(ctx, old, framework.ManagerOptions{Args: []string{command, "--leader-election-namespace=default"}})
 		Expect(status).To(Equal(couldNot), output)
-		Expect(output).To(And(ContainSubstring("bitmap"), ContainSubstring("--service-cluster-ip-range")))
-		left, err := old.Networking().ServiceCIDRs().List(context.WithoutCancel(ctx), everything)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(left.Items).To(BeEmpty())
-	})
+		Expect(output).To(cluster.ContainAll("does not serve", old.URL(), "--runtime-config=networking.k8s.io/v1beta1=true"))
+		Expect(output).NotTo(ContainSubstring("credentials"), "they are right: the advice leads astray")
+	}
+	Expect(old.Restart(ctx, framework.Options{Version: framework.V132})).To(Succeed())
+	output, status := runAt(ctx, old, framework.ManagerOptions{Args: []string{
+		"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
+	}})
+	Expect(status).To(Equal(couldNot), output)
+	Expect(output).To(cluster.ContainAll("bitmap", "--service-cluster-ip-range"))
+	Expect(old.Networking().ServiceCIDRs().List(ctx, metav1.ListOptions{})).To(HaveField("Items", BeEmpty()))
 })

@@ -7,8 +7,6 @@ package badinput_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
-	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
@@ -32,12 +30,12 @@ const (
 	notKnown = 2 // it was asked for something that does not exist
 )
 
-// cp is a Kubernetes 1.36. Specs leave it running.
-var cp *framework.ControlPlane
+// c is a Kubernetes 1.36 without operator. Specs leave it running.
+var c *cluster.Cluster
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	cp = suite.ControlPlane(ctx, framework.Options{})
-	_, err := inventory.Settled(ctx, cp.AdminConfig())
+	c = cluster.Start(ctx, cluster.Options{WithoutOperator: true})
+	_, err := inventory.Settled(ctx, c.AdminConfig())
 	Expect(err).NotTo(HaveOccurred())
 }, NodeTimeout(time.Minute))
 
@@ -47,29 +45,27 @@ func untouched(ctx context.Context, do func()) {
 	GinkgoHelper()
 	work := framework.NewServiceCIDR("", "10.200.0.0/24")
 	work.GenerateName = "waiting-"
-	_, err := cp.Networking().ServiceCIDRs().Create(ctx, work, metav1.CreateOptions{})
+	_, err := c.Networking().ServiceCIDRs().Create(ctx, work, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	before, err := inventory.Everything(ctx, cp.AdminConfig())
+	before, err := inventory.Everything(ctx, c.AdminConfig())
 	Expect(err).NotTo(HaveOccurred())
 	do()
-	after, err := inventory.Everything(ctx, cp.AdminConfig())
+	after, err := inventory.Everything(ctx, c.AdminConfig())
 	Expect(err).NotTo(HaveOccurred())
 	Expect(before.Changes(after)).To(BeEmpty())
 }
 
 // run runs the manager to its end, which has to come soon.
-func run(ctx context.Context, cp *framework.ControlPlane, options framework.ManagerOptions) (output string, status int) {
+func run(ctx context.Context, options framework.ManagerOptions) (output string, status int) {
+	GinkgoHelper()
+	return runAt(ctx, c, options)
+}
+
+func runAt(ctx context.Context, c *cluster.Cluster, options framework.ManagerOptions) (output string, status int) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	output, status, err := cp.RunManager(ctx, options)
+	output, status, err := c.RunManager(ctx, options)
 	Expect(err).NotTo(HaveOccurred())
 	return output, status
-}
-
-func file(name, content string) string {
-	GinkgoHelper()
-	path := filepath.Join(GinkgoT().TempDir(), name)
-	Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
-	return path
 }

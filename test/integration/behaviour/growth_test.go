@@ -1,51 +1,23 @@
 package behaviour_test
 
 import (
-	"net/netip"
-	"slices"
-	"time"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
 var _ = Describe("A default range", func() {
-	// Five Services and the Service kubernetes are all that a /29 can hold: eight addresses less network and broadcast.
-	It("of a /29 is full with five Services, and takes the next when one has gone or a second range has come", func(ctx SpecContext) {
-		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: "10.99.0.0/29"}})
-		five := c.CreateServices(ctx, 5, named("five"))
-		expectFull(ctx, c)
-
-		By("one goes")
-		c.DeleteServices(ctx, five[2])
-		sixth := c.CreateServiceOnceFree(ctx, "sixth")
-		Expect(sixth.Spec.ClusterIP).To(Equal(five[2].Spec.ClusterIP), "the only one that was free")
-		expectFull(ctx, c)
-
-		By("a second range comes")
-		c.CreateServiceCIDR(ctx, "second", "10.99.1.0/24")
-		var seventh *corev1.Service
-		Eventually(func() (err error) {
-			seventh, err = c.TryService(ctx, "seventh")
-			return err
-		}).WithTimeout(cluster.Patience).WithPolling(50*time.Millisecond).Should(Succeed(), "nobody has to be restarted")
-		Expect(within("10.99.1.0/24", seventh)).To(BeTrue(), seventh.Spec.ClusterIP)
-		c.CreateServices(ctx, 20, named("more"))
-		expectHealth(ctx, c)
-	})
 
 	// 1. A /28 is full with 13 Services and the Service kubernetes. 2. A /24 around it makes room for 254 in all, for what is the broadcast
 	// address of the one is an address of the other. 3. Those outside of the /28 go, then the /24, which those inside do not need.
 	// 4. 14 are left, undisturbed, and there is room for no other.
-	DescribeTable("grows from 14 to 254 addresses and shrinks to 14", func(ctx SpecContext, variant string) {
+	It("grows from 14 to 254 addresses and shrinks to 14", func(ctx SpecContext) {
 		const small, large = "10.98.0.0/28", "10.98.0.0/24"
-		options := variants[variant]
-		options.ServiceClusterIPRange = small
-		c := cluster.Start(ctx, options)
+		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: small}})
 		first := c.CreateServices(ctx, 13, named("first"))
 		expectFull(ctx, c)
 
@@ -57,7 +29,7 @@ var _ = Describe("A default range", func() {
 
 		c.DeleteServices(ctx, others...)
 		c.DeleteServiceCIDRs(ctx, "large")
-		Eventually(func() any { return c.ServiceCIDR(ctx, "large") }).WithTimeout(cluster.Patience).Should(BeNil())
+		Eventually(c.ServiceCIDR).WithArguments(ctx, "large").Should(BeNil())
 		expectFull(ctx, c)
 		for _, s := range first {
 			Expect(c.Owner(ctx, s.Spec.ClusterIP)).To(Equal(s.Namespace + "/" + s.Name))
@@ -65,36 +37,53 @@ var _ = Describe("A default range", func() {
 		c.DeleteServices(ctx, first[0])
 		Expect(c.CreateServiceOnceFree(ctx, "successor").Spec.ClusterIP).To(Equal(first[0].Spec.ClusterIP))
 		expectHealth(ctx, c)
-	}, eachVariant())
-
-	// A /64 is so large that nobody can count its addresses in 64 bits, the network address included. They are drawn at random,
-	// and the very last of them, which would be the broadcast address in IPv4, is as good as any.
-	It("of a /64 gives addresses from all of it, and its last one to who asks for it", func(ctx SpecContext) {
-		const last = "fd00:64::ffff:ffff:ffff:ffff"
-		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: "fd00:64::/64"}})
-		regions, addresses := map[byte]bool{}, map[netip.Addr]bool{}
-		for _, s := range c.CreateServices(ctx, 40, named("random")) {
-			address := netip.MustParseAddr(s.Spec.ClusterIP)
-			addresses[address] = true
-			regions[address.As16()[8]>>4] = true // each is a sixteenth of the range
-		}
-		Expect(addresses).To(HaveLen(40))
-		Expect(len(regions)).To(BeNumerically(">=", 8), "of sixteen; fewer come by chance once in 10^9 times")
-		Expect(c.CreateService(ctx, "last", framework.WithClusterIPs(last)).Spec.ClusterIP).To(Equal(last))
-
-		By("the operator looks after it as after any other")
-		Eventually(func() string { return c.Labels(ctx, last)[cluster.BandLabel] }).WithTimeout(cluster.Patience).Should(Equal("dynamic"))
-		c.DeleteIPAddress(ctx, last)
-		Eventually(func() string { return c.Owner(ctx, last) }).WithTimeout(cluster.Patience).Should(Equal("default/last"))
-		Expect(c.Metric(ctx, "addresses", "cidr", "fd00:64::/64", "band", "static", "state", "free")).To(BeEquivalentTo(255))
-		Expect(c.Metric(ctx, "available_ips", "cidr", "fd00:64::/64")).To(BeNumerically("~", float64(1<<64), 1<<20))
-		Expect(c.Breaches(ctx)).To(BeEmpty())
 	})
 })
 
-// within reports whether all addresses of a Service are in a range.
-func within(cidr string, s *corev1.Service) bool {
-	return !slices.ContainsFunc(s.Spec.ClusterIPs, func(ip string) bool {
-		return !netip.MustParsePrefix(cidr).Contains(netip.MustParseAddr(ip))
-	})
-}
+// 1. A cluster of one family has a Service. 2. Its API server dies and is started again with a second family, while the operator goes on.
+// 3. The default ServiceCIDR has both. 4. The old Service gets a second address, a new one gets two. 5. The operator looks after the
+// second family without being started again.
+var _ = Describe("A cluster of one family", func() {
+	DescribeTable("becomes one of two under a running operator", func(ctx SpecContext, first, second string) {
+		const kubernetes = "kubernetes"
+		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: first}})
+		old := c.CreateService(ctx, "old")
+		process := c.Operator.Pid()
+		labelled := func(address string) { // by an operator that looks after it
+			GinkgoHelper()
+			Eventually(c.Labels).WithArguments(ctx, address).Should(HaveKeyWithValue(cluster.BandLabel, "dynamic"), address)
+		}
+		labelled(old.Spec.ClusterIP)
+
+		Expect(c.API.Kill()).To(Succeed()) // asked politely, it would wait a minute for the operator's watches to end
+		Expect(c.Restart(ctx, framework.Options{ServiceClusterIPRange: first + "," + second})).To(Succeed())
+		Eventually(func() []string { return c.ServiceCIDR(ctx, kubernetes).Spec.CIDRs }).Should(HaveExactElements(first, second))
+		Expect(c.Condition(ctx, kubernetes, cluster.Ready).Status).To(Equal(metav1.ConditionTrue))
+
+		// The API server allocates from what it has seen so far, which for a moment lacks the second range.
+		var upgraded *corev1.Service
+		Eventually(func() (err error) {
+			upgraded, err = c.PatchService(ctx, "old", `{"spec":{"ipFamilyPolicy":"RequireDualStack"}}`)
+			return err
+		}).Should(Succeed())
+		Expect(upgraded.Spec.ClusterIPs).To(HaveExactElements(old.Spec.ClusterIP, Not(BeEmpty())))
+		fresh := c.CreateServiceOnceFree(ctx, "fresh", framework.RequireDualStack())
+		Expect(fresh.Spec.ClusterIPs).To(HaveLen(2))
+
+		for _, s := range []*corev1.Service{upgraded, fresh} {
+			for _, address := range s.Spec.ClusterIPs {
+				labelled(address)
+			}
+		}
+		Expect(c.Metric(ctx, "addresses", "cidr", second, "state", "allocated")).To(BeEquivalentTo(2))
+		expectHealth(ctx, c)
+
+		c.DeleteIPAddress(ctx, fresh.Spec.ClusterIPs[1])
+		Eventually(c.Owner).WithArguments(ctx, fresh.Spec.ClusterIPs[1]).Should(Equal("default/fresh"))
+		Expect(c.Operator.Pid()).To(Equal(process))
+		Expect(c.Operator.Running()).To(BeTrue())
+	},
+		Entry("IPv6 after IPv4", "10.95.0.0/16", "fd00:95::/112"),
+		Entry("IPv4 after IPv6", "fd00:95::/112", "10.95.0.0/16"),
+	)
+})

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -51,44 +50,16 @@ var _ = Describe("Two API servers on one etcd", Ordered, ContinueOnFailure, func
 		return append(created[0], created[1]...)
 	}
 
-	// expectOneToOne wants as many IPAddresses as Services have addresses, and each to belong to the Service that it names.
+	// expectOneToOne wants no address to have two Services, and each to have one IPAddress, that names the Service.
 	expectOneToOne := func(ctx SpecContext) {
 		GinkgoHelper()
-		Eventually(func(g Gomega) {
-			holders := map[string]string{}
-			for _, s := range c.Services(ctx) {
-				for _, address := range s.Spec.ClusterIPs {
-					g.Expect(holders).NotTo(HaveKey(address), "held twice")
-					holders[address] = s.Namespace + "/" + s.Name
-				}
-			}
-			owners := map[string]string{}
-			for _, ip := range c.IPAddresses(ctx) {
-				owners[ip.Name] = ip.Spec.ParentRef.Namespace + "/" + ip.Spec.ParentRef.Name
-			}
-			g.Expect(owners).To(Equal(holders))
-		}).WithTimeout(cluster.Patience).Should(Succeed())
+		Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
 	}
 
 	// 110 of 125 addresses are taken, by ten clients at once.
 	It("give no address away twice when they race for most of a range", func(ctx SpecContext) {
 		current = race(ctx, "racer", each)
 		Expect(current).To(HaveLen(2 * each))
-		expectOneToOne(ctx)
-	})
-
-	// Half of the Services go while others come, so that addresses change hands while both API servers look.
-	It("give no address away twice when addresses are given back meanwhile", func(ctx SpecContext) {
-		half := current[:each]
-		gone := make(chan struct{})
-		go func() {
-			defer GinkgoRecover()
-			defer close(gone)
-			c.DeleteServices(ctx, half...)
-		}()
-		race(ctx, "successor", 5) // there is room for these whatever has gone already
-		Eventually(gone).WithTimeout(cluster.Patience).Should(BeClosed())
-		race(ctx, "latecomer", 20)
 		expectOneToOne(ctx)
 	})
 
@@ -119,35 +90,7 @@ var _ = Describe("Two API servers on one etcd", Ordered, ContinueOnFailure, func
 		Consistently(func(g Gomega) {
 			g.Expect(c.Metric(ctx, "drift_detected_total")).To(BeZero())
 			g.Expect(c.Events(ctx).Ours().Warnings().For("ClusterIPNotAllocated")).To(BeEmpty())
-		}).WithTimeout(believed).Should(Succeed())
+		}).WithTimeout(7 * time.Second).Should(Succeed()) // for longer than the operator doubts any kind of drift
 		Expect(c.Breaches(ctx)).To(BeEmpty())
-	})
-})
-
-// IPAddresses that are nobody's Service: other controllers keep them, with labels and parents of their own, or without.
-var _ = Describe("An IPAddress that the API server's allocator did not write", Label("all"), func() {
-	It("is left alone, whatever it is called and whatever it names", func(ctx SpecContext) {
-		c := cluster.Start(ctx, cluster.Options{})
-		parent := func(group, resource, namespace, name string) framework.IPAddressOption {
-			return framework.WithParent(networkingv1.ParentReference{Group: group, Resource: resource, Namespace: namespace, Name: name})
-		}
-		before := map[string]*networkingv1.IPAddress{}
-		for _, ip := range []*networkingv1.IPAddress{
-			framework.NewIPAddress("255.255.255.255", "", "", framework.WithoutLabels(), parent("example.com", "widgets", "factory", "gear")),
-			framework.NewIPAddress("255.255.255.254", "", "", framework.ManagedBy("widgets.example.com"), parent("", "nodes", "", "worker")),
-			framework.NewIPAddress("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "", "", framework.WithoutLabels(), parent("", "services", "default", "missing")),
-			framework.NewIPAddress("10.96.77.77", "", "", framework.ManagedBy("widgets.example.com"), parent("", "services", "default", "kubernetes")),
-			framework.NewIPAddress("fd00:10:96::77", "", "", framework.WithoutLabels(), parent("", "services", "default", "missing")),
-		} {
-			before[ip.Name] = c.CreateIPAddress(ctx, ip)
-		}
-		Consistently(func(g Gomega) {
-			for address, ip := range before {
-				g.Expect(c.IPAddress(ctx, address)).To(Equal(ip), address)
-			}
-		}).WithTimeout(believed).WithPolling(500 * time.Millisecond).Should(Succeed())
-		Expect(c.Metric(ctx, "drift_detected_total")).To(BeZero())
-		_, err := c.TryService(ctx, "wants-a-reserved-one", framework.WithClusterIPs("10.96.77.77"))
-		Expect(err).To(Satisfy(apierrors.IsInvalid), "it is taken")
 	})
 })

@@ -1,13 +1,13 @@
 // Package behaviour_test holds the operator to what people expect of ServiceCIDRs and IPAddresses from Kubernetes itself:
-// ranges fill, grow, shrink and go, families are added, API servers race. With the operator all of it is as it was without.
-//
-// Whatever has to do with the deletion of a ServiceCIDR runs twice: with the operator alone, and beside kube-controller-manager's
-// service-cidr-controller.
+// ranges fill, grow, shrink and go, families are added, API servers race. With the operator all of it is as it was without. And it ends managers in
+// every way in which they end (asked to, killed, in the middle of work, with a standby beside them) and API servers under them, and wants the cluster
+// to come out whole.
 //
 // Start with growth_test.go; each file is one topic.
 package behaviour_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -23,28 +23,6 @@ import (
 func TestBehaviour(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "behaviour")
-}
-
-// believed is longer than the operator doubts any kind of drift before it reports it.
-const believed = 7 * time.Second
-
-// variants are those who may look after ServiceCIDRs.
-var variants = map[string]cluster.Options{
-	"operator alone": {},
-	"operator beside kube-controller-manager": {BesideUpstream: true},
-}
-
-// eachVariant are the entries of a table that runs once for every variant.
-func eachVariant() []TableEntry {
-	var entries []TableEntry
-	for name, options := range variants {
-		var labels Labels
-		if options.BesideUpstream {
-			labels = Label("all")
-		}
-		entries = append(entries, Entry(name, labels, name))
-	}
-	return entries
 }
 
 // named builds Services that ask for no particular address.
@@ -64,7 +42,21 @@ func expectFull(ctx SpecContext, c *cluster.Cluster) {
 // expectHealth wants Services and IPAddresses to match one to one, and the operator to have found nothing wrong all along.
 func expectHealth(ctx SpecContext, c *cluster.Cluster) {
 	GinkgoHelper()
-	Eventually(func() []string { return c.Breaches(ctx) }).WithTimeout(cluster.Patience).Should(BeEmpty())
+	Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
 	Expect(c.Metric(ctx, "drift_detected_total")).To(BeZero())
 	Expect(c.Events(ctx).Ours().Warnings().For("ClusterIPNotAllocated")).To(BeEmpty())
+}
+
+// ourWriter is the field manager of the IPAddresses that the manager writes. It tells them from those that the API server
+// repairs, which it does too, after minutes.
+const ourWriter = "clusterip-operator-ipaddress"
+
+// restored deletes the IPAddress of a Service and waits until the manager has written it anew.
+func restored(ctx context.Context, c *cluster.Cluster, service *corev1.Service, within time.Duration) {
+	GinkgoHelper()
+	address := service.Spec.ClusterIP
+	c.DeleteIPAddress(ctx, address)
+	Eventually(c.Owner).WithArguments(ctx, address).WithTimeout(within).Should(Equal(service.Namespace + "/" + service.Name))
+	Expect(c.IPAddress(ctx, address).ManagedFields).To(ContainElement(HaveField("Manager", ourWriter)),
+		"it was not the manager that restored it")
 }

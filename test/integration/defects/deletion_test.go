@@ -1,20 +1,145 @@
 package defects_test
 
 import (
+	"context"
+	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
-// pastGrace is when upstream's controller has long removed the finalizer of a ServiceCIDR that it lets go: its grace is 10 s.
-const pastGrace = 14 * time.Second
+const (
+	// grace is how long a ServiceCIDR that nothing needs stays after its deletion, until no API server allocates from it any more.
+	grace = 10 * time.Second
+	// pastGrace is when upstream's controller has long removed the finalizer of a ServiceCIDR that it lets go.
+	pastGrace = 14 * time.Second
+	// somebody manages the IPAddresses that are not the API server's.
+	somebody = "widgets.example.com"
+)
+
+// ranges are ServiceCIDRs that are deleted, among others that stay, with what holds addresses in them.
+type ranges struct {
+	name string
+	// deleted and staying are the CIDRs of one ServiceCIDR each.
+	deleted, staying []string
+	// held are the addresses of Services, the first of which is called as the ranges.
+	held []string
+	// foreign is an address with an IPAddress of another manager, empty for none.
+	foreign string
+}
+
+// free are not needed: they are empty, or all that is in them is in others too, that are the same, around them, or their halves.
+var free = []ranges{
+	{name: "empty-ipv4", deleted: []string{"10.120.0.0/24"}},
+	{name: "empty-ipv6", deleted: []string{"fd00:120::/120"}},
+	{name: "twin-ipv4", deleted: []string{"10.121.0.0/24"}, staying: []string{"10.121.0.0/24"}, held: []string{"10.121.0.9"}},
+	{name: "twin-ipv6", deleted: []string{"fd00:121::/120"}, staying: []string{"fd00:121::/120"}, held: []string{"fd00:121::9"}},
+	{name: "covered-ipv4", deleted: []string{"10.122.0.0/26"}, staying: []string{"10.122.0.0/24"}, held: []string{"10.122.0.9"}},
+	{name: "covered-ipv6", deleted: []string{"fd00:122::/122"}, staying: []string{"fd00:122::/120"}, held: []string{"fd00:122::9"}},
+	{name: "halved", deleted: []string{"10.123.0.0/24"}, staying: []string{"10.123.0.0/25", "10.123.0.128/25"}, held: []string{"10.123.0.9"}},
+}
+
+// pairs cover each other, so that each of the two is a reason to let the other go.
+var pairs = []ranges{
+	{name: "identical-ipv4", deleted: []string{"10.101.0.0/24", "10.101.0.0/24"}, held: []string{"10.101.0.77"}},
+	{name: "identical-ipv6", deleted: []string{"fd00:101::/120", "fd00:101::/120"}, held: []string{"fd00:101::77"}},
+	{name: "nested-ipv4", deleted: []string{"10.102.0.0/24", "10.102.0.0/26"}, held: []string{"10.102.0.5"}},
+	{name: "nested-ipv6", deleted: []string{"fd00:102::/120", "fd00:102::/122"}, held: []string{"fd00:102::5"}},
+}
+
+// needed have something in them that is nowhere else. The crowds are two more Services than are ever listed.
+var needed = []ranges{
+	{name: "crowded-ipv4", deleted: []string{"10.103.0.0/24"}, held: crowd("10.103.0.%d")},
+	{name: "crowded-ipv6-of-a-customer-who-is-fond-of-long-names", deleted: []string{"fd00:103::/120"}, held: crowd("fd00:103::%d")},
+	{name: "foreign-ipv4", deleted: []string{"10.105.0.0/24"}, foreign: "10.105.0.9"},
+	{name: "foreign-ipv6", deleted: []string{"fd00:105::/120"}, foreign: "fd00:105::9"},
+	// The address is the network address of one half, and none of the other.
+	{name: "seam", deleted: []string{"10.126.0.0/24"}, staying: []string{"10.126.0.0/25", "10.126.0.128/25"}, held: []string{"10.126.0.128"}},
+}
+
+func crowd(format string) (addresses []string) {
+	for i := range 12 {
+		addresses = append(addresses, fmt.Sprintf(format, 20+i))
+	}
+	return addresses
+}
+
+func (r ranges) service(i int) string {
+	if i == 0 {
+		return r.name
+	}
+	return fmt.Sprintf("%s-%d", r.name, i)
+}
+
+// blocker is how the i-th Service is called where blockers are named.
+func (r ranges) blocker(i int) string {
+	return fmt.Sprintf("%s (Service %s/%s)", r.held[i], cluster.Namespace, r.service(i))
+}
+
+func (r ranges) names(kind string, cidrs []string) (names []string) {
+	for i := range cidrs {
+		names = append(names, fmt.Sprintf("%s-%s-%d", r.name, kind, i))
+	}
+	return names
+}
+
+// gone and stay are the names of the ServiceCIDRs that are deleted, and of those that are not.
+func (r ranges) gone() []string { return r.names("gone", r.deleted) }
+func (r ranges) stay() []string { return r.names("stay", r.staying) }
+
+func namesOf(all ...ranges) (names []string) {
+	for _, r := range all {
+		names = append(names, r.gone()...)
+	}
+	return names
+}
+
+// left polls which of those that are deleted are left.
+func left(ctx context.Context, c *cluster.Cluster, all ...ranges) func() []string {
+	return func() []string { return c.Remaining(ctx, namesOf(all...)...) }
+}
+
+// covered reports whether one of those that are deleted is left that has the address of the Service.
+func (r ranges) covered(ctx context.Context, c *cluster.Cluster) bool {
+	for i, name := range r.gone() {
+		if c.ServiceCIDR(ctx, name) != nil && netip.MustParsePrefix(r.deleted[i]).Contains(netip.MustParseAddr(r.held[0])) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r ranges) create(ctx context.Context, c *cluster.Cluster) {
+	GinkgoHelper()
+	for i, name := range append(r.gone(), r.stay()...) {
+		c.CreateServiceCIDR(ctx, name, append(slices.Clone(r.deleted), r.staying...)[i])
+	}
+}
+
+func (r ranges) hold(ctx context.Context, c *cluster.Cluster) {
+	GinkgoHelper()
+	c.WaitLookedAfter(ctx, append(r.gone(), r.stay()...)...)
+	for i, address := range r.held {
+		c.HoldAddress(ctx, r.service(i), address)
+	}
+	if r.foreign != "" {
+		c.CreateIPAddress(ctx, foreignAddress(r.foreign))
+	}
+}
+
+func foreignAddress(address string) *networkingv1.IPAddress {
+	return framework.NewIPAddress(address, "", "", framework.ManagedBy(somebody),
+		framework.WithParent(networkingv1.ParentReference{Group: "example.com", Resource: "widgets", Namespace: "factory", Name: "gear"}))
+}
 
 // 1. Ranges of all kinds are created in every cluster, and what holds them.
 // 2. All of them are deleted at the same moment. Where kube-controller-manager is alone it is away just then, as in a fail-over,
@@ -22,194 +147,177 @@ const pastGrace = 14 * time.Second
 // 3. The specs watch what becomes of them, for longer than upstream's grace.
 // 4. What held them is taken away, and they have to go.
 var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, func() {
+	every := slices.Concat(free, pairs, needed)
 	var deleted time.Time
 
 	BeforeAll(func(ctx SpecContext) {
-		everywhere(func(c *cluster.Cluster) { createRanges(ctx, c) })
-		everywhere(func(c *cluster.Cluster) { holdRanges(ctx, c) })
+		everywhere(func(c *cluster.Cluster) {
+			for _, r := range every {
+				r.create(ctx, c)
+			}
+		})
+		everywhere(func(c *cluster.Cluster) {
+			for _, r := range every {
+				r.hold(ctx, c)
+			}
+		})
 		Expect(clusters[upstreamAlone].Upstream.Pause()).To(Succeed())
-		everywhere(func(c *cluster.Cluster) { c.DeleteServiceCIDRs(ctx, everyRange()...) })
 		deleted = time.Now()
+		everywhere(func(c *cluster.Cluster) { c.DeleteServiceCIDRs(ctx, namesOf(every...)...) })
 	})
 
-	// pastItsGrace polls until ranges that nothing holds would have gone.
-	pastItsGrace := func(assertion func(g Gomega)) {
-		GinkgoHelper()
-		Consistently(assertion).WithTimeout(max(time.Second, pastGrace-time.Since(deleted))).WithPolling(500 * time.Millisecond).Should(Succeed())
-	}
+	// API servers learn of the deletion one after the other. Until all have, the range must stay, needed or not. Ages are told in whole seconds.
+	// One spec for both clusters, because for a second one it would be too late.
+	It("stays for the grace of ten seconds", func(ctx SpecContext) {
+		until := grace - 2*time.Second
+		Expect(time.Since(deleted)).To(BeNumerically("<", until), "too late to see anything")
+		Consistently(func(g Gomega) {
+			for _, where := range []string{operatorAlone, operatorBeside} {
+				remaining := clusters[where].Remaining(ctx, namesOf(free...)...)
+				if time.Since(deleted) < until {
+					g.Expect(remaining).To(Equal(namesOf(free...)), where)
+				}
+			}
+		}).WithTimeout(until - time.Since(deleted)).Should(Succeed())
+	})
 
-	// Twelve Services hold the range. An admin who waits for it to go wants to know which, and what to do; a list of hundreds would
-	// help nobody.
 	DescribeTable("names the first ten Services that hold it, and counts the others", func(ctx SpecContext, where string) {
 		c := clusters[where]
-		for _, name := range []string{"crowded-ipv4", "crowded-ipv6"} {
-			h := heldBy(name)
-			Eventually(c.Warning(ctx, name, cluster.DeletionBlocked)).WithTimeout(cluster.Patience).Should(And(
-				HavePrefix("12 addresses would be left without a ServiceCIDR: "+h.blocker(0)+", "+h.blocker(1)+", "),
-				ContainSubstring(h.blocker(9)+" and 2 more. "),
-				Not(ContainSubstring(h.services[10])), Not(ContainSubstring(h.services[11])),
-				ContainSubstring("Delete these, or create a ServiceCIDR that holds their addresses"),
-			))
+		for _, r := range needed[:2] {
+			name := r.gone()[0]
+			Eventually(c.Warning(ctx, name, cluster.DeletionBlocked)).Should(And(
+				HavePrefix("12 addresses would be left without a ServiceCIDR: "+r.blocker(0)+", "+r.blocker(1)+", "),
+				ContainSubstring(r.blocker(9)+" and 2 more. "), ContainSubstring("Delete these, or create a ServiceCIDR that holds their addresses")))
 			Expect(c.Condition(ctx, name, cluster.Ready)).To(HaveField("Reason", networkingv1.ServiceCIDRReasonTerminating))
 			Expect(c.Metric(ctx, "blocked_deletions", "servicecidr", name)).To(BeEquivalentTo(12))
+			// The API server takes no more than 1,024 characters, which ten Services with long names exceed; what to do must not be lost then.
+			Eventually(func() []string {
+				return c.Events(ctx).Ours().Warnings().OnServiceCIDR(name).For("ServiceCIDRDeletionBlocked").Notes()
+			}).
+				Should(ConsistOf(And(cluster.ContainAll("12 addresses", r.blocker(4), "create a ServiceCIDR"), MatchRegexp(`and \d+ more`))))
 		}
 	}, withOperator("of either family"))
 
-	// The same in an event, for those who watch events. The API server takes no more than 1,024 characters, which ten Services
-	// with long names exceed; what to do must not be lost then.
-	DescribeTable("says so in one event", func(ctx SpecContext, where, name string, shown int) {
-		c, h := clusters[where], heldBy(name)
-		blocked := func() Events { return c.Events(ctx).Ours().OnServiceCIDR(name).For("ServiceCIDRDeletionBlocked") }
-		Eventually(blocked).WithTimeout(cluster.Patience).Should(HaveLen(1))
-		event := blocked()[0]
-		Expect(event.Type).To(Equal(corev1.EventTypeWarning))
-		Expect(event.Note).To(And(ContainSubstring("12 addresses"), MatchRegexp(`and \d+ more`), ContainSubstring("create a ServiceCIDR")))
-		for i := range shown {
-			Expect(event.Note).To(ContainSubstring(h.blocker(i)))
-		}
-	},
-		Entry("with ten of the Services, "+operatorAlone, operatorAlone, "crowded-ipv4", 10),
-		Entry("with ten of the Services, "+operatorBeside, operatorBeside, "crowded-ipv4", 10),
-		Entry("with as many of the Services as fit, "+operatorAlone, operatorAlone, "crowded-ipv6", 5),
-		Entry("with as many of the Services as fit, "+operatorBeside, operatorBeside, "crowded-ipv6", 5),
-	)
-
-	// One Service is left. Words for many would make the admin look for more.
-	DescribeTable("speaks of one address when it is one", func(ctx SpecContext, where string) {
-		c, h := clusters[where], heldBy("single-ipv4")
-		Eventually(c.Warning(ctx, h.name, cluster.DeletionBlocked)).WithTimeout(cluster.Patience).Should(And(
-			HavePrefix("1 address would be left without a ServiceCIDR: "+h.blocker(0)+". "),
-			ContainSubstring("Delete it, or create a ServiceCIDR that holds its address"),
-			Not(ContainSubstring("more")), Not(ContainSubstring("these")), Not(ContainSubstring("their")),
-		))
-	}, withOperator("of one Service"))
-
-	// An IPAddress of another manager is in the range. kube-controller-manager does not see it, and whoever manages it would be
-	// left with an address outside of every range.
-	DescribeTable("names the manager of an address that is no Service's", func(ctx SpecContext, where string) {
+	// kube-controller-manager does not see it, and whoever manages it would be left with an address outside of every range.
+	DescribeTable("names the manager of an address that is no Service's, and leaves it as it is", func(ctx SpecContext, where string) {
 		c := clusters[where]
-		for _, name := range []string{"foreign-ipv4", "foreign-ipv6"} {
-			Eventually(c.Warning(ctx, name, cluster.DeletionBlocked)).WithTimeout(cluster.Patience).Should(And(
-				HavePrefix("1 address would be left"), ContainSubstring(heldBy(name).foreign),
-				ContainSubstring("widgets factory/gear"), ContainSubstring(somebody),
-			))
-		}
-	}, withOperator("of either family"))
-
-	// Addresses of other managers are taken, but not by Services.
-	DescribeTable("counts the address of another manager as reserved", func(ctx SpecContext, where string) {
-		c := clusters[where]
-		for _, name := range []string{"foreign-ipv4", "foreign-ipv6"} {
+		for _, r := range needed[2:4] {
+			name := r.gone()[0]
+			Eventually(c.Warning(ctx, name, cluster.DeletionBlocked)).Should(cluster.ContainAll("1 address would be left", r.foreign, "widgets factory/gear", somebody))
 			Expect(c.Metric(ctx, "addresses", "servicecidr", name, "band", "static", "state", "reserved")).To(BeEquivalentTo(1))
 			Expect(c.Metric(ctx, "addresses", "servicecidr", name, "state", "allocated")).To(BeZero())
-			Expect(c.Metric(ctx, "addresses", "servicecidr", name, "band", "dynamic", "state", "reserved")).To(BeZero())
-		}
-	}, withOperator("in its band"))
-
-	// Two ranges that cover each other are deleted together: each alone could go, both cannot.
-	DescribeTable("stays while it is the last one to cover a Service", func(ctx SpecContext, where string) {
-		c := clusters[where]
-		pastItsGrace(func(g Gomega) {
-			for _, p := range pairs {
-				g.Expect(p.covered(ctx, c)).To(BeTrue(), "%s: no ServiceCIDR is left for %s", p.name, p.address)
-				g.Expect(c.Owner(ctx, p.address)).To(Equal(cluster.Namespace + "/" + p.name))
-			}
-		})
-	}, withOperator("of two identical or nested ones"))
-
-	DescribeTable("stays while something in it would be left without a range", func(ctx SpecContext, where string) {
-		c := clusters[where]
-		pastItsGrace(func(g Gomega) {
-			for _, h := range helds {
-				g.Expect(c.ServiceCIDR(ctx, h.name)).NotTo(BeNil(), h.name)
-			}
-		})
-	}, withOperator("a Service or another manager's IPAddress"))
-
-	// Nobody but its manager may change or delete an IPAddress.
-	DescribeTable("leaves the address of another manager as it is", func(ctx SpecContext, where string) {
-		for _, name := range []string{"foreign-ipv4", "foreign-ipv6"} {
-			address := heldBy(name).foreign
-			now := clusters[where].IPAddress(ctx, address)
-			Expect(now).NotTo(BeNil())
-			Expect(now.Labels).To(Equal(foreignAddress(address).Labels))
+			now := c.IPAddress(ctx, r.foreign)
+			Expect(now.Labels).To(Equal(foreignAddress(r.foreign).Labels))
 			Expect(now.ManagedFields).To(HaveLen(1), "somebody else has written it")
 		}
 	}, withOperator("of either family"))
+
+	DescribeTable("goes when nothing needs it, and its Services stay as they are", func(ctx SpecContext, where string) {
+		c := clusters[where]
+		Eventually(left(ctx, c, free...)).Should(BeEmpty())
+		for _, r := range free {
+			Expect(c.Remaining(ctx, r.stay()...)).To(Equal(r.stay()), r.name)
+			for _, address := range r.held {
+				Expect(c.Owner(ctx, address)).To(Equal(cluster.Namespace + "/" + r.name))
+			}
+		}
+	}, withOperator("of either family"))
+
+	DescribeTable("stays while something in it would be left without a range", func(ctx SpecContext, where string) {
+		c := clusters[where]
+		Consistently(func(g Gomega) {
+			g.Expect(c.Remaining(ctx, namesOf(needed...)...)).To(Equal(namesOf(needed...)))
+			for _, p := range pairs {
+				g.Expect(p.covered(ctx, c)).To(BeTrue(), "%s: no ServiceCIDR is left for %s", p.name, p.held)
+				g.Expect(c.Owner(ctx, p.held[0])).To(Equal(cluster.Namespace + "/" + p.name))
+			}
+		}).WithTimeout(max(time.Second, pastGrace-time.Since(deleted))).WithPolling(500 * time.Millisecond).Should(Succeed())
+	}, withOperator("the last of several too"))
 
 	// The proof that the operator's finalizer was needed: the controller beside it would have let a range of every pair go.
 	It("stays although kube-controller-manager has let go of it", func(ctx SpecContext) {
 		c := clusters[operatorBeside]
 		for _, p := range pairs {
-			Eventually(func() []string { return heldByUpstream(ctx, c, p) }).WithTimeout(cluster.Patience).ShouldNot(HaveLen(2), p.name)
+			Eventually(func() []string {
+				return slices.DeleteFunc(c.Remaining(ctx, p.gone()...), func(name string) bool {
+					return !slices.Contains(c.ServiceCIDR(ctx, name).Finalizers, cluster.UpstreamFinalizer)
+				})
+			}).ShouldNot(HaveLen(2), p.name)
 		}
+	})
+
+	// Two controllers look at the same ranges, write the same condition and the same finalizer. If they disagreed they would write for ever.
+	It("is looked at by two controllers in silence, also when both start again", func(ctx SpecContext) {
+		c := clusters[operatorBeside]
+		settling, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		before, err := inventory.Settled(settling, c.AdminConfig())
+		Expect(err).NotTo(HaveOccurred())
+		changes := func(leftOut ...string) []string {
+			after, err := inventory.Everything(ctx, c.AdminConfig())
+			Expect(err).NotTo(HaveOccurred())
+			return before.Without(leftOut...).Changes(after.Without(leftOut...))
+		}
+		Consistently(changes).WithTimeout(40 * time.Second).WithPolling(5 * time.Second).Should(BeEmpty())
+
+		Expect(c.Operator.Stop()).To(Succeed())
+		Expect(c.Upstream.Stop()).To(Succeed())
+		Expect(c.Operator.Start(ctx)).To(Succeed())
+		Expect(c.Upstream.Start(ctx)).To(Succeed())
+		// A manager has a new memory: it may say again what is wrong.
+		Consistently(changes).WithArguments(inventory.Events).WithTimeout(10 * time.Second).WithPolling(time.Second).Should(BeEmpty())
 	})
 
 	// What the operator is for: the same deletions under kube-controller-manager alone.
-	Context("without the operator", func() {
-		It("vanishes under a Service together with the one that covers it", func(ctx SpecContext) {
-			c := clusters[upstreamAlone]
-			pastItsGrace(func(g Gomega) { g.Expect(c.Remaining(ctx, everyRange()...)).To(HaveLen(len(everyRange()))) })
-			Expect(c.Upstream.Resume()).To(Succeed())
-			// Of a pair whose first has gone before its second is judged, the second is safe. Which pairs are lost is chance.
-			var lost pair
-			Eventually(func() bool {
-				i := slices.IndexFunc(pairs, func(p pair) bool { return !p.covered(ctx, c) })
-				lost = pairs[max(0, i)]
-				return i >= 0
-			}).WithTimeout(cluster.Patience).Should(BeTrue())
-			Expect(c.Owner(ctx, lost.address)).To(Equal(cluster.Namespace+"/"+lost.name), "the Service still holds its address")
-		})
-
-		It("vanishes under the IPAddress of another manager", func(ctx SpecContext) {
-			c := clusters[upstreamAlone]
-			for _, name := range []string{"foreign-ipv4", "foreign-ipv6"} {
-				Eventually(func() any { return c.ServiceCIDR(ctx, name) }).WithTimeout(cluster.Patience).Should(BeNil(), name)
-				Expect(c.IPAddress(ctx, heldBy(name).foreign)).NotTo(BeNil())
-			}
-		})
-
-		It("never says what holds it", func(ctx SpecContext) {
-			c := clusters[upstreamAlone]
-			Eventually(func() metav1.Condition { return c.Condition(ctx, "crowded-ipv4", cluster.Ready) }).WithTimeout(cluster.Patience).
-				Should(HaveField("Reason", networkingv1.ServiceCIDRReasonTerminating))
-			pastItsGrace(func(g Gomega) {
-				for _, condition := range c.ServiceCIDR(ctx, "crowded-ipv4").Status.Conditions {
-					g.Expect(condition.Message).NotTo(ContainSubstring("shop-"), condition.Type)
-				}
-				g.Expect(c.Events(ctx).OnServiceCIDR("crowded-ipv4")).To(BeEmpty())
-			})
-		})
+	It("vanishes without the operator, under Services and under others' IPAddresses, and never says what holds it", func(ctx SpecContext) {
+		c := clusters[upstreamAlone]
+		Expect(c.Remaining(ctx, namesOf(every...)...)).To(HaveLen(len(namesOf(every...))))
+		Expect(c.Upstream.Resume()).To(Succeed())
+		// Of a pair whose first has gone before its second is judged, the second is safe. Which pairs are lost is chance.
+		var lost ranges
+		Eventually(func() bool {
+			i := slices.IndexFunc(pairs, func(p ranges) bool { return !p.covered(ctx, c) })
+			lost = pairs[max(0, i)]
+			return i >= 0
+		}).Should(BeTrue())
+		Expect(c.Owner(ctx, lost.held[0])).To(Equal(cluster.Namespace+"/"+lost.name), "the Service still holds its address")
+		for _, r := range needed[2:4] {
+			Eventually(left(ctx, c, r)).Should(BeEmpty())
+			Expect(c.IPAddress(ctx, r.foreign)).NotTo(BeNil())
+		}
+		crowded := needed[0].gone()[0]
+		Eventually(c.Condition).WithArguments(ctx, crowded, cluster.Ready).Should(HaveField("Reason", networkingv1.ServiceCIDRReasonTerminating))
+		Expect(c.ServiceCIDR(ctx, crowded).Status.Conditions).To(HaveEach(HaveField("Message", Not(ContainSubstring("default/")))))
+		Expect(c.Events(ctx).OnServiceCIDR(crowded)).To(BeEmpty())
 	})
 
 	// The admin follows the advice, one Service after the other.
-	DescribeTable("follows its blockers down to the last", func(ctx SpecContext, where string) {
-		c, h := clusters[where], heldBy("crowded-ipv4")
-		for _, name := range h.services[1:] {
-			Expect(c.Client().CoreV1().Services(cluster.Namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
-		}
-		Eventually(c.Warning(ctx, h.name, cluster.DeletionBlocked)).WithTimeout(cluster.Patience).
-			Should(HavePrefix("1 address would be left without a ServiceCIDR: " + h.blocker(0) + ". "))
-		Expect(c.Metric(ctx, "blocked_deletions", "servicecidr", h.name)).To(BeEquivalentTo(1))
-	}, withOperator("when they go"))
-
-	// The other half of the promise: a range that nothing needs any more is not held for ever.
-	DescribeTable("goes as soon as what held it has gone", func(ctx SpecContext, where string) {
+	DescribeTable("follows its blockers down to the last, and goes with it", func(ctx SpecContext, where string) {
 		c := clusters[where]
-		for _, service := range c.Services(ctx) {
-			if holdsARange(service.Name) {
-				c.DeleteServices(ctx, &service)
-			}
+		remove := func(r ranges, i int) {
+			GinkgoHelper()
+			Expect(c.Client().CoreV1().Services(cluster.Namespace).Delete(ctx, r.service(i), metav1.DeleteOptions{})).To(Succeed())
 		}
-		for _, h := range helds {
-			if h.foreign != "" {
-				c.DeleteIPAddress(ctx, h.foreign)
-			}
+		crowded := needed[0]
+		for i := range 11 {
+			remove(crowded, 1+i)
 		}
-		Eventually(func() []string { return c.Remaining(ctx, everyRange()...) }).WithTimeout(cluster.Patience).Should(BeEmpty())
-		Eventually(func() float64 { return c.Metric(ctx, "blocked_deletions") }).WithTimeout(cluster.Patience).Should(Equal(cluster.NoSeries))
-	}, withOperator("all of them"))
-})
+		Eventually(c.Warning(ctx, crowded.gone()[0], cluster.DeletionBlocked)).
+			Should(HavePrefix("1 address would be left without a ServiceCIDR: " + crowded.blocker(0) + ". Delete it, or create a ServiceCIDR that holds its address"))
+		Expect(c.Metric(ctx, "blocked_deletions", "servicecidr", crowded.gone()[0])).To(BeEquivalentTo(1))
 
-// Events spares the specs the package's name.
-type Events = cluster.Events
+		for _, r := range slices.Concat(pairs, needed) {
+			for i := range r.held {
+				if r.name != crowded.name || i == 0 {
+					remove(r, i)
+				}
+			}
+			if r.foreign != "" {
+				c.DeleteIPAddress(ctx, r.foreign)
+			}
+		}
+		Eventually(left(ctx, c, every...)).Should(BeEmpty())
+		Eventually(c.Metric).WithArguments(ctx, "blocked_deletions").Should(Equal(cluster.NoSeries))
+		expectHealth(ctx, c)
+	}, withOperator("of every kind"))
+})

@@ -3,144 +3,189 @@ package defects_test
 import (
 	"context"
 	"fmt"
-	"net/netip"
-	"slices"
-	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
-	networkingv1 "k8s.io/api/networking/v1"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// pair is two ServiceCIDRs, each of which covers the address of a Service, so that each is a reason to let the other go.
-type pair struct {
-	name    string
-	cidrs   [2]string
-	address string
-}
-
-func (p pair) members() []string { return []string{p.name + "-a", p.name + "-b"} }
-
-var pairs = []pair{
-	{"identical-ipv4", [2]string{"10.101.0.0/24", "10.101.0.0/24"}, "10.101.0.77"},
-	{"identical-ipv6", [2]string{"fd00:101::/120", "fd00:101::/120"}, "fd00:101::77"},
-	{"nested-ipv4", [2]string{"10.102.0.0/24", "10.102.0.0/26"}, "10.102.0.5"},
-	{"nested-ipv6", [2]string{"fd00:102::/120", "fd00:102::/122"}, "fd00:102::5"},
-}
-
-// held is a ServiceCIDR that something in it keeps from being deleted, and nothing else covers.
-type held struct {
-	name, cidr string
-	// services hold the addresses from the 20th on, in this order.
-	services []string
-	// foreign is an address with an IPAddress of another manager, empty for none.
-	foreign string
-}
-
-var helds = []held{
-	{name: "crowded-ipv4", cidr: "10.103.0.0/24", services: crowd("shop")},
-	{name: "crowded-ipv6", cidr: "fd00:103::/120", services: crowd("shop-of-a-customer-who-is-fond-of-names-as-long-as-possible")},
-	{name: "single-ipv4", cidr: "10.104.0.0/24", services: []string{"last-one"}},
-	{name: "foreign-ipv4", cidr: "10.105.0.0/24", foreign: "10.105.0.9"},
-	{name: "foreign-ipv6", cidr: "fd00:105::/120", foreign: "fd00:105::9"},
-}
-
-// crowd names twelve Services, two more than are ever listed.
-func crowd(name string) []string {
-	names := make([]string, 12)
-	for i := range names {
-		names[i] = fmt.Sprintf("%s-%02d", name, i)
-	}
-	return names
-}
-
-func heldBy(name string) held {
-	return helds[slices.IndexFunc(helds, func(h held) bool { return h.name == name })]
-}
-
-// address is that of the i-th Service.
-func (h held) address(i int) string {
-	a := netip.MustParsePrefix(h.cidr).Addr()
-	for range 20 + i {
-		a = a.Next()
-	}
-	return a.String()
-}
-
-// blocker is how the i-th Service is called where blockers are named.
-func (h held) blocker(i int) string {
-	return fmt.Sprintf("%s (Service %s/%s)", h.address(i), cluster.Namespace, h.services[i])
-}
-
-// somebody manages the IPAddresses that are not the API server's.
-const somebody = "widgets.example.com"
-
-func foreignAddress(address string) *networkingv1.IPAddress {
-	return framework.NewIPAddress(address, "", "", framework.ManagedBy(somebody),
-		framework.WithParent(networkingv1.ParentReference{Group: "example.com", Resource: "widgets", Namespace: "factory", Name: "gear"}))
-}
-
-func createRanges(ctx context.Context, c *cluster.Cluster) {
+// take creates n Services that ask for no particular address.
+func take(ctx context.Context, c *cluster.Cluster, prefix string, n int) []*corev1.Service {
 	GinkgoHelper()
-	for _, p := range pairs {
-		for i, name := range p.members() {
-			c.CreateServiceCIDR(ctx, name, p.cidrs[i])
-		}
-	}
-	for _, h := range helds {
-		c.CreateServiceCIDR(ctx, h.name, h.cidr)
-	}
-}
-
-func holdRanges(ctx context.Context, c *cluster.Cluster) {
-	GinkgoHelper()
-	c.WaitLookedAfter(ctx, everyRange()...)
-	for _, p := range pairs {
-		c.HoldAddress(ctx, p.name, p.address)
-	}
-	for _, h := range helds {
-		for i, service := range h.services {
-			c.HoldAddress(ctx, service, h.address(i))
-		}
-		if h.foreign != "" {
-			c.CreateIPAddress(ctx, foreignAddress(h.foreign))
-		}
-	}
-}
-
-func everyRange() []string {
-	var names []string
-	for _, p := range pairs {
-		names = append(names, p.members()...)
-	}
-	for _, h := range helds {
-		names = append(names, h.name)
-	}
-	return names
-}
-
-func holdsARange(service string) bool {
-	return slices.ContainsFunc(pairs, func(p pair) bool { return p.name == service }) ||
-		strings.HasPrefix(service, "shop-") || service == "last-one"
-}
-
-// heldByUpstream returns those of a pair that still have kube-controller-manager's finalizer.
-func heldByUpstream(ctx context.Context, c *cluster.Cluster, p pair) []string {
-	GinkgoHelper()
-	return slices.DeleteFunc(c.Remaining(ctx, p.members()...), func(name string) bool {
-		return !slices.Contains(c.ServiceCIDR(ctx, name).Finalizers, cluster.UpstreamFinalizer)
+	return c.CreateServices(ctx, n, func(i int) *corev1.Service {
+		return framework.NewService(cluster.Namespace, fmt.Sprintf("%s-%02d", prefix, i))
 	})
 }
 
-// covered reports whether one of the pair is left that has the address.
-func (p pair) covered(ctx context.Context, c *cluster.Cluster) bool {
+// expectFull asks for one more Service.
+func expectFull(ctx context.Context, c *cluster.Cluster) {
 	GinkgoHelper()
-	for i, name := range p.members() {
-		if c.ServiceCIDR(ctx, name) != nil && netip.MustParsePrefix(p.cidrs[i]).Contains(netip.MustParseAddr(p.address)) {
-			return true
+	_, err := c.TryService(ctx, "one-too-many")
+	Expect(err).To(And(MatchError(apierrors.IsInternalError, "IsInternalError"), MatchError(ContainSubstring("range is full"))))
+}
+
+var _ = Describe("Exhaustion of the default range", func() {
+	//	static 16             dynamic 14 or 15
+	//	|kubernetes|..........|.............|
+	//
+	// 1. Without the operator the range is filled: an HTTP 500 for whoever comes last, and not a word before or after.
+	// 2. The operator starts on the empty range, which is filled again, from the dynamic band downwards.
+	// 3. With two dynamic addresses left it warns. There is still room.
+	// 4. The dynamic band is full, then the static one: each is said at once.
+	// 5. The Services go, and all is well again.
+	DescribeTable("is announced before it happens", func(ctx SpecContext, cidr string, dynamic int) {
+		const kubernetes, static = "kubernetes", 16
+		c := cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: framework.Options{ServiceClusterIPRange: cidr}})
+		silent := take(ctx, c, "silent", static+dynamic-1)
+		expectFull(ctx, c)
+		Expect(c.Events(ctx).OnServiceCIDR(kubernetes)).To(BeEmpty(), "upstream says nothing")
+		Expect(c.Events(ctx).Notes()).NotTo(ContainElement(ContainSubstring("full")), "about no other object either")
+		Expect(c.ServiceCIDR(ctx, kubernetes).Status.Conditions).To(HaveExactElements(HaveField("Type", cluster.Ready)))
+		c.DeleteServices(ctx, silent...)
+
+		c.StartOperator(ctx)
+		status := func(kind string) func() metav1.ConditionStatus {
+			return func() metav1.ConditionStatus { return c.Condition(ctx, kubernetes, kind).Status }
+		}
+		announced := func(kind, reason, text string) {
+			GinkgoHelper()
+			Eventually(c.Warning(ctx, kubernetes, kind)).Should(cluster.ContainAll(text, cidr))
+			Eventually(func() []string { return c.Events(ctx).Ours().Warnings().OnServiceCIDR(kubernetes).For(reason).Notes() }).
+				Should(HaveExactElements(cluster.ContainAll(text, cidr)))
+		}
+
+		all := take(ctx, c, "enough", dynamic-3)
+		Eventually(status(cluster.NearlyFull)).Should(Equal(metav1.ConditionFalse))
+		Consistently(status(cluster.NearlyFull)).WithTimeout(2 * time.Second).Should(Equal(metav1.ConditionFalse))
+		all = append(all, take(ctx, c, "few", 1)...)
+		announced(cluster.NearlyFull, "ServiceCIDRNearlyFull", "dynamic band")
+		Expect(status(cluster.DynamicBandFull)()).To(Equal(metav1.ConditionFalse))
+
+		all = append(all, take(ctx, c, "last-dynamic", 2)...)
+		announced(cluster.DynamicBandFull, "ServiceCIDRDynamicBandFull", "dynamic band")
+		Expect(status(cluster.StaticBandFull)()).To(Equal(metav1.ConditionFalse))
+
+		all = append(all, take(ctx, c, "static", static-1)...)
+		announced(cluster.StaticBandFull, "ServiceCIDRStaticBandFull", "static band")
+		expectFull(ctx, c)
+
+		c.DeleteServices(ctx, all...)
+		for _, kind := range []string{cluster.NearlyFull, cluster.DynamicBandFull, cluster.StaticBandFull} {
+			Eventually(status(kind)).Should(Equal(metav1.ConditionFalse), kind)
+		}
+	},
+		Entry("in IPv4", "10.97.0.0/27", 14),
+		Entry("in IPv6", "fd00:97::/123", 15),
+	)
+})
+
+// Which addresses are static is decided in tables (allocator). As KEP-3070 has it: of more than 16 addresses the first sixteenth, at least 16 and at
+// most 256 of them, not counting the network address.
+var _ = Describe("The band label of an IPAddress", func() {
+	expectBand := func(ctx context.Context, want string, addresses ...string) {
+		GinkgoHelper()
+		for _, address := range addresses {
+			Eventually(clusters[operatorAlone].Labels).WithArguments(ctx, address).Should(HaveKeyWithValue(cluster.BandLabel, want), address)
 		}
 	}
-	return false
-}
+
+	// Services on both sides of the line between the bands, in ranges of several sizes. The static band of a /28 is empty.
+	It("tells static from dynamic for every address", func(ctx SpecContext) {
+		c := clusters[operatorAlone]
+		c.CreateServiceCIDR(ctx, "banded", "10.114.0.0/24", "fd00:114::/120")
+		c.CreateServiceCIDR(ctx, "unbanded", "10.114.1.0/28", "fd00:114::1:0/124")
+		c.WaitLookedAfter(ctx, "banded", "unbanded")
+		for name, tc := range map[string]struct{ v4, v6, want string }{
+			"last-static":     {"10.114.0.16", "fd00:114::10", "static"},
+			"first-dynamic":   {"10.114.0.17", "fd00:114::11", "dynamic"},
+			"default-static":  {"10.96.1.0", "fd00:10:96::100", "static"},
+			"default-dynamic": {"10.96.1.1", "fd00:10:96::101", "dynamic"},
+			"small-dynamic":   {"10.114.1.1", "fd00:114::1:1", "dynamic"},
+		} {
+			c.HoldAddress(ctx, name, tc.v4, tc.v6)
+			expectBand(ctx, tc.want, tc.v4, tc.v6)
+		}
+		expectBand(ctx, "static", "10.96.0.1")
+	})
+
+	// A second range is laid over the first, so that a dynamic address of the one is a static address of the other. Then it goes again.
+	It("changes when a range with another line comes and goes", func(ctx SpecContext) {
+		c := clusters[operatorAlone]
+		c.CreateServiceCIDR(ctx, "wide", "10.115.0.0/24", "fd00:115::/120")
+		c.WaitLookedAfter(ctx, "wide")
+		addresses := c.HoldAddress(ctx, "between-lines", "10.115.0.200", "fd00:115::c8").Spec.ClusterIPs
+		expectBand(ctx, "dynamic", addresses...)
+		c.CreateServiceCIDR(ctx, "narrow", "10.115.0.192/26", "fd00:115::c0/122")
+		expectBand(ctx, "static", addresses...)
+		c.WaitLookedAfter(ctx, "narrow")
+		c.DeleteServiceCIDRs(ctx, "narrow")
+		expectBand(ctx, "dynamic", addresses...)
+	})
+})
+
+// An alert on the free addresses of a range is silent as long as there is no series, and stays on for ever if the series
+// outlives the range.
+var _ = Describe("The metrics of a ServiceCIDR", func() {
+	const v4, v6 = "10.111.0.0/24", "fd00:111::/120"
+
+	// 1. A range is created and nothing allocated. 2. Every band of both families has its figures. 3. It is used. 4. It goes, and its
+	// series with it.
+	It("exist before its first allocation and go with it", func(ctx SpecContext) {
+		c := clusters[operatorAlone]
+		c.CreateServiceCIDR(ctx, "measured", v4, v6)
+		c.WaitLookedAfter(ctx, "measured")
+
+		for _, want := range []struct {
+			cidr, family    string
+			static, dynamic int
+		}{{v4, "IPv4", 16, 238}, {v6, "IPv6", 16, 239}} {
+			free := func(band string) float64 {
+				return c.Metric(ctx, "addresses", "servicecidr", "measured", "cidr", want.cidr, "family", want.family, "band", band, "state", "free")
+			}
+			Expect(free("static")).To(BeEquivalentTo(want.static))
+			Expect(free("dynamic")).To(BeEquivalentTo(want.dynamic))
+			for _, band := range []string{"static", "dynamic"} {
+				for _, state := range []string{"allocated", "reserved", "cooling"} {
+					Expect(c.Metric(ctx, "addresses", "servicecidr", "measured", "cidr", want.cidr, "band", band, "state", state)).To(BeZero(), band+" "+state)
+				}
+				Expect(c.Metric(ctx, "allocation_total", "servicecidr", "measured", "cidr", want.cidr, "band", band)).
+					To(BeZero(), "the rate of a counter that begins at 1 misses its first step")
+			}
+			Expect(c.Metric(ctx, "allocated_ips", "cidr", want.cidr)).To(BeZero())
+			Expect(c.Metric(ctx, "available_ips", "cidr", want.cidr)).To(BeEquivalentTo(want.static + want.dynamic))
+		}
+
+		user := c.HoldAddress(ctx, "measured-service", "10.111.0.5", "fd00:111::50")
+		for _, labels := range [][]string{{"cidr", v4, "band", "static"}, {"cidr", v6, "band", "dynamic"}} {
+			Eventually(func() float64 { return c.Metric(ctx, "addresses", append(labels, "state", "allocated")...) }).Should(BeEquivalentTo(1))
+			// The Service is enough for the one, the other comes with the IPAddress, on another watch.
+			Eventually(func() float64 { return c.Metric(ctx, "allocation_total", labels...) }).Should(BeEquivalentTo(1))
+		}
+
+		c.DeleteServices(ctx, user)
+		c.DeleteServiceCIDRs(ctx, "measured")
+		for _, name := range []string{"addresses", "allocated_ips", "available_ips", "allocation_total", "blocked_deletions"} {
+			Eventually(c.Metric).WithArguments(ctx, name, "servicecidr", "measured").Should(Equal(cluster.NoSeries), name)
+		}
+	})
+
+	// The API server's own metric of the same range.
+	It("are missing until the first allocation without the operator", func(ctx SpecContext) {
+		c := clusters[upstreamAlone]
+		c.CreateServiceCIDR(ctx, "measured", v4)
+		c.WaitLookedAfter(ctx, "measured")
+		measured := func() bool {
+			_, found := cluster.ScrapeAPIServer(ctx, c.Access).Value("kube_apiserver_clusterip_allocator_available_ips", "cidr", v4)
+			return found
+		}
+		Expect(measured()).To(BeFalse())
+		c.HoldAddress(ctx, "measured-service", "10.111.0.5")
+		Expect(measured()).To(BeTrue(), "this is what it is called")
+	})
+})

@@ -10,6 +10,7 @@
 package defects_test
 
 import (
+	"context"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -56,4 +57,11 @@ func withOperator(description string) []TableEntry {
 		Entry(description+", "+operatorAlone, operatorAlone),
 		Entry(description+", "+operatorBeside, operatorBeside),
 	}
+}
+
+// expectHealth wants Services and IPAddresses to match one to one, and no drift to be there.
+func expectHealth(ctx context.Context, c *cluster.Cluster) {
+	GinkgoHelper()
+	Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
+	Eventually(c.Metric).WithArguments(ctx, "drift").Should(BeZero())
 }

@@ -2,6 +2,7 @@ package deployment_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"regexp"
 	"slices"
@@ -13,24 +14,29 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
 
 // alert is a rule of config/prometheus.
-type alert struct{ name, expr, description string }
+type alert struct {
+	Alert, Expr string
+	Annotations struct{ Description string }
+}
 
 func alerts(ctx context.Context) (all []alert) {
 	GinkgoHelper()
-	rule := only[map[string]any](render(ctx, folder+"/prometheus"), "PrometheusRule")
-	groups, _, err := unstructured.NestedSlice(rule, "spec", "groups")
-	Expect(err).NotTo(HaveOccurred())
-	for _, group := range groups {
-		rules, _, err := unstructured.NestedSlice(group.(map[string]any), "rules")
-		Expect(err).NotTo(HaveOccurred())
-		for _, rule := range rules {
-			fields := rule.(map[string]any)
-			description, _, err := unstructured.NestedString(fields, "annotations", "description")
+	for _, object := range manifests.Render(ctx, folder+"/prometheus") {
+		if object.GetKind() == "PrometheusRule" {
+			var rule struct {
+				Spec struct{ Groups []struct{ Rules []alert } }
+			}
+			content, err := object.MarshalJSON()
 			Expect(err).NotTo(HaveOccurred())
-			all = append(all, alert{name: fields["alert"].(string), expr: fields["expr"].(string), description: description})
+			Expect(json.Unmarshal(content, &rule)).To(Succeed())
+			for _, group := range rule.Spec.Groups {
+				all = append(all, group.Rules...)
+			}
 		}
 	}
 	Expect(all).NotTo(BeEmpty())
@@ -38,23 +44,19 @@ func alerts(ctx context.Context) (all []alert) {
 }
 
 var (
+	outside   = regexp.MustCompile(`\{[^}]*\}|\[[^\]]*\]|` + grouping)
+	grouping  = `\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)`
+	groupings = regexp.MustCompile(grouping)
 	matchers  = regexp.MustCompile(`\{[^}]*\}`)
-	windows   = regexp.MustCompile(`\[[^\]]*\]`)
-	groupings = regexp.MustCompile(`\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)`)
-	words     = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*\s*\(?`)
+	served    = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*_[a-zA-Z0-9_:]*(\s*\()?`)
 	names     = regexp.MustCompile(`[a-zA-Z_][a-zA-Z0-9_]*`)
 	matched   = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)\s*(?:=|!)`)
 )
 
-// metrics are the names that are left of an expression of PromQL without labels, functions and operators.
+// metrics are the names that an expression of PromQL looks at: those with a line below, but for functions.
 func (a alert) metrics() (all []string) {
-	text := groupings.ReplaceAllString(windows.ReplaceAllString(matchers.ReplaceAllString(a.expr, ""), ""), "")
-	for _, word := range words.FindAllString(text, -1) {
-		name := names.FindString(word)
-		function := word[len(word)-1] == '('
-		operator := slices.Contains([]string{"and", "or", "unless", "bool", "offset"}, name)
-		aggregation := slices.Contains([]string{"sum", "min", "max", "avg", "count"}, name) // its brackets come after "by"
-		if !function && !operator && !aggregation {
+	for _, name := range served.FindAllString(outside.ReplaceAllString(a.Expr, ""), -1) {
+		if !strings.HasSuffix(name, "(") {
 			all = append(all, name)
 		}
 	}
@@ -63,10 +65,10 @@ func (a alert) metrics() (all []string) {
 
 // labels are those by which an expression groups and selects.
 func (a alert) labels() (all []string) {
-	for _, grouping := range groupings.FindAllStringSubmatch(a.expr, -1) {
+	for _, grouping := range groupings.FindAllStringSubmatch(a.Expr, -1) {
 		all = append(all, names.FindAllString(grouping[1], -1)...)
 	}
-	for _, matcher := range matchers.FindAllString(a.expr, -1) {
+	for _, matcher := range matchers.FindAllString(a.Expr, -1) {
 		for _, label := range matched.FindAllStringSubmatch(matcher, -1) {
 			all = append(all, label[1])
 		}
@@ -76,50 +78,39 @@ func (a alert) labels() (all []string) {
 
 // Prometheus finds the pods through a Service, and that by its labels. A name that does not match is no error anywhere: there are
 // just no metrics.
-var _ = Describe("The ServiceMonitor", func() {
-	It("leads to the port on which the manager serves", func(ctx SpecContext) {
-		m := slices.Concat(render(ctx, defaults), render(ctx, folder+"/prometheus"))
-		monitor := only[map[string]any](m, "ServiceMonitor")
-		service := named[corev1.Service](m, "Service", "clusterip-operator-manager-metrics")
-		pod := only[appsv1.Deployment](m, "Deployment").Spec.Template
+var _ = It("The ServiceMonitor leads to the port on which the manager serves", func(ctx SpecContext) {
+	m := slices.Concat(manifests.Render(ctx, defaults), manifests.Render(ctx, folder+"/prometheus"))
+	monitor := manifests.Only[map[string]any](m, "ServiceMonitor")
+	service := manifests.Named[corev1.Service](m, "Service", "clusterip-operator-manager-metrics")
+	pod := manifests.Only[appsv1.Deployment](m, "Deployment").Spec.Template
 
-		Expect(monitor).To(HaveKeyWithValue("metadata", HaveKeyWithValue("namespace", service.Namespace)))
-		selected, _, err := unstructured.NestedStringMap(monitor, "spec", "selector", "matchLabels")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(labels.SelectorFromSet(selected).Matches(labels.Set(service.Labels))).To(BeTrue())
-		for _, other := range every[corev1.Service](m, "Service") {
-			Expect(labels.SelectorFromSet(selected).Matches(labels.Set(other.Labels))).To(Equal(other.Name == service.Name), other.Name)
-		}
-		Expect(labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))).To(BeTrue())
-		endpoints, _, err := unstructured.NestedSlice(monitor, "spec", "endpoints")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(endpoints).To(ConsistOf(And(HaveKeyWithValue("port", service.Spec.Ports[0].Name), HaveKeyWithValue("scheme", "https"))))
-		Expect(pod.Spec.Containers[0].Ports).To(ContainElement(HaveField("Name", service.Spec.Ports[0].TargetPort.StrVal)))
-		Expect(pod.Spec.Containers[0].Args).To(ContainElement("--metrics-bind-address=:8443"))
-	})
+	Expect(monitor).To(HaveKeyWithValue("metadata", HaveKeyWithValue("namespace", service.Namespace)))
+	selected, _, err := unstructured.NestedStringMap(monitor, "spec", "selector", "matchLabels")
+	Expect(err).NotTo(HaveOccurred())
+	for _, other := range manifests.Every[corev1.Service](m, "Service") {
+		Expect(labels.SelectorFromSet(selected).Matches(labels.Set(other.Labels))).To(Equal(other.Name == service.Name), other.Name)
+	}
+	Expect(labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))).To(BeTrue())
+	endpoints, _, err := unstructured.NestedSlice(monitor, "spec", "endpoints")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(endpoints).To(ConsistOf(And(HaveKeyWithValue("port", service.Spec.Ports[0].Name), HaveKeyWithValue("scheme", "https"))))
+	Expect(pod.Spec.Containers[0].Ports).To(ContainElement(HaveField("Name", service.Spec.Ports[0].TargetPort.StrVal)))
+	Expect(pod.Spec.Containers[0].Args).To(ContainElement("--metrics-bind-address=:8443"))
 })
 
 // Who is woken at night looks for the name of the alert.
-var _ = Describe("The alerts", func() {
-	It("have runbooks where they say so", func(ctx SpecContext) {
-		text, err := os.ReadFile(folder + "/../docs/runbooks.md")
-		Expect(err).NotTo(HaveOccurred())
-		pointing := 0
-		for _, alert := range alerts(ctx) {
-			if strings.Contains(alert.description, "docs/runbooks.md") {
-				pointing++
-				Expect(string(text)).To(ContainSubstring("\n## " + alert.name + "\n"))
-			}
+var _ = It("The alerts have runbooks where they say so, and tell when Services are not steered", func(ctx SpecContext) {
+	text, err := os.ReadFile(folder + "/../docs/runbooks.md")
+	Expect(err).NotTo(HaveOccurred())
+	pointing, looked := 0, []string{}
+	for _, alert := range alerts(ctx) {
+		if strings.Contains(alert.Annotations.Description, "docs/runbooks.md") {
+			pointing++
+			Expect(string(text)).To(ContainSubstring("\n## " + alert.Alert + "\n"))
 		}
-		Expect(pointing).NotTo(BeZero())
-	})
-
-	It("tell when Services are not steered", func(ctx SpecContext) {
-		var looked []string
-		for _, alert := range alerts(ctx) {
-			looked = append(looked, alert.metrics()...)
-		}
-		Expect(looked).To(ContainElements("clusterip_operator_admission_decisions_total", "clusterip_operator_admission_in_flight_addresses",
-			"clusterip_operator_admission_collisions_total"))
-	})
+		looked = append(looked, alert.metrics()...)
+	}
+	Expect(pointing).NotTo(BeZero())
+	Expect(looked).To(ContainElements("clusterip_operator_admission_decisions_total", "clusterip_operator_admission_in_flight_addresses",
+		"clusterip_operator_admission_collisions_total"))
 })

@@ -1,69 +1,210 @@
 package deployment_test
 
 import (
-	"bufio"
 	"context"
-	"errors"
-	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
-// manifests are the objects of a kustomization.
-type manifests []unstructured.Unstructured
-
-// render is what `kubectl kustomize` makes of a folder.
-func render(ctx context.Context, folder string) manifests {
+// kustomizations are the folders under config/ with a kustomization.yaml, those that are components apart.
+func kustomizations() (kustomizations, components []string) {
 	GinkgoHelper()
-	text, err := framework.Kubectl(ctx, "", "kustomize", folder)
-	Expect(err).NotTo(HaveOccurred())
-	var all manifests
-	documents := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return all
+	Expect(filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Base(path) != "kustomization.yaml" {
+			return err
 		}
+		content, err := os.ReadFile(path)
+		if strings.Contains(string(content), "\nkind: Component\n") {
+			components = append(components, filepath.Dir(path))
+		} else {
+			kustomizations = append(kustomizations, filepath.Dir(path))
+		}
+		return err
+	})).To(Succeed())
+	return kustomizations, components
+}
+
+// overlay writes a kustomization of config/default with components, as an admin would beside a clone, and patches.
+func overlay(patches string, components ...string) string {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	relative := func(path string) string {
+		GinkgoHelper()
+		absolute, err := filepath.Abs(path)
 		Expect(err).NotTo(HaveOccurred())
-		object := unstructured.Unstructured{}
-		Expect(yaml.Unmarshal(document, &object.Object)).To(Succeed())
-		all = append(all, object)
+		rel, err := filepath.Rel(dir, absolute)
+		Expect(err).NotTo(HaveOccurred())
+		return rel
 	}
+	content := "resources:\n- " + relative(defaults) + "\ncomponents:\n"
+	for _, component := range components {
+		content += "- " + relative(component) + "\n"
+	}
+	Expect(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content+patches), 0o600)).To(Succeed())
+	return dir
 }
 
-// every returns the objects of a kind as T.
-func every[T any](m manifests, kind string) []T {
-	GinkgoHelper()
-	var all []T
-	for _, object := range m {
-		if object.GetKind() != kind {
-			continue
+// without leaves components of these names out.
+func without(components []string, names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(components), func(c string) bool { return slices.Contains(names, filepath.Base(c)) })
+}
+
+// Most of these are switched on by few. Each has to be as good as the one that everybody uses.
+var _ = Describe("Every kustomization", func() {
+	expectSound := func(ctx context.Context, path string) {
+		GinkgoHelper()
+		m := manifests.Render(ctx, path)
+		Expect(m).NotTo(BeEmpty(), path)
+		for _, object := range m {
+			Expect(object.GetName()).NotTo(BeEmpty(), path)
+			places := []string{object.GetNamespace()}
+			subjects, _, _ := unstructured.NestedSlice(object.Object, "subjects")
+			for _, subject := range subjects {
+				place, _, _ := unstructured.NestedString(subject.(map[string]any), "namespace")
+				places = append(places, place)
+			}
+			Expect(places).NotTo(ContainElement("system"), "%s: a namespace that is only a place holder", path)
 		}
-		var typed T
-		Expect(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &typed, true)).To(Succeed())
-		all = append(all, typed)
 	}
-	return all
-}
 
-// named returns the object of a kind and a name.
-func named[T any](m manifests, kind, name string) T {
-	GinkgoHelper()
-	return only[T](slices.DeleteFunc(slices.Clone(m), func(o unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() != name }), kind)
-}
+	It("renders, by itself or as a component of config/default", func(ctx SpecContext) {
+		all, components := kustomizations()
+		Expect(len(all)).To(BeNumerically(">=", 6))
+		Expect(len(components)).To(BeNumerically(">=", 3))
+		for _, path := range without(all, "manager", "rbac") { // these are the halves of config/default, which places them
+			expectSound(ctx, path)
+		}
+		for _, component := range components {
+			expectSound(ctx, overlay("", component))
+		}
+	})
 
-// only returns the one object of a kind.
-func only[T any](m manifests, kind string) T {
-	GinkgoHelper()
-	all := every[T](m, kind)
-	Expect(all).To(HaveLen(1), kind)
-	return all[0]
-}
+	// Rendering knows no types. The samples are really applied elsewhere: their namespace has to exist.
+	It("is taken by the API server with all its fields", func(ctx SpecContext) {
+		_, components := kustomizations()
+		components = without(components, "prometheus", "cert-manager") // need the CRDs of other projects
+		withWebhooks := without(components, "without-webhook", "service-cluster-ip-range")
+		for _, path := range []string{overlay("", components...), overlay("", withWebhooks...), uninstall} {
+			c.Kubectl(ctx, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-k", path)
+		}
+	})
+})
+
+// An admin applies the manifests again and again, or lets a GitOps tool do so. Each time that moves an object rolls something
+// out, or wakes somebody.
+var _ = DescribeTable("Applying a second time changes nothing", func(ctx SpecContext, kustomization string) {
+	settled := func() inventory.Objects {
+		GinkgoHelper()
+		ctx, cancel := context.WithTimeout(ctx, cluster.Timeout)
+		defer cancel()
+		objects, err := inventory.Settled(ctx, c.AdminConfig())
+		Expect(err).NotTo(HaveOccurred())
+		return objects
+	}
+	// The ranges of the samples need a moment to become known to the API server, and then their fixed addresses are taken.
+	Eventually(func() error {
+		_, err := framework.Kubectl(ctx, c.Kubeconfig(), "apply", "--server-side", "-k", kustomization)
+		return err
+	}).WithPolling(time.Second).Should(Succeed())
+	before := settled()
+	install(ctx, c, kustomization)
+	Expect(before.Changes(settled())).To(BeEmpty())
+},
+	Entry("of config/default", defaults),
+	Entry("of config/samples", folder+"/samples"),
+)
+
+// The namespace admits what the level "restricted" of the Pod Security Standards admits. The API server checks pods, not
+// Deployments: one that breaks the level is accepted and never runs. That others are refused proves that the namespace is guarded at all, and that no
+// line of the security contexts is idle.
+var _ = DescribeTable("A pod in our namespace", func(ctx SpecContext, spoil func(*corev1.PodSpec)) {
+	for _, template := range []corev1.PodTemplateSpec{
+		manifests.Only[appsv1.Deployment](manifests.Render(ctx, defaults), "Deployment").Spec.Template,
+		manifests.Only[batchv1.Job](manifests.Render(ctx, uninstall), "Job").Spec.Template,
+	} {
+		Expect(manifests.Admit(ctx, c.Client(), cluster.OperatorNamespace, template)).To(Succeed())
+		spoil(&template.Spec)
+		Expect(manifests.Admit(ctx, c.Client(), cluster.OperatorNamespace, template)).
+			To(MatchError(ContainSubstring(`violates PodSecurity "restricted:latest"`)))
+	}
+},
+	Entry("is refused if it is privileged", func(s *corev1.PodSpec) {
+		s.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+	}),
+	Entry("is refused if it may run as root", func(s *corev1.PodSpec) { s.SecurityContext.RunAsNonRoot = nil }),
+	Entry("is refused without a seccomp profile", func(s *corev1.PodSpec) { s.SecurityContext.SeccompProfile = nil }),
+	Entry("is refused if it may gain privileges", func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil }),
+	Entry("is refused if it keeps capabilities", func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.Capabilities = nil }),
+	Entry("is refused in the network of its node", func(s *corev1.PodSpec) { s.HostNetwork = true }),
+)
+
+// No network plugin enforces anything here: what is looked at is what the manifests say.
+var _ = Describe("The NetworkPolicy of the manager", func() {
+	policyOf := func(m manifests.Manifests) networkingv1.NetworkPolicySpec {
+		GinkgoHelper()
+		return manifests.Named[networkingv1.NetworkPolicy](m, "NetworkPolicy", "clusterip-operator-manager").Spec
+	}
+
+	It("selects its pods, and opens the ports that they serve and no others", func(ctx SpecContext) {
+		m := manifests.Render(ctx, defaults)
+		policy, pod := policyOf(m), manifests.Only[appsv1.Deployment](m, "Deployment").Spec.Template
+		selector, err := metav1.LabelSelectorAsSelector(&policy.PodSelector)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(selector.Matches(labels.Set(pod.Labels))).To(BeTrue())
+		Expect(policy.PolicyTypes).To(ConsistOf(networkingv1.PolicyTypeIngress))
+		var served, open []int32
+		for _, port := range pod.Spec.Containers[0].Ports {
+			served = append(served, port.ContainerPort)
+		}
+		for _, rule := range policy.Ingress {
+			Expect(rule.From).To(BeEmpty(), "a source that is missing switches steering off")
+			for _, port := range rule.Ports {
+				open = append(open, port.Port.IntVal)
+			}
+		}
+		Expect(open).To(ConsistOf(served))
+	})
+
+	It("lets, with the component, labelled namespaces alone read metrics, and replicas reach one another", func(ctx SpecContext) {
+		policy := policyOf(manifests.Render(ctx, overlay("", folder+"/components/network-policy")))
+		Expect(policy.PolicyTypes).To(ConsistOf(networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress))
+		Expect(policy.Ingress).To(ContainElement(And(
+			HaveField("Ports", ConsistOf(HaveField("Port.IntVal", int32(8443)))),
+			HaveField("From", ConsistOf(HaveField("NamespaceSelector.MatchLabels", HaveKeyWithValue("metrics", "enabled")))))))
+		Expect(policy.Egress).To(ContainElement(And(
+			HaveField("To", ConsistOf(HaveField("PodSelector.MatchLabels", HaveKeyWithValue("app.kubernetes.io/component", "manager")))),
+			HaveField("Ports", ConsistOf(HaveField("Port.IntVal", int32(9443)))))))
+	})
+
+	// The patch stands in a comment of the manifest, for admins to take.
+	It("is closed to all but API servers and replicas by the patch that it shows", func(ctx SpecContext) {
+		text, err := os.ReadFile(filepath.Join(folder, "base/network_policy.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		_, shown, _ := strings.Cut(string(text), "#   patches:\n")
+		shown, _, _ = strings.Cut(shown, "apiVersion:")
+		dir := overlay("\npatches:\n" + strings.ReplaceAll(shown, "#   ", ""))
+		rule := policyOf(manifests.Render(ctx, dir)).Ingress[0]
+		Expect(rule.Ports).To(ConsistOf(HaveField("Port.IntVal", int32(9443))))
+		Expect(rule.From).To(HaveLen(3))
+		c.Kubectl(ctx, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-k", dir)
+	})
+})

@@ -9,7 +9,6 @@ package deployment_test
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
 
 func TestDeployment(t *testing.T) {
@@ -26,73 +26,54 @@ func TestDeployment(t *testing.T) {
 
 // What config/ installs.
 const (
-	folder         = "../../../config"
-	defaults       = folder + "/default"
-	uninstall      = folder + "/components/uninstall"
-	namespace      = "clusterip-operator-system"
-	managerAccount = "clusterip-operator-manager"
-	leaverAccount  = "clusterip-operator-uninstall"
+	folder    = "../../../config"
+	defaults  = folder + "/default"
+	uninstall = folder + "/components/uninstall"
 
+	leaverAccount      = "clusterip-operator-uninstall"
 	migrationNamespace = "kube-system"
 	migrationAccount   = "clusterip-operator-migration"
 )
-
-// homeOf is the namespace of an account.
-func homeOf(account string) string {
-	if account == migrationAccount {
-		return migrationNamespace
-	}
-	return namespace
-}
 
 var (
 	// c has config/default in it, and no manager but while a spec runs one.
 	c *cluster.Cluster
 	// witness is the audit log of c.
-	witness auditLog
+	witness manifests.AuditLog
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	witness = auditLog(filepath.Join(GinkgoT().TempDir(), "audit.log"))
-	c = audited(ctx, witness, framework.Options{})
+	c, witness = audited(ctx, framework.Options{})
 	install(ctx, c, defaults)
 })
 
 // audited starts a cluster that writes down what our accounts ask for.
-func audited(ctx context.Context, log auditLog, options framework.Options) *cluster.Cluster {
+func audited(ctx context.Context, options framework.Options) (*cluster.Cluster, manifests.AuditLog) {
 	GinkgoHelper()
+	log, flags := manifests.NewAuditLog(cluster.OperatorNamespace+":"+cluster.OperatorAccount, cluster.OperatorNamespace+":"+leaverAccount,
+		migrationNamespace+":"+migrationAccount)
 	// Privileged pods are allowed by most clusters' API servers, so that it is the namespace which keeps them out.
-	options.Args = append(log.flags(), "--allow-privileged=true")
-	return cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: options})
+	options.Args = append(flags, "--allow-privileged=true")
+	return cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: options}), log
 }
 
 // install applies a kustomization as the README says.
 func install(ctx context.Context, c *cluster.Cluster, kustomization string) {
 	GinkgoHelper()
-	kubectl(ctx, c, "apply", "--server-side", "-k", kustomization)
-}
-
-// kubectl runs kubectl as an administrator.
-func kubectl(ctx context.Context, c *cluster.Cluster, args ...string) string {
-	GinkgoHelper()
-	output, err := framework.Kubectl(ctx, c.Kubeconfig(), args...)
-	Expect(err).NotTo(HaveOccurred())
-	return output
+	c.Kubectl(ctx, "apply", "--server-side", "-k", kustomization)
 }
 
 // as writes a kubeconfig with the token of a ServiceAccount of ours.
-func as(ctx context.Context, c *cluster.Cluster, account string) string {
+func as(ctx context.Context, c *cluster.Cluster, namespace, account string) string {
 	GinkgoHelper()
-	config, err := c.ConfigForServiceAccount(ctx, homeOf(account), account)
+	config, err := c.ConfigForServiceAccount(ctx, namespace, account)
 	Expect(err).NotTo(HaveOccurred())
-	path := filepath.Join(GinkgoT().TempDir(), account+".kubeconfig")
-	Expect(framework.WriteKubeconfig(path, config)).To(Succeed())
-	return path
+	return cluster.KubeconfigOf(config)
 }
 
-// apply applies a text as an administrator.
-func apply(ctx context.Context, text string) {
+// expectExact wants an account to have been refused nothing, and to have used what it is granted and nothing else.
+func expectExact(used, granted []string) {
 	GinkgoHelper()
-	_, err := framework.KubectlWithInput(ctx, c.Kubeconfig(), text, "apply", "--server-side", "-f", "-")
-	Expect(err).NotTo(HaveOccurred())
+	Expect(manifests.Beyond(used, granted)).To(BeEmpty(), "used, and not granted")
+	Expect(manifests.Beyond(granted, used)).To(BeEmpty(), "granted, and not used")
 }

@@ -13,112 +13,58 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
-
-// webhookKinds are the kinds of the webhook configurations, both of the name in webhookName.
-var webhookKinds = []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
-
-const webhookName = "clusterip-operator"
-
-func isWebhooks(o unstructured.Unstructured) bool { return slices.Contains(webhookKinds, o.GetKind()) }
-
-// webhookTimeout is how many seconds the API server waits for a webhook here: with the two that are shipped, a busy machine would let requests
-// pass unanswered.
-const webhookTimeout int64 = 10
-
-// redirect leads the API server to a manager on loopback, for want of pods behind the Service.
-func redirect(ctx context.Context, c *cluster.Cluster, m manifests, address string) {
-	GinkgoHelper()
-	_, port, _ := strings.Cut(address, ":")
-	var text strings.Builder
-	for _, object := range m {
-		if !isWebhooks(object) {
-			continue
-		}
-		webhooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
-		Expect(err).NotTo(HaveOccurred())
-		for _, webhook := range webhooks {
-			config := webhook.(map[string]any)["clientConfig"].(map[string]any)
-			path, _, _ := unstructured.NestedString(config, "service", "path")
-			delete(config, "service")
-			webhook.(map[string]any)["timeoutSeconds"] = webhookTimeout
-			config["url"] = "https://localhost:" + port + path
-		}
-		Expect(unstructured.SetNestedSlice(object.Object, webhooks, "webhooks")).To(Succeed())
-		document, err := yaml.Marshal(object.Object)
-		Expect(err).NotTo(HaveOccurred())
-		fmt.Fprintf(&text, "---\n%s", document)
-	}
-	_, err := framework.KubectlWithInput(ctx, c.Kubeconfig(), text.String(), "apply", "--server-side", "-f", "-")
-	Expect(err).NotTo(HaveOccurred())
-}
 
 // deleteAsController deletes an IPAddress as an account that the webhooks let pass.
 func deleteAsController(ctx context.Context, c *cluster.Cluster, address string) {
 	GinkgoHelper()
-	config, err := c.ConfigForUser("system:serviceaccount:kube-system:generic-garbage-collector", "system:masters")
-	Expect(err).NotTo(HaveOccurred())
-	networking, err := framework.NetworkingFor(config, "v1")
-	Expect(err).NotTo(HaveOccurred())
-	Expect(networking.IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})).To(Succeed())
+	controller := cluster.ClientAs(c.Access, "system:serviceaccount:kube-system:generic-garbage-collector")
+	Expect(controller.NetworkingV1().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})).To(Succeed())
 }
 
-// failedOpen counts the calls of a webhook that the API server has gone on without an answer of. Matching what is to be called never fails.
-func failedOpen(ctx context.Context, c *cluster.Cluster, webhook string) float64 {
+// configurationsOf are the two webhook configurations among manifests.
+func configurationsOf(m manifests.Manifests) (admissionregistrationv1.MutatingWebhookConfiguration, admissionregistrationv1.ValidatingWebhookConfiguration) {
 	GinkgoHelper()
-	text, err := c.Client().Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	metrics, err := framework.ParseMetrics(string(text))
-	Expect(err).NotTo(HaveOccurred())
-	failures, _ := metrics.Value("apiserver_admission_match_condition_evaluation_errors_total")
-	Expect(failures).To(BeZero(), "conditions that cannot be evaluated")
-	value, _ := metrics.Value("apiserver_admission_webhook_fail_open_count", "name", webhook+".clusterip-operator.io")
-	return value
+	return manifests.Only[admissionregistrationv1.MutatingWebhookConfiguration](m, "MutatingWebhookConfiguration"),
+		manifests.Only[admissionregistrationv1.ValidatingWebhookConfiguration](m, "ValidatingWebhookConfiguration")
 }
 
 // The API server finds the pods through a Service, and the manager finds the configurations by their names: what does not match is no error
 // anywhere, for all of it fails open.
 var _ = Describe("The webhook configurations", func() {
 	It("lead to the port on which every manager serves", func(ctx SpecContext) {
-		m := render(ctx, defaults)
-		pod := only[appsv1.Deployment](m, "Deployment").Spec.Template
-		service := named[corev1.Service](m, "Service", "clusterip-operator-webhook")
+		m := manifests.Render(ctx, defaults)
+		pod := manifests.Only[appsv1.Deployment](m, "Deployment").Spec.Template
+		service := manifests.Named[corev1.Service](m, "Service", "clusterip-operator-webhook")
 		Expect(labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))).To(BeTrue())
 		port := service.Spec.Ports[0]
 		container := pod.Spec.Containers[0]
 		Expect(container.Ports).To(ContainElement(And(HaveField("Name", port.TargetPort.StrVal), HaveField("ContainerPort", BeEquivalentTo(9443)))))
-		Expect(only[corev1.ConfigMap](m, "ConfigMap").Data["config.yaml"]).To(ContainSubstring(`bindAddress: ":9443"`))
-		for _, config := range clientConfigs(m) {
-			Expect(config.Service).NotTo(BeNil())
-			Expect(config.Service.Namespace + "/" + config.Service.Name).To(Equal(service.Namespace + "/" + service.Name))
-			Expect(*config.Service.Port).To(Equal(port.Port))
-		}
+		Expect(manifests.Only[corev1.ConfigMap](m, "ConfigMap").Data["config.yaml"]).To(ContainSubstring(`bindAddress: ":9443"`))
+		here := HaveField("ClientConfig.Service", HaveValue(And(
+			HaveField("Namespace", service.Namespace), HaveField("Name", service.Name), HaveField("Port", HaveValue(Equal(port.Port))))))
+		mutating, validating := configurationsOf(m)
+		Expect(mutating.Webhooks).To(HaveEach(here))
+		Expect(validating.Webhooks).To(HaveEach(here))
 	})
 
 	// Whoever adds a webhook has to think of these: no webhook of ours may ever stand between the API server and its own objects.
 	It("fail open, soon, and leave the API server, controllers and ourselves alone", func(ctx SpecContext) {
-		m := render(ctx, defaults)
-		mutating := named[admissionregistrationv1.MutatingWebhookConfiguration](m, webhookKinds[0], webhookName)
-		validating := named[admissionregistrationv1.ValidatingWebhookConfiguration](m, webhookKinds[1], webhookName)
-		Expect(mutating.Webhooks).To(HaveLen(1))
-		Expect(validating.Webhooks).To(HaveLen(3))
-		for _, w := range mutating.Webhooks {
-			expectHarmless(w.FailurePolicy, w.TimeoutSeconds, w.MatchConditions)
-			Expect(*w.SideEffects).To(Equal(admissionregistrationv1.SideEffectClassNoneOnDryRun))
-			Expect(*w.ReinvocationPolicy).To(Equal(admissionregistrationv1.IfNeededReinvocationPolicy))
-		}
-		for _, w := range validating.Webhooks {
-			expectHarmless(w.FailurePolicy, w.TimeoutSeconds, w.MatchConditions)
-			Expect(*w.SideEffects).To(Equal(admissionregistrationv1.SideEffectClassNone))
-		}
+		mutating, validating := configurationsOf(manifests.Render(ctx, defaults))
+		harmless := And(
+			HaveField("FailurePolicy", HaveValue(Equal(admissionregistrationv1.Ignore))), HaveField("TimeoutSeconds", HaveValue(BeEquivalentTo(2))),
+			HaveField("MatchConditions", ContainElements(HaveField("Expression", ContainSubstring(`!= "system:apiserver"`)),
+				HaveField("Expression", ContainSubstring(`"system:serviceaccount:`+cluster.OperatorNamespace+`:"`)))))
+		Expect(mutating.Webhooks).To(And(HaveLen(1), HaveEach(And(harmless,
+			HaveField("SideEffects", HaveValue(Equal(admissionregistrationv1.SideEffectClassNoneOnDryRun))),
+			HaveField("ReinvocationPolicy", HaveValue(Equal(admissionregistrationv1.IfNeededReinvocationPolicy)))))))
+		Expect(validating.Webhooks).To(And(HaveLen(3), HaveEach(And(harmless,
+			HaveField("SideEffects", HaveValue(Equal(admissionregistrationv1.SideEffectClassNone)))))))
 	})
 
 	// Nobody listens: the Service has no pods behind it.
@@ -132,26 +78,6 @@ var _ = Describe("The webhook configurations", func() {
 	})
 })
 
-func expectHarmless(policy *admissionregistrationv1.FailurePolicyType, seconds *int32, conditions []admissionregistrationv1.MatchCondition) {
-	GinkgoHelper()
-	Expect(*policy).To(Equal(admissionregistrationv1.Ignore))
-	Expect(*seconds).To(BeEquivalentTo(2))
-	Expect(conditions).To(ContainElements(
-		HaveField("Expression", ContainSubstring(`!= "system:apiserver"`)),
-		HaveField("Expression", ContainSubstring(`"system:serviceaccount:`+namespace+`:"`))))
-}
-
-func clientConfigs(m manifests) (all []admissionregistrationv1.WebhookClientConfig) {
-	GinkgoHelper()
-	for _, w := range named[admissionregistrationv1.MutatingWebhookConfiguration](m, webhookKinds[0], webhookName).Webhooks {
-		all = append(all, w.ClientConfig)
-	}
-	for _, w := range named[admissionregistrationv1.ValidatingWebhookConfiguration](m, webhookKinds[1], webhookName).Webhooks {
-		all = append(all, w.ClientConfig)
-	}
-	return all
-}
-
 // Which requests the API server asks about. It counts them, whether anybody answers or not: here nobody does.
 var _ = Describe("The match conditions", Ordered, func() {
 	var m *cluster.Cluster
@@ -159,34 +85,25 @@ var _ = Describe("The match conditions", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		m = cluster.Start(ctx, cluster.Options{WithoutOperator: true})
 		Expect(m.InstallCRDs(ctx)).To(Succeed())
-		redirect(ctx, m, render(ctx, folder+"/webhook"), "127.0.0.1:9") // discard: nobody listens
+		m.LeadWebhooks(ctx, manifests.Render(ctx, folder+"/webhook"), 9) // discard: nobody listens
 	})
 
-	// asked counts the calls that a request leads to. Nobody else leads to any.
+	// asked counts the calls that a request leads to. Nobody else leads to any. The API server goes on without an answer; matching never fails.
 	sofar := map[string]float64{}
-	asked := func(ctx context.Context, webhook string, do func()) (calls float64) {
+	asked := func(ctx context.Context, webhook string, do func()) float64 {
 		GinkgoHelper()
 		do()
-		before := sofar[webhook]
-		sofar[webhook] = failedOpen(ctx, m, webhook)
+		before, metrics := sofar[webhook], cluster.ScrapeAPIServer(ctx, m.Access)
+		failures, _ := metrics.Value("apiserver_admission_match_condition_evaluation_errors_total")
+		Expect(failures).To(BeZero(), "conditions that cannot be evaluated")
+		sofar[webhook], _ = metrics.Value("apiserver_admission_webhook_fail_open_count", "name", webhook+".clusterip-operator.io")
 		return sofar[webhook] - before
 	}
-	// send sends the text of a Service with a request of a verb.
-	send := func(ctx context.Context, request *rest.Request, text string) func() {
+	apply := func(ctx context.Context, text string) func() {
 		return func() {
 			GinkgoHelper()
-			request = request.Namespace(cluster.Namespace).Resource("services").Body([]byte("apiVersion: v1\nkind: Service\n" + text))
-			Expect(request.Do(ctx).Error()).To(Succeed())
+			m.Apply(ctx, "apiVersion: v1\nkind: Service\n"+text, "--force-conflicts")
 		}
-	}
-	create := func(ctx context.Context, text string) func() {
-		return send(ctx, m.Client().CoreV1().RESTClient().Post().SetHeader("Content-Type", "application/yaml"), text)
-	}
-	apply := func(ctx context.Context, name, text string) func() {
-		return send(ctx, m.Client().CoreV1().RESTClient().Patch(types.ApplyYAMLPatchType).Name(name).Param("fieldManager", "test").Param("force", "true"), text)
-	}
-	replace := func(ctx context.Context, name, text string) func() {
-		return send(ctx, m.Client().CoreV1().RESTClient().Put().Name(name).SetHeader("Content-Type", "application/yaml"), text)
 	}
 	const ports = "spec: {ports: [{port: 80}]"
 
@@ -195,7 +112,7 @@ var _ = Describe("The match conditions", Ordered, func() {
 			"plain": ports + "}", "typed": ports + ", type: ClusterIP}", "node": ports + ", type: NodePort}", "load": ports + ", type: LoadBalancer}",
 			"fixed": ports + ", clusterIP: 10.96.0.33}", "dual": ports + ", ipFamilyPolicy: PreferDualStack}", "empty": ports + ", clusterIP: \"\"}",
 		} {
-			Expect(asked(ctx, "service", create(ctx, "metadata: {name: "+name+"}\n"+spec))).To(BeEquivalentTo(1), name)
+			Expect(asked(ctx, "service", apply(ctx, "metadata: {name: "+name+"}\n"+spec))).To(BeEquivalentTo(1), name)
 		}
 	})
 
@@ -203,7 +120,7 @@ var _ = Describe("The match conditions", Ordered, func() {
 		for name, spec := range map[string]string{
 			"headless": ports + ", clusterIP: None}", "named": "spec: {type: ExternalName, externalName: a.example}",
 		} {
-			Expect(asked(ctx, "service", create(ctx, "metadata: {name: "+name+"}\n"+spec))).To(BeZero(), name)
+			Expect(asked(ctx, "service", apply(ctx, "metadata: {name: "+name+"}\n"+spec))).To(BeZero(), name)
 		}
 	})
 
@@ -227,75 +144,72 @@ var _ = Describe("The match conditions", Ordered, func() {
 			{"no address any more", "metadata: {name: u}\nspec: {type: ExternalName, externalName: a.example}", 0},
 			{"an address again", "metadata: {name: u}\n" + ports + ", type: ClusterIP}", 1},
 		} {
-			Expect(asked(ctx, "service", apply(ctx, "u", step.text))).To(BeEquivalentTo(step.want), step.what)
+			Expect(asked(ctx, "service", apply(ctx, step.text))).To(BeEquivalentTo(step.want), step.what)
 		}
-		Expect(asked(ctx, "service", replace(ctx, "u", "metadata: {name: u, labels: {c: d}}\n"+ports+"}"))).To(BeZero(), "a replacement that leaves the addresses out")
+		replaced := framework.NewService(cluster.Namespace, "u", framework.WithLabel("c", "d"))
+		Expect(asked(ctx, "service", func() {
+			Expect(m.Client().CoreV1().Services(cluster.Namespace).Update(ctx, replaced, metav1.UpdateOptions{})).Error().NotTo(HaveOccurred())
+		})).To(BeZero(), "a replacement that leaves the addresses out")
 	})
 
 	It("ask about deleted IPAddresses, unless a controller deletes them", func(ctx SpecContext) {
-		for i, user := range []string{"admin", "system:serviceaccount:default:mine", "system:kube-controller-manager", "system:serviceaccount:kube-system:namespace-controller", "system:serviceaccount:" + namespace + ":" + managerAccount} {
-			address := fmt.Sprintf("10.118.0.%d", i+1)
+		for user, want := range map[string]int{
+			"admin": 1, "system:serviceaccount:default:mine": 1, "system:kube-controller-manager": 0,
+			"system:serviceaccount:kube-system:namespace-controller": 0, "system:serviceaccount:" + cluster.OperatorNamespace + ":" + cluster.OperatorAccount: 0,
+		} {
+			const address = "10.118.0.1"
 			m.CreateIPAddress(ctx, framework.NewIPAddress(address, "default", "gone"))
-			config, err := m.ConfigForUser(user, "system:masters")
-			Expect(err).NotTo(HaveOccurred())
-			networking, err := framework.NetworkingFor(config, "v1")
-			Expect(err).NotTo(HaveOccurred())
-			want := 0
-			if i < 2 {
-				want = 1
-			}
 			Expect(asked(ctx, "ipaddress", func() {
-				Expect(networking.IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})).To(Succeed())
+				Expect(cluster.ClientAs(m.Access, user).NetworkingV1().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})).To(Succeed())
 			})).To(BeEquivalentTo(want), user)
 		}
 	})
 
 	It("ask about ServiceCIDRs and policies when their specs change", func(ctx SpecContext) {
 		Expect(asked(ctx, "servicecidr", func() { m.CreateServiceCIDR(ctx, "asked", "10.117.0.0/24") })).To(BeEquivalentTo(1))
-		Expect(asked(ctx, "servicecidr", func() { kubectl(ctx, m, "label", "servicecidr", "asked", "a=b") })).To(BeZero())
-		const policy = "apiVersion: clusterip-operator.io/v1alpha1\nkind: ServiceCIDRPolicy\nmetadata: {name: asked, labels: {a: %s}}\nspec: {serviceCIDRs: [%s]}"
-		apply := func(label, cidr string) func() {
-			return func() {
-				GinkgoHelper()
-				_, err := framework.KubectlWithInput(ctx, m.Kubeconfig(), fmt.Sprintf(policy, label, cidr), "apply", "--server-side", "-f", "-")
-				Expect(err).NotTo(HaveOccurred())
-			}
+		Expect(asked(ctx, "servicecidr", func() { m.Kubectl(ctx, "label", "servicecidr", "asked", "a=b") })).To(BeZero())
+		change := func(patch string) func() {
+			return func() { m.Kubectl(ctx, "patch", "servicecidrpolicy", "asked", "--type=merge", "-p", patch) }
 		}
-		Expect(asked(ctx, "servicecidrpolicy", apply("b", "asked"))).To(BeEquivalentTo(1))
-		Expect(asked(ctx, "servicecidrpolicy", apply("c", "asked"))).To(BeZero())
-		Expect(asked(ctx, "servicecidrpolicy", apply("c", "other"))).To(BeEquivalentTo(1))
+		Expect(asked(ctx, "servicecidrpolicy", func() { m.AddPolicy(ctx, "asked", "{serviceCIDRs: [asked]}") })).To(BeEquivalentTo(1))
+		Expect(asked(ctx, "servicecidrpolicy", change(`{"metadata":{"labels":{"a":"c"}}}`))).To(BeZero())
+		Expect(asked(ctx, "servicecidrpolicy", change(`{"spec":{"serviceCIDRs":["other"]}}`))).To(BeEquivalentTo(1))
 	})
 })
 
 // Two ways to do without what config/default brings for the webhooks. Neither may leave something behind that is of no use, permissions first of
 // all.
 var _ = Describe("Instead of certificates of our own", func() {
-	grants := func(m manifests) []string { return granted(m, managerAccount) }
+	expectNotGranted := func(m manifests.Manifests, words ...string) {
+		GinkgoHelper()
+		granted := strings.Join(manifests.Granted(m, cluster.OperatorNamespace, cluster.OperatorAccount), ", ")
+		for _, word := range words {
+			Expect(granted).NotTo(ContainSubstring(word))
+		}
+	}
 
 	It("cert-manager issues them, and the manager may not", func(ctx SpecContext) {
-		m := render(ctx, overlay(folder+"/components/cert-manager"))
-		pod := only[appsv1.Deployment](m, "Deployment").Spec.Template.Spec
+		m := manifests.Render(ctx, overlay("", folder+"/components/cert-manager"))
+		pod := manifests.Only[appsv1.Deployment](m, "Deployment").Spec.Template.Spec
 		mount := pod.Containers[0].VolumeMounts[len(pod.Containers[0].VolumeMounts)-1]
 		Expect(pod.Containers[0].Args).To(ContainElement("--webhook-cert-dir=" + mount.MountPath))
 		volume := pod.Volumes[slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })]
-		certificate := only[map[string]any](m, "Certificate")
+		certificate := manifests.Only[map[string]any](m, "Certificate")
 		Expect(certificate).To(HaveKeyWithValue("spec", HaveKeyWithValue("secretName", volume.Secret.SecretName)))
-		service := named[corev1.Service](m, "Service", "clusterip-operator-webhook")
+		service := manifests.Named[corev1.Service](m, "Service", "clusterip-operator-webhook")
 		Expect(certificate).To(HaveKeyWithValue("spec", HaveKeyWithValue("dnsNames", ConsistOf(service.Name+"."+service.Namespace+".svc"))))
 		meta := certificate["metadata"].(map[string]any)
-		for _, kind := range webhookKinds {
-			configuration := only[map[string]any](m, kind)
-			Expect(configuration).To(HaveKeyWithValue("metadata", HaveKeyWithValue("annotations",
-				HaveKeyWithValue("cert-manager.io/inject-ca-from", fmt.Sprintf("%s/%s", meta["namespace"], meta["name"])))))
-		}
-		Expect(grants(m)).NotTo(ContainElement(Or(ContainSubstring("secrets"), ContainSubstring("webhookconfigurations"))))
+		mutating, validating := configurationsOf(m)
+		injected := HaveKeyWithValue("cert-manager.io/inject-ca-from", fmt.Sprintf("%s/%s", meta["namespace"], meta["name"]))
+		Expect([]map[string]string{mutating.Annotations, validating.Annotations}).To(HaveEach(injected))
+		expectNotGranted(m, "secrets", "webhookconfigurations")
 	})
 
 	It("there may be no webhooks at all", func(ctx SpecContext) {
-		m := render(ctx, overlay(folder+"/components/without-webhook"))
-		Expect(only[appsv1.Deployment](m, "Deployment").Spec.Template.Spec.Containers[0].Args).To(ContainElement("--webhook-bind-address=0"))
-		Expect(m).NotTo(ContainElement(HaveField("GetKind()", BeElementOf(webhookKinds))))
-		Expect(every[corev1.Service](m, "Service")).To(HaveLen(1))
-		Expect(grants(m)).NotTo(ContainElement(Or(ContainSubstring("secrets"), ContainSubstring("webhookconfigurations"), ContainSubstring("delete leases"))))
+		m := manifests.Render(ctx, overlay("", folder+"/components/without-webhook"))
+		Expect(manifests.Only[appsv1.Deployment](m, "Deployment").Spec.Template.Spec.Containers[0].Args).To(ContainElement("--webhook-bind-address=0"))
+		Expect(slices.ContainsFunc(m, cluster.IsWebhooks)).To(BeFalse())
+		Expect(manifests.Every[corev1.Service](m, "Service")).To(HaveLen(1))
+		expectNotGranted(m, "secrets", "webhookconfigurations", "delete leases")
 	})
 })

@@ -45,16 +45,6 @@ func TestChangesNameWhatIsNewGoneAndDifferent(t *testing.T) {
 	}
 }
 
-func TestLeasesOfAPIServersAreLeftOut(t *testing.T) {
-	o := Objects{}
-	o.add(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, []unstructured.Unstructured{
-		object("kube-system", "apiserver-1", "1"), object("default", "operator", "1"),
-	})
-	if len(o) != 1 || o.Get("leases.coordination.k8s.io", "default", "operator") == nil {
-		t.Errorf("got %v", o)
-	}
-}
-
 func TestFindings(t *testing.T) {
 	web := *framework.NewService("default", "web", framework.WithClusterIPs("10.0.0.1", "fd00::1"))
 	twin := *framework.NewService("default", "twin", framework.WithClusterIPs("10.0.0.1"))

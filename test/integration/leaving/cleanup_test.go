@@ -19,24 +19,45 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
+// Somebody deletes the Deployment, or the manager dies with its node, and nobody cleans up:
+//
+//  1. The manager is killed while it leads, so that its Lease stays behind.
+//  2. Services get addresses and lost IPAddresses come back: that was never ours alone.
+//  3. A range that nothing needs is deleted. kube-controller-manager lets go of it, but our finalizer holds it.
+//  4. `manager cleanup` lets go. It takes the killed manager for a running one until the Lease has run out.
+//  5. The operator is installed anew: nothing of the clean-up stands in its way.
+var _ = It("A manager that is simply gone is not missed, can be cleaned up after, and may come back", func(ctx SpecContext) {
+	c := cluster.Start(ctx, cluster.Options{BesideUpstream: true, OperatorArgs: []string{"--leader-elect=true", leaseNamespace}})
+	c.CreateServiceCIDR(ctx, "stuck", "10.104.0.0/24")
+	c.WaitLookedAfter(ctx, "stuck")
+	Expect(c.Operator.Kill()).To(Succeed())
+	output, status := cleanUp(ctx, c, leaseNamespace)
+	Expect(status).To(Equal(couldNot), strings.Join(output, "\n"))
+	worksByItself(ctx, c)
+
+	c.DeleteServiceCIDRs(ctx, "stuck")
+	Eventually(c.ServiceCIDR).WithArguments(ctx, "stuck").Should(HaveField("Finalizers", ConsistOf(cluster.OurFinalizer)), "kube-controller-manager lets go")
+	Consistently(c.Remaining).WithArguments(ctx, "stuck").WithTimeout(5 * time.Second).Should(HaveLen(1))
+
+	Eventually(func() int {
+		_, status := cleanUp(ctx, c, leaseNamespace)
+		return status
+	}).WithPolling(time.Second).Should(Equal(done), "the Lease runs out")
+	Eventually(c.Remaining).WithArguments(ctx, "stuck").Should(BeEmpty())
+	after := everything(ctx, c)
+	Expect(bare(after).Changes(after.Content())).To(BeEmpty())
+
+	c.StartOperator(ctx, "--leader-elect=true", leaseNamespace)
+	c.WaitLookedAfter(ctx, "kubernetes")
+	service := c.CreateService(ctx, "returned", framework.RequireDualStack())
+	Eventually(c.Labels).WithArguments(ctx, service.Spec.ClusterIP).Should(HaveKey(cluster.BandLabel))
+})
+
 // What the clean-up meets is laid out by hand here; no manager runs.
 var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 	var c *cluster.Cluster
 
 	BeforeAll(func(ctx SpecContext) { c = cluster.Start(ctx, cluster.Options{WithoutOperator: true}) })
-
-	// A typing error must not clean up what nobody meant.
-	DescribeTable("does nothing when it is asked for something unknown", func(ctx SpecContext, arg, complaint string) {
-		layOut(ctx, c, "unknown")
-		before := settled(ctx, c)
-		output, status := cleanUp(ctx, c, arg)
-		Expect(status).To(Equal(notKnown), strings.Join(output, "\n"))
-		Expect(strings.Join(output, "\n")).To(And(ContainSubstring(complaint), ContainSubstring("--help")))
-		Expect(before.Changes(everything(ctx, c))).To(BeEmpty())
-	},
-		Entry("a flag that does not exist", "--dryrun", "--dryrun"),
-		Entry("a word", "everything", "everything"),
-	)
 
 	// The Lease tells whether a manager works. One that has not been renewed for its duration is nobody's, and neither is one that
 	// was given back.
@@ -75,37 +96,6 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
-	// What the API server goes by when it keeps Services out of exclusive ranges would go on refusing them.
-	It("takes away what has the API server refuse Services", func(ctx SpecContext) {
-		Expect(c.InstallCRDs(ctx)).To(Succeed())
-		const name = "clusterip-operator-exclusive"
-		_, err := framework.KubectlWithInput(ctx, c.Kubeconfig(), fmt.Sprintf(`{apiVersion: clusterip-operator.io/v1alpha1, kind: ExclusiveRanges, metadata: {name: %[1]s},
-  spec: {ipv4Lengths: [], ipv6Lengths: [], ranges: {}, selectors: []}}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: %[1]s}
-spec:
-  paramKind: {apiVersion: clusterip-operator.io/v1alpha1, kind: ExclusiveRanges}
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [services]}]}
-  validations: [{expression: "false"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: %[1]s}
-spec: {policyName: %[1]s, validationActions: [Deny], paramRef: {name: %[1]s, parameterNotFoundAction: Allow}}
-`, name), "apply", "-f", "-")
-		Expect(err).NotTo(HaveOccurred())
-		said, status := cleanUp(ctx, c)
-		Expect(status).To(Equal(done), strings.Join(said, "\n"))
-		Expect(said).To(Equal([]string{"deleted ValidatingAdmissionPolicyBinding " + name, "deleted ValidatingAdmissionPolicy " + name, "deleted ExclusiveRanges " + name}))
-		for _, resource := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings", "exclusiveranges"} {
-			left, err := framework.Kubectl(ctx, c.Kubeconfig(), "get", resource, "-o", "name")
-			Expect(err).NotTo(HaveOccurred())
-			Expect(left).NotTo(ContainSubstring(name))
-		}
-	})
-
 	// Lists come in pages of 500, and what is selected by its label leaves the selection as the label is removed. A page that is
 	// counted from the front would skip as many as were done.
 	It("reaches each of thousands of IPAddresses", func(ctx SpecContext) {
@@ -114,7 +104,7 @@ spec: {policyName: %[1]s, validationActions: [Deny], paramRef: {name: %[1]s, par
 			return reserved(fmt.Sprintf("10.140.%d.%d", i/200, i%200), somebody, framework.WithIPLabel(cluster.BandLabel, "dynamic"))
 		})
 		crowd(ctx, c, kept, func(i int) *networkingv1.IPAddress {
-			return reserved(fmt.Sprintf("fd00:140::%x:%x", i/200+1, i%200+1), ourManager, framework.WithIPLabel(cluster.BandLabel, "static"))
+			return reserved(fmt.Sprintf("fd00:140::%x:%x", i/200+1, i%200+1), cluster.ManagedByUs, framework.WithIPLabel(cluster.BandLabel, "static"))
 		})
 		crowd(ctx, c, 100, func(i int) *networkingv1.IPAddress { // in between, and nothing of ours
 			return reserved(fmt.Sprintf("10.140.%d.%d", i/50, 200+i%50), somebody)

@@ -15,8 +15,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -32,24 +30,18 @@ func TestLeaving(t *testing.T) {
 const (
 	done     = 0
 	couldNot = 1
-	notKnown = 2
 )
 
 const (
 	// somebody manages IPAddresses too, and uses labels, annotations and finalizers like everybody.
 	somebody  = "widgets.example.com"
 	theirHold = "widgets.example.com/hold"
-	// ourManager is how the operator marks the IPAddresses that it keeps for itself.
-	ourManager = "clusterip-operator.io"
 	// ourPrefix begins our conditions.
 	ourPrefix = "clusterip-operator.io/"
 	// leaseNamespace is told to the manager and to its clean-up.
 	leaseNamespace = "--namespace=" + cluster.Namespace
-	// ourWish is an annotation on Services that the operator only reads, oldList one that earlier versions wrote. Both stay.
-	ourWish = "clusterip-operator.io/additional-ips-from"
+	// oldList is an annotation on Services that earlier versions wrote.
 	oldList = "clusterip-operator.io/additional-ips"
-	// ourSecret holds the certificate of the webhooks.
-	ourSecret = "clusterip-operator-webhook"
 )
 
 // cleanUp runs `manager cleanup` to its end and returns what it said, line by line.
@@ -72,33 +64,20 @@ func everything(ctx context.Context, c *cluster.Cluster) inventory.Objects {
 }
 
 // settled is everything once nobody writes any more.
-func settled(ctx context.Context, c *cluster.Cluster) inventory.Objects {
+func settled(ctx context.Context, c *cluster.Cluster) (now inventory.Objects) {
 	GinkgoHelper()
-	before := everything(ctx, c)
-	for deadline := time.Now().Add(cluster.Patience); time.Now().Before(deadline); {
+	Eventually(func() []string {
+		now = everything(ctx, c)
 		time.Sleep(2 * time.Second) // longer than the manager holds anything back
-		after := everything(ctx, c)
-		if len(before.Changes(after)) == 0 {
-			return after
-		}
-		before = after
-	}
-	Fail("somebody goes on writing")
-	return nil
+		return now.Changes(everything(ctx, c))
+	}).Should(BeEmpty(), "somebody goes on writing")
+	return now
 }
 
 // reserved is an IPAddress that is no Service's.
 func reserved(address, manager string, options ...framework.IPAddressOption) *networkingv1.IPAddress {
 	parent := networkingv1.ParentReference{Group: "example.com", Resource: "widgets", Namespace: "factory", Name: "gear"}
 	return framework.NewIPAddress(address, "", "", append(options, framework.ManagedBy(manager), framework.WithParent(parent))...)
-}
-
-// touch changes a Service in a way that is of no importance.
-func touch(ctx context.Context, c *cluster.Cluster, name string) {
-	GinkgoHelper()
-	_, err := c.Client().CoreV1().Services(cluster.Namespace).Patch(ctx, name, types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"example.com/touched":"yes"}}}`), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
 }
 
 // worksByItself wants a cluster to allocate, and to restore an IPAddress, without a manager of ours. The Service of the
@@ -111,10 +90,9 @@ func worksByItself(ctx context.Context, c *cluster.Cluster) {
 		Expect(c.Owner(ctx, address)).To(Equal(cluster.Namespace + "/" + service.Name))
 		c.DeleteIPAddress(ctx, address)
 	}
-	touch(ctx, c, service.Name)
+	Expect(c.PatchService(ctx, service.Name, `{"metadata":{"annotations":{"example.com/touched":"yes"}}}`)).Error().NotTo(HaveOccurred())
 	for _, address := range service.Spec.ClusterIPs {
-		Eventually(c.Owner).WithArguments(ctx, address).WithTimeout(cluster.Patience).
-			Should(Equal(cluster.Namespace+"/"+service.Name), "the API server's own repair")
+		Eventually(c.Owner).WithArguments(ctx, address).Should(Equal(cluster.Namespace+"/"+service.Name), "the API server's own repair")
 		ip := c.IPAddress(ctx, address)
 		Expect(ip.Labels).To(HaveLen(2))
 		Expect(ip.ManagedFields).To(HaveEach(HaveField("Manager", "kube-apiserver")))

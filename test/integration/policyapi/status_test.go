@@ -24,36 +24,7 @@ var _ = Describe("The status", func() {
 		DeferCleanup(admin.Delete, policy)
 		policy.Status = programmed()
 		Expect(admin.Update(ctx, policy)).To(Succeed())
-		Expect(stored(ctx, "boast").Status).To(BeZero())
-	})
-
-	It("brings no change of the spec along", func(ctx SpecContext) {
-		policy := created(ctx, "separate", v1alpha1.ServiceCIDRPolicySpec{ServiceCIDRs: []string{"tenant-a"}})
-		policy.Spec.ServiceCIDRs, policy.Status = []string{"tenant-b"}, programmed()
-		Expect(admin.Status().Update(ctx, policy)).To(Succeed())
-		got := stored(ctx, "separate")
-		Expect(got.Spec.ServiceCIDRs).To(Equal([]string{"tenant-a"}))
-		Expect(got.Status.Conditions).To(HaveLen(1))
-	})
-
-	It("leaves the generation alone, which the spec moves", func(ctx SpecContext) {
-		policy := created(ctx, "generation", v1alpha1.ServiceCIDRPolicySpec{})
-		policy.Status = programmed()
-		Expect(admin.Status().Update(ctx, policy)).To(Succeed())
-		Expect(policy.Generation).To(Equal(int64(1)))
-		policy.Spec.Priority = 1
-		Expect(admin.Update(ctx, policy)).To(Succeed())
-		Expect(policy.Generation).To(Equal(int64(2)))
-		Expect(policy.Status.ObservedGeneration).To(Equal(int64(1)), "the update has taken the status away")
-	})
-
-	It("has room for one range that two ServiceCIDRs offer, and for both families of one", func(ctx SpecContext) {
-		policy := created(ctx, "ranges", v1alpha1.ServiceCIDRPolicySpec{})
-		policy.Status.Ranges = []v1alpha1.PolicyRange{
-			{ServiceCIDR: "a", CIDR: "10.96.0.0/24"}, {ServiceCIDR: "a", CIDR: "fd00:10:96::/112"}, {ServiceCIDR: "b", CIDR: "10.96.0.0/24"},
-		}
-		Expect(admin.Status().Update(ctx, policy)).To(Succeed())
-		Expect(stored(ctx, "ranges").Status.Ranges).To(Equal(policy.Status.Ranges))
+		Expect(c.Policy(ctx, "boast").Status).To(BeZero())
 	})
 
 	It("remembers ten refusals and no eleventh", func(ctx SpecContext) {
@@ -83,7 +54,7 @@ var _ = Describe("The status", func() {
 		part(`{refusals: [{time: "2026-01-01T00:00:00.000000Z", service: shop/cart, message: full}]}`, v1alpha1.ManagerAdmission)
 		part(`{observedGeneration: 1, ranges: [{serviceCIDR: a, cidr: "fd00:10:96::/112", dynamic: {size: 1, used: 1, free: 0, cooling: 0,
 			reserved: 0}, static: {size: 1, used: 1, free: 0, cooling: 0, reserved: 0}}]}`, v1alpha1.ManagerPolicy)
-		got := stored(ctx, "shared").Status
+		got := c.Policy(ctx, "shared").Status
 		Expect(got.Refusals).To(HaveLen(1))
 		Expect(got.Ranges).To(HaveLen(1))
 	})

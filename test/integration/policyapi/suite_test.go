@@ -16,13 +16,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
-	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
 func TestPolicyAPI(t *testing.T) {
@@ -31,44 +29,32 @@ func TestPolicyAPI(t *testing.T) {
 }
 
 var (
-	// cp is a Kubernetes 1.36 that knows the kind.
-	cp *framework.ControlPlane
+	// c is a Kubernetes 1.36 that knows the kind.
+	c *cluster.Cluster
 	// admin reads and writes policies there.
 	admin client.Client
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	cp, admin = start(ctx, framework.Options{})
+	c = start(ctx, framework.Options{})
+	admin = c.Policies()
 	// An API server looks once a second for what its own extensions say of themselves, which is what kubectl asks for first.
 	Eventually(func() error {
-		_, err := framework.Kubectl(ctx, cp.Kubeconfig(), "explain", "scp")
+		_, err := framework.Kubectl(ctx, c.Kubeconfig(), "explain", "scp")
 		return err
-	}).WithTimeout(30 * time.Second).Should(Succeed())
+	}).Should(Succeed())
 }, NodeTimeout(time.Minute))
 
 // start starts a control plane that knows the kind and ends with the calling node.
-func start(ctx context.Context, options framework.Options) (*framework.ControlPlane, client.Client) {
+func start(ctx context.Context, options framework.Options) *cluster.Cluster {
 	GinkgoHelper()
-	cp := suite.ControlPlane(ctx, options)
-	Expect(cp.InstallCRDs(ctx)).To(Succeed())
-	scheme := runtime.NewScheme()
-	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	admin, err := client.New(cp.AdminConfig(), client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	return cp, admin
+	c := cluster.Start(ctx, cluster.Options{Options: options, WithoutOperator: true})
+	Expect(c.InstallCRDs(ctx)).To(Succeed())
+	return c
 }
 
-// draft is a policy as a user writes it: its spec in YAML, which may be nonsense.
-func draft(spec string) *unstructured.Unstructured {
-	GinkgoHelper()
-	policy := &unstructured.Unstructured{Object: map[string]any{}}
-	policy.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ServiceCIDRPolicy"))
-	policy.SetName("draft")
-	var fields map[string]any
-	Expect(yaml.Unmarshal([]byte(spec), &fields)).To(Succeed())
-	policy.Object["spec"] = fields
-	return policy
-}
+// draft is a policy as a user writes it.
+func draft(spec string) *unstructured.Unstructured { return cluster.PolicyText("draft", spec) }
 
 // propose asks the API server what it would say to a draft.
 func propose(ctx context.Context, admin client.Client, spec string) error {
@@ -93,20 +79,4 @@ func created(ctx context.Context, name string, spec v1alpha1.ServiceCIDRPolicySp
 	Expect(admin.Create(ctx, policy)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(admin.Delete(ctx, policy))).To(Succeed()) })
 	return policy
-}
-
-// stored reads a policy.
-func stored(ctx context.Context, name string) *v1alpha1.ServiceCIDRPolicy {
-	GinkgoHelper()
-	policy := &v1alpha1.ServiceCIDRPolicy{}
-	Expect(admin.Get(ctx, client.ObjectKey{Name: name}, policy)).To(Succeed())
-	return policy
-}
-
-// kubectl runs kubectl as an administrator.
-func kubectl(ctx context.Context, args ...string) string {
-	GinkgoHelper()
-	output, err := framework.Kubectl(ctx, cp.Kubeconfig(), args...)
-	Expect(err).NotTo(HaveOccurred())
-	return output
 }

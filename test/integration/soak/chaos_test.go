@@ -53,17 +53,11 @@ var _ = Describe("Random clients", Label("soak"), func() {
 		} else {
 			Expect(o.share()).To(BeNumerically("<", 0.01), "%s", o)
 		}
-	}, variants())
+	},
+		Entry("with policies that the webhook keeps", false),
+		Entry("with policies that the API server enforces, and outages of all replicas", true),
+	)
 })
-
-// variants are the ways in which a policy is kept: by the webhook, and where this tree can, by the API server.
-func variants() []TableEntry {
-	entries := []TableEntry{Entry("with policies that the webhook keeps", false)}
-	if enforceable() {
-		entries = append(entries, Entry("with policies that the API server enforces, and outages of all replicas", true))
-	}
-	return entries
-}
 
 // runBeside lets clients and faults go on for as long as the flag says.
 func (f *faults) runBeside(ctx context.Context, c *clients) {
@@ -119,6 +113,16 @@ func judge(events []traffic.Event) outcome {
 // share is the part of all creations that was not steered.
 func (o outcome) share() float64 {
 	return float64(o.unsteered[isStranger]+o.unsteered[isOutside]) / float64(max(1, o.creations))
+}
+
+// String is for the report.
+func (o outcome) String() string {
+	lines := []string{fmt.Sprintf("%d creations, unsteered %v (%.2f %%), %d duplicates, failed open %v",
+		o.creations, o.unsteered, 100*o.share(), len(o.duplicates), o.failedOpen)}
+	for _, d := range o.duplicates {
+		lines = append(lines, d.String())
+	}
+	return strings.Join(append(lines, o.unexcused...), "\n")
 }
 
 // of returns the duplicates with a cause.

@@ -5,22 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
-	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
 
@@ -43,7 +37,7 @@ func isExclusive(address netip.Addr) bool {
 
 // environment is a cluster with API servers that keep audit logs.
 type environment struct {
-	*steering.Bed
+	*cluster.Cluster
 	apis []*framework.APIServer
 	logs []traffic.AuditLog
 }
@@ -54,7 +48,7 @@ func start(ctx context.Context, apiServers int, tree string) *environment {
 	log, flags := traffic.NewAuditLog()
 	options := framework.Options{ServiceClusterIPRange: openRanges, Args: flags}
 	e := &environment{logs: []traffic.AuditLog{log}}
-	e.Bed = steering.Start(ctx, steering.Options{Options: options, Replicas: -1, Plain: true, Tree: tree})
+	e.Cluster = cluster.Start(ctx, cluster.Options{Options: options, Installed: true, Plain: true, Tree: tree})
 	e.apis = []*framework.APIServer{e.API}
 	for range apiServers - 1 {
 		log, options.Args = traffic.NewAuditLog()
@@ -72,32 +66,19 @@ func (e *environment) divide(ctx context.Context) {
 	e.OfferRange(ctx, "exclusive", nil, exclusiveRanges[0].String(), exclusiveRanges[1].String())
 	e.OfferRange(ctx, "open", nil, "10.98.0.0/24", "fd00:10:98::/120")
 	const service = tenant + "/reserved"
-	e.Program(ctx, "exclusive", steering.From("exclusive"), steering.ForNamespaces("soak", tenant), steering.Exclusive(), steering.OrFail(),
-		steering.CoolsDown(10*time.Second), steering.Reserves("four", reserved[0], service), steering.Reserves("six", reserved[1], service))
-	e.Program(ctx, "open", steering.From("kubernetes", "open"), steering.CoolsDown(5*time.Second), steering.WithPriority(-1))
-}
-
-// enforceable reports whether policies of this tree can be enforced inside the API server.
-func enforceable() bool {
-	definitions, err := filepath.Glob("../../../config/crd/*_servicecidrpolicies.yaml")
-	if err != nil || len(definitions) != 1 {
-		panic("config/crd has no ServiceCIDRPolicy")
-	}
-	content, err := os.ReadFile(definitions[0])
-	if err != nil {
-		panic(err)
-	}
-	return strings.Contains(string(content), " enforcement:\n")
+	e.Program(ctx, "exclusive", fmt.Sprintf(`{serviceCIDRs: [exclusive], namespaceSelector: {matchLabels: {soak: %s}}, exclusive: true, onFull: Fail,
+		coolDown: 10s, reservations: [{name: four, address: "%s", for: %s}, {name: six, address: "%s", for: %s}]}`,
+		tenant, reserved[0], service, reserved[1], service))
+	e.Program(ctx, "open", "{serviceCIDRs: [kubernetes, open], coolDown: 5s, priority: -1}")
 }
 
 // enforce lets the API server keep strangers out of the exclusive ranges, and waits until each API server does. Whether it does is asked in the
 // name of a user of whom no webhook is told.
 func (e *environment) enforce(ctx context.Context) {
 	GinkgoHelper()
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"enforcement":"APIServer"}}`))
-	Expect(e.Policies().Patch(ctx, steering.NewPolicy("exclusive"), patch)).To(Succeed())
+	Expect(e.TryPolicyChange(ctx, "exclusive", "{enforcement: APIServer}")).To(Succeed())
 	for _, api := range e.apis {
-		user := clientOf(api, "system:apiserver")
+		user := cluster.ClientAs(api.Access, "system:apiserver")
 		for _, r := range exclusiveRanges {
 			address := r.Addr().Next()
 			// In a dry run an API server looks for a chosen address in a range that it picks at random.
@@ -124,14 +105,4 @@ func (e *environment) events() []traffic.Event {
 	return slices.DeleteFunc(traffic.Events(e.logs...), func(event traffic.Event) bool {
 		return event.Resource == "services" && event.Namespace == stranger && event.Name == "probe"
 	})
-}
-
-// clientOf returns a client of a user who may do everything, at one API server.
-func clientOf(api *framework.APIServer, user string) kubernetes.Interface {
-	GinkgoHelper()
-	config, err := api.ConfigForUser(user, "system:masters")
-	Expect(err).NotTo(HaveOccurred())
-	client, err := kubernetes.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
-	return client
 }

@@ -2,6 +2,7 @@ package soak_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
@@ -109,7 +111,7 @@ func (f *faults) kubelet(ctx context.Context, replica *framework.Manager) {
 // shutdown takes more than half a minute.
 func (f *faults) restart(ctx context.Context, rng *rand.Rand) {
 	api := f.apis[rng.IntN(len(f.apis))]
-	f.failedOpen += failedOpen(ctx, api)
+	f.failedOpen += cluster.FailedOpen(context.WithoutCancel(ctx), api.Access)
 	var stopping sync.WaitGroup
 	stopping.Go(func() { _ = api.Stop() })
 	sleep(ctx, answering)
@@ -119,23 +121,12 @@ func (f *faults) restart(ctx context.Context, rng *rand.Rand) {
 	f.restarts.Add(1)
 }
 
-// failedOpen is how often an API server has gone on without our answer about a Service, since its start.
-func failedOpen(ctx context.Context, api *framework.APIServer) float64 {
-	GinkgoHelper()
-	text, err := api.Client().Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(context.WithoutCancel(ctx))
-	Expect(err).NotTo(HaveOccurred())
-	metrics, err := framework.ParseMetrics(string(text))
-	Expect(err).NotTo(HaveOccurred())
-	value, _ := metrics.Value("apiserver_admission_webhook_fail_open_count", "name", "service.clusterip-operator.io")
-	return value
-}
-
 // failedOpenInAll is that of all API servers, past lives included.
 func (f *faults) failedOpenInAll(ctx context.Context) float64 {
 	GinkgoHelper()
 	sum := f.failedOpen
 	for _, api := range f.apis {
-		sum += failedOpen(ctx, api)
+		sum += cluster.FailedOpen(ctx, api.Access)
 	}
 	return sum
 }
@@ -145,7 +136,7 @@ func (f *faults) deleteAddress() func(context.Context, *rand.Rand) {
 	GinkgoHelper()
 	var users []kubernetes.Interface
 	for _, api := range f.apis {
-		users = append(users, clientOf(api, cleaner))
+		users = append(users, cluster.ClientAs(api.Access, cleaner))
 	}
 	return func(ctx context.Context, rng *rand.Rand) {
 		user := users[rng.IntN(len(users))]
@@ -159,4 +150,10 @@ func (f *faults) deleteAddress() func(context.Context, *rand.Rand) {
 			}
 		}
 	}
+}
+
+// String is for the report.
+func (f *faults) String() string {
+	return fmt.Sprintf("replicas were killed %d times and started anew %d times, API servers restarted %d times, %d IPAddresses deleted",
+		f.kills.Load(), f.starts.Load(), f.restarts.Load(), f.deleted.Load())
 }

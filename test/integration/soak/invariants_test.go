@@ -10,7 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 
-	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
@@ -155,7 +155,7 @@ func (e *environment) unsettled(ctx context.Context) []string {
 		found = append(found, outOfRange(service.Name, inventory.ClusterIPs(&service), prefixes)...)
 	}
 	for _, address := range reserved {
-		if e.Purpose(ctx, address) != steering.Reservation && e.Owner(ctx, address) != tenant+"/reserved" {
+		if e.Purpose(ctx, address) != cluster.Reservation && e.Owner(ctx, address) != tenant+"/reserved" {
 			found = append(found, "nothing keeps the reserved address "+address)
 		}
 	}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
-	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
 
@@ -32,11 +31,11 @@ var _ = Describe("Thirty-two clients in ranges that are almost full", Label("soa
 
 	It("are served by the replica that is left when the leader is killed", func(ctx SpecContext) {
 		log, flags := traffic.NewAuditLog()
-		b := steering.Start(ctx, steering.Options{
-			Options:  framework.Options{ServiceClusterIPRange: "10.96.0.0/20,fd00:10:96::/116", Args: flags},
-			Replicas: 2, Plain: true,
+		c := cluster.Start(ctx, cluster.Options{
+			Options:   framework.Options{ServiceClusterIPRange: "10.96.0.0/20,fd00:10:96::/116", Args: flags},
+			Installed: true, Replicas: 2, Plain: true,
 		})
-		crowd := traffic.NewCrowd(b.Cluster, "crowd", 32, level)
+		crowd := traffic.NewCrowd(c, "crowd", 32, level)
 		crowd.Create(ctx, level)
 		filling := crowd.Tally.String()
 		crowd.Tally.Drop(traffic.Collided)
@@ -48,7 +47,7 @@ var _ = Describe("Thirty-two clients in ranges that are almost full", Label("soa
 			crowd.Create(ctx, creations)
 		})
 		Eventually(crowd.Done).WithTimeout(5 * time.Minute).WithPolling(10 * time.Millisecond).Should(BeNumerically(">", level+creations/3))
-		leader, survivor := lead(ctx, b)
+		leader, survivor := c.Leader(ctx)
 		before := answers(ctx, survivor)
 		Expect(leader.Kill()).To(Succeed())
 		time.Sleep(learning)
@@ -58,35 +57,18 @@ var _ = Describe("Thirty-two clients in ranges that are almost full", Label("soa
 
 		collided := crowd.Tally.Count(traffic.Collided)
 		ours, others := crowd.Collisions(traffic.Events(log))
-		AddReportEntry("the crowd", fmt.Sprintf("filling: %s\nsince then: %s\nours %q\nwith the API server's own choice %q\nthe survivor's p99: %s in the first second, %s later",
+		AddReportEntry("the crowd", fmt.Sprintf("filling: %s\nsince then: %s\nours %q\nwith the API server's own choice %q\n"+
+			"the survivor's p99: %s in the first second, %s later",
 			filling, crowd.Tally.String(), ours, others, learned.since(before).quantile(0.99), after.since(learned).quantile(0.99)))
 		Expect(float64(collided) / creations).To(BeNumerically("<", 0.01))
 		Expect(crowd.Tally.Count(traffic.Created)-filled+collided).To(Equal(creations), "%s", &crowd.Tally)
 		Expect(after.since(learned).total()).To(BeNumerically(">", creations/10), "nearly nobody was asked after the kill")
 		Expect(after.since(learned).quantile(0.99)).To(BeNumerically("<", limit))
-		b.ExpectNothingLeaked(ctx)
+		c.ExpectNothingLeaked(ctx)
 		// The operator gives an IPAddress whose Service it does not see a minute.
-		b.ExpectConsistentWithin(ctx, settling)
+		c.ExpectConsistentWithin(ctx, settling)
 	})
 })
-
-// lead returns the replica that leads, and the other one.
-func lead(ctx context.Context, b *steering.Bed) (leader, other *framework.Manager) {
-	GinkgoHelper()
-	leading := func() []float64 {
-		var leads []float64
-		for _, replica := range b.Replicas() {
-			metrics, err := replica.Metrics(ctx)
-			Expect(err).NotTo(HaveOccurred())
-			value, _ := metrics.Value("leader_election_master_status")
-			leads = append(leads, value)
-		}
-		return leads
-	}
-	Eventually(leading).WithTimeout(cluster.Patience).Should(ConsistOf(0.0, 1.0))
-	i := slices.Index(leading(), 1)
-	return b.Replicas()[i], b.Replicas()[1-i]
-}
 
 // histogram is how many answers took at most so many seconds.
 type histogram map[float64]float64

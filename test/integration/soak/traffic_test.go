@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
@@ -140,9 +139,9 @@ func (c *worker) change(ctx context.Context, i int) {
 		spec.Type, spec.ExternalName = corev1.ServiceTypeExternalName, "example.com"
 		spec.ClusterIP, spec.ClusterIPs, spec.IPFamilies, spec.IPFamilyPolicy = "", nil, nil, nil
 	case len(spec.ClusterIPs) == 1:
-		spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyRequireDualStack)
+		spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack)
 	default:
-		spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicySingleStack)
+		spec.IPFamilyPolicy = new(corev1.IPFamilyPolicySingleStack)
 		spec.ClusterIPs, spec.IPFamilies = spec.ClusterIPs[:1], spec.IPFamilies[:1]
 	}
 	begin := time.Now()
@@ -166,4 +165,9 @@ func (c *worker) remove(ctx context.Context, i int) {
 	}
 	c.deletions.Add(time.Since(begin), err)
 	c.own = slices.Delete(c.own, i, i+1)
+}
+
+// String is for the report.
+func (c *clients) String() string {
+	return fmt.Sprintf("creations: %s\nchanges: %s\ndeletions: %s", c.creations.String(), c.changes.String(), c.deletions.String())
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
-	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/steering"
 )
 
 // previous is the last commit in which replicas shared the addresses among themselves.
@@ -24,7 +23,7 @@ const previous = "4dd5c3a"
 // preStop is how long a pod of config/manager goes on to answer when it is deleted.
 const preStop = 5 * time.Second
 
-// The order of docs/steering.md, "Updating": kubectl apply -k config/default, of which the Deployment then replaces one pod after the other,
+// The order of docs/cluster.md, "Updating": kubectl apply -k config/default, of which the Deployment then replaces one pod after the other,
 // and enforcement when that is over. The replicas of the previous version are real: they are built from the history of this repository.
 var _ = Describe("A rolling update from the version before, under load", Label("soak"), Ordered, func() {
 	var (
@@ -68,27 +67,25 @@ var _ = Describe("A rolling update from the version before, under load", Label("
 		o := judge(e.events())
 		AddReportEntry("the update", fmt.Sprintf("%s\n%s\n%d passed unsteered by the version before", c, o, passed))
 		Expect(o.creations).To(BeNumerically(">", 100), "there was hardly any load")
-		Expect(e.Decisions(ctx, steering.Failed)).To(BeZero(), "replicas of this version have let Services pass")
+		Expect(e.Decisions(ctx, cluster.Failed)).To(BeZero(), "replicas of this version have let Services pass")
 		Expect(len(o.unexcused)).To(BeNumerically("<=", passed), "%s", o)
 		Expect(o.unsteered[isStranger]+o.unsteered[isOutside]).To(Equal(len(o.unexcused)), "no webhook answered: %s", o)
 		Expect(o.duplicates).To(BeEmpty(), "%s", o)
 	})
 
-	if enforceable() {
-		It("lets nobody in afterwards, when the API server enforces it and no replica is left", func(ctx SpecContext) {
-			e.enforce(ctx)
-			before := judge(e.events())
-			for _, replica := range e.Replicas() {
-				Expect(replica.Kill()).To(Succeed())
-			}
-			time.Sleep(2 * preStop)
-			after := judge(e.events())
-			AddReportEntry("without replicas", "%s", after)
-			Expect(after.creations).To(BeNumerically(">", before.creations), "there was no load")
-			Expect(after.unsteered[isStranger]).To(Equal(before.unsteered[isStranger]), "%s", after)
-			e.StartReplicas(ctx)
-		})
-	}
+	It("lets nobody in afterwards, when the API server enforces it and no replica is left", func(ctx SpecContext) {
+		e.enforce(ctx)
+		before := judge(e.events())
+		for _, replica := range e.Replicas() {
+			Expect(replica.Kill()).To(Succeed())
+		}
+		time.Sleep(2 * preStop)
+		after := judge(e.events())
+		AddReportEntry("without replicas", "%s", after)
+		Expect(after.creations).To(BeNumerically(">", before.creations), "there was no load")
+		Expect(after.unsteered[isStranger]).To(Equal(before.unsteered[isStranger]), "%s", after)
+		e.StartReplicas(ctx)
+	})
 
 	It("leaves everything in order", func(ctx SpecContext) {
 		stop()
@@ -114,8 +111,8 @@ func (e *environment) waitServing(ctx context.Context, replicas ...*framework.Ma
 		Expect(replica.WaitReady(ctx)).To(Succeed())
 		addresses = append(addresses, replica.WebhookAddress())
 	}
-	Eventually(e.Balancer.Ready).WithTimeout(cluster.Patience).Should(ContainElements(addresses))
-	Eventually(e.Authorities).WithArguments(ctx).WithTimeout(cluster.Patience).Should(HaveEach(Not(BeEmpty())))
+	Eventually(e.Balancer.Ready).Should(ContainElements(addresses))
+	Eventually(e.Authorities).WithArguments(ctx).Should(HaveEach(Not(BeEmpty())))
 	e.Operator = replicas[0]
 }
 
@@ -138,7 +135,7 @@ func checkout(commit string) (tree string) {
 	GinkgoHelper()
 	tree = GinkgoT().TempDir()
 	archive := filepath.Join(tree, "archive.tar")
-	err := run(steering.Repository, "git", "archive", "--format=tar", "--output="+archive, commit)
+	err := run(cluster.Repository, "git", "archive", "--format=tar", "--output="+archive, commit)
 	Expect(err).NotTo(HaveOccurred(), "the history of this repository is needed as far as commit %s: git fetch --unshallow", commit)
 	Expect(run(tree, "tar", "-xf", archive)).To(Succeed())
 	Expect(os.Remove(archive)).To(Succeed())

@@ -14,69 +14,49 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
-	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
-// rests are resources that are written all the time: by the replicas, to say that they live.
-var rests = []string{"leases.coordination.k8s.io"}
-
-// everything is what the API server has, versions included, and what the replicas remember.
-type everything struct {
-	objects  inventory.Objects
-	memories []float64
-}
-
-func takeDown(ctx context.Context) everything {
+// everything is what the API server has, versions included, but for Leases, which replicas renew, and for the counts in the status of policies,
+// which follow what happened before by up to half a minute, and what their being written changes.
+func everything(ctx context.Context) inventory.Objects {
 	GinkgoHelper()
-	objects, err := inventory.Everything(ctx, bed.AdminConfig())
+	objects, err := inventory.Everything(ctx, c.AdminConfig())
 	Expect(err).NotTo(HaveOccurred())
-	return everything{uncounted(objects.Without(rests...)), bed.EachMetric(ctx, "admission_in_flight_addresses")}
-}
-
-// uncounted leaves the counts out of the status of policies, which follow what happened before by up to half a minute, and what their being
-// written changes.
-func uncounted(objects inventory.Objects) inventory.Objects {
+	objects = objects.Without("leases.coordination.k8s.io")
 	for name, object := range objects {
-		if !strings.HasPrefix(name, "servicecidrpolicies.") {
-			continue
+		if strings.HasPrefix(name, "servicecidrpolicies.") {
+			object.SetResourceVersion("")
+			object.SetManagedFields(nil)
+			unstructured.RemoveNestedField(object.Object, "status", "summary")
+			unstructured.RemoveNestedField(object.Object, "status", "ranges")
 		}
-		object = object.DeepCopy()
-		object.SetResourceVersion("")
-		object.SetManagedFields(nil)
-		unstructured.RemoveNestedField(object.Object, "status", "summary")
-		unstructured.RemoveNestedField(object.Object, "status", "ranges")
-		objects[name] = object
 	}
 	return objects
 }
 
-// settle waits until nothing changes any more: neither what replicas remember of the container before, nor what the API server has.
-func settle(ctx context.Context) (now everything) {
+// expectUnchanged waits until nothing changes any more, does something, gives the operator time to write what it should not, and wants the API server
+// to have the same as before, and the replicas to remember as much.
+func expectUnchanged(ctx context.Context, do func()) {
 	GinkgoHelper()
-	bed.ExpectNothingLeaked(ctx)
+	c.ExpectNothingLeaked(ctx)
+	var before inventory.Objects
 	Eventually(func() []string {
-		now = takeDown(ctx)
+		before = everything(ctx)
 		time.Sleep(2 * time.Second)
-		return now.objects.Changes(takeDown(ctx).objects)
-	}).WithTimeout(time.Minute).Should(BeEmpty())
-	return now
-}
-
-// expectNothingNew gives the operator time to write what it should not.
-func expectNothingNew(ctx context.Context, before everything) {
-	GinkgoHelper()
+		return before.Changes(everything(ctx))
+	}).Should(BeEmpty())
+	do()
 	time.Sleep(2 * time.Second)
-	after := takeDown(ctx)
-	Expect(before.objects.Changes(after.objects)).To(BeEmpty())
-	Expect(after.memories).To(Equal(before.memories))
+	Expect(before.Changes(everything(ctx))).To(BeEmpty())
+	Expect(c.EachMetric(ctx, "admission_in_flight_addresses")).To(HaveEach(BeZero()))
 }
 
-func apply(ctx context.Context, manifest string, flags ...string) string {
+func apply(ctx context.Context, manifest string, flags ...string) {
 	GinkgoHelper()
-	output, err := framework.KubectlWithInput(ctx, bed.Kubeconfig(), manifest, append([]string{"apply", "-f", "-"}, flags...)...)
+	_, err := framework.KubectlWithInput(ctx, c.Kubeconfig(), manifest, append([]string{"apply", "-f", "-"}, flags...)...)
 	Expect(err).NotTo(HaveOccurred())
-	return output
 }
 
 // manifest is a Service as people write it.
@@ -92,111 +72,85 @@ func manifest(service *corev1.Service) string {
 var _ = inOrder("What changes nothing", func() {
 	const range4, range6 = "10.109.0.0/28", "fd00:109::/124"
 	const kept4, kept6 = "10.109.0.9", "fd00:109::9"
+	const small = `{serviceCIDRs: [small], namespaceSelector: {matchLabels: {tenant: blue}}, exclusive: true, onFull: Fail, coolDown: 1h,
+		reservations: [{name: kept4, address: ` + kept4 + `, for: blue/front}, {name: kept6, address: "` + kept6 + `", for: blue/front}]}`
+	dryRun := []string{metav1.DryRunAll}
 
 	BeforeAll(func(ctx SpecContext) {
-		bed.OfferRange(ctx, "small", nil, range4, range6)
-		bed.Program(ctx, "small", steering.From("small"), steering.ForNamespaces("tenant", "blue"), steering.Exclusive(), steering.OrFail(),
-			steering.CoolsDown(time.Hour), steering.Reserves("kept4", kept4, "blue/front"), steering.Reserves("kept6", kept6, "blue/front"))
-		gone := bed.Create(ctx, dual("blue", "gone"))
-		bed.Create(ctx, dual("blue", "there"))
-		bed.DeleteServices(ctx, gone)
+		c.OfferRange(ctx, "small", nil, range4, range6)
+		c.Program(ctx, "small", small)
+		gone := c.Create(ctx, cluster.Dual("blue", "gone"))
+		c.Create(ctx, cluster.Dual("blue", "there"))
+		c.DeleteServices(ctx, gone)
 	})
-
-	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
 	// More of them than there are addresses: if one were taken, the last would find none.
-	It("is a dry run of the creation of a Service", func(ctx SpecContext) {
-		before := settle(ctx)
-		services := bed.Client().CoreV1().Services("blue")
-		for i := range 3 * size(range4) {
-			_, err := services.Create(ctx, dual("blue", fmt.Sprintf("dry-%d", i)), dryRun)
-			Expect(err).NotTo(HaveOccurred())
+	It("is a dry run of the creation of a Service, granted or refused", func(ctx SpecContext) {
+		create := func(service *corev1.Service) error {
+			_, err := c.Client().CoreV1().Services(service.Namespace).Create(ctx, service, metav1.CreateOptions{DryRun: dryRun})
+			return err
 		}
-		_, err := services.Create(ctx, dual("blue", "front"), dryRun)
-		Expect(err).NotTo(HaveOccurred())
-		// For a dry run the API server picks one of its ranges at random, and may find that the address is not in there.
-		_, _ = services.Create(ctx, asking("blue", "dry", "10.109.0.12", "fd00:109::c"), dryRun)
-		apply(ctx, manifest(dual("blue", "dry")), "--dry-run=server")
-		apply(ctx, manifest(dual("blue", "dry")), "--dry-run=server", "--server-side")
-		expectNothingNew(ctx, before)
+		expectUnchanged(ctx, func() {
+			for i := range 3 * size(range4) {
+				Expect(create(cluster.Dual("blue", fmt.Sprintf("dry-%d", i)))).To(Succeed())
+			}
+			Expect(create(cluster.Dual("blue", "front"))).To(Succeed())
+			apply(ctx, manifest(cluster.Dual("blue", "dry")), "--dry-run=server")
+			apply(ctx, manifest(cluster.Dual("blue", "dry")), "--dry-run=server", "--server-side")
+			// For a dry run the API server picks one of its ranges at random, and may find that a chosen address is not in there.
+			for _, service := range []*corev1.Service{
+				cluster.Asking("blue", "dry", "10.109.0.12", "fd00:109::c"), cluster.Asking("red", "thief", kept4),
+				cluster.Asking("red", "thief", "10.109.0.12"), cluster.Asking("blue", "front", kept4, kept6),
+			} {
+				_ = create(service)
+			}
+		})
 	})
 
-	It("is a dry run of what is refused", func(ctx SpecContext) {
-		before := settle(ctx)
-		for _, service := range []*corev1.Service{asking("red", "thief", kept4), asking("red", "thief", "10.109.0.12"), asking("blue", "front", kept4, kept6)} {
-			_, _ = bed.Client().CoreV1().Services(service.Namespace).Create(ctx, service, dryRun)
-		}
-		expectNothingNew(ctx, before)
-	})
-
-	It("is a dry run of a change that adds an address, or takes one away", func(ctx SpecContext) {
-		bed.Create(ctx, single("blue", "half", corev1.IPv6Protocol))
-		bed.Create(ctx, framework.NewService("blue", "alias", framework.ExternalName("example.com")))
-		before := settle(ctx)
+	It("is a dry run of a change that adds an address, or takes one away, or of a deletion", func(ctx SpecContext) {
+		c.Create(ctx, cluster.Single("blue", "half", corev1.IPv6Protocol))
+		c.Create(ctx, framework.NewService("blue", "alias", framework.ExternalName("example.com")))
+		services := c.Client().CoreV1().Services("blue")
 		update := func(name string, how func(*corev1.Service)) {
 			GinkgoHelper()
-			services := bed.Client().CoreV1().Services("blue")
 			service, err := services.Get(ctx, name, metav1.GetOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			how(service)
-			_, err = services.Update(ctx, service, metav1.UpdateOptions{DryRun: dryRun.DryRun})
-			Expect(err).NotTo(HaveOccurred())
+			Expect(services.Update(ctx, service, metav1.UpdateOptions{DryRun: dryRun})).Error().NotTo(HaveOccurred())
 		}
-		for range size(range4) {
-			update("half", func(s *corev1.Service) { s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack) })
-			update("alias", func(s *corev1.Service) { s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeClusterIP, "" })
-		}
-		update("there", func(s *corev1.Service) { s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicySingleStack) })
-		expectNothingNew(ctx, before)
-	})
-
-	It("is a dry run of the deletion of a Service or of a policy", func(ctx SpecContext) {
-		before := settle(ctx)
-		_, err := framework.Kubectl(ctx, bed.Kubeconfig(), "delete", "service", "-n", "blue", "there", "--dry-run=server")
-		Expect(err).NotTo(HaveOccurred())
-		_, err = framework.Kubectl(ctx, bed.Kubeconfig(), "delete", "servicecidrpolicy", "small", "--dry-run=server")
-		Expect(err).NotTo(HaveOccurred())
-		expectNothingNew(ctx, before)
+		expectUnchanged(ctx, func() {
+			for range size(range4) {
+				update("half", func(s *corev1.Service) { s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack) })
+				update("alias", func(s *corev1.Service) { s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeClusterIP, "" })
+			}
+			update("there", func(s *corev1.Service) { s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicySingleStack) })
+			c.Kubectl(ctx, "delete", "service", "-n", "blue", "there", "--dry-run=server")
+			c.Kubectl(ctx, "delete", "servicecidrpolicy", "small", "--dry-run=server")
+		})
 	})
 
 	DescribeTable("is the same manifest applied again", func(ctx SpecContext, name string, flags ...string) {
+		var texts []string
 		for _, service := range []*corev1.Service{
-			dual("blue", name+"-dual"), single("blue", name+"-ipv6", corev1.IPv6Protocol), framework.NewService("blue", name+"-default"),
-			dual("blue", name+"-port", framework.WithType(corev1.ServiceTypeNodePort)),
-			framework.NewService("red", name+"-headless", framework.Headless()),
+			cluster.Dual("blue", name+"-dual"), cluster.Single("blue", name+"-ipv6", corev1.IPv6Protocol), framework.NewService("blue", name+"-default"),
+			cluster.Dual("blue", name+"-port", framework.WithType(corev1.ServiceTypeNodePort)), framework.NewService("red", name+"-headless", framework.Headless()),
 		} {
-			text := manifest(service)
-			apply(ctx, text, flags...)
-			DeferCleanup(func(ctx SpecContext) { bed.DeleteServices(ctx, service) })
-			defer func() {
-				GinkgoHelper()
-				apply(ctx, strings.Replace(text, "metadata:", "metadata:\n  labels:\n    changed: \"yes\"", 1), flags...)
-			}()
+			texts = append(texts, manifest(service))
+			DeferCleanup(func(ctx SpecContext) { c.DeleteServices(ctx, service) })
 		}
-		before := settle(ctx)
-		for range 3 {
-			for _, service := range []*corev1.Service{
-				dual("blue", name+"-dual"), single("blue", name+"-ipv6", corev1.IPv6Protocol), framework.NewService("blue", name+"-default"),
-				dual("blue", name+"-port", framework.WithType(corev1.ServiceTypeNodePort)),
-				framework.NewService("red", name+"-headless", framework.Headless()),
-			} {
-				apply(ctx, manifest(service), flags...)
+		all := strings.Join(texts, "---\n")
+		apply(ctx, all, flags...)
+		expectUnchanged(ctx, func() {
+			for range 3 {
+				apply(ctx, all, flags...)
 			}
-		}
-		expectNothingNew(ctx, before)
+		})
 	},
 		Entry("by the client", "client"),
 		Entry("by the server", "server", "--server-side"),
 	)
 
 	It("is a policy applied again", func(ctx SpecContext) {
-		policy := bed.Policy(ctx, "small")
-		policy.APIVersion, policy.Kind = "clusterip-operator.io/v1alpha1", "ServiceCIDRPolicy"
-		text, err := yaml.Marshal(map[string]any{"apiVersion": policy.APIVersion, "kind": policy.Kind, "metadata": map[string]any{"name": policy.Name}, "spec": policy.Spec})
-		Expect(err).NotTo(HaveOccurred())
-		apply(ctx, string(text), "--server-side", "--force-conflicts")
-		before := settle(ctx)
-		apply(ctx, string(text), "--server-side", "--force-conflicts")
-		expectNothingNew(ctx, before)
+		expectUnchanged(ctx, func() { c.ApplyPolicy(ctx, "small", small) })
 	})
 }, "all")

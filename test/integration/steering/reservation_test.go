@@ -13,112 +13,105 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
-	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/steering"
 )
 
 // A small range of which two addresses are kept for a Service, eight (a range of addresses) for another and four (a CIDR) for nobody.
-// Freed addresses rest, those that are kept do not.
+// Freed addresses cool down, those that are kept do not.
 var _ = inOrder("A reserved address", func() {
 	const range4, range6 = "10.107.0.0/27", "fd00:107::/123"
 	const front4, front6 = "10.107.0.20", "fd00:107::14"
 	const nobody4, nobody6 = "10.107.0.24", "fd00:107::18"
 	reserved := []string{front4, front6, nobody4, nobody6, "10.107.0.25", "fd00:107::1b", "10.107.0.8", "fd00:107::f"}
-	policy := []steering.PolicyOption{
-		steering.From("kept"), steering.ForNamespaces("tenant", "blue"), steering.OrFail(), steering.CoolsDown(time.Hour),
-		steering.Reserves("front-ipv4", front4, "blue/front"), steering.Reserves("front-ipv6", front6, "blue/front"),
-		steering.Reserves("pool-ipv4", "10.107.0.8-10.107.0.15", "red/pool"), steering.Reserves("pool-ipv6", "fd00:107::8-fd00:107::f", "red/pool"),
-		steering.Reserves("never-ipv4", nobody4+"/30", ""), steering.Reserves("never-ipv6", nobody6+"/126", ""),
-	}
+	const rest = `serviceCIDRs: [kept], namespaceSelector: {matchLabels: {tenant: blue}}, onFull: Fail`
+	const front = `{name: front-ipv4, address: ` + front4 + `, for: blue/front}, {name: front-ipv6, address: "` + front6 + `", for: blue/front},
+		{name: pool-ipv4, address: 10.107.0.8-10.107.0.15, for: red/pool}, {name: pool-ipv6, address: "fd00:107::8-fd00:107::f", for: red/pool}`
+	const kept = front + `, {name: never-ipv4, address: ` + nobody4 + `/30}, {name: never-ipv6, address: "` + nobody6 + `/126"}`
+	const policy = `{` + rest + `, coolDown: 1h, reservations: [` + kept + `]}`
 	const all = 26
 
 	// expectKept waits until the operator keeps all that is reserved but for what Services have.
 	expectKept := func(ctx context.Context, taken ...string) {
 		GinkgoHelper()
 		Eventually(func(g Gomega) {
-			g.Expect(bed.Kept(ctx, steering.Reservation)).To(HaveLen(all - len(taken)))
+			g.Expect(c.Kept(ctx, cluster.Reservation)).To(HaveLen(all - len(taken)))
 			for _, address := range taken {
-				g.Expect(bed.Purpose(ctx, address)).To(BeEmpty())
+				g.Expect(c.Purpose(ctx, address)).To(BeEmpty())
 			}
-		}).WithTimeout(soon).Should(Succeed())
+		}).Should(Succeed())
 	}
 	// owner creates the Service that has a reservation, checks its addresses, and deletes it again.
 	owner := func(ctx context.Context, service *corev1.Service, want ...string) {
 		GinkgoHelper()
-		created := bed.Create(ctx, service)
+		created := c.Create(ctx, service)
 		Expect(created.Spec.ClusterIPs).To(Equal(want))
 		for _, address := range want {
-			Eventually(func() string { return bed.Owner(ctx, address) }).WithTimeout(soon).Should(Equal(service.Namespace + "/" + service.Name))
+			Eventually(c.Owner).WithArguments(ctx, address).Should(Equal(service.Namespace + "/" + service.Name))
 		}
 		expectKept(ctx, want...)
-		bed.DeleteServices(ctx, created)
+		c.DeleteServices(ctx, created)
 		expectKept(ctx)
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		bed.OfferRange(ctx, "kept", nil, range4, range6)
-		bed.Program(ctx, "keeper", policy...)
+		c.OfferRange(ctx, "kept", nil, range4, range6)
+		c.Program(ctx, "keeper", policy)
 	})
-	AfterEach(func(ctx SpecContext) { bed.DeleteAllServices(ctx) })
+	AfterEach(func(ctx SpecContext) { c.DeleteAllServices(ctx) })
 
 	It("is an IPAddress of the policy", func(ctx SpecContext) {
 		expectKept(ctx)
 		for _, address := range reserved {
-			Expect(bed.Owner(ctx, address)).To(Equal("servicecidrpolicies /keeper"))
-			ip := bed.IPAddress(ctx, address)
+			Expect(c.Owner(ctx, address)).To(Equal("servicecidrpolicies /keeper"))
+			ip := c.IPAddress(ctx, address)
 			Expect(ip.Labels).To(HaveKeyWithValue("ipaddress.kubernetes.io/managed-by", "clusterip-operator.io"))
-			Expect(ip.Labels).To(HaveKeyWithValue("ipaddress.kubernetes.io/ip-family", string(familyOf(address))))
+			Expect(ip.Labels).To(HaveKeyWithValue("ipaddress.kubernetes.io/ip-family", string(cluster.FamilyOf(address))))
 			Expect(ip.Finalizers).To(BeEmpty())
-			Expect(ip.OwnerReferences).To(ConsistOf(And(HaveField("Kind", "ServiceCIDRPolicy"), HaveField("UID", bed.Policy(ctx, "keeper").UID))))
+			Expect(ip.OwnerReferences).To(ConsistOf(And(HaveField("Kind", "ServiceCIDRPolicy"), HaveField("UID", c.Policy(ctx, "keeper").UID))))
 		}
-		Eventually(func() v1alpha1.PolicySummary { return bed.Policy(ctx, "keeper").Status.Summary }).WithTimeout(cluster.Patience).
+		Eventually(func() v1alpha1.PolicySummary { return c.Policy(ctx, "keeper").Status.Summary }).
 			Should(And(HaveField("Reserved", BeEquivalentTo(all)), HaveField("Free", BeEquivalentTo(size(range4)+size(range6)-all))))
 	})
 
 	It("is refused to others with a message that says whose it is", func(ctx SpecContext) {
 		for _, namespace := range []string{"blue", "red", "plain"} {
 			for _, address := range []string{front4, front6} {
-				Expect(bed.ExpectRefused(ctx, "keeper", asking(namespace, "thief", address))).
+				Expect(c.ExpectRefused(ctx, "keeper", cluster.Asking(namespace, "thief", address))).
 					To(And(ContainSubstring(address), ContainSubstring("blue/front"), ContainSubstring("front-ipv")))
 			}
-			Expect(bed.ExpectRefused(ctx, "keeper", asking(namespace, "thief", "10.107.0.15"))).To(And(ContainSubstring("red/pool"), ContainSubstring("pool-ipv4")))
-			Expect(bed.ExpectRefused(ctx, "keeper", asking(namespace, "thief", nobody6))).To(ContainSubstring("never-ipv6"))
-			bed.ExpectRefused(ctx, "keeper", asking(namespace, "thief", "10.107.0.30", front6))
+			Expect(c.ExpectRefused(ctx, "keeper", cluster.Asking(namespace, "thief", "10.107.0.15"))).To(cluster.ContainAll("red/pool", "pool-ipv4"))
+			Expect(c.ExpectRefused(ctx, "keeper", cluster.Asking(namespace, "thief", nobody6))).To(ContainSubstring("never-ipv6"))
+			c.ExpectRefused(ctx, "keeper", cluster.Asking(namespace, "thief", "10.107.0.30", front6))
 		}
-		bed.ExpectRefused(ctx, "keeper", asking("red", "front", front4))
+		c.ExpectRefused(ctx, "keeper", cluster.Asking("red", "front", front4))
 	})
 
 	// Every address of the range is given out, several times over, from many clients.
 	It("stays free however full the range is", func(ctx SpecContext) {
-		bed.Program(ctx, "keeper", append(policy, steering.CoolsDown(0))...)
+		c.Program(ctx, "keeper", `{`+rest+`, reservations: [`+kept+`]}`)
 		free := size(range4) - all/2
 		for round := range 3 {
-			services := fill(ctx, free, func(i int) *corev1.Service { return dual("blue", fmt.Sprintf("churn-%d-%d", round, i)) })
-			for _, address := range reserved {
-				Expect(services).To(HaveEach(HaveField("Spec.ClusterIPs", Not(ContainElement(address)))))
-			}
-			bed.ExpectRefused(ctx, "keeper", dual("blue", "too-much"))
+			services := fill(ctx, free, func(i int) *corev1.Service { return cluster.Dual("blue", fmt.Sprintf("churn-%d-%d", round, i)) })
+			Expect(services).To(HaveEach(HaveField("Spec.ClusterIPs", Not(ContainElement(BeElementOf(reserved))))))
+			c.ExpectRefused(ctx, "keeper", cluster.Dual("blue", "too-much"))
 			expectKept(ctx)
-			bed.ExpectConsistent(ctx)
-			bed.DeleteServices(ctx, services...)
-			bed.WaitFreed(ctx, services...)
+			c.ExpectConsistent(ctx)
+			c.DeleteServices(ctx, services...)
+			c.WaitFreed(ctx, services...)
 		}
-		bed.Program(ctx, "keeper", policy...)
+		c.Program(ctx, "keeper", policy)
 	})
 
-	It("goes to its Service that does not ask", func(ctx SpecContext) {
-		owner(ctx, dual("blue", "front"), front4, front6)
-		owner(ctx, dual("blue", "front", framework.WithFamilies(corev1.IPv6Protocol, corev1.IPv4Protocol)), front6, front4)
-		owner(ctx, single("blue", "front", corev1.IPv6Protocol), front6)
-	})
-
-	It("goes to its Service that asks", func(ctx SpecContext) {
-		owner(ctx, asking("blue", "front", front4, front6), front4, front6)
-		owner(ctx, asking("blue", "front", front6), front6)
-		owner(ctx, dual("blue", "front", framework.WithClusterIPs(front4)), front4, front6)
+	It("goes to its Service, whether that asks for it or not", func(ctx SpecContext) {
+		owner(ctx, cluster.Dual("blue", "front"), front4, front6)
+		owner(ctx, cluster.Dual("blue", "front", framework.WithFamilies(corev1.IPv6Protocol, corev1.IPv4Protocol)), front6, front4)
+		owner(ctx, cluster.Single("blue", "front", corev1.IPv6Protocol), front6)
+		owner(ctx, cluster.Asking("blue", "front", front4, front6), front4, front6)
+		owner(ctx, cluster.Asking("blue", "front", front6), front6)
+		owner(ctx, cluster.Dual("blue", "front", framework.WithClusterIPs(front4)), front4, front6)
 	})
 
 	It("goes to its Service that gets a second family", func(ctx SpecContext) {
-		service := bed.Create(ctx, single("blue", "front", corev1.IPv4Protocol))
+		service := c.Create(ctx, cluster.Single("blue", "front", corev1.IPv4Protocol))
 		Expect(service.Spec.ClusterIPs).To(Equal([]string{front4}))
 		expectKept(ctx, front4)
 		service = change(ctx, service, func(s *corev1.Service) { s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack) })
@@ -127,74 +120,71 @@ var _ = inOrder("A reserved address", func() {
 		service = change(ctx, service, func(s *corev1.Service) { s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicySingleStack) })
 		Expect(service.Spec.ClusterIPs).To(Equal([]string{front4}))
 		expectKept(ctx, front4)
-		bed.DeleteServices(ctx, service)
+		c.DeleteServices(ctx, service)
 		expectKept(ctx)
 	})
 
 	It("of several goes to the Service of another namespace, which asks for one of them or does not", func(ctx SpecContext) {
-		service := bed.Create(ctx, dual("red", "pool"))
+		service := c.Create(ctx, cluster.Dual("red", "pool"))
 		for i, address := range service.Spec.ClusterIPs {
 			Expect(address).To(inRange([]string{"10.107.0.8/29", "fd00:107::8/125"}[i]))
 		}
 		expectKept(ctx, service.Spec.ClusterIPs...)
-		bed.DeleteServices(ctx, service)
+		c.DeleteServices(ctx, service)
 		expectKept(ctx)
-		owner(ctx, asking("red", "pool", "10.107.0.11", "fd00:107::d"), "10.107.0.11", "fd00:107::d")
+		owner(ctx, cluster.Asking("red", "pool", "10.107.0.11", "fd00:107::d"), "10.107.0.11", "fd00:107::d")
 	})
 
 	// For some seconds it may be that another replica took it away for its Service.
 	It("is back when somebody has deleted it, and nobody's meanwhile", func(ctx SpecContext) {
 		for _, address := range []string{front4, nobody6} {
-			bed.DeleteIPAddress(ctx, address)
-			bed.ExpectRefused(ctx, "keeper", asking("blue", "thief", address))
+			c.DeleteIPAddress(ctx, address)
+			c.ExpectRefused(ctx, "keeper", cluster.Asking("blue", "thief", address))
 		}
 		for _, address := range []string{front4, nobody6} {
-			Eventually(func() string { return bed.Purpose(ctx, address) }).WithTimeout(20*time.Second).Should(Equal(steering.Reservation), address)
+			Eventually(c.Purpose).WithArguments(ctx, address).Should(Equal(cluster.Reservation), address)
 		}
 	})
 
 	It("is kept as soon as whoever has it is gone", func(ctx SpecContext) {
-		squatter := bed.Create(ctx, asking("red", "squatter", "10.96.0.77", "fd00:10:96::4d"))
-		bed.CreatePolicy(ctx, "late", steering.Reserves("a", "10.96.0.77", "blue/late"), steering.Reserves("b", "fd00:10:96::4d", "blue/late"))
-		Consistently(func() string { return bed.Owner(ctx, "10.96.0.77") }).WithTimeout(2 * time.Second).Should(Equal("red/squatter"))
-		bed.DeleteServices(ctx, squatter)
+		squatter := c.Create(ctx, cluster.Asking("red", "squatter", "10.96.0.77", "fd00:10:96::4d"))
+		c.ApplyPolicy(ctx, "late", `{reservations: [{name: a, address: 10.96.0.77, for: blue/late}, {name: b, address: "fd00:10:96::4d", for: blue/late}]}`)
+		Consistently(c.Owner).WithArguments(ctx, "10.96.0.77").WithTimeout(2 * time.Second).Should(Equal("red/squatter"))
+		c.DeleteServices(ctx, squatter)
 		for _, address := range squatter.Spec.ClusterIPs {
-			Eventually(func() string { return bed.Purpose(ctx, address) }).WithTimeout(soon).Should(Equal(steering.Reservation), address)
+			Eventually(c.Purpose).WithArguments(ctx, address).Should(Equal(cluster.Reservation), address)
 		}
-		service := bed.Create(ctx, dual("blue", "late"))
+		service := c.Create(ctx, cluster.Dual("blue", "late"))
 		Expect(service.Spec.ClusterIPs).To(Equal(squatter.Spec.ClusterIPs), "a policy without ranges, of no namespace in particular")
-		bed.DeletePolicies(ctx, "late")
-		bed.DeleteServices(ctx, service)
-		bed.WaitFreed(ctx, service)
+		c.DeletePolicies(ctx, "late")
+		c.DeleteServices(ctx, service)
+		c.WaitFreed(ctx, service)
 	})
 
 	It("is free again when nobody wants it kept", func(ctx SpecContext) {
-		bed.ChangePolicy(ctx, "keeper", func(p *v1alpha1.ServiceCIDRPolicy) { p.Spec.Reservations = p.Spec.Reservations[:4] })
-		Eventually(func() []string { return bed.Kept(ctx, steering.Reservation) }).WithTimeout(soon).Should(HaveLen(18))
-		bed.WaitProgrammed(ctx, "keeper")
-		bed.DeleteServices(ctx, bed.Create(ctx, asking("red", "once-kept", nobody4, nobody6)))
-		bed.Program(ctx, "keeper", policy...)
-		Eventually(func() []string { return bed.Kept(ctx, steering.Reservation) }).WithTimeout(soon).Should(HaveLen(all))
+		c.ApplyPolicy(ctx, "keeper", `{`+rest+`, coolDown: 1h, reservations: [`+front+`]}`)
+		Eventually(c.Kept).WithArguments(ctx, cluster.Reservation).Should(HaveLen(18))
+		c.WaitProgrammed(ctx, "keeper")
+		c.DeleteServices(ctx, c.Create(ctx, cluster.Asking("red", "once-kept", nobody4, nobody6)))
+		c.Program(ctx, "keeper", policy)
+		Eventually(c.Kept).WithArguments(ctx, cluster.Reservation).Should(HaveLen(all))
 	})
 
 	// Nobody of ours is there. The API server finds the IPAddress and allocates elsewhere.
 	It("is refused by the API server while the operator is down", func(ctx SpecContext) {
 		whileDown(ctx, func() {
 			for _, address := range reserved {
-				_, err := bed.Try(ctx, asking("plain", "thief", address))
-				Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-				Expect(err).To(MatchError(ContainSubstring("already allocated")))
+				_, err := c.Try(ctx, cluster.Asking("plain", "thief", address))
+				Expect(err).To(And(MatchError(apierrors.IsInvalid, "IsInvalid"), MatchError(ContainSubstring("already allocated"))))
 			}
-			services := bed.CreateServices(ctx, 2*(size(default4)-20), func(i int) *corev1.Service {
-				return single("plain", fmt.Sprintf("unsteered-%d", i), []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}[i%2])
+			services := c.CreateServices(ctx, 2*(size(default4)-20), func(i int) *corev1.Service {
+				return cluster.Single("plain", fmt.Sprintf("unsteered-%d", i), []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}[i%2])
 			})
-			Expect(append(held(services, range4), held(services, range6)...)).NotTo(BeEmpty(), "so that this shows something")
-			for _, address := range reserved {
-				Expect(services).To(HaveEach(HaveField("Spec.ClusterIPs", Not(ContainElement(address)))))
-			}
+			Expect(append(cluster.In(range4, services...), cluster.In(range6, services...)...)).NotTo(BeEmpty(), "so that this shows something")
+			Expect(services).To(HaveEach(HaveField("Spec.ClusterIPs", Not(ContainElement(BeElementOf(reserved))))))
 		})
 		expectKept(ctx)
-		bed.ExpectConsistent(ctx)
-		owner(ctx, dual("blue", "front"), front4, front6)
+		c.ExpectConsistent(ctx)
+		owner(ctx, cluster.Dual("blue", "front"), front4, front6)
 	})
 })

@@ -1,7 +1,7 @@
 // Package steering_test holds what ServiceCIDRPolicies promise to users against a real API server that asks two replicas of our manager
-// over TLS: which Service gets which address, which addresses stay reserved or rest, and what leaves everything as it is.
+// over TLS: which Service gets which address, which addresses stay reserved or cool down, and what leaves everything as it is.
 //
-// One bed lives as long as the suite. Each container clears it when it is through, so that it can rely on an empty cluster with a
+// One cluster lives as long as the suite. Each container clears it when it is through, so that it can rely on an empty cluster with a
 // small default range. What is said of IPv4 holds of IPv6: mostly the Services have both families.
 //
 // Start with tenants_test.go; each file is one topic.
@@ -9,15 +9,22 @@ package steering_test
 
 import (
 	"context"
+	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
-	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
 func TestSteering(t *testing.T) {
@@ -25,23 +32,23 @@ func TestSteering(t *testing.T) {
 	RunSpecs(t, "steering")
 }
 
-// The default range of the bed, small enough to be filled: 110 dynamic addresses of IPv4 and 111 of IPv6, 16 static ones of each.
+// The default range, small enough to be filled: 110 dynamic addresses of IPv4 and 111 of IPv6, 16 static ones of each.
 const (
 	default4 = "10.96.0.0/25"
 	default6 = "fd00:10:96::/121"
 )
 
-// bed is where all specs play.
-var bed *steering.Bed
+// c is the cluster of all specs.
+var c *cluster.Cluster
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	bed = steering.Start(ctx, steering.Options{
-		Options: framework.Options{ServiceClusterIPRange: default4 + "," + default6}, Replicas: 2,
+	c = cluster.Start(ctx, cluster.Options{
+		Options: framework.Options{ServiceClusterIPRange: default4 + "," + default6}, Installed: true, Replicas: 2,
 	})
 	for _, tenant := range []string{"blue", "red", "green"} {
-		bed.CreateNamespace(ctx, tenant, map[string]string{"tenant": tenant})
+		c.CreateNamespace(ctx, tenant, map[string]string{"tenant": tenant})
 	}
-	bed.CreateNamespace(ctx, "plain", nil)
+	c.CreateNamespace(ctx, "plain", nil)
 })
 
 // inOrder is a container whose specs build on each other. It finds and leaves an empty cluster, and wants to have been steered all the
@@ -49,12 +56,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 func inOrder(text string, body func(), labels ...string) bool {
 	return Describe(text, Label(labels...), Ordered, ContinueOnFailure, func() {
 		BeforeAll(func(ctx SpecContext) {
-			DeferCleanup(func(ctx SpecContext) { bed.Clear(ctx) }) // whatever has failed, or the next container fails too
+			DeferCleanup(func(ctx SpecContext) { c.Clear(ctx) }) // whatever has failed, or the next container fails too
 			before = unsteered(ctx)
 		})
 		body()
 		AfterAll(func(ctx SpecContext) {
-			bed.ExpectNothingLeaked(ctx)
+			c.ExpectNothingLeaked(ctx)
 			Expect(unsteered(ctx)).To(Equal(before), "left to the API server")
 		})
 	})
@@ -63,68 +70,110 @@ func inOrder(text string, body func(), labels ...string) bool {
 // unsteered counts the requests that were left to the API server: those that nobody answered, and those that a replica could not decide.
 func unsteered(ctx context.Context) float64 {
 	GinkgoHelper()
-	return bed.FailedOpen(ctx, "") + bed.Decisions(ctx, steering.Failed)
+	return cluster.FailedOpen(ctx, c.Access) + c.Decisions(ctx, cluster.Failed)
 }
 
 // before is what was unsteered when the container began, or when the replicas were started.
 var before float64
 
-// expectEach wants something of each, of which there may be none.
-func expectEach(each []string, matcher OmegaMatcher, why string) {
-	GinkgoHelper()
-	for _, one := range each {
-		Expect(one).To(matcher, why)
-	}
-}
-
 // whileDown stops all replicas, does something, and starts them again whatever comes of it.
 func whileDown(ctx context.Context, do func()) {
 	GinkgoHelper()
-	bed.StopReplicas()
+	c.StopReplicas()
 	defer func() {
-		bed.StartReplicas(ctx)
+		c.StartReplicas(ctx)
 		before = unsteered(ctx)
 	}()
 	do()
 }
 
-// fill creates Services from a few clients. Ranges that are filled to the last address make replicas ask each other for each.
+// fill creates Services from a few clients, so that what they get is what replicas choose and not what is left.
 func fill(ctx context.Context, n int, build func(i int) *corev1.Service) []*corev1.Service {
 	GinkgoHelper()
-	const clients = 4
-	services, err := framework.CreateServices(ctx, bed.Client(), n, clients, build)
+	services, err := framework.CreateServices(ctx, c.Client(), n, 4, build)
 	Expect(err).NotTo(HaveOccurred())
 	return services
 }
 
-// dual is a Service with addresses of both families.
-func dual(namespace, name string, options ...framework.ServiceOption) *corev1.Service {
-	return framework.NewService(namespace, name, append([]framework.ServiceOption{framework.RequireDualStack()}, options...)...)
-}
+// propagation is how much later than the status a change of labels may be known to all replicas.
+const propagation = 300 * time.Millisecond
 
-// single is a Service with an address of one family.
-func single(namespace, name string, family corev1.IPFamily, options ...framework.ServiceOption) *corev1.Service {
-	return framework.NewService(namespace, name, append([]framework.ServiceOption{framework.WithFamilies(family)}, options...)...)
-}
+// lower is a family as a part of names.
+func lower(family corev1.IPFamily) string { return strings.ToLower(string(family)) }
 
-// asking is a Service that asks for fixed addresses, of one family or both.
-func asking(namespace, name string, addresses ...string) *corev1.Service {
-	if len(addresses) > 1 {
-		return dual(namespace, name, framework.WithClusterIPs(addresses...))
-	}
-	return single(namespace, name, familyOf(addresses[0]), framework.WithClusterIPs(addresses...))
-}
-
-// recreate deletes a Service and creates it anew, as soon as a client can.
-func recreate(ctx context.Context, service *corev1.Service, as *corev1.Service) *corev1.Service {
+// change updates a Service and returns what the API server made of it.
+func change(ctx context.Context, service *corev1.Service, how func(*corev1.Service)) *corev1.Service {
 	GinkgoHelper()
-	bed.DeleteServices(ctx, service)
-	return bed.Create(ctx, as)
+	changed, err := tryChange(ctx, service, how)
+	Expect(err).NotTo(HaveOccurred())
+	return changed
 }
 
-// patient is how much later than the status a change of labels may be known to all replicas.
-const patient = 300 * time.Millisecond
+func tryChange(ctx context.Context, service *corev1.Service, how func(*corev1.Service)) (changed *corev1.Service, err error) {
+	services := c.Client().CoreV1().Services(service.Namespace)
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		now, err := services.Get(ctx, service.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		how(now)
+		changed, err = services.Update(ctx, now, metav1.UpdateOptions{})
+		return err
+	})
+	return changed, err
+}
 
-// soon is how long the operator may take for what it does at once: more than the 15 s for which an address stays taken that was handed out, or
-// lent to another replica, in vain.
-const soon = 20 * time.Second
+// static succeeds for addresses of the static band of a range (KEP-3070): the first 16 of those that can be used, none in ranges of 16. It is for
+// ranges of up to 256 addresses, as the next ones are. dynamic succeeds for the others.
+func static(cidr string) types.GomegaMatcher {
+	prefix := netip.MustParsePrefix(cidr)
+	var band []string
+	for next := prefix.Addr(); len(band) < staticBand(cidr); {
+		next = next.Next()
+		band = append(band, next.String())
+	}
+	return BeElementOf(append(band, ""))
+}
+
+func dynamic(cidr string) types.GomegaMatcher { return And(inRange(cidr), Not(static(cidr))) }
+
+// each succeeds if all elements match, of which there may be none.
+func each(matcher types.GomegaMatcher) types.GomegaMatcher { return Or(BeEmpty(), HaveEach(matcher)) }
+
+// inRange succeeds for an address of a range.
+func inRange(cidr string) types.GomegaMatcher {
+	return Satisfy(func(address string) bool { return netip.MustParsePrefix(cidr).Contains(netip.MustParseAddr(address)) })
+}
+
+func staticBand(cidr string) int {
+	if prefix := netip.MustParsePrefix(cidr); prefix.Addr().BitLen()-prefix.Bits() <= 4 {
+		return 0
+	}
+	return 16
+}
+
+// size is how many addresses of a range can be used, dynamics how many of them are dynamic.
+func size(cidr string) int {
+	prefix := netip.MustParsePrefix(cidr)
+	all := 1 << (prefix.Addr().BitLen() - prefix.Bits())
+	if prefix.Addr().Is4() {
+		return all - 2 // neither network nor broadcast
+	}
+	return all - 1
+}
+
+func dynamics(cidr string) int { return size(cidr) - staticBand(cidr) }
+
+// lieIn succeeds for a Service that has one address in each of the ranges, in this order, and no other.
+func lieIn(cidrs ...string) types.GomegaMatcher {
+	return WithTransform(func(service *corev1.Service) (ranges []string) {
+		for i, address := range inventory.ClusterIPs(service) {
+			if i < len(cidrs) && netip.MustParsePrefix(cidrs[i]).Contains(netip.MustParseAddr(address)) {
+				ranges = append(ranges, cidrs[i])
+			} else {
+				ranges = append(ranges, fmt.Sprintf("%s of %s/%s", address, service.Namespace, service.Name))
+			}
+		}
+		return ranges
+	}, Equal(cidrs))
+}

@@ -1,49 +1,101 @@
+// Package cluster starts a real control plane with whoever looks after its ServiceCIDRs, IPAddresses and policies: our operator,
+// kube-controller-manager, both, or nobody.
+//
+// It models a [Cluster] with the verbs that specs need. Writers fail the spec when they are refused, those that begin with Try return the API
+// server's answer. Readers answer with plain values, the absence of what was asked for included, so that Eventually and Consistently can ask
+// them again and again. What it says about policies ([Cluster.Misplaced]) it finds out by rules of its own, from objects alone.
+//
+// It promises that a manager which logs a panic or a data race fails the spec. Whoever imports it waits for [Timeout] where it names no
+// time of its own.
+//
+// Start with [Start].
 package cluster
 
 import (
 	"context"
-	"os"
-	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
-// Patience is how long a wait may take that has no bound of its own. It is generous, for machines are shared.
-const Patience = 45 * time.Second
+// Timeout is how long Eventually waits by default. It is generous, for machines are shared.
+const Timeout = 45 * time.Second
 
-// Options say who looks after a cluster. The zero Options are our operator alone on a dual-stack Kubernetes 1.36.
+// Patience is Timeout, as the suites of migration and upgrade call it.
+const Patience = Timeout
+
+func init() {
+	SetDefaultEventuallyTimeout(Timeout)
+	SetDefaultEventuallyPollingInterval(25 * time.Millisecond)
+	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
+	log.SetLogger(GinkgoLogr)
+}
+
+// Options say who looks after a cluster. The zero Options are our operator alone on a dual-stack Kubernetes 1.36, as an administrator, without
+// webhooks and policies.
 type Options struct {
 	framework.Options
 	// WithoutOperator starts none of ours. StartOperator does so later.
 	WithoutOperator bool
 	// BesideUpstream runs kube-controller-manager's service-cidr-controller.
 	BesideUpstream bool
-	// OperatorArgs are further flags of our manager.
+	// OperatorArgs are further flags of each of our managers.
 	OperatorArgs []string
+
+	// Installed applies config/default, as far as it makes sense without nodes. The operator is Replicas managers then, which serve webhooks and
+	// elect a leader under the permissions of config/rbac.
+	Installed bool
+	// Replicas is how many managers run where it is installed.
+	Replicas int
+	// Plain runs replicas without the race detector, for specs about what they do when much is asked of them at once.
+	Plain bool
+	// Tree is the root of another checkout, whose CRDs and manifests are installed in place of ours.
+	Tree string
+	// ShippedTimeout leaves the webhooks the time-out of config/webhook, for specs about it. All others wait longer, so that a busy machine does
+	// not let a request pass unanswered.
+	ShippedTimeout bool
 }
 
-// Cluster is a control plane with those who look after it. Its methods are for the goroutine of a spec.
+// Cluster is a control plane with those who look after it. Its methods are for the goroutine of a spec, but where they say otherwise.
 type Cluster struct {
 	*framework.ControlPlane
-	// Operator is our manager, nil before it is started.
+	// Operator is our manager, the first of several, nil before one is started.
 	Operator *framework.Manager
 	// Upstream is kube-controller-manager, nil where there is none.
 	Upstream *framework.ControllerManager
+	// Balancer leads the API server to the replicas, in the place of the webhooks' Service. It can refuse, cut and delay.
+	Balancer *framework.Balancer
+
+	options  Options
+	policies client.Client
+	webhooks []unstructured.Unstructured // as they are rendered
+	replicas []*framework.Manager
 }
 
-// Start starts a cluster that ends with the calling node.
+// Start starts a cluster that ends with the calling node. If our operator is installed, the API server asks its replicas about Services.
 func Start(ctx context.Context, options Options) *Cluster {
 	GinkgoHelper()
-	c := &Cluster{ControlPlane: suite.ControlPlane(ctx, options.Options)}
+	c := &Cluster{ControlPlane: suite.ControlPlane(ctx, options.Options), options: options}
+	c.policies = c.policyClient()
 	if options.BesideUpstream {
 		c.Upstream = suite.ControllerManager(ctx, c.ControlPlane, framework.ServiceCIDRController)
 	}
-	if !options.WithoutOperator {
+	switch {
+	case options.Installed:
+		var err error
+		c.Balancer, err = c.StartBalancer()
+		Expect(err).NotTo(HaveOccurred())
+		c.Install(ctx, options.Tree)
+		c.AddWebhooks(ctx)
+		c.AddReplicas(ctx, options.Replicas)
+	case !options.WithoutOperator:
 		c.StartOperator(ctx, options.OperatorArgs...)
 	}
 	return c
@@ -52,35 +104,8 @@ func Start(ctx context.Context, options Options) *Cluster {
 // StartOperator starts our manager, which ends with the calling node. It becomes the cluster's Operator.
 func (c *Cluster) StartOperator(ctx context.Context, args ...string) {
 	GinkgoHelper()
-	var log string
-	// Registered first, so that it runs last: the detector writes until the end.
-	DeferCleanup(func() { expectSound(log) })
 	c.Operator = suite.Manager(ctx, c.ControlPlane, framework.ManagerOptions{Race: true, Args: args})
-	log = c.Operator.LogFile()
-}
-
-// expectSound reads the log of a manager that has ended for what no spec would notice otherwise.
-func expectSound(log string) {
-	GinkgoHelper()
-	if log == "" {
-		return // it never started, which the spec knows
-	}
-	content, err := os.ReadFile(log)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(string(content)).NotTo(ContainSubstring("DATA RACE"))
-	Expect(string(content)).NotTo(ContainSubstring("Observed a panic"))
-}
-
-// finalizers are those that a ServiceCIDR gets from whoever looks after the cluster.
-func (c *Cluster) finalizers() []string {
-	var all []string
-	if c.Operator != nil {
-		all = append(all, OurFinalizer)
-	}
-	if c.Operator != nil || c.Upstream != nil {
-		all = append(all, UpstreamFinalizer)
-	}
-	return slices.Clip(all)
+	c.replicas = append(c.replicas, c.Operator)
 }
 
 // Paused runs do while our manager is frozen: what happens there is what happens in a cluster without it.
@@ -90,3 +115,45 @@ func (c *Cluster) Paused(do func()) {
 	defer func() { Expect(c.Operator.Resume()).To(Succeed()) }()
 	do()
 }
+
+// Names as users see them. They are written out here and not taken from the operator's code, so that a name which changes by
+// mistake is noticed.
+const (
+	// OurFinalizer holds a ServiceCIDR as long as an address needs it.
+	OurFinalizer = "clusterip-operator.io/servicecidr-protection"
+	// UpstreamFinalizer is kube-controller-manager's.
+	UpstreamFinalizer = "networking.k8s.io/service-cidr-finalizer"
+
+	// BandLabel tells the band of an IPAddress, PurposeLabel what one of ours is for.
+	BandLabel    = "clusterip-operator.io/band"
+	PurposeLabel = "clusterip-operator.io/purpose"
+	// ManagedByUs is the managed-by label of ours.
+	ManagedByUs = "clusterip-operator.io"
+
+	// Reservation, Cooling and Additional are the purposes.
+	Reservation = "reservation"
+	Cooling     = "cooling"
+	Additional  = "additional"
+	// AdditionalFrom is the annotation that asks for additional addresses.
+	AdditionalFrom = "clusterip-operator.io/additional-ips-from"
+
+	// Ready is upstream's condition, the others are ours: True means that something is wrong.
+	Ready                = "Ready"
+	DeletionBlocked      = "clusterip-operator.io/DeletionBlocked"
+	NearlyFull           = "clusterip-operator.io/NearlyFull"
+	DynamicBandFull      = "clusterip-operator.io/DynamicBandFull"
+	StaticBandFull       = "clusterip-operator.io/StaticBandFull"
+	NetworkOverlap       = "clusterip-operator.io/NetworkOverlap"
+	DefaultRangeMismatch = "clusterip-operator.io/DefaultRangeMismatch"
+	// Migrated tells how far a cluster is on its way from the bitmap.
+	Migrated = "clusterip-operator.io/Migrated"
+
+	// Accepted, Conflicting, Programmed and Enforced are conditions of policies.
+	Accepted    = "Accepted"
+	Conflicting = "Conflicting"
+	Programmed  = "Programmed"
+	Enforced    = "Enforced"
+
+	// operatorReporter begins the names under which our controllers send events.
+	operatorReporter = "clusterip-operator"
+)

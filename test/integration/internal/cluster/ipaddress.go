@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -82,9 +83,50 @@ func (c *Cluster) Breaches(ctx context.Context) []string {
 	return breaches
 }
 
-func familyOf(address string) corev1.IPFamily {
+// FamilyOf returns the family of an address.
+func FamilyOf(address string) corev1.IPFamily {
 	if netip.MustParseAddr(address).Is4() {
 		return corev1.IPv4Protocol
 	}
 	return corev1.IPv6Protocol
+}
+
+// Ours returns the IPAddresses that the operator keeps for itself, in the order of their names.
+func (c *Cluster) Ours(ctx context.Context) []networkingv1.IPAddress {
+	GinkgoHelper()
+	return slices.DeleteFunc(c.IPAddresses(ctx), func(ip networkingv1.IPAddress) bool {
+		return ip.Labels[networkingv1.LabelManagedBy] != ManagedByUs
+	})
+}
+
+// Kept returns the addresses that the operator keeps for a purpose.
+func (c *Cluster) Kept(ctx context.Context, purpose string) (addresses []string) {
+	GinkgoHelper()
+	for _, ip := range c.Ours(ctx) {
+		if ip.Labels[PurposeLabel] == purpose {
+			addresses = append(addresses, ip.Name)
+		}
+	}
+	return addresses
+}
+
+// KeptBy returns the addresses that the operator keeps for a policy.
+func (c *Cluster) KeptBy(ctx context.Context, policy string) (addresses []string) {
+	GinkgoHelper()
+	for _, ip := range c.Ours(ctx) {
+		if parent := ip.Spec.ParentRef; parent != nil && parent.Resource == "servicecidrpolicies" && parent.Name == policy {
+			addresses = append(addresses, ip.Name)
+		}
+	}
+	return addresses
+}
+
+// Purpose returns what the operator keeps an address for, empty if it does not.
+func (c *Cluster) Purpose(ctx context.Context, address string) string {
+	GinkgoHelper()
+	labels := c.Labels(ctx, address)
+	if labels[networkingv1.LabelManagedBy] != ManagedByUs {
+		return ""
+	}
+	return labels[PurposeLabel]
 }

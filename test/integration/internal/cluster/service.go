@@ -2,15 +2,20 @@ package cluster
 
 import (
 	"context"
+	"net/netip"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
 // Namespace is where the specs' Services live.
@@ -21,7 +26,7 @@ const workers = 16
 
 // TryService asks for a Service and returns the API server's answer.
 func (c *Cluster) TryService(ctx context.Context, name string, options ...framework.ServiceOption) (*corev1.Service, error) {
-	return c.Client().CoreV1().Services(Namespace).Create(ctx, framework.NewService(Namespace, name, options...), metav1.CreateOptions{})
+	return c.Try(ctx, framework.NewService(Namespace, name, options...))
 }
 
 // CreateService creates a Service.
@@ -32,17 +37,15 @@ func (c *Cluster) CreateService(ctx context.Context, name string, options ...fra
 	return service
 }
 
-// unhurried is how long the API server's own repair loop may be busy with a Service that is new.
-const unhurried = time.Second
+// settling is how long the API server's own repair loop may be busy with a Service that is new.
+const settling = time.Second
 
 // CreateSettledService creates a Service and waits until the API server has done with it. Its repair loop looks at every new Service,
 // often before it has seen the IPAddress, and then tries again with growing pauses, the first of 5 ms: an IPAddress that is taken
 // away meanwhile is restored by this loop, and not by whoever the spec is about.
 func (c *Cluster) CreateSettledService(ctx context.Context, name string, options ...framework.ServiceOption) *corev1.Service {
 	GinkgoHelper()
-	service := c.CreateService(ctx, name, options...)
-	time.Sleep(unhurried)
-	return service
+	return c.CreateSettledServices(ctx, 1, func(int) *corev1.Service { return framework.NewService(Namespace, name, options...) })[0]
 }
 
 // CreateServiceOnceFree creates a Service as soon as there is an address for it. The API server allocates from what it has
@@ -53,7 +56,7 @@ func (c *Cluster) CreateServiceOnceFree(ctx context.Context, name string, option
 	Eventually(func() (err error) {
 		service, err = c.TryService(ctx, name, options...)
 		return err
-	}).WithTimeout(Patience).Should(Succeed())
+	}).Should(Succeed())
 	return service
 }
 
@@ -61,11 +64,9 @@ func (c *Cluster) CreateServiceOnceFree(ctx context.Context, name string, option
 // range.
 func (c *Cluster) HoldAddress(ctx context.Context, name string, addresses ...string) *corev1.Service {
 	GinkgoHelper()
-	options := []framework.ServiceOption{framework.WithClusterIPs(addresses...)}
+	options := []framework.ServiceOption{framework.WithClusterIPs(addresses...), framework.WithFamilies(FamilyOf(addresses[0]))}
 	if len(addresses) > 1 {
-		options = append(options, framework.RequireDualStack())
-	} else {
-		options = append(options, framework.WithFamilies(familyOf(addresses[0])))
+		options[1] = framework.RequireDualStack()
 	}
 	return c.CreateServiceOnceFree(ctx, name, options...)
 }
@@ -82,7 +83,7 @@ func (c *Cluster) CreateServices(ctx context.Context, n int, build func(i int) *
 func (c *Cluster) CreateSettledServices(ctx context.Context, n int, build func(i int) *corev1.Service) []*corev1.Service {
 	GinkgoHelper()
 	services := c.CreateServices(ctx, n, build)
-	time.Sleep(unhurried)
+	time.Sleep(settling)
 	return services
 }
 
@@ -105,4 +106,130 @@ func (c *Cluster) Services(ctx context.Context) []corev1.Service {
 	list, err := c.Client().CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	return list.Items
+}
+
+// CreateNamespace creates a namespace with labels, which may be nil.
+func (c *Cluster) CreateNamespace(ctx context.Context, name string, labels map[string]string) {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	_, err := c.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// Dual builds a Service with addresses of both families.
+func Dual(namespace, name string, options ...framework.ServiceOption) *corev1.Service {
+	return framework.NewService(namespace, name, append([]framework.ServiceOption{framework.RequireDualStack()}, options...)...)
+}
+
+// Single builds a Service with an address of one family.
+func Single(namespace, name string, family corev1.IPFamily, options ...framework.ServiceOption) *corev1.Service {
+	return framework.NewService(namespace, name, append([]framework.ServiceOption{framework.WithFamilies(family)}, options...)...)
+}
+
+// Asking builds a Service that asks for fixed addresses, of one family or both.
+func Asking(namespace, name string, addresses ...string) *corev1.Service {
+	if len(addresses) > 1 {
+		return Dual(namespace, name, framework.WithClusterIPs(addresses...))
+	}
+	return Single(namespace, name, FamilyOf(addresses[0]), framework.WithClusterIPs(addresses...))
+}
+
+// Try asks for a Service and returns the API server's answer. It may be called concurrently.
+func (c *Cluster) Try(ctx context.Context, service *corev1.Service) (*corev1.Service, error) {
+	return unlessRefused(c.Client().CoreV1().Services(service.Namespace).Create(ctx, service, metav1.CreateOptions{}))
+}
+
+// unlessRefused returns nothing but the error where there is one, as gomega wants it.
+func unlessRefused(service *corev1.Service, err error) (*corev1.Service, error) {
+	if err != nil {
+		return nil, err
+	}
+	return service, nil
+}
+
+// Create creates a Service.
+func (c *Cluster) Create(ctx context.Context, service *corev1.Service) *corev1.Service {
+	GinkgoHelper()
+	created, err := c.Try(ctx, service)
+	Expect(err).NotTo(HaveOccurred())
+	return created
+}
+
+// PatchService merges a patch into a Service of Namespace.
+func (c *Cluster) PatchService(ctx context.Context, name, patch string) (*corev1.Service, error) {
+	return unlessRefused(c.Client().CoreV1().Services(Namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
+}
+
+// ExpectRefused asks for a Service and expects our webhook to refuse it in the name of a policy. It returns the message, from the policy on.
+func (c *Cluster) ExpectRefused(ctx context.Context, policy string, service *corev1.Service) string {
+	GinkgoHelper()
+	_, err := c.Try(ctx, service)
+	return ExpectRefusal(err, policy)
+}
+
+// ExpectRefusal expects an error to be a refusal of a Service by our webhook, in the name of a policy. It returns the message, from the policy on.
+func ExpectRefusal(err error, policy string) string {
+	GinkgoHelper()
+	Expect(err).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+	_, message, found := strings.Cut(err.Error(), `admission webhook "`+serviceWebhook+`" denied the request: `)
+	Expect(found).To(BeTrue(), err.Error())
+	Expect(message).To(HavePrefix("ServiceCIDRPolicy %q: ", policy))
+	return message
+}
+
+// WaitFreed waits until Services are gone and the API server has given their addresses back.
+func (c *Cluster) WaitFreed(ctx context.Context, services ...*corev1.Service) {
+	GinkgoHelper()
+	for _, service := range services {
+		for _, address := range inventory.ClusterIPs(service) {
+			Eventually(c.Owner).WithArguments(ctx, address).ShouldNot(Equal(service.Namespace+"/"+service.Name), address)
+		}
+	}
+}
+
+// DeleteAllServices deletes all Services but that of the API server, and waits until their addresses are free.
+func (c *Cluster) DeleteAllServices(ctx context.Context) {
+	GinkgoHelper()
+	var services []*corev1.Service
+	for _, service := range c.Services(ctx) {
+		if !ofAPIServer(&service) {
+			services = append(services, service.DeepCopy())
+		}
+	}
+	c.DeleteServices(ctx, services...)
+	c.WaitFreed(ctx, services...)
+}
+
+// Clear deletes all Services but that of the API server, all policies and all ServiceCIDRs but the default one, and waits until
+// the operator keeps nothing any more.
+func (c *Cluster) Clear(ctx context.Context) {
+	GinkgoHelper()
+	for _, policy := range c.AllPolicies(ctx) {
+		c.DeletePolicies(ctx, policy.Name)
+	}
+	c.DeleteAllServices(ctx)
+	for _, serviceCIDR := range c.ServiceCIDRs(ctx) {
+		if serviceCIDR.Name != "kubernetes" {
+			c.WithdrawRanges(ctx, serviceCIDR.Name)
+		}
+	}
+	Eventually(c.Ours).WithArguments(ctx).Should(BeEmpty())
+}
+
+// ofAPIServer reports whether the API server created the Service for itself.
+func ofAPIServer(service *corev1.Service) bool {
+	return service.Namespace == metav1.NamespaceDefault && service.Name == "kubernetes"
+}
+
+// In returns those addresses of Services that lie in a range.
+func In(cidr string, services ...*corev1.Service) (addresses []string) {
+	prefix := netip.MustParsePrefix(cidr)
+	for _, service := range services {
+		for _, address := range inventory.ClusterIPs(service) {
+			if prefix.Contains(netip.MustParseAddr(address)) {
+				addresses = append(addresses, address)
+			}
+		}
+	}
+	return addresses
 }

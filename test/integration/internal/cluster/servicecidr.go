@@ -2,7 +2,10 @@ package cluster
 
 import (
 	"context"
+	"net/netip"
 	"slices"
+	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -11,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
@@ -20,6 +25,17 @@ func (c *Cluster) CreateServiceCIDR(ctx context.Context, name string, cidrs ...s
 	GinkgoHelper()
 	_, err := c.Networking().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR(name, cidrs...), metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+}
+
+// finalizers are those that a ServiceCIDR gets from whoever looks after the cluster.
+func (c *Cluster) finalizers() (all []string) {
+	if c.Operator != nil {
+		all = append(all, OurFinalizer)
+	}
+	if c.Operator != nil || c.Upstream != nil {
+		all = append(all, UpstreamFinalizer)
+	}
+	return all
 }
 
 // WaitLookedAfter waits until those who look after the cluster have taken the ServiceCIDRs into their care: they are Ready
@@ -32,7 +48,7 @@ func (c *Cluster) WaitLookedAfter(ctx context.Context, names ...string) {
 			g.Expect(cidr).NotTo(BeNil())
 			g.Expect(cidr.Finalizers).To(ContainElements(c.finalizers()))
 			g.Expect(c.Condition(ctx, name, Ready).Status).To(Equal(metav1.ConditionTrue))
-		}).WithTimeout(Patience).Should(Succeed(), name)
+		}).Should(Succeed(), name)
 	}
 }
 
@@ -42,14 +58,6 @@ func (c *Cluster) DeleteServiceCIDRs(ctx context.Context, names ...string) {
 	for _, name := range names {
 		Expect(c.Networking().ServiceCIDRs().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed(), name)
 	}
-}
-
-// DropFinalizers removes a ServiceCIDR that is being deleted by force.
-func (c *Cluster) DropFinalizers(ctx context.Context, name string) {
-	GinkgoHelper()
-	_, err := c.Networking().ServiceCIDRs().Patch(ctx, name, types.MergePatchType,
-		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
 }
 
 // ServiceCIDR returns a ServiceCIDR, nil if there is none.
@@ -92,6 +100,46 @@ func (c *Cluster) Warning(ctx context.Context, name, kind string) func() string 
 		}
 		return ""
 	}
+}
+
+// known is how long the operator waits with a range that is new, so that all API servers know of it, and a bit more.
+const known = 1300 * time.Millisecond
+
+// OfferRange creates a ServiceCIDR and waits until the operator looks after it, and both the API server and the operator allocate from it.
+// labels may be nil.
+func (c *Cluster) OfferRange(ctx context.Context, name string, labels map[string]string, cidrs ...string) {
+	GinkgoHelper()
+	object := framework.NewServiceCIDR(name, cidrs...)
+	object.Labels = labels
+	_, err := c.Networking().ServiceCIDRs().Create(ctx, object, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	c.WaitLookedAfter(ctx, name)
+	time.Sleep(known)
+	client := ClientAs(c.Access, "system:apiserver")
+	for _, cidr := range cidrs {
+		Eventually(allocates).WithArguments(ctx, client, cidr).Should(BeTrue(), "the API server does not know of %s", cidr)
+	}
+}
+
+// WithdrawRanges removes ServiceCIDRs by force: the grace of a deletion is ten seconds.
+func (c *Cluster) WithdrawRanges(ctx context.Context, names ...string) {
+	GinkgoHelper()
+	c.DeleteServiceCIDRs(ctx, names...)
+	for _, name := range names {
+		if c.ServiceCIDR(ctx, name) != nil {
+			_, err := c.Networking().ServiceCIDRs().Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			Expect(client.IgnoreNotFound(err)).NotTo(HaveOccurred())
+		}
+		Eventually(c.ServiceCIDR).WithArguments(ctx, name).Should(BeNil(), name)
+	}
+}
+
+// allocates reports whether the API server would allocate an address of a range. A dry run does not look whether it is free.
+func allocates(ctx context.Context, client kubernetes.Interface, cidr string) bool {
+	address := netip.MustParsePrefix(cidr).Masked().Addr().Next().Next().String()
+	service := framework.NewService(Namespace, "range-probe", framework.WithClusterIPs(address))
+	_, err := client.CoreV1().Services(Namespace).Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err == nil || strings.Contains(err.Error(), "already allocated")
 }
 
 // unlessGone returns an object, nil if it was not found. Every other error fails the spec.

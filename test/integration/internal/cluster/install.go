@@ -1,0 +1,178 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
+)
+
+// What config/default installs. The path of the repository is as seen from a suite in test/integration.
+const (
+	// Repository is the root of this checkout.
+	Repository = "../../.."
+	// OperatorNamespace is where the operator lives, OperatorAccount its ServiceAccount there.
+	OperatorNamespace = "clusterip-operator-system"
+	OperatorAccount   = "clusterip-operator-manager"
+	// WebhookConfiguration is the name of both webhook configurations.
+	WebhookConfiguration = "clusterip-operator"
+	// CertificateSecret holds the certificate of the webhooks, in the operator's namespace.
+	CertificateSecret = "clusterip-operator-webhook"
+)
+
+// webhookTimeout is how many seconds the API server waits for a webhook. See Options.ShippedTimeout.
+const webhookTimeout int64 = 10
+
+// leftOut are the kinds that do nothing where there are no nodes, or that would take an address. The test installs the CRD itself.
+var leftOut = []string{"Deployment", "PodDisruptionBudget", "Service", "CustomResourceDefinition", "ServiceMonitor"}
+
+// Install applies the CRDs and config/default of a checkout, as far as it makes sense without nodes. Webhook configurations are only
+// replaced; AddWebhooks is what begins with them. tree is the root of the checkout, empty for ours.
+func (c *Cluster) Install(ctx context.Context, tree string) {
+	GinkgoHelper()
+	tree = cmp.Or(tree, Repository)
+	Expect(c.InstallCRDsOf(ctx, tree)).To(Succeed())
+	objects := manifests.Render(ctx, tree+"/config/default")
+	c.webhooks = slices.DeleteFunc(slices.Clone(objects), func(o unstructured.Unstructured) bool { return !IsWebhooks(o) })
+	c.apply(ctx, slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool {
+		return IsWebhooks(o) || slices.Contains(leftOut, o.GetKind())
+	}))
+	if c.HasWebhooks(ctx) {
+		c.LeadWebhooks(ctx, c.webhooks, c.Balancer.Port())
+	}
+}
+
+// IsWebhooks reports whether an object is one of the two webhook configurations.
+func IsWebhooks(o unstructured.Unstructured) bool {
+	return strings.HasSuffix(o.GetKind(), "WebhookConfiguration")
+}
+
+// AddWebhooks applies the webhook configurations of config/default, with URLs that lead to the balancer. The replicas then write their CA
+// into them.
+func (c *Cluster) AddWebhooks(ctx context.Context) {
+	GinkgoHelper()
+	c.LeadWebhooks(ctx, c.webhooks, c.Balancer.Port())
+	if len(c.Replicas()) > 0 {
+		c.WaitServing(ctx)
+	}
+}
+
+// RemoveWebhooks deletes the webhook configurations, and waits until the API server asks nobody any more.
+func (c *Cluster) RemoveWebhooks(ctx context.Context) {
+	GinkgoHelper()
+	configurations := c.Client().AdmissionregistrationV1()
+	Expect(configurations.MutatingWebhookConfigurations().Delete(ctx, WebhookConfiguration, metav1.DeleteOptions{})).To(Succeed())
+	Expect(configurations.ValidatingWebhookConfigurations().Delete(ctx, WebhookConfiguration, metav1.DeleteOptions{})).To(Succeed())
+	Eventually(c.Asks).WithArguments(ctx).WithPolling(200 * time.Millisecond).Should(BeFalse())
+}
+
+// WithoutWebhooks does something while the API server asks nobody, and adds the webhooks again whatever comes of it.
+func (c *Cluster) WithoutWebhooks(ctx context.Context, do func()) {
+	GinkgoHelper()
+	defer c.AddWebhooks(ctx)
+	c.RemoveWebhooks(ctx)
+	do()
+}
+
+// apply applies objects in the order in which kustomize writes them: a namespace comes before what is in it.
+func (c *Cluster) apply(ctx context.Context, objects []unstructured.Unstructured) {
+	GinkgoHelper()
+	var text strings.Builder
+	for _, object := range objects {
+		document, err := yaml.Marshal(object.Object)
+		Expect(err).NotTo(HaveOccurred())
+		fmt.Fprintf(&text, "---\n%s", document)
+	}
+	c.Apply(ctx, text.String())
+}
+
+// Apply applies manifests as an administrator.
+func (c *Cluster) Apply(ctx context.Context, text string, flags ...string) {
+	GinkgoHelper()
+	_, err := framework.KubectlWithInput(ctx, c.Kubeconfig(), text, append([]string{"apply", "--server-side", "-f", "-"}, flags...)...)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// Kubectl runs kubectl as an administrator.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	output, err := framework.Kubectl(ctx, c.Kubeconfig(), args...)
+	Expect(err).NotTo(HaveOccurred())
+	return output
+}
+
+// LeadWebhooks applies the webhook configurations among objects, with a port of loopback in the place of the Service of each webhook, and the
+// time-out of tests.
+func (c *Cluster) LeadWebhooks(ctx context.Context, objects []unstructured.Unstructured, port int) {
+	GinkgoHelper()
+	var led []unstructured.Unstructured
+	for _, object := range objects {
+		if !IsWebhooks(object) {
+			continue
+		}
+		object = *object.DeepCopy()
+		webhooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
+		Expect(err).NotTo(HaveOccurred())
+		for _, webhook := range webhooks {
+			config := webhook.(map[string]any)["clientConfig"].(map[string]any)
+			path, _, _ := unstructured.NestedString(config, "service", "path")
+			Expect(path).NotTo(BeEmpty())
+			delete(config, "service")
+			config["url"] = fmt.Sprintf("https://localhost:%d%s", port, path)
+			if !c.options.ShippedTimeout {
+				webhook.(map[string]any)["timeoutSeconds"] = webhookTimeout
+			}
+		}
+		Expect(unstructured.SetNestedSlice(object.Object, webhooks, "webhooks")).To(Succeed())
+		led = append(led, object)
+	}
+	Expect(led).To(HaveLen(2))
+	c.apply(ctx, led)
+}
+
+// HasWebhooks reports whether the mutating webhook configuration is there.
+func (c *Cluster) HasWebhooks(ctx context.Context) bool {
+	GinkgoHelper()
+	_, err := c.Client().AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, WebhookConfiguration, metav1.GetOptions{})
+	Expect(client.IgnoreNotFound(err)).NotTo(HaveOccurred())
+	return err == nil
+}
+
+// Authorities are those that the API server trusts when it calls a webhook of ours, one entry for each webhook of both configurations.
+func (c *Cluster) Authorities(ctx context.Context) (bundles [][]byte) {
+	GinkgoHelper()
+	for _, config := range c.ClientConfigs(ctx) {
+		bundles = append(bundles, config.CABundle)
+	}
+	return bundles
+}
+
+// ClientConfigs says how the API server calls each webhook of both configurations.
+func (c *Cluster) ClientConfigs(ctx context.Context) (all []admissionregistrationv1.WebhookClientConfig) {
+	GinkgoHelper()
+	configurations := c.Client().AdmissionregistrationV1()
+	mutating, err := configurations.MutatingWebhookConfigurations().Get(ctx, WebhookConfiguration, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	validating, err := configurations.ValidatingWebhookConfigurations().Get(ctx, WebhookConfiguration, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for _, webhook := range mutating.Webhooks {
+		all = append(all, webhook.ClientConfig)
+	}
+	for _, webhook := range validating.Webhooks {
+		all = append(all, webhook.ClientConfig)
+	}
+	return all
+}

@@ -1,0 +1,171 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// Events are what was reported, in the order in which the API server lists them.
+type Events []eventsv1.Event
+
+// Events returns all events of the cluster.
+func (c *Cluster) Events(ctx context.Context) Events {
+	GinkgoHelper()
+	list, err := c.Client().EventsV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return list.Items
+}
+
+// Ours returns those that the operator sent.
+func (e Events) Ours() Events {
+	return e.filter(func(event eventsv1.Event) bool { return strings.HasPrefix(event.ReportingController, operatorReporter) })
+}
+
+// OnService returns those about the Service of this name.
+func (e Events) OnService(name string) Events { return e.on("Service", name) }
+
+// OnServiceCIDR returns those about the ServiceCIDR of this name.
+func (e Events) OnServiceCIDR(name string) Events { return e.on("ServiceCIDR", name) }
+
+func (e Events) on(kind, name string) Events {
+	return e.filter(func(event eventsv1.Event) bool { return event.Regarding.Kind == kind && event.Regarding.Name == name })
+}
+
+// For returns those with this reason.
+func (e Events) For(reason string) Events {
+	return e.filter(func(event eventsv1.Event) bool { return event.Reason == reason })
+}
+
+// Warnings returns those that are warnings.
+func (e Events) Warnings() Events {
+	return e.filter(func(event eventsv1.Event) bool { return event.Type == corev1.EventTypeWarning })
+}
+
+// Notes returns the texts.
+func (e Events) Notes() []string {
+	notes := make([]string, 0, len(e))
+	for _, event := range e {
+		notes = append(notes, event.Note)
+	}
+	return notes
+}
+
+// Count returns how often they happened: an event that repeats is one object with a number.
+func (e Events) Count() (n int) {
+	for _, event := range e {
+		if event.Series != nil {
+			n += int(event.Series.Count)
+		} else {
+			n++
+		}
+	}
+	return n
+}
+
+// GomegaString writes an event in a line, for the report of a failure.
+func (e Events) GomegaString() string {
+	var lines []string
+	for _, event := range e {
+		lines = append(lines, fmt.Sprintf("%s %s/%s: %s (from %s)",
+			event.Reason, event.Regarding.Kind, event.Regarding.Name, event.Note, event.ReportingController))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (e Events) filter(keep func(eventsv1.Event) bool) Events {
+	kept := Events{}
+	for _, event := range e {
+		if keep(event) {
+			kept = append(kept, event)
+		}
+	}
+	return kept
+}
+
+// NoSeries is what Metric answers when there is no such series. None of our metrics is ever negative.
+const NoSeries = -1.0
+
+// What a decision about a Service may be, the label result of admission_decisions_total.
+const (
+	Filled = "filled"
+	Failed = "failed"
+)
+
+// serviceWebhook is the name of the webhook that is asked about Services.
+const serviceWebhook = "service.clusterip-operator.io"
+
+// Metric returns the sum of the operator's series of this name (after the prefix clusterip_operator_) that carry the labels
+// (name, value, name, value...), NoSeries if there is none.
+func (c *Cluster) Metric(ctx context.Context, name string, labels ...string) float64 {
+	GinkgoHelper()
+	return metricOf(ctx, c.Operator, "clusterip_operator_"+name, NoSeries, labels...)
+}
+
+// EachMetric is Metric of each replica that runs, 0 if there is no such series. A replica that was started again counts from zero.
+func (c *Cluster) EachMetric(ctx context.Context, name string, labels ...string) (values []float64) {
+	GinkgoHelper()
+	for _, replica := range c.Replicas() {
+		values = append(values, metricOf(ctx, replica, "clusterip_operator_"+name, 0, labels...))
+	}
+	return values
+}
+
+func metricOf(ctx context.Context, manager *framework.Manager, name string, otherwise float64, labels ...string) float64 {
+	GinkgoHelper()
+	metrics, err := manager.Metrics(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	if value, found := metrics.Value(name, labels...); found {
+		return value
+	}
+	return otherwise
+}
+
+// Decisions returns how many Services the replicas have decided on, with the given result unless that is empty.
+func (c *Cluster) Decisions(ctx context.Context, result string) (sum float64) {
+	GinkgoHelper()
+	var labels []string
+	if result != "" {
+		labels = []string{"result", result}
+	}
+	for _, value := range c.EachMetric(ctx, "admission_decisions_total", labels...) {
+		sum += value
+	}
+	return sum
+}
+
+// ScrapeAPIServer returns the metrics of an API server.
+func ScrapeAPIServer(ctx context.Context, api *framework.Access) framework.Metrics {
+	GinkgoHelper()
+	text, err := api.Client().Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	metrics, err := framework.ParseMetrics(string(text))
+	Expect(err).NotTo(HaveOccurred())
+	return metrics
+}
+
+// FailedOpen returns how often an API server has gone on without our answer about a Service, since its start.
+func FailedOpen(ctx context.Context, api *framework.Access) float64 {
+	GinkgoHelper()
+	value, _ := ScrapeAPIServer(ctx, api).Value("apiserver_admission_webhook_fail_open_count", "name", serviceWebhook)
+	return value
+}
+
+// inFlightTimeout is how long an address may count as handed out whose Service never came, and a bit more.
+const inFlightTimeout = 20 * time.Second
+
+// ExpectNothingLeaked waits until no replica has an address in flight that no Service has. It is for moments at which nobody creates Services.
+func (c *Cluster) ExpectNothingLeaked(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func() []float64 { return c.EachMetric(ctx, "admission_in_flight_addresses") }).
+		WithTimeout(inFlightTimeout).WithPolling(100*time.Millisecond).Should(HaveEach(BeZero()), "handed out and never seen")
+}

@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
+)
+
+// AddReplicas starts replicas that end with the calling node, and waits until the API server asks them and one of them leads.
+// args are flags beside those of the cluster.
+func (c *Cluster) AddReplicas(ctx context.Context, n int, args ...string) (added []*framework.Manager) {
+	GinkgoHelper()
+	for range n {
+		added = append(added, c.LaunchReplica(ctx, "", c.OperatorKubeconfig(c.Access), args...))
+	}
+	if n > 0 {
+		c.WaitServing(ctx)
+	}
+	return added
+}
+
+// LaunchReplica starts a replica that ends with the calling node, and does not wait for it. program is a manager of another commit, empty
+// for ours.
+func (c *Cluster) LaunchReplica(ctx context.Context, program, kubeconfig string, args ...string) *framework.Manager {
+	GinkgoHelper()
+	replica := suite.Manager(ctx, c.ControlPlane, framework.ManagerOptions{
+		Program: program, Kubeconfig: kubeconfig, Race: !c.options.Plain, Webhooks: true, NoWait: true,
+		Args: slices.Concat([]string{"--leader-elect=true", "--namespace=" + OperatorNamespace}, c.options.OperatorArgs, args),
+	})
+	c.Balancer.Add(framework.Backend{
+		Address: replica.WebhookAddress(),
+		Ready:   func(ctx context.Context) error { return replica.Healthy(ctx, "/readyz") },
+	})
+	c.replicas = append(c.replicas, replica)
+	return replica
+}
+
+// OperatorKubeconfig writes a kubeconfig with which the operator's user reaches an API server: with a certificate, which outlives any token.
+func (c *Cluster) OperatorKubeconfig(api *framework.Access) string {
+	GinkgoHelper()
+	const group = "system:serviceaccounts"
+	config, err := api.ConfigForUser("system:serviceaccount:"+OperatorNamespace+":"+OperatorAccount, group, group+":"+OperatorNamespace)
+	Expect(err).NotTo(HaveOccurred())
+	path := filepath.Join(filepath.Dir(api.Kubeconfig()), "operator.kubeconfig")
+	Expect(framework.WriteKubeconfig(path, config)).To(Succeed())
+	return path
+}
+
+// Replicas returns the managers of ours that run, paused ones included.
+func (c *Cluster) Replicas() []*framework.Manager {
+	return slices.DeleteFunc(slices.Clone(c.replicas), func(r *framework.Manager) bool { return !r.Running() })
+}
+
+// RemoveReplica stops a replica for good.
+func (c *Cluster) RemoveReplica(replica *framework.Manager) {
+	GinkgoHelper()
+	c.Balancer.Remove(replica.WebhookAddress())
+	Expect(replica.Stop()).To(Succeed())
+	c.replicas = slices.DeleteFunc(c.replicas, func(r *framework.Manager) bool { return r == replica })
+}
+
+// StopReplicas stops all replicas, as an admin does who scales the Deployment to nothing.
+func (c *Cluster) StopReplicas() {
+	GinkgoHelper()
+	for _, replica := range c.Replicas() {
+		Expect(replica.Stop()).To(Succeed())
+	}
+	Eventually(c.Balancer.Ready).Should(BeEmpty())
+	c.Balancer.Cut()
+}
+
+// StartReplicas starts those again that do not run, and waits as AddReplicas does.
+func (c *Cluster) StartReplicas(ctx context.Context) {
+	GinkgoHelper()
+	for _, replica := range c.replicas {
+		if !replica.Running() {
+			Expect(replica.Start(ctx)).To(Succeed())
+		}
+	}
+	c.WaitServing(ctx)
+}
+
+// WaitServing waits until the replicas that run are ready, one of them leads, and the API server asks them about Services if there are webhooks.
+func (c *Cluster) WaitServing(ctx context.Context) {
+	GinkgoHelper()
+	running := c.Replicas()
+	Expect(running).NotTo(BeEmpty())
+	for _, replica := range running {
+		Expect(replica.WaitReady(ctx)).To(Succeed())
+	}
+	c.Operator = running[0]
+	Eventually(c.Balancer.Ready).Should(HaveLen(len(running)))
+	Eventually(c.Leaders).WithArguments(ctx).Should(HaveLen(1))
+	if c.HasWebhooks(ctx) {
+		Eventually(c.Authorities).WithArguments(ctx).Should(HaveEach(Not(BeEmpty())), "the replicas write them into one configuration after the other")
+		Eventually(c.Asks).WithArguments(ctx).WithPolling(200*time.Millisecond).Should(BeTrue(), "the API server asks nobody about Services")
+	}
+}
+
+// Leaders returns the running managers that lead: one, but for the moments of an election.
+func (c *Cluster) Leaders(ctx context.Context) []*framework.Manager {
+	GinkgoHelper()
+	return slices.DeleteFunc(c.Replicas(), func(r *framework.Manager) bool {
+		return metricOf(ctx, r, "leader_election_master_status", 0) != 1
+	})
+}
+
+// Leader waits until one manager leads, and returns it with another one.
+func (c *Cluster) Leader(ctx context.Context) (leader, other *framework.Manager) {
+	GinkgoHelper()
+	var leaders []*framework.Manager
+	Eventually(func() []*framework.Manager {
+		leaders = c.Leaders(ctx)
+		return leaders
+	}).Should(HaveLen(1))
+	others := slices.DeleteFunc(c.Replicas(), func(r *framework.Manager) bool { return r == leaders[0] })
+	Expect(others).NotTo(BeEmpty())
+	return leaders[0], others[0]
+}
+
+// Asks reports whether a replica notices somebody who would like to create a Service.
+func (c *Cluster) Asks(ctx context.Context) bool {
+	GinkgoHelper()
+	before := c.Decisions(ctx, "")
+	_, err := c.Client().CoreV1().Services(Namespace).Create(ctx, framework.NewService(Namespace, "webhook-probe"),
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return c.Decisions(ctx, "") > before || apierrors.IsForbidden(err)
+}
