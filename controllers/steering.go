@@ -39,43 +39,43 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressi
 	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false)); err != nil {
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
-	board := steering.NewBoard()
-	board.Subscribe(func(_, after *steering.Snapshot) { index.SetRules(after) }) // the first to hear of it
-	if err := errors.Join(board.Watch(ctx, mgr.GetCache()), mgr.Add(board), mgr.Add(everywhere(sweep(index)))); err != nil {
+	policies := steering.NewCache()
+	policies.Subscribe(func(_, after *steering.Compiled) { index.SetRules(after) }) // the first to hear of it
+	if err := errors.Join(policies.Watch(ctx, mgr.GetCache()), mgr.Add(policies), mgr.Add(everywhere(sweep(index)))); err != nil {
 		return nil, fmt.Errorf("watching policies: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("policies", ready("policies are not read yet", board.Synced)); err != nil {
+	if err := mgr.AddReadyzCheck("policies", ready("policies are not read yet", policies.Synced)); err != nil {
 		return nil, err
 	}
 	if o.Webhook.Enabled() {
-		if err := o.admit(ctx, mgr, index, board); err != nil {
+		if err := o.admit(ctx, mgr, index, policies); err != nil {
 			return nil, fmt.Errorf("serving webhooks: %w", err)
 		}
 	}
-	return o.policyLoops(mgr, index, board), nil
+	return o.policyLoops(mgr, index, policies), nil
 }
 
 // policyLoops are the loops of the leader.
-func (o Options) policyLoops(mgr manager.Manager, index *addressindex.Index, board *steering.Board) []loop {
+func (o Options) policyLoops(mgr manager.Manager, index *addressindex.Index, policies *steering.Cache) []loop {
 	clk := clock.RealClock{}
 	return []loop{
-		&policy.Keeper{Client: mgr.GetClient(), Index: index, Board: board, Clock: clk, APIVersion: o.GroupVersion.String()},
+		&policy.Keeper{Client: mgr.GetClient(), Index: index, Board: policies, Clock: clk, APIVersion: o.GroupVersion.String()},
 		&policy.Reporter{
-			Client: mgr.GetClient(), Index: index, Board: board, Clock: clk, Events: mgr.GetEventRecorder("clusterip-operator-policy"),
+			Client: mgr.GetClient(), Index: index, Board: policies, Clock: clk, Events: mgr.GetEventRecorder("clusterip-operator-policy"),
 		},
 		&additional.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Board: board, Clock: clk,
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Board: policies, Clock: clk,
 			Events: mgr.GetEventRecorder("clusterip-operator-additional"),
 		},
 		&enforcement.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: board, Addresses: index, Clock: clk,
-			Changed: addressindex.Map(index.Addresses(), enforcement.Audits(board)), Events: mgr.GetEventRecorder("clusterip-operator-enforcement"),
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: policies, Addresses: index, Clock: clk,
+			Changed: addressindex.Map(index.Addresses(), enforcement.Audits(policies)), Events: mgr.GetEventRecorder("clusterip-operator-enforcement"),
 		},
 	}
 }
 
 // admit serves the webhooks.
-func (o Options) admit(ctx context.Context, mgr manager.Manager, index *addressindex.Index, board *steering.Board) error {
+func (o Options) admit(ctx context.Context, mgr manager.Manager, index *addressindex.Index, policies *steering.Cache) error {
 	writer, err := ownClient(mgr)
 	if err != nil {
 		return err
@@ -84,14 +84,14 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, index *addressi
 	refusals := steerer.NewRefusals(writer)
 	self := username(ctx, mgr)
 	here := &steerer.ServiceSteerer{
-		Writer: writer, Namespaces: mgr.GetClient(), Live: writer, Index: index, Board: board, Refusals: refusals, Clock: clk,
+		Writer: writer, Namespaces: mgr.GetClient(), Live: writer, Index: index, Policies: policies, Refusals: refusals, Clock: clk,
 	}
 	handlers := map[string]admission.Handler{
 		"/validate-ipaddress": &steerer.IPAddressGuard{Live: writer, Index: index, Username: self},
 		"/validate-servicecidr": &steerer.ServiceCIDRGuard{
 			Mode: steerer.OverlapMode(o.Webhook.NetworkOverlap), Index: index, Networks: o.networks(), Username: self,
 		},
-		"/validate-servicecidrpolicy": &steerer.PolicyGuard{Client: mgr.GetClient(), Board: board, Clock: clk},
+		"/validate-servicecidrpolicy": &steerer.PolicyGuard{Client: mgr.GetClient(), Policies: policies, Clock: clk},
 	}
 	certificates, err := webhook.NewCertificates(mgr, o.webhookOptions())
 	if err != nil {

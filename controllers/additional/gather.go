@@ -24,7 +24,7 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, name type
 		r.askers.set(name, nil)
 		return w, nil
 	}
-	w.service = &service{uid: s.UID, deleting: !s.DeletionTimestamp.IsZero(), wish: steering.WishOf(s)}
+	w.service = &service{uid: s.UID, deleting: !s.DeletionTimestamp.IsZero(), wish: steering.AdditionalRequestOf(s)}
 	r.askers.set(name, w.service.wish.From) // before the ranges are read, so that no change falls between
 	return w, r.addOffers(ctx, &w, s)
 }

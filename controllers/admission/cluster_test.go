@@ -86,20 +86,20 @@ func newCluster(t *testing.T, s setting) *cluster {
 // replica starts a webhook with an index of its own.
 func (c *cluster) replica(t *testing.T, s setting) *ServiceSteerer {
 	t.Helper()
-	board, index := steering.NewBoard(), addressindex.New()
-	board.Subscribe(func(_, after *steering.Snapshot) { index.SetRules(after) })
+	policies, index := steering.NewCache(), addressindex.New()
+	policies.Subscribe(func(_, after *steering.Compiled) { index.SetRules(after) })
 	fed := &fed{cluster: c, ctx: t.Context(), made: map[string]toolscache.SharedIndexInformer{}}
-	for _, watch := range []func(context.Context, cache.Informers) error{board.Watch, index.Watch} {
+	for _, watch := range []func(context.Context, cache.Informers) error{policies.Watch, index.Watch} {
 		if err := watch(t.Context(), fed); err != nil {
 			t.Fatal(err)
 		}
 	}
-	go func() { _ = board.Start(t.Context()) }()
+	go func() { _ = policies.Start(t.Context()) }()
 	await(t, "the index are synced", func() bool {
-		return board.Synced() && index.Synced() && len(board.Current().Policies()) == len(s.policies) && board.Current().Knows(v1alpha1.DefaultServiceCIDR)
+		return policies.Synced() && index.Synced() && len(policies.Current().Policies()) == len(s.policies) && policies.Current().Knows(v1alpha1.DefaultServiceCIDR)
 	})
 	return &ServiceSteerer{
-		Writer: c, Namespaces: s.namespaces, Live: liveReader{s.namespaces, c}, Index: index, Board: board, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
+		Writer: c, Namespaces: s.namespaces, Live: liveReader{s.namespaces, c}, Index: index, Policies: policies, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
 	}
 }
 

@@ -19,7 +19,7 @@ type inputs struct {
 	service, old *service
 	// subject is what policies see of the Service.
 	subject  steering.Service
-	snapshot *steering.Snapshot
+	policies *steering.Compiled
 	// chosen are the addresses that the request names.
 	chosen []choice
 }
@@ -29,7 +29,7 @@ type choice struct {
 	address netip.Addr
 	state   allocator.State
 	// rest is set while the address cools down.
-	rest *addressindex.Rest
+	rest *addressindex.CoolDown
 	// holder is another Service that lives and has the address, whether its IPAddress is there or not.
 	holder types.NamespacedName
 	// ours: this process filled it in, in an earlier round of the same request.
@@ -71,7 +71,7 @@ func decide(in inputs) decision {
 			d.take = append(d.take, c.address)
 		}
 	}
-	for _, is4 := range missing(in.service, in.old, in.snapshot.Families()) {
+	for _, is4 := range missing(in.service, in.old, in.policies.Families()) {
 		d.fill = append(d.fill, in.slot(is4))
 	}
 	d.have = keeps(in.service, in.old)
@@ -84,7 +84,7 @@ func refuse(in inputs) *steering.Refusal {
 		if c.ours {
 			continue
 		}
-		if r := in.snapshot.MayHold(c.address, in.subject); r != nil {
+		if r := in.policies.MayHold(c.address, in.subject); r != nil {
 			return r
 		}
 		if r := in.refuseCooling(c); r != nil {
@@ -102,10 +102,10 @@ func (in inputs) refuseCooling(c choice) *steering.Refusal {
 	if c.rest == nil || c.rest.Service == in.subject.NamespacedName || c.state != allocator.Cooling {
 		return nil
 	}
-	if _, reserved := in.snapshot.Reservation(c.address); reserved {
+	if _, reserved := in.policies.Reservation(c.address); reserved {
 		return nil // for this Service, or it would have been refused before
 	}
-	d, policy := in.snapshot.CoolDown(c.address)
+	d, policy := in.policies.CoolDown(c.address)
 	if policy == nil {
 		return nil
 	}
@@ -121,8 +121,8 @@ func (in inputs) holder() addressindex.Holder {
 
 // slot says where an address of a family comes from.
 func (in inputs) slot(is4 bool) slot {
-	s := slot{is4: is4, route: in.snapshot.Route(in.subject, is4)}
-	for _, r := range in.snapshot.ReservedFor(in.subject.NamespacedName) {
+	s := slot{is4: is4, route: in.policies.Route(in.subject, is4)}
+	for _, r := range in.policies.ReservedFor(in.subject.NamespacedName) {
 		if r.Span.First.Is4() == is4 {
 			s.reserved = append(s.reserved, r)
 		}
@@ -143,11 +143,11 @@ func (in inputs) additional() (*steering.Refusal, []string) {
 	}
 	var unknown []string
 	for _, name := range names {
-		if !in.snapshot.Knows(name) {
+		if !in.policies.Knows(name) {
 			unknown = append(unknown, name)
 		}
 		for _, is4 := range []bool{true, false} {
-			if _, refusal := in.snapshot.Additional(in.subject, name, is4); refusal != nil {
+			if _, refusal := in.policies.Additional(in.subject, name, is4); refusal != nil {
 				return refusal, nil
 			}
 		}

@@ -66,8 +66,8 @@ func labelled(s *corev1.Service) *corev1.Service {
 
 // The cluster of TestDecide: blue Services have the ranges blue for themselves, where addresses rest; ns/dns has a reserved address of each
 // family; everybody else has the default range.
-func decideSnapshot() *steering.Snapshot {
-	w := steering.World{}
+func decidePolicies() *steering.Compiled {
+	w := steering.Inputs{}
 	for name, cidrs := range map[string][]string{"kubernetes": {"10.0.0.0/24", "fd00::/120"}, "blue": {"10.0.1.0/24", "fd00:1::/120"}} {
 		w.ServiceCIDRs = append(w.ServiceCIDRs, steering.NewServiceCIDR(rangeOf(name, cidrs...)))
 	}
@@ -85,8 +85,8 @@ func decideSnapshot() *steering.Snapshot {
 
 func TestDecide(t *testing.T) {
 	released := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	restOf := func(name string) *addressindex.Rest {
-		return &addressindex.Rest{Service: types.NamespacedName{Namespace: "ns", Name: name}, Released: released}
+	restOf := func(name string) *addressindex.CoolDown {
+		return &addressindex.CoolDown{Service: types.NamespacedName{Namespace: "ns", Name: name}, Released: released}
 	}
 	const elsewhere = "; choose another address, or leave the choice to the cluster"
 	for name, tc := range map[string]decideCase{
@@ -154,7 +154,7 @@ func TestDecide(t *testing.T) {
 			want: decided{Fill: []bool{true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := inputs{service: sketchOf(tc.service), snapshot: decideSnapshot()}
+			w := inputs{service: sketchOf(tc.service), policies: decidePolicies()}
 			if tc.old != nil {
 				w.old = sketchOf(tc.old)
 			}

@@ -37,7 +37,7 @@ var errLost = errors.New("somebody else has the address")
 // there for the Service. An address that cannot be had is left to the API server to refuse. It returns those that were taken.
 func (h *ServiceSteerer) take(ctx context.Context, in inputs, d decision) (taken []netip.Addr) {
 	for _, a := range d.take {
-		if !in.snapshot.Offers(a) || !h.takeOne(ctx, a, in.holder()) {
+		if !in.policies.Offers(a) || !h.takeOne(ctx, a, in.holder()) {
 			continue
 		}
 		if err := h.makeRoom(ctx, a); err != nil {
@@ -117,7 +117,7 @@ func pause(ctx context.Context, d time.Duration) {
 func (h *ServiceSteerer) fromReservation(ctx context.Context, in inputs, s slot) (netip.Addr, bool) {
 	for _, r := range s.reserved {
 		for a := r.Span.First; r.Span.Contains(a); a = a.Next() {
-			if h.Index.State(a) == allocator.Allocated || !in.snapshot.Offers(a) || !h.takeOne(ctx, a, in.holder()) {
+			if h.Index.State(a) == allocator.Allocated || !in.policies.Offers(a) || !h.takeOne(ctx, a, in.holder()) {
 				continue
 			}
 			if err := h.makeRoom(ctx, a); err == nil {
@@ -131,7 +131,7 @@ func (h *ServiceSteerer) fromReservation(ctx context.Context, in inputs, s slot)
 // makeRoom deletes the IPAddress of ours at an address that is in flight, so that the API server can write its own. After an error the address is not
 // the caller's any more.
 func (h *ServiceSteerer) makeRoom(ctx context.Context, a netip.Addr) error {
-	k, ok := h.Index.Kept(a)
+	k, ok := h.Index.Owned(a)
 	if !ok {
 		return nil
 	}
@@ -158,7 +158,7 @@ func full(in inputs, s slot) *steering.Refusal {
 	if s.route.Fails {
 		return s.route.Full(s.is4)
 	}
-	if !in.snapshot.Closes(s.is4) {
+	if !in.policies.Closes(s.is4) {
 		return nil
 	}
 	family := "IPv6"

@@ -37,7 +37,7 @@ func selects(by *metav1.LabelSelector) bool {
 
 // closing warns of an exclusive policy that leaves the Services of others without any range, or without the default one. Nobody is an
 // other to a policy that selects all Services.
-func closing(spec v1alpha1.ServiceCIDRPolicySpec, p *steering.Policy, after *steering.Snapshot, cidrs []steering.ServiceCIDR) []string {
+func closing(spec v1alpha1.ServiceCIDRPolicySpec, p *steering.Policy, after *steering.Compiled, cidrs []steering.ServiceCIDR) []string {
 	if !p.Exclusive || !selects(spec.NamespaceSelector) && !selects(spec.ServiceSelector) {
 		return nil
 	}
@@ -60,7 +60,7 @@ func closing(spec v1alpha1.ServiceCIDRPolicySpec, p *steering.Policy, after *ste
 }
 
 // anyOpen reports whether a range of a family is there that does not lie in one that a policy has for itself.
-func anyOpen(s *steering.Snapshot, cidrs []steering.ServiceCIDR, ofFamily func(allocator.Range) bool) bool {
+func anyOpen(s *steering.Compiled, cidrs []steering.ServiceCIDR, ofFamily func(allocator.Range) bool) bool {
 	var closed []netip.Prefix
 	for _, p := range s.Policies() {
 		for _, r := range p.Ranges {

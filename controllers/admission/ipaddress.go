@@ -136,7 +136,7 @@ func nameOf(s *corev1.Service) types.NamespacedName {
 // guardsAdditional reports whether the IPAddress is an additional address that the Service has by right and still asks for.
 func (in guardInputs) guardsAdditional(s *corev1.Service, name types.NamespacedName) bool {
 	return in.managedBy == v1alpha1.ManagedByOperator && in.purpose == v1alpha1.PurposeAdditional &&
-		in.parent == name && in.serviceUID == s.UID && steering.WishOf(s).Keeps(in.serviceCIDR, in.address.Is4())
+		in.parent == name && in.serviceUID == s.UID && steering.AdditionalRequestOf(s).Keeps(in.serviceCIDR, in.address.Is4())
 }
 
 // services reads the Services that have to do with an IPAddress.

@@ -26,9 +26,9 @@ import (
 // it lets the request pass: the conditions of the policy will tell.
 type PolicyGuard struct {
 	// Client lists policies and ServiceCIDRs from the cache.
-	Client client.Reader
-	Board  *steering.Board
-	Clock  clock.PassiveClock
+	Client   client.Reader
+	Policies *steering.Cache
+	Clock    clock.PassiveClock
 }
 
 var _ admission.Handler = (*PolicyGuard)(nil)
@@ -56,14 +56,14 @@ func (g *PolicyGuard) Handle(ctx context.Context, req admission.Request) admissi
 	if mistakes := steering.Validate(now); len(mistakes) > 0 {
 		return g.denied(now, mistakes)
 	}
-	if !g.Board.Synced() {
+	if !g.Policies.Synced() {
 		return admission.Allowed("")
 	}
-	if stolen := overlappingReservations(before, now, g.Board.Current()); len(stolen) > 0 {
+	if stolen := overlappingReservations(before, now, g.Policies.Current()); len(stolen) > 0 {
 		return g.denied(now, stolen)
 	}
 	warnings := careless(now.Spec)
-	if foreseeable(ctx, g.Board.Current()) {
+	if foreseeable(ctx, g.Policies.Current()) {
 		more, err := g.warnings(ctx, now)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Saying little about a ServiceCIDRPolicy", "policy", req.Name)
@@ -74,7 +74,7 @@ func (g *PolicyGuard) Handle(ctx context.Context, req admission.Request) admissi
 }
 
 // foreseeable reports whether there is time to compile the cluster.
-func foreseeable(ctx context.Context, s *steering.Snapshot) bool {
+func foreseeable(ctx context.Context, s *steering.Compiled) bool {
 	deadline, ok := ctx.Deadline()
 	return len(s.Policies()) <= policiesForeseen && (!ok || time.Until(deadline) >= timeForeseeing)
 }
@@ -104,7 +104,7 @@ func policiesOf(req admissionv1.AdmissionRequest) (before, now *v1alpha1.Service
 
 // overlappingReservations says which reservations take what another policy has reserved. Those that were there before the change are left
 // alone: a policy that lost its part must still be changed freely. The policy has passed Validate, so there are few addresses.
-func overlappingReservations(before, now *v1alpha1.ServiceCIDRPolicy, s *steering.Snapshot) []string {
+func overlappingReservations(before, now *v1alpha1.ServiceCIDRPolicy, s *steering.Compiled) []string {
 	var out []string
 	for _, mine := range now.Spec.Reservations {
 		if before != nil && slices.ContainsFunc(before.Spec.Reservations, func(r v1alpha1.Reservation) bool { return r.Address == mine.Address }) {
@@ -141,7 +141,7 @@ func (g *PolicyGuard) warnings(ctx context.Context, p *v1alpha1.ServiceCIDRPolic
 	if p.CreationTimestamp.IsZero() {
 		p.CreationTimestamp = metav1.NewTime(g.Clock.Now())
 	}
-	w := steering.World{Policies: []*v1alpha1.ServiceCIDRPolicy{p}}
+	w := steering.Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{p}}
 	for i := range policies.Items {
 		if policies.Items[i].Name != p.Name {
 			w.Policies = append(w.Policies, &policies.Items[i])
@@ -151,11 +151,11 @@ func (g *PolicyGuard) warnings(ctx context.Context, p *v1alpha1.ServiceCIDRPolic
 		w.ServiceCIDRs = append(w.ServiceCIDRs, steering.NewServiceCIDR(&cidrs.Items[i]))
 	}
 	after := steering.Compile(w)
-	return append(closing(p.Spec, after.Policy(p.Name), after, w.ServiceCIDRs), prospects(p.Name, g.Board.Current(), after)...), nil
+	return append(closing(p.Spec, after.Policy(p.Name), after, w.ServiceCIDRs), prospects(p.Name, g.Policies.Current(), after)...), nil
 }
 
 // prospects says what would not be as the author of a policy may expect: what it has to wait for, what it loses, and what others lose to it.
-func prospects(name string, before, after *steering.Snapshot) []string {
+func prospects(name string, before, after *steering.Compiled) []string {
 	p := after.Policy(name)
 	var out []string
 	for _, cidr := range p.Missing {

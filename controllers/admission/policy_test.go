@@ -83,7 +83,7 @@ func TestOverlappingReservations(t *testing.T) {
 		"nonsense is another's business": {now: policy("mine", reserves("a", "bla"))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := steering.Compile(steering.World{Policies: []*v1alpha1.ServiceCIDRPolicy{theirs}, ServiceCIDRs: ranges(t)})
+			s := steering.Compile(steering.Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{theirs}, ServiceCIDRs: ranges(t)})
 			if diff := cmp.Diff(tc.want, overlappingReservations(tc.before, tc.now, s)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -110,8 +110,8 @@ func TestProspects(t *testing.T) {
 		"what others quarrel about is not said": {others: []*v1alpha1.ServiceCIDRPolicy{policy("a", from("blue"), exclusively), policy("b", from("blue"), later)}, now: policy("mine", from("red"))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := steering.Compile(steering.World{Policies: tc.others, ServiceCIDRs: ranges(t)})
-			after := steering.Compile(steering.World{Policies: append(tc.others, tc.now), ServiceCIDRs: ranges(t)})
+			before := steering.Compile(steering.Inputs{Policies: tc.others, ServiceCIDRs: ranges(t)})
+			after := steering.Compile(steering.Inputs{Policies: append(tc.others, tc.now), ServiceCIDRs: ranges(t)})
 			if diff := cmp.Diff(tc.want, prospects("mine", before, after)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -202,14 +202,14 @@ func TestClosing(t *testing.T) {
 			now: policy("mine", from("blue", "red"), exclusively, forNamespaces), want: []string{last6}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			after := steering.Compile(steering.World{Policies: append(tc.others, tc.now), ServiceCIDRs: tc.cidrs})
+			after := steering.Compile(steering.Inputs{Policies: append(tc.others, tc.now), ServiceCIDRs: tc.cidrs})
 			expectBeginnings(t, closing(tc.now.Spec, after.Policy("mine"), after, tc.cidrs), tc.want)
 		})
 	}
 }
 
 func TestForeseeable(t *testing.T) {
-	few, many := steering.World{}, steering.World{}
+	few, many := steering.Inputs{}, steering.Inputs{}
 	for i := range policiesForeseen + 1 {
 		p := policy(fmt.Sprintf("p%d", i))
 		many.Policies = append(many.Policies, p)
@@ -218,7 +218,7 @@ func TestForeseeable(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		world steering.World
+		world steering.Inputs
 		left  time.Duration // 0 for no deadline
 		want  bool
 	}{
@@ -244,7 +244,7 @@ func TestForeseeable(t *testing.T) {
 // A policy may reserve 1,024 addresses, and an admission must be done in 2 s.
 func TestOverlappingReservationsTakeNoTime(t *testing.T) {
 	theirs := policy("theirs", reserves("all", "10.1.0.0/22"))
-	s := steering.Compile(steering.World{Policies: []*v1alpha1.ServiceCIDRPolicy{theirs}})
+	s := steering.Compile(steering.Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{theirs}})
 	start := time.Now()
 	if got := overlappingReservations(nil, policy("mine", reserves("all", "10.1.0.0/22")), s); len(got) != 1 {
 		t.Errorf("got %q", got)

@@ -59,7 +59,7 @@ func BenchmarkDecision(b *testing.B) {
 // BenchmarkCompile measures what a change of any policy or range costs every replica, in the background.
 func BenchmarkCompile(b *testing.B) {
 	for _, size := range []int{1, 100, 1000} {
-		w := steering.World{}
+		w := steering.Inputs{}
 		for i := range size {
 			w.Policies = append(w.Policies, tenantPolicy(i, false))
 			w.ServiceCIDRs = append(w.ServiceCIDRs, steering.NewServiceCIDR(tenantRange(i)))
@@ -136,20 +136,20 @@ func newStand(b *testing.B, policies int, all bool) *stand {
 		listed["*v1alpha1.ServiceCIDRPolicy"] = append(listed["*v1alpha1.ServiceCIDRPolicy"], tenantPolicy(i, all))
 		listed["*v1.ServiceCIDR"] = append(listed["*v1.ServiceCIDR"], tenantRange(i))
 	}
-	board, index := steering.NewBoard(), addressindex.New()
-	board.Subscribe(func(_, after *steering.Snapshot) { index.SetRules(after) })
+	rules, index := steering.NewCache(), addressindex.New()
+	rules.Subscribe(func(_, after *steering.Compiled) { index.SetRules(after) })
 	informers := &informers{ctx: b.Context(), listed: listed, made: map[string]toolscache.SharedIndexInformer{}}
-	for _, watch := range []func(context.Context, cache.Informers) error{board.Watch, index.Watch} {
+	for _, watch := range []func(context.Context, cache.Informers) error{rules.Watch, index.Watch} {
 		if err := watch(b.Context(), informers); err != nil {
 			b.Fatal(err)
 		}
 	}
-	go func() { _ = board.Start(b.Context()) }()
-	for !board.Synced() || !index.Synced() || len(board.Current().Policies()) != policies {
+	go func() { _ = rules.Start(b.Context()) }()
+	for !rules.Synced() || !index.Synced() || len(rules.Current().Policies()) != policies {
 		time.Sleep(time.Millisecond)
 	}
 	return &stand{tenants: max(policies, 1), steerer: &ServiceSteerer{
-		Namespaces: namespaces, Live: namespaces, Index: index, Board: board, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
+		Namespaces: namespaces, Live: namespaces, Index: index, Policies: rules, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
 	}}
 }
 

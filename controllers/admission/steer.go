@@ -36,7 +36,7 @@ type ServiceSteerer struct {
 	// Namespaces reads from the cache, Live from the API server itself: a namespace may be younger than what the cache has.
 	Namespaces, Live client.Reader
 	Index            *addressindex.Index
-	Board            *steering.Board
+	Policies         *steering.Cache
 	// Leader answers requests for addresses in the place of this replica. Nil: this replica answers all.
 	Leader   Leader
 	Refusals *Refusals
@@ -76,7 +76,7 @@ const (
 )
 
 func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (admission.Response, string) {
-	if !h.Index.Synced() || !h.Board.Synced() {
+	if !h.Index.Synced() || !h.Policies.Synced() {
 		return admission.Allowed(""), left
 	}
 	s, old, err := decode(req)
@@ -84,7 +84,7 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 		return h.pass(ctx, req, err)
 	}
 	named := chosen(s, old)
-	if h.Leader != nil && len(named)+len(missing(s, old, h.Board.Current().Families())) > 0 {
+	if h.Leader != nil && len(named)+len(missing(s, old, h.Policies.Current().Families())) > 0 {
 		if response, ok := h.Leader.Review(ctx, &req.AdmissionRequest); ok {
 			return admission.Response{AdmissionResponse: *response}, handedOn
 		}
@@ -117,7 +117,7 @@ func (h *ServiceSteerer) pass(ctx context.Context, req admission.Request, err er
 
 // gather collects what decide needs. named are the addresses that the request names.
 func (h *ServiceSteerer) gather(ctx context.Context, s, old *service, named []netip.Addr) (inputs, error) {
-	in := inputs{service: s, old: old, snapshot: h.Board.Current()}
+	in := inputs{service: s, old: old, policies: h.Policies.Current()}
 	in.subject = steering.Service{NamespacedName: s.key(), Labels: s.Metadata.Labels}
 	var err error
 	if in.subject.NamespaceLabels, err = h.namespaceLabels(ctx, s.Metadata.Namespace); err != nil {
@@ -148,7 +148,7 @@ func (h *ServiceSteerer) namespaceLabels(ctx context.Context, name string) (map[
 // choiceOf looks up an address that a request names.
 func (h *ServiceSteerer) choiceOf(ctx context.Context, a netip.Addr, subject types.NamespacedName) choice {
 	c := choice{address: a, state: h.Index.State(a)}
-	if r, ok := h.Index.Resting(a); ok {
+	if r, ok := h.Index.Cooling(a); ok {
 		c.rest = &r
 	}
 	// A Service without a name may be any of those that are being created with generateName.

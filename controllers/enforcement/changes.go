@@ -15,7 +15,7 @@ import (
 // changes is a source of what a change of policies or ranges makes worth a look: what the API server is given, each policy that has changed, and the used
 // addresses of the ranges that it had or has.
 func (r *Reconciler) changes() *steering.Changes[Request] {
-	seen := steering.Compile(steering.World{})
+	seen := steering.Compile(steering.Inputs{})
 	return steering.NewChanges(r.Policies, func() []Request {
 		now := r.Policies.Current()
 		requests := between(seen, now, r.used)
@@ -25,7 +25,7 @@ func (r *Reconciler) changes() *steering.Changes[Request] {
 }
 
 // between returns what differs between two compilations. used returns the used addresses of a range.
-func between(before, after *steering.Snapshot, used func(netip.Prefix) []netip.Addr) []Request {
+func between(before, after *steering.Compiled, used func(netip.Prefix) []netip.Addr) []Request {
 	out := []Request{{}}
 	touched := map[netip.Prefix]struct{}{}
 	for _, p := range slices.Concat(before.Policies(), after.Policies()) {

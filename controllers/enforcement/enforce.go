@@ -27,7 +27,7 @@ type objects struct {
 	written time.Time
 	content *steering.Enforced
 	// rules are what content was made of.
-	rules *steering.Snapshot
+	rules *steering.Compiled
 	// err is why they could not be written, nil if they are there.
 	err error
 }
@@ -67,7 +67,7 @@ func (r *Reconciler) enforce(ctx context.Context) (reconcile.Result, error) {
 }
 
 // wanted reports whether any policy wants to be enforced by the API server.
-func wanted(rules *steering.Snapshot) bool {
+func wanted(rules *steering.Compiled) bool {
 	return slices.ContainsFunc(rules.Policies(), enforced)
 }
 
@@ -87,7 +87,7 @@ func (o *objects) due(want *steering.Enforced, now time.Time) (wait time.Duratio
 }
 
 // note keeps what has become of the objects, and reports whether that is something new.
-func (o *objects) note(content *steering.Enforced, rules *steering.Snapshot, err error, now time.Time) bool {
+func (o *objects) note(content *steering.Enforced, rules *steering.Compiled, err error, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	news := o.written.IsZero() || (err == nil) != (o.err == nil)

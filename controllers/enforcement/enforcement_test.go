@@ -237,9 +237,9 @@ var _ = Describe("The API server", Ordered, ContinueOnFailure, func() {
 })
 
 // compiled are the rules that these policies make of the ServiceCIDRs that are there.
-func compiled(ctx context.Context, policies ...*v1alpha1.ServiceCIDRPolicy) *steering.Snapshot {
+func compiled(ctx context.Context, policies ...*v1alpha1.ServiceCIDRPolicy) *steering.Compiled {
 	GinkgoHelper()
-	w := steering.World{Policies: policies}
+	w := steering.Inputs{Policies: policies}
 	list := &networkingv1.ServiceCIDRList{}
 	Expect(admin.List(ctx, list)).To(Succeed())
 	for i := range list.Items {

@@ -46,7 +46,7 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server itself.
 	Live      client.Reader
-	Policies  steering.Policies
+	Policies  *steering.Cache
 	Addresses Addresses
 	// Changed is a source of addresses that Services began or ceased to have.
 	Changed source.TypedSource[Request]
@@ -96,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request Request) (reconcile.
 }
 
 // Audits returns what to look at when an address changes: those that no policy has exclusively are nothing to look at.
-func Audits(p steering.Policies) func(netip.Addr) []Request {
+func Audits(p *steering.Cache) func(netip.Addr) []Request {
 	return func(a netip.Addr) []Request {
 		if p.Current().Owner(a) == nil {
 			return nil

@@ -137,7 +137,7 @@ func TestWhenObjectsAreDue(t *testing.T) {
 	var o objects
 	begin := time.Unix(1000, 0)
 	one, two := &steering.Enforced{}, &steering.Enforced{LeftOut: []string{"x"}}
-	rules := steering.Compile(steering.World{})
+	rules := steering.Compile(steering.Inputs{})
 	due := func(what string, want *steering.Enforced, at, wantWait time.Duration, wantChanged bool) {
 		t.Helper()
 		if wait, changed := o.due(want, begin.Add(at)); wait != wantWait || changed != wantChanged {
@@ -168,7 +168,7 @@ func TestAPolicyThatHasChangedIsNotEnforcedYet(t *testing.T) {
 	policy := func(generation int64) *v1alpha1.ServiceCIDRPolicy {
 		return &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u", Generation: generation}}
 	}
-	before, after := steering.Compile(steering.World{Policies: []*v1alpha1.ServiceCIDRPolicy{policy(1)}}), steering.Compile(steering.World{Policies: []*v1alpha1.ServiceCIDRPolicy{policy(2)}})
+	before, after := steering.Compile(steering.Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{policy(1)}}), steering.Compile(steering.Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{policy(2)}})
 	var o objects
 	o.note(&steering.Enforced{}, before, nil, time.Unix(1000, 0))
 	if !o.state(before.Policy("p")).written || o.state(after.Policy("p")).written {
@@ -186,8 +186,8 @@ func TestWhatAChangeOfPoliciesMakesWorthALook(t *testing.T) {
 		return p
 	}
 	cidrs := []steering.ServiceCIDR{cidr("10.0.0.0/24"), cidr("fd00::/120"), cidr("10.0.2.0/24")}
-	before := steering.Compile(steering.World{ServiceCIDRs: cidrs, Policies: []*v1alpha1.ServiceCIDRPolicy{policy("same", 1, "10.0.2.0/24"), policy("moved", 1, "10.0.0.0/24")}})
-	after := steering.Compile(steering.World{ServiceCIDRs: cidrs, Policies: []*v1alpha1.ServiceCIDRPolicy{policy("same", 1, "10.0.2.0/24"), policy("moved", 2, "fd00::/120")}})
+	before := steering.Compile(steering.Inputs{ServiceCIDRs: cidrs, Policies: []*v1alpha1.ServiceCIDRPolicy{policy("same", 1, "10.0.2.0/24"), policy("moved", 1, "10.0.0.0/24")}})
+	after := steering.Compile(steering.Inputs{ServiceCIDRs: cidrs, Policies: []*v1alpha1.ServiceCIDRPolicy{policy("same", 1, "10.0.2.0/24"), policy("moved", 2, "fd00::/120")}})
 	used := func(p netip.Prefix) []netip.Addr { return []netip.Addr{p.Addr().Next()} }
 	var got []string
 	for _, r := range between(before, after, used) {

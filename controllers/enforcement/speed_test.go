@@ -54,7 +54,7 @@ func BenchmarkCreation(b *testing.B) {
 
 // table is what the API server is given for policies with a range of both families each. The ranges need not be there.
 func table(ranges int) v1alpha1.ExclusiveRangesSpec {
-	var w steering.World
+	var w steering.Inputs
 	for i := range ranges {
 		name := fmt.Sprint("tenant-", i)
 		c := steering.ServiceCIDR{Name: name, Ready: true}

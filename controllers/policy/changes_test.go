@@ -55,7 +55,7 @@ func mustRange(text string) allocator.Range {
 
 // sceneOf is a scene of ServiceCIDRs and policies.
 func sceneOf(cidrs []steering.ServiceCIDR, policies ...*v1alpha1.ServiceCIDRPolicy) scene {
-	s := scene{rules: steering.Compile(steering.World{Policies: policies, ServiceCIDRs: cidrs}), ranges: map[string]addressindex.ServiceCIDR{}}
+	s := scene{rules: steering.Compile(steering.Inputs{Policies: policies, ServiceCIDRs: cidrs}), ranges: map[string]addressindex.ServiceCIDR{}}
 	for _, c := range cidrs {
 		s.ranges[c.Name] = addressindex.ServiceCIDR{Name: c.Name, Ranges: c.Ranges, Terminating: c.Terminating}
 	}

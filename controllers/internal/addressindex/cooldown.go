@@ -28,8 +28,8 @@ func (noRules) CoolsDown(netip.Addr) time.Duration { return 0 }
 // Reserves implements Rules.
 func (noRules) Reserves(netip.Addr) bool { return false }
 
-// Rest is the cool-down of an address whose Service is gone.
-type Rest struct {
+// CoolDown is the cool-down of an address whose Service is gone.
+type CoolDown struct {
 	// Service is who had it.
 	Service types.NamespacedName
 	// Released is when it was freed.
@@ -44,9 +44,9 @@ type Rest struct {
 // not, the creation had failed, and there is nobody for whose sake the address should cool down.
 const doubt = 2 * time.Second
 
-// Resting returns who had an address that cools down, whether an IPAddress says so or this process alone; also while it is in flight, for it cools on
+// Cooling returns who had an address that cools down, whether an IPAddress says so or this process alone; also while it is in flight, for it cools on
 // if it is not used. State tells the difference.
-func (l *Index) Resting(a netip.Addr) (Rest, bool) {
+func (l *Index) Cooling(a netip.Addr) (CoolDown, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	r, ok := l.resting[a]
@@ -125,7 +125,7 @@ func (l *Index) end(a netip.Addr, now time.Time) bool {
 		l.deadlines.push(over, a)
 		return false
 	}
-	if _, object := l.kept[a]; !object {
+	if _, object := l.owned[a]; !object {
 		delete(l.resting, a)
 		l.pool.Release(a)
 		l.room.Add(1)
@@ -150,7 +150,7 @@ func (l *Index) schedule(at time.Time, a netip.Addr) {
 }
 
 // rest lets an address cool down; the caller holds mu.
-func (l *Index) rest(a netip.Addr, r Rest) {
+func (l *Index) rest(a netip.Addr, r CoolDown) {
 	r.due = l.over(a, r)
 	l.resting[a] = r
 	l.pool.Cool(a, r.Released)
@@ -158,7 +158,7 @@ func (l *Index) rest(a netip.Addr, r Rest) {
 }
 
 // over is when an address has cooled down for long enough; the caller holds mu.
-func (l *Index) over(a netip.Addr, r Rest) time.Time {
+func (l *Index) over(a netip.Addr, r CoolDown) time.Time {
 	d := l.rules.CoolsDown(a)
 	if r.doubtful {
 		d = min(d, doubt)

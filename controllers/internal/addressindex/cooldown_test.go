@@ -107,8 +107,8 @@ func (b timed) expect(t *testing.T, what, ip string, want allocator.State) {
 
 func (b timed) expectRest(t *testing.T, what, ip, service string, released time.Time) {
 	t.Helper()
-	got, ok := b.Resting(addr(ip))
-	want := Rest{Service: types.NamespacedName{Namespace: "ns", Name: service}, Released: released}
+	got, ok := b.Cooling(addr(ip))
+	want := CoolDown{Service: types.NamespacedName{Namespace: "ns", Name: service}, Released: released}
 	if !ok || got.Service != want.Service || !got.Released.Equal(want.Released) {
 		t.Errorf("%s: %s rests (%v) as %v, want %v", what, ip, ok, got, want)
 	}
@@ -181,7 +181,7 @@ func TestNothingRestsThatNoServiceHad(t *testing.T) {
 		} {
 			b.objects.OnAdd(o, false)
 			b.objects.OnDelete(o)
-			if rest, ok := b.Resting(addr(ip)); ok {
+			if rest, ok := b.Cooling(addr(ip)); ok {
 				t.Errorf("after %s: %s rests as %v", what, ip, rest)
 			}
 			b.pass(doubt)
@@ -314,8 +314,8 @@ func TestSpoiltCoolingObject(t *testing.T) {
 	o.Annotations = map[string]string{v1alpha1.AnnotationReleased: "yesterday", v1alpha1.AnnotationLastService: "nobody"}
 	b := newTimed(rules{coolDown: time.Minute})
 	b.objects.OnAdd(o, true)
-	got, ok := b.Resting(addr("10.0.0.9"))
-	if want := (Rest{Service: types.NamespacedName{Namespace: "nobody"}, Released: epoch}); !ok || got.Service != want.Service || !got.Released.Equal(epoch) {
+	got, ok := b.Cooling(addr("10.0.0.9"))
+	if want := (CoolDown{Service: types.NamespacedName{Namespace: "nobody"}, Released: epoch}); !ok || got.Service != want.Service || !got.Released.Equal(epoch) {
 		t.Errorf("rests (%v) as %v, want %v", ok, got, want)
 	}
 }
@@ -373,7 +373,7 @@ func TestReservationEndsARest(t *testing.T) {
 	b.SetRules(r)
 	b.objects.OnAdd(kept(ip, v1alpha1.PurposeReservation, "1"), false)
 	b.expect(t, "reserved", ip, allocator.Reserved)
-	if rest, ok := b.Resting(addr(ip)); ok {
+	if rest, ok := b.Cooling(addr(ip)); ok {
 		t.Errorf("the reserved address rests, too: %v", rest)
 	}
 }

@@ -43,13 +43,13 @@ type Index struct {
 	usageListeners   listeners[string] // how much of it is used, or what else uses it
 	coverListeners   listeners[netip.Addr]
 
-	// kept are the IPAddresses of ours, additional those of them that Services have beside their ClusterIPs.
-	kept       map[netip.Addr]Kept
+	// owned are the IPAddresses of ours, additional those of them that Services have beside their ClusterIPs.
+	owned      map[netip.Addr]OwnedIPAddress
 	additional map[types.NamespacedName][]netip.Addr
 	// inFlight are the addresses that this process hands out or writes, resting those that cool down.
 	inFlight     map[netip.Addr]inFlight
 	shown        time.Time // when the latest of those was handed out that the watch has shown
-	resting      map[netip.Addr]Rest
+	resting      map[netip.Addr]CoolDown
 	deadlines    deadlines
 	released     releases
 	room         atomic.Uint64
@@ -77,10 +77,10 @@ func New() *Index { return NewWithClock(clock.RealClock{}) }
 // NewWithClock is New with a clock of the caller's, which measures how long addresses cool down and are in flight.
 func NewWithClock(c clock.PassiveClock) *Index {
 	return &Index{
-		kept:        map[netip.Addr]Kept{},
+		owned:       map[netip.Addr]OwnedIPAddress{},
 		additional:  map[types.NamespacedName][]netip.Addr{},
 		inFlight:    map[netip.Addr]inFlight{},
-		resting:     map[netip.Addr]Rest{},
+		resting:     map[netip.Addr]CoolDown{},
 		rules:       noRules{},
 		clock:       c,
 		pool:        allocator.NewPool(),
@@ -187,10 +187,10 @@ func (l *Index) observe(a netip.Addr, e entry) {
 		delete(l.inFlight, a)
 		l.pool.Forget(a)
 	}
-	k, kept := l.kept[a]
+	k, kept := l.owned[a]
 	switch state := e.state(); {
 	case kept && state == allocator.Cooling:
-		l.rest(a, Rest{Service: k.Service, Released: k.Released})
+		l.rest(a, CoolDown{Service: k.Service, Released: k.Released})
 	case kept && state == allocator.Reserved && k.Purpose != v1alpha1.PurposeReservation:
 		l.pool.Observe(a, state)
 	default:
@@ -206,7 +206,7 @@ func (l *Index) observe(a netip.Addr, e entry) {
 func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 	now := l.clock.Now()
 	l.room.Add(1)
-	k, kept := l.unkeep(a)
+	k, kept := l.disown(a)
 	wanted := kept && l.wanted(a, k, now)
 	f, flying := l.inFlight[a]
 	if flying && f.writing && f.gone != "" && f.seen("") {
@@ -217,7 +217,7 @@ func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 	if flying || wanted {
 		switch k.Purpose { // what was cooling cools on if nobody uses it after all
 		case v1alpha1.PurposeCooling:
-			l.resting[a] = Rest{Service: k.Service, Released: k.Released, due: l.resting[a].due}
+			l.resting[a] = CoolDown{Service: k.Service, Released: k.Released, due: l.resting[a].due}
 		case v1alpha1.PurposeReservation:
 			delete(l.resting, a)
 		}
@@ -228,9 +228,9 @@ func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 		l.pool.Assume(a)
 		l.enterFlight(a, inFlight{until: now.Add(handedElsewhere)})
 	case kept && k.Purpose == v1alpha1.PurposeAdditional && k.Service.Name != "" && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
-		l.rest(a, Rest{Service: k.Service, Released: now})
+		l.rest(a, CoolDown{Service: k.Service, Released: now})
 	case !kept && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
-		l.rest(a, Rest{Service: last, Released: now, doubtful: !before.held})
+		l.rest(a, CoolDown{Service: last, Released: now, doubtful: !before.held})
 	default:
 		delete(l.resting, a)
 		l.pool.Release(a)
@@ -243,12 +243,12 @@ func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 const handedElsewhere = 2 * time.Second
 
 // wanted reports whether an IPAddress of ours, which is gone, is wanted by the rules; the caller holds mu.
-func (l *Index) wanted(a netip.Addr, k Kept, now time.Time) bool {
+func (l *Index) wanted(a netip.Addr, k OwnedIPAddress, now time.Time) bool {
 	switch k.Purpose {
 	case v1alpha1.PurposeReservation:
 		return l.rules.Reserves(a)
 	case v1alpha1.PurposeCooling:
-		return now.Before(l.over(a, Rest{Released: k.Released}))
+		return now.Before(l.over(a, CoolDown{Released: k.Released}))
 	default:
 		return false
 	}

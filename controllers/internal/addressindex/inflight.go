@@ -44,7 +44,7 @@ type inFlight struct {
 	// writing is set while this process writes an IPAddress of ours at the address, and until the watch shows that write.
 	writing bool
 	// written is the IPAddress that was written, gone the UID of the one that was deleted last. Both are empty while the write is under way.
-	written Kept
+	written OwnedIPAddress
 	gone    types.UID
 }
 
@@ -94,7 +94,7 @@ func (l *Index) Take(a netip.Addr, to Holder) (taken, busy bool) {
 	if l.inFlight[a].writing {
 		return false, true
 	}
-	if _, kept := l.kept[a]; !kept && l.pool.State(a) == allocator.Reserved || !l.pool.Assume(a) {
+	if _, kept := l.owned[a]; !kept && l.pool.State(a) == allocator.Reserved || !l.pool.Assume(a) {
 		return false, false // the IPAddress of another manager reserves its address too
 	}
 	l.enterFlight(a, inFlight{to: to})
@@ -195,9 +195,9 @@ func (l *Index) EndWrite(a netip.Addr, written *networkingv1.IPAddress, gone typ
 	}
 	f.writing, f.gone, f.until = true, gone, l.clock.Now().Add(writeSeenWithin)
 	if written != nil {
-		f.written = newKept(written)
+		f.written = newOwned(written)
 	}
-	if f.seen(l.kept[a].UID) {
+	if f.seen(l.owned[a].UID) {
 		l.land(a)
 	} else {
 		l.inFlight[a] = f
@@ -229,7 +229,7 @@ func (l *Index) Writing(a netip.Addr) time.Duration {
 // so does that of another manager, or an additional one. Another IPAddress of ours is what stands there until then. A Service without an IPAddress
 // counts only if it is the one that was waited for: it may be the one before, of which the watch of Services tells late.
 func (l *Index) arrived(a netip.Addr, e entry, f inFlight) bool {
-	k, kept := l.kept[a]
+	k, kept := l.owned[a]
 	switch {
 	case kept:
 		return f.written.UID != "" && f.written.UID == k.UID || k.Purpose == v1alpha1.PurposeAdditional

@@ -99,7 +99,7 @@ func (w *walk) remove(ip string) {
 func (w *walk) end(o *networkingv1.IPAddress) {
 	delete(w.rests, o.Name)
 	if ours(o) {
-		w.rests[o.Name] = newKept(o).Released.Add(walkCoolDown)
+		w.rests[o.Name] = newOwned(o).Released.Add(walkCoolDown)
 	}
 }
 
@@ -170,11 +170,11 @@ func (w *walk) draw() {
 		w.errorf("%s was drawn twice, the first time %s ago", ip, w.clock.Since(since))
 	}
 	w.since[ip], w.yielded[ip] = w.clock.Now(), w.yielded[ip] || again && w.clock.Since(since) < inFlightFor
-	_, object := w.Kept(drawn.Addr) // which outlives the cool-down until it is deleted
+	_, object := w.Owned(drawn.Addr) // which outlives the cool-down until it is deleted
 	if drawn.Cooled != w.resting(ip) && !w.yielded[ip] && !object {
 		w.errorf("%s yields: %v, it should rest until %s", ip, drawn.Cooled, w.rests[ip].Sub(epoch))
 	}
-	if k, ok := w.Kept(drawn.Addr); ok {
+	if k, ok := w.Owned(drawn.Addr); ok {
 		if o := w.objects[ip]; o == nil || o.UID != k.UID {
 			w.Lost(drawn.Addr)
 			return
@@ -191,11 +191,11 @@ func (w *walk) draw() {
 func (w *walk) resting(ip string) bool { return w.clock.Now().Before(w.rests[ip]) }
 
 // keep is the keeper: it writes what rests, and deletes what has rested.
-func (w *walk) keep() {
+func (w *walk) own() {
 	ip := w.ips[w.random.IntN(len(w.ips))]
 	a := addr(ip)
-	r, resting := w.Resting(a)
-	k, isKept := w.Kept(a)
+	r, resting := w.Cooling(a)
+	k, isKept := w.Owned(a)
 	over := !w.clock.Now().Before(r.Released.Add(walkCoolDown))
 	switch there := w.objects[ip]; {
 	case isKept && k.Purpose == v1alpha1.PurposeCooling && resting && over && there != nil && there.UID == k.UID && w.BeginWrite(a):

@@ -46,8 +46,8 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:limit], "") + "..."
 }
 
-// Wish is what a Service asks for beside its ClusterIPs. The zero value asks for nothing.
-type Wish struct {
+// AdditionalRequest is what a Service asks for beside its ClusterIPs. The zero value asks for nothing.
+type AdditionalRequest struct {
 	// From are the ServiceCIDRs that an address is wanted from.
 	From []string
 	// IPv4 and IPv6 are the families that the Service has: one address of each is wanted from each ServiceCIDR that offers it.
@@ -56,13 +56,13 @@ type Wish struct {
 	Junk error
 }
 
-// WishOf reads the wish of a Service. Headless and ExternalName Services have no address of their own, so they get no
+// AdditionalRequestOf reads the wish of a Service. Headless and ExternalName Services have no address of their own, so they get no
 // additional one whatever they ask for.
-func WishOf(s *corev1.Service) Wish {
+func AdditionalRequestOf(s *corev1.Service) AdditionalRequest {
 	if s.Spec.Type == corev1.ServiceTypeExternalName || slices.Contains(s.Spec.ClusterIPs, corev1.ClusterIPNone) {
-		return Wish{}
+		return AdditionalRequest{}
 	}
-	w := Wish{
+	w := AdditionalRequest{
 		IPv4: slices.Contains(s.Spec.IPFamilies, corev1.IPv4Protocol),
 		IPv6: slices.Contains(s.Spec.IPFamilies, corev1.IPv6Protocol),
 	}
@@ -72,16 +72,16 @@ func WishOf(s *corev1.Service) Wish {
 
 // Keeps reports whether a Service with this wish may keep an address of the family that it was given from the ServiceCIDR.
 // While the annotation cannot be read it keeps what it has: a slip of the pen takes nothing out of service.
-func (w Wish) Keeps(serviceCIDR string, is4 bool) bool {
+func (w AdditionalRequest) Keeps(serviceCIDR string, is4 bool) bool {
 	return w.has(is4) && (w.Junk != nil || slices.Contains(w.From, serviceCIDR))
 }
 
 // Families returns the families of the Service, true for IPv4, in this order.
-func (w Wish) Families() []bool {
+func (w AdditionalRequest) Families() []bool {
 	return slices.DeleteFunc([]bool{true, false}, func(is4 bool) bool { return !w.has(is4) })
 }
 
-func (w Wish) has(is4 bool) bool {
+func (w AdditionalRequest) has(is4 bool) bool {
 	if is4 {
 		return w.IPv4
 	}

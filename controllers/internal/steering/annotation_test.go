@@ -60,24 +60,24 @@ func TestWishOf(t *testing.T) {
 		ips      []string
 		families []corev1.IPFamily
 		from     string
-		want     Wish
+		want     AdditionalRequest
 		junk     bool
 		keeps    []string // "NAME 4", "NAME 6" of a and b
 	}{
-		"asks for nothing":      {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, want: Wish{IPv4: true, IPv6: true}},
-		"single stack":          {families: dual[1:], ips: []string{"10.0.0.1"}, from: "a", want: Wish{From: []string{"a"}, IPv4: true}, keeps: []string{"a 4"}},
-		"IPv6 alone":            {families: dual[:1], ips: []string{"fd00::1"}, from: "a", want: Wish{From: []string{"a"}, IPv6: true}, keeps: []string{"a 6"}},
-		"dual stack":            {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, from: "a", want: Wish{From: []string{"a"}, IPv4: true, IPv6: true}, keeps: []string{"a 4", "a 6"}},
+		"asks for nothing":      {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, want: AdditionalRequest{IPv4: true, IPv6: true}},
+		"single stack":          {families: dual[1:], ips: []string{"10.0.0.1"}, from: "a", want: AdditionalRequest{From: []string{"a"}, IPv4: true}, keeps: []string{"a 4"}},
+		"IPv6 alone":            {families: dual[:1], ips: []string{"fd00::1"}, from: "a", want: AdditionalRequest{From: []string{"a"}, IPv6: true}, keeps: []string{"a 6"}},
+		"dual stack":            {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, from: "a", want: AdditionalRequest{From: []string{"a"}, IPv4: true, IPv6: true}, keeps: []string{"a 4", "a 6"}},
 		"headless":              {families: dual, ips: []string{"None"}, from: "a"},
 		"ExternalName":          {kind: corev1.ServiceTypeExternalName, families: dual, from: "a"},
-		"junk keeps everything": {families: dual[1:], ips: []string{"10.0.0.1"}, from: "a,,", want: Wish{IPv4: true}, junk: true, keeps: []string{"a 4", "b 4"}},
+		"junk keeps everything": {families: dual[1:], ips: []string{"10.0.0.1"}, from: "a,,", want: AdditionalRequest{IPv4: true}, junk: true, keeps: []string{"a 4", "b 4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &corev1.Service{
 				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationAdditionalFrom: tc.from}},
 				Spec:       corev1.ServiceSpec{Type: tc.kind, ClusterIPs: tc.ips, IPFamilies: tc.families},
 			}
-			got := WishOf(s)
+			got := AdditionalRequestOf(s)
 			if (got.Junk != nil) != tc.junk {
 				t.Errorf("junk is %v", got.Junk)
 			}
@@ -92,7 +92,7 @@ func TestWishOf(t *testing.T) {
 	}
 }
 
-func kept(w Wish) (out []string) {
+func kept(w AdditionalRequest) (out []string) {
 	for _, name := range []string{"a", "b"} {
 		for _, is4 := range []bool{true, false} {
 			if w.Keeps(name, is4) {

@@ -12,8 +12,8 @@ import (
 
 // tenants is a world of many policies, each with a range of both families for its own namespaces. shared: each has all ranges, and none
 // for itself.
-func tenants(policies int, shared bool) World {
-	var w World
+func tenants(policies int, shared bool) Inputs {
+	var w Inputs
 	for i := range policies {
 		name := fmt.Sprint("tenant-", i)
 		w.ServiceCIDRs = append(w.ServiceCIDRs, ready(name, fmt.Sprintf("10.%d.%d.0/24", i/256, i%256), fmt.Sprintf("fd00::%x:0/112", i)))
@@ -58,7 +58,7 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// BenchmarkQuestions is what a request asks a Snapshot, with 1,000 policies and 1,000 ranges of each family.
+// BenchmarkQuestions is what a request asks a Compiled, with 1,000 policies and 1,000 ranges of each family.
 func BenchmarkQuestions(b *testing.B) {
 	w := tenants(1000, false)
 	s := Compile(w)

@@ -10,20 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Policies says what all policies together want; *Board does.
-type Policies interface {
-	// Current returns the compiled policies, never nil.
-	Current() *Snapshot
-	// Subscribe calls f, which must not block, after each change.
-	Subscribe(f func(before, after *Snapshot))
-	// Synced reports whether Current speaks of the whole cluster.
-	Synced() bool
-}
-
 // Changes is a source of keys: when the policies change, or somebody calls Touch, it queues what differ returns. Comparing is done apart
 // from the subscription, which must not block; what changes meanwhile is compared next.
 type Changes[K comparable] struct {
-	policies Policies
+	policies *Cache
 	differ   func() []K
 	touched  chan struct{}
 }
@@ -31,7 +21,7 @@ type Changes[K comparable] struct {
 var _ source.TypedSyncingSource[string] = (*Changes[string])(nil)
 
 // NewChanges returns a source. differ returns the keys of whatever is not as it was when it was last asked.
-func NewChanges[K comparable](p Policies, differ func() []K) *Changes[K] {
+func NewChanges[K comparable](p *Cache, differ func() []K) *Changes[K] {
 	return &Changes[K]{policies: p, differ: differ, touched: make(chan struct{}, 1)}
 }
 
@@ -45,7 +35,7 @@ func (c *Changes[K]) Touch() {
 
 // Start implements source.TypedSource. It subscribes before it compares, so that nothing falls between the two.
 func (c *Changes[K]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K]) error {
-	c.policies.Subscribe(func(_, _ *Snapshot) { c.Touch() })
+	c.policies.Subscribe(func(_, _ *Compiled) { c.Touch() })
 	c.Touch()
 	go func() {
 		for {

@@ -17,8 +17,8 @@ import (
 
 // Compile decides what each policy gets of what it asks for. It is pure, and costs a sort of the policies, ranges and reservations, and a look-up for each:
 // only what overlaps is compared.
-func Compile(w World) *Snapshot {
-	s := &Snapshot{
+func Compile(w Inputs) *Compiled {
+	s := &Compiled{
 		byName: make(map[string]*Policy, len(w.Policies)), reservedFor: map[types.NamespacedName][]Reservation{},
 		cidrs: make(map[string]ServiceCIDR, len(w.ServiceCIDRs)), closes: map[bool]bool{}, routes: newRoutes(),
 	}
@@ -81,7 +81,7 @@ type wantedRange struct {
 }
 
 // wanted returns the ranges that a policy asks for and that exist, in order, and notes which ServiceCIDRs are missing or give out no addresses.
-func (s *Snapshot) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []wantedRange {
+func (s *Compiled) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []wantedRange {
 	names := slices.Compact(slices.Sorted(slices.Values(spec.ServiceCIDRs)))
 	if spec.ServiceCIDRSelector != nil {
 		names = s.selected(spec.ServiceCIDRSelector)
@@ -108,7 +108,7 @@ func (s *Snapshot) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []want
 }
 
 // selected returns the names of the ServiceCIDRs with matching labels, sorted.
-func (s *Snapshot) selected(by *metav1.LabelSelector) []string {
+func (s *Compiled) selected(by *metav1.LabelSelector) []string {
 	selector, err := metav1.LabelSelectorAsSelector(by)
 	if err != nil {
 		return nil
@@ -124,7 +124,7 @@ func (s *Snapshot) selected(by *metav1.LabelSelector) []string {
 }
 
 // reserve enters the reservations of a policy, without what better policies have reserved.
-func (s *Snapshot) reserve(p *Policy) {
+func (s *Compiled) reserve(p *Policy) {
 	var left []Reservation
 	for _, r := range p.Reservations {
 		var taken []allocator.Span
@@ -174,7 +174,7 @@ func byFirst(a, b *Reservation) int { return a.Span.First.Compare(b.Span.First) 
 //
 // A range that lies in one that a better policy has exclusively is lost. One that is only partly closed is kept, and the closed part left
 // out when addresses are drawn.
-func (s *Snapshot) settle(p *Policy, wanted []wantedRange) {
+func (s *Compiled) settle(p *Policy, wanted []wantedRange) {
 	wanted = slices.DeleteFunc(wanted, func(r wantedRange) bool { return s.lost(p, r.PolicyRange) })
 	for _, r := range wanted {
 		s.enter(p, r)
@@ -191,7 +191,7 @@ func comparePrefixes(a, b netip.Prefix) int {
 }
 
 // lost reports whether a better policy has a range exclusively, and notes that and lesser conflicts.
-func (s *Snapshot) lost(p *Policy, r PolicyRange) bool {
+func (s *Compiled) lost(p *Policy, r PolicyRange) bool {
 	prefix := r.Range.Prefix()
 	for other := range s.overlapping(prefix) {
 		switch owner := other.owner; {
@@ -211,7 +211,7 @@ func (s *Snapshot) lost(p *Policy, r PolicyRange) bool {
 }
 
 // enterPrefixes enters all ranges that policies ask for, without telling whose they are.
-func (s *Snapshot) enterPrefixes(wanted [][]wantedRange) {
+func (s *Compiled) enterPrefixes(wanted [][]wantedRange) {
 	var all []netip.Prefix
 	for _, ranges := range wanted {
 		for _, r := range ranges {
@@ -231,7 +231,7 @@ func (s *Snapshot) enterPrefixes(wanted [][]wantedRange) {
 }
 
 // enter notes that a policy has a range.
-func (s *Snapshot) enter(p *Policy, r wantedRange) {
+func (s *Compiled) enter(p *Policy, r wantedRange) {
 	at := s.ranges[r.Range.Prefix()]
 	if n := len(p.Claimed); n == 0 || p.Claimed[n-1] != at.prefix {
 		p.Claimed = append(p.Claimed, at.prefix)
@@ -254,7 +254,7 @@ func addLast(list []*Policy, p *Policy) []*Policy {
 }
 
 // findShadowed tells policies that never have their turn: a better one selects the same Services and refuses them when it is full.
-func (s *Snapshot) findShadowed() {
+func (s *Compiled) findShadowed() {
 	type key struct {
 		selector string
 		is4      bool

@@ -67,8 +67,8 @@ func team(label string) Service {
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-func world(cidrs []ServiceCIDR, policies ...*v1alpha1.ServiceCIDRPolicy) World {
-	return World{Policies: policies, ServiceCIDRs: cidrs}
+func world(cidrs []ServiceCIDR, policies ...*v1alpha1.ServiceCIDRPolicy) Inputs {
+	return Inputs{Policies: policies, ServiceCIDRs: cidrs}
 }
 
 // summary is a Policy for people.
@@ -106,7 +106,7 @@ func TestRank(t *testing.T) {
 		shuffled := slices.Clone(policies)
 		random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		var got []string
-		for _, p := range Compile(World{Policies: shuffled}).Policies() {
+		for _, p := range Compile(Inputs{Policies: shuffled}).Policies() {
 			got = append(got, p.Name)
 		}
 		if text := strings.Join(got, " "); text != "z y a b x w v" {
@@ -119,7 +119,7 @@ func TestRank(t *testing.T) {
 func TestConflicts(t *testing.T) {
 	blue, red := ready("blue", "10.0.0.0/24", "fd00::/120"), ready("red", "10.0.1.0/24")
 	for name, tc := range map[string]struct {
-		world World
+		world Inputs
 		of    string
 		want  []string
 	}{
@@ -267,7 +267,7 @@ func TestAdditionalFromNestedRanges(t *testing.T) {
 }
 
 func TestEmptyWorld(t *testing.T) {
-	s := Compile(World{})
+	s := Compile(Inputs{})
 	if r := s.Route(team("a"), true); len(r.Tiers) != 0 || r.Fails || len(r.Policies) != 0 {
 		t.Errorf("a route without any range: %+v", r)
 	}

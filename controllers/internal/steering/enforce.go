@@ -16,7 +16,7 @@ import (
 )
 
 // Owner returns the policy that keeps others away from an address, nil if there is none.
-func (s *Snapshot) Owner(a netip.Addr) *Policy {
+func (s *Compiled) Owner(a netip.Addr) *Policy {
 	if len(s.owned) == 0 || slices.Contains(s.apiServer, a) {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (s *Snapshot) Owner(a netip.Addr) *Policy {
 
 // Stranger reports whether a Service that has an address is none that the Owner of the address lets have it. A Service that a reservation is for is
 // no stranger. sure is false where the labels of the Service, which may be left out, could say otherwise.
-func (s *Snapshot) Stranger(a netip.Addr, svc Service) (stranger, sure bool) {
+func (s *Compiled) Stranger(a netip.Addr, svc Service) (stranger, sure bool) {
 	if r, ok := s.Reservation(a); ok && r.For == svc.NamespacedName || s.Owner(a) == nil {
 		return false, true
 	}
@@ -66,7 +66,7 @@ type Enforced struct {
 
 // Enforce says about all addresses of policies with enforcement: APIServer what MayHold says. room is how many bytes it may have, roughly; the best policies
 // come first. It costs a walk over all ranges and reservations.
-func (s *Snapshot) Enforce(room int) Enforced {
+func (s *Compiled) Enforce(room int) Enforced {
 	t := table{s: s, selectors: map[*Policy]int32{}, out: v1alpha1.ExclusiveRangesSpec{
 		IPv4Lengths: []int32{}, IPv6Lengths: []int32{}, Ranges: map[string]v1alpha1.ExclusiveRange{}, Selectors: []v1alpha1.ExclusiveSelector{},
 	}}
@@ -86,7 +86,7 @@ func (s *Snapshot) Enforce(room int) Enforced {
 }
 
 // enforced returns the policies that the API server enforces, as many as there is room for.
-func (s *Snapshot) enforced(room int) (in map[*Policy]bool, leftOut []string) {
+func (s *Compiled) enforced(room int) (in map[*Policy]bool, leftOut []string) {
 	ranges := map[*Policy][]*ownedPrefix{}
 	for _, at := range s.owned {
 		if owner := bestOwner(s.outside(at.prefix)); owner != nil {
@@ -109,7 +109,7 @@ func (s *Snapshot) enforced(room int) (in map[*Policy]bool, leftOut []string) {
 }
 
 // sizeOf is how many bytes a policy with these ranges takes, with the selectors that are not counted yet.
-func (s *Snapshot) sizeOf(p *Policy, ranges []*ownedPrefix, counted map[*Policy]bool) (size int) {
+func (s *Compiled) sizeOf(p *Policy, ranges []*ownedPrefix, counted map[*Policy]bool) (size int) {
 	const entry, requirement = 90, 60 // beside what differs in length
 	for _, at := range ranges {
 		size += entry + len(p.Name)
@@ -128,7 +128,7 @@ func (s *Snapshot) sizeOf(p *Policy, ranges []*ownedPrefix, counted map[*Policy]
 
 // table is an ExclusiveRangesSpec in the making.
 type table struct {
-	s         *Snapshot
+	s         *Compiled
 	enforced  map[*Policy]bool
 	leftOut   []string
 	selectors map[*Policy]int32

@@ -18,9 +18,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// oracle answers what a Snapshot answers, address by address and policy by policy, in the words of the issue and without a thought for speed.
+// oracle answers what a Compiled answers, address by address and policy by policy, in the words of the issue and without a thought for speed.
 type oracle struct {
-	world World
+	world Inputs
 	// ranked are the policies, the best first; claims are the ranges of each, has are those of them that it draws from.
 	ranked      []*v1alpha1.ServiceCIDRPolicy
 	claims, has [][]PolicyRange
@@ -41,7 +41,7 @@ type facts struct {
 	static, offered bool
 }
 
-func newOracle(w World) oracle {
+func newOracle(w Inputs) oracle {
 	o := oracle{world: w, ranked: slices.Clone(w.Policies), seen: map[netip.Addr]facts{}}
 	slices.SortFunc(o.ranked, func(a, b *v1alpha1.ServiceCIDRPolicy) int {
 		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -282,8 +282,8 @@ func universes() map[bool][]netip.Addr {
 }
 
 // randomWorld has few names, labels and addresses, so that everything meets everything.
-func randomWorld(random *rand.Rand) World {
-	var w World
+func randomWorld(random *rand.Rand) Inputs {
+	var w Inputs
 	all := universes()
 	anyAddr := func(is4 bool) netip.Addr { return all[is4][random.IntN(len(all[is4]))] }
 	labels := func() map[string]string { return map[string]string{"l": fmt.Sprint(random.IntN(2))} }
@@ -409,7 +409,7 @@ func refuser(r *Refusal) string {
 	return r.Policy
 }
 
-// Whatever policies and ranges there are: a Snapshot says what the slow oracle says, of every address, and to every Service.
+// Whatever policies and ranges there are: a Compiled says what the slow oracle says, of every address, and to every Service.
 func TestSnapshotAgainstOracle(t *testing.T) {
 	all := universes()
 	for seed := range uint64(60) {
@@ -430,7 +430,7 @@ func TestSnapshotAgainstOracle(t *testing.T) {
 	}
 }
 
-func (o oracle) comparePolicies(t *testing.T, seed uint64, s *Snapshot) {
+func (o oracle) comparePolicies(t *testing.T, seed uint64, s *Compiled) {
 	t.Helper()
 	for i, p := range s.Policies() {
 		want := slices.Clone(o.has[i])
@@ -446,7 +446,7 @@ func (o oracle) comparePolicies(t *testing.T, seed uint64, s *Snapshot) {
 	}
 }
 
-func (o oracle) compareAddress(t *testing.T, seed uint64, s *Snapshot, a netip.Addr) {
+func (o oracle) compareAddress(t *testing.T, seed uint64, s *Compiled, a netip.Addr) {
 	t.Helper()
 	f := o.look(a)
 	i, want, reserved := f.of, f.reservation, f.of >= 0
@@ -476,7 +476,7 @@ func (o oracle) compareAddress(t *testing.T, seed uint64, s *Snapshot, a netip.A
 	}
 }
 
-func (o oracle) compareService(t *testing.T, seed uint64, s *Snapshot, svc Service, is4 bool, universe []netip.Addr) {
+func (o oracle) compareService(t *testing.T, seed uint64, s *Compiled, svc Service, is4 bool, universe []netip.Addr) {
 	t.Helper()
 	who := fmt.Sprintf("%s %v in %v, IPv4 %v", svc.Name, svc.Labels, svc.NamespaceLabels, is4)
 	r := s.Route(svc, is4)
@@ -510,7 +510,7 @@ func TestAdditionalAgainstOracle(t *testing.T) {
 	}
 }
 
-func (o oracle) compareAdditional(t *testing.T, seed uint64, s *Snapshot, svc Service, is4 bool, universe []netip.Addr) {
+func (o oracle) compareAdditional(t *testing.T, seed uint64, s *Compiled, svc Service, is4 bool, universe []netip.Addr) {
 	t.Helper()
 	who := fmt.Sprintf("%s %v in %v, IPv4 %v", svc.Name, svc.Labels, svc.NamespaceLabels, is4)
 	for _, c := range o.world.ServiceCIDRs {

@@ -152,7 +152,7 @@ func TestParseFor(t *testing.T) {
 // What is left of a policy's mistakes still holds: the reservations before and after one that cannot be read.
 func TestGoodReservationsSurviveBadOnes(t *testing.T) {
 	p := with(policy("a", 0), reserves("a", "10.0.0.1", ""), reserves("b", "ten", ""), reserves("c", "fd00::1", ""))
-	got := Compile(World{Policies: []*v1alpha1.ServiceCIDRPolicy{p}}).Policy("a").Reservations
+	got := Compile(Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{p}}).Policy("a").Reservations
 	if len(got) != 2 || got[0].Name != "a" || got[1].Name != "c" || got[1].Span != (allocator.Span{First: addr("fd00::1"), Last: addr("fd00::1")}) {
 		t.Errorf("kept are %v", got)
 	}

@@ -60,7 +60,7 @@ type bands struct{ dynamic, static *allocator.Tier }
 
 // prepareBands prepares the tiers of every policy, and those that are open to all. They are made when a Service first needs them: after a change of one policy,
 // most are not needed before the next change.
-func (s *Snapshot) prepareBands() {
+func (s *Compiled) prepareBands() {
 	s.open = map[bool]func() bands{}
 	for _, is4 := range []bool{true, false} {
 		s.open[is4] = sync.OnceValue(func() bands { return s.drawable(nil, s.openRanges(is4)) })
@@ -73,12 +73,12 @@ func (s *Snapshot) prepareBands() {
 }
 
 // drawable returns what a policy may draw from its ranges; without a policy what is open to all.
-func (s *Snapshot) drawable(p *Policy, ranges []allocator.Range) bands {
+func (s *Compiled) drawable(p *Policy, ranges []allocator.Range) bands {
 	return s.bandsOf(ranges, s.closedTo(p, ranges))
 }
 
 // openRanges are all ranges from which may be drawn, of one family.
-func (s *Snapshot) openRanges(is4 bool) []allocator.Range {
+func (s *Compiled) openRanges(is4 bool) []allocator.Range {
 	var out []allocator.Range
 	for _, c := range s.cidrs {
 		if c.usable() {
@@ -100,7 +100,7 @@ func (p *Policy) ranges(is4 bool) []allocator.Range {
 }
 
 // bandsOf parts ranges of one family into what is dynamic and what is static in some range of the cluster, without what is closed or reserved.
-func (s *Snapshot) bandsOf(ranges []allocator.Range, closed []allocator.Span) bands {
+func (s *Compiled) bandsOf(ranges []allocator.Range, closed []allocator.Span) bands {
 	var spans, static []allocator.Span
 	for _, r := range ranges {
 		if r.Size() > 0 {
@@ -118,7 +118,7 @@ func (s *Snapshot) bandsOf(ranges []allocator.Range, closed []allocator.Span) ba
 }
 
 // closedTo returns what a policy may not draw from: the parts of the ranges that better policies have exclusively. Without a policy: that any has.
-func (s *Snapshot) closedTo(p *Policy, ranges []allocator.Range) []allocator.Span {
+func (s *Compiled) closedTo(p *Policy, ranges []allocator.Range) []allocator.Span {
 	var out []allocator.Span
 	for _, prefix := range outermost(ranges) {
 		for at := range s.overlapping(prefix) {
@@ -147,7 +147,7 @@ func outermost(ranges []allocator.Range) []netip.Prefix {
 }
 
 // staticIn returns the parts of a span that are static.
-func (s *Snapshot) staticIn(sp allocator.Span) []allocator.Span {
+func (s *Compiled) staticIn(sp allocator.Span) []allocator.Span {
 	from := sort.Search(len(s.statics), func(i int) bool { return !s.statics[i].Last.Less(sp.First) })
 	var out []allocator.Span
 	for _, band := range s.statics[from:] {
@@ -214,7 +214,7 @@ type familyView struct {
 func newRoutes() *routes { return &routes{} }
 
 // view returns which policies select the namespace of a Service.
-func (s *Snapshot) view(svc Service) *namespaceView {
+func (s *Compiled) view(svc Service) *namespaceView {
 	if v, ok := s.routes.namespaces.Load(svc.Namespace); ok && maps.Equal(v.(*namespaceView).labels, svc.NamespaceLabels) {
 		return v.(*namespaceView)
 	}
@@ -247,7 +247,7 @@ func (f *familyView) add(p *Policy) {
 func (p *Policy) endsChain() bool { return p.OnFull == v1alpha1.OnFullFail }
 
 // Route returns where a Service gets an address of a family from. Tiers is empty where there is none at all.
-func (s *Snapshot) Route(svc Service, is4 bool) *Route {
+func (s *Compiled) Route(svc Service, is4 bool) *Route {
 	f := s.view(svc).families[is4]
 	if !f.choosy {
 		if r := f.route.Load(); r != nil {
@@ -270,7 +270,7 @@ func (s *Snapshot) Route(svc Service, is4 bool) *Route {
 }
 
 // route returns the remembered route of a chain.
-func (s *Snapshot) route(chain []*Policy, is4 bool) *Route {
+func (s *Compiled) route(chain []*Policy, is4 bool) *Route {
 	var room [64]byte
 	key := append(room[:0], "6"...)
 	if is4 {
@@ -289,7 +289,7 @@ func (s *Snapshot) route(chain []*Policy, is4 bool) *Route {
 	return r
 }
 
-func (s *Snapshot) newRoute(chain []*Policy, is4 bool) *Route {
+func (s *Compiled) newRoute(chain []*Policy, is4 bool) *Route {
 	r := &Route{Policies: chain, Fails: len(chain) > 0 && chain[len(chain)-1].endsChain()}
 	var all []bands
 	for _, p := range chain {
@@ -315,7 +315,7 @@ func (s *Snapshot) newRoute(chain []*Policy, is4 bool) *Route {
 
 // Additional returns the tiers for an additional address of a Service from one ServiceCIDR, or why it may not have one there. Neither: there
 // is no such range, it is not ready or of the other family.
-func (s *Snapshot) Additional(svc Service, serviceCIDR string, is4 bool) ([]*allocator.Tier, *Refusal) {
+func (s *Compiled) Additional(svc Service, serviceCIDR string, is4 bool) ([]*allocator.Tier, *Refusal) {
 	c, ok := s.cidrs[serviceCIDR]
 	if !ok || !c.usable() {
 		return nil, nil
@@ -340,7 +340,7 @@ func (s *Snapshot) Additional(svc Service, serviceCIDR string, is4 bool) ([]*all
 
 // barred returns what of the ranges a Service may not have addresses of, and the refusal of the last. It is MayHold for whole prefixes: each is
 // judged by those that lie around it, and without those that lie inside of it.
-func (s *Snapshot) barred(svc Service, ranges []allocator.Range) ([]allocator.Span, *Refusal) {
+func (s *Compiled) barred(svc Service, ranges []allocator.Range) ([]allocator.Span, *Refusal) {
 	var out []allocator.Span
 	var refusal *Refusal
 	for _, prefix := range outermost(ranges) {

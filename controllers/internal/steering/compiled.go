@@ -13,9 +13,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
-// Snapshot is what all policies together say. It does not change, and is safe for concurrent use. The zero Snapshot is not ready;
-// Compile makes one, of an empty World too.
-type Snapshot struct {
+// Compiled is what all policies together say. It does not change, and is safe for concurrent use. The zero Compiled is not ready;
+// Compile makes one, of an empty Inputs too.
+type Compiled struct {
 	policies []*Policy // by rank
 	byName   map[string]*Policy
 	cidrs    map[string]ServiceCIDR
@@ -47,7 +47,7 @@ type ownedPrefix struct {
 	owner *Policy
 }
 
-func (s *Snapshot) lengths(is4 bool) *[]int {
+func (s *Compiled) lengths(is4 bool) *[]int {
 	if is4 {
 		return &s.lengths4
 	}
@@ -55,13 +55,13 @@ func (s *Snapshot) lengths(is4 bool) *[]int {
 }
 
 // Policies returns all policies, the best first. Do not change them.
-func (s *Snapshot) Policies() []*Policy { return s.policies }
+func (s *Compiled) Policies() []*Policy { return s.policies }
 
 // Policy returns a policy by its name, nil if there is none.
-func (s *Snapshot) Policy(name string) *Policy { return s.byName[name] }
+func (s *Compiled) Policy(name string) *Policy { return s.byName[name] }
 
 // Reservation returns the reservation that an address belongs to.
-func (s *Snapshot) Reservation(a netip.Addr) (Reservation, bool) {
+func (s *Compiled) Reservation(a netip.Addr) (Reservation, bool) {
 	i := sort.Search(len(s.reserved), func(i int) bool { return a.Less(s.reserved[i].Span.First) })
 	if i == 0 || !s.reserved[i-1].Span.Contains(a) {
 		return Reservation{}, false
@@ -70,7 +70,7 @@ func (s *Snapshot) Reservation(a netip.Addr) (Reservation, bool) {
 }
 
 // reservedIn returns the reservations that meet a span, in order.
-func (s *Snapshot) reservedIn(sp allocator.Span) []*Reservation {
+func (s *Compiled) reservedIn(sp allocator.Span) []*Reservation {
 	from := sort.Search(len(s.reserved), func(i int) bool { return !s.reserved[i].Span.Last.Less(sp.First) })
 	to := from
 	for to < len(s.reserved) && s.reserved[to].Span.Overlaps(sp) {
@@ -80,25 +80,25 @@ func (s *Snapshot) reservedIn(sp allocator.Span) []*Reservation {
 }
 
 // ReservedFor returns the reservations of a Service, of both families, in the order of rank.
-func (s *Snapshot) ReservedFor(service types.NamespacedName) []Reservation {
+func (s *Compiled) ReservedFor(service types.NamespacedName) []Reservation {
 	return s.reservedFor[service]
 }
 
 // Reserves implements addressindex.Rules.
-func (s *Snapshot) Reserves(a netip.Addr) bool {
+func (s *Compiled) Reserves(a netip.Addr) bool {
 	_, ok := s.Reservation(a)
 	return ok
 }
 
 // CoolsDown implements addressindex.Rules.
-func (s *Snapshot) CoolsDown(a netip.Addr) time.Duration {
+func (s *Compiled) CoolsDown(a netip.Addr) time.Duration {
 	d, _ := s.CoolDown(a)
 	return d
 }
 
 // CoolDown returns how long a freed address rests, and by whose will: of the policies that have its range and want it to rest, the
 // best. 0 and nil: it does not.
-func (s *Snapshot) CoolDown(a netip.Addr) (time.Duration, *Policy) {
+func (s *Compiled) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 	var best *Policy
 	if slices.Contains(s.apiServer, a) {
 		return 0, nil
@@ -117,7 +117,7 @@ func (s *Snapshot) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 }
 
 // around yields the owned prefixes that an address lies in.
-func (s *Snapshot) around(a netip.Addr) iter.Seq[*ownedPrefix] {
+func (s *Compiled) around(a netip.Addr) iter.Seq[*ownedPrefix] {
 	return func(yield func(*ownedPrefix) bool) {
 		for _, bits := range *s.lengths(a.Is4()) {
 			prefix, err := a.Prefix(bits)
@@ -132,7 +132,7 @@ func (s *Snapshot) around(a netip.Addr) iter.Seq[*ownedPrefix] {
 }
 
 // outside yields the owned prefixes that a prefix lies in, the same prefix included.
-func (s *Snapshot) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
+func (s *Compiled) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
 	return func(yield func(*ownedPrefix) bool) {
 		for at := range s.around(p.Addr()) {
 			if at.prefix.Bits() <= p.Bits() && !yield(at) {
@@ -143,7 +143,7 @@ func (s *Snapshot) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
 }
 
 // inside returns the owned prefixes that lie in a prefix, without the same prefix.
-func (s *Snapshot) inside(p netip.Prefix) []*ownedPrefix {
+func (s *Compiled) inside(p netip.Prefix) []*ownedPrefix {
 	from, same := slices.BinarySearchFunc(s.owned, p, byPrefix)
 	if same {
 		from++
@@ -156,7 +156,7 @@ func (s *Snapshot) inside(p netip.Prefix) []*ownedPrefix {
 }
 
 // overlapping yields the owned prefixes outside and inside of a prefix. Prefixes overlap in no other way.
-func (s *Snapshot) overlapping(p netip.Prefix) iter.Seq[*ownedPrefix] {
+func (s *Compiled) overlapping(p netip.Prefix) iter.Seq[*ownedPrefix] {
 	return func(yield func(*ownedPrefix) bool) {
 		for at := range s.outside(p) {
 			if !yield(at) {
@@ -172,7 +172,7 @@ func (s *Snapshot) overlapping(p netip.Prefix) iter.Seq[*ownedPrefix] {
 }
 
 // MayHold returns nil if a Service may have the address as far as policies are concerned, and otherwise who has it for himself.
-func (s *Snapshot) MayHold(a netip.Addr, svc Service) *Refusal {
+func (s *Compiled) MayHold(a netip.Addr, svc Service) *Refusal {
 	if r, ok := s.Reservation(a); ok {
 		if r.For == svc.NamespacedName {
 			return nil
@@ -223,20 +223,20 @@ func refuseReserved(a netip.Addr, r Reservation) *Refusal {
 }
 
 // Knows reports whether there is a ServiceCIDR of this name.
-func (s *Snapshot) Knows(serviceCIDR string) bool {
+func (s *Compiled) Knows(serviceCIDR string) bool {
 	_, ok := s.cidrs[serviceCIDR]
 	return ok
 }
 
 // Families returns the families of the cluster, true for IPv4, the default one first, as the default ServiceCIDR has them. None, while it
 // is not there.
-func (s *Snapshot) Families() []bool { return s.families }
+func (s *Compiled) Families() []bool { return s.families }
 
 // Closes reports whether any policy has a range of the family exclusively.
-func (s *Snapshot) Closes(is4 bool) bool { return s.closes[is4] }
+func (s *Compiled) Closes(is4 bool) bool { return s.closes[is4] }
 
 // Offers reports whether API servers allocate from a range with this address.
-func (s *Snapshot) Offers(a netip.Addr) bool {
+func (s *Compiled) Offers(a netip.Addr) bool {
 	for _, bits := range s.offered.bits[a.Is4()] {
 		prefix, err := a.Prefix(bits)
 		if r, ok := s.offered.ranges[prefix]; err == nil && ok && r.Contains(a) {

@@ -23,13 +23,13 @@ import (
 // was given an address there. They hear of it within milliseconds.
 const readinessDelay = time.Second
 
-// settle is how long the board waits for more changes before it compiles: an apply of many policies is one change.
+// settle is how long the Cache waits for more changes before it compiles: an apply of many policies is one change.
 const settle = 30 * time.Millisecond
 
-// Board holds the Snapshot of the cluster as it is now. It runs on every replica, for every replica answers the API server. Make one
-// with NewBoard; all methods are safe for concurrent use.
-type Board struct {
-	current   atomic.Pointer[Snapshot]
+// Cache holds the compiled policies of the cluster as it is now. It runs on every replica, for every replica answers the API server. Make one
+// with NewCache; all methods are safe for concurrent use.
+type Cache struct {
+	current   atomic.Pointer[Compiled]
 	compiled  atomic.Bool
 	dirty     chan struct{}
 	informers []toolscache.ResourceEventHandlerRegistration
@@ -39,34 +39,34 @@ type Board struct {
 	ready map[types.UID]time.Time
 
 	mu        sync.Mutex
-	listeners []func(before, after *Snapshot)
+	listeners []func(before, after *Compiled)
 }
 
-// NewBoard returns a board with an empty Snapshot.
-func NewBoard() *Board {
-	b := &Board{dirty: make(chan struct{}, 1)}
-	b.current.Store(Compile(World{}))
-	return b
+// NewCache returns a Cache without policies and ranges.
+func NewCache() *Cache {
+	c := &Cache{dirty: make(chan struct{}, 1)}
+	c.current.Store(Compile(Inputs{}))
+	return c
 }
 
-// Current returns the Snapshot, never nil.
-func (b *Board) Current() *Snapshot { return b.current.Load() }
+// Current returns the compiled policies, never nil.
+func (c *Cache) Current() *Compiled { return c.current.Load() }
 
-// Synced reports whether the Snapshot was made of a complete listing.
-func (b *Board) Synced() bool { return b.compiled.Load() }
+// Synced reports whether Current was made of a complete listing.
+func (c *Cache) Synced() bool { return c.compiled.Load() }
 
 // Subscribe calls f after each change. It must not block. Subscribe before Start.
-func (b *Board) Subscribe(f func(before, after *Snapshot)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.listeners = append(b.listeners, f)
+func (c *Cache) Subscribe(f func(before, after *Compiled)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listeners = append(c.listeners, f)
 }
 
-// Watch connects the board to the informers of the cache, and returns at once.
-func (b *Board) Watch(ctx context.Context, informers cache.Informers) error {
+// Watch connects the Cache to the informers of the cache, and returns at once.
+func (c *Cache) Watch(ctx context.Context, informers cache.Informers) error {
 	for object, into := range map[client.Object]*toolscache.SharedIndexInformer{
-		&v1alpha1.ServiceCIDRPolicy{}: &b.policies,
-		&networkingv1.ServiceCIDR{}:   &b.cidrs,
+		&v1alpha1.ServiceCIDRPolicy{}: &c.policies,
+		&networkingv1.ServiceCIDR{}:   &c.cidrs,
 	} {
 		informer, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -76,26 +76,26 @@ func (b *Board) Watch(ctx context.Context, informers cache.Informers) error {
 		if !ok {
 			return fmt.Errorf("watching %T: the cache has informers of type %T", object, informer)
 		}
-		registration, err := shared.AddEventHandler(b.handler())
+		registration, err := shared.AddEventHandler(c.handler())
 		if err != nil {
 			return fmt.Errorf("watching %T: %w", object, err)
 		}
 		*into = shared
-		b.informers = append(b.informers, registration)
+		c.informers = append(c.informers, registration)
 	}
 	return nil
 }
 
 // handler notes changes of spec, labels and life. Status is written by the operator itself, and says nothing new.
-func (b *Board) handler() toolscache.ResourceEventHandler {
+func (c *Cache) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { b.touch() },
+		AddFunc: func(any) { c.touch() },
 		UpdateFunc: func(before, after any) {
 			if !same(before, after) {
-				b.touch()
+				c.touch()
 			}
 		},
-		DeleteFunc: func(any) { b.touch() },
+		DeleteFunc: func(any) { c.touch() },
 	}
 }
 
@@ -112,27 +112,27 @@ func same(before, after any) bool {
 	return false
 }
 
-func (b *Board) touch() {
+func (c *Cache) touch() {
 	select {
-	case b.dirty <- struct{}{}:
+	case c.dirty <- struct{}{}:
 	default:
 	}
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica needs the board.
-func (b *Board) NeedLeaderElection() bool { return false }
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica needs it.
+func (c *Cache) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable: it compiles whenever something has changed, until ctx ends.
-func (b *Board) Start(ctx context.Context) error {
-	if !toolscache.WaitForCacheSync(ctx.Done(), b.listed) {
+func (c *Cache) Start(ctx context.Context) error {
+	if !toolscache.WaitForCacheSync(ctx.Done(), c.listed) {
 		return nil // asked to stop
 	}
 	for {
-		b.compile()
+		c.compile()
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-b.dirty:
+		case <-c.dirty:
 		}
 		select {
 		case <-ctx.Done():
@@ -142,58 +142,63 @@ func (b *Board) Start(ctx context.Context) error {
 	}
 }
 
-func (b *Board) listed() bool {
-	return !slices.ContainsFunc(b.informers, func(r toolscache.ResourceEventHandlerRegistration) bool { return !r.HasSynced() })
+func (c *Cache) listed() bool {
+	return !slices.ContainsFunc(c.informers, func(r toolscache.ResourceEventHandlerRegistration) bool { return !r.HasSynced() })
 }
 
-func (b *Board) compile() {
+func (c *Cache) compile() {
 	select {
-	case <-b.dirty: // what it tells of is in the listing that follows
+	case <-c.dirty: // what it tells of is in the listing that follows
 	default:
 	}
-	var w World
-	for _, o := range b.policies.GetStore().List() {
-		w.Policies = append(w.Policies, o.(*v1alpha1.ServiceCIDRPolicy))
+	var in Inputs
+	for _, o := range c.policies.GetStore().List() {
+		in.Policies = append(in.Policies, o.(*v1alpha1.ServiceCIDRPolicy))
 	}
-	w.ServiceCIDRs = b.ranges(time.Now())
-	after := Compile(w)
-	before := b.current.Swap(after)
-	b.mu.Lock()
-	listeners := b.listeners
-	b.mu.Unlock()
+	in.ServiceCIDRs = c.ranges(time.Now())
+	c.Set(in)
+}
+
+// Set compiles what the cluster has, and tells those who have subscribed.
+func (c *Cache) Set(in Inputs) {
+	after := Compile(in)
+	before := c.current.Swap(after)
+	c.mu.Lock()
+	listeners := c.listeners
+	c.mu.Unlock()
 	for _, f := range listeners {
 		f(before, after)
 	}
-	b.compiled.Store(true)
+	c.compiled.Store(true)
 }
 
 // ranges reads the ServiceCIDRs. Those that have just become ready are not ready yet, and looked at again later.
-func (b *Board) ranges(now time.Time) []ServiceCIDR {
+func (c *Cache) ranges(now time.Time) []ServiceCIDR {
 	var out []ServiceCIDR
 	ready := map[types.UID]time.Time{}
-	for _, item := range b.cidrs.GetStore().List() {
+	for _, item := range c.cidrs.GetStore().List() {
 		o := item.(*networkingv1.ServiceCIDR)
-		c := NewServiceCIDR(o)
-		if c.Ready {
-			ready[o.UID] = b.readySince(o, now)
+		r := NewServiceCIDR(o)
+		if r.Ready {
+			ready[o.UID] = c.readySince(o, now)
 			if left := readinessDelay - now.Sub(ready[o.UID]); left > 0 {
-				c.Ready = false
-				time.AfterFunc(left, b.touch)
+				r.Ready = false
+				time.AfterFunc(left, c.touch)
 			}
 		}
-		out = append(out, c)
+		out = append(out, r)
 	}
-	b.ready = ready
+	c.ready = ready
 	return out
 }
 
 // readySince is when a range was first seen to be ready. After a start that is what the range says of itself.
-func (b *Board) readySince(o *networkingv1.ServiceCIDR, now time.Time) time.Time {
-	if at, ok := b.ready[o.UID]; ok {
+func (c *Cache) readySince(o *networkingv1.ServiceCIDR, now time.Time) time.Time {
+	if at, ok := c.ready[o.UID]; ok {
 		return at
 	}
 	condition := meta.FindStatusCondition(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
-	if b.ready == nil && condition != nil && now.Sub(condition.LastTransitionTime.Time) > readinessDelay {
+	if c.ready == nil && condition != nil && now.Sub(condition.LastTransitionTime.Time) > readinessDelay {
 		return time.Time{}
 	}
 	return now

@@ -14,8 +14,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// World is what a Snapshot is made of. The zero World is a cluster without policies and ranges.
-type World struct {
+// Inputs is what a Compiled is made of. The zero Inputs is a cluster without policies and ranges.
+type Inputs struct {
 	// Policies are all policies, in any order. They are read, never changed.
 	Policies []*v1alpha1.ServiceCIDRPolicy
 	// ServiceCIDRs are all ServiceCIDRs, in any order.
