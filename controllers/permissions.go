@@ -43,7 +43,6 @@ func permissions() []permission {
 	}
 }
 
-// permissions are those of the needs.
 func (n Needs) permissions() []permission {
 	var out []permission
 	if n.Reviews {

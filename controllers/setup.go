@@ -107,12 +107,10 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	return ctrlmetrics.Registry.Register(gauges)
 }
 
-// loop is a controller that can be started.
 type loop interface {
 	SetupWithManager(mgr manager.Manager) error
 }
 
-// loops is everything that runs. Those that track drift are entered into gauges.
 func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *metrics.Addresses, bitmap bool) []loop {
 	api, clk := o.GroupVersion.String(), clock.RealClock{}
 	addresses := &ipaddress.Reconciler{
@@ -169,7 +167,6 @@ func declare(index *addressindex.Index, prefixes []netip.Prefix) error {
 	return nil
 }
 
-// versionCheck is how often the served version is asked for.
 const versionCheck = time.Minute
 
 // watchVersion ends the process when the API server begins to serve another version, as after an upgrade from

@@ -57,7 +57,7 @@ var errTaken = errors.New("others were faster")
 // fillSlot draws until an address is written. The API server is the arbiter: a name can be taken once.
 func (r *Reconciler) fillSlot(ctx context.Context, w world, at slot) (netip.Addr, error) {
 	for range tries {
-		drawn, err := r.Index.Draw(allocator.Lot{Tiers: w.offers[at].tiers, Yield: true}, addressindex.Holder{Service: w.name})
+		drawn, err := r.Index.Draw(w.offers[at].tiers, w.name)
 		if err != nil {
 			return netip.Addr{}, err
 		}

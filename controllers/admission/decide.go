@@ -24,12 +24,11 @@ type inputs struct {
 	chosen []choice
 }
 
-// choice is an address that a request names, and what is known about it.
 type choice struct {
 	address netip.Addr
 	state   allocator.State
-	// rest is set while the address cools down.
-	rest *addressindex.CoolDown
+	// coolDown is set while the address cools down.
+	coolDown *addressindex.CoolDown
 	// holder is another Service that lives and has the address, whether its IPAddress is there or not.
 	holder types.NamespacedName
 	// ours: this process filled it in, in an earlier round of the same request.
@@ -49,7 +48,6 @@ type decision struct {
 	warnings []string
 }
 
-// slot is an address to be found.
 type slot struct {
 	is4 bool
 	// reserved are the reservations for the Service, which come before everything that is drawn.
@@ -57,7 +55,6 @@ type slot struct {
 	route    *steering.Route
 }
 
-// decide says what becomes of a request.
 func decide(in inputs) decision {
 	if r := refuse(in); r != nil {
 		return decision{refusal: r}
@@ -99,7 +96,7 @@ func refuse(in inputs) *steering.Refusal {
 
 // refuseCooling keeps a cooling address for the Service that had it.
 func (in inputs) refuseCooling(c choice) *steering.Refusal {
-	if c.rest == nil || c.rest.Service == in.subject.NamespacedName || c.state != allocator.Cooling {
+	if c.coolDown == nil || c.coolDown.Service == in.subject.NamespacedName || c.state != allocator.Cooling {
 		return nil
 	}
 	if _, reserved := in.policies.Reservation(c.address); reserved {
@@ -111,15 +108,9 @@ func (in inputs) refuseCooling(c choice) *steering.Refusal {
 	}
 	return &steering.Refusal{Policy: policy.Name, Message: fmt.Sprintf(
 		"ServiceCIDRPolicy %q: the address %s cools down until %s after Service %s had it; choose another address, or leave the choice to the cluster",
-		policy.Name, c.address, c.rest.Released.Add(d).UTC().Format(time.RFC3339), c.rest.Service)}
+		policy.Name, c.address, c.coolDown.Released.Add(d).UTC().Format(time.RFC3339), c.coolDown.Service)}
 }
 
-// holder is the Service as the register of what is in flight knows it.
-func (in inputs) holder() addressindex.Holder {
-	return addressindex.Holder{Service: in.subject.NamespacedName}
-}
-
-// slot says where an address of a family comes from.
 func (in inputs) slot(is4 bool) slot {
 	s := slot{is4: is4, route: in.policies.Route(in.subject, is4)}
 	for _, r := range in.policies.ReservedFor(in.subject.NamespacedName) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -30,14 +31,13 @@ func careless(spec v1alpha1.ServiceCIDRPolicySpec) []string {
 	return out
 }
 
-// selects reports whether a selector leaves anything out.
 func selects(by *metav1.LabelSelector) bool {
 	return by != nil && len(by.MatchLabels)+len(by.MatchExpressions) > 0
 }
 
 // closing warns of an exclusive policy that leaves the Services of others without any range, or without the default one. Nobody is an
 // other to a policy that selects all Services.
-func closing(spec v1alpha1.ServiceCIDRPolicySpec, p *steering.Policy, after *steering.Compiled, cidrs []steering.ServiceCIDR) []string {
+func closing(spec v1alpha1.ServiceCIDRPolicySpec, p *steering.Policy, after *steering.Compiled) []string {
 	if !p.Exclusive || !selects(spec.NamespaceSelector) && !selects(spec.ServiceSelector) {
 		return nil
 	}
@@ -48,7 +48,7 @@ func closing(spec v1alpha1.ServiceCIDRPolicySpec, p *steering.Policy, after *ste
 		isDefault := func(r steering.PolicyRange) bool { return r.ServiceCIDR == v1alpha1.DefaultServiceCIDR }
 		switch {
 		case len(mine) == 0:
-		case !anyOpen(after, cidrs, ofFamily):
+		case !anyOpen(after, ofFamily):
 			out = append(out, fmt.Sprintf("exclusive closes the last open %s range: Services that no policy with a range selects are refused an "+
 				"%s address, those of kube-system included; leave a range open, or give them a policy with one", family, family))
 		case slices.ContainsFunc(mine, isDefault):
@@ -60,7 +60,7 @@ func closing(spec v1alpha1.ServiceCIDRPolicySpec, p *steering.Policy, after *ste
 }
 
 // anyOpen reports whether a range of a family is there that does not lie in one that a policy has for itself.
-func anyOpen(s *steering.Compiled, cidrs []steering.ServiceCIDR, ofFamily func(allocator.Range) bool) bool {
+func anyOpen(s *steering.Compiled, ofFamily func(allocator.Range) bool) bool {
 	var closed []netip.Prefix
 	for _, p := range s.Policies() {
 		for _, r := range p.Ranges {
@@ -73,7 +73,7 @@ func anyOpen(s *steering.Compiled, cidrs []steering.ServiceCIDR, ofFamily func(a
 		prefix := r.Prefix()
 		return ofFamily(r) && !slices.ContainsFunc(closed, func(c netip.Prefix) bool { return c.Bits() <= prefix.Bits() && c.Overlaps(prefix) })
 	}
-	return slices.ContainsFunc(cidrs, func(c steering.ServiceCIDR) bool {
-		return c.Ready && !c.Terminating && slices.ContainsFunc(c.Ranges, isOpen)
+	return slices.ContainsFunc(s.Inputs().ServiceCIDRs, func(c addressindex.ServiceCIDR) bool {
+		return c.Usable() && slices.ContainsFunc(c.Ranges, isOpen)
 	})
 }

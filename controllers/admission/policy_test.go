@@ -13,6 +13,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -42,13 +43,13 @@ func reserves(name, address string) policyOption {
 }
 
 // ranges are blue, red and going, which is being deleted; all of both families.
-func ranges(t *testing.T) []steering.ServiceCIDR {
+func ranges(t *testing.T) []addressindex.ServiceCIDR {
 	t.Helper()
-	var out []steering.ServiceCIDR
+	var out []addressindex.ServiceCIDR
 	for name, cidrs := range map[string][]string{
 		"blue": {"10.1.0.0/24", "fd01::/112"}, "red": {"10.2.0.0/24", "fd02::/112"}, "going": {"10.3.0.0/24", "fd03::/112"},
 	} {
-		c := steering.ServiceCIDR{Name: name, Ready: true, Terminating: name == "going"}
+		c := addressindex.ServiceCIDR{Name: name, Ready: true, Terminating: name == "going"}
 		for _, text := range cidrs {
 			r, err := allocator.ParseRange(text)
 			if err != nil {
@@ -168,8 +169,8 @@ func TestClosing(t *testing.T) {
 	const last4, last6, usual4 = "exclusive closes the last open IPv4 range", "exclusive closes the last open IPv6 range",
 		"exclusive closes the default ServiceCIDR kubernetes: Services that the policy does not select, those of kube-system included, get no IPv4"
 	usual6 := strings.TrimSuffix(usual4, "4") + "6"
-	defaults := func(cidrs ...string) steering.ServiceCIDR {
-		c := steering.ServiceCIDR{Name: v1alpha1.DefaultServiceCIDR, Ready: true}
+	defaults := func(cidrs ...string) addressindex.ServiceCIDR {
+		c := addressindex.ServiceCIDR{Name: v1alpha1.DefaultServiceCIDR, Ready: true}
 		for _, text := range cidrs {
 			r, err := allocator.ParseRange(text)
 			if err != nil {
@@ -183,15 +184,15 @@ func TestClosing(t *testing.T) {
 	theirs := policy("theirs", from("blue", "red"), exclusively, forNamespaces)
 	for name, tc := range map[string]struct {
 		others []*v1alpha1.ServiceCIDRPolicy
-		cidrs  []steering.ServiceCIDR
+		cidrs  []addressindex.ServiceCIDR
 		now    *v1alpha1.ServiceCIDRPolicy
 		want   []string
 	}{
 		"others are open":                 {cidrs: append(ranges(t), both), now: policy("mine", from("blue"), exclusively, forNamespaces)},
 		"the default one":                 {cidrs: append(ranges(t), both), now: policy("mine", from("kubernetes"), exclusively, forNamespaces), want: []string{usual4, usual6}},
-		"the default one, not for itself": {cidrs: []steering.ServiceCIDR{both}, now: policy("mine", from("kubernetes"), forNamespaces)},
-		"the default one, for everybody":  {cidrs: []steering.ServiceCIDR{both}, now: policy("mine", from("kubernetes"), exclusively, forAll)},
-		"the last":                        {cidrs: []steering.ServiceCIDR{both}, now: policy("mine", from("kubernetes"), exclusively, forServices), want: []string{last4, last6}},
+		"the default one, not for itself": {cidrs: []addressindex.ServiceCIDR{both}, now: policy("mine", from("kubernetes"), forNamespaces)},
+		"the default one, for everybody":  {cidrs: []addressindex.ServiceCIDR{both}, now: policy("mine", from("kubernetes"), exclusively, forAll)},
+		"the last":                        {cidrs: []addressindex.ServiceCIDR{both}, now: policy("mine", from("kubernetes"), exclusively, forServices), want: []string{last4, last6}},
 		"the last of one family": {cidrs: append(ranges(t), defaults("fd96::/112")), now: policy("mine", from("blue", "red"), exclusively, forNamespaces),
 			want: []string{last4}},
 		"the last, the others are theirs": {others: []*v1alpha1.ServiceCIDRPolicy{theirs}, cidrs: append(ranges(t), both),

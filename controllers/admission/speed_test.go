@@ -62,7 +62,7 @@ func BenchmarkCompile(b *testing.B) {
 		w := steering.Inputs{}
 		for i := range size {
 			w.Policies = append(w.Policies, tenantPolicy(i, false))
-			w.ServiceCIDRs = append(w.ServiceCIDRs, steering.NewServiceCIDR(tenantRange(i)))
+			w.ServiceCIDRs = append(w.ServiceCIDRs, addressindex.NewServiceCIDR(tenantRange(i)))
 		}
 		b.Run(fmt.Sprintf("policies=%d", size), func(b *testing.B) {
 			for b.Loop() {

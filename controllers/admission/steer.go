@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
@@ -48,8 +47,6 @@ type Leader interface {
 	// Review returns the leader's answer to a request; false if this replica leads, or the leader does not answer.
 	Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool)
 }
-
-var _ admission.Handler = (*ServiceSteerer)(nil)
 
 // errNoNamespace says that there is no such namespace. The API server finds that out before it asks: the request is not its own, or the
 // namespace has just gone.
@@ -109,7 +106,6 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 
 func isDryRun(req admission.Request) bool { return req.DryRun != nil && *req.DryRun }
 
-// pass lets a request pass that could not be understood.
 func (h *ServiceSteerer) pass(ctx context.Context, req admission.Request, err error) (admission.Response, string) {
 	log.FromContext(ctx).Error(err, "A Service passes unsteered", "namespace", req.Namespace, "name", req.Name)
 	return admission.Allowed(""), failed
@@ -149,11 +145,11 @@ func (h *ServiceSteerer) namespaceLabels(ctx context.Context, name string) (map[
 func (h *ServiceSteerer) choiceOf(ctx context.Context, a netip.Addr, subject types.NamespacedName) choice {
 	c := choice{address: a, state: h.Index.State(a)}
 	if r, ok := h.Index.Cooling(a); ok {
-		c.rest = &r
+		c.coolDown = &r
 	}
 	// A Service without a name may be any of those that are being created with generateName.
 	to, ok := h.Index.HandedTo(a)
-	c.ours = ok && subject.Name != "" && to.Service == subject
+	c.ours = ok && subject.Name != "" && to == subject
 	for _, other := range h.Index.Claims(a) {
 		if other != subject && h.holds(ctx, other, a) {
 			c.holder = other
@@ -182,7 +178,7 @@ func (h *ServiceSteerer) refuse(in inputs, r *steering.Refusal, dryRun bool) adm
 // rehearse answers a dry run: what would be refused for want of an address is refused, and nothing is handed out.
 func (h *ServiceSteerer) rehearse(in inputs, d decision) (admission.Response, string) {
 	for _, s := range d.fill {
-		if len(s.reserved) > 0 || !h.Index.Full(allocator.Lot{Tiers: s.route.Tiers, Yield: true}) {
+		if len(s.reserved) > 0 || !h.Index.Full(s.route.Tiers) {
 			continue
 		}
 		if r := full(in, s); r != nil {
@@ -233,7 +229,6 @@ func (h *ServiceSteerer) missing() *steering.Refusal {
 		"try again, or add a ServiceCIDR", claimed-covered)}
 }
 
-// patch answers with the addresses that the Service has and those that were found.
 func patch(d decision, found []netip.Addr) admission.Response {
 	all := append([]string{}, d.have...)
 	for _, a := range found {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -177,15 +178,15 @@ func TestAPolicyThatHasChangedIsNotEnforcedYet(t *testing.T) {
 }
 
 func TestWhatAChangeOfPoliciesMakesWorthALook(t *testing.T) {
-	cidr := func(text string) steering.ServiceCIDR {
-		return steering.ServiceCIDR{Name: text, Ready: true, Ranges: rangesOf(text)}
+	cidr := func(text string) addressindex.ServiceCIDR {
+		return addressindex.ServiceCIDR{Name: text, Ready: true, Ranges: rangesOf(text)}
 	}
 	policy := func(name string, generation int64, cidrs ...string) *v1alpha1.ServiceCIDRPolicy {
 		p := &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: generation}}
 		p.Spec.ServiceCIDRs, p.Spec.Exclusive = cidrs, true
 		return p
 	}
-	cidrs := []steering.ServiceCIDR{cidr("10.0.0.0/24"), cidr("fd00::/120"), cidr("10.0.2.0/24")}
+	cidrs := []addressindex.ServiceCIDR{cidr("10.0.0.0/24"), cidr("fd00::/120"), cidr("10.0.2.0/24")}
 	before := steering.Compile(steering.Inputs{ServiceCIDRs: cidrs, Policies: []*v1alpha1.ServiceCIDRPolicy{policy("same", 1, "10.0.2.0/24"), policy("moved", 1, "10.0.0.0/24")}})
 	after := steering.Compile(steering.Inputs{ServiceCIDRs: cidrs, Policies: []*v1alpha1.ServiceCIDRPolicy{policy("same", 1, "10.0.2.0/24"), policy("moved", 2, "fd00::/120")}})
 	used := func(p netip.Prefix) []netip.Addr { return []netip.Addr{p.Addr().Next()} }

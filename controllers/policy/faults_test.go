@@ -64,7 +64,7 @@ func newStand(t *testing.T, faults interceptor.Funcs, policies ...*v1alpha1.Serv
 	cidr := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: ranges}}
 	s.informer(informers, cidr).Add(cidr)
 	s.policies = steering.NewCache()
-	s.policies.Set(steering.Inputs{Policies: policies, ServiceCIDRs: []steering.ServiceCIDR{readyRange("a", ranges...)}})
+	s.policies.Set(steering.Inputs{Policies: policies, ServiceCIDRs: []addressindex.ServiceCIDR{readyRange("a", ranges...)}})
 	s.index.SetRules(s.policies.Current())
 	return s
 }
@@ -115,7 +115,7 @@ func (s *stand) mayBeGiven(a netip.Addr) bool {
 
 // give hands the address to a Service, and reports whether that could be.
 func (s *stand) give(a netip.Addr) bool {
-	given, _ := s.index.Take(a, addressindex.Holder{Service: shop})
+	given, _ := s.index.Take(a, shop)
 	return given
 }
 

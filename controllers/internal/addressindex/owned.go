@@ -19,7 +19,7 @@ type OwnedIPAddress struct {
 	UID types.UID
 	// Purpose is one of v1alpha1.Purpose..., or empty when somebody took the label away.
 	Purpose string
-	// Policy and Reservation say for whom a reservation or a cooling address is kept.
+	// Policy and Reservation say whose a reservation or a cooling address is.
 	Policy, Reservation string
 	// Service is who had a cooling address, and whose an additional one is.
 	Service types.NamespacedName
@@ -53,15 +53,14 @@ func newOwned(o *networkingv1.IPAddress) OwnedIPAddress {
 // was created. A time that cannot be read, or lies after that, is replaced by it.
 func ReadCoolDown(annotations map[string]string, created time.Time) CoolDown {
 	namespace, name, _ := strings.Cut(annotations[v1alpha1.AnnotationLastService], "/")
-	rest := CoolDown{Service: types.NamespacedName{Namespace: namespace, Name: name}, Released: created}
+	c := CoolDown{Service: types.NamespacedName{Namespace: namespace, Name: name}, Released: created}
 	at, err := time.Parse(time.RFC3339Nano, annotations[v1alpha1.AnnotationReleased])
 	if err == nil && (created.IsZero() || at.Before(created.Add(time.Second))) { // creation times are cut to seconds
-		rest.Released = at
+		c.Released = at
 	}
-	return rest
+	return c
 }
 
-// state is what a kept address is in the pool.
 func (k OwnedIPAddress) state() allocator.State {
 	switch k.Purpose {
 	case v1alpha1.PurposeAdditional:
@@ -73,7 +72,7 @@ func (k OwnedIPAddress) state() allocator.State {
 	}
 }
 
-// ours reports whether an IPAddress is one that the operator keeps.
+// ours reports whether an IPAddress is one that the operator owns.
 func ours(o *networkingv1.IPAddress) bool {
 	return o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator
 }
@@ -97,7 +96,7 @@ func (l *Index) Additional(service types.NamespacedName) map[netip.Addr]OwnedIPA
 			out[a] = l.owned[a]
 		}
 	}
-	for a, f := range l.inFlight { // empty at rest
+	for a, f := range l.inFlight { // mostly few
 		if f.written.Purpose == v1alpha1.PurposeAdditional && f.written.Service == service {
 			out[a] = f.written
 		}
@@ -121,8 +120,8 @@ func (l *Index) disown(a netip.Addr) (OwnedIPAddress, bool) {
 		return k, false
 	}
 	delete(l.owned, a)
-	if rest := slices.DeleteFunc(l.additional[k.Service], func(b netip.Addr) bool { return a == b }); len(rest) > 0 {
-		l.additional[k.Service] = rest
+	if others := slices.DeleteFunc(l.additional[k.Service], func(b netip.Addr) bool { return a == b }); len(others) > 0 {
+		l.additional[k.Service] = others
 	} else {
 		delete(l.additional, k.Service)
 	}

@@ -12,11 +12,14 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
 // readinessDelay is how long a range that has become ready is left alone: an API server that has not heard of it yet would refuse a Service that
@@ -99,7 +102,6 @@ func (c *Cache) handler() toolscache.ResourceEventHandler {
 	}
 }
 
-// same reports whether two versions of an object say the same here.
 func same(before, after any) bool {
 	switch after := after.(type) {
 	case *v1alpha1.ServiceCIDRPolicy:
@@ -107,7 +109,7 @@ func same(before, after any) bool {
 		return before.Generation == after.Generation && before.UID == after.UID
 	case *networkingv1.ServiceCIDR:
 		before := before.(*networkingv1.ServiceCIDR)
-		return before.UID == after.UID && reflect.DeepEqual(NewServiceCIDR(before), NewServiceCIDR(after))
+		return before.UID == after.UID && reflect.DeepEqual(addressindex.NewServiceCIDR(before), addressindex.NewServiceCIDR(after))
 	}
 	return false
 }
@@ -172,13 +174,12 @@ func (c *Cache) Set(in Inputs) {
 	c.compiled.Store(true)
 }
 
-// ranges reads the ServiceCIDRs. Those that have just become ready are not ready yet, and looked at again later.
-func (c *Cache) ranges(now time.Time) []ServiceCIDR {
-	var out []ServiceCIDR
+func (c *Cache) ranges(now time.Time) []addressindex.ServiceCIDR {
+	var out []addressindex.ServiceCIDR
 	ready := map[types.UID]time.Time{}
 	for _, item := range c.cidrs.GetStore().List() {
 		o := item.(*networkingv1.ServiceCIDR)
-		r := NewServiceCIDR(o)
+		r := addressindex.NewServiceCIDR(o)
 		if r.Ready {
 			ready[o.UID] = c.readySince(o, now)
 			if left := readinessDelay - now.Sub(ready[o.UID]); left > 0 {
@@ -203,3 +204,55 @@ func (c *Cache) readySince(o *networkingv1.ServiceCIDR, now time.Time) time.Time
 	}
 	return now
 }
+
+// Changes is a source of keys: when the policies change, or somebody calls Touch, it queues what differ returns. Comparing is done apart
+// from the subscription, which must not block; what changes meanwhile is compared next.
+type Changes[K comparable] struct {
+	policies *Cache
+	differ   func() []K
+	touched  chan struct{}
+}
+
+// NewChanges returns a source. differ returns the keys of whatever is not as it was when it was last asked.
+func NewChanges[K comparable](p *Cache, differ func() []K) *Changes[K] {
+	return &Changes[K]{policies: p, differ: differ, touched: make(chan struct{}, 1)}
+}
+
+// Touch asks for a comparison.
+func (c *Changes[K]) Touch() {
+	select {
+	case c.touched <- struct{}{}:
+	default:
+	}
+}
+
+// Start implements source.TypedSource. It subscribes before it compares, so that nothing falls between the two.
+func (c *Changes[K]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K]) error {
+	c.policies.Subscribe(func(_, _ *Compiled) { c.Touch() })
+	c.Touch()
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.touched:
+			}
+			for _, key := range c.differ() {
+				queue.Add(key)
+			}
+		}
+	}()
+	return nil
+}
+
+// WaitForSync implements source.TypedSyncingSource: half of the policies would open what the others close, and give up what they reserve.
+func (c *Changes[K]) WaitForSync(ctx context.Context) error {
+	synced := func(context.Context) (bool, error) { return c.policies.Synced(), nil }
+	if err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, synced); err != nil {
+		return fmt.Errorf("waiting for the policies: %w", err)
+	}
+	return nil
+}
+
+// String names the source in the controller's log.
+func (c *Changes[K]) String() string { return "policies" }

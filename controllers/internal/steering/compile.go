@@ -13,25 +13,31 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
 // Compile decides what each policy gets of what it asks for. It is pure, and costs a sort of the policies, ranges and reservations, and a look-up for each:
 // only what overlaps is compared.
-func Compile(w Inputs) *Compiled {
+func Compile(in Inputs) *Compiled {
 	s := &Compiled{
-		byName: make(map[string]*Policy, len(w.Policies)), reservedFor: map[types.NamespacedName][]Reservation{},
-		cidrs: make(map[string]ServiceCIDR, len(w.ServiceCIDRs)), closes: map[bool]bool{}, routes: newRoutes(),
+		inputs: in, byName: make(map[string]*Policy, len(in.Policies)), reservedFor: map[types.NamespacedName][]Reservation{},
+		cidrs: make(map[string]addressindex.ServiceCIDR, len(in.ServiceCIDRs)), closes: map[bool]bool{},
+		statics: statics(in.ServiceCIDRs), offered: newPrefixTable[allocator.Range](len(in.ServiceCIDRs)),
 	}
-	for _, c := range w.ServiceCIDRs {
+	for _, c := range in.ServiceCIDRs {
 		s.cidrs[c.Name] = c
+		for _, r := range c.Ranges {
+			if c.Usable() {
+				s.offered.set(r.Prefix(), r)
+			}
+		}
 	}
-	s.statics, s.offered = statics(w.ServiceCIDRs), newOffered(w.ServiceCIDRs)
 	for _, r := range s.cidrs[v1alpha1.DefaultServiceCIDR].Ranges {
 		s.families = append(s.families, r.Prefix().Addr().Is4())
 		s.apiServer = append(s.apiServer, r.Span().First)
 	}
-	wanted := make([][]wantedRange, len(w.Policies))
-	for rank, o := range sorted(w.Policies) {
+	wanted := make([][]wantedRange, len(in.Policies))
+	for rank, o := range sorted(in.Policies) {
 		p := newPolicy(o, rank)
 		s.policies = append(s.policies, p)
 		s.byName[p.Name] = p
@@ -45,11 +51,9 @@ func Compile(w Inputs) *Compiled {
 		s.settle(p, wanted[rank])
 	}
 	s.prepareBands()
-	s.findShadowed()
 	return s
 }
 
-// sorted returns the policies in order of rank.
 func sorted(policies []*v1alpha1.ServiceCIDRPolicy) []*v1alpha1.ServiceCIDRPolicy {
 	return slices.SortedFunc(slices.Values(policies), func(a, b *v1alpha1.ServiceCIDRPolicy) int {
 		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority),
@@ -84,7 +88,7 @@ type wantedRange struct {
 func (s *Compiled) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []wantedRange {
 	names := slices.Compact(slices.Sorted(slices.Values(spec.ServiceCIDRs)))
 	if spec.ServiceCIDRSelector != nil {
-		names = s.selected(spec.ServiceCIDRSelector)
+		names = s.labelled(spec.ServiceCIDRSelector)
 	}
 	var out []wantedRange
 	for _, name := range names {
@@ -98,7 +102,7 @@ func (s *Compiled) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []want
 			p.Unready = append(p.Unready, name)
 		}
 		for _, r := range c.Ranges {
-			out = append(out, wantedRange{PolicyRange{name, r}, c.usable()})
+			out = append(out, wantedRange{PolicyRange{name, r}, c.Usable()})
 		}
 	}
 	slices.SortFunc(out, func(a, b wantedRange) int {
@@ -107,8 +111,8 @@ func (s *Compiled) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []want
 	return out
 }
 
-// selected returns the names of the ServiceCIDRs with matching labels, sorted.
-func (s *Compiled) selected(by *metav1.LabelSelector) []string {
+// labelled returns the names of the ServiceCIDRs with matching labels, sorted.
+func (s *Compiled) labelled(by *metav1.LabelSelector) []string {
 	selector, err := metav1.LabelSelectorAsSelector(by)
 	if err != nil {
 		return nil
@@ -152,7 +156,6 @@ func (s *Compiled) reserve(p *Policy) {
 	}
 }
 
-// merged returns the reservations of a sorted list and those of another list, sorted.
 func merged(sorted []*Reservation, more []Reservation) []*Reservation {
 	const few = 4
 	for i := range more {
@@ -220,19 +223,16 @@ func (s *Compiled) enterPrefixes(wanted [][]wantedRange) {
 	}
 	slices.SortFunc(all, comparePrefixes)
 	all = slices.Compact(all)
-	s.ranges, s.owned = make(map[netip.Prefix]*ownedPrefix, len(all)), make([]*ownedPrefix, 0, len(all))
+	s.ranges, s.owned = newPrefixTable[*ownedPrefix](len(all)), make([]*ownedPrefix, 0, len(all))
 	for _, prefix := range all {
 		at := &ownedPrefix{prefix: prefix, span: SpanOf(prefix)}
-		s.ranges[prefix], s.owned = at, append(s.owned, at)
-		if f := s.lengths(prefix.Addr().Is4()); !slices.Contains(*f, prefix.Bits()) {
-			*f = append(*f, prefix.Bits())
-		}
+		s.ranges.set(prefix, at)
+		s.owned = append(s.owned, at)
 	}
 }
 
-// enter notes that a policy has a range.
 func (s *Compiled) enter(p *Policy, r wantedRange) {
-	at := s.ranges[r.Range.Prefix()]
+	at := s.ranges.values[r.Range.Prefix()]
 	if n := len(p.Claimed); n == 0 || p.Claimed[n-1] != at.prefix {
 		p.Claimed = append(p.Claimed, at.prefix)
 	}
@@ -253,31 +253,6 @@ func addLast(list []*Policy, p *Policy) []*Policy {
 	return append(list, p)
 }
 
-// findShadowed tells policies that never have their turn: a better one selects the same Services and refuses them when it is full.
-func (s *Compiled) findShadowed() {
-	type key struct {
-		selector string
-		is4      bool
-	}
-	ends := map[key]*Policy{}
-	for _, p := range s.policies {
-		for _, is4 := range []bool{true, false} {
-			if !p.steersFamily(is4) {
-				continue
-			}
-			k := key{p.selector.text, is4}
-			if better := ends[k]; better != nil {
-				note := fmt.Sprintf("ServiceCIDRPolicy %q outranks this one, selects the same Services and refuses them when it is full (onFull: Fail)", better.Name)
-				if !slices.Contains(p.Conflicts, note) {
-					p.Conflicts = append(p.Conflicts, note)
-				}
-			} else if p.OnFull == v1alpha1.OnFullFail {
-				ends[k] = p
-			}
-		}
-	}
-}
-
 // spanText writes a span for people.
 func spanText(sp allocator.Span) string {
 	if sp.First == sp.Last {
@@ -286,8 +261,8 @@ func spanText(sp allocator.Span) string {
 	return sp.String()
 }
 
-// statics returns the static bands of all ranges, in order and disjoint: an address that is static in one is static.
-func statics(cidrs []ServiceCIDR) []allocator.Span {
+// statics returns the static bands of all ranges: an address that is static in one is static.
+func statics(cidrs []addressindex.ServiceCIDR) []allocator.Span {
 	var all []allocator.Span
 	for _, c := range cidrs {
 		for _, r := range c.Ranges {
@@ -296,17 +271,7 @@ func statics(cidrs []ServiceCIDR) []allocator.Span {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b allocator.Span) int { return a.First.Compare(b.First) })
-	var out []allocator.Span
-	for _, span := range all {
-		switch n := len(out); {
-		case n == 0 || out[n-1].Last.Less(span.First):
-			out = append(out, span)
-		case out[n-1].Last.Less(span.Last):
-			out[n-1].Last = span.Last
-		}
-	}
-	return out
+	return all
 }
 
 func names(policies []*Policy) string {

@@ -1,36 +1,38 @@
 package steering
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"net/netip"
 	"slices"
 	"sort"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// Compiled is what all policies together say. It does not change, and is safe for concurrent use. The zero Compiled is not ready;
-// Compile makes one, of an empty Inputs too.
+// Compiled is what all policies together say. It does not change, and is safe for concurrent use. Compile makes one.
 type Compiled struct {
+	inputs   Inputs
 	policies []*Policy // by rank
 	byName   map[string]*Policy
-	cidrs    map[string]ServiceCIDR
+	cidrs    map[string]addressindex.ServiceCIDR
 
-	// ranges are those that policies have, owned the same in order. The lengths of their prefixes make look-ups short.
-	ranges             map[netip.Prefix]*ownedPrefix
-	owned              []*ownedPrefix
-	lengths4, lengths6 []int
-	closes             map[bool]bool  // whether any of them has an exclusive owner, by family
-	reserved           []*Reservation // by first address, disjoint
-	reservedFor        map[types.NamespacedName][]Reservation
-	statics            []allocator.Span      // in order, disjoint
-	open               map[bool]func() bands // what no policy has exclusively, by family
-	routes             *routes
-	offered            offered
+	// ranges are those that policies have, owned the same in order.
+	ranges      prefixTable[*ownedPrefix]
+	owned       []*ownedPrefix
+	closes      map[bool]bool  // whether any of them has an exclusive owner, by family
+	reserved    []*Reservation // by first address, disjoint
+	reservedFor map[types.NamespacedName][]Reservation
+	statics     []allocator.Span
+	open        map[bool]func() bands        // what no policy has exclusively, by family
+	offered     prefixTable[allocator.Range] // those that API servers allocate from
+	namespaces  sync.Map                     // name of a namespace -> *namespaceView
 	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every webhook, so that nothing of ours may stand there.
 	apiServer []netip.Addr
 	families  []bool // of the default ServiceCIDR
@@ -47,12 +49,37 @@ type ownedPrefix struct {
 	owner *Policy
 }
 
-func (s *Compiled) lengths(is4 bool) *[]int {
-	if is4 {
-		return &s.lengths4
-	}
-	return &s.lengths6
+// prefixTable has values by prefixes. Prefixes have few lengths, which makes look-ups short. The zero value is not ready.
+type prefixTable[T any] struct {
+	values  map[netip.Prefix]T
+	lengths map[bool][]int // by family
 }
+
+func newPrefixTable[T any](size int) prefixTable[T] {
+	return prefixTable[T]{values: make(map[netip.Prefix]T, size), lengths: map[bool][]int{}}
+}
+
+func (t prefixTable[T]) set(p netip.Prefix, value T) {
+	t.values[p] = value
+	if is4 := p.Addr().Is4(); !slices.Contains(t.lengths[is4], p.Bits()) {
+		t.lengths[is4] = append(t.lengths[is4], p.Bits())
+	}
+}
+
+// around yields the values of the prefixes that an address lies in.
+func (t prefixTable[T]) around(a netip.Addr) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, bits := range t.lengths[a.Is4()] {
+			prefix, _ := a.Prefix(bits) // of the family, so that it is none too long
+			if value, ok := t.values[prefix]; ok && !yield(value) {
+				return
+			}
+		}
+	}
+}
+
+// Inputs returns what the policies were compiled of. Do not change it.
+func (s *Compiled) Inputs() Inputs { return s.inputs }
 
 // Policies returns all policies, the best first. Do not change them.
 func (s *Compiled) Policies() []*Policy { return s.policies }
@@ -96,7 +123,7 @@ func (s *Compiled) CoolsDown(a netip.Addr) time.Duration {
 	return d
 }
 
-// CoolDown returns how long a freed address rests, and by whose will: of the policies that have its range and want it to rest, the
+// CoolDown returns how long a freed address cools down, and by whose will: of the policies that draw from its range and have a cool-down, the
 // best. 0 and nil: it does not.
 func (s *Compiled) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 	var best *Policy
@@ -117,19 +144,7 @@ func (s *Compiled) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 }
 
 // around yields the owned prefixes that an address lies in.
-func (s *Compiled) around(a netip.Addr) iter.Seq[*ownedPrefix] {
-	return func(yield func(*ownedPrefix) bool) {
-		for _, bits := range *s.lengths(a.Is4()) {
-			prefix, err := a.Prefix(bits)
-			if err != nil {
-				continue
-			}
-			if at := s.ranges[prefix]; at != nil && !yield(at) {
-				return
-			}
-		}
-	}
-}
+func (s *Compiled) around(a netip.Addr) iter.Seq[*ownedPrefix] { return s.ranges.around(a) }
 
 // outside yields the owned prefixes that a prefix lies in, the same prefix included.
 func (s *Compiled) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
@@ -179,27 +194,36 @@ func (s *Compiled) MayHold(a netip.Addr, svc Service) *Refusal {
 		}
 		return refuseReserved(a, r)
 	}
-	owner, free := mayHold(s.around(a), svc)
-	if owner == nil || free {
+	owner := bestOwner(s.around(a))
+	if owner == nil || selected(mayHold(s.around(a)), svc) {
 		return nil
 	}
 	return &Refusal{owner.Name, fmt.Sprintf("ServiceCIDRPolicy %q: the address %s lies in a range that this policy keeps for the Services that it selects; "+
 		"choose another address, or leave the choice to the cluster", owner.Name, a)}
 }
 
-// mayHold returns the exclusive owner of what lies in all of these prefixes, nil for none, and whether a Service may have it: the owner, or a better
-// policy that has one of them too, selects the Service.
-func mayHold(around iter.Seq[*ownedPrefix], svc Service) (owner *Policy, may bool) {
-	owner = bestOwner(around)
+// mayHold returns the policies whose Services may have what lies in all of these prefixes, the best first: the best exclusive owner, and better policies that
+// have one of them too. None where it has no owner.
+func mayHold(around iter.Seq[*ownedPrefix]) []*Policy {
+	owner := bestOwner(around)
 	if owner == nil {
-		return nil, true
+		return nil
 	}
+	var out []*Policy
 	for at := range around {
-		if slices.ContainsFunc(at.holders, func(p *Policy) bool { return p.rank <= owner.rank && p.selector.matches(svc) }) {
-			return owner, true
+		for _, p := range at.holders {
+			if p.rank <= owner.rank {
+				out = append(out, p)
+			}
 		}
 	}
-	return owner, false
+	slices.SortFunc(out, func(a, b *Policy) int { return cmp.Compare(a.rank, b.rank) })
+	return slices.Compact(out)
+}
+
+// selected reports whether any of the policies selects a Service.
+func selected(by []*Policy, svc Service) bool {
+	return slices.ContainsFunc(by, func(p *Policy) bool { return p.selector.matches(svc) })
 }
 
 // bestOwner returns the best of the exclusive owners, nil if there is none.
@@ -237,32 +261,10 @@ func (s *Compiled) Closes(is4 bool) bool { return s.closes[is4] }
 
 // Offers reports whether API servers allocate from a range with this address.
 func (s *Compiled) Offers(a netip.Addr) bool {
-	for _, bits := range s.offered.bits[a.Is4()] {
-		prefix, err := a.Prefix(bits)
-		if r, ok := s.offered.ranges[prefix]; err == nil && ok && r.Contains(a) {
+	for r := range s.offered.around(a) {
+		if r.Contains(a) {
 			return true
 		}
 	}
 	return false
-}
-
-// offered are the ranges that API servers allocate from, to be looked up by an address.
-type offered struct {
-	ranges map[netip.Prefix]allocator.Range
-	bits   map[bool][]int // the lengths of their prefixes, by family
-}
-
-func newOffered(cidrs []ServiceCIDR) offered {
-	o := offered{ranges: map[netip.Prefix]allocator.Range{}, bits: map[bool][]int{}}
-	for _, c := range cidrs {
-		for _, r := range c.Ranges {
-			if p := r.Prefix(); c.usable() {
-				o.ranges[p] = r
-				if is4 := p.Addr().Is4(); !slices.Contains(o.bits[is4], p.Bits()) {
-					o.bits[is4] = append(o.bits[is4], p.Bits())
-				}
-			}
-		}
-	}
-	return o
 }
