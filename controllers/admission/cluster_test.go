@@ -60,7 +60,7 @@ type setting struct {
 	namespaces client.Reader
 }
 
-func newCluster(t *testing.T, s setting) *cluster {
+func newCluster(t testing.TB, s setting) *cluster {
 	t.Helper()
 	c := &cluster{addresses: map[string]*networkingv1.IPAddress{}, services: map[string]*corev1.Service{}, sources: map[string]*cachetesting.FakeControllerSource{}}
 	for _, o := range s.policies {
@@ -84,7 +84,7 @@ func newCluster(t *testing.T, s setting) *cluster {
 }
 
 // replica starts a webhook with an index of its own.
-func (c *cluster) replica(t *testing.T, s setting) *ServiceSteerer {
+func (c *cluster) replica(t testing.TB, s setting) *ServiceSteerer {
 	t.Helper()
 	policies, index := steering.NewCache(), addressindex.New()
 	policies.Subscribe(func(_, after *steering.Compiled) { index.SetRules(after) })
@@ -95,7 +95,7 @@ func (c *cluster) replica(t *testing.T, s setting) *ServiceSteerer {
 		}
 	}
 	go func() { _ = policies.Start(t.Context()) }()
-	await(t, "the index are synced", func() bool {
+	await(t, "everything is listed", func() bool {
 		return policies.Synced() && index.Synced() && len(policies.Current().Policies()) == len(s.policies) && policies.Current().Knows(v1alpha1.DefaultServiceCIDR)
 	})
 	return &ServiceSteerer{
@@ -104,7 +104,7 @@ func (c *cluster) replica(t *testing.T, s setting) *ServiceSteerer {
 }
 
 // await waits for longer than an address stays assumed of which nothing is seen.
-func await(t *testing.T, what string, is func() bool) {
+func await(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {

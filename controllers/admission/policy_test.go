@@ -1,8 +1,6 @@
 package admission
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -204,40 +202,7 @@ func TestClosing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			after := steering.Compile(steering.Inputs{Policies: append(tc.others, tc.now), ServiceCIDRs: tc.cidrs})
-			expectBeginnings(t, closing(tc.now.Spec, after.Policy("mine"), after, tc.cidrs), tc.want)
-		})
-	}
-}
-
-func TestForeseeable(t *testing.T) {
-	few, many := steering.Inputs{}, steering.Inputs{}
-	for i := range policiesForeseen + 1 {
-		p := policy(fmt.Sprintf("p%d", i))
-		many.Policies = append(many.Policies, p)
-		if i < policiesForeseen {
-			few.Policies = append(few.Policies, p)
-		}
-	}
-	for name, tc := range map[string]struct {
-		world steering.Inputs
-		left  time.Duration // 0 for no deadline
-		want  bool
-	}{
-		"policies enough, time enough": {few, time.Minute, true},
-		"for ever":                     {few, 0, true},
-		"no time":                      {few, 900 * time.Millisecond, false},
-		"too many policies":            {many, time.Minute, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx := t.Context()
-			if tc.left > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, tc.left)
-				defer cancel()
-			}
-			if got := foreseeable(ctx, steering.Compile(tc.world)); got != tc.want {
-				t.Errorf("foreseeable: %v", got)
-			}
+			expectBeginnings(t, closing(tc.now.Spec, after.Policy("mine"), after), tc.want)
 		})
 	}
 }

@@ -101,9 +101,6 @@ func storeWith(refusals ...v1alpha1.PolicyRefusal) *policyStore {
 	return &policyStore{policy: p}
 }
 
-// later is when everything that was added until now is due.
-func later() time.Time { return time.Now().Add(settling) }
-
 // Two replicas refuse at once: each merges with what is there, and what meets a conflict is written the next time.
 func TestRefusalsOfTwoReplicas(t *testing.T) {
 	store := storeWith(refusalAt(0, "old"))
@@ -114,22 +111,22 @@ func TestRefusalsOfTwoReplicas(t *testing.T) {
 	store.before = func() error {
 		if inTheWay {
 			inTheWay = false
-			theirs.publish(t.Context(), later())
+			theirs.publish(t.Context(), "p")
 		}
 		return nil
 	}
-	mine.publish(t.Context(), later())
+	mine.publish(t.Context(), "p")
 	if diff := cmp.Diff([]v1alpha1.PolicyRefusal{refusalAt(2, "b"), refusalAt(0, "old")}, store.policy.Status.Refusals); diff != "" {
 		t.Errorf("the other one was first (-want +got):\n%s", diff)
 	}
 	mine.Add("p", refusalAt(3, "c"))
-	mine.publish(t.Context(), later().Add(settling))
+	mine.publish(t.Context(), "p")
 	want := []v1alpha1.PolicyRefusal{refusalAt(3, "c"), refusalAt(2, "b"), refusalAt(1, "a"), refusalAt(0, "old")}
 	if diff := cmp.Diff(want, store.policy.Status.Refusals); diff != "" {
 		t.Errorf("the next time (-want +got):\n%s", diff)
 	}
 	n := store.attempts
-	if mine.publish(t.Context(), later().Add(time.Hour)); store.attempts != n {
+	if mine.publish(t.Context(), "p"); store.attempts != n {
 		t.Error("nothing is pending, and it is written")
 	}
 }
@@ -139,23 +136,21 @@ func TestRefusalsWait(t *testing.T) {
 	store := storeWith()
 	r := NewRefusals(store)
 	store.before = func() error { return errDown }
-	now := time.Now()
 	for i := range 25 {
 		r.Add("p", refusalAt(i, "a"))
-		now = now.Add(time.Minute)
-		r.publish(t.Context(), now)
+		r.publish(t.Context(), "p")
 	}
 	if n := len(r.pending["p"]); n != remembered || store.attempts != 25 {
 		t.Errorf("%d wait after %d attempts, want the last %d", n, store.attempts, remembered)
 	}
 	store.before = nil
-	r.publish(t.Context(), now.Add(time.Minute))
+	r.publish(t.Context(), "p")
 	if got := store.policy.Status.Refusals; len(got) != remembered || got[0].Service != "ns/a" || !got[0].Time.Equal(new(refusalAt(24, "a").Time)) {
 		t.Errorf("written are %v", got)
 	}
 	store.policy = nil
 	r.Add("p", refusalAt(99, "a"))
-	r.publish(t.Context(), now.Add(time.Hour))
+	r.publish(t.Context(), "p")
 	if len(r.pending) != 0 {
 		t.Errorf("a policy that is gone: %v wait", r.pending)
 	}

@@ -78,7 +78,7 @@ func TestAskedAgain(t *testing.T) {
 	if diff := cmp.Diff(answer{Allowed: true}, again); diff != "" {
 		t.Errorf("asked again (-want +got):\n%s", diff)
 	}
-	if to, ok := c.steerer.Index.HandedTo(netip.MustParseAddr(first.IP)); !ok || to.Service.Name != "a" {
+	if to, ok := c.steerer.Index.HandedTo(netip.MustParseAddr(first.IP)); !ok || to.Name != "a" {
 		t.Errorf("it is handed (%v) to %v", ok, to)
 	}
 	for name, want := range map[string]bool{"a": true, "b": false} {

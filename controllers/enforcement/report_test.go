@@ -58,31 +58,6 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestConditionsThatSayNothingNewAreNotWritten(t *testing.T) {
-	enforced := metav1.Condition{Type: v1alpha1.PolicyEnforced, Status: metav1.ConditionTrue, Reason: "Enforced", ObservedGeneration: 1}
-	violated := metav1.Condition{Type: v1alpha1.PolicyViolated, Status: metav1.ConditionTrue, Reason: "ServicesOfOthers", Message: "a"}
-	other := metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionTrue}
-	later, newer, reworded := enforced, enforced, violated
-	later.LastTransitionTime = metav1.Now()
-	newer.ObservedGeneration = 2
-	reworded.Message = "b"
-	for name, tc := range map[string]struct {
-		have, want []metav1.Condition
-		says       bool
-	}{
-		"nothing":             {[]metav1.Condition{other}, nil, true},
-		"the same, at a time": {[]metav1.Condition{other, later}, []metav1.Condition{enforced}, true},
-		"none yet":            {[]metav1.Condition{other}, []metav1.Condition{enforced}, false},
-		"one too many":        {[]metav1.Condition{enforced, violated}, []metav1.Condition{enforced}, false},
-		"another generation":  {[]metav1.Condition{enforced}, []metav1.Condition{newer}, false},
-		"another message":     {[]metav1.Condition{violated}, []metav1.Condition{reworded}, false},
-	} {
-		if got := says(tc.have, tc.want); got != tc.says {
-			t.Errorf("%s: %v, want %v", name, got, tc.says)
-		}
-	}
-}
-
 // A violation is told of when it has lasted, once, and until it has gone.
 func TestViolations(t *testing.T) {
 	a, begin := netip.MustParseAddr("10.0.0.1"), time.Unix(1000, 0)
@@ -135,7 +110,7 @@ func TestFirstViolationsByAddress(t *testing.T) {
 
 // What is written is gathered for a moment, written again from time to time, and told of when it is new.
 func TestWhenObjectsAreDue(t *testing.T) {
-	var o objects
+	var o installed
 	begin := time.Unix(1000, 0)
 	one, two := &steering.Enforced{}, &steering.Enforced{LeftOut: []string{"x"}}
 	rules := steering.Compile(steering.Inputs{})
@@ -170,7 +145,7 @@ func TestAPolicyThatHasChangedIsNotEnforcedYet(t *testing.T) {
 		return &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u", Generation: generation}}
 	}
 	before, after := steering.Compile(steering.Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{policy(1)}}), steering.Compile(steering.Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{policy(2)}})
-	var o objects
+	var o installed
 	o.note(&steering.Enforced{}, before, nil, time.Unix(1000, 0))
 	if !o.state(before.Policy("p")).written || o.state(after.Policy("p")).written {
 		t.Errorf("as it was: %+v, as it is: %+v", o.state(before.Policy("p")), o.state(after.Policy("p")))

@@ -120,7 +120,7 @@ func start(ctx context.Context) (stop func()) {
 	Expect(policies.Watch(ctx, mgr.GetCache())).To(Succeed())
 	Expect(mgr.Add(policies)).To(Succeed())
 	Expect((&enforcement.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: policies, Addresses: index, Changed: addressindex.Map(index.Addresses(), enforcement.Audits(policies)),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: policies, Index: index,
 		Events: mgr.GetEventRecorder("clusterip-operator-enforcement"), Clock: clock.RealClock{},
 	}).SetupWithManager(mgr)).To(Succeed())
 	running, cancel := context.WithCancel(context.Background())

@@ -53,7 +53,7 @@ func textOf(err error) string {
 	return err.Error()
 }
 
-func TestWishOf(t *testing.T) {
+func TestAdditionalRequestOf(t *testing.T) {
 	dual := []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
 	for name, tc := range map[string]struct {
 		kind     corev1.ServiceType

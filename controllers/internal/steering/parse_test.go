@@ -1,8 +1,6 @@
 package steering
 
 import (
-	"math/rand/v2"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +8,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
@@ -76,26 +73,6 @@ func FuzzParseReservation(f *testing.F) {
 	})
 }
 
-// The last address of a prefix, bit by bit, against another way to find it.
-func TestLastOf(t *testing.T) {
-	random := rand.New(rand.NewPCG(7, 8))
-	for range 1000 {
-		var b [16]byte
-		for i := range b {
-			b[i] = byte(random.Uint32())
-		}
-		a := netip.AddrFrom16(b)
-		if random.IntN(2) == 0 {
-			a = netip.AddrFrom4([4]byte(b[:4]))
-		}
-		p, _ := a.Prefix(random.IntN(a.BitLen() + 1))
-		last := lastOf(p)
-		if !p.Contains(last) || last.Next().IsValid() && p.Contains(last.Next()) {
-			t.Fatalf("%s ends with %s", p, last)
-		}
-	}
-}
-
 func TestValidate(t *testing.T) {
 	junk := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 	for name, tc := range map[string]struct {
@@ -103,7 +80,7 @@ func TestValidate(t *testing.T) {
 		want   []string
 	}{
 		"nothing": {policy("a", 0), nil},
-		"everything": {with(policy("a", 0), of("blue"), exclusive, fails, rests(time.Hour), selecting("a"), reserves("one", "10.0.0.9", "ns/a"),
+		"everything": {with(policy("a", 0), of("blue"), exclusive, fails, coolsFor(time.Hour), selecting("a"), reserves("one", "10.0.0.9", "ns/a"),
 			reserves("all", "10.0.4.0/23", ""), reserves("six", "fd00::1-fd00::1ff", "kube-system/dns")), nil},
 		"selectors": {with(policy("a", 0), func(s *v1alpha1.ServiceCIDRPolicySpec) {
 			s.NamespaceSelector, s.ServiceSelector, s.ServiceCIDRSelector = junk, junk, junk
@@ -113,7 +90,7 @@ func TestValidate(t *testing.T) {
 		}},
 		"names and labels": {with(policy("a", 0), of("blue"), func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceCIDRSelector = &metav1.LabelSelector{} }),
 			[]string{"serviceCIDRSelector: not together with serviceCIDRs; leave out one of them"}},
-		"negative cool-down": {with(policy("a", 0), rests(-time.Second)), []string{"coolDown: -1s is negative; 0s is none"}},
+		"negative cool-down": {with(policy("a", 0), coolsFor(-time.Second)), []string{"coolDown: -1s is negative; 0s is none"}},
 		"junk in reservations": {with(policy("a", 0), reserves("a", "ten", ""), reserves("b", "10.0.0.9-10.0.0.1", ""), reserves("c", "10.0.0.9/24", ""), reserves("d", "10.0.0.9", "a")),
 			[]string{
 				`reservations[a]: "ten" is no address; write an IPv4 or IPv6 address, FIRST-LAST, or a CIDR`,
@@ -146,14 +123,5 @@ func TestParseFor(t *testing.T) {
 		if (err == nil) != ok || ok && text != "" && got.String() != text {
 			t.Errorf("%q is read as %s, %v", text, got, err)
 		}
-	}
-}
-
-// What is left of a policy's mistakes still holds: the reservations before and after one that cannot be read.
-func TestGoodReservationsSurviveBadOnes(t *testing.T) {
-	p := with(policy("a", 0), reserves("a", "10.0.0.1", ""), reserves("b", "ten", ""), reserves("c", "fd00::1", ""))
-	got := Compile(Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{p}}).Policy("a").Reservations
-	if len(got) != 2 || got[0].Name != "a" || got[1].Name != "c" || got[1].Span != (allocator.Span{First: addr("fd00::1"), Last: addr("fd00::1")}) {
-		t.Errorf("kept are %v", got)
 	}
 }
