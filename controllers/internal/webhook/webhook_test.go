@@ -146,7 +146,6 @@ func TestEndpointTakesReviewsOfAnAPIServerAlone(t *testing.T) {
 	for name, tc := range map[string]struct{ old, new string }{
 		"no JSON":           {review, "x"},
 		"nothing":           {review, ""},
-		"another kind":      {"AdmissionReview", "ConversionReview"},
 		"no request":        {"request", "reply"},
 		"no UID":            {`"uid":"u",`, ""},
 		"no user":           {"someone", ""},
