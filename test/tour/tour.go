@@ -46,7 +46,7 @@ func (t *tour) steps() []step {
 		{"Fill a small range: the warning comes before the failure", t.fillRange},
 		{"Give a tenant a range of its own: others are kept out of it", t.tenantRange},
 		{"Reserve addresses for a Service that is still to come", t.reserve},
-		{"Let the addresses of a deleted Service rest", t.coolDown},
+		{"Let the addresses of a deleted Service cool down", t.coolDown},
 		{"Give a Service one more address of each family, from ranges of its choice", t.addMore},
 	}
 }
