@@ -1,7 +1,6 @@
 package addressindex
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -76,18 +75,5 @@ func TestMoving(t *testing.T) {
 		expect("it came free", true)
 		b.pass(recently + time.Second)
 		expect("it came free long ago", false)
-	}
-}
-
-// Of many that came free the last ones are rememberedReleases.
-func TestMovingRemembersTheLast(t *testing.T) {
-	b := newTimed(rules{})
-	for i := range rememberedReleases + 1 {
-		ip := fmt.Sprintf("10.0.1.%d", i)
-		b.objects.OnAdd(allocated(ip, "a"), false)
-		b.objects.OnDelete(allocated(ip, "a"))
-	}
-	if b.Moving(tier(t, "10.0.1.0")) || !b.Moving(tier(t, fmt.Sprintf("10.0.1.%d", rememberedReleases))) {
-		t.Error("the last one is forgotten, or the first is not")
 	}
 }

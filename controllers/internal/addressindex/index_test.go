@@ -55,39 +55,6 @@ func terminating(c *networkingv1.ServiceCIDR) *networkingv1.ServiceCIDR {
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-func TestAddressIsUsedByObjectOrClaim(t *testing.T) {
-	b := newIndex()
-	svc := service("a", "10.0.0.5", "fd00::5")
-
-	b.services.OnAdd(svc, true)
-	if got := b.State(addr("10.0.0.5")); got != allocator.Allocated {
-		t.Errorf("a claimed address without IPAddress is %v, want allocated: nobody may be given it", got)
-	}
-	b.objects.OnAdd(object("10.0.0.5", v1alpha1.ManagedByAPIServer), true)
-	b.objects.OnAdd(object("10.0.0.6", "somebody.example"), true)
-	b.objects.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: object("10.0.0.5", v1alpha1.ManagedByAPIServer)})
-	if got := b.State(addr("10.0.0.5")); got != allocator.Allocated {
-		t.Errorf("a claimed address whose IPAddress is gone is %v, want allocated", got)
-	}
-	if got := b.State(addr("10.0.0.6")); got != allocator.Reserved {
-		t.Errorf("an IPAddress of another manager is %v, want reserved", got)
-	}
-	b.objects.OnAdd(object("10.0.0.7", ""), true)
-	if got := b.State(addr("10.0.0.7")); got != allocator.Allocated {
-		t.Errorf("an IPAddress that lost its label is %v, want allocated", got)
-	}
-	b.objects.OnDelete(object("10.0.0.7", ""))
-	b.services.OnDelete(svc)
-	for _, a := range []string{"10.0.0.5", "fd00::5"} {
-		if got := b.State(addr(a)); got != allocator.Free {
-			t.Errorf("%s is %v after its Service went, want free", a, got)
-		}
-	}
-	if n := len(b.addresses); n != 1 {
-		t.Errorf("%d entries are left, want only the reserved one", n)
-	}
-}
-
 func TestClaimsFollowTheService(t *testing.T) {
 	b := newIndex()
 	before, after := service("a", "10.0.0.5"), service("a", "10.0.0.5", "fd00::5")
@@ -315,7 +282,7 @@ func TestRandomHistoryAgainstRecount(t *testing.T) {
 				delete(services, name)
 			}
 		case 2:
-			o := object(anyAddress(), []string{v1alpha1.ManagedByAPIServer, "somebody.example"}[random.IntN(2)])
+			o := object(anyAddress(), []string{v1alpha1.ManagedByAPIServer, "somebody.example", ""}[random.IntN(3)])
 			b.objects.OnAdd(o, false)
 			objects[o.Name] = o
 		case 3:
