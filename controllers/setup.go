@@ -178,28 +178,22 @@ func (o Options) watchVersion(mgr manager.Manager) error {
 		return fmt.Errorf("making a discovery client: %w", err)
 	}
 	return mgr.Add(everywhere(func(ctx context.Context) error {
-		tick := time.NewTicker(versionCheck)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-tick.C:
-			}
+		err := wait.PollUntilContextCancel(ctx, versionCheck, false, func(ctx context.Context) (bool, error) {
 			if o.changed(d) == nil {
-				continue
+				return false, nil
 			}
 			// An API server that has just started may not serve everything yet: it is asked once more. The pause differs from replica to
 			// replica, so that they do not all restart at once.
 			select {
 			case <-ctx.Done():
-				return nil
 			case <-time.After(wait.Jitter(versionCheck/6, 2)):
 			}
-			if err := o.changed(d); err != nil {
-				return err
-			}
+			return false, o.changed(d)
+		})
+		if ctx.Err() != nil {
+			return nil
 		}
+		return err
 	}))
 }
 

@@ -24,12 +24,6 @@ func (l *listeners[T]) add(f func(T)) {
 	l.all = append(l.all, f)
 }
 
-func (l *listeners[T]) none() bool {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return len(l.all) == 0
-}
-
 func (l *listeners[T]) tell(key T) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

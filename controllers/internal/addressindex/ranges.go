@@ -42,14 +42,6 @@ func (c ServiceCIDR) overlaps(others []netip.Prefix) bool {
 	})
 }
 
-func (c ServiceCIDR) prefixes() []netip.Prefix {
-	out := make([]netip.Prefix, 0, len(c.Ranges))
-	for _, r := range c.Ranges {
-		out = append(out, r.Prefix())
-	}
-	return out
-}
-
 // RangeBand names a band of a range.
 type RangeBand struct {
 	CIDR netip.Prefix
@@ -217,16 +209,17 @@ func (l *Index) dropRange(name string) {
 // coverChanged wakes every range that meets the old or the new one, and the used addresses inside: their band
 // may differ now, or no range may offer them any more.
 func (l *Index) coverChanged(before, after ServiceCIDR) {
-	touched := append(before.prefixes(), after.prefixes()...)
+	ranges := slices.Concat(before.Ranges, after.Ranges)
+	var touched []netip.Prefix
+	for _, r := range ranges {
+		touched = append(touched, r.Prefix())
+	}
 	for _, c := range l.ServiceCIDRs() {
 		if c.overlaps(touched) {
 			l.rangeListeners.tell(c.Name)
 		}
 	}
-	if l.coverListeners.none() {
-		return
-	}
-	for _, r := range append(slices.Clone(before.Ranges), after.Ranges...) {
+	for _, r := range ranges {
 		for _, a := range l.pool.Used(r.Span(), math.MaxInt) {
 			l.coverListeners.tell(a)
 		}
