@@ -275,7 +275,11 @@ func TestObjectOutlivesTheCoolDownUntilItIsDeleted(t *testing.T) {
 		if len(woken) != 1 || woken[0] != addr(ip) {
 			t.Errorf("when the time is over: woken for %v, want %s once", woken, ip)
 		}
+		b.pass(time.Second)
 		b.expect(t, "over, with the object there", ip, allocator.Cooling)
+		if len(woken) != 1 {
+			t.Errorf("woken again for %v", woken[1:])
+		}
 		b.objects.OnDelete(cooling(ip, "1", "a", epoch))
 		b.expectNothing(t, "the object is gone")
 	}
