@@ -287,7 +287,7 @@ func policyOfRanges(name string, change func(*v1alpha1.ServiceCIDRPolicySpec), c
 	return p
 }
 
-// ourAddress is an IPAddress that the keeper has written.
+// ourAddress is an IPAddress that the leader has written.
 func ourAddress(ip, purpose string, annotations map[string]string) *networkingv1.IPAddress {
 	return &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{
 		Name: ip, Annotations: annotations,

@@ -103,7 +103,7 @@ func TestAnAdditionalAddressOfALostFamilyMayGo(t *testing.T) {
 	}
 }
 
-// Somebody makes the IPAddress of a Service one of ours, which rests: then it would be deleted, and its address handed out.
+// Somebody makes the IPAddress of a Service one of ours, which cools down: then it would be deleted, and its address handed out.
 func TestGuardIPAddressChanges(t *testing.T) {
 	web := types.NamespacedName{Namespace: "shop", Name: "web"}
 	clusterIP := ipAddress{managedBy: v1alpha1.ManagedByAPIServer, parent: web}

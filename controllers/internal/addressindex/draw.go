@@ -60,28 +60,24 @@ func within(order []*allocator.Tier, a netip.Addr) bool {
 // drawFree draws a free address, if possible none that came free recently; the caller holds mu. Instead of such an address it takes another one of the
 // same tier, or the one of some that came free first.
 func (l *Index) drawFree(order []*allocator.Tier) (allocator.Drawn, error) {
-	best, err := l.pool.Draw(allocator.Lot{Tiers: order})
+	first, err := l.pool.Draw(allocator.Lot{Tiers: order})
 	if err != nil {
-		return best, err
+		return first, err
 	}
-	freed := l.freed(best.Addr)
-	if freed.IsZero() {
-		return best, nil
-	}
-	tier := slices.IndexFunc(order, func(t *allocator.Tier) bool { return t.Contains(best.Addr) })
-	var back []netip.Addr
-	for tries := 0; tries < redraws && !freed.IsZero(); tries++ {
+	tier := slices.IndexFunc(order, func(t *allocator.Tier) bool { return t.Contains(first.Addr) })
+	drawn := []allocator.Drawn{first}
+	for len(drawn) <= redraws && !l.freed(drawn[len(drawn)-1].Addr).IsZero() {
 		other, err := l.pool.Draw(allocator.Lot{Tiers: order[tier : tier+1]})
 		if err != nil {
 			break
 		}
-		if at := l.freed(other.Addr); at.Before(freed) {
-			best, other, freed = other, best, at
-		}
-		back = append(back, other.Addr)
+		drawn = append(drawn, other)
 	}
-	for _, a := range back {
-		l.pool.Forget(a)
+	best := slices.MinFunc(drawn, func(a, b allocator.Drawn) int { return l.freed(a.Addr).Compare(l.freed(b.Addr)) })
+	for _, d := range drawn {
+		if d != best {
+			l.pool.Forget(d.Addr)
+		}
 	}
 	return best, nil
 }

@@ -253,7 +253,7 @@ func TestRandomWalkOfASingleReplica(t *testing.T) {
 				return
 			}
 		}
-		w.settle()
+		w.arriveAll()
 		for _, ip := range w.ips {
 			if got, want := w.State(addr(ip)) == allocator.Cooling, w.cools(ip); w.objects[ip] == nil && !w.yielded[ip] && got != want {
 				w.errorf("all is delivered: %s is %v, should cool: %v", ip, w.State(addr(ip)), want)
@@ -262,20 +262,20 @@ func TestRandomWalkOfASingleReplica(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(w.services)) {
 			w.deleteService(name)
 		}
-		w.settle()
+		w.arriveAll()
 		w.pass(2 * walkCoolDown)
 		for _, ip := range w.ips {
 			if w.objects[ip] != nil {
 				w.remove(ip)
 			}
 		}
-		w.settle()
+		w.arriveAll()
 		w.expectNothing(t, fmt.Sprintf("walk %d, at the end", seed))
 	}
 }
 
-// settle lets everything arrive that is on its way, and every assumption end.
-func (w *walk) settle() {
+// arriveAll lets everything arrive that is on its way, and every assumption end.
+func (w *walk) arriveAll() {
 	for _, ip := range slices.Sorted(maps.Keys(w.drawn)) {
 		w.Forget(addr(ip))
 		delete(w.drawn, ip)

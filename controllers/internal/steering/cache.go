@@ -26,8 +26,8 @@ import (
 // was given an address there. They hear of it within milliseconds.
 const readinessDelay = time.Second
 
-// settle is how long the Cache waits for more changes before it compiles: an apply of many policies is one change.
-const settle = 30 * time.Millisecond
+// gathering is how long the Cache waits for more changes before it compiles: an apply of many policies is one change.
+const gathering = 30 * time.Millisecond
 
 // Cache holds the compiled policies of the cluster as it is now. It runs on every replica, for every replica answers the API server. Make one
 // with NewCache; all methods are safe for concurrent use.
@@ -139,7 +139,7 @@ func (c *Cache) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(settle):
+		case <-time.After(gathering):
 		}
 	}
 }

@@ -80,12 +80,12 @@ func TestCache(t *testing.T) {
 		t.Errorf("after the first listing: %s", got)
 	}
 
-	time.Sleep(2 * settle)
+	time.Sleep(2 * gathering)
 	n := compiled.Load()
 	same := with(policy("first", 0), of("old", "young"))
 	same.Status.Summary.Ranges, same.Labels = 1, map[string]string{"a": "b"}
 	w.policies.Modify(same)
-	time.Sleep(4 * settle)
+	time.Sleep(4 * gathering)
 	if compiled.Load() != n {
 		t.Error("a new status was compiled")
 	}

@@ -48,7 +48,7 @@ func Compile(in Inputs) *Compiled {
 	s.enterPrefixes(wanted)
 	for rank, p := range s.policies {
 		s.reserve(p)
-		s.settle(p, wanted[rank])
+		s.assign(p, wanted[rank])
 	}
 	s.prepareBands()
 	return s
@@ -173,11 +173,11 @@ func merged(sorted []*Reservation, more []Reservation) []*Reservation {
 
 func byFirst(a, b *Reservation) int { return a.Span.First.Compare(b.Span.First) }
 
-// settle gives a policy the ranges that no better one has exclusively.
+// assign gives a policy the ranges that no better one has exclusively.
 //
 // A range that lies in one that a better policy has exclusively is lost. One that is only partly closed is kept, and the closed part left
 // out when addresses are drawn.
-func (s *Compiled) settle(p *Policy, wanted []wantedRange) {
+func (s *Compiled) assign(p *Policy, wanted []wantedRange) {
 	wanted = slices.DeleteFunc(wanted, func(r wantedRange) bool { return s.lost(p, r.PolicyRange) })
 	for _, r := range wanted {
 		s.enter(p, r)

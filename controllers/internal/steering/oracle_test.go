@@ -464,8 +464,8 @@ func (o oracle) compareAddress(t *testing.T, seed uint64, s *Compiled, a netip.A
 	if d != wantD || s.CoolsDown(a) != wantD || (by == nil) != (wantBy == "") || by != nil && by.Name != wantBy {
 		t.Errorf("inputs %d: %s cools for %s by %v, want %s by %q", seed, a, d, by, wantD, wantBy)
 	}
-	if keeper := s.Owner(a); !slices.Contains(s.apiServer, a) && (keeper == nil) != (f.owner < 0) || keeper != nil && keeper.Name != o.ranked[f.owner].Name {
-		t.Errorf("inputs %d: %s is kept by %v, want %d", seed, a, keeper, f.owner)
+	if owner := s.Owner(a); !slices.Contains(s.apiServer, a) && (owner == nil) != (f.owner < 0) || owner != nil && owner.Name != o.ranked[f.owner].Name {
+		t.Errorf("inputs %d: %s is kept by %v, want %d", seed, a, owner, f.owner)
 	}
 	for _, svc := range services() {
 		o.compareStranger(t, seed, s, a, svc)

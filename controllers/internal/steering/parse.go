@@ -239,34 +239,34 @@ type AdditionalRequest struct {
 	Junk error
 }
 
-// AdditionalRequestOf reads the wish of a Service. Headless and ExternalName Services have no address of their own, so they get no
+// AdditionalRequestOf reads what a Service asks for. Headless and ExternalName Services have no address of their own, so they get no
 // additional one whatever they ask for.
 func AdditionalRequestOf(s *corev1.Service) AdditionalRequest {
 	if s.Spec.Type == corev1.ServiceTypeExternalName || slices.Contains(s.Spec.ClusterIPs, corev1.ClusterIPNone) {
 		return AdditionalRequest{}
 	}
-	w := AdditionalRequest{
+	r := AdditionalRequest{
 		IPv4: slices.Contains(s.Spec.IPFamilies, corev1.IPv4Protocol),
 		IPv6: slices.Contains(s.Spec.IPFamilies, corev1.IPv6Protocol),
 	}
-	w.From, w.Junk = ParseFrom(s.Annotations[v1alpha1.AnnotationAdditionalFrom])
-	return w
+	r.From, r.Junk = ParseFrom(s.Annotations[v1alpha1.AnnotationAdditionalFrom])
+	return r
 }
 
-// Keeps reports whether a Service with this wish may keep an address of the family that it was given from the ServiceCIDR.
+// Keeps reports whether a Service that asks for this may keep an address of the family that it was given from the ServiceCIDR.
 // While the annotation cannot be read it keeps what it has: a slip of the pen takes nothing out of service.
-func (w AdditionalRequest) Keeps(serviceCIDR string, is4 bool) bool {
-	return w.has(is4) && (w.Junk != nil || slices.Contains(w.From, serviceCIDR))
+func (r AdditionalRequest) Keeps(serviceCIDR string, is4 bool) bool {
+	return r.has(is4) && (r.Junk != nil || slices.Contains(r.From, serviceCIDR))
 }
 
 // Families returns the families of the Service, true for IPv4, in this order.
-func (w AdditionalRequest) Families() []bool {
-	return slices.DeleteFunc([]bool{true, false}, func(is4 bool) bool { return !w.has(is4) })
+func (r AdditionalRequest) Families() []bool {
+	return slices.DeleteFunc([]bool{true, false}, func(is4 bool) bool { return !r.has(is4) })
 }
 
-func (w AdditionalRequest) has(is4 bool) bool {
+func (r AdditionalRequest) has(is4 bool) bool {
 	if is4 {
-		return w.IPv4
+		return r.IPv4
 	}
-	return w.IPv6
+	return r.IPv6
 }
