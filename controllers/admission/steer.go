@@ -11,7 +11,6 @@ import (
 	jsonpatch "gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -22,6 +21,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -127,18 +127,16 @@ func (h *ServiceSteerer) gather(ctx context.Context, s, old *service, named []ne
 
 // namespaceLabels reads the labels of a namespace. Many Services are created in the moment after their namespace.
 func (h *ServiceSteerer) namespaceLabels(ctx context.Context, name string) (map[string]string, error) {
-	namespace := &corev1.Namespace{}
-	err := h.Namespaces.Get(ctx, client.ObjectKey{Name: name}, namespace)
-	if apierrors.IsNotFound(err) {
-		err = h.Live.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	for _, reader := range []client.Reader{h.Namespaces, h.Live} {
+		namespace, err := objects.Get(ctx, reader, types.NamespacedName{Name: name}, &corev1.Namespace{})
+		if err != nil {
+			return nil, err
+		}
+		if namespace != nil {
+			return namespace.Labels, nil
+		}
 	}
-	if apierrors.IsNotFound(err) {
-		return nil, errNoNamespace
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading namespace %s: %w", name, err)
-	}
-	return namespace.Labels, nil
+	return nil, errNoNamespace
 }
 
 // choiceOf looks up an address that a request names.
