@@ -61,7 +61,7 @@ func within(order []*allocator.Tier, a netip.Addr) bool {
 // same tier, or the one of some that came free first.
 func (l *Index) drawFree(order []*allocator.Tier) (allocator.Drawn, error) {
 	first, err := l.pool.Draw(allocator.Lot{Tiers: order})
-	if err != nil {
+	if err != nil || l.freed(first.Addr).IsZero() {
 		return first, err
 	}
 	tier := slices.IndexFunc(order, func(t *allocator.Tier) bool { return t.Contains(first.Addr) })
