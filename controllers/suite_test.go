@@ -112,7 +112,7 @@ func startOperator(webhooks, probes string) {
 
 // ready asks a replica whether it is.
 func ready(probes string) error {
-	answer, err := http.Get("http://" + probes + "/readyz") //nolint:noctx // the client's time-out is enough
+	answer, err := http.Get("http://" + probes + "/readyz")
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func ready(probes string) error {
 // freeAddress is one on loopback that nobody listens on.
 func freeAddress() string {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens for a moment
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = listener.Close() }()
 	return listener.Addr().String()

@@ -85,7 +85,7 @@ func decidePolicies() *steering.Compiled {
 
 func TestDecide(t *testing.T) {
 	released := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	coolDownOf := func(name string) *addressindex.CoolDown {
+	after := func(name string) *addressindex.CoolDown {
 		return &addressindex.CoolDown{Service: types.NamespacedName{Namespace: "ns", Name: name}, Released: released}
 	}
 	const elsewhere = "; choose another address, or leave the choice to the cluster"
@@ -125,19 +125,19 @@ func TestDecide(t *testing.T) {
 		"nobody's reservation": {service: corev1Service("dns", "10.0.0.11"), want: decided{Policy: "reserving",
 			Message: `ServiceCIDRPolicy "reserving": the address 10.0.0.11 is kept for nobody by the reservation "nobody"` + elsewhere}},
 		"it cools after another one": {service: labelled(corev1Service("a", "10.0.1.9")),
-			chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, coolDown: coolDownOf("b")}}, want: decided{Policy: "blue",
+			chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, coolDown: after("b")}}, want: decided{Policy: "blue",
 				Message: `ServiceCIDRPolicy "blue": the address 10.0.1.9 cools down until 2026-11-21T13:00:00Z after Service ns/b had it` + elsewhere}},
-		"it cools after this one": {service: labelled(corev1Service("a", "10.0.1.9")), chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, coolDown: coolDownOf("a")}},
+		"it cools after this one": {service: labelled(corev1Service("a", "10.0.1.9")), chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, coolDown: after("a")}},
 			want: decided{Take: []string{"10.0.1.9"}, Have: []string{"10.0.1.9"}}},
 		"it cools, and its policy has no cool-down any more": {service: corev1Service("a", "10.0.0.9"),
-			chosen: map[string]choice{"10.0.0.9": {state: allocator.Cooling, coolDown: coolDownOf("b")}}, want: decided{Take: []string{"10.0.0.9"}, Have: []string{"10.0.0.9"}}},
+			chosen: map[string]choice{"10.0.0.9": {state: allocator.Cooling, coolDown: after("b")}}, want: decided{Take: []string{"10.0.0.9"}, Have: []string{"10.0.0.9"}}},
 		"it cools no more: somebody has it": {service: labelled(corev1Service("a", "10.0.1.9")),
-			chosen: map[string]choice{"10.0.1.9": {state: allocator.Allocated, coolDown: coolDownOf("b")}}, want: decided{Take: []string{"10.0.1.9"}, Have: []string{"10.0.1.9"}}},
+			chosen: map[string]choice{"10.0.1.9": {state: allocator.Allocated, coolDown: after("b")}}, want: decided{Take: []string{"10.0.1.9"}, Have: []string{"10.0.1.9"}}},
 		"a living Service has it": {service: corev1Service("a", "10.0.0.9"),
 			chosen: map[string]choice{"10.0.0.9": {state: allocator.Allocated, holder: types.NamespacedName{Namespace: "ns", Name: "b"}}}, want: decided{
 				Message: `the address 10.0.0.9 belongs to Service ns/b` + elsewhere}},
 		"it cools, and is reserved for this one": {service: corev1Service("dns", "10.0.1.10"),
-			chosen: map[string]choice{"10.0.1.10": {state: allocator.Cooling, coolDown: coolDownOf("b")}}, want: decided{Take: []string{"10.0.1.10"}, Have: []string{"10.0.1.10"}}},
+			chosen: map[string]choice{"10.0.1.10": {state: allocator.Cooling, coolDown: after("b")}}, want: decided{Take: []string{"10.0.1.10"}, Have: []string{"10.0.1.10"}}},
 		"additional addresses of its own": {service: labelled(annotated(corev1Service("a"), "blue, kubernetes")), want: decided{Fill: []bool{true}, Steered: []string{"blue"}}},
 		"additional addresses of others": {service: annotated(corev1Service("a"), "kubernetes,blue"), want: decided{Policy: "blue",
 			Message: `ServiceCIDRPolicy "blue": it keeps 10.0.1.0/24 for the Services that it selects`}},

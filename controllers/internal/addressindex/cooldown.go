@@ -97,7 +97,8 @@ func (l *Index) overdue() (ended []netip.Addr) {
 	return ended
 }
 
-// endCoolDown frees an address that has cooled for long enough, unless its IPAddress is still there. It reports whether somebody has to be told; the caller holds mu.
+// endCoolDown frees an address that has cooled for long enough, unless its IPAddress is still there. It reports whether somebody has to be told; the
+// caller holds mu.
 func (l *Index) endCoolDown(a netip.Addr, now time.Time) bool {
 	c, ok := l.cooling[a]
 	if !ok || l.pool.State(a) == allocator.Assumed {

@@ -67,7 +67,9 @@ func team(label string) Service {
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-func inputs(cidrs []addressindex.ServiceCIDR, policies ...*v1alpha1.ServiceCIDRPolicy) Inputs {
+type serviceCIDRs = []addressindex.ServiceCIDR
+
+func inputs(cidrs serviceCIDRs, policies ...*v1alpha1.ServiceCIDRPolicy) Inputs {
 	return Inputs{Policies: policies, ServiceCIDRs: cidrs}
 }
 
@@ -101,42 +103,42 @@ func TestConflicts(t *testing.T) {
 		want   []string
 	}{
 		"an exclusive range is lost to the better policy": {
-			inputs([]addressindex.ServiceCIDR{blue, red}, with(policy("best", 9), of("blue"), exclusive), with(policy("worse", 1), of("blue", "red"))), "worse",
+			inputs(serviceCIDRs{blue, red}, with(policy("best", 9), of("blue"), exclusive), with(policy("worse", 1), of("blue", "red"))), "worse",
 			[]string{
 				"has red 10.0.1.0/24",
 				`conflict ServiceCIDR blue (10.0.0.0/24): ServiceCIDRPolicy "best" has 10.0.0.0/24 for itself, and outranks this one`,
 				`conflict ServiceCIDR blue (fd00::/120): ServiceCIDRPolicy "best" has fd00::/120 for itself, and outranks this one`,
 			}},
 		"the winner hears nothing of it": {
-			inputs([]addressindex.ServiceCIDR{blue}, with(policy("best", 9), of("blue"), exclusive), with(policy("worse", 1), of("blue"))), "best",
+			inputs(serviceCIDRs{blue}, with(policy("best", 9), of("blue"), exclusive), with(policy("worse", 1), of("blue"))), "best",
 			[]string{"has blue 10.0.0.0/24", "has blue fd00::/120"}},
 		"an exclusive policy shares with a better one that is not": {
-			inputs([]addressindex.ServiceCIDR{red}, with(policy("best", 9), of("red")), with(policy("worse", 1), of("red"), exclusive)), "worse",
+			inputs(serviceCIDRs{red}, with(policy("best", 9), of("red")), with(policy("worse", 1), of("red"), exclusive)), "worse",
 			[]string{"has red 10.0.1.0/24", `conflict ServiceCIDR red (10.0.1.0/24): it is shared with ServiceCIDRPolicy "best", which outranks this one and has 10.0.1.0/24`}},
 		"two that want nothing for themselves have no conflict": {
-			inputs([]addressindex.ServiceCIDR{red}, with(policy("best", 9), of("red")), with(policy("worse", 1), of("red"))), "worse", []string{"has red 10.0.1.0/24"}},
+			inputs(serviceCIDRs{red}, with(policy("best", 9), of("red")), with(policy("worse", 1), of("red"))), "worse", []string{"has red 10.0.1.0/24"}},
 		"an equal range of another ServiceCIDR is the same range": {
-			inputs([]addressindex.ServiceCIDR{red, ready("twin", "10.0.1.0/24")}, with(policy("best", 9), of("red"), exclusive), with(policy("worse", 1), of("twin"))), "worse",
+			inputs(serviceCIDRs{red, ready("twin", "10.0.1.0/24")}, with(policy("best", 9), of("red"), exclusive), with(policy("worse", 1), of("twin"))), "worse",
 			[]string{`conflict ServiceCIDR twin (10.0.1.0/24): ServiceCIDRPolicy "best" has 10.0.1.0/24 for itself, and outranks this one`}},
 		"a range inside of an exclusive one is lost": {
-			inputs([]addressindex.ServiceCIDR{red, ready("part", "10.0.1.128/25")}, with(policy("best", 9), of("red"), exclusive), with(policy("worse", 1), of("part"))), "worse",
+			inputs(serviceCIDRs{red, ready("part", "10.0.1.128/25")}, with(policy("best", 9), of("red"), exclusive), with(policy("worse", 1), of("part"))), "worse",
 			[]string{`conflict ServiceCIDR part (10.0.1.128/25): ServiceCIDRPolicy "best" has 10.0.1.0/24 for itself, and outranks this one`}},
 		"a range around an exclusive one is kept, without the part": {
-			inputs([]addressindex.ServiceCIDR{red, ready("part", "10.0.1.128/25")}, with(policy("best", 9), of("part"), exclusive), with(policy("worse", 1), of("red"))), "worse",
+			inputs(serviceCIDRs{red, ready("part", "10.0.1.128/25")}, with(policy("best", 9), of("part"), exclusive), with(policy("worse", 1), of("red"))), "worse",
 			[]string{"has red 10.0.1.0/24",
 				`conflict ServiceCIDR red (10.0.1.0/24): its part 10.0.1.128/25 belongs to ServiceCIDRPolicy "best", which outranks this one`}},
 		"what is not there is named": {
-			inputs([]addressindex.ServiceCIDR{red, {Name: "new", Ranges: blue.Ranges}, {Name: "old", Ranges: blue.Ranges, Ready: true, Terminating: true}},
+			inputs(serviceCIDRs{red, {Name: "new", Ranges: blue.Ranges}, {Name: "old", Ranges: blue.Ranges, Ready: true, Terminating: true}},
 				with(policy("it", 0), of("red", "new", "old", "gone"))), "it",
 			[]string{"deleting old", "has red 10.0.1.0/24", "missing gone", "unready new"}},
 		"the same policy twice selects once": {
-			inputs([]addressindex.ServiceCIDR{red}, with(policy("it", 0), of("red", "red"))), "it", []string{"has red 10.0.1.0/24"}},
+			inputs(serviceCIDRs{red}, with(policy("it", 0), of("red", "red"))), "it", []string{"has red 10.0.1.0/24"}},
 		"a reservation that a better policy has a part of": {
 			inputs(nil, with(policy("best", 9), reserves("r", "10.0.0.4-10.0.0.5", "")), with(policy("worse", 1), reserves("s", "10.0.0.2-10.0.0.9", "ns/a"))), "worse",
 			[]string{"reserves s 10.0.0.2-10.0.0.3", "reserves s 10.0.0.6-10.0.0.9",
 				`conflict reservation s: ServiceCIDRPolicy "best", which outranks this one, has 10.0.0.4-10.0.0.5`}},
 		"a second choice": {
-			inputs([]addressindex.ServiceCIDR{blue, red}, with(policy("best", 9), of("blue")), with(policy("worse", 1), of("red"))), "worse", []string{"has red 10.0.1.0/24"}},
+			inputs(serviceCIDRs{blue, red}, with(policy("best", 9), of("blue")), with(policy("worse", 1), of("red"))), "worse", []string{"has red 10.0.1.0/24"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if d := gocmp.Diff(tc.want, summary(Compile(tc.inputs).Policy(tc.of))); d != "" {
@@ -161,7 +163,7 @@ func TestNothingToCompile(t *testing.T) {
 
 func TestFamiliesAreThoseOfTheDefaultServiceCIDR(t *testing.T) {
 	for want, cidrs := range map[string][]string{"[true]": {"10.0.0.0/16"}, "[false]": {"fd00::/112"}, "[true false]": {"10.0.0.0/16", "fd00::/112"}, "[false true]": {"fd00::/112", "10.0.0.0/16"}} {
-		s := Compile(inputs([]addressindex.ServiceCIDR{ready("other", "10.1.0.0/16", "fd01::/112"), ready("kubernetes", cidrs...)}))
+		s := Compile(inputs(serviceCIDRs{ready("other", "10.1.0.0/16", "fd01::/112"), ready("kubernetes", cidrs...)}))
 		if got := fmt.Sprint(s.Families()); got != want {
 			t.Errorf("%v: families %s, want %s", cidrs, got, want)
 		}
@@ -170,7 +172,7 @@ func TestFamiliesAreThoseOfTheDefaultServiceCIDR(t *testing.T) {
 
 // What people are told: whose the address is, and what to do.
 func TestRefusalTexts(t *testing.T) {
-	s := Compile(inputs([]addressindex.ServiceCIDR{ready("red", "10.0.1.0/24"), ready("red-2", "10.0.2.0/24"), ready("red-3", "10.0.3.0/24"), ready("red-4", "10.0.4.0/24"), ready("blue", "10.0.9.0/24")},
+	s := Compile(inputs(serviceCIDRs{ready("red", "10.0.1.0/24"), ready("red-2", "10.0.2.0/24"), ready("red-3", "10.0.3.0/24"), ready("red-4", "10.0.4.0/24"), ready("blue", "10.0.9.0/24")},
 		with(policy("closed", 9), of("blue"), exclusive, selecting("b"), reserves("dns", "10.0.0.10", "kube-system/dns"), reserves("nobody", "10.0.0.11", "")),
 		with(policy("full", 1), of("red", "red-2", "red-3", "red-4"), fails, selecting("a")),
 		with(policy("absent", 0), of("gone"), fails, selecting("c"))))

@@ -169,6 +169,9 @@ func textOf(err error) string {
 	return err.Error()
 }
 
+// asked is short for the table below.
+type asked = AdditionalRequest
+
 func TestAdditionalRequestOf(t *testing.T) {
 	dual := []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
 	for name, tc := range map[string]struct {
@@ -176,17 +179,17 @@ func TestAdditionalRequestOf(t *testing.T) {
 		ips      []string
 		families []corev1.IPFamily
 		from     string
-		want     AdditionalRequest
+		want     asked
 		junk     bool
 		keeps    []string // "NAME 4", "NAME 6" of a and b
 	}{
-		"asks for nothing":      {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, want: AdditionalRequest{IPv4: true, IPv6: true}},
-		"single stack":          {families: dual[1:], ips: []string{"10.0.0.1"}, from: "a", want: AdditionalRequest{From: []string{"a"}, IPv4: true}, keeps: []string{"a 4"}},
-		"IPv6 alone":            {families: dual[:1], ips: []string{"fd00::1"}, from: "a", want: AdditionalRequest{From: []string{"a"}, IPv6: true}, keeps: []string{"a 6"}},
-		"dual stack":            {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, from: "a", want: AdditionalRequest{From: []string{"a"}, IPv4: true, IPv6: true}, keeps: []string{"a 4", "a 6"}},
+		"asks for nothing":      {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, want: asked{IPv4: true, IPv6: true}},
+		"single stack":          {families: dual[1:], ips: []string{"10.0.0.1"}, from: "a", want: asked{From: []string{"a"}, IPv4: true}, keeps: []string{"a 4"}},
+		"IPv6 alone":            {families: dual[:1], ips: []string{"fd00::1"}, from: "a", want: asked{From: []string{"a"}, IPv6: true}, keeps: []string{"a 6"}},
+		"dual stack":            {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, from: "a", want: asked{From: []string{"a"}, IPv4: true, IPv6: true}, keeps: []string{"a 4", "a 6"}},
 		"headless":              {families: dual, ips: []string{"None"}, from: "a"},
 		"ExternalName":          {kind: corev1.ServiceTypeExternalName, families: dual, from: "a"},
-		"junk keeps everything": {families: dual[1:], ips: []string{"10.0.0.1"}, from: "a,,", want: AdditionalRequest{IPv4: true}, junk: true, keeps: []string{"a 4", "b 4"}},
+		"junk keeps everything": {families: dual[1:], ips: []string{"10.0.0.1"}, from: "a,,", want: asked{IPv4: true}, junk: true, keeps: []string{"a 4", "b 4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &corev1.Service{
