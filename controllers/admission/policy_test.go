@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -204,18 +203,5 @@ func TestClosing(t *testing.T) {
 			after := steering.Compile(steering.Inputs{Policies: append(tc.others, tc.now), ServiceCIDRs: tc.cidrs})
 			expectBeginnings(t, closing(tc.now.Spec, after.Policy("mine"), after), tc.want)
 		})
-	}
-}
-
-// A policy may reserve 1,024 addresses, and an admission must be done in 2 s.
-func TestOverlappingReservationsTakeNoTime(t *testing.T) {
-	theirs := policy("theirs", reserves("all", "10.1.0.0/22"))
-	s := steering.Compile(steering.Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{theirs}})
-	start := time.Now()
-	if got := overlappingReservations(nil, policy("mine", reserves("all", "10.1.0.0/22")), s); len(got) != 1 {
-		t.Errorf("got %q", got)
-	}
-	if took := time.Since(start); took > time.Second {
-		t.Errorf("it took %s", took)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -240,56 +239,12 @@ func TestYoungNamespace(t *testing.T) {
 	}
 }
 
-// Many Services at once, of three replicas that hand on what they are asked: each gets an address of its own.
-func TestManyAtOnce(t *testing.T) {
-	s := setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.0.0/24", "fd00::/120")}}
-	c := newCluster(t, s)
-	s.namespaces = namespaceReader{"ns": nil}
-	replicas := []*ServiceSteerer{c.steerer, c.replica(t, s), c.replica(t, s)}
-	for _, follower := range replicas[1:] {
-		follower.Leader = leaderFunc(func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool) {
-			return completed(t, c.steerer.Handle(ctx, admission.Request{AdmissionRequest: *r}), *r), true
-		})
-	}
-	var mu sync.Mutex
-	var all []string
-	var wg sync.WaitGroup
-	for i := range 90 {
-		wg.Go(func() {
-			got := askOf(t, replicas[i%len(replicas)], admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-				Operation: admissionv1.Create, Object: rawOf(t, dualStack(corev1Service(fmt.Sprint("s", i)))),
-			}})
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, got.IPs...)
-		})
-	}
-	wg.Wait()
-	slices.Sort(all)
-	if n := len(all); len(slices.Compact(all)) != n || n != 180 {
-		t.Errorf("%d addresses were handed out, %d different ones; want 180", n, len(slices.Compact(all)))
-	}
-	for i, follower := range replicas[1:] {
-		if n := follower.Index.InFlight(); n > 0 {
-			t.Errorf("replica %d has drawn %d addresses by itself", i+1, n)
-		}
-	}
-}
-
 // leaderFunc is a Leader.
 type leaderFunc func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool)
 
 // Review implements Leader.
 func (f leaderFunc) Review(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool) {
 	return f(ctx, r)
-}
-
-// completed is a response as it is written: its patches are bytes.
-func completed(t *testing.T, r admission.Response, to admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	if err := r.Complete(admission.Request{AdmissionRequest: to}); err != nil {
-		t.Error(err)
-	}
-	return &r.AdmissionResponse
 }
 
 // Who does not lead answers by itself what needs no address, and everything when the leader does not answer.
