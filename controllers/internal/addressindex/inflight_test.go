@@ -250,6 +250,10 @@ func TestInFlightIsBounded(t *testing.T) {
 	if u := b.Usage(span); u.Allocated+u.Reserved+u.Cooling+u.Free != u.Size || u.Size-u.Free != maxInFlight {
 		t.Errorf("the pool has %+v", u)
 	}
+	b.pass(inFlightFor)
+	if n := b.InFlight(); n != 0 {
+		t.Errorf("%d are in flight after their time", n)
+	}
 }
 
 // Nobody is handed an address at which an IPAddress of ours is being written or deleted, until the watch has shown what came of it.
