@@ -10,7 +10,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// CacheOptions keeps of each object only what the loops read. A Service of 2 KiB becomes some 300 bytes, which is
+// CacheOptions keeps of the objects of which there are many only what the loops read. A Service of 2 KiB becomes some 300 bytes, which is
 // the difference between 10,000 and 50,000 Services in the same memory. policies is the answer of DiscoverPolicies: a cache
 // cannot be made for a kind that is not served.
 func CacheOptions(policies bool) cache.Options {
@@ -20,13 +20,13 @@ func CacheOptions(policies bool) cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Service{}:           {Transform: transform(trimService)},
 			&corev1.Node{}:              {Transform: transform(trimNode)},
-			&corev1.Namespace{}:         {Transform: transform(trimNamespace)},
+			&corev1.Namespace{}:         {Transform: cache.TransformStripManagedFields()},
 			&networkingv1.IPAddress{}:   {Transform: transform(trimIPAddress)},
-			&networkingv1.ServiceCIDR{}: {Transform: transform(trimServiceCIDR)},
+			&networkingv1.ServiceCIDR{}: {Transform: cache.TransformStripManagedFields()},
 		},
 	}
 	if policies {
-		o.ByObject[&v1alpha1.ServiceCIDRPolicy{}] = cache.ByObject{Transform: transform(trimPolicy)}
+		o.ByObject[&v1alpha1.ServiceCIDRPolicy{}] = cache.ByObject{Transform: cache.TransformStripManagedFields()}
 	}
 	return o
 }
@@ -60,7 +60,6 @@ func trimService(s *corev1.Service) *corev1.Service {
 	return out
 }
 
-// only returns the named members of a map, nil if it has none of them.
 func only(all map[string]string, names ...string) map[string]string {
 	var out map[string]string
 	for _, name := range names {
@@ -72,17 +71,6 @@ func only(all map[string]string, names ...string) map[string]string {
 		}
 	}
 	return out
-}
-
-func trimNamespace(n *corev1.Namespace) *corev1.Namespace {
-	out := &corev1.Namespace{ObjectMeta: trimMeta(n.ObjectMeta)}
-	out.Labels = n.Labels
-	return out
-}
-
-func trimPolicy(p *v1alpha1.ServiceCIDRPolicy) *v1alpha1.ServiceCIDRPolicy {
-	p.ManagedFields = nil
-	return p
 }
 
 func trimNode(n *corev1.Node) *corev1.Node {
@@ -100,11 +88,5 @@ func trimIPAddress(ip *networkingv1.IPAddress) *networkingv1.IPAddress {
 	out.Annotations = only(ip.Annotations, v1alpha1.AnnotationLastService, v1alpha1.AnnotationReleased, v1alpha1.AnnotationReservation,
 		v1alpha1.AnnotationServiceCIDR, v1alpha1.AnnotationServiceUID)
 	out.OwnerReferences = ip.OwnerReferences
-	return out
-}
-
-func trimServiceCIDR(c *networkingv1.ServiceCIDR) *networkingv1.ServiceCIDR {
-	out := &networkingv1.ServiceCIDR{ObjectMeta: trimMeta(c.ObjectMeta), Spec: c.Spec, Status: c.Status}
-	out.Labels, out.Finalizers = c.Labels, c.Finalizers
 	return out
 }

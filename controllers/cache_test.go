@@ -24,9 +24,8 @@ func slim() metav1.ObjectMeta {
 }
 
 func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
-	withLabels, withFinalizers := slim(), slim()
-	withLabels.Labels = fat().Labels
-	withFinalizers.Labels, withFinalizers.Finalizers = fat().Labels, fat().Finalizers
+	withLabels, unmanaged := slim(), fat()
+	withLabels.Labels, unmanaged.ManagedFields = fat().Labels, nil
 	spec := networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.0.0.0/16"}}
 
 	for name, tc := range map[string]struct{ in, want any }{
@@ -39,7 +38,7 @@ func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 			&corev1.Node{ObjectMeta: slim(), Spec: corev1.NodeSpec{PodCIDRs: []string{"p"}}},
 		},
 		"IPAddress":   {&networkingv1.IPAddress{ObjectMeta: fat()}, &networkingv1.IPAddress{ObjectMeta: withLabels}},
-		"ServiceCIDR": {&networkingv1.ServiceCIDR{ObjectMeta: fat(), Spec: spec}, &networkingv1.ServiceCIDR{ObjectMeta: withFinalizers, Spec: spec}},
+		"ServiceCIDR": {&networkingv1.ServiceCIDR{ObjectMeta: fat(), Spec: spec}, &networkingv1.ServiceCIDR{ObjectMeta: unmanaged, Spec: spec}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for kind, options := range CacheOptions(true).ByObject {

@@ -1,15 +1,22 @@
 package controllers_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"encoding/json"
+	"net/http"
 	"net/netip"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -108,5 +115,30 @@ var _ = Describe("An exclusive policy", func() {
 			stranger := framework.NewService(namespace, "stranger", framework.WithFamilies(family), framework.WithClusterIPs(address))
 			Expect(admin.Create(ctx, stranger)).To(MatchError(ContainSubstring(`ServiceCIDRPolicy "tenant": `)))
 		}
+	})
+})
+
+var _ = Describe("A replica that does not lead", func() {
+	It("becomes ready, and answers with addresses", func(ctx SpecContext) {
+		webhooks := freeAddress()
+		startOperator(webhooks, freeAddress()) // which waits until it is ready; the first one leads and goes on
+		raw, err := json.Marshal(dual("elsewhere"))
+		Expect(err).NotTo(HaveOccurred())
+		review := admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{
+			UID: "u", Operation: admissionv1.Create, Namespace: namespace, Name: "elsewhere", UserInfo: authenticationv1.UserInfo{Username: "someone"},
+			Resource: metav1.GroupVersionResource{Version: "v1", Resource: "services"}, Object: runtime.RawExtension{Raw: raw},
+		}}
+		review.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
+		body, err := json.Marshal(review)
+		Expect(err).NotTo(HaveOccurred())
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+webhooks+"/mutate-service", bytes.NewReader(body))
+		Expect(err).NotTo(HaveOccurred())
+		request.Header.Set("Content-Type", "application/json")
+		answer, err := (&http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}).RoundTrip(request) //nolint:gosec // a replica of ours
+		Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = answer.Body.Close() }()
+		Expect(json.NewDecoder(answer.Body).Decode(&review)).To(Succeed())
+		Expect(review.Response.Allowed).To(BeTrue())
+		Expect(string(review.Response.Patch)).To(ContainSubstring("/spec/clusterIPs"))
 	})
 })

@@ -6,8 +6,14 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/enforcement"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
 
 // Preflight asks the API server whether everything that the loops and needs do is allowed, and returns one error
@@ -43,4 +49,87 @@ func may(ctx context.Context, reviews authorizationclient.SelfSubjectAccessRevie
 		return false, fmt.Errorf("asking the API server whether %s %s is allowed: %w", verb, p, err)
 	}
 	return answer.Status.Allowed, nil
+}
+
+// permission is one thing that the operator must be allowed to do, in the words of an RBAC rule. Without a
+// namespace it is meant for the whole cluster, without a name for every object.
+type permission struct {
+	group, resource, subresource string
+	verbs                        []string
+	namespace, name              string
+}
+
+// Needs is what the manager does beside the work of every loop.
+type Needs struct {
+	// LeaseNamespace is where the leader election keeps its Lease; empty without an election.
+	LeaseNamespace string
+	// Reviews: metrics are served to those whom the API server lets read them.
+	Reviews bool
+	// Policies: the API server serves ServiceCIDRPolicies.
+	Policies bool
+	// Certificates: the webhooks have certificates of our own, kept in Namespace, for the configurations of the name Configuration.
+	Certificates  bool
+	Namespace     string
+	Configuration string
+}
+
+// permissions is what the loops use, and config/rbac grants; a test holds the two together.
+func permissions() []permission {
+	return []permission{
+		{resource: "services", verbs: []string{"get", "list", "watch"}},
+		{resource: "nodes", verbs: []string{"list", "watch"}},
+		{group: networkingv1.GroupName, resource: "ipaddresses", verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
+		{group: networkingv1.GroupName, resource: "servicecidrs", verbs: []string{"get", "list", "watch", "create", "patch"}},
+		{group: networkingv1.GroupName, resource: "servicecidrs", subresource: "status", verbs: []string{"patch"}},
+		{group: "events.k8s.io", resource: "events", verbs: []string{"create", "patch"}},
+	}
+}
+
+func (n Needs) permissions() []permission {
+	var out []permission
+	add := func(group, resource, subresource, namespace, name string, verbs ...string) {
+		out = append(out, permission{group: group, resource: resource, subresource: subresource, namespace: namespace, name: name, verbs: verbs})
+	}
+	if n.Reviews {
+		add("authentication.k8s.io", "tokenreviews", "", "", "", "create")
+		add("authorization.k8s.io", "subjectaccessreviews", "", "", "", "create")
+	}
+	if n.LeaseNamespace != "" {
+		add(coordinationv1.GroupName, "leases", "", n.LeaseNamespace, "", "get", "create", "update")
+	}
+	if n.Policies {
+		add("", "namespaces", "", "", "", "get", "list", "watch") // one that is too young to be watched yet is read by itself
+		add(v1alpha1.GroupVersion.Group, v1alpha1.Resource, "", "", "", "get", "list", "watch")
+		add(v1alpha1.GroupVersion.Group, v1alpha1.Resource, "status", "", "", "patch")
+		add(v1alpha1.GroupVersion.Group, "exclusiveranges", "", "", "", "get")
+		for _, o := range enforcement.Objects() {
+			add(o.Group, o.Resource, "", "", v1alpha1.ExclusiveRangesName, "create", "patch", "delete")
+		}
+	}
+	if n.Certificates { // of each object by its name, but an object has none before it is created
+		add("", "secrets", "", n.Namespace, "", "create")
+		add("", "secrets", "", n.Namespace, webhook.SecretName, "list", "watch", "update")
+		for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
+			add("admissionregistration.k8s.io", resource, "", "", n.Configuration, "list", "watch", "patch")
+		}
+	}
+	return out
+}
+
+// String names the resource as kubectl does.
+func (p permission) String() string {
+	name := p.resource
+	if p.group != "" {
+		name += "." + p.group
+	}
+	if p.subresource != "" {
+		name += "/" + p.subresource
+	}
+	if p.name != "" {
+		name += " " + p.name
+	}
+	if p.namespace != "" {
+		name += " in namespace " + p.namespace
+	}
+	return name
 }

@@ -80,13 +80,6 @@ func TestRolesAreWhatThePreflightAsksFor(t *testing.T) {
 	}
 }
 
-// Without webhooks and policies nothing more is asked for than was ever: an older config/rbac is enough.
-func TestWithoutPoliciesNothingNewIsNeeded(t *testing.T) {
-	if diff := cmp.Diff([]permission(nil), (Needs{Namespace: "home", Configuration: "x"}).permissions(), cmp.AllowUnexported(permission{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // grants lists the verbs in a file of roles, and of bindings, which grant none by themselves.
 func grants(t *testing.T, file string) (all []string) {
 	t.Helper()

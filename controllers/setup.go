@@ -107,12 +107,10 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	return ctrlmetrics.Registry.Register(gauges)
 }
 
-// loop is a controller that can be started.
 type loop interface {
 	SetupWithManager(mgr manager.Manager) error
 }
 
-// loops is everything that runs. Those that track drift are entered into gauges.
 func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *metrics.Addresses, bitmap bool) []loop {
 	api, clk := o.GroupVersion.String(), clock.RealClock{}
 	addresses := &ipaddress.Reconciler{
@@ -169,7 +167,6 @@ func declare(index *addressindex.Index, prefixes []netip.Prefix) error {
 	return nil
 }
 
-// versionCheck is how often the served version is asked for.
 const versionCheck = time.Minute
 
 // watchVersion ends the process when the API server begins to serve another version, as after an upgrade from
@@ -181,28 +178,22 @@ func (o Options) watchVersion(mgr manager.Manager) error {
 		return fmt.Errorf("making a discovery client: %w", err)
 	}
 	return mgr.Add(everywhere(func(ctx context.Context) error {
-		tick := time.NewTicker(versionCheck)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-tick.C:
-			}
+		err := wait.PollUntilContextCancel(ctx, versionCheck, false, func(ctx context.Context) (bool, error) {
 			if o.changed(d) == nil {
-				continue
+				return false, nil
 			}
 			// An API server that has just started may not serve everything yet: it is asked once more. The pause differs from replica to
 			// replica, so that they do not all restart at once.
 			select {
 			case <-ctx.Done():
-				return nil
 			case <-time.After(wait.Jitter(versionCheck/6, 2)):
 			}
-			if err := o.changed(d); err != nil {
-				return err
-			}
+			return false, o.changed(d)
+		})
+		if ctx.Err() != nil {
+			return nil
 		}
+		return err
 	}))
 }
 

@@ -7,6 +7,8 @@ package controllers_test
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,13 +16,16 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
@@ -43,12 +48,14 @@ const (
 var (
 	// admin is an administrator, whom the webhooks guard against; collector the garbage collector, whom they let pass.
 	admin, collector client.Client
+	environment      *envtest.Environment
 )
 
 var _ = BeforeSuite(func() {
 	ctrl.SetLogger(GinkgoLogr)
-	environment := start()
-	startOperator(environment)
+	environment = start()
+	serving := environment.WebhookInstallOptions
+	startOperator(fmt.Sprintf("%s:%d", serving.LocalServingHost, serving.LocalServingPort), freeAddress())
 	admin = clientFor(environment.Config)
 	collector = clientFor(user(environment, "system:serviceaccount:kube-system:generic-garbage-collector"))
 })
@@ -73,24 +80,26 @@ func start() *envtest.Environment {
 	return environment
 }
 
-// startOperator runs the operator until the end of the suite.
-func startOperator(environment *envtest.Environment) {
+// startOperator runs a replica of the operator until the end of the calling node: its webhooks at one address, its probes at another.
+func startOperator(webhooks, probes string) {
 	GinkgoHelper()
 	scheme, err := controllers.NewScheme(networkingv1.SchemeGroupVersion)
 	Expect(err).NotTo(HaveOccurred())
-	mgr, err := manager.New(user(environment, "operator"), manager.Options{
-		Scheme: scheme, Cache: controllers.CacheOptions(true), Metrics: metricsserver.Options{BindAddress: "0"},
+	kube := user(environment, "operator")
+	lock, err := controllers.NewLock(kube, namespace, "clusterip-operator", "replica", webhooks)
+	Expect(err).NotTo(HaveOccurred())
+	ctrlmetrics.Registry = prometheus.NewRegistry() // one for each replica, as for each process
+	mgr, err := manager.New(kube, manager.Options{
+		Scheme: scheme, Cache: controllers.CacheOptions(true), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: probes,
+		LeaderElection: true, LeaderElectionResourceLockInterface: lock, LeaderElectionReleaseOnCancel: true,
+		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
-	serving := environment.WebhookInstallOptions
 	ctx, end := context.WithCancel(context.Background())
 	Expect(controllers.Setup(ctx, mgr, controllers.Options{
 		BandLabels: true, BandLabelQPS: 50, NearlyFullPercent: 20, NearlyFullWithin: time.Hour,
-		GroupVersion: networkingv1.SchemeGroupVersion, Policies: true, Namespace: namespace,
-		Webhook: controllers.Webhook{
-			BindAddress: fmt.Sprintf("%s:%d", serving.LocalServingHost, serving.LocalServingPort),
-			CertDir:     serving.LocalServingCertDir, NetworkOverlap: "Warn",
-		},
+		GroupVersion: networkingv1.SchemeGroupVersion, Policies: true, Namespace: namespace, Lock: lock,
+		Webhook: controllers.Webhook{BindAddress: webhooks, CertDir: environment.WebhookInstallOptions.LocalServingCertDir, NetworkOverlap: "Warn"},
 	})).To(Succeed())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
@@ -98,7 +107,29 @@ func startOperator(environment *envtest.Environment) {
 		end()
 		Eventually(ended).Should(Receive(Succeed()))
 	})
-	Eventually(mgr.GetCache().WaitForCacheSync).WithArguments(ctx).Should(BeTrue())
+	Eventually(ready).WithArguments(probes).Should(Succeed())
+}
+
+// ready asks a replica whether it is.
+func ready(probes string) error {
+	answer, err := http.Get("http://" + probes + "/readyz")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("/readyz answers %s", answer.Status)
+	}
+	return nil
+}
+
+// freeAddress is one on loopback that nobody listens on.
+func freeAddress() string {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
 }
 
 // user is an administrator of another name.
@@ -109,11 +140,11 @@ func user(environment *envtest.Environment, name string) *rest.Config {
 	return authenticated.Config()
 }
 
-func clientFor(config *rest.Config) client.Client {
+func clientFor(kube *rest.Config) client.Client {
 	GinkgoHelper()
 	scheme, err := controllers.NewScheme(networkingv1.SchemeGroupVersion)
 	Expect(err).NotTo(HaveOccurred())
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := client.New(kube, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 	return c
 }

@@ -1,58 +1,123 @@
 package controllers
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	steerer "github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/leader"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
 
 // Webhook says how admission webhooks are served; see api/config/v1alpha1 for each field. The zero value serves none.
-type Webhook struct {
-	BindAddress    string
-	DNSNames       []string
-	CertDir        string
-	Service        string
-	Configuration  string
-	NetworkOverlap string
-}
+type Webhook = webhook.Options
 
-// Enabled reports whether webhooks are served.
-func (w Webhook) Enabled() bool { return w.BindAddress != "" }
+const (
+	mutateService = "/mutate-service"
+	// asLeader is the path at which replicas ask the leader. It hands nothing on, so that two replicas that take each other for the leader do not ask in
+	// a circle. No API server is told of it.
+	asLeader = "/mutate-service-as-leader"
+)
 
 // endpoints are what config/webhook lets the API server send to each path; a test holds the two together.
 func endpoints() map[string]webhook.Endpoint {
 	written, changed := []admissionv1.Operation{admissionv1.Create, admissionv1.Update}, []admissionv1.Operation{admissionv1.Update, admissionv1.Delete}
 	return map[string]webhook.Endpoint{
-		"/mutate-service":             {Resource: "services", Operations: written},
+		mutateService:                 {Resource: "services", Operations: written},
 		"/validate-ipaddress":         {Group: networkingv1.GroupName, Resource: "ipaddresses", Operations: changed},
 		"/validate-servicecidr":       {Group: networkingv1.GroupName, Resource: "servicecidrs", Operations: written},
 		"/validate-servicecidrpolicy": {Group: v1alpha1.GroupVersion.Group, Resource: v1alpha1.Resource, Operations: written},
 	}
 }
 
-// asLeader is the path at which replicas ask the leader. It hands nothing on, so that two replicas that take each other for the leader do not ask in
-// a circle. No API server is told of it.
-const asLeader = "/mutate-service-as-leader"
-
-func (o Options) webhookOptions() webhook.Options {
-	w := o.Webhook
-	return webhook.Options{
-		BindAddress: w.BindAddress, CertDir: w.CertDir, Namespace: o.Namespace, Service: w.Service, DNSNames: w.DNSNames, Configuration: w.Configuration,
+// admit serves the webhooks, on every replica, and makes readiness depend on them.
+func (o Options) admit(ctx context.Context, mgr manager.Manager, index *addressindex.Index, policies *steering.Cache) error {
+	writer, err := ownClient(mgr)
+	if err != nil {
+		return err
 	}
+	o.Webhook.Namespace = o.Namespace
+	certificate, err := webhook.NewCertificate(mgr, o.Webhook)
+	if err != nil {
+		return err
+	}
+	refusals := steerer.NewRefusals(writer)
+	self := username(ctx, mgr)
+	here := steerer.ServiceSteerer{
+		Writer: writer, Namespaces: mgr.GetClient(), Live: writer, Index: index, Policies: policies, Refusals: refusals, Clock: clock.RealClock{},
+	}
+	steers := here
+	if o.Lock != nil {
+		steers.Leader = leader.NewClient(o.Lock, asLeader, certificate)
+		if err := mgr.AddReadyzCheck("leader", ready("the Lease of the leader election is not read yet", o.Lock.Known)); err != nil {
+			return err
+		}
+	}
+	served := serve(map[string]admission.Handler{
+		mutateService:         &steers,
+		"/validate-ipaddress": &steerer.IPAddressGuard{Live: writer, Index: index, Username: self},
+		"/validate-servicecidr": &steerer.ServiceCIDRGuard{
+			Mode: steerer.OverlapMode(o.Webhook.NetworkOverlap), Index: index, Networks: o.networks(), Username: self,
+		},
+		"/validate-servicecidrpolicy": &steerer.PolicyGuard{Policies: policies},
+	})
+	served[asLeader] = leader.Promptly(serve(map[string]admission.Handler{mutateService: &here})[mutateService])
+	return errors.Join(mgr.Add(refusals), webhook.SetupWithManager(mgr, o.Webhook, certificate, served),
+		mgr.AddReadyzCheck("index", ready("Services and addresses are not read yet", index.Synced)),
+		ctrlmetrics.Registry.Register(metrics.InFlightAddresses(func() float64 { return float64(index.InFlight()) })),
+		ctrlmetrics.Registry.Register(metrics.Collisions(func() float64 { return float64(index.Collisions()) })))
 }
 
-// serveWebhooks serves a handler for each endpoint, on every replica, and makes readiness depend on it.
-func (o Options) serveWebhooks(mgr manager.Manager, certificates webhook.Certificates, handlers map[string]http.Handler) error {
-	served := endpoints()
-	served[asLeader] = served["/mutate-service"]
-	for path, endpoint := range served {
-		endpoint.Handler = handlers[path]
-		served[path] = endpoint
+// serve makes handlers of HTTP requests, which let through what config/webhook has API servers send to these paths.
+func serve(handlers map[string]admission.Handler) map[string]http.Handler {
+	served := map[string]http.Handler{}
+	for path, handler := range handlers {
+		endpoint := endpoints()[path]
+		endpoint.Handler = handler
+		// A panic that is caught here is an answer, and a refusal. Left to the HTTP server it breaks the connection, and the request passes.
+		served[path] = &admission.Webhook{Handler: endpoint, RecoverPanic: new(false)}
 	}
-	return webhook.SetupWithManager(mgr, o.webhookOptions(), certificates, served)
+	return served
+}
+
+// ownClient is a client for what the API server waits for: it does not queue behind the loops of the leader.
+func ownClient(mgr manager.Manager) (client.Client, error) {
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.RateLimiter = nil
+	c, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client for webhooks: %w", err)
+	}
+	return c, nil
+}
+
+// username is who the API server takes us for; empty where it does not say. The guards let pass what the operator does itself.
+func username(ctx context.Context, mgr manager.Manager) string {
+	c, err := authenticationclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err == nil {
+		var review *authenticationv1.SelfSubjectReview
+		if review, err = c.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil {
+			return review.Status.UserInfo.Username
+		}
+	}
+	mgr.GetLogger().Error(err, "The operator could not ask for its own user name; the guards know it by the webhook configuration alone")
+	return ""
 }

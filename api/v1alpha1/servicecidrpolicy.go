@@ -99,8 +99,8 @@ type ServiceCIDRPolicySpec struct {
 
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]') && self.matches('^([0-9]{1,3}([.][0-9]{1,9})?h)?([0-9]{1,5}([.][0-9]{1,9})?m)?([0-9]{1,7}([.][0-9]{1,9})?s)?([0-9]{1,10}([.][0-9]{1,6})?ms)?$') && duration(self) <= duration('720h')",message="give a duration from 0s to 720h (30 days) in hours, minutes and seconds, such as 24h, 10m or 1m30s"
 
-	// CoolDown is how long an address of the ranges rests after its Service is gone, before another Service gets it. Resting addresses
-	// are given out early, the longest resting first, when nothing else is free. From 0s to 720h, which are 30 days.
+	// CoolDown is how long an address of the ranges cools down after its Service is gone, before another Service gets it. Cooling addresses
+	// are given out early, the longest cooling first, when nothing else is free. From 0s to 720h, which are 30 days.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=40
@@ -226,7 +226,7 @@ type BandStatus struct {
 	Used int64 `json:"used"`
 	// Free are those that a Service can get at once.
 	Free int64 `json:"free"`
-	// Cooling are those that rest after their Service is gone.
+	// Cooling are those that cool down after their Service is gone.
 	Cooling int64 `json:"cooling"`
 	// Reserved are those that reservations keep.
 	Reserved int64 `json:"reserved"`

@@ -28,7 +28,7 @@ type Reconciler struct {
 	// Live reads from the API server itself.
 	Live   client.Reader
 	Index  *addressindex.Index
-	Board  *steering.Board
+	Board  *steering.Cache
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 

@@ -60,7 +60,7 @@ func (s *scene) change(name string, is4 bool, do func(*offer)) *scene {
 
 // asks makes the Service, of families such as "46".
 func (s *scene) asks(families string, from ...string) *scene {
-	s.service = &service{uid: me, wish: steering.Wish{From: from, IPv4: strings.Contains(families, "4"), IPv6: strings.Contains(families, "6")}}
+	s.service = &service{uid: me, wish: steering.AdditionalRequest{From: from, IPv4: strings.Contains(families, "4"), IPv6: strings.Contains(families, "6")}}
 	return s
 }
 

@@ -57,7 +57,7 @@ var errTaken = errors.New("others were faster")
 // fillSlot draws until an address is written. The API server is the arbiter: a name can be taken once.
 func (r *Reconciler) fillSlot(ctx context.Context, w world, at slot) (netip.Addr, error) {
 	for range tries {
-		drawn, err := r.Index.Draw(allocator.Lot{Tiers: w.offers[at].tiers, Yield: true}, addressindex.Holder{Service: w.name})
+		drawn, err := r.Index.Draw(w.offers[at].tiers, w.name)
 		if err != nil {
 			return netip.Addr{}, err
 		}
@@ -71,7 +71,7 @@ func (r *Reconciler) fillSlot(ctx context.Context, w world, at slot) (netip.Addr
 
 // write creates the IPAddress of a drawn address. It is false when somebody else was faster.
 func (r *Reconciler) write(ctx context.Context, w world, at slot, a netip.Addr) (bool, error) {
-	if k, ok := r.Index.Kept(a); ok {
+	if k, ok := r.Index.Owned(a); ok {
 		if done, err := r.makeRoom(ctx, a, k); err != nil || !done {
 			return false, err
 		}
@@ -91,7 +91,7 @@ func (r *Reconciler) write(ctx context.Context, w world, at slot, a netip.Addr) 
 }
 
 // makeRoom deletes the IPAddress of ours at an address that was cooling down. It is false when somebody else was faster.
-func (r *Reconciler) makeRoom(ctx context.Context, a netip.Addr, k addressindex.Kept) (bool, error) {
+func (r *Reconciler) makeRoom(ctx context.Context, a netip.Addr, k addressindex.OwnedIPAddress) (bool, error) {
 	if k.Purpose != v1alpha1.PurposeCooling {
 		r.Index.Lost(a) // it came between the draw and this look
 		return false, nil

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
@@ -24,7 +25,7 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, name type
 		r.askers.set(name, nil)
 		return w, nil
 	}
-	w.service = &service{uid: s.UID, deleting: !s.DeletionTimestamp.IsZero(), wish: steering.WishOf(s)}
+	w.service = &service{uid: s.UID, deleting: !s.DeletionTimestamp.IsZero(), wish: steering.AdditionalRequestOf(s)}
 	r.askers.set(name, w.service.wish.From) // before the ranges are read, so that no change falls between
 	return w, r.addOffers(ctx, &w, s)
 }
@@ -65,7 +66,7 @@ func (r *Reconciler) addOffers(ctx context.Context, w *world, s *corev1.Service)
 }
 
 func newOffer(cidr *networkingv1.ServiceCIDR, is4 bool) offer {
-	c := steering.NewServiceCIDR(cidr)
+	c := addressindex.NewServiceCIDR(cidr)
 	o := offer{exists: true, deleting: c.Terminating, ready: c.Ready}
 	for _, rng := range c.Ranges {
 		if rng.Prefix().Addr().Is4() == is4 {

@@ -20,7 +20,7 @@ type owners struct {
 
 // wake returns the Services that an event on an address concerns: whose it is, and whose it was.
 func (o *owners) wake(index *addressindex.Index, a netip.Addr) []reconcile.Request {
-	k, ok := index.Kept(a)
+	k, ok := index.Owned(a)
 	now := k.Service
 	if !ok || k.Purpose != v1alpha1.PurposeAdditional {
 		now = types.NamespacedName{}

@@ -50,13 +50,13 @@ func (r *Reconciler) policies() source.Source { return changes{r.Board, &r.patie
 
 // changes is the source of those who wait, whenever policies or ranges have changed.
 type changes struct {
-	board    *steering.Board
+	board    *steering.Cache
 	patience *patience
 }
 
 // Start implements source.Source.
 func (c changes) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	c.board.Subscribe(func(_, _ *steering.Snapshot) {
+	c.board.Subscribe(func(_, _ *steering.Compiled) {
 		for _, request := range c.patience.wake() {
 			queue.Add(request)
 		}

@@ -26,7 +26,7 @@ type world struct {
 type service struct {
 	uid      types.UID
 	deleting bool
-	wish     steering.Wish
+	wish     steering.AdditionalRequest
 }
 
 // slot is a place for one address: of one family, from one ServiceCIDR.

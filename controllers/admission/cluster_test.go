@@ -60,7 +60,7 @@ type setting struct {
 	namespaces client.Reader
 }
 
-func newCluster(t *testing.T, s setting) *cluster {
+func newCluster(t testing.TB, s setting) *cluster {
 	t.Helper()
 	c := &cluster{addresses: map[string]*networkingv1.IPAddress{}, services: map[string]*corev1.Service{}, sources: map[string]*cachetesting.FakeControllerSource{}}
 	for _, o := range s.policies {
@@ -84,27 +84,27 @@ func newCluster(t *testing.T, s setting) *cluster {
 }
 
 // replica starts a webhook with an index of its own.
-func (c *cluster) replica(t *testing.T, s setting) *ServiceSteerer {
+func (c *cluster) replica(t testing.TB, s setting) *ServiceSteerer {
 	t.Helper()
-	board, index := steering.NewBoard(), addressindex.New()
-	board.Subscribe(func(_, after *steering.Snapshot) { index.SetRules(after) })
+	policies, index := steering.NewCache(), addressindex.New()
+	policies.Subscribe(func(_, after *steering.Compiled) { index.SetRules(after) })
 	fed := &fed{cluster: c, ctx: t.Context(), made: map[string]toolscache.SharedIndexInformer{}}
-	for _, watch := range []func(context.Context, cache.Informers) error{board.Watch, index.Watch} {
+	for _, watch := range []func(context.Context, cache.Informers) error{policies.Watch, index.Watch} {
 		if err := watch(t.Context(), fed); err != nil {
 			t.Fatal(err)
 		}
 	}
-	go func() { _ = board.Start(t.Context()) }()
-	await(t, "the index are synced", func() bool {
-		return board.Synced() && index.Synced() && len(board.Current().Policies()) == len(s.policies) && board.Current().Knows(v1alpha1.DefaultServiceCIDR)
+	go func() { _ = policies.Start(t.Context()) }()
+	await(t, "everything is listed", func() bool {
+		return policies.Synced() && index.Synced() && len(policies.Current().Policies()) == len(s.policies) && policies.Current().Knows(v1alpha1.DefaultServiceCIDR)
 	})
 	return &ServiceSteerer{
-		Writer: c, Namespaces: s.namespaces, Live: liveReader{s.namespaces, c}, Index: index, Board: board, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
+		Writer: c, Namespaces: s.namespaces, Live: liveReader{s.namespaces, c}, Index: index, Policies: policies, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
 	}
 }
 
 // await waits for longer than an address stays assumed of which nothing is seen.
-func await(t *testing.T, what string, is func() bool) {
+func await(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -287,7 +287,7 @@ func policyOfRanges(name string, change func(*v1alpha1.ServiceCIDRPolicySpec), c
 	return p
 }
 
-// ourAddress is an IPAddress that the keeper has written.
+// ourAddress is an IPAddress that the leader has written.
 func ourAddress(ip, purpose string, annotations map[string]string) *networkingv1.IPAddress {
 	return &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{
 		Name: ip, Annotations: annotations,

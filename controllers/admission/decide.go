@@ -19,17 +19,16 @@ type inputs struct {
 	service, old *service
 	// subject is what policies see of the Service.
 	subject  steering.Service
-	snapshot *steering.Snapshot
+	policies *steering.Compiled
 	// chosen are the addresses that the request names.
 	chosen []choice
 }
 
-// choice is an address that a request names, and what is known about it.
 type choice struct {
 	address netip.Addr
 	state   allocator.State
-	// rest is set while the address cools down.
-	rest *addressindex.Rest
+	// coolDown is set while the address cools down.
+	coolDown *addressindex.CoolDown
 	// holder is another Service that lives and has the address, whether its IPAddress is there or not.
 	holder types.NamespacedName
 	// ours: this process filled it in, in an earlier round of the same request.
@@ -49,7 +48,6 @@ type decision struct {
 	warnings []string
 }
 
-// slot is an address to be found.
 type slot struct {
 	is4 bool
 	// reserved are the reservations for the Service, which come before everything that is drawn.
@@ -57,7 +55,6 @@ type slot struct {
 	route    *steering.Route
 }
 
-// decide says what becomes of a request.
 func decide(in inputs) decision {
 	if r := refuse(in); r != nil {
 		return decision{refusal: r}
@@ -71,7 +68,7 @@ func decide(in inputs) decision {
 			d.take = append(d.take, c.address)
 		}
 	}
-	for _, is4 := range missing(in.service, in.old, in.snapshot.Families()) {
+	for _, is4 := range missing(in.service, in.old, in.policies.Families()) {
 		d.fill = append(d.fill, in.slot(is4))
 	}
 	d.have = keeps(in.service, in.old)
@@ -84,7 +81,7 @@ func refuse(in inputs) *steering.Refusal {
 		if c.ours {
 			continue
 		}
-		if r := in.snapshot.MayHold(c.address, in.subject); r != nil {
+		if r := in.policies.MayHold(c.address, in.subject); r != nil {
 			return r
 		}
 		if r := in.refuseCooling(c); r != nil {
@@ -99,30 +96,24 @@ func refuse(in inputs) *steering.Refusal {
 
 // refuseCooling keeps a cooling address for the Service that had it.
 func (in inputs) refuseCooling(c choice) *steering.Refusal {
-	if c.rest == nil || c.rest.Service == in.subject.NamespacedName || c.state != allocator.Cooling {
+	if c.coolDown == nil || c.coolDown.Service == in.subject.NamespacedName || c.state != allocator.Cooling {
 		return nil
 	}
-	if _, reserved := in.snapshot.Reservation(c.address); reserved {
+	if _, reserved := in.policies.Reservation(c.address); reserved {
 		return nil // for this Service, or it would have been refused before
 	}
-	d, policy := in.snapshot.CoolDown(c.address)
+	d, policy := in.policies.CoolDown(c.address)
 	if policy == nil {
 		return nil
 	}
 	return &steering.Refusal{Policy: policy.Name, Message: fmt.Sprintf(
 		"ServiceCIDRPolicy %q: the address %s cools down until %s after Service %s had it; choose another address, or leave the choice to the cluster",
-		policy.Name, c.address, c.rest.Released.Add(d).UTC().Format(time.RFC3339), c.rest.Service)}
+		policy.Name, c.address, c.coolDown.Released.Add(d).UTC().Format(time.RFC3339), c.coolDown.Service)}
 }
 
-// holder is the Service as the register of what is in flight knows it.
-func (in inputs) holder() addressindex.Holder {
-	return addressindex.Holder{Service: in.subject.NamespacedName}
-}
-
-// slot says where an address of a family comes from.
 func (in inputs) slot(is4 bool) slot {
-	s := slot{is4: is4, route: in.snapshot.Route(in.subject, is4)}
-	for _, r := range in.snapshot.ReservedFor(in.subject.NamespacedName) {
+	s := slot{is4: is4, route: in.policies.Route(in.subject, is4)}
+	for _, r := range in.policies.ReservedFor(in.subject.NamespacedName) {
 		if r.Span.First.Is4() == is4 {
 			s.reserved = append(s.reserved, r)
 		}
@@ -143,11 +134,11 @@ func (in inputs) additional() (*steering.Refusal, []string) {
 	}
 	var unknown []string
 	for _, name := range names {
-		if !in.snapshot.Knows(name) {
+		if !in.policies.Knows(name) {
 			unknown = append(unknown, name)
 		}
 		for _, is4 := range []bool{true, false} {
-			if _, refusal := in.snapshot.Additional(in.subject, name, is4); refusal != nil {
+			if _, refusal := in.policies.Additional(in.subject, name, is4); refusal != nil {
 				return refusal, nil
 			}
 		}

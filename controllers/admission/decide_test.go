@@ -64,17 +64,17 @@ func labelled(s *corev1.Service) *corev1.Service {
 	return s
 }
 
-// The cluster of TestDecide: blue Services have the ranges blue for themselves, where addresses rest; ns/dns has a reserved address of each
+// The cluster of TestDecide: blue Services have the ranges blue for themselves, where addresses cool down; ns/dns has a reserved address of each
 // family; everybody else has the default range.
-func decideSnapshot() *steering.Snapshot {
-	w := steering.World{}
+func decidePolicies() *steering.Compiled {
+	w := steering.Inputs{}
 	for name, cidrs := range map[string][]string{"kubernetes": {"10.0.0.0/24", "fd00::/120"}, "blue": {"10.0.1.0/24", "fd00:1::/120"}} {
-		w.ServiceCIDRs = append(w.ServiceCIDRs, steering.NewServiceCIDR(rangeOf(name, cidrs...)))
+		w.ServiceCIDRs = append(w.ServiceCIDRs, addressindex.NewServiceCIDR(rangeOf(name, cidrs...)))
 	}
 	w.Policies = append(w.Policies, policyOfRanges("blue", func(s *v1alpha1.ServiceCIDRPolicySpec) {
 		s.Exclusive, s.CoolDown = true, &metav1.Duration{Duration: time.Hour}
 		s.ServiceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "blue"}}
-	}, "blue"), policyOfRanges("keeper", func(s *v1alpha1.ServiceCIDRPolicySpec) {
+	}, "blue"), policyOfRanges("reserving", func(s *v1alpha1.ServiceCIDRPolicySpec) {
 		keeping("four", "10.0.0.10", "ns/dns")(s)
 		keeping("six", "fd00::10", "ns/dns")(s)
 		keeping("nobody", "10.0.0.11", "")(s)
@@ -85,8 +85,8 @@ func decideSnapshot() *steering.Snapshot {
 
 func TestDecide(t *testing.T) {
 	released := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	restOf := func(name string) *addressindex.Rest {
-		return &addressindex.Rest{Service: types.NamespacedName{Namespace: "ns", Name: name}, Released: released}
+	after := func(name string) *addressindex.CoolDown {
+		return &addressindex.CoolDown{Service: types.NamespacedName{Namespace: "ns", Name: name}, Released: released}
 	}
 	const elsewhere = "; choose another address, or leave the choice to the cluster"
 	for name, tc := range map[string]decideCase{
@@ -120,24 +120,24 @@ func TestDecide(t *testing.T) {
 			Message: `ServiceCIDRPolicy "blue": the address 10.0.1.77 lies in a range that this policy keeps for the Services that it selects` + elsewhere}},
 		"its own closed range": {service: labelled(corev1Service("a", "10.0.1.77")), want: decided{Take: []string{"10.0.1.77"}, Have: []string{"10.0.1.77"}}},
 		"its own reservation":  {service: corev1Service("dns", "10.0.0.10"), want: decided{Take: []string{"10.0.0.10"}, Have: []string{"10.0.0.10"}}},
-		"another's reservation": {service: corev1Service("a", "fd00::10"), want: decided{Policy: "keeper",
-			Message: `ServiceCIDRPolicy "keeper": the address fd00::10 is kept for Service ns/dns by the reservation "six"` + elsewhere}},
-		"nobody's reservation": {service: corev1Service("dns", "10.0.0.11"), want: decided{Policy: "keeper",
-			Message: `ServiceCIDRPolicy "keeper": the address 10.0.0.11 is kept for nobody by the reservation "nobody"` + elsewhere}},
-		"it rests after another one": {service: labelled(corev1Service("a", "10.0.1.9")),
-			chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, rest: restOf("b")}}, want: decided{Policy: "blue",
+		"another's reservation": {service: corev1Service("a", "fd00::10"), want: decided{Policy: "reserving",
+			Message: `ServiceCIDRPolicy "reserving": the address fd00::10 is kept for Service ns/dns by the reservation "six"` + elsewhere}},
+		"nobody's reservation": {service: corev1Service("dns", "10.0.0.11"), want: decided{Policy: "reserving",
+			Message: `ServiceCIDRPolicy "reserving": the address 10.0.0.11 is kept for nobody by the reservation "nobody"` + elsewhere}},
+		"it cools after another one": {service: labelled(corev1Service("a", "10.0.1.9")),
+			chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, coolDown: after("b")}}, want: decided{Policy: "blue",
 				Message: `ServiceCIDRPolicy "blue": the address 10.0.1.9 cools down until 2026-11-21T13:00:00Z after Service ns/b had it` + elsewhere}},
-		"it rests after this one": {service: labelled(corev1Service("a", "10.0.1.9")), chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, rest: restOf("a")}},
+		"it cools after this one": {service: labelled(corev1Service("a", "10.0.1.9")), chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, coolDown: after("a")}},
 			want: decided{Take: []string{"10.0.1.9"}, Have: []string{"10.0.1.9"}}},
-		"it rests, and its policy lets nothing rest any more": {service: corev1Service("a", "10.0.0.9"),
-			chosen: map[string]choice{"10.0.0.9": {state: allocator.Cooling, rest: restOf("b")}}, want: decided{Take: []string{"10.0.0.9"}, Have: []string{"10.0.0.9"}}},
-		"it rests no more: somebody has it": {service: labelled(corev1Service("a", "10.0.1.9")),
-			chosen: map[string]choice{"10.0.1.9": {state: allocator.Allocated, rest: restOf("b")}}, want: decided{Take: []string{"10.0.1.9"}, Have: []string{"10.0.1.9"}}},
+		"it cools, and its policy has no cool-down any more": {service: corev1Service("a", "10.0.0.9"),
+			chosen: map[string]choice{"10.0.0.9": {state: allocator.Cooling, coolDown: after("b")}}, want: decided{Take: []string{"10.0.0.9"}, Have: []string{"10.0.0.9"}}},
+		"it cools no more: somebody has it": {service: labelled(corev1Service("a", "10.0.1.9")),
+			chosen: map[string]choice{"10.0.1.9": {state: allocator.Allocated, coolDown: after("b")}}, want: decided{Take: []string{"10.0.1.9"}, Have: []string{"10.0.1.9"}}},
 		"a living Service has it": {service: corev1Service("a", "10.0.0.9"),
 			chosen: map[string]choice{"10.0.0.9": {state: allocator.Allocated, holder: types.NamespacedName{Namespace: "ns", Name: "b"}}}, want: decided{
 				Message: `the address 10.0.0.9 belongs to Service ns/b` + elsewhere}},
-		"it rests, and is reserved for this one": {service: corev1Service("dns", "10.0.1.10"),
-			chosen: map[string]choice{"10.0.1.10": {state: allocator.Cooling, rest: restOf("b")}}, want: decided{Take: []string{"10.0.1.10"}, Have: []string{"10.0.1.10"}}},
+		"it cools, and is reserved for this one": {service: corev1Service("dns", "10.0.1.10"),
+			chosen: map[string]choice{"10.0.1.10": {state: allocator.Cooling, coolDown: after("b")}}, want: decided{Take: []string{"10.0.1.10"}, Have: []string{"10.0.1.10"}}},
 		"additional addresses of its own": {service: labelled(annotated(corev1Service("a"), "blue, kubernetes")), want: decided{Fill: []bool{true}, Steered: []string{"blue"}}},
 		"additional addresses of others": {service: annotated(corev1Service("a"), "kubernetes,blue"), want: decided{Policy: "blue",
 			Message: `ServiceCIDRPolicy "blue": it keeps 10.0.1.0/24 for the Services that it selects`}},
@@ -154,7 +154,7 @@ func TestDecide(t *testing.T) {
 			want: decided{Fill: []bool{true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := inputs{service: sketchOf(tc.service), snapshot: decideSnapshot()}
+			w := inputs{service: sketchOf(tc.service), policies: decidePolicies()}
 			if tc.old != nil {
 				w.old = sketchOf(tc.old)
 			}

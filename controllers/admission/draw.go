@@ -10,12 +10,13 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -30,14 +31,13 @@ const (
 	pollInterval = 5 * time.Millisecond
 )
 
-// errLost says that somebody else has the address.
 var errLost = errors.New("somebody else has the address")
 
 // take puts the addresses that the request names in flight, so that nobody draws them while the API server writes them, and deletes the IPAddress of ours that is kept
 // there for the Service. An address that cannot be had is left to the API server to refuse. It returns those that were taken.
 func (h *ServiceSteerer) take(ctx context.Context, in inputs, d decision) (taken []netip.Addr) {
 	for _, a := range d.take {
-		if !in.snapshot.Offers(a) || !h.takeOne(ctx, a, in.holder()) {
+		if !in.policies.Offers(a) || !h.takeOne(ctx, a, in.subject.NamespacedName) {
 			continue
 		}
 		if err := h.makeRoom(ctx, a); err != nil {
@@ -50,15 +50,13 @@ func (h *ServiceSteerer) take(ctx context.Context, in inputs, d decision) (taken
 }
 
 // takeOne takes an address that is free, or kept for somebody. It waits for an IPAddress of ours that is just being written there.
-func (h *ServiceSteerer) takeOne(ctx context.Context, a netip.Addr, to addressindex.Holder) bool {
-	deadline := h.Clock.Now().Add(busyFor)
-	for {
-		taken, busy := h.Index.Take(a, to)
-		if !busy || h.Clock.Now().After(deadline) || ctx.Err() != nil {
-			return taken
-		}
-		pause(ctx, pollInterval)
-	}
+func (h *ServiceSteerer) takeOne(ctx context.Context, a netip.Addr, to types.NamespacedName) (taken bool) {
+	_ = wait.PollUntilContextTimeout(ctx, pollInterval, busyFor, true, func(context.Context) (bool, error) {
+		var busy bool
+		taken, busy = h.Index.Take(a, to)
+		return !busy, nil
+	})
+	return taken
 }
 
 // draw finds an address for a slot: one that is reserved for the Service, or one drawn from its route. Without one it returns the refusal, or
@@ -67,11 +65,12 @@ func (h *ServiceSteerer) draw(ctx context.Context, in inputs, s slot) (netip.Add
 	if a, ok := h.fromReservation(ctx, in, s); ok {
 		return a, nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, timeLeft(ctx)-answerTime)
+	deadline, _ := ctx.Deadline()
+	waiting, cancel := context.WithDeadline(ctx, deadline.Add(-answerTime))
 	defer cancel()
 	for lost := 0; lost < maxLost; {
 		room := h.Index.Room()
-		drawn, err := h.Index.Draw(allocator.Lot{Tiers: s.route.Tiers, Yield: true}, in.holder())
+		drawn, err := h.Index.Draw(s.route.Tiers, in.subject.NamespacedName)
 		switch {
 		case err == nil:
 			if err = h.makeRoom(ctx, drawn.Addr); err == nil {
@@ -91,33 +90,16 @@ func (h *ServiceSteerer) draw(ctx context.Context, in inputs, s slot) (netip.Add
 // awaitRoom waits until an address has come free somewhere, or none may any more in these ranges; or for a tenth of a second, in which one that is in
 // flight may have become old enough to yield.
 func (h *ServiceSteerer) awaitRoom(ctx context.Context, s slot, room uint64) {
-	ctx, cancel := context.WithTimeout(ctx, 20*pollInterval)
-	defer cancel()
-	for pause(ctx, pollInterval); ctx.Err() == nil && h.Index.Room() == room && h.Index.Moving(s.route.Tiers); pause(ctx, pollInterval) {
-	}
-}
-
-// timeLeft is what a request has left.
-func timeLeft(ctx context.Context) time.Duration {
-	if deadline, ok := ctx.Deadline(); ok {
-		return time.Until(deadline)
-	}
-	return budget
-}
-
-// pause waits, but no longer than there is time.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
+	_ = wait.PollUntilContextTimeout(ctx, pollInterval, 20*pollInterval, false, func(context.Context) (bool, error) {
+		return h.Index.Room() != room || !h.Index.Moving(s.route.Tiers), nil
+	})
 }
 
 // fromReservation returns the first address that is reserved for the Service and that nobody has.
 func (h *ServiceSteerer) fromReservation(ctx context.Context, in inputs, s slot) (netip.Addr, bool) {
 	for _, r := range s.reserved {
 		for a := r.Span.First; r.Span.Contains(a); a = a.Next() {
-			if h.Index.State(a) == allocator.Allocated || !in.snapshot.Offers(a) || !h.takeOne(ctx, a, in.holder()) {
+			if h.Index.State(a) == allocator.Allocated || !in.policies.Offers(a) || !h.takeOne(ctx, a, in.subject.NamespacedName) {
 				continue
 			}
 			if err := h.makeRoom(ctx, a); err == nil {
@@ -131,7 +113,7 @@ func (h *ServiceSteerer) fromReservation(ctx context.Context, in inputs, s slot)
 // makeRoom deletes the IPAddress of ours at an address that is in flight, so that the API server can write its own. After an error the address is not
 // the caller's any more.
 func (h *ServiceSteerer) makeRoom(ctx context.Context, a netip.Addr) error {
-	k, ok := h.Index.Kept(a)
+	k, ok := h.Index.Owned(a)
 	if !ok {
 		return nil
 	}
@@ -158,7 +140,7 @@ func full(in inputs, s slot) *steering.Refusal {
 	if s.route.Fails {
 		return s.route.Full(s.is4)
 	}
-	if !in.snapshot.Closes(s.is4) {
+	if !in.policies.Closes(s.is4) {
 		return nil
 	}
 	family := "IPv6"

@@ -66,7 +66,6 @@ func families(s, old *service, have, configured []bool) []bool {
 	return asked
 }
 
-// asked are the families that the request names, by itself or through its addresses.
 func asked(s *service, have []bool) []bool {
 	var out []bool
 	for _, f := range s.Spec.IPFamilies {

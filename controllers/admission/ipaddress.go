@@ -2,17 +2,14 @@ package admission
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -33,40 +30,32 @@ type IPAddressGuard struct {
 	Username string
 }
 
-var _ admission.Handler = (*IPAddressGuard)(nil)
-
 // Handle implements admission.Handler.
 func (g *IPAddressGuard) Handle(ctx context.Context, req admission.Request) admission.Response {
-	if trusted(req.AdmissionRequest, g.Username) || !g.Index.Synced() {
+	if trusted(req, g.Username) || !g.Index.Synced() {
 		return admission.Allowed("")
 	}
 	refusal, err := g.refusal(ctx, req)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Letting a request for an IPAddress pass unseen",
-			"operation", req.Operation, "address", req.Name, "user", req.UserInfo.Username)
-		return admission.Allowed("")
-	}
-	if refusal != "" {
-		return admission.Denied(refusal)
-	}
-	return admission.Allowed("")
+	return respond(ctx, refusal, nil, err)
 }
 
-// refusal says why a request is refused, empty if it is not.
 func (g *IPAddressGuard) refusal(ctx context.Context, req admission.Request) (string, error) {
-	before, err := readIPAddress(req.OldObject.Raw)
+	old, changed, err := objectsOf[networkingv1.IPAddress](req.AdmissionRequest)
 	if err != nil {
 		return "", err
 	}
-	in := guardInputs{ipAddress: before}
-	if req.Operation == admissionv1.Update {
-		after, err := readIPAddress(req.Object.Raw)
-		if err != nil || after == before {
+	in := guardInputs{}
+	if in.ipAddress, err = newIPAddress(old); err != nil {
+		return "", err
+	}
+	if changed != nil {
+		after, err := newIPAddress(changed)
+		if err != nil || after == in.ipAddress {
 			return "", err
 		}
 		in.after = &after
 	}
-	if in.services, err = g.services(ctx, before); err != nil {
+	if in.services, err = g.services(ctx, in.ipAddress); err != nil {
 		return "", err
 	}
 	return guardIPAddress(in), nil
@@ -124,7 +113,6 @@ func (in guardInputs) guardsClusterIP(service types.NamespacedName) bool {
 	return slices.ContainsFunc(in.services, func(s *corev1.Service) bool { return nameOf(s) == in.parent && in.heldBy(s) })
 }
 
-// heldBy reports whether a Service has the address in its spec.
 func (in guardInputs) heldBy(s *corev1.Service) bool {
 	return slices.Contains(addressindex.ClusterIPs(s), in.address)
 }
@@ -136,10 +124,9 @@ func nameOf(s *corev1.Service) types.NamespacedName {
 // guardsAdditional reports whether the IPAddress is an additional address that the Service has by right and still asks for.
 func (in guardInputs) guardsAdditional(s *corev1.Service, name types.NamespacedName) bool {
 	return in.managedBy == v1alpha1.ManagedByOperator && in.purpose == v1alpha1.PurposeAdditional &&
-		in.parent == name && in.serviceUID == s.UID && steering.WishOf(s).Keeps(in.serviceCIDR, in.address.Is4())
+		in.parent == name && in.serviceUID == s.UID && steering.AdditionalRequestOf(s).Keeps(in.serviceCIDR, in.address.Is4())
 }
 
-// services reads the Services that have to do with an IPAddress.
 func (g *IPAddressGuard) services(ctx context.Context, ip ipAddress) ([]*corev1.Service, error) {
 	names := g.Index.Claims(ip.address)
 	if ip.parent.Name != "" && !slices.Contains(names, ip.parent) {
@@ -158,12 +145,8 @@ func (g *IPAddressGuard) services(ctx context.Context, ip ipAddress) ([]*corev1.
 	return services, nil
 }
 
-// readIPAddress reads the IPAddress of a request. A name that is no address is an error, for the API server accepts none.
-func readIPAddress(raw []byte) (ipAddress, error) {
-	ip := &networkingv1.IPAddress{}
-	if err := json.Unmarshal(raw, ip); err != nil {
-		return ipAddress{}, fmt.Errorf("reading the IPAddress of the request: %w", err)
-	}
+// newIPAddress reads an IPAddress. A name that is no address is an error, for the API server accepts none.
+func newIPAddress(ip *networkingv1.IPAddress) (ipAddress, error) {
 	address, err := netip.ParseAddr(ip.Name)
 	if err != nil {
 		return ipAddress{}, fmt.Errorf("reading the name of an IPAddress: %w", err)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
@@ -102,7 +103,7 @@ func TestAnAdditionalAddressOfALostFamilyMayGo(t *testing.T) {
 	}
 }
 
-// Somebody makes the IPAddress of a Service one of ours, which rests: then it would be deleted, and its address handed out.
+// Somebody makes the IPAddress of a Service one of ours, which cools down: then it would be deleted, and its address handed out.
 func TestGuardIPAddressChanges(t *testing.T) {
 	web := types.NamespacedName{Namespace: "shop", Name: "web"}
 	clusterIP := ipAddress{managedBy: v1alpha1.ManagedByAPIServer, parent: web}
@@ -155,7 +156,7 @@ func TestTrusted(t *testing.T) {
 		"kubernetes-admin": false,
 		"":                 false,
 	} {
-		req := admissionv1.AdmissionRequest{UserInfo: authenticationv1.UserInfo{Username: user}}
+		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{UserInfo: authenticationv1.UserInfo{Username: user}}}
 		if got := trusted(req, "system:serviceaccount:clusterip-operator-system:manager"); got != want {
 			t.Errorf("%q: %v", user, got)
 		}

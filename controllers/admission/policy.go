@@ -2,109 +2,50 @@ package admission
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
 // PolicyGuard refuses ServiceCIDRPolicies that cannot be followed and reservations of what others have reserved, and warns of what a
-// policy will have to wait for, or lose to others, and of whom it may hurt. All fields are required; it is safe for concurrent use. Where it lacks information
+// policy will have to wait for, or lose to others, and of whom it may hurt. It is safe for concurrent use. Where it lacks information
 // it lets the request pass: the conditions of the policy will tell.
 type PolicyGuard struct {
-	// Client lists policies and ServiceCIDRs from the cache.
-	Client client.Reader
-	Board  *steering.Board
-	Clock  clock.PassiveClock
+	Policies *steering.Cache
 }
-
-var _ admission.Handler = (*PolicyGuard)(nil)
-
-// To foresee what a policy will do, the whole cluster is compiled as it would be with it. That is left out where it may cost more than there
-// is time for, for a request that is late passes unseen, with its mistakes: in a cluster with more than policiesForeseen policies, and when
-// less than timeForeseeing is left. What is wrong with a policy, and whose addresses it takes, is found without it.
-const (
-	policiesForeseen = 200
-	timeForeseeing   = time.Second
-)
 
 // Handle implements admission.Handler.
 func (g *PolicyGuard) Handle(ctx context.Context, req admission.Request) admission.Response {
-	ctx, cancel := context.WithTimeout(ctx, budget)
-	defer cancel()
-	before, now, err := policiesOf(req.AdmissionRequest)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Letting a ServiceCIDRPolicy pass unseen", "policy", req.Name, "user", req.UserInfo.Username)
+	before, after, err := objectsOf[v1alpha1.ServiceCIDRPolicy](req.AdmissionRequest)
+	if err != nil || after == nil || before != nil && equality.Semantic.DeepEqual(before.Spec, after.Spec) {
+		return respond(ctx, "", nil, err)
+	}
+	mistakes := steering.Validate(after)
+	if !g.Policies.Synced() && len(mistakes) == 0 {
 		return admission.Allowed("")
 	}
-	if now == nil || before != nil && equality.Semantic.DeepEqual(before.Spec, now.Spec) {
-		return admission.Allowed("")
+	if len(mistakes) == 0 {
+		mistakes = overlappingReservations(before, after, g.Policies.Current())
 	}
-	if mistakes := steering.Validate(now); len(mistakes) > 0 {
-		return g.denied(now, mistakes)
+	if len(mistakes) > 0 {
+		return admission.Denied(fmt.Sprintf("ServiceCIDRPolicy %q: %s", after.Name, strings.Join(mistakes, "; ")))
 	}
-	if !g.Board.Synced() {
-		return admission.Allowed("")
-	}
-	if stolen := overlappingReservations(before, now, g.Board.Current()); len(stolen) > 0 {
-		return g.denied(now, stolen)
-	}
-	warnings := careless(now.Spec)
-	if foreseeable(ctx, g.Board.Current()) {
-		more, err := g.warnings(ctx, now)
-		if err != nil {
-			log.FromContext(ctx).Error(err, "Saying little about a ServiceCIDRPolicy", "policy", req.Name)
-		}
-		warnings = append(warnings, more...)
-	}
-	return admission.Allowed("").WithWarnings(warnings...)
-}
-
-// foreseeable reports whether there is time to compile the cluster.
-func foreseeable(ctx context.Context, s *steering.Snapshot) bool {
-	deadline, ok := ctx.Deadline()
-	return len(s.Policies()) <= policiesForeseen && (!ok || time.Until(deadline) >= timeForeseeing)
-}
-
-func (g *PolicyGuard) denied(p *v1alpha1.ServiceCIDRPolicy, why []string) admission.Response {
-	return admission.Denied(fmt.Sprintf("ServiceCIDRPolicy %q: %s", p.Name, strings.Join(why, "; ")))
-}
-
-// policiesOf reads the policy before and after a request: none before a creation, none after anything but a creation or a change.
-func policiesOf(req admissionv1.AdmissionRequest) (before, now *v1alpha1.ServiceCIDRPolicy, err error) {
-	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
-		return nil, nil, nil
-	}
-	now = &v1alpha1.ServiceCIDRPolicy{}
-	if err := json.Unmarshal(req.Object.Raw, now); err != nil {
-		return nil, nil, fmt.Errorf("reading the policy of the request: %w", err)
-	}
-	if req.Operation == admissionv1.Create {
-		return nil, now, nil
-	}
-	before = &v1alpha1.ServiceCIDRPolicy{}
-	if err := json.Unmarshal(req.OldObject.Raw, before); err != nil {
-		return nil, nil, fmt.Errorf("reading the policy before the request: %w", err)
-	}
-	return before, now, nil
+	return admission.Allowed("").WithWarnings(warnings(after, g.Policies.Current())...)
 }
 
 // overlappingReservations says which reservations take what another policy has reserved. Those that were there before the change are left
 // alone: a policy that lost its part must still be changed freely. The policy has passed Validate, so there are few addresses.
-func overlappingReservations(before, now *v1alpha1.ServiceCIDRPolicy, s *steering.Snapshot) []string {
+func overlappingReservations(before, now *v1alpha1.ServiceCIDRPolicy, s *steering.Compiled) []string {
 	var out []string
 	for _, mine := range now.Spec.Reservations {
 		if before != nil && slices.ContainsFunc(before.Spec.Reservations, func(r v1alpha1.Reservation) bool { return r.Address == mine.Address }) {
@@ -129,33 +70,18 @@ func overlappingReservations(before, now *v1alpha1.ServiceCIDRPolicy, s *steerin
 }
 
 // warnings compiles the cluster as it would be with the policy, and reads off what would come of it.
-func (g *PolicyGuard) warnings(ctx context.Context, p *v1alpha1.ServiceCIDRPolicy) ([]string, error) {
-	var policies v1alpha1.ServiceCIDRPolicyList
-	if err := g.Client.List(ctx, &policies); err != nil {
-		return nil, fmt.Errorf("listing policies: %w", err)
-	}
-	var cidrs networkingv1.ServiceCIDRList
-	if err := g.Client.List(ctx, &cidrs); err != nil {
-		return nil, fmt.Errorf("listing ServiceCIDRs: %w", err)
-	}
+func warnings(p *v1alpha1.ServiceCIDRPolicy, before *steering.Compiled) []string {
 	if p.CreationTimestamp.IsZero() {
-		p.CreationTimestamp = metav1.NewTime(g.Clock.Now())
+		p.CreationTimestamp = metav1.Now()
 	}
-	w := steering.World{Policies: []*v1alpha1.ServiceCIDRPolicy{p}}
-	for i := range policies.Items {
-		if policies.Items[i].Name != p.Name {
-			w.Policies = append(w.Policies, &policies.Items[i])
-		}
-	}
-	for i := range cidrs.Items {
-		w.ServiceCIDRs = append(w.ServiceCIDRs, steering.NewServiceCIDR(&cidrs.Items[i]))
-	}
-	after := steering.Compile(w)
-	return append(closing(p.Spec, after.Policy(p.Name), after, w.ServiceCIDRs), prospects(p.Name, g.Board.Current(), after)...), nil
+	in := before.Inputs()
+	in.Policies = append(slices.DeleteFunc(slices.Clone(in.Policies), func(other *v1alpha1.ServiceCIDRPolicy) bool { return other.Name == p.Name }), p)
+	after := steering.Compile(in)
+	return slices.Concat(careless(p.Spec), closing(p.Spec, after.Policy(p.Name), after), prospects(p.Name, before, after))
 }
 
 // prospects says what would not be as the author of a policy may expect: what it has to wait for, what it loses, and what others lose to it.
-func prospects(name string, before, after *steering.Snapshot) []string {
+func prospects(name string, before, after *steering.Compiled) []string {
 	p := after.Policy(name)
 	var out []string
 	for _, cidr := range p.Missing {
@@ -176,4 +102,69 @@ func prospects(name string, before, after *steering.Snapshot) []string {
 		}
 	}
 	return out
+}
+
+// careless warns of what the author of a policy may not have meant, as far as the policy alone tells.
+func careless(spec v1alpha1.ServiceCIDRPolicySpec) []string {
+	if len(spec.ServiceCIDRs) == 0 && spec.ServiceCIDRSelector == nil {
+		return nil // it steers nobody
+	}
+	namespaces, services := selects(spec.NamespaceSelector), selects(spec.ServiceSelector)
+	var out []string
+	if spec.OnFull == v1alpha1.OnFullFail && !namespaces && !services {
+		out = append(out, "onFull: Fail without namespaceSelector and serviceSelector refuses every new Service of the cluster, those of "+
+			"kube-system included, when the ranges are full and as long as none of them exists; select Services, or set onFull: Fallback")
+	}
+	if spec.Exclusive && !namespaces && services {
+		out = append(out, "exclusive without namespaceSelector: labels of Services belong to whoever creates them, so everybody can have "+
+			"addresses of these ranges; set namespaceSelector to keep tenants apart")
+	}
+	return out
+}
+
+func selects(by *metav1.LabelSelector) bool {
+	return by != nil && len(by.MatchLabels)+len(by.MatchExpressions) > 0
+}
+
+// closing warns of an exclusive policy that leaves the Services of others without any range, or without the default one. Nobody is an
+// other to a policy that selects all Services.
+func closing(spec v1alpha1.ServiceCIDRPolicySpec, p *steering.Policy, after *steering.Compiled) []string {
+	if !p.Exclusive || !selects(spec.NamespaceSelector) && !selects(spec.ServiceSelector) {
+		return nil
+	}
+	var out []string
+	for _, family := range []string{"IPv4", "IPv6"} {
+		ofFamily := func(r allocator.Range) bool { return r.Prefix().Addr().Is4() == (family == "IPv4") }
+		mine := slices.DeleteFunc(slices.Clone(p.Ranges), func(r steering.PolicyRange) bool { return !ofFamily(r.Range) })
+		isDefault := func(r steering.PolicyRange) bool { return r.ServiceCIDR == v1alpha1.DefaultServiceCIDR }
+		switch {
+		case len(mine) == 0:
+		case !anyOpen(after, ofFamily):
+			out = append(out, fmt.Sprintf("exclusive closes the last open %s range: Services that no policy with a range selects are refused an "+
+				"%s address, those of kube-system included; leave a range open, or give them a policy with one", family, family))
+		case slices.ContainsFunc(mine, isDefault):
+			out = append(out, fmt.Sprintf("exclusive closes the default ServiceCIDR %s: Services that the policy does not select, those of "+
+				"kube-system included, get no %s address from it any more", v1alpha1.DefaultServiceCIDR, family))
+		}
+	}
+	return out
+}
+
+// anyOpen reports whether a range of a family is there that does not lie in one that a policy has for itself.
+func anyOpen(s *steering.Compiled, ofFamily func(allocator.Range) bool) bool {
+	var closed []netip.Prefix
+	for _, p := range s.Policies() {
+		for _, r := range p.Ranges {
+			if p.Exclusive {
+				closed = append(closed, r.Range.Prefix())
+			}
+		}
+	}
+	isOpen := func(r allocator.Range) bool {
+		prefix := r.Prefix()
+		return ofFamily(r) && !slices.ContainsFunc(closed, func(c netip.Prefix) bool { return c.Bits() <= prefix.Bits() && c.Overlaps(prefix) })
+	}
+	return slices.ContainsFunc(s.Inputs().ServiceCIDRs, func(c addressindex.ServiceCIDR) bool {
+		return c.Usable() && slices.ContainsFunc(c.Ranges, isOpen)
+	})
 }

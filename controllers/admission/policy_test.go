@@ -1,18 +1,16 @@
 package admission
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -42,13 +40,13 @@ func reserves(name, address string) policyOption {
 }
 
 // ranges are blue, red and going, which is being deleted; all of both families.
-func ranges(t *testing.T) []steering.ServiceCIDR {
+func ranges(t *testing.T) []addressindex.ServiceCIDR {
 	t.Helper()
-	var out []steering.ServiceCIDR
+	var out []addressindex.ServiceCIDR
 	for name, cidrs := range map[string][]string{
 		"blue": {"10.1.0.0/24", "fd01::/112"}, "red": {"10.2.0.0/24", "fd02::/112"}, "going": {"10.3.0.0/24", "fd03::/112"},
 	} {
-		c := steering.ServiceCIDR{Name: name, Ready: true, Terminating: name == "going"}
+		c := addressindex.ServiceCIDR{Name: name, Ready: true, Terminating: name == "going"}
 		for _, text := range cidrs {
 			r, err := allocator.ParseRange(text)
 			if err != nil {
@@ -83,7 +81,7 @@ func TestOverlappingReservations(t *testing.T) {
 		"nonsense is another's business": {now: policy("mine", reserves("a", "bla"))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := steering.Compile(steering.World{Policies: []*v1alpha1.ServiceCIDRPolicy{theirs}, ServiceCIDRs: ranges(t)})
+			s := steering.Compile(steering.Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{theirs}, ServiceCIDRs: ranges(t)})
 			if diff := cmp.Diff(tc.want, overlappingReservations(tc.before, tc.now, s)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -110,8 +108,8 @@ func TestProspects(t *testing.T) {
 		"what others quarrel about is not said": {others: []*v1alpha1.ServiceCIDRPolicy{policy("a", from("blue"), exclusively), policy("b", from("blue"), later)}, now: policy("mine", from("red"))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := steering.Compile(steering.World{Policies: tc.others, ServiceCIDRs: ranges(t)})
-			after := steering.Compile(steering.World{Policies: append(tc.others, tc.now), ServiceCIDRs: ranges(t)})
+			before := steering.Compile(steering.Inputs{Policies: tc.others, ServiceCIDRs: ranges(t)})
+			after := steering.Compile(steering.Inputs{Policies: append(tc.others, tc.now), ServiceCIDRs: ranges(t)})
 			if diff := cmp.Diff(tc.want, prospects("mine", before, after)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -168,8 +166,8 @@ func TestClosing(t *testing.T) {
 	const last4, last6, usual4 = "exclusive closes the last open IPv4 range", "exclusive closes the last open IPv6 range",
 		"exclusive closes the default ServiceCIDR kubernetes: Services that the policy does not select, those of kube-system included, get no IPv4"
 	usual6 := strings.TrimSuffix(usual4, "4") + "6"
-	defaults := func(cidrs ...string) steering.ServiceCIDR {
-		c := steering.ServiceCIDR{Name: v1alpha1.DefaultServiceCIDR, Ready: true}
+	defaults := func(cidrs ...string) addressindex.ServiceCIDR {
+		c := addressindex.ServiceCIDR{Name: v1alpha1.DefaultServiceCIDR, Ready: true}
 		for _, text := range cidrs {
 			r, err := allocator.ParseRange(text)
 			if err != nil {
@@ -183,15 +181,15 @@ func TestClosing(t *testing.T) {
 	theirs := policy("theirs", from("blue", "red"), exclusively, forNamespaces)
 	for name, tc := range map[string]struct {
 		others []*v1alpha1.ServiceCIDRPolicy
-		cidrs  []steering.ServiceCIDR
+		cidrs  []addressindex.ServiceCIDR
 		now    *v1alpha1.ServiceCIDRPolicy
 		want   []string
 	}{
 		"others are open":                 {cidrs: append(ranges(t), both), now: policy("mine", from("blue"), exclusively, forNamespaces)},
 		"the default one":                 {cidrs: append(ranges(t), both), now: policy("mine", from("kubernetes"), exclusively, forNamespaces), want: []string{usual4, usual6}},
-		"the default one, not for itself": {cidrs: []steering.ServiceCIDR{both}, now: policy("mine", from("kubernetes"), forNamespaces)},
-		"the default one, for everybody":  {cidrs: []steering.ServiceCIDR{both}, now: policy("mine", from("kubernetes"), exclusively, forAll)},
-		"the last":                        {cidrs: []steering.ServiceCIDR{both}, now: policy("mine", from("kubernetes"), exclusively, forServices), want: []string{last4, last6}},
+		"the default one, not for itself": {cidrs: []addressindex.ServiceCIDR{both}, now: policy("mine", from("kubernetes"), forNamespaces)},
+		"the default one, for everybody":  {cidrs: []addressindex.ServiceCIDR{both}, now: policy("mine", from("kubernetes"), exclusively, forAll)},
+		"the last":                        {cidrs: []addressindex.ServiceCIDR{both}, now: policy("mine", from("kubernetes"), exclusively, forServices), want: []string{last4, last6}},
 		"the last of one family": {cidrs: append(ranges(t), defaults("fd96::/112")), now: policy("mine", from("blue", "red"), exclusively, forNamespaces),
 			want: []string{last4}},
 		"the last, the others are theirs": {others: []*v1alpha1.ServiceCIDRPolicy{theirs}, cidrs: append(ranges(t), both),
@@ -202,54 +200,8 @@ func TestClosing(t *testing.T) {
 			now: policy("mine", from("blue", "red"), exclusively, forNamespaces), want: []string{last6}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			after := steering.Compile(steering.World{Policies: append(tc.others, tc.now), ServiceCIDRs: tc.cidrs})
-			expectBeginnings(t, closing(tc.now.Spec, after.Policy("mine"), after, tc.cidrs), tc.want)
+			after := steering.Compile(steering.Inputs{Policies: append(tc.others, tc.now), ServiceCIDRs: tc.cidrs})
+			expectBeginnings(t, closing(tc.now.Spec, after.Policy("mine"), after), tc.want)
 		})
-	}
-}
-
-func TestForeseeable(t *testing.T) {
-	few, many := steering.World{}, steering.World{}
-	for i := range policiesForeseen + 1 {
-		p := policy(fmt.Sprintf("p%d", i))
-		many.Policies = append(many.Policies, p)
-		if i < policiesForeseen {
-			few.Policies = append(few.Policies, p)
-		}
-	}
-	for name, tc := range map[string]struct {
-		world steering.World
-		left  time.Duration // 0 for no deadline
-		want  bool
-	}{
-		"policies enough, time enough": {few, time.Minute, true},
-		"for ever":                     {few, 0, true},
-		"no time":                      {few, 900 * time.Millisecond, false},
-		"too many policies":            {many, time.Minute, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx := t.Context()
-			if tc.left > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, tc.left)
-				defer cancel()
-			}
-			if got := foreseeable(ctx, steering.Compile(tc.world)); got != tc.want {
-				t.Errorf("foreseeable: %v", got)
-			}
-		})
-	}
-}
-
-// A policy may reserve 1,024 addresses, and an admission must be done in 2 s.
-func TestOverlappingReservationsTakeNoTime(t *testing.T) {
-	theirs := policy("theirs", reserves("all", "10.1.0.0/22"))
-	s := steering.Compile(steering.World{Policies: []*v1alpha1.ServiceCIDRPolicy{theirs}})
-	start := time.Now()
-	if got := overlappingReservations(nil, policy("mine", reserves("all", "10.1.0.0/22")), s); len(got) != 1 {
-		t.Errorf("got %q", got)
-	}
-	if took := time.Since(start); took > time.Second {
-		t.Errorf("it took %s", took)
 	}
 }

@@ -9,9 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -21,10 +22,10 @@ import (
 const (
 	// remembered is how many refusals a policy shows.
 	remembered = 10
-	// settling is how long a refusal waits for others of its policy, so that a client in a loop does not turn into writes.
-	settling = time.Second
-	// writing is how often the status of a policy is written at most, whichever policy: ten times a second by each replica.
-	writing = 100 * time.Millisecond
+	// gathering is how long a refusal waits for others of its policy, so that a client in a loop does not turn into writes.
+	gathering = time.Second
+	// writesASecond is how often statuses are written at most, whichever policy, by each replica.
+	writesASecond = 10
 	// writeTimeout ends a write, so that others get their turn.
 	writeTimeout = 5 * time.Second
 )
@@ -33,45 +34,23 @@ const (
 // concurrent use.
 type Refusals struct {
 	client client.Client
+	queue  workqueue.TypedDelayingInterface[string]
 
 	mu      sync.Mutex
 	pending map[string][]v1alpha1.PolicyRefusal // by policy, the latest first
-	due     map[string]time.Time                // when those are to be written
 }
 
 // NewRefusals returns a Refusals that reads and writes with c, which must not read from a cache.
 func NewRefusals(c client.Client) *Refusals {
-	return &Refusals{client: c, pending: map[string][]v1alpha1.PolicyRefusal{}, due: map[string]time.Time{}}
+	return &Refusals{client: c, queue: workqueue.NewTypedDelayingQueue[string](), pending: map[string][]v1alpha1.PolicyRefusal{}}
 }
 
-// Add notes a refusal. It is written about a second later; when more than ten policies wait, those that wait longest come first, ten in a second.
-func (r *Refusals) Add(policy string, refusal v1alpha1.PolicyRefusal) {
-	r.add(policy, []v1alpha1.PolicyRefusal{refusal}, time.Now().Add(settling))
-}
-
-// add keeps the last ten of a policy, due as they were if there are some already.
-func (r *Refusals) add(policy string, list []v1alpha1.PolicyRefusal, due time.Time) {
+// Add notes refusals. They are written about a second later; when more than ten policies wait, those that wait longest come first, ten in a second.
+func (r *Refusals) Add(policy string, refusals ...v1alpha1.PolicyRefusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, waits := r.pending[policy]; !waits {
-		r.due[policy] = due
-	}
-	r.pending[policy] = latest(append(r.pending[policy], list...))
-}
-
-// take returns the policy that is due longest with its refusals, which are not pending any more; empty if none is due.
-func (r *Refusals) take(now time.Time) (policy string, list []v1alpha1.PolicyRefusal) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name, due := range r.due {
-		if !now.Before(due) && (policy == "" || due.Before(r.due[policy])) {
-			policy = name
-		}
-	}
-	list = r.pending[policy]
-	delete(r.pending, policy)
-	delete(r.due, policy)
-	return policy, list
+	r.pending[policy] = latest(append(r.pending[policy], refusals...))
+	r.queue.AddAfter(policy, gathering)
 }
 
 // latest returns the last ten refusals, the latest first, each once.
@@ -89,14 +68,25 @@ func (r *Refusals) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (r *Refusals) Start(ctx context.Context) error {
-	wait.UntilWithContext(ctx, func(ctx context.Context) { r.publish(ctx, time.Now()) }, writing)
-	return nil
+	defer context.AfterFunc(ctx, r.queue.ShutDown)()
+	pace := rate.NewLimiter(writesASecond, 1)
+	for {
+		policy, ended := r.queue.Get()
+		if ended || pace.Wait(ctx) != nil {
+			return nil // asked to stop
+		}
+		r.publish(ctx, policy)
+		r.queue.Done(policy)
+	}
 }
 
-// publish writes what is due longest. What cannot be written is due again later, behind the others.
-func (r *Refusals) publish(ctx context.Context, now time.Time) {
-	policy, list := r.take(now)
-	if policy == "" {
+// publish writes the refusals of a policy. What cannot be written is due again later, behind the others.
+func (r *Refusals) publish(ctx context.Context, policy string) {
+	r.mu.Lock()
+	list := r.pending[policy]
+	delete(r.pending, policy)
+	r.mu.Unlock()
+	if len(list) == 0 {
 		return
 	}
 	writeCtx, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -108,7 +98,7 @@ func (r *Refusals) publish(ctx context.Context, now time.Time) {
 	if !apierrors.IsConflict(err) { // another replica has written its own
 		log.FromContext(ctx).Error(err, "Refusals could not be written", "policy", policy)
 	}
-	r.add(policy, list, now.Add(settling))
+	r.Add(policy, list...)
 }
 
 // write merges refusals into the status, where other replicas write theirs: with the version that was read, so that none is lost.

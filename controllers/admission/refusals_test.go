@@ -46,36 +46,42 @@ func TestLatestRefusals(t *testing.T) {
 	}
 }
 
-// policyStore is a client of one policy, which keeps refusals as the API server does.
+// policyStore is a client of policies, which keeps refusals as the API server does.
 type policyStore struct {
 	client.Client
-	policy   *v1alpha1.ServiceCIDRPolicy
-	before   func() error
-	attempts int
+	refusals map[string][]v1alpha1.PolicyRefusal // by the policies that there are
+	before   func(policy string) error
+	begin    time.Time
+	writes   []string // policies that were written, or were to be
+	at       []time.Duration
 }
 
 // Get implements client.Reader.
-func (s *policyStore) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	if s.policy == nil {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "servicecidrpolicies"}, "p")
+func (s *policyStore) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	refusals, ok := s.refusals[key.Name]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "servicecidrpolicies"}, key.Name)
 	}
-	s.policy.DeepCopyInto(into.(*v1alpha1.ServiceCIDRPolicy))
+	p := v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: key.Name, ResourceVersion: fmt.Sprint(len(refusals))}}
+	p.Status.Refusals = refusals
+	p.DeepCopyInto(into.(*v1alpha1.ServiceCIDRPolicy))
 	return nil
 }
 
 // Status implements client.StatusClient.
-func (s *policyStore) Status() client.SubResourceWriter { return statusStore{store: s} }
+func (s *policyStore) Status() client.SubResourceWriter { return statuses{store: s} }
 
-type statusStore struct {
+type statuses struct {
 	client.SubResourceWriter
 	store *policyStore
 }
 
 // Patch implements client.SubResourceWriter: a merge patch, refused when the version is another one.
-func (s statusStore) Patch(_ context.Context, o client.Object, p client.Patch, _ ...client.SubResourcePatchOption) error {
-	s.store.attempts++
-	if s.store.before != nil {
-		if err := s.store.before(); err != nil {
+func (w statuses) Patch(_ context.Context, o client.Object, p client.Patch, _ ...client.SubResourcePatchOption) error {
+	s, name := w.store, o.GetName()
+	s.writes, s.at = append(s.writes, name), append(s.at, time.Since(s.begin))
+	if s.before != nil {
+		if err := s.before(name); err != nil {
 			return err
 		}
 	}
@@ -87,22 +93,16 @@ func (s statusStore) Patch(_ context.Context, o client.Object, p client.Patch, _
 	if err := json.Unmarshal(body, &in); err != nil || p.Type() != types.MergePatchType {
 		return fmt.Errorf("a patch of type %s: %w", p.Type(), err)
 	}
-	if in.ResourceVersion != s.store.policy.ResourceVersion {
-		return apierrors.NewConflict(schema.GroupResource{Resource: "servicecidrpolicies"}, "p", nil)
+	if in.ResourceVersion != fmt.Sprint(len(s.refusals[name])) {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "servicecidrpolicies"}, name, nil)
 	}
-	s.store.policy.Status.Refusals = in.Status.Refusals
-	s.store.policy.ResourceVersion += "+"
+	s.refusals[name] = in.Status.Refusals
 	return nil
 }
 
 func storeWith(refusals ...v1alpha1.PolicyRefusal) *policyStore {
-	p := &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: "1"}}
-	p.Status.Refusals = refusals
-	return &policyStore{policy: p}
+	return &policyStore{refusals: map[string][]v1alpha1.PolicyRefusal{"p": refusals}, begin: time.Now()}
 }
-
-// later is when everything that was added until now is due.
-func later() time.Time { return time.Now().Add(settling) }
 
 // Two replicas refuse at once: each merges with what is there, and what meets a conflict is written the next time.
 func TestRefusalsOfTwoReplicas(t *testing.T) {
@@ -111,25 +111,25 @@ func TestRefusalsOfTwoReplicas(t *testing.T) {
 	mine.Add("p", refusalAt(1, "a"))
 	theirs.Add("p", refusalAt(2, "b"))
 	inTheWay := true
-	store.before = func() error {
+	store.before = func(string) error {
 		if inTheWay {
 			inTheWay = false
-			theirs.publish(t.Context(), later())
+			theirs.publish(t.Context(), "p")
 		}
 		return nil
 	}
-	mine.publish(t.Context(), later())
-	if diff := cmp.Diff([]v1alpha1.PolicyRefusal{refusalAt(2, "b"), refusalAt(0, "old")}, store.policy.Status.Refusals); diff != "" {
+	mine.publish(t.Context(), "p")
+	if diff := cmp.Diff([]v1alpha1.PolicyRefusal{refusalAt(2, "b"), refusalAt(0, "old")}, store.refusals["p"]); diff != "" {
 		t.Errorf("the other one was first (-want +got):\n%s", diff)
 	}
 	mine.Add("p", refusalAt(3, "c"))
-	mine.publish(t.Context(), later().Add(settling))
+	mine.publish(t.Context(), "p")
 	want := []v1alpha1.PolicyRefusal{refusalAt(3, "c"), refusalAt(2, "b"), refusalAt(1, "a"), refusalAt(0, "old")}
-	if diff := cmp.Diff(want, store.policy.Status.Refusals); diff != "" {
+	if diff := cmp.Diff(want, store.refusals["p"]); diff != "" {
 		t.Errorf("the next time (-want +got):\n%s", diff)
 	}
-	n := store.attempts
-	if mine.publish(t.Context(), later().Add(time.Hour)); store.attempts != n {
+	n := len(store.writes)
+	if mine.publish(t.Context(), "p"); len(store.writes) != n {
 		t.Error("nothing is pending, and it is written")
 	}
 }
@@ -138,58 +138,25 @@ func TestRefusalsOfTwoReplicas(t *testing.T) {
 func TestRefusalsWait(t *testing.T) {
 	store := storeWith()
 	r := NewRefusals(store)
-	store.before = func() error { return errDown }
-	now := time.Now()
+	store.before = func(string) error { return errDown }
 	for i := range 25 {
 		r.Add("p", refusalAt(i, "a"))
-		now = now.Add(time.Minute)
-		r.publish(t.Context(), now)
+		r.publish(t.Context(), "p")
 	}
-	if n := len(r.pending["p"]); n != remembered || store.attempts != 25 {
-		t.Errorf("%d wait after %d attempts, want the last %d", n, store.attempts, remembered)
+	if n := len(r.pending["p"]); n != remembered || len(store.writes) != 25 {
+		t.Errorf("%d wait after %d attempts, want the last %d", n, len(store.writes), remembered)
 	}
 	store.before = nil
-	r.publish(t.Context(), now.Add(time.Minute))
-	if got := store.policy.Status.Refusals; len(got) != remembered || got[0].Service != "ns/a" || !got[0].Time.Equal(new(refusalAt(24, "a").Time)) {
+	r.publish(t.Context(), "p")
+	if got := store.refusals["p"]; len(got) != remembered || got[0].Service != "ns/a" || !got[0].Time.Equal(new(refusalAt(24, "a").Time)) {
 		t.Errorf("written are %v", got)
 	}
-	store.policy = nil
+	delete(store.refusals, "p")
 	r.Add("p", refusalAt(99, "a"))
-	r.publish(t.Context(), now.Add(time.Hour))
+	r.publish(t.Context(), "p")
 	if len(r.pending) != 0 {
 		t.Errorf("a policy that is gone: %v wait", r.pending)
 	}
-}
-
-// manyPolicies is a client of every policy there could be. It fails for the one called broken.
-type manyPolicies struct {
-	client.Client
-	writes []string
-	at     []time.Duration
-	begin  time.Time
-}
-
-// Get implements client.Reader.
-func (s *manyPolicies) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	into.SetName(key.Name)
-	return nil
-}
-
-// Status implements client.StatusClient.
-func (s *manyPolicies) Status() client.SubResourceWriter { return manyStatuses{manyPolicies: s} }
-
-type manyStatuses struct {
-	client.SubResourceWriter
-	*manyPolicies
-}
-
-// Patch implements client.SubResourceWriter.
-func (s manyStatuses) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
-	s.writes, s.at = append(s.writes, o.GetName()), append(s.at, time.Since(s.begin))
-	if o.GetName() == "broken" {
-		return errDown
-	}
-	return nil
 }
 
 // A hundred policies refuse at once, one of them in a loop, and another cannot be written: ten writes a second all the same, those that
@@ -197,7 +164,14 @@ func (s manyStatuses) Patch(_ context.Context, o client.Object, _ client.Patch, 
 func TestRefusalsOfManyPoliciesAreWrittenAtABoundedRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 100
-		store := &manyPolicies{begin: time.Now()}
+		store := storeWith()
+		store.refusals["broken"], store.refusals["looping"] = nil, nil
+		store.before = func(policy string) error {
+			if policy == "broken" {
+				return errDown
+			}
+			return nil
+		}
 		r := NewRefusals(store)
 		r.Add("broken", refusalAt(0, "a"))
 		r.Add("looping", refusalAt(0, "a"))
@@ -205,6 +179,7 @@ func TestRefusalsOfManyPoliciesAreWrittenAtABoundedRate(t *testing.T) {
 		for i := range many {
 			time.Sleep(time.Millisecond)
 			want = append(want, fmt.Sprintf("p-%d", i))
+			store.refusals[want[i]] = nil
 			r.Add(want[i], refusalAt(i, "a"))
 		}
 		ctx, stop := context.WithCancel(t.Context())

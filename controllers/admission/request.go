@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
@@ -35,19 +37,28 @@ type service struct {
 
 // decode reads the Service of a request, and the one that it replaces; old is nil for a creation.
 func decode(req admission.Request) (s, old *service, err error) {
-	s = &service{}
-	if err := json.Unmarshal(req.Object.Raw, s); err != nil {
-		return nil, nil, fmt.Errorf("reading the Service of the request: %w", err)
+	if old, s, err = objectsOf[service](req.AdmissionRequest); err == nil {
+		s.Metadata.Namespace = req.Namespace
 	}
-	s.Metadata.Namespace = req.Namespace
-	if req.Operation != admissionv1.Update {
-		return s, nil, nil
+	return s, old, err
+}
+
+// objectsOf reads what was there before a request, nil for a creation, and what is to be there, nil for a deletion.
+func objectsOf[T any](req admissionv1.AdmissionRequest) (before, after *T, err error) {
+	read := func(raw []byte) *T {
+		o := new(T)
+		if problem := json.Unmarshal(raw, o); problem != nil {
+			err = fmt.Errorf("reading a %T of the request: %w", *o, problem)
+		}
+		return o
 	}
-	old = &service{}
-	if err := json.Unmarshal(req.OldObject.Raw, old); err != nil {
-		return nil, nil, fmt.Errorf("reading the Service before the request: %w", err)
+	if req.Operation != admissionv1.Create {
+		before = read(req.OldObject.Raw)
 	}
-	return s, old, nil
+	if req.Operation != admissionv1.Delete {
+		after = read(req.Object.Raw)
+	}
+	return before, after, err
 }
 
 // key names the Service; one whose name the API server has yet to generate has none.
@@ -72,12 +83,10 @@ func keeps(s, old *service) []string {
 	return s.ips()
 }
 
-// needsAddress reports whether a Service of this kind has addresses at all.
 func (s *service) needsAddress() bool {
 	return s.Spec.Type != corev1.ServiceTypeExternalName && !slices.Contains(s.ips(), corev1.ClusterIPNone)
 }
 
-// chosen returns the addresses that the request names and that the Service did not have before.
 func chosen(s, old *service) []netip.Addr {
 	var before []netip.Addr
 	if old != nil && old.needsAddress() {
@@ -98,4 +107,33 @@ func parseAll(texts []string) (all []netip.Addr, ok bool) {
 		}
 	}
 	return all, ok
+}
+
+// system are the users of the control plane, which know what they do: API servers, and kube-controller-manager with one account or with
+// one for each controller (--use-service-account-credentials).
+var system = []string{
+	"system:apiserver",
+	"system:kube-controller-manager",
+	"system:serviceaccount:kube-system:generic-garbage-collector",
+	"system:serviceaccount:kube-system:namespace-controller",
+	"system:serviceaccount:kube-system:service-cidrs-controller",
+}
+
+// trusted reports whether a request comes from the control plane or from the operator itself, whose user name is given. Guards are for
+// everybody else.
+func trusted(req admission.Request, operator string) bool {
+	user := req.UserInfo.Username
+	return slices.Contains(system, user) || operator != "" && user == operator
+}
+
+// respond answers for a guard. What it could not find out lets the request pass.
+func respond(ctx context.Context, refusal string, warnings []string, err error) admission.Response {
+	if err != nil {
+		log.FromContext(ctx).Error(err, "A request passes unseen")
+		return admission.Allowed("")
+	}
+	if refusal != "" {
+		return admission.Denied(refusal)
+	}
+	return admission.Allowed("").WithWarnings(warnings...)
 }

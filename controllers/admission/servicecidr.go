@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
@@ -41,45 +39,25 @@ type ServiceCIDRGuard struct {
 	Username string
 }
 
-var _ admission.Handler = (*ServiceCIDRGuard)(nil)
-
 // Handle implements admission.Handler.
 func (g *ServiceCIDRGuard) Handle(ctx context.Context, req admission.Request) admission.Response {
-	if trusted(req.AdmissionRequest, g.Username) || !g.Index.Synced() {
+	if trusted(req, g.Username) || !g.Index.Synced() {
 		return admission.Allowed("")
 	}
 	added, err := addedPrefixes(req.AdmissionRequest)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Letting a ServiceCIDR pass unseen", "serviceCIDR", req.Name, "user", req.UserInfo.Username)
-		return admission.Allowed("")
-	}
-	if len(added) == 0 {
-		return admission.Allowed("")
-	}
 	refusal, warnings := guardServiceCIDR(g.Mode, added, g.Index.Overlaps(added, g.Networks))
-	if refusal != "" {
-		return admission.Denied(refusal)
-	}
-	return admission.Allowed("").WithWarnings(warnings...)
+	return respond(ctx, refusal, warnings, err)
 }
 
 // addedPrefixes returns the ranges that a creation or a change adds. What is no prefix is the API server's to refuse.
-func addedPrefixes(req admissionv1.AdmissionRequest) ([]netip.Prefix, error) {
-	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
-		return nil, nil
+func addedPrefixes(req admissionv1.AdmissionRequest) (added []netip.Prefix, err error) {
+	before, after, err := objectsOf[networkingv1.ServiceCIDR](req)
+	if err != nil || after == nil {
+		return nil, err
 	}
-	var before, now networkingv1.ServiceCIDR
-	if err := json.Unmarshal(req.Object.Raw, &now); err != nil {
-		return nil, fmt.Errorf("reading the ServiceCIDR of the request: %w", err)
-	}
-	if req.Operation == admissionv1.Update {
-		if err := json.Unmarshal(req.OldObject.Raw, &before); err != nil {
-			return nil, fmt.Errorf("reading the ServiceCIDR before the request: %w", err)
-		}
-	}
-	var added []netip.Prefix
-	for _, text := range now.Spec.CIDRs {
-		if p, err := netip.ParsePrefix(text); err == nil && !slices.Contains(before.Spec.CIDRs, text) {
+	for _, text := range after.Spec.CIDRs {
+		p, err := netip.ParsePrefix(text)
+		if err == nil && (before == nil || !slices.Contains(before.Spec.CIDRs, text)) {
 			added = append(added, p.Masked())
 		}
 	}

@@ -10,25 +10,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"runtime"
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -59,10 +50,10 @@ func BenchmarkDecision(b *testing.B) {
 // BenchmarkCompile measures what a change of any policy or range costs every replica, in the background.
 func BenchmarkCompile(b *testing.B) {
 	for _, size := range []int{1, 100, 1000} {
-		w := steering.World{}
+		w := steering.Inputs{}
 		for i := range size {
 			w.Policies = append(w.Policies, tenantPolicy(i, false))
-			w.ServiceCIDRs = append(w.ServiceCIDRs, steering.NewServiceCIDR(tenantRange(i)))
+			w.ServiceCIDRs = append(w.ServiceCIDRs, addressindex.NewServiceCIDR(tenantRange(i)))
 		}
 		b.Run(fmt.Sprintf("policies=%d", size), func(b *testing.B) {
 			for b.Loop() {
@@ -70,42 +61,6 @@ func BenchmarkCompile(b *testing.B) {
 			}
 		})
 	}
-}
-
-// BenchmarkMemory says how many bytes of heap a policy with a range of its own, of two families, needs: in the caches, the index and the
-// compiled policies, after the first Service of every tenant.
-func BenchmarkMemory(b *testing.B) {
-	const size = 1000
-	b.Run("a policy with its range", func(b *testing.B) {
-		none, all := heapOf(b, 0), heapOf(b, size)
-		for b.Loop() {
-			runtime.Gosched()
-		}
-		b.ReportMetric(float64(all-none)/size, "B/policy")
-		b.ReportMetric(0, "ns/op")
-	})
-}
-
-// heapOf returns the bytes in use by a stand alone.
-func heapOf(b *testing.B, size int) uint64 {
-	b.Helper()
-	before := heap()
-	s := newStand(b, size, false)
-	for _, request := range s.requests(b, 2) {
-		s.note(b, s.steerer.Handle(b.Context(), request))
-	}
-	s.giveBack()
-	after := heap()
-	runtime.KeepAlive(s)
-	return after - before
-}
-
-func heap() uint64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
 
 // stand is a webhook beside informers that have listed what there is, and a cluster where nothing else happens.
@@ -124,33 +79,15 @@ var quiet sync.Once
 func newStand(b *testing.B, policies int, all bool) *stand {
 	b.Helper()
 	quiet.Do(func() { log.SetLogger(zap.New(zap.WriteTo(io.Discard))) })
-	listed := map[string][]kruntime.Object{"*v1.ServiceCIDR": {defaultRange()}}
-	namespaces := namespaces{}
+	namespaces := namespaceReader{}
+	in := setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf(v1alpha1.DefaultServiceCIDR, "10.96.0.0/16", "fd00:10:96::/112")}, namespaces: namespaces}
 	for i := range max(policies, 1) {
-		name := tenant(i)
-		namespaces[name] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-			"kubernetes.io/metadata.name": name, "tenant": name,
-		}}}
+		namespaces[tenant(i)] = map[string]string{"kubernetes.io/metadata.name": tenant(i), "tenant": tenant(i)}
 	}
 	for i := range policies {
-		listed["*v1alpha1.ServiceCIDRPolicy"] = append(listed["*v1alpha1.ServiceCIDRPolicy"], tenantPolicy(i, all))
-		listed["*v1.ServiceCIDR"] = append(listed["*v1.ServiceCIDR"], tenantRange(i))
+		in.policies, in.cidrs = append(in.policies, tenantPolicy(i, all)), append(in.cidrs, tenantRange(i))
 	}
-	board, index := steering.NewBoard(), addressindex.New()
-	board.Subscribe(func(_, after *steering.Snapshot) { index.SetRules(after) })
-	informers := &informers{ctx: b.Context(), listed: listed, made: map[string]toolscache.SharedIndexInformer{}}
-	for _, watch := range []func(context.Context, cache.Informers) error{board.Watch, index.Watch} {
-		if err := watch(b.Context(), informers); err != nil {
-			b.Fatal(err)
-		}
-	}
-	go func() { _ = board.Start(b.Context()) }()
-	for !board.Synced() || !index.Synced() || len(board.Current().Policies()) != policies {
-		time.Sleep(time.Millisecond)
-	}
-	return &stand{tenants: max(policies, 1), steerer: &ServiceSteerer{
-		Namespaces: namespaces, Live: namespaces, Index: index, Board: board, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
-	}}
+	return &stand{tenants: max(policies, 1), steerer: newCluster(b, in).steerer}
 }
 
 // measureAll runs the benchmarks of one case, each of which begins with the name of what is measured.
@@ -367,70 +304,5 @@ func tenantPolicy(i int, all bool) *v1alpha1.ServiceCIDRPolicy {
 }
 
 func tenantRange(i int) *networkingv1.ServiceCIDR {
-	return readyRange(tenant(i), fmt.Sprintf("10.%d.%d.0/24", 128+i/256, i%256), fmt.Sprintf("fd00:%x::/112", i+1))
-}
-
-func defaultRange() *networkingv1.ServiceCIDR {
-	return readyRange(v1alpha1.DefaultServiceCIDR, "10.96.0.0/16", "fd00:10:96::/112")
-}
-
-func readyRange(name string, cidrs ...string) *networkingv1.ServiceCIDR {
-	return &networkingv1.ServiceCIDR{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
-		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: cidrs},
-		Status: networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{
-			Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour)),
-		}}},
-	}
-}
-
-// informers are real ones of a cluster that does not change.
-type informers struct {
-	cache.Informers
-	ctx    context.Context // they live as long as the benchmark
-	listed map[string][]kruntime.Object
-	made   map[string]toolscache.SharedIndexInformer
-}
-
-// GetInformer implements cache.Informers.
-func (i *informers) GetInformer(_ context.Context, of client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
-	kind := fmt.Sprintf("%T", of)
-	if made, ok := i.made[kind]; ok {
-		return made, nil
-	}
-	list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
-	for _, o := range i.listed[kind] {
-		list.Items = append(list.Items, kruntime.RawExtension{Object: o})
-	}
-	made := toolscache.NewSharedIndexInformer(listOnce{&toolscache.ListWatch{
-		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (kruntime.Object, error) { return list, nil },
-		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
-	}}, of, 0, toolscache.Indexers{})
-	i.made[kind] = made
-	go made.Run(i.ctx.Done())
-	return made, nil
-}
-
-// listOnce lists, and does not stream the first listing by a watch.
-type listOnce struct{ *toolscache.ListWatch }
-
-// IsWatchListSemanticsUnSupported is how client-go asks for that.
-func (listOnce) IsWatchListSemanticsUnSupported() bool { return true }
-
-// namespaces is a reader of the cache: it copies, as that does.
-type namespaces map[string]*corev1.Namespace
-
-// Get implements client.Reader.
-func (n namespaces) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	found, ok := n[key.Name]
-	if !ok {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, key.Name)
-	}
-	found.DeepCopyInto(into.(*corev1.Namespace))
-	return nil
-}
-
-// List implements client.Reader.
-func (namespaces) List(context.Context, client.ObjectList, ...client.ListOption) error {
-	panic("nobody lists namespaces for a request")
+	return rangeOf(tenant(i), fmt.Sprintf("10.%d.%d.0/24", 128+i/256, i%256), fmt.Sprintf("fd00:%x::/112", i+1))
 }

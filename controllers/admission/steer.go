@@ -11,7 +11,6 @@ import (
 	jsonpatch "gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -19,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -36,7 +35,7 @@ type ServiceSteerer struct {
 	// Namespaces reads from the cache, Live from the API server itself: a namespace may be younger than what the cache has.
 	Namespaces, Live client.Reader
 	Index            *addressindex.Index
-	Board            *steering.Board
+	Policies         *steering.Cache
 	// Leader answers requests for addresses in the place of this replica. Nil: this replica answers all.
 	Leader   Leader
 	Refusals *Refusals
@@ -48,8 +47,6 @@ type Leader interface {
 	// Review returns the leader's answer to a request; false if this replica leads, or the leader does not answer.
 	Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool)
 }
-
-var _ admission.Handler = (*ServiceSteerer)(nil)
 
 // errNoNamespace says that there is no such namespace. The API server finds that out before it asks: the request is not its own, or the
 // namespace has just gone.
@@ -76,7 +73,7 @@ const (
 )
 
 func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (admission.Response, string) {
-	if !h.Index.Synced() || !h.Board.Synced() {
+	if !h.Index.Synced() || !h.Policies.Synced() {
 		return admission.Allowed(""), left
 	}
 	s, old, err := decode(req)
@@ -84,7 +81,7 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 		return h.pass(ctx, req, err)
 	}
 	named := chosen(s, old)
-	if h.Leader != nil && len(named)+len(missing(s, old, h.Board.Current().Families())) > 0 {
+	if h.Leader != nil && len(named)+len(missing(s, old, h.Policies.Current().Families())) > 0 {
 		if response, ok := h.Leader.Review(ctx, &req.AdmissionRequest); ok {
 			return admission.Response{AdmissionResponse: *response}, handedOn
 		}
@@ -109,7 +106,6 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 
 func isDryRun(req admission.Request) bool { return req.DryRun != nil && *req.DryRun }
 
-// pass lets a request pass that could not be understood.
 func (h *ServiceSteerer) pass(ctx context.Context, req admission.Request, err error) (admission.Response, string) {
 	log.FromContext(ctx).Error(err, "A Service passes unsteered", "namespace", req.Namespace, "name", req.Name)
 	return admission.Allowed(""), failed
@@ -117,7 +113,7 @@ func (h *ServiceSteerer) pass(ctx context.Context, req admission.Request, err er
 
 // gather collects what decide needs. named are the addresses that the request names.
 func (h *ServiceSteerer) gather(ctx context.Context, s, old *service, named []netip.Addr) (inputs, error) {
-	in := inputs{service: s, old: old, snapshot: h.Board.Current()}
+	in := inputs{service: s, old: old, policies: h.Policies.Current()}
 	in.subject = steering.Service{NamespacedName: s.key(), Labels: s.Metadata.Labels}
 	var err error
 	if in.subject.NamespaceLabels, err = h.namespaceLabels(ctx, s.Metadata.Namespace); err != nil {
@@ -131,29 +127,27 @@ func (h *ServiceSteerer) gather(ctx context.Context, s, old *service, named []ne
 
 // namespaceLabels reads the labels of a namespace. Many Services are created in the moment after their namespace.
 func (h *ServiceSteerer) namespaceLabels(ctx context.Context, name string) (map[string]string, error) {
-	namespace := &corev1.Namespace{}
-	err := h.Namespaces.Get(ctx, client.ObjectKey{Name: name}, namespace)
-	if apierrors.IsNotFound(err) {
-		err = h.Live.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	for _, reader := range []client.Reader{h.Namespaces, h.Live} {
+		namespace, err := objects.Get(ctx, reader, types.NamespacedName{Name: name}, &corev1.Namespace{})
+		if err != nil {
+			return nil, err
+		}
+		if namespace != nil {
+			return namespace.Labels, nil
+		}
 	}
-	if apierrors.IsNotFound(err) {
-		return nil, errNoNamespace
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading namespace %s: %w", name, err)
-	}
-	return namespace.Labels, nil
+	return nil, errNoNamespace
 }
 
 // choiceOf looks up an address that a request names.
 func (h *ServiceSteerer) choiceOf(ctx context.Context, a netip.Addr, subject types.NamespacedName) choice {
 	c := choice{address: a, state: h.Index.State(a)}
-	if r, ok := h.Index.Resting(a); ok {
-		c.rest = &r
+	if r, ok := h.Index.Cooling(a); ok {
+		c.coolDown = &r
 	}
 	// A Service without a name may be any of those that are being created with generateName.
 	to, ok := h.Index.HandedTo(a)
-	c.ours = ok && subject.Name != "" && to.Service == subject
+	c.ours = ok && subject.Name != "" && to == subject
 	for _, other := range h.Index.Claims(a) {
 		if other != subject && h.holds(ctx, other, a) {
 			c.holder = other
@@ -182,7 +176,7 @@ func (h *ServiceSteerer) refuse(in inputs, r *steering.Refusal, dryRun bool) adm
 // rehearse answers a dry run: what would be refused for want of an address is refused, and nothing is handed out.
 func (h *ServiceSteerer) rehearse(in inputs, d decision) (admission.Response, string) {
 	for _, s := range d.fill {
-		if len(s.reserved) > 0 || !h.Index.Full(allocator.Lot{Tiers: s.route.Tiers, Yield: true}) {
+		if len(s.reserved) > 0 || !h.Index.Full(s.route.Tiers) {
 			continue
 		}
 		if r := full(in, s); r != nil {
@@ -233,7 +227,6 @@ func (h *ServiceSteerer) missing() *steering.Refusal {
 		"try again, or add a ServiceCIDR", claimed-covered)}
 }
 
-// patch answers with the addresses that the Service has and those that were found.
 func patch(d decision, found []netip.Addr) admission.Response {
 	all := append([]string{}, d.have...)
 	for _, a := range found {

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -46,26 +45,6 @@ func keeping(name, address, service string) func(*v1alpha1.ServiceCIDRPolicySpec
 	}
 }
 
-func TestServiceGetsAddressesOfItsPolicy(t *testing.T) {
-	c := newCluster(t, blue(nil))
-	four, six := usableOf("10.0.1.0/29"), usableOf("fd00:1::/125")
-	got := c.create(t, dualStack(corev1Service("a")))
-	if !got.Allowed || len(got.IPs) != 2 || got.IP != got.IPs[0] || !slices.Contains(four, got.IPs[0]) || !slices.Contains(six, got.IPs[1]) {
-		t.Fatalf("the answer is %+v", got)
-	}
-	if n := c.steerer.Index.InFlight(); n != 2 {
-		t.Errorf("%d addresses are in flight, want both", n)
-	}
-	if err := c.accept("a", got.IPs...); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "nothing is in flight any more", func() bool { return c.steerer.Index.InFlight() == 0 })
-	c.expectAtRest(t, nil)
-	if len(c.writes) != 0 {
-		t.Errorf("a draw wrote %v", c.writes)
-	}
-}
-
 // The API server may ask twice about one Service, with what was filled in the first time.
 func TestAskedAgain(t *testing.T) {
 	s := blue(keeping("r", "10.0.1.2", "ns/a"))
@@ -78,7 +57,7 @@ func TestAskedAgain(t *testing.T) {
 	if diff := cmp.Diff(answer{Allowed: true}, again); diff != "" {
 		t.Errorf("asked again (-want +got):\n%s", diff)
 	}
-	if to, ok := c.steerer.Index.HandedTo(netip.MustParseAddr(first.IP)); !ok || to.Service.Name != "a" {
+	if to, ok := c.steerer.Index.HandedTo(netip.MustParseAddr(first.IP)); !ok || to.Name != "a" {
 		t.Errorf("it is handed (%v) to %v", ok, to)
 	}
 	for name, want := range map[string]bool{"a": true, "b": false} {
@@ -177,15 +156,6 @@ func TestReservedForTheService(t *testing.T) {
 		await(t, "nothing is in flight any more", func() bool { return c.steerer.Index.InFlight() == 0 })
 		c.expectAtRest(t, map[string]string{"10.0.1.3": v1alpha1.PurposeReservation, "10.0.1.4": v1alpha1.PurposeReservation})
 	})
-	t.Run("by asking", func(t *testing.T) {
-		c := newCluster(t, reserved())
-		if diff := cmp.Diff(answer{Allowed: true}, c.create(t, corev1Service("a", "10.0.1.3"))); diff != "" {
-			t.Fatalf("(-want +got):\n%s", diff)
-		}
-		if err := c.accept("a", "10.0.1.3"); err != nil {
-			t.Error(err)
-		}
-	})
 	t.Run("by asking for one, and the other without", func(t *testing.T) {
 		c := newCluster(t, reserved())
 		got := c.create(t, dualStack(corev1Service("a", "fd00:1::4")))
@@ -221,92 +191,6 @@ func TestReservedForTheService(t *testing.T) {
 			"10.0.1.4": v1alpha1.PurposeReservation, "fd00:1::4": v1alpha1.PurposeReservation,
 		})
 	})
-	t.Run("others are refused", func(t *testing.T) {
-		c := newCluster(t, reserved())
-		for ip, want := range map[string]string{
-			"10.0.1.2": `ServiceCIDRPolicy "blue": the address 10.0.1.2 is kept for Service ns/a by the reservation "four"; choose another address, or leave the choice to the cluster`,
-			"10.0.1.4": `ServiceCIDRPolicy "blue": the address 10.0.1.4 is kept for nobody by the reservation "nobody"; choose another address, or leave the choice to the cluster`,
-		} {
-			if diff := cmp.Diff(answer{Message: want}, c.create(t, corev1Service("b", ip))); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		}
-		if len(c.writes) > 0 {
-			t.Errorf("a refusal wrote %v", c.writes)
-		}
-	})
-}
-
-// An address that rests goes back to whoever had it, by asking; to nobody else by asking; and to whoever draws when nothing else is left.
-func TestRestingAddresses(t *testing.T) {
-	released := time.Now().Add(-time.Minute).UTC().Truncate(time.Second)
-	resting := func() setting {
-		s := blue(func(s *v1alpha1.ServiceCIDRPolicySpec) { s.CoolDown = &metav1.Duration{Duration: time.Hour} })
-		for i, ip := range usableOf("10.0.1.0/29") {
-			at := released.Add(-time.Duration(i) * time.Second)
-			s.addresses = append(s.addresses, ourAddress(ip, v1alpha1.PurposeCooling, map[string]string{
-				v1alpha1.AnnotationLastService: "ns/a", v1alpha1.AnnotationReleased: at.Format(time.RFC3339Nano),
-			}))
-		}
-		return s
-	}
-	c := newCluster(t, resting())
-	want := answer{Message: `ServiceCIDRPolicy "blue": the address 10.0.1.1 cools down until ` + released.Add(time.Hour).Format(time.RFC3339) +
-		` after Service ns/a had it; choose another address, or leave the choice to the cluster`}
-	if diff := cmp.Diff(want, c.create(t, corev1Service("b", "10.0.1.1"))); diff != "" {
-		t.Errorf("another Service (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(answer{Allowed: true}, c.create(t, corev1Service("a", "10.0.1.1"))); diff != "" {
-		t.Errorf("the Service that had it (-want +got):\n%s", diff)
-	}
-	if err := c.accept("a", "10.0.1.1"); err != nil {
-		t.Error(err)
-	}
-	for _, ip := range []string{"10.0.1.6", "10.0.1.5", "10.0.1.4", "10.0.1.3", "10.0.1.2"} {
-		got := c.create(t, corev1Service("x"))
-		if got.IP != ip {
-			t.Fatalf("the answer is %+v, want %s, which rests for longest", got, ip)
-		}
-		if err := c.accept("x"+ip[7:], ip); err != nil {
-			t.Error(err)
-		}
-	}
-	if got := c.create(t, corev1Service("y")); got.Allowed {
-		t.Errorf("the answer is %+v, want a refusal", got)
-	}
-}
-
-// A dry run refuses what would be refused, and leaves nothing behind: no address, no claim, nothing deleted, nothing noted.
-func TestDryRun(t *testing.T) {
-	s := blue(keeping("r", "10.0.1.2", "ns/a"))
-	s.addresses = append(s.addresses, ourAddress("10.0.1.2", v1alpha1.PurposeReservation, nil))
-	for _, ip := range usableOf("fd00:1::/125") {
-		s.services = append(s.services, corev1Service("s"+strings.ReplaceAll(ip, ":", "-"), ip))
-	}
-	c := newCluster(t, s)
-	dry := true
-	ask := func(s *corev1.Service) answer {
-		return c.ask(t, admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, DryRun: &dry, Object: rawOf(t, s)}})
-	}
-	for name, tc := range map[string]struct {
-		service *corev1.Service
-		allowed bool
-	}{
-		"reserved for it":         {corev1Service("a"), true},
-		"reserved for it, asked":  {corev1Service("a", "10.0.1.2"), true},
-		"drawn":                   {corev1Service("b"), true},
-		"chosen":                  {corev1Service("b", "10.0.1.3"), true},
-		"reserved for another":    {corev1Service("b", "10.0.1.2"), false},
-		"no IPv6 address is left": {dualStack(corev1Service("b")), false},
-	} {
-		if got := ask(tc.service); got.Allowed != tc.allowed || got.IPs != nil {
-			t.Errorf("%s: %+v, want allowed %v and nothing filled in", name, got, tc.allowed)
-		}
-	}
-	c.expectAtRest(t, map[string]string{"10.0.1.2": v1alpha1.PurposeReservation})
-	if len(c.writes) > 0 || len(c.steerer.Refusals.pending) > 0 {
-		t.Errorf("written %v, noted %v", c.writes, c.steerer.Refusals.pending)
-	}
 }
 
 // What goes wrong here lets the request pass.
@@ -355,56 +239,12 @@ func TestYoungNamespace(t *testing.T) {
 	}
 }
 
-// Many Services at once, of three replicas that hand on what they are asked: each gets an address of its own.
-func TestManyAtOnce(t *testing.T) {
-	s := setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.0.0/24", "fd00::/120")}}
-	c := newCluster(t, s)
-	s.namespaces = namespaceReader{"ns": nil}
-	replicas := []*ServiceSteerer{c.steerer, c.replica(t, s), c.replica(t, s)}
-	for _, follower := range replicas[1:] {
-		follower.Leader = leaderFunc(func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool) {
-			return completed(t, c.steerer.Handle(ctx, admission.Request{AdmissionRequest: *r}), *r), true
-		})
-	}
-	var mu sync.Mutex
-	var all []string
-	var wg sync.WaitGroup
-	for i := range 90 {
-		wg.Go(func() {
-			got := askOf(t, replicas[i%len(replicas)], admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-				Operation: admissionv1.Create, Object: rawOf(t, dualStack(corev1Service(fmt.Sprint("s", i)))),
-			}})
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, got.IPs...)
-		})
-	}
-	wg.Wait()
-	slices.Sort(all)
-	if n := len(all); len(slices.Compact(all)) != n || n != 180 {
-		t.Errorf("%d addresses were handed out, %d different ones; want 180", n, len(slices.Compact(all)))
-	}
-	for i, follower := range replicas[1:] {
-		if n := follower.Index.InFlight(); n > 0 {
-			t.Errorf("replica %d has drawn %d addresses by itself", i+1, n)
-		}
-	}
-}
-
 // leaderFunc is a Leader.
 type leaderFunc func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool)
 
 // Review implements Leader.
 func (f leaderFunc) Review(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool) {
 	return f(ctx, r)
-}
-
-// completed is a response as it is written: its patches are bytes.
-func completed(t *testing.T, r admission.Response, to admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	if err := r.Complete(admission.Request{AdmissionRequest: to}); err != nil {
-		t.Error(err)
-	}
-	return &r.AdmissionResponse
 }
 
 // Who does not lead answers by itself what needs no address, and everything when the leader does not answer.

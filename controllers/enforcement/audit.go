@@ -32,16 +32,16 @@ type violation struct {
 	policy  string
 	service types.NamespacedName
 	uid     types.UID
-	// since is when it was first seen, told whether it has been confirmed.
-	since time.Time
-	told  bool
+	// since is when it was first seen, confirmed whether it has lasted.
+	since     time.Time
+	confirmed bool
 }
 
 // violations are all of them by their addresses. The zero value is ready; it is safe for concurrent use.
 type violations struct {
-	mu       sync.Mutex
-	found    map[netip.Addr]violation
-	byPolicy map[string]map[netip.Addr]types.NamespacedName // those that were confirmed
+	mu        sync.Mutex
+	found     map[netip.Addr]violation
+	confirmed int
 }
 
 // note keeps what was seen of an address, nil for nothing. It returns the policies for which the confirmed violations are others now, whether this one is new among
@@ -49,46 +49,38 @@ type violations struct {
 func (v *violations) note(a netip.Addr, seen *violation, now time.Time) (policies []string, news bool, wait time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.found == nil {
-		v.found, v.byPolicy = map[netip.Addr]violation{}, map[string]map[netip.Addr]types.NamespacedName{}
-	}
 	was, known := v.found[a]
 	same := known && seen != nil && was.policy == seen.policy && was.uid == seen.uid
 	if known && !same {
 		delete(v.found, a)
-		if was.told {
-			delete(v.byPolicy[was.policy], a)
+		if was.confirmed {
+			v.confirmed--
 			policies = append(policies, was.policy)
 		}
 	}
-	switch {
-	case seen == nil, same && was.told:
+	if seen == nil || same && was.confirmed {
 		return policies, false, 0
-	case !same:
-		seen.since = now
-		v.found[a] = *seen
-		return policies, false, confirm
-	case now.Sub(was.since) < confirm:
-		return policies, false, confirm - now.Sub(was.since)
 	}
-	was.told = true
+	if !same {
+		was = *seen
+		was.since = now
+	}
+	if wait = confirm - now.Sub(was.since); wait <= 0 {
+		was.confirmed = true
+		v.confirmed++
+		policies, news, wait = append(policies, was.policy), true, 0
+	}
+	if v.found == nil {
+		v.found = map[netip.Addr]violation{}
+	}
 	v.found[a] = was
-	if v.byPolicy[was.policy] == nil {
-		v.byPolicy[was.policy] = map[netip.Addr]types.NamespacedName{}
-	}
-	v.byPolicy[was.policy][a] = was.service
-	return append(policies, was.policy), true, 0
+	return policies, news, wait
 }
 
-// count is how many were confirmed.
 func (v *violations) count() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	n := 0
-	for _, of := range v.byPolicy {
-		n += len(of)
-	}
-	return n
+	return v.confirmed
 }
 
 // namesShown is how many Services a message names.
@@ -99,15 +91,16 @@ func (v *violations) of(policy string) (n int, first []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var addresses []netip.Addr
-	for a := range v.byPolicy[policy] {
-		i, _ := slices.BinarySearchFunc(addresses, a, netip.Addr.Compare)
-		addresses = slices.Insert(addresses, i, a)
-		addresses = addresses[:min(len(addresses), namesShown)]
+	for a, of := range v.found {
+		if of.confirmed && of.policy == policy {
+			addresses = append(addresses, a)
+		}
 	}
-	for _, a := range addresses {
-		first = append(first, fmt.Sprintf("Service %s has %s", v.byPolicy[policy][a], a))
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	for _, a := range addresses[:min(len(addresses), namesShown)] {
+		first = append(first, fmt.Sprintf("Service %s has %s", v.found[a].service, a))
 	}
-	return len(v.byPolicy[policy]), first
+	return len(addresses), first
 }
 
 // audit looks whether a Service has an address that is kept for others.
@@ -124,10 +117,8 @@ func (r *Reconciler) audit(ctx context.Context, a netip.Addr) (reconcile.Result,
 	if len(policies) > 0 {
 		metrics.ExclusiveViolations.Set(float64(r.violations.count()))
 	}
-	for _, name := range policies {
-		r.wake.add(Request{Policy: name})
-	}
-	if news && r.pace.mayTell() {
+	r.reportSoon(policies...)
+	if news && r.events.Allow() {
 		// Related keeps client-go from taking the events about two addresses of one Service for one.
 		related := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: a.String()}}
 		r.Events.Eventf(s, related, corev1.EventTypeWarning, reasonForeign, "Audit",
@@ -140,7 +131,7 @@ func (r *Reconciler) audit(ctx context.Context, a netip.Addr) (reconcile.Result,
 // Services are not in the cache: they are read where they make a difference.
 func (r *Reconciler) stranger(ctx context.Context, a netip.Addr) (*corev1.Service, *steering.Policy, error) {
 	rules := r.Policies.Current()
-	for _, name := range slices.SortedFunc(slices.Values(r.Addresses.Claims(a)), byName) {
+	for _, name := range slices.SortedFunc(slices.Values(r.Index.Claims(a)), byName) {
 		namespace := &corev1.Namespace{}
 		if err := r.Client.Get(ctx, client.ObjectKey{Name: name.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
 			return nil, nil, fmt.Errorf("reading namespace %s: %w", name.Namespace, err)

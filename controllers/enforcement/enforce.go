@@ -20,14 +20,14 @@ const (
 	together = 500 * time.Millisecond
 )
 
-// objects is how the objects that the API server is given are. The zero value knows nothing; it is safe for concurrent use.
-type objects struct {
+// installed is how the objects that the API server is given are. The zero value knows nothing; it is safe for concurrent use.
+type installed struct {
 	mu sync.Mutex
 	// written is when the objects were last written or deleted, content what they were given; nil if they were deleted.
 	written time.Time
 	content *steering.Enforced
 	// rules are what content was made of.
-	rules *steering.Snapshot
+	rules *steering.Compiled
 	// err is why they could not be written, nil if they are there.
 	err error
 }
@@ -36,11 +36,11 @@ type objects struct {
 func (r *Reconciler) enforce(ctx context.Context) (reconcile.Result, error) {
 	rules := r.Policies.Current()
 	var want *steering.Enforced
-	if wanted(rules) {
+	if slices.ContainsFunc(rules.Policies(), enforced) {
 		enforced := rules.Enforce(room)
 		want = &enforced
 	}
-	wait, changed := r.objects.due(want, r.Clock.Now())
+	wait, changed := r.installed.due(want, r.Clock.Now())
 	switch {
 	case want == nil && !changed:
 		return reconcile.Result{}, nil
@@ -53,10 +53,10 @@ func (r *Reconciler) enforce(ctx context.Context) (reconcile.Result, error) {
 	} else {
 		err = uninstall(ctx, r.Client)
 	}
-	if news := r.objects.note(want, rules, err, r.Clock.Now()); news || changed {
+	if news := r.installed.note(want, rules, err, r.Clock.Now()); news || changed {
 		for _, p := range rules.Policies() {
 			if enforced(p) {
-				r.wake.add(Request{Policy: p.Name})
+				r.reportSoon(p.Name)
 			}
 		}
 	}
@@ -66,17 +66,13 @@ func (r *Reconciler) enforce(ctx context.Context) (reconcile.Result, error) {
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// wanted reports whether any policy wants to be enforced by the API server.
-func wanted(rules *steering.Snapshot) bool {
-	return slices.ContainsFunc(rules.Policies(), enforced)
-}
-
+// enforced reports whether a policy wants to be enforced by the API server.
 func enforced(p *steering.Policy) bool {
 	return p.Exclusive && p.Enforcement == v1alpha1.EnforcementAPIServer
 }
 
 // due returns how long to wait until the objects are written, 0 for now, and whether they will have another content.
-func (o *objects) due(want *steering.Enforced, now time.Time) (wait time.Duration, changed bool) {
+func (o *installed) due(want *steering.Enforced, now time.Time) (wait time.Duration, changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	age := now.Sub(o.written)
@@ -87,7 +83,7 @@ func (o *objects) due(want *steering.Enforced, now time.Time) (wait time.Duratio
 }
 
 // note keeps what has become of the objects, and reports whether that is something new.
-func (o *objects) note(content *steering.Enforced, rules *steering.Snapshot, err error, now time.Time) bool {
+func (o *installed) note(content *steering.Enforced, rules *steering.Compiled, err error, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	news := o.written.IsZero() || (err == nil) != (o.err == nil)
@@ -95,8 +91,7 @@ func (o *objects) note(content *steering.Enforced, rules *steering.Snapshot, err
 	return news
 }
 
-// state says how far the API server has what it needs to enforce a policy.
-func (o *objects) state(p *steering.Policy) state {
+func (o *installed) state(p *steering.Policy) state {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s := state{err: o.err, written: o.content != nil && o.err == nil && same(o.rules.Policy(p.Name), p)}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
@@ -237,13 +238,13 @@ var _ = Describe("The API server", Ordered, ContinueOnFailure, func() {
 })
 
 // compiled are the rules that these policies make of the ServiceCIDRs that are there.
-func compiled(ctx context.Context, policies ...*v1alpha1.ServiceCIDRPolicy) *steering.Snapshot {
+func compiled(ctx context.Context, policies ...*v1alpha1.ServiceCIDRPolicy) *steering.Compiled {
 	GinkgoHelper()
-	w := steering.World{Policies: policies}
+	w := steering.Inputs{Policies: policies}
 	list := &networkingv1.ServiceCIDRList{}
 	Expect(admin.List(ctx, list)).To(Succeed())
 	for i := range list.Items {
-		w.ServiceCIDRs = append(w.ServiceCIDRs, steering.NewServiceCIDR(&list.Items[i]))
+		w.ServiceCIDRs = append(w.ServiceCIDRs, addressindex.NewServiceCIDR(&list.Items[i]))
 	}
 	return steering.Compile(w)
 }

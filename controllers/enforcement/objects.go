@@ -21,22 +21,18 @@ import (
 // room is how many bytes the ExclusiveRanges may have, roughly. etcd takes 1.5 MiB.
 const room = 1 << 20
 
-// Objects are the resources of the objects, all of the name v1alpha1.ExclusiveRangesName, in the order in which they are deleted: without its binding a policy is
-// not evaluated.
-func Objects() []schema.GroupVersionResource {
-	return []schema.GroupVersionResource{
-		admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicybindings"),
-		admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies"),
-		v1alpha1.GroupVersion.WithResource("exclusiveranges"),
-	}
+// Object is what the API server is given, of the name v1alpha1.ExclusiveRangesName.
+type Object struct {
+	schema.GroupVersion
+	Kind, Resource string
 }
 
-// kinds are the kinds of the same objects.
-func kinds() []schema.GroupVersionKind {
-	return []schema.GroupVersionKind{
-		admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
-		admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"),
-		v1alpha1.GroupVersion.WithKind("ExclusiveRanges"),
+// Objects are all of them, in the order in which they are deleted: without its binding a policy is not evaluated.
+func Objects() []Object {
+	return []Object{
+		{admissionregistrationv1.SchemeGroupVersion, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"},
+		{admissionregistrationv1.SchemeGroupVersion, "ValidatingAdmissionPolicy", "validatingadmissionpolicies"},
+		{v1alpha1.GroupVersion, "ExclusiveRanges", "exclusiveranges"},
 	}
 }
 
@@ -140,11 +136,11 @@ func apply(ctx context.Context, c client.Client, object any) (*unstructured.Unst
 
 // uninstall deletes the objects, as far as they are there.
 func uninstall(ctx context.Context, c client.Client) error {
-	for _, kind := range kinds() {
+	for _, one := range Objects() {
 		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ExclusiveRangesName}}
-		o.SetGroupVersionKind(kind)
+		o.SetGroupVersionKind(one.WithKind(one.Kind))
 		if err := c.Delete(ctx, o); err != nil && !notServed(err) {
-			return fmt.Errorf("deleting the %s: %w", kind.Kind, err)
+			return fmt.Errorf("deleting the %s: %w", one.Kind, err)
 		}
 	}
 	return nil

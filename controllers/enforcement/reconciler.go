@@ -3,11 +3,14 @@ package enforcement
 import (
 	"context"
 	"maps"
+	"math"
 	"net/netip"
+	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -21,17 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
-
-// Addresses says which addresses Services have; *addressindex.Index does.
-type Addresses interface {
-	// Claims returns the Services whose spec.clusterIPs have the address.
-	Claims(netip.Addr) []types.NamespacedName
-	// Used returns the first limit used addresses of a span, ascending.
-	Used(s allocator.Span, limit int) []netip.Addr
-}
 
 // Request is what to look at: an address, a policy, or, the zero Request, what the API server is given.
 type Request struct {
@@ -45,21 +40,27 @@ type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client client.Client
 	// Live reads from the API server itself.
-	Live      client.Reader
-	Policies  steering.Policies
-	Addresses Addresses
-	// Changed is a source of addresses that Services began or ceased to have.
-	Changed source.TypedSource[Request]
-	Events  events.EventRecorder
-	Clock   clock.PassiveClock
+	Live     client.Reader
+	Policies *steering.Cache
+	// Index says which addresses Services have.
+	Index  *addressindex.Index
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
 
-	objects    objects
+	installed  installed
 	violations violations
-	pace       pace
-	wake       wake
+	// writes bounds the writes of conditions, events those on Services, of which there may be many at once: condition and metric count them all.
+	writes, events *rate.Limiter
+	queue          workqueue.TypedRateLimitingInterface[Request]
 }
 
-var _ reconcile.TypedReconciler[Request] = (*Reconciler)(nil)
+const (
+	// reportDelay is how long reports of a policy are gathered: each is a write.
+	reportDelay = 500 * time.Millisecond
+	// writesASecond bounds the writes of the conditions of all policies.
+	writesASecond               = 100
+	eventsASecond, eventsAtOnce = 5, 50
+)
 
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
@@ -70,11 +71,16 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			return !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels)
 		},
 	}
+	r.writes, r.events = rate.NewLimiter(writesASecond, writesASecond), rate.NewLimiter(eventsASecond, eventsAtOnce)
+	keepQueue := source.TypedFunc[Request](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[Request]) error {
+		r.queue = queue
+		return nil
+	})
 	return builder.TypedControllerManagedBy[Request](mgr).
 		Named("enforcement").
+		WatchesRawSource(keepQueue).
 		WatchesRawSource(r.changes()).
-		WatchesRawSource(&r.wake).
-		WatchesRawSource(r.Changed).
+		WatchesRawSource(addressindex.Map(r.Index.Addresses(), r.audits)).
 		WatchesRawSource(source.TypedKind(mgr.GetCache(), &corev1.Namespace{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofNamespace), relabelled)).
 		WithOptions(controller.TypedOptions[Request]{
 			MaxConcurrentReconciles: 2,
@@ -95,14 +101,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request Request) (reconcile.
 	}
 }
 
-// Audits returns what to look at when an address changes: those that no policy has exclusively are nothing to look at.
-func Audits(p steering.Policies) func(netip.Addr) []Request {
-	return func(a netip.Addr) []Request {
-		if p.Current().Owner(a) == nil {
-			return nil
-		}
-		return []Request{{Address: a}}
+// reportSoon has the conditions of policies looked at.
+func (r *Reconciler) reportSoon(policies ...string) {
+	for _, name := range policies {
+		r.queue.AddAfter(Request{Policy: name}, reportDelay)
 	}
+}
+
+// audits returns what to look at when an address changes: those that no policy has exclusively are nothing to look at.
+func (r *Reconciler) audits(a netip.Addr) []Request {
+	if r.Policies.Current().Owner(a) == nil {
+		return nil
+	}
+	return []Request{{Address: a}}
 }
 
 // ofNamespace returns the addresses of the Services of a namespace: its labels have changed.
@@ -112,18 +123,45 @@ func (r *Reconciler) ofNamespace(ctx context.Context, n *corev1.Namespace) []Req
 		return nil // the cache is not there any more
 	}
 	var out []Request
-	for _, s := range list.Items {
-		for _, text := range s.Spec.ClusterIPs {
-			if a, err := netip.ParseAddr(text); err == nil {
-				out = append(out, Audits(r.Policies)(a)...)
-			}
+	for i := range list.Items {
+		for _, a := range addressindex.ClusterIPs(&list.Items[i]) {
+			out = append(out, r.audits(a)...)
 		}
 	}
 	return out
 }
 
+// changes is a source of what a change of policies or ranges makes worth a look: what the API server is given, each policy that has changed, and the used
+// addresses of the ranges that it had or has.
+func (r *Reconciler) changes() *steering.Changes[Request] {
+	seen := steering.Compile(steering.Inputs{})
+	return steering.NewChanges(r.Policies, func() []Request {
+		now := r.Policies.Current()
+		requests := between(seen, now, r.used)
+		seen = now
+		return requests
+	})
+}
+
 // used returns the addresses of a prefix that are in use.
 func (r *Reconciler) used(p netip.Prefix) []netip.Addr {
-	const all = 1 << 30
-	return r.Addresses.Used(steering.SpanOf(p), all)
+	return r.Index.Used(steering.SpanOf(p), math.MaxInt)
+}
+
+// between returns what differs between two compilations. used returns the used addresses of a range.
+func between(before, after *steering.Compiled, used func(netip.Prefix) []netip.Addr) []Request {
+	out := []Request{{}}
+	touched := sets.New[netip.Prefix]()
+	for _, p := range slices.Concat(before.Policies(), after.Policies()) {
+		if !same(before.Policy(p.Name), after.Policy(p.Name)) {
+			out = append(out, Request{Policy: p.Name})
+			touched.Insert(p.Claimed...)
+		}
+	}
+	for prefix := range touched {
+		for _, a := range used(prefix) {
+			out = append(out, Request{Address: a})
+		}
+	}
+	return out
 }

@@ -3,12 +3,8 @@ package enforcement
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
-	"sync"
-	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,7 +29,6 @@ const (
 	reasonForeigners   = "ServicesOfOthers"
 )
 
-// state is how far the API server has what it needs to enforce a policy.
 type state struct {
 	written, leftOut bool
 	err              error
@@ -91,45 +86,34 @@ func (r *Reconciler) report(ctx context.Context, name string) (reconcile.Result,
 		return reconcile.Result{}, client.IgnoreNotFound(err) // the change of policies that tells of it wakes us
 	}
 	n, first := r.violations.of(name)
-	want := conditions(p, r.objects.state(p), n, first)
-	if says(o.Status.Conditions, want) {
-		return reconcile.Result{}, nil
-	}
-	if left := r.pace.left(name, r.Clock.Now()); left > 0 {
-		return reconcile.Result{RequeueAfter: left}, nil
-	}
-	if err := r.pace.wait(ctx); err != nil {
-		return reconcile.Result{}, err
-	}
+	want := conditions(p, r.installed.state(p), n, first)
+	mine := ours(o.Status.Conditions)
 	for i := range want {
 		want[i].LastTransitionTime = metav1.NewTime(r.Clock.Now())
-		if was := meta.FindStatusCondition(o.Status.Conditions, want[i].Type); was != nil && was.Status == want[i].Status {
+		if was := meta.FindStatusCondition(mine, want[i].Type); was != nil && was.Status == want[i].Status {
 			want[i].LastTransitionTime = was.LastTransitionTime
 		}
+	}
+	if equality.Semantic.DeepEqual(mine, want) {
+		return reconcile.Result{}, nil
+	}
+	if err := r.writes.Wait(ctx); err != nil {
+		return reconcile.Result{}, err
 	}
 	if err := r.apply(ctx, o, want); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return reconcile.Result{}, fmt.Errorf("writing conditions of ServiceCIDRPolicy %s: %w", name, err)
 	}
-	r.pace.wrote(name, r.Clock.Now())
 	return reconcile.Result{}, nil
 }
 
-// says reports whether of our conditions those that are wanted are there, and no other.
-func says(have, want []metav1.Condition) bool {
+// ours are those conditions that this controller writes, in their order.
+func ours(all []metav1.Condition) (out []metav1.Condition) {
 	for _, kind := range []string{v1alpha1.PolicyEnforced, v1alpha1.PolicyViolated} {
-		is, should := meta.FindStatusCondition(have, kind), meta.FindStatusCondition(want, kind)
-		if (is == nil) != (should == nil) {
-			return false
-		}
-		if is != nil {
-			should := *should
-			should.LastTransitionTime = is.LastTransitionTime
-			if is.Status != should.Status || !equality.Semantic.DeepEqual(*is, should) {
-				return false
-			}
+		if c := meta.FindStatusCondition(all, kind); c != nil {
+			out = append(out, *c)
 		}
 	}
-	return true
+	return out
 }
 
 // apply writes our conditions, and takes away those of them that are not wanted. The UID keeps them from a policy of the same name that was created since.
@@ -148,59 +132,4 @@ func (r *Reconciler) apply(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, w
 	}}
 	return r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(body),
 		client.FieldOwner(v1alpha1.ManagerEnforcement), client.ForceOwnership)
-}
-
-const (
-	// every is how often the conditions of a policy are written at most; writesASecond bounds those of all policies together.
-	every         = 2 * time.Second
-	writesASecond = 100
-	// eventsASecond bounds the events on Services, of which there may be many at once: condition and metric count them all.
-	eventsASecond, eventsAtOnce = 5, 50
-)
-
-// pace bounds writes. The zero value is ready; it is safe for concurrent use.
-type pace struct {
-	mu     sync.Mutex
-	last   map[string]time.Time
-	writes *rate.Limiter
-	events *rate.Limiter
-}
-
-func (p *pace) limiters() (writes, events *rate.Limiter) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.writes == nil {
-		p.writes, p.events = rate.NewLimiter(writesASecond, writesASecond), rate.NewLimiter(eventsASecond, eventsAtOnce)
-	}
-	return p.writes, p.events
-}
-
-// wait returns when there is room for one more write, or with the error of ctx.
-func (p *pace) wait(ctx context.Context) error {
-	writes, _ := p.limiters()
-	return writes.Wait(ctx)
-}
-
-// mayTell reports whether there is room for one more event.
-func (p *pace) mayTell() bool {
-	_, events := p.limiters()
-	return events.Allow()
-}
-
-// left returns how long a policy has to wait for its next write.
-func (p *pace) left(name string, now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.last[name].Add(every).Sub(now)
-}
-
-// wrote notes a write, and forgets those that hold up nothing any more.
-func (p *pace) wrote(name string, now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.last == nil {
-		p.last = map[string]time.Time{}
-	}
-	p.last[name] = now
-	maps.DeleteFunc(p.last, func(_ string, at time.Time) bool { return now.Sub(at) > every })
 }

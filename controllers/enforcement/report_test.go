@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -54,31 +55,6 @@ func TestConditions(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestConditionsThatSayNothingNewAreNotWritten(t *testing.T) {
-	enforced := metav1.Condition{Type: v1alpha1.PolicyEnforced, Status: metav1.ConditionTrue, Reason: "Enforced", ObservedGeneration: 1}
-	violated := metav1.Condition{Type: v1alpha1.PolicyViolated, Status: metav1.ConditionTrue, Reason: "ServicesOfOthers", Message: "a"}
-	other := metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionTrue}
-	later, newer, reworded := enforced, enforced, violated
-	later.LastTransitionTime = metav1.Now()
-	newer.ObservedGeneration = 2
-	reworded.Message = "b"
-	for name, tc := range map[string]struct {
-		have, want []metav1.Condition
-		says       bool
-	}{
-		"nothing":             {[]metav1.Condition{other}, nil, true},
-		"the same, at a time": {[]metav1.Condition{other, later}, []metav1.Condition{enforced}, true},
-		"none yet":            {[]metav1.Condition{other}, []metav1.Condition{enforced}, false},
-		"one too many":        {[]metav1.Condition{enforced, violated}, []metav1.Condition{enforced}, false},
-		"another generation":  {[]metav1.Condition{enforced}, []metav1.Condition{newer}, false},
-		"another message":     {[]metav1.Condition{violated}, []metav1.Condition{reworded}, false},
-	} {
-		if got := says(tc.have, tc.want); got != tc.says {
-			t.Errorf("%s: %v, want %v", name, got, tc.says)
-		}
 	}
 }
 
@@ -134,10 +110,10 @@ func TestFirstViolationsByAddress(t *testing.T) {
 
 // What is written is gathered for a moment, written again from time to time, and told of when it is new.
 func TestWhenObjectsAreDue(t *testing.T) {
-	var o objects
+	var o installed
 	begin := time.Unix(1000, 0)
 	one, two := &steering.Enforced{}, &steering.Enforced{LeftOut: []string{"x"}}
-	rules := steering.Compile(steering.World{})
+	rules := steering.Compile(steering.Inputs{})
 	due := func(what string, want *steering.Enforced, at, wantWait time.Duration, wantChanged bool) {
 		t.Helper()
 		if wait, changed := o.due(want, begin.Add(at)); wait != wantWait || changed != wantChanged {
@@ -168,8 +144,8 @@ func TestAPolicyThatHasChangedIsNotEnforcedYet(t *testing.T) {
 	policy := func(generation int64) *v1alpha1.ServiceCIDRPolicy {
 		return &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u", Generation: generation}}
 	}
-	before, after := steering.Compile(steering.World{Policies: []*v1alpha1.ServiceCIDRPolicy{policy(1)}}), steering.Compile(steering.World{Policies: []*v1alpha1.ServiceCIDRPolicy{policy(2)}})
-	var o objects
+	before, after := steering.Compile(steering.Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{policy(1)}}), steering.Compile(steering.Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{policy(2)}})
+	var o installed
 	o.note(&steering.Enforced{}, before, nil, time.Unix(1000, 0))
 	if !o.state(before.Policy("p")).written || o.state(after.Policy("p")).written {
 		t.Errorf("as it was: %+v, as it is: %+v", o.state(before.Policy("p")), o.state(after.Policy("p")))
@@ -177,17 +153,17 @@ func TestAPolicyThatHasChangedIsNotEnforcedYet(t *testing.T) {
 }
 
 func TestWhatAChangeOfPoliciesMakesWorthALook(t *testing.T) {
-	cidr := func(text string) steering.ServiceCIDR {
-		return steering.ServiceCIDR{Name: text, Ready: true, Ranges: rangesOf(text)}
+	cidr := func(text string) addressindex.ServiceCIDR {
+		return addressindex.ServiceCIDR{Name: text, Ready: true, Ranges: rangesOf(text)}
 	}
 	policy := func(name string, generation int64, cidrs ...string) *v1alpha1.ServiceCIDRPolicy {
 		p := &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: generation}}
 		p.Spec.ServiceCIDRs, p.Spec.Exclusive = cidrs, true
 		return p
 	}
-	cidrs := []steering.ServiceCIDR{cidr("10.0.0.0/24"), cidr("fd00::/120"), cidr("10.0.2.0/24")}
-	before := steering.Compile(steering.World{ServiceCIDRs: cidrs, Policies: []*v1alpha1.ServiceCIDRPolicy{policy("same", 1, "10.0.2.0/24"), policy("moved", 1, "10.0.0.0/24")}})
-	after := steering.Compile(steering.World{ServiceCIDRs: cidrs, Policies: []*v1alpha1.ServiceCIDRPolicy{policy("same", 1, "10.0.2.0/24"), policy("moved", 2, "fd00::/120")}})
+	cidrs := []addressindex.ServiceCIDR{cidr("10.0.0.0/24"), cidr("fd00::/120"), cidr("10.0.2.0/24")}
+	before := steering.Compile(steering.Inputs{ServiceCIDRs: cidrs, Policies: []*v1alpha1.ServiceCIDRPolicy{policy("same", 1, "10.0.2.0/24"), policy("moved", 1, "10.0.0.0/24")}})
+	after := steering.Compile(steering.Inputs{ServiceCIDRs: cidrs, Policies: []*v1alpha1.ServiceCIDRPolicy{policy("same", 1, "10.0.2.0/24"), policy("moved", 2, "fd00::/120")}})
 	used := func(p netip.Prefix) []netip.Addr { return []netip.Addr{p.Addr().Next()} }
 	var got []string
 	for _, r := range between(before, after, used) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
@@ -54,10 +55,10 @@ func BenchmarkCreation(b *testing.B) {
 
 // table is what the API server is given for policies with a range of both families each. The ranges need not be there.
 func table(ranges int) v1alpha1.ExclusiveRangesSpec {
-	var w steering.World
+	var w steering.Inputs
 	for i := range ranges {
 		name := fmt.Sprint("tenant-", i)
-		c := steering.ServiceCIDR{Name: name, Ready: true}
+		c := addressindex.ServiceCIDR{Name: name, Ready: true}
 		c.Ranges = rangesOf(fmt.Sprintf("10.%d.%d.0/24", i/256, i%256), fmt.Sprintf("fd00:1::%x:0/112", i))
 		w.ServiceCIDRs = append(w.ServiceCIDRs, c)
 		p := &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -115,12 +115,12 @@ func start(ctx context.Context) (stop func()) {
 		Scheme: operatorScheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
-	index, board := addressindex.New(), steering.NewBoard()
+	index, policies := addressindex.New(), steering.NewCache()
 	Expect(index.Watch(ctx, mgr.GetCache())).To(Succeed())
-	Expect(board.Watch(ctx, mgr.GetCache())).To(Succeed())
-	Expect(mgr.Add(board)).To(Succeed())
+	Expect(policies.Watch(ctx, mgr.GetCache())).To(Succeed())
+	Expect(mgr.Add(policies)).To(Succeed())
 	Expect((&enforcement.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: board, Addresses: index, Changed: addressindex.Map(index.Addresses(), enforcement.Audits(board)),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: policies, Index: index,
 		Events: mgr.GetEventRecorder("clusterip-operator-enforcement"), Clock: clock.RealClock{},
 	}).SetupWithManager(mgr)).To(Succeed())
 	running, cancel := context.WithCancel(context.Background())

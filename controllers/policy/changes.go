@@ -13,11 +13,11 @@ import (
 
 // scene are the policies and ranges, which decide what is kept beside what is known of an address itself.
 type scene struct {
-	rules  *steering.Snapshot
+	rules  *steering.Compiled
 	ranges map[string]addressindex.ServiceCIDR
 }
 
-func emptyScene() scene { return scene{rules: steering.Compile(steering.World{})} }
+func emptyScene() scene { return scene{rules: steering.Compile(steering.Inputs{})} }
 
 // addresses returns a function that tells which addresses the Keeper should look at since it was last asked.
 func (k *Keeper) addresses() func() []netip.Addr {
@@ -99,9 +99,9 @@ func (s scene) touched(now scene) []allocator.Span {
 }
 
 // names are those of the policies in either.
-func names(a, b *steering.Snapshot) []string {
+func names(a, b *steering.Compiled) []string {
 	all := map[string]struct{}{}
-	for _, s := range []*steering.Snapshot{a, b} {
+	for _, s := range []*steering.Compiled{a, b} {
 		for _, p := range s.Policies() {
 			all[p.Name] = struct{}{}
 		}

@@ -37,8 +37,8 @@ func coolingFor(p *v1alpha1.ServiceCIDRPolicy, d time.Duration) *v1alpha1.Servic
 }
 
 // readyRange is a ServiceCIDR that is ready.
-func readyRange(name string, cidrs ...string) steering.ServiceCIDR {
-	c := steering.ServiceCIDR{Name: name, Ready: true}
+func readyRange(name string, cidrs ...string) addressindex.ServiceCIDR {
+	c := addressindex.ServiceCIDR{Name: name, Ready: true}
 	for _, text := range cidrs {
 		c.Ranges = append(c.Ranges, mustRange(text))
 	}
@@ -54,8 +54,8 @@ func mustRange(text string) allocator.Range {
 }
 
 // sceneOf is a scene of ServiceCIDRs and policies.
-func sceneOf(cidrs []steering.ServiceCIDR, policies ...*v1alpha1.ServiceCIDRPolicy) scene {
-	s := scene{rules: steering.Compile(steering.World{Policies: policies, ServiceCIDRs: cidrs}), ranges: map[string]addressindex.ServiceCIDR{}}
+func sceneOf(cidrs []addressindex.ServiceCIDR, policies ...*v1alpha1.ServiceCIDRPolicy) scene {
+	s := scene{rules: steering.Compile(steering.Inputs{Policies: policies, ServiceCIDRs: cidrs}), ranges: map[string]addressindex.ServiceCIDR{}}
 	for _, c := range cidrs {
 		s.ranges[c.Name] = addressindex.ServiceCIDR{Name: c.Name, Ranges: c.Ranges, Terminating: c.Terminating}
 	}
@@ -66,7 +66,7 @@ func TestWhatTheKeeperLooksAtWhenPoliciesChange(t *testing.T) {
 	a := readyRange("a", "10.0.0.0/24", "fd00::/120")
 	closing := a
 	closing.Terminating = true
-	one := []steering.ServiceCIDR{a}
+	one := []addressindex.ServiceCIDR{a}
 	again := policyOn("p", "a")
 	again.UID = "another"
 
@@ -92,8 +92,8 @@ func TestWhatTheKeeperLooksAtWhenPoliciesChange(t *testing.T) {
 			wantCooling: "10.0.0.1-10.0.0.254 fd00::1-fd00::ff",
 		},
 		"a cool-down is shortened, a neighbour's stays": {
-			before:      sceneOf([]steering.ServiceCIDR{a, readyRange("b", "10.1.0.0/24")}, coolingFor(policyOn("p", "a"), time.Hour), coolingFor(policyOn("q", "b"), time.Hour)),
-			after:       sceneOf([]steering.ServiceCIDR{a, readyRange("b", "10.1.0.0/24")}, coolingFor(policyOn("p", "a"), time.Minute), coolingFor(policyOn("q", "b"), time.Hour)),
+			before:      sceneOf([]addressindex.ServiceCIDR{a, readyRange("b", "10.1.0.0/24")}, coolingFor(policyOn("p", "a"), time.Hour), coolingFor(policyOn("q", "b"), time.Hour)),
+			after:       sceneOf([]addressindex.ServiceCIDR{a, readyRange("b", "10.1.0.0/24")}, coolingFor(policyOn("p", "a"), time.Minute), coolingFor(policyOn("q", "b"), time.Hour)),
 			wantCooling: "10.0.0.1-10.0.0.254 fd00::1-fd00::ff",
 		},
 		"a policy with a cool-down goes": {
@@ -110,7 +110,7 @@ func TestWhatTheKeeperLooksAtWhenPoliciesChange(t *testing.T) {
 			wantReserved: "10.0.0.5-10.0.0.5",
 		},
 		"a range is deleted under a reservation": {
-			before: sceneOf(one, reserving(policyOn("p"), "fd00::5")), after: sceneOf([]steering.ServiceCIDR{closing}, reserving(policyOn("p"), "fd00::5")),
+			before: sceneOf(one, reserving(policyOn("p"), "fd00::5")), after: sceneOf([]addressindex.ServiceCIDR{closing}, reserving(policyOn("p"), "fd00::5")),
 			wantReserved: "fd00::5-fd00::5",
 		},
 		"a range is gone under a reservation": {

@@ -75,7 +75,7 @@ func wanted(w world) (want *wish, again time.Duration) {
 	}
 }
 
-func wantedRest(w world, rest addressindex.Rest) (want *wish, again time.Duration) {
+func wantedRest(w world, rest addressindex.CoolDown) (want *wish, again time.Duration) {
 	age := w.now.Sub(rest.Released)
 	switch over := w.coolDown; {
 	case w.object == nil && age < settle:

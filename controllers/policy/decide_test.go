@@ -33,8 +33,8 @@ func reservedBy(policy string) func(netip.Addr) *steering.Reservation {
 }
 
 // restsFor is an address that a Service gave back some time ago.
-func restsFor(ago time.Duration) *addressindex.Rest {
-	return &addressindex.Rest{Service: shop, Released: now.Add(-ago)}
+func restsFor(ago time.Duration) *addressindex.CoolDown {
+	return &addressindex.CoolDown{Service: shop, Released: now.Add(-ago)}
 }
 
 // Labels and annotations are open to whoever may write them: a time after the creation of the object would let it rest for ever.
@@ -52,7 +52,7 @@ func TestWhenACoolingObjectWasFreed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			annotations := map[string]string{v1alpha1.AnnotationReleased: tc.at, v1alpha1.AnnotationLastService: "ns/x"}
-			got := addressindex.ReadRest(annotations, now)
+			got := addressindex.ReadCoolDown(annotations, now)
 			if !got.Released.Equal(tc.want) || got.Service.String() != "ns/x" {
 				t.Errorf("freed at %v by %v, want %v", got.Released, got.Service, tc.want)
 			}
@@ -135,7 +135,7 @@ func TestDecide(t *testing.T) {
 	for name, tc := range map[string]struct {
 		object      maker
 		reservation func(netip.Addr) *steering.Reservation
-		rest        *addressindex.Rest
+		rest        *addressindex.CoolDown
 		coolDown    time.Duration
 		cooler      string // empty: p
 		claimed     bool
@@ -289,8 +289,8 @@ func TestTheObjectsThatAreWritten(t *testing.T) {
 func TestARestSurvivesInItsObject(t *testing.T) {
 	for family, a := range families {
 		t.Run(family, func(t *testing.T) {
-			want := addressindex.Rest{Service: shop, Released: now.Add(-time.Minute - 7*time.Nanosecond)}
-			if diff := cmp.Diff(want, newObject(found(cool(a, want, owner{"p", "p"}).ipAddress(a))).rest(), cmpopts.EquateComparable(addressindex.Rest{})); diff != "" {
+			want := addressindex.CoolDown{Service: shop, Released: now.Add(-time.Minute - 7*time.Nanosecond)}
+			if diff := cmp.Diff(want, newObject(found(cool(a, want, owner{"p", "p"}).ipAddress(a))).rest(), cmpopts.EquateComparable(addressindex.CoolDown{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -37,16 +37,9 @@ type stand struct {
 	client    client.Client
 	index     *addressindex.Index
 	clock     *clocktesting.FakePassiveClock
-	board     *board
+	policies  *steering.Cache
 	addresses *controllertest.FakeInformer
 }
-
-// board is a Board that stands still.
-type board struct{ now *steering.Snapshot }
-
-func (b *board) Current() *steering.Snapshot                      { return b.now }
-func (b *board) Subscribe(func(before, after *steering.Snapshot)) {}
-func (b *board) Synced() bool                                     { return true }
 
 // ranges of the stand: one of each family.
 var ranges = []string{"10.0.0.0/24", "fd00::/120"}
@@ -70,8 +63,9 @@ func newStand(t *testing.T, faults interceptor.Funcs, policies ...*v1alpha1.Serv
 	s.addresses = s.informer(informers, &networkingv1.IPAddress{})
 	cidr := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: ranges}}
 	s.informer(informers, cidr).Add(cidr)
-	s.board = &board{steering.Compile(steering.World{Policies: policies, ServiceCIDRs: []steering.ServiceCIDR{readyRange("a", ranges...)}})}
-	s.index.SetRules(s.board.now)
+	s.policies = steering.NewCache()
+	s.policies.Set(steering.Inputs{Policies: policies, ServiceCIDRs: []addressindex.ServiceCIDR{readyRange("a", ranges...)}})
+	s.index.SetRules(s.policies.Current())
 	return s
 }
 
@@ -85,7 +79,7 @@ func (s *stand) informer(of *informertest.FakeInformers, o client.Object) *contr
 }
 
 func (s *stand) keeper() *Keeper {
-	return &Keeper{Client: s.client, Index: s.index, Board: s.board, Clock: s.clock, APIVersion: "networking.k8s.io/v1"}
+	return &Keeper{Client: s.client, Index: s.index, Board: s.policies, Clock: s.clock, APIVersion: "networking.k8s.io/v1"}
 }
 
 // object returns the IPAddress, nil without one.
@@ -121,7 +115,7 @@ func (s *stand) mayBeGiven(a netip.Addr) bool {
 
 // give hands the address to a Service, and reports whether that could be.
 func (s *stand) give(a netip.Addr) bool {
-	given, _ := s.index.Take(a, addressindex.Holder{Service: shop})
+	given, _ := s.index.Take(a, shop)
 	return given
 }
 
@@ -307,7 +301,7 @@ func TestAnAddressThatWasFreedIsWrittenAfterASecondAndFreedInTime(t *testing.T) 
 
 func (s *stand) reporter() (*Reporter, *events.FakeRecorder) {
 	recorder := events.NewFakeRecorder(10)
-	return &Reporter{Client: s.client, Index: s.index, Board: s.board, Events: recorder, Clock: s.clock}, recorder
+	return &Reporter{Client: s.client, Index: s.index, Board: s.policies, Events: recorder, Clock: s.clock}, recorder
 }
 
 // applies counts the applies of a status, and lets the first one fail.
@@ -470,7 +464,7 @@ func TestAPolicyThatIsNewerThanTheRulesWaitsForThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			count := 0
 			s := newStand(t, applies(&count, nil), policyOn("p", "a"))
-			s.board.now = steering.Compile(steering.World{Policies: known})
+			s.policies.Set(steering.Inputs{Policies: known})
 			r, _ := s.reporter()
 			if result, err := r.Reconcile(t.Context(), "p"); err != nil || result.RequeueAfter != uncompiled || count != 0 {
 				t.Errorf("error %v, again in %v, %d writes", err, result.RequeueAfter, count)

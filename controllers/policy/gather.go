@@ -47,12 +47,12 @@ func (k *Keeper) object(ctx context.Context, a netip.Addr) (*object, error) {
 }
 
 // rest asks the object first: it is what every replica sees, and the cache has it a moment before the address index.
-func (k *Keeper) rest(a netip.Addr, o *object) *addressindex.Rest {
+func (k *Keeper) rest(a netip.Addr, o *object) *addressindex.CoolDown {
 	if o != nil && o.kind == kept && o.purpose() == v1alpha1.PurposeCooling {
 		r := o.rest()
 		return &r
 	}
-	if r, ok := k.Index.Resting(a); ok {
+	if r, ok := k.Index.Cooling(a); ok {
 		return &r
 	}
 	return nil

@@ -11,14 +11,14 @@ import (
 
 // index answers questions about all policies of one Snapshot.
 type index struct {
-	from *steering.Snapshot
+	from *steering.Compiled
 	// users are the names of the policies that have a range of a ServiceCIDR.
 	users map[string][]string
 	// reserved are the spans of all reservations by their first address; no two overlap.
 	reserved []allocator.Span
 }
 
-func newIndex(s *steering.Snapshot) *index {
+func newIndex(s *steering.Compiled) *index {
 	out := &index{from: s, users: map[string][]string{}}
 	for _, p := range s.Policies() {
 		for _, r := range p.Ranges {
@@ -59,7 +59,7 @@ func (x *index) within(s allocator.Span) []allocator.Span {
 // indexes keeps the index of the Snapshot that was asked for last. The zero value is ready; it is safe for concurrent use.
 type indexes struct{ last atomic.Pointer[index] }
 
-func (x *indexes) of(s *steering.Snapshot) *index {
+func (x *indexes) of(s *steering.Compiled) *index {
 	if last := x.last.Load(); last != nil && last.from == s {
 		return last
 	}

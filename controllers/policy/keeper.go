@@ -24,7 +24,7 @@ type Keeper struct {
 	// Client reads from the cache and writes.
 	Client client.Client
 	Index  *addressindex.Index
-	Board  steering.Policies
+	Board  *steering.Cache
 	Clock  clock.PassiveClock
 	// APIVersion under which IPAddresses are served.
 	APIVersion string

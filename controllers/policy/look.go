@@ -115,7 +115,7 @@ func keepFirst(first []absentee, one absentee) []absentee {
 
 // inPlace reports whether a reserved address is kept, or has the Service that it is kept for, or is being handed out.
 func (r *Reporter) inPlace(held steering.Reservation, a netip.Addr) bool {
-	if k, ok := r.Index.Kept(a); ok && k.Purpose == v1alpha1.PurposeReservation && k.Policy == held.Policy {
+	if k, ok := r.Index.Owned(a); ok && k.Purpose == v1alpha1.PurposeReservation && k.Policy == held.Policy {
 		return true
 	}
 	if held.For.Name != "" && slices.Contains(r.Index.Claims(a), held.For) {

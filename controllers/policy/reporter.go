@@ -29,7 +29,7 @@ const (
 	// countsEvery is how often a policy is written at most because of counts that moved: each write goes to etcd and to every replica.
 	// What people wait for, a range that is full or has room again, is not among these counts.
 	countsEvery = 30 * time.Second
-	// uncompiled is when to look again at a policy that is newer than the rules. The board tells too.
+	// uncompiled is when to look again at a policy that is newer than the rules. The policy cache tells too.
 	uncompiled = 500 * time.Millisecond
 )
 
@@ -38,7 +38,7 @@ type Reporter struct {
 	// Client reads from the cache and writes.
 	Client client.Client
 	Index  *addressindex.Index
-	Board  steering.Policies
+	Board  *steering.Cache
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 

@@ -29,7 +29,7 @@ func reserve(a netip.Addr, r steering.Reservation) *wish {
 	}
 }
 
-func cool(a netip.Addr, r addressindex.Rest, by owner) *wish {
+func cool(a netip.Addr, r addressindex.CoolDown, by owner) *wish {
 	return &wish{
 		owner: by, labels: labelsOf(a, v1alpha1.PurposeCooling),
 		annotations: map[string]string{

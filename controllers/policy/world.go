@@ -26,7 +26,7 @@ type world struct {
 	// reservation is the one that the address belongs to, nil without one.
 	reservation *steering.Reservation
 	// rest is who had the address until a short while ago, nil when it does not cool.
-	rest *addressindex.Rest
+	rest *addressindex.CoolDown
 	// coolDown is how long the address cools, in the name of the policy cooler; 0 for not at all.
 	coolDown time.Duration
 	cooler   owner
@@ -89,8 +89,8 @@ func (o *object) unknown() bool {
 func (o *object) purpose() string { return o.labels[v1alpha1.LabelPurpose] }
 
 // rest reads who had a cooling address, and when it was freed.
-func (o *object) rest() addressindex.Rest {
-	return addressindex.ReadRest(o.annotations, o.created)
+func (o *object) rest() addressindex.CoolDown {
+	return addressindex.ReadCoolDown(o.annotations, o.created)
 }
 
 // reserves reports whether a reservation stands at the address.

@@ -97,7 +97,7 @@ func (r *Reconciler) owner(ctx context.Context, a netip.Addr) (string, error) {
 		}
 		return strings.Join(names, ", "), nil
 	}
-	if k, ok := r.Index.Kept(a); ok && k.Purpose == v1alpha1.PurposeAdditional {
+	if k, ok := r.Index.Owned(a); ok && k.Purpose == v1alpha1.PurposeAdditional {
 		return "additional address of Service " + k.Service.String(), nil
 	}
 	ip := &networkingv1.IPAddress{}

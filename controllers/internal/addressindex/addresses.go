@@ -48,7 +48,7 @@ func ClusterIPs(s *corev1.Service) []netip.Addr {
 func stateOf(o *networkingv1.IPAddress) allocator.State {
 	switch {
 	case ours(o):
-		return newKept(o).state()
+		return newOwned(o).state()
 	case o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByAPIServer, o.Labels[networkingv1.LabelManagedBy] == "":
 		return allocator.Allocated
 	default:
@@ -89,9 +89,9 @@ func (l *Index) putObject(o *networkingv1.IPAddress) {
 	}
 	l.record(a, func(e *entry) {
 		e.object, e.parent = stateOf(o), upstream.Service(o)
-		l.unkeep(a)
+		l.disown(a)
 		if ours(o) {
-			l.keep(a, newKept(o))
+			l.own(a, newOwned(o))
 		}
 	})
 }
@@ -105,7 +105,7 @@ func (l *Index) dropObject(name string) {
 	l.record(a, func(e *entry) {
 		e.object, e.parent = allocator.Free, types.NamespacedName{}
 		if len(e.claims) > 0 {
-			l.unkeep(a)
+			l.disown(a)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package addressindex
 import (
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ var both = []string{"10.0.0.200", "fd00::200"}
 // epoch is when tests begin.
 var epoch = time.Unix(1_700_000_000, 0).UTC()
 
-// rules are Rules by the book: everything rests equally long, and what is reserved is listed.
+// rules are Rules by the book: everything cools equally long, and what is reserved is listed.
 type rules struct {
 	coolDown time.Duration
 	reserved map[netip.Addr]bool
@@ -78,8 +79,8 @@ func allocated(ip, name string) *networkingv1.IPAddress {
 	return o
 }
 
-// kept is an IPAddress of ours.
-func kept(ip, purpose, uid string) *networkingv1.IPAddress {
+// ownedIP is an IPAddress of ours.
+func ownedIP(ip, purpose, uid string) *networkingv1.IPAddress {
 	o := object(ip, v1alpha1.ManagedByOperator)
 	o.UID, o.ResourceVersion = types.UID(uid), uid
 	o.CreationTimestamp = metav1.Time{Time: epoch}
@@ -88,7 +89,7 @@ func kept(ip, purpose, uid string) *networkingv1.IPAddress {
 }
 
 func cooling(ip, uid, service string, released time.Time) *networkingv1.IPAddress {
-	o := kept(ip, v1alpha1.PurposeCooling, uid)
+	o := ownedIP(ip, v1alpha1.PurposeCooling, uid)
 	if released.After(epoch) {
 		o.CreationTimestamp = metav1.Time{Time: released}
 	}
@@ -105,21 +106,21 @@ func (b timed) expect(t *testing.T, what, ip string, want allocator.State) {
 	}
 }
 
-func (b timed) expectRest(t *testing.T, what, ip, service string, released time.Time) {
+func (b timed) expectCoolDown(t *testing.T, what, ip, service string, released time.Time) {
 	t.Helper()
-	got, ok := b.Resting(addr(ip))
-	want := Rest{Service: types.NamespacedName{Namespace: "ns", Name: service}, Released: released}
+	got, ok := b.Cooling(addr(ip))
+	want := CoolDown{Service: types.NamespacedName{Namespace: "ns", Name: service}, Released: released}
 	if !ok || got.Service != want.Service || !got.Released.Equal(want.Released) {
-		t.Errorf("%s: %s rests (%v) as %v, want %v", what, ip, ok, got, want)
+		t.Errorf("%s: %s cools (%v) as %v, want %v", what, ip, ok, got, want)
 	}
 }
 
 // expectNothing checks that nothing is remembered of any address.
 func (b timed) expectNothing(t *testing.T, what string) {
 	t.Helper()
-	if n := len(b.addresses) + len(b.kept) + len(b.additional) + len(b.inFlight) + len(b.resting); n != 0 {
-		t.Errorf("%s: left are addresses %v, kept %v, additional %v, in flight %v, resting %v", what,
-			b.addresses, b.kept, b.additional, b.inFlight, b.resting)
+	if n := len(b.addresses) + len(b.owned) + len(b.additional) + len(b.inFlight) + len(b.cooling); n != 0 {
+		t.Errorf("%s: left are addresses %v, owned %v, additional %v, in flight %v, cooling %v", what,
+			b.addresses, b.owned, b.additional, b.inFlight, b.cooling)
 	}
 	for _, s := range []string{"10.0.0.0/24", "fd00::/112"} {
 		if u := b.Usage(mustRange(s).Span()); u.Free != u.Size {
@@ -128,8 +129,8 @@ func (b timed) expectNothing(t *testing.T, what string) {
 	}
 }
 
-// lot draws from a range; whatever else there is in the cluster does not matter.
-func lot(t *testing.T, texts ...string) allocator.Lot {
+// tier is a preference order of one tier with these addresses.
+func tier(t *testing.T, texts ...string) []*allocator.Tier {
 	t.Helper()
 	var spans []allocator.Span
 	for _, text := range texts {
@@ -139,41 +140,11 @@ func lot(t *testing.T, texts ...string) allocator.Lot {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return allocator.Lot{Tiers: []*allocator.Tier{tier}, Yield: true}
+	return []*allocator.Tier{tier}
 }
 
-func TestFreedAddressRests(t *testing.T) {
-	for name, release := range map[string]func(b timed, ip string){
-		"the Service goes first": func(b timed, ip string) { b.release("a", ip) },
-		"the IPAddress goes first": func(b timed, ip string) {
-			b.objects.OnDelete(allocated(ip, "a"))
-			b.services.OnDelete(service("a", ip))
-		},
-		"the Service becomes an ExternalName": func(b timed, ip string) {
-			b.services.OnUpdate(service("a", ip), service("a"))
-			b.objects.OnDelete(allocated(ip, "a"))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, ip := range both {
-				b := newTimed(rules{coolDown: time.Minute})
-				b.serve("a", ip)
-				b.pass(time.Hour)
-				release(b, ip)
-				b.expect(t, "freed", ip, allocator.Cooling)
-				b.expectRest(t, "freed", ip, "a", epoch.Add(time.Hour))
-				b.pass(59 * time.Second)
-				b.expect(t, "a second before its time", ip, allocator.Cooling)
-				b.pass(time.Second)
-				b.expect(t, "when its time is over", ip, allocator.Free)
-				b.expectNothing(t, "when its time is over")
-			}
-		})
-	}
-}
-
-// An IPAddress whose Service was never seen is most likely that of a creation that failed; it rests no longer than it takes to see the Service.
-func TestNothingRestsThatNoServiceHad(t *testing.T) {
+// An IPAddress whose Service was never seen is most likely that of a creation that failed; it cools no longer than it takes to see the Service.
+func TestNothingCoolsThatNoServiceHad(t *testing.T) {
 	for _, ip := range both {
 		b := newTimed(rules{coolDown: time.Minute})
 		for what, o := range map[string]*networkingv1.IPAddress{
@@ -181,8 +152,8 @@ func TestNothingRestsThatNoServiceHad(t *testing.T) {
 		} {
 			b.objects.OnAdd(o, false)
 			b.objects.OnDelete(o)
-			if rest, ok := b.Resting(addr(ip)); ok {
-				t.Errorf("after %s: %s rests as %v", what, ip, rest)
+			if c, ok := b.Cooling(addr(ip)); ok {
+				t.Errorf("after %s: %s cools as %v", what, ip, c)
 			}
 			b.pass(doubt)
 			b.expect(t, "after "+what, ip, allocator.Free)
@@ -200,16 +171,18 @@ func TestNothingRestsThatNoServiceHad(t *testing.T) {
 }
 
 // The watches of Services and of IPAddresses have no order between them: whichever is ahead, and however far, a Service that came and went
-// leaves an address that rests, for as long as it should, in its name.
-func TestAddressRestsWhicheverWatchIsAhead(t *testing.T) {
+// leaves an address that cools, for as long as it should, in its name.
+func TestAddressCoolsWhicheverWatchIsAhead(t *testing.T) {
 	ip := "fd00::200"
 	events := map[string]func(b timed){
 		"+service": func(b timed) { b.services.OnAdd(service("a", ip), false) }, "-service": func(b timed) { b.services.OnDelete(service("a", ip)) },
-		"+address": func(b timed) { b.objects.OnAdd(allocated(ip, "a"), false) }, "-address": func(b timed) { b.objects.OnDelete(allocated(ip, "a")) },
+		"ExternalName": func(b timed) { b.services.OnUpdate(service("a", ip), service("a")) },
+		"+address":     func(b timed) { b.objects.OnAdd(allocated(ip, "a"), false) }, "-address": func(b timed) { b.objects.OnDelete(allocated(ip, "a")) },
 	}
 	for _, order := range [][]string{
 		{"+service", "+address", "-service", "-address"}, {"+service", "+address", "-address", "-service"}, {"+service", "-service", "+address", "-address"},
 		{"+address", "+service", "-service", "-address"}, {"+address", "+service", "-address", "-service"}, {"+address", "-address", "+service", "-service"},
+		{"+service", "+address", "ExternalName", "-address"},
 	} {
 		b := newTimed(rules{coolDown: time.Minute})
 		for _, event := range order {
@@ -218,31 +191,31 @@ func TestAddressRestsWhicheverWatchIsAhead(t *testing.T) {
 		}
 		b.pass(30 * time.Second)
 		b.expect(t, strings.Join(order, " "), ip, allocator.Cooling)
-		b.expectRest(t, strings.Join(order, " "), ip, "a", epoch.Add(30*time.Millisecond))
+		b.expectCoolDown(t, strings.Join(order, " "), ip, "a", epoch.Add(30*time.Millisecond))
 		b.pass(31 * time.Second)
 		b.expectNothing(t, strings.Join(order, " "))
 	}
 }
 
-// Additional addresses of a Service rest after it as its own do.
-func TestAdditionalAddressesRest(t *testing.T) {
+// Additional addresses of a Service cool down as its own do.
+func TestAdditionalAddressesCool(t *testing.T) {
 	for _, ip := range both {
 		b := newTimed(rules{coolDown: time.Minute})
-		o := kept(ip, v1alpha1.PurposeAdditional, "1")
+		o := ownedIP(ip, v1alpha1.PurposeAdditional, "1")
 		o.Spec.ParentRef = allocated(ip, "a").Spec.ParentRef
 		b.objects.OnAdd(o, true)
-		if got := b.Additional(types.NamespacedName{Namespace: "ns", Name: "a"}); len(got) != 1 || got[addr(ip)].UID != "1" {
+		if got := b.Additional(named("a")); len(got) != 1 || got[addr(ip)].UID != "1" {
 			t.Errorf("additional addresses: %v", got)
 		}
 		b.objects.OnDelete(o)
-		b.expectRest(t, "deleted", ip, "a", epoch)
+		b.expectCoolDown(t, "deleted", ip, "a", epoch)
 		b.pass(time.Minute)
 		b.expectNothing(t, "a minute later")
 	}
 }
 
-// The one that rests for longest yields first, and only when nothing else is left.
-func TestRestingAddressesYieldInOrder(t *testing.T) {
+// The one that has cooled for longest yields first, and only when nothing else is left.
+func TestCoolingAddressesYieldInOrder(t *testing.T) {
 	b := newTimed(rules{coolDown: time.Hour})
 	ips := []string{"10.0.0.3", "10.0.0.1", "10.0.0.4", "10.0.0.2"}
 	for _, ip := range ips {
@@ -250,45 +223,45 @@ func TestRestingAddressesYieldInOrder(t *testing.T) {
 		b.release("s", ip)
 		b.pass(time.Second)
 	}
-	l := lot(t, append(ips, "10.0.0.9")...)
+	l := tier(t, append(ips, "10.0.0.9")...)
 	for i, want := range append([]string{"10.0.0.9"}, ips...) {
-		drawn, err := b.Draw(l, Holder{})
+		drawn, err := b.Draw(l, named("x"))
 		if err != nil || drawn.Addr != addr(want) || drawn.Cooled != (i > 0) {
 			t.Fatalf("draw %d: %+v, %v; want %s", i, drawn, err, want)
 		}
 	}
-	if drawn, err := b.Draw(l, Holder{}); err == nil {
+	if drawn, err := b.Draw(l, named("x")); err == nil {
 		t.Errorf("a sixth address of five: %v", drawn)
 	}
 }
 
-// After a restart the objects alone say who rests since when. Their order on the watch does not matter.
-func TestRestsSurviveARestart(t *testing.T) {
+// After a restart the objects alone say what cools since when. Their order on the watch does not matter.
+func TestCoolDownsSurviveARestart(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	ips := []string{"fd00::3", "fd00::1", "fd00::4", "fd00::2", "fd00::5"}
 	b := newTimed(rules{coolDown: time.Hour})
 	for _, i := range random.Perm(len(ips)) {
 		b.objects.OnAdd(cooling(ips[i], "uid-"+ips[i], "s", epoch.Add(time.Duration(i-10)*time.Minute)), true)
 	}
-	b.expectRest(t, "restarted", ips[2], "s", epoch.Add(-8*time.Minute))
-	l := lot(t, ips...)
+	b.expectCoolDown(t, "restarted", ips[2], "s", epoch.Add(-8*time.Minute))
+	l := tier(t, ips...)
 	for _, want := range ips {
-		drawn, err := b.Draw(l, Holder{})
+		drawn, err := b.Draw(l, named("x"))
 		if err != nil || drawn.Addr != addr(want) {
 			t.Fatalf("drew %v, %v; want %s", drawn.Addr, err, want)
 		}
 	}
 	for _, ip := range ips {
 		b.Forget(addr(ip))
-		b.expect(t, "given back", ip, allocator.Cooling)
+		b.expectCoolDown(t, "given back", ip, "s", epoch.Add(time.Duration(slices.Index(ips, ip)-10)*time.Minute))
 	}
-	if drawn, err := b.Draw(l, Holder{}); err != nil || drawn.Addr != addr(ips[0]) {
-		t.Errorf("after all were given back: drew %v, %v; want %s, which rests for longest", drawn.Addr, err, ips[0])
+	if drawn, err := b.Draw(l, named("x")); err != nil || drawn.Addr != addr(ips[0]) {
+		t.Errorf("after all were given back: drew %v, %v; want %s, which has cooled for longest", drawn.Addr, err, ips[0])
 	}
 }
 
-// A rest that is over in memory stays until its object is gone; whoever keeps it is woken for that.
-func TestObjectOutlivesTheRestUntilItIsDeleted(t *testing.T) {
+// A cool-down that is over in memory stays until its object is gone; whoever keeps it is woken for that.
+func TestObjectOutlivesTheCoolDownUntilItIsDeleted(t *testing.T) {
 	for _, ip := range both {
 		b := newTimed(rules{coolDown: time.Minute})
 		b.objects.OnAdd(cooling(ip, "1", "a", epoch.Add(-30*time.Second)), true)
@@ -302,33 +275,37 @@ func TestObjectOutlivesTheRestUntilItIsDeleted(t *testing.T) {
 		if len(woken) != 1 || woken[0] != addr(ip) {
 			t.Errorf("when the time is over: woken for %v, want %s once", woken, ip)
 		}
+		b.pass(time.Second)
 		b.expect(t, "over, with the object there", ip, allocator.Cooling)
+		if len(woken) != 1 {
+			t.Errorf("woken again for %v", woken[1:])
+		}
 		b.objects.OnDelete(cooling(ip, "1", "a", epoch))
 		b.expectNothing(t, "the object is gone")
 	}
 }
 
-// An object whose annotations were spoilt rests since its creation.
+// An object whose annotations were spoilt cools since its creation.
 func TestSpoiltCoolingObject(t *testing.T) {
-	o := kept("10.0.0.9", v1alpha1.PurposeCooling, "1")
+	o := ownedIP("10.0.0.9", v1alpha1.PurposeCooling, "1")
 	o.Annotations = map[string]string{v1alpha1.AnnotationReleased: "yesterday", v1alpha1.AnnotationLastService: "nobody"}
 	b := newTimed(rules{coolDown: time.Minute})
 	b.objects.OnAdd(o, true)
-	got, ok := b.Resting(addr("10.0.0.9"))
-	if want := (Rest{Service: types.NamespacedName{Namespace: "nobody"}, Released: epoch}); !ok || got.Service != want.Service || !got.Released.Equal(epoch) {
-		t.Errorf("rests (%v) as %v, want %v", ok, got, want)
+	got, ok := b.Cooling(addr("10.0.0.9"))
+	if want := (CoolDown{Service: types.NamespacedName{Namespace: "nobody"}, Released: epoch}); !ok || got.Service != want.Service || !got.Released.Equal(epoch) {
+		t.Errorf("cools (%v) as %v, want %v", ok, got, want)
 	}
 }
 
-func TestRestsFollowTheRules(t *testing.T) {
+func TestCoolDownsFollowTheRules(t *testing.T) {
 	ip := "10.0.0.200"
 	for name, tc := range map[string]struct {
 		next   Rules
 		passes time.Duration
 		want   allocator.State
 	}{
-		"shortened to less than it has rested":    {rules{coolDown: 10 * time.Second}, 0, allocator.Free},
-		"shortened to more than it has rested":    {rules{coolDown: 40 * time.Second}, 0, allocator.Cooling},
+		"shortened to less than it has cooled":    {rules{coolDown: 10 * time.Second}, 0, allocator.Free},
+		"shortened to more than it has cooled":    {rules{coolDown: 40 * time.Second}, 0, allocator.Cooling},
 		"shortened, and then time passes":         {rules{coolDown: 40 * time.Second}, 10 * time.Second, allocator.Free},
 		"taken away":                              {rules{}, 0, allocator.Free},
 		"lengthened":                              {rules{coolDown: time.Hour}, time.Minute, allocator.Cooling},
@@ -346,15 +323,15 @@ func TestRestsFollowTheRules(t *testing.T) {
 	}
 }
 
-// A Service that takes its resting address again, and then fails to be created, leaves it to rest on: it was never in use again.
-func TestFailedCreationDoesNotEndARest(t *testing.T) {
+// A Service that takes its cooling address again, and then fails to be created, lets it cool on: it was never in use again.
+func TestFailedCreationDoesNotEndACoolDown(t *testing.T) {
 	ip := "10.0.0.200"
 	b := newTimed(rules{coolDown: time.Hour})
 	b.serve("a", ip)
 	b.release("a", ip)
 	b.pass(time.Second)
-	if taken, _ := b.Take(addr(ip), Holder{types.NamespacedName{Namespace: "ns", Name: "a"}}); !taken {
-		t.Fatal("a resting address cannot be taken")
+	if taken, _ := b.Take(addr(ip), named("a")); !taken {
+		t.Fatal("a cooling address cannot be taken")
 	}
 	b.objects.OnAdd(allocated(ip, "a"), false)
 	b.objects.OnDelete(allocated(ip, "a"))
@@ -362,8 +339,8 @@ func TestFailedCreationDoesNotEndARest(t *testing.T) {
 	b.expect(t, "after the creation failed", ip, allocator.Cooling)
 }
 
-// A reservation that comes while an address rests ends the rest: reserved addresses have none.
-func TestReservationEndsARest(t *testing.T) {
+// A reservation that comes while an address cools ends the cool-down: reserved addresses have none.
+func TestReservationEndsACoolDown(t *testing.T) {
 	ip := "10.0.0.200"
 	b := newTimed(rules{coolDown: time.Hour})
 	b.serve("a", ip)
@@ -371,29 +348,9 @@ func TestReservationEndsARest(t *testing.T) {
 	r := reserving(ip)
 	r.coolDown = time.Hour
 	b.SetRules(r)
-	b.objects.OnAdd(kept(ip, v1alpha1.PurposeReservation, "1"), false)
+	b.objects.OnAdd(ownedIP(ip, v1alpha1.PurposeReservation, "1"), false)
 	b.expect(t, "reserved", ip, allocator.Reserved)
-	if rest, ok := b.Resting(addr(ip)); ok {
-		t.Errorf("the reserved address rests, too: %v", rest)
-	}
-}
-
-// What rests for a day must not pile up: an address that is used again and again, by whatever yields, has one deadline, not one for each time.
-func TestDeadlinesDoNotPileUp(t *testing.T) {
-	b := newTimed(rules{coolDown: 24 * time.Hour})
-	ips := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}
-	l := lot(t, ips...)
-	for range 1000 {
-		drawn, err := b.Draw(l, Holder{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ip := drawn.Addr.String()
-		b.serve("s", ip)
-		b.pass(time.Minute)
-		b.release("s", ip)
-	}
-	if n, most := len(b.deadlines), 100; n > most {
-		t.Errorf("%d deadlines are kept for %d addresses, want %d at most", n, len(ips), most)
+	if c, ok := b.Cooling(addr(ip)); ok {
+		t.Errorf("the reserved address cools, too: %v", c)
 	}
 }

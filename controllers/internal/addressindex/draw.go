@@ -39,50 +39,45 @@ func (r *releases) add(a netip.Addr, now time.Time) {
 // Room changes whenever an address comes free, anywhere: until then what was full is full. It costs a load.
 func (l *Index) Room() uint64 { return l.room.Load() }
 
-// Moving reports whether ranges that are full may have room again in a moment: an address of the tiers is in flight, or came free recently, so
+// Moving reports whether ranges that are full may have room again in a moment: one of their addresses is in flight, or came free recently, so
 // that Services come and go there. It visits each address in flight.
-func (l *Index) Moving(tiers []*allocator.Tier) bool {
+func (l *Index) Moving(order []*allocator.Tier) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	for a := range l.inFlight { // empty at rest
-		if within(tiers, a) {
+	for a := range l.inFlight { // mostly few
+		if within(order, a) {
 			return true
 		}
 	}
 	now := l.clock.Now()
-	return slices.ContainsFunc(l.released.ring[:], func(r release) bool { return now.Sub(r.at) < recently && within(tiers, r.address) })
+	return slices.ContainsFunc(l.released.ring[:], func(r release) bool { return now.Sub(r.at) < recently && within(order, r.address) })
 }
 
-func within(tiers []*allocator.Tier, a netip.Addr) bool {
-	return slices.ContainsFunc(tiers, func(t *allocator.Tier) bool { return t.Contains(a) })
+func within(order []*allocator.Tier, a netip.Addr) bool {
+	return slices.ContainsFunc(order, func(t *allocator.Tier) bool { return t.Contains(a) })
 }
 
 // drawFree draws a free address, if possible none that came free recently; the caller holds mu. Instead of such an address it takes another one of the
 // same tier, or the one of some that came free first.
-func (l *Index) drawFree(lot allocator.Lot) (allocator.Drawn, error) {
-	best, err := l.pool.Draw(lot)
-	if err != nil {
-		return best, err
+func (l *Index) drawFree(order []*allocator.Tier) (allocator.Drawn, error) {
+	first, err := l.pool.Draw(allocator.Lot{Tiers: order})
+	if err != nil || l.freed(first.Addr).IsZero() {
+		return first, err
 	}
-	freed := l.freed(best.Addr)
-	if freed.IsZero() {
-		return best, nil
-	}
-	tier := slices.IndexFunc(lot.Tiers, func(t *allocator.Tier) bool { return t.Contains(best.Addr) })
-	lot.Tiers = lot.Tiers[tier : tier+1]
-	var back []netip.Addr
-	for tries := 0; tries < redraws && !freed.IsZero(); tries++ {
-		other, err := l.pool.Draw(lot)
+	tier := slices.IndexFunc(order, func(t *allocator.Tier) bool { return t.Contains(first.Addr) })
+	drawn := []allocator.Drawn{first}
+	for len(drawn) <= redraws && !l.freed(drawn[len(drawn)-1].Addr).IsZero() {
+		other, err := l.pool.Draw(allocator.Lot{Tiers: order[tier : tier+1]})
 		if err != nil {
 			break
 		}
-		if at := l.freed(other.Addr); at.Before(freed) {
-			best, other, freed = other, best, at
-		}
-		back = append(back, other.Addr)
+		drawn = append(drawn, other)
 	}
-	for _, a := range back {
-		l.pool.Forget(a)
+	best := slices.MinFunc(drawn, func(a, b allocator.Drawn) int { return l.freed(a.Addr).Compare(l.freed(b.Addr)) })
+	for _, d := range drawn {
+		if d != best {
+			l.pool.Forget(d.Addr)
+		}
 	}
 	return best, nil
 }
@@ -99,17 +94,17 @@ func (l *Index) freed(a netip.Addr) time.Time {
 }
 
 // Full reports whether Draw would find nothing now. It changes nothing.
-func (l *Index) Full(lot allocator.Lot) bool {
+func (l *Index) Full(order []*allocator.Tier) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	drawn, err := l.pool.Draw(lot)
+	drawn, err := l.pool.Draw(allocator.Lot{Tiers: order, Yield: true})
 	if err != nil {
-		_, yields := l.oldestInFlight(lot.Tiers)
+		_, yields := l.oldestInFlight(order)
 		return !yields
 	}
 	l.pool.Forget(drawn.Addr)
-	if r, ok := l.resting[drawn.Addr]; ok {
-		l.pool.Cool(drawn.Addr, r.Released)
+	if c, ok := l.cooling[drawn.Addr]; ok {
+		l.pool.Cool(drawn.Addr, c.Released)
 	}
 	return false
 }

@@ -1,57 +1,39 @@
 package addressindex
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
-// tiers are lots of one address each, one after the other.
-func tiers(t *testing.T, ips ...string) allocator.Lot {
-	t.Helper()
-	all := allocator.Lot{Yield: true}
-	for _, ip := range ips {
-		all.Tiers = append(all.Tiers, lot(t, ip).Tiers...)
-	}
-	return all
-}
-
-// comeAndGo lets a Service come and go at an address.
-func (b timed) comeAndGo(ip string) {
-	b.objects.OnAdd(allocated(ip, "before"), false)
-	b.services.OnAdd(service("before", ip), false)
-	b.services.OnDelete(service("before", ip))
-	b.objects.OnDelete(allocated(ip, "before"))
-}
-
 // What came free just now is left alone while there are others in the same tier, and otherwise what came free first goes first.
 func TestFreshOnesAreLeftAlone(t *testing.T) {
 	for _, ips := range [][]string{{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, {"fd00::1", "fd00::2", "fd00::3"}} {
 		for name, tc := range map[string]struct {
-			lot   allocator.Lot
+			order []*allocator.Tier
 			fresh []string
 			want  string
 		}{
-			"another one is there":              {lot(t, ips[:2]...), ips[:1], ips[1]},
-			"there is none":                     {lot(t, ips[0]), ips[:1], ips[0]},
-			"there is one in another tier":      {tiers(t, ips[0], ips[1]), ips[:1], ips[0]},
-			"there is one that rests":           {lot(t, ips[0], ips[2]), ips[:1], ips[0]},
-			"another one, and one that rests":   {lot(t, ips...), ips[:1], ips[1]},
-			"two came free, this one first":     {lot(t, ips[:2]...), []string{ips[1], ips[0]}, ips[1]},
-			"two came free, the other one late": {lot(t, ips[:2]...), []string{ips[0], ips[1]}, ips[0]},
+			"another one is there":              {tier(t, ips[:2]...), ips[:1], ips[1]},
+			"there is none":                     {tier(t, ips[0]), ips[:1], ips[0]},
+			"there is one in another tier":      {append(tier(t, ips[0]), tier(t, ips[1])...), ips[:1], ips[0]},
+			"there is one that cools":           {tier(t, ips[0], ips[2]), ips[:1], ips[0]},
+			"another one, and one that cools":   {tier(t, ips...), ips[:1], ips[1]},
+			"two came free, this one first":     {tier(t, ips[:2]...), []string{ips[1], ips[0]}, ips[1]},
+			"two came free, the other one late": {tier(t, ips[:2]...), []string{ips[0], ips[1]}, ips[0]},
 		} {
 			t.Run(name, func(t *testing.T) {
 				for range 8 { // a draw is random
 					b := newTimed(rules{coolDown: time.Hour})
-					b.objects.OnAdd(kept(ips[2], "cooling", "1"), true)
+					b.objects.OnAdd(ownedIP(ips[2], "cooling", "1"), true)
 					b.SetRules(rules{}) // but for that one
 					for _, ip := range tc.fresh {
-						b.comeAndGo(ip)
+						b.serve("before", ip)
+						b.release("before", ip)
 						b.pass(10 * time.Millisecond)
 					}
-					if drawn, err := b.Draw(tc.lot, holder("a")); err != nil || drawn.Addr != addr(tc.want) {
+					if drawn, err := b.Draw(tc.order, named("a")); err != nil || drawn.Addr != addr(tc.want) {
 						t.Errorf("drawn: %v, %v, want %q", drawn, err, tc.want)
 					}
 					if b.InFlight() != 1 {
@@ -73,7 +55,7 @@ func TestFreshOnesAreLeftAlone(t *testing.T) {
 // A full range is worth waiting for while addresses come and go there, and not otherwise.
 func TestMoving(t *testing.T) {
 	for _, ips := range [][]string{{"10.0.0.1", "10.0.0.2"}, {"fd00::1", "fd00::2"}} {
-		one, other := lot(t, ips[0]).Tiers, lot(t, ips[1]).Tiers
+		one, other := tier(t, ips[0]), tier(t, ips[1])
 		b := newTimed(rules{})
 		expect := func(what string, want bool) {
 			t.Helper()
@@ -87,26 +69,11 @@ func TestMoving(t *testing.T) {
 		expect("nothing has happened", false)
 		b.draw(t, ips[0], "a")
 		expect("one is handed out", true)
-		b.objects.OnAdd(allocated(ips[0], "a"), false)
-		b.services.OnAdd(service("a", ips[0]), false)
+		b.serve("a", ips[0])
 		expect("it is there", false)
-		b.services.OnDelete(service("a", ips[0]))
-		b.objects.OnDelete(allocated(ips[0], "a"))
+		b.release("a", ips[0])
 		expect("it came free", true)
 		b.pass(recently + time.Second)
 		expect("it came free long ago", false)
-	}
-}
-
-// Of many that came free the last ones are rememberedReleases.
-func TestMovingRemembersTheLast(t *testing.T) {
-	b := newTimed(rules{})
-	for i := range rememberedReleases + 1 {
-		ip := fmt.Sprintf("10.0.1.%d", i)
-		b.objects.OnAdd(allocated(ip, "a"), false)
-		b.objects.OnDelete(allocated(ip, "a"))
-	}
-	if b.Moving(lot(t, "10.0.1.0").Tiers) || !b.Moving(lot(t, fmt.Sprintf("10.0.1.%d", rememberedReleases)).Tiers) {
-		t.Error("the last one is forgotten, or the first is not")
 	}
 }

@@ -3,7 +3,6 @@ package addressindex
 import (
 	"context"
 	"fmt"
-	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -12,10 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// listeners are told of keys. The zero value has none.
 type listeners[T any] struct {
 	mu  sync.RWMutex
 	all []func(T)
@@ -25,12 +22,6 @@ func (l *listeners[T]) add(f func(T)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = append(l.all, f)
-}
-
-func (l *listeners[T]) none() bool {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return len(l.all) == 0
 }
 
 func (l *listeners[T]) tell(key T) {
@@ -52,16 +43,11 @@ func Map[T, U comparable](f *Feed[T], to func(T) []U) *Feed[U] {
 				}
 			})
 		},
-		known: func() iter.Seq[U] {
-			return func(yield func(U) bool) {
-				for key := range f.known() {
-					for _, k := range to(key) {
-						if !yield(k) {
-							return
-						}
-					}
-				}
+		known: func() (out []U) {
+			for _, key := range f.known() {
+				out = append(out, to(key)...)
 			}
+			return out
 		},
 	}
 }
@@ -72,7 +58,7 @@ type Feed[T comparable] struct {
 	name    string
 	index   *Index
 	connect func(add func(T))
-	known   func() iter.Seq[T]
+	known   func() []T
 	delay   time.Duration
 }
 
@@ -83,10 +69,7 @@ func (l *Index) Addresses() *Feed[netip.Addr] {
 
 // Covers wakes a controller for every used address that a ServiceCIDR began or ceased to offer.
 func (l *Index) Covers() *Feed[netip.Addr] {
-	return &Feed[netip.Addr]{
-		name: "covers", index: l, connect: l.coverListeners.add,
-		known: nothing[netip.Addr],
-	}
+	return &Feed[netip.Addr]{name: "covers", index: l, connect: l.coverListeners.add, known: nothing[netip.Addr]}
 }
 
 // Ranges wakes a controller for every ServiceCIDR that changed, or whose neighbours did.
@@ -97,28 +80,23 @@ func (l *Index) Ranges() *Feed[string] {
 // RangeUsage wakes a controller for every ServiceCIDR whose used addresses or overlapping networks changed. Keys are held
 // back for delay, so that a burst of allocations is one look at the range.
 func (l *Index) RangeUsage(delay time.Duration) *Feed[string] {
-	return &Feed[string]{
-		name: "usage", index: l, connect: l.usageListeners.add, delay: delay,
-		known: nothing[string],
-	}
+	return &Feed[string]{name: "usage", index: l, connect: l.usageListeners.add, delay: delay, known: nothing[string]}
 }
 
 // nothing is what a feed begins with whose keys another feed of the same controller has already.
-func nothing[T any]() iter.Seq[T] { return func(func(T) bool) {} }
+func nothing[T any]() []T { return nil }
 
-func (l *Index) knownAddresses() iter.Seq[netip.Addr] {
+func (l *Index) knownAddresses() []netip.Addr {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return slices.Values(slices.Collect(maps.Keys(l.addresses)))
+	return slices.Collect(maps.Keys(l.addresses))
 }
 
-func (l *Index) knownRanges() iter.Seq[string] {
+func (l *Index) knownRanges() []string {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return slices.Values(slices.Collect(maps.Keys(l.ranges)))
+	return slices.Collect(maps.Keys(l.ranges))
 }
-
-var _ source.TypedSyncingSource[string] = (*Feed[string])(nil)
 
 // Start implements source.TypedSource. It connects before it reads what is known, so that nothing falls
 // between the two; a key added twice is one key in the queue.
@@ -128,7 +106,7 @@ func (f *Feed[T]) Start(_ context.Context, queue workqueue.TypedRateLimitingInte
 		add = func(key T) { queue.AddAfter(key, f.delay) }
 	}
 	f.connect(add)
-	for key := range f.known() {
+	for _, key := range f.known() {
 		add(key)
 	}
 	return nil

@@ -43,20 +43,18 @@ type Index struct {
 	usageListeners   listeners[string] // how much of it is used, or what else uses it
 	coverListeners   listeners[netip.Addr]
 
-	// kept are the IPAddresses of ours, additional those of them that Services have beside their ClusterIPs.
-	kept       map[netip.Addr]Kept
+	// owned are the IPAddresses of ours, additional those of them that Services have beside their ClusterIPs.
+	owned      map[netip.Addr]OwnedIPAddress
 	additional map[types.NamespacedName][]netip.Addr
-	// inFlight are the addresses that this process hands out or writes, resting those that cool down.
-	inFlight     map[netip.Addr]inFlight
-	shown        time.Time // when the latest of those was handed out that the watch has shown
-	resting      map[netip.Addr]Rest
-	deadlines    deadlines
-	released     releases
-	room         atomic.Uint64
-	collisions   atomic.Uint64
-	rules        Rules
-	rulesChanged bool
-	clock        clock.PassiveClock
+	// inFlight are the addresses that this process hands out or writes, cooling those that cool down.
+	inFlight   map[netip.Addr]inFlight
+	shown      time.Time // when the latest of those was handed out that the watch has shown
+	cooling    map[netip.Addr]CoolDown
+	released   releases
+	room       atomic.Uint64
+	collisions atomic.Uint64
+	rules      Rules
+	clock      clock.PassiveClock
 
 	registrations []toolscache.ResourceEventHandlerRegistration
 }
@@ -71,16 +69,16 @@ type entry struct {
 	claims []types.NamespacedName
 }
 
-// New returns an empty address index that keeps nothing; see SetRules.
+// New returns an empty address index; see SetRules.
 func New() *Index { return NewWithClock(clock.RealClock{}) }
 
 // NewWithClock is New with a clock of the caller's, which measures how long addresses cool down and are in flight.
 func NewWithClock(c clock.PassiveClock) *Index {
 	return &Index{
-		kept:        map[netip.Addr]Kept{},
+		owned:       map[netip.Addr]OwnedIPAddress{},
 		additional:  map[types.NamespacedName][]netip.Addr{},
 		inFlight:    map[netip.Addr]inFlight{},
-		resting:     map[netip.Addr]Rest{},
+		cooling:     map[netip.Addr]CoolDown{},
 		rules:       noRules{},
 		clock:       c,
 		pool:        allocator.NewPool(),
@@ -164,8 +162,8 @@ func (l *Index) record(a netip.Addr, change func(*entry)) {
 // had reports whether an IPAddress is that of a Service which has come and gone already: the watch of Services was ahead. The caller
 // holds mu.
 func (l *Index) had(a netip.Addr, e entry) bool {
-	r, resting := l.resting[a]
-	return resting && !r.doubtful && e.object == allocator.Allocated && r.Service == e.parent
+	r, cools := l.cooling[a]
+	return cools && !r.doubtful && e.object == allocator.Allocated && r.Service == e.parent
 }
 
 // last is the Service that has the address, as far as is known.
@@ -187,14 +185,14 @@ func (l *Index) observe(a netip.Addr, e entry) {
 		delete(l.inFlight, a)
 		l.pool.Forget(a)
 	}
-	k, kept := l.kept[a]
+	k, owned := l.owned[a]
 	switch state := e.state(); {
-	case kept && state == allocator.Cooling:
-		l.rest(a, Rest{Service: k.Service, Released: k.Released})
-	case kept && state == allocator.Reserved && k.Purpose != v1alpha1.PurposeReservation:
+	case owned && state == allocator.Cooling:
+		l.cool(a, CoolDown{Service: k.Service, Released: k.Released})
+	case owned && state == allocator.Reserved && k.Purpose != v1alpha1.PurposeReservation:
 		l.pool.Observe(a, state)
 	default:
-		delete(l.resting, a)
+		delete(l.cooling, a)
 		l.pool.Observe(a, state)
 	}
 }
@@ -206,8 +204,8 @@ func (l *Index) observe(a netip.Addr, e entry) {
 func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 	now := l.clock.Now()
 	l.room.Add(1)
-	k, kept := l.unkeep(a)
-	wanted := kept && l.wanted(a, k, now)
+	k, owned := l.disown(a)
+	wanted := owned && l.wanted(a, k, now)
 	f, flying := l.inFlight[a]
 	if flying && f.writing && f.gone != "" && f.seen("") {
 		delete(l.inFlight, a)
@@ -217,9 +215,9 @@ func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 	if flying || wanted {
 		switch k.Purpose { // what was cooling cools on if nobody uses it after all
 		case v1alpha1.PurposeCooling:
-			l.resting[a] = Rest{Service: k.Service, Released: k.Released, due: l.resting[a].due}
+			l.cooling[a] = CoolDown{Service: k.Service, Released: k.Released}
 		case v1alpha1.PurposeReservation:
-			delete(l.resting, a)
+			delete(l.cooling, a)
 		}
 	}
 	switch {
@@ -227,12 +225,12 @@ func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 	case wanted && !f.writing:
 		l.pool.Assume(a)
 		l.enterFlight(a, inFlight{until: now.Add(handedElsewhere)})
-	case kept && k.Purpose == v1alpha1.PurposeAdditional && k.Service.Name != "" && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
-		l.rest(a, Rest{Service: k.Service, Released: now})
-	case !kept && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
-		l.rest(a, Rest{Service: last, Released: now, doubtful: !before.held})
+	case owned && k.Purpose == v1alpha1.PurposeAdditional && k.Service.Name != "" && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
+		l.cool(a, CoolDown{Service: k.Service, Released: now})
+	case !owned && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
+		l.cool(a, CoolDown{Service: last, Released: now, doubtful: !before.held})
 	default:
-		delete(l.resting, a)
+		delete(l.cooling, a)
 		l.pool.Release(a)
 		l.released.add(a, now)
 	}
@@ -243,18 +241,17 @@ func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 const handedElsewhere = 2 * time.Second
 
 // wanted reports whether an IPAddress of ours, which is gone, is wanted by the rules; the caller holds mu.
-func (l *Index) wanted(a netip.Addr, k Kept, now time.Time) bool {
+func (l *Index) wanted(a netip.Addr, k OwnedIPAddress, now time.Time) bool {
 	switch k.Purpose {
 	case v1alpha1.PurposeReservation:
 		return l.rules.Reserves(a)
 	case v1alpha1.PurposeCooling:
-		return now.Before(l.over(a, Rest{Released: k.Released}))
+		return now.Before(l.cooledAt(a, CoolDown{Released: k.Released}))
 	default:
 		return false
 	}
 }
 
-// count enters an address into the sums, or takes it out.
 func (l *Index) count(e entry, by int) {
 	if len(e.claims) == 0 {
 		return

@@ -19,13 +19,13 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// books is an address index driven by hand, as informers drive it.
+// index is an address index driven by hand, as informers drive it.
 type index struct {
 	*Index
 	services, objects, cidrs, nodes toolscache.ResourceEventHandler
 }
 
-func newBooks() index {
+func newIndex() index {
 	l := New()
 	return index{l, l.serviceHandler(), l.ipAddressHandler(), l.serviceCIDRHandler(), l.nodeHandler()}
 }
@@ -55,41 +55,8 @@ func terminating(c *networkingv1.ServiceCIDR) *networkingv1.ServiceCIDR {
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-func TestAddressIsUsedByObjectOrClaim(t *testing.T) {
-	b := newBooks()
-	svc := service("a", "10.0.0.5", "fd00::5")
-
-	b.services.OnAdd(svc, true)
-	if got := b.State(addr("10.0.0.5")); got != allocator.Allocated {
-		t.Errorf("a claimed address without IPAddress is %v, want allocated: nobody may be given it", got)
-	}
-	b.objects.OnAdd(object("10.0.0.5", v1alpha1.ManagedByAPIServer), true)
-	b.objects.OnAdd(object("10.0.0.6", "somebody.example"), true)
-	b.objects.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: object("10.0.0.5", v1alpha1.ManagedByAPIServer)})
-	if got := b.State(addr("10.0.0.5")); got != allocator.Allocated {
-		t.Errorf("a claimed address whose IPAddress is gone is %v, want allocated", got)
-	}
-	if got := b.State(addr("10.0.0.6")); got != allocator.Reserved {
-		t.Errorf("an IPAddress of another manager is %v, want reserved", got)
-	}
-	b.objects.OnAdd(object("10.0.0.7", ""), true)
-	if got := b.State(addr("10.0.0.7")); got != allocator.Allocated {
-		t.Errorf("an IPAddress that lost its label is %v, want allocated", got)
-	}
-	b.objects.OnDelete(object("10.0.0.7", ""))
-	b.services.OnDelete(svc)
-	for _, a := range []string{"10.0.0.5", "fd00::5"} {
-		if got := b.State(addr(a)); got != allocator.Free {
-			t.Errorf("%s is %v after its Service went, want free", a, got)
-		}
-	}
-	if n := len(b.addresses); n != 1 {
-		t.Errorf("%d entries are left, want only the reserved one", n)
-	}
-}
-
 func TestClaimsFollowTheService(t *testing.T) {
-	b := newBooks()
+	b := newIndex()
 	before, after := service("a", "10.0.0.5"), service("a", "10.0.0.5", "fd00::5")
 	b.services.OnAdd(before, true)
 	b.services.OnAdd(service("b", "10.0.0.5"), true)
@@ -145,7 +112,7 @@ func TestOrphans(t *testing.T) {
 			[]allocator.Span{span("10.0.0.1", "10.0.0.128")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBooks()
+			b := newIndex()
 			b.cidrs.OnAdd(terminating(cidr("it", "10.0.0.0/24", "fd00::/120")), true)
 			for _, o := range tc.others {
 				b.cidrs.OnAdd(o, true)
@@ -159,7 +126,7 @@ func TestOrphans(t *testing.T) {
 }
 
 func TestBandOf(t *testing.T) {
-	b := newBooks()
+	b := newIndex()
 	b.cidrs.OnAdd(cidr("wide", "10.0.0.0/16", "fd00::/112"), true)
 	b.cidrs.OnAdd(cidr("narrow", "10.0.4.0/24"), true)
 	for a, want := range map[string]string{
@@ -178,7 +145,7 @@ func TestBandOf(t *testing.T) {
 
 // An event must wake exactly those who can be concerned.
 func TestListeners(t *testing.T) {
-	b := newBooks()
+	b := newIndex()
 	var addresses, covers []netip.Addr
 	var ranges []string
 	b.addressListeners.add(func(a netip.Addr) { addresses = append(addresses, a) })
@@ -225,23 +192,8 @@ func node(name string, podCIDRs ...string) *corev1.Node {
 	}
 }
 
-func TestNodeNetworks(t *testing.T) {
-	b := newBooks()
-	b.nodes.OnAdd(node("n", "10.0.1.0/24", "fd01::/64"), true)
-	prefix := netip.MustParsePrefix
-	got := b.NodeNetworks([]netip.Prefix{prefix("10.0.0.0/16"), prefix("192.0.2.0/24"), prefix("fd00::/64")})
-	want := []Network{{"node n", prefix("10.0.1.0/24")}, {"node n", prefix("192.0.2.7/32")}}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	b.nodes.OnDelete(node("n"))
-	if got := b.NodeNetworks([]netip.Prefix{prefix("10.0.0.0/16")}); len(got) != 0 {
-		t.Errorf("a deleted node still has %v", got)
-	}
-}
-
 func TestAllocationsAreCountedAfterTheFirstListing(t *testing.T) {
-	b := newBooks()
+	b := newIndex()
 	for _, name := range []string{"a", "b"} {
 		b.cidrs.OnAdd(cidr(name, "10.0.0.0/24"), true)
 	}
@@ -269,7 +221,7 @@ func TestAllocationsAreCountedAfterTheFirstListing(t *testing.T) {
 
 // On an API server with the bitmap the flag is the truth, whatever the object says.
 func TestDeclaredRangesHold(t *testing.T) {
-	b := newBooks()
+	b := newIndex()
 	b.Declare([]allocator.Range{mustRange("10.0.0.0/16"), mustRange("fd00::/112")})
 	offered := func(what string) {
 		t.Helper()
@@ -304,7 +256,7 @@ func mustRange(text string) allocator.Range {
 // used is what has an object or a claim.
 func TestRandomHistoryAgainstRecount(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	b := newBooks()
+	b := newIndex()
 	b.cidrs.OnAdd(cidr("all", "10.0.0.0/24", "fd00::/120"), true)
 	services := map[string]*corev1.Service{}
 	objects := map[string]*networkingv1.IPAddress{}
@@ -330,7 +282,7 @@ func TestRandomHistoryAgainstRecount(t *testing.T) {
 				delete(services, name)
 			}
 		case 2:
-			o := object(anyAddress(), []string{v1alpha1.ManagedByAPIServer, "somebody.example"}[random.IntN(2)])
+			o := object(anyAddress(), []string{v1alpha1.ManagedByAPIServer, "somebody.example", ""}[random.IntN(3)])
 			b.objects.OnAdd(o, false)
 			objects[o.Name] = o
 		case 3:
@@ -345,7 +297,7 @@ func TestRandomHistoryAgainstRecount(t *testing.T) {
 		for _, a := range ClusterIPs(s) {
 			used[a], claimed[a] = true, true
 			if !slices.Contains(b.Claims(a), key(s)) {
-				t.Errorf("%s claims %s, and the index do not know", s.Name, a)
+				t.Errorf("%s claims %s, and the index does not know", s.Name, a)
 			}
 		}
 	}
@@ -367,6 +319,39 @@ func TestRandomHistoryAgainstRecount(t *testing.T) {
 		}
 	}
 	if got.Allocated+got.Reserved != uint64(len(used)) || got.Reserved != reserved {
-		t.Errorf("the index have %d allocated and %d reserved, the recount %d used and %d reserved", got.Allocated, got.Reserved, len(used), reserved)
+		t.Errorf("the index has %d allocated and %d reserved, the recount %d used and %d reserved", got.Allocated, got.Reserved, len(used), reserved)
+	}
+}
+
+func TestOverlapsAreThoseOfNodesAndThoseDeclared(t *testing.T) {
+	l := newIndex()
+	l.nodes.OnAdd(node("a", "10.1.3.0/24", "fd01::/64"), true)
+	l.nodes.OnAdd(node("b", "10.2.0.0/24"), true)
+	l.nodes.OnAdd(node("gone", "10.1.4.0/24"), true)
+	l.nodes.OnDelete(node("gone"))
+	declared := []Network{{"network office", netip.MustParsePrefix("10.0.0.0/8")}, {"network lab", netip.MustParsePrefix("fd09::/64")}}
+	for name, tc := range map[string]struct {
+		prefixes []string
+		want     []string
+	}{
+		"nothing":       {prefixes: []string{"192.168.0.0/16", "fd02::/64"}},
+		"IPv4":          {prefixes: []string{"10.1.0.0/16"}, want: []string{"network office 10.0.0.0/8", "node a 10.1.3.0/24"}},
+		"IPv6":          {prefixes: []string{"fd01::/112"}, want: []string{"node a fd01::/64"}},
+		"a host":        {prefixes: []string{"192.0.2.0/24"}, want: []string{"node a 192.0.2.7/32", "node b 192.0.2.7/32"}},
+		"both families": {prefixes: []string{"10.2.0.128/25", "fd09::/80"}, want: []string{"network lab fd09::/64", "network office 10.0.0.0/8", "node b 10.2.0.0/24"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var prefixes []netip.Prefix
+			for _, text := range tc.prefixes {
+				prefixes = append(prefixes, netip.MustParsePrefix(text))
+			}
+			var got []string
+			for _, n := range l.Overlaps(prefixes, declared) {
+				got = append(got, n.Owner+" "+n.Prefix.String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }

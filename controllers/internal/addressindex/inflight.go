@@ -30,39 +30,33 @@ const (
 	maxInFlight = 1 << 16
 )
 
-// Holder is who an address was handed out to.
-type Holder struct {
-	// Service may lack its name when the API server has yet to generate it.
-	Service types.NamespacedName
-}
-
 // inFlight is the entry of an address that this process has handed out, or at which it writes an IPAddress, and that the cluster does not show yet.
 // The pool has such an address as Assumed, so that nobody draws it.
 type inFlight struct {
-	to           Holder
+	// to is the Service that it was handed out to. It may lack its name when the API server has yet to generate it.
+	to           types.NamespacedName
 	since, until time.Time
 	// writing is set while this process writes an IPAddress of ours at the address, and until the watch shows that write.
 	writing bool
 	// written is the IPAddress that was written, gone the UID of the one that was deleted last. Both are empty while the write is under way.
-	written Kept
+	written OwnedIPAddress
 	gone    types.UID
 }
 
-// Draw takes an address of the lot for somebody. It stays in flight until the cluster shows it, Forget gives it back, or 15 seconds have passed.
+// Draw takes an address for somebody, of the first tier in order that has one. It stays in flight until the cluster shows it, Forget gives it back, or
+// 15 seconds have passed.
 //
-// A free address comes first. When there is none, the one yields that has been in flight for longest, if its Service seems not to come; and then,
-// if the lot says Yield, the one that has been cooling for longest. The error matches allocator.ErrFull when nothing is left.
-func (l *Index) Draw(lot allocator.Lot, to Holder) (allocator.Drawn, error) {
+// A free address comes first. When there is none, the one yields that has been in flight for longest, if its Service seems not to come; and then
+// the one that has been cooling for longest. The error matches allocator.ErrFull when nothing is left.
+func (l *Index) Draw(order []*allocator.Tier, to types.NamespacedName) (allocator.Drawn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	free := lot
-	free.Yield = false
-	drawn, err := l.drawFree(free)
+	drawn, err := l.drawFree(order)
 	if errors.Is(err, allocator.ErrFull) {
-		if a, ok := l.oldestInFlight(lot.Tiers); ok {
+		if a, ok := l.oldestInFlight(order); ok {
 			drawn, err = allocator.Drawn{Addr: a}, nil
-		} else if lot.Yield {
-			drawn, err = l.pool.Draw(lot)
+		} else {
+			drawn, err = l.pool.Draw(allocator.Lot{Tiers: order, Yield: true})
 		}
 	}
 	if err != nil {
@@ -72,14 +66,14 @@ func (l *Index) Draw(lot allocator.Lot, to Holder) (allocator.Drawn, error) {
 	return drawn, nil
 }
 
-// oldestInFlight returns the address of the tiers that was handed out first, if that is long enough ago; the caller holds mu. It visits
+// oldestInFlight returns the address of some tiers that was handed out first, if that is long enough ago; the caller holds mu. It visits
 // each address in flight.
-func (l *Index) oldestInFlight(tiers []*allocator.Tier) (oldest netip.Addr, ok bool) {
+func (l *Index) oldestInFlight(order []*allocator.Tier) (oldest netip.Addr, ok bool) {
 	now, since := l.clock.Now(), time.Time{}
 	for a, f := range l.inFlight {
 		lost := now.Sub(f.since) > yieldUnshown || now.Sub(f.since) > yieldAfter && f.since.Before(l.shown)
 		older := !ok || f.since.Before(since) || f.since.Equal(since) && a.Less(oldest)
-		if lost && older && !f.writing && within(tiers, a) {
+		if lost && older && !f.writing && within(order, a) {
 			oldest, since, ok = a, f.since, true
 		}
 	}
@@ -88,13 +82,13 @@ func (l *Index) oldestInFlight(tiers []*allocator.Tier) (oldest netip.Addr, ok b
 
 // Take hands out a chosen address that is free, cooling or reserved by us. It is not taken if somebody else has it, or has just been given it;
 // and it is busy while this process writes an IPAddress there.
-func (l *Index) Take(a netip.Addr, to Holder) (taken, busy bool) {
+func (l *Index) Take(a netip.Addr, to types.NamespacedName) (taken, busy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.inFlight[a].writing {
 		return false, true
 	}
-	if _, kept := l.kept[a]; !kept && l.pool.State(a) == allocator.Reserved || !l.pool.Assume(a) {
+	if _, owned := l.owned[a]; !owned && l.pool.State(a) == allocator.Reserved || !l.pool.Assume(a) {
 		return false, false // the IPAddress of another manager reserves its address too
 	}
 	l.enterFlight(a, inFlight{to: to})
@@ -113,7 +107,6 @@ func (l *Index) enterFlight(a netip.Addr, f inFlight) {
 		}
 	}
 	l.inFlight[a] = f
-	l.schedule(f.until, a)
 }
 
 // land ends the flight of an address, which becomes what the cluster shows of it; the caller holds mu.
@@ -123,8 +116,8 @@ func (l *Index) land(a netip.Addr) {
 	l.room.Add(1)
 	if e, ok := l.addresses[a]; ok {
 		l.observe(a, e)
-	} else if r, ok := l.resting[a]; ok {
-		l.rest(a, r)
+	} else if r, ok := l.cooling[a]; ok {
+		l.cool(a, r)
 	}
 }
 
@@ -151,13 +144,13 @@ func (l *Index) Lost(a netip.Addr) {
 }
 
 // HandedTo returns who this process gave an address to that the cluster does not show yet.
-func (l *Index) HandedTo(a netip.Addr) (Holder, bool) {
+func (l *Index) HandedTo(a netip.Addr) (types.NamespacedName, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if f := l.inFlight[a]; !f.writing {
-		return f.to, f.to != Holder{}
+		return f.to, f.to != types.NamespacedName{}
 	}
-	return Holder{}, false
+	return types.NamespacedName{}, false
 }
 
 // InFlight is the number of addresses that were handed out, or are being written, and that the cluster does not show yet.
@@ -195,13 +188,12 @@ func (l *Index) EndWrite(a netip.Addr, written *networkingv1.IPAddress, gone typ
 	}
 	f.writing, f.gone, f.until = true, gone, l.clock.Now().Add(writeSeenWithin)
 	if written != nil {
-		f.written = newKept(written)
+		f.written = newOwned(written)
 	}
-	if f.seen(l.kept[a].UID) {
+	if f.seen(l.owned[a].UID) {
 		l.land(a)
 	} else {
 		l.inFlight[a] = f
-		l.schedule(f.until, a)
 	}
 	l.mu.Unlock()
 	l.Wake(a)
@@ -229,14 +221,14 @@ func (l *Index) Writing(a netip.Addr) time.Duration {
 // so does that of another manager, or an additional one. Another IPAddress of ours is what stands there until then. A Service without an IPAddress
 // counts only if it is the one that was waited for: it may be the one before, of which the watch of Services tells late.
 func (l *Index) arrived(a netip.Addr, e entry, f inFlight) bool {
-	k, kept := l.kept[a]
+	k, owned := l.owned[a]
 	switch {
-	case kept:
+	case owned:
 		return f.written.UID != "" && f.written.UID == k.UID || k.Purpose == v1alpha1.PurposeAdditional
 	case e.object != allocator.Free:
 		return true
 	default:
-		return slices.Contains(e.claims, f.to.Service)
+		return slices.Contains(e.claims, f.to)
 	}
 }
 
@@ -245,12 +237,7 @@ func (l *Index) show(e entry, f inFlight) {
 	if f.since.After(l.shown) {
 		l.shown = f.since
 	}
-	l.countCollision(e, f)
-}
-
-// countCollision compares who got an address with whom it was handed out to; the caller holds mu.
-func (l *Index) countCollision(e entry, f inFlight) {
-	wanted := f.to.Service
+	wanted := f.to
 	if e.object != allocator.Allocated || f.writing || wanted.Namespace == "" || e.parent.Name == "" {
 		return
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-func holder(name string) Holder {
-	return Holder{Service: types.NamespacedName{Namespace: "ns", Name: name}}
+func named(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "ns", Name: name}
 }
 
-// draw draws the one address of a lot.
+// draw draws the one address that there is.
 func (b timed) draw(t *testing.T, ip, to string) {
 	t.Helper()
-	drawn, err := b.Draw(lot(t, ip), holder(to))
+	drawn, err := b.Draw(tier(t, ip), named(to))
 	if err != nil || drawn.Addr != addr(ip) {
 		t.Fatalf("drawing %s: %v, %v", ip, drawn, err)
 	}
@@ -30,7 +30,7 @@ func (b timed) draw(t *testing.T, ip, to string) {
 func (b timed) expectHolder(t *testing.T, what, ip, want string) {
 	t.Helper()
 	got, ok := b.HandedTo(addr(ip))
-	if ok != (want != "") || got.Service.Name != want {
+	if ok != (want != "") || got.Name != want {
 		t.Errorf("%s: %s is handed (%v) to %v, want %q", what, ip, ok, got, want)
 	}
 }
@@ -79,11 +79,11 @@ func TestInFlightIsNobodyElses(t *testing.T) {
 		b := newTimed(rules{})
 		b.draw(t, ip, "a")
 		b.pass(yieldAfter)
-		if _, err := b.Draw(lot(t, ip), holder("b")); !errors.Is(err, allocator.ErrFull) {
+		if _, err := b.Draw(tier(t, ip), named("b")); !errors.Is(err, allocator.ErrFull) {
 			t.Errorf("drawing %s again: %v, want that nothing is left", ip, err)
 		}
 		for _, name := range []string{"a", "b"} {
-			if taken, busy := b.Take(addr(ip), holder(name)); taken || busy {
+			if taken, busy := b.Take(addr(ip), named(name)); taken || busy {
 				t.Errorf("%s takes what was handed out: %v, %v", name, taken, busy)
 			}
 		}
@@ -100,13 +100,13 @@ func TestTake(t *testing.T) {
 		want   bool
 	}{
 		"free":                 {func(timed, string) {}, true},
-		"resting":              {func(b timed, ip string) { b.serve("a", ip); b.release("a", ip) }, true},
-		"resting by an object": {func(b timed, ip string) { b.objects.OnAdd(cooling(ip, "1", "a", epoch), true) }, true},
-		"reserved":             {func(b timed, ip string) { b.objects.OnAdd(kept(ip, v1alpha1.PurposeReservation, "1"), true) }, true},
+		"cooling":              {func(b timed, ip string) { b.serve("a", ip); b.release("a", ip) }, true},
+		"cooling by an object": {func(b timed, ip string) { b.objects.OnAdd(cooling(ip, "1", "a", epoch), true) }, true},
+		"reserved":             {func(b timed, ip string) { b.objects.OnAdd(ownedIP(ip, v1alpha1.PurposeReservation, "1"), true) }, true},
 		"somebody else's":      {func(b timed, ip string) { b.objects.OnAdd(object(ip, "somebody.example"), true) }, false},
 		"in use":               {func(b timed, ip string) { b.serve("a", ip) }, false},
 		"claimed alone":        {func(b timed, ip string) { b.services.OnAdd(service("a", ip), true) }, false},
-		"additional":           {func(b timed, ip string) { b.objects.OnAdd(kept(ip, v1alpha1.PurposeAdditional, "1"), true) }, false},
+		"additional":           {func(b timed, ip string) { b.objects.OnAdd(ownedIP(ip, v1alpha1.PurposeAdditional, "1"), true) }, false},
 		"being written":        {func(b timed, ip string) { b.BeginWrite(addr(ip)) }, false},
 		"written":              {func(b timed, ip string) { b.BeginWrite(addr(ip)); b.EndWrite(addr(ip), nil, "") }, true},
 	} {
@@ -115,7 +115,7 @@ func TestTake(t *testing.T) {
 				b := newTimed(rules{coolDown: time.Hour})
 				tc.before(b, ip)
 				state := b.State(addr(ip))
-				if got, busy := b.Take(addr(ip), holder("x")); got != tc.want || busy != (name == "being written") {
+				if got, busy := b.Take(addr(ip), named("x")); got != tc.want || busy != (name == "being written") {
 					t.Fatalf("taking %s: %v, busy: %v; want %v", ip, got, busy, tc.want)
 				}
 				if !tc.want {
@@ -132,38 +132,6 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// An address that had to yield and is given back rests on as if nothing had happened, in its old place.
-func TestGivenBackRestsOn(t *testing.T) {
-	for name, rest := range map[string]func(b timed, ip string, at time.Time){
-		"in memory":  func(b timed, ip string, _ time.Time) { b.serve("s", ip); b.release("s", ip) },
-		"by objects": func(b timed, ip string, at time.Time) { b.objects.OnAdd(cooling(ip, "uid-"+ip, "s", at), true) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newTimed(rules{coolDown: time.Minute})
-			ips := []string{"10.0.0.4", "10.0.0.2"}
-			for _, ip := range ips {
-				rest(b, ip, b.clock.Now())
-				b.pass(time.Second)
-			}
-			for range 3 {
-				drawn, err := b.Draw(lot(t, ips...), holder("x"))
-				if err != nil || drawn.Addr != addr(ips[0]) || !drawn.Cooled {
-					t.Fatalf("drew %v, %v; want %s", drawn, err, ips[0])
-				}
-				b.Forget(drawn.Addr)
-				b.expectRest(t, "given back", ips[0], "s", epoch)
-			}
-			b.draw(t, ips[0], "x")
-			b.pass(inFlightFor)
-			b.expect(t, "the Service never came", ips[0], allocator.Cooling)
-			b.pass(2 * time.Minute)
-			if name == "in memory" {
-				b.expectNothing(t, "all over")
-			}
-		})
-	}
-}
-
 // The way of an address that is kept for a Service and then handed to it: ours is deleted, the API server's appears. At no moment can
 // anybody else have it.
 func TestMakingRoom(t *testing.T) {
@@ -175,9 +143,9 @@ func TestMakingRoom(t *testing.T) {
 				r := reserving(ip)
 				r.coolDown = time.Hour
 				b := newTimed(r)
-				ours := kept(ip, tc.purpose, "1")
+				ours := ownedIP(ip, tc.purpose, "1")
 				b.objects.OnAdd(ours, true)
-				if taken, _ := b.Take(addr(ip), holder("x")); !taken {
+				if taken, _ := b.Take(addr(ip), named("x")); !taken {
 					t.Fatal("it cannot be taken")
 				}
 				b.objects.OnDelete(ours)
@@ -191,25 +159,11 @@ func TestMakingRoom(t *testing.T) {
 	}
 }
 
-// What is not in flight cannot be given back or lost.
-func TestForgetOfWhatIsNotInFlight(t *testing.T) {
-	b := newTimed(rules{})
-	b.serve("a", "10.0.0.9")
-	b.Forget(addr("10.0.0.9"))
-	b.Lost(addr("10.0.0.9"))
-	b.expect(t, "in use", "10.0.0.9", allocator.Allocated)
-	b.Forget(addr("10.0.0.10"))
-	b.expect(t, "free", "10.0.0.10", allocator.Free)
-	if n := b.InFlight(); n != 0 {
-		t.Errorf("%d are in flight", n)
-	}
-}
-
 // The watch of Services is behind: one that had the address before, and is gone, is told after the address was handed out again.
 func TestLateNewsOfTheServiceBefore(t *testing.T) {
 	for _, ip := range []string{"10.0.0.9", "fd00::9"} {
 		b := newTimed(rules{})
-		if taken, _ := b.Take(addr(ip), holder("new")); !taken {
+		if taken, _ := b.Take(addr(ip), named("new")); !taken {
 			t.Fatal("a free address is not to be had")
 		}
 		old := service("old", ip)
@@ -236,22 +190,22 @@ func TestInFlightYields(t *testing.T) {
 		other := map[string]string{"10.0.0.1": "10.0.0.99", "fd00::1": "fd00::99"}[ips[0]]
 		b.draw(t, other, "later")
 		b.pass(yieldAfter - 150*time.Millisecond) // the first is old enough, the second is not
-		if _, err := b.Draw(lot(t, ips[:2]...), holder("early")); !errors.Is(err, allocator.ErrFull) {
+		if _, err := b.Draw(tier(t, ips[:2]...), named("early")); !errors.Is(err, allocator.ErrFull) {
 			t.Errorf("the watch may be behind: %v", err)
 		}
 		b.serve("later", other)
-		l := lot(t, ips...)
+		l := tier(t, ips...)
 		if b.Full(l) {
 			t.Error("full, although one may yield")
 		}
 		for i, want := range []string{ips[0], ips[2]} {
-			drawn, err := b.Draw(l, holder(fmt.Sprint("new", i)))
+			drawn, err := b.Draw(l, named(fmt.Sprint("new", i)))
 			if err != nil || drawn.Addr != addr(want) {
 				t.Fatalf("draw %d: %v, %v; want %s", i, drawn, err, want)
 			}
 			b.expectHolder(t, "drawn again", want, fmt.Sprint("new", i))
 		}
-		if _, err := b.Draw(l, holder("x")); !errors.Is(err, allocator.ErrFull) || !b.Full(l) {
+		if _, err := b.Draw(l, named("x")); !errors.Is(err, allocator.ErrFull) || !b.Full(l) {
 			t.Errorf("drawing what was handed out a moment ago: %v; full: %v", err, b.Full(l))
 		}
 		b.expectHolder(t, "too young to yield", ips[1], "s1")
@@ -267,9 +221,9 @@ func TestFailingCreationsKeepNobodyOut(t *testing.T) {
 	}
 	b.serve("s", ips[0])
 	b.release("s", ips[0])
-	l := lot(t, ips...)
+	l := tier(t, ips...)
 	for i := range 600 { // 20 a second, half a minute
-		if _, err := b.Draw(l, holder("quota")); err != nil {
+		if _, err := b.Draw(l, named("quota")); err != nil {
 			t.Fatalf("after %d creations that failed: %v", i, err)
 		}
 		b.pass(50 * time.Millisecond)
@@ -286,7 +240,7 @@ func TestInFlightIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range maxInFlight + 10 {
-		if _, err := b.Draw(allocator.Lot{Tiers: []*allocator.Tier{tier}}, Holder{}); err != nil {
+		if _, err := b.Draw([]*allocator.Tier{tier}, types.NamespacedName{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -295,6 +249,10 @@ func TestInFlightIsBounded(t *testing.T) {
 	}
 	if u := b.Usage(span); u.Allocated+u.Reserved+u.Cooling+u.Free != u.Size || u.Size-u.Free != maxInFlight {
 		t.Errorf("the pool has %+v", u)
+	}
+	b.pass(inFlightFor)
+	if n := b.InFlight(); n != 0 {
+		t.Errorf("%d are in flight after their time", n)
 	}
 }
 
@@ -309,9 +267,9 @@ func TestWrites(t *testing.T) {
 		}{
 			"a reservation is written": {
 				write: func(timed) (*networkingv1.IPAddress, types.UID) {
-					return kept(ip, v1alpha1.PurposeReservation, "1"), ""
+					return ownedIP(ip, v1alpha1.PurposeReservation, "1"), ""
 				},
-				shown: func(b timed) { b.objects.OnAdd(kept(ip, v1alpha1.PurposeReservation, "1"), false) },
+				shown: func(b timed) { b.objects.OnAdd(ownedIP(ip, v1alpha1.PurposeReservation, "1"), false) },
 				want:  allocator.Reserved,
 			},
 			"a cooling address is written": {
@@ -320,20 +278,20 @@ func TestWrites(t *testing.T) {
 				want:  allocator.Cooling,
 			},
 			"a reservation is deleted": {
-				before: kept(ip, v1alpha1.PurposeReservation, "1"),
+				before: ownedIP(ip, v1alpha1.PurposeReservation, "1"),
 				write:  func(timed) (*networkingv1.IPAddress, types.UID) { return nil, "1" },
-				shown:  func(b timed) { b.objects.OnDelete(kept(ip, v1alpha1.PurposeReservation, "1")) },
+				shown:  func(b timed) { b.objects.OnDelete(ownedIP(ip, v1alpha1.PurposeReservation, "1")) },
 				want:   allocator.Free,
 			},
 			"a reservation is written anew": {
-				before: kept(ip, v1alpha1.PurposeReservation, "1"),
+				before: ownedIP(ip, v1alpha1.PurposeReservation, "1"),
 				write: func(timed) (*networkingv1.IPAddress, types.UID) {
-					return kept(ip, v1alpha1.PurposeReservation, "2"), "1"
+					return ownedIP(ip, v1alpha1.PurposeReservation, "2"), "1"
 				},
 				shown: func(b timed) {
-					b.objects.OnDelete(kept(ip, v1alpha1.PurposeReservation, "1"))
+					b.objects.OnDelete(ownedIP(ip, v1alpha1.PurposeReservation, "1"))
 					b.expect(t, "deleted", ip, allocator.Assumed)
-					b.objects.OnAdd(kept(ip, v1alpha1.PurposeReservation, "2"), false)
+					b.objects.OnAdd(ownedIP(ip, v1alpha1.PurposeReservation, "2"), false)
 				},
 				want: allocator.Reserved,
 			},
@@ -367,10 +325,10 @@ func TestWrites(t *testing.T) {
 				if !b.BeginWrite(addr(ip)) || b.BeginWrite(addr(ip)) {
 					t.Fatal("one may write, and one alone")
 				}
-				if _, err := b.Draw(lot(t, ip), holder("x")); !errors.Is(err, allocator.ErrFull) {
+				if _, err := b.Draw(tier(t, ip), named("x")); !errors.Is(err, allocator.ErrFull) {
 					t.Errorf("%s: drawn while it is written: %v", name, err)
 				}
-				if _, busy := b.Take(addr(ip), holder("x")); !busy {
+				if _, busy := b.Take(addr(ip), named("x")); !busy {
 					t.Errorf("%s: not busy while it is written", name)
 				}
 				end(b)
@@ -389,9 +347,9 @@ func TestWrites(t *testing.T) {
 func TestWrittenAdditionalAddress(t *testing.T) {
 	for _, ip := range both {
 		b := newTimed(rules{})
-		service := types.NamespacedName{Namespace: "ns", Name: "a"}
+		service := named("a")
 		b.draw(t, ip, "a")
-		o := kept(ip, v1alpha1.PurposeAdditional, "1")
+		o := ownedIP(ip, v1alpha1.PurposeAdditional, "1")
 		o.Spec.ParentRef = allocated(ip, "a").Spec.ParentRef
 		b.EndWrite(addr(ip), o, "")
 		if got := b.Additional(service); len(got) != 1 || got[addr(ip)].UID != "1" {
@@ -425,7 +383,7 @@ func TestAnotherReplicaMakesRoom(t *testing.T) {
 	} {
 		for _, ip := range both {
 			b := newTimed(tc.rules)
-			ours := kept(ip, tc.purpose, "1")
+			ours := ownedIP(ip, tc.purpose, "1")
 			b.objects.OnAdd(ours, true)
 			b.pass(tc.after)
 			b.objects.OnDelete(ours)
@@ -444,14 +402,14 @@ func TestClaimsOutrankLabels(t *testing.T) {
 		for _, purpose := range []string{v1alpha1.PurposeCooling, v1alpha1.PurposeReservation, v1alpha1.PurposeAdditional, "", "nonsense"} {
 			b := newTimed(rules{coolDown: time.Minute})
 			b.serve("a", ip)
-			relabelled := kept(ip, purpose, "1")
+			relabelled := ownedIP(ip, purpose, "1")
 			relabelled.Spec.ParentRef = allocated(ip, "a").Spec.ParentRef
 			b.objects.OnUpdate(allocated(ip, "a"), relabelled)
 			b.expect(t, "relabelled "+purpose, ip, allocator.Allocated)
-			if _, err := b.Draw(lot(t, ip), holder("x")); err == nil {
+			if _, err := b.Draw(tier(t, ip), named("x")); err == nil {
 				t.Errorf("%s, relabelled %q, was drawn", ip, purpose)
 			}
-			if got := b.Additional(types.NamespacedName{Namespace: "ns", Name: "a"}); len(got) != 0 {
+			if got := b.Additional(named("a")); len(got) != 0 {
 				t.Errorf("%s, relabelled %q, is an additional address: %v", ip, purpose, got)
 			}
 			b.pass(time.Hour)
@@ -464,18 +422,18 @@ func TestClaimsOutrankLabels(t *testing.T) {
 func TestCollisions(t *testing.T) {
 	b := newTimed(rules{})
 	for i, tc := range []struct {
-		to   Holder
+		to   types.NamespacedName
 		owns string
 		want uint64
 	}{
-		{holder("a"), "a", 0},
-		{holder("a"), "b", 1},
-		{Holder{Service: types.NamespacedName{Namespace: "ns"}}, "generated-x7k2p", 1},
-		{Holder{Service: types.NamespacedName{Namespace: "other"}}, "generated-x7k2p", 2},
-		{Holder{}, "a", 2},
+		{named("a"), "a", 0},
+		{named("a"), "b", 1},
+		{types.NamespacedName{Namespace: "ns"}, "generated-x7k2p", 1},
+		{types.NamespacedName{Namespace: "other"}, "generated-x7k2p", 2},
+		{types.NamespacedName{}, "a", 2},
 	} {
 		ip := fmt.Sprintf("10.0.0.%d", i+1)
-		if _, err := b.Draw(lot(t, ip), tc.to); err != nil {
+		if _, err := b.Draw(tier(t, ip), tc.to); err != nil {
 			t.Fatal(err)
 		}
 		b.objects.OnAdd(allocated(ip, tc.owns), false)

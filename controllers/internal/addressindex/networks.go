@@ -1,6 +1,7 @@
 package addressindex
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -15,19 +16,20 @@ type Network struct {
 	Prefix netip.Prefix
 }
 
-// NodeNetworks returns the pod CIDRs and addresses of nodes that meet any of the prefixes.
-func (l *Index) NodeNetworks(prefixes []netip.Prefix) []Network {
+// Overlaps returns the networks that meet any of the prefixes, by owner: pod CIDRs and addresses of nodes, and those that were declared as used by
+// something else.
+func (l *Index) Overlaps(prefixes []netip.Prefix, declared []Network) []Network {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	var out []Network
+	all := slices.Clone(declared)
 	for name, networks := range l.nodes {
 		for _, n := range networks {
-			if slices.ContainsFunc(prefixes, n.Overlaps) {
-				out = append(out, Network{Owner: "node " + name, Prefix: n})
-			}
+			all = append(all, Network{Owner: "node " + name, Prefix: n})
 		}
 	}
-	return out
+	all = slices.DeleteFunc(all, func(n Network) bool { return !slices.ContainsFunc(prefixes, n.Prefix.Overlaps) })
+	slices.SortFunc(all, func(a, b Network) int { return cmp.Compare(a.Owner+a.Prefix.String(), b.Owner+b.Prefix.String()) })
+	return all
 }
 
 // nodeNetworks reads podCIDRs and addresses; what is no address (host names) is no network.

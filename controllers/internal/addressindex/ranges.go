@@ -8,39 +8,38 @@ import (
 	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// ServiceCIDR is what the address index remembers of a ServiceCIDR object. It is a value; do not change Ranges.
+// ServiceCIDR is what matters of a ServiceCIDR object. It is a value; do not change Labels and Ranges.
 type ServiceCIDR struct {
 	Name   string
+	Labels map[string]string
 	Ranges []allocator.Range
+	// Ready: API servers allocate from it.
+	Ready bool
 	// Terminating is set from the moment that deletion was asked for: such a range offers nothing any more,
 	// so it covers no address of another one (two equal ranges deleted together would orphan theirs).
 	Terminating bool
 }
+
+// Usable reports whether addresses are given out.
+func (c ServiceCIDR) Usable() bool { return c.Ready && !c.Terminating }
 
 // Contains reports whether a is a usable address of one of the ranges.
 func (c ServiceCIDR) Contains(a netip.Addr) bool {
 	return slices.ContainsFunc(c.Ranges, func(r allocator.Range) bool { return r.Contains(a) })
 }
 
-// overlaps reports whether any range of c meets any of the others.
 func (c ServiceCIDR) overlaps(others []netip.Prefix) bool {
 	return slices.ContainsFunc(c.Ranges, func(r allocator.Range) bool {
 		return slices.ContainsFunc(others, r.Prefix().Overlaps)
 	})
-}
-
-func (c ServiceCIDR) prefixes() []netip.Prefix {
-	out := make([]netip.Prefix, 0, len(c.Ranges))
-	for _, r := range c.Ranges {
-		out = append(out, r.Prefix())
-	}
-	return out
 }
 
 // RangeBand names a band of a range.
@@ -57,7 +56,6 @@ func (l *Index) Declare(ranges []allocator.Range) {
 	l.enter(l.complete(ServiceCIDR{Name: v1alpha1.DefaultServiceCIDR}))
 }
 
-// complete adds the declared ranges to the default ServiceCIDR.
 func (l *Index) complete(c ServiceCIDR) ServiceCIDR {
 	if c.Name != v1alpha1.DefaultServiceCIDR {
 		return c
@@ -70,7 +68,6 @@ func (l *Index) complete(c ServiceCIDR) ServiceCIDR {
 	return c
 }
 
-// enter puts a ServiceCIDR into the index and returns the one before.
 func (l *Index) enter(c ServiceCIDR) (before ServiceCIDR, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +89,12 @@ func (l *Index) Allocations(servicecidr string, band RangeBand) uint64 {
 // NewServiceCIDR reads an object. It leaves out what is not a range: the API server has validated the rest, and a range that it
 // should one day accept and we do not know must not stop the others.
 func NewServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
-	c := ServiceCIDR{Name: o.Name, Terminating: !o.DeletionTimestamp.IsZero()}
+	c := ServiceCIDR{
+		Name: o.Name, Labels: o.Labels, Terminating: !o.DeletionTimestamp.IsZero(),
+		// Without the condition API servers allocate: nobody runs the controller that sets it.
+		Ready: !meta.IsStatusConditionFalse(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady) &&
+			!meta.IsStatusConditionPresentAndEqual(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady, metav1.ConditionUnknown),
+	}
 	for _, text := range o.Spec.CIDRs {
 		if r, err := allocator.ParseRange(text); err == nil {
 			c.Ranges = append(c.Ranges, r)
@@ -207,16 +209,17 @@ func (l *Index) dropRange(name string) {
 // coverChanged wakes every range that meets the old or the new one, and the used addresses inside: their band
 // may differ now, or no range may offer them any more.
 func (l *Index) coverChanged(before, after ServiceCIDR) {
-	touched := append(before.prefixes(), after.prefixes()...)
+	ranges := slices.Concat(before.Ranges, after.Ranges)
+	var touched []netip.Prefix
+	for _, r := range ranges {
+		touched = append(touched, r.Prefix())
+	}
 	for _, c := range l.ServiceCIDRs() {
 		if c.overlaps(touched) {
 			l.rangeListeners.tell(c.Name)
 		}
 	}
-	if l.coverListeners.none() {
-		return
-	}
-	for _, r := range append(slices.Clone(before.Ranges), after.Ranges...) {
+	for _, r := range ranges {
 		for _, a := range l.pool.Used(r.Span(), math.MaxInt) {
 			l.coverListeners.tell(a)
 		}

@@ -16,14 +16,14 @@ import (
 )
 
 // walk is a small cluster at random: an API server that creates and deletes Services, also some whose creation fails; two watches that
-// deliver late, each in its own order; and this process, which draws addresses, and keeps those that rest by IPAddresses.
+// deliver late, each in its own order; and this process, which draws addresses, and keeps those that cool by IPAddresses.
 type walk struct {
 	timed
 	t      *testing.T
 	random *rand.Rand
 	seed   uint64
 	ips    []string
-	lots   []allocator.Lot
+	orders [][]*allocator.Tier
 
 	objects  map[string]*networkingv1.IPAddress // in the API server
 	services map[string]string                  // by name, its address
@@ -37,10 +37,10 @@ type walk struct {
 	// yielded are those that were ever drawn again while they were in flight: two Services were on their way there, so how long the address cools down
 	// depends on whose events come first.
 	yielded map[string]bool
-	// rests are the addresses that should rest, until when; seen are the Services that were delivered.
-	rests map[string]time.Time
-	seen  map[string]bool
-	names int
+	// coolUntil are the addresses that should cool, until when; seen are the Services that were delivered.
+	coolUntil map[string]time.Time
+	seen      map[string]bool
+	names     int
 }
 
 // event is what a watch has to tell, since when.
@@ -64,7 +64,7 @@ func (w *walk) queue(watch int, tell ...func()) {
 func newWalk(t *testing.T, seed uint64) *walk {
 	w := &walk{
 		timed: newTimed(rules{coolDown: walkCoolDown}), t: t, random: rand.New(rand.NewPCG(seed, 9)), seed: seed,
-		objects: map[string]*networkingv1.IPAddress{}, services: map[string]string{}, born: map[string]time.Time{}, drawn: map[string]time.Time{}, rests: map[string]time.Time{},
+		objects: map[string]*networkingv1.IPAddress{}, services: map[string]string{}, born: map[string]time.Time{}, drawn: map[string]time.Time{}, coolUntil: map[string]time.Time{},
 		seen: map[string]bool{}, since: map[string]time.Time{}, yielded: map[string]bool{},
 	}
 	w.pool = allocator.NewPoolWithRand(rand.NewPCG(seed, 10))
@@ -73,7 +73,7 @@ func newWalk(t *testing.T, seed uint64) *walk {
 		for i := range 5 {
 			ips = append(ips, fmt.Sprintf(family, i+1))
 		}
-		w.ips, w.lots = append(w.ips, ips...), append(w.lots, lot(t, ips...))
+		w.ips, w.orders = append(w.ips, ips...), append(w.orders, tier(t, ips...))
 	}
 	return w
 }
@@ -95,25 +95,25 @@ func (w *walk) remove(ip string) {
 	w.queue(0, func() { w.index.objects.OnDelete(o); w.free(ip, w.seen[o.Annotations["service"]], ours(o)) })
 }
 
-// end: whatever the cluster shows ends a rest, but for the object that says so.
+// end: whatever the cluster shows ends a cool-down, but for the object that says so.
 func (w *walk) end(o *networkingv1.IPAddress) {
-	delete(w.rests, o.Name)
+	delete(w.coolUntil, o.Name)
 	if ours(o) {
-		w.rests[o.Name] = newKept(o).Released.Add(walkCoolDown)
+		w.coolUntil[o.Name] = newOwned(o).Released.Add(walkCoolDown)
 	}
 }
 
-// free notes that an address is free as far as was delivered, and should rest, or not.
-func (w *walk) free(ip string, held, kept bool) {
+// free notes that an address is free as far as was delivered, and should cool, or not.
+func (w *walk) free(ip string, held, owned bool) {
 	if _, used := w.addresses[addr(ip)]; used {
 		return
 	}
 	switch {
-	case kept: // whoever it stopped resting for may not use it: it rests until its time is over
+	case owned: // whoever it stopped cooling for may not use it: it cools until its time is over
 	case held:
-		w.rests[ip] = w.clock.Now().Add(walkCoolDown)
+		w.coolUntil[ip] = w.clock.Now().Add(walkCoolDown)
 	default:
-		w.rests[ip] = w.clock.Now().Add(doubt)
+		w.coolUntil[ip] = w.clock.Now().Add(doubt)
 	}
 }
 
@@ -135,7 +135,7 @@ func (w *walk) createService(ip string) {
 		return
 	}
 	w.services[name], w.born[name] = ip, w.clock.Now()
-	w.queue(1, func() { w.seen[name] = true; w.index.services.OnAdd(service(name, ip), false); delete(w.rests, ip) })
+	w.queue(1, func() { w.seen[name] = true; w.index.services.OnAdd(service(name, ip), false); delete(w.coolUntil, ip) })
 }
 
 func (w *walk) deleteService(name string) {
@@ -156,7 +156,7 @@ func (w *walk) deliver(watch int) {
 
 // draw draws an address, and sends it on its way.
 func (w *walk) draw() {
-	drawn, err := w.Draw(w.lots[w.random.IntN(2)], holder("x"))
+	drawn, err := w.Draw(w.orders[w.random.IntN(2)], named("x"))
 	if err != nil {
 		if !errors.Is(err, allocator.ErrFull) {
 			w.errorf("drawing: %v", err)
@@ -170,11 +170,11 @@ func (w *walk) draw() {
 		w.errorf("%s was drawn twice, the first time %s ago", ip, w.clock.Since(since))
 	}
 	w.since[ip], w.yielded[ip] = w.clock.Now(), w.yielded[ip] || again && w.clock.Since(since) < inFlightFor
-	_, object := w.Kept(drawn.Addr) // which outlives the cool-down until it is deleted
-	if drawn.Cooled != w.resting(ip) && !w.yielded[ip] && !object {
-		w.errorf("%s yields: %v, it should rest until %s", ip, drawn.Cooled, w.rests[ip].Sub(epoch))
+	_, object := w.Owned(drawn.Addr) // which outlives the cool-down until it is deleted
+	if drawn.Cooled != w.cools(ip) && !w.yielded[ip] && !object {
+		w.errorf("%s yields: %v, it should cool until %s", ip, drawn.Cooled, w.coolUntil[ip].Sub(epoch))
 	}
-	if k, ok := w.Kept(drawn.Addr); ok {
+	if k, ok := w.Owned(drawn.Addr); ok {
 		if o := w.objects[ip]; o == nil || o.UID != k.UID {
 			w.Lost(drawn.Addr)
 			return
@@ -188,20 +188,20 @@ func (w *walk) draw() {
 	w.drawn[ip] = w.clock.Now().Add(time.Duration(w.random.IntN(10000)) * time.Millisecond)
 }
 
-func (w *walk) resting(ip string) bool { return w.clock.Now().Before(w.rests[ip]) }
+func (w *walk) cools(ip string) bool { return w.clock.Now().Before(w.coolUntil[ip]) }
 
-// keep is the keeper: it writes what rests, and deletes what has rested.
+// keep is the reservation controller: it writes what cools down, and deletes what has.
 func (w *walk) keep() {
 	ip := w.ips[w.random.IntN(len(w.ips))]
 	a := addr(ip)
-	r, resting := w.Resting(a)
-	k, isKept := w.Kept(a)
+	r, cools := w.Cooling(a)
+	k, isOwned := w.Owned(a)
 	over := !w.clock.Now().Before(r.Released.Add(walkCoolDown))
 	switch there := w.objects[ip]; {
-	case isKept && k.Purpose == v1alpha1.PurposeCooling && resting && over && there != nil && there.UID == k.UID && w.BeginWrite(a):
+	case isOwned && k.Purpose == v1alpha1.PurposeCooling && cools && over && there != nil && there.UID == k.UID && w.BeginWrite(a):
 		w.remove(ip)
 		w.EndWrite(a, nil, k.UID)
-	case !isKept && resting && !over && w.BeginWrite(a):
+	case !isOwned && cools && !over && w.BeginWrite(a):
 		if there != nil {
 			w.EndWrite(a, nil, "")
 			return
@@ -244,7 +244,7 @@ func (w *walk) step() {
 	}
 }
 
-// A single replica never hands out what somebody has, whatever the watches tell when; lets rest what should; and keeps nothing at the end.
+// A single replica never hands out what somebody has, whatever the watches tell when; lets cool what should; and keeps nothing at the end.
 func TestRandomWalkOfASingleReplica(t *testing.T) {
 	for seed := range uint64(60) {
 		w := newWalk(t, seed)
@@ -253,32 +253,29 @@ func TestRandomWalkOfASingleReplica(t *testing.T) {
 				return
 			}
 		}
-		w.settle()
+		w.arriveAll()
 		for _, ip := range w.ips {
-			if got, want := w.State(addr(ip)) == allocator.Cooling, w.resting(ip); w.objects[ip] == nil && !w.yielded[ip] && got != want {
-				w.errorf("all is delivered: %s is %v, should rest: %v", ip, w.State(addr(ip)), want)
+			if got, want := w.State(addr(ip)) == allocator.Cooling, w.cools(ip); w.objects[ip] == nil && !w.yielded[ip] && got != want {
+				w.errorf("all is delivered: %s is %v, should cool: %v", ip, w.State(addr(ip)), want)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(w.services)) {
 			w.deleteService(name)
 		}
-		w.settle()
+		w.arriveAll()
 		w.pass(2 * walkCoolDown)
 		for _, ip := range w.ips {
 			if w.objects[ip] != nil {
 				w.remove(ip)
 			}
 		}
-		w.settle()
+		w.arriveAll()
 		w.expectNothing(t, fmt.Sprintf("walk %d, at the end", seed))
-		if n := len(w.deadlines); n > 0 {
-			w.errorf("%d deadlines are left", n)
-		}
 	}
 }
 
-// settle lets everything arrive that is on its way, and every assumption end.
-func (w *walk) settle() {
+// arriveAll lets everything arrive that is on its way, and every assumption end.
+func (w *walk) arriveAll() {
 	for _, ip := range slices.Sorted(maps.Keys(w.drawn)) {
 		w.Forget(addr(ip))
 		delete(w.drawn, ip)

@@ -21,8 +21,6 @@ type Lock struct {
 	holder atomic.Pointer[string]
 }
 
-var _ resourcelock.Interface = (*Lock)(nil)
-
 // NewLock returns the lock of a Lease. name is that of the pod, for people; address is where other replicas reach the webhooks of this process,
 // "host:port", or empty if it serves none. Neither reaches the API server before the election starts.
 func NewLock(config *rest.Config, namespace, lease, name, address string) (*Lock, error) {

@@ -13,25 +13,31 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
 // Compile decides what each policy gets of what it asks for. It is pure, and costs a sort of the policies, ranges and reservations, and a look-up for each:
 // only what overlaps is compared.
-func Compile(w World) *Snapshot {
-	s := &Snapshot{
-		byName: make(map[string]*Policy, len(w.Policies)), reservedFor: map[types.NamespacedName][]Reservation{},
-		cidrs: make(map[string]ServiceCIDR, len(w.ServiceCIDRs)), closes: map[bool]bool{}, routes: newRoutes(),
+func Compile(in Inputs) *Compiled {
+	s := &Compiled{
+		inputs: in, byName: make(map[string]*Policy, len(in.Policies)), reservedFor: map[types.NamespacedName][]Reservation{},
+		cidrs: make(map[string]addressindex.ServiceCIDR, len(in.ServiceCIDRs)), closes: map[bool]bool{},
+		statics: statics(in.ServiceCIDRs), offered: newPrefixTable[allocator.Range](len(in.ServiceCIDRs)),
 	}
-	for _, c := range w.ServiceCIDRs {
+	for _, c := range in.ServiceCIDRs {
 		s.cidrs[c.Name] = c
+		for _, r := range c.Ranges {
+			if c.Usable() {
+				s.offered.set(r.Prefix(), r)
+			}
+		}
 	}
-	s.statics, s.offered = statics(w.ServiceCIDRs), newOffered(w.ServiceCIDRs)
 	for _, r := range s.cidrs[v1alpha1.DefaultServiceCIDR].Ranges {
 		s.families = append(s.families, r.Prefix().Addr().Is4())
 		s.apiServer = append(s.apiServer, r.Span().First)
 	}
-	wanted := make([][]wantedRange, len(w.Policies))
-	for rank, o := range sorted(w.Policies) {
+	wanted := make([][]wantedRange, len(in.Policies))
+	for rank, o := range sorted(in.Policies) {
 		p := newPolicy(o, rank)
 		s.policies = append(s.policies, p)
 		s.byName[p.Name] = p
@@ -42,14 +48,12 @@ func Compile(w World) *Snapshot {
 	s.enterPrefixes(wanted)
 	for rank, p := range s.policies {
 		s.reserve(p)
-		s.settle(p, wanted[rank])
+		s.assign(p, wanted[rank])
 	}
 	s.prepareBands()
-	s.findShadowed()
 	return s
 }
 
-// sorted returns the policies in order of rank.
 func sorted(policies []*v1alpha1.ServiceCIDRPolicy) []*v1alpha1.ServiceCIDRPolicy {
 	return slices.SortedFunc(slices.Values(policies), func(a, b *v1alpha1.ServiceCIDRPolicy) int {
 		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority),
@@ -81,10 +85,10 @@ type wantedRange struct {
 }
 
 // wanted returns the ranges that a policy asks for and that exist, in order, and notes which ServiceCIDRs are missing or give out no addresses.
-func (s *Snapshot) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []wantedRange {
+func (s *Compiled) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []wantedRange {
 	names := slices.Compact(slices.Sorted(slices.Values(spec.ServiceCIDRs)))
 	if spec.ServiceCIDRSelector != nil {
-		names = s.selected(spec.ServiceCIDRSelector)
+		names = s.labelled(spec.ServiceCIDRSelector)
 	}
 	var out []wantedRange
 	for _, name := range names {
@@ -98,7 +102,7 @@ func (s *Snapshot) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []want
 			p.Unready = append(p.Unready, name)
 		}
 		for _, r := range c.Ranges {
-			out = append(out, wantedRange{PolicyRange{name, r}, c.usable()})
+			out = append(out, wantedRange{PolicyRange{name, r}, c.Usable()})
 		}
 	}
 	slices.SortFunc(out, func(a, b wantedRange) int {
@@ -107,8 +111,8 @@ func (s *Snapshot) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []want
 	return out
 }
 
-// selected returns the names of the ServiceCIDRs with matching labels, sorted.
-func (s *Snapshot) selected(by *metav1.LabelSelector) []string {
+// labelled returns the names of the ServiceCIDRs with matching labels, sorted.
+func (s *Compiled) labelled(by *metav1.LabelSelector) []string {
 	selector, err := metav1.LabelSelectorAsSelector(by)
 	if err != nil {
 		return nil
@@ -124,7 +128,7 @@ func (s *Snapshot) selected(by *metav1.LabelSelector) []string {
 }
 
 // reserve enters the reservations of a policy, without what better policies have reserved.
-func (s *Snapshot) reserve(p *Policy) {
+func (s *Compiled) reserve(p *Policy) {
 	var left []Reservation
 	for _, r := range p.Reservations {
 		var taken []allocator.Span
@@ -152,7 +156,6 @@ func (s *Snapshot) reserve(p *Policy) {
 	}
 }
 
-// merged returns the reservations of a sorted list and those of another list, sorted.
 func merged(sorted []*Reservation, more []Reservation) []*Reservation {
 	const few = 4
 	for i := range more {
@@ -170,11 +173,11 @@ func merged(sorted []*Reservation, more []Reservation) []*Reservation {
 
 func byFirst(a, b *Reservation) int { return a.Span.First.Compare(b.Span.First) }
 
-// settle gives a policy the ranges that no better one has exclusively.
+// assign gives a policy the ranges that no better one has exclusively.
 //
 // A range that lies in one that a better policy has exclusively is lost. One that is only partly closed is kept, and the closed part left
 // out when addresses are drawn.
-func (s *Snapshot) settle(p *Policy, wanted []wantedRange) {
+func (s *Compiled) assign(p *Policy, wanted []wantedRange) {
 	wanted = slices.DeleteFunc(wanted, func(r wantedRange) bool { return s.lost(p, r.PolicyRange) })
 	for _, r := range wanted {
 		s.enter(p, r)
@@ -191,7 +194,7 @@ func comparePrefixes(a, b netip.Prefix) int {
 }
 
 // lost reports whether a better policy has a range exclusively, and notes that and lesser conflicts.
-func (s *Snapshot) lost(p *Policy, r PolicyRange) bool {
+func (s *Compiled) lost(p *Policy, r PolicyRange) bool {
 	prefix := r.Range.Prefix()
 	for other := range s.overlapping(prefix) {
 		switch owner := other.owner; {
@@ -211,7 +214,7 @@ func (s *Snapshot) lost(p *Policy, r PolicyRange) bool {
 }
 
 // enterPrefixes enters all ranges that policies ask for, without telling whose they are.
-func (s *Snapshot) enterPrefixes(wanted [][]wantedRange) {
+func (s *Compiled) enterPrefixes(wanted [][]wantedRange) {
 	var all []netip.Prefix
 	for _, ranges := range wanted {
 		for _, r := range ranges {
@@ -220,19 +223,16 @@ func (s *Snapshot) enterPrefixes(wanted [][]wantedRange) {
 	}
 	slices.SortFunc(all, comparePrefixes)
 	all = slices.Compact(all)
-	s.ranges, s.owned = make(map[netip.Prefix]*ownedPrefix, len(all)), make([]*ownedPrefix, 0, len(all))
+	s.ranges, s.owned = newPrefixTable[*ownedPrefix](len(all)), make([]*ownedPrefix, 0, len(all))
 	for _, prefix := range all {
 		at := &ownedPrefix{prefix: prefix, span: SpanOf(prefix)}
-		s.ranges[prefix], s.owned = at, append(s.owned, at)
-		if f := s.lengths(prefix.Addr().Is4()); !slices.Contains(*f, prefix.Bits()) {
-			*f = append(*f, prefix.Bits())
-		}
+		s.ranges.set(prefix, at)
+		s.owned = append(s.owned, at)
 	}
 }
 
-// enter notes that a policy has a range.
-func (s *Snapshot) enter(p *Policy, r wantedRange) {
-	at := s.ranges[r.Range.Prefix()]
+func (s *Compiled) enter(p *Policy, r wantedRange) {
+	at := s.ranges.values[r.Range.Prefix()]
 	if n := len(p.Claimed); n == 0 || p.Claimed[n-1] != at.prefix {
 		p.Claimed = append(p.Claimed, at.prefix)
 	}
@@ -253,31 +253,6 @@ func addLast(list []*Policy, p *Policy) []*Policy {
 	return append(list, p)
 }
 
-// findShadowed tells policies that never have their turn: a better one selects the same Services and refuses them when it is full.
-func (s *Snapshot) findShadowed() {
-	type key struct {
-		selector string
-		is4      bool
-	}
-	ends := map[key]*Policy{}
-	for _, p := range s.policies {
-		for _, is4 := range []bool{true, false} {
-			if !p.steersFamily(is4) {
-				continue
-			}
-			k := key{p.selector.text, is4}
-			if better := ends[k]; better != nil {
-				note := fmt.Sprintf("ServiceCIDRPolicy %q outranks this one, selects the same Services and refuses them when it is full (onFull: Fail)", better.Name)
-				if !slices.Contains(p.Conflicts, note) {
-					p.Conflicts = append(p.Conflicts, note)
-				}
-			} else if p.OnFull == v1alpha1.OnFullFail {
-				ends[k] = p
-			}
-		}
-	}
-}
-
 // spanText writes a span for people.
 func spanText(sp allocator.Span) string {
 	if sp.First == sp.Last {
@@ -286,8 +261,8 @@ func spanText(sp allocator.Span) string {
 	return sp.String()
 }
 
-// statics returns the static bands of all ranges, in order and disjoint: an address that is static in one is static.
-func statics(cidrs []ServiceCIDR) []allocator.Span {
+// statics returns the static bands of all ranges: an address that is static in one is static.
+func statics(cidrs []addressindex.ServiceCIDR) []allocator.Span {
 	var all []allocator.Span
 	for _, c := range cidrs {
 		for _, r := range c.Ranges {
@@ -296,17 +271,7 @@ func statics(cidrs []ServiceCIDR) []allocator.Span {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b allocator.Span) int { return a.First.Compare(b.First) })
-	var out []allocator.Span
-	for _, span := range all {
-		switch n := len(out); {
-		case n == 0 || out[n-1].Last.Less(span.First):
-			out = append(out, span)
-		case out[n-1].Last.Less(span.Last):
-			out[n-1].Last = span.Last
-		}
-	}
-	return out
+	return all
 }
 
 func names(policies []*Policy) string {

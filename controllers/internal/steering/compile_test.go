@@ -2,7 +2,6 @@ package steering
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
 // with changes a policy, and returns it.
@@ -33,7 +33,7 @@ func exclusive(s *v1alpha1.ServiceCIDRPolicySpec) { s.Exclusive = true }
 
 func fails(s *v1alpha1.ServiceCIDRPolicySpec) { s.OnFull = v1alpha1.OnFullFail }
 
-func rests(d time.Duration) func(*v1alpha1.ServiceCIDRPolicySpec) {
+func coolsFor(d time.Duration) func(*v1alpha1.ServiceCIDRPolicySpec) {
 	return func(s *v1alpha1.ServiceCIDRPolicySpec) { s.CoolDown = &metav1.Duration{Duration: d} }
 }
 
@@ -49,8 +49,8 @@ func reserves(name, address, service string) func(*v1alpha1.ServiceCIDRPolicySpe
 	}
 }
 
-func ready(name string, cidrs ...string) ServiceCIDR {
-	c := ServiceCIDR{Name: name, Ready: true}
+func ready(name string, cidrs ...string) addressindex.ServiceCIDR {
+	c := addressindex.ServiceCIDR{Name: name, Ready: true}
 	for _, text := range cidrs {
 		r, err := allocator.ParseRange(text)
 		if err != nil {
@@ -67,8 +67,10 @@ func team(label string) Service {
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-func world(cidrs []ServiceCIDR, policies ...*v1alpha1.ServiceCIDRPolicy) World {
-	return World{Policies: policies, ServiceCIDRs: cidrs}
+type serviceCIDRs = []addressindex.ServiceCIDR
+
+func inputs(cidrs serviceCIDRs, policies ...*v1alpha1.ServiceCIDRPolicy) Inputs {
+	return Inputs{Policies: policies, ServiceCIDRs: cidrs}
 }
 
 // summary is a Policy for people.
@@ -92,182 +94,62 @@ func summary(p *Policy) []string {
 	return out
 }
 
-func TestRank(t *testing.T) {
-	aged := func(name string, priority int32, age int64) *v1alpha1.ServiceCIDRPolicy {
-		p := policy(name, priority)
-		p.CreationTimestamp = metav1.Time{Time: time.Unix(1000-age, 0)}
-		return p
-	}
-	policies := []*v1alpha1.ServiceCIDRPolicy{
-		aged("z", 2147483647, 0), aged("y", 5, 9), aged("a", 5, 3), aged("b", 5, 3), aged("x", 0, 100), aged("w", -1, 200), aged("v", -2147483648, 300),
-	}
-	random := rand.New(rand.NewPCG(5, 6))
-	for range 20 {
-		shuffled := slices.Clone(policies)
-		random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		var got []string
-		for _, p := range Compile(World{Policies: shuffled}).Policies() {
-			got = append(got, p.Name)
-		}
-		if text := strings.Join(got, " "); text != "z y a b x w v" {
-			t.Fatalf("in order of rank: %s; want z y a b x w v", text)
-		}
-	}
-}
-
 // Who wins which range, what the others are told, and that what is missing is named.
 func TestConflicts(t *testing.T) {
 	blue, red := ready("blue", "10.0.0.0/24", "fd00::/120"), ready("red", "10.0.1.0/24")
 	for name, tc := range map[string]struct {
-		world World
-		of    string
-		want  []string
+		inputs Inputs
+		of     string
+		want   []string
 	}{
 		"an exclusive range is lost to the better policy": {
-			world([]ServiceCIDR{blue, red}, with(policy("best", 9), of("blue"), exclusive), with(policy("worse", 1), of("blue", "red"))), "worse",
+			inputs(serviceCIDRs{blue, red}, with(policy("best", 9), of("blue"), exclusive), with(policy("worse", 1), of("blue", "red"))), "worse",
 			[]string{
 				"has red 10.0.1.0/24",
 				`conflict ServiceCIDR blue (10.0.0.0/24): ServiceCIDRPolicy "best" has 10.0.0.0/24 for itself, and outranks this one`,
 				`conflict ServiceCIDR blue (fd00::/120): ServiceCIDRPolicy "best" has fd00::/120 for itself, and outranks this one`,
 			}},
 		"the winner hears nothing of it": {
-			world([]ServiceCIDR{blue}, with(policy("best", 9), of("blue"), exclusive), with(policy("worse", 1), of("blue"))), "best",
+			inputs(serviceCIDRs{blue}, with(policy("best", 9), of("blue"), exclusive), with(policy("worse", 1), of("blue"))), "best",
 			[]string{"has blue 10.0.0.0/24", "has blue fd00::/120"}},
 		"an exclusive policy shares with a better one that is not": {
-			world([]ServiceCIDR{red}, with(policy("best", 9), of("red")), with(policy("worse", 1), of("red"), exclusive)), "worse",
+			inputs(serviceCIDRs{red}, with(policy("best", 9), of("red")), with(policy("worse", 1), of("red"), exclusive)), "worse",
 			[]string{"has red 10.0.1.0/24", `conflict ServiceCIDR red (10.0.1.0/24): it is shared with ServiceCIDRPolicy "best", which outranks this one and has 10.0.1.0/24`}},
 		"two that want nothing for themselves have no conflict": {
-			world([]ServiceCIDR{red}, with(policy("best", 9), of("red")), with(policy("worse", 1), of("red"))), "worse", []string{"has red 10.0.1.0/24"}},
+			inputs(serviceCIDRs{red}, with(policy("best", 9), of("red")), with(policy("worse", 1), of("red"))), "worse", []string{"has red 10.0.1.0/24"}},
 		"an equal range of another ServiceCIDR is the same range": {
-			world([]ServiceCIDR{red, ready("twin", "10.0.1.0/24")}, with(policy("best", 9), of("red"), exclusive), with(policy("worse", 1), of("twin"))), "worse",
+			inputs(serviceCIDRs{red, ready("twin", "10.0.1.0/24")}, with(policy("best", 9), of("red"), exclusive), with(policy("worse", 1), of("twin"))), "worse",
 			[]string{`conflict ServiceCIDR twin (10.0.1.0/24): ServiceCIDRPolicy "best" has 10.0.1.0/24 for itself, and outranks this one`}},
 		"a range inside of an exclusive one is lost": {
-			world([]ServiceCIDR{red, ready("part", "10.0.1.128/25")}, with(policy("best", 9), of("red"), exclusive), with(policy("worse", 1), of("part"))), "worse",
+			inputs(serviceCIDRs{red, ready("part", "10.0.1.128/25")}, with(policy("best", 9), of("red"), exclusive), with(policy("worse", 1), of("part"))), "worse",
 			[]string{`conflict ServiceCIDR part (10.0.1.128/25): ServiceCIDRPolicy "best" has 10.0.1.0/24 for itself, and outranks this one`}},
 		"a range around an exclusive one is kept, without the part": {
-			world([]ServiceCIDR{red, ready("part", "10.0.1.128/25")}, with(policy("best", 9), of("part"), exclusive), with(policy("worse", 1), of("red"))), "worse",
+			inputs(serviceCIDRs{red, ready("part", "10.0.1.128/25")}, with(policy("best", 9), of("part"), exclusive), with(policy("worse", 1), of("red"))), "worse",
 			[]string{"has red 10.0.1.0/24",
 				`conflict ServiceCIDR red (10.0.1.0/24): its part 10.0.1.128/25 belongs to ServiceCIDRPolicy "best", which outranks this one`}},
 		"what is not there is named": {
-			world([]ServiceCIDR{red, {Name: "new", Ranges: blue.Ranges}, {Name: "old", Ranges: blue.Ranges, Ready: true, Terminating: true}},
+			inputs(serviceCIDRs{red, {Name: "new", Ranges: blue.Ranges}, {Name: "old", Ranges: blue.Ranges, Ready: true, Terminating: true}},
 				with(policy("it", 0), of("red", "new", "old", "gone"))), "it",
 			[]string{"deleting old", "has red 10.0.1.0/24", "missing gone", "unready new"}},
 		"the same policy twice selects once": {
-			world([]ServiceCIDR{red}, with(policy("it", 0), of("red", "red"))), "it", []string{"has red 10.0.1.0/24"}},
+			inputs(serviceCIDRs{red}, with(policy("it", 0), of("red", "red"))), "it", []string{"has red 10.0.1.0/24"}},
 		"a reservation that a better policy has a part of": {
-			world(nil, with(policy("best", 9), reserves("r", "10.0.0.4-10.0.0.5", "")), with(policy("worse", 1), reserves("s", "10.0.0.2-10.0.0.9", "ns/a"))), "worse",
+			inputs(nil, with(policy("best", 9), reserves("r", "10.0.0.4-10.0.0.5", "")), with(policy("worse", 1), reserves("s", "10.0.0.2-10.0.0.9", "ns/a"))), "worse",
 			[]string{"reserves s 10.0.0.2-10.0.0.3", "reserves s 10.0.0.6-10.0.0.9",
 				`conflict reservation s: ServiceCIDRPolicy "best", which outranks this one, has 10.0.0.4-10.0.0.5`}},
-		"a policy whose better one refuses the same Services": {
-			world([]ServiceCIDR{blue, red}, with(policy("best", 9), of("blue"), fails), with(policy("worse", 1), of("red"))), "worse",
-			[]string{"has red 10.0.1.0/24",
-				`conflict ServiceCIDRPolicy "best" outranks this one, selects the same Services and refuses them when it is full (onFull: Fail)`}},
-		"a policy whose better one refuses the same Services of the other family": {
-			world([]ServiceCIDR{red, ready("six", "fd00::/120")}, with(policy("best", 9), of("six"), fails), with(policy("worse", 1), of("red"))), "worse",
-			[]string{"has red 10.0.1.0/24"}},
 		"a second choice": {
-			world([]ServiceCIDR{blue, red}, with(policy("best", 9), of("blue")), with(policy("worse", 1), of("red"))), "worse", []string{"has red 10.0.1.0/24"}},
+			inputs(serviceCIDRs{blue, red}, with(policy("best", 9), of("blue")), with(policy("worse", 1), of("red"))), "worse", []string{"has red 10.0.1.0/24"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if d := gocmp.Diff(tc.want, summary(Compile(tc.world).Policy(tc.of))); d != "" {
+			if d := gocmp.Diff(tc.want, summary(Compile(tc.inputs).Policy(tc.of))); d != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.of, d)
 			}
 		})
 	}
 }
 
-// A policy that cannot be followed steers nobody, and takes nothing from anybody.
-func TestInvalidPolicyHarmsNobody(t *testing.T) {
-	junk := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
-	for name, spoil := range map[string]func(*v1alpha1.ServiceCIDRPolicySpec){
-		"namespaceSelector":        func(s *v1alpha1.ServiceCIDRPolicySpec) { s.NamespaceSelector = junk },
-		"serviceSelector":          func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceSelector = junk },
-		"serviceCIDRSelector":      func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceCIDRs, s.ServiceCIDRSelector = nil, junk },
-		"both ways to name ranges": func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceCIDRSelector = &metav1.LabelSelector{} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bad := with(policy("bad", 9), of("red"), exclusive, fails, rests(time.Hour), spoil)
-			s := Compile(world([]ServiceCIDR{ready("red", "10.0.1.0/24", "fd00::/120")}, bad, with(policy("good", 0), of("red"), exclusive)))
-			if p := s.Policy("bad"); len(p.Invalid) == 0 || len(p.Ranges) > 0 {
-				t.Errorf("it is invalid for %q and has %v", p.Invalid, p.Ranges)
-			}
-			if got := summary(s.Policy("good")); len(got) != 2 {
-				t.Errorf("the other policy: %q", got)
-			}
-			for _, is4 := range []bool{true, false} {
-				if r := s.Route(team("a"), is4); len(r.Policies) != 1 || r.Policies[0].Name != "good" || r.Fails {
-					t.Errorf("a Service is steered by %v", r.Policies)
-				}
-			}
-			if d, by := s.CoolDown(addr("10.0.1.9")); d != 0 || by != nil {
-				t.Errorf("addresses rest for %s", d)
-			}
-		})
-	}
-}
-
-// What policies want to themselves is not drawn from by anybody else, however many ranges there are and however small: /31 and /32 have
-// no usable address.
-func TestManyRangesAmongThemTinyOnes(t *testing.T) {
-	for _, is4 := range []bool{true, false} {
-		cidrs := []ServiceCIDR{ready("tiny-4", "10.0.0.0/32"), ready("tiny-6", "fd00::/128"), ready("mine", "10.0.1.64/26", "fd00::1:40/122")}
-		wide := []string{"tiny-4", "tiny-6"}
-		for i := range 12 {
-			name := fmt.Sprint("wide-", i)
-			cidrs, wide = append(cidrs, ready(name, fmt.Sprintf("10.0.%d.0/24", i+1), fmt.Sprintf("fd00::%x:0/120", i+1))), append(wide, name)
-		}
-		s := Compile(world(cidrs, with(policy("best", 9), of("mine"), exclusive, selecting("a")), with(policy("worse", 1), of(wide...), selecting("b"))))
-		mine := addr("10.0.1.70")
-		static := addr("10.0.2.3")
-		if !is4 {
-			mine, static = addr("fd00::1:47"), addr("fd00::2:3")
-		}
-		for _, who := range []string{"b", "c"} {
-			for i, tier := range s.Route(team(who), is4).Tiers {
-				all := addressesOf(tier)
-				if slices.Contains(all, mine) {
-					t.Errorf("Service %s draws %s from tier %d, which a policy has for itself", who, mine, i)
-				}
-				if i == 0 && slices.Contains(all, static) {
-					t.Errorf("Service %s draws %s, which is static, from the first tier", who, static)
-				}
-			}
-		}
-	}
-}
-
-// Nested exclusive ranges: in the inner one the better policy decides alone, also about additional addresses.
-func TestAdditionalFromNestedRanges(t *testing.T) {
-	cidrs := []ServiceCIDR{ready("inner", "10.0.0.0/24", "fd00::/120"), ready("outer", "10.0.0.0/23", "fd00::/119")}
-	for name, tc := range map[string]struct {
-		policies []*v1alpha1.ServiceCIDRPolicy
-		from     string
-	}{
-		"the better one has the inner range": {
-			[]*v1alpha1.ServiceCIDRPolicy{with(policy("best", 9), of("inner"), exclusive, selecting("a")), with(policy("worse", 1), of("outer"), exclusive, selecting("b"))}, "inner"},
-		"the better one has the inner range, and not for itself": {
-			[]*v1alpha1.ServiceCIDRPolicy{with(policy("best", 9), of("inner"), selecting("a")), with(policy("worse", 1), of("outer"), exclusive, selecting("b"))}, "inner"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := Compile(world(cidrs, tc.policies...))
-			for _, is4 := range []bool{true, false} {
-				a := cidrs[0].Ranges[0].Span().First
-				if !is4 {
-					a = cidrs[0].Ranges[1].Span().First
-				}
-				if r := s.MayHold(a, team("a")); r != nil {
-					t.Errorf("%s may not be chosen: %s", a, r.Message)
-				}
-				if tiers, r := s.Additional(team("a"), tc.from, is4); r != nil || len(tiers) == 0 {
-					t.Errorf("no additional address (IPv4: %v): %v", is4, r)
-				}
-			}
-		})
-	}
-}
-
-func TestEmptyWorld(t *testing.T) {
-	s := Compile(World{})
+func TestNothingToCompile(t *testing.T) {
+	s := Compile(Inputs{})
 	if r := s.Route(team("a"), true); len(r.Tiers) != 0 || r.Fails || len(r.Policies) != 0 {
 		t.Errorf("a route without any range: %+v", r)
 	}
@@ -281,7 +163,7 @@ func TestEmptyWorld(t *testing.T) {
 
 func TestFamiliesAreThoseOfTheDefaultServiceCIDR(t *testing.T) {
 	for want, cidrs := range map[string][]string{"[true]": {"10.0.0.0/16"}, "[false]": {"fd00::/112"}, "[true false]": {"10.0.0.0/16", "fd00::/112"}, "[false true]": {"fd00::/112", "10.0.0.0/16"}} {
-		s := Compile(world([]ServiceCIDR{ready("other", "10.1.0.0/16", "fd01::/112"), ready("kubernetes", cidrs...)}))
+		s := Compile(inputs(serviceCIDRs{ready("other", "10.1.0.0/16", "fd01::/112"), ready("kubernetes", cidrs...)}))
 		if got := fmt.Sprint(s.Families()); got != want {
 			t.Errorf("%v: families %s, want %s", cidrs, got, want)
 		}
@@ -290,7 +172,7 @@ func TestFamiliesAreThoseOfTheDefaultServiceCIDR(t *testing.T) {
 
 // What people are told: whose the address is, and what to do.
 func TestRefusalTexts(t *testing.T) {
-	s := Compile(world([]ServiceCIDR{ready("red", "10.0.1.0/24"), ready("red-2", "10.0.2.0/24"), ready("red-3", "10.0.3.0/24"), ready("red-4", "10.0.4.0/24"), ready("blue", "10.0.9.0/24")},
+	s := Compile(inputs(serviceCIDRs{ready("red", "10.0.1.0/24"), ready("red-2", "10.0.2.0/24"), ready("red-3", "10.0.3.0/24"), ready("red-4", "10.0.4.0/24"), ready("blue", "10.0.9.0/24")},
 		with(policy("closed", 9), of("blue"), exclusive, selecting("b"), reserves("dns", "10.0.0.10", "kube-system/dns"), reserves("nobody", "10.0.0.11", "")),
 		with(policy("full", 1), of("red", "red-2", "red-3", "red-4"), fails, selecting("a")),
 		with(policy("absent", 0), of("gone"), fails, selecting("c"))))
@@ -314,22 +196,5 @@ func TestRefusalTexts(t *testing.T) {
 				t.Errorf("got %+v, want\n%s", tc.got, tc.want)
 			}
 		})
-	}
-}
-
-// A policy's Services have what it closes, and nobody else; whom a reservation is for has it wherever it lies.
-func TestReservationInsideOfAClosedRange(t *testing.T) {
-	s := Compile(world([]ServiceCIDR{ready("blue", "10.0.9.0/24", "fd00::/120")},
-		with(policy("closed", 9), of("blue"), exclusive, selecting("b")), with(policy("other", 1), reserves("r", "10.0.9.9", "ns/a"), reserves("s", "fd00::9", "ns/a"))))
-	for _, a := range []string{"10.0.9.9", "fd00::9"} {
-		if r := s.MayHold(addr(a), team("a")); r != nil {
-			t.Errorf("the Service that it is for: %v", r)
-		}
-		if r := s.MayHold(addr(a), team("b")); refuser(r) != "other" {
-			t.Errorf("another Service, of the closed range: %v", r)
-		}
-	}
-	if got := s.ReservedFor(types.NamespacedName{Namespace: "ns", Name: "a"}); len(got) != 2 || got[0].Name != "r" || got[1].Name != "s" {
-		t.Errorf("reserved for it: %v", got)
 	}
 }

@@ -2,21 +2,22 @@ package steering
 
 import (
 	"cmp"
-	"iter"
+	"encoding/json"
 	"net/netip"
 	"slices"
-	"strings"
+	"sort"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
 // Owner returns the policy that keeps others away from an address, nil if there is none.
-func (s *Snapshot) Owner(a netip.Addr) *Policy {
+func (s *Compiled) Owner(a netip.Addr) *Policy {
 	if len(s.owned) == 0 || slices.Contains(s.apiServer, a) {
 		return nil
 	}
@@ -25,36 +26,18 @@ func (s *Snapshot) Owner(a netip.Addr) *Policy {
 
 // Stranger reports whether a Service that has an address is none that the Owner of the address lets have it. A Service that a reservation is for is
 // no stranger. sure is false where the labels of the Service, which may be left out, could say otherwise.
-func (s *Snapshot) Stranger(a netip.Addr, svc Service) (stranger, sure bool) {
+func (s *Compiled) Stranger(a netip.Addr, svc Service) (stranger, sure bool) {
 	if r, ok := s.Reservation(a); ok && r.For == svc.NamespacedName || s.Owner(a) == nil {
 		return false, true
 	}
-	_, may := mayHold(s.around(a), svc)
-	for _, p := range mayHoldAll(s.around(a)) {
+	holders := mayHold(s.around(a))
+	for _, p := range holders {
 		if p.selector.inNamespace(svc.NamespaceLabels) && p.selector.services.Empty() {
 			return false, true
 		}
 		sure = sure || p.selector.inNamespace(svc.NamespaceLabels)
 	}
-	return !may, !sure
-}
-
-// mayHoldAll returns the policies whose Services may have what lies in all of these prefixes, the best first. None where it has no owner.
-func mayHoldAll(around iter.Seq[*ownedPrefix]) []*Policy {
-	owner := bestOwner(around)
-	if owner == nil {
-		return nil
-	}
-	var out []*Policy
-	for at := range around {
-		for _, p := range at.holders {
-			if p.rank <= owner.rank {
-				out = append(out, p)
-			}
-		}
-	}
-	slices.SortFunc(out, func(a, b *Policy) int { return cmp.Compare(a.rank, b.rank) })
-	return slices.Compact(out)
+	return !selected(holders, svc), !sure
 }
 
 // Enforced is what the API server has to know to keep strangers out by itself.
@@ -64,13 +47,35 @@ type Enforced struct {
 	LeftOut []string
 }
 
-// Enforce says about all addresses of policies with enforcement: APIServer what MayHold says. room is how many bytes it may have, roughly; the best policies
-// come first. It costs a walk over all ranges and reservations.
-func (s *Snapshot) Enforce(room int) Enforced {
-	t := table{s: s, selectors: map[*Policy]int32{}, out: v1alpha1.ExclusiveRangesSpec{
+// Enforce says about all addresses of policies with enforcement: APIServer what MayHold says. room is how many bytes it may have; the best policies
+// come first. It costs a walk over all ranges and reservations, and several where there is not enough room.
+func (s *Compiled) Enforce(room int) Enforced {
+	var enforced []*Policy
+	for _, p := range s.policies {
+		if p.Exclusive && p.Enforcement == v1alpha1.EnforcementAPIServer {
+			enforced = append(enforced, p)
+		}
+	}
+	fits := func(n int) bool {
+		text, err := json.Marshal(s.tableOf(enforced[:n]))
+		return err == nil && len(text) <= room
+	}
+	n := len(enforced)
+	if !fits(n) {
+		n = max(0, sort.Search(n, func(n int) bool { return !fits(n) })-1)
+	}
+	out := Enforced{Spec: s.tableOf(enforced[:n])}
+	for _, p := range enforced[n:] {
+		out.LeftOut = append(out.LeftOut, p.Name)
+	}
+	return out
+}
+
+// tableOf is what the API server looks up to enforce these policies.
+func (s *Compiled) tableOf(enforced []*Policy) v1alpha1.ExclusiveRangesSpec {
+	t := table{s: s, enforced: sets.New(enforced...), selectors: map[*Policy]int32{}, out: v1alpha1.ExclusiveRangesSpec{
 		IPv4Lengths: []int32{}, IPv6Lengths: []int32{}, Ranges: map[string]v1alpha1.ExclusiveRange{}, Selectors: []v1alpha1.ExclusiveSelector{},
 	}}
-	t.enforced, t.leftOut = s.enforced(room)
 	for _, at := range s.owned {
 		t.addRange(at)
 	}
@@ -82,55 +87,12 @@ func (s *Snapshot) Enforce(room int) Enforced {
 	for _, list := range [][]int32{t.out.IPv4Lengths, t.out.IPv6Lengths} {
 		slices.SortFunc(list, func(a, b int32) int { return cmp.Compare(b, a) })
 	}
-	return Enforced{t.out, t.leftOut}
+	return t.out
 }
 
-// enforced returns the policies that the API server enforces, as many as there is room for.
-func (s *Snapshot) enforced(room int) (in map[*Policy]bool, leftOut []string) {
-	ranges := map[*Policy][]*ownedPrefix{}
-	for _, at := range s.owned {
-		if owner := bestOwner(s.outside(at.prefix)); owner != nil {
-			ranges[owner] = append(ranges[owner], at)
-		}
-	}
-	in = map[*Policy]bool{}
-	counted := map[*Policy]bool{}
-	for _, p := range s.policies {
-		if !p.Exclusive || p.Enforcement != v1alpha1.EnforcementAPIServer {
-			continue
-		}
-		if room -= s.sizeOf(p, ranges[p], counted); room < 0 {
-			leftOut = append(leftOut, p.Name)
-			continue
-		}
-		in[p] = true
-	}
-	return in, leftOut
-}
-
-// sizeOf is how many bytes a policy with these ranges takes, with the selectors that are not counted yet.
-func (s *Snapshot) sizeOf(p *Policy, ranges []*ownedPrefix, counted map[*Policy]bool) (size int) {
-	const entry, requirement = 90, 60 // beside what differs in length
-	for _, at := range ranges {
-		size += entry + len(p.Name)
-		for _, r := range s.reservedIn(at.span) {
-			size += (entry + len(r.Policy) + len(r.For.String())) * len(prefixesOf(r.Span))
-		}
-		for _, q := range mayHoldAll(s.outside(at.prefix)) {
-			if size += len(`1000,`); !counted[q] {
-				counted[q] = true
-				size += len(q.selector.text) + requirement*(2+strings.Count(q.selector.text, ",")+strings.Count(q.selector.text, "="))
-			}
-		}
-	}
-	return size
-}
-
-// table is an ExclusiveRangesSpec in the making.
 type table struct {
-	s         *Snapshot
-	enforced  map[*Policy]bool
-	leftOut   []string
+	s         *Compiled
+	enforced  sets.Set[*Policy]
 	selectors map[*Policy]int32
 	out       v1alpha1.ExclusiveRangesSpec
 }
@@ -141,8 +103,8 @@ func (t *table) addRange(at *ownedPrefix) {
 	if owner == nil {
 		return
 	}
-	entry := v1alpha1.ExclusiveRange{Policy: owner.Name, Open: !t.enforced[owner]}
-	for _, p := range mayHoldAll(t.s.outside(at.prefix)) {
+	entry := v1alpha1.ExclusiveRange{Policy: owner.Name, Open: !t.enforced.Has(owner)}
+	for _, p := range mayHold(t.s.outside(at.prefix)) {
 		if entry.Open = entry.Open || p.selector.all(); entry.Open {
 			entry.Selectors = nil
 			break
@@ -158,11 +120,11 @@ func (t *table) addReservation(prefix netip.Prefix, r *Reservation) {
 	if r.For.Name != "" {
 		entry.Service = r.For.String()
 	}
-	if t.enforced[bestOwner(t.s.outside(prefix))] {
+	if t.enforced.Has(bestOwner(t.s.outside(prefix))) {
 		t.add(prefix, entry)
 	}
 	for _, at := range t.s.inside(prefix) {
-		if t.enforced[bestOwner(t.s.outside(at.prefix))] {
+		if t.enforced.Has(bestOwner(t.s.outside(at.prefix))) {
 			t.add(at.prefix, entry)
 		}
 	}
@@ -179,7 +141,6 @@ func (t *table) add(prefix netip.Prefix, entry v1alpha1.ExclusiveRange) {
 	}
 }
 
-// selector returns the position of the selector of a policy.
 func (t *table) selector(p *Policy) int32 {
 	i, ok := t.selectors[p]
 	if !ok {
@@ -192,10 +153,8 @@ func (t *table) selector(p *Policy) int32 {
 	return i
 }
 
-// all reports whether a selector selects every Service.
 func (s selector) all() bool { return s.namespaces.Empty() && s.services.Empty() }
 
-// requirements are what a selector that was made from a LabelSelector requires, in its words.
 func requirements(of labels.Selector) []metav1.LabelSelectorRequirement {
 	list, _ := of.Requirements()
 	out := make([]metav1.LabelSelectorRequirement, 0, len(list))

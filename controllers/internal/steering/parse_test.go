@@ -1,16 +1,14 @@
 package steering
 
 import (
-	"math/rand/v2"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
@@ -76,26 +74,6 @@ func FuzzParseReservation(f *testing.F) {
 	})
 }
 
-// The last address of a prefix, bit by bit, against another way to find it.
-func TestLastOf(t *testing.T) {
-	random := rand.New(rand.NewPCG(7, 8))
-	for range 1000 {
-		var b [16]byte
-		for i := range b {
-			b[i] = byte(random.Uint32())
-		}
-		a := netip.AddrFrom16(b)
-		if random.IntN(2) == 0 {
-			a = netip.AddrFrom4([4]byte(b[:4]))
-		}
-		p, _ := a.Prefix(random.IntN(a.BitLen() + 1))
-		last := lastOf(p)
-		if !p.Contains(last) || last.Next().IsValid() && p.Contains(last.Next()) {
-			t.Fatalf("%s ends with %s", p, last)
-		}
-	}
-}
-
 func TestValidate(t *testing.T) {
 	junk := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 	for name, tc := range map[string]struct {
@@ -103,7 +81,7 @@ func TestValidate(t *testing.T) {
 		want   []string
 	}{
 		"nothing": {policy("a", 0), nil},
-		"everything": {with(policy("a", 0), of("blue"), exclusive, fails, rests(time.Hour), selecting("a"), reserves("one", "10.0.0.9", "ns/a"),
+		"everything": {with(policy("a", 0), of("blue"), exclusive, fails, coolsFor(time.Hour), selecting("a"), reserves("one", "10.0.0.9", "ns/a"),
 			reserves("all", "10.0.4.0/23", ""), reserves("six", "fd00::1-fd00::1ff", "kube-system/dns")), nil},
 		"selectors": {with(policy("a", 0), func(s *v1alpha1.ServiceCIDRPolicySpec) {
 			s.NamespaceSelector, s.ServiceSelector, s.ServiceCIDRSelector = junk, junk, junk
@@ -113,7 +91,7 @@ func TestValidate(t *testing.T) {
 		}},
 		"names and labels": {with(policy("a", 0), of("blue"), func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceCIDRSelector = &metav1.LabelSelector{} }),
 			[]string{"serviceCIDRSelector: not together with serviceCIDRs; leave out one of them"}},
-		"negative cool-down": {with(policy("a", 0), rests(-time.Second)), []string{"coolDown: -1s is negative; 0s is none"}},
+		"negative cool-down": {with(policy("a", 0), coolsFor(-time.Second)), []string{"coolDown: -1s is negative; 0s is none"}},
 		"junk in reservations": {with(policy("a", 0), reserves("a", "ten", ""), reserves("b", "10.0.0.9-10.0.0.1", ""), reserves("c", "10.0.0.9/24", ""), reserves("d", "10.0.0.9", "a")),
 			[]string{
 				`reservations[a]: "ten" is no address; write an IPv4 or IPv6 address, FIRST-LAST, or a CIDR`,
@@ -149,11 +127,97 @@ func TestParseFor(t *testing.T) {
 	}
 }
 
-// What is left of a policy's mistakes still holds: the reservations before and after one that cannot be read.
-func TestGoodReservationsSurviveBadOnes(t *testing.T) {
-	p := with(policy("a", 0), reserves("a", "10.0.0.1", ""), reserves("b", "ten", ""), reserves("c", "fd00::1", ""))
-	got := Compile(World{Policies: []*v1alpha1.ServiceCIDRPolicy{p}}).Policy("a").Reservations
-	if len(got) != 2 || got[0].Name != "a" || got[1].Name != "c" || got[1].Span != (allocator.Span{First: addr("fd00::1"), Last: addr("fd00::1")}) {
-		t.Errorf("kept are %v", got)
+func TestParseFrom(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotation string
+		want       []string
+		wrong      string
+	}{
+		"nothing":                     {},
+		"blanks":                      {annotation: " \t"},
+		"one":                         {annotation: "blue", want: []string{"blue"}},
+		"the order stays":             {annotation: "red,blue.example", want: []string{"red", "blue.example"}},
+		"blanks around names":         {annotation: " red , blue\n", want: []string{"red", "blue"}},
+		"eight":                       {annotation: "a,b,c,d,e,f,g,h", want: strings.Split("abcdefgh", "")},
+		"nine":                        {annotation: "a,b,c,d,e,f,g,h,i", wrong: "it names more than 8 ServiceCIDRs"},
+		"twice":                       {annotation: "a,b, a", wrong: `it names ServiceCIDR "a" twice`},
+		"a comma too many":            {annotation: "a,,b", wrong: `"" is no name of a ServiceCIDR`},
+		"a comma at the end":          {annotation: "a,", wrong: `"" is no name of a ServiceCIDR`},
+		"capitals":                    {annotation: "a,Blue", wrong: `"Blue" is no name of a ServiceCIDR`},
+		"a CIDR":                      {annotation: "10.0.0.0/24", wrong: `"10.0.0.0/24" is no name of a ServiceCIDR`},
+		"JSON":                        {annotation: `["a"]`, wrong: `"[\"a\"]" is no name of a ServiceCIDR`},
+		"no text at all":              {annotation: "\x00\xff", wrong: `"\x00\xff" is no name of a ServiceCIDR`},
+		"a megabyte, shown in part":   {annotation: strings.Repeat("x", 1<<20), wrong: `"` + strings.Repeat("x", 64) + `..." is no name of a ServiceCIDR`},
+		"not cut in half of a letter": {annotation: strings.Repeat("x", 63) + "ß", wrong: `"` + strings.Repeat("x", 63) + `..." is no name of a ServiceCIDR`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseFrom(tc.annotation)
+			if diff := gocmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if text := textOf(err); text != tc.wrong {
+				t.Errorf("got the error %q, want %q", text, tc.wrong)
+			}
+		})
 	}
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// asked is short for the table below.
+type asked = AdditionalRequest
+
+func TestAdditionalRequestOf(t *testing.T) {
+	dual := []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
+	for name, tc := range map[string]struct {
+		kind     corev1.ServiceType
+		ips      []string
+		families []corev1.IPFamily
+		from     string
+		want     asked
+		junk     bool
+		keeps    []string // "NAME 4", "NAME 6" of a and b
+	}{
+		"asks for nothing":      {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, want: asked{IPv4: true, IPv6: true}},
+		"single stack":          {families: dual[1:], ips: []string{"10.0.0.1"}, from: "a", want: asked{From: []string{"a"}, IPv4: true}, keeps: []string{"a 4"}},
+		"IPv6 alone":            {families: dual[:1], ips: []string{"fd00::1"}, from: "a", want: asked{From: []string{"a"}, IPv6: true}, keeps: []string{"a 6"}},
+		"dual stack":            {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, from: "a", want: asked{From: []string{"a"}, IPv4: true, IPv6: true}, keeps: []string{"a 4", "a 6"}},
+		"headless":              {families: dual, ips: []string{"None"}, from: "a"},
+		"ExternalName":          {kind: corev1.ServiceTypeExternalName, families: dual, from: "a"},
+		"junk keeps everything": {families: dual[1:], ips: []string{"10.0.0.1"}, from: "a,,", want: asked{IPv4: true}, junk: true, keeps: []string{"a 4", "b 4"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationAdditionalFrom: tc.from}},
+				Spec:       corev1.ServiceSpec{Type: tc.kind, ClusterIPs: tc.ips, IPFamilies: tc.families},
+			}
+			got := AdditionalRequestOf(s)
+			if (got.Junk != nil) != tc.junk {
+				t.Errorf("junk is %v", got.Junk)
+			}
+			if diff := gocmp.Diff(tc.keeps, kept(got)); diff != "" {
+				t.Errorf("what it keeps (-want +got):\n%s", diff)
+			}
+			got.Junk = nil
+			if diff := gocmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func kept(w AdditionalRequest) (out []string) {
+	for _, name := range []string{"a", "b"} {
+		for _, is4 := range []bool{true, false} {
+			if w.Keeps(name, is4) {
+				out = append(out, name+map[bool]string{true: " 4", false: " 6"}[is4])
+			}
+		}
+	}
+	return out
 }

@@ -3,17 +3,15 @@ package steering
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
 // Route is where a Service gets an address of one family from. It is shared; do not change it.
@@ -41,10 +39,8 @@ func (r *Route) Full(is4 bool) *Refusal {
 func (p *Policy) rangesText(is4 bool) string {
 	const named = 3
 	var texts []string
-	for _, r := range p.Ranges {
-		if r.Range.Prefix().Addr().Is4() == is4 {
-			texts = append(texts, r.Range.String())
-		}
+	for _, r := range p.ranges(is4) {
+		texts = append(texts, r.String())
 	}
 	switch {
 	case len(texts) == 0:
@@ -55,40 +51,31 @@ func (p *Policy) rangesText(is4 bool) string {
 	return strings.Join(texts, ", ")
 }
 
-// bands are the tiers of the addresses that somebody may draw from, of one family.
-type bands struct{ dynamic, static *allocator.Tier }
+// bands are the addresses that somebody may draw from, of one family: a tier of each band, or none where it has no address.
+type bands struct{ dynamic, static []*allocator.Tier }
 
 // prepareBands prepares the tiers of every policy, and those that are open to all. They are made when a Service first needs them: after a change of one policy,
 // most are not needed before the next change.
-func (s *Snapshot) prepareBands() {
+func (s *Compiled) prepareBands() {
 	s.open = map[bool]func() bands{}
 	for _, is4 := range []bool{true, false} {
-		s.open[is4] = sync.OnceValue(func() bands { return s.drawable(nil, s.openRanges(is4)) })
+		s.open[is4] = sync.OnceValue(func() bands {
+			var ranges []allocator.Range
+			for _, c := range s.cidrs {
+				if c.Usable() {
+					ranges = append(ranges, ofFamily(c, is4)...)
+				}
+			}
+			return s.bandsOf(ranges, s.closedTo(nil, ranges))
+		})
 		for _, p := range s.policies {
-			if p.has(is4) {
-				p.bands[is4] = sync.OnceValue(func() bands { return s.drawable(p, p.ranges(is4)) })
+			if ranges := p.ranges(is4); len(ranges) > 0 {
+				p.bands[is4] = sync.OnceValue(func() bands { return s.bandsOf(ranges, s.closedTo(p, ranges)) })
 			}
 		}
 	}
 }
 
-// drawable returns what a policy may draw from its ranges; without a policy what is open to all.
-func (s *Snapshot) drawable(p *Policy, ranges []allocator.Range) bands {
-	return s.bandsOf(ranges, s.closedTo(p, ranges))
-}
-
-// openRanges are all ranges from which may be drawn, of one family.
-func (s *Snapshot) openRanges(is4 bool) []allocator.Range {
-	var out []allocator.Range
-	for _, c := range s.cidrs {
-		if c.usable() {
-			out = append(out, c.family(is4)...)
-		}
-	}
-	return out
-}
-
-// ranges are those of one family.
 func (p *Policy) ranges(is4 bool) []allocator.Range {
 	var out []allocator.Range
 	for _, r := range p.Ranges {
@@ -100,7 +87,7 @@ func (p *Policy) ranges(is4 bool) []allocator.Range {
 }
 
 // bandsOf parts ranges of one family into what is dynamic and what is static in some range of the cluster, without what is closed or reserved.
-func (s *Snapshot) bandsOf(ranges []allocator.Range, closed []allocator.Span) bands {
+func (s *Compiled) bandsOf(ranges []allocator.Range, closed []allocator.Span) bands {
 	var spans, static []allocator.Span
 	for _, r := range ranges {
 		if r.Size() > 0 {
@@ -109,8 +96,8 @@ func (s *Snapshot) bandsOf(ranges []allocator.Range, closed []allocator.Span) ba
 		}
 	}
 	exclude := slices.Clip(closed)
-	for _, p := range outermost(ranges) {
-		for _, r := range s.reservedIn(SpanOf(p)) {
+	for _, within := range ranges {
+		for _, r := range s.reservedIn(SpanOf(within.Prefix())) {
 			exclude = append(exclude, r.Span)
 		}
 	}
@@ -118,10 +105,10 @@ func (s *Snapshot) bandsOf(ranges []allocator.Range, closed []allocator.Span) ba
 }
 
 // closedTo returns what a policy may not draw from: the parts of the ranges that better policies have exclusively. Without a policy: that any has.
-func (s *Snapshot) closedTo(p *Policy, ranges []allocator.Range) []allocator.Span {
+func (s *Compiled) closedTo(p *Policy, ranges []allocator.Range) []allocator.Span {
 	var out []allocator.Span
-	for _, prefix := range outermost(ranges) {
-		for at := range s.overlapping(prefix) {
+	for _, r := range ranges {
+		for at := range s.overlapping(r.Prefix()) {
 			if at.owner != nil && (p == nil || at.owner.rank < p.rank) {
 				out = append(out, at.span)
 			}
@@ -130,37 +117,19 @@ func (s *Snapshot) closedTo(p *Policy, ranges []allocator.Range) []allocator.Spa
 	return out
 }
 
-// outermost returns the prefixes of ranges without those that lie in others.
-func outermost(ranges []allocator.Range) []netip.Prefix {
-	all := make([]netip.Prefix, 0, len(ranges))
-	for _, r := range ranges {
-		all = append(all, r.Prefix())
-	}
-	slices.SortFunc(all, comparePrefixes)
-	out := all[:0]
-	for _, p := range all {
-		if n := len(out); n == 0 || !out[n-1].Overlaps(p) {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
 // staticIn returns the parts of a span that are static.
-func (s *Snapshot) staticIn(sp allocator.Span) []allocator.Span {
-	from := sort.Search(len(s.statics), func(i int) bool { return !s.statics[i].Last.Less(sp.First) })
+func (s *Compiled) staticIn(sp allocator.Span) []allocator.Span {
 	var out []allocator.Span
-	for _, band := range s.statics[from:] {
-		if !band.Overlaps(sp) {
-			break
+	for _, band := range s.statics {
+		if band.Overlaps(sp) {
+			out = append(out, intersect(sp, band))
 		}
-		out = append(out, intersect(sp, band))
 	}
 	return out
 }
 
-// tier makes a tier; spans are of one family by construction, which is all that NewTier refuses.
-func tier(spans, exclude []allocator.Span) *allocator.Tier {
+// tier makes a tier, or none without addresses. Spans are of one family by construction, which is all that NewTier refuses.
+func tier(spans, exclude []allocator.Span) []*allocator.Tier {
 	if len(spans) == 0 {
 		return nil
 	}
@@ -168,13 +137,14 @@ func tier(spans, exclude []allocator.Span) *allocator.Tier {
 	if err != nil {
 		panic("steering: " + err.Error())
 	}
-	return t
+	if t.Size() == 0 {
+		return nil
+	}
+	return []*allocator.Tier{t}
 }
 
+// intersect returns what two spans that overlap have in common.
 func intersect(a, b allocator.Span) allocator.Span {
-	if !a.Overlaps(b) {
-		return allocator.Span{}
-	}
 	if a.First.Less(b.First) {
 		a.First = b.First
 	}
@@ -183,19 +153,6 @@ func intersect(a, b allocator.Span) allocator.Span {
 	}
 	return a
 }
-
-// routes remembers the answers: which policies select a namespace, and the tiers of a chain of policies.
-type routes struct {
-	namespaces sync.Map // namespace -> *namespaceView
-	chains     sync.Map // key of a chain -> *Route
-	answers    atomic.Int64
-}
-
-// manyAnswers is how many answers are remembered: labels of Services choose the chain, so users could have it grow without end.
-const manyAnswers = 20_000
-
-// room counts an answer that is about to be remembered, and is false when there are too many.
-func (r *routes) room() bool { return r.answers.Add(1) <= manyAnswers }
 
 // namespaceView is which policies select a namespace as long as it has these labels.
 type namespaceView struct {
@@ -208,14 +165,12 @@ type familyView struct {
 	policies []*Policy
 	// choosy is whether any of them selects by the labels of Services. If not, all Services of the namespace have the same route.
 	choosy bool
-	route  atomic.Pointer[Route]
+	route  func() *Route
 }
 
-func newRoutes() *routes { return &routes{} }
-
 // view returns which policies select the namespace of a Service.
-func (s *Snapshot) view(svc Service) *namespaceView {
-	if v, ok := s.routes.namespaces.Load(svc.Namespace); ok && maps.Equal(v.(*namespaceView).labels, svc.NamespaceLabels) {
+func (s *Compiled) view(svc Service) *namespaceView {
+	if v, ok := s.namespaces.Load(svc.Namespace); ok && maps.Equal(v.(*namespaceView).labels, svc.NamespaceLabels) {
 		return v.(*namespaceView)
 	}
 	v := &namespaceView{labels: svc.NamespaceLabels, families: map[bool]*familyView{true: {}, false: {}}}
@@ -228,13 +183,13 @@ func (s *Snapshot) view(svc Service) *namespaceView {
 			}
 		}
 	}
-	if s.routes.room() {
-		s.routes.namespaces.Store(svc.Namespace, v)
+	for is4, f := range v.families {
+		f.route = sync.OnceValue(func() *Route { return s.newRoute(f.policies, is4) })
 	}
+	s.namespaces.Store(svc.Namespace, v)
 	return v
 }
 
-// add notes the next policy in order of rank.
 func (f *familyView) add(p *Policy) {
 	if n := len(f.policies); n > 0 && f.policies[n-1].endsChain() && f.policies[n-1].selector.services.Empty() {
 		return
@@ -243,22 +198,15 @@ func (f *familyView) add(p *Policy) {
 	f.choosy = f.choosy || !p.selector.services.Empty()
 }
 
-// endsChain reports whether no other policy has its turn after this one.
 func (p *Policy) endsChain() bool { return p.OnFull == v1alpha1.OnFullFail }
 
 // Route returns where a Service gets an address of a family from. Tiers is empty where there is none at all.
-func (s *Snapshot) Route(svc Service, is4 bool) *Route {
+func (s *Compiled) Route(svc Service, is4 bool) *Route {
 	f := s.view(svc).families[is4]
 	if !f.choosy {
-		if r := f.route.Load(); r != nil {
-			return r
-		}
-		r := s.route(f.policies, is4)
-		f.route.Store(r)
-		return r
+		return f.route()
 	}
-	var few [4]*Policy
-	chain := few[:0]
+	var chain []*Policy
 	for _, p := range f.policies {
 		if p.selector.services.Matches(labels.Set(svc.Labels)) {
 			if chain = append(chain, p); p.endsChain() {
@@ -266,30 +214,10 @@ func (s *Snapshot) Route(svc Service, is4 bool) *Route {
 			}
 		}
 	}
-	return s.route(chain, is4)
+	return s.newRoute(chain, is4)
 }
 
-// route returns the remembered route of a chain.
-func (s *Snapshot) route(chain []*Policy, is4 bool) *Route {
-	var room [64]byte
-	key := append(room[:0], "6"...)
-	if is4 {
-		key[0] = '4'
-	}
-	for _, p := range chain {
-		key = append(key, byte(p.rank), byte(p.rank>>8), byte(p.rank>>16))
-	}
-	if r, ok := s.routes.chains.Load(string(key)); ok {
-		return r.(*Route)
-	}
-	r := s.newRoute(slices.Clone(chain), is4)
-	if s.routes.room() {
-		s.routes.chains.Store(string(key), r)
-	}
-	return r
-}
-
-func (s *Snapshot) newRoute(chain []*Policy, is4 bool) *Route {
+func (s *Compiled) newRoute(chain []*Policy, is4 bool) *Route {
 	r := &Route{Policies: chain, Fails: len(chain) > 0 && chain[len(chain)-1].endsChain()}
 	var all []bands
 	for _, p := range chain {
@@ -301,37 +229,33 @@ func (s *Snapshot) newRoute(chain []*Policy, is4 bool) *Route {
 		all = append(all, s.open[is4]())
 	}
 	for _, b := range all {
-		if b.dynamic != nil {
-			r.Tiers = append(r.Tiers, b.dynamic)
-		}
+		r.Tiers = append(r.Tiers, b.dynamic...)
 	}
 	for _, b := range all {
-		if b.static != nil {
-			r.Tiers = append(r.Tiers, b.static)
-		}
+		r.Tiers = append(r.Tiers, b.static...)
 	}
 	return r
 }
 
+// ofFamily returns the ranges of one family.
+func ofFamily(c addressindex.ServiceCIDR, is4 bool) []allocator.Range {
+	return slices.DeleteFunc(slices.Clone(c.Ranges), func(r allocator.Range) bool { return r.Prefix().Addr().Is4() != is4 })
+}
+
 // Additional returns the tiers for an additional address of a Service from one ServiceCIDR, or why it may not have one there. Neither: there
 // is no such range, it is not ready or of the other family.
-func (s *Snapshot) Additional(svc Service, serviceCIDR string, is4 bool) ([]*allocator.Tier, *Refusal) {
+func (s *Compiled) Additional(svc Service, serviceCIDR string, is4 bool) ([]*allocator.Tier, *Refusal) {
 	c, ok := s.cidrs[serviceCIDR]
-	if !ok || !c.usable() {
+	if !ok || !c.Usable() {
 		return nil, nil
 	}
-	ranges := slices.DeleteFunc(c.family(is4), func(r allocator.Range) bool { return r.Size() == 0 })
+	ranges := slices.DeleteFunc(ofFamily(c, is4), func(r allocator.Range) bool { return r.Size() == 0 })
 	if len(ranges) == 0 {
 		return nil, nil
 	}
 	barred, refusal := s.barred(svc, ranges)
 	b := s.bandsOf(ranges, barred)
-	var tiers []*allocator.Tier
-	for _, t := range []*allocator.Tier{b.dynamic, b.static} {
-		if t != nil && t.Size() > 0 {
-			tiers = append(tiers, t)
-		}
-	}
+	tiers := slices.Concat(b.dynamic, b.static)
 	if len(tiers) == 0 && refusal != nil {
 		return nil, refusal
 	}
@@ -340,13 +264,13 @@ func (s *Snapshot) Additional(svc Service, serviceCIDR string, is4 bool) ([]*all
 
 // barred returns what of the ranges a Service may not have addresses of, and the refusal of the last. It is MayHold for whole prefixes: each is
 // judged by those that lie around it, and without those that lie inside of it.
-func (s *Snapshot) barred(svc Service, ranges []allocator.Range) ([]allocator.Span, *Refusal) {
+func (s *Compiled) barred(svc Service, ranges []allocator.Range) ([]allocator.Span, *Refusal) {
 	var out []allocator.Span
 	var refusal *Refusal
-	for _, prefix := range outermost(ranges) {
-		for at := range s.overlapping(prefix) {
-			owner, may := mayHold(s.outside(at.prefix), svc)
-			if may {
+	for _, r := range ranges {
+		for at := range s.overlapping(r.Prefix()) {
+			owner := bestOwner(s.outside(at.prefix))
+			if owner == nil || selected(mayHold(s.outside(at.prefix)), svc) {
 				continue
 			}
 			var within []allocator.Span

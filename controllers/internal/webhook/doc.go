@@ -1,8 +1,8 @@
-// Package webhook serves admission webhooks over TLS on every replica, and keeps their certificate.
+// Package webhook serves admission webhooks over TLS on every replica, and maintains their certificate.
 //
 // The certificate comes from files that somebody else renews, as cert-manager does, or it is our own and lies in a Secret: then every replica
 // follows the Secret and enters the CA into the webhook configurations. Trouble with either never ends the manager: without a
 // certificate handshakes fail, the readiness check says why, and the API server goes on without us.
 //
-// Start with SetupWithManager. secret.go keeps a certificate of our own, review.go tells reviews of an API server from other requests.
+// Start with SetupWithManager. certificate.go issues and renews a certificate of our own.
 package webhook

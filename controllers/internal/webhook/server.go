@@ -8,20 +8,23 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Options say where webhooks are served, and with which certificate.
+// Options say where webhooks are served, and with which certificate. The zero value serves none.
 type Options struct {
 	// BindAddress to listen on, HOST:PORT or :PORT, with a number for a port.
 	BindAddress string
+	// NetworkOverlap is what the webhook of ServiceCIDRs does about those that overlap other networks.
+	NetworkOverlap string
 	// CertDir holds tls.crt and tls.key, which somebody else renews. Empty: a certificate of our own, kept in the Secret.
 	CertDir string
 	// Namespace and Service say how the API server finds us; the Secret lies in the same namespace.
@@ -32,24 +35,62 @@ type Options struct {
 	Configuration string
 }
 
-// Certificates hand out the certificate that is served.
-type Certificates interface {
-	// GetCertificate returns an error while there is none. The hello may be nil.
-	GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
-}
+// Enabled reports whether webhooks are served.
+func (o Options) Enabled() bool { return o.BindAddress != "" }
 
-// NewCertificates returns the certificates of the options, which mgr keeps up to date from its start.
-func NewCertificates(mgr manager.Manager, o Options) (Certificates, error) {
-	if o.CertDir == "" {
-		return newKeeper(mgr, o)
+// Certificate returns the certificate that is served, and an error while there is none. The hello may be nil.
+type Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
+// NewCertificate returns the certificate of the options, which mgr keeps up to date from its start.
+func NewCertificate(mgr manager.Manager, o Options) (Certificate, error) {
+	if o.CertDir != "" {
+		return files(o.CertDir), nil
 	}
-	f := &files{dir: o.CertDir}
-	return f, mgr.Add(f)
+	r, err := newReconciler(mgr, o)
+	if err != nil {
+		return nil, err
+	}
+	return r.certificate, nil
 }
 
-// SetupWithManager serves endpoints by their paths from the start of mgr, on every replica, and makes readiness depend on it. It may be
+// files returns the certificate in a folder that somebody else mounts and renews. The files may come later than we do, and are read for each connection,
+// of which an API server keeps few. While they cannot be read, those that were read last are served.
+func files(dir string) Certificate {
+	var last atomic.Pointer[tls.Certificate]
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		read, err := tls.LoadX509KeyPair(filepath.Join(dir, certKey), filepath.Join(dir, keyKey))
+		if err == nil {
+			last.Store(&read)
+		}
+		if used := last.Load(); used != nil {
+			return used, nil
+		}
+		return nil, fmt.Errorf("there is no certificate yet: %w", err)
+	}
+}
+
+// Endpoint is a handler, and which reviews an API server is configured to send to it. It sees no other requests.
+type Endpoint struct {
+	admission.Handler
+	Group, Resource string
+	Operations      []admissionv1.Operation
+}
+
+// Handle refuses what no API server sends. API servers do not authenticate themselves, so whoever reaches the port can imitate one:
+// this keeps out mistakes and scanners, and a NetworkPolicy the others.
+func (e Endpoint) Handle(ctx context.Context, req admission.Request) admission.Response {
+	switch {
+	case req.UID == "" || req.UserInfo.Username == "":
+		return admission.Errored(http.StatusBadRequest, errors.New("no review of an API server: it has no UID or no user"))
+	case req.Resource.Group != e.Group || req.Resource.Resource != e.Resource || req.SubResource != "" || !slices.Contains(e.Operations, req.Operation):
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("nothing is asked here about %s of %s %s", req.Operation, req.Resource.Resource, req.SubResource))
+	}
+	return e.Handler.Handle(ctx, req)
+}
+
+// SetupWithManager serves handlers by their paths from the start of mgr, on every replica, and makes readiness depend on it. It may be
 // called once.
-func SetupWithManager(mgr manager.Manager, o Options, certificates Certificates, endpoints map[string]Endpoint) error {
+func SetupWithManager(mgr manager.Manager, o Options, certificate Certificate, handlers map[string]http.Handler) error {
 	host, text, err := net.SplitHostPort(o.BindAddress)
 	port, badPort := strconv.Atoi(text)
 	if err := errors.Join(err, badPort); err != nil {
@@ -59,55 +100,20 @@ func SetupWithManager(mgr manager.Manager, o Options, certificates Certificates,
 		c.MinVersion = tls.VersionTLS12
 		// Without HTTP/2 an API server opens several connections, which spread over the replicas.
 		c.NextProtos = []string{"http/1.1"}
-		c.GetCertificate = certificates.GetCertificate
+		c.GetCertificate = certificate
 	}}})
-	for path, endpoint := range endpoints {
-		server.Register(path, endpoint)
+	for path, handler := range handlers {
+		server.Register(path, handler)
 	}
 	ready := func(req *http.Request) error {
-		certificate, err := certificates.GetCertificate(nil)
+		served, err := certificate(nil)
 		if err != nil {
 			return err
 		}
-		if end := certificate.Leaf.NotAfter; time.Now().After(end) {
+		if end := served.Leaf.NotAfter; time.Now().After(end) {
 			return fmt.Errorf("the certificate has expired at %s", end.UTC().Format(time.RFC3339))
 		}
 		return server.StartedChecker()(req)
 	}
 	return errors.Join(mgr.Add(server), mgr.AddReadyzCheck("webhook", ready))
-}
-
-// files is a certificate that somebody else mounts and renews. The files may come later than we do.
-type files struct {
-	dir     string
-	watcher atomic.Pointer[certwatcher.CertWatcher]
-	problem atomic.Pointer[error]
-}
-
-// NeedLeaderElection is false: every replica serves.
-func (f *files) NeedLeaderElection() bool { return false }
-
-// Start waits for the files, and follows them until ctx ends.
-func (f *files) Start(ctx context.Context) error {
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		watcher, err := certwatcher.New(filepath.Join(f.dir, certKey), filepath.Join(f.dir, keyKey))
-		if err != nil {
-			f.problem.Store(&err)
-			return
-		}
-		f.watcher.Store(watcher)
-		_ = watcher.Start(ctx) // one that ends is replaced
-	}, time.Second)
-	return nil
-}
-
-// GetCertificate returns what was read last.
-func (f *files) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if watcher := f.watcher.Load(); watcher != nil {
-		return watcher.GetCertificate(hello)
-	}
-	if problem := f.problem.Load(); problem != nil {
-		return nil, fmt.Errorf("there is no certificate yet: %w", *problem)
-	}
-	return nil, errors.New("there is no certificate yet")
 }

@@ -5,54 +5,19 @@ import (
 	"slices"
 	"time"
 
-	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// World is what a Snapshot is made of. The zero World is a cluster without policies and ranges.
-type World struct {
+// Inputs are what policies are compiled of. The zero Inputs are those of a cluster without policies and ranges.
+type Inputs struct {
 	// Policies are all policies, in any order. They are read, never changed.
 	Policies []*v1alpha1.ServiceCIDRPolicy
 	// ServiceCIDRs are all ServiceCIDRs, in any order.
-	ServiceCIDRs []ServiceCIDR
-}
-
-// ServiceCIDR is what matters of a ServiceCIDR object.
-type ServiceCIDR struct {
-	Name   string
-	Labels map[string]string
-	Ranges []allocator.Range
-	// Ready: API servers allocate from it. Terminating: its deletion was asked for.
-	Ready, Terminating bool
-}
-
-// usable reports whether addresses may be given out.
-func (c ServiceCIDR) usable() bool { return c.Ready && !c.Terminating }
-
-// family returns the ranges of one family.
-func (c ServiceCIDR) family(is4 bool) []allocator.Range {
-	return slices.DeleteFunc(slices.Clone(c.Ranges), func(r allocator.Range) bool { return r.Prefix().Addr().Is4() != is4 })
-}
-
-// NewServiceCIDR reads a ServiceCIDR. What is no range is left out.
-func NewServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
-	c := ServiceCIDR{
-		Name: o.Name, Labels: o.Labels, Terminating: !o.DeletionTimestamp.IsZero(),
-		// Without the condition API servers allocate: nobody runs the controller that sets it.
-		Ready: !meta.IsStatusConditionFalse(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady) &&
-			!meta.IsStatusConditionPresentAndEqual(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady, metav1.ConditionUnknown),
-	}
-	for _, text := range o.Spec.CIDRs {
-		if r, err := allocator.ParseRange(text); err == nil {
-			c.Ranges = append(c.Ranges, r)
-		}
-	}
-	return c
+	ServiceCIDRs []addressindex.ServiceCIDR
 }
 
 // Service is what policies see of a Service.
@@ -77,7 +42,7 @@ type Policy struct {
 	// Claimed are the prefixes of all ranges that the policy has, in order: those of Ranges, and those that are not ready yet or are being deleted.
 	Claimed []netip.Prefix
 	OnFull  v1alpha1.OnFull
-	// CoolDown is how long freed addresses of the ranges rest.
+	// CoolDown is how long freed addresses of the ranges cool down.
 	CoolDown time.Duration
 	// Invalid says what is wrong with the spec, Conflicts what a better policy won.
 	Invalid, Conflicts []string

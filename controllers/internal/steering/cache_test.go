@@ -46,18 +46,18 @@ func cidrReadySince(name string, ago time.Duration, cidrs ...string) *networking
 	}
 }
 
-// The board follows what there is: it compiles at the start, after every change that says something new, and after no other; and it leaves a
+// The Cache follows what there is: it compiles at the start, after every change that says something new, and after no other; and it leaves a
 // range alone for a moment that has just become ready.
-func TestBoard(t *testing.T) {
+func TestCache(t *testing.T) {
 	w := watched{ctx: t.Context(), policies: cachetesting.NewFakeControllerSource(), cidrs: cachetesting.NewFakeControllerSource()}
 	w.cidrs.Add(cidrReadySince("old", time.Hour, "10.0.0.0/24"))
 	w.policies.Add(with(policy("first", 0), of("old", "young")))
-	b := NewBoard()
+	b := NewCache()
 	if b.Synced() || b.Current() == nil || len(b.Current().Policies()) != 0 {
-		t.Error("a new board has something to say")
+		t.Error("a new Cache has something to say")
 	}
 	var compiled atomic.Int32
-	b.Subscribe(func(before, after *Snapshot) {
+	b.Subscribe(func(before, after *Compiled) {
 		if before == nil || after == nil || after != b.Current() {
 			t.Error("subscribers are not told of what is current")
 		}
@@ -67,7 +67,7 @@ func TestBoard(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { _ = b.Start(t.Context()) }()
-	await := func(what string, is func(s *Snapshot) bool) {
+	await := func(what string, is func(s *Compiled) bool) {
 		t.Helper()
 		for deadline := time.Now().Add(10 * time.Second); !is(b.Current()); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
@@ -75,25 +75,25 @@ func TestBoard(t *testing.T) {
 			}
 		}
 	}
-	await("the first listing", func(*Snapshot) bool { return b.Synced() })
+	await("the first listing", func(*Compiled) bool { return b.Synced() })
 	if got := fmt.Sprint(summary(b.Current().Policy("first"))); got != "[has old 10.0.0.0/24 missing young]" {
 		t.Errorf("after the first listing: %s", got)
 	}
 
-	time.Sleep(2 * settle)
+	time.Sleep(2 * gathering)
 	n := compiled.Load()
 	same := with(policy("first", 0), of("old", "young"))
 	same.Status.Summary.Ranges, same.Labels = 1, map[string]string{"a": "b"}
 	w.policies.Modify(same)
-	time.Sleep(4 * settle)
+	time.Sleep(4 * gathering)
 	if compiled.Load() != n {
 		t.Error("a new status was compiled")
 	}
 
 	added := time.Now()
 	w.cidrs.Add(cidrReadySince("young", 0, "10.0.1.0/24"))
-	await("the young range is known", func(s *Snapshot) bool { return s.Knows("young") })
-	await("the young range is used", func(s *Snapshot) bool { return s.Offers(addr("10.0.1.9")) })
+	await("the young range is known", func(s *Compiled) bool { return s.Knows("young") })
+	await("the young range is used", func(s *Compiled) bool { return s.Offers(addr("10.0.1.9")) })
 	if age := time.Since(added); age < readinessDelay {
 		t.Errorf("a range is used %s after it has become ready, want %s at least", age, readinessDelay)
 	}
@@ -101,11 +101,11 @@ func TestBoard(t *testing.T) {
 	changed := with(policy("first", 0), of("young"))
 	changed.Generation++
 	w.policies.Modify(changed)
-	await("a change of the policy", func(s *Snapshot) bool {
+	await("a change of the policy", func(s *Compiled) bool {
 		return len(s.Policy("first").Ranges) == 1 && s.Policy("first").Ranges[0].ServiceCIDR == "young"
 	})
 	w.policies.Delete(changed)
-	await("no policy", func(s *Snapshot) bool { return len(s.Policies()) == 0 })
+	await("no policy", func(s *Compiled) bool { return len(s.Policies()) == 0 })
 	w.cidrs.Delete(cidrReadySince("young", 0))
-	await("one range", func(s *Snapshot) bool { return !s.Knows("young") && s.Offers(addr("10.0.0.9")) })
+	await("one range", func(s *Compiled) bool { return !s.Knows("young") && s.Offers(addr("10.0.0.9")) })
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// Kept is an IPAddress that the operator keeps. Fields that its purpose has no use for are zero.
-type Kept struct {
+// OwnedIPAddress is an IPAddress that the operator owns. Fields that its purpose has no use for are zero.
+type OwnedIPAddress struct {
 	UID types.UID
 	// Purpose is one of v1alpha1.Purpose..., or empty when somebody took the label away.
 	Purpose string
-	// Policy and Reservation say for whom a reservation or a cooling address is kept.
+	// Policy and Reservation say whose a reservation or a cooling address is.
 	Policy, Reservation string
 	// Service is who had a cooling address, and whose an additional one is.
 	Service types.NamespacedName
@@ -32,9 +32,9 @@ type Kept struct {
 	Created time.Time
 }
 
-// newKept reads an IPAddress of ours. What cannot be read is left out: labels and annotations are open to everybody who may write them.
-func newKept(o *networkingv1.IPAddress) Kept {
-	k := Kept{
+// newOwned reads an IPAddress of ours. What cannot be read is left out: labels and annotations are open to everybody who may write them.
+func newOwned(o *networkingv1.IPAddress) OwnedIPAddress {
+	k := OwnedIPAddress{
 		UID: o.UID, Purpose: o.Labels[v1alpha1.LabelPurpose], Service: upstream.Service(o), Policy: upstream.Policy(o),
 		Reservation: o.Annotations[v1alpha1.AnnotationReservation], ServiceCIDR: o.Annotations[v1alpha1.AnnotationServiceCIDR],
 		ServiceUID: types.UID(o.Annotations[v1alpha1.AnnotationServiceUID]), Created: o.CreationTimestamp.Time,
@@ -43,26 +43,25 @@ func newKept(o *networkingv1.IPAddress) Kept {
 		k.Purpose = v1alpha1.PurposeAdditional // nothing else of ours names a Service, whatever somebody writes into the label
 	}
 	if k.Purpose == v1alpha1.PurposeCooling {
-		r := ReadRest(o.Annotations, k.Created)
+		r := ReadCoolDown(o.Annotations, k.Created)
 		k.Service, k.Released = r.Service, r.Released
 	}
 	return k
 }
 
-// ReadRest reads from the annotations of a cooling IPAddress who had the address, and when it was freed: at the latest when the object
+// ReadCoolDown reads from the annotations of a cooling IPAddress who had the address, and when it was freed: at the latest when the object
 // was created. A time that cannot be read, or lies after that, is replaced by it.
-func ReadRest(annotations map[string]string, created time.Time) Rest {
+func ReadCoolDown(annotations map[string]string, created time.Time) CoolDown {
 	namespace, name, _ := strings.Cut(annotations[v1alpha1.AnnotationLastService], "/")
-	rest := Rest{Service: types.NamespacedName{Namespace: namespace, Name: name}, Released: created}
+	c := CoolDown{Service: types.NamespacedName{Namespace: namespace, Name: name}, Released: created}
 	at, err := time.Parse(time.RFC3339Nano, annotations[v1alpha1.AnnotationReleased])
 	if err == nil && (created.IsZero() || at.Before(created.Add(time.Second))) { // creation times are cut to seconds
-		rest.Released = at
+		c.Released = at
 	}
-	return rest
+	return c
 }
 
-// state is what a kept address is in the pool.
-func (k Kept) state() allocator.State {
+func (k OwnedIPAddress) state() allocator.State {
 	switch k.Purpose {
 	case v1alpha1.PurposeAdditional:
 		return allocator.Allocated
@@ -73,31 +72,31 @@ func (k Kept) state() allocator.State {
 	}
 }
 
-// ours reports whether an IPAddress is one that the operator keeps.
+// ours reports whether an IPAddress is one that the operator owns.
 func ours(o *networkingv1.IPAddress) bool {
 	return o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator
 }
 
-// Kept returns the IPAddress of ours at an address.
-func (l *Index) Kept(a netip.Addr) (Kept, bool) {
+// Owned returns the IPAddress of ours at an address.
+func (l *Index) Owned(a netip.Addr) (OwnedIPAddress, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	k, ok := l.kept[a]
+	k, ok := l.owned[a]
 	return k, ok
 }
 
 // Additional returns the additional IPAddresses of a Service by their addresses, also those that this process has written and the watch does not
 // show yet. An IPAddress of an address in the spec of a Service is none, whatever its labels say.
-func (l *Index) Additional(service types.NamespacedName) map[netip.Addr]Kept {
+func (l *Index) Additional(service types.NamespacedName) map[netip.Addr]OwnedIPAddress {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	out := map[netip.Addr]Kept{}
+	out := map[netip.Addr]OwnedIPAddress{}
 	for _, a := range l.additional[service] {
 		if len(l.addresses[a].claims) == 0 {
-			out[a] = l.kept[a]
+			out[a] = l.owned[a]
 		}
 	}
-	for a, f := range l.inFlight { // empty at rest
+	for a, f := range l.inFlight { // mostly few
 		if f.written.Purpose == v1alpha1.PurposeAdditional && f.written.Service == service {
 			out[a] = f.written
 		}
@@ -105,24 +104,24 @@ func (l *Index) Additional(service types.NamespacedName) map[netip.Addr]Kept {
 	return out
 }
 
-// keep indexes an IPAddress of ours; the caller holds mu.
-func (l *Index) keep(a netip.Addr, k Kept) {
-	l.unkeep(a)
-	l.kept[a] = k
+// own indexes an IPAddress of ours; the caller holds mu.
+func (l *Index) own(a netip.Addr, k OwnedIPAddress) {
+	l.disown(a)
+	l.owned[a] = k
 	if k.Purpose == v1alpha1.PurposeAdditional {
 		l.additional[k.Service] = append(l.additional[k.Service], a)
 	}
 }
 
-// unkeep removes an IPAddress of ours; the caller holds mu.
-func (l *Index) unkeep(a netip.Addr) (Kept, bool) {
-	k, ok := l.kept[a]
+// disown removes an IPAddress of ours; the caller holds mu.
+func (l *Index) disown(a netip.Addr) (OwnedIPAddress, bool) {
+	k, ok := l.owned[a]
 	if !ok {
 		return k, false
 	}
-	delete(l.kept, a)
-	if rest := slices.DeleteFunc(l.additional[k.Service], func(b netip.Addr) bool { return a == b }); len(rest) > 0 {
-		l.additional[k.Service] = rest
+	delete(l.owned, a)
+	if others := slices.DeleteFunc(l.additional[k.Service], func(b netip.Addr) bool { return a == b }); len(others) > 0 {
+		l.additional[k.Service] = others
 	} else {
 		delete(l.additional, k.Service)
 	}

@@ -1,36 +1,38 @@
 package steering
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"net/netip"
 	"slices"
 	"sort"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// Snapshot is what all policies together say. It does not change, and is safe for concurrent use. The zero Snapshot is not ready;
-// Compile makes one, of an empty World too.
-type Snapshot struct {
+// Compiled is what all policies together say. It does not change, and is safe for concurrent use. Compile makes one.
+type Compiled struct {
+	inputs   Inputs
 	policies []*Policy // by rank
 	byName   map[string]*Policy
-	cidrs    map[string]ServiceCIDR
+	cidrs    map[string]addressindex.ServiceCIDR
 
-	// ranges are those that policies have, owned the same in order. The lengths of their prefixes make look-ups short.
-	ranges             map[netip.Prefix]*ownedPrefix
-	owned              []*ownedPrefix
-	lengths4, lengths6 []int
-	closes             map[bool]bool  // whether any of them has an exclusive owner, by family
-	reserved           []*Reservation // by first address, disjoint
-	reservedFor        map[types.NamespacedName][]Reservation
-	statics            []allocator.Span      // in order, disjoint
-	open               map[bool]func() bands // what no policy has exclusively, by family
-	routes             *routes
-	offered            offered
+	// ranges are those that policies have, owned the same in order.
+	ranges      prefixTable[*ownedPrefix]
+	owned       []*ownedPrefix
+	closes      map[bool]bool  // whether any of them has an exclusive owner, by family
+	reserved    []*Reservation // by first address, disjoint
+	reservedFor map[types.NamespacedName][]Reservation
+	statics     []allocator.Span
+	open        map[bool]func() bands        // what no policy has exclusively, by family
+	offered     prefixTable[allocator.Range] // those that API servers allocate from
+	namespaces  sync.Map                     // name of a namespace -> *namespaceView
 	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every webhook, so that nothing of ours may stand there.
 	apiServer []netip.Addr
 	families  []bool // of the default ServiceCIDR
@@ -47,21 +49,46 @@ type ownedPrefix struct {
 	owner *Policy
 }
 
-func (s *Snapshot) lengths(is4 bool) *[]int {
-	if is4 {
-		return &s.lengths4
-	}
-	return &s.lengths6
+// prefixTable has values by prefixes. Prefixes have few lengths, which makes look-ups short. The zero value is not ready.
+type prefixTable[T any] struct {
+	values  map[netip.Prefix]T
+	lengths map[bool][]int // by family
 }
 
+func newPrefixTable[T any](size int) prefixTable[T] {
+	return prefixTable[T]{values: make(map[netip.Prefix]T, size), lengths: map[bool][]int{}}
+}
+
+func (t prefixTable[T]) set(p netip.Prefix, value T) {
+	t.values[p] = value
+	if is4 := p.Addr().Is4(); !slices.Contains(t.lengths[is4], p.Bits()) {
+		t.lengths[is4] = append(t.lengths[is4], p.Bits())
+	}
+}
+
+// around yields the values of the prefixes that an address lies in.
+func (t prefixTable[T]) around(a netip.Addr) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, bits := range t.lengths[a.Is4()] {
+			prefix, _ := a.Prefix(bits) // of the family, so that it is none too long
+			if value, ok := t.values[prefix]; ok && !yield(value) {
+				return
+			}
+		}
+	}
+}
+
+// Inputs returns what the policies were compiled of. Do not change it.
+func (s *Compiled) Inputs() Inputs { return s.inputs }
+
 // Policies returns all policies, the best first. Do not change them.
-func (s *Snapshot) Policies() []*Policy { return s.policies }
+func (s *Compiled) Policies() []*Policy { return s.policies }
 
 // Policy returns a policy by its name, nil if there is none.
-func (s *Snapshot) Policy(name string) *Policy { return s.byName[name] }
+func (s *Compiled) Policy(name string) *Policy { return s.byName[name] }
 
 // Reservation returns the reservation that an address belongs to.
-func (s *Snapshot) Reservation(a netip.Addr) (Reservation, bool) {
+func (s *Compiled) Reservation(a netip.Addr) (Reservation, bool) {
 	i := sort.Search(len(s.reserved), func(i int) bool { return a.Less(s.reserved[i].Span.First) })
 	if i == 0 || !s.reserved[i-1].Span.Contains(a) {
 		return Reservation{}, false
@@ -70,7 +97,7 @@ func (s *Snapshot) Reservation(a netip.Addr) (Reservation, bool) {
 }
 
 // reservedIn returns the reservations that meet a span, in order.
-func (s *Snapshot) reservedIn(sp allocator.Span) []*Reservation {
+func (s *Compiled) reservedIn(sp allocator.Span) []*Reservation {
 	from := sort.Search(len(s.reserved), func(i int) bool { return !s.reserved[i].Span.Last.Less(sp.First) })
 	to := from
 	for to < len(s.reserved) && s.reserved[to].Span.Overlaps(sp) {
@@ -80,25 +107,25 @@ func (s *Snapshot) reservedIn(sp allocator.Span) []*Reservation {
 }
 
 // ReservedFor returns the reservations of a Service, of both families, in the order of rank.
-func (s *Snapshot) ReservedFor(service types.NamespacedName) []Reservation {
+func (s *Compiled) ReservedFor(service types.NamespacedName) []Reservation {
 	return s.reservedFor[service]
 }
 
 // Reserves implements addressindex.Rules.
-func (s *Snapshot) Reserves(a netip.Addr) bool {
+func (s *Compiled) Reserves(a netip.Addr) bool {
 	_, ok := s.Reservation(a)
 	return ok
 }
 
 // CoolsDown implements addressindex.Rules.
-func (s *Snapshot) CoolsDown(a netip.Addr) time.Duration {
+func (s *Compiled) CoolsDown(a netip.Addr) time.Duration {
 	d, _ := s.CoolDown(a)
 	return d
 }
 
-// CoolDown returns how long a freed address rests, and by whose will: of the policies that have its range and want it to rest, the
+// CoolDown returns how long a freed address cools down, and by whose will: of the policies that draw from its range and have a cool-down, the
 // best. 0 and nil: it does not.
-func (s *Snapshot) CoolDown(a netip.Addr) (time.Duration, *Policy) {
+func (s *Compiled) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 	var best *Policy
 	if slices.Contains(s.apiServer, a) {
 		return 0, nil
@@ -117,22 +144,10 @@ func (s *Snapshot) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 }
 
 // around yields the owned prefixes that an address lies in.
-func (s *Snapshot) around(a netip.Addr) iter.Seq[*ownedPrefix] {
-	return func(yield func(*ownedPrefix) bool) {
-		for _, bits := range *s.lengths(a.Is4()) {
-			prefix, err := a.Prefix(bits)
-			if err != nil {
-				continue
-			}
-			if at := s.ranges[prefix]; at != nil && !yield(at) {
-				return
-			}
-		}
-	}
-}
+func (s *Compiled) around(a netip.Addr) iter.Seq[*ownedPrefix] { return s.ranges.around(a) }
 
 // outside yields the owned prefixes that a prefix lies in, the same prefix included.
-func (s *Snapshot) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
+func (s *Compiled) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
 	return func(yield func(*ownedPrefix) bool) {
 		for at := range s.around(p.Addr()) {
 			if at.prefix.Bits() <= p.Bits() && !yield(at) {
@@ -143,7 +158,7 @@ func (s *Snapshot) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
 }
 
 // inside returns the owned prefixes that lie in a prefix, without the same prefix.
-func (s *Snapshot) inside(p netip.Prefix) []*ownedPrefix {
+func (s *Compiled) inside(p netip.Prefix) []*ownedPrefix {
 	from, same := slices.BinarySearchFunc(s.owned, p, byPrefix)
 	if same {
 		from++
@@ -156,7 +171,7 @@ func (s *Snapshot) inside(p netip.Prefix) []*ownedPrefix {
 }
 
 // overlapping yields the owned prefixes outside and inside of a prefix. Prefixes overlap in no other way.
-func (s *Snapshot) overlapping(p netip.Prefix) iter.Seq[*ownedPrefix] {
+func (s *Compiled) overlapping(p netip.Prefix) iter.Seq[*ownedPrefix] {
 	return func(yield func(*ownedPrefix) bool) {
 		for at := range s.outside(p) {
 			if !yield(at) {
@@ -172,34 +187,43 @@ func (s *Snapshot) overlapping(p netip.Prefix) iter.Seq[*ownedPrefix] {
 }
 
 // MayHold returns nil if a Service may have the address as far as policies are concerned, and otherwise who has it for himself.
-func (s *Snapshot) MayHold(a netip.Addr, svc Service) *Refusal {
+func (s *Compiled) MayHold(a netip.Addr, svc Service) *Refusal {
 	if r, ok := s.Reservation(a); ok {
 		if r.For == svc.NamespacedName {
 			return nil
 		}
 		return refuseReserved(a, r)
 	}
-	owner, free := mayHold(s.around(a), svc)
-	if owner == nil || free {
+	owner := bestOwner(s.around(a))
+	if owner == nil || selected(mayHold(s.around(a)), svc) {
 		return nil
 	}
 	return &Refusal{owner.Name, fmt.Sprintf("ServiceCIDRPolicy %q: the address %s lies in a range that this policy keeps for the Services that it selects; "+
 		"choose another address, or leave the choice to the cluster", owner.Name, a)}
 }
 
-// mayHold returns the exclusive owner of what lies in all of these prefixes, nil for none, and whether a Service may have it: the owner, or a better
-// policy that has one of them too, selects the Service.
-func mayHold(around iter.Seq[*ownedPrefix], svc Service) (owner *Policy, may bool) {
-	owner = bestOwner(around)
+// mayHold returns the policies whose Services may have what lies in all of these prefixes, the best first: the best exclusive owner, and better policies that
+// have one of them too. None where it has no owner.
+func mayHold(around iter.Seq[*ownedPrefix]) []*Policy {
+	owner := bestOwner(around)
 	if owner == nil {
-		return nil, true
+		return nil
 	}
+	var out []*Policy
 	for at := range around {
-		if slices.ContainsFunc(at.holders, func(p *Policy) bool { return p.rank <= owner.rank && p.selector.matches(svc) }) {
-			return owner, true
+		for _, p := range at.holders {
+			if p.rank <= owner.rank {
+				out = append(out, p)
+			}
 		}
 	}
-	return owner, false
+	slices.SortFunc(out, func(a, b *Policy) int { return cmp.Compare(a.rank, b.rank) })
+	return slices.Compact(out)
+}
+
+// selected reports whether any of the policies selects a Service.
+func selected(by []*Policy, svc Service) bool {
+	return slices.ContainsFunc(by, func(p *Policy) bool { return p.selector.matches(svc) })
 }
 
 // bestOwner returns the best of the exclusive owners, nil if there is none.
@@ -223,46 +247,24 @@ func refuseReserved(a netip.Addr, r Reservation) *Refusal {
 }
 
 // Knows reports whether there is a ServiceCIDR of this name.
-func (s *Snapshot) Knows(serviceCIDR string) bool {
+func (s *Compiled) Knows(serviceCIDR string) bool {
 	_, ok := s.cidrs[serviceCIDR]
 	return ok
 }
 
 // Families returns the families of the cluster, true for IPv4, the default one first, as the default ServiceCIDR has them. None, while it
 // is not there.
-func (s *Snapshot) Families() []bool { return s.families }
+func (s *Compiled) Families() []bool { return s.families }
 
 // Closes reports whether any policy has a range of the family exclusively.
-func (s *Snapshot) Closes(is4 bool) bool { return s.closes[is4] }
+func (s *Compiled) Closes(is4 bool) bool { return s.closes[is4] }
 
 // Offers reports whether API servers allocate from a range with this address.
-func (s *Snapshot) Offers(a netip.Addr) bool {
-	for _, bits := range s.offered.bits[a.Is4()] {
-		prefix, err := a.Prefix(bits)
-		if r, ok := s.offered.ranges[prefix]; err == nil && ok && r.Contains(a) {
+func (s *Compiled) Offers(a netip.Addr) bool {
+	for r := range s.offered.around(a) {
+		if r.Contains(a) {
 			return true
 		}
 	}
 	return false
-}
-
-// offered are the ranges that API servers allocate from, to be looked up by an address.
-type offered struct {
-	ranges map[netip.Prefix]allocator.Range
-	bits   map[bool][]int // the lengths of their prefixes, by family
-}
-
-func newOffered(cidrs []ServiceCIDR) offered {
-	o := offered{ranges: map[netip.Prefix]allocator.Range{}, bits: map[bool][]int{}}
-	for _, c := range cidrs {
-		for _, r := range c.Ranges {
-			if p := r.Prefix(); c.usable() {
-				o.ranges[p] = r
-				if is4 := p.Addr().Is4(); !slices.Contains(o.bits[is4], p.Bits()) {
-					o.bits[is4] = append(o.bits[is4], p.Bits())
-				}
-			}
-		}
-	}
-	return o
 }
