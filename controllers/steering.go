@@ -29,6 +29,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 	"github.com/clusterip-operator/clusterip-operator/controllers/policy"
+	"github.com/clusterip-operator/clusterip-operator/controllers/reservation"
 )
 
 // sweeping is how often what was handed out, and what has rested, is looked at: a cool-down ends that much late at most.
@@ -59,8 +60,8 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressi
 func (o Options) policyLoops(mgr manager.Manager, index *addressindex.Index, board *steering.Board) []loop {
 	clk := clock.RealClock{}
 	return []loop{
-		&policy.Keeper{Client: mgr.GetClient(), Index: index, Board: board, Clock: clk, APIVersion: o.GroupVersion.String()},
-		&policy.Reporter{
+		&reservation.Reconciler{Client: mgr.GetClient(), Index: index, Board: board, Clock: clk, APIVersion: o.GroupVersion.String()},
+		&policy.Reconciler{
 			Client: mgr.GetClient(), Index: index, Board: board, Clock: clk, Events: mgr.GetEventRecorder("clusterip-operator-policy"),
 		},
 		&additional.Reconciler{
