@@ -25,6 +25,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // workers repair at the same time. A repair is two requests that wait for etcd, which writes many in one go.
@@ -148,9 +149,9 @@ func (r *Reconciler) gather(ctx context.Context, from readers, a netip.Addr) (in
 		return in, err
 	}
 	services := r.Index.Claims(a)
-	if ip != nil {
-		in.object = newObject(ip)
-		if parent := in.object.service; parent.Name != "" && !slices.Contains(services, parent) {
+	var parent types.NamespacedName
+	if in.object = ip; ip != nil {
+		if parent = upstream.Service(ip); parent.Name != "" && !slices.Contains(services, parent) {
 			services = append(services, parent)
 		}
 	}
@@ -159,10 +160,13 @@ func (r *Reconciler) gather(ctx context.Context, from readers, a netip.Addr) (in
 		if err != nil {
 			return in, err
 		}
-		if s != nil {
-			in.addService(newClaim(s, slices.Contains(addressindex.ClusterIPs(s), a)))
+		if s != nil && slices.Contains(addressindex.ClusterIPs(s), a) {
+			in.claims = append(in.claims, s)
+		}
+		if s != nil && name == parent {
+			in.parent = s
 		}
 	}
-	sortClaims(in.claims)
+	slices.SortFunc(in.claims, byRight)
 	return in, nil
 }
