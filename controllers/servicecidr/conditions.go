@@ -2,7 +2,6 @@ package servicecidr
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -36,8 +35,8 @@ func terminating(why string) metav1.Condition {
 	}
 }
 
-// deletionBlocked names what blocks in no more than limit bytes.
-func deletionBlocked(in inputs, limit int) metav1.Condition {
+// deletionBlocked names what blocks.
+func deletionBlocked(in inputs) metav1.Condition {
 	remedy := ". Delete these, or create a ServiceCIDR that holds their addresses."
 	if in.orphans == 1 {
 		remedy = ". Delete it, or create a ServiceCIDR that holds its address."
@@ -45,7 +44,7 @@ func deletionBlocked(in inputs, limit int) metav1.Condition {
 	before := plural(in.orphans, "address", "addresses") + " would be left without a ServiceCIDR: "
 	return metav1.Condition{
 		Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionTrue, Reason: "AddressesInUse",
-		Message: framed(before, in.blockers, in.orphans, remedy, limit),
+		Message: framed(before, in.blockers, in.orphans, remedy),
 	}
 }
 
@@ -64,7 +63,7 @@ func usageConditions(in inputs) []metav1.Condition {
 			"Services that ask for no particular address are given one from the static band, or from another ServiceCIDR, or none; create a ServiceCIDR."),
 		bandFull(in, allocator.Static, v1alpha1.ConditionStaticBandFull,
 			"No address is left that dynamic allocation keeps away from; create a ServiceCIDR for fixed addresses."),
-		networkOverlap(in, math.MaxInt),
+		networkOverlap(in),
 	}
 }
 
@@ -123,8 +122,8 @@ func bandFull(in inputs, band allocator.Band, kind, consequence string) metav1.C
 		Message: fmt.Sprintf("The %s band of %s is full. %s", band, strings.Join(full, " and "), consequence)}
 }
 
-// networkOverlap names what overlaps in no more than limit bytes.
-func networkOverlap(in inputs, limit int) metav1.Condition {
+// networkOverlap names what overlaps.
+func networkOverlap(in inputs) metav1.Condition {
 	if len(in.overlaps) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionNetworkOverlap, Status: metav1.ConditionFalse, Reason: "NoOverlap",
 			Message: "No node, pod or declared network overlaps."}
@@ -135,35 +134,19 @@ func networkOverlap(in inputs, limit int) metav1.Condition {
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionNetworkOverlap, Status: metav1.ConditionTrue, Reason: "Overlap",
 		Message: framed("Overlaps ", names, uint64(len(names)),
-			". Traffic to these addresses may be taken for Service traffic; move one of the two.", limit)}
+			". Traffic to these addresses may be taken for Service traffic; move one of the two.")}
 }
 
-// note is what the event of a condition says: the condition's own words, with fewer names where they are too long.
-func note(in inputs, c metav1.Condition) string {
-	switch {
-	case len(c.Message) <= wording.NoteLimit:
-		return c.Message
-	case c.Type == v1alpha1.ConditionDeletionBlocked:
-		return deletionBlocked(in, wording.NoteLimit).Message
-	case c.Type == v1alpha1.ConditionNetworkOverlap:
-		return networkOverlap(in, wording.NoteLimit).Message
-	default:
-		return wording.Cut(c.Message, wording.NoteLimit)
-	}
-}
-
-// listed joins the first names, as many as fit into so many bytes, and says how many there are beyond them.
-func listed[T any](names []T, total uint64, budget int) string {
-	const reserve = len(" and 18446744073709551615 more")
-	var text string
-	var shown uint64
+// framed puts a list into the middle of a sentence: the first names, and how many there are beyond them. The whole fits into an event, and the
+// remedy stands at the end and must not be cut off.
+func framed[T any](before string, names []T, total uint64, after string) string {
+	text, shown := before, uint64(0)
 	for _, n := range names[:min(len(names), namesShown)] {
-		next := text
+		next := text + fmt.Sprint(n)
 		if shown > 0 {
-			next += ", "
+			next = text + ", " + fmt.Sprint(n)
 		}
-		next += fmt.Sprint(n)
-		if len(next) > budget-reserve {
+		if len(next)+len(" and 18446744073709551615 more")+len(after) > wording.NoteLimit {
 			break
 		}
 		text, shown = next, shown+1
@@ -171,13 +154,7 @@ func listed[T any](names []T, total uint64, budget int) string {
 	if more := total - shown; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return text
-}
-
-// framed puts a list into the middle of a sentence, so that the whole is no longer than limit: the remedy stands at
-// the end and must not be cut off.
-func framed[T any](before string, names []T, total uint64, after string, limit int) string {
-	return before + listed(names, total, limit-len(before)-len(after)) + after
+	return text + after
 }
 
 func plural(n uint64, one, many string) string {
