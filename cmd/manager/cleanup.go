@@ -41,7 +41,7 @@ func (c command) cleanUp(ctx context.Context) error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	return cleanup.Run(ctx, cleanup.Options{
-		Client: direct, APIVersion: found.version.String(), Lease: client.ObjectKey{Namespace: c.leaseNamespace(), Name: leaseName},
+		Client: direct, Lease: client.ObjectKey{Namespace: c.leaseNamespace(), Name: leaseName},
 		Namespace: cmp.Or(c.home(), defaultNamespace), Force: c.force, DryRun: c.dryRun, Out: os.Stdout, Now: time.Now(),
 	})
 }
