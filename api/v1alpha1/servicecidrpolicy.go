@@ -138,6 +138,8 @@ const (
 )
 
 // Reservation keeps addresses free.
+//
+// +kubebuilder:object:generate=false
 type Reservation struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="give a name of lower-case letters, digits and '-', with a letter or digit at both ends"
 
@@ -212,6 +214,8 @@ type ServiceCIDRPolicyStatus struct {
 }
 
 // PolicySummary counts the addresses of a policy. Sizes beyond 2^63-1, of large IPv6 ranges, are given as 2^63-1.
+//
+// +kubebuilder:object:generate=false
 type PolicySummary struct {
 	// Ranges is the number of ranges (CIDRs) that the policy has.
 	Ranges     int32 `json:"ranges"`
@@ -219,6 +223,8 @@ type PolicySummary struct {
 }
 
 // BandStatus counts addresses by what they are used for.
+//
+// +kubebuilder:object:generate=false
 type BandStatus struct {
 	// Size is the number of usable addresses.
 	Size int64 `json:"size"`
@@ -233,6 +239,8 @@ type BandStatus struct {
 }
 
 // PolicyRange is a range that the policy has.
+//
+// +kubebuilder:object:generate=false
 type PolicyRange struct {
 	// CIDR is the range.
 	CIDR string `json:"cidr"`
