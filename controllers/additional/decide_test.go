@@ -73,135 +73,69 @@ func (s *cluster) with(do func(*service)) *cluster {
 	return s
 }
 
+func deleted(s *service) { s.deleting = true }
+
+func junk(s *service) { s.asks.Junk = errors.New("bla") }
+
+func refused(o *offer) { o.tiers, o.refusal = nil, "not for you" }
+
+const unreadable = "the annotation clusterip-operator.io/additional-ips-from cannot be read: bla"
+
 // answer is a decision in words.
-type answer struct {
-	Release, Draw []string
-	Complaints    []string
-}
+type answer struct{ release, draw, complaints string }
 
 func words(d decision) answer {
-	a := answer{Complaints: d.complaints}
+	var release, draw []string
 	for _, h := range d.release {
-		a.Release = append(a.Release, h.address.String())
+		release = append(release, h.address.String())
 	}
 	for _, at := range d.draw {
-		a.Draw = append(a.Draw, at.serviceCIDR+" "+at.family())
+		draw = append(draw, at.serviceCIDR+" "+at.family())
 	}
-	return a
+	return answer{strings.Join(release, " "), strings.Join(draw, ", "), strings.Join(d.complaints, "; ")}
 }
 
 func TestDecide(t *testing.T) {
+	c := func() *cluster { return newCluster(t) }
 	for name, tc := range map[string]struct {
-		change func(*cluster) *cluster
-		want   answer
+		in   *cluster
+		want answer
 	}{
-		"asks for nothing and has nothing": {func(s *cluster) *cluster { return s.asks("46") }, answer{}},
-		"dual stack asks two ranges, one of them without IPv6": {
-			func(s *cluster) *cluster { return s.asks("46", "blue", "red") },
-			answer{Draw: []string{"blue IPv4", "blue IPv6", "red IPv4"}}},
-		"IPv6 alone": {func(s *cluster) *cluster { return s.asks("6", "blue") }, answer{Draw: []string{"blue IPv6"}}},
-		"has all": {
-			func(s *cluster) *cluster {
-				return s.asks("46", "blue").has("blue", "fd01::9", me).has("blue", "10.1.0.9", me)
-			},
-			answer{}},
-		"the second family comes": {
-			func(s *cluster) *cluster { return s.asks("46", "blue").has("blue", "10.1.0.9", me) },
-			answer{Draw: []string{"blue IPv6"}}},
-		"a family goes": {
-			func(s *cluster) *cluster {
-				return s.asks("6", "blue").has("blue", "10.1.0.9", me).has("blue", "fd01::9", me)
-			},
-			answer{Release: []string{"10.1.0.9"}}},
-		"a range is dropped": {
-			func(s *cluster) *cluster {
-				return s.asks("4", "red").has("blue", "10.1.0.9", me).has("red", "10.2.0.9", me)
-			},
-			answer{Release: []string{"10.1.0.9"}}},
-		"headless or ExternalName: no family, no request": {
-			func(s *cluster) *cluster { return s.asks("").has("blue", "10.1.0.9", me) },
-			answer{Release: []string{"10.1.0.9"}}},
-		"the Service is gone": {
-			func(s *cluster) *cluster { return s.has("blue", "10.1.0.9", me).has("blue", "fd01::9", me) },
-			answer{Release: []string{"10.1.0.9", "fd01::9"}}},
-		"another Service of the same name inherits nothing": {
-			func(s *cluster) *cluster { return s.asks("4", "blue").has("blue", "10.1.0.9", other) },
-			answer{Release: []string{"10.1.0.9"}, Draw: []string{"blue IPv4"}}},
-		"a Service that goes keeps what it has and begins nothing": {
-			func(s *cluster) *cluster {
-				return s.asks("46", "blue", "gone").has("blue", "10.1.0.9", me).with(func(s *service) { s.deleting = true })
-			},
-			answer{}},
-		"two for one slot: the lower stays": {
-			func(s *cluster) *cluster {
-				return s.asks("4", "blue").has("blue", "10.1.0.10", me).has("blue", "10.1.0.9", me)
-			},
-			answer{Release: []string{"10.1.0.10"}}},
-		"two for one slot: the one of a Service that was does not count": {
-			func(s *cluster) *cluster {
-				return s.asks("4", "blue").has("blue", "10.1.0.10", me).has("blue", "10.1.0.9", other)
-			},
-			answer{Release: []string{"10.1.0.9"}}},
-		"junk takes nothing away": {
-			func(s *cluster) *cluster {
-				return s.asks("4").has("blue", "10.1.0.9", me).with(func(s *service) { s.asks.Junk = errors.New("bla") })
-			},
-			answer{Complaints: []string{"the annotation clusterip-operator.io/additional-ips-from cannot be read: bla"}}},
-		"junk keeps no family that the Service has not": {
-			func(s *cluster) *cluster {
-				return s.asks("6").has("blue", "10.1.0.9", me).with(func(s *service) { s.asks.Junk = errors.New("bla") })
-			},
-			answer{Release: []string{"10.1.0.9"}, Complaints: []string{"the annotation clusterip-operator.io/additional-ips-from cannot be read: bla"}}},
-		"no such range, said once for both families; the other is drawn from": {
-			func(s *cluster) *cluster { return s.asks("46", "gone", "red") },
-			answer{Draw: []string{"red IPv4"}, Complaints: []string{"ServiceCIDR gone does not exist"}}},
-		"its range is gone, by force: what it has stays": {
-			func(s *cluster) *cluster { return s.asks("4", "gone").has("gone", "10.9.0.9", me) },
-			answer{}},
-		"its range was made anew with other addresses": {
-			func(s *cluster) *cluster { return s.asks("4", "blue").has("blue", "10.9.0.9", me) },
-			answer{Release: []string{"10.9.0.9"}, Draw: []string{"blue IPv4"}}},
-		"a range that goes gives nothing": {
-			func(s *cluster) *cluster { return s.asks("46", "going") },
-			answer{Complaints: []string{"ServiceCIDR going is being deleted"}}},
-		"a range that goes takes nothing": {
-			func(s *cluster) *cluster { return s.asks("4", "going").has("going", "10.3.0.9", me) },
-			answer{}},
-		"no family in common": {
-			func(s *cluster) *cluster { return s.asks("6", "red") },
-			answer{Complaints: []string{"ServiceCIDR red has no range of a family of the Service"}}},
-		"a range that others have for themselves": {
-			func(s *cluster) *cluster {
-				return s.asks("46", "blue").change("blue", true, func(o *offer) { o.tiers, o.refusal = nil, "not for you" })
-			},
-			answer{Draw: []string{"blue IPv6"}, Complaints: []string{"not for you"}}},
-		"a range that others took for themselves later": {
-			func(s *cluster) *cluster {
-				return s.asks("4", "blue").has("blue", "10.1.0.9", me).change("blue", true, func(o *offer) { o.tiers, o.refusal = nil, "not for you" })
-			},
-			answer{}},
-		"a range that is not ready": {
-			func(s *cluster) *cluster {
-				return s.asks("4", "blue").change("blue", true, func(o *offer) { o.tiers, o.ready = nil, false })
-			},
-			answer{Complaints: []string{"ServiceCIDR blue is not ready"}}},
-		"a range that is all reserved": {
-			func(s *cluster) *cluster {
-				return s.asks("6", "blue").change("blue", false, func(o *offer) { o.tiers = nil })
-			},
-			answer{Complaints: []string{"no IPv6 address is left in ServiceCIDR blue"}}},
-		"the annotation of an IPAddress was taken away": {
-			func(s *cluster) *cluster { return s.asks("4", "blue").has("", "10.1.0.9", me) },
-			answer{Release: []string{"10.1.0.9"}, Draw: []string{"blue IPv4"}}},
+		"asks for nothing and has nothing":          {c().asks("46"), answer{}},
+		"dual stack, a range without IPv6":          {c().asks("46", "blue", "red"), answer{draw: "blue IPv4, blue IPv6, red IPv4"}},
+		"IPv6 alone":                                {c().asks("6", "blue"), answer{draw: "blue IPv6"}},
+		"has all":                                   {c().asks("46", "blue").has("blue", "fd01::9", me).has("blue", "10.1.0.9", me), answer{}},
+		"the second family comes":                   {c().asks("46", "blue").has("blue", "10.1.0.9", me), answer{draw: "blue IPv6"}},
+		"a family goes":                             {c().asks("6", "blue").has("blue", "10.1.0.9", me).has("blue", "fd01::9", me), answer{release: "10.1.0.9"}},
+		"a range is dropped":                        {c().asks("4", "red").has("blue", "10.1.0.9", me).has("red", "10.2.0.9", me), answer{release: "10.1.0.9"}},
+		"headless or ExternalName: no family":       {c().asks("").has("blue", "10.1.0.9", me), answer{release: "10.1.0.9"}},
+		"the Service is gone":                       {c().has("blue", "10.1.0.9", me).has("blue", "fd01::9", me), answer{release: "10.1.0.9 fd01::9"}},
+		"another of the same name inherits nothing": {c().asks("4", "blue").has("blue", "10.1.0.9", other), answer{release: "10.1.0.9", draw: "blue IPv4"}},
+		"a Service that goes begins nothing":        {c().asks("46", "blue", "gone").has("blue", "10.1.0.9", me).with(deleted), answer{}},
+		"two for one slot: the lower stays":         {c().asks("4", "blue").has("blue", "10.1.0.10", me).has("blue", "10.1.0.9", me), answer{release: "10.1.0.10"}},
+		"two for one slot, one of a former Service": {c().asks("4", "blue").has("blue", "10.1.0.10", me).has("blue", "10.1.0.9", other), answer{release: "10.1.0.9"}},
+		"junk takes nothing away":                   {c().asks("4").has("blue", "10.1.0.9", me).with(junk), answer{complaints: unreadable}},
+		"junk keeps no family that is gone":         {c().asks("6").has("blue", "10.1.0.9", me).with(junk), answer{release: "10.1.0.9", complaints: unreadable}},
+		"no such range, said once; the other gives": {c().asks("46", "gone", "red"), answer{draw: "red IPv4", complaints: "ServiceCIDR gone does not exist"}},
+		"its range is gone: what it has stays":      {c().asks("4", "gone").has("gone", "10.9.0.9", me), answer{}},
+		"its range has other addresses now":         {c().asks("4", "blue").has("blue", "10.9.0.9", me), answer{release: "10.9.0.9", draw: "blue IPv4"}},
+		"a range that goes gives nothing":           {c().asks("46", "going"), answer{complaints: "ServiceCIDR going is being deleted"}},
+		"a range that goes takes nothing":           {c().asks("4", "going").has("going", "10.3.0.9", me), answer{}},
+		"no family in common":                       {c().asks("6", "red"), answer{complaints: "ServiceCIDR red has no range of a family of the Service"}},
+		"a range that others have":                  {c().asks("46", "blue").change("blue", true, refused), answer{draw: "blue IPv6", complaints: "not for you"}},
+		"a range that others took later":            {c().asks("4", "blue").has("blue", "10.1.0.9", me).change("blue", true, refused), answer{}},
+		"a range that is not ready":                 {c().asks("4", "blue").change("blue", true, func(o *offer) { o.tiers, o.ready = nil, false }), answer{complaints: "ServiceCIDR blue is not ready"}},
+		"a range that is all reserved":              {c().asks("6", "blue").change("blue", false, func(o *offer) { o.tiers = nil }), answer{complaints: "no IPv6 address is left in ServiceCIDR blue"}},
+		"an IPAddress lost its annotation":          {c().asks("4", "blue").has("", "10.1.0.9", me), answer{release: "10.1.0.9", draw: "blue IPv4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := tc.change(newCluster(t)).inputs
+			in := tc.in.inputs
 			before := slices.Clone(in.held)
 			d := decide(in)
-			if diff := cmp.Diff(tc.want, words(d)); diff != "" {
+			if diff := cmp.Diff(tc.want, words(d), cmp.AllowUnexported(answer{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if d.idle() != (len(tc.want.Release)+len(tc.want.Draw)+len(tc.want.Complaints) == 0) {
+			if d.idle() != (tc.want == answer{}) {
 				t.Errorf("idle is %v", d.idle())
 			}
 			if diff := cmp.Diff(before, in.held, cmp.AllowUnexported(held{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {

@@ -81,7 +81,8 @@ func decide(in inputs) decision {
 	case in.bitmap && in.changedHands():
 		return afterGrace(in.underway(), decision{do: replace}) // the daily work of this mode: the bitmap gave the address to another Service
 	case !in.named(in.owner()):
-		return decideWrongParent()
+		return decision{drift: drift.WrongParent, do: replace, confirm: time.Second,
+			reason: reasonNotAllocated, note: "had an IPAddress with another parent; repaired"}
 	case !in.labelled():
 		return decision{drift: drift.WrongLabels, do: relabel, confirm: 5 * time.Second,
 			reason: reasonNotAllocated, note: "had lost the labels of the allocator; repaired"}
@@ -166,11 +167,6 @@ func decideDuplicate(in inputs) decision {
 		d.do = relabel
 	}
 	return d
-}
-
-func decideWrongParent() decision {
-	return decision{drift: drift.WrongParent, do: replace, confirm: time.Second,
-		reason: reasonNotAllocated, note: "had an IPAddress with another parent; repaired"}
 }
 
 // inputs is everything that is known about one address. decide reads nothing else.

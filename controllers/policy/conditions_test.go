@@ -13,7 +13,6 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
 // aRange is a range of a policy with so many addresses allocated in its dynamic band.
@@ -127,7 +126,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// The schema takes 32,768 characters for a message, events take 1,024 bytes; neither may cut a character in two.
+// The schema takes 32,768 characters for a message.
 func TestNoMessageIsTooLong(t *testing.T) {
 	long := inputs{policy: &steering.Policy{}, asks: true}
 	for range 2000 {
@@ -139,9 +138,6 @@ func TestNoMessageIsTooLong(t *testing.T) {
 	for _, c := range conditions(long) {
 		if len(c.Message) > 32768 || !utf8.ValidString(c.Message) {
 			t.Errorf("%s: %d bytes, valid %v", c.Type, len(c.Message), utf8.ValidString(c.Message))
-		}
-		if note := wording.Cut(c.Message, wording.NoteLimit); len(note) > wording.NoteLimit || !utf8.ValidString(note) {
-			t.Errorf("event of %s: %d bytes, valid %v", c.Type, len(note), utf8.ValidString(note))
 		}
 	}
 }

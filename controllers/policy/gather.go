@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,6 +13,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // gather reads what the address index and the compiled policies know of a policy. It is false while this version is not compiled.
@@ -102,16 +102,7 @@ func (r *Reconciler) nameHolders(ctx context.Context, in *inputs) error {
 		if err := r.Client.Get(ctx, client.ObjectKey{Name: one.address.String()}, ip); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading IPAddress %s: %w", one.address, err)
 		}
-		in.first[i].why = holder(ip)
+		in.first[i].why = "the " + upstream.Describe(ip) + ", has it"
 	}
 	return nil
-}
-
-func holder(ip *networkingv1.IPAddress) string {
-	ref := ip.Spec.ParentRef
-	if ref == nil {
-		return "an IPAddress without a parent has it"
-	}
-	whose := strings.TrimPrefix(fmt.Sprintf("%s/%s", ref.Namespace, ref.Name), "/")
-	return fmt.Sprintf("the IPAddress of %s %s, managed by %q, has it", ref.Resource, whose, ip.Labels[networkingv1.LabelManagedBy])
 }

@@ -1,12 +1,14 @@
 package reservation
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -144,14 +146,7 @@ func difference(o, want *networkingv1.IPAddress) action {
 }
 
 // within reports whether all of want is in have.
-func within(want, have map[string]string) bool {
-	for key, value := range want {
-		if have[key] != value {
-			return false
-		}
-	}
-	return true
-}
+func within(want, have map[string]string) bool { return maps.Equal(labels.Merge(have, want), have) }
 
 // reserve is the IPAddress of a reserved address.
 func reserve(a netip.Addr, r steering.Reservation) *networkingv1.IPAddress {

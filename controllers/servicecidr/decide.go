@@ -63,7 +63,7 @@ func decide(in inputs) decision {
 		d.conditions = append(d.conditions, terminating("some of its addresses are in use and in no other ServiceCIDR"), deletionBlocked(in))
 	case in.now.Sub(in.deleted) < gracePeriod:
 		d.again = gracePeriod - in.now.Sub(in.deleted)
-		d.conditions = append(d.conditions, terminating("waiting until every API server has stopped to allocate from it"), deletionFree())
+		d.conditions = append(d.conditions, terminating("waiting until every API server has stopped to allocate from it"), deletionBlocked(in))
 	default:
 		d.keep = false
 		d.conditions = nil

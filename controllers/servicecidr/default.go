@@ -107,8 +107,8 @@ func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.Servic
 		return r.extendOrReplace(ctx, cidr)
 	case defaultFine:
 		r.mismatchSince = time.Time{}
-		return r.report(ctx, cidr, metav1.Condition{Type: v1alpha1.ConditionDefaultRangeMismatch, Status: metav1.ConditionFalse,
-			Reason: "Consistent", Message: "The default ServiceCIDR is the API server's range."})
+		return r.report(ctx, cidr, say(v1alpha1.ConditionDefaultRangeMismatch, metav1.ConditionFalse,
+			"Consistent", "The default ServiceCIDR is the API server's range."))
 	default:
 		if !r.lasting() {
 			return nil
@@ -230,6 +230,6 @@ func (r *DefaultReconciler) report(ctx context.Context, cidr *networkingv1.Servi
 
 // mismatch says that object and range disagree, and what to do.
 func (r *DefaultReconciler) mismatch(cidr *networkingv1.ServiceCIDR, reason, remedy string) metav1.Condition {
-	return metav1.Condition{Type: v1alpha1.ConditionDefaultRangeMismatch, Status: metav1.ConditionTrue, Reason: reason,
-		Message: fmt.Sprintf("The default ServiceCIDR is %s, --service-cluster-ip-range is %s"+remedy, strings.Join(cidr.Spec.CIDRs, ","), strings.Join(r.texts(), ","))}
+	return say(v1alpha1.ConditionDefaultRangeMismatch, metav1.ConditionTrue, reason, fmt.Sprintf("The default ServiceCIDR is %s, --service-cluster-ip-range is %s%s",
+		strings.Join(cidr.Spec.CIDRs, ","), strings.Join(r.texts(), ","), remedy))
 }
