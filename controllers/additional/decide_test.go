@@ -77,6 +77,10 @@ func deleted(s *service) { s.deleting = true }
 
 func junk(s *service) { s.asks.Junk = errors.New("bla") }
 
+func unready(o *offer) { o.tiers, o.ready = nil, false }
+
+func reserved(o *offer) { o.tiers = nil }
+
 func refused(o *offer) { o.tiers, o.refusal = nil, "not for you" }
 
 const unreadable = "the annotation clusterip-operator.io/additional-ips-from cannot be read: bla"
@@ -124,8 +128,8 @@ func TestDecide(t *testing.T) {
 		"no family in common":                       {c().asks("6", "red"), answer{complaints: "ServiceCIDR red has no range of a family of the Service"}},
 		"a range that others have":                  {c().asks("46", "blue").change("blue", true, refused), answer{draw: "blue IPv6", complaints: "not for you"}},
 		"a range that others took later":            {c().asks("4", "blue").has("blue", "10.1.0.9", me).change("blue", true, refused), answer{}},
-		"a range that is not ready":                 {c().asks("4", "blue").change("blue", true, func(o *offer) { o.tiers, o.ready = nil, false }), answer{complaints: "ServiceCIDR blue is not ready"}},
-		"a range that is all reserved":              {c().asks("6", "blue").change("blue", false, func(o *offer) { o.tiers = nil }), answer{complaints: "no IPv6 address is left in ServiceCIDR blue"}},
+		"a range that is not ready":                 {c().asks("4", "blue").change("blue", true, unready), answer{complaints: "ServiceCIDR blue is not ready"}},
+		"a range that is all reserved":              {c().asks("6", "blue").change("blue", false, reserved), answer{complaints: "no IPv6 address is left in ServiceCIDR blue"}},
 		"an IPAddress lost its annotation":          {c().asks("4", "blue").has("", "10.1.0.9", me), answer{release: "10.1.0.9", draw: "blue IPv4"}},
 	} {
 		t.Run(name, func(t *testing.T) {

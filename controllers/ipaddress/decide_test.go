@@ -19,6 +19,8 @@ import (
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
+type services = []*corev1.Service
+
 // held is a Service that holds the address, ago old.
 func held(name string, ago time.Duration) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.NewTime(now.Add(-ago))}}
@@ -62,15 +64,15 @@ func TestDecide(t *testing.T) {
 		wantLosers string
 	}{
 		"nothing there":                   {in: inputs{}},
-		"the relation holds":              {in: inputs{object: ip("a", 0), claims: []*corev1.Service{a}, parent: a, offered: true}},
-		"missing":                         {in: inputs{claims: []*corev1.Service{a}, offered: true}, wantDrift: drift.Missing, wantDo: create},
-		"missing, two want it":            {in: inputs{claims: []*corev1.Service{a, b}, offered: true}, wantDrift: drift.Missing, wantDo: create, wantLosers: "b"},
-		"missing outside of every range":  {in: inputs{claims: []*corev1.Service{a}}},
-		"bitmap mode: not written yet":    {in: inputs{claims: []*corev1.Service{a}, offered: true, bitmap: true}, wantDo: create},
+		"the relation holds":              {in: inputs{object: ip("a", 0), claims: services{a}, parent: a, offered: true}},
+		"missing":                         {in: inputs{claims: services{a}, offered: true}, wantDrift: drift.Missing, wantDo: create},
+		"missing, two want it":            {in: inputs{claims: services{a, b}, offered: true}, wantDrift: drift.Missing, wantDo: create, wantLosers: "b"},
+		"missing outside of every range":  {in: inputs{claims: services{a}}},
+		"bitmap mode: not written yet":    {in: inputs{claims: services{a}, offered: true, bitmap: true}, wantDo: create},
 		"bitmap mode: released":           {in: inputs{object: ip("a", 0), bitmap: true}, wantDo: remove},
 		"bitmap mode: ExternalName now":   {in: inputs{object: ip("a", 0), parent: external, bitmap: true}, wantDo: remove},
-		"bitmap mode: changed hands":      {in: inputs{object: ip("gone", 0), claims: []*corev1.Service{a}, offered: true, bitmap: true}, wantDo: replace},
-		"bitmap mode: of another's kind":  {in: inputs{object: managed(ip("gone", 0), ""), claims: []*corev1.Service{a}, offered: true, bitmap: true}, wantDrift: drift.WrongParent, wantDo: replace},
+		"bitmap mode: changed hands":      {in: inputs{object: ip("gone", 0), claims: services{a}, offered: true, bitmap: true}, wantDo: replace},
+		"bitmap mode: of another's kind":  {in: inputs{object: managed(ip("gone", 0), ""), claims: services{a}, offered: true, bitmap: true}, wantDrift: drift.WrongParent, wantDo: replace},
 		"orphan":                          {in: inputs{object: ip("gone", 61*time.Second)}, wantDrift: drift.Orphan, wantDo: remove},
 		"the Service may still come":      {in: inputs{object: ip("soon", 20*time.Second)}, wantAgain: 40 * time.Second},
 		"parent does not hold it":         {in: inputs{object: ip("a", time.Minute), parent: held("a", time.Hour)}, wantDrift: drift.WrongParent, wantDo: remove},
@@ -79,20 +81,20 @@ func TestDecide(t *testing.T) {
 		"ExternalName becoming ClusterIP": {in: inputs{object: ip("a", 20*time.Second), parent: external}, wantAgain: 40 * time.Second},
 		"ExternalName for good":           {in: inputs{object: ip("a", time.Hour), parent: external}, wantDrift: drift.WrongParent, wantDo: remove},
 		"parent is no Service":            {in: inputs{object: ip("", 0)}, wantDrift: drift.WrongParent, wantDo: remove},
-		"parent is no Service, held":      {in: inputs{object: ip("", 0), claims: []*corev1.Service{a}}, wantDrift: drift.WrongParent, wantDo: replace},
-		"names another Service":           {in: inputs{object: ip("b", 0), claims: []*corev1.Service{a}, parent: held("b", 0)}, wantDrift: drift.WrongParent, wantDo: replace},
-		"family label lost":               {in: inputs{object: labelled(ip("a", 0), networkingv1.LabelIPAddressFamily, ""), claims: []*corev1.Service{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
-		"manager label lost":              {in: inputs{object: managed(ip("a", 0), ""), claims: []*corev1.Service{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
-		"manager label replaced":          {in: inputs{object: managed(ip("a", 0), "x"), claims: []*corev1.Service{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
-		"duplicate, the older is named":   {in: inputs{object: ip("a", 0), claims: []*corev1.Service{a, b}, parent: a}, wantDrift: drift.Duplicate, wantDo: leave, wantLosers: "b"},
-		"duplicate, the younger is named": {in: inputs{object: ip("b", 0), claims: []*corev1.Service{a, b}, parent: b}, wantDrift: drift.Duplicate, wantDo: replace, wantLosers: "b"},
-		"duplicate without labels":        {in: inputs{object: managed(ip("a", 0), ""), claims: []*corev1.Service{a, b}}, wantDrift: drift.Duplicate, wantDo: relabel, wantLosers: "b"},
+		"parent is no Service, held":      {in: inputs{object: ip("", 0), claims: services{a}}, wantDrift: drift.WrongParent, wantDo: replace},
+		"names another Service":           {in: inputs{object: ip("b", 0), claims: services{a}, parent: held("b", 0)}, wantDrift: drift.WrongParent, wantDo: replace},
+		"family label lost":               {in: inputs{object: labelled(ip("a", 0), networkingv1.LabelIPAddressFamily, ""), claims: services{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
+		"manager label lost":              {in: inputs{object: managed(ip("a", 0), ""), claims: services{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
+		"manager label replaced":          {in: inputs{object: managed(ip("a", 0), "x"), claims: services{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
+		"duplicate, the older is named":   {in: inputs{object: ip("a", 0), claims: services{a, b}, parent: a}, wantDrift: drift.Duplicate, wantDo: leave, wantLosers: "b"},
+		"duplicate, the younger is named": {in: inputs{object: ip("b", 0), claims: services{a, b}, parent: b}, wantDrift: drift.Duplicate, wantDo: replace, wantLosers: "b"},
+		"duplicate without labels":        {in: inputs{object: managed(ip("a", 0), ""), claims: services{a, b}}, wantDrift: drift.Duplicate, wantDo: relabel, wantLosers: "b"},
 		"orphan held by a finalizer":      {in: inputs{object: deleting(ip("gone", time.Hour))}},
-		"wrong and held by a finalizer":   {in: inputs{object: deleting(ip("b", 0)), claims: []*corev1.Service{a}}},
+		"wrong and held by a finalizer":   {in: inputs{object: deleting(ip("b", 0)), claims: services{a}}},
 		"foreign, nobody's business":      {in: inputs{object: managed(ip("", time.Hour), "x")}},
 		"foreign without label":           {in: inputs{object: managed(ip("gone", time.Hour), "")}},
 		"our reservation":                 {in: inputs{object: managed(ip("", time.Hour), v1alpha1.ManagedByOperator)}},
-		"foreign on a held address":       {in: inputs{object: managed(ip("", 0), "x"), claims: []*corev1.Service{a, b}}, wantDrift: drift.WrongParent, wantDo: leave, wantLosers: "b"},
+		"foreign on a held address":       {in: inputs{object: managed(ip("", 0), "x"), claims: services{a, b}}, wantDrift: drift.WrongParent, wantDo: leave, wantLosers: "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.in.now, tc.in.address = now, netip.MustParseAddr("10.0.0.5")
@@ -117,7 +119,7 @@ func TestDecide(t *testing.T) {
 // In the IPv6 twin of an address only the family label differs.
 func TestDecideKnowsTheFamily(t *testing.T) {
 	a := held("a", time.Hour)
-	in := inputs{now: now, address: netip.MustParseAddr("fd00::5"), object: ip("a", 0), claims: []*corev1.Service{a}}
+	in := inputs{now: now, address: netip.MustParseAddr("fd00::5"), object: ip("a", 0), claims: services{a}}
 	if got := decide(in); got.do != relabel {
 		t.Errorf("an IPv6 address labelled IPv4 gets action %d, want relabel", got.do)
 	}
@@ -129,7 +131,7 @@ func TestDecideKnowsTheFamily(t *testing.T) {
 
 func TestTheOlderClaimIsRight(t *testing.T) {
 	young, old, twin := held("a", time.Minute), held("c", time.Hour), held("b", time.Hour)
-	claims := []*corev1.Service{young, old, twin}
+	claims := services{young, old, twin}
 	slices.SortFunc(claims, byRight)
 	if got := claims[0].Name + claims[1].Name + claims[2].Name; got != "bca" {
 		t.Errorf("order of right is %s, want bca: by age, then by name", got)
@@ -143,7 +145,7 @@ func TestAMissingIPAddressOfAnOlderServiceIsConfirmedSooner(t *testing.T) {
 		-time.Second: confirmCreated, time.Second: confirmCreated, settled: confirmDeleted, time.Hour: confirmDeleted,
 	} {
 		for _, address := range []string{"10.0.0.5", "fd00::5"} {
-			in := inputs{now: now, address: netip.MustParseAddr(address), claims: []*corev1.Service{held("a", age), held("b", 0)}, offered: true}
+			in := inputs{now: now, address: netip.MustParseAddr(address), claims: services{held("a", age), held("b", 0)}, offered: true}
 			if got := decide(in); got.drift != drift.Missing || got.confirm != want {
 				t.Errorf("%s of a Service that is %v old: %q is confirmed after %v, want %v", address, age, got.drift, got.confirm, want)
 			}

@@ -21,9 +21,9 @@ const (
 	// inMemory is how long a freed address cools in memory alone: a Service that is deleted and created anew takes it back without a
 	// write on our side.
 	inMemory = time.Second
-	// clockSkew is how far the clocks of two replicas may be apart. A replica by whose clock an IPAddress goes before its time is up would think that the
+	// skew is how far the clocks of two replicas may be apart. A replica by whose clock an IPAddress goes before its time is up would think that the
 	// address is being handed out.
-	clockSkew = 500 * time.Millisecond
+	skew = 500 * time.Millisecond
 	// unknownFor is how long an IPAddress of ours with an unknown purpose is left alone. Another version of the operator may use it for a moment.
 	unknownFor = 30 * time.Second
 )
@@ -108,10 +108,10 @@ func desired(in inputs) (want *networkingv1.IPAddress, again time.Duration) {
 	switch age := in.now.Sub(in.freed.Released); {
 	case in.object == nil && age < inMemory:
 		return nil, inMemory - age
-	case in.object == nil && age >= in.coolDown, age >= in.coolDown+clockSkew:
+	case in.object == nil && age >= in.coolDown, age >= in.coolDown+skew:
 		return nil, 0
 	default:
-		return cool(in.address, *in.freed, in.cooler), in.coolDown + clockSkew - age
+		return cool(in.address, *in.freed, in.cooler), in.coolDown + skew - age
 	}
 }
 

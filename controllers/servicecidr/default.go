@@ -230,6 +230,6 @@ func (r *DefaultReconciler) report(ctx context.Context, cidr *networkingv1.Servi
 
 // mismatch says that object and range disagree, and what to do.
 func (r *DefaultReconciler) mismatch(cidr *networkingv1.ServiceCIDR, reason, remedy string) metav1.Condition {
-	return say(v1alpha1.ConditionDefaultRangeMismatch, metav1.ConditionTrue, reason, fmt.Sprintf("The default ServiceCIDR is %s, --service-cluster-ip-range is %s%s",
-		strings.Join(cidr.Spec.CIDRs, ","), strings.Join(r.texts(), ","), remedy))
+	return say(v1alpha1.ConditionDefaultRangeMismatch, metav1.ConditionTrue, reason, fmt.Sprintf("The default ServiceCIDR is %s, "+
+		"--service-cluster-ip-range is %s%s", strings.Join(cidr.Spec.CIDRs, ","), strings.Join(r.texts(), ","), remedy))
 }
