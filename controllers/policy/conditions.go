@@ -35,26 +35,29 @@ func conditions(in inputs) []metav1.Condition {
 	return out
 }
 
+func say(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
 func accepted(in inputs) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionTrue, Reason: reasonValid,
-		Message: "The policy can be followed."}
 	switch {
 	case len(in.policy.Invalid) > 0:
-		c.Status, c.Reason = metav1.ConditionFalse, reasonInvalid
-		c.Message = listed(in.policy.Invalid, "; ") + ". Correct this in the spec; until then what is wrong is left out."
+		return say(v1alpha1.PolicyAccepted, metav1.ConditionFalse, reasonInvalid,
+			listed(in.policy.Invalid, "; ")+". Correct this in the spec; until then what is wrong is left out.")
 	case !in.asks:
-		c.Message = "The policy names no ServiceCIDRs: it steers no Service, and keeps its reservations."
+		return say(v1alpha1.PolicyAccepted, metav1.ConditionTrue, reasonValid,
+			"The policy names no ServiceCIDRs: it steers no Service, and keeps its reservations.")
+	default:
+		return say(v1alpha1.PolicyAccepted, metav1.ConditionTrue, reasonValid, "The policy can be followed.")
 	}
-	return c
 }
 
 func conflicting(in inputs) metav1.Condition {
 	if len(in.policy.Conflicts) == 0 {
-		return metav1.Condition{Type: v1alpha1.PolicyConflicting, Status: metav1.ConditionFalse, Reason: reasonNoConflict,
-			Message: "No other policy wants the same."}
+		return say(v1alpha1.PolicyConflicting, metav1.ConditionFalse, reasonNoConflict, "No other policy wants the same.")
 	}
-	return metav1.Condition{Type: v1alpha1.PolicyConflicting, Status: metav1.ConditionTrue, Reason: reasonOutranked,
-		Message: listed(in.policy.Conflicts, "; ") + ". Change one of the policies, or the order of their priorities."}
+	return say(v1alpha1.PolicyConflicting, metav1.ConditionTrue, reasonOutranked,
+		listed(in.policy.Conflicts, "; ")+". Change one of the policies, or the order of their priorities.")
 }
 
 // programmed says what is still missing, the first thing first: its reason is the condition's.
@@ -79,11 +82,9 @@ func programmed(in inputs) metav1.Condition {
 		add(notReserved(in))
 	}
 	if len(texts) == 0 {
-		return metav1.Condition{Type: v1alpha1.PolicyProgrammed, Status: metav1.ConditionTrue, Reason: reasonProgrammed,
-			Message: "The ranges are ready, and the reservations are in place."}
+		return say(v1alpha1.PolicyProgrammed, metav1.ConditionTrue, reasonProgrammed, "The ranges are ready, and the reservations are in place.")
 	}
-	return metav1.Condition{Type: v1alpha1.PolicyProgrammed, Status: metav1.ConditionFalse, Reason: reasons[0],
-		Message: strings.Join(texts, " ")}
+	return say(v1alpha1.PolicyProgrammed, metav1.ConditionFalse, reasons[0], strings.Join(texts, " "))
 }
 
 // noRange says why a policy that asks for ranges has none, although all that it names are there.
@@ -138,10 +139,10 @@ func objects(names []string, one, many string) string {
 
 // listed joins the first items and says how many there are beyond them.
 func listed(items []string, by string) string {
-	if len(items) <= itemsShown {
-		return strings.Join(items, by)
+	if more := len(items) - itemsShown; more > 0 {
+		items = append(slices.Clone(items[:itemsShown]), fmt.Sprintf("and %d more", more))
 	}
-	return strings.Join(slices.Concat(items[:itemsShown], []string{fmt.Sprintf("and %d more", len(items)-itemsShown)}), by)
+	return strings.Join(items, by)
 }
 
 func plural(n int, one, many string) string {
