@@ -19,14 +19,14 @@ import (
 // +kubebuilder:printcolumn:name=Size,type=integer,JSONPath=`.status.summary.size`,description="Their usable addresses."
 // +kubebuilder:printcolumn:name=Used,type=integer,JSONPath=`.status.summary.used`,description="Those in use."
 // +kubebuilder:printcolumn:name=Free,type=integer,JSONPath=`.status.summary.free`,description="Those that a Service can get at once."
-// +kubebuilder:printcolumn:name=Cooling,type=integer,JSONPath=`.status.summary.cooling`,description="Those that rest."
+// +kubebuilder:printcolumn:name=Cooling,type=integer,JSONPath=`.status.summary.cooling`,description="Those that cool down."
 // +kubebuilder:printcolumn:name=Reserved,type=integer,JSONPath=`.status.summary.reserved`,description="Those that reservations keep."
 // +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`,description="The condition Programmed."
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`,description="The time since its creation."
 // +kubebuilder:printcolumn:name=Priority,type=integer,JSONPath=`.spec.priority`,priority=1,description="Higher goes first."
 // +kubebuilder:printcolumn:name=Exclusive,type=boolean,JSONPath=`.spec.exclusive`,priority=1,description="Keeps others out."
 // +kubebuilder:printcolumn:name=OnFull,type=string,JSONPath=`.spec.onFull`,priority=1,description="Fail or Fallback."
-// +kubebuilder:printcolumn:name=CoolDown,type=string,JSONPath=`.spec.coolDown`,priority=1,description="How long addresses rest."
+// +kubebuilder:printcolumn:name=CoolDown,type=string,JSONPath=`.spec.coolDown`,priority=1,description="How long addresses cool down."
 type ServiceCIDRPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -99,8 +99,8 @@ type ServiceCIDRPolicySpec struct {
 
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]') && self.matches('^([0-9]{1,3}([.][0-9]{1,9})?h)?([0-9]{1,5}([.][0-9]{1,9})?m)?([0-9]{1,7}([.][0-9]{1,9})?s)?([0-9]{1,10}([.][0-9]{1,6})?ms)?$') && duration(self) <= duration('720h')",message="give a duration from 0s to 720h (30 days) in hours, minutes and seconds, such as 24h, 10m or 1m30s"
 
-	// CoolDown is how long an address of the ranges rests after its Service is gone, before another Service gets it. Resting addresses
-	// are given out early, the longest resting first, when nothing else is free. From 0s to 720h, which are 30 days.
+	// CoolDown is how long an address of the ranges cools down after its Service is gone, before another Service gets it. Cooling addresses
+	// are given out early, the longest cooling first, when nothing else is free. From 0s to 720h, which are 30 days.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=40
@@ -232,7 +232,7 @@ type BandStatus struct {
 	Used int64 `json:"used"`
 	// Free are those that a Service can get at once.
 	Free int64 `json:"free"`
-	// Cooling are those that rest after their Service is gone.
+	// Cooling are those that cool down after their Service is gone.
 	Cooling int64 `json:"cooling"`
 	// Reserved are those that reservations keep.
 	Reserved int64 `json:"reserved"`
