@@ -78,7 +78,7 @@ func decide(in inputs) decision {
 		return reportForeign(in)
 	case len(in.claims) > 1:
 		return decideDuplicate(in)
-	case in.bitmap && in.changedHands():
+	case in.bitmap && ours(in.object) && !in.named(in.owner()):
 		return afterGrace(in.underway(), decision{do: replace}) // the daily work of this mode: the bitmap gave the address to another Service
 	case !in.named(in.owner()):
 		return decision{drift: drift.WrongParent, do: replace, confirm: time.Second,
@@ -210,11 +210,6 @@ func (in inputs) owner() *corev1.Service {
 // named reports whether the object names this Service.
 func (in inputs) named(s *corev1.Service) bool {
 	return s != nil && upstream.Service(in.object) == key(s)
-}
-
-// changedHands reports whether one Service holds the address and the object still names one that does not.
-func (in inputs) changedHands() bool {
-	return ours(in.object) && len(in.claims) == 1 && !in.named(in.owner())
 }
 
 func (in inputs) labelled() bool {
