@@ -137,7 +137,7 @@ var _ = Describe("What kubectl explain says", func() {
 		Expect(explain(ctx, "scp")).To(ContainSubstring("says which Services get their addresses from which ServiceCIDRs"))
 		Expect(explain(ctx, "scp.spec.onFull")).To(And(ContainSubstring("Fail refuses it"), ContainSubstring("ENUM: Fail Fallback")))
 		Expect(explain(ctx, "scp.spec.reservations.address")).To(ContainSubstring("a CIDR (10.96.0.16/28)"))
-		Expect(explain(ctx, "scp.status.ranges.dynamic.cooling")).To(ContainSubstring("rest after their Service is gone"))
+		Expect(explain(ctx, "scp.status.ranges.dynamic.cooling")).To(ContainSubstring("cool down after their Service is gone"))
 	})
 
 	It("tells nobody of how the rules were written", func(ctx SpecContext) {
