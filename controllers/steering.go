@@ -18,6 +18,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/policy"
+	"github.com/clusterip-operator/clusterip-operator/controllers/reservation"
 )
 
 // sweepInterval is how often what is in flight, and what cools down, is looked at: a cool-down ends that much late at most.
@@ -47,12 +48,12 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressi
 func (o Options) policyLoops(mgr manager.Manager, index *addressindex.Index, policies *steering.Cache) []loop {
 	clk := clock.RealClock{}
 	return []loop{
-		&policy.Keeper{Client: mgr.GetClient(), Index: index, Board: policies, Clock: clk, APIVersion: o.GroupVersion.String()},
-		&policy.Reporter{
-			Client: mgr.GetClient(), Index: index, Board: policies, Clock: clk, Events: mgr.GetEventRecorder("clusterip-operator-policy"),
+		&reservation.Reconciler{Client: mgr.GetClient(), Index: index, Policies: policies, Clock: clk, APIVersion: o.GroupVersion.String()},
+		&policy.Reconciler{
+			Client: mgr.GetClient(), Index: index, Policies: policies, Clock: clk, Events: mgr.GetEventRecorder("clusterip-operator-policy"),
 		},
 		&additional.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Board: policies, Clock: clk,
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Policies: policies, Clock: clk,
 			Events: mgr.GetEventRecorder("clusterip-operator-additional"),
 		},
 		&enforcement.Reconciler{

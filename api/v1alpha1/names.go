@@ -18,9 +18,6 @@ const (
 	ManagedByAPIServer = "ipallocator.k8s.io"
 	// ManagedByOperator is the managed-by label of the IPAddresses that this operator keeps for itself.
 	ManagedByOperator = Prefix
-)
-
-const (
 	// LabelPurpose on an IPAddress with ManagedByOperator says what the operator keeps it for: one of the purposes below.
 	LabelPurpose = Prefix + "/purpose"
 	// PurposeReservation keeps an address for a Service that does not exist yet, or from everybody. The parent is the policy.
@@ -43,9 +40,6 @@ const (
 	AnnotationServiceCIDR = Prefix + "/service-cidr"
 	// AnnotationServiceUID on an additional IPAddress is the UID of its Service: one of the same name is another Service.
 	AnnotationServiceUID = Prefix + "/service-uid"
-)
-
-const (
 	// AnnotationAdditionalFrom on a Service asks for one more address of each family of the Service from each of the named
 	// ServiceCIDRs: names, separated by commas.
 	AnnotationAdditionalFrom = Prefix + "/additional-ips-from"

@@ -20,7 +20,7 @@ var (
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &ServiceCIDRPolicy{}, &ServiceCIDRPolicyList{}, &ExclusiveRanges{}, &ExclusiveRangesList{}, &ExclusiveRanges{}, &ExclusiveRangesList{})
+	scheme.AddKnownTypes(GroupVersion, &ServiceCIDRPolicy{}, &ServiceCIDRPolicyList{}, &ExclusiveRanges{}, &ExclusiveRangesList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -19,14 +19,14 @@ import (
 // +kubebuilder:printcolumn:name=Size,type=integer,JSONPath=`.status.summary.size`,description="Their usable addresses."
 // +kubebuilder:printcolumn:name=Used,type=integer,JSONPath=`.status.summary.used`,description="Those in use."
 // +kubebuilder:printcolumn:name=Free,type=integer,JSONPath=`.status.summary.free`,description="Those that a Service can get at once."
-// +kubebuilder:printcolumn:name=Cooling,type=integer,JSONPath=`.status.summary.cooling`,description="Those that rest."
+// +kubebuilder:printcolumn:name=Cooling,type=integer,JSONPath=`.status.summary.cooling`,description="Those that cool down."
 // +kubebuilder:printcolumn:name=Reserved,type=integer,JSONPath=`.status.summary.reserved`,description="Those that reservations keep."
 // +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`,description="The condition Programmed."
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`,description="The time since its creation."
 // +kubebuilder:printcolumn:name=Priority,type=integer,JSONPath=`.spec.priority`,priority=1,description="Higher goes first."
 // +kubebuilder:printcolumn:name=Exclusive,type=boolean,JSONPath=`.spec.exclusive`,priority=1,description="Keeps others out."
 // +kubebuilder:printcolumn:name=OnFull,type=string,JSONPath=`.spec.onFull`,priority=1,description="Fail or Fallback."
-// +kubebuilder:printcolumn:name=CoolDown,type=string,JSONPath=`.spec.coolDown`,priority=1,description="How long addresses rest."
+// +kubebuilder:printcolumn:name=CoolDown,type=string,JSONPath=`.spec.coolDown`,priority=1,description="How long addresses cool down."
 type ServiceCIDRPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -138,6 +138,8 @@ const (
 )
 
 // Reservation keeps addresses free.
+//
+// +kubebuilder:object:generate=false
 type Reservation struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="give a name of lower-case letters, digits and '-', with a letter or digit at both ends"
 
@@ -212,6 +214,8 @@ type ServiceCIDRPolicyStatus struct {
 }
 
 // PolicySummary counts the addresses of a policy. Sizes beyond 2^63-1, of large IPv6 ranges, are given as 2^63-1.
+//
+// +kubebuilder:object:generate=false
 type PolicySummary struct {
 	// Ranges is the number of ranges (CIDRs) that the policy has.
 	Ranges     int32 `json:"ranges"`
@@ -219,6 +223,8 @@ type PolicySummary struct {
 }
 
 // BandStatus counts addresses by what they are used for.
+//
+// +kubebuilder:object:generate=false
 type BandStatus struct {
 	// Size is the number of usable addresses.
 	Size int64 `json:"size"`
@@ -233,6 +239,8 @@ type BandStatus struct {
 }
 
 // PolicyRange is a range that the policy has.
+//
+// +kubebuilder:object:generate=false
 type PolicyRange struct {
 	// CIDR is the range.
 	CIDR string `json:"cidr"`

@@ -81,7 +81,10 @@ func (c *command) flags(name string, file *string) *pflag.FlagSet {
 	f.StringVar(&c.kubeconfig, "kubeconfig", c.kubeconfig, "kubeconfig file; default: $KUBECONFIG, the pod's service account, ~/.kube/config")
 	o := &c.config
 	f.StringSliceVar(&o.ServiceClusterIPRange, "service-cluster-ip-range", o.ServiceClusterIPRange, "the value of kube-apiserver's flag; needed on Kubernetes 1.31 and 1.32")
-	f.Var(&networks{&o.ReservedNetworks}, "reserved-networks", "networks that no Service range may overlap unreported, NAME=CIDR[,NAME=CIDR]")
+	f.Func("reserved-networks", "networks that no Service range may overlap unreported, `NAME=CIDR`[,NAME=CIDR]", func(text string) (err error) {
+		o.ReservedNetworks, err = networks(text) // replaces what the file said
+		return err
+	})
 	f.BoolVar(&o.BandLabels.Enabled, "band-labels", o.BandLabels.Enabled, "label IPAddresses with their band, static or dynamic")
 	f.Float32Var(&o.BandLabels.QPS, "band-label-qps", o.BandLabels.QPS, "band labels written in a second at most")
 	f.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the operator's Lease and Secret; default: the pod's")
@@ -107,36 +110,17 @@ func (c *command) flags(name string, file *string) *pflag.FlagSet {
 	return f
 }
 
-// networks is a flag value NAME=CIDR[,NAME=CIDR].
-type networks struct{ to *[]config.ReservedNetwork }
-
-// Set replaces what the file said.
-func (n *networks) Set(text string) error {
-	*n.to = nil
+// networks reads NAME=CIDR[,NAME=CIDR].
+func networks(text string) (out []config.ReservedNetwork, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		name, cidr, ok := strings.Cut(part, "=")
 		if !ok {
-			return fmt.Errorf("%q is not NAME=CIDR", part)
+			return nil, fmt.Errorf("%q is not NAME=CIDR", part)
 		}
-		*n.to = append(*n.to, config.ReservedNetwork{Name: name, CIDR: cidr})
+		out = append(out, config.ReservedNetwork{Name: name, CIDR: cidr})
 	}
-	return nil
+	return out, nil
 }
-
-// String implements pflag.Value.
-func (n *networks) String() string {
-	if n.to == nil {
-		return ""
-	}
-	parts := make([]string, 0, len(*n.to))
-	for _, network := range *n.to {
-		parts = append(parts, network.Name+"="+network.CIDR)
-	}
-	return strings.Join(parts, ",")
-}
-
-// Type implements pflag.Value.
-func (n *networks) Type() string { return "networks" }
 
 // options turns a validated configuration into what the loops take.
 func options(c config.ManagerConfiguration) controllers.Options {
@@ -158,13 +142,4 @@ func options(c config.ManagerConfiguration) controllers.Options {
 		o.ReservedNetworks = append(o.ReservedNetworks, controllers.ReservedNetwork{Name: n.Name, Prefix: netip.MustParsePrefix(n.CIDR).Masked()})
 	}
 	return o
-}
-
-// complain prints why the command line cannot be followed, and returns the exit status. --help is no mistake.
-func complain(name string, err error) int {
-	if errors.Is(err, pflag.ErrHelp) {
-		return 0
-	}
-	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-	return 2
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -9,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/pflag"
 
 	config "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
@@ -26,7 +24,7 @@ func file(t *testing.T, text string) string {
 }
 
 func TestWithoutFlagsTheDefaults(t *testing.T) {
-	c, err := parse("manager", nil)
+	c, err := parse("run", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,15 +35,15 @@ func TestWithoutFlagsTheDefaults(t *testing.T) {
 
 func TestFlagsOutweighTheFile(t *testing.T) {
 	path := file(t, "log: {level: 2, format: text}\nreservedNetworks: [{name: a, cidr: 10.1.0.0/16}]\nserviceClusterIPRange: [10.0.0.0/16]\n")
-	c, err := parse("manager", []string{"--log-level=4", "--config", path, "--reserved-networks=b=10.2.0.0/16,c=fd02::/64"})
+	c, err := parse("run", []string{"--log-level=4", "--config", path, "--reserved-networks=b=10.2.0.0/16,c=fd02::/64"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.config.Log != (config.Log{Format: "text", Level: 4}) {
 		t.Errorf("log is %+v, want the file's format and the flag's level", c.config.Log)
 	}
-	if got := (&networks{&c.config.ReservedNetworks}).String(); got != "b=10.2.0.0/16,c=fd02::/64" {
-		t.Errorf("networks are %s, want the flag's alone", got)
+	if diff := cmp.Diff([]config.ReservedNetwork{{Name: "b", CIDR: "10.2.0.0/16"}, {Name: "c", CIDR: "fd02::/64"}}, c.config.ReservedNetworks); diff != "" {
+		t.Errorf("networks of the flag alone (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"10.0.0.0/16"}, c.config.ServiceClusterIPRange); diff != "" {
 		t.Errorf("range of the file (-want +got):\n%s", diff)
@@ -66,23 +64,18 @@ func TestBadCommandLines(t *testing.T) {
 		"a file with a typo": {[]string{"--config", file(t, "logg: {}\n")}, "logg"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := parse("manager", tc.args); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := parse("run", tc.args); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want …%s…", err, tc.want)
 			}
 		})
 	}
 }
 
-func TestHelpIsNoMistake(t *testing.T) {
-	_, err := parse("manager", []string{"--help"})
-	if !errors.Is(err, pflag.ErrHelp) || complain("manager", err) != 0 {
-		t.Errorf("--help ends with %v", err)
-	}
-}
-
-func TestUnknownCommand(t *testing.T) {
-	if status := run([]string{"frobnicate"}); status != 2 {
-		t.Errorf("status %d, want 2", status)
+func TestExitStatus(t *testing.T) {
+	for status, args := range [][]string{0: {"--help"}, 2: {"frobnicate"}} {
+		if got := run(args); args != nil && got != status {
+			t.Errorf("%v ends with %d, want %d", args, got, status)
+		}
 	}
 }
 
@@ -104,7 +97,7 @@ func TestOptions(t *testing.T) {
 }
 
 func TestOptionsOfTheWebhooks(t *testing.T) {
-	c, err := parse("manager", []string{"--webhook-bind-address=127.0.0.1:9443", "--webhook-dns-names=localhost,a.example", "--webhook-network-overlap=Deny"})
+	c, err := parse("run", []string{"--webhook-bind-address=127.0.0.1:9443", "--webhook-dns-names=localhost,a.example", "--webhook-network-overlap=Deny"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +132,7 @@ func TestNamespaces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("POD_NAMESPACE", tc.pod)
-			c, err := parse("manager", tc.args)
+			c, err := parse("run", tc.args)
 			if err != nil {
 				t.Fatal(err)
 			}

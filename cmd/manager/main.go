@@ -2,34 +2,77 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"runtime/debug"
 
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	config "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
 
+// subcommands are what can be run, and what to log when it fails.
+var subcommands = map[string]struct {
+	do     func(context.Context, command, logr.Logger) error
+	failed string
+}{
+	"run":     {serve, "The manager stops"},
+	"cleanup": {cleanUp, "The clean-up is not complete; run it again when the cause is mended"},
+}
+
 // run picks the subcommand. It returns 0 when it did what was asked, 1 when it could not, 2 when it was asked
 // for something that does not exist.
 func run(args []string) int {
-	command := "run"
+	name := "run"
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
-		command, args = args[0], args[1:]
+		name, args = args[0], args[1:]
 	}
-	switch command {
-	case "run":
-		return runManager(ctrl.SetupSignalHandler(), args)
-	case "cleanup":
-		return runCleanup(ctrl.SetupSignalHandler(), args)
-	case "version":
+	if name == "version" {
 		fmt.Println(version())
 		return 0
-	default:
-		fmt.Fprintf(os.Stderr, "manager: there is no command %q; try `manager --help`\n", command)
+	}
+	sub, ok := subcommands[name]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "manager: there is no command %q; try `manager --help`\n", name)
 		return 2
 	}
+	c, err := parse(name, args)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "manager %s: %v\n", name, err)
+		return 2
+	}
+	log := newLogger(c.config.Log)
+	if err := sub.do(ctrl.SetupSignalHandler(), c, log); err != nil {
+		log.Error(err, sub.failed)
+		return 1
+	}
+	return 0
+}
+
+// newLogger logs to standard error, and makes every library do the same.
+func newLogger(c config.Log) logr.Logger {
+	encoder := zap.JSONEncoder()
+	if c.Format == "text" {
+		encoder = zap.ConsoleEncoder()
+	}
+	log := zap.New(encoder, zap.Level(zapcore.Level(-c.Level)), zap.WriteTo(os.Stderr), zap.StacktraceLevel(zapcore.PanicLevel))
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	slog.SetDefault(slog.New(logr.ToSlogHandler(log))) // the standard library's log with it: net/http reports handshakes there
+	return log
 }
 
 // stamped is set by the linker: -X main.stamped=v1.2.3.

@@ -15,11 +15,13 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
@@ -28,48 +30,33 @@ import (
 	config "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/controllers/cleanup"
 )
 
 const (
 	// leaseName is the Lease of the leader election.
 	leaseName = "clusterip-operator"
-	// patience is how long an API server may be unreachable at the start: longer than its own start takes,
-	// shorter than an admin's.
-	patience = 30 * time.Second
+	// defaultNamespace is where config/default puts the manager, and namespaceFile where a pod finds its namespace.
+	defaultNamespace = "clusterip-operator-system"
+	namespaceFile    = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+	// startTimeout is how long an API server may be unreachable at the start: longer than its own start takes,
+	// shorter than an admin waits.
+	startTimeout = 30 * time.Second
 )
 
 // gcPercent lets the heap grow by half before it is collected, instead of doubling: what the manager remembers hardly
 // changes, and the first listing would otherwise leave its peak behind for good. $GOGC outweighs it.
 const gcPercent = 50
 
-// runManager runs the loops until ctx ends.
-func runManager(ctx context.Context, args []string) int {
-	c, err := parse("manager", args)
-	if err != nil {
-		return complain("manager", err)
-	}
+// serve checks that the API server can be worked with, then puts the manager together and runs it until ctx ends.
+func serve(ctx context.Context, c command, log logr.Logger) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	log := newLogger(c.config.Log)
-	if err := serve(ctx, c, log); err != nil {
-		log.Error(err, "The manager stops")
-		return 1
-	}
-	log.Info("The manager stops, as asked")
-	return 0
-}
-
-// serve checks that the API server can be worked with, then puts the manager together and starts it.
-func serve(ctx context.Context, c command, log logr.Logger) error {
 	if err := c.namespaces(); err != nil {
 		return err
 	}
-	kube, err := c.rest()
-	if err != nil {
-		return err
-	}
-	found, err := meet(ctx, kube, log)
+	kube, found, err := c.meet(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -77,7 +64,11 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 		log.Info("The API server does not serve " + v1alpha1.GroupVersion.String() + ", so there are no policies and no webhooks; apply config/crd to have them")
 		c.config.Webhook.BindAddress = "0"
 	}
-	if err := preflight(ctx, kube, c.needs(found)); err != nil {
+	authorization, err := authorizationv1.NewForConfig(kube)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	if err := controllers.Preflight(ctx, authorization.SelfSubjectAccessReviews(), c.needs(found)); err != nil {
 		return err
 	}
 	if err := c.portsAreFree(); err != nil {
@@ -104,7 +95,37 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 		return err
 	}
 	log.Info("Starting", "version", version(), "server", kube.Host)
-	return mgr.Start(ctx)
+	if err := mgr.Start(ctx); err != nil {
+		return err
+	}
+	log.Info("The manager stops, as asked")
+	return nil
+}
+
+// cleanUp takes away what the loops left.
+func cleanUp(ctx context.Context, c command, log logr.Logger) error {
+	kube, found, err := c.meet(ctx, log)
+	if err != nil {
+		return err
+	}
+	direct, err := client.New(kube, client.Options{Scheme: found.scheme})
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	home := cmp.Or(c.home(), defaultNamespace)
+	return cleanup.Run(ctx, cleanup.Options{
+		Client: direct, Lease: client.ObjectKey{Namespace: cmp.Or(c.config.LeaderElection.Namespace, home), Name: leaseName},
+		Namespace: home, Force: c.force, DryRun: c.dryRun, Out: os.Stdout, Now: time.Now(),
+	})
+}
+
+// home is the namespace of the operator: what was said, or that of the pod. It is empty outside of a pod.
+func (c command) home() string {
+	if ns := cmp.Or(c.config.Namespace, os.Getenv("POD_NAMESPACE")); ns != "" {
+		return ns
+	}
+	text, _ := os.ReadFile(namespaceFile)
+	return strings.TrimSpace(string(text))
 }
 
 // namespaces puts the namespaces that were not said into the configuration: those of the pod. Outside of a pod there is none that could
@@ -166,14 +187,6 @@ func webhookAddress(bind, pod string) string {
 	return net.JoinHostPort(host, port)
 }
 
-func preflight(ctx context.Context, kube *rest.Config, needs controllers.Needs) error {
-	authorization, err := authorizationv1.NewForConfig(kube)
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
-	return controllers.Preflight(ctx, authorization.SelfSubjectAccessReviews(), needs)
-}
-
 // portsAreFree names the flag of an address that is in use, which the servers' own errors do not.
 func (c command) portsAreFree() error {
 	var errs []error
@@ -195,19 +208,6 @@ func (c command) portsAreFree() error {
 	return errors.Join(errs...)
 }
 
-// rest is the way to the API server, with limits that fit 10,000 Services.
-func (c command) rest() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.kubeconfig
-	kube, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("finding the API server: %w; give --kubeconfig, or run in a pod with a service account", err)
-	}
-	kube.QPS, kube.Burst = c.config.Client.QPS, c.config.Client.Burst
-	kube.UserAgent = "clusterip-operator/" + version()
-	return kube, nil
-}
-
 // api is what an API server serves.
 type api struct {
 	version  schema.GroupVersion
@@ -215,44 +215,49 @@ type api struct {
 	policies bool
 }
 
-func discover(d discovery.DiscoveryInterface) (api, error) {
-	gv, err := controllers.Discover(d)
-	if err != nil {
-		return api{}, err
+func discover(d discovery.DiscoveryInterface) (found api, err error) {
+	if found.version, err = controllers.Discover(d); err != nil {
+		return found, err
 	}
-	policies, err := controllers.DiscoverPolicies(d)
-	if err != nil {
-		return api{}, err
+	if found.policies, err = controllers.DiscoverPolicies(d); err != nil {
+		return found, err
 	}
-	scheme, err := controllers.NewScheme(gv)
-	return api{version: gv, scheme: scheme, policies: policies}, err
+	found.scheme, err = controllers.NewScheme(found.version)
+	return found, err
 }
 
-// meet finds what the API server serves. One that does not answer may be starting; one that answers without the API will not change its
-// mind.
-func meet(ctx context.Context, kube *rest.Config, log logr.Logger) (api, error) {
+// meet finds the API server, with limits that fit 10,000 Services, and what it serves. One that does not answer may be starting; one that answers without
+// the API will not change its mind.
+func (c command) meet(ctx context.Context, log logr.Logger) (kube *rest.Config, found api, err error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	kube, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return kube, found, fmt.Errorf("finding the API server: %w; give --kubeconfig, or run in a pod with a service account", err)
+	}
+	kube.QPS, kube.Burst = c.config.Client.QPS, c.config.Client.Burst
+	kube.UserAgent = "clusterip-operator/" + version()
 	d, err := discovery.NewDiscoveryClientForConfig(kube)
 	if err != nil {
-		return api{}, fmt.Errorf("making a discovery client: %w", err)
+		return kube, found, fmt.Errorf("making a discovery client: %w", err)
 	}
-	deadline := time.Now().Add(patience)
-	for {
-		found, err := discover(d)
-		if err == nil {
-			return found, nil
+	var problem error
+	err = wait.PollUntilContextTimeout(ctx, 2*time.Second, startTimeout, true, func(context.Context) (bool, error) {
+		if found, problem = discover(d); problem == nil || errors.Is(problem, controllers.ErrNotServed) {
+			return true, nil
 		}
-		if errors.Is(err, controllers.ErrNotServed) {
-			return found, fmt.Errorf("%s: %w", kube.Host, err)
-		}
-		if time.Now().After(deadline) {
-			return found, fmt.Errorf("%s: %w; check that the address and the credentials are right and the server is up", kube.Host, err)
-		}
-		log.Info("Waiting for the API server", "server", kube.Host, "problem", err.Error())
-		select {
-		case <-ctx.Done():
-			return found, ctx.Err()
-		case <-time.After(2 * time.Second):
-		}
+		log.Info("Waiting for the API server", "server", kube.Host, "problem", problem.Error())
+		return false, nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return kube, found, ctx.Err()
+	case err != nil:
+		return kube, found, fmt.Errorf("%s: %w; check that the address and the credentials are right and the server is up", kube.Host, problem)
+	case problem != nil:
+		return kube, found, fmt.Errorf("%s: %w", kube.Host, problem)
+	default:
+		return kube, found, nil
 	}
 }
 

@@ -4,25 +4,135 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
+
+// tries is how often a slot is drawn for when the API server has something else at an address than the address index. Even once is rare.
+const tries = 8
 
 // release deletes IPAddresses, each only if it is still the one that was judged.
 func (r *Reconciler) release(ctx context.Context, addresses []held) error {
 	var failed error
 	for _, h := range addresses {
-		ip := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: h.address.String()}}
-		if err := objects.IgnoreGone(r.Client.Delete(ctx, ip, client.Preconditions{UID: &h.uid})); err != nil {
+		if err := objects.IgnoreGone(r.Client.Delete(ctx, named(h.address), client.Preconditions{UID: &h.uid})); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("deleting IPAddress %s: %w", h.address, err))
 			continue
 		}
 		log.FromContext(ctx).Info("Released an additional address", "address", h.address, "serviceCIDR", h.serviceCIDR)
 	}
 	return failed
+}
+
+// fill draws an address for each slot. It complains of those where none is left.
+func (r *Reconciler) fill(ctx context.Context, in inputs, slots []slot) (complaints []string, failed error) {
+	for _, at := range slots {
+		switch err := r.fillSlot(ctx, in, at); {
+		case errors.Is(err, allocator.ErrFull):
+			complaints = append(complaints, full(at))
+		case err != nil:
+			failed = errors.Join(failed, err)
+		}
+	}
+	return complaints, failed
+}
+
+// fillSlot draws until an address is written. The API server is the arbiter: a name can be taken once.
+func (r *Reconciler) fillSlot(ctx context.Context, in inputs, at slot) error {
+	for range tries {
+		drawn, err := r.Index.Draw(in.offers[at].tiers, in.name)
+		if err != nil {
+			return err
+		}
+		if written, err := r.write(ctx, in, at, drawn.Addr); err != nil || written {
+			return err
+		}
+	}
+	return fmt.Errorf("others took each of %d addresses that were drawn from ServiceCIDR %s", tries, at.serviceCIDR)
+}
+
+// write creates the IPAddress of a drawn address. It is false when somebody else was faster: the watch is about to show who has it.
+func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr) (bool, error) {
+	if k, ok := r.Index.Owned(a); ok {
+		if k.Purpose != v1alpha1.PurposeCooling { // it came between the draw and this look
+			r.Index.Lost(a)
+			return false, nil
+		}
+		if err := r.Client.Delete(ctx, named(a), client.Preconditions{UID: &k.UID}); err != nil {
+			return false, r.notWritten(a, fmt.Errorf("deleting the cooling IPAddress %s: %w", a, err))
+		}
+	}
+	ip := newIPAddress(a, in, at)
+	if err := r.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerAdditional)); err != nil {
+		return false, r.notWritten(a, fmt.Errorf("creating IPAddress %s: %w", a, err))
+	}
+	r.Index.EndWrite(a, ip, "")
+	// The IPAddress is the related object, without which client-go would take the events about two addresses of one Service for one.
+	r.Events.Eventf(reference(in), named(a), corev1.EventTypeNormal, "AdditionalIPAllocated", action,
+		"Additional address %s from ServiceCIDR %s", a, at.serviceCIDR)
+	return true, nil
+}
+
+// notWritten ends the flight of an address, and drops the error if somebody else was faster.
+func (r *Reconciler) notWritten(a netip.Addr, err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		r.Index.Lost(a)
+		return nil
+	}
+	r.Index.Forget(a)
+	return err
+}
+
+// newIPAddress is an IPAddress of ours for a slot of a Service.
+func newIPAddress(a netip.Addr, in inputs, at slot) *networkingv1.IPAddress {
+	ip := upstream.NewIPAddress(a, in.name)
+	ip.Labels[networkingv1.LabelManagedBy] = v1alpha1.ManagedByOperator
+	ip.Labels[v1alpha1.LabelPurpose] = v1alpha1.PurposeAdditional
+	ip.Annotations = map[string]string{
+		v1alpha1.AnnotationServiceCIDR: at.serviceCIDR,
+		v1alpha1.AnnotationServiceUID:  string(in.service.uid),
+	}
+	return ip
+}
+
+// action of the events on a Service.
+const action = "AdditionalIPAllocation"
+
+// tell sends the complaints that are new to the Service, in one event: client-go takes two of the same reason for one, and keeps the note of either.
+func (r *Reconciler) tell(in inputs, w *wait, complaints []string) {
+	var news []string
+	for _, complaint := range complaints {
+		if text := string(in.service.uid) + complaint; !slices.Contains(w.told, text) {
+			w.told, news = append(w.told, text), append(news, complaint)
+		}
+	}
+	if len(news) > 0 {
+		r.Events.Eventf(reference(in), nil, corev1.EventTypeWarning, "AdditionalIPNotAllocated", action,
+			"%s", wording.Cut("No additional address: "+strings.Join(news, "; "), wording.NoteLimit))
+	}
+}
+
+// reference is the Service as far as an event needs it.
+func reference(in inputs) runtime.Object {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: in.name.Namespace, Name: in.name.Name, UID: in.service.uid}}
+}
+
+// named is an IPAddress by its name alone.
+func named(a netip.Addr) *networkingv1.IPAddress {
+	return &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: a.String()}}
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,10 +18,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+)
+
+const (
+	// confirmFor is how long an address must be lacking before it is told: a Service and its ServiceCIDR often come together.
+	confirmFor = 2 * time.Second
+	// longestPause between two tries. Ranges, policies and Services wake those who wait; only addresses that became free do not.
+	longestPause = 30 * time.Second
 )
 
 // Reconciler gives and takes the additional addresses of one Service at a time. All exported fields are required.
@@ -26,15 +39,23 @@ type Reconciler struct {
 	// Client reads Services, ServiceCIDRs and Namespaces from the cache, and writes.
 	Client client.Client
 	// Live reads from the API server itself.
-	Live   client.Reader
-	Index  *addressindex.Index
-	Board  *steering.Cache
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
+	Live     client.Reader
+	Index    *addressindex.Index
+	Policies *steering.Cache
+	Events   events.EventRecorder
+	Clock    clock.PassiveClock
 
-	owners   owners
-	askers   askers
-	patience patience
+	// What a process remembers, and may forget. The queue lets one worker at a time work on a Service.
+
+	asks    sync.Map // name of a Service -> the names of ServiceCIDRs ([]string) that it asks for addresses
+	owners  sync.Map // additional address -> the name of its Service: the address index does not say it any more when the IPAddress is gone
+	waiting sync.Map // name of a Service that lacks an address -> *wait
+}
+
+// wait is since when a Service lacks an address, and what it was told.
+type wait struct {
+	since time.Time
+	told  []string
 }
 
 var _ reconcile.Reconciler = (*Reconciler)(nil)
@@ -43,10 +64,10 @@ var _ reconcile.Reconciler = (*Reconciler)(nil)
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("additional").
-		For(&corev1.Service{}, builder.WithPredicates(r.concerned())).
-		WatchesRawSource(r.addresses()).
-		WatchesRawSource(r.ranges()).
-		WatchesRawSource(r.policies()).
+		For(&corev1.Service{}, builder.WithPredicates(predicate.NewPredicateFuncs(r.concerns))).
+		WatchesRawSource(addressindex.Map(r.Index.Addresses(), r.ownersOf)).
+		WatchesRawSource(addressindex.Map(r.Index.Ranges(), r.askersOf)).
+		WatchesRawSource(source.Func(r.wakeWaiting)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 4,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, time.Minute),
@@ -54,45 +75,84 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(r)
 }
 
+// concerns lets the events of Services through that ask for addresses, or have some; in most clusters those are few.
+func (r *Reconciler) concerns(o client.Object) bool {
+	return o.GetAnnotations()[v1alpha1.AnnotationAdditionalFrom] != "" || len(r.Index.Additional(client.ObjectKeyFromObject(o))) > 0
+}
+
+// ownersOf returns the Services whose additional address it is, and was; at the start, those of all there are.
+func (r *Reconciler) ownersOf(a netip.Addr) (out []reconcile.Request) {
+	var before any
+	if k, ok := r.Index.Owned(a); ok && k.Purpose == v1alpha1.PurposeAdditional {
+		out = append(out, reconcile.Request{NamespacedName: k.Service})
+		before, _ = r.owners.Swap(a, k.Service)
+	} else {
+		before, _ = r.owners.LoadAndDelete(a)
+	}
+	if name, ok := before.(types.NamespacedName); ok {
+		out = append(out, reconcile.Request{NamespacedName: name})
+	}
+	return out
+}
+
+// askersOf returns the Services that name a ServiceCIDR.
+func (r *Reconciler) askersOf(serviceCIDR string) (out []reconcile.Request) {
+	r.asks.Range(func(name, from any) bool {
+		if slices.Contains(from.([]string), serviceCIDR) {
+			out = append(out, reconcile.Request{NamespacedName: name.(types.NamespacedName)})
+		}
+		return true
+	})
+	return out
+}
+
+// wakeWaiting wakes those who lack an address whenever policies or ranges have changed.
+func (r *Reconciler) wakeWaiting(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	r.Policies.Subscribe(func(_, _ *steering.Compiled) {
+		r.waiting.Range(func(name, _ any) bool {
+			queue.Add(reconcile.Request{NamespacedName: name.(types.NamespacedName)})
+			return true
+		})
+	})
+	return nil
+}
+
 // Reconcile looks at a Service in the cache; when something is to be done, it looks at the API server, and does what that shows.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if !r.Board.Synced() {
+	if !r.Policies.Synced() {
 		return reconcile.Result{RequeueAfter: confirmFor}, nil
 	}
-	w, err := r.gather(ctx, r.Client, request.NamespacedName)
+	in, err := r.gather(ctx, r.Client, request.NamespacedName)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("gathering the world of Service %s: %w", request, err)
+		return reconcile.Result{}, fmt.Errorf("reading what has to do with Service %s: %w", request, err)
 	}
-	if decide(w).idle() {
-		r.patience.clear(w.name)
+	if decide(in).idle() {
+		r.waiting.Delete(in.name)
 		return reconcile.Result{}, nil
 	}
-	if w, err = r.gather(ctx, r.Live, request.NamespacedName); err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading the world of Service %s from the API server: %w", request, err)
+	if in, err = r.gather(ctx, r.Live, request.NamespacedName); err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading Service %s from the API server: %w", request, err)
 	}
-	return r.act(ctx, w, decide(w))
+	return r.act(ctx, in, decide(in))
 }
 
-// act carries a verdict out as far as it can, tells what is lacking, and says when to look again.
-func (r *Reconciler) act(ctx context.Context, w world, v verdict) (reconcile.Result, error) {
-	released := r.release(ctx, v.release)
-	filled := r.fill(ctx, w, v)
-	if err := errors.Join(released, filled.err); err != nil {
-		return reconcile.Result{}, fmt.Errorf("additional addresses of Service %s: %w", w.name, err)
+// act carries a decision out as far as it can, tells what is lacking, and says when to look again: after as long again as it took until now.
+func (r *Reconciler) act(ctx context.Context, in inputs, d decision) (reconcile.Result, error) {
+	released := r.release(ctx, d.release)
+	full, err := r.fill(ctx, in, d.draw)
+	if err := errors.Join(released, err); err != nil {
+		return reconcile.Result{}, fmt.Errorf("additional addresses of Service %s: %w", in.name, err)
 	}
-	complaints := append(v.complaints, filled.complaints...)
-	if len(complaints) == 0 && !filled.again {
-		r.patience.clear(w.name)
+	complaints := append(d.complaints, full...)
+	if len(complaints) == 0 {
+		r.waiting.Delete(in.name)
 		return reconcile.Result{}, nil
 	}
-	waited := r.patience.since(w.name, w.now)
+	known, _ := r.waiting.LoadOrStore(in.name, &wait{since: in.now})
+	w := known.(*wait)
+	waited := in.now.Sub(w.since)
 	if waited >= confirmFor {
-		r.tell(w, complaints)
+		r.tell(in, w, complaints)
 	}
-	return reconcile.Result{RequeueAfter: pause(waited)}, nil
-}
-
-// key names a Service.
-func key(s *corev1.Service) types.NamespacedName {
-	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+	return reconcile.Result{RequeueAfter: min(max(waited, confirmFor), longestPause)}, nil
 }

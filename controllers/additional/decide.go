@@ -2,50 +2,108 @@ package additional
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// verdict says what to do for a Service.
-type verdict struct {
+// inputs is everything that is known about one Service and its additional addresses. decide reads nothing else.
+type inputs struct {
+	now  time.Time
+	name types.NamespacedName
+	// service is nil when there is none.
+	service *service
+	// held are the IPAddresses of ours that name the Service, in no order.
+	held []held
+	// offers are what can be had, for every slot that may be filled.
+	offers map[slot]offer
+}
+
+// service is what matters of a Service.
+type service struct {
+	uid      types.UID
+	deleting bool
+	asks     steering.AdditionalRequest
+}
+
+// slot is a place for one address: of one family, from one ServiceCIDR.
+type slot struct {
+	serviceCIDR string
+	is4         bool
+}
+
+func (s slot) family() string {
+	if s.is4 {
+		return "IPv4"
+	}
+	return "IPv6"
+}
+
+// held is an additional IPAddress.
+type held struct {
+	address netip.Addr
+	uid     types.UID
+	// serviceCIDR and service (a UID) are who it was drawn from, and for.
+	serviceCIDR string
+	service     types.UID
+}
+
+func (h held) slot() slot { return slot{h.serviceCIDR, h.address.Is4()} }
+
+// offer says whether an address can be had for a slot. The zero value: the ServiceCIDR does not exist.
+type offer struct {
+	exists, deleting, ready bool
+	// ranges are those of the family.
+	ranges []allocator.Range
+	// refusal says why this Service gets none; otherwise tiers are what to draw from. Both are known of empty slots only.
+	refusal string
+	tiers   []*allocator.Tier
+}
+
+// decision says what to do for a Service.
+type decision struct {
 	// release are the IPAddresses that it may not have any more.
 	release []held
 	// draw are the slots to fill.
 	draw []slot
-	// complaints say, each once, why an address is lacking; in the order of the wish.
+	// complaints say, each once, why an address is lacking; in the order of the ServiceCIDRs that are asked for.
 	complaints []string
 }
 
 // idle reports whether all is as it should be.
-func (v verdict) idle() bool {
-	return len(v.release) == 0 && len(v.draw) == 0 && len(v.complaints) == 0
+func (d decision) idle() bool {
+	return len(d.release) == 0 && len(d.draw) == 0 && len(d.complaints) == 0
 }
 
-// decide judges a Service.
-func decide(w world) verdict {
-	filled, release := w.sort()
-	v := verdict{release: release}
-	if w.service == nil || w.service.deleting {
-		return v // nothing is begun for a Service that goes, and what it has it has to the end
+// decide says what to do for a Service.
+func decide(in inputs) decision {
+	filled, release := in.slots()
+	d := decision{release: release}
+	if in.service == nil || in.service.deleting {
+		return d // nothing is begun for a Service that goes, and what it has it has to the end
 	}
-	if junk := w.service.wish.Junk; junk != nil {
-		v.complaints = []string{fmt.Sprintf("the annotation %s cannot be read: %v", v1alpha1.AnnotationAdditionalFrom, junk)}
+	if junk := in.service.asks.Junk; junk != nil {
+		d.complaints = []string{fmt.Sprintf("the annotation %s cannot be read: %v", v1alpha1.AnnotationAdditionalFrom, junk)}
 	}
-	for _, name := range w.service.wish.From {
-		v.fill(w, name, filled)
+	for _, name := range in.service.asks.From {
+		d.fill(in, name, filled)
 	}
-	return v
+	return d
 }
 
-// sort tells the addresses that the Service has by right, one for each slot, from those to be released. Of two for one slot, which a
+// slots tells the addresses that the Service has by right, one for each slot, from those to be released. Of two for one slot, which a
 // change of leader may leave behind, the lower one stays.
-func (w world) sort() (filled map[slot]held, release []held) {
+func (in inputs) slots() (filled map[slot]held, release []held) {
 	filled = map[slot]held{}
 	byAddress := func(a, b held) int { return a.address.Compare(b.address) }
-	for _, h := range slices.SortedFunc(slices.Values(w.held), byAddress) {
-		if _, twice := filled[h.slot()]; twice || !w.rightful(h) {
+	for _, h := range slices.SortedFunc(slices.Values(in.held), byAddress) {
+		if _, twice := filled[h.slot()]; twice || !in.rightful(h) {
 			release = append(release, h)
 			continue
 		}
@@ -56,33 +114,33 @@ func (w world) sort() (filled map[slot]held, release []held) {
 
 // rightful reports whether the Service may keep an address. A ServiceCIDR that is gone, or going, takes nothing away; one that was
 // made anew with another range does.
-func (w world) rightful(h held) bool {
-	if w.service == nil || h.service != w.service.uid || !w.service.wish.Keeps(h.serviceCIDR, h.address.Is4()) {
+func (in inputs) rightful(h held) bool {
+	if in.service == nil || h.service != in.service.uid || !in.service.asks.Keeps(h.serviceCIDR, h.address.Is4()) {
 		return false
 	}
-	o := w.offers[h.slot()]
+	o := in.offers[h.slot()]
 	return !o.exists || slices.ContainsFunc(o.ranges, func(r allocator.Range) bool { return r.Contains(h.address) })
 }
 
 // fill decides about the slots of one ServiceCIDR.
-func (v *verdict) fill(w world, name string, filled map[slot]held) {
+func (d *decision) fill(in inputs, name string, filled map[slot]held) {
 	var open, offered bool
-	for _, is4 := range w.service.wish.Families() {
+	for _, is4 := range in.service.asks.Families() {
 		at := slot{name, is4}
-		o := w.offers[at]
+		o := in.offers[at]
 		_, has := filled[at]
 		open = open || o.exists && !o.deleting
 		offered = offered || has || len(o.ranges) > 0
 		switch text := o.complaint(at); {
 		case has:
 		case text != "":
-			v.complain(text)
+			d.complain(text)
 		case len(o.ranges) > 0:
-			v.draw = append(v.draw, at)
+			d.draw = append(d.draw, at)
 		}
 	}
 	if open && !offered {
-		v.complain(fmt.Sprintf("ServiceCIDR %s has no range of a family of the Service", name))
+		d.complain(fmt.Sprintf("ServiceCIDR %s has no range of a family of the Service", name))
 	}
 }
 
@@ -111,8 +169,8 @@ func full(at slot) string {
 }
 
 // complain adds what was not said yet: both families often lack for one reason.
-func (v *verdict) complain(text string) {
-	if !slices.Contains(v.complaints, text) {
-		v.complaints = append(v.complaints, text)
+func (d *decision) complain(text string) {
+	if !slices.Contains(d.complaints, text) {
+		d.complaints = append(d.complaints, text)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,12 +19,12 @@ const (
 	other = types.UID("another of the same name")
 )
 
-// scene builds a world: blue has both families, red only IPv4, going is being deleted, and gone is not there.
-type scene struct{ world }
+// cluster builds inputs: blue has both families, red only IPv4, going is being deleted, and gone is not there.
+type cluster struct{ inputs }
 
-func cluster(t *testing.T) *scene {
+func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	s := &scene{world{name: types.NamespacedName{Namespace: "shop", Name: "web"}, offers: map[slot]offer{}}}
+	s := &cluster{inputs{name: types.NamespacedName{Namespace: "shop", Name: "web"}, offers: map[slot]offer{}}}
 	s.offer(t, "blue", "10.1.0.0/24")
 	s.offer(t, "blue", "fd01::/64")
 	s.offer(t, "red", "10.2.0.0/24")
@@ -38,7 +37,7 @@ func cluster(t *testing.T) *scene {
 	return s
 }
 
-func (s *scene) offer(t *testing.T, name, cidr string) {
+func (s *cluster) offer(t *testing.T, name, cidr string) {
 	t.Helper()
 	r, err := allocator.ParseRange(cidr)
 	if err != nil {
@@ -51,7 +50,7 @@ func (s *scene) offer(t *testing.T, name, cidr string) {
 	s.offers[slot{name, r.Prefix().Addr().Is4()}] = offer{exists: true, ready: true, ranges: []allocator.Range{r}, tiers: []*allocator.Tier{tier}}
 }
 
-func (s *scene) change(name string, is4 bool, do func(*offer)) *scene {
+func (s *cluster) change(name string, is4 bool, do func(*offer)) *cluster {
 	o := s.offers[slot{name, is4}]
 	do(&o)
 	s.offers[slot{name, is4}] = o
@@ -59,165 +58,93 @@ func (s *scene) change(name string, is4 bool, do func(*offer)) *scene {
 }
 
 // asks makes the Service, of families such as "46".
-func (s *scene) asks(families string, from ...string) *scene {
-	s.service = &service{uid: me, wish: steering.AdditionalRequest{From: from, IPv4: strings.Contains(families, "4"), IPv6: strings.Contains(families, "6")}}
+func (s *cluster) asks(families string, from ...string) *cluster {
+	s.service = &service{uid: me, asks: steering.AdditionalRequest{From: from, IPv4: strings.Contains(families, "4"), IPv6: strings.Contains(families, "6")}}
 	return s
 }
 
-func (s *scene) has(serviceCIDR, address string, whose types.UID) *scene {
+func (s *cluster) has(serviceCIDR, address string, whose types.UID) *cluster {
 	s.held = append(s.held, held{address: netip.MustParseAddr(address), uid: types.UID("of " + address), serviceCIDR: serviceCIDR, service: whose})
 	return s
 }
 
-func (s *scene) with(do func(*service)) *scene {
+func (s *cluster) with(do func(*service)) *cluster {
 	do(s.service)
 	return s
 }
 
-// answer is a verdict in words.
-type answer struct {
-	Release, Draw []string
-	Complaints    []string
-}
+func deleted(s *service) { s.deleting = true }
 
-func words(v verdict) answer {
-	a := answer{Complaints: v.complaints}
-	for _, h := range v.release {
-		a.Release = append(a.Release, h.address.String())
+func junk(s *service) { s.asks.Junk = errors.New("bla") }
+
+func unready(o *offer) { o.tiers, o.ready = nil, false }
+
+func reserved(o *offer) { o.tiers = nil }
+
+func refused(o *offer) { o.tiers, o.refusal = nil, "not for you" }
+
+const unreadable = "the annotation clusterip-operator.io/additional-ips-from cannot be read: bla"
+
+// answer is a decision in words.
+type answer struct{ release, draw, complaints string }
+
+func words(d decision) answer {
+	var release, draw []string
+	for _, h := range d.release {
+		release = append(release, h.address.String())
 	}
-	for _, at := range v.draw {
-		a.Draw = append(a.Draw, at.serviceCIDR+" "+at.family())
+	for _, at := range d.draw {
+		draw = append(draw, at.serviceCIDR+" "+at.family())
 	}
-	return a
+	return answer{strings.Join(release, " "), strings.Join(draw, ", "), strings.Join(d.complaints, "; ")}
 }
 
 func TestDecide(t *testing.T) {
+	c := func() *cluster { return newCluster(t) }
 	for name, tc := range map[string]struct {
-		world func(*scene) *scene
-		want  answer
+		in   *cluster
+		want answer
 	}{
-		"asks for nothing and has nothing": {func(s *scene) *scene { return s.asks("46") }, answer{}},
-		"dual stack asks two ranges, one of them without IPv6": {
-			func(s *scene) *scene { return s.asks("46", "blue", "red") },
-			answer{Draw: []string{"blue IPv4", "blue IPv6", "red IPv4"}}},
-		"IPv6 alone": {func(s *scene) *scene { return s.asks("6", "blue") }, answer{Draw: []string{"blue IPv6"}}},
-		"has all": {
-			func(s *scene) *scene {
-				return s.asks("46", "blue").has("blue", "fd01::9", me).has("blue", "10.1.0.9", me)
-			},
-			answer{}},
-		"the second family comes": {
-			func(s *scene) *scene { return s.asks("46", "blue").has("blue", "10.1.0.9", me) },
-			answer{Draw: []string{"blue IPv6"}}},
-		"a family goes": {
-			func(s *scene) *scene {
-				return s.asks("6", "blue").has("blue", "10.1.0.9", me).has("blue", "fd01::9", me)
-			},
-			answer{Release: []string{"10.1.0.9"}}},
-		"a range is dropped": {
-			func(s *scene) *scene {
-				return s.asks("4", "red").has("blue", "10.1.0.9", me).has("red", "10.2.0.9", me)
-			},
-			answer{Release: []string{"10.1.0.9"}}},
-		"headless or ExternalName: no family, no wish": {
-			func(s *scene) *scene { return s.asks("").has("blue", "10.1.0.9", me) },
-			answer{Release: []string{"10.1.0.9"}}},
-		"the Service is gone": {
-			func(s *scene) *scene { return s.has("blue", "10.1.0.9", me).has("blue", "fd01::9", me) },
-			answer{Release: []string{"10.1.0.9", "fd01::9"}}},
-		"another Service of the same name inherits nothing": {
-			func(s *scene) *scene { return s.asks("4", "blue").has("blue", "10.1.0.9", other) },
-			answer{Release: []string{"10.1.0.9"}, Draw: []string{"blue IPv4"}}},
-		"a Service that goes keeps what it has and begins nothing": {
-			func(s *scene) *scene {
-				return s.asks("46", "blue", "gone").has("blue", "10.1.0.9", me).with(func(s *service) { s.deleting = true })
-			},
-			answer{}},
-		"two for one slot: the lower stays": {
-			func(s *scene) *scene {
-				return s.asks("4", "blue").has("blue", "10.1.0.10", me).has("blue", "10.1.0.9", me)
-			},
-			answer{Release: []string{"10.1.0.10"}}},
-		"two for one slot: the one of a Service that was does not count": {
-			func(s *scene) *scene {
-				return s.asks("4", "blue").has("blue", "10.1.0.10", me).has("blue", "10.1.0.9", other)
-			},
-			answer{Release: []string{"10.1.0.9"}}},
-		"junk takes nothing away": {
-			func(s *scene) *scene {
-				return s.asks("4").has("blue", "10.1.0.9", me).with(func(s *service) { s.wish.Junk = errors.New("bla") })
-			},
-			answer{Complaints: []string{"the annotation clusterip-operator.io/additional-ips-from cannot be read: bla"}}},
-		"junk keeps no family that the Service has not": {
-			func(s *scene) *scene {
-				return s.asks("6").has("blue", "10.1.0.9", me).with(func(s *service) { s.wish.Junk = errors.New("bla") })
-			},
-			answer{Release: []string{"10.1.0.9"}, Complaints: []string{"the annotation clusterip-operator.io/additional-ips-from cannot be read: bla"}}},
-		"no such range, said once for both families; the other is drawn from": {
-			func(s *scene) *scene { return s.asks("46", "gone", "red") },
-			answer{Draw: []string{"red IPv4"}, Complaints: []string{"ServiceCIDR gone does not exist"}}},
-		"its range is gone, by force: what it has stays": {
-			func(s *scene) *scene { return s.asks("4", "gone").has("gone", "10.9.0.9", me) },
-			answer{}},
-		"its range was made anew with other addresses": {
-			func(s *scene) *scene { return s.asks("4", "blue").has("blue", "10.9.0.9", me) },
-			answer{Release: []string{"10.9.0.9"}, Draw: []string{"blue IPv4"}}},
-		"a range that goes gives nothing": {
-			func(s *scene) *scene { return s.asks("46", "going") },
-			answer{Complaints: []string{"ServiceCIDR going is being deleted"}}},
-		"a range that goes takes nothing": {
-			func(s *scene) *scene { return s.asks("4", "going").has("going", "10.3.0.9", me) },
-			answer{}},
-		"no family in common": {
-			func(s *scene) *scene { return s.asks("6", "red") },
-			answer{Complaints: []string{"ServiceCIDR red has no range of a family of the Service"}}},
-		"a range that others have for themselves": {
-			func(s *scene) *scene {
-				return s.asks("46", "blue").change("blue", true, func(o *offer) { o.tiers, o.refusal = nil, "not for you" })
-			},
-			answer{Draw: []string{"blue IPv6"}, Complaints: []string{"not for you"}}},
-		"a range that others took for themselves later": {
-			func(s *scene) *scene {
-				return s.asks("4", "blue").has("blue", "10.1.0.9", me).change("blue", true, func(o *offer) { o.tiers, o.refusal = nil, "not for you" })
-			},
-			answer{}},
-		"a range that is not ready": {
-			func(s *scene) *scene {
-				return s.asks("4", "blue").change("blue", true, func(o *offer) { o.tiers, o.ready = nil, false })
-			},
-			answer{Complaints: []string{"ServiceCIDR blue is not ready"}}},
-		"a range that is all reserved": {
-			func(s *scene) *scene {
-				return s.asks("6", "blue").change("blue", false, func(o *offer) { o.tiers = nil })
-			},
-			answer{Complaints: []string{"no IPv6 address is left in ServiceCIDR blue"}}},
-		"the annotation of an IPAddress was taken away": {
-			func(s *scene) *scene { return s.asks("4", "blue").has("", "10.1.0.9", me) },
-			answer{Release: []string{"10.1.0.9"}, Draw: []string{"blue IPv4"}}},
+		"asks for nothing and has nothing":          {c().asks("46"), answer{}},
+		"dual stack, a range without IPv6":          {c().asks("46", "blue", "red"), answer{draw: "blue IPv4, blue IPv6, red IPv4"}},
+		"IPv6 alone":                                {c().asks("6", "blue"), answer{draw: "blue IPv6"}},
+		"has all":                                   {c().asks("46", "blue").has("blue", "fd01::9", me).has("blue", "10.1.0.9", me), answer{}},
+		"the second family comes":                   {c().asks("46", "blue").has("blue", "10.1.0.9", me), answer{draw: "blue IPv6"}},
+		"a family goes":                             {c().asks("6", "blue").has("blue", "10.1.0.9", me).has("blue", "fd01::9", me), answer{release: "10.1.0.9"}},
+		"a range is dropped":                        {c().asks("4", "red").has("blue", "10.1.0.9", me).has("red", "10.2.0.9", me), answer{release: "10.1.0.9"}},
+		"headless or ExternalName: no family":       {c().asks("").has("blue", "10.1.0.9", me), answer{release: "10.1.0.9"}},
+		"the Service is gone":                       {c().has("blue", "10.1.0.9", me).has("blue", "fd01::9", me), answer{release: "10.1.0.9 fd01::9"}},
+		"another of the same name inherits nothing": {c().asks("4", "blue").has("blue", "10.1.0.9", other), answer{release: "10.1.0.9", draw: "blue IPv4"}},
+		"a Service that goes begins nothing":        {c().asks("46", "blue", "gone").has("blue", "10.1.0.9", me).with(deleted), answer{}},
+		"two for one slot: the lower stays":         {c().asks("4", "blue").has("blue", "10.1.0.10", me).has("blue", "10.1.0.9", me), answer{release: "10.1.0.10"}},
+		"two for one slot, one of a former Service": {c().asks("4", "blue").has("blue", "10.1.0.10", me).has("blue", "10.1.0.9", other), answer{release: "10.1.0.9"}},
+		"junk takes nothing away":                   {c().asks("4").has("blue", "10.1.0.9", me).with(junk), answer{complaints: unreadable}},
+		"junk keeps no family that is gone":         {c().asks("6").has("blue", "10.1.0.9", me).with(junk), answer{release: "10.1.0.9", complaints: unreadable}},
+		"no such range, said once; the other gives": {c().asks("46", "gone", "red"), answer{draw: "red IPv4", complaints: "ServiceCIDR gone does not exist"}},
+		"its range is gone: what it has stays":      {c().asks("4", "gone").has("gone", "10.9.0.9", me), answer{}},
+		"its range has other addresses now":         {c().asks("4", "blue").has("blue", "10.9.0.9", me), answer{release: "10.9.0.9", draw: "blue IPv4"}},
+		"a range that goes gives nothing":           {c().asks("46", "going"), answer{complaints: "ServiceCIDR going is being deleted"}},
+		"a range that goes takes nothing":           {c().asks("4", "going").has("going", "10.3.0.9", me), answer{}},
+		"no family in common":                       {c().asks("6", "red"), answer{complaints: "ServiceCIDR red has no range of a family of the Service"}},
+		"a range that others have":                  {c().asks("46", "blue").change("blue", true, refused), answer{draw: "blue IPv6", complaints: "not for you"}},
+		"a range that others took later":            {c().asks("4", "blue").has("blue", "10.1.0.9", me).change("blue", true, refused), answer{}},
+		"a range that is not ready":                 {c().asks("4", "blue").change("blue", true, unready), answer{complaints: "ServiceCIDR blue is not ready"}},
+		"a range that is all reserved":              {c().asks("6", "blue").change("blue", false, reserved), answer{complaints: "no IPv6 address is left in ServiceCIDR blue"}},
+		"an IPAddress lost its annotation":          {c().asks("4", "blue").has("", "10.1.0.9", me), answer{release: "10.1.0.9", draw: "blue IPv4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := tc.world(cluster(t)).world
-			before := slices.Clone(w.held)
-			v := decide(w)
-			if diff := cmp.Diff(tc.want, words(v)); diff != "" {
+			in := tc.in.inputs
+			before := slices.Clone(in.held)
+			d := decide(in)
+			if diff := cmp.Diff(tc.want, words(d), cmp.AllowUnexported(answer{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if v.idle() != (len(tc.want.Release)+len(tc.want.Draw)+len(tc.want.Complaints) == 0) {
-				t.Errorf("idle is %v", v.idle())
+			if d.idle() != (tc.want == answer{}) {
+				t.Errorf("idle is %v", d.idle())
 			}
-			if diff := cmp.Diff(before, w.held, cmp.AllowUnexported(held{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
-				t.Errorf("deciding changed the world (-before +after):\n%s", diff)
+			if diff := cmp.Diff(before, in.held, cmp.AllowUnexported(held{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+				t.Errorf("deciding changed the inputs (-before +after):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestPause(t *testing.T) {
-	for waited, want := range map[time.Duration]time.Duration{
-		0: 2 * time.Second, time.Second: 2 * time.Second, 5 * time.Second: 5 * time.Second, time.Hour: 30 * time.Second,
-	} {
-		if got := pause(waited); got != want {
-			t.Errorf("after %s: %s, want %s", waited, got, want)
-		}
 	}
 }

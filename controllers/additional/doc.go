@@ -7,8 +7,8 @@
 //	                                            IPAddress 10.8.0.4   of web, from red (which has no IPv6)
 //
 // Nothing is written into the Service. The API server does not know these addresses; that no two Services get one is due to the names of
-// IPAddresses, which are unique. An address is given back when the annotation drops its ServiceCIDR, when the Service loses the family, turns headless or ExternalName, or goes. Another Service of the
-// same name (another UID) inherits nothing. An annotation that cannot be read changes nothing.
+// IPAddresses, which are unique. An address is given back when the annotation drops its ServiceCIDR, when the Service loses the family, turns headless or
+// ExternalName, or goes. Another Service of the same name (another UID) inherits nothing. An annotation that cannot be read changes nothing.
 //
 // What a Service has is kept through every change of policies and ranges, as its ClusterIP is; an address holds its ServiceCIDR
 // against deletion.
@@ -16,6 +16,5 @@
 // The unit of work is the Service, by name. It promises to act only on what the API server itself shows, to tell a Service once why
 // it lacks an address, and to find after a restart what leaked while it was away.
 //
-// Start with decide.go, which holds every rule. draw.go and apply.go are the hands; owners.go, askers.go and patience.go
-// are what a process remembers, and may forget.
+// Start with decide.go, which holds every rule.
 package additional

@@ -13,35 +13,31 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// gather reads the world of a Service: the Service from reader, all else from what the process keeps.
-func (r *Reconciler) gather(ctx context.Context, reader client.Reader, name types.NamespacedName) (world, error) {
-	w := world{now: r.Clock.Now(), name: name, offers: map[slot]offer{}}
+// gather reads the Service from reader, and all else from what the process keeps.
+func (r *Reconciler) gather(ctx context.Context, reader client.Reader, name types.NamespacedName) (inputs, error) {
+	in := inputs{now: r.Clock.Now(), name: name, offers: map[slot]offer{}}
 	s, err := objects.Get(ctx, reader, name, &corev1.Service{})
 	if err != nil {
-		return w, err
+		return in, err
 	}
-	w.held = r.held(name)
-	if s == nil {
-		r.askers.set(name, nil)
-		return w, nil
-	}
-	w.service = &service{uid: s.UID, deleting: !s.DeletionTimestamp.IsZero(), wish: steering.AdditionalRequestOf(s)}
-	r.askers.set(name, w.service.wish.From) // before the ranges are read, so that no change falls between
-	return w, r.addOffers(ctx, &w, s)
-}
-
-// held returns the additional IPAddresses of the Service.
-func (r *Reconciler) held(name types.NamespacedName) []held {
-	var out []held
 	for a, k := range r.Index.Additional(name) {
-		out = append(out, held{address: a, uid: k.UID, serviceCIDR: k.ServiceCIDR, service: k.ServiceUID})
+		in.held = append(in.held, held{address: a, uid: k.UID, serviceCIDR: k.ServiceCIDR, service: k.ServiceUID})
 	}
-	return out
+	if s == nil {
+		r.asks.Delete(name)
+		return in, nil
+	}
+	in.service = &service{uid: s.UID, deleting: !s.DeletionTimestamp.IsZero(), asks: steering.AdditionalRequestOf(s)}
+	r.asks.Store(name, in.service.asks.From) // before the ranges are read, so that no change falls between
+	if len(in.service.asks.From) == 0 {
+		r.asks.Delete(name)
+	}
+	return in, r.addOffers(ctx, &in, s)
 }
 
-// addOffers enters what there is for each slot of the wish, and for the empty ones what may be drawn from.
-func (r *Reconciler) addOffers(ctx context.Context, w *world, s *corev1.Service) error {
-	for _, name := range w.service.wish.From {
+// addOffers enters what there is for each slot that the Service asks for, and for the empty ones what may be drawn from.
+func (r *Reconciler) addOffers(ctx context.Context, in *inputs, s *corev1.Service) error {
+	for _, name := range in.service.asks.From {
 		cidr, err := objects.Get(ctx, r.Client, types.NamespacedName{Name: name}, &networkingv1.ServiceCIDR{})
 		if err != nil {
 			return err
@@ -49,18 +45,29 @@ func (r *Reconciler) addOffers(ctx context.Context, w *world, s *corev1.Service)
 		if cidr == nil {
 			continue
 		}
-		for _, is4 := range w.service.wish.Families() {
-			w.offers[slot{name, is4}] = newOffer(cidr, is4)
+		for _, is4 := range in.service.asks.Families() {
+			in.offers[slot{name, is4}] = newOffer(cidr, is4)
 		}
 	}
-	filled, _ := w.sort()
-	for at, o := range w.offers {
+	namespace, err := objects.Get(ctx, r.Client, types.NamespacedName{Name: s.Namespace}, &corev1.Namespace{})
+	if err != nil {
+		return err
+	}
+	who := steering.Service{NamespacedName: in.name, Labels: s.Labels}
+	if namespace != nil {
+		who.NamespaceLabels = namespace.Labels
+	}
+	filled, _ := in.slots()
+	for at, o := range in.offers {
 		if _, has := filled[at]; has || len(o.ranges) == 0 {
 			continue
 		}
-		if err := r.ask(ctx, w, s, at); err != nil {
-			return err
+		tiers, refusal := r.Policies.Current().Additional(who, at.serviceCIDR, at.is4)
+		if refusal != nil {
+			o.refusal = refusal.Message
 		}
+		o.tiers = tiers
+		in.offers[at] = o
 	}
 	return nil
 }
@@ -74,24 +81,4 @@ func newOffer(cidr *networkingv1.ServiceCIDR, is4 bool) offer {
 		}
 	}
 	return o
-}
-
-// ask enters what policies say about a slot.
-func (r *Reconciler) ask(ctx context.Context, w *world, s *corev1.Service, at slot) error {
-	namespace, err := objects.Get(ctx, r.Client, types.NamespacedName{Name: s.Namespace}, &corev1.Namespace{})
-	if err != nil {
-		return err
-	}
-	who := steering.Service{NamespacedName: w.name, Labels: s.Labels}
-	if namespace != nil {
-		who.NamespaceLabels = namespace.Labels
-	}
-	o := w.offers[at]
-	tiers, refusal := r.Board.Current().Additional(who, at.serviceCIDR, at.is4)
-	if refusal != nil {
-		o.refusal = refusal.Message
-	}
-	o.tiers = tiers
-	w.offers[at] = o
-	return nil
 }

@@ -9,21 +9,23 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
 
 // Options of Run.
 type Options struct {
 	// Client reads and writes at the API server itself, without a cache.
 	Client client.Client
-	// APIVersion under which ServiceCIDRs and IPAddresses are served.
-	APIVersion string
 	// Lease of the manager's leader election. A holder that renewed it lately stops the clean-up.
 	Lease client.ObjectKey
 	// Namespace is where the certificate of the webhooks is kept.
@@ -38,13 +40,20 @@ type Options struct {
 	Now time.Time
 }
 
-// Run cleans up. What has the API server refuse Services goes first; then the ServiceCIDRs, which are few: their finalizers are what holds others up.
+// Run cleans up. What has the API server refuse Services goes first, the binding of the policy before all: without it the policy is not evaluated.
+// Then the ServiceCIDRs, which are few: their finalizers are what holds others up.
 func Run(ctx context.Context, o Options) error {
 	if err := o.refuseIfRunning(ctx); err != nil {
 		return err
 	}
-	if err := o.enforcement(ctx); err != nil {
-		return err
+	for _, kind := range []metav1.TypeMeta{
+		{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding"},
+		{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
+		{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExclusiveRanges"},
+	} {
+		if err := o.remove(ctx, kind, client.ObjectKey{Name: v1alpha1.ExclusiveRangesName}); err != nil {
+			return err
+		}
 	}
 	if err := o.serviceCIDRs(ctx); err != nil {
 		return err
@@ -55,7 +64,24 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.ownAddresses(ctx); err != nil {
 		return err
 	}
-	return o.home(ctx)
+	return o.remove(ctx, metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, client.ObjectKey{Namespace: o.Namespace, Name: webhook.SecretName})
+}
+
+// refuseIfRunning refuses while somebody renews the Lease.
+func (o Options) refuseIfRunning(ctx context.Context) error {
+	if o.Force || o.DryRun {
+		return nil
+	}
+	lease := &coordinationv1.Lease{}
+	if err := o.Client.Get(ctx, o.Lease, lease); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the Lease %s: %w", o.Lease, err)
+	}
+	s := lease.Spec
+	if s.HolderIdentity == nil || s.RenewTime == nil || s.LeaseDurationSeconds == nil || *s.HolderIdentity == "" ||
+		o.Now.Sub(s.RenewTime.Time) > time.Duration(*s.LeaseDurationSeconds)*time.Second {
+		return nil
+	}
+	return fmt.Errorf("the manager %s is running and would write everything anew; scale its Deployment to 0 first, or use --force", *s.HolderIdentity)
 }
 
 // say prints a step, and returns whether it is to be done.
@@ -66,6 +92,24 @@ func (o Options) say(format string, args ...any) bool {
 	}
 	_, _ = fmt.Fprintf(o.Out, prefix+format+"\n", args...)
 	return !o.DryRun
+}
+
+// remove deletes an object, if there is one.
+func (o Options) remove(ctx context.Context, kind metav1.TypeMeta, key client.ObjectKey) error {
+	object, name := &metav1.PartialObjectMetadata{TypeMeta: kind}, strings.TrimPrefix(key.String(), "/")
+	switch err := o.Client.Get(ctx, key, object); {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading %s %s: %w", kind.Kind, name, err)
+	}
+	if !o.say("deleted %s %s", kind.Kind, name) {
+		return nil
+	}
+	if err := ignoreGone(o.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID})); err != nil {
+		return fmt.Errorf("deleting %s %s: %w", kind.Kind, name, err)
+	}
+	return nil
 }
 
 func (o Options) serviceCIDRs(ctx context.Context) error {
@@ -81,10 +125,23 @@ func (o Options) serviceCIDRs(ctx context.Context) error {
 	return nil
 }
 
+// serviceCIDR removes conditions by their types, whoever wrote them last: after a restore from a backup or an edit by hand our field managers own
+// nothing. Ready stays.
 func (o Options) serviceCIDR(ctx context.Context, c *networkingv1.ServiceCIDR) error {
-	if ours := ownConditions(c); len(ours) > 0 && o.say("removed the conditions %s of ServiceCIDR %s", strings.Join(ours, ", "), c.Name) {
-		if err := o.dropConditions(ctx, c, ours); err != nil {
-			return err
+	var kinds []string
+	var conditions []map[string]string
+	for _, condition := range c.Status.Conditions {
+		if strings.HasPrefix(condition.Type, v1alpha1.Prefix+"/") {
+			kinds, conditions = append(kinds, condition.Type), append(conditions, map[string]string{"$patch": "delete", "type": condition.Type})
+		}
+	}
+	if len(kinds) > 0 && o.say("removed the conditions %s of ServiceCIDR %s", strings.Join(kinds, ", "), c.Name) {
+		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": c.UID}, "status": map[string]any{"conditions": conditions}})
+		if err == nil {
+			err = ignoreGone(o.Client.Status().Patch(ctx, c.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, body)))
+		}
+		if err != nil {
+			return fmt.Errorf("removing the conditions of ServiceCIDR %s: %w", c.Name, err)
 		}
 	}
 	if !slices.Contains(c.Finalizers, v1alpha1.FinalizerServiceCIDR) {
@@ -102,33 +159,16 @@ func (o Options) serviceCIDR(ctx context.Context, c *networkingv1.ServiceCIDR) e
 	})
 }
 
-func ownConditions(c *networkingv1.ServiceCIDR) []string {
-	var out []string
-	for _, condition := range c.Status.Conditions {
-		if strings.HasPrefix(condition.Type, v1alpha1.Prefix+"/") {
-			out = append(out, condition.Type)
-		}
-	}
-	return out
-}
-
-// dropConditions removes conditions by their types, whoever wrote them last: after a restore from a backup or an edit
-// by hand our field managers own nothing. Ready stays.
-func (o Options) dropConditions(ctx context.Context, c *networkingv1.ServiceCIDR, ours []string) error {
-	drop := make([]map[string]string, 0, len(ours))
-	for _, kind := range ours {
-		drop = append(drop, map[string]string{"$patch": "delete", "type": kind})
-	}
-	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": c.UID}, "status": map[string]any{"conditions": drop},
-	})
+// patch changes metadata of an object, if it is still the same one.
+func (o Options) patch(ctx context.Context, target client.Object, kind types.PatchType, metadata map[string]any) error {
+	metadata["uid"] = target.GetUID()
+	body, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return err
 	}
-	target := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: c.Name}}
-	err = o.Client.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, body))
-	if ignoreGone(err) != nil {
-		return fmt.Errorf("removing the conditions of ServiceCIDR %s: %w", c.Name, err)
+	name := target.GetName()
+	if err := o.Client.Patch(ctx, target, client.RawPatch(kind, body)); ignoreGone(err) != nil {
+		return fmt.Errorf("patching %s: %w", name, err)
 	}
 	return nil
 }
@@ -143,7 +183,7 @@ func ignoreGone(err error) error {
 }
 
 func (o Options) bandLabels(ctx context.Context) error {
-	return o.each(ctx, o.addresses(), client.HasLabels{v1alpha1.LabelBand}, func(ip *metav1.PartialObjectMetadata) error {
+	return o.each(ctx, client.HasLabels{v1alpha1.LabelBand}, func(ip *networkingv1.IPAddress) error {
 		if !o.say("removed the label %s of IPAddress %s", v1alpha1.LabelBand, ip.Name) {
 			return nil
 		}
@@ -151,36 +191,31 @@ func (o Options) bandLabels(ctx context.Context) error {
 	})
 }
 
+// ownAddresses deletes the IPAddresses of ours. One that names a Service and is no additional one is that of its ClusterIP, whatever somebody wrote into
+// the labels: without it the API server would give the address to another Service.
 func (o Options) ownAddresses(ctx context.Context) error {
 	ours := client.MatchingLabels{networkingv1.LabelManagedBy: v1alpha1.ManagedByOperator}
-	return o.each(ctx, o.addresses(), ours, func(ip *metav1.PartialObjectMetadata) error {
-		if !o.say("deleted IPAddress %s, which the operator kept for itself", ip.Name) {
+	return o.each(ctx, ours, func(ip *networkingv1.IPAddress) error {
+		ofService := upstream.Service(ip).Name != "" && ip.Labels[v1alpha1.LabelPurpose] != v1alpha1.PurposeAdditional
+		if ofService || !o.say("deleted IPAddress %s, which the operator kept for itself", ip.Name) {
 			return nil
 		}
-		err := o.Client.Delete(ctx, ip, client.Preconditions{UID: &ip.UID})
-		if ignoreGone(err) != nil {
+		if err := ignoreGone(o.Client.Delete(ctx, ip, client.Preconditions{UID: &ip.UID})); err != nil {
 			return fmt.Errorf("deleting IPAddress %s: %w", ip.Name, err)
 		}
 		return nil
 	})
 }
 
-func (o Options) addresses() metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: o.APIVersion, Kind: "IPAddress"}
-}
-
-// each visits the selected objects of a kind page by page, so that memory does not grow with the cluster.
-func (o Options) each(ctx context.Context, kind metav1.TypeMeta, selected client.ListOption, visit func(*metav1.PartialObjectMetadata) error) error {
-	list := &metav1.PartialObjectMetadataList{}
+// each visits the selected IPAddresses page by page, so that memory does not grow with the cluster.
+func (o Options) each(ctx context.Context, selected client.ListOption, visit func(*networkingv1.IPAddress) error) error {
+	list := &networkingv1.IPAddressList{}
 	for {
-		list.TypeMeta = metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: kind.Kind + "List"}
 		if err := o.Client.List(ctx, list, selected, client.Limit(500), client.Continue(list.Continue)); err != nil {
-			return fmt.Errorf("listing objects of the kind %s: %w", kind.Kind, err)
+			return fmt.Errorf("listing IPAddresses: %w", err)
 		}
 		for i := range list.Items {
-			item := &list.Items[i]
-			item.TypeMeta = kind
-			if err := visit(item); err != nil {
+			if err := visit(&list.Items[i]); err != nil {
 				return err
 			}
 		}
@@ -188,17 +223,4 @@ func (o Options) each(ctx context.Context, kind metav1.TypeMeta, selected client
 			return nil
 		}
 	}
-}
-
-func (o Options) patch(ctx context.Context, target client.Object, kind types.PatchType, metadata map[string]any) error {
-	metadata["uid"] = target.GetUID()
-	body, err := json.Marshal(map[string]any{"metadata": metadata})
-	if err != nil {
-		return err
-	}
-	name := target.GetName()
-	if err := o.Client.Patch(ctx, target, client.RawPatch(kind, body)); ignoreGone(err) != nil {
-		return fmt.Errorf("patching %s: %w", name, err)
-	}
-	return nil
 }

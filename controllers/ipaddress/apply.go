@@ -36,10 +36,8 @@ func (r *Reconciler) apply(ctx context.Context, in inputs, do action) (done bool
 			return false, err
 		}
 		return r.create(ctx, in)
-	case relabel:
-		return true, r.relabel(ctx, in)
 	default:
-		panic(fmt.Sprintf("unknown action %d", do))
+		return true, r.relabel(ctx, in)
 	}
 }
 
@@ -47,20 +45,20 @@ func (r *Reconciler) apply(ctx context.Context, in inputs, do action) (done bool
 // else's success, or a finalizer's hold on the one before: the informer will tell, and there is another decision.
 func (r *Reconciler) create(ctx context.Context, in inputs) (done bool, err error) {
 	err = timed("create", func() error {
-		return r.Client.Create(ctx, upstream.NewIPAddress(in.address, in.owner().name), client.FieldOwner(v1alpha1.ManagerIPAddress))
+		return r.Client.Create(ctx, upstream.NewIPAddress(in.address, key(in.owner())), client.FieldOwner(v1alpha1.ManagerIPAddress))
 	})
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("creating IPAddress %s for Service %s: %w", in.address, in.owner().name, err)
+		return false, fmt.Errorf("creating IPAddress %s for Service %s: %w", in.address, key(in.owner()), err)
 	}
 	return true, nil
 }
 
 func (r *Reconciler) remove(ctx context.Context, in inputs) error {
 	err := timed("delete", func() error {
-		return r.Client.Delete(ctx, ipAddress(in), client.Preconditions{UID: &in.object.uid, ResourceVersion: &in.object.version})
+		return r.Client.Delete(ctx, ipAddress(in), client.Preconditions{UID: &in.object.UID, ResourceVersion: &in.object.ResourceVersion})
 	})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting IPAddress %s: %w", in.address, err)
@@ -76,7 +74,7 @@ func (r *Reconciler) relabel(ctx context.Context, in inputs) error {
 		labels[name] = value
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": in.object.uid, "resourceVersion": in.object.version, "labels": labels,
+		"uid": in.object.UID, "resourceVersion": in.object.ResourceVersion, "labels": labels,
 	}})
 	if err != nil {
 		return err
@@ -110,16 +108,14 @@ func (r *Reconciler) announce(in inputs, d decision) {
 	switch owner := in.owner(); {
 	case d.reason == "" || (d.do == leave && !r.Tracker.Report(in.address, d.reason+d.note)):
 	case owner != nil:
-		r.send(service(*owner), ipAddress(in), d.reason, "ClusterIPAllocation", "Cluster IP "+label+" "+d.note)
+		r.send(owner, ipAddress(in), d.reason, "ClusterIPAllocation", "Cluster IP "+label+" "+d.note)
 	default:
-		ip := ipAddress(in)
-		ip.UID = in.object.uid
-		r.send(ip, nil, d.reason, "IPAddressAllocation", "IPAddress "+label+" "+d.note)
+		r.send(in.object, nil, d.reason, "IPAddressAllocation", "IPAddress "+label+" "+d.note)
 	}
 	for _, loser := range d.losers {
-		if r.Tracker.Report(in.address, "not "+string(loser.uid)) {
-			r.send(service(loser), ipAddress(in), reasonAlreadyAllocated, "ClusterIPAllocation", fmt.Sprintf("Cluster IP %s belongs to Service %s, "+
-				"which held it first; create this Service anew to give it an address of its own", label, in.owner().name))
+		if r.Tracker.Report(in.address, "not "+string(loser.UID)) {
+			r.send(loser, ipAddress(in), reasonAlreadyAllocated, "ClusterIPAllocation", fmt.Sprintf("Cluster IP %s belongs to Service %s, "+
+				"which held it first; create this Service anew to give it an address of its own", label, key(in.owner())))
 		}
 	}
 }
@@ -137,9 +133,4 @@ func (r *Reconciler) send(regarding, related runtime.Object, reason, action, not
 // ipAddress is the IPAddress of a decision, by its name alone.
 func ipAddress(in inputs) *networkingv1.IPAddress {
 	return &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: in.address.String()}}
-}
-
-// service is the reference that an event needs.
-func service(c claim) *corev1.Service {
-	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: c.name.Namespace, Name: c.name.Name, UID: c.uid}}
 }

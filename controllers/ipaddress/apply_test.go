@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 )
 
@@ -19,7 +20,7 @@ func TestEventsOfAMassRepairArePaced(t *testing.T) {
 		address := netip.MustParseAddr("fd00::")
 		for range repairs {
 			address = address.Next()
-			in := inputs{address: address, claims: []claim{held("a", time.Hour)}}
+			in := inputs{address: address, claims: []*corev1.Service{held("a", time.Hour)}}
 			r.announce(in, decision{do: create, reason: reasonNotAllocated, note: "was not allocated; repaired"})
 		}
 		synctest.Wait()

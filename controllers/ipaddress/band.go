@@ -55,7 +55,7 @@ func (b *BandLabeler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Re
 		return reconcile.Result{}, err
 	}
 	band, offered := b.Index.BandOf(a)
-	if !newObject(ip).ours() || !offered || ip.Labels[v1alpha1.LabelBand] == band.String() {
+	if !ours(ip) || !offered || ip.Labels[v1alpha1.LabelBand] == band.String() {
 		return reconcile.Result{}, nil
 	}
 	if err := b.Limiter.Wait(ctx); err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // workers repair at the same time. A repair is two requests that wait for etcd, which writes many in one go.
@@ -70,7 +71,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 // Reconcile decides by the cache; when something is wrong for long enough, it decides by the API server, and only when that
 // agrees it repairs and reports.
 func (r *Reconciler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Result, error) {
-	in, err := r.gather(ctx, readers{r.Client, r.Client}, a)
+	in, err := r.gather(ctx, a, r.Client, r.Client)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading what has to do with %s: %w", a, err)
 	}
@@ -87,7 +88,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Res
 
 // confirm asks the API server about a suspicion that has lasted, and acts on it.
 func (r *Reconciler) confirm(ctx context.Context, a netip.Addr, suspected decision) (reconcile.Result, error) {
-	in, err := r.gather(ctx, r.liveReaders(suspected), a)
+	addresses, services := r.liveReaders(suspected)
+	in, err := r.gather(ctx, a, addresses, services)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading what has to do with %s from the API server: %w", a, err)
 	}
@@ -123,46 +125,46 @@ func (r *Reconciler) repair(ctx context.Context, in inputs, d decision) (reconci
 	return reconcile.Result{}, nil
 }
 
-// readers say where the two kinds are read: from the cache at first, from the API server itself before anything is written.
-type readers struct{ addresses, services client.Reader }
-
-// liveReaders are those of a confirmation. What is to be created needs no reading of the IPAddress, for the creation is one: a
-// name that exists is refused. The daily work of bitmap mode needs none of the Services either; an IPAddress for one that is
+// liveReaders say where a confirmation reads IPAddresses and Services: at the API server itself. What is to be created needs no reading of the IPAddress,
+// for the creation is one: a name that exists is refused. The daily work of bitmap mode needs none of the Services either; an IPAddress for one that is
 // gone is removed when its end is seen.
-func (r *Reconciler) liveReaders(suspected decision) readers {
+func (r *Reconciler) liveReaders(suspected decision) (addresses, services client.Reader) {
 	switch {
 	case suspected.do != create:
-		return readers{r.Live, r.Live}
+		return r.Live, r.Live
 	case suspected.drift == drift.None:
-		return readers{r.Client, r.Client}
+		return r.Client, r.Client
 	default:
-		return readers{r.Client, r.Live}
+		return r.Client, r.Live
 	}
 }
 
 // gather reads the IPAddress of an address and the Services that have to do with it.
-func (r *Reconciler) gather(ctx context.Context, from readers, a netip.Addr) (inputs, error) {
+func (r *Reconciler) gather(ctx context.Context, a netip.Addr, addresses, services client.Reader) (inputs, error) {
 	in := inputs{now: r.Clock.Now(), address: a, offered: len(r.Index.Covering(a)) > 0, bitmap: r.Bitmap}
-	ip, err := objects.Get(ctx, from.addresses, types.NamespacedName{Name: a.String()}, &networkingv1.IPAddress{})
+	ip, err := objects.Get(ctx, addresses, types.NamespacedName{Name: a.String()}, &networkingv1.IPAddress{})
 	if err != nil {
 		return in, err
 	}
-	services := r.Index.Claims(a)
-	if ip != nil {
-		in.object = newObject(ip)
-		if parent := in.object.service; parent.Name != "" && !slices.Contains(services, parent) {
-			services = append(services, parent)
+	names := r.Index.Claims(a)
+	var parent types.NamespacedName
+	if in.object = ip; ip != nil {
+		if parent = upstream.Service(ip); parent.Name != "" && !slices.Contains(names, parent) {
+			names = append(names, parent)
 		}
 	}
-	for _, name := range services {
-		s, err := objects.Get(ctx, from.services, name, &corev1.Service{})
+	for _, name := range names {
+		s, err := objects.Get(ctx, services, name, &corev1.Service{})
 		if err != nil {
 			return in, err
 		}
-		if s != nil {
-			in.addService(newClaim(s, slices.Contains(addressindex.ClusterIPs(s), a)))
+		if s != nil && slices.Contains(addressindex.ClusterIPs(s), a) {
+			in.claims = append(in.claims, s)
+		}
+		if s != nil && name == parent {
+			in.parent = s
 		}
 	}
-	sortClaims(in.claims)
+	slices.SortFunc(in.claims, byRight)
 	return in, nil
 }

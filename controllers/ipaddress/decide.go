@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,7 +62,7 @@ type decision struct {
 	// reason and note are the event for the rightful owner, or for the IPAddress when nobody holds the address.
 	reason, note string
 	// losers hold the address without right; they get the event to be created anew.
-	losers []claim
+	losers []*corev1.Service
 }
 
 // decide says what is wrong with one address.
@@ -71,18 +70,19 @@ func decide(in inputs) decision {
 	switch {
 	case in.object == nil:
 		return decideMissing(in)
-	case in.object.deleting:
+	case !in.object.DeletionTimestamp.IsZero():
 		return decision{} // somebody's finalizer holds it; when that goes it is missing, or gone
 	case len(in.claims) == 0:
 		return decideUnclaimed(in)
-	case in.object.foreign() && !in.object.named(in.owner()):
+	case !ours(in.object) && managedBy(in.object) != "" && !in.named(in.owner()):
 		return reportForeign(in)
 	case len(in.claims) > 1:
 		return decideDuplicate(in)
-	case in.bitmap && in.changedHands():
+	case in.bitmap && ours(in.object) && !in.named(in.owner()):
 		return afterGrace(in.underway(), decision{do: replace}) // the daily work of this mode: the bitmap gave the address to another Service
-	case !in.object.named(in.owner()):
-		return decideWrongParent()
+	case !in.named(in.owner()):
+		return decision{drift: drift.WrongParent, do: replace, confirm: time.Second,
+			reason: reasonNotAllocated, note: "had an IPAddress with another parent; repaired"}
 	case !in.labelled():
 		return decision{drift: drift.WrongLabels, do: relabel, confirm: 5 * time.Second,
 			reason: reasonNotAllocated, note: "had lost the labels of the allocator; repaired"}
@@ -106,7 +106,7 @@ func decideMissing(in inputs) decision {
 		return decision{do: create} // the daily work of this mode, no drift
 	default:
 		confirm := confirmDeleted
-		if in.now.Sub(in.owner().created) < settled {
+		if in.now.Sub(in.owner().CreationTimestamp.Time) < settled {
 			confirm = confirmCreated
 		}
 		return decision{drift: drift.Missing, do: create, confirm: confirm, losers: in.claims[1:],
@@ -117,28 +117,28 @@ func decideMissing(in inputs) decision {
 // decideUnclaimed is for an IPAddress whose address no Service holds.
 func decideUnclaimed(in inputs) decision {
 	switch {
-	case !in.object.ours():
+	case !ours(in.object):
 		return decision{} // reserved by somebody, or without a label: no allocator's
-	case in.object.service.Name == "":
+	case upstream.Service(in.object).Name == "":
 		return decision{drift: drift.WrongParent, do: remove, confirm: 5 * time.Second,
 			reason: reasonIPAddressUnclaimed, note: "does not name a Service; deleted"}
 	case in.bitmap:
 		return afterGrace(in.underway(), decision{do: remove, confirm: 500 * time.Millisecond})
 	case in.parent == nil:
 		return afterGrace(orphanGrace-in.age(), decision{drift: drift.Orphan, do: remove, confirm: 5 * time.Second,
-			reason: reasonIPAddressUnclaimed, note: fmt.Sprintf("had leaked, Service %s does not exist; deleted", in.object.service)})
-	case in.parent.externalName && in.age() < orphanGrace:
+			reason: reasonIPAddressUnclaimed, note: fmt.Sprintf("had leaked, Service %s does not exist; deleted", upstream.Service(in.object))})
+	case in.parent.Spec.Type == corev1.ServiceTypeExternalName && in.age() < orphanGrace:
 		// A Service that turns from ExternalName into ClusterIP gets its IPAddress before its own update.
 		return decision{again: orphanGrace - in.age()}
 	default:
 		// Of two requests that create one Service, the loser's IPAddress is younger than the Service and is
 		// taken back by the API server.
 		var grace time.Duration
-		if in.object.created.After(in.parent.created) {
+		if in.object.CreationTimestamp.After(in.parent.CreationTimestamp.Time) {
 			grace = revertGrace - in.age()
 		}
 		return afterGrace(grace, decision{drift: drift.WrongParent, do: remove, confirm: 5 * time.Second,
-			reason: reasonIPAddressWrongOwner, note: fmt.Sprintf("names Service %s, which does not hold it; deleted", in.object.service)})
+			reason: reasonIPAddressWrongOwner, note: fmt.Sprintf("names Service %s, which does not hold it; deleted", upstream.Service(in.object))})
 	}
 }
 
@@ -153,14 +153,14 @@ func afterGrace(left time.Duration, d decision) decision {
 // reportForeign: somebody else's IPAddress stands on a Service's address. It is theirs to give up.
 func reportForeign(in inputs) decision {
 	return decision{drift: drift.WrongParent, confirm: 5 * time.Second, reason: reasonNotAllocated, losers: in.claims[1:],
-		note: fmt.Sprintf("is held by an IPAddress managed by %q; delete that IPAddress or create the Service anew", in.object.managedBy)}
+		note: fmt.Sprintf("is held by an IPAddress managed by %q; delete that IPAddress or create the Service anew", managedBy(in.object))}
 }
 
 // decideDuplicate gives the address to the Service that held it first, and tells the others.
 func decideDuplicate(in inputs) decision {
 	d := decision{drift: drift.Duplicate, confirm: time.Second, losers: in.claims[1:]}
 	switch {
-	case !in.object.named(in.owner()):
+	case !in.named(in.owner()):
 		d.do = replace
 		d.reason, d.note = reasonNotAllocated, "was allocated to a younger Service; repaired"
 	case !in.labelled():
@@ -169,116 +169,60 @@ func decideDuplicate(in inputs) decision {
 	return d
 }
 
-func decideWrongParent() decision {
-	return decision{drift: drift.WrongParent, do: replace, confirm: time.Second,
-		reason: reasonNotAllocated, note: "had an IPAddress with another parent; repaired"}
-}
-
 // inputs is everything that is known about one address. decide reads nothing else.
 type inputs struct {
 	now     time.Time
 	address netip.Addr
 	// object is the IPAddress, nil without one.
-	object *object
+	object *networkingv1.IPAddress
 	// claims are the Services that hold the address, the rightful owner first: see byRight.
-	claims []claim
+	claims []*corev1.Service
 	// parent is the Service that object names, nil when there is none.
-	parent *claim
+	parent *corev1.Service
 	// offered: some ServiceCIDR has the address.
 	offered bool
 	// bitmap: the API server allocates from the bitmap in etcd and writes no IPAddress, so we do.
 	bitmap bool
 }
 
-// object is what matters of an IPAddress.
-type object struct {
-	uid       types.UID
-	version   string
-	created   time.Time
-	managedBy string
-	// signed: an API server that allocates from IPAddresses wrote it. Only a live read tells: the cache drops the signature.
-	signed bool
-	family string
-	// deleting: it was deleted, and a finalizer holds it. It is no use any more and cannot be changed.
-	deleting bool
-	// service is the parent if it is a Service, and zero otherwise.
-	service types.NamespacedName
+// byRight orders Services: who held the address first keeps it. Names only break the tie of one second.
+func byRight(a, b *corev1.Service) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(key(a).String(), key(b).String()))
 }
 
-// claim is what matters of a Service.
-type claim struct {
-	name         types.NamespacedName
-	uid          types.UID
-	created      time.Time
-	externalName bool
-	holds        bool
+func key(s *corev1.Service) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
-// byRight orders claims: who held the address first keeps it. Names only break the tie of one second.
-func byRight(a, b claim) int {
-	return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name.String(), b.name.String()))
-}
-
-func newObject(o *networkingv1.IPAddress) *object {
-	return &object{
-		uid: o.UID, version: o.ResourceVersion, created: o.CreationTimestamp.Time,
-		managedBy: o.Labels[networkingv1.LabelManagedBy], family: o.Labels[networkingv1.LabelIPAddressFamily],
-		deleting: !o.DeletionTimestamp.IsZero(), service: upstream.Service(o), signed: upstream.WrittenByAPIServer(o),
-	}
-}
-
-func newClaim(s *corev1.Service, holds bool) claim {
-	return claim{
-		name: types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, uid: s.UID, created: s.CreationTimestamp.Time,
-		externalName: s.Spec.Type == corev1.ServiceTypeExternalName, holds: holds,
-	}
-}
+func managedBy(o *networkingv1.IPAddress) string { return o.Labels[networkingv1.LabelManagedBy] }
 
 // ours reports whether the object belongs to the API server's allocator.
-func (o *object) ours() bool { return o.managedBy == v1alpha1.ManagedByAPIServer }
-
-// foreign reports whether somebody else said that the object is theirs.
-func (o *object) foreign() bool { return o.managedBy != "" && !o.ours() }
+func ours(o *networkingv1.IPAddress) bool { return managedBy(o) == v1alpha1.ManagedByAPIServer }
 
 // owner is the Service that should be named by the IPAddress, nil without any claim.
-func (in inputs) owner() *claim {
+func (in inputs) owner() *corev1.Service {
 	if len(in.claims) == 0 {
 		return nil
 	}
-	return &in.claims[0]
-}
-
-// addService enters a Service that exists: as one that holds the address, as parent of the object, as both, or not at all.
-func (in *inputs) addService(c claim) {
-	if c.holds {
-		in.claims = append(in.claims, c)
-	}
-	if in.object != nil && in.object.named(&c) {
-		in.parent = &c
-	}
+	return in.claims[0]
 }
 
 // named reports whether the object names this Service.
-func (o *object) named(c *claim) bool { return c != nil && o.service == c.name }
-
-// changedHands reports whether one Service holds the address and the object still names one that does not.
-func (in inputs) changedHands() bool {
-	return in.object.ours() && len(in.claims) == 1 && !in.object.named(in.owner()) && (in.parent == nil || !in.parent.holds)
+func (in inputs) named(s *corev1.Service) bool {
+	return s != nil && upstream.Service(in.object) == key(s)
 }
 
 func (in inputs) labelled() bool {
-	return in.object.ours() && in.object.family == upstream.Family(in.address)
+	return ours(in.object) && in.object.Labels[networkingv1.LabelIPAddressFamily] == upstream.Family(in.address)
 }
 
 // underway is how long the Service of an IPAddress may still take to be written, in bitmap mode. We write ours after their
-// Services; an API server that the cluster is being upgraded to writes its own before.
+// Services; an API server that the cluster is being upgraded to writes its own before. Only a live read tells: the cache drops the signature.
 func (in inputs) underway() time.Duration {
-	if !in.object.signed {
+	if !upstream.WrittenByAPIServer(in.object) {
 		return 0
 	}
 	return orphanGrace - in.age()
 }
 
-func (in inputs) age() time.Duration { return in.now.Sub(in.object.created) }
-
-func sortClaims(claims []claim) { slices.SortFunc(claims, byRight) }
+func (in inputs) age() time.Duration { return in.now.Sub(in.object.CreationTimestamp.Time) }

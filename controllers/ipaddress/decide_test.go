@@ -2,41 +2,57 @@ package ipaddress
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
+type services = []*corev1.Service
+
 // held is a Service that holds the address, ago old.
-func held(name string, ago time.Duration) claim {
-	return claim{name: types.NamespacedName{Namespace: "ns", Name: name}, created: now.Add(-ago), holds: true}
+func held(name string, ago time.Duration) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.NewTime(now.Add(-ago))}}
 }
 
 // ip is a healthy IPAddress that names the Service, ago old.
-func ip(service string, ago time.Duration) *object {
-	o := &object{managedBy: v1alpha1.ManagedByAPIServer, family: "IPv4", created: now.Add(-ago)}
-	if service != "" {
-		o.service = types.NamespacedName{Namespace: "ns", Name: service}
+func ip(service string, ago time.Duration) *networkingv1.IPAddress {
+	o := upstream.NewIPAddress(netip.MustParseAddr("10.0.0.5"), types.NamespacedName{Namespace: "ns", Name: service})
+	o.CreationTimestamp = metav1.NewTime(now.Add(-ago))
+	if service == "" {
+		o.Spec.ParentRef = nil
 	}
 	return o
 }
 
-func managedBy(o *object, manager string) *object { o.managedBy = manager; return o }
+func labelled(o *networkingv1.IPAddress, label, value string) *networkingv1.IPAddress {
+	o.Labels[label] = value
+	return o
+}
 
-func deleting(o *object) *object { o.deleting = true; return o }
+func managed(o *networkingv1.IPAddress, manager string) *networkingv1.IPAddress {
+	return labelled(o, networkingv1.LabelManagedBy, manager)
+}
+
+func deleting(o *networkingv1.IPAddress) *networkingv1.IPAddress {
+	o.DeletionTimestamp = &metav1.Time{Time: now}
+	return o
+}
 
 func TestDecide(t *testing.T) {
-	parent := func(c claim) *claim { return &c }
-	notHolding := func(name string, ago time.Duration) *claim { c := held(name, ago); c.holds = false; return &c }
-	external := notHolding("a", time.Hour)
-	external.externalName = true
+	external := held("a", time.Hour)
+	external.Spec.Type = corev1.ServiceTypeExternalName
 	a, b := held("a", time.Hour), held("b", time.Minute)
 
 	for name, tc := range map[string]struct {
@@ -48,37 +64,37 @@ func TestDecide(t *testing.T) {
 		wantLosers string
 	}{
 		"nothing there":                   {in: inputs{}},
-		"the relation holds":              {in: inputs{object: ip("a", 0), claims: []claim{a}, parent: &a, offered: true}},
-		"missing":                         {in: inputs{claims: []claim{a}, offered: true}, wantDrift: drift.Missing, wantDo: create},
-		"missing, two want it":            {in: inputs{claims: []claim{a, b}, offered: true}, wantDrift: drift.Missing, wantDo: create, wantLosers: "b"},
-		"missing outside of every range":  {in: inputs{claims: []claim{a}}},
-		"bitmap mode: not written yet":    {in: inputs{claims: []claim{a}, offered: true, bitmap: true}, wantDo: create},
+		"the relation holds":              {in: inputs{object: ip("a", 0), claims: services{a}, parent: a, offered: true}},
+		"missing":                         {in: inputs{claims: services{a}, offered: true}, wantDrift: drift.Missing, wantDo: create},
+		"missing, two want it":            {in: inputs{claims: services{a, b}, offered: true}, wantDrift: drift.Missing, wantDo: create, wantLosers: "b"},
+		"missing outside of every range":  {in: inputs{claims: services{a}}},
+		"bitmap mode: not written yet":    {in: inputs{claims: services{a}, offered: true, bitmap: true}, wantDo: create},
 		"bitmap mode: released":           {in: inputs{object: ip("a", 0), bitmap: true}, wantDo: remove},
 		"bitmap mode: ExternalName now":   {in: inputs{object: ip("a", 0), parent: external, bitmap: true}, wantDo: remove},
-		"bitmap mode: changed hands":      {in: inputs{object: ip("gone", 0), claims: []claim{a}, offered: true, bitmap: true}, wantDo: replace},
-		"bitmap mode: of another's kind":  {in: inputs{object: managedBy(ip("gone", 0), ""), claims: []claim{a}, offered: true, bitmap: true}, wantDrift: drift.WrongParent, wantDo: replace},
+		"bitmap mode: changed hands":      {in: inputs{object: ip("gone", 0), claims: services{a}, offered: true, bitmap: true}, wantDo: replace},
+		"bitmap mode: of another's kind":  {in: inputs{object: managed(ip("gone", 0), ""), claims: services{a}, offered: true, bitmap: true}, wantDrift: drift.WrongParent, wantDo: replace},
 		"orphan":                          {in: inputs{object: ip("gone", 61*time.Second)}, wantDrift: drift.Orphan, wantDo: remove},
 		"the Service may still come":      {in: inputs{object: ip("soon", 20*time.Second)}, wantAgain: 40 * time.Second},
-		"parent does not hold it":         {in: inputs{object: ip("a", time.Minute), parent: notHolding("a", time.Hour)}, wantDrift: drift.WrongParent, wantDo: remove},
-		"a creation being taken back":     {in: inputs{object: ip("a", 2*time.Second), parent: notHolding("a", time.Hour)}, wantAgain: 3 * time.Second},
-		"older than its parent: no grace": {in: inputs{object: ip("a", 2*time.Second), parent: notHolding("a", time.Second)}, wantDrift: drift.WrongParent, wantDo: remove},
+		"parent does not hold it":         {in: inputs{object: ip("a", time.Minute), parent: held("a", time.Hour)}, wantDrift: drift.WrongParent, wantDo: remove},
+		"a creation being taken back":     {in: inputs{object: ip("a", 2*time.Second), parent: held("a", time.Hour)}, wantAgain: 3 * time.Second},
+		"older than its parent: no grace": {in: inputs{object: ip("a", 2*time.Second), parent: held("a", time.Second)}, wantDrift: drift.WrongParent, wantDo: remove},
 		"ExternalName becoming ClusterIP": {in: inputs{object: ip("a", 20*time.Second), parent: external}, wantAgain: 40 * time.Second},
 		"ExternalName for good":           {in: inputs{object: ip("a", time.Hour), parent: external}, wantDrift: drift.WrongParent, wantDo: remove},
 		"parent is no Service":            {in: inputs{object: ip("", 0)}, wantDrift: drift.WrongParent, wantDo: remove},
-		"parent is no Service, held":      {in: inputs{object: ip("", 0), claims: []claim{a}}, wantDrift: drift.WrongParent, wantDo: replace},
-		"names another Service":           {in: inputs{object: ip("b", 0), claims: []claim{a}, parent: notHolding("b", 0)}, wantDrift: drift.WrongParent, wantDo: replace},
-		"family label lost":               {in: inputs{object: &object{managedBy: v1alpha1.ManagedByAPIServer, service: a.name}, claims: []claim{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
-		"manager label lost":              {in: inputs{object: managedBy(ip("a", 0), ""), claims: []claim{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
-		"manager label replaced":          {in: inputs{object: managedBy(ip("a", 0), "x"), claims: []claim{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
-		"duplicate, the older is named":   {in: inputs{object: ip("a", 0), claims: []claim{a, b}, parent: parent(a)}, wantDrift: drift.Duplicate, wantDo: leave, wantLosers: "b"},
-		"duplicate, the younger is named": {in: inputs{object: ip("b", 0), claims: []claim{a, b}, parent: parent(b)}, wantDrift: drift.Duplicate, wantDo: replace, wantLosers: "b"},
-		"duplicate without labels":        {in: inputs{object: managedBy(ip("a", 0), ""), claims: []claim{a, b}}, wantDrift: drift.Duplicate, wantDo: relabel, wantLosers: "b"},
+		"parent is no Service, held":      {in: inputs{object: ip("", 0), claims: services{a}}, wantDrift: drift.WrongParent, wantDo: replace},
+		"names another Service":           {in: inputs{object: ip("b", 0), claims: services{a}, parent: held("b", 0)}, wantDrift: drift.WrongParent, wantDo: replace},
+		"family label lost":               {in: inputs{object: labelled(ip("a", 0), networkingv1.LabelIPAddressFamily, ""), claims: services{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
+		"manager label lost":              {in: inputs{object: managed(ip("a", 0), ""), claims: services{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
+		"manager label replaced":          {in: inputs{object: managed(ip("a", 0), "x"), claims: services{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
+		"duplicate, the older is named":   {in: inputs{object: ip("a", 0), claims: services{a, b}, parent: a}, wantDrift: drift.Duplicate, wantDo: leave, wantLosers: "b"},
+		"duplicate, the younger is named": {in: inputs{object: ip("b", 0), claims: services{a, b}, parent: b}, wantDrift: drift.Duplicate, wantDo: replace, wantLosers: "b"},
+		"duplicate without labels":        {in: inputs{object: managed(ip("a", 0), ""), claims: services{a, b}}, wantDrift: drift.Duplicate, wantDo: relabel, wantLosers: "b"},
 		"orphan held by a finalizer":      {in: inputs{object: deleting(ip("gone", time.Hour))}},
-		"wrong and held by a finalizer":   {in: inputs{object: deleting(ip("b", 0)), claims: []claim{a}}},
-		"foreign, nobody's business":      {in: inputs{object: managedBy(ip("", time.Hour), "x")}},
-		"foreign without label":           {in: inputs{object: managedBy(ip("gone", time.Hour), "")}},
-		"our reservation":                 {in: inputs{object: managedBy(ip("", time.Hour), v1alpha1.ManagedByOperator)}},
-		"foreign on a held address":       {in: inputs{object: managedBy(ip("", 0), "x"), claims: []claim{a, b}}, wantDrift: drift.WrongParent, wantDo: leave, wantLosers: "b"},
+		"wrong and held by a finalizer":   {in: inputs{object: deleting(ip("b", 0)), claims: services{a}}},
+		"foreign, nobody's business":      {in: inputs{object: managed(ip("", time.Hour), "x")}},
+		"foreign without label":           {in: inputs{object: managed(ip("gone", time.Hour), "")}},
+		"our reservation":                 {in: inputs{object: managed(ip("", time.Hour), v1alpha1.ManagedByOperator)}},
+		"foreign on a held address":       {in: inputs{object: managed(ip("", 0), "x"), claims: services{a, b}}, wantDrift: drift.WrongParent, wantDo: leave, wantLosers: "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.in.now, tc.in.address = now, netip.MustParseAddr("10.0.0.5")
@@ -88,7 +104,7 @@ func TestDecide(t *testing.T) {
 			}
 			var losers []string
 			for _, l := range got.losers {
-				losers = append(losers, l.name.Name)
+				losers = append(losers, l.Name)
 			}
 			if strings.Join(losers, ",") != tc.wantLosers {
 				t.Errorf("told %v, want %q", losers, tc.wantLosers)
@@ -103,11 +119,11 @@ func TestDecide(t *testing.T) {
 // In the IPv6 twin of an address only the family label differs.
 func TestDecideKnowsTheFamily(t *testing.T) {
 	a := held("a", time.Hour)
-	in := inputs{now: now, address: netip.MustParseAddr("fd00::5"), object: ip("a", 0), claims: []claim{a}}
+	in := inputs{now: now, address: netip.MustParseAddr("fd00::5"), object: ip("a", 0), claims: services{a}}
 	if got := decide(in); got.do != relabel {
 		t.Errorf("an IPv6 address labelled IPv4 gets action %d, want relabel", got.do)
 	}
-	in.object.family = "IPv6"
+	labelled(in.object, networkingv1.LabelIPAddressFamily, "IPv6")
 	if got := decide(in); got.do != leave || got.drift != drift.None {
 		t.Errorf("a right label gets %+v", got)
 	}
@@ -115,9 +131,9 @@ func TestDecideKnowsTheFamily(t *testing.T) {
 
 func TestTheOlderClaimIsRight(t *testing.T) {
 	young, old, twin := held("a", time.Minute), held("c", time.Hour), held("b", time.Hour)
-	claims := []claim{young, old, twin}
-	sortClaims(claims)
-	if got := claims[0].name.Name + claims[1].name.Name + claims[2].name.Name; got != "bca" {
+	claims := services{young, old, twin}
+	slices.SortFunc(claims, byRight)
+	if got := claims[0].Name + claims[1].Name + claims[2].Name; got != "bca" {
 		t.Errorf("order of right is %s, want bca: by age, then by name", got)
 	}
 }
@@ -129,7 +145,7 @@ func TestAMissingIPAddressOfAnOlderServiceIsConfirmedSooner(t *testing.T) {
 		-time.Second: confirmCreated, time.Second: confirmCreated, settled: confirmDeleted, time.Hour: confirmDeleted,
 	} {
 		for _, address := range []string{"10.0.0.5", "fd00::5"} {
-			in := inputs{now: now, address: netip.MustParseAddr(address), claims: []claim{held("a", age), held("b", 0)}, offered: true}
+			in := inputs{now: now, address: netip.MustParseAddr(address), claims: services{held("a", age), held("b", 0)}, offered: true}
 			if got := decide(in); got.drift != drift.Missing || got.confirm != want {
 				t.Errorf("%s of a Service that is %v old: %q is confirmed after %v, want %v", address, age, got.drift, got.confirm, want)
 			}

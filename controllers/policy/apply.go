@@ -5,89 +5,62 @@ import (
 	"fmt"
 	"time"
 
-	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
-	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
-// inFlight is when an address is looked at again that is in flight. The address index wakes the controller when that ends, too.
-const inFlight = 2 * time.Second
-
-// apply carries out a decision, unless somebody is being handed the address just now. It goes first: it has waited for a Service.
-func (k *Keeper) apply(ctx context.Context, w world, v verdict) (reconcile.Result, error) {
-	if v.do == relabel {
-		return reconcile.Result{RequeueAfter: v.again}, k.relabel(ctx, w, v.want)
-	}
-	if !k.Index.BeginWrite(w.address) {
-		return reconcile.Result{RequeueAfter: inFlight}, nil
-	}
-	made, gone, err := k.write(ctx, w, v)
-	k.Index.EndWrite(w.address, made, gone)
-	return reconcile.Result{RequeueAfter: v.again}, err
+// eventReasons are the reasons of the events that announce a condition which turned bad.
+var eventReasons = map[string]string{
+	v1alpha1.PolicyAccepted:    "ServiceCIDRPolicyInvalid",
+	v1alpha1.PolicyConflicting: "ServiceCIDRPolicyConflicting",
+	v1alpha1.PolicyProgrammed:  "ServiceCIDRPolicyNotProgrammed",
 }
 
-// write deletes what has to go and creates what has to come. It returns the IPAddress that was created and the UID of the one that was deleted.
-func (k *Keeper) write(ctx context.Context, w world, v verdict) (made *networkingv1.IPAddress, gone types.UID, err error) {
-	if v.do != create {
-		if removed, err := k.remove(ctx, w); err != nil || !removed {
-			return nil, "", err
-		}
-		gone = w.object.uid
+// publish applies the status if it says something new, and tells of conditions that turned bad. What can wait is put off: then it returns
+// when to look again.
+func (r *Reconciler) publish(
+	ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, want v1alpha1.ServiceCIDRPolicyStatus, last *turn,
+) (again time.Duration, err error) {
+	now := r.Clock.Now()
+	want.Conditions = timed(o.Status.Conditions, want.Conditions, metav1.NewTime(now))
+	if write, wait := due(o.Status, want, now.Sub(last.wrote)); !write {
+		return wait, nil
 	}
-	if v.do != remove {
-		made, err = k.create(ctx, w, v.want)
+	if err := r.writes.Wait(ctx); err != nil {
+		return 0, err
 	}
-	return made, gone, err
-}
-
-// create asks the API server for the address. A name that is taken is somebody else's success: the informer will tell.
-func (k *Keeper) create(ctx context.Context, w world, want *wish) (*networkingv1.IPAddress, error) {
-	ip := want.ipAddress(w.address)
-	switch err := k.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerPolicy)); {
-	case apierrors.IsAlreadyExists(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("creating IPAddress %s for ServiceCIDRPolicy %s: %w", w.address, want.owner.name, err)
-	}
-	log.FromContext(ctx).V(1).Info("Kept an address", "purpose", ip.Labels[v1alpha1.LabelPurpose], "policy", want.owner.name)
-	return ip, nil
-}
-
-// remove deletes the very object that was judged, and reports whether it did. One that is gone, or another one by now, was taken away by
-// a replica that hands the address out: what comes next is not ours to say.
-func (k *Keeper) remove(ctx context.Context, w world) (removed bool, err error) {
-	ip := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: w.address.String()}}
-	switch err := k.Client.Delete(ctx, ip, client.Preconditions{UID: &w.object.uid}); {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("deleting IPAddress %s: %w", w.address, err)
-	}
-	log.FromContext(ctx).V(1).Info("Let an address go", "purpose", w.object.purpose(), "policy", w.object.policy)
-	return true, nil
-}
-
-// relabel is a server-side apply: it leaves no moment in which the address is free. The UID keeps it from bringing an object back that
-// went in the meantime.
-func (k *Keeper) relabel(ctx context.Context, w world, want *wish) error {
-	ip := networkingv1ac.IPAddress(w.address.String()).WithAPIVersion(k.APIVersion).WithUID(w.object.uid).
-		WithLabels(want.labels).WithAnnotations(want.annotations).
-		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind(policyKind).
-			WithName(want.owner.name).WithUID(want.owner.uid))
-	err := k.Client.Apply(ctx, ip, client.FieldOwner(v1alpha1.ManagerPolicy), client.ForceOwnership)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
+	apply, err := applied(o, want)
 	if err != nil {
-		return fmt.Errorf("labelling IPAddress %s: %w", w.address, err)
+		return 0, err
 	}
-	return nil
+	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(v1alpha1.ManagerPolicy), client.ForceOwnership)
+	if err != nil {
+		return 0, err
+	}
+	last.wrote = now
+	for _, c := range turnedBad(o.Status.Conditions, want.Conditions) {
+		r.Events.Eventf(o, nil, corev1.EventTypeWarning, eventReasons[c.Type], "Program", "%s", wording.Cut(c.Message, wording.NoteLimit))
+	}
+	return 0, nil
+}
+
+// applied is the body of the apply. Refusals are left out, so that they stay the admission replicas'. The UID keeps it from a policy of
+// the same name that was created since.
+func applied(o *v1alpha1.ServiceCIDRPolicy, want v1alpha1.ServiceCIDRPolicyStatus) (*unstructured.Unstructured, error) {
+	want.Refusals = nil
+	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&want)
+	if err != nil {
+		return nil, fmt.Errorf("converting a status: %w", err)
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "ServiceCIDRPolicy",
+		"metadata": map[string]any{"name": o.Name, "uid": string(o.UID)},
+		"status":   status,
+	}}, nil
 }

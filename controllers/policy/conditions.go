@@ -27,73 +27,74 @@ const (
 )
 
 // conditions returns those of a policy. Times are the caller's to add.
-func conditions(s sight) []metav1.Condition {
-	out := []metav1.Condition{accepted(s), conflicting(s), programmed(s)}
+func conditions(in inputs) []metav1.Condition {
+	out := []metav1.Condition{accepted(in), conflicting(in), programmed(in)}
 	for i := range out {
-		out[i].ObservedGeneration = s.generation
+		out[i].ObservedGeneration, out[i].Message = in.generation, wording.Cut(out[i].Message, messageLimit)
 	}
 	return out
 }
 
-func accepted(s sight) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionTrue, Reason: reasonValid,
-		Message: "The policy can be followed."}
-	switch {
-	case len(s.policy.Invalid) > 0:
-		c.Status, c.Reason = metav1.ConditionFalse, reasonInvalid
-		c.Message = sentence(listed(s.policy.Invalid, "; ") + ". Correct this in the spec; until then what is wrong is left out.")
-	case !s.asks:
-		c.Message = "The policy names no ServiceCIDRs: it steers no Service, and keeps its reservations."
-	}
-	return c
+func say(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
-func conflicting(s sight) metav1.Condition {
-	if len(s.policy.Conflicts) == 0 {
-		return metav1.Condition{Type: v1alpha1.PolicyConflicting, Status: metav1.ConditionFalse, Reason: reasonNoConflict,
-			Message: "No other policy wants the same."}
+func accepted(in inputs) metav1.Condition {
+	switch {
+	case len(in.policy.Invalid) > 0:
+		return say(v1alpha1.PolicyAccepted, metav1.ConditionFalse, reasonInvalid,
+			listed(in.policy.Invalid, "; ")+". Correct this in the spec; until then what is wrong is left out.")
+	case !in.asks:
+		return say(v1alpha1.PolicyAccepted, metav1.ConditionTrue, reasonValid,
+			"The policy names no ServiceCIDRs: it steers no Service, and keeps its reservations.")
+	default:
+		return say(v1alpha1.PolicyAccepted, metav1.ConditionTrue, reasonValid, "The policy can be followed.")
 	}
-	return metav1.Condition{Type: v1alpha1.PolicyConflicting, Status: metav1.ConditionTrue, Reason: reasonOutranked,
-		Message: sentence(listed(s.policy.Conflicts, "; ") + ". Change one of the policies, or the order of their priorities.")}
+}
+
+func conflicting(in inputs) metav1.Condition {
+	if len(in.policy.Conflicts) == 0 {
+		return say(v1alpha1.PolicyConflicting, metav1.ConditionFalse, reasonNoConflict, "No other policy wants the same.")
+	}
+	return say(v1alpha1.PolicyConflicting, metav1.ConditionTrue, reasonOutranked,
+		listed(in.policy.Conflicts, "; ")+". Change one of the policies, or the order of their priorities.")
 }
 
 // programmed says what is still missing, the first thing first: its reason is the condition's.
-func programmed(s sight) metav1.Condition {
+func programmed(in inputs) metav1.Condition {
 	var reasons, texts []string
 	add := func(reason, text string) { reasons, texts = append(reasons, reason), append(texts, text) }
-	if names := s.policy.Missing; len(names) > 0 {
+	if names := in.policy.Missing; len(names) > 0 {
 		add(reasonMissing, objects(names, "does not exist", "do not exist")+
 			"; create what is missing, or take it out of spec.serviceCIDRs.")
 	}
-	if names := s.policy.Deleting; len(names) > 0 {
+	if names := in.policy.Deleting; len(names) > 0 {
 		add(reasonDeleting, objects(names, "is being deleted, and gives out no address any more",
 			"are being deleted, and give out no addresses any more")+"; give the policy another range.")
 	}
-	if names := s.policy.Unready; len(names) > 0 {
+	if names := in.policy.Unready; len(names) > 0 {
 		add(reasonUnready, objects(names, "is not ready yet", "are not ready yet")+"; see the condition Ready there.")
 	}
-	if s.asks && len(s.ranges) == 0 && len(texts) == 0 {
-		add(reasonNoRange, noRange(s))
+	if in.asks && len(in.ranges) == 0 && len(texts) == 0 {
+		add(reasonNoRange, noRange(in))
 	}
-	if s.absent > 0 {
-		add(notReserved(s))
+	if in.absent > 0 {
+		add(notReserved(in))
 	}
 	if len(texts) == 0 {
-		return metav1.Condition{Type: v1alpha1.PolicyProgrammed, Status: metav1.ConditionTrue, Reason: reasonProgrammed,
-			Message: "The ranges are ready, and the reservations are in place."}
+		return say(v1alpha1.PolicyProgrammed, metav1.ConditionTrue, reasonProgrammed, "The ranges are ready, and the reservations are in place.")
 	}
-	return metav1.Condition{Type: v1alpha1.PolicyProgrammed, Status: metav1.ConditionFalse, Reason: reasons[0],
-		Message: strings.Join(texts, " ")}
+	return say(v1alpha1.PolicyProgrammed, metav1.ConditionFalse, reasons[0], strings.Join(texts, " "))
 }
 
 // noRange says why a policy that asks for ranges has none, although all that it names are there.
-func noRange(s sight) string {
+func noRange(in inputs) string {
 	switch {
-	case len(s.policy.Conflicts) > 0:
+	case len(in.policy.Conflicts) > 0:
 		return "The policy has no range left; see the condition Conflicting."
-	case len(s.policy.Invalid) > 0:
+	case len(in.policy.Invalid) > 0:
 		return "The policy has no range; see the condition Accepted."
-	case s.selects:
+	case in.selects:
 		return "No ServiceCIDR has the labels of spec.serviceCIDRSelector; label one, or correct the selector."
 	default:
 		return "The ServiceCIDRs of the policy have no usable range."
@@ -101,21 +102,21 @@ func noRange(s sight) string {
 }
 
 // notReserved counts the reserved addresses that are not in place, and names the first.
-func notReserved(s sight) (reason, text string) {
+func notReserved(in inputs) (reason, text string) {
 	var shown []string
-	for _, one := range s.first {
+	for _, one := range in.first {
 		why := one.why
 		if why == "" {
 			why = "it is being written"
 		}
 		shown = append(shown, fmt.Sprintf("%s of %s (%s)", one.address, one.reservation, why))
 	}
-	if more := s.absent - len(shown); more > 0 {
+	if more := in.absent - len(shown); more > 0 {
 		shown = append(shown, fmt.Sprintf("and %d more", more))
 	}
 	text = fmt.Sprintf("%d of %d reserved addresses %s not in place: %s.",
-		s.absent, s.reserved, plural(s.absent, "is", "are"), strings.Join(shown, ", "))
-	if s.absent == s.pending {
+		in.absent, in.reserved, plural(in.absent, "is", "are"), strings.Join(shown, ", "))
+	if in.absent == in.pending {
 		return reasonNotYetWritten, text
 	}
 	return reasonNotReserved, text + " An address is kept as soon as nobody has it any more."
@@ -138,14 +139,11 @@ func objects(names []string, one, many string) string {
 
 // listed joins the first items and says how many there are beyond them.
 func listed(items []string, by string) string {
-	if len(items) <= itemsShown {
-		return strings.Join(items, by)
+	if more := len(items) - itemsShown; more > 0 {
+		items = append(slices.Clone(items[:itemsShown]), fmt.Sprintf("and %d more", more))
 	}
-	return strings.Join(slices.Concat(items[:itemsShown], []string{fmt.Sprintf("and %d more", len(items)-itemsShown)}), by)
+	return strings.Join(items, by)
 }
-
-// sentence cuts what is too long.
-func sentence(words string) string { return wording.Cut(words, messageLimit) }
 
 func plural(n int, one, many string) string {
 	if n == 1 {

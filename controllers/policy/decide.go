@@ -1,88 +1,177 @@
 package policy
 
 import (
+	"math"
+	"net/netip"
+	"slices"
 	"time"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-const (
-	// settle is how long a freed address cools in memory alone: a Service that is deleted and created anew takes it back without a
-	// write on our side.
-	settle = time.Second
-	// skew is how far the clocks of two replicas may be apart. A replica by whose clock an IPAddress goes before its time is up would think that the
-	// address is being handed out.
-	skew = 500 * time.Millisecond
-	// unknownFor is how long an IPAddress of ours with an unknown purpose is left alone. Another version of the operator may use it for a moment.
-	unknownFor = 30 * time.Second
-)
-
-// action is what becomes of an IPAddress.
-type action int
-
-const (
-	leave   action = iota
-	create         // write it
-	remove         // delete it
-	replace        // delete it and write it anew
-	relabel        // write labels, annotations and owner back
-)
-
-// verdict is the decision: what to do about an address.
-type verdict struct {
-	do action
-	// want is what should be there after create, replace and relabel.
-	want *wish
-	// again asks for another look later, when a time is over.
-	again time.Duration
+// inputs is everything that is known about one policy. status reads nothing else.
+type inputs struct {
+	generation int64
+	policy     *steering.Policy
+	// asks: the policy asks for ranges; selects: by their labels.
+	asks, selects bool
+	ranges        []rangeUse
+	// reserved is how many addresses the policy reserves, absent how many of these are not in place, pending how many of the absent
+	// have nobody in their way. first are the first of the absent.
+	reserved, absent, pending int
+	first                     []absentee
 }
 
-// decide says what to do about one address.
-func decide(w world) verdict {
-	want, again := wanted(w)
-	switch {
-	case w.object == nil && want == nil:
-		return verdict{again: again}
-	case w.object == nil:
-		return verdict{do: create, want: want, again: again}
-	case w.object.deleting, w.object.kind == alien:
-		return verdict{} // not ours to change; when it goes we are told
-	case w.object.unknown() && w.now.Sub(w.object.created) < unknownFor:
-		return verdict{again: unknownFor - w.now.Sub(w.object.created)}
-	case want == nil:
-		return verdict{do: remove, again: again}
-	default:
-		return verdict{do: want.differs(w.object), want: want, again: again}
+// rangeUse is the use of a range of the policy.
+type rangeUse struct {
+	steering.PolicyRange
+	static, dynamic bandUse
+}
+
+// bandUse is the use of one band. ours is how many of its reserved addresses are those of reservations.
+type bandUse struct {
+	allocator.Usage
+	ours uint64
+}
+
+// absentee is a reserved address that is not in place.
+type absentee struct {
+	address     netip.Addr
+	reservation string
+	// why says who has it; empty when nobody has and it is only a matter of time.
+	why string
+}
+
+// namesShown is how many absentees a condition names.
+const namesShown = 3
+
+// addAbsent counts an absentee, and shows the first. It prefers those that somebody has: the others come by themselves.
+func (in *inputs) addAbsent(one absentee) {
+	in.absent++
+	if one.why == "" {
+		in.pending++
 	}
-}
-
-// wanted is the IPAddress that should stand at the address, nil for none, and when that may change by itself. A reservation comes
-// before a cool-down. It stays while its range is being deleted, and holds it, for somebody has asked for it; an address that
-// merely cools holds nobody up.
-func wanted(w world) (want *wish, again time.Duration) {
-	switch {
-	case w.claimed:
-		return nil, 0
-	case w.reservation != nil:
-		if w.offered || (w.covered && w.reserves()) {
-			want = reserve(w.address, *w.reservation)
+	if len(in.first) == namesShown && one.why != "" {
+		if i := slices.IndexFunc(in.first, func(a absentee) bool { return a.why == "" }); i >= 0 {
+			in.first = slices.Delete(in.first, i, i+1)
 		}
-		return want, 0
-	case w.rest == nil || !w.offered || w.coolDown <= 0:
-		return nil, 0
-	default:
-		return wantedRest(w, *w.rest)
+	}
+	if len(in.first) < namesShown {
+		in.first = append(in.first, one)
 	}
 }
 
-func wantedRest(w world, rest addressindex.CoolDown) (want *wish, again time.Duration) {
-	age := w.now.Sub(rest.Released)
-	switch over := w.coolDown; {
-	case w.object == nil && age < settle:
-		return nil, settle - age
-	case w.object == nil && age >= over, age >= over+skew:
-		return nil, 0
-	default:
-		return cool(w.address, rest, w.cooler), over + skew - age
+// status is the status that a policy should have: without refusals, which are not ours, and without times.
+func status(in inputs) v1alpha1.ServiceCIDRPolicyStatus {
+	out := v1alpha1.ServiceCIDRPolicyStatus{ObservedGeneration: in.generation, Conditions: conditions(in)}
+	counted := map[netip.Prefix]bool{}
+	for _, r := range in.ranges {
+		prefix := r.Range.Prefix()
+		one := v1alpha1.PolicyRange{CIDR: prefix.String(), ServiceCIDR: r.ServiceCIDR, Static: r.static.status(), Dynamic: r.dynamic.status()}
+		out.Ranges = append(out.Ranges, one)
+		if !counted[prefix] { // two ServiceCIDRs may offer the same range
+			counted[prefix] = true
+			out.Summary.Ranges++
+			addTo(&out.Summary.BandStatus, one.Static)
+			addTo(&out.Summary.BandStatus, one.Dynamic)
+		}
 	}
+	return out
+}
+
+// status counts as users see it: what other managers reserve is in use, what our reservations keep is not.
+func (u bandUse) status() v1alpha1.BandStatus {
+	ours := min(u.ours, u.Reserved)
+	capped := func(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+	return v1alpha1.BandStatus{
+		Size: capped(u.Size), Used: capped(u.Allocated + u.Reserved - ours), Free: capped(u.Free),
+		Cooling: capped(u.Cooling), Reserved: capped(ours),
+	}
+}
+
+// addTo adds numbers that are not negative, and stops at the largest.
+func addTo(sum *v1alpha1.BandStatus, b v1alpha1.BandStatus) {
+	plus := func(to *int64, n int64) { *to += min(n, math.MaxInt64-*to) }
+	plus(&sum.Size, b.Size)
+	plus(&sum.Used, b.Used)
+	plus(&sum.Free, b.Free)
+	plus(&sum.Cooling, b.Cooling)
+	plus(&sum.Reserved, b.Reserved)
+}
+
+// due reports whether a status is to be written, or how much later: what lacks nothing but counts waits since the last write.
+func due(have, want v1alpha1.ServiceCIDRPolicyStatus, sinceWritten time.Duration) (write bool, wait time.Duration) {
+	switch {
+	case says(have, want):
+		return false, 0
+	case canWait(have, want) && sinceWritten < countsEvery:
+		return false, countsEvery - sinceWritten
+	default:
+		return true, 0
+	}
+}
+
+// timed keeps the time of the last transition as long as there was none.
+func timed(before, want []metav1.Condition, now metav1.Time) []metav1.Condition {
+	out := slices.Clone(want)
+	for i, c := range out {
+		out[i].LastTransitionTime = now
+		if was := meta.FindStatusCondition(before, c.Type); was != nil && was.Status == c.Status {
+			out[i].LastTransitionTime = was.LastTransitionTime
+		}
+	}
+	return out
+}
+
+// says reports whether a status has all that is wanted, whatever else it has.
+func says(have, want v1alpha1.ServiceCIDRPolicyStatus) bool {
+	return have.Summary == want.Summary && equality.Semantic.DeepEqual(have.Ranges, want.Ranges) && judges(have, want)
+}
+
+// judges reports whether a status has the conditions that are wanted.
+func judges(have, want v1alpha1.ServiceCIDRPolicyStatus) bool {
+	return have.ObservedGeneration == want.ObservedGeneration &&
+		!slices.ContainsFunc(want.Conditions, func(c metav1.Condition) bool {
+			was := meta.FindStatusCondition(have.Conditions, c.Type)
+			return was == nil || !equality.Semantic.DeepEqual(*was, c)
+		})
+}
+
+// canWait reports whether a status that is not what is wanted lacks nothing but counts, none of which came from nothing or went to it.
+func canWait(have, want v1alpha1.ServiceCIDRPolicyStatus) bool {
+	return judges(have, want) && slices.EqualFunc(have.Ranges, want.Ranges, func(a, b v1alpha1.PolicyRange) bool {
+		return a.CIDR == b.CIDR && a.ServiceCIDR == b.ServiceCIDR && present(a) == present(b)
+	})
+}
+
+// present says which kinds of addresses there are in a range: free, cooling, reserved.
+func present(r v1alpha1.PolicyRange) [3]bool {
+	return [3]bool{
+		r.Static.Free > 0 || r.Dynamic.Free > 0,
+		r.Static.Cooling > 0 || r.Dynamic.Cooling > 0,
+		r.Static.Reserved > 0 || r.Dynamic.Reserved > 0,
+	}
+}
+
+// turnedBad returns the conditions that say now what is wrong and said something else before.
+func turnedBad(before, now []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(now), func(c metav1.Condition) bool {
+		was := meta.FindStatusCondition(before, c.Type)
+		return !bad(c) || (was != nil && bad(*was) && was.Reason == c.Reason)
+	})
+}
+
+// bad reports whether somebody has to do something. What is on its way, a new range or a reservation that is being written, is nothing
+// to warn of.
+func bad(c metav1.Condition) bool {
+	if c.Type == v1alpha1.PolicyConflicting {
+		return c.Status == metav1.ConditionTrue
+	}
+	return c.Status == metav1.ConditionFalse && c.Reason != reasonUnready && c.Reason != reasonNotYetWritten
 }

@@ -1,297 +1,165 @@
 package policy
 
 import (
+	"math"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-var (
-	now  = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	shop = types.NamespacedName{Namespace: "ns", Name: "shop"}
-)
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// families are the address of the tests in both; each table runs for both.
-var families = map[string]netip.Addr{"IPv4": netip.MustParseAddr("10.0.0.5"), "IPv6": netip.MustParseAddr("fd00::5")}
+func TestCounts(t *testing.T) {
+	four, six := aRange("10.0.0.0/24", 100), aRange("fd00::/64", 7)
+	four.static = bandUse{Usage: allocator.Usage{Size: 16, Allocated: 2, Reserved: 5, Cooling: 3, Free: 6}, ours: 4}
+	same := aRange("10.0.0.0/24", 100)
+	same.static, same.ServiceCIDR = four.static, "b"
 
-// reservedBy is the reservation of an address by a policy, whose UID is its name.
-func reservedBy(policy string) func(netip.Addr) *steering.Reservation {
-	return func(a netip.Addr) *steering.Reservation {
-		return &steering.Reservation{Policy: policy, PolicyUID: types.UID(policy), Name: "front", Span: allocator.Span{First: a, Last: a}, For: shop}
+	got := status(inputs{generation: 2, policy: &steering.Policy{}, ranges: []rangeUse{four, same, six}})
+	static := v1alpha1.BandStatus{Size: 16, Used: 3, Free: 6, Cooling: 3, Reserved: 4}
+	dynamic := v1alpha1.BandStatus{Size: 238, Used: 100, Free: 138}
+	want := v1alpha1.ServiceCIDRPolicyStatus{
+		ObservedGeneration: 2,
+		Summary: v1alpha1.PolicySummary{Ranges: 2, BandStatus: v1alpha1.BandStatus{
+			Size: math.MaxInt64, Used: 110, Free: math.MaxInt64, Cooling: 3, Reserved: 4,
+		}},
+		Ranges: []v1alpha1.PolicyRange{
+			{CIDR: "10.0.0.0/24", ServiceCIDR: "a", Static: static, Dynamic: dynamic},
+			{CIDR: "10.0.0.0/24", ServiceCIDR: "b", Static: static, Dynamic: dynamic},
+			{
+				CIDR: "fd00::/64", ServiceCIDR: "a", Static: v1alpha1.BandStatus{Size: 256, Free: 256},
+				Dynamic: v1alpha1.BandStatus{Size: math.MaxInt64, Used: 7, Free: math.MaxInt64},
+			},
+		},
+	}
+	got.Conditions = nil
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// restsFor is an address that a Service gave back some time ago.
-func restsFor(ago time.Duration) *addressindex.CoolDown {
-	return &addressindex.CoolDown{Service: shop, Released: now.Add(-ago)}
-}
-
-// Labels and annotations are open to whoever may write them: a time after the creation of the object would let it rest for ever.
-func TestWhenACoolingObjectWasFreed(t *testing.T) {
+func TestWhichAbsenteesAreNamed(t *testing.T) {
 	for name, tc := range map[string]struct {
-		at   string
-		want time.Time
+		taken string // one letter for each address in order, t for those that somebody has
+		want  []string
 	}{
-		"a while before":                    {now.Add(-time.Hour).Format(time.RFC3339Nano), now.Add(-time.Hour)},
-		"in the same second":                {now.Add(900 * time.Millisecond).Format(time.RFC3339Nano), now.Add(900 * time.Millisecond)},
-		"a second later":                    {now.Add(time.Second).Format(time.RFC3339Nano), now},
-		"in a future that will not be here": {"2099-01-01T00:00:00Z", now},
-		"no time":                           {"yesterday", now},
-		"nothing":                           {"", now},
+		"the first":                      {"-----", []string{"10.0.0.0", "10.0.0.1", "10.0.0.2"}},
+		"those first that somebody has":  {"---t-ttt", []string{"10.0.0.3", "10.0.0.5", "10.0.0.6"}},
+		"some that somebody has, if any": {"-----t", []string{"10.0.0.1", "10.0.0.2", "10.0.0.5"}},
+		"fewer than there is room for":   {"t-", []string{"10.0.0.0", "10.0.0.1"}},
+		"the first that somebody has":    {"tttt", []string{"10.0.0.0", "10.0.0.1", "10.0.0.2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			annotations := map[string]string{v1alpha1.AnnotationReleased: tc.at, v1alpha1.AnnotationLastService: "ns/x"}
-			got := addressindex.ReadCoolDown(annotations, now)
-			if !got.Released.Equal(tc.want) || got.Service.String() != "ns/x" {
-				t.Errorf("freed at %v by %v, want %v", got.Released, got.Service, tc.want)
+			var in inputs
+			for i, c := range tc.taken {
+				one := absentee{address: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})}
+				if c == 't' {
+					one.why = "taken"
+				}
+				in.addAbsent(one)
+			}
+			var got []string
+			for _, one := range in.first {
+				got = append(got, one.address.String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// maker makes an IPAddress as it would be found.
-type maker func(netip.Addr) *networkingv1.IPAddress
-
-// reservation is the IPAddress that the Keeper writes for reservedBy(policy).
-func reservation(policy string) maker {
-	return func(a netip.Addr) *networkingv1.IPAddress {
-		return found(reserve(a, *reservedBy(policy)(a)).ipAddress(a))
+func TestWhichCountsWaitForTheNextWrite(t *testing.T) {
+	type bands struct{ static, dynamic v1alpha1.BandStatus }
+	some := v1alpha1.BandStatus{Size: 9, Used: 3, Free: 3, Cooling: 2, Reserved: 1}
+	without := func(change func(*v1alpha1.BandStatus)) v1alpha1.BandStatus {
+		b := some
+		change(&b)
+		return b
 	}
-}
-
-// cooling is the IPAddress that the Keeper writes for restsFor(ago).
-func cooling(policy string, ago time.Duration) maker {
-	return func(a netip.Addr) *networkingv1.IPAddress {
-		return found(cool(a, *restsFor(ago), owner{policy, types.UID(policy)}).ipAddress(a))
-	}
-}
-
-func found(ip *networkingv1.IPAddress) *networkingv1.IPAddress {
-	ip.UID, ip.CreationTimestamp = "u", metav1.NewTime(now)
-	return ip
-}
-
-// bare is an IPAddress of some manager with some parent.
-func bare(manager, purpose string, parent networkingv1.ParentReference, ago time.Duration) maker {
-	return func(a netip.Addr) *networkingv1.IPAddress {
-		ip := &networkingv1.IPAddress{Spec: networkingv1.IPAddressSpec{ParentRef: &parent}}
-		ip.Name, ip.UID, ip.CreationTimestamp = a.String(), "u", metav1.NewTime(now.Add(-ago))
-		ip.Labels = map[string]string{networkingv1.LabelManagedBy: manager, v1alpha1.LabelPurpose: purpose}
-		return ip
-	}
-}
-
-func (b maker) with(change func(*networkingv1.IPAddress)) maker {
-	return func(a netip.Addr) *networkingv1.IPAddress {
-		ip := b(a)
-		change(ip)
-		return ip
-	}
-}
-
-// without takes a label or an annotation away.
-func without(key string) func(*networkingv1.IPAddress) {
-	return func(ip *networkingv1.IPAddress) {
-		delete(ip.Labels, key)
-		delete(ip.Annotations, key)
-	}
-}
-
-func annotated(key, value string) func(*networkingv1.IPAddress) {
-	return func(ip *networkingv1.IPAddress) { ip.Annotations[key] = value }
-}
-
-func ownedBy(uids ...types.UID) func(*networkingv1.IPAddress) {
-	return func(ip *networkingv1.IPAddress) {
-		ip.OwnerReferences = nil
-		for _, uid := range uids {
-			ip.OwnerReferences = append(ip.OwnerReferences, metav1.OwnerReference{UID: uid})
-		}
-	}
-}
-
-func terminating(ip *networkingv1.IPAddress) {
-	ip.DeletionTimestamp = &metav1.Time{Time: now}
-}
-
-var (
-	ofService = networkingv1.ParentReference{Resource: "services", Namespace: "ns", Name: "shop"}
-	ofReplica = networkingv1.ParentReference{Group: v1alpha1.Prefix, Resource: "replicas", Name: "r1"}
-)
-
-func TestDecide(t *testing.T) {
-	ours := v1alpha1.ManagedByOperator
+	moved := v1alpha1.BandStatus{Size: 9, Used: 2, Free: 1, Cooling: 3, Reserved: 3}
+	full := without(func(b *v1alpha1.BandStatus) { b.Free, b.Used = 0, 6 })
 	for name, tc := range map[string]struct {
-		object      maker
-		reservation func(netip.Addr) *steering.Reservation
-		rest        *addressindex.CoolDown
-		coolDown    time.Duration
-		cooler      string // empty: p
-		claimed     bool
-		// gone: no ServiceCIDR has the address. closing: the only one that has it is being deleted.
-		gone, closing bool
-
-		wantDo      action
-		wantPurpose string // of what should be there
-		wantAgain   time.Duration
+		before, now bands
+		want        bool
 	}{
-		"nothing there, nothing wanted": {},
-		// reservations
-		"reserved and free":                                 {reservation: reservedBy("p"), wantDo: create, wantPurpose: "reservation"},
-		"reserved, a Service has it":                        {reservation: reservedBy("p"), claimed: true},
-		"reserved, the API server is handing it out":        {reservation: reservedBy("p"), object: bare(v1alpha1.ManagedByAPIServer, "", ofService, 0)},
-		"reserved, somebody else's":                         {reservation: reservedBy("p"), object: bare("x", "", ofService, 0)},
-		"reserved, an additional address":                   {reservation: reservedBy("p"), object: bare(ours, "additional", ofService, 0)},
-		"reserved and in place":                             {reservation: reservedBy("p"), object: reservation("p"), wantPurpose: "reservation"},
-		"reserved outside of every range":                   {reservation: reservedBy("p"), gone: true},
-		"reserved in a range that is being deleted":         {reservation: reservedBy("p"), closing: true},
-		"in place in a range that is being deleted":         {reservation: reservedBy("p"), object: reservation("p"), closing: true, wantPurpose: "reservation"},
-		"in place, the range is gone":                       {reservation: reservedBy("p"), object: reservation("p"), gone: true, wantDo: remove},
-		"in place, the policy is gone":                      {object: reservation("p"), wantDo: remove},
-		"in place, and a Service has the address":           {reservation: reservedBy("p"), object: reservation("p"), claimed: true, wantDo: remove},
-		"in place for another policy":                       {reservation: reservedBy("p"), object: reservation("q"), wantDo: replace, wantPurpose: "reservation"},
-		"in place for a policy of the same name before":     {reservation: reservedBy("p"), object: reservation("p").with(ownedBy("old")), wantDo: replace, wantPurpose: "reservation"},
-		"in place, both policies of this name own it":       {reservation: reservedBy("p"), object: reservation("p").with(ownedBy("p", "old")), wantDo: replace, wantPurpose: "reservation"},
-		"in place, the owner was taken off":                 {reservation: reservedBy("p"), object: reservation("p").with(ownedBy()), wantDo: relabel, wantPurpose: "reservation"},
-		"in place under another name":                       {reservation: reservedBy("p"), object: reservation("p").with(annotated(v1alpha1.AnnotationReservation, "old")), wantDo: relabel, wantPurpose: "reservation"},
-		"in place, the purpose was taken off":               {reservation: reservedBy("p"), object: reservation("p").with(without(v1alpha1.LabelPurpose)), wantDo: relabel, wantPurpose: "reservation"},
-		"in place, the manager was taken off":               {reservation: reservedBy("p"), object: reservation("p").with(without(networkingv1.LabelManagedBy)), wantDo: relabel, wantPurpose: "reservation"},
-		"in place, the family was taken off":                {reservation: reservedBy("p"), object: reservation("p").with(without(networkingv1.LabelIPAddressFamily)), wantDo: relabel, wantPurpose: "reservation"},
-		"not wanted, and the manager was taken off":         {object: reservation("p").with(without(networkingv1.LabelManagedBy)), wantDo: remove},
-		"in place, deleted, and held by a finalizer":        {reservation: reservedBy("p"), object: reservation("p").with(terminating)},
-		"labelled a reservation, with a Service for parent": {reservation: reservedBy("p"), object: bare(ours, "reservation", ofService, 0)},
-		"labelled as cooling, with a Service for parent":    {object: bare(ours, "cooling", ofService, time.Hour)},
-		// cool-down
-		"freed just now":                             {rest: restsFor(300 * time.Millisecond), coolDown: time.Hour, wantAgain: 700 * time.Millisecond},
-		"freed a second ago":                         {rest: restsFor(time.Second), coolDown: time.Hour, wantDo: create, wantPurpose: "cooling", wantAgain: time.Hour - time.Second + skew},
-		"freed, and had by a Service again":          {rest: restsFor(time.Minute), coolDown: time.Hour, claimed: true},
-		"freed without a cool-down":                  {rest: restsFor(time.Minute)},
-		"freed longer ago than it has to rest":       {rest: restsFor(time.Minute), coolDown: time.Minute},
-		"freed in a range that is being deleted":     {rest: restsFor(time.Minute), coolDown: time.Hour, closing: true},
-		"freed outside of every range":               {rest: restsFor(time.Minute), coolDown: time.Hour, gone: true},
-		"freed, and something unknown of ours":       {rest: restsFor(time.Minute), coolDown: time.Hour, object: bare(ours, "claim", ofReplica, 0), wantAgain: unknownFor},
-		"cooling":                                    {object: cooling("p", time.Minute), coolDown: time.Hour, wantPurpose: "cooling", wantAgain: 59*time.Minute + skew},
-		"cooling until now, by our clock":            {object: cooling("p", time.Minute), coolDown: time.Minute, wantPurpose: "cooling", wantAgain: skew},
-		"cooling until now, by every clock":          {object: cooling("p", time.Minute+skew), coolDown: time.Minute, wantDo: remove},
-		"cooling for less than it used to":           {object: cooling("p", 10*time.Minute), coolDown: time.Minute, wantDo: remove},
-		"cooling for no policy any more":             {object: cooling("p", time.Minute), wantDo: remove},
-		"cooling for another policy by now":          {object: cooling("p", time.Minute), coolDown: time.Hour, cooler: "q", wantDo: replace, wantPurpose: "cooling", wantAgain: 59*time.Minute + skew},
-		"cooling in a range that is being deleted":   {object: cooling("p", time.Minute), coolDown: time.Hour, closing: true, wantDo: remove},
-		"cooling, and had by a Service":              {object: cooling("p", time.Minute), coolDown: time.Hour, claimed: true, wantDo: remove},
-		"cooling, nobody knows since when":           {object: cooling("p", time.Minute).with(without(v1alpha1.AnnotationReleased)), coolDown: time.Hour, wantDo: relabel, wantPurpose: "cooling", wantAgain: time.Hour + skew},
-		"cooling, allegedly from the future":         {object: cooling("p", time.Minute).with(annotated(v1alpha1.AnnotationReleased, "2999-01-01T00:00:00Z")), coolDown: time.Hour, wantDo: relabel, wantPurpose: "cooling", wantAgain: time.Hour + skew},
-		"cooling, and reserved by the same policy":   {object: cooling("p", time.Minute), coolDown: time.Hour, reservation: reservedBy("p"), wantDo: replace, wantPurpose: "reservation"},
-		"cooling and reserved, the range closes":     {object: cooling("p", time.Minute), coolDown: time.Hour, reservation: reservedBy("p"), closing: true, wantDo: remove},
-		"freed and reserved: no rest, no second":     {rest: restsFor(0), coolDown: time.Hour, reservation: reservedBy("p"), wantDo: create, wantPurpose: "reservation"},
-		"a reservation was lifted: it does not cool": {object: reservation("p"), coolDown: time.Hour, wantDo: remove},
-		// what another version of the operator wrote
-		"of an unknown purpose":                        {object: bare(ours, "claim", ofReplica, 10*time.Second), wantAgain: 20 * time.Second},
-		"of an unknown purpose for long":               {object: bare(ours, "claim", ofReplica, 30*time.Second), wantDo: remove},
-		"of an unknown purpose at a reserved address":  {object: bare(ours, "claim", ofReplica, 30*time.Second), reservation: reservedBy("p"), wantDo: replace, wantPurpose: "reservation"},
-		"of an unknown purpose at a Service's address": {object: bare(ours, "claim", ofReplica, 30*time.Second), claimed: true, wantDo: remove},
-		// others
-		"the API server's":               {object: bare(v1alpha1.ManagedByAPIServer, "", ofService, time.Hour)},
-		"ours, for a purpose to come":    {object: bare(ours, "future", ofService, time.Hour)},
-		"another's with our purpose":     {object: bare("x", "cooling", ofService, time.Hour)},
-		"an additional address, at rest": {object: bare(ours, "additional", ofService, time.Hour), rest: restsFor(time.Minute), coolDown: time.Hour},
+		"some more, some less":               {bands{some, some}, bands{moved, some}, true},
+		"one band is full, the other is not": {bands{some, some}, bands{some, full}, true},
+		"the last free one goes":             {bands{full, some}, bands{full, full}, false},
+		"one comes back":                     {bands{full, full}, bands{some, full}, false},
+		"full, and still full":               {bands{full, full}, bands{full, without(func(b *v1alpha1.BandStatus) { b.Free, b.Used, b.Cooling = 0, 5, 3 })}, true},
+		"nothing cools any more":             {bands{dynamic: some}, bands{dynamic: without(func(b *v1alpha1.BandStatus) { b.Cooling = 0 })}, false},
+		"nothing is reserved any more":       {bands{static: some}, bands{static: without(func(b *v1alpha1.BandStatus) { b.Reserved = 0 })}, false},
+		"nothing is in use any more":         {bands{some, some}, bands{some, without(func(b *v1alpha1.BandStatus) { b.Used, b.Free = 0, 6 })}, true},
 	} {
-		for family, a := range families {
-			t.Run(name+"/"+family, func(t *testing.T) {
-				w := world{now: now, address: a, claimed: tc.claimed, covered: !tc.gone, offered: !tc.gone && !tc.closing, rest: tc.rest, coolDown: tc.coolDown}
-				w.cooler = owner{"p", "p"}
-				if tc.cooler != "" {
-					w.cooler = owner{tc.cooler, types.UID(tc.cooler)}
+		for family, cidr := range map[string]string{"IPv4": "10.0.0.0/24", "IPv6": "fd00::/120"} {
+			t.Run(name+", "+family, func(t *testing.T) {
+				status := func(b bands) v1alpha1.ServiceCIDRPolicyStatus {
+					return v1alpha1.ServiceCIDRPolicyStatus{Ranges: []v1alpha1.PolicyRange{
+						{CIDR: cidr, ServiceCIDR: "a", Static: b.static, Dynamic: b.dynamic}, {CIDR: "10.9.0.0/24", ServiceCIDR: "b"},
+					}}
 				}
-				if tc.reservation != nil {
-					w.reservation = tc.reservation(a)
-				}
-				if tc.object != nil {
-					w.object = newObject(tc.object(a))
-					if r := w.object; r.kind == kept && r.purpose() == v1alpha1.PurposeCooling {
-						rest := r.rest()
-						w.rest = &rest
+				expect := func(what string, now v1alpha1.ServiceCIDRPolicyStatus, since time.Duration, waits bool) {
+					write, wait := due(status(tc.before), now, since)
+					if write == waits || (wait == time.Second) != waits {
+						t.Errorf("%s: written %v, waits %v; want that it waits for a second: %v", what, write, wait, waits)
 					}
 				}
-				v := decide(w)
-				if v.do != tc.wantDo || v.again != tc.wantAgain {
-					t.Errorf("action %d, again in %v; want %d, %v", v.do, v.again, tc.wantDo, tc.wantAgain)
-				}
-				purpose := ""
-				if v.want != nil {
-					purpose = v.want.labels[v1alpha1.LabelPurpose]
-				}
-				if purpose != tc.wantPurpose {
-					t.Errorf("wanted for %q, should be for %q", purpose, tc.wantPurpose)
-				}
+				expect("at first", status(tc.now), countsEvery-time.Second, tc.want)
+				expect("later", status(tc.now), countsEvery, false)
+				other, newer := status(tc.now), status(tc.now)
+				other.Ranges[1].ServiceCIDR = "c"
+				newer.ObservedGeneration++
+				expect("another range", other, countsEvery-time.Second, false)
+				expect("another spec", newer, countsEvery-time.Second, false)
 			})
 		}
 	}
 }
 
-// What is written is what is found in place: otherwise the Keeper would write for ever.
-func TestWhatIsWrittenIsInPlace(t *testing.T) {
-	for family, a := range families {
-		t.Run(family, func(t *testing.T) {
-			for _, wish := range []*wish{reserve(a, *reservedBy("p")(a)), cool(a, *restsFor(time.Minute), owner{"p", "p"})} {
-				if do := wish.differs(newObject(found(wish.ipAddress(a)))); do != leave {
-					t.Errorf("action %d on what was just written for %v", do, wish.labels)
-				}
-			}
-		})
+func TestWhatIsWorthAWriteAndAWarning(t *testing.T) {
+	earlier := metav1.NewTime(now.Add(-time.Hour))
+	at := func(kind string, status metav1.ConditionStatus, reason string, when metav1.Time) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, LastTransitionTime: when}
 	}
-}
-
-func TestTheObjectsThatAreWritten(t *testing.T) {
-	for family, a := range families {
-		t.Run(family, func(t *testing.T) {
-			want := &networkingv1.IPAddress{
-				ObjectMeta: metav1.ObjectMeta{
-					Name: a.String(),
-					Labels: map[string]string{
-						"ipaddress.kubernetes.io/managed-by": "clusterip-operator.io", "ipaddress.kubernetes.io/ip-family": family,
-						"clusterip-operator.io/purpose": "cooling",
-					},
-					Annotations: map[string]string{
-						"clusterip-operator.io/last-service": "ns/shop", "clusterip-operator.io/released-at": "2026-01-01T11:59:58.5Z",
-					},
-					OwnerReferences: []metav1.OwnerReference{{APIVersion: "clusterip-operator.io/v1alpha1", Kind: "ServiceCIDRPolicy", Name: "p", UID: "p-uid"}},
-				},
-				Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{
-					Group: "clusterip-operator.io", Resource: "servicecidrpolicies", Name: "p",
-				}},
+	good := at("Programmed", metav1.ConditionTrue, reasonProgrammed, earlier)
+	for name, tc := range map[string]struct {
+		before    []metav1.Condition
+		now       metav1.Condition
+		wantWrite bool
+		wantSince metav1.Time
+		wantWarn  bool
+	}{
+		"the first words, good":     {now: good, wantWrite: true, wantSince: metav1.NewTime(now)},
+		"the first words, bad":      {now: at("Programmed", "False", reasonMissing, earlier), wantWrite: true, wantSince: metav1.NewTime(now), wantWarn: true},
+		"still good":                {before: []metav1.Condition{good}, now: good, wantSince: earlier},
+		"turned bad":                {before: []metav1.Condition{good}, now: at("Programmed", "False", reasonMissing, earlier), wantWrite: true, wantSince: metav1.NewTime(now), wantWarn: true},
+		"still bad":                 {before: []metav1.Condition{at("Programmed", "False", reasonMissing, earlier)}, now: at("Programmed", "False", reasonMissing, earlier), wantSince: earlier},
+		"bad in another way":        {before: []metav1.Condition{at("Programmed", "False", reasonMissing, earlier)}, now: at("Programmed", "False", reasonDeleting, earlier), wantWrite: true, wantSince: earlier, wantWarn: true},
+		"a new range":               {now: at("Programmed", "False", reasonUnready, earlier), wantWrite: true, wantSince: metav1.NewTime(now)},
+		"being written":             {before: []metav1.Condition{good}, now: at("Programmed", "False", reasonNotYetWritten, earlier), wantWrite: true, wantSince: metav1.NewTime(now)},
+		"was being written, is bad": {before: []metav1.Condition{at("Programmed", "False", reasonNotYetWritten, earlier)}, now: at("Programmed", "False", reasonNotReserved, earlier), wantWrite: true, wantSince: earlier, wantWarn: true},
+		"a conflict":                {now: at("Conflicting", "True", reasonOutranked, earlier), wantWrite: true, wantSince: metav1.NewTime(now), wantWarn: true},
+		"no conflict":               {now: at("Conflicting", "False", reasonNoConflict, earlier), wantWrite: true, wantSince: metav1.NewTime(now)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := timed(tc.before, []metav1.Condition{tc.now}, metav1.NewTime(now))
+			if !want[0].LastTransitionTime.Equal(&tc.wantSince) {
+				t.Errorf("since %v, want %v", want[0].LastTransitionTime, tc.wantSince)
 			}
-			got := cool(a, *restsFor(1500 * time.Millisecond), owner{"p", "p-uid"}).ipAddress(a)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("cooling (-want +got):\n%s", diff)
+			have := v1alpha1.ServiceCIDRPolicyStatus{Conditions: tc.before, Refusals: []v1alpha1.PolicyRefusal{{Service: "ns/x"}}}
+			if write := !says(have, v1alpha1.ServiceCIDRPolicyStatus{Conditions: want}); write != tc.wantWrite {
+				t.Errorf("written: %v, want %v", write, tc.wantWrite)
 			}
-			want.Labels["clusterip-operator.io/purpose"] = "reservation"
-			want.Annotations = map[string]string{"clusterip-operator.io/reservation": "front"}
-			want.OwnerReferences[0].UID = "p"
-			if diff := cmp.Diff(want, reserve(a, *reservedBy("p")(a)).ipAddress(a)); diff != "" {
-				t.Errorf("reservation (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// A new leader knows of a cooling address what the old one wrote.
-func TestARestSurvivesInItsObject(t *testing.T) {
-	for family, a := range families {
-		t.Run(family, func(t *testing.T) {
-			want := addressindex.CoolDown{Service: shop, Released: now.Add(-time.Minute - 7*time.Nanosecond)}
-			if diff := cmp.Diff(want, newObject(found(cool(a, want, owner{"p", "p"}).ipAddress(a))).rest(), cmpopts.EquateComparable(addressindex.CoolDown{})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+			if warn := len(turnedBad(tc.before, want)) > 0; warn != tc.wantWarn {
+				t.Errorf("warned of: %v, want %v", warn, tc.wantWarn)
 			}
 		})
 	}

@@ -1,19 +1,8 @@
-// Package policy carries out what ServiceCIDRPolicies want of the cluster itself, and tells how far that is. The leader runs it;
-// package admission answers for Services on their way.
+// Package policy writes the status of ServiceCIDRPolicies: conditions and counts, but not the refusals, which package admission writes, nor what package
+// enforcement says. The leader runs it.
 //
-// Keeper, one address at a time, makes the IPAddresses that keep addresses free, so that the API server itself honours them when no
-// operator runs:
+// The unit of work is the policy. Conditions and what people wait for are written within seconds, other counts half a minute late: each write goes to
+// etcd and to every replica.
 //
-//	reservation 10.0.0.5, nobody has it      ---->  IPAddress 10.0.0.5, purpose reservation
-//	10.0.0.6 freed a second ago, coolDown    ---->  IPAddress 10.0.0.6, purpose cooling, until its time is over
-//	nothing wants it any more                <----  deleted
-//	an unknown purpose, half a minute old    <----  deleted: another version of the operator left it
-//
-// Reporter, one policy at a time, writes the status: conditions and counts, but not the refusals, which package admission writes.
-//
-// It promises never to take an address from anybody: a creation that finds the name taken is no error, a deletion names the UID that was
-// seen, and nothing is written while the address is being handed out (addressindex.BeginWrite). What it knows is in the objects, so that a
-// new leader goes on where the old one stopped. The cost of an event does not depend on the number of Services or policies.
-//
-// Start with decide.go for the Keeper and conditions.go for the Reporter; changes.go says what wakes them.
+// Start with decide.go and conditions.go, which have the rules and the words.
 package policy

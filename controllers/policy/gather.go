@@ -7,53 +7,102 @@ import (
 	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// gather reads the inputs of a decision about an address: the IPAddress from the cache, everything else from the address index and the policies.
-func (k *Keeper) gather(ctx context.Context, a netip.Addr) (world, error) {
-	rules := k.Board.Current()
-	w := world{now: k.Clock.Now(), address: a, claimed: len(k.Index.Claims(a)) > 0}
-	covering := k.Index.Covering(a)
-	w.covered = len(covering) > 0
-	w.offered = slices.ContainsFunc(covering, func(c addressindex.ServiceCIDR) bool { return !c.Terminating })
-	if r, ok := rules.Reservation(a); ok {
-		w.reservation = &r
+// gather reads what the address index and the compiled policies know of a policy. It is false while this version is not compiled.
+func (r *Reconciler) gather(o *v1alpha1.ServiceCIDRPolicy) (inputs, bool) {
+	policies := r.Policies.Current()
+	p := policies.Policy(o.Name)
+	if p == nil || p.UID != o.UID || p.Generation != o.Generation {
+		return inputs{}, false
 	}
-	if d, p := rules.CoolDown(a); p != nil {
-		w.coolDown, w.cooler = d, owner{p.Name, p.UID}
+	in := inputs{
+		generation: o.Generation, policy: p, selects: o.Spec.ServiceCIDRSelector != nil,
+		asks: len(o.Spec.ServiceCIDRs) > 0 || o.Spec.ServiceCIDRSelector != nil,
 	}
-	var err error
-	if w.object, err = k.object(ctx, a); err != nil {
-		return w, err
+	use := func(band allocator.Span) bandUse {
+		u := bandUse{Usage: r.Index.Usage(band)}
+		if u.Reserved > 0 {
+			for _, s := range policies.ReservedIn(band) {
+				u.ours += r.Index.Usage(s).Reserved
+			}
+		}
+		return u
 	}
-	w.rest = k.rest(a, w.object)
-	return w, nil
+	for _, pr := range p.Ranges {
+		in.ranges = append(in.ranges, rangeUse{pr, use(pr.Range.Band(allocator.Static)), use(pr.Range.Band(allocator.Dynamic))})
+	}
+	r.addAbsent(&in)
+	return in, true
 }
 
-func (k *Keeper) object(ctx context.Context, a netip.Addr) (*object, error) {
-	ip := &networkingv1.IPAddress{}
-	switch err := k.Client.Get(ctx, client.ObjectKey{Name: a.String()}, ip); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading IPAddress %s: %w", a, err)
+// addAbsent looks for every address that the policy reserves.
+func (r *Reconciler) addAbsent(in *inputs) {
+	cidrs := r.Index.ServiceCIDRs()
+	for _, reservation := range in.policy.Reservations {
+		for a := range reservation.Addresses() {
+			in.reserved++
+			if why, missing := r.obstacle(cidrs, reservation, a); missing {
+				in.addAbsent(absentee{address: a, reservation: reservation.Name, why: why})
+			}
+		}
 	}
-	return newObject(ip), nil
 }
 
-// rest asks the object first: it is what every replica sees, and the cache has it a moment before the address index.
-func (k *Keeper) rest(a netip.Addr, o *object) *addressindex.CoolDown {
-	if o != nil && o.kind == kept && o.purpose() == v1alpha1.PurposeCooling {
-		r := o.rest()
-		return &r
+// anIPAddress stands for a holder that nameHolders looks up.
+const anIPAddress = "an IPAddress"
+
+// obstacle says what keeps a reservation from an address, empty for nothing, if the address is not in place: reserved by an IPAddress, or had by the
+// Service that it is reserved for, or being handed out.
+func (r *Reconciler) obstacle(cidrs []addressindex.ServiceCIDR, held steering.Reservation, a netip.Addr) (why string, missing bool) {
+	k, ok := r.Index.Owned(a)
+	claims, state := r.Index.Claims(a), r.Index.State(a)
+	if ok && k.Purpose == v1alpha1.PurposeReservation && k.Policy == held.Policy || state == allocator.Assumed ||
+		held.For.Name != "" && slices.Contains(claims, held.For) {
+		return "", false
 	}
-	if r, ok := k.Index.Cooling(a); ok {
-		return &r
+	var inside, usable, offered bool
+	for _, c := range cidrs {
+		for _, rng := range c.Ranges {
+			inside = inside || rng.Prefix().Contains(a)
+			usable = usable || rng.Contains(a)
+			offered = offered || rng.Contains(a) && !c.Terminating
+		}
+	}
+	switch {
+	case inside && !usable:
+		return "", false // such as the network address, which nobody can have
+	case len(claims) > 0:
+		return fmt.Sprintf("Service %s has it", claims[0]), true
+	case !usable:
+		return "it is in no ServiceCIDR", true
+	case !offered:
+		return "its ServiceCIDR is being deleted", true
+	case state == allocator.Allocated || state == allocator.Reserved:
+		return anIPAddress, true
+	default:
+		return "", true
+	}
+}
+
+// nameHolders says whose the IPAddresses are that stand in the way. Only those that are shown are looked up.
+func (r *Reconciler) nameHolders(ctx context.Context, in *inputs) error {
+	for i, one := range in.first {
+		if one.why != anIPAddress {
+			continue
+		}
+		ip := &networkingv1.IPAddress{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Name: one.address.String()}, ip); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading IPAddress %s: %w", one.address, err)
+		}
+		in.first[i].why = "the " + upstream.Describe(ip) + ", has it"
 	}
 	return nil
 }

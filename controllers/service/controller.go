@@ -51,7 +51,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("service").
 		For(&corev1.Service{}).
-		WatchesRawSource(r.covers()).
+		WatchesRawSource(addressindex.Map(r.Index.Covers(), r.claims)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 2,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, 5*time.Minute),
@@ -59,15 +59,12 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// covers turns addresses that began or ceased to be offered into the Services that claim them.
-func (r *Reconciler) covers() *addressindex.Feed[reconcile.Request] {
-	return addressindex.Map(r.Index.Covers(), func(a netip.Addr) []reconcile.Request {
-		var out []reconcile.Request
-		for _, name := range r.Index.Claims(a) {
-			out = append(out, reconcile.Request{NamespacedName: name})
-		}
-		return out
-	})
+// claims are the Services that claim an address, which began or ceased to be offered.
+func (r *Reconciler) claims(a netip.Addr) (out []reconcile.Request) {
+	for _, name := range r.Index.Claims(a) {
+		out = append(out, reconcile.Request{NamespacedName: name})
+	}
+	return out
 }
 
 // Reconcile reports a complaint once, when it has lasted and the API server's own copy shows it too.
@@ -116,46 +113,31 @@ func (r *Reconciler) report(key types.NamespacedName, s *corev1.Service, finding
 	for _, f := range findings {
 		// Related keeps client-go from taking the events about two addresses of one Service for one.
 		related := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: f.text}}
-		switch f.drift {
-		case drift.Invalid:
-			r.Events.Eventf(s, related, corev1.EventTypeWarning, reasonNotValid, "ClusterIPValidation",
-				"Cluster IP %q is not an IP address; create the Service anew", f.text)
-		case drift.OutOfRange:
-			r.Events.Eventf(s, related, corev1.EventTypeWarning, reasonOutOfRange, "ClusterIPAllocation",
-				"Cluster IP %s is in no ServiceCIDR; create a ServiceCIDR that holds it, or the Service anew", f.text)
-		}
+		reason, action, note := f.event()
+		r.Events.Eventf(s, related, corev1.EventTypeWarning, reason, action, "%s", note)
 	}
 }
 
 // liveOffer answers for decide whether an address is offered, by the address index and by the API server itself: after an outage the watch of
 // ServiceCIDRs may come back half a minute later than that of Services, and a Service in a new range is not to be reported for that.
+//
+// It lists ServiceCIDRs once for all Services that are suspected at about the same time: thousands of them are when a range was taken
+// away. A finding has lasted for confirmFor by now, and no Service is older than its range: a listing of that time knows the range.
 func (r *Reconciler) liveOffer(ctx context.Context) (func(netip.Addr) bool, error) {
-	cidrs, err := r.liveRanges(ctx)
-	if err != nil {
-		return nil, err
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := r.Clock.Now(); r.listedAt.IsZero() || now.Sub(r.listedAt) > confirmFor {
+		list := &networkingv1.ServiceCIDRList{}
+		if err := r.Live.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("listing ServiceCIDRs: %w", err)
+		}
+		r.listed, r.listedAt = nil, now
+		for i := range list.Items {
+			r.listed = append(r.listed, addressindex.NewServiceCIDR(&list.Items[i]))
+		}
 	}
+	cidrs := r.listed
 	return func(a netip.Addr) bool {
 		return r.offered(a) || slices.ContainsFunc(cidrs, func(c addressindex.ServiceCIDR) bool { return c.Contains(a) })
 	}, nil
-}
-
-// liveRanges lists ServiceCIDRs, once for all Services that are suspected at about the same time: thousands of them are when a range was taken
-// away. A finding has lasted for confirmFor by now, and no Service is older than its range: a listing of that time knows the range.
-func (r *Reconciler) liveRanges(ctx context.Context) ([]addressindex.ServiceCIDR, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.Clock.Now()
-	if !r.listedAt.IsZero() && now.Sub(r.listedAt) <= confirmFor {
-		return r.listed, nil
-	}
-	list := &networkingv1.ServiceCIDRList{}
-	if err := r.Live.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("listing ServiceCIDRs: %w", err)
-	}
-	cidrs := make([]addressindex.ServiceCIDR, 0, len(list.Items))
-	for i := range list.Items {
-		cidrs = append(cidrs, addressindex.NewServiceCIDR(&list.Items[i]))
-	}
-	r.listed, r.listedAt = cidrs, now
-	return cidrs, nil
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -10,12 +11,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
 )
 
-// Event reasons of the API server's repair loop.
-const (
-	reasonNotValid   = "ClusterIPNotValid"
-	reasonOutOfRange = "ClusterIPOutOfRange"
-)
-
 // confirmFor is how long a finding must last: a ServiceCIDR and the Services inside it arrive on two watches.
 const confirmFor = 5 * time.Second
 
@@ -23,6 +18,15 @@ const confirmFor = 5 * time.Second
 type finding struct {
 	drift drift.Type
 	text  string
+}
+
+// event is what the Service is told, with the reasons of the API server's repair loop.
+func (f finding) event() (reason, action, note string) {
+	if f.drift == drift.Invalid {
+		return "ClusterIPNotValid", "ClusterIPValidation", fmt.Sprintf("Cluster IP %q is not an IP address; create the Service anew", f.text)
+	}
+	return "ClusterIPOutOfRange", "ClusterIPAllocation",
+		fmt.Sprintf("Cluster IP %s is in no ServiceCIDR; create a ServiceCIDR that holds it, or the Service anew", f.text)
 }
 
 // decide returns the complaints about a Service, in the order of spec.clusterIPs. offered reports whether some

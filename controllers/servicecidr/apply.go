@@ -26,9 +26,14 @@ import (
 
 var finalizers = []string{v1alpha1.FinalizerUpstream, v1alpha1.FinalizerServiceCIDR}
 
+// has returns those of our finalizers that the object has, or those that it lacks.
+func has(cidr *networkingv1.ServiceCIDR, present bool) []string {
+	return slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return slices.Contains(cidr.Finalizers, f) != present })
+}
+
 // addFinalizers puts upstream's and our own on the object, if one is missing.
 func (r *Reconciler) addFinalizers(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
-	missing := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return slices.Contains(cidr.Finalizers, f) })
+	missing := has(cidr, false)
 	if len(missing) == 0 || !cidr.DeletionTimestamp.IsZero() {
 		return nil // the API server accepts no new finalizer on an object that is being deleted
 	}
@@ -38,7 +43,7 @@ func (r *Reconciler) addFinalizers(ctx context.Context, cidr *networkingv1.Servi
 // release takes the finalizers off after it has read the API server's own IPAddresses, because the cache
 // may lag behind an allocation that slipped in before the API servers knew of the deletion.
 func (r *Reconciler) release(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
-	present := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return !slices.Contains(cidr.Finalizers, f) })
+	present := has(cidr, true)
 	if len(present) == 0 {
 		return nil
 	}
@@ -104,19 +109,25 @@ func (r *Reconciler) writeConditions(ctx context.Context, cidr *networkingv1.Ser
 	if len(changed) == 0 {
 		return nil, nil
 	}
-	status := networkingv1ac.ServiceCIDRStatus()
-	for _, c := range want {
-		status.WithConditions(condition(cidr, c, r.Clock.Now()))
-	}
 	// The version guards the copy of Ready that the apply carries: it must not undo what kube-controller-manager
 	// has just written.
-	apply := networkingv1ac.ServiceCIDR(cidr.Name).WithAPIVersion(r.APIVersion).
-		WithUID(cidr.UID).WithResourceVersion(cidr.ResourceVersion).WithStatus(status)
-	err := r.Client.Status().Apply(ctx, apply, client.FieldOwner(v1alpha1.ManagerServiceCIDR), client.ForceOwnership)
-	if err != nil {
-		return nil, fmt.Errorf("applying the conditions of ServiceCIDR %s: %w", cidr.Name, err)
+	apply := networkingv1ac.ServiceCIDR(cidr.Name).WithAPIVersion(r.APIVersion).WithUID(cidr.UID).WithResourceVersion(cidr.ResourceVersion)
+	return changed, applyConditions(ctx, r.Client, apply, cidr, want, r.Clock.Now(), v1alpha1.ManagerServiceCIDR)
+}
+
+// applyConditions writes the conditions of a field manager.
+func applyConditions(
+	ctx context.Context, to client.Client, apply *networkingv1ac.ServiceCIDRApplyConfiguration, cidr *networkingv1.ServiceCIDR,
+	want []metav1.Condition, at time.Time, as client.FieldOwner,
+) error {
+	status := networkingv1ac.ServiceCIDRStatus()
+	for _, c := range want {
+		status.WithConditions(condition(cidr, c, at))
 	}
-	return changed, nil
+	if err := to.Status().Apply(ctx, apply.WithStatus(status), as, client.ForceOwnership); err != nil {
+		return fmt.Errorf("applying the conditions of ServiceCIDR %s: %w", cidr.Name, err)
+	}
+	return nil
 }
 
 // condition is what goes into the apply: the words that are there already if they mean the same, and the time
@@ -165,7 +176,7 @@ func (r *Reconciler) announce(cidr *networkingv1.ServiceCIDR, in inputs, written
 			if c.Type == v1alpha1.ConditionDeletionBlocked && len(in.blockers) > 0 {
 				related = &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: in.blockers[0].address.String()}}
 			}
-			r.Events.Eventf(cidr, related, corev1.EventTypeWarning, reason, "Audit", "%s", note(in, c))
+			r.Events.Eventf(cidr, related, corev1.EventTypeWarning, reason, "Audit", "%s", c.Message)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package servicecidr
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -17,12 +16,13 @@ import (
 // namesShown bounds what a condition or an event lists by name.
 const namesShown = 10
 
+func say(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
 // ready is upstream's condition to the letter: an empty reason included.
 func ready() metav1.Condition {
-	return metav1.Condition{
-		Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue,
-		Message: "Kubernetes Service CIDR is ready",
-	}
+	return say(networkingv1.ServiceCIDRConditionReady, metav1.ConditionTrue, "", "Kubernetes Service CIDR is ready")
 }
 
 // terminatingPrefix is how our own words for a ServiceCIDR that is being deleted begin.
@@ -30,30 +30,20 @@ const terminatingPrefix = "The ServiceCIDR is being deleted: "
 
 // terminating keeps upstream's reason; why is ours, and kube-controller-manager's words are as good.
 func terminating(why string) metav1.Condition {
-	return metav1.Condition{
-		Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionFalse,
-		Reason: networkingv1.ServiceCIDRReasonTerminating, Message: terminatingPrefix + why,
-	}
+	return say(networkingv1.ServiceCIDRConditionReady, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, terminatingPrefix+why)
 }
 
-// deletionBlocked names what blocks in no more than limit bytes.
-func deletionBlocked(in inputs, limit int) metav1.Condition {
+// deletionBlocked names what blocks, if anything does.
+func deletionBlocked(in inputs) metav1.Condition {
+	if in.orphans == 0 {
+		return say(v1alpha1.ConditionDeletionBlocked, metav1.ConditionFalse, "NothingInUse", "No address would be left without a ServiceCIDR.")
+	}
 	remedy := ". Delete these, or create a ServiceCIDR that holds their addresses."
 	if in.orphans == 1 {
 		remedy = ". Delete it, or create a ServiceCIDR that holds its address."
 	}
 	before := plural(in.orphans, "address", "addresses") + " would be left without a ServiceCIDR: "
-	return metav1.Condition{
-		Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionTrue, Reason: "AddressesInUse",
-		Message: framed(before, in.blockers, in.orphans, remedy, limit),
-	}
-}
-
-func deletionFree() metav1.Condition {
-	return metav1.Condition{
-		Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionFalse, Reason: "NothingInUse",
-		Message: "No address would be left without a ServiceCIDR.",
-	}
+	return say(v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, "AddressesInUse", framed(before, in.blockers, in.orphans, remedy))
 }
 
 // usageConditions tell how full the bands are and what else uses the networks.
@@ -64,17 +54,14 @@ func usageConditions(in inputs) []metav1.Condition {
 			"Services that ask for no particular address are given one from the static band, or from another ServiceCIDR, or none; create a ServiceCIDR."),
 		bandFull(in, allocator.Static, v1alpha1.ConditionStaticBandFull,
 			"No address is left that dynamic allocation keeps away from; create a ServiceCIDR for fixed addresses."),
-		networkOverlap(in, math.MaxInt),
+		networkOverlap(in),
 	}
 }
 
 // nearlyFull is worded in steps, so that the object is not written for every single allocation: the exact
 // figures are metrics.
 func nearlyFull(in inputs) metav1.Condition {
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionNearlyFull, Status: metav1.ConditionFalse, Reason: "EnoughFree",
-		Message: "Every band has free addresses enough.",
-	}
+	c := say(v1alpha1.ConditionNearlyFull, metav1.ConditionFalse, "EnoughFree", "Every band has free addresses enough.")
 	var bands []string
 	for _, b := range in.bands {
 		switch {
@@ -116,54 +103,34 @@ func bandFull(in inputs, band allocator.Band, kind, consequence string) metav1.C
 		}
 	}
 	if len(full) == 0 {
-		return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "AddressesFree",
-			Message: fmt.Sprintf("The %s band has free addresses.", band)}
+		return say(kind, metav1.ConditionFalse, "AddressesFree", fmt.Sprintf("The %s band has free addresses.", band))
 	}
-	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "NoAddressFree",
-		Message: fmt.Sprintf("The %s band of %s is full. %s", band, strings.Join(full, " and "), consequence)}
+	return say(kind, metav1.ConditionTrue, "NoAddressFree", fmt.Sprintf("The %s band of %s is full. %s", band, strings.Join(full, " and "), consequence))
 }
 
-// networkOverlap names what overlaps in no more than limit bytes.
-func networkOverlap(in inputs, limit int) metav1.Condition {
+// networkOverlap names what overlaps.
+func networkOverlap(in inputs) metav1.Condition {
 	if len(in.overlaps) == 0 {
-		return metav1.Condition{Type: v1alpha1.ConditionNetworkOverlap, Status: metav1.ConditionFalse, Reason: "NoOverlap",
-			Message: "No node, pod or declared network overlaps."}
+		return say(v1alpha1.ConditionNetworkOverlap, metav1.ConditionFalse, "NoOverlap", "No node, pod or declared network overlaps.")
 	}
 	names := make([]string, 0, len(in.overlaps))
 	for _, n := range in.overlaps {
 		names = append(names, fmt.Sprintf("%s (%s)", n.Prefix, n.Owner))
 	}
-	return metav1.Condition{Type: v1alpha1.ConditionNetworkOverlap, Status: metav1.ConditionTrue, Reason: "Overlap",
-		Message: framed("Overlaps ", names, uint64(len(names)),
-			". Traffic to these addresses may be taken for Service traffic; move one of the two.", limit)}
+	return say(v1alpha1.ConditionNetworkOverlap, metav1.ConditionTrue, "Overlap",
+		framed("Overlaps ", names, uint64(len(names)), ". Traffic to these addresses may be taken for Service traffic; move one of the two."))
 }
 
-// note is what the event of a condition says: the condition's own words, with fewer names where they are too long.
-func note(in inputs, c metav1.Condition) string {
-	switch {
-	case len(c.Message) <= wording.NoteLimit:
-		return c.Message
-	case c.Type == v1alpha1.ConditionDeletionBlocked:
-		return deletionBlocked(in, wording.NoteLimit).Message
-	case c.Type == v1alpha1.ConditionNetworkOverlap:
-		return networkOverlap(in, wording.NoteLimit).Message
-	default:
-		return wording.Cut(c.Message, wording.NoteLimit)
-	}
-}
-
-// listed joins the first names, as many as fit into so many bytes, and says how many there are beyond them.
-func listed[T any](names []T, total uint64, budget int) string {
-	const reserve = len(" and 18446744073709551615 more")
-	var text string
-	var shown uint64
+// framed puts a list into the middle of a sentence: the first names, and how many there are beyond them. The whole fits into an event, and the
+// remedy stands at the end and must not be cut off.
+func framed[T any](before string, names []T, total uint64, after string) string {
+	text, shown := before, uint64(0)
 	for _, n := range names[:min(len(names), namesShown)] {
-		next := text
+		next := text + fmt.Sprint(n)
 		if shown > 0 {
-			next += ", "
+			next = text + ", " + fmt.Sprint(n)
 		}
-		next += fmt.Sprint(n)
-		if len(next) > budget-reserve {
+		if len(next)+len(" and 18446744073709551615 more")+len(after) > wording.NoteLimit {
 			break
 		}
 		text, shown = next, shown+1
@@ -171,13 +138,7 @@ func listed[T any](names []T, total uint64, budget int) string {
 	if more := total - shown; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return text
-}
-
-// framed puts a list into the middle of a sentence, so that the whole is no longer than limit: the remedy stands at
-// the end and must not be cut off.
-func framed[T any](before string, names []T, total uint64, after string, limit int) string {
-	return before + listed(names, total, limit-len(before)-len(after)) + after
+	return text + after
 }
 
 func plural(n uint64, one, many string) string {

@@ -2,7 +2,6 @@ package servicecidr
 
 import (
 	"fmt"
-	"math"
 	"net/netip"
 	"time"
 
@@ -61,10 +60,10 @@ func decide(in inputs) decision {
 	case in.deleted.IsZero():
 		d.conditions = append(d.conditions, ready())
 	case in.orphans > 0:
-		d.conditions = append(d.conditions, terminating("some of its addresses are in use and in no other ServiceCIDR"), deletionBlocked(in, math.MaxInt))
+		d.conditions = append(d.conditions, terminating("some of its addresses are in use and in no other ServiceCIDR"), deletionBlocked(in))
 	case in.now.Sub(in.deleted) < gracePeriod:
 		d.again = gracePeriod - in.now.Sub(in.deleted)
-		d.conditions = append(d.conditions, terminating("waiting until every API server has stopped to allocate from it"), deletionFree())
+		d.conditions = append(d.conditions, terminating("waiting until every API server has stopped to allocate from it"), deletionBlocked(in))
 	default:
 		d.keep = false
 		d.conditions = nil

@@ -74,37 +74,30 @@ func TestBlockersAreNamed(t *testing.T) {
 	for i := range 10 {
 		in.blockers = append(in.blockers, blocker{netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", i+1)), fmt.Sprintf("Service ns/s%d", i)})
 	}
-	got := deletionBlocked(in, math.MaxInt).Message
+	got := deletionBlocked(in).Message
 	for _, want := range []string{"12 addresses", "10.0.0.1 (Service ns/s0)", "10.0.0.10 (Service ns/s9)", " and 2 more", "create a ServiceCIDR"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q does not say %q", got, want)
 		}
 	}
 	in.orphans, in.blockers = 1, in.blockers[:1]
-	if got := deletionBlocked(in, math.MaxInt).Message; !strings.HasPrefix(got, "1 address would") || strings.Contains(got, "more") || !strings.Contains(got, "Delete it,") {
+	if got := deletionBlocked(in).Message; !strings.HasPrefix(got, "1 address would") || strings.Contains(got, "more") || !strings.Contains(got, "Delete it,") {
 		t.Errorf("a single blocker reads %q", got)
 	}
 }
 
 // An event that is too long is refused by the API server, so nothing at all would be said.
-func TestNotesFitIntoAnEvent(t *testing.T) {
+func TestMessagesFitIntoAnEvent(t *testing.T) {
 	long := strings.Repeat("x", 63)
 	in := inputs{orphans: math.MaxUint64}
 	for i := range 30 {
 		in.blockers = append(in.blockers, blocker{netip.MustParseAddr("fd00:1111:2222:3333:4444:5555:6666:7777"), "Service " + long + "/" + long})
 		in.overlaps = append(in.overlaps, addressindex.Network{Owner: "node " + strings.Repeat("n", 253), Prefix: netip.MustParsePrefix(fmt.Sprintf("10.0.%d.0/24", i))})
 	}
-	for _, c := range []metav1.Condition{deletionBlocked(in, math.MaxInt), networkOverlap(in, math.MaxInt)} {
-		if len(c.Message) <= wording.NoteLimit {
-			t.Fatalf("%s has no long message to shorten", c.Type)
+	for _, c := range []metav1.Condition{deletionBlocked(in), networkOverlap(in)} {
+		if len(c.Message) > wording.NoteLimit || !strings.HasSuffix(c.Message, ".") || !strings.Contains(c.Message, " more. ") {
+			t.Errorf("%s: %d bytes: %q", c.Type, len(c.Message), c.Message)
 		}
-		got := note(in, c)
-		if len(got) > wording.NoteLimit || !strings.HasSuffix(got, c.Message[len(c.Message)-20:]) || !strings.Contains(got, " more") {
-			t.Errorf("%s: %d bytes: %q", c.Type, len(got), got)
-		}
-	}
-	if c := deletionBlocked(inputs{orphans: 1, blockers: in.blockers[:1]}, math.MaxInt); note(in, c) != c.Message {
-		t.Errorf("a short message is told as %q", note(in, c))
 	}
 }
 
@@ -168,7 +161,7 @@ func TestBandFullNamesTheRange(t *testing.T) {
 
 func TestOverlapNamesNetworks(t *testing.T) {
 	in := inputs{overlaps: []addressindex.Network{{Owner: "node n", Prefix: netip.MustParsePrefix("10.0.1.0/24")}}}
-	if c := networkOverlap(in, math.MaxInt); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "10.0.1.0/24 (node n)") {
+	if c := networkOverlap(in); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "10.0.1.0/24 (node n)") {
 		t.Errorf("got %s %q", c.Status, c.Message)
 	}
 }
@@ -185,7 +178,7 @@ func TestSame(t *testing.T) {
 	if same(ready(), ours) {
 		t.Error("another status is the same")
 	}
-	blocked, other := deletionBlocked(inputs{orphans: 1}, math.MaxInt), deletionBlocked(inputs{orphans: 2}, math.MaxInt)
+	blocked, other := deletionBlocked(inputs{orphans: 1}), deletionBlocked(inputs{orphans: 2})
 	if same(blocked, other) {
 		t.Error("a condition of ours with other words is the same")
 	}

@@ -2,7 +2,6 @@ package servicecidr
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -107,11 +105,16 @@ func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.Servic
 		return r.create(ctx)
 	case defaultExtend:
 		return r.extendOrReplace(ctx, cidr)
+	case defaultFine:
+		r.mismatchSince = time.Time{}
+		return r.report(ctx, cidr, say(v1alpha1.ConditionDefaultRangeMismatch, metav1.ConditionFalse,
+			"Consistent", "The default ServiceCIDR is the API server's range."))
 	default:
-		if !r.lasting(d == defaultMismatch) {
+		if !r.lasting() {
 			return nil
 		}
-		return r.report(ctx, cidr, mismatchCondition(cidr.Spec.CIDRs, r.texts(), d == defaultMismatch))
+		return r.report(ctx, cidr, r.mismatch(cidr, "Inconsistent", ". Start the API server with the former, "+
+			"or move the Services and delete this ServiceCIDR, which the API server then creates anew."))
 	}
 }
 
@@ -129,26 +132,21 @@ func (r *DefaultReconciler) extendOrReplace(ctx context.Context, cidr *networkin
 	err = r.Client.Delete(ctx, cidr, client.Preconditions{UID: &cidr.UID})
 	switch {
 	case apierrors.IsForbidden(err):
-		return r.report(ctx, cidr, immutableCondition(cidr.Spec.CIDRs, r.texts()))
+		return r.report(ctx, cidr, r.mismatch(cidr, "Immutable", ", and this API server cannot add a family to a "+
+			"ServiceCIDR. Delete the ServiceCIDR before you upgrade: nothing allocates from it, and the operator creates it anew with both."))
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("replacing the default ServiceCIDR: %w", err)
 	}
 	return nil
 }
 
-// lasting reports whether the answer may be written: agreement at once, a disagreement when the API server, which
-// extends its range to dual stack itself, has had the time to.
-func (r *DefaultReconciler) lasting(mismatch bool) bool {
-	switch now := r.Clock.Now(); {
-	case !mismatch:
-		r.mismatchSince = time.Time{}
-	case r.mismatchSince.IsZero():
+// lasting reports whether a disagreement may be written: the API server, which extends its range to dual stack itself, has had the time to.
+func (r *DefaultReconciler) lasting() bool {
+	now := r.Clock.Now()
+	if r.mismatchSince.IsZero() {
 		r.mismatchSince = now
-		return false
-	default:
-		return now.Sub(r.mismatchSince) >= defaultResync
 	}
-	return true
+	return now.Sub(r.mismatchSince) >= defaultResync
 }
 
 // defaultInputs is everything that decideDefault reads.
@@ -206,16 +204,10 @@ func (r *DefaultReconciler) create(ctx context.Context) error {
 }
 
 func (r *DefaultReconciler) extend(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
-	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": cidr.UID, "resourceVersion": cidr.ResourceVersion},
-		"spec":     map[string]any{"cidrs": r.texts()},
-	})
-	if err != nil {
-		return err
-	}
-	target := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: cidr.Name}}
-	err = r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, body), client.FieldOwner(v1alpha1.ManagerDefaultRange))
-	if err != nil {
+	extended := cidr.DeepCopy()
+	extended.Spec.CIDRs = r.texts()
+	unchanged := client.MergeFromWithOptions(cidr, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, extended, unchanged, client.FieldOwner(v1alpha1.ManagerDefaultRange)); err != nil {
 		return fmt.Errorf("extending the default ServiceCIDR to %v: %w", r.texts(), err)
 	}
 	return nil
@@ -228,35 +220,16 @@ func (r *DefaultReconciler) report(ctx context.Context, cidr *networkingv1.Servi
 	if (now == nil && !mismatch) || (now != nil && same(*now, want)) {
 		return nil
 	}
-	status := networkingv1ac.ServiceCIDRStatus().WithConditions(condition(cidr, want, r.Clock.Now()))
-	apply := networkingv1ac.ServiceCIDR(cidr.Name).WithAPIVersion(r.APIVersion).WithUID(cidr.UID).WithStatus(status)
-	err := r.Client.Status().Apply(ctx, apply, client.FieldOwner(v1alpha1.ManagerDefaultRange), client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("applying the condition of the default ServiceCIDR: %w", err)
-	}
-	if mismatch {
+	apply := networkingv1ac.ServiceCIDR(cidr.Name).WithAPIVersion(r.APIVersion).WithUID(cidr.UID)
+	err := applyConditions(ctx, r.Client, apply, cidr, []metav1.Condition{want}, r.Clock.Now(), v1alpha1.ManagerDefaultRange)
+	if err == nil && mismatch {
 		r.Events.Eventf(cidr, nil, corev1.EventTypeWarning, reasonInconsistent, "Audit", "%s", want.Message)
 	}
-	return nil
+	return err
 }
 
-// reasonImmutable: the API server refused to add a family to the default ServiceCIDR.
-const reasonImmutable = "Immutable"
-
-func immutableCondition(cidrs, ranges []string) metav1.Condition {
-	return metav1.Condition{Type: v1alpha1.ConditionDefaultRangeMismatch, Status: metav1.ConditionTrue, Reason: reasonImmutable,
-		Message: fmt.Sprintf("The default ServiceCIDR is %s, --service-cluster-ip-range is %s, and this API server cannot add a family to a "+
-			"ServiceCIDR. Delete the ServiceCIDR before you upgrade: nothing allocates from it, and the operator creates it anew with both.",
-			strings.Join(cidrs, ","), strings.Join(ranges, ","))}
-}
-
-func mismatchCondition(cidrs, ranges []string, mismatch bool) metav1.Condition {
-	if !mismatch {
-		return metav1.Condition{Type: v1alpha1.ConditionDefaultRangeMismatch, Status: metav1.ConditionFalse,
-			Reason: "Consistent", Message: "The default ServiceCIDR is the API server's range."}
-	}
-	return metav1.Condition{Type: v1alpha1.ConditionDefaultRangeMismatch, Status: metav1.ConditionTrue, Reason: "Inconsistent",
-		Message: fmt.Sprintf("The default ServiceCIDR is %s, --service-cluster-ip-range is %s. Start the API server with the former, "+
-			"or move the Services and delete this ServiceCIDR, which the API server then creates anew.",
-			strings.Join(cidrs, ","), strings.Join(ranges, ","))}
+// mismatch says that object and range disagree, and what to do.
+func (r *DefaultReconciler) mismatch(cidr *networkingv1.ServiceCIDR, reason, remedy string) metav1.Condition {
+	return say(v1alpha1.ConditionDefaultRangeMismatch, metav1.ConditionTrue, reason, fmt.Sprintf("The default ServiceCIDR is %s, "+
+		"--service-cluster-ip-range is %s%s", strings.Join(cidr.Spec.CIDRs, ","), strings.Join(r.texts(), ","), remedy))
 }

@@ -1,6 +1,7 @@
 package servicecidr
 
 import (
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -62,11 +63,7 @@ func (h *history) rate(key bandKey, now time.Time, used uint64) (perHour float64
 func (h *history) forget(servicecidr string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for key := range h.bands {
-		if key.servicecidr == servicecidr {
-			delete(h.bands, key)
-		}
-	}
+	maps.DeleteFunc(h.bands, func(key bandKey, _ []sample) bool { return key.servicecidr == servicecidr })
 }
 
 // bandUse is the use of one band of one range.

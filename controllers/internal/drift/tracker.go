@@ -39,7 +39,7 @@ func Types() []Type {
 // Memory grows with what is wrong, not with what is watched.
 type Tracker[K comparable] struct {
 	mu       sync.Mutex
-	findings map[K]finding
+	findings map[K]*finding
 }
 
 type finding struct {
@@ -54,38 +54,41 @@ type finding struct {
 func (t *Tracker[K]) Suspect(key K, kind Type, now time.Time, delay time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f, known := t.findings[key]
-	if !known || f.kind != kind {
-		f = finding{kind: kind, since: now, reported: f.reported}
+	if t.findings == nil {
+		t.findings = map[K]*finding{}
 	}
-	left := max(0, delay-now.Sub(f.since))
-	t.put(key, f)
-	return left
+	f := t.findings[key]
+	if f == nil {
+		f = &finding{}
+		t.findings[key] = f
+	}
+	if f.since.IsZero() || f.kind != kind {
+		*f = finding{kind: kind, since: now, reported: f.reported}
+	}
+	return max(0, delay-now.Sub(f.since))
 }
 
 // Believe notes that the finding of key was confirmed, and reports whether that is new.
 func (t *Tracker[K]) Believe(key K) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f, known := t.findings[key]
-	if !known || f.believed {
+	f := t.findings[key]
+	if f == nil || f.believed {
 		return false
 	}
 	f.believed = true
-	t.put(key, f)
 	return true
 }
 
-// Report returns whether this text about key is news. A text is news once, until key is cleared.
+// Report returns whether this text about key, which is suspected, is news. A text is news once, until key is cleared.
 func (t *Tracker[K]) Report(key K, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f, known := t.findings[key]
-	if known && slices.Contains(f.reported, text) {
+	f := t.findings[key]
+	if f == nil || slices.Contains(f.reported, text) {
 		return false
 	}
 	f.reported = append(f.reported, text)
-	t.put(key, f)
 	return true
 }
 
@@ -107,11 +110,4 @@ func (t *Tracker[K]) Count() map[Type]int {
 		}
 	}
 	return counts
-}
-
-func (t *Tracker[K]) put(key K, f finding) {
-	if t.findings == nil {
-		t.findings = map[K]finding{}
-	}
-	t.findings[key] = f
 }

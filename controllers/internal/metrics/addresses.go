@@ -6,6 +6,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 var (
@@ -68,10 +69,7 @@ func (c *Addresses) Collect(out chan<- prometheus.Metric) {
 }
 
 func (c *Addresses) collectRange(out chan<- prometheus.Metric, name string, r allocator.Range) {
-	cidr, family := r.Prefix().String(), "IPv4"
-	if r.Prefix().Addr().Is6() {
-		family = "IPv6"
-	}
+	cidr, family := r.Prefix().String(), upstream.Family(r.Prefix().Addr())
 	var whole allocator.Usage
 	for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
 		u := c.Index.Usage(r.Band(b))

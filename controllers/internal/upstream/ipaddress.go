@@ -1,7 +1,9 @@
 package upstream
 
 import (
+	"fmt"
 	"net/netip"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -51,4 +53,13 @@ func Policy(o *networkingv1.IPAddress) string {
 		return ref.Name
 	}
 	return ""
+}
+
+// Describe says for people whose an IPAddress is: its parent, and its manager.
+func Describe(o *networkingv1.IPAddress) string {
+	parent := "nothing"
+	if ref := o.Spec.ParentRef; ref != nil {
+		parent = ref.Resource + " " + strings.TrimPrefix(ref.Namespace+"/"+ref.Name, "/")
+	}
+	return fmt.Sprintf("IPAddress of %s, managed by %q", parent, o.Labels[networkingv1.LabelManagedBy])
 }

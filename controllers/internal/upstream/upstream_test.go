@@ -48,15 +48,6 @@ func TestService(t *testing.T) {
 	}
 }
 
-// Labels are a new map each time: whoever gets them may change them.
-func TestLabelsAreTheCallers(t *testing.T) {
-	a := netip.MustParseAddr("10.0.0.5")
-	Labels(a)["mine"] = "yes"
-	if got := Labels(a); len(got) != 2 {
-		t.Errorf("labels are %v", got)
-	}
-}
-
 var (
 	byAPIServer = metav1.ManagedFieldsEntry{Manager: "kube-apiserver", Operation: metav1.ManagedFieldsOperationUpdate}
 	itsStatus   = metav1.ManagedFieldsEntry{Manager: "kubernetes-service-cidr-controller", Operation: metav1.ManagedFieldsOperationApply, Subresource: "status"}

@@ -1,0 +1,149 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+)
+
+const (
+	// every is how often a policy is looked at, and so written, at most: a burst of allocations is one look.
+	every = 2 * time.Second
+	// countsEvery is how often a policy is written at most because of counts that moved: each write goes to etcd and to every replica.
+	// What people wait for, a range that is full or has room again, is not among these counts.
+	countsEvery = 30 * time.Second
+	// uncompiled is when to look again at a policy that is newer than the compiled ones. Their change tells, too.
+	uncompiled = 500 * time.Millisecond
+	// writesASecond bounds the status writes for all policies together, for the other controllers need the API server too. A thousand policies that
+	// are created together are told of within seconds, each twice: before and after its range is ready.
+	writesASecond = 400
+)
+
+// Reconciler writes the status of one ServiceCIDRPolicy at a time. All exported fields are required.
+type Reconciler struct {
+	// Client reads from the cache and writes.
+	Client   client.Client
+	Index    *addressindex.Index
+	Policies *steering.Cache
+	Events   events.EventRecorder
+	Clock    clock.PassiveClock
+
+	turns  sync.Map // name of a policy -> *turn
+	writes *rate.Limiter
+}
+
+// turn is when a policy was last looked at, and when it was last written; the latter is zero before the first time. The queue lets nobody else
+// work on the policy meanwhile.
+type turn struct{ looked, wrote time.Time }
+
+var _ reconcile.TypedReconciler[string] = (*Reconciler)(nil)
+
+// SetupWithManager starts the controller with mgr.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	r.writes = rate.NewLimiter(writesASecond, writesASecond)
+	name := func(_ context.Context, p *v1alpha1.ServiceCIDRPolicy) []string { return []string{p.Name} }
+	return builder.TypedControllerManagedBy[string](mgr).
+		Named("policystatus").
+		WatchesRawSource(source.TypedKind(mgr.GetCache(), &v1alpha1.ServiceCIDRPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(name))).
+		WatchesRawSource(steering.NewChanges(r.Policies, r.changed())).
+		WatchesRawSource(addressindex.Map(r.Index.RangeUsage(every), r.users)).
+		WatchesRawSource(addressindex.Map(r.Index.Addresses(), r.reserver)).
+		WithOptions(controller.TypedOptions[string]{
+			MaxConcurrentReconciles: 4,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
+		}).
+		Complete(r)
+}
+
+// changed returns a function that tells which policies are not what they were when it was last asked.
+func (r *Reconciler) changed() func() []string {
+	seen := steering.Compile(steering.Inputs{})
+	return func() []string {
+		var out []string
+		now := r.Policies.Current()
+		for _, p := range now.Policies() {
+			if !same(seen.Policy(p.Name), p) {
+				out = append(out, p.Name)
+			}
+		}
+		seen = now
+		return out
+	}
+}
+
+// same reports whether a policy has the same status as before, as far as policies and ranges decide it.
+func same(before, now *steering.Policy) bool {
+	return before != nil && before.UID == now.UID && before.Generation == now.Generation &&
+		slices.Equal(before.Ranges, now.Ranges) && slices.Equal(before.Reservations, now.Reservations) &&
+		slices.Equal(before.Invalid, now.Invalid) && slices.Equal(before.Conflicts, now.Conflicts) &&
+		slices.Equal(before.Missing, now.Missing) && slices.Equal(before.Unready, now.Unready) && slices.Equal(before.Deleting, now.Deleting)
+}
+
+// users are the policies that have ranges of a ServiceCIDR. Of one that overlaps it the index tells by itself.
+func (r *Reconciler) users(cidr string) (out []string) {
+	for _, p := range r.Policies.Current().Policies() {
+		if slices.ContainsFunc(p.Ranges, func(has steering.PolicyRange) bool { return has.ServiceCIDR == cidr }) {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
+// reserver is the policy that reserves an address.
+func (r *Reconciler) reserver(a netip.Addr) []string {
+	if held, ok := r.Policies.Current().Reservation(a); ok {
+		return []string{held.Policy}
+	}
+	return nil
+}
+
+// Reconcile compares what the status of a policy says with what it should say, and applies that if they differ.
+func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Result, error) {
+	known, _ := r.turns.LoadOrStore(name, &turn{})
+	last, now := known.(*turn), r.Clock.Now()
+	if left := last.looked.Add(every).Sub(now); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	o := &v1alpha1.ServiceCIDRPolicy{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {
+		r.turns.Delete(name)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	in, ok := r.gather(o)
+	if !ok {
+		return reconcile.Result{RequeueAfter: uncompiled}, nil
+	}
+	last.looked = now
+	if err := r.nameHolders(ctx, &in); err != nil {
+		return reconcile.Result{}, err
+	}
+	switch again, err := r.publish(ctx, o, status(in), last); {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		// Deleted, or created anew, since the cache was told. It will be.
+		return reconcile.Result{RequeueAfter: every}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("writing the status of ServiceCIDRPolicy %s: %w", name, err)
+	default:
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+}

@@ -1,0 +1,109 @@
+package reservation
+
+import (
+	"math"
+	"net/netip"
+	"slices"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+)
+
+// observed are the policies and ServiceCIDRs at one time. They decide what is wanted beside what is known of an address itself.
+type observed struct {
+	policies *steering.Compiled
+	cidrs    map[string]addressindex.ServiceCIDR
+}
+
+// changed returns a function that tells which addresses to look at since it was last asked.
+func (r *Reconciler) changed() func() []netip.Addr {
+	seen := observed{policies: steering.Compile(steering.Inputs{})}
+	return func() []netip.Addr {
+		now := r.observe()
+		reserved, cooling := seen.differ(now)
+		seen = now
+		var out []netip.Addr
+		for _, r := range reserved {
+			out = slices.AppendSeq(out, r.Addresses())
+		}
+		for _, s := range cooling {
+			out = append(out, r.cooling(s)...)
+		}
+		return out
+	}
+}
+
+func (r *Reconciler) observe() observed {
+	o := observed{policies: r.Policies.Current(), cidrs: map[string]addressindex.ServiceCIDR{}}
+	for _, c := range r.Index.ServiceCIDRs() {
+		o.cidrs[c.Name] = c
+	}
+	return o
+}
+
+// cooling returns the addresses of a span that cool down.
+func (r *Reconciler) cooling(s allocator.Span) []netip.Addr {
+	if r.Index.Usage(s).Cooling == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(r.Index.Used(s, math.MaxInt), func(a netip.Addr) bool { return r.Index.State(a) != allocator.Cooling })
+}
+
+// differ returns the reservations that came, went, or whose ranges did, and the spans whose cool-down is not what it was.
+func (o observed) differ(now observed) (reserved []steering.Reservation, cooling []allocator.Span) {
+	for _, side := range []*steering.Compiled{o.policies, now.policies} {
+		for _, p := range side.Policies() {
+			before, after := policy(o.policies, p.Name), policy(now.policies, p.Name)
+			if !slices.Equal(before.Reservations, after.Reservations) {
+				reserved = append(reserved, p.Reservations...)
+			}
+			if before.UID != after.UID || before.CoolDown != after.CoolDown || !slices.Equal(before.Ranges, after.Ranges) {
+				cooling = append(cooling, cooledBy(p)...)
+			}
+		}
+	}
+	for _, touched := range o.touched(now) {
+		for _, p := range now.policies.Policies() {
+			for _, r := range p.Reservations {
+				if r.Span.Overlaps(touched) {
+					reserved = append(reserved, r)
+				}
+			}
+		}
+	}
+	return reserved, cooling
+}
+
+// policy is the policy of this name, the zero one without.
+func policy(in *steering.Compiled, name string) steering.Policy {
+	if p := in.Policy(name); p != nil {
+		return *p
+	}
+	return steering.Policy{}
+}
+
+// cooledBy returns the spans in which a policy has addresses cool down.
+func cooledBy(p *steering.Policy) (out []allocator.Span) {
+	for _, r := range p.Ranges {
+		if p.CoolDown > 0 {
+			out = append(out, r.Range.Span())
+		}
+	}
+	return out
+}
+
+// touched returns the spans of the ServiceCIDRs that came, went, or are being deleted since.
+func (o observed) touched(now observed) (out []allocator.Span) {
+	for _, side := range []map[string]addressindex.ServiceCIDR{o.cidrs, now.cidrs} {
+		for name, c := range side {
+			if before, after := o.cidrs[name], now.cidrs[name]; before.Terminating == after.Terminating && slices.Equal(before.Ranges, after.Ranges) {
+				continue
+			}
+			for _, r := range c.Ranges {
+				out = append(out, r.Span())
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,94 @@
+package reservation
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+)
+
+// Reconciler writes the IPAddresses of reservations and of addresses that cool down, one address at a time.
+// All exported fields are required. It is safe for concurrent use about different addresses.
+type Reconciler struct {
+	// Client reads from the cache and writes.
+	Client   client.Client
+	Index    *addressindex.Index
+	Policies *steering.Cache
+	Clock    clock.PassiveClock
+	// APIVersion under which IPAddresses are served.
+	APIVersion string
+}
+
+var _ reconcile.TypedReconciler[netip.Addr] = (*Reconciler)(nil)
+
+// SetupWithManager starts the controller with mgr.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	changes := steering.NewChanges(r.Policies, r.changed())
+	// A range that comes or goes changes what is wanted in it, whether anything is used there or not.
+	ranges := addressindex.Map(r.Index.Ranges(), func(string) []netip.Addr {
+		changes.Touch()
+		return nil
+	})
+	return builder.TypedControllerManagedBy[netip.Addr](mgr).
+		Named("policykeeper").
+		WatchesRawSource(r.Index.Addresses()).
+		WatchesRawSource(changes).
+		WatchesRawSource(ranges).
+		WithOptions(controller.TypedOptions[netip.Addr]{
+			MaxConcurrentReconciles: 8,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](100*time.Millisecond, time.Minute),
+		}).
+		Complete(r)
+}
+
+// Reconcile gathers the inputs, lets decide decide, and applies the decision. As long as the watch does not show our last
+// write at the address, there is nothing to decide.
+func (r *Reconciler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Result, error) {
+	if left := r.Index.Writing(a); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	in, err := r.gather(ctx, a)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading what has to do with %s: %w", a, err)
+	}
+	return r.apply(ctx, in, decide(in))
+}
+
+// gather reads the IPAddress from the cache, everything else from the address index and the policies.
+func (r *Reconciler) gather(ctx context.Context, a netip.Addr) (inputs, error) {
+	in := inputs{now: r.Clock.Now(), address: a, claimed: len(r.Index.Claims(a)) > 0}
+	covering := r.Index.Covering(a)
+	in.covered = len(covering) > 0
+	in.offered = slices.ContainsFunc(covering, func(c addressindex.ServiceCIDR) bool { return !c.Terminating })
+	policies := r.Policies.Current()
+	if reservation, ok := policies.Reservation(a); ok {
+		in.reservation = &reservation
+	}
+	in.coolDown, in.cooler = policies.CoolDown(a)
+	o, err := objects.Get(ctx, r.Client, types.NamespacedName{Name: a.String()}, &networkingv1.IPAddress{})
+	in.object = o
+	if freed, ok := r.Index.Cooling(a); ok {
+		in.freed = &freed
+	}
+	if o != nil && owned(o) && purpose(o) == v1alpha1.PurposeCooling { // what every replica sees, and the cache has it a moment before the address index
+		freed := addressindex.ReadCoolDown(o.Annotations, o.CreationTimestamp.Time)
+		in.freed = &freed
+	}
+	return in, err
+}
