@@ -125,10 +125,6 @@ func TestPlan(t *testing.T) {
 				"-> CreateServiceCIDR with 10.0.0.0/24,fd00::/112",
 			},
 		},
-		"no default ServiceCIDR, where none can be": {
-			change: func(w *Snapshot) { w.ServiceCIDRs, w.Served = nil, false },
-			want:   []string{"DefaultServiceCIDRMissing (ServiceCIDR kubernetes): the API server creates it"},
-		},
 		"a default ServiceCIDR of another range": {
 			change: func(w *Snapshot) { w.ServiceCIDRs[0].CIDRs = nets("10.9.0.0/24,fd00::/112") },
 			want: []string{
@@ -152,13 +148,6 @@ func TestPlan(t *testing.T) {
 				"SecondaryRangeMislabelled (ServiceCIDR kubernetes): delete it and create it with 10.0.0.0/24,fd00::/112",
 				"-> ReplaceServiceCIDR if cidr-kubernetes@9 with 10.0.0.0/24,fd00::/112",
 			},
-		},
-		"a default ServiceCIDR that is right and is being deleted": {change: func(w *Snapshot) {
-			w.ServiceCIDRs[0].Deleting, w.ServiceCIDRs[0].Finalizers = true, []string{"example.com/mine"}
-		}},
-		"an IPAddress without Service that a finalizer holds": {
-			change: func(w *Snapshot) { w.IPAddresses = append(w.IPAddresses, dying(anIP("10.0.0.9", "gone"))) },
-			want:   []string{"IPAddressOrphan 10.0.0.9 (IPAddress 10.0.0.9): finalizer"},
 		},
 		"a bit without Service": {
 			change: func(w *Snapshot) {

@@ -22,9 +22,8 @@ import (
 // errMoved says that the cluster is no longer what a step was made for. Nothing was written; a new plan knows better.
 var errMoved = errors.New("the cluster has changed since the plan was made")
 
-// writer carries out steps. Each is guarded by what the plan saw.
+// writer carries out steps. The error is errMoved when a step has nothing to do any more, or something else to do.
 type writer interface {
-	// apply carries out a step. The error is errMoved when the step has nothing to do any more, or something else to do.
 	apply(ctx context.Context, s Step) error
 }
 

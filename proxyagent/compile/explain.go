@@ -185,7 +185,7 @@ func (x *explanation) unclaimed(kind string, addrs []netip.Addr, whyNone string)
 }
 
 func (x *explanation) whyNoNodePort(p *port) string {
-	switch winner := x.Compiler.nodePorts.first(p.nodePort()); {
+	switch winner := x.nodePorts.first(p.nodePort()); {
 	case !p.firstNodePort:
 		return "an earlier port of the Service has the same node port and protocol"
 	case winner != nil && winner != x.record:

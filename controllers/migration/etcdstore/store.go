@@ -35,8 +35,6 @@ type Store struct {
 	away           atomic.Bool   // it has been logged that etcd is away, and not yet that it is back
 }
 
-var _ migration.Store = (*Store)(nil)
-
 // Open connects to etcd and returns when the first of its endpoints answers, or after ten seconds with the reason. It writes
 // nothing and does not ask whether there is anything below the prefix.
 func Open(ctx context.Context, c Config) (*Store, error) {

@@ -44,7 +44,7 @@ func (l AuditLog) requests(account, program string, refused bool) (all []string)
 	GinkgoHelper()
 	content, err := os.ReadFile(string(l))
 	Expect(err).NotTo(HaveOccurred())
-	any := false
+	asked := false
 	for line := range strings.Lines(string(content)) {
 		var event struct {
 			Verb           string
@@ -57,12 +57,12 @@ func (l AuditLog) requests(account, program string, refused bool) (all []string)
 		if event.ObjectRef == nil || !strings.HasSuffix(event.User.Username, ":"+account) || !strings.HasPrefix(event.UserAgent, program) {
 			continue
 		}
-		any = true
+		asked = true
 		if !refused || event.ResponseStatus.Code == 403 {
 			all = append(all, permission(event.Verb, event.ObjectRef.APIGroup, event.ObjectRef.Resource, event.ObjectRef.Subresource))
 		}
 	}
-	Expect(any).To(BeTrue(), "%s has asked for nothing", account)
+	Expect(asked).To(BeTrue(), "%s has asked for nothing", account)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
