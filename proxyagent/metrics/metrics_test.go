@@ -132,7 +132,7 @@ func scraped(t *testing.T, m *Metrics) (lines []string) {
 	}
 	for line := range strings.Lines(w.Body.String()) {
 		ours := strings.HasPrefix(line, prefix) || strings.HasPrefix(line, "# TYPE "+prefix)
-		if ours && !strings.Contains(line, "_bucket{") && !(strings.Contains(line, "_sum{") && strings.HasSuffix(line, " 0\n")) {
+		if ours && !strings.Contains(line, "_bucket{") && (!strings.Contains(line, "_sum{") || !strings.HasSuffix(line, " 0\n")) {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}

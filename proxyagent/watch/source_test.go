@@ -123,6 +123,8 @@ func TestEventsTellWhatTheyConcern(t *testing.T) {
 }
 
 func TestEventsWithoutMeaningWakeNobody(t *testing.T) {
+	labelled := newCIDR("kubernetes", "10.96.0.0/16")
+	labelled.Labels = map[string]string{"a": "b"}
 	tests := map[string]func(w *fixture){
 		"the status of a Service": set(newService("web", "10.96.0.10", func(s *corev1.Service) {
 			s.Status.Conditions = []metav1.Condition{{Type: "x"}}
@@ -154,8 +156,8 @@ func TestEventsWithoutMeaningWakeNobody(t *testing.T) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()}}
 			n.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}}
 		})),
-		"a label of an IPAddress":      set(newIPAddress("10.96.0.10", "web", func(a *networkingv1.IPAddress) { a.Labels["band"] = "static" })),
-		"a condition of a ServiceCIDR": set(conditioned(newCIDR("kubernetes", "10.96.0.0/16"))),
+		"a label of an IPAddress":  set(newIPAddress("10.96.0.10", "web", func(a *networkingv1.IPAddress) { a.Labels["band"] = "static" })),
+		"a label of a ServiceCIDR": set(labelled),
 		"all watches end and everything is listed again": func(w *fixture) {
 			w.unseen(func() {})
 			w.pass(2 * time.Minute)
@@ -169,11 +171,6 @@ func TestEventsWithoutMeaningWakeNobody(t *testing.T) {
 			w.wantSleep(name)
 		}
 	}, smallCluster()...)
-}
-
-func conditioned(c *networkingv1.ServiceCIDR) *networkingv1.ServiceCIDR {
-	c.Status.Conditions = []metav1.Condition{{Type: networkingv1.ServiceCIDRConditionReady}}
-	return c
 }
 
 // The API server was unreachable while much changed. Exactly what is new, changed and deleted is delivered afterwards.
