@@ -191,13 +191,11 @@ func (o Options) bandLabels(ctx context.Context) error {
 	})
 }
 
-// ownAddresses deletes the IPAddresses of ours. One that names a Service and is no additional one is that of its ClusterIP, whatever somebody wrote into
-// the labels: without it the API server would give the address to another Service.
+// ownAddresses deletes the IPAddresses of ours.
 func (o Options) ownAddresses(ctx context.Context) error {
 	ours := client.MatchingLabels{networkingv1.LabelManagedBy: v1alpha1.ManagedByOperator}
 	return o.each(ctx, ours, func(ip *networkingv1.IPAddress) error {
-		ofService := upstream.Service(ip).Name != "" && ip.Labels[v1alpha1.LabelPurpose] != v1alpha1.PurposeAdditional
-		if ofService || !o.say("deleted IPAddress %s, which the operator kept for itself", ip.Name) {
+		if ofClusterIP(ip) || !o.say("deleted IPAddress %s, which the operator kept for itself", ip.Name) {
 			return nil
 		}
 		if err := ignoreGone(o.Client.Delete(ctx, ip, client.Preconditions{UID: &ip.UID})); err != nil {
@@ -205,6 +203,12 @@ func (o Options) ownAddresses(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// ofClusterIP reports whether an IPAddress that is labelled as ours is that of a ClusterIP, as it is if it names a Service and is no additional one. Without
+// it the API server would give the address to another Service, so it stays, whatever somebody wrote into its labels.
+func ofClusterIP(ip *networkingv1.IPAddress) bool {
+	return upstream.Service(ip).Name != "" && ip.Labels[v1alpha1.LabelPurpose] != v1alpha1.PurposeAdditional
 }
 
 // each visits the selected IPAddresses page by page, so that memory does not grow with the cluster.

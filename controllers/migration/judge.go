@@ -70,8 +70,12 @@ func (j judge) duplicate(a netip.Addr, e entry) decision {
 	if len(e.claims) < 2 {
 		return decision{}
 	}
+	var others []string
+	for _, s := range e.claims[1:] {
+		others = append(others, s.Name.String())
+	}
 	return found(DuplicateClusterIP, a, e, fmt.Sprintf("Service %s held it first", e.claims[0].Name),
-		fmt.Sprintf("the IPAddress goes to Service %s; create the others anew, so that they get addresses of their own", e.claims[0].Name))
+		fmt.Sprintf("the IPAddress goes to Service %s; create %s anew, so that it gets an address of its own", e.claims[0].Name, strings.Join(others, ", ")))
 }
 
 // unclaimed judges an IPAddress without a Service. One of another manager, or of nobody, is a reservation.

@@ -85,12 +85,12 @@ func TestPlan(t *testing.T) {
 		},
 		"two Services on one address, the right one is named": {
 			change: func(w *Snapshot) { w.Services = append(w.Services, aged(aService("late", "10.0.0.2"), time.Minute)) },
-			want:   []string{"DuplicateClusterIP 10.0.0.2 (Service ns/b, Service ns/late, IPAddress 10.0.0.2): goes to Service ns/b; create the others anew"},
+			want:   []string{"DuplicateClusterIP 10.0.0.2 (Service ns/b, Service ns/late, IPAddress 10.0.0.2): the IPAddress goes to Service ns/b; create ns/late anew, so that it gets an address of its own"},
 		},
 		"two Services on one address, the wrong one is named": {
 			change: func(w *Snapshot) { w.Services = append(w.Services, aged(aService("early", "10.0.0.2"), 2*time.Hour)) },
 			want: []string{
-				"DuplicateClusterIP 10.0.0.2 (Service ns/early, Service ns/b, IPAddress 10.0.0.2): goes to Service ns/early; create the others anew",
+				"DuplicateClusterIP 10.0.0.2 (Service ns/early, Service ns/b, IPAddress 10.0.0.2): the IPAddress goes to Service ns/early; create ns/b anew, so that it gets an address of its own",
 				"IPAddressWrongParent 10.0.0.2 (Service ns/early, Service ns/b, IPAddress 10.0.0.2): delete it and create it",
 				"-> ReplaceIPAddress 10.0.0.2 for ns/early if ip-10.0.0.2@7",
 			},

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,9 @@ func newScheme() *runtime.Scheme {
 	return s
 }
 
+// encryptedBy is the provider that encrypted a value, and the name of its key: "aescbc:v1:key1". What follows is not shown.
+var encryptedBy = regexp.MustCompile(`^k8s:enc:([a-z]+:v[0-9]+:[!-9;-~]{1,64}):`)
+
 // decode returns the object that a stored value holds and the version it was stored in, which it also tells, if it can, beside
 // an error. The object has neither kind nor resourceVersion.
 func decode(raw []byte) (o runtime.Object, apiVersion string, err error) {
@@ -50,6 +54,9 @@ func decode(raw []byte) (o runtime.Object, apiVersion string, err error) {
 	case len(raw) == 0:
 		return nil, "", errors.New("the value is empty")
 	case bytes.HasPrefix(raw, []byte(encryptedPrefix)):
+		if by := encryptedBy.FindSubmatch(raw); by != nil {
+			return nil, "", fmt.Errorf("%w (by %s)", migration.ErrEncrypted, by[1])
+		}
 		return nil, "", migration.ErrEncrypted
 	case bytes.HasPrefix(raw, []byte(protobufPrefix)):
 		format = protobufFormat

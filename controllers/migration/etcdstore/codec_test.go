@@ -137,8 +137,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"version of the past":   {envelope(t, "networking.k8s.io/v1alpha1", "IPAddress", wire(t, ipAddress())), "no kind", "networking.k8s.io/v1alpha1"},
 		"JSON cut":              {[]byte(`{"kind":"Service","apiVersion":"v1","spec":{`), "cannot be decoded", ""},
 		"JSON of unknown kind":  {[]byte(`{"kind":"Ship","apiVersion":"sea/v1"}`), "no kind \"Ship\"", "sea/v1"},
-		"encrypted":             {[]byte("k8s:enc:aescbc:v1:key1:secret\x00\xff"), migration.ErrEncrypted.Error(), ""},
-		"encrypted, and no key": {[]byte("k8s:enc:"), migration.ErrEncrypted.Error(), ""},
+		"encrypted":             {[]byte("k8s:enc:aescbc:v1:key1:secret\x00\xff"), "the value is encrypted at rest (by aescbc:v1:key1)", ""},
+		"encrypted, and no key": {[]byte("k8s:enc:aescbc:v1:secret"), migration.ErrEncrypted.Error(), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, version, err := decode(tc.raw)
