@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -264,7 +265,15 @@ func LoadPlan(file string) (r Report, err error) {
 
 func load(file string, into any) error {
 	text, err := os.ReadFile(file)
-	if err == nil {
+	switch {
+	case err != nil:
+	case bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")): // of which yaml reads the first object alone
+		var strict []error
+		strict, err = kjson.UnmarshalStrict(text, into)
+		err = errors.Join(append(strict, err)...)
+	case bytes.Contains(text, []byte("\n---")):
+		err = errors.New("there is more than one document in it")
+	default:
 		err = yaml.UnmarshalStrict(text, into)
 	}
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package agentwatch_test follows real API servers with proxyagent/watch: what selectors select, how lists and watches outlive an API
-// server, and what the versions of IPAddress have in common can only be seen there.
+// server, and what one of Kubernetes 1.32 answers can only be seen there.
 //
 // Start with changes_test.go.
 package agentwatch_test
