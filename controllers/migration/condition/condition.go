@@ -77,17 +77,9 @@ func decide(w inputs) *metav1.Condition {
 	return &want
 }
 
-// Write writes the condition on the default ServiceCIDR if it says something new. Without the object it does nothing.
-func Write(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time) error {
-	return write(ctx, c, apiVersion, want, now, true)
-}
-
-// Renew is Write for clusters that have the condition already: others never allocated from a bitmap under our eyes.
-func Renew(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time) error {
-	return write(ctx, c, apiVersion, want, now, false)
-}
-
-func write(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time, begin bool) error {
+// Write writes the condition on the default ServiceCIDR if it says something new. Without the object it does nothing, and unless it
+// may begin, nothing in clusters without the condition either: these never allocated from a bitmap under our eyes.
+func Write(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time, begin bool) error {
 	cidr := &networkingv1.ServiceCIDR{}
 	if err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.DefaultServiceCIDR}, cidr); err != nil {
 		return client.IgnoreNotFound(err)
@@ -147,8 +139,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		b = b.WatchesRawSource(addressindex.Map(r.Index.Addresses(), func(netip.Addr) []string { return []string{v1alpha1.DefaultServiceCIDR} }))
 	}
 	return b.WithOptions(controller.TypedOptions[string]{
-		MaxConcurrentReconciles: 1,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute),
 	}).Complete(r)
 }
 
