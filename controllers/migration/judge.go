@@ -129,11 +129,6 @@ func foreign(o *IPAddress) bool {
 	return o.ManagedBy == "" && o.Service.Name == "" || o.ManagedBy != "" && o.ManagedBy != v1alpha1.ManagedByAPIServer
 }
 
-func (j judge) at(now time.Time) judge {
-	j.now = now
-	return j
-}
-
 func found(k Kind, a netip.Addr, e entry, detail, plan string) decision {
 	f := Finding{Kind: k, Address: a, Detail: detail, Plan: plan}
 	for _, s := range e.claims {
@@ -155,7 +150,7 @@ func parentText(o *IPAddress) string {
 // addressIndex is who holds an address and which IPAddress stands on it, by address. It is kept up to date one object at a time, at
 // a cost that does not depend on how many there are.
 type addressIndex struct {
-	entries  map[netip.Addr]*entry
+	entries  map[netip.Addr]entry
 	services map[types.NamespacedName]*Service
 }
 
@@ -166,7 +161,7 @@ type entry struct {
 
 func newAddressIndex(w Snapshot) *addressIndex {
 	b := &addressIndex{
-		entries:  make(map[netip.Addr]*entry, len(w.IPAddresses)),
+		entries:  make(map[netip.Addr]entry, len(w.IPAddresses)),
 		services: make(map[types.NamespacedName]*Service, len(w.Services)),
 	}
 	for i := range w.IPAddresses {
@@ -183,11 +178,12 @@ func (b *addressIndex) putService(s *Service) (touched []netip.Addr) {
 	touched = b.dropService(s.Name)
 	b.services[s.Name] = s
 	for _, a := range s.Addresses {
-		e := b.at(a)
+		e := b.entries[a]
 		e.claims = append(e.claims, s)
 		slices.SortFunc(e.claims, func(a, b *Service) int { // who had it first keeps it; names only break the tie of one second
 			return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name.String(), b.Name.String()))
 		})
+		b.entries[a] = e
 		touched = append(touched, a)
 	}
 	return touched
@@ -200,22 +196,23 @@ func (b *addressIndex) dropService(name types.NamespacedName) []netip.Addr {
 	}
 	delete(b.services, name)
 	for _, a := range old.Addresses {
-		e := b.at(a)
+		e := b.entries[a]
 		e.claims = slices.DeleteFunc(e.claims, func(s *Service) bool { return s == old })
-		b.prune(a)
+		b.set(a, e)
 	}
 	return slices.Clone(old.Addresses)
 }
 
-func (b *addressIndex) putIPAddress(ip *IPAddress) []netip.Addr {
-	b.at(ip.Address).object = ip
-	return []netip.Addr{ip.Address}
+func (b *addressIndex) putIPAddress(ip *IPAddress) {
+	b.entries[ip.Address] = entry{b.entries[ip.Address].claims, ip}
 }
 
-func (b *addressIndex) dropIPAddress(a netip.Addr) []netip.Addr {
-	b.at(a).object = nil
-	b.prune(a)
-	return []netip.Addr{a}
+func (b *addressIndex) dropIPAddress(a netip.Addr) { b.set(a, entry{claims: b.entries[a].claims}) }
+
+func (b *addressIndex) set(a netip.Addr, e entry) {
+	if b.entries[a] = e; e.object == nil && len(e.claims) == 0 {
+		delete(b.entries, a)
+	}
 }
 
 // keys are the names of all Services and IPAddresses, "namespace/name" and an address.
@@ -232,22 +229,4 @@ func (b *addressIndex) keys() sets.Set[string] {
 	return keys
 }
 
-func (b *addressIndex) at(a netip.Addr) *entry {
-	e := b.entries[a]
-	if e == nil {
-		e = &entry{}
-		b.entries[a] = e
-	}
-	return e
-}
-
-func (b *addressIndex) prune(a netip.Addr) {
-	if e := b.entries[a]; e.object == nil && len(e.claims) == 0 {
-		delete(b.entries, a)
-	}
-}
-
-func (b *addressIndex) claimed(a netip.Addr) bool {
-	e := b.entries[a]
-	return e != nil && len(e.claims) > 0
-}
+func (b *addressIndex) claimed(a netip.Addr) bool { return len(b.entries[a].claims) > 0 }

@@ -114,7 +114,7 @@ func (p *Plan) judgeObjects() {
 func (p *Plan) judgeAddresses(b *addressIndex) {
 	j := p.judge()
 	for _, a := range slices.SortedFunc(maps.Keys(b.entries), netip.Addr.Compare) {
-		e := *b.entries[a]
+		e := b.entries[a]
 		v := j.address(a, e)
 		p.add(v)
 		p.add(j.duplicate(a, e))

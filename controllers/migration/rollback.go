@@ -101,7 +101,7 @@ func (r *Rollback) refuse(p Plan, bitmaps []*bitmap.Bitmap, b *addressIndex) {
 		case len(e.claims) == 0:
 			r.Reserved = append(r.Reserved, a)
 		case !covered:
-			f := found(OutOfRange, a, *e, "the bitmaps are of "+prefixes(p.Ranges), "create the Service anew with an address of these ranges, then try again").finding
+			f := found(OutOfRange, a, e, "the bitmaps are of "+prefixes(p.Ranges), "create the Service anew with an address of these ranges, then try again").finding
 			r.Refused = append(r.Refused, f)
 		}
 	}

@@ -181,7 +181,7 @@ func (r Runner) applyEach(ctx context.Context, steps []Step) (int, error) {
 			if err := limit.Wait(ctx); err != nil {
 				return err
 			}
-			do := apiWriter{r.Sources.API, r.Sources.APIVersion}.apply
+			do := apiWriter(r.Sources).apply
 			if s.Do == RepairBitmap {
 				do = r.repairBitmap
 			}

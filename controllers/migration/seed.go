@@ -28,14 +28,12 @@ type note struct {
 	Addresses []string `json:"addresses"`
 }
 
-type storeWriter struct {
-	store Store
-	now   func() time.Time
-}
+// storeWriter carries out steps in etcd; see apiWriter.
+type storeWriter Sources
 
 // applyToStore carries out steps, those that create many at a time.
 func (r Runner) applyToStore(ctx context.Context, steps []Step) (written int, err error) {
-	w := storeWriter{r.Sources.Store, r.Sources.Clock.Now}
+	w := storeWriter(r.Sources)
 	for chunk := range slices.Chunk(steps, batch) {
 		n, err := w.applyAll(ctx, chunk)
 		if written += n; err != nil {
@@ -81,7 +79,7 @@ func (w storeWriter) create(ctx context.Context, steps []Step) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.store.Commit(ctx, append(writes, Write{Key: prefixNotes + string(uuid.NewUUID()), Raw: text}))
+	_, err = w.Store.Commit(ctx, append(writes, Write{Key: prefixNotes + string(uuid.NewUUID()), Raw: text}))
 	return err
 }
 
@@ -91,9 +89,9 @@ func (w storeWriter) apply(ctx context.Context, s Step) error {
 	case CreateIPAddress:
 		err = w.create(ctx, []Step{s})
 	case DeleteIPAddress:
-		_, err = w.store.Commit(ctx, []Write{{Key: keyOfIPAddress(s), Guard: s.revision(), Delete: true}})
+		_, err = w.Store.Commit(ctx, []Write{{Key: keyOfIPAddress(s), Guard: s.revision(), Delete: true}})
 	case ReplaceIPAddress:
-		_, err = w.store.Commit(ctx, []Write{{Key: keyOfIPAddress(s), Guard: s.revision(), Object: w.object(s)}})
+		_, err = w.Store.Commit(ctx, []Write{{Key: keyOfIPAddress(s), Guard: s.revision(), Object: w.object(s)}})
 	case RelabelIPAddress:
 		err = w.relabel(ctx, s)
 	default:
@@ -106,7 +104,7 @@ func (w storeWriter) apply(ctx context.Context, s Step) error {
 }
 
 func (w storeWriter) relabel(ctx context.Context, s Step) error {
-	v, err := w.store.Get(ctx, keyOfIPAddress(s))
+	v, err := w.Store.Get(ctx, keyOfIPAddress(s))
 	if err != nil {
 		return err
 	}
@@ -118,12 +116,12 @@ func (w storeWriter) relabel(ctx context.Context, s Step) error {
 		ip.Labels = map[string]string{}
 	}
 	maps.Copy(ip.Labels, upstream.Labels(s.Address))
-	_, err = w.store.Commit(ctx, []Write{{Key: v.Key, Guard: v.ModRevision, Object: ip, APIVersion: v.APIVersion}})
+	_, err = w.Store.Commit(ctx, []Write{{Key: v.Key, Guard: v.ModRevision, Object: ip, APIVersion: v.APIVersion}})
 	return err
 }
 
 func (w storeWriter) object(s Step) *networkingv1.IPAddress {
-	now := metav1.NewTime(w.now().Truncate(time.Second))
+	now := metav1.NewTime(w.Clock.Now().Truncate(time.Second))
 	ip := s.ipAddress()
 	ip.UID, ip.CreationTimestamp = uuid.NewUUID(), now
 	ip.ManagedFields = []metav1.ManagedFieldsEntry{{
