@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,10 +48,7 @@ func newArchive(w Snapshot, values []Value) Archive {
 	return a
 }
 
-func digest(value []byte) string {
-	sum := sha256.Sum256(value)
-	return hex.EncodeToString(sum[:])
-}
+func digest(value []byte) string { return fmt.Sprintf("%x", sha256.Sum256(value)) }
 
 // save writes the archive durably before anything is changed in etcd. A file that holds the same values of the same cluster is as good,
 // from an earlier try; any other file is left alone.

@@ -48,12 +48,9 @@ const (
 
 // kinds tells what is the same for all findings of a kind, in the order in which they are reported.
 var kinds = []struct {
-	kind  Kind
-	means string
-	// flips: an API server that begins to allocate from IPAddresses would stumble over it.
-	flips bool
-	// unknown: because of it something could not be told.
-	unknown bool
+	kind           Kind
+	means          string
+	flips, unknown bool // see StopsFlip and Unknown
 }{
 	{ObjectUnreadable, "An object in etcd cannot be decoded, so nobody can say which addresses it holds.", true, true},
 	{BitmapEncrypted, "The bitmap is encrypted at rest; only an API server with the key can read it.", false, true},

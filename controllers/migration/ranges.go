@@ -215,8 +215,8 @@ func (p *Plan) readable(s StoredBitmap) bool {
 }
 
 func (p *Plan) absentBitmaps() {
-	for i := range max(1, len(p.Ranges)) { // a cluster has one at least
-		if key := keyOf(i); p.Snapshot.Revision > 0 && p.stored(key) == nil {
+	for i, key := range bitmapKeys[:max(1, min(len(p.Ranges), 2))] { // a cluster has one at least
+		if p.Snapshot.Revision > 0 && p.stored(key) == nil {
 			p.find(BitmapMissing, "range "+prefixes(p.Ranges[min(i, len(p.Ranges)):min(i+1, len(p.Ranges))]),
 				"`migrate rollback` builds it; it does not matter for API servers that allocate from IPAddresses", key)
 		}
@@ -252,18 +252,9 @@ func (p *Plan) stored(key string) *StoredBitmap {
 }
 
 // rangeAt returns the range that the bitmap under a key is to have, the zero Prefix if there is none.
-func rangeAt(ranges []netip.Prefix, key string) netip.Prefix {
-	for i, prefix := range ranges {
-		if keyOf(i) == key {
-			return prefix
-		}
+func rangeAt(ranges []netip.Prefix, key string) (none netip.Prefix) {
+	if i := slices.Index(bitmapKeys, key); i < len(ranges) {
+		return ranges[i]
 	}
-	return netip.Prefix{}
-}
-
-func keyOf(i int) string {
-	if i == 0 {
-		return KeyPrimary
-	}
-	return KeySecondary
+	return none
 }

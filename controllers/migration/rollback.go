@@ -60,7 +60,7 @@ func NewRollback(w Snapshot) (Rollback, error) {
 			return r, fmt.Errorf("range %s has no bitmap: %w", prefix, err)
 		}
 		all = append(all, want)
-		if err := r.rebuild(keyOf(i), want, &p, index); err != nil {
+		if err := r.rebuild(bitmapKeys[i], want, &p, index); err != nil {
 			return r, err
 		}
 	}
@@ -123,7 +123,7 @@ func (r Rollback) Save(ctx context.Context, store Store, file string) error {
 func RollBack(ctx context.Context, store Store, r Rollback, progress Progress) error {
 	defer progress.End()
 	progress.Begin("rewriting", r.Rewrites)
-	if _, err := rewrites(ctx, store, func(writes []Write) error {
+	if err := rewrites(ctx, store, func(writes []Write) error {
 		progress.Done(len(writes))
 		return commitEach(ctx, store, writes)
 	}); err != nil {
@@ -167,13 +167,14 @@ func (r Rollback) writes(ctx context.Context, store Store) (writes []Write, old 
 var oldVersion = networkingv1.GroupName + "/v1beta1"
 
 // CountRewrites returns how many objects a 1.32 API server could not read.
-func CountRewrites(ctx context.Context, store Store) (int, error) {
-	return rewrites(ctx, store, func([]Write) error { return nil })
+func CountRewrites(ctx context.Context, store Store) (n int, err error) {
+	err = rewrites(ctx, store, func(writes []Write) error { n += len(writes); return nil })
+	return n, err
 }
 
 // rewrites finds the objects that are stored as v1, which 1.32 does not know although it is the same on the wire, or that an API
 // server signed, by which one knows who allocates from IPAddresses. It hands them out in transactions, without the signature.
-func rewrites(ctx context.Context, store Store, do func([]Write) error) (n int, err error) {
+func rewrites(ctx context.Context, store Store, do func([]Write) error) error {
 	var writes []Write
 	for _, prefix := range []string{prefixIPAddresses, prefixServiceCIDRs} {
 		_, err := store.List(ctx, prefix, 0, func(v Value) error {
@@ -182,7 +183,6 @@ func rewrites(ctx context.Context, store Store, do func([]Write) error) (n int, 
 				return nil
 			}
 			upstream.Disown(o, v1alpha1.ManagerMigration)
-			n++
 			if writes = append(writes, Write{Key: v.Key, Guard: v.ModRevision, Object: v.Object, APIVersion: oldVersion}); len(writes) < batch {
 				return nil
 			}
@@ -191,11 +191,11 @@ func rewrites(ctx context.Context, store Store, do func([]Write) error) (n int, 
 			return do(full)
 		})
 		if err != nil {
-			return n, err
+			return err
 		}
 	}
 	if len(writes) == 0 {
-		return n, nil
+		return nil
 	}
-	return n, do(writes)
+	return do(writes)
 }

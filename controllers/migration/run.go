@@ -198,3 +198,51 @@ func (r Runner) applyEach(ctx context.Context, steps []Step) (int, error) {
 	err := group.Wait()
 	return int(written.Load()), err
 }
+
+// confirmAfter is how long a finding must last: a Service under creation has its bit, or its IPAddress, before it exists.
+const confirmAfter = 3 * time.Second
+
+// Confirmed returns a plan of which every finding was seen twice, some seconds apart; what only one of the two looks saw was a write under way.
+func (s Sources) Confirmed(ctx context.Context, o Options) (Plan, error) {
+	w, err := s.Snapshot(ctx)
+	if err != nil {
+		return Plan{}, err
+	}
+	first := NewPlan(w, o)
+	if s.API == nil || first.Clean() {
+		return first, nil
+	}
+	if err = sleep(ctx, confirmAfter); err == nil {
+		w, err = s.Snapshot(ctx)
+	}
+	return confirm(first, NewPlan(w, o)), err
+}
+
+func confirm(first, second Plan) Plan {
+	findings, steps := sets.Set[string]{}, keysOf(first.Steps)
+	for _, f := range first.Findings {
+		findings.Insert(f.key())
+	}
+	before := len(second.Findings)
+	second.Findings = slices.DeleteFunc(second.Findings, func(f Finding) bool { return !findings.Has(f.key()) })
+	second.Passing = before - len(second.Findings)
+	drifted := slices.ContainsFunc(second.Findings, func(f Finding) bool {
+		return f.Kind == LeakedBit || f.Kind == MissingBit || f.Kind == BitmapEmpty
+	})
+	second.Steps = slices.DeleteFunc(second.Steps, func(s Step) bool {
+		return !steps.Has(s.key()) || s.Do == RepairBitmap && !drifted // each look finds other Services under way
+	})
+	return second
+}
+
+func (f Finding) key() string {
+	return strings.Join([]string{string(f.Kind), f.Address.String(), strings.Join(f.Objects, ",")}, "|")
+}
+
+func keysOf(steps []Step) sets.Set[string] {
+	keys := sets.Set[string]{}
+	for _, s := range steps {
+		keys.Insert(s.key())
+	}
+	return keys
+}

@@ -168,12 +168,12 @@ func Forget(ctx context.Context, store Store) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for chunk := range slices.Chunk(notes, MaxWrites) {
-		var writes []Write
-		for _, v := range chunk {
-			writes = append(writes, Write{Key: v.Key, Guard: v.ModRevision, Delete: true})
-		}
-		if err := commitEach(ctx, store, writes); err != nil {
+	var writes []Write
+	for _, v := range notes {
+		writes = append(writes, Write{Key: v.Key, Guard: v.ModRevision, Delete: true})
+	}
+	for chunk := range slices.Chunk(writes, MaxWrites) {
+		if err := commitEach(ctx, store, chunk); err != nil {
 			return 0, fmt.Errorf("deleting the notes of a seed: %w", err)
 		}
 	}
