@@ -155,16 +155,14 @@ func (s Sources) readBitmaps(ctx context.Context, w *Snapshot) (err error) {
 
 func newStoredBitmap(v Value) StoredBitmap {
 	s := StoredBitmap{Key: v.Key, ModRevision: v.ModRevision, Err: v.Err}
-	if v.Err != nil {
-		return s
-	}
-	allocation, ok := v.Object.(*corev1.RangeAllocation)
-	if !ok {
+	switch allocation, ok := v.Object.(*corev1.RangeAllocation); {
+	case v.Err != nil:
+	case !ok:
 		s.Err = fmt.Errorf("it holds a %T instead of a RangeAllocation", v.Object)
-		return s
+	default:
+		s.Range = allocation.Range
+		s.Bitmap, s.Err = bitmap.Parse(allocation.Range, allocation.Data)
 	}
-	s.Range = allocation.Range
-	s.Bitmap, s.Err = bitmap.Parse(allocation.Range, allocation.Data)
 	return s
 }
 

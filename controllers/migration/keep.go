@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -149,10 +148,10 @@ func (k *Keeper) FollowStore(ctx context.Context, store Store, told func()) erro
 
 // readStore tells all that is there at one revision, and forgets what is not. What cannot be decoded is left out: the check reports it.
 func (k *Keeper) readStore(ctx context.Context, store Store) (revision int64, err error) {
-	there := sets.New[string]()
+	gone := k.index.keys()                                               // nobody else changes the index
 	for _, prefix := range []string{prefixServices, prefixIPAddresses} { // no IPAddress is without its Service meanwhile
 		revision, err = store.List(ctx, prefix, revision, func(v Value) error {
-			there.Insert(strings.TrimPrefix(v.Key, prefix))
+			gone.Delete(strings.TrimPrefix(v.Key, prefix))
 			k.put(v.Object)
 			return nil
 		})
@@ -160,10 +159,7 @@ func (k *Keeper) readStore(ctx context.Context, store Store) (revision int64, er
 			return 0, fmt.Errorf("reading %s: %w", prefix, err)
 		}
 	}
-	k.mu.Lock()
-	known := k.index.keys()
-	k.mu.Unlock()
-	for key := range known.Difference(there) {
+	for key := range gone {
 		k.drop(key)
 	}
 	return revision, nil

@@ -23,7 +23,8 @@ type drift struct {
 	key             string
 	prefix          netip.Prefix
 	missing, leaked sets.Set[netip.Addr]
-	last            Value // the version of the bitmap up to which every one was seen
+	last            Value          // the version of the bitmap up to which every one was seen
+	bitmap          *bitmap.Bitmap // what it says
 }
 
 const maxConflicts = 100 // of a write with those of others
@@ -153,18 +154,14 @@ func (d *drift) see(v Value) error {
 	if err != nil {
 		return err
 	}
-	d.last = v
+	d.last, d.bitmap = v, m
 	maps.DeleteFunc(d.leaked, func(a netip.Addr, _ sets.Empty) bool { return !m.Contains(a) })
 	return nil
 }
 
 // mend writes the last version of the bitmap with the drift taken out.
 func (r Runner) mend(ctx context.Context, d *drift) error {
-	m, err := newStoredBitmap(d.last).of(d.prefix)
-	if err != nil {
-		return err
-	}
-	before := m.Clone()
+	m := d.bitmap.Clone()
 	for a := range d.missing {
 		if err := m.Add(a); err != nil {
 			return err
@@ -173,11 +170,11 @@ func (r Runner) mend(ctx context.Context, d *drift) error {
 	for a := range d.leaked {
 		m.Remove(a)
 	}
-	if m.Equal(before) {
+	if m.Equal(d.bitmap) {
 		return nil
 	}
 	allocation := d.last.Object.(*corev1.RangeAllocation).DeepCopy()
 	allocation.Range, allocation.Data = m.String(), m.Data()
-	_, err = r.Sources.Store.Commit(ctx, []Write{{Key: d.key, Guard: d.last.ModRevision, Object: allocation}})
+	_, err := r.Sources.Store.Commit(ctx, []Write{{Key: d.key, Guard: d.last.ModRevision, Object: allocation}})
 	return err
 }

@@ -127,16 +127,12 @@ type Reconciler struct {
 
 // SetupWithManager starts the controller with mgr. There is one key: the default ServiceCIDR.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	key := []string{v1alpha1.DefaultServiceCIDR}
 	b := builder.TypedControllerManagedBy[string](mgr).
 		Named("migration").
-		WatchesRawSource(addressindex.Map(r.Index.Ranges(), func(name string) []string {
-			if name != v1alpha1.DefaultServiceCIDR {
-				return nil
-			}
-			return []string{name}
-		}))
+		WatchesRawSource(addressindex.Map(r.Index.Ranges(), func(string) []string { return key }))
 	if r.Bitmap {
-		b = b.WatchesRawSource(addressindex.Map(r.Index.Addresses(), func(netip.Addr) []string { return []string{v1alpha1.DefaultServiceCIDR} }))
+		b = b.WatchesRawSource(addressindex.Map(r.Index.Addresses(), func(netip.Addr) []string { return key }))
 	}
 	return b.WithOptions(controller.TypedOptions[string]{
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute),
