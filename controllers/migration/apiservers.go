@@ -3,7 +3,6 @@ package migration
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -100,16 +99,9 @@ func askServer(ctx context.Context, config *rest.Config, address string) (server
 		server.Err = err
 		return server
 	}
-	get := func(path string) ([]byte, error) {
-		return client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Raw()
-	}
-	text, err := get("/version")
-	if err == nil {
-		err = json.Unmarshal(text, &server.Version)
-	}
-	server.Err = err
+	server.Version, server.Err = client.ServerVersionWithContext(ctx)
 	if minor, ok := minorOf(server.Version); ok && minor == firstWithoutDualWrite {
-		metrics, err := get("/metrics")
+		metrics, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
 		server.BitmapOff = err == nil && gateOn.Match(metrics)
 	}
 	return server

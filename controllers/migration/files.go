@@ -20,13 +20,12 @@ import (
 
 // Archive keeps values of etcd as they were before they were changed or deleted.
 type Archive struct {
-	APIVersion string    `json:"apiVersion"`
-	Kind       string    `json:"kind"`
-	Cluster    types.UID `json:"cluster"`
-	// Revision of etcd at the moment of reading.
-	Revision int64         `json:"revision"`
-	Saved    time.Time     `json:"saved"`
-	Keys     []ArchivedKey `json:"keys"`
+	APIVersion string        `json:"apiVersion"`
+	Kind       string        `json:"kind"`
+	Cluster    types.UID     `json:"cluster"`
+	Revision   int64         `json:"revision"` // of etcd at the moment of reading
+	Saved      time.Time     `json:"saved"`
+	Keys       []ArchivedKey `json:"keys"`
 }
 
 // ArchivedKey is one value.
@@ -37,8 +36,6 @@ type ArchivedKey struct {
 	Value       []byte `json:"value"`  // base64
 	SHA256      string `json:"sha256"` // of the value
 }
-
-const kindArchive = "BitmapArchive"
 
 func newArchive(w Snapshot, values []Value) Archive {
 	a := Archive{APIVersion: formatVersion, Kind: kindArchive, Cluster: w.Cluster, Revision: w.Revision, Saved: w.Now.UTC()}
@@ -180,10 +177,11 @@ func Restore(ctx context.Context, s Sources, a Archive) (restored []string, err 
 // formatVersion is that of everything which is written to files and printed for programs.
 const formatVersion = "migration.clusterip-operator.io/v1alpha1"
 
-// Kinds of a Report.
+// Kinds of a Report, and of an Archive.
 const (
-	KindReport = "MigrationReport"
-	KindPlan   = "MigrationPlan"
+	KindReport  = "MigrationReport"
+	KindPlan    = "MigrationPlan"
+	kindArchive = "BitmapArchive"
 )
 
 // Report is a plan as programs read it, and as it is kept in a file.

@@ -181,11 +181,8 @@ func (s Step) object() client.Object {
 	if s.Address.IsValid() {
 		return s.ipAddress()
 	}
-	cidr := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: defaultName}}
-	for _, p := range s.CIDRs {
-		cidr.Spec.CIDRs = append(cidr.Spec.CIDRs, p.String())
-	}
-	return cidr
+	spec := networkingv1.ServiceCIDRSpec{CIDRs: strings.Split(prefixes(s.CIDRs), ",")}
+	return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: defaultName}, Spec: spec}
 }
 
 func (s Step) ipAddress() *networkingv1.IPAddress {

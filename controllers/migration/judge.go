@@ -24,7 +24,7 @@ const creationGrace = time.Minute
 type judge struct {
 	now       time.Time
 	allocator Allocator
-	ranges    []allocator.Range
+	ranges    []allocator.Range // where none is known nothing is out of it
 }
 
 // decision is a finding about an address and the step that mends it. The zero decision is: as it should be.
@@ -40,7 +40,7 @@ func (j judge) address(a netip.Addr, e entry) decision {
 	switch {
 	case len(e.claims) == 0:
 		return j.unclaimed(a, e)
-	case !j.inRange(a):
+	case len(j.ranges) > 0 && !slices.ContainsFunc(j.ranges, func(r allocator.Range) bool { return r.Contains(a) }):
 		return found(OutOfRange, a, e, "", "create the Service anew, or add a ServiceCIDR with this address; nothing is done to it here")
 	case e.object == nil:
 		v := found(IPAddressMissing, a, e, "", "create it")
@@ -117,11 +117,6 @@ func (j judge) onObject(do Action, a netip.Addr, e entry) Step {
 		s.Service = e.claims[0].Name.String()
 	}
 	return s
-}
-
-// inRange reports whether some range has the address. Where no range is known nothing is out of it.
-func (j judge) inRange(a netip.Addr) bool {
-	return len(j.ranges) == 0 || slices.ContainsFunc(j.ranges, func(r allocator.Range) bool { return r.Contains(a) })
 }
 
 // foreign reports whether somebody else keeps the object: he says so, or it has a parent that is no Service.
@@ -228,5 +223,3 @@ func (b *addressIndex) keys() sets.Set[string] {
 	}
 	return keys
 }
-
-func (b *addressIndex) claimed(a netip.Addr) bool { return len(b.entries[a].claims) > 0 }

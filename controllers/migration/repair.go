@@ -88,12 +88,12 @@ func (r Runner) drift(ctx context.Context, key string) (*drift, error) {
 func (b *addressIndex) drift(m *bitmap.Bitmap) (missing, leaked sets.Set[netip.Addr]) {
 	missing, leaked = sets.New[netip.Addr](), sets.New[netip.Addr]()
 	for a := range m.All() {
-		if !b.claimed(a) {
+		if len(b.entries[a].claims) == 0 {
 			leaked.Insert(a)
 		}
 	}
-	for a := range b.entries {
-		if b.claimed(a) && m.Covers(a) && !m.Contains(a) {
+	for a, e := range b.entries {
+		if len(e.claims) > 0 && m.Covers(a) && !m.Contains(a) {
 			missing.Insert(a)
 		}
 	}

@@ -144,22 +144,12 @@ func (r Runner) apply(ctx context.Context, steps []Step) (written int, err error
 		return 0, nil
 	}
 	r.Progress.Begin("writing", len(steps))
-	var cidrs, addresses, bitmaps []Step
-	for _, s := range steps {
-		switch {
-		case s.Do == RepairBitmap:
-			bitmaps = append(bitmaps, s)
-		case s.Address.IsValid():
-			addresses = append(addresses, s)
-		default:
-			cidrs = append(cidrs, s)
-		}
-	}
 	do := r.applyEach
 	if r.ThroughStore {
 		do = r.applyToStore
 	}
-	for _, phase := range [][]Step{cidrs, addresses, bitmaps} {
+	for _, kind := range []string{"ServiceCIDR", "IPAddress", "Bitmap"} {
+		phase := slices.DeleteFunc(slices.Clone(steps), func(s Step) bool { return !strings.HasSuffix(string(s.Do), kind) })
 		n, err := do(ctx, phase)
 		if written += n; err != nil {
 			return written, err
