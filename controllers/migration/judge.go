@@ -155,10 +155,7 @@ type entry struct {
 }
 
 func newAddressIndex(w Snapshot) *addressIndex {
-	b := &addressIndex{
-		entries:  make(map[netip.Addr]entry, len(w.IPAddresses)),
-		services: make(map[types.NamespacedName]*Service, len(w.Services)),
-	}
+	b := &addressIndex{make(map[netip.Addr]entry, len(w.IPAddresses)), make(map[types.NamespacedName]*Service, len(w.Services))}
 	for i := range w.IPAddresses {
 		b.putIPAddress(&w.IPAddresses[i])
 	}

@@ -183,7 +183,12 @@ func (p *Plan) judgeBitmaps(b *addressIndex, o Options) {
 		}
 		return
 	}
-	p.absentBitmaps()
+	for i, key := range bitmapKeys[:max(1, min(len(p.Ranges), 2))] { // a cluster has one at least
+		if p.Snapshot.Revision > 0 && p.stored(key) == nil {
+			p.find(BitmapMissing, "range "+prefixes(p.Ranges[min(i, len(p.Ranges)):min(i+1, len(p.Ranges))]),
+				"`migrate rollback` builds it; it does not matter for API servers that allocate from IPAddresses", key)
+		}
+	}
 	plan := "left as it is: nobody looks at the bitmap after the migration; `run --repair-bitmap` repairs it now"
 	if o.RepairBitmap {
 		plan = "write the bitmap as the Services want it"
@@ -212,15 +217,6 @@ func (p *Plan) readable(s StoredBitmap) bool {
 		p.block(kind, why, "find out which range the API server has; `migrate rollback --service-cluster-ip-range=...` builds the bitmaps for it", s.Key)
 	}
 	return kind == ""
-}
-
-func (p *Plan) absentBitmaps() {
-	for i, key := range bitmapKeys[:max(1, min(len(p.Ranges), 2))] { // a cluster has one at least
-		if p.Snapshot.Revision > 0 && p.stored(key) == nil {
-			p.find(BitmapMissing, "range "+prefixes(p.Ranges[min(i, len(p.Ranges)):min(i+1, len(p.Ranges))]),
-				"`migrate rollback` builds it; it does not matter for API servers that allocate from IPAddresses", key)
-		}
-	}
 }
 
 // drifted reports the bits that do not agree with the Services. An empty bitmap is reported once, not as one missing bit for each address.

@@ -31,36 +31,29 @@ type note struct {
 // storeWriter carries out steps in etcd; see apiWriter.
 type storeWriter Sources
 
-// applyToStore carries out steps, those that create many at a time.
+// applyToStore carries out steps. Those that create go into one transaction, many at a time, and are tried one by one if some of it exists already.
 func (r Runner) applyToStore(ctx context.Context, steps []Step) (written int, err error) {
 	w := storeWriter(r.Sources)
+	creates := func(s Step) bool { return s.Do == CreateIPAddress }
 	for chunk := range slices.Chunk(steps, batch) {
-		n, err := w.applyAll(ctx, chunk)
-		if written += n; err != nil {
+		single := slices.DeleteFunc(slices.Clone(chunk), creates)
+		switch err := w.create(ctx, slices.DeleteFunc(slices.Clone(chunk), func(s Step) bool { return !creates(s) })); {
+		case errors.Is(err, ErrConflict):
+			single = chunk
+		case err != nil:
 			return written, err
+		default:
+			written += len(chunk) - len(single)
+		}
+		for _, s := range single {
+			switch err := w.apply(ctx, s); {
+			case err == nil:
+				written++
+			case !errors.Is(err, errMoved):
+				return written, fmt.Errorf("%s %s: %w", s.Do, s.What(), err)
+			}
 		}
 		r.Progress.Done(len(chunk))
-	}
-	return written, nil
-}
-
-// applyAll carries out what creates in one transaction, and everything else step by step. If some of it exists already, it is tried one by one.
-func (w storeWriter) applyAll(ctx context.Context, steps []Step) (written int, err error) {
-	creates := slices.DeleteFunc(slices.Clone(steps), func(s Step) bool { return s.Do != CreateIPAddress })
-	switch err := w.create(ctx, creates); {
-	case err == nil:
-		written = len(creates)
-		steps = slices.DeleteFunc(slices.Clone(steps), func(s Step) bool { return s.Do == CreateIPAddress })
-	case !errors.Is(err, ErrConflict):
-		return 0, err
-	}
-	for _, s := range steps {
-		switch err := w.apply(ctx, s); {
-		case err == nil:
-			written++
-		case !errors.Is(err, errMoved):
-			return written, fmt.Errorf("%s %s: %w", s.Do, s.What(), err)
-		}
 	}
 	return written, nil
 }
