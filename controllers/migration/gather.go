@@ -178,7 +178,6 @@ func (w *Snapshot) readAPI(ctx context.Context, c client.Client, list client.Obj
 	}
 }
 
-// readStore reads all objects below a prefix, and notes those that cannot be decoded.
 func (w *Snapshot) readStore(ctx context.Context, store Store, prefix string) error {
 	_, err := store.List(ctx, prefix, w.Revision, func(v Value) error {
 		if !w.add(v.Object) {

@@ -167,7 +167,7 @@ func newAddressIndex(w Snapshot) *addressIndex {
 
 // putService enters a Service in the place of an earlier state of it, and returns the addresses that either holds.
 func (b *addressIndex) putService(s *Service) (touched []netip.Addr) {
-	touched = b.dropService(s.Name)
+	touched = append(b.dropService(s.Name), s.Addresses...)
 	b.services[s.Name] = s
 	for _, a := range s.Addresses {
 		e := b.entries[a]
@@ -176,7 +176,6 @@ func (b *addressIndex) putService(s *Service) (touched []netip.Addr) {
 			return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name.String(), b.Name.String()))
 		})
 		b.entries[a] = e
-		touched = append(touched, a)
 	}
 	return touched
 }

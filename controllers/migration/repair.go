@@ -159,7 +159,6 @@ func (d *drift) see(v Value) error {
 	return nil
 }
 
-// mend writes the last version of the bitmap with the drift taken out.
 func (r Runner) mend(ctx context.Context, d *drift) error {
 	m := d.bitmap.Clone()
 	for a := range d.missing {

@@ -90,12 +90,8 @@ func (r *Rollback) rebuild(key string, want *bitmap.Bitmap, p *Plan, b *addressI
 }
 
 func (r *Rollback) refuse(p Plan, bitmaps []*bitmap.Bitmap, b *addressIndex) {
-	for _, f := range p.Findings {
-		switch f.Kind {
-		case ObjectUnreadable, BitmapEncrypted, DuplicateClusterIP, InvalidClusterIP, RangeContradicted:
-			r.Refused = append(r.Refused, f)
-		}
-	}
+	fatal := []Kind{ObjectUnreadable, BitmapEncrypted, DuplicateClusterIP, InvalidClusterIP, RangeContradicted}
+	r.Refused = slices.DeleteFunc(p.Findings, func(f Finding) bool { return !slices.Contains(fatal, f.Kind) })
 	for a, e := range b.entries {
 		switch covered := slices.ContainsFunc(bitmaps, func(m *bitmap.Bitmap) bool { return m.Covers(a) }); {
 		case len(e.claims) == 0:

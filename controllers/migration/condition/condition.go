@@ -54,11 +54,9 @@ func migrated(status metav1.ConditionStatus, reason, message string) metav1.Cond
 }
 
 type inputs struct {
-	bitmap bool
-	// others are things to be repaired beside IPAddresses, as in Counted.
-	covered, claimed, others int
-	// now is the condition that is there, nil without one.
-	now *metav1.Condition
+	bitmap                   bool
+	covered, claimed, others int               // as in Counted
+	now                      *metav1.Condition // that is there, nil without one
 }
 
 // decide returns the condition to write, nil if it is as it should be. Where API servers allocate from IPAddresses there is
@@ -119,8 +117,7 @@ type Reconciler struct {
 	Index      *addressindex.Index
 	Clock      clock.PassiveClock
 	APIVersion string
-	// Bitmap: the API server allocates from the bitmap.
-	Bitmap bool
+	Bitmap     bool // the API server allocates from the bitmap
 
 	written time.Time
 }
