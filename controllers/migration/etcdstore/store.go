@@ -233,7 +233,7 @@ func passing(err error) bool {
 
 // codeOf returns the gRPC code of an error of the client, which comes in three forms.
 func codeOf(err error) codes.Code {
-	if known := new(rpctypes.EtcdError); errors.As(err, known) {
+	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		return known.Code()
 	}
 	if ended := status.FromContextError(err).Code(); ended != codes.Unknown {
