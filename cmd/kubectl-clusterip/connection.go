@@ -242,14 +242,14 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func (m *migrate) tellCondition(ctx context.Context, l *link, p migration.Plan) {
 	if p.Snapshot.Allocator == migration.AllocatorBitmap && l.Served {
 		others := len(p.StopFlip()) - (p.Addresses - p.OK)
-		m.courtesy(ctx, condition.Write(ctx, l.API, l.APIVersion, condition.Counted(p.OK, p.Addresses, max(0, others)), l.Clock.Now()))
+		m.courtesy(ctx, condition.Write(ctx, l.API, l.APIVersion, condition.Counted(p.OK, p.Addresses, max(0, others)), l.Clock.Now(), true))
 	}
 }
 
 // renewCondition does so where somebody has begun to.
 func (m *migrate) renewCondition(ctx context.Context, l *link, c metav1.Condition) {
 	if l.Served {
-		m.courtesy(ctx, condition.Renew(ctx, l.API, l.APIVersion, c, l.Clock.Now()))
+		m.courtesy(ctx, condition.Write(ctx, l.API, l.APIVersion, c, l.Clock.Now(), false))
 	}
 }
 

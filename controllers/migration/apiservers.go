@@ -3,7 +3,6 @@ package migration
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -89,7 +88,6 @@ func addresses(all []discoveryv1.EndpointSlice) (out []string) {
 
 // askServer asks for the version and, where that leaves it open, whether the gate is on.
 func askServer(ctx context.Context, config *rest.Config, address string) (server APIServer) {
-	server.Address = address
 	c := rest.CopyConfig(config)
 	c.Host = "https://" + address
 	if !c.Insecure {
@@ -97,19 +95,12 @@ func askServer(ctx context.Context, config *rest.Config, address string) (server
 	}
 	client, err := kubernetes.NewForConfig(c)
 	if err != nil {
-		server.Err = err
-		return server
+		return APIServer{Address: address, Err: err}
 	}
-	get := func(path string) ([]byte, error) {
-		return client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Raw()
-	}
-	text, err := get("/version")
-	if err == nil {
-		err = json.Unmarshal(text, &server.Version)
-	}
-	server.Err = err
+	server.Address = address
+	server.Version, server.Err = client.ServerVersionWithContext(ctx)
 	if minor, ok := minorOf(server.Version); ok && minor == firstWithoutDualWrite {
-		metrics, err := get("/metrics")
+		metrics, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
 		server.BitmapOff = err == nil && gateOn.Match(metrics)
 	}
 	return server

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,13 +21,12 @@ import (
 
 // Archive keeps values of etcd as they were before they were changed or deleted.
 type Archive struct {
-	APIVersion string    `json:"apiVersion"`
-	Kind       string    `json:"kind"`
-	Cluster    types.UID `json:"cluster"`
-	// Revision of etcd at the moment of reading.
-	Revision int64         `json:"revision"`
-	Saved    time.Time     `json:"saved"`
-	Keys     []ArchivedKey `json:"keys"`
+	APIVersion string        `json:"apiVersion"`
+	Kind       string        `json:"kind"`
+	Cluster    types.UID     `json:"cluster"`
+	Revision   int64         `json:"revision"` // of etcd at the moment of reading
+	Saved      time.Time     `json:"saved"`
+	Keys       []ArchivedKey `json:"keys"`
 }
 
 // ArchivedKey is one value.
@@ -40,8 +38,6 @@ type ArchivedKey struct {
 	SHA256      string `json:"sha256"` // of the value
 }
 
-const kindArchive = "BitmapArchive"
-
 func newArchive(w Snapshot, values []Value) Archive {
 	a := Archive{APIVersion: formatVersion, Kind: kindArchive, Cluster: w.Cluster, Revision: w.Revision, Saved: w.Now.UTC()}
 	for _, v := range values {
@@ -50,10 +46,7 @@ func newArchive(w Snapshot, values []Value) Archive {
 	return a
 }
 
-func digest(value []byte) string {
-	sum := sha256.Sum256(value)
-	return hex.EncodeToString(sum[:])
-}
+func digest(value []byte) string { return fmt.Sprintf("%x", sha256.Sum256(value)) }
 
 // save writes the archive durably before anything is changed in etcd. A file that holds the same values of the same cluster is as good,
 // from an earlier try; any other file is left alone.
@@ -185,10 +178,11 @@ func Restore(ctx context.Context, s Sources, a Archive) (restored []string, err 
 // formatVersion is that of everything which is written to files and printed for programs.
 const formatVersion = "migration.clusterip-operator.io/v1alpha1"
 
-// Kinds of a Report.
+// Kinds of a Report, and of an Archive.
 const (
-	KindReport = "MigrationReport"
-	KindPlan   = "MigrationPlan"
+	KindReport  = "MigrationReport"
+	KindPlan    = "MigrationPlan"
+	kindArchive = "BitmapArchive"
 )
 
 // Report is a plan as programs read it, and as it is kept in a file.

@@ -46,15 +46,14 @@ const (
 	ObjectUnreadable          Kind = "ObjectUnreadable"
 )
 
+type kindTraits struct {
+	kind           Kind
+	means          string
+	flips, unknown bool // see StopsFlip and Unknown
+}
+
 // kinds tells what is the same for all findings of a kind, in the order in which they are reported.
-var kinds = []struct {
-	kind  Kind
-	means string
-	// flips: an API server that begins to allocate from IPAddresses would stumble over it.
-	flips bool
-	// unknown: because of it something could not be told.
-	unknown bool
-}{
+var kinds = []kindTraits{
 	{ObjectUnreadable, "An object in etcd cannot be decoded, so nobody can say which addresses it holds.", true, true},
 	{BitmapEncrypted, "The bitmap is encrypted at rest; only an API server with the key can read it.", false, true},
 	{BitmapUnreadable, "The bitmap cannot be decoded. A 1.32 API server could not allocate from it, and would not start on it.", false, false},
@@ -100,12 +99,7 @@ func (f Finding) Unknown() bool { return kinds[f.Kind.rank()].unknown }
 func (f Finding) StopsFlip() bool { return kinds[f.Kind.rank()].flips }
 
 func (k Kind) rank() int {
-	for i := range kinds {
-		if kinds[i].kind == k {
-			return i
-		}
-	}
-	panic("kind of finding without an entry in the table: " + string(k))
+	return slices.IndexFunc(kinds, func(t kindTraits) bool { return t.kind == k }) // each has an entry
 }
 
 // Printable quotes a text that could do more to a terminal, or to a report, than to be read: the name of a parent in an IPAddress
@@ -167,14 +161,10 @@ func (s Step) Destroys() bool { return !s.Creates() && s.Do != RelabelIPAddress 
 
 // What names the object of a step: an address, the key of a bitmap, or the default ServiceCIDR.
 func (s Step) What() string {
-	switch {
-	case s.Address.IsValid():
+	if s.Address.IsValid() {
 		return s.Address.String()
-	case s.Key != "":
-		return s.Key
-	default:
-		return defaultName
 	}
+	return cmp.Or(s.Key, defaultName)
 }
 
 // key names the work of a step: what is done to which object, for whom.
@@ -191,11 +181,8 @@ func (s Step) object() client.Object {
 	if s.Address.IsValid() {
 		return s.ipAddress()
 	}
-	cidr := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: defaultName}}
-	for _, p := range s.CIDRs {
-		cidr.Spec.CIDRs = append(cidr.Spec.CIDRs, p.String())
-	}
-	return cidr
+	spec := networkingv1.ServiceCIDRSpec{CIDRs: strings.Split(prefixes(s.CIDRs), ",")}
+	return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: defaultName}, Spec: spec}
 }
 
 func (s Step) ipAddress() *networkingv1.IPAddress {

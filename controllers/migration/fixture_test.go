@@ -55,7 +55,7 @@ func randomFixture(r *rand.Rand, trouble int) *fixture {
 	for i, p := range s.flag {
 		m := must(bitmap.New(p))
 		s.claimed(func(a netip.Addr) { _ = m.Add(a) }) // the other family has no place in it
-		s.Bitmaps = append(s.Bitmaps, StoredBitmap{Key: keyOf(i), ModRevision: 5, Range: p.String(), Bitmap: m})
+		s.Bitmaps = append(s.Bitmaps, StoredBitmap{Key: bitmapKeys[i], ModRevision: 5, Range: p.String(), Bitmap: m})
 	}
 	for range r.IntN(trouble + 1) {
 		name := oneOf(r, troubleNames...)

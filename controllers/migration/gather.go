@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +31,62 @@ type Sources struct {
 	Store      Store          // reaches etcd; nil means that bitmaps are not looked at
 	Ranges     []netip.Prefix // the API server's --service-cluster-ip-range, nil if nobody told
 	Clock      clock.PassiveClock
+}
+
+// Store is the storage of an API server, which only package etcdstore reaches. Keys are relative to the API server's
+// prefix ("ranges/serviceips" is /registry/ranges/serviceips); a key that begins with a slash is taken as it is.
+// Its methods wait for a store that is away, with back-off, until their context ends, and may be called concurrently.
+type Store interface {
+	// Get reads a key. A key that does not exist is a Value with ModRevision 0 and no error.
+	Get(ctx context.Context, key string) (Value, error)
+	// List visits all keys below a prefix, which is a folder ("ranges/"), in ascending order, page by page, all as they were at one revision (0: now),
+	// which it returns. It ends early with the error of visit.
+	List(ctx context.Context, prefix string, at int64, visit func(Value) error) (revision int64, err error)
+	// Watch shows each change below a prefix, again a folder, after a revision, in order, until ctx ends or see returns an error.
+	// A deleted key is a Value with ModRevision of its deletion and without Raw. ErrCompacted means: list again.
+	Watch(ctx context.Context, prefix string, after int64, see func(Value) error) error
+	// Commit writes all or nothing, in one transaction, and returns its revision. ErrConflict means that a guard did not hold and nothing was written.
+	Commit(ctx context.Context, writes []Write) (revision int64, err error)
+}
+
+// MaxWrites is how many writes a Commit takes at most: etcd's default --max-txn-ops.
+const MaxWrites = 128
+
+var (
+	// ErrConflict says that a key was not as the guard of a Write wanted it.
+	ErrConflict = errors.New("the key was changed by somebody else")
+	// ErrCompacted says that the store has forgotten what happened after a revision.
+	ErrCompacted = errors.New("the store has forgotten the changes after that revision")
+	// ErrEncrypted is in Value.Err when the API server encrypts what it stores (EncryptionConfiguration).
+	ErrEncrypted = errors.New("the value is encrypted at rest")
+)
+
+// Value is what the store has for a key.
+type Value struct {
+	Key string // relative to the prefix, like that of a Write
+	Raw []byte // as it is stored; nil for a key that does not exist
+	// CreateRevision and ModRevision are of the key's creation and of its last change.
+	CreateRevision, ModRevision int64
+	// Object is what Raw holds, decoded, with the ModRevision as its resourceVersion: a typed object of k8s.io/api core/v1, or
+	// networking/v1 whatever version the value was stored in. It is nil with Err set when that was not possible.
+	Object     runtime.Object
+	APIVersion string // that the value was stored in, "networking.k8s.io/v1beta1"
+	Err        error  // ErrEncrypted, or what is wrong with the bytes
+}
+
+// Exists reports whether the key has a value.
+func (v Value) Exists() bool { return v.Raw != nil }
+
+// Write is one change of a Commit.
+type Write struct {
+	Key   string
+	Guard int64 // the ModRevision that the key must have; 0: it must not exist
+	// Object is stored as kube-apiserver stores it (protobuf in its envelope), in APIVersion: v1 of its group if that is empty.
+	Object     runtime.Object
+	APIVersion string
+	// Raw is stored as it is. Exactly one of Object and Raw is set, or Delete.
+	Raw    []byte
+	Delete bool
 }
 
 // pageSize bounds what is in memory of a listing beside what is kept of it.
@@ -101,16 +155,14 @@ func (s Sources) readBitmaps(ctx context.Context, w *Snapshot) (err error) {
 
 func newStoredBitmap(v Value) StoredBitmap {
 	s := StoredBitmap{Key: v.Key, ModRevision: v.ModRevision, Err: v.Err}
-	if v.Err != nil {
-		return s
-	}
-	allocation, ok := v.Object.(*corev1.RangeAllocation)
-	if !ok {
+	switch allocation, ok := v.Object.(*corev1.RangeAllocation); {
+	case v.Err != nil:
+	case !ok:
 		s.Err = fmt.Errorf("it holds a %T instead of a RangeAllocation", v.Object)
-		return s
+	default:
+		s.Range = allocation.Range
+		s.Bitmap, s.Err = bitmap.Parse(allocation.Range, allocation.Data)
 	}
-	s.Range = allocation.Range
-	s.Bitmap, s.Err = bitmap.Parse(allocation.Range, allocation.Data)
 	return s
 }
 
@@ -126,7 +178,6 @@ func (w *Snapshot) readAPI(ctx context.Context, c client.Client, list client.Obj
 	}
 }
 
-// readStore reads all objects below a prefix, and notes those that cannot be decoded.
 func (w *Snapshot) readStore(ctx context.Context, store Store, prefix string) error {
 	_, err := store.List(ctx, prefix, w.Revision, func(v Value) error {
 		if !w.add(v.Object) {
@@ -204,57 +255,6 @@ func (s Sources) Check(ctx context.Context) error {
 		err = fmt.Errorf("etcd is that of cluster %s, the API server is of cluster %s (UIDs of namespace kube-system): look at --etcd-servers and at the kubeconfig", ns.UID, uid)
 	}
 	return err
-}
-
-// confirmAfter is how long a finding must last: a Service under creation has its bit, or its IPAddress, before it exists.
-const confirmAfter = 3 * time.Second
-
-// Confirmed returns a plan of which every finding was seen twice, some seconds apart; what only one of the two looks saw was a write under way.
-func (s Sources) Confirmed(ctx context.Context, o Options) (Plan, error) {
-	w, err := s.Snapshot(ctx)
-	if err != nil {
-		return Plan{}, err
-	}
-	first := NewPlan(w, o)
-	if s.API == nil || first.Clean() {
-		return first, nil
-	}
-	if err = sleep(ctx, confirmAfter); err == nil {
-		w, err = s.Snapshot(ctx)
-	}
-	if err != nil {
-		return Plan{}, err
-	}
-	return confirm(first, NewPlan(w, o)), nil
-}
-
-func confirm(first, second Plan) Plan {
-	findings, steps := sets.Set[string]{}, keysOf(first.Steps)
-	for _, f := range first.Findings {
-		findings.Insert(f.key())
-	}
-	before := len(second.Findings)
-	second.Findings = slices.DeleteFunc(second.Findings, func(f Finding) bool { return !findings.Has(f.key()) })
-	second.Passing = before - len(second.Findings)
-	drifted := slices.ContainsFunc(second.Findings, func(f Finding) bool {
-		return f.Kind == LeakedBit || f.Kind == MissingBit || f.Kind == BitmapEmpty
-	})
-	second.Steps = slices.DeleteFunc(second.Steps, func(s Step) bool {
-		return !steps.Has(s.key()) || s.Do == RepairBitmap && !drifted // each look finds other Services under way
-	})
-	return second
-}
-
-func (f Finding) key() string {
-	return strings.Join([]string{string(f.Kind), f.Address.String(), strings.Join(f.Objects, ",")}, "|")
-}
-
-func keysOf(steps []Step) sets.Set[string] {
-	keys := sets.Set[string]{}
-	for _, s := range steps {
-		keys.Insert(s.key())
-	}
-	return keys
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

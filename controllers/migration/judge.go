@@ -24,7 +24,7 @@ const creationGrace = time.Minute
 type judge struct {
 	now       time.Time
 	allocator Allocator
-	ranges    []allocator.Range
+	ranges    []allocator.Range // where none is known nothing is out of it
 }
 
 // decision is a finding about an address and the step that mends it. The zero decision is: as it should be.
@@ -40,7 +40,7 @@ func (j judge) address(a netip.Addr, e entry) decision {
 	switch {
 	case len(e.claims) == 0:
 		return j.unclaimed(a, e)
-	case !j.inRange(a):
+	case len(j.ranges) > 0 && !slices.ContainsFunc(j.ranges, func(r allocator.Range) bool { return r.Contains(a) }):
 		return found(OutOfRange, a, e, "", "create the Service anew, or add a ServiceCIDR with this address; nothing is done to it here")
 	case e.object == nil:
 		v := found(IPAddressMissing, a, e, "", "create it")
@@ -119,19 +119,9 @@ func (j judge) onObject(do Action, a netip.Addr, e entry) Step {
 	return s
 }
 
-// inRange reports whether some range has the address. Where no range is known nothing is out of it.
-func (j judge) inRange(a netip.Addr) bool {
-	return len(j.ranges) == 0 || slices.ContainsFunc(j.ranges, func(r allocator.Range) bool { return r.Contains(a) })
-}
-
 // foreign reports whether somebody else keeps the object: he says so, or it has a parent that is no Service.
 func foreign(o *IPAddress) bool {
 	return o.ManagedBy == "" && o.Service.Name == "" || o.ManagedBy != "" && o.ManagedBy != v1alpha1.ManagedByAPIServer
-}
-
-func (j judge) at(now time.Time) judge {
-	j.now = now
-	return j
 }
 
 func found(k Kind, a netip.Addr, e entry, detail, plan string) decision {
@@ -155,7 +145,7 @@ func parentText(o *IPAddress) string {
 // addressIndex is who holds an address and which IPAddress stands on it, by address. It is kept up to date one object at a time, at
 // a cost that does not depend on how many there are.
 type addressIndex struct {
-	entries  map[netip.Addr]*entry
+	entries  map[netip.Addr]entry
 	services map[types.NamespacedName]*Service
 }
 
@@ -165,10 +155,7 @@ type entry struct {
 }
 
 func newAddressIndex(w Snapshot) *addressIndex {
-	b := &addressIndex{
-		entries:  make(map[netip.Addr]*entry, len(w.IPAddresses)),
-		services: make(map[types.NamespacedName]*Service, len(w.Services)),
-	}
+	b := &addressIndex{make(map[netip.Addr]entry, len(w.IPAddresses)), make(map[types.NamespacedName]*Service, len(w.Services))}
 	for i := range w.IPAddresses {
 		b.putIPAddress(&w.IPAddresses[i])
 	}
@@ -180,15 +167,15 @@ func newAddressIndex(w Snapshot) *addressIndex {
 
 // putService enters a Service in the place of an earlier state of it, and returns the addresses that either holds.
 func (b *addressIndex) putService(s *Service) (touched []netip.Addr) {
-	touched = b.dropService(s.Name)
+	touched = append(b.dropService(s.Name), s.Addresses...)
 	b.services[s.Name] = s
 	for _, a := range s.Addresses {
-		e := b.at(a)
+		e := b.entries[a]
 		e.claims = append(e.claims, s)
 		slices.SortFunc(e.claims, func(a, b *Service) int { // who had it first keeps it; names only break the tie of one second
 			return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name.String(), b.Name.String()))
 		})
-		touched = append(touched, a)
+		b.entries[a] = e
 	}
 	return touched
 }
@@ -200,22 +187,23 @@ func (b *addressIndex) dropService(name types.NamespacedName) []netip.Addr {
 	}
 	delete(b.services, name)
 	for _, a := range old.Addresses {
-		e := b.at(a)
+		e := b.entries[a]
 		e.claims = slices.DeleteFunc(e.claims, func(s *Service) bool { return s == old })
-		b.prune(a)
+		b.set(a, e)
 	}
 	return slices.Clone(old.Addresses)
 }
 
-func (b *addressIndex) putIPAddress(ip *IPAddress) []netip.Addr {
-	b.at(ip.Address).object = ip
-	return []netip.Addr{ip.Address}
+func (b *addressIndex) putIPAddress(ip *IPAddress) {
+	b.entries[ip.Address] = entry{b.entries[ip.Address].claims, ip}
 }
 
-func (b *addressIndex) dropIPAddress(a netip.Addr) []netip.Addr {
-	b.at(a).object = nil
-	b.prune(a)
-	return []netip.Addr{a}
+func (b *addressIndex) dropIPAddress(a netip.Addr) { b.set(a, entry{claims: b.entries[a].claims}) }
+
+func (b *addressIndex) set(a netip.Addr, e entry) {
+	if b.entries[a] = e; e.object == nil && len(e.claims) == 0 {
+		delete(b.entries, a)
+	}
 }
 
 // keys are the names of all Services and IPAddresses, "namespace/name" and an address.
@@ -230,24 +218,4 @@ func (b *addressIndex) keys() sets.Set[string] {
 		}
 	}
 	return keys
-}
-
-func (b *addressIndex) at(a netip.Addr) *entry {
-	e := b.entries[a]
-	if e == nil {
-		e = &entry{}
-		b.entries[a] = e
-	}
-	return e
-}
-
-func (b *addressIndex) prune(a netip.Addr) {
-	if e := b.entries[a]; e.object == nil && len(e.claims) == 0 {
-		delete(b.entries, a)
-	}
-}
-
-func (b *addressIndex) claimed(a netip.Addr) bool {
-	e := b.entries[a]
-	return e != nil && len(e.claims) > 0
 }

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -31,13 +30,13 @@ const destroyAfter = 500 * time.Millisecond
 // Keeper keeps IPAddresses in step with Services, from events, until the cluster flips. The cost of an event does not depend
 // on how many Services there are.
 type Keeper struct {
-	judge   judge
-	writer  writer
+	write   func(context.Context, Step) error
 	clock   clock.PassiveClock
 	limit   *rate.Limiter
 	workers int
 
 	mu    sync.Mutex
+	judge judge
 	index *addressIndex
 	since map[netip.Addr]time.Time // when a decision that destroys was first reached
 
@@ -49,44 +48,45 @@ type Keeper struct {
 func NewKeeper(s Sources, p Plan, throughStore bool, limit rate.Limit, workers int) *Keeper {
 	k := &Keeper{
 		judge: p.judge(), index: newAddressIndex(Snapshot{}), since: map[netip.Addr]time.Time{},
-		writer: apiWriter{s.API, s.APIVersion}, clock: s.Clock, limit: rate.NewLimiter(limit, max(1, workers)), workers: max(1, workers),
+		write: apiWriter(s).apply, clock: s.Clock, limit: rate.NewLimiter(limit, max(1, workers)), workers: max(1, workers),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](100*time.Millisecond, maxPause)),
 	}
 	if throughStore {
-		k.writer = storeWriter{s.Store, s.Clock.Now}
+		k.write = storeWriter(s).apply
 	}
 	return k
 }
 
 // put tells of a Service or an IPAddress that is there or has changed. What is neither, or has no address for a name, is left out.
 func (k *Keeper) put(o any) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	switch o := o.(type) {
 	case *corev1.Service:
 		s := newService(o)
-		k.change(func(b *addressIndex) []netip.Addr { return b.putService(&s) })
+		k.enqueue(k.index.putService(&s)...)
 	case *networkingv1.IPAddress:
 		if ip, ok := newIPAddress(o); ok {
-			k.change(func(b *addressIndex) []netip.Addr { return b.putIPAddress(&ip) })
+			k.index.putIPAddress(&ip)
+			k.enqueue(ip.Address)
 		}
 	}
 }
 
 // drop tells of a Service, "namespace/name", or an IPAddress that is gone.
 func (k *Keeper) drop(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if namespace, name, ok := strings.Cut(key, "/"); ok {
-		k.change(func(b *addressIndex) []netip.Addr {
-			return b.dropService(types.NamespacedName{Namespace: namespace, Name: name})
-		})
+		k.enqueue(k.index.dropService(types.NamespacedName{Namespace: namespace, Name: name})...)
 	} else if a, err := netip.ParseAddr(key); err == nil {
-		k.change(func(b *addressIndex) []netip.Addr { return b.dropIPAddress(a) })
+		k.index.dropIPAddress(a)
+		k.enqueue(a)
 	}
 }
 
-func (k *Keeper) change(do func(*addressIndex) []netip.Addr) {
-	k.mu.Lock()
-	touched := do(k.index)
-	k.mu.Unlock()
+func (k *Keeper) enqueue(touched ...netip.Addr) {
 	for _, a := range touched {
 		k.queue.Add(a)
 	}
@@ -148,10 +148,10 @@ func (k *Keeper) FollowStore(ctx context.Context, store Store, told func()) erro
 
 // readStore tells all that is there at one revision, and forgets what is not. What cannot be decoded is left out: the check reports it.
 func (k *Keeper) readStore(ctx context.Context, store Store) (revision int64, err error) {
-	there := sets.New[string]()
+	gone := k.index.keys()                                               // nobody else changes the index
 	for _, prefix := range []string{prefixServices, prefixIPAddresses} { // no IPAddress is without its Service meanwhile
 		revision, err = store.List(ctx, prefix, revision, func(v Value) error {
-			there.Insert(strings.TrimPrefix(v.Key, prefix))
+			gone.Delete(strings.TrimPrefix(v.Key, prefix))
 			k.put(v.Object)
 			return nil
 		})
@@ -159,10 +159,7 @@ func (k *Keeper) readStore(ctx context.Context, store Store) (revision int64, er
 			return 0, fmt.Errorf("reading %s: %w", prefix, err)
 		}
 	}
-	k.mu.Lock()
-	known := k.index.keys()
-	k.mu.Unlock()
-	for key := range known.Difference(there) {
+	for key := range gone {
 		k.drop(key)
 	}
 	return revision, nil
@@ -197,8 +194,9 @@ func (k *Keeper) steady() (claimed int, steady bool) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.judge.now = k.clock.Now()
 	for a, e := range k.index.entries {
-		if k.judge.at(k.clock.Now()).address(a, *e).step.Do != "" {
+		if k.judge.address(a, e).step.Do != "" {
 			return 0, false
 		}
 		if len(e.claims) > 0 {
@@ -232,14 +230,10 @@ func (k *Keeper) next(ctx context.Context) bool {
 
 // look judges an address and carries out the decision. again asks for another look later.
 func (k *Keeper) look(ctx context.Context, a netip.Addr) (again time.Duration, err error) {
-	now := k.clock.Now()
 	k.mu.Lock()
-	var e entry
-	if known := k.index.entries[a]; known != nil {
-		e = *known
-	}
-	v := k.judge.at(now).address(a, e)
-	again = max(v.again, k.graceLeft(a, v.step, now))
+	k.judge.now = k.clock.Now()
+	v := k.judge.address(a, k.index.entries[a])
+	again = max(v.again, k.graceLeft(a, v.step))
 	k.mu.Unlock()
 	if v.step.Do == "" || again > 0 {
 		return again, nil
@@ -247,7 +241,7 @@ func (k *Keeper) look(ctx context.Context, a netip.Addr) (again time.Duration, e
 	if err := k.limit.Wait(ctx); err != nil {
 		return 0, err
 	}
-	if err := k.writer.apply(ctx, v.step); err != nil {
+	if err := k.write(ctx, v.step); err != nil {
 		return 0, fmt.Errorf("%s: %w", v.step.Do, err)
 	}
 	k.mu.Lock()
@@ -256,15 +250,13 @@ func (k *Keeper) look(ctx context.Context, a netip.Addr) (again time.Duration, e
 	return 0, nil
 }
 
-func (k *Keeper) graceLeft(a netip.Addr, s Step, now time.Time) time.Duration {
+func (k *Keeper) graceLeft(a netip.Addr, s Step) time.Duration {
 	if s.Do == "" || !s.Destroys() {
 		delete(k.since, a)
 		return 0
 	}
-	first, known := k.since[a]
-	if !known {
-		first = now
-		k.since[a] = first
+	if _, known := k.since[a]; !known {
+		k.since[a] = k.judge.now
 	}
-	return destroyAfter - now.Sub(first)
+	return destroyAfter - k.judge.now.Sub(k.since[a])
 }

@@ -4,9 +4,155 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
+
+// Allocator says from what a cluster's API servers allocate ClusterIPs.
+type Allocator string
+
+// What tells from what. Both is dual write: Kubernetes 1.31 to 1.33 with the feature gate MultiCIDRServiceAllocator and without DisableAllocatorDualWrite.
+const (
+	AllocatorUnknown     Allocator = "Unknown"     // nothing tells; it is judged like the bitmap, of which no harm comes
+	AllocatorBitmap      Allocator = "Bitmap"      // IPAddresses are written by whoever prepares the migration
+	AllocatorBoth        Allocator = "Both"        // from IPAddresses, and the bitmap is kept in step
+	AllocatorIPAddresses Allocator = "IPAddresses" // a bitmap that is still there is a leftover
+)
+
+// WritesIPAddresses reports whether the API server creates and deletes IPAddresses itself.
+func (a Allocator) WritesIPAddresses() bool { return a == AllocatorBoth || a == AllocatorIPAddresses }
+
+// Snapshot is all that a plan is made of, as it was at one moment. The zero Snapshot is an empty cluster.
+type Snapshot struct {
+	Now       time.Time
+	Cluster   types.UID // of namespace kube-system, by which a plan knows its cluster
+	Revision  int64     // of etcd, 0 if it was not asked
+	Allocator Allocator
+	Served    bool           // an API server was asked and serves ServiceCIDRs and IPAddresses
+	Given     []netip.Prefix // what the admin says that the API server's --service-cluster-ip-range is, the primary range first; nil for nothing
+	Bitmaps   []StoredBitmap // those that exist, primary first
+
+	Services     []Service
+	IPAddresses  []IPAddress
+	ServiceCIDRs []ServiceCIDR
+	Unreadable   []Value // objects that could not be decoded
+}
+
+// Service is what matters of a Service.
+type Service struct {
+	Name      types.NamespacedName
+	UID       types.UID
+	Created   time.Time
+	Addresses []netip.Addr // its ClusterIPs; headless and ExternalName Services have none
+	// Invalid are entries that are no address. Misspelt are addresses, but not written as their IPAddress is named, with which API
+	// servers compare the text.
+	Invalid, Misspelt []string
+}
+
+// IPAddress is what matters of an IPAddress.
+type IPAddress struct {
+	Address         netip.Addr
+	UID             types.UID
+	ResourceVersion string
+	Created         time.Time
+	ManagedBy       string
+	Family          string
+	Service         types.NamespacedName // the parent if it is a Service, zero otherwise
+	Deleting        bool
+	ByAPIServer     bool // an API server that allocates from IPAddresses wrote it
+	Finalizers      []string
+}
+
+// ServiceCIDR is what matters of a ServiceCIDR.
+type ServiceCIDR struct {
+	Name            string
+	UID             types.UID
+	ResourceVersion string
+	CIDRs           []netip.Prefix
+	Finalizers      []string
+	Deleting        bool
+	ByAPIServer     bool // an API server that allocates from it created it
+}
+
+// StoredBitmap is a RangeAllocation as it was found in etcd.
+type StoredBitmap struct {
+	Key         string // KeyPrimary or KeySecondary
+	ModRevision int64
+	Range       string         // the text in it
+	Bitmap      *bitmap.Bitmap // what it says, nil if Err tells why that cannot be known
+	Err         error
+}
+
+// Keys of the RangeAllocations, relative to the prefix of the API server's storage.
+const (
+	KeyPrimary   = "ranges/serviceips"
+	KeySecondary = "ranges/secondaryserviceips"
+)
+
+var bitmapKeys = []string{KeyPrimary, KeySecondary} // in the order of the ranges
+
+// newService reads a Service. Those that were stored before dual stack have spec.clusterIP alone; API servers fill the other
+// field in when they read, etcd does not.
+func newService(o *corev1.Service) Service {
+	if len(o.Spec.ClusterIPs) == 0 && o.Spec.ClusterIP != "" {
+		o = o.DeepCopy()
+		o.Spec.ClusterIPs = []string{o.Spec.ClusterIP}
+	}
+	s := Service{
+		Name: types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, UID: o.UID, Created: o.CreationTimestamp.Time,
+		Addresses: addressindex.ClusterIPs(o),
+	}
+	for _, text := range o.Spec.ClusterIPs {
+		switch a, ok := addressindex.ParseClusterIP(text); {
+		case text == "", text == corev1.ClusterIPNone:
+		case !ok:
+			s.Invalid = append(s.Invalid, text)
+		case a.String() != text:
+			s.Misspelt = append(s.Misspelt, text)
+		}
+	}
+	return s
+}
+
+// newIPAddress is not ok for a name that is no canonical address, which no API server accepts.
+func newIPAddress(o *networkingv1.IPAddress) (ip IPAddress, ok bool) {
+	a, err := netip.ParseAddr(o.Name)
+	return IPAddress{
+		Address: a, UID: o.UID, ResourceVersion: o.ResourceVersion, Created: o.CreationTimestamp.Time,
+		ManagedBy: o.Labels[networkingv1.LabelManagedBy], Family: o.Labels[networkingv1.LabelIPAddressFamily],
+		Service: upstream.Service(o), Deleting: !o.DeletionTimestamp.IsZero(), ByAPIServer: upstream.WrittenByAPIServer(o),
+		Finalizers: o.Finalizers,
+	}, err == nil
+}
+
+func newServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
+	c := ServiceCIDR{
+		Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Finalizers: o.Finalizers,
+		Deleting: !o.DeletionTimestamp.IsZero(), ByAPIServer: upstream.WrittenByAPIServer(o),
+	}
+	for _, text := range o.Spec.CIDRs {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			c.CIDRs = append(c.CIDRs, p)
+		}
+	}
+	return c
+}
+
+// defaultCIDR returns the ServiceCIDR that stands for the API server's flag, nil if there is none.
+func (w Snapshot) defaultCIDR() *ServiceCIDR {
+	if i := slices.IndexFunc(w.ServiceCIDRs, func(c ServiceCIDR) bool { return c.Name == defaultName }); i >= 0 {
+		return &w.ServiceCIDRs[i]
+	}
+	return nil
+}
 
 // Options change what a plan does.
 type Options struct {
@@ -114,7 +260,7 @@ func (p *Plan) judgeObjects() {
 func (p *Plan) judgeAddresses(b *addressIndex) {
 	j := p.judge()
 	for _, a := range slices.SortedFunc(maps.Keys(b.entries), netip.Addr.Compare) {
-		e := *b.entries[a]
+		e := b.entries[a]
 		v := j.address(a, e)
 		p.add(v)
 		p.add(j.duplicate(a, e))

@@ -183,7 +183,12 @@ func (p *Plan) judgeBitmaps(b *addressIndex, o Options) {
 		}
 		return
 	}
-	p.absentBitmaps()
+	for i, key := range bitmapKeys[:max(1, min(len(p.Ranges), 2))] { // a cluster has one at least
+		if p.Snapshot.Revision > 0 && p.stored(key) == nil {
+			p.find(BitmapMissing, "range "+prefixes(p.Ranges[min(i, len(p.Ranges)):min(i+1, len(p.Ranges))]),
+				"`migrate rollback` builds it; it does not matter for API servers that allocate from IPAddresses", key)
+		}
+	}
 	plan := "left as it is: nobody looks at the bitmap after the migration; `run --repair-bitmap` repairs it now"
 	if o.RepairBitmap {
 		plan = "write the bitmap as the Services want it"
@@ -212,15 +217,6 @@ func (p *Plan) readable(s StoredBitmap) bool {
 		p.block(kind, why, "find out which range the API server has; `migrate rollback --service-cluster-ip-range=...` builds the bitmaps for it", s.Key)
 	}
 	return kind == ""
-}
-
-func (p *Plan) absentBitmaps() {
-	for i := range max(1, len(p.Ranges)) { // a cluster has one at least
-		if key := keyOf(i); p.Snapshot.Revision > 0 && p.stored(key) == nil {
-			p.find(BitmapMissing, "range "+prefixes(p.Ranges[min(i, len(p.Ranges)):min(i+1, len(p.Ranges))]),
-				"`migrate rollback` builds it; it does not matter for API servers that allocate from IPAddresses", key)
-		}
-	}
 }
 
 // drifted reports the bits that do not agree with the Services. An empty bitmap is reported once, not as one missing bit for each address.
@@ -252,18 +248,9 @@ func (p *Plan) stored(key string) *StoredBitmap {
 }
 
 // rangeAt returns the range that the bitmap under a key is to have, the zero Prefix if there is none.
-func rangeAt(ranges []netip.Prefix, key string) netip.Prefix {
-	for i, prefix := range ranges {
-		if keyOf(i) == key {
-			return prefix
-		}
+func rangeAt(ranges []netip.Prefix, key string) (none netip.Prefix) {
+	if i := slices.Index(bitmapKeys, key); i < len(ranges) {
+		return ranges[i]
 	}
-	return netip.Prefix{}
-}
-
-func keyOf(i int) string {
-	if i == 0 {
-		return KeyPrimary
-	}
-	return KeySecondary
+	return none
 }

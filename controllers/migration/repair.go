@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -19,9 +20,11 @@ import (
 const DefaultLeakGrace = 90 * time.Second
 
 type drift struct {
+	key             string
 	prefix          netip.Prefix
 	missing, leaked sets.Set[netip.Addr]
-	last            Value // the version of the bitmap up to which every one was seen
+	last            Value          // the version of the bitmap up to which every one was seen
+	bitmap          *bitmap.Bitmap // what it says
 }
 
 const maxConflicts = 100 // of a write with those of others
@@ -33,28 +36,27 @@ var errEnough = errors.New("enough was seen")
 // A bit may be cleared when it was set all the time for longer than a request can take, and no Service that was listed after
 // that time holds it: whoever set it has had the time to write the Service.
 func (r Runner) repairBitmap(ctx context.Context, s Step) error {
-	key := s.Key
-	d, err := r.drift(ctx, key)
+	d, err := r.drift(ctx, s.Key)
 	if err != nil {
 		return err
 	}
-	if err := r.outlast(ctx, key, d); err != nil {
+	if err := r.outlast(ctx, d); err != nil {
 		return fmt.Errorf("following the bitmap: %w", err)
 	}
-	now, err := r.drift(ctx, key)
+	now, err := r.drift(ctx, s.Key)
 	if err != nil {
 		return err
 	}
 	d.leaked, d.missing = d.leaked.Intersection(now.leaked), d.missing.Intersection(now.missing)
 	for range maxConflicts {
-		err := r.mend(ctx, key, d)
+		err := r.mend(ctx, d)
 		if !errors.Is(err, ErrConflict) {
 			return err
 		}
 		// Bits that somebody has cleared since may be set again for somebody else.
-		v, err := r.Sources.Store.Get(ctx, key)
+		v, err := r.Sources.Store.Get(ctx, d.key)
 		if err == nil {
-			err = r.follow(ctx, key, d, func() bool { return d.last.ModRevision >= v.ModRevision })
+			err = r.follow(ctx, d, func() bool { return d.last.ModRevision >= v.ModRevision })
 		}
 		if err != nil {
 			return fmt.Errorf("following the bitmap: %w", err)
@@ -77,7 +79,7 @@ func (r Runner) drift(ctx context.Context, key string) (*drift, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &drift{prefix: m.Prefix()}
+	d := &drift{key: key, prefix: m.Prefix()}
 	d.missing, d.leaked = newAddressIndex(w).drift(m)
 	return d, nil
 }
@@ -86,12 +88,12 @@ func (r Runner) drift(ctx context.Context, key string) (*drift, error) {
 func (b *addressIndex) drift(m *bitmap.Bitmap) (missing, leaked sets.Set[netip.Addr]) {
 	missing, leaked = sets.New[netip.Addr](), sets.New[netip.Addr]()
 	for a := range m.All() {
-		if !b.claimed(a) {
+		if len(b.entries[a].claims) == 0 {
 			leaked.Insert(a)
 		}
 	}
-	for a := range b.entries {
-		if b.claimed(a) && m.Covers(a) && !m.Contains(a) {
+	for a, e := range b.entries {
+		if len(e.claims) > 0 && m.Covers(a) && !m.Contains(a) {
 			missing.Insert(a)
 		}
 	}
@@ -108,22 +110,22 @@ func (s StoredBitmap) of(prefix netip.Prefix) (*bitmap.Bitmap, error) {
 
 // outlast drops the leaked bits that a version of the bitmap within the grace does not have, until none is left. Missing bits outlast the
 // time between the reading of the two records.
-func (r Runner) outlast(ctx context.Context, key string, d *drift) error {
-	v, err := r.Sources.Store.Get(ctx, key)
-	if err != nil {
-		return err
+func (r Runner) outlast(ctx context.Context, d *drift) error {
+	v, err := r.Sources.Store.Get(ctx, d.key)
+	if err == nil {
+		err = d.see(v)
 	}
-	if err := d.see(v); err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if len(d.leaked) == 0 {
+	case len(d.leaked) == 0:
 		return sleep(ctx, confirmAfter)
 	}
 	logr.FromContextOrDiscard(ctx).Info("Waiting, so that no bit of a Service under creation is cleared",
-		"bitmap", key, "leakedBits", len(d.leaked), "for", r.LeakGrace.String())
+		"bitmap", d.key, "leakedBits", len(d.leaked), "for", r.LeakGrace.String())
 	grace, stop := context.WithTimeout(ctx, r.LeakGrace)
 	defer stop()
-	err = r.follow(grace, key, d, func() bool { return len(d.leaked) == 0 })
+	err = r.follow(grace, d, func() bool { return len(d.leaked) == 0 })
 	if grace.Err() != nil && ctx.Err() == nil {
 		return nil
 	}
@@ -131,18 +133,15 @@ func (r Runner) outlast(ctx context.Context, key string, d *drift) error {
 }
 
 // follow sees the versions of the bitmap that come after the last one, until it is enough.
-func (r Runner) follow(ctx context.Context, key string, d *drift, enough func() bool) error {
+func (r Runner) follow(ctx context.Context, d *drift, enough func() bool) error {
 	err := r.Sources.Store.Watch(ctx, prefixRanges, d.last.ModRevision, func(v Value) error {
-		if v.Key != key {
+		if v.Key != d.key {
 			return nil
 		}
-		if err := d.see(v); err != nil {
+		if err := d.see(v); err != nil || !enough() {
 			return err
 		}
-		if enough() {
-			return errEnough
-		}
-		return nil
+		return errEnough
 	})
 	if errors.Is(err, errEnough) {
 		return nil
@@ -155,22 +154,13 @@ func (d *drift) see(v Value) error {
 	if err != nil {
 		return err
 	}
-	d.last = v
-	for a := range d.leaked {
-		if !m.Contains(a) {
-			d.leaked.Delete(a)
-		}
-	}
+	d.last, d.bitmap = v, m
+	maps.DeleteFunc(d.leaked, func(a netip.Addr, _ sets.Empty) bool { return !m.Contains(a) })
 	return nil
 }
 
-// mend writes the last version of the bitmap with the drift taken out.
-func (r Runner) mend(ctx context.Context, key string, d *drift) error {
-	m, err := newStoredBitmap(d.last).of(d.prefix)
-	if err != nil {
-		return err
-	}
-	before := m.Clone()
+func (r Runner) mend(ctx context.Context, d *drift) error {
+	m := d.bitmap.Clone()
 	for a := range d.missing {
 		if err := m.Add(a); err != nil {
 			return err
@@ -179,11 +169,11 @@ func (r Runner) mend(ctx context.Context, key string, d *drift) error {
 	for a := range d.leaked {
 		m.Remove(a)
 	}
-	if m.Equal(before) {
+	if m.Equal(d.bitmap) {
 		return nil
 	}
 	allocation := d.last.Object.(*corev1.RangeAllocation).DeepCopy()
 	allocation.Range, allocation.Data = m.String(), m.Data()
-	_, err = r.Sources.Store.Commit(ctx, []Write{{Key: key, Guard: d.last.ModRevision, Object: allocation}})
+	_, err := r.Sources.Store.Commit(ctx, []Write{{Key: d.key, Guard: d.last.ModRevision, Object: allocation}})
 	return err
 }

@@ -60,7 +60,7 @@ func NewRollback(w Snapshot) (Rollback, error) {
 			return r, fmt.Errorf("range %s has no bitmap: %w", prefix, err)
 		}
 		all = append(all, want)
-		if err := r.rebuild(keyOf(i), want, &p, index); err != nil {
+		if err := r.rebuild(bitmapKeys[i], want, &p, index); err != nil {
 			return r, err
 		}
 	}
@@ -90,18 +90,14 @@ func (r *Rollback) rebuild(key string, want *bitmap.Bitmap, p *Plan, b *addressI
 }
 
 func (r *Rollback) refuse(p Plan, bitmaps []*bitmap.Bitmap, b *addressIndex) {
-	for _, f := range p.Findings {
-		switch f.Kind {
-		case ObjectUnreadable, BitmapEncrypted, DuplicateClusterIP, InvalidClusterIP, RangeContradicted:
-			r.Refused = append(r.Refused, f)
-		}
-	}
+	fatal := []Kind{ObjectUnreadable, BitmapEncrypted, DuplicateClusterIP, InvalidClusterIP, RangeContradicted}
+	r.Refused = slices.DeleteFunc(p.Findings, func(f Finding) bool { return !slices.Contains(fatal, f.Kind) })
 	for a, e := range b.entries {
 		switch covered := slices.ContainsFunc(bitmaps, func(m *bitmap.Bitmap) bool { return m.Covers(a) }); {
 		case len(e.claims) == 0:
 			r.Reserved = append(r.Reserved, a)
 		case !covered:
-			f := found(OutOfRange, a, *e, "the bitmaps are of "+prefixes(p.Ranges), "create the Service anew with an address of these ranges, then try again").finding
+			f := found(OutOfRange, a, e, "the bitmaps are of "+prefixes(p.Ranges), "create the Service anew with an address of these ranges, then try again").finding
 			r.Refused = append(r.Refused, f)
 		}
 	}
@@ -123,7 +119,7 @@ func (r Rollback) Save(ctx context.Context, store Store, file string) error {
 func RollBack(ctx context.Context, store Store, r Rollback, progress Progress) error {
 	defer progress.End()
 	progress.Begin("rewriting", r.Rewrites)
-	if _, err := rewrites(ctx, store, func(writes []Write) error {
+	if err := rewrites(ctx, store, func(writes []Write) error {
 		progress.Done(len(writes))
 		return commitEach(ctx, store, writes)
 	}); err != nil {
@@ -167,13 +163,14 @@ func (r Rollback) writes(ctx context.Context, store Store) (writes []Write, old 
 var oldVersion = networkingv1.GroupName + "/v1beta1"
 
 // CountRewrites returns how many objects a 1.32 API server could not read.
-func CountRewrites(ctx context.Context, store Store) (int, error) {
-	return rewrites(ctx, store, func([]Write) error { return nil })
+func CountRewrites(ctx context.Context, store Store) (n int, err error) {
+	err = rewrites(ctx, store, func(writes []Write) error { n += len(writes); return nil })
+	return n, err
 }
 
 // rewrites finds the objects that are stored as v1, which 1.32 does not know although it is the same on the wire, or that an API
 // server signed, by which one knows who allocates from IPAddresses. It hands them out in transactions, without the signature.
-func rewrites(ctx context.Context, store Store, do func([]Write) error) (n int, err error) {
+func rewrites(ctx context.Context, store Store, do func([]Write) error) error {
 	var writes []Write
 	for _, prefix := range []string{prefixIPAddresses, prefixServiceCIDRs} {
 		_, err := store.List(ctx, prefix, 0, func(v Value) error {
@@ -182,7 +179,6 @@ func rewrites(ctx context.Context, store Store, do func([]Write) error) (n int, 
 				return nil
 			}
 			upstream.Disown(o, v1alpha1.ManagerMigration)
-			n++
 			if writes = append(writes, Write{Key: v.Key, Guard: v.ModRevision, Object: v.Object, APIVersion: oldVersion}); len(writes) < batch {
 				return nil
 			}
@@ -191,11 +187,11 @@ func rewrites(ctx context.Context, store Store, do func([]Write) error) (n int, 
 			return do(full)
 		})
 		if err != nil {
-			return n, err
+			return err
 		}
 	}
 	if len(writes) == 0 {
-		return n, nil
+		return nil
 	}
-	return n, do(writes)
+	return do(writes)
 }

@@ -115,7 +115,7 @@ func TestRollbackOfRandomSnapshots(t *testing.T) {
 			t.Fatalf("seed %d: when it is done it finds %v, %v\n%s", seed, textsOf(again.Bitmaps, rebuiltText), err, s)
 		}
 		for i, p := range ranges {
-			at := slices.IndexFunc(after.Bitmaps, func(b StoredBitmap) bool { return b.Key == keyOf(i) })
+			at := slices.IndexFunc(after.Bitmaps, func(b StoredBitmap) bool { return b.Key == bitmapKeys[i] })
 			if at < 0 || string(after.Bitmaps[at].Bitmap.Data()) != string(bytesFor(p, s.Snapshot)) || after.Bitmaps[at].Range != p.String() {
 				t.Fatalf("seed %d: when it is done the bitmap of %s is not what the Services want\n%s", seed, p, s)
 			}

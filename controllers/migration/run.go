@@ -144,22 +144,12 @@ func (r Runner) apply(ctx context.Context, steps []Step) (written int, err error
 		return 0, nil
 	}
 	r.Progress.Begin("writing", len(steps))
-	var cidrs, addresses, bitmaps []Step
-	for _, s := range steps {
-		switch {
-		case s.Do == RepairBitmap:
-			bitmaps = append(bitmaps, s)
-		case s.Address.IsValid():
-			addresses = append(addresses, s)
-		default:
-			cidrs = append(cidrs, s)
-		}
-	}
 	do := r.applyEach
 	if r.ThroughStore {
 		do = r.applyToStore
 	}
-	for _, phase := range [][]Step{cidrs, addresses, bitmaps} {
+	for _, kind := range []string{"ServiceCIDR", "IPAddress", "Bitmap"} {
+		phase := slices.DeleteFunc(slices.Clone(steps), func(s Step) bool { return !strings.HasSuffix(string(s.Do), kind) })
 		n, err := do(ctx, phase)
 		if written += n; err != nil {
 			return written, err
@@ -181,7 +171,7 @@ func (r Runner) applyEach(ctx context.Context, steps []Step) (int, error) {
 			if err := limit.Wait(ctx); err != nil {
 				return err
 			}
-			do := apiWriter{r.Sources.API, r.Sources.APIVersion}.apply
+			do := apiWriter(r.Sources).apply
 			if s.Do == RepairBitmap {
 				do = r.repairBitmap
 			}
@@ -197,4 +187,52 @@ func (r Runner) applyEach(ctx context.Context, steps []Step) (int, error) {
 	}
 	err := group.Wait()
 	return int(written.Load()), err
+}
+
+// confirmAfter is how long a finding must last: a Service under creation has its bit, or its IPAddress, before it exists.
+const confirmAfter = 3 * time.Second
+
+// Confirmed returns a plan of which every finding was seen twice, some seconds apart; what only one of the two looks saw was a write under way.
+func (s Sources) Confirmed(ctx context.Context, o Options) (Plan, error) {
+	w, err := s.Snapshot(ctx)
+	if err != nil {
+		return Plan{}, err
+	}
+	first := NewPlan(w, o)
+	if s.API == nil || first.Clean() {
+		return first, nil
+	}
+	if err = sleep(ctx, confirmAfter); err == nil {
+		w, err = s.Snapshot(ctx)
+	}
+	return confirm(first, NewPlan(w, o)), err
+}
+
+func confirm(first, second Plan) Plan {
+	findings, steps := sets.Set[string]{}, keysOf(first.Steps)
+	for _, f := range first.Findings {
+		findings.Insert(f.key())
+	}
+	before := len(second.Findings)
+	second.Findings = slices.DeleteFunc(second.Findings, func(f Finding) bool { return !findings.Has(f.key()) })
+	second.Passing = before - len(second.Findings)
+	drifted := slices.ContainsFunc(second.Findings, func(f Finding) bool {
+		return f.Kind == LeakedBit || f.Kind == MissingBit || f.Kind == BitmapEmpty
+	})
+	second.Steps = slices.DeleteFunc(second.Steps, func(s Step) bool {
+		return !steps.Has(s.key()) || s.Do == RepairBitmap && !drifted // each look finds other Services under way
+	})
+	return second
+}
+
+func (f Finding) key() string {
+	return strings.Join([]string{string(f.Kind), f.Address.String(), strings.Join(f.Objects, ",")}, "|")
+}
+
+func keysOf(steps []Step) sets.Set[string] {
+	keys := sets.Set[string]{}
+	for _, s := range steps {
+		keys.Insert(s.key())
+	}
+	return keys
 }

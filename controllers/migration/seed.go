@@ -28,41 +28,32 @@ type note struct {
 	Addresses []string `json:"addresses"`
 }
 
-type storeWriter struct {
-	store Store
-	now   func() time.Time
-}
+// storeWriter carries out steps in etcd; see apiWriter.
+type storeWriter Sources
 
-// applyToStore carries out steps, those that create many at a time.
+// applyToStore carries out steps. Those that create go into one transaction, many at a time, and are tried one by one if some of it exists already.
 func (r Runner) applyToStore(ctx context.Context, steps []Step) (written int, err error) {
-	w := storeWriter{r.Sources.Store, r.Sources.Clock.Now}
+	w := storeWriter(r.Sources)
+	creates := func(s Step) bool { return s.Do == CreateIPAddress }
 	for chunk := range slices.Chunk(steps, batch) {
-		n, err := w.applyAll(ctx, chunk)
-		if written += n; err != nil {
+		single := slices.DeleteFunc(slices.Clone(chunk), creates)
+		switch err := w.create(ctx, slices.DeleteFunc(slices.Clone(chunk), func(s Step) bool { return !creates(s) })); {
+		case errors.Is(err, ErrConflict):
+			single = chunk
+		case err != nil:
 			return written, err
+		default:
+			written += len(chunk) - len(single)
+		}
+		for _, s := range single {
+			switch err := w.apply(ctx, s); {
+			case err == nil:
+				written++
+			case !errors.Is(err, errMoved):
+				return written, fmt.Errorf("%s %s: %w", s.Do, s.What(), err)
+			}
 		}
 		r.Progress.Done(len(chunk))
-	}
-	return written, nil
-}
-
-// applyAll carries out what creates in one transaction, and everything else step by step. If some of it exists already, it is tried one by one.
-func (w storeWriter) applyAll(ctx context.Context, steps []Step) (written int, err error) {
-	creates := slices.DeleteFunc(slices.Clone(steps), func(s Step) bool { return s.Do != CreateIPAddress })
-	switch err := w.create(ctx, creates); {
-	case err == nil:
-		written = len(creates)
-		steps = slices.DeleteFunc(slices.Clone(steps), func(s Step) bool { return s.Do == CreateIPAddress })
-	case !errors.Is(err, ErrConflict):
-		return 0, err
-	}
-	for _, s := range steps {
-		switch err := w.apply(ctx, s); {
-		case err == nil:
-			written++
-		case !errors.Is(err, errMoved):
-			return written, fmt.Errorf("%s %s: %w", s.Do, s.What(), err)
-		}
 	}
 	return written, nil
 }
@@ -81,7 +72,7 @@ func (w storeWriter) create(ctx context.Context, steps []Step) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.store.Commit(ctx, append(writes, Write{Key: prefixNotes + string(uuid.NewUUID()), Raw: text}))
+	_, err = w.Store.Commit(ctx, append(writes, Write{Key: prefixNotes + string(uuid.NewUUID()), Raw: text}))
 	return err
 }
 
@@ -91,9 +82,9 @@ func (w storeWriter) apply(ctx context.Context, s Step) error {
 	case CreateIPAddress:
 		err = w.create(ctx, []Step{s})
 	case DeleteIPAddress:
-		_, err = w.store.Commit(ctx, []Write{{Key: keyOfIPAddress(s), Guard: s.revision(), Delete: true}})
+		_, err = w.Store.Commit(ctx, []Write{{Key: keyOfIPAddress(s), Guard: s.revision(), Delete: true}})
 	case ReplaceIPAddress:
-		_, err = w.store.Commit(ctx, []Write{{Key: keyOfIPAddress(s), Guard: s.revision(), Object: w.object(s)}})
+		_, err = w.Store.Commit(ctx, []Write{{Key: keyOfIPAddress(s), Guard: s.revision(), Object: w.object(s)}})
 	case RelabelIPAddress:
 		err = w.relabel(ctx, s)
 	default:
@@ -106,7 +97,7 @@ func (w storeWriter) apply(ctx context.Context, s Step) error {
 }
 
 func (w storeWriter) relabel(ctx context.Context, s Step) error {
-	v, err := w.store.Get(ctx, keyOfIPAddress(s))
+	v, err := w.Store.Get(ctx, keyOfIPAddress(s))
 	if err != nil {
 		return err
 	}
@@ -118,12 +109,12 @@ func (w storeWriter) relabel(ctx context.Context, s Step) error {
 		ip.Labels = map[string]string{}
 	}
 	maps.Copy(ip.Labels, upstream.Labels(s.Address))
-	_, err = w.store.Commit(ctx, []Write{{Key: v.Key, Guard: v.ModRevision, Object: ip, APIVersion: v.APIVersion}})
+	_, err = w.Store.Commit(ctx, []Write{{Key: v.Key, Guard: v.ModRevision, Object: ip, APIVersion: v.APIVersion}})
 	return err
 }
 
 func (w storeWriter) object(s Step) *networkingv1.IPAddress {
-	now := metav1.NewTime(w.now().Truncate(time.Second))
+	now := metav1.NewTime(w.Clock.Now().Truncate(time.Second))
 	ip := s.ipAddress()
 	ip.UID, ip.CreationTimestamp = uuid.NewUUID(), now
 	ip.ManagedFields = []metav1.ManagedFieldsEntry{{
@@ -170,12 +161,12 @@ func Forget(ctx context.Context, store Store) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for chunk := range slices.Chunk(notes, MaxWrites) {
-		var writes []Write
-		for _, v := range chunk {
-			writes = append(writes, Write{Key: v.Key, Guard: v.ModRevision, Delete: true})
-		}
-		if err := commitEach(ctx, store, writes); err != nil {
+	var writes []Write
+	for _, v := range notes {
+		writes = append(writes, Write{Key: v.Key, Guard: v.ModRevision, Delete: true})
+	}
+	for chunk := range slices.Chunk(writes, MaxWrites) {
+		if err := commitEach(ctx, store, chunk); err != nil {
 			return 0, fmt.Errorf("deleting the notes of a seed: %w", err)
 		}
 	}

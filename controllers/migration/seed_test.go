@@ -11,6 +11,7 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
@@ -128,7 +129,7 @@ func TestStoreWriter(t *testing.T) {
 			if tc.late != nil {
 				tc.late(m)
 			}
-			err := storeWriter{m, func() time.Time { return noon }}.apply(t.Context(), s)
+			err := storeWriter{Store: m, Clock: clocktesting.NewFakePassiveClock(noon)}.apply(t.Context(), s)
 			if !errors.Is(err, tc.wantError) && fmt.Sprint(err) != fmt.Sprint(tc.wantError) {
 				t.Errorf("error %v, want %v", err, tc.wantError)
 			}
@@ -154,7 +155,7 @@ func TestRelabelChangesLabelsAlone(t *testing.T) {
 	o.Finalizers = []string{"example.com/held"}
 	m.put(Write{Key: "ipaddresses/fd00::5", Object: o, APIVersion: oldVersion})
 	s := Step{Do: RelabelIPAddress, Address: addr("fd00::5"), ResourceVersion: fmt.Sprint(m.revision)}
-	if err := (storeWriter{m, nil}).apply(t.Context(), s); err != nil {
+	if err := (storeWriter{Store: m}).apply(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	v := m.now("ipaddresses/fd00::5")

@@ -22,15 +22,8 @@ import (
 // errMoved says that the cluster is no longer what a step was made for. Nothing was written; a new plan knows better.
 var errMoved = errors.New("the cluster has changed since the plan was made")
 
-// writer carries out steps. The error is errMoved when a step has nothing to do any more, or something else to do.
-type writer interface {
-	apply(ctx context.Context, s Step) error
-}
-
-type apiWriter struct {
-	client     client.Client
-	apiVersion string
-}
+// apiWriter carries out steps through the API server. The error is errMoved when a step has nothing to do any more, or something else to do.
+type apiWriter Sources
 
 func (w apiWriter) apply(ctx context.Context, s Step) error {
 	switch s.Do {
@@ -58,21 +51,21 @@ func guarded(ctx context.Context, request func() error) error {
 }
 
 func (w apiWriter) create(ctx context.Context, s Step) error {
-	return guarded(ctx, func() error { return w.client.Create(ctx, s.object(), client.FieldOwner(v1alpha1.ManagerMigration)) })
+	return guarded(ctx, func() error { return w.API.Create(ctx, s.object(), client.FieldOwner(v1alpha1.ManagerMigration)) })
 }
 
 func (w apiWriter) remove(ctx context.Context, s Step) error {
 	return guarded(ctx, func() error {
-		return w.client.Delete(ctx, s.object(), client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
+		return w.API.Delete(ctx, s.object(), client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
 	})
 }
 
 // relabel applies the two labels alone, so that there is no moment in which the address is free.
 func (w apiWriter) relabel(ctx context.Context, s Step) error {
-	ip := networkingv1ac.IPAddress(s.Address.String()).WithAPIVersion(w.apiVersion).
+	ip := networkingv1ac.IPAddress(s.Address.String()).WithAPIVersion(w.APIVersion).
 		WithUID(s.UID).WithResourceVersion(s.ResourceVersion).WithLabels(upstream.Labels(s.Address))
 	return guarded(ctx, func() error {
-		return w.client.Apply(ctx, ip, client.FieldOwner(v1alpha1.ManagerMigration), client.ForceOwnership)
+		return w.API.Apply(ctx, ip, client.FieldOwner(v1alpha1.ManagerMigration), client.ForceOwnership)
 	})
 }
 
@@ -120,13 +113,10 @@ func retry(ctx context.Context, request func() error) error {
 // transient reports whether the same request may well succeed later. Every failed request is a net.Error, those that a wrong
 // certificate fails included; only what the network itself says counts.
 func transient(err error) bool {
-	switch {
-	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err),
-		apierrors.IsTimeout(err):
-		return true
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
-	return errors.As(err, new(*net.OpError)) || utilnet.IsProbableEOF(err) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) ||
+		apierrors.IsTimeout(err) || errors.As(err, new(*net.OpError)) || utilnet.IsProbableEOF(err) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 }

@@ -54,11 +54,9 @@ func migrated(status metav1.ConditionStatus, reason, message string) metav1.Cond
 }
 
 type inputs struct {
-	bitmap bool
-	// others are things to be repaired beside IPAddresses, as in Counted.
-	covered, claimed, others int
-	// now is the condition that is there, nil without one.
-	now *metav1.Condition
+	bitmap                   bool
+	covered, claimed, others int               // as in Counted
+	now                      *metav1.Condition // that is there, nil without one
 }
 
 // decide returns the condition to write, nil if it is as it should be. Where API servers allocate from IPAddresses there is
@@ -77,17 +75,9 @@ func decide(w inputs) *metav1.Condition {
 	return &want
 }
 
-// Write writes the condition on the default ServiceCIDR if it says something new. Without the object it does nothing.
-func Write(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time) error {
-	return write(ctx, c, apiVersion, want, now, true)
-}
-
-// Renew is Write for clusters that have the condition already: others never allocated from a bitmap under our eyes.
-func Renew(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time) error {
-	return write(ctx, c, apiVersion, want, now, false)
-}
-
-func write(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time, begin bool) error {
+// Write writes the condition on the default ServiceCIDR if it says something new. Without the object it does nothing, and unless it
+// may begin, nothing in clusters without the condition either: these never allocated from a bitmap under our eyes.
+func Write(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time, begin bool) error {
 	cidr := &networkingv1.ServiceCIDR{}
 	if err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.DefaultServiceCIDR}, cidr); err != nil {
 		return client.IgnoreNotFound(err)
@@ -127,28 +117,22 @@ type Reconciler struct {
 	Index      *addressindex.Index
 	Clock      clock.PassiveClock
 	APIVersion string
-	// Bitmap: the API server allocates from the bitmap.
-	Bitmap bool
+	Bitmap     bool // the API server allocates from the bitmap
 
 	written time.Time
 }
 
 // SetupWithManager starts the controller with mgr. There is one key: the default ServiceCIDR.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	key := []string{v1alpha1.DefaultServiceCIDR}
 	b := builder.TypedControllerManagedBy[string](mgr).
 		Named("migration").
-		WatchesRawSource(addressindex.Map(r.Index.Ranges(), func(name string) []string {
-			if name != v1alpha1.DefaultServiceCIDR {
-				return nil
-			}
-			return []string{name}
-		}))
+		WatchesRawSource(addressindex.Map(r.Index.Ranges(), func(string) []string { return key }))
 	if r.Bitmap {
-		b = b.WatchesRawSource(addressindex.Map(r.Index.Addresses(), func(netip.Addr) []string { return []string{v1alpha1.DefaultServiceCIDR} }))
+		b = b.WatchesRawSource(addressindex.Map(r.Index.Addresses(), func(netip.Addr) []string { return key }))
 	}
 	return b.WithOptions(controller.TypedOptions[string]{
-		MaxConcurrentReconciles: 1,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute),
 	}).Complete(r)
 }
 

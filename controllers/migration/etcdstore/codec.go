@@ -20,12 +20,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
 
-// What the API server writes before a value, to tell formats apart.
-const (
-	protobufPrefix  = "k8s\x00"
-	encryptedPrefix = "k8s:enc:"
-)
-
 var (
 	scheme         = newScheme()
 	protobufFormat = protobuf.NewSerializer(scheme, scheme)
@@ -53,12 +47,12 @@ func decode(raw []byte) (o runtime.Object, apiVersion string, err error) {
 	switch {
 	case len(raw) == 0:
 		return nil, "", errors.New("the value is empty")
-	case bytes.HasPrefix(raw, []byte(encryptedPrefix)):
+	case bytes.HasPrefix(raw, []byte("k8s:enc:")): // what the API server writes before a value tells formats apart
 		if by := encryptedBy.FindSubmatch(raw); by != nil {
 			return nil, "", fmt.Errorf("%w (by %s)", migration.ErrEncrypted, by[1])
 		}
 		return nil, "", migration.ErrEncrypted
-	case bytes.HasPrefix(raw, []byte(protobufPrefix)):
+	case bytes.HasPrefix(raw, []byte("k8s\x00")):
 		format = protobufFormat
 	case bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")):
 		format = jsonFormat
@@ -88,16 +82,15 @@ func encode(o runtime.Object, apiVersion string) ([]byte, error) {
 	if i < 0 {
 		return nil, fmt.Errorf("%s cannot be stored as %s", kinds[0].Kind, apiVersion)
 	}
-	kind := kinds[i]
 	o = o.DeepCopyObject()
-	o.GetObjectKind().SetGroupVersionKind(kind)
+	o.GetObjectKind().SetGroupVersionKind(kinds[i])
 	if m, err := meta.Accessor(o); err == nil {
 		m.SetResourceVersion("")
 		m.SetSelfLink("")
 	}
 	var raw bytes.Buffer
 	if err := protobufFormat.Encode(o, &raw); err != nil {
-		return nil, fmt.Errorf("encoding a %s: %w", kind.Kind, err)
+		return nil, fmt.Errorf("encoding a %s: %w", kinds[i].Kind, err)
 	}
 	return raw.Bytes(), nil
 }

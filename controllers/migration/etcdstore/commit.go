@@ -21,13 +21,14 @@ import (
 // answer is found again: if the guards do not hold for a second attempt, Commit looks whether the first one is why. An error that is
 // not ErrConflict says so if something may have been written in spite of it.
 func (s *Store) Commit(ctx context.Context, writes []migration.Write) (int64, error) {
-	writes, err := s.prepare(writes)
-	if err = errors.Join(err, ctx.Err()); err != nil {
-		return 0, fmt.Errorf("writing to etcd: %w", err)
-	}
 	var guards []clientv3.Cmp
 	var changes, reads []clientv3.Op // reads tell why a guard did not hold, in the order of the writes
-	for _, w := range writes {
+	writes = slices.Clone(writes)
+	for i := range writes {
+		w := &writes[i]
+		if err := errors.Join(s.prepare(w), ctx.Err()); err != nil {
+			return 0, fmt.Errorf("writing to etcd: %w", err)
+		}
 		change := clientv3.OpPut(w.Key, string(w.Raw))
 		if w.Delete {
 			change = clientv3.OpDelete(w.Key)
@@ -37,7 +38,7 @@ func (s *Store) Commit(ctx context.Context, writes []migration.Write) (int64, er
 	}
 	var answer *clientv3.TxnResponse
 	lost := false // an answer
-	err = s.ask(ctx, "writing to etcd", func(ctx context.Context) (err error) {
+	err := s.ask(ctx, "writing to etcd", func(ctx context.Context) (err error) {
 		answer, err = s.client.Txn(ctx).If(guards...).Then(changes...).Else(reads...).Commit()
 		lost = lost || mayHaveArrived(err)
 		return err
@@ -60,20 +61,17 @@ func (s *Store) Commit(ctx context.Context, writes []migration.Write) (int64, er
 	return 0, conflict(writes, now)
 }
 
-func (s *Store) prepare(writes []migration.Write) ([]migration.Write, error) {
-	writes = slices.Clone(writes)
-	for i := range writes {
-		w, err := &writes[i], error(nil)
-		if w.Key = s.keys.absolute(w.Key); w.Object != nil {
-			w.Raw, err = encode(w.Object, w.APIVersion)
-		} else if w.Raw == nil && !w.Delete {
-			err = errors.New("there is nothing to write")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", w.Key, err)
-		}
+// prepare gives a write the key and the bytes as etcd has them.
+func (s *Store) prepare(w *migration.Write) (err error) {
+	if w.Key = s.keys.absolute(w.Key); w.Object != nil {
+		w.Raw, err = encode(w.Object, w.APIVersion)
+	} else if w.Raw == nil && !w.Delete {
+		err = errors.New("there is nothing to write")
 	}
-	return writes, nil
+	if err != nil {
+		return fmt.Errorf("%s: %w", w.Key, err)
+	}
+	return nil
 }
 
 // unknown is the error of a Commit whose answer was lost for good.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -96,6 +97,53 @@ func (s *Store) List(ctx context.Context, prefix string, at int64, visit func(mi
 	}
 }
 
+// Watch shows each change below a prefix, which is a folder as in List, after a revision, until ctx ends, which it returns as an
+// error, or see returns one. It survives that etcd is away, as long as etcd remembers what happened since.
+func (s *Store) Watch(ctx context.Context, prefix string, after int64, see func(migration.Value) error) error {
+	below, backoff := s.keys.below(prefix), newBackoff()
+	for {
+		before := after
+		refused, err := s.follow(ctx, below, &after, see)
+		if refused != nil {
+			return refused
+		}
+		if after > before {
+			backoff = newBackoff() // it was well in between
+		}
+		if err := s.pause(ctx, backoff, "watching "+below, err); err != nil {
+			return fmt.Errorf("watching %s after revision %d: %w", below, after, err)
+		}
+	}
+}
+
+// follow watches as long as the client can, and moves after on. The client itself resumes after a lost connection; a member that has
+// lost its leader ends the watch, so that another one is asked. refused is the error of see.
+func (s *Store) follow(ctx context.Context, below string, after *int64, see func(migration.Value) error) (refused, err error) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	for batch := range s.client.Watch(ctx, below, clientv3.WithPrefix(), clientv3.WithRev(*after+1), clientv3.WithProgressNotify()) {
+		if err := batch.Err(); err != nil {
+			return nil, compacted(err)
+		}
+		s.noticeBack(ctx)
+		for _, event := range batch.Events {
+			v := migration.Value{Key: s.keys.relative(string(event.Kv.Key)), ModRevision: event.Kv.ModRevision}
+			if event.Type != clientv3.EventTypeDelete {
+				v = s.value(event.Kv)
+			}
+			if refused := see(v); refused != nil {
+				return refused, nil
+			}
+			*after = event.Kv.ModRevision
+		}
+		// The revision of a batch with changes is that of the store, and there may be more to come before it.
+		if batch.IsProgressNotify() {
+			*after = max(*after, batch.Header.Revision)
+		}
+	}
+	return nil, status.Error(codes.Unavailable, "the watch ended")
+}
+
 func (s *Store) get(ctx context.Context, what, key string, options ...clientv3.OpOption) (answer *clientv3.GetResponse, err error) {
 	err = s.ask(ctx, what, func(ctx context.Context) (err error) {
 		answer, err = s.client.Get(ctx, key, options...)
@@ -178,28 +226,18 @@ func (s *Store) noticeBack(ctx context.Context) {
 // passing reports whether an error is none of the request but of etcd's momentary state: asking again can help, and a write may have
 // taken effect in spite of it.
 func passing(err error) bool {
-	for _, transient := range []error{rpctypes.ErrTooManyRequests, rpctypes.ErrNotCapable, rpctypes.ErrNotLeader, rpctypes.ErrAuthOldRevision} {
-		if errors.Is(err, transient) {
-			return true
-		}
-	}
-	switch codeOf(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Internal:
-		return true // Internal is a torn stream
-	}
-	return false
+	momentary := []error{rpctypes.ErrTooManyRequests, rpctypes.ErrNotCapable, rpctypes.ErrNotLeader, rpctypes.ErrAuthOldRevision}
+	lost := []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Internal} // Internal is a torn stream
+	return slices.ContainsFunc(momentary, func(e error) bool { return errors.Is(err, e) }) || slices.Contains(lost, codeOf(err))
 }
 
 // codeOf returns the gRPC code of an error of the client, which comes in three forms.
 func codeOf(err error) codes.Code {
-	var known rpctypes.EtcdError
-	switch {
-	case errors.As(err, &known):
+	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		return known.Code()
-	case errors.Is(err, context.DeadlineExceeded):
-		return codes.DeadlineExceeded
-	case errors.Is(err, context.Canceled):
-		return codes.Canceled
+	}
+	if ended := status.FromContextError(err).Code(); ended != codes.Unknown {
+		return ended
 	}
 	return status.Code(err)
 }
