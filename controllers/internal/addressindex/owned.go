@@ -104,15 +104,6 @@ func (l *Index) Additional(service types.NamespacedName) map[netip.Addr]OwnedIPA
 	return out
 }
 
-// own indexes an IPAddress of ours; the caller holds mu.
-func (l *Index) own(a netip.Addr, k OwnedIPAddress) {
-	l.disown(a)
-	l.owned[a] = k
-	if k.Purpose == v1alpha1.PurposeAdditional {
-		l.additional[k.Service] = append(l.additional[k.Service], a)
-	}
-}
-
 // disown removes an IPAddress of ours; the caller holds mu.
 func (l *Index) disown(a netip.Addr) (OwnedIPAddress, bool) {
 	k, ok := l.owned[a]
