@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -94,18 +95,16 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 	if err != nil {
 		return h.pass(ctx, req, err)
 	}
-	d := decide(in)
+	d, isDryRun := decide(in), ptr.Deref(req.DryRun, false)
 	switch {
 	case d.refusal != nil:
-		return h.refuse(in, d.refusal, isDryRun(req)), refused
-	case isDryRun(req):
+		return h.refuse(in, d.refusal, isDryRun), refused
+	case isDryRun:
 		return h.rehearse(in, d)
 	default:
 		return h.fill(ctx, in, d)
 	}
 }
-
-func isDryRun(req admission.Request) bool { return req.DryRun != nil && *req.DryRun }
 
 func (h *ServiceSteerer) pass(ctx context.Context, req admission.Request, err error) (admission.Response, string) {
 	log.FromContext(ctx).Error(err, "A Service passes unsteered", "namespace", req.Namespace, "name", req.Name)

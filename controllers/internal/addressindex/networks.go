@@ -50,14 +50,15 @@ func nodeNetworks(n *corev1.Node) []netip.Prefix {
 // nodeChanged indexes the networks of a node and wakes the ranges that meet them. Most node updates are
 // heartbeats and change nothing here.
 func (l *Index) nodeChanged(before, now *corev1.Node, _ bool) {
-	var networks []netip.Prefix
+	node, networks := before, []netip.Prefix(nil)
 	if now != nil {
-		before, networks = now, nodeNetworks(now)
+		node, networks = now, nodeNetworks(now)
 	}
 	l.mu.Lock()
-	had := l.nodes[before.Name]
-	if l.nodes[before.Name] = networks; len(networks) == 0 {
-		delete(l.nodes, before.Name)
+	had := l.nodes[node.Name]
+	l.nodes[node.Name] = networks
+	if len(networks) == 0 {
+		delete(l.nodes, node.Name)
 	}
 	l.mu.Unlock()
 	if slices.Equal(had, networks) {

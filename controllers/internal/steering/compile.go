@@ -170,8 +170,6 @@ func (s *Compiled) assign(p *Policy, wanted []wantedRange) {
 	}
 }
 
-func byPrefix(at *ownedPrefix, p netip.Prefix) int { return comparePrefixes(at.prefix, p) }
-
 func comparePrefixes(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }

@@ -164,7 +164,7 @@ func (s *Compiled) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
 
 // inside returns the owned prefixes that lie in a prefix, without the same prefix.
 func (s *Compiled) inside(p netip.Prefix) []*ownedPrefix {
-	from, same := slices.BinarySearchFunc(s.owned, p, byPrefix)
+	from, same := slices.BinarySearchFunc(s.owned, p, func(at *ownedPrefix, p netip.Prefix) int { return comparePrefixes(at.prefix, p) })
 	if same {
 		from++
 	}
