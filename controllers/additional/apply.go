@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
@@ -59,43 +59,27 @@ func (r *Reconciler) fillSlot(ctx context.Context, in inputs, at slot) error {
 		if err != nil {
 			return err
 		}
-		if written, err := r.write(ctx, in, at, drawn.Addr); err != nil || written {
+		if err := r.write(ctx, in, at, drawn.Addr); !errors.Is(err, addressindex.ErrLost) {
 			return err
 		}
 	}
 	return fmt.Errorf("others took each of %d addresses that were drawn from ServiceCIDR %s", tries, at.serviceCIDR)
 }
 
-// write creates the IPAddress of a drawn address. It is false when somebody else was faster: the watch is about to show who has it.
-func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr) (bool, error) {
-	if k, ok := r.Index.Owned(a); ok {
-		if k.Purpose != v1alpha1.PurposeCooling { // it came between the draw and this look
-			r.Index.Lost(a)
-			return false, nil
-		}
-		if err := r.Client.Delete(ctx, named(a), client.Preconditions{UID: &k.UID}); err != nil {
-			return false, r.notWritten(a, fmt.Errorf("deleting the cooling IPAddress %s: %w", a, err))
-		}
+// write creates the IPAddress of a drawn address. It returns ErrLost when somebody else was faster: the watch is about to show who has it.
+func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr) error {
+	if err := r.Index.MakeRoom(ctx, r.Client, a, v1alpha1.PurposeCooling); err != nil {
+		return err
 	}
 	ip := newIPAddress(a, in, at)
 	if err := r.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerAdditional)); err != nil {
-		return false, r.notWritten(a, fmt.Errorf("creating IPAddress %s: %w", a, err))
+		return r.Index.NotWritten(a, fmt.Errorf("creating IPAddress %s: %w", a, err))
 	}
 	r.Index.EndWrite(a, ip, "")
 	// The IPAddress is the related object, without which client-go would take the events about two addresses of one Service for one.
 	r.Events.Eventf(reference(in), named(a), corev1.EventTypeNormal, "AdditionalIPAllocated", action,
 		"Additional address %s from ServiceCIDR %s", a, at.serviceCIDR)
-	return true, nil
-}
-
-// notWritten ends the flight of an address, and drops the error if somebody else was faster.
-func (r *Reconciler) notWritten(a netip.Addr, err error) error {
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		r.Index.Lost(a)
-		return nil
-	}
-	r.Index.Forget(a)
-	return err
+	return nil
 }
 
 // newIPAddress is an IPAddress of ours for a slot of a Service.

@@ -69,7 +69,8 @@ func decide(in inputs) decision {
 		}
 	}
 	for _, is4 := range missing(in.service, in.old, in.policies.Families()) {
-		d.fill = append(d.fill, in.slot(is4))
+		reserved := in.policies.ReservedFor(in.subject.NamespacedName, is4)
+		d.fill = append(d.fill, slot{is4, reserved, in.policies.Route(in.subject, is4)})
 	}
 	d.have = keeps(in.service, in.old)
 	return d
@@ -109,16 +110,6 @@ func (in inputs) refuseCooling(c choice) *steering.Refusal {
 	return &steering.Refusal{Policy: policy.Name, Message: fmt.Sprintf(
 		"ServiceCIDRPolicy %q: the address %s cools down until %s after Service %s had it; choose another address, or leave the choice to the cluster",
 		policy.Name, c.address, c.coolDown.Released.Add(d).UTC().Format(time.RFC3339), c.coolDown.Service)}
-}
-
-func (in inputs) slot(is4 bool) slot {
-	s := slot{is4: is4, route: in.policies.Route(in.subject, is4)}
-	for _, r := range in.policies.ReservedFor(in.subject.NamespacedName) {
-		if r.Span.First.Is4() == is4 {
-			s.reserved = append(s.reserved, r)
-		}
-	}
-	return s
 }
 
 // additional checks the annotation that asks for additional addresses, when it is new.

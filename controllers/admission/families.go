@@ -21,9 +21,13 @@ func missing(s, old *service, configured []bool) []bool {
 		}
 		old = nil
 	}
-	have, ok := given(s, old)
+	all, ok := parseAll(keeps(s, old))
 	if !ok {
 		return nil
+	}
+	var have []bool
+	for _, a := range all {
+		have = append(have, a.Is4())
 	}
 	wanted := families(s, old, have, configured)
 	if len(wanted) <= len(have) || !slices.Equal(wanted[:len(have)], have) {
@@ -32,20 +36,16 @@ func missing(s, old *service, configured []bool) []bool {
 	return wanted[len(have):]
 }
 
-// given returns the families of the addresses that the Service will have anyway: those that the request names, or else those that it has.
-func given(s, old *service) ([]bool, bool) {
-	all, ok := parseAll(keeps(s, old))
-	var have []bool
-	for _, a := range all {
-		have = append(have, a.Is4())
-	}
-	return have, ok
-}
-
 // families returns those that the Service should have, nil where the API server refuses or leaves it as it is.
 func families(s, old *service, have, configured []bool) []bool {
 	policy := policyOf(s, old)
-	asked := asked(s, have)
+	var asked []bool
+	for _, f := range s.Spec.IPFamilies {
+		asked = append(asked, f == corev1.IPv4Protocol)
+	}
+	if len(have) > len(asked) {
+		asked = append(asked, have[len(asked):]...)
+	}
 	if stays(s, old) || slices.ContainsFunc(asked, func(is4 bool) bool { return !slices.Contains(configured, is4) }) {
 		return nil
 	}
@@ -64,17 +64,6 @@ func families(s, old *service, have, configured []bool) []bool {
 		return []bool{asked[0], !asked[0]}
 	}
 	return asked
-}
-
-func asked(s *service, have []bool) []bool {
-	var out []bool
-	for _, f := range s.Spec.IPFamilies {
-		out = append(out, f == corev1.IPv4Protocol)
-	}
-	if len(have) > len(out) {
-		out = append(out, have[len(out):]...)
-	}
-	return out
 }
 
 // policyOf is the policy in force: without one in the request that of the Service before, and SingleStack for a new one.

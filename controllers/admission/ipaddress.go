@@ -83,7 +83,7 @@ type guardInputs struct {
 // does no harm to a ClusterIP.
 func guardIPAddress(in guardInputs) string {
 	for _, s := range in.services {
-		name := nameOf(s)
+		name := client.ObjectKeyFromObject(s)
 		switch {
 		case !s.DeletionTimestamp.IsZero():
 		case in.guardsClusterIP(name) && in.heldBy(s) && (in.after == nil || in.after.managedBy != v1alpha1.ManagedByAPIServer):
@@ -110,15 +110,11 @@ func (in guardInputs) guardsClusterIP(service types.NamespacedName) bool {
 	if in.managedBy != v1alpha1.ManagedByAPIServer && in.managedBy != "" {
 		return in.parent == service
 	}
-	return slices.ContainsFunc(in.services, func(s *corev1.Service) bool { return nameOf(s) == in.parent && in.heldBy(s) })
+	return slices.ContainsFunc(in.services, func(s *corev1.Service) bool { return client.ObjectKeyFromObject(s) == in.parent && in.heldBy(s) })
 }
 
 func (in guardInputs) heldBy(s *corev1.Service) bool {
 	return slices.Contains(addressindex.ClusterIPs(s), in.address)
-}
-
-func nameOf(s *corev1.Service) types.NamespacedName {
-	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
 // guardsAdditional reports whether the IPAddress is an additional address that the Service has by right and still asks for.

@@ -3,7 +3,6 @@ package admission
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,7 +10,6 @@ import (
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -107,15 +105,9 @@ func (r *Refusals) write(ctx context.Context, name string, list []v1alpha1.Polic
 	if err := r.client.Get(ctx, client.ObjectKey{Name: name}, policy); err != nil {
 		return fmt.Errorf("reading ServiceCIDRPolicy %s: %w", name, err)
 	}
-	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": policy.ResourceVersion},
-		"status":   map[string]any{"refusals": latest(append(slices.Clone(policy.Status.Refusals), list...))},
-	})
-	if err != nil {
-		return fmt.Errorf("writing refusals: %w", err)
-	}
-	err = r.client.Status().Patch(ctx, policy, client.RawPatch(types.MergePatchType, body), client.FieldOwner(v1alpha1.ManagerAdmission))
-	if err != nil {
+	patch := client.MergeFromWithOptions(policy.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	policy.Status.Refusals = latest(append(policy.Status.Refusals, list...))
+	if err := r.client.Status().Patch(ctx, policy, patch, client.FieldOwner(v1alpha1.ManagerAdmission)); err != nil {
 		return fmt.Errorf("writing refusals of ServiceCIDRPolicy %s: %w", name, err)
 	}
 	return nil

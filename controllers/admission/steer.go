@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -93,18 +95,16 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 	if err != nil {
 		return h.pass(ctx, req, err)
 	}
-	d := decide(in)
+	d, isDryRun := decide(in), ptr.Deref(req.DryRun, false)
 	switch {
 	case d.refusal != nil:
-		return h.refuse(in, d.refusal, isDryRun(req)), refused
-	case isDryRun(req):
+		return h.refuse(in, d.refusal, isDryRun), refused
+	case isDryRun:
 		return h.rehearse(in, d)
 	default:
 		return h.fill(ctx, in, d)
 	}
 }
-
-func isDryRun(req admission.Request) bool { return req.DryRun != nil && *req.DryRun }
 
 func (h *ServiceSteerer) pass(ctx context.Context, req admission.Request, err error) (admission.Response, string) {
 	log.FromContext(ctx).Error(err, "A Service passes unsteered", "namespace", req.Namespace, "name", req.Name)
@@ -113,8 +113,7 @@ func (h *ServiceSteerer) pass(ctx context.Context, req admission.Request, err er
 
 // gather collects what decide needs. named are the addresses that the request names.
 func (h *ServiceSteerer) gather(ctx context.Context, s, old *service, named []netip.Addr) (inputs, error) {
-	in := inputs{service: s, old: old, policies: h.Policies.Current()}
-	in.subject = steering.Service{NamespacedName: s.key(), Labels: s.Metadata.Labels}
+	in := inputs{service: s, old: old, policies: h.Policies.Current(), subject: steering.Service{NamespacedName: s.key(), Labels: s.Metadata.Labels}}
 	var err error
 	if in.subject.NamespaceLabels, err = h.namespaceLabels(ctx, s.Metadata.Namespace); err != nil {
 		return inputs{}, err
@@ -165,10 +164,9 @@ func (h *ServiceSteerer) holds(ctx context.Context, name types.NamespacedName, a
 }
 
 func (h *ServiceSteerer) refuse(in inputs, r *steering.Refusal, dryRun bool) admission.Response {
-	if r.Policy != "" && !dryRun {
-		h.Refusals.Add(r.Policy, v1alpha1.PolicyRefusal{
-			Time: metav1.NewMicroTime(h.Clock.Now()), Service: in.service.displayName(), Message: r.Message,
-		})
+	if m := in.service.Metadata; r.Policy != "" && !dryRun {
+		name := m.Namespace + "/" + cmp.Or(m.Name, m.GenerateName+"*") // of one without a name yet: what it will begin with
+		h.Refusals.Add(r.Policy, v1alpha1.PolicyRefusal{Time: metav1.NewMicroTime(h.Clock.Now()), Service: name, Message: r.Message})
 	}
 	return admission.Denied(r.Message)
 }
@@ -179,7 +177,7 @@ func (h *ServiceSteerer) rehearse(in inputs, d decision) (admission.Response, st
 		if len(s.reserved) > 0 || !h.Index.Full(s.route.Tiers) {
 			continue
 		}
-		if r := full(in, s); r != nil {
+		if r := in.policies.Full(s.route, s.is4); r != nil {
 			return h.refuse(in, r, true), refused
 		}
 	}
@@ -188,32 +186,35 @@ func (h *ServiceSteerer) rehearse(in inputs, d decision) (admission.Response, st
 
 // fill takes what the request names, draws what it lacks and answers with the patch. What it took is given back unless the request passes.
 func (h *ServiceSteerer) fill(ctx context.Context, in inputs, d decision) (admission.Response, string) {
-	taken := h.take(ctx, in, d)
-	var found []netip.Addr
+	var taken, found []netip.Addr
+	for _, a := range d.take {
+		if h.take(ctx, in, a) { // what cannot be had is left to the API server to refuse
+			taken = append(taken, a)
+		}
+	}
 	for _, s := range d.fill {
 		a, refusal := h.draw(ctx, in, s)
 		if a.IsValid() {
 			found = append(found, a)
 			continue
 		}
-		for _, b := range found {
-			h.Index.Forget(b)
-		}
-		if refusal == nil {
-			refusal = h.missing()
-		}
-		if refusal == nil { // everything is full: the API server says it best
+		h.forget(found)
+		if refusal = cmp.Or(refusal, h.missing()); refusal == nil { // everything is full: the API server says it best
 			return admission.Allowed("").WithWarnings(d.warnings...), left
 		}
-		for _, b := range taken {
-			h.Index.Forget(b)
-		}
+		h.forget(taken)
 		return h.refuse(in, refusal, false), refused
 	}
 	if len(found) == 0 {
 		return admission.Allowed("").WithWarnings(d.warnings...), left
 	}
 	return patch(d, found), filled
+}
+
+func (h *ServiceSteerer) forget(addresses []netip.Addr) {
+	for _, a := range addresses {
+		h.Index.Forget(a)
+	}
 }
 
 // missing refuses Services while everything is full and an address that some Service has lacks its IPAddress: the API server takes that address for
@@ -228,7 +229,7 @@ func (h *ServiceSteerer) missing() *steering.Refusal {
 }
 
 func patch(d decision, found []netip.Addr) admission.Response {
-	all := append([]string{}, d.have...)
+	all := slices.Clone(d.have)
 	for _, a := range found {
 		all = append(all, a.String())
 	}
@@ -237,13 +238,4 @@ func patch(d decision, found []netip.Addr) admission.Response {
 		jsonpatch.NewOperation("add", "/spec/clusterIPs", all),
 		jsonpatch.NewOperation("add", "/spec/clusterIP", all[0]),
 	).WithWarnings(d.warnings...)
-}
-
-// displayName is the Service for people; one without a name yet has what its name will begin with.
-func (s *service) displayName() string {
-	name := s.Metadata.Name
-	if name == "" {
-		name = s.Metadata.GenerateName + "*"
-	}
-	return s.Metadata.Namespace + "/" + name
 }

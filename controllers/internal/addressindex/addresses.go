@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	netutils "k8s.io/utils/net"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -33,9 +34,6 @@ func ClusterIPs(s *corev1.Service) []netip.Addr {
 	}
 	var out []netip.Addr
 	for _, text := range s.Spec.ClusterIPs {
-		if text == corev1.ClusterIPNone || text == "" {
-			continue
-		}
 		if a, ok := ParseClusterIP(text); ok {
 			out = append(out, a)
 		}
@@ -56,28 +54,33 @@ func stateOf(o *networkingv1.IPAddress) allocator.State {
 	}
 }
 
-func (l *Index) ipAddressHandler() toolscache.ResourceEventHandler {
+// handler calls changed with what an object was, nil for an addition, and what it is, nil for a deletion; initial: the first listing has it.
+func handler[T any](changed func(before, now *T, initial bool)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(o any, initial bool) {
-			l.putObject(o.(*networkingv1.IPAddress))
-			if !initial {
-				l.countAllocation(o.(*networkingv1.IPAddress))
-			}
-		},
-		UpdateFunc: func(old, o any) {
-			if old.(*networkingv1.IPAddress).ResourceVersion != o.(*networkingv1.IPAddress).ResourceVersion {
-				l.putObject(o.(*networkingv1.IPAddress))
-			}
-			// After a gap in the watch, one that went and one that came since are told as one change.
-			if old.(*networkingv1.IPAddress).UID != o.(*networkingv1.IPAddress).UID {
-				l.countAllocation(o.(*networkingv1.IPAddress))
-			}
-		},
+		AddFunc:    func(o any, initial bool) { changed(nil, o.(*T), initial) },
+		UpdateFunc: func(before, o any) { changed(before.(*T), o.(*T), false) },
 		DeleteFunc: func(o any) {
-			if ip, ok := deleted[*networkingv1.IPAddress](o); ok {
-				l.dropObject(ip.Name)
+			if missed, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = missed.Obj // the last known state, where the watch missed the deletion
+			}
+			if last, ok := o.(*T); ok {
+				changed(last, nil, false)
 			}
 		},
+	}
+}
+
+func (l *Index) ipAddressChanged(before, now *networkingv1.IPAddress, initial bool) {
+	if now == nil {
+		l.dropObject(before.Name)
+		return
+	}
+	if before == nil || before.ResourceVersion != now.ResourceVersion {
+		l.putObject(now)
+	}
+	// After a gap in the watch, one that went and one that came since are told as one change.
+	if !initial && (before == nil || before.UID != now.UID) {
+		l.countAllocation(now)
 	}
 }
 
@@ -90,8 +93,13 @@ func (l *Index) putObject(o *networkingv1.IPAddress) {
 	l.record(a, func(e *entry) {
 		e.object, e.parent = stateOf(o), upstream.Service(o)
 		l.disown(a)
-		if ours(o) {
-			l.own(a, newOwned(o))
+		if !ours(o) {
+			return
+		}
+		k := newOwned(o)
+		l.owned[a] = k
+		if k.Purpose == v1alpha1.PurposeAdditional {
+			l.additional[k.Service] = append(l.additional[k.Service], a)
 		}
 	})
 }
@@ -129,58 +137,33 @@ func (l *Index) countAllocation(o *networkingv1.IPAddress) {
 	}
 }
 
-func (l *Index) serviceHandler() toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { l.claim(o.(*corev1.Service), nil) },
-		UpdateFunc: func(old, o any) { l.moveClaim(old.(*corev1.Service), o.(*corev1.Service)) },
-		DeleteFunc: func(o any) {
-			if s, ok := deleted[*corev1.Service](o); ok {
-				l.withdraw(key(s), ClusterIPs(s))
-			}
-		},
+// serviceChanged indexes the addresses that a Service claims, and drops those that it held before and no longer does.
+func (l *Index) serviceChanged(before, now *corev1.Service, _ bool) {
+	var held, claimed []netip.Addr
+	var service types.NamespacedName
+	if before != nil {
+		held, service = ClusterIPs(before), client.ObjectKeyFromObject(before)
 	}
-}
-
-// moveClaim skips the updates that leave the addresses alone, which is nearly all of them. Another UID is a
-// Service deleted and created anew while the watch was broken: its age, and so its right, is another.
-func (l *Index) moveClaim(old, s *corev1.Service) {
-	before := ClusterIPs(old)
-	if old.UID != s.UID || !slices.Equal(before, ClusterIPs(s)) {
-		l.claim(s, before)
+	if now != nil {
+		claimed, service = ClusterIPs(now), client.ObjectKeyFromObject(now)
 	}
-}
-
-// claim indexes the addresses of a Service, and drops those that it held before and no longer does.
-func (l *Index) claim(s *corev1.Service, before []netip.Addr) {
-	now := ClusterIPs(s)
-	l.withdraw(key(s), slices.DeleteFunc(before, func(a netip.Addr) bool { return slices.Contains(now, a) }))
-	for _, a := range now {
+	// Nearly all updates leave the addresses alone. Another UID is a Service deleted and created anew while the watch was broken: its age, and so its
+	// right, is another.
+	if before != nil && now != nil && before.UID == now.UID && slices.Equal(held, claimed) {
+		return
+	}
+	for _, a := range held {
+		if !slices.Contains(claimed, a) {
+			l.record(a, func(e *entry) {
+				e.claims = slices.DeleteFunc(e.claims, func(k types.NamespacedName) bool { return k == service })
+			})
+		}
+	}
+	for _, a := range claimed {
 		l.record(a, func(e *entry) {
-			if !slices.Contains(e.claims, key(s)) {
-				e.claims = append(e.claims, key(s))
+			if !slices.Contains(e.claims, service) {
+				e.claims = append(e.claims, service)
 			}
 		})
 	}
-}
-
-func (l *Index) withdraw(service types.NamespacedName, addresses []netip.Addr) {
-	for _, a := range addresses {
-		l.record(a, func(e *entry) {
-			e.claims = slices.DeleteFunc(e.claims, func(k types.NamespacedName) bool { return k == service })
-		})
-	}
-}
-
-func key(s *corev1.Service) types.NamespacedName {
-	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
-}
-
-// deleted unwraps the object of a delete event, also when the watch missed it and only the last known state
-// is left.
-func deleted[T any](o any) (T, bool) {
-	if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-		o = gone.Obj
-	}
-	t, ok := o.(T)
-	return t, ok
 }

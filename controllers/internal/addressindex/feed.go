@@ -64,7 +64,7 @@ type Feed[T comparable] struct {
 
 // Addresses wakes a controller for every address whose IPAddress or claims changed.
 func (l *Index) Addresses() *Feed[netip.Addr] {
-	return &Feed[netip.Addr]{name: "addresses", index: l, connect: l.addressListeners.add, known: l.knownAddresses}
+	return &Feed[netip.Addr]{name: "addresses", index: l, connect: l.addressListeners.add, known: func() []netip.Addr { return known(l, l.addresses) }}
 }
 
 // Covers wakes a controller for every used address that a ServiceCIDR began or ceased to offer.
@@ -74,7 +74,7 @@ func (l *Index) Covers() *Feed[netip.Addr] {
 
 // Ranges wakes a controller for every ServiceCIDR that changed, or whose neighbours did.
 func (l *Index) Ranges() *Feed[string] {
-	return &Feed[string]{name: "ranges", index: l, connect: l.rangeListeners.add, known: l.knownRanges}
+	return &Feed[string]{name: "ranges", index: l, connect: l.rangeListeners.add, known: func() []string { return known(l, l.ranges) }}
 }
 
 // RangeUsage wakes a controller for every ServiceCIDR whose used addresses or overlapping networks changed. Keys are held
@@ -86,16 +86,11 @@ func (l *Index) RangeUsage(delay time.Duration) *Feed[string] {
 // nothing is what a feed begins with whose keys another feed of the same controller has already.
 func nothing[T any]() []T { return nil }
 
-func (l *Index) knownAddresses() []netip.Addr {
+// known returns what a map of the index has.
+func known[K comparable, V any](l *Index, of map[K]V) []K {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return slices.Collect(maps.Keys(l.addresses))
-}
-
-func (l *Index) knownRanges() []string {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return slices.Collect(maps.Keys(l.ranges))
+	return slices.Collect(maps.Keys(of))
 }
 
 // Start implements source.TypedSource. It connects before it reads what is known, so that nothing falls

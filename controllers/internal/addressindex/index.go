@@ -56,7 +56,7 @@ type Index struct {
 	rules      Rules
 	clock      clock.PassiveClock
 
-	registrations []toolscache.ResourceEventHandlerRegistration
+	synced []toolscache.InformerSynced // by kind
 }
 
 // entry is one address: what the IPAddress object makes of it, and who claims it.
@@ -96,10 +96,10 @@ func (l *Index) Watch(ctx context.Context, informers cache.Informers) error {
 		object  client.Object
 		handler toolscache.ResourceEventHandler
 	}{
-		{&networkingv1.ServiceCIDR{}, l.serviceCIDRHandler()},
-		{&networkingv1.IPAddress{}, l.ipAddressHandler()},
-		{&corev1.Service{}, l.serviceHandler()},
-		{&corev1.Node{}, l.nodeHandler()},
+		{&networkingv1.ServiceCIDR{}, handler(l.serviceCIDRChanged)},
+		{&networkingv1.IPAddress{}, handler(l.ipAddressChanged)},
+		{&corev1.Service{}, handler(l.serviceChanged)},
+		{&corev1.Node{}, handler(l.nodeChanged)},
 	} {
 		informer, err := informers.GetInformer(ctx, w.object, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -109,16 +109,14 @@ func (l *Index) Watch(ctx context.Context, informers cache.Informers) error {
 		if err != nil {
 			return err
 		}
-		l.registrations = append(l.registrations, registration)
+		l.synced = append(l.synced, registration.HasSynced)
 	}
 	return nil
 }
 
 // Synced reports whether the first listing of every kind is indexed.
 func (l *Index) Synced() bool {
-	return !slices.ContainsFunc(l.registrations, func(r toolscache.ResourceEventHandlerRegistration) bool {
-		return !r.HasSynced()
-	})
+	return !slices.ContainsFunc(l.synced, func(synced toolscache.InformerSynced) bool { return !synced() })
 }
 
 // Claims returns the Services whose spec.clusterIPs hold the address, in the order in which they were seen.

@@ -27,7 +27,7 @@ type index struct {
 
 func newIndex() index {
 	l := New()
-	return index{l, l.serviceHandler(), l.ipAddressHandler(), l.serviceCIDRHandler(), l.nodeHandler()}
+	return index{l, handler(l.serviceChanged), handler(l.ipAddressChanged), handler(l.serviceCIDRChanged), handler(l.nodeChanged)}
 }
 
 func service(name string, ips ...string) *corev1.Service {
@@ -172,15 +172,15 @@ func TestListeners(t *testing.T) {
 	expect("a resync", nil, nil, nil)
 	b.cidrs.OnAdd(cidr("b", "10.0.0.0/16"), false)
 	expect("an overlapping range", nil, five, []string{"a", "b"})
-	b.cidrs.OnUpdate(nil, cidr("b", "10.0.0.0/16"))
+	b.cidrs.OnUpdate(cidr("b"), cidr("b", "10.0.0.0/16"))
 	expect("a new condition", nil, nil, []string{"b"})
-	b.cidrs.OnUpdate(nil, terminating(cidr("b", "10.0.0.0/16")))
+	b.cidrs.OnUpdate(cidr("b"), terminating(cidr("b", "10.0.0.0/16")))
 	expect("the end of the cover", nil, append(five, five...), []string{"a", "b"})
 	b.nodes.OnAdd(node("n", "10.0.0.128/25"), false)
 	expect("a node inside of both", nil, nil, []string{"use of a", "use of b"})
-	b.nodes.OnUpdate(nil, node("n", "10.0.0.128/25"))
+	b.nodes.OnUpdate(node("n"), node("n", "10.0.0.128/25"))
 	expect("a heartbeat", nil, nil, nil)
-	b.nodes.OnUpdate(nil, node("n", "10.0.77.0/24"))
+	b.nodes.OnUpdate(node("n"), node("n", "10.0.77.0/24"))
 	expect("a node that moved out of one", nil, nil, []string{"use of a", "use of b"})
 }
 
@@ -205,7 +205,7 @@ func TestAllocationsAreCountedAfterTheFirstListing(t *testing.T) {
 	b.objects.OnUpdate(one, another)
 	another.UID = "another"
 	b.objects.OnUpdate(one, another)
-	b.cidrs.OnUpdate(nil, cidr("a", "10.0.0.0/24"))
+	b.cidrs.OnUpdate(cidr("a"), cidr("a", "10.0.0.0/24"))
 	dynamic := RangeBand{netip.MustParsePrefix("10.0.0.0/24"), allocator.Dynamic}
 	for _, name := range []string{"a", "b"} {
 		if got := b.Allocations(name, dynamic); got != 2 {
@@ -296,7 +296,7 @@ func TestRandomHistoryAgainstRecount(t *testing.T) {
 	for _, s := range services {
 		for _, a := range ClusterIPs(s) {
 			used[a], claimed[a] = true, true
-			if !slices.Contains(b.Claims(a), key(s)) {
+			if !slices.Contains(b.Claims(a), types.NamespacedName{Namespace: s.Namespace, Name: s.Name}) {
 				t.Errorf("%s claims %s, and the index does not know", s.Name, a)
 			}
 		}

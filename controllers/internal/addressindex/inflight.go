@@ -1,13 +1,18 @@
 package addressindex
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -141,6 +146,37 @@ func (l *Index) Lost(a netip.Addr) {
 	if _, ok := l.inFlight[a]; ok {
 		l.enterFlight(a, inFlight{until: l.clock.Now().Add(writeSeenWithin)})
 	}
+}
+
+// ErrLost says that the API server has something else at an address than this process knew of: somebody was faster.
+var ErrLost = errors.New("somebody else has the address")
+
+// MakeRoom deletes the IPAddress of ours at an address that is in flight, if it is there for one of the purposes. After an error the address is not the caller's
+// any more.
+func (l *Index) MakeRoom(ctx context.Context, writer client.Writer, a netip.Addr, purposes ...string) error {
+	k, ok := l.Owned(a)
+	if !ok {
+		return nil
+	}
+	if !slices.Contains(purposes, k.Purpose) { // it came after the address was drawn
+		l.Lost(a)
+		return ErrLost
+	}
+	ip := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: a.String()}}
+	if err := writer.Delete(ctx, ip, client.Preconditions{UID: &k.UID}); err != nil {
+		return l.NotWritten(a, fmt.Errorf("deleting IPAddress %s: %w", a, err))
+	}
+	return nil
+}
+
+// NotWritten ends the flight of an address at which a write failed. The error is ErrLost if somebody else was faster.
+func (l *Index) NotWritten(a netip.Addr, err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		l.Lost(a)
+		return ErrLost
+	}
+	l.Forget(a)
+	return err
 }
 
 // HandedTo returns who this process gave an address to that the cluster does not show yet.

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // Network is a range in use by something else than Services.
@@ -48,33 +47,24 @@ func nodeNetworks(n *corev1.Node) []netip.Prefix {
 	return out
 }
 
-func (l *Index) nodeHandler() toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { l.setNode(o.(*corev1.Node).Name, nodeNetworks(o.(*corev1.Node))) },
-		UpdateFunc: func(_, o any) { l.setNode(o.(*corev1.Node).Name, nodeNetworks(o.(*corev1.Node))) },
-		DeleteFunc: func(o any) {
-			if n, ok := deleted[*corev1.Node](o); ok {
-				l.setNode(n.Name, nil)
-			}
-		},
-	}
-}
-
-// setNode indexes the networks of a node and wakes the ranges that meet them. Most node updates are
+// nodeChanged indexes the networks of a node and wakes the ranges that meet them. Most node updates are
 // heartbeats and change nothing here.
-func (l *Index) setNode(name string, networks []netip.Prefix) {
+func (l *Index) nodeChanged(before, now *corev1.Node, _ bool) {
+	node, networks := before, []netip.Prefix(nil)
+	if now != nil {
+		node, networks = now, nodeNetworks(now)
+	}
 	l.mu.Lock()
-	before := l.nodes[name]
+	had := l.nodes[node.Name]
+	l.nodes[node.Name] = networks
 	if len(networks) == 0 {
-		delete(l.nodes, name)
-	} else {
-		l.nodes[name] = networks
+		delete(l.nodes, node.Name)
 	}
 	l.mu.Unlock()
-	if slices.Equal(before, networks) {
+	if slices.Equal(had, networks) {
 		return
 	}
-	touched := append(slices.Clone(before), networks...)
+	touched := slices.Concat(had, networks)
 	for _, c := range l.ServiceCIDRs() {
 		if c.overlaps(touched) {
 			l.usageListeners.tell(c.Name)

@@ -28,8 +28,6 @@ type OwnedIPAddress struct {
 	ServiceCIDR string
 	// Released is when a cooling address was freed; the object's creation when that cannot be read.
 	Released time.Time
-	// Created is when the object was.
-	Created time.Time
 }
 
 // newOwned reads an IPAddress of ours. What cannot be read is left out: labels and annotations are open to everybody who may write them.
@@ -37,13 +35,13 @@ func newOwned(o *networkingv1.IPAddress) OwnedIPAddress {
 	k := OwnedIPAddress{
 		UID: o.UID, Purpose: o.Labels[v1alpha1.LabelPurpose], Service: upstream.Service(o), Policy: upstream.Policy(o),
 		Reservation: o.Annotations[v1alpha1.AnnotationReservation], ServiceCIDR: o.Annotations[v1alpha1.AnnotationServiceCIDR],
-		ServiceUID: types.UID(o.Annotations[v1alpha1.AnnotationServiceUID]), Created: o.CreationTimestamp.Time,
+		ServiceUID: types.UID(o.Annotations[v1alpha1.AnnotationServiceUID]),
 	}
 	if k.Service.Name != "" {
 		k.Purpose = v1alpha1.PurposeAdditional // nothing else of ours names a Service, whatever somebody writes into the label
 	}
 	if k.Purpose == v1alpha1.PurposeCooling {
-		r := ReadCoolDown(o.Annotations, k.Created)
+		r := ReadCoolDown(o.Annotations, o.CreationTimestamp.Time)
 		k.Service, k.Released = r.Service, r.Released
 	}
 	return k
@@ -102,15 +100,6 @@ func (l *Index) Additional(service types.NamespacedName) map[netip.Addr]OwnedIPA
 		}
 	}
 	return out
-}
-
-// own indexes an IPAddress of ours; the caller holds mu.
-func (l *Index) own(a netip.Addr, k OwnedIPAddress) {
-	l.disown(a)
-	l.owned[a] = k
-	if k.Purpose == v1alpha1.PurposeAdditional {
-		l.additional[k.Service] = append(l.additional[k.Service], a)
-	}
 }
 
 // disown removes an IPAddress of ours; the caller holds mu.

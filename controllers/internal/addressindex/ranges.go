@@ -10,7 +10,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -166,25 +165,16 @@ func (l *Index) Orphans(name string) []allocator.Span {
 	return out
 }
 
-func (l *Index) serviceCIDRHandler() toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { l.putRange(o.(*networkingv1.ServiceCIDR)) },
-		UpdateFunc: func(_, o any) { l.putRange(o.(*networkingv1.ServiceCIDR)) },
-		DeleteFunc: func(o any) {
-			if c, ok := deleted[*networkingv1.ServiceCIDR](o); ok {
-				l.dropRange(c.Name)
-			}
-		},
-	}
-}
-
-// putRange indexes a ServiceCIDR. The object itself is always told of, for its metadata and status may have
+// serviceCIDRChanged indexes a ServiceCIDR. The object itself is always told of, for its metadata and status may have
 // changed; its neighbours and addresses only when the cover did.
-func (l *Index) putRange(o *networkingv1.ServiceCIDR) {
-	next := l.complete(NewServiceCIDR(o))
+func (l *Index) serviceCIDRChanged(last, now *networkingv1.ServiceCIDR, _ bool) {
+	if now == nil {
+		l.dropRange(last.Name)
+		return
+	}
+	next := l.complete(NewServiceCIDR(now))
 	before, known := l.enter(next)
-
-	l.rangeListeners.tell(o.Name)
+	l.rangeListeners.tell(now.Name)
 	if !known || before.Terminating != next.Terminating || !slices.Equal(before.Ranges, next.Ranges) {
 		l.coverChanged(before, next)
 	}

@@ -133,12 +133,9 @@ func (c *Client) post(ctx context.Context, url string, request *admissionv1.Admi
 // Promptly lets a handler say that it has a request before it works on it, by 102 Processing.
 func Promptly(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		type wrapper interface{ Unwrap() http.ResponseWriter }
 		plain := w // beneath the writers that count status codes, for which 102 would be the last one
-		for {
-			u, ok := plain.(interface{ Unwrap() http.ResponseWriter })
-			if !ok {
-				break
-			}
+		for u, ok := plain.(wrapper); ok; u, ok = plain.(wrapper) {
 			plain = u.Unwrap()
 		}
 		plain.WriteHeader(http.StatusProcessing)

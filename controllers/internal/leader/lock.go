@@ -37,32 +37,25 @@ func NewLock(config *rest.Config, namespace, lease, name, address string) (*Lock
 // Get implements resourcelock.Interface.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
-	if err == nil {
-		l.remember(*record)
-	}
-	return record, raw, err
+	return record, raw, l.remember(record, err)
 }
 
 // Create implements resourcelock.Interface.
 func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	err := l.Interface.Create(ctx, record)
-	if err == nil {
-		l.remember(record)
-	}
-	return err
+	return l.remember(&record, l.Interface.Create(ctx, record))
 }
 
 // Update implements resourcelock.Interface.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	err := l.Interface.Update(ctx, record)
-	if err == nil {
-		l.remember(record)
-	}
-	return err
+	return l.remember(&record, l.Interface.Update(ctx, record))
 }
 
-func (l *Lock) remember(record resourcelock.LeaderElectionRecord) {
-	l.holder.Store(&record.HolderIdentity)
+// remember keeps who holds the Lease, unless reading or writing it failed, and returns that error.
+func (l *Lock) remember(record *resourcelock.LeaderElectionRecord, err error) error {
+	if err == nil {
+		l.holder.Store(&record.HolderIdentity)
+	}
+	return err
 }
 
 // Known reports whether the Lease has been read or written at least once.

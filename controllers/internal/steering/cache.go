@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,12 +31,12 @@ const gathering = 30 * time.Millisecond
 // Cache holds the compiled policies of the cluster as it is now. It runs on every replica, for every replica answers the API server. Make one
 // with NewCache; all methods are safe for concurrent use.
 type Cache struct {
-	current   atomic.Pointer[Compiled]
-	compiled  atomic.Bool
-	dirty     chan struct{}
-	informers []toolscache.ResourceEventHandlerRegistration
-	policies  toolscache.SharedIndexInformer
-	cidrs     toolscache.SharedIndexInformer
+	current  atomic.Pointer[Compiled]
+	compiled atomic.Bool
+	dirty    signal
+	listed   []toolscache.InformerSynced // by kind
+	policies toolscache.SharedIndexInformer
+	cidrs    toolscache.SharedIndexInformer
 	// ready is since when each range was seen to be ready; only compile uses it.
 	ready map[types.UID]time.Time
 
@@ -47,7 +46,7 @@ type Cache struct {
 
 // NewCache returns a Cache without policies and ranges.
 func NewCache() *Cache {
-	c := &Cache{dirty: make(chan struct{}, 1)}
+	c := &Cache{dirty: make(signal, 1)}
 	c.current.Store(Compile(Inputs{}))
 	return c
 }
@@ -84,7 +83,7 @@ func (c *Cache) Watch(ctx context.Context, informers cache.Informers) error {
 			return fmt.Errorf("watching %T: %w", object, err)
 		}
 		*into = shared
-		c.informers = append(c.informers, registration)
+		c.listed = append(c.listed, registration.HasSynced)
 	}
 	return nil
 }
@@ -92,13 +91,13 @@ func (c *Cache) Watch(ctx context.Context, informers cache.Informers) error {
 // handler notes changes of spec, labels and life. Status is written by the operator itself, and says nothing new.
 func (c *Cache) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { c.touch() },
+		AddFunc: func(any) { c.dirty.set() },
 		UpdateFunc: func(before, after any) {
 			if !same(before, after) {
-				c.touch()
+				c.dirty.set()
 			}
 		},
-		DeleteFunc: func(any) { c.touch() },
+		DeleteFunc: func(any) { c.dirty.set() },
 	}
 }
 
@@ -114,9 +113,12 @@ func same(before, after any) bool {
 	return false
 }
 
-func (c *Cache) touch() {
+// signal wakes one goroutine, once, however often it was set. It has room for one.
+type signal chan struct{}
+
+func (s signal) set() {
 	select {
-	case c.dirty <- struct{}{}:
+	case s <- struct{}{}:
 	default:
 	}
 }
@@ -126,7 +128,7 @@ func (c *Cache) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable: it compiles whenever something has changed, until ctx ends.
 func (c *Cache) Start(ctx context.Context) error {
-	if !toolscache.WaitForCacheSync(ctx.Done(), c.listed) {
+	if !toolscache.WaitForCacheSync(ctx.Done(), c.listed...) {
 		return nil // asked to stop
 	}
 	for {
@@ -142,10 +144,6 @@ func (c *Cache) Start(ctx context.Context) error {
 		case <-time.After(gathering):
 		}
 	}
-}
-
-func (c *Cache) listed() bool {
-	return !slices.ContainsFunc(c.informers, func(r toolscache.ResourceEventHandlerRegistration) bool { return !r.HasSynced() })
 }
 
 func (c *Cache) compile() {
@@ -184,7 +182,7 @@ func (c *Cache) ranges(now time.Time) []addressindex.ServiceCIDR {
 			ready[o.UID] = c.readySince(o, now)
 			if left := readinessDelay - now.Sub(ready[o.UID]); left > 0 {
 				r.Ready = false
-				time.AfterFunc(left, c.touch)
+				time.AfterFunc(left, c.dirty.set)
 			}
 		}
 		out = append(out, r)
@@ -210,21 +208,16 @@ func (c *Cache) readySince(o *networkingv1.ServiceCIDR, now time.Time) time.Time
 type Changes[K comparable] struct {
 	policies *Cache
 	differ   func() []K
-	touched  chan struct{}
+	touched  signal
 }
 
 // NewChanges returns a source. differ returns the keys of whatever is not as it was when it was last asked.
 func NewChanges[K comparable](p *Cache, differ func() []K) *Changes[K] {
-	return &Changes[K]{policies: p, differ: differ, touched: make(chan struct{}, 1)}
+	return &Changes[K]{policies: p, differ: differ, touched: make(signal, 1)}
 }
 
 // Touch asks for a comparison.
-func (c *Changes[K]) Touch() {
-	select {
-	case c.touched <- struct{}{}:
-	default:
-	}
-}
+func (c *Changes[K]) Touch() { c.touched.set() }
 
 // Start implements source.TypedSource. It subscribes before it compares, so that nothing falls between the two.
 func (c *Changes[K]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K]) error {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -20,15 +19,18 @@ import (
 // only what overlaps is compared.
 func Compile(in Inputs) *Compiled {
 	s := &Compiled{
-		inputs: in, byName: make(map[string]*Policy, len(in.Policies)), reservedFor: map[types.NamespacedName][]Reservation{},
+		inputs: in, byName: make(map[string]*Policy, len(in.Policies)), reservedFor: map[bool]map[types.NamespacedName][]Reservation{true: {}, false: {}},
 		cidrs: make(map[string]addressindex.ServiceCIDR, len(in.ServiceCIDRs)), closes: map[bool]bool{},
-		statics: statics(in.ServiceCIDRs), offered: newPrefixTable[allocator.Range](len(in.ServiceCIDRs)),
+		offered: newPrefixTable[allocator.Range](len(in.ServiceCIDRs)),
 	}
 	for _, c := range in.ServiceCIDRs {
 		s.cidrs[c.Name] = c
 		for _, r := range c.Ranges {
 			if c.Usable() {
 				s.offered.set(r.Prefix(), r)
+			}
+			if span := r.Band(allocator.Static); !span.IsEmpty() {
+				s.statics = append(s.statics, span)
 			}
 		}
 	}
@@ -61,22 +63,6 @@ func sorted(policies []*v1alpha1.ServiceCIDRPolicy) []*v1alpha1.ServiceCIDRPolic
 	})
 }
 
-// newPolicy reads what a policy says by itself. One with a selector that cannot be read steers nobody and has no range: to leave its
-// ranges to everybody is what the cluster did before it.
-func newPolicy(o *v1alpha1.ServiceCIDRPolicy, rank int) *Policy {
-	p := &Policy{
-		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive, Enforcement: o.Spec.Enforcement, OnFull: o.Spec.OnFull,
-		CoolDown: max(0, coolDown(o)), rank: rank, bands: map[bool]func() bands{},
-	}
-	if p.OnFull == "" {
-		p.OnFull = v1alpha1.OnFullFallback
-	}
-	read := read(o)
-	p.selector, p.Reservations, p.Invalid = read.selector, read.reservations, read.wrong()
-	p.steers = len(read.wrongSelectors) == 0 && (len(o.Spec.ServiceCIDRs) > 0) != (o.Spec.ServiceCIDRSelector != nil)
-	return p
-}
-
 // wantedRange is a range of a ServiceCIDR that a policy asks for and that exists.
 type wantedRange struct {
 	PolicyRange
@@ -88,7 +74,7 @@ type wantedRange struct {
 func (s *Compiled) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []wantedRange {
 	names := slices.Compact(slices.Sorted(slices.Values(spec.ServiceCIDRs)))
 	if spec.ServiceCIDRSelector != nil {
-		names = s.labelled(spec.ServiceCIDRSelector)
+		names = s.labelled(p.selector.cidrs)
 	}
 	var out []wantedRange
 	for _, name := range names {
@@ -112,14 +98,10 @@ func (s *Compiled) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []want
 }
 
 // labelled returns the names of the ServiceCIDRs with matching labels, sorted.
-func (s *Compiled) labelled(by *metav1.LabelSelector) []string {
-	selector, err := metav1.LabelSelectorAsSelector(by)
-	if err != nil {
-		return nil
-	}
+func (s *Compiled) labelled(by labels.Selector) []string {
 	var names []string
 	for name, c := range s.cidrs {
-		if selector.Matches(labels.Set(c.Labels)) {
+		if by.Matches(labels.Set(c.Labels)) {
 			names = append(names, name)
 		}
 	}
@@ -151,7 +133,8 @@ func (s *Compiled) reserve(p *Policy) {
 	s.reserved = merged(s.reserved, left)
 	for _, r := range left {
 		if r.For.Name != "" {
-			s.reservedFor[r.For] = append(s.reservedFor[r.For], r)
+			of := s.reservedFor[r.Span.First.Is4()]
+			of[r.For] = append(of[r.For], r)
 		}
 	}
 }
@@ -186,8 +169,6 @@ func (s *Compiled) assign(p *Policy, wanted []wantedRange) {
 		}
 	}
 }
-
-func byPrefix(at *ownedPrefix, p netip.Prefix) int { return comparePrefixes(at.prefix, p) }
 
 func comparePrefixes(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
@@ -259,19 +240,6 @@ func spanText(sp allocator.Span) string {
 		return sp.First.String()
 	}
 	return sp.String()
-}
-
-// statics returns the static bands of all ranges: an address that is static in one is static.
-func statics(cidrs []addressindex.ServiceCIDR) []allocator.Span {
-	var all []allocator.Span
-	for _, c := range cidrs {
-		for _, r := range c.Ranges {
-			if span := r.Band(allocator.Static); !span.IsEmpty() {
-				all = append(all, span)
-			}
-		}
-	}
-	return all
 }
 
 func names(policies []*Policy) string {

@@ -156,7 +156,7 @@ func TestNothingToCompile(t *testing.T) {
 	if r := s.MayHold(addr("10.0.0.1"), team("a")); r != nil {
 		t.Errorf("refused without policies: %v", r)
 	}
-	if tiers, r := s.Additional(team("a"), "none", false); tiers != nil || r != nil || s.Knows("none") || s.Closes(true) || len(s.Families()) != 0 {
+	if tiers, r := s.Additional(team("a"), "none", false); tiers != nil || r != nil || s.Knows("none") || s.closes[true] || len(s.Families()) != 0 {
 		t.Errorf("additional from nowhere: %v, %v", tiers, r)
 	}
 }
@@ -186,9 +186,9 @@ func TestRefusalTexts(t *testing.T) {
 			`choose another address, or leave the choice to the cluster`},
 		"reserved for nobody": {s.MayHold(addr("10.0.0.11"), team("b")), `ServiceCIDRPolicy "closed": the address 10.0.0.11 is kept for nobody by the reservation "nobody"; ` +
 			`choose another address, or leave the choice to the cluster`},
-		"full": {s.Route(team("a"), true).Full(true), `ServiceCIDRPolicy "full": no IPv4 address is left in its ranges (10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24 and 1 more); ` +
+		"full": {s.Full(s.Route(team("a"), true), true), `ServiceCIDRPolicy "full": no IPv4 address is left in its ranges (10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24 and 1 more); ` +
 			`delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback`},
-		"no range": {s.Route(team("c"), false).Full(false), `ServiceCIDRPolicy "absent": no IPv6 address is left in its ranges (it has no ready range); ` +
+		"no range": {s.Full(s.Route(team("c"), false), false), `ServiceCIDRPolicy "absent": no IPv6 address is left in its ranges (it has no ready range); ` +
 			`delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback`},
 	} {
 		t.Run(name, func(t *testing.T) {

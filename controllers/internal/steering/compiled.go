@@ -26,13 +26,13 @@ type Compiled struct {
 	// ranges are those that policies have, owned the same in order.
 	ranges      prefixTable[*ownedPrefix]
 	owned       []*ownedPrefix
-	closes      map[bool]bool  // whether any of them has an exclusive owner, by family
-	reserved    []*Reservation // by first address, disjoint
-	reservedFor map[types.NamespacedName][]Reservation
-	statics     []allocator.Span
-	open        map[bool]func() bands        // what no policy has exclusively, by family
-	offered     prefixTable[allocator.Range] // those that API servers allocate from
-	namespaces  sync.Map                     // name of a namespace -> *namespaceView
+	closes      map[bool]bool                                   // whether any of them has an exclusive owner, by family
+	reserved    []*Reservation                                  // by first address, disjoint
+	reservedFor map[bool]map[types.NamespacedName][]Reservation // by family
+	statics     []allocator.Span                                // the static bands of all ranges: an address that is static in one is static
+	open        map[bool]func() bands                           // what no policy has exclusively, by family
+	offered     prefixTable[allocator.Range]                    // those that API servers allocate from
+	namespaces  sync.Map                                        // name of a namespace -> *namespaceView
 	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every webhook, so that nothing of ours may stand there.
 	apiServer []netip.Addr
 	families  []bool // of the default ServiceCIDR
@@ -106,9 +106,17 @@ func (s *Compiled) reservedIn(sp allocator.Span) []*Reservation {
 	return s.reserved[from:to]
 }
 
-// ReservedFor returns the reservations of a Service, of both families, in the order of rank.
-func (s *Compiled) ReservedFor(service types.NamespacedName) []Reservation {
-	return s.reservedFor[service]
+// ReservedIn returns the parts of a span that reservations keep, in order.
+func (s *Compiled) ReservedIn(sp allocator.Span) (out []allocator.Span) {
+	for _, r := range s.reservedIn(sp) {
+		out = append(out, intersect(r.Span, sp))
+	}
+	return out
+}
+
+// ReservedFor returns the reservations of a Service, of one family, in the order of rank.
+func (s *Compiled) ReservedFor(service types.NamespacedName, is4 bool) []Reservation {
+	return s.reservedFor[is4][service]
 }
 
 // Reserves implements addressindex.Rules.
@@ -130,7 +138,7 @@ func (s *Compiled) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 	if slices.Contains(s.apiServer, a) {
 		return 0, nil
 	}
-	for at := range s.around(a) {
+	for at := range s.ranges.around(a) {
 		for _, p := range at.users {
 			if p.CoolDown > 0 && (best == nil || p.rank < best.rank) {
 				best = p
@@ -143,13 +151,10 @@ func (s *Compiled) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 	return best.CoolDown, best
 }
 
-// around yields the owned prefixes that an address lies in.
-func (s *Compiled) around(a netip.Addr) iter.Seq[*ownedPrefix] { return s.ranges.around(a) }
-
 // outside yields the owned prefixes that a prefix lies in, the same prefix included.
 func (s *Compiled) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
 	return func(yield func(*ownedPrefix) bool) {
-		for at := range s.around(p.Addr()) {
+		for at := range s.ranges.around(p.Addr()) {
 			if at.prefix.Bits() <= p.Bits() && !yield(at) {
 				return
 			}
@@ -159,7 +164,7 @@ func (s *Compiled) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
 
 // inside returns the owned prefixes that lie in a prefix, without the same prefix.
 func (s *Compiled) inside(p netip.Prefix) []*ownedPrefix {
-	from, same := slices.BinarySearchFunc(s.owned, p, byPrefix)
+	from, same := slices.BinarySearchFunc(s.owned, p, func(at *ownedPrefix, p netip.Prefix) int { return comparePrefixes(at.prefix, p) })
 	if same {
 		from++
 	}
@@ -189,36 +194,40 @@ func (s *Compiled) overlapping(p netip.Prefix) iter.Seq[*ownedPrefix] {
 // MayHold returns nil if a Service may have the address as far as policies are concerned, and otherwise who has it for himself.
 func (s *Compiled) MayHold(a netip.Addr, svc Service) *Refusal {
 	if r, ok := s.Reservation(a); ok {
-		if r.For == svc.NamespacedName {
+		whose := "for nobody"
+		switch r.For {
+		case svc.NamespacedName:
 			return nil
+		case types.NamespacedName{}:
+		default:
+			whose = "for Service " + r.For.String()
 		}
-		return refuseReserved(a, r)
+		return &Refusal{r.Policy, fmt.Sprintf("ServiceCIDRPolicy %q: the address %s is kept %s by the reservation %q; "+
+			"choose another address, or leave the choice to the cluster", r.Policy, a, whose, r.Name)}
 	}
-	owner := bestOwner(s.around(a))
-	if owner == nil || selected(mayHold(s.around(a)), svc) {
+	owner, by := mayHold(s.ranges.around(a))
+	if owner == nil || selected(by, svc) {
 		return nil
 	}
 	return &Refusal{owner.Name, fmt.Sprintf("ServiceCIDRPolicy %q: the address %s lies in a range that this policy keeps for the Services that it selects; "+
 		"choose another address, or leave the choice to the cluster", owner.Name, a)}
 }
 
-// mayHold returns the policies whose Services may have what lies in all of these prefixes, the best first: the best exclusive owner, and better policies that
-// have one of them too. None where it has no owner.
-func mayHold(around iter.Seq[*ownedPrefix]) []*Policy {
-	owner := bestOwner(around)
-	if owner == nil {
-		return nil
+// mayHold returns the best exclusive owner of what lies in all of these prefixes, and the policies whose Services may have it, the best first: the owner, and
+// better policies that have one of the prefixes too. None where it has no owner.
+func mayHold(around iter.Seq[*ownedPrefix]) (owner *Policy, by []*Policy) {
+	if owner = bestOwner(around); owner == nil {
+		return nil, nil
 	}
-	var out []*Policy
 	for at := range around {
 		for _, p := range at.holders {
 			if p.rank <= owner.rank {
-				out = append(out, p)
+				by = append(by, p)
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b *Policy) int { return cmp.Compare(a.rank, b.rank) })
-	return slices.Compact(out)
+	slices.SortFunc(by, func(a, b *Policy) int { return cmp.Compare(a.rank, b.rank) })
+	return owner, slices.Compact(by)
 }
 
 // selected reports whether any of the policies selects a Service.
@@ -237,15 +246,6 @@ func bestOwner(around iter.Seq[*ownedPrefix]) *Policy {
 	return best
 }
 
-func refuseReserved(a netip.Addr, r Reservation) *Refusal {
-	whose := "for nobody"
-	if r.For.Name != "" {
-		whose = "for Service " + r.For.String()
-	}
-	return &Refusal{r.Policy, fmt.Sprintf("ServiceCIDRPolicy %q: the address %s is kept %s by the reservation %q; choose another address, or leave the choice to the cluster",
-		r.Policy, a, whose, r.Name)}
-}
-
 // Knows reports whether there is a ServiceCIDR of this name.
 func (s *Compiled) Knows(serviceCIDR string) bool {
 	_, ok := s.cidrs[serviceCIDR]
@@ -255,9 +255,6 @@ func (s *Compiled) Knows(serviceCIDR string) bool {
 // Families returns the families of the cluster, true for IPv4, the default one first, as the default ServiceCIDR has them. None, while it
 // is not there.
 func (s *Compiled) Families() []bool { return s.families }
-
-// Closes reports whether any policy has a range of the family exclusively.
-func (s *Compiled) Closes(is4 bool) bool { return s.closes[is4] }
 
 // Offers reports whether API servers allocate from a range with this address.
 func (s *Compiled) Offers(a netip.Addr) bool {

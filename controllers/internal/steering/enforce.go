@@ -21,7 +21,7 @@ func (s *Compiled) Owner(a netip.Addr) *Policy {
 	if len(s.owned) == 0 || slices.Contains(s.apiServer, a) {
 		return nil
 	}
-	return bestOwner(s.around(a))
+	return bestOwner(s.ranges.around(a))
 }
 
 // Stranger reports whether a Service that has an address is none that the Owner of the address lets have it. A Service that a reservation is for is
@@ -30,14 +30,14 @@ func (s *Compiled) Stranger(a netip.Addr, svc Service) (stranger, sure bool) {
 	if r, ok := s.Reservation(a); ok && r.For == svc.NamespacedName || s.Owner(a) == nil {
 		return false, true
 	}
-	holders := mayHold(s.around(a))
-	for _, p := range holders {
+	_, by := mayHold(s.ranges.around(a))
+	for _, p := range by {
 		if p.selector.inNamespace(svc.NamespaceLabels) && p.selector.services.Empty() {
 			return false, true
 		}
 		sure = sure || p.selector.inNamespace(svc.NamespaceLabels)
 	}
-	return !selected(holders, svc), !sure
+	return !selected(by, svc), !sure
 }
 
 // Enforced is what the API server has to know to keep strangers out by itself.
@@ -99,13 +99,13 @@ type table struct {
 
 // addRange enters a range if it is enforced; if it lies in one that is, and is not, as open.
 func (t *table) addRange(at *ownedPrefix) {
-	owner := bestOwner(t.s.outside(at.prefix))
+	owner, by := mayHold(t.s.outside(at.prefix))
 	if owner == nil {
 		return
 	}
 	entry := v1alpha1.ExclusiveRange{Policy: owner.Name, Open: !t.enforced.Has(owner)}
-	for _, p := range mayHold(t.s.outside(at.prefix)) {
-		if entry.Open = entry.Open || p.selector.all(); entry.Open {
+	for _, p := range by {
+		if entry.Open = entry.Open || p.selector.namespaces.Empty() && p.selector.services.Empty(); entry.Open {
 			entry.Selectors = nil
 			break
 		}
@@ -153,25 +153,18 @@ func (t *table) selector(p *Policy) int32 {
 	return i
 }
 
-func (s selector) all() bool { return s.namespaces.Empty() && s.services.Empty() }
+// operators are those that selectors in API objects have; matchLabels become Equals.
+var operators = map[selection.Operator]metav1.LabelSelectorOperator{
+	selection.Equals: metav1.LabelSelectorOpIn, selection.In: metav1.LabelSelectorOpIn, selection.NotIn: metav1.LabelSelectorOpNotIn,
+	selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
+}
 
 func requirements(of labels.Selector) []metav1.LabelSelectorRequirement {
 	list, _ := of.Requirements()
 	out := make([]metav1.LabelSelectorRequirement, 0, len(list))
 	for _, r := range list {
-		one := metav1.LabelSelectorRequirement{Key: r.Key(), Values: r.ValuesUnsorted()}
-		slices.Sort(one.Values)
-		switch r.Operator() {
-		case selection.NotIn:
-			one.Operator = metav1.LabelSelectorOpNotIn
-		case selection.Exists:
-			one.Operator, one.Values = metav1.LabelSelectorOpExists, nil
-		case selection.DoesNotExist:
-			one.Operator, one.Values = metav1.LabelSelectorOpDoesNotExist, nil
-		default: // In, and Equals, which is what matchLabels become
-			one.Operator = metav1.LabelSelectorOpIn
-		}
-		out = append(out, one)
+		values := slices.Sorted(slices.Values(r.ValuesUnsorted())) // nil where there are none
+		out = append(out, metav1.LabelSelectorRequirement{Key: r.Key(), Operator: operators[r.Operator()], Values: values})
 	}
 	return out
 }
@@ -183,13 +176,13 @@ func prefixesOf(sp allocator.Span) []netip.Prefix {
 		p := netip.PrefixFrom(first, first.BitLen())
 		for p.Bits() > 0 {
 			wider := netip.PrefixFrom(first, p.Bits()-1)
-			if wider.Masked().Addr() != first || sp.Last.Less(lastOf(wider)) {
+			if wider.Masked().Addr() != first || sp.Last.Less(SpanOf(wider).Last) {
 				break
 			}
 			p = wider
 		}
 		out = append(out, p)
-		first = lastOf(p).Next()
+		first = SpanOf(p).Last.Next()
 	}
 	return out
 }

@@ -1,8 +1,8 @@
 package steering
 
 import (
+	"iter"
 	"net/netip"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -73,18 +73,15 @@ type Reservation struct {
 	For types.NamespacedName
 }
 
+// Addresses yields the addresses of a reservation, which are 1,024 at most: no policy can reserve more.
+func (r Reservation) Addresses() iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		for a := r.Span.First; r.Span.Contains(a) && yield(a); a = a.Next() {
+		}
+	}
+}
+
 // Refusal says in whose name a Service may not have what it asks for, and what its user is told.
 type Refusal struct {
 	Policy, Message string
-}
-
-// has reports whether the policy has a range of the family.
-func (p *Policy) has(is4 bool) bool {
-	return slices.ContainsFunc(p.Ranges, func(r PolicyRange) bool { return r.Range.Prefix().Addr().Is4() == is4 })
-}
-
-// steersFamily reports whether the policy decides about addresses of a family: it has ranges of it, or it has none at all although
-// it asks for some.
-func (p *Policy) steersFamily(is4 bool) bool {
-	return p.steers && (len(p.Ranges) == 0 || p.has(is4))
 }

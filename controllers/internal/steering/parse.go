@@ -1,11 +1,11 @@
 package steering
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,17 +64,14 @@ func parseCIDR(text string) (allocator.Span, error) {
 }
 
 // SpanOf returns all addresses of a prefix.
-func SpanOf(p netip.Prefix) allocator.Span { return allocator.Span{First: p.Addr(), Last: lastOf(p)} }
-
-// lastOf returns the last address of a prefix.
-func lastOf(p netip.Prefix) netip.Addr {
+func SpanOf(p netip.Prefix) allocator.Span {
 	var room [16]byte
 	bytes := append(room[:0], p.Addr().AsSlice()...)
 	for bit := p.Bits(); bit < len(bytes)*8; bit++ {
 		bytes[bit/8] |= 1 << (7 - bit%8)
 	}
-	a, _ := netip.AddrFromSlice(bytes)
-	return a
+	last, _ := netip.AddrFromSlice(bytes)
+	return allocator.Span{First: p.Addr(), Last: last}
 }
 
 // parseFor reads namespace/name; nothing is the zero name.
@@ -89,11 +86,9 @@ func parseFor(text string) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
-// selector tells which Services a policy steers.
+// selector tells which Services a policy steers, and by which labels it asks for ServiceCIDRs.
 type selector struct {
-	namespaces, services labels.Selector
-	// text tells selectors apart.
-	text string
+	namespaces, services, cidrs labels.Selector
 }
 
 func (s selector) matches(svc Service) bool {
@@ -102,97 +97,69 @@ func (s selector) matches(svc Service) bool {
 
 func (s selector) inNamespace(of map[string]string) bool { return s.namespaces.Matches(labels.Set(of)) }
 
-// parsed is what a policy says by itself, without the rest of the cluster.
-type parsed struct {
-	selector     selector
-	reservations []Reservation
-	// wrongSelectors are mistakes for which the policy steers nobody, more are others.
-	wrongSelectors, more []string
-}
-
-func (p parsed) wrong() []string { return slices.Concat(p.wrongSelectors, p.more) }
-
-// read reads a policy. Its selector matches nothing where one of the two cannot be read.
-func read(o *v1alpha1.ServiceCIDRPolicy) parsed {
-	var p parsed
+// newPolicy reads what a policy says by itself, without the rest of the cluster. One with a selector that cannot be read steers nobody and has no range:
+// to leave its ranges to everybody is what the cluster did before it.
+func newPolicy(o *v1alpha1.ServiceCIDRPolicy, rank int) *Policy {
+	p := &Policy{
+		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive, Enforcement: o.Spec.Enforcement,
+		OnFull: cmp.Or(o.Spec.OnFull, v1alpha1.OnFullFallback), rank: rank, bands: map[bool]func() bands{},
+	}
 	selectorOf := func(field string, from *metav1.LabelSelector) labels.Selector {
 		if from == nil {
 			return labels.Everything()
 		}
 		s, err := metav1.LabelSelectorAsSelector(from)
 		if err != nil {
-			p.wrongSelectors = append(p.wrongSelectors, fmt.Sprintf("%s: %v", field, err))
+			p.Invalid = append(p.Invalid, fmt.Sprintf("%s: %v", field, err))
 			return labels.Nothing()
 		}
 		return s
 	}
 	p.selector = selector{namespaces: selectorOf("namespaceSelector", o.Spec.NamespaceSelector), services: selectorOf("serviceSelector", o.Spec.ServiceSelector)}
-	p.selector.text = p.selector.namespaces.String() + "\n" + p.selector.services.String()
-	if len(p.wrongSelectors) > 0 {
+	if len(p.Invalid) > 0 {
 		p.selector.namespaces, p.selector.services = labels.Nothing(), labels.Nothing()
 	}
-	selectorOf("serviceCIDRSelector", o.Spec.ServiceCIDRSelector)
+	p.selector.cidrs = selectorOf("serviceCIDRSelector", o.Spec.ServiceCIDRSelector)
+	p.steers = len(p.Invalid) == 0 && (len(o.Spec.ServiceCIDRs) > 0) != (o.Spec.ServiceCIDRSelector != nil)
 	if o.Spec.ServiceCIDRSelector != nil && len(o.Spec.ServiceCIDRs) > 0 {
-		p.more = append(p.more, "serviceCIDRSelector: not together with serviceCIDRs; leave out one of them")
+		p.Invalid = append(p.Invalid, "serviceCIDRSelector: not together with serviceCIDRs; leave out one of them")
 	}
-	if coolDown(o) < 0 {
-		p.more = append(p.more, fmt.Sprintf("coolDown: %s is negative; 0s is none", o.Spec.CoolDown.Duration))
+	if d := o.Spec.CoolDown; d != nil {
+		p.CoolDown = max(0, d.Duration)
+		if d.Duration < 0 {
+			p.Invalid = append(p.Invalid, fmt.Sprintf("coolDown: %s is negative; 0s is none", d.Duration))
+		}
 	}
-	var wrong []string
-	p.reservations, wrong = parseReservations(o)
-	p.more = append(p.more, wrong...)
+	p.parseReservations(o)
 	return p
 }
 
 // parseReservations reads what can be read, and says what cannot. It also refuses what is too much or overlaps.
-func parseReservations(o *v1alpha1.ServiceCIDRPolicy) ([]Reservation, []string) {
-	var out []Reservation
-	var wrong []string
+func (p *Policy) parseReservations(o *v1alpha1.ServiceCIDRPolicy) {
 	left := uint64(MaxReserved)
 	for _, r := range o.Spec.Reservations {
-		one, err := parseOne(r, out)
-		switch {
+		span, err := ParseReservation(r.Address)
+		service, forErr := parseFor(r.For)
+		same := slices.IndexFunc(p.Reservations, func(other Reservation) bool { return span.Overlaps(other.Span) })
+		switch err = cmp.Or(err, forErr); {
 		case err != nil:
-			wrong = append(wrong, fmt.Sprintf("reservations[%s]: %v", r.Name, err))
-		case one.Span.Size() > left:
-			wrong = append(wrong, fmt.Sprintf("reservations[%s]: %s has too many addresses; %d are left of the %d that a policy may reserve",
-				r.Name, r.Address, left, MaxReserved))
-		default:
-			left -= one.Span.Size()
-			one.Policy, one.PolicyUID = o.Name, o.UID
-			out = append(out, one)
+		case same >= 0:
+			err = fmt.Errorf("%s overlaps the reservation %s of this policy", r.Address, p.Reservations[same].Name)
+		case span.Size() > left:
+			err = fmt.Errorf("%s has too many addresses; %d are left of the %d that a policy may reserve", r.Address, left, MaxReserved)
 		}
-	}
-	return out, wrong
-}
-
-func parseOne(r v1alpha1.Reservation, before []Reservation) (Reservation, error) {
-	span, err := ParseReservation(r.Address)
-	if err != nil {
-		return Reservation{}, err
-	}
-	service, err := parseFor(r.For)
-	if err != nil {
-		return Reservation{}, err
-	}
-	for _, other := range before {
-		if span.Overlaps(other.Span) {
-			return Reservation{}, fmt.Errorf("%s overlaps the reservation %s of this policy", r.Address, other.Name)
+		if err != nil {
+			p.Invalid = append(p.Invalid, fmt.Sprintf("reservations[%s]: %v", r.Name, err))
+			continue
 		}
+		left -= span.Size()
+		p.Reservations = append(p.Reservations, Reservation{Policy: o.Name, PolicyUID: o.UID, Name: r.Name, Span: span, For: service})
 	}
-	return Reservation{Name: r.Name, Span: span, For: service}, nil
 }
 
 // Validate returns all mistakes in a policy that can be told without the rest of the cluster, in the order of the spec. None: the
 // policy can be followed.
-func Validate(o *v1alpha1.ServiceCIDRPolicy) []string { return read(o).wrong() }
-
-func coolDown(o *v1alpha1.ServiceCIDRPolicy) time.Duration {
-	if o.Spec.CoolDown == nil {
-		return 0
-	}
-	return o.Spec.CoolDown.Duration
-}
+func Validate(o *v1alpha1.ServiceCIDRPolicy) []string { return newPolicy(o, 0).Invalid }
 
 // MaxFrom is how many ServiceCIDRs one Service may name in v1alpha1.AnnotationAdditionalFrom.
 const MaxFrom = 8
@@ -256,17 +223,10 @@ func AdditionalRequestOf(s *corev1.Service) AdditionalRequest {
 // Keeps reports whether a Service that asks for this may keep an address of the family that it was given from the ServiceCIDR.
 // While the annotation cannot be read it keeps what it has: a slip of the pen takes nothing out of service.
 func (r AdditionalRequest) Keeps(serviceCIDR string, is4 bool) bool {
-	return r.has(is4) && (r.Junk != nil || slices.Contains(r.From, serviceCIDR))
+	return slices.Contains(r.Families(), is4) && (r.Junk != nil || slices.Contains(r.From, serviceCIDR))
 }
 
 // Families returns the families of the Service, true for IPv4, in this order.
 func (r AdditionalRequest) Families() []bool {
-	return slices.DeleteFunc([]bool{true, false}, func(is4 bool) bool { return !r.has(is4) })
-}
-
-func (r AdditionalRequest) has(is4 bool) bool {
-	if is4 {
-		return r.IPv4
-	}
-	return r.IPv6
+	return slices.DeleteFunc([]bool{true, false}, func(is4 bool) bool { return is4 && !r.IPv4 || !is4 && !r.IPv6 })
 }

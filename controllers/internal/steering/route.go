@@ -24,15 +24,23 @@ type Route struct {
 	Fails bool
 }
 
-// Full is the refusal of a route that fails with nothing left of a family.
-func (r *Route) Full(is4 bool) *Refusal {
+// Full says why a route has no address left of a family: its policy refuses, or all that is left belongs to others. Nil, where the API
+// server may look for itself.
+func (s *Compiled) Full(r *Route, is4 bool) *Refusal {
 	family := "IPv6"
 	if is4 {
 		family = "IPv4"
 	}
-	last := r.Policies[len(r.Policies)-1]
-	return &Refusal{last.Name, fmt.Sprintf("ServiceCIDRPolicy %q: no %s address is left in its ranges (%s); "+
-		"delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback", last.Name, family, last.rangesText(is4))}
+	switch {
+	case r.Fails:
+		last := r.Policies[len(r.Policies)-1]
+		return &Refusal{last.Name, fmt.Sprintf("ServiceCIDRPolicy %q: no %s address is left in its ranges (%s); "+
+			"delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback", last.Name, family, last.rangesText(is4))}
+	case s.closes[is4]:
+		return &Refusal{Message: fmt.Sprintf("no %s address is left in the ranges that are open to this Service; "+
+			"other ranges are kept by ServiceCIDRPolicies for the Services that they select: delete Services, or add a ServiceCIDR", family)}
+	}
+	return nil
 }
 
 // rangesText names the first ranges of a family.
@@ -92,14 +100,16 @@ func (s *Compiled) bandsOf(ranges []allocator.Range, closed []allocator.Span) ba
 	for _, r := range ranges {
 		if r.Size() > 0 {
 			spans = append(spans, r.Span())
-			static = append(static, s.staticIn(r.Span())...)
+			for _, band := range s.statics {
+				if band.Overlaps(r.Span()) {
+					static = append(static, intersect(r.Span(), band))
+				}
+			}
 		}
 	}
 	exclude := slices.Clip(closed)
-	for _, within := range ranges {
-		for _, r := range s.reservedIn(SpanOf(within.Prefix())) {
-			exclude = append(exclude, r.Span)
-		}
+	for _, r := range ranges {
+		exclude = append(exclude, s.ReservedIn(SpanOf(r.Prefix()))...)
 	}
 	return bands{dynamic: tier(spans, slices.Concat(exclude, static)), static: tier(static, exclude)}
 }
@@ -112,17 +122,6 @@ func (s *Compiled) closedTo(p *Policy, ranges []allocator.Range) []allocator.Spa
 			if at.owner != nil && (p == nil || at.owner.rank < p.rank) {
 				out = append(out, at.span)
 			}
-		}
-	}
-	return out
-}
-
-// staticIn returns the parts of a span that are static.
-func (s *Compiled) staticIn(sp allocator.Span) []allocator.Span {
-	var out []allocator.Span
-	for _, band := range s.statics {
-		if band.Overlaps(sp) {
-			out = append(out, intersect(sp, band))
 		}
 	}
 	return out
@@ -177,7 +176,7 @@ func (s *Compiled) view(svc Service) *namespaceView {
 	for _, p := range s.policies {
 		if p.steers && p.selector.inNamespace(svc.NamespaceLabels) {
 			for is4, f := range v.families {
-				if p.steersFamily(is4) {
+				if len(p.Ranges) == 0 || p.bands[is4] != nil { // one without any range decides all the same
 					f.add(p)
 				}
 			}
@@ -237,22 +236,19 @@ func (s *Compiled) newRoute(chain []*Policy, is4 bool) *Route {
 	return r
 }
 
-// ofFamily returns the ranges of one family.
+// ofFamily returns the ranges of one family that have addresses.
 func ofFamily(c addressindex.ServiceCIDR, is4 bool) []allocator.Range {
-	return slices.DeleteFunc(slices.Clone(c.Ranges), func(r allocator.Range) bool { return r.Prefix().Addr().Is4() != is4 })
+	return slices.DeleteFunc(slices.Clone(c.Ranges), func(r allocator.Range) bool { return r.Prefix().Addr().Is4() != is4 || r.Size() == 0 })
 }
 
 // Additional returns the tiers for an additional address of a Service from one ServiceCIDR, or why it may not have one there. Neither: there
 // is no such range, it is not ready or of the other family.
 func (s *Compiled) Additional(svc Service, serviceCIDR string, is4 bool) ([]*allocator.Tier, *Refusal) {
-	c, ok := s.cidrs[serviceCIDR]
-	if !ok || !c.Usable() {
+	c := s.cidrs[serviceCIDR]
+	if !c.Usable() {
 		return nil, nil
 	}
-	ranges := slices.DeleteFunc(ofFamily(c, is4), func(r allocator.Range) bool { return r.Size() == 0 })
-	if len(ranges) == 0 {
-		return nil, nil
-	}
+	ranges := ofFamily(c, is4)
 	barred, refusal := s.barred(svc, ranges)
 	b := s.bandsOf(ranges, barred)
 	tiers := slices.Concat(b.dynamic, b.static)
@@ -269,8 +265,8 @@ func (s *Compiled) barred(svc Service, ranges []allocator.Range) ([]allocator.Sp
 	var refusal *Refusal
 	for _, r := range ranges {
 		for at := range s.overlapping(r.Prefix()) {
-			owner := bestOwner(s.outside(at.prefix))
-			if owner == nil || selected(mayHold(s.outside(at.prefix)), svc) {
+			owner, by := mayHold(s.outside(at.prefix))
+			if owner == nil || selected(by, svc) {
 				continue
 			}
 			var within []allocator.Span
