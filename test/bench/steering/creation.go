@@ -6,13 +6,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clusterip-operator/clusterip-operator/test/bench/load"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
 // Creation is what was measured of one combination.
 type Creation struct {
 	Services, Policies, Families, Clients int
 	comparison
+	// Interleaved are creations by one client that are put to the webhook or not in turn, call by call; nothing with more clients.
+	Interleaved comparison
 }
 
 // String says where it was measured.
@@ -67,8 +71,59 @@ func (e *environment) measureCreation(ctx context.Context, c Creation, o Options
 	if c.comparison, err = e.compare(ctx, o.Rounds, w); err != nil {
 		return c, err
 	}
+	if c.Clients == 1 {
+		if c.Interleaved, err = e.interleave(ctx, o, families(c.Families)); err != nil {
+			return c, err
+		}
+	}
 	e.log.Step("%s: p50 %.2f ms with, %.2f ms without; %.0f and %.0f per second", c,
-		c.With.Latencies().Median(), c.Without.Latencies().Median(), c.With.Rates().Median(), c.Without.Rates().Median())
+		c.latencies().With.Latencies().Median(), c.latencies().Without.Latencies().Median(), c.With.Rates().Median(), c.Without.Rates().Median())
+	return c, nil
+}
+
+// latencies are those of one client call by call, of more turn by turn.
+func (c Creation) latencies() comparison {
+	if c.Clients == 1 {
+		return c.Interleaved
+	}
+	return c.comparison
+}
+
+// interleave creates Services one after the other, of which the webhook sees every other one: a machine that others use, and a cluster that grows, are the
+// same to both.
+func (e *environment) interleave(ctx context.Context, o Options, options func(i int) []framework.ServiceOption) (c comparison, err error) {
+	if err := e.setWebhooks(ctx, true); err != nil {
+		return c, err
+	}
+	n := 4 * o.Single
+	for range o.Rounds {
+		if err := e.settle(ctx); err != nil {
+			return c, err
+		}
+		var outcomes [2]load.Outcome
+		for i := range n {
+			passes := (i + i/2) % 2 // none is always the first of a pair
+			one := func(i int) (all []framework.ServiceOption) {
+				if options != nil {
+					all = options(i)
+				}
+				if passes == 1 {
+					all = append(all, framework.WithLabel(passingLabel, "yes"))
+				}
+				return all
+			}
+			begin := time.Now()
+			if err := e.create(one)(ctx, i); err != nil {
+				return c, err
+			}
+			outcomes[passes].Calls++
+			outcomes[passes].Latencies = append(outcomes[passes].Latencies, time.Since(begin).Seconds()*1e3)
+		}
+		c.With.Outcomes, c.Without.Outcomes = append(c.With.Outcomes, outcomes[0]), append(c.Without.Outcomes, outcomes[1])
+		if err := e.removeAll(n)(ctx); err != nil {
+			return c, err
+		}
+	}
 	return c, nil
 }
 
@@ -105,8 +160,8 @@ type Scale struct {
 	Policies int
 	Alone    int64 // without any, in bytes
 	Crowded  int64
-	// Programmed is how long the manager took from the first policy on until all were in force.
-	Programmed time.Duration
+	// Ready is how long the manager took from the first range on until all were ready, Programmed from the first policy on until all were in force.
+	Ready, Programmed time.Duration
 	// Creation is by 16 clients, with all of them there.
 	Creation comparison
 }
@@ -118,7 +173,11 @@ func (e *environment) measureScale(ctx context.Context, o Options) (s Scale, err
 		return s, err
 	}
 	start := time.Now()
-	e.log.Step("creating %d policies, each with a range of its own", o.Crowd)
+	e.log.Step("creating %d ranges, and then a policy for each", o.Crowd)
+	if err := e.createRanges(ctx, o.Crowd); err != nil {
+		return s, err
+	}
+	s.Ready, start = time.Since(start), time.Now()
 	if err := e.createPolicies(ctx, o.Crowd, true); err != nil {
 		return s, err
 	}
@@ -126,7 +185,7 @@ func (e *environment) measureScale(ctx context.Context, o Options) (s Scale, err
 		return s, err
 	}
 	s.Programmed = time.Since(start)
-	e.log.Step("they are in force after %.1f s", s.Programmed.Seconds())
+	e.log.Step("the ranges are ready after %.1f s, the policies in force after %.1f s", s.Ready.Seconds(), s.Programmed.Seconds())
 	if s.Crowded, err = e.memory(ctx); err != nil {
 		return s, err
 	}

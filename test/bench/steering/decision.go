@@ -17,21 +17,21 @@ const decisions = "./controllers/admission"
 
 // Decision is what the micro benchmarks printed.
 type Decision struct {
-	Decisions, Compile, Memory micro.Output
+	Decisions, Compile micro.Output
 }
 
 // measureDecision runs the micro benchmarks in a process of their own.
 func measureDecision(ctx context.Context, o Options, log *progress.Log) (d Decision, err error) {
 	log.Step("micro benchmarks of %s", decisions)
 	var complaint strings.Builder
-	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench=^Benchmark(Decision|Compile|Memory)$", "-benchmem",
+	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench=^Benchmark(Decision|Compile)$", "-benchmem",
 		"-benchtime="+o.Bench.String(), "-count="+strconv.Itoa(o.Repeats), decisions)
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
 	if err != nil {
 		return d, fmt.Errorf("running the benchmarks of %s: %w: %s%s", decisions, err, out, complaint.String())
 	}
-	for name, into := range map[string]*micro.Output{"Decision": &d.Decisions, "Compile": &d.Compile, "Memory": &d.Memory} {
+	for name, into := range map[string]*micro.Output{"Decision": &d.Decisions, "Compile": &d.Compile} {
 		if err := into.Read(bytes.NewReader(out), name); err != nil {
 			return d, err
 		}

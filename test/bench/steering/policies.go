@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,13 +32,29 @@ func (e *environment) createPolicies(ctx context.Context, n int, ranges bool) er
 		}
 		if ranges {
 			p.Spec.ServiceCIDRs, p.Spec.Exclusive = []string{p.Name}, true
-			cidr := framework.NewServiceCIDR(p.Name, fmt.Sprintf("10.%d.%d.0/24", 128+i/256, i%256), fmt.Sprintf("fd00:%x::/112", i+1))
-			if _, err := e.Client.NetworkingV1().ServiceCIDRs().Create(ctx, cidr, metav1.CreateOptions{}); err != nil {
-				return fmt.Errorf("creating ServiceCIDR %s: %w", cidr.Name, err)
-			}
 		}
 		return e.client.Create(ctx, p)
 	})(ctx)
+}
+
+// createRanges makes n ranges of both families, and waits until all are ready.
+func (e *environment) createRanges(ctx context.Context, n int) error {
+	ranges := e.Client.NetworkingV1().ServiceCIDRs()
+	create := func(ctx context.Context, i int) error {
+		cidr := framework.NewServiceCIDR(fmt.Sprintf("crowd-%05d", i), fmt.Sprintf("10.%d.%d.0/24", 128+i/256, i%256), fmt.Sprintf("fd00:%x::/112", i+1))
+		_, err := ranges.Create(ctx, cidr, metav1.CreateOptions{})
+		return err
+	}
+	if err := e.all(n, create)(ctx); err != nil {
+		return fmt.Errorf("creating ServiceCIDRs: %w", err)
+	}
+	return e.until(ctx, fmt.Sprintf("%d ranges to be ready", n), func(ctx context.Context) (bool, error) {
+		list, err := ranges.List(ctx, metav1.ListOptions{})
+		waiting := slices.ContainsFunc(list.Items, func(c networkingv1.ServiceCIDR) bool {
+			return !meta.IsStatusConditionTrue(c.Status.Conditions, "Ready")
+		})
+		return err == nil && !waiting, err
+	})
 }
 
 // waitPolicies waits until there are n policies of the crowd, and all are in force.

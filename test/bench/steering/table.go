@@ -22,7 +22,7 @@ func (r Result) creations() report.Table {
 		"p99 without, ms", "p99 with, ms", "without, /s", "with, /s", "with : without (rounds)",
 	}}
 	for _, c := range r.Creations {
-		table.Add(append(c.where(), c.cells(c.added().Range())...)...)
+		table.Add(append(c.where(), c.cells(c.latencies(), c.latencies().added().Range())...)...)
 	}
 	return table
 }
@@ -33,8 +33,8 @@ func (c Creation) where() []string {
 }
 
 // cells are p50, whatever else, p99, and rates.
-func (c comparison) cells(more ...string) []string {
-	with, without := c.With.Latencies(), c.Without.Latencies()
+func (c comparison) cells(of comparison, more ...string) []string {
+	with, without := of.With.Latencies(), of.Without.Latencies()
 	cells := append([]string{stats.Number(without.Median()), stats.Number(with.Median())}, more...)
 	return append(cells, stats.Number(without.Quantile(0.99)), stats.Number(with.Quantile(0.99)),
 		c.Without.Rates().String(), c.With.Rates().String(), c.share().Range())
@@ -64,7 +64,7 @@ func (r Result) others() report.Table {
 		"without, /s", "with, /s", "with : without (rounds)",
 	}}
 	for _, o := range r.Others {
-		table.Add(append([]string{o.Name, stats.Number(o.With.asked())}, o.cells()...)...)
+		table.Add(append([]string{o.Name, stats.Number(o.With.asked())}, o.cells(o.comparison)...)...)
 	}
 	return table
 }
@@ -148,13 +148,11 @@ func (r Result) scale() report.Table {
 	table.Add("resident memory of a manager that has just started, without any, MiB", stats.MiB(s.Alone))
 	table.Add("with all of them, MiB", stats.MiB(s.Crowded))
 	table.Add("for each, KiB", stats.Number(float64(s.Crowded-s.Alone)/1024/float64(s.Policies)))
-	for _, of := range r.Decision.Memory.Cases {
-		table.Add("heap for "+of+", by the micro benchmark, KiB", stats.Number(r.Decision.Memory.Sample("", of, "B/policy").Median()/1024))
-	}
 	for _, of := range r.Decision.Compile.Cases {
 		table.Add("compiling "+of+" anew, ms, after each change", stats.Number(r.Decision.Compile.Sample("", of, "ns/op").Median()/1e6))
 	}
-	table.Add("from the first one created until all are in force, s", stats.Seconds(s.Programmed))
+	table.Add("from the first range created until all are ready, s", stats.Seconds(s.Ready))
+	table.Add("from the first policy created until all are in force, s", stats.Seconds(s.Programmed))
 	table.Add(fmt.Sprintf("creation of Services by %d clients, without webhooks, /s", helpers), s.Creation.Without.Rates().String())
 	table.Add("with webhooks, /s", s.Creation.With.Rates().String())
 	return table
@@ -171,7 +169,7 @@ const (
 // Notes says which targets were reached: for creations one by one, because they differ; the worst first would hide how.
 func (r Result) Notes() (notes []string) {
 	for _, c := range r.Creations {
-		added, share := c.added().Median(), c.share().Median()
+		added, share := c.latencies().added().Median(), c.share().Median()
 		notes = append(notes,
 			report.Target(added < targetAdded && share > targetShare, "less than 2 ms more at p50, and at least 90 % of the rate, with "+c.String(),
 				fmt.Sprintf("%s ms, %.0f %%", stats.Number(added), 100*share)))

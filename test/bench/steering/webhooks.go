@@ -57,7 +57,10 @@ func (e *environment) install(ctx context.Context) error {
 	return err
 }
 
-// redirect replaces the Service of every webhook by the balancer, if the object has webhooks.
+// passingLabel is on Services that are not put to the webhooks.
+const passingLabel = "bench.example.com/passing"
+
+// redirect replaces the Service of every webhook by the balancer, and lets some objects pass, if the object has webhooks.
 func (e *environment) redirect(o *unstructured.Unstructured) error {
 	if !strings.HasSuffix(o.GetKind(), "WebhookConfiguration") {
 		return nil
@@ -67,7 +70,9 @@ func (e *environment) redirect(o *unstructured.Unstructured) error {
 		return fmt.Errorf("reading %s: %w", o.GetKind(), err)
 	}
 	for _, webhook := range webhooks {
-		config, _ := webhook.(map[string]any)["clientConfig"].(map[string]any)
+		webhook, _ := webhook.(map[string]any)
+		webhook["objectSelector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": passingLabel, "operator": "DoesNotExist"}}}
+		config, _ := webhook["clientConfig"].(map[string]any)
 		path, _, err := unstructured.NestedString(config, "service", "path")
 		if err != nil || path == "" {
 			return fmt.Errorf("reading %s: a webhook has no path: %w", o.GetKind(), err)
