@@ -61,7 +61,7 @@ func kept(t *testing.T, known ...any) *keeping {
 	t.Helper()
 	p := NewPlan(Snapshot{Allocator: AllocatorBitmap, Given: nets("10.0.0.0/24")}, Options{})
 	k := &keeping{Keeper: NewKeeper(Sources{Clock: clock.RealClock{}}, p, false, rate.Inf, 8), recorder: &recorder{begin: time.Now()}, inStep: make(chan int, 2)}
-	k.write = k.recorder.apply
+	k.write = k.apply
 	k.tell(known...)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
