@@ -151,8 +151,8 @@ func (l *Index) Lost(a netip.Addr) {
 // ErrLost says that the API server has something else at an address than this process knew of: somebody was faster.
 var ErrLost = errors.New("somebody else has the address")
 
-// MakeRoom deletes the IPAddress of ours at an address that is in flight, if it is there for one of the purposes. After an error the address is not the caller's
-// any more.
+// MakeRoom deletes the IPAddress of ours at an address that is in flight, if it is there for one of the purposes. After an error the address is
+// not the caller's any more.
 func (l *Index) MakeRoom(ctx context.Context, writer client.Writer, a netip.Addr, purposes ...string) error {
 	k, ok := l.Owned(a)
 	if !ok {

@@ -115,7 +115,8 @@ func newPolicy(o *v1alpha1.ServiceCIDRPolicy, rank int) *Policy {
 		}
 		return s
 	}
-	p.selector = selector{namespaces: selectorOf("namespaceSelector", o.Spec.NamespaceSelector), services: selectorOf("serviceSelector", o.Spec.ServiceSelector)}
+	p.selector.namespaces = selectorOf("namespaceSelector", o.Spec.NamespaceSelector)
+	p.selector.services = selectorOf("serviceSelector", o.Spec.ServiceSelector)
 	if len(p.Invalid) > 0 {
 		p.selector.namespaces, p.selector.services = labels.Nothing(), labels.Nothing()
 	}
