@@ -58,8 +58,6 @@ type wait struct {
 	told  []string
 }
 
-var _ reconcile.Reconciler = (*Reconciler)(nil)
-
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).

@@ -14,9 +14,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -25,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -76,17 +75,9 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		r.queue = queue
 		return nil
 	})
-	return builder.TypedControllerManagedBy[Request](mgr).
-		Named("enforcement").
-		WatchesRawSource(keepQueue).
-		WatchesRawSource(r.changes()).
-		WatchesRawSource(addressindex.Map(r.Index.Addresses(), r.audits)).
-		WatchesRawSource(source.TypedKind(mgr.GetCache(), &corev1.Namespace{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofNamespace), relabelled)).
-		WithOptions(controller.TypedOptions[Request]{
-			MaxConcurrentReconciles: 2,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[Request](500*time.Millisecond, time.Minute),
-		}).
-		Complete(r)
+	return loop.Setup(mgr, loop.Options{Name: "enforcement", Workers: 2, Retry: 500 * time.Millisecond, LongestRetry: time.Minute}, r,
+		keepQueue, r.changes(), addressindex.Map(r.Index.Addresses(), r.audits),
+		source.TypedKind(mgr.GetCache(), &corev1.Namespace{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofNamespace), relabelled))
 }
 
 // Reconcile looks at one thing as it is now.

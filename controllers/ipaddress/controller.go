@@ -12,17 +12,15 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
@@ -52,20 +50,11 @@ type Reconciler struct {
 	eventPace *rate.Limiter
 }
 
-var _ reconcile.TypedReconciler[netip.Addr] = (*Reconciler)(nil)
-
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.eventPace = rate.NewLimiter(eventsASecond, eventsASecond)
-	return builder.TypedControllerManagedBy[netip.Addr](mgr).
-		Named("ipaddress").
-		WatchesRawSource(r.Index.Addresses()).
-		WatchesRawSource(r.Index.Covers()).
-		WithOptions(controller.TypedOptions[netip.Addr]{
-			MaxConcurrentReconciles: workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](100*time.Millisecond, time.Minute),
-		}).
-		Complete(r)
+	return loop.Setup(mgr, loop.Options{Name: "ipaddress", Workers: workers, Retry: 100 * time.Millisecond, LongestRetry: time.Minute}, r,
+		r.Index.Addresses(), r.Index.Covers())
 }
 
 // Reconcile decides by the cache; when something is wrong for long enough, it decides by the API server, and only when that

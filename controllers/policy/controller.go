@@ -11,11 +11,8 @@ import (
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,6 +20,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -56,23 +54,14 @@ type Reconciler struct {
 // work on the policy meanwhile.
 type turn struct{ looked, wrote time.Time }
 
-var _ reconcile.TypedReconciler[string] = (*Reconciler)(nil)
-
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.writes = rate.NewLimiter(writesASecond, writesASecond)
 	name := func(_ context.Context, p *v1alpha1.ServiceCIDRPolicy) []string { return []string{p.Name} }
-	return builder.TypedControllerManagedBy[string](mgr).
-		Named("policystatus").
-		WatchesRawSource(source.TypedKind(mgr.GetCache(), &v1alpha1.ServiceCIDRPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(name))).
-		WatchesRawSource(steering.NewChanges(r.Policies, r.changed())).
-		WatchesRawSource(addressindex.Map(r.Index.RangeUsage(every), r.users)).
-		WatchesRawSource(addressindex.Map(r.Index.Addresses(), r.reserver)).
-		WithOptions(controller.TypedOptions[string]{
-			MaxConcurrentReconciles: 4,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
-		}).
-		Complete(r)
+	return loop.Setup(mgr, loop.Options{Name: "policystatus", Workers: 4, Retry: 500 * time.Millisecond, LongestRetry: time.Minute}, r,
+		source.TypedKind(mgr.GetCache(), &v1alpha1.ServiceCIDRPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(name)),
+		steering.NewChanges(r.Policies, r.changed()),
+		addressindex.Map(r.Index.RangeUsage(every), r.users), addressindex.Map(r.Index.Addresses(), r.reserver))
 }
 
 // changed returns a function that tells which policies are not what they were when it was last asked.

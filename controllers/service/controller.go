@@ -44,8 +44,6 @@ type Reconciler struct {
 	listedAt time.Time
 }
 
-var _ reconcile.Reconciler = (*Reconciler)(nil)
-
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).

@@ -8,15 +8,13 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 )
 
@@ -42,20 +40,11 @@ type Reconciler struct {
 	history history
 }
 
-var _ reconcile.TypedReconciler[string] = (*Reconciler)(nil)
-
 // SetupWithManager starts the controller with mgr. One worker: the decision about two ranges that cover each
 // other must not be made for both at once.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	return builder.TypedControllerManagedBy[string](mgr).
-		Named("servicecidr").
-		WatchesRawSource(r.Index.Ranges()).
-		WatchesRawSource(r.Index.RangeUsage(debounce)).
-		WithOptions(controller.TypedOptions[string]{
-			MaxConcurrentReconciles: 1,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute),
-		}).
-		Complete(r)
+	return loop.Setup(mgr, loop.Options{Name: "servicecidr", Workers: 1, Retry: 200 * time.Millisecond, LongestRetry: time.Minute}, r,
+		r.Index.Ranges(), r.Index.RangeUsage(debounce))
 }
 
 // Reconcile reads what has to do with the named ServiceCIDR, decides, and applies the decision.

@@ -17,15 +17,14 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
 )
 
 // reasonInconsistent is upstream's event for a default ServiceCIDR that is not the API server's range.
@@ -54,8 +53,6 @@ type DefaultReconciler struct {
 	mismatchSince time.Time
 }
 
-var _ reconcile.TypedReconciler[string] = (*DefaultReconciler)(nil)
-
 // SetupWithManager starts the controller with mgr.
 func (r *DefaultReconciler) SetupWithManager(mgr manager.Manager) error {
 	// The object may be missing, so there is no event to begin with.
@@ -69,14 +66,8 @@ func (r *DefaultReconciler) SetupWithManager(mgr manager.Manager) error {
 		}
 		return []string{name}
 	})
-	return builder.TypedControllerManagedBy[string](mgr).
-		Named("defaultservicecidr").
-		WatchesRawSource(changes).
-		WatchesRawSource(start).
-		WithOptions(controller.TypedOptions[string]{
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, defaultResync),
-		}).
-		Complete(r)
+	return loop.Setup(mgr, loop.Options{Name: "defaultservicecidr", Workers: 1, Retry: 200 * time.Millisecond, LongestRetry: defaultResync}, r,
+		changes, start)
 }
 
 // Reconcile compares the object with the range.
