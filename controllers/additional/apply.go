@@ -30,7 +30,7 @@ const tries = 8
 func (r *Reconciler) release(ctx context.Context, addresses []held) error {
 	var failed error
 	for _, h := range addresses {
-		if err := objects.IgnoreGone(r.Client.Delete(ctx, named(h.address), client.Preconditions{UID: &h.uid})); err != nil {
+		if err := objects.IgnoreGone(r.Client.Delete(ctx, upstream.Named(h.address.String()), client.Preconditions{UID: &h.uid})); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("deleting IPAddress %s: %w", h.address, err))
 			continue
 		}
@@ -73,7 +73,7 @@ func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr
 			r.Index.Lost(a)
 			return false, nil
 		}
-		if err := r.Client.Delete(ctx, named(a), client.Preconditions{UID: &k.UID}); err != nil {
+		if err := r.Client.Delete(ctx, upstream.Named(a.String()), client.Preconditions{UID: &k.UID}); err != nil {
 			return false, r.notWritten(a, fmt.Errorf("deleting the cooling IPAddress %s: %w", a, err))
 		}
 	}
@@ -82,8 +82,7 @@ func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr
 		return false, r.notWritten(a, fmt.Errorf("creating IPAddress %s: %w", a, err))
 	}
 	r.Index.EndWrite(a, ip, "")
-	// The IPAddress is the related object, without which client-go would take the events about two addresses of one Service for one.
-	r.Events.Eventf(reference(in), named(a), corev1.EventTypeNormal, "AdditionalIPAllocated", action,
+	r.Events.Eventf(reference(in), upstream.Named(a.String()), corev1.EventTypeNormal, "AdditionalIPAllocated", action,
 		"Additional address %s from ServiceCIDR %s", a, at.serviceCIDR)
 	return true, nil
 }
@@ -130,9 +129,4 @@ func (r *Reconciler) tell(in inputs, w *wait, complaints []string) {
 // reference is the Service as far as an event needs it.
 func reference(in inputs) runtime.Object {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: in.name.Namespace, Name: in.name.Name, UID: in.service.uid}}
-}
-
-// named is an IPAddress by its name alone.
-func named(a netip.Addr) *networkingv1.IPAddress {
-	return &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: a.String()}}
 }

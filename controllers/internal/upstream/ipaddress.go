@@ -23,6 +23,12 @@ func NewIPAddress(a netip.Addr, service types.NamespacedName) *networkingv1.IPAd
 	}
 }
 
+// Named returns an IPAddress by its name alone. As the related object of an event it keeps client-go from taking the events about two addresses of
+// one Service for one, and dropping what the second says.
+func Named(address string) *networkingv1.IPAddress {
+	return &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: address}}
+}
+
 // Labels are those of an IPAddress of the API server's allocator.
 func Labels(a netip.Addr) map[string]string {
 	return map[string]string{
