@@ -1,6 +1,7 @@
 package servicecidr
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -51,15 +52,20 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Result, error) {
 	cidr := &networkingv1.ServiceCIDR{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cidr); err != nil {
-		r.forget(name)
+		r.history.forget(name)
+		metrics.BlockedDeletions.DeleteLabelValues(name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	in, err := r.gather(ctx, cidr)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading what has to do with ServiceCIDR %s: %w", name, err)
 	}
+	if in.orphans > 0 {
+		metrics.BlockedDeletions.WithLabelValues(name).Set(float64(in.orphans))
+	} else {
+		metrics.BlockedDeletions.DeleteLabelValues(name)
+	}
 	d := decide(in)
-	r.count(name, in)
 	switch err := r.apply(ctx, cidr, in, d); {
 	case apierrors.IsConflict(err):
 		// Somebody wrote between our reading and our writing. That is no error: read again.
@@ -67,10 +73,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	if d.again > 0 {
-		return reconcile.Result{RequeueAfter: d.again}, nil
-	}
-	return reconcile.Result{RequeueAfter: step}, nil // the next sample of the forecast
+	return reconcile.Result{RequeueAfter: cmp.Or(d.again, step)}, nil // step is the next sample of the forecast
 }
 
 func (r *Reconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, in inputs, d decision) error {
@@ -86,18 +89,4 @@ func (r *Reconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, 
 	}
 	r.announce(cidr, in, written)
 	return nil
-}
-
-// count keeps the gauge of blocked deletions.
-func (r *Reconciler) count(name string, in inputs) {
-	if in.orphans > 0 {
-		metrics.BlockedDeletions.WithLabelValues(name).Set(float64(in.orphans))
-		return
-	}
-	metrics.BlockedDeletions.DeleteLabelValues(name)
-}
-
-func (r *Reconciler) forget(name string) {
-	r.history.forget(name)
-	metrics.BlockedDeletions.DeleteLabelValues(name)
 }

@@ -93,7 +93,13 @@ func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.Servic
 	case defaultAbsent:
 		return nil
 	case defaultCreate:
-		return r.create(ctx)
+		cidr = &networkingv1.ServiceCIDR{
+			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DefaultServiceCIDR}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: r.texts()},
+		}
+		if err := r.Client.Create(ctx, cidr, client.FieldOwner(v1alpha1.ManagerDefaultRange)); err != nil {
+			return fmt.Errorf("creating the default ServiceCIDR: %w", err)
+		}
+		return nil
 	case defaultExtend:
 		return r.extendOrReplace(ctx, cidr)
 	case defaultFine:
@@ -101,11 +107,14 @@ func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.Servic
 		return r.report(ctx, cidr, say(v1alpha1.ConditionDefaultRangeMismatch, metav1.ConditionFalse,
 			"Consistent", "The default ServiceCIDR is the API server's range."))
 	default:
-		if !r.lasting() {
-			return nil
+		// The API server, which extends its range to dual stack itself, gets the time to.
+		if now := r.Clock.Now(); r.mismatchSince.IsZero() {
+			r.mismatchSince = now
+		} else if now.Sub(r.mismatchSince) >= defaultResync {
+			return r.report(ctx, cidr, r.mismatch(cidr, "Inconsistent", ". Start the API server with the former, "+
+				"or move the Services and delete this ServiceCIDR, which the API server then creates anew."))
 		}
-		return r.report(ctx, cidr, r.mismatch(cidr, "Inconsistent", ". Start the API server with the former, "+
-			"or move the Services and delete this ServiceCIDR, which the API server then creates anew."))
+		return nil
 	}
 }
 
@@ -116,12 +125,16 @@ func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.Servic
 //
 // Only config/components/service-cluster-ip-range grants the deletion; without it the condition asks the admin for it.
 func (r *DefaultReconciler) extendOrReplace(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
-	err := r.extend(ctx, cidr)
-	if !apierrors.IsInvalid(err) {
-		return err
+	extended := cidr.DeepCopy()
+	extended.Spec.CIDRs = r.texts()
+	unchanged := client.MergeFromWithOptions(cidr, client.MergeFromWithOptimisticLock{})
+	switch err := r.Client.Patch(ctx, extended, unchanged, client.FieldOwner(v1alpha1.ManagerDefaultRange)); {
+	case err == nil:
+		return nil
+	case !apierrors.IsInvalid(err):
+		return fmt.Errorf("extending the default ServiceCIDR to %v: %w", r.texts(), err)
 	}
-	err = r.Client.Delete(ctx, cidr, client.Preconditions{UID: &cidr.UID})
-	switch {
+	switch err := r.Client.Delete(ctx, cidr, client.Preconditions{UID: &cidr.UID}); {
 	case apierrors.IsForbidden(err):
 		return r.report(ctx, cidr, r.mismatch(cidr, "Immutable", ", and this API server cannot add a family to a "+
 			"ServiceCIDR. Delete the ServiceCIDR before you upgrade: nothing allocates from it, and the operator creates it anew with both."))
@@ -129,15 +142,6 @@ func (r *DefaultReconciler) extendOrReplace(ctx context.Context, cidr *networkin
 		return fmt.Errorf("replacing the default ServiceCIDR: %w", err)
 	}
 	return nil
-}
-
-// lasting reports whether a disagreement may be written: the API server, which extends its range to dual stack itself, has had the time to.
-func (r *DefaultReconciler) lasting() bool {
-	now := r.Clock.Now()
-	if r.mismatchSince.IsZero() {
-		r.mismatchSince = now
-	}
-	return now.Sub(r.mismatchSince) >= defaultResync
 }
 
 // defaultInputs is everything that decideDefault reads.
@@ -181,27 +185,6 @@ func (r *DefaultReconciler) texts() []string {
 		out = append(out, p.Masked().String())
 	}
 	return out
-}
-
-func (r *DefaultReconciler) create(ctx context.Context) error {
-	cidr := &networkingv1.ServiceCIDR{
-		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DefaultServiceCIDR},
-		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: r.texts()},
-	}
-	if err := r.Client.Create(ctx, cidr, client.FieldOwner(v1alpha1.ManagerDefaultRange)); err != nil {
-		return fmt.Errorf("creating the default ServiceCIDR: %w", err)
-	}
-	return nil
-}
-
-func (r *DefaultReconciler) extend(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
-	extended := cidr.DeepCopy()
-	extended.Spec.CIDRs = r.texts()
-	unchanged := client.MergeFromWithOptions(cidr, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, extended, unchanged, client.FieldOwner(v1alpha1.ManagerDefaultRange)); err != nil {
-		return fmt.Errorf("extending the default ServiceCIDR to %v: %w", r.texts(), err)
-	}
-	return nil
 }
 
 // report writes the condition if it says something new. A cluster that was never wrong never gets it.

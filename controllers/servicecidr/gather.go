@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/netip"
 	"strings"
-	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,10 +19,15 @@ func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR)
 	in := inputs{now: r.Clock.Now(), limits: r.Limits}
 	var prefixes []netip.Prefix
 	for _, c := range r.Index.ServiceCIDRs() {
+		if c.Name != cidr.Name {
+			continue
+		}
 		for _, rg := range c.Ranges {
-			if c.Name == cidr.Name {
-				prefixes = append(prefixes, rg.Prefix())
-				in.bands = append(in.bands, r.use(c.Name, rg, allocator.Static, in.now), r.use(c.Name, rg, allocator.Dynamic, in.now))
+			prefixes = append(prefixes, rg.Prefix())
+			for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
+				use := bandUse{cidr: rg.Prefix(), band: b, usage: r.Index.Usage(rg.Band(b))}
+				use.perHour, use.known = r.history.rate(bandKey{c.Name, rg.Prefix(), b}, in.now, use.usage.Size-use.usage.Free)
+				in.bands = append(in.bands, use)
 			}
 		}
 	}
@@ -35,12 +39,6 @@ func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR)
 	var err error
 	in.orphans, in.blockers, err = r.orphans(ctx, cidr.Name)
 	return in, err
-}
-
-func (r *Reconciler) use(name string, rg allocator.Range, b allocator.Band, now time.Time) bandUse {
-	use := bandUse{cidr: rg.Prefix(), band: b, usage: r.Index.Usage(rg.Band(b))}
-	use.perHour, use.known = r.history.rate(bandKey{name, rg.Prefix(), b}, now, use.used())
-	return use
 }
 
 // orphans counts the used addresses that would be left without a range, and names the first ones. Cooling ones are not waited for.
