@@ -128,15 +128,10 @@ func (r *Reconciler) changes() *steering.Changes[Request] {
 	seen := steering.Compile(steering.Inputs{})
 	return steering.NewChanges(r.Policies, func() []Request {
 		now := r.Policies.Current()
-		requests := between(seen, now, r.used)
+		requests := between(seen, now, func(p netip.Prefix) []netip.Addr { return r.Index.Used(steering.SpanOf(p), math.MaxInt) })
 		seen = now
 		return requests
 	})
-}
-
-// used returns the addresses of a prefix that are in use.
-func (r *Reconciler) used(p netip.Prefix) []netip.Addr {
-	return r.Index.Used(steering.SpanOf(p), math.MaxInt)
 }
 
 // between returns what differs between two compilations. used returns the used addresses of a range.
