@@ -77,7 +77,10 @@ func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr
 			return false, r.notWritten(a, fmt.Errorf("deleting the cooling IPAddress %s: %w", a, err))
 		}
 	}
-	ip := newIPAddress(a, in, at)
+	ip := upstream.NewIPAddress(a, in.name)
+	ip.Labels[networkingv1.LabelManagedBy] = v1alpha1.ManagedByOperator
+	ip.Labels[v1alpha1.LabelPurpose] = v1alpha1.PurposeAdditional
+	ip.Annotations = map[string]string{v1alpha1.AnnotationServiceCIDR: at.serviceCIDR, v1alpha1.AnnotationServiceUID: string(in.service.uid)}
 	if err := r.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerAdditional)); err != nil {
 		return false, r.notWritten(a, fmt.Errorf("creating IPAddress %s: %w", a, err))
 	}
@@ -95,18 +98,6 @@ func (r *Reconciler) notWritten(a netip.Addr, err error) error {
 	}
 	r.Index.Forget(a)
 	return err
-}
-
-// newIPAddress is an IPAddress of ours for a slot of a Service.
-func newIPAddress(a netip.Addr, in inputs, at slot) *networkingv1.IPAddress {
-	ip := upstream.NewIPAddress(a, in.name)
-	ip.Labels[networkingv1.LabelManagedBy] = v1alpha1.ManagedByOperator
-	ip.Labels[v1alpha1.LabelPurpose] = v1alpha1.PurposeAdditional
-	ip.Annotations = map[string]string{
-		v1alpha1.AnnotationServiceCIDR: at.serviceCIDR,
-		v1alpha1.AnnotationServiceUID:  string(in.service.uid),
-	}
-	return ip
 }
 
 // action of the events on a Service.

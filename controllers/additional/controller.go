@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
@@ -189,8 +190,10 @@ func (r *Reconciler) addOffers(ctx context.Context, in *inputs, s *corev1.Servic
 		if cidr == nil {
 			continue
 		}
+		c := addressindex.NewServiceCIDR(cidr)
 		for _, is4 := range in.service.asks.Families() {
-			in.offers[slot{name, is4}] = newOffer(cidr, is4)
+			ranges := slices.DeleteFunc(slices.Clone(c.Ranges), func(rng allocator.Range) bool { return rng.Prefix().Addr().Is4() != is4 })
+			in.offers[slot{name, is4}] = offer{exists: true, deleting: c.Terminating, ready: c.Ready, ranges: ranges}
 		}
 	}
 	namespace, err := objects.Get(ctx, r.Client, types.NamespacedName{Name: s.Namespace}, &corev1.Namespace{})
@@ -207,22 +210,10 @@ func (r *Reconciler) addOffers(ctx context.Context, in *inputs, s *corev1.Servic
 			continue
 		}
 		tiers, refusal := r.Policies.Current().Additional(who, at.serviceCIDR, at.is4)
-		if refusal != nil {
+		if o.tiers = tiers; refusal != nil {
 			o.refusal = refusal.Message
 		}
-		o.tiers = tiers
 		in.offers[at] = o
 	}
 	return nil
-}
-
-func newOffer(cidr *networkingv1.ServiceCIDR, is4 bool) offer {
-	c := addressindex.NewServiceCIDR(cidr)
-	o := offer{exists: true, deleting: c.Terminating, ready: c.Ready}
-	for _, rng := range c.Ranges {
-		if rng.Prefix().Addr().Is4() == is4 {
-			o.ranges = append(o.ranges, rng)
-		}
-	}
-	return o
 }

@@ -23,9 +23,6 @@ import (
 // order between them.
 const confirm = 2 * time.Second
 
-// reasonForeign is the reason of the event on a Service.
-const reasonForeign = "ClusterIPKeptForOthers"
-
 // violation is an address that a Service has and that a policy keeps for others.
 type violation struct {
 	policy  string
@@ -118,7 +115,7 @@ func (r *Reconciler) audit(ctx context.Context, a netip.Addr) (reconcile.Result,
 	}
 	r.reportSoon(policies...)
 	if news && r.events.Allow() {
-		r.Events.Eventf(s, upstream.Named(a.String()), corev1.EventTypeWarning, reasonForeign, "Audit",
+		r.Events.Eventf(s, upstream.Named(a.String()), corev1.EventTypeWarning, "ClusterIPKeptForOthers", "Audit",
 			"Cluster IP %s lies in a range that ServiceCIDRPolicy %q keeps for other Services; create the Service anew to get another address", a, owner.Name)
 	}
 	return reconcile.Result{RequeueAfter: wait}, nil

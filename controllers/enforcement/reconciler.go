@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -63,13 +62,7 @@ const (
 
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	relabelled := predicate.TypedFuncs[*corev1.Namespace]{
-		CreateFunc: func(event.TypedCreateEvent[*corev1.Namespace]) bool { return false },
-		DeleteFunc: func(event.TypedDeleteEvent[*corev1.Namespace]) bool { return false },
-		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Namespace]) bool {
-			return !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels)
-		},
-	}
+	namespaces := handler.TypedFuncs[*corev1.Namespace, Request]{UpdateFunc: r.relabelled}
 	r.writes, r.events = rate.NewLimiter(writesASecond, writesASecond), rate.NewLimiter(eventsASecond, eventsAtOnce)
 	keepQueue := source.TypedFunc[Request](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[Request]) error {
 		r.queue = queue
@@ -77,7 +70,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	})
 	return loop.Setup(mgr, loop.Options{Name: "enforcement", Workers: 2, Retry: 500 * time.Millisecond, LongestRetry: time.Minute}, r,
 		keepQueue, r.changes(), addressindex.Map(r.Index.Addresses(), r.audits),
-		source.TypedKind(mgr.GetCache(), &corev1.Namespace{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofNamespace), relabelled))
+		source.TypedKind(mgr.GetCache(), &corev1.Namespace{}, namespaces))
 }
 
 // Reconcile looks at one thing as it is now.
@@ -107,19 +100,21 @@ func (r *Reconciler) audits(a netip.Addr) []Request {
 	return []Request{{Address: a}}
 }
 
-// ofNamespace returns the addresses of the Services of a namespace: its labels have changed.
-func (r *Reconciler) ofNamespace(ctx context.Context, n *corev1.Namespace) []Request {
+// relabelled asks for a look at the addresses of the Services of a namespace whose labels have changed.
+func (r *Reconciler) relabelled(
+	ctx context.Context, e event.TypedUpdateEvent[*corev1.Namespace], queue workqueue.TypedRateLimitingInterface[Request],
+) {
 	list := &corev1.ServiceList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(n.Name)); err != nil {
-		return nil // the cache is not there any more
+	if maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) || r.Client.List(ctx, list, client.InNamespace(e.ObjectNew.Name)) != nil {
+		return // an error says that the cache is not there any more
 	}
-	var out []Request
 	for i := range list.Items {
 		for _, a := range addressindex.ClusterIPs(&list.Items[i]) {
-			out = append(out, r.audits(a)...)
+			for _, request := range r.audits(a) {
+				queue.Add(request)
+			}
 		}
 	}
-	return out
 }
 
 // changes is a source of what a change of policies or ranges makes worth a look: what the API server is given, each policy that has changed, and the used

@@ -78,7 +78,8 @@ func (r *Reconciler) relabel(ctx context.Context, in inputs) error {
 		return err
 	}
 	err = timed("label", func() error {
-		return r.Client.Patch(ctx, upstream.Named(in.address.String()), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.ManagerIPAddress))
+		ip := upstream.Named(in.address.String())
+		return r.Client.Patch(ctx, ip, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.ManagerIPAddress))
 	})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("labelling IPAddress %s: %w", in.address, err)
@@ -102,17 +103,17 @@ func timed(operation string, write func() error) error {
 // that the address is not theirs. It is called after the write, so that no event speaks of what did not happen. Each
 // repair is told; what cannot be repaired, and who has no right, only once.
 func (r *Reconciler) announce(in inputs, d decision) {
-	label := fmt.Sprintf("[%s]: %s", upstream.Family(in.address), in.address)
+	ip, label := upstream.Named(in.address.String()), fmt.Sprintf("[%s]: %s", upstream.Family(in.address), in.address)
 	switch owner := in.owner(); {
 	case d.reason == "" || (d.do == leave && !r.Tracker.Report(in.address, d.reason+d.note)):
 	case owner != nil:
-		r.send(owner, upstream.Named(in.address.String()), d.reason, "ClusterIPAllocation", "Cluster IP "+label+" "+d.note)
+		r.send(owner, ip, d.reason, "ClusterIPAllocation", "Cluster IP "+label+" "+d.note)
 	default:
 		r.send(in.object, nil, d.reason, "IPAddressAllocation", "IPAddress "+label+" "+d.note)
 	}
 	for _, loser := range d.losers {
 		if r.Tracker.Report(in.address, "not "+string(loser.UID)) {
-			r.send(loser, upstream.Named(in.address.String()), reasonAlreadyAllocated, "ClusterIPAllocation", fmt.Sprintf("Cluster IP %s belongs to Service %s, "+
+			r.send(loser, ip, reasonAlreadyAllocated, "ClusterIPAllocation", fmt.Sprintf("Cluster IP %s belongs to Service %s, "+
 				"which held it first; create this Service anew to give it an address of its own", label, key(in.owner())))
 		}
 	}

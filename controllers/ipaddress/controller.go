@@ -75,9 +75,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Res
 	return r.confirm(ctx, a, d)
 }
 
-// confirm asks the API server about a suspicion that has lasted, and acts on it.
+// confirm asks the API server about a suspicion that has lasted, and acts on it. What is to be created needs no reading of the IPAddress, for the creation
+// is one: a name that exists is refused. The daily work of bitmap mode needs none of the Services either; an IPAddress for one that is gone is removed
+// when its end is seen.
 func (r *Reconciler) confirm(ctx context.Context, a netip.Addr, suspected decision) (reconcile.Result, error) {
-	addresses, services := r.liveReaders(suspected)
+	addresses, services := r.Live, r.Live
+	if suspected.do == create {
+		addresses = r.Client
+		if suspected.drift == drift.None {
+			services = r.Client
+		}
+	}
 	in, err := r.gather(ctx, a, addresses, services)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading what has to do with %s from the API server: %w", a, err)
@@ -112,20 +120,6 @@ func (r *Reconciler) repair(ctx context.Context, in inputs, d decision) (reconci
 		log.FromContext(ctx).Info("Repaired an address", "address", in.address, "drift", d.drift, "note", d.note)
 	}
 	return reconcile.Result{}, nil
-}
-
-// liveReaders say where a confirmation reads IPAddresses and Services: at the API server itself. What is to be created needs no reading of the IPAddress,
-// for the creation is one: a name that exists is refused. The daily work of bitmap mode needs none of the Services either; an IPAddress for one that is
-// gone is removed when its end is seen.
-func (r *Reconciler) liveReaders(suspected decision) (addresses, services client.Reader) {
-	switch {
-	case suspected.do != create:
-		return r.Live, r.Live
-	case suspected.drift == drift.None:
-		return r.Client, r.Client
-	default:
-		return r.Client, r.Live
-	}
 }
 
 // gather reads the IPAddress of an address and the Services that have to do with it.

@@ -27,9 +27,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
 )
 
-// reasonInconsistent is upstream's event for a default ServiceCIDR that is not the API server's range.
-const reasonInconsistent = "KubernetesDefaultServiceCIDRInconsistent"
-
 // defaultResync is how often the default range is compared without an event, as the API server does.
 const defaultResync = 10 * time.Second
 
@@ -197,7 +194,8 @@ func (r *DefaultReconciler) report(ctx context.Context, cidr *networkingv1.Servi
 	apply := networkingv1ac.ServiceCIDR(cidr.Name).WithAPIVersion(r.APIVersion).WithUID(cidr.UID)
 	err := applyConditions(ctx, r.Client, apply, cidr, []metav1.Condition{want}, r.Clock.Now(), v1alpha1.ManagerDefaultRange)
 	if err == nil && mismatch {
-		r.Events.Eventf(cidr, nil, corev1.EventTypeWarning, reasonInconsistent, "Audit", "%s", want.Message)
+		// Upstream's reason.
+		r.Events.Eventf(cidr, nil, corev1.EventTypeWarning, "KubernetesDefaultServiceCIDRInconsistent", "Audit", "%s", want.Message)
 	}
 	return err
 }
