@@ -74,8 +74,7 @@ func NewScheme(gv schema.GroupVersion) (*runtime.Scheme, error) {
 		&networkingv1.ServiceCIDR{}, &networkingv1.ServiceCIDRList{},
 		&networkingv1.IPAddress{}, &networkingv1.IPAddressList{})
 	metav1.AddToGroupVersion(s, gv)
-	err := errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), v1alpha1.AddToScheme(s))
-	return s, err
+	return s, errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), v1alpha1.AddToScheme(s))
 }
 
 // AllocatesFromBitmap reports whether the API server still allocates ClusterIPs from the bitmap in etcd, so that
