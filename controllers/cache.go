@@ -83,10 +83,9 @@ func trimNode(n *corev1.Node) *corev1.Node {
 
 func trimIPAddress(ip *networkingv1.IPAddress) *networkingv1.IPAddress {
 	out := &networkingv1.IPAddress{ObjectMeta: trimMeta(ip.ObjectMeta), Spec: ip.Spec}
-	out.Labels = ip.Labels
+	out.Labels, out.OwnerReferences = ip.Labels, ip.OwnerReferences
 	// What we note on IPAddresses of ours; the API server's have none of it.
 	out.Annotations = only(ip.Annotations, v1alpha1.AnnotationLastService, v1alpha1.AnnotationReleased, v1alpha1.AnnotationReservation,
 		v1alpha1.AnnotationServiceCIDR, v1alpha1.AnnotationServiceUID)
-	out.OwnerReferences = ip.OwnerReferences
 	return out
 }

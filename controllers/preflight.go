@@ -21,7 +21,7 @@ import (
 // stands by for ever.
 func Preflight(ctx context.Context, reviews authorizationclient.SelfSubjectAccessReviewInterface, needs Needs) error {
 	var missing []string
-	for _, p := range append(permissions(), needs.permissions()...) {
+	for _, p := range needs.permissions() {
 		for _, verb := range p.verbs {
 			allowed, err := may(ctx, reviews, p, verb)
 			if err != nil {
@@ -73,9 +73,9 @@ type Needs struct {
 	Configuration string
 }
 
-// permissions is what the loops use, and config/rbac grants; a test holds the two together.
-func permissions() []permission {
-	return []permission{
+// permissions is what the loops and needs use, and config/rbac grants; a test holds the two together.
+func (n Needs) permissions() []permission {
+	out := []permission{
 		{resource: "services", verbs: []string{"get", "list", "watch"}},
 		{resource: "nodes", verbs: []string{"list", "watch"}},
 		{group: networkingv1.GroupName, resource: "ipaddresses", verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
@@ -83,10 +83,6 @@ func permissions() []permission {
 		{group: networkingv1.GroupName, resource: "servicecidrs", subresource: "status", verbs: []string{"patch"}},
 		{group: "events.k8s.io", resource: "events", verbs: []string{"create", "patch"}},
 	}
-}
-
-func (n Needs) permissions() []permission {
-	var out []permission
 	add := func(group, resource, subresource, namespace, name string, verbs ...string) {
 		out = append(out, permission{group: group, resource: resource, subresource: subresource, namespace: namespace, name: name, verbs: verbs})
 	}

@@ -68,7 +68,7 @@ func TestRolesAreWhatThePreflightAsksFor(t *testing.T) {
 		LeaseNamespace: place, Reviews: true, Policies: true, Certificates: true,
 		Namespace: place, Configuration: "clusterip-operator",
 	}
-	for _, p := range append(permissions(), needs.permissions()...) {
+	for _, p := range needs.permissions() {
 		for _, verb := range p.verbs {
 			asked = append(asked, said(verb, p))
 		}

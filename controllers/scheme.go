@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,14 +35,10 @@ var served = []schema.GroupVersion{
 // ErrNotServed. Any other error means that the server could not be asked.
 func Discover(d discovery.DiscoveryInterface) (schema.GroupVersion, error) {
 	for _, gv := range served {
-		list, err := d.ServerResourcesForGroupVersion(gv.String())
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return schema.GroupVersion{}, fmt.Errorf("asking the API server for the resources of %s: %w", gv, err)
-		}
-		if serves(list, "servicecidrs") && serves(list, "ipaddresses") {
+		switch all, err := serves(d, gv, "servicecidrs", "ipaddresses"); {
+		case err != nil:
+			return schema.GroupVersion{}, err
+		case all:
 			return gv, nil
 		}
 	}
@@ -51,18 +47,23 @@ func Discover(d discovery.DiscoveryInterface) (schema.GroupVersion, error) {
 
 // DiscoverPolicies reports whether the API server serves ServiceCIDRPolicies. An error means that it could not be asked.
 func DiscoverPolicies(d discovery.DiscoveryInterface) (bool, error) {
-	list, err := d.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("asking the API server for the resources of %s: %w", v1alpha1.GroupVersion, err)
-	}
-	return serves(list, "servicecidrpolicies"), nil
+	return serves(d, v1alpha1.GroupVersion, v1alpha1.Resource)
 }
 
-func serves(list *metav1.APIResourceList, resource string) bool {
-	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource })
+// serves reports whether the API server serves all the resources of a version.
+func serves(d discovery.DiscoveryInterface, gv schema.GroupVersion, resources ...string) (bool, error) {
+	list, err := d.ServerResourcesForGroupVersion(gv.String())
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("asking the API server for the resources of %s: %w", gv, err)
+	}
+	there := sets.New[string]()
+	for _, r := range list.APIResources {
+		there.Insert(r.Name)
+	}
+	return there.HasAll(resources...), nil
 }
 
 // NewScheme returns the kinds that the operator uses, ServiceCIDR and IPAddress under the version that is
@@ -73,8 +74,7 @@ func NewScheme(gv schema.GroupVersion) (*runtime.Scheme, error) {
 		&networkingv1.ServiceCIDR{}, &networkingv1.ServiceCIDRList{},
 		&networkingv1.IPAddress{}, &networkingv1.IPAddressList{})
 	metav1.AddToGroupVersion(s, gv)
-	err := errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), v1alpha1.AddToScheme(s))
-	return s, err
+	return s, errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), v1alpha1.AddToScheme(s))
 }
 
 // AllocatesFromBitmap reports whether the API server still allocates ClusterIPs from the bitmap in etcd, so that

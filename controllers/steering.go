@@ -29,9 +29,13 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressi
 	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false)); err != nil {
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
+	sweep := everywhere(func(ctx context.Context) error {
+		wait.UntilWithContext(ctx, func(context.Context) { index.Sweep() }, sweepInterval)
+		return nil
+	})
 	policies := steering.NewCache()
 	policies.Subscribe(func(_, after *steering.Compiled) { index.SetRules(after) }) // the first to hear of it
-	if err := errors.Join(policies.Watch(ctx, mgr.GetCache()), mgr.Add(policies), mgr.Add(everywhere(sweep(index)))); err != nil {
+	if err := errors.Join(policies.Watch(ctx, mgr.GetCache()), mgr.Add(policies), mgr.Add(sweep)); err != nil {
 		return nil, fmt.Errorf("watching policies: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("policies", ready("policies are not read yet", policies.Synced)); err != nil {
@@ -42,10 +46,6 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressi
 			return nil, fmt.Errorf("serving webhooks: %w", err)
 		}
 	}
-	return o.policyLoops(mgr, index, policies), nil
-}
-
-func (o Options) policyLoops(mgr manager.Manager, index *addressindex.Index, policies *steering.Cache) []loop {
 	clk := clock.RealClock{}
 	return []loop{
 		&reservation.Reconciler{Client: mgr.GetClient(), Index: index, Policies: policies, Clock: clk, APIVersion: o.GroupVersion.String()},
@@ -60,14 +60,7 @@ func (o Options) policyLoops(mgr manager.Manager, index *addressindex.Index, pol
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: policies, Index: index, Clock: clk,
 			Events: mgr.GetEventRecorder("clusterip-operator-enforcement"),
 		},
-	}
-}
-
-func sweep(index *addressindex.Index) func(context.Context) error {
-	return func(ctx context.Context) error {
-		wait.UntilWithContext(ctx, func(context.Context) { index.Sweep() }, sweepInterval)
-		return nil
-	}
+	}, nil
 }
 
 type everywhere func(context.Context) error

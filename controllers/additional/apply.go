@@ -30,7 +30,7 @@ const tries = 8
 func (r *Reconciler) release(ctx context.Context, addresses []held) error {
 	var failed error
 	for _, h := range addresses {
-		if err := objects.IgnoreGone(r.Client.Delete(ctx, named(h.address), client.Preconditions{UID: &h.uid})); err != nil {
+		if err := objects.IgnoreGone(r.Client.Delete(ctx, upstream.Named(h.address.String()), client.Preconditions{UID: &h.uid})); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("deleting IPAddress %s: %w", h.address, err))
 			continue
 		}
@@ -71,27 +71,17 @@ func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr
 	if err := r.Index.MakeRoom(ctx, r.Client, a, v1alpha1.PurposeCooling); err != nil {
 		return err
 	}
-	ip := newIPAddress(a, in, at)
+	ip := upstream.NewIPAddress(a, in.name)
+	ip.Labels[networkingv1.LabelManagedBy] = v1alpha1.ManagedByOperator
+	ip.Labels[v1alpha1.LabelPurpose] = v1alpha1.PurposeAdditional
+	ip.Annotations = map[string]string{v1alpha1.AnnotationServiceCIDR: at.serviceCIDR, v1alpha1.AnnotationServiceUID: string(in.service.uid)}
 	if err := r.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerAdditional)); err != nil {
 		return r.Index.NotWritten(a, fmt.Errorf("creating IPAddress %s: %w", a, err))
 	}
 	r.Index.EndWrite(a, ip, "")
-	// The IPAddress is the related object, without which client-go would take the events about two addresses of one Service for one.
-	r.Events.Eventf(reference(in), named(a), corev1.EventTypeNormal, "AdditionalIPAllocated", action,
+	r.Events.Eventf(reference(in), upstream.Named(a.String()), corev1.EventTypeNormal, "AdditionalIPAllocated", action,
 		"Additional address %s from ServiceCIDR %s", a, at.serviceCIDR)
 	return nil
-}
-
-// newIPAddress is an IPAddress of ours for a slot of a Service.
-func newIPAddress(a netip.Addr, in inputs, at slot) *networkingv1.IPAddress {
-	ip := upstream.NewIPAddress(a, in.name)
-	ip.Labels[networkingv1.LabelManagedBy] = v1alpha1.ManagedByOperator
-	ip.Labels[v1alpha1.LabelPurpose] = v1alpha1.PurposeAdditional
-	ip.Annotations = map[string]string{
-		v1alpha1.AnnotationServiceCIDR: at.serviceCIDR,
-		v1alpha1.AnnotationServiceUID:  string(in.service.uid),
-	}
-	return ip
 }
 
 // action of the events on a Service.
@@ -114,9 +104,4 @@ func (r *Reconciler) tell(in inputs, w *wait, complaints []string) {
 // reference is the Service as far as an event needs it.
 func reference(in inputs) runtime.Object {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: in.name.Namespace, Name: in.name.Name, UID: in.service.uid}}
-}
-
-// named is an IPAddress by its name alone.
-func named(a netip.Addr) *networkingv1.IPAddress {
-	return &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: a.String()}}
 }

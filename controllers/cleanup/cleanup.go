@@ -55,14 +55,10 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if err := o.serviceCIDRs(ctx); err != nil {
-		return err
-	}
-	if err := o.bandLabels(ctx); err != nil {
-		return err
-	}
-	if err := o.ownAddresses(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{o.serviceCIDRs, o.bandLabels, o.ownAddresses} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
 	return o.remove(ctx, metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, client.ObjectKey{Namespace: o.Namespace, Name: webhook.SecretName})
 }

@@ -10,22 +10,18 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // confirm is how long a Service must have an address that is kept for others before that is told: the watches of namespaces, Services and policies have no
 // order between them.
 const confirm = 2 * time.Second
-
-// reasonForeign is the reason of the event on a Service.
-const reasonForeign = "ClusterIPKeptForOthers"
 
 // violation is an address that a Service has and that a policy keeps for others.
 type violation struct {
@@ -119,9 +115,7 @@ func (r *Reconciler) audit(ctx context.Context, a netip.Addr) (reconcile.Result,
 	}
 	r.reportSoon(policies...)
 	if news && r.events.Allow() {
-		// Related keeps client-go from taking the events about two addresses of one Service for one.
-		related := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: a.String()}}
-		r.Events.Eventf(s, related, corev1.EventTypeWarning, reasonForeign, "Audit",
+		r.Events.Eventf(s, upstream.Named(a.String()), corev1.EventTypeWarning, "ClusterIPKeptForOthers", "Audit",
 			"Cluster IP %s lies in a range that ServiceCIDRPolicy %q keeps for other Services; create the Service anew to get another address", a, owner.Name)
 	}
 	return reconcile.Result{RequeueAfter: wait}, nil

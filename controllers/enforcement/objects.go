@@ -110,17 +110,15 @@ func install(ctx context.Context, c client.Client, spec v1alpha1.ExclusiveRanges
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ExclusiveRangesName}, Spec: spec,
 	})
 	if err != nil {
-		return fmt.Errorf("writing the ExclusiveRanges: %w", err)
+		return err
 	}
 	owner := metav1ac.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("ExclusiveRanges").
 		WithName(v1alpha1.ExclusiveRangesName).WithUID(ranges.GetUID())
 	if _, err := apply(ctx, c, admissionPolicy(owner)); err != nil {
-		return fmt.Errorf("writing the ValidatingAdmissionPolicy: %w", err)
+		return err
 	}
-	if _, err := apply(ctx, c, binding(owner)); err != nil {
-		return fmt.Errorf("writing the ValidatingAdmissionPolicyBinding: %w", err)
-	}
-	return nil
+	_, err = apply(ctx, c, binding(owner))
+	return err
 }
 
 // apply writes an object, as it is or as an apply configuration, and returns what is there then. The scheme of the client need not know the kind.
@@ -131,7 +129,10 @@ func apply(ctx context.Context, c client.Client, object any) (*unstructured.Unst
 	}
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 	u := &unstructured.Unstructured{Object: content}
-	return u, c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.ManagerEnforcement), client.ForceOwnership)
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.ManagerEnforcement), client.ForceOwnership); err != nil {
+		return nil, fmt.Errorf("writing the %s: %w", u.GetKind(), err)
+	}
+	return u, nil
 }
 
 // uninstall deletes the objects, as far as they are there.

@@ -14,17 +14,15 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -64,29 +62,15 @@ const (
 
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	relabelled := predicate.TypedFuncs[*corev1.Namespace]{
-		CreateFunc: func(event.TypedCreateEvent[*corev1.Namespace]) bool { return false },
-		DeleteFunc: func(event.TypedDeleteEvent[*corev1.Namespace]) bool { return false },
-		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Namespace]) bool {
-			return !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels)
-		},
-	}
+	namespaces := handler.TypedFuncs[*corev1.Namespace, Request]{UpdateFunc: r.relabelled}
 	r.writes, r.events = rate.NewLimiter(writesASecond, writesASecond), rate.NewLimiter(eventsASecond, eventsAtOnce)
 	keepQueue := source.TypedFunc[Request](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[Request]) error {
 		r.queue = queue
 		return nil
 	})
-	return builder.TypedControllerManagedBy[Request](mgr).
-		Named("enforcement").
-		WatchesRawSource(keepQueue).
-		WatchesRawSource(r.changes()).
-		WatchesRawSource(addressindex.Map(r.Index.Addresses(), r.audits)).
-		WatchesRawSource(source.TypedKind(mgr.GetCache(), &corev1.Namespace{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofNamespace), relabelled)).
-		WithOptions(controller.TypedOptions[Request]{
-			MaxConcurrentReconciles: 2,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[Request](500*time.Millisecond, time.Minute),
-		}).
-		Complete(r)
+	return loop.Setup(mgr, loop.Options{Name: "enforcement", Workers: 2, Retry: 500 * time.Millisecond, LongestRetry: time.Minute}, r,
+		keepQueue, r.changes(), addressindex.Map(r.Index.Addresses(), r.audits),
+		source.TypedKind(mgr.GetCache(), &corev1.Namespace{}, namespaces))
 }
 
 // Reconcile looks at one thing as it is now.
@@ -116,19 +100,21 @@ func (r *Reconciler) audits(a netip.Addr) []Request {
 	return []Request{{Address: a}}
 }
 
-// ofNamespace returns the addresses of the Services of a namespace: its labels have changed.
-func (r *Reconciler) ofNamespace(ctx context.Context, n *corev1.Namespace) []Request {
+// relabelled asks for a look at the addresses of the Services of a namespace whose labels have changed.
+func (r *Reconciler) relabelled(
+	ctx context.Context, e event.TypedUpdateEvent[*corev1.Namespace], queue workqueue.TypedRateLimitingInterface[Request],
+) {
 	list := &corev1.ServiceList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(n.Name)); err != nil {
-		return nil // the cache is not there any more
+	if maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) || r.Client.List(ctx, list, client.InNamespace(e.ObjectNew.Name)) != nil {
+		return // an error says that the cache is not there any more
 	}
-	var out []Request
 	for i := range list.Items {
 		for _, a := range addressindex.ClusterIPs(&list.Items[i]) {
-			out = append(out, r.audits(a)...)
+			for _, request := range r.audits(a) {
+				queue.Add(request)
+			}
 		}
 	}
-	return out
 }
 
 // changes is a source of what a change of policies or ranges makes worth a look: what the API server is given, each policy that has changed, and the used
@@ -137,15 +123,10 @@ func (r *Reconciler) changes() *steering.Changes[Request] {
 	seen := steering.Compile(steering.Inputs{})
 	return steering.NewChanges(r.Policies, func() []Request {
 		now := r.Policies.Current()
-		requests := between(seen, now, r.used)
+		requests := between(seen, now, func(p netip.Prefix) []netip.Addr { return r.Index.Used(steering.SpanOf(p), math.MaxInt) })
 		seen = now
 		return requests
 	})
-}
-
-// used returns the addresses of a prefix that are in use.
-func (r *Reconciler) used(p netip.Prefix) []netip.Addr {
-	return r.Index.Used(steering.SpanOf(p), math.MaxInt)
 }
 
 // between returns what differs between two compilations. used returns the used addresses of a range.

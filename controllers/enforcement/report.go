@@ -6,15 +6,13 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
@@ -86,21 +84,19 @@ func (r *Reconciler) report(ctx context.Context, name string) (reconcile.Result,
 		return reconcile.Result{}, client.IgnoreNotFound(err) // the change of policies that tells of it wakes us
 	}
 	n, first := r.violations.of(name)
-	want := conditions(p, r.installed.state(p), n, first)
 	mine := ours(o.Status.Conditions)
-	for i := range want {
-		want[i].LastTransitionTime = metav1.NewTime(r.Clock.Now())
-		if was := meta.FindStatusCondition(mine, want[i].Type); was != nil && was.Status == want[i].Status {
-			want[i].LastTransitionTime = was.LastTransitionTime
-		}
-	}
+	want := wording.Dated(mine, conditions(p, r.installed.state(p), n, first), r.Clock.Now())
 	if equality.Semantic.DeepEqual(mine, want) {
 		return reconcile.Result{}, nil
 	}
 	if err := r.writes.Wait(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.apply(ctx, o, want); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	var status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}
+	status.Conditions = append([]metav1.Condition{}, want...) // not nil: a status that nobody owns anything of any more would be null, which the schema refuses
+	if err := objects.ApplyStatus(ctx, r.Client, o, &status, v1alpha1.ManagerEnforcement); objects.IgnoreGone(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("writing conditions of ServiceCIDRPolicy %s: %w", name, err)
 	}
 	return reconcile.Result{}, nil
@@ -114,22 +110,4 @@ func ours(all []metav1.Condition) (out []metav1.Condition) {
 		}
 	}
 	return out
-}
-
-// apply writes our conditions, and takes away those of them that are not wanted. The UID keeps them from a policy of the same name that was created since.
-func (r *Reconciler) apply(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, want []metav1.Condition) error {
-	list := []any{} // and not nothing: a status that nobody owns anything of any more would be null, which the schema refuses
-	for i := range want {
-		one, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&want[i])
-		if err != nil {
-			return fmt.Errorf("converting a condition: %w", err)
-		}
-		list = append(list, one)
-	}
-	body := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "ServiceCIDRPolicy",
-		"metadata": map[string]any{"name": o.Name, "uid": string(o.UID)}, "status": map[string]any{"conditions": list},
-	}}
-	return r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(body),
-		client.FieldOwner(v1alpha1.ManagerEnforcement), client.ForceOwnership)
 }

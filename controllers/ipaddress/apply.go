@@ -7,9 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +56,7 @@ func (r *Reconciler) create(ctx context.Context, in inputs) (done bool, err erro
 
 func (r *Reconciler) remove(ctx context.Context, in inputs) error {
 	err := timed("delete", func() error {
-		return r.Client.Delete(ctx, ipAddress(in), client.Preconditions{UID: &in.object.UID, ResourceVersion: &in.object.ResourceVersion})
+		return r.Client.Delete(ctx, upstream.Named(in.address.String()), client.Preconditions{UID: &in.object.UID, ResourceVersion: &in.object.ResourceVersion})
 	})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting IPAddress %s: %w", in.address, err)
@@ -80,7 +78,8 @@ func (r *Reconciler) relabel(ctx context.Context, in inputs) error {
 		return err
 	}
 	err = timed("label", func() error {
-		return r.Client.Patch(ctx, ipAddress(in), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.ManagerIPAddress))
+		ip := upstream.Named(in.address.String())
+		return r.Client.Patch(ctx, ip, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.ManagerIPAddress))
 	})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("labelling IPAddress %s: %w", in.address, err)
@@ -104,33 +103,25 @@ func timed(operation string, write func() error) error {
 // that the address is not theirs. It is called after the write, so that no event speaks of what did not happen. Each
 // repair is told; what cannot be repaired, and who has no right, only once.
 func (r *Reconciler) announce(in inputs, d decision) {
-	label := fmt.Sprintf("[%s]: %s", upstream.Family(in.address), in.address)
+	ip, label := upstream.Named(in.address.String()), fmt.Sprintf("[%s]: %s", upstream.Family(in.address), in.address)
 	switch owner := in.owner(); {
 	case d.reason == "" || (d.do == leave && !r.Tracker.Report(in.address, d.reason+d.note)):
 	case owner != nil:
-		r.send(owner, ipAddress(in), d.reason, "ClusterIPAllocation", "Cluster IP "+label+" "+d.note)
+		r.send(owner, ip, d.reason, "ClusterIPAllocation", "Cluster IP "+label+" "+d.note)
 	default:
 		r.send(in.object, nil, d.reason, "IPAddressAllocation", "IPAddress "+label+" "+d.note)
 	}
 	for _, loser := range d.losers {
 		if r.Tracker.Report(in.address, "not "+string(loser.UID)) {
-			r.send(loser, ipAddress(in), reasonAlreadyAllocated, "ClusterIPAllocation", fmt.Sprintf("Cluster IP %s belongs to Service %s, "+
+			r.send(loser, ip, reasonAlreadyAllocated, "ClusterIPAllocation", fmt.Sprintf("Cluster IP %s belongs to Service %s, "+
 				"which held it first; create this Service anew to give it an address of its own", label, key(in.owner())))
 		}
 	}
 }
 
 // send sends a warning as soon as the pace of events allows.
-//
-// The IPAddress is the related object of every event about a Service: without it, client-go would take the events about two
-// addresses of one Service for one, and drop what the second says.
 func (r *Reconciler) send(regarding, related runtime.Object, reason, action, note string) {
 	time.AfterFunc(r.eventPace.Reserve().Delay(), func() {
 		r.Events.Eventf(regarding, related, corev1.EventTypeWarning, reason, action, "%s", note)
 	})
-}
-
-// ipAddress is the IPAddress of a decision, by its name alone.
-func ipAddress(in inputs) *networkingv1.IPAddress {
-	return &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: in.address.String()}}
 }

@@ -10,15 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 )
 
@@ -33,19 +31,10 @@ type BandLabeler struct {
 	APIVersion string
 }
 
-var _ reconcile.TypedReconciler[netip.Addr] = (*BandLabeler)(nil)
-
 // SetupWithManager starts the controller with mgr.
 func (b *BandLabeler) SetupWithManager(mgr manager.Manager) error {
-	return builder.TypedControllerManagedBy[netip.Addr](mgr).
-		Named("bandlabel").
-		WatchesRawSource(b.Index.Addresses()).
-		WatchesRawSource(b.Index.Covers()).
-		WithOptions(controller.TypedOptions[netip.Addr]{
-			MaxConcurrentReconciles: 1,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](time.Second, 5*time.Minute),
-		}).
-		Complete(b)
+	return loop.Setup(mgr, loop.Options{Name: "bandlabel", Workers: 1, Retry: time.Second, LongestRetry: 5 * time.Minute}, b,
+		b.Index.Addresses(), b.Index.Covers())
 }
 
 // Reconcile compares the label with the band and applies it if they differ.

@@ -12,17 +12,15 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
@@ -52,20 +50,11 @@ type Reconciler struct {
 	eventPace *rate.Limiter
 }
 
-var _ reconcile.TypedReconciler[netip.Addr] = (*Reconciler)(nil)
-
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.eventPace = rate.NewLimiter(eventsASecond, eventsASecond)
-	return builder.TypedControllerManagedBy[netip.Addr](mgr).
-		Named("ipaddress").
-		WatchesRawSource(r.Index.Addresses()).
-		WatchesRawSource(r.Index.Covers()).
-		WithOptions(controller.TypedOptions[netip.Addr]{
-			MaxConcurrentReconciles: workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](100*time.Millisecond, time.Minute),
-		}).
-		Complete(r)
+	return loop.Setup(mgr, loop.Options{Name: "ipaddress", Workers: workers, Retry: 100 * time.Millisecond, LongestRetry: time.Minute}, r,
+		r.Index.Addresses(), r.Index.Covers())
 }
 
 // Reconcile decides by the cache; when something is wrong for long enough, it decides by the API server, and only when that
@@ -86,9 +75,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Res
 	return r.confirm(ctx, a, d)
 }
 
-// confirm asks the API server about a suspicion that has lasted, and acts on it.
+// confirm asks the API server about a suspicion that has lasted, and acts on it. What is to be created needs no reading of the IPAddress, for the creation
+// is one: a name that exists is refused. The daily work of bitmap mode needs none of the Services either; an IPAddress for one that is gone is removed
+// when its end is seen.
 func (r *Reconciler) confirm(ctx context.Context, a netip.Addr, suspected decision) (reconcile.Result, error) {
-	addresses, services := r.liveReaders(suspected)
+	addresses, services := r.Live, r.Live
+	if suspected.do == create {
+		addresses = r.Client
+		if suspected.drift == drift.None {
+			services = r.Client
+		}
+	}
 	in, err := r.gather(ctx, a, addresses, services)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading what has to do with %s from the API server: %w", a, err)
@@ -123,20 +120,6 @@ func (r *Reconciler) repair(ctx context.Context, in inputs, d decision) (reconci
 		log.FromContext(ctx).Info("Repaired an address", "address", in.address, "drift", d.drift, "note", d.note)
 	}
 	return reconcile.Result{}, nil
-}
-
-// liveReaders say where a confirmation reads IPAddresses and Services: at the API server itself. What is to be created needs no reading of the IPAddress,
-// for the creation is one: a name that exists is refused. The daily work of bitmap mode needs none of the Services either; an IPAddress for one that is
-// gone is removed when its end is seen.
-func (r *Reconciler) liveReaders(suspected decision) (addresses, services client.Reader) {
-	switch {
-	case suspected.do != create:
-		return r.Live, r.Live
-	case suspected.drift == drift.None:
-		return r.Client, r.Client
-	default:
-		return r.Client, r.Live
-	}
 }
 
 // gather reads the IPAddress of an address and the Services that have to do with it.

@@ -75,7 +75,9 @@ func decide(in inputs) decision {
 	case len(in.claims) == 0:
 		return decideUnclaimed(in)
 	case !ours(in.object) && managedBy(in.object) != "" && !in.named(in.owner()):
-		return reportForeign(in)
+		// Somebody else's IPAddress stands on a Service's address. It is theirs to give up.
+		return decision{drift: drift.WrongParent, confirm: 5 * time.Second, reason: reasonNotAllocated, losers: in.claims[1:],
+			note: fmt.Sprintf("is held by an IPAddress managed by %q; delete that IPAddress or create the Service anew", managedBy(in.object))}
 	case len(in.claims) > 1:
 		return decideDuplicate(in)
 	case in.bitmap && ours(in.object) && !in.named(in.owner()):
@@ -148,12 +150,6 @@ func afterGrace(left time.Duration, d decision) decision {
 		return decision{again: left}
 	}
 	return d
-}
-
-// reportForeign: somebody else's IPAddress stands on a Service's address. It is theirs to give up.
-func reportForeign(in inputs) decision {
-	return decision{drift: drift.WrongParent, confirm: 5 * time.Second, reason: reasonNotAllocated, losers: in.claims[1:],
-		note: fmt.Sprintf("is held by an IPAddress managed by %q; delete that IPAddress or create the Service anew", managedBy(in.object))}
 }
 
 // decideDuplicate gives the address to the Service that held it first, and tells the others.

@@ -65,15 +65,15 @@ func programmed(in inputs) metav1.Condition {
 	var reasons, texts []string
 	add := func(reason, text string) { reasons, texts = append(reasons, reason), append(texts, text) }
 	if names := in.policy.Missing; len(names) > 0 {
-		add(reasonMissing, objects(names, "does not exist", "do not exist")+
+		add(reasonMissing, named(names, "does not exist", "do not exist")+
 			"; create what is missing, or take it out of spec.serviceCIDRs.")
 	}
 	if names := in.policy.Deleting; len(names) > 0 {
-		add(reasonDeleting, objects(names, "is being deleted, and gives out no address any more",
+		add(reasonDeleting, named(names, "is being deleted, and gives out no address any more",
 			"are being deleted, and give out no addresses any more")+"; give the policy another range.")
 	}
 	if names := in.policy.Unready; len(names) > 0 {
-		add(reasonUnready, objects(names, "is not ready yet", "are not ready yet")+"; see the condition Ready there.")
+		add(reasonUnready, named(names, "is not ready yet", "are not ready yet")+"; see the condition Ready there.")
 	}
 	if in.asks && len(in.ranges) == 0 && len(texts) == 0 {
 		add(reasonNoRange, noRange(in))
@@ -128,8 +128,8 @@ const (
 	messageLimit = 8192
 )
 
-// objects names ServiceCIDRs and says something about them.
-func objects(names []string, one, many string) string {
+// named names ServiceCIDRs and says something about them.
+func named(names []string, one, many string) string {
 	quoted := make([]string, 0, len(names))
 	for _, n := range names {
 		quoted = append(quoted, fmt.Sprintf("%q", n))

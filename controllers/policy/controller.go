@@ -9,13 +9,11 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,7 +21,10 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
 const (
@@ -56,23 +57,14 @@ type Reconciler struct {
 // work on the policy meanwhile.
 type turn struct{ looked, wrote time.Time }
 
-var _ reconcile.TypedReconciler[string] = (*Reconciler)(nil)
-
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.writes = rate.NewLimiter(writesASecond, writesASecond)
 	name := func(_ context.Context, p *v1alpha1.ServiceCIDRPolicy) []string { return []string{p.Name} }
-	return builder.TypedControllerManagedBy[string](mgr).
-		Named("policystatus").
-		WatchesRawSource(source.TypedKind(mgr.GetCache(), &v1alpha1.ServiceCIDRPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(name))).
-		WatchesRawSource(steering.NewChanges(r.Policies, r.changed())).
-		WatchesRawSource(addressindex.Map(r.Index.RangeUsage(every), r.users)).
-		WatchesRawSource(addressindex.Map(r.Index.Addresses(), r.reserver)).
-		WithOptions(controller.TypedOptions[string]{
-			MaxConcurrentReconciles: 4,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
-		}).
-		Complete(r)
+	return loop.Setup(mgr, loop.Options{Name: "policystatus", Workers: 4, Retry: 500 * time.Millisecond, LongestRetry: time.Minute}, r,
+		source.TypedKind(mgr.GetCache(), &v1alpha1.ServiceCIDRPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(name)),
+		steering.NewChanges(r.Policies, r.changed()),
+		addressindex.Map(r.Index.RangeUsage(every), r.users), addressindex.Map(r.Index.Addresses(), r.reserver))
 }
 
 // changed returns a function that tells which policies are not what they were when it was last asked.
@@ -146,4 +138,35 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 	default:
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
+}
+
+// eventReasons are the reasons of the events that announce a condition which turned bad.
+var eventReasons = map[string]string{
+	v1alpha1.PolicyAccepted:    "ServiceCIDRPolicyInvalid",
+	v1alpha1.PolicyConflicting: "ServiceCIDRPolicyConflicting",
+	v1alpha1.PolicyProgrammed:  "ServiceCIDRPolicyNotProgrammed",
+}
+
+// publish applies the status if it says something new, and tells of conditions that turned bad. What can wait is put off: then it returns
+// when to look again.
+func (r *Reconciler) publish(
+	ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, want v1alpha1.ServiceCIDRPolicyStatus, last *turn,
+) (again time.Duration, err error) {
+	now := r.Clock.Now()
+	want.Conditions = wording.Dated(o.Status.Conditions, want.Conditions, now)
+	if write, wait := due(o.Status, want, now.Sub(last.wrote)); !write {
+		return wait, nil
+	}
+	if err := r.writes.Wait(ctx); err != nil {
+		return 0, err
+	}
+	want.Refusals = nil // they stay the admission replicas'
+	if err := objects.ApplyStatus(ctx, r.Client, o, &want, v1alpha1.ManagerPolicy); err != nil {
+		return 0, err
+	}
+	last.wrote = now
+	for _, c := range turnedBad(o.Status.Conditions, want.Conditions) {
+		r.Events.Eventf(o, nil, corev1.EventTypeWarning, eventReasons[c.Type], "Program", "%s", wording.Cut(c.Message, wording.NoteLimit))
+	}
+	return 0, nil
 }

@@ -117,18 +117,6 @@ func due(have, want v1alpha1.ServiceCIDRPolicyStatus, sinceWritten time.Duration
 	}
 }
 
-// timed keeps the time of the last transition as long as there was none.
-func timed(before, want []metav1.Condition, now metav1.Time) []metav1.Condition {
-	out := slices.Clone(want)
-	for i, c := range out {
-		out[i].LastTransitionTime = now
-		if was := meta.FindStatusCondition(before, c.Type); was != nil && was.Status == c.Status {
-			out[i].LastTransitionTime = was.LastTransitionTime
-		}
-	}
-	return out
-}
-
 // says reports whether a status has all that is wanted, whatever else it has.
 func says(have, want v1alpha1.ServiceCIDRPolicyStatus) bool {
 	return have.Summary == want.Summary && equality.Semantic.DeepEqual(have.Ranges, want.Ranges) && judges(have, want)

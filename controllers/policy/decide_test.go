@@ -12,6 +12,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -150,7 +151,7 @@ func TestWhatIsWorthAWriteAndAWarning(t *testing.T) {
 		"no conflict":               {now: at("Conflicting", "False", reasonNoConflict, earlier), wantWrite: true, wantSince: metav1.NewTime(now)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := timed(tc.before, []metav1.Condition{tc.now}, metav1.NewTime(now))
+			want := wording.Dated(tc.before, []metav1.Condition{tc.now}, now)
 			if !want[0].LastTransitionTime.Equal(&tc.wantSince) {
 				t.Errorf("since %v, want %v", want[0].LastTransitionTime, tc.wantSince)
 			}

@@ -128,15 +128,16 @@ func TestAllPoliciesTogetherAreWrittenSeldomEnough(t *testing.T) {
 
 // Server-side apply takes away what a manager once applied and leaves out later: refusals must never be in it.
 func TestRefusalsAreNotApplied(t *testing.T) {
-	full := v1alpha1.ServiceCIDRPolicyStatus{Refusals: []v1alpha1.PolicyRefusal{{Service: "ns/x"}}}
-	got, err := applied(newFixture(nil).policy, full)
-	if err != nil {
+	f := newFixture(nil)
+	full := v1alpha1.ServiceCIDRPolicyStatus{ObservedGeneration: 1, Refusals: []v1alpha1.PolicyRefusal{{Service: "ns/y"}}}
+	f.policy.UID = "" // the apply brings it
+	if _, err := f.publish(t.Context(), &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}, full, &turn{}); err != nil {
 		t.Fatal(err)
 	}
-	if refusals, ok := got.Object["status"].(map[string]any)["refusals"]; ok {
-		t.Errorf("refusals %v are applied", refusals)
+	if got := f.policy.Status.Refusals; len(got) != 1 || got[0].Service != "ns/x" {
+		t.Errorf("refusals %v are applied", got)
 	}
-	if uid := got.GetUID(); uid != "p" {
+	if uid := f.policy.UID; uid != "p" {
 		t.Errorf("applied to UID %q, want p", uid)
 	}
 }

@@ -39,14 +39,8 @@ func (r *Reconciler) gather(o *v1alpha1.ServiceCIDRPolicy) (inputs, bool) {
 	for _, pr := range p.Ranges {
 		in.ranges = append(in.ranges, rangeUse{pr, use(pr.Range.Band(allocator.Static)), use(pr.Range.Band(allocator.Dynamic))})
 	}
-	r.addAbsent(&in)
-	return in, true
-}
-
-// addAbsent looks for every address that the policy reserves.
-func (r *Reconciler) addAbsent(in *inputs) {
 	cidrs := r.Index.ServiceCIDRs()
-	for _, reservation := range in.policy.Reservations {
+	for _, reservation := range p.Reservations {
 		for a := range reservation.Addresses() {
 			in.reserved++
 			if why, missing := r.obstacle(cidrs, reservation, a); missing {
@@ -54,6 +48,7 @@ func (r *Reconciler) addAbsent(in *inputs) {
 			}
 		}
 	}
+	return in, true
 }
 
 // anIPAddress stands for a holder that nameHolders looks up.

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
@@ -54,7 +56,7 @@ func (r *Reconciler) cooling(s allocator.Span) []netip.Addr {
 func (o observed) differ(now observed) (reserved []steering.Reservation, cooling []allocator.Span) {
 	for _, side := range []*steering.Compiled{o.policies, now.policies} {
 		for _, p := range side.Policies() {
-			before, after := policy(o.policies, p.Name), policy(now.policies, p.Name)
+			before, after := ptr.Deref(o.policies.Policy(p.Name), steering.Policy{}), ptr.Deref(now.policies.Policy(p.Name), steering.Policy{})
 			if !slices.Equal(before.Reservations, after.Reservations) {
 				reserved = append(reserved, p.Reservations...)
 			}
@@ -73,14 +75,6 @@ func (o observed) differ(now observed) (reserved []steering.Reservation, cooling
 		}
 	}
 	return reserved, cooling
-}
-
-// policy is the policy of this name, the zero one without.
-func policy(in *steering.Compiled, name string) steering.Policy {
-	if p := in.Policy(name); p != nil {
-		return *p
-	}
-	return steering.Policy{}
 }
 
 // cooledBy returns the spans in which a policy has addresses cool down.

@@ -9,16 +9,14 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
@@ -35,8 +33,6 @@ type Reconciler struct {
 	APIVersion string
 }
 
-var _ reconcile.TypedReconciler[netip.Addr] = (*Reconciler)(nil)
-
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	changes := steering.NewChanges(r.Policies, r.changed())
@@ -45,16 +41,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		changes.Touch()
 		return nil
 	})
-	return builder.TypedControllerManagedBy[netip.Addr](mgr).
-		Named("policykeeper").
-		WatchesRawSource(r.Index.Addresses()).
-		WatchesRawSource(changes).
-		WatchesRawSource(ranges).
-		WithOptions(controller.TypedOptions[netip.Addr]{
-			MaxConcurrentReconciles: 8,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](100*time.Millisecond, time.Minute),
-		}).
-		Complete(r)
+	return loop.Setup(mgr, loop.Options{Name: "policykeeper", Workers: 8, Retry: 100 * time.Millisecond, LongestRetry: time.Minute}, r,
+		r.Index.Addresses(), changes, ranges)
 }
 
 // Reconcile gathers the inputs, lets decide decide, and applies the decision. As long as the watch does not show our last

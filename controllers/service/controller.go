@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -24,6 +23,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // Reconciler audits the cluster IPs of one Service at a time. All fields but Tracker are required.
@@ -43,8 +43,6 @@ type Reconciler struct {
 	listed   []addressindex.ServiceCIDR
 	listedAt time.Time
 }
-
-var _ reconcile.Reconciler = (*Reconciler)(nil)
 
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
@@ -111,10 +109,8 @@ func (r *Reconciler) report(key types.NamespacedName, s *corev1.Service, finding
 		return
 	}
 	for _, f := range findings {
-		// Related keeps client-go from taking the events about two addresses of one Service for one.
-		related := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: f.text}}
 		reason, action, note := f.event()
-		r.Events.Eventf(s, related, corev1.EventTypeWarning, reason, action, "%s", note)
+		r.Events.Eventf(s, upstream.Named(f.text), corev1.EventTypeWarning, reason, action, "%s", note)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,8 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
 var finalizers = []string{v1alpha1.FinalizerUpstream, v1alpha1.FinalizerServiceCIDR}
@@ -31,7 +34,7 @@ func has(cidr *networkingv1.ServiceCIDR, present bool) []string {
 	return slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return slices.Contains(cidr.Finalizers, f) != present })
 }
 
-// addFinalizers puts upstream's and our own on the object, if one is missing.
+// addFinalizers puts upstream's and our own on the object, if one is missing, and turns cidr into what is there then.
 func (r *Reconciler) addFinalizers(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
 	missing := has(cidr, false)
 	if len(missing) == 0 || !cidr.DeletionTimestamp.IsZero() {
@@ -65,8 +68,10 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, cidr *networkingv1.Ser
 		return err
 	}
 	target := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: cidr.Name}}
-	err = r.Client.Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, body), client.FieldOwner(v1alpha1.ManagerServiceCIDR))
-	if client.IgnoreNotFound(err) != nil {
+	switch err := r.Client.Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, body), client.FieldOwner(v1alpha1.ManagerServiceCIDR)); {
+	case err == nil:
+		*cidr = *target // with the version that the next write has to name
+	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("changing the finalizers of ServiceCIDR %s: %w", cidr.Name, err)
 	}
 	return nil
@@ -115,35 +120,23 @@ func (r *Reconciler) writeConditions(ctx context.Context, cidr *networkingv1.Ser
 	return changed, applyConditions(ctx, r.Client, apply, cidr, want, r.Clock.Now(), v1alpha1.ManagerServiceCIDR)
 }
 
-// applyConditions writes the conditions of a field manager.
+// applyConditions writes the conditions of a field manager: the words that are there already if they mean the same.
 func applyConditions(
 	ctx context.Context, to client.Client, apply *networkingv1ac.ServiceCIDRApplyConfiguration, cidr *networkingv1.ServiceCIDR,
 	want []metav1.Condition, at time.Time, as client.FieldOwner,
 ) error {
 	status := networkingv1ac.ServiceCIDRStatus()
-	for _, c := range want {
-		status.WithConditions(condition(cidr, c, at))
+	for _, c := range wording.Dated(cidr.Status.Conditions, want, at) {
+		if now := meta.FindStatusCondition(cidr.Status.Conditions, c.Type); now != nil && same(*now, c) {
+			c = *now
+		}
+		status.WithConditions(metav1ac.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).
+			WithMessage(c.Message).WithLastTransitionTime(c.LastTransitionTime))
 	}
 	if err := to.Status().Apply(ctx, apply.WithStatus(status), as, client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying the conditions of ServiceCIDR %s: %w", cidr.Name, err)
 	}
 	return nil
-}
-
-// condition is what goes into the apply: the words that are there already if they mean the same, and the time
-// of the last transition as long as there was none.
-func condition(cidr *networkingv1.ServiceCIDR, want metav1.Condition, at time.Time) *metav1ac.ConditionApplyConfiguration {
-	want.LastTransitionTime = metav1.NewTime(at)
-	if now := meta.FindStatusCondition(cidr.Status.Conditions, want.Type); now != nil {
-		if now.Status == want.Status {
-			want.LastTransitionTime = now.LastTransitionTime
-		}
-		if same(*now, want) {
-			want = *now
-		}
-	}
-	return metav1ac.Condition().WithType(want.Type).WithStatus(want.Status).WithReason(want.Reason).
-		WithMessage(want.Message).WithLastTransitionTime(want.LastTransitionTime)
 }
 
 // same reports whether what is there means the same as what we want. Ready is shared with
@@ -157,26 +150,19 @@ func same(now, want metav1.Condition) bool {
 	return theirs || now.Message == want.Message
 }
 
-// eventReasons are the reasons of the events that announce a condition which became True.
-var eventReasons = map[string]string{
-	v1alpha1.ConditionDeletionBlocked: "ServiceCIDRDeletionBlocked",
-	v1alpha1.ConditionNearlyFull:      "ServiceCIDRNearlyFull",
-	v1alpha1.ConditionDynamicBandFull: "ServiceCIDRDynamicBandFull",
-	v1alpha1.ConditionStaticBandFull:  "ServiceCIDRStaticBandFull",
-	v1alpha1.ConditionNetworkOverlap:  "ServiceCIDRNetworkOverlap",
-}
-
-// announce sends an event for each abnormal condition that was written. client-go folds events of one reason within
+// announce sends an event for each abnormal condition that was written, such as ServiceCIDRNearlyFull. client-go folds events of one reason within
 // minutes into a series with the words of the first; the first blocker is the related object, so that other blockers make
 // another event.
 func (r *Reconciler) announce(cidr *networkingv1.ServiceCIDR, in inputs, written []metav1.Condition) {
 	for _, c := range written {
-		if reason := eventReasons[c.Type]; reason != "" && c.Status == metav1.ConditionTrue {
-			var related runtime.Object
-			if c.Type == v1alpha1.ConditionDeletionBlocked && len(in.blockers) > 0 {
-				related = &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: in.blockers[0].address.String()}}
-			}
-			r.Events.Eventf(cidr, related, corev1.EventTypeWarning, reason, "Audit", "%s", c.Message)
+		kind, ours := strings.CutPrefix(c.Type, v1alpha1.Prefix+"/")
+		if !ours || c.Status != metav1.ConditionTrue {
+			continue
 		}
+		var related runtime.Object
+		if c.Type == v1alpha1.ConditionDeletionBlocked && len(in.blockers) > 0 {
+			related = upstream.Named(in.blockers[0].address.String())
+		}
+		r.Events.Eventf(cidr, related, corev1.EventTypeWarning, "ServiceCIDR"+kind, "Audit", "%s", c.Message)
 	}
 }

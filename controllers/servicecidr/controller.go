@@ -1,23 +1,28 @@
 package servicecidr
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"net/netip"
+	"strings"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
 // debounce holds a range back after a change of its use, so that a burst of allocations is one reconciliation and at most one
@@ -42,35 +47,31 @@ type Reconciler struct {
 	history history
 }
 
-var _ reconcile.TypedReconciler[string] = (*Reconciler)(nil)
-
 // SetupWithManager starts the controller with mgr. One worker: the decision about two ranges that cover each
 // other must not be made for both at once.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	return builder.TypedControllerManagedBy[string](mgr).
-		Named("servicecidr").
-		WatchesRawSource(r.Index.Ranges()).
-		WatchesRawSource(r.Index.RangeUsage(debounce)).
-		WithOptions(controller.TypedOptions[string]{
-			MaxConcurrentReconciles: 1,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute),
-		}).
-		Complete(r)
+	return loop.Setup(mgr, loop.Options{Name: "servicecidr", Workers: 1, Retry: 200 * time.Millisecond, LongestRetry: time.Minute}, r,
+		r.Index.Ranges(), r.Index.RangeUsage(debounce))
 }
 
 // Reconcile reads what has to do with the named ServiceCIDR, decides, and applies the decision.
 func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Result, error) {
 	cidr := &networkingv1.ServiceCIDR{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cidr); err != nil {
-		r.forget(name)
+		r.history.forget(name)
+		metrics.BlockedDeletions.DeleteLabelValues(name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	in, err := r.gather(ctx, cidr)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading what has to do with ServiceCIDR %s: %w", name, err)
 	}
+	if in.orphans > 0 {
+		metrics.BlockedDeletions.WithLabelValues(name).Set(float64(in.orphans))
+	} else {
+		metrics.BlockedDeletions.DeleteLabelValues(name)
+	}
 	d := decide(in)
-	r.count(name, in)
 	switch err := r.apply(ctx, cidr, in, d); {
 	case apierrors.IsConflict(err):
 		// Somebody wrote between our reading and our writing. That is no error: read again.
@@ -78,10 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	if d.again > 0 {
-		return reconcile.Result{RequeueAfter: d.again}, nil
-	}
-	return reconcile.Result{RequeueAfter: step}, nil // the next sample of the forecast
+	return reconcile.Result{RequeueAfter: cmp.Or(d.again, step)}, nil // step is the next sample of the forecast
 }
 
 func (r *Reconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, in inputs, d decision) error {
@@ -99,16 +97,70 @@ func (r *Reconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, 
 	return nil
 }
 
-// count keeps the gauge of blocked deletions.
-func (r *Reconciler) count(name string, in inputs) {
-	if in.orphans > 0 {
-		metrics.BlockedDeletions.WithLabelValues(name).Set(float64(in.orphans))
-		return
+// gather reads what decide needs from the address index.
+func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR) (inputs, error) {
+	in := inputs{now: r.Clock.Now(), limits: r.Limits}
+	var prefixes []netip.Prefix
+	for _, c := range r.Index.ServiceCIDRs() {
+		if c.Name != cidr.Name {
+			continue
+		}
+		for _, rg := range c.Ranges {
+			prefixes = append(prefixes, rg.Prefix())
+			for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
+				use := bandUse{cidr: rg.Prefix(), band: b, usage: r.Index.Usage(rg.Band(b))}
+				use.perHour, use.known = r.history.rate(bandKey{c.Name, rg.Prefix(), b}, in.now, use.usage.Size-use.usage.Free)
+				in.bands = append(in.bands, use)
+			}
+		}
 	}
-	metrics.BlockedDeletions.DeleteLabelValues(name)
+	in.overlaps = r.Index.Overlaps(prefixes, r.Networks)
+	if cidr.DeletionTimestamp.IsZero() {
+		return in, nil
+	}
+	in.deleted = cidr.DeletionTimestamp.Time
+	var err error
+	in.orphans, in.blockers, err = r.orphans(ctx, cidr.Name)
+	return in, err
 }
 
-func (r *Reconciler) forget(name string) {
-	r.history.forget(name)
-	metrics.BlockedDeletions.DeleteLabelValues(name)
+// orphans counts the used addresses that would be left without a range, and names the first ones. Cooling ones are not waited for.
+func (r *Reconciler) orphans(ctx context.Context, name string) (count uint64, first []blocker, err error) {
+	for _, span := range r.Index.Orphans(name) {
+		usage := r.Index.Usage(span)
+		count += usage.Size - usage.Free - usage.Cooling
+		if len(first) == namesShown {
+			continue
+		}
+		for _, a := range r.Index.Used(span, namesShown+int(min(usage.Cooling, math.MaxInt32))) {
+			if len(first) == namesShown || r.Index.State(a) == allocator.Cooling {
+				continue
+			}
+			owner, err := r.owner(ctx, a)
+			if err != nil {
+				return 0, nil, err
+			}
+			first = append(first, blocker{address: a, owner: owner})
+		}
+	}
+	return count, first, nil
+}
+
+// owner says whose an address is: the Services that hold it, or what its IPAddress is kept for, or names.
+func (r *Reconciler) owner(ctx context.Context, a netip.Addr) (string, error) {
+	if claims := r.Index.Claims(a); len(claims) > 0 {
+		names := make([]string, 0, len(claims))
+		for _, c := range claims {
+			names = append(names, "Service "+c.String())
+		}
+		return strings.Join(names, ", "), nil
+	}
+	if k, ok := r.Index.Owned(a); ok && k.Purpose == v1alpha1.PurposeAdditional {
+		return "additional address of Service " + k.Service.String(), nil
+	}
+	ip := &networkingv1.IPAddress{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: a.String()}, ip); err != nil {
+		return "IPAddress without a Service", client.IgnoreNotFound(err)
+	}
+	return upstream.Describe(ip), nil
 }

@@ -65,8 +65,7 @@ func decide(in inputs) decision {
 		d.again = gracePeriod - in.now.Sub(in.deleted)
 		d.conditions = append(d.conditions, terminating("waiting until every API server has stopped to allocate from it"), deletionBlocked(in))
 	default:
-		d.keep = false
-		d.conditions = nil
+		return decision{}
 	}
 	return d
 }

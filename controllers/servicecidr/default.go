@@ -17,19 +17,15 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
 )
-
-// reasonInconsistent is upstream's event for a default ServiceCIDR that is not the API server's range.
-const reasonInconsistent = "KubernetesDefaultServiceCIDRInconsistent"
 
 // defaultResync is how often the default range is compared without an event, as the API server does.
 const defaultResync = 10 * time.Second
@@ -54,8 +50,6 @@ type DefaultReconciler struct {
 	mismatchSince time.Time
 }
 
-var _ reconcile.TypedReconciler[string] = (*DefaultReconciler)(nil)
-
 // SetupWithManager starts the controller with mgr.
 func (r *DefaultReconciler) SetupWithManager(mgr manager.Manager) error {
 	// The object may be missing, so there is no event to begin with.
@@ -69,14 +63,8 @@ func (r *DefaultReconciler) SetupWithManager(mgr manager.Manager) error {
 		}
 		return []string{name}
 	})
-	return builder.TypedControllerManagedBy[string](mgr).
-		Named("defaultservicecidr").
-		WatchesRawSource(changes).
-		WatchesRawSource(start).
-		WithOptions(controller.TypedOptions[string]{
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, defaultResync),
-		}).
-		Complete(r)
+	return loop.Setup(mgr, loop.Options{Name: "defaultservicecidr", Workers: 1, Retry: 200 * time.Millisecond, LongestRetry: defaultResync}, r,
+		changes, start)
 }
 
 // Reconcile compares the object with the range.
@@ -102,7 +90,13 @@ func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.Servic
 	case defaultAbsent:
 		return nil
 	case defaultCreate:
-		return r.create(ctx)
+		cidr = &networkingv1.ServiceCIDR{
+			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DefaultServiceCIDR}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: r.texts()},
+		}
+		if err := r.Client.Create(ctx, cidr, client.FieldOwner(v1alpha1.ManagerDefaultRange)); err != nil {
+			return fmt.Errorf("creating the default ServiceCIDR: %w", err)
+		}
+		return nil
 	case defaultExtend:
 		return r.extendOrReplace(ctx, cidr)
 	case defaultFine:
@@ -110,11 +104,14 @@ func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.Servic
 		return r.report(ctx, cidr, say(v1alpha1.ConditionDefaultRangeMismatch, metav1.ConditionFalse,
 			"Consistent", "The default ServiceCIDR is the API server's range."))
 	default:
-		if !r.lasting() {
-			return nil
+		// The API server, which extends its range to dual stack itself, gets the time to.
+		if now := r.Clock.Now(); r.mismatchSince.IsZero() {
+			r.mismatchSince = now
+		} else if now.Sub(r.mismatchSince) >= defaultResync {
+			return r.report(ctx, cidr, r.mismatch(cidr, "Inconsistent", ". Start the API server with the former, "+
+				"or move the Services and delete this ServiceCIDR, which the API server then creates anew."))
 		}
-		return r.report(ctx, cidr, r.mismatch(cidr, "Inconsistent", ". Start the API server with the former, "+
-			"or move the Services and delete this ServiceCIDR, which the API server then creates anew."))
+		return nil
 	}
 }
 
@@ -125,12 +122,16 @@ func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.Servic
 //
 // Only config/components/service-cluster-ip-range grants the deletion; without it the condition asks the admin for it.
 func (r *DefaultReconciler) extendOrReplace(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
-	err := r.extend(ctx, cidr)
-	if !apierrors.IsInvalid(err) {
-		return err
+	extended := cidr.DeepCopy()
+	extended.Spec.CIDRs = r.texts()
+	unchanged := client.MergeFromWithOptions(cidr, client.MergeFromWithOptimisticLock{})
+	switch err := r.Client.Patch(ctx, extended, unchanged, client.FieldOwner(v1alpha1.ManagerDefaultRange)); {
+	case err == nil:
+		return nil
+	case !apierrors.IsInvalid(err):
+		return fmt.Errorf("extending the default ServiceCIDR to %v: %w", r.texts(), err)
 	}
-	err = r.Client.Delete(ctx, cidr, client.Preconditions{UID: &cidr.UID})
-	switch {
+	switch err := r.Client.Delete(ctx, cidr, client.Preconditions{UID: &cidr.UID}); {
 	case apierrors.IsForbidden(err):
 		return r.report(ctx, cidr, r.mismatch(cidr, "Immutable", ", and this API server cannot add a family to a "+
 			"ServiceCIDR. Delete the ServiceCIDR before you upgrade: nothing allocates from it, and the operator creates it anew with both."))
@@ -138,15 +139,6 @@ func (r *DefaultReconciler) extendOrReplace(ctx context.Context, cidr *networkin
 		return fmt.Errorf("replacing the default ServiceCIDR: %w", err)
 	}
 	return nil
-}
-
-// lasting reports whether a disagreement may be written: the API server, which extends its range to dual stack itself, has had the time to.
-func (r *DefaultReconciler) lasting() bool {
-	now := r.Clock.Now()
-	if r.mismatchSince.IsZero() {
-		r.mismatchSince = now
-	}
-	return now.Sub(r.mismatchSince) >= defaultResync
 }
 
 // defaultInputs is everything that decideDefault reads.
@@ -192,27 +184,6 @@ func (r *DefaultReconciler) texts() []string {
 	return out
 }
 
-func (r *DefaultReconciler) create(ctx context.Context) error {
-	cidr := &networkingv1.ServiceCIDR{
-		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DefaultServiceCIDR},
-		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: r.texts()},
-	}
-	if err := r.Client.Create(ctx, cidr, client.FieldOwner(v1alpha1.ManagerDefaultRange)); err != nil {
-		return fmt.Errorf("creating the default ServiceCIDR: %w", err)
-	}
-	return nil
-}
-
-func (r *DefaultReconciler) extend(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
-	extended := cidr.DeepCopy()
-	extended.Spec.CIDRs = r.texts()
-	unchanged := client.MergeFromWithOptions(cidr, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, extended, unchanged, client.FieldOwner(v1alpha1.ManagerDefaultRange)); err != nil {
-		return fmt.Errorf("extending the default ServiceCIDR to %v: %w", r.texts(), err)
-	}
-	return nil
-}
-
 // report writes the condition if it says something new. A cluster that was never wrong never gets it.
 func (r *DefaultReconciler) report(ctx context.Context, cidr *networkingv1.ServiceCIDR, want metav1.Condition) error {
 	mismatch := want.Status == metav1.ConditionTrue
@@ -223,7 +194,8 @@ func (r *DefaultReconciler) report(ctx context.Context, cidr *networkingv1.Servi
 	apply := networkingv1ac.ServiceCIDR(cidr.Name).WithAPIVersion(r.APIVersion).WithUID(cidr.UID)
 	err := applyConditions(ctx, r.Client, apply, cidr, []metav1.Condition{want}, r.Clock.Now(), v1alpha1.ManagerDefaultRange)
 	if err == nil && mismatch {
-		r.Events.Eventf(cidr, nil, corev1.EventTypeWarning, reasonInconsistent, "Audit", "%s", want.Message)
+		// Upstream's reason.
+		r.Events.Eventf(cidr, nil, corev1.EventTypeWarning, "KubernetesDefaultServiceCIDRInconsistent", "Audit", "%s", want.Message)
 	}
 	return err
 }

@@ -8,6 +8,6 @@
 // condition Ready; a Ready of theirs that says the same as ours in other words is left as it is, so that the
 // two never answer each other.
 //
-// Start with decide.go; gather.go reads and apply.go writes, conditions.go has the words, forecast.go remembers how ranges fill up.
+// Start with decide.go; controller.go reads and apply.go writes, conditions.go has the words, forecast.go remembers how ranges fill up.
 // default.go looks after the default ServiceCIDR and is a controller of its own.
 package servicecidr

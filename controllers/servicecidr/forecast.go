@@ -76,9 +76,6 @@ type bandUse struct {
 	known   bool
 }
 
-// used is what is not free.
-func (b bandUse) used() uint64 { return b.usage.Size - b.usage.Free }
-
 // full reports whether a band that has addresses has none left.
 func (b bandUse) full() bool { return b.usage.Size > 0 && b.usage.Free == 0 }
 

@@ -36,8 +36,6 @@ type Addresses struct {
 	Drift []func() map[drift.Type]int
 }
 
-var _ prometheus.Collector = (*Addresses)(nil)
-
 // Describe implements prometheus.Collector.
 func (c *Addresses) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{addressesDesc, allocatedDesc, availableDesc, allocationsDesc, migrationDesc, driftDesc} {

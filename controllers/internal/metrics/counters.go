@@ -13,12 +13,13 @@ const prefix = "clusterip_operator_"
 // auto makes metrics that are served.
 var auto = promauto.With(ctrlmetrics.Registry)
 
+func counter(name, help, label string) *prometheus.CounterVec {
+	return auto.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, []string{label})
+}
+
 var (
 	// AllocationErrors counts the operator's own IPAddress writes that failed, by operation.
-	AllocationErrors = auto.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "allocation_errors_total",
-		Help: "IPAddress writes of the operator that failed.",
-	}, []string{"operation"})
+	AllocationErrors = counter("allocation_errors_total", "IPAddress writes of the operator that failed.", "operation")
 	// AllocationDuration times the operator's own IPAddress writes, by operation.
 	AllocationDuration = auto.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    prefix + "allocation_duration_seconds",
@@ -26,20 +27,13 @@ var (
 		Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 	}, []string{"operation"})
 	// DriftDetected counts confirmed drift by type.
-	DriftDetected = auto.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "drift_detected_total",
-		Help: "Drift between Services, IPAddresses and ServiceCIDRs that was confirmed.",
-	}, []string{"type"})
+	DriftDetected = counter("drift_detected_total", "Drift between Services, IPAddresses and ServiceCIDRs that was confirmed.", "type")
 	// DriftRepaired counts repaired drift by type.
-	DriftRepaired = auto.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "drift_repaired_total",
-		Help: "Drift between Services, IPAddresses and ServiceCIDRs that was repaired.",
-	}, []string{"type"})
+	DriftRepaired = counter("drift_repaired_total", "Drift between Services, IPAddresses and ServiceCIDRs that was repaired.", "type")
 	// AdmissionDecisions counts the answers of the webhook of Services, by result.
-	AdmissionDecisions = auto.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "admission_decisions_total",
-		Help: "Answers to Services on their way into the cluster: filled (an address was drawn), refused, left (nothing to do), handed-on (the leader answered), failed (passed unsteered).",
-	}, []string{"result"})
+	AdmissionDecisions = counter("admission_decisions_total",
+		"Answers to Services on their way into the cluster: filled (an address was drawn), refused, left (nothing to do), "+
+			"handed-on (the leader answered), failed (passed unsteered).", "result")
 	// AdmissionDuration times these answers.
 	AdmissionDuration = auto.NewHistogram(prometheus.HistogramOpts{
 		Name:    prefix + "admission_duration_seconds",

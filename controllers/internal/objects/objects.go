@@ -1,4 +1,4 @@
-// Package objects reads single objects for controllers. Everything here is safe for concurrent use.
+// Package objects reads and writes single objects for controllers. Everything here is safe for concurrent use.
 package objects
 
 import (
@@ -6,8 +6,12 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
 // Get reads an object into the one that is given and returns it, nil when there is none of this name.
@@ -28,4 +32,18 @@ func IgnoreGone(err error) error {
 		return nil
 	}
 	return err
+}
+
+// ApplyStatus applies what a field manager has to say in the status of a policy, a pointer to a struct. The UID keeps it from a policy of the same name
+// that was created since.
+func ApplyStatus(ctx context.Context, c client.Client, o *v1alpha1.ServiceCIDRPolicy, status any, as client.FieldOwner) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
+	if err != nil {
+		return fmt.Errorf("converting a status: %w", err)
+	}
+	body := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "ServiceCIDRPolicy",
+		"metadata": map[string]any{"name": o.Name, "uid": string(o.UID)}, "status": content,
+	}}
+	return c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(body), as, client.ForceOwnership)
 }

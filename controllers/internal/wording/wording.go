@@ -1,7 +1,14 @@
-// Package wording fits what the operator tells users into the room that the API server gives. Everything here is a pure function.
+// Package wording fits what the operator tells users into the room that the API server gives, and dates it. Everything here is a pure function.
 package wording
 
-import "strings"
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // NoteLimit is how many bytes events.k8s.io takes for the note of an event; a longer one is refused.
 const NoteLimit = 1024
@@ -14,4 +21,16 @@ func Cut(words string, limit int) string {
 		return words
 	}
 	return strings.ToValidUTF8(words[:limit-len(dots)], "") + dots
+}
+
+// Dated returns conditions with the time of the last transition: that of before as long as there was none.
+func Dated(before, want []metav1.Condition, now time.Time) []metav1.Condition {
+	out := slices.Clone(want)
+	for i, c := range out {
+		out[i].LastTransitionTime = metav1.NewTime(now)
+		if was := meta.FindStatusCondition(before, c.Type); was != nil && was.Status == c.Status {
+			out[i].LastTransitionTime = was.LastTransitionTime
+		}
+	}
+	return out
 }

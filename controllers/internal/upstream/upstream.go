@@ -3,6 +3,7 @@ package upstream
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,12 @@ func NewIPAddress(a netip.Addr, service types.NamespacedName) *networkingv1.IPAd
 			Resource: "services", Namespace: service.Namespace, Name: service.Name,
 		}},
 	}
+}
+
+// Named returns an IPAddress by its name alone. As the related object of an event it keeps client-go from taking the events about two addresses of
+// one Service for one, and dropping what the second says.
+func Named(address string) *networkingv1.IPAddress {
+	return &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: address}}
 }
 
 // Labels are those of an IPAddress of the API server's allocator.
@@ -62,4 +69,32 @@ func Describe(o *networkingv1.IPAddress) string {
 		parent = ref.Resource + " " + strings.TrimPrefix(ref.Namespace+"/"+ref.Name, "/")
 	}
 	return fmt.Sprintf("IPAddress of %s, managed by %q", parent, o.Labels[networkingv1.LabelManagedBy])
+}
+
+// How an API server signs what it writes itself: objects, and the status of the default ServiceCIDR.
+const (
+	fieldManager       = "kube-apiserver"
+	statusFieldManager = "kubernetes-service-cidr-controller"
+)
+
+// WrittenByAPIServer reports whether an API server wrote the object for itself, as one that allocates from IPAddresses does with
+// the default ServiceCIDR and with each IPAddress. An API server that allocates from the bitmap writes neither.
+func WrittenByAPIServer(o metav1.Object) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), signed)
+}
+
+// Disown gives what an API server wrote to another field manager, when API servers that do not know of it take over.
+func Disown(o metav1.Object, to string) {
+	fields := o.GetManagedFields()
+	for i := range fields {
+		if signed(fields[i]) {
+			fields[i].Manager = to
+		}
+	}
+	o.SetManagedFields(fields)
+}
+
+func signed(f metav1.ManagedFieldsEntry) bool {
+	return f.Manager == fieldManager && f.Operation == metav1.ManagedFieldsOperationUpdate && f.Subresource == "" ||
+		f.Manager == statusFieldManager && f.Subresource == "status"
 }

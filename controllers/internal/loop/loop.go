@@ -1,0 +1,34 @@
+// Package loop sets up control loops that differ in nothing but their sources, their pace and what they do.
+package loop
+
+import (
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// Options of a control loop.
+type Options struct {
+	Name string
+	// Workers is how many keys are reconciled at the same time.
+	Workers int
+	// A key that failed waits Retry before it is tried again, then twice as long each time, up to LongestRetry.
+	Retry, LongestRetry time.Duration
+}
+
+// Setup has r reconcile the keys of the sources, from the start of mgr.
+func Setup[K comparable](mgr manager.Manager, o Options, r reconcile.TypedReconciler[K], sources ...source.TypedSource[K]) error {
+	b := builder.TypedControllerManagedBy[K](mgr).Named(o.Name).WithOptions(controller.TypedOptions[K]{
+		MaxConcurrentReconciles: o.Workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[K](o.Retry, o.LongestRetry),
+	})
+	for _, s := range sources {
+		b = b.WatchesRawSource(s)
+	}
+	return b.Complete(r)
+}
