@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -21,7 +20,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/reservation"
 )
 
-// sweepInterval is how often what is in flight, and what cools down, is looked at: a cool-down ends that much late at most.
+// sweepInterval is how often what is in flight, and what cools down, is looked at: a cool-down ends that much late. Where hundreds of thousands of addresses
+// cool, the pauses are longer, so that no more than a twentieth of a processor goes to it.
 const sweepInterval = 500 * time.Millisecond
 
 // steer sets up what runs on every replica for the sake of ServiceCIDRPolicies, and returns the loops that the leader runs.
@@ -30,8 +30,15 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressi
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
 	sweep := everywhere(func(ctx context.Context) error {
-		wait.UntilWithContext(ctx, func(context.Context) { index.Sweep() }, sweepInterval)
-		return nil
+		for {
+			began := time.Now()
+			index.Sweep()
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(max(sweepInterval, 20*time.Since(began))):
+			}
+		}
 	})
 	policies := steering.NewCache()
 	policies.Subscribe(func(_, after *steering.Compiled) { index.SetRules(after) }) // the first to hear of it
