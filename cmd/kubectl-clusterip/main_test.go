@@ -64,7 +64,7 @@ func TestUsage(t *testing.T) {
 		"run offline":                      {"migrate run --offline " + etcd, "leave out --offline"},
 		"run backwards":                    {"migrate run --qps=-1", "--qps must not be negative"},
 		"run by nobody":                    {"migrate run --workers=0", "--workers must be 1 or more"},
-		"run without patience":             {"migrate run --leak-grace=10ms", "--leak-grace must be a second or more"},
+		"run without a leak grace":         {"migrate run --leak-grace=10ms", "--leak-grace must be a second or more"},
 		"verify by nobody":                 {"migrate verify --watch --workers=0", "--workers must be 1 or more"},
 		"watch offline":                    {"migrate verify --watch --offline " + etcd, "leave out --offline"},
 		"watch etcd without etcd":          {"migrate verify --watch --etcd", "give --etcd-servers"},

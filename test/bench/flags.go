@@ -89,7 +89,7 @@ func (c *command) proxyFlags(flags *flag.FlagSet) {
 		c.proxy.Proxies = strings.Split(text, ",")
 		return nil
 	})
-	flags.DurationVar(&c.proxy.Timeout, "patience", c.proxy.Timeout, "proxy: how long a start may take")
+	flags.DurationVar(&c.proxy.Timeout, "timeout", c.proxy.Timeout, "proxy: how long a start may take")
 }
 
 // steeringFlags are those of the part steering.

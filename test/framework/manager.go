@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// metricsPatience is how long a manager may be ready and not serve metrics.
-const metricsPatience = 5 * time.Second
+// metricsTimeout is how long a manager may be ready and not serve metrics.
+const metricsTimeout = 5 * time.Second
 
 // ManagerOptions say how to run our manager. The zero options run it as administrator of the control plane, without
 // leader election and with open metrics.
@@ -138,7 +138,7 @@ func (m *Manager) MetricsAs(ctx context.Context, token string) (Metrics, error) 
 // scrape is patient with a manager that does not listen yet: it opens its metrics at about the time at which it is ready,
 // not before.
 func (m *Manager) scrape(ctx context.Context, client *http.Client, token string) (text string, err error) {
-	for deadline := time.Now().Add(metricsPatience); ; time.Sleep(pollInterval) {
+	for deadline := time.Now().Add(metricsTimeout); ; time.Sleep(pollInterval) {
 		text, err = ask(ctx, client, m.MetricsURL(), token)
 		if !errors.Is(err, syscall.ECONNREFUSED) || !m.Running() || time.Now().After(deadline) {
 			return text, err

@@ -11,7 +11,7 @@ var start = time.Unix(1000, 0)
 func TestSuspectLastsBeforeItIsBelieved(t *testing.T) {
 	var tracker Tracker[string]
 	if left := tracker.Suspect("a", Missing, start, time.Second); left != time.Second {
-		t.Errorf("the first sight may be believed in %v, want 1s", left)
+		t.Errorf("the first look may be believed in %v, want 1s", left)
 	}
 	if left := tracker.Suspect("a", Missing, start.Add(400*time.Millisecond), time.Second); left != 600*time.Millisecond {
 		t.Errorf("after 400ms it is %v, want 600ms", left)

@@ -116,7 +116,7 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		services = c.CreateServices(ctx, 100, func(i int) *corev1.Service {
 			return framework.NewService(cluster.Namespace, fmt.Sprintf("early-%d", i))
 		})
-		whole(ctx, cluster.Patience)
+		whole(ctx, cluster.Timeout)
 		Expect(c.IPAddresses(ctx)).To(HaveLen(1 + 100))
 	})
 
@@ -132,19 +132,19 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		Eventually(func() bool {
 			now := c.ServiceCIDR(ctx, "kubernetes")
 			return now == nil || now.DeletionTimestamp != nil
-		}).WithTimeout(cluster.Patience).WithPolling(20 * time.Millisecond).Should(BeTrue())
+		}).WithTimeout(cluster.Timeout).WithPolling(20 * time.Millisecond).Should(BeTrue())
 		Expect(c.Operator.Kill()).To(Succeed())
 		Expect(c.Operator.Start(ctx)).To(Succeed())
 
 		dual := c.CreateService(ctx, "dual", framework.RequireDualStack())
 		Expect(dual.Spec.ClusterIPs).To(HaveLen(2))
-		whole(ctx, cluster.Patience)
+		whole(ctx, cluster.Timeout)
 		Eventually(func() []string {
 			if now := c.ServiceCIDR(ctx, "kubernetes"); now != nil && now.UID != old {
 				return now.Spec.CIDRs
 			}
 			return nil
-		}).WithTimeout(cluster.Patience).Should(Equal([]string{"10.96.0.0/16", "fd00:10:96::/112"}))
+		}).WithTimeout(cluster.Timeout).Should(Equal([]string{"10.96.0.0/16", "fd00:10:96::/112"}))
 		c.WaitLookedAfter(ctx, "kubernetes")
 		for _, ip := range early {
 			Expect(c.IPAddress(ctx, ip.Name).UID).To(Equal(ip.UID), ip.Name)
@@ -195,7 +195,7 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		}
 		for i := range 10 { // each of these addresses goes from one Service to the next, faster than anybody looks
 			before := c.HoldAddress(ctx, fmt.Sprintf("giver-%d", i), fmt.Sprintf("10.96.0.%d", 50+i))
-			Eventually(c.Owner).WithArguments(ctx, before.Spec.ClusterIP).WithTimeout(cluster.Patience).WithPolling(10 * time.Millisecond).ShouldNot(BeEmpty())
+			Eventually(c.Owner).WithArguments(ctx, before.Spec.ClusterIP).WithTimeout(cluster.Timeout).WithPolling(10 * time.Millisecond).ShouldNot(BeEmpty())
 			c.DeleteServices(ctx, before)
 			c.HoldAddress(ctx, fmt.Sprintf("taker-%d", i), before.Spec.ClusterIP)
 		}
@@ -204,7 +204,7 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 	})
 
 	It("tells that it is ready to be upgraded", func(ctx SpecContext) {
-		Eventually(c.Condition).WithArguments(ctx, "kubernetes", cluster.Migrated).WithTimeout(cluster.Patience).
+		Eventually(c.Condition).WithArguments(ctx, "kubernetes", cluster.Migrated).WithTimeout(cluster.Timeout).
 			Should(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "ReadyToFlip")))
 		Expect(c.Metric(ctx, "migration_addresses", "state", "missing")).To(BeZero())
 		Expect(c.Metric(ctx, "migration_addresses", "state", "ready")).To(BeEquivalentTo(len(c.IPAddresses(ctx))))
@@ -216,7 +216,7 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 			for _, ip := range c.IPAddresses(ctx) {
 				g.Expect(ip.Labels).To(HaveKey(cluster.BandLabel), ip.Name)
 			}
-		}).WithTimeout(cluster.Patience).Should(Succeed())
+		}).WithTimeout(cluster.Timeout).Should(Succeed())
 		addressesBefore, clusterIPsBefore, eventsBefore = c.IPAddresses(ctx), clusterIPs(ctx), c.Events(ctx)
 		Expect(len(addressesBefore)).To(BeNumerically(">", 900))
 
@@ -259,7 +259,7 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 	It("goes on under Kubernetes 1.36 with a new manager", func(ctx SpecContext) {
 		Expect(c.Operator.Start(ctx)).To(Succeed())
 		c.WaitLookedAfter(ctx, "kubernetes")
-		Eventually(c.Condition).WithArguments(ctx, "kubernetes", cluster.Migrated).WithTimeout(cluster.Patience).Should(HaveField("Reason", "Flipped"))
+		Eventually(c.Condition).WithArguments(ctx, "kubernetes", cluster.Migrated).WithTimeout(cluster.Timeout).Should(HaveField("Reason", "Flipped"))
 		Expect(c.Metric(ctx, "migration_addresses")).To(Equal(cluster.NoSeries))
 		Consistently(repairsSince).WithArguments(ctx).WithTimeout(10 * time.Second).WithPolling(time.Second).Should(BeEmpty())
 		var still []networkingv1.IPAddress
@@ -277,7 +277,7 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 			return framework.NewService(cluster.Namespace, fmt.Sprintf("late-%d", i), framework.PreferDualStack())
 		})
 		c.DeleteServices(ctx, services[50:100]...)
-		whole(ctx, cluster.Patience)
+		whole(ctx, cluster.Timeout)
 		c.DeleteIPAddress(ctx, services[100+5].Spec.ClusterIP)
 		whole(ctx, 10*time.Second)
 	})

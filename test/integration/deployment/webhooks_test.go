@@ -125,7 +125,7 @@ var _ = Describe("The match conditions", Ordered, func() {
 	})
 
 	It("ask about an update only if it is about addresses", func(ctx SpecContext) {
-		const wish = "annotations: {clusterip-operator.io/additional-ips-from: other}"
+		const annotated = "annotations: {clusterip-operator.io/additional-ips-from: other}"
 		for _, step := range []struct {
 			what, text string
 			want       int
@@ -138,8 +138,8 @@ var _ = Describe("The match conditions", Ordered, func() {
 			{"the same again", "metadata: {name: u}\n" + ports + ", ipFamilyPolicy: RequireDualStack}", 0},
 			{"one family less", "metadata: {name: u}\n" + ports + ", ipFamilyPolicy: SingleStack}", 1},
 			{"another type with addresses", "metadata: {name: u}\n" + ports + ", ipFamilyPolicy: SingleStack, type: NodePort}", 1},
-			{"our annotation", "metadata: {name: u, " + wish + "}\n" + ports + ", ipFamilyPolicy: SingleStack}", 1},
-			{"the same again", "metadata: {name: u, " + wish + "}\n" + ports + ", ipFamilyPolicy: SingleStack}", 0},
+			{"our annotation", "metadata: {name: u, " + annotated + "}\n" + ports + ", ipFamilyPolicy: SingleStack}", 1},
+			{"the same again", "metadata: {name: u, " + annotated + "}\n" + ports + ", ipFamilyPolicy: SingleStack}", 0},
 			{"without it", "metadata: {name: u}\n" + ports + ", ipFamilyPolicy: SingleStack}", 1},
 			{"no address any more", "metadata: {name: u}\nspec: {type: ExternalName, externalName: a.example}", 0},
 			{"an address again", "metadata: {name: u}\n" + ports + ", type: ClusterIP}", 1},

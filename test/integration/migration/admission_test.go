@@ -38,11 +38,11 @@ func (w *environment) slowAdmission(ctx context.Context) *hold {
 	h := &hold{gate: make(chan struct{})}
 	server := httptest.NewTLSServer(http.HandlerFunc(h.answer))
 	hooks := w.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	patience, none, url := int32(30), admissionregistrationv1.SideEffectClassNone, server.URL
+	timeout, none, url := int32(30), admissionregistrationv1.SideEffectClassNone, server.URL
 	_, err := hooks.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "slow"},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "slow.example.com", TimeoutSeconds: &patience, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			Name: "slow.example.com", TimeoutSeconds: &timeout, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{
 				URL:      &url,
 				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
@@ -73,7 +73,7 @@ func (w *environment) admissionHolds(ctx context.Context, h *hold) {
 		defer cancel()
 		_, _ = w.Client().CoreV1().Services(show.Namespace).Create(ctx, show, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return h.waiting()
-	}).WithTimeout(cluster.Patience).Should(BeTrue())
+	}).WithTimeout(cluster.Timeout).Should(BeTrue())
 	h.waits.Store(false)
 }
 

@@ -262,7 +262,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 			_, err := w.TryService(ctx, "slow", framework.WithClusterIPs(address))
 			created <- err
 		}()
-		Eventually(hold.waiting).WithTimeout(cluster.Patience).Should(BeTrue())
+		Eventually(hold.waiting).WithTimeout(cluster.Timeout).Should(BeTrue())
 		Expect(w.etcd.legacy(ctx, primaryKey).has(address)).To(BeTrue(), "the fixture: the bit comes first")
 		leak := w.freeAddress(ctx, "10.96.1.")
 		w.etcd.flip(ctx, leak)
@@ -288,10 +288,10 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 		var made atomic.Int64
 		stop := make(chan struct{})
 		crowd := w.crowd(ctx, &made, stop)
-		Eventually(made.Load).WithTimeout(cluster.Patience).Should(BeNumerically(">", 20))
+		Eventually(made.Load).WithTimeout(cluster.Timeout).Should(BeNumerically(">", 20))
 		answer := w.plugin(ctx, watched(w.options(append(w.EtcdArgs(), "run", "--repair-bitmap", "--leak-grace=3s")...)))
 		Expect(answer.ExitCode).To(BeElementOf(clean, found), answer.String())
-		Eventually(made.Load).WithTimeout(cluster.Patience).Should(BeNumerically(">", 60))
+		Eventually(made.Load).WithTimeout(cluster.Timeout).Should(BeNumerically(">", 60))
 		close(stop)
 		Expect(crowd.Wait()).To(Succeed())
 

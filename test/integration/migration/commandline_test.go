@@ -218,6 +218,6 @@ func (w *environment) granted(ctx context.Context, user string, rules []rbacv1.P
 				return false, err
 			}
 			return answer.Status.Allowed, nil
-		}).WithTimeout(cluster.Patience).Should(BeTrue())
+		}).WithTimeout(cluster.Timeout).Should(BeTrue())
 	}
 }

@@ -163,7 +163,7 @@ func (w *environment) rewrite(ctx context.Context, name string, change func(*cor
 			return nil, err
 		}
 		return now.Spec.ClusterIPs, nil
-	}).WithTimeout(cluster.Patience).WithPolling(20 * time.Millisecond).Should(Equal(service.Spec.ClusterIPs))
+	}).WithTimeout(cluster.Timeout).WithPolling(20 * time.Millisecond).Should(Equal(service.Spec.ClusterIPs))
 }
 
 // untouched wants that nobody writes to the storage while do runs, but the API server its own business. Without one the

@@ -176,7 +176,7 @@ var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ord
 		w.CreateServices(ctx, 150, func(i int) *corev1.Service {
 			return framework.NewService(cluster.Namespace, fmt.Sprintf("late-%d", i), framework.RequireDualStack())
 		})
-		Eventually(w.Breaches).WithArguments(ctx).WithTimeout(cluster.Patience).Should(BeEmpty())
+		Eventually(w.Breaches).WithArguments(ctx).WithTimeout(cluster.Timeout).Should(BeEmpty())
 		archives = GinkgoT().TempDir()
 		before = w.etcd.everything(ctx)
 		Expect(w.etcd.legacy(ctx, primaryKey).addresses()).NotTo(Equal(w.used(ctx, primaryKey)), "the fixture: the bitmap is old")

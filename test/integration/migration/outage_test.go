@@ -41,14 +41,14 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 		GinkgoHelper()
 		gone := w.etcd.happens(ctx, addressesKey, func() { Expect(server.Kill()).To(Succeed()) })
 		plugin := w.begin(ctx, watched(options))
-		Eventually(gone).WithTimeout(cluster.Patience).Should(BeClosed(), func() string { return plugin.LogTail(20) })
+		Eventually(gone).WithTimeout(cluster.Timeout).Should(BeClosed(), func() string { return plugin.LogTail(20) })
 		Consistently(plugin.Done()).WithTimeout(absence).ShouldNot(BeClosed(), func() string { return plugin.LogTail(20) })
 		Expect(server.Start(ctx)).To(Succeed())
 		ends(ctx, plugin, clean)
 	}
 	whole := func(ctx context.Context) {
 		GinkgoHelper()
-		Eventually(w.Breaches).WithArguments(ctx).WithTimeout(cluster.Patience).Should(BeEmpty())
+		Eventually(w.Breaches).WithArguments(ctx).WithTimeout(cluster.Timeout).Should(BeEmpty())
 		Expect(w.etcd.count(ctx, addressesKey)).To(Equal(all))
 		w.writtenOnce(ctx, addressesKey)
 	}
@@ -66,7 +66,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 
 	It("run ends when it is asked to, and can be run again", func(ctx SpecContext) {
 		plugin := w.begin(ctx, watched(w.options(append(w.EtcdArgs(), "run", "--qps=50")...)))
-		Eventually(func() int { return w.etcd.count(ctx, addressesKey) }).WithTimeout(cluster.Patience).Should(BeNumerically(">", 20))
+		Eventually(func() int { return w.etcd.count(ctx, addressesKey) }).WithTimeout(cluster.Timeout).Should(BeNumerically(">", 20))
 		asked := time.Now()
 		Expect(plugin.Stop()).To(Succeed())
 		Expect(time.Since(asked)).To(BeNumerically("<", 10*time.Second))
@@ -114,7 +114,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 			options := w.options("seed", "--etcd", "--offline", "--etcd-servers="+slow.url())
 			options.Kubeconfig = framework.NoKubeconfig
 			with(clean, w.plugin(ctx, options))
-			Eventually(lost).WithTimeout(cluster.Patience).Should(BeClosed(), "the connection was never cut")
+			Eventually(lost).WithTimeout(cluster.Timeout).Should(BeClosed(), "the connection was never cut")
 			seeded(ctx)
 		}
 	})
@@ -162,7 +162,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 		slow := stretch(w.Etcd.URL(), 60*time.Millisecond)
 		lost := w.etcd.happens(ctx, primaryKey, slow.cut)
 		with(clean, w.plugin(ctx, rollback(slow.url(), filepath.Join(GinkgoT().TempDir(), "archive"))))
-		Eventually(lost).WithTimeout(cluster.Patience).Should(BeClosed(), "the connection was never cut")
+		Eventually(lost).WithTimeout(cluster.Timeout).Should(BeClosed(), "the connection was never cut")
 		rolledBack(ctx, want)
 	})
 

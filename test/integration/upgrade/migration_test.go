@@ -58,7 +58,7 @@ var _ = Describe("A cluster that leaves the bitmap", Ordered, Label("soak"), fun
 			g.Expect(now.addresses).To(HaveLen(addresses))
 			g.Expect(len(now.repairsSince(before))).To(BeNumerically(">=", 3000))
 			g.Expect(len(without.complaintsSince(before.log))).To(BeNumerically(">=", addresses))
-		}).WithTimeout(cluster.Patience).WithPolling(time.Second).Should(Succeed())
+		}).WithTimeout(cluster.Timeout).WithPolling(time.Second).Should(Succeed())
 		byUpstream = without.snapshot(ctx).addresses
 	})
 
@@ -156,7 +156,7 @@ func (p snapshot) changes(later snapshot) []string {
 //  3. The API server stops in the middle of the work, and the watch after it. What happened in the last milliseconds, nobody has seen.
 //  4. `seed --offline` makes up for it, and `verify --offline` confirms it.
 //  5. The new API server finds nothing to repair, and every Service that was promised.
-var _ = Describe("A cluster that never rests", func() {
+var _ = Describe("A cluster in which Services come and go", func() {
 	DescribeTable("is migrated without a repair", Label("soak"),
 		func(ctx SpecContext, y *fixture, server framework.Options, migrate func(context.Context, *environment), watchArgs []string, signal syscall.Signal) {
 			s := y.open(ctx, server)

@@ -53,7 +53,7 @@ var _ = Describe("A cluster that goes back to the bitmap", func() {
 		Eventually(func(g Gomega) { // events and words are written beside the work
 			g.Expect(len(s.snapshot(ctx).repairsSince(snapshot{}))).To(BeNumerically(">", 30))
 			g.Expect(s.complaintsSince(0)).To(ContainElements(ContainSubstring("repairing"), ContainSubstring("may have leaked")))
-		}).WithTimeout(cluster.Patience).WithPolling(time.Second).Should(Succeed())
+		}).WithTimeout(cluster.Timeout).WithPolling(time.Second).Should(Succeed())
 	})
 
 	DescribeTable("keeps every address, and goes forward again",

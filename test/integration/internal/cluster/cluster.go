@@ -28,9 +28,6 @@ import (
 // Timeout is how long Eventually waits by default. It is generous, for machines are shared.
 const Timeout = 45 * time.Second
 
-// Patience is Timeout, as the suites of migration and upgrade call it.
-const Patience = Timeout
-
 func init() {
 	SetDefaultEventuallyTimeout(Timeout)
 	SetDefaultEventuallyPollingInterval(25 * time.Millisecond)

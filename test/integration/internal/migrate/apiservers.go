@@ -76,7 +76,7 @@ func published(ctx context.Context, c *cluster.Cluster, n int) {
 			LabelSelector: discoveryv1.LabelServiceName + "=kubernetes", ResourceVersion: "0",
 		})
 		return len(list.Items), err
-	}).WithTimeout(cluster.Patience).Should(Equal(n))
+	}).WithTimeout(cluster.Timeout).Should(Equal(n))
 }
 
 func addressOf(url string) (host string, port int32) {
