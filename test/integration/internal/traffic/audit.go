@@ -36,7 +36,10 @@ rules:
 - level: None
 `), 0o600)).To(Succeed())
 	log = AuditLog(filepath.Join(dir, "audit.log"))
-	return log, []string{"--audit-policy-file=" + policy, "--audit-log-path=" + string(log), "--audit-log-mode=blocking"}
+	return log, []string{
+		"--audit-policy-file=" + policy, "--audit-log-path=" + string(log), "--audit-log-mode=blocking",
+		"--audit-log-maxsize=100000", // MiB; at 100 an API server begins another file, after some minutes here, and what stands in the first is not read
+	}
 }
 
 // Who chose the addresses of a Service.
