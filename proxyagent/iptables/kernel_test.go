@@ -18,13 +18,16 @@ import (
 
 const inside = "PROXYAGENT_TEST_INSIDE"
 
-// TestMain runs all tests once more inside of a network namespace of their own, where the kernel is theirs.
+// TestMain runs all tests once more inside of a network namespace of their own, where the kernel is theirs; the variable then names the one outside.
 func TestMain(m *testing.M) {
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		panic(err)
+	}
+	if outer := os.Getenv(inside); outer != "" && (outer == own || !strings.HasPrefix(outer, "net:")) {
+		panic(inside + " is for TestMain to set: the rules here may be the machine's own")
+	}
 	if os.Getenv(inside) != "" || os.Getuid() != 0 {
-		own, _ := os.Readlink("/proc/self/ns/net")
-		if machine, _ := os.Readlink("/proc/1/ns/net"); os.Getenv(inside) != "" && own == machine {
-			panic(inside + " is set, but these are the rules of the machine: leave it to TestMain")
-		}
 		os.Exit(m.Run())
 	}
 	folder, err := os.MkdirTemp("", "xtables")
@@ -32,7 +35,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	cmd := exec.Command("unshare", append([]string{"--net", os.Args[0]}, os.Args[1:]...)...)
-	cmd.Env = append(os.Environ(), inside+"=yes", "XTABLES_LOCKFILE="+filepath.Join(folder, "lock"))
+	cmd.Env = append(os.Environ(), inside+"="+own, "XTABLES_LOCKFILE="+filepath.Join(folder, "lock"))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	err = cmd.Run()
 	_ = os.RemoveAll(folder)
