@@ -28,15 +28,15 @@ func BenchmarkAllocate(b *testing.B) {
 }
 
 func benchAllocate(b *testing.B, r Range, used uint64) {
-	benchDraw(b, NewPoolWithRand(rand.NewPCG(1, 2)), lotOf(b, r.String()), used)
+	benchDraw(b, NewPoolWithRand(rand.NewPCG(1, 2)), requestOf(b, r.String()), used)
 }
 
-func benchDraw(b *testing.B, p *Pool, l Lot, used uint64) {
+func benchDraw(b *testing.B, p *Pool, r Request, used uint64) {
 	b.Helper()
-	benchFill(b, p, l, used)
+	benchFill(b, p, r, used)
 	b.ReportAllocs()
 	for b.Loop() {
-		d, err := p.Draw(l)
+		d, err := p.Draw(r)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -48,11 +48,11 @@ func benchDraw(b *testing.B, p *Pool, l Lot, used uint64) {
 // Forget of what it drew.
 func BenchmarkDraw(b *testing.B) {
 	for _, ranges := range []int{1, 10, 1000} {
-		l := Lot{Tiers: []*Tier{benchTier(b, ranges)}}
+		r := Request{Tiers: []*Tier{benchTier(b, ranges)}}
 		for _, share := range []float64{0, 50, 90, 99, 99.9} {
 			b.Run(fmt.Sprintf("ranges=%d/used=%v", ranges, share), func(b *testing.B) {
 				p := NewPoolWithRand(rand.NewPCG(1, 2))
-				benchDraw(b, p, l, uint64(float64(l.Tiers[0].Size())*share/100))
+				benchDraw(b, p, r, uint64(float64(r.Tiers[0].Size())*share/100))
 			})
 		}
 	}
@@ -73,10 +73,10 @@ func benchTier(b *testing.B, ranges int) *Tier {
 }
 
 // benchFill allocates n addresses at random.
-func benchFill(b *testing.B, p *Pool, l Lot, n uint64) {
+func benchFill(b *testing.B, p *Pool, r Request, n uint64) {
 	b.Helper()
 	for range n {
-		d, err := p.Draw(l)
+		d, err := p.Draw(r)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -97,11 +97,11 @@ func BenchmarkMemory(b *testing.B) {
 		{"sparse/prefix=64/used=10k", "fd00::/64", 10_000},
 	} {
 		b.Run(tc.name, func(b *testing.B) {
-			l := lotOf(b, tc.prefix)
+			r := requestOf(b, tc.prefix)
 			for b.Loop() {
 				before := heap()
 				p := NewPoolWithRand(rand.NewPCG(1, 2))
-				benchFill(b, p, l, tc.used)
+				benchFill(b, p, r, tc.used)
 				b.ReportMetric(float64(heap()-before)/float64(tc.used), "B/addr")
 				runtime.KeepAlive(p)
 			}

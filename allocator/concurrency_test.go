@@ -57,7 +57,7 @@ func get(t *testing.T, p *Pool, tiers []*Tier, rng *rand.Rand) netip.Addr {
 		}
 		return netip.Addr{}
 	}
-	d, err := p.Draw(Lot{Tiers: tiers, Yield: rng.IntN(2) == 0})
+	d, err := p.Draw(Request{Tiers: tiers, Yield: rng.IntN(2) == 0})
 	if err != nil && !errors.Is(err, ErrFull) {
 		t.Error(err)
 	}
@@ -66,7 +66,7 @@ func get(t *testing.T, p *Pool, tiers []*Tier, rng *rand.Rand) netip.Addr {
 
 // TestNobodyGetsAnAddressTwice has 32 clients at ranges that are too small for all.
 func TestNobodyGetsAnAddressTwice(t *testing.T) {
-	p, tiers, o := NewPool(), lotOf(t, "10.0.0.0/24", "10.0.0.0/26", "10.0.1.0/28").Tiers, owners{}
+	p, tiers, o := NewPool(), requestOf(t, "10.0.0.0/24", "10.0.0.0/26", "10.0.1.0/28").Tiers, owners{}
 	for _, a := range addrsOf(span("10.0.0.1-10.0.0.254"), span("10.0.1.1-10.0.1.14")) {
 		o[a] = new(atomic.Int64)
 	}

@@ -10,7 +10,7 @@
 //   - [Span]: a run of addresses, both ends included. Ranges and bands are spans; so is whatever is excluded.
 //   - [Pool]: what is used in a cluster, in both families, safe for concurrent use.
 //   - [Tier]: spans made ready to be drawn from.
-//   - [Lot]: where one address may be drawn: tiers in order, and whether cooling addresses yield.
+//   - [Request]: where one address may be drawn: tiers in order, and whether cooling addresses yield.
 //
 // # What it promises
 //
@@ -27,5 +27,5 @@
 //	Draw ──> write to the API server ──┬──> Observe  it was accepted
 //	                                   └──> Forget   it was refused
 //
-// Start reading at [Pool], then [Lot]; draw.go draws, set.go holds what is used.
+// Start reading at [Pool], then [Request]; draw.go draws, set.go holds what is used.
 package allocator

@@ -7,8 +7,8 @@ import (
 	"sort"
 )
 
-// Lot says where Pool.Draw may draw an address. The zero Lot has nothing to draw.
-type Lot struct {
+// Request says where Pool.Draw may draw an address. The zero Request has nothing to draw.
+type Request struct {
 	// Tiers are asked in order: nothing is drawn from one as long as the ones before it have a free address. All
 	// that have addresses are of one family. They may overlap.
 	Tiers []*Tier
@@ -24,16 +24,16 @@ type Drawn struct {
 	Cooled bool
 }
 
-// ErrFull says that a Lot leaves nothing to draw.
+// ErrFull says that a Request leaves nothing to draw.
 var ErrFull = errors.New("no free address")
 
 var errTwoFamilies = errors.New("drawing an address: the tiers are of two families; draw from each family by itself")
 
-// family reports whether the lot is of IPv4, and returns an error if it is of both families. Tiers without
+// family reports whether the request is of IPv4, and returns an error if it is of both families. Tiers without
 // addresses are of neither.
-func (l Lot) family() (is4 bool, err error) {
+func (r Request) family() (is4 bool, err error) {
 	known := false
-	for _, t := range l.Tiers {
+	for _, t := range r.Tiers {
 		if len(t.runs()) == 0 {
 			continue
 		}
@@ -55,8 +55,8 @@ type opening struct {
 }
 
 // draw makes a free address used, one of the first tier that has any.
-func (p *Pool) draw(f *family, l Lot) (a uint128, ok bool) {
-	for _, t := range l.Tiers {
+func (p *Pool) draw(f *family, r Request) (a uint128, ok bool) {
+	for _, t := range r.Tiers {
 		if len(t.runs()) == 0 {
 			continue
 		}
@@ -97,11 +97,11 @@ func (p *Pool) openUp(f *family, t *Tier) (free uint128) {
 	return free
 }
 
-// yield makes the address that has been cooling for longest in any of the tiers nobody's, if the lot wants that. It
+// yield makes the address that has been cooling for longest in any of the tiers nobody's, if the request wants that. It
 // stays used.
-func (f *family) yield(l Lot) (a uint128, ok bool) {
-	if l.Yield {
-		a, ok = f.cooling.oldest(l.Tiers)
+func (f *family) yield(r Request) (a uint128, ok bool) {
+	if r.Yield {
+		a, ok = f.cooling.oldest(r.Tiers)
 	}
 	return a, ok && f.cooling.remove(a)
 }

@@ -17,7 +17,7 @@ func TestEveryAddressOnce(t *testing.T) {
 			fmt.Sprintf("10.1.4.0/%d", bits), fmt.Sprintf("255.255.255.255/%d", bits), fmt.Sprintf("::/%d", bits+96), fmt.Sprintf("%s/%d", all6.Last, bits+96),
 		} {
 			r := rangeOf(t, prefix)
-			got := drain(t, NewPool(), lotOf(t, r.String()))
+			got := drain(t, NewPool(), requestOf(t, r.String()))
 			early := sorted(got[:min(int(r.Band(Dynamic).Size()), len(got))])
 			if late := sorted(got[len(early):]); !slices.Equal(early, addrsOf(r.Band(Dynamic))) || !slices.Equal(late, addrsOf(r.Band(Static))) {
 				t.Errorf("%s: drew %s, and then %s", r, early, late)
@@ -25,7 +25,7 @@ func TestEveryAddressOnce(t *testing.T) {
 		}
 	}
 	p := NewPool()
-	got := sorted(drain(t, p, lotOf(t, "10.0.128.0/17")))
+	got := sorted(drain(t, p, requestOf(t, "10.0.128.0/17")))
 	if err := p.check(); err != nil || len(slices.Compact(got)) != 32766 {
 		t.Errorf("%d addresses, want 32766; %v", len(got), err)
 	}
@@ -33,10 +33,10 @@ func TestEveryAddressOnce(t *testing.T) {
 
 // TestTiersInOrder: nothing comes from a tier as long as the ones before it have something; those without addresses are passed over.
 func TestTiersInOrder(t *testing.T) {
-	lot := Lot{Tiers: []*Tier{
+	request := Request{Tiers: []*Tier{
 		nil, tierOf(t, span("10.0.0.0-10.0.0.19")), {}, tierOf(t, spans("10.0.0.10-10.0.0.29 10.0.2.1-10.0.2.1")...), tierOf(t, span("10.0.0.0-10.0.0.39")),
 	}}
-	got := drain(t, NewPool(), lot)
+	got := drain(t, NewPool(), request)
 	for _, want := range []string{"10.0.0.0-10.0.0.19", "10.0.0.20-10.0.0.29 10.0.2.1-10.0.2.1", "10.0.0.30-10.0.0.39"} {
 		list := addrsOf(spans(want)...)
 		if part := sorted(got[:min(len(list), len(got))]); !slices.Equal(part, list) {
@@ -47,7 +47,7 @@ func TestTiersInOrder(t *testing.T) {
 	if len(got) > 0 {
 		t.Errorf("drew %s as well", got)
 	}
-	for name, l := range map[string]Lot{"zero": {}, "yield": {Yield: true}, "empty": {Tiers: []*Tier{nil, {}, tierOf(t)}, Yield: true}} {
+	for name, l := range map[string]Request{"zero": {}, "yield": {Yield: true}, "empty": {Tiers: []*Tier{nil, {}, tierOf(t)}, Yield: true}} {
 		if d, err := NewPool().Draw(l); !errors.Is(err, ErrFull) {
 			t.Errorf("%s gave %+v, %v", name, d, err)
 		}
@@ -56,14 +56,14 @@ func TestTiersInOrder(t *testing.T) {
 
 func TestTwoFamilies(t *testing.T) {
 	p := NewPool()
-	d, err := p.Draw(Lot{Tiers: []*Tier{tierOf(t, span("10.0.0.1-10.0.0.9")), nil, tierOf(t, span("fd00::1-fd00::9"))}})
+	d, err := p.Draw(Request{Tiers: []*Tier{tierOf(t, span("10.0.0.1-10.0.0.9")), nil, tierOf(t, span("fd00::1-fd00::9"))}})
 	if !errors.Is(err, errTwoFamilies) || d != (Drawn{}) || p.Usage(all4).Allocated+p.Usage(all6).Allocated > 0 {
 		t.Fatalf("got %+v, %v, want a refusal", d, err)
 	}
 }
 
 func TestSameSeedSameDraws(t *testing.T) {
-	draws := func(p *Pool) []netip.Addr { return drain(t, p, lotOf(t, "10.0.0.0/24", "10.0.1.0/26")) }
+	draws := func(p *Pool) []netip.Addr { return drain(t, p, requestOf(t, "10.0.0.0/24", "10.0.1.0/26")) }
 	if !slices.Equal(draws(NewPoolWithRand(seeded(1))), draws(NewPoolWithRand(seeded(1)))) {
 		t.Error("the same seed gave other draws")
 	}
@@ -102,7 +102,7 @@ func TestUniform(t *testing.T) {
 			}
 			eligible, draws := len(times), 100*len(times)
 			for range draws {
-				d, err := p.Draw(Lot{Tiers: []*Tier{tc.tier}})
+				d, err := p.Draw(Request{Tiers: []*Tier{tc.tier}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -141,7 +141,7 @@ func TestMoreThan64Bits(t *testing.T) {
 		"fd00::108":                      {0xfffffffffffffffe, 7},         // only the bits that count
 		"fd00:0:0:1::202":                {1, 0},                          // into the second
 	} {
-		d, err := NewPoolWithRand(&says).Draw(lotOf(t, "fd00::/64", "fd00:0:0:1::/64"))
+		d, err := NewPoolWithRand(&says).Draw(requestOf(t, "fd00::/64", "fd00:0:0:1::/64"))
 		if err != nil || d.Addr != addr(want) || len(says) > 0 {
 			t.Errorf("got %s, %v, want %s; %d numbers were not asked for", d.Addr, err, want, len(says))
 		}
@@ -155,7 +155,7 @@ func TestCoolingYieldsInOrder(t *testing.T) {
 		spans("10.0.0.1-10.0.0.254"), spans("::-::3 ::77-::ff"), spans("0.0.0.0-0.0.0.2 255.255.255.253-255.255.255.255"),
 		{{shifted(all6.Last, -40), all6.Last}},
 	} {
-		p, order, lot := NewPool(), addrsOf(list...), yielding(t, list...)
+		p, order, request := NewPool(), addrsOf(list...), yielding(t, list...)
 		seeded(14).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		for i, a := range slices.Backward(order) {
 			switch i % 4 {
@@ -174,12 +174,12 @@ func TestCoolingYieldsInOrder(t *testing.T) {
 		for _, a := range []string{"10.0.0.0", "10.0.1.1", "fd00::1", "0.0.0.7", "::ffff:10.0.0.7"} { // longer, but elsewhere
 			p.Cool(addr(a), at(-1))
 		}
-		if d, err := p.Draw(Lot{Tiers: lot.Tiers}); !errors.Is(err, ErrFull) {
+		if d, err := p.Draw(Request{Tiers: request.Tiers}); !errors.Is(err, ErrFull) {
 			t.Fatalf("%s: a cooling address was drawn: %+v, %v", list, d, err)
 		}
 		last := order[len(order)-1]
 		p.Release(last)
-		if got := drain(t, p, lot); len(got) != len(order) || got[0] != last || !slices.Equal(got[1:], order[:len(order)-1]) {
+		if got := drain(t, p, request); len(got) != len(order) || got[0] != last || !slices.Equal(got[1:], order[:len(order)-1]) {
 			t.Errorf("%s: cooling yielded in the order\n%s, want\n%s", list, got, order)
 		}
 		if err := p.check(); err != nil {
@@ -190,43 +190,43 @@ func TestCoolingYieldsInOrder(t *testing.T) {
 
 // TestCoolingYieldsOnce: late news of the cool-down of an address that was drawn are no reason to hand it out twice.
 func TestCoolingYieldsOnce(t *testing.T) {
-	p, lot := NewPool(), yielding(t, span("fd00::1-fd00::2"))
+	p, request := NewPool(), yielding(t, span("fd00::1-fd00::2"))
 	one, two := addr("fd00::1"), addr("fd00::2")
 	p.Cool(one, at(0))
 	p.Cool(two, at(1))
-	if first, err := p.Draw(lot); err != nil || first != (Drawn{Addr: one, Cooled: true}) || p.State(one) != Assumed {
+	if first, err := p.Draw(request); err != nil || first != (Drawn{Addr: one, Cooled: true}) || p.State(one) != Assumed {
 		t.Fatalf("got %+v, %v, want %s", first, err, one)
 	}
 	p.Cool(one, at(0))
-	if second, err := p.Draw(lot); err != nil || second.Addr != two {
+	if second, err := p.Draw(request); err != nil || second.Addr != two {
 		t.Errorf("got %s, %v, want %s", second.Addr, err, two)
 	}
-	if third, err := p.Draw(lot); !errors.Is(err, ErrFull) {
+	if third, err := p.Draw(request); !errors.Is(err, ErrFull) {
 		t.Errorf("got %s, %v, want ErrFull", third.Addr, err)
 	}
 	p.Forget(two)
 	p.Forget(one)
 	p.Cool(one, at(0)) // given back
-	if got := drain(t, p, lot); !slices.Equal(got, []netip.Addr{two, one}) {
+	if got := drain(t, p, request); !slices.Equal(got, []netip.Addr{two, one}) {
 		t.Errorf("got %s, want the free one and then the cooling one", got)
 	}
 }
 
 // TestManyCooling: of thousands that cool, one that comes late but has been cooling for longest yields first.
 func TestManyCooling(t *testing.T) {
-	p, lot := NewPool(), yielding(t, span("10.0.0.0-10.0.15.255"))
-	want := addrsOf(lot.Tiers[0].spans()...)
+	p, request := NewPool(), yielding(t, span("10.0.0.0-10.0.15.255"))
+	want := addrsOf(request.Tiers[0].spans()...)
 	for i, a := range want {
 		p.Cool(a, at(i))
 	}
 	for _, a := range want[:3] {
-		if d, err := p.Draw(lot); err != nil || d.Addr != a {
+		if d, err := p.Draw(request); err != nil || d.Addr != a {
 			t.Fatalf("got %+v, %v, want %s", d, err, a)
 		}
 	}
 	p.Forget(want[1])
 	p.Cool(want[1], at(-1))
-	if got := drain(t, p, lot); !slices.Equal(got, slices.Concat(want[1:2], want[3:])) {
+	if got := drain(t, p, request); !slices.Equal(got, slices.Concat(want[1:2], want[3:])) {
 		t.Errorf("the first of %d are %s", len(got), got[:3])
 	}
 }
@@ -243,16 +243,16 @@ func TestFarTimes(t *testing.T) {
 		i = (i*3 + 2) % len(order)
 		p.Cool(want[i], order[i])
 	}
-	if got := drain(t, p, Lot{Tiers: []*Tier{tierOf(t, span("fd00::1-"+want[len(want)-1].String()))}, Yield: true}); !slices.Equal(got, want) {
+	if got := drain(t, p, Request{Tiers: []*Tier{tierOf(t, span("fd00::1-"+want[len(want)-1].String()))}, Yield: true}); !slices.Equal(got, want) {
 		t.Errorf("yielded %s, want %s", got, want)
 	}
 }
 
 // TestAllocations pins what the comments promise: in a pool that is in use, nothing is allocated.
 func TestAllocations(t *testing.T) {
-	p, lot, r := NewPoolWithRand(seeded(19)), lotOf(t, "10.0.0.0/20", "10.0.8.0/22"), rangeOf(t, "10.0.0.0/20")
-	nearlyFull := Lot{Tiers: lotOf(t, "10.1.12.0/27", "10.1.13.0/27", "10.1.14.0/27").Tiers[:1]}
-	for n, l := range map[int]Lot{2000: lot, 40: nearlyFull} { // of 4,094, and of 3 x 14
+	p, request, r := NewPoolWithRand(seeded(19)), requestOf(t, "10.0.0.0/20", "10.0.8.0/22"), rangeOf(t, "10.0.0.0/20")
+	nearlyFull := Request{Tiers: requestOf(t, "10.1.12.0/27", "10.1.13.0/27", "10.1.14.0/27").Tiers[:1]}
+	for n, l := range map[int]Request{2000: request, 40: nearlyFull} { // of 4,094, and of 3 x 14
 		for range n {
 			d, err := p.Draw(l)
 			if err != nil {
@@ -269,7 +269,7 @@ func TestAllocations(t *testing.T) {
 			p.Usage(r.Span())
 		},
 		"Draw, Forget": func() {
-			d, _ := p.Draw(lot)
+			d, _ := p.Draw(request)
 			p.Forget(d.Addr)
 		},
 		"Draw from few, Forget": func() {
@@ -282,7 +282,7 @@ func TestAllocations(t *testing.T) {
 			p.Release(other)
 		},
 		"Cool":          func() { p.Cool(a, at(1)) },
-		"Tier.Contains": func() { lot.Tiers[0].Contains(a) },
+		"Tier.Contains": func() { request.Tiers[0].Contains(a) },
 		"Range.BandOf":  func() { r.BandOf(a) },
 	} {
 		if got := testing.AllocsPerRun(200, f); got != 0 {

@@ -19,11 +19,11 @@ func ExamplePool() {
 		fmt.Println(err)
 		return
 	}
-	lot := allocator.Lot{Tiers: []*allocator.Tier{tier}}
+	request := allocator.Request{Tiers: []*allocator.Tier{tier}}
 
-	first, _ := pool.Draw(lot)
+	first, _ := pool.Draw(request)
 	pool.Observe(first.Addr, allocator.Allocated) // the API server accepted it
-	second, _ := pool.Draw(lot)
+	second, _ := pool.Draw(request)
 	pool.Forget(second.Addr) // the API server refused it
 
 	fmt.Printf("%+v\n", pool.Usage(r.Span()))

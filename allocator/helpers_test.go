@@ -71,8 +71,8 @@ func tierOf(t testing.TB, list ...Span) *Tier {
 	return tier
 }
 
-// lotOf returns two tiers: the addresses of the ranges that are dynamic in all of them, and the rest.
-func lotOf(t testing.TB, prefixes ...string) Lot {
+// requestOf returns two tiers: the addresses of the ranges that are dynamic in all of them, and the rest.
+func requestOf(t testing.TB, prefixes ...string) Request {
 	t.Helper()
 	var all, static []Span
 	for _, p := range prefixes {
@@ -87,20 +87,20 @@ func lotOf(t testing.TB, prefixes ...string) Lot {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Lot{Tiers: []*Tier{dynamic, rest}}
+	return Request{Tiers: []*Tier{dynamic, rest}}
 }
 
-// yielding is a Lot of some spans, where cooling addresses yield.
-func yielding(t testing.TB, list ...Span) Lot {
+// yielding is a Request of some spans, where cooling addresses yield.
+func yielding(t testing.TB, list ...Span) Request {
 	t.Helper()
-	return Lot{Tiers: []*Tier{tierOf(t, list...)}, Yield: true}
+	return Request{Tiers: []*Tier{tierOf(t, list...)}, Yield: true}
 }
 
 // drain draws until nothing is left and returns what came, in order.
-func drain(t testing.TB, p *Pool, l Lot) (list []netip.Addr) {
+func drain(t testing.TB, p *Pool, r Request) (list []netip.Addr) {
 	t.Helper()
 	for {
-		d, err := p.Draw(l)
+		d, err := p.Draw(r)
 		if errors.Is(err, ErrFull) {
 			return list
 		}

@@ -86,7 +86,7 @@ func (p *Pool) Observe(a netip.Addr, s State) {
 	p.family(a).set(numberOf(a), s)
 }
 
-// Cool says that a was given back at the given time: it becomes Cooling, and yields (Lot.Yield) after
+// Cool says that a was given back at the given time: it becomes Cooling, and yields (Request.Yield) after
 // those that have been cooling for longer. What counts is the time, not the order of the calls; of two addresses
 // given back at the same time, the lower one yields first. Cooling again with another time corrects the time.
 //
@@ -164,24 +164,24 @@ func (p *Pool) Used(s Span, limit int) []netip.Addr {
 // there, or forgets it, nobody else gets it.
 //
 // The first tier that has a free address gives it; each free one of that tier is equally likely. When no tier has one
-// and the Lot says Yield, it is the address that has been cooling for longest in any of the tiers.
+// and the Request says Yield, it is the address that has been cooling for longest in any of the tiers.
 //
 // Addresses are tried at random as long as that is cheaper than counting what is free in each of the runs of a tier,
 // so that thousands of runs cost little more than one until a tier is nearly full.
 //
 // The error is ErrFull if nothing is left, and another one if the tiers are of two families.
-func (p *Pool) Draw(l Lot) (Drawn, error) {
-	is4, err := l.family()
+func (p *Pool) Draw(r Request) (Drawn, error) {
+	is4, err := r.family()
 	if err != nil {
 		return Drawn{}, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := p.of(is4)
-	a, ok := p.draw(f, l)
+	a, ok := p.draw(f, r)
 	cooled := !ok
 	if cooled {
-		a, ok = f.yield(l)
+		a, ok = f.yield(r)
 	}
 	if !ok {
 		return Drawn{}, ErrFull

@@ -123,9 +123,9 @@ func (s poolStep) at(i byte) netip.Addr { return grounds[s[5]&1][int(i)%90] }
 // span returns up to 16 addresses from place i on.
 func (s poolStep) span(i, n byte) Span { return Span{s.at(i), shifted(s.at(i), int64(n%16))} }
 
-// lot returns the same for the code and for the oracle.
-func (s poolStep) lot() (l Lot, tiers [][]netip.Addr, err error) {
-	l.Yield = s[5]&2 != 0
+// request returns the same for the code and for the oracle.
+func (s poolStep) request() (r Request, tiers [][]netip.Addr, err error) {
+	r.Yield = s[5]&2 != 0
 	exclude := []Span{s.span(s[4], s[4]>>2), {}, poolStep{5: 1 - s[5]&1}.span(0, 99)}[s[4]%2:]
 	for i := range s[3] % 4 {
 		list := []Span{{}}
@@ -134,15 +134,15 @@ func (s poolStep) lot() (l Lot, tiers [][]netip.Addr, err error) {
 		}
 		tier, err := NewTier(list, exclude)
 		if err != nil {
-			return l, nil, err
+			return r, nil, err
 		}
 		want := slices.DeleteFunc(slices.Compact(sorted(addrsOf(list...))), func(a netip.Addr) bool { return has(exclude, a) })
 		if got := addrsOf(tier.spans()...); !slices.Equal(got, want) {
-			return l, nil, fmt.Errorf("the tier of %s without %s is %s", list, exclude, got)
+			return r, nil, fmt.Errorf("the tier of %s without %s is %s", list, exclude, got)
 		}
-		l.Tiers, tiers = append(l.Tiers, tier), append(tiers, want)
+		r.Tiers, tiers = append(r.Tiers, tier), append(tiers, want)
 	}
-	return l, tiers, nil
+	return r, tiers, nil
 }
 
 // runPool does everything twice. After each step every address is asked for its state.
@@ -192,12 +192,12 @@ func (s poolStep) do(real *Pool, slow *slowPool) error {
 
 // draw asks the oracle whether the result is one of those that may be drawn.
 func (s poolStep) draw(real *Pool, slow *slowPool) error {
-	l, tiers, err := s.lot()
+	r, tiers, err := s.request()
 	if err != nil {
 		return err
 	}
-	eligible := slow.eligible(tiers, l.Yield)
-	d, err := real.Draw(l)
+	eligible := slow.eligible(tiers, r.Yield)
+	d, err := real.Draw(r)
 	if len(eligible) == 0 && (!errors.Is(err, ErrFull) || d != (Drawn{})) {
 		return fmt.Errorf("got %+v, %w, want ErrFull", d, err)
 	}

@@ -60,14 +60,14 @@ func within(order []*allocator.Tier, a netip.Addr) bool {
 // drawFree draws a free address, if possible none that came free recently; the caller holds mu. Instead of such an address it takes another one of the
 // same tier, or the one of some that came free first.
 func (l *Index) drawFree(order []*allocator.Tier) (allocator.Drawn, error) {
-	first, err := l.pool.Draw(allocator.Lot{Tiers: order})
+	first, err := l.pool.Draw(allocator.Request{Tiers: order})
 	if err != nil || l.freed(first.Addr).IsZero() {
 		return first, err
 	}
 	tier := slices.IndexFunc(order, func(t *allocator.Tier) bool { return t.Contains(first.Addr) })
 	drawn := []allocator.Drawn{first}
 	for len(drawn) <= redraws && !l.freed(drawn[len(drawn)-1].Addr).IsZero() {
-		other, err := l.pool.Draw(allocator.Lot{Tiers: order[tier : tier+1]})
+		other, err := l.pool.Draw(allocator.Request{Tiers: order[tier : tier+1]})
 		if err != nil {
 			break
 		}
@@ -97,7 +97,7 @@ func (l *Index) freed(a netip.Addr) time.Time {
 func (l *Index) Full(order []*allocator.Tier) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	drawn, err := l.pool.Draw(allocator.Lot{Tiers: order, Yield: true})
+	drawn, err := l.pool.Draw(allocator.Request{Tiers: order, Yield: true})
 	if err != nil {
 		_, yields := l.oldestInFlight(order)
 		return !yields

@@ -61,7 +61,7 @@ func (l *Index) Draw(order []*allocator.Tier, to types.NamespacedName) (allocato
 		if a, ok := l.oldestInFlight(order); ok {
 			drawn, err = allocator.Drawn{Addr: a}, nil
 		} else {
-			drawn, err = l.pool.Draw(allocator.Lot{Tiers: order, Yield: true})
+			drawn, err = l.pool.Draw(allocator.Request{Tiers: order, Yield: true})
 		}
 	}
 	if err != nil {

@@ -372,7 +372,7 @@ func addressesOf(t *allocator.Tier) []netip.Addr {
 	pool := allocator.NewPool()
 	var out []netip.Addr
 	for {
-		d, err := pool.Draw(allocator.Lot{Tiers: []*allocator.Tier{t}})
+		d, err := pool.Draw(allocator.Request{Tiers: []*allocator.Tier{t}})
 		if err != nil {
 			slices.SortFunc(out, netip.Addr.Compare)
 			return out

@@ -109,11 +109,11 @@ func ours(ctx context.Context, c *cluster.Cluster, l load.Load) (o load.Outcome,
 	if err != nil {
 		return o, nil, err
 	}
-	lot := allocator.Lot{Tiers: []*allocator.Tier{tier}}
+	request := allocator.Request{Tiers: []*allocator.Tier{tier}}
 	return creating(ctx, l, func(ctx context.Context, i int) (string, error) {
 		// Upstream counts what is used and free after each allocation, for its gauges. So do we.
 		defer pool.Usage(r.Span())
-		return allocate(ctx, c, pool, lot, i)
+		return allocate(ctx, c, pool, request, i)
 	})
 }
 
@@ -136,9 +136,9 @@ func follow(ctx context.Context, c *cluster.Cluster, pool *allocator.Pool) error
 
 // allocate draws an address, and writes it. A name that is taken is somebody else's, of whom
 // the informer has not told yet.
-func allocate(ctx context.Context, c *cluster.Cluster, pool *allocator.Pool, lot allocator.Lot, i int) (string, error) {
+func allocate(ctx context.Context, c *cluster.Cluster, pool *allocator.Pool, request allocator.Request, i int) (string, error) {
 	for {
-		drawn, err := pool.Draw(lot)
+		drawn, err := pool.Draw(request)
 		if err != nil {
 			return "", err
 		}
