@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -152,18 +151,7 @@ func closing(spec v1alpha1.ServiceCIDRPolicySpec, p *steering.Policy, after *ste
 
 // anyOpen reports whether a range of a family is there that does not lie in one that a policy has for itself.
 func anyOpen(s *steering.Compiled, ofFamily func(allocator.Range) bool) bool {
-	var closed []netip.Prefix
-	for _, p := range s.Policies() {
-		for _, r := range p.Ranges {
-			if p.Exclusive {
-				closed = append(closed, r.Range.Prefix())
-			}
-		}
-	}
-	isOpen := func(r allocator.Range) bool {
-		prefix := r.Prefix()
-		return ofFamily(r) && !slices.ContainsFunc(closed, func(c netip.Prefix) bool { return c.Bits() <= prefix.Bits() && c.Overlaps(prefix) })
-	}
+	isOpen := func(r allocator.Range) bool { return ofFamily(r) && !s.Closed(r.Prefix()) }
 	return slices.ContainsFunc(s.Inputs().ServiceCIDRs, func(c addressindex.ServiceCIDR) bool {
 		return c.Usable() && slices.ContainsFunc(c.Ranges, isOpen)
 	})

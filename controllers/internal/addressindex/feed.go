@@ -32,16 +32,16 @@ func (l *listeners[T]) tell(key T) {
 	}
 }
 
-// Map turns the keys of one source into those of another.
+// Map turns the keys of one source into those of another. Keys that are held back are held back before, and so turned once for all that was told of them.
 func Map[T, U comparable](f *Feed[T], to func(T) []U) *Feed[U] {
 	return &Feed[U]{
-		name: f.name, index: f.index, delay: f.delay,
+		name: f.name, index: f.index,
 		connect: func(add func(U)) {
-			f.connect(func(key T) {
+			f.connect(holdBack(f.delay, func(key T) {
 				for _, k := range to(key) {
 					add(k)
 				}
-			})
+			}))
 		},
 		known: func() (out []U) {
 			for _, key := range f.known() {
@@ -49,6 +49,23 @@ func Map[T, U comparable](f *Feed[T], to func(T) []U) *Feed[U] {
 			}
 			return out
 		},
+	}
+}
+
+// holdBack returns a function that does something with a key after a delay, once for all calls until then. Without a delay it is done at once.
+func holdBack[T comparable](delay time.Duration, do func(T)) func(T) {
+	if delay == 0 {
+		return do
+	}
+	var waiting sync.Map
+	return func(key T) {
+		if _, known := waiting.LoadOrStore(key, nil); known {
+			return
+		}
+		time.AfterFunc(delay, func() {
+			waiting.Delete(key) // before, so that what comes meanwhile is not missed
+			do(key)
+		})
 	}
 }
 

@@ -25,7 +25,8 @@ import (
 // was given an address there. They hear of it within milliseconds.
 const readinessDelay = time.Second
 
-// gathering is how long the Cache waits for more changes before it compiles: an apply of many policies is one change.
+// gathering is how long the Cache waits for more changes before it compiles: an apply of many policies is one change. It waits four times as long as it took to
+// compile, if that is longer, so that a stream of changes to many policies takes a fifth of a processor at most.
 const gathering = 30 * time.Millisecond
 
 // Cache holds the compiled policies of the cluster as it is now. It runs on every replica, for every replica answers the API server. Make one
@@ -132,7 +133,9 @@ func (c *Cache) Start(ctx context.Context) error {
 		return nil // asked to stop
 	}
 	for {
+		start := time.Now()
 		c.compile()
+		took := time.Since(start)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -141,7 +144,7 @@ func (c *Cache) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(gathering):
+		case <-time.After(max(gathering, 4*took)):
 		}
 	}
 }

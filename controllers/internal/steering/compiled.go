@@ -162,6 +162,16 @@ func (s *Compiled) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
 	}
 }
 
+// Closed reports whether a policy has a prefix for itself, or one that it lies in.
+func (s *Compiled) Closed(p netip.Prefix) bool {
+	for at := range s.outside(p) {
+		if at.owner != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // inside returns the owned prefixes that lie in a prefix, without the same prefix.
 func (s *Compiled) inside(p netip.Prefix) []*ownedPrefix {
 	from, same := slices.BinarySearchFunc(s.owned, p, func(at *ownedPrefix, p netip.Prefix) int { return comparePrefixes(at.prefix, p) })
