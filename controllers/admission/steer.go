@@ -82,6 +82,9 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 	if err != nil {
 		return h.pass(ctx, req, err)
 	}
+	if !s.needsAddress() { // all creations come here, see config/webhook
+		return admission.Allowed(""), left
+	}
 	named := chosen(s, old)
 	if h.Leader != nil && len(named)+len(missing(s, old, h.Policies.Current().Families())) > 0 {
 		if response, ok := h.Leader.Review(ctx, &req.AdmissionRequest); ok {

@@ -217,6 +217,23 @@ func TestFailsOpen(t *testing.T) {
 	}
 }
 
+// All creations come here. What needs no address is answered without a look at anything.
+func TestLeftToTheAPIServer(t *testing.T) {
+	headless, named := corev1Service("a", corev1.ClusterIPNone), corev1Service("a")
+	named.Spec.Type, named.Spec.ExternalName = corev1.ServiceTypeExternalName, "example.com"
+	for name, service := range map[string]*corev1.Service{"headless": headless, "an external name": named} {
+		t.Run(name, func(t *testing.T) {
+			s := blue(nil)
+			s.namespaces = downReader{}
+			r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Object: rawOf(t, service)}}
+			response, result := newCluster(t, s).steerer.answer(t.Context(), r)
+			if !response.Allowed || len(response.Patches) > 0 || result != left {
+				t.Errorf("the answer is %+v, %q", response, result)
+			}
+		})
+	}
+}
+
 type downReader struct{ client.Reader }
 
 // Get implements client.Reader.

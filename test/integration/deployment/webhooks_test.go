@@ -56,14 +56,14 @@ var _ = Describe("The webhook configurations", func() {
 	// Whoever adds a webhook has to think of these: no webhook of ours may ever stand between the API server and its own objects.
 	It("fail open, soon, and leave the API server, controllers and ourselves alone", func(ctx SpecContext) {
 		mutating, validating := configurationsOf(manifests.Render(ctx, defaults))
-		harmless := And(
-			HaveField("FailurePolicy", HaveValue(Equal(admissionregistrationv1.Ignore))), HaveField("TimeoutSeconds", HaveValue(BeEquivalentTo(2))),
-			HaveField("MatchConditions", ContainElements(HaveField("Expression", ContainSubstring(`!= "system:apiserver"`)),
-				HaveField("Expression", ContainSubstring(`"system:serviceaccount:`+cluster.OperatorNamespace+`:"`)))))
-		Expect(mutating.Webhooks).To(And(HaveLen(1), HaveEach(And(harmless,
+		harmless := And(HaveField("FailurePolicy", HaveValue(Equal(admissionregistrationv1.Ignore))), HaveField("TimeoutSeconds", HaveValue(BeEquivalentTo(2))))
+		notByTheAPIServer := HaveField("MatchConditions", ContainElement(HaveField("Expression", ContainSubstring(`!= "system:apiserver"`))))
+		notByUs := HaveField("MatchConditions", ContainElement(HaveField("Expression", ContainSubstring(`"system:serviceaccount:`+cluster.OperatorNamespace+`:"`))))
+		Expect(mutating.Webhooks).To(And(HaveLen(3), HaveEach(And(harmless, Or(notByTheAPIServer, HaveField("NamespaceSelector.MatchExpressions", ContainElement(And(
+			HaveField("Key", corev1.LabelMetadataName), HaveField("Operator", metav1.LabelSelectorOpNotIn), HaveField("Values", ConsistOf("default")))))),
 			HaveField("SideEffects", HaveValue(Equal(admissionregistrationv1.SideEffectClassNoneOnDryRun))),
 			HaveField("ReinvocationPolicy", HaveValue(Equal(admissionregistrationv1.IfNeededReinvocationPolicy)))))))
-		Expect(validating.Webhooks).To(And(HaveLen(3), HaveEach(And(harmless,
+		Expect(validating.Webhooks).To(And(HaveLen(3), HaveEach(And(harmless, notByTheAPIServer, notByUs,
 			HaveField("SideEffects", HaveValue(Equal(admissionregistrationv1.SideEffectClassNone)))))))
 	})
 
@@ -107,20 +107,14 @@ var _ = Describe("The match conditions", Ordered, func() {
 	}
 	const ports = "spec: {ports: [{port: 80}]"
 
-	It("ask about a Service that needs addresses, however it says so", func(ctx SpecContext) {
+	It("ask about every new Service", func(ctx SpecContext) {
 		for name, spec := range map[string]string{
+			"headless": ports + ", clusterIP: None}", "named": "spec: {type: ExternalName, externalName: a.example}",
 			"plain": ports + "}", "typed": ports + ", type: ClusterIP}", "node": ports + ", type: NodePort}", "load": ports + ", type: LoadBalancer}",
 			"fixed": ports + ", clusterIP: 10.96.0.33}", "dual": ports + ", ipFamilyPolicy: PreferDualStack}", "empty": ports + ", clusterIP: \"\"}",
 		} {
-			Expect(asked(ctx, "service", apply(ctx, "metadata: {name: "+name+"}\n"+spec))).To(BeEquivalentTo(1), name)
-		}
-	})
-
-	It("do not ask about a Service that needs none", func(ctx SpecContext) {
-		for name, spec := range map[string]string{
-			"headless": ports + ", clusterIP: None}", "named": "spec: {type: ExternalName, externalName: a.example}",
-		} {
-			Expect(asked(ctx, "service", apply(ctx, "metadata: {name: "+name+"}\n"+spec))).To(BeZero(), name)
+			Expect(asked(ctx, "default.service", apply(ctx, "metadata: {name: "+name+"}\n"+spec))).To(BeEquivalentTo(1), name)
+			Expect(asked(ctx, "service", apply(ctx, "metadata: {name: "+name+", namespace: kube-public}\n"+strings.Replace(spec, ".33", ".34", 1)))).To(BeEquivalentTo(1), name)
 		}
 	})
 
@@ -130,7 +124,7 @@ var _ = Describe("The match conditions", Ordered, func() {
 			what, text string
 			want       int
 		}{
-			{"a new one", "metadata: {name: u}\n" + ports + "}", 1},
+			{"a new one", "metadata: {name: u}\n" + ports + "}", 0},
 			{"a label", "metadata: {name: u, labels: {a: b}}\n" + ports + "}", 0},
 			{"an annotation of others", "metadata: {name: u, annotations: {a: b}}\n" + ports + "}", 0},
 			{"a selector", "metadata: {name: u}\n" + ports + ", selector: {a: b}}", 0},
@@ -144,10 +138,10 @@ var _ = Describe("The match conditions", Ordered, func() {
 			{"no address any more", "metadata: {name: u}\nspec: {type: ExternalName, externalName: a.example}", 0},
 			{"an address again", "metadata: {name: u}\n" + ports + ", type: ClusterIP}", 1},
 		} {
-			Expect(asked(ctx, "service", apply(ctx, step.text))).To(BeEquivalentTo(step.want), step.what)
+			Expect(asked(ctx, "update.service", apply(ctx, step.text))).To(BeEquivalentTo(step.want), step.what)
 		}
 		replaced := framework.NewService(cluster.Namespace, "u", framework.WithLabel("c", "d"))
-		Expect(asked(ctx, "service", func() {
+		Expect(asked(ctx, "update.service", func() {
 			Expect(m.Client().CoreV1().Services(cluster.Namespace).Update(ctx, replaced, metav1.UpdateOptions{})).Error().NotTo(HaveOccurred())
 		})).To(BeZero(), "a replacement that leaves the addresses out")
 	})

@@ -101,8 +101,8 @@ const (
 	Failed = "failed"
 )
 
-// serviceWebhook is the name of the webhook that is asked about Services.
-const serviceWebhook = "service.clusterip-operator.io"
+// serviceWebhooks are the names of those that are asked about creations and updates of Services.
+var serviceWebhooks = []string{"service.clusterip-operator.io", "default.service.clusterip-operator.io", "update.service.clusterip-operator.io"}
 
 // Metric returns the sum of the operator's series of this name (after the prefix clusterip_operator_) that carry the labels
 // (name, value, name, value...), NoSeries if there is none.
@@ -156,8 +156,12 @@ func ScrapeAPIServer(ctx context.Context, api *framework.Access) framework.Metri
 // FailedOpen returns how often an API server has gone on without our answer about a Service, since its start.
 func FailedOpen(ctx context.Context, api *framework.Access) float64 {
 	GinkgoHelper()
-	value, _ := ScrapeAPIServer(ctx, api).Value("apiserver_admission_webhook_fail_open_count", "name", serviceWebhook)
-	return value
+	metrics, sum := ScrapeAPIServer(ctx, api), 0.0
+	for _, name := range serviceWebhooks {
+		value, _ := metrics.Value("apiserver_admission_webhook_fail_open_count", "name", name)
+		sum += value
+	}
+	return sum
 }
 
 // inFlightTimeout is how long an address may count as handed out whose Service never came, and a bit more.
