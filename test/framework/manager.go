@@ -102,6 +102,9 @@ func (m *Manager) webhookArgs() []string {
 	return []string{"--webhook-bind-address=" + m.WebhookAddress(), "--webhook-dns-names=localhost"}
 }
 
+// WebhookPort returns the port of WebhookAddress.
+func (m *Manager) WebhookPort() int { return m.webhookPort }
+
 // WebhookAddress returns where it serves webhooks, "127.0.0.1:port", if ManagerOptions.Webhooks says so.
 func (m *Manager) WebhookAddress() string { return fmt.Sprintf("%s:%d", loopback, m.webhookPort) }
 

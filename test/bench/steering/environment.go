@@ -135,7 +135,14 @@ func (e *environment) waitServing(ctx context.Context) error {
 
 // until asks until something is so, and says what was waited for otherwise.
 func (e *environment) until(ctx context.Context, what string, so wait.ConditionWithContextFunc) error {
-	if err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, timeout, true, so); err != nil {
+	return e.untilAll(ctx, 1, what, so)
+}
+
+// untilAll is until for a condition that lists n objects, which it asks for less often the more they are: a list of a thousand every 20 milliseconds would keep
+// the API server from what is waited for.
+func (e *environment) untilAll(ctx context.Context, n int, what string, so wait.ConditionWithContextFunc) error {
+	interval := max(20*time.Millisecond, time.Duration(n)*time.Millisecond/2)
+	if err := wait.PollUntilContextTimeout(ctx, interval, timeout, true, so); err != nil {
 		return fmt.Errorf("waiting for %s: %w", what, err)
 	}
 	return nil

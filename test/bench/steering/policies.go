@@ -48,7 +48,7 @@ func (e *environment) createRanges(ctx context.Context, n int) error {
 	if err := e.all(n, create)(ctx); err != nil {
 		return fmt.Errorf("creating ServiceCIDRs: %w", err)
 	}
-	return e.until(ctx, fmt.Sprintf("%d ranges to be ready", n), func(ctx context.Context) (bool, error) {
+	return e.untilAll(ctx, n, fmt.Sprintf("%d ranges to be ready", n), func(ctx context.Context) (bool, error) {
 		list, err := ranges.List(ctx, metav1.ListOptions{})
 		waiting := slices.ContainsFunc(list.Items, func(c networkingv1.ServiceCIDR) bool {
 			return !meta.IsStatusConditionTrue(c.Status.Conditions, "Ready")
@@ -59,7 +59,7 @@ func (e *environment) createRanges(ctx context.Context, n int) error {
 
 // waitPolicies waits until there are n policies of the crowd, and all are in force.
 func (e *environment) waitPolicies(ctx context.Context, n int) error {
-	return e.until(ctx, fmt.Sprintf("%d policies to be in force", n), func(ctx context.Context) (bool, error) {
+	return e.untilAll(ctx, n, fmt.Sprintf("%d policies to be in force", n), func(ctx context.Context) (bool, error) {
 		list := &v1alpha1.ServiceCIDRPolicyList{}
 		err := e.client.List(ctx, list, client.MatchingLabels{crowdLabel: "yes"})
 		waiting := slices.ContainsFunc(list.Items, func(p v1alpha1.ServiceCIDRPolicy) bool { return !inForce(&p) })

@@ -3,7 +3,7 @@
 // operator keeps addresses.
 //
 // All is measured in an environment: a control plane with the permissions and webhook configurations of config/default, replicas of our manager under
-// the operator's own user, and a balancer on loopback before them. With and without means that both webhook configurations are there or deleted;
+// the operator's own user, and a balancer on loopback before them where there are several. With and without means that both webhook configurations are there or deleted;
 // the manager runs in both cases, and does the rest of its work.
 //
 // Start with Run; creation.go, replicas.go, keeping.go and decision.go hold what is measured.
@@ -102,6 +102,9 @@ func withEnvironment(ctx context.Context, log *progress.Log, do func(context.Con
 // measure measures what one control plane can stand, from what changes it the least to what changes it the most.
 func (r *Result) measure(ctx context.Context, e *environment) (err error) {
 	if r.Versions, err = e.Versions(ctx); err != nil {
+		return err
+	}
+	if err = e.askDirectly(ctx); err != nil {
 		return err
 	}
 	if r.Others, err = e.measureOthers(ctx, r.Options); err != nil {
