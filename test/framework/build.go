@@ -17,10 +17,15 @@ var (
 	plugin  = builder("kubectl-clusterip")
 )
 
-// builder returns how to get one of our programs, built once per process, plain or with the race detector.
+// programsVariable names a folder with programs that hack/test.sh has built before the first test: plain/manager, race/manager and so on.
+// A build takes minutes on a cold machine, which no spec's deadline allows for.
+const programsVariable = "CLUSTERIP_PROGRAMS"
+
+// builder returns how to get one of our programs, plain or with the race detector. What is not in the folder of programsVariable is built,
+// once per process.
 func builder(name string) func(race bool) (string, error) {
-	plain := sync.OnceValues(func() (string, error) { return buildProgram(name, name) })
-	racy := sync.OnceValues(func() (string, error) { return buildProgram(name, name+"-race", "-race") })
+	plain := sync.OnceValues(func() (string, error) { return programPath(name, "plain") })
+	racy := sync.OnceValues(func() (string, error) { return programPath(name, "race", "-race") })
 	return func(race bool) (string, error) {
 		if race {
 			return racy()
@@ -29,10 +34,17 @@ func builder(name string) func(race bool) (string, error) {
 	}
 }
 
+func programPath(name, variant string, flags ...string) (string, error) {
+	if built := os.Getenv(programsVariable); built != "" {
+		return filepath.Join(built, variant, name), nil
+	}
+	return buildProgram(name, variant, flags...)
+}
+
 // buildProgram builds a program of cmd/ and leaves it in the cache, so that the next run links it again only if something has
 // changed. GOTMPDIR is on the same file system, so that go build replaces the program by a rename: neither
 // processes that run from it nor other test programs that start it are disturbed.
-func buildProgram(source, name string, flags ...string) (string, error) {
+func buildProgram(name, variant string, flags ...string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
@@ -41,13 +53,13 @@ func buildProgram(source, name string, flags ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out := filepath.Join(dir, name)
+	out := filepath.Join(dir, variant, name)
 	var complaint bytes.Buffer
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", out}, flags, []string{"./cmd/" + source})...)
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", out}, flags, []string{"./cmd/" + name})...)
 	cmd.Dir, cmd.Stderr = root, &complaint
 	cmd.Env = append(os.Environ(), "GOTMPDIR="+dir)
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("building %s: %w: %s", source, err, strings.TrimSpace(complaint.String()))
+		return "", fmt.Errorf("building %s: %w: %s", name, err, strings.TrimSpace(complaint.String()))
 	}
 	return out, nil
 }

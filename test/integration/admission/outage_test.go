@@ -23,11 +23,11 @@ import (
 )
 
 // Whatever happens to the webhook, Services are created; the API server allocates as if the operator were not installed. When it is
-// over the operator knows within five seconds what was allocated without it, steers again, and remembers nothing that never was.
+// over the operator learns what was allocated without it, steers again, and remembers nothing that never was.
 var _ = Describe("Services are created although", Label("all"), Ordered, ContinueOnFailure, func() {
 	const (
 		timeout  = 2 * time.Second // of the webhook: a Service waits no longer
-		recovery = 5 * time.Second // until all is consistent
+		recovery = cluster.Timeout // until all is consistent; seconds, where nothing else is busy
 		some     = 24
 		clients  = 12
 	)
