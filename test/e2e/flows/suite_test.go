@@ -84,8 +84,8 @@ var rounds = []struct {
 var (
 	_ = Describe(string(oursNFT), func() { specs(oursNFT) })
 	_ = Describe(string(oursLegacy), Label("all"), func() { specs(oursLegacy) })
-	_ = Describe(string(withIPTables), Label("all"), func() { specs(withIPTables) })
-	_ = Describe(string(withNFTables), Label("all"), func() { specs(withNFTables) })
+	_ = Describe(string(withIPTables), Label("soak"), func() { specs(withIPTables) })
+	_ = Describe(string(withNFTables), Label("soak"), func() { specs(withNFTables) })
 )
 
 func specs(k kind) {

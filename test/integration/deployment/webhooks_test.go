@@ -1,6 +1,7 @@
 package deployment_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -102,7 +105,12 @@ var _ = Describe("The match conditions", Ordered, func() {
 	apply := func(ctx context.Context, text string) func() {
 		return func() {
 			GinkgoHelper()
-			m.Apply(ctx, "apiVersion: v1\nkind: Service\n"+text, "--force-conflicts")
+			text = "apiVersion: v1\nkind: Service\n" + text
+			var service corev1.Service
+			Expect(yaml.Unmarshal([]byte(text), &service)).To(Succeed())
+			services := m.Client().CoreV1().Services(cmp.Or(service.Namespace, cluster.Namespace))
+			Expect(services.Patch(ctx, service.Name, types.ApplyYAMLPatchType, []byte(text), metav1.PatchOptions{FieldManager: "test", Force: new(true)})).
+				Error().NotTo(HaveOccurred(), text)
 		}
 	}
 	const ports = "spec: {ports: [{port: 80}]"
