@@ -68,15 +68,13 @@ func overlappingReservations(before, now *v1alpha1.ServiceCIDRPolicy, s *steerin
 	return out
 }
 
-// warnings compiles the cluster as it would be with the policy, and reads off what would come of it.
+// warnings compiles the cluster as it would be with the policy, as far as that has to do with it, and reads off what would come of it.
 func warnings(p *v1alpha1.ServiceCIDRPolicy, before *steering.Compiled) []string {
 	if p.CreationTimestamp.IsZero() {
 		p.CreationTimestamp = metav1.Now()
 	}
-	in := before.Inputs()
-	in.Policies = append(slices.DeleteFunc(slices.Clone(in.Policies), func(other *v1alpha1.ServiceCIDRPolicy) bool { return other.Name == p.Name }), p)
-	after := steering.Compile(in)
-	return slices.Concat(careless(p.Spec), closing(p.Spec, after.Policy(p.Name), after), prospects(p.Name, before, after))
+	after := steering.Compile(before.With(p))
+	return slices.Concat(careless(p.Spec), closing(p, before, after), prospects(p.Name, before, after))
 }
 
 // prospects says what would not be as the author of a policy may expect: what it has to wait for, what it loses, and what others lose to it.
@@ -127,8 +125,9 @@ func selects(by *metav1.LabelSelector) bool {
 
 // closing warns of an exclusive policy that leaves the Services of others without any range, or without the default one. Nobody is an
 // other to a policy that selects all Services.
-func closing(spec v1alpha1.ServiceCIDRPolicySpec, p *steering.Policy, after *steering.Compiled) []string {
-	if !p.Exclusive || !selects(spec.NamespaceSelector) && !selects(spec.ServiceSelector) {
+func closing(o *v1alpha1.ServiceCIDRPolicy, before, after *steering.Compiled) []string {
+	p := after.Policy(o.Name)
+	if !p.Exclusive || !selects(o.Spec.NamespaceSelector) && !selects(o.Spec.ServiceSelector) {
 		return nil
 	}
 	var out []string
@@ -138,7 +137,7 @@ func closing(spec v1alpha1.ServiceCIDRPolicySpec, p *steering.Policy, after *ste
 		isDefault := func(r steering.PolicyRange) bool { return r.ServiceCIDR == v1alpha1.DefaultServiceCIDR }
 		switch {
 		case len(mine) == 0:
-		case !anyOpen(after, ofFamily):
+		case !anyOpen(before, after, ofFamily):
 			out = append(out, fmt.Sprintf("exclusive closes the last open %s range: Services that no policy with a range selects are refused an "+
 				"%s address, those of kube-system included; leave a range open, or give them a policy with one", family, family))
 		case slices.ContainsFunc(mine, isDefault):
@@ -149,10 +148,15 @@ func closing(spec v1alpha1.ServiceCIDRPolicySpec, p *steering.Policy, after *ste
 	return out
 }
 
-// anyOpen reports whether a range of a family is there that does not lie in one that a policy has for itself.
-func anyOpen(s *steering.Compiled, ofFamily func(allocator.Range) bool) bool {
-	isOpen := func(r allocator.Range) bool { return ofFamily(r) && !s.Closed(r.Prefix()) }
-	return slices.ContainsFunc(s.Inputs().ServiceCIDRs, func(c addressindex.ServiceCIDR) bool {
+// anyOpen reports whether a range of a family is there that does not lie in one that a policy has for itself. Policies that are not compiled in after
+// have what they had before.
+func anyOpen(before, after *steering.Compiled, ofFamily func(allocator.Range) bool) bool {
+	compiled := func(p *steering.Policy) bool { return after.Policy(p.Name) != nil }
+	others := func(p *steering.Policy) bool { return !compiled(p) }
+	isOpen := func(r allocator.Range) bool {
+		return ofFamily(r) && !after.Closed(r.Prefix(), compiled) && !before.Closed(r.Prefix(), others)
+	}
+	return slices.ContainsFunc(before.Inputs().ServiceCIDRs, func(c addressindex.ServiceCIDR) bool {
 		return c.Usable() && slices.ContainsFunc(c.Ranges, isOpen)
 	})
 }

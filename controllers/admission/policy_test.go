@@ -200,8 +200,9 @@ func TestClosing(t *testing.T) {
 			now: policy("mine", from("blue", "red"), exclusively, forNamespaces), want: []string{last6}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			after := steering.Compile(steering.Inputs{Policies: append(tc.others, tc.now), ServiceCIDRs: tc.cidrs})
-			expectBeginnings(t, closing(tc.now.Spec, after.Policy("mine"), after), tc.want)
+			before := steering.Compile(steering.Inputs{Policies: tc.others, ServiceCIDRs: tc.cidrs})
+			after := steering.Compile(before.With(tc.now))
+			expectBeginnings(t, closing(tc.now, before, after), tc.want)
 		})
 	}
 }

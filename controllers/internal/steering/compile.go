@@ -38,19 +38,16 @@ func Compile(in Inputs) *Compiled {
 		s.families = append(s.families, r.Prefix().Addr().Is4())
 		s.apiServer = append(s.apiServer, r.Span().First)
 	}
-	wanted := make([][]wantedRange, len(in.Policies))
 	for rank, o := range sorted(in.Policies) {
 		p := newPolicy(o, rank)
 		s.policies = append(s.policies, p)
 		s.byName[p.Name] = p
-		if p.steers {
-			wanted[rank] = s.wanted(p, o.Spec)
-		}
+		s.want(p)
 	}
-	s.enterPrefixes(wanted)
-	for rank, p := range s.policies {
+	s.enterPrefixes()
+	for _, p := range s.policies {
 		s.reserve(p)
-		s.assign(p, wanted[rank])
+		s.assign(p)
 	}
 	s.prepareBands()
 	return s
@@ -70,14 +67,9 @@ type wantedRange struct {
 	usable bool
 }
 
-// wanted returns the ranges that a policy asks for and that exist, in order, and notes which ServiceCIDRs are missing or give out no addresses.
-func (s *Compiled) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []wantedRange {
-	names := slices.Compact(slices.Sorted(slices.Values(spec.ServiceCIDRs)))
-	if spec.ServiceCIDRSelector != nil {
-		names = s.labelled(p.selector.cidrs)
-	}
-	var out []wantedRange
-	for _, name := range names {
+// want notes the ranges that a policy asks for and that exist, in order, and which ServiceCIDRs are missing or give out no addresses.
+func (s *Compiled) want(p *Policy) {
+	for _, name := range s.asked(p) {
 		c, ok := s.cidrs[name]
 		switch {
 		case !ok:
@@ -88,13 +80,24 @@ func (s *Compiled) wanted(p *Policy, spec v1alpha1.ServiceCIDRPolicySpec) []want
 			p.Unready = append(p.Unready, name)
 		}
 		for _, r := range c.Ranges {
-			out = append(out, wantedRange{PolicyRange{name, r}, c.Usable()})
+			p.wanted = append(p.wanted, wantedRange{PolicyRange{name, r}, c.Usable()})
 		}
 	}
-	slices.SortFunc(out, func(a, b wantedRange) int {
+	slices.SortFunc(p.wanted, func(a, b wantedRange) int {
 		return cmp.Or(comparePrefixes(a.Range.Prefix(), b.Range.Prefix()), cmp.Compare(a.ServiceCIDR, b.ServiceCIDR))
 	})
-	return out
+}
+
+// asked returns the names of the ServiceCIDRs that a policy asks for, sorted.
+func (s *Compiled) asked(p *Policy) []string {
+	switch spec := p.object.Spec; {
+	case !p.steers:
+		return nil
+	case spec.ServiceCIDRSelector != nil:
+		return s.labelled(p.selector.cidrs)
+	default:
+		return slices.Compact(slices.Sorted(slices.Values(spec.ServiceCIDRs)))
+	}
 }
 
 // labelled returns the names of the ServiceCIDRs with matching labels, sorted.
@@ -160,9 +163,14 @@ func byFirst(a, b *Reservation) int { return a.Span.First.Compare(b.Span.First) 
 //
 // A range that lies in one that a better policy has exclusively is lost. One that is only partly closed is kept, and the closed part left
 // out when addresses are drawn.
-func (s *Compiled) assign(p *Policy, wanted []wantedRange) {
-	wanted = slices.DeleteFunc(wanted, func(r wantedRange) bool { return s.lost(p, r.PolicyRange) })
-	for _, r := range wanted {
+func (s *Compiled) assign(p *Policy) {
+	var left []wantedRange
+	for _, r := range p.wanted {
+		if !s.lost(p, r.PolicyRange) {
+			left = append(left, r)
+		}
+	}
+	for _, r := range left {
 		s.enter(p, r)
 		if n := len(p.Ranges); r.usable && (n == 0 || p.Ranges[n-1].Range != r.Range) {
 			p.Ranges = append(p.Ranges, r.PolicyRange)
@@ -195,10 +203,10 @@ func (s *Compiled) lost(p *Policy, r PolicyRange) bool {
 }
 
 // enterPrefixes enters all ranges that policies ask for, without telling whose they are.
-func (s *Compiled) enterPrefixes(wanted [][]wantedRange) {
+func (s *Compiled) enterPrefixes() {
 	var all []netip.Prefix
-	for _, ranges := range wanted {
-		for _, r := range ranges {
+	for _, p := range s.policies {
+		for _, r := range p.wanted {
 			all = append(all, r.Range.Prefix())
 		}
 	}
@@ -209,6 +217,12 @@ func (s *Compiled) enterPrefixes(wanted [][]wantedRange) {
 		at := &ownedPrefix{prefix: prefix, span: SpanOf(prefix)}
 		s.ranges.set(prefix, at)
 		s.owned = append(s.owned, at)
+	}
+	for _, p := range s.policies {
+		for _, r := range p.wanted {
+			at := s.ranges.values[r.Range.Prefix()]
+			at.wanted = append(at.wanted, p)
+		}
 	}
 }
 

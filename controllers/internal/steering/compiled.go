@@ -45,6 +45,8 @@ type ownedPrefix struct {
 	span allocator.Span
 	// holders are the policies that have it, the best first; users are those of them that draw from it.
 	holders, users []*Policy
+	// wanted are the policies that ask for it, also those that a better one has kept from it.
+	wanted []*Policy
 	// owner is the best of the holders that has it exclusively, nil if none has.
 	owner *Policy
 }
@@ -162,10 +164,10 @@ func (s *Compiled) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
 	}
 }
 
-// Closed reports whether a policy has a prefix for itself, or one that it lies in.
-func (s *Compiled) Closed(p netip.Prefix) bool {
+// Closed reports whether one of these policies has a prefix for itself, or one that it lies in.
+func (s *Compiled) Closed(p netip.Prefix, of func(*Policy) bool) bool {
 	for at := range s.outside(p) {
-		if at.owner != nil {
+		if at.owner != nil && of(at.owner) {
 			return true
 		}
 	}

@@ -49,6 +49,9 @@ type Policy struct {
 	// Missing, Unready and Deleting are names of ServiceCIDRs that the policy asks for.
 	Missing, Unready, Deleting []string
 
+	object *v1alpha1.ServiceCIDRPolicy
+	// wanted are the ranges that the policy asks for and that exist, whoever gets them.
+	wanted []wantedRange
 	// rank is the place among all policies, 0 for the best.
 	rank int
 	// steers: the policy asks for ranges, whether they exist or not.

@@ -102,7 +102,7 @@ func (s selector) inNamespace(of map[string]string) bool { return s.namespaces.M
 func newPolicy(o *v1alpha1.ServiceCIDRPolicy, rank int) *Policy {
 	p := &Policy{
 		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive, Enforcement: o.Spec.Enforcement,
-		OnFull: cmp.Or(o.Spec.OnFull, v1alpha1.OnFullFallback), rank: rank, bands: map[bool]func() bands{},
+		OnFull: cmp.Or(o.Spec.OnFull, v1alpha1.OnFullFallback), object: o, rank: rank, bands: map[bool]func() bands{},
 	}
 	selectorOf := func(field string, from *metav1.LabelSelector) labels.Selector {
 		if from == nil {
