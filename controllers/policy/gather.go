@@ -39,7 +39,10 @@ func (r *Reconciler) gather(o *v1alpha1.ServiceCIDRPolicy) (inputs, bool) {
 	for _, pr := range p.Ranges {
 		in.ranges = append(in.ranges, rangeUse{pr, use(pr.Range.Band(allocator.Static)), use(pr.Range.Band(allocator.Dynamic))})
 	}
-	cidrs := r.Index.ServiceCIDRs()
+	var cidrs []addressindex.ServiceCIDR
+	if len(p.Reservations) > 0 {
+		cidrs = r.Index.ServiceCIDRs()
+	}
 	for _, reservation := range p.Reservations {
 		for a := range reservation.Addresses() {
 			in.reserved++
