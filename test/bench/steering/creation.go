@@ -160,8 +160,9 @@ type Scale struct {
 	Policies int
 	Alone    int64 // without any, in bytes
 	Crowded  int64
-	// Ready is how long the manager took from the first range on until all were ready, Programmed from the first policy on until all were in force.
-	Ready, Programmed time.Duration
+	// Ready is how long it took from the first range on until all were ready; from the first policy on Created until all were there, Steering until
+	// Services went by them, and Programmed until the status of each said so.
+	Ready, Created, Steering, Programmed time.Duration
 	// Creation is by 16 clients, with all of them there.
 	Creation comparison
 }
@@ -181,11 +182,17 @@ func (e *environment) measureScale(ctx context.Context, o Options) (s Scale, err
 	if err := e.createPolicies(ctx, o.Crowd, true); err != nil {
 		return s, err
 	}
+	s.Created = time.Since(start)
+	if err := e.waitSteered(ctx, o.Crowd-1); err != nil {
+		return s, err
+	}
+	s.Steering = time.Since(start)
 	if err := e.waitPolicies(ctx, o.Crowd); err != nil {
 		return s, err
 	}
 	s.Programmed = time.Since(start)
-	e.log.Step("the ranges are ready after %.1f s, the policies in force after %.1f s", s.Ready.Seconds(), s.Programmed.Seconds())
+	e.log.Step("the ranges are ready after %.1f s; the policies are there after %.1f s, steer after %.1f s, and say so after %.1f s",
+		s.Ready.Seconds(), s.Created.Seconds(), s.Steering.Seconds(), s.Programmed.Seconds())
 	if s.Crowded, err = e.memory(ctx); err != nil {
 		return s, err
 	}

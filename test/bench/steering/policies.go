@@ -3,9 +3,11 @@ package steering
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,12 +39,39 @@ func (e *environment) createPolicies(ctx context.Context, n int, ranges bool) er
 	})(ctx)
 }
 
+// waitSteered waits until a Service goes by the i-th policy that has a range of its own.
+func (e *environment) waitSteered(ctx context.Context, i int) error {
+	namespace := &corev1.Namespace{}
+	namespace.Name, namespace.Labels = "steered", map[string]string{"tenant": fmt.Sprintf("crowd-%05d", i)}
+	if _, err := e.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating a namespace: %w", err)
+	}
+	v4, _ := crowdRanges(i)
+	return e.until(ctx, "a Service in "+v4.String(), func(ctx context.Context) (bool, error) {
+		services := e.Client.CoreV1().Services(namespace.Name)
+		service, err := services.Create(ctx, framework.NewService(namespace.Name, "probe"), metav1.CreateOptions{})
+		if err != nil {
+			return false, fmt.Errorf("creating a Service: %w", err)
+		}
+		if err := services.Delete(ctx, service.Name, metav1.DeleteOptions{}); err != nil {
+			return false, fmt.Errorf("deleting a Service: %w", err)
+		}
+		address, err := netip.ParseAddr(service.Spec.ClusterIP)
+		return v4.Contains(address), err
+	})
+}
+
+// crowdRanges are those of the i-th policy that has ranges of its own.
+func crowdRanges(i int) (v4, v6 netip.Prefix) {
+	return netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.0/24", 128+i/256, i%256)), netip.MustParsePrefix(fmt.Sprintf("fd00:%x::/112", i+1))
+}
+
 // createRanges makes n ranges of both families, and waits until all are ready.
 func (e *environment) createRanges(ctx context.Context, n int) error {
 	ranges := e.Client.NetworkingV1().ServiceCIDRs()
 	create := func(ctx context.Context, i int) error {
-		cidr := framework.NewServiceCIDR(fmt.Sprintf("crowd-%05d", i), fmt.Sprintf("10.%d.%d.0/24", 128+i/256, i%256), fmt.Sprintf("fd00:%x::/112", i+1))
-		_, err := ranges.Create(ctx, cidr, metav1.CreateOptions{})
+		v4, v6 := crowdRanges(i)
+		_, err := ranges.Create(ctx, framework.NewServiceCIDR(fmt.Sprintf("crowd-%05d", i), v4.String(), v6.String()), metav1.CreateOptions{})
 		return err
 	}
 	if err := e.all(n, create)(ctx); err != nil {

@@ -152,7 +152,9 @@ func (r Result) scale() report.Table {
 		table.Add("compiling "+of+" anew, ms, after each change", stats.Number(r.Decision.Compile.Sample("", of, "ns/op").Median()/1e6))
 	}
 	table.Add("from the first range created until all are ready, s", stats.Seconds(s.Ready))
-	table.Add("from the first policy created until all are in force, s", stats.Seconds(s.Programmed))
+	table.Add("from the first policy created until all are, s", stats.Seconds(s.Created))
+	table.Add("until Services go by them, s", stats.Seconds(s.Steering))
+	table.Add("until the status of each says so, s", stats.Seconds(s.Programmed))
 	table.Add(fmt.Sprintf("creation of Services by %d clients, without webhooks, /s", helpers), s.Creation.Without.Rates().String())
 	table.Add("with webhooks, /s", s.Creation.With.Rates().String())
 	return table
