@@ -34,6 +34,7 @@ func Compile(in Inputs) *Compiled {
 			}
 		}
 	}
+	s.statics = union(s.statics)
 	for _, r := range s.cidrs[v1alpha1.DefaultServiceCIDR].Ranges {
 		s.families = append(s.families, r.Prefix().Addr().Is4())
 		s.apiServer = append(s.apiServer, r.Span().First)

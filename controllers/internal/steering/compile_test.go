@@ -198,3 +198,14 @@ func TestRefusalTexts(t *testing.T) {
 		})
 	}
 }
+
+// The static band of the widest range lies around those of two others, and all of the fourth range.
+func TestAnAddressThatIsStaticInAWiderRangeIsStatic(t *testing.T) {
+	s := Compile(Inputs{ServiceCIDRs: serviceCIDRs{
+		ready("a", "10.0.0.0/16"), ready("b", "10.0.0.0/24"), ready("c", "10.0.0.32/27"), ready("d", "10.0.0.128/26"),
+	}})
+	b := s.bandsOf(s.cidrs["d"].Ranges, nil)
+	if len(b.dynamic) != 0 || len(b.static) != 1 || b.static[0].Size() != 62 {
+		t.Errorf("dynamic %v, static %v, want 62 static addresses", b.dynamic, b.static)
+	}
+}

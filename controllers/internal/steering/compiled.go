@@ -29,7 +29,7 @@ type Compiled struct {
 	closes      map[bool]bool                                   // whether any of them has an exclusive owner, by family
 	reserved    []*Reservation                                  // by first address, disjoint
 	reservedFor map[bool]map[types.NamespacedName][]Reservation // by family
-	statics     []allocator.Span                                // the static bands of all ranges: an address that is static in one is static
+	statics     []allocator.Span                                // the static bands of all ranges, in order and disjoint: an address that is static in one is static
 	open        map[bool]func() bands                           // what no policy has exclusively, by family
 	offered     prefixTable[allocator.Range]                    // those that API servers allocate from
 	namespaces  sync.Map                                        // name of a namespace -> *namespaceView
