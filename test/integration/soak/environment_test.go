@@ -73,7 +73,7 @@ func (e *environment) divide(ctx context.Context) {
 }
 
 // enforce lets the API server keep strangers out of the exclusive ranges, and waits until each API server does. Whether it does is asked in the
-// name of a user of whom no webhook is told.
+// name of a user and in a namespace of whom no webhook is told.
 func (e *environment) enforce(ctx context.Context) {
 	GinkgoHelper()
 	Expect(e.TryPolicyChange(ctx, "exclusive", "{enforcement: APIServer}")).To(Succeed())
@@ -86,10 +86,10 @@ func (e *environment) enforce(ctx context.Context) {
 				if address = address.Next(); !r.Contains(address.Next()) { // the last one of IPv4 is none
 					address = r.Addr().Next()
 				}
-				probe := framework.NewService(stranger, "probe", framework.WithClusterIPs(address.String())) // those of clients are refused as taken
-				_, err := user.CoreV1().Services(stranger).Create(ctx, probe, metav1.CreateOptions{})
+				probe := framework.NewService(metav1.NamespaceDefault, "probe", framework.WithClusterIPs(address.String())) // those of clients are refused as taken
+				_, err := user.CoreV1().Services(probe.Namespace).Create(ctx, probe, metav1.CreateOptions{})
 				if err == nil {
-					return errors.Join(errors.New("a stranger was let in"), user.CoreV1().Services(stranger).Delete(ctx, probe.Name, metav1.DeleteOptions{}))
+					return errors.Join(errors.New("a stranger was let in"), user.CoreV1().Services(probe.Namespace).Delete(ctx, probe.Name, metav1.DeleteOptions{}))
 				}
 				return err
 			}).WithTimeout(time.Minute).Should(MatchError(ContainSubstring("ValidatingAdmissionPolicy")), func() string {
@@ -103,6 +103,6 @@ func (e *environment) enforce(ctx context.Context) {
 func (e *environment) events() []traffic.Event {
 	GinkgoHelper()
 	return slices.DeleteFunc(traffic.Events(e.logs...), func(event traffic.Event) bool {
-		return event.Resource == "services" && event.Namespace == stranger && event.Name == "probe"
+		return event.Resource == "services" && event.Namespace == metav1.NamespaceDefault && event.Name == "probe"
 	})
 }
