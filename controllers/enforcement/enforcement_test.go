@@ -115,6 +115,22 @@ var _ = Describe("The API server", Ordered, ContinueOnFailure, func() {
 		Expect(in.Contains(netip.MustParseAddr(drawn.Spec.ClusterIP))).To(BeTrue(), "the only range with room is its own: %s", drawn.Spec.ClusterIP)
 	})
 
+	// In a dry run the API server takes the first address of any range, closed ones too. What GitOps tools compare would be refused by chance.
+	It("refuses nobody in a dry run, which gives nobody an address", func(ctx SpecContext) {
+		start(ctx)
+		offer(ctx, "red", "10.1.6.0/28", "fd00:1:6::/124")
+		create(ctx, exclusive("red", "red", "red"))
+		enforced(ctx, "red", "10.1.6.3", "fd00:1:6::3")
+		drawn := map[bool]int{}
+		closed := netip.MustParsePrefix("10.1.6.0/28")
+		for range 40 {
+			rehearsed := service("plain", "stranger", nil)
+			Expect(admin.Create(ctx, rehearsed, client.DryRunAll)).To(Succeed())
+			drawn[closed.Contains(netip.MustParseAddr(rehearsed.Spec.ClusterIP))]++
+		}
+		Expect(drawn[true]).NotTo(BeZero(), "the API server does not do any more what this is about")
+	})
+
 	It("lets a stranger that has an address already be changed", func(ctx SpecContext) {
 		start(ctx)
 		offer(ctx, "red", "10.1.2.0/28", "fd00:1:2::/124")

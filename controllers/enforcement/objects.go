@@ -37,8 +37,11 @@ func Objects() []Object {
 }
 
 // matchConditions say which requests need a look at the ranges. An update that leaves the addresses as they are is none, so that a Service which has a closed
-// address already can still be changed. The API server creates Service default/kubernetes for itself.
+// address already can still be changed. The API server creates Service default/kubernetes for itself. In a dry run it draws the first address of any range, closed ones
+// too, which cannot be told from one that the user chose, and is given to nobody.
 var matchConditions = []*acadmission.MatchConditionApplyConfiguration{
+	acadmission.MatchCondition().WithName("not-a-dry-run").
+		WithExpression(`!request.?dryRun.orValue(false)`),
 	acadmission.MatchCondition().WithName("has-addresses").
 		WithExpression(`object.spec.?clusterIPs.orValue([]).exists(a, a != "" && a != "None")`),
 	acadmission.MatchCondition().WithName("has-other-addresses-than-before").
