@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
@@ -35,9 +34,9 @@ const (
 	countsEvery = 30 * time.Second
 	// uncompiled is when to look again at a policy that is newer than the compiled ones. Their change tells, too.
 	uncompiled = 500 * time.Millisecond
-	// writesASecond bounds the status writes for all policies together, for the other controllers need the API server too. A thousand policies that
-	// are created together are told of within seconds, each twice: before and after its range is ready.
-	writesASecond = 400
+	// workers write statuses at the same time. Few: an API server takes as long for a status as for a policy, and whoever creates many policies waits for
+	// the policies.
+	workers = 2
 )
 
 // Reconciler writes the status of one ServiceCIDRPolicy at a time. All exported fields are required.
@@ -49,8 +48,7 @@ type Reconciler struct {
 	Events   events.EventRecorder
 	Clock    clock.PassiveClock
 
-	turns  sync.Map // name of a policy -> *turn
-	writes *rate.Limiter
+	turns sync.Map // name of a policy -> *turn
 }
 
 // turn is when a policy was last looked at, and when it was last written; the latter is zero before the first time. The queue lets nobody else
@@ -59,9 +57,8 @@ type turn struct{ looked, wrote time.Time }
 
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	r.writes = rate.NewLimiter(writesASecond, writesASecond)
 	name := func(_ context.Context, p *v1alpha1.ServiceCIDRPolicy) []string { return []string{p.Name} }
-	return loop.Setup(mgr, loop.Options{Name: "policystatus", Workers: 4, Retry: 500 * time.Millisecond, LongestRetry: time.Minute}, r,
+	return loop.Setup(mgr, loop.Options{Name: "policystatus", Workers: workers, Retry: 500 * time.Millisecond, LongestRetry: time.Minute}, r,
 		source.TypedKind(mgr.GetCache(), &v1alpha1.ServiceCIDRPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(name)),
 		steering.NewChanges(r.Policies, r.changed()),
 		addressindex.Map(r.Index.RangeUsage(every), r.users), addressindex.Map(r.Index.Addresses(), r.reserver))
@@ -156,9 +153,6 @@ func (r *Reconciler) publish(
 	want.Conditions = wording.Dated(o.Status.Conditions, want.Conditions, now)
 	if write, wait := due(o.Status, want, now.Sub(last.wrote)); !write {
 		return wait, nil
-	}
-	if err := r.writes.Wait(ctx); err != nil {
-		return 0, err
 	}
 	want.Refusals = nil // they stay the admission replicas'
 	if err := objects.ApplyStatus(ctx, r.Client, o, &want, v1alpha1.ManagerPolicy); err != nil {

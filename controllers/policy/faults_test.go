@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,7 +37,7 @@ func newFixture(fails error) *fixture {
 		ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", Generation: 1}, Spec: v1alpha1.ServiceCIDRPolicySpec{ServiceCIDRs: []string{"nowhere"}},
 		Status: v1alpha1.ServiceCIDRPolicyStatus{Refusals: []v1alpha1.PolicyRefusal{{Service: "ns/x"}}},
 	}}
-	f.Reconciler = &Reconciler{Index: addressindex.NewWithClock(f.clock), Events: f.events, Clock: f.clock, writes: rate.NewLimiter(writesASecond, writesASecond)}
+	f.Reconciler = &Reconciler{Index: addressindex.NewWithClock(f.clock), Events: f.events, Clock: f.clock}
 	f.compile(f.policy.DeepCopy())
 	f.Client = interceptor.NewClient(nil, interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -109,21 +107,6 @@ func TestAPolicyThatIsNewerThanTheCompiledOnesWaitsForThem(t *testing.T) {
 			f.reconcile(t, 0, false, uncompiled, 0, 0)
 		})
 	}
-}
-
-func TestAllPoliciesTogetherAreWrittenSeldomEnough(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(nil)
-		begin := time.Now()
-		for range 3 * writesASecond {
-			if _, err := f.publish(t.Context(), f.policy.DeepCopy(), v1alpha1.ServiceCIDRPolicyStatus{ObservedGeneration: int64(f.writes) + 1}, &turn{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if took := time.Since(begin).Round(100 * time.Millisecond); f.writes != 3*writesASecond || took != 2*time.Second {
-			t.Errorf("%d writes took %v", f.writes, took)
-		}
-	})
 }
 
 // Server-side apply takes away what a manager once applied and leaves out later: refusals must never be in it.
