@@ -3,37 +3,19 @@ package conntrack
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"golang.org/x/sys/unix"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// inside marks the process that has its own network namespace.
-const inside = "CONNTRACK_TEST_INSIDE"
-
-// TestMain runs all tests in a fresh network namespace, where they cannot reach the flows and rules of the machine. It ends with the
-// process.
-func TestMain(m *testing.M) {
-	if os.Getuid() == 0 && os.Getenv(inside) == "" {
-		runtime.LockOSThread()
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			err = unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), inside+"=1"))
-		}
-		fmt.Fprintln(os.Stderr, "running the tests in a network namespace:", err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { network.Isolate(m) }
 
 // site has the addresses of a test in one family. What clients see of all this is in the behaviours 113 to 120 of test/e2e/flows.
 type site struct {
@@ -44,9 +26,7 @@ type site struct {
 
 // forEachSite begins with no flows in each family.
 func forEachSite(t *testing.T, test func(*testing.T, site, Table)) {
-	if os.Getenv(inside) == "" {
-		t.Skip("network namespaces and connection tracking need root")
-	}
+	network.NeedIsolation(t)
 	endpoint := netip.MustParseAddrPort
 	for _, s := range []site{
 		{

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -17,34 +16,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"golang.org/x/sys/unix"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// inside marks the process that has its own network namespace.
-const inside = "IPSET_TEST_INSIDE"
-
-// TestMain runs all tests in a fresh network namespace, where they cannot reach the sets of the machine. It ends with the process.
-func TestMain(m *testing.M) {
-	if os.Getuid() == 0 && os.Getenv(inside) == "" {
-		runtime.LockOSThread()
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			err = unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), inside+"=1"))
-		}
-		fmt.Fprintln(os.Stderr, "running the tests in a network namespace:", err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { network.Isolate(m) }
 
 // open returns the sets of the namespace, of which those of the test are gone afterwards.
 func open(t testing.TB) *Kernel {
 	t.Helper()
-	if os.Getenv(inside) == "" {
-		t.Skip("network namespaces and IP sets need root")
-	}
+	network.NeedIsolation(t)
 	k, err := Open()
 	if err != nil {
 		t.Fatal(err)

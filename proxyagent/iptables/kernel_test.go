@@ -5,56 +5,21 @@ package iptables
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-const inside = "PROXYAGENT_TEST_INSIDE"
-
-// TestMain runs all tests once more inside of a network namespace of their own, where the kernel is theirs; the variable then names the one outside.
-func TestMain(m *testing.M) {
-	own, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		panic(err)
-	}
-	if outer := os.Getenv(inside); outer != "" && (outer == own || !strings.HasPrefix(outer, "net:")) {
-		panic(inside + " is for TestMain to set: the rules here may be the machine's own")
-	}
-	if os.Getenv(inside) != "" || os.Getuid() != 0 {
-		os.Exit(m.Run())
-	}
-	folder, err := os.MkdirTemp("", "xtables")
-	if err != nil {
-		panic(err)
-	}
-	cmd := exec.Command("unshare", append([]string{"--net", os.Args[0]}, os.Args[1:]...)...)
-	cmd.Env = append(os.Environ(), inside+"="+own, "XTABLES_LOCKFILE="+filepath.Join(folder, "lock"))
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	err = cmd.Run()
-	_ = os.RemoveAll(folder)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "inside of the network namespace:", err)
-		os.Exit(1)
-	}
-}
-
-func needsNamespace(t *testing.T) {
-	t.Helper()
-	if os.Getenv(inside) == "" {
-		t.Skip("not root: there is no network namespace to try rules in")
-	}
-}
+func TestMain(m *testing.M) { network.Isolate(m) }
 
 // each runs a test for both variants and both families, with a Proxier that finds the kernel empty.
 func each(t *testing.T, run func(t *testing.T, p *Proxier)) {
-	needsNamespace(t)
+	network.NeedIsolation(t)
 	for _, mode := range []Mode{NFT, Legacy} {
 		for _, family := range []model.Family{model.IPv4, model.IPv6} {
 			t.Run(fmt.Sprintf("%s/%s", mode, family), func(t *testing.T) {

@@ -4,35 +4,15 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// inNamespace is set in the copy of a test that runs in a network namespace of its own.
-const inNamespace = "TRACE_TEST_IN_NAMESPACE"
-
-// again runs the test again in a fresh network namespace, and reports whether this is that run.
-func again(t *testing.T) bool {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, for a network namespace")
-	}
-	if os.Getenv(inNamespace) != "" {
-		return true
-	}
-	command := exec.CommandContext(t.Context(), "unshare", "-n", os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
-	command.Env = append(os.Environ(), inNamespace+"=1", "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "lock"))
-	out, err := command.CombinedOutput()
-	t.Logf("in the namespace:\n%s", out)
-	if err != nil {
-		t.Errorf("in the namespace: %v", err)
-	}
-	return false
-}
+func TestMain(m *testing.M) { network.Isolate(m) }
 
 // variant is one of the four rulesets that a node can have.
 type variant struct {
@@ -42,11 +22,13 @@ type variant struct {
 
 func (v variant) String() string { return string(v.mode) + "/" + v.family.String() }
 
+var variants = []variant{{iptables.NFT, model.IPv4}, {iptables.NFT, model.IPv6}, {iptables.Legacy, model.IPv4}, {iptables.Legacy, model.IPv6}}
+
 // eachVariant runs a test for all of them on the same node, each with no rules but its own.
 func eachVariant(t *testing.T, run func(t *testing.T, v variant)) {
 	t.Helper()
 	makeNode(t)
-	for _, v := range []variant{{iptables.NFT, model.IPv4}, {iptables.NFT, model.IPv6}, {iptables.Legacy, model.IPv4}, {iptables.Legacy, model.IPv6}} {
+	for _, v := range variants {
 		t.Run(v.String(), func(t *testing.T) {
 			t.Cleanup(func() { v.restore(t, "*nat\nCOMMIT\n*filter\nCOMMIT\n") })
 			run(t, v)
@@ -58,6 +40,13 @@ func eachVariant(t *testing.T, run func(t *testing.T, v variant)) {
 // at their other ends, and the neighbours are permanent entries: a failed resolution would be reported to the sender.
 func makeNode(t *testing.T) {
 	t.Helper()
+	network.NeedIsolation(t)
+	t.Cleanup(func() {
+		command(t, "link del eth0\nlink del cni0\n", "ip", "-batch", "-")
+		for _, v := range variants {
+			v.restore(t, "*nat\nCOMMIT\n*filter\nCOMMIT\n")
+		}
+	})
 	command(t, `link set lo up
 		link add eth0 type veth peer name far0
 		link set eth0 up

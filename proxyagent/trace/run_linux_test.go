@@ -88,9 +88,6 @@ func traced(t *testing.T, o Options) string {
 }
 
 func TestTheRulesOfTheAgentAreTraced(t *testing.T) {
-	if !again(t) {
-		return
-	}
 	eachVariant(t, func(t *testing.T, v variant) {
 		c := newCluster(v)
 		c.program(t)
@@ -133,9 +130,6 @@ func TestTheRulesOfTheAgentAreTraced(t *testing.T) {
 }
 
 func TestTheVariantWithOurChainsIsWalked(t *testing.T) {
-	if !again(t) {
-		return
-	}
 	makeNode(t)
 	nft, legacy := variant{iptables.NFT, model.IPv4}, variant{iptables.Legacy, model.IPv4}
 	o := Options{Src: netip.MustParseAddr(pod), Dst: netip.MustParseAddrPort("10.9.9.9:80")}
@@ -163,11 +157,9 @@ func TestTheVariantWithOurChainsIsWalked(t *testing.T) {
 }
 
 func TestQuestionsWithoutAnAnswerAreErrors(t *testing.T) {
-	if !again(t) {
-		return
-	}
 	makeNode(t)
 	command(t, "", "ip", "route", "add", "unreachable", "203.0.113.0/24")
+	t.Cleanup(func() { command(t, "", "ip", "route", "del", "unreachable", "203.0.113.0/24") })
 	addr, to := netip.MustParseAddr(pod), netip.MustParseAddrPort("10.9.9.9:80")
 	for want, o := range map[string]Options{
 		"an address and a port are needed to trace to":                               {Src: addr},
