@@ -106,7 +106,7 @@ func (n Needs) permissions() []permission {
 		add("", "secrets", "", n.Namespace, "", "create")
 		add("", "secrets", "", n.Namespace, webhook.SecretName, "list", "watch", "update")
 		for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
-			add("admissionregistration.k8s.io", resource, "", "", n.Configuration, "list", "watch", "patch")
+			add("admissionregistration.k8s.io", resource, "", "", n.Configuration, "list", "watch", "update")
 		}
 	}
 	return out
