@@ -34,9 +34,8 @@ const (
 	countsEvery = 30 * time.Second
 	// uncompiled is when to look again at a policy that is newer than the compiled ones. Their change tells, too.
 	uncompiled = 500 * time.Millisecond
-	// workers write statuses at the same time. Few: an API server takes as long for a status as for a policy, and whoever creates many policies waits for
-	// the policies.
-	workers = 2
+	// workers write statuses at the same time. An API server takes longer for a status than for a policy, so they begin when no more policies come.
+	workers = 4
 )
 
 // Reconciler writes the status of one ServiceCIDRPolicy at a time. All exported fields are required.
@@ -112,6 +111,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 	last, now := known.(*turn), r.Clock.Now()
 	if left := last.looked.Add(every).Sub(now); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	if wait := r.Policies.Changing(); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	o := &v1alpha1.ServiceCIDRPolicy{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {

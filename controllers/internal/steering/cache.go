@@ -29,6 +29,9 @@ const readinessDelay = time.Second
 // compile, if that is longer, so that a stream of changes to many policies takes a fifth of a processor at most.
 const gathering = 30 * time.Millisecond
 
+// Changes that follow each other within pause belong together, as those of an apply of many policies do; after longest they count as having ended.
+const pause, longest = 250 * time.Millisecond, 10 * time.Second
+
 // Cache holds the compiled policies of the cluster as it is now. It runs on every replica, for every replica answers the API server. Make one
 // with NewCache; all methods are safe for concurrent use.
 type Cache struct {
@@ -43,6 +46,8 @@ type Cache struct {
 
 	mu        sync.Mutex
 	listeners []func(before, after *Compiled)
+	// changed is when the last change was compiled, began when the first of those that belong together was.
+	began, changed time.Time
 }
 
 // NewCache returns a Cache without policies and ranges.
@@ -57,6 +62,16 @@ func (c *Cache) Current() *Compiled { return c.current.Load() }
 
 // Synced reports whether Current was made of a complete listing.
 func (c *Cache) Synced() bool { return c.compiled.Load() }
+
+// Changing returns for how long what can wait should, because more changes are likely to follow. Zero a moment after the last change, or when they do not end.
+func (c *Cache) Changing() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.began) > longest {
+		return 0
+	}
+	return max(0, pause-time.Since(c.changed))
+}
 
 // Subscribe calls f after each change. It must not block. Subscribe before Start.
 func (c *Cache) Subscribe(f func(before, after *Compiled)) {
@@ -167,6 +182,12 @@ func (c *Cache) Set(in Inputs) {
 	after := Compile(in)
 	before := c.current.Swap(after)
 	c.mu.Lock()
+	if c.compiled.Load() { // what is listed at the start is no change
+		if time.Since(c.changed) > pause {
+			c.began = time.Now()
+		}
+		c.changed = time.Now()
+	}
 	listeners := c.listeners
 	c.mu.Unlock()
 	for _, f := range listeners {

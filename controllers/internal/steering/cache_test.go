@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -108,4 +109,33 @@ func TestCache(t *testing.T) {
 	await("no policy", func(s *Compiled) bool { return len(s.Policies()) == 0 })
 	w.cidrs.Delete(cidrReadySince("young", 0))
 	await("one range", func(s *Compiled) bool { return !s.Knows("young") && s.Offers(addr("10.0.0.9")) })
+}
+
+// What can wait does so while changes follow each other, until a moment after the last one; and not for ever where they do not end.
+func TestCacheIsChanging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCache()
+		expect := func(what string, want time.Duration) {
+			t.Helper()
+			if got := c.Changing(); got != want {
+				t.Errorf("%s: %v, want %v", what, got, want)
+			}
+		}
+		c.Set(Inputs{})
+		expect("at the start", 0)
+		for range 10 {
+			time.Sleep(200 * time.Millisecond)
+			c.Set(Inputs{})
+			expect("at a change", pause)
+		}
+		time.Sleep(100 * time.Millisecond)
+		expect("after the last change", pause-100*time.Millisecond)
+		time.Sleep(pause)
+		expect("a moment later", 0)
+		for range 60 {
+			c.Set(Inputs{})
+			time.Sleep(200 * time.Millisecond)
+		}
+		expect("while changes do not end", 0)
+	})
 }
