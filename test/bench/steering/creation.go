@@ -2,21 +2,22 @@ package steering
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/load"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
-	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
 // Creation is what was measured of one combination.
 type Creation struct {
 	Services, Policies, Families, Clients int
 	comparison
-	// Interleaved are creations by one client that are put to the webhook or not in turn, call by call; nothing with more clients.
+	// Interleaved are creations by one client that are put to our webhook, to none, and to the least one in turn, call by call; nothing with more clients.
 	Interleaved comparison
+	Least       turns
 }
 
 // String says where it was measured.
@@ -26,6 +27,11 @@ func (c Creation) String() string {
 
 // measureCreations measures the combinations, the numbers of Services ascending.
 func (e *environment) measureCreations(ctx context.Context, o Options) (all []Creation, err error) {
+	w, err := e.startLeastWebhook(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.stop(ctx, e)) }()
 	for _, size := range o.Sizes {
 		if err := e.Grow(ctx, size); err != nil {
 			return all, err
@@ -72,7 +78,7 @@ func (e *environment) measureCreation(ctx context.Context, c Creation, o Options
 		return c, err
 	}
 	if c.Clients == 1 {
-		if c.Interleaved, err = e.interleave(ctx, o, families(c.Families)); err != nil {
+		if err := e.interleave(ctx, o, &c); err != nil {
 			return c, err
 		}
 	}
@@ -89,42 +95,44 @@ func (c Creation) latencies() comparison {
 	return c.comparison
 }
 
-// interleave creates Services one after the other, of which the webhook sees every other one: a machine that others use, and a cluster that grows, are the
-// same to both.
-func (e *environment) interleave(ctx context.Context, o Options, options func(i int) []framework.ServiceOption) (c comparison, err error) {
+// leastAdded is how much longer the median call took with the least webhook, in milliseconds, round by round.
+func (c Creation) leastAdded() stats.Sample {
+	return comparison{With: c.Least, Without: c.Interleaved.Without}.added()
+}
+
+// interleave creates Services one after the other, of which a third is put to our webhook, a third to none, and a third to the least one: a machine that
+// others use, and a cluster that grows, are the same to all.
+func (e *environment) interleave(ctx context.Context, o Options, c *Creation) error {
 	if err := e.setWebhooks(ctx, true); err != nil {
-		return c, err
+		return err
 	}
-	n := 4 * o.Single
+	kinds := []struct {
+		label string
+		*turns
+	}{{"", &c.Interleaved.With}, {"none", &c.Interleaved.Without}, {least, &c.Least}}
 	for range o.Rounds {
 		if err := e.settle(ctx); err != nil {
-			return c, err
+			return err
 		}
-		var outcomes [2]load.Outcome
+		for _, k := range kinds {
+			k.Outcomes = append(k.Outcomes, load.Outcome{})
+		}
+		n := 2 * len(kinds) * o.Single
 		for i := range n {
-			passes := (i + i/2) % 2 // none is always the first of a pair
-			one := func(i int) (all []framework.ServiceOption) {
-				if options != nil {
-					all = options(i)
-				}
-				if passes == 1 {
-					all = append(all, framework.WithLabel(passingLabel, "yes"))
-				}
-				return all
-			}
+			k := kinds[(i+i/len(kinds))%len(kinds)] // none is always the first of three
+			outcome := &k.Outcomes[len(k.Outcomes)-1]
 			begin := time.Now()
-			if err := e.create(one)(ctx, i); err != nil {
-				return c, err
+			if err := e.create(passing(k.label, families(c.Families)))(ctx, i); err != nil {
+				return err
 			}
-			outcomes[passes].Calls++
-			outcomes[passes].Latencies = append(outcomes[passes].Latencies, time.Since(begin).Seconds()*1e3)
+			outcome.Calls++
+			outcome.Latencies = append(outcome.Latencies, time.Since(begin).Seconds()*1e3)
 		}
-		c.With.Outcomes, c.Without.Outcomes = append(c.With.Outcomes, outcomes[0]), append(c.Without.Outcomes, outcomes[1])
 		if err := e.removeAll(n)(ctx); err != nil {
-			return c, err
+			return err
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // Other is what was measured of another operation.

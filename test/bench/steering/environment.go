@@ -34,7 +34,7 @@ type environment struct {
 	balancer   *framework.Balancer
 	replicas   []*framework.Manager
 	kubeconfig string
-	client     client.Client
+	client     client.WithWatch
 	webhooks   webhooks
 	log        *progress.Log
 }
@@ -80,13 +80,13 @@ func (e *environment) setUp(ctx context.Context) (err error) {
 }
 
 // newClient is for what the typed client does not know, and for webhook configurations.
-func newClient(e *environment) (client.Client, error) {
+func newClient(e *environment) (client.WithWatch, error) {
 	crlog.SetLogger(logr.Discard())
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	return client.New(e.AdminConfig(), client.Options{Scheme: scheme})
+	return client.NewWithWatch(e.AdminConfig(), client.Options{Scheme: scheme})
 }
 
 // addReplica starts one more replica, and returns when all of them are given requests.

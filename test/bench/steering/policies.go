@@ -11,6 +11,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -86,14 +87,43 @@ func (e *environment) createRanges(ctx context.Context, n int) error {
 	})
 }
 
-// waitPolicies waits until there are n policies of the crowd, and all are in force.
+// waitPolicies waits until there are n policies of the crowd, and all are in force. It watches them, for a list of a thousand takes the API server a quarter of a
+// second, which what is waited for lacks.
 func (e *environment) waitPolicies(ctx context.Context, n int) error {
-	return e.untilAll(ctx, n, fmt.Sprintf("%d policies to be in force", n), func(ctx context.Context) (bool, error) {
-		list := &v1alpha1.ServiceCIDRPolicyList{}
-		err := e.client.List(ctx, list, client.MatchingLabels{crowdLabel: "yes"})
-		waiting := slices.ContainsFunc(list.Items, func(p v1alpha1.ServiceCIDRPolicy) bool { return !inForce(&p) })
-		return err == nil && len(list.Items) == n && !waiting, err
-	})
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%d policies are not in force after %s", n, timeout))
+	defer cancel()
+	list, crowd := &v1alpha1.ServiceCIDRPolicyList{}, client.MatchingLabels{crowdLabel: "yes"}
+	if err := e.client.List(ctx, list, crowd); err != nil {
+		return fmt.Errorf("listing policies: %w", err)
+	}
+	changes, err := e.client.Watch(ctx, list, crowd, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	if err != nil {
+		return fmt.Errorf("watching policies: %w", err)
+	}
+	defer changes.Stop()
+	there, effective := map[string]bool{}, map[string]bool{}
+	note := func(p *v1alpha1.ServiceCIDRPolicy, exists bool) {
+		setMember(there, p.Name, exists)
+		setMember(effective, p.Name, exists && inForce(p))
+	}
+	for i := range list.Items {
+		note(&list.Items[i], true)
+	}
+	for len(there) != n || len(effective) != n {
+		change, ok := <-changes.ResultChan()
+		p, isPolicy := change.Object.(*v1alpha1.ServiceCIDRPolicy)
+		if !ok || !isPolicy {
+			return fmt.Errorf("watching policies: it ended with %v: %w", change.Object, context.Cause(ctx))
+		}
+		note(p, change.Type != watch.Deleted)
+	}
+	return nil
+}
+
+func setMember(of map[string]bool, name string, is bool) {
+	if delete(of, name); is {
+		of[name] = true
+	}
 }
 
 // deletePolicies deletes the policies of the crowd.

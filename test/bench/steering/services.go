@@ -63,6 +63,19 @@ func families(n int) func(int) []framework.ServiceOption {
 	return func(int) []framework.ServiceOption { return []framework.ServiceOption{framework.RequireDualStack()} }
 }
 
+// passing is what options say, and the label with which Services pass our webhooks; none if it is empty.
+func passing(label string, options func(int) []framework.ServiceOption) func(int) []framework.ServiceOption {
+	if label == "" {
+		return options
+	}
+	return func(i int) (all []framework.ServiceOption) {
+		if options != nil {
+			all = options(i)
+		}
+		return append(all, framework.WithLabel(passingLabel, label))
+	}
+}
+
 // labelled selects Services for a policy.
 func labelled(value string) func(int) []framework.ServiceOption {
 	return func(int) []framework.ServiceOption {

@@ -18,11 +18,15 @@ func (r Result) Tables() []report.Table {
 // creations has a row for each combination.
 func (r Result) creations() report.Table {
 	table := report.Table{Header: []string{
-		"creation: Services there", "policies", "families", "clients", "p50 without, ms", "p50 with, ms", "added, ms (rounds)",
+		"creation: Services there", "policies", "families", "clients", "p50 without, ms", "p50 with, ms", "added, ms (rounds)", "added by the least webhook",
 		"p99 without, ms", "p99 with, ms", "without, /s", "with, /s", "with : without (rounds)",
 	}}
 	for _, c := range r.Creations {
-		table.Add(append(c.where(), c.cells(c.latencies(), c.latencies().added().Range())...)...)
+		peer := "–"
+		if c.Clients == 1 {
+			peer = c.leastAdded().Range()
+		}
+		table.Add(append(c.where(), c.cells(c.latencies(), c.latencies().added().Range(), peer)...)...)
 	}
 	return table
 }

@@ -46,7 +46,7 @@ func TestProcessorTimeIsSharedByAllCalls(t *testing.T) {
 func TestCreationsSayWhatTargetsTheyReach(t *testing.T) {
 	r := Result{Creations: []Creation{creationOf()}}
 	table := r.creations()
-	want := []string{"5,000", "100", "2", "16", "5.50", "6.00", "2.00 (1.00 to 3.00)", "6.00", "9.00", "2.00 ±0%", "1.50 ±33%", "0.75 (0.50 to 1.00)"}
+	want := []string{"5,000", "100", "2", "16", "5.50", "6.00", "2.00 (1.00 to 3.00)", "–", "6.00", "9.00", "2.00 ±0%", "1.50 ±33%", "0.75 (0.50 to 1.00)"}
 	if diff := cmp.Diff([][]string{want}, table.Rows); diff != "" {
 		t.Error(diff)
 	}

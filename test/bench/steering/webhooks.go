@@ -58,8 +58,8 @@ func (e *environment) install(ctx context.Context) error {
 	return err
 }
 
-// passingLabel is on Services that are not put to the webhooks.
-const passingLabel = "bench.example.com/passing"
+// passingLabel is on Services that are not put to our webhooks; least is its value on those that are put to the least one.
+const passingLabel, least = "bench.example.com/passing", "least"
 
 // redirect replaces the Service of every webhook by the balancer, and lets some objects pass, if the object has webhooks.
 func (e *environment) redirect(o *unstructured.Unstructured) error {
