@@ -134,6 +134,7 @@ func (s *Compiled) reserve(p *Policy) {
 		}
 	}
 	p.Reservations = left
+	s.awaitReady(p)
 	s.reserved = merged(s.reserved, left)
 	for _, r := range left {
 		if r.For.Name != "" {
@@ -141,6 +142,22 @@ func (s *Compiled) reserve(p *Policy) {
 			of[r.For] = append(of[r.For], r)
 		}
 	}
+}
+
+// awaitReady notes the ServiceCIDRs that are not ready and have reserved addresses: until then these are kept, and given to nobody, not even to the Service that they are kept for.
+func (s *Compiled) awaitReady(p *Policy) {
+	for _, r := range p.Reservations {
+		if s.Offers(r.Span.First) {
+			continue
+		}
+		for name, c := range s.cidrs {
+			if !c.Ready && !c.Terminating && slices.ContainsFunc(c.Ranges, func(has allocator.Range) bool { return has.Contains(r.Span.First) }) {
+				p.Unready = append(p.Unready, name)
+			}
+		}
+	}
+	slices.Sort(p.Unready)
+	p.Unready = slices.Compact(p.Unready)
 }
 
 func merged(sorted []*Reservation, more []Reservation) []*Reservation {

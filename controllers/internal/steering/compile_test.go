@@ -137,6 +137,12 @@ func TestConflicts(t *testing.T) {
 			inputs(nil, with(policy("best", 9), reserves("r", "10.0.0.4-10.0.0.5", "")), with(policy("worse", 1), reserves("s", "10.0.0.2-10.0.0.9", "ns/a"))), "worse",
 			[]string{"reserves s 10.0.0.2-10.0.0.3", "reserves s 10.0.0.6-10.0.0.9",
 				`conflict reservation s: ServiceCIDRPolicy "best", which outranks this one, has 10.0.0.4-10.0.0.5`}},
+		"a reservation in what is not ready": {
+			inputs(serviceCIDRs{red, {Name: "new", Ranges: blue.Ranges}, {Name: "old", Ranges: blue.Ranges, Terminating: true}},
+				with(policy("it", 0), of("red"), reserves("r", "10.0.0.4", "ns/a"), reserves("six", "fd00::4", ""), reserves("s", "10.0.1.4", ""), reserves("t", "10.9.9.9", ""))), "it",
+			[]string{"has red 10.0.1.0/24", "reserves r 10.0.0.4-10.0.0.4", "reserves s 10.0.1.4-10.0.1.4", "reserves six fd00::4-fd00::4", "reserves t 10.9.9.9-10.9.9.9", "unready new"}},
+		"a reservation in what one ServiceCIDR offers and another one will": {
+			inputs(serviceCIDRs{blue, {Name: "new", Ranges: blue.Ranges}}, with(policy("it", 0), reserves("r", "10.0.0.4", ""))), "it", []string{"reserves r 10.0.0.4-10.0.0.4"}},
 		"a second choice": {
 			inputs(serviceCIDRs{blue, red}, with(policy("best", 9), of("blue")), with(policy("worse", 1), of("red"))), "worse", []string{"has red 10.0.1.0/24"}},
 	} {

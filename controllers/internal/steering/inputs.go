@@ -46,7 +46,7 @@ type Policy struct {
 	CoolDown time.Duration
 	// Invalid says what is wrong with the spec, Conflicts what a better policy won.
 	Invalid, Conflicts []string
-	// Missing, Unready and Deleting are names of ServiceCIDRs that the policy asks for.
+	// Missing, Unready and Deleting are names of ServiceCIDRs that the policy asks for; Unready also of those that it reserves addresses in.
 	Missing, Unready, Deleting []string
 
 	object *v1alpha1.ServiceCIDRPolicy
