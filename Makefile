@@ -1,6 +1,6 @@
 # Thin targets; the work is in short scripts under hack/. `make help` lists them.
 
-# IMG is the image that images builds and that deploy puts into the cluster.
+# IMG is the image that images makes and that deploy puts into the cluster.
 IMG ?= clusterip-operator/manager:dev
 # VERSION is stamped into the binary.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -69,7 +69,7 @@ generate: ## Write generated files anew.
 fmt: ## Format Go code and sort imports.
 	hack/lint.sh fmt
 
-images: ## Build the image IMG with docker buildx.
+images: ## OCI archives of both images in bin/images, for amd64 and arm64, without a container engine; loaded into docker or containerd where there is one.
 	hack/images.sh
 
 tools: ## Build control planes, linter and generators into the cache (minutes, once).

@@ -1,25 +1,67 @@
 #!/usr/bin/env bash
-# Builds the images IMG (manager) and PROXYAGENT_IMG (node agent) with docker buildx, for PLATFORM when set, and loads them into the engine.
+# Makes the images IMG (manager, with the kubectl plugin) and PROXYAGENT_IMG (node agent) as OCI archives in OUT (bin/images), for the architectures ARCHS (amd64 and arm64). No container engine is needed; where
+# docker or containerd runs, they are loaded.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-missing() {
-	echo "images: $1" >&2
-	echo "Without an engine use 'make build': bin/manager and bin/kubectl-clusterip are the whole content of the one image, and bin/proxyagent" >&2
-	echo "with iptables (both variants) and ipset of Debian that of the other." >&2
-	exit 1
-}
-command -v docker >/dev/null || missing "no docker command on this machine; install Docker Engine with the buildx plugin"
-docker buildx version >/dev/null 2>&1 || missing "docker has no buildx plugin; install docker-buildx-plugin (or docker-buildx)"
-docker info >/dev/null 2>&1 || missing "the docker command cannot reach an engine; start it, or set DOCKER_HOST to one"
+read -ra archs <<<"${ARCHS:-amd64 arm64}"
+version=${VERSION:-dev} out=${OUT:-bin/images}
+images=$(hack/tools/build.sh images)/images
 
-# build IMAGE [ARGUMENT...] builds one image.
-build() {
-	local image=$1
+# compile FOLDER PACKAGE... builds programs for all architectures, as the Dockerfile does.
+compile() {
+	local folder=$1 arch
 	shift
-	docker buildx build ${PLATFORM:+--platform "$PLATFORM"} --build-arg "VERSION=${VERSION:-dev}" --tag "$image" --load "$@" .
-	echo "built $image"
+	for arch in "${archs[@]}"; do
+		CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -buildvcs=false -trimpath -ldflags "-s -w -X main.stamped=$version" -o "$out/$arch/$folder/" "$@"
+	done
 }
 
-build "${IMG:?}"
-build "${PROXYAGENT_IMG:-clusterip-operator/proxyagent:dev}" --target proxyagent
+# write IMAGE PROGRAM TITLE USER FOLDER... makes the archive of an image, a layer for each folder, and loads it.
+write() {
+	local image=$1 program=$2 title=$3 user=$4 arch roots=()
+	shift 4
+	local file=$out/${program#/}.tar
+	for arch in "${archs[@]}"; do
+		roots+=("$arch=$(printf ",$out/$arch/%s" "$@" | cut -c2-)")
+	done
+	"$images" -user "$user" -label "org.opencontainers.image.title=$title" -label org.opencontainers.image.licenses=Apache-2.0 \
+		"$image" "$program" "$file" "${roots[@]}"
+	echo "$image is in $file"
+	load "$file"
+}
+
+load() {
+	if command -v docker >/dev/null && docker info >/dev/null 2>&1; then
+		docker load --input "$1"
+	fi
+	if command -v ctr >/dev/null && ctr version >/dev/null 2>&1; then
+		ctr --namespace k8s.io images import "$1"
+	fi
+}
+
+manager() {
+	compile manager ./cmd/manager ./cmd/kubectl-clusterip
+	write "${IMG:-clusterip-operator/manager:dev}" /manager clusterip-operator 65532:65532 manager
+}
+
+# Root, for the capabilities that config/proxyagent gives it.
+proxyagent() {
+	local arch
+	compile proxyagent ./cmd/proxyagent
+	for arch in "${archs[@]}"; do
+		hack/rootfs.sh "$arch" "$out/$arch/packages"
+	done
+	write "${PROXYAGENT_IMG:-clusterip-operator/proxyagent:dev}" /proxyagent "clusterip-operator proxyagent" "" packages proxyagent
+}
+
+# What holds pods on the nodes of test/cluster.
+pause() {
+	compile pause ./test/cluster/pause
+	write clusterip-operator/pause:dev /pause "pause" 65535:65535 pause
+}
+
+rm -rf "$out"
+for image in ${IMAGES:-manager proxyagent}; do
+	"$image"
+done

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Unpacks packages of Debian 12 with what they depend on: hack/packages.sh ARCH FOLDER PACKAGE...
+#
+# It does so for any architecture (amd64, arm64), and needs no root: nothing is installed, and the packages of the machine are neither asked nor changed.
+set -euo pipefail
+
+arch=$1 folder=$2
+shift 2
+release=bookworm
+
+# shellcheck source=/dev/null
+. /etc/os-release
+if [ "${VERSION_CODENAME:-}" != "$release" ] || ! command -v apt-get >/dev/null; then
+	echo "packages: $* are wanted of Debian $release, and this is ${PRETTY_NAME:-another system}; run it in a container of debian:12, as the Dockerfile does" >&2
+	exit 1
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work"/{state/lists/partial,cache/archives/partial}
+touch "$work/status" # of a system without any package, so that all that is needed is fetched
+
+apt() {
+	apt-get -qq -o Dir::State="$work/state" -o Dir::State::status="$work/status" -o Dir::Cache="$work/cache" -o Dir::Log="$work" \
+		-o APT::Architecture="$arch" -o APT::Architectures="$arch" -o APT::Sandbox::User="$(id -un)" -o Debug::NoLocking=true "$@"
+}
+apt update
+apt --no-install-recommends --yes --download-only install "$@" >/dev/null
+
+mkdir -p "$folder/var/lib/dpkg/status.d"
+for package in "$work"/cache/archives/*.deb; do
+	dpkg-deb --extract "$package" "$folder"
+	# Where scanners of images look for what is in one that has no package manager.
+	dpkg-deb --field "$package" >"$folder/var/lib/dpkg/status.d/$(dpkg-deb --field "$package" Package)"
+done
