@@ -15,11 +15,14 @@ what=${1:-core}
 seed=${SEED:-$(date +%s)}
 reports=$PWD/bin/ci/reports
 
+# What nodes need besides is built by the suite that has some.
+cluster=kube-apiserver,kubectl,kube-controller-manager,kube-proxy
+
 # Suites wait much of the time: three side by side keep two cores busy.
 case $what in
 core) filter='!all && !soak' parallel=3 timeout=15m upstream=(kubernetes-1.36:kube-apiserver,kubectl) ;;
-all) filter='!soak' parallel=3 timeout=30m upstream=(kubernetes-1.36 kubernetes-1.32) ;;
-soak) filter='soak' parallel=1 timeout=6h upstream=(kubernetes-1.36 kubernetes-1.32) ;;
+all) filter='!soak' parallel=3 timeout=30m upstream=("kubernetes-1.36:$cluster" kubernetes-1.32) ;;
+soak) filter='soak' parallel=1 timeout=6h upstream=("kubernetes-1.36:$cluster" kubernetes-1.32) ;;
 unit) filter='' parallel=2 timeout=10m upstream=() ;;
 *)
 	echo "test.sh: core, all, soak or unit, not $what" >&2

@@ -3,6 +3,7 @@ package framework
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"sync/atomic"
 
@@ -82,6 +83,19 @@ func (a *Access) ConfigForUser(name string, groups ...string) (*rest.Config, err
 	config := a.anonymous()
 	config.CertData, config.KeyData = cert, key
 	return config, nil
+}
+
+// ServerCert returns a certificate, and its key, for a server that is reached by names and on addresses. Clients trust it that trust the API server.
+func (a *Access) ServerCert(names []string, addresses ...netip.Addr) (certPEM, keyPEM []byte, err error) {
+	return a.pki.serverCert(names, addresses...)
+}
+
+// Port returns the port of the API server.
+func (a *Access) Port() int { return a.port }
+
+// CA returns the files of the certificate and the key of the CA, and of the key that signs tokens of ServiceAccounts.
+func (a *Access) CA() (cert, key, accounts string) {
+	return a.pki.path(caCert), a.pki.path(caKey), a.pki.path(accountsKey)
 }
 
 // TokenFor returns a token of an existing ServiceAccount, good for an hour on every API server of the control plane.

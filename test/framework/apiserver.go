@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,9 @@ type Options struct {
 	ServiceClusterIPRange string
 	// FeatureGates are set after those of the version.
 	FeatureGates map[string]bool
+	// Addresses are those of the node that the API server is on, for a cluster that has nodes: it listens everywhere, publishes the first one as the endpoint of the Service kubernetes, and admits
+	// kubelets and ServiceAccounts of pods. Without any it serves on loopback alone.
+	Addresses []netip.Addr
 	// Args are further flags, "--name=value". They come last: of a flag that takes one value, the last wins.
 	Args []string
 
@@ -79,16 +83,11 @@ func (a *APIServer) pickPorts() error {
 	return a.use(port)
 }
 
-// args states everything that would otherwise depend on the machine. No endpoints are published for the
-// kubernetes Service: a loopback address would be refused, and none of ours is reachable elsewhere. The advertised
-// address comes from a documentation range, since the default asks the machine for a network interface.
+// args states everything that would otherwise depend on the machine.
 func (a *APIServer) args() []string {
 	return slices.Concat([]string{
 		"--etcd-servers=" + a.etcd.URL(),
-		"--bind-address=" + loopback,
 		fmt.Sprintf("--secure-port=%d", a.port),
-		"--advertise-address=192.0.2.1",
-		"--endpoint-reconciler-type=none",
 		"--cert-dir=" + a.dir,
 		"--client-ca-file=" + a.pki.path(caCert),
 		"--tls-cert-file=" + a.pki.path(serverCert),
@@ -97,10 +96,24 @@ func (a *APIServer) args() []string {
 		"--service-account-key-file=" + a.pki.path(accountsKey),
 		"--service-account-signing-key-file=" + a.pki.path(accountsKey),
 		"--service-cluster-ip-range=" + cmp.Or(a.options.ServiceClusterIPRange, DefaultServiceClusterIPRange),
-		"--authorization-mode=RBAC",
-		// Nobody creates the ServiceAccount "default" that this plugin would demand for pods.
-		"--disable-admission-plugins=ServiceAccount",
-	}, a.options.Version.args, featureGates(a.options.FeatureGates), a.options.Args)
+	}, a.placeArgs(), a.options.Version.args, featureGates(a.options.FeatureGates), a.options.Args)
+}
+
+// placeArgs depend on whether there are nodes. Without any, no endpoints are published for the kubernetes Service: a loopback address would be refused, and none of ours is reachable
+// elsewhere. The advertised address comes from a documentation range, since the default asks the machine for a network interface. And nobody creates the ServiceAccount "default" that
+// the admission plugin would demand for pods.
+func (a *APIServer) placeArgs() []string {
+	if len(a.options.Addresses) == 0 {
+		return []string{
+			"--bind-address=" + loopback, "--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none", "--authorization-mode=RBAC",
+			"--disable-admission-plugins=ServiceAccount",
+		}
+	}
+	return []string{
+		"--bind-address=::", "--advertise-address=" + a.options.Addresses[0].String(), "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP", "--kubelet-certificate-authority=" + a.pki.path(caCert),
+		"--kubelet-client-certificate=" + a.pki.path(kubeletClientCert), "--kubelet-client-key=" + a.pki.path(kubeletClientKey),
+	}
 }
 
 func featureGates(gates map[string]bool) []string {

@@ -2,12 +2,14 @@ package framework
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 )
@@ -79,6 +81,11 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
 // moduleRoot walks up from the working directory to the folder of this module. It looks for the module's
 // name, not just for a go.mod, because the islands under hack/tools are modules of their own.
 func moduleRoot() (string, error) {
@@ -98,4 +105,51 @@ func moduleRoot() (string, error) {
 			return "", fmt.Errorf("finding the module: %s is not inside a checkout of %s", start, modulePath)
 		}
 	}
+}
+
+// Packages returns a folder with what packages of Debian consist of, and what they depend on, for this machine; it is kept in the cache. Nothing is installed.
+func Packages(ctx context.Context, names ...string) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "debian-"+strings.Join(names, "-"))
+	if isDir(dir) {
+		return dir, nil
+	}
+	work, err := os.MkdirTemp(cache, "debian-")
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "packages.sh"), append([]string{runtime.GOARCH, work}, names...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", errors.Join(fmt.Errorf("unpacking %s: %w: %s", strings.Join(names, " "), err, out), os.RemoveAll(work))
+	}
+	if err := os.Rename(work, dir); err != nil && !isDir(dir) { // somebody else was faster
+		return "", err
+	}
+	return dir, nil
+}
+
+// Images makes images of hack/images.sh for this machine, and returns the folder of the archives, NAME.tar.
+func Images(ctx context.Context, names ...string) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	dir, err := checkoutDir(root)
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(dir, "images")
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "images.sh"))
+	cmd.Env = append(os.Environ(), "OUT="+dir, "ARCHS="+runtime.GOARCH, "IMAGES="+strings.Join(names, " "))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("making the images %s: %w: %s", strings.Join(names, ", "), err, out)
+	}
+	return dir, nil
 }

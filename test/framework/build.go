@@ -38,13 +38,17 @@ func programPath(name, variant string, flags ...string) (string, error) {
 	if built := os.Getenv(programsVariable); built != "" {
 		return filepath.Join(built, variant, name), nil
 	}
-	return buildProgram(name, variant, flags...)
+	return buildProgram("./cmd/"+name, variant, flags...)
 }
 
-// buildProgram builds a program of cmd/ and leaves it in the cache, so that the next run links it again only if something has
+// TestProgram builds a program that tests need, a package as "./test/...", and returns its path.
+func TestProgram(path string) (string, error) { return buildProgram(path, "test") }
+
+// buildProgram builds a program and leaves it in the cache, so that the next run links it again only if something has
 // changed. GOTMPDIR is on the same file system, so that go build replaces the program by a rename: neither
 // processes that run from it nor other test programs that start it are disturbed.
-func buildProgram(name, variant string, flags ...string) (string, error) {
+func buildProgram(path, variant string, flags ...string) (string, error) {
+	name := filepath.Base(path)
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
@@ -55,7 +59,7 @@ func buildProgram(name, variant string, flags ...string) (string, error) {
 	}
 	out := filepath.Join(dir, variant, name)
 	var complaint bytes.Buffer
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", out}, flags, []string{"./cmd/" + name})...)
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", out}, flags, []string{path})...)
 	cmd.Dir, cmd.Stderr = root, &complaint
 	cmd.Env = append(os.Environ(), "GOTMPDIR="+dir)
 	if err := cmd.Run(); err != nil {
@@ -66,17 +70,25 @@ func buildProgram(name, variant string, flags ...string) (string, error) {
 
 // checkoutDir creates a folder of the cache that belongs to one checkout alone.
 func checkoutDir(root string) (string, error) {
-	cache := os.Getenv("CLUSTERIP_CACHE")
-	if cache == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return "", fmt.Errorf("finding the cache: %w", err)
-		}
-		cache = filepath.Join(user, "clusterip-operator")
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
 	}
 	dir := filepath.Join(cache, fmt.Sprintf("manager-%.6x", sha256.Sum256([]byte(root))))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("creating a folder in the cache: %w", err)
 	}
 	return dir, nil
+}
+
+// cacheDir is where hack/tools/build.sh keeps programs, too.
+func cacheDir() (string, error) {
+	if cache := os.Getenv("CLUSTERIP_CACHE"); cache != "" {
+		return cache, nil
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the cache: %w", err)
+	}
+	return filepath.Join(user, "clusterip-operator"), nil
 }

@@ -50,7 +50,7 @@ func (c *ControlPlane) makeDir() (err error) {
 }
 
 func (c *ControlPlane) start(ctx context.Context, options Options) error {
-	pki, err := openPKI(filepath.Join(c.dir, "pki"))
+	pki, err := openPKI(filepath.Join(c.dir, "pki"), options.Addresses)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -37,14 +38,17 @@ const (
 	serverCert  = "server.crt"
 	serverKey   = "server.key"
 	accountsKey = "service-accounts.key"
+	// What an API server shows to kubelets.
+	kubeletClientCert = "kubelet-client.crt"
+	kubeletClientKey  = "kubelet-client.key"
 )
 
-// openPKI loads the pki of a folder, or creates it.
-func openPKI(dir string) (*pki, error) {
+// openPKI loads the pki of a folder, or creates it, for servers on loopback and on these addresses.
+func openPKI(dir string, addresses []netip.Addr) (*pki, error) {
 	p := &pki{dir: dir}
 	open := p.load
 	if !isFile(p.path(caCert)) {
-		open = p.create
+		open = func() error { return p.create(addresses) }
 	}
 	if err := open(); err != nil {
 		return nil, fmt.Errorf("opening the certificates in %s: %w", dir, err)
@@ -71,7 +75,7 @@ func (p *pki) load() (err error) {
 }
 
 // create writes the CA's certificate last: it is the sign that the pki is whole.
-func (p *pki) create() (err error) {
+func (p *pki) create(addresses []netip.Addr) (err error) {
 	if p.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return err
 	}
@@ -81,13 +85,9 @@ func (p *pki) create() (err error) {
 	certPEM, certErr := cert.EncodeCertificates(p.ca)
 	keyPEM, keyErr := keyutil.MarshalPrivateKeyToPEM(p.key)
 	accounts, accountsErr := keyutil.MakeEllipticPrivateKeyPEM()
-	server, serverKeyPEM, serverErr := p.issue(&x509.Certificate{
-		Subject:     pkix.Name{CommonName: "kube-apiserver"},
-		IPAddresses: []net.IP{net.ParseIP(loopback)},
-		DNSNames:    []string{"localhost", "kubernetes.default.svc"},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	})
-	if err := errors.Join(certErr, keyErr, accountsErr, serverErr); err != nil {
+	server, serverKeyPEM, serverErr := p.serverCert([]string{"kube-apiserver", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}, addresses...)
+	client, clientKeyPEM, clientErr := p.userCert("kube-apiserver-kubelet-client", "system:masters")
+	if err := errors.Join(certErr, keyErr, accountsErr, serverErr, clientErr); err != nil {
 		return err
 	}
 	p.pem = certPEM
@@ -95,6 +95,8 @@ func (p *pki) create() (err error) {
 		keyutil.WriteKey(p.path(caKey), keyPEM),
 		keyutil.WriteKey(p.path(serverKey), serverKeyPEM),
 		keyutil.WriteKey(p.path(accountsKey), accounts),
+		keyutil.WriteKey(p.path(kubeletClientKey), clientKeyPEM),
+		cert.WriteCert(p.path(kubeletClientCert), client),
 		cert.WriteCert(p.path(serverCert), server),
 		cert.WriteCert(p.path(caCert), p.pem),
 	)
@@ -107,6 +109,18 @@ func (p *pki) userCert(name string, groups ...string) (certPEM, keyPEM []byte, e
 		Subject:     pkix.Name{CommonName: name, Organization: groups},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
+}
+
+// serverCert returns a certificate for a server that is reached by names, the first of which is its common name, on loopback and on addresses.
+func (p *pki) serverCert(names []string, addresses ...netip.Addr) (certPEM, keyPEM []byte, err error) {
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: names[0]}, DNSNames: names, IPAddresses: []net.IP{net.ParseIP(loopback)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, a := range addresses {
+		template.IPAddresses = append(template.IPAddresses, a.AsSlice())
+	}
+	return p.issue(template)
 }
 
 // issue signs a certificate with a life from an hour ago, for clocks that step, to a year from now, for tours that stay.

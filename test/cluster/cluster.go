@@ -1,0 +1,124 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// Options say what cluster to start. The zero Options are two nodes without anything on them.
+type Options struct {
+	// Nodes is how many there are, 2 if it is 0.
+	Nodes int
+	// Images are OCI archives that every node has from the start.
+	Images []string
+}
+
+// Cluster is a control plane with nodes. Nodes have no Service proxy and no DNS of their own: whoever starts the cluster deploys them.
+type Cluster struct {
+	*framework.ControlPlane
+	Nodes []*Node
+	world netns
+	open  []netns
+}
+
+// serviceAddresses are those of the Service kubernetes, at which pods reach the API server.
+var serviceAddresses = []netip.Addr{netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("fd00:10:96::1")}
+
+// Start starts a cluster in the network namespace of this process, which has to be its own, and returns when all nodes are ready.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	if o.Nodes == 0 {
+		o.Nodes = 2
+	}
+	programs, err := findPrograms(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{}
+	if err := c.start(ctx, o, programs); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context, o Options, p programs) (err error) {
+	if c.open, c.world, err = connect(ctx, o.Nodes); err != nil {
+		return err
+	}
+	first := nodeAddresses(1)
+	if c.ControlPlane, err = framework.Start(ctx, framework.Options{Addresses: append(first[:], serviceAddresses...)}); err != nil {
+		return err
+	}
+	if err := c.startControllers(ctx, p); err != nil {
+		return err
+	}
+	networks := append([]netns{{}}, c.open...)
+	for i := 1; i <= o.Nodes; i++ {
+		n, err := c.addNode(ctx, i, networks[i-1], p)
+		if err != nil {
+			return err
+		}
+		c.Nodes = append(c.Nodes, n)
+	}
+	for _, n := range c.Nodes {
+		if err := n.Import(ctx, o.Images...); err != nil {
+			return err
+		}
+	}
+	return c.waitReady(ctx)
+}
+
+// waitReady waits until all nodes say that they are ready.
+func (c *Cluster) waitReady(ctx context.Context) error {
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		list, err := c.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		ready := 0
+		for _, n := range list.Items {
+			for _, condition := range n.Status.Conditions {
+				if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+					ready++
+				}
+			}
+		}
+		return ready == len(c.Nodes), nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the nodes to be ready: %w; their logs are in %s", err, c.Dir())
+	}
+	return nil
+}
+
+// Stop ends the nodes, then the control plane, and closes the networks. What a node leaves in this process's network namespace, as an agent's rules in the first one, stays as long as the process.
+func (c *Cluster) Stop() error {
+	var errs []error
+	for _, n := range c.Nodes {
+		errs = append(errs, n.Stop())
+	}
+	if c.ControlPlane != nil {
+		errs = append(errs, c.ControlPlane.Stop())
+	}
+	return errors.Join(append(errs, disconnect(append(c.open, c.world)))...)
+}
+
+// write writes a file below the folder of the cluster, with its folders.
+func write(path, text string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o600)
+}

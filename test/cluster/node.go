@@ -1,0 +1,94 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// Node is one node of a cluster. Its methods may be called one after the other.
+type Node struct {
+	*framework.Process
+	// Name is that of the Node object, and the host name.
+	Name string
+	// Addresses are the node's own, IPv4 first.
+	Addresses [2]netip.Addr
+
+	dir string
+	env []string
+}
+
+// addNode starts the i-th node, from 1, in a network namespace; the zero netns is that of this process.
+func (c *Cluster) addNode(ctx context.Context, i int, network netns, p programs) (*Node, error) {
+	n := &Node{Name: fmt.Sprintf("node-%d", i), Addresses: nodeAddresses(i)}
+	n.dir = filepath.Join(c.Dir(), n.Name)
+	n.env = []string{"PATH=" + p.path(), fmt.Sprintf("NODE_IPS=%s,%s", n.Addresses[0], n.Addresses[1])}
+	if err := n.writeFiles(c, i, p); err != nil {
+		return nil, err
+	}
+	if err := c.register(ctx, n.Name, podRanges(i)); err != nil {
+		return nil, err
+	}
+	args := []string{"-name=" + n.Name, "-dir=" + n.dir}
+	if network.File != nil {
+		args = append(args, "-network="+network.path())
+	}
+	var err error
+	n.Process, err = c.StartProgram(ctx, framework.Program{
+		Name: n.Name, Path: p.node, Args: args, Env: n.env,
+		Ready: func(ctx context.Context) error { _, err := n.Run(ctx, "ctr", "version"); return err },
+	})
+	return n, err
+}
+
+// register creates the Node object, with the ranges that kube-controller-manager would give it.
+func (c *Cluster) register(ctx context.Context, name string, ranges [2]netip.Prefix) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelTopologyZone: "zone-of-" + name},
+	}}
+	node.Spec.PodCIDR, node.Spec.PodCIDRs = ranges[0].String(), []string{ranges[0].String(), ranges[1].String()}
+	if _, err := c.Client().CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the Node %s: %w", name, err)
+	}
+	return nil
+}
+
+// Command returns a program that will run in all namespaces of the node.
+func (n *Node) Command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	one, _ := os.ReadFile(filepath.Join(n.dir, "pid")) // without it nsenter complains
+	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--target=" + string(one), "--all", "--", "env", n.env[0], program}, args...)...)
+	return cmd
+}
+
+// Run runs a program on the node and returns what it printed. The error holds what it printed to stderr.
+func (n *Node) Run(ctx context.Context, program string, args ...string) (string, error) {
+	var complaint strings.Builder
+	cmd := n.Command(ctx, program, args...)
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		return string(out), fmt.Errorf("running %s %s on %s: %w: %s", program, strings.Join(args, " "), n.Name, err, strings.TrimSpace(complaint.String()))
+	}
+	return string(out), nil
+}
+
+// Import makes images of OCI archives known to the node.
+func (n *Node) Import(ctx context.Context, archives ...string) error {
+	for _, archive := range archives {
+		if _, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "import", archive); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// sysctls are what a kubelet sets, and what the whole machine would have. Files lie over them.
+var sysctls = map[string]string{
+	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
+}
+
+// mount is one call of mount(2).
+type mount struct {
+	source, target, kind string
+	flags                uintptr
+	data                 string
+}
+
+func (m mount) do() error {
+	if m.target != "/" {
+		if err := os.MkdirAll(m.target, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount(m.source, m.target, m.kind, m.flags, m.data); err != nil {
+		return fmt.Errorf("mounting %s: %w", m.target, err)
+	}
+	return nil
+}
+
+// prepareMounts gives the node what a machine has for itself: /proc, /sys, cgroups, /run, /var/lib and /var/log. Nothing of it reaches the machine; what is
+// mounted in the node reaches its pods.
+func prepareMounts(dir string) error {
+	all := []mount{
+		{"", "/", "", unix.MS_PRIVATE | unix.MS_REC, ""},
+		{"proc", "/proc", "proc", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""},
+		{"sysfs", "/sys", "sysfs", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""}, // that of the node's network
+	}
+	cgroups, err := cgroupMounts()
+	if err != nil {
+		return err
+	}
+	all = append(all, cgroups...)
+	for _, kept := range []string{"/var/lib", "/var/log"} {
+		own := filepath.Join(dir, strings.ReplaceAll(kept[1:], "/", "-"))
+		if err := os.MkdirAll(own, 0o755); err != nil {
+			return err
+		}
+		all = append(all, mount{own, kept, "", unix.MS_BIND, ""})
+	}
+	all = append(all, mount{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"})
+	for _, m := range all {
+		if err := m.do(); err != nil {
+			return err
+		}
+	}
+	if err := coverSysctls(filepath.Join(dir, "sysctls")); err != nil {
+		return err
+	}
+	for _, path := range []string{"/run/lock", "/run/netns", "/var/lib/kubelet", "/var/lib/containerd"} {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return err
+		}
+	}
+	return mount{"", "/", "", unix.MS_SHARED | unix.MS_REC, ""}.do()
+}
+
+func cgroupMounts() ([]mount, error) {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	all := []mount{{"tmpfs", top, "tmpfs", flags, "mode=755"}}
+	known, err := hierarchies()
+	for _, h := range known {
+		data := h.controllers
+		if strings.HasPrefix(data, "name=") {
+			data = "none," + data
+		}
+		all = append(all, mount{"cgroup", filepath.Join(top, h.folder()), "cgroup", flags, data})
+	}
+	return all, err
+}
+
+func coverSysctls(dir string) error {
+	for name, value := range sysctls {
+		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "."))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, []byte(value+"\n"), 0o644); err != nil {
+			return err
+		}
+		if err := unix.Mount(file, filepath.Join("/proc/sys", name), "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("covering the sysctl %s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// programs are the folders of what nodes and their control plane consist of, and the program that is a node.
+type programs struct{ kubernetes, containerd, debian, node string }
+
+// findPrograms builds or fetches what is missing; a first time takes some minutes.
+func findPrograms(ctx context.Context) (p programs, err error) {
+	if p.kubernetes, err = framework.Assets("kubernetes-1.36", "kubelet", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "kubectl"); err != nil {
+		return p, err
+	}
+	if p.containerd, err = framework.Assets("containerd"); err != nil {
+		return p, err
+	}
+	if p.debian, err = framework.Packages(ctx, "runc", "containernetworking-plugins"); err != nil {
+		return p, err
+	}
+	p.node, err = framework.TestProgram("./test/cluster/node")
+	return p, err
+}
+
+// path is PATH on a node.
+func (p programs) path() string {
+	return fmt.Sprintf("%s:%s:/usr/sbin:/usr/bin:/sbin:/bin", p.kubernetes, p.containerd)
+}
+
+// imagesVariable names the folder of the images that Fetch has made.
+const imagesVariable = "CLUSTERIP_IMAGES"
+
+// Fetch builds and fetches what clusters consist of, and makes the images of this tree. It needs the machine's network, and so comes before network.Isolate, which runs the same program once more
+// with the environment that Fetch has set: then there is nothing left to do.
+func Fetch(ctx context.Context) error {
+	if os.Getenv(imagesVariable) != "" {
+		return nil
+	}
+	if _, err := findPrograms(ctx); err != nil {
+		return err
+	}
+	dir, err := framework.Images(ctx, images...)
+	if err != nil {
+		return err
+	}
+	return os.Setenv(imagesVariable, dir)
+}
+
+// Images are the archives of the manager, the node agent, and what holds pods.
+func Images() (archives []string) {
+	for _, name := range images {
+		archives = append(archives, filepath.Join(os.Getenv(imagesVariable), name+".tar"))
+	}
+	return archives
+}
+
+var images = []string{"manager", "proxyagent", "pause"}

@@ -1,0 +1,122 @@
+//go:build linux
+
+package nodes_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// configuration is a copy of config/ in which an administrator has filled in where agents reach the API server.
+func configuration(c *cluster.Cluster) string {
+	GinkgoHelper()
+	dir := filepath.Join(GinkgoT().TempDir(), "config")
+	Expect(os.CopyFS(dir, os.DirFS("../../../config"))).To(Succeed())
+	fill := func(file, text string) {
+		f, err := os.OpenFile(filepath.Join(dir, "proxyagent", file), os.O_APPEND|os.O_WRONLY, 0)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = f.WriteString(text)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.Close()).To(Succeed())
+	}
+	fill("apiserver.env", fmt.Sprintf("KUBERNETES_SERVICE_HOST=%s\nKUBERNETES_SERVICE_PORT=%d\n", c.Nodes[0].Addresses[0], c.Port()))
+	fill("config.yaml", "detectLocal:\n  mode: ClusterCIDR\n  clusterCIDRs: [10.244.0.0/16, fd00:10:244::/48]\n")
+	return dir
+}
+
+var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, func() {
+	var (
+		c      *cluster.Cluster
+		config string
+	)
+
+	kubectl := func(ctx context.Context, args ...string) string {
+		GinkgoHelper()
+		out, err := framework.Kubectl(ctx, c.Kubeconfig(), args...)
+		Expect(err).NotTo(HaveOccurred())
+		return out
+	}
+
+	BeforeAll(func(ctx SpecContext) {
+		var err error
+		c, err = cluster.Start(ctx, cluster.Options{Images: cluster.Images()})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(c.Stop()).To(Succeed()) })
+		config = configuration(c)
+	}, NodeTimeout(3*time.Minute))
+
+	It("has the agent on every node, although nothing serves the address of the API server before", func(ctx SpecContext) {
+		kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(config, "proxyagent"))
+		kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/clusterip-operator-proxyagent", "--timeout=90s")
+	}, SpecTimeout(2*time.Minute))
+
+	It("has two replicas of the manager, each on a node of its own", func(ctx SpecContext) {
+		kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(config, "default"))
+		kubectl(ctx, "--namespace=clusterip-operator-system", "rollout", "status", "deployment/clusterip-operator-manager", "--timeout=90s")
+		nodes := kubectl(ctx, "--namespace=clusterip-operator-system", "get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}")
+		Expect(strings.Fields(nodes)).To(ConsistOf(c.Nodes[0].Name, c.Nodes[1].Name))
+	}, SpecTimeout(2*time.Minute))
+
+	It("steers a Service: the API server reaches the webhook at its ClusterIP, which the agent serves", func(ctx SpecContext) {
+		kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(config, "samples", "servicecidrpolicy_tenant.yaml"))
+		kubectl(ctx, "wait", "servicecidrpolicy", "sample-tenant", "--for=condition=Programmed", "--timeout=20s")
+		kubectl(ctx, "--namespace=sample-tenant", "create", "service", "clusterip", "web", "--tcp=80")
+		Expect(kubectl(ctx, "--namespace=sample-tenant", "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")).To(HavePrefix("10.114.0."))
+	}, SpecTimeout(time.Minute))
+
+	It("gives containers no more than they need, as the kernel sees them", func(ctx SpecContext) {
+		const dropped, ofAgent = "0000000000000000", "0000000000003000" // NET_ADMIN and NET_RAW
+		for _, n := range c.Nodes {
+			for program, capabilities := range map[string]string{"manager": dropped, "proxyagent": ofAgent} {
+				is := inspect(ctx, n, program)
+				Expect(is.status).To(And(
+					HaveKeyWithValue("CapEff", capabilities), HaveKeyWithValue("CapPrm", capabilities), HaveKeyWithValue("CapBnd", capabilities),
+					HaveKeyWithValue("NoNewPrivs", "1"), HaveKeyWithValue("Seccomp", "2"), // by a filter
+				), "%s on %s", program, n.Name)
+				Expect(is.rootOptions).To(HavePrefix("ro,"), "the root file system of %s on %s", program, n.Name)
+				if program == "manager" {
+					Expect(strings.Fields(is.status["Uid"])).To(HaveEach("65532"))
+				}
+			}
+		}
+	}, SpecTimeout(time.Minute))
+})
+
+// process is what the kernel says of a container's process.
+type process struct {
+	status map[string]string // /proc/PID/status
+	// rootOptions are those with which the root file system is mounted.
+	rootOptions string
+}
+
+func inspect(ctx context.Context, n *cluster.Node, program string) process {
+	GinkgoHelper()
+	run := func(name string, args ...string) string {
+		GinkgoHelper()
+		out, err := n.Run(ctx, name, args...)
+		Expect(err).NotTo(HaveOccurred())
+		return out
+	}
+	folder := "/proc/" + strings.TrimSpace(run("pgrep", "--exact", program))
+	is := process{status: map[string]string{}}
+	for line := range strings.Lines(run("cat", folder+"/status")) {
+		key, value, _ := strings.Cut(line, ":")
+		is.status[key] = strings.TrimSpace(value)
+	}
+	for line := range strings.Lines(run("cat", folder+"/mountinfo")) {
+		if fields := strings.Fields(line); fields[4] == "/" {
+			is.rootOptions = fields[5]
+		}
+	}
+	return is
+}
