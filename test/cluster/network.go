@@ -108,14 +108,11 @@ func connect(ctx context.Context, nodes int) (others []netns, world netns, err e
 		return nil, world, err
 	}
 	for i := 2; i <= nodes; i++ {
-		n, err := newNetns()
+		n, err := attachNode(ctx, i, nodes)
 		if err != nil {
 			return others, world, err
 		}
 		others = append(others, n)
-		if err := n.attach(ctx, fmt.Sprintf("node%d", i), nodeLines(i, "eth0", nodes)); err != nil {
-			return others, world, err
-		}
 	}
 	if world, err = newNetns(); err != nil {
 		return others, world, err
@@ -128,6 +125,22 @@ func connect(ctx context.Context, nodes int) (others []netns, world netns, err e
 		}
 	}
 	return others, world, world.attach(ctx, "world", lines)
+}
+
+// attachNode makes the network of the i-th of so many nodes, which is not the first.
+func attachNode(ctx context.Context, i, nodes int) (netns, error) {
+	n, err := newNetns()
+	if err != nil {
+		return netns{}, err
+	}
+	port := fmt.Sprintf("node%d", i)
+	if _, before := net.InterfaceByName(port); before == nil { // that of a node whose processes are not all gone yet
+		err = netns{}.ip(ctx, "link delete "+port)
+	}
+	if err := errors.Join(err, n.attach(ctx, port, nodeLines(i, "eth0", nodes))); err != nil {
+		return netns{}, errors.Join(err, n.Close())
+	}
+	return n, nil
 }
 
 // attach connects the eth0 of a namespace to a port of the bridge, and runs lines there.

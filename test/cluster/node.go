@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -25,13 +26,15 @@ type Node struct {
 	// Addresses are the node's own, IPv4 first.
 	Addresses [2]netip.Addr
 
-	dir string
-	env []string
+	index   int // from 1
+	program string
+	dir     string
+	env     []string
 }
 
 // addNode starts the i-th node, from 1, in a network namespace; the zero netns is that of this process.
 func (c *Cluster) addNode(ctx context.Context, i int, network netns, p programs) (*Node, error) {
-	n := &Node{Name: fmt.Sprintf("node-%d", i), Addresses: nodeAddresses(i)}
+	n := &Node{Name: fmt.Sprintf("node-%d", i), Addresses: nodeAddresses(i), index: i, program: p.node}
 	n.dir = filepath.Join(c.Dir(), n.Name)
 	n.env = []string{"PATH=" + p.path(), fmt.Sprintf("NODE_IPS=%s,%s", n.Addresses[0], n.Addresses[1])}
 	if err := n.writeFiles(c, i, p); err != nil {
@@ -40,16 +43,37 @@ func (c *Cluster) addNode(ctx context.Context, i int, network netns, p programs)
 	if err := c.register(ctx, n.Name, podRanges(i)); err != nil {
 		return nil, err
 	}
+	return n, c.boot(ctx, n, network)
+}
+
+// boot starts a node, and returns when its containerd answers.
+func (c *Cluster) boot(ctx context.Context, n *Node, network netns) (err error) {
 	args := []string{"-name=" + n.Name, "-dir=" + n.dir}
 	if network.File != nil {
 		args = append(args, "-network="+network.path())
 	}
-	var err error
 	n.Process, err = c.StartProgram(ctx, framework.Program{
-		Name: n.Name, Path: p.node, Args: args, Env: n.env,
+		Name: n.Name, Path: n.program, Args: args, Env: n.env,
 		Ready: func(ctx context.Context) error { _, err := n.Run(ctx, "ctr", "version"); return err },
 	})
-	return n, err
+	return err
+}
+
+// Reboot throws the namespaces of a node away, with all that a machine does not keep on its disk, and starts it in new ones. It is not for the first node, whose network is this process's.
+func (c *Cluster) Reboot(ctx context.Context, n *Node) error {
+	if n.index == 1 {
+		return fmt.Errorf("rebooting %s: the control plane is in its network", n.Name)
+	}
+	at := n.index - 2
+	if err := errors.Join(n.Stop(), c.open[at].Close()); err != nil {
+		return fmt.Errorf("rebooting %s: %w", n.Name, err)
+	}
+	network, err := attachNode(ctx, n.index, len(c.Nodes))
+	if err != nil {
+		return fmt.Errorf("rebooting %s: %w", n.Name, err)
+	}
+	c.open[at] = network
+	return c.boot(ctx, n, network)
 }
 
 // register creates the Node object, with the ranges that kube-controller-manager would give it.

@@ -116,10 +116,12 @@ func removeTree(group string) error {
 	return err
 }
 
-// sweep removes the cgroups of nodes that were killed with everything in them. Those of nodes that live have processes, and stay.
+// sweep removes the cgroups of nodes that were killed with everything in them. In that of a node that lives is the node's own process.
 func sweep(parent string) {
 	left, _ := filepath.Glob(filepath.Join(parent, "clusterip-operator-*-node-*"))
 	for _, group := range left {
-		_ = removeTree(group)
+		if processes, err := os.ReadFile(filepath.Join(group, "cgroup.procs")); err == nil && len(processes) == 0 {
+			_ = removeTree(group)
+		}
 	}
 }

@@ -48,10 +48,16 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 	}
 
 	BeforeAll(func(ctx SpecContext) {
+		before := lookAtMachine(ctx)
 		var err error
 		c, err = cluster.Start(ctx, cluster.Options{Images: cluster.Images()})
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(c.Stop()).To(Succeed()) })
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(cgroupsOf(ctx, c.Dir())).NotTo(BeEmpty())
+			Expect(c.Stop()).To(Succeed())
+			Expect(cgroupsOf(ctx, c.Dir())).To(BeEmpty())
+			Expect(lookAtMachine(ctx)).To(Equal(before), "what the cluster leaves on the machine")
+		})
 		config = configuration(c)
 	}, NodeTimeout(3*time.Minute))
 
@@ -73,6 +79,19 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 		kubectl(ctx, "--namespace=sample-tenant", "create", "service", "clusterip", "web", "--tcp=80")
 		Expect(kubectl(ctx, "--namespace=sample-tenant", "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")).To(HavePrefix("10.114.0."))
 	}, SpecTimeout(time.Minute))
+
+	It("serves on a node again that was rebooted, although nothing makes the address of the API server work there before", func(ctx SpecContext) {
+		n := c.Nodes[1]
+		connect := func() error {
+			_, err := n.Run(ctx, "timeout", "2", "bash", "-c", "</dev/tcp/10.96.0.1/443")
+			return err
+		}
+		Expect(connect()).To(Succeed())
+		Expect(c.Reboot(ctx, n)).To(Succeed())
+		Expect(connect()).NotTo(Succeed(), "the node has lost its rules")
+		Eventually(connect, "60s").Should(Succeed())
+		kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/clusterip-operator-proxyagent", "--timeout=60s")
+	}, SpecTimeout(3*time.Minute))
 
 	It("gives containers no more than they need, as the kernel sees them", func(ctx SpecContext) {
 		const dropped, ofAgent = "0000000000000000", "0000000000003000" // NET_ADMIN and NET_RAW

@@ -8,6 +8,7 @@ package nodes_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -20,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if err := cluster.Fetch(context.Background()); err != nil {
+	if err := errors.Join(cluster.Fetch(context.Background()), rememberNetwork()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
