@@ -4,8 +4,9 @@
 IMG ?= clusterip-operator/manager:dev
 # VERSION is stamped into the binary.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-# ONCE=1 lets `make run` end after the tour.
+# ONCE=1 lets `make run` end after the tour; CLUSTER=1 gives it nodes, and runs everything in pods.
 ONCE ?=
+CLUSTER ?=
 
 export IMG VERSION
 SHELL := bash
@@ -19,9 +20,9 @@ help: ## List the targets.
 # The flags are those of build.sh, so that both compile the standard library once, and without debugging information.
 run: export CGO_ENABLED := 0
 run: export GOFLAGS := $(GOFLAGS) -trimpath -gcflags=all=-dwarf=false
-run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1: exit after the tour).
+run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1: exit after the tour; CLUSTER=1: with two nodes and pods, as root).
 	$(if $(KUBEBUILDER_ASSETS),,hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl >/dev/null)
-	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once)
+	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once) $(if $(filter-out 0 false no,$(CLUSTER)),--nodes)
 
 ##@ Check it
 .PHONY: test test-unit test-all soak bench bench-upgrade bench-proxy bench-steering fuzz lint verify

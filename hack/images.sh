@@ -61,6 +61,12 @@ pause() {
 	write clusterip-operator/pause:dev /pause "pause" 65535:65535 pause
 }
 
+# The application of the tour on nodes.
+demo() {
+	compile demo ./test/cluster/demo
+	write clusterip-operator/demo:dev /demo "demo" 65532:65532 demo
+}
+
 rm -rf "$out"
 for image in ${IMAGES:-manager proxyagent}; do
 	"$image"

@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -20,9 +21,12 @@ func (c *Cluster) kubeconfig(path, user string, groups ...string) error {
 	return framework.WriteKubeconfig(path, config)
 }
 
+// APIServerAddress is where nodes and pods reach the API server without a Service proxy.
+func APIServerAddress() netip.Addr { return nodeAddresses(1)[0] }
+
 // nodeURL is where nodes reach the API server.
 func (c *Cluster) nodeURL() string {
-	return fmt.Sprintf("https://%s:%d", nodeAddresses(1)[0], c.Port())
+	return fmt.Sprintf("https://%s:%d", APIServerAddress(), c.Port())
 }
 
 // startControllers starts kube-controller-manager with all that it does by default, and kube-scheduler.

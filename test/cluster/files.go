@@ -57,13 +57,13 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
 
 // kubeletConfig lets disks and memory of the machine be as full as they are, and resolves no names outside.
 func kubeletConfig(dir, ca string) string {
-	return strings.NewReplacer("DIR", dir, "CA", ca).Replace(`apiVersion: kubelet.config.k8s.io/v1beta1
+	return strings.NewReplacer("$DIR", dir, "$CA", ca).Replace(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: "::"
-authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: CA}}
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: $CA}}
 authorization: {mode: Webhook}
-tlsCertFile: DIR/kubelet.crt
-tlsPrivateKeyFile: DIR/kubelet.key
+tlsCertFile: $DIR/kubelet.crt
+tlsPrivateKeyFile: $DIR/kubelet.key
 cgroupDriver: cgroupfs
 failCgroupV1: false
 failSwapOn: false
@@ -71,7 +71,7 @@ oomScoreAdj: 0
 clusterDNS: [10.96.0.10]
 clusterDomain: cluster.local
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
-resolvConf: DIR/resolv.conf
+resolvConf: $DIR/resolv.conf
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99

@@ -53,7 +53,7 @@ func Fetch(ctx context.Context) error {
 	return os.Setenv(imagesVariable, dir)
 }
 
-// Images are the archives of the manager, the node agent, and what holds pods.
+// Images are the archives of the manager, the node agent, what holds pods, and an application.
 func Images() (archives []string) {
 	for _, name := range images {
 		archives = append(archives, filepath.Join(os.Getenv(imagesVariable), name+".tar"))
@@ -61,4 +61,4 @@ func Images() (archives []string) {
 	return archives
 }
 
-var images = []string{"manager", "proxyagent", "pause"}
+var images = []string{"manager", "proxyagent", "pause", "demo"}

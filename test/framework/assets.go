@@ -135,7 +135,7 @@ func Packages(ctx context.Context, names ...string) (string, error) {
 	return dir, nil
 }
 
-// Images makes images of hack/images.sh for this machine, and returns the folder of the archives, NAME.tar.
+// Images makes images of hack/images.sh for this machine, and returns the folder of the archives, NAME.tar. Its progress goes to stderr.
 func Images(ctx context.Context, names ...string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -148,8 +148,11 @@ func Images(ctx context.Context, names ...string) (string, error) {
 	dir = filepath.Join(dir, "images")
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "images.sh"))
 	cmd.Env = append(os.Environ(), "OUT="+dir, "ARCHS="+runtime.GOARCH, "IMAGES="+strings.Join(names, " "))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("making the images %s: %w: %s", strings.Join(names, ", "), err, out)
+	var output bytes.Buffer
+	cmd.Stdout = io.MultiWriter(os.Stderr, &output)
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("making the images %s: %w: %s", strings.Join(names, ", "), err, strings.TrimSpace(output.String()))
 	}
 	return dir, nil
 }

@@ -3,6 +3,7 @@
 //
 //	go run ./test/tour          stays up after the tour, until Ctrl-C
 //	go run ./test/tour --once   ends after the tour, with status 0 only if every step held
+//	go run ./test/tour --nodes  deploys operator and agent in pods, on a control plane with two nodes (Linux, root)
 package main
 
 import (
@@ -21,6 +22,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout)) }
 func run(args []string, out io.Writer) int {
 	flags := flag.NewFlagSet("tour", flag.ContinueOnError)
 	once := flags.Bool("once", false, "end after the tour instead of staying up")
+	nodes := flags.Bool("nodes", false, "deploy everything in pods, on two nodes in namespaces of this machine")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -28,7 +30,15 @@ func run(args []string, out io.Writer) int {
 	defer stop()
 
 	t := &tour{out: out}
-	err := errors.Join(t.walk(ctx, *once), t.end())
+	steps := t.onLoopback()
+	if *nodes {
+		if err := prepareNodes(ctx); err != nil {
+			_, _ = fmt.Fprintln(out, "Preparing nodes:", err)
+			return 1
+		}
+		steps = t.onNodes()
+	}
+	err := errors.Join(t.walk(ctx, steps, *once), t.end())
 	switch {
 	case errors.Is(err, context.Canceled) && !*once:
 		return 0

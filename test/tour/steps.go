@@ -20,10 +20,12 @@ import (
 
 func (t *tour) startControlPlane(ctx context.Context) (err error) {
 	t.plane, err = framework.Start(ctx, framework.Options{})
-	if err == nil {
-		t.say("      kube-apiserver %s at %s", framework.V136.Name, t.plane.URL())
+	if err != nil {
+		return err
 	}
-	return err
+	t.stop = t.plane.Stop
+	t.say("      kube-apiserver %s at %s", framework.V136.Name, t.plane.URL())
+	return nil
 }
 
 // apply applies a file (-f) or a kustomization (-k) of the checkout.
@@ -56,9 +58,18 @@ func (t *tour) startManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	t.metrics = t.manager.Metrics
+	t.goOn = func() string {
+		return fmt.Sprintf("  curl %s\n  tail -f %s", t.manager.MetricsURL(), t.manager.LogFile())
+	}
 	if err := t.leadWebhooks(ctx); err != nil {
 		return err
 	}
+	return t.awaitOperator(ctx)
+}
+
+// awaitOperator waits until the operator has looked at the default range.
+func (t *tour) awaitOperator(ctx context.Context) error {
 	return eventually(ctx, "the first condition of the operator", 30*time.Second, func() (bool, error) {
 		c, err := t.condition(ctx, v1alpha1.DefaultServiceCIDR, v1alpha1.ConditionNearlyFull)
 		return c.Type != "", err
@@ -97,7 +108,7 @@ func (t *tour) showRanges(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	metrics, err := t.manager.Metrics(ctx)
+	metrics, err := t.metrics(ctx)
 	if err != nil {
 		return err
 	}

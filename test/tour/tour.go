@@ -21,9 +21,16 @@ const (
 
 // tour is one walk. Steps run in order and share the control plane.
 type tour struct {
-	out     io.Writer
-	plane   *framework.ControlPlane
+	out   io.Writer
+	plane *framework.ControlPlane
+	stop  func() error // all that runs
+	// manager is a process on loopback; with nodes there are pods in its place.
 	manager *framework.Manager
+	// metrics are those of a manager.
+	metrics func(ctx context.Context) (framework.Metrics, error)
+	// prefix is what kubectl needs before it to reach the API server, goOn what else there is to look at when everything stays up.
+	prefix string
+	goOn   func() string
 }
 
 // step is a part of the tour: what it says it does, and the doing, which fails if it did not come true.
@@ -32,11 +39,18 @@ type step struct {
 	do    func(context.Context) error
 }
 
-func (t *tour) steps() []step {
-	return []step{
+// onLoopback is the tour on a control plane without nodes.
+func (t *tour) onLoopback() []step {
+	return append([]step{
 		{"Start etcd and kube-apiserver on loopback", t.startControlPlane},
 		{"Apply config/default: namespace, service account, RBAC, CRD, webhooks, Deployment", t.applyConfig},
 		{"Run the manager with the token of that service account, and no more rights than it has; it answers the webhooks", t.startManager},
+	}, t.steps()...)
+}
+
+// steps are those of every tour.
+func (t *tour) steps() []step {
+	return []step{
 		{"Apply config/samples: three ServiceCIDRs and five Services in two families", t.applySamples},
 		{"The addresses, each with its Service and its band", t.showAddresses},
 		{"The ranges, with bands and use", t.showRanges},
@@ -52,8 +66,7 @@ func (t *tour) steps() []step {
 }
 
 // walk runs the steps, then stays until ctx ends.
-func (t *tour) walk(ctx context.Context, once bool) error {
-	steps := t.steps()
+func (t *tour) walk(ctx context.Context, steps []step, once bool) error {
 	for i, s := range steps {
 		t.say("\n[%d/%d] %s", i+1, len(steps), s.title)
 		start := time.Now()
@@ -72,11 +85,11 @@ func (t *tour) walk(ctx context.Context, once bool) error {
 }
 
 func (t *tour) end() error {
-	if t.plane == nil {
+	if t.stop == nil {
 		return nil
 	}
-	t.say("\nStopping the manager, kube-apiserver and etcd.")
-	return t.plane.Stop()
+	t.say("\nStopping everything.")
+	return t.stop()
 }
 
 func (t *tour) sayHowToGoOn() {
@@ -88,7 +101,7 @@ func (t *tour) sayHowToGoOn() {
 The control plane stays up until Ctrl-C. In another terminal:
 
   export KUBECONFIG=%s
-  alias kubectl=%s
+  alias kubectl='%s'
 
   kubectl get ipaddresses -L clusterip-operator.io/band --server-print=false
   kubectl describe servicecidr kubernetes
@@ -96,8 +109,7 @@ The control plane stays up until Ctrl-C. In another terminal:
   kubectl get ipaddresses -L clusterip-operator.io/purpose --server-print=false
   kubectl get events --sort-by=.lastTimestamp
   kubectl create service clusterip mine --tcp=80
-  curl %s
-  tail -f %s`, t.plane.Kubeconfig(), kubectl, t.manager.MetricsURL(), t.manager.LogFile())
+%s`, t.plane.Kubeconfig(), t.prefix+kubectl, t.goOn())
 }
 
 func (t *tour) say(format string, args ...any) { _, _ = fmt.Fprintf(t.out, format+"\n", args...) }

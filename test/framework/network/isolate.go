@@ -34,6 +34,9 @@ func Isolate(m *testing.M) {
 	os.Exit(code)
 }
 
+// Enter returns in a process that has a fresh network namespace: it executes the program of this one once more. What comes before it happens twice. It needs root.
+func Enter() error { return enter("") }
+
 // enter returns in a process that has a network namespace of its own. A thread can leave its namespace, a process with threads cannot: it becomes another program.
 func enter(lock string) error {
 	if fresh, err := isFresh(); fresh || err != nil {
@@ -46,7 +49,11 @@ func enter(lock string) error {
 	if fresh, err := isFresh(); !fresh || err != nil {
 		return errors.Join(errors.New("an interface of the new namespace is up"), err) // otherwise this would go on for ever
 	}
-	return unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), "XTABLES_LOCKFILE="+lock))
+	env := os.Environ()
+	if lock != "" {
+		env = append(env, "XTABLES_LOCKFILE="+lock)
+	}
+	return unix.Exec("/proc/self/exe", os.Args, env)
 }
 
 // isFresh reports whether nobody uses the namespace yet: in a new one all interfaces are down, loopback too. A variable in the environment would
