@@ -112,7 +112,10 @@ func (c *Cluster) Stop() error {
 	if c.ControlPlane != nil {
 		errs = append(errs, c.ControlPlane.Stop())
 	}
-	return errors.Join(append(errs, disconnect(append(c.open, c.world)))...)
+	if c.world.File != nil { // otherwise it was not connected
+		errs = append(errs, disconnect(append(c.open, c.world)))
+	}
+	return errors.Join(errs...)
 }
 
 // write writes a file below the folder of the cluster, with its folders.

@@ -95,9 +95,17 @@ var sysctls = []string{
 
 // connect makes the network of so many nodes, and returns the namespaces of all but the first, and the world's.
 func connect(ctx context.Context, nodes int) (others []netns, world netns, err error) {
+	interfaces, err := net.Interfaces()
+	if err == nil {
+		err = mayUse(interfaces)
+	}
+	if err != nil {
+		return nil, world, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, disconnect(append(others, world)))
+			others, world = nil, netns{}
 		}
 	}()
 	first := netns{}
@@ -125,6 +133,16 @@ func connect(ctx context.Context, nodes int) (others []netns, world netns, err e
 		}
 	}
 	return others, world, world.attach(ctx, "world", lines)
+}
+
+// mayUse refuses a network namespace with these interfaces if somebody uses it, who may be the machine.
+func mayUse(interfaces []net.Interface) error {
+	for _, i := range interfaces {
+		if i.Flags&net.FlagUp != 0 && i.Flags&net.FlagLoopback == 0 {
+			return fmt.Errorf("the interface %s is up: a cluster needs a network namespace of its own, see network.Isolate and network.Enter", i.Name)
+		}
+	}
+	return nil
 }
 
 // attachNode makes the network of the i-th of so many nodes, which is not the first.
