@@ -31,7 +31,7 @@ func run(args []string) int {
 
 func newRoot() *cobra.Command {
 	root := newRun()
-	root.AddCommand(newCleanup(), newDump(), newTrace(), newVersion())
+	root.AddCommand(newCleanup(), newDump(), newTrace(), newVersion(), newWait())
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
@@ -56,6 +56,17 @@ func newVersion() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), version())
 			return err
+		},
+	}
+}
+
+// newWait is for a pod whose init container has done the work: its image has no other program that could wait.
+func newWait() *cobra.Command {
+	return &cobra.Command{
+		Use: "wait", Short: "Do nothing until asked to end.", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			<-cmd.Context().Done()
+			return nil
 		},
 	}
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
@@ -302,4 +304,23 @@ func TestShort(t *testing.T) {
 	if got := short("as it is"); got != "as it is" {
 		t.Errorf("got %q", got)
 	}
+}
+
+func TestWaitEndsWhenItIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		root, ended := newRoot(), make(chan error, 1)
+		root.SetArgs([]string{"wait"})
+		go func() { ended <- root.ExecuteContext(ctx) }()
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Fatal("it ended by itself:", err)
+		default:
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -109,6 +109,28 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 			}
 		}
 	}, SpecTimeout(time.Minute))
+
+	It("is rid of the agent, with its rules, after the way back of its guide", func(ctx SpecContext) {
+		ours := func(n *cluster.Node) string {
+			GinkgoHelper()
+			rules, err := n.Run(ctx, "iptables-nft-save")
+			Expect(err).NotTo(HaveOccurred())
+			sets, err := n.Run(ctx, "ipset", "save")
+			Expect(err).NotTo(HaveOccurred())
+			return linesWith(rules+sets, "CIPA-", "create ")
+		}
+		for _, n := range c.Nodes {
+			Expect(ours(n)).NotTo(BeEmpty())
+		}
+		component := filepath.Join(config, "components", "proxyagent-uninstall")
+		kubectl(ctx, "apply", "--server-side", "-k", component)
+		kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/clusterip-operator-proxyagent", "--timeout=60s")
+		for _, n := range c.Nodes {
+			Expect(ours(n)).To(BeEmpty())
+		}
+		kubectl(ctx, "delete", "-k", component)
+		Expect(kubectl(ctx, "--namespace=kube-system", "get", "daemonsets,configmaps", "-l", "app.kubernetes.io/component=proxyagent", "-o", "name")).To(BeEmpty())
+	}, SpecTimeout(2*time.Minute))
 })
 
 // process is what the kernel says of a container's process.

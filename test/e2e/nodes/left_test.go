@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,13 @@ func rememberNetwork() error {
 // machine is what a cluster could leave on the machine that it ran on: interfaces, addresses, routes, rules; settings; mounts.
 type machine map[string]string
 
+// settings are those that a node changes.
+var settings = []string{
+	"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "net.ipv6.conf.all.disable_ipv6", "net.netfilter.nf_conntrack_max", "net.netfilter.nf_conntrack_tcp_timeout_established",
+	"net.netfilter.nf_conntrack_tcp_timeout_close_wait", "net.netfilter.nf_conntrack_tcp_be_liberal", "vm.overcommit_memory", "vm.panic_on_oom", "kernel.panic", "kernel.panic_on_oops",
+	"kernel.keys.root_maxkeys", "kernel.keys.root_maxbytes",
+}
+
 func lookAtMachine(ctx context.Context) machine {
 	GinkgoHelper()
 	m := machine{}
@@ -43,10 +51,10 @@ func lookAtMachine(ctx context.Context) machine {
 	for _, what := range []string{"iptables-save", "ip6tables-save", "ipset save"} {
 		m[what] = withoutCounters(inItsNetwork(ctx, strings.Fields(what)...))
 	}
-	m["sysctl"] = inItsNetwork(ctx, "sysctl", "net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "net.netfilter", "vm", "kernel.panic", "kernel.panic_on_oops", "kernel.keys")
+	m["sysctl"] = inItsNetwork(ctx, append([]string{"sysctl"}, settings...)...)
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	Expect(err).NotTo(HaveOccurred())
-	m["mounts"] = string(mounts)
+	m["mounts"] = linesWith(string(mounts), "cgroup", "kubelet", "containerd", "clusterip-operator-", " /var/", " /run ", " /proc/sys") // others mount, too
 	return m
 }
 
@@ -68,11 +76,16 @@ func inItsNetwork(ctx context.Context, args ...string) string {
 
 // withoutCounters leaves out the lines of a listing that say when it was made.
 func withoutCounters(text string) string {
-	var lines []string
-	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(line, "#") {
-			lines = append(lines, line)
-		}
-	}
-	return strings.Join(lines, "")
+	return lines(text, func(line string) bool { return !strings.HasPrefix(line, "#") })
+}
+
+// linesWith are the lines with any of these words.
+func linesWith(text string, words ...string) string {
+	return lines(text, func(line string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(line, word) })
+	})
+}
+
+func lines(text string, that func(line string) bool) string {
+	return strings.Join(slices.DeleteFunc(slices.Collect(strings.Lines(text)), func(line string) bool { return !that(line) }), "")
 }
