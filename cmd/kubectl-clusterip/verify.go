@@ -117,7 +117,7 @@ func (m *migrate) keep(ctx context.Context, v verifying) error {
 	if blocked := plan.Blocked(); len(blocked) > 0 {
 		return &migration.BlockedError{Findings: blocked}
 	}
-	err = m.follow(ctx, l, migration.NewKeeper(l.Sources, plan, v.etcd, limit(v.qps), v.workers), v.etcd)
+	err = m.follow(ctx, l, migration.NewSyncer(l.Sources, plan, v.etcd, limit(v.qps), v.workers), v.etcd)
 	switch {
 	case errors.Is(err, errOtherVersion):
 		m.say("the API server has changed: %v", err)
@@ -183,21 +183,21 @@ func cacheOptions(l *link) cache.Options {
 	return o
 }
 
-// follow feeds the keeper and lets it work.
-func (m *migrate) follow(ctx context.Context, l *link, keeper *migration.Keeper, etcd bool) error {
+// follow feeds the syncer and lets it work.
+func (m *migrate) follow(ctx context.Context, l *link, syncer *migration.Syncer, etcd bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	told := make(chan struct{})
 	tell := sync.OnceFunc(func() { close(told) })
 	group.Go(func() error {
 		select {
 		case <-told:
-			keeper.Run(ctx, func(n int) { m.say("in step: %d addresses", n) })
+			syncer.Run(ctx, func(n int) { m.say("in step: %d addresses", n) })
 		case <-ctx.Done():
 		}
 		return ctx.Err()
 	})
 	if etcd {
-		group.Go(func() error { return keeper.FollowStore(ctx, l.Store, tell) })
+		group.Go(func() error { return syncer.FollowStore(ctx, l.Store, tell) })
 		return group.Wait()
 	}
 	informers, err := cache.New(l.config, cacheOptions(l))
@@ -206,7 +206,7 @@ func (m *migrate) follow(ctx context.Context, l *link, keeper *migration.Keeper,
 	}
 	group.Go(func() error { return informers.Start(ctx) })
 	group.Go(func() error {
-		if err := keeper.FollowAPI(ctx, informers); err != nil {
+		if err := syncer.FollowAPI(ctx, informers); err != nil {
 			return err // half a book would be full of IPAddresses without a Service
 		}
 		tell()

@@ -10,6 +10,6 @@
 // that what is destroyed was found wrong twice; that Services are never changed; and that nothing at all is written while
 // something is there that it does not understand.
 //
-// Start with judge.go, which holds the rules about a single address, then plan.go, which is pure as well. Runner carries out a plan, Keeper
+// Start with judge.go, which holds the rules about a single address, then plan.go, which is pure as well. Runner carries out a plan, Syncer
 // follows events; Store is the door to etcd, and only package etcdstore goes through it.
 package migration

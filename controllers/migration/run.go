@@ -60,7 +60,7 @@ func (e *BlockedError) Error() string {
 }
 
 // Run looks, plans and writes until nothing is left to do but what came up after the look before: in a cluster that lives there
-// is always something new, for a Keeper. What destroys something is done when two looks have found it, and, if approved is not
+// is always something new, for a Syncer. What destroys something is done when two looks have found it, and, if approved is not
 // nil, only if it is in there. It can be called again after any interruption.
 func (r Runner) Run(ctx context.Context, approved []Step) (result Result, err error) {
 	defer r.Progress.End()

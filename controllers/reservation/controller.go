@@ -41,7 +41,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		changes.Touch()
 		return nil
 	})
-	return loop.Setup(mgr, loop.Options{Name: "policykeeper", Workers: 8, Retry: 100 * time.Millisecond, LongestRetry: time.Minute}, r,
+	return loop.Setup(mgr, loop.Options{Name: "reservation", Workers: 8, Retry: 100 * time.Millisecond, LongestRetry: time.Minute}, r,
 		r.Index.Addresses(), changes, ranges)
 }
 

@@ -48,19 +48,19 @@ func (r *recorder) lines() []string {
 	return slices.Clone(r.log)
 }
 
-// keeping is a Keeper at work within a bubble, with a hand that feeds it.
-type keeping struct {
-	*Keeper
+// syncing is a Syncer that runs within a bubble, and records what it writes.
+type syncing struct {
+	*Syncer
 	*recorder
 	inStep chan int
 	stop   func()
 }
 
-// kept starts a Keeper of a cluster on the bitmap with 10.0.0.0/24, that knows these objects.
-func kept(t *testing.T, known ...any) *keeping {
+// startSyncer starts a Syncer of a cluster on the bitmap with 10.0.0.0/24, that knows these objects.
+func startSyncer(t *testing.T, known ...any) *syncing {
 	t.Helper()
 	p := NewPlan(Snapshot{Allocator: AllocatorBitmap, Given: nets("10.0.0.0/24")}, Options{})
-	k := &keeping{Keeper: NewKeeper(Sources{Clock: clock.RealClock{}}, p, false, rate.Inf, 8), recorder: &recorder{begin: time.Now()}, inStep: make(chan int, 2)}
+	k := &syncing{Syncer: NewSyncer(Sources{Clock: clock.RealClock{}}, p, false, rate.Inf, 8), recorder: &recorder{begin: time.Now()}, inStep: make(chan int, 2)}
 	k.write = k.apply
 	k.tell(known...)
 	ctx, stop := context.WithCancel(t.Context())
@@ -72,7 +72,7 @@ func kept(t *testing.T, known ...any) *keeping {
 }
 
 // tell shows objects as they are now.
-func (k *keeping) tell(all ...any) {
+func (k *syncing) tell(all ...any) {
 	for _, o := range all {
 		switch o := o.(type) {
 		case Service:
@@ -86,48 +86,48 @@ func (k *keeping) tell(all ...any) {
 }
 
 // after lets time pass.
-func (k *keeping) after(d time.Duration) { time.Sleep(d); synctest.Wait() }
+func (k *syncing) after(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
-func TestKeeper(t *testing.T) {
+func TestSyncer(t *testing.T) {
 	a, forA := aService("a", "10.0.0.5"), anIP("10.0.0.5", "a")
 	ms := time.Millisecond
 
 	for name, tc := range map[string]struct {
 		known []any
 		// then is what happens, and when.
-		then map[time.Duration]func(*keeping)
+		then map[time.Duration]func(*syncing)
 		want []string
 	}{
 		"a Service is created": {
-			then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.tell(a) }},
+			then: map[time.Duration]func(*syncing){time.Second: func(k *syncing) { k.tell(a) }},
 			want: []string{"1s CreateIPAddress 10.0.0.5 for ns/a"},
 		},
 		"a Service is deleted": {
-			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.drop(a.Name.String()) }},
+			known: []any{a, forA}, then: map[time.Duration]func(*syncing){time.Second: func(k *syncing) { k.drop(a.Name.String()) }},
 			want: []string{"1.5s DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@7"},
 		},
 		"a Service is deleted, comes back within the grace, and is deleted again": {
-			known: []any{a, forA}, then: map[time.Duration]func(*keeping){
-				time.Second: func(k *keeping) { k.drop(a.Name.String()) }, 1300 * ms: func(k *keeping) { k.tell(a) }, 1400 * ms: func(k *keeping) { k.drop(a.Name.String()) },
+			known: []any{a, forA}, then: map[time.Duration]func(*syncing){
+				time.Second: func(k *syncing) { k.drop(a.Name.String()) }, 1300 * ms: func(k *syncing) { k.tell(a) }, 1400 * ms: func(k *syncing) { k.drop(a.Name.String()) },
 			},
 			want: []string{"1.9s DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@7"},
 		},
 		"the address passes on to another Service": {
-			known: []any{a, forA}, then: map[time.Duration]func(*keeping){
-				time.Second: func(k *keeping) { k.drop(a.Name.String()) }, 1200 * ms: func(k *keeping) { k.tell(aService("c", "10.0.0.5")) },
+			known: []any{a, forA}, then: map[time.Duration]func(*syncing){
+				time.Second: func(k *syncing) { k.drop(a.Name.String()) }, 1200 * ms: func(k *syncing) { k.tell(aService("c", "10.0.0.5")) },
 			},
 			want: []string{"1.5s ReplaceIPAddress 10.0.0.5 for ns/c if ip-10.0.0.5@7"},
 		},
 		"a Service takes another address": {
-			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.tell(aService("a", "10.0.0.7")) }},
+			known: []any{a, forA}, then: map[time.Duration]func(*syncing){time.Second: func(k *syncing) { k.tell(aService("a", "10.0.0.7")) }},
 			want: []string{"1s CreateIPAddress 10.0.0.7 for ns/a", "1.5s DeleteIPAddress 10.0.0.5 if ip-10.0.0.5@7"},
 		},
 		"the IPAddress is deleted": {
-			known: []any{a, forA}, then: map[time.Duration]func(*keeping){time.Second: func(k *keeping) { k.drop("10.0.0.5") }},
+			known: []any{a, forA}, then: map[time.Duration]func(*syncing){time.Second: func(k *syncing) { k.drop("10.0.0.5") }},
 			want: []string{"1s CreateIPAddress 10.0.0.5 for ns/a"},
 		},
 		"the state that was seen last is the guard": {
-			known: []any{forA}, then: map[time.Duration]func(*keeping){300 * ms: func(k *keeping) {
+			known: []any{forA}, then: map[time.Duration]func(*syncing){300 * ms: func(k *syncing) {
 				forA := forA
 				forA.ResourceVersion = "8"
 				k.tell(forA)
@@ -137,7 +137,7 @@ func TestKeeper(t *testing.T) {
 		"nothing can be done outside of the range": {known: []any{aService("far", "192.0.2.1")}},
 		"an API server that flips in the middle has its grace": {
 			known: []any{byAPIServer(made(anIP("10.0.0.5", "soon"), time.Until(noon)))},
-			then:  map[time.Duration]func(*keeping){30 * time.Second: func(k *keeping) { k.tell(aService("soon", "10.0.0.5")) }},
+			then:  map[time.Duration]func(*syncing){30 * time.Second: func(k *syncing) { k.tell(aService("soon", "10.0.0.5")) }},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestKeeper(t *testing.T) {
 						known[i] = ip
 					}
 				}
-				k := kept(t, known...)
+				k := startSyncer(t, known...)
 				for at, do := range tc.then {
 					time.AfterFunc(at, func() { do(k) })
 				}
@@ -160,7 +160,7 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// distinctLines drops what was asked for again: nobody tells the keeper that it was done.
+// distinctLines drops what was asked for again: nobody tells the syncer that it was done.
 func distinctLines(lines []string) (out []string) {
 	seen := map[string]bool{}
 	for _, line := range lines {
@@ -174,9 +174,9 @@ func distinctLines(lines []string) (out []string) {
 }
 
 // The cluster changed before a write: it is looked at again soon, then later and later, and by then an event may have told what is right.
-func TestKeeperIsOvertaken(t *testing.T) {
+func TestSyncerIsOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := kept(t)
+		k := startSyncer(t)
 		k.answers(func(n int, _ Step) error {
 			if n <= 3 {
 				return fmt.Errorf("creating: %w", errMoved)
@@ -193,9 +193,9 @@ func TestKeeperIsOvertaken(t *testing.T) {
 }
 
 // A write that fails is tried again, less and less often, and one address does not hold up another.
-func TestKeeperFails(t *testing.T) {
+func TestSyncerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := kept(t)
+		k := startSyncer(t)
 		k.answers(func(_ int, s Step) error {
 			if s.Address == addr("10.0.0.5") {
 				return errors.New("away")
@@ -220,9 +220,9 @@ func TestKeeperFails(t *testing.T) {
 }
 
 // It says once that all is in step, when all is, and with how many addresses.
-func TestKeeperIsInStep(t *testing.T) {
+func TestSyncerIsInStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := kept(t, aService("a", "10.0.0.5"), aService("b", "10.0.0.6"), anIP("10.0.0.6", "b"), labelled(anIP("10.0.0.9", ""), "example.com", ""))
+		k := startSyncer(t, aService("a", "10.0.0.5"), aService("b", "10.0.0.6"), anIP("10.0.0.6", "b"), labelled(anIP("10.0.0.9", ""), "example.com", ""))
 		k.answers(func(_ int, s Step) error { return errors.New("away") })
 		k.after(3 * time.Second)
 		select {
@@ -250,9 +250,9 @@ func TestKeeperIsInStep(t *testing.T) {
 }
 
 // After something was destroyed, what comes in its place has a grace of its own, even if both events come at once.
-func TestKeeperGivesEachObjectItsGrace(t *testing.T) {
+func TestSyncerGivesEachObjectItsGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := kept(t, anIP("10.0.0.5", "gone"))
+		k := startSyncer(t, anIP("10.0.0.5", "gone"))
 		another := anIP("10.0.0.5", "soon")
 		another.UID = "another"
 		k.answers(func(n int, _ Step) error {
@@ -271,10 +271,10 @@ func TestKeeperGivesEachObjectItsGrace(t *testing.T) {
 	})
 }
 
-// following is a Keeper that reads from a memory and writes into it.
+// following is a Syncer that reads from a memory and writes into it.
 type following struct {
 	m    *memory
-	k    *Keeper
+	k    *Syncer
 	told int
 	stop func()
 	err  error
@@ -282,7 +282,7 @@ type following struct {
 
 func follow(t *testing.T, m *memory) *following {
 	t.Helper()
-	f := &following{m: m, k: NewKeeper(m.sources(), NewPlan(m.snapshot(t), Options{}), true, rate.Inf, 8)}
+	f := &following{m: m, k: NewSyncer(m.sources(), NewPlan(m.snapshot(t), Options{}), true, rate.Inf, 8)}
 	ctx, stop := context.WithCancel(t.Context())
 	told, read, worked := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -355,7 +355,7 @@ func TestFollowStoreFails(t *testing.T) {
 	for _, op := range []string{"List", "Watch"} {
 		synctest.Test(t, func(t *testing.T) {
 			m := bare(1)
-			f := &following{m: m, k: NewKeeper(m.sources(), NewPlan(m.snapshot(t), Options{}), true, rate.Inf, 8)}
+			f := &following{m: m, k: NewSyncer(m.sources(), NewPlan(m.snapshot(t), Options{}), true, rate.Inf, 8)}
 			m.fail(op, away)
 			if err := f.k.FollowStore(t.Context(), m, func() {}); !errors.Is(err, away) {
 				t.Errorf("%s fails, and it says %v", op, err)
