@@ -71,10 +71,10 @@ fmt: ## Format Go code and sort imports.
 	hack/lint.sh fmt
 
 images: ## OCI archives of both images in bin/images, for amd64 and arm64, without a container engine; loaded into docker or containerd where there is one.
-	hack/images.sh
+	LOAD=yes hack/images.sh
 
 tools: ## Build control planes, linter and generators into the cache (minutes, once).
-	hack/tools/build.sh etcd kubernetes-1.36 kubernetes-1.32 golangci-lint controller-gen crd-ref-docs benchstat
+	hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl,kube-controller-manager,kube-proxy kubernetes-1.32 golangci-lint controller-gen crd-ref-docs benchstat
 
 clean: ## Remove bin/. The cache of built tools stays.
 	rm -rf bin

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Makes the root filesystem of the node agent's image, without the agent: hack/rootfs.sh ARCH FOLDER
+# Makes the root filesystem of the node agent's image, without the agent, in a folder that is not there: hack/rootfs.sh ARCH FOLDER
 set -euo pipefail
 
 root=$2
-rm -rf "$root"
 # The package iptables (1.8.9, with which the agent is tested) holds both variants; the agent chooses the one that the node uses.
 "$(dirname "${BASH_SOURCE[0]}")/packages.sh" "$1" "$root" iptables ipset nftables
 
