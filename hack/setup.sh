@@ -37,7 +37,7 @@ check_c() {
 
 # check_network looks for what the tests of the node agent run: both variants of iptables, sets, connection tracking, namespaces.
 check_network() {
-	local programs=(iptables-nft iptables-legacy ipset ip conntrack nft) packages=(iptables ipset iproute2 conntrack nftables)
+	local programs=(iptables-nft iptables-legacy ipset ip conntrack nft pgrep sysctl) packages=(iptables ipset iproute2 conntrack nftables procps)
 	have "${programs[@]}" && return 0
 	install "${packages[@]}" && have "${programs[@]}" && return 0
 	complaints+=("the packet tests need ${programs[*]}: apt-get install ${packages[*]} (as root), or your system's equivalent")

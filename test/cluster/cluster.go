@@ -9,13 +9,9 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 // Options say what cluster to start. The zero Options are two nodes without anything on them.
@@ -30,8 +26,9 @@ type Options struct {
 type Cluster struct {
 	*framework.ControlPlane
 	Nodes []*Node
-	world netns
-	open  []netns
+	// gateway is the default gateway of the nodes, open are the networks of all nodes but the first.
+	gateway network.Netns
+	open    []network.Netns
 }
 
 // serviceAddresses are those of the Service kubernetes, at which pods reach the API server.
@@ -54,7 +51,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context, o Options, p programs) (err error) {
-	if c.open, c.world, err = connect(ctx, o.Nodes); err != nil {
+	if c.open, c.gateway, err = connect(ctx, o.Nodes); err != nil {
 		return err
 	}
 	first := nodeAddresses(1)
@@ -64,7 +61,7 @@ func (c *Cluster) start(ctx context.Context, o Options, p programs) (err error) 
 	if err := c.startControllers(ctx, p); err != nil {
 		return err
 	}
-	networks := append([]netns{{}}, c.open...)
+	networks := append([]network.Netns{{}}, c.open...)
 	for i := 1; i <= o.Nodes; i++ {
 		n, err := c.addNode(ctx, i, networks[i-1], p)
 		if err != nil {
@@ -82,22 +79,7 @@ func (c *Cluster) start(ctx context.Context, o Options, p programs) (err error) 
 
 // waitReady waits until all nodes say that they are ready.
 func (c *Cluster) waitReady(ctx context.Context) error {
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-		list, err := c.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, err
-		}
-		ready := 0
-		for _, n := range list.Items {
-			for _, condition := range n.Status.Conditions {
-				if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-					ready++
-				}
-			}
-		}
-		return ready == len(c.Nodes), nil
-	})
-	if err != nil {
+	if _, err := framework.Kubectl(ctx, c.Kubeconfig(), "wait", "node", "--all", "--for=condition=Ready", "--timeout=2m"); err != nil {
 		return fmt.Errorf("waiting for the nodes to be ready: %w; their logs are in %s", err, c.Dir())
 	}
 	return nil
@@ -112,8 +94,8 @@ func (c *Cluster) Stop() error {
 	if c.ControlPlane != nil {
 		errs = append(errs, c.ControlPlane.Stop())
 	}
-	if c.world.File != nil { // otherwise it was not connected
-		errs = append(errs, disconnect(append(c.open, c.world)))
+	if !c.gateway.IsZero() { // otherwise it was not connected
+		errs = append(errs, disconnect(append(c.open, c.gateway)))
 	}
 	return errors.Join(errs...)
 }

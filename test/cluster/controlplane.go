@@ -4,8 +4,10 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -21,12 +23,35 @@ func (c *Cluster) kubeconfig(path, user string, groups ...string) error {
 	return framework.WriteKubeconfig(path, config)
 }
 
-// APIServerAddress is where nodes and pods reach the API server without a Service proxy.
-func APIServerAddress() netip.Addr { return nodeAddresses(1)[0] }
+// apiServer is where nodes and pods reach the API server without a Service proxy.
+func apiServer() netip.Addr { return nodeAddresses(1)[0] }
 
-// nodeURL is where nodes reach the API server.
-func (c *Cluster) nodeURL() string {
-	return fmt.Sprintf("https://%s:%d", APIServerAddress(), c.Port())
+// nodeURL is that of the API server for nodes.
+func (c *Cluster) nodeURL() string { return fmt.Sprintf("https://%s:%d", apiServer(), c.Port()) }
+
+// Configuration copies config/ to the folder of the cluster and fills in what docs/proxyagent.md leaves to administrators: where agents reach the API server, and the addresses of pods. It returns the copy.
+func (c *Cluster) Configuration() (string, error) {
+	root, err := framework.ModuleRoot()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(c.Dir(), "config")
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(root, "config"))); err != nil {
+		return "", fmt.Errorf("copying the configuration: %w", err)
+	}
+	return dir, errors.Join(
+		appendTo(filepath.Join(dir, "proxyagent", "apiserver.env"), fmt.Sprintf("KUBERNETES_SERVICE_HOST=%s\nKUBERNETES_SERVICE_PORT=%d\n", apiServer(), c.Port())),
+		appendTo(filepath.Join(dir, "proxyagent", "config.yaml"), "detectLocal:\n  mode: ClusterCIDR\n  clusterCIDRs: [10.244.0.0/16, fd00:10:244::/48]\n"),
+	)
+}
+
+func appendTo(path, text string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
 }
 
 // startControllers starts kube-controller-manager with all that it does by default, and kube-scheduler.

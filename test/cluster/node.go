@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 // Node is one node of a cluster. Its methods may be called one after the other.
@@ -32,8 +33,8 @@ type Node struct {
 	env     []string
 }
 
-// addNode starts the i-th node, from 1, in a network namespace; the zero netns is that of this process.
-func (c *Cluster) addNode(ctx context.Context, i int, network netns, p programs) (*Node, error) {
+// addNode starts the i-th node, from 1, in a network namespace; the zero Netns is that of this process.
+func (c *Cluster) addNode(ctx context.Context, i int, netns network.Netns, p programs) (*Node, error) {
 	n := &Node{Name: fmt.Sprintf("node-%d", i), Addresses: nodeAddresses(i), index: i, program: p.node}
 	n.dir = filepath.Join(c.Dir(), n.Name)
 	n.env = []string{"PATH=" + p.path(), fmt.Sprintf("NODE_IPS=%s,%s", n.Addresses[0], n.Addresses[1])}
@@ -43,14 +44,14 @@ func (c *Cluster) addNode(ctx context.Context, i int, network netns, p programs)
 	if err := c.register(ctx, n.Name, podRanges(i)); err != nil {
 		return nil, err
 	}
-	return n, c.boot(ctx, n, network)
+	return n, c.boot(ctx, n, netns)
 }
 
 // boot starts a node, and returns when its containerd answers.
-func (c *Cluster) boot(ctx context.Context, n *Node, network netns) (err error) {
+func (c *Cluster) boot(ctx context.Context, n *Node, netns network.Netns) (err error) {
 	args := []string{"-name=" + n.Name, "-dir=" + n.dir}
-	if network.File != nil {
-		args = append(args, "-network="+network.path())
+	if !netns.IsZero() {
+		args = append(args, "-network="+netns.Path())
 	}
 	n.Process, err = c.StartProgram(ctx, framework.Program{
 		Name: n.Name, Path: n.program, Args: args, Env: n.env,
@@ -68,12 +69,12 @@ func (c *Cluster) Reboot(ctx context.Context, n *Node) error {
 	if err := errors.Join(n.Stop(), c.open[at].Close()); err != nil {
 		return fmt.Errorf("rebooting %s: %w", n.Name, err)
 	}
-	network, err := attachNode(ctx, n.index, len(c.Nodes))
+	netns, err := attachNode(ctx, n.index, len(c.Nodes))
 	if err != nil {
 		return fmt.Errorf("rebooting %s: %w", n.Name, err)
 	}
-	c.open[at] = network
-	return c.boot(ctx, n, network)
+	c.open[at] = netns
+	return c.boot(ctx, n, netns)
 }
 
 // register creates the Node object, with the ranges that kube-controller-manager would give it.

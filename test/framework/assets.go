@@ -40,7 +40,7 @@ func Assets(island string, programs ...string) (string, error) {
 
 // buildAssets runs build.sh for a selection, "island" or "island:program,program".
 func buildAssets(selection string) (string, error) {
-	root, err := moduleRoot()
+	root, err := ModuleRoot()
 	if err != nil {
 		return "", err
 	}
@@ -86,9 +86,9 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// moduleRoot walks up from the working directory to the folder of this module. It looks for the module's
+// ModuleRoot walks up from the working directory to the folder of this module. It looks for the module's
 // name, not just for a go.mod, because the islands under hack/tools are modules of their own.
-func moduleRoot() (string, error) {
+func ModuleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("finding the module: %w", err)
@@ -109,7 +109,7 @@ func moduleRoot() (string, error) {
 
 // Packages returns a folder with what packages of Debian consist of, and what they depend on, for this machine; it is kept in the cache. Nothing is installed.
 func Packages(ctx context.Context, names ...string) (string, error) {
-	root, err := moduleRoot()
+	root, err := ModuleRoot()
 	if err != nil {
 		return "", err
 	}
@@ -137,11 +137,7 @@ func Packages(ctx context.Context, names ...string) (string, error) {
 
 // Images makes images of hack/images.sh for this machine, and returns the folder of the archives, NAME.tar. Its progress goes to stderr.
 func Images(ctx context.Context, names ...string) (string, error) {
-	root, err := moduleRoot()
-	if err != nil {
-		return "", err
-	}
-	dir, err := checkoutDir(root)
+	root, dir, err := checkout()
 	if err != nil {
 		return "", err
 	}

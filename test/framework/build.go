@@ -49,11 +49,7 @@ func TestProgram(path string) (string, error) { return buildProgram(path, "test"
 // processes that run from it nor other test programs that start it are disturbed.
 func buildProgram(path, variant string, flags ...string) (string, error) {
 	name := filepath.Base(path)
-	root, err := moduleRoot()
-	if err != nil {
-		return "", err
-	}
-	dir, err := checkoutDir(root)
+	root, dir, err := checkout()
 	if err != nil {
 		return "", err
 	}
@@ -68,17 +64,20 @@ func buildProgram(path, variant string, flags ...string) (string, error) {
 	return out, nil
 }
 
-// checkoutDir creates a folder of the cache that belongs to one checkout alone.
-func checkoutDir(root string) (string, error) {
+// checkout returns the folder of this module, and creates one in the cache that belongs to it alone.
+func checkout() (root, dir string, err error) {
+	if root, err = ModuleRoot(); err != nil {
+		return "", "", err
+	}
 	cache, err := cacheDir()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	dir := filepath.Join(cache, fmt.Sprintf("manager-%.6x", sha256.Sum256([]byte(root))))
+	dir = filepath.Join(cache, fmt.Sprintf("manager-%.6x", sha256.Sum256([]byte(root))))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("creating a folder in the cache: %w", err)
+		return "", "", fmt.Errorf("creating a folder in the cache: %w", err)
 	}
-	return dir, nil
+	return root, dir, nil
 }
 
 // cacheDir is where hack/tools/build.sh keeps programs, too.

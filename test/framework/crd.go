@@ -23,7 +23,7 @@ const servedTimeout = 30 * time.Second
 // InstallCRDs applies every CustomResourceDefinition of config/crd and waits until the API server serves what they define: objects
 // can be created, listed and watched at once. Calling it again applies what has changed since.
 func (a *Access) InstallCRDs(ctx context.Context) error {
-	root, err := moduleRoot()
+	root, err := ModuleRoot()
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,8 @@ package framework
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"syscall"
 	"time"
@@ -127,24 +125,13 @@ func (m *Manager) MetricsURL() string {
 // Metrics scrapes the open metrics.
 func (m *Manager) Metrics(ctx context.Context) (Metrics, error) { return m.MetricsAs(ctx, "") }
 
-// MetricsAs scrapes the metrics with a bearer token. Any certificate is good: the manager signs its own.
-func (m *Manager) MetricsAs(ctx context.Context, token string) (Metrics, error) {
-	client := plainClient()
-	client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // self-signed, on loopback
-	text, err := m.scrape(ctx, client, token)
-	if err != nil {
-		return nil, fmt.Errorf("scraping the manager: %w", err)
-	}
-	return ParseMetrics(text)
-}
-
-// scrape is patient with a manager that does not listen yet: it opens its metrics at about the time at which it is ready,
+// MetricsAs scrapes the metrics with a bearer token. It is patient with a manager that does not listen yet: it opens its metrics at about the time at which it is ready,
 // not before.
-func (m *Manager) scrape(ctx context.Context, client *http.Client, token string) (text string, err error) {
+func (m *Manager) MetricsAs(ctx context.Context, token string) (metrics Metrics, err error) {
 	for deadline := time.Now().Add(metricsTimeout); ; time.Sleep(pollInterval) {
-		text, err = ask(ctx, client, m.MetricsURL(), token)
+		metrics, err = Scrape(ctx, m.MetricsURL(), token)
 		if !errors.Is(err, syscall.ECONNREFUSED) || !m.Running() || time.Now().After(deadline) {
-			return text, err
+			return metrics, err
 		}
 	}
 }

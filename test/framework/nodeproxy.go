@@ -31,10 +31,11 @@ type nodeProxy struct {
 	namespace *network.Namespace
 }
 
-// inNamespace makes the process one that runs in a namespace. "ip netns exec" becomes the program, so that signals and ids are those of it.
+// inNamespace makes the process one that runs in a namespace.
 func (p *nodeProxy) inNamespace(n *network.Namespace, program string, args []string) {
-	p.namespace, p.program = n, "ip"
-	p.args = func() []string { return append([]string{"netns", "exec", n.Name(), program}, args...) }
+	line := n.CommandLine(program, args...)
+	p.namespace, p.program = n, line[0]
+	p.args = func() []string { return line[1:] }
 	p.env = append(p.env, "XTABLES_LOCKFILE="+n.LockFile())
 }
 
@@ -119,11 +120,7 @@ func proxyConfiguration(node, kubeconfig, mode string, fields map[string]any) ma
 // IPTables returns a folder in which iptables, ip6tables, their -save and -restore are those of one variant, "nft" or "legacy". In front
 // of PATH it decides which one a program uses that knows but one name.
 func IPTables(variant string) (string, error) {
-	root, err := moduleRoot()
-	if err != nil {
-		return "", err
-	}
-	dir, err := checkoutDir(root)
+	_, dir, err := checkout()
 	if err != nil {
 		return "", err
 	}

@@ -75,7 +75,8 @@ func RunProxyAgent(ctx context.Context, options ProxyAgentOptions) (output strin
 		return combined(ctx, options.Env, path, options.Args...)
 	}
 	env := append([]string{"XTABLES_LOCKFILE=" + options.Namespace.LockFile()}, options.Env...)
-	return combined(ctx, env, "ip", append([]string{"netns", "exec", options.Namespace.Name(), path}, options.Args...)...)
+	line := options.Namespace.CommandLine(path, options.Args...)
+	return combined(ctx, env, line[0], line[1:]...)
 }
 
 // ProxyAgentProgram returns the path of our node agent, built once per process, for tests that start it in a way of their own.

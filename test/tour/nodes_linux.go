@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +45,9 @@ func (t *tour) startNodes(ctx context.Context) error {
 		return err
 	}
 	t.plane, t.stop = c.ControlPlane, c.Stop
+	if t.config, err = c.Configuration(); err != nil {
+		return err
+	}
 	t.prefix = fmt.Sprintf("nsenter --net=/proc/%d/ns/net ", os.Getpid())
 	t.goOn = func() string {
 		return fmt.Sprintf("  kubectl get pods -A -o wide\n  tail -f %s/node-1/kubelet.log", t.plane.Dir())
@@ -56,24 +56,11 @@ func (t *tour) startNodes(ctx context.Context) error {
 	return err
 }
 
-// deployAgent does what docs/proxyagent.md says of clusters that kubeadm did not make, in a copy of the manifests.
 func (t *tour) deployAgent(ctx context.Context) error {
-	dir, err := root()
-	if err != nil {
+	if _, err := t.kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(t.config, "proxyagent")); err != nil {
 		return err
 	}
-	copied := filepath.Join(t.plane.Dir(), "config", "proxyagent")
-	if err := os.CopyFS(copied, os.DirFS(filepath.Join(dir, "config", "proxyagent"))); err != nil {
-		return err
-	}
-	endpoint := fmt.Sprintf("KUBERNETES_SERVICE_HOST=%s\nKUBERNETES_SERVICE_PORT=%d\n", cluster.APIServerAddress(), t.plane.Port())
-	if err := os.WriteFile(filepath.Join(copied, "apiserver.env"), []byte(endpoint), 0o644); err != nil {
-		return err
-	}
-	if _, err := t.kubectl(ctx, "apply", "--server-side", "-k", copied); err != nil {
-		return err
-	}
-	_, err = t.kubectl(ctx, "-n", "kube-system", "rollout", "status", "daemonset/clusterip-operator-proxyagent", "--timeout=90s")
+	_, err := t.kubectl(ctx, "-n", "kube-system", "rollout", "status", "daemonset/clusterip-operator-proxyagent", "--timeout=90s")
 	return err
 }
 
@@ -108,24 +95,7 @@ func (t *tour) podMetrics(ctx context.Context) (framework.Metrics, error) {
 	if err != nil || len(pods.Items) == 0 {
 		return nil, errors.Join(errors.New("no replica of the manager runs"), err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://%s:8443/metrics", pods.Items[0].Status.PodIP), nil)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the certificate is one of the manager's own
-	}}
-	answer, err := client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		return nil, errors.Join(fmt.Errorf("metrics: status %d", answer.StatusCode), err)
-	}
-	return framework.ParseMetrics(string(text))
+	return framework.Scrape(ctx, fmt.Sprintf("https://%s:8443/metrics", pods.Items[0].Status.PodIP), token)
 }
 
 // deployDemo asks the application at the addresses of its Service, of both families, until every replica has answered.

@@ -30,12 +30,12 @@ func (t *tour) startControlPlane(ctx context.Context) (err error) {
 
 // apply applies a file (-f) or a kustomization (-k) of the checkout.
 func (t *tour) apply(ctx context.Context, flag, path string) error {
-	dir, err := root()
+	root, err := framework.ModuleRoot()
 	if err != nil {
 		return err
 	}
 	t.say("      $ kubectl apply --server-side %s %s", flag, path)
-	out, err := framework.Kubectl(ctx, t.plane.Kubeconfig(), "apply", "--server-side", flag, filepath.Join(dir, path))
+	out, err := framework.Kubectl(ctx, t.plane.Kubeconfig(), "apply", "--server-side", flag, filepath.Join(root, path))
 	t.print(out)
 	return err
 }

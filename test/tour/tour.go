@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -31,6 +30,8 @@ type tour struct {
 	// prefix is what kubectl needs before it to reach the API server, goOn what else there is to look at when everything stays up.
 	prefix string
 	goOn   func() string
+	// config is config/ as an administrator has filled it in; only with nodes.
+	config string
 }
 
 // step is a part of the tour: what it says it does, and the doing, which fails if it did not come true.
@@ -145,23 +146,5 @@ func eventually(ctx context.Context, what string, within time.Duration, ask func
 			return fmt.Errorf("waiting for %s: not within %v", what, within)
 		case <-time.After(50 * time.Millisecond):
 		}
-	}
-}
-
-// root is the folder of the module, from which config/ is applied.
-func root() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "PROJECT")); err == nil {
-			return dir, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", fmt.Errorf("no PROJECT file above the working directory; run this inside the checkout")
-		}
-		dir = parent
 	}
 }

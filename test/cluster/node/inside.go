@@ -17,7 +17,7 @@ import (
 // socket is where containerd serves.
 const socket = "/run/containerd/containerd.sock"
 
-// inside is process 1: it starts containerd and kubelet, and buries what they leave.
+// inside is process 1: it starts containerd and kubelet, and reaps what they leave.
 func inside(o options) error {
 	if err := prepareMounts(o.dir); err != nil {
 		return err
@@ -37,7 +37,7 @@ func inside(o options) error {
 	if err != nil {
 		return err
 	}
-	return bury(map[int]string{runtime: "containerd", kubelet: "kubelet"})
+	return reap(map[int]string{runtime: "containerd", kubelet: "kubelet"})
 }
 
 // start starts a program that logs into the folder of the node, where a restart adds to it, and returns its number.
@@ -69,8 +69,8 @@ func await() (err error) {
 	return fmt.Errorf("waiting for containerd: %w", err)
 }
 
-// bury waits for all processes that end, of which the parents of many have ended before; it returns when one of those that are needed has.
-func bury(needed map[int]string) error {
+// reap waits for all processes that end, of which the parents of many have ended before; it returns when one of those that are needed has.
+func reap(needed map[int]string) error {
 	for {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, 0, nil)

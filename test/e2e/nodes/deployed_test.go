@@ -4,8 +4,6 @@ package nodes_test
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -16,23 +14,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
-
-// configuration is a copy of config/ in which an administrator has filled in where agents reach the API server.
-func configuration(c *cluster.Cluster) string {
-	GinkgoHelper()
-	dir := filepath.Join(GinkgoT().TempDir(), "config")
-	Expect(os.CopyFS(dir, os.DirFS("../../../config"))).To(Succeed())
-	fill := func(file, text string) {
-		f, err := os.OpenFile(filepath.Join(dir, "proxyagent", file), os.O_APPEND|os.O_WRONLY, 0)
-		Expect(err).NotTo(HaveOccurred())
-		_, err = f.WriteString(text)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(f.Close()).To(Succeed())
-	}
-	fill("apiserver.env", fmt.Sprintf("KUBERNETES_SERVICE_HOST=%s\nKUBERNETES_SERVICE_PORT=%d\n", c.Nodes[0].Addresses[0], c.Port()))
-	fill("config.yaml", "detectLocal:\n  mode: ClusterCIDR\n  clusterCIDRs: [10.244.0.0/16, fd00:10:244::/48]\n")
-	return dir
-}
 
 var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, func() {
 	var (
@@ -48,7 +29,7 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		before := lookAtMachine(ctx)
+		before := observeMachine(ctx)
 		var err error
 		c, err = cluster.Start(ctx, cluster.Options{Images: cluster.Images()})
 		Expect(err).NotTo(HaveOccurred())
@@ -56,9 +37,10 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 			Expect(cgroupsOf(ctx, c.Dir())).NotTo(BeEmpty())
 			Expect(c.Stop()).To(Succeed())
 			Expect(cgroupsOf(ctx, c.Dir())).To(BeEmpty())
-			Expect(lookAtMachine(ctx)).To(Equal(before), "what the cluster leaves on the machine")
+			Expect(observeMachine(ctx)).To(Equal(before), "what the cluster leaves on the machine")
 		})
-		config = configuration(c)
+		config, err = c.Configuration()
+		Expect(err).NotTo(HaveOccurred())
 	}, NodeTimeout(3*time.Minute))
 
 	It("has the agent on every node, although nothing serves the address of the API server before", func(ctx SpecContext) {

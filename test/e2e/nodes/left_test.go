@@ -42,7 +42,7 @@ var settings = []string{
 	"kernel.keys.root_maxkeys", "kernel.keys.root_maxbytes",
 }
 
-func lookAtMachine(ctx context.Context) machine {
+func observeMachine(ctx context.Context) machine {
 	GinkgoHelper()
 	m := machine{}
 	for _, what := range []string{"link", "address", "rule", "-6 rule", "route show table all", "-6 route show table all"} {

@@ -3,17 +3,13 @@
 package network
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,19 +20,16 @@ import (
 
 // Namespace is one network namespace of a [Topology]. Its methods may be called concurrently.
 type Namespace struct {
-	host   host
-	handle int // an open file of the namespace
+	Netns
+	host host
+	lock *os.File // without a place in the file system
 
 	mu      sync.Mutex
 	closers []func() error // what was opened in it, in that order
-	name    string
 
 	sctp     sync.Map // the SCTP servers by port
 	sctpOnce sync.Once
 }
-
-// Name returns the name of the namespace for "ip netns": another one in each Topology.
-func (n *Namespace) Name() string { return n.name }
 
 // Host returns the name of its target in the topology, with which its servers introduce themselves: "node", "pod1", "pod2", "remote",
 // "remote-pod", "client".
@@ -53,51 +46,24 @@ func (n *Namespace) Extra(f model.Family, i int) netip.Addr {
 
 // LockFile returns the file that iptables-legacy shall lock in the namespace instead of the machine's (XTABLES_LOCKFILE). It goes with
 // the Topology.
-func (n *Namespace) LockFile() string { return filepath.Join(os.TempDir(), n.name+".xtables.lock") }
+func (n *Namespace) LockFile() string { return openPath(n.lock) }
 
-// Do calls a function on a thread that is in the namespace: sockets that it makes stay there for ever. It must start
-// no goroutine that makes sockets itself.
-func (n *Namespace) Do(f func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		back, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			runtime.UnlockOSThread()
-			result <- fmt.Errorf("opening the network namespace of the process: %w", err)
-			return
-		}
-		defer func() { _ = unix.Close(back) }()
-		if err := unix.Setns(n.handle, unix.CLONE_NEWNET); err != nil {
-			runtime.UnlockOSThread()
-			result <- fmt.Errorf("entering the network namespace %s: %w", n.name, err)
-			return
-		}
-		err = f()
-		if unix.Setns(back, unix.CLONE_NEWNET) == nil {
-			runtime.UnlockOSThread() // otherwise the thread ends with this goroutine
-		}
-		result <- err
-	}()
-	return <-result
-}
-
-// Command returns a program that will run in the namespace. It is killed when ctx ends, and when the test dies.
-func (n *Namespace) Command(ctx context.Context, program string, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", n.name, program}, args...)...)
-}
-
-// Run runs a program in the namespace and returns what it printed to stdout. The error holds what it printed to stderr.
-func (n *Namespace) Run(ctx context.Context, program string, args ...string) (string, error) {
-	var complaint bytes.Buffer
-	cmd := n.Command(ctx, program, args...)
-	cmd.Stderr = &complaint
-	out, err := cmd.Output()
+// newNamespace makes the namespace of a host, with the sysctls that must be set before it has interfaces.
+func newNamespace(h host) (*Namespace, error) {
+	netns, err := NewNetns(h.name)
 	if err != nil {
-		return string(out), fmt.Errorf("running %s %s in %s: %w: %s", program, strings.Join(args, " "), n.Host(), err,
-			strings.TrimSpace(complaint.String()))
+		return nil, err
 	}
-	return string(out), nil
+	n := &Namespace{Netns: netns, host: h}
+	lock, err := unix.MemfdCreate("xtables.lock", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("making the lock of iptables for %s: %w", h.name, err), netns.Close())
+	}
+	n.lock = os.NewFile(uintptr(lock), "xtables.lock")
+	if err := n.Sysctl(sysctls); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
 }
 
 // HTTPClient returns a client whose connections start in the namespace. It keeps none of them.
@@ -140,19 +106,13 @@ func (n *Namespace) closeLater(f func() error) {
 	n.closers = append(n.closers, f)
 }
 
-// close closes what was opened in the namespace, and the way to it.
-func (n *Namespace) close() error {
+// Close closes what was opened in the namespace, and the way to it. It is the Topology that calls it.
+func (n *Namespace) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, f := range n.closers {
 		_ = f() // it may be closed already
 	}
 	n.closers = nil
-	_ = os.Remove(n.LockFile()) // it is only there if somebody locked it
-	if n.handle == 0 {
-		return nil
-	}
-	err := unix.Close(n.handle)
-	n.handle = 0
-	return err
+	return errors.Join(n.lock.Close(), n.Netns.Close())
 }

@@ -152,7 +152,7 @@ func (s *Environment) StartAgent(ctx context.Context, args ...string) {
 	DeferCleanup(func() {
 		if CurrentSpecReport().Failed() {
 			AddReportEntry("the end of "+agent.LogFile(), agent.LogTail(60))
-			rules, _ := ruleset.Take(context.Background(), s.Node.Name())
+			rules, _ := ruleset.Take(context.Background(), s.Node)
 			AddReportEntry("the rules", rules.String())
 		}
 		s.Expect(agent.Stop()).To(Succeed())
@@ -173,7 +173,7 @@ func (s *Environment) Cleanup(ctx context.Context, args ...string) string {
 // Rules reads the whole firewall of the node.
 func (s *Environment) Rules(ctx context.Context) ruleset.Snapshot {
 	GinkgoHelper()
-	rules, err := ruleset.Take(ctx, s.Node.Name())
+	rules, err := ruleset.Take(ctx, s.Node)
 	s.Expect(err).NotTo(HaveOccurred())
 	return rules
 }

@@ -8,16 +8,16 @@
 package ruleset
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 // Snapshot is the text of each part of a firewall, normalised, by the program that printed it. Parts that hold nothing are absent, so
@@ -37,11 +37,11 @@ var programs = map[string]struct {
 	"nft":                   {[]string{"list", "tables"}, nativeTables},
 }
 
-// Take reads the firewall of a network namespace by its name.
-func Take(ctx context.Context, netns string) (Snapshot, error) {
+// Take reads the firewall of a network namespace.
+func Take(ctx context.Context, n *network.Namespace) (Snapshot, error) {
 	s := Snapshot{}
 	for program, how := range programs {
-		out, err := run(ctx, netns, program, how.args...)
+		out, err := n.Run(ctx, program, how.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -50,17 +50,6 @@ func Take(ctx context.Context, netns string) (Snapshot, error) {
 		}
 	}
 	return s, nil
-}
-
-func run(ctx context.Context, netns, program string, args ...string) (string, error) {
-	var complaint bytes.Buffer
-	cmd := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", netns, program}, args...)...)
-	cmd.Stderr = &complaint
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("running %s in %s: %w: %s", program, netns, err, strings.TrimSpace(complaint.String()))
-	}
-	return string(out), nil
 }
 
 // Diff returns how two Snapshots differ, line by line; it is empty if they are equal.
