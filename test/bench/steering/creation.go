@@ -111,7 +111,7 @@ func (e *environment) interleave(ctx context.Context, o Options, c *Creation) er
 		*turns
 	}{{"", &c.Interleaved.With}, {"none", &c.Interleaved.Without}, {least, &c.Least}}
 	for range o.Rounds {
-		if err := e.settle(ctx); err != nil {
+		if err := errors.Join(e.settle(ctx), e.freeLeast(ctx)); err != nil {
 			return err
 		}
 		for _, k := range kinds {
