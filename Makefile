@@ -25,7 +25,7 @@ run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1:
 	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once) $(if $(filter-out 0 false no,$(CLUSTER)),--nodes)
 
 ##@ Check it
-.PHONY: test test-unit test-all soak bench bench-upgrade bench-proxy bench-steering fuzz lint verify
+.PHONY: test test-unit test-all test-cluster soak bench bench-upgrade bench-proxy bench-steering fuzz lint verify
 test: ## Unit tests, the core stories on Kubernetes 1.36, and real packets: about 10 minutes on two cores. Packets need root.
 	hack/test.sh core
 
@@ -34,6 +34,9 @@ test-unit: ## Only what needs no control plane: seconds.
 
 test-all: ## What CI runs, `make test` and `make verify` included: 30 minutes. Commit first.
 	@status=0; hack/test.sh all || status=1; hack/verify.sh || status=1; exit $$status
+
+test-cluster: ## Of soak, what runs on nodes with containerd and kubelet: the operator and the agent in pods, the specs of sig-network. Needs root and Debian 12.
+	hack/test.sh cluster
 
 soak: ## What takes longer: crowds, churn, kill points, chaos. Hours; SEED=n repeats one.
 	hack/test.sh soak

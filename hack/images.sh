@@ -18,6 +18,26 @@ compile() {
 	done
 }
 
+# tool FOLDER ISLAND PROGRAM does the same with a program of hack/tools, which is built for this machine alone.
+tool() {
+	local folder=$1 island=$2 program=$3 arch
+	arch=$(go env GOARCH)
+	[ "${archs[*]}" = "$arch" ] || { echo "images.sh: $program is built for this machine alone: set ARCHS=$arch" >&2; exit 2; }
+	rm -rf "${out:?}/$arch/$folder"
+	install -D -t "$out/$arch/$folder" "$(hack/tools/build.sh "$island:$program")/$program"
+}
+
+# iptables unpacks the programs that Service proxies run, once.
+iptables() {
+	local arch
+	[ -z "${unpacked:-}" ] || return 0
+	for arch in "${archs[@]}"; do
+		rm -rf "${out:?}/$arch/packages"
+		hack/rootfs.sh "$arch" "$out/$arch/packages"
+	done
+	unpacked=yes
+}
+
 # write IMAGE PROGRAM TITLE USER FOLDER... makes the archive of an image, a layer for each folder, and loads it.
 write() {
 	local image=$1 program=$2 title=$3 user=$4 arch roots=()
@@ -51,12 +71,8 @@ manager() {
 
 # Root, for the capabilities that config/proxyagent gives it.
 proxyagent() {
-	local arch
 	compile proxyagent ./cmd/proxyagent
-	for arch in "${archs[@]}"; do
-		rm -rf "${out:?}/$arch/packages"
-		hack/rootfs.sh "$arch" "$out/$arch/packages"
-	done
+	iptables
 	write "${PROXYAGENT_IMG:-clusterip-operator/proxyagent:dev}" /proxyagent "clusterip-operator proxyagent" "" packages proxyagent
 }
 
@@ -70,6 +86,36 @@ pause() {
 demo() {
 	compile demo ./test/cluster/demo
 	write clusterip-operator/demo:dev /demo demo 65532:65532 demo
+}
+
+# The DNS server of test/cluster. It listens on port 53.
+coredns() {
+	tool coredns coredns coredns
+	write clusterip-operator/coredns:dev /coredns coredns "" coredns
+}
+
+# What is in the place of the node agent elsewhere.
+kube-proxy() {
+	tool kube-proxy kubernetes-1.36 kube-proxy
+	iptables
+	write clusterip-operator/kube-proxy:dev /kube-proxy kube-proxy "" packages kube-proxy
+}
+
+# What the specs of sig-network run in their pods, with the programs of Debian that they call.
+agnhost() {
+	local folder
+	tool agnhost sig-network agnhost
+	folder=$out/${archs[0]}/agnhost
+	hack/packages.sh "${archs[0]}" "$folder" bash bind9-dnsutils coreutils curl dash grep hostname iproute2 iptables mawk netcat-openbsd procps sed wget
+	ln -sf dash "$folder/bin/sh"
+	ln -sf nc.openbsd "$folder/bin/nc"
+	ln -sf mawk "$folder/usr/bin/awk"
+	ln -sf xtables-nft-multi "$folder/usr/sbin/iptables"
+	# The certificate of one of its servers lies beside its source.
+	(cd hack/tools/sig-network && go list -m -f '{{.Dir}}' k8s.io/kubernetes) | while read -r kubernetes; do
+		install -m 0644 -t "$folder" "$kubernetes"/test/images/agnhost/porter/localhost.{crt,key}
+	done
+	write clusterip-operator/agnhost:dev /agnhost agnhost "" agnhost
 }
 
 for image in ${IMAGES:-manager proxyagent}; do

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs the tests: hack/test.sh core|all|soak|unit
+# Runs the tests: hack/test.sh core|all|soak|cluster|unit
 #
 # The labels of Ginkgo's specs and suites decide which runs what:
 #   core  the packages without Ginkgo but those of benchmarks, with fewer random seeds (-short), and all specs without a label
 #   all   all packages, the specs with Label("all") too, and the tool islands that have tests
 #   soak  the specs with Label("soak") alone, and the packages without Ginkgo with all their seeds
+#   cluster  of soak, the suites on nodes with containerd and kubelet
 #   unit  the packages without Ginkgo alone
 # SEED repeats an order and what happens at random, TIMEOUT bounds one package, PARALLEL how many run side by side.
 # The times of all specs are left in bin/ci/report.json.
@@ -23,9 +24,10 @@ case $what in
 core) filter='!all && !soak' parallel=3 timeout=15m upstream=(kubernetes-1.36:kube-apiserver,kubectl) ;;
 all) filter='!soak' parallel=3 timeout=30m upstream=("kubernetes-1.36:$cluster" kubernetes-1.32) ;;
 soak) filter='soak' parallel=1 timeout=6h upstream=("kubernetes-1.36:$cluster" kubernetes-1.32) ;;
+cluster) filter='soak' parallel=1 timeout=6h upstream=() ;;
 unit) filter='' parallel=2 timeout=10m upstream=() ;;
 *)
-	echo "test.sh: core, all, soak or unit, not $what" >&2
+	echo "test.sh: core, all, soak, cluster or unit, not $what" >&2
 	exit 2
 	;;
 esac
@@ -46,6 +48,7 @@ suites() {
 		core) ! grep -qsE 'RunSpecs\(.*Label\("(all|soak)"\)' "$dir"/*_test.go ;;
 		all) ! grep -qsE 'RunSpecs\(.*Label\("soak"\)' "$dir"/*_test.go ;;
 		soak) grep -qs 'Label("soak")' "$dir"/*_test.go ;;
+		cluster) grep -qs 'cluster\.Fetch(' "$dir"/*_test.go ;;
 		esac && echo "$package" || true
 	done
 }
@@ -81,7 +84,7 @@ mkdir -p "$reports"
 
 list=()
 [ "$what" = unit ] || mapfile -t list < <(suites)
-mapfile -t -O "${#list[@]}" list < <(packages unit | cut -d' ' -f1 | { [ "$what" = core ] && grep -v /test/bench || cat; })
+[ "$what" = cluster ] || mapfile -t -O "${#list[@]}" list < <(packages unit | cut -d' ' -f1 | { [ "$what" = core ] && grep -v /test/bench || cat; })
 short=true
 [ "$what" != soak ] || short=false
 

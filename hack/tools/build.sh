@@ -27,7 +27,7 @@ stamps() {
 # sources prints each main package of the island in the working directory, after the name of its program.
 sources() {
 	local package
-	go list tool | while read -r package; do
+	{ ! grep -q '^tool' go.mod || go list tool; } | while read -r package; do
 		case $package in
 		go.etcd.io/etcd/server/v3) echo "etcd $package" ;;
 		*) echo "${package##*/} $package" ;;

@@ -18,7 +18,7 @@ import (
 type Options struct {
 	// Nodes is how many there are, 2 if it is 0.
 	Nodes int
-	// Images are OCI archives that every node has from the start.
+	// Images that every node has from the start, by their names in hack/images.sh. Fetch must have made them.
 	Images []string
 }
 
@@ -70,7 +70,7 @@ func (c *Cluster) start(ctx context.Context, o Options, p programs) (err error) 
 		c.Nodes = append(c.Nodes, n)
 	}
 	for _, n := range c.Nodes {
-		if err := n.Import(ctx, o.Images...); err != nil {
+		if err := n.importImages(ctx, append(o.Images, pause)...); err != nil {
 			return err
 		}
 	}

@@ -28,7 +28,11 @@ func podRanges(i int) [2]netip.Prefix {
 	return [2]netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", i)), netip.MustParsePrefix(fmt.Sprintf("fd00:10:244:%x::/64", i))}
 }
 
-// sysctls let a node forward, and use its addresses at once.
+// podBridge makes the bridge that the plugin for pods uses. What goes from pod to pod over it passes iptables, as every installation of Kubernetes has it: otherwise the answer of an endpoint beside its
+// client would not be translated back.
+const podBridge = "link add cni0 type bridge nf_call_iptables 1 nf_call_ip6tables 1"
+
+// sysctls let a node forward, and use its addresses at once. The bridge between nodes passes no iptables: it stands for a wire.
 var sysctls = map[string]string{
 	"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1", "net/ipv6/conf/all/disable_ipv6": "0", "net/ipv6/conf/default/disable_ipv6": "0",
 	"net/ipv6/conf/all/accept_dad": "0", "net/ipv6/conf/default/accept_dad": "0", "net/ipv6/conf/default/accept_ra": "0",
@@ -114,7 +118,7 @@ func attach(ctx context.Context, n network.Netns, port string, lines []string) e
 
 // nodeLines give the i-th node its addresses, and the ways to the pods of the others.
 func nodeLines(i int, device string, nodes int) []string {
-	lines := []string{"link set lo up", "link set " + device + " up"}
+	lines := []string{"link set lo up", "link set " + device + " up", podBridge}
 	for family, a := range nodeAddresses(i) {
 		lines = append(lines, addressLine(a, device), fmt.Sprintf("route add default via %s", gatewayAddresses[family]))
 		for other := 1; other <= nodes; other++ {
@@ -133,14 +137,27 @@ func addressLine(a netip.Addr, device string) string {
 	return fmt.Sprintf("addr add %s/64 dev %s nodad", a, device)
 }
 
-// disconnect takes the networks down.
+// disconnect takes the networks down, and clears that of this process, so that the next cluster finds it as this one did: the first node leaves interfaces, rules, sets and connections there.
 func disconnect(all []network.Netns) error {
 	var errs []error
 	for _, n := range all {
 		errs = append(errs, n.Close())
 	}
-	if _, err := net.InterfaceByName(bridge); err == nil {
-		errs = append(errs, network.Netns{}.IP(context.Background(), "link delete "+bridge))
+	own, ctx := network.Netns{}, context.Background()
+	interfaces, err := net.Interfaces()
+	errs = append(errs, err)
+	for _, i := range interfaces {
+		if i.Flags&net.FlagLoopback == 0 {
+			_ = own.IP(ctx, "link delete "+i.Name) // that of a pod goes with the pod, perhaps at this moment, and the kernel's own stay
+		}
+	}
+	for _, command := range []string{
+		"nft flush ruleset",
+		"for t in raw mangle nat filter; do for i in iptables-legacy ip6tables-legacy; do $i -w -t $t -F && $i -w -t $t -X || exit; done; done",
+		"ipset destroy", "conntrack --flush",
+	} {
+		_, err := own.Run(ctx, "sh", "-c", command+" 2>&1")
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -108,10 +108,9 @@ func (n *Node) Run(ctx context.Context, program string, args ...string) (string,
 	return string(out), nil
 }
 
-// Import makes images of OCI archives known to the node.
-func (n *Node) Import(ctx context.Context, archives ...string) error {
-	for _, archive := range archives {
-		if _, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "import", archive); err != nil {
+func (n *Node) importImages(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		if _, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "import", archive(name)); err != nil {
 			return err
 		}
 	}

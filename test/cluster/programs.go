@@ -37,28 +37,24 @@ func (p programs) path() string {
 // imagesVariable names the folder of the images that Fetch has made.
 const imagesVariable = "CLUSTERIP_IMAGES"
 
-// Fetch builds and fetches what clusters consist of, and makes the images of this tree. It needs the machine's network, and so comes before network.Isolate, which runs the same program once more
-// with the environment that Fetch has set: then there is nothing left to do.
-func Fetch(ctx context.Context) error {
+// pause is the image that pods are held by, and that every node has.
+const pause = "pause"
+
+// Fetch builds and fetches what clusters consist of, and makes images by their names in hack/images.sh. It needs the machine's network, and so comes before network.Isolate, which runs the same program
+// once more with the environment that Fetch has set: then there is nothing left to do.
+func Fetch(ctx context.Context, images ...string) error {
 	if os.Getenv(imagesVariable) != "" {
 		return nil
 	}
 	if _, err := findPrograms(ctx); err != nil {
 		return err
 	}
-	dir, err := framework.Images(ctx, images...)
+	dir, err := framework.Images(ctx, append(images, pause)...)
 	if err != nil {
 		return err
 	}
 	return os.Setenv(imagesVariable, dir)
 }
 
-// Images are the archives of the manager, the node agent, what holds pods, and an application.
-func Images() (archives []string) {
-	for _, name := range images {
-		archives = append(archives, filepath.Join(os.Getenv(imagesVariable), name+".tar"))
-	}
-	return archives
-}
-
-var images = []string{"manager", "proxyagent", "pause", "demo"}
+// archive is where Fetch has left an image.
+func archive(name string) string { return filepath.Join(os.Getenv(imagesVariable), name+".tar") }

@@ -18,12 +18,15 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
+// images are what nodes need: the product, and an application.
+var images = []string{"manager", "proxyagent", "demo"}
+
 // prepareNodes fetches what nodes consist of, and leaves the network of the machine.
 func prepareNodes(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("it takes root to make namespaces")
 	}
-	if err := cluster.Fetch(ctx); err != nil {
+	if err := cluster.Fetch(ctx, images...); err != nil {
 		return err
 	}
 	return network.Enter()
@@ -40,7 +43,7 @@ func (t *tour) onNodes() []step {
 }
 
 func (t *tour) startNodes(ctx context.Context) error {
-	c, err := cluster.Start(ctx, cluster.Options{Images: cluster.Images()})
+	c, err := cluster.Start(ctx, cluster.Options{Images: images})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@
 //
 //	demo                 answers HTTP requests on port 8080
 //	demo URL             prints what another one answers
+//	demo -watch URL...   asks all of them again and again, and prints every second how often, and how many answers were lost
 package main
 
 import (
@@ -20,8 +21,11 @@ func main() {
 }
 
 func run() error {
-	if len(os.Args) == 2 {
-		return ask(os.Args[1])
+	switch {
+	case len(os.Args) == 2:
+		return ask(os.Stdout, os.Args[1])
+	case len(os.Args) > 2 && os.Args[1] == "-watch":
+		watch(os.Args[2:])
 	}
 	name, err := os.Hostname()
 	if err != nil {
@@ -33,12 +37,32 @@ func run() error {
 	return server.ListenAndServe()
 }
 
-func ask(url string) error {
-	answer, err := (&http.Client{Timeout: 5 * time.Second}).Get(url)
+// ask makes a connection of its own.
+func ask(to io.Writer, url string) error {
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get(url)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	_, err = io.Copy(os.Stdout, answer.Body)
+	_, err = io.Copy(to, answer.Body)
 	return err
+}
+
+// watch never returns. What was lost is printed when it is.
+func watch(urls []string) {
+	asked, lost := 0, 0
+	for told := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		for _, url := range urls {
+			asked++
+			if err := ask(io.Discard, url); err != nil {
+				lost++
+				fmt.Println("lost:", err)
+			}
+		}
+		if time.Since(told) > time.Second {
+			told = time.Now()
+			fmt.Printf("asked %d lost %d\n", asked, lost)
+		}
+	}
 }

@@ -4,6 +4,7 @@ package nodes_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 	BeforeAll(func(ctx SpecContext) {
 		before := observeMachine(ctx)
 		var err error
-		c, err = cluster.Start(ctx, cluster.Options{Images: cluster.Images()})
+		c, err = cluster.Start(ctx, cluster.Options{Images: images})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(cgroupsOf(ctx, c.Dir())).NotTo(BeEmpty())
@@ -61,6 +62,21 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 		kubectl(ctx, "--namespace=sample-tenant", "create", "service", "clusterip", "web", "--tcp=80")
 		Expect(kubectl(ctx, "--namespace=sample-tenant", "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")).To(HavePrefix("10.114.0."))
 	}, SpecTimeout(time.Minute))
+
+	It("serves DNS, and what names lead to: a Service, and the API server", func(ctx SpecContext) {
+		Expect(c.DeployDNS(ctx)).To(Succeed())
+		kubectl(ctx, "create", "deployment", "demo", "--image=clusterip-operator/demo:dev")
+		kubectl(ctx, "rollout", "status", "deployment/demo", "--timeout=60s")
+		kubectl(ctx, "expose", "deployment", "demo", "--port=80", "--target-port=8080")
+		ask := func(url string) func() string {
+			return func() string {
+				out, err := framework.Kubectl(ctx, c.Kubeconfig(), "exec", "deployment/demo", "--", "/demo", url)
+				return fmt.Sprint(out, err)
+			}
+		}
+		Eventually(ask("http://demo.default.svc.cluster.local"), "30s").Should(ContainSubstring(" answers "))
+		Expect(ask("https://kubernetes.default")()).To(ContainSubstring("certificate"), "the API server answers with one that the pod was not told to trust")
+	}, SpecTimeout(2*time.Minute))
 
 	It("serves on a node again that was rebooted, although nothing makes the address of the API server work there before", func(ctx SpecContext) {
 		n := c.Nodes[1]

@@ -66,10 +66,15 @@ func cgroupsOf(ctx context.Context, dir string) string {
 	return string(out)
 }
 
+// machineNetwork is the flag of nsenter for the network of the machine.
+func machineNetwork() string {
+	return fmt.Sprintf("--net=/proc/%d/fd/%s", os.Getpid(), os.Getenv(networkVariable))
+}
+
 // inItsNetwork runs a program in the network of the machine.
 func inItsNetwork(ctx context.Context, args ...string) string {
 	GinkgoHelper()
-	out, err := exec.CommandContext(ctx, "nsenter", append([]string{fmt.Sprintf("--net=/proc/%d/fd/%s", os.Getpid(), os.Getenv(networkVariable)), "--"}, args...)...).Output()
+	out, err := exec.CommandContext(ctx, "nsenter", append([]string{machineNetwork(), "--"}, args...)...).Output()
 	Expect(err).NotTo(HaveOccurred(), strings.Join(args, " "))
 	return string(out)
 }

@@ -20,8 +20,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
+// images are those of the product, a DNS server, and an application.
+var images = []string{"manager", "proxyagent", "coredns", "demo"}
+
 func TestMain(m *testing.M) {
-	if err := errors.Join(cluster.Fetch(context.Background()), rememberNetwork()); err != nil {
+	if err := errors.Join(cluster.Fetch(context.Background(), append(images, "kube-proxy")...), rememberNetwork()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

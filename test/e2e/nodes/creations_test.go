@@ -1,0 +1,79 @@
+//go:build linux
+
+package nodes_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// tenantNamespace, tenantRange4 and tenantRange6 are those of config/samples/servicecidrpolicy_tenant.yaml.
+const tenantNamespace = "sample-tenant"
+
+var tenantRange4, tenantRange6 = netip.MustParsePrefix("10.114.0.0/24"), netip.MustParsePrefix("fd00:10:114::/112")
+
+// creations create Services of the tenant one after the other, each with an address of both families, and delete them again.
+type creations struct {
+	stop      context.CancelFunc
+	group     sync.WaitGroup
+	made      int
+	unsteered []string // with the addresses that they got
+	refused   []error
+}
+
+// startCreations begins. They end with end, at the latest with the node of Ginkgo.
+func startCreations(c *cluster.Cluster) *creations {
+	GinkgoHelper()
+	r := &creations{}
+	var ctx context.Context
+	ctx, r.stop = context.WithCancel(context.Background())
+	DeferCleanup(func() { r.stop(); r.group.Wait() })
+	r.group.Go(func() {
+		for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+			r.create(c)
+		}
+	})
+	return r
+}
+
+// create finishes what it has begun: what was interrupted would tell nothing.
+func (r *creations) create(c *cluster.Cluster) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	services := c.Client().CoreV1().Services(tenantNamespace)
+	s, err := services.Create(ctx, framework.NewService(tenantNamespace, fmt.Sprintf("created-%d", r.made+len(r.refused)), framework.RequireDualStack()), metav1.CreateOptions{})
+	if err != nil {
+		r.refused = append(r.refused, err)
+		return
+	}
+	r.made++
+	for _, text := range s.Spec.ClusterIPs {
+		if a := netip.MustParseAddr(text); !tenantRange4.Contains(a) && !tenantRange6.Contains(a) {
+			r.unsteered = append(r.unsteered, s.Name+" "+text)
+		}
+	}
+	if err := services.Delete(ctx, s.Name, metav1.DeleteOptions{}); err != nil {
+		r.refused = append(r.refused, err)
+	}
+}
+
+// end stops them and wants none to have been refused. It returns those that were not steered.
+func (r *creations) end() []string {
+	GinkgoHelper()
+	r.stop()
+	r.group.Wait()
+	Expect(r.refused).To(BeEmpty())
+	Expect(r.made).To(BeNumerically(">", 20))
+	AddReportEntry(fmt.Sprintf("%d Services created, %d not steered", r.made, len(r.unsteered)))
+	return r.unsteered
+}

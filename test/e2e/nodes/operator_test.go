@@ -1,0 +1,139 @@
+//go:build linux
+
+package nodes_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+const operatorNamespace = "clusterip-operator-system"
+
+var _ = Describe("The operator in pods", Ordered, func() {
+	var (
+		c    *cluster.Cluster
+		root string
+	)
+
+	kubectl := func(ctx context.Context, args ...string) string {
+		GinkgoHelper()
+		out, err := framework.Kubectl(ctx, c.Kubeconfig(), args...)
+		Expect(err).NotTo(HaveOccurred())
+		return out
+	}
+	inNamespace := func(ctx context.Context, args ...string) string {
+		GinkgoHelper()
+		return kubectl(ctx, append([]string{"--namespace=" + operatorNamespace}, args...)...)
+	}
+	// run runs a target of the Makefile against the cluster.
+	run := func(ctx context.Context, target string) string {
+		GinkgoHelper()
+		programs, err := framework.Assets("kubernetes-1.36", "kubectl")
+		Expect(err).NotTo(HaveOccurred())
+		cmd := exec.CommandContext(ctx, "make", target)
+		cmd.Dir, cmd.Env = root, append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECTL="+filepath.Join(programs, "kubectl"))
+		out, err := cmd.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		return string(out)
+	}
+	rolledOut := func(ctx context.Context) {
+		GinkgoHelper()
+		inNamespace(ctx, "rollout", "status", "deployment/clusterip-operator-manager", "--timeout=120s")
+	}
+	// leader is the pod that leads. One that is ending may still hold the lease, and is none.
+	leader := func(ctx context.Context) *corev1.Pod {
+		GinkgoHelper()
+		var pod *corev1.Pod
+		Eventually(func(g Gomega) {
+			name, _, _ := strings.Cut(inNamespace(ctx, "get", "lease", "clusterip-operator", "-o", "jsonpath={.spec.holderIdentity}"), "_")
+			var err error
+			pod, err = c.Client().CoreV1().Pods(operatorNamespace).Get(ctx, name, metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(pod.DeletionTimestamp).To(BeNil())
+		}, "60s").Should(Succeed())
+		return pod
+	}
+
+	BeforeAll(func(ctx SpecContext) {
+		var err error
+		root, err = framework.ModuleRoot()
+		Expect(err).NotTo(HaveOccurred())
+		c, err = cluster.Start(ctx, cluster.Options{Images: images})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(c.Stop()).To(Succeed()) })
+		config, err := c.Configuration()
+		Expect(err).NotTo(HaveOccurred())
+		kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(config, "proxyagent"))
+		run(ctx, "deploy")
+		rolledOut(ctx)
+		kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(config, "samples", "servicecidrpolicy_tenant.yaml"))
+		kubectl(ctx, "wait", "servicecidrpolicy", "sample-tenant", "--for=condition=Programmed", "--timeout=20s")
+	}, NodeTimeout(4*time.Minute))
+
+	It("steers every Service while a node is drained", func(ctx SpecContext) {
+		created := startCreations(c)
+		node := c.Nodes[1].Name
+		kubectl(ctx, "drain", node, "--ignore-daemonsets", "--timeout=90s")
+		Expect(inNamespace(ctx, "get", "pods", "--field-selector=spec.nodeName="+node, "-o", "name")).To(BeEmpty())
+		rolledOut(ctx)
+		kubectl(ctx, "uncordon", node)
+		Expect(created.end()).To(BeEmpty())
+	}, SpecTimeout(4*time.Minute))
+
+	It("steers every Service while all its pods are replaced, and is on both nodes again", func(ctx SpecContext) {
+		created := startCreations(c)
+		inNamespace(ctx, "rollout", "restart", "deployment/clusterip-operator-manager")
+		rolledOut(ctx)
+		Expect(created.end()).To(BeEmpty())
+		nodes := inNamespace(ctx, "get", "pods", "--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].spec.nodeName}")
+		Expect(strings.Fields(nodes)).To(ContainElements(c.Nodes[0].Name, c.Nodes[1].Name))
+	}, SpecTimeout(4*time.Minute))
+
+	It("has another leader soon after the process that leads is killed, and no Service is refused meanwhile", func(ctx SpecContext) {
+		killed := leader(ctx)
+		created := startCreations(c)
+		for _, n := range c.Nodes {
+			if n.Name == killed.Spec.NodeName {
+				_, err := n.Run(ctx, "pkill", "-KILL", "--exact", "manager")
+				Expect(err).NotTo(HaveOccurred())
+			}
+		}
+		restarts := func() string {
+			return inNamespace(ctx, "get", "pod", killed.Name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
+		}
+		Eventually(restarts, "60s").Should(Equal("1"))
+		Eventually(func() string { return leader(ctx).Name }, "60s").ShouldNot(Equal(killed.Name))
+		rolledOut(ctx)
+		// While the Service still names a pod whose process is gone, calls fail open.
+		Expect(len(created.end())).To(BeNumerically("<", created.made/2))
+		again := startCreations(c)
+		time.Sleep(5 * time.Second)
+		Expect(again.end()).To(BeEmpty())
+	}, SpecTimeout(4*time.Minute))
+
+	It("leaves nothing of its own after make undeploy, and Services go on", func(ctx SpecContext) {
+		kubectl(ctx, "--namespace="+tenantNamespace, "create", "service", "clusterip", "stays", "--tcp=80")
+		Expect(run(ctx, "undeploy")).To(ContainSubstring("The operator is gone"))
+		for _, kind := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies", "clusterroles", "clusterrolebindings", "namespaces", "crds"} {
+			names := strings.ReplaceAll(kubectl(ctx, "get", kind, "-o", "name"), "clusterip-operator-proxyagent", "the agent, which is not undeployed")
+			Expect(names).NotTo(ContainSubstring("clusterip-operator"), kind)
+		}
+		ranges := kubectl(ctx, "get", "servicecidrs", "-o", "yaml")
+		Expect(ranges).NotTo(ContainSubstring("clusterip-operator.io/servicecidr-protection"))
+		Expect(kubectl(ctx, "get", "ipaddresses", "-l", "clusterip-operator.io/band", "-o", "name")).To(BeEmpty())
+		Expect(kubectl(ctx, "--namespace="+tenantNamespace, "get", "service", "stays", "-o", "jsonpath={.spec.clusterIP}")).To(HavePrefix("10.114.0."))
+		kubectl(ctx, "--namespace="+tenantNamespace, "create", "service", "clusterip", "next", "--tcp=80")
+	}, SpecTimeout(5*time.Minute))
+})
