@@ -1,0 +1,38 @@
+// Sig-network is the part of Kubernetes' end-to-end suite that judges Service proxies: the specs of [sig-network]. It takes the flags of e2e.test, and, when it is called by a name that ends in .test,
+// is run in parallel processes by the ginkgo of the same island.
+package main
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"k8s.io/kubernetes/test/e2e"
+	"k8s.io/kubernetes/test/e2e/framework"
+	"k8s.io/kubernetes/test/e2e/framework/config"
+	"k8s.io/kubernetes/test/e2e/framework/testfiles"
+	manifests "k8s.io/kubernetes/test/e2e/testing-manifests"
+
+	// Specs.
+	_ "k8s.io/kubernetes/test/e2e/common/network"
+	_ "k8s.io/kubernetes/test/e2e/network"
+
+	// What the framework does before and after a spec.
+	_ "k8s.io/kubernetes/test/e2e/framework/debug/init"
+	_ "k8s.io/kubernetes/test/e2e/framework/metrics/init"
+	_ "k8s.io/kubernetes/test/e2e/framework/node/init"
+)
+
+func main() {
+	testing.Init() // ginkgo passes flags of test programs
+	config.CopyFlags(config.Flags, flag.CommandLine)
+	framework.RegisterCommonFlags(flag.CommandLine)
+	framework.RegisterClusterFlags(flag.CommandLine)
+	flag.Parse()
+	testfiles.AddFileSource(manifests.GetE2ETestingManifestsFS())
+	framework.AfterReadingAllFlags(&framework.TestContext)
+	var t testing.T
+	if e2e.RunE2ETests(&t); t.Failed() {
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/onsi/ginkgo/v2/types"
+)
+
+// reasons say why specs with a label are not selected.
+var reasons = map[string]string{
+	"Disruptive":                     "logs in to the node by SSH",
+	"Feature:LoadBalancer":           "needs load balancers of a cloud",
+	"Feature:Ingress":                "needs an ingress controller",
+	"Feature:KubeProxyNFAcct":        "looks for a counter of kube-proxy",
+	"Feature:Networking-DNS":         "needs a network outside",
+	"Feature:Networking-Performance": "measures the network between nodes, not the proxy",
+	"Feature:Performance-DNS":        "measures the DNS server",
+	"Feature:PerformanceDNS":         "measures the DNS server",
+	"Feature:SCTPConnectivity":       "needs SCTP in the kernel",
+	"Feature:NetworkPolicy":          "needs a network plugin with NetworkPolicy",
+}
+
+// reason is why a spec has not run: what its labels say, or what it has said when it skipped itself.
+func reason(s types.SpecReport) string {
+	for _, label := range s.Labels() {
+		if why := reasons[label]; why != "" {
+			return why
+		}
+	}
+	why, _, _ := strings.Cut(s.Failure.Message, "\n")
+	return why
+}
+
+// sorted are the specs of sig-network by their names.
+func sorted(all types.SpecReports) types.SpecReports {
+	specs := slices.DeleteFunc(all.WithLeafNodeType(types.NodeTypeIt), func(s types.SpecReport) bool { return !strings.HasPrefix(s.FullText(), "[sig-network]") })
+	slices.SortFunc(specs, func(a, b types.SpecReport) int { return cmp.Compare(name(a), name(b)) })
+	return specs
+}

@@ -1,0 +1,40 @@
+//go:build linux
+
+// Package signetwork_test lets Kubernetes' own end-to-end specs of [sig-network] judge Service proxies: the node agent in each of its modes, and kube-proxy on the same nodes, to tell faults of the
+// agent from those of the cluster. It leaves a report for each proxy in bin/sig-network, of which test/conformance makes docs/proxy-conformance.md.
+//
+// Start with proxies_test.go.
+package signetwork_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+)
+
+// images are the Service proxies, and what the specs need.
+var images = []string{"proxyagent", "kube-proxy", "coredns", "agnhost"}
+
+func TestMain(m *testing.M) {
+	_, err := framework.Assets(island)
+	if err := errors.Join(err, cluster.Fetch(context.Background(), images...)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	network.Isolate(m)
+}
+
+func TestSigNetwork(t *testing.T) {
+	network.NeedIsolation(t)
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "sig-network", Label("soak"))
+}

@@ -1,0 +1,91 @@
+//go:build linux
+
+package signetwork_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// island has the specs, agnhost, and the ginkgo that runs specs in parallel processes.
+const island = "sig-network"
+
+// selected are the specs that run: all but those that need what this cluster has not, which test/conformance explains.
+const selected = "!Disruptive && Feature: isSubsetOf {IPv6DualStack, Networking-IPv4, Networking-IPv6}"
+
+// registry is where the specs look for their images, instead of asking the one of Kubernetes; all of them are on the nodes.
+const registry = "docker.io/clusterip-operator"
+
+// nameImages gives agnhost, which has the programs that specs call, the names of all images that they ask for.
+func nameImages(ctx context.Context, c *cluster.Cluster) {
+	GinkgoHelper()
+	for _, n := range c.Nodes {
+		for _, name := range []string{"agnhost:2.63.0", "busybox:1.37.0-1", "glibc-dns-testing:2.0.0", "nginx:1.15-4"} {
+			_, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "tag", registry+"/agnhost:dev", registry+"/"+name)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		_, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "tag", registry+"/pause:dev", registry+"/pause:3.10.2")
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// run runs the specs and leaves their report in bin/sig-network. The processes of ginkgo are in the network of the first node, as this one is.
+func run(ctx context.Context, c *cluster.Cluster, name string) types.Report {
+	GinkgoHelper()
+	kubectl, err := framework.Assets("kubernetes-1.36", "kubectl")
+	Expect(err).NotTo(HaveOccurred())
+	programs, err := framework.Assets(island)
+	Expect(err).NotTo(HaveOccurred())
+	root, err := framework.ModuleRoot()
+	Expect(err).NotTo(HaveOccurred())
+	folder := filepath.Join(root, "bin", "sig-network")
+	Expect(os.MkdirAll(folder, 0o755)).To(Succeed())
+
+	suite := filepath.Join(c.Dir(), "sig-network.test") // by this name ginkgo knows what it runs
+	Expect(os.Symlink(filepath.Join(programs, "sig-network"), suite)).To(Succeed())
+	images := filepath.Join(c.Dir(), "images.yaml")
+	Expect(os.WriteFile(images, []byte("promoterE2eRegistry: "+registry+"\ngcRegistry: "+registry+"\n"), 0o600)).To(Succeed())
+	log, err := os.Create(filepath.Join(folder, name+".log"))
+	Expect(err).NotTo(HaveOccurred())
+
+	cmd := exec.CommandContext(ctx, filepath.Join(programs, "ginkgo"), "--procs=4", "--timeout=85m", "--no-color", "--silence-skips", "--keep-going",
+		`--focus=\[sig-network\]`, "--label-filter="+selected, "--output-dir="+folder, "--json-report="+name+".json", suite, "--",
+		"--kubeconfig="+c.Kubeconfig(), "--provider=local", "--num-nodes=2", "--allowed-not-ready-nodes=-1", "--dump-logs-on-failure=false")
+	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir(), log, log
+	cmd.Env = append(os.Environ(), "KUBE_TEST_REPO_LIST="+images, "PATH="+kubectl+":"+os.Getenv("PATH"))
+	_ = cmd.Run() // it fails if a spec has; the report says which
+	Expect(log.Close()).To(Succeed())
+	return readReport(filepath.Join(folder, name+".json"))
+}
+
+func readReport(file string) types.Report {
+	GinkgoHelper()
+	text, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	var reports []types.Report
+	Expect(json.Unmarshal(text, &reports)).To(Succeed())
+	Expect(reports).To(HaveLen(1))
+	return reports[0]
+}
+
+// failed are the specs that have failed, each with the first line that says why.
+func failed(report types.Report) (all []string) {
+	for _, s := range report.SpecReports {
+		if s.Failed() {
+			why, _, _ := strings.Cut(s.Failure.Message, "\n")
+			all = append(all, s.FullText()+": "+why)
+		}
+	}
+	return all
+}
