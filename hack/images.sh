@@ -106,7 +106,7 @@ agnhost() {
 	local folder
 	tool agnhost sig-network agnhost
 	folder=$out/${archs[0]}/agnhost
-	hack/packages.sh "${archs[0]}" "$folder" bash bind9-dnsutils coreutils curl dash grep hostname iproute2 iptables mawk netcat-openbsd procps sed wget
+	hack/packages.sh "${archs[0]}" "$folder" bash bind9-dnsutils coreutils curl dash grep hostname iproute2 iptables libc-bin mawk netcat-openbsd procps sed wget
 	ln -sf dash "$folder/bin/sh"
 	ln -sf nc.openbsd "$folder/bin/nc"
 	ln -sf mawk "$folder/usr/bin/awk"

@@ -85,11 +85,13 @@ func tables(judged []string, reports []types.Report) (ran, left report.Table, er
 		if err != nil {
 			return ran, left, err
 		}
-		if !slices.ContainsFunc(states, func(state string) bool { return state != skips }) {
-			why := reason(s)
-			if why == "" {
+		why := unsuitable(s)
+		if skipped := !slices.ContainsFunc(states, func(state string) bool { return state != skips }); skipped && why == "" {
+			if why, _, _ = strings.Cut(s.Failure.Message, "\n"); why == "" {
 				return ran, left, fmt.Errorf("nobody knows why this spec was left out: %s", s.FullText())
 			}
+		}
+		if why != "" {
 			left.Add(name(s), why)
 			continue
 		}

@@ -8,13 +8,15 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-// reasons say why specs with a label are not selected.
+// reasons say why specs with a label are not for that cluster.
 var reasons = map[string]string{
 	"Disruptive":                     "logs in to the node by SSH",
 	"Feature:LoadBalancer":           "needs load balancers of a cloud",
 	"Feature:Ingress":                "needs an ingress controller",
 	"Feature:KubeProxyNFAcct":        "looks for a counter of kube-proxy",
 	"Feature:Networking-DNS":         "needs a network outside",
+	"Feature:Networking-IPv4":        "needs a network outside",
+	"Feature:Networking-IPv6":        "needs a network outside",
 	"Feature:Networking-Performance": "measures the network between nodes, not the proxy",
 	"Feature:Performance-DNS":        "measures the DNS server",
 	"Feature:PerformanceDNS":         "measures the DNS server",
@@ -22,15 +24,14 @@ var reasons = map[string]string{
 	"Feature:NetworkPolicy":          "needs a network plugin with NetworkPolicy",
 }
 
-// reason is why a spec has not run: what its labels say, or what it has said when it skipped itself.
-func reason(s types.SpecReport) string {
+// unsuitable is why a spec is not for the cluster of test/e2e/signetwork, as its labels say; empty if it is.
+func unsuitable(s types.SpecReport) string {
 	for _, label := range s.Labels() {
 		if why := reasons[label]; why != "" {
 			return why
 		}
 	}
-	why, _, _ := strings.Cut(s.Failure.Message, "\n")
-	return why
+	return ""
 }
 
 // sorted are the specs of sig-network by their names.

@@ -22,7 +22,7 @@ import (
 const island = "sig-network"
 
 // selected are the specs that run: all but those that need what this cluster has not, which test/conformance explains.
-const selected = "!Disruptive && Feature: isSubsetOf {IPv6DualStack, Networking-IPv4, Networking-IPv6}"
+const selected = "!Disruptive && Feature: isSubsetOf IPv6DualStack"
 
 // registry is where the specs look for their images, instead of asking the one of Kubernetes; all of them are on the nodes.
 const registry = "docker.io/clusterip-operator"
