@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -22,7 +20,7 @@ import (
 type Namespace struct {
 	Netns
 	host host
-	lock *os.File // without a place in the file system
+	lock string // a file
 
 	mu      sync.Mutex
 	closers []func() error // what was opened in it, in that order
@@ -46,7 +44,7 @@ func (n *Namespace) Extra(f model.Family, i int) netip.Addr {
 
 // LockFile returns the file that iptables-legacy shall lock in the namespace instead of the machine's (XTABLES_LOCKFILE). It goes with
 // the Topology.
-func (n *Namespace) LockFile() string { return openPath(n.lock) }
+func (n *Namespace) LockFile() string { return n.lock }
 
 // newNamespace makes the namespace of a host, with the sysctls that must be set before it has interfaces.
 func newNamespace(h host) (*Namespace, error) {
@@ -55,12 +53,13 @@ func newNamespace(h host) (*Namespace, error) {
 		return nil, err
 	}
 	n := &Namespace{Netns: netns, host: h}
-	lock, err := unix.MemfdCreate("xtables.lock", unix.MFD_CLOEXEC)
+	// It has a name, for a program without all capabilities of this one cannot open /proc/PID/fd.
+	lock, err := os.CreateTemp("", "xtables-*.lock")
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("making the lock of iptables for %s: %w", h.name, err), netns.Close())
 	}
-	n.lock = os.NewFile(uintptr(lock), "xtables.lock")
-	if err := n.Sysctl(sysctls); err != nil {
+	n.lock = lock.Name()
+	if err := errors.Join(lock.Close(), n.Sysctl(sysctls)); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
@@ -114,5 +113,5 @@ func (n *Namespace) Close() error {
 		_ = f() // it may be closed already
 	}
 	n.closers = nil
-	return errors.Join(n.lock.Close(), n.Netns.Close())
+	return errors.Join(os.Remove(n.lock), n.Netns.Close())
 }

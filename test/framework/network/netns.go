@@ -45,14 +45,11 @@ func NewNetns(name string) (Netns, error) {
 func (n Netns) IsZero() bool { return n.file == nil }
 
 // Path is the file by which other processes open the namespace, until it is closed. It is empty for the zero Netns.
-func (n Netns) Path() string { return openPath(n.file) }
-
-// openPath is how other processes open a file that this one has open.
-func openPath(f *os.File) string {
-	if f == nil {
+func (n Netns) Path() string {
+	if n.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd())
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.file.Fd())
 }
 
 // Close closes the namespace. Sockets and programs in it keep it alive.
