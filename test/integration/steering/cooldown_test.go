@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -21,6 +22,12 @@ func comeAndGo(ctx context.Context, service *corev1.Service) (created time.Time,
 	created = time.Now()
 	c.DeleteServices(ctx, s)
 	return created, s.Spec.ClusterIPs
+}
+
+// preview asks what would become of a Service.
+func preview(ctx context.Context, service *corev1.Service) error {
+	_, err := c.Client().CoreV1().Services(service.Namespace).Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
 }
 
 var _ = inOrder("An address that cools down", func() {
@@ -112,8 +119,11 @@ var _ = inOrder("An address that cools down", func() {
 	It("is given back to its Service alone, if that asks", func(ctx SpecContext) {
 		program(ctx, time.Hour)
 		_, addresses := comeAndGo(ctx, cluster.Dual("blue", "regular"))
-		time.Sleep(propagation) // as long as the index shows it in use, the API server decides
-		for range 2 {           // before and after the leader has written it down
+		for range 2 { // before and after the leader has written it down
+			// Its index knows of each deletion a moment later. Until then the API server decides.
+			for _, address := range addresses {
+				Eventually(preview).WithArguments(ctx, cluster.Asking("blue", "other", address)).Should(MatchError(apierrors.IsForbidden, "IsForbidden"))
+			}
 			Expect(c.ExpectRefused(ctx, "cool", cluster.Asking("blue", "other", addresses...))).To(ContainSubstring("blue/regular"))
 			Expect(c.ExpectRefused(ctx, "cool", cluster.Asking("blue", "other", addresses[1]))).To(ContainSubstring(addresses[1]))
 			again := c.Create(ctx, cluster.Asking("blue", "regular", addresses...))
