@@ -18,6 +18,8 @@ import (
 type Options struct {
 	// Nodes is how many there are, 2 if it is 0.
 	Nodes int
+	// Version is that of the control plane and of the nodes, V136 if it is zero. Fetch must have built it.
+	Version framework.Version
 	// Images that every node has from the start, by their names in hack/images.sh. Fetch must have made them.
 	Images []string
 }
@@ -39,7 +41,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Nodes == 0 {
 		o.Nodes = 2
 	}
-	programs, err := findPrograms(ctx)
+	programs, err := findPrograms(ctx, o.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +56,7 @@ func (c *Cluster) start(ctx context.Context, o Options, p programs) (err error) 
 	if c.open, c.gateway, err = connect(ctx, o.Nodes); err != nil {
 		return err
 	}
-	first := nodeAddresses(1)
-	if c.ControlPlane, err = framework.Start(ctx, framework.Options{Addresses: append(first[:], serviceAddresses...)}); err != nil {
+	if c.ControlPlane, err = framework.Start(ctx, controlPlane(o.Version)); err != nil {
 		return err
 	}
 	if err := c.startControllers(ctx, p); err != nil {
@@ -75,6 +76,20 @@ func (c *Cluster) start(ctx context.Context, o Options, p programs) (err error) 
 		}
 	}
 	return c.waitReady(ctx)
+}
+
+// controlPlane is one on the first node.
+func controlPlane(version framework.Version) framework.Options {
+	first := nodeAddresses(1)
+	return framework.Options{Version: version, Addresses: append(first[:], serviceAddresses...)}
+}
+
+// Upgrade starts the API server anew, as one of another version. Nodes and controllers stay what they are. The old one is killed: it would wait half a minute for connections of kubelets.
+func (c *Cluster) Upgrade(ctx context.Context, version framework.Version) error {
+	if err := c.API.Kill(); err != nil {
+		return err
+	}
+	return c.Restart(ctx, controlPlane(version))
 }
 
 // waitReady waits until all nodes say that they are ready.

@@ -20,12 +20,30 @@ func (n *Node) writeFiles(c *Cluster, i int, p programs) error {
 	}
 	ca, _, _ := c.CA()
 	in := func(name string) string { return filepath.Join(n.dir, name) }
+	if i == 1 {
+		if err := c.writeEtcdCertificates(in("etc/kubernetes/pki")); err != nil {
+			return fmt.Errorf("issuing a certificate for etcd: %w", err)
+		}
+	}
 	return errors.Join(
 		write(in("kubelet.crt"), string(certificate)), write(in("kubelet.key"), string(key)), write(in("resolv.conf"), ""),
 		write(in("containerd.toml"), containerdConfig(n.dir, p)),
 		write(in("kubelet.yaml"), kubeletConfig(n.dir, ca)),
 		write(in("cni/10-bridge.conflist"), networkConfig(i)),
 		c.kubeconfig(in("kubeconfig"), "system:node:"+n.Name, "system:nodes"),
+	)
+}
+
+// writeEtcdCertificates writes what a client of etcd shows, as kubeadm leaves it on a node of the control plane.
+func (c *Cluster) writeEtcdCertificates(dir string) error {
+	client, err := c.ConfigForUser("kube-apiserver-etcd-client")
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		write(filepath.Join(dir, "etcd", "ca.crt"), string(client.CAData)),
+		write(filepath.Join(dir, "apiserver-etcd-client.crt"), string(client.CertData)),
+		write(filepath.Join(dir, "apiserver-etcd-client.key"), string(client.KeyData)),
 	)
 }
 

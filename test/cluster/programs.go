@@ -15,8 +15,8 @@ import (
 type programs struct{ kubernetes, containerd, debian, node string }
 
 // findPrograms builds or fetches what is missing; a first time takes some minutes.
-func findPrograms(ctx context.Context) (p programs, err error) {
-	if p.kubernetes, err = framework.Assets("kubernetes-1.36", "kubelet", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "kubectl"); err != nil {
+func findPrograms(ctx context.Context, version framework.Version) (p programs, err error) {
+	if p.kubernetes, err = version.Assets("kubelet", "kube-scheduler", "kube-controller-manager", "kube-apiserver"); err != nil {
 		return p, err
 	}
 	if p.containerd, err = framework.Assets("containerd"); err != nil {
@@ -40,14 +40,19 @@ const imagesVariable = "CLUSTERIP_IMAGES"
 // pause is the image that pods are held by, and that every node has.
 const pause = "pause"
 
-// Fetch builds and fetches what clusters consist of, and makes images by their names in hack/images.sh. It needs the machine's network, and so comes before network.Isolate, which runs the same program
-// once more with the environment that Fetch has set: then there is nothing left to do.
-func Fetch(ctx context.Context, images ...string) error {
-	if os.Getenv(imagesVariable) != "" {
+// Fetch builds and fetches what clusters of some versions consist of, of V136 if none are named, and makes images by their names in hack/images.sh. It needs the machine's network, and so comes before
+// network.Isolate, which runs the same program once more with the environment that Fetch has set: then there is nothing left to do.
+func Fetch(ctx context.Context, images []string, versions ...framework.Version) error {
+	if Images() != "" {
 		return nil
 	}
-	if _, err := findPrograms(ctx); err != nil {
-		return err
+	if len(versions) == 0 {
+		versions = []framework.Version{framework.V136}
+	}
+	for _, version := range versions {
+		if _, err := findPrograms(ctx, version); err != nil {
+			return err
+		}
 	}
 	dir, err := framework.Images(ctx, append(images, pause)...)
 	if err != nil {
@@ -56,5 +61,7 @@ func Fetch(ctx context.Context, images ...string) error {
 	return os.Setenv(imagesVariable, dir)
 }
 
-// archive is where Fetch has left an image.
-func archive(name string) string { return filepath.Join(os.Getenv(imagesVariable), name+".tar") }
+// Images is the folder where Fetch has left images, NAME.tar, and the files that they consist of, GOARCH/NAME.
+func Images() string { return os.Getenv(imagesVariable) }
+
+func archive(name string) string { return filepath.Join(Images(), name+".tar") }

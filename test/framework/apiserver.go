@@ -25,7 +25,7 @@ type Options struct {
 	// FeatureGates are set after those of the version.
 	FeatureGates map[string]bool
 	// Addresses are those of the node that the API server is on, for a cluster that has nodes: it listens everywhere, publishes the first one as the endpoint of the Service kubernetes, and admits
-	// kubelets and ServiceAccounts of pods. Without any it serves on loopback alone.
+	// kubelets and ServiceAccounts of pods; and etcd listens with TLS, too, on 127.0.0.1:2379. Without any it serves on loopback alone.
 	Addresses []netip.Addr
 	// Args are further flags, "--name=value". They come last: of a flag that takes one value, the last wins.
 	Args []string

@@ -54,7 +54,11 @@ func (c *ControlPlane) start(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	if c.Etcd, err = StartEtcd(ctx, c.dir, options.EtcdArgs...); err != nil {
+	tls := pki
+	if len(options.Addresses) == 0 {
+		tls = nil
+	}
+	if c.Etcd, err = startEtcd(ctx, c.dir, tls, options.EtcdArgs); err != nil {
 		return err
 	}
 	c.add(c.Etcd)
@@ -190,6 +194,11 @@ var (
 		},
 	}
 )
+
+// Assets is [Assets] for programs of this version.
+func (v Version) Assets(programs ...string) (string, error) {
+	return Assets(v.orDefault().island, programs...)
+}
 
 func (v Version) orDefault() Version {
 	if v.island == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 )
 
 // Etcd is one etcd member. Its data survive Stop and Kill: Start opens them again, under the same URL.
@@ -13,16 +14,24 @@ type Etcd struct {
 	data  string
 	extra []string
 	port  int
+	pki   *pki // nil without TLS
 }
+
+// etcdTLS is where etcd listens on a control plane with nodes, where kubeadm has it.
+const etcdTLS = "https://" + loopback + ":2379"
 
 // StartEtcd starts an etcd that keeps its data and its log in dir. args are further flags. [Start] does this
 // for a control plane; alone it serves those who need no API server.
 func StartEtcd(ctx context.Context, dir string, args ...string) (*Etcd, error) {
+	return startEtcd(ctx, dir, nil, args)
+}
+
+func startEtcd(ctx context.Context, dir string, tls *pki, args []string) (*Etcd, error) {
 	path, err := program(islandEtcd, "etcd")
 	if err != nil {
 		return nil, err
 	}
-	e := &Etcd{data: filepath.Join(dir, "etcd"), extra: args}
+	e := &Etcd{data: filepath.Join(dir, "etcd"), extra: args, pki: tls}
 	e.name, e.program, e.log = "etcd", path, filepath.Join(dir, "etcd.log")
 	e.Process.args, e.ports, e.ready = e.args, e.pickPorts, e.healthy
 	if err := e.Start(ctx); err != nil {
@@ -42,17 +51,24 @@ func (e *Etcd) pickPorts() (err error) {
 // args leaves the data to the page cache (no fsync): they survive the death of etcd, and only that is asked here.
 // A short election timeout saves most of a second at each start; a member without peers can lose no election.
 func (e *Etcd) args() []string {
-	return append([]string{
+	listen, tls := e.URL(), []string(nil)
+	if e.pki != nil {
+		listen += "," + etcdTLS
+		tls = []string{
+			"--cert-file=" + e.pki.path(serverCert), "--key-file=" + e.pki.path(serverKey), "--trusted-ca-file=" + e.pki.path(caCert), "--client-cert-auth",
+		}
+	}
+	return slices.Concat([]string{
 		"--name=default",
 		"--data-dir=" + e.data,
-		"--listen-client-urls=" + e.URL(),
+		"--listen-client-urls=" + listen,
 		"--advertise-client-urls=" + e.URL(),
 		"--listen-peer-urls=http://" + loopback + ":0",
 		"--unsafe-no-fsync",
 		"--heartbeat-interval=10",
 		"--election-timeout=100",
 		"--log-level=warn",
-	}, e.extra...)
+	}, tls, e.extra)
 }
 
 func (e *Etcd) healthy(ctx context.Context) error {

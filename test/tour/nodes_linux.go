@@ -26,7 +26,7 @@ func prepareNodes(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("it takes root to make namespaces")
 	}
-	if err := cluster.Fetch(ctx, images...); err != nil {
+	if err := cluster.Fetch(ctx, images); err != nil {
 		return err
 	}
 	return network.Enter()

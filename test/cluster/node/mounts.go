@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,7 +37,7 @@ func (m mount) do() error {
 	return nil
 }
 
-// prepareMounts gives the node what a machine has for itself: /proc, /sys, cgroups, /run, /var/lib and /var/log. Nothing of it reaches the machine; what is
+// prepareMounts gives the node what a machine has for itself: /proc, /sys, cgroups, /etc, /run, /var/lib and /var/log. Nothing of it reaches the machine; what is
 // mounted in the node reaches its pods.
 func prepareMounts(dir string) error {
 	all := []mount{
@@ -56,7 +57,11 @@ func prepareMounts(dir string) error {
 		}
 		all = append(all, mount{own, kept, "", unix.MS_BIND, ""})
 	}
-	all = append(all, mount{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"})
+	etc, err := etc(dir)
+	if err != nil {
+		return err
+	}
+	all = append(all, etc, mount{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"})
 	for _, m := range all {
 		if err := m.do(); err != nil {
 			return err
@@ -71,6 +76,13 @@ func prepareMounts(dir string) error {
 		}
 	}
 	return mount{"", "/", "", unix.MS_SHARED | unix.MS_REC, ""}.do()
+}
+
+// etc is that of the machine, with what the node has in its folder etc over it.
+func etc(dir string) (mount, error) {
+	own, work := filepath.Join(dir, "etc"), filepath.Join(dir, "etc-work")
+	err := errors.Join(os.MkdirAll(own, 0o755), os.MkdirAll(work, 0o755))
+	return mount{"overlay", "/etc", "overlay", 0, "lowerdir=/etc,upperdir=" + own + ",workdir=" + work}, err
 }
 
 func cgroupMounts() ([]mount, error) {

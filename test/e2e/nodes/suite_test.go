@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterip-operator/clusterip-operator/test/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -24,7 +25,7 @@ import (
 var images = []string{"manager", "proxyagent", "coredns", "demo"}
 
 func TestMain(m *testing.M) {
-	if err := errors.Join(cluster.Fetch(context.Background(), append(images, "kube-proxy")...), rememberNetwork()); err != nil {
+	if err := errors.Join(cluster.Fetch(context.Background(), append(images, "kube-proxy"), framework.V136, framework.V132), rememberNetwork()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -35,4 +36,29 @@ func TestNodes(t *testing.T) {
 	network.NeedIsolation(t)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "nodes", Label("soak"))
+}
+
+// testCluster is a cluster of two nodes, and a copy of config/ that is made for it.
+type testCluster struct {
+	*cluster.Cluster
+	config string
+}
+
+// start starts a cluster. It goes with the calling node of Ginkgo.
+func start(ctx context.Context, options cluster.Options) testCluster {
+	GinkgoHelper()
+	c, err := cluster.Start(ctx, options)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(c.Stop)
+	config, err := c.Configuration()
+	Expect(err).NotTo(HaveOccurred())
+	return testCluster{c, config}
+}
+
+// kubectl runs kubectl, which must succeed, and returns what it prints.
+func (c testCluster) kubectl(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	out, err := framework.Kubectl(ctx, c.Kubeconfig(), args...)
+	Expect(err).NotTo(HaveOccurred())
+	return out
 }

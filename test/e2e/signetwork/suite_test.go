@@ -26,7 +26,7 @@ var images = []string{"proxyagent", "kube-proxy", "coredns", "agnhost"}
 
 func TestMain(m *testing.M) {
 	_, err := framework.Assets(island)
-	if err := errors.Join(err, cluster.Fetch(context.Background(), images...)); err != nil {
+	if err := errors.Join(err, cluster.Fetch(context.Background(), images)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

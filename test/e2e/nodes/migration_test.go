@@ -1,0 +1,141 @@
+//go:build linux
+
+package nodes_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// The Jobs run on the node of the control plane, with the certificates of etcd that kubeadm leaves there. What the steps do in detail is the matter of test/integration/migration.
+var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of the guide, and upgraded", Ordered, func() {
+	const namespace, archive = "kube-system", "/var/lib/clusterip-operator/bitmaps.json"
+	var c testCluster
+
+	step := func(name string) string { return filepath.Join(c.config, "components", "migration", name) }
+	// run applies a step, and returns how its container ended and what it wrote.
+	run := func(ctx context.Context, name string) (status int32, log string) {
+		GinkgoHelper()
+		c.kubectl(ctx, "apply", "--server-side", "-k", step(name))
+		job := "clusterip-operator-migration-" + name
+		Eventually(func(g Gomega) {
+			is, err := c.Client().BatchV1().Jobs(namespace).Get(ctx, job, metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(is.Status.Conditions).To(ContainElement(HaveField("Type", BeElementOf(batchv1.JobComplete, batchv1.JobFailed))))
+		}, "60s").Should(Succeed())
+		pods, err := c.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "job-name=" + job})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(pods.Items).To(HaveLen(1))
+		Expect(pods.Items[0].Spec.NodeName).To(Equal(c.Nodes[0].Name))
+		log = c.kubectl(ctx, "--namespace="+namespace, "logs", "job/"+job)
+		c.kubectl(ctx, "--namespace="+namespace, "delete", "job", job)
+		return pods.Items[0].Status.ContainerStatuses[0].State.Terminated.ExitCode, log
+	}
+	create := func(ctx context.Context, name string) []string {
+		GinkgoHelper()
+		s, err := c.Client().CoreV1().Services(metav1.NamespaceDefault).Create(ctx, framework.NewService(metav1.NamespaceDefault, name, framework.RequireDualStack()), metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		return s.Spec.ClusterIPs
+	}
+	// owner is the Service that an IPAddress names.
+	owner := func(ctx context.Context, address string) string {
+		out, _ := framework.Kubectl(ctx, c.Kubeconfig(), "get", "ipaddress", address, "-o", "jsonpath={.spec.parentRef.namespace}/{.spec.parentRef.name}")
+		return out
+	}
+
+	BeforeAll(func(ctx SpecContext) {
+		c = start(ctx, cluster.Options{Version: framework.V132, Images: []string{"manager", "kube-proxy"}})
+		Expect(c.DeployKubeProxy(ctx, "iptables")).To(Succeed())
+	}, NodeTimeout(4*time.Minute))
+
+	It("is checked", func(ctx SpecContext) {
+		addresses := create(ctx, "early")
+		status, log := run(ctx, "check")
+		Expect(status).To(Equal(int32(1)), log)
+		for _, a := range addresses {
+			Expect(log).To(MatchRegexp("(?s)IPAddressMissing .*" + a + " "))
+		}
+	}, SpecTimeout(2*time.Minute))
+
+	It("gets the IPAddresses that are missing", func(ctx SpecContext) {
+		status, log := run(ctx, "run")
+		Expect(status).To(BeZero(), log)
+		for _, a := range create(ctx, "between") {
+			Expect(owner(ctx, a)).To(BeEmpty(), "nobody follows yet")
+		}
+	}, SpecTimeout(2*time.Minute))
+
+	It("is kept in step, by a pod that may nothing", func(ctx SpecContext) {
+		c.kubectl(ctx, "apply", "--server-side", "-k", step("verify"))
+		c.kubectl(ctx, "--namespace="+namespace, "rollout", "status", "deployment/clusterip-operator-migration-verify", "--timeout=60s")
+		for _, a := range create(ctx, "late") {
+			Eventually(owner, "30s").WithArguments(ctx, a).Should(Equal("default/late"))
+		}
+		node := c.kubectl(ctx, "--namespace="+namespace, "get", "pods", "-l", "app.kubernetes.io/component=migration-verify", "-o", "jsonpath={.items[*].spec.nodeName}")
+		for _, n := range c.Nodes {
+			if n.Name == node {
+				is := inspect(ctx, n, "kubectl-clusterip")
+				Expect(is.status).To(And(HaveKeyWithValue("CapBnd", "0000000000000000"), HaveKeyWithValue("NoNewPrivs", "1"), HaveKeyWithValue("Seccomp", "2")))
+				Expect(strings.Fields(is.status["Uid"])).To(HaveEach("65532"))
+				Expect(is.rootOptions).To(HavePrefix("ro,"))
+			}
+		}
+		status, log := run(ctx, "check")
+		Expect(status).To(BeZero(), log)
+	}, SpecTimeout(2*time.Minute))
+
+	It("has nothing to repair when its API server is one of 1.36", func(ctx SpecContext) {
+		Expect(c.Upgrade(ctx, framework.V136)).To(Succeed())
+		for _, a := range create(ctx, "after") {
+			Expect(owner(ctx, a)).To(Equal("default/after"))
+		}
+		Expect(c.kubectl(ctx, "get", "events", "-A")).NotTo(ContainSubstring("ClusterIP"))
+		Eventually(func() string {
+			return c.kubectl(ctx, "--namespace="+namespace, "logs", "deployment/clusterip-operator-migration-verify")
+		}, "2m").Should(ContainSubstring("the API server has changed"), "it looks every minute")
+		c.kubectl(ctx, "delete", "-k", step("verify"))
+	}, SpecTimeout(4*time.Minute))
+
+	It("is told what a way back would change", func(ctx SpecContext) {
+		status, log := run(ctx, "rollback")
+		Expect(status).To(Equal(int32(1)), log)
+		Expect(log).To(And(ContainSubstring("1 bits to set"), ContainSubstring("nothing was written")))
+	}, SpecTimeout(2*time.Minute))
+
+	It("has its bitmaps archived on the node, and none in etcd", func(ctx SpecContext) {
+		Expect(bitmaps(ctx, c)).To(BeEquivalentTo(2))
+		status, log := run(ctx, "finalize")
+		Expect(status).To(BeZero(), log)
+		Expect(bitmaps(ctx, c)).To(BeZero())
+		text, err := c.Nodes[0].Run(ctx, "cat", archive)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(text).To(And(ContainSubstring("ranges/serviceips"), ContainSubstring("ranges/secondaryserviceips")))
+		create(ctx, "final")
+	}, SpecTimeout(2*time.Minute))
+})
+
+// bitmaps counts those of Service addresses in etcd.
+func bitmaps(ctx context.Context, c testCluster) (n int64) {
+	GinkgoHelper()
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.Etcd.URL()}, Logger: zap.NewNop(), Context: ctx})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(etcd.Close)
+	for _, key := range []string{"/registry/ranges/serviceips", "/registry/ranges/secondaryserviceips"} {
+		found, err := etcd.Get(ctx, key)
+		Expect(err).NotTo(HaveOccurred())
+		n += found.Count
+	}
+	return n
+}
