@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/clusterip-operator/clusterip-operator/test/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
@@ -32,7 +31,7 @@ type creations struct {
 }
 
 // startCreations begins. They end with end, at the latest with the node of Ginkgo.
-func startCreations(c *cluster.Cluster) *creations {
+func startCreations(c testCluster) *creations {
 	GinkgoHelper()
 	r := &creations{}
 	var ctx context.Context
@@ -47,7 +46,7 @@ func startCreations(c *cluster.Cluster) *creations {
 }
 
 // create finishes what it has begun: what was interrupted would tell nothing.
-func (r *creations) create(c *cluster.Cluster) {
+func (r *creations) create(c testCluster) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	services := c.Client().CoreV1().Services(tenantNamespace)

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/clusterip-operator/clusterip-operator/test/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
@@ -132,7 +133,7 @@ var _ = Describe("The Dockerfile", func() {
 	It("makes images of the same files as make images", func(ctx SpecContext) {
 		root, err := framework.ModuleRoot()
 		Expect(err).NotTo(HaveOccurred())
-		made := filepath.Join(os.Getenv("CLUSTERIP_IMAGES"), runtime.GOARCH)
+		made := filepath.Join(cluster.Images(), runtime.GOARCH)
 		text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
 		Expect(err).NotTo(HaveOccurred())
 		d := &dockerfile{source: root, scratch: GinkgoT().TempDir(), stages: map[string]*stage{}, args: map[string]string{"TARGETOS": "linux", "TARGETARCH": runtime.GOARCH}}

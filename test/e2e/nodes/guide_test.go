@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/clusterip-operator/clusterip-operator/test/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
@@ -36,14 +35,13 @@ func commandsOf(guide, heading string) (blocks []string) {
 }
 
 // paste runs a block of commands where config/ is the cluster's, and wants every command to succeed. A grep that finds nothing has succeeded.
-func paste(ctx context.Context, c *cluster.Cluster, config, block string) string {
+func (c testCluster) paste(ctx context.Context, block string) {
 	GinkgoHelper()
 	programs, err := framework.Assets("kubernetes-1.36", "kubectl")
 	Expect(err).NotTo(HaveOccurred())
 	cmd := exec.CommandContext(ctx, "bash", "-euc", "grep() { command grep \"$@\" || true; }\n"+block)
-	cmd.Dir = filepath.Dir(config)
+	cmd.Dir = filepath.Dir(c.config)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+programs+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s\n%s", block, out)
-	return string(out)
 }

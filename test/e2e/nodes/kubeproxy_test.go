@@ -38,22 +38,13 @@ var counts = regexp.MustCompile(`asked (\d+) lost (\d+)`)
 
 var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 	Describe("that goes over to the agent and comes back, by the commands of the guide", Ordered, func() {
-		const guide = "docs/proxyagent.md"
-		var (
-			c      *cluster.Cluster
-			config string
-		)
-		kubectl := func(ctx context.Context, args ...string) string {
-			GinkgoHelper()
-			out, err := framework.Kubectl(ctx, c.Kubeconfig(), args...)
-			Expect(err).NotTo(HaveOccurred())
-			return out
-		}
+		const guide, ofAgent = "docs/proxyagent.md", "app.kubernetes.io/component=proxyagent"
+		var c testCluster
 		// asked is how often each client has asked; none may have lost an answer.
 		asked := func(ctx context.Context) (all []int) {
 			GinkgoHelper()
-			for pod := range strings.FieldsSeq(kubectl(ctx, "get", "pods", "-l", "app=client", "-o", "name")) {
-				log := kubectl(ctx, "logs", pod)
+			for pod := range strings.FieldsSeq(c.kubectl(ctx, "get", "pods", "-l", "app=client", "-o", "name")) {
+				log := c.kubectl(ctx, "logs", pod)
 				Expect(log).NotTo(ContainSubstring("lost:"), pod)
 				found := counts.FindAllStringSubmatch(log, -1)
 				Expect(found).NotTo(BeEmpty(), pod)
@@ -73,31 +64,32 @@ var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 				Expect(n).To(BeNumerically(">", before[i]))
 			}
 		}
-		ours := func(ctx context.Context, program, word string) (all string) {
+		// rules are those of iptables and the ipsets on all nodes that have a word in them.
+		rules := func(ctx context.Context, word string) (all string) {
 			GinkgoHelper()
 			for _, n := range c.Nodes {
-				out, err := n.Run(ctx, program)
+				out, err := n.Run(ctx, "sh", "-c", "iptables-nft-save && ip6tables-nft-save && ipset save")
 				Expect(err).NotTo(HaveOccurred())
 				all += linesWith(out, word)
 			}
 			return all
 		}
 
+		inSystem := func(ctx context.Context, kinds, label string) string {
+			GinkgoHelper()
+			return c.kubectl(ctx, "--namespace=kube-system", "get", kinds, "-l", label, "-o", "name")
+		}
+
 		BeforeAll(func(ctx SpecContext) {
-			var err error
-			c, err = cluster.Start(ctx, cluster.Options{Images: []string{"proxyagent", "kube-proxy", "demo"}})
-			Expect(err).NotTo(HaveOccurred())
-			DeferCleanup(func() { Expect(c.Stop()).To(Succeed()) })
-			config, err = c.Configuration()
-			Expect(err).NotTo(HaveOccurred())
+			c = start(ctx, cluster.Options{Images: []string{"proxyagent", "kube-proxy", "demo"}})
 			Expect(c.DeployKubeProxy(ctx, mode)).To(Succeed())
 
-			kubectl(ctx, "create", "deployment", "demo", "--image=clusterip-operator/demo:dev", "--replicas=2")
-			kubectl(ctx, "rollout", "status", "deployment/demo", "--timeout=60s")
+			c.kubectl(ctx, "create", "deployment", "demo", "--image=clusterip-operator/demo:dev", "--replicas=2")
+			c.kubectl(ctx, "rollout", "status", "deployment/demo", "--timeout=60s")
 			s := framework.NewService(metav1.NamespaceDefault, "demo", framework.RequireDualStack())
 			s.Spec.Selector = map[string]string{"app": "demo"}
 			s.Spec.Ports = []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}
-			s, err = c.Client().CoreV1().Services(s.Namespace).Create(ctx, s, metav1.CreateOptions{})
+			s, err := c.Client().CoreV1().Services(s.Namespace).Create(ctx, s, metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			var urls []string
 			for _, a := range s.Spec.ClusterIPs {
@@ -118,19 +110,22 @@ var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 
 		It("loses nothing on the way there", func(ctx SpecContext) {
 			for _, block := range commandsOf(guide, "### In the place of kube-proxy, on a cluster of kubeadm") {
-				paste(ctx, c, config, block)
+				c.paste(ctx, block)
 			}
-			Expect(ours(ctx, "iptables-nft-save", "CIPA-")).NotTo(BeEmpty())
-			Expect(ours(ctx, "iptables-nft-save", "KUBE-SVC-")).To(BeEmpty())
-			Expect(kubectl(ctx, "--namespace=kube-system", "get", "pods", "-l", "k8s-app=kube-proxy", "-o", "name")).To(BeEmpty())
+			Expect(rules(ctx, "-A CIPA-")).NotTo(BeEmpty())
+			Expect(rules(ctx, "create CIPA-")).NotTo(BeEmpty())
+			Expect(rules(ctx, "KUBE-SVC-")).To(BeEmpty())
+			Expect(inSystem(ctx, "pods", "k8s-app=kube-proxy")).To(BeEmpty())
+			Expect(inSystem(ctx, "daemonsets,configmaps", ofAgent)).NotTo(BeEmpty())
 			goesOn(ctx)
 		}, SpecTimeout(4*time.Minute))
 
 		It("loses nothing on the way back", func(ctx SpecContext) {
 			for _, block := range commandsOf(guide, "### The way back") {
-				paste(ctx, c, config, block)
+				c.paste(ctx, block)
 			}
-			Expect(ours(ctx, "iptables-nft-save", "CIPA-")).To(BeEmpty())
+			Expect(rules(ctx, "CIPA-")).To(BeEmpty())
+			Expect(inSystem(ctx, "daemonsets,configmaps", ofAgent)).To(BeEmpty())
 			goesOn(ctx)
 		}, SpecTimeout(4*time.Minute))
 	})

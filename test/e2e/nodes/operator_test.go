@@ -23,19 +23,13 @@ const operatorNamespace = "clusterip-operator-system"
 
 var _ = Describe("The operator in pods", Ordered, func() {
 	var (
-		c    *cluster.Cluster
+		c    testCluster
 		root string
 	)
 
-	kubectl := func(ctx context.Context, args ...string) string {
-		GinkgoHelper()
-		out, err := framework.Kubectl(ctx, c.Kubeconfig(), args...)
-		Expect(err).NotTo(HaveOccurred())
-		return out
-	}
 	inNamespace := func(ctx context.Context, args ...string) string {
 		GinkgoHelper()
-		return kubectl(ctx, append([]string{"--namespace=" + operatorNamespace}, args...)...)
+		return c.kubectl(ctx, append([]string{"--namespace=" + operatorNamespace}, args...)...)
 	}
 	// run runs a target of the Makefile against the cluster.
 	run := func(ctx context.Context, target string) string {
@@ -70,25 +64,21 @@ var _ = Describe("The operator in pods", Ordered, func() {
 		var err error
 		root, err = framework.ModuleRoot()
 		Expect(err).NotTo(HaveOccurred())
-		c, err = cluster.Start(ctx, cluster.Options{Images: images})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(c.Stop()).To(Succeed()) })
-		config, err := c.Configuration()
-		Expect(err).NotTo(HaveOccurred())
-		kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(config, "proxyagent"))
+		c = start(ctx, cluster.Options{Images: images})
+		c.kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(c.config, "proxyagent"))
 		run(ctx, "deploy")
 		rolledOut(ctx)
-		kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(config, "samples", "servicecidrpolicy_tenant.yaml"))
-		kubectl(ctx, "wait", "servicecidrpolicy", "sample-tenant", "--for=condition=Programmed", "--timeout=20s")
+		c.kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(c.config, "samples", "servicecidrpolicy_tenant.yaml"))
+		c.kubectl(ctx, "wait", "servicecidrpolicy", "sample-tenant", "--for=condition=Programmed", "--timeout=20s")
 	}, NodeTimeout(4*time.Minute))
 
 	It("steers every Service while a node is drained", func(ctx SpecContext) {
 		created := startCreations(c)
 		node := c.Nodes[1].Name
-		kubectl(ctx, "drain", node, "--ignore-daemonsets", "--timeout=90s")
+		c.kubectl(ctx, "drain", node, "--ignore-daemonsets", "--timeout=90s")
 		Expect(inNamespace(ctx, "get", "pods", "--field-selector=spec.nodeName="+node, "-o", "name")).To(BeEmpty())
 		rolledOut(ctx)
-		kubectl(ctx, "uncordon", node)
+		c.kubectl(ctx, "uncordon", node)
 		Expect(created.end()).To(BeEmpty())
 	}, SpecTimeout(4*time.Minute))
 
@@ -124,16 +114,16 @@ var _ = Describe("The operator in pods", Ordered, func() {
 	}, SpecTimeout(4*time.Minute))
 
 	It("leaves nothing of its own after make undeploy, and Services go on", func(ctx SpecContext) {
-		kubectl(ctx, "--namespace="+tenantNamespace, "create", "service", "clusterip", "stays", "--tcp=80")
+		c.kubectl(ctx, "--namespace="+tenantNamespace, "create", "service", "clusterip", "stays", "--tcp=80")
 		Expect(run(ctx, "undeploy")).To(ContainSubstring("The operator is gone"))
 		for _, kind := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies", "clusterroles", "clusterrolebindings", "namespaces", "crds"} {
-			names := strings.ReplaceAll(kubectl(ctx, "get", kind, "-o", "name"), "clusterip-operator-proxyagent", "the agent, which is not undeployed")
+			names := strings.ReplaceAll(c.kubectl(ctx, "get", kind, "-o", "name"), "clusterip-operator-proxyagent", "the agent, which is not undeployed")
 			Expect(names).NotTo(ContainSubstring("clusterip-operator"), kind)
 		}
-		ranges := kubectl(ctx, "get", "servicecidrs", "-o", "yaml")
+		ranges := c.kubectl(ctx, "get", "servicecidrs", "-o", "yaml")
 		Expect(ranges).NotTo(ContainSubstring("clusterip-operator.io/servicecidr-protection"))
-		Expect(kubectl(ctx, "get", "ipaddresses", "-l", "clusterip-operator.io/band", "-o", "name")).To(BeEmpty())
-		Expect(kubectl(ctx, "--namespace="+tenantNamespace, "get", "service", "stays", "-o", "jsonpath={.spec.clusterIP}")).To(HavePrefix("10.114.0."))
-		kubectl(ctx, "--namespace="+tenantNamespace, "create", "service", "clusterip", "next", "--tcp=80")
+		Expect(c.kubectl(ctx, "get", "ipaddresses", "-l", "clusterip-operator.io/band", "-o", "name")).To(BeEmpty())
+		Expect(c.kubectl(ctx, "--namespace="+tenantNamespace, "get", "service", "stays", "-o", "jsonpath={.spec.clusterIP}")).To(HavePrefix("10.114.0."))
+		c.kubectl(ctx, "--namespace="+tenantNamespace, "create", "service", "clusterip", "next", "--tcp=80")
 	}, SpecTimeout(5*time.Minute))
 })
