@@ -42,7 +42,8 @@ iptables() {
 write() {
 	local image=$1 program=$2 title=$3 user=$4 arch roots=()
 	shift 4
-	local file=$out/${program#/}.tar
+	local file=${program%% *}
+	file=$out/${file#/}.tar
 	for arch in "${archs[@]}"; do
 		roots+=("$arch=$(printf ",$out/$arch/%s" "$@" | cut -c2-)")
 	done
@@ -106,16 +107,23 @@ agnhost() {
 	local folder
 	tool agnhost sig-network agnhost
 	folder=$out/${archs[0]}/agnhost
-	hack/packages.sh "${archs[0]}" "$folder" bash bind9-dnsutils coreutils curl dash grep hostname iproute2 iptables libc-bin mawk netcat-openbsd procps sed wget
+	hack/packages.sh "${archs[0]}" "$folder" bash bind9-dnsutils conntrack coreutils curl dash grep hostname iproute2 iptables libc-bin mawk netcat-openbsd procps sed wget
 	ln -sf dash "$folder/bin/sh"
 	ln -sf nc.openbsd "$folder/bin/nc"
 	ln -sf mawk "$folder/usr/bin/awk"
 	ln -sf xtables-nft-multi "$folder/usr/sbin/iptables"
+	install -t "$folder" "$(hack/tools/build.sh coredns)/coredns"
 	# The certificate of one of its servers lies beside its source.
 	(cd hack/tools/sig-network && go list -m -f '{{.Dir}}' k8s.io/kubernetes) | while read -r kubernetes; do
 		install -m 0644 -t "$folder" "$kubernetes"/test/images/agnhost/porter/localhost.{crt,key}
 	done
-	write clusterip-operator/agnhost:dev /agnhost agnhost "" agnhost
+	write clusterip-operator/agnhost:dev "/agnhost pause" agnhost "" agnhost
+}
+
+# Their server that answers with packets out of order.
+regression-issue-74839() {
+	tool regression-issue-74839 sig-network regression-issue-74839
+	write clusterip-operator/regression-issue-74839:dev /regression-issue-74839 regression-issue-74839 "" regression-issue-74839
 }
 
 for image in ${IMAGES:-manager proxyagent}; do

@@ -82,9 +82,6 @@ func (c *Cluster) register(ctx context.Context, name string, ranges [2]netip.Pre
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelTopologyZone: "zone-of-" + name},
 	}}
-	if name == "node-1" {
-		node.Labels["node-role.kubernetes.io/control-plane"] = "" // without the taint, for there are few nodes
-	}
 	node.Spec.PodCIDR, node.Spec.PodCIDRs = ranges[0].String(), []string{ranges[0].String(), ranges[1].String()}
 	if _, err := c.Client().CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the Node %s: %w", name, err)

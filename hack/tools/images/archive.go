@@ -18,9 +18,10 @@ import (
 
 // options are what an image is made of.
 type options struct {
-	name, program, user string
-	labels              map[string]string
-	roots               []root
+	name, user string
+	program    []string // with its default arguments
+	labels     map[string]string
+	roots      []root
 }
 
 // root is the content of an image for one architecture.
@@ -91,7 +92,7 @@ func image(o options, r root) (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = "linux", r.arch, v1.Time{Time: time.Unix(0, 0).UTC()}
 	config.Config = v1.Config{
-		Entrypoint: []string{o.program}, User: o.user, Labels: o.labels,
+		Entrypoint: o.program[:1], Cmd: o.program[1:], User: o.user, Labels: o.labels,
 		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 	}
 	return mutate.ConfigFile(image, config)

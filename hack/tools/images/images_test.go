@@ -37,7 +37,7 @@ func folder(t *testing.T, changed time.Time) string {
 func made(t *testing.T, changed time.Time) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "image.tar")
-	err := run([]string{"-user", "65532:65532", "-label", "title=ours", "example/agent:v1", "/agent", file,
+	err := run([]string{"-user", "65532:65532", "-label", "title=ours", "example/agent:v1", "/agent run", file,
 		"amd64=" + folder(t, changed) + "," + folder(t, changed), "arm64=" + folder(t, changed)})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func expectContent(t *testing.T, image v1.Image, layers int) {
 		t.Fatal(err)
 	}
 	c := config.Config
-	if len(c.Entrypoint) != 1 || c.Entrypoint[0] != "/agent" || c.User != "65532:65532" || c.Labels["title"] != "ours" {
+	if strings.Join(c.Entrypoint, " ") != "/agent" || strings.Join(c.Cmd, " ") != "run" || c.User != "65532:65532" || c.Labels["title"] != "ours" {
 		t.Errorf("the configuration is %+v", c)
 	}
 	all, err := image.Layers()

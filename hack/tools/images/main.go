@@ -2,7 +2,7 @@
 //
 //	images [-user UID:GID] [-label KEY=VALUE]... NAME PROGRAM FILE ARCH=FOLDER[,FOLDER...]...
 //
-// PROGRAM is the entrypoint. Each folder is a layer, the first one the lowest; what changes rarely should lie there. The same files give the same bytes: they are in the order of
+// PROGRAM is the entrypoint; words that follow it, after a space, are its arguments unless a pod has others. Each folder is a layer, the first one the lowest; what changes rarely should lie there. The same files give the same bytes: they are in the order of
 // their names, belong to root and have no times.
 //
 // archive.go writes, layer.go makes layers.
@@ -41,7 +41,10 @@ func run(args []string) error {
 	if set.NArg() < 4 {
 		return errors.New("want NAME PROGRAM FILE ARCH=FOLDER[,FOLDER...]")
 	}
-	o.name, o.program = set.Arg(0), set.Arg(1)
+	o.name, o.program = set.Arg(0), strings.Fields(set.Arg(1))
+	if len(o.program) == 0 {
+		return errors.New("want a PROGRAM")
+	}
 	for _, text := range set.Args()[3:] {
 		arch, folders, ok := strings.Cut(text, "=")
 		if !ok {

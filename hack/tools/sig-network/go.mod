@@ -5,6 +5,7 @@ go 1.26.0
 tool (
 	github.com/onsi/ginkgo/v2/ginkgo
 	k8s.io/kubernetes/test/images/agnhost
+	k8s.io/kubernetes/test/images/regression-issue-74839
 )
 
 require k8s.io/kubernetes v1.36.3

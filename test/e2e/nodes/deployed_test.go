@@ -35,9 +35,8 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 	}, SpecTimeout(2*time.Minute))
 
 	It("has two replicas of the manager, each on a node of its own", func(ctx SpecContext) {
-		c.kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(c.config, "default"))
-		c.kubectl(ctx, "--namespace=clusterip-operator-system", "rollout", "status", "deployment/clusterip-operator-manager", "--timeout=90s")
-		nodes := c.kubectl(ctx, "--namespace=clusterip-operator-system", "get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}")
+		c.apply(ctx, filepath.Join(c.config, "default"))
+		nodes := c.kubectl(ctx, "--namespace="+operatorNamespace, "get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}")
 		Expect(strings.Fields(nodes)).To(ConsistOf(c.Nodes[0].Name, c.Nodes[1].Name))
 	}, SpecTimeout(2*time.Minute))
 

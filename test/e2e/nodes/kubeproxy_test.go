@@ -39,7 +39,10 @@ var counts = regexp.MustCompile(`asked (\d+) lost (\d+)`)
 var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 	Describe("that goes over to the agent and comes back, by the commands of the guide", Ordered, func() {
 		const guide, ofAgent = "docs/proxyagent.md", "app.kubernetes.io/component=proxyagent"
-		var c testCluster
+		var (
+			c    testCluster
+			urls []string // of the Service
+		)
 		// asked is how often each client has asked; none may have lost an answer.
 		asked := func(ctx context.Context) (all []int) {
 			GinkgoHelper()
@@ -86,15 +89,13 @@ var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 
 			c.kubectl(ctx, "create", "deployment", "demo", "--image=clusterip-operator/demo:dev", "--replicas=2")
 			c.kubectl(ctx, "rollout", "status", "deployment/demo", "--timeout=60s")
-			s := framework.NewService(metav1.NamespaceDefault, "demo", framework.RequireDualStack())
+			s := framework.NewService(metav1.NamespaceDefault, "web", framework.RequireDualStack())
 			s.Spec.Selector = map[string]string{"app": "demo"}
 			s.Spec.Ports = []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}
 			s, err := c.Client().CoreV1().Services(s.Namespace).Create(ctx, s, metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred())
-			var urls []string
 			for _, a := range s.Spec.ClusterIPs {
-				url := strconv.Quote("http://" + net.JoinHostPort(a, "80"))
-				urls = append(urls, url)
+				urls = append(urls, "http://"+net.JoinHostPort(a, "80"))
 				for _, n := range c.Nodes {
 					Eventually(func() error {
 						_, err := n.Run(ctx, "bash", "-c", "exec 3<>/dev/tcp/"+a+"/80")
@@ -102,7 +103,7 @@ var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 					}, "30s").Should(Succeed())
 				}
 			}
-			Expect(c.Apply(ctx, "daemonset/client", fmt.Sprintf(clients, strings.Join(urls, ", ")))).To(Succeed())
+			Expect(c.Apply(ctx, "daemonset/client", fmt.Sprintf(clients, `"`+strings.Join(urls, `", "`)+`"`))).To(Succeed())
 			Eventually(func() error {
 				return InterceptGomegaFailure(func() { asked(ctx) })
 			}, "30s").Should(Succeed())
@@ -128,6 +129,27 @@ var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 			Expect(inSystem(ctx, "daemonsets,configmaps", ofAgent)).To(BeEmpty())
 			goesOn(ctx)
 		}, SpecTimeout(4*time.Minute))
+
+		// Between the moment in which one proxy has seen the label and that in which the other has, a connection may be refused; from then on it is served.
+		It("hands a Service to an agent beside kube-proxy, and takes it back", func(ctx SpecContext) {
+			served := func() {
+				GinkgoHelper()
+				for _, url := range urls {
+					Eventually(func() error {
+						_, err := framework.Kubectl(ctx, c.Kubeconfig(), "exec", "daemonset/client", "--", "/demo", url)
+						return err
+					}, "10s").Should(Succeed())
+				}
+			}
+			for _, block := range commandsOf(guide, "### Beside kube-proxy") {
+				c.paste(ctx, block)
+			}
+			Eventually(rules, "10s").WithArguments(ctx, "-A CIPA-VIPS ").ShouldNot(BeEmpty())
+			served()
+			c.kubectl(ctx, "label", "service", "web", "service.kubernetes.io/service-proxy-name-")
+			Eventually(rules, "10s").WithArguments(ctx, "-A CIPA-VIPS ").Should(BeEmpty())
+			served()
+		}, SpecTimeout(2*time.Minute))
 	})
 },
 	Entry("in its mode iptables", "iptables"),

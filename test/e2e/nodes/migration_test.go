@@ -3,7 +3,9 @@
 package nodes_test
 
 import (
+	"bytes"
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -55,9 +57,16 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 		return out
 	}
 
+	// logs are those of the pod that follows the Services.
+	logs := func(ctx context.Context, flags ...string) string {
+		out, _ := framework.Kubectl(ctx, c.Kubeconfig(), append([]string{"--namespace=" + namespace, "logs", "deployment/clusterip-operator-migration-verify"}, flags...)...)
+		return out
+	}
+
 	BeforeAll(func(ctx SpecContext) {
 		c = start(ctx, cluster.Options{Version: framework.V132, Images: []string{"manager", "kube-proxy"}})
 		Expect(c.DeployKubeProxy(ctx, "iptables")).To(Succeed())
+		c.kubectl(ctx, "label", "node", c.Nodes[0].Name, "node-role.kubernetes.io/control-plane=")
 	}, NodeTimeout(4*time.Minute))
 
 	It("is checked", func(ctx SpecContext) {
@@ -96,16 +105,33 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 		Expect(status).To(BeZero(), log)
 	}, SpecTimeout(2*time.Minute))
 
+	It("is kept in step by the operator, where that runs", func(ctx SpecContext) {
+		const component = "service-cluster-ip-range"
+		file := filepath.Join(c.config, "components", component, "kustomization.yaml")
+		text, err := os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+		text = bytes.Replace(text, []byte("=10.96.0.0/16\n"), []byte("="+framework.DefaultServiceClusterIPRange+"\n"), 1) // what the component asks an administrator to do
+		Expect(os.WriteFile(file, text, 0o600)).To(Succeed())
+		c.apply(ctx, c.overlay(component))
+		verify := []string{"--namespace=" + namespace, "scale", "deployment/clusterip-operator-migration-verify"}
+		c.kubectl(ctx, append(verify, "--replicas=0")...)
+		c.kubectl(ctx, "--namespace="+namespace, "wait", "pod", "-l", "app.kubernetes.io/component=migration-verify", "--for=delete", "--timeout=60s")
+		for _, a := range create(ctx, "operated") {
+			Eventually(owner, "30s").WithArguments(ctx, a).Should(Equal("default/operated"))
+		}
+		c.kubectl(ctx, append(verify, "--replicas=1")...)
+		Eventually(logs, "60s").WithArguments(ctx).Should(ContainSubstring("in step"))
+	}, SpecTimeout(3*time.Minute))
+
 	It("has nothing to repair when its API server is one of 1.36", func(ctx SpecContext) {
 		Expect(c.Upgrade(ctx, framework.V136)).To(Succeed())
 		for _, a := range create(ctx, "after") {
 			Expect(owner(ctx, a)).To(Equal("default/after"))
 		}
 		Expect(c.kubectl(ctx, "get", "events", "-A")).NotTo(ContainSubstring("ClusterIP"))
-		Eventually(func() string {
-			return c.kubectl(ctx, "--namespace="+namespace, "logs", "deployment/clusterip-operator-migration-verify")
-		}, "2m").Should(ContainSubstring("the API server has changed"), "it looks every minute")
+		Eventually(logs, "2m").WithArguments(ctx, "--previous").Should(ContainSubstring("the API server has changed"), "it looks every minute")
 		c.kubectl(ctx, "delete", "-k", step("verify"))
+		c.kubectl(ctx, "--namespace="+operatorNamespace, "rollout", "status", "deployment/clusterip-operator-manager", "--timeout=90s")
 	}, SpecTimeout(4*time.Minute))
 
 	It("is told what a way back would change", func(ctx SpecContext) {

@@ -22,7 +22,7 @@ import (
 )
 
 // images are the Service proxies, and what the specs need.
-var images = []string{"proxyagent", "kube-proxy", "coredns", "agnhost"}
+var images = []string{"proxyagent", "kube-proxy", "coredns", "agnhost", "regression-issue-74839"}
 
 func TestMain(m *testing.M) {
 	_, err := framework.Assets(island)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
@@ -21,22 +22,25 @@ import (
 // island has the specs, agnhost, and the ginkgo that runs specs in parallel processes.
 const island = "sig-network"
 
-// selected are the specs that run: all but those that need what this cluster has not, which test/conformance explains.
-const selected = "!Disruptive && Feature: isSubsetOf IPv6DualStack"
+// selected are the labels of the specs that run: all but those that need what this cluster has not, which test/conformance explains. skipped is one that has no label for that.
+const selected, skipped = "!Disruptive && Feature: isSubsetOf IPv6DualStack", "should forward PTR records lookup to upstream nameserver"
 
 // registry is where the specs look for their images, instead of asking the one of Kubernetes; all of them are on the nodes.
 const registry = "docker.io/clusterip-operator"
 
-// nameImages gives agnhost, which has the programs that specs call, the names of all images that they ask for.
+// names are those of the images that specs ask for. agnhost has the programs that they call in most of them.
+var names = map[string]string{
+	"agnhost:2.63.0": "agnhost", "busybox:1.37.0-1": "agnhost", "distroless-iptables:v0.9.6": "agnhost", "glibc-dns-testing:2.0.0": "agnhost", "nginx:1.15-4": "agnhost",
+	"pause:3.10.2": "pause", "regression-issue-74839:1.4": "regression-issue-74839",
+}
+
 func nameImages(ctx context.Context, c *cluster.Cluster) {
 	GinkgoHelper()
 	for _, n := range c.Nodes {
-		for _, name := range []string{"agnhost:2.63.0", "busybox:1.37.0-1", "glibc-dns-testing:2.0.0", "nginx:1.15-4"} {
-			_, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "tag", registry+"/agnhost:dev", registry+"/"+name)
+		for name, ours := range names {
+			_, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "tag", registry+"/"+ours+":dev", registry+"/"+name)
 			Expect(err).NotTo(HaveOccurred())
 		}
-		_, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "tag", registry+"/pause:dev", registry+"/pause:3.10.2")
-		Expect(err).NotTo(HaveOccurred())
 	}
 }
 
@@ -55,14 +59,15 @@ func run(ctx context.Context, c *cluster.Cluster, name string) types.Report {
 	suite := filepath.Join(c.Dir(), "sig-network.test") // by this name ginkgo knows what it runs
 	Expect(os.Symlink(filepath.Join(programs, "sig-network"), suite)).To(Succeed())
 	images := filepath.Join(c.Dir(), "images.yaml")
-	Expect(os.WriteFile(images, []byte("promoterE2eRegistry: "+registry+"\ngcRegistry: "+registry+"\n"), 0o600)).To(Succeed())
+	Expect(os.WriteFile(images, []byte(strings.ReplaceAll("promoterE2eRegistry: $\ngcRegistry: $\nbuildImageRegistry: $\n", "$", registry)), 0o600)).To(Succeed())
 	log, err := os.Create(filepath.Join(folder, name+".log"))
 	Expect(err).NotTo(HaveOccurred())
 
 	cmd := exec.CommandContext(ctx, filepath.Join(programs, "ginkgo"), "--procs=4", "--timeout=85m", "--no-color", "--silence-skips", "--keep-going",
-		`--focus=\[sig-network\]`, "--label-filter="+selected, "--output-dir="+folder, "--json-report="+name+".json", suite, "--",
+		`--focus=\[sig-network\]`, "--skip="+skipped, "--label-filter="+selected, "--output-dir="+folder, "--json-report="+name+".json", suite, "--",
 		"--kubeconfig="+c.Kubeconfig(), "--provider=local", "--num-nodes=2", "--allowed-not-ready-nodes=-1", "--dump-logs-on-failure=false")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir(), log, log
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, time.Minute // ginkgo ends its processes
 	cmd.Env = append(os.Environ(), "KUBE_TEST_REPO_LIST="+images, "PATH="+kubectl+":"+os.Getenv("PATH"))
 	_ = cmd.Run() // it fails if a spec has; the report says which
 	Expect(log.Close()).To(Succeed())
