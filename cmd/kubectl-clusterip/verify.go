@@ -207,7 +207,7 @@ func (m *migrate) follow(ctx context.Context, l *link, syncer *migration.Syncer,
 	group.Go(func() error { return informers.Start(ctx) })
 	group.Go(func() error {
 		if err := syncer.FollowAPI(ctx, informers); err != nil {
-			return err // half a book would be full of IPAddresses without a Service
+			return err // with half of the Services, the IPAddresses of the others would be orphans
 		}
 		tell()
 		return nil

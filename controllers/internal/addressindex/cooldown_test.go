@@ -23,7 +23,7 @@ var both = []string{"10.0.0.200", "fd00::200"}
 // epoch is when tests begin.
 var epoch = time.Unix(1_700_000_000, 0).UTC()
 
-// rules are Rules by the book: everything cools equally long, and what is reserved is listed.
+// rules are plain Rules: everything cools equally long, and what is reserved is listed.
 type rules struct {
 	coolDown time.Duration
 	reserved map[netip.Addr]bool

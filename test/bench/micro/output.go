@@ -85,7 +85,7 @@ func (o *Output) Read(r io.Reader, name string) error {
 // procs is the number of processors behind a name.
 var procs = regexp.MustCompile(`-\d+$`)
 
-// add books pairs of value and unit.
+// add adds pairs of value and unit.
 func (o *Output) add(impl, of string, pairs []string) error {
 	if o.samples == nil {
 		o.samples = map[key]stats.Sample{}
