@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Makes the images IMG (manager, with the kubectl plugin) and PROXYAGENT_IMG (node agent) as OCI archives in OUT (bin/images), for the architectures ARCHS (amd64 and arm64). No container engine is needed; with
-# LOAD=yes they are loaded into docker or containerd where one of them runs.
+# LOAD=yes they are loaded into docker or containerd where one of them runs. The programs are those of the tree SOURCE (this one).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 read -ra archs <<<"${ARCHS:-amd64 arm64}"
-version=${VERSION:-dev} out=${OUT:-bin/images}
+version=${VERSION:-dev} out=$(realpath -m "${OUT:-bin/images}") source=${SOURCE:-.}
 images=$(hack/tools/build.sh images)/images
 
 # compile FOLDER PACKAGE... builds programs for all architectures, as the Dockerfile does, into a folder that holds nothing else.
@@ -14,7 +14,7 @@ compile() {
 	shift
 	for arch in "${archs[@]}"; do
 		rm -rf "${out:?}/$arch/$folder"
-		CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -buildvcs=false -trimpath -ldflags "-s -w -X main.stamped=$version" -o "$out/$arch/$folder/" "$@"
+		CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -C "$source" -buildvcs=false -trimpath -ldflags "-s -w -X main.stamped=$version" -o "$out/$arch/$folder/" "$@"
 	done
 }
 

@@ -3,7 +3,7 @@
 set -euo pipefail
 
 if grep -qs 'RunSpecs(' ./*_test.go; then
-	set -- "$@" -ginkgo.no-color -ginkgo.randomize-all "-ginkgo.seed=$SEED" "-ginkgo.label-filter=$FILTER" \
+	set -- "$@" -ginkgo.no-color -ginkgo.randomize-all "-ginkgo.timeout=$LIMIT" "-ginkgo.seed=$SEED" "-ginkgo.label-filter=$FILTER" \
 		"-ginkgo.json-report=$REPORTS/$(tr / - <<<"${PWD#/}").json"
 fi
 exec "$@"

@@ -93,7 +93,8 @@ export GOGC=${GOGC:-400}
 
 # Vet is a step of hack/verify.sh. Each test program is started by hack/suite.sh, which adds Ginkgo's flags where they are understood.
 status=0
-REPORTS=$reports FILTER=$filter SEED=$seed go test -race -vet=off "-short=$short" "-shuffle=$seed" "-timeout=${TIMEOUT:-$timeout}" "-p=${PARALLEL:-$parallel}" \
+limit=${TIMEOUT:-$timeout}
+REPORTS=$reports FILTER=$filter SEED=$seed LIMIT=$limit go test -race -vet=off "-short=$short" "-shuffle=$seed" "-timeout=$limit" "-p=${PARALLEL:-$parallel}" \
 	-exec "$PWD/hack/suite.sh" "${list[@]}" || status=1
 [ "$what" != all ] || islands || status=1
 go run ./test/report "$reports" bin/ci/report.json || status=1

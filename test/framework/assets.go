@@ -109,6 +109,32 @@ func ModuleRoot() (string, error) {
 
 // Packages returns a folder with what packages of Debian consist of, and what they depend on, for this machine; it is kept in the cache. Nothing is installed.
 func Packages(ctx context.Context, names ...string) (string, error) {
+	return cached("debian-"+strings.Join(names, "-"), func(root, dir string) error {
+		cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "packages.sh"), append([]string{runtime.GOARCH, dir}, names...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("unpacking %s: %w: %s", strings.Join(names, " "), err, out)
+		}
+		return nil
+	})
+}
+
+// previous is what tests update from: the last commit in which replicas shared the addresses among themselves. No version has been released yet.
+const previous = "4dd5c3a"
+
+// PreviousVersion returns a folder with the files of the version before this one; it is kept in the cache. It needs the history of this repository.
+func PreviousVersion(ctx context.Context) (string, error) {
+	return cached("previous-"+previous, func(root, dir string) error {
+		cmd := exec.CommandContext(ctx, "bash", "-c", `set -o pipefail; git archive "$0" | tar -x -C "$1"`, previous, dir)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("reading commit %s: %w: %s; a shallow clone needs git fetch --unshallow", previous, err, out)
+		}
+		return nil
+	})
+}
+
+// cached returns a folder of the cache. If it is not there, fill fills an empty one, which takes its place; it is told the root of this module.
+func cached(name string, fill func(root, dir string) error) (string, error) {
 	root, err := ModuleRoot()
 	if err != nil {
 		return "", err
@@ -117,17 +143,16 @@ func Packages(ctx context.Context, names ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "debian-"+strings.Join(names, "-"))
+	dir := filepath.Join(cache, name)
 	if isDir(dir) {
 		return dir, nil
 	}
-	work, err := os.MkdirTemp(cache, "debian-")
+	work, err := os.MkdirTemp(cache, name+"-")
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "packages.sh"), append([]string{runtime.GOARCH, work}, names...)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", errors.Join(fmt.Errorf("unpacking %s: %w: %s", strings.Join(names, " "), err, out), os.RemoveAll(work))
+	if err := fill(root, work); err != nil {
+		return "", errors.Join(err, os.RemoveAll(work))
 	}
 	if err := os.Rename(work, dir); err != nil && !isDir(dir) { // somebody else was faster
 		return "", err

@@ -27,7 +27,8 @@ func commandsOf(guide, heading string) (blocks []string) {
 	section, _, _ = strings.Cut(section, "\n#")
 	for i, part := range strings.Split(section, "```") {
 		if i%2 == 1 {
-			blocks = append(blocks, part)
+			_, block, _ := strings.Cut(part, "\n") // without the name of the language
+			blocks = append(blocks, block)
 		}
 	}
 	Expect(blocks).NotTo(BeEmpty())

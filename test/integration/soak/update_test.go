@@ -17,9 +17,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// previous is the last commit in which replicas shared the addresses among themselves.
-const previous = "4dd5c3a"
-
 // preStop is how long a pod of config/manager goes on to answer when it is deleted.
 const preStop = 5 * time.Second
 
@@ -27,7 +24,8 @@ const preStop = 5 * time.Second
 // and enforcement when that is over. The replicas of the previous version are real: they are built from the history of this repository.
 var _ = Describe("A rolling update from the version before, under load", Label("soak"), func() {
 	It("lets nobody pass but whom the version before lets pass, and nobody at all once the API server enforces it", func(ctx SpecContext) {
-		tree := checkout(previous)
+		tree, err := framework.PreviousVersion(ctx)
+		Expect(err).NotTo(HaveOccurred())
 		program := build(tree)
 		e := start(ctx, 1, tree)
 		var old []*framework.Manager
@@ -133,18 +131,6 @@ func (c *clients) runAside(ctx context.Context) (stop func()) {
 		cancel()
 		<-done
 	}
-}
-
-// checkout writes the files of a commit of this repository into a folder that goes with the calling node.
-func checkout(commit string) (tree string) {
-	GinkgoHelper()
-	tree = GinkgoT().TempDir()
-	archive := filepath.Join(tree, "archive.tar")
-	err := run(cluster.Repository, "git", "archive", "--format=tar", "--output="+archive, commit)
-	Expect(err).NotTo(HaveOccurred(), "the history of this repository is needed as far as commit %s: git fetch --unshallow", commit)
-	Expect(run(tree, "tar", "-xf", archive)).To(Succeed())
-	Expect(os.Remove(archive)).To(Succeed())
-	return tree
 }
 
 // build builds the manager of a checkout.
