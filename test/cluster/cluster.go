@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
@@ -92,9 +93,13 @@ func (c *Cluster) Upgrade(ctx context.Context, version framework.Version) error 
 	return c.Restart(ctx, controlPlane(version))
 }
 
-// waitReady waits until all nodes say that they are ready.
+// waitReady waits until all nodes say that they are ready, two minutes if ctx has no deadline.
 func (c *Cluster) waitReady(ctx context.Context) error {
-	if _, err := framework.Kubectl(ctx, c.Kubeconfig(), "wait", "node", "--all", "--for=condition=Ready", "--timeout=2m"); err != nil {
+	within := 2 * time.Minute
+	if deadline, ok := ctx.Deadline(); ok {
+		within = time.Until(deadline)
+	}
+	if _, err := framework.Kubectl(ctx, c.Kubeconfig(), "wait", "node", "--all", "--for=condition=Ready", fmt.Sprint("--timeout=", within)); err != nil {
 		return fmt.Errorf("waiting for the nodes to be ready: %w; their logs are in %s", err, c.Dir())
 	}
 	return nil

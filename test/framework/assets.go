@@ -109,12 +109,8 @@ func ModuleRoot() (string, error) {
 
 // Packages returns a folder with what packages of Debian consist of, and what they depend on, for this machine; it is kept in the cache. Nothing is installed.
 func Packages(ctx context.Context, names ...string) (string, error) {
-	return cached("debian-"+strings.Join(names, "-"), func(root, dir string) error {
-		cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "packages.sh"), append([]string{runtime.GOARCH, dir}, names...)...)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("unpacking %s: %w: %s", strings.Join(names, " "), err, out)
-		}
-		return nil
+	return cached("debian-"+strings.Join(names, "-"), func(_, dir string) error {
+		return Script(ctx, nil, "packages.sh", append([]string{runtime.GOARCH, dir}, names...)...)
 	})
 }
 
@@ -162,18 +158,27 @@ func cached(name string, fill func(root, dir string) error) (string, error) {
 
 // Images makes images of hack/images.sh for this machine, and returns the folder of the archives, NAME.tar. Its progress goes to stderr.
 func Images(ctx context.Context, names ...string) (string, error) {
-	root, dir, err := checkout()
+	_, dir, err := checkout()
 	if err != nil {
 		return "", err
 	}
 	dir = filepath.Join(dir, "images")
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "images.sh"))
-	cmd.Env = append(os.Environ(), "OUT="+dir, "ARCHS="+runtime.GOARCH, "IMAGES="+strings.Join(names, " "))
+	return dir, Script(ctx, []string{"OUT=" + dir, "ARCHS=" + runtime.GOARCH, "IMAGES=" + strings.Join(names, " ")}, "images.sh")
+}
+
+// Script runs a script of hack/ with more in its environment. What it prints goes to stderr, and into the error if it fails.
+func Script(ctx context.Context, env []string, name string, args ...string) error {
+	root, err := ModuleRoot()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", name), args...)
+	cmd.Env = append(os.Environ(), env...)
 	var output bytes.Buffer
 	cmd.Stdout = io.MultiWriter(os.Stderr, &output)
 	cmd.Stderr = cmd.Stdout
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("making the images %s: %w: %s", strings.Join(names, ", "), err, strings.TrimSpace(output.String()))
+		return fmt.Errorf("running hack/%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(output.String()))
 	}
-	return dir, nil
+	return nil
 }

@@ -14,70 +14,102 @@ import (
 	"time"
 )
 
-// top is where cgroups of version 1 are mounted, a folder for each hierarchy.
+// top is where cgroups are mounted: those of version 2 there, of version 1 in a folder for each hierarchy.
 const top = "/sys/fs/cgroup"
 
-// groups are the cgroups of a node, one in each hierarchy. Inside, a cgroup namespace makes them the roots.
-type groups []string
+// needed are the controllers of version 2 that kubelet and runc ask for.
+const needed = "+cpuset +cpu +io +memory +pids"
 
-// hierarchy is one of them, as /proc/self/cgroup shows it: "cpu,cpuacct", "name=systemd", and the cgroup that we are in.
+// groups are the cgroups of a node, one in each hierarchy. Inside, a cgroup namespace makes them the roots.
+type groups []group
+
+// group is where it is, and where the caller was before, to which it goes back.
+type group struct{ path, before string }
+
+// hierarchy is one of them, as /proc/self/cgroup shows it: "cpu,cpuacct", "name=systemd", and the cgroup that we are in. That of version 2 has no controllers in its name.
 type hierarchy struct{ controllers, group string }
 
-// folder is where a hierarchy is mounted, below top.
-func (h hierarchy) folder() string { return strings.TrimPrefix(h.controllers, "name=") }
+// unified reports whether this is version 2.
+func (h hierarchy) unified() bool { return h.controllers == "" }
 
-// hierarchies are those of the machine. One that has version 2 alone is not supported: there, a cgroup with processes hands no controllers on.
+// folder is where a hierarchy is mounted.
+func (h hierarchy) folder() string {
+	return filepath.Join(top, strings.TrimPrefix(h.controllers, "name="))
+}
+
+// parent is where the cgroups of nodes are: in version 1 below our own. In version 2 one with processes hands no controllers on, except the root.
+func (h hierarchy) parent() string {
+	if h.unified() {
+		return top
+	}
+	return filepath.Join(h.folder(), h.group)
+}
+
+// hierarchies are those of the machine: of version 1 where it has some, which then have the controllers, or the one of version 2.
 func hierarchies() (all []hierarchy, err error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return nil, err
 	}
+	var unified []hierarchy
 	for line := range strings.Lines(string(text)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(parts) == 3 && parts[1] != "" { // of version 2 is the one without controllers
-			all = append(all, hierarchy{parts[1], parts[2]})
+		if len(parts) != 3 {
+			continue
+		}
+		if h := (hierarchy{parts[1], parts[2]}); h.unified() {
+			unified = append(unified, h)
+		} else {
+			all = append(all, h)
 		}
 	}
 	if len(all) == 0 {
-		return nil, errors.New("this machine has cgroups of version 2 alone, and nodes need version 1: boot it with systemd.unified_cgroup_hierarchy=0")
+		all = unified
+	}
+	if len(all) == 0 {
+		return nil, errors.New("this machine has no cgroups, which kubelet needs: boot a kernel that has them")
 	}
 	return all, nil
 }
 
-// joinGroups makes the cgroups of the node below those that this process is in, and moves it there.
+// joinGroups makes the cgroups of the node, and moves this process there.
 func joinGroups(name string) (joined groups, err error) {
 	all, err := hierarchies()
 	if err != nil {
 		return nil, err
 	}
 	for _, h := range all {
-		parent := filepath.Join(top, h.folder(), h.group)
-		sweep(parent)
-		group := filepath.Join(parent, name)
-		if err := join(parent, group, h); err != nil {
+		sweep(h.parent())
+		g := group{filepath.Join(h.parent(), name), filepath.Join(h.folder(), h.group)}
+		if err := g.join(h); err != nil {
 			return nil, errors.Join(fmt.Errorf("making the cgroups of the node: %w", err), joined.remove())
 		}
-		joined = append(joined, group)
+		joined = append(joined, g)
 	}
 	return joined, nil
 }
 
-func join(parent, group string, h hierarchy) error {
-	if err := os.Mkdir(group, 0o755); err != nil {
+func (g group) join(h hierarchy) error {
+	if h.unified() {
+		if err := os.WriteFile(filepath.Join(top, "cgroup.subtree_control"), []byte(needed), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(g.path, 0o755); err != nil {
 		return err
 	}
 	if slices.Contains(strings.Split(h.controllers, ","), "cpuset") {
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // empty in a new one, and then nothing can run there
-			text, err := os.ReadFile(filepath.Join(parent, file))
+			text, err := os.ReadFile(filepath.Join(h.parent(), file))
 			if err == nil {
-				err = os.WriteFile(filepath.Join(group, file), text, 0o644)
+				err = os.WriteFile(filepath.Join(g.path, file), text, 0o644)
 			}
 			if err != nil {
 				return err
 			}
 		}
 	}
-	return moveTo(group)
+	return moveTo(g.path)
 }
 
 // moveTo moves this process to a cgroup.
@@ -85,13 +117,32 @@ func moveTo(group string) error {
 	return os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0o644)
 }
 
-// remove moves this process back to where it came from, and removes the cgroups. The other processes in them have been killed, and are gone in a moment.
-func (g groups) remove() error {
+// leave moves this process back to where it came from. Process 1 stays, in the cgroups that have become roots of its namespace.
+func (g groups) leave() error {
 	var errs []error
 	for _, group := range g {
-		err := moveTo(filepath.Dir(group))
+		errs = append(errs, moveTo(group.before))
+	}
+	return errors.Join(errs...)
+}
+
+// clearRoot moves process 1 out of the root of its namespace into a cgroup of its own: in version 2, kubelet could not hand on controllers otherwise.
+func clearRoot() error {
+	all, err := hierarchies()
+	if err != nil || !all[0].unified() {
+		return err
+	}
+	own := filepath.Join(top, "node")
+	return errors.Join(os.Mkdir(own, 0o755), moveTo(own))
+}
+
+// remove moves this process back to where it came from, and removes the cgroups. The other processes in them have been killed, and are gone in a moment.
+func (g groups) remove() error {
+	errs := []error{g.leave()}
+	for _, group := range g {
+		var err error
 		for range 250 {
-			if err = removeTree(group); err == nil {
+			if err = removeTree(group.path); err == nil {
 				break
 			}
 			time.Sleep(20 * time.Millisecond)
@@ -116,12 +167,26 @@ func removeTree(group string) error {
 	return err
 }
 
-// sweep removes the cgroups of nodes that were killed with everything in them. In that of a node that lives is the node's own process.
+// sweep removes the cgroups of nodes that were killed with everything in them.
 func sweep(parent string) {
 	left, _ := filepath.Glob(filepath.Join(parent, "clusterip-operator-*-node-*"))
 	for _, group := range left {
-		if processes, err := os.ReadFile(filepath.Join(group, "cgroup.procs")); err == nil && len(processes) == 0 {
+		if empty(group) {
 			_ = removeTree(group)
 		}
 	}
+}
+
+// empty reports whether no process is in a cgroup or in those in it.
+func empty(group string) bool {
+	found := errors.New("found a process")
+	return filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Name() != "cgroup.procs" {
+			return err
+		}
+		if processes, err := os.ReadFile(path); err != nil || len(processes) > 0 {
+			return errors.Join(err, found)
+		}
+		return nil
+	}) == nil
 }

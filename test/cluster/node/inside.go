@@ -22,6 +22,9 @@ func inside(o options) error {
 	if err := prepareMounts(o.dir); err != nil {
 		return err
 	}
+	if err := clearRoot(); err != nil {
+		return fmt.Errorf("leaving the root of the cgroups: %w", err)
+	}
 	if err := unix.Sethostname([]byte(o.name)); err != nil {
 		return fmt.Errorf("setting the host name: %w", err)
 	}

@@ -74,7 +74,7 @@ func outside(o options) error {
 		return fmt.Errorf("starting process 1: %w", err)
 	}
 	file := filepath.Join(o.dir, "pid")
-	err = os.WriteFile(file, []byte(strconv.Itoa(one.Process.Pid)), 0o644)
+	err = errors.Join(os.WriteFile(file, []byte(strconv.Itoa(one.Process.Pid)), 0o644), groups.leave())
 	if err == nil {
 		err = one.Wait()
 	}

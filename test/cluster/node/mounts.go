@@ -87,16 +87,19 @@ func etc(dir string) (mount, error) {
 
 func cgroupMounts() ([]mount, error) {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	all := []mount{{"tmpfs", top, "tmpfs", flags, "mode=755"}}
 	known, err := hierarchies()
+	if err != nil || known[0].unified() {
+		return []mount{{"cgroup2", top, "cgroup2", flags, ""}}, err
+	}
+	all := []mount{{"tmpfs", top, "tmpfs", flags, "mode=755"}}
 	for _, h := range known {
 		data := h.controllers
 		if strings.HasPrefix(data, "name=") {
 			data = "none," + data
 		}
-		all = append(all, mount{"cgroup", filepath.Join(top, h.folder()), "cgroup", flags, data})
+		all = append(all, mount{"cgroup", h.folder(), "cgroup", flags, data})
 	}
-	return all, err
+	return all, nil
 }
 
 func coverSysctls(dir string) error {

@@ -25,7 +25,9 @@ import (
 var images = []string{"manager", "proxyagent", "coredns", "demo"}
 
 func TestMain(m *testing.M) {
-	if err := errors.Join(cluster.Fetch(context.Background(), append(images, "kube-proxy"), framework.V136, framework.V132), rememberNetwork()); err != nil {
+	ctx := context.Background()
+	err := errors.Join(cluster.Fetch(ctx, append(images, "kube-proxy"), framework.V136, framework.V132), fetchPrevious(ctx), framework.Script(ctx, nil, "vm.sh"), rememberNetwork())
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

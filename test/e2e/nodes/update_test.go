@@ -4,9 +4,7 @@ package nodes_test
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -31,14 +29,9 @@ func fetchPrevious(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	root, err := framework.ModuleRoot()
-	if err != nil {
+	env := []string{"SOURCE=" + tree, "OUT=" + filepath.Join(tree, "bin", "images"), "ARCHS=" + runtime.GOARCH, "IMAGES=manager", "IMG=clusterip-operator/manager:before"}
+	if err := framework.Script(ctx, env, "images.sh"); err != nil {
 		return err
-	}
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "images.sh"))
-	cmd.Env = append(os.Environ(), "SOURCE="+tree, "OUT="+filepath.Join(tree, "bin", "images"), "ARCHS="+runtime.GOARCH, "IMAGES=manager", "IMG=clusterip-operator/manager:before")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("making the image of the version before: %w: %s", err, out)
 	}
 	return os.Setenv(previousVariable, tree)
 }

@@ -1,7 +1,6 @@
 package soak_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -137,17 +136,7 @@ func (c *clients) runAside(ctx context.Context) (stop func()) {
 func build(tree string) (program string) {
 	GinkgoHelper()
 	program = filepath.Join(tree, "bin", "manager")
-	Expect(run(tree, "go", "build", "-o", program, "./cmd/manager")).To(Succeed())
+	out, err := exec.Command("go", "build", "-C", tree, "-o", program, "./cmd/manager").CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(out))
 	return program
-}
-
-// run runs a program in a folder. What it complains about is in the error.
-func run(dir, program string, args ...string) error {
-	var complaint bytes.Buffer
-	cmd := exec.Command(program, args...)
-	cmd.Dir, cmd.Stderr = dir, &complaint
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("running %s %s: %w: %s", program, strings.Join(args, " "), err, complaint.String())
-	}
-	return nil
 }

@@ -1,0 +1,33 @@
+//go:build linux
+
+package nodes_test
+
+import (
+	"os"
+	"strconv"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// patienceVariable holds patience, by which the deadlines of what also runs in an emulated machine are multiplied.
+const patienceVariable = "NODES_TEST_PATIENCE"
+
+var patience = func() time.Duration {
+	n, _ := strconv.Atoi(os.Getenv(patienceVariable))
+	return time.Duration(max(n, 1))
+}()
+
+var _ = Describe("A machine that has cgroups of version 2, and Debian's kernel", func() {
+	It("has nodes that run the agent and the operator", func(ctx SpecContext) {
+		self, err := os.Executable()
+		Expect(err).NotTo(HaveOccurred())
+		// The network that this one remembers is not that of the machine.
+		env := []string{networkVariable + "=", patienceVariable + "=10", "MODULES=nf_conntrack br_netfilter"}
+		Expect(framework.Script(ctx, env, "vm.sh", self, "-ginkgo.v", "-ginkgo.timeout=1h",
+			"-ginkgo.focus=A cluster whose only Service proxy is the agent has (the agent on every node|two replicas of the manager)")).To(Succeed())
+	}, SpecTimeout(time.Hour))
+})
