@@ -16,6 +16,7 @@ release() { find "$1/boot" -name 'vmlinuz-*' -printf '%f\n' | cut -d- -f2-; }
 # unpack fetches the emulator, the kernel, and what the first program of the machine needs.
 unpack() {
 	[ ! -d "$cache" ] || return 0
+	[ "$(uname -m)" = x86_64 ] || { echo "vm.sh: the machine is an amd64, which is not emulated on $(uname -m)" >&2; exit 1; }
 	mkdir -p "$(dirname "$cache")"
 	local work
 	work=$(mktemp -d "$cache.XXXX")
@@ -67,15 +68,17 @@ start() {
 unpack
 [ $# -gt 0 ] || exit 0
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" "$out/start"' EXIT # where the environment is
 kernel=$(release "$cache")
 rm -rf "$out"
 mkdir -p "$out"
 initramfs >"$work/initramfs"
 start "$@" >"$out/start"
 libraries=$cache/usr/lib/x86_64-linux-gnu:$cache/lib/x86_64-linux-gnu
-LD_LIBRARY_PATH=$libraries "$cache/usr/bin/qemu-system-x86_64" -M q35 -cpu max -smp 2 -m "${MEMORY:-6144}" -nographic -nic none -no-reboot \
+# It ends with this script, however that ends.
+setpriv --pdeathsig KILL env "LD_LIBRARY_PATH=$libraries" "$cache/usr/bin/qemu-system-x86_64" -M q35 -cpu max -smp 2 -m "${MEMORY:-6144}" -nographic -nic none -no-reboot \
 	-L "$cache/usr/share/qemu" -L "$cache/usr/share/seabios" -kernel "$cache/boot/vmlinuz-$kernel" -initrd "$work/initramfs" -append "console=ttyS0 quiet panic=-1" \
 	-fsdev "local,id=files,path=/,security_model=none,readonly=on,multidevs=remap" -device virtio-9p-pci,fsdev=files,mount_tag=files \
 	-fsdev "local,id=out,path=$out,security_model=none" -device virtio-9p-pci,fsdev=out,mount_tag=out </dev/null
+[ -e "$out/status" ] || { echo "vm.sh: the machine ended before the command did; what it printed says why" >&2; exit 1; }
 exit "$(cat "$out/status")"
