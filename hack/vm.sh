@@ -59,7 +59,7 @@ start() {
 	printf 'ln -s %q /run/modprobe; echo /run/modprobe >/proc/sys/kernel/modprobe\n' "$cache/bin/busybox"
 	[ -z "${MODULES:-}" ] || echo "/run/modprobe -a $MODULES"
 	export -p
-	echo "export TMPDIR=/mnt; ip link set lo up; cd $(printf %q "$PWD")"
+	echo "export TMPDIR=/mnt; hostname machine; ip link set lo up; cd $(printf %q "$PWD")"
 	printf '%q ' "$@"
 	# shellcheck disable=SC2016 # the machine expands it
 	echo '; echo $? >/run/vm/status; sync; echo o >/proc/sysrq-trigger; sleep 9'

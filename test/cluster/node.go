@@ -41,7 +41,7 @@ func (c *Cluster) addNode(ctx context.Context, i int, netns network.Netns, p pro
 	if err := n.writeFiles(c, i, p); err != nil {
 		return nil, err
 	}
-	if err := c.register(ctx, n.Name, podRanges(i)); err != nil {
+	if err := c.register(ctx, n.Name, i); err != nil {
 		return nil, err
 	}
 	return n, c.boot(ctx, n, netns)
@@ -77,10 +77,11 @@ func (c *Cluster) Reboot(ctx context.Context, n *Node) error {
 	return c.boot(ctx, n, netns)
 }
 
-// register creates the Node object, with the ranges that kube-controller-manager would give it.
-func (c *Cluster) register(ctx context.Context, name string, ranges [2]netip.Prefix) error {
+// register creates the Node object of the i-th node, with the ranges that kube-controller-manager would give it. There are three zones.
+func (c *Cluster) register(ctx context.Context, name string, i int) error {
+	ranges := podRanges(i)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelTopologyZone: "zone-of-" + name},
+		Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", (i-1)%3+1)},
 	}}
 	node.Spec.PodCIDR, node.Spec.PodCIDRs = ranges[0].String(), []string{ranges[0].String(), ranges[1].String()}
 	if _, err := c.Client().CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {

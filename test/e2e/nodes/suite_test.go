@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -49,7 +50,9 @@ type testCluster struct {
 // start starts a cluster. It goes with the calling node of Ginkgo.
 func start(ctx context.Context, options cluster.Options) testCluster {
 	GinkgoHelper()
-	c, err := cluster.Start(ctx, options)
+	within, cancel := context.WithTimeout(ctx, 3*time.Minute*patience) // a SpecContext does not tell its deadline
+	defer cancel()
+	c, err := cluster.Start(within, options)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(c.Stop)
 	config, err := c.Configuration()

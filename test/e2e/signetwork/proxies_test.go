@@ -48,7 +48,7 @@ func withKubeProxy(mode string) func(context.Context, *cluster.Cluster) {
 }
 
 var _ = DescribeTable("The specs of sig-network hold", func(ctx SpecContext, name string, deploy func(context.Context, *cluster.Cluster)) {
-	c, err := cluster.Start(ctx, cluster.Options{Images: images})
+	c, err := cluster.Start(ctx, cluster.Options{Nodes: 6, Images: images}) // some specs ask for three zones with two nodes each
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(c.Stop()).To(Succeed()) })
 	nameImages(ctx, c)

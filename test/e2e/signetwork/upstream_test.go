@@ -65,7 +65,7 @@ func run(ctx context.Context, c *cluster.Cluster, name string) types.Report {
 
 	cmd := exec.CommandContext(ctx, filepath.Join(programs, "ginkgo"), "--procs=4", "--timeout=85m", "--no-color", "--silence-skips", "--keep-going",
 		`--focus=\[sig-network\]`, "--skip="+skipped, "--label-filter="+selected, "--output-dir="+folder, "--json-report="+name+".json", suite, "--",
-		"--kubeconfig="+c.Kubeconfig(), "--provider=local", "--num-nodes=2", "--allowed-not-ready-nodes=-1", "--dump-logs-on-failure=false")
+		"--kubeconfig="+c.Kubeconfig(), "--provider=local", "--num-nodes=6", "--allowed-not-ready-nodes=-1", "--dump-logs-on-failure=false")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir(), log, log
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, time.Minute // ginkgo ends its processes
 	cmd.Env = append(os.Environ(), "KUBE_TEST_REPO_LIST="+images, "PATH="+kubectl+":"+os.Getenv("PATH"))
