@@ -19,7 +19,7 @@ COPY proxyagent/ proxyagent/
 ARG TARGETOS TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
-    go build -trimpath -ldflags "-s -w -X main.stamped=${VERSION}" -o /out/ ./cmd/proxyagent
+    go build -trimpath -ldflags "-s -w -X github.com/clusterip-operator/clusterip-operator/internal/version.stamped=${VERSION}" -o /out/ ./cmd/proxyagent
 
 FROM --platform=$BUILDPLATFORM ${DEBIAN} AS rootfs
 COPY hack/packages.sh hack/rootfs.sh /hack/
@@ -40,7 +40,7 @@ COPY controllers/ controllers/
 ARG TARGETOS TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
-    go build -trimpath -ldflags "-s -w -X main.stamped=${VERSION}" -o /out/ ./cmd/manager ./cmd/kubectl-clusterip
+    go build -trimpath -ldflags "-s -w -X github.com/clusterip-operator/clusterip-operator/internal/version.stamped=${VERSION}" -o /out/ ./cmd/manager ./cmd/kubectl-clusterip
 
 FROM ${BASE}
 LABEL org.opencontainers.image.title="clusterip-operator" \

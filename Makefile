@@ -65,7 +65,7 @@ verify: ## Generated files, format, vet, lint, modules, import map, manifests, s
 ##@ Build it
 .PHONY: build generate fmt images tools clean
 build: ## bin/manager, bin/proxyagent and bin/kubectl-clusterip for this machine. Never rewrites the tree.
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.stamped=$(VERSION)" -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/clusterip-operator/clusterip-operator/internal/version.stamped=$(VERSION)" -o bin/ ./cmd/...
 
 generate: ## Write generated files anew.
 	hack/generate.sh

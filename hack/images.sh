@@ -14,7 +14,7 @@ compile() {
 	shift
 	for arch in "${archs[@]}"; do
 		rm -rf "${out:?}/$arch/$folder"
-		CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -C "$source" -buildvcs=false -trimpath -ldflags "-s -w -X main.stamped=$version" -o "$out/$arch/$folder/" "$@"
+		CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -C "$source" -buildvcs=false -trimpath -ldflags "-s -w -X github.com/clusterip-operator/clusterip-operator/internal/version.stamped=$version" -o "$out/$arch/$folder/" "$@"
 	done
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -11,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/clusterip-operator/clusterip-operator/internal/version"
 )
 
 func newRoot(out streams) *cobra.Command {
@@ -39,27 +40,14 @@ func newRoot(out streams) *cobra.Command {
 	return root
 }
 
-// stamped is set by the linker: -X main.stamped=v1.2.3.
-var stamped string
-
 func newVersion(out streams) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(out.Out, version())
+			_, err := fmt.Fprintln(out.Out, version.String())
 			return err
 		},
 	}
-}
-
-func version() string {
-	if stamped != "" {
-		return stamped
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown"
 }
 
 // migrate is what its subcommands share.

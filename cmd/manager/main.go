@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	config "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/version"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -38,7 +38,7 @@ func run(args []string) int {
 		name, args = args[0], args[1:]
 	}
 	if name == "version" {
-		fmt.Println(version())
+		fmt.Println(version.String())
 		return 0
 	}
 	sub, ok := subcommands[name]
@@ -73,17 +73,4 @@ func newLogger(c config.Log) logr.Logger {
 	klog.SetLogger(log)
 	slog.SetDefault(slog.New(logr.ToSlogHandler(log))) // the standard library's log with it: net/http reports handshakes there
 	return log
-}
-
-// stamped is set by the linker: -X main.stamped=v1.2.3.
-var stamped string
-
-func version() string {
-	if stamped != "" {
-		return stamped
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown"
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/cleanup"
+	"github.com/clusterip-operator/clusterip-operator/internal/version"
 )
 
 const (
@@ -94,7 +95,7 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 	if err := controllers.Setup(ctx, mgr, o); err != nil {
 		return err
 	}
-	log.Info("Starting", "version", version(), "server", kube.Host)
+	log.Info("Starting", "version", version.String(), "server", kube.Host)
 	if err := mgr.Start(ctx); err != nil {
 		return err
 	}
@@ -236,7 +237,7 @@ func (c command) meet(ctx context.Context, log logr.Logger) (kube *rest.Config, 
 		return kube, found, fmt.Errorf("finding the API server: %w; give --kubeconfig, or run in a pod with a service account", err)
 	}
 	kube.QPS, kube.Burst = c.config.Client.QPS, c.config.Client.Burst
-	kube.UserAgent = "clusterip-operator/" + version()
+	kube.UserAgent = "clusterip-operator/" + version.String()
 	d, err := discovery.NewDiscoveryClientForConfig(kube)
 	if err != nil {
 		return kube, found, fmt.Errorf("making a discovery client: %w", err)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 
+	"github.com/clusterip-operator/clusterip-operator/internal/version"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -39,7 +40,7 @@ func newEvents(ctx context.Context, client kubernetes.Interface, node string) ev
 }
 
 func (e eventSource) started() {
-	e.recorder.Eventf(e.node, nil, corev1.EventTypeNormal, "Starting", "StartProxyAgent", "proxyagent %s serves Services on this node", version())
+	e.recorder.Eventf(e.node, nil, corev1.EventTypeNormal, "Starting", "StartProxyAgent", "proxyagent %s serves Services on this node", version.String())
 }
 
 func (e eventSource) healthFailed(err error) {

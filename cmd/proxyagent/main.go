@@ -8,10 +8,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/clusterip-operator/clusterip-operator/internal/version"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -37,24 +38,11 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// stamped is set by the linker: -X main.stamped=v1.2.3.
-var stamped string
-
-func version() string {
-	if stamped != "" {
-		return stamped
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown"
-}
-
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version.", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version())
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.String())
 			return err
 		},
 	}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/klog/v2"
 
 	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/version"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/config"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/conntrack"
@@ -67,7 +68,7 @@ func serve(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, warnings []s
 	if err != nil {
 		return err
 	}
-	log.Info("Serving Services", "version", version(), "node", c.NodeName, "iptables", mode, "because", why)
+	log.Info("Serving Services", "version", version.String(), "node", c.NodeName, "iptables", mode, "because", why)
 	return assemble(ctx, c, client, mode)
 }
 
@@ -90,7 +91,7 @@ func connect(c v1alpha1.ProxyAgentClient) (*kubernetes.Clientset, error) {
 		return nil, fmt.Errorf("finding the API server (set --kubeconfig outside of a pod): %w", err)
 	}
 	r.QPS, r.Burst = c.QPS, c.Burst
-	r.UserAgent = "clusterip-operator-proxyagent/" + version()
+	r.UserAgent = "clusterip-operator-proxyagent/" + version.String()
 	r.ContentType = "application/vnd.kubernetes.protobuf"
 	r.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	return kubernetes.NewForConfig(r)
@@ -114,7 +115,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 		served[i] = f.Settings.Family
 	}
 	m := metrics.New(served...)
-	m.Build(version(), string(mode))
+	m.Build(version.String(), string(mode))
 	m.CountInvalidDropped(func() uint64 { return invalidDropped(families) })
 	events := newEvents(ctx, client, c.NodeName)
 	health := healthz.New(served, m.Answered)
@@ -151,7 +152,7 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, mode i
 	if err != nil {
 		return nil, fmt.Errorf("reaching the kernel's sets (the agent needs NET_ADMIN): %w", err)
 	}
-	liberal, generations := beLiberal(ctx, c), &iptables.Generations{}
+	liberal, generations := beLiberal(ctx, c), iptables.NewGenerations()
 	var families []proxyagent.Family
 	for _, f := range []model.Family{model.IPv4, model.IPv6} {
 		settings, served := config.Settings(c, f)
