@@ -21,15 +21,16 @@ const flowsPeriod = 10 * time.Second
 // addressPeriod is how often the addresses of interfaces are read again.
 const addressPeriod = 10 * time.Second
 
-// Agent is the loop. Make it with [New]; Run may be called once, Dump at any time.
+// Agent runs a loop for each family, none of which waits for another. Make it with [New]; Run may be called once, Dump at any time.
 type Agent struct {
 	Options
 	families []*family
-	pace     pace
 
+	mu          sync.Mutex   // for all below, and for what families have been given: each takes changes for all
 	addresses   []netip.Addr // of interfaces, as the compilers know them
 	addressesAt time.Time
 	started     bool                              // the source has been asked once
+	taken       int                               // how often it had changes
 	checks      map[model.ServiceName]healthCheck // answered once the rules are written
 	services    int                               // events not yet programmed, for the metrics
 	endpoints   int
@@ -37,7 +38,7 @@ type Agent struct {
 
 // New returns an agent that does nothing yet.
 func New(o Options) *Agent {
-	a := &Agent{Options: o, pace: pace{pause: o.MinSyncPeriod}, checks: map[model.ServiceName]healthCheck{}}
+	a := &Agent{Options: o, checks: map[model.ServiceName]healthCheck{}}
 	for _, f := range o.Families {
 		a.families = append(a.families, newFamily(f, o))
 	}
@@ -51,28 +52,17 @@ func (a *Agent) Run(ctx context.Context) error {
 		return nil
 	case <-a.Source.Ready():
 	}
-	probe := time.NewTicker(a.ProbePeriod)
-	defer probe.Stop()
-	woken := make(chan struct{}, 1)
-	go a.listen(ctx, woken)
-	a.round(ctx)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-woken:
-			a.queued()
-		case <-a.pace.due():
-			a.round(ctx)
-		case <-probe.C:
-			a.probe(ctx)
-		}
+	var loops sync.WaitGroup
+	for _, f := range a.families {
+		loops.Go(func() { a.loop(ctx, f) })
 	}
+	a.listen(ctx)
+	loops.Wait()
+	return nil
 }
 
-// listen passes on that there are changes. It runs in its own goroutine, so that health learns of pending changes even while the loop
-// is blocked in the kernel.
-func (a *Agent) listen(ctx context.Context, woken chan<- struct{}) {
+// listen tells all families that there are changes, and health, also while a loop is blocked in the kernel.
+func (a *Agent) listen(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -81,64 +71,84 @@ func (a *Agent) listen(ctx context.Context, woken chan<- struct{}) {
 		}
 		for _, f := range a.families {
 			a.Health.Queued(f.Settings.Family)
+			f.wake()
 		}
+	}
+}
+
+// loop keeps the rules of one family up to date.
+func (a *Agent) loop(ctx context.Context, f *family) {
+	probe := time.NewTicker(a.ProbePeriod)
+	defer probe.Stop()
+	a.round(ctx, f)
+	for {
 		select {
-		case woken <- struct{}{}:
-		default: // the loop knows already
+		case <-ctx.Done():
+			return
+		case <-f.woken:
+			f.queued()
+		case <-f.pace.due():
+			a.round(ctx, f)
+		case <-probe.C:
+			a.probe(ctx, f)
 		}
 	}
 }
 
-// queued schedules a round and reports pending work.
-func (a *Agent) queued() {
-	now := time.Now()
-	a.pace.want(now)
-	for _, f := range a.families {
-		a.Health.Queued(f.Settings.Family)
-		a.Metrics.Queued(f.Settings.Family, now)
+// round takes the changes and programs them.
+func (a *Agent) round(ctx context.Context, f *family) {
+	changes, taken := a.take(ctx, f)
+	f.program(ctx, changes)
+	if f.scheduleNext(time.Now()); !f.failed {
+		a.programmed(f, taken)
 	}
 }
 
-// round takes the changes and programs them, all families at the same time.
-func (a *Agent) round(ctx context.Context) {
-	changes := a.take(ctx)
-	var all sync.WaitGroup
-	for _, f := range a.families {
-		all.Go(func() { f.program(ctx, changes) })
-	}
-	all.Wait()
-	a.scheduleNext(time.Now())
-}
-
-// scheduleNext plans the next round: families that failed are tried again, each after its own backoff.
-func (a *Agent) scheduleNext(now time.Time) {
-	a.pace.done(now)
-	failed := 0
-	for _, f := range a.families {
-		if f.failed {
-			failed++
-			a.pace.again(now, f.retryAt)
-		} else if f.flowsAll {
-			a.pace.again(now, now.Add(flowsPeriod))
-		}
-	}
-	if failed < len(a.families) { // load balancers probe over one family
-		for name, check := range a.checks {
+// programmed tells load balancers, which probe over one family, and the metrics what is in the kernel by now.
+func (a *Agent) programmed(f *family, taken int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f.taken = taken
+	for name, check := range a.checks {
+		if check.taken <= taken {
 			a.HealthChecks.Set(name, check.port, check.local)
+			delete(a.checks, name)
 		}
-		clear(a.checks)
 	}
-	if failed > 0 {
+	if slices.ContainsFunc(a.families, func(f *family) bool { return f.taken < a.taken }) {
 		return
 	}
 	a.Metrics.ChangesDone(a.services, a.endpoints)
 	a.services, a.endpoints = 0, 0
 }
 
-// take gets the changes from the source and passes them to everything that needs no rules.
-func (a *Agent) take(ctx context.Context) model.Changes {
+// take returns what a family has to program: what the source has, which the others are given too, after what it was given before. It also
+// returns how often the source had changes until then.
+func (a *Agent) take(ctx context.Context, f *family) (model.Changes, int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	select {
+	case <-f.woken: // for what is taken now
+	default:
+	}
+	changes := a.fresh(ctx)
+	for _, other := range a.families {
+		other.given = other.given.And(changes)
+		other.given.Triggers = other.given.Triggers[:min(len(other.given.Triggers), maxTriggers)]
+		if other != f && !changes.Empty() {
+			other.wake() // what changed on the node, nobody else tells
+		}
+	}
+	changes, f.given = f.given, model.Changes{}
+	return changes, a.taken
+}
+
+// fresh gets the changes from the source and passes them to everything that needs no rules.
+func (a *Agent) fresh(ctx context.Context) model.Changes {
 	changes := a.Source.Take()
-	a.Metrics.Changed(changes.ServiceEvents, changes.EndpointEvents)
+	if changes.ServiceEvents+changes.EndpointEvents > 0 {
+		a.Metrics.Changed(changes.ServiceEvents, changes.EndpointEvents)
+	}
 	a.services += changes.ServiceEvents
 	a.endpoints += changes.EndpointEvents
 	if !a.started && changes.Node == nil {
@@ -151,6 +161,9 @@ func (a *Agent) take(ctx context.Context) model.Changes {
 	if changes.Node != nil {
 		a.Health.SetNodeLeaving(changes.Node.Leaving)
 	}
+	if !changes.Empty() || changes.ServiceEvents+changes.EndpointEvents > 0 {
+		a.taken++
+	}
 	for name, service := range changes.Services {
 		a.healthCheck(name, service)
 	}
@@ -161,6 +174,7 @@ func (a *Agent) take(ctx context.Context) model.Changes {
 type healthCheck struct {
 	port  uint16
 	local int
+	taken int // with which changes it came
 }
 
 // healthCheck makes a Service unhealthy for load balancers at once, and healthy only after its rules are written.
@@ -169,7 +183,7 @@ func (a *Agent) healthCheck(name model.ServiceName, service *model.Service) {
 	if service != nil {
 		check.port, check.local, _ = compile.HealthCheck(a.NodeName, *service)
 	}
-	if check.local > 0 {
+	if check.taken = a.taken; check.local > 0 {
 		a.checks[name] = check
 		return
 	}
@@ -197,14 +211,14 @@ func (a *Agent) localAddresses(ctx context.Context) ([]netip.Addr, bool) {
 }
 
 // probe looks for changes by others: rules, sets, addresses.
-func (a *Agent) probe(ctx context.Context) {
-	for _, f := range a.families {
-		if f.check(ctx); f.failed {
-			a.pace.again(time.Now(), f.retryAt)
-		}
+func (a *Agent) probe(ctx context.Context, f *family) {
+	if f.check(ctx); f.failed {
+		f.pace.again(time.Now(), f.retryAt)
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.LocalAddrs != nil && time.Since(a.addressesAt) >= addressPeriod {
-		a.queued()
+		f.queued()
 	}
 }
 

@@ -144,6 +144,33 @@ func TestSuccessIsToldOnlyForTheFamilyThatHasIt(t *testing.T) {
 	})
 }
 
+// TestAStuckFamilyDoesNotStopTheOther although its sync takes a minute, and then has all that came meanwhile, once.
+func TestAStuckFamilyDoesNotStopTheOther(t *testing.T) {
+	runAgent(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *fixture) {
+		s.backends[model.IPv6].took = time.Minute
+		s.run(true)
+		for i := range 3 {
+			s.until(time.Duration(10*(i+1)) * time.Second)
+			v4, v6 := web("four", "10.96.0.1", fmt.Sprintf("10.244.0.%d", i)), web("six", "fd00::1", fmt.Sprintf("fd01::%d", i+1))
+			v4.HealthCheckNodePort, v4.Endpoints[0].Node = 32000+uint16(i), "here"
+			s.source.put(v4, v6)
+		}
+		s.until(3 * time.Minute)
+		lines := s.take("sync", "updated", "four")
+		slices.Sort(lines) // of two families at one moment
+		if want := []string{
+			"0s IPv4 sync globals", "0s IPv4 updated", "0s IPv6 sync globals",
+			"10s IPv4 sync +four", "10s IPv4 updated", "10s healthcheck four port 32000 local 1",
+			"1m0s IPv6 updated", "1m1s IPv6 sync +six",
+			"20s IPv4 sync +four", "20s IPv4 updated", "20s healthcheck four port 32001 local 1",
+			"2m1s IPv6 updated",
+			"30s IPv4 sync +four", "30s IPv4 updated", "30s healthcheck four port 32002 local 1",
+		}; !slices.Equal(lines, want) {
+			t.Errorf("got\n  %s\nwant\n  %s", strings.Join(lines, "\n  "), strings.Join(want, "\n  "))
+		}
+	})
+}
+
 // TestWhatASyncTells lists all that a family reports of a success and of a failure.
 func TestWhatASyncTells(t *testing.T) {
 	runAgent(t, Options{ProbePeriod: time.Hour}, func(s *fixture) {
@@ -336,7 +363,7 @@ func TestHealthKnowsWhatWaits(t *testing.T) {
 		for _, b := range s.backends {
 			b.tell(func(b *fakeBackend) { b.took = time.Hour })
 		}
-		s.source.put(web("web", "10.96.0.1", "10.244.0.1"))
+		s.source.put(web("web", "10.96.0.1", "10.244.0.1"), web("six", "fd00::1", "fd01::1"))
 		s.until(2 * time.Minute)
 		s.take()
 		s.source.put(web("more", "10.96.0.2", "10.244.0.1"))
@@ -396,6 +423,34 @@ func TestAddressesOfInterfaces(t *testing.T) {
 		s.expect("sync", "0s IPv4 sync globals", "35s IPv4 sync +web", "40s IPv4 sync globals")
 		if want := []string{"0s", "10s", "20s", "30s", "40s", "50s", "1m0s"}; !slices.Equal(read, want) {
 			t.Errorf("read at %v, want %v", read, want)
+		}
+	})
+}
+
+// TestAddressesReachBothFamilies although one of them reads them, and no change of the cluster wakes the other.
+func TestAddressesReachBothFamilies(t *testing.T) {
+	o := Options{Families: both()}
+	for i, cidr := range []string{"192.168.0.0/16", "fd00::/16"} {
+		o.Families[i].Settings.NodePortCIDRs = []netip.Prefix{netip.MustParsePrefix(cidr)}
+	}
+	start := time.Time{}
+	o.LocalAddrs = func() ([]netip.Addr, error) {
+		all := []netip.Addr{netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("fd00::1"), netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("fd00::2")}
+		if time.Since(start) < 15*time.Second {
+			return all[:2], nil
+		}
+		return all, nil
+	}
+	runAgent(t, o, func(s *fixture) {
+		start = s.start
+		s.run(true)
+		s.until(15 * time.Second)
+		s.take()
+		s.until(40 * time.Second)
+		lines := s.take("sync")
+		slices.Sort(lines)
+		if len(lines) != 2 || !strings.HasSuffix(lines[0], "IPv4 sync globals") || !strings.HasSuffix(lines[1], "IPv6 sync globals") {
+			t.Errorf("got %q", lines)
 		}
 	})
 }

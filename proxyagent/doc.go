@@ -7,7 +7,7 @@
 //
 //   - Nothing is programmed before the source has listed everything once.
 //   - Changes are gathered for MinSyncPeriod after a sync; the first one after a quiet time is programmed at once.
-//   - A sync that fails is tried again with back-off, whole. No change is lost, and one family does not wait for the other's success.
+//   - A sync that fails is tried again with back-off, whole. No change is lost, and no family waits for another.
 //   - The rules stay when the agent ends.
 //
 // Start reading at [Agent.Run].

@@ -32,6 +32,10 @@ const maxDisputeEvents = 50
 type family struct {
 	Family
 	Options
+	woken chan struct{} // holds one when there are changes
+	pace  pace
+	given model.Changes // by other families that took them from the source
+	taken int           // how often the source had had changes when all was in the kernel
 
 	mu       sync.Mutex // for compiler: Dump reads while the loop writes
 	compiler *compile.Compiler
@@ -62,12 +66,39 @@ func retries() wait.Backoff {
 
 func newFamily(f Family, o Options) *family {
 	return &family{
-		Family: f, Options: o, compiler: compile.New(f.Settings), flowsAll: true, failed: true, retry: retries(), disputes: map[model.Dispute]*disputeState{},
+		Family: f, Options: o, woken: make(chan struct{}, 1), pace: pace{pause: o.MinSyncPeriod}, compiler: compile.New(f.Settings),
+		flowsAll: true, failed: true, retry: retries(), disputes: map[model.Dispute]*disputeState{},
 	}
 }
 
 func (f *family) log(ctx context.Context) logr.Logger {
 	return logr.FromContextOrDiscard(ctx).WithValues("family", f.Settings.Family)
+}
+
+// wake tells the loop that there are changes.
+func (f *family) wake() {
+	select {
+	case f.woken <- struct{}{}:
+	default: // it knows already
+	}
+}
+
+// queued schedules a round and reports pending work.
+func (f *family) queued() {
+	now := time.Now()
+	f.pace.want(now)
+	f.Health.Queued(f.Settings.Family)
+	f.Metrics.Queued(f.Settings.Family, now)
+}
+
+// scheduleNext plans the next round after one that failed: after a back-off for the rules.
+func (f *family) scheduleNext(now time.Time) {
+	f.pace.done(now)
+	if f.failed {
+		f.pace.again(now, f.retryAt)
+	} else if f.flowsAll {
+		f.pace.again(now, now.Add(flowsPeriod))
+	}
 }
 
 // program compiles changes and writes them, together with those that an earlier round could not write. During the backoff after a failure

@@ -241,7 +241,7 @@ func TestHealthCheck(t *testing.T) {
 		"elsewhere, or who knows where":          {v4: "1 ready; 2 ready nowhere"},
 		"not ready":                              {v4: "1 here"},
 		"terminating, though it serves":          {v4: "1 ending here"},
-		"terminating, though published as ready": {v4: "1 ready ending here"},
+		"terminating, though published as ready": {v4: "1 ready ending here", want: 1},
 		"one address of two slices":              {v4: "1 ready here; 1 ready here", want: 1},
 		"one address, its other pod terminates":  {v4: "1 ending here; 1 ready here", want: 1},
 		"one address, ready elsewhere":           {v4: "1 ready; 1 here"},

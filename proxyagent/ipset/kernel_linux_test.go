@@ -286,7 +286,7 @@ func TestDestroy(t *testing.T) {
 			err = k.Destroy(t.Context(), "used")
 			took := time.Since(start)
 			must(t, <-deleted)
-			if errors.Is(err, ErrInUse) && took >= (destroyTries-1)*destroyPause { // the program was slower than Destroy is patient
+			if errors.Is(err, ErrInUse) && took >= (destroyTries-1)*destroyPause { // the program took longer than Destroy waits
 				err = k.Destroy(t.Context(), "used")
 			}
 			if err != nil {

@@ -24,7 +24,7 @@ func (p *Proxier) Describe(n model.PortName) []string {
 	if !ok {
 		return nil
 	}
-	r := renderPort(p.rules.globals, port)
+	r := renderPort(portGlobalsOf(p.rules.globals), port)
 	lines := []string{fmt.Sprintf("Rules of %s in iptables-%s, table nat:", n, p.options.Mode)}
 	for _, vip := range slices.SortedFunc(maps.Keys(r.vips), netip.Addr.Compare) {
 		for _, rule := range r.vips[vip] {

@@ -66,8 +66,8 @@ func (l checkTimer) due(now time.Time, period time.Duration, parts int) bool {
 }
 
 func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, error) {
-	current, err := p.probe()
-	if err != nil {
+	current, known, err := p.probe()
+	if err != nil || !known {
 		return nil, err
 	}
 	hinted := p.suspect || current != p.last

@@ -3,24 +3,16 @@ package iptables
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"net/netip"
 	"slices"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-const (
-	linearEndpoints = 8 // as many are tried one after the other; more go into a tree
-	endpointLevels  = 2 // chains below the root of that tree
-	endpointBits    = 4 // of a digest that choose among 16 chains
-)
-
 // A choice picks one of a set of endpoints at random, all with the same probability.
 //
-// Few endpoints stand side by side in one chain: the i-th of n is taken with probability 1/(n-i). More are spread over up to 16
-// chains by a digest of their address, each chain taken with a probability by the number of its endpoints, and so on. The digest
-// of an endpoint does not depend on the others: a change touches one chain on each level.
+// Few endpoints stand side by side in one chain: the i-th of n is taken with probability 1/(n-i). More are spread over the chains of a tree,
+// each taken with a probability by the number of its endpoints. A change touches the chains on the way to it.
 type choice struct {
 	port     model.PortName
 	affinity int                 // seconds; zero without
@@ -30,6 +22,17 @@ type choice struct {
 
 // write writes the chain name, and those below it, that pick one of the endpoints.
 func (c choice) write(name string, endpoints []netip.AddrPort) {
+	var t tree // whose keys have the endpoint itself for a rule
+	for _, e := range endpoints {
+		t.Set(string(binary.BigEndian.AppendUint16(e.Addr().AsSlice(), e.Port())), []string{e.String()})
+	}
+	names := map[*node]string{}
+	t.Emit(func(n *node) {
+		if names[n] = name; n.bits > 0 {
+			names[n] = c.free(name, n)
+		}
+		c.chains[names[n]] = c.entries(n, names)
+	}, nil)
 	var remembered []string
 	if c.affinity > 0 {
 		for _, e := range endpoints {
@@ -37,39 +40,34 @@ func (c choice) write(name string, endpoints []netip.AddrPort) {
 				affinitySet(c.family, c.port, e), endpointChain(c.port, e)))
 		}
 	}
-	c.level(name, remembered, endpoints, 0)
+	c.chains[name] = append(remembered, c.chains[name]...)
 }
 
-func (c choice) level(name string, first []string, endpoints []netip.AddrPort, level int) {
-	if len(endpoints) <= linearEndpoints || level == endpointLevels {
-		c.chains[name] = append(first, c.linear(endpoints)...)
-		return
-	}
-	rules, left := first, len(endpoints)
-	for i, group := range spread(endpoints, level) {
-		switch len(group) {
-		case 0:
-			continue
-		case 1:
-			rules = append(rules, c.target(group[0], random(1, left)))
-		default:
-			below := fmt.Sprintf("%s-%X", name, i)
-			if level > 0 {
-				below = fmt.Sprintf("%s%X", name, i)
-			}
-			rules = append(rules, random(len(group), left)+"-g "+below)
-			c.level(below, nil, group, level+1)
+// free returns a name for the chain of a node that no other chain has: there is room for 35 bits of a digest behind that of the port, and
+// whoever makes endpoints can find two with the same.
+func (c choice) free(name string, n *node) string {
+	for i := 0; ; i++ {
+		free := name + "-" + digest(fmt.Sprintf("%X %d %d", n.key, n.bits, i))[:7]
+		if _, taken := c.chains[free]; !taken {
+			return free
 		}
-		left -= len(group)
 	}
-	c.chains[name] = rules
 }
 
-// linear returns the rules for few endpoints.
-func (c choice) linear(endpoints []netip.AddrPort) []string {
-	rules := make([]string, len(endpoints))
-	for i, e := range endpoints {
-		rules[i] = c.target(e, random(1, len(endpoints)-i))
+// entries returns the rules that go to one of the entries of a node.
+func (c choice) entries(n *node, names map[*node]string) []string {
+	left := 0
+	for _, e := range n.entries {
+		left += e.keys
+	}
+	var rules []string
+	for _, e := range n.entries {
+		match := random(e.keys, left)
+		if left -= e.keys; e.level > 0 {
+			rules = append(rules, match+"-g "+names[e])
+		} else {
+			rules = append(rules, c.target(netip.MustParseAddrPort(e.rules[0]), match))
+		}
 	}
 	return rules
 }
@@ -90,26 +88,6 @@ func (c choice) remember(endpoints []netip.AddrPort) {
 			dnat(c.port.Protocol, "", e),
 		}
 	}
-}
-
-// spread groups endpoints by four bits of their digests.
-func spread(endpoints []netip.AddrPort, level int) [1 << endpointBits][]netip.AddrPort {
-	var groups [1 << endpointBits][]netip.AddrPort
-	for _, e := range endpoints {
-		i := endpointHash(e) >> (level * endpointBits) & (1<<endpointBits - 1)
-		groups[i] = append(groups[i], e)
-	}
-	return groups
-}
-
-// endpointHash is the digest that decides in which chains an endpoint is.
-func endpointHash(e netip.AddrPort) uint64 {
-	h := fnv.New64a()
-	h.Write(e.Addr().AsSlice())
-	h.Write(binary.BigEndian.AppendUint16(nil, e.Port()))
-	// The lowest bits of FNV mix badly for neighbouring addresses; fold the high ones in.
-	sum := h.Sum64()
-	return sum ^ sum>>29 ^ sum>>47
 }
 
 // random returns the match that holds for k of n packets; nothing when it always holds. xt_statistic knows steps of 2^-31.

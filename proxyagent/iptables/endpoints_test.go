@@ -123,7 +123,7 @@ func TestEachEndpointHasTheSameProbability(t *testing.T) {
 				w.walk(start, 1)
 				fair(t, fmt.Sprintf("%s, affinity %d, %d endpoints", family, affinity, n), w.ends, endpoints)
 				for name, rules := range chains {
-					if len(name) > 28 || affinity == 0 && (len(rules) > 1<<endpointBits || len(name) > len(start)+1+endpointLevels) {
+					if len(name) > 28 || affinity == 0 && len(rules) > 2*fullRules {
 						t.Errorf("of %d endpoints the chain %s has %d rules", n, name, len(rules))
 					}
 				}
@@ -180,5 +180,15 @@ func TestOneEndpointMoreChangesFewChains(t *testing.T) {
 		if changed == 0 || changed > most {
 			t.Errorf("the %dth endpoint changed %d chains of %d, want at most %d", n+1, changed, len(now), most)
 		}
+	}
+}
+
+// TestChainsOfEndpointsHaveNamesOfTheirOwn also where digests agree.
+func TestChainsOfEndpointsHaveNamesOfTheirOwn(t *testing.T) {
+	c := choice{chains: map[string][]string{}}
+	first := c.free("CIPA-S", &node{bits: 3})
+	c.chains[first] = nil
+	if second := c.free("CIPA-S", &node{bits: 3}); second == first {
+		t.Errorf("two chains are called %s", first)
 	}
 }

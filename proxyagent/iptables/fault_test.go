@@ -17,6 +17,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 var errFault = errors.New("a fault of the test")
@@ -168,6 +169,33 @@ func noUnwantedSets(t *testing.T, p *Proxier) {
 	}
 	if len(counts) > 0 {
 		t.Errorf("there are unexpected sets: %v", counts)
+	}
+}
+
+// TestAStuckRestoreDoesNotStopTheOtherFamily, and afterwards the transactions of neither count as those of strangers.
+func TestAStuckRestoreDoesNotStopTheOtherFamily(t *testing.T) {
+	network.NeedIsolation(t)
+	p, plans := newProxier(t, NFT, model.IPv6), newPlans(2, model.IPv6)
+	t.Cleanup(func() { clean(t, p) })
+	p.options.Generations.timeout = time.Millisecond
+	syncOne(t, p, whole(plans.plan))
+	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		ended <- p.options.Generations.write(1, func() error {
+			close(begun)
+			<-goOn
+			return p.run.Restore(context.Background(), []byte("*mangle\n:OTHER-FAMILY - [0:0]\n-X OTHER-FAMILY\nCOMMIT\n"))
+		})
+	}()
+	<-begun
+	syncOne(t, p, plans.step(20))
+	close(goOn)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	agree(t, p)
+	if now, known, err := p.probe(); now != p.last || p.suspect || !known || err != nil {
+		t.Errorf("there are changes by others: %v after %v, suspected: %t, known: %t, %v", now, p.last, p.suspect, known, err)
 	}
 }
 

@@ -201,7 +201,7 @@ func TestRulesOfPorts(t *testing.T) {
 	for name, tc := range goldenPorts {
 		t.Run(name, func(t *testing.T) {
 			g := complete(tc.globals)
-			got := "\n" + renderPort(g, tc.port).inText(tc.port)
+			got := "\n" + renderPort(portGlobalsOf(g), tc.port).inText(tc.port)
 			if !strings.Contains(tc.want, "\nVIP: ") {
 				got = regexp.MustCompile(`(?m)^(VIP|ACTIVE|CIP): .*\n`).ReplaceAllString(got, "")
 			}
@@ -262,14 +262,12 @@ CIPA-NODEPORT-FILTER: -p sctp -m set --match-set CIPA-4-NOLOCAL-SCTP dst -j DROP
 		globals: model.Globals{
 			NodePortAny: true, LocalhostNodePorts: true, KeepInvalid: true, MasqueradeAll: true,
 		},
-		facts: facts{nodePorts: map[model.Protocol]bool{model.TCP: true, model.SCTP: true}, firewalled: true, health: true},
+		facts: facts{nodePorts: true, firewalled: true, health: true},
 		want: `
 CIPA-SERVICES: -m set --match-set CIPA-4-LBFW dst,dst -m set ! --match-set CIPA-4-LBOK dst,dst,src -j RETURN
 CIPA-SERVICES: -m set --match-set CIPA-4-CIP dst,dst -j MARK --or-mark 0x4000
 CIPA-SERVICES: -j CIPA-VIPS
 CIPA-SERVICES: -m addrtype --dst-type LOCAL -j CIPA-NODEPORTS
-CIPA-NODEPORTS: -p tcp -g CIPA-N-TCP
-CIPA-NODEPORTS: -p sctp -g CIPA-N-SCTP
 CIPA-INPUT: ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
 CIPA-INPUT: -p tcp -m set --match-set CIPA-4-HEALTH dst -j ACCEPT
 CIPA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j CIPA-NEW
@@ -281,7 +279,7 @@ CIPA-FORWARD: -m mark --mark 0x4000/0x4000 -j ACCEPT
 	},
 	"node ports not at loopback, pods by a bridge": {
 		globals: model.Globals{NodePortAny: true, LocalSource: model.LocalSource{Interface: "br0"}},
-		facts:   facts{nodePorts: map[model.Protocol]bool{model.UDP: true}},
+		facts:   facts{nodePorts: true},
 		want: `
 CIPA-SERVICES: ! -i br0 -m set --match-set CIPA-4-CIP dst,dst -j MARK --or-mark 0x4000
 CIPA-SERVICES: -j CIPA-VIPS
@@ -292,7 +290,7 @@ CIPA-INPUT: ! -d 127.0.0.0/8 -m conntrack --ctstate NEW -m conntrack ! --ctstate
 	},
 	"node ports at two addresses, one of them loopback": {
 		globals: model.Globals{NodePortAddrs: addrs("127.0.0.7 192.168.0.1"), LocalSource: model.LocalSource{InterfacePrefix: "veth"}},
-		facts:   facts{nodePorts: map[model.Protocol]bool{model.UDP: true}},
+		facts:   facts{nodePorts: true},
 		want: `
 CIPA-SERVICES: ! -i veth+ -m set --match-set CIPA-4-CIP dst,dst -j MARK --or-mark 0x4000
 CIPA-SERVICES: -j CIPA-VIPS
@@ -306,7 +304,7 @@ CIPA-INPUT: -d 192.168.0.1/32 -m conntrack --ctstate NEW -m conntrack ! --ctstat
 	},
 	"IPv6 never serves node ports at loopback": {
 		globals: model.Globals{Family: model.IPv6, NodePortAny: true, LocalhostNodePorts: true, Ranges: prefixesOf("fd00::/112 fd01::/112")},
-		facts:   facts{nodePorts: map[model.Protocol]bool{model.TCP: true}},
+		facts:   facts{nodePorts: true},
 		want: `
 CIPA-SERVICES: -j CIPA-VIPS
 CIPA-SERVICES: ! -d ::1/128 -m addrtype --dst-type LOCAL -j CIPA-NODEPORTS
@@ -328,7 +326,7 @@ func TestStaticRules(t *testing.T) {
 			var got strings.Builder
 			got.WriteByte('\n')
 			for _, c := range []chain{
-				{nat, chainServices}, {nat, chainNodePorts}, {nat, chainPostrouting}, {nat, chainMasquerade}, {filter, chainInput},
+				{nat, chainServices}, {nat, chainPostrouting}, {nat, chainMasquerade}, {filter, chainInput},
 				{filter, chainForward}, {filter, chainOutput}, {filter, chainNew}, {filter, chainVIPFilter}, {filter, chainPortsFilter},
 			} {
 				for _, rule := range chains[c] {
@@ -385,9 +383,9 @@ COMMIT
 // TestAffinityIsBounded limits the sets that EndpointSlices can use up.
 func TestAffinityIsBounded(t *testing.T) {
 	r := NewRuleset(model.IPv4)
-	port := func(name string, endpoints int) *model.ServicePort {
+	port := func(name string, number uint16, endpoints int) *model.ServicePort {
 		p := model.ServicePort{
-			Name: testPort(), Port: 80, ClusterIPs: addrs("10.96.0.1"), AffinitySeconds: 60, HasEndpoints: true, Cluster: crowd(model.IPv4, endpoints),
+			Name: testPort(), Port: number, ClusterIPs: addrs("10.96.0.1"), AffinitySeconds: 60, HasEndpoints: true, Cluster: crowd(model.IPv4, endpoints),
 		}
 		p.Name.Port = name
 		return &p
@@ -399,10 +397,10 @@ func TestAffinityIsBounded(t *testing.T) {
 		checkTargets(t, r)
 		return len(r.affinity)
 	}
-	large, largest := port("large", mostAffinityEndpoints+1), port("large", mostAffinityEndpoints)
+	large, largest := port("large", 80, mostAffinityEndpoints+1), port("large", 80, mostAffinityEndpoints)
 	all, gone := map[model.PortName]*model.ServicePort{}, map[model.PortName]*model.ServicePort{}
 	for i := range 2 * mostAffinitySets / mostAffinityEndpoints {
-		p := port(fmt.Sprint("p", i), mostAffinityEndpoints)
+		p := port(fmt.Sprint("p", i), 81+uint16(i), mostAffinityEndpoints)
 		all[p.Name], gone[p.Name] = p, nil
 	}
 	for _, step := range []struct {

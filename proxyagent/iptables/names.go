@@ -64,26 +64,5 @@ func digest(s string) string {
 	return base32.StdEncoding.EncodeToString(sum[:])[:13]
 }
 
-// treeChain names the chain of a node of the tree of virtual IPs: the prefix in hexadecimal for IPv4; IPv6 would be too long. The root has zero
-// bits.
-func treeChain(key string, bits int) string {
-	switch {
-	case bits == 0:
-		return chainVIPs
-	case len(key) == 4:
-		return fmt.Sprintf("%sT-%X-%d", prefix, key, bits)
-	default:
-		return fmt.Sprintf("%sT-%s-%d", prefix, digest(key), bits)
-	}
-}
-
-// nodePortChain names the chain of a node of the tree of node ports of one protocol. The root has zero bits.
-func nodePortChain(p model.Protocol, key string, bits int) string {
-	if bits == 0 {
-		return prefix + "N-" + p.String()
-	}
-	return fmt.Sprintf("%sN-%s-%X-%d", prefix, p, key, bits)
-}
-
 // lower is how iptables spells a protocol.
 func lower(p model.Protocol) string { return strings.ToLower(p.String()) }

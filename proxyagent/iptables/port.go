@@ -13,7 +13,7 @@ import (
 const inlineEndpoints = 3
 
 // portRules is what one ServicePort adds to the rules: chains of its own, rules in the leaves of both trees, and members of sets. It is a
-// pure function of the port and of the Globals.
+// pure function of the port and of portGlobals.
 type portRules struct {
 	chains map[string][]string
 	// vips are the rules for its virtual IPs, nodePort those for its node port. They begin with the match on destination and port.
@@ -23,6 +23,17 @@ type portRules struct {
 	affinity []string // sets that clients are remembered in
 }
 
+// portGlobals are the Globals that the rules of ports depend on: a change of others writes none of them.
+type portGlobals struct {
+	family        model.Family
+	masqueradeBit int
+	localSource   model.LocalSource
+}
+
+func portGlobalsOf(g model.Globals) portGlobals {
+	return portGlobals{g.Family, g.MasqueradeBit, g.LocalSource}
+}
+
 // member is one entry of one of the sets that exist always.
 type member struct {
 	set   setName
@@ -30,7 +41,7 @@ type member struct {
 }
 
 // renderPort turns a port into its rules.
-func renderPort(g model.Globals, p model.ServicePort) portRules {
+func renderPort(g portGlobals, p model.ServicePort) portRules {
 	r := portRules{chains: map[string][]string{}, vips: map[netip.Addr][]string{}}
 	r.choices(g, p)
 	r.clusterIPs(p)
@@ -40,8 +51,8 @@ func renderPort(g model.Globals, p model.ServicePort) portRules {
 }
 
 // choices writes the chains that pick endpoints, if a rule leads to them.
-func (r *portRules) choices(g model.Globals, p model.ServicePort) {
-	c := choice{port: p.Name, affinity: p.AffinitySeconds, family: g.Family, chains: r.chains}
+func (r *portRules) choices(g portGlobals, p model.ServicePort) {
+	c := choice{port: p.Name, affinity: p.AffinitySeconds, family: g.family, chains: r.chains}
 	cluster, local := usesCluster(p), usesLocal(p)
 	if cluster {
 		c.write(portChain(roleCluster, p.Name), p.Cluster)
@@ -61,7 +72,7 @@ func (r *portRules) choices(g model.Globals, p model.ServicePort) {
 	}
 	c.remember(all)
 	for _, e := range all {
-		r.affinity = append(r.affinity, affinitySet(g.Family, p.Name, e))
+		r.affinity = append(r.affinity, affinitySet(g.family, p.Name, e))
 	}
 }
 
@@ -107,7 +118,7 @@ func (r *portRules) clusterIPs(p model.ServicePort) {
 // With externalTrafficPolicy Cluster every client gets the node's address, so that answers come back this way. With Local clients from
 // outside keep theirs and are served by endpoints of this node alone; pods of this node and the node itself
 // may use all endpoints, the latter with the node's address.
-func (r *portRules) external(g model.Globals, p model.ServicePort) {
+func (r *portRules) external(g portGlobals, p model.ServicePort) {
 	if !p.HasExternal() || len(p.Cluster) == 0 && (!p.ExternalLocal || len(p.Local) == 0) {
 		return
 	}
@@ -121,15 +132,15 @@ func (r *portRules) external(g model.Globals, p model.ServicePort) {
 	}
 }
 
-func externalRules(g model.Globals, p model.ServicePort) []string {
-	masquerade := setMark(g)
+func externalRules(g portGlobals, p model.ServicePort) []string {
+	masquerade := setMark(g.masqueradeBit)
 	if !p.ExternalLocal {
 		return []string{masquerade, "-g " + portChain(roleCluster, p.Name)}
 	}
 	var rules []string
 	if len(p.Cluster) > 0 {
 		toCluster := "-g " + portChain(roleCluster, p.Name)
-		if from := localSource(g.LocalSource, false); from != "" {
+		if from := localSource(g.localSource, false); from != "" {
 			rules = append(rules, from+" "+toCluster)
 		}
 		const fromNode = "-m addrtype --src-type LOCAL "
@@ -142,11 +153,9 @@ func externalRules(g model.Globals, p model.ServicePort) []string {
 }
 
 // setMark is the target that marks a packet for masquerading.
-func setMark(g model.Globals) string {
-	return fmt.Sprintf("-j MARK --or-mark %#x", markOf(g))
+func setMark(bit int) string {
+	return fmt.Sprintf("-j MARK --or-mark %#x", 1<<bit)
 }
-
-func markOf(g model.Globals) uint32 { return 1 << g.MasqueradeBit }
 
 // localSource is the match for traffic of pods on this node or, with others, of all else; empty where local pods are not known.
 func localSource(l model.LocalSource, others bool) string {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -13,8 +14,8 @@ import (
 )
 
 // probe reports in microseconds, without running a program, whether the rules may have changed: two equal fingerprints mean that they did
-// not, except for changes of legacy tables that keep number and size of the entries.
-type probe func() (fingerprint, error)
+// not, except for changes of legacy tables that keep number and size of the entries. It cannot tell while a write of ours runs.
+type probe func() (f fingerprint, known bool, err error)
 
 // fingerprint is comparable. foreign counts the transactions of others with iptables-nft and is zero with iptables-legacy.
 type fingerprint struct {
@@ -28,7 +29,10 @@ func newProbe(m Mode, f model.Family, s *Generations) probe {
 	if m == NFT {
 		return s.foreign
 	}
-	return func() (fingerprint, error) { return sizes(f) }
+	return func() (fingerprint, bool, error) {
+		now, err := sizes(f)
+		return now, true, err
+	}
 }
 
 // generation returns the generation of nf_tables, which grows by one with every transaction in the network namespace.
@@ -94,34 +98,58 @@ func sizes(f model.Family) (fingerprint, error) {
 	return result, nil
 }
 
+// turnTimeout is how long a write waits for that of another family. iptables-nft starts over when a transaction comes between, which both are spared;
+// but a program that is stuck must not stop the other family.
+const turnTimeout = 5 * time.Second
+
 // Generations counts our own transactions of nf_tables, to tell them from those of other programs. The kernel counts all transactions of a
-// network namespace, of both families, so the Proxiers of a node share one. Our writes wait for each other. The zero value is ready.
+// network namespace, of both families, so the Proxiers of a node share one. Make it with [NewGenerations].
 type Generations struct {
-	mu  sync.Mutex
-	own uint32
+	turn    chan struct{} // has an element while a write runs that got its turn in time
+	timeout time.Duration
+
+	mu      sync.Mutex
+	own     uint32
+	writing int // writes that run
+}
+
+// NewGenerations returns one that has counted nothing.
+func NewGenerations() *Generations {
+	return &Generations{turn: make(chan struct{}, 1), timeout: turnTimeout}
 }
 
 // foreign returns how many transactions others have made, from an arbitrary beginning.
-func (s *Generations) foreign() (fingerprint, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.read()
-}
-
-func (s *Generations) read() (fingerprint, error) {
+func (g *Generations) foreign() (fingerprint, bool, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.writing > 0 {
+		return fingerprint{}, false, nil
+	}
 	f, err := generation()
-	f.foreign -= s.own
-	return f, err
+	f.foreign -= g.own
+	return f, true, err
 }
 
 // write runs a write of ours that takes a number of transactions if it succeeds. A failed one counts as foreign, because it is not known how
 // many transactions it made.
-func (s *Generations) write(transactions int, write func() error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := write(); err != nil {
-		return fmt.Errorf("writing rules: %w", err)
+func (g *Generations) write(transactions int, write func() error) error {
+	select {
+	case g.turn <- struct{}{}:
+		defer func() { <-g.turn }()
+	case <-time.After(g.timeout):
 	}
-	s.own += uint32(transactions)
-	return nil
+	g.count(1, 0)
+	err := write()
+	if err != nil {
+		transactions = 0
+	}
+	g.count(-1, transactions)
+	return err
+}
+
+func (g *Generations) count(writing, own int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.writing += writing
+	g.own += uint32(own)
 }

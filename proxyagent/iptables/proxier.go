@@ -68,7 +68,7 @@ func New(o Options) (*Proxier, error) {
 		o.FullCheck = 5 * time.Minute
 	}
 	if o.Generations == nil {
-		o.Generations = &Generations{}
+		o.Generations = NewGenerations()
 	}
 	return &Proxier{
 		options: o, run: r, probe: newProbe(o.Mode, o.Family, o.Generations), rules: NewRuleset(o.Family),
@@ -129,6 +129,11 @@ func (p *Proxier) readKernel(ctx context.Context) error {
 	if err := p.compareMembers(ctx); err != nil {
 		return err
 	}
+	current, known, err := p.probe()
+	if err != nil {
+		return err
+	}
+	p.last, p.suspect = current, !known
 	start := time.Now()
 	text, err := p.run.Save(ctx, "") // all tables: an earlier version may have used others
 	if err != nil {
@@ -236,16 +241,8 @@ func (p *Proxier) restore(ctx context.Context) error {
 	if p.written = map[string]int{}; t.empty() {
 		return nil
 	}
-	before, err := p.probe()
-	if err != nil {
-		return err
-	}
-	err = p.options.Generations.write(len(t.tables()), func() error { return p.run.Restore(ctx, t.text()) })
-	if err != nil {
+	if err := p.write(ctx, t); err != nil {
 		return fmt.Errorf("changing %d chains: %w", len(t.write)+len(t.remove), err)
-	}
-	if err := p.noteWrite(before); err != nil {
-		return err
 	}
 	clear(p.rules.dirty)
 	p.insert, p.unhook = nil, nil
@@ -267,15 +264,21 @@ func (p *Proxier) transaction() transaction {
 	return t
 }
 
-// noteWrite takes the fingerprint after a write of ours. It suspects changes by others since the last comparison.
-func (p *Proxier) noteWrite(before fingerprint) error {
-	after, err := p.probe()
+// write applies a transaction. The size of legacy tables changes with it: changes by others since the last comparison show right before.
+func (p *Proxier) write(ctx context.Context, t transaction) error {
+	if p.options.Mode == NFT {
+		return p.options.Generations.write(len(t.tables()), func() error { return p.run.Restore(ctx, t.text()) })
+	}
+	before, _, err := p.probe()
 	if err != nil {
 		return err
 	}
-	p.suspect = p.suspect || p.last != fingerprint{} && before != p.last || p.options.Mode == NFT && after != before
-	p.last = after
-	return nil
+	if err := p.run.Restore(ctx, t.text()); err != nil {
+		return err
+	}
+	p.suspect = p.suspect || before != p.last
+	p.last, _, err = p.probe()
+	return err
 }
 
 func (p *Proxier) dropSets(ctx context.Context) error {

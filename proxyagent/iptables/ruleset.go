@@ -1,8 +1,6 @@
 package iptables
 
 import (
-	"encoding/binary"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -35,9 +33,8 @@ type Ruleset struct {
 	globals model.Globals
 	ports   map[model.PortName]model.ServicePort
 
-	vips      *tree
-	nodePorts map[model.Protocol]*tree
-	atVIP     map[netip.Addr]map[model.PortName][]string // rules for a virtual IP, by port
+	vips      *lookup
+	nodePorts *lookup
 
 	chains map[chain][]string
 	dirty  map[chain]struct{} // differ from the kernel; those that are not in chains are deleted
@@ -54,7 +51,7 @@ type Ruleset struct {
 func NewRuleset(f model.Family) *Ruleset {
 	r := &Ruleset{
 		family: f, ports: map[model.PortName]model.ServicePort{},
-		nodePorts: map[model.Protocol]*tree{}, atVIP: map[netip.Addr]map[model.PortName][]string{},
+		vips: newLookup(chainVIPs, prefix+"T-", f.Bits()), nodePorts: newLookup(chainNodePorts, prefix+"N-", 0),
 		chains: map[chain][]string{}, dirty: map[chain]struct{}{}, total: map[string]int{},
 		members: map[setName]map[Entry]int{}, changed: map[setName]map[Entry]struct{}{},
 		affinity: map[string]struct{}{}, newSets: map[string]struct{}{}, oldSets: map[string]struct{}{},
@@ -63,26 +60,20 @@ func NewRuleset(f model.Family) *Ruleset {
 		r.members[s.name] = map[Entry]int{}
 		r.changed[s.name] = map[Entry]struct{}{}
 	}
-	r.vips = newTree(f.Bits(), treeChain, matchVIP)
 	return r
-}
-
-func matchVIP(key string, bits int) string {
-	a, _ := netip.AddrFromSlice([]byte(key))
-	return "-d " + netip.PrefixFrom(a, bits).String()
 }
 
 // Apply takes a Delta in.
 func (r *Ruleset) Apply(d model.Delta) {
 	next := d.Ports
-	if d.Globals != nil { // every port may depend on them
+	if d.Globals != nil && portGlobalsOf(*d.Globals) != portGlobalsOf(r.globals) {
 		next = make(map[model.PortName]*model.ServicePort, len(r.ports))
 		for name, p := range r.ports {
 			next[name] = &p
 		}
 		maps.Copy(next, d.Ports)
 	}
-	c := portChange{vips: map[netip.Addr]struct{}{}, chains: map[string][]string{}}
+	c := portChange{chains: map[string][]string{}, vips: map[string][]string{}, nodePorts: map[string][]string{}}
 	// All are removed before any is added, because an address or a node port may move from one to another.
 	for name := range next {
 		if old, there := r.ports[name]; there {
@@ -105,36 +96,26 @@ func (r *Ruleset) Apply(d model.Delta) {
 	r.emit(c)
 }
 
-// portChange is what changing ports touches: virtual IPs, and chains with the rules that they shall have, none for those to go.
+// portChange is what changing ports makes of chains, by name, and of the rules of keys of lookups: none for those to go.
 type portChange struct {
-	vips   map[netip.Addr]struct{}
-	chains map[string][]string
+	chains, vips, nodePorts map[string][]string
 }
 
 // put adds what a port adds to the rules, or removes it.
 func (r *Ruleset) put(p model.ServicePort, present bool, c portChange) {
-	rules := renderPort(r.globals, p)
-	for name, bodies := range rules.chains {
-		if c.chains[name] = nil; present {
-			c.chains[name] = bodies
+	rules := renderPort(portGlobalsOf(r.globals), p)
+	change := func(all map[string][]string, key string, rules []string) {
+		if all[key] = nil; present {
+			all[key] = rules
 		}
+	}
+	for name, bodies := range rules.chains {
+		change(c.chains, name, bodies)
 	}
 	for vip, bodies := range rules.vips {
-		c.vips[vip] = struct{}{}
-		if r.atVIP[vip] == nil {
-			r.atVIP[vip] = map[model.PortName][]string{}
-		}
-		if delete(r.atVIP[vip], p.Name); present {
-			r.atVIP[vip][p.Name] = bodies
-		}
+		change(c.vips, lookupKey(vip, p.Name.Protocol, p.Port), bodies)
 	}
-	if rules.nodePort != nil {
-		bodies := rules.nodePort
-		if !present {
-			bodies = nil
-		}
-		r.nodePortTree(p.Name.Protocol).Set(portKey(p.NodePort), bodies)
-	}
+	change(c.nodePorts, lookupKey(netip.Addr{}, p.Name.Protocol, p.NodePort), rules.nodePort)
 	for _, m := range rules.members {
 		r.countEntry(m.set, m.entry, present)
 	}
@@ -160,59 +141,23 @@ func (r *Ruleset) affordable(p model.ServicePort) model.ServicePort {
 	return p
 }
 
-func (r *Ruleset) nodePortTree(p model.Protocol) *tree {
-	if r.nodePorts[p] == nil {
-		r.nodePorts[p] = newTree(16,
-			func(key string, bits int) string { return nodePortChain(p, key, bits) },
-			func(key string, bits int) string { return matchPorts(p, key, bits) })
-	}
-	return r.nodePorts[p]
-}
-
-func portKey(port uint16) string { return string(binary.BigEndian.AppendUint16(nil, port)) }
-
-func matchPorts(p model.Protocol, key string, bits int) string {
-	first := binary.BigEndian.Uint16([]byte(key))
-	last := first | (1<<(16-bits) - 1)
-	return fmt.Sprintf("-p %s --dport %d:%d", lower(p), first, last)
-}
-
-// emit brings the chains up to date: those of the ports that changed, those of the trees, and those that exist always.
+// emit brings the chains up to date: those of the ports that changed, those that lead there, and those that exist always.
 func (r *Ruleset) emit(c portChange) {
 	for name, rules := range c.chains {
 		r.set(chain{nat, name}, rules)
 	}
-	for vip := range c.vips {
-		var rules []string
-		for _, name := range slices.SortedFunc(maps.Keys(r.atVIP[vip]), model.PortName.Compare) {
-			rules = append(rules, r.atVIP[vip][name]...)
+	for l, changed := range map[*lookup]map[string][]string{r.vips: c.vips, r.nodePorts: c.nodePorts} {
+		for key, rules := range changed {
+			l.Set(key, rules)
 		}
-		if rules == nil {
-			delete(r.atVIP, vip)
-		}
-		r.vips.Set(string(vip.AsSlice()), rules)
+		l.emit(
+			func(name string, rules []string) { r.setAlways(chain{nat, name}, rules) },
+			func(name string) { r.set(chain{nat, name}, nil) })
 	}
-	r.emitTree(r.vips)
-	for p, t := range r.nodePorts {
-		r.emitTree(t)
-		if t.Len() == 0 {
-			r.set(chain{nat, nodePortChain(p, "", 0)}, nil)
-			delete(r.nodePorts, p)
-		}
-	}
-	f := facts{nodePorts: map[model.Protocol]bool{}, firewalled: len(r.members[setFirewalled]) > 0, health: len(r.members[setHealth]) > 0}
-	for p := range r.nodePorts {
-		f.nodePorts[p] = true
-	}
+	f := facts{nodePorts: r.nodePorts.top != nil, firewalled: len(r.members[setFirewalled]) > 0, health: len(r.members[setHealth]) > 0}
 	for c, rules := range staticChains(r.globals, f) {
 		r.setAlways(c, rules)
 	}
-}
-
-func (r *Ruleset) emitTree(t *tree) {
-	t.Emit(
-		func(name string, rules []string) { r.setAlways(chain{nat, name}, rules) },
-		func(name string) { r.set(chain{nat, name}, nil) })
 }
 
 // set gives a chain its rules; none takes it away.

@@ -3,6 +3,8 @@ package iptables
 import (
 	"fmt"
 	"maps"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +37,30 @@ func TestRulesetIsAFunctionOfThePlan(t *testing.T) {
 					checkTargets(t, fresh)
 				}
 			})
+		}
+	}
+}
+
+// TestAServiceCIDRWritesNoRulesOfPorts because they do not depend on ranges, whatever else is served.
+func TestAServiceCIDRWritesNoRulesOfPorts(t *testing.T) {
+	for _, family := range []model.Family{model.IPv4, model.IPv6} {
+		p := newPlans(1, family)
+		for range 20 {
+			p.step(50)
+		}
+		r, kernel := NewRuleset(family), newKernelState()
+		r.Apply(whole(p.plan))
+		kernel.take(r)
+		g := p.plan.Globals
+		g.Ranges = append(slices.Clone(g.Ranges), netip.PrefixFrom(p.addr(family, 7, 0), family.Bits()-16).Masked())
+		r.Apply(model.Delta{Globals: &g})
+		for c := range r.dirty {
+			if c.name != chainNew {
+				t.Errorf("%v: another ServiceCIDR writes the chain %s", family, c.name)
+			}
+		}
+		if len(r.dirty) != 1 || len(r.chains[chain{filter, chainNew}]) > 19 {
+			t.Errorf("%v: another ServiceCIDR writes %d chains", family, len(r.dirty))
 		}
 	}
 }

@@ -10,21 +10,20 @@ import (
 
 // facts are what the chains that exist always depend on beside the Globals.
 type facts struct {
-	nodePorts  map[model.Protocol]bool // protocols that have node ports
-	firewalled bool                    // any load balancer IP has source ranges
-	health     bool                    // there are health check node ports
+	nodePorts  bool // there are any
+	firewalled bool // any load balancer IP has source ranges
+	health     bool // there are health check node ports
 }
 
-// staticChains returns the chains that exist always, but for those of the trees.
+// staticChains returns the chains that exist always, but for those where lookups begin.
 //
 // In the table filter they do not change with endpoints. Only packets that were not translated are looked at: what has a usable endpoint never
 // gets to the sets.
 func staticChains(g model.Globals, f facts) map[chain][]string {
 	return map[chain][]string{
 		{nat, chainServices}:    services(g, f),
-		{nat, chainNodePorts}:   nodePortRoots(f),
 		{nat, chainPostrouting}: postrouting(g),
-		{nat, chainMasquerade}:  {fmt.Sprintf("-j MARK --xor-mark %#x", markOf(g)), "-j MASQUERADE --random-fully"},
+		{nat, chainMasquerade}:  {fmt.Sprintf("-j MARK --xor-mark %#x", 1<<g.MasqueradeBit), "-j MASQUERADE --random-fully"},
 
 		{filter, chainInput}:       input(g, f),
 		{filter, chainForward}:     forward(g),
@@ -45,7 +44,7 @@ func services(g model.Globals, f facts) []string {
 			setFirewalled.of(g.Family), setAllowed.of(g.Family)))
 	}
 	rules = append(append(rules, masqueradeClusterIPs(g)...), "-j "+chainVIPs)
-	if len(f.nodePorts) > 0 {
+	if f.nodePorts {
 		rules = append(rules, toNodePorts(g, "", chainNodePorts)...)
 	}
 	return rules
@@ -79,7 +78,7 @@ func notLoopback(g model.Globals) string {
 // masqueradeClusterIPs marks what goes to ClusterIPs: endpoints see the node's address instead of that of a client who is no local pod,
 // so that answers come back this way.
 func masqueradeClusterIPs(g model.Globals) []string {
-	set := fmt.Sprintf("-m set --match-set %s dst,dst %s", setClusterIPs.of(g.Family), setMark(g))
+	set := fmt.Sprintf("-m set --match-set %s dst,dst %s", setClusterIPs.of(g.Family), setMark(g.MasqueradeBit))
 	if g.MasqueradeAll {
 		return []string{set}
 	}
@@ -89,22 +88,16 @@ func masqueradeClusterIPs(g model.Globals) []string {
 	return nil
 }
 
-// nodePortRoots leads to the tree of each protocol.
-func nodePortRoots(f facts) []string {
-	var rules []string
-	for _, p := range model.Protocols {
-		if f.nodePorts[p] {
-			rules = append(rules, fmt.Sprintf("-p %s -g %s", lower(p), nodePortChain(p, "", 0)))
-		}
-	}
-	return rules
-}
-
 func postrouting(g model.Globals) []string {
 	return []string{
-		fmt.Sprintf("-m mark --mark %#x/%#x -j %s", markOf(g), markOf(g), chainMasquerade),
+		marked(g) + "-j " + chainMasquerade,
 		fmt.Sprintf("-m set --match-set %s dst,dst,src -m conntrack --ctstate DNAT -j MASQUERADE --random-fully", setHairpin.of(g.Family)),
 	}
+}
+
+// marked matches packets that are marked for masquerading.
+func marked(g model.Globals) string {
+	return fmt.Sprintf("-m mark --mark %#x/%#[1]x ", 1<<g.MasqueradeBit)
 }
 
 // untranslated matches the first packets of connections that nat has left alone.
@@ -122,7 +115,7 @@ func input(g model.Globals, f facts) []string {
 		rules = append(rules, fmt.Sprintf("-p tcp -m set --match-set %s dst -j ACCEPT", setHealth.of(g.Family)))
 	}
 	rules = append(rules, toNew)
-	if len(f.nodePorts) > 0 {
+	if f.nodePorts {
 		rules = append(rules, toNodePorts(g, untranslated, chainPortsFilter)...)
 	}
 	return rules
@@ -145,7 +138,7 @@ func forward(g model.Globals) []string {
 		// A packet outside of the window is not translated; its receiver would reset the connection (kubernetes/kubernetes#74839).
 		rules = append(rules, "-m conntrack --ctstate INVALID -j DROP")
 	}
-	return append(rules, fmt.Sprintf("-m mark --mark %#x/%#x -j ACCEPT", markOf(g), markOf(g)))
+	return append(rules, marked(g)+"-j ACCEPT")
 }
 
 func newConnections(g model.Globals) []string {

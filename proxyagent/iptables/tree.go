@@ -1,191 +1,191 @@
 package iptables
 
 import (
-	"maps"
+	"cmp"
 	"math/bits"
 	"slices"
-	"sort"
 )
 
 const (
-	bucketSize  = 16 // keys that one chain holds side by side; some 48 rules, as many as two levels more would cost
-	maxDepth    = 4  // chains below the root on the way to a key; the kernel allows 16 on a whole way (NFT_JUMP_STACK_SIZE)
-	maxKeyRules = 8  // rules of one key in a shared chain; a key with more gets a chain of its own
-	// Strides of four bits. Two make a third of the chains where addresses are sparse, but take more of them for one packet than the kernel
-	// allows with tens of thousands of addresses.
-	strideBits = 4
+	fullRules    = 12 // rules of keys that make a chain
+	fullChains   = 8  // chains that make a chain above them
+	highestLevel = 5  // of a chain, counted from the keys; the kernel allows 16 chains on a whole way (NFT_JUMP_STACK_SIZE)
+
+	segment     = 16 // bits
+	segmentKeys = 64 // below a node that ends a segment
 )
 
-// A tree turns a set of keys, each with rules, into chains that find the rules of a key in a number of steps that grows with the
-// logarithm of the number of keys. Keys are virtual IPs or node ports, as the bytes of their big-endian form, all of one length.
+// A tree sorts keys, each with rules, into chains, so that the rules of a key are found in a number of steps that grows with the logarithm of the
+// number of keys, whatever keys somebody chooses. All keys have the same length.
 //
-// A prefix that few keys have is a bucket: its chain holds the rules of all of them. The chain of another one leads to those of its
-// prefixes that are four bits longer; where all keys have still more bits in common, it leads there at once (path compression). The
-// chains are a pure function of the keys and their rules: the order in which they came has no influence. Cost of Emit: the chains on the
-// way to the keys that changed, and moving the keys behind new ones.
+// It is a binary trie with compressed paths. From the keys upwards each node hands on the entries that no chain lists yet, until they fill a
+// chain: then the node gets this chain and hands on one entry that leads there. Entries of a level fill chains of the next. So a chain lists
+// at most twice as many entries of a level as fill it. One key more changes chains on the way to it alone. The road not taken, to cut where the
+// weight is divided best, moves cuts elsewhere too.
+//
+// Keys that part at every bit of an IPv6 address could make that a hundred chains, each of which hands the next a key more than before. So keys
+// are not handed on from one segment of bits to the next.
+//
+// Prefixes of entries can lie within another; the longer one always comes first, in the same chain or in one above.
 type tree struct {
-	// chain names the chain of a prefix, match returns the matches of a rule that leads into it.
-	chain func(key string, bits int) string
-	match func(key string, bits int) string
-
-	bits    int                 // of a key
-	rules   map[string][]string // by key
-	changed map[string]struct{} // keys whose rules changed since the last Emit
-	keys    []string            // sorted, as of the last Emit
-	emitted map[treeNode]emitted
+	top *node
+	// matches reports whether a rule can match a prefix of so many bits. The zero value allows all.
+	matches func(bits int) bool
+	gone    []*node // nodes that had chains and were removed since the last Emit
 }
 
-// treeNode is a prefix that has a chain. Its key is filled up with zeros.
-type treeNode struct {
-	key  string
-	bits int
-}
+// node is a key, or a prefix at which keys part.
+type node struct {
+	key     string // a prefix is filled up with zeros
+	bits    int
+	below   [2]*node // nil for a key
+	rules   []string // of a key
+	changed bool     // since the last Emit, here or below
 
-// emitted is what the last Emit wrote about a node: how deep its chain is, and to which ones it leads.
-type emitted struct {
-	depth int
-	below []treeNode
-}
-
-func newTree(bits int, chain, match func(string, int) string) *tree {
-	return &tree{
-		chain: chain, match: match, bits: bits, rules: map[string][]string{}, changed: map[string]struct{}{}, emitted: map[treeNode]emitted{},
-	}
+	level   int     // of its chain; zero without
+	entries []*node // of its chain: those of the highest level first
+	open    []*node // entries that a chain above has to list, in the same order
+	keys    int     // to which its entry leads
+	all     int     // keys below
 }
 
 // Set gives a key its rules; none removes it. The rules are the bodies, without the name of a chain.
 func (t *tree) Set(key string, rules []string) {
-	if slices.Equal(t.rules[key], rules) {
+	switch old := t.top.find(key); {
+	case len(rules) == 0 && old != nil:
+		t.top = t.remove(t.top, key)
+	case len(rules) > 0 && (old == nil || !slices.Equal(old.rules, rules)):
+		t.top = t.top.with(&node{key: key, bits: len(key) * 8, rules: rules, changed: true})
+	}
+}
+
+func (n *node) find(key string) *node {
+	for n != nil && n.bits < len(key)*8 {
+		n = n.below[bit(key, n.bits)]
+	}
+	if n == nil || n.key != key {
+		return nil
+	}
+	return n
+}
+
+// with returns the node with a key more, or with other rules of it.
+func (n *node) with(k *node) *node {
+	if n == nil || n.key == k.key && n.bits == k.bits {
+		return k
+	}
+	if common := min(commonBits(n.key, k.key), n.bits); common < n.bits {
+		n.changed = true // it may end a segment now, or not any more
+		parting := &node{key: truncate(k.key, common), bits: common, changed: true}
+		parting.below[bit(n.key, common)], parting.below[bit(k.key, common)] = n, k
+		return parting
+	}
+	side := bit(k.key, n.bits)
+	n.below[side], n.changed = n.below[side].with(k), true
+	return n
+}
+
+// remove returns the node without a key that is there.
+func (t *tree) remove(n *node, key string) *node {
+	if n.bits == len(key)*8 {
+		return nil
+	}
+	side := bit(key, n.bits)
+	if n.below[side] = t.remove(n.below[side], key); n.below[side] != nil {
+		n.changed = true
+		return n
+	}
+	if n.level > 0 {
+		t.gone = append(t.gone, n)
+	}
+	other := n.below[1-side]
+	other.changed = true
+	return other
+}
+
+// Emit calls set with each node whose chain may have changed since the last Emit, and remove with those that have none any more. What the root
+// chain lists is in a node of zero bits. Every chain that an entry leads to exists in the sum of all calls.
+func (t *tree) Emit(set, remove func(*node)) {
+	for _, n := range t.gone {
+		remove(n)
+	}
+	t.gone = nil
+	root := &node{}
+	if t.top != nil {
+		t.assign(t.top, t.top.bits, set, remove)
+		root.entries = t.top.open
+	}
+	set(root)
+}
+
+// assign decides which of the nodes that changed have chains, from the keys upwards. above is the number of bits of the node above.
+func (t *tree) assign(n *node, above int, set, remove func(*node)) {
+	if !n.changed {
 		return
 	}
-	t.changed[key] = struct{}{}
-	if t.rules[key] = rules; len(rules) == 0 {
-		delete(t.rules, key)
-	}
-}
-
-// Len returns the number of keys.
-func (t *tree) Len() int { return len(t.rules) }
-
-// sort brings the keys up to date.
-func (t *tree) sort() {
-	if len(t.changed) > 64 {
-		t.keys = slices.Sorted(maps.Keys(t.rules))
+	n.changed = false
+	if n.bits == len(n.key)*8 {
+		n.open, n.keys, n.all = []*node{n}, 1, 1
 		return
 	}
-	for key := range t.changed {
-		i, was := slices.BinarySearch(t.keys, key)
-		switch _, is := t.rules[key]; {
-		case is && !was:
-			t.keys = slices.Insert(t.keys, i, key)
-		case was && !is:
-			t.keys = slices.Delete(t.keys, i, i+1)
+	t.assign(n.below[0], n.bits, set, remove)
+	t.assign(n.below[1], n.bits, set, remove)
+	before := n.level
+	n.all = n.below[0].all + n.below[1].all
+	n.open = byLevel(n.below[0].open, n.below[1].open)
+	n.level, n.entries = 0, nil
+	level := fullLevel(n.open)
+	if level == 0 && n.bits/segment != above/segment && n.all >= segmentKeys && n.open[len(n.open)-1].level == 0 {
+		level = 1
+	}
+	if level > 0 && n.bits > 0 && (t.matches == nil || t.matches(n.bits)) {
+		n.cut(level)
+		set(n)
+	} else if before > 0 {
+		remove(n)
+	}
+}
+
+// cut gives a node a chain with the open entries below a level, and puts its own in their place.
+func (n *node) cut(level int) {
+	i := slices.IndexFunc(n.open, func(e *node) bool { return e.level < level })
+	n.level, n.entries, n.keys = level, slices.Clone(n.open[i:]), 0
+	for _, e := range n.entries {
+		n.keys += e.keys
+	}
+	n.open = append(n.open[:i], n)
+}
+
+// byLevel returns the entries of both, those of the highest level first: they lead to the most keys, and no prefix of a lower one is within
+// theirs.
+func byLevel(a, b []*node) []*node {
+	all := slices.Concat(a, b)
+	slices.SortStableFunc(all, func(a, b *node) int { return cmp.Compare(b.level, a.level) })
+	return all
+}
+
+// fullLevel returns the level of the highest chain that the entries fill, zero if they fill none.
+func fullLevel(entries []*node) int {
+	var rules int
+	var chains [highestLevel + 1]int
+	for _, e := range entries {
+		if chains[e.level]++; e.level == 0 {
+			rules += len(e.rules)
 		}
 	}
-}
-
-// Emit calls set with every chain that may have changed since the last Emit, and remove with those that are no more. Every chain that
-// a rule leads to exists in the sum of all calls.
-func (t *tree) Emit(set func(chain string, rules []string), remove func(chain string)) {
-	t.sort()
-	e := emission{tree: t, set: set, changed: slices.Sorted(maps.Keys(t.changed)), reached: map[treeNode]bool{}}
-	e.node(treeNode{key: string(make([]byte, t.bits/8))}, t.keys, 0)
-	for len(e.left) > 0 {
-		n := e.left[len(e.left)-1]
-		e.left = e.left[:len(e.left)-1]
-		if old, there := t.emitted[n]; there && !e.reached[n] {
-			e.left = append(e.left, old.below...)
-			delete(t.emitted, n)
-			remove(t.chain(n.key, n.bits))
+	for level := highestLevel; level > 1; level-- {
+		if chains[level-1] >= fullChains {
+			return level
 		}
 	}
-	clear(t.changed)
-}
-
-// emission is one run of Emit.
-type emission struct {
-	*tree
-	set     func(string, []string)
-	changed []string          // sorted
-	reached map[treeNode]bool // nodes that rules lead to
-	left    []treeNode        // nodes that rules led to; some still do
-}
-
-// node writes the chain of a prefix and of those below it that changed, or that lie at another depth than before. Keys are those with
-// the prefix.
-func (e *emission) node(n treeNode, keys []string, depth int) {
-	e.reached[n] = true
-	old, was := e.emitted[n]
-	if was && old.depth == depth && !e.isChanged(n) {
-		return
+	if rules >= fullRules {
+		return 1
 	}
-	e.left = append(e.left, old.below...)
-	c := treeChainRules{emission: e, node: n, depth: depth}
-	if len(keys) <= bucketSize || depth == maxDepth {
-		for _, key := range keys {
-			c.key(key)
-		}
-	} else {
-		c.branch(keys)
-	}
-	e.emitted[n] = emitted{depth, c.below}
-	e.set(e.chain(n.key, n.bits), c.rules)
+	return 0
 }
 
-// isChanged reports whether a key with the prefix changed.
-func (e *emission) isChanged(n treeNode) bool {
-	i, _ := slices.BinarySearch(e.changed, n.key)
-	return i < len(e.changed) && truncate(e.changed[i], n.bits) == n.key
-}
-
-// treeChainRules collects the rules of the chain of a node.
-type treeChainRules struct {
-	*emission
-	node  treeNode
-	depth int
-	rules []string
-	below []treeNode
-}
-
-// branch adds a rule for each prefix that is one stride longer.
-func (c *treeChainRules) branch(keys []string) {
-	for len(keys) > 0 {
-		d := digit(keys[0], c.node.bits)
-		n := sort.Search(len(keys), func(i int) bool { return digit(keys[i], c.node.bits) > d })
-		group := keys[:n]
-		keys = keys[n:]
-		length := c.node.bits + strideBits
-		if n > bucketSize {
-			length = max(length, commonBits(group[0], group[n-1])/strideBits*strideBits)
-		}
-		if n == 1 {
-			c.key(group[0])
-		} else {
-			c.lead(treeNode{truncate(group[0], length), length}, group)
-		}
-	}
-}
-
-// key adds the rules of one key, or one that leads into a chain with them.
-func (c *treeChainRules) key(key string) {
-	if rules := c.tree.rules[key]; len(rules) <= maxKeyRules || c.node.bits == c.bits {
-		c.rules = append(c.rules, rules...)
-		return
-	}
-	c.lead(treeNode{key, c.bits}, []string{key})
-}
-
-// lead adds a rule that leads to a node below.
-func (c *treeChainRules) lead(to treeNode, keys []string) {
-	c.rules = append(c.rules, c.match(to.key, to.bits)+" -g "+c.chain(to.key, to.bits))
-	c.below = append(c.below, to)
-	c.emission.node(to, keys, c.depth+1)
-}
-
-// digit returns the bits of key at an offset that choose a child.
-func digit(key string, offset int) byte {
-	return key[offset/8] >> (8 - strideBits - offset%8) & (1<<strideBits - 1)
-}
+// bit returns one bit of a key.
+func bit(key string, at int) byte { return key[at/8] >> (7 - at%8) & 1 }
 
 // commonBits returns how many bits two keys begin with alike.
 func commonBits(a, b string) int {

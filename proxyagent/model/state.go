@@ -1,7 +1,10 @@
 package model
 
 import (
+	"cmp"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -100,6 +103,29 @@ type Changes struct {
 	Triggers []time.Time
 	// ServiceEvents and EndpointEvents count the events behind these Changes.
 	ServiceEvents, EndpointEvents int
+}
+
+// And returns both, of which next came later. Neither is changed.
+func (c Changes) And(next Changes) Changes {
+	return Changes{
+		Services: merged(c.Services, next.Services), Allocations: merged(c.Allocations, next.Allocations),
+		Ranges: cmp.Or(next.Ranges, c.Ranges), Node: cmp.Or(next.Node, c.Node), LocalAddrs: cmp.Or(next.LocalAddrs, c.LocalAddrs),
+		Triggers:      slices.Concat(c.Triggers, next.Triggers),
+		ServiceEvents: c.ServiceEvents + next.ServiceEvents, EndpointEvents: c.EndpointEvents + next.EndpointEvents,
+	}
+}
+
+// merged returns the entries of both, those of next where both have one.
+func merged[K comparable, V any](before, next map[K]V) map[K]V {
+	if len(before) == 0 {
+		return next
+	}
+	if len(next) == 0 {
+		return before
+	}
+	all := maps.Clone(before)
+	maps.Copy(all, next)
+	return all
 }
 
 // Empty reports whether nothing became different.
