@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -18,8 +17,6 @@ const (
 	probeInterval = 100 * time.Millisecond
 	// probeTimeout is how long a backend may take to answer. One that is frozen is not ready.
 	probeTimeout = time.Second
-	// idleAfter is how long nobody says anything on a connection that is idle.
-	idleAfter = 20 * time.Millisecond
 )
 
 // Backend is where a [Balancer] leads.
@@ -62,22 +59,7 @@ type backend struct {
 }
 
 // link is a connection of a client with the one to its backend.
-type link struct {
-	client, backend net.Conn
-	busy            atomic.Bool  // the client was the last to be heard
-	heard           atomic.Int64 // when somebody was, in nanoseconds since 1970
-}
-
-// hear notes who says something.
-func (l *link) hear(client bool) {
-	l.busy.Store(client)
-	l.heard.Store(time.Now().UnixNano())
-}
-
-// idle reports whether no answer is awaited. The backend's last words of a handshake may come after the first request, hence the pause.
-func (l *link) idle() bool {
-	return !l.busy.Load() && time.Since(time.Unix(0, l.heard.Load())) > idleAfter
-}
+type link struct{ client, backend net.Conn }
 
 // StartBalancer starts a balancer without backends, which refuses everything. It ends with the control plane.
 func (c *ControlPlane) StartBalancer() (*Balancer, error) {
@@ -156,20 +138,6 @@ func (b *Balancer) Cut() int {
 	return len(b.open)
 }
 
-// CloseIdle closes the connections on which no client waits for an answer, and returns how many there were. Clients that keep
-// connections open for later come back on new ones, which all backends get their share of.
-func (b *Balancer) CloseIdle() (closed int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for link := range b.open {
-		if link.idle() {
-			link.close()
-			closed++
-		}
-	}
-	return closed
-}
-
 // Stop ends the balancer with all connections. A second Stop does nothing.
 func (b *Balancer) Stop() error {
 	b.end()
@@ -195,7 +163,6 @@ func (b *Balancer) accept() {
 // serve connects a client to a backend until one of them ends the connection.
 func (b *Balancer) serve(client *net.TCPConn) {
 	l := &link{client: client, backend: b.dial()}
-	l.hear(true)
 	defer l.close()
 	if l.backend == nil || !b.register(l) {
 		l.reset()
@@ -203,8 +170,8 @@ func (b *Balancer) serve(client *net.TCPConn) {
 	}
 	defer b.forget(l)
 	var both sync.WaitGroup
-	both.Go(func() { b.carry(l, true) })
-	both.Go(func() { b.carry(l, false) })
+	both.Go(func() { b.carry(l.client, l.backend, func(t Trouble) time.Duration { return t.SlowRequests }) })
+	both.Go(func() { b.carry(l.backend, l.client, func(t Trouble) time.Duration { return t.SlowReplies }) })
 	both.Wait()
 }
 
@@ -250,52 +217,26 @@ func (b *Balancer) forget(l *link) {
 	delete(b.open, l)
 }
 
-// carry hands on what the client says, or the backend, late if that is the trouble, and tells the other when there is no more.
-func (b *Balancer) carry(l *link, client bool) {
-	from, to := l.backend, l.client
-	if client {
-		from, to = l.client, l.backend
+// carry hands on what one side says, late if that is the trouble, and tells the other when there is no more.
+func (b *Balancer) carry(from, to net.Conn, late func(Trouble) time.Duration) {
+	_, err := io.Copy(writer(func(piece []byte) (int, error) {
+		b.mu.Lock()
+		trouble := b.trouble
+		b.mu.Unlock()
+		b.pause(late(trouble))
+		return to.Write(piece)
+	}), from)
+	if err != nil {
+		_, _ = from.Close(), to.Close()
+		return
 	}
-	defer func() { _ = to.(*net.TCPConn).CloseWrite() }()
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buffer)
-		if n > 0 {
-			if err := b.hand(l, client, to, buffer[:n]); err != nil {
-				_ = from.Close() // nobody is there to read it
-				return
-			}
-		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				_ = to.Close()
-			}
-			return
-		}
-	}
+	_ = to.(*net.TCPConn).CloseWrite()
 }
 
-// hand hands on one piece. A client waits from when it has spoken until it has its answer.
-func (b *Balancer) hand(l *link, client bool, to io.Writer, piece []byte) error {
-	trouble := b.current()
-	if client {
-		l.hear(true)
-		b.pause(trouble.SlowRequests)
-	} else {
-		b.pause(trouble.SlowReplies)
-	}
-	_, err := to.Write(piece)
-	if !client {
-		l.hear(false)
-	}
-	return err
-}
+// writer is a function that writes.
+type writer func([]byte) (int, error)
 
-func (b *Balancer) current() Trouble {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.trouble
-}
+func (w writer) Write(piece []byte) (int, error) { return w(piece) }
 
 // pause waits, at most until the balancer stops.
 func (b *Balancer) pause(d time.Duration) {
@@ -311,9 +252,11 @@ func (b *Balancer) pause(d time.Duration) {
 // probe asks a backend again and again whether it is ready.
 func (b *Balancer) probe(life context.Context, asked *backend) {
 	for {
-		ready := isReady(asked.Ready)
+		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+		err := asked.Ready(ctx)
+		cancel()
 		b.mu.Lock()
-		asked.ready = ready
+		asked.ready = err == nil
 		b.mu.Unlock()
 		select {
 		case <-life.Done():
@@ -321,12 +264,6 @@ func (b *Balancer) probe(life context.Context, asked *backend) {
 		case <-time.After(probeInterval):
 		}
 	}
-}
-
-func isReady(ask func(context.Context) error) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
-	defer cancel()
-	return ask(ctx) == nil
 }
 
 func (l *link) close() {

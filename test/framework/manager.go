@@ -125,7 +125,7 @@ func (m *Manager) MetricsURL() string {
 // Metrics scrapes the open metrics.
 func (m *Manager) Metrics(ctx context.Context) (Metrics, error) { return m.MetricsAs(ctx, "") }
 
-// MetricsAs scrapes the metrics with a bearer token. It is patient with a manager that does not listen yet: it opens its metrics at about the time at which it is ready,
+// MetricsAs scrapes the metrics with a bearer token. It waits for a manager that does not listen yet: it opens its metrics at about the time at which it is ready,
 // not before.
 func (m *Manager) MetricsAs(ctx context.Context, token string) (metrics Metrics, err error) {
 	for deadline := time.Now().Add(metricsTimeout); ; time.Sleep(pollInterval) {

@@ -334,3 +334,9 @@ func tailOf(path string, offset int64, n int) string {
 	lines := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
+
+// childAttributes puts the child into a process group of its own, so that Ctrl-C reaches the parent alone and
+// the parent ends its children in order; and has it killed should the parent die without doing so.
+func childAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}

@@ -5,7 +5,7 @@
 // change takes. Those that are done are paused, and their rules stay. Then new connections are timed through all of them in turn; then
 // all of them may do nothing for a while, together; then each has to keep up with changes without end while connections are timed.
 //
-// Start with Run. node_linux.go is a proxy in its namespaces; alone_linux.go has what each does alone, together_linux.go
+// Start with Run. node.go is a proxy in its namespaces; alone.go has what each does alone, together.go
 // what is measured of all; table.go and target.go show it.
 package proxy
 

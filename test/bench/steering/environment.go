@@ -129,7 +129,7 @@ func (e *environment) waitServing(ctx context.Context) error {
 		leaders, err := e.sum(ctx, "leader_election_master_status")
 		return leaders == 1 && len(e.balancer.Ready()) == len(e.replicas), err
 	})
-	e.balancer.CloseIdle() // connections that stay open would leave a new replica without requests
+	e.balancer.Cut() // connections that stay open would leave a new replica without requests
 	return err
 }
 

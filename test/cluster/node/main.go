@@ -1,5 +1,3 @@
-//go:build linux
-
 // Node is a Kubernetes node without a machine: containerd and kubelet in mount, pid, ipc, uts and cgroup namespaces of their own, in a network namespace that is given.
 //
 //	node -name NAME -dir FOLDER [-network FILE]

@@ -1,5 +1,3 @@
-//go:build linux
-
 // Pause is process 1 of a pod: it holds the pod's namespaces, and waits for the processes whose parents have ended.
 package main
 

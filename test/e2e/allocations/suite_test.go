@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package allocations_test proves how the node agent uses IPAddress objects: which Service is served at an address that several of them
 // claim, at additional addresses, and at addresses of no Service, and what --allocations=prefer, enforce and ignore change in
 // that.

@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package badinput_test gives the node agent invalid input: the strangest objects that the API server admits, and stranger
 // ones stored before it validated; very large Services; a machine that lacks something.
 //

@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package cleanup_test proves what the node agent promises for its removal: `proxyagent cleanup` removes all that it wrote and
 // nothing else, and a node goes from kube-proxy to the agent and back, or from one variant of iptables to the other, without a
 // lost connection and without a trace.

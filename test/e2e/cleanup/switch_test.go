@@ -1,5 +1,3 @@
-//go:build linux
-
 package cleanup_test
 
 import (

@@ -1,5 +1,3 @@
-//go:build linux
-
 package flows_test
 
 import (
@@ -10,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gopacket/gopacket/layers"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -144,7 +143,7 @@ func (t *T) invalid(wanted bool) {
 	server, client := netip.AddrPortFrom(t.local.Addr(t.F), 8080), conn.LocalAddr().(*net.TCPAddr).AddrPort()
 	heard := t.hear(server)
 	for quarter := range uint32(4) { // conntrack forgives what may be old; of four numbers around the clock two are not
-		segment := network.TCPSegment(server, client, network.ACK, quarter<<30)
+		segment := network.TCPSegment(server, client, layers.TCP{ACK: true, Ack: 1, Seq: quarter << 30, Window: 256})
 		t.must(t.Pod2.SendRaw("eth0", t.Node, "pod2", segment))
 	}
 	if got := arrives(heard, wanted); got != wanted {
@@ -178,7 +177,7 @@ func (t *T) echo(conn net.Conn) {
 func (t *T) broken(wanted bool) bool {
 	from, to := netip.AddrPortFrom(t.Pod2.Addr(t.F), 1234), netip.AddrPortFrom(t.Client.Addr(t.F), 1234)
 	heard := t.hear(from)
-	segment := network.TCPSegment(from, to, network.SYN, 1)
+	segment := network.TCPSegment(from, to, layers.TCP{SYN: true, Seq: 1, Window: 256})
 	segment[len(segment)-4] ^= 1
 	for range 3 {
 		t.must(t.Pod2.SendRaw("eth0", t.Node, "pod2", segment))

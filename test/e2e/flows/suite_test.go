@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package flows_test tests the behaviour of a Service proxy: where does a packet from here to there arrive? The answers come from
 // real packets between network namespaces. Each spec is one numbered behaviour of docs/proxy-conformance.md for one family; the same
 // specs run against ours in both variants of iptables and, with the label "all", against kube-proxy in both of its modes, which proves

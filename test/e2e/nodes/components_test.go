@@ -1,5 +1,3 @@
-//go:build linux
-
 package nodes_test
 
 import (
@@ -37,7 +35,7 @@ func (c testCluster) overlay(components ...string) string {
 func (c testCluster) apply(ctx context.Context, overlay string) {
 	GinkgoHelper()
 	c.kubectl(ctx, "apply", "--server-side", "-k", overlay)
-	c.kubectl(ctx, "--namespace="+operatorNamespace, "rollout", "status", "deployment/clusterip-operator-manager", fmt.Sprint("--timeout=", 90*time.Second*patience))
+	c.kubectl(ctx, "--namespace="+operatorNamespace, "rollout", "status", "deployment/clusterip-operator-manager", fmt.Sprint("--timeout=", 90*time.Second*deadlineFactor))
 }
 
 // foreign are the kinds of cert-manager and of the operator of Prometheus, as far as they matter here: somebody else acts on them.

@@ -1,5 +1,3 @@
-//go:build linux
-
 package nodes_test
 
 import (
@@ -27,18 +25,18 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 		})
 		c = start(ctx, cluster.Options{Images: images})
 		Expect(cgroupsOf(ctx, c.Dir())).NotTo(BeEmpty())
-	}, NodeTimeout(3*time.Minute*patience))
+	}, NodeTimeout(3*time.Minute*deadlineFactor))
 
 	It("has the agent on every node, although nothing serves the address of the API server before", func(ctx SpecContext) {
 		c.kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(c.config, "proxyagent"))
-		c.kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/clusterip-operator-proxyagent", fmt.Sprint("--timeout=", 90*time.Second*patience))
-	}, SpecTimeout(2*time.Minute*patience))
+		c.kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/clusterip-operator-proxyagent", fmt.Sprint("--timeout=", 90*time.Second*deadlineFactor))
+	}, SpecTimeout(2*time.Minute*deadlineFactor))
 
 	It("has two replicas of the manager, each on a node of its own", func(ctx SpecContext) {
 		c.apply(ctx, filepath.Join(c.config, "default"))
 		nodes := c.kubectl(ctx, "--namespace="+operatorNamespace, "get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}")
 		Expect(strings.Fields(nodes)).To(ConsistOf(c.Nodes[0].Name, c.Nodes[1].Name))
-	}, SpecTimeout(2*time.Minute*patience))
+	}, SpecTimeout(2*time.Minute*deadlineFactor))
 
 	It("steers a Service: the API server reaches the webhook at its ClusterIP, which the agent serves", func(ctx SpecContext) {
 		c.kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(c.config, "samples", "servicecidrpolicy_tenant.yaml"))

@@ -1,5 +1,3 @@
-//go:build linux
-
 package nodes_test
 
 import (
@@ -13,11 +11,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// patienceVariable holds patience, by which the deadlines of what also runs in an emulated machine are multiplied.
-const patienceVariable = "NODES_TEST_PATIENCE"
+// factorVariable holds deadlineFactor, by which the deadlines of what also runs in an emulated machine are multiplied.
+const factorVariable = "NODES_TEST_DEADLINE_FACTOR"
 
-var patience = func() time.Duration {
-	n, _ := strconv.Atoi(os.Getenv(patienceVariable))
+var deadlineFactor = func() time.Duration {
+	n, _ := strconv.Atoi(os.Getenv(factorVariable))
 	return time.Duration(max(n, 1))
 }()
 
@@ -26,7 +24,7 @@ var _ = Describe("A machine that has cgroups of version 2, and Debian's kernel",
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
 		// The network that this one remembers is not that of the machine.
-		env := []string{networkVariable + "=", patienceVariable + "=10", "MODULES=nf_conntrack br_netfilter"}
+		env := []string{networkVariable + "=", factorVariable + "=10", "MODULES=nf_conntrack br_netfilter"}
 		Expect(framework.Script(ctx, env, "vm.sh", self, "-ginkgo.v", "-ginkgo.timeout=1h",
 			"-ginkgo.focus=A cluster whose only Service proxy is the agent has (the agent on every node|two replicas of the manager)")).To(Succeed())
 	}, SpecTimeout(time.Hour))

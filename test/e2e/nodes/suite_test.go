@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package nodes_test deploys the operator and the node agent as their guides say, on a cluster whose nodes run real containerds and kubelets, and where the agent is the only Service
 // proxy from the first boot on.
 //
@@ -8,9 +6,6 @@ package nodes_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -27,12 +22,7 @@ var images = []string{"manager", "proxyagent", "coredns", "demo"}
 
 func TestMain(m *testing.M) {
 	ctx := context.Background()
-	err := errors.Join(cluster.Fetch(ctx, append(images, "kube-proxy"), framework.V136, framework.V132), fetchPrevious(ctx), framework.Script(ctx, nil, "vm.sh"), rememberNetwork())
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	network.Isolate(m)
+	network.Isolate(m, cluster.Fetch(ctx, append(images, "kube-proxy"), framework.V136, framework.V132), fetchPrevious(ctx), framework.Script(ctx, nil, "vm.sh"), rememberNetwork())
 }
 
 func TestNodes(t *testing.T) {
@@ -50,7 +40,7 @@ type testCluster struct {
 // start starts a cluster. It goes with the calling node of Ginkgo.
 func start(ctx context.Context, options cluster.Options) testCluster {
 	GinkgoHelper()
-	within, cancel := context.WithTimeout(ctx, 3*time.Minute*patience) // a SpecContext does not tell its deadline
+	within, cancel := context.WithTimeout(ctx, 3*time.Minute*deadlineFactor) // a SpecContext does not tell its deadline
 	defer cancel()
 	c, err := cluster.Start(within, options)
 	Expect(err).NotTo(HaveOccurred())

@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package robustness_test proves that nothing which happens to the node agent, its rules or the API server costs a
 // connection without need, and that the agent repairs all damage by itself.
 //

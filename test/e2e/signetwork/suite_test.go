@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package signetwork_test lets Kubernetes' own end-to-end specs of [sig-network] judge Service proxies: the node agent in each of its modes, and kube-proxy on the same nodes, to tell faults of the
 // agent from those of the cluster. It leaves a report for each proxy in bin/sig-network, of which test/conformance makes docs/proxy-conformance.md.
 //
@@ -8,9 +6,6 @@ package signetwork_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -26,11 +21,7 @@ var images = []string{"proxyagent", "kube-proxy", "coredns", "agnhost", "regress
 
 func TestMain(m *testing.M) {
 	_, err := framework.Assets(island)
-	if err := errors.Join(err, cluster.Fetch(context.Background(), images)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	network.Isolate(m)
+	network.Isolate(m, err, cluster.Fetch(context.Background(), images))
 }
 
 func TestSigNetwork(t *testing.T) {

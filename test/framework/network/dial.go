@@ -1,5 +1,3 @@
-//go:build linux
-
 package network
 
 import (
@@ -13,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -181,7 +180,7 @@ func (n *Namespace) dialSCTP(p Probe) Result {
 	}
 	defer func() { _ = conn.Close() }()
 	port := cmp.Or(p.Source.Port(), uint16(20000+rand.N(40000)))
-	init := sctpPacket{from: port, to: p.To.Port(), chunk: chunkInit, initiate: rand.Uint32() | 1}
+	init := sctpPacket{from: port, to: p.To.Port(), chunk: layers.SCTPChunkTypeInit, initiate: rand.Uint32() | 1}
 	_ = conn.SetDeadline(time.Now().Add(p.Timeout))
 	if _, err := conn.Write(init.bytes()); err != nil && !errors.Is(err, unix.EPERM) {
 		return failure(err)
@@ -214,7 +213,7 @@ func awaitAnswer(conn net.Conn, f model.Family, init sctpPacket, client netip.Ad
 		if !ok || answer.from != init.to || answer.to != init.from || answer.tag != init.initiate {
 			continue
 		}
-		if answer.chunk == chunkAbort {
+		if answer.chunk == layers.SCTPChunkTypeAbort {
 			return failure(errAbort)
 		}
 		return success(answer.cookie, client)

@@ -1,5 +1,3 @@
-//go:build linux
-
 package network
 
 import (
@@ -18,14 +16,19 @@ import (
 var isolated bool
 
 // Isolate runs the tests of a package in a fresh network namespace, where they cannot reach the rules, sets and connections of the machine. It
-// is for TestMain, and does not return. The namespace ends with the process. Without root the tests run where they are: see NeedIsolation.
-func Isolate(m *testing.M) {
-	if os.Geteuid() != 0 {
+// is for TestMain, and does not return. The namespace ends with the process. Without root the tests run where they are: see NeedIsolation. An error of what
+// had to be fetched before, over the machine's network, ends the process.
+func Isolate(m *testing.M, before ...error) {
+	err := errors.Join(before...)
+	if err == nil && os.Geteuid() != 0 {
 		os.Exit(m.Run())
 	}
 	lock := filepath.Join(os.TempDir(), fmt.Sprintf("isolated-%d.xtables.lock", os.Getpid()))
-	if err := enter(lock); err != nil {
-		fmt.Fprintln(os.Stderr, "running the tests in a network namespace of their own:", err)
+	if err == nil {
+		err = enter(lock)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "preparing tests in a network namespace of their own:", err)
 		os.Exit(1)
 	}
 	isolated = true

@@ -1,15 +1,14 @@
-//go:build linux
-
 package network
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
 	"syscall"
 	"unsafe"
 
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -50,56 +49,31 @@ func htons(v uint16) uint16 { return v<<8 | v>>8 }
 
 // UDPPacket builds an IPv4 packet with a datagram in it.
 func UDPPacket(from, to netip.AddrPort, payload string) []byte {
-	datagram := binary.BigEndian.AppendUint16(nil, from.Port())
-	datagram = binary.BigEndian.AppendUint16(datagram, to.Port())
-	datagram = binary.BigEndian.AppendUint16(datagram, uint16(8+len(payload)))
-	datagram = append(datagram, 0, 0) // no checksum, as IPv4 allows
-	return ipPacket(from.Addr(), to.Addr(), unix.IPPROTO_UDP, append(datagram, payload...))
+	ip := ipHeader(from, to, layers.IPProtocolUDP)
+	udp := &layers.UDP{SrcPort: layers.UDPPort(from.Port()), DstPort: layers.UDPPort(to.Port())}
+	_ = udp.SetNetworkLayerForChecksum(ip)
+	return serialized(ip, udp, gopacket.Payload(payload))
 }
 
-// TCP flags for [TCPSegment].
-const (
-	FIN byte = 1 << iota
-	SYN
-	RST
-	_
-	ACK
-)
-
-// TCPSegment builds an IPv4 packet with a segment without data.
-func TCPSegment(from, to netip.AddrPort, flags byte, sequence uint32) []byte {
-	segment := binary.BigEndian.AppendUint16(nil, from.Port())
-	segment = binary.BigEndian.AppendUint16(segment, to.Port())
-	segment = binary.BigEndian.AppendUint32(segment, sequence)
-	segment = binary.BigEndian.AppendUint32(segment, 1)     // acknowledges nothing that was sent
-	segment = append(segment, 5<<4, 0x10, 1, 0, 0, 0, 0, 0) // header of 5 words, ACK, window 256
-	pseudo := append(from.Addr().AsSlice(), to.Addr().AsSlice()...)
-	pseudo = append(pseudo, 0, unix.IPPROTO_TCP, 0, byte(len(segment)))
-	binary.BigEndian.PutUint16(segment[16:], checksum(append(pseudo, segment...)))
-	return ipPacket(from.Addr(), to.Addr(), unix.IPPROTO_TCP, segment)
+// TCPSegment builds an IPv4 packet with a segment without data. Its ports are filled in.
+func TCPSegment(from, to netip.AddrPort, segment layers.TCP) []byte {
+	ip := ipHeader(from, to, layers.IPProtocolTCP)
+	segment.SrcPort, segment.DstPort = layers.TCPPort(from.Port()), layers.TCPPort(to.Port())
+	_ = segment.SetNetworkLayerForChecksum(ip)
+	return serialized(ip, &segment)
 }
 
-func ipPacket(from, to netip.Addr, protocol byte, payload []byte) []byte {
-	length := 20 + len(payload)
-	h := []byte{0x45, 0, byte(length >> 8), byte(length), 0, 1, 0, 0, 64, protocol, 0, 0}
-	h = append(append(h, from.AsSlice()...), to.AsSlice()...)
-	binary.BigEndian.PutUint16(h[10:], checksum(h))
-	return append(h, payload...)
+func ipHeader(from, to netip.AddrPort, protocol layers.IPProtocol) *layers.IPv4 {
+	return &layers.IPv4{Version: 4, TTL: 64, Id: 1, Protocol: protocol, SrcIP: from.Addr().AsSlice(), DstIP: to.Addr().AsSlice()}
 }
 
-// checksum is the one of RFC 1071.
-func checksum(b []byte) uint16 {
-	var sum uint32
-	for i := 0; i < len(b)-1; i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+// serialized fills in lengths and checksums. It panics when the layers do not fit, which is a mistake in a test.
+func serialized(layers ...gopacket.SerializableLayer) []byte {
+	buffer := gopacket.NewSerializeBuffer()
+	if err := gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, layers...); err != nil {
+		panic(err)
 	}
-	if len(b)%2 == 1 {
-		sum += uint32(b[len(b)-1]) << 8
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	return ^uint16(sum)
+	return buffer.Bytes()
 }
 
 // receivePacketInfo asks the kernel to tell at which address each packet was received, and to let answers start there, also

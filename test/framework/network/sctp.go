@@ -1,98 +1,71 @@
-//go:build linux
-
 package network
 
 import (
 	"encoding/binary"
 	"hash/crc32"
-	"strings"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// The chunks that are spoken here (RFC 9260, section 3.2).
-const (
-	chunkInit    = 1
-	chunkInitAck = 2
-	chunkAbort   = 6
-)
-
-const (
-	sctpHeader  = 12
-	cookieParam = 7
-)
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// cookieParam is the type of a state cookie (RFC 9260, section 3.3.3).
+const cookieParam = 7
 
 // sctpPacket is a packet with one chunk. An INIT ACK carries text as its state cookie.
 type sctpPacket struct {
 	from, to uint16
 	tag      uint32 // of the receiver; 0 in an INIT
-	chunk    byte
+	chunk    layers.SCTPChunkType
 	initiate uint32 // the sender's tag, in INIT and INIT ACK
 	cookie   string
 }
 
 func (p sctpPacket) bytes() []byte {
-	b := make([]byte, sctpHeader, 128)
-	binary.BigEndian.PutUint16(b[0:], p.from)
-	binary.BigEndian.PutUint16(b[2:], p.to)
-	binary.BigEndian.PutUint32(b[4:], p.tag)
-	b = p.appendChunk(b)
-	binary.LittleEndian.PutUint32(b[8:], crc32.Checksum(b, castagnoli)) // over zeros in its own target
-	return b
-}
-
-func (p sctpPacket) appendChunk(b []byte) []byte {
-	if p.chunk == chunkAbort {
-		return append(b, chunkAbort, 0, 0, 4)
+	head := &layers.SCTP{SrcPort: layers.SCTPPort(p.from), DstPort: layers.SCTPPort(p.to), VerificationTag: p.tag}
+	chunk := layers.SCTPChunk{Type: p.chunk}
+	if p.chunk == layers.SCTPChunkTypeAbort {
+		return serialized(head, &layers.SCTPError{SCTPChunk: chunk})
 	}
-	cookie := p.cookie + strings.Repeat(" ", (4-len(p.cookie)%4)%4) // whole words
-	length := 20
-	if cookie != "" {
-		length += 4 + len(cookie)
+	init := &layers.SCTPInit{
+		SCTPChunk: chunk, InitiateTag: p.initiate, InitialTSN: p.initiate,
+		AdvertisedReceiverWindowCredit: 65536, OutboundStreams: 1, InboundStreams: 1,
 	}
-	b = append(b, p.chunk, 0, byte(length>>8), byte(length))
-	b = binary.BigEndian.AppendUint32(b, p.initiate)
-	b = binary.BigEndian.AppendUint32(b, 65536) // receiver window
-	b = append(b, 0, 1, 0, 1)                   // one stream each way
-	b = binary.BigEndian.AppendUint32(b, p.initiate)
-	if cookie == "" {
-		return b
+	if p.cookie != "" {
+		init.Parameters = []layers.SCTPInitParameter{{Type: cookieParam, Value: []byte(p.cookie)}}
 	}
-	b = append(b, 0, cookieParam, byte((4+len(cookie))>>8), byte(4+len(cookie)))
-	return append(b, cookie...)
+	return serialized(head, init)
 }
 
 // parseSCTP reads what bytes writes, and reports false for all else, also for a wrong checksum.
-func parseSCTP(b []byte) (sctpPacket, bool) {
-	if len(b) < sctpHeader+4 || !checksumHolds(b) {
-		return sctpPacket{}, false
+func parseSCTP(b []byte) (p sctpPacket, ok bool) {
+	all := gopacket.NewPacket(b, layers.LayerTypeSCTP, gopacket.NoCopy).Layers()
+	if len(all) < 2 || !checksumHolds(b) {
+		return p, false
 	}
-	p := sctpPacket{
-		from:  binary.BigEndian.Uint16(b[0:]),
-		to:    binary.BigEndian.Uint16(b[2:]),
-		tag:   binary.BigEndian.Uint32(b[4:]),
-		chunk: b[sctpHeader],
-	}
-	rest := b[sctpHeader+4:]
-	if p.chunk == chunkAbort {
-		return p, true
-	}
-	if len(rest) < 16 {
-		return sctpPacket{}, false
-	}
-	p.initiate = binary.BigEndian.Uint32(rest)
-	if rest = rest[16:]; len(rest) > 4 && rest[1] == cookieParam {
-		p.cookie = strings.TrimRight(string(rest[4:]), " ")
+	head := all[0].(*layers.SCTP)
+	p = sctpPacket{from: uint16(head.SrcPort), to: uint16(head.DstPort), tag: head.VerificationTag}
+	switch chunk := all[1].(type) {
+	case *layers.SCTPError:
+		p.chunk = chunk.Type
+	case *layers.SCTPInit:
+		p.chunk, p.initiate = chunk.Type, chunk.InitiateTag
+		for _, parameter := range chunk.Parameters {
+			if parameter.Type == cookieParam {
+				p.cookie = string(parameter.Value)
+			}
+		}
+	default:
+		return p, false
 	}
 	return p, true
 }
 
 func checksumHolds(b []byte) bool {
 	zeroed := append([]byte(nil), b...)
-	clear(zeroed[8:sctpHeader])
-	return binary.LittleEndian.Uint32(b[8:]) == crc32.Checksum(zeroed, castagnoli)
+	clear(zeroed[8:12])
+	return binary.LittleEndian.Uint32(b[8:]) == crc32.Checksum(zeroed, crc32.MakeTable(crc32.Castagnoli))
 }
 
 // stripHeader takes away the IP header that a raw socket of IPv4 delivers; one of IPv6 delivers none.

@@ -1,5 +1,3 @@
-//go:build linux
-
 package network
 
 import (
@@ -10,6 +8,8 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
+
+	"github.com/gopacket/gopacket/layers"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -198,7 +198,7 @@ func answerInits(conn *net.IPConn, f model.Family, n *Namespace) {
 			continue
 		}
 		packet, ok := parseSCTP(stripHeader(data[:d], f))
-		if !ok || packet.chunk != chunkInit {
+		if !ok || packet.chunk != layers.SCTPChunkTypeInit {
 			continue
 		}
 		local, reply := packetInfo(control[:c], f)
@@ -211,10 +211,10 @@ func answerInits(conn *net.IPConn, f model.Family, n *Namespace) {
 
 // sctpAnswer is what a server says to an INIT; no server says ABORT.
 func sctpAnswer(server any, p sctpPacket, local, peer netip.Addr) sctpPacket {
-	answer := sctpPacket{from: p.to, to: p.from, tag: p.initiate, chunk: chunkAbort}
+	answer := sctpPacket{from: p.to, to: p.from, tag: p.initiate, chunk: layers.SCTPChunkTypeAbort}
 	if s, ok := server.(*Server); ok {
 		s.seen.Add(1)
-		answer.chunk, answer.initiate = chunkInitAck, p.initiate+1
+		answer.chunk, answer.initiate = layers.SCTPChunkTypeInitAck, p.initiate+1
 		answer.cookie = s.greeting(netip.AddrPortFrom(local, p.to), netip.AddrPortFrom(peer, p.from))
 	}
 	return answer

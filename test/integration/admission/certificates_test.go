@@ -257,7 +257,7 @@ func keepCalling(ctx context.Context, c *cluster.Cluster) (calls *atomic.Int64, 
 		workers.Go(func() {
 			defer GinkgoRecover()
 			for ctx.Err() == nil {
-				c.Balancer.CloseIdle()
+				c.Balancer.Cut()
 				_, err := c.Client().CoreV1().Services(cluster.Namespace).Create(ctx, framework.NewService(cluster.Namespace, "called"),
 					metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 				if ctx.Err() == nil {

@@ -62,7 +62,7 @@ var _ = Describe("An API server that does not let the manager in", func() {
 	})
 
 	It("is looked for in vain without a kubeconfig", func(ctx SpecContext) {
-		output, status := run(ctx, framework.ManagerOptions{Args: []string{"--kubeconfig=/nonexistent/kubeconfig", "--leader-elect=false"}})
+		output, status := run(ctx, c, framework.ManagerOptions{Args: []string{"--kubeconfig=/nonexistent/kubeconfig", "--leader-elect=false"}})
 		Expect(status).To(Equal(couldNot), output)
 		Expect(output).To(cluster.ContainAll("/nonexistent/kubeconfig", "--kubeconfig"))
 	})
@@ -96,13 +96,13 @@ var _ = It("An API server of Kubernetes 1.32 that lacks a setting is refused at 
 	options := framework.Options{Version: framework.V132, Args: []string{"--runtime-config=networking.k8s.io/v1beta1=false"}}
 	old := cluster.Start(ctx, cluster.Options{Options: options, WithoutOperator: true})
 	for _, command := range []string{"run", "cleanup"} {
-		output, status := runAt(ctx, old, framework.ManagerOptions{Args: []string{command, "--leader-election-namespace=default"}})
+		output, status := run(ctx, old, framework.ManagerOptions{Args: []string{command, "--leader-election-namespace=default"}})
 		Expect(status).To(Equal(couldNot), output)
 		Expect(output).To(cluster.ContainAll("does not serve", old.URL(), "--runtime-config=networking.k8s.io/v1beta1=true"))
 		Expect(output).NotTo(ContainSubstring("credentials"), "they are right: the advice leads astray")
 	}
 	Expect(old.Restart(ctx, framework.Options{Version: framework.V132})).To(Succeed())
-	output, status := runAt(ctx, old, framework.ManagerOptions{Args: []string{
+	output, status := run(ctx, old, framework.ManagerOptions{Args: []string{
 		"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
 	}})
 	Expect(status).To(Equal(couldNot), output)

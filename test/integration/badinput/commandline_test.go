@@ -17,7 +17,7 @@ var _ = Describe("A command line that makes no sense", func() {
 	refused := func(ctx SpecContext, args []string, complaints ...string) {
 		GinkgoHelper()
 		untouched(ctx, func() {
-			output, status := run(ctx, framework.ManagerOptions{Args: args})
+			output, status := run(ctx, c, framework.ManagerOptions{Args: args})
 			Expect(status).To(Equal(notKnown), output)
 			Expect(output).To(cluster.ContainAll(complaints...))
 		})

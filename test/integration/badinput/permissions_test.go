@@ -42,7 +42,7 @@ var _ = Describe("A ServiceAccount that may not do everything", func() {
 	refused := func(ctx SpecContext, kubeconfig string, args []string, complaints ...string) {
 		GinkgoHelper()
 		untouched(ctx, func() {
-			output, status := run(ctx, framework.ManagerOptions{Kubeconfig: kubeconfig, Args: args})
+			output, status := run(ctx, c, framework.ManagerOptions{Kubeconfig: kubeconfig, Args: args})
 			Expect(status).To(Equal(couldNot), output)
 			Expect(output).To(cluster.ContainAll(complaints...))
 		})

@@ -56,12 +56,7 @@ func untouched(ctx context.Context, do func()) {
 }
 
 // run runs the manager to its end, which has to come soon.
-func run(ctx context.Context, options framework.ManagerOptions) (output string, status int) {
-	GinkgoHelper()
-	return runAt(ctx, c, options)
-}
-
-func runAt(ctx context.Context, c *cluster.Cluster, options framework.ManagerOptions) (output string, status int) {
+func run(ctx context.Context, c *cluster.Cluster, options framework.ManagerOptions) (output string, status int) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

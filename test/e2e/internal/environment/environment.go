@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package environment is what all suites of test/e2e work with: a network of namespaces with one node, a Node object, a namespace for Services, and a Service
 // proxy on the node, mostly our agent, in either variant of iptables. An [Environment] creates Services and endpoints ([Environment.Serve]), asks whether
 // they are served ([Environment.Served]), keeps traffic going ([Environment.Traffic]) and reads the firewall ([Environment.Rules]).

@@ -1,9 +1,0 @@
-package framework
-
-import "syscall"
-
-// childAttributes puts the child into a process group of its own, so that Ctrl-C reaches the parent alone and
-// the parent ends its children in order; and has it killed should the parent die without doing so.
-func childAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
