@@ -39,16 +39,22 @@ var (
 
 // Client hands AdmissionReviews on to the leader. Make one with NewClient; it is safe for concurrent use.
 type Client struct {
-	address   func() string
+	lock      *Lock
 	path      string
 	transport http.RoundTripper
-	suspected atomic.Int64 // until when the leader is left alone, in Unix nanoseconds
+	suspected atomic.Pointer[suspicion]
+}
+
+// suspicion says until when a leader is left alone.
+type suspicion struct {
+	address string
+	until   time.Time
 }
 
 // NewClient returns a Client that finds the leader by lock and posts to path there. The leader proves itself by the certificate that all replicas
 // share; certificate returns it.
 func NewClient(lock *Lock, path string, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *Client {
-	return &Client{address: lock.Address, path: path, transport: &http.Transport{
+	return &Client{lock: lock, path: path, transport: &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: connectWithin}).DialContext,
 		MaxIdleConnsPerHost: 128,
 		IdleConnTimeout:     time.Minute,
@@ -66,30 +72,34 @@ func NewClient(lock *Lock, path string, certificate func(*tls.ClientHelloInfo) (
 	}}
 }
 
-// Review returns the leader's answer to a request; false if there is none, so that this replica has to answer by itself.
+// Review returns the leader's answer to a request; false if there is none, so that this replica has to answer by itself. Before it says so it reads the
+// Lease again, unless this replica leads.
 func (c *Client) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool) {
-	address := c.address()
-	if address == "" || !c.mayAsk(time.Now()) {
-		return nil, false
+	address := c.lock.Address()
+	if address == "" || !c.mayAsk(address, time.Now()) {
+		stale := address
+		if address = c.lock.Reread(ctx); address == "" || address == stale {
+			return nil, false
+		}
 	}
 	response, err := c.post(ctx, "https://"+address+c.path, request)
 	if err != nil {
-		c.suspected.Store(time.Now().Add(askAgainAfter).UnixNano())
+		c.suspected.Store(&suspicion{address, time.Now().Add(askAgainAfter)})
 		log.FromContext(ctx).Info("The leader did not take a request; answering it here", "leader", address, "problem", err.Error())
 		return nil, false
 	}
-	c.suspected.Store(0)
+	c.suspected.Store(nil)
 	return response, true
 }
 
-// mayAsk is false while the leader is suspected to be gone. When that time is over it lets one request through and suspects the leader for another while,
+// mayAsk is false while this leader is suspected to be gone. When that time is over it lets one request through and suspects the leader for another while,
 // until that request has its answer.
-func (c *Client) mayAsk(now time.Time) bool {
-	until := c.suspected.Load()
-	if until == 0 {
+func (c *Client) mayAsk(address string, now time.Time) bool {
+	s := c.suspected.Load()
+	if s == nil || s.address != address {
 		return true
 	}
-	return now.UnixNano() >= until && c.suspected.CompareAndSwap(until, now.Add(askAgainAfter).UnixNano())
+	return !now.Before(s.until) && c.suspected.CompareAndSwap(s, &suspicion{address, now.Add(askAgainAfter)})
 }
 
 func (c *Client) post(ctx context.Context, url string, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {

@@ -4,7 +4,7 @@
 // anyway, to see whether it may take over; [Lock] remembers what it read. A replica that is asked for an address and does not lead hands
 // the AdmissionReview on to the leader, at most once, and answers what the leader says ([Client]). When nobody leads, the leader refuses, or is silent
 // for a second (300 ms while connecting), it draws by itself: two replicas may then draw the same address, and the API server refuses one of the two
-// creations, because the names of IPAddresses are unique.
+// creations, because the names of IPAddresses are unique. So it reads the Lease once more before: somebody may lead since a moment ago.
 //
 // It promises that coordination never lets a Service pass unsteered, and that a leader which has just failed is asked again by one request a
 // second and not by each.

@@ -81,7 +81,7 @@ func serve(t *testing.T, handler http.Handler) *Client {
 	t.Cleanup(server.Close)
 	held := &lease{identity: "me@"}
 	held.record.HolderIdentity = "leader@" + strings.TrimPrefix(server.URL, "https://")
-	l := &Lock{Interface: held}
+	l := &Lock{Interface: held, reader: held}
 	_, _, _ = l.Get(t.Context())
 	return NewClient(l, "/as-leader", func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &server.TLS.Certificates[0], nil })
 }
@@ -157,7 +157,7 @@ func TestLeaderDoesNotAnswer(t *testing.T) {
 			if n := asked.Load(); n != 1 {
 				t.Errorf("it was asked %d times, want once", n)
 			}
-			if again := time.Now().Add(2 * askAgainAfter); !c.mayAsk(again) || c.mayAsk(again) {
+			if again, leader := time.Now().Add(2*askAgainAfter), c.lock.Address(); !c.mayAsk(leader, again) || c.mayAsk(leader, again) {
 				t.Error("later it is asked by one request, and by one alone")
 			}
 		})
@@ -179,7 +179,7 @@ func TestLeaderComesBack(t *testing.T) {
 		t.Fatal("it answered while it was down")
 	}
 	down.Store(false)
-	c.suspected.Store(time.Now().Add(-time.Millisecond).UnixNano())
+	c.suspected.Store(&suspicion{c.lock.Address(), time.Now().Add(-time.Millisecond)})
 	for range 3 {
 		if _, ok := c.Review(t.Context(), request()); !ok {
 			t.Fatal("it is up, and was not asked")
@@ -196,29 +196,54 @@ func TestAnotherCertificate(t *testing.T) {
 		},
 		"none": func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("there is none yet") },
 	} {
-		stranger := NewClient(&Lock{}, c.path, certificate)
-		stranger.address = c.address
+		stranger := NewClient(c.lock, c.path, certificate)
 		if got, ok := stranger.Review(t.Context(), request()); ok {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }
 
+// elect writes into the Lease who leads, which the election of this replica has not read yet.
+func elect(c *Client, holder string) { c.lock.reader.(*lease).record.HolderIdentity = holder }
+
 // Without a leader nobody is asked, and a leader that is gone is noticed at once.
 func TestNobodyLeads(t *testing.T) {
 	c := serve(t, Promptly(allowing(0)))
-	c.address = func() string { return "" }
-	if _, ok := c.Review(t.Context(), request()); ok {
-		t.Error("somebody answered")
-	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = l.Close()
-	c.address = l.Addr().String
-	begin := time.Now()
-	if _, ok := c.Review(t.Context(), request()); ok || time.Since(begin) > answerWithin {
-		t.Errorf("answered: %v, after %s", ok, time.Since(begin))
+	for _, holder := range []string{"", "gone@" + l.Addr().String()} {
+		elect(c, holder)
+		_, _, _ = c.lock.Get(t.Context())
+		begin := time.Now()
+		if _, ok := c.Review(t.Context(), request()); ok || time.Since(begin) > answerWithin {
+			t.Errorf("held by %q: answered: %v, after %s", holder, ok, time.Since(begin))
+		}
+	}
+}
+
+// A replica that would draw by itself asks the leader that was elected a moment ago, and learns of its own election by the election alone.
+func TestSomebodyLeadsSinceAMomentAgo(t *testing.T) {
+	c := serve(t, Promptly(allowing(0)))
+	leader := c.lock.reader.(*lease).record.HolderIdentity
+	for _, before := range []string{"", "gone@127.0.0.1:1"} {
+		elect(c, before)
+		_, _, _ = c.lock.Get(t.Context())
+		if _, ok := c.Review(t.Context(), request()); ok {
+			t.Fatalf("held by %q: somebody answered", before)
+		}
+		elect(c, leader)
+		for range 2 {
+			if _, ok := c.Review(t.Context(), request()); !ok {
+				t.Errorf("held by %q before: the new leader was not asked", before)
+			}
+		}
+	}
+	_ = c.lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: c.lock.Identity()})
+	elect(c, "other@127.0.0.1:1")
+	if address := c.lock.Reread(t.Context()); address != "" {
+		t.Errorf("the leader read the Lease: %s", address)
 	}
 }

@@ -7,18 +7,27 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// renewDeadline is controller-runtime's default. Requests for the Lease end before it.
+// renewDeadline is controller-runtime's default. Requests for the Lease end well before it.
 const renewDeadline = 10 * time.Second
+
+// rereadWithin is how long a request waits for the Lease to be read for it.
+const rereadWithin = 200 * time.Millisecond
 
 // Lock is the resource lock of the leader election, which remembers who holds it. It is safe for concurrent use.
 type Lock struct {
 	resourcelock.Interface
 	holder atomic.Pointer[string]
+	// reader is a lock of the same Lease for Reread alone: the election's is not safe for concurrent use.
+	reader  resourcelock.Interface
+	reading singleflight.Group
 }
 
 // NewLock returns the lock of a Lease. name is that of the pod, for people; address is where other replicas reach the webhooks of this process,
@@ -26,12 +35,20 @@ type Lock struct {
 func NewLock(config *rest.Config, namespace, lease, name, address string) (*Lock, error) {
 	// A container that crashed and came back in its pod is another replica than before.
 	identity := fmt.Sprintf("%s_%s@%s", name, utilrand.String(6), address)
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, lease,
-		resourcelock.ResourceLockConfig{Identity: identity}, config, renewDeadline)
+	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
+	config.Timeout = renewDeadline / 2
+	config.QPS = -1 // each sends one request at a time
+	client, err := coordinationv1.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making the lock of Lease %s/%s: %w", namespace, lease, err)
 	}
-	return &Lock{Interface: lock}, nil
+	lock := func() resourcelock.Interface {
+		return &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: lease}, Client: client,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+		}
+	}
+	return &Lock{Interface: lock(), reader: lock()}, nil
 }
 
 // Get implements resourcelock.Interface.
@@ -65,8 +82,27 @@ func (l *Lock) Known() bool { return l.holder.Load() != nil }
 // for the leader itself.
 func (l *Lock) Address() string {
 	holder := l.holder.Load()
-	if holder == nil || *holder == l.Identity() {
+	if holder == nil || l.leads(holder) {
 		return ""
 	}
 	return (*holder)[strings.LastIndex(*holder, "@")+1:]
 }
+
+// Reread returns Address after the Lease has been read again, for somebody who would draw because nobody else seems to: the election reads it every two
+// seconds only. The leader reads nothing. Concurrent calls share a request, which takes 200 ms at most; if it fails, the answer is what was known.
+func (l *Lock) Reread(ctx context.Context) string {
+	if before := l.holder.Load(); !l.leads(before) {
+		_, _, _ = l.reading.Do("", func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rereadWithin)
+			defer cancel()
+			record, _, err := l.reader.Get(ctx)
+			if err == nil {
+				l.holder.CompareAndSwap(before, &record.HolderIdentity) // what the election has learnt meanwhile is newer
+			}
+			return nil, err
+		})
+	}
+	return l.Address()
+}
+
+func (l *Lock) leads(holder *string) bool { return holder != nil && *holder == l.Identity() }
