@@ -80,6 +80,7 @@ func (a *Agent) listen(ctx context.Context) {
 func (a *Agent) loop(ctx context.Context, f *family) {
 	probe := time.NewTicker(a.ProbePeriod)
 	defer probe.Stop()
+	defer f.checks.Wait()
 	a.round(ctx, f)
 	for {
 		select {
@@ -91,6 +92,8 @@ func (a *Agent) loop(ctx context.Context, f *family) {
 			a.round(ctx, f)
 		case <-probe.C:
 			a.probe(ctx, f)
+		case c := <-f.checked:
+			f.report(ctx, c)
 		}
 	}
 }
@@ -212,9 +215,7 @@ func (a *Agent) localAddresses(ctx context.Context) ([]netip.Addr, bool) {
 
 // probe looks for changes by others: rules, sets, addresses.
 func (a *Agent) probe(ctx context.Context, f *family) {
-	if f.check(ctx); f.failed {
-		f.pace.again(time.Now(), f.retryAt)
-	}
+	f.check(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.LocalAddrs != nil && time.Since(a.addressesAt) >= addressPeriod {

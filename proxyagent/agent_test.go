@@ -271,6 +271,50 @@ func TestDisputesAreToldOnceWhenTheyLast(t *testing.T) {
 	})
 }
 
+// TestChangesDoNotWaitForALook for drift, of which there is one at a time.
+func TestChangesDoNotWaitForALook(t *testing.T) {
+	runAgent(t, Options{}, func(s *fixture) {
+		s.backends[model.IPv4].tell(func(b *fakeBackend) { b.pending, b.drift = 9500*time.Millisecond, [][]string{{"chain A"}} })
+		s.run(true)
+		s.until(5500 * time.Millisecond)
+		s.source.put(web("late", "10.96.0.1", "10.244.0.1"))
+		s.until(11500 * time.Millisecond)
+		s.expect("sync check repaired", "0s IPv4 sync globals", "1s IPv4 check", "5.5s IPv4 sync +late", "10.5s IPv4 repaired chain", "11s IPv4 check")
+	})
+}
+
+// TestDegradationsAreToldOnce as long as they last, and of many only some.
+func TestDegradationsAreToldOnce(t *testing.T) {
+	refused := func(n int) (all []model.Degradation) {
+		for i := range n {
+			port := model.PortName{Service: named(fmt.Sprintf("web-%02d", i)), Port: "http", Protocol: model.TCP}
+			all = append(all, model.Degradation{Port: port, Reason: model.RulesRefused})
+		}
+		return all
+	}
+	runAgent(t, Options{}, func(s *fixture) {
+		without := func(n int) {
+			s.backends[model.IPv4].tell(func(b *fakeBackend) { b.without = refused(n) })
+		}
+		s.run(true)
+		without(1)
+		s.until(1500 * time.Millisecond)
+		s.expect("event", "1s event IPv4 default/web-00:http/TCP RulesRefused")
+		s.until(9500 * time.Millisecond)
+		s.expect("event")
+		without(0)
+		s.until(19500 * time.Millisecond)
+		s.take()
+		without(60)
+		s.until(30500 * time.Millisecond)
+		lines := s.take("event", "degraded")
+		told := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !strings.Contains(l, " event ") })
+		if len(told) != maxEvents || !slices.Contains(lines, "30s IPv4 degraded 60") {
+			t.Errorf("%d of 60 were told, want %d; the last line is %q", len(told), maxEvents, lines[len(lines)-1])
+		}
+	})
+}
+
 // TestManyDisputesAreToldInPart bounds what somebody who may create Services has every node write.
 func TestManyDisputesAreToldInPart(t *testing.T) {
 	runAgent(t, Options{}, func(s *fixture) {
@@ -285,8 +329,8 @@ func TestManyDisputesAreToldInPart(t *testing.T) {
 		claim(9)
 		s.run(true)
 		s.until(time.Minute)
-		if reported := len(s.take("event")); reported != maxDisputeEvents {
-			t.Errorf("of 60 disputes %d were reported, want %d", reported, maxDisputeEvents)
+		if reported := len(s.take("event")); reported != maxEvents {
+			t.Errorf("of 60 disputes %d were reported, want %d", reported, maxEvents)
 		}
 		claim(8) // before the others in the order of addresses
 		s.until(2 * time.Minute)

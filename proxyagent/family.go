@@ -24,9 +24,9 @@ const confirmation = 5 * time.Second
 // maxTriggers is how many trigger times are kept while a family cannot be programmed: the oldest, which wait longest.
 const maxTriggers = 10000
 
-// maxDisputeEvents is how many disputes of a family become events; metrics count them all. Otherwise anyone who may create Services could make
+// maxEvents is how many disputes of a family become events, and how many degradations; metrics count them all. Otherwise anyone who may create Services could make
 // every node write thousands.
-const maxDisputeEvents = 50
+const maxEvents = 50
 
 // family is the work for one IP family.
 type family struct {
@@ -41,6 +41,10 @@ type family struct {
 	compiler *compile.Compiler
 	globals  model.Globals
 
+	checks   sync.WaitGroup // one, beside the loop
+	checking bool
+	checked  chan checked
+
 	failed   bool // the last sync failed
 	retry    wait.Backoff
 	retryAt  time.Time
@@ -49,6 +53,7 @@ type family struct {
 	triggers []time.Time   // of changes that are not in the kernel yet
 	local    noLocal
 	disputes map[model.Dispute]*disputeState
+	degraded map[model.Degradation]struct{} // that have been told
 }
 
 // noLocal counts ports whose policy is Local and which have endpoints only elsewhere.
@@ -67,7 +72,7 @@ func retries() wait.Backoff {
 func newFamily(f Family, o Options) *family {
 	return &family{
 		Family: f, Options: o, woken: make(chan struct{}, 1), pace: pace{pause: o.MinSyncPeriod}, compiler: compile.New(f.Settings),
-		flowsAll: true, failed: true, retry: retries(), disputes: map[model.Dispute]*disputeState{},
+		checked: make(chan checked, 1), flowsAll: true, failed: true, retry: retries(), disputes: map[model.Dispute]*disputeState{},
 	}
 }
 
@@ -212,17 +217,35 @@ func (f *family) flows(ctx context.Context, deltas []model.Delta) {
 	}
 }
 
-// check repairs what others changed, and reports disputes that last.
+// check reports disputes that last and what ports do without, and begins to look for what others changed, unless it still does: comparing
+// many rules takes seconds, which changes must not wait for. The loop gets the result from f.checked.
 func (f *family) check(ctx context.Context) {
 	now := time.Now()
 	f.reportDisputes(now)
-	if f.failed {
+	f.reportDegradations()
+	if f.failed || f.checking {
 		return
 	}
-	repaired, err := f.Backend.Check(ctx, now)
-	switch {
-	case err != nil:
-		f.fail(ctx, err, "Repairing what others changed failed and will be tried again")
+	f.checking = true
+	f.checks.Go(func() {
+		repaired, err := f.Backend.Check(ctx, now)
+		f.checked <- checked{repaired, err}
+	})
+}
+
+// checked is what Backend.Check returned.
+type checked struct {
+	repaired []string
+	err      error
+}
+
+// report tells what a check repaired.
+func (f *family) report(ctx context.Context, c checked) {
+	f.checking = false
+	switch repaired := c.repaired; {
+	case c.err != nil:
+		f.fail(ctx, c.err, "Repairing what others changed failed and will be tried again")
+		f.pace.again(time.Now(), f.retryAt)
 	case len(repaired) > 0:
 		for _, what := range repaired {
 			kind, _, _ := strings.Cut(what, " ")
@@ -247,13 +270,27 @@ func (f *family) reportDisputes(now time.Time) {
 		}
 	}
 	for _, d := range current {
-		if c := next[d]; !c.reported && now.Sub(c.since) >= confirmation && reported < maxDisputeEvents {
+		if c := next[d]; !c.reported && now.Sub(c.since) >= confirmation && reported < maxEvents {
 			c.reported = true
 			reported++
 			f.Events.Disputed(d)
 		}
 	}
 	f.disputes = next
+}
+
+// reportDegradations reports each once as long as it lasts.
+func (f *family) reportDegradations() {
+	current := f.Backend.Degraded()
+	f.Metrics.Degraded(f.Settings.Family, current)
+	told := make(map[model.Degradation]struct{}, len(current))
+	for _, d := range current[:min(len(current), maxEvents)] {
+		if _, known := f.degraded[d]; !known {
+			f.Events.Degraded(f.Settings.Family, d)
+		}
+		told[d] = struct{}{}
+	}
+	f.degraded = told
 }
 
 // describe returns how a Service is served.

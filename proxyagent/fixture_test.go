@@ -201,6 +201,7 @@ type fakeBackend struct {
 	drift   [][]string    // what the next looks find
 	blind   []error       // of the next looks
 	pending time.Duration // how long a look takes
+	without []model.Degradation
 }
 
 func (b *fakeBackend) tell(edit func(b *fakeBackend)) {
@@ -227,6 +228,12 @@ func (b *fakeBackend) Check(ctx context.Context, _ time.Time) ([]string, error) 
 
 func (b *fakeBackend) Counts() (total, written map[string]int) {
 	return map[string]int{"nat": 7, "filter": 5}, map[string]int{"nat": 3}
+}
+
+func (b *fakeBackend) Degraded() []model.Degradation {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.without)
 }
 
 func (b *fakeBackend) Describe(n model.PortName) []string { return []string{"rules of " + n.String()} }
@@ -315,6 +322,10 @@ func (e fakeEvents) Disputed(d model.Dispute) {
 	e.note("event %s %s %s", d.Addr, d.Loser.Name, d.Reason)
 }
 
+func (e fakeEvents) Degraded(f model.Family, d model.Degradation) {
+	e.note("event %s %s %s", f, d.Port, string(d.Reason))
+}
+
 type fakeMetrics struct{ *journal }
 
 func (m fakeMetrics) Changed(services, endpoints int) { m.note("changed %d %d", services, endpoints) }
@@ -355,6 +366,12 @@ func (m fakeMetrics) ConntrackDone(f model.Family, took time.Duration, deleted i
 func (m fakeMetrics) Disputed(f model.Family, disputes []model.Dispute) {
 	if len(disputes) > 0 {
 		m.note("%s disputed %d", f, len(disputes))
+	}
+}
+
+func (m fakeMetrics) Degraded(f model.Family, degradations []model.Degradation) {
+	if len(degradations) > 0 {
+		m.note("%s degraded %d", f, len(degradations))
 	}
 }
 

@@ -27,6 +27,8 @@ type Backend interface {
 	Check(ctx context.Context, now time.Time) ([]string, error)
 	// Counts returns for each table how many rules there are and how many the last sync wrote.
 	Counts() (total, written map[string]int)
+	// Degraded lists what ports do without, sorted by port.
+	Degraded() []model.Degradation
 	// Describe says in words how a port is programmed.
 	Describe(n model.PortName) []string
 }
@@ -50,9 +52,10 @@ type HealthChecks interface {
 	Set(n model.ServiceName, port uint16, localEndpoints int)
 }
 
-// Events reports a Service that does not get an address.
+// Events reports Services that do not get what they ask for on this node.
 type Events interface {
 	Disputed(d model.Dispute)
+	Degraded(f model.Family, d model.Degradation)
 }
 
 // Metrics receives the numbers of each round.
@@ -67,6 +70,7 @@ type Metrics interface {
 	NoLocalEndpoints(f model.Family, internal, external int)
 	ConntrackDone(f model.Family, took time.Duration, deleted int)
 	Disputed(f model.Family, disputes []model.Dispute)
+	Degraded(f model.Family, degradations []model.Degradation)
 	Repaired(f model.Family, what string)
 }
 

@@ -66,6 +66,13 @@ func (e eventSource) Disputed(d model.Dispute) {
 	e.recorder.Eventf(service(d.Loser), nil, corev1.EventTypeWarning, string(d.Reason), "Serve"+model.FamilyOf(d.Addr).String(), "%s", note)
 }
 
+// Degraded reports to a Service that one of its ports does without something on this node.
+func (e eventSource) Degraded(f model.Family, d model.Degradation) {
+	e.log.Info("A port of a Service is not served as it asks", "port", d.Port, "family", f, "reason", string(d.Reason))
+	e.recorder.Eventf(service(d.Port.Service), nil, corev1.EventTypeWarning, string(d.Reason), "Serve"+f.String(),
+		"%s on node %s over %s: %s", d.Port, e.node.Name, f, d.Reason)
+}
+
 func service(n model.ServiceName) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "Service", APIVersion: "v1", Namespace: n.Namespace, Name: n.Name}
 }

@@ -211,6 +211,10 @@ func (h *ServiceSteerer) fill(ctx context.Context, in inputs, d decision) (admis
 	if len(found) == 0 {
 		return admission.Allowed("").WithWarnings(d.warnings...), left
 	}
+	if errors.Is(ctx.Err(), context.Canceled) { // nobody waits for the answer: a replica that draws by itself by now, or the API server
+		h.forget(slices.Concat(found, taken))
+		return admission.Allowed(""), left
+	}
 	return patch(d, found), filled
 }
 

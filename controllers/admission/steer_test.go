@@ -306,6 +306,19 @@ func TestHandingOn(t *testing.T) {
 	}
 }
 
+// A request whose sender has given up takes no address: he draws one by himself, and this one would be kept for nobody.
+func TestNobodyWaitsForTheAnswer(t *testing.T) {
+	for name, service := range map[string]*corev1.Service{"drawn": corev1Service("a"), "chosen and drawn": dualStack(corev1Service("a", "10.0.0.9"))} {
+		c := newCluster(t, setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.0.0/24", "fd00::/120")}})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Namespace: "ns", Object: rawOf(t, service)}}
+		if response := c.steerer.Handle(ctx, r); !response.Allowed || len(response.Patches) > 0 || c.steerer.Index.InFlight() > 0 {
+			t.Errorf("%s: %d are in flight, the answer is %+v", name, c.steerer.Index.InFlight(), response)
+		}
+	}
+}
+
 // An address that a living Service has is refused to others, also while its IPAddress is missing.
 func TestAddressOfALivingService(t *testing.T) {
 	for _, ip := range []string{"10.0.0.9", "fd00::9"} {

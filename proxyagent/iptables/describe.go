@@ -26,6 +26,9 @@ func (p *Proxier) Describe(n model.PortName) []string {
 	}
 	r := renderPort(portGlobalsOf(p.rules.globals), port)
 	lines := []string{fmt.Sprintf("Rules of %s in iptables-%s, table nat:", n, p.options.Mode)}
+	for _, d := range p.degraded(n) {
+		lines = append(lines, "  "+d.Reason.String())
+	}
 	for _, vip := range slices.SortedFunc(maps.Keys(r.vips), netip.Addr.Compare) {
 		for _, rule := range r.vips[vip] {
 			lines = append(lines, "  below "+chainVIPs+": "+rule)
@@ -43,6 +46,30 @@ func (p *Proxier) Describe(n model.PortName) []string {
 		lines = append(lines, fmt.Sprintf("  set %s: %s", m.set.of(p.options.Family), m.entry))
 	}
 	return lines
+}
+
+// Degraded lists what ports do without on this node, sorted by port.
+func (p *Proxier) Degraded() []model.Degradation {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	names := slices.AppendSeq(slices.Collect(maps.Keys(p.rules.withheld)), maps.Keys(p.rules.forgetful))
+	slices.SortFunc(names, model.PortName.Compare)
+	var all []model.Degradation
+	for _, n := range slices.Compact(names) {
+		all = append(all, p.degraded(n)...)
+	}
+	return all
+}
+
+// degraded lists what a port does without; the caller holds mu.
+func (p *Proxier) degraded(n model.PortName) (all []model.Degradation) {
+	if _, ok := p.rules.withheld[n]; ok {
+		all = append(all, model.Degradation{Port: n, Reason: model.RulesRefused})
+	}
+	if _, ok := p.rules.forgetful[n]; ok {
+		all = append(all, model.Degradation{Port: n, Reason: model.AffinityTooDear})
+	}
+	return all
 }
 
 // InvalidDropped returns how many packets of invalid connection-tracking state were dropped between the last write of the rule and the last

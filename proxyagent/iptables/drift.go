@@ -10,12 +10,18 @@ import (
 
 // Check looks for changes that others made to what is ours, and repairs them. It returns what it repaired, in words, nil for nothing.
 // Without changes by anybody it costs microseconds, so it may be called every second. Before the first successful Sync, and after a
-// failed one, it does nothing: then Sync has to be called.
+// failed one, it does nothing: then Sync has to be called. A Sync does not wait for it to read the rules.
 func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
+	p.checking.Lock()
+	defer p.checking.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.known {
 		return nil, nil
+	}
+	if err := p.admitAgain(ctx, now); err != nil {
+		p.known = false
+		return nil, err
 	}
 	found, err := p.drift(ctx, now)
 	if err != nil || len(found) == 0 {
@@ -76,11 +82,13 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 		return nil, nil
 	}
 	start := time.Now()
-	s, err := p.read(ctx)
-	if err != nil {
+	p.last, p.suspect = current, false // from here on, what others change shows again
+	s, err := p.readBeside(ctx)
+	if err != nil || s == nil {
+		p.suspect = err != nil || p.suspect
 		return nil, err
 	}
-	found := p.compare(s)
+	found := p.compare(*s)
 	if !hinted {
 		sets, err := p.driftOfSets(ctx, true)
 		if err != nil {
@@ -89,8 +97,29 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 		found = append(found, sets...)
 	}
 	p.rulesTimer = p.rulesTimer.again(now, time.Since(start))
-	p.last, p.suspect = current, false
 	return found, nil
+}
+
+// readBeside reads the rules without mu, which the caller holds, so that a Sync may write meanwhile. The chains that it wrote are returned as they should
+// be: what was read of them may be older. It returns nil when a Sync compared everything meanwhile, or has to next.
+func (p *Proxier) readBeside(ctx context.Context) (*saved, error) {
+	p.meanwhile = map[chain]struct{}{}
+	p.mu.Unlock()
+	s, err := p.read(ctx)
+	p.mu.Lock()
+	meanwhile := p.meanwhile
+	p.meanwhile = nil
+	if err != nil || meanwhile == nil || !p.known {
+		return nil, err
+	}
+	for c := range meanwhile {
+		if rules, wanted := p.rules.chains[c]; wanted {
+			s.chains[c] = rules
+		} else {
+			delete(s.chains, c)
+		}
+	}
+	return &s, nil
 }
 
 // compare notes where the rules of the kernel differ from those wanted, and returns the differences in words.
@@ -111,6 +140,9 @@ func (p *Proxier) compare(s saved) []string {
 			p.rules.dirty[c] = struct{}{}
 			found = append(found, "foreign chain "+c.name)
 		}
+	}
+	if p.refused {
+		p.missing = p.lacking(s)
 	}
 	p.insert, p.unhook = mend(s)
 	for _, j := range slices.Concat(p.insert, p.unhook) {

@@ -35,19 +35,25 @@ type Options struct {
 	FullCheck time.Duration
 }
 
-// Proxier keeps the kernel's rules for one family as a Plan wants them. Its methods may be called concurrently; they wait for each other.
+// Proxier keeps the kernel's rules for one family as a Plan wants them. Its methods may be called concurrently; they wait for each other, but for Check only
+// while it repairs.
 type Proxier struct {
 	options Options
 	run     runner
 	probe   probe
 
+	checking sync.Mutex // one Check at a time
 	mu       sync.Mutex
 	rules    *Ruleset
-	known    bool // rules.dirty and rules.changed are the whole difference to the kernel
+	known    bool                // rules.dirty and rules.changed are the whole difference to the kernel
+	refused  bool                // the last sync was
+	missing  map[string]struct{} // what the kernel lacked when it was read for the sync after that
 	insert   []jump
 	unhook   []jump
 	unwanted map[string]int // sets of an earlier run that no port needs
 
+	withheldAt  time.Time          // when rules of ports that are withheld were tried last
+	meanwhile   map[chain]struct{} // chains written since Check reads the rules; nil while it does not, or when what it reads is of no use
 	last        fingerprint
 	suspect     bool               // another program changed rules while we did
 	rulesTimer  checkTimer         // of the comparison of rules and jumps
@@ -92,7 +98,12 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 }
 
 func (p *Proxier) program(ctx context.Context) error {
+	again := p.refused
 	err := p.sync(ctx)
+	if p.refused = errors.Is(err, errRefused); p.refused && again {
+		err = p.isolate(ctx)
+		p.refused = err != nil
+	}
 	if err != nil {
 		p.known = false // also if the lock was held by others: iptables-legacy takes it once for each table
 	}
@@ -118,6 +129,7 @@ func (p *Proxier) sync(ctx context.Context) error {
 
 // readKernel reads the state of the kernel and notes all differences.
 func (p *Proxier) readKernel(ctx context.Context) error {
+	p.meanwhile = nil
 	// Sets come first: rules can only be compared when the sets that they name exist.
 	err := p.options.Sets.Create(ctx, p.staticSets()...)
 	if errors.Is(err, ipset.ErrOtherKind) {
@@ -242,7 +254,11 @@ func (p *Proxier) restore(ctx context.Context) error {
 		return nil
 	}
 	if err := p.write(ctx, t); err != nil {
+		p.known = p.known && len(t.tables()) == 1 // the first of several may be written
 		return fmt.Errorf("changing %d chains: %w", len(t.write)+len(t.remove), err)
+	}
+	if p.meanwhile != nil {
+		maps.Copy(p.meanwhile, p.rules.dirty)
 	}
 	clear(p.rules.dirty)
 	p.insert, p.unhook = nil, nil

@@ -32,6 +32,10 @@ type Ruleset struct {
 	family  model.Family
 	globals model.Globals
 	ports   map[model.PortName]model.ServicePort
+	// withheld are ports whose rules the kernel refuses, as they should be served; ports has them without endpoints.
+	withheld map[model.PortName]model.ServicePort
+	// forgetful are ports that have no session affinity because it would take too many sets.
+	forgetful map[model.PortName]struct{}
 
 	vips      *lookup
 	nodePorts *lookup
@@ -51,6 +55,7 @@ type Ruleset struct {
 func NewRuleset(f model.Family) *Ruleset {
 	r := &Ruleset{
 		family: f, ports: map[model.PortName]model.ServicePort{},
+		withheld: map[model.PortName]model.ServicePort{}, forgetful: map[model.PortName]struct{}{},
 		vips: newLookup(chainVIPs, prefix+"T-", f.Bits()), nodePorts: newLookup(chainNodePorts, prefix+"N-", 0),
 		chains: map[chain][]string{}, dirty: map[chain]struct{}{}, total: map[string]int{},
 		members: map[setName]map[Entry]int{}, changed: map[setName]map[Entry]struct{}{},
@@ -74,6 +79,10 @@ func (r *Ruleset) Apply(d model.Delta) {
 		maps.Copy(next, d.Ports)
 	}
 	c := portChange{chains: map[string][]string{}, vips: map[string][]string{}, nodePorts: map[string][]string{}}
+	for name := range d.Ports {
+		delete(r.withheld, name)
+		delete(r.forgetful, name)
+	}
 	// All are removed before any is added, because an address or a node port may move from one to another.
 	for name := range next {
 		if old, there := r.ports[name]; there {
@@ -137,6 +146,7 @@ func (r *Ruleset) affordable(p model.ServicePort) model.ServicePort {
 	n := len(p.Cluster) + len(p.Local)
 	if p.AffinitySeconds > 0 && (n > mostAffinityEndpoints || len(r.affinity)+n > mostAffinitySets) {
 		p.AffinitySeconds = 0
+		r.forgetful[p.Name] = struct{}{}
 	}
 	return p
 }

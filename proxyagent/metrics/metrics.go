@@ -27,7 +27,7 @@ type Metrics struct {
 	rules, rulesWritten, noLocalEndpoints               *prometheus.GaugeVec
 	conntrackDeleted                                    *prometheus.CounterVec
 	answers                                             map[string]*prometheus.CounterVec
-	disputes, buildInfo                                 *prometheus.GaugeVec
+	disputes, degraded, buildInfo                       *prometheus.GaugeVec
 	driftRepairs                                        *prometheus.CounterVec
 }
 
@@ -84,6 +84,7 @@ func (m *Metrics) makeOthers() {
 		"livez":   m.counter("proxy_livez_total", "Answers of /livez by status code.", "code"),
 	}
 	m.disputes = m.gauge("disputed_addresses", "Addresses that a Service claims and does not get on this node.", "ip_family", "reason")
+	m.degraded = m.gauge("degraded_service_ports", "Service ports that are not served on this node, or not as they ask.", "ip_family", "reason")
 	m.driftRepairs = m.counter("drift_repairs_total",
 		"Times that something else changed what the agent keeps in the kernel, and it was put back.", "ip_family", "what")
 	m.buildInfo = m.gauge("build_info", "Always 1; the labels say what runs.", "version", "go_version", "mode")
@@ -114,4 +115,5 @@ func (m *Metrics) zero(f model.Family) {
 	}
 	m.NoLocalEndpoints(f, 0, 0)
 	m.Disputed(f, nil)
+	m.Degraded(f, nil)
 }

@@ -37,6 +37,7 @@ func busy() *Metrics {
 		{Addr: netip.MustParseAddr("10.0.0.1"), Reason: model.NotAllocated},
 		{Addr: netip.MustParseAddr("10.0.0.2"), Reason: model.NotAllocated},
 	})
+	m.Degraded(model.IPv4, []model.Degradation{{Reason: model.AffinityTooDear}})
 	m.Repaired(model.IPv4, "jump")
 	m.Build("v1", "nft")
 	m.CountInvalidDropped(func() uint64 { return 11 })
@@ -44,12 +45,13 @@ func busy() *Metrics {
 }
 
 // TestDashboardsCarryOverByChangingThePrefix has the names, types and labels of kube-proxy 1.36.3 in iptables mode, written down from its source, and
-// our own: build_info, disputed_addresses and drift_repairs_total. Values follow what was observed.
+// our own: build_info, disputed_addresses, degraded_service_ports and drift_repairs_total. Values follow what was observed.
 func TestDashboardsCarryOverByChangingThePrefix(t *testing.T) {
 	want := `
 # TYPE clusterip_proxyagent_build_info gauge
 # TYPE clusterip_proxyagent_conntrack_reconciler_deleted_entries_total counter
 # TYPE clusterip_proxyagent_conntrack_reconciler_sync_duration_seconds histogram
+# TYPE clusterip_proxyagent_degraded_service_ports gauge
 # TYPE clusterip_proxyagent_disputed_addresses gauge
 # TYPE clusterip_proxyagent_drift_repairs_total counter
 # TYPE clusterip_proxyagent_iptables_ct_state_invalid_dropped_packets_total counter
@@ -76,6 +78,10 @@ clusterip_proxyagent_conntrack_reconciler_deleted_entries_total{ip_family="IPv6"
 clusterip_proxyagent_conntrack_reconciler_sync_duration_seconds_count{ip_family="IPv4"} 1
 clusterip_proxyagent_conntrack_reconciler_sync_duration_seconds_count{ip_family="IPv6"} 0
 clusterip_proxyagent_conntrack_reconciler_sync_duration_seconds_sum{ip_family="IPv4"} 1
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="RulesRefused"} 0
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SessionAffinityTooDear"} 1
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="RulesRefused"} 0
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SessionAffinityTooDear"} 0
 clusterip_proxyagent_disputed_addresses{ip_family="IPv4",reason="AllocatedToOtherService"} 0
 clusterip_proxyagent_disputed_addresses{ip_family="IPv4",reason="ClaimedByOlderService"} 0
 clusterip_proxyagent_disputed_addresses{ip_family="IPv4",reason="ClusterIPOfOtherService"} 0

@@ -95,6 +95,17 @@ func (m *Metrics) Disputed(f model.Family, disputes []model.Dispute) {
 	}
 }
 
+// Degraded replaces what is known about the ports that do without something on this node.
+func (m *Metrics) Degraded(f model.Family, degradations []model.Degradation) {
+	counts := map[model.DegradationReason]int{}
+	for _, d := range degradations {
+		counts[d.Reason]++
+	}
+	for _, r := range model.DegradationReasons {
+		m.degraded.WithLabelValues(f.String(), string(r)).Set(float64(counts[r]))
+	}
+}
+
 // Repaired records that something of ours was gone or different in the kernel and was put back: what is a constant word like chain, jump
 // or set.
 func (m *Metrics) Repaired(f model.Family, what string) {

@@ -120,6 +120,38 @@ const (
 	ClusterIPOfOther DisputeReason = "ClusterIPOfOtherService"
 )
 
+// Degradation is something that a port does without on this node.
+type Degradation struct {
+	Port   PortName
+	Reason DegradationReason
+}
+
+// DegradationReason is what a port does without, and why: a constant word for events and metrics.
+type DegradationReason string
+
+const (
+	// RulesRefused is the reason when the kernel, or the program that writes rules, refuses those of the port. Clients are rejected.
+	RulesRefused DegradationReason = "RulesRefused"
+	// AffinityTooDear is the reason when session affinity for so many endpoints would take more than a node has for it. Every connection
+	// gets any endpoint.
+	AffinityTooDear DegradationReason = "SessionAffinityTooDear"
+)
+
+// DegradationReasons are all of them.
+var DegradationReasons = []DegradationReason{RulesRefused, AffinityTooDear}
+
+// String says for people what the port does without.
+func (r DegradationReason) String() string {
+	switch r {
+	case RulesRefused:
+		return "not served: the kernel refuses its rules, the agent's log has the error; clients are rejected"
+	case AffinityTooDear:
+		return "without session affinity: it has too many endpoints for it"
+	default:
+		return string(r)
+	}
+}
+
 // AllocationMode is the effect of IPAddress objects.
 type AllocationMode string
 

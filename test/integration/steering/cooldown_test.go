@@ -55,7 +55,7 @@ var _ = inOrder("An address that cools down", func() {
 				if all := cooling[family]; len(all) < map[corev1.IPFamily]int{corev1.IPv4Protocol: 62, corev1.IPv6Protocol: 63}[family] {
 					Expect(all).NotTo(ContainElement(address), "round %d", i)
 				} else {
-					Expect(address).To(Equal(all[0]), "round %d", i)
+					Expect(address).To(Equal(all[0]), "round %d; it is kept as %q", i, c.Purpose(ctx, all[0]))
 					cooling[family] = all[1:]
 				}
 				cooling[family] = append(cooling[family], address)
