@@ -3,6 +3,7 @@ package iptables
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -110,9 +111,7 @@ func (r *Ruleset) withhold(names ...model.PortName) {
 		d.Ports[name] = &p
 	}
 	r.Apply(d)
-	for name, p := range wanted {
-		r.withheld[name] = p
-	}
+	maps.Copy(r.withheld, wanted)
 }
 
 // release gives ports that are withheld their rules.
