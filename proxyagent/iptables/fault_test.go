@@ -210,17 +210,23 @@ func TestProgramsThatFail(t *testing.T) {
 		failSave(2)
 		syncWith(t, p, whole(plans.plan), "reading the rules: running "+save, "exit status 3: no memory")
 		syncWith(t, p, plans.step(20), "reading the rules")
-		failRestore(3) // the second sync tries once more without the ports that differ
+		failRestore(1000) // the second sync looks for a port whose rules are refused
 		syncWith(t, p, plans.step(20), "changing", "chains: ", "running "+restore, "exit status 1: line 7 failed")
-		syncWith(t, p, model.Delta{}, "changing")
+		syncWith(t, p, model.Delta{}, "line 7 failed")
+		if p.Degraded() != nil {
+			t.Errorf("degraded, although everything is refused: %v", p.Degraded())
+		}
+		failRestore(0)
 		if !syncOne(t, p, model.Delta{}) {
 			t.Error("after a failure the kernel was not looked at")
 		}
 		agree(t, p)
 
-		failRestore(1)
+		failRestore(4) // which hits a port or two by accident
 		syncWith(t, p, plans.step(20), "changing")
-		syncOne(t, p, plans.step(20))
+		if syncOne(t, p, plans.step(20)); p.Degraded() != nil {
+			t.Errorf("degraded by an accident: %v", p.Degraded())
+		}
 		agree(t, p)
 
 		// The lock is taken by another program for long, perhaps between two tables: what was written has to be read.

@@ -12,33 +12,69 @@ import (
 
 // isolate is for rules that were refused twice, the second time after the kernel had been read. One refused rule keeps all others of its table from
 // being written. It finds the ports that the refused rules belong to and programs everything else; clients of those ports are rejected, as if they
-// had no endpoint. It fails when the refused rule is no port's.
+// had no endpoint. What serves until then goes on. It fails when the refused rule is no port's.
 func (p *Proxier) isolate(ctx context.Context) error {
-	suspects := p.rules.portsWith(p.missing)
-	p.rules.withhold(suspects...)
-	if err := p.sync(ctx); err != nil {
-		p.rules.release(suspects...)
+	refused, err := p.find(ctx, p.rules.portsWith(p.missing))
+	if err != nil {
 		return err
 	}
-	return p.admit(ctx, suspects)
+	if len(refused) > 0 {
+		p.withheldAt = time.Now()
+	}
+	p.rules.withhold(refused...)
+	return p.sync(ctx)
 }
 
-// admit programs ports that are withheld, but for those whose rules are refused. It halves them until it knows which they are.
-func (p *Proxier) admit(ctx context.Context, names []model.PortName) error {
+// find returns those of some ports whose rules are refused. It halves them until it knows.
+func (p *Proxier) find(ctx context.Context, names []model.PortName) (refused []model.PortName, err error) {
 	if len(names) == 0 {
-		return nil
+		return nil, nil
 	}
-	p.rules.release(names...)
-	err := p.sync(ctx)
+	err = p.try(ctx, names...)
 	if !errors.Is(err, errRefused) {
+		return nil, err
+	}
+	if len(names) == 1 {
+		return p.confirm(ctx, names[0])
+	}
+	for _, half := range [][]model.PortName{names[:len(names)/2], names[len(names)/2:]} {
+		more, err := p.find(ctx, half)
+		if err != nil {
+			return nil, err
+		}
+		refused = append(refused, more...)
+	}
+	return refused, nil
+}
+
+// confirm tries a port once more, after one attempt without any rule: whatever fails for another reason, fails then too, or not any more.
+func (p *Proxier) confirm(ctx context.Context, name model.PortName) ([]model.PortName, error) {
+	if err := p.try(ctx); err != nil {
+		return nil, err
+	}
+	err := p.try(ctx, name)
+	if errors.Is(err, errRefused) {
+		return []model.PortName{name}, nil
+	}
+	return nil, err
+}
+
+// try writes the rules of ports: those of chains of their own where they belong, those of the trees into a chain that nothing leads to, which it takes
+// away again.
+func (p *Proxier) try(ctx context.Context, names ...model.PortName) error {
+	scratch := chain{nat, chainTry}
+	t := transaction{write: map[chain][]string{scratch: {"-j RETURN"}}}
+	for _, name := range names {
+		r := renderPort(portGlobalsOf(p.rules.globals), p.rules.ports[name])
+		for own, rules := range r.chains {
+			t.write[chain{nat, own}] = rules
+		}
+		t.write[scratch] = slices.Concat(t.write[scratch], slices.Concat(slices.Collect(maps.Values(r.vips))...), r.nodePort)
+	}
+	if err := p.write(ctx, t); err != nil {
 		return err
 	}
-	p.rules.withhold(names...)
-	if len(names) == 1 {
-		p.withheldAt = time.Now()
-		return p.sync(ctx)
-	}
-	return errors.Join(p.admit(ctx, names[:len(names)/2]), p.admit(ctx, names[len(names)/2:]))
+	return p.write(ctx, transaction{remove: []chain{scratch}})
 }
 
 // admitAgain tries the ports that are withheld once in a while: the kernel may have got the module that their rules need.
@@ -47,12 +83,19 @@ func (p *Proxier) admitAgain(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	p.withheldAt = now
-	var names []model.PortName
-	for name := range p.rules.withheld {
-		names = append(names, name)
+	names := slices.SortedFunc(maps.Keys(p.rules.withheld), model.PortName.Compare)
+	p.rules.release(names...)
+	err := p.sync(ctx) // which makes their sets too
+	if !errors.Is(err, errRefused) {
+		return err
 	}
-	slices.SortFunc(names, model.PortName.Compare)
-	return p.admit(ctx, names)
+	refused, err := p.find(ctx, names)
+	if err != nil {
+		p.rules.withhold(names...)
+		return err
+	}
+	p.rules.withhold(refused...)
+	return p.sync(ctx)
 }
 
 // lacking returns the chains that have to be written, by name, and their rules that the kernel has nowhere: rules of a tree move from one chain to another

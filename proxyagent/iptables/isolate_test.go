@@ -101,7 +101,8 @@ func TestRefusedRulesAreTriedAgain(t *testing.T) {
 		syncWith(t, p, change(good, late), "a rule is refused")
 		syncOne(t, p, model.Delta{})
 		expectRefused(t, p, late)
-		p.rules.withheld[late.Name] = mended(f, 2) // as if the kernel had got a module
+		late.AffinitySeconds = 60
+		p.rules.withheld[late.Name] = late // as if the kernel had got a module
 		if _, err := p.Check(context.Background(), time.Now()); err != nil || len(p.Degraded()) != 1 {
 			t.Errorf("too early: %v, %v", p.Degraded(), err)
 		}

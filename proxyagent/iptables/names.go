@@ -13,13 +13,14 @@ import (
 // prefix begins the name of every chain and of every set of ours.
 const prefix = "CIPA-"
 
-// The chains that exist always. Chain names have at most 28 characters.
+// The chains that exist always, but for the last of nat. Chain names have at most 28 characters.
 const (
 	chainServices    = prefix + "SERVICES"
 	chainVIPs        = prefix + "VIPS"
 	chainNodePorts   = prefix + "NODEPORTS"
 	chainPostrouting = prefix + "POSTROUTING"
 	chainMasquerade  = prefix + "MASQUERADE"
+	chainTry         = prefix + "TRY" // for a moment, while the port of a refused rule is looked for
 
 	chainInput       = prefix + "INPUT"
 	chainForward     = prefix + "FORWARD"
