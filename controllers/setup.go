@@ -170,7 +170,7 @@ func declare(index *addressindex.Index, prefixes []netip.Prefix) error {
 const versionCheck = time.Minute
 
 // watchVersion ends the process when the API server begins to serve another version, as after an upgrade from
-// 1.32, or begins or ceases to serve policies: who allocates, and what runs, has changed with it, and a start settles both. The pod
+// 1.32, or begins or ceases to serve policies: who allocates, and what runs, has changed with it, and a start takes both in. The pod
 // is restarted by the kubelet.
 func (o Options) watchVersion(mgr manager.Manager) error {
 	d, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())

@@ -107,7 +107,7 @@ func (c *Compiler) decideCluster(r *record, a netip.Addr) decision {
 	case winner == nil:
 		return decision{reason: model.NotAllocated}
 	case !r.hasCluster(a):
-		// Only without regard to IPAddresses can an additional address go to another Service, to one with a ClusterIP.
+		// Only where IPAddresses are ignored can an additional address go to another Service, to one with a ClusterIP.
 		return decision{reason: model.ClusterIPOfOther, winner: winner}
 	case c.set.Allocations != model.Ignore && winner == c.named(a):
 		return decision{reason: model.AllocatedToOther, winner: winner}

@@ -77,7 +77,22 @@ func (p *Proxier) try(ctx context.Context, names ...model.PortName) error {
 	return p.write(ctx, transaction{remove: []chain{scratch}})
 }
 
-// admitAgain tries the ports that are withheld once in a while: the kernel may have got the module that their rules need.
+// apply takes a Delta in. A port that is withheld stays so until the next Check tries what it is now: whoever changes a refused Service all the time
+// must not make everybody's Syncs fail.
+func (p *Proxier) apply(d model.Delta) {
+	var changed []model.PortName
+	for name, port := range d.Ports {
+		if _, withheld := p.rules.withheld[name]; withheld && port != nil {
+			changed = append(changed, name)
+		}
+	}
+	if p.rules.Apply(d); len(changed) > 0 {
+		p.rules.withhold(changed...)
+		p.withheldAt = time.Time{}
+	}
+}
+
+// admitAgain tries the ports that are withheld once in a while, and after they changed: the kernel may have got the module that their rules need.
 func (p *Proxier) admitAgain(ctx context.Context, now time.Time) error {
 	if len(p.rules.withheld) == 0 || now.Sub(p.withheldAt) < p.options.FullCheck {
 		return nil

@@ -87,7 +87,11 @@ func TestRefusedRulesAreAlone(t *testing.T) {
 		syncOne(t, p, model.Delta{})
 		expectRefused(t, p, first, second)
 
-		syncOne(t, p, change(mended(f, 1)))
+		syncOne(t, p, change(mended(f, 1), overlong(f))) // does not fail, whatever they are now
+		expectRefused(t, p, mended(f, 1), second)
+		if _, err := p.Check(context.Background(), time.Now()); err != nil {
+			t.Error(err)
+		}
 		expectRefused(t, p, second)
 	})
 }

@@ -91,7 +91,7 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, d := range deltas {
-		p.rules.Apply(d)
+		p.apply(d)
 	}
 	full = !p.known
 	return full, p.program(ctx)

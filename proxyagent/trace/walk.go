@@ -173,7 +173,7 @@ func (k *walk) chain(t table, c *chain, flows []flow, depth int) (accepted, fall
 		k.sayStep(depth, r, len(hit), len(flows), unknown)
 		a, back, on := k.apply(t, r, hit, depth)
 		accepted, fallen = append(accepted, a...), append(fallen, back...)
-		flows = merge(slices.Concat(miss, settle(on, unsure), unsure))
+		flows = merge(slices.Concat(miss, differing(on, unsure), unsure))
 	}
 	return accepted, append(fallen, flows...)
 }
@@ -217,8 +217,8 @@ func (k *walk) ask(r rule, s state) (float64, error) {
 	return all, unknown
 }
 
-// settle takes the doubt about a rule off packets to which it makes no difference whether the rule matches, and returns the others.
-func settle(on, unsure []flow) (different []flow) {
+// differing takes the doubt about a rule off packets to which it makes no difference whether the rule matches, and returns the others.
+func differing(on, unsure []flow) (different []flow) {
 	at := map[flow]int{}
 	for i, f := range unsure {
 		at[f] = i

@@ -48,7 +48,7 @@ func validateEndpoints(endpoints []string) error {
 }
 
 // dial returns a client that connects when it is used. All complaints about the configuration come at once. What etcd's client
-// would do by itself about an etcd that is away is switched off: it waits and repeats in silence, and of a transaction it would
+// would do by itself about an etcd that is away is switched off: it waits and repeats without a word, and of a transaction it would
 // not say that it was sent twice.
 func (c Config) dial() (*clientv3.Client, error) {
 	trust, err := transport.TLSInfo{TrustedCAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}.ClientConfig()

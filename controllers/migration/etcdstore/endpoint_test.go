@@ -24,8 +24,8 @@ func nobody() string {
 	return fmt.Sprintf("http://127.0.0.1:%d", must(framework.FreePort()))
 }
 
-// silence returns the URL of somebody who accepts connections and says nothing.
-func silence() string {
+// unresponsive returns the URL of somebody who accepts connections and says nothing.
+func unresponsive() string {
 	GinkgoHelper()
 	listener := must(net.Listen("tcp4", "127.0.0.1:0"))
 	DeferCleanup(listener.Close)
@@ -34,7 +34,7 @@ func silence() string {
 
 var _ = Describe("opening", func() {
 	It("names the endpoints where nobody answers, and waits no longer than its context", func(ctx SpecContext) {
-		one, two, start := nobody(), silence(), time.Now()
+		one, two, start := nobody(), unresponsive(), time.Now()
 		_, err := Open(within(ctx, time.Second), Config{Endpoints: []string{one, two}})
 		Expect(err).To(MatchError(ContainSubstring("connecting to etcd at " + one + "," + two + ":")))
 		_, err = Open(within(ctx, time.Second), Config{Endpoints: []string{one}})
@@ -54,7 +54,7 @@ var _ = Describe("opening", func() {
 
 	It("is content with one endpoint of several, and goes on without the others", func(ctx SpecContext) {
 		etcd := startEtcd(ctx)
-		store := open(ctx, Config{Endpoints: []string{nobody(), etcd.URL(), silence()}})
+		store := open(ctx, Config{Endpoints: []string{nobody(), etcd.URL(), unresponsive()}})
 		for i := range 20 {
 			commit(within(ctx, 10*time.Second), store, raw(formatted(int64(i)), 0, "x"))
 		}
