@@ -83,7 +83,6 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		"trace from nowhere":         {[]string{"trace", "here", "10.0.0.1:80"}, `SRC "here"`},
 		"trace to no port":           {[]string{"trace", "node", "10.0.0.1"}, `DST "10.0.0.1"`},
 		"trace an unknown protocol":  {[]string{"trace", "node", "10.0.0.1:1", "--protocol", "icmp"}, `--protocol "icmp": it has to be tcp, udp or sctp`},
-		"trace in a wrong mode":      {[]string{"trace", "node", "10.0.0.1:1", "--iptables-mode", "ipvs"}, `--iptables-mode "ipvs"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("NODE_NAME", "here")
@@ -112,7 +111,7 @@ func TestHelpMentions(t *testing.T) {
 		},
 		"cleanup": {"--dry-run", "--kube-proxy", "--iptables-mode", "Nothing of others is touched"},
 		"dump":    {"NAMESPACE/NAME | ADDRESS", "--address", "127.0.0.1:10249"},
-		"trace":   {"SRC DST:PORT", "--protocol", "tcp, udp or sctp", "--in-interface", "--iptables-mode"},
+		"trace":   {"SRC DST:PORT", "--protocol", "tcp, udp or sctp", "--in-interface"},
 	} {
 		code, stdout, stderr := execute(t, append(strings.Fields(command), "--help")...)
 		if code != 0 || stderr != "" || strings.Contains(stdout, "completion") {

@@ -13,29 +13,26 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/trace"
 )
 
-const traceHelp = `Walk the rules that are in the kernel of this node, as a new connection from SRC to DST does, and say what becomes of it: each rule that
-matches, and the endpoints that it may end at. No packet is sent, and no agent has to run.
+const traceHelp = `Send the first packet of a connection from SRC to DST through the rules of this node, and say what becomes of it: each rule that matches, of
+whomever it is, as the kernel reports it, and where the packet would go. It is dropped behind the last rule, and no agent has to run. What remains:
+counters, a client that session affinity remembers, and the answer that SRC gets from a rule that refuses.
 
   proxyagent trace 10.244.1.7 10.96.0.10:53 --protocol udp
   proxyagent trace node [2001:db8::7]:443`
 
 func newTrace() *cobra.Command {
-	var mode, protocol, in string
+	var protocol, in string
 	cmd := &cobra.Command{
-		Use: "trace SRC DST:PORT", Short: "Say what the rules in the kernel do with a packet.", Long: traceHelp, Args: cobra.ExactArgs(2),
+		Use: "trace SRC DST:PORT", Short: "Say what the kernel does with a packet, rule by rule.", Long: traceHelp, Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := traceOptions(args[0], args[1], protocol)
 			if err != nil {
 				return err
 			}
-			if _, err := cleanupModes(mode); err != nil {
-				return err
-			}
-			o.Mode, o.InInterface = mode, in
+			o.InInterface = in
 			return trace.Run(cmd.Context(), cmd.OutOrStdout(), o)
 		},
 	}
-	cmd.Flags().StringVar(&mode, "iptables-mode", "auto", "nft or legacy; auto is the one that has the agent's rules")
 	cmd.Flags().StringVar(&protocol, "protocol", "tcp", "tcp, udp or sctp")
 	cmd.Flags().StringVar(&in, "in-interface", "", "interface that the packet comes in by (default: the one that leads back to SRC)")
 	return cmd

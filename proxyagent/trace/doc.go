@@ -1,13 +1,14 @@
-// Package trace shows what the rules of this node do with a packet: which of them match, in order, and the final verdict.
+//go:build linux
+
+// Package trace asks the kernel of this node what it does with a packet: which rules match, in order, and what becomes of the packet.
 //
-//	iptables-save ── Parse ──> Ruleset ┐
-//	Packet ────────────────────────────┼── Walk ──> Path ── String ──> text
-//	Node: sets, addresses, routes ─────┘
+//	Options ── frame ──> a packet that is marked ── send ──> the kernel ── listen ──> steps ── print ──> text
 //
-// It follows the first packet of a connection through the built-in chains of all tables in the order of the kernel, into our chains and those
-// of others, and translates it as DNAT does. Where a rule matches at random, every possibility is followed with its share. Where a match or
-// a target is not known here, the text says so: both results of a match are followed, a target is passed by, and the verdict is a "perhaps".
+// The packet is real. A table of our own sets the kernel's trace bit on it before any other rule sees it, and drops it behind the last one: it reaches nobody. So nothing has to be
+// known here about matches, targets, sets, routes or rules of others, whether they are iptables' or nftables'. The kernel reports rules of nftables, which those of iptables-nft are, as
+// messages of nf_tables, and those of iptables-legacy through the log of netfilter. One socket receives both, in the order of the packet's way.
 //
-// Nothing on the node is changed. Nftables rules that iptables does not show, rp_filter and martian checks, bridges and IPsec are not
-// considered. Walk is pure except for the questions that it asks a Node. Run reads the kernel of this node. Start with walk.go.
+// Side effects that remain: counters of the rules that matched, a client that session affinity remembers, and the answer to SRC when a rule refuses. A random choice among
+// endpoints is taken as it falls.
+// Start with run.go.
 package trace

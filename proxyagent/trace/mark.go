@@ -1,0 +1,70 @@
+//go:build linux
+
+package trace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// Our table, and its chains behind all others.
+const (
+	table  = "cipa-trace"
+	toHere = "input"
+	away   = "postrouting"
+)
+
+// table has the chains before and behind all others: the first ones start the trace, the last ones drop the packet, whatever has become of its addresses in between.
+// A rule of somebody may have told connection tracking to leave it alone; then its source is what it was.
+func (p packet) table() string {
+	ip, mark := "ip", fmt.Sprintf("ip id %d", p.mark)
+	if p.family() == model.IPv6 {
+		ip, mark = "ip6", fmt.Sprintf("ip6 flowlabel %d", p.mark)
+	}
+	src := p.src.Addr()
+	start := fmt.Sprintf("%s %s saddr %s %s daddr %s meta nftrace set 1", mark, ip, src, ip, p.dst.Addr())
+	end := fmt.Sprintf("%s ct original %s saddr %s drop\n%s %s saddr %s drop", mark, ip, src, mark, ip, src)
+	var b strings.Builder
+	for _, c := range []struct{ hook, priority, rules string }{{"prerouting", "-500", start}, {"output", "-500", start}, {toHere, "500", end}, {away, "500", end}} {
+		fmt.Fprintf(&b, "chain %s {\ntype filter hook %s priority %s; policy accept;\n%s\n}\n", c.hook, c.hook, c.priority, c.rules)
+	}
+	return fmt.Sprintf("create table inet %s\ntable inet %s {\n%s}\n", table, table, &b)
+}
+
+// unlikely is a mark that the packets of others carry once in 65,536 times, at random. Zero would be filled in by the kernel.
+func unlikely() uint16 { return uint16(1 + rand.N(1<<16-1)) }
+
+// Remove takes away what a Run that was killed may have left: our table, and our pair of interfaces.
+func Remove(ctx context.Context) error {
+	link, err := netlink.LinkByName(outside)
+	if err == nil {
+		err = netlink.LinkDel(link)
+	}
+	if missing := (netlink.LinkNotFoundError{}); errors.As(err, &missing) {
+		err = nil
+	}
+	if err != nil {
+		err = fmt.Errorf("removing the interface %s: %w", outside, err)
+	}
+	// Adding it first makes the deletion succeed in any case.
+	return errors.Join(err, nft(ctx, fmt.Sprintf("add table inet %s\ndelete table inet %s\n", table, table)))
+}
+
+// nft applies text as one transaction.
+func nft(ctx context.Context, text string) error {
+	c := exec.CommandContext(ctx, "nft", "-f", "-")
+	c.Stdin = strings.NewReader(text)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("nft: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
