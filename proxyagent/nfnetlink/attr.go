@@ -77,6 +77,14 @@ func (a Attrs) Net32() uint32 {
 	return binary.BigEndian.Uint32(a)
 }
 
+// Net64 reads a number of eight bytes in the byte order of the network; zero when the value has another length.
+func (a Attrs) Net64() uint64 {
+	if len(a) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(a)
+}
+
 // Net16 reads a number of two bytes in the byte order of the network; zero when the value has another length.
 func (a Attrs) Net16() uint16 {
 	if len(a) != 2 {

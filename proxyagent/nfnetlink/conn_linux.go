@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -33,9 +34,10 @@ type Request struct {
 	Attrs  Attrs
 }
 
-// Open opens a connection. It needs no privilege; most requests need CAP_NET_ADMIN.
-func Open() (*Conn, error) {
-	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER) // To no group at all: this opens a socket and nothing else.
+// Open opens a connection that also receives what the kernel tells to the groups, by number as in linux/netfilter/nfnetlink.h. It needs no privilege without groups;
+// they and most requests need CAP_NET_ADMIN.
+func Open(groups ...uint) (*Conn, error) {
+	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER, groups...)
 	if err != nil {
 		return nil, fmt.Errorf("opening a netlink socket to netfilter: %w", err)
 	}
@@ -70,6 +72,29 @@ func (c *Conn) Get(r Request, each func(Attrs)) error {
 		}
 		return true
 	})
+}
+
+// Message is what the kernel tells without being asked.
+type Message struct {
+	Subsystem, Command, Family uint8
+	Attrs                      Attrs
+}
+
+// Receive waits for messages of the groups, and of what else this connection has asked to be told. The error is EAGAIN when none came in that time. What comes while another
+// request waits for its answer is lost.
+func (c *Conn) Receive(within time.Duration) ([]Message, error) {
+	timeout := unix.NsecToTimeval(within.Nanoseconds())
+	if err := c.socket.SetReceiveTimeout(&timeout); err != nil {
+		return nil, err
+	}
+	received, _, err := c.socket.Receive()
+	messages := make([]Message, 0, len(received))
+	for _, m := range received {
+		if len(m.Data) >= nl.SizeofNfgenmsg {
+			messages = append(messages, Message{Subsystem: uint8(m.Header.Type >> 8), Command: uint8(m.Header.Type), Family: m.Data[0], Attrs: m.Data[nl.SizeofNfgenmsg:]})
+		}
+	}
+	return messages, errors.Join(err, c.socket.SetReceiveTimeout(&answerTimeout))
 }
 
 // Again calls f until it is not interrupted any more, a few times at most, or ctx ends. Nothing is done after that.
