@@ -56,3 +56,24 @@ func named(t *testing.T) (modules []string) {
 	slices.Sort(modules)
 	return modules
 }
+
+// TestTheDockerfileCopiesWhatTheProgramsImport holds the folders of the Dockerfile, and of .dockerignore, against the imports of our programs.
+func TestTheDockerfileCopiesWhatTheProgramsImport(t *testing.T) {
+	for file, line := range map[string]string{"Dockerfile": `(?m)^COPY (\S+)/ \S+/$`, ".dockerignore": `(?m)^!(\S+)/$`} {
+		text, err := os.ReadFile("../../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied := regexp.MustCompile(line).FindAllStringSubmatch(string(text), -1)
+		for path, deps := range dependencies(t) {
+			if !strings.HasPrefix(path, module+"/cmd/") {
+				continue
+			}
+			for _, dep := range deps {
+				if within(dep, module) && !slices.ContainsFunc(copied, func(m []string) bool { return within(dep, inModule(m[1])) }) {
+					t.Errorf("%s leaves out %s, which %s imports", file, dep, path)
+				}
+			}
+		}
+	}
+}

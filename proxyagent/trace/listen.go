@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"time"
@@ -133,10 +134,7 @@ func (s step) dropped() bool {
 
 // stepOf reads a message. Others than traces are none.
 func stepOf(m nfnetlink.Message) (s step, ok bool) {
-	attrs := map[uint16]nfnetlink.Attrs{}
-	for kind, value := range m.Attrs.All() {
-		attrs[kind] = value
-	}
+	attrs := maps.Collect(m.Attrs.All())
 	if m.Subsystem == ulog && m.Command == ulogPacket {
 		return logged(m.Family, attrs[ulogPrefix].Text())
 	}

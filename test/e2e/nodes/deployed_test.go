@@ -73,6 +73,14 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 		c.kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/clusterip-operator-proxyagent", "--timeout=60s")
 	}, SpecTimeout(3*time.Minute))
 
+	It("traces packets from within a pod of the agent", func(ctx SpecContext) {
+		pod := c.kubectl(ctx, "get", "pod", "--selector=app=demo", "-o", "jsonpath={.items[0].status.podIP}")
+		for _, from := range []string{"node", pod} {
+			path := c.kubectl(ctx, "--namespace=kube-system", "exec", "daemonset/clusterip-operator-proxyagent", "--", "/proxyagent", "trace", from, "10.96.0.1:443")
+			Expect(path).To(And(ContainSubstring(" CIPA-VIPS: "), ContainSubstring("Verdict: goes to ")))
+		}
+	}, SpecTimeout(time.Minute))
+
 	It("gives containers no more than they need, as the kernel sees them", func(ctx SpecContext) {
 		const dropped, ofAgent = "0000000000000000", "0000000000003000" // NET_ADMIN and NET_RAW
 		for _, n := range c.Nodes {
