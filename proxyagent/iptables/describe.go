@@ -24,7 +24,7 @@ func (p *Proxier) Describe(n model.PortName) []string {
 	if !ok {
 		return nil
 	}
-	r := renderPort(portGlobalsOf(p.rules.globals), port)
+	r := renderPort(portGlobalsOf(p.rules.globals), *port)
 	lines := []string{fmt.Sprintf("Rules of %s in iptables-%s, table nat:", n, p.options.Mode)}
 	for _, d := range p.degraded(n) {
 		lines = append(lines, "  "+d.Reason.String())

@@ -65,7 +65,7 @@ func (p *Proxier) try(ctx context.Context, names ...model.PortName) error {
 	scratch := chain{nat, chainTry}
 	t := transaction{write: map[chain][]string{scratch: {"-j RETURN"}}}
 	for _, name := range names {
-		r := renderPort(portGlobalsOf(p.rules.globals), p.rules.ports[name])
+		r := renderPort(portGlobalsOf(p.rules.globals), *p.rules.ports[name])
 		for own, rules := range r.chains {
 			t.write[chain{nat, own}] = rules
 		}
@@ -138,7 +138,7 @@ func (p *Proxier) lacking(s saved) map[string]struct{} {
 func (r *Ruleset) portsWith(rules map[string]struct{}) []model.PortName {
 	var names []model.PortName
 	for name, p := range r.ports {
-		if slices.ContainsFunc(renderPort(portGlobalsOf(r.globals), p).marks(), func(s string) bool { _, found := rules[s]; return found }) {
+		if slices.ContainsFunc(renderPort(portGlobalsOf(r.globals), *p).marks(), func(s string) bool { _, found := rules[s]; return found }) {
 			names = append(names, name)
 		}
 	}
@@ -161,12 +161,12 @@ func (r portRules) marks() []string {
 // withhold takes the rules of ports away, so that clients are rejected. The next change of a port ends that, or release.
 func (r *Ruleset) withhold(names ...model.PortName) {
 	d := model.Delta{Ports: map[model.PortName]*model.ServicePort{}}
-	wanted := map[model.PortName]model.ServicePort{}
+	wanted := map[model.PortName]*model.ServicePort{}
 	for _, name := range names {
-		p := r.ports[name]
-		wanted[name] = p
-		p.Cluster, p.Local, p.Hairpin, p.HasEndpoints = nil, nil, nil, false
-		d.Ports[name] = &p
+		wanted[name] = r.ports[name]
+		unserved := *r.ports[name]
+		unserved.Cluster, unserved.Local, unserved.Hairpin, unserved.HasEndpoints = nil, nil, nil, false
+		d.Ports[name] = &unserved
 	}
 	r.Apply(d)
 	maps.Copy(r.withheld, wanted)
@@ -177,7 +177,7 @@ func (r *Ruleset) release(names ...model.PortName) {
 	d := model.Delta{Ports: map[model.PortName]*model.ServicePort{}}
 	for _, name := range names {
 		if p, ok := r.withheld[name]; ok {
-			d.Ports[name] = &p
+			d.Ports[name] = p
 		}
 	}
 	r.Apply(d)

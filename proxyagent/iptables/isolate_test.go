@@ -106,7 +106,7 @@ func TestRefusedRulesAreTriedAgain(t *testing.T) {
 		syncOne(t, p, model.Delta{})
 		expectRefused(t, p, late)
 		late.AffinitySeconds = 60
-		p.rules.withheld[late.Name] = late // as if the kernel had got a module
+		p.rules.withheld[late.Name] = &late // as if the kernel had got a module
 		if _, err := p.Check(context.Background(), time.Now()); err != nil || len(p.Degraded()) != 1 {
 			t.Errorf("too early: %v, %v", p.Degraded(), err)
 		}

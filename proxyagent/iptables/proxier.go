@@ -240,9 +240,14 @@ func (p *Proxier) members(ctx context.Context, away bool) error {
 		return fmt.Errorf("changing members of sets: %w", err)
 	}
 	for _, kind := range setKinds {
-		maps.DeleteFunc(p.rules.changed[kind.name], func(e Entry, _ struct{}) bool {
-			return (p.rules.members[kind.name][e] > 0) != away
-		})
+		// A map never gets smaller: what is left goes into a new one.
+		left := map[Entry]struct{}{}
+		for e := range p.rules.changed[kind.name] {
+			if wanted := p.rules.members[kind.name][e] > 0; wanted == away {
+				left[e] = struct{}{}
+			}
+		}
+		p.rules.changed[kind.name] = left
 	}
 	return nil
 }
@@ -260,7 +265,7 @@ func (p *Proxier) restore(ctx context.Context) error {
 	if p.meanwhile != nil {
 		maps.Copy(p.meanwhile, p.rules.dirty)
 	}
-	clear(p.rules.dirty)
+	p.rules.dirty = map[chain]struct{}{}
 	p.insert, p.unhook = nil, nil
 	for c, rules := range t.write {
 		p.written[string(c.table)] += len(rules)

@@ -31,9 +31,9 @@ type chain struct {
 type Ruleset struct {
 	family  model.Family
 	globals model.Globals
-	ports   map[model.PortName]model.ServicePort
+	ports   map[model.PortName]*model.ServicePort // shared with the Plan, and never changed
 	// withheld are ports whose rules the kernel refuses, as they should be served; ports has them without endpoints.
-	withheld map[model.PortName]model.ServicePort
+	withheld map[model.PortName]*model.ServicePort
 	// forgetful are ports that have no session affinity because it would take too many sets.
 	forgetful map[model.PortName]struct{}
 
@@ -54,8 +54,8 @@ type Ruleset struct {
 // NewRuleset returns a Ruleset that wants nothing.
 func NewRuleset(f model.Family) *Ruleset {
 	r := &Ruleset{
-		family: f, ports: map[model.PortName]model.ServicePort{},
-		withheld: map[model.PortName]model.ServicePort{}, forgetful: map[model.PortName]struct{}{},
+		family: f, ports: map[model.PortName]*model.ServicePort{},
+		withheld: map[model.PortName]*model.ServicePort{}, forgetful: map[model.PortName]struct{}{},
 		vips: newLookup(chainVIPs, prefix+"T-", f.Bits()), nodePorts: newLookup(chainNodePorts, prefix+"N-", 0),
 		chains: map[chain][]string{}, dirty: map[chain]struct{}{}, total: map[string]int{},
 		members: map[setName]map[Entry]int{}, changed: map[setName]map[Entry]struct{}{},
@@ -72,10 +72,7 @@ func NewRuleset(f model.Family) *Ruleset {
 func (r *Ruleset) Apply(d model.Delta) {
 	next := d.Ports
 	if d.Globals != nil && portGlobalsOf(*d.Globals) != portGlobalsOf(r.globals) {
-		next = make(map[model.PortName]*model.ServicePort, len(r.ports))
-		for name, p := range r.ports {
-			next[name] = &p
-		}
+		next = maps.Clone(r.ports)
 		maps.Copy(next, d.Ports)
 	}
 	c := portChange{chains: map[string][]string{}, vips: map[string][]string{}, nodePorts: map[string][]string{}}
@@ -95,7 +92,7 @@ func (r *Ruleset) Apply(d model.Delta) {
 	}
 	for name, p := range next {
 		if p != nil {
-			r.ports[name] = r.affordable(*p)
+			r.ports[name] = r.affordable(p)
 			r.put(r.ports[name], true, c)
 		}
 	}
@@ -111,8 +108,8 @@ type portChange struct {
 }
 
 // put adds what a port adds to the rules, or removes it.
-func (r *Ruleset) put(p model.ServicePort, present bool, c portChange) {
-	rules := renderPort(portGlobalsOf(r.globals), p)
+func (r *Ruleset) put(p *model.ServicePort, present bool, c portChange) {
+	rules := renderPort(portGlobalsOf(r.globals), *p)
 	change := func(all map[string][]string, key string, rules []string) {
 		if all[key] = nil; present {
 			all[key] = rules
@@ -142,13 +139,15 @@ const (
 
 // affordable returns the port as it can be served: without session affinity where that would take too many sets. Only here,
 // beyond the limit, the history matters: ports that came first have affinity, later ones get it with their next change.
-func (r *Ruleset) affordable(p model.ServicePort) model.ServicePort {
+func (r *Ruleset) affordable(p *model.ServicePort) *model.ServicePort {
 	n := len(p.Cluster) + len(p.Local)
-	if p.AffinitySeconds > 0 && (n > mostAffinityEndpoints || len(r.affinity)+n > mostAffinitySets) {
-		p.AffinitySeconds = 0
-		r.forgetful[p.Name] = struct{}{}
+	if p.AffinitySeconds == 0 || n <= mostAffinityEndpoints && len(r.affinity)+n <= mostAffinitySets {
+		return p
 	}
-	return p
+	r.forgetful[p.Name] = struct{}{}
+	forgetful := *p
+	forgetful.AffinitySeconds = 0
+	return &forgetful
 }
 
 // emit brings the chains up to date: those of the ports that changed, those that lead there, and those that exist always.

@@ -3,6 +3,7 @@ package watch
 import (
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,9 +74,40 @@ func (h *hints) same(o *hints) bool {
 	return slices.Equal(h.zones, o.zones) && slices.Equal(h.nodes, o.nodes)
 }
 
+// slicesOf are the EndpointSlices of each Service. An index of client-go would need a map of strings for each Service, several times as much.
+type slicesOf struct {
+	mu sync.Mutex
+	of map[model.ServiceName][]*slice // lists are replaced and not changed
+}
+
+func (s *slicesOf) get(name model.ServiceName) []*slice {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of[name]
+}
+
+// replace puts after in the place of before; nil is none.
+func (s *slicesOf) replace(before, after *slice) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if owner := before.owner(); owner != (model.ServiceName{}) {
+		s.set(owner, slices.DeleteFunc(slices.Clone(s.of[owner]), func(o *slice) bool { return o.name == before.name }))
+	}
+	if owner := after.owner(); owner != (model.ServiceName{}) {
+		s.set(owner, append(slices.Clone(s.of[owner]), after))
+	}
+}
+
+func (s *slicesOf) set(owner model.ServiceName, all []*slice) {
+	if s.of[owner] = slices.Clip(all); len(all) == 0 {
+		delete(s.of, owner)
+	}
+}
+
 // sliceChanged marks the Service, and the one before when the slice moved. Services that do not exist or are not served are left out:
-// they come with an event of their own, and the slice is in the index by then.
+// they come with an event of their own, and the slice is known by then.
 func (s *Source) sliceChanged(c change[*slice]) {
+	s.slicesOf.replace(c.old, c.new)
 	if c.old.same(c.new) {
 		return
 	}

@@ -23,9 +23,6 @@ import (
 // labelProxyName is the label of Services that are for another proxy than the cluster's default one.
 const labelProxyName = "service.kubernetes.io/service-proxy-name"
 
-// byService is the index of EndpointSlices by the key of their Service.
-const byService = "service"
-
 const (
 	// nodeTimeout is how long to wait for the own Node, from when Services and EndpointSlices are known. Without it there is no zone and
 	// no podCIDR, so that the first rules would soon be replaced; but traffic flows. A Node that is not registered is not waited for: the
@@ -65,6 +62,7 @@ type Source struct {
 	nodes     *informer[*node]
 	addresses *informer[*allocation]
 	cidrs     *informer[*serviceCIDR]
+	slicesOf  slicesOf
 
 	// began is set before the informers run.
 	began time.Time
@@ -79,7 +77,7 @@ type Source struct {
 // EndpointSlices are not selected by the proxy's name, as kube-proxy does not: the label counts on the Service alone, and EndpointSlices that
 // were written by hand do not have it.
 func New(client kubernetes.Interface, o Options) (*Source, error) {
-	s := &Source{options: o, pending: newPending(), ready: make(chan struct{}), last: model.Node{Name: o.NodeName}}
+	s := &Source{options: o, pending: newPending(), ready: make(chan struct{}), slicesOf: slicesOf{of: map[model.ServiceName][]*slice{}}, last: model.Node{Name: o.NodeName}}
 	proxy := "!" + labelProxyName
 	if o.ProxyName != "" {
 		proxy = labelProxyName + "=" + o.ProxyName
@@ -92,7 +90,7 @@ func New(client kubernetes.Interface, o Options) (*Source, error) {
 	s.services, errs[0] = newInformer("Service",
 		coreinformers.NewFilteredServiceInformer(client, all, 0, cache.Indexers{}, selecting(proxy, withIP)), convertService, s.serviceChanged, r)
 	s.slices, errs[1] = newInformer("EndpointSlice",
-		discoveryinformers.NewFilteredEndpointSliceInformer(client, all, 0, cache.Indexers{byService: serviceOf},
+		discoveryinformers.NewFilteredEndpointSliceInformer(client, all, 0, cache.Indexers{},
 			selecting("!"+corev1.IsHeadlessService, "")), convertSlice, s.sliceChanged, r)
 	s.nodes, errs[2] = newInformer("Node",
 		coreinformers.NewFilteredNodeInformer(client, 0, cache.Indexers{}, selecting("", own)), convertNode, s.nodeChanged, r)
@@ -106,15 +104,6 @@ func New(client kubernetes.Interface, o Options) (*Source, error) {
 // selecting restricts requests by selectors. Empty ones select everything.
 func selecting(labels, fields string) func(*metav1.ListOptions) {
 	return func(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = labels, fields }
-}
-
-// serviceOf is the index function of byService.
-func serviceOf(obj any) ([]string, error) {
-	owner := obj.(*slice).owner()
-	if owner == (model.ServiceName{}) {
-		return nil, nil
-	}
-	return []string{owner.String()}, nil
 }
 
 // Run follows the API server until ctx ends, and returns nil then. It returns [ErrNotServed] early where allocations are to be enforced
@@ -229,17 +218,14 @@ func (s *Source) build(name model.ServiceName) *model.Service {
 		return nil
 	}
 	out := known.model
-	found, err := s.slices.shared.GetIndexer().ByIndex(byService, name.String())
-	if err != nil {
-		return &out // never: the index is there from the beginning
-	}
+	found := s.slicesOf.get(name)
 	n := 0
-	for _, obj := range found {
-		n += len(obj.(*slice).ports) * len(obj.(*slice).addresses)
+	for _, f := range found {
+		n += len(f.ports) * len(f.addresses)
 	}
 	out.Endpoints = make([]model.Endpoint, 0, n)
-	for _, obj := range found {
-		out.Endpoints = obj.(*slice).appendEndpoints(out.Endpoints)
+	for _, f := range found {
+		out.Endpoints = f.appendEndpoints(out.Endpoints)
 	}
 	return &out
 }
