@@ -373,7 +373,7 @@ func TestSameDamageTwice(t *testing.T) {
 		syncOne(t, p, model.Delta{Globals: &g})
 		now := time.Now()
 		for i := range 3 {
-			iptables(t, p, "-t", "nat", "-R", chainServices, "1", "-s", crowd(p.options.Family, 1)[0].Addr().String(), "-j", "RETURN")
+			must(t, oneRule(t, p).Replace("nat", chainServices, 1, "-s", crowd(p.options.Family, 1)[0].Addr().String(), "-j", "RETURN"))
 			for range 2 { // with iptables-legacy only the look at everything sees a rule replaced by one of the same size
 				now = now.Add(10 * time.Minute)
 				if _, err := p.Check(context.Background(), now); err != nil {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	rule "github.com/coreos/go-iptables/iptables"
+
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
@@ -152,17 +154,18 @@ func TestDriftIsRepaired(t *testing.T) {
 		if found := check(); found != nil {
 			t.Fatalf("without drift it repaired %q", found)
 		}
+		node := oneRule(t, p)
 		for name, damage := range map[string]func(){
-			"a chain flushed": func() { iptables(t, p, "-t", "nat", "-F", chainServices) },
-			"a rule deleted":  func() { iptables(t, p, "-t", "nat", "-D", chainPostrouting, "1") },
+			"a chain flushed": func() { must(t, node.ClearChain("nat", chainServices)) },
+			"a rule deleted":  func() { must(t, node.DeleteById("nat", chainPostrouting, 1)) },
 			"all jumps deleted": func() {
 				for _, j := range jumps {
-					iptables(t, p, append([]string{"-t", string(j.table), "-D", j.from}, strings.Fields(j.body)...)...)
+					must(t, node.Delete(string(j.table), j.from, strings.Fields(j.body)...))
 				}
 			},
-			"a jump doubled":          func() { iptables(t, p, "-I", "FORWARD", "-j", chainForward) },
-			"a rule added":            func() { iptables(t, p, "-t", "nat", "-I", chainVIPs, "-j", "RETURN") },
-			"a chain added":           func() { iptables(t, p, "-t", "nat", "-N", prefix+"S-FOREIGN") },
+			"a jump doubled":          func() { must(t, node.Insert("filter", "FORWARD", 1, "-j", chainForward)) },
+			"a rule added":            func() { must(t, node.Insert("nat", chainVIPs, 1, "-j", "RETURN")) },
+			"a chain added":           func() { must(t, node.NewChain("nat", prefix+"S-FOREIGN")) },
 			"the whole table flushed": func() { iptables(t, p, "-t", "nat", "-F") },
 			"the other table flushed": func() { iptables(t, p, "-F") },
 			"a set flushed":           func() { run(t, "ipset", "flush", setClusterIPs.of(p.options.Family)) },
@@ -192,6 +195,22 @@ func TestDriftIsRepaired(t *testing.T) {
 func iptables(t *testing.T, p *Proxier, args ...string) {
 	t.Helper()
 	run(t, strings.TrimSuffix(p.run.save, "-save"), args...)
+}
+
+// oneRule changes single rules and chains with the program of the Proxier.
+func oneRule(t *testing.T, p *Proxier) *rule.IPTables {
+	t.Helper()
+	family := map[model.Family]rule.Protocol{model.IPv4: rule.ProtocolIPv4, model.IPv6: rule.ProtocolIPv6}[p.options.Family]
+	node, err := rule.New(rule.IPFamily(family), rule.Path(strings.TrimSuffix(p.run.save, "-save")))
+	must(t, err)
+	return node
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func run(t *testing.T, program string, args ...string) {
