@@ -9,7 +9,9 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/sys/unix"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 const restoreFailures = "sync_proxy_rules_iptables_restore_failures_total"
@@ -37,6 +39,34 @@ var _ = both("An agent whose iptables fails", func(env *fixture) {
 		Entry("when it works and says that it failed", func(n int) error { return env.programs.Forget(n) }),
 	)
 })
+
+var _ = both("An agent whose kernel refuses the rules of one Service", func(env *fixture) {
+	It("serves everybody else, says what it does without, and serves that one when the kernel takes its rules", func(ctx SpecContext) {
+		service := env.Serve(ctx, "refused", env.servers())
+		env.Served(service)
+		v4, v6 := environment.VIP(service, model.IPv4), environment.VIP(service, model.IPv6)
+		degraded := func(ctx context.Context) float64 { return env.Metric(ctx, "degraded_service_ports") }
+		Expect(degraded(ctx)).To(BeZero())
+		traffic := env.Traffic(env.busy, env.calls)
+		Expect(env.programs.Taboo("-d " + v4.Addr().String() + "/32 ")).To(Succeed())
+		DeferCleanup(func() error { return env.programs.Taboo("") })
+		env.Endpoints(ctx, service, environment.Endpoint{Of: env.Pod2, Extra: 14})
+		env.move(ctx, env.Pod2, 13)
+		env.answersFrom(env.Pod2, 13)
+		env.Served(env.Serve(ctx, "beside-it", env.servers()))
+		environment.Ends(env.Pod1, v4, network.Refused)
+		environment.Answers(env.Pod1, v6, environment.Endpoint{Of: env.Pod2, Extra: 14})
+		Eventually(degraded).WithContext(ctx).WithTimeout(environment.Soon).Should(BeEquivalentTo(1))
+
+		Expect(env.programs.Taboo("")).To(Succeed())
+		env.Endpoints(ctx, service, environment.Endpoint{Of: env.Pod2, Extra: 15})
+		environment.Answers(env.Pod1, v4, environment.Endpoint{Of: env.Pod2, Extra: 15})
+		Eventually(degraded).WithContext(ctx).WithTimeout(environment.Soon).Should(BeZero())
+		env.Delete(ctx, "beside-it")
+		env.Delete(ctx, service.Name)
+		traffic.LostNothing()
+	})
+}, "all")
 
 var _ = both("An agent beside another process that holds the xtables lock for ten seconds", func(env *fixture) {
 	It("waits where it must, neither fails nor hangs, and catches up", func(ctx SpecContext) {

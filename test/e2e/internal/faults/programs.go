@@ -17,7 +17,8 @@ import (
 var restores = []string{"iptables-nft-restore", "ip6tables-nft-restore", "iptables-legacy-restore", "ip6tables-legacy-restore"}
 
 // script stands before one restore. A failure costs one token, and of two that run at once only one gets it, since a file moves
-// but once. "refuse" fails before anything happened, "forget" after all of it did; "hold" makes one wait, a gate all that come.
+// but once. "refuse" fails before anything happened, "forget" after all of it did; "hold" makes one wait, a gate all that come. What is taboo
+// fails each time.
 const script = `#!/bin/sh
 dir=%[1]q
 in=$(mktemp "$dir/input.XXXXXX") || exit 1
@@ -37,6 +38,11 @@ if spend refuse; then
 	echo "%[2]s: line 7 failed: Resource temporarily unavailable (injected)" >&2
 	rm -f "$in"
 	exit 4
+fi
+if [ -s "$dir/taboo" ] && grep -qFf "$dir/taboo" "$in"; then
+	echo "%[2]s: line 7 failed: No such file or directory (injected)" >&2
+	rm -f "$in"
+	exit 1
 fi
 %[3]q "$@" <"$in"
 code=$?
@@ -75,6 +81,11 @@ func (p *Programs) Path() string { return p.dir + ":" + os.Getenv("PATH") }
 
 // Refuse lets the next n restores fail before they do anything.
 func (p *Programs) Refuse(n int) error { return p.tokens("refuse", n) }
+
+// Taboo makes each restore fail that has the text in what it is to write, as a kernel does that lacks what one rule needs. An empty text ends that.
+func (p *Programs) Taboo(text string) error {
+	return os.WriteFile(filepath.Join(p.dir, "taboo"), []byte(text), 0o600)
+}
 
 // NoMore takes back all failures that were ordered and did not happen yet.
 func (p *Programs) NoMore() error { return errors.Join(p.remove("refuse.*"), p.remove("forget.*")) }
