@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -99,7 +100,7 @@ func sizes(f model.Family) (fingerprint, error) {
 }
 
 // turnTimeout is how long a write waits for that of another family. iptables-nft starts over when a transaction comes between, which both are spared;
-// but a program that is stuck must not stop the other family.
+// but a program that is stuck must not stop the other family, which waits for it once.
 const turnTimeout = 5 * time.Second
 
 // Generations counts our own transactions of nf_tables, to tell them from those of other programs. The kernel counts all transactions of a
@@ -107,6 +108,7 @@ const turnTimeout = 5 * time.Second
 type Generations struct {
 	turn    chan struct{} // has an element while a write runs that got its turn in time
 	timeout time.Duration
+	stuck   atomic.Bool // the write that has the turn has had it for longer than timeout
 
 	mu      sync.Mutex
 	own     uint32
@@ -133,10 +135,15 @@ func (g *Generations) foreign() (fingerprint, bool, error) {
 // write runs a write of ours that takes a number of transactions if it succeeds. A failed one counts as foreign, because it is not known how
 // many transactions it made.
 func (g *Generations) write(transactions int, write func() error) error {
+	patience := g.timeout
+	if g.stuck.Load() {
+		patience = 0
+	}
 	select {
 	case g.turn <- struct{}{}:
-		defer func() { <-g.turn }()
-	case <-time.After(g.timeout):
+		defer func() { g.stuck.Store(false); <-g.turn }()
+	case <-time.After(patience):
+		g.stuck.Store(true)
 	}
 	g.count(1, 0)
 	err := write()

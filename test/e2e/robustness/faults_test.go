@@ -2,6 +2,7 @@ package robustness_test
 
 import (
 	"context"
+	"net/netip"
 	"os"
 	"time"
 
@@ -38,6 +39,26 @@ var _ = both("An agent whose iptables fails", func(env *fixture) {
 		Entry("when it refuses", func(n int) error { return env.programs.Refuse(n) }),
 		Entry("when it works and says that it failed", func(n int) error { return env.programs.Forget(n) }),
 	)
+
+	It("goes on with one family while the program of the other does not end", func(ctx SpecContext) {
+		Expect(env.programs.Hold(1)).To(Succeed())
+		env.move(ctx, env.Pod2, 16)
+		Eventually(env.programs.Held).WithTimeout(environment.Soon).Should(Equal(1))
+		within := environment.Soon // with iptables-nft one write waits for the other before it goes on without
+		for _, extra := range []int{16, 17, 18} {
+			env.move(ctx, env.Pod2, extra)
+			Eventually(func() (answering []netip.Addr) {
+				for _, f := range network.Families {
+					answering = append(answering, env.Pod1.Dial(network.Probe{To: environment.VIP(env.busy, f)}).Endpoint.Addr())
+				}
+				return answering
+			}).WithTimeout(within).Should(ContainElement(BeElementOf(env.Pod2.Extra(model.IPv4, extra), env.Pod2.Extra(model.IPv6, extra))))
+			within = 4 * time.Second
+		}
+		Expect(env.programs.Held()).To(Equal(1))
+		Expect(env.programs.Release()).To(Succeed())
+		env.answersFrom(env.Pod2, 18)
+	})
 })
 
 var _ = both("An agent whose kernel refuses the rules of one Service", func(env *fixture) {
