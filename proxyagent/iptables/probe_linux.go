@@ -135,14 +135,14 @@ func (g *Generations) foreign() (fingerprint, bool, error) {
 // write runs a write of ours that takes a number of transactions if it succeeds. A failed one counts as foreign, because it is not known how
 // many transactions it made.
 func (g *Generations) write(transactions int, write func() error) error {
-	patience := g.timeout
+	wait := g.timeout
 	if g.stuck.Load() {
-		patience = 0
+		wait = 0
 	}
 	select {
 	case g.turn <- struct{}{}:
 		defer func() { g.stuck.Store(false); <-g.turn }()
-	case <-time.After(patience):
+	case <-time.After(wait):
 		g.stuck.Store(true)
 	}
 	g.count(1, 0)

@@ -23,15 +23,15 @@ const (
 )
 
 // table has the chains before and behind all others: the first ones start the trace, the last ones drop the packet, whatever has become of its addresses in between.
-// A rule of somebody may have told connection tracking to leave it alone; then its source is what it was.
+// A rule of somebody may have told connection tracking to leave it alone; then its addresses are what they were. Other packets between the two are spared but for one in 65,536.
 func (p packet) table() string {
 	ip, mark := "ip", fmt.Sprintf("ip id %d", p.mark)
 	if p.family() == model.IPv6 {
 		ip, mark = "ip6", fmt.Sprintf("ip6 flowlabel %d", p.mark)
 	}
-	src := p.src.Addr()
-	start := fmt.Sprintf("%s %s saddr %s %s daddr %s meta nftrace set 1", mark, ip, src, ip, p.dst.Addr())
-	end := fmt.Sprintf("%s ct original %s saddr %s drop\n%s %s saddr %s drop", mark, ip, src, mark, ip, src)
+	src, dst := fmt.Sprintf("%s saddr %s", ip, p.src.Addr()), fmt.Sprintf("%s daddr %s", ip, p.dst.Addr())
+	start := fmt.Sprintf("%s %s %s meta nftrace set 1", mark, src, dst)
+	end := fmt.Sprintf("%s ct original %s ct original %s drop\n%[1]s %[2]s %[3]s drop", mark, src, dst)
 	var b strings.Builder
 	for _, c := range []struct{ hook, priority, rules string }{{"prerouting", "-500", start}, {"output", "-500", start}, {toHere, "500", end}, {away, "500", end}} {
 		fmt.Fprintf(&b, "chain %s {\ntype filter hook %s priority %s; policy accept;\n%s\n}\n", c.hook, c.hook, c.priority, c.rules)

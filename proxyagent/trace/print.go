@@ -28,7 +28,10 @@ func (p packet) print(ctx context.Context, w io.Writer, steps []step) error {
 	fmt.Fprintf(&b, "%s:\n", cmp.Or(map[bool]string{true: "that the node makes"}[p.in == ""], "in by "+p.in))
 	last := "nothing"
 	for _, s := range steps {
-		if rule := r.text(s); rule != "" && s.table != table {
+		if s.table == table {
+			continue
+		}
+		if rule := r.text(s); rule != "" {
 			last = fmt.Sprintf("%s: %s", s.where(), rule)
 			fmt.Fprintf(&b, "  %s\n", last)
 		}

@@ -112,10 +112,10 @@ func (c *Client) post(ctx context.Context, url string, request *admissionv1.Admi
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(answerWithin, func() { cancel(errSilent) })
-	defer silence.Stop()
+	deadline := time.AfterFunc(answerWithin, func() { cancel(errSilent) })
+	defer deadline.Stop()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		Got1xxResponse: func(int, textproto.MIMEHeader) error { silence.Stop(); return nil },
+		Got1xxResponse: func(int, textproto.MIMEHeader) error { deadline.Stop(); return nil },
 	})
 	post, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
