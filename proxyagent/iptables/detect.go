@@ -65,6 +65,12 @@ func Usable(ctx context.Context, m Mode, f model.Family) error {
 	return err
 }
 
+// RulesOfOthers counts the rules of those that configure a node's network with iptables, of both variants and families.
+func RulesOfOthers(ctx context.Context) int {
+	e := gatherEvidence(ctx)
+	return e.rules[NFT] + e.rules[Legacy]
+}
+
 // gatherEvidence looks at the node. What cannot be read does not count.
 func gatherEvidence(ctx context.Context) evidence {
 	e := evidence{hint: map[Mode]bool{}, rules: map[Mode]int{}, there: map[Mode]bool{}}

@@ -1,7 +1,6 @@
 package iptables
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -34,30 +33,6 @@ func newProbe(m Mode, f model.Family, s *Generations) probe {
 		now, err := sizes(f)
 		return now, true, err
 	}
-}
-
-// generation returns the generation of nf_tables, which grows by one with every transaction in the network namespace.
-func generation() (fingerprint, error) {
-	conn, err := nfnetlink.Open()
-	if err != nil {
-		return fingerprint{}, err
-	}
-	defer conn.Close()
-	f, found := fingerprint{}, false
-	err = conn.Get(nfnetlink.Request{Subsystem: unix.NFNL_SUBSYS_NFTABLES, Command: unix.NFT_MSG_GETGEN}, func(answer nfnetlink.Attrs) {
-		for kind, value := range answer.All() {
-			if kind == unix.NFTA_GEN_ID {
-				f.foreign, found = value.Net32(), true
-			}
-		}
-	})
-	if err == nil && !found {
-		err = errors.New("the kernel's answer holds none")
-	}
-	if err != nil {
-		return f, fmt.Errorf("reading the generation of nf_tables: %w", err)
-	}
-	return f, nil
 }
 
 // getInfo is struct ipt_getinfo of the kernel's interface for legacy tables, the same for IPv6.
@@ -127,9 +102,8 @@ func (g *Generations) foreign() (fingerprint, bool, error) {
 	if g.writing > 0 {
 		return fingerprint{}, false, nil
 	}
-	f, err := generation()
-	f.foreign -= g.own
-	return f, true, err
+	now, err := nfnetlink.Generation()
+	return fingerprint{foreign: now - g.own}, true, err
 }
 
 // write runs a write of ours that takes a number of transactions if it succeeds. A failed one counts as foreign, because it is not known how

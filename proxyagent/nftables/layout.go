@@ -1,0 +1,281 @@
+//go:build linux
+
+package nftables
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// table is the name of our table, one for each family.
+const table = "clusterip-proxyagent"
+
+// Chains that exist always, and the verdict that is none.
+const (
+	chainServices = "services"
+	chainNew      = "new-connections"
+	chainRefuse   = "refuse"
+	chainMasq     = "with-node-address"
+	drop          = "drop"
+)
+
+// route is how to get from a front to one of n endpoints. Its chain is the same for all fronts of that kind with so many endpoints.
+type route struct {
+	node    bool // a node port
+	outside bool // for traffic from outside: with the node's address, unless only local endpoints are used
+	local   bool // endpoints on this node
+	through bool // for clients on this node, whom another route has sent here
+	n       int
+	sticky  string // digest of a port with session affinity, whose chain is its own
+}
+
+func (r route) name() string {
+	words := []string{"pick"}
+	for word, holds := range map[string]bool{"node": r.node, "outside": r.outside, "local": r.local, "through": r.through} {
+		if holds {
+			words = append(words, word)
+		}
+	}
+	slices.Sort(words[1:])
+	words = append(words, fmt.Sprint(r.n))
+	if r.sticky != "" {
+		words = append(words, r.sticky)
+	}
+	return strings.Join(words, "-")
+}
+
+// hook is where the kernel calls a chain; the zero hook is none.
+type hook struct {
+	kind     nftables.ChainType
+	number   uint32
+	priority int
+}
+
+// chain is a chain with its rules.
+type chain struct {
+	hook  hook
+	rules []rule
+	text  []string // rules for the program nft: the library does not know one of their expressions
+}
+
+// chains are all chains of the table. A chain that others lead to stands before them in order.
+func (t *Tables) chains() map[string]chain {
+	l := layout{t.globals}
+	all := map[string]chain{
+		chainServices: {rules: l.services()}, chainNew: {rules: l.newConnections()},
+		chainRefuse: {rules: []rule{and(isProtocol(model.TCP), rule{refuse(l.Family, true)}), {refuse(l.Family, false)}}},
+		chainMasq:   {rules: []rule{setMark(l.MasqueradeBit, true), {masquerade}}},
+	}
+	for r := range t.routes {
+		all[r.name()] = chain{rules: l.route(r)}
+		if r.sticky != "" && !r.through {
+			all[rememberName(r)] = chain{rules: l.remember(r, t.sticky[r.sticky])}
+		}
+	}
+	for vip, fronts := range t.fronts {
+		all[rememberAt(vip)] = chain{rules: l.rememberAt(fronts)}
+	}
+	maps.Copy(all, l.hooks(len(t.sticky) > 0))
+	return all
+}
+
+// layout writes rules.
+type layout struct{ model.Globals }
+
+func (l layout) load() *fields { return load(l.Family) }
+
+// services are the rules that new connections meet first. A vmap without the key goes on with the next rule.
+func (l layout) services() []rule {
+	return append([]rule{
+		// Not translated, what comes from elsewhere meets the same set in newConnections, which drops it.
+		and(l.load().front().in(firewalled), l.load().front().saddr().notIn(allowed), rule{returned}),
+		l.load().front().vmap(fronts),
+	}, l.atNodePorts(l.load().node().vmap(nodeFronts))...)
+}
+
+// atNodePorts limits a rule to the addresses at which node ports are served. Never ::1: IPv6 has no route_localnet.
+func (l layout) atNodePorts(r rule) (all []rule) {
+	if !l.NodePortAny {
+		for _, a := range l.NodePortAddrs {
+			all = append(all, and(l.load().daddr().within(netip.PrefixFrom(a, a.BitLen()), true), r))
+		}
+		return all
+	}
+	where := isLocal(false, true)
+	switch {
+	case l.Family == model.IPv6:
+		where = and(l.load().daddr().within(netip.PrefixFrom(netip.IPv6Loopback(), 128), false), where)
+	case !l.LocalhostNodePorts:
+		where = and(l.load().daddr().within(loopback, false), where)
+	}
+	return []rule{and(where, r)}
+}
+
+var loopback = netip.MustParsePrefix("127.0.0.0/8")
+
+// route are the rules of a route: mark what has to get the node's address, and translate.
+func (l layout) route(r route) (all []rule) {
+	key, elsewhere, endpoints := (*fields).front, anywhere, map[bool]set{false: picked, true: local}[r.local]
+	if r.node {
+		key, elsewhere, endpoints = (*fields).node, nodeAnywhere, map[bool]set{false: nodePicked, true: nodeLocal}[r.local]
+	}
+	mark := setMark(l.MasqueradeBit, false)
+	switch {
+	case r.outside && !r.local:
+		all = append(all, mark)
+	case r.outside: // pods of this node and the node itself may use all endpoints
+		if here := l.localSource(true); here != nil {
+			all = append(all, and(here, key(l.load()).vmap(elsewhere)))
+		}
+		all = append(all, and(isLocal(true, true), mark), and(isLocal(true, true), key(l.load()).vmap(elsewhere)))
+	case r.through:
+	case l.MasqueradeAll:
+		all = append(all, mark)
+	default:
+		if others := l.localSource(false); others != nil {
+			all = append(all, and(others, mark))
+		}
+	}
+	if r.n == 0 {
+		return all
+	}
+	if r.sticky != "" {
+		all = append(all, and(l.load().saddr().find(clients(r)), rule{dnat(l.Family)}))
+	}
+	return append(all, and(key(l.load()).random(r.n).find(string(endpoints)), rule{dnat(l.Family)}))
+}
+
+// localSource matches the traffic of pods on this node, or of all else; nil where they are not known.
+func (l layout) localSource(local bool) rule {
+	switch s := l.LocalSource; {
+	case s.CIDR.IsValid():
+		return l.load().saddr().within(s.CIDR, local)
+	case s.Interface != "":
+		return cameBy(s.Interface, false, local)
+	case s.InterfacePrefix != "":
+		return cameBy(s.InterfacePrefix, true, local)
+	default:
+		return nil
+	}
+}
+
+// newConnections looks at first packets that nothing has translated.
+func (l layout) newConnections() []rule {
+	all := []rule{
+		and(status(dnatted, true), rule{returned}),
+		and(l.load().front().in(firewalled), rule{dropped}),
+		l.load().front().vmap(unserved),
+		// An address of the node itself has other ports than those of Services.
+		and(l.load().daddr().in(active), isLocal(false, false), rule{goTo(chainRefuse)}),
+	}
+	for _, r := range l.Ranges {
+		all = append(all, and(l.load().daddr().within(r, true), l.load().daddr().notIn(allocated), rule{dropped}))
+	}
+	return append(all, l.atNodePorts(l.load().node().vmap(nodeUnserved))...)
+}
+
+// Bits of connection tracking: linux/netfilter/nf_conntrack_common.h.
+const (
+	stateInvalid, stateEstablished, stateRelated, stateNew = 1, 2, 4, 8
+	dnatted                                                = 1 << 5
+)
+
+// hooks are the chains that the kernel calls.
+func (l layout) hooks(affinity bool) map[string]chain {
+	toNew := and(state(stateNew, true), rule{jump(chainNew)})
+	input, forward := []rule{toNew}, []rule{toNew}
+	if l.Family == model.IPv4 && (l.LocalhostNodePorts || slices.ContainsFunc(l.NodePortAddrs, netip.Addr.IsLoopback)) {
+		// route_localnet, which node ports at 127.0.0.1 need, would let neighbours reach what listens there (CVE-2020-8558).
+		input = slices.Insert(input, 0, and(l.load().saddr().within(loopback, false), l.load().daddr().within(loopback, true),
+			state(stateEstablished|stateRelated, false), status(dnatted, false), rule{dropped}))
+	}
+	if !l.KeepInvalid {
+		// A packet outside of the window is not translated; its receiver would reset the connection (kubernetes/kubernetes#74839).
+		forward = slices.Insert(forward, 0, and(state(stateInvalid, true), rule{dropped}))
+	}
+	post := []rule{
+		and(marked(l.MasqueradeBit), rule{goTo(chainMasq)}),
+		and(status(dnatted, true), l.load().saddr().front().in(hairpin), rule{masquerade}),
+	}
+	services := []rule{{jump(chainServices)}}
+	all := map[string]chain{
+		"nat-prerouting":  {hook: hook{nftables.ChainTypeNAT, unix.NF_INET_PRE_ROUTING, -100}, rules: services},
+		"nat-output":      {hook: hook{nftables.ChainTypeNAT, unix.NF_INET_LOCAL_OUT, -100}, rules: services},
+		"nat-postrouting": {hook: hook{nftables.ChainTypeNAT, unix.NF_INET_POST_ROUTING, 100}, rules: post},
+		"filter-input":    {hook: hook{nftables.ChainTypeFilter, unix.NF_INET_LOCAL_IN, 0}, rules: input},
+		"filter-forward":  {hook: hook{nftables.ChainTypeFilter, unix.NF_INET_FORWARD, 0}, rules: forward},
+		"filter-output":   {hook: hook{nftables.ChainTypeFilter, unix.NF_INET_LOCAL_OUT, 0}, rules: []rule{toNew}},
+	}
+	if affinity {
+		h := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[l.Family]
+		remember := []string{fmt.Sprintf("ct state new ct status dnat ct original %s daddr vmap @%s", h, sticky)}
+		for _, p := range model.Protocols {
+			remember = append(remember, fmt.Sprintf("ct state new ct status dnat ct original %s daddr != @%s meta l4proto %s ct original proto-dst vmap @%s", h, vips, strings.ToLower(p.String()), nodeSticky[p]))
+		}
+		all["remember-input"] = chain{hook: hook{nftables.ChainTypeFilter, unix.NF_INET_LOCAL_IN, 10}, text: remember}
+		all["remember-postrouting"] = chain{hook: hook{nftables.ChainTypeFilter, unix.NF_INET_POST_ROUTING, 90}, text: remember}
+	}
+	return all
+}
+
+// clients is the map from the clients of a port with session affinity to their endpoints.
+func clients(r route) string {
+	if r.local {
+		return "clients-local-" + r.sticky
+	}
+	return "clients-" + r.sticky
+}
+
+func rememberName(r route) string {
+	if r.outside && r.local {
+		return "remember-outside-" + r.sticky
+	}
+	if r.local {
+		return "remember-local-" + r.sticky
+	}
+	return "remember-" + r.sticky
+}
+
+// rememberAt names the chain that tells the ports of a virtual IP apart.
+func rememberAt(vip netip.Addr) string { return fmt.Sprintf("remember-at-%x", vip.AsSlice()) }
+
+func (l layout) rememberAt(fronts map[stickyFront]route) (all []rule) {
+	for _, f := range slices.SortedFunc(maps.Keys(fronts), func(a, b stickyFront) int {
+		return cmp.Or(cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.port, b.port))
+	}) {
+		all = append(all, and(isProtocol(f.protocol), original(expr.CtKeyPROTODST).rule, rule{compare(expr.CmpOpEq, []byte(single(f.port))), goTo(rememberName(fronts[f]))}))
+	}
+	return all
+}
+
+// remember are the rules that note which endpoint a client has got.
+func (l layout) remember(r route, seconds int) []rule {
+	note := func(r route) rule { return append(remember(l.Family, clients(r), seconds), returned) }
+	if !r.outside || !r.local {
+		return []rule{note(r)}
+	}
+	all := route{sticky: r.sticky}
+	rules := []rule{and(isLocal(true, true), note(all)), note(r)}
+	if here := l.localSource(true); here != nil {
+		rules = slices.Insert(rules, 0, and(here, note(all)))
+	}
+	return rules
+}
+
+// clientMaps are the maps of clients that session affinity needs.
+func (t *Tables) clientMaps() (all []string) {
+	for _, d := range slices.Sorted(maps.Keys(t.sticky)) {
+		all = append(all, "clients-"+d, "clients-local-"+d)
+	}
+	return all
+}

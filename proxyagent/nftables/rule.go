@@ -1,0 +1,232 @@
+//go:build linux
+
+package nftables
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// rule is what the kernel evaluates. Rules are written by netlink and not by the program nft: some of ours it cannot say (a key with the original port of a connection), others it cannot
+// read back (a key with a random number, kernel data of nft 1.0.6), and so rules and elements are one transaction.
+type rule []expr.Any
+
+// Registers of four bytes each: keys begin in the first one, values that are looked up in the ninth.
+const (
+	keys   = unix.NFT_REG32_00
+	values = unix.NFT_REG32_08
+)
+
+// key loads fields side by side into registers.
+type fields struct {
+	f    model.Family
+	next uint32
+	rule
+}
+
+func load(f model.Family) *fields { return &fields{f: f, next: keys} }
+
+func (l *fields) put(size int, e func(register uint32) expr.Any) *fields {
+	l.rule = append(l.rule, e(l.next))
+	l.next += uint32(size+3) / 4
+	return l
+}
+
+func (l *fields) payload(base expr.PayloadBase, offset, size int) *fields {
+	return l.put(size, func(r uint32) expr.Any {
+		return &expr.Payload{DestRegister: r, Base: base, Offset: uint32(offset), Len: uint32(size)}
+	})
+}
+
+// addresses begin at 12 and 16 in the header of IPv4, at 8 and 24 in that of IPv6.
+func (l *fields) saddr() *fields {
+	if l.f == model.IPv6 {
+		return l.payload(expr.PayloadBaseNetworkHeader, 8, 16)
+	}
+	return l.payload(expr.PayloadBaseNetworkHeader, 12, 4)
+}
+
+func (l *fields) daddr() *fields {
+	if l.f == model.IPv6 {
+		return l.payload(expr.PayloadBaseNetworkHeader, 24, 16)
+	}
+	return l.payload(expr.PayloadBaseNetworkHeader, 16, 4)
+}
+
+func (l *fields) protocol() *fields {
+	return l.put(4, func(r uint32) expr.Any { return &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: r} })
+}
+
+func (l *fields) port() *fields { return l.payload(expr.PayloadBaseTransportHeader, 2, 2) }
+
+func (l *fields) random(n int) *fields {
+	return l.put(4, func(r uint32) expr.Any {
+		return &expr.Numgen{Register: r, Modulus: uint32(n), Type: unix.NFT_NG_RANDOM}
+	})
+}
+
+// front and node load the key of a front, or of a node port.
+func (l *fields) front() *fields { return l.daddr().node() }
+func (l *fields) node() *fields  { return l.protocol().port() }
+
+// in goes on if the key is in a set; vmap goes where a map leads; find puts what a map has into the registers of values.
+func (l *fields) in(s set) rule {
+	return append(l.rule, &expr.Lookup{SourceRegister: keys, SetName: string(s)})
+}
+func (l *fields) notIn(s set) rule {
+	return append(l.rule, &expr.Lookup{SourceRegister: keys, SetName: string(s), Invert: true})
+}
+func (l *fields) vmap(s set) rule {
+	return append(l.rule, &expr.Lookup{SourceRegister: keys, SetName: string(s), DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true})
+}
+
+func (l *fields) find(m string) rule {
+	return append(l.rule, &expr.Lookup{SourceRegister: keys, SetName: m, DestRegister: values, IsDestRegSet: true})
+}
+
+// dnat translates to what was found.
+func dnat(f model.Family) expr.Any {
+	return &expr.NAT{Type: expr.NATTypeDestNAT, Family: nfproto(f), RegAddrMin: values, RegProtoMin: values + uint32(f.Bits()/32), Specified: true}
+}
+
+func nfproto(f model.Family) uint32 {
+	if f == model.IPv6 {
+		return unix.NFPROTO_IPV6
+	}
+	return unix.NFPROTO_IPV4
+}
+
+// is compares the first register with bytes; isNot goes on if they differ. within compares an address with a prefix.
+func compare(op expr.CmpOp, data []byte) expr.Any {
+	return &expr.Cmp{Op: op, Register: keys, Data: data}
+}
+
+func (l *fields) within(p netip.Prefix, inside bool) rule {
+	op := expr.CmpOpEq
+	if !inside {
+		op = expr.CmpOpNeq
+	}
+	return append(l.rule, masked(mask(p)), compare(op, p.Masked().Addr().AsSlice()))
+}
+
+func masked(m []byte) expr.Any {
+	return &expr.Bitwise{SourceRegister: keys, DestRegister: keys, Len: uint32(len(m)), Mask: m, Xor: make([]byte, len(m))}
+}
+
+func mask(p netip.Prefix) []byte {
+	m := make([]byte, p.Addr().BitLen()/8)
+	for i := range p.Bits() {
+		m[i/8] |= 0x80 >> (i % 8)
+	}
+	return m
+}
+
+// number32 is a number as the kernel has it.
+func number32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
+
+// state and status match bits of connection tracking.
+func bits(load expr.Any, which uint32, any bool) rule {
+	op := expr.CmpOpNeq
+	if !any {
+		op = expr.CmpOpEq
+	}
+	return rule{load, masked(number32(which)), compare(op, number32(0))}
+}
+
+func state(which uint32, any bool) rule {
+	return bits(&expr.Ct{Register: keys, Key: expr.CtKeySTATE}, which, any)
+}
+
+func status(which uint32, any bool) rule {
+	return bits(&expr.Ct{Register: keys, Key: expr.CtKeySTATUS}, which, any)
+}
+
+func marked(bit int) rule {
+	return bits(&expr.Meta{Key: expr.MetaKeyMARK, Register: keys}, 1<<bit, true)
+}
+
+// setMark sets or turns a bit of the packet's mark.
+func setMark(bit int, turn bool) rule {
+	m, x := ^uint32(1<<bit), uint32(1<<bit)
+	if turn {
+		m = ^uint32(0)
+	}
+	return rule{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: keys},
+		&expr.Bitwise{SourceRegister: keys, DestRegister: keys, Len: 4, Mask: number32(m), Xor: number32(x)},
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: keys, SourceRegister: true},
+	}
+}
+
+// isLocal matches packets from or to addresses of this node, or others.
+func isLocal(source, yes bool) rule {
+	op := expr.CmpOpEq
+	if !yes {
+		op = expr.CmpOpNeq
+	}
+	return rule{&expr.Fib{Register: keys, ResultADDRTYPE: true, FlagSADDR: source, FlagDADDR: !source}, compare(op, number32(unix.RTN_LOCAL))}
+}
+
+// cameBy matches the interface a packet came in by; prefix: the beginning of its name.
+func cameBy(name string, prefix, yes bool) rule {
+	op, b := expr.CmpOpEq, []byte(name)
+	if !yes {
+		op = expr.CmpOpNeq
+	}
+	if !prefix {
+		b = append(b, make([]byte, unix.IFNAMSIZ-len(b))...)
+	}
+	return rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: keys}, compare(op, b)}
+}
+
+func isProtocol(p model.Protocol) rule {
+	return rule{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: keys}, compare(expr.CmpOpEq, []byte{byte(p)})}
+}
+
+// original loads what connection tracking knows of the packet as it came, before it was translated.
+func original(k expr.CtKey) *fields {
+	return &fields{rule: rule{&expr.Ct{Register: keys, Key: k}}}
+}
+
+// refuse answers with a reset, or that the port cannot be reached.
+func refuse(f model.Family, reset bool) expr.Any {
+	if reset {
+		return &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}
+	}
+	code := uint8(3) // port unreachable
+	if f == model.IPv6 {
+		code = 4
+	}
+	return &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: code}
+}
+
+func jump(to string) expr.Any { return &expr.Verdict{Kind: expr.VerdictJump, Chain: to} }
+func goTo(to string) expr.Any { return &expr.Verdict{Kind: expr.VerdictGoto, Chain: to} }
+
+var (
+	masquerade expr.Any = &expr.Masq{FullyRandom: true}
+	dropped    expr.Any = &expr.Verdict{Kind: expr.VerdictDrop}
+	returned   expr.Any = &expr.Verdict{Kind: expr.VerdictReturn}
+)
+
+// remember notes where the packet goes as the endpoint of its client, for some seconds from now.
+func remember(f model.Family, m string, seconds int) rule {
+	l := load(f).saddr()
+	l.next = values
+	l.daddr().port()
+	return append(l.rule, &expr.Dynset{SrcRegKey: keys, SrcRegData: values, SetName: m, Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: time.Duration(seconds) * time.Second})
+}
+
+// and joins rules.
+func and(parts ...rule) (all rule) {
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}

@@ -1,0 +1,276 @@
+//go:build linux
+
+package nftables
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// Tables is what the kernel should have for one family, and which part of it is not written yet. It is a pure function of the Plan, whatever the history. An Apply costs what the Delta
+// touches. Not for concurrent use.
+type Tables struct {
+	globals model.Globals
+	ports   map[model.PortName]*model.ServicePort // shared with the Plan, and never changed
+
+	wanted map[key]int    // members of sets that several ports may want, by how many do
+	routes map[route]int  // chains that elements lead to, by how many
+	sticky map[string]int // digests of ports with session affinity, with their seconds
+	fronts map[netip.Addr]map[stickyFront]route
+
+	changed map[key]change // differ from the kernel
+}
+
+// change is one element that may differ from the kernel.
+type change struct {
+	there, wanted bool   // the kernel has it; it should
+	was, value    string // with these values
+}
+
+// NewTables returns Tables that want nothing.
+func NewTables(f model.Family) *Tables {
+	return &Tables{
+		globals: model.Globals{Family: f}, ports: map[model.PortName]*model.ServicePort{}, wanted: map[key]int{}, routes: map[route]int{},
+		sticky: map[string]int{}, fronts: map[netip.Addr]map[stickyFront]route{}, changed: map[key]change{},
+	}
+}
+
+// all are all elements that the kernel should have, with their values. Nothing keeps them: they follow from the ports.
+func (t *Tables) all() map[key]string {
+	all := map[key]string{}
+	for _, p := range t.ports {
+		maps.Copy(all, contribution(p).values)
+	}
+	for k := range t.wanted {
+		all[k] = ""
+	}
+	for vip := range t.fronts {
+		all[key{set: sticky, of: addr(vip)}] = rememberAt(vip)
+	}
+	return all
+}
+
+// Apply takes a Delta in.
+func (t *Tables) Apply(d model.Delta) {
+	if d.Globals != nil {
+		t.globals = *d.Globals
+	}
+	// All are removed before any is added, because an address or a node port may move from one to another.
+	for name := range d.Ports {
+		if old := t.ports[name]; old != nil {
+			t.put(old, false)
+			delete(t.ports, name)
+		}
+	}
+	for name, p := range d.Ports {
+		if p != nil {
+			t.ports[name] = p
+			t.put(p, true)
+		}
+	}
+	for a, present := range d.Allocated {
+		t.count(key{set: allocated, of: addr(a)}, present)
+	}
+}
+
+// put adds what a port adds, or removes it.
+func (t *Tables) put(p *model.ServicePort, present bool) {
+	c := contribution(p)
+	for k, value := range c.values {
+		t.mark(k, value, present)
+	}
+	for k := range c.members {
+		t.count(k, present)
+	}
+	for r := range c.routes {
+		if t.routes[r] += sign(present); t.routes[r] == 0 {
+			delete(t.routes, r)
+		}
+	}
+	if p.AffinitySeconds == 0 {
+		return
+	}
+	if delete(t.sticky, digest(p.Name)); present {
+		t.sticky[digest(p.Name)] = p.AffinitySeconds
+	}
+	for vip, r := range c.sticky {
+		t.stick(vip, stickyFront{p.Name.Protocol, p.Port}, r, present)
+	}
+}
+
+// stickyFront is a port with session affinity of a virtual IP.
+type stickyFront struct {
+	protocol model.Protocol
+	port     uint16
+}
+
+// stick notes that clients of a front are remembered. The chain of a virtual IP tells its ports apart: nft cannot read back rules in which the original port of a connection is one
+// part of a key.
+func (t *Tables) stick(vip netip.Addr, f stickyFront, r route, present bool) {
+	all := t.fronts[vip]
+	if all == nil {
+		all = map[stickyFront]route{}
+		t.fronts[vip] = all
+	}
+	before := len(all)
+	if delete(all, f); present {
+		all[f] = r
+	}
+	if len(all) == 0 {
+		delete(t.fronts, vip)
+	}
+	if (before > 0) != (len(all) > 0) {
+		t.mark(key{set: sticky, of: addr(vip)}, rememberAt(vip), present)
+	}
+}
+
+// count counts the ports that want a member of a set.
+func (t *Tables) count(k key, more bool) {
+	before := t.wanted[k]
+	if t.wanted[k] += sign(more); t.wanted[k] == 0 {
+		delete(t.wanted, k)
+	}
+	if before == 0 || t.wanted[k] == 0 {
+		t.mark(k, "", more)
+	}
+}
+
+// mark notes that an element comes or goes. What goes and comes again with the same value is none of the changes.
+func (t *Tables) mark(k key, value string, comes bool) {
+	c, marked := t.changed[k]
+	if !marked && !comes {
+		c.there, c.was = true, value
+	}
+	if c.wanted, c.value = comes, ""; comes {
+		c.value = value
+	}
+	if t.changed[k] = c; c.there == c.wanted && c.was == c.value {
+		delete(t.changed, k)
+	}
+}
+
+func sign(more bool) int {
+	if more {
+		return 1
+	}
+	return -1
+}
+
+// contributed is what one port adds.
+type contributed struct {
+	values  map[key]string
+	members map[key]struct{} // that other ports may want too
+	routes  map[route]struct{}
+	sticky  map[netip.Addr]route // virtual IPs with session affinity
+}
+
+func (c contributed) lead(s set, of string, r route) {
+	c.values[key{set: s, of: of}] = r.name()
+	c.routes[r] = struct{}{}
+}
+
+func (c contributed) add(s set, of string) { c.members[key{set: s, of: of}] = struct{}{} }
+
+func (c contributed) endpoints(s set, of string, all []netip.AddrPort) {
+	for i, e := range all {
+		c.values[key{set: s, of: of + index(i)}] = destination(e)
+	}
+}
+
+// contribution is a pure function of a port.
+func contribution(p *model.ServicePort) contributed {
+	c := contributed{values: map[key]string{}, members: map[key]struct{}{}, routes: map[route]struct{}{}, sticky: map[netip.Addr]route{}}
+	for _, vip := range p.ClusterIPs {
+		c.add(vips, addr(vip))
+		c.add(active, addr(vip))
+		c.front(p, place{fronts, picked, local, anywhere, unserved}, addr(vip)+service(p.Name.Protocol, p.Port), vip, false)
+	}
+	for _, vip := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
+		c.add(vips, addr(vip))
+		c.front(p, place{fronts, picked, local, anywhere, unserved}, addr(vip)+service(p.Name.Protocol, p.Port), vip, true)
+	}
+	if p.NodePort != 0 {
+		c.front(p, place{nodeFronts, nodePicked, nodeLocal, nodeAnywhere, nodeUnserved}, service(p.Name.Protocol, p.NodePort), netip.Addr{}, true)
+	}
+	if p.HealthCheckNodePort != 0 {
+		c.add(health, single(p.HealthCheckNodePort))
+	}
+	for _, e := range p.Hairpin {
+		c.add(hairpin, addr(e.Addr())+addr(e.Addr())+service(p.Name.Protocol, e.Port()))
+	}
+	c.firewall(p)
+	return c
+}
+
+// place are the maps of one kind of front.
+type place struct{ fronts, picked, local, anywhere, unserved set }
+
+// front leads from one front of a port to its endpoints.
+func (c contributed) front(p *model.ServicePort, in place, of string, vip netip.Addr, outside bool) {
+	usable, isLocal := p.Internal(), p.InternalLocal
+	if outside {
+		usable, isLocal = p.External(), p.ExternalLocal
+	}
+	r := route{node: in.fronts == nodeFronts, outside: outside, local: isLocal, n: len(usable)}
+	if p.AffinitySeconds > 0 {
+		r.sticky = digest(p.Name)
+	}
+	// Clients on this node may use all endpoints of a front whose policy is Local.
+	split := outside && isLocal && len(p.Cluster) > 0
+	if !isLocal || split {
+		c.endpoints(in.picked, of, p.Cluster)
+	}
+	if isLocal {
+		c.endpoints(in.local, of, p.Local)
+	}
+	if split {
+		c.lead(in.anywhere, of, route{node: r.node, through: true, n: len(p.Cluster), sticky: r.sticky})
+	}
+	if len(usable) > 0 || split {
+		c.lead(in.fronts, of, r)
+		switch {
+		case r.sticky != "" && r.node:
+			c.values[key{set: nodeSticky[p.Name.Protocol], of: single(p.NodePort)}] = rememberName(r)
+		case r.sticky != "":
+			c.sticky[vip] = r
+		}
+	}
+	switch {
+	case !p.HasEndpoints:
+		c.values[key{set: in.unserved, of: of}] = chainRefuse
+	case len(usable) == 0:
+		c.values[key{set: in.unserved, of: of}] = drop
+	}
+}
+
+// firewall limits load balancer IPs to the source ranges. Without endpoints all clients are refused.
+func (c contributed) firewall(p *model.ServicePort) {
+	if len(p.SourceRanges) == 0 || !p.HasEndpoints {
+		return
+	}
+	for _, vip := range p.LoadBalancerIPs {
+		of := addr(vip) + service(p.Name.Protocol, p.Port)
+		c.add(firewalled, of)
+		for _, r := range disjoint(p.SourceRanges) {
+			c.members[key{set: allowed, of: of + addr(r.Masked().Addr()), to: of + addr(last(r))}] = struct{}{}
+		}
+	}
+}
+
+// disjoint leaves out prefixes that lie in others: the kernel refuses intervals that overlap.
+func disjoint(all []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool {
+		return slices.ContainsFunc(all, func(o netip.Prefix) bool { return o.Bits() < p.Bits() && o.Overlaps(p) })
+	})
+}
+
+// digest names what belongs to a port with session affinity: no text of users gets into a rule.
+func digest(n model.PortName) string {
+	sum := sha256.Sum256([]byte(n.String()))
+	return base32.StdEncoding.EncodeToString(sum[:])[:13]
+}
