@@ -14,6 +14,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables"
 )
 
 const cleanupHelp = `Take away all chains, jumps and sets of the agent, in both variants of iptables and both families. Nothing of others is touched.
@@ -92,6 +93,10 @@ func cleanup(ctx context.Context, modes []iptables.Mode, kubeProxy, dryRun bool)
 		o.Family = f
 		did, err := iptables.Cleanup(ctx, o)
 		all, problems = append(all, did...), errors.Join(problems, err)
+		if len(modes) > 1 && !kubeProxy {
+			did, err := nftables.Cleanup(f, dryRun)
+			all, problems = append(all, did...), errors.Join(problems, err)
+		}
 	}
 	return all, problems
 }

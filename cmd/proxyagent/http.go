@@ -27,11 +27,11 @@ import (
 const dumpPath = "/debug/dump"
 
 // debugHandler serves metrics and debugging.
-func debugHandler(c v1alpha1.ProxyAgentConfiguration, m *metrics.Metrics, a *proxyagent.Agent, h *healthz.Server) http.Handler {
+func debugHandler(c v1alpha1.ProxyAgentConfiguration, b backend, m *metrics.Metrics, a *proxyagent.Agent, h *healthz.Server) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", m.Handler())
 	mux.Handle("/healthz", h.Handler())
-	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "iptables") })
+	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, b.mode()) })
 	mux.HandleFunc("/configz", func(w http.ResponseWriter, _ *http.Request) {
 		text, err := yaml.Marshal(c)
 		if err != nil {

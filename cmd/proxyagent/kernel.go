@@ -16,7 +16,6 @@ import (
 	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/config"
-	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/sysctl"
 )
@@ -31,7 +30,7 @@ func beLiberal(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) bool {
 }
 
 // whenServed does what has to wait for the first rules.
-func whenServed(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, families []proxyagent.Family, mode iptables.Mode) error {
+func whenServed(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, families []proxyagent.Family, b backend) error {
 	waitServed(ctx, families[0].Backend)
 	if ctx.Err() != nil {
 		return nil
@@ -44,7 +43,7 @@ func whenServed(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, familie
 	debug.FreeOSMemory()
 	for _, f := range families {
 		waitServed(ctx, f.Backend)
-		cleanOtherVariant(ctx, f.Settings.Family, mode)
+		cleanOthers(ctx, f.Settings.Family, b)
 	}
 	return nil
 }
@@ -61,22 +60,6 @@ func applySysctls(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) {
 	})
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).Info("Some settings of the kernel could not be written", "reason", err.Error())
-	}
-}
-
-// cleanOtherVariant removes the rules of an earlier agent from the other variant of iptables.
-func cleanOtherVariant(ctx context.Context, f model.Family, mode iptables.Mode) {
-	other := iptables.NFT
-	if mode == iptables.NFT {
-		other = iptables.Legacy
-	}
-	did, err := iptables.Cleanup(ctx, iptables.CleanupOptions{Family: f, Modes: []iptables.Mode{other}})
-	log := logr.FromContextOrDiscard(ctx).WithValues("family", f)
-	if err != nil && ctx.Err() == nil {
-		log.Error(err, "Taking away what is left in the other variant of iptables")
-	}
-	if len(did) > 0 {
-		log.Info("Took away what an earlier agent left in the other variant of iptables", "what", did)
 	}
 }
 

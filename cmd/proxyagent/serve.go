@@ -64,19 +64,12 @@ func serve(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, warnings []s
 		return err
 	}
 	defer func() { _ = alone.Close() }()
-	mode, why, err := iptables.Detect(ctx, iptablesMode(c.IPTables.Mode))
+	b, why, err := chooseBackend(ctx, c)
 	if err != nil {
 		return err
 	}
-	log.Info("Serving Services", "version", version.String(), "node", c.NodeName, "iptables", mode, "because", why)
-	return assemble(ctx, c, client, mode)
-}
-
-func iptablesMode(s string) iptables.Mode {
-	if s == "auto" {
-		return ""
-	}
-	return iptables.Mode(s)
+	log.Info("Serving Services", "version", version.String(), "node", c.NodeName, "with", b, "because", why)
+	return assemble(ctx, c, client, b)
 }
 
 func connect(c v1alpha1.ProxyAgentClient) (*kubernetes.Clientset, error) {
@@ -98,7 +91,7 @@ func connect(c v1alpha1.ProxyAgentClient) (*kubernetes.Clientset, error) {
 }
 
 // assemble connects the parts, as drawn in docs/architecture.md.
-func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *kubernetes.Clientset, mode iptables.Mode) error {
+func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *kubernetes.Clientset, b backend) error {
 	log := logr.FromContextOrDiscard(ctx)
 	source, err := watch.New(client, watch.Options{
 		NodeName: c.NodeName, ProxyName: c.ServiceProxyName, Allocations: model.AllocationMode(c.Allocations), Logger: log,
@@ -106,7 +99,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	if err != nil {
 		return err
 	}
-	families, err := newFamilies(ctx, c, mode)
+	families, err := newFamilies(ctx, c, b)
 	if err != nil {
 		return err
 	}
@@ -115,7 +108,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 		served[i] = f.Settings.Family
 	}
 	m := metrics.New(served...)
-	m.Build(version.String(), string(mode))
+	m.Build(version.String(), string(b))
 	m.CountInvalidDropped(func() uint64 { return invalidDropped(families) })
 	events := newEvents(ctx, client, c.NodeName)
 	health := healthz.New(served, m.Answered)
@@ -135,19 +128,19 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	group.Go(func() error { return health.Run(ctx, c.Health.BindAddress, events.healthFailed) })
 	group.Go(func() error { return checks.Run(ctx) })
 	group.Go(func() error {
-		server := &http.Server{Handler: debugHandler(c, m, agent, health), ReadHeaderTimeout: 10 * time.Second}
+		server := &http.Server{Handler: debugHandler(c, b, m, agent, health), ReadHeaderTimeout: 10 * time.Second}
 		return healthz.Serve(ctx, c.Metrics.BindAddress, server, func(err error) { log.Error(err, "Serving metrics failed and will be tried again") })
 	})
 	group.Go(func() error { return agent.Run(ctx) })
 	group.Go(func() error { return trim(ctx) })
-	group.Go(func() error { return whenServed(ctx, c, families, mode) })
+	group.Go(func() error { return whenServed(ctx, c, families, b) })
 	err = group.Wait()
 	log.Info("Stopping; the rules stay")
 	return err
 }
 
 // newFamilies builds each family that is configured and that this machine has.
-func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, mode iptables.Mode) ([]proxyagent.Family, error) {
+func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, b backend) ([]proxyagent.Family, error) {
 	sets, err := ipset.Open()
 	if err != nil {
 		return nil, fmt.Errorf("reaching the kernel's sets (the agent needs NET_ADMIN): %w", err)
@@ -159,16 +152,14 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, mode i
 		if !served {
 			continue
 		}
-		if err := usable(ctx, mode, f); err != nil && len(c.IPFamilies) > 0 {
+		if err := usable(ctx, b, f); err != nil && len(c.IPFamilies) > 0 {
 			return nil, fmt.Errorf("%s is asked for and this machine cannot do it: %w", f, err)
 		} else if err != nil {
 			logr.FromContextOrDiscard(ctx).Info("A family is not served, because this machine cannot do it", "family", f, "reason", err.Error())
 			continue
 		}
 		settings.KeepInvalid = settings.KeepInvalid || liberal
-		backend, err := iptables.New(iptables.Options{
-			Mode: mode, Family: f, Sets: sets, Generations: generations, FullCheck: c.IPTables.SyncPeriod.Duration,
-		})
+		rules, err := b.open(iptables.Options{Family: f, Sets: sets, Generations: generations, FullCheck: c.IPTables.SyncPeriod.Duration})
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +167,7 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, mode i
 		if err != nil {
 			return nil, fmt.Errorf("reaching the kernel's connection tracking: %w", err)
 		}
-		families = append(families, proxyagent.Family{Settings: settings, Backend: backend, Flows: conntrack.New(f, connections)})
+		families = append(families, proxyagent.Family{Settings: settings, Backend: rules, Flows: conntrack.New(f, connections)})
 	}
 	if len(families) == 0 {
 		return nil, errors.New("this machine has none of the IP families that are to be served")
@@ -205,7 +196,7 @@ func hasFamily(f model.Family) bool {
 
 // usable returns why a family cannot be served; nil when it can. Without the test of the tables, a machine without IPv6 in its kernel would
 // never become healthy. IPv4 is never left out: its failure may be temporary, and few nodes can do without it.
-func usable(ctx context.Context, mode iptables.Mode, f model.Family) error {
+func usable(ctx context.Context, b backend, f model.Family) error {
 	if f == model.IPv4 {
 		return nil
 	}
@@ -217,7 +208,7 @@ func usable(ctx context.Context, mode iptables.Mode, f model.Family) error {
 		return errors.New("net.ipv6.conf.all.disable_ipv6 is 1")
 	}
 	for range tableAttempts {
-		if err = iptables.Usable(ctx, mode, f); err == nil {
+		if err = b.usable(ctx, f); err == nil {
 			return nil
 		}
 		select {

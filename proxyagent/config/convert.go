@@ -36,6 +36,9 @@ func convert(in kubeproxy.KubeProxyConfiguration) (v1alpha1.ProxyAgentConfigurat
 	if allowed, set := in.FeatureGates[externalIPsGate]; set {
 		c.AllowServiceExternalIPs = allowed
 	}
+	if in.Mode == modeNFTables {
+		c.Mode = modeNFTables
+	}
 	c.IPTables = convertIPTables(in, c.IPTables)
 	c.Conntrack = convertConntrack(in.Conntrack, c.Conntrack)
 	c.Client.Kubeconfig = in.ClientConnection.Kubeconfig

@@ -23,7 +23,7 @@ var meaningless = []struct{ path, why string }{
 	{"bindAddressHardFail", "the agent goes on and tries again when a port is taken"},
 	{"showHiddenMetricsForVersion", "no metric is hidden"},
 	{"ipvs", "the agent does not use IPVS"},
-	{"nftables", "the agent does not use nftables of its own"},
+	{"nftables", "it is for mode nftables"},
 	{"winkernel", "the agent runs on Linux"},
 	{"oomScoreAdj", "the kubelet sets it by the priority class of the pod"},
 	{"configSyncPeriod", "the agent relies on watches, and looks at the kernel every iptables.syncPeriod"},
@@ -69,7 +69,7 @@ func idle(in kubeproxy.KubeProxyConfiguration) []string {
 
 // modeWarnings are about fields whose effect is not quite that of kube-proxy.
 func modeWarnings(in kubeproxy.KubeProxyConfiguration) (warnings []string) {
-	if in.Mode == modeIPVS || in.Mode == modeNFTables {
+	if in.Mode == modeIPVS {
 		warnings = append(warnings, fmt.Sprintf(
 			"mode: the agent serves through iptables, not %s; it follows the settings that kube-proxy has in force in that mode", in.Mode))
 	}

@@ -206,10 +206,11 @@ nftables: {masqueradeAll: true, masqueradeBit: 3, syncPeriod: 20s}
 iptables: {masqueradeAll: true, localhostNodePorts: false}
 nodePortAddresses: [192.0.2.0/24]
 `, func(c *conf) {
+			c.Mode = "nftables"
 			c.IPTables.LocalhostNodePorts, c.IPTables.MasqueradeAll, c.IPTables.MasqueradeBit = false, true, 3
 			c.IPTables.SyncPeriod.Duration = 20e9
 			c.NodePortAddresses = []string{"192.0.2.0/24"}
-		}, []string{"mode:", "iptables.localhostNodePorts: false", "iptables.masqueradeAll: true"}},
+		}, []string{"iptables.localhostNodePorts: false", "iptables.masqueradeAll: true"}},
 		"comparing more often than looking": {"iptables: {syncPeriod: 500ms, minSyncPeriod: 100ms}\n", func(c *conf) {
 			c.IPTables.SyncPeriod.Duration, c.IPTables.MinSyncPeriod.Duration, c.IPTables.ProbePeriod.Duration = 5e8, 1e8, 5e8
 		}, nil},

@@ -43,9 +43,10 @@ func TestLoadRealFiles(t *testing.T) {
 			c.DetectLocal.ClusterCIDRs = []string{"10.244.0.0/16"}
 			c.Client.Kubeconfig = "/var/lib/kube-proxy/kubeconfig.conf"
 			c.Conntrack.MaxPerCore = 0
+			c.Mode = "nftables"
 			c.NodePortAddresses = []string{"primary"}
 			c.IPTables.LocalhostNodePorts = false
-		}, []string{"mode: the agent serves through iptables, not nftables"}},
+		}, nil},
 		{"k3s.yaml", func(c *v1alpha1.ProxyAgentConfiguration) {
 			c.NodeName = "k3s-server-0"
 			c.DetectLocal.ClusterCIDRs = []string{"10.42.0.0/16"}

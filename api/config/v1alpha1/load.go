@@ -69,6 +69,7 @@ func parse(text []byte, into any, is *metav1.TypeMeta, kind string) error {
 func DefaultProxyAgent() ProxyAgentConfiguration {
 	return ProxyAgentConfiguration{
 		TypeMeta:                metav1.TypeMeta{APIVersion: APIVersion, Kind: ProxyAgentKind},
+		Mode:                    "iptables",
 		Allocations:             "prefer",
 		AllowServiceExternalIPs: true,
 		DetectLocal:             DetectLocal{Mode: DetectClusterCIDR},

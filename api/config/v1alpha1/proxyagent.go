@@ -30,7 +30,9 @@ type ProxyAgentConfiguration struct {
 	NodePortAddresses []string `json:"nodePortAddresses,omitempty"`
 	// DetectLocal says how traffic of this node's pods is told from other traffic.
 	DetectLocal DetectLocal `json:"detectLocal"`
-	// IPTables is about the rules and when they are written.
+	// Mode is iptables, nftables, or auto: nftables where the kernel has it and nobody else writes rules of iptables for Services or pods. Default iptables.
+	Mode string `json:"mode"`
+	// IPTables is about the rules and when they are written, in either mode.
 	IPTables IPTables `json:"iptables"`
 	// Conntrack is about the kernel's settings of connection tracking.
 	Conntrack Conntrack `json:"conntrack"`

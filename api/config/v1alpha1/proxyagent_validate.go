@@ -34,6 +34,7 @@ func (c *ProxyAgentConfiguration) Validate() field.ErrorList {
 		"must be false, or left out, together with serviceProxyName: the proxy of the other Services serves addresses of the same ServiceCIDRs")
 	m.nodePortAddresses(c.NodePortAddresses)
 	m.detectLocal(c.DetectLocal)
+	m.oneOf("mode", c.Mode, "iptables", "nftables", "auto")
 	m.iptables(c.IPTables)
 	m.conntrack(c.Conntrack)
 	m.unless(path.IsAbs(c.SysctlRoot), "sysctlRoot", c.SysctlRoot, "must be the full path of a folder, such as /proc/sys")

@@ -1,0 +1,103 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+
+	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables"
+)
+
+// backend is how Services are served: a variant of iptables, or native.
+type backend string
+
+const native backend = "nftables"
+
+// mode is what kube-proxy would call it.
+func (b backend) mode() string {
+	if b == native {
+		return "nftables"
+	}
+	return "iptables"
+}
+
+// chooseBackend follows the configuration, and says why. Where others serve with iptables, auto does too: the kernel evaluates the rules of both, and people look for all of them in one place.
+func chooseBackend(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) (backend, string, error) {
+	why := "it was asked for"
+	if c.Mode == "auto" {
+		others := iptables.RulesOfOthers(ctx)
+		if err := nftables.Usable(model.IPv4); err != nil {
+			c.Mode, why = "iptables", "nftables cannot be used: "+err.Error()
+		} else if others > 0 {
+			c.Mode, why = "iptables", fmt.Sprintf("others have %d rules of iptables", others)
+		} else {
+			c.Mode, why = "nftables", "nobody else has rules of iptables"
+		}
+	}
+	if c.Mode == "nftables" {
+		return native, why, nil
+	}
+	variant, reason, err := iptables.Detect(ctx, map[bool]iptables.Mode{false: iptables.Mode(c.IPTables.Mode)}[c.IPTables.Mode == "auto"])
+	return backend(variant), why + "; " + reason, err
+}
+
+// usable returns why a family cannot be served; nil when it can.
+func (b backend) usable(ctx context.Context, f model.Family) error {
+	if b == native {
+		return nftables.Usable(f)
+	}
+	return iptables.Usable(ctx, iptables.Mode(b), f)
+}
+
+func (b backend) open(o iptables.Options) (proxyagent.Backend, error) {
+	if b == native {
+		return nftables.New(o.Family, o.FullCheck)
+	}
+	o.Mode = iptables.Mode(b)
+	return iptables.New(o)
+}
+
+// cleanOthers removes what an earlier agent has left that served otherwise.
+func cleanOthers(ctx context.Context, f model.Family, b backend) {
+	var did []string
+	var err error
+	if b != native {
+		did, err = nftables.Cleanup(f, false)
+	}
+	for _, m := range []iptables.Mode{iptables.NFT, iptables.Legacy} {
+		if backend(m) == b {
+			continue
+		}
+		more, problem := iptables.Cleanup(ctx, iptables.CleanupOptions{Family: f, Modes: []iptables.Mode{m}})
+		did, err = append(did, more...), errors.Join(err, problem)
+	}
+	if b == native && err == nil {
+		more, problem := cleanSets(ctx, f)
+		did, err = append(did, more...), problem
+	}
+	log := logr.FromContextOrDiscard(ctx).WithValues("family", f)
+	if err != nil && ctx.Err() == nil {
+		log.Error(err, "Taking away what is left of an agent that served otherwise")
+	}
+	if len(did) > 0 {
+		log.Info("Took away what an earlier agent left that served otherwise", "what", did)
+	}
+}
+
+func cleanSets(ctx context.Context, f model.Family) ([]string, error) {
+	sets, err := ipset.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer sets.Close()
+	return iptables.Cleanup(ctx, iptables.CleanupOptions{Family: f, Sets: sets})
+}
