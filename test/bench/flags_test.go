@@ -60,8 +60,8 @@ func TestQuick(t *testing.T) {
 		clusters, services, there   []int
 		proxies, crowd, wantRepeats int
 	}{
-		{nil, []int{1_000, 10_000, 30_000, 65_000}, []int{1_000, 10_000, 30_000}, []int{0, 5_000, 20_000}, 5, 1_000, 3},
-		{[]string{"--quick"}, []int{500}, []int{1_000}, []int{0, 500}, 5, 100, 1},
+		{nil, []int{1_000, 10_000, 30_000, 65_000}, []int{1_000, 10_000, 30_000}, []int{0, 5_000, 20_000}, 6, 1_000, 3},
+		{[]string{"--quick"}, []int{500}, []int{1_000}, []int{0, 500}, 6, 100, 1},
 		{
 			[]string{"--quick", "--clusters=200,100", "--services=200", "--proxies=ours-nft", "--there=0", "--crowd=1000", "--repeats=2"},
 			[]int{100, 200}, []int{200}, []int{0}, 1, 1_000, 2,

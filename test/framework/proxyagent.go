@@ -20,7 +20,7 @@ type ProxyAgentOptions struct {
 	Namespace *network.Namespace
 	// Node is the name of the Node.
 	Node string
-	// Mode is the kind of iptables, "nft" or "legacy"; empty lets the agent choose.
+	// Mode is the kind of iptables, "nft" or "legacy", or "nftables"; empty lets the agent choose a kind of iptables.
 	Mode string
 	// Config replaces and completes fields of the KubeProxyConfiguration that the agent reads by default.
 	Config map[string]any
@@ -54,7 +54,11 @@ func (c *ControlPlane) StartProxyAgent(ctx context.Context, options ProxyAgentOp
 		return nil, err
 	}
 	args := append(files, "--node-name="+options.Node)
-	if options.Mode != "" {
+	switch options.Mode {
+	case "":
+	case "nftables":
+		args = append(args, "--mode=nftables")
+	default:
 		args = append(args, "--iptables-mode="+options.Mode)
 	}
 	p.inNamespace(options.Namespace, path, append(args, options.Args...))

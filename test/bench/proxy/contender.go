@@ -39,6 +39,7 @@ const (
 	theirsLegacy  = "kube-proxy-legacy"
 	theirsNFT     = "kube-proxy-nft"
 	theirsNFTable = "kube-proxy-nftables"
+	oursNative    = "ours-nftables"
 )
 
 // Contenders are all of them. Those of kube-proxy that need minutes for a start with 10,000 Services need up to hours for 30,000.
@@ -47,7 +48,8 @@ var Contenders = []Contender{
 	{Key: oursNFT, Name: "ours, nft", Ours: true, Variant: "nft"},
 	{Key: theirsLegacy, Name: "kube-proxy iptables, legacy", Mode: "iptables", Variant: "legacy", Peer: oursLegacy},
 	{Key: theirsNFT, Name: "kube-proxy iptables, nft", Mode: "iptables", Variant: "nft", Peer: oursNFT, Most: 10_000},
-	{Key: theirsNFTable, Name: "kube-proxy nftables", Mode: "nftables", Peer: oursNFT, Most: 10_000},
+	{Key: oursNative, Name: "ours, nftables", Ours: true, Mode: "nftables"},
+	{Key: theirsNFTable, Name: "kube-proxy nftables", Mode: "nftables", Peer: oursNative, Most: 10_000},
 }
 
 // Keys lists how the contenders are called in flags.

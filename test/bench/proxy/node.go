@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func (b *bench) startProxy(ctx context.Context, s *testNode) error {
 	config := map[string]any{"iptables": pacing, "nftables": pacing, "enableProfiling": true}
 	if s.who.Ours {
 		agent, err := b.plane.StartProxyAgent(ctx, framework.ProxyAgentOptions{
-			Namespace: s.net.Node, Node: node, Mode: s.who.Variant, Config: config, NoWait: true,
+			Namespace: s.net.Node, Node: node, Mode: cmp.Or(s.who.Variant, s.who.Mode), Config: config, NoWait: true,
 		})
 		if err == nil {
 			s.proxy, s.ends = agent, append(s.ends, agent.Kill)

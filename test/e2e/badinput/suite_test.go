@@ -41,7 +41,7 @@ type fixture struct {
 
 // each runs specs in both variants, each in an Environment of its own.
 func each(what string, specs func(env *fixture)) bool {
-	for _, mode := range environment.Modes {
+	for _, mode := range environment.Variants {
 		Describe(what+", "+mode, environment.LabelsOf(mode), Ordered, ContinueOnFailure, func() {
 			env := new(fixture)
 			BeforeAll(func(ctx SpecContext) {

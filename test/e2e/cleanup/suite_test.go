@@ -63,7 +63,7 @@ func open(ctx context.Context, mode string) *fixture {
 	GinkgoHelper()
 	env := &fixture{Environment: environment.Open(ctx, environment.Cluster, mode)}
 	for _, family := range environment.Families {
-		env.Restore(ctx, family, mode, othersRules)
+		env.Restore(ctx, family, strings.TrimSuffix(mode, "ables"), othersRules)
 	}
 	env.Run(ctx, "ipset", "create", "XCIPA-1", "hash:ip")
 	env.Feed(ctx, "add table inet mine\nadd chain inet mine input { type filter hook input priority 5; }\n", "nft", "-f", "-")

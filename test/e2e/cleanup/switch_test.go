@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
@@ -63,19 +64,22 @@ var _ = Describe("A node that goes from kube-proxy to the agent and back", func(
 	)
 })
 
-var _ = Describe("An agent that changes the variant of iptables", func() {
-	It("loses no connection on the way there and back, and leaves nothing in the other one", func(ctx SpecContext) {
+var _ = Describe("An agent that changes its mode", func() {
+	DescribeTable("loses no connection on the way there and back, and leaves nothing of the other one", func(ctx SpecContext, other string) {
 		env := open(ctx, "nft")
 		env.StartAgent(ctx)
 		env.Served(env.web)
 		traffic := env.Traffic(env.web)
 		first := env.Ours(ctx)
-		for _, mode := range []string{"legacy", "nft"} {
+		parts := map[string]types.GomegaMatcher{environment.Native: And(HaveLen(1), HaveKey("nft"))}
+		for _, variant := range environment.Variants {
+			parts[variant] = And(HaveLen(3), HaveKey("iptables-"+variant+"-save"), HaveKey("ip6tables-"+variant+"-save"), HaveKey("ipset"))
+		}
+		for _, mode := range []string{other, "nft"} {
 			Expect(env.Agent.Stop()).To(Succeed())
 			env.Options.Mode = mode
 			env.StartAgent(ctx)
-			Eventually(func() ruleset.Snapshot { return env.Ours(ctx) }).WithTimeout(environment.Soon).Should(And(HaveLen(3),
-				HaveKey("iptables-"+mode+"-save"), HaveKey("ip6tables-"+mode+"-save"), HaveKey("ipset")))
+			Eventually(func() ruleset.Snapshot { return env.Ours(ctx) }).WithTimeout(environment.Soon).Should(parts[mode])
 			traffic.Flows()
 		}
 		Eventually(func() string { return first.Diff(env.Ours(ctx)) }).WithTimeout(environment.Soon).Should(BeEmpty())
@@ -83,7 +87,7 @@ var _ = Describe("An agent that changes the variant of iptables", func() {
 		Expect(env.Agent.Stop()).To(Succeed())
 		env.Cleanup(ctx)
 		env.clean(ctx)
-	})
+	}, Entry("to iptables-legacy", "legacy"), Entry("to nftables", environment.Native))
 })
 
 var _ = Describe("An agent beside kube-proxy", func() {

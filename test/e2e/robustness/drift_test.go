@@ -45,9 +45,15 @@ func undo(save string) string {
 }
 
 // The single kinds of damage are in TestDriftIsRepaired of package iptables.
-var _ = both("An agent whose rules others change", func(env *fixture) {
+var _ = every("An agent whose rules others change", func(env *fixture) {
 	repairs := func(ctx context.Context) float64 { return env.Metric(ctx, "drift_repairs_total") }
 	flush := func(ctx context.Context) {
+		if env.Mode == environment.Native {
+			for _, family := range environment.Families {
+				env.Run(ctx, "nft", "flush", "table", "ip"+family, "clusterip-proxyagent")
+			}
+			return
+		}
 		ours := env.Ours(ctx)
 		for _, family := range environment.Families {
 			env.Restore(ctx, family, env.Mode, undo(ours["ip"+family+"tables-"+env.Mode+"-save"]))
@@ -74,7 +80,7 @@ var _ = both("An agent whose rules others change", func(env *fixture) {
 		for range 20 {
 			for _, family := range environment.Families {
 				for _, change := range []string{"-A", "-D"} {
-					env.Restore(ctx, family, env.Mode, "*nat\n"+change+" PARTY -p tcp -m tcp --dport 10 -j RETURN\nCOMMIT\n")
+					env.Restore(ctx, family, strings.TrimSuffix(env.Mode, "ables"), "*nat\n"+change+" PARTY -p tcp -m tcp --dport 10 -j RETURN\nCOMMIT\n")
 				}
 			}
 		}

@@ -123,9 +123,17 @@ func (env *fixture) stableRules(ctx context.Context) (rules ruleset.Snapshot) {
 	return rules
 }
 
-// both runs specs in both variants, each in an Environment of its own. labels are those of both.
+// both runs specs in both variants of iptables, each in an Environment of its own, every in all modes. labels are those of all.
 func both(what string, specs func(env *fixture), labels ...string) bool {
-	for _, mode := range environment.Modes {
+	return in(environment.Variants, what, specs, labels)
+}
+
+func every(what string, specs func(env *fixture), labels ...string) bool {
+	return in(environment.Modes, what, specs, labels)
+}
+
+func in(modes []string, what string, specs func(env *fixture), labels []string) bool {
+	for _, mode := range modes {
 		Describe(what+", "+mode, environment.LabelsOf(mode), Label(labels...), Ordered, ContinueOnFailure, func() {
 			env := new(fixture)
 			BeforeAll(func(ctx SpecContext) { *env = *newFixture(ctx, environment.Cluster, mode) })
@@ -179,7 +187,7 @@ func (env *fixture) plantForeign(ctx context.Context) {
 		set := "XCIPA-" + kind
 		member := map[string]string{"": "198.51.100.66", "6": "2001:db8:51::66"}[family]
 		env.Feed(ctx, fmt.Sprintf("create %s hash:ip family %s\nadd %[1]s %[3]s\n", set, kind, member), "ipset", "restore")
-		for _, mode := range environment.Modes {
+		for _, mode := range environment.Variants {
 			env.Restore(ctx, family, mode, fmt.Sprintf(foreignRules, set))
 		}
 	}

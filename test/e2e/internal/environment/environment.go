@@ -43,18 +43,24 @@ const (
 // Families tell the programs of iptables apart by the family, and those of nothing else.
 var Families = []string{"", "6"}
 
-// Modes are the variants of iptables, each of which a suite has to run in.
-var Modes = []string{"nft", "legacy"}
+// Variants are those of iptables, Modes all ways of the agent to serve.
+var (
+	Variants = []string{"nft", "legacy"}
+	Modes    = append(slices.Clone(Variants), Native)
+)
 
-// LabelsOf are those of specs in a variant: what holds in one is expected of the other, and seen by `make soak`.
+// Native is the mode of the agent without iptables.
+const Native = "nftables"
+
+// LabelsOf are those of specs in a mode: what holds in one is expected of the others, and seen by `make soak`.
 func LabelsOf(mode string) Labels {
-	if mode == "legacy" {
+	if mode != "nft" {
 		return Label("soak")
 	}
 	return nil
 }
 
-// EachMode are the entries of a table that runs once in each variant.
+// EachMode are the entries of a table that runs once in each mode.
 func EachMode() (entries []TableEntry) {
 	for _, mode := range Modes {
 		entries = append(entries, Entry(mode, LabelsOf(mode), mode))
@@ -85,7 +91,7 @@ type Environment struct {
 	Gomega
 	// Cluster is the control plane.
 	Cluster *framework.ControlPlane
-	// Mode is the variant of iptables, empty to let the agent choose.
+	// Mode is one of Modes, empty to let the agent choose a variant of iptables.
 	Mode string
 	// Name is the name of the Node, and of the namespace in which Services are.
 	Name string

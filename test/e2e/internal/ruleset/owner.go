@@ -8,8 +8,10 @@ import (
 // Owner tells whose a chain or set is by its name.
 type Owner func(name string) bool
 
-// Agent owns what begins with CIPA-, and nothing else.
-func Agent(name string) bool { return strings.HasPrefix(name, "CIPA-") }
+// Agent owns what begins with CIPA-, its native tables, and nothing else.
+func Agent(name string) bool {
+	return strings.HasPrefix(name, "CIPA-") || name == "clusterip-proxyagent"
+}
 
 // KubeProxy owns what begins with KUBE-.
 func KubeProxy(name string) bool { return strings.HasPrefix(name, "KUBE-") }
@@ -29,7 +31,7 @@ func (s Snapshot) Lasting() Snapshot {
 	})
 }
 
-// Of leaves what belongs to an owner: its chains with their rules, the jumps to them, and its sets. Native tables have no owner.
+// Of leaves what belongs to an owner: its chains with their rules, the jumps to them, its sets, and its native tables.
 func (s Snapshot) Of(o Owner) Snapshot {
 	return s.filter(func(line string) bool { return o.owns(line) })
 }
@@ -66,6 +68,8 @@ func (o Owner) owns(line string) bool {
 		return o(strings.TrimPrefix(words[0], ":"))
 	case len(words) > 1 && slices.Contains([]string{"-A", "create", "add"}, words[0]):
 		return o(words[1]) || o(target(words))
+	case len(words) > 2 && words[0] == "table":
+		return o(words[2])
 	default:
 		return false
 	}

@@ -34,7 +34,7 @@ var programs = map[string]struct {
 	"ip6tables-nft-save":    {nil, tables},
 	"ip6tables-legacy-save": {nil, tables},
 	"ipset":                 {[]string{"save"}, sets},
-	"nft":                   {[]string{"list", "tables"}, nativeTables},
+	"nft":                   {[]string{"--stateless", "list", "ruleset"}, nativeTables},
 }
 
 // Take reads the firewall of a network namespace.
@@ -129,14 +129,32 @@ func sets(save string) string {
 // ofIPTables are the tables that iptables-nft makes for itself; they are read through it.
 var ofIPTables = regexp.MustCompile(`^table ip6? (raw|mangle|nat|filter|security)$`)
 
-// nativeTables leaves of the list of tables those that iptables-nft does not show.
+// native matches a table of a ruleset, and a block in one: a chain, a map or a set.
+var (
+	native = regexp.MustCompile(`(?ms)^(table \S+ \S+) \{\n(.*?)^\}$`)
+	block  = regexp.MustCompile(`(?ms)^\t\S+ \S+ \{\n.*?^\t\}$`)
+)
+
+// passing are the elements of maps that the traffic fills.
+var passing = regexp.MustCompile(`(?s)(map clients-.*?)\telements = \{.*?\}\n`)
+
+// nativeTables leaves of a ruleset the tables that iptables-nft does not show, with their blocks sorted. Each line begins with the name of its table.
 func nativeTables(list string) string {
 	var kept []string
-	for line := range strings.Lines(list) {
-		if line = strings.TrimRight(line, "\n"); !ofIPTables.MatchString(line) {
-			kept = append(kept, line)
+	tables := native.FindAllStringSubmatch(list, -1)
+	slices.SortFunc(tables, func(a, b []string) int { return strings.Compare(a[1], b[1]) })
+	for _, table := range tables {
+		if ofIPTables.MatchString(table[1]) {
+			continue
+		}
+		blocks := block.FindAllString(table[2], -1)
+		slices.Sort(blocks)
+		for line := range strings.Lines(passing.ReplaceAllString(strings.Join(blocks, "\n"), "$1")) {
+			kept = append(kept, table[1]+" "+strings.TrimSpace(line))
+		}
+		if len(blocks) == 0 {
+			kept = append(kept, table[1])
 		}
 	}
-	slices.Sort(kept)
 	return strings.Join(kept, "\n")
 }
