@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -328,6 +329,9 @@ func (f *family) overview() string {
 	defer f.mu.Unlock()
 	plan := f.compiler.Plan()
 	total, _ := f.Backend.Counts()
-	return fmt.Sprintf("%s: %d Service ports, %d rules in nat, %d in filter, %d disputed addresses, %d ServiceCIDRs\n", f.Settings.Family,
-		len(plan.Ports), total["nat"], total["filter"], len(f.compiler.Disputes()), len(plan.Globals.Ranges))
+	text := fmt.Sprintf("%s: %d Service ports, %d disputed addresses, %d ServiceCIDRs", f.Settings.Family, len(plan.Ports), len(f.compiler.Disputes()), len(plan.Globals.Ranges))
+	for _, table := range slices.Sorted(maps.Keys(total)) {
+		text += fmt.Sprintf(", %d rules or elements in %s", total[table], table)
+	}
+	return text + "\n"
 }

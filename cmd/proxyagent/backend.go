@@ -30,24 +30,30 @@ func (b backend) mode() string {
 	return "iptables"
 }
 
-// chooseBackend follows the configuration, and says why. Where others serve with iptables, auto does too: the kernel evaluates the rules of both, and people look for all of them in one place.
-func chooseBackend(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) (backend, string, error) {
-	why := "it was asked for"
+// choice is a backend and why it is taken: a word for the metric, and a sentence for people.
+type choice struct {
+	backend
+	reason, why string
+}
+
+// choose follows the configuration. Where others serve with iptables, auto does too: the kernel evaluates the rules of both, and people look for all of them in one place.
+func choose(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) (choice, error) {
+	picked := choice{native, "Configured", "it was asked for"}
 	if c.Mode == "auto" {
 		others := iptables.RulesOfOthers(ctx)
 		if err := nftables.Usable(model.IPv4); err != nil {
-			c.Mode, why = "iptables", "nftables cannot be used: "+err.Error()
+			picked = choice{"", "NFTablesUnusable", "nftables cannot be used: " + err.Error()}
 		} else if others > 0 {
-			c.Mode, why = "iptables", fmt.Sprintf("others have %d rules of iptables", others)
+			picked = choice{"", "RulesOfOthers", fmt.Sprintf("others have %d rules of iptables", others)}
 		} else {
-			c.Mode, why = "nftables", "nobody else has rules of iptables"
+			picked = choice{native, "NoRulesOfOthers", "nobody else has rules of iptables"}
 		}
 	}
-	if c.Mode == "nftables" {
-		return native, why, nil
+	if c.Mode == string(native) || c.Mode == "auto" && picked.backend == native {
+		return picked, nil
 	}
-	variant, reason, err := iptables.Detect(ctx, map[bool]iptables.Mode{false: iptables.Mode(c.IPTables.Mode)}[c.IPTables.Mode == "auto"])
-	return backend(variant), why + "; " + reason, err
+	variant, detected, err := iptables.Detect(ctx, map[bool]iptables.Mode{false: iptables.Mode(c.IPTables.Mode)}[c.IPTables.Mode == "auto"])
+	return choice{backend(variant), picked.reason, picked.why + "; " + detected}, err
 }
 
 // usable returns why a family cannot be served; nil when it can.
@@ -60,7 +66,7 @@ func (b backend) usable(ctx context.Context, f model.Family) error {
 
 func (b backend) open(o iptables.Options) (proxyagent.Backend, error) {
 	if b == native {
-		return nftables.New(o.Family, o.FullCheck)
+		return nftables.New(o.Family, o.Generations, o.FullCheck)
 	}
 	o.Mode = iptables.Mode(b)
 	return iptables.New(o)

@@ -35,6 +35,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/metrics"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/watch"
 )
 
@@ -64,11 +65,11 @@ func serve(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, warnings []s
 		return err
 	}
 	defer func() { _ = alone.Close() }()
-	b, why, err := chooseBackend(ctx, c)
+	b, err := choose(ctx, c)
 	if err != nil {
 		return err
 	}
-	log.Info("Serving Services", "version", version.String(), "node", c.NodeName, "with", b, "because", why)
+	log.Info("Serving Services", "version", version.String(), "node", c.NodeName, "with", b.backend, "because", b.why)
 	return assemble(ctx, c, client, b)
 }
 
@@ -91,7 +92,7 @@ func connect(c v1alpha1.ProxyAgentClient) (*kubernetes.Clientset, error) {
 }
 
 // assemble connects the parts, as drawn in docs/architecture.md.
-func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *kubernetes.Clientset, b backend) error {
+func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *kubernetes.Clientset, b choice) error {
 	log := logr.FromContextOrDiscard(ctx)
 	source, err := watch.New(client, watch.Options{
 		NodeName: c.NodeName, ProxyName: c.ServiceProxyName, Allocations: model.AllocationMode(c.Allocations), Logger: log,
@@ -99,7 +100,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	if err != nil {
 		return err
 	}
-	families, err := newFamilies(ctx, c, b)
+	families, err := newFamilies(ctx, c, b.backend)
 	if err != nil {
 		return err
 	}
@@ -108,7 +109,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 		served[i] = f.Settings.Family
 	}
 	m := metrics.New(served...)
-	m.Build(version.String(), string(b))
+	m.Build(version.String(), string(b.backend), b.reason)
 	m.CountInvalidDropped(func() uint64 { return invalidDropped(families) })
 	events := newEvents(ctx, client, c.NodeName)
 	health := healthz.New(served, m.Answered)
@@ -133,7 +134,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	})
 	group.Go(func() error { return agent.Run(ctx) })
 	group.Go(func() error { return trim(ctx) })
-	group.Go(func() error { return whenServed(ctx, c, families, b) })
+	group.Go(func() error { return whenServed(ctx, c, families, b.backend) })
 	err = group.Wait()
 	log.Info("Stopping; the rules stay")
 	return err
@@ -145,7 +146,7 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, b back
 	if err != nil {
 		return nil, fmt.Errorf("reaching the kernel's sets (the agent needs NET_ADMIN): %w", err)
 	}
-	liberal, generations := beLiberal(ctx, c), iptables.NewGenerations()
+	liberal, generations := beLiberal(ctx, c), nfnetlink.NewGenerations()
 	var families []proxyagent.Family
 	for _, f := range []model.Family{model.IPv4, model.IPv6} {
 		settings, served := config.Settings(c, f)
@@ -178,8 +179,8 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, b back
 // invalidDropped sums a counter of the kernel over the families.
 func invalidDropped(families []proxyagent.Family) (sum uint64) {
 	for _, f := range families {
-		if backend, ok := f.Backend.(*iptables.Proxier); ok {
-			sum += backend.InvalidDropped()
+		if counter, ok := f.Backend.(interface{ InvalidDropped() uint64 }); ok {
+			sum += counter.InvalidDropped()
 		}
 	}
 	return sum

@@ -15,6 +15,7 @@ import (
 type evidence struct {
 	hint     map[Mode]bool // a chain that the kubelet leaves for this purpose (KEP-3178)
 	rules    map[Mode]int  // rules of Kubernetes, of network plugins and so on
+	others   int           // those of network plugins and other proxies alone
 	standard Mode          // the variant of the program "iptables"; empty when there is none
 	there    map[Mode]bool // whose programs are installed
 }
@@ -65,10 +66,10 @@ func Usable(ctx context.Context, m Mode, f model.Family) error {
 	return err
 }
 
-// RulesOfOthers counts the rules of those that configure a node's network with iptables, of both variants and families.
+// RulesOfOthers counts the rules of network plugins and other proxies, of both variants and families. The kubelet's KUBE-FIREWALL, which has nothing to do with Services, is not
+// among them: every node has it.
 func RulesOfOthers(ctx context.Context) int {
-	e := gatherEvidence(ctx)
-	return e.rules[NFT] + e.rules[Legacy]
+	return gatherEvidence(ctx).others
 }
 
 // gatherEvidence looks at the node. What cannot be read does not count.
@@ -116,6 +117,9 @@ func (e *evidence) weigh(m Mode, text []byte) {
 		case strings.HasPrefix(line, "-A KUBE-"), strings.HasPrefix(line, "-A CNI-"), strings.HasPrefix(line, "-A cali-"),
 			strings.HasPrefix(line, "-A FLANNEL-"), strings.HasPrefix(line, "-A CILIUM_"):
 			e.rules[m]++
+			if !strings.HasPrefix(line, "-A KUBE-FIREWALL ") {
+				e.others++
+			}
 		}
 	}
 }

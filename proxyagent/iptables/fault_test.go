@@ -177,14 +177,14 @@ func TestAStuckRestoreDoesNotStopTheOtherFamily(t *testing.T) {
 	network.NeedIsolation(t)
 	p, plans := newProxier(t, NFT, model.IPv6), newPlans(2, model.IPv6)
 	t.Cleanup(func() { clean(t, p) })
-	p.options.Generations.timeout = time.Millisecond
+	p.options.Generations.Timeout = time.Millisecond
 	syncOne(t, p, whole(plans.plan))
 	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
-		ended <- p.options.Generations.write(1, func() error {
+		ended <- p.options.Generations.Write(func() (int, error) {
 			close(begun)
 			<-goOn
-			return p.run.Restore(context.Background(), []byte("*mangle\n:OTHER-FAMILY - [0:0]\n-X OTHER-FAMILY\nCOMMIT\n"))
+			return 1, p.run.Restore(context.Background(), []byte("*mangle\n:OTHER-FAMILY - [0:0]\n-X OTHER-FAMILY\nCOMMIT\n"))
 		})
 	}()
 	<-begun

@@ -2,9 +2,6 @@ package iptables
 
 import (
 	"fmt"
-	"sync"
-	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -25,9 +22,12 @@ type fingerprint struct {
 
 type tableSize struct{ entries, bytes uint32 }
 
-func newProbe(m Mode, f model.Family, s *Generations) probe {
+func newProbe(m Mode, f model.Family, s *nfnetlink.Generations) probe {
 	if m == NFT {
-		return s.foreign
+		return func() (fingerprint, bool, error) {
+			now, known, err := s.Foreign()
+			return fingerprint{foreign: now}, known, err
+		}
 	}
 	return func() (fingerprint, bool, error) {
 		now, err := sizes(f)
@@ -72,65 +72,4 @@ func sizes(f model.Family) (fingerprint, error) {
 		result.sizes[i] = tableSize{info.numEntries, info.size}
 	}
 	return result, nil
-}
-
-// turnTimeout is how long a write waits for that of another family. iptables-nft starts over when a transaction comes between, which both are spared;
-// but a program that is stuck must not stop the other family, which waits for it once.
-const turnTimeout = 5 * time.Second
-
-// Generations counts our own transactions of nf_tables, to tell them from those of other programs. The kernel counts all transactions of a
-// network namespace, of both families, so the Proxiers of a node share one. Make it with [NewGenerations].
-type Generations struct {
-	turn    chan struct{} // has an element while a write runs that got its turn in time
-	timeout time.Duration
-	stuck   atomic.Bool // the write that has the turn has had it for longer than timeout
-
-	mu      sync.Mutex
-	own     uint32
-	writing int // writes that run
-}
-
-// NewGenerations returns one that has counted nothing.
-func NewGenerations() *Generations {
-	return &Generations{turn: make(chan struct{}, 1), timeout: turnTimeout}
-}
-
-// foreign returns how many transactions others have made, from an arbitrary beginning.
-func (g *Generations) foreign() (fingerprint, bool, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.writing > 0 {
-		return fingerprint{}, false, nil
-	}
-	now, err := nfnetlink.Generation()
-	return fingerprint{foreign: now - g.own}, true, err
-}
-
-// write runs a write of ours that takes a number of transactions if it succeeds. A failed one counts as foreign, because it is not known how
-// many transactions it made.
-func (g *Generations) write(transactions int, write func() error) error {
-	wait := g.timeout
-	if g.stuck.Load() {
-		wait = 0
-	}
-	select {
-	case g.turn <- struct{}{}:
-		defer func() { g.stuck.Store(false); <-g.turn }()
-	case <-time.After(wait):
-		g.stuck.Store(true)
-	}
-	g.count(1, 0)
-	err := write()
-	if err != nil {
-		transactions = 0
-	}
-	g.count(-1, transactions)
-	return err
-}
-
-func (g *Generations) count(writing, own int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.writing += writing
-	g.own += uint32(own)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
 // Sets is the part of ipset that the rules need. *ipset.Kernel is one.
@@ -29,7 +30,7 @@ type Options struct {
 	Family model.Family
 	Sets   Sets
 	// Generations is shared by the Proxiers of a network namespace. Nil: this is the only one.
-	Generations *Generations
+	Generations *nfnetlink.Generations
 	// FullCheck is the period of comparing everything although nothing indicates a change; 0: five minutes. It is longer where comparing would
 	// take more than a three-hundredth of the time.
 	FullCheck time.Duration
@@ -74,7 +75,7 @@ func New(o Options) (*Proxier, error) {
 		o.FullCheck = 5 * time.Minute
 	}
 	if o.Generations == nil {
-		o.Generations = NewGenerations()
+		o.Generations = nfnetlink.NewGenerations()
 	}
 	return &Proxier{
 		options: o, run: r, probe: newProbe(o.Mode, o.Family, o.Generations), rules: NewRuleset(o.Family),
@@ -288,7 +289,7 @@ func (p *Proxier) transaction() transaction {
 // write applies a transaction. The size of legacy tables changes with it: changes by others since the last comparison show right before.
 func (p *Proxier) write(ctx context.Context, t transaction) error {
 	if p.options.Mode == NFT {
-		return p.options.Generations.write(len(t.tables()), func() error { return p.run.Restore(ctx, t.text()) })
+		return p.options.Generations.Write(func() (int, error) { return len(t.tables()), p.run.Restore(ctx, t.text()) })
 	}
 	before, _, err := p.probe()
 	if err != nil {

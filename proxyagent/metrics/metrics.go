@@ -64,11 +64,11 @@ func (m *Metrics) makeSync() {
 	m.syncedAt = m.gauge("sync_proxy_rules_last_timestamp_seconds", "When the rules were last synced successfully.", "ip_family")
 	m.queuedAt = m.gauge("sync_proxy_rules_last_queued_timestamp_seconds",
 		"When a sync was last asked for. Far beyond the last sync, something hangs.", "ip_family")
-	m.restoreFailures = m.counter("sync_proxy_rules_iptables_restore_failures_total", "Failures of iptables-restore.", "ip_family")
+	m.restoreFailures = m.counter("sync_proxy_rules_iptables_restore_failures_total", "Failures of iptables-restore, or of a transaction of nftables.", "ip_family")
 	m.partialRestoreFailures = m.counter("sync_proxy_rules_iptables_partial_restore_failures_total",
 		"Failures of syncs that were to write only what changed; all rules are written next.", "ip_family")
-	m.rules = m.gauge("sync_proxy_rules_iptables_total", "Rules that the agent has in the kernel.", "table", "ip_family")
-	m.rulesWritten = m.gauge("sync_proxy_rules_iptables_last", "Rules that the last sync wrote.", "table", "ip_family")
+	m.rules = m.gauge("sync_proxy_rules_iptables_total", "Rules that the agent has in the kernel; with nftables, elements of its table.", "table", "ip_family")
+	m.rulesWritten = m.gauge("sync_proxy_rules_iptables_last", "Rules, or elements, that the last sync wrote.", "table", "ip_family")
 	m.noLocalEndpoints = m.gauge("sync_proxy_rules_no_local_endpoints_total",
 		"Service ports with a traffic policy of Local that have endpoints, but none on this node.", "traffic_policy", "ip_family")
 }
@@ -87,7 +87,7 @@ func (m *Metrics) makeOthers() {
 	m.degraded = m.gauge("degraded_service_ports", "Service ports that are not served on this node, or not as they ask.", "ip_family", "reason")
 	m.driftRepairs = m.counter("drift_repairs_total",
 		"Times that something else changed what the agent keeps in the kernel, and it was put back.", "ip_family", "what")
-	m.buildInfo = m.gauge("build_info", "Always 1; the labels say what runs.", "version", "go_version", "mode")
+	m.buildInfo = m.gauge("build_info", "Always 1; the labels say what runs.", "version", "go_version", "mode", "mode_reason")
 }
 
 func (m *Metrics) histogram(name, help string, buckets []float64) *prometheus.HistogramVec {

@@ -39,7 +39,7 @@ func busy() *Metrics {
 	})
 	m.Degraded(model.IPv4, []model.Degradation{{Reason: model.AffinityTooDear}})
 	m.Repaired(model.IPv4, "jump")
-	m.Build("v1", "nft")
+	m.Build("v1", "nft", "Configured")
 	m.CountInvalidDropped(func() uint64 { return 11 })
 	return m
 }
@@ -72,7 +72,7 @@ func TestDashboardsCarryOverByChangingThePrefix(t *testing.T) {
 # TYPE clusterip_proxyagent_sync_proxy_rules_no_local_endpoints_total gauge
 # TYPE clusterip_proxyagent_sync_proxy_rules_service_changes_pending gauge
 # TYPE clusterip_proxyagent_sync_proxy_rules_service_changes_total counter
-clusterip_proxyagent_build_info{go_version="` + runtime.Version() + `",mode="nft",version="v1"} 1
+clusterip_proxyagent_build_info{go_version="` + runtime.Version() + `",mode="nft",mode_reason="Configured",version="v1"} 1
 clusterip_proxyagent_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} 9
 clusterip_proxyagent_conntrack_reconciler_deleted_entries_total{ip_family="IPv6"} 0
 clusterip_proxyagent_conntrack_reconciler_sync_duration_seconds_count{ip_family="IPv4"} 1

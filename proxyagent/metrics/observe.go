@@ -112,9 +112,9 @@ func (m *Metrics) Repaired(f model.Family, what string) {
 	m.driftRepairs.WithLabelValues(f.String(), what).Inc()
 }
 
-// Build records what runs. The mode is that of iptables, nft or legacy.
-func (m *Metrics) Build(version, mode string) {
-	m.buildInfo.WithLabelValues(version, runtime.Version(), mode).Set(1)
+// Build records what runs. The mode is nft or legacy, which are those of iptables, or nftables; reason is a constant word for why.
+func (m *Metrics) Build(version, mode, reason string) {
+	m.buildInfo.WithLabelValues(version, runtime.Version(), mode, reason).Set(1)
 }
 
 // CountInvalidDropped adds the number of packets dropped because connection tracking found them invalid. read is called at every scrape,

@@ -111,30 +111,6 @@ func Again(ctx context.Context, f func() error) error {
 	return err
 }
 
-// Generation returns the generation of nf_tables, which grows by one with every transaction in the network namespace.
-func Generation() (n uint32, err error) {
-	conn, err := Open()
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
-	found := false
-	err = conn.Get(Request{Subsystem: unix.NFNL_SUBSYS_NFTABLES, Command: unix.NFT_MSG_GETGEN}, func(answer Attrs) {
-		for kind, value := range answer.All() {
-			if kind == unix.NFTA_GEN_ID {
-				n, found = value.Net32(), true
-			}
-		}
-	})
-	if err == nil && !found {
-		err = errors.New("the kernel's answer holds none")
-	}
-	if err != nil {
-		return 0, fmt.Errorf("reading the generation of nf_tables: %w", err)
-	}
-	return n, nil
-}
-
 func (c *Conn) exchange(r Request, each func([]byte) bool) error {
 	request := nl.NewNetlinkRequest(int(r.Subsystem)<<8|int(r.Command), int(r.Flags))
 	request.Sockets = c.shared

@@ -5,6 +5,7 @@ package nftables
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/maphash"
 	"net/netip"
 	"strings"
 
@@ -68,6 +69,14 @@ var schemas = map[set]schema{
 type key struct {
 	set    set
 	of, to string
+}
+
+// seed is of this process: what it prints means nothing elsewhere.
+var seed = maphash.MakeSeed()
+
+// print is a fingerprint of an element. Those of a set are added up, so that two sets are compared without keeping a copy of either.
+func print(of, to, value string) uint64 {
+	return maphash.Comparable(seed, [...]string{of, to, value})
 }
 
 // addr, service, and index are fields of keys and values.

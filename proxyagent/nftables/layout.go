@@ -26,6 +26,7 @@ const (
 	chainNew      = "new-connections"
 	chainRefuse   = "refuse"
 	chainMasq     = "with-node-address"
+	chainForward  = "filter-forward"
 	drop          = "drop"
 )
 
@@ -68,39 +69,33 @@ type chain struct {
 	text  []string // rules for the program nft: the library does not know one of their expressions
 }
 
-// chains are all chains of the table. A chain that others lead to stands before them in order.
-func (t *Tables) chains() map[string]chain {
-	l := layout{t.globals}
+// layout writes rules.
+type layout struct {
+	model.Globals
+	firewall, hairpin, affinity bool // some port needs these rules
+}
+
+func (l layout) load() *fields { return load(l.Family) }
+
+// static are the chains that exist whatever ports there are.
+func (l layout) static() map[string]chain {
 	all := map[string]chain{
 		chainServices: {rules: l.services()}, chainNew: {rules: l.newConnections()},
 		chainRefuse: {rules: []rule{and(isProtocol(model.TCP), rule{refuse(l.Family, true)}), {refuse(l.Family, false)}}},
 		chainMasq:   {rules: []rule{setMark(l.MasqueradeBit, true), {masquerade}}},
 	}
-	for r := range t.routes {
-		all[r.name()] = chain{rules: l.route(r)}
-		if r.sticky != "" && !r.through {
-			all[rememberName(r)] = chain{rules: l.remember(r, t.sticky[r.sticky])}
-		}
-	}
-	for vip, fronts := range t.fronts {
-		all[rememberAt(vip)] = chain{rules: l.rememberAt(fronts)}
-	}
-	maps.Copy(all, l.hooks(len(t.sticky) > 0))
+	maps.Copy(all, l.hooks())
 	return all
 }
 
-// layout writes rules.
-type layout struct{ model.Globals }
-
-func (l layout) load() *fields { return load(l.Family) }
-
 // services are the rules that new connections meet first. A vmap without the key goes on with the next rule.
 func (l layout) services() []rule {
-	return append([]rule{
+	all := append([]rule{l.load().front().vmap(fronts)}, l.atNodePorts(l.load().node().vmap(nodeFronts))...)
+	if l.firewall {
 		// Not translated, what comes from elsewhere meets the same set in newConnections, which drops it.
-		and(l.load().front().in(firewalled), l.load().front().saddr().notIn(allowed), rule{returned}),
-		l.load().front().vmap(fronts),
-	}, l.atNodePorts(l.load().node().vmap(nodeFronts))...)
+		all = slices.Insert(all, 0, and(l.load().front().in(firewalled), l.load().front().saddr().notIn(allowed), rule{returned}))
+	}
+	return all
 }
 
 // atNodePorts limits a rule to the addresses at which node ports are served. Never ::1: IPv6 has no route_localnet.
@@ -191,21 +186,21 @@ const (
 )
 
 // hooks are the chains that the kernel calls.
-func (l layout) hooks(affinity bool) map[string]chain {
-	toNew := and(state(stateNew, true), rule{jump(chainNew)})
+func (l layout) hooks() map[string]chain {
+	toNew := and(ctState(stateNew, true), rule{jump(chainNew)})
 	input, forward := []rule{toNew}, []rule{toNew}
 	if l.Family == model.IPv4 && (l.LocalhostNodePorts || slices.ContainsFunc(l.NodePortAddrs, netip.Addr.IsLoopback)) {
 		// route_localnet, which node ports at 127.0.0.1 need, would let neighbours reach what listens there (CVE-2020-8558).
 		input = slices.Insert(input, 0, and(l.load().saddr().within(loopback, false), l.load().daddr().within(loopback, true),
-			state(stateEstablished|stateRelated, false), status(dnatted, false), rule{dropped}))
+			ctState(stateEstablished|stateRelated, false), status(dnatted, false), rule{dropped}))
 	}
 	if !l.KeepInvalid {
 		// A packet outside of the window is not translated; its receiver would reset the connection (kubernetes/kubernetes#74839).
-		forward = slices.Insert(forward, 0, and(state(stateInvalid, true), rule{dropped}))
+		forward = slices.Insert(forward, 0, and(ctState(stateInvalid, true), rule{&expr.Counter{}, dropped}))
 	}
-	post := []rule{
-		and(marked(l.MasqueradeBit), rule{goTo(chainMasq)}),
-		and(status(dnatted, true), l.load().saddr().front().in(hairpin), rule{masquerade}),
+	post := []rule{and(marked(l.MasqueradeBit), rule{goTo(chainMasq)})}
+	if l.hairpin {
+		post = append(post, and(status(dnatted, true), l.load().saddr().front().in(hairpin), rule{masquerade}))
 	}
 	services := []rule{{jump(chainServices)}}
 	all := map[string]chain{
@@ -213,10 +208,10 @@ func (l layout) hooks(affinity bool) map[string]chain {
 		"nat-output":      {hook: hook{nftables.ChainTypeNAT, unix.NF_INET_LOCAL_OUT, -100}, rules: services},
 		"nat-postrouting": {hook: hook{nftables.ChainTypeNAT, unix.NF_INET_POST_ROUTING, 100}, rules: post},
 		"filter-input":    {hook: hook{nftables.ChainTypeFilter, unix.NF_INET_LOCAL_IN, 0}, rules: input},
-		"filter-forward":  {hook: hook{nftables.ChainTypeFilter, unix.NF_INET_FORWARD, 0}, rules: forward},
+		chainForward:      {hook: hook{nftables.ChainTypeFilter, unix.NF_INET_FORWARD, 0}, rules: forward},
 		"filter-output":   {hook: hook{nftables.ChainTypeFilter, unix.NF_INET_LOCAL_OUT, 0}, rules: []rule{toNew}},
 	}
-	if affinity {
+	if l.affinity {
 		h := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[l.Family]
 		remember := []string{fmt.Sprintf("ct state new ct status dnat ct original %s daddr vmap @%s", h, sticky)}
 		for _, p := range model.Protocols {
@@ -236,24 +231,26 @@ func clients(r route) string {
 	return "clients-" + r.sticky
 }
 
-func rememberName(r route) string {
-	if r.outside && r.local {
-		return "remember-outside-" + r.sticky
+// rememberName names the chain that remembers the clients of a route. Its name tells all that its rules depend on.
+func rememberName(r route, seconds int) string {
+	kind := ""
+	switch {
+	case r.outside && r.local:
+		kind = "-outside"
+	case r.local:
+		kind = "-local"
 	}
-	if r.local {
-		return "remember-local-" + r.sticky
-	}
-	return "remember-" + r.sticky
+	return fmt.Sprintf("remember%s-%d-%s", kind, seconds, r.sticky)
 }
 
 // rememberAt names the chain that tells the ports of a virtual IP apart.
 func rememberAt(vip netip.Addr) string { return fmt.Sprintf("remember-at-%x", vip.AsSlice()) }
 
-func (l layout) rememberAt(fronts map[stickyFront]route) (all []rule) {
+func (l layout) rememberAt(fronts map[stickyFront]string) (all []rule) {
 	for _, f := range slices.SortedFunc(maps.Keys(fronts), func(a, b stickyFront) int {
 		return cmp.Or(cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.port, b.port))
 	}) {
-		all = append(all, and(isProtocol(f.protocol), original(expr.CtKeyPROTODST).rule, rule{compare(expr.CmpOpEq, []byte(single(f.port))), goTo(rememberName(fronts[f]))}))
+		all = append(all, and(isProtocol(f.protocol), original(expr.CtKeyPROTODST).rule, rule{compare(expr.CmpOpEq, []byte(single(f.port))), goTo(fronts[f])}))
 	}
 	return all
 }
@@ -272,10 +269,10 @@ func (l layout) remember(r route, seconds int) []rule {
 	return rules
 }
 
-// clientMaps are the maps of clients that session affinity needs.
-func (t *Tables) clientMaps() (all []string) {
-	for _, d := range slices.Sorted(maps.Keys(t.sticky)) {
-		all = append(all, "clients-"+d, "clients-local-"+d)
-	}
-	return all
+// clientMaps are the maps of the clients of a port with session affinity.
+func clientMaps(digest string) [2]string {
+	return [...]string{"clients-" + digest, "clients-local-" + digest}
 }
+
+// digestOf is the digest in the name of such a map.
+func digestOf(name string) string { return name[strings.LastIndexByte(name, '-')+1:] }

@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -23,214 +23,161 @@ const hintedParts, fullParts = 10, 300
 
 // Proxier keeps the kernel's table for one family as a Plan wants it. Its methods may be called concurrently; they wait for each other.
 type Proxier struct {
-	mu     sync.Mutex
-	tables *Tables
-	kernel *kernel
+	mu          sync.Mutex
+	tables      *Tables
+	kernel      *kernel
+	generations *nfnetlink.Generations
+	fullCheck   time.Duration
 
-	fullCheck time.Duration
-
-	known    bool             // the fields below, and what has changed in tables, are the whole difference to the kernel
-	written  map[string]chain // as the kernel has them
-	handles  map[string]string
-	clients  map[string]bool
-	last     uint32 // generation of nf_tables after the last write or comparison
-	checked  time.Time
-	took     time.Duration // the last comparison
-	changes  int           // of the last Sync
-	elements int           // all
+	known      bool              // what has changed in tables is the whole difference to the kernel
+	failed     bool              // the last Sync did
+	declared   bool              // all sets are there
+	anew       bool              // what is there is to be replaced as a whole
+	handles    map[string]string // of the rules of each chain, after the last write or comparison
+	withheldAt time.Time         // when ports that are withheld were last tried
+	last       uint32            // transactions of others before the last comparison
+	checked    time.Time
+	took       time.Duration // the last comparison
+	changes    int           // of the last Sync
+	invalid    atomic.Uint64 // packets dropped, when the kernel was last asked
 }
 
 // New returns a Proxier that has not looked at the kernel yet. Everything is compared after the period of fullCheck although nothing indicates a change; 0: five minutes.
-func New(f model.Family, fullCheck time.Duration) (*Proxier, error) {
+// The Proxiers of a network namespace share generations.
+func New(f model.Family, generations *nfnetlink.Generations, fullCheck time.Duration) (*Proxier, error) {
 	k, err := open(f)
 	if err != nil {
 		return nil, err
 	}
-	return &Proxier{tables: NewTables(f), kernel: k, fullCheck: cmp.Or(fullCheck, 5*time.Minute)}, nil
+	return &Proxier{tables: NewTables(f), kernel: k, generations: generations, fullCheck: cmp.Or(fullCheck, 5*time.Minute)}, nil
 }
 
-// Sync brings the kernel to the Plan as it is after the Deltas, in their order. After a failure the next one compares everything.
+// Sync brings the kernel to the Plan as it is after the Deltas, in their order. After a failure the next one compares everything, and if that fails too, it leaves out the ports that the
+// kernel refuses.
 func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, d := range deltas {
-		p.tables.Apply(d)
+		p.apply(d)
 	}
-	if full = !p.known; full {
-		p.checked = time.Now()
-		_, err = p.compare()
+	full = !p.known
+	p.changes = len(p.tables.changed)
+	if err = p.write(ctx); err != nil && p.failed {
+		err = p.isolate(ctx)
 	}
-	if err == nil {
-		err = p.program(ctx)
-	}
-	if err != nil {
-		return full, errors.Join(err, p.kernel.reconnect())
+	if p.failed = err != nil; p.failed {
+		return full, err
 	}
 	for _, d := range deltas {
-		err = errors.Join(err, p.forget(d))
+		err = errors.Join(err, p.forget(ctx, d))
 	}
 	return full, err
 }
 
-// program writes what differs.
-func (p *Proxier) program(ctx context.Context) error {
-	p.known = false // until it has worked
-	p.changes = len(p.tables.changed)
-	chains, clients := p.tables.chains(), p.tables.clientMaps()
-	var anew, old, unwanted []string
-	for _, name := range slices.Sorted(maps.Keys(chains)) {
-		if was, there := p.written[name]; !there || !reflect.DeepEqual(was, chains[name]) {
-			anew = append(anew, name)
-		}
+// write brings the kernel to what Tables want.
+func (p *Proxier) write(ctx context.Context) (err error) {
+	if !p.known {
+		p.checked = time.Now()
+		_, err = p.compare(ctx)
 	}
-	for name := range p.written {
-		if _, stays := chains[name]; !stays {
-			old = append(old, name)
-		}
+	if err == nil {
+		err = p.generations.Write(func() (int, error) { return p.program(ctx) })
 	}
-	for name := range p.clients {
-		if !slices.Contains(clients, name) {
-			unwanted = append(unwanted, name)
-		}
-	}
-	if len(anew)+len(old)+len(unwanted)+len(p.tables.changed) == 0 {
-		p.known = true
-		return nil
-	}
-	before, err := nfnetlink.Generation()
 	if err != nil {
-		return err
+		p.known = false
+		return errors.Join(err, p.kernel.reconnect())
+	}
+	return nil
+}
+
+// program writes what differs.
+func (p *Proxier) program(ctx context.Context) (transactions int, err error) {
+	chains, old := p.tables.differing()
+	clients, unwanted := p.clients()
+	if len(chains)+len(old)+len(clients)+len(unwanted)+len(p.tables.changed) == 0 {
+		p.tables.settled()
+		return 0, nil
 	}
 	t := transaction{kernel: p.kernel}
-	if len(anew) > 0 {
-		t.declare(clients)
-		t.write(chains, anew)
+	if p.anew {
+		t.conn.AddTable(t.table) // to take away what may not be there fails
+		t.conn.DelTable(t.table)
 	}
+	if !p.declared || len(clients) > 0 {
+		t.declare(!p.declared, clients)
+	}
+	t.write(chains)
 	t.change(p.tables.changed)
 	t.remove(old, unwanted)
 	if t.flush(); t.err == nil {
-		if text := p.kernel.text(chains, anew); text != "" {
+		if text := p.kernel.text(chains); text != "" {
 			t.err = nft(ctx, text)
 			t.done++
 		}
 	}
 	if t.err != nil {
-		return fmt.Errorf("writing the table %s: %w", table, t.err)
+		return 0, fmt.Errorf("writing the table %s: %w", table, t.err)
 	}
-	if len(anew)+len(old) > 0 {
-		p.handles = map[string]string{}
-		if err := p.kernel.readRules(p.handles); err != nil {
-			return err
+	p.declared, p.anew = true, false
+	p.tables.settled()
+	return t.done, p.readHandles(ctx, slices.Collect(maps.Keys(chains)), old)
+}
+
+// clients are the maps of clients that are missing, and those that nobody needs.
+func (p *Proxier) clients() (missing, unwanted []string) {
+	for name, s := range p.tables.maps {
+		if _, wanted := p.tables.sticky[digestOf(name)]; wanted {
+			missing = append(missing, name)
+		} else if s.there {
+			unwanted = append(unwanted, name)
 		}
 	}
-	for _, c := range p.tables.changed {
-		switch {
-		case c.wanted && !c.there:
-			p.elements++
-		case c.there && !c.wanted:
-			p.elements--
-		}
+	return missing, unwanted
+}
+
+// readHandles takes up the handles of chains that were written. Many are read at once.
+func (p *Proxier) readHandles(ctx context.Context, written, removed []string) (err error) {
+	const many = 20
+	if len(written) > many {
+		p.handles, err = p.kernel.rules(ctx)
+		return err
 	}
-	p.tables.changed, p.written, p.clients = map[key]change{}, chains, map[string]bool{}
-	for _, name := range clients {
-		p.clients[name] = true
+	for _, name := range removed {
+		delete(p.handles, name)
 	}
-	if p.last, err = nfnetlink.Generation(); p.last != before+t.done {
-		p.last = before // somebody else wrote meanwhile: the next Check looks
+	for _, name := range written {
+		handles, problem := p.kernel.handlesOf(ctx, name)
+		p.handles[name], err = handles, errors.Join(err, problem)
 	}
-	p.known = err == nil
 	return err
 }
 
 // forget makes the clients of endpoints that are gone choose again.
-func (p *Proxier) forget(d model.Delta) (err error) {
+func (p *Proxier) forget(ctx context.Context, d model.Delta) (err error) {
 	for name, port := range d.Ports {
 		if port == nil || port.AffinitySeconds == 0 || p.tables.ports[name] != port {
 			continue
 		}
-		for m, endpoints := range map[string][]netip.AddrPort{"clients-": port.Cluster, "clients-local-": port.Local} {
+		for i, endpoints := range [][]netip.AddrPort{port.Cluster, port.Local} {
 			usable := map[string]bool{}
 			for _, e := range endpoints {
 				usable[destination(e)] = true
 			}
-			err = errors.Join(err, p.kernel.forget(m+digest(name), usable))
+			err = errors.Join(err, p.kernel.forget(ctx, clientMaps(digest(name))[i], usable))
 		}
 	}
 	return err
 }
 
-// compare reads everything and notes what differs. It returns the differences in words.
-func (p *Proxier) compare() (found []string, err error) {
-	if p.last, err = nfnetlink.Generation(); err != nil {
-		return nil, err
-	}
-	have, err := p.kernel.read()
-	if err != nil {
-		return nil, err
-	}
-	p.clients = have.clients
-	written := map[string]chain{}
-	for name, handles := range have.rules {
-		if was, ok := p.written[name]; ok && handles == p.handles[name] {
-			written[name] = was
-			continue
-		}
-		written[name] = chain{} // is written anew, or taken away
-		found = append(found, "chain "+name)
-	}
-	for name := range p.written {
-		if _, there := have.rules[name]; !there {
-			found = append(found, "chain "+name)
-		}
-	}
-	p.written, p.tables.changed, p.elements = written, map[key]change{}, len(have.elements)
-	wanted := p.tables.all()
-	for k, value := range wanted {
-		if was, there := have.elements[k]; !there || was != value {
-			p.tables.changed[k] = change{there: there, wanted: true, was: was, value: value}
-		}
-	}
-	for k, was := range have.elements {
-		if _, ok := wanted[k]; !ok {
-			p.tables.changed[k] = change{there: true, was: was}
-		}
-	}
-	for k := range p.tables.changed {
-		found = append(found, "set "+string(k.set))
-	}
-	return slices.Compact(slices.Sorted(slices.Values(found))), nil
-}
-
-// Check repairs changes by others and lists them. Without any it costs microseconds.
-func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
+// Degraded lists the ports whose elements the kernel refuses, sorted.
+func (p *Proxier) Degraded() (all []model.Degradation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.known {
-		return nil, nil
+	for _, name := range slices.SortedFunc(maps.Keys(p.tables.withheld), model.PortName.Compare) {
+		all = append(all, model.Degradation{Port: name, Reason: model.RulesRefused})
 	}
-	g, err := nfnetlink.Generation()
-	due := max(p.fullCheck, fullParts*p.took)
-	if g != p.last {
-		due = hintedParts * p.took
-	}
-	if err != nil || now.Sub(p.checked) < due {
-		return nil, err
-	}
-	start := time.Now()
-	found, err := p.compare()
-	p.checked, p.took = now, time.Since(start)
-	if err == nil && len(found) > 0 {
-		err = p.program(ctx)
-	}
-	if err != nil {
-		p.known = false
-		return nil, errors.Join(err, p.kernel.reconnect())
-	}
-	return found, nil
+	return all
 }
-
-// Degraded lists what ports do without: nothing.
-func (p *Proxier) Degraded() []model.Degradation { return nil }
 
 // Describe lists the elements of a port, for people.
 func (p *Proxier) Describe(n model.PortName) []string {
@@ -241,6 +188,9 @@ func (p *Proxier) Describe(n model.PortName) []string {
 		return nil
 	}
 	lines := []string{fmt.Sprintf("Elements of %s in nftables, table %s:", n, table)}
+	if p.tables.withheld[n] != nil {
+		lines = append(lines, "  "+model.RulesRefused.String())
+	}
 	c := contribution(port)
 	for k := range c.members {
 		c.values[k] = ""
@@ -252,12 +202,21 @@ func (p *Proxier) Describe(n model.PortName) []string {
 	return append(lines, slices.Sorted(slices.Values(elements))...)
 }
 
-// Counts returns how many elements there are, and how many the last Sync wrote.
+// Counts returns how many elements there are, and how many the last Sync wrote; nil before the first one.
 func (p *Proxier) Counts() (total, written map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.known {
+	if p.tables.written == nil {
 		return nil, nil
 	}
-	return map[string]int{"nat": p.elements}, map[string]int{"nat": p.changes}
+	return map[string]int{table: p.tables.size}, map[string]int{table: p.changes}
+}
+
+// InvalidDropped returns how many packets of invalid connection-tracking state were dropped since the rule was last written. It asks the kernel; while that fails it returns what
+// it knows.
+func (p *Proxier) InvalidDropped() uint64 {
+	if n, err := p.kernel.invalidDropped(context.Background()); err == nil {
+		p.invalid.Store(n)
+	}
+	return p.invalid.Load()
 }

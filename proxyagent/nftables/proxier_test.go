@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -69,7 +71,7 @@ func each(t *testing.T, run func(t *testing.T, p *Proxier, d model.Delta)) {
 	for _, f := range []model.Family{model.IPv4, model.IPv6} {
 		t.Run(f.String(), func(t *testing.T) {
 			t.Cleanup(func() { ruleset(t, "flush", "ruleset") })
-			p, err := New(f, 0)
+			p, err := New(f, nfnetlink.NewGenerations(), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,16 +105,25 @@ func syncOne(t *testing.T, p *Proxier, d ...model.Delta) {
 	agree(t, p)
 }
 
+// elements reads those of all sets.
+func elements(t *testing.T, p *Proxier) map[key]string {
+	t.Helper()
+	all := map[key]string{}
+	for name := range schemas {
+		if err := p.kernel.elements(t.Context(), string(name), func() {}, func(e element) { all[key{name, e.of, e.to}] = e.value }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
 func agree(t *testing.T, p *Proxier) {
 	t.Helper()
-	have, err := p.kernel.read()
-	if err != nil {
-		t.Fatal(err)
+	have := elements(t, p)
+	if total, _ := p.Counts(); total[table] != len(have) {
+		t.Errorf("%v elements are counted, there are %d", total, len(have))
 	}
-	if total, _ := p.Counts(); total["nat"] != len(have.elements) {
-		t.Errorf("%v elements are counted, there are %d", total, len(have.elements))
-	}
-	if diff := cmp.Diff(p.tables.all(), have.elements, cmp.AllowUnexported(key{})); diff != "" {
+	if diff := cmp.Diff(p.tables.all(), have, cmp.AllowUnexported(key{})); diff != "" {
 		t.Fatalf("the kernel differs (-want +have):\n%s", diff)
 	}
 	if found, err := p.Check(t.Context(), later()); err != nil || len(found) > 0 {
@@ -127,7 +138,7 @@ func TestTheKernelHasWhatThePlanWants(t *testing.T) {
 		for name := range d.Ports {
 			syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{name: nil}})
 		}
-		if len(p.tables.routes)+len(p.tables.sticky)+len(p.tables.fronts) > 0 || len(p.tables.all()) != len(d.Allocated) {
+		if len(p.tables.chains)+len(p.tables.routes)+len(p.tables.sticky)+len(p.tables.fronts) > 0 || len(p.tables.all()) != len(d.Allocated) {
 			t.Errorf("left: %v", p.tables)
 		}
 	})
@@ -138,7 +149,7 @@ func TestARestartChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		syncOne(t, p, d)
 		before := ruleset(t, "--stateless", "list", "ruleset")
-		next, err := New(p.tables.globals.Family, 0)
+		next, err := New(p.tables.globals.Family, nfnetlink.NewGenerations(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +164,7 @@ func TestARestartChangesNothing(t *testing.T) {
 func TestGrownIsAsFromTheBeginning(t *testing.T) {
 	for _, f := range []model.Family{model.IPv4, model.IPv6} {
 		all := plan(f)
-		grown, r := NewTables(f), rand.New(rand.NewPCG(1, 2))
+		grown, chains, r := NewTables(f), map[string]chain{}, rand.New(rand.NewPCG(1, 2))
 		for range 2000 {
 			d := model.Delta{Ports: map[model.PortName]*model.ServicePort{}, Globals: all.Globals, Allocated: all.Allocated}
 			if grown.ports != nil && len(grown.wanted) > 0 {
@@ -175,11 +186,26 @@ func TestGrownIsAsFromTheBeginning(t *testing.T) {
 			if diff := cmp.Diff(fresh.all(), grown.all(), cmp.AllowUnexported(key{})); diff != "" {
 				t.Fatalf("elements (-at once +grown):\n%s", diff)
 			}
-			if !reflect.DeepEqual(fresh.chains(), grown.chains()) {
+			atOnce, _ := fresh.differing()
+			write, remove := grown.differing()
+			maps.Copy(chains, write)
+			for _, name := range remove {
+				delete(chains, name)
+			}
+			grown.settled()
+			if !reflect.DeepEqual(atOnce, chains) {
 				t.Fatal("chains differ")
+			}
+			if !maps.Equal(fresh.prints, notEmpty(grown.prints)) {
+				t.Fatal("fingerprints differ")
 			}
 		}
 	}
+}
+
+func notEmpty(prints map[set]uint64) map[set]uint64 {
+	maps.DeleteFunc(prints, func(_ set, sum uint64) bool { return sum == 0 })
+	return prints
 }
 
 func TestDriftIsRepaired(t *testing.T) {
@@ -207,6 +233,86 @@ func TestDriftIsRepaired(t *testing.T) {
 		ruleset(t, "add", "table", "inet", "others")
 		if found, err := p.Check(t.Context(), later()); err != nil || len(found) > 0 {
 			t.Errorf("a table of others: found %q, %v", found, err)
+		}
+	})
+}
+
+// refusedPort has a time-out that no kernel can count.
+func refusedPort(d model.Delta) *model.ServicePort {
+	p := *d.Ports[model.PortName{Service: model.ServiceName{Namespace: "default", Name: "b"}, Protocol: model.UDP}]
+	p.AffinitySeconds = 1e10
+	return &p
+}
+
+func TestARefusedPortIsAlone(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		good, bad := d.Ports[refusedPort(d).Name], refusedPort(d)
+		d.Ports[bad.Name] = bad
+		if _, err := p.Sync(t.Context(), d); err == nil {
+			t.Fatal("nothing is refused: the test has to find something else that is")
+		}
+		syncOne(t, p)
+		want := []model.Degradation{{Port: bad.Name, Reason: model.RulesRefused}}
+		if diff := cmp.Diff(want, p.Degraded()); diff != "" {
+			t.Error(diff)
+		}
+		first := bad.ClusterIPs[0]
+		if have := elements(t, p); have[key{set: unserved, of: addr(first) + service(model.UDP, 80)}] != chainRefuse || have[key{set: fronts, of: addr(first.Prev()) + service(model.TCP, 80)}] != "pick-2" {
+			t.Errorf("its clients have to be refused, those of others served: %v", have)
+		}
+		if text := strings.Join(p.Describe(bad.Name), "\n"); !strings.Contains(text, "the kernel refuses") {
+			t.Error(text)
+		}
+		syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{bad.Name: bad}}) // makes nobody's Sync fail
+		syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{bad.Name: good}})
+		if _, err := p.Check(t.Context(), later()); err != nil || len(p.Degraded()) > 0 {
+			t.Errorf("degraded although it could be served: %v, %v", p.Degraded(), err)
+		}
+		agree(t, p)
+	})
+}
+
+// TestATableOfAnotherVersionIsReplaced has sets of other types in the way, which the kernel does not change.
+func TestATableOfAnotherVersionIsReplaced(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		h := map[bool]string{true: "ip", false: "ip6"}[d.Globals.Family == model.IPv4]
+		ruleset(t, "add", "table", h, table)
+		ruleset(t, "add", "set", h, table, string(fronts), "{", "type", "inet_service", ";", "}")
+		if _, err := p.Sync(t.Context(), d); err == nil {
+			t.Fatal("it is not in the way")
+		}
+		syncOne(t, p)
+		if len(p.Degraded()) > 0 {
+			t.Errorf("%v", p.Degraded())
+		}
+	})
+}
+
+func TestInvalidPacketsAreCounted(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		syncOne(t, p, d)
+		ruleset(t, "add", "rule", map[bool]string{true: "ip", false: "ip6"}[d.Globals.Family == model.IPv4], table, chainForward, "counter", "packets", "7", "bytes", "9")
+		if n := p.InvalidDropped(); n != 7 {
+			t.Errorf("%d packets, want 7", n)
+		}
+	})
+}
+
+// TestAChangeOfGlobalsWritesFewChains has a ServiceCIDR come, and an address at which node ports are served.
+func TestAChangeOfGlobalsWritesFewChains(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		syncOne(t, p, d)
+		before := maps.Clone(p.handles)
+		g := *d.Globals
+		g.Ranges = append(slices.Clone(g.Ranges), netip.MustParsePrefix(map[bool]string{true: "10.97.0.0/16", false: "fd00:97::/112"}[g.Family == model.IPv4]))
+		syncOne(t, p, model.Delta{Globals: &g})
+		for name, handles := range p.handles {
+			if handles != before[name] && name != chainNew {
+				t.Errorf("the chain %s is written too", name)
+			}
+		}
+		if p.handles[chainNew] == before[chainNew] {
+			t.Error("the range did not come")
 		}
 	})
 }

@@ -130,7 +130,7 @@ func mask(p netip.Prefix) []byte {
 // number32 is a number as the kernel has it.
 func number32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
-// state and status match bits of connection tracking.
+// ctState and status match bits of connection tracking.
 func bits(load expr.Any, which uint32, any bool) rule {
 	op := expr.CmpOpNeq
 	if !any {
@@ -139,7 +139,7 @@ func bits(load expr.Any, which uint32, any bool) rule {
 	return rule{load, masked(number32(which)), compare(op, number32(0))}
 }
 
-func state(which uint32, any bool) rule {
+func ctState(which uint32, any bool) rule {
 	return bits(&expr.Ct{Register: keys, Key: expr.CtKeySTATE}, which, any)
 }
 

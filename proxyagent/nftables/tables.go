@@ -7,6 +7,7 @@ import (
 	"encoding/base32"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -15,15 +16,25 @@ import (
 // Tables is what the kernel should have for one family, and which part of it is not written yet. It is a pure function of the Plan, whatever the history. An Apply costs what the Delta
 // touches. Not for concurrent use.
 type Tables struct {
-	globals model.Globals
-	ports   map[model.PortName]*model.ServicePort // shared with the Plan, and never changed
+	globals  model.Globals
+	ports    map[model.PortName]*model.ServicePort // shared with the Plan, and never changed
+	withheld map[model.PortName]*model.ServicePort // as they should be; ports has them as if they had no endpoint
 
-	wanted map[key]int    // members of sets that several ports may want, by how many do
-	routes map[route]int  // chains that elements lead to, by how many
-	sticky map[string]int // digests of ports with session affinity, with their seconds
-	fronts map[netip.Addr]map[stickyFront]route
+	wanted map[key]int                           // members of sets that several ports may want, by how many do
+	used   map[set]int                           // how many different members of a set are wanted
+	routes map[route]int                         // chains that elements lead to, by how many
+	sticky map[string]struct{}                   // digests of ports with session affinity
+	fronts map[netip.Addr]map[stickyFront]string // chains that remember clients, by virtual IP
 
+	size    int            // elements
+	prints  map[set]uint64 // the sum of the fingerprints of the elements of each set
 	changed map[key]change // differ from the kernel
+
+	chains  map[string]chainID // that exist because of ports
+	pending states             // chains that differ from the kernel, whatever the layout
+	maps    states             // maps of clients that do
+	written *layout            // of the chains in the kernel; nil: not known
+	touched map[netip.Addr]map[stickyFront]string
 }
 
 // change is one element that may differ from the kernel.
@@ -32,11 +43,44 @@ type change struct {
 	was, value    string // with these values
 }
 
+// chainID says what a chain is for: a route, remembering its clients for some seconds, or the ports of a virtual IP with session affinity.
+type chainID struct {
+	route   route
+	seconds int
+	vip     netip.Addr
+}
+
+// state is whether the kernel has a chain or map, and as it should be.
+type state struct{ there, right bool }
+
+// states has those that may differ from the kernel.
+type states map[string]state
+
+func (s states) comes(name string) {
+	if before := s[name]; before.there && before.right {
+		delete(s, name)
+	} else {
+		s[name] = before
+	}
+}
+
+func (s states) goes(name string) {
+	before, marked := s[name]
+	switch {
+	case !marked:
+		s[name] = state{true, true}
+	case !before.there:
+		delete(s, name)
+	}
+}
+
 // NewTables returns Tables that want nothing.
 func NewTables(f model.Family) *Tables {
 	return &Tables{
-		globals: model.Globals{Family: f}, ports: map[model.PortName]*model.ServicePort{}, wanted: map[key]int{}, routes: map[route]int{},
-		sticky: map[string]int{}, fronts: map[netip.Addr]map[stickyFront]route{}, changed: map[key]change{},
+		globals: model.Globals{Family: f}, ports: map[model.PortName]*model.ServicePort{}, withheld: map[model.PortName]*model.ServicePort{},
+		wanted: map[key]int{}, used: map[set]int{}, routes: map[route]int{}, sticky: map[string]struct{}{}, fronts: map[netip.Addr]map[stickyFront]string{},
+		prints: map[set]uint64{}, changed: map[key]change{},
+		chains: map[string]chainID{}, pending: states{}, maps: states{}, touched: map[netip.Addr]map[stickyFront]string{},
 	}
 }
 
@@ -55,7 +99,7 @@ func (t *Tables) all() map[key]string {
 	return all
 }
 
-// Apply takes a Delta in.
+// Apply takes a Delta in. Ports that were withheld are not any more.
 func (t *Tables) Apply(d model.Delta) {
 	if d.Globals != nil {
 		t.globals = *d.Globals
@@ -65,6 +109,7 @@ func (t *Tables) Apply(d model.Delta) {
 		if old := t.ports[name]; old != nil {
 			t.put(old, false)
 			delete(t.ports, name)
+			delete(t.withheld, name)
 		}
 	}
 	for name, p := range d.Ports {
@@ -78,6 +123,24 @@ func (t *Tables) Apply(d model.Delta) {
 	}
 }
 
+// withhold has the clients of ports refused, as if they had no endpoint.
+func (t *Tables) withhold(names ...model.PortName) {
+	for _, name := range names {
+		wanted, unserved := t.ports[name], *t.ports[name]
+		unserved.Cluster, unserved.Local, unserved.Hairpin, unserved.SourceRanges = nil, nil, nil, nil
+		unserved.HasEndpoints, unserved.AffinitySeconds = false, 0
+		t.Apply(model.Delta{Ports: map[model.PortName]*model.ServicePort{name: &unserved}})
+		t.withheld[name] = wanted
+	}
+}
+
+// release ends that.
+func (t *Tables) release(names ...model.PortName) {
+	for _, name := range names {
+		t.Apply(model.Delta{Ports: map[model.PortName]*model.ServicePort{name: t.withheld[name]}})
+	}
+}
+
 // put adds what a port adds, or removes it.
 func (t *Tables) put(p *model.ServicePort, present bool) {
 	c := contribution(p)
@@ -88,18 +151,47 @@ func (t *Tables) put(p *model.ServicePort, present bool) {
 		t.count(k, present)
 	}
 	for r := range c.routes {
+		before := t.routes[r]
 		if t.routes[r] += sign(present); t.routes[r] == 0 {
 			delete(t.routes, r)
+		}
+		if before == 0 || !present && before == 1 {
+			t.chain(r.name(), chainID{route: r}, present)
+		}
+		if r.sticky != "" && !r.through {
+			t.chain(rememberName(r, p.AffinitySeconds), chainID{route: r, seconds: p.AffinitySeconds}, present)
 		}
 	}
 	if p.AffinitySeconds == 0 {
 		return
 	}
-	if delete(t.sticky, digest(p.Name)); present {
-		t.sticky[digest(p.Name)] = p.AffinitySeconds
+	d := digest(p.Name)
+	for _, name := range clientMaps(d) {
+		if present {
+			t.maps.comes(name)
+		} else {
+			t.maps.goes(name)
+		}
+	}
+	if delete(t.sticky, d); present {
+		t.sticky[d] = struct{}{}
 	}
 	for vip, r := range c.sticky {
-		t.stick(vip, stickyFront{p.Name.Protocol, p.Port}, r, present)
+		t.stick(vip, stickyFront{p.Name.Protocol, p.Port}, rememberName(r, p.AffinitySeconds), present)
+	}
+}
+
+// chain notes that a chain comes or goes.
+func (t *Tables) chain(name string, id chainID, comes bool) {
+	_, there := t.chains[name]
+	switch {
+	case there == comes: // two fronts of a port share a chain that remembers
+	case comes:
+		t.chains[name] = id
+		t.pending.comes(name)
+	default:
+		delete(t.chains, name)
+		t.pending.goes(name)
 	}
 }
 
@@ -111,21 +203,25 @@ type stickyFront struct {
 
 // stick notes that clients of a front are remembered. The chain of a virtual IP tells its ports apart: nft cannot read back rules in which the original port of a connection is one
 // part of a key.
-func (t *Tables) stick(vip netip.Addr, f stickyFront, r route, present bool) {
+func (t *Tables) stick(vip netip.Addr, f stickyFront, chain string, present bool) {
 	all := t.fronts[vip]
+	if _, known := t.touched[vip]; !known {
+		t.touched[vip] = maps.Clone(all)
+	}
 	if all == nil {
-		all = map[stickyFront]route{}
+		all = map[stickyFront]string{}
 		t.fronts[vip] = all
 	}
 	before := len(all)
 	if delete(all, f); present {
-		all[f] = r
+		all[f] = chain
 	}
 	if len(all) == 0 {
 		delete(t.fronts, vip)
 	}
 	if (before > 0) != (len(all) > 0) {
 		t.mark(key{set: sticky, of: addr(vip)}, rememberAt(vip), present)
+		t.chain(rememberAt(vip), chainID{vip: vip}, present)
 	}
 }
 
@@ -135,7 +231,8 @@ func (t *Tables) count(k key, more bool) {
 	if t.wanted[k] += sign(more); t.wanted[k] == 0 {
 		delete(t.wanted, k)
 	}
-	if before == 0 || t.wanted[k] == 0 {
+	if before == 0 || !more && before == 1 {
+		t.used[k.set] += sign(more)
 		t.mark(k, "", more)
 	}
 }
@@ -152,6 +249,8 @@ func (t *Tables) mark(k key, value string, comes bool) {
 	if t.changed[k] = c; c.there == c.wanted && c.was == c.value {
 		delete(t.changed, k)
 	}
+	t.size += sign(comes)
+	t.prints[k.set] += uint64(sign(comes)) * print(k.of, k.to, value)
 }
 
 func sign(more bool) int {
@@ -159,6 +258,78 @@ func sign(more bool) int {
 		return 1
 	}
 	return -1
+}
+
+// layout is how chains are written as things stand.
+func (t *Tables) layout() layout {
+	return layout{t.globals, t.used[firewalled] > 0, t.used[hairpin] > 0, len(t.sticky) > 0}
+}
+
+// differing are the chains that have to be written, and those that have to be taken away.
+func (t *Tables) differing() (write map[string]chain, remove []string) {
+	write = map[string]chain{}
+	l := t.layout()
+	static := l.static()
+	if t.written == nil || !reflect.DeepEqual(*t.written, l) {
+		t.compareLayouts(l, static)
+	}
+	for vip, before := range t.touched {
+		if _, stays := t.chains[rememberAt(vip)]; stays && !maps.Equal(before, t.fronts[vip]) {
+			t.pending[rememberAt(vip)] = state{there: len(before) > 0}
+		}
+	}
+	for name, s := range t.pending {
+		c, wanted := static[name]
+		if id, ok := t.chains[name]; ok {
+			c, wanted = t.render(l, id), true
+		}
+		if wanted {
+			write[name] = c
+		} else if s.there {
+			remove = append(remove, name)
+		}
+	}
+	return write, remove
+}
+
+// compareLayouts finds the chains that another layout writes in another way.
+func (t *Tables) compareLayouts(l layout, static map[string]chain) {
+	var before map[string]chain
+	if t.written != nil {
+		before = t.written.static()
+	}
+	for name, c := range static {
+		if was, there := before[name]; !there || !reflect.DeepEqual(was, c) {
+			t.pending[name] = state{there: there}
+		}
+	}
+	for name := range before {
+		if _, stays := static[name]; !stays {
+			t.pending[name] = state{there: true}
+		}
+	}
+	for name, id := range t.chains {
+		if t.written == nil || !reflect.DeepEqual(t.render(*t.written, id), t.render(l, id)) {
+			t.pending[name] = state{there: t.pending[name].there || t.written != nil}
+		}
+	}
+}
+
+func (t *Tables) render(l layout, id chainID) chain {
+	switch {
+	case id.vip.IsValid():
+		return chain{rules: l.rememberAt(t.fronts[id.vip])}
+	case id.seconds > 0:
+		return chain{rules: l.remember(id.route, id.seconds)}
+	default:
+		return chain{rules: l.route(id.route)}
+	}
+}
+
+// settled notes that the kernel has everything. What was marked goes into new maps: a map never gets smaller.
+func (t *Tables) settled() {
+	l := t.layout()
+	t.written, t.changed, t.pending, t.maps, t.touched = &l, map[key]change{}, states{}, states{}, map[netip.Addr]map[stickyFront]string{}
 }
 
 // contributed is what one port adds.
@@ -235,7 +406,7 @@ func (c contributed) front(p *model.ServicePort, in place, of string, vip netip.
 		c.lead(in.fronts, of, r)
 		switch {
 		case r.sticky != "" && r.node:
-			c.values[key{set: nodeSticky[p.Name.Protocol], of: single(p.NodePort)}] = rememberName(r)
+			c.values[key{set: nodeSticky[p.Name.Protocol], of: single(p.NodePort)}] = rememberName(r, p.AffinitySeconds)
 		case r.sticky != "":
 			c.sticky[vip] = r
 		}

@@ -1,0 +1,231 @@
+//go:build linux
+
+package nftables
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// Check repairs changes by others and lists them. Without any it costs microseconds. Ports that are withheld are tried again once in a while.
+func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.known {
+		return nil, nil
+	}
+	if err := p.admitAgain(ctx, now); err != nil {
+		return nil, err
+	}
+	others, known, err := p.generations.Foreign()
+	due := max(p.fullCheck, fullParts*p.took)
+	if others != p.last {
+		due = hintedParts * p.took
+	}
+	if err != nil || !known || now.Sub(p.checked) < due {
+		return nil, err
+	}
+	start := time.Now()
+	found, err := p.compare(ctx)
+	p.checked, p.took = now, time.Since(start)
+	if err == nil && len(found) > 0 {
+		err = p.write(ctx)
+	}
+	if err != nil {
+		p.known = false
+		return nil, err
+	}
+	return found, nil
+}
+
+// compare reads everything and notes what differs. It returns the differences in words.
+func (p *Proxier) compare(ctx context.Context) (found []string, err error) {
+	others, known, err := p.generations.Foreign()
+	if err != nil {
+		return nil, err
+	}
+	have := there{rules: map[string]string{}}
+	if !p.anew {
+		if have, err = p.kernel.read(ctx); err != nil {
+			return nil, err
+		}
+	}
+	p.compareChains(have, &found)
+	p.compareClients(have, &found)
+	if err := p.compareSets(ctx, have.sets, &found); err != nil {
+		return nil, err
+	}
+	p.known = true
+	if known { // otherwise the other family writes: this one looks again
+		p.last = others
+	}
+	return found, nil
+}
+
+// compareChains goes by the handles: who changes a rule cannot keep them.
+func (p *Proxier) compareChains(have there, found *[]string) {
+	t := p.tables
+	wanted := map[string]struct{}{}
+	for name := range t.layout().static() {
+		wanted[name] = struct{}{}
+	}
+	for name := range t.chains {
+		wanted[name] = struct{}{}
+	}
+	for name := range wanted {
+		handles, there := have.rules[name]
+		if !there || handles != p.handles[name] {
+			t.pending[name] = state{there: there}
+			*found = append(*found, "chain "+name)
+		}
+	}
+	for name := range have.rules {
+		if _, ok := wanted[name]; !ok {
+			t.pending[name] = state{there: true}
+			*found = append(*found, "chain "+name)
+		}
+	}
+	p.handles = have.rules
+}
+
+func (p *Proxier) compareClients(have there, found *[]string) {
+	t := p.tables
+	t.maps = states{}
+	for d := range t.sticky {
+		for _, name := range clientMaps(d) {
+			if !have.clients[name] {
+				t.maps[name] = state{}
+				*found = append(*found, "map "+name)
+			}
+			delete(have.clients, name)
+		}
+	}
+	for name := range have.clients {
+		t.maps[name] = state{there: true, right: true}
+		*found = append(*found, "map "+name)
+	}
+}
+
+// compareSets reads the elements of those sets whose fingerprints differ once more, and notes which differ.
+func (p *Proxier) compareSets(ctx context.Context, sums map[set]uint64, found *[]string) error {
+	t := p.tables
+	t.changed = map[key]change{}
+	p.declared = true
+	differ := map[set]bool{}
+	for name := range schemas {
+		sum, there := sums[name]
+		p.declared = p.declared && there
+		if !there || sum != t.prints[name] {
+			differ[name] = true
+			*found = append(*found, "set "+string(name))
+		}
+	}
+	if len(differ) == 0 {
+		return nil
+	}
+	for k, value := range t.all() {
+		if differ[k.set] {
+			t.changed[k] = change{wanted: true, value: value}
+		}
+	}
+	for name := range sums {
+		if !differ[name] {
+			continue
+		}
+		have := map[key]string{}
+		err := p.kernel.elements(ctx, string(name), func() { clear(have) }, func(e element) { have[key{name, e.of, e.to}] = e.value })
+		if err != nil {
+			return err
+		}
+		for k, was := range have {
+			c := t.changed[k]
+			c.there, c.was = true, was
+			if t.changed[k] = c; c.wanted && c.value == was {
+				delete(t.changed, k)
+			}
+		}
+	}
+	return nil
+}
+
+// isolate is for a table that could not be written twice, the second time after everything had been compared. The ports whose chains or elements the kernel refuses are withheld, and the
+// rest is written. If it refuses none, something else stands in the way, as a set of another version of this program: then the table is made anew.
+func (p *Proxier) isolate(ctx context.Context) error {
+	refused, err := p.find(slices.SortedFunc(maps.Keys(p.tables.ports), model.PortName.Compare))
+	if err != nil {
+		return err
+	}
+	p.anew = len(refused) == 0
+	p.withheldAt = time.Now()
+	p.tables.withhold(refused...)
+	return p.write(ctx)
+}
+
+// find returns those of some ports that the kernel refuses. It halves them until it knows. It fails when the kernel refuses what is no port's.
+func (p *Proxier) find(names []model.PortName) ([]model.PortName, error) {
+	if err := try(p.tables.globals); err != nil {
+		return nil, err
+	}
+	var refused []model.PortName
+	const most = 1000 // so that they fit into a transaction
+	for some := range slices.Chunk(names, most) {
+		refused = append(refused, p.halve(some)...)
+	}
+	return refused, nil
+}
+
+func (p *Proxier) halve(names []model.PortName) []model.PortName {
+	var ports []*model.ServicePort
+	for _, name := range names {
+		if wanted := p.tables.withheld[name]; wanted != nil {
+			ports = append(ports, wanted)
+		} else {
+			ports = append(ports, p.tables.ports[name])
+		}
+	}
+	if try(p.tables.globals, ports...) == nil {
+		return nil
+	}
+	if len(names) == 1 {
+		return names
+	}
+	middle := len(names) / 2
+	return append(slices.Clone(p.halve(names[:middle])), p.halve(names[middle:])...)
+}
+
+// apply takes a Delta in. A port that is withheld stays so until the next Check tries what it is now: whoever changes a refused Service all the time must not make everybody's Syncs
+// fail.
+func (p *Proxier) apply(d model.Delta) {
+	var changed []model.PortName
+	for name, port := range d.Ports {
+		if p.tables.withheld[name] != nil && port != nil {
+			changed = append(changed, name)
+		}
+	}
+	if p.tables.Apply(d); len(changed) > 0 {
+		p.tables.withhold(changed...)
+		p.withheldAt = time.Time{}
+	}
+}
+
+func (p *Proxier) admitAgain(ctx context.Context, now time.Time) error {
+	if len(p.tables.withheld) == 0 || now.Sub(p.withheldAt) < p.fullCheck {
+		return nil
+	}
+	p.withheldAt = now
+	names := slices.Collect(maps.Keys(p.tables.withheld))
+	refused, err := p.find(names)
+	if err != nil {
+		return err
+	}
+	names = slices.DeleteFunc(names, func(n model.PortName) bool { return slices.Contains(refused, n) })
+	if len(names) == 0 {
+		return nil
+	}
+	p.tables.release(names...)
+	return p.write(ctx)
+}

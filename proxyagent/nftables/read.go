@@ -1,0 +1,219 @@
+//go:build linux
+
+package nftables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
+)
+
+// there is what the kernel has.
+type there struct {
+	sets    map[set]uint64    // the sum of the fingerprints of the elements of each set that is there
+	rules   map[string]string // by chain: the handles of its rules, which are never used twice
+	clients map[string]bool   // maps of clients
+}
+
+// read reads everything; of elements it keeps nothing.
+func (k *kernel) read(ctx context.Context) (t there, err error) {
+	t = there{map[set]uint64{}, map[string]string{}, map[string]bool{}}
+	if yes, err := k.exists(); err != nil || !yes {
+		return t, err
+	}
+	if t.rules, err = k.rules(ctx); err != nil {
+		return t, err
+	}
+	sets, err := k.conn.GetSets(k.table)
+	if err != nil {
+		return t, fmt.Errorf("listing sets: %w", err)
+	}
+	for _, s := range sets {
+		if strings.HasPrefix(s.Name, "clients-") {
+			t.clients[s.Name] = true
+		} else if _, ours := schemas[set(s.Name)]; ours {
+			var sum uint64
+			if err := k.elements(ctx, s.Name, func() { sum = 0 }, func(e element) { sum += print(e.of, e.to, e.value) }); err != nil {
+				return t, err
+			}
+			t.sets[set(s.Name)] = sum
+		}
+	}
+	return t, nil
+}
+
+// keyEnd is the end of an interval: NFTA_SET_ELEM_KEY_END of linux/netfilter/nf_tables.h.
+const keyEnd = 10
+
+// element is one of a set, as the kernel has it.
+type element struct{ of, to, value string }
+
+// dump asks for all there is of a kind. When it changes meanwhile, it begins again.
+func (k *kernel) dump(ctx context.Context, command uint8, attrs nfnetlink.Attrs, begin func(), each func(nfnetlink.Attrs)) error {
+	conn, err := nfnetlink.Open()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	r := nfnetlink.Request{Subsystem: unix.NFNL_SUBSYS_NFTABLES, Command: command, Family: uint8(k.table.Family), Attrs: attrs}
+	return nfnetlink.Again(ctx, func() error {
+		begin()
+		return conn.Dump(r, each)
+	})
+}
+
+// elements calls begin, and then each for all elements of a set, more than once if the set changes meanwhile. A set that is not there has none.
+func (k *kernel) elements(ctx context.Context, name string, begin func(), each func(element)) error {
+	request := nfnetlink.Attrs(nil).PutString(unix.NFTA_SET_ELEM_LIST_TABLE, k.table.Name).PutString(unix.NFTA_SET_ELEM_LIST_SET, name)
+	err := k.dump(ctx, unix.NFT_MSG_GETSETELEM, request, begin, func(answer nfnetlink.Attrs) {
+		for kind, list := range answer.All() {
+			if kind != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
+				continue
+			}
+			for _, e := range list.All() {
+				each(parseElement(e))
+			}
+		}
+	})
+	if err != nil && !errors.Is(err, syscall.ENOENT) {
+		return fmt.Errorf("reading the set %s: %w", name, err)
+	}
+	return nil
+}
+
+func parseElement(attrs nfnetlink.Attrs) (e element) {
+	for kind, v := range attrs.All() {
+		switch kind {
+		case unix.NFTA_SET_ELEM_KEY:
+			e.of = datum(v)
+		case keyEnd:
+			e.to = datum(v)
+		case unix.NFTA_SET_ELEM_DATA:
+			e.value = datum(v)
+		}
+	}
+	return e
+}
+
+// datum is a key, or a value: of a verdict the chain, or that it drops.
+func datum(attrs nfnetlink.Attrs) string {
+	for kind, v := range attrs.All() {
+		if kind == unix.NFTA_DATA_VALUE {
+			return string(v)
+		}
+		for kind, chain := range v.All() {
+			if kind == unix.NFTA_VERDICT_CHAIN {
+				return chain.Text()
+			}
+		}
+	}
+	return drop
+}
+
+// rules returns the handles of the rules of all chains. Chains without rules have none.
+func (k *kernel) rules(ctx context.Context) (map[string]string, error) {
+	chains, err := k.conn.ListChainsOfTableFamily(k.table.Family)
+	if err != nil {
+		return nil, fmt.Errorf("listing chains: %w", err)
+	}
+	all := map[string]string{}
+	for _, c := range chains {
+		if c.Table.Name == k.table.Name {
+			all[c.Name] = ""
+		}
+	}
+	err = k.handles(ctx, nfnetlink.Attrs(nil).PutString(unix.NFTA_RULE_TABLE, k.table.Name), all)
+	return all, err
+}
+
+// handlesOf does so for one chain.
+func (k *kernel) handlesOf(ctx context.Context, chain string) (string, error) {
+	all := map[string]string{chain: ""}
+	err := k.handles(ctx, nfnetlink.Attrs(nil).PutString(unix.NFTA_RULE_TABLE, k.table.Name).PutString(unix.NFTA_RULE_CHAIN, chain), all)
+	return all[chain], err
+}
+
+func (k *kernel) handles(ctx context.Context, request nfnetlink.Attrs, all map[string]string) error {
+	begin := func() {
+		for name := range all {
+			all[name] = ""
+		}
+	}
+	err := k.dump(ctx, unix.NFT_MSG_GETRULE, request, begin, func(answer nfnetlink.Attrs) {
+		attrs := maps.Collect(answer.All())
+		if attrs[unix.NFTA_RULE_TABLE].Text() == k.table.Name {
+			all[attrs[unix.NFTA_RULE_CHAIN].Text()] += fmt.Sprint(attrs[unix.NFTA_RULE_HANDLE].Net64(), " ")
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("reading rules: %w", err)
+	}
+	return nil
+}
+
+// invalidDropped reads how many packets the rule of invalid ones has counted.
+func (k *kernel) invalidDropped(ctx context.Context) (n uint64, err error) {
+	request := nfnetlink.Attrs(nil).PutString(unix.NFTA_RULE_TABLE, k.table.Name).PutString(unix.NFTA_RULE_CHAIN, chainForward)
+	err = k.dump(ctx, unix.NFT_MSG_GETRULE, request, func() { n = 0 }, func(answer nfnetlink.Attrs) {
+		rule := maps.Collect(answer.All())
+		for _, e := range rule[unix.NFTA_RULE_EXPRESSIONS].All() {
+			expression := maps.Collect(e.All())
+			if expression[unix.NFTA_EXPR_NAME].Text() == "counter" {
+				n += maps.Collect(expression[unix.NFTA_EXPR_DATA].All())[unix.NFTA_COUNTER_PACKETS].Net64()
+			}
+		}
+	})
+	return n, err
+}
+
+// forget deletes the clients of a map whose endpoint is not usable any more.
+func (k *kernel) forget(ctx context.Context, name string, usable map[string]bool) error {
+	var gone []nftables.SetElement
+	err := k.elements(ctx, name, func() { gone = nil }, func(e element) {
+		if !usable[e.value] {
+			gone = append(gone, nftables.SetElement{Key: []byte(e.of)})
+		}
+	})
+	for some := range slices.Chunk(gone, perMessage) {
+		if err == nil {
+			err = k.delete(name, some)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("forgetting clients: %w", err)
+	}
+	return nil
+}
+
+// delete deletes clients. One of them may have run out meanwhile: then they are deleted one by one.
+func (k *kernel) delete(name string, some []nftables.SetElement) error {
+	if err := k.conn.SetDeleteElements(k.clients(name), some); err != nil {
+		return err
+	}
+	err := k.conn.Flush()
+	if err == nil || !errors.Is(err, syscall.ENOENT) || len(some) == 1 {
+		return ignore(err, syscall.ENOENT)
+	}
+	for _, e := range some {
+		if err := k.delete(name, []nftables.SetElement{e}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ignore(err error, which syscall.Errno) error {
+	if errors.Is(err, which) {
+		return nil
+	}
+	return err
+}

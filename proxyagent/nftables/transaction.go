@@ -1,0 +1,207 @@
+//go:build linux
+
+package nftables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// perMessage is how many elements are in one message, as an attribute has less than 64 KiB; perTransaction bounds what the socket takes at once.
+const perMessage, perTransaction = 500, 40_000
+
+// transaction gathers messages, and sends them when they are all or too many for the socket. The kernel does all of them that are sent at once, or nothing.
+type transaction struct {
+	*kernel
+	elements int
+	done     int // how often it has sent some
+	err      error
+}
+
+// add adds messages.
+func (t *transaction) add(elements int, send func() error) {
+	if t.elements += elements; t.elements > perTransaction {
+		t.flush()
+		t.elements = elements
+	}
+	if t.err == nil {
+		t.err = send()
+	}
+}
+
+func (t *transaction) flush() {
+	if t.err == nil {
+		t.err = errors.Join(t.socket.SetDeadline(time.Now().Add(answerTimeout)), t.conn.Flush())
+		t.done++
+	}
+	t.elements = 0
+}
+
+// declaring is held while sets are added: the library counts them for all families together, without a lock.
+var declaring sync.Mutex
+
+// declare adds the table with its sets, which may be there, and maps of clients.
+func (t *transaction) declare(all bool, clients []string) {
+	t.conn.AddTable(t.table)
+	sets := make([]*nftables.Set, 0, len(schemas)+len(clients))
+	if all {
+		for _, name := range slices.Sorted(maps.Keys(schemas)) {
+			sets = append(sets, t.set(name))
+		}
+	}
+	for _, name := range clients {
+		sets = append(sets, t.clients(name))
+	}
+	declaring.Lock()
+	defer declaring.Unlock()
+	for _, s := range sets {
+		t.add(0, func() error { return t.conn.AddSet(s, nil) })
+	}
+}
+
+// write gives chains their rules. The chains themselves come first: rules of one lead to another.
+func (t *transaction) write(chains map[string]chain) {
+	for name, content := range chains {
+		c := &nftables.Chain{Name: name, Table: t.table}
+		if h := content.hook; h.kind != "" {
+			c.Type, c.Hooknum, c.Priority = h.kind, new(nftables.ChainHook(h.number)), new(nftables.ChainPriority(h.priority))
+		}
+		t.conn.AddChain(c)
+		t.conn.FlushChain(c)
+	}
+	for name, content := range chains {
+		for _, r := range content.rules {
+			t.conn.AddRule(&nftables.Rule{Table: t.table, Chain: &nftables.Chain{Name: name, Table: t.table}, Exprs: r})
+		}
+	}
+}
+
+// text are the rules of chains that the program nft has to write.
+func (k *kernel) text(chains map[string]chain) string {
+	var b strings.Builder
+	for name, content := range chains {
+		for _, r := range content.text {
+			fmt.Fprintf(&b, "add rule %s %s %s %s\n", map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6"}[k.table.Family], table, name, r)
+		}
+	}
+	return b.String()
+}
+
+// nft applies text as one transaction.
+func nft(ctx context.Context, text string) error {
+	c := exec.CommandContext(ctx, "nft", "-f", "-")
+	c.Stdin = strings.NewReader(text)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("nft: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// change brings elements to what is wanted: those that the kernel has are deleted first.
+func (t *transaction) change(changed map[key]change) {
+	gone, come := map[set][]nftables.SetElement{}, map[set][]nftables.SetElement{}
+	for k, c := range changed {
+		if c.there {
+			gone[k.set] = append(gone[k.set], elementOf(k, "", false))
+		}
+		if c.wanted {
+			come[k.set] = append(come[k.set], elementOf(k, c.value, true))
+		}
+	}
+	t.send(gone, t.conn.SetDeleteElements)
+	t.send(come, t.conn.SetAddElements)
+}
+
+func (t *transaction) send(all map[set][]nftables.SetElement, send func(*nftables.Set, []nftables.SetElement) error) {
+	for name, elements := range all {
+		s := t.set(name)
+		for some := range slices.Chunk(elements, perMessage) {
+			t.add(len(some), func() error { return send(s, some) })
+		}
+	}
+}
+
+// remove takes away chains that nothing leads to any more, and maps of clients.
+func (t *transaction) remove(chains, clients []string) {
+	for _, name := range chains {
+		t.conn.FlushChain(&nftables.Chain{Name: name, Table: t.table})
+	}
+	for _, name := range chains {
+		t.conn.DelChain(&nftables.Chain{Name: name, Table: t.table})
+	}
+	for _, name := range clients {
+		t.conn.DelSet(t.clients(name))
+	}
+}
+
+func elementOf(k key, value string, withValue bool) nftables.SetElement {
+	e := nftables.SetElement{Key: []byte(k.of)}
+	if k.to != "" {
+		e.KeyEnd = []byte(k.to)
+	}
+	switch kind := schemas[k.set].kind; {
+	case !withValue || kind == member:
+	case kind == endpoint:
+		e.Val = []byte(value)
+	case value == drop:
+		e.VerdictData = &expr.Verdict{Kind: expr.VerdictDrop}
+	default:
+		e.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: value}
+	}
+	return e
+}
+
+// try has the kernel look at the chains and elements of some ports: it writes them into another table, which goes away in the same transaction. So nothing changes.
+func try(g model.Globals, ports ...*model.ServicePort) error {
+	k, err := open(g.Family)
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	k.table.Name += "-try"
+	d := model.Delta{Globals: &g, Ports: map[model.PortName]*model.ServicePort{}}
+	for _, p := range ports {
+		d.Ports[p.Name] = p
+	}
+	wanted := NewTables(g.Family)
+	wanted.Apply(d)
+	chains, _ := wanted.differing()
+	t := transaction{kernel: k}
+	t.declare(true, slices.Collect(maps.Keys(wanted.maps)))
+	t.write(chains)
+	t.change(wanted.changed)
+	t.conn.DelTable(t.table)
+	t.flush()
+	return t.err
+}
+
+// Usable returns why the table of a family cannot be written; nil when it can. Nothing changes.
+func Usable(f model.Family) error {
+	a := netip.AddrFrom4([4]byte{192, 0, 2, 1})
+	if f == model.IPv6 {
+		a = netip.MustParseAddr("2001:db8::1")
+	}
+	endpoints := []netip.AddrPort{netip.AddrPortFrom(a.Next(), 80), netip.AddrPortFrom(a.Next().Next(), 80)}
+	all := &model.ServicePort{
+		Name: model.PortName{Protocol: model.TCP}, ClusterIPs: []netip.Addr{a}, LoadBalancerIPs: []netip.Addr{endpoints[1].Addr().Next()}, Port: 80, NodePort: 30000,
+		SourceRanges: []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}, AffinitySeconds: 1, HasEndpoints: true, Cluster: endpoints, Hairpin: endpoints,
+	}
+	if err := try(model.Globals{Family: f, NodePortAny: true}, all); err != nil {
+		return fmt.Errorf("writing tables of nftables (it takes kernel 5.13 or later, and NET_ADMIN): %w", err)
+	}
+	return nil
+}
