@@ -43,7 +43,7 @@ type fixture struct {
 	pod1, pod2, remote environment.Endpoint
 }
 
-// each runs specs in both variants, each in its own Environment.
+// each runs specs in all modes, each in its own Environment.
 func each(what, allocations string, specs func(env *fixture)) bool {
 	return eachOn(func(context.Context) *framework.ControlPlane { return environment.Cluster }, what, allocations, specs)
 }
@@ -57,7 +57,7 @@ func eachAlone(what, allocations string, specs func(env *fixture)) bool {
 
 func eachOn(plane func(context.Context) *framework.ControlPlane, what, allocations string, specs func(env *fixture)) bool {
 	for _, mode := range environment.Modes {
-		Describe(what+", "+mode, environment.LabelsOf(mode), Ordered, ContinueOnFailure, func() {
+		Describe(what+", "+mode, environment.LabelsOf(environment.Modes, mode, what), Ordered, ContinueOnFailure, func() {
 			env := new(fixture)
 			BeforeAll(func(ctx SpecContext) {
 				env.Environment = environment.Open(ctx, plane(ctx), mode)

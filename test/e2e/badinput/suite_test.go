@@ -39,10 +39,10 @@ type fixture struct {
 	others ruleset.Snapshot
 }
 
-// each runs specs in both variants, each in an Environment of its own.
+// each runs specs in all modes, each in an Environment of its own.
 func each(what string, specs func(env *fixture)) bool {
-	for _, mode := range environment.Variants {
-		Describe(what+", "+mode, environment.LabelsOf(mode), Ordered, ContinueOnFailure, func() {
+	for _, mode := range environment.Modes {
+		Describe(what+", "+mode, environment.LabelsOf(environment.Modes, mode, what), Ordered, ContinueOnFailure, func() {
 			env := new(fixture)
 			BeforeAll(func(ctx SpecContext) {
 				env.Environment = environment.Open(ctx, environment.Cluster, mode)

@@ -42,7 +42,7 @@ var _ = Describe("Cleanup", func() {
 		Expect(env.Cleanup(ctx)).To(nothing)
 		Expect(env.Cleanup(ctx, "--dry-run")).To(nothing)
 		env.clean(ctx)
-	}, environment.EachMode())
+	}, environment.EachMode("cleanup"))
 
 	It("does not even load tables where there is nothing", func(ctx SpecContext) {
 		topology, err := network.New(ctx)

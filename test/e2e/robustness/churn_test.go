@@ -227,14 +227,14 @@ var _ = Describe("An agent that has much to do", func() {
 		env := start(ctx, mode)
 		newChurn(env).run(ctx, 250, func(int) {})
 		env.fromScratch(ctx)
-	}, environment.EachMode())
+	}, environment.EachMode("250 changes"))
 
 	DescribeTable("loses nothing in 2,000, with restarts, failures and dead API servers between them", Label("soak"),
 		func(ctx SpecContext, mode string) {
 			env := start(ctx, mode)
 			newChurn(env).run(ctx, 2000, func(i int) { env.disturb(ctx, i) })
 			env.fromScratch(ctx)
-		}, environment.EachMode())
+		}, environment.EachMode("2,000 changes"))
 })
 
 // disturb lets something go wrong at every hundredth step.

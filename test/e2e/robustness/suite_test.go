@@ -134,7 +134,7 @@ func every(what string, specs func(env *fixture), labels ...string) bool {
 
 func in(modes []string, what string, specs func(env *fixture), labels []string) bool {
 	for _, mode := range modes {
-		Describe(what+", "+mode, environment.LabelsOf(mode), Label(labels...), Ordered, ContinueOnFailure, func() {
+		Describe(what+", "+mode, environment.LabelsOf(modes, mode, what), Label(labels...), Ordered, ContinueOnFailure, func() {
 			env := new(fixture)
 			BeforeAll(func(ctx SpecContext) { *env = *newFixture(ctx, environment.Cluster, mode) })
 			BeforeEach(func(ctx SpecContext) { env.reset(ctx) })

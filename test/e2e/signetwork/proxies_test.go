@@ -17,15 +17,15 @@ import (
 // timeout is for one proxy. It takes a quarter of an hour on two cores.
 const timeout = SpecTimeout(90 * time.Minute)
 
-// withAgent makes the agent the only Service proxy of a cluster, with a variant of iptables.
-func withAgent(variant string) func(context.Context, *cluster.Cluster) {
+// withAgent makes the agent the only Service proxy of a cluster, with some configuration.
+func withAgent(configuration string) func(context.Context, *cluster.Cluster) {
 	return func(ctx context.Context, c *cluster.Cluster) {
 		GinkgoHelper()
 		config, err := c.Configuration()
 		Expect(err).NotTo(HaveOccurred())
 		file, err := os.OpenFile(filepath.Join(config, "proxyagent", "config.yaml"), os.O_APPEND|os.O_WRONLY, 0)
 		Expect(err).NotTo(HaveOccurred())
-		_, err = file.WriteString("iptables:\n  mode: " + variant + "\n")
+		_, err = file.WriteString(configuration + "\n")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(file.Close()).To(Succeed())
 		for _, args := range [][]string{
@@ -56,8 +56,9 @@ var _ = DescribeTable("The specs of sig-network hold", func(ctx SpecContext, nam
 	Expect(failed(report)).To(BeEmpty())
 	Expect(report.SpecReports.CountWithState(types.SpecStatePassed)).To(BeNumerically(">", 100))
 },
-	Entry("with the agent and iptables-nft", timeout, "agent-nft", withAgent("nft")),
-	Entry("with the agent and iptables-legacy", timeout, "agent-legacy", withAgent("legacy")),
+	Entry("with the agent and iptables-nft", timeout, "agent-nft", withAgent("iptables: {mode: nft}")),
+	Entry("with the agent and iptables-legacy", timeout, "agent-legacy", withAgent("iptables: {mode: legacy}")),
+	Entry("with the agent and nftables", timeout, "agent-nftables", withAgent("mode: nftables")),
 	Entry("with kube-proxy in its mode iptables", timeout, "kube-proxy-iptables", withKubeProxy("iptables")),
 	Entry("with kube-proxy in its mode nftables", timeout, "kube-proxy-nftables", withKubeProxy("nftables")),
 )

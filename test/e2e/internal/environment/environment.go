@@ -10,6 +10,8 @@ package environment
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -52,18 +54,20 @@ var (
 // Native is the mode of the agent without iptables.
 const Native = "nftables"
 
-// LabelsOf are those of specs in a mode: what holds in one is expected of the others, and seen by `make soak`.
-func LabelsOf(mode string) Labels {
-	if mode != "nft" {
+// LabelsOf are those of a spec in one of the modes in which it can run: what holds in one is expected of the others. `make test` runs the one that the seed picks for it, `make soak` all.
+func LabelsOf(modes []string, mode, spec string) Labels {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, os.Getenv("SEED")+spec)
+	if picked := modes[h.Sum32()%uint32(len(modes))]; mode != picked {
 		return Label("soak")
 	}
 	return nil
 }
 
 // EachMode are the entries of a table that runs once in each mode.
-func EachMode() (entries []TableEntry) {
+func EachMode(spec string) (entries []TableEntry) {
 	for _, mode := range Modes {
-		entries = append(entries, Entry(mode, LabelsOf(mode), mode))
+		entries = append(entries, Entry(mode, LabelsOf(Modes, mode, spec), mode))
 	}
 	return entries
 }
