@@ -77,7 +77,7 @@ func DefaultProxyAgent() ProxyAgentConfiguration {
 			Mode: "auto", MasqueradeBit: 14, LocalhostNodePorts: true, DropInvalid: true,
 			MinSyncPeriod: metav1.Duration{Duration: time.Second},
 			SyncPeriod:    metav1.Duration{Duration: 30 * time.Second},
-			ProbePeriod:   metav1.Duration{Duration: time.Second},
+			ProbePeriod:   metav1.Duration{Duration: 500 * time.Millisecond},
 		},
 		Conntrack: Conntrack{
 			MaxPerCore: 32 * 1024, Min: 128 * 1024,

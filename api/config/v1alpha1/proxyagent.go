@@ -94,7 +94,7 @@ type IPTables struct {
 	MinSyncPeriod metav1.Duration `json:"minSyncPeriod"`
 	// SyncPeriod is the time between two full comparisons of the rules with what they should be. Default 30s.
 	SyncPeriod metav1.Duration `json:"syncPeriod"`
-	// ProbePeriod is the time between two cheap looks whether somebody else has changed the rules. Default 1s.
+	// ProbePeriod is the time between two cheap looks whether somebody else has changed the rules. Default 500ms.
 	ProbePeriod metav1.Duration `json:"probePeriod"`
 }
 

@@ -40,7 +40,7 @@ iptables:
   dropInvalid: true
   minSyncPeriod: 1s
   syncPeriod: 30s
-  probePeriod: 1s
+  probePeriod: 500ms
 conntrack:
   maxPerCore: 32768
   min: 131072
