@@ -68,7 +68,10 @@ func parse(args []string) (command, error) {
 	flags.IntVar(&c.upgrade.Workers, "writers", c.upgrade.Workers, "upgrade: writes at the same time in this comparison")
 	c.proxyFlags(flags)
 	c.steeringFlags(flags)
-	flags.BoolFunc("quick", "upgrade, proxy, steering: small clusters and few repetitions, to see whether the benchmark works", func(string) error {
+	flags.BoolFunc("quick", "upgrade, proxy, steering: small clusters and few repetitions, to see whether the benchmark works", func(text string) error {
+		if quick, err := strconv.ParseBool(text); err != nil || !quick {
+			return err
+		}
 		c.upgrade, c.proxy, c.steering = upgrade.Quick(), proxy.Quick(), steering.Quick()
 		return nil
 	})
@@ -84,6 +87,8 @@ func parse(args []string) (command, error) {
 func (c *command) proxyFlags(flags *flag.FlagSet) {
 	flags.Var((*numbers)(&c.proxy.Sizes), "services", "proxy: numbers of Services with three endpoints each")
 	flags.Var((*numbers)(&c.proxy.SizesV6), "services-v6", "proxy: the same with IPv6")
+	flags.Var((*numbers)(&c.proxy.Mixed), "mixed", "proxy: numbers of Services in clusters with two ServiceCIDRs, load balancers, external IPs and node ports")
+	flags.Var((*numbers)(&c.proxy.MixedV6), "mixed-v6", "proxy: the same with IPv6")
 	flags.IntVar(&c.proxy.Endpoints, "endpoints", c.proxy.Endpoints, "proxy: endpoints of a single Service; 0 leaves this out")
 	flags.Func("proxies", "proxy: those to measure: "+strings.Join(proxy.Keys(), ","), func(text string) error {
 		c.proxy.Proxies = strings.Split(text, ",")

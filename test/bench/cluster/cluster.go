@@ -43,6 +43,8 @@ type Cluster struct {
 	Client kubernetes.Interface
 	// Copies is how many Services there are beside the template and the API server's own, as far as this Cluster has added them.
 	Copies int
+	// Second is another ServiceCIDR, in which every other 5,000 copies lie, if it is valid.
+	Second netip.Prefix
 
 	log *progress.Log
 }

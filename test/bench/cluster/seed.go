@@ -38,7 +38,11 @@ func (c *Cluster) Grow(ctx context.Context, n int) error {
 	}
 	c.log.Step("writing %d Services with their IPAddresses to etcd", n-c.Copies)
 	for c.Copies < n {
-		if err := c.addPortion(ctx, min(n, c.Copies+portion)); err != nil {
+		most := portion
+		if c.Second.IsValid() {
+			most = 5_000 - c.Copies%5_000
+		}
+		if err := c.addPortion(ctx, min(n, c.Copies+most)); err != nil {
 			return err
 		}
 	}
@@ -68,6 +72,9 @@ func (c *Cluster) addPortion(ctx context.Context, n int) error {
 }
 
 func (c *Cluster) seed(ctx context.Context, kind string, n int, more ...string) error {
+	if c.Second.IsValid() && c.Copies/5_000%2 == 1 {
+		more = append(more, "--range="+c.Second.String())
+	}
 	return Peer(ctx, nil, append([]string{"seed", "--etcd=" + c.Etcd.URL(), "--template=" + Namespace + "/" + template, "--range=" + Range.String(),
 		"--kind=" + kind, "--from=" + strconv.Itoa(c.Copies), "--to=" + strconv.Itoa(n)}, more...)...)
 }

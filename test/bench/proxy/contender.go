@@ -87,6 +87,8 @@ func (c Contender) metric(name string) string {
 type Options struct {
 	// Sizes are numbers of Services with three endpoints each; SizesV6 the same in the other family.
 	Sizes, SizesV6 []int
+	// Mixed and MixedV6 are those of clusters with two ServiceCIDRs, load balancers, external IPs and node ports.
+	Mixed, MixedV6 []int
 	// Endpoints is those of a cluster with a single Service; 0 leaves this out.
 	Endpoints int
 	// Proxies are Keys of Contenders.
@@ -111,7 +113,7 @@ type Options struct {
 // Full is what the documentation shows.
 func Full() Options {
 	return Options{
-		Sizes: []int{1_000, 10_000, 30_000}, SizesV6: []int{1_000}, Endpoints: 1_000, Proxies: Keys(),
+		Sizes: []int{1_000, 10_000, 30_000}, SizesV6: []int{1_000}, Mixed: []int{10_000, 30_000}, MixedV6: []int{1_000}, Endpoints: 1_000, Proxies: Keys(),
 		Timeout: 200 * time.Second, Changes: 7, ChangesLimit: 30 * time.Second,
 		Rounds: 20, Count: 300, Quiet: 20 * time.Second, Busy: 6 * time.Second, BusyAt: 10_000, Clients: 1_000,
 	}
@@ -120,7 +122,7 @@ func Full() Options {
 // Quick is for a look at whether the benchmark itself works.
 func Quick() Options {
 	return Options{
-		Sizes: []int{1_000}, Endpoints: 100, Proxies: Keys(),
+		Sizes: []int{1_000}, Mixed: []int{1_000}, Endpoints: 100, Proxies: Keys(),
 		Timeout: 30 * time.Second, Changes: 3, ChangesLimit: 10 * time.Second,
 		Rounds: 4, Count: 200, Quiet: 4 * time.Second, Busy: 2 * time.Second, BusyAt: 1_000, Clients: 300,
 	}
@@ -135,6 +137,7 @@ type plan struct {
 	endpoints int
 	sizes     []int
 	sticky    bool // whether affinity is looked at, in the first size
+	mixed     bool
 }
 
 // plans are small ones first: what is wrong shows early.
@@ -142,8 +145,13 @@ func (o Options) plans() (all []plan) {
 	if o.Endpoints > 0 {
 		all = append(all, plan{family: model.IPv4, endpoints: o.Endpoints, sizes: []int{1}})
 	}
-	if len(o.SizesV6) > 0 {
-		all = append(all, plan{family: model.IPv6, endpoints: endpoints, sizes: o.SizesV6})
+	for _, p := range []plan{
+		{family: model.IPv6, sizes: o.SizesV6}, {family: model.IPv6, sizes: o.MixedV6, mixed: true},
+		{family: model.IPv4, sizes: o.Sizes, sticky: o.Clients > 0}, {family: model.IPv4, sizes: o.Mixed, mixed: true},
+	} {
+		if p.endpoints = endpoints; len(p.sizes) > 0 {
+			all = append(all, p)
+		}
 	}
-	return append(all, plan{family: model.IPv4, endpoints: endpoints, sizes: o.Sizes, sticky: o.Clients > 0})
+	return all
 }

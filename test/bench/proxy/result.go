@@ -12,13 +12,18 @@ import (
 type Shape struct {
 	Family              model.Family
 	Services, Endpoints int
+	// Mixed clusters have more than ClusterIPs.
+	Mixed bool
 }
 
-// String returns "10,000 x 3", and the family unless it is IPv4.
+// String returns "10,000 x 3", and what is special.
 func (s Shape) String() string {
 	text := stats.Count(s.Services) + " x " + stats.Count(s.Endpoints)
 	if s.Family == model.IPv6 {
 		text += ", IPv6"
+	}
+	if s.Mixed {
+		text += ", mixed"
 	}
 	return text
 }
@@ -81,9 +86,13 @@ type Bare struct {
 }
 
 // find returns the case of many Services of IPv4, nil if there is none.
-func (r Result) find(services int) *Case {
+func (r Result) find(services int, mixed bool) *Case {
+	return r.findShape(Shape{Family: model.IPv4, Services: services, Endpoints: endpoints, Mixed: mixed})
+}
+
+func (r Result) findShape(s Shape) *Case {
 	for i := range r.Cases {
-		if r.Cases[i].Shape == (Shape{Family: model.IPv4, Services: services, Endpoints: endpoints}) {
+		if r.Cases[i].Shape == s {
 			return &r.Cases[i]
 		}
 	}

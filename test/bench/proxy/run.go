@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -58,6 +59,9 @@ type bench struct {
 func (b *bench) run(ctx context.Context, p plan) (err error) {
 	b.log.Step("starting etcd and kube-apiserver for %s", b.family)
 	options := framework.Options{ServiceClusterIPRange: serviceRange(b.family).String()}
+	if p.mixed && b.family == model.IPv6 {
+		options.ServiceClusterIPRange = netip.PrefixFrom(serviceRange(b.family).Addr(), 112).String()
+	}
 	if b.plane, err = cluster.Open(ctx, options, b.log); err != nil {
 		return err
 	}
@@ -69,7 +73,7 @@ func (b *bench) run(ctx context.Context, p plan) (err error) {
 		return err
 	}
 	for _, n := range p.sizes {
-		if err := b.measure(ctx, Shape{b.family, n, p.endpoints}); err != nil {
+		if err := b.measure(ctx, Shape{b.family, n, p.endpoints, p.mixed}); err != nil {
 			return fmt.Errorf("measuring with %d Services: %w", n, err)
 		}
 		b.sticky = netip.AddrPort{} // once is enough
@@ -94,11 +98,30 @@ func (b *bench) settle(ctx context.Context, p plan) (err error) {
 	if err := b.plane.CreateTemplate(ctx, template.Next().String()); err != nil {
 		return err
 	}
-	if b.people = population.New(b.plane.Client, p.family, p.endpoints); !p.sticky {
-		return nil
+	b.people = population.New(b.plane.Client, p.family, p.endpoints)
+	if p.mixed {
+		return b.addRange(ctx)
 	}
-	b.sticky, err = b.people.AddSticky(ctx, stickyEndpoints()...)
+	if p.sticky {
+		b.sticky, err = b.people.AddSticky(ctx, stickyEndpoints()...)
+	}
 	return err
+}
+
+// addRange adds the second ServiceCIDR of a mixed population: another large one, of IPv6 one in which addresses are sparse.
+func (b *bench) addRange(ctx context.Context) error {
+	second := netip.MustParsePrefix("172.28.0.0/16")
+	if b.family == model.IPv6 {
+		second = netip.MustParsePrefix("fd00:97::/64")
+		b.people.Sparse(second)
+	} else {
+		b.plane.Second = second
+	}
+	cidr := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "second"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{second.String()}}}
+	if _, err := b.plane.Client.NetworkingV1().ServiceCIDRs().Create(ctx, cidr, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the second ServiceCIDR: %w", err)
+	}
+	return nil
 }
 
 // createNode creates the Node of the proxies, which is never there but has addresses.
@@ -137,6 +160,11 @@ func (b *bench) measure(ctx context.Context, shape Shape) (err error) {
 	b.log.Step("%s: creating Services and EndpointSlices", shape)
 	if err := b.grow(ctx, shape.Services); err != nil {
 		return err
+	}
+	if shape.Mixed {
+		if err := b.people.Mix(ctx); err != nil {
+			return err
+		}
 	}
 	if err := b.plane.Settle(ctx, time.Minute); err != nil {
 		return err

@@ -32,7 +32,7 @@ func figures(cold time.Duration, change, service, other float64) *Figures {
 // measured is a result that reaches every target but those that a test spoils.
 func measured() Result {
 	case10k := Case{
-		Shape: Shape{model.IPv4, 10_000, 3}, Bare: Bare{Service: flat(20), Other: flat(19), ServiceNFT: flat(21), OtherNFT: flat(19.5), None: flat(17)},
+		Shape: Shape{model.IPv4, 10_000, 3, false}, Bare: Bare{Service: flat(20), Other: flat(19), ServiceNFT: flat(21), OtherNFT: flat(19.5), None: flat(17)},
 		Figures: map[string]*Figures{
 			oursLegacy:    figures(500*time.Millisecond, 100, 22, 20),
 			oursNFT:       figures(2*time.Second, 50, 24, 21),
@@ -48,11 +48,11 @@ func measured() Result {
 		}
 	}
 	large := Case{
-		Shape: Shape{model.IPv4, 30_000, 3}, Bare: Bare{Service: flat(20), Other: flat(19)},
+		Shape: Shape{model.IPv4, 30_000, 3, false}, Bare: Bare{Service: flat(20), Other: flat(19)},
 		Figures: map[string]*Figures{oursLegacy: figures(time.Second, 300, 22, 20), theirsNFT: {Absent: "left out"}},
 	}
 	small := Case{
-		Shape: Shape{model.IPv4, 1_000, 3}, Bare: Bare{Service: flat(20), Other: flat(19)},
+		Shape: Shape{model.IPv4, 1_000, 3, false}, Bare: Bare{Service: flat(20), Other: flat(19)},
 		Figures: map[string]*Figures{oursLegacy: figures(time.Second, 10, 21.5, 20)},
 	}
 	return Result{Options: Options{Proxies: Keys()}, Cases: []Case{small, case10k, large}}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
@@ -19,6 +20,10 @@ const (
 const (
 	mostOtherAdded = 3    // µs to another address
 	mostGrowth     = 1.5  // times as much in the large cluster as in the small one
+	mostMixed      = 1.3  // times as much in a mixed cluster
+	mostCold       = 3    // s, with nftables in the large cluster
+	mostChange     = 10   // ms, with nftables
+	mostOfMany     = 5    // ms, with nftables, where a Service has many endpoints
 	mostMemory     = 0.5  // of kube-proxy's
 	mostIdle       = 0.01 // of one processor
 )
@@ -44,35 +49,79 @@ func pairs() (all [][2]Contender) {
 	return all
 }
 
-// notes say which targets were reached.
-type notes []string
+// notes say which targets were reached, in which kind of cluster.
+type notes struct {
+	all   []string
+	where string
+}
 
 func (n *notes) add(reached bool, measured, goal string, args ...any) {
-	*n = append(*n, report.Target(reached, fmt.Sprintf(goal, args...), measured))
+	n.all = append(n.all, report.Target(reached, n.where+fmt.Sprintf(goal, args...), measured))
 }
 
 // Notes says which targets were reached. It is silent about what was not measured.
 func (r Result) Notes() []string {
 	var n notes
-	if c := r.find(targetSize); c != nil {
-		n.sooner(c)
-		for _, look := range []func(c *Case, us, them Contender){n.added, n.used, n.busy} {
+	for _, mixed := range []bool{false, true} {
+		if c := r.find(targetSize, mixed); c != nil {
+			n.compare(c)
+		}
+		small := r.find(flatFrom, mixed)
+		if mixed {
+			small = r.find(targetSize, mixed)
+		}
+		if large := r.find(flatTo, mixed); small != nil && large != nil {
 			for _, pair := range pairs() {
-				look(c, pair[0], pair[1])
+				n.growth(small, large, pair[0])
 			}
 		}
-	}
-	if small, large := r.find(flatFrom), r.find(flatTo); small != nil && large != nil {
-		for _, pair := range pairs() {
-			n.growth(small, large, pair[0])
+		if c := r.find(flatTo, mixed); c != nil {
+			n.most("cold start, s, "+c.Shape.String(), c.of(oursNative).cold(), mostCold)
 		}
+		n.where = "mixed: "
+	}
+	n.where = ""
+	if plain, mixed := r.find(targetSize, false), r.find(targetSize, true); plain != nil && mixed != nil {
+		n.mixture(plain, mixed)
+	}
+	if c := r.findShape(Shape{Family: model.IPv4, Services: 1, Endpoints: 1_000}); c != nil {
+		n.most("one of 1,000 endpoints of one Service, ms", c.of(oursNative).change(), mostOfMany)
 	}
 	r.each(func(_ *Case, who Contender, f *Figures) {
 		if who.Ours && f.Clients > 0 {
 			n.add(f.Kept == f.Clients, stats.Count(f.Kept), "%s keeps the affinity of all of %s clients", who.Name, stats.Count(f.Clients))
 		}
 	})
-	return n
+	return n.all
+}
+
+// compare looks at a cluster with all of ours and their peers.
+func (n *notes) compare(c *Case) {
+	n.sooner(c)
+	n.most("one change, ms", c.of(oursNative).change(), mostChange)
+	for _, look := range []func(c *Case, us, them Contender){n.added, n.used, n.busy} {
+		for _, pair := range pairs() {
+			look(c, pair[0], pair[1])
+		}
+	}
+}
+
+// most is about ours in mode nftables alone.
+func (n *notes) most(what string, x reading, most float64) {
+	if x.known {
+		n.add(!x.bound && x.value <= most, x.String(), "%s: %s at most %s", what, contender(oursNative).Name, stats.Number(most))
+	}
+}
+
+// mixture compares what ours with iptables adds in a mixed cluster with what it adds where there are only ClusterIPs.
+func (n *notes) mixture(plain, mixed *Case) {
+	for _, key := range []string{oursLegacy, oursNFT} {
+		before, after := plain.of(key).Service, mixed.of(key).Service
+		if len(before) > 0 && len(after) > 0 {
+			times := more(after, mixed.Bare.Service, 0.5) / more(before, plain.Bare.Service, 0.5)
+			n.add(times <= mostMixed, stats.Number(times), "%s adds at most %s times as much in a mixed cluster", contender(key).Name, stats.Number(mostMixed))
+		}
+	}
 }
 
 // sooner compares starts and changes.
@@ -139,7 +188,7 @@ func (n *notes) growth(small, large *Case, us Contender) {
 	if len(before) > 0 && len(after) > 0 {
 		growth := more(after, large.Bare.Service, 0.5) / more(before, small.Bare.Service, 0.5)
 		n.add(growth <= mostGrowth, stats.Number(growth), "%s adds at most %s times as much with %s Services as with %s",
-			us.Name, stats.Number(mostGrowth), stats.Count(flatTo), stats.Count(flatFrom))
+			us.Name, stats.Number(mostGrowth), stats.Count(large.Shape.Services), stats.Count(small.Shape.Services))
 	}
 }
 

@@ -16,6 +16,7 @@ func TestNotesWhenEverythingIsReached(t *testing.T) {
 		"Target reached: cold start: ours, nft at least 30.0 times sooner than kube-proxy iptables, nft (> 100x).",
 		"Target reached: cold start: ours, nftables at least 10.0 times sooner than kube-proxy nftables (10.0x).",
 		"Target reached: one EndpointSlice change: ours, nftables at least 200 times sooner than kube-proxy nftables (400x).",
+		"Target reached: one change, ms: ours, nftables at most 10.0 (5.00).",
 		"Target reached: ours, legacy adds at most 5 µs to a connection to a Service, p50 (2.00).",
 		"Target reached: ours, legacy adds at most 3 µs to another connection, p50 (1.00).",
 		"Target reached: ours, legacy adds at least 5 times less than kube-proxy iptables, legacy (8.00x).",
@@ -51,7 +52,15 @@ func TestNotesSayWhatIsMissed(t *testing.T) {
 		"a slow start": {func(r *Result) { r.Cases[1].Figures[oursLegacy].Cold = 501 * time.Millisecond }, []string{"cold start: ours, legacy"}},
 		"a start that never ends": {func(r *Result) { r.Cases[1].Figures[oursNFT] = &Figures{Late: time.Minute} },
 			[]string{"cold start: ours, nft at"}},
-		"a slow change": {func(r *Result) { r.Cases[1].Figures[oursNative].Changes = []float64{11} }, []string{"one EndpointSlice change: ours, nftables"}},
+		"a slow change": {func(r *Result) { r.Cases[1].Figures[oursNative].Changes = []float64{11} }, []string{"one EndpointSlice change: ours, nftables", "one change, ms"}},
+		"a slow change among many": {func(r *Result) {
+			r.Cases = append(r.Cases, Case{Shape: Shape{4, 1, 1_000, false}, Figures: map[string]*Figures{oursNative: {Changes: []float64{6}}}})
+		}, []string{"one of 1,000 endpoints of one Service, ms: ours, nftables at most 5.00 (6.00)"}},
+		"a mixed cluster that costs more": {func(r *Result) {
+			c := r.Cases[1]
+			c.Shape.Mixed, c.Figures = true, map[string]*Figures{oursNFT: {Service: flat(26), Other: flat(20)}}
+			r.Cases = append(r.Cases, c)
+		}, []string{"mixed: ours, nft adds at most 5", "ours, nft adds at most 1.30 times as much in a mixed cluster (1.50)"}},
 		"slow connections": {func(r *Result) { r.Cases[1].Figures[oursLegacy].Service = flat(25.1) },
 			[]string{"ours, legacy adds at most 5", "ours, legacy adds at least 5"}},
 		"other connections suffer": {func(r *Result) { r.Cases[1].Figures[oursNFT].Other = flat(22.1) }, []string{"ours, nft adds at most 3"}},
@@ -77,7 +86,7 @@ func TestNotesSayWhatIsMissed(t *testing.T) {
 }
 
 func TestNotesAreSilentAboutWhatWasNotMeasured(t *testing.T) {
-	r := Result{Options: Options{Proxies: Keys()}, Cases: []Case{{Shape: Shape{4, 10_000, 3}, Figures: map[string]*Figures{}}}}
+	r := Result{Options: Options{Proxies: Keys()}, Cases: []Case{{Shape: Shape{4, 10_000, 3, false}, Figures: map[string]*Figures{}}}}
 	if notes := r.Notes(); len(notes) > 0 {
 		t.Errorf("%q", notes)
 	}
@@ -98,7 +107,7 @@ func TestPlans(t *testing.T) {
 		t.Error(diff)
 	}
 	o := Full()
-	o.Endpoints, o.SizesV6 = 0, nil
+	o.Endpoints, o.SizesV6, o.MixedV6, o.Mixed = 0, nil, nil, nil
 	if plans := o.plans(); len(plans) != 1 || !plans[0].sticky {
 		t.Errorf("%+v, want the large cluster alone", plans)
 	}

@@ -49,10 +49,14 @@ func (b *bench) takeTurns(ctx context.Context, all []*testNode) error {
 
 // turn times connections to Services, unless there is nobody to serve them, and to other addresses.
 func (b *bench) turn(s *testNode, count bool) error {
+	services := b.people.Some
+	if s.proxy == nil { // one rule serves them
+		services = func(n int) []netip.AddrPort { return b.people.SomeIn(serviceRange(b.family), n) }
+	}
 	kinds := []struct {
 		to   []netip.AddrPort
 		into *stats.Sample
-	}{{b.people.Some(b.Count), &s.Service}, {b.people.SomeEndpoints(b.Count), &s.Other}}
+	}{{services(b.Count), &s.Service}, {b.people.SomeEndpoints(b.Count), &s.Other}}
 	if s.proxy == nil && s.who.Variant == "" {
 		kinds = kinds[1:]
 	}
@@ -142,7 +146,7 @@ const (
 
 // busy times new connections through one proxy after the other while endpoints change without end.
 func (b *bench) busy(ctx context.Context, c *Case, nodes []*testNode) error {
-	if b.Busy == 0 || c.Shape.Services != b.BusyAt {
+	if b.Busy == 0 || c.Shape.Services != b.BusyAt || c.Shape.Family != model.IPv4 {
 		return nil
 	}
 	for _, s := range nodes {

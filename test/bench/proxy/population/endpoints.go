@@ -44,10 +44,13 @@ func Range(f model.Family) netip.Prefix {
 }
 
 // Endpoint returns the i-th of these addresses, from 0.
-func Endpoint(f model.Family, i int) netip.Addr {
-	a := Range(f).Addr().AsSlice()
+func Endpoint(f model.Family, i int) netip.Addr { return nth(Range(f), i+1) }
+
+// nth returns the n-th address of a prefix; that of the network is number 0.
+func nth(p netip.Prefix, n int) netip.Addr {
+	a := p.Addr().AsSlice()
 	low := a[len(a)-4:]
-	binary.BigEndian.PutUint32(low, binary.BigEndian.Uint32(low)+uint32(i)+1)
+	binary.BigEndian.PutUint32(low, binary.BigEndian.Uint32(low)+uint32(n))
 	addr, _ := netip.AddrFromSlice(a)
 	return addr
 }

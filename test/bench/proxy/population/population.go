@@ -8,6 +8,7 @@ package population
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -30,13 +31,15 @@ const servicePort = 80
 // workers create objects at the same time.
 const workers = 32
 
-// Population is the Services of a cluster, all of one family and with equally many endpoints. What adds Services must not be called
+// Population is the Services of a cluster, all of one family and with equally many endpoints. Mix makes some of them more than ClusterIPs. What adds Services must not be called
 // concurrently with anything else.
 type Population struct {
 	client    kubernetes.Interface
 	family    model.Family
 	endpoints int
-	services  []netip.AddrPort // virtual IP and port of each Service
+	services  []netip.AddrPort // ClusterIP and port of each Service
+	fronts    []netip.AddrPort // other virtual IPs
+	sparse    netip.Prefix     // where every other ClusterIP is that Create asks for; zero: the API server chooses all
 }
 
 // New returns an empty Population.
@@ -49,7 +52,11 @@ func New(client kubernetes.Interface, f model.Family, endpoints int) *Population
 func (p *Population) Create(ctx context.Context, n int) error {
 	first := len(p.services)
 	created, err := framework.CreateServices(ctx, p.client, n-first, workers, func(i int) *corev1.Service {
-		return framework.NewService(cluster.Namespace, name(first+i), framework.WithFamilies(corev1.IPFamily(p.family.String())))
+		options := []framework.ServiceOption{framework.WithFamilies(corev1.IPFamily(p.family.String()))}
+		if p.sparse.IsValid() && i%2 == 1 {
+			options = append(options, framework.WithClusterIPs(scattered(p.sparse, first+i).String()))
+		}
+		return framework.NewService(cluster.Namespace, name(first+i), options...)
 	})
 	if err != nil {
 		return err
@@ -60,6 +67,16 @@ func (p *Population) Create(ctx context.Context, n int) error {
 		}
 	}
 	return p.fill(ctx, first)
+}
+
+// Sparse has every other Service that Create creates in another prefix, far from the others.
+func (p *Population) Sparse(in netip.Prefix) { p.sparse = in }
+
+// scattered returns the i-th of addresses that have little in common.
+func scattered(p netip.Prefix, i int) netip.Addr {
+	a := p.Addr().As16()
+	binary.BigEndian.PutUint64(a[8:], uint64(i+1)*0x9E3779B97F4A7C15)
+	return netip.AddrFrom16(a)
 }
 
 // Adopt does the same with Services that the cluster has grown already.
@@ -117,7 +134,7 @@ func (p *Population) create(ctx context.Context, s *discoveryv1.EndpointSlice) e
 	return nil
 }
 
-// Services returns the virtual IP and port of each Service. It shares the Population's memory.
+// Services returns the ClusterIP and port of each Service. It shares the Population's memory.
 func (p *Population) Services() []netip.AddrPort { return p.services }
 
 // Set changes the first EndpointSlice of the i-th Service. The API server has it when Set returns.
@@ -151,11 +168,25 @@ func (p *Population) Churn(ctx context.Context, period time.Duration) (changes i
 	return changes, nil
 }
 
-// Some returns n random ones of Services.
+// Some returns n random ones of Services, and of their other virtual IPs.
 func (p *Population) Some(n int) []netip.AddrPort {
 	some := make([]netip.AddrPort, n)
 	for i := range some {
-		some[i] = p.services[rand.IntN(len(p.services))]
+		if r := rand.IntN(len(p.services) + len(p.fronts)); r < len(p.services) {
+			some[i] = p.services[r]
+		} else {
+			some[i] = p.fronts[r-len(p.services)]
+		}
+	}
+	return some
+}
+
+// SomeIn returns n random ones of Services whose ClusterIP is in a range, with the port that most have.
+func (p *Population) SomeIn(r netip.Prefix, n int) (some []netip.AddrPort) {
+	for len(some) < n {
+		if s := p.services[rand.IntN(len(p.services))]; r.Contains(s.Addr()) && s.Port() == servicePort {
+			some = append(some, s)
+		}
 	}
 	return some
 }
