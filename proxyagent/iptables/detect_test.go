@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestChoose(t *testing.T) {
@@ -98,35 +97,5 @@ func TestDetectReadsTheNode(t *testing.T) {
 				t.Errorf("got %q because %q, and the error %v", got, why, err)
 			}
 		})
-	}
-}
-
-// TestCheckTimer is about how often something is compared: neither more often than the period nor for more than its part of the time. One
-// comparison that is slow, as that of an agent which stood still, does not delay the next.
-func TestCheckTimer(t *testing.T) {
-	start := time.Now()
-	for name, tc := range map[string]struct {
-		took   []time.Duration
-		period time.Duration
-		want   time.Duration
-	}{
-		"it is quick":                {[]time.Duration{time.Millisecond, time.Millisecond}, 2 * time.Second, 2 * time.Second},
-		"it takes long":              {[]time.Duration{time.Second, time.Second}, 2 * time.Second, 100 * time.Second},
-		"there is no period":         {[]time.Duration{time.Second, time.Second}, 0, 100 * time.Second},
-		"the first":                  {[]time.Duration{time.Second}, 2 * time.Second, 2 * time.Second},
-		"one that is slow":           {[]time.Duration{time.Millisecond, time.Minute}, 2 * time.Second, 2 * time.Second},
-		"two that are slow":          {[]time.Duration{time.Millisecond, time.Minute, time.Second}, 2 * time.Second, 100 * time.Second},
-		"they are not slow any more": {[]time.Duration{time.Minute, time.Minute, time.Millisecond}, 2 * time.Second, 2 * time.Second},
-	} {
-		l := checkTimer{}
-		for _, took := range tc.took {
-			l = l.again(start, took)
-		}
-		if l.due(start.Add(tc.want-1), tc.period, 100) || !l.due(start.Add(tc.want), tc.period, 100) {
-			t.Errorf("%s: is not due after exactly %s: %+v", name, tc.want, l)
-		}
-	}
-	if !(checkTimer{}).due(start, 5*time.Minute, 1000) {
-		t.Error("what was never looked at is not due")
 	}
 }

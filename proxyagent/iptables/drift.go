@@ -36,40 +36,20 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 // drift compares sets and rules where it is time to, or where something indicates a change.
 func (p *Proxier) drift(ctx context.Context, now time.Time) ([]string, error) {
 	var found []string
-	if p.setsTimer.due(now, setsPeriod, 100) {
+	if p.setsPace.Due(now, setsPeriod, 100) {
 		start := time.Now()
 		var err error
 		if found, err = p.driftOfSets(ctx, false); err != nil {
 			return nil, err
 		}
-		p.setsTimer = p.setsTimer.again(now, time.Since(start))
+		p.setsPace = p.setsPace.After(now, time.Since(start))
 	}
 	rules, err := p.driftOfRules(ctx, now)
 	return append(found, rules...), err
 }
 
-// fullCheckParts bounds full comparisons that nothing hints at: to one part in so many of the time.
-const fullCheckParts = 300
-
 // setsPeriod is how often the members of sets are counted: nothing tells cheaper whether they changed.
 const setsPeriod = 2 * time.Second
-
-// checkTimer is the time of the last comparison, and how long it takes: the shorter one of the last two durations. A single one may be long
-// because the agent did not get the processor, and would delay the next comparison a hundredfold.
-type checkTimer struct {
-	at         time.Time
-	took, last time.Duration
-}
-
-// again is l after one more comparison. The first one has no second duration and does not delay the next.
-func (l checkTimer) again(at time.Time, took time.Duration) checkTimer {
-	return checkTimer{at: at, took: min(took, l.last), last: took}
-}
-
-// due reports whether a period has passed, and parts times the duration of a comparison.
-func (l checkTimer) due(now time.Time, period time.Duration, parts int) bool {
-	return now.Sub(l.at) >= max(period, time.Duration(parts)*l.took)
-}
 
 func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, error) {
 	current, known, err := p.probe()
@@ -77,8 +57,7 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 		return nil, err
 	}
 	hinted := p.suspect || current != p.last
-	// On a node where others change rules all the time, comparing takes at most a tenth of it.
-	if hinted && !p.rulesTimer.due(now, 0, 10) || !hinted && !p.rulesTimer.due(now, p.options.FullCheck, fullCheckParts) {
+	if !p.rulesPace.DueAfter(hinted, now, p.options.FullCheck) {
 		return nil, nil
 	}
 	start := time.Now()
@@ -96,7 +75,7 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 		}
 		found = append(found, sets...)
 	}
-	p.rulesTimer = p.rulesTimer.again(now, time.Since(start))
+	p.rulesPace = p.rulesPace.After(now, time.Since(start))
 	return found, nil
 }
 

@@ -47,7 +47,7 @@ func (c choice) write(name string, endpoints []netip.AddrPort) {
 // whoever makes endpoints can find two with the same.
 func (c choice) free(name string, n *node) string {
 	for i := 0; ; i++ {
-		free := name + "-" + digest(fmt.Sprintf("%X %d %d", n.key, n.bits, i))[:7]
+		free := name + "-" + model.Digest(fmt.Sprintf("%X %d %d", n.key, n.bits, i))[:7]
 		if _, taken := c.chains[free]; !taken {
 			return free
 		}

@@ -56,9 +56,9 @@ func (r portRules) inText(p model.ServicePort) string {
 	for _, s := range r.affinity {
 		fmt.Fprintf(&b, "clients: %s\n", s)
 	}
-	words := []string{digest(p.Name.String()), "web"}
+	words := []string{model.Digest(p.Name.String()), "web"}
 	for _, e := range slices.Concat(p.Cluster, p.Local) {
-		words = append(words, digest(p.Name.String()+" "+e.String()), "{"+e.String()+"}")
+		words = append(words, model.Digest(p.Name.String()+" "+e.String()), "{"+e.String()+"}")
 	}
 	return strings.NewReplacer(words...).Replace(b.String())
 }

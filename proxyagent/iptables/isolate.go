@@ -164,9 +164,7 @@ func (r *Ruleset) withhold(names ...model.PortName) {
 	wanted := map[model.PortName]*model.ServicePort{}
 	for _, name := range names {
 		wanted[name] = r.ports[name]
-		unserved := *r.ports[name]
-		unserved.Cluster, unserved.Local, unserved.Hairpin, unserved.HasEndpoints = nil, nil, nil, false
-		d.Ports[name] = &unserved
+		d.Ports[name] = r.ports[name].Unserved()
 	}
 	r.Apply(d)
 	maps.Copy(r.withheld, wanted)

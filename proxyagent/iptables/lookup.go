@@ -50,7 +50,7 @@ func (l *lookup) chain(n *node) string {
 	case n.bits == 0:
 		return l.root
 	case l.address > 32:
-		return fmt.Sprintf("%s%s-%d", l.below, digest(n.key), n.bits)
+		return fmt.Sprintf("%s%s-%d", l.below, model.Digest(n.key), n.bits)
 	default:
 		return fmt.Sprintf("%s%X-%d", l.below, n.key[:(n.bits+7)/8], n.bits)
 	}

@@ -1,8 +1,6 @@
 package iptables
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -41,28 +39,22 @@ const (
 // portChain names the chain of a ServicePort in a role. A digest makes it a pure function of the port's name, so that nothing has to be
 // stored over a restart, and no text of users gets into a rule.
 func portChain(role string, name model.PortName) string {
-	return prefix + role + "-" + digest(name.String())
+	return prefix + role + "-" + model.Digest(name.String())
 }
 
 // endpointChain names the chain of one endpoint of a port with affinity.
 func endpointChain(name model.PortName, endpoint netip.AddrPort) string {
-	return prefix + roleEndpoint + "-" + digest(name.String()+" "+endpoint.String())
+	return prefix + roleEndpoint + "-" + model.Digest(name.String()+" "+endpoint.String())
 }
 
 // affinitySet names the set of the clients that stay with one endpoint of a port.
 func affinitySet(family model.Family, name model.PortName, endpoint netip.AddrPort) string {
-	return setPrefix(family) + "A-" + digest(name.String()+" "+endpoint.String())
+	return setPrefix(family) + "A-" + model.Digest(name.String()+" "+endpoint.String())
 }
 
 // setPrefix begins the names of the sets of one family: sets of both share one space of names.
 func setPrefix(family model.Family) string {
 	return fmt.Sprintf("%s%d-", prefix, family)
-}
-
-// digest returns 65 bits of a digest in 13 characters. 16 more are left in the name of a chain.
-func digest(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return base32.StdEncoding.EncodeToString(sum[:])[:13]
 }
 
 // lower is how iptables spells a protocol.

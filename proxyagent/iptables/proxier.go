@@ -57,8 +57,8 @@ type Proxier struct {
 	meanwhile   map[chain]struct{} // chains written since Check reads the rules; nil while it does not, or when what it reads is of no use
 	last        fingerprint
 	suspect     bool               // another program changed rules while we did
-	rulesTimer  checkTimer         // of the comparison of rules and jumps
-	setsTimer   checkTimer         // of the comparison of the numbers of members
+	rulesPace   model.Pace         // of the comparison of rules and jumps
+	setsPace    model.Pace         // of the comparison of the numbers of members
 	spellings   map[chain]spelling // chains that iptables-save prints in another way than they were written
 	unconfirmed map[chain]spelling // chains of which that is not known yet
 	written     map[string]int     // rules of the last transaction, by table
@@ -153,7 +153,7 @@ func (p *Proxier) readKernel(ctx context.Context) error {
 		return fmt.Errorf("reading the rules: %w", err)
 	}
 	p.compare(parseSave(text))
-	p.rulesTimer = p.rulesTimer.again(start, time.Since(start)) // the differences are written next: no comparison is needed soon
+	p.rulesPace = p.rulesPace.After(start, time.Since(start)) // the differences are written next: no comparison is needed soon
 	p.known = true
 	return nil
 }

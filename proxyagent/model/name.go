@@ -2,6 +2,8 @@ package model
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/base32"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -106,4 +108,10 @@ func (n PortName) String() string {
 // Compare orders by Service, then by port, then by protocol.
 func (n PortName) Compare(o PortName) int {
 	return cmp.Or(n.Service.Compare(o.Service), strings.Compare(n.Port, o.Port), cmp.Compare(n.Protocol, o.Protocol))
+}
+
+// Digest returns 65 bits of a digest in 13 characters, for names of chains and sets: nothing has to be stored over a restart, and no text of users gets into a rule.
+func Digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return base32.StdEncoding.EncodeToString(sum[:])[:13]
 }

@@ -120,6 +120,13 @@ const (
 	ClusterIPOfOther DisputeReason = "ClusterIPOfOtherService"
 )
 
+// Unserved returns the port as if it had no endpoint: clients are refused, whatever the rules of its endpoints would be.
+func (p ServicePort) Unserved() *ServicePort {
+	p.Cluster, p.Local, p.Hairpin, p.SourceRanges = nil, nil, nil, nil
+	p.HasEndpoints, p.AffinitySeconds = false, 0
+	return &p
+}
+
 // Degradation is something that a port does without on this node.
 type Degradation struct {
 	Port   PortName

@@ -22,16 +22,12 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 		return nil, err
 	}
 	others, known, err := p.generations.Foreign()
-	due := max(p.fullCheck, fullParts*p.took)
-	if others != p.last {
-		due = hintedParts * p.took
-	}
-	if err != nil || !known || now.Sub(p.checked) < due {
+	if err != nil || !known || !p.pace.DueAfter(others != p.last, now, p.fullCheck) {
 		return nil, err
 	}
 	start := time.Now()
 	found, err := p.compare(ctx)
-	p.checked, p.took = now, time.Since(start)
+	p.pace = p.pace.After(now, time.Since(start))
 	if err == nil && len(found) > 0 {
 		err = p.write(ctx)
 	}

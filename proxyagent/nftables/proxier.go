@@ -18,9 +18,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
-// Comparing everything takes at most one part in so many of the time, where others change tables all the time, and where nothing indicates a change.
-const hintedParts, fullParts = 10, 300
-
 // Proxier keeps the kernel's table for one family as a Plan wants it. Its methods may be called concurrently; they wait for each other.
 type Proxier struct {
 	mu          sync.Mutex
@@ -36,10 +33,9 @@ type Proxier struct {
 	handles    map[string]string // of the rules of each chain, after the last write or comparison
 	withheldAt time.Time         // when ports that are withheld were last tried
 	last       uint32            // transactions of others before the last comparison
-	checked    time.Time
-	took       time.Duration // the last comparison
-	changes    int           // of the last Sync
-	invalid    atomic.Uint64 // packets dropped, when the kernel was last asked
+	pace       model.Pace        // of comparisons
+	changes    int               // of the last Sync
+	invalid    atomic.Uint64     // packets dropped, when the kernel was last asked
 }
 
 // New returns a Proxier that has not looked at the kernel yet. Everything is compared after the period of fullCheck although nothing indicates a change; 0: five minutes.
@@ -77,8 +73,9 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 // write brings the kernel to what Tables want.
 func (p *Proxier) write(ctx context.Context) (err error) {
 	if !p.known {
-		p.checked = time.Now()
+		start := time.Now()
 		_, err = p.compare(ctx)
+		p.pace = p.pace.After(start, time.Since(start))
 	}
 	if err == nil {
 		err = p.generations.Write(func() (int, error) { return p.program(ctx) })
@@ -163,7 +160,7 @@ func (p *Proxier) forget(ctx context.Context, d model.Delta) (err error) {
 			for _, e := range endpoints {
 				usable[destination(e)] = true
 			}
-			err = errors.Join(err, p.kernel.forget(ctx, clientMaps(digest(name))[i], usable))
+			err = errors.Join(err, p.kernel.forget(ctx, clientMaps(model.Digest(name.String()))[i], usable))
 		}
 	}
 	return err

@@ -3,8 +3,6 @@
 package nftables
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"maps"
 	"net/netip"
 	"reflect"
@@ -126,10 +124,8 @@ func (t *Tables) Apply(d model.Delta) {
 // withhold has the clients of ports refused, as if they had no endpoint.
 func (t *Tables) withhold(names ...model.PortName) {
 	for _, name := range names {
-		wanted, unserved := t.ports[name], *t.ports[name]
-		unserved.Cluster, unserved.Local, unserved.Hairpin, unserved.SourceRanges = nil, nil, nil, nil
-		unserved.HasEndpoints, unserved.AffinitySeconds = false, 0
-		t.Apply(model.Delta{Ports: map[model.PortName]*model.ServicePort{name: &unserved}})
+		wanted := t.ports[name]
+		t.Apply(model.Delta{Ports: map[model.PortName]*model.ServicePort{name: wanted.Unserved()}})
 		t.withheld[name] = wanted
 	}
 }
@@ -165,7 +161,7 @@ func (t *Tables) put(p *model.ServicePort, present bool) {
 	if p.AffinitySeconds == 0 {
 		return
 	}
-	d := digest(p.Name)
+	d := model.Digest(p.Name.String())
 	for _, name := range clientMaps(d) {
 		if present {
 			t.maps.comes(name)
@@ -389,7 +385,7 @@ func (c contributed) front(p *model.ServicePort, in place, of string, vip netip.
 	}
 	r := route{node: in.fronts == nodeFronts, outside: outside, local: isLocal, n: len(usable)}
 	if p.AffinitySeconds > 0 {
-		r.sticky = digest(p.Name)
+		r.sticky = model.Digest(p.Name.String())
 	}
 	// Clients on this node may use all endpoints of a front whose policy is Local.
 	split := outside && isLocal && len(p.Cluster) > 0
@@ -438,10 +434,4 @@ func disjoint(all []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool {
 		return slices.ContainsFunc(all, func(o netip.Prefix) bool { return o.Bits() < p.Bits() && o.Overlaps(p) })
 	})
-}
-
-// digest names what belongs to a port with session affinity: no text of users gets into a rule.
-func digest(n model.PortName) string {
-	sum := sha256.Sum256([]byte(n.String()))
-	return base32.StdEncoding.EncodeToString(sum[:])[:13]
 }

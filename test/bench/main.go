@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -73,7 +74,23 @@ func measure(ctx context.Context, p part, c command, log *progress.Log) error {
 	if !c.write {
 		return nil
 	}
-	return section.WriteTo(c.document)
+	if err := section.WriteTo(c.document); err != nil {
+		return err
+	}
+	if r, ok := result.(proxy.Result); ok {
+		return summarize(ctx, r, section.Intro, c.document)
+	}
+	return nil
+}
+
+// summarize renews the page at the top of the document, and its charts in the folder beside it.
+func summarize(ctx context.Context, r proxy.Result, intro []string, document string) error {
+	folder := strings.TrimSuffix(document, filepath.Ext(document))
+	if err := report.Draw(ctx, folder, r.Charts()); err != nil {
+		return err
+	}
+	page := report.Section{Name: "summary", Intro: intro, Tables: []report.Table{r.Summary()}, Notes: r.Pictures(filepath.Base(folder))}
+	return page.WriteTo(document)
 }
 
 // part is something to measure. Its name is also that of its section in the document.

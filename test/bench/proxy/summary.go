@@ -1,0 +1,104 @@
+package proxy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
+)
+
+// figure is one of a summary.
+type figure struct {
+	file, title, unit string
+	of                func(c *Case, f *Figures) reading
+}
+
+var summarized = []figure{
+	{"cold-start", "Cold start", "s", func(_ *Case, f *Figures) reading { return f.cold() }},
+	{"change", "One change of an EndpointSlice", "ms", func(_ *Case, f *Figures) reading { return f.change() }},
+	{"added", "Added to a new connection, p50", "µs", func(c *Case, f *Figures) reading {
+		if len(f.Service) == 0 || len(c.Bare.Service) == 0 {
+			return reading{words: "-"}
+		}
+		return reading{value: more(f.Service, c.Bare.Service, 0.5), known: true}
+	}},
+	{"memory", "Memory (RSS)", "MiB", func(_ *Case, f *Figures) reading {
+		return reading{value: float64(f.RSS) / (1 << 20), known: f.RSS > 0, words: "-"}
+	}},
+}
+
+// Summary is for those who read one table: what ours takes in the largest clusters that its peer can do, and how many times as much the peer takes.
+func (r Result) Summary() report.Table {
+	table := report.Table{Header: []string{"Services, each with 3 endpoints", "figure"}}
+	for _, pair := range pairs() {
+		table.Header = append(table.Header, pair[0].Name, strings.TrimPrefix(pair[1].Name, "kube-proxy "))
+	}
+	for _, mixed := range []bool{false, true} {
+		for _, n := range []int{targetSize, flatTo} {
+			if c := r.find(n, mixed); c != nil {
+				for _, x := range summarized {
+					table.Add(r.summary(c, x)...)
+				}
+			}
+		}
+	}
+	return table
+}
+
+func (r Result) summary(c *Case, x figure) []string {
+	row := []string{strings.Replace(c.Shape.String(), " x 3", "", 1), x.title + ", " + x.unit}
+	for _, pair := range pairs() {
+		ours, theirs := x.of(c, c.of(pair[0].Key)), x.of(c, c.of(pair[1].Key))
+		row = append(row, ours.String(), strings.TrimSpace(theirs.String()+" "+inBrackets(theirs.over(ours))))
+	}
+	return row
+}
+
+func inBrackets(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "(" + text + ")"
+}
+
+// Charts draw the same by the number of Services, where there are only ClusterIPs. A start that did not come to an end is not there.
+func (r Result) Charts() (all []report.Chart) {
+	for _, x := range summarized {
+		chart := report.Chart{File: x.file + ".svg", Title: x.title + ", " + x.unit, X: "Services", Y: x.unit}
+		for color, pair := range pairs() {
+			for _, who := range pair {
+				if line := r.line(x, who); len(line) > 0 {
+					chart.Lines = append(chart.Lines, report.Line{Name: who.Name, Color: color, Dashed: !who.Ours, Points: line})
+				}
+			}
+		}
+		all = append(all, chart)
+	}
+	return all
+}
+
+func (r Result) line(x figure, who Contender) (points [][2]float64) {
+	for i := range r.Cases {
+		c := &r.Cases[i]
+		if c.Shape.Family != model.IPv4 || c.Shape.Mixed || c.Shape.Endpoints != endpoints {
+			continue
+		}
+		if y := x.of(c, c.of(who.Key)); y.known && !y.bound && y.value > 0 {
+			points = append(points, [2]float64{float64(c.Shape.Services), y.value})
+		}
+	}
+	slices.SortFunc(points, func(a, b [2]float64) int { return int(a[0] - b[0]) })
+	return points
+}
+
+// Pictures are the charts in the words of markdown.
+func (r Result) Pictures(folder string) (lines []string) {
+	for _, c := range r.Charts() {
+		lines = append(lines, fmt.Sprintf("![%s](%s/%s)", c.Title, folder, c.File))
+	}
+	return append(lines, fmt.Sprintf("Solid lines are ours, dashed ones kube-proxy with the same kind of rules; lower is better. Without a point at %s, a proxy was not tried there or not ready within %s.",
+		stats.Count(flatTo), r.Options.Timeout))
+}
