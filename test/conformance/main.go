@@ -20,7 +20,7 @@ import (
 )
 
 // proxies are those that may be judged, in the order of the columns, by the names of their reports.
-var proxies = []string{"agent-nft", "agent-legacy", "kube-proxy-iptables", "kube-proxy-nftables"}
+var proxies = []string{"agent-nft", "agent-legacy", "agent-nftables", "kube-proxy-iptables", "kube-proxy-nftables"}
 
 func main() {
 	if len(os.Args) != 3 {
