@@ -201,6 +201,9 @@ func (p *Proxier) apply(d model.Delta) {
 		if p.tables.withheld[name] != nil && port != nil {
 			changed = append(changed, name)
 		}
+		if port != nil && port.AffinitySeconds > 0 {
+			p.stale[name] = struct{}{}
+		}
 	}
 	if p.tables.Apply(d); len(changed) > 0 {
 		p.tables.withhold(changed...)

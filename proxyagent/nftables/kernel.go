@@ -55,6 +55,11 @@ func (k *kernel) reconnect() error {
 	return k.connect()
 }
 
+// flush sends what was gathered. Without a deadline it would wait for ever for answers that do not come; and one that is left would end whatever comes later.
+func (k *kernel) flush() error {
+	return errors.Join(k.socket.SetDeadline(time.Now().Add(answerTimeout)), k.conn.Flush(), k.socket.SetDeadline(time.Time{}))
+}
+
 // Cleanup takes our table away, and returns what it did in words. Nothing of others is touched.
 func Cleanup(f model.Family, dryRun bool) ([]string, error) {
 	k, err := open(f)
@@ -76,7 +81,7 @@ func Cleanup(f model.Family, dryRun bool) ([]string, error) {
 // remove takes the table away.
 func (k *kernel) remove() error {
 	k.conn.DelTable(k.table)
-	if err := k.conn.Flush(); err != nil {
+	if err := k.flush(); err != nil {
 		return fmt.Errorf("removing the table %s: %w", table, err)
 	}
 	return nil

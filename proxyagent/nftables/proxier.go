@@ -26,16 +26,17 @@ type Proxier struct {
 	generations *nfnetlink.Generations
 	fullCheck   time.Duration
 
-	known      bool              // what has changed in tables is the whole difference to the kernel
-	failed     bool              // the last Sync did
-	declared   bool              // all sets are there
-	anew       bool              // what is there is to be replaced as a whole
-	handles    map[string]string // of the rules of each chain, after the last write or comparison
-	withheldAt time.Time         // when ports that are withheld were last tried
-	last       uint32            // transactions of others before the last comparison
-	pace       model.Pace        // of comparisons
-	changes    int               // of the last Sync
-	invalid    atomic.Uint64     // packets dropped, when the kernel was last asked
+	known      bool                        // what has changed in tables is the whole difference to the kernel
+	failed     bool                        // the last Sync did
+	declared   bool                        // all sets are there
+	anew       bool                        // what is there is to be replaced as a whole
+	handles    map[string]string           // of the rules of each chain, after the last write or comparison
+	stale      map[model.PortName]struct{} // ports with session affinity whose clients may be remembered for endpoints that are gone
+	withheldAt time.Time                   // when ports that are withheld were last tried
+	last       uint32                      // transactions of others before the last comparison
+	pace       model.Pace                  // of comparisons
+	changes    int                         // of the last Sync
+	invalid    atomic.Uint64               // packets dropped, when the kernel was last asked
 }
 
 // New returns a Proxier that has not looked at the kernel yet. Everything is compared after the period of fullCheck although nothing indicates a change; 0: five minutes.
@@ -45,7 +46,7 @@ func New(f model.Family, generations *nfnetlink.Generations, fullCheck time.Dura
 	if err != nil {
 		return nil, err
 	}
-	return &Proxier{tables: NewTables(f), kernel: k, generations: generations, fullCheck: cmp.Or(fullCheck, 5*time.Minute)}, nil
+	return &Proxier{tables: NewTables(f), kernel: k, generations: generations, fullCheck: cmp.Or(fullCheck, 5*time.Minute), stale: map[model.PortName]struct{}{}}, nil
 }
 
 // Sync brings the kernel to the Plan as it is after the Deltas, in their order. After a failure the next one compares everything, and if that fails too, it leaves out the ports that the
@@ -58,16 +59,13 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	}
 	full = !p.known
 	p.changes = len(p.tables.changed)
-	if err = p.write(ctx); err != nil && p.failed {
+	if err = p.write(ctx); err != nil && p.failed && !errors.Is(err, errProgram) {
 		err = p.isolate(ctx)
 	}
 	if p.failed = err != nil; p.failed {
 		return full, err
 	}
-	for _, d := range deltas {
-		err = errors.Join(err, p.forget(ctx, d))
-	}
-	return full, err
+	return full, p.forget(ctx)
 }
 
 // write brings the kernel to what Tables want.
@@ -150,9 +148,11 @@ func (p *Proxier) readHandles(ctx context.Context, written, removed []string) (e
 }
 
 // forget makes the clients of endpoints that are gone choose again.
-func (p *Proxier) forget(ctx context.Context, d model.Delta) (err error) {
-	for name, port := range d.Ports {
-		if port == nil || port.AffinitySeconds == 0 || p.tables.ports[name] != port {
+func (p *Proxier) forget(ctx context.Context) error {
+	for name := range p.stale {
+		port := p.tables.ports[name]
+		if port == nil || port.AffinitySeconds == 0 {
+			delete(p.stale, name)
 			continue
 		}
 		for i, endpoints := range [][]netip.AddrPort{port.Cluster, port.Local} {
@@ -160,10 +160,13 @@ func (p *Proxier) forget(ctx context.Context, d model.Delta) (err error) {
 			for _, e := range endpoints {
 				usable[destination(e)] = true
 			}
-			err = errors.Join(err, p.kernel.forget(ctx, clientMaps(model.Digest(name.String()))[i], usable))
+			if err := p.kernel.forget(ctx, clientMaps(model.Digest(name.String()))[i], usable); err != nil {
+				return errors.Join(err, p.kernel.reconnect())
+			}
 		}
+		delete(p.stale, name)
 	}
-	return err
+	return nil
 }
 
 // Degraded lists the ports whose elements the kernel refuses, sorted.

@@ -199,7 +199,7 @@ func (k *kernel) delete(name string, some []nftables.SetElement) error {
 	if err := k.conn.SetDeleteElements(k.clients(name), some); err != nil {
 		return err
 	}
-	err := k.conn.Flush()
+	err := k.flush()
 	if err == nil || !errors.Is(err, syscall.ENOENT) || len(some) == 1 {
 		return ignore(err, syscall.ENOENT)
 	}

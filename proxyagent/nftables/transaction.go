@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -44,7 +43,7 @@ func (t *transaction) add(elements int, send func() error) {
 
 func (t *transaction) flush() {
 	if t.err == nil {
-		t.err = errors.Join(t.socket.SetDeadline(time.Now().Add(answerTimeout)), t.conn.Flush())
+		t.err = t.kernel.flush()
 		t.done++
 	}
 	t.elements = 0
@@ -100,13 +99,16 @@ func (k *kernel) text(chains map[string]chain) string {
 	return b.String()
 }
 
+// errProgram is for what the program nft could not do. All else is in the kernel then: Services are served, but new clients of those with session affinity are not remembered.
+var errProgram = errors.New("the program nft failed")
+
 // nft applies text as one transaction.
 func nft(ctx context.Context, text string) error {
 	c := exec.CommandContext(ctx, "nft", "-f", "-")
 	c.Stdin = strings.NewReader(text)
 	out, err := c.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("nft: %w: %s", err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("%w: %w: %s", errProgram, err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }
