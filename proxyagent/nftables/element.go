@@ -29,8 +29,8 @@ const (
 	nodeAnywhere set = "node-anywhere"
 	nodeUnserved set = "node-unserved"
 
-	vips       set = "vips"       // every virtual IP
 	active     set = "active"     // ClusterIPs: a port that nothing else decided about is refused
+	vips       set = "vips"       // all other virtual IPs
 	allocated  set = "allocated"  // addresses of the ServiceCIDRs that somebody has
 	firewalled set = "firewalled" // fronts with source ranges
 	allowed    set = "allowed"    // front, source range

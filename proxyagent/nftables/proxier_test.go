@@ -3,9 +3,11 @@
 package nftables
 
 import (
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"os/exec"
 	"reflect"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/nftables"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
@@ -220,7 +223,7 @@ func TestDriftIsRepaired(t *testing.T) {
 			"a map flushed":     {"flush", "map", h, table, string(fronts)},
 			"a rule added":      {"insert", "rule", h, table, chainServices, "drop"},
 			"a chain added":     {"add", "chain", h, table, "foreign"},
-			"an element gone":   {"delete", "element", h, table, string(vips), "{", first, "}"},
+			"an element gone":   {"delete", "element", h, table, string(active), "{", first, "}"},
 			"an element added":  {"add", "element", h, table, string(allocated), "{", strings.Replace(first, "96", "99", 1), "}"},
 			"an element turned": {"add", "element", h, table, string(active), "{", strings.Replace(first, "96", "99", 1), "}"},
 		} {
@@ -239,7 +242,7 @@ func TestDriftIsRepaired(t *testing.T) {
 
 // refusedPort has a time-out that no kernel can count.
 func refusedPort(d model.Delta) *model.ServicePort {
-	p := *d.Ports[model.PortName{Service: model.ServiceName{Namespace: "default", Name: "b"}, Protocol: model.UDP}]
+	p := *stickyPort(d)
 	p.AffinitySeconds = 1e10
 	return &p
 }
@@ -269,6 +272,74 @@ func TestARefusedPortIsAlone(t *testing.T) {
 			t.Errorf("degraded although it could be served: %v, %v", p.Degraded(), err)
 		}
 		agree(t, p)
+	})
+}
+
+// stickyPort is the port with session affinity of plan.
+func stickyPort(d model.Delta) *model.ServicePort {
+	return d.Ports[model.PortName{Service: model.ServiceName{Namespace: "default", Name: "b"}, Protocol: model.UDP}]
+}
+
+// TestWithoutTheProgramServicesAreServed has Syncs fail, and nothing else: neither clients nor chains that exist are lost.
+func TestWithoutTheProgramServicesAreServed(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		path := os.Getenv("PATH")
+		t.Setenv("PATH", t.TempDir())
+		for range 3 {
+			if _, err := p.Sync(t.Context(), d); !errors.Is(err, errProgram) {
+				t.Fatalf("got %v", err)
+			}
+			d = model.Delta{Globals: d.Globals, Ports: d.Ports}
+		}
+		if diff := cmp.Diff(p.tables.all(), elements(t, p), cmp.AllowUnexported(key{})); diff != "" {
+			t.Errorf("the kernel differs (-want +have):\n%s", diff)
+		}
+		t.Setenv("PATH", path)
+		joins(t, p, stickyPort(d), stickyPort(d).Cluster[0])
+		syncOne(t, p)
+		if n := remembered(t, p, stickyPort(d)); n != 1 {
+			t.Errorf("%d clients are left of 1", n)
+		}
+	})
+}
+
+// joins has a client of a port go to an endpoint.
+func joins(t *testing.T, p *Proxier, port *model.ServicePort, to netip.AddrPort) {
+	t.Helper()
+	m := p.kernel.clients(clientMaps(model.Digest(port.Name.String()))[0])
+	client := to.Addr().Next().Next()
+	if err := p.kernel.conn.SetAddElements(m, []nftables.SetElement{{Key: client.AsSlice(), Val: []byte(destination(to)), Timeout: time.Hour}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.kernel.flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remembered(t *testing.T, p *Proxier, port *model.ServicePort) (n int) {
+	t.Helper()
+	err := p.kernel.elements(t.Context(), clientMaps(model.Digest(port.Name.String()))[0], func() { n = 0 }, func(element) { n++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestClientsOfAnEndpointThatIsGoneChooseAgain, those of others stay.
+func TestClientsOfAnEndpointThatIsGoneChooseAgain(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		syncOne(t, p, d)
+		port := *stickyPort(d)
+		joins(t, p, &port, port.Cluster[0])
+		joins(t, p, &port, port.Cluster[1])
+		port.Cluster = port.Cluster[1:]
+		syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{port.Name: &port}})
+		if n := remembered(t, p, &port); n != 1 {
+			t.Errorf("%d clients are left, want 1", n)
+		}
+		if len(p.stale) > 0 {
+			t.Errorf("still to be done: %v", p.stale)
+		}
 	})
 }
 
@@ -323,7 +394,7 @@ func TestDescribe(t *testing.T) {
 		name := model.PortName{Service: model.ServiceName{Namespace: "default", Name: "a"}, Protocol: model.TCP}
 		got := strings.Join(p.Describe(name), "\n")
 		for _, want := range map[model.Family][]string{
-			model.IPv4: {"  fronts: 10.96.0.1 . tcp . 80 : pick-2", "  endpoints: 10.96.0.1 . tcp . 80 . 1 : 10.244.2.3 . 8080", "  node-fronts: tcp . 30000 : pick-node-outside-2", "  vips: 10.96.0.1"},
+			model.IPv4: {"  fronts: 10.96.0.1 . tcp . 80 : pick-2", "  endpoints: 10.96.0.1 . tcp . 80 . 1 : 10.244.2.3 . 8080", "  node-fronts: tcp . 30000 : pick-node-outside-2", "  active: 10.96.0.1"},
 			model.IPv6: {"  fronts: fd00:96::1 . tcp . 80 : pick-2", "  hairpin: fd00:244::3 . fd00:244::3 . tcp . 8080"},
 		}[p.tables.globals.Family] {
 			if !strings.Contains(got+"\n", want+"\n") {

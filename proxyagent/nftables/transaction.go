@@ -104,6 +104,8 @@ var errProgram = errors.New("the program nft failed")
 
 // nft applies text as one transaction.
 func nft(ctx context.Context, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
 	c := exec.CommandContext(ctx, "nft", "-f", "-")
 	c.Stdin = strings.NewReader(text)
 	out, err := c.CombinedOutput()

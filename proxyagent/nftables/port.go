@@ -1,0 +1,117 @@
+//go:build linux
+
+package nftables
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// contributed is what one port adds.
+type contributed struct {
+	values  map[key]string
+	members map[key]struct{} // that other ports may want too
+	routes  map[route]struct{}
+	sticky  map[netip.Addr]route // virtual IPs with session affinity
+}
+
+func (c contributed) lead(s set, of string, r route) {
+	c.values[key{set: s, of: of}] = r.name()
+	c.routes[r] = struct{}{}
+}
+
+func (c contributed) add(s set, of string) { c.members[key{set: s, of: of}] = struct{}{} }
+
+func (c contributed) endpoints(s set, of string, all []netip.AddrPort) {
+	for i, e := range all {
+		c.values[key{set: s, of: of + index(i)}] = destination(e)
+	}
+}
+
+// contribution is a pure function of a port.
+func contribution(p *model.ServicePort) contributed {
+	c := contributed{values: map[key]string{}, members: map[key]struct{}{}, routes: map[route]struct{}{}, sticky: map[netip.Addr]route{}}
+	for _, vip := range p.ClusterIPs {
+		c.add(active, addr(vip))
+		c.front(p, place{fronts, picked, local, anywhere, unserved}, addr(vip)+service(p.Name.Protocol, p.Port), vip, false)
+	}
+	for _, vip := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
+		c.add(vips, addr(vip))
+		c.front(p, place{fronts, picked, local, anywhere, unserved}, addr(vip)+service(p.Name.Protocol, p.Port), vip, true)
+	}
+	if p.NodePort != 0 {
+		c.front(p, place{nodeFronts, nodePicked, nodeLocal, nodeAnywhere, nodeUnserved}, service(p.Name.Protocol, p.NodePort), netip.Addr{}, true)
+	}
+	if p.HealthCheckNodePort != 0 {
+		c.add(health, single(p.HealthCheckNodePort))
+	}
+	for _, e := range p.Hairpin {
+		c.add(hairpin, addr(e.Addr())+addr(e.Addr())+service(p.Name.Protocol, e.Port()))
+	}
+	c.firewall(p)
+	return c
+}
+
+// place are the maps of one kind of front.
+type place struct{ fronts, picked, local, anywhere, unserved set }
+
+// front leads from one front of a port to its endpoints.
+func (c contributed) front(p *model.ServicePort, in place, of string, vip netip.Addr, outside bool) {
+	usable, isLocal := p.Internal(), p.InternalLocal
+	if outside {
+		usable, isLocal = p.External(), p.ExternalLocal
+	}
+	r := route{node: in.fronts == nodeFronts, outside: outside, local: isLocal, n: len(usable)}
+	if p.AffinitySeconds > 0 {
+		r.sticky = model.Digest(p.Name.String())
+	}
+	// Clients on this node may use all endpoints of a front whose policy is Local.
+	split := outside && isLocal && len(p.Cluster) > 0
+	if !isLocal || split {
+		c.endpoints(in.picked, of, p.Cluster)
+	}
+	if isLocal {
+		c.endpoints(in.local, of, p.Local)
+	}
+	if split {
+		c.lead(in.anywhere, of, route{node: r.node, through: true, n: len(p.Cluster), sticky: r.sticky})
+	}
+	if len(usable) > 0 || split {
+		c.lead(in.fronts, of, r)
+		switch {
+		case r.sticky != "" && r.node:
+			c.values[key{set: nodeSticky[p.Name.Protocol], of: single(p.NodePort)}] = rememberName(r, p.AffinitySeconds)
+		case r.sticky != "":
+			c.sticky[vip] = r
+		}
+	}
+	switch {
+	case !p.HasEndpoints:
+		c.values[key{set: in.unserved, of: of}] = chainRefuse
+	case len(usable) == 0:
+		c.values[key{set: in.unserved, of: of}] = drop
+	}
+}
+
+// firewall limits load balancer IPs to the source ranges. Without endpoints all clients are refused.
+func (c contributed) firewall(p *model.ServicePort) {
+	if len(p.SourceRanges) == 0 || !p.HasEndpoints {
+		return
+	}
+	for _, vip := range p.LoadBalancerIPs {
+		of := addr(vip) + service(p.Name.Protocol, p.Port)
+		c.add(firewalled, of)
+		for _, r := range disjoint(p.SourceRanges) {
+			c.members[key{set: allowed, of: of + addr(r.Masked().Addr()), to: of + addr(last(r))}] = struct{}{}
+		}
+	}
+}
+
+// disjoint leaves out prefixes that lie in others: the kernel refuses intervals that overlap.
+func disjoint(all []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool {
+		return slices.ContainsFunc(all, func(o netip.Prefix) bool { return o.Bits() < p.Bits() && o.Overlaps(p) })
+	})
+}
