@@ -77,13 +77,12 @@ func gatherEvidence(ctx context.Context) evidence {
 	e := evidence{hint: map[Mode]bool{}, rules: map[Mode]int{}, there: map[Mode]bool{}}
 	for _, m := range []Mode{NFT, Legacy} {
 		for _, f := range []model.Family{model.IPv4, model.IPv6} {
-			r, err := newRunner(m, f)
-			if err != nil {
+			if _, err := newRunner(m, f); err != nil {
 				continue
 			}
 			e.there[m] = true
 			if m == NFT || LegacyInUse(f) {
-				text, _ := r.Save(ctx, "")
+				text, _ := Save(ctx, m, f)
 				e.weigh(m, text)
 			}
 		}

@@ -44,10 +44,11 @@ var _ = Describe("An agent", func() {
 		Expect(env.Rules(ctx)).To(HaveKey("iptables-legacy-save"))
 	})
 
-	DescribeTable("chooses nftables unless others serve with iptables, and says why", func(ctx SpecContext, others, mode, reason string) {
+	const plugin = "*nat\n:CNI-HOSTPORT - [0:0]\n-A CNI-HOSTPORT -j RETURN\nCOMMIT\n"
+	DescribeTable("chooses nftables unless others serve with iptables, and says why", func(ctx SpecContext, variant, others, mode, reason string) {
 		env, web := open(ctx, environment.Cluster, "")
 		if others != "" {
-			env.Restore(ctx, "", "nft", others)
+			env.Restore(ctx, "", variant, others)
 		}
 		env.StartAgent(ctx, "--mode=auto")
 		env.Served(web)
@@ -56,9 +57,10 @@ var _ = Describe("An agent", func() {
 		_, found := metrics.Value("clusterip_proxyagent_build_info", "mode", mode, "mode_reason", reason)
 		Expect(found).To(BeTrue())
 	},
-		Entry("nobody", "", environment.Native, "NoRulesOfOthers"),
-		Entry("the kubelet, which every node has", "*filter\n:KUBE-FIREWALL - [0:0]\n-A KUBE-FIREWALL -d 127.0.0.0/8 -j DROP\nCOMMIT\n", environment.Native, "NoRulesOfOthers"),
-		Entry("a network plugin", "*nat\n:CNI-HOSTPORT - [0:0]\n-A CNI-HOSTPORT -j RETURN\nCOMMIT\n", "nft", "RulesOfOthers"),
+		Entry("nobody", "", "", environment.Native, "NoRulesOfOthers"),
+		Entry("the kubelet, which every node has", "nft", "*filter\n:KUBE-FIREWALL - [0:0]\n-A KUBE-FIREWALL -d 127.0.0.0/8 -j DROP\nCOMMIT\n", environment.Native, "NoRulesOfOthers"),
+		Entry("a network plugin", "nft", plugin, "nft", "RulesOfOthers"),
+		Entry("a network plugin with iptables-legacy", "legacy", plugin, "legacy", "RulesOfOthers"),
 	)
 
 	It("waits for an API server that is not there, and keeps the rules that it finds until it knows better", func(ctx SpecContext) {

@@ -150,10 +150,11 @@ var _ = each("An agent that meets odd objects", func(env *fixture) {
 			slices = append(slices, slice)
 		}
 		count := func() int {
+			list := []string{"iptables-" + env.Mode + "-save", "-t", "nat"}
 			if env.Mode == environment.Native {
-				return strings.Count(env.Run(ctx, "nft", "list", "map", "ip", "clusterip-proxyagent", "endpoints"), " : 10.180.1")
+				list = []string{"nft", "list", "map", "ip", "clusterip-proxyagent", "endpoints"}
 			}
-			return len(regexp.MustCompile(`to-destination 10\.180\.1\d\d\.`).FindAllString(env.Run(ctx, "iptables-"+env.Mode+"-save", "-t", "nat"), -1))
+			return len(regexp.MustCompile(`(to-destination|:) 10\.180\.1\d\d\.`).FindAllString(env.Run(ctx, list...), -1))
 		}
 		Eventually(count).WithTimeout(environment.Soon).Should(BeNumerically(">=", 10000))
 		env.unharmed(ctx)
