@@ -154,7 +154,7 @@ var _ = each("An agent that meets odd objects", func(env *fixture) {
 			if env.Mode == environment.Native {
 				list = []string{"nft", "list", "map", "ip", "clusterip-proxyagent", "endpoints"}
 			}
-			return len(regexp.MustCompile(`(to-destination|:) 10\.180\.1\d\d\.`).FindAllString(env.Run(ctx, list...), -1))
+			return len(regexp.MustCompile(`(to-destination|:) 10\.180\.1\d\d\.`).FindAllString(env.Run(ctx, list[0], list[1:]...), -1))
 		}
 		Eventually(count).WithTimeout(environment.Soon).Should(BeNumerically(">=", 10000))
 		env.unharmed(ctx)
