@@ -55,6 +55,8 @@ var arrows = []arrow{
 	{"proxyagent/iptables", module + "/proxyagent/compile", "a backend gets the plan handed in"},
 	{"proxyagent/iptables", module + "/proxyagent/watch", "spokes meet in the model"},
 	{"proxyagent/iptables", module + "/proxyagent/conntrack", "spokes meet in the model"},
+	{"proxyagent/iptables/rules", "os/exec", "rendering starts no programs"},
+	{"proxyagent/iptables/rules", "net/http", "rendering reaches no network"},
 	{"proxyagent/nftables", "k8s.io/*", "a backend turns a plan into rules and knows no cluster"},
 	{"proxyagent/nftables", module + "/proxyagent/compile", "a backend gets the plan handed in"},
 	{"proxyagent/nftables", module + "/proxyagent/watch", "spokes meet in the model"},

@@ -4,7 +4,9 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +36,40 @@ func TestRulesArePure(t *testing.T) {
 				if within(imported, row.path) {
 					t.Errorf("%s imports %s: %s", path, imported, row.why)
 				}
+			}
+		}
+	}
+}
+
+// rulesOfIptables may import values alone. Package ipset has an edge to the kernel beside them: what it imports does not count, and which of its
+// names are used does.
+const rulesOfIptables = "../../proxyagent/iptables/rules"
+
+var (
+	rulesOfIptablesMayImport = []string{module + "/proxyagent/model", module + "/proxyagent/ipset"}
+	rulesOfIptablesMustNot   = []string{"context", "io/fs", "log", "log/slog", "net", "net/http", "os", "os/exec", "os/signal", "runtime", "syscall", "time", "unsafe"}
+	valuesOfIpset            = []string{"Entry", "Change", "Set", "Type", "HashIP", "HashIPPort", "HashIPPortIP", "HashIPPortNet", "BitmapPort"}
+)
+
+// TestRulesOfIptablesArePure checks the imports of their package, and what it uses of ipset.
+func TestRulesOfIptablesArePure(t *testing.T) {
+	for _, path := range goFiles(t, rulesOfIptables) {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		for _, imported := range importsOf(t, path) {
+			domain, _, _ := strings.Cut(imported, "/")
+			if slices.Contains(rulesOfIptablesMustNot, imported) || strings.Contains(domain, ".") && !slices.Contains(rulesOfIptablesMayImport, imported) {
+				t.Errorf("%s imports %s: rules follow from the plan alone", path, imported)
+			}
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, used := range regexp.MustCompile(`\bipset\.([A-Z]\w*)`).FindAllStringSubmatch(string(text), -1) {
+			if !slices.Contains(valuesOfIpset, used[1]) {
+				t.Errorf("%s uses %s, which is no value", path, used[0])
 			}
 		}
 	}

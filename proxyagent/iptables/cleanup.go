@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables/rules"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -55,26 +56,26 @@ func cleanVariant(ctx context.Context, o CleanupOptions, m Mode) ([]string, erro
 	if err != nil {
 		return nil, fmt.Errorf("reading the rules: %w", err)
 	}
-	s := parseSave(text)
+	s := rules.ParseSave(text)
 	if o.KubeProxy {
-		s = parse(text, isKubeProxyChain)
+		s = rules.ParseKubeProxy(text)
 	}
-	t := removal(s)
-	if t.empty() {
+	t, jumps := s.Removal()
+	if t.Empty() {
 		return nil, nil
 	}
-	did := []string{fmt.Sprintf("%s iptables-%s: %d chains, %d jumps to them", o.Family, m, len(t.remove), len(t.unhook))}
+	did := []string{fmt.Sprintf("%s iptables-%s: %d chains, %d jumps to them", o.Family, m, t.Chains(), jumps)}
 	if o.DryRun {
 		return did, nil
 	}
-	if err := r.Restore(ctx, t.text()); err != nil {
-		return nil, fmt.Errorf("removing %d chains: %w", len(t.remove), err)
+	if err := r.Restore(ctx, t.Text()); err != nil {
+		return nil, fmt.Errorf("removing %d chains: %w", t.Chains(), err)
 	}
 	return did, nil
 }
 
 func cleanSets(ctx context.Context, o CleanupOptions) ([]string, error) {
-	counts, err := o.Sets.Counts(ctx, prefix)
+	counts, err := o.Sets.Counts(ctx, rules.Prefix)
 	if err != nil {
 		return nil, fmt.Errorf("listing sets: %w", err)
 	}
@@ -96,22 +97,9 @@ func cleanSets(ctx context.Context, o CleanupOptions) ([]string, error) {
 // so that no rule uses them any more.
 func cleanedWith(name string, f model.Family) bool {
 	if f == model.IPv4 {
-		return strings.HasPrefix(name, setPrefix(model.IPv4))
+		return strings.HasPrefix(name, rules.SetPrefix(model.IPv4))
 	}
-	return !strings.HasPrefix(name, setPrefix(model.IPv4))
-}
-
-// kubeProxyChains are the names of the chains of kube-proxy's iptables mode; those that end in a dash are beginnings. The kubelet's own
-// chains (KUBE-KUBELET-CANARY, KUBE-IPTABLES-HINT, KUBE-FIREWALL) are not among them.
-var kubeProxyChains = []string{
-	"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-FORWARD",
-	"KUBE-PROXY-FIREWALL", "KUBE-PROXY-CANARY", "KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-", "KUBE-XLB-",
-}
-
-func isKubeProxyChain(name string) bool {
-	return slices.ContainsFunc(kubeProxyChains, func(known string) bool {
-		return name == known || strings.HasSuffix(known, "-") && strings.HasPrefix(name, known)
-	})
+	return !strings.HasPrefix(name, rules.SetPrefix(model.IPv4))
 }
 
 // dropKubeProxyTable removes what kube-proxy's nftables mode left.

@@ -62,7 +62,7 @@ func Usable(ctx context.Context, m Mode, f model.Family) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.Save(ctx, nat)
+	_, err = r.Save(ctx, "nat")
 	return err
 }
 

@@ -1,10 +1,9 @@
-// Package iptables turns a plan into rules of iptables and sets, and writes them to the kernel. README.md beside this file shows the packet flow and
+// Package iptables keeps the rules of iptables, and the sets that they look into, in the kernel. README.md beside this file shows the packet flow and
 // the reasons.
 //
-// It models the rules as a [Ruleset], a pure function of the plan that applies Deltas and knows what is not written to the kernel yet;
-// tree.go, lookup.go (virtual IPs and node ports), endpoints.go (the choice of an endpoint), port.go, sets.go and static.go are its parts, and all of it works
-// without a kernel. [Proxier] is the edge: it reads, writes, and repairs what others changed.
+// It models a [Proxier] of one family, the edge between the kernel and a [rules.Ruleset], which is pure: it writes what differs by
+// iptables-restore, and reads and repairs what others changed (drift.go). Rules that the kernel refuses it finds by trying (isolate.go). [Detect] chooses the
+// variant of iptables, [Cleanup] takes everything away.
 //
-// It promises that a sync which failed is finished by the next, that rules of others are never touched, and that nothing which a user of the
-// cluster can choose gets into a rule but addresses, ports and numbers. Start reading at [Proxier.Sync].
+// It promises that a sync which failed is finished by the next, and that rules of others are never touched. Start reading at [Proxier.Sync].
 package iptables

@@ -16,8 +16,10 @@ import (
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables/rules"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
 var errFault = errors.New("a fault of the test")
@@ -58,7 +60,7 @@ func (s *faulty) Counts(ctx context.Context, prefix string) (counts map[string]i
 	return counts, err
 }
 
-func (s *faulty) Entries(ctx context.Context, name string) (entries map[Entry]struct{}, err error) {
+func (s *faulty) Entries(ctx context.Context, name string) (entries map[ipset.Entry]struct{}, err error) {
 	err = s.do(func() (err error) { entries, err = s.Sets.Entries(ctx, name); return err })
 	return entries, err
 }
@@ -102,9 +104,9 @@ func TestSyncFinishesWhatFailed(t *testing.T) {
 func failEach(t *testing.T, p *Proxier, kernel *faulty) {
 	t.Helper()
 	kernel.late = p.options.Mode == Legacy
-	plans, faults := newPlans(5, p.options.Family), 0
+	random, faults := plans.New(5, p.options.Family), 0
 	p.options.Sets = kernel
-	syncOne(t, p, whole(plans.plan))
+	syncOne(t, p, plans.Whole(random.Plan))
 	for start := range 2 { // a change, and then a restart
 		for call, failed := 0, true; failed; call += 1 + 4*start*min(1, call/2) { // of the many sets that a start reads, some
 			kernel.left = -1
@@ -113,7 +115,7 @@ func failEach(t *testing.T, p *Proxier, kernel *faulty) {
 				p.options.Sets = kernel
 			}
 			kernel.left = call
-			if failed = syncFails(t, p, kernel, plans); failed {
+			if failed = syncFails(t, p, kernel, random); failed {
 				faults++
 			}
 		}
@@ -125,11 +127,11 @@ func failEach(t *testing.T, p *Proxier, kernel *faulty) {
 }
 
 // syncFails syncs a step of which a call may fail, and then again. It reports whether one failed.
-func syncFails(t *testing.T, p *Proxier, kernel *faulty, plans *plans) bool {
+func syncFails(t *testing.T, p *Proxier, kernel *faulty, random *plans.Random) bool {
 	t.Helper()
-	d := plans.step(10)
+	d := random.Step(10)
 	if !p.known {
-		d = whole(plans.plan)
+		d = plans.Whole(random.Plan)
 	}
 	_, err := p.Sync(context.Background(), d)
 	kernel.left = -1
@@ -154,31 +156,22 @@ func syncFails(t *testing.T, p *Proxier, kernel *faulty, plans *plans) bool {
 // noUnwantedSets looks that the kernel has the sets that are wanted, and no other.
 func noUnwantedSets(t *testing.T, p *Proxier) {
 	t.Helper()
-	counts, err := p.options.Sets.Counts(context.Background(), setPrefix(p.options.Family))
+	counts, err := p.options.Sets.Counts(context.Background(), rules.SetPrefix(p.options.Family))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range p.rules.affinity {
-		if _, there := counts[name]; !there {
-			t.Errorf("the set %s is missing", name)
-		}
-		delete(counts, name)
-	}
-	for _, s := range p.staticSets() {
-		delete(counts, s.Name)
-	}
-	if len(counts) > 0 {
-		t.Errorf("there are unexpected sets: %v", counts)
+	if missing, unexpected := p.rules.CompareSets(counts), p.rules.OldSets(); len(missing)+len(unexpected) > 0 {
+		t.Errorf("sets that are missing: %v; that are unexpected: %v", missing, unexpected)
 	}
 }
 
 // TestAStuckRestoreDoesNotStopTheOtherFamily, and afterwards the transactions of neither count as those of strangers.
 func TestAStuckRestoreDoesNotStopTheOtherFamily(t *testing.T) {
 	network.NeedIsolation(t)
-	p, plans := newProxier(t, NFT, model.IPv6), newPlans(2, model.IPv6)
+	p, random := newProxier(t, NFT, model.IPv6), plans.New(2, model.IPv6)
 	t.Cleanup(func() { clean(t, p) })
 	p.options.Generations.Timeout = time.Millisecond
-	syncOne(t, p, whole(plans.plan))
+	syncOne(t, p, plans.Whole(random.Plan))
 	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
 		ended <- p.options.Generations.Write(func() (int, error) {
@@ -188,7 +181,7 @@ func TestAStuckRestoreDoesNotStopTheOtherFamily(t *testing.T) {
 		})
 	}()
 	<-begun
-	syncOne(t, p, plans.step(20))
+	syncOne(t, p, random.Step(20))
 	close(goOn)
 	if err := <-ended; err != nil {
 		t.Fatal(err)
@@ -202,16 +195,16 @@ func TestAStuckRestoreDoesNotStopTheOtherFamily(t *testing.T) {
 // TestProgramsThatFail stands in for save and restore, at first and later.
 func TestProgramsThatFail(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
-		plans := newPlans(3, p.options.Family)
+		random := plans.New(3, p.options.Family)
 		save, failSave := script(t, p, p.run.save, "echo no memory >&2; exit 3")
 		restore, failRestore := script(t, p, p.run.restore, "cat >/dev/null; echo line 7 failed >&2; exit 1")
 		p.run = runner{save: save, restore: restore}
 
 		failSave(2)
-		syncWith(t, p, whole(plans.plan), "reading the rules: running "+save, "exit status 3: no memory")
-		syncWith(t, p, plans.step(20), "reading the rules")
+		syncWith(t, p, plans.Whole(random.Plan), "reading the rules: running "+save, "exit status 3: no memory")
+		syncWith(t, p, random.Step(20), "reading the rules")
 		failRestore(1000) // the second sync looks for a port whose rules are refused
-		syncWith(t, p, plans.step(20), "changing", "chains: ", "running "+restore, "exit status 1: line 7 failed")
+		syncWith(t, p, random.Step(20), "changing", "chains: ", "running "+restore, "exit status 1: line 7 failed")
 		syncWith(t, p, model.Delta{}, "line 7 failed")
 		if p.Degraded() != nil {
 			t.Errorf("degraded, although everything is refused: %v", p.Degraded())
@@ -223,8 +216,8 @@ func TestProgramsThatFail(t *testing.T) {
 		agree(t, p)
 
 		failRestore(4) // which hits a port or two by accident
-		syncWith(t, p, plans.step(20), "changing")
-		if syncOne(t, p, plans.step(20)); p.Degraded() != nil {
+		syncWith(t, p, random.Step(20), "changing")
+		if syncOne(t, p, random.Step(20)); p.Degraded() != nil {
 			t.Errorf("degraded by an accident: %v", p.Degraded())
 		}
 		agree(t, p)
@@ -232,10 +225,10 @@ func TestProgramsThatFail(t *testing.T) {
 		// The lock is taken by another program for long, perhaps between two tables: what was written has to be read.
 		p.run.restore, failRestore = script(t, p, restore, "cat >/dev/null; echo Another app is currently holding the xtables lock. >&2; exit 4")
 		failRestore(1)
-		if _, err := p.Sync(context.Background(), plans.step(30)); !errors.Is(err, ErrLocked) {
+		if _, err := p.Sync(context.Background(), random.Step(30)); !errors.Is(err, ErrLocked) {
 			t.Errorf("got the error %v", err)
 		}
-		if !syncOne(t, p, plans.step(10)) {
+		if !syncOne(t, p, random.Step(10)) {
 			t.Error("the kernel was not looked at")
 		}
 		agree(t, p)
@@ -257,10 +250,10 @@ func syncWith(t *testing.T, p *Proxier, d model.Delta, words ...string) {
 // TestChangesDoNotWaitForComparing has reading the rules take long, and a sync come meanwhile: what was read is older than what it wrote.
 func TestChangesDoNotWaitForComparing(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
-		ctx, plans := context.Background(), newPlans(4, p.options.Family)
-		syncOne(t, p, whole(plans.plan))
-		syncOne(t, p, plans.step(60))
-		if err := p.run.Restore(ctx, []byte("*nat\n:"+chainVIPs+" - [0:0]\nCOMMIT\n")); err != nil {
+		ctx, random := context.Background(), plans.New(4, p.options.Family)
+		syncOne(t, p, plans.Whole(random.Plan))
+		syncOne(t, p, random.Step(60))
+		if err := p.run.Restore(ctx, []byte("*nat\n:CIPA-VIPS - [0:0]\nCOMMIT\n")); err != nil {
 			t.Fatal(err)
 		}
 		save, slow := script(t, p, p.run.save, "all=$("+p.run.save+` "$@"); echo "$all"; touch $0.read; while [ -e $0.read ]; do sleep 0.01; done; exit 0`)
@@ -278,12 +271,12 @@ func TestChangesDoNotWaitForComparing(t *testing.T) {
 		for _, err := os.Stat(save + ".read"); err != nil; _, err = os.Stat(save + ".read") {
 			time.Sleep(time.Millisecond)
 		}
-		syncOne(t, p, plans.step(60)) // would not end
+		syncOne(t, p, random.Step(60)) // would not end
 		if err := os.Remove(save + ".read"); err != nil {
 			t.Fatal(err)
 		}
 		r := <-checked
-		if vips := "chain " + chainVIPs; r.err != nil || len(r.found) > 1 || len(r.found) == 1 && r.found[0] != vips {
+		if vips := "chain CIPA-VIPS"; r.err != nil || len(r.found) > 1 || len(r.found) == 1 && r.found[0] != vips {
 			t.Errorf("found %q, %v; want nothing but %s", r.found, r.err, vips)
 		}
 		agree(t, p)
@@ -309,7 +302,7 @@ func TestProgramsEndWithTheContext(t *testing.T) {
 			}
 			ended <- time.Now()
 		}()
-		_, err := p.Sync(ctx, whole(newPlans(1, p.options.Family).plan))
+		_, err := p.Sync(ctx, plans.Whole(plans.New(1, p.options.Family).Plan))
 		if took := time.Since(<-ended); !errors.Is(err, context.Canceled) || !hangs() || took > 10*time.Second {
 			t.Errorf("%s after the end of its context it failed with %v", took, err)
 		}
@@ -319,18 +312,21 @@ func TestProgramsEndWithTheContext(t *testing.T) {
 }
 
 // affine is a port with affinity and one endpoint, whose set is the only one of its clients.
-func affine(f model.Family) (port model.ServicePort, globals model.Globals, set string) {
+func affine(f model.Family) (port model.ServicePort, globals model.Globals, set ipset.Set) {
 	port = model.ServicePort{
-		Name: testPort(), Port: 80, ClusterIPs: []netip.Addr{crowd(f, 2)[1].Addr()}, AffinitySeconds: 60, HasEndpoints: true, Cluster: crowd(f, 1),
+		Name: plans.Name(), Port: 80, ClusterIPs: []netip.Addr{plans.Endpoints(f, 2)[1].Addr()}, AffinitySeconds: 60, HasEndpoints: true, Cluster: plans.Endpoints(f, 1),
 	}
-	return port, model.Globals{Family: f, MasqueradeBit: 14, NodePortAny: true}, affinitySet(f, port.Name, port.Cluster[0])
+	globals = model.Globals{Family: f, MasqueradeBit: 14, NodePortAny: true}
+	r := rules.NewRuleset(f)
+	r.Apply(model.Delta{Globals: &globals, Ports: map[model.PortName]*model.ServicePort{port.Name: &port}})
+	return port, globals, r.NewSets()[0]
 }
 
 // TestSetsOfClientsComeAndGo with their endpoints, and when somebody else takes them away with the rules. A restart keeps the clients.
 func TestSetsOfClientsComeAndGo(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
 		port, g, set := affine(p.options.Family)
-		if err := p.options.Sets.Create(context.Background(), affinityKind(p.options.Family, set)); err != nil {
+		if err := p.options.Sets.Create(context.Background(), set); err != nil {
 			t.Fatal(err)
 		}
 		restore, fail := script(t, p, p.run.restore, "exit 1")
@@ -340,11 +336,11 @@ func TestSetsOfClientsComeAndGo(t *testing.T) {
 		syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{port.Name: &port}})
 		agree(t, p)
 		noUnwantedSets(t, p)
-		client := Entry{Addr: crowd(p.options.Family, 9)[8].Addr()}
-		run(t, "ipset", "add", set, client.String())
+		client := ipset.Entry{Addr: plans.Endpoints(p.options.Family, 9)[8].Addr()}
+		run(t, "ipset", "add", set.Name, client.String())
 		p = newProxier(t, p.options.Mode, p.options.Family)
 		syncOne(t, p, model.Delta{Globals: &g, Ports: map[model.PortName]*model.ServicePort{port.Name: &port}})
-		clients, err := p.options.Sets.Entries(context.Background(), set)
+		clients, err := p.options.Sets.Entries(context.Background(), set.Name)
 		if _, there := clients[client]; err != nil || !there {
 			t.Errorf("after a restart there are the clients %v, %v", clients, err)
 		}
@@ -355,10 +351,10 @@ func TestSetsOfClientsComeAndGo(t *testing.T) {
 		}
 		iptables(t, p, "-t", "nat", "-F")
 		iptables(t, p, "-t", "nat", "-X")
-		if err := p.options.Sets.Destroy(context.Background(), set); err != nil {
+		if err := p.options.Sets.Destroy(context.Background(), set.Name); err != nil {
 			t.Fatal(err)
 		}
-		if found, err := p.Check(context.Background(), time.Now().Add(time.Hour)); err != nil || !slices.Contains(found, "set "+set) {
+		if found, err := p.Check(context.Background(), time.Now().Add(time.Hour)); err != nil || !slices.Contains(found, "set "+set.Name) {
 			t.Errorf("found %q, %v", found, err)
 		}
 		agree(t, p)
@@ -373,19 +369,19 @@ func TestSameDamageTwice(t *testing.T) {
 		syncOne(t, p, model.Delta{Globals: &g})
 		now := time.Now()
 		for i := range 3 {
-			must(t, oneRule(t, p).Replace("nat", chainServices, 1, "-s", crowd(p.options.Family, 1)[0].Addr().String(), "-j", "RETURN"))
+			must(t, oneRule(t, p).Replace("nat", "CIPA-SERVICES", 1, "-s", plans.Endpoints(p.options.Family, 1)[0].Addr().String(), "-j", "RETURN"))
 			for range 2 { // with iptables-legacy only the look at everything sees a rule replaced by one of the same size
 				now = now.Add(10 * time.Minute)
 				if _, err := p.Check(context.Background(), now); err != nil {
 					t.Fatal(err)
 				}
 			}
-			s, err := p.read(context.Background())
+			text, err := p.run.Save(context.Background(), "nat")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if have := s.chains[chain{nat, chainServices}]; !slices.Contains(have, "-j "+chainVIPs) {
-				t.Fatalf("damage number %d was not repaired: %q", i+1, have)
+			if !strings.Contains(string(text), " -A CIPA-SERVICES -j CIPA-VIPS\n") {
+				t.Fatalf("damage number %d was not repaired:\n%s", i+1, text)
 			}
 		}
 	})
@@ -397,7 +393,7 @@ func TestAnUnknownSpellingIsWrittenOnceMore(t *testing.T) {
 		_, g, _ := affine(p.options.Family)
 		keep(t, p)
 		save := filepath.Join(t.TempDir(), "save")
-		text := fmt.Sprintf("#!/bin/sh\n%s \"$@\" | sed 's/-j %s/-j %s -m peculiar/'\n", p.run.save, chainVIPs, chainVIPs)
+		text := fmt.Sprintf("#!/bin/sh\n%s \"$@\" | sed 's/-j CIPA-VIPS/-j CIPA-VIPS -m peculiar/'\n", p.run.save)
 		if err := os.WriteFile(save, []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -432,11 +428,11 @@ func TestARefusedMemberDoesNotKeepTheRest(t *testing.T) {
 		if !errors.Is(err, errFault) {
 			t.Fatalf("got the error %v", err)
 		}
-		s, err := p.read(context.Background())
+		text, err := p.run.Save(context.Background(), "nat")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, there := s.chains[chain{nat, portChain(roleCluster, port.Name)}]; !there {
+		if !strings.Contains(string(text), "\n:CIPA-S-") {
 			t.Error("the rules are not there")
 		}
 		syncOne(t, p, model.Delta{})

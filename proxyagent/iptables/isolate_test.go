@@ -11,14 +11,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables/rules"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
 // untranslatable is a port with an endpoint of the other family, which iptables refuses in a rule of the tree; overlong has a rule in a chain of its own
 // that it refuses. Their virtual IPs are of a network that random Plans do not use.
 func untranslatable(f model.Family) model.ServicePort {
 	p := mended(f, 1)
-	p.Cluster = crowd(model.IPv4+model.IPv6-f, 1)
+	p.Cluster = plans.Endpoints(model.IPv4+model.IPv6-f, 1)
 	return p
 }
 
@@ -29,9 +32,9 @@ func overlong(f model.Family) model.ServicePort {
 }
 
 func mended(f model.Family, n int) model.ServicePort {
-	name := testPort()
+	name := plans.Name()
 	name.Service.Name += fmt.Sprint(n)
-	return model.ServicePort{Name: name, Port: 80, ClusterIPs: []netip.Addr{(&plans{}).addr(f, 7, n)}, HasEndpoints: true, Cluster: crowd(f, 9)}
+	return model.ServicePort{Name: name, Port: 80, ClusterIPs: []netip.Addr{plans.Address(f, 7, n)}, HasEndpoints: true, Cluster: plans.Endpoints(f, 9)}
 }
 
 // change is the Delta that makes ports what they are.
@@ -53,8 +56,9 @@ func expectRefused(t *testing.T, p *Proxier, ports ...model.ServicePort) {
 		if text := strings.Join(p.Describe(port.Name), "\n"); !strings.Contains(text, "not served") || strings.Contains(text, "DNAT") {
 			t.Errorf("described as\n%s", text)
 		}
-		if p.rules.members[setRefused][entryAt(port, port.ClusterIPs[0])] == 0 {
-			t.Errorf("clients of %s are not rejected", port.Name)
+		refused, err := p.options.Sets.Entries(context.Background(), rules.SetPrefix(p.options.Family)+"NOEP")
+		if _, there := refused[ipset.Entry{Addr: port.ClusterIPs[0], Protocol: port.Name.Protocol, Port: port.Port}]; !there || err != nil {
+			t.Errorf("clients of %s are not rejected (%v)", port.Name, err)
 		}
 	}
 	if got := p.Degraded(); !slices.Equal(got, want) {
@@ -65,24 +69,24 @@ func expectRefused(t *testing.T, p *Proxier, ports ...model.ServicePort) {
 // TestRefusedRulesAreAlone has two ports among many whose rules are refused, one that is translated in a tree and one in a chain of its own.
 func TestRefusedRulesAreAlone(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
-		f, plans := p.options.Family, newPlans(7, p.options.Family)
+		f, random := p.options.Family, plans.New(7, p.options.Family)
 		first, second := untranslatable(f), overlong(f)
-		syncOne(t, p, whole(plans.plan))
-		d := plans.step(40)
+		syncOne(t, p, plans.Whole(random.Plan))
+		d := random.Step(40)
 		d.Ports[first.Name], d.Ports[second.Name] = &first, &second
 		syncWith(t, p, d, "a rule is refused")
 		syncOne(t, p, model.Delta{}) // twice is no accident
 		expectRefused(t, p, first, second)
 
 		p = newProxier(t, p.options.Mode, f) // what a restart finds in the kernel is served all the time
-		all := whole(plans.plan)
+		all := plans.Whole(random.Plan)
 		all.Ports[first.Name], all.Ports[second.Name] = &first, &second
 		syncWith(t, p, all, "a rule is refused")
 		if err := p.readKernel(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		if suspects, want := p.rules.portsWith(p.missing), []model.PortName{first.Name, second.Name}; !slices.Equal(suspects, want) {
-			t.Errorf("suspected: %v, want %v", suspects, want)
+		if want := []model.PortName{first.Name, second.Name}; !slices.Equal(p.suspects, want) {
+			t.Errorf("suspected: %v, want %v", p.suspects, want)
 		}
 		syncOne(t, p, model.Delta{})
 		expectRefused(t, p, first, second)
@@ -101,12 +105,12 @@ func TestRefusedRulesAreTriedAgain(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
 		f := p.options.Family
 		good, late := mended(f, 1), overlong(f)
-		syncOne(t, p, whole(newPlans(7, f).plan))
+		syncOne(t, p, plans.Whole(plans.New(7, f).Plan))
 		syncWith(t, p, change(good, late), "a rule is refused")
 		syncOne(t, p, model.Delta{})
 		expectRefused(t, p, late)
 		late.AffinitySeconds = 60
-		p.rules.withheld[late.Name] = &late // as if the kernel had got a module
+		p.rules.Apply(change(late)) // as if the kernel had got a module
 		if _, err := p.Check(context.Background(), time.Now()); err != nil || len(p.Degraded()) != 1 {
 			t.Errorf("too early: %v, %v", p.Degraded(), err)
 		}

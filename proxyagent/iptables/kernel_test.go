@@ -13,8 +13,10 @@ import (
 	rule "github.com/coreos/go-iptables/iptables"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables/rules"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
 func TestMain(m *testing.M) { network.Isolate(m) }
@@ -60,7 +62,7 @@ func clean(t *testing.T, p *Proxier) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(text), prefix) {
+	if strings.Contains(string(text), rules.Prefix) {
 		t.Errorf("after the clean-up there is still:\n%s", text)
 	}
 	if again, err := Cleanup(context.Background(), o); err != nil || len(again) > 0 {
@@ -84,31 +86,16 @@ func agree(t *testing.T, p *Proxier) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for c, want := range p.rules.chains {
-		if have, there := s.chains[c]; !there || !sameRules(want, have) {
-			t.Fatalf("chain %s is there: %t, with\n%s\nwant\n%s", c.name, there, strings.Join(have, "\n"), strings.Join(want, "\n"))
-		}
+	if found := p.rules.Compare(s, &rules.Spellings{}); len(found) > 0 {
+		t.Fatalf("the kernel differs in %q; what would be written is\n%s", found, p.rules.Transaction().Text())
 	}
-	for c := range s.chains {
-		if _, wanted := p.rules.chains[c]; !wanted {
-			t.Fatalf("unexpected chain %s", c.name)
-		}
-	}
-	if insert, unhook := mend(s); len(insert)+len(unhook) > 0 {
-		t.Fatalf("jumps: %v missing, %v too many", insert, unhook)
-	}
-	for _, kind := range setKinds {
-		entries, err := p.options.Sets.Entries(context.Background(), kind.name.of(p.options.Family))
+	for _, s := range rules.StaticSets(p.options.Family) {
+		entries, err := p.options.Sets.Entries(context.Background(), s.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for e := range entries {
-			if p.rules.members[kind.name][e] == 0 {
-				t.Fatalf("unexpected %s in %s", e, kind.name)
-			}
-		}
-		if len(entries) != len(p.rules.members[kind.name]) {
-			t.Fatalf("%s has %d members, want %v", kind.name, len(entries), p.rules.members[kind.name])
+		if p.rules.CompareMembers(s.Name, entries) {
+			t.Fatalf("%s lacks %v, and has %v too many", s.Name, p.rules.Members(false), p.rules.Members(true))
 		}
 	}
 }
@@ -116,18 +103,18 @@ func agree(t *testing.T, p *Proxier) {
 // TestKernelFollowsThePlan has the real iptables carry out random histories.
 func TestKernelFollowsThePlan(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
-		plans := newPlans(uint64(p.options.Family), p.options.Family)
-		if !syncOne(t, p, whole(plans.plan)) {
+		random := plans.New(uint64(p.options.Family), p.options.Family)
+		if !syncOne(t, p, plans.Whole(random.Plan)) {
 			t.Error("the first sync did not look at the kernel")
 		}
 		for range 15 {
-			if syncOne(t, p, plans.step(1+plans.IntN(15))) {
+			if syncOne(t, p, random.Step(1+random.IntN(15))) {
 				t.Error("a later sync looked at everything")
 			}
 			agree(t, p)
 		}
 		again := newProxier(t, p.options.Mode, p.options.Family)
-		syncOne(t, again, whole(plans.plan))
+		syncOne(t, again, plans.Whole(random.Plan))
 		if len(again.written) != 0 {
 			t.Errorf("a restart wrote rules that were there already: %v", again.written)
 		}
@@ -138,9 +125,9 @@ func TestKernelFollowsThePlan(t *testing.T) {
 // TestDriftIsRepaired breaks what is there in many ways.
 func TestDriftIsRepaired(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
-		plans := newPlans(7, p.options.Family)
-		syncOne(t, p, whole(plans.plan))
-		syncOne(t, p, plans.step(200))
+		random := plans.New(7, p.options.Family)
+		syncOne(t, p, plans.Whole(random.Plan))
+		syncOne(t, p, random.Step(200))
 		now := time.Now()
 		check := func() []string {
 			t.Helper()
@@ -156,21 +143,25 @@ func TestDriftIsRepaired(t *testing.T) {
 		}
 		node := oneRule(t, p)
 		for name, damage := range map[string]func(){
-			"a chain flushed": func() { must(t, node.ClearChain("nat", chainServices)) },
-			"a rule deleted":  func() { must(t, node.DeleteById("nat", chainPostrouting, 1)) },
+			"a chain flushed": func() { must(t, node.ClearChain("nat", "CIPA-SERVICES")) },
+			"a rule deleted":  func() { must(t, node.DeleteById("nat", "CIPA-POSTROUTING", 1)) },
 			"all jumps deleted": func() {
-				for _, j := range jumps {
-					must(t, node.Delete(string(j.table), j.from, strings.Fields(j.body)...))
+				for from, to := range map[string]string{
+					"nat PREROUTING": "CIPA-SERVICES", "nat OUTPUT": "CIPA-SERVICES", "nat POSTROUTING": "CIPA-POSTROUTING",
+					"filter INPUT": "CIPA-INPUT", "filter FORWARD": "CIPA-FORWARD", "filter OUTPUT": "CIPA-OUTPUT",
+				} {
+					table, chain, _ := strings.Cut(from, " ")
+					must(t, node.Delete(table, chain, "-j", to))
 				}
 			},
-			"a jump doubled":          func() { must(t, node.Insert("filter", "FORWARD", 1, "-j", chainForward)) },
-			"a rule added":            func() { must(t, node.Insert("nat", chainVIPs, 1, "-j", "RETURN")) },
-			"a chain added":           func() { must(t, node.NewChain("nat", prefix+"S-FOREIGN")) },
+			"a jump doubled":          func() { must(t, node.Insert("filter", "FORWARD", 1, "-j", "CIPA-FORWARD")) },
+			"a rule added":            func() { must(t, node.Insert("nat", "CIPA-VIPS", 1, "-j", "RETURN")) },
+			"a chain added":           func() { must(t, node.NewChain("nat", "CIPA-S-FOREIGN")) },
 			"the whole table flushed": func() { iptables(t, p, "-t", "nat", "-F") },
 			"the other table flushed": func() { iptables(t, p, "-F") },
-			"a set flushed":           func() { run(t, "ipset", "flush", setClusterIPs.of(p.options.Family)) },
+			"a set flushed":           func() { run(t, "ipset", "flush", rules.SetPrefix(p.options.Family)+"CIP") },
 			"a member added": func() {
-				run(t, "ipset", "add", setVIPs.of(p.options.Family), plans.addr(p.options.Family, 8, 8).String())
+				run(t, "ipset", "add", rules.SetPrefix(p.options.Family)+"VIP", plans.Address(p.options.Family, 8, 8).String())
 			},
 			"everything gone": func() {
 				iptables(t, p, "-F")

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables/rules"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
@@ -60,7 +61,7 @@ func sizes(f model.Family) (fingerprint, error) {
 	}
 	defer func() { _ = unix.Close(s) }()
 	var result fingerprint
-	for i, t := range tables {
+	for i, t := range rules.Tables {
 		info := getInfo{}
 		copy(info.name[:], t)
 		length := uint32(unsafe.Sizeof(info))

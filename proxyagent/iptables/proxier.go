@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables/rules"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
@@ -21,7 +20,7 @@ type Sets interface {
 	Apply(ctx context.Context, changes []ipset.Change) error
 	Destroy(ctx context.Context, names ...string) error
 	Counts(ctx context.Context, prefix string) (map[string]int, error)
-	Entries(ctx context.Context, name string) (map[Entry]struct{}, error)
+	Entries(ctx context.Context, name string) (map[ipset.Entry]struct{}, error)
 }
 
 // Options say what a Proxier works with.
@@ -45,24 +44,20 @@ type Proxier struct {
 
 	checking sync.Mutex // one Check at a time
 	mu       sync.Mutex
-	rules    *Ruleset
-	known    bool                // rules.dirty and rules.changed are the whole difference to the kernel
-	refused  bool                // the last sync was
-	missing  map[string]struct{} // what the kernel lacked when it was read for the sync after that
-	insert   []jump
-	unhook   []jump
-	unwanted map[string]int // sets of an earlier run that no port needs
+	rules    *rules.Ruleset
+	known    bool             // what is not written of the rules is the whole difference to the kernel
+	refused  bool             // the last sync was
+	suspects []model.PortName // whose rules the kernel lacked when it was read for the sync after that
 
-	withheldAt  time.Time          // when rules of ports that are withheld were tried last
-	meanwhile   map[chain]struct{} // chains written since Check reads the rules; nil while it does not, or when what it reads is of no use
-	last        fingerprint
-	suspect     bool               // another program changed rules while we did
-	rulesPace   model.Pace         // of the comparison of rules and jumps
-	setsPace    model.Pace         // of the comparison of the numbers of members
-	spellings   map[chain]spelling // chains that iptables-save prints in another way than they were written
-	unconfirmed map[chain]spelling // chains of which that is not known yet
-	written     map[string]int     // rules of the last transaction, by table
-	invalid     atomic.Uint64      // packets dropped, when the rules were read last
+	withheldAt time.Time           // when rules of ports that are withheld were tried last
+	meanwhile  []rules.Transaction // written since Check reads the rules; nil while it does not, or when what it reads is of no use
+	last       fingerprint
+	suspect    bool       // another program changed rules while we did
+	rulesPace  model.Pace // of the comparison of rules and jumps
+	setsPace   model.Pace // of the comparison of the numbers of members
+	spellings  rules.Spellings
+	written    map[string]int // rules of the last transaction, by table
+	invalid    atomic.Uint64  // packets dropped, when the rules were read last
 }
 
 // New returns a Proxier that has not looked at the kernel yet. It fails when a program that it needs is not installed.
@@ -77,10 +72,7 @@ func New(o Options) (*Proxier, error) {
 	if o.Generations == nil {
 		o.Generations = nfnetlink.NewGenerations()
 	}
-	return &Proxier{
-		options: o, run: r, probe: newProbe(o.Mode, o.Family, o.Generations), rules: NewRuleset(o.Family),
-		spellings: map[chain]spelling{}, unconfirmed: map[chain]spelling{},
-	}, nil
+	return &Proxier{options: o, run: r, probe: newProbe(o.Mode, o.Family, o.Generations), rules: rules.NewRuleset(o.Family)}, nil
 }
 
 // Sync brings the kernel to the Plan as it is after the Deltas, in their order. When it fails, nothing is lost: the next Sync, also one
@@ -132,14 +124,14 @@ func (p *Proxier) sync(ctx context.Context) error {
 func (p *Proxier) readKernel(ctx context.Context) error {
 	p.meanwhile = nil
 	// Sets come first: rules can only be compared when the sets that they name exist.
-	err := p.options.Sets.Create(ctx, p.staticSets()...)
+	err := p.options.Sets.Create(ctx, rules.StaticSets(p.options.Family)...)
 	if errors.Is(err, ipset.ErrOtherKind) {
 		err = p.startOver(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("making the sets: %w", err)
 	}
-	if err := p.compareMembers(ctx); err != nil {
+	if _, err := p.compareSets(ctx); err != nil {
 		return err
 	}
 	current, known, err := p.probe()
@@ -152,7 +144,10 @@ func (p *Proxier) readKernel(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the rules: %w", err)
 	}
-	p.compare(parseSave(text))
+	saved := rules.ParseSave(text)
+	if p.rules.Compare(saved, &p.spellings); p.refused {
+		p.suspects = p.rules.Suspects(saved)
+	}
 	p.rulesPace = p.rulesPace.After(start, time.Since(start)) // the differences are written next: no comparison is needed soon
 	p.known = true
 	return nil
@@ -165,137 +160,90 @@ func (p *Proxier) startOver(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the rules: %w", err)
 	}
-	if t := removal(parseSave(text)); !t.empty() {
-		if err := p.run.Restore(ctx, t.text()); err != nil {
+	if t, _ := rules.ParseSave(text).Removal(); !t.Empty() {
+		if err := p.run.Restore(ctx, t.Text()); err != nil {
 			return fmt.Errorf("removing the rules of another version: %w", err)
 		}
 	}
+	static := rules.StaticSets(p.options.Family)
 	var names []string
-	for _, s := range p.staticSets() {
+	for _, s := range static {
 		names = append(names, s.Name)
 	}
 	if err := p.options.Sets.Destroy(ctx, names...); err != nil {
 		return fmt.Errorf("removing the sets of another version: %w", err)
 	}
-	return p.options.Sets.Create(ctx, p.staticSets()...)
-}
-
-// staticSets are the sets that always exist.
-func (p *Proxier) staticSets() []ipset.Set {
-	var sets []ipset.Set
-	for _, s := range setKinds {
-		sets = append(sets, ipset.Set{Name: s.name.of(p.options.Family), Type: s.kind, Family: p.options.Family})
-	}
-	return sets
+	return p.options.Sets.Create(ctx, static...)
 }
 
 // read reads the two tables that we use.
-func (p *Proxier) read(ctx context.Context) (saved, error) {
-	all := saved{chains: map[chain][]string{}, jumps: map[jump]int{}}
-	for _, t := range tables {
+func (p *Proxier) read(ctx context.Context) (rules.Saved, error) {
+	var texts [][]byte
+	for _, t := range rules.Tables {
 		text, err := p.run.Save(ctx, t)
 		if err != nil {
-			return saved{}, fmt.Errorf("reading the table %s: %w", t, err)
+			return rules.Saved{}, fmt.Errorf("reading the table %s: %w", t, err)
 		}
-		s := parseSave(text)
-		maps.Copy(all.chains, s.chains)
-		maps.Copy(all.jumps, s.jumps)
-		all.invalid += s.invalid
+		texts = append(texts, text)
 	}
-	p.invalid.Store(all.invalid)
+	all := rules.ParseSave(texts...)
+	p.invalid.Store(all.Invalid)
 	return all, nil
 }
 
 func (p *Proxier) makeSets(ctx context.Context) error {
-	if len(p.rules.newSets) == 0 {
+	sets := p.rules.NewSets()
+	if len(sets) == 0 {
 		return nil
-	}
-	var sets []ipset.Set
-	for _, name := range slices.Sorted(maps.Keys(p.rules.newSets)) {
-		sets = append(sets, affinityKind(p.options.Family, name))
 	}
 	if err := p.options.Sets.Create(ctx, sets...); err != nil {
 		return fmt.Errorf("making sets for session affinity: %w", err)
 	}
-	clear(p.rules.newSets)
+	p.rules.SetsMade()
 	return nil
 }
 
 // members adds missing members to the sets or, with away, removes those that are not wanted.
 func (p *Proxier) members(ctx context.Context, away bool) error {
-	var changes []ipset.Change
-	for _, kind := range setKinds {
-		for e := range p.rules.changed[kind.name] {
-			if wanted := p.rules.members[kind.name][e] > 0; wanted != away {
-				changes = append(changes, ipset.Change{Set: kind.name.of(p.options.Family), Entry: e, Delete: away})
-			}
-		}
-	}
-	if away {
-		slices.Reverse(changes)
-	}
+	changes := p.rules.Members(away)
 	if len(changes) == 0 {
 		return nil
 	}
 	if err := p.options.Sets.Apply(ctx, changes); err != nil {
 		return fmt.Errorf("changing members of sets: %w", err)
 	}
-	for _, kind := range setKinds {
-		// A map never gets smaller: what is left goes into a new one.
-		left := map[Entry]struct{}{}
-		for e := range p.rules.changed[kind.name] {
-			if wanted := p.rules.members[kind.name][e] > 0; wanted == away {
-				left[e] = struct{}{}
-			}
-		}
-		p.rules.changed[kind.name] = left
-	}
+	p.rules.MembersWritten(away)
 	return nil
 }
 
 // restore writes the chains that differ.
 func (p *Proxier) restore(ctx context.Context) error {
-	t := p.transaction()
-	if p.written = map[string]int{}; t.empty() {
+	t := p.rules.Transaction()
+	if p.written = map[string]int{}; t.Empty() {
 		return nil
 	}
 	if err := p.write(ctx, t); err != nil {
-		p.known = p.known && len(t.tables()) == 1 // the first of several may be written
-		return fmt.Errorf("changing %d chains: %w", len(t.write)+len(t.remove), err)
+		p.known = p.known && len(t.Tables()) == 1 // the first of several may be written
+		return fmt.Errorf("changing %d chains: %w", t.Chains(), err)
 	}
 	if p.meanwhile != nil {
-		maps.Copy(p.meanwhile, p.rules.dirty)
+		p.meanwhile = append(p.meanwhile, t)
 	}
-	p.rules.dirty = map[chain]struct{}{}
-	p.insert, p.unhook = nil, nil
-	for c, rules := range t.write {
-		p.written[string(c.table)] += len(rules)
-	}
+	p.rules.Written()
+	p.written = t.Rules()
 	return nil
 }
 
-func (p *Proxier) transaction() transaction {
-	t := transaction{write: map[chain][]string{}, insert: p.insert, unhook: p.unhook}
-	for c := range p.rules.dirty {
-		if rules, wanted := p.rules.chains[c]; wanted {
-			t.write[c] = rules
-		} else {
-			t.remove = append(t.remove, c)
-		}
-	}
-	return t
-}
-
 // write applies a transaction. The size of legacy tables changes with it: changes by others since the last comparison show right before.
-func (p *Proxier) write(ctx context.Context, t transaction) error {
+func (p *Proxier) write(ctx context.Context, t rules.Transaction) error {
 	if p.options.Mode == NFT {
-		return p.options.Generations.Write(func() (int, error) { return len(t.tables()), p.run.Restore(ctx, t.text()) })
+		return p.options.Generations.Write(func() (int, error) { return len(t.Tables()), p.run.Restore(ctx, t.Text()) })
 	}
 	before, _, err := p.probe()
 	if err != nil {
 		return err
 	}
-	if err := p.run.Restore(ctx, t.text()); err != nil {
+	if err := p.run.Restore(ctx, t.Text()); err != nil {
 		return err
 	}
 	p.suspect = p.suspect || before != p.last
@@ -304,17 +252,40 @@ func (p *Proxier) write(ctx context.Context, t transaction) error {
 }
 
 func (p *Proxier) dropSets(ctx context.Context) error {
-	// A set that was not wanted when it was found may be wanted by now.
-	maps.DeleteFunc(p.unwanted, func(name string, _ int) bool { _, wanted := p.rules.affinity[name]; return wanted })
-	names := slices.Concat(slices.Collect(maps.Keys(p.rules.oldSets)), slices.Collect(maps.Keys(p.unwanted)))
+	names := p.rules.OldSets()
 	if len(names) == 0 {
 		return nil
 	}
-	slices.Sort(names)
 	if err := p.options.Sets.Destroy(ctx, names...); err != nil {
 		return fmt.Errorf("taking sets away: %w", err)
 	}
-	clear(p.rules.oldSets)
-	clear(p.unwanted)
+	p.rules.SetsDropped()
 	return nil
+}
+
+// Counts returns for each table how many rules there are, and how many the last sync wrote.
+func (p *Proxier) Counts() (total, written map[string]int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rules.Total(), p.written
+}
+
+// Describe lists the rules and the members of sets that belong to a port, for people.
+func (p *Proxier) Describe(n model.PortName) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rules.Describe(n, fmt.Sprintf("Rules of %s in iptables-%s, table nat:", n, p.options.Mode))
+}
+
+// Degraded lists what ports do without on this node, sorted by port.
+func (p *Proxier) Degraded() []model.Degradation {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rules.Degraded()
+}
+
+// InvalidDropped returns how many packets of invalid connection-tracking state were dropped between the last write of the rule and the last
+// comparison. It does not read the kernel: iptables-nft lists all rules for one counter, and starts again whenever they change meanwhile.
+func (p *Proxier) InvalidDropped() uint64 {
+	return p.invalid.Load()
 }

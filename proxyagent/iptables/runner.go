@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables/rules"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -76,7 +77,7 @@ func missing(program string, err error) error {
 }
 
 // Save reads a table with its counters, or all of them with an empty name.
-func (r runner) Save(ctx context.Context, t table) ([]byte, error) {
+func (r runner) Save(ctx context.Context, t rules.Table) ([]byte, error) {
 	args := []string{"-c"}
 	if t != "" {
 		args = append(args, "-t", string(t))

@@ -1,4 +1,4 @@
-package iptables
+package rules
 
 import (
 	"maps"
@@ -9,25 +9,29 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// table is a table of iptables.
-type table string
+// Table is a table of iptables.
+type Table string
 
 const (
-	nat    table = "nat"
-	filter table = "filter"
+	nat    Table = "nat"
+	filter Table = "filter"
 )
 
-var tables = []table{nat, filter}
+// Tables are those that our rules are in.
+var Tables = []Table{nat, filter}
 
 // chain is a chain of ours.
 type chain struct {
-	table table
+	table Table
 	name  string
 }
 
 // Ruleset is what the kernel should have for one family, and which part of it is not written yet. It is a pure function of
 // the Plan, whatever the history: Apply of any sequence of Deltas leads to the same chains and members as one Apply of their sum.
 // Cost of Apply: what the Delta touches. Not for concurrent use.
+//
+// What is not written yet is told by NewSets, Members, Transaction and OldSets, in the order in which it has to be written; each has a method that
+// notes that it is done.
 type Ruleset struct {
 	family  model.Family
 	globals model.Globals
@@ -44,11 +48,13 @@ type Ruleset struct {
 	dirty  map[chain]struct{} // differ from the kernel; those that are not in chains are deleted
 	total  map[string]int     // rules in chains, by table
 
-	members  map[setName]map[Entry]int // how many ports want an entry
-	changed  map[setName]map[Entry]struct{}
+	members  map[setName]map[ipset.Entry]int // how many ports want an entry
+	changed  map[setName]map[ipset.Entry]struct{}
 	affinity map[string]struct{} // sets of clients
 	newSets  map[string]struct{} // of those, not yet made
-	oldSets  map[string]struct{} // not needed any more, not yet taken away
+	oldSets  map[string]struct{} // not needed, not yet taken away
+
+	insert, unhook []jump // of built-in chains: to be inserted, and to be deleted
 }
 
 // NewRuleset returns a Ruleset that wants nothing.
@@ -56,20 +62,23 @@ func NewRuleset(f model.Family) *Ruleset {
 	r := &Ruleset{
 		family: f, ports: map[model.PortName]*model.ServicePort{},
 		withheld: map[model.PortName]*model.ServicePort{}, forgetful: map[model.PortName]struct{}{},
-		vips: newLookup(chainVIPs, prefix+"T-", f.Bits()), nodePorts: newLookup(chainNodePorts, prefix+"N-", 0),
+		vips: newLookup(chainVIPs, Prefix+"T-", f.Bits()), nodePorts: newLookup(chainNodePorts, Prefix+"N-", 0),
 		chains: map[chain][]string{}, dirty: map[chain]struct{}{}, total: map[string]int{},
-		members: map[setName]map[Entry]int{}, changed: map[setName]map[Entry]struct{}{},
+		members: map[setName]map[ipset.Entry]int{}, changed: map[setName]map[ipset.Entry]struct{}{},
 		affinity: map[string]struct{}{}, newSets: map[string]struct{}{}, oldSets: map[string]struct{}{},
 	}
 	for _, s := range setKinds {
-		r.members[s.name] = map[Entry]int{}
-		r.changed[s.name] = map[Entry]struct{}{}
+		r.members[s.name] = map[ipset.Entry]int{}
+		r.changed[s.name] = map[ipset.Entry]struct{}{}
 	}
 	return r
 }
 
-// Apply takes a Delta in.
-func (r *Ruleset) Apply(d model.Delta) {
+// Total returns for each table how many rules of ours it should have.
+func (r *Ruleset) Total() map[string]int { return maps.Clone(r.total) }
+
+// apply takes a Delta in, which ends that its ports are withheld.
+func (r *Ruleset) apply(d model.Delta) {
 	next := d.Ports
 	if d.Globals != nil && portGlobalsOf(*d.Globals) != portGlobalsOf(r.globals) {
 		next = maps.Clone(r.ports)
@@ -97,7 +106,7 @@ func (r *Ruleset) Apply(d model.Delta) {
 		}
 	}
 	for a, allocated := range d.Allocated {
-		r.countEntry(setAllocated, Entry{Addr: a}, allocated)
+		r.countEntry(setAllocated, ipset.Entry{Addr: a}, allocated)
 	}
 	r.emit(c)
 }
@@ -194,7 +203,7 @@ func (r *Ruleset) setAlways(c chain, rules []string) {
 }
 
 // countEntry counts the ports that want an entry.
-func (r *Ruleset) countEntry(s setName, e Entry, more bool) {
+func (r *Ruleset) countEntry(s setName, e ipset.Entry, more bool) {
 	m := r.members[s]
 	before := m[e]
 	switch {
@@ -228,9 +237,4 @@ func (r *Ruleset) wantSet(name string, wanted bool) {
 		return
 	}
 	pending[name] = struct{}{}
-}
-
-// affinityKind describes a set of clients. Rules say how long an entry stays; the time-out of the set itself only has to exist.
-func affinityKind(f model.Family, name string) ipset.Set {
-	return ipset.Set{Name: name, Type: ipset.HashIP, Family: f, Timeout: 10800}
 }

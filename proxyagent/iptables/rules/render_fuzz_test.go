@@ -1,4 +1,4 @@
-package iptables
+package rules
 
 import (
 	"regexp"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
 // harmless is what a rule may consist of.
@@ -23,17 +24,17 @@ func FuzzRender(f *testing.F) {
 		if bits&2 != 0 {
 			family = model.IPv6
 		}
-		p := newPlans(seed, family)
-		p.names = [3]string{namespace, name, port}
+		p := plans.New(seed, family)
+		p.Names = [3]string{namespace, name, port}
 		r := NewRuleset(family)
-		r.Apply(whole(p.plan))
+		r.Apply(plans.Whole(p.Plan))
 		for range 3 {
-			r.Apply(p.step(1 + p.IntN(6)))
+			r.Apply(p.Step(1 + p.IntN(6)))
 			checkHarmless(t, r)
 			checkTargets(t, r)
 		}
 		nothing := model.Delta{Ports: map[model.PortName]*model.ServicePort{}}
-		for name := range p.plan.Ports {
+		for name := range p.Plan.Ports {
 			nothing.Ports[name] = nil
 		}
 		r.Apply(nothing)

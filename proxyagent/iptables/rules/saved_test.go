@@ -1,4 +1,4 @@
-package iptables
+package rules
 
 import (
 	"maps"
@@ -82,7 +82,7 @@ COMMIT
 :CIPA-OLD - [0:0]
 COMMIT
 `
-	s := parseSave([]byte(text))
+	s := ParseSave([]byte(text))
 	want := map[chain][]string{
 		{filter, "CIPA-FORWARD"}: {"-m conntrack --ctstate INVALID -j DROP"}, {nat, "CIPA-EMPTY"}: nil, {nat, "CIPA-FORWARD"}: {"-j CIPA-EMPTY"},
 		{"mangle", "CIPA-OLD"}: nil,
@@ -94,14 +94,14 @@ COMMIT
 	if !maps.Equal(s.jumps, wantJumps) {
 		t.Errorf("jumps: got %v, want %v", s.jumps, wantJumps)
 	}
-	if s.invalid != 12 {
-		t.Errorf("got %d packets, want 12", s.invalid)
+	if s.Invalid != 12 {
+		t.Errorf("got %d packets, want 12", s.Invalid)
 	}
 }
 
 // TestParseKubeProxy finds kube-proxy's chains and what leads to them; those of the kubelet, of others, and ours stay.
 func TestParseKubeProxy(t *testing.T) {
-	s := parse([]byte(`*mangle
+	s := ParseKubeProxy([]byte(`*mangle
 :KUBE-IPTABLES-HINT - [0:0]
 :KUBE-KUBELET-CANARY - [0:0]
 :KUBE-PROXY-CANARY - [0:0]
@@ -123,7 +123,7 @@ COMMIT
 -A KUBE-SERVICES -d 10.96.0.1/32 -j KUBE-SVC-NPX46M4PTMTKRN6Y
 -A MINE -j KUBE-MARK-MASQ
 COMMIT
-`), isKubeProxyChain)
+`))
 	want := map[chain][]string{
 		{"mangle", "KUBE-PROXY-CANARY"}: nil, {filter, "KUBE-NODEPORTS"}: nil, {nat, "KUBE-SVC-NPX46M4PTMTKRN6Y"}: nil,
 		{nat, "KUBE-SERVICES"}: {"-d 10.96.0.1/32 -j KUBE-SVC-NPX46M4PTMTKRN6Y"},

@@ -1,4 +1,4 @@
-package iptables
+package rules
 
 import (
 	"bytes"
@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// transaction is what one run of iptables-restore does: for each table it touches all or nothing happens.
-type transaction struct {
+// Transaction is what one run of iptables-restore does: for each table it touches all or nothing happens.
+type Transaction struct {
 	// write holds chains with their rules. Whatever was in them is replaced.
 	write map[chain][]string
 	// remove holds chains to take away. Nothing may lead to them afterwards.
@@ -17,23 +17,34 @@ type transaction struct {
 	insert, unhook []jump
 }
 
-func (t transaction) empty() bool {
-	return len(t.write) == 0 && len(t.remove) == 0 && len(t.insert) == 0 && len(t.unhook) == 0
-}
+// Empty reports whether there is nothing to do.
+func (t Transaction) Empty() bool { return t.Chains()+len(t.insert)+len(t.unhook) == 0 }
 
-// text renders the transaction for iptables-restore --noflush. Chains are declared in the order of their names: iptables-nft keeps them in
+// Text renders the transaction for iptables-restore --noflush. Chains are declared in the order of their names: iptables-nft keeps them in
 // a sorted list, and inserting at its end is many times cheaper than in its middle.
-func (t transaction) text() []byte {
+func (t Transaction) Text() []byte {
 	var b bytes.Buffer
-	for _, tb := range t.tables() {
+	for _, tb := range t.Tables() {
 		t.table(&b, tb)
 	}
 	return b.Bytes()
 }
 
-// tables returns the tables that it touches. Those of ours are nat and filter; what others left may be in mangle too.
-func (t transaction) tables() []table {
-	var all []table
+// Chains counts the chains that it writes or removes.
+func (t Transaction) Chains() int { return len(t.write) + len(t.remove) }
+
+// Rules counts the rules that it writes into chains, by table.
+func (t Transaction) Rules() map[string]int {
+	rules := map[string]int{}
+	for c, bodies := range t.write {
+		rules[string(c.table)] += len(bodies)
+	}
+	return rules
+}
+
+// Tables returns the tables that it touches. Those of ours are nat and filter; what others left may be in mangle too.
+func (t Transaction) Tables() []Table {
+	var all []Table
 	for c := range t.write {
 		all = append(all, c.table)
 	}
@@ -47,7 +58,7 @@ func (t transaction) tables() []table {
 	return slices.Compact(all)
 }
 
-func (t transaction) table(b *bytes.Buffer, tb table) {
+func (t Transaction) table(b *bytes.Buffer, tb Table) {
 	chains := slices.DeleteFunc(slices.AppendSeq(slices.Clone(t.remove), maps.Keys(t.write)), func(c chain) bool { return c.table != tb })
 	slices.SortFunc(chains, func(a, b chain) int { return cmp.Compare(a.name, b.name) })
 	b.WriteString("*" + string(tb) + "\n")
@@ -77,9 +88,8 @@ func (t transaction) table(b *bytes.Buffer, tb table) {
 	b.WriteString("COMMIT\n")
 }
 
-// removal is the transaction that takes all of ours away.
-func removal(s saved) transaction {
-	var t transaction
+// Removal is the transaction that takes all these chains away, with the jumps to them, which it counts.
+func (s Saved) Removal() (t Transaction, jumps int) {
 	for c := range s.chains {
 		t.remove = append(t.remove, c)
 	}
@@ -88,11 +98,11 @@ func removal(s saved) transaction {
 			t.unhook = append(t.unhook, j)
 		}
 	}
-	return t
+	return t, len(t.unhook)
 }
 
 // mend returns the jumps to insert and to delete so that each of ours is there once and no other.
-func mend(s saved) (insert, unhook []jump) {
+func mend(s Saved) (insert, unhook []jump) {
 	for _, j := range jumps {
 		if s.jumps[j] == 0 {
 			insert = append(insert, j)

@@ -1,4 +1,4 @@
-package iptables
+package rules
 
 import (
 	"net/netip"
@@ -7,9 +7,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
-
-// Entry is one member of a set.
-type Entry = ipset.Entry
 
 // setName is the name of a set that exists always, without the part that tells the family.
 type setName string
@@ -65,36 +62,50 @@ var nodePortSets = map[model.Protocol]struct{ refused, dropped setName }{
 }
 
 // of returns the whole name of a set.
-func (n setName) of(f model.Family) string { return setPrefix(f) + string(n) }
+func (n setName) of(f model.Family) string { return SetPrefix(f) + string(n) }
+
+// StaticSets are the sets of a family that exist always.
+func StaticSets(f model.Family) []ipset.Set {
+	var sets []ipset.Set
+	for _, s := range setKinds {
+		sets = append(sets, ipset.Set{Name: s.name.of(f), Type: s.kind, Family: f})
+	}
+	return sets
+}
+
+// affinityKind describes a set of clients. Rules say how long an entry stays; the time-out of the set itself only has to exist.
+func affinityKind(f model.Family, name string) ipset.Set {
+	return ipset.Set{Name: name, Type: ipset.HashIP, Family: f, Timeout: 10800}
+}
 
 // sets lists the entries that a port has in the sets.
 func (r *portRules) sets(p model.ServicePort) {
 	for _, vip := range p.ClusterIPs {
 		at := entryAt(p, vip)
-		r.add(setVIPs, Entry{Addr: vip})
-		r.add(setActive, Entry{Addr: vip})
+		r.add(setVIPs, ipset.Entry{Addr: vip})
+		r.add(setActive, ipset.Entry{Addr: vip})
 		r.add(setClusterIPs, at)
 		r.addUnserved(setRefused, setDropped, at, p.HasEndpoints, len(p.Internal()) > 0)
 	}
 	for _, vip := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
-		r.add(setVIPs, Entry{Addr: vip})
+		r.add(setVIPs, ipset.Entry{Addr: vip})
 		r.addUnserved(setRefused, setDropped, entryAt(p, vip), p.HasEndpoints, len(p.External()) > 0)
 	}
 	r.firewall(p)
 	if p.NodePort != 0 {
 		s := nodePortSets[p.Name.Protocol]
-		r.addUnserved(s.refused, s.dropped, Entry{Port: p.NodePort}, p.HasEndpoints, len(p.External()) > 0)
+		r.addUnserved(s.refused, s.dropped, ipset.Entry{Port: p.NodePort}, p.HasEndpoints, len(p.External()) > 0)
 	}
 	if p.HealthCheckNodePort != 0 {
-		r.add(setHealth, Entry{Port: p.HealthCheckNodePort})
+		r.add(setHealth, ipset.Entry{Port: p.HealthCheckNodePort})
 	}
 	for _, e := range p.Hairpin {
-		r.add(setHairpin, Entry{Addr: e.Addr(), Protocol: p.Name.Protocol, Port: e.Port(), Source: single(e.Addr())})
+		r.add(setHairpin, ipset.Entry{Addr: e.Addr(), Protocol: p.Name.Protocol, Port: e.Port(), Source: single(e.Addr())})
 	}
 }
 
 // addUnserved adds an address that has no usable endpoint to the set of those that are refused or dropped.
-func (r *portRules) addUnserved(refused, dropped setName, at Entry, hasEndpoints, usable bool) {
+func (r *portRules) addUnserved(refused, dropped setName, at ipset.Entry, hasEndpoints, usable bool) {
 	switch {
 	case !hasEndpoints:
 		r.add(refused, at)
@@ -119,11 +130,11 @@ func (r *portRules) firewall(p model.ServicePort) {
 	}
 }
 
-func (r *portRules) add(set setName, e Entry) {
+func (r *portRules) add(set setName, e ipset.Entry) {
 	r.members = append(r.members, member{set, e})
 }
 
 // entryAt is the port at one of its virtual IPs.
-func entryAt(p model.ServicePort, vip netip.Addr) Entry {
-	return Entry{Addr: vip, Protocol: p.Name.Protocol, Port: p.Port}
+func entryAt(p model.ServicePort, vip netip.Addr) ipset.Entry {
+	return ipset.Entry{Addr: vip, Protocol: p.Name.Protocol, Port: p.Port}
 }

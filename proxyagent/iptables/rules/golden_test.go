@@ -1,6 +1,4 @@
-//go:build linux
-
-package iptables
+package rules
 
 import (
 	"fmt"
@@ -14,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
 // written reads addresses, endpoints or prefixes that are separated by spaces.
@@ -29,7 +28,7 @@ func addrs(s string) []netip.Addr         { return written(netip.MustParseAddr, 
 func endpoints(s string) []netip.AddrPort { return written(netip.MustParseAddrPort, s) }
 func prefixesOf(s string) []netip.Prefix  { return written(netip.MustParsePrefix, s) }
 func named(p model.Protocol) model.PortName {
-	n := testPort()
+	n := plans.Name()
 	n.Protocol = p
 	return n
 }
@@ -344,7 +343,7 @@ func TestStaticRules(t *testing.T) {
 
 // TestTransactionText pins the order: declarations, jumps to go, rules, new jumps, and chains to go at the end.
 func TestTransactionText(t *testing.T) {
-	tx := transaction{
+	tx := Transaction{
 		write: map[chain][]string{
 			{nat, "CIPA-B"}: {"-j CIPA-A", "-j RETURN"}, {nat, "CIPA-A"}: {"-j ACCEPT"}, {nat, "CIPA-EMPTY"}: nil, {filter, "CIPA-F"}: {"-j DROP"},
 		},
@@ -372,11 +371,11 @@ COMMIT
 -X CIPA-Z
 COMMIT
 `
-	if diff := cmp.Diff(want, string(tx.text())); diff != "" {
+	if diff := cmp.Diff(want, string(tx.Text())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if tx.empty() || !(transaction{write: map[chain][]string{}}).empty() {
-		t.Error("empty() is wrong about one of two transactions")
+	if tx.Empty() || !(Transaction{write: map[chain][]string{}}).Empty() {
+		t.Error("Empty() is wrong about one of two transactions")
 	}
 }
 
@@ -385,7 +384,7 @@ func TestAffinityIsBounded(t *testing.T) {
 	r := NewRuleset(model.IPv4)
 	port := func(name string, number uint16, endpoints int) *model.ServicePort {
 		p := model.ServicePort{
-			Name: testPort(), Port: number, ClusterIPs: addrs("10.96.0.1"), AffinitySeconds: 60, HasEndpoints: true, Cluster: crowd(model.IPv4, endpoints),
+			Name: plans.Name(), Port: number, ClusterIPs: addrs("10.96.0.1"), AffinitySeconds: 60, HasEndpoints: true, Cluster: plans.Endpoints(model.IPv4, endpoints),
 		}
 		p.Name.Port = name
 		return &p

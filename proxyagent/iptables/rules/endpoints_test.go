@@ -1,4 +1,4 @@
-package iptables
+package rules
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
 // walker computes where packets end that enter a chain, exactly: it follows every way with the probability that it is taken.
@@ -83,27 +84,9 @@ func newWalker(t *testing.T, chains map[string][]string) walker {
 	return walker{t: t, chains: chains, in: map[string]bool{}, ends: map[string]float64{}, added: map[string]float64{}}
 }
 
-// crowd is n endpoints side by side.
-func crowd(f model.Family, n int) []netip.AddrPort {
-	a := netip.MustParseAddr("10.244.3.250")
-	if f == model.IPv6 {
-		a = netip.MustParseAddr("fd00:10:244::fff0")
-	}
-	var all []netip.AddrPort
-	for range n {
-		all = append(all, netip.AddrPortFrom(a, 8080))
-		a = a.Next()
-	}
-	return all
-}
-
-func testPort() model.PortName {
-	return model.PortName{Service: model.ServiceName{Namespace: "default", Name: "web"}, Port: "http", Protocol: model.TCP}
-}
-
 // pick writes the chains that choose one of the endpoints.
 func pick(f model.Family, endpoints []netip.AddrPort, affinity int) (start string, chains map[string][]string) {
-	c := choice{port: testPort(), affinity: affinity, family: f, chains: map[string][]string{}}
+	c := choice{port: plans.Name(), affinity: affinity, family: f, chains: map[string][]string{}}
 	start = portChain(roleCluster, c.port)
 	c.write(start, endpoints)
 	if affinity > 0 {
@@ -117,7 +100,7 @@ func TestEachEndpointHasTheSameProbability(t *testing.T) {
 	for _, family := range []model.Family{model.IPv4, model.IPv6} {
 		for _, affinity := range []int{0, 60} {
 			for _, n := range []int{1, 2, 3, 7, 8, 9, 10, 16, 17, 40, 100, 1000} { // around all thresholds
-				endpoints := crowd(family, n)
+				endpoints := plans.Endpoints(family, n)
 				start, chains := pick(family, endpoints, affinity)
 				w := newWalker(t, chains)
 				w.walk(start, 1)
@@ -151,11 +134,11 @@ func fair(t *testing.T, what string, ends map[string]float64, endpoints []netip.
 // TestARememberedClientStays with its endpoint, and its timeout begins again.
 func TestARememberedClientStays(t *testing.T) {
 	for _, n := range []int{1, 2, 8, 9, 40, 1000} {
-		endpoints := crowd(model.IPv4, n)
+		endpoints := plans.Endpoints(model.IPv4, n)
 		start, chains := pick(model.IPv4, endpoints, 60)
 		for _, e := range []netip.AddrPort{endpoints[0], endpoints[n/2], endpoints[n-1]} {
 			w := newWalker(t, chains)
-			set := affinitySet(model.IPv4, testPort(), e)
+			set := affinitySet(model.IPv4, plans.Name(), e)
 			w.in[set] = true
 			w.walk(start, 1)
 			if w.ends[e.String()] != 1 || len(w.ends) != 1 || w.added[set] != 1 {
@@ -168,7 +151,7 @@ func TestARememberedClientStays(t *testing.T) {
 // TestOneEndpointMoreChangesFewChains pins the cost of a change: one chain on each level, and no rule at all in the others.
 func TestOneEndpointMoreChangesFewChains(t *testing.T) {
 	for n, most := range map[int]int{5: 1, 100: 2, 1000: 3} {
-		endpoints := crowd(model.IPv4, n+1)
+		endpoints := plans.Endpoints(model.IPv4, n+1)
 		_, before := pick(model.IPv4, endpoints[:n], 0)
 		_, now := pick(model.IPv4, endpoints, 0)
 		changed := 0

@@ -1,4 +1,4 @@
-package iptables
+package rules
 
 import (
 	"fmt"
@@ -8,24 +8,24 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// prefix begins the name of every chain and of every set of ours.
-const prefix = "CIPA-"
+// Prefix begins the name of every chain and of every set of ours.
+const Prefix = "CIPA-"
 
 // The chains that exist always, but for the last of nat. Chain names have at most 28 characters.
 const (
-	chainServices    = prefix + "SERVICES"
-	chainVIPs        = prefix + "VIPS"
-	chainNodePorts   = prefix + "NODEPORTS"
-	chainPostrouting = prefix + "POSTROUTING"
-	chainMasquerade  = prefix + "MASQUERADE"
-	chainTry         = prefix + "TRY" // for a moment, while the port of a refused rule is looked for
+	chainServices    = Prefix + "SERVICES"
+	chainVIPs        = Prefix + "VIPS"
+	chainNodePorts   = Prefix + "NODEPORTS"
+	chainPostrouting = Prefix + "POSTROUTING"
+	chainMasquerade  = Prefix + "MASQUERADE"
+	chainTry         = Prefix + "TRY" // for a moment, while the port of a refused rule is looked for
 
-	chainInput       = prefix + "INPUT"
-	chainForward     = prefix + "FORWARD"
-	chainOutput      = prefix + "OUTPUT"
-	chainNew         = prefix + "NEW"
-	chainVIPFilter   = prefix + "VIP-FILTER"
-	chainPortsFilter = prefix + "NODEPORT-FILTER"
+	chainInput       = Prefix + "INPUT"
+	chainForward     = Prefix + "FORWARD"
+	chainOutput      = Prefix + "OUTPUT"
+	chainNew         = Prefix + "NEW"
+	chainVIPFilter   = Prefix + "VIP-FILTER"
+	chainPortsFilter = Prefix + "NODEPORT-FILTER"
 )
 
 // The roles of chains that belong to one ServicePort.
@@ -39,22 +39,22 @@ const (
 // portChain names the chain of a ServicePort in a role. A digest makes it a pure function of the port's name, so that nothing has to be
 // stored over a restart, and no text of users gets into a rule.
 func portChain(role string, name model.PortName) string {
-	return prefix + role + "-" + model.Digest(name.String())
+	return Prefix + role + "-" + model.Digest(name.String())
 }
 
 // endpointChain names the chain of one endpoint of a port with affinity.
 func endpointChain(name model.PortName, endpoint netip.AddrPort) string {
-	return prefix + roleEndpoint + "-" + model.Digest(name.String()+" "+endpoint.String())
+	return Prefix + roleEndpoint + "-" + model.Digest(name.String()+" "+endpoint.String())
 }
 
 // affinitySet names the set of the clients that stay with one endpoint of a port.
 func affinitySet(family model.Family, name model.PortName, endpoint netip.AddrPort) string {
-	return setPrefix(family) + "A-" + model.Digest(name.String()+" "+endpoint.String())
+	return SetPrefix(family) + "A-" + model.Digest(name.String()+" "+endpoint.String())
 }
 
-// setPrefix begins the names of the sets of one family: sets of both share one space of names.
-func setPrefix(family model.Family) string {
-	return fmt.Sprintf("%s%d-", prefix, family)
+// SetPrefix begins the names of the sets of one family: sets of both share one space of names.
+func SetPrefix(family model.Family) string {
+	return fmt.Sprintf("%s%d-", Prefix, family)
 }
 
 // lower is how iptables spells a protocol.

@@ -1,10 +1,12 @@
-package iptables
+package rules
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -37,7 +39,7 @@ func portGlobalsOf(g model.Globals) portGlobals {
 // member is one entry of one of the sets that exist always.
 type member struct {
 	set   setName
-	entry Entry
+	entry ipset.Entry
 }
 
 // renderPort turns a port into its rules.
@@ -182,3 +184,33 @@ func destination(vip netip.Addr, p model.Protocol, port uint16) string {
 
 // single is the prefix that holds one address.
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// Describe lists the rules and the members of sets that belong to a port, for people, below a title; none of a port that it does not know.
+func (r *Ruleset) Describe(n model.PortName, title string) []string {
+	port, ok := r.ports[n]
+	if !ok {
+		return nil
+	}
+	lines := []string{title}
+	p := renderPort(portGlobalsOf(r.globals), *port)
+	for _, d := range r.degraded(n) {
+		lines = append(lines, "  "+d.Reason.String())
+	}
+	for _, vip := range slices.SortedFunc(maps.Keys(p.vips), netip.Addr.Compare) {
+		for _, rule := range p.vips[vip] {
+			lines = append(lines, "  below "+chainVIPs+": "+rule)
+		}
+	}
+	for _, rule := range p.nodePort {
+		lines = append(lines, "  below "+chainNodePorts+": "+rule)
+	}
+	for _, c := range slices.Sorted(maps.Keys(p.chains)) {
+		for _, rule := range p.chains[c] {
+			lines = append(lines, "  "+c+": "+rule)
+		}
+	}
+	for _, m := range p.members {
+		lines = append(lines, fmt.Sprintf("  set %s: %s", m.set.of(r.family), m.entry))
+	}
+	return lines
+}

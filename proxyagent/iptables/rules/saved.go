@@ -1,22 +1,24 @@
-package iptables
+package rules
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// saved is what iptables-save printed, as far as it concerns us: chains of ours with their rules, and rules of others that lead to them.
-type saved struct {
+// Saved is what iptables-save printed, as far as it concerns us: chains with their rules, and rules of others that lead to them.
+type Saved struct {
 	chains map[chain][]string // bodies
 	jumps  map[jump]int       // how often each is there
-	// invalid is the number of packets dropped because connection tracking found them invalid.
-	invalid uint64
+	// Invalid is the number of packets dropped because connection tracking found them invalid.
+	Invalid uint64
 }
 
 // jump is a rule of a built-in chain that leads to one of ours. Body is everything after the name of the chain.
 type jump struct {
-	table table
+	table Table
 	from  string
 	body  string
 }
@@ -31,36 +33,61 @@ var jumps = []jump{
 	{filter, "OUTPUT", "-j " + chainOutput},
 }
 
-// parseSave reads the output of iptables-save, of one table or several, for our chains.
-func parseSave(text []byte) saved {
-	return parse(text, func(chain string) bool { return strings.HasPrefix(chain, prefix) })
+// ParseSave reads what iptables-save printed, of one table or several, for our chains. It fails on nothing: what it does not know is not ours.
+func ParseSave(tables ...[]byte) Saved {
+	return parse(func(chain string) bool { return strings.HasPrefix(chain, Prefix) }, tables...)
 }
 
-// parse reads the output of iptables-save for some chains. Lines of others are skipped but for rules that lead to those. It fails on
-// nothing: what it does not know is not ours.
-func parse(text []byte, wanted func(chain string) bool) saved {
-	s := saved{chains: map[chain][]string{}, jumps: map[jump]int{}}
-	var current table
-	for line := range strings.Lines(string(text)) {
-		packets, line := counted(strings.TrimSpace(line))
-		first, rest, _ := strings.Cut(line, " ")
-		name, body, _ := strings.Cut(rest, " ")
-		switch {
-		case strings.HasPrefix(line, "*"):
-			current = table(line[1:])
-		case strings.HasPrefix(first, ":") && wanted(first[1:]):
-			s.chains[chain{current, first[1:]}] = nil
-		case first == "-A" && wanted(name):
-			c := chain{current, name}
-			s.chains[c] = append(s.chains[c], body)
-		case first == "-A" && wanted(target(body)):
-			s.jumps[jump{current, name, body}]++
-		}
-		if line == invalidRule {
-			s.invalid = packets
+// ParseKubeProxy reads the same for the chains of kube-proxy's iptables mode.
+func ParseKubeProxy(tables ...[]byte) Saved { return parse(isKubeProxyChain, tables...) }
+
+// kubeProxyChains are the names of the chains of kube-proxy's iptables mode; those that end in a dash are beginnings. The kubelet's own
+// chains (KUBE-KUBELET-CANARY, KUBE-IPTABLES-HINT, KUBE-FIREWALL) are not among them.
+var kubeProxyChains = []string{
+	"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-FORWARD",
+	"KUBE-PROXY-FIREWALL", "KUBE-PROXY-CANARY", "KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-", "KUBE-XLB-",
+}
+
+func isKubeProxyChain(name string) bool {
+	return slices.ContainsFunc(kubeProxyChains, func(known string) bool {
+		return name == known || strings.HasSuffix(known, "-") && strings.HasPrefix(name, known)
+	})
+}
+
+// parse reads the same for some chains. Lines of others are skipped but for rules that lead to those.
+func parse(wanted func(chain string) bool, tables ...[]byte) Saved {
+	s := Saved{chains: map[chain][]string{}, jumps: map[jump]int{}}
+	var current Table
+	for _, text := range tables {
+		for line := range strings.Lines(string(text)) {
+			packets, line := counted(strings.TrimSpace(line))
+			first, rest, _ := strings.Cut(line, " ")
+			name, body, _ := strings.Cut(rest, " ")
+			switch {
+			case strings.HasPrefix(line, "*"):
+				current = Table(line[1:])
+			case strings.HasPrefix(first, ":") && wanted(first[1:]):
+				s.chains[chain{current, first[1:]}] = nil
+			case first == "-A" && wanted(name):
+				c := chain{current, name}
+				s.chains[c] = append(s.chains[c], body)
+			case first == "-A" && wanted(target(body)):
+				s.jumps[jump{current, name, body}]++
+			}
+			if line == invalidRule {
+				s.Invalid = packets
+			}
 		}
 	}
 	return s
+}
+
+// Amend has s read a transaction's chains as if it had been written before.
+func (s Saved) Amend(t Transaction) {
+	maps.Copy(s.chains, t.write)
+	for _, c := range t.remove {
+		delete(s.chains, c)
+	}
 }
 
 // invalidRule is the line of the rule whose packets are counted for a metric.
@@ -82,16 +109,16 @@ func counted(line string) (packets uint64, rule string) {
 
 // target is the chain that a rule leads to, empty when it does not. A jump has no options after the name of the chain.
 func target(body string) string {
-	w := Words(body)
+	w := words(body)
 	if len(w) < 2 || w[len(w)-2] != "-j" && w[len(w)-2] != "-g" {
 		return ""
 	}
 	return w[len(w)-1]
 }
 
-// Words splits a rule as iptables-save prints it. Text in quotes, such as a comment, is one word and keeps its quotes, so that nothing in
+// words splits a rule as iptables-save prints it. Text in quotes, such as a comment, is one word and keeps its quotes, so that nothing in
 // it is taken for an option.
-func Words(rule string) []string {
+func words(rule string) []string {
 	var out []string
 	for rule = strings.TrimSpace(rule); rule != ""; rule = strings.TrimLeft(rule, " ") {
 		n := wordLength(rule)
@@ -134,7 +161,7 @@ func sameRules(written, read []string) bool {
 
 // normal returns a rule in one spelling.
 func normal(rule string) string {
-	all := Words(rule)
+	all := words(rule)
 	out := make([]string, 0, len(all))
 	for i := 0; i < len(all); i++ {
 		word := all[i]

@@ -1,4 +1,4 @@
-package iptables
+package rules
 
 import (
 	"fmt"
@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
 // TestRulesetIsAFunctionOfThePlan holds what any history leads to against what the Plan at its end gives at once.
@@ -23,16 +25,16 @@ func TestRulesetIsAFunctionOfThePlan(t *testing.T) {
 	for _, family := range []model.Family{model.IPv4, model.IPv6} {
 		for seed := range seeds {
 			t.Run(fmt.Sprintf("%s/%d", family, seed), func(t *testing.T) {
-				p := newPlans(seed, family)
+				p := plans.New(seed, family)
 				r := NewRuleset(family)
-				r.Apply(whole(p.plan))
+				r.Apply(plans.Whole(p.Plan))
 				kernel := newKernelState()
 				kernel.take(r)
 				for range 15 {
-					r.Apply(p.step(1 + p.IntN(20)))
+					r.Apply(p.Step(1 + p.IntN(20)))
 					kernel.take(r)
 					fresh := NewRuleset(family)
-					fresh.Apply(whole(p.plan))
+					fresh.Apply(plans.Whole(p.Plan))
 					compareKernelState(t, fresh, kernel)
 					checkTargets(t, fresh)
 				}
@@ -44,15 +46,15 @@ func TestRulesetIsAFunctionOfThePlan(t *testing.T) {
 // TestAServiceCIDRWritesNoRulesOfPorts because they do not depend on ranges, whatever else is served.
 func TestAServiceCIDRWritesNoRulesOfPorts(t *testing.T) {
 	for _, family := range []model.Family{model.IPv4, model.IPv6} {
-		p := newPlans(1, family)
+		p := plans.New(1, family)
 		for range 20 {
-			p.step(50)
+			p.Step(50)
 		}
 		r, kernel := NewRuleset(family), newKernelState()
-		r.Apply(whole(p.plan))
+		r.Apply(plans.Whole(p.Plan))
 		kernel.take(r)
-		g := p.plan.Globals
-		g.Ranges = append(slices.Clone(g.Ranges), netip.PrefixFrom(p.addr(family, 7, 0), family.Bits()-16).Masked())
+		g := p.Plan.Globals
+		g.Ranges = append(slices.Clone(g.Ranges), netip.PrefixFrom(plans.Address(family, 7, 0), family.Bits()-16).Masked())
 		r.Apply(model.Delta{Globals: &g})
 		for c := range r.dirty {
 			if c.name != chainNew {
@@ -68,14 +70,14 @@ func TestAServiceCIDRWritesNoRulesOfPorts(t *testing.T) {
 // kernelState is the state of the kernel after only the changes were written.
 type kernelState struct {
 	chains  map[chain][]string
-	members map[setName]map[Entry]bool
+	members map[setName]map[ipset.Entry]bool
 	sets    map[string]bool
 }
 
 func newKernelState() *kernelState {
-	b := &kernelState{chains: map[chain][]string{}, members: map[setName]map[Entry]bool{}, sets: map[string]bool{}}
+	b := &kernelState{chains: map[chain][]string{}, members: map[setName]map[ipset.Entry]bool{}, sets: map[string]bool{}}
 	for _, s := range setKinds {
-		b.members[s.name] = map[Entry]bool{}
+		b.members[s.name] = map[ipset.Entry]bool{}
 	}
 	return b
 }
@@ -112,12 +114,12 @@ func (b *kernelState) take(r *Ruleset) {
 
 func compareKernelState(t *testing.T, fresh *Ruleset, kernel *kernelState) {
 	t.Helper()
-	options := []cmp.Option{cmp.AllowUnexported(chain{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(Entry{})}
+	options := []cmp.Option{cmp.AllowUnexported(chain{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(ipset.Entry{})}
 	if diff := cmp.Diff(fresh.chains, kernel.chains, options...); diff != "" {
 		t.Fatalf("chains differ (-at once +grown):\n%s", diff)
 	}
 	for _, s := range setKinds {
-		want := map[Entry]bool{}
+		want := map[ipset.Entry]bool{}
 		for e := range fresh.members[s.name] {
 			want[e] = true
 		}
@@ -154,7 +156,7 @@ func checkTargets(t *testing.T, r *Ruleset) {
 			words := strings.Fields(rule)
 			for i, w := range words[:len(words)-1] {
 				switch next := words[i+1]; {
-				case (w == "-j" || w == "-g") && strings.HasPrefix(next, prefix):
+				case (w == "-j" || w == "-g") && strings.HasPrefix(next, Prefix):
 					to := chain{c.table, next}
 					reached[to] = true
 					if _, there := r.chains[to]; !there {
