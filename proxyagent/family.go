@@ -329,9 +329,9 @@ func (f *family) overview() string {
 	defer f.mu.Unlock()
 	plan := f.compiler.Plan()
 	total, _ := f.Backend.Counts()
-	text := fmt.Sprintf("%s: %d Service ports, %d disputed addresses, %d ServiceCIDRs", f.Settings.Family, len(plan.Ports), len(f.compiler.Disputes()), len(plan.Globals.Ranges))
+	parts := []string{fmt.Sprintf("%s: %d Service ports, %d disputed addresses, %d ServiceCIDRs", f.Settings.Family, len(plan.Ports), len(f.compiler.Disputes()), len(plan.Globals.Ranges))}
 	for _, table := range slices.Sorted(maps.Keys(total)) {
-		text += fmt.Sprintf(", %d rules or elements in %s", total[table], table)
+		parts = append(parts, fmt.Sprintf("%d rules or elements in %s", total[table], table))
 	}
-	return text + "\n"
+	return strings.Join(parts, ", ") + "\n"
 }
