@@ -44,9 +44,6 @@ func contribution(p *model.ServicePort) contributed {
 	if p.NodePort != 0 {
 		c.front(p, place{nodeFronts, nodePicked, nodeLocal, nodeAnywhere, nodeUnserved}, service(p.Name.Protocol, p.NodePort), netip.Addr{}, true)
 	}
-	if p.HealthCheckNodePort != 0 {
-		c.add(health, single(p.HealthCheckNodePort))
-	}
 	for _, e := range p.Hairpin {
 		c.add(hairpin, addr(e.Addr())+addr(e.Addr())+service(p.Name.Protocol, e.Port()))
 	}
