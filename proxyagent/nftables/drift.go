@@ -190,6 +190,9 @@ func (p *Proxier) halve(names []model.PortName) []model.PortName {
 		return nil
 	}
 	if len(names) == 1 {
+		if try(p.tables.globals, ports...) == nil { // what failed before was something else
+			return nil
+		}
 		return names
 	}
 	middle := len(names) / 2
