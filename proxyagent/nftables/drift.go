@@ -152,13 +152,13 @@ func (p *Proxier) compareSets(ctx context.Context, sums map[set]uint64, found *[
 }
 
 // isolate is for a table that could not be written twice, the second time after everything had been compared. The ports whose chains or elements the kernel refuses are withheld, and the
-// rest is written. If it refuses none, something else stands in the way, as a set of another version of this program: then the table is made anew.
+// rest is written. If it refuses no other than before, something else stands in the way, as a set of another version of this program: then the table is made anew.
 func (p *Proxier) isolate(ctx context.Context) error {
 	refused, err := p.find(slices.SortedFunc(maps.Keys(p.tables.ports), model.PortName.Compare))
 	if err != nil {
 		return err
 	}
-	p.anew = len(refused) == 0
+	p.anew = !slices.ContainsFunc(refused, func(n model.PortName) bool { return p.tables.withheld[n] == nil })
 	p.withheldAt = time.Now()
 	p.tables.withhold(refused...)
 	return p.write(ctx)

@@ -21,8 +21,8 @@ type kernel struct {
 	table  *nftables.Table
 }
 
-// socketBuffer has room for a transaction, and for the answers to all of its messages.
-const socketBuffer = 16 << 20
+// socketBuffer has room for a transaction of elements, perAnswer what one more message and its answer may take of it: chains are many small ones.
+const socketBuffer, perAnswer = 16 << 20, 1 << 10
 
 // answerTimeout is how long the kernel may take for a transaction. It may have to finish those of others first.
 const answerTimeout = time.Minute
@@ -37,16 +37,22 @@ func open(f model.Family) (*kernel, error) {
 }
 
 func (k *kernel) connect() error {
-	room := func(c *netlink.Conn) error {
+	keep := func(c *netlink.Conn) error {
 		k.socket = c
-		return errors.Join(c.SetWriteBuffer(socketBuffer), c.SetReadBuffer(socketBuffer))
+		return k.room(0)
 	}
-	c, err := nftables.New(nftables.AsLasting(), nftables.WithSockOptions(room))
+	c, err := nftables.New(nftables.AsLasting(), nftables.WithSockOptions(keep))
 	if err != nil {
 		return fmt.Errorf("reaching nf_tables: %w", err)
 	}
 	k.conn = c
 	return nil
+}
+
+// room makes the buffers of the socket large enough for so many messages: what does not fit is lost although the kernel has done it.
+func (k *kernel) room(messages int) error {
+	size := max(socketBuffer, messages*perAnswer)
+	return errors.Join(k.socket.SetWriteBuffer(size), k.socket.SetReadBuffer(size))
 }
 
 // reconnect is for after a failure: answers that nobody has read may wait in the socket.

@@ -213,9 +213,11 @@ func (l layout) hooks() map[string]chain {
 	}
 	if l.affinity {
 		h := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[l.Family]
-		remember := []string{fmt.Sprintf("ct state new ct status dnat ct original %s daddr vmap @%s", h, sticky)}
+		// First packets alone: one that is sent again may go to an endpoint that has been forgotten meanwhile.
+		const first = "ct state new ct status dnat ct status & confirmed == 0"
+		remember := []string{fmt.Sprintf(first+" ct original %s daddr vmap @%s", h, sticky)}
 		for _, p := range model.Protocols {
-			remember = append(remember, fmt.Sprintf("ct state new ct status dnat ct original %[1]s daddr != @%[2]s ct original %[1]s daddr != @%[3]s meta l4proto %[4]s ct original proto-dst vmap @%[5]s", h, active, vips, strings.ToLower(p.String()), nodeSticky[p]))
+			remember = append(remember, fmt.Sprintf(first+" ct original %[1]s daddr != @%[2]s ct original %[1]s daddr != @%[3]s meta l4proto %[4]s ct original proto-dst vmap @%[5]s", h, active, vips, strings.ToLower(p.String()), nodeSticky[p]))
 		}
 		all["remember-input"] = chain{hook: hook{nftables.ChainTypeFilter, unix.NF_INET_LOCAL_IN, 10}, text: remember}
 		all["remember-postrouting"] = chain{hook: hook{nftables.ChainTypeFilter, unix.NF_INET_POST_ROUTING, 90}, text: remember}

@@ -88,6 +88,7 @@ func (p *Proxier) write(ctx context.Context) (err error) {
 // program writes what differs.
 func (p *Proxier) program(ctx context.Context) (transactions int, err error) {
 	chains, old := p.tables.differing()
+	old = slices.DeleteFunc(old, func(name string) bool { _, there := p.handles[name]; return !there }) // others may have taken it away
 	clients, unwanted := p.clients()
 	if len(chains)+len(old)+len(clients)+len(unwanted)+len(p.tables.changed) == 0 {
 		p.tables.settled()

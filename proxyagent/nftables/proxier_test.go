@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -356,6 +357,67 @@ func TestATableOfAnotherVersionIsReplaced(t *testing.T) {
 		if len(p.Degraded()) > 0 {
 			t.Errorf("%v", p.Degraded())
 		}
+	})
+}
+
+// TestAPortThatIsRefusedTwiceStaysWhatItIs has another one refused while it is withheld; both are served again when the kernel takes them.
+func TestAPortThatIsRefusedTwiceStaysWhatItIs(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		first := refusedPort(d)
+		d.Ports[first.Name] = first
+		_, _ = p.Sync(t.Context(), d)
+		syncOne(t, p)
+		second := *d.Ports[model.PortName{Service: model.ServiceName{Namespace: "default", Name: "c"}, Protocol: model.SCTP}]
+		second.AffinitySeconds = 1e10
+		_, _ = p.Sync(t.Context(), model.Delta{Ports: map[model.PortName]*model.ServicePort{second.Name: &second}})
+		syncOne(t, p)
+		if len(p.Degraded()) != 2 || p.tables.withheld[first.Name] != first {
+			t.Errorf("degraded: %v; the first is %v, want %v", p.Degraded(), p.tables.withheld[first.Name], first)
+		}
+	})
+}
+
+// TestWhatOthersTookAwayIsNotTakenAwayAgain has everything flushed, or an old table with a chain more, before chains go; a refused port does not keep the table from being replaced.
+func TestWhatOthersTookAwayIsNotTakenAwayAgain(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		syncOne(t, p, d)
+		ruleset(t, "flush", "ruleset")
+		change := model.Delta{Ports: map[model.PortName]*model.ServicePort{}}
+		for name, port := range d.Ports {
+			plain := *port
+			plain.AffinitySeconds = 0
+			change.Ports[name] = &plain
+		}
+		_, _ = p.Sync(t.Context(), change)
+		syncOne(t, p)
+	})
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		h := map[bool]string{true: "ip", false: "ip6"}[d.Globals.Family == model.IPv4]
+		ruleset(t, "add", "table", h, table)
+		ruleset(t, "add", "set", h, table, string(fronts), "{", "type", "inet_service", ";", "}")
+		ruleset(t, "add", "chain", h, table, "old")
+		d.Ports[refusedPort(d).Name] = refusedPort(d)
+		for range 3 {
+			_, _ = p.Sync(t.Context(), d)
+			d = model.Delta{}
+		}
+		syncOne(t, p)
+		if len(p.Degraded()) != 1 {
+			t.Errorf("%v", p.Degraded())
+		}
+	})
+}
+
+func TestThousandsOfPortsWithSessionAffinity(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		vip, endpoints := d.Ports[stickyPort(d).Name].ClusterIPs[0], stickyPort(d).Cluster
+		many := model.Delta{Globals: d.Globals, Ports: map[model.PortName]*model.ServicePort{}}
+		for i := range 4000 {
+			vip = vip.Next()
+			name := model.PortName{Service: model.ServiceName{Namespace: "default", Name: strconv.Itoa(i)}, Protocol: model.TCP}
+			many.Ports[name] = &model.ServicePort{Name: name, ClusterIPs: []netip.Addr{vip}, Port: 80, AffinitySeconds: 60, HasEndpoints: true, Cluster: endpoints}
+		}
+		syncOne(t, p, many)
 	})
 }
 

@@ -3,6 +3,7 @@
 package nftables
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 
@@ -122,7 +123,7 @@ func (t *Tables) Apply(d model.Delta) {
 // withhold has the clients of ports refused, as if they had no endpoint.
 func (t *Tables) withhold(names ...model.PortName) {
 	for _, name := range names {
-		wanted := t.ports[name]
+		wanted := cmp.Or(t.withheld[name], t.ports[name])
 		t.Apply(model.Delta{Ports: map[model.PortName]*model.ServicePort{name: wanted.Unserved()}})
 		t.withheld[name] = wanted
 	}

@@ -26,6 +26,7 @@ const perMessage, perTransaction = 500, 40_000
 type transaction struct {
 	*kernel
 	elements int
+	messages int // gathered
 	done     int // how often it has sent some
 	err      error
 }
@@ -36,6 +37,7 @@ func (t *transaction) add(elements int, send func() error) {
 		t.flush()
 		t.elements = elements
 	}
+	t.messages++
 	if t.err == nil {
 		t.err = send()
 	}
@@ -43,10 +45,10 @@ func (t *transaction) add(elements int, send func() error) {
 
 func (t *transaction) flush() {
 	if t.err == nil {
-		t.err = t.kernel.flush()
+		t.err = errors.Join(t.room(t.messages), t.kernel.flush())
 		t.done++
 	}
-	t.elements = 0
+	t.elements, t.messages = 0, 0
 }
 
 // declaring is held while sets are added: the library counts them for all families together, without a lock.
@@ -80,6 +82,7 @@ func (t *transaction) write(chains map[string]chain) {
 		}
 		t.conn.AddChain(c)
 		t.conn.FlushChain(c)
+		t.messages += 2 + len(content.rules)
 	}
 	for name, content := range chains {
 		for _, r := range content.rules {
@@ -141,6 +144,7 @@ func (t *transaction) send(all map[set][]nftables.SetElement, send func(*nftable
 
 // remove takes away chains that nothing leads to any more, and maps of clients.
 func (t *transaction) remove(chains, clients []string) {
+	t.messages += 2*len(chains) + len(clients)
 	for _, name := range chains {
 		t.conn.FlushChain(&nftables.Chain{Name: name, Table: t.table})
 	}
