@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 )
@@ -42,14 +44,14 @@ func (a *Access) InstallCRDsOf(ctx context.Context, root string) error {
 		return fmt.Errorf("making a client for CustomResourceDefinitions: %w", err)
 	}
 	for _, path := range paths {
-		if err := installCRD(ctx, client, path); err != nil {
+		if err := a.installCRD(ctx, client, path); err != nil {
 			return fmt.Errorf("installing %s: %w", path, err)
 		}
 	}
 	return nil
 }
 
-func installCRD(ctx context.Context, client dynamic.Interface, path string) error {
+func (a *Access) installCRD(ctx context.Context, client dynamic.Interface, path string) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -69,17 +71,27 @@ func installCRD(ctx context.Context, client dynamic.Interface, path string) erro
 	if err != nil {
 		return err
 	}
-	return waitUntilServed(ctx, client, schema.GroupVersionResource{Group: group, Version: version, Resource: plural})
+	return a.waitUntilServed(ctx, client, schema.GroupVersionResource{Group: group, Version: version, Resource: plural})
 }
 
 // waitUntilServed asks for the objects themselves, whatever the conditions of the definition say: the handler of a new resource is
-// there some moments later.
-func waitUntilServed(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) error {
+// there some moments later. Discovery, where clients look a kind up before they create an object of it, is filled by another
+// controller and may be later still.
+func (a *Access) waitUntilServed(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) error {
+	known, err := discovery.NewDiscoveryClientForConfig(a.AdminConfig())
+	if err != nil {
+		return err
+	}
 	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, servedTimeout, true, func(ctx context.Context) (bool, error) {
 		_, err := client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
 		if apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) {
 			return false, nil
 		}
-		return err == nil, err
+		if err != nil {
+			return false, err
+		}
+		_, lists, _, err := known.GroupsAndMaybeResources()
+		list := lists[resource.GroupVersion()]
+		return list != nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource.Resource }), err
 	})
 }
