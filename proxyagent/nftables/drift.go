@@ -3,8 +3,11 @@
 package nftables
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -26,35 +29,49 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 		return nil, err
 	}
 	start := time.Now()
-	found, err := p.compare(ctx)
+	found, err := p.compare(ctx, true)
 	p.pace = p.pace.After(now, time.Since(start))
 	if err == nil && len(found) > 0 {
 		err = p.write(ctx)
 	}
 	if err != nil {
-		p.known = false
+		p.known = p.known && errors.Is(err, errProgram)
 		return nil, err
 	}
 	return found, nil
 }
 
-// compare reads everything and notes what differs. It returns the differences in words.
-func (p *Proxier) compare(ctx context.Context) (found []string, err error) {
+// compare reads everything and notes what differs. It returns the differences in words. With beside, a Sync may write while it reads, which it does without mu; then it says nothing, and
+// has to be called again.
+func (p *Proxier) compare(ctx context.Context, beside bool) (found []string, err error) {
 	others, known, err := p.generations.Foreign()
 	if err != nil {
 		return nil, err
 	}
-	have := there{rules: map[string]string{}}
+	have, writes, first := there{rules: map[string]string{}}, p.writes, p.handles == nil
 	if !p.anew {
-		if have, err = p.kernel.read(ctx); err != nil {
-			return nil, err
+		if beside {
+			p.mu.Unlock()
 		}
+		have, err = p.kernel.read(ctx)
+		if beside {
+			p.mu.Lock()
+		}
+	}
+	if err != nil || beside && (p.writes != writes || !p.known) {
+		return nil, err
+	}
+	if have.dormant {
+		found = append(found, "table "+table)
 	}
 	p.compareChains(have, &found)
 	p.compareClients(have, &found)
-	if err := p.compareSets(ctx, have.sets, &found); err != nil {
-		return nil, err
+	if !first || len(have.sets) > 0 { // otherwise all that is wanted is noted as a change already
+		if err := p.compareSets(ctx, have.sets, &found); err != nil {
+			return nil, err
+		}
 	}
+	p.declared = p.declared && !have.dormant
 	p.known = true
 	if known { // otherwise the other family writes: this one looks again
 		p.last = others
@@ -109,9 +126,6 @@ func (p *Proxier) compareClients(have there, found *[]string) {
 // compareSets reads the elements of those sets whose fingerprints differ once more, and notes which differ.
 func (p *Proxier) compareSets(ctx context.Context, sums map[set]uint64, found *[]string) error {
 	t := p.tables
-	if len(sums) == 0 && t.written == nil && !p.failed { // nothing is there at the start, and all that is wanted is noted as a change
-		return nil
-	}
 	t.changed = map[key]change{}
 	p.declared = true
 	differ := map[set]bool{}
@@ -164,39 +178,37 @@ func (p *Proxier) isolate(ctx context.Context) error {
 	return p.write(ctx)
 }
 
-// find returns those of some ports that the kernel refuses. It halves them until it knows. It fails when the kernel refuses what is no port's.
+// find returns those of some ports that the kernel refuses. It halves them until it knows. It fails when the kernel refuses what is no port's, or does not answer.
 func (p *Proxier) find(names []model.PortName) ([]model.PortName, error) {
-	if err := try(p.tables.globals); err != nil {
+	if err := p.try(); err != nil {
 		return nil, err
 	}
-	var refused []model.PortName
-	const most = 1000 // so that they fit into a transaction
-	for some := range slices.Chunk(names, most) {
-		refused = append(refused, p.halve(some)...)
+	return p.halve(names)
+}
+
+func (p *Proxier) halve(names []model.PortName) (refused []model.PortName, err error) {
+	if err := p.try(names...); !errors.Is(err, errRefused) {
+		return nil, err
+	}
+	if len(names) == 1 {
+		return names, nil
+	}
+	for _, half := range [][]model.PortName{names[:len(names)/2], names[len(names)/2:]} {
+		more, err := p.halve(half)
+		if refused = append(refused, more...); err != nil {
+			return nil, err
+		}
 	}
 	return refused, nil
 }
 
-func (p *Proxier) halve(names []model.PortName) []model.PortName {
+// try has the kernel look at ports as they should be.
+func (p *Proxier) try(names ...model.PortName) error {
 	var ports []*model.ServicePort
 	for _, name := range names {
-		if wanted := p.tables.withheld[name]; wanted != nil {
-			ports = append(ports, wanted)
-		} else {
-			ports = append(ports, p.tables.ports[name])
-		}
+		ports = append(ports, cmp.Or(p.tables.withheld[name], p.tables.ports[name]))
 	}
-	if try(p.tables.globals, ports...) == nil {
-		return nil
-	}
-	if len(names) == 1 {
-		if try(p.tables.globals, ports...) == nil { // what failed before was something else
-			return nil
-		}
-		return names
-	}
-	middle := len(names) / 2
-	return append(slices.Clone(p.halve(names[:middle])), p.halve(names[middle:])...)
+	return p.generations.Write(func() (int, error) { return 1, try(p.tables.globals, ports...) })
 }
 
 // apply takes a Delta in. A port that is withheld stays so until the next Check tries what it is now: whoever changes a refused Service all the time must not make everybody's Syncs
@@ -207,7 +219,7 @@ func (p *Proxier) apply(d model.Delta) {
 		if p.tables.withheld[name] != nil && port != nil {
 			changed = append(changed, name)
 		}
-		if port != nil && port.AffinitySeconds > 0 {
+		if port != nil && port.AffinitySeconds > 0 && lost(p.tables.ports[name], port) {
 			p.stale[name] = struct{}{}
 		}
 	}
@@ -215,6 +227,14 @@ func (p *Proxier) apply(d model.Delta) {
 		p.tables.withhold(changed...)
 		p.withheldAt = time.Time{}
 	}
+}
+
+// lost reports whether an endpoint is gone that clients of a port may be remembered for; at the start nobody knows.
+func lost(before, after *model.ServicePort) bool {
+	gone := func(was, is []netip.AddrPort) bool {
+		return slices.ContainsFunc(was, func(e netip.AddrPort) bool { return !slices.Contains(is, e) })
+	}
+	return before == nil || gone(before.Cluster, after.Cluster) || gone(before.Local, after.Local)
 }
 
 func (p *Proxier) admitAgain(ctx context.Context, now time.Time) error {

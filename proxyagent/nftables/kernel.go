@@ -3,9 +3,11 @@
 package nftables
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/google/nftables"
@@ -14,15 +16,16 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// kernel is our table of one family. The library writes; answers are read without it, because it cannot read all of our rules, and makes several times as much garbage as there are elements.
+// kernel is our table of one family. The library writes; all is read without it, by a connection of its own: the library cannot read all of our rules, makes several times as much garbage
+// as there are elements, and does not notice when a table changes while it reads.
 type kernel struct {
 	conn   *nftables.Conn
 	socket *netlink.Conn // that of conn
 	table  *nftables.Table
 }
 
-// socketBuffer has room for a transaction of elements, perAnswer what one more message and its answer may take of it: chains are many small ones.
-const socketBuffer, perAnswer = 16 << 20, 1 << 10
+// socketBuffer is the least size of the socket's buffers.
+const socketBuffer = 1 << 20
 
 // answerTimeout is how long the kernel may take for a transaction. It may have to finish those of others first.
 const answerTimeout = time.Minute
@@ -49,9 +52,9 @@ func (k *kernel) connect() error {
 	return nil
 }
 
-// room makes the buffers of the socket large enough for so many messages: what does not fit is lost although the kernel has done it.
-func (k *kernel) room(messages int) error {
-	size := max(socketBuffer, messages*perAnswer)
+// room makes the buffers of the socket large enough for a transaction and its answers: answers that do not fit are lost although the kernel has done it.
+func (k *kernel) room(size int) error {
+	size = max(socketBuffer, size)
 	return errors.Join(k.socket.SetWriteBuffer(size), k.socket.SetReadBuffer(size))
 }
 
@@ -61,9 +64,17 @@ func (k *kernel) reconnect() error {
 	return k.connect()
 }
 
+// errRefused is for a transaction that the kernel has looked at and does not do.
+var errRefused = errors.New("refused by nf_tables")
+
 // flush sends what was gathered. Without a deadline it would wait for ever for answers that do not come; and one that is left would end whatever comes later.
 func (k *kernel) flush() error {
-	return errors.Join(k.socket.SetDeadline(time.Now().Add(answerTimeout)), k.conn.Flush(), k.socket.SetDeadline(time.Time{}))
+	err := errors.Join(k.socket.SetDeadline(time.Now().Add(answerTimeout)), k.conn.Flush(), k.socket.SetDeadline(time.Time{}))
+	errno, said := errors.AsType[syscall.Errno](err)
+	if said && !slices.Contains([]syscall.Errno{syscall.ENOBUFS, syscall.EINTR, syscall.EAGAIN, syscall.ENOMEM, syscall.EPERM}, errno) {
+		err = fmt.Errorf("%w: %w", errRefused, errno) // the first of many: each message that leans on it fails too
+	}
+	return err
 }
 
 // Cleanup takes our table away, and returns what it did in words. Nothing of others is touched.
@@ -73,7 +84,7 @@ func Cleanup(f model.Family, dryRun bool) ([]string, error) {
 		return nil, err
 	}
 	defer k.close()
-	there, err := k.exists()
+	there, _, err := k.tableFlags(context.Background())
 	if err != nil || !there {
 		return nil, err
 	}
@@ -94,15 +105,6 @@ func (k *kernel) remove() error {
 }
 
 func (k *kernel) close() { _ = k.conn.CloseLasting() }
-
-// exists reports whether our table is there.
-func (k *kernel) exists() (bool, error) {
-	tables, err := k.conn.ListTablesOfFamily(k.table.Family)
-	if err != nil {
-		return false, fmt.Errorf("listing tables: %w", err)
-	}
-	return slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == k.table.Name }), nil
-}
 
 // set describes one of the sets that exist always.
 func (k *kernel) set(name set) *nftables.Set {

@@ -27,6 +27,7 @@ const (
 	chainRefuse   = "refuse"
 	chainMasq     = "with-node-address"
 	chainForward  = "filter-forward"
+	chainLoopback = "from-elsewhere-to-loopback"
 	drop          = "drop"
 )
 
@@ -83,6 +84,8 @@ func (l layout) static() map[string]chain {
 		chainServices: {rules: l.services()}, chainNew: {rules: l.newConnections()},
 		chainRefuse: {rules: []rule{and(isProtocol(model.TCP), rule{refuse(l.Family, true)}), {refuse(l.Family, false)}}},
 		chainMasq:   {rules: []rule{setMark(l.MasqueradeBit, true), {masquerade}}},
+		// A packet that nothing tracks has no status: a rule that asks for it goes on to the next one.
+		chainLoopback: {rules: []rule{and(ctState(stateEstablished|stateRelated, true), rule{returned}), and(status(dnatted, true), rule{returned}), {dropped}}},
 	}
 	maps.Copy(all, l.hooks())
 	return all
@@ -191,8 +194,7 @@ func (l layout) hooks() map[string]chain {
 	input, forward := []rule{toNew}, []rule{toNew}
 	if l.Family == model.IPv4 && (l.LocalhostNodePorts || slices.ContainsFunc(l.NodePortAddrs, netip.Addr.IsLoopback)) {
 		// route_localnet, which node ports at 127.0.0.1 need, would let neighbours reach what listens there (CVE-2020-8558).
-		input = slices.Insert(input, 0, and(l.load().saddr().within(loopback, false), l.load().daddr().within(loopback, true),
-			ctState(stateEstablished|stateRelated, false), status(dnatted, false), rule{dropped}))
+		input = slices.Insert(input, 0, and(l.load().saddr().within(loopback, false), l.load().daddr().within(loopback, true), rule{jump(chainLoopback)}))
 	}
 	if !l.KeepInvalid {
 		// A packet outside of the window is not translated; its receiver would reset the connection (kubernetes/kubernetes#74839).

@@ -27,15 +27,16 @@ type Proxier struct {
 	fullCheck   time.Duration
 
 	known      bool                        // what has changed in tables is the whole difference to the kernel
-	failed     bool                        // the last Sync did
-	declared   bool                        // all sets are there
+	refused    bool                        // the last Sync was, by the kernel
+	declared   bool                        // the table is awake, and has all sets
 	anew       bool                        // what is there is to be replaced as a whole
 	handles    map[string]string           // of the rules of each chain, after the last write or comparison
 	stale      map[model.PortName]struct{} // ports with session affinity whose clients may be remembered for endpoints that are gone
 	withheldAt time.Time                   // when ports that are withheld were last tried
 	last       uint32                      // transactions of others before the last comparison
 	pace       model.Pace                  // of comparisons
-	changes    int                         // of the last Sync
+	writes     int                         // that there were: a comparison beside one tells nothing
+	changes    int                         // of the last write
 	invalid    atomic.Uint64               // packets dropped, when the kernel was last asked
 }
 
@@ -58,31 +59,33 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 		p.apply(d)
 	}
 	full = !p.known
-	p.changes = len(p.tables.changed)
-	if err = p.write(ctx); err != nil && p.failed && !errors.Is(err, errProgram) {
+	again := p.refused
+	err = p.write(ctx)
+	if p.refused = errors.Is(err, errRefused); p.refused && again {
 		err = p.isolate(ctx)
+		p.refused = errors.Is(err, errRefused)
 	}
-	if p.failed = err != nil; p.failed {
-		return full, err
+	if err == nil || errors.Is(err, errProgram) {
+		err = errors.Join(err, p.generations.Write(func() (int, error) { return p.forget(ctx) }))
 	}
-	return full, p.forget(ctx)
+	return full, err
 }
 
 // write brings the kernel to what Tables want.
 func (p *Proxier) write(ctx context.Context) (err error) {
 	if !p.known {
 		start := time.Now()
-		_, err = p.compare(ctx)
+		_, err = p.compare(ctx, false)
 		p.pace = p.pace.After(start, time.Since(start))
 	}
 	if err == nil {
 		err = p.generations.Write(func() (int, error) { return p.program(ctx) })
 	}
-	if err != nil {
-		p.known = false
-		return errors.Join(err, p.kernel.reconnect())
+	if err == nil || errors.Is(err, errProgram) {
+		return err
 	}
-	return nil
+	p.known = false
+	return errors.Join(err, p.kernel.reconnect())
 }
 
 // program writes what differs.
@@ -90,7 +93,8 @@ func (p *Proxier) program(ctx context.Context) (transactions int, err error) {
 	chains, old := p.tables.differing()
 	old = slices.DeleteFunc(old, func(name string) bool { _, there := p.handles[name]; return !there }) // others may have taken it away
 	clients, unwanted := p.clients()
-	if len(chains)+len(old)+len(clients)+len(unwanted)+len(p.tables.changed) == 0 {
+	p.changes = len(p.tables.changed)
+	if p.declared && len(chains)+len(old)+len(clients)+len(unwanted)+p.changes == 0 {
 		p.tables.settled()
 		return 0, nil
 	}
@@ -105,18 +109,19 @@ func (p *Proxier) program(ctx context.Context) (transactions int, err error) {
 	t.write(chains)
 	t.change(p.tables.changed)
 	t.remove(old, unwanted)
-	if t.flush(); t.err == nil {
-		if text := p.kernel.text(chains); text != "" {
-			t.err = nft(ctx, text)
-			t.done++
-		}
-	}
-	if t.err != nil {
+	p.writes++
+	if t.flush(); t.err != nil {
 		return 0, fmt.Errorf("writing the table %s: %w", table, t.err)
 	}
+	transactions, err = p.kernel.writeText(ctx, chains)
 	p.declared, p.anew = true, false
 	p.tables.settled()
-	return t.done, p.readHandles(ctx, slices.Collect(maps.Keys(chains)), old)
+	if err != nil {
+		for name := range hooksOfText(chains) {
+			p.tables.pending[name] = state{there: true}
+		}
+	}
+	return 1 + transactions, errors.Join(err, p.readHandles(ctx, slices.Collect(maps.Keys(chains)), old))
 }
 
 // clients are the maps of clients that are missing, and those that nobody needs.
@@ -142,14 +147,14 @@ func (p *Proxier) readHandles(ctx context.Context, written, removed []string) (e
 		delete(p.handles, name)
 	}
 	for _, name := range written {
-		handles, problem := p.kernel.handlesOf(ctx, name)
-		p.handles[name], err = handles, errors.Join(err, problem)
+		one, problem := p.kernel.rules(ctx, name)
+		p.handles[name], err = one[name], errors.Join(err, problem)
 	}
 	return err
 }
 
 // forget makes the clients of endpoints that are gone choose again.
-func (p *Proxier) forget(ctx context.Context) error {
+func (p *Proxier) forget(ctx context.Context) (transactions int, err error) {
 	for name := range p.stale {
 		port := p.tables.ports[name]
 		if port == nil || port.AffinitySeconds == 0 {
@@ -161,13 +166,14 @@ func (p *Proxier) forget(ctx context.Context) error {
 			for _, e := range endpoints {
 				usable[destination(e)] = true
 			}
-			if err := p.kernel.forget(ctx, clientMaps(model.Digest(name.String()))[i], usable); err != nil {
-				return errors.Join(err, p.kernel.reconnect())
+			n, err := p.kernel.forget(ctx, clientMaps(model.Digest(name.String()))[i], usable)
+			if transactions += n; err != nil {
+				return transactions, errors.Join(err, p.kernel.reconnect())
 			}
 		}
 		delete(p.stale, name)
 	}
-	return nil
+	return transactions, nil
 }
 
 // Degraded lists the ports whose elements the kernel refuses, sorted.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/google/nftables"
@@ -19,36 +18,57 @@ import (
 
 // there is what the kernel has.
 type there struct {
+	dormant bool
 	sets    map[set]uint64    // the sum of the fingerprints of the elements of each set that is there
-	rules   map[string]string // by chain: the handles of its rules, which are never used twice
-	clients map[string]bool   // maps of clients
+	rules   map[string]string // by chain: its policy and the handles of its rules, which are never used twice
+	clients map[string]bool   // maps of clients, and sets of other versions
 }
 
-// read reads everything; of elements it keeps nothing.
+// read reads everything; of elements it keeps nothing. It may run beside a transaction.
 func (k *kernel) read(ctx context.Context) (t there, err error) {
-	t = there{map[set]uint64{}, map[string]string{}, map[string]bool{}}
-	if yes, err := k.exists(); err != nil || !yes {
+	t = there{sets: map[set]uint64{}, rules: map[string]string{}, clients: map[string]bool{}}
+	exists, flags, err := k.tableFlags(ctx)
+	if err != nil || !exists {
 		return t, err
 	}
+	t.dormant = flags != 0
 	if t.rules, err = k.rules(ctx); err != nil {
 		return t, err
 	}
-	sets, err := k.conn.GetSets(k.table)
+	var names []string
+	err = k.dump(ctx, unix.NFT_MSG_GETSET, nfnetlink.Attrs(nil).PutString(unix.NFTA_SET_TABLE, k.table.Name), func() { names = nil }, func(answer nfnetlink.Attrs) {
+		if attrs := maps.Collect(answer.All()); attrs[unix.NFTA_SET_TABLE].Text() == k.table.Name {
+			names = append(names, attrs[unix.NFTA_SET_NAME].Text())
+		}
+	})
 	if err != nil {
 		return t, fmt.Errorf("listing sets: %w", err)
 	}
-	for _, s := range sets {
-		if strings.HasPrefix(s.Name, "clients-") {
-			t.clients[s.Name] = true
-		} else if _, ours := schemas[set(s.Name)]; ours {
-			var sum uint64
-			if err := k.elements(ctx, s.Name, func() { sum = 0 }, func(e element) { sum += print(e.of, e.to, e.value) }); err != nil {
-				return t, err
-			}
-			t.sets[set(s.Name)] = sum
+	for _, name := range names {
+		if _, ours := schemas[set(name)]; !ours {
+			t.clients[name] = true
+			continue
 		}
+		var sum uint64
+		if err := k.elements(ctx, name, func() { sum = 0 }, func(e element) { sum += print(e.of, e.to, e.value) }); err != nil {
+			return t, err
+		}
+		t.sets[set(name)] = sum
 	}
 	return t, nil
+}
+
+// tableFlags reports whether our table is there, and its flags. A kernel without nf_tables has none.
+func (k *kernel) tableFlags(ctx context.Context) (there bool, flags uint32, err error) {
+	err = k.dump(ctx, unix.NFT_MSG_GETTABLE, nil, func() { there = false }, func(answer nfnetlink.Attrs) {
+		if attrs := maps.Collect(answer.All()); attrs[unix.NFTA_TABLE_NAME].Text() == k.table.Name {
+			there, flags = true, attrs[unix.NFTA_TABLE_FLAGS].Net32()
+		}
+	})
+	if err = ignore(ignore(err, syscall.EINVAL), syscall.EOPNOTSUPP); err != nil {
+		return false, 0, fmt.Errorf("listing tables: %w", err)
+	}
+	return there, flags, nil
 }
 
 // keyEnd is the end of an interval: NFTA_SET_ELEM_KEY_END of linux/netfilter/nf_tables.h.
@@ -119,45 +139,35 @@ func datum(attrs nfnetlink.Attrs) string {
 	return drop
 }
 
-// rules returns the handles of the rules of all chains. Chains without rules have none.
-func (k *kernel) rules(ctx context.Context) (map[string]string, error) {
-	chains, err := k.conn.ListChainsOfTableFamily(k.table.Family)
-	if err != nil {
-		return nil, fmt.Errorf("listing chains: %w", err)
+// rules returns policy and handles of the rules of all chains, or of one.
+func (k *kernel) rules(ctx context.Context, one ...string) (map[string]string, error) {
+	request := nfnetlink.Attrs(nil).PutString(unix.NFTA_RULE_TABLE, k.table.Name)
+	for _, name := range one {
+		request = request.PutString(unix.NFTA_RULE_CHAIN, name)
 	}
-	all := map[string]string{}
-	for _, c := range chains {
-		if c.Table.Name == k.table.Name {
-			all[c.Name] = ""
-		}
-	}
-	err = k.handles(ctx, nfnetlink.Attrs(nil).PutString(unix.NFTA_RULE_TABLE, k.table.Name), all)
-	return all, err
-}
-
-// handlesOf does so for one chain.
-func (k *kernel) handlesOf(ctx context.Context, chain string) (string, error) {
-	all := map[string]string{chain: ""}
-	err := k.handles(ctx, nfnetlink.Attrs(nil).PutString(unix.NFTA_RULE_TABLE, k.table.Name).PutString(unix.NFTA_RULE_CHAIN, chain), all)
-	return all[chain], err
-}
-
-func (k *kernel) handles(ctx context.Context, request nfnetlink.Attrs, all map[string]string) error {
-	begin := func() {
-		for name := range all {
-			all[name] = ""
-		}
-	}
-	err := k.dump(ctx, unix.NFT_MSG_GETRULE, request, begin, func(answer nfnetlink.Attrs) {
+	policies, handles := map[string]string{}, map[string]string{}
+	err := k.dump(ctx, unix.NFT_MSG_GETCHAIN, nil, func() { clear(policies) }, func(answer nfnetlink.Attrs) {
 		attrs := maps.Collect(answer.All())
-		if attrs[unix.NFTA_RULE_TABLE].Text() == k.table.Name {
-			all[attrs[unix.NFTA_RULE_CHAIN].Text()] += fmt.Sprint(attrs[unix.NFTA_RULE_HANDLE].Net64(), " ")
+		if name := attrs[unix.NFTA_CHAIN_NAME].Text(); attrs[unix.NFTA_CHAIN_TABLE].Text() == k.table.Name && (len(one) == 0 || name == one[0]) {
+			policies[name] = fmt.Sprint("policy ", attrs[unix.NFTA_CHAIN_POLICY].Net32(), " ")
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("reading rules: %w", err)
+		return nil, fmt.Errorf("listing chains: %w", err)
 	}
-	return nil
+	err = k.dump(ctx, unix.NFT_MSG_GETRULE, request, func() { clear(handles) }, func(answer nfnetlink.Attrs) {
+		attrs := maps.Collect(answer.All())
+		if attrs[unix.NFTA_RULE_TABLE].Text() == k.table.Name {
+			handles[attrs[unix.NFTA_RULE_CHAIN].Text()] += fmt.Sprint(attrs[unix.NFTA_RULE_HANDLE].Net64(), " ")
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading rules: %w", err)
+	}
+	for name := range policies {
+		policies[name] += handles[name]
+	}
+	return policies, nil
 }
 
 // invalidDropped reads how many packets the rule of invalid ones has counted.
@@ -175,36 +185,39 @@ func (k *kernel) invalidDropped(ctx context.Context) (n uint64, err error) {
 	return n, err
 }
 
-// forget deletes the clients of a map whose endpoint is not usable any more.
-func (k *kernel) forget(ctx context.Context, name string, usable map[string]bool) error {
+// forget deletes the clients of a map whose endpoint is not usable any more, in as many transactions as it returns.
+func (k *kernel) forget(ctx context.Context, name string, usable map[string]bool) (transactions int, err error) {
 	var gone []nftables.SetElement
-	err := k.elements(ctx, name, func() { gone = nil }, func(e element) {
+	err = k.elements(ctx, name, func() { gone = nil }, func(e element) {
 		if !usable[e.value] {
 			gone = append(gone, nftables.SetElement{Key: []byte(e.of)})
 		}
 	})
 	for some := range slices.Chunk(gone, perMessage) {
 		if err == nil {
-			err = k.delete(name, some)
+			err = k.delete(name, some, &transactions)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("forgetting clients: %w", err)
+		return transactions, fmt.Errorf("forgetting clients: %w", err)
 	}
-	return nil
+	return transactions, nil
 }
 
 // delete deletes clients. One of them may have run out meanwhile: then they are deleted one by one.
-func (k *kernel) delete(name string, some []nftables.SetElement) error {
+func (k *kernel) delete(name string, some []nftables.SetElement, transactions *int) error {
 	if err := k.conn.SetDeleteElements(k.clients(name), some); err != nil {
 		return err
 	}
 	err := k.flush()
+	if err == nil {
+		*transactions++
+	}
 	if err == nil || !errors.Is(err, syscall.ENOENT) || len(some) == 1 {
 		return ignore(err, syscall.ENOENT)
 	}
 	for _, e := range some {
-		if err := k.delete(name, []nftables.SetElement{e}); err != nil {
+		if err := k.delete(name, []nftables.SetElement{e}, transactions); err != nil {
 			return err
 		}
 	}

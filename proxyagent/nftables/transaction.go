@@ -3,6 +3,7 @@
 package nftables
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,36 +20,23 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// perMessage is how many elements are in one message, as an attribute has less than 64 KiB; perTransaction bounds what the socket takes at once.
-const perMessage, perTransaction = 500, 40_000
+// perMessage is how many elements are in one message, as an attribute has less than 64 KiB.
+const perMessage = 500
 
-// transaction gathers messages, and sends them when they are all or too many for the socket. The kernel does all of them that are sent at once, or nothing.
+// What a message with its answer, and an element, may take of the socket's buffers at most.
+const messageSize, elementSize = 1 << 10, 1 << 8
+
+// transaction gathers messages. The kernel does all of them, or nothing.
 type transaction struct {
 	*kernel
-	elements int
-	messages int // gathered
-	done     int // how often it has sent some
-	err      error
-}
-
-// add adds messages.
-func (t *transaction) add(elements int, send func() error) {
-	if t.elements += elements; t.elements > perTransaction {
-		t.flush()
-		t.elements = elements
-	}
-	t.messages++
-	if t.err == nil {
-		t.err = send()
-	}
+	size int // of what is gathered
+	err  error
 }
 
 func (t *transaction) flush() {
 	if t.err == nil {
-		t.err = errors.Join(t.room(t.messages), t.kernel.flush())
-		t.done++
+		t.err = errors.Join(t.room(t.size), t.kernel.flush())
 	}
-	t.elements, t.messages = 0, 0
 }
 
 // declaring is held while sets are added: the library counts them for all families together, without a lock.
@@ -69,8 +57,9 @@ func (t *transaction) declare(all bool, clients []string) {
 	declaring.Lock()
 	defer declaring.Unlock()
 	for _, s := range sets {
-		t.add(0, func() error { return t.conn.AddSet(s, nil) })
+		t.err = cmp.Or(t.err, t.conn.AddSet(s, nil))
 	}
+	t.size += len(sets) * messageSize
 }
 
 // write gives chains their rules. The chains themselves come first: rules of one lead to another.
@@ -78,11 +67,11 @@ func (t *transaction) write(chains map[string]chain) {
 	for name, content := range chains {
 		c := &nftables.Chain{Name: name, Table: t.table}
 		if h := content.hook; h.kind != "" {
-			c.Type, c.Hooknum, c.Priority = h.kind, new(nftables.ChainHook(h.number)), new(nftables.ChainPriority(h.priority))
+			c.Type, c.Hooknum, c.Priority, c.Policy = h.kind, new(nftables.ChainHook(h.number)), new(nftables.ChainPriority(h.priority)), new(nftables.ChainPolicyAccept)
 		}
 		t.conn.AddChain(c)
 		t.conn.FlushChain(c)
-		t.messages += 2 + len(content.rules)
+		t.size += (2 + len(content.rules)) * messageSize
 	}
 	for name, content := range chains {
 		for _, r := range content.rules {
@@ -91,15 +80,28 @@ func (t *transaction) write(chains map[string]chain) {
 	}
 }
 
-// text are the rules of chains that the program nft has to write.
-func (k *kernel) text(chains map[string]chain) string {
+// hooksOfText are the chains of which the program nft has to write the rules.
+func hooksOfText(chains map[string]chain) map[string]chain {
+	all := maps.Clone(chains)
+	maps.DeleteFunc(all, func(_ string, c chain) bool { return len(c.text) == 0 })
+	return all
+}
+
+// writeText writes their rules, in as many transactions as it returns.
+func (k *kernel) writeText(ctx context.Context, chains map[string]chain) (transactions int, err error) {
 	var b strings.Builder
-	for name, content := range chains {
+	for name, content := range hooksOfText(chains) {
 		for _, r := range content.text {
 			fmt.Fprintf(&b, "add rule %s %s %s %s\n", map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6"}[k.table.Family], table, name, r)
 		}
 	}
-	return b.String()
+	if b.Len() == 0 {
+		return 0, nil
+	}
+	if err := nft(ctx, b.String()); err != nil {
+		return 0, err
+	}
+	return 1, nil
 }
 
 // errProgram is for what the program nft could not do. All else is in the kernel then: Services are served, but new clients of those with session affinity are not remembered.
@@ -137,14 +139,15 @@ func (t *transaction) send(all map[set][]nftables.SetElement, send func(*nftable
 	for name, elements := range all {
 		s := t.set(name)
 		for some := range slices.Chunk(elements, perMessage) {
-			t.add(len(some), func() error { return send(s, some) })
+			t.err = cmp.Or(t.err, send(s, some))
+			t.size += messageSize + len(some)*elementSize
 		}
 	}
 }
 
 // remove takes away chains that nothing leads to any more, and maps of clients.
 func (t *transaction) remove(chains, clients []string) {
-	t.messages += 2*len(chains) + len(clients)
+	t.size += (2*len(chains) + len(clients)) * messageSize
 	for _, name := range chains {
 		t.conn.FlushChain(&nftables.Chain{Name: name, Table: t.table})
 	}
@@ -208,7 +211,8 @@ func Usable(f model.Family) error {
 		Name: model.PortName{Protocol: model.TCP}, ClusterIPs: []netip.Addr{a}, LoadBalancerIPs: []netip.Addr{endpoints[1].Addr().Next()}, Port: 80, NodePort: 30000,
 		SourceRanges: []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}, AffinitySeconds: 1, HasEndpoints: true, Cluster: endpoints, Hairpin: endpoints,
 	}
-	if err := try(model.Globals{Family: f, NodePortAny: true}, all); err != nil {
+	_, err := exec.LookPath("nft") // for session affinity
+	if err = errors.Join(err, try(model.Globals{Family: f, NodePortAny: true}, all)); err != nil {
 		return fmt.Errorf("writing tables of nftables (it takes kernel 5.13 or later, and NET_ADMIN): %w", err)
 	}
 	return nil
