@@ -3,9 +3,12 @@
 package nftables
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -224,6 +227,9 @@ func TestDriftIsRepaired(t *testing.T) {
 			"a map flushed":     {"flush", "map", h, table, string(fronts)},
 			"a rule added":      {"insert", "rule", h, table, chainServices, "drop"},
 			"a chain added":     {"add", "chain", h, table, "foreign"},
+			"a policy changed":  {"add", "chain", h, table, chainForward, "{", "policy", "drop", ";", "}"},
+			"a table asleep":    {"add", "table", h, table, "{", "flags", "dormant", ";", "}"},
+			"a set added":       {"add", "set", h, table, "foreign", "{", "type", "inet_service", ";", "}"},
 			"an element gone":   {"delete", "element", h, table, string(active), "{", first, "}"},
 			"an element added":  {"add", "element", h, table, string(allocated), "{", strings.Replace(first, "96", "99", 1), "}"},
 			"an element turned": {"add", "element", h, table, string(active), "{", strings.Replace(first, "96", "99", 1), "}"},
@@ -342,6 +348,65 @@ func TestClientsOfAnEndpointThatIsGoneChooseAgain(t *testing.T) {
 			t.Errorf("still to be done: %v", p.stale)
 		}
 	})
+}
+
+// link gives the namespace an address of its own and a way to everywhere else, at whose end nobody answers. It returns the address.
+func link(t *testing.T, f model.Family) netip.Addr {
+	t.Helper()
+	node, all, bits := netip.MustParseAddr("192.0.2.1"), "0.0.0.0/0", 24
+	if f == model.IPv6 {
+		node, all, bits = netip.MustParseAddr("2001:db8::1"), "::/0", 64
+	}
+	for _, command := range []string{
+		"link set lo up", "link add node type veth peer name nobody", "link set nobody up", "link set node up",
+		fmt.Sprintf("address add %v/%d dev node%s", node, bits, map[bool]string{true: " nodad"}[f == model.IPv6]), fmt.Sprintf("route add %s dev node", all),
+		fmt.Sprintf("neighbour replace %v lladdr 02:00:00:00:00:02 dev node nud permanent", node.Next()),
+	} {
+		if out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v: %s", command, err, out)
+		}
+	}
+	t.Cleanup(func() { _ = exec.Command("ip", "link", "delete", "node").Run() })
+	return node
+}
+
+// TestARetransmissionRemembersNobody has the endpoint go that a first packet went to: what is sent again is translated as before, but must not bind the client to what is gone.
+func TestARetransmissionRemembersNobody(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		gone := netip.AddrPortFrom(link(t, d.Globals.Family).Next(), 8080)
+		port := *stickyPort(d)
+		port.Name.Protocol, port.AffinitySeconds, port.Cluster, port.Local, port.Hairpin = model.TCP, 3600, []netip.AddrPort{gone}, nil, nil
+		syncOne(t, p, model.Delta{Globals: d.Globals, Ports: map[model.PortName]*model.ServicePort{port.Name: &port}})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			_, _ = new(net.Dialer).DialContext(ctx, "tcp", netip.AddrPortFrom(port.ClusterIPs[0], port.Port).String())
+		}()
+		until(t, func() bool { return remembered(t, p, &port) == 1 })
+		other := port
+		other.Cluster = []netip.AddrPort{netip.AddrPortFrom(gone.Addr().Next(), 8080)}
+		syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{port.Name: &other}})
+		h := map[bool]string{true: "ip", false: "ip6"}[d.Globals.Family == model.IPv4]
+		ruleset(t, "add", "table", h, "sent")
+		ruleset(t, "add", "chain", h, "sent", "out", "{ type filter hook postrouting priority 200; }")
+		ruleset(t, "add", "rule", h, "sent", "out", "tcp", "dport", "8080", "counter")
+		until(t, func() bool { return !strings.Contains(ruleset(t, "list", "table", h, "sent"), "packets 0") })
+		if n := remembered(t, p, &other); n != 0 {
+			t.Errorf("%d clients are remembered for an endpoint that is gone", n)
+		}
+	})
+}
+
+// until waits until something holds.
+func until(t *testing.T, holds func() bool) {
+	t.Helper()
+	for range 500 {
+		if holds() {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatal("it does not come")
 }
 
 // TestATableOfAnotherVersionIsReplaced has sets of other types in the way, which the kernel does not change.
