@@ -123,9 +123,13 @@ var loopback = netip.MustParsePrefix("127.0.0.0/8")
 
 // route are the rules of a route: mark what has to get the node's address, and translate.
 func (l layout) route(r route) (all []rule) {
-	key, elsewhere, endpoints := (*fields).front, anywhere, map[bool]set{false: picked, true: local}[r.local]
+	key, in := (*fields).front, atAddress
 	if r.node {
-		key, elsewhere, endpoints = (*fields).node, nodeAnywhere, map[bool]set{false: nodePicked, true: nodeLocal}[r.local]
+		key, in = (*fields).node, atNode
+	}
+	endpoints := in.picked
+	if r.local {
+		endpoints = in.local
 	}
 	mark := setMark(l.MasqueradeBit, false)
 	switch {
@@ -133,9 +137,9 @@ func (l layout) route(r route) (all []rule) {
 		all = append(all, mark)
 	case r.outside: // pods of this node and the node itself may use all endpoints
 		if here := l.localSource(true); here != nil {
-			all = append(all, and(here, key(l.load()).vmap(elsewhere)))
+			all = append(all, and(here, key(l.load()).vmap(in.anywhere)))
 		}
-		all = append(all, and(isLocal(true, true), mark), and(isLocal(true, true), key(l.load()).vmap(elsewhere)))
+		all = append(all, and(isLocal(true, true), mark), and(isLocal(true, true), key(l.load()).vmap(in.anywhere)))
 	case r.through:
 	case l.MasqueradeAll:
 		all = append(all, mark)
@@ -254,7 +258,7 @@ func (l layout) rememberAt(fronts map[stickyFront]string) (all []rule) {
 	for _, f := range slices.SortedFunc(maps.Keys(fronts), func(a, b stickyFront) int {
 		return cmp.Or(cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.port, b.port))
 	}) {
-		all = append(all, and(isProtocol(f.protocol), original(expr.CtKeyPROTODST).rule, rule{compare(expr.CmpOpEq, []byte(single(f.port))), goTo(fronts[f])}))
+		all = append(all, and(isProtocol(f.protocol), originalPort(f.port), rule{goTo(fronts[f])}))
 	}
 	return all
 }

@@ -35,14 +35,14 @@ func contribution(p *model.ServicePort) contributed {
 	c := contributed{values: map[key]string{}, members: map[key]struct{}{}, routes: map[route]struct{}{}, sticky: map[netip.Addr]route{}}
 	for _, vip := range p.ClusterIPs {
 		c.add(active, addr(vip))
-		c.front(p, place{fronts, picked, local, anywhere, unserved}, addr(vip)+service(p.Name.Protocol, p.Port), vip, false)
+		c.front(p, atAddress, addr(vip)+service(p.Name.Protocol, p.Port), vip, false)
 	}
 	for _, vip := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
 		c.add(vips, addr(vip))
-		c.front(p, place{fronts, picked, local, anywhere, unserved}, addr(vip)+service(p.Name.Protocol, p.Port), vip, true)
+		c.front(p, atAddress, addr(vip)+service(p.Name.Protocol, p.Port), vip, true)
 	}
 	if p.NodePort != 0 {
-		c.front(p, place{nodeFronts, nodePicked, nodeLocal, nodeAnywhere, nodeUnserved}, service(p.Name.Protocol, p.NodePort), netip.Addr{}, true)
+		c.front(p, atNode, service(p.Name.Protocol, p.NodePort), netip.Addr{}, true)
 	}
 	for _, e := range p.Hairpin {
 		c.add(hairpin, addr(e.Addr())+addr(e.Addr())+service(p.Name.Protocol, e.Port()))
@@ -53,6 +53,11 @@ func contribution(p *model.ServicePort) contributed {
 
 // place are the maps of one kind of front.
 type place struct{ fronts, picked, local, anywhere, unserved set }
+
+var (
+	atAddress = place{fronts, picked, local, anywhere, unserved}
+	atNode    = place{nodeFronts, nodePicked, nodeLocal, nodeAnywhere, nodeUnserved}
+)
 
 // front leads from one front of a port to its endpoints.
 func (c contributed) front(p *model.ServicePort, in place, of string, vip netip.Addr, outside bool) {

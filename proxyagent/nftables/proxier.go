@@ -18,7 +18,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
-// Proxier keeps the kernel's table for one family as a Plan wants it. Its methods may be called concurrently; they wait for each other.
+// Proxier keeps the kernel's table for one family as a Plan wants it. Its methods may be called concurrently; while one reads the kernel to compare, the others go on.
 type Proxier struct {
 	mu          sync.Mutex
 	tables      *Tables

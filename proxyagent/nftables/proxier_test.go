@@ -301,11 +301,18 @@ func TestWithoutTheProgramServicesAreServed(t *testing.T) {
 		if diff := cmp.Diff(p.tables.all(), elements(t, p), cmp.AllowUnexported(key{})); diff != "" {
 			t.Errorf("the kernel differs (-want +have):\n%s", diff)
 		}
+		leaves := d.Ports[model.PortName{Service: model.ServiceName{Namespace: "default", Name: "c"}, Protocol: model.SCTP}]
+		if _, err := p.Sync(t.Context(), model.Delta{Ports: map[model.PortName]*model.ServicePort{leaves.Name: nil}}); !errors.Is(err, errProgram) {
+			t.Fatalf("got %v", err)
+		}
 		t.Setenv("PATH", path)
 		joins(t, p, stickyPort(d), stickyPort(d).Cluster[0])
 		syncOne(t, p)
 		if n := remembered(t, p, stickyPort(d)); n != 1 {
 			t.Errorf("%d clients are left of 1", n)
+		}
+		if text := ruleset(t, "list", "ruleset"); strings.Contains(text, model.Digest(leaves.Name.String())) || strings.Count(text, "! confirmed") != 8 {
+			t.Errorf("its chains have to go, and clients be remembered:\n%s", text)
 		}
 	})
 }
@@ -393,6 +400,43 @@ func TestARetransmissionRemembersNobody(t *testing.T) {
 		until(t, func() bool { return !strings.Contains(ruleset(t, "list", "table", h, "sent"), "packets 0") })
 		if n := remembered(t, p, &other); n != 0 {
 			t.Errorf("%d clients are remembered for an endpoint that is gone", n)
+		}
+	})
+}
+
+// TestUntrackedPacketsDoNotReachLoopback has a packet with an address of elsewhere come to 127.0.0.1: connection tracking has no status of it.
+func TestUntrackedPacketsDoNotReachLoopback(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		if d.Globals.Family == model.IPv6 {
+			return // there is no route_localnet
+		}
+		elsewhere := link(t, d.Globals.Family)
+		syncOne(t, p, d)
+		ruleset(t, "add", "table", "ip", "raw")
+		ruleset(t, "add", "chain", "ip", "raw", "out", "{ type filter hook output priority raw; }")
+		ruleset(t, "add", "rule", "ip", "raw", "out", "notrack")
+		ruleset(t, "add", "chain", "ip", "raw", "in", "{ type filter hook prerouting priority raw; }")
+		ruleset(t, "add", "rule", "ip", "raw", "in", "notrack")
+		at, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = at.Close() }()
+		to := at.LocalAddr().(*net.UDPAddr)
+		for _, from := range []string{elsewhere.String(), "127.0.0.1"} { // in this order: what arrives first is the second one
+			c, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0)), to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Write([]byte(from)); err != nil {
+				t.Fatal(err)
+			}
+			_ = c.Close()
+		}
+		_ = at.SetReadDeadline(time.Now().Add(10 * time.Second))
+		b := make([]byte, 100)
+		if n, _, err := at.ReadFromUDP(b); err != nil || string(b[:n]) != "127.0.0.1" {
+			t.Errorf("got a packet of %q, %v", b[:n], err)
 		}
 	})
 }

@@ -23,7 +23,7 @@ const (
 	values = unix.NFT_REG32_08
 )
 
-// key loads fields side by side into registers.
+// fields loads fields of a packet side by side into registers, from keys on.
 type fields struct {
 	f    model.Family
 	next uint32
@@ -102,11 +102,12 @@ func nfproto(f model.Family) uint32 {
 	return unix.NFPROTO_IPV4
 }
 
-// is compares the first register with bytes; isNot goes on if they differ. within compares an address with a prefix.
+// compare compares the register of keys with bytes.
 func compare(op expr.CmpOp, data []byte) expr.Any {
 	return &expr.Cmp{Op: op, Register: keys, Data: data}
 }
 
+// within goes on if the address that was loaded is in a prefix, or is not.
 func (l *fields) within(p netip.Prefix, inside bool) rule {
 	op := expr.CmpOpEq
 	if !inside {
@@ -130,7 +131,7 @@ func mask(p netip.Prefix) []byte {
 // number32 is a number as the kernel has it.
 func number32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
-// ctState and status match bits of connection tracking.
+// bits goes on if any of some bits is set, or none.
 func bits(load expr.Any, which uint32, any bool) rule {
 	op := expr.CmpOpNeq
 	if !any {
@@ -139,6 +140,7 @@ func bits(load expr.Any, which uint32, any bool) rule {
 	return rule{load, masked(number32(which)), compare(op, number32(0))}
 }
 
+// ctState and status match bits of connection tracking. Of a packet that nothing tracks, the state has no such bit, and to ask for the status ends the rule.
 func ctState(which uint32, any bool) rule {
 	return bits(&expr.Ct{Register: keys, Key: expr.CtKeySTATE}, which, any)
 }
@@ -189,9 +191,9 @@ func isProtocol(p model.Protocol) rule {
 	return rule{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: keys}, compare(expr.CmpOpEq, []byte{byte(p)})}
 }
 
-// original loads what connection tracking knows of the packet as it came, before it was translated.
-func original(k expr.CtKey) *fields {
-	return &fields{rule: rule{&expr.Ct{Register: keys, Key: k}}}
+// originalPort matches the port that the packet came to, before it was translated.
+func originalPort(port uint16) rule {
+	return rule{&expr.Ct{Register: keys, Key: expr.CtKeyPROTODST}, compare(expr.CmpOpEq, []byte(single(port)))}
 }
 
 // refuse answers with a reset, or that the port cannot be reached.
