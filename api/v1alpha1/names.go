@@ -60,6 +60,10 @@ const DefaultServiceCIDR = "kubernetes"
 // allocates from IPAddresses finds nothing to repair. It is removed by the clean-up.
 const ConditionMigrated = Prefix + "/Migrated"
 
+// AnnotationUsage on a ServiceCIDR tells how many of its addresses are used: a ServiceCIDRUsage in JSON, half a minute old at most. It is for those who would
+// otherwise have to list all IPAddresses, and removed by the clean-up.
+const AnnotationUsage = Prefix + "/usage"
+
 // Condition types on a ServiceCIDR. All of them are abnormal when True, and removed by the clean-up.
 const (
 	// ConditionDeletionBlocked names the addresses that keep a ServiceCIDR from being deleted.

@@ -55,7 +55,8 @@ func (m *migrate) print(p migration.Plan, kind, format string) error {
 	return err
 }
 
-func encode(w io.Writer, r migration.Report, format string) error {
+// encode writes a value as json or yaml.
+func encode(w io.Writer, r any, format string) error {
 	if format == "json" {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")

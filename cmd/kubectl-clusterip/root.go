@@ -21,6 +21,7 @@ func newRoot(out streams) *cobra.Command {
 		Short: "Service virtual IPs of a cluster",
 		Long: `Looks after the virtual IPs of Services.
 
+  kubectl clusterip ranges            how full every ServiceCIDR is, and when it will be
   kubectl clusterip migrate check     compare the legacy bitmap, Services and IPAddresses
   kubectl clusterip migrate --help    the whole way from the bitmap to IPAddresses, and back`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl clusterip"},
@@ -36,7 +37,8 @@ func newRoot(out streams) *cobra.Command {
 		return fmt.Errorf("%w; try `%s --help`", err, cmd.CommandPath())
 	})
 	kube.addFlags(root.PersistentFlags())
-	root.AddCommand(newMigrate(kube, out), newVersion(out))
+	admin := &admin{streams: out, kube: kube}
+	root.AddCommand(newRanges(admin), newMigrate(kube, out), newVersion(out))
 	return root
 }
 

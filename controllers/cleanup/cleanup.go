@@ -140,6 +140,11 @@ func (o Options) serviceCIDR(ctx context.Context, c *networkingv1.ServiceCIDR) e
 			return fmt.Errorf("removing the conditions of ServiceCIDR %s: %w", c.Name, err)
 		}
 	}
+	if _, counted := c.Annotations[v1alpha1.AnnotationUsage]; counted && o.say("removed the annotation %s of ServiceCIDR %s", v1alpha1.AnnotationUsage, c.Name) {
+		if err := o.patch(ctx, c.DeepCopy(), types.MergePatchType, map[string]any{"annotations": map[string]any{v1alpha1.AnnotationUsage: nil}}); err != nil {
+			return err
+		}
+	}
 	if !slices.Contains(c.Finalizers, v1alpha1.FinalizerServiceCIDR) {
 		return nil
 	}

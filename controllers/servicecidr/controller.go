@@ -45,6 +45,7 @@ type Reconciler struct {
 	APIVersion string
 
 	history history
+	counted map[string]time.Time // when AnnotationUsage was written last, by name; there is one worker
 }
 
 // SetupWithManager starts the controller with mgr. One worker: the decision about two ranges that cover each
@@ -59,6 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 	cidr := &networkingv1.ServiceCIDR{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cidr); err != nil {
 		r.history.forget(name)
+		delete(r.counted, name)
 		metrics.BlockedDeletions.DeleteLabelValues(name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -72,29 +74,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 		metrics.BlockedDeletions.DeleteLabelValues(name)
 	}
 	d := decide(in)
-	switch err := r.apply(ctx, cidr, in, d); {
+	wait, err := r.apply(ctx, cidr, in, d)
+	switch {
 	case apierrors.IsConflict(err):
 		// Somebody wrote between our reading and our writing. That is no error: read again.
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: cmp.Or(d.again, step)}, nil // step is the next sample of the forecast
+	return reconcile.Result{RequeueAfter: cmp.Or(d.again, wait, step)}, nil // step is the next sample of the forecast
 }
 
-func (r *Reconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, in inputs, d decision) error {
+// apply carries the decision out. It returns after how long the counts are to be written.
+func (r *Reconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, in inputs, d decision) (wait time.Duration, err error) {
 	if !d.keep {
-		return r.release(ctx, cidr)
+		return 0, r.release(ctx, cidr)
 	}
 	if err := r.addFinalizers(ctx, cidr); err != nil {
-		return err
+		return 0, err
 	}
 	written, err := r.writeConditions(ctx, cidr, d.conditions)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	r.announce(cidr, in, written)
-	return nil
+	return r.writeUsage(ctx, cidr, in.bands)
 }
 
 // gather reads what decide needs from the address index.

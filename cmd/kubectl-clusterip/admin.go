@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers"
+)
+
+// admin is what the commands share that look at a cluster as it runs.
+type admin struct {
+	streams
+	kube *kubeFlags
+}
+
+// session is an open connection to an API server.
+type session struct {
+	client.WithWatch
+	config *rest.Config
+	// policies: the API server serves ServiceCIDRPolicies.
+	policies bool
+}
+
+// open connects to the cluster that the flags name.
+func (a *admin) open() (*session, error) {
+	config, err := a.kube.rest()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	config.UserAgent = rest.DefaultKubernetesUserAgent() + " kubectl-clusterip"
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	gv, err := controllers.Discover(d)
+	if err != nil {
+		return nil, fmt.Errorf("asking the API server at %s what it serves: %w", config.Host, err)
+	}
+	s := &session{config: config}
+	if s.policies, err = controllers.DiscoverPolicies(d); err != nil {
+		return nil, err
+	}
+	scheme, err := controllers.NewScheme(gv)
+	if err != nil {
+		return nil, err
+	}
+	s.WithWatch, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	return s, err
+}
+
+// list lists objects, and says which permission is missing.
+func (s *session) list(ctx context.Context, into client.ObjectList, what string, o ...client.ListOption) error {
+	if err := s.List(ctx, into, o...); err != nil {
+		return fmt.Errorf("listing %s: %w", what, permission(err))
+	}
+	return nil
+}
+
+// permission adds to a refusal what an admin can do about it.
+func permission(err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w; the ClusterRole clusterip-operator-view has what this command reads, and is part of view", err)
+	}
+	return err
+}
+
+// formats are those of every command that prints a list.
+var formats = []string{"", "wide", "json", "yaml", "name"}
+
+// output is how a list is printed.
+type output struct {
+	format    string
+	noHeaders bool
+}
+
+func (o *output) validate() error {
+	if !slices.Contains(formats, o.format) {
+		return fmt.Errorf("--output %q is none of wide, json, yaml, name", o.format)
+	}
+	return nil
+}
+
+// listing is a list that can be printed in every format: a table for people, a value for programs, and names.
+type listing struct {
+	table metav1.Table
+	value any
+	names []string
+}
+
+// print writes a listing.
+func (o *output) print(w io.Writer, l listing) error {
+	switch o.format {
+	case "json", "yaml":
+		return encode(w, l.value, o.format)
+	case "name":
+		_, err := io.WriteString(w, strings.Join(append(l.names, ""), "\n"))
+		return err
+	}
+	for _, row := range l.table.Rows {
+		for i, cell := range row.Cells {
+			row.Cells[i] = harmless(fmt.Sprint(cell))
+		}
+	}
+	return printers.NewTablePrinter(printers.PrintOptions{Wide: o.format == "wide", NoHeaders: o.noHeaders}).PrintObj(&l.table, w)
+}
+
+// columns makes the head of a table. Names that begin with + are shown with -o wide only.
+func columns(names ...string) (out []metav1.TableColumnDefinition) {
+	for _, name := range names {
+		wide := strings.HasPrefix(name, "+")
+		c := metav1.TableColumnDefinition{Name: strings.TrimPrefix(name, "+"), Type: "string"}
+		if wide {
+			c.Priority = 1
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// errNothing is for a question about something that is not there.
+var errNothing = errors.New("there is no such object")

@@ -1,0 +1,92 @@
+package servicecidr
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// countsEvery is the least time between two writes of AnnotationUsage. Every API server, kube-controller-manager and each node's agent watch ServiceCIDRs.
+const countsEvery = 30 * time.Second
+
+// usageOf is the use of all bands, which come in pairs: static, dynamic.
+func usageOf(bands []bandUse) v1alpha1.ServiceCIDRUsage {
+	var out v1alpha1.ServiceCIDRUsage
+	for pair := range slices.Chunk(bands, 2) {
+		out.Ranges = append(out.Ranges, v1alpha1.RangeUsage{CIDR: pair[0].cidr.String(), Static: pair[0].counts(), Dynamic: pair[1].counts()})
+	}
+	return out
+}
+
+func (b bandUse) counts() v1alpha1.BandUsage {
+	capped := func(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+	out := v1alpha1.BandUsage{
+		Size: capped(b.usage.Size), Allocated: capped(b.usage.Allocated), Reserved: capped(b.usage.Reserved),
+		Cooling: capped(b.usage.Cooling), Free: capped(b.usage.Free),
+	}
+	if b.known {
+		out.GrowthPerDay = new(rounded(b.perHour * 24))
+	}
+	return out
+}
+
+// rounded leaves two digits of a rate, so that it is not written for every allocation.
+func rounded(rate float64) int64 {
+	unit := 1.0
+	for math.Abs(rate)/unit >= 100 {
+		unit *= 10
+	}
+	return int64(math.Round(rate/unit) * unit)
+}
+
+// exhausted reports of each band whether nothing is free: who looks at a range because of that should see it at once.
+func exhausted(u v1alpha1.ServiceCIDRUsage) (all []bool) {
+	for _, r := range u.Ranges {
+		all = append(all, r.Static.Free == 0, r.Dynamic.Free == 0)
+	}
+	return all
+}
+
+// dueUsage returns the annotation if it is to be written, or how much later.
+func dueUsage(have string, want v1alpha1.ServiceCIDRUsage, sinceWritten time.Duration) (text string, wait time.Duration, err error) {
+	body, err := json.Marshal(want)
+	if err != nil || string(body) == have {
+		return "", 0, err
+	}
+	var before v1alpha1.ServiceCIDRUsage
+	if json.Unmarshal([]byte(have), &before) == nil && sinceWritten < countsEvery && slices.Equal(exhausted(before), exhausted(want)) {
+		return "", countsEvery - sinceWritten, nil
+	}
+	return string(body), 0, nil
+}
+
+// writeUsage brings AnnotationUsage up to date, or returns after how long it should.
+func (r *Reconciler) writeUsage(ctx context.Context, cidr *networkingv1.ServiceCIDR, bands []bandUse) (wait time.Duration, err error) {
+	if len(bands) == 0 {
+		return 0, nil // the address index does not know the object yet
+	}
+	now := r.Clock.Now()
+	text, wait, err := dueUsage(cidr.Annotations[v1alpha1.AnnotationUsage], usageOf(bands), now.Sub(r.counted[cidr.Name]))
+	if text == "" {
+		return wait, err
+	}
+	apply := networkingv1ac.ServiceCIDR(cidr.Name).WithAPIVersion(r.APIVersion).WithUID(cidr.UID).
+		WithAnnotations(map[string]string{v1alpha1.AnnotationUsage: text})
+	if err := r.Client.Apply(ctx, apply, client.FieldOwner(v1alpha1.ManagerServiceCIDR), client.ForceOwnership); err != nil {
+		return 0, fmt.Errorf("applying the annotation %s of ServiceCIDR %s: %w", v1alpha1.AnnotationUsage, cidr.Name, err)
+	}
+	if r.counted == nil {
+		r.counted = map[string]time.Time{}
+	}
+	r.counted[cidr.Name] = now
+	return 0, nil
+}
