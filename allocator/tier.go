@@ -75,6 +75,14 @@ func (t *Tier) Size() uint64 {
 	return t.size.saturated()
 }
 
+// Spans returns the runs of addresses, ascending and disjoint.
+func (t *Tier) Spans() (out []Span) {
+	for _, iv := range t.runs() {
+		out = append(out, iv.span(t.is4))
+	}
+	return out
+}
+
 // runs returns the runs of addresses, also of a nil Tier.
 func (t *Tier) runs() intervals {
 	if t == nil {

@@ -2,6 +2,7 @@ package addressindex
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"sync"
@@ -92,25 +93,28 @@ func NewWithClock(c clock.PassiveClock) *Index {
 // Watch connects the address index to the informers of the cache. It returns at once; WaitForSync tells when the
 // first listings are indexed. Call it once, before the controllers start.
 func (l *Index) Watch(ctx context.Context, informers cache.Informers) error {
-	for _, w := range []struct {
-		object  client.Object
-		handler toolscache.ResourceEventHandler
-	}{
-		{&networkingv1.ServiceCIDR{}, handler(l.serviceCIDRChanged)},
-		{&networkingv1.IPAddress{}, handler(l.ipAddressChanged)},
-		{&corev1.Service{}, handler(l.serviceChanged)},
-		{&corev1.Node{}, handler(l.nodeChanged)},
-	} {
-		informer, err := informers.GetInformer(ctx, w.object, cache.BlockUntilSynced(false))
-		if err != nil {
-			return err
-		}
-		registration, err := informer.AddEventHandler(w.handler)
-		if err != nil {
-			return err
-		}
-		l.synced = append(l.synced, registration.HasSynced)
+	return errors.Join(l.WatchAddresses(ctx, informers), l.watch(ctx, informers, &corev1.Node{}, handler(l.nodeChanged)))
+}
+
+// WatchAddresses is Watch without Nodes, for somebody who asks for no overlaps.
+func (l *Index) WatchAddresses(ctx context.Context, informers cache.Informers) error {
+	return errors.Join(
+		l.watch(ctx, informers, &networkingv1.ServiceCIDR{}, handler(l.serviceCIDRChanged)),
+		l.watch(ctx, informers, &networkingv1.IPAddress{}, handler(l.ipAddressChanged)),
+		l.watch(ctx, informers, &corev1.Service{}, handler(l.serviceChanged)),
+	)
+}
+
+func (l *Index) watch(ctx context.Context, informers cache.Informers, object client.Object, handler toolscache.ResourceEventHandler) error {
+	informer, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
 	}
+	registration, err := informer.AddEventHandler(handler)
+	if err != nil {
+		return err
+	}
+	l.synced = append(l.synced, registration.HasSynced)
 	return nil
 }
 

@@ -19,10 +19,18 @@ import (
 type Route struct {
 	// Tiers are drawn from in this order: all dynamic bands, by rank, before the static ones.
 	Tiers []*allocator.Tier
+	// Origins say of each of the Tiers whose it is.
+	Origins []Origin
 	// Policies steer the Service, the best first; the last one may be followed by the ranges that nobody has for himself.
 	Policies []*Policy
 	// Fails: the last of the Policies refuses the Service when the Tiers are full.
 	Fails bool
+}
+
+// Origin is whose addresses a tier has: of one band of the ranges of a policy, or, without a policy, of those that nobody has for himself.
+type Origin struct {
+	Policy *Policy
+	Band   allocator.Band
 }
 
 // Full says why a route has no address left of a family: its policy refuses, or all that is left belongs to others. Nil, where the API
@@ -233,21 +241,28 @@ func (s *Compiled) Route(svc Service, is4 bool) *Route {
 func (s *Compiled) newRoute(chain []*Policy, is4 bool) *Route {
 	r := &Route{Policies: chain, Fails: len(chain) > 0 && chain[len(chain)-1].endsChain()}
 	var all []bands
+	var whose []*Policy
 	for _, p := range chain {
 		if made, ok := p.bands[is4]; ok {
-			all = append(all, made())
+			all, whose = append(all, made()), append(whose, p)
 		}
 	}
 	if !r.Fails {
-		all = append(all, s.open[is4]())
+		all, whose = append(all, s.open[is4]()), append(whose, nil)
 	}
-	for _, b := range all {
-		r.Tiers = append(r.Tiers, b.dynamic...)
+	for i, b := range all {
+		r.add(b.dynamic, Origin{whose[i], allocator.Dynamic})
 	}
-	for _, b := range all {
-		r.Tiers = append(r.Tiers, b.static...)
+	for i, b := range all {
+		r.add(b.static, Origin{whose[i], allocator.Static})
 	}
 	return r
+}
+
+func (r *Route) add(tiers []*allocator.Tier, from Origin) {
+	for _, t := range tiers {
+		r.Tiers, r.Origins = append(r.Tiers, t), append(r.Origins, from)
+	}
 }
 
 // ofFamily returns the ranges of one family that have addresses.

@@ -1,0 +1,139 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+)
+
+// Explanation is what the webhook would answer to the creation of a Service, and why. It is made by the function that decides.
+type Explanation struct {
+	// NoAddress: the Service is headless or of type ExternalName.
+	NoAddress bool `json:"noAddress,omitempty"`
+	// Refused is what the user is told, empty if the webhook lets the Service pass. Policy is in whose name, empty for none.
+	Refused string `json:"refused,omitempty"`
+	Policy  string `json:"policy,omitempty"`
+	// Warnings are what the user is told although the Service passes.
+	Warnings []string `json:"warnings,omitempty"`
+	// Chosen are the addresses that the Service names.
+	Chosen []netip.Addr `json:"chosen,omitempty"`
+	// Drawn say for each address that the Service does not name where it comes from, in the order of spec.clusterIPs.
+	Drawn []Source `json:"drawn,omitempty"`
+}
+
+// Source is where an address would come from.
+type Source struct {
+	Family corev1.IPFamily `json:"family"`
+	// Reserved are the addresses that reservations keep for the Service and that are not in use: the first is taken, before anything is drawn.
+	Reserved []netip.Addr `json:"reserved,omitempty"`
+	// Order are the sources that are drawn from, the first that has an address free.
+	Order []Step `json:"order,omitempty"`
+	// Policies say of each policy whether it steers the Service, the best first.
+	Policies []PolicyVerdict `json:"policies,omitempty"`
+	// Full is what the user is told when nothing is free: empty if the API server may still look for itself.
+	Full string `json:"full,omitempty"`
+}
+
+// Step is one source: a band of the ranges of a policy, or of those that no policy has for itself.
+type Step struct {
+	Policy string   `json:"policy,omitempty"`
+	Band   string   `json:"band"`
+	Ranges []string `json:"ranges"`
+	Free   uint64   `json:"free"`
+	tier   *allocator.Tier
+}
+
+// Contains reports whether an address is one of those that the step draws from, free or not.
+func (s Step) Contains(a netip.Addr) bool { return s.tier.Contains(a) }
+
+// PolicyVerdict is whether a policy steers a Service, and why not.
+type PolicyVerdict struct {
+	Policy string `json:"policy"`
+	Steers bool   `json:"steers"`
+	Why    string `json:"why,omitempty"`
+}
+
+// Explain says what would be answered to the creation of a Service as it is given, without handing out anything. It fails when the Service's namespace does not
+// exist, or cannot be read.
+func (h *ServiceSteerer) Explain(ctx context.Context, o *corev1.Service) (Explanation, error) {
+	raw, err := json.Marshal(o)
+	if err != nil {
+		return Explanation{}, err
+	}
+	s, _, err := decode(admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Namespace: o.Namespace, Object: runtime.RawExtension{Raw: raw},
+	}})
+	if err != nil {
+		return Explanation{}, err
+	}
+	if !s.needsAddress() {
+		return Explanation{NoAddress: true}, nil
+	}
+	named := chosen(s, nil)
+	in, err := h.gather(ctx, s, nil, named)
+	if errors.Is(err, errNoNamespace) {
+		return Explanation{}, fmt.Errorf("namespace %q: %w", o.Namespace, err)
+	} else if err != nil {
+		return Explanation{}, fmt.Errorf("reading namespace %q: %w", o.Namespace, err)
+	}
+	d := decide(in)
+	out := Explanation{Warnings: d.warnings, Chosen: named}
+	for _, s := range d.fill {
+		source, full := h.source(in, s)
+		out.Drawn = append(out.Drawn, source)
+		d.refusal = cmp.Or(d.refusal, full)
+	}
+	if d.refusal != nil {
+		out.Refused, out.Policy = d.refusal.Message, d.refusal.Policy
+	}
+	return out, nil
+}
+
+// source explains one slot, and returns the refusal if there is no address for it.
+func (h *ServiceSteerer) source(in inputs, s slot) (out Source, full *steering.Refusal) {
+	out = Source{Family: corev1.IPv6Protocol}
+	if s.is4 {
+		out.Family = corev1.IPv4Protocol
+	}
+	for _, r := range s.reserved {
+		for a := range r.Addresses() {
+			if h.Index.State(a) != allocator.Allocated && in.policies.Offers(a) {
+				out.Reserved = append(out.Reserved, a)
+			}
+		}
+	}
+	for i, t := range s.route.Tiers {
+		out.Order = append(out.Order, h.step(in.policies, s, s.route.Origins[i], t))
+	}
+	for _, v := range in.policies.Judge(in.subject, s.is4) {
+		out.Policies = append(out.Policies, PolicyVerdict{v.Policy.Name, v.Steers, v.Why})
+	}
+	if len(out.Reserved) == 0 && h.Index.Full(s.route.Tiers) {
+		if full = cmp.Or(in.policies.Full(s.route, s.is4), h.missing()); full != nil {
+			out.Full = full.Message
+		}
+	}
+	return out, full
+}
+
+func (h *ServiceSteerer) step(policies *steering.Compiled, s slot, from steering.Origin, t *allocator.Tier) Step {
+	out := Step{Band: from.Band.String(), Ranges: policies.RangesOf(from, s.is4), tier: t}
+	if from.Policy != nil {
+		out.Policy = from.Policy.Name
+	}
+	for _, run := range t.Spans() {
+		out.Free += h.Index.Usage(run).Free
+	}
+	return out
+}

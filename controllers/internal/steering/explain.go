@@ -1,0 +1,71 @@
+package steering
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+)
+
+// RangesOf returns the ranges of a family that an origin draws from, in the order of their names. Parts of them may be others': the tier knows.
+func (s *Compiled) RangesOf(o Origin, is4 bool) (texts []string) {
+	var ranges []allocator.Range
+	if o.Policy != nil {
+		ranges = o.Policy.ranges(is4)
+	} else {
+		for _, c := range s.cidrs {
+			if c.Usable() {
+				ranges = append(ranges, ofFamily(c, is4)...)
+			}
+		}
+	}
+	for _, r := range ranges {
+		texts = append(texts, r.String())
+	}
+	slices.Sort(texts)
+	return slices.Compact(texts)
+}
+
+// Verdict says of a policy whether it steers a Service in one family, and why not.
+type Verdict struct {
+	Policy *Policy
+	Steers bool
+	// Why is the reason in the words of the policy's fields, empty if it steers.
+	Why string
+}
+
+// Judge says so of all policies that give Services their addresses, the best first.
+func (s *Compiled) Judge(svc Service, is4 bool) (all []Verdict) {
+	route := s.Route(svc, is4)
+	for _, p := range s.policies {
+		v := Verdict{Policy: p, Steers: slices.Contains(route.Policies, p)}
+		if !v.Steers {
+			v.Why = s.passedOver(p, route, svc, is4)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// passedOver says why a policy has no say about a Service.
+func (s *Compiled) passedOver(p *Policy, r *Route, svc Service, is4 bool) string {
+	switch {
+	case len(p.Invalid) > 0:
+		return "its spec is invalid: " + strings.Join(p.Invalid, "; ")
+	case !p.steers:
+		return "it names no ServiceCIDRs"
+	case !p.selector.inNamespace(svc.NamespaceLabels):
+		return "its namespaceSelector does not match the namespace"
+	case !p.selector.services.Matches(labels.Set(svc.Labels)):
+		return "its serviceSelector does not match the labels of the Service"
+	case len(p.Ranges) > 0 && p.bands[is4] == nil:
+		return "it has no range of this family"
+	case r.Fails:
+		return fmt.Sprintf("ServiceCIDRPolicy %q, which ranks higher, refuses instead of going on (onFull: Fail)", r.Policies[len(r.Policies)-1].Name)
+	default:
+		return "policies that rank higher decide"
+	}
+}

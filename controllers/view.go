@@ -1,0 +1,182 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+)
+
+// View is the address index and the compiled policies of a cluster, as the operator has them, for somebody who only looks. What the leader has in memory alone
+// it does not show: addresses that are in flight, and cool-downs in the second before they are written. OpenView makes one; it is safe for concurrent use.
+type View struct {
+	index    *addressindex.Index
+	policies *steering.Cache
+	webhook  *admission.ServiceSteerer
+	cache    cache.Cache
+	failed   chan error
+}
+
+// OpenView lists ServiceCIDRs, IPAddresses, Services and Namespaces, and ServiceCIDRPolicies where the API server serves them, and follows them until ctx ends. live
+// is a client of that API server with a scheme of NewScheme. The error says what could not be listed, and wraps the API server's.
+func OpenView(ctx context.Context, config *rest.Config, live client.Client, policies bool) (*View, error) {
+	v := &View{index: addressindex.New(), policies: steering.NewCache(), failed: make(chan error, 1)}
+	o := CacheOptions(policies)
+	o.Scheme, o.Mapper, o.DefaultWatchErrorHandler = live.Scheme(), live.RESTMapper(), v.couldNotList
+	var err error
+	if v.cache, err = cache.New(config, o); err != nil {
+		return nil, fmt.Errorf("making a cache: %w", err)
+	}
+	v.webhook = &admission.ServiceSteerer{Namespaces: v.cache, Live: live, Index: v.index, Policies: v.policies, Clock: clock.RealClock{}}
+	if err := v.watch(ctx, policies); err != nil {
+		return nil, err
+	}
+	go func() { _ = v.cache.Start(ctx) }()
+	return v, v.await(ctx, policies)
+}
+
+// couldNotList keeps the first error. An informer goes on trying, which helps nobody who waits for an answer.
+func (v *View) couldNotList(_ context.Context, _ *toolscache.Reflector, err error) {
+	select {
+	case v.failed <- err:
+	default:
+	}
+}
+
+func (v *View) watch(ctx context.Context, policies bool) error {
+	v.policies.Subscribe(func(_, after *steering.Compiled) { v.index.SetRules(after) })
+	_, err := v.cache.GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false))
+	err = errors.Join(err, v.index.WatchAddresses(ctx, v.cache))
+	if policies {
+		err = errors.Join(err, v.policies.Watch(ctx, v.cache))
+	}
+	if err != nil {
+		return fmt.Errorf("watching the cluster: %w", err)
+	}
+	if policies {
+		go func() { _ = v.policies.Start(ctx) }()
+	}
+	return nil
+}
+
+// await waits until everything is listed.
+func (v *View) await(ctx context.Context, policies bool) error {
+	for !v.index.Synced() || policies && !v.policies.Synced() {
+		select {
+		case err := <-v.failed:
+			return fmt.Errorf("reading the cluster: %w", err)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	if !policies {
+		v.policies.Set(steering.Inputs{ServiceCIDRs: v.index.ServiceCIDRs()})
+	}
+	v.index.Sweep() // ends the cool-downs that the leader is about to end
+	return nil
+}
+
+// Explain says what the webhook would answer to the creation of a Service, by the function that decides.
+func (v *View) Explain(ctx context.Context, s *corev1.Service) (admission.Explanation, error) {
+	return v.webhook.Explain(ctx, s)
+}
+
+// Families are those of the cluster, the default one first; none without the default ServiceCIDR.
+func (v *View) Families() (all []corev1.IPFamily) {
+	for _, is4 := range v.policies.Current().Families() {
+		if is4 {
+			all = append(all, corev1.IPv4Protocol)
+		} else {
+			all = append(all, corev1.IPv6Protocol)
+		}
+	}
+	return all
+}
+
+// Usage counts the addresses of a span by state.
+func (v *View) Usage(s allocator.Span) allocator.Usage { return v.index.Usage(s) }
+
+// State returns what an address is used for.
+func (v *View) State(a netip.Addr) allocator.State { return v.index.State(a) }
+
+// Address is what is known of one address.
+type Address struct {
+	Address netip.Addr `json:"address"`
+	State   string     `json:"state"`
+	// ServiceCIDRs have the address as a usable one; Band is the band that it lies in, empty without any.
+	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
+	Band         string   `json:"band,omitempty"`
+	// Services have it in spec.clusterIPs: one, unless something is wrong.
+	Services []string `json:"services,omitempty"`
+	// IPAddress is the object at the address, nil without one; Parent is what it names.
+	IPAddress *networkingv1.IPAddress `json:"-"`
+	Parent    string                  `json:"parent,omitempty"`
+	// Policy keeps the address for the Services that it selects, or reserves it, or lets it cool down.
+	Policy string `json:"policy,omitempty"`
+	// Reservation is its name, and for whom.
+	Reservation    string `json:"reservation,omitempty"`
+	ReservationFor string `json:"reservationFor,omitempty"`
+	// LastService had the address, which cools down until then.
+	LastService string     `json:"lastService,omitempty"`
+	CoolsUntil  *time.Time `json:"coolsUntil,omitempty"`
+}
+
+// Address says what is known of an address. It reads no API server.
+func (v *View) Address(ctx context.Context, a netip.Addr) (Address, error) {
+	policies := v.policies.Current()
+	out := Address{Address: a, State: v.index.State(a).String()}
+	for _, c := range v.index.Covering(a) {
+		out.ServiceCIDRs = append(out.ServiceCIDRs, c.Name)
+	}
+	slices.Sort(out.ServiceCIDRs)
+	if band, ok := v.index.BandOf(a); ok {
+		out.Band = band.String()
+	}
+	for _, name := range v.index.Claims(a) {
+		out.Services = append(out.Services, name.String())
+	}
+	ip, err := objects.Get(ctx, v.cache, types.NamespacedName{Name: a.String()}, &networkingv1.IPAddress{})
+	if err != nil {
+		return out, fmt.Errorf("reading IPAddress %s: %w", a, err)
+	}
+	if out.IPAddress = ip; ip != nil {
+		out.Parent = upstream.Describe(ip)
+	}
+	if r := policies.MayHold(a, steering.Service{}); r != nil {
+		out.Policy = r.Policy
+	}
+	if r, ok := policies.Reservation(a); ok {
+		out.Reservation = r.Name
+		if r.For.Name != "" {
+			out.ReservationFor = r.For.String()
+		}
+	}
+	if c, cools := v.index.Cooling(a); cools && out.State == allocator.Cooling.String() {
+		d, policy := policies.CoolDown(a)
+		out.LastService, out.CoolsUntil = c.Service.String(), new(c.Released.Add(d))
+		if policy != nil {
+			out.Policy = cmp.Or(out.Policy, policy.Name)
+		}
+	}
+	return out, nil
+}
