@@ -166,7 +166,7 @@ func (v *View) Address(ctx context.Context, a netip.Addr) (Address, error) {
 		out.Policy = r.Policy
 	}
 	if r, ok := policies.Reservation(a); ok {
-		out.Reservation = r.Name
+		out.Reservation, out.Policy = r.Name, r.Policy
 		if r.For.Name != "" {
 			out.ReservationFor = r.For.String()
 		}

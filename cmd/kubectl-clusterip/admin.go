@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -128,6 +127,3 @@ func columns(names ...string) (out []metav1.TableColumnDefinition) {
 	}
 	return out
 }
-
-// errNothing is for a question about something that is not there.
-var errNothing = errors.New("there is no such object")

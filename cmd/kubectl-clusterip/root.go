@@ -22,6 +22,7 @@ func newRoot(out streams) *cobra.Command {
 		Long: `Looks after the virtual IPs of Services.
 
   kubectl clusterip ranges            how full every ServiceCIDR is, and when it will be
+  kubectl clusterip why ...           why a Service has this address or is refused, or a range does not go
   kubectl clusterip migrate check     compare the legacy bitmap, Services and IPAddresses
   kubectl clusterip migrate --help    the whole way from the bitmap to IPAddresses, and back`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl clusterip"},
@@ -38,7 +39,7 @@ func newRoot(out streams) *cobra.Command {
 	})
 	kube.addFlags(root.PersistentFlags())
 	admin := &admin{streams: out, kube: kube}
-	root.AddCommand(newRanges(admin), newMigrate(kube, out), newVersion(out))
+	root.AddCommand(newRanges(admin), newWhy(admin), newMigrate(kube, out), newVersion(out))
 	return root
 }
 

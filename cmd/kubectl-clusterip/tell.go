@@ -1,0 +1,190 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
+)
+
+// tell prints an answer for people.
+func (o answer) tell(w io.Writer, now time.Time) {
+	for _, a := range o.Addresses {
+		tellAddress(w, a, now)
+	}
+	for _, r := range o.Refusals {
+		write(w, "%s was refused %s ago: %s\n", r.Service, duration.HumanDuration(now.Sub(r.Time.Time)), r.Message)
+	}
+	if o.IfCreated != nil {
+		if len(o.Addresses) > 0 {
+			write(w, "\nIf it were created now:\n")
+		}
+		tellExplanation(w, *o.IfCreated, o.Addresses)
+	}
+	if o.Range != nil {
+		tellRange(w, *o.Range)
+	}
+}
+
+func tellAddress(w io.Writer, a controllers.Address, now time.Time) {
+	write(w, "%s is %s\n", a.Address, stateOf(a))
+	if len(a.ServiceCIDRs) > 0 {
+		write(w, "  it lies in the %s band of ServiceCIDR %s\n", a.Band, strings.Join(a.ServiceCIDRs, ", "))
+	} else {
+		write(w, "  no ServiceCIDR offers it\n")
+	}
+	if a.IPAddress != nil {
+		write(w, "  %s, created %s ago\n", a.Parent, duration.HumanDuration(now.Sub(a.IPAddress.CreationTimestamp.Time)))
+	}
+	switch {
+	case a.Reservation != "" && a.ReservationFor != "":
+		write(w, "  the reservation %q of ServiceCIDRPolicy %q keeps it for Service %s\n", a.Reservation, a.Policy, a.ReservationFor)
+	case a.Reservation != "":
+		write(w, "  the reservation %q of ServiceCIDRPolicy %q keeps it from everybody\n", a.Reservation, a.Policy)
+	case a.CoolsUntil != nil:
+		write(w, "  Service %s had it; by ServiceCIDRPolicy %q it is kept from others until %s\n", a.LastService, a.Policy, a.CoolsUntil.UTC().Format(time.RFC3339))
+	case a.Policy != "":
+		write(w, "  ServiceCIDRPolicy %q keeps its range for the Services that the policy selects\n", a.Policy)
+	}
+	for _, problem := range problems(a) {
+		write(w, "  problem: %s\n", problem)
+	}
+}
+
+func stateOf(a controllers.Address) string {
+	if len(a.Services) > 0 {
+		return "the ClusterIP of Service " + strings.Join(a.Services, " and of Service ")
+	}
+	return a.State
+}
+
+// problems are what is wrong with an address.
+func problems(a controllers.Address) (all []string) {
+	if len(a.Services) > 1 {
+		all = append(all, "several Services have it: the one that had it first keeps it, create the others anew")
+	}
+	if len(a.Services) > 0 && a.IPAddress == nil {
+		all = append(all, "its IPAddress is missing, so another Service may be given the address; the operator restores it")
+	}
+	if len(a.Services) > 0 && len(a.ServiceCIDRs) == 0 {
+		all = append(all, "it is out of every range: create a ServiceCIDR that holds it, or the Service anew")
+	}
+	if ip := a.IPAddress; len(a.Services) == 0 && ip != nil && ip.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByAPIServer {
+		all = append(all, "no Service has it in its spec.clusterIPs: if that lasts for more than a minute the operator deletes the IPAddress")
+	}
+	return all
+}
+
+// tellExplanation says what would happen to a Service. has are the addresses of the Service that exists.
+func tellExplanation(w io.Writer, e admission.Explanation, has []controllers.Address) {
+	if e.NoAddress {
+		write(w, "The Service is headless, or of type ExternalName: it gets no address.\n")
+		return
+	}
+	if e.Refused != "" {
+		write(w, "The Service is refused: %s\n", e.Refused)
+	}
+	for _, warning := range e.Warnings {
+		write(w, "The user is warned: %s\n", warning)
+	}
+	if len(e.Drawn) == 0 && e.Refused == "" {
+		write(w, "The API server chooses: the webhook has nothing to draw for this Service.\n")
+	}
+	for _, s := range e.Drawn {
+		tellSource(w, s, has)
+	}
+}
+
+func tellSource(w io.Writer, s admission.Source, has []controllers.Address) {
+	if len(s.Reserved) > 0 {
+		write(w, "%s: %s is reserved for it\n", s.Family, s.Reserved[0])
+		return
+	}
+	write(w, "%s: an address of the first of these that has one free\n", s.Family)
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	first := true
+	for _, step := range s.Order {
+		mark := ""
+		if first && step.Free > 0 {
+			mark, first = "<- this one", false
+		}
+		write(t, "  %s\t%s band\t%s free\t%s\t%s\n", whose(step), step.Band, number(float64(step.Free)), ranges(step.Ranges), mark)
+	}
+	_ = t.Flush() // w keeps its own error
+	if len(s.Order) == 0 {
+		write(w, "  there is none\n")
+	}
+	for _, a := range has {
+		if a.Address.Is4() == (s.Family == "IPv4") && !drawable(s, a) {
+			write(w, "  %s is none of these: it was chosen, or drawn when policies or ranges were others\n", a.Address)
+		}
+	}
+	tellPolicies(w, s.Policies)
+}
+
+func drawable(s admission.Source, a controllers.Address) bool {
+	for _, step := range s.Order {
+		if step.Contains(a.Address) {
+			return true
+		}
+	}
+	return false
+}
+
+func whose(s admission.Step) string {
+	if s.Policy == "" {
+		return "ranges open to all"
+	}
+	return "policy " + s.Policy
+}
+
+// ranges names the first of many.
+func ranges(all []string) string {
+	const shown = 4
+	if len(all) <= shown {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:shown], ", "), len(all)-shown)
+}
+
+func tellPolicies(w io.Writer, all []admission.PolicyVerdict) {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	for _, v := range all {
+		if v.Steers {
+			write(t, "  policy %s\tsteers it\n", v.Policy)
+		} else {
+			write(t, "  policy %s\tdoes not: %s\n", v.Policy, v.Why)
+		}
+	}
+	_ = t.Flush() // w keeps its own error
+}
+
+func tellRange(w io.Writer, r rangeAnswer) {
+	for _, one := range r.Ranges {
+		write(w, "%s: %.0f %% in use, %s free, full in %s; policies %s\n", one.CIDR, one.share(),
+			number(float64(one.Static.Free)+float64(one.Dynamic.Free)), one.forecast(), one.policies())
+	}
+	if len(r.Ranges) > 0 && r.Ranges[0].Terminating {
+		write(w, "It is being deleted, and held by the finalizers %s\n", strings.Join(r.Finalizers, ", "))
+	}
+	said := false
+	for _, c := range r.Conditions {
+		ready := c.Type == networkingv1.ServiceCIDRConditionReady
+		if ready != (c.Status == metav1.ConditionTrue) {
+			write(w, "%s is %s since %s: %s\n", c.Type, c.Status, c.LastTransitionTime.UTC().Format(time.RFC3339), c.Message)
+			said = true
+		}
+	}
+	if !said {
+		write(w, "Nothing is wrong with it.\n")
+	}
+}

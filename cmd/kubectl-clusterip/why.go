@@ -1,0 +1,253 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
+)
+
+func newWhy(a *admin) *cobra.Command {
+	var format, withLabels string
+	cmd := &cobra.Command{
+		Use:   "why service/NAMESPACE/NAME | namespace/NAME | range/NAME | ADDRESS",
+		Short: "Why a Service has this address, is refused, or a range does not go",
+		Long: `Explains one thing:
+
+  service/NAMESPACE/NAME   where its addresses come from, or what would happen if it were created now
+  namespace/NAME           what would happen to a new Service there
+  range/NAME               why a ServiceCIDR is not ready, is full, or is not deleted
+  ADDRESS                  who has the address, and who may have it
+
+What would happen is computed by the function by which the admission webhook decides. Nothing is changed.`,
+		Example: `  kubectl clusterip why service/shop/web
+  kubectl clusterip why namespace/shop --labels=tier=web
+  kubectl clusterip why 10.96.0.10`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains([]string{"", "json", "yaml"}, format) {
+				return fmt.Errorf("--output %q is none of json, yaml", format)
+			}
+			set, err := labels.ConvertSelectorToLabelsMap(withLabels)
+			if err != nil {
+				return fmt.Errorf("--labels: %w; write them as name=value,name=value", err)
+			}
+			return a.why(cmd.Context(), args[0], set, format)
+		},
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", "", "output format: json or yaml; text without it")
+	cmd.Flags().StringVarP(&withLabels, "labels", "l", "", "labels of the Service that would be created: name=value,name=value")
+	return cmd
+}
+
+// answer is what `why` prints, in one of its parts for people.
+type answer struct {
+	Subject string `json:"subject"`
+	// Addresses are those that the Service has, or the one that was asked for.
+	Addresses []controllers.Address `json:"addresses,omitempty"`
+	// Refusals of the past are noted in the status of policies.
+	Refusals []pastRefusal `json:"refusals,omitempty"`
+	// IfCreated is what would happen to the Service if it were created now.
+	IfCreated *admission.Explanation `json:"ifCreated,omitempty"`
+	// Range is a ServiceCIDR with what is wrong with it.
+	Range *rangeAnswer `json:"range,omitempty"`
+}
+
+type pastRefusal struct {
+	Policy string `json:"policy"`
+	v1alpha1.PolicyRefusal
+}
+
+type rangeAnswer struct {
+	Ranges     []rangeInfo        `json:"ranges"`
+	Conditions []metav1.Condition `json:"conditions"`
+	Finalizers []string           `json:"finalizers,omitempty"`
+}
+
+func (a *admin) why(ctx context.Context, subject string, set labels.Set, format string) error {
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	explain, err := s.question(subject, set)
+	if err != nil {
+		return err
+	}
+	out, err := explain(ctx)
+	if err != nil {
+		return err
+	}
+	out.Subject = subject
+	if format != "" {
+		return encode(a.Out, out, format)
+	}
+	w := bufio.NewWriter(a.Out)
+	out.tell(w, time.Now())
+	return w.Flush()
+}
+
+// question reads what is asked.
+func (s *session) question(subject string, set labels.Set) (func(context.Context) (answer, error), error) {
+	kind, rest, _ := strings.Cut(subject, "/")
+	namespace, name, _ := strings.Cut(rest, "/")
+	switch kind {
+	case "service", "services", "svc":
+		if namespace == "" || name == "" {
+			return nil, fmt.Errorf("%q names no Service; write service/NAMESPACE/NAME", subject)
+		}
+		return func(ctx context.Context) (answer, error) {
+			return s.whyService(ctx, types.NamespacedName{Namespace: namespace, Name: name}, set)
+		}, nil
+	case "namespace", "namespaces", "ns":
+		if namespace == "" || name != "" {
+			return nil, fmt.Errorf("%q names no namespace; write namespace/NAME", subject)
+		}
+		return func(ctx context.Context) (answer, error) { return s.whyNamespace(ctx, namespace, set) }, nil
+	case "range", "ranges", "servicecidr", "servicecidrs":
+		if rest == "" {
+			return nil, fmt.Errorf("%q names no ServiceCIDR; write range/NAME", subject)
+		}
+		return func(ctx context.Context) (answer, error) { return s.whyRange(ctx, rest) }, nil
+	}
+	address, err := netip.ParseAddr(subject)
+	if err != nil {
+		return nil, fmt.Errorf("%q is neither an address nor service/NAMESPACE/NAME, namespace/NAME or range/NAME", subject)
+	}
+	return func(ctx context.Context) (answer, error) { return s.whyAddress(ctx, address.Unmap()) }, nil
+}
+
+// view reads the cluster as the operator sees it.
+func (s *session) view(ctx context.Context) (*controllers.View, error) {
+	v, err := controllers.OpenView(ctx, s.config, s, s.policies)
+	if err != nil {
+		return nil, permission(err)
+	}
+	return v, nil
+}
+
+func (s *session) whyService(ctx context.Context, name types.NamespacedName, set labels.Set) (out answer, err error) {
+	v, err := s.view(ctx)
+	if err != nil {
+		return out, err
+	}
+	service := &corev1.Service{}
+	switch err := s.Get(ctx, name, service); {
+	case apierrors.IsNotFound(err):
+		service = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Labels: set}}
+	case err != nil:
+		return out, fmt.Errorf("reading Service %s: %w", name, permission(err))
+	}
+	for _, text := range service.Spec.ClusterIPs {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			continue // headless, or something that is no address
+		}
+		one, err := v.Address(ctx, a)
+		if err != nil {
+			return out, err
+		}
+		out.Addresses = append(out.Addresses, one)
+	}
+	if len(set) > 0 {
+		service.Labels = set
+	}
+	if out.Refusals, err = s.refusals(ctx, name.String()); err != nil {
+		return out, err
+	}
+	return out, explainAnew(ctx, v, service, &out)
+}
+
+// explainAnew has a Service created that names no address: what has been drawn for it is not held against it.
+func explainAnew(ctx context.Context, v *controllers.View, service *corev1.Service, out *answer) error {
+	anew := service.DeepCopy()
+	if !slices.Contains(anew.Spec.ClusterIPs, corev1.ClusterIPNone) {
+		anew.Spec.ClusterIP, anew.Spec.ClusterIPs = "", nil
+	}
+	e, err := v.Explain(ctx, anew)
+	out.IfCreated = &e
+	return err
+}
+
+func (s *session) whyNamespace(ctx context.Context, namespace string, set labels.Set) (out answer, err error) {
+	v, err := s.view(ctx)
+	if err != nil {
+		return out, err
+	}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "new-", Labels: set}}
+	service.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
+	if out.Refusals, err = s.refusals(ctx, namespace+"/"); err != nil {
+		return out, err
+	}
+	return out, explainAnew(ctx, v, service, &out)
+}
+
+// refusals are those of the past that the status of policies has of a Service, or of a namespace if the name ends with a slash.
+func (s *session) refusals(ctx context.Context, of string) (all []pastRefusal, err error) {
+	list := &v1alpha1.ServiceCIDRPolicyList{}
+	if !s.policies {
+		return nil, nil
+	}
+	if err := s.list(ctx, list, "ServiceCIDRPolicies"); err != nil {
+		return nil, err
+	}
+	for _, p := range list.Items {
+		for _, r := range p.Status.Refusals {
+			if r.Service == of || strings.HasSuffix(of, "/") && strings.HasPrefix(r.Service, of) {
+				all = append(all, pastRefusal{p.Name, r})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b pastRefusal) int { return cmp.Compare(b.Time.UnixMicro(), a.Time.UnixMicro()) })
+	return all, nil
+}
+
+func (s *session) whyAddress(ctx context.Context, address netip.Addr) (out answer, err error) {
+	v, err := s.view(ctx)
+	if err != nil {
+		return out, err
+	}
+	one, err := v.Address(ctx, address)
+	out.Addresses = append(out.Addresses, one)
+	return out, err
+}
+
+func (s *session) whyRange(ctx context.Context, name string) (out answer, err error) {
+	cidr := &networkingv1.ServiceCIDR{}
+	switch err := s.Get(ctx, client.ObjectKey{Name: name}, cidr); {
+	case apierrors.IsNotFound(err):
+		return out, fmt.Errorf("ServiceCIDR %q: %w; `kubectl clusterip ranges` lists all", name, errNothing)
+	case err != nil:
+		return out, fmt.Errorf("reading ServiceCIDR %s: %w", name, permission(err))
+	}
+	policies := &v1alpha1.ServiceCIDRPolicyList{}
+	if s.policies {
+		err = s.list(ctx, policies, "ServiceCIDRPolicies")
+	}
+	if err != nil {
+		return out, err
+	}
+	infos, err := s.rangeInfos(ctx, []networkingv1.ServiceCIDR{*cidr}, policies.Items)
+	out.Range = &rangeAnswer{Ranges: infos, Conditions: cidr.Status.Conditions, Finalizers: cidr.Finalizers}
+	return out, err
+}
+
+// errNothing is for a question about something that is not there.
+var errNothing = errors.New("there is no such object")

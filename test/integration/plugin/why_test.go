@@ -1,0 +1,131 @@
+package plugin_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// The ranges of two tenants: blue keeps others out, red does not.
+const (
+	blueRange = "10.97.0.0/28"
+	redRange  = "10.98.0.0/28"
+)
+
+// ip is the ClusterIP of a Service that is created.
+func ip(ctx context.Context, service *corev1.Service) string {
+	GinkgoHelper()
+	return c.Create(ctx, service).Spec.ClusterIP
+}
+
+var _ = Describe("why", Ordered, func() {
+	var web, front string
+	webLabel := framework.WithLabel("tier", "web")
+
+	BeforeAll(func(ctx SpecContext) {
+		for _, tenant := range []string{"blue", "red", "plain"} {
+			c.CreateNamespace(ctx, tenant, map[string]string{"tenant": tenant})
+		}
+		c.OfferRange(ctx, "blue", nil, blueRange)
+		c.OfferRange(ctx, "red", nil, redRange)
+		c.Program(ctx, "blue", `{serviceCIDRs: [blue], exclusive: true, onFull: Fail, namespaceSelector: {matchLabels: {tenant: blue}},
+			reservations: [{name: database, address: 10.97.0.2, for: blue/db}, {name: parked, address: 10.97.0.3}]}`)
+		c.Program(ctx, "red", `{serviceCIDRs: [red], priority: 5, coolDown: 1h, namespaceSelector: {matchLabels: {tenant: red}}, serviceSelector: {matchLabels: {tier: web}}}`)
+		web = ip(ctx, framework.NewService("blue", "web"))
+		front = ip(ctx, framework.NewService("red", "front", webLabel))
+		ip(ctx, framework.NewService("red", "back"))
+		ip(ctx, framework.NewService("plain", "shop"))
+		ip(ctx, cluster.Asking("blue", "outside", "10.96.0.50"))
+		ip(ctx, framework.NewService("plain", "headless", framework.Headless()))
+	})
+
+	It("says of Services where their addresses come from", func(ctx SpecContext) {
+		tells(ctx, []string{web + " is the ClusterIP of Service blue/web", "dynamic band of ServiceCIDR blue", "policy blue   dynamic band", "11 free", "<- this one",
+			"policy blue   steers it", `policy red    does not: its namespaceSelector`}, "why", "service/blue/web")
+		tells(ctx, []string{front, "policy red", "ranges open to all", "policy red    steers it"}, "why", "svc/red/front")
+		tells(ctx, []string{"policy red    does not: its serviceSelector does not match the labels of the Service"}, "why", "service/red/back")
+		tells(ctx, []string{"policy blue   does not: its namespaceSelector does not match the namespace"}, "why", "service/plain/shop")
+		tells(ctx, []string{"10.96.0.50 is none of these: it was chosen"}, "why", "service/blue/outside")
+		tells(ctx, []string{"The Service is headless"}, "why", "service/plain/headless")
+	})
+
+	It("says what would happen to a new Service", func(ctx SpecContext) {
+		tells(ctx, []string{"IPv4: 10.97.0.2 is reserved for it"}, "why", "service/blue/db")
+		tells(ctx, []string{"IPv4: an address", "IPv6: an address", "policy blue   does not: it has no range of this family"}, "why", "namespace/blue")
+		tells(ctx, []string{"policy red    steers it"}, "why", "namespace/red", "--labels=tier=web")
+		tells(ctx, []string{"ranges open to all"}, "why", "service/plain/new")
+	})
+
+	It("says of addresses who has them, and who may", func(ctx SpecContext) {
+		tells(ctx, []string{"is the ClusterIP of Service blue/web", `managed by "ipallocator.k8s.io"`}, "why", web)
+		tells(ctx, []string{"10.97.0.2 is reserved", `keeps it for Service blue/db`}, "why", "10.97.0.2")
+		tells(ctx, []string{"10.97.0.3 is reserved", `the reservation "parked" of ServiceCIDRPolicy "blue" keeps it from everybody`}, "why", "10.97.0.3")
+		tells(ctx, []string{"10.96.0.9 is free", "static band of ServiceCIDR kubernetes"}, "why", "10.96.0.9")
+		tells(ctx, []string{"fd00:10:96::70 is free", "dynamic band"}, "why", "fd00:10:96::70")
+		tells(ctx, []string{"192.0.2.1 is free", "no ServiceCIDR offers it"}, "why", "192.0.2.1")
+		c.CreateIPAddress(ctx, framework.NewIPAddress("10.96.0.90", "kube-system", "gateway", framework.ManagedBy("example.com")))
+		tells(ctx, []string{"10.96.0.90 is reserved", `managed by "example.com"`}, "why", "10.96.0.90")
+		c.CreateIPAddress(ctx, framework.NewIPAddress("10.96.0.91", "plain", "gone"))
+		tells(ctx, []string{"10.96.0.91 is allocated", "problem: no Service has it"}, "why", "10.96.0.91")
+	})
+
+	It("says who had an address that cools down", func(ctx SpecContext) {
+		Expect(c.Client().CoreV1().Services("red").Delete(ctx, "front", metav1.DeleteOptions{})).To(Succeed())
+		Eventually(func() string { return run(ctx, "why", front).Stdout }).Should(cluster.ContainAll("is cooling", "Service red/front had it", `ServiceCIDRPolicy "red"`))
+	})
+
+	It("says why a Service is refused in the words that its user reads", func(ctx SpecContext) {
+		var refusal error
+		for i := range 15 {
+			if _, refusal = c.Try(ctx, framework.NewService("blue", fmt.Sprint("filler-", i))); refusal != nil {
+				break
+			}
+		}
+		message := cluster.ExpectRefusal(refusal, "blue")
+		Eventually(func(g Gomega) {
+			result := run(ctx, "why", "service/blue/next", "-o", "json")
+			var got struct{ IfCreated struct{ Refused string } }
+			g.Expect(json.Unmarshal([]byte(result.Stdout), &got)).To(Succeed(), result.String())
+			g.Expect(got.IfCreated.Refused).To(Equal(message))
+		}).Should(Succeed())
+		Eventually(func() string { return run(ctx, "why", "namespace/blue").Stdout }).Should(cluster.ContainAll("blue/filler-", "was refused", message))
+		_, err := c.Try(ctx, cluster.Asking("plain", "thief", "10.97.0.9"))
+		Expect(err).To(MatchError(ContainSubstring("keeps for the Services that it selects")))
+		tells(ctx, []string{`ServiceCIDRPolicy "blue" keeps its range for the Services that the policy selects`}, "why", "10.97.0.9")
+	})
+
+	It("says of ranges what is wrong with them", func(ctx SpecContext) {
+		Eventually(func() string { return run(ctx, "why", "range/blue").Stdout }).Should(cluster.ContainAll("DynamicBandFull is True", "100 % in use", "full in full"))
+		Eventually(func() string { return run(ctx, "ranges").Stdout }).Should(MatchRegexp(`(?m)^NAME.*\nblue +10.97.0.0/28 +14 +12 \(100%\) +0 +2 .* full +True$`))
+		ip(ctx, cluster.Asking("red", "holder", "10.98.0.9"))
+		tells(ctx, []string{"policies red", "Nothing is wrong with it."}, "why", "range/red")
+		c.DeleteServiceCIDRs(ctx, "red")
+		Eventually(func() string { return run(ctx, "why", "range/red").Stdout }).Should(cluster.ContainAll("It is being deleted", "DeletionBlocked is True", "10.98.0.9", "red/holder"))
+		tells(ctx, []string{"Blocked"}, "ranges", "red")
+	})
+
+	It("says what it does not know, or may not", func(ctx SpecContext) {
+		refuses(ctx, `namespace "nowhere": there is no such namespace`, "why", "namespace/nowhere")
+		refuses(ctx, `ServiceCIDR "none": there is no such object`, "why", "range/none")
+		refuses(ctx, `"10.96" is neither an address nor`, "why", "10.96")
+		refuses(ctx, "names no Service; write service/NAMESPACE/NAME", "why", "service/web")
+		refuses(ctx, `ServiceCIDR "none": there is no such object`, "ranges", "none")
+		config, err := c.ConfigForUser("stranger")
+		Expect(err).NotTo(HaveOccurred())
+		stranger := cluster.KubeconfigOf(config)
+		for _, args := range [][]string{{"ranges"}, {"why", "10.96.0.1"}} {
+			result, err := c.RunPlugin(ctx, framework.PluginOptions{Race: true, Kubeconfig: stranger, Args: args})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(result.ExitCode).To(Equal(2))
+			Expect(result.Stderr).To(cluster.ContainAll("forbidden", "the ClusterRole clusterip-operator-view has what this command reads"))
+		}
+	})
+})
