@@ -33,13 +33,14 @@ type View struct {
 	policies *steering.Cache
 	webhook  *admission.ServiceSteerer
 	cache    cache.Cache
+	live     client.Client
 	failed   chan error
 }
 
 // OpenView lists ServiceCIDRs, IPAddresses, Services and Namespaces, and ServiceCIDRPolicies where the API server serves them, and follows them until ctx ends. live
 // is a client of that API server with a scheme of NewScheme. The error says what could not be listed, and wraps the API server's.
 func OpenView(ctx context.Context, config *rest.Config, live client.Client, policies bool) (*View, error) {
-	v := &View{index: addressindex.New(), policies: steering.NewCache(), failed: make(chan error, 1)}
+	v := &View{index: addressindex.New(), policies: steering.NewCache(), live: live, failed: make(chan error, 1)}
 	o := CacheOptions(policies)
 	o.Scheme, o.Mapper, o.DefaultWatchErrorHandler = live.Scheme(), live.RESTMapper(), v.couldNotList
 	var err error
@@ -139,6 +140,18 @@ type Address struct {
 	// LastService had the address, which cools down until then.
 	LastService string     `json:"lastService,omitempty"`
 	CoolsUntil  *time.Time `json:"coolsUntil,omitempty"`
+}
+
+// Addresses are all that have an IPAddress or a Service, in order.
+func (v *View) Addresses(ctx context.Context) (all []Address, err error) {
+	for _, a := range v.index.Known() {
+		one, err := v.Address(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 // Address says what is known of an address. It reads no API server.

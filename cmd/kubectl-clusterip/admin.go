@@ -60,8 +60,8 @@ func (a *admin) open() (*session, error) {
 }
 
 // list lists objects, and says which permission is missing.
-func (s *session) list(ctx context.Context, into client.ObjectList, what string, o ...client.ListOption) error {
-	if err := s.List(ctx, into, o...); err != nil {
+func (s *session) list(ctx context.Context, into client.ObjectList, what string) error {
+	if err := s.List(ctx, into); err != nil {
 		return fmt.Errorf("listing %s: %w", what, permission(err))
 	}
 	return nil

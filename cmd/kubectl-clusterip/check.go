@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -136,18 +137,23 @@ func (m *migrate) plan(ctx context.Context, output string, o migration.Options) 
 
 // writePlan puts the file into place in one step: half a plan might be read as a shorter one.
 func writePlan(file string, plan migration.Plan, format string) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".plan-*")
-	if err != nil {
-		return fmt.Errorf("writing the plan: %w", err)
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // fails when it has been renamed
-	w := bufio.NewWriter(f)
-	err = errors.Join(encode(w, plan.Report(migration.KindPlan), format), w.Flush(), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
+	err := replaceFile(file, func(w io.Writer) error { return encode(w, plan.Report(migration.KindPlan), format) })
 	if err != nil {
 		return fmt.Errorf("writing the plan: %w", err)
 	}
 	return nil
+}
+
+// replaceFile puts a file into place when it is complete.
+func replaceFile(file string, content func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(file), ".clusterip-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // fails when it has been renamed
+	w := bufio.NewWriter(f)
+	if err := errors.Join(content(w), w.Flush(), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), file)
 }

@@ -22,7 +22,10 @@ func newRoot(out streams) *cobra.Command {
 		Long: `Looks after the virtual IPs of Services.
 
   kubectl clusterip ranges            how full every ServiceCIDR is, and when it will be
+  kubectl clusterip addresses         the addresses in use, with who has them; show ADDRESS tells all of one
+  kubectl clusterip map RANGE         the address space, drawn
   kubectl clusterip why ...           why a Service has this address or is refused, or a range does not go
+  kubectl clusterip check             what is wrong; repair --from FILE mends what a report of it says
   kubectl clusterip migrate check     compare the legacy bitmap, Services and IPAddresses
   kubectl clusterip migrate --help    the whole way from the bitmap to IPAddresses, and back`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl clusterip"},
@@ -39,7 +42,7 @@ func newRoot(out streams) *cobra.Command {
 	})
 	kube.addFlags(root.PersistentFlags())
 	admin := &admin{streams: out, kube: kube}
-	root.AddCommand(newRanges(admin), newWhy(admin), newMigrate(kube, out), newVersion(out))
+	root.AddCommand(newRanges(admin), newAddresses(admin), newMap(admin), newWhy(admin), newAudit(admin), newRepair(admin), newMigrate(kube, out), newVersion(out))
 	return root
 }
 

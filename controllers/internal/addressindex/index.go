@@ -3,6 +3,7 @@ package addressindex
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -128,6 +129,13 @@ func (l *Index) Claims(a netip.Addr) []types.NamespacedName {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return slices.Clone(l.addresses[a].claims)
+}
+
+// Known returns all addresses that have an IPAddress or a Service, in order.
+func (l *Index) Known() []netip.Addr {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return slices.SortedFunc(maps.Keys(l.addresses), netip.Addr.Compare)
 }
 
 // Usage counts the addresses of a span by state.

@@ -77,6 +77,17 @@ var _ = Describe("why", Ordered, func() {
 		tells(ctx, []string{"10.96.0.91 is allocated", "problem: no Service has it"}, "why", "10.96.0.91")
 	})
 
+	It("lists addresses, and draws them", func(ctx SpecContext) {
+		Expect(tells(ctx, []string{web, "services blue/web", "blue", "dynamic"}, "addresses", "--range=blue", "--state=allocated")).To(MatchRegexp(`^ADDRESS.*\n.*\n$`))
+		tells(ctx, []string{"10.97.0.2", "10.97.0.3"}, "addresses", "--policy=blue", "--state=reserved")
+		Expect(tells(ctx, []string{"red/back"}, "addresses", "--namespace=red", "--no-headers")).NotTo(ContainSubstring("blue/"))
+		Expect(tells(ctx, nil, "addresses", "-o", "name", "--parent=blue/web")).To(Equal("ipaddress.networking.k8s.io/" + web + "\n"))
+		tells(ctx, []string{web + " is the ClusterIP of Service blue/web"}, "addresses", "show", web)
+		Expect(tells(ctx, nil, "map", "blue")).To(MatchRegexp(`^10.97.0.0/28, 1 address in a cell\n10.97.0.0 \.\|\.RR[.█]{12}\n$`))
+		refuses(ctx, "give the name of a ServiceCIDR, or a CIDR that lies in one", "map", "192.0.2.0/24")
+		refuses(ctx, `--band "upper" is none of static, dynamic`, "addresses", "--band=upper")
+	})
+
 	It("says who had an address that cools down", func(ctx SpecContext) {
 		Expect(c.Client().CoreV1().Services("red").Delete(ctx, "front", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(func() string { return run(ctx, "why", front).Stdout }).Should(cluster.ContainAll("is cooling", "Service red/front had it", `ServiceCIDRPolicy "red"`))

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers"
+)
+
+// filter says which addresses are listed; an empty field lets all pass.
+type filter struct{ serviceCIDR, band, namespace, state, parent, policy string }
+
+func (f filter) matches(a controllers.Address) bool {
+	is := func(want, has string) bool { return want == "" || want == has }
+	return is(f.band, a.Band) && is(f.state, a.State) && is(f.policy, a.Policy) &&
+		(f.serviceCIDR == "" || slices.Contains(a.ServiceCIDRs, f.serviceCIDR)) &&
+		(f.namespace == "" || strings.HasPrefix(parentOf(a), "services "+f.namespace+"/")) &&
+		(f.parent == "" || strings.HasSuffix(parentOf(a), f.parent))
+}
+
+// parentOf is the Service that has an address, or else what its IPAddress names.
+func parentOf(a controllers.Address) string {
+	if len(a.Services) > 0 {
+		return "services " + strings.Join(a.Services, ",")
+	}
+	return cmp.Or(a.Parent, "<none>")
+}
+
+func (f filter) validate() error {
+	for _, row := range []struct {
+		flag, value string
+		known       []string
+	}{
+		{"--band", f.band, []string{"", "static", "dynamic"}},
+		{"--state", f.state, []string{"", "allocated", "reserved", "cooling"}},
+	} {
+		if !slices.Contains(row.known, row.value) {
+			return fmt.Errorf("%s %q is none of %s", row.flag, row.value, strings.Join(row.known[1:], ", "))
+		}
+	}
+	return nil
+}
+
+func newAddresses(a *admin) *cobra.Command {
+	var out output
+	var f filter
+	cmd := &cobra.Command{
+		Use:     "addresses",
+		Aliases: []string{"address", "addr"},
+		Short:   "List the addresses in use, with who has them and why",
+		Example: `  kubectl clusterip addresses --range=kubernetes --band=static
+  kubectl clusterip addresses --state=cooling -o wide
+  kubectl clusterip addresses show 10.96.0.10`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cmp.Or(out.validate(), f.validate()); err != nil {
+				return err
+			}
+			f.namespace = a.kube.overrides.Context.Namespace
+			return a.addresses(cmd.Context(), f, out)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&out.format, "output", "o", "", "output format: wide, json, yaml or name")
+	flags.BoolVar(&out.noHeaders, "no-headers", false, "leave out the head of the table")
+	flags.StringVar(&f.serviceCIDR, "range", "", "only addresses of this ServiceCIDR")
+	flags.StringVar(&f.band, "band", "", "only addresses of this band: static or dynamic")
+	flags.StringVar(&f.state, "state", "", "only addresses in this state: allocated, reserved or cooling")
+	flags.StringVar(&f.parent, "parent", "", "only addresses of this parent: NAMESPACE/NAME of a Service, or NAME of a policy")
+	flags.StringVar(&f.policy, "policy", "", "only addresses that this ServiceCIDRPolicy keeps")
+	cmd.AddCommand(newShow(a))
+	return cmd
+}
+
+func newShow(a *admin) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ADDRESS",
+		Short: "Who has an address, since when, what is wrong with it, and its last events",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			address, err := netip.ParseAddr(args[0])
+			if err != nil {
+				return fmt.Errorf("%q is no address", args[0])
+			}
+			return a.show(cmd.Context(), address.Unmap())
+		},
+	}
+}
+
+func (a *admin) addresses(ctx context.Context, f filter, out output) error {
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	v, err := s.view(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := v.Addresses(ctx)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(one controllers.Address) bool { return !f.matches(one) })
+	return out.print(a.Out, listAddresses(all, time.Now()))
+}
+
+func listAddresses(all []controllers.Address, now time.Time) listing {
+	l := listing{
+		value: struct {
+			Kind  string                `json:"kind"`
+			Items []controllers.Address `json:"items"`
+		}{"AddressList", all},
+		table: metav1.Table{ColumnDefinitions: columns("ADDRESS", "STATE", "PARENT", "RANGE", "BAND", "POLICY", "+PROBLEM", "+AGE")},
+	}
+	for _, a := range all {
+		age := "<unknown>"
+		if a.IPAddress != nil {
+			age = duration.HumanDuration(now.Sub(a.IPAddress.CreationTimestamp.Time))
+		}
+		l.names = append(l.names, "ipaddress.networking.k8s.io/"+a.Address.String())
+		l.table.Rows = append(l.table.Rows, metav1.TableRow{Cells: []any{
+			a.Address, a.State, parentOf(a), cmp.Or(strings.Join(a.ServiceCIDRs, ","), "<none>"), cmp.Or(a.Band, "<none>"), cmp.Or(a.Policy, "<none>"),
+			cmp.Or(strings.Join(problems(a), "; "), "<none>"), age,
+		}})
+	}
+	return l
+}
+
+// lastEvents is how many events are shown.
+const lastEvents = 5
+
+func (a *admin) show(ctx context.Context, address netip.Addr) error {
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	out, err := s.whyAddress(ctx, address)
+	if err != nil {
+		return err
+	}
+	events, err := s.events(ctx, out.Addresses[0])
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(a.Out)
+	now := time.Now()
+	out.tell(w, now)
+	for _, e := range events {
+		write(w, "  %s ago: %s: %s\n", duration.HumanDuration(now.Sub(seen(e))), e.Reason, e.Message)
+	}
+	return w.Flush()
+}
+
+// events are the last ones that tell of an address: those of its Services that name it, and those of the IPAddress.
+func (s *session) events(ctx context.Context, a controllers.Address) (all []corev1.Event, err error) {
+	about := []client.ObjectKey{{Namespace: metav1.NamespaceDefault, Name: a.Address.String()}} // events of objects without a namespace are there
+	for _, name := range a.Services {
+		namespace, name, _ := strings.Cut(name, "/")
+		about = append(about, client.ObjectKey{Namespace: namespace, Name: name})
+	}
+	for _, o := range about {
+		list := &corev1.EventList{}
+		if err := s.List(ctx, list, client.InNamespace(o.Namespace), client.MatchingFields{"involvedObject.name": o.Name}); err != nil {
+			return nil, fmt.Errorf("listing events of %s: %w", o.Name, permission(err))
+		}
+		all = append(all, list.Items...)
+	}
+	text := a.Address.String()
+	all = slices.DeleteFunc(all, func(e corev1.Event) bool { return e.InvolvedObject.Name != text && !strings.Contains(e.Message, text) })
+	slices.SortFunc(all, func(a, b corev1.Event) int { return seen(b).Compare(seen(a)) })
+	return all[:min(len(all), lastEvents)], nil
+}
+
+// seen is when an event was last seen. Those of events.k8s.io have a time of their own.
+func seen(e corev1.Event) time.Time {
+	last := e.LastTimestamp.Time
+	if e.EventTime.After(last) {
+		last = e.EventTime.Time
+	}
+	if e.Series != nil && e.Series.LastObservedTime.After(last) {
+		last = e.Series.LastObservedTime.Time
+	}
+	return last
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// checks are what `check` looks for, and what each means.
+var checks = map[string]string{
+	"IPAddressMissing":     "a Service's address has no IPAddress: another Service may be given it",
+	"IPAddressOrphan":      "an IPAddress names a Service that does not exist, and keeps its address from others",
+	"IPAddressWrongParent": "an IPAddress names something that does not have the address",
+	"IPAddressWrongLabels": "an IPAddress lacks the labels by which the API server finds its own",
+	"ClusterIPDuplicate":   "several Services have one address",
+	"ClusterIPOutOfRange":  "no ServiceCIDR offers a Service's address",
+	"ClusterIPInvalid":     "an entry of spec.clusterIPs is no address",
+
+	"RangeNotReady":             "a ServiceCIDR is not Ready: API servers do not allocate from it",
+	"RangeNearlyFull":           "a band of a ServiceCIDR is nearly full, or will be soon",
+	"RangeDynamicBandFull":      "no address is free in the dynamic band of a ServiceCIDR",
+	"RangeStaticBandFull":       "no address is free in the static band of a ServiceCIDR",
+	"RangeNetworkOverlap":       "a ServiceCIDR overlaps a node, pod or declared network",
+	"RangeDefaultRangeMismatch": "ServiceCIDR kubernetes is not what the API server was started with",
+	"RangeDeletionBlocked":      "a ServiceCIDR cannot be deleted because addresses are in use",
+
+	"PolicyNotAccepted":   "the spec of a ServiceCIDRPolicy is invalid, or names what does not exist",
+	"PolicyConflicting":   "a ServiceCIDRPolicy lost ranges or addresses to another one",
+	"PolicyNotProgrammed": "what a ServiceCIDRPolicy asks for is not in place",
+	"PolicyNotEnforced":   "the API server does not keep strangers out of a policy's ranges",
+	"PolicyViolated":      "Services have addresses that an exclusive policy keeps for others",
+}
+
+// driftChecks are the checks of the types of drift.
+var driftChecks = map[string]string{
+	"missing": "IPAddressMissing", "orphan": "IPAddressOrphan", "wrong_parent": "IPAddressWrongParent", "wrong_labels": "IPAddressWrongLabels",
+	"duplicate": "ClusterIPDuplicate", "out_of_range": "ClusterIPOutOfRange", "invalid": "ClusterIPInvalid",
+}
+
+func newAudit(a *admin) *cobra.Command {
+	var out string
+	var list bool
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Look for everything that is wrong with addresses, ranges and policies",
+		Long: `Looks for what the operator's controllers look for, by the same functions, whether the operator runs or not. What seems to be wrong is looked at once
+more after two seconds. Nothing is changed; ` + "`repair --from FILE`" + ` does what a report says.
+
+Exit status: 0 nothing is wrong, 1 something is, 2 it could not be told. The legacy bitmap is looked at by ` + "`migrate check`" + `.`,
+		Example: `  kubectl clusterip check
+  kubectl clusterip check -o report.yaml && kubectl clusterip repair --from report.yaml --dry-run`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if list {
+				return a.listChecks()
+			}
+			return a.check(cmd.Context(), out)
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "output format: json, yaml or junit, or a file that ends in .yaml, .json or .xml; a table without it")
+	cmd.Flags().BoolVar(&list, "list", false, "only list the checks, and what they mean")
+	return cmd
+}
+
+func (a *admin) listChecks() error {
+	l := listing{table: metav1.Table{ColumnDefinitions: columns("CHECK", "MEANS")}}
+	for name, means := range checks {
+		l.table.Rows = append(l.table.Rows, metav1.TableRow{Cells: []any{name, means}})
+	}
+	slices.SortFunc(l.table.Rows, func(a, b metav1.TableRow) int { return cmp.Compare(a.Cells[0].(string), b.Cells[0].(string)) })
+	return (&output{}).print(a.Out, l)
+}
+
+func (a *admin) check(ctx context.Context, out string) error {
+	format, file, err := destination(out)
+	if err != nil {
+		return err
+	}
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	r, err := s.report(ctx)
+	if err != nil {
+		return err
+	}
+	if file == "" {
+		err = r.print(a.Out, format)
+	} else {
+		err = replaceFile(file, func(w io.Writer) error { return r.print(w, format) })
+	}
+	if err == nil && len(r.Items) > 0 {
+		err = exit{code: exitFindings}
+	}
+	return err
+}
+
+// destination reads -o: a format, or a file whose name tells the format.
+func destination(out string) (format, file string, err error) {
+	if slices.Contains([]string{"", "json", "yaml", "junit"}, out) {
+		return out, "", nil
+	}
+	format = map[string]string{".json": "json", ".yaml": "yaml", ".yml": "yaml", ".xml": "junit"}[filepath.Ext(out)]
+	if format == "" {
+		return "", "", fmt.Errorf("--output %q is none of json, yaml, junit, or a file name that ends in .yaml, .json or .xml", out)
+	}
+	return format, out, nil
+}
+
+// report looks for everything.
+func (s *session) report(ctx context.Context) (checkReport, error) {
+	r := checkReport{Kind: reportKind, Items: []item{}}
+	v, err := s.view(ctx)
+	if err != nil {
+		return r, err
+	}
+	drift, err := v.Audit(ctx)
+	if err != nil {
+		return r, permission(err)
+	}
+	r.addDrift(drift)
+	ranges := &networkingv1.ServiceCIDRList{}
+	if err := s.list(ctx, ranges, "ServiceCIDRs"); err != nil {
+		return r, err
+	}
+	for _, o := range ranges.Items {
+		r.addConditions("servicecidr/"+o.Name, o.Status.Conditions, rangeCheck)
+	}
+	if s.policies {
+		policies := &v1alpha1.ServiceCIDRPolicyList{}
+		if err := s.list(ctx, policies, "ServiceCIDRPolicies"); err != nil {
+			return r, err
+		}
+		for _, o := range policies.Items {
+			r.addConditions("servicecidrpolicy/"+o.Name, o.Status.Conditions, policyCheck)
+		}
+	}
+	slices.SortStableFunc(r.Items, func(a, b item) int { return cmp.Or(cmp.Compare(a.Check, b.Check), cmp.Compare(a.Object, b.Object)) })
+	return r, nil
+}

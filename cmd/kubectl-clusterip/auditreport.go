@@ -1,0 +1,160 @@
+package main
+
+import (
+	"cmp"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
+)
+
+// reportKind marks a file as the report of a check.
+const reportKind = "CheckReport"
+
+// checkReport is what `check` prints and `repair` reads.
+type checkReport struct {
+	Kind  string `json:"kind"`
+	Items []item `json:"items"`
+}
+
+// item is one thing that is wrong.
+type item struct {
+	Check string `json:"check"`
+	// Object is what is wrong, kind/name or kind/namespace/name; Address the address in question.
+	Object  string `json:"object"`
+	Address string `json:"address,omitempty"`
+	Message string `json:"message"`
+	// Repair is what `repair` does to the IPAddress: create, delete, replace or relabel; empty where only people can help.
+	Repair string `json:"repair,omitempty"`
+	// Owner and the rest are what the repair was found to be right for. It is refused when one of them has changed.
+	Owner           string `json:"owner,omitempty"`
+	ServiceUID      string `json:"serviceUID,omitempty"`
+	IPAddressUID    string `json:"ipAddressUID,omitempty"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+func (r *checkReport) addDrift(d controllers.Drift) {
+	for _, f := range d.Addresses {
+		i := item{
+			Check: driftChecks[f.Drift], Object: "ipaddress/" + f.Address.String(), Address: f.Address.String(), Message: means(f), Repair: f.Do,
+			ServiceUID: string(f.ServiceUID), IPAddressUID: string(f.IPAddressUID), ResourceVersion: f.ResourceVersion,
+		}
+		if f.Owner.Name != "" {
+			i.Object, i.Owner = "service/"+f.Owner.String(), f.Owner.String()
+		}
+		r.Items = append(r.Items, i)
+	}
+	for _, f := range d.Services {
+		r.Items = append(r.Items, item{Check: driftChecks[f.Drift], Object: "service/" + f.Service.String(), Address: f.Text, Message: f.Note})
+	}
+}
+
+// means says what is wrong with an address. The notes of the controller tell what it has done, which this does not.
+func means(f ipaddress.Finding) string {
+	text := checks[driftChecks[f.Drift]]
+	if len(f.Losers) > 0 {
+		var others []string
+		for _, l := range f.Losers {
+			others = append(others, l.String())
+		}
+		text += "; create anew, so that they get addresses of their own: " + strings.Join(others, ", ")
+	}
+	if f.Do == "" && len(f.Losers) == 0 {
+		text += ": it " + f.Note
+	}
+	return text
+}
+
+// rangeCheck names the check of a condition of a ServiceCIDR, empty if the condition is as it should be.
+func rangeCheck(c metav1.Condition) string {
+	kind, ours := strings.CutPrefix(c.Type, v1alpha1.Prefix+"/")
+	switch {
+	case c.Type == networkingv1.ServiceCIDRConditionReady && c.Status != metav1.ConditionTrue:
+		return "RangeNotReady"
+	case ours && c.Status == metav1.ConditionTrue && checks["Range"+kind] != "":
+		return "Range" + kind
+	}
+	return ""
+}
+
+// policyCheck does so for a policy.
+func policyCheck(c metav1.Condition) string {
+	switch c.Type {
+	case v1alpha1.PolicyConflicting, v1alpha1.PolicyViolated:
+		if c.Status == metav1.ConditionTrue {
+			return "Policy" + c.Type
+		}
+	case v1alpha1.PolicyAccepted, v1alpha1.PolicyProgrammed, v1alpha1.PolicyEnforced:
+		if c.Status == metav1.ConditionFalse {
+			return "PolicyNot" + c.Type
+		}
+	}
+	return ""
+}
+
+func (r *checkReport) addConditions(object string, all []metav1.Condition, check func(metav1.Condition) string) {
+	for _, c := range all {
+		if name := check(c); name != "" {
+			r.Items = append(r.Items, item{Check: name, Object: object, Message: c.Message})
+		}
+	}
+}
+
+func (r checkReport) print(w io.Writer, format string) error {
+	switch format {
+	case "json", "yaml":
+		return encode(w, r, format)
+	case "junit":
+		return r.junit(w)
+	}
+	if len(r.Items) == 0 {
+		_, err := io.WriteString(w, "Nothing is wrong.\n")
+		return err
+	}
+	l := listing{table: metav1.Table{ColumnDefinitions: columns("CHECK", "OBJECT", "ADDRESS", "REPAIR", "MESSAGE")}}
+	for _, i := range r.Items {
+		l.table.Rows = append(l.table.Rows, metav1.TableRow{Cells: []any{i.Check, i.Object, cmp.Or(i.Address, "<none>"), cmp.Or(i.Repair, "<none>"), i.Message}})
+	}
+	return (&output{}).print(w, l)
+}
+
+// junit writes one test for each check, as pipelines show them.
+func (r checkReport) junit(w io.Writer) error {
+	type failure struct {
+		Message string `xml:"message,attr"`
+	}
+	type test struct {
+		Name     string    `xml:"name,attr"`
+		Failures []failure `xml:"failure"`
+	}
+	suite := struct {
+		XMLName  xml.Name `xml:"testsuite"`
+		Name     string   `xml:"name,attr"`
+		Tests    int      `xml:"tests,attr"`
+		Failures int      `xml:"failures,attr"`
+		Cases    []test   `xml:"testcase"`
+	}{Name: "kubectl clusterip check", Tests: len(checks)}
+	for name := range checks {
+		t := test{Name: name}
+		for _, i := range r.Items {
+			if i.Check == name {
+				t.Failures = append(t.Failures, failure{strings.TrimSpace(i.Object + " " + i.Address + ": " + i.Message)})
+			}
+		}
+		suite.Cases, suite.Failures = append(suite.Cases, t), suite.Failures+min(1, len(t.Failures))
+	}
+	slices.SortFunc(suite.Cases, func(a, b test) int { return cmp.Compare(a.Name, b.Name) })
+	text, err := xml.MarshalIndent(suite, "", "  ")
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, text)
+	}
+	return err
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/netip"
+	"strings"
+
+	"github.com/spf13/cobra"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers"
+)
+
+// A map has so many cells at most: lines of mapWidth, each of which begins with its first address.
+const mapWidth, mapLines = 64, 32
+
+func newMap(a *admin) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "map NAME | CIDR",
+		Short: "Draw the address space of a ServiceCIDR, or of a part of it",
+		Long: `Draws every range of a ServiceCIDR, or the part of the address space that a CIDR names. A cell stands for as many addresses as fit.
+
+  .  free    ░ ▒ ▓ █  allocated, the darker the more of the cell    R  reserved    c  cooling    !  something is wrong
+  |  before the first cell of the dynamic band`,
+		Example: `  kubectl clusterip map kubernetes
+  kubectl clusterip map 10.96.4.0/24 --svg map.svg`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.drawMap(cmd.Context(), args[0], file) },
+	}
+	cmd.Flags().StringVar(&file, "svg", "", "write a picture into this file instead")
+	return cmd
+}
+
+// cell is a run of addresses and what they are used for.
+type cell struct {
+	span    allocator.Span
+	usage   allocator.Usage
+	wrong   bool // something is wrong with one of them
+	dynamic bool // the first is in the dynamic band
+}
+
+// chart is one range that is drawn.
+type chart struct {
+	prefix netip.Prefix
+	each   uint64 // addresses of a cell
+	cells  []cell
+}
+
+func (a *admin) drawMap(ctx context.Context, what, file string) error {
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	list := &networkingv1.ServiceCIDRList{}
+	if err := s.list(ctx, list, "ServiceCIDRs"); err != nil {
+		return err
+	}
+	ranges, err := rangesToDraw(what, list.Items)
+	if err != nil {
+		return err
+	}
+	v, err := s.view(ctx)
+	if err != nil {
+		return err
+	}
+	addresses, err := v.Addresses(ctx)
+	if err != nil {
+		return err
+	}
+	var charts []chart
+	for _, r := range ranges {
+		charts = append(charts, newChart(r, v.Usage, addresses))
+	}
+	if file != "" {
+		return replaceFile(file, func(w io.Writer) error { return drawSVG(w, charts) })
+	}
+	w := bufio.NewWriter(a.Out)
+	for _, c := range charts {
+		c.draw(w)
+	}
+	return w.Flush()
+}
+
+// toDraw is a part of a range, which tells the bands.
+type toDraw struct {
+	of   allocator.Range
+	part netip.Prefix
+}
+
+// rangesToDraw reads what is to be drawn: the name of a ServiceCIDR, or a CIDR that lies in one.
+func rangesToDraw(what string, all []networkingv1.ServiceCIDR) (out []toDraw, err error) {
+	part, notACIDR := netip.ParsePrefix(what)
+	for _, o := range all {
+		for _, text := range o.Spec.CIDRs {
+			r, err := allocator.ParseRange(text)
+			switch {
+			case err != nil:
+			case notACIDR != nil && o.Name == what:
+				out = append(out, toDraw{r, r.Prefix()})
+			case notACIDR == nil && len(out) == 0 && r.Prefix().Bits() <= part.Bits() && r.Prefix().Contains(part.Addr()):
+				out = append(out, toDraw{r, part.Masked()})
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%q: %w; give the name of a ServiceCIDR, or a CIDR that lies in one; `kubectl clusterip ranges` lists all", what, errNothing)
+	}
+	return out, nil
+}
+
+// newChart parts a range into cells of equal size, a power of two.
+func newChart(r toDraw, usage func(allocator.Span) allocator.Usage, addresses []controllers.Address) chart {
+	bits := 0 // of a cell
+	host := r.part.Addr().BitLen() - r.part.Bits()
+	for host-bits > 11 { // 2^11 cells are mapWidth times mapLines
+		bits++
+	}
+	c := chart{prefix: r.part, each: 1 << bits}
+	wrong := map[netip.Addr]bool{}
+	for _, a := range addresses {
+		if len(problems(a)) > 0 {
+			wrong[first(a.Address, bits)] = true
+		}
+	}
+	at := r.part.Addr()
+	for range 1 << (host - bits) {
+		end := last(netip.PrefixFrom(at, at.BitLen()-bits))
+		band, offered := r.of.BandOf(at)
+		c.cells = append(c.cells, cell{allocator.Span{First: at, Last: end}, usage(allocator.Span{First: at, Last: end}), wrong[at], offered && band == allocator.Dynamic})
+		at = end.Next()
+	}
+	return c
+}
+
+// first is the first address of the cell that an address lies in.
+func first(a netip.Addr, bits int) netip.Addr {
+	return netip.PrefixFrom(a, a.BitLen()-bits).Masked().Addr()
+}
+
+// last is the last address of a prefix.
+func last(p netip.Prefix) netip.Addr {
+	b := p.Addr().AsSlice()
+	for i := p.Bits(); i < len(b)*8; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
+// symbol is how a cell is drawn.
+func (c cell) symbol() rune {
+	shades := []rune("░▒▓█")
+	switch u := c.usage; {
+	case c.wrong:
+		return '!'
+	case u.Allocated > 0:
+		return shades[int(math.Ceil(float64(u.Allocated)/float64(u.Size)*4))-1]
+	case u.Reserved > 0:
+		return 'R'
+	case u.Cooling > 0:
+		return 'c'
+	default:
+		return '.'
+	}
+}
+
+func (c chart) draw(w io.Writer) {
+	write(w, "%s, %s in a cell\n", c.prefix, cmp.Or(map[uint64]string{1: "1 address"}[c.each], number(float64(c.each))+" addresses"))
+	width := 0
+	for i := 0; i < len(c.cells); i += mapWidth {
+		width = max(width, len(c.cells[i].span.First.String()))
+	}
+	for i := 0; i < len(c.cells); i += mapWidth {
+		var line strings.Builder
+		for j, one := range c.cells[i:min(i+mapWidth, len(c.cells))] {
+			if n := i + j; one.dynamic && n > 0 && !c.cells[n-1].dynamic {
+				line.WriteByte('|')
+			}
+			line.WriteRune(one.symbol())
+		}
+		write(w, "%-*s %s\n", width, c.cells[i].span.First, line.String())
+	}
+}

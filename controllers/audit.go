@@ -1,0 +1,94 @@
+package controllers
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
+	"github.com/clusterip-operator/clusterip-operator/controllers/service"
+)
+
+// Drift is what is wrong between Services, IPAddresses and ServiceCIDRs: the findings of the controllers, made by the functions by which they decide.
+type Drift struct {
+	Addresses []ipaddress.Finding
+	Services  []service.Finding
+}
+
+// settling is how long drift has to last. Watches bring objects in another order than they were written.
+const settling = 2 * time.Second
+
+// Audit looks at every address and Service. What it finds it looks at once more after a while, at the API server itself, so that a burst of creations is no drift.
+func (v *View) Audit(ctx context.Context) (Drift, error) {
+	r := v.repairer()
+	var suspects []netip.Addr
+	for _, a := range v.index.Known() {
+		f, err := r.Judge(ctx, a, v.cache)
+		if err != nil {
+			return Drift{}, err
+		}
+		if f != nil {
+			suspects = append(suspects, a)
+		}
+	}
+	services, err := v.suspectedServices(ctx)
+	if err != nil || len(suspects)+len(services) == 0 {
+		return Drift{}, err
+	}
+	select {
+	case <-ctx.Done():
+		return Drift{}, ctx.Err()
+	case <-time.After(settling):
+	}
+	return v.confirm(ctx, suspects, services)
+}
+
+func (v *View) confirm(ctx context.Context, suspects []netip.Addr, services []client.ObjectKey) (out Drift, err error) {
+	r := v.repairer()
+	for _, a := range suspects {
+		f, err := r.Judge(ctx, a, v.live)
+		if err != nil {
+			return out, err
+		}
+		if f != nil {
+			out.Addresses = append(out.Addresses, *f)
+		}
+	}
+	for _, name := range services {
+		s := &corev1.Service{}
+		if err := v.live.Get(ctx, name, s); client.IgnoreNotFound(err) != nil {
+			return out, err
+		}
+		out.Services = append(out.Services, service.Judge(s, v.offered)...)
+	}
+	return out, nil
+}
+
+// suspectedServices are those with an address that is out of every range, or none.
+func (v *View) suspectedServices(ctx context.Context) (out []client.ObjectKey, err error) {
+	list := &corev1.ServiceList{}
+	if err := v.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if len(service.Judge(&list.Items[i], v.offered)) > 0 {
+			out = append(out, client.ObjectKeyFromObject(&list.Items[i]))
+		}
+	}
+	return out, nil
+}
+
+func (v *View) offered(a netip.Addr) bool { return len(v.index.Covering(a)) > 0 }
+
+// Repair does what a finding of Audit says, if the API server still shows the same. now is what it shows instead, nil if nothing is wrong any more.
+func (v *View) Repair(ctx context.Context, f ipaddress.Finding, dryRun bool) (now *ipaddress.Finding, done bool, err error) {
+	return v.repairer().Repair(ctx, f, dryRun)
+}
+
+func (v *View) repairer() *ipaddress.Reconciler {
+	return &ipaddress.Reconciler{Client: v.live, Live: v.live, Index: v.index, Clock: clock.RealClock{}}
+}

@@ -1,0 +1,158 @@
+package plugin_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+var _ = Describe("check and repair", Ordered, func() {
+	var damaged *cluster.Cluster
+	var lost []string // ClusterIPs whose IPAddresses are deleted
+
+	admin := func(ctx context.Context, args ...string) framework.PluginResult {
+		GinkgoHelper()
+		result, err := damaged.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: args})
+		Expect(err).NotTo(HaveOccurred())
+		return result
+	}
+	// found are the checks that found something, each once for each object.
+	found := func(ctx context.Context) (all []string) {
+		GinkgoHelper()
+		for line := range strings.SplitSeq(admin(ctx, "check").Stdout, "\n") {
+			if words := strings.Fields(line); len(words) > 1 && words[0] != "CHECK" && words[0] != "Nothing" {
+				all = append(all, words[0]+" "+words[1])
+			}
+		}
+		return all
+	}
+
+	BeforeAll(func(ctx SpecContext) {
+		damaged = cluster.Start(ctx, cluster.Options{
+			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/20,fd00:10:96::/112"}, Installed: true, Replicas: 1,
+		})
+		damaged.CreateServices(ctx, 300, func(i int) *corev1.Service { return cluster.Dual(cluster.Namespace, fmt.Sprint("many-", i)) })
+	})
+
+	It("finds nothing on a healthy cluster", func(ctx SpecContext) {
+		Eventually(found).WithArguments(ctx).Should(BeEmpty())
+		Expect(admin(ctx, "check").Stdout).To(Equal("Nothing is wrong.\n"))
+		Expect(admin(ctx, "check", "-o", "junit").Stdout).To(cluster.ContainAll(`failures="0"`, `<testcase name="IPAddressMissing"`))
+		Expect(admin(ctx, "check", "--list").Stdout).To(ContainSubstring("ClusterIPDuplicate"))
+	})
+
+	It("finds what is wrong with ranges and policies", func(ctx SpecContext) {
+		damaged.OfferRange(ctx, "small", nil, "10.97.0.0/29")
+		damaged.OfferRange(ctx, "held", nil, "10.98.0.0/28")
+		for i := range 6 {
+			damaged.HoldAddress(ctx, fmt.Sprint("small-", i), fmt.Sprint("10.97.0.", i+1))
+		}
+		damaged.HoldAddress(ctx, "held", "10.98.0.3")
+		damaged.CreateNode(ctx, "overlapping", []string{"10.98.0.0/24"})
+		damaged.ApplyPolicy(ctx, "first", `{serviceCIDRs: [small], exclusive: true, priority: 5}`)
+		damaged.ApplyPolicy(ctx, "second", `{serviceCIDRs: [small], exclusive: true}`)
+		damaged.ApplyPolicy(ctx, "unready", `{serviceCIDRs: [none]}`)
+		damaged.DeleteServiceCIDRs(ctx, "held")
+		Eventually(found).WithArguments(ctx).Should(ContainElements(
+			"RangeDynamicBandFull servicecidr/small", "RangeNearlyFull servicecidr/small", "RangeNetworkOverlap servicecidr/held", "RangeNotReady servicecidr/held",
+			"RangeDeletionBlocked servicecidr/held", "PolicyConflicting servicecidrpolicy/second", "PolicyNotProgrammed servicecidrpolicy/unready"))
+		damaged.DropPolicy(ctx, "first")
+		damaged.DropPolicy(ctx, "second")
+		damaged.DropPolicy(ctx, "unready")
+	})
+
+	It("finds drift while the operator is away, and mends what can be mended", func(ctx SpecContext) {
+		services := damaged.CreateSettledServices(ctx, 6, func(i int) *corev1.Service { return framework.NewService(cluster.Namespace, fmt.Sprint("victim-", i)) })
+		damaged.OfferRange(ctx, "leaving", nil, "10.99.0.0/28")
+		damaged.HoldAddress(ctx, "left", "10.99.0.3")
+		Expect(damaged.Operator.Stop()).To(Succeed())
+		damaged.WithdrawRanges(ctx, "leaving")
+		for i, service := range services {
+			switch address := service.Spec.ClusterIP; i {
+			case 0, 1: // missing
+				damaged.DeleteIPAddress(ctx, address)
+				lost = append(lost, address)
+			case 2: // labels lost
+				damaged.PatchIPAddress(ctx, address, `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":null}}}`)
+			case 3: // two Services have it
+				damaged.DeleteIPAddress(ctx, address)
+				damaged.Create(ctx, cluster.Asking(cluster.Namespace, "twin", address))
+			}
+		}
+		// An IPAddress that nobody claims, or that names another Service, the API server takes away by itself within seconds.
+		labelless, report := services[2].Spec.ClusterIP, filepath.Join(GinkgoT().TempDir(), "report.yaml")
+		Eventually(found).WithArguments(ctx).Should(ContainElements(
+			"IPAddressMissing service/default/victim-0", "IPAddressMissing service/default/victim-1", "IPAddressWrongLabels service/default/victim-2",
+			"ClusterIPDuplicate service/default/victim-3", "ClusterIPOutOfRange service/default/left"))
+		Expect(admin(ctx, "check", "-o", report).ExitCode).To(Equal(1))
+
+		Expect(admin(ctx, "repair", "--from", report, "--dry-run").Stdout).To(cluster.ContainAll("would create", "would relabel", "would replace"))
+		Expect(damaged.Owner(ctx, lost[0])).To(BeEmpty(), "a dry run changes nothing")
+		content, err := os.ReadFile(report)
+		Expect(err).NotTo(HaveOccurred())
+		moved := filepath.Join(GinkgoT().TempDir(), "moved.yaml")
+		Expect(os.WriteFile(moved, []byte(strings.ReplaceAll(string(content), "resourceVersion: \"", "resourceVersion: \"9")), 0o600)).To(Succeed())
+		result := admin(ctx, "repair", "--from", moved)
+		Expect(result.ExitCode).To(Equal(1), result.String())
+		Expect(result.Stdout).To(cluster.ContainAll(labelless+": refused, it is not as it was when the report was made", lost[0]+": did create"))
+		Expect(damaged.Labels(ctx, labelless)).NotTo(HaveKey("ipaddress.kubernetes.io/managed-by"))
+
+		result = admin(ctx, "repair", "--from", report)
+		Expect(result.ExitCode).To(BeZero(), result.String())
+		Expect(result.Stdout).To(cluster.ContainAll(lost[0]+": nothing is wrong any more", labelless+": did relabel"))
+		Expect(damaged.Owner(ctx, lost[0])).To(Equal("default/victim-0"))
+		Expect(damaged.Owner(ctx, services[3].Spec.ClusterIP)).To(Equal("default/victim-3"))
+		Expect(admin(ctx, "repair", "--from", report).ExitCode).To(BeZero(), "again")
+		Eventually(found).WithArguments(ctx).ShouldNot(ContainElement(HavePrefix("IPAddress")))
+		Expect(found(ctx)).To(ContainElements("ClusterIPDuplicate service/default/victim-3", "ClusterIPOutOfRange service/default/left"), "only people can mend these")
+	})
+
+	It("goes on after it was killed", func(ctx SpecContext) {
+		var gone []string
+		for i := range 100 {
+			service, err := damaged.Client().CoreV1().Services(cluster.Namespace).Get(ctx, fmt.Sprint("many-", i), metav1.GetOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			for _, address := range service.Spec.ClusterIPs {
+				damaged.DeleteIPAddress(ctx, address)
+				gone = append(gone, address)
+			}
+		}
+		report := filepath.Join(GinkgoT().TempDir(), "report.json")
+		Expect(admin(ctx, "check", "-o", report).ExitCode).To(Equal(1))
+		plugin, err := damaged.StartPlugin(ctx, framework.PluginOptions{Args: []string{"repair", "--from", report}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(plugin.WaitPrinted(ctx, "did create")).To(Succeed())
+		Expect(plugin.Kill()).To(Succeed())
+		result := admin(ctx, "repair", "--from", report)
+		Expect(result.ExitCode).To(BeZero(), result.String())
+		Expect(result.Stdout).To(ContainSubstring("nothing is wrong any more"))
+		for _, address := range gone {
+			Expect(damaged.Owner(ctx, address)).To(HavePrefix("default/many-"), address)
+		}
+	})
+
+	It("refuses what is no report, and users who may not", func(ctx SpecContext) {
+		file := filepath.Join(GinkgoT().TempDir(), "report.yaml")
+		for content, words := range map[string]string{
+			"kind: List\nitems: []\n": `is no report of ` + "`kubectl clusterip check`",
+			"kind: CheckReport\nitems: [{check: IPAddressMissing, object: o, message: m, repair: format, address: 10.96.0.9}]\n": `item 1 of`,
+			"kind: CheckReport\nitems: [{check: RangeNearlyFull, object: o, message: m, repair: create}]\n":                      `check "RangeNearlyFull" repairs nothing`,
+			"kind: CheckReport\nitms: []\n": `unknown field "itms"`,
+		} {
+			Expect(os.WriteFile(file, []byte(content), 0o600)).To(Succeed())
+			refuses(ctx, words, "repair", "--from", file)
+		}
+		refuses(ctx, "give the report that is to be carried out: --from FILE", "repair")
+		refuses(ctx, `--output "xml" is none of json, yaml, junit`, "check", "-o", "xml")
+	})
+})
