@@ -77,7 +77,7 @@ images: ## OCI archives of both images in bin/images, for amd64 and arm64, witho
 	LOAD=yes hack/images.sh
 
 tools: ## Build control planes, linter and generators into the cache (minutes, once).
-	hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl,kube-controller-manager,kube-proxy kubernetes-1.32 golangci-lint controller-gen crd-ref-docs benchstat
+	hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl,kube-controller-manager,kube-proxy kubernetes-1.32 golangci-lint controller-gen crd-ref-docs benchstat promtool
 
 clean: ## Remove bin/. The cache of built tools stays.
 	rm -rf bin

@@ -74,7 +74,7 @@ programs() {
 }
 
 if [ "$what" != unit ]; then
-	hack/tools/build.sh etcd "${upstream[@]}" >/dev/null
+	hack/tools/build.sh etcd promtool "${upstream[@]}" >/dev/null
 	programs
 fi
 

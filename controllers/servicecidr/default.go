@@ -25,6 +25,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 )
 
 // defaultResync is how often the default range is compared without an event, as the API server does.
@@ -187,6 +188,7 @@ func (r *DefaultReconciler) texts() []string {
 // report writes the condition if it says something new. A cluster that was never wrong never gets it.
 func (r *DefaultReconciler) report(ctx context.Context, cidr *networkingv1.ServiceCIDR, want metav1.Condition) error {
 	mismatch := want.Status == metav1.ConditionTrue
+	metrics.DefaultRangeMismatch.Set(map[bool]float64{true: 1}[mismatch])
 	now := meta.FindStatusCondition(cidr.Status.Conditions, want.Type)
 	if (now == nil && !mismatch) || (now != nil && same(*now, want)) {
 		return nil

@@ -51,6 +51,16 @@ var (
 		Name: prefix + "exclusive_violations",
 		Help: "Addresses of Services that a policy with exclusive keeps for others.",
 	})
+	// DefaultRangeMismatch is 1 while the default ServiceCIDR is not the range that the operator was told of.
+	DefaultRangeMismatch = auto.NewGauge(prometheus.GaugeOpts{
+		Name: prefix + "default_range_mismatch",
+		Help: "1 while the ServiceCIDR kubernetes differs from the API server's --service-cluster-ip-range, as the operator was told of it.",
+	})
+	// CertificateExpiration is when the certificate that the webhooks serve runs out; 0 before there is one.
+	CertificateExpiration = auto.NewGauge(prometheus.GaugeOpts{
+		Name: prefix + "webhook_certificate_expiration_timestamp_seconds",
+		Help: "When the certificate that the webhooks serve runs out, in seconds since 1970; 0 before there is one.",
+	})
 )
 
 // InFlightAddresses is the gauge of addresses that were handed out, or are being written, and that the cluster does not show yet.

@@ -27,6 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 )
 
 const (
@@ -213,6 +215,7 @@ func (r *reconciler) follow(ctx context.Context, now time.Time) error {
 
 func (r *reconciler) serve(ctx context.Context, p *pair) {
 	r.serving.Store(p)
+	metrics.CertificateExpiration.Set(float64(p.leaf().NotAfter.Unix()))
 	log.FromContext(ctx).Info("The webhooks have a new certificate", "names", p.leaf().DNSNames, "notAfter", p.leaf().NotAfter)
 }
 

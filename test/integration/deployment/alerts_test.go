@@ -3,7 +3,6 @@ package deployment_test
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,7 +20,6 @@ import (
 // alert is a rule of config/prometheus.
 type alert struct {
 	Alert, Expr string
-	Annotations struct{ Description string }
 }
 
 func alerts(ctx context.Context) (all []alert) {
@@ -96,21 +94,4 @@ var _ = It("The ServiceMonitor leads to the port on which the manager serves", f
 	Expect(endpoints).To(ConsistOf(And(HaveKeyWithValue("port", service.Spec.Ports[0].Name), HaveKeyWithValue("scheme", "https"))))
 	Expect(pod.Spec.Containers[0].Ports).To(ContainElement(HaveField("Name", service.Spec.Ports[0].TargetPort.StrVal)))
 	Expect(pod.Spec.Containers[0].Args).To(ContainElement("--metrics-bind-address=:8443"))
-})
-
-// Who is woken at night looks for the name of the alert.
-var _ = It("The alerts have runbooks where they say so, and tell when Services are not steered", func(ctx SpecContext) {
-	text, err := os.ReadFile(folder + "/../docs/runbooks.md")
-	Expect(err).NotTo(HaveOccurred())
-	pointing, looked := 0, []string{}
-	for _, alert := range alerts(ctx) {
-		if strings.Contains(alert.Annotations.Description, "docs/runbooks.md") {
-			pointing++
-			Expect(string(text)).To(ContainSubstring("\n## " + alert.Alert + "\n"))
-		}
-		looked = append(looked, alert.metrics()...)
-	}
-	Expect(pointing).NotTo(BeZero())
-	Expect(looked).To(ContainElements("clusterip_operator_admission_decisions_total", "clusterip_operator_admission_in_flight_addresses",
-		"clusterip_operator_admission_collisions_total"))
 })

@@ -1,0 +1,275 @@
+// Package prometheus_test has Prometheus' own promtool evaluate the alerts of rules.yaml over made-up series.
+package prometheus_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// rule is an alert of rules.yaml.
+type rule struct {
+	Alert, Expr         string
+	Labels, Annotations map[string]string
+}
+
+// spec is that of the PrometheusRule, which is a file of rules as Prometheus reads it.
+func spec(t *testing.T) (text []byte, rules []rule) {
+	t.Helper()
+	content, err := os.ReadFile("rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object struct{ Spec any }
+	var typed struct {
+		Spec struct{ Groups []struct{ Rules []rule } }
+	}
+	if err := yaml.Unmarshal(content, &object); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(content, &typed); err != nil {
+		t.Fatal(err)
+	}
+	if text, err = yaml.Marshal(object.Spec); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range typed.Spec.Groups {
+		rules = append(rules, g.Rules...)
+	}
+	return text, rules
+}
+
+// series are time series by their names with labels; values are in promtool's notation, one a minute: 5x180 is 5 for three hours.
+type series map[string]string
+
+// addresses are those of a range: of the static band, then of the dynamic one.
+func addresses(staticFree, staticUsed, free, used, cooling int) series {
+	all := series{}
+	for band, states := range map[string]map[string]int{
+		"static": {"free": staticFree, "allocated": staticUsed}, "dynamic": {"free": free, "allocated": used, "cooling": cooling},
+	} {
+		for state, n := range states {
+			all[fmt.Sprintf(`clusterip_operator_addresses{servicecidr="a",cidr="10.96.0.0/24",family="IPv4",band=%q,state=%q,pod="m-0"}`, band, state)] = fmt.Sprintf("%dx300", n)
+		}
+	}
+	return all
+}
+
+func and(all ...series) series {
+	out := series{}
+	for _, s := range all {
+		maps.Copy(out, s)
+	}
+	return out
+}
+
+var half = addresses(8, 8, 119, 119, 0)
+
+// scenarios are what there is, and every alert that fires then, with its severity. near is an alert that has to be silent, though not much is missing.
+var scenarios = map[string]struct {
+	series series
+	minute int // of the evaluation; 0: after two hours
+	fires  []string
+	near   string
+}{
+	"healthy": {series: half, near: "ClusterIPOperatorAbsent"},
+	"nothing": {fires: []string{"ClusterIPOperatorAbsent critical"}},
+
+	"74 % full":        {series: addresses(16, 0, 50, 188, 0), near: "ServiceCIDRNearlyFull"},
+	"75 % full":        {series: addresses(16, 0, 46, 192, 0), fires: []string{"ServiceCIDRNearlyFull info"}},
+	"85 % full":        {series: addresses(16, 0, 20, 218, 0), fires: []string{"ServiceCIDRNearlyFull warning"}},
+	"95 % full":        {series: addresses(4, 12, 8, 230, 0), fires: []string{"ServiceCIDRNearlyFull critical", "ServiceCIDRStaticBandNearlyFull info"}},
+	"for a moment":     {series: addresses(4, 12, 8, 230, 0), minute: 10, near: "ServiceCIDRNearlyFull"},
+	"static band 70 %": {series: addresses(5, 11, 119, 119, 0), near: "ServiceCIDRStaticBandNearlyFull"},
+	"static band 87 %": {series: addresses(2, 14, 119, 119, 0), fires: []string{"ServiceCIDRStaticBandNearlyFull warning"}},
+	"static band full": {series: addresses(0, 16, 119, 119, 0), fires: []string{"ServiceCIDRStaticBandNearlyFull critical", "ServiceCIDRBandFull warning"}},
+	"one left":         {series: addresses(1, 15, 119, 119, 0), fires: []string{"ServiceCIDRStaticBandNearlyFull warning"}, near: "ServiceCIDRBandFull"},
+
+	"grows, half full": {series: and(half, grows(10, 100)), minute: 290, fires: []string{"ServiceCIDRFullSoon warning"}},
+	"grows, nearly empty": {series: and(half, series{
+		`clusterip_operator_available_ips{servicecidr="a",cidr="10.96.0.0/24"}`: "250-0.1x300", `clusterip_operator_allocated_ips{servicecidr="a",cidr="10.96.0.0/24"}`: "4+0.1x300",
+	}), minute: 290, near: "ServiceCIDRFullSoon"},
+
+	"only cooling addresses": {series: addresses(0, 16, 0, 230, 8), fires: []string{
+		"ServiceCIDRNearlyFull critical", "ServiceCIDRStaticBandNearlyFull critical", "ServiceCIDRBandFull warning", "ClusterIPCoolDownStarvation warning"}},
+	"one beside cooling ones": {series: addresses(1, 15, 0, 230, 8), fires: []string{
+		"ServiceCIDRNearlyFull critical", "ServiceCIDRStaticBandNearlyFull warning", "ServiceCIDRBandFull warning"}, near: "ClusterIPCoolDownStarvation"},
+
+	"deletion blocked":             {series: and(half, series{`clusterip_operator_blocked_deletions{servicecidr="a"}`: "3x300"}), fires: []string{"ServiceCIDRDeletionBlocked warning"}},
+	"deletion blocked for 50 min":  {series: and(half, series{`clusterip_operator_blocked_deletions{servicecidr="a"}`: "3x300"}), minute: 50, near: "ServiceCIDRDeletionBlocked"},
+	"drift":                        {series: and(half, series{`clusterip_operator_drift{type="missing"}`: "1x300"}), fires: []string{"ClusterIPDrift warning"}},
+	"drift that is repaired":       {series: and(half, series{`clusterip_operator_drift{type="missing"}`: "1x5 0x300"}), near: "ClusterIPDrift"},
+	"repaired again and again":     {series: and(half, series{`clusterip_operator_drift_repaired_total{type="missing"}`: "0+1x300"}), fires: []string{"ClusterIPDriftKeepsComingBack info"}},
+	"repaired now and then":        {series: and(half, series{`clusterip_operator_drift_repaired_total{type="missing"}`: "0+0.1x300"}), near: "ClusterIPDriftKeepsComingBack"},
+	"unsteered":                    {series: and(half, series{`clusterip_operator_admission_decisions_total{result="failed"}`: "0+1x300"}), fires: []string{"ClusterIPServicesUnsteered warning"}},
+	"steered":                      {series: and(half, series{`clusterip_operator_admission_decisions_total{result="filled"}`: "0+1x300"}), near: "ClusterIPServicesUnsteered"},
+	"webhooks gone":                {series: and(half, series{`clusterip_operator_admission_in_flight_addresses`: "0x60 _x240"}), fires: []string{"ClusterIPSteeringAbsent critical"}},
+	"never any webhook":            {series: half, near: "ClusterIPSteeringAbsent"},
+	"drawn twice":                  {series: and(half, series{`clusterip_operator_admission_collisions_total`: "0+2x300"}), fires: []string{"ClusterIPAddressesDrawnTwice warning"}},
+	"drawn twice as a leader dies": {series: and(half, series{`clusterip_operator_admission_collisions_total`: "0x60 9x240"}), minute: 65, near: "ClusterIPAddressesDrawnTwice"},
+	"violated":                     {series: and(half, series{`clusterip_operator_exclusive_violations{pod="m-0"}`: "2x300", `clusterip_operator_exclusive_violations{pod="m-1"}`: "0x300"}), fires: []string{"ClusterIPExclusiveRangeViolated warning"}},
+	"not violated":                 {series: and(half, series{`clusterip_operator_exclusive_violations`: "0x300"}), near: "ClusterIPExclusiveRangeViolated"},
+	"stuck in flight": {series: and(half, series{`clusterip_operator_admission_in_flight_addresses`: "2x300", `clusterip_operator_admission_decisions_total{result="filled"}`: "7x300"}),
+		fires: []string{"ClusterIPAddressesStuckInFlight warning"}},
+	"in flight under load": {series: and(half, series{`clusterip_operator_admission_in_flight_addresses`: "2x300", `clusterip_operator_admission_decisions_total{result="filled"}`: "7+5x300"}),
+		near: "ClusterIPAddressesStuckInFlight"},
+	"default range mismatch": {series: and(half, series{`clusterip_operator_default_range_mismatch`: "1x300"}), fires: []string{"ClusterIPDefaultRangeMismatch warning"}},
+	"default range":          {series: and(half, series{`clusterip_operator_default_range_mismatch`: "0x300"}), near: "ClusterIPDefaultRangeMismatch"},
+	"fails open": {series: and(half, series{`apiserver_admission_webhook_fail_open_count{name="default.service.clusterip-operator.io",type="admit"}`: "0+1x300"}),
+		fires: []string{"ClusterIPWebhookFailsOpen warning"}},
+	"another webhook fails open":  {series: and(half, series{`apiserver_admission_webhook_fail_open_count{name="example.com"}`: "0+1x300"}), near: "ClusterIPWebhookFailsOpen"},
+	"certificate ends in 29 days": {series: and(half, series{`clusterip_operator_webhook_certificate_expiration_timestamp_seconds`: "2512800x300"}), fires: []string{"ClusterIPWebhookCertificateExpires warning"}},
+	"certificate of another":      {series: and(half, series{`clusterip_operator_webhook_certificate_expiration_timestamp_seconds`: "0x300"}), near: "ClusterIPWebhookCertificateExpires"},
+
+	"agent hangs":         {series: and(half, synced("0+60x300", "3600x300")), fires: []string{"ClusterIPAgentStale critical"}},
+	"agent is quiet":      {series: and(half, synced("3600x300", "3601x300")), near: "ClusterIPAgentStale"},
+	"rules refused":       {series: and(half, degraded("RulesRefused", "1x300")), fires: []string{"ClusterIPAgentDegraded warning"}},
+	"affinity too dear":   {series: and(half, degraded("SessionAffinityTooDear", "1x300")), fires: []string{"ClusterIPAgentDegraded info"}},
+	"nothing is degraded": {series: and(half, degraded("RulesRefused", "0x300")), near: "ClusterIPAgentDegraded"},
+	"disputed":            {series: and(half, series{`clusterip_proxyagent_disputed_addresses{instance="n",ip_family="IPv4",reason="NotAllocated"}`: "1x300"}), fires: []string{"ClusterIPAgentDisputedAddresses warning"}},
+	"disputed a moment":   {series: and(half, series{`clusterip_proxyagent_disputed_addresses{instance="n",ip_family="IPv4",reason="NotAllocated"}`: "1x5 0x300"}), near: "ClusterIPAgentDisputedAddresses"},
+	"fought over":         {series: and(half, series{`clusterip_proxyagent_drift_repairs_total{instance="n",ip_family="IPv4",what="chains"}`: "0+1x300"}), fires: []string{"ClusterIPAgentRulesFoughtOver warning"}},
+	"repaired once":       {series: and(half, series{`clusterip_proxyagent_drift_repairs_total{instance="n",ip_family="IPv4",what="chains"}`: "0x60 1x240"}), near: "ClusterIPAgentRulesFoughtOver"},
+}
+
+// grows is a range whose free addresses become fewer by one in so many minutes.
+func grows(minutes float64, free int) series {
+	rate := 1 / minutes
+	return series{
+		`clusterip_operator_available_ips{servicecidr="a",cidr="10.96.0.0/24"}`: fmt.Sprintf("%d-%gx300", free, rate),
+		`clusterip_operator_allocated_ips{servicecidr="a",cidr="10.96.0.0/24"}`: fmt.Sprintf("%d+%gx300", 254-free, rate),
+	}
+}
+
+func synced(queued, last string) series {
+	return series{
+		`clusterip_proxyagent_sync_proxy_rules_last_queued_timestamp_seconds{instance="n",ip_family="IPv4"}`: queued,
+		`clusterip_proxyagent_sync_proxy_rules_last_timestamp_seconds{instance="n",ip_family="IPv4"}`:        last,
+	}
+}
+
+func degraded(reason, values string) series {
+	return series{fmt.Sprintf(`clusterip_proxyagent_degraded_service_ports{instance="n",ip_family="IPv4",reason=%q}`, reason): values}
+}
+
+// TestAlerts has promtool evaluate all scenarios. In each, the alerts that fire have to be those that are named, and no others.
+func TestAlerts(t *testing.T) {
+	text, rules := spec(t)
+	folder := t.TempDir()
+	tests := []any{}
+	for _, name := range slices.Sorted(maps.Keys(scenarios)) {
+		s := scenarios[name]
+		input := []any{}
+		for of, values := range s.series {
+			input = append(input, map[string]string{"series": of, "values": values})
+		}
+		samples := []any{}
+		for _, alert := range s.fires {
+			alert, severity, _ := strings.Cut(alert, " ")
+			samples = append(samples, map[string]any{"labels": fmt.Sprintf("{alertname=%q, severity=%q}", alert, severity), "value": 1})
+		}
+		minute := s.minute
+		if minute == 0 {
+			minute = 120
+		}
+		tests = append(tests, map[string]any{"name": name, "interval": "1m", "input_series": input, "promql_expr_test": []any{map[string]any{
+			"expr": `group by (alertname, severity) (ALERTS{alertstate="firing"})`, "eval_time": fmt.Sprint(minute, "m"), "exp_samples": samples,
+		}}})
+	}
+	write := func(name string, content []byte) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	file, err := yaml.Marshal(map[string]any{"rule_files": []string{"rules.yaml"}, "evaluation_interval": "1m", "tests": tests})
+	if err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, "check", "rules", write("rules.yaml", text))
+	promtool(t, "test", "rules", write("tests.yaml", file))
+	expectBothWays(t, rules)
+}
+
+// expectBothWays holds the scenarios against the rules: each alert of each severity fires in one, and each alert is nearly there in one.
+func expectBothWays(t *testing.T, rules []rule) {
+	t.Helper()
+	fires, near := map[string]bool{}, map[string]bool{}
+	for _, s := range scenarios {
+		near[s.near] = true
+		for _, alert := range s.fires {
+			fires[alert] = true
+		}
+	}
+	for _, r := range rules {
+		if !fires[r.Alert+" "+r.Labels["severity"]] || !near[r.Alert] {
+			t.Errorf("%s %s: it fires in a scenario: %t; it nearly does in one: %t", r.Alert, r.Labels["severity"], fires[r.Alert+" "+r.Labels["severity"]], near[r.Alert])
+		}
+	}
+}
+
+func promtool(t *testing.T, args ...string) {
+	t.Helper()
+	folder, err := exec.CommandContext(t.Context(), "../../hack/tools/build.sh", "promtool").Output()
+	if err != nil {
+		t.Fatalf("building promtool: %v", err)
+	}
+	program := filepath.Join(strings.TrimSpace(string(folder)), "promtool")
+	if out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput(); err != nil {
+		t.Errorf("promtool %v: %v\n%s", args, err, out)
+	}
+}
+
+// TestRunbooks has each alert lead to its section, which begins with what to run.
+func TestRunbooks(t *testing.T) {
+	text, err := os.ReadFile("../../docs/runbooks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rules := spec(t)
+	for _, r := range rules {
+		const file = "https://github.com/clusterip-operator/clusterip-operator/blob/main/docs/runbooks.md#"
+		if want := file + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
+			t.Errorf("%s leads to %q, not to %q", r.Alert, r.Annotations["runbook_url"], want)
+		}
+		if !strings.Contains(string(text), "\n## "+r.Alert+"\n\n```\n") {
+			t.Errorf("%s has no section that begins with what to run", r.Alert)
+		}
+	}
+}
+
+// TestMetricsExist looks for every metric of the alerts in the code that serves it. An alert on a metric that nobody serves is silent for ever.
+func TestMetricsExist(t *testing.T) {
+	code := map[string]string{}
+	for prefix, folder := range map[string]string{"clusterip_operator_": "../../controllers/internal/metrics", "clusterip_proxyagent_": "../../proxyagent/metrics"} {
+		files, err := filepath.Glob(folder + "/*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatal(folder, err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code[prefix] += string(content)
+		}
+	}
+	names := regexp.MustCompile(`(clusterip_operator_|clusterip_proxyagent_)([a-z_]+)`)
+	_, rules := spec(t)
+	for _, r := range rules {
+		for _, m := range names.FindAllStringSubmatch(r.Expr, -1) {
+			if !strings.Contains(code[m[1]], `"`+m[2]+`"`) {
+				t.Errorf("%s looks at %s, which nobody serves", r.Alert, m[0])
+			}
+		}
+	}
+}
