@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -52,7 +55,7 @@ func (a *admin) open() (*session, error) {
 		return nil, err
 	}
 	scheme, err := controllers.NewScheme(gv)
-	if err != nil {
+	if err = errors.Join(err, appsv1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	s.WithWatch, err = client.NewWithWatch(config, client.Options{Scheme: scheme})

@@ -25,6 +25,7 @@ func newRoot(out streams) *cobra.Command {
   kubectl clusterip addresses         the addresses in use, with who has them; show ADDRESS tells all of one
   kubectl clusterip map RANGE         the address space, drawn
   kubectl clusterip why ...           why a Service has this address or is refused, or a range does not go
+  kubectl clusterip status            is the operator well
   kubectl clusterip check             what is wrong; repair --from FILE mends what a report of it says
   kubectl clusterip migrate check     compare the legacy bitmap, Services and IPAddresses
   kubectl clusterip migrate --help    the whole way from the bitmap to IPAddresses, and back`,
@@ -42,7 +43,7 @@ func newRoot(out streams) *cobra.Command {
 	})
 	kube.addFlags(root.PersistentFlags())
 	admin := &admin{streams: out, kube: kube}
-	root.AddCommand(newRanges(admin), newAddresses(admin), newMap(admin), newWhy(admin), newAudit(admin), newRepair(admin), newMigrate(kube, out), newVersion(out))
+	root.AddCommand(newRanges(admin), newAddresses(admin), newMap(admin), newWhy(admin), newStatus(admin), newAudit(admin), newRepair(admin), newMigrate(kube, out), newVersion(out))
 	return root
 }
 

@@ -88,6 +88,13 @@ var _ = Describe("why", Ordered, func() {
 		refuses(ctx, `--band "upper" is none of static, dynamic`, "addresses", "--band=upper")
 	})
 
+	It("says whether the operator is well", func(ctx SpecContext) {
+		result := run(ctx, "status") // the Deployment has no pods here: the manager is a process of this machine
+		Expect(result.ExitCode).To(Equal(1), result.String())
+		Expect(result.Stdout).To(cluster.ContainAll("0 of 2 replicas are ready", "leader     true", "3 are configured, trusted until", "policies   true   2, nothing is wrong with them"))
+		Expect(run(ctx, "status", "--operator-namespace=default").Stdout).To(ContainSubstring("not installed in this namespace"))
+	})
+
 	It("says who had an address that cools down", func(ctx SpecContext) {
 		Expect(c.Client().CoreV1().Services("red").Delete(ctx, "front", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(func() string { return run(ctx, "why", front).Stdout }).Should(cluster.ContainAll("is cooling", "Service red/front had it", `ServiceCIDRPolicy "red"`))

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// TestDocumentedCommandsExist parses every command line of ours that stands in the documentation, without running it.
+func TestDocumentedCommandsExist(t *testing.T) {
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command, seen := regexp.MustCompile("(?:^|[`(] ?)kubectl clusterip ([^`#\n]*)"), 0
+	for _, file := range append(files, "../../README.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			for _, match := range command.FindAllStringSubmatch(line, -1) {
+				words := strings.Fields(strings.NewReplacer("[", "", "]", "").Replace(strings.TrimSuffix(strings.TrimSpace(match[1]), "\\")))
+				seen++
+				if err := parses(words); err != nil {
+					t.Errorf("%s: kubectl clusterip %s: %v", filepath.Base(file), strings.Join(words, " "), err)
+				}
+			}
+		}
+	}
+	if seen < 30 {
+		t.Errorf("only %d commands were found", seen)
+	}
+}
+
+// parses reports why a command line is none of ours.
+func parses(words []string) error {
+	p := &printed{}
+	cmd, args, err := newRoot(p.streams()).Find(words)
+	if err != nil {
+		return err
+	}
+	err = cmd.ParseFlags(args)
+	if err == nil || err == pflag.ErrHelp {
+		err = nil
+		if cmd.Args != nil {
+			err = cmd.Args(cmd, cmd.Flags().Args())
+		}
+	}
+	return err
+}
