@@ -37,6 +37,21 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
+// TestCompletion asks as the program does that `completion` writes.
+func TestCompletion(t *testing.T) {
+	for args, want := range map[string]string{"completion": "exec kubectl-clusterip __complete \"$@\"", "__complete ran": "ranges", "__complete ranges --no": "--no-headers"} {
+		p := &printed{}
+		root := newRoot(p.streams())
+		root.SetArgs(strings.Fields(args))
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(p.out.String(), want) {
+			t.Errorf("%s prints %q, want %q", args, p.out.String(), want)
+		}
+	}
+}
+
 func TestExitIsAnError(t *testing.T) {
 	cause := errors.New("the cause")
 	if got := (exit{code: 1}).Error(); got != "exit status 1" {

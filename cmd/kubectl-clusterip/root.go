@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -43,7 +44,7 @@ func newRoot(out streams) *cobra.Command {
 	})
 	kube.addFlags(root.PersistentFlags())
 	admin := &admin{streams: out, kube: kube}
-	root.AddCommand(newRanges(admin), newAddresses(admin), newMap(admin), newWhy(admin), newStatus(admin), newAudit(admin), newRepair(admin), newMigrate(kube, out), newVersion(out))
+	root.AddCommand(newRanges(admin), newAddresses(admin), newMap(admin), newWhy(admin), newStatus(admin), newAudit(admin), newRepair(admin), newMigrate(kube, out), newCompletion(out), newVersion(out))
 	return root
 }
 
@@ -52,6 +53,18 @@ func newVersion(out streams) *cobra.Command {
 		Use: "version", Short: "Print the version", Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(out.Out, version.String())
+			return err
+		},
+	}
+}
+
+// newCompletion writes what kubectl runs to complete our words: it finds programs called kubectl_complete-PLUGIN in the PATH.
+func newCompletion(out streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "completion", Short: "Write the program kubectl_complete-clusterip, by which kubectl completes words", Args: noArguments,
+		Example: `  kubectl clusterip completion >/usr/local/bin/kubectl_complete-clusterip && chmod +x /usr/local/bin/kubectl_complete-clusterip`,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := io.WriteString(out.Out, "#!/bin/sh\nexec kubectl-clusterip __complete \"$@\"\n")
 			return err
 		},
 	}

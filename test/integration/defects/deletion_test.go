@@ -249,6 +249,7 @@ var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, fu
 	// Two controllers look at the same ranges, write the same condition and the same finalizer. If they disagreed they would write for ever.
 	It("is looked at by two controllers in silence, also when both start again", func(ctx SpecContext) {
 		c := clusters[operatorBeside]
+		Eventually(c.Uncounted).WithArguments(ctx).WithTimeout(time.Minute).Should(BeEmpty(), "counts are written half a minute after the last ones")
 		settling, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		before, err := inventory.Settled(settling, c.AdminConfig())

@@ -232,6 +232,13 @@ func bare(objects inventory.Objects) inventory.Objects {
 			delete(labels, cluster.BandLabel)
 			object.SetLabels(labels)
 		}
+		if annotations := object.GetAnnotations(); annotations[cluster.UsageAnnotation] != "" {
+			delete(annotations, cluster.UsageAnnotation)
+			if len(annotations) == 0 {
+				annotations = nil
+			}
+			object.SetAnnotations(annotations)
+		}
 		if finalizers := object.GetFinalizers(); slices.Contains(finalizers, cluster.OurFinalizer) {
 			left := slices.DeleteFunc(finalizers, func(f string) bool { return f == cluster.OurFinalizer })
 			object.SetFinalizers(append([]string(nil), left...)) // nil for none

@@ -131,6 +131,8 @@ const (
 	Reservation = "reservation"
 	Cooling     = "cooling"
 	Additional  = "additional"
+	// UsageAnnotation tells how much of a ServiceCIDR is used.
+	UsageAnnotation = "clusterip-operator.io/usage"
 	// AdditionalFrom is the annotation that asks for additional addresses.
 	AdditionalFrom = "clusterip-operator.io/additional-ips-from"
 

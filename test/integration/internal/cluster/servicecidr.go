@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"net/netip"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
@@ -150,4 +152,27 @@ func unlessGone[T any](object *T, err error) *T {
 	}
 	Expect(err).NotTo(HaveOccurred())
 	return object
+}
+
+// Uncounted are the ServiceCIDRs whose annotation does not tell yet how many IPAddresses lie in their ranges.
+func (c *Cluster) Uncounted(ctx context.Context) (names []string) {
+	GinkgoHelper()
+	addresses := c.IPAddresses(ctx)
+	for _, o := range c.ServiceCIDRs(ctx) {
+		var usage v1alpha1.ServiceCIDRUsage
+		counted := json.Unmarshal([]byte(o.Annotations[UsageAnnotation]), &usage) == nil
+		for _, r := range usage.Ranges {
+			in := 0
+			for _, ip := range addresses {
+				if within(r.CIDR, netip.MustParseAddr(ip.Name)) {
+					in++
+				}
+			}
+			counted = counted && r.Static.Size-r.Static.Free+r.Dynamic.Size-r.Dynamic.Free == int64(in)
+		}
+		if !counted {
+			names = append(names, o.Name)
+		}
+	}
+	return names
 }
