@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
@@ -162,9 +163,11 @@ func (c *Cluster) Uncounted(ctx context.Context) (names []string) {
 		var usage v1alpha1.ServiceCIDRUsage
 		counted := json.Unmarshal([]byte(o.Annotations[UsageAnnotation]), &usage) == nil
 		for _, r := range usage.Ranges {
+			offered, err := allocator.ParseRange(r.CIDR)
+			Expect(err).NotTo(HaveOccurred())
 			in := 0
 			for _, ip := range addresses {
-				if within(r.CIDR, netip.MustParseAddr(ip.Name)) {
+				if offered.Contains(netip.MustParseAddr(ip.Name)) {
 					in++
 				}
 			}
