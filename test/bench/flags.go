@@ -10,6 +10,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/allocation"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/operation"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/plugin"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/steering"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/upgrade"
@@ -29,6 +30,7 @@ type command struct {
 	upgrade     upgrade.Options
 	proxy       proxy.Options
 	steering    steering.Options
+	plugin      plugin.Options
 }
 
 func parse(args []string) (command, error) {
@@ -38,7 +40,7 @@ func parse(args []string) (command, error) {
 	c.manager.Sizes = []int{10_000, 50_000}
 	c.manager.Labelled, c.manager.Repaired = []int{10_000}, []int{10_000}
 
-	c.upgrade, c.proxy, c.steering = upgrade.Full(), proxy.Full(), steering.Full()
+	c.upgrade, c.proxy, c.steering, c.plugin = upgrade.Full(), proxy.Full(), steering.Full(), plugin.Full()
 
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&only, "only", "allocations,manager", "parts to run: "+strings.Join(names(), ", "))
@@ -68,11 +70,11 @@ func parse(args []string) (command, error) {
 	flags.IntVar(&c.upgrade.Workers, "writers", c.upgrade.Workers, "upgrade: writes at the same time in this comparison")
 	c.proxyFlags(flags)
 	c.steeringFlags(flags)
-	flags.BoolFunc("quick", "upgrade, proxy, steering: small clusters and few repetitions, to see whether the benchmark works", func(text string) error {
+	flags.BoolFunc("quick", "upgrade, proxy, steering, plugin: small clusters and few repetitions, to see whether the benchmark works", func(text string) error {
 		if quick, err := strconv.ParseBool(text); err != nil || !quick {
 			return err
 		}
-		c.upgrade, c.proxy, c.steering = upgrade.Quick(), proxy.Quick(), steering.Quick()
+		c.upgrade, c.proxy, c.steering, c.plugin = upgrade.Quick(), proxy.Quick(), steering.Quick(), plugin.Quick()
 		return nil
 	})
 	if err := flags.Parse(args); err != nil {

@@ -7,6 +7,7 @@
 //	go run ./test/bench --only upgrade --quick                       the way off the bitmap, small, to see that it works
 //	go run ./test/bench --only proxy --quick                         Service proxies, small (needs root)
 //	go run ./test/bench --only steering --quick                      the admission webhooks, small
+//	go run ./test/bench --only plugin --quick                        the kubectl plugin, small
 //
 // Start with parts, the list of what can be measured.
 package main
@@ -25,6 +26,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/allocation"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/micro"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/operation"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/plugin"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/probe"
@@ -124,6 +126,10 @@ var parts = []part{
 	}},
 	{"proxy", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
 		r, err := proxy.Run(ctx, c.proxy, log)
+		return r, r.Versions, err
+	}},
+	{"plugin", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
+		r, err := plugin.Run(ctx, c.plugin, log)
 		return r, r.Versions, err
 	}},
 	{"steering", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
