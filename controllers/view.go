@@ -43,6 +43,7 @@ func OpenView(ctx context.Context, config *rest.Config, live client.Client, poli
 	v := &View{index: addressindex.New(), policies: steering.NewCache(), live: live, failed: make(chan error, 1)}
 	o := CacheOptions(policies)
 	o.Scheme, o.Mapper, o.DefaultWatchErrorHandler = live.Scheme(), live.RESTMapper(), v.couldNotList
+	o.DefaultUnsafeDisableDeepCopy = new(true) // nothing here changes what it reads, and an audit reads every object
 	var err error
 	if v.cache, err = cache.New(config, o); err != nil {
 		return nil, fmt.Errorf("making a cache: %w", err)

@@ -26,7 +26,7 @@ component() {
 	render "$overlay" "config/default + $1"
 }
 
-for dir in default crd webhook prometheus samples components/uninstall components/migration/{check,run,verify,rollback,finalize} \
+for dir in default crd webhook prometheus grafana samples components/uninstall components/migration/{check,run,verify,rollback,finalize} \
 	proxyagent components/proxyagent-{beside-kube-proxy,replace-kube-proxy,uninstall}; do
 	render "config/$dir" "config/$dir"
 done

@@ -156,7 +156,7 @@ func (a *admin) show(ctx context.Context, address netip.Addr) error {
 	}
 	w := bufio.NewWriter(a.Out)
 	now := time.Now()
-	out.tell(w, now)
+	out.describe(w, now)
 	for _, e := range events {
 		write(w, "  %s ago: %s: %s\n", duration.HumanDuration(now.Sub(seen(e))), e.Reason, e.Message)
 	}

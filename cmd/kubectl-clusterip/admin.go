@@ -30,6 +30,8 @@ type admin struct {
 type session struct {
 	client.WithWatch
 	config *rest.Config
+	// progress takes notes about what takes long.
+	progress io.Writer
 	// policies: the API server serves ServiceCIDRPolicies.
 	policies bool
 }
@@ -50,7 +52,7 @@ func (a *admin) open() (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking the API server at %s what it serves: %w", config.Host, err)
 	}
-	s := &session{config: config}
+	s := &session{config: config, progress: a.ErrOut}
 	if s.policies, err = controllers.DiscoverPolicies(d); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ const installation = "clusterip-operator"
 
 func newStatus(a *admin) *cobra.Command {
 	var namespace string
-	var patience time.Duration
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Is the operator well, in a line for each of its parts",
@@ -39,14 +39,14 @@ Exit status: 0 all is well, 1 something is not, 2 it could not be told.`,
 		Example: `  kubectl clusterip status
   kubectl clusterip status --wait=2m`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), namespace, patience) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), namespace, timeout) },
 	}
 	cmd.Flags().StringVar(&namespace, "operator-namespace", "clusterip-operator-system", "namespace of the operator")
-	cmd.Flags().DurationVar(&patience, "wait", 0, "wait for so long until all is well")
+	cmd.Flags().DurationVar(&timeout, "wait", 0, "wait for so long until all is well")
 	return cmd
 }
 
-func (a *admin) status(ctx context.Context, namespace string, patience time.Duration) error {
+func (a *admin) status(ctx context.Context, namespace string, timeout time.Duration) error {
 	s, err := a.open()
 	if err != nil {
 		return err
@@ -58,8 +58,8 @@ func (a *admin) status(ctx context.Context, namespace string, patience time.Dura
 		return !slices.ContainsFunc(parts, func(p part) bool { return !p.well }), err
 	}
 	well, err := look(ctx)
-	if err == nil && !well && patience > 0 {
-		err = wait.PollUntilContextTimeout(ctx, time.Second, patience, false, look)
+	if err == nil && !well && timeout > 0 {
+		err = wait.PollUntilContextTimeout(ctx, time.Second, timeout, false, look)
 		well = err == nil
 		if wait.Interrupted(err) && ctx.Err() == nil {
 			err = nil

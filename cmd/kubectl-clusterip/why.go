@@ -61,6 +61,8 @@ What would happen is computed by the function by which the admission webhook dec
 // answer is what `why` prints, in one of its parts for people.
 type answer struct {
 	Subject string `json:"subject"`
+	// Missing: there is no such Service yet.
+	Missing bool `json:"missing,omitempty"`
 	// Addresses are those that the Service has, or the one that was asked for.
 	Addresses []controllers.Address `json:"addresses,omitempty"`
 	// Refusals of the past are noted in the status of policies.
@@ -100,7 +102,7 @@ func (a *admin) why(ctx context.Context, subject string, set labels.Set, format 
 		return encode(a.Out, out, format)
 	}
 	w := bufio.NewWriter(a.Out)
-	out.tell(w, time.Now())
+	out.describe(w, time.Now())
 	return w.Flush()
 }
 
@@ -136,6 +138,8 @@ func (s *session) question(subject string, set labels.Set) (func(context.Context
 
 // view reads the cluster as the operator sees it.
 func (s *session) view(ctx context.Context) (*controllers.View, error) {
+	late := time.AfterFunc(2*time.Second, func() { write(s.progress, "Listing Services and IPAddresses ...\n") })
+	defer late.Stop()
 	v, err := controllers.OpenView(ctx, s.config, s, s.policies)
 	if err != nil {
 		return nil, permission(err)
@@ -151,6 +155,7 @@ func (s *session) whyService(ctx context.Context, name types.NamespacedName, set
 	service := &corev1.Service{}
 	switch err := s.Get(ctx, name, service); {
 	case apierrors.IsNotFound(err):
+		out.Missing = true
 		service = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Labels: set}}
 	case err != nil:
 		return out, fmt.Errorf("reading Service %s: %w", name, permission(err))

@@ -58,7 +58,7 @@ var _ = Describe("why", Ordered, func() {
 	})
 
 	It("says what would happen to a new Service", func(ctx SpecContext) {
-		tells(ctx, []string{"IPv4: 10.97.0.2 is reserved for it"}, "why", "service/blue/db")
+		tells(ctx, []string{"There is no such Service. If it were created now:", "IPv4: 10.97.0.2 is reserved for it"}, "why", "service/blue/db")
 		tells(ctx, []string{"IPv4: an address", "IPv6: an address", "policy blue   does not: it has no range of this family"}, "why", "namespace/blue")
 		tells(ctx, []string{"policy red    steers it"}, "why", "namespace/red", "--labels=tier=web")
 		tells(ctx, []string{"ranges open to all"}, "why", "service/plain/new")

@@ -16,26 +16,29 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
 )
 
-// tell prints an answer for people.
-func (o answer) tell(w io.Writer, now time.Time) {
+// describe prints an answer for people.
+func (o answer) describe(w io.Writer, now time.Time) {
 	for _, a := range o.Addresses {
-		tellAddress(w, a, now)
+		describeAddress(w, a, now)
 	}
 	for _, r := range o.Refusals {
 		write(w, "%s was refused %s ago: %s\n", r.Service, duration.HumanDuration(now.Sub(r.Time.Time)), r.Message)
 	}
 	if o.IfCreated != nil {
-		if len(o.Addresses) > 0 {
+		switch {
+		case len(o.Addresses) > 0:
 			write(w, "\nIf it were created now:\n")
+		case o.Missing:
+			write(w, "There is no such Service. If it were created now:\n")
 		}
-		tellExplanation(w, *o.IfCreated, o.Addresses)
+		describeExplanation(w, *o.IfCreated, o.Addresses)
 	}
 	if o.Range != nil {
-		tellRange(w, *o.Range)
+		describeRange(w, *o.Range)
 	}
 }
 
-func tellAddress(w io.Writer, a controllers.Address, now time.Time) {
+func describeAddress(w io.Writer, a controllers.Address, now time.Time) {
 	write(w, "%s is %s\n", a.Address, stateOf(a))
 	if len(a.ServiceCIDRs) > 0 {
 		write(w, "  it lies in the %s band of ServiceCIDR %s\n", a.Band, strings.Join(a.ServiceCIDRs, ", "))
@@ -84,8 +87,8 @@ func problems(a controllers.Address) (all []string) {
 	return all
 }
 
-// tellExplanation says what would happen to a Service. has are the addresses of the Service that exists.
-func tellExplanation(w io.Writer, e admission.Explanation, has []controllers.Address) {
+// describeExplanation says what would happen to a Service. has are the addresses of the Service that exists.
+func describeExplanation(w io.Writer, e admission.Explanation, has []controllers.Address) {
 	if e.NoAddress {
 		write(w, "The Service is headless, or of type ExternalName: it gets no address.\n")
 		return
@@ -100,11 +103,11 @@ func tellExplanation(w io.Writer, e admission.Explanation, has []controllers.Add
 		write(w, "The API server chooses: the webhook has nothing to draw for this Service.\n")
 	}
 	for _, s := range e.Drawn {
-		tellSource(w, s, has)
+		describeSource(w, s, has)
 	}
 }
 
-func tellSource(w io.Writer, s admission.Source, has []controllers.Address) {
+func describeSource(w io.Writer, s admission.Source, has []controllers.Address) {
 	if len(s.Reserved) > 0 {
 		write(w, "%s: %s is reserved for it\n", s.Family, s.Reserved[0])
 		return
@@ -128,7 +131,7 @@ func tellSource(w io.Writer, s admission.Source, has []controllers.Address) {
 			write(w, "  %s is none of these: it was chosen, or drawn when policies or ranges were others\n", a.Address)
 		}
 	}
-	tellPolicies(w, s.Policies)
+	describePolicies(w, s.Policies)
 }
 
 func drawable(s admission.Source, a controllers.Address) bool {
@@ -156,7 +159,7 @@ func ranges(all []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(all[:shown], ", "), len(all)-shown)
 }
 
-func tellPolicies(w io.Writer, all []admission.PolicyVerdict) {
+func describePolicies(w io.Writer, all []admission.PolicyVerdict) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, v := range all {
 		if v.Steers {
@@ -168,7 +171,7 @@ func tellPolicies(w io.Writer, all []admission.PolicyVerdict) {
 	_ = t.Flush() // w keeps its own error
 }
 
-func tellRange(w io.Writer, r rangeAnswer) {
+func describeRange(w io.Writer, r rangeAnswer) {
 	for _, one := range r.Ranges {
 		write(w, "%s: %.0f %% in use, %s free, full in %s; policies %s\n", one.CIDR, one.share(),
 			number(float64(one.Static.Free)+float64(one.Dynamic.Free)), one.forecast(), one.policies())
