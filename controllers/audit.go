@@ -3,8 +3,11 @@ package controllers
 import (
 	"context"
 	"net/netip"
+	"runtime"
+	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,16 +27,9 @@ const settling = 2 * time.Second
 
 // Audit looks at every address and Service. What it finds it looks at once more after a while, at the API server itself, so that a burst of creations is no drift.
 func (v *View) Audit(ctx context.Context) (Drift, error) {
-	r := v.repairer()
-	var suspects []netip.Addr
-	for _, a := range v.index.Known() {
-		f, err := r.Judge(ctx, a, v.cache)
-		if err != nil {
-			return Drift{}, err
-		}
-		if f != nil {
-			suspects = append(suspects, a)
-		}
+	suspects, err := v.suspectedAddresses(ctx)
+	if err != nil {
+		return Drift{}, err
 	}
 	services, err := v.suspectedServices(ctx)
 	if err != nil || len(suspects)+len(services) == 0 {
@@ -66,6 +62,30 @@ func (v *View) confirm(ctx context.Context, suspects []netip.Addr, services []cl
 		out.Services = append(out.Services, service.Judge(s, v.offered)...)
 	}
 	return out, nil
+}
+
+// suspectedAddresses are those with which something seems to be wrong, in order. All processors look for them: there may be a hundred thousand.
+func (v *View) suspectedAddresses(ctx context.Context) ([]netip.Addr, error) {
+	all, r := v.index.Known(), v.repairer()
+	parts := slices.Collect(slices.Chunk(all, max(1, (len(all)+runtime.NumCPU()-1)/runtime.NumCPU())))
+	found := make([][]netip.Addr, len(parts))
+	workers, ctx := errgroup.WithContext(ctx)
+	for i, part := range parts {
+		workers.Go(func() error {
+			for _, a := range part {
+				f, err := r.Judge(ctx, a, v.cache)
+				if err != nil {
+					return err
+				}
+				if f != nil {
+					found[i] = append(found[i], a)
+				}
+			}
+			return nil
+		})
+	}
+	err := workers.Wait()
+	return slices.Concat(found...), err
 }
 
 // suspectedServices are those with an address that is out of every range, or none.

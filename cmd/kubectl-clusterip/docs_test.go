@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -45,7 +46,7 @@ func parses(words []string) error {
 		return err
 	}
 	err = cmd.ParseFlags(args)
-	if err == nil || err == pflag.ErrHelp {
+	if err == nil || errors.Is(err, pflag.ErrHelp) {
 		err = nil
 		if cmd.Args != nil {
 			err = cmd.Args(cmd, cmd.Flags().Args())

@@ -31,8 +31,10 @@ type Options struct {
 	Rounds int
 }
 
-// Full and Quick are the usual options.
-func Full() Options  { return Options{Services: 65_000, Rounds: 7} }
+// Full are the options of what is written down.
+func Full() Options { return Options{Services: 65_000, Rounds: 7} }
+
+// Quick are those of a try.
 func Quick() Options { return Options{Services: 1_000, Rounds: 2} }
 
 // command is what is measured. Without a target it is there to compare.
