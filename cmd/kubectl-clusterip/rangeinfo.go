@@ -1,0 +1,174 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// rangeInfo is one range of one ServiceCIDR, as `ranges` prints it.
+type rangeInfo struct {
+	ServiceCIDR string             `json:"serviceCIDR"`
+	CIDR        string             `json:"cidr"`
+	Family      string             `json:"family"`
+	Ready       bool               `json:"ready"`
+	Static      v1alpha1.BandUsage `json:"static"`
+	Dynamic     v1alpha1.BandUsage `json:"dynamic"`
+	// FullInSeconds is the forecast; nil where the range does not grow, or nobody knows.
+	FullInSeconds *int64 `json:"fullInSeconds,omitempty"`
+	// Policies draw from the range; Exclusive are those of them that keep others out.
+	Policies  []string `json:"policies,omitempty"`
+	Exclusive []string `json:"exclusivePolicies,omitempty"`
+	// Terminating, and what holds the ServiceCIDR then.
+	Terminating bool        `json:"terminating,omitempty"`
+	BlockedBy   string      `json:"blockedBy,omitempty"`
+	Created     metav1.Time `json:"created"`
+}
+
+// rangeInfos puts together what is known of ranges. IPAddresses are listed only if some ServiceCIDR does not tell its counts.
+func (s *session) rangeInfos(ctx context.Context, cidrs []networkingv1.ServiceCIDR, policies []v1alpha1.ServiceCIDRPolicy) (all []rangeInfo, err error) {
+	var pool *allocator.Pool
+	for i := range cidrs {
+		usage, told := toldUsage(&cidrs[i])
+		if !told {
+			if pool == nil {
+				if pool, err = s.count(ctx); err != nil {
+					return nil, err
+				}
+			}
+			usage = countedUsage(&cidrs[i], pool)
+		}
+		for _, u := range usage.Ranges {
+			all = append(all, newRangeInfo(&cidrs[i], u, policies))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b rangeInfo) int {
+		return cmp.Or(cmp.Compare(a.fullIn(), b.fullIn()), cmp.Compare(b.share(), a.share()), cmp.Compare(a.ServiceCIDR, b.ServiceCIDR))
+	})
+	return all, nil
+}
+
+// toldUsage reads the counts of the operator. Those of other ranges, or that cannot be read, tell nothing.
+func toldUsage(o *networkingv1.ServiceCIDR) (u v1alpha1.ServiceCIDRUsage, ok bool) {
+	if json.Unmarshal([]byte(o.Annotations[v1alpha1.AnnotationUsage]), &u) != nil {
+		return u, false
+	}
+	return u, slices.EqualFunc(u.Ranges, o.Spec.CIDRs, func(r v1alpha1.RangeUsage, text string) bool {
+		p, err := netip.ParsePrefix(text)
+		return err == nil && p.Masked().String() == r.CIDR
+	})
+}
+
+// count lists all IPAddresses, for a cluster without the operator.
+func (s *session) count(ctx context.Context) (*allocator.Pool, error) {
+	pool, list := allocator.NewPool(), &metav1.PartialObjectMetadataList{}
+	gvk, err := s.GroupVersionKindFor(&networkingv1.IPAddress{})
+	if err != nil {
+		return nil, err
+	}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind("IPAddressList"))
+	if err := s.list(ctx, list, "IPAddresses"); err != nil {
+		return nil, err
+	}
+	for _, item := range list.Items {
+		a, err := netip.ParseAddr(item.Name)
+		switch purpose := item.Labels[v1alpha1.LabelPurpose]; {
+		case err != nil:
+		case purpose == v1alpha1.PurposeCooling:
+			pool.Cool(a, item.CreationTimestamp.Time)
+		case purpose == v1alpha1.PurposeReservation || item.Labels[networkingv1.LabelManagedBy] != v1alpha1.ManagedByAPIServer && purpose != v1alpha1.PurposeAdditional:
+			pool.Observe(a, allocator.Reserved)
+		default:
+			pool.Observe(a, allocator.Allocated)
+		}
+	}
+	return pool, nil
+}
+
+func countedUsage(o *networkingv1.ServiceCIDR, pool *allocator.Pool) (out v1alpha1.ServiceCIDRUsage) {
+	for _, text := range o.Spec.CIDRs {
+		r, err := allocator.ParseRange(text)
+		if err != nil {
+			continue
+		}
+		band := func(b allocator.Band) v1alpha1.BandUsage {
+			u := pool.Usage(r.Band(b))
+			capped := func(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+			return v1alpha1.BandUsage{
+				Size: capped(u.Size), Allocated: capped(u.Allocated), Reserved: capped(u.Reserved), Cooling: capped(u.Cooling), Free: capped(u.Free),
+			}
+		}
+		out.Ranges = append(out.Ranges, v1alpha1.RangeUsage{CIDR: r.String(), Static: band(allocator.Static), Dynamic: band(allocator.Dynamic)})
+	}
+	return out
+}
+
+func newRangeInfo(o *networkingv1.ServiceCIDR, u v1alpha1.RangeUsage, policies []v1alpha1.ServiceCIDRPolicy) rangeInfo {
+	r := rangeInfo{
+		ServiceCIDR: o.Name, CIDR: u.CIDR, Family: "IPv4", Static: u.Static, Dynamic: u.Dynamic, Created: o.CreationTimestamp,
+		Ready: meta.IsStatusConditionTrue(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady), Terminating: !o.DeletionTimestamp.IsZero(),
+	}
+	if strings.Contains(u.CIDR, ":") {
+		r.Family = "IPv6"
+	}
+	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionDeletionBlocked); c != nil && c.Status == metav1.ConditionTrue {
+		r.BlockedBy = c.Message
+	}
+	if days := growth(u); days > 0 {
+		r.FullInSeconds = new(int64(min(float64(u.Static.Free+u.Dynamic.Free)/days*24*3600, 10*365*24*3600)))
+	}
+	for _, p := range policies {
+		if slices.ContainsFunc(p.Status.Ranges, func(has v1alpha1.PolicyRange) bool { return has.ServiceCIDR == o.Name && has.CIDR == u.CIDR }) {
+			r.Policies = append(r.Policies, p.Name)
+			if p.Spec.Exclusive {
+				r.Exclusive = append(r.Exclusive, p.Name)
+			}
+		}
+	}
+	return r
+}
+
+// growth is by how many addresses a day a range grows.
+func growth(u v1alpha1.RangeUsage) (perDay float64) {
+	for _, b := range []v1alpha1.BandUsage{u.Static, u.Dynamic} {
+		if b.GrowthPerDay != nil {
+			perDay += float64(*b.GrowthPerDay)
+		}
+	}
+	return perDay
+}
+
+func (r rangeInfo) fullIn() int64 {
+	if r.Static.Free+r.Dynamic.Free == 0 {
+		return 0
+	}
+	if r.FullInSeconds == nil {
+		return math.MaxInt64
+	}
+	return *r.FullInSeconds
+}
+
+// size is added up in floating point: two bands of a /64 are more than an int64 holds.
+func (r rangeInfo) size() float64 { return float64(r.Static.Size) + float64(r.Dynamic.Size) }
+
+func (r rangeInfo) share() float64 {
+	return percent(r.size()-float64(r.Static.Free)-float64(r.Dynamic.Free), r.size())
+}
+
+func percent(part, whole float64) float64 {
+	if whole == 0 {
+		return 100
+	}
+	return math.Floor(part / whole * 100)
+}
