@@ -63,7 +63,7 @@ verify: ## Generated files, format, vet, lint, modules, import map, manifests, s
 	hack/verify.sh
 
 ##@ Build it
-.PHONY: build generate fmt images tools clean
+.PHONY: build generate fmt images release tools clean
 build: ## bin/manager, bin/proxyagent and bin/kubectl-clusterip for this machine. Never rewrites the tree.
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/clusterip-operator/clusterip-operator/internal/version.stamped=$(VERSION)" -o bin/ ./cmd/...
 
@@ -75,6 +75,9 @@ fmt: ## Format Go code and sort imports.
 
 images: ## OCI archives of both images in bin/images, for amd64 and arm64, without a container engine; loaded into docker or containerd where there is one.
 	LOAD=yes hack/images.sh
+
+release: ## The plugin for six platforms, krew's manifest, and manifests with the images of VERSION, in bin/release: make release VERSION=v1.2.3
+	hack/release.sh "$(VERSION)"
 
 tools: ## Build control planes, linter and generators into the cache (minutes, once).
 	hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl,kube-controller-manager,kube-proxy kubernetes-1.32 golangci-lint controller-gen crd-ref-docs benchstat promtool

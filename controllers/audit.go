@@ -110,5 +110,5 @@ func (v *View) Repair(ctx context.Context, f ipaddress.Finding, dryRun bool) (no
 }
 
 func (v *View) repairer() *ipaddress.Reconciler {
-	return &ipaddress.Reconciler{Client: v.live, Live: v.live, Index: v.index, Clock: clock.RealClock{}}
+	return &ipaddress.Reconciler{Client: v.live, Live: v.live, Index: v.index, Clock: clock.RealClock{}, Bitmap: v.bitmap}
 }

@@ -34,6 +34,7 @@ type View struct {
 	webhook  *admission.ServiceSteerer
 	cache    cache.Cache
 	live     client.Client
+	bitmap   bool // the API server allocates from the bitmap, and a Service without an IPAddress is no drift
 	failed   chan error
 }
 
@@ -44,7 +45,13 @@ func OpenView(ctx context.Context, config *rest.Config, live client.Client, poli
 	o := CacheOptions(policies)
 	o.Scheme, o.Mapper, o.DefaultWatchErrorHandler = live.Scheme(), live.RESTMapper(), v.couldNotList
 	o.DefaultUnsafeDisableDeepCopy = new(true) // nothing here changes what it reads, and an audit reads every object
-	var err error
+	gvk, err := live.GroupVersionKindFor(&networkingv1.IPAddress{})
+	if err != nil {
+		return nil, err
+	}
+	if v.bitmap, err = AllocatesFromBitmap(ctx, live, gvk.GroupVersion()); err != nil {
+		return nil, fmt.Errorf("finding out who allocates: %w", err)
+	}
 	if v.cache, err = cache.New(config, o); err != nil {
 		return nil, fmt.Errorf("making a cache: %w", err)
 	}

@@ -156,3 +156,17 @@ var _ = Describe("check and repair", Ordered, func() {
 		refuses(ctx, `--output "xml" is none of json, yaml, junit`, "check", "-o", "xml")
 	})
 })
+
+// An API server that allocates from its bitmap writes no IPAddresses, and knows no ServiceCIDR. No operator is installed.
+var _ = It("takes the bitmap of Kubernetes 1.32 for no drift", Label("all"), func(ctx SpecContext) {
+	old := cluster.Start(ctx, cluster.Options{Options: framework.Options{Version: framework.V132}, WithoutOperator: true})
+	address := old.CreateService(ctx, "web").Spec.ClusterIP
+	for command, words := range map[string]string{
+		"check": "Nothing is wrong.", "ranges": "NAME", "addresses": address, "why service/default/web": address + " is the ClusterIP of Service default/web",
+	} {
+		result, err := old.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: strings.Fields(command)})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.ExitCode).To(BeZero(), command+": "+result.String())
+		Expect(result.Stdout).To(ContainSubstring(words), command)
+	}
+})
