@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
 	"github.com/clusterip-operator/clusterip-operator/controllers/service"
 )
@@ -102,7 +103,10 @@ func (v *View) suspectedServices(ctx context.Context) (out []client.ObjectKey, e
 	return out, nil
 }
 
-func (v *View) offered(a netip.Addr) bool { return len(v.index.Covering(a)) > 0 }
+// offered reports whether some ServiceCIDR has an address. Where the bitmap allocates and nobody has written the default ServiceCIDR, the ranges are not known.
+func (v *View) offered(a netip.Addr) bool {
+	return len(v.index.Covering(a)) > 0 || v.bitmap && !v.policies.Current().Knows(v1alpha1.DefaultServiceCIDR)
+}
 
 // Repair does what a finding of Audit says, if the API server still shows the same. now is what it shows instead, nil if nothing is wrong any more.
 func (v *View) Repair(ctx context.Context, f ipaddress.Finding, dryRun bool) (now *ipaddress.Finding, done bool, err error) {

@@ -132,6 +132,8 @@ func (v *View) State(a netip.Addr) allocator.State { return v.index.State(a) }
 type Address struct {
 	Address netip.Addr `json:"address"`
 	State   string     `json:"state"`
+	// Bitmap: the API server allocates from the bitmap in etcd, so that IPAddress and ServiceCIDRs may be missing.
+	Bitmap bool `json:"bitmap,omitempty"`
 	// ServiceCIDRs have the address as a usable one; Band is the band that it lies in, empty without any.
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 	Band         string   `json:"band,omitempty"`
@@ -165,7 +167,7 @@ func (v *View) Addresses(ctx context.Context) (all []Address, err error) {
 // Address says what is known of an address. It reads no API server.
 func (v *View) Address(ctx context.Context, a netip.Addr) (Address, error) {
 	policies := v.policies.Current()
-	out := Address{Address: a, State: v.index.State(a).String()}
+	out := Address{Address: a, State: v.index.State(a).String(), Bitmap: v.bitmap}
 	for _, c := range v.index.Covering(a) {
 		out.ServiceCIDRs = append(out.ServiceCIDRs, c.Name)
 	}

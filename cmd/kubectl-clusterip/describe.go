@@ -75,6 +75,9 @@ func problems(a controllers.Address) (all []string) {
 	if len(a.Services) > 1 {
 		all = append(all, "several Services have it: the one that had it first keeps it, create the others anew")
 	}
+	if a.Bitmap {
+		return all
+	}
 	if len(a.Services) > 0 && a.IPAddress == nil {
 		all = append(all, "its IPAddress is missing, so another Service may be given the address; the operator restores it")
 	}
