@@ -112,6 +112,10 @@ func (o *output) print(w io.Writer, l listing) error {
 		_, err := io.WriteString(w, strings.Join(append(l.names, ""), "\n"))
 		return err
 	}
+	if len(l.table.Rows) == 0 {
+		_, err := io.WriteString(w, "No resources found\n")
+		return err
+	}
 	for _, row := range l.table.Rows {
 		for i, cell := range row.Cells {
 			row.Cells[i] = harmless(fmt.Sprint(cell))

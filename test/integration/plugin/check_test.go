@@ -162,7 +162,7 @@ var _ = It("takes the bitmap of Kubernetes 1.32 for no drift", Label("all"), fun
 	old := cluster.Start(ctx, cluster.Options{Options: framework.Options{Version: framework.V132}, WithoutOperator: true})
 	address := old.CreateService(ctx, "web").Spec.ClusterIP
 	for command, words := range map[string]string{
-		"check": "Nothing is wrong.", "ranges": "NAME", "addresses": address, "why service/default/web": address + " is the ClusterIP of Service default/web",
+		"check": "Nothing is wrong.", "ranges": "No resources found", "addresses": address, "why service/default/web": address + " is the ClusterIP of Service default/web",
 	} {
 		result, err := old.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: strings.Fields(command)})
 		Expect(err).NotTo(HaveOccurred())
