@@ -83,15 +83,22 @@ var _ = Describe("why", Ordered, func() {
 		Expect(tells(ctx, []string{"red/back"}, "addresses", "--namespace=red", "--no-headers")).NotTo(ContainSubstring("blue/"))
 		Expect(tells(ctx, nil, "addresses", "-o", "name", "--parent=blue/web")).To(Equal("ipaddress.networking.k8s.io/" + web + "\n"))
 		tells(ctx, []string{web + " is the ClusterIP of Service blue/web"}, "addresses", "show", web)
-		Expect(tells(ctx, nil, "map", "blue")).To(MatchRegexp(`^10.97.0.0/28, 1 address in a cell\n10.97.0.0 \.\|\.RR[.█]{12}\n$`))
+		Expect(tells(ctx, nil, "map", "blue")).To(MatchRegexp(`^10.97.0.0/28, 1 address in a cell\n10.97.0.0 \.\|[.█]RR[.█]{12}\n$`))
 		refuses(ctx, "give the name of a ServiceCIDR, or a CIDR that lies in one", "map", "192.0.2.0/24")
 		refuses(ctx, `--band "upper" is none of static, dynamic`, "addresses", "--band=upper")
 	})
 
 	It("says whether the operator is well", func(ctx SpecContext) {
-		result := run(ctx, "status") // the Deployment has no pods here: the manager is a process of this machine
+		Expect(run(ctx, "status").Stdout).To(ContainSubstring("manager    false   there is no Deployment")) // the manager is a process of this machine
+		c.Apply(ctx, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: status, namespace: clusterip-operator-system,
+			labels: {app.kubernetes.io/name: clusterip-operator, app.kubernetes.io/component: manager}},
+			spec: {replicas: 2, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: manager, image: "manager:v1"}]}}}}`)
+		DeferCleanup(func(ctx SpecContext) {
+			c.Kubectl(ctx, "delete", "deployment", "status", "-n", cluster.OperatorNamespace)
+		})
+		result := run(ctx, "status") // nobody runs its pods
 		Expect(result.ExitCode).To(Equal(1), result.String())
-		Expect(result.Stdout).To(cluster.ContainAll("0 of 2 replicas are ready", "leader     true", "3 are configured, trusted until", "policies   true   2, nothing is wrong with them"))
+		Expect(result.Stdout).To(cluster.ContainAll("0 of 2 replicas are ready, image manager:v1", "leader     true", "3 are configured, trusted until", "policies   true   2, nothing is wrong with them"))
 		Expect(run(ctx, "status", "--operator-namespace=default").Stdout).To(ContainSubstring("not installed in this namespace"))
 	})
 
