@@ -98,7 +98,7 @@ var _ = Describe("why", Ordered, func() {
 		})
 		result := run(ctx, "status") // nobody runs its pods
 		Expect(result.ExitCode).To(Equal(1), result.String())
-		Expect(result.Stdout).To(cluster.ContainAll("0 of 2 replicas are ready, image manager:v1", "leader     true", "3 are configured, trusted until", "policies   true   2, nothing is wrong with them"))
+		Expect(result.Stdout).To(cluster.ContainAll("0 of 2 replicas are ready, image manager:v1", "leader     true", "3 are configured, trusted until", "2, nothing is wrong with them"))
 		Expect(run(ctx, "status", "--operator-namespace=default").Stdout).To(ContainSubstring("not installed in this namespace"))
 	})
 
