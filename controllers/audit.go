@@ -23,8 +23,8 @@ type Drift struct {
 	Services  []service.Finding
 }
 
-// settling is how long drift has to last. Watches bring objects in another order than they were written.
-const settling = 2 * time.Second
+// confirmAfter is how long drift has to last. Watches bring objects in another order than they were written.
+const confirmAfter = 2 * time.Second
 
 // Audit looks at every address and Service. What it finds it looks at once more after a while, at the API server itself, so that a burst of creations is no drift.
 func (v *View) Audit(ctx context.Context) (Drift, error) {
@@ -39,7 +39,7 @@ func (v *View) Audit(ctx context.Context) (Drift, error) {
 	select {
 	case <-ctx.Done():
 		return Drift{}, ctx.Err()
-	case <-time.After(settling):
+	case <-time.After(confirmAfter):
 	}
 	return v.confirm(ctx, suspects, services)
 }

@@ -19,11 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/controllers/servicecidr"
 )
 
 // View is the address index and the compiled policies of a cluster, as the operator has them, for somebody who only looks. What the leader has in memory alone
@@ -125,8 +127,12 @@ func (v *View) Families() (all []corev1.IPFamily) {
 // Usage counts the addresses of a span by state.
 func (v *View) Usage(s allocator.Span) allocator.Usage { return v.index.Usage(s) }
 
-// State returns what an address is used for.
-func (v *View) State(a netip.Addr) allocator.State { return v.index.State(a) }
+// RangeUsage counts the addresses of a range as the operator does, without growth.
+func (v *View) RangeUsage(r allocator.Range) v1alpha1.RangeUsage {
+	return v1alpha1.RangeUsage{
+		CIDR: r.String(), Static: servicecidr.Counts(v.index.Usage(r.Band(allocator.Static))), Dynamic: servicecidr.Counts(v.index.Usage(r.Band(allocator.Dynamic))),
+	}
+}
 
 // Address is what is known of one address.
 type Address struct {

@@ -100,11 +100,7 @@ func newShow(a *admin) *cobra.Command {
 }
 
 func (a *admin) addresses(ctx context.Context, f filter, out output) error {
-	s, err := a.open()
-	if err != nil {
-		return err
-	}
-	v, err := s.view(ctx)
+	v, err := a.view(ctx)
 	if err != nil {
 		return err
 	}

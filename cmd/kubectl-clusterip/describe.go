@@ -162,7 +162,7 @@ func ranges(all []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(all[:shown], ", "), len(all)-shown)
 }
 
-func describePolicies(w io.Writer, all []admission.PolicyVerdict) {
+func describePolicies(w io.Writer, all []admission.PolicySelection) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, v := range all {
 		if v.Steers {

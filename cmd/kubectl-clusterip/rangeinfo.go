@@ -15,6 +15,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers"
 )
 
 // rangeInfo is one range of one ServiceCIDR, as `ranges` prints it.
@@ -38,16 +39,16 @@ type rangeInfo struct {
 
 // rangeInfos puts together what is known of ranges. IPAddresses are listed only if some ServiceCIDR does not tell its counts.
 func (s *session) rangeInfos(ctx context.Context, cidrs []networkingv1.ServiceCIDR, policies []v1alpha1.ServiceCIDRPolicy) (all []rangeInfo, err error) {
-	var pool *allocator.Pool
+	var v *controllers.View
 	for i := range cidrs {
 		usage, told := toldUsage(&cidrs[i])
 		if !told {
-			if pool == nil {
-				if pool, err = s.count(ctx); err != nil {
+			if v == nil {
+				if v, err = s.view(ctx); err != nil {
 					return nil, err
 				}
 			}
-			usage = countedUsage(&cidrs[i], pool)
+			usage = countedUsage(&cidrs[i], v)
 		}
 		for _, u := range usage.Ranges {
 			all = append(all, newRangeInfo(&cidrs[i], u, policies))
@@ -70,46 +71,12 @@ func toldUsage(o *networkingv1.ServiceCIDR) (u v1alpha1.ServiceCIDRUsage, ok boo
 	})
 }
 
-// count lists all IPAddresses, for a cluster without the operator.
-func (s *session) count(ctx context.Context) (*allocator.Pool, error) {
-	pool, list := allocator.NewPool(), &metav1.PartialObjectMetadataList{}
-	gvk, err := s.GroupVersionKindFor(&networkingv1.IPAddress{})
-	if err != nil {
-		return nil, err
-	}
-	list.SetGroupVersionKind(gvk.GroupVersion().WithKind("IPAddressList"))
-	if err := s.list(ctx, list, "IPAddresses"); err != nil {
-		return nil, err
-	}
-	for _, item := range list.Items {
-		a, err := netip.ParseAddr(item.Name)
-		switch purpose := item.Labels[v1alpha1.LabelPurpose]; {
-		case err != nil:
-		case purpose == v1alpha1.PurposeCooling:
-			pool.Cool(a, item.CreationTimestamp.Time)
-		case purpose == v1alpha1.PurposeReservation || item.Labels[networkingv1.LabelManagedBy] != v1alpha1.ManagedByAPIServer && purpose != v1alpha1.PurposeAdditional:
-			pool.Observe(a, allocator.Reserved)
-		default:
-			pool.Observe(a, allocator.Allocated)
-		}
-	}
-	return pool, nil
-}
-
-func countedUsage(o *networkingv1.ServiceCIDR, pool *allocator.Pool) (out v1alpha1.ServiceCIDRUsage) {
+// countedUsage counts by what the view has, for a cluster without the operator.
+func countedUsage(o *networkingv1.ServiceCIDR, v *controllers.View) (out v1alpha1.ServiceCIDRUsage) {
 	for _, text := range o.Spec.CIDRs {
-		r, err := allocator.ParseRange(text)
-		if err != nil {
-			continue
+		if r, err := allocator.ParseRange(text); err == nil {
+			out.Ranges = append(out.Ranges, v.RangeUsage(r))
 		}
-		band := func(b allocator.Band) v1alpha1.BandUsage {
-			u := pool.Usage(r.Band(b))
-			capped := func(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
-			return v1alpha1.BandUsage{
-				Size: capped(u.Size), Allocated: capped(u.Allocated), Reserved: capped(u.Reserved), Cooling: capped(u.Cooling), Free: capped(u.Free),
-			}
-		}
-		out.Ranges = append(out.Ranges, v1alpha1.RangeUsage{CIDR: r.String(), Static: band(allocator.Static), Dynamic: band(allocator.Dynamic)})
 	}
 	return out
 }

@@ -30,7 +30,7 @@ func newRanges(a *admin) *cobra.Command {
 
 USED, RESERVED and COOLING count addresses, the percentage those that are not free; STATIC is the use of the static band (KEP-3070), which is kept for addresses that people choose.
 FULL-IN is when the range is full if it goes on growing as in the last hours. The counts are those of the operator, half a minute old at most.
-Without the operator all IPAddresses are listed and counted, and nothing is known about growth.`,
+Without the operator all Services and IPAddresses are listed and counted, and nothing is known about growth.`,
 		Example: `  kubectl clusterip ranges
   kubectl clusterip ranges -o wide --watch`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -89,11 +89,7 @@ func (i item) finding() (f ipaddress.Finding, err error) {
 }
 
 func (a *admin) repair(ctx context.Context, r checkReport, dryRun bool) error {
-	s, err := a.open()
-	if err != nil {
-		return err
-	}
-	v, err := s.view(ctx)
+	v, err := a.view(ctx)
 	if err != nil {
 		return err
 	}

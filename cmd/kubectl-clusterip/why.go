@@ -136,6 +136,15 @@ func (s *session) question(subject string, set labels.Set) (func(context.Context
 	return func(ctx context.Context) (answer, error) { return s.whyAddress(ctx, address.Unmap()) }, nil
 }
 
+// view connects to the cluster that the flags name, and reads it.
+func (a *admin) view(ctx context.Context) (*controllers.View, error) {
+	s, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	return s.view(ctx)
+}
+
 // view reads the cluster as the operator sees it.
 func (s *session) view(ctx context.Context) (*controllers.View, error) {
 	late := time.AfterFunc(2*time.Second, func() { write(s.progress, "Listing Services and IPAddresses ...\n") })

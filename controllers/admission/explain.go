@@ -40,7 +40,7 @@ type Source struct {
 	// Order are the sources that are drawn from, the first that has an address free.
 	Order []Step `json:"order,omitempty"`
 	// Policies say of each policy whether it steers the Service, the best first.
-	Policies []PolicyVerdict `json:"policies,omitempty"`
+	Policies []PolicySelection `json:"policies,omitempty"`
 	// Full is what the user is told when nothing is free: empty if the API server may still look for itself.
 	Full string `json:"full,omitempty"`
 }
@@ -57,8 +57,8 @@ type Step struct {
 // Contains reports whether an address is one of those that the step draws from, free or not.
 func (s Step) Contains(a netip.Addr) bool { return s.tier.Contains(a) }
 
-// PolicyVerdict is whether a policy steers a Service, and why not.
-type PolicyVerdict struct {
+// PolicySelection is whether a policy steers a Service, and why not.
+type PolicySelection struct {
 	Policy string `json:"policy"`
 	Steers bool   `json:"steers"`
 	Why    string `json:"why,omitempty"`
@@ -116,8 +116,8 @@ func (h *ServiceSteerer) source(in inputs, s slot) (out Source, full *steering.R
 	for i, t := range s.route.Tiers {
 		out.Order = append(out.Order, h.step(in.policies, s, s.route.Origins[i], t))
 	}
-	for _, v := range in.policies.Judge(in.subject, s.is4) {
-		out.Policies = append(out.Policies, PolicyVerdict{v.Policy.Name, v.Steers, v.Why})
+	for _, v := range in.policies.Selections(in.subject, s.is4) {
+		out.Policies = append(out.Policies, PolicySelection{v.Policy.Name, v.Steers, v.Why})
 	}
 	if len(out.Reserved) == 0 && h.Index.Full(s.route.Tiers) {
 		if full = cmp.Or(in.policies.Full(s.route, s.is4), h.missing()); full != nil {

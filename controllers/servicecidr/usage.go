@@ -12,6 +12,7 @@ import (
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
@@ -27,12 +28,16 @@ func usageOf(bands []bandUse) v1alpha1.ServiceCIDRUsage {
 	return out
 }
 
-func (b bandUse) counts() v1alpha1.BandUsage {
+// Counts are those of a band, without its growth.
+func Counts(u allocator.Usage) v1alpha1.BandUsage {
 	capped := func(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
-	out := v1alpha1.BandUsage{
-		Size: capped(b.usage.Size), Allocated: capped(b.usage.Allocated), Reserved: capped(b.usage.Reserved),
-		Cooling: capped(b.usage.Cooling), Free: capped(b.usage.Free),
+	return v1alpha1.BandUsage{
+		Size: capped(u.Size), Allocated: capped(u.Allocated), Reserved: capped(u.Reserved), Cooling: capped(u.Cooling), Free: capped(u.Free),
 	}
+}
+
+func (b bandUse) counts() v1alpha1.BandUsage {
+	out := Counts(b.usage)
 	if b.known {
 		out.GrowthPerDay = new(rounded(b.perHour * 24))
 	}

@@ -29,19 +29,19 @@ func (s *Compiled) RangesOf(o Origin, is4 bool) (texts []string) {
 	return slices.Compact(texts)
 }
 
-// Verdict says of a policy whether it steers a Service in one family, and why not.
-type Verdict struct {
+// Selection says of a policy whether it steers a Service in one family, and why not.
+type Selection struct {
 	Policy *Policy
 	Steers bool
 	// Why is the reason in the words of the policy's fields, empty if it steers.
 	Why string
 }
 
-// Judge says so of all policies that give Services their addresses, the best first.
-func (s *Compiled) Judge(svc Service, is4 bool) (all []Verdict) {
+// Selections says so of all policies, the best first.
+func (s *Compiled) Selections(svc Service, is4 bool) (all []Selection) {
 	route := s.Route(svc, is4)
 	for _, p := range s.policies {
-		v := Verdict{Policy: p, Steers: slices.Contains(route.Policies, p)}
+		v := Selection{Policy: p, Steers: slices.Contains(route.Policies, p)}
 		if !v.Steers {
 			v.Why = s.passedOver(p, route, svc, is4)
 		}

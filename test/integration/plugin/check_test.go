@@ -169,4 +169,8 @@ var _ = It("takes the bitmap of Kubernetes 1.32 for no drift", Label("all"), fun
 		Expect(result.ExitCode).To(BeZero(), command+": "+result.String())
 		Expect(result.Stdout).To(And(ContainSubstring(words), Not(ContainSubstring("problem"))), command)
 	}
+	old.CreateServiceCIDR(ctx, "kubernetes", "10.96.0.0/16")
+	result, err := old.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: []string{"ranges"}})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(result.Stdout).To(MatchRegexp(`kubernetes +10.96.0.0/16 +65534 +2 \(0%\) .* <unknown> `), "without the operator's counts, those of the Services")
 })
