@@ -87,7 +87,7 @@ func upstream(ctx context.Context, c *cluster.Cluster, l load.Load) (load.Outcom
 		Latencies []float64
 		Addresses []string
 	}
-	err := cluster.Peer(ctx, &result, "allocate", "--kubeconfig="+c.Kubeconfig(), "--namespace="+cluster.Namespace,
+	err := cluster.Peer(ctx, &result, "--kubeconfig="+c.Kubeconfig(), "--namespace="+cluster.Namespace,
 		"--workers="+strconv.Itoa(l.Workers), "--count="+strconv.Itoa(l.Count), "--limit="+l.Limit.String())
 	elapsed := time.Duration(result.Seconds * float64(time.Second))
 	return load.Outcome{Calls: len(result.Addresses), Elapsed: elapsed, Latencies: result.Latencies}, result.Addresses, err

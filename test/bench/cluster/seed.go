@@ -1,14 +1,15 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/seed"
 )
 
 // repairs are the reasons of the events in which the API server's repair loop complains.
@@ -54,7 +56,8 @@ func (c *Cluster) Grow(ctx context.Context, n int) error {
 
 // addPortion adds copies until there are n.
 func (c *Cluster) addPortion(ctx context.Context, n int) error {
-	if err := c.seed(ctx, "ipaddresses", n); err != nil {
+	s := c.copies(n)
+	if err := s.WriteIPAddresses(ctx); err != nil {
 		return err
 	}
 	if err := c.waitServed(ctx, n); err != nil {
@@ -64,19 +67,23 @@ func (c *Cluster) addPortion(ctx context.Context, n int) error {
 	if err := c.Settle(ctx, 10*time.Second); err != nil {
 		return err
 	}
-	if err := c.seed(ctx, "services", n); err != nil {
+	if err := s.WriteServices(ctx); err != nil {
 		return err
 	}
 	c.Copies = n
 	return nil
 }
 
-func (c *Cluster) seed(ctx context.Context, kind string, n int, more ...string) error {
+// Template is NAMESPACE/NAME of the Service that all others are copies of.
+const Template = Namespace + "/" + template
+
+// copies are those that are missing until there are n.
+func (c *Cluster) copies(n int) seed.Copies {
+	s := seed.Copies{Etcd: c.Etcd.URL(), Template: Template, Ranges: []netip.Prefix{Range}, From: c.Copies, To: n, Pace: seed.Pace}
 	if c.Second.IsValid() && c.Copies/5_000%2 == 1 {
-		more = append(more, "--range="+c.Second.String())
+		s.Ranges[0] = c.Second
 	}
-	return Peer(ctx, nil, append([]string{"seed", "--etcd=" + c.Etcd.URL(), "--template=" + Namespace + "/" + template, "--range=" + Range.String(),
-		"--kind=" + kind, "--from=" + strconv.Itoa(c.Copies), "--to=" + strconv.Itoa(n)}, more...)...)
+	return s
 }
 
 // Stock adds copies until there are n of them, without IPAddresses but with their bits in the bitmaps: what an API server
@@ -85,10 +92,17 @@ func (c *Cluster) Stock(ctx context.Context, n int, ranges string) error {
 	if c.API.Running() {
 		return errors.New("services are not written to etcd behind the back of an API server that keeps bitmaps")
 	}
-	for _, kind := range []string{"services", "bitmaps"} {
-		if err := c.seed(ctx, kind, n, "--range="+ranges, "--pace=0"); err != nil {
+	s := c.copies(n)
+	s.Ranges, s.Pace = nil, 0
+	for text := range strings.SplitSeq(ranges, ",") {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
 			return err
 		}
+		s.Ranges = append(s.Ranges, p)
+	}
+	if err := cmp.Or(s.WriteServices(ctx), s.WriteBitmaps(ctx)); err != nil {
+		return err
 	}
 	c.Copies = n
 	return nil
@@ -180,7 +194,7 @@ func (c *Cluster) cpu() (time.Duration, error) {
 	return api + etcd, err
 }
 
-// Peer runs the island peer-allocation and decodes the JSON that it prints into result, unless that is nil.
+// Peer runs the island peer-allocation and decodes the JSON that it prints into result.
 func Peer(ctx context.Context, result any, args ...string) error {
 	dir, err := framework.Assets("peer-allocation")
 	if err != nil {
@@ -191,13 +205,10 @@ func Peer(ctx context.Context, result any, args ...string) error {
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("running peer-allocation %s: %w: %s", args[0], err, strings.TrimSpace(complaint.String()))
-	}
-	if result == nil {
-		return nil
+		return fmt.Errorf("running peer-allocation: %w: %s", err, strings.TrimSpace(complaint.String()))
 	}
 	if err := json.Unmarshal(out, result); err != nil {
-		return fmt.Errorf("reading what peer-allocation %s printed: %w", args[0], err)
+		return fmt.Errorf("reading what peer-allocation printed: %w", err)
 	}
 	return nil
 }

@@ -3,12 +3,14 @@ package steering
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/load"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/seed"
 )
 
 const (
@@ -97,8 +99,13 @@ func (e *environment) fillNarrow(ctx context.Context) error {
 	if err := e.offer(ctx, narrow, narrowRange); err != nil {
 		return err
 	}
-	for _, kind := range []string{"ipaddresses", "services"} {
-		if err := e.copyInto(ctx, kind, narrowRange, narrowDynamic-left); err != nil {
+	// The copies are behind those of Grow: the cluster must not grow any more.
+	copies := seed.Copies{
+		Etcd: e.Etcd.URL(), Template: cluster.Template, Ranges: []netip.Prefix{netip.MustParsePrefix(narrowRange)},
+		From: e.Copies, To: e.Copies + narrowDynamic - left, Pace: seed.Pace,
+	}
+	for _, write := range []func(context.Context) error{copies.WriteIPAddresses, copies.WriteServices} {
+		if err := write(ctx); err != nil {
 			return err
 		}
 		if err := e.Settle(ctx, 10*time.Second); err != nil {
@@ -115,10 +122,4 @@ func (e *environment) fillNarrow(ctx context.Context) error {
 	p := newPolicy(narrow, narrow)
 	p.Spec.OnFull = v1alpha1.OnFullFail
 	return e.enforce(ctx, p)
-}
-
-// copyInto writes copies of the template into a range, behind those of Grow. The cluster must not grow any more.
-func (e *environment) copyInto(ctx context.Context, kind, cidr string, n int) error {
-	return cluster.Peer(ctx, nil, "seed", "--etcd="+e.Etcd.URL(), "--template="+cluster.Namespace+"/template", "--range="+cidr,
-		"--kind="+kind, fmt.Sprintf("--from=%d", e.Copies), fmt.Sprintf("--to=%d", e.Copies+n))
 }

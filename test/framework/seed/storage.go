@@ -1,4 +1,4 @@
-package main
+package seed
 
 import (
 	"bytes"
@@ -56,16 +56,16 @@ var bitmaps = []string{"/registry/ranges/serviceips", "/registry/ranges/secondar
 
 // writeBitmaps sets the bit of each copy. Before its start the API server must have created the bitmaps.
 func (s *seeding) writeBitmaps(ctx context.Context) error {
-	if len(s.prefixes) > len(bitmaps) {
+	if len(s.Ranges) > len(bitmaps) {
 		return fmt.Errorf("there are bitmaps for %d ranges at most", len(bitmaps))
 	}
-	for n, prefix := range s.prefixes {
+	for n, prefix := range s.Ranges {
 		allocation, err := read(ctx, s.etcd, bitmaps[n], &corev1.RangeAllocation{})
 		if err != nil {
 			return err
 		}
 		bits := new(big.Int).SetBytes(allocation.Data)
-		for i := s.from; i < s.to; i++ {
+		for i := s.From; i < s.To; i++ {
 			bits.SetBit(bits, bit(prefix, i), 1)
 		}
 		allocation.Data = bits.Bytes()

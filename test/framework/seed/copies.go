@@ -1,0 +1,145 @@
+// Package seed fills the etcd of a control plane with Services as the API server would have stored them: the more Services exist, the longer the API server takes for the
+// next one, up to hours for 50,000.
+//
+// Start with Copies.
+package seed
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+)
+
+// Where kube-apiserver keeps Services and IPAddresses. A Service is followed by its namespace and name.
+const (
+	servicesPrefix    = "/registry/services/specs/"
+	ipAddressesPrefix = "/registry/ipaddresses/"
+)
+
+// writers write at the same time, so that etcd can join their writes into few syncs of its disk.
+const writers = 32
+
+// Copies are copies of a Service that the API server has made, numbered from From to To, which is left out. A copy differs from the template in name, address, UID and time of
+// creation, and in nothing else. All fields but From and Pace are required.
+type Copies struct {
+	// Etcd is the URL of etcd.
+	Etcd string
+	// Template is NAMESPACE/NAME of the Service.
+	Template string
+	// Ranges are those of the addresses, one for each family, the primary one first; copies are scattered over the dynamic band.
+	Ranges []netip.Prefix
+	// From and To are numbers.
+	From, To int
+	// Pace is how many objects are written in a second; 0 writes as many as etcd takes. An API server that runs keeps up with Pace.
+	Pace int
+}
+
+// Pace is as fast as the caches of an API server follow: it cuts off the watches of clients that fall behind, its own included, and these then need seconds to catch
+// up.
+const Pace = 2000
+
+// seeding is one run.
+type seeding struct {
+	Copies
+	etcd      *clientv3.Client
+	service   *corev1.Service         // the template, as the API server stored it
+	ipAddress *networkingv1.IPAddress // its IPAddress, where IPAddresses are copied
+}
+
+// WriteServices writes the Services. Their IPAddresses have to be there: the API server repairs a Service without one at once.
+func (c Copies) WriteServices(ctx context.Context) error { return c.run(ctx, (*seeding).writeServices) }
+
+// WriteIPAddresses writes the IPAddresses of the first of Ranges. One without its Service has a minute's grace.
+func (c Copies) WriteIPAddresses(ctx context.Context) error {
+	return c.run(ctx, (*seeding).writeIPAddresses)
+}
+
+// WriteBitmaps sets the bits of the copies, for API servers up to 1.32, which must not run meanwhile.
+func (c Copies) WriteBitmaps(ctx context.Context) error { return c.run(ctx, (*seeding).writeBitmaps) }
+
+// run connects to etcd, and reads the template.
+func (c Copies) run(ctx context.Context, write func(*seeding, context.Context) error) error {
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.Etcd}, DialTimeout: 10 * time.Second, Context: ctx, Logger: zap.NewNop()})
+	if err != nil {
+		return fmt.Errorf("connecting to etcd: %w", err)
+	}
+	defer func() { _ = etcd.Close() }()
+	s := &seeding{Copies: c, etcd: etcd}
+	if s.service, err = read(ctx, etcd, servicesPrefix+c.Template, &corev1.Service{}); err != nil {
+		return err
+	}
+	return write(s, ctx)
+}
+
+func (s *seeding) writeServices(ctx context.Context) error { return s.write(ctx, s.putService) }
+
+func (s *seeding) writeIPAddresses(ctx context.Context) (err error) {
+	for _, text := range s.service.Spec.ClusterIPs {
+		if a, err := netip.ParseAddr(text); err != nil || a.Is4() != s.Ranges[0].Addr().Is4() {
+			continue
+		}
+		if s.ipAddress, err = read(ctx, s.etcd, ipAddressesPrefix+text, &networkingv1.IPAddress{}); err != nil {
+			return err
+		}
+	}
+	if s.ipAddress == nil {
+		return fmt.Errorf("service %s has no address of the family of %s", s.Template, s.Ranges[0])
+	}
+	return s.write(ctx, s.putIPAddress)
+}
+
+// putter returns the write of the i-th copy.
+type putter func(i int, now metav1.Time) (clientv3.Op, error)
+
+// write writes each copy in a revision of its own. A transaction of many would be faster, and wrong: they would share
+// one resourceVersion, and a watch that is taken up again behind one of them would miss the rest.
+func (s *seeding) write(ctx context.Context, put putter) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	start := time.Now()
+	for i := s.From; i < s.To && ctx.Err() == nil; i++ {
+		if s.Pace > 0 {
+			time.Sleep(time.Until(start.Add(time.Duration(i-s.From) * time.Second / time.Duration(s.Pace))))
+		}
+		group.Go(func() error {
+			op, err := put(i, metav1.Now())
+			if err != nil {
+				return err
+			}
+			if _, err := s.etcd.Do(ctx, op); err != nil {
+				return fmt.Errorf("writing copy %d to etcd: %w", i, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (s *seeding) putIPAddress(i int, now metav1.Time) (clientv3.Op, error) {
+	ip := s.ipAddress.DeepCopy()
+	ip.Name, ip.UID, ip.CreationTimestamp = scatter(s.Ranges[0], i).String(), uuid.NewUUID(), now
+	ip.Spec.ParentRef.Name = serviceName(i)
+	return put(ipAddressesPrefix+ip.Name, networkingv1.SchemeGroupVersion.WithKind("IPAddress"), ip)
+}
+
+func (s *seeding) putService(i int, now metav1.Time) (clientv3.Op, error) {
+	service := s.service.DeepCopy()
+	service.Name, service.UID, service.CreationTimestamp = serviceName(i), uuid.NewUUID(), now
+	service.Spec.ClusterIPs = nil
+	for _, prefix := range s.Ranges {
+		service.Spec.ClusterIPs = append(service.Spec.ClusterIPs, scatter(prefix, i).String())
+	}
+	service.Spec.ClusterIP = service.Spec.ClusterIPs[0]
+	return put(servicesPrefix+service.Namespace+"/"+service.Name, corev1.SchemeGroupVersion.WithKind("Service"), service)
+}
+
+func serviceName(i int) string { return fmt.Sprintf("service-%06d", i) }
