@@ -47,6 +47,8 @@ type Options struct {
 	Namespace string
 	// Lock is the lock of the leader election, which tells replicas whom to ask for addresses. Nil without an election: then this replica answers alone.
 	Lock *Lock
+	// Replica is the name of this pod, Version what it runs: a probe of the webhooks is told both.
+	Replica, Version string
 	// Webhook says how admission webhooks are served, which needs Policies.
 	Webhook Webhook
 }

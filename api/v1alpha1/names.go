@@ -45,6 +45,9 @@ const (
 	AnnotationAdditionalFrom = Prefix + "/additional-ips-from"
 )
 
+// AnnotationProbe on a headless Service that is created for trial (dry run) has the webhook answer with a warning: the proof that the API server reaches it.
+const AnnotationProbe = Prefix + "/probe"
+
 const (
 	// FinalizerUpstream is the ServiceCIDR finalizer that kube-controller-manager adds and removes.
 	FinalizerUpstream = "networking.k8s.io/service-cidr-finalizer"

@@ -10,6 +10,8 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
 )
 
@@ -34,6 +37,8 @@ type session struct {
 	progress io.Writer
 	// policies: the API server serves ServiceCIDRPolicies.
 	policies bool
+	// namespace is that of the kubeconfig's context.
+	namespace string
 }
 
 // open connects to the cluster that the flags name.
@@ -53,11 +58,14 @@ func (a *admin) open() (*session, error) {
 		return nil, fmt.Errorf("asking the API server at %s what it serves: %w", config.Host, err)
 	}
 	s := &session{config: config, progress: a.ErrOut}
+	if s.namespace, err = a.kube.namespace(); err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
 	if s.policies, err = controllers.DiscoverPolicies(d); err != nil {
 		return nil, err
 	}
 	scheme, err := controllers.NewScheme(gv)
-	if err = errors.Join(err, appsv1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme)); err != nil {
+	if err = errors.Join(err, appsv1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	s.WithWatch, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
@@ -65,11 +73,21 @@ func (a *admin) open() (*session, error) {
 }
 
 // list lists objects, and says which permission is missing.
-func (s *session) list(ctx context.Context, into client.ObjectList, what string) error {
-	if err := s.List(ctx, into); err != nil {
+func (s *session) list(ctx context.Context, into client.ObjectList, what string, options ...client.ListOption) error {
+	if err := s.List(ctx, into, options...); err != nil {
 		return fmt.Errorf("listing %s: %w", what, permission(err))
 	}
 	return nil
+}
+
+// rangesAndPolicies lists all ServiceCIDRs, and all policies where the API server serves them.
+func (s *session) rangesAndPolicies(ctx context.Context) (ranges *networkingv1.ServiceCIDRList, policies *v1alpha1.ServiceCIDRPolicyList, err error) {
+	ranges, policies = &networkingv1.ServiceCIDRList{}, &v1alpha1.ServiceCIDRPolicyList{}
+	err = s.list(ctx, ranges, "ServiceCIDRs")
+	if err == nil && s.policies {
+		err = s.list(ctx, policies, "ServiceCIDRPolicies")
+	}
+	return ranges, policies, err
 }
 
 // permission adds to a refusal what an admin can do about it.

@@ -9,10 +9,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
 // checks are what `check` looks for, and what each means.
@@ -128,22 +125,11 @@ func (s *session) report(ctx context.Context) (checkReport, error) {
 		return r, permission(err)
 	}
 	r.addDrift(drift)
-	ranges := &networkingv1.ServiceCIDRList{}
-	if err := s.list(ctx, ranges, "ServiceCIDRs"); err != nil {
+	ranges, policies, err := s.rangesAndPolicies(ctx)
+	if err != nil {
 		return r, err
 	}
-	for _, o := range ranges.Items {
-		r.addConditions("servicecidr/"+o.Name, o.Status.Conditions, rangeCheck)
-	}
-	if s.policies {
-		policies := &v1alpha1.ServiceCIDRPolicyList{}
-		if err := s.list(ctx, policies, "ServiceCIDRPolicies"); err != nil {
-			return r, err
-		}
-		for _, o := range policies.Items {
-			r.addConditions("servicecidrpolicy/"+o.Name, o.Status.Conditions, policyCheck)
-		}
-	}
-	slices.SortStableFunc(r.Items, func(a, b item) int { return cmp.Or(cmp.Compare(a.Check, b.Check), cmp.Compare(a.Object, b.Object)) })
+	r.Items = append(r.Items, conditionItems(ranges.Items, policies.Items)...)
+	slices.SortStableFunc(r.Items, item.compare)
 	return r, nil
 }

@@ -100,12 +100,28 @@ func policyCheck(c metav1.Condition) string {
 	return ""
 }
 
-func (r *checkReport) addConditions(object string, all []metav1.Condition, check func(metav1.Condition) string) {
-	for _, c := range all {
-		if name := check(c); name != "" {
-			r.Items = append(r.Items, item{Check: name, Object: object, Message: c.Message})
+// conditionItems are what the conditions of ServiceCIDRs and policies say to be wrong.
+func conditionItems(ranges []networkingv1.ServiceCIDR, policies []v1alpha1.ServiceCIDRPolicy) (all []item) {
+	add := func(object string, conditions []metav1.Condition, check func(metav1.Condition) string) {
+		for _, c := range conditions {
+			if name := check(c); name != "" {
+				all = append(all, item{Check: name, Object: object, Message: c.Message})
+			}
 		}
 	}
+	for _, o := range ranges {
+		add("servicecidr/"+o.Name, o.Status.Conditions, rangeCheck)
+	}
+	for _, o := range policies {
+		add("servicecidrpolicy/"+o.Name, o.Status.Conditions, policyCheck)
+	}
+	slices.SortStableFunc(all, item.compare)
+	return all
+}
+
+// compare orders by check and object.
+func (i item) compare(other item) int {
+	return cmp.Or(cmp.Compare(i.Check, other.Check), cmp.Compare(i.Object, other.Object))
 }
 
 func (r checkReport) print(w io.Writer, format string) error {

@@ -191,8 +191,16 @@ func (k *kubeFlags) addFlags(f *pflag.FlagSet) {
 }
 
 // rest returns how to connect: as the flags say, else $KUBECONFIG, ~/.kube/config or, in a pod, its ServiceAccount.
-func (k *kubeFlags) rest() (*rest.Config, error) {
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(k.rules, &k.overrides).ClientConfig()
+func (k *kubeFlags) rest() (*rest.Config, error) { return k.config().ClientConfig() }
+
+// namespace is that of the flags, or of the context.
+func (k *kubeFlags) namespace() (string, error) {
+	name, _, err := k.config().Namespace()
+	return name, err
+}
+
+func (k *kubeFlags) config() clientcmd.ClientConfig {
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(k.rules, &k.overrides)
 }
 
 // serverClock tells the API server's time, by which the age of objects is to be measured: a workstation that is a minute ahead

@@ -57,15 +57,9 @@ func (a *admin) ranges(ctx context.Context, names []string, out output, follow b
 	if err != nil {
 		return err
 	}
-	list := &networkingv1.ServiceCIDRList{}
-	if err := s.list(ctx, list, "ServiceCIDRs"); err != nil {
+	list, policies, err := s.rangesAndPolicies(ctx)
+	if err != nil {
 		return err
-	}
-	policies := &v1alpha1.ServiceCIDRPolicyList{}
-	if s.policies {
-		if err := s.list(ctx, policies, "ServiceCIDRPolicies"); err != nil {
-			return err
-		}
 	}
 	all, err := s.rangeInfos(ctx, list.Items, policies.Items)
 	if err != nil {

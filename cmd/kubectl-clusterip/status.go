@@ -3,59 +3,56 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
+	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// installation is the name of the operator's Lease and of its webhook configurations.
-const installation = "clusterip-operator"
-
 func newStatus(a *admin) *cobra.Command {
-	var namespace string
+	var namespace, format string
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Is the operator well, in a line for each of its parts",
-		Long: `Looks at the manager's Deployment and Lease, at the webhook configurations, at the agents' DaemonSets, and at the conditions of ServiceCIDRs and policies.
-Drift of single addresses is looked for by ` + "`check`" + `.
+		Long: `Looks at the manager's replicas and who of them leads, at the webhooks, at the agents on the nodes, and at the conditions of ServiceCIDRs and policies. With -o wide there is a
+line for each agent. Drift of single addresses is looked for by ` + "`check`" + `.
+
+Two things not every user may find out, and the status says so then. Whether the API server reaches the webhooks is tried by a Service that is created for trial (dry run) in the
+namespace of the kubeconfig: it is not stored, and no address is drawn for it (create services). What the agents say of themselves is read through the API server (get pods/proxy);
+without that their mode is that of their configuration, and nothing is known about their last sync.
 
 Exit status: 0 all is well, 1 something is not, 2 it could not be told.`,
 		Example: `  kubectl clusterip status
+  kubectl clusterip status -o wide
   kubectl clusterip status --wait=2m`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), namespace, timeout) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if known := []string{"", "wide", "json", "yaml"}; !slices.Contains(known, format) {
+				return fmt.Errorf("--output %q is none of wide, json, yaml", format)
+			}
+			return a.status(cmd.Context(), namespace, timeout, format)
+		},
 	}
 	cmd.Flags().StringVar(&namespace, "operator-namespace", "clusterip-operator-system", "namespace of the operator")
 	cmd.Flags().DurationVar(&timeout, "wait", 0, "wait for so long until all is well")
+	cmd.Flags().StringVarP(&format, "output", "o", "", "output format: wide, json or yaml")
 	return cmd
 }
 
-func (a *admin) status(ctx context.Context, namespace string, timeout time.Duration) error {
+func (a *admin) status(ctx context.Context, namespace string, timeout time.Duration, format string) error {
 	s, err := a.open()
 	if err != nil {
 		return err
 	}
-	var parts []part
-	look := func(ctx context.Context) (bool, error) {
-		h, err := s.health(ctx, namespace)
-		parts = h.parts(time.Now())
-		return !slices.ContainsFunc(parts, func(p part) bool { return !p.well }), err
+	var now installation
+	look := func(ctx context.Context) (well bool, err error) {
+		now, err = s.installation(ctx, namespace)
+		return now.Well, err
 	}
 	well, err := look(ctx)
 	if err == nil && !well && timeout > 0 {
@@ -65,172 +62,110 @@ func (a *admin) status(ctx context.Context, namespace string, timeout time.Durat
 			err = nil
 		}
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = now.print(a.Out, format)
 	}
-	l := listing{table: metav1.Table{ColumnDefinitions: columns("PART", "WELL", "STATUS")}}
-	for _, p := range parts {
-		l.table.Rows = append(l.table.Rows, metav1.TableRow{Cells: []any{p.name, p.well, p.text}})
-	}
-	if err := (&output{}).print(a.Out, l); err != nil || well {
+	if err != nil || well {
 		return err
 	}
 	return exit{code: exitFindings}
 }
 
-// health is what there is of an installation.
-type health struct {
-	manager  *appsv1.Deployment // nil without one
-	lease    *coordinationv1.Lease
-	mutating *admissionregistrationv1.MutatingWebhookConfiguration
-	agents   []appsv1.DaemonSet
-	ranges   []networkingv1.ServiceCIDR
-	policies []v1alpha1.ServiceCIDRPolicy
+// installation is what `status` says of the operator, and what the console shows.
+type installation struct {
+	Kind string `json:"kind"`
+	// Time is when it was looked at; ages are counted from it.
+	Time time.Time `json:"time"`
+	// Well: all parts are, and nothing was found.
+	Well bool `json:"well"`
+	// Parts sum up what follows for people.
+	Parts    []part    `json:"parts"`
+	Replicas []replica `json:"replicas"`
+	Leader   *leader   `json:"leader,omitempty"`
+	// Webhooks is nil where none are configured.
+	Webhooks *webhooks `json:"webhooks,omitempty"`
+	Agents   []agent   `json:"agents"`
+	// Findings are those of the checks of conditions.
+	Findings []item `json:"findings"`
 }
 
 // part is one line of `status`.
 type part struct {
-	name string
-	well bool
-	text string
+	Name string `json:"name"`
+	Well bool   `json:"well"`
+	Text string `json:"text"`
 }
 
-// component are the labels of a part of the operator.
-func component(name string) client.MatchingLabels {
-	return client.MatchingLabels{"app.kubernetes.io/name": installation, "app.kubernetes.io/component": name}
+// replica is one pod of the manager.
+type replica struct {
+	Pod   string     `json:"pod"`
+	Node  string     `json:"node,omitempty"`
+	Image string     `json:"image"`
+	Ready bool       `json:"ready"`
+	Since *time.Time `json:"since,omitempty"` // it is ready, or not
+	Leads bool       `json:"leads,omitempty"`
 }
 
-func (s *session) health(ctx context.Context, namespace string) (h health, err error) {
-	managers, agents, ranges, policies := &appsv1.DeploymentList{}, &appsv1.DaemonSetList{}, &networkingv1.ServiceCIDRList{}, &v1alpha1.ServiceCIDRPolicyList{}
-	if err := s.List(ctx, managers, client.InNamespace(namespace), component("manager")); err != nil {
-		return h, fmt.Errorf("listing Deployments: %w", permission(err))
-	}
-	if len(managers.Items) > 0 {
-		h.manager = &managers.Items[0]
-	}
-	if err := s.List(ctx, agents, component("proxyagent")); err != nil {
-		return h, fmt.Errorf("listing DaemonSets: %w", permission(err))
-	}
-	h.agents = agents.Items
-	lease, webhooks := &coordinationv1.Lease{}, &admissionregistrationv1.MutatingWebhookConfiguration{}
-	if h.lease, err = orNone(s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: installation}, lease), lease); err != nil {
-		return h, fmt.Errorf("reading the Lease: %w", err)
-	}
-	if h.mutating, err = orNone(s.Get(ctx, client.ObjectKey{Name: installation}, webhooks), webhooks); err != nil {
-		return h, fmt.Errorf("reading the webhook configuration: %w", err)
-	}
-	if err := s.list(ctx, ranges, "ServiceCIDRs"); err != nil {
-		return h, err
-	}
-	h.ranges = ranges.Items
-	if s.policies {
-		err = s.list(ctx, policies, "ServiceCIDRPolicies")
-		h.policies = policies.Items
-	}
-	return h, err
+// leader is who holds the Lease of the operator.
+type leader struct {
+	Pod     string     `json:"pod"`
+	Since   *time.Time `json:"since,omitempty"`
+	Renewed *time.Time `json:"renewed,omitempty"`
+	// Expired: it has not renewed the Lease in time.
+	Expired bool `json:"expired,omitempty"`
 }
 
-// orNone returns an object, or nothing if there is none.
-func orNone[T any](err error, object *T) (*T, error) {
-	if client.IgnoreNotFound(err) != nil {
-		return nil, permission(err)
-	}
-	if err != nil {
-		return nil, nil
-	}
-	return object, nil
+// webhooks are those that the API server is to call.
+type webhooks struct {
+	Configured int `json:"configured"`
+	// TrustedUntil is when the last certificate of the authority runs out that the API server trusts; nil while it trusts none.
+	TrustedUntil *time.Time `json:"trustedUntil,omitempty"`
+	// Untrusted names the first webhook whose authority is not entered yet.
+	Untrusted string `json:"untrusted,omitempty"`
+	probed
 }
 
-func (h health) parts(now time.Time) []part {
-	return append([]part{h.managerPart(), h.leaderPart(now), h.webhookPart(now), h.agentPart()}, h.conditionParts()...)
+// agent is the proxy of one node.
+type agent struct {
+	Node      string `json:"node"`
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Image     string `json:"image"`
+	Ready     bool   `json:"ready"`
+	// Mode is iptables or nftables; what the configuration says, which may be auto, unless Told.
+	Mode string `json:"mode,omitempty"`
+	// Told: the agent itself has answered. LastSync is when it last brought the rules of a family into the kernel.
+	Told     bool       `json:"told,omitempty"`
+	LastSync *time.Time `json:"lastSync,omitempty"`
+	// Problem is why it is not well.
+	Problem string `json:"problem,omitempty"`
+	// Unknown is why it could not be asked.
+	Unknown string `json:"unknown,omitempty"`
 }
 
-func (h health) managerPart() part {
-	if h.manager == nil {
-		return part{"manager", false, "there is no Deployment: the operator is not installed in this namespace"}
+func (i installation) print(w io.Writer, format string) error {
+	if format == "json" || format == "yaml" {
+		return encode(w, i, format)
 	}
-	want, ready := int32(1), h.manager.Status.ReadyReplicas
-	if h.manager.Spec.Replicas != nil {
-		want = *h.manager.Spec.Replicas
+	l := listing{table: metav1.Table{ColumnDefinitions: columns("PART", "WELL", "STATUS")}}
+	for _, p := range i.Parts {
+		l.table.Rows = append(l.table.Rows, metav1.TableRow{Cells: []any{p.Name, p.Well, p.Text}})
 	}
-	image := "<none>"
-	if all := h.manager.Spec.Template.Spec.Containers; len(all) > 0 {
-		image = all[0].Image
+	if err := (&output{}).print(w, l); err != nil || format == "" || len(i.Agents) == 0 {
+		return err
 	}
-	return part{"manager", ready == want && want > 0, fmt.Sprintf("%d of %d replicas are ready, image %s", ready, want, image)}
-}
-
-func (h health) leaderPart(now time.Time) part {
-	if h.lease == nil || h.lease.Spec.HolderIdentity == nil || *h.lease.Spec.HolderIdentity == "" {
-		return part{"leader", false, "nobody leads: nothing is repaired, and no condition is written"}
+	if _, err := io.WriteString(w, "\n"); err != nil {
+		return err
 	}
-	holder, _, _ := strings.Cut(*h.lease.Spec.HolderIdentity, "_")
-	spec := h.lease.Spec
-	if spec.RenewTime != nil && spec.LeaseDurationSeconds != nil && now.Sub(spec.RenewTime.Time) > time.Duration(*spec.LeaseDurationSeconds)*time.Second {
-		return part{"leader", false, fmt.Sprintf("%s has not renewed its Lease for %s", holder, duration.HumanDuration(now.Sub(spec.RenewTime.Time)))}
-	}
-	since := ""
-	if spec.AcquireTime != nil {
-		since = ", for " + duration.HumanDuration(now.Sub(spec.AcquireTime.Time))
-	}
-	return part{"leader", true, holder + since}
-}
-
-// webhookPart goes by the CA that the API server trusts: without one it cannot call the webhooks, and when it has run out no more.
-func (h health) webhookPart(now time.Time) part {
-	if h.mutating == nil {
-		return part{"webhooks", true, "none are configured: policies are not applied to new Services"}
-	}
-	var until time.Time
-	for _, w := range h.mutating.Webhooks {
-		end := trustedUntil(w.ClientConfig.CABundle)
-		if end.IsZero() {
-			return part{"webhooks", false, fmt.Sprintf("%s has no CA yet: the API server cannot call it, and lets Services pass", w.Name)}
+	l = listing{table: metav1.Table{ColumnDefinitions: columns("NODE", "MODE", "READY", "LAST-SYNC", "IMAGE", "PROBLEM")}}
+	for _, a := range i.Agents {
+		synced := "<unknown>"
+		if a.LastSync != nil {
+			synced = ago(i.Time, *a.LastSync)
 		}
-		if until.IsZero() || end.Before(until) {
-			until = end
-		}
+		l.table.Rows = append(l.table.Rows, metav1.TableRow{Cells: []any{
+			a.Node, cmp.Or(a.Mode, "<unknown>"), a.Ready, synced, a.Image, cmp.Or(a.Problem, a.Unknown, "<none>"),
+		}})
 	}
-	return part{"webhooks", until.After(now), fmt.Sprintf("%d are configured, trusted until %s", len(h.mutating.Webhooks), until.UTC().Format(time.DateOnly))}
-}
-
-// trustedUntil is when the last certificate of a bundle runs out; zero without any.
-func trustedUntil(bundle []byte) (last time.Time) {
-	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.After(last) {
-			last = c.NotAfter
-		}
-	}
-	return last
-}
-
-func (h health) agentPart() part {
-	if len(h.agents) == 0 {
-		return part{"agents", true, "there are none: another proxy serves Services"}
-	}
-	var want, ready, updated int32
-	for _, d := range h.agents {
-		want, ready, updated = want+d.Status.DesiredNumberScheduled, ready+d.Status.NumberReady, updated+d.Status.UpdatedNumberScheduled
-	}
-	return part{"agents", ready == want, fmt.Sprintf("%d of %d nodes are ready, %d have this version", ready, want, updated)}
-}
-
-// conditionParts tell of ServiceCIDRs and policies by the checks that find something.
-func (h health) conditionParts() []part {
-	ranges, policies := checkReport{}, checkReport{}
-	for _, o := range h.ranges {
-		ranges.addConditions(o.Name, o.Status.Conditions, rangeCheck)
-	}
-	for _, o := range h.policies {
-		policies.addConditions(o.Name, o.Status.Conditions, policyCheck)
-	}
-	return []part{ranges.part("ranges", len(h.ranges)), policies.part("policies", len(h.policies))}
-}
-
-func (r checkReport) part(name string, all int) part {
-	var texts []string
-	for _, i := range r.Items {
-		texts = append(texts, i.Object+": "+i.Check)
-	}
-	return part{name, len(r.Items) == 0, fmt.Sprintf("%d, %s", all, cmp.Or(strings.Join(texts, ", "), "nothing is wrong with them"))}
+	return (&output{}).print(w, l)
 }

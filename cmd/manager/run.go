@@ -92,6 +92,7 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 	}
 	o := options(c.config)
 	o.GroupVersion, o.Policies, o.Lock = found.version, found.policies, lock
+	o.Replica, o.Version = replicaName(), version.String()
 	if err := controllers.Setup(ctx, mgr, o); err != nil {
 		return err
 	}
@@ -167,9 +168,13 @@ func (c command) lock(kube *rest.Config) (*controllers.Lock, error) {
 	if !o.LeaderElection.Enabled {
 		return nil, nil
 	}
+	return controllers.NewLock(kube, o.LeaderElection.Namespace, leaseName, replicaName(), webhookAddress(o.Webhook.BindAddress, os.Getenv("POD_IP")))
+}
+
+// replicaName is that of the pod.
+func replicaName() string {
 	host, _ := os.Hostname()
-	name := cmp.Or(os.Getenv("POD_NAME"), strings.ToLower(host), "manager")
-	return controllers.NewLock(kube, o.LeaderElection.Namespace, leaseName, name, webhookAddress(o.Webhook.BindAddress, os.Getenv("POD_IP")))
+	return cmp.Or(os.Getenv("POD_NAME"), strings.ToLower(host), "manager")
 }
 
 // webhookAddress returns where other replicas reach the webhooks of this process: at the address that they listen on or, when that is every address of the

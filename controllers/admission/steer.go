@@ -30,7 +30,7 @@ import (
 // budget is the time that a request may take here; the API server gives us two seconds.
 const budget = 1700 * time.Millisecond
 
-// ServiceSteerer is the mutating webhook of Services. All fields but Leader are required; it is safe for concurrent use.
+// ServiceSteerer is the mutating webhook of Services. All fields but Leader and Probe are required; it is safe for concurrent use.
 type ServiceSteerer struct {
 	// Writer deletes the IPAddress of ours at an address that is handed out.
 	Writer client.Writer
@@ -41,6 +41,7 @@ type ServiceSteerer struct {
 	// Leader answers requests for addresses in the place of this replica. Nil: this replica answers all.
 	Leader   Leader
 	Refusals *Refusals
+	Probe    *Probe
 	Clock    clock.PassiveClock
 }
 
@@ -57,6 +58,7 @@ var errNoNamespace = errors.New("there is no such namespace")
 // Handle implements admission.Handler. It never answers with an error: what goes wrong here lets the request pass.
 func (h *ServiceSteerer) Handle(ctx context.Context, req admission.Request) admission.Response {
 	start := h.Clock.Now()
+	h.Probe.asked(start)
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	response, result := h.answer(ctx, req)
@@ -83,6 +85,9 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 		return h.pass(ctx, req, err)
 	}
 	if !s.needsAddress() { // all creations come here, see config/webhook
+		if warning, ok := h.Probe.answer(req, s); ok {
+			return admission.Allowed("").WithWarnings(warning), left
+		}
 		return admission.Allowed(""), left
 	}
 	named := chosen(s, old)

@@ -3,7 +3,7 @@
 //	Server    /healthz, /livez       the agent: for load balancers that probe nodes, and for the kubelet
 //	Services  healthCheckNodePort    one Service with externalTrafficPolicy: Local: for its load balancer
 //
-// Paths, status codes, headers and JSON fields are those of kube-proxy, so that load balancers and dashboards need no change.
+// Paths, status codes, headers and JSON fields are those of kube-proxy, so that load balancers and dashboards need no change; the field "mode" is ours.
 // There is one difference: /healthz answers 503 until the rules of every family are in the kernel for the first time, because a
 // node that was not yet programmed forwards nothing. /livez answers 200 meanwhile: an agent whose API server is away is not helped by
 // a restart.

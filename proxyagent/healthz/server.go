@@ -15,6 +15,7 @@ const maxQueued = time.Minute
 
 // Server answers /healthz and /livez. Its methods may be called by several goroutines, before and while it runs.
 type Server struct {
+	mode     string
 	answered func(path string, code int)
 
 	mu       sync.Mutex
@@ -22,10 +23,10 @@ type Server struct {
 	leaving  bool
 }
 
-// New returns a Server of an agent that serves these families and has programmed nothing yet. answered hears the path, without its slash, and
+// New returns a Server of an agent that serves these families in a mode, "iptables" or "nftables", and has programmed nothing yet. answered hears the path, without its slash, and
 // the status code of each answer: for metrics.
-func New(families []model.Family, answered func(path string, code int)) *Server {
-	s := &Server{answered: answered, families: make(map[model.Family]progress, len(families))}
+func New(families []model.Family, mode string, answered func(path string, code int)) *Server {
+	s := &Server{mode: mode, answered: answered, families: make(map[model.Family]progress, len(families))}
 	for _, f := range families {
 		s.families[f] = progress{}
 	}
@@ -100,7 +101,7 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // a client that went away is not an error
 }
 
-// report is what /healthz and /livez answer, with the field names of kube-proxy.
+// report is what /healthz and /livez answer, with the field names of kube-proxy but for Mode, which kube-proxy does not tell here.
 type report struct {
 	// LastUpdated is now while all is well, otherwise the last moment at which any family was programmed.
 	LastUpdated time.Time `json:"lastUpdated"`
@@ -110,6 +111,7 @@ type report struct {
 	// Healthy is about the agent alone; /healthz is 200 only when NodeEligible is true too.
 	Healthy bool                    `json:"healthy"`
 	Status  map[string]familyReport `json:"status,omitempty"` // by the name of the family
+	Mode    string                  `json:"mode,omitempty"`
 }
 
 // familyReport is the part of a report about one family. LastUpdated is the zero time until it has been programmed.
@@ -137,7 +139,7 @@ func (p progress) ready(now time.Time) bool { return !p.updated.IsZero() && p.al
 func (s *Server) report(healthy func(progress, time.Time) bool) (r report, eligible bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r = report{CurrentTime: time.Now(), Healthy: true, Status: make(map[string]familyReport, len(s.families))}
+	r = report{Mode: s.mode, CurrentTime: time.Now(), Healthy: true, Status: make(map[string]familyReport, len(s.families))}
 	for f, p := range s.families {
 		ok := healthy(p, r.CurrentTime)
 		r.Status[f.String()] = familyReport{LastUpdated: p.updated, Healthy: ok}

@@ -62,15 +62,18 @@ func TestProbesTellWhetherTheNodeForwards(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				answers := map[string]int{}
-				s := New(both, func(path string, code int) { answers[path] = code })
+				s := New(both, "nftables", func(path string, code int) { answers[path] = code })
 				for _, happens := range tc.steps {
 					happens(s)
 				}
 				healthz, _ := ask(t, s, "/healthz")
-				livez, _ := ask(t, s, "/livez")
+				livez, body := ask(t, s, "/livez")
 				if healthz != tc.wantHealthz || livez != tc.wantLive || s.Healthy() != tc.wantHealthy {
 					t.Errorf("/healthz %d, /livez %d, Healthy %t; want %d, %d, %t",
 						healthz, livez, s.Healthy(), tc.wantHealthz, tc.wantLive, tc.wantHealthy)
+				}
+				if !strings.HasSuffix(body, `,"mode":"nftables"}`) {
+					t.Errorf("it does not tell its mode: %s", body)
 				}
 				if diff := cmp.Diff(map[string]int{"healthz": tc.wantHealthz, "livez": tc.wantLive}, answers); diff != "" {
 					t.Errorf("answers counted (-want +got):\n%s", diff)
@@ -93,7 +96,7 @@ func ask(t *testing.T, s *Server, path string) (code int, body string) {
 // Fields, their order and the forms of time are those that kube-proxy 1.36.3 declares.
 func TestBodiesAreThoseOfKubeProxy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(both, func(string, int) {})
+		s := New(both, "", func(string, int) {})
 		want := func(path, want string) {
 			t.Helper()
 			if _, body := ask(t, s, path); body != want {
@@ -118,7 +121,9 @@ func TestRunBindsAgainUntilItWorksAndLeavesNothingBehind(t *testing.T) {
 	failed, ended := make(chan error, 1000), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() { ended <- New(nil, func(string, int) {}).Run(ctx, address, func(err error) { failed <- err }) }()
+	go func() {
+		ended <- New(nil, "", func(string, int) {}).Run(ctx, address, func(err error) { failed <- err })
+	}()
 	if err := <-failed; !strings.Contains(err.Error(), "listening on "+address) || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("the failure reads %q", err)
 	}

@@ -88,20 +88,6 @@ var _ = Describe("why", Ordered, func() {
 		refuses(ctx, `--band "upper" is none of static, dynamic`, "addresses", "--band=upper")
 	})
 
-	It("says whether the operator is well", func(ctx SpecContext) {
-		Expect(run(ctx, "status").Stdout).To(ContainSubstring("manager    false   there is no Deployment")) // the manager is a process of this machine
-		c.Apply(ctx, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: status, namespace: clusterip-operator-system,
-			labels: {app.kubernetes.io/name: clusterip-operator, app.kubernetes.io/component: manager}},
-			spec: {replicas: 2, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: manager, image: "manager:v1"}]}}}}`)
-		DeferCleanup(func(ctx SpecContext) {
-			c.Kubectl(ctx, "delete", "deployment", "status", "-n", cluster.OperatorNamespace)
-		})
-		result := run(ctx, "status") // nobody runs its pods
-		Expect(result.ExitCode).To(Equal(1), result.String())
-		Expect(result.Stdout).To(cluster.ContainAll("0 of 2 replicas are ready, image manager:v1", "leader     true", "3 are configured, trusted until", "2, nothing is wrong with them"))
-		Expect(run(ctx, "status", "--operator-namespace=default").Stdout).To(ContainSubstring("not installed in this namespace"))
-	})
-
 	It("says who had an address that cools down", func(ctx SpecContext) {
 		Expect(c.Client().CoreV1().Services("red").Delete(ctx, "front", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(func() string { return run(ctx, "why", front).Stdout }).Should(cluster.ContainAll("is cooling", "Service red/front had it", `ServiceCIDRPolicy "red"`))

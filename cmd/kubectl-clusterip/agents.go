@@ -1,0 +1,223 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// Agents are asked side by side, and no longer than askFor all in all: what has not answered by then is told by its pod alone.
+const (
+	askers    = 64
+	askFor    = 10 * time.Second
+	askOneFor = 3 * time.Second
+)
+
+// agents finds the agents of all DaemonSets, and asks them.
+func (s *session) agents(ctx context.Context, h *health) error {
+	sets := &appsv1.DaemonSetList{}
+	if err := s.list(ctx, sets, "DaemonSets", component("proxyagent")); err != nil {
+		return err
+	}
+	for i := range sets.Items {
+		d := &sets.Items[i]
+		h.wanted, h.updated = h.wanted+d.Status.DesiredNumberScheduled, h.updated+d.Status.UpdatedNumberScheduled
+		all, err := s.agentsOf(ctx, d)
+		if err != nil {
+			return err
+		}
+		h.agents = append(h.agents, all...)
+	}
+	slices.SortFunc(h.agents, func(a, b agent) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Pod, b.Pod)) })
+	return nil
+}
+
+func (s *session) agentsOf(ctx context.Context, d *appsv1.DaemonSet) (all []agent, err error) {
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("the selector of DaemonSet %s: %w", d.Name, err)
+	}
+	pods := &corev1.PodList{}
+	if err := s.list(ctx, pods, "pods of the agents", client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, err
+	}
+	mode, err := s.configuredMode(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	for i := range pods.Items {
+		r := newReplica(&pods.Items[i])
+		a := agent{Node: r.Node, Namespace: d.Namespace, Pod: r.Pod, Image: r.Image, Ready: r.Ready, Mode: mode}
+		if !r.Ready {
+			a.Problem = "its pod is not ready"
+		}
+		all = append(all, a)
+	}
+	return all, s.askAgents(ctx, d, all)
+}
+
+// configuredMode is the mode that the configuration of the agents says, empty if that cannot be read.
+func (s *session) configuredMode(ctx context.Context, d *appsv1.DaemonSet) (string, error) {
+	for _, c := range d.Spec.Template.Spec.Containers {
+		for _, arg := range c.Args {
+			if mode, ok := strings.CutPrefix(arg, "--mode="); ok {
+				return mode, nil
+			}
+		}
+	}
+	for _, v := range d.Spec.Template.Spec.Volumes {
+		if v.ConfigMap == nil {
+			continue
+		}
+		o := &corev1.ConfigMap{}
+		found, err := orNone(s.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: v.ConfigMap.Name}, o), o)
+		if err != nil {
+			return "", fmt.Errorf("reading the configuration of the agents: %w", err)
+		}
+		var config struct{ Mode string }
+		if found != nil && yaml.Unmarshal([]byte(found.Data["config.yaml"]), &config) == nil {
+			return cmp.Or(config.Mode, "iptables"), nil
+		}
+	}
+	return "", nil
+}
+
+// askAgents has the agents say how they are, through the API server.
+func (s *session) askAgents(ctx context.Context, d *appsv1.DaemonSet, all []agent) error {
+	if len(all) == 0 {
+		return nil
+	}
+	refused, err := s.may(ctx, authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "proxy", Namespace: d.Namespace})
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		all[i].Unknown = refused
+	}
+	if refused != "" {
+		return nil
+	}
+	c, err := corev1client.NewForConfig(s.config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	asked, port := errgroup.Group{}, healthPort(d)
+	asked.SetLimit(askers)
+	for i := range all {
+		asked.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, askOneFor)
+			defer cancel()
+			answer, err := c.Pods(d.Namespace).ProxyGet("http", all[i].Pod, port, "healthz", nil).DoRaw(ctx)
+			all[i].hear(answer, err)
+			return nil
+		})
+	}
+	return asked.Wait()
+}
+
+// healthPort is where the kubelet asks the agents, and we do too.
+func healthPort(d *appsv1.DaemonSet) string {
+	for _, c := range d.Spec.Template.Spec.Containers {
+		if p := c.ReadinessProbe; p != nil && p.HTTPGet != nil {
+			return p.HTTPGet.Port.String()
+		}
+	}
+	return "10256"
+}
+
+// hear takes in what an agent answers: that of kube-proxy, with the mode. An answer of 503 is one too.
+func (a *agent) hear(answer []byte, err error) {
+	var told struct {
+		Healthy      bool
+		NodeEligible *bool
+		Mode         string
+		Status       map[string]struct {
+			LastUpdated time.Time
+			Healthy     bool
+		}
+	}
+	if json.Unmarshal(answer, &told) != nil || len(told.Status) == 0 {
+		a.Unknown = "it did not answer"
+		if err != nil {
+			a.Unknown += ": " + err.Error()
+		}
+		return
+	}
+	a.Told, a.Mode = true, cmp.Or(told.Mode, a.Mode)
+	var late []string
+	for family, f := range told.Status {
+		if !f.Healthy {
+			late = append(late, family)
+		}
+		if !f.LastUpdated.IsZero() && (a.LastSync == nil || f.LastUpdated.After(*a.LastSync)) {
+			a.LastSync = &f.LastUpdated
+		}
+	}
+	if len(late) > 0 {
+		slices.Sort(late)
+		a.Problem = "the rules of " + strings.Join(late, " and ") + " are not up to date"
+	}
+}
+
+// named is how many agents with a problem are named in one line.
+const named = 3
+
+func (h health) agentPart(now time.Time) part {
+	if h.wanted == 0 && len(h.agents) == 0 {
+		return part{"agents", true, "there are none: another proxy serves Services"}
+	}
+	var modes, images, problems, unknown []string
+	for _, a := range h.agents {
+		modes, images = append(modes, cmp.Or(a.Mode, "an unknown mode")), append(images, a.Image)
+		if a.Problem != "" {
+			problems = append(problems, cmp.Or(a.Node, a.Pod)+": "+a.Problem)
+		}
+		if a.Unknown != "" {
+			unknown = append(unknown, a.Unknown)
+		}
+	}
+	well := len(h.agents) - len(problems)
+	texts := []string{fmt.Sprintf("%d of %d nodes are ready, %d have this version", well, h.wanted, h.updated)}
+	if len(h.agents) > 0 {
+		texts = append(texts, tally(modes), "image "+tally(images))
+	}
+	if latest, oldest, ok := syncs(h.agents); ok {
+		texts = append(texts, fmt.Sprintf("last sync %s to %s ago", ago(now, latest), ago(now, oldest)))
+	}
+	if len(unknown) > 0 {
+		texts = append(texts, fmt.Sprintf("nothing is known about the last sync of %d: %s", len(unknown), unknown[0]))
+	}
+	if more := len(problems) - named; more > 0 {
+		problems = append(problems[:named], fmt.Sprintf("and %d more", more))
+	}
+	return part{"agents", well >= int(h.wanted) && len(problems) == 0, strings.Join(append(texts, problems...), "; ")}
+}
+
+// syncs are the latest and the oldest of the last syncs; false if none is known.
+func syncs(all []agent) (latest, oldest time.Time, ok bool) {
+	var times []time.Time
+	for _, a := range all {
+		if a.LastSync != nil {
+			times = append(times, *a.LastSync)
+		}
+	}
+	if len(times) == 0 {
+		return latest, oldest, false
+	}
+	return slices.MaxFunc(times, time.Time.Compare), slices.MinFunc(times, time.Time.Compare), true
+}

@@ -1,0 +1,62 @@
+package admission
+
+import (
+	"encoding/json"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// Probe answers those who want to know whether the API server reaches this replica: they create a Service for trial (dry run), headless so that it needs no address, with the
+// annotation v1alpha1.AnnotationProbe, and get a warning that only this webhook can have written. Safe for concurrent use; a nil Probe answers nobody.
+type Probe struct {
+	// Replica and Version are told to whoever asks.
+	Replica, Version string
+
+	first atomic.Pointer[time.Time]
+}
+
+// Reached is what the answer to a probe says.
+type Reached struct {
+	// Replica that has answered, by the name of its pod, and its version.
+	Replica string `json:"replica"`
+	Version string `json:"version"`
+	// Since is when an API server first reached this replica.
+	Since time.Time `json:"since"`
+}
+
+// probeMark begins the warning. An API server cuts warnings at 256 characters.
+const probeMark = v1alpha1.AnnotationProbe + " "
+
+// String is the warning.
+func (r Reached) String() string {
+	text, _ := json.Marshal(r) // strings and a time
+	return probeMark + string(text)
+}
+
+// ParseReached reads a warning; false if it is another one.
+func ParseReached(warning string) (r Reached, ok bool) {
+	text, ok := strings.CutPrefix(warning, probeMark)
+	return r, ok && json.Unmarshal([]byte(text), &r) == nil
+}
+
+// asked notes that an API server has reached this replica.
+func (p *Probe) asked(now time.Time) {
+	if p != nil && p.first.Load() == nil {
+		p.first.CompareAndSwap(nil, &now)
+	}
+}
+
+// answer returns the warning; false if the request is no probe.
+func (p *Probe) answer(req admission.Request, s *service) (warning string, ok bool) {
+	_, marked := s.Metadata.Annotations[v1alpha1.AnnotationProbe]
+	if p == nil || !marked || !ptr.Deref(req.DryRun, false) {
+		return "", false
+	}
+	return Reached{Replica: p.Replica, Version: p.Version, Since: p.first.Load().UTC().Truncate(time.Second)}.String(), true
+}
