@@ -112,6 +112,18 @@ func (v *View) Explain(ctx context.Context, s *corev1.Service) (admission.Explan
 	return v.webhook.Explain(ctx, s)
 }
 
+// List reads what the view follows: Services, of which it keeps names, ages and addresses, IPAddresses, ServiceCIDRs, Namespaces, and ServiceCIDRPolicies where they are
+// served. It asks no API server. What the list refers to must not be changed.
+func (v *View) List(ctx context.Context, into client.ObjectList) error {
+	return v.cache.List(ctx, into, client.UnsafeDisableDeepCopy)
+}
+
+// Bitmap reports whether the API server allocates from the bitmap in etcd.
+func (v *View) Bitmap() bool { return v.bitmap }
+
+// Relation counts the ClusterIPs of Services, and those of them that have their IPAddress: how far a migration is.
+func (v *View) Relation() (claimed, covered int) { return v.index.Relation() }
+
 // Families are those of the cluster, the default one first; none without the default ServiceCIDR.
 func (v *View) Families() (all []corev1.IPFamily) {
 	for _, is4 := range v.policies.Current().Families() {

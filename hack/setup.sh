@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks what building and testing needs: Go 1.26, make, git, for the race detector a C compiler, and for the tests with real packets
-# (they also need root) the programs that they look at the kernel with.
+# (they also need root) the programs that they look at the kernel with, and a browser for those of the console.
 # Installs only the C compiler and those programs, only what is missing, and only as root on a Debian system.
 set -euo pipefail
 
@@ -43,6 +43,13 @@ check_network() {
 	complaints+=("the packet tests need ${programs[*]}: apt-get install ${packages[*]} (as root), or your system's equivalent")
 }
 
+# check_browser looks for what opens the console in tests.
+check_browser() {
+	have chromium && return 0
+	install chromium fonts-dejavu-core && have chromium && return 0
+	complaints+=("the tests of \`kubectl clusterip console\` need chromium: apt-get install chromium (as root), or your system's equivalent")
+}
+
 # have reports whether all programs are there. Those of an administrator may not be in the PATH of others.
 have() {
 	local program
@@ -56,6 +63,7 @@ check_command make
 check_command git
 check_c
 check_network
+check_browser
 
 if [ ${#complaints[@]} -gt 0 ]; then
 	printf 'setup: %s\n' "${complaints[@]}" >&2

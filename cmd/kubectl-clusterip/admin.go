@@ -32,13 +32,16 @@ type admin struct {
 // session is an open connection to an API server.
 type session struct {
 	client.WithWatch
-	config *rest.Config
+	config    *rest.Config
+	discovery discovery.DiscoveryInterface
 	// progress takes notes about what takes long.
 	progress io.Writer
 	// policies: the API server serves ServiceCIDRPolicies.
 	policies bool
 	// namespace is that of the kubeconfig's context.
 	namespace string
+	// opened is what view has read.
+	opened *controllers.View
 }
 
 // open connects to the cluster that the flags name.
@@ -57,7 +60,7 @@ func (a *admin) open() (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking the API server at %s what it serves: %w", config.Host, err)
 	}
-	s := &session{config: config, progress: a.ErrOut}
+	s := &session{config: config, discovery: d, progress: a.ErrOut}
 	if s.namespace, err = a.kube.namespace(); err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
@@ -83,6 +86,13 @@ func (s *session) list(ctx context.Context, into client.ObjectList, what string,
 // rangesAndPolicies lists all ServiceCIDRs, and all policies where the API server serves them.
 func (s *session) rangesAndPolicies(ctx context.Context) (ranges *networkingv1.ServiceCIDRList, policies *v1alpha1.ServiceCIDRPolicyList, err error) {
 	ranges, policies = &networkingv1.ServiceCIDRList{}, &v1alpha1.ServiceCIDRPolicyList{}
+	if v := s.opened; v != nil { // has them, and goes on when the API server is away
+		err = v.List(ctx, ranges)
+		if err == nil && s.policies {
+			err = v.List(ctx, policies)
+		}
+		return ranges, policies, err
+	}
 	err = s.list(ctx, ranges, "ServiceCIDRs")
 	if err == nil && s.policies {
 		err = s.list(ctx, policies, "ServiceCIDRPolicies")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -17,8 +16,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers"
 )
 
-// A map has so many cells at most: lines of mapWidth, each of which begins with its first address.
-const mapWidth, mapLines = 64, 32
+// A map has 2^mapBits cells at most, in lines of mapWidth, each of which begins with its first address.
+const mapWidth, mapBits = 64, 11
 
 func newMap(a *admin) *cobra.Command {
 	var file string
@@ -49,8 +48,16 @@ type cell struct {
 // chart is one range that is drawn.
 type chart struct {
 	prefix netip.Prefix
-	each   uint64 // addresses of a cell
+	bits   int // a cell is 2^bits addresses
 	cells  []cell
+}
+
+// each is how many addresses a cell is, in words.
+func (c chart) each() string {
+	if c.bits == 0 {
+		return "1 address"
+	}
+	return number(math.Exp2(float64(c.bits))) + " addresses"
 }
 
 func (a *admin) drawMap(ctx context.Context, what, file string) error {
@@ -70,13 +77,13 @@ func (a *admin) drawMap(ctx context.Context, what, file string) error {
 	if err != nil {
 		return err
 	}
-	addresses, err := v.Addresses(ctx)
+	wrong, err := wrongAddresses(ctx, v)
 	if err != nil {
 		return err
 	}
 	var charts []chart
 	for _, r := range ranges {
-		charts = append(charts, newChart(r, v.Usage, addresses))
+		charts = append(charts, newChart(r, mapBits, v.Usage, wrong))
 	}
 	if file != "" {
 		return replaceFile(file, func(w io.Writer) error { return drawSVG(w, charts) })
@@ -115,25 +122,31 @@ func rangesToDraw(what string, all []networkingv1.ServiceCIDR) (out []toDraw, er
 	return out, nil
 }
 
-// newChart parts a range into cells of equal size, a power of two.
-func newChart(r toDraw, usage func(allocator.Span) allocator.Usage, addresses []controllers.Address) chart {
-	bits := 0 // of a cell
-	host := r.part.Addr().BitLen() - r.part.Bits()
-	for host-bits > 11 { // 2^11 cells are mapWidth times mapLines
-		bits++
-	}
-	c := chart{prefix: r.part, each: 1 << bits}
-	wrong := map[netip.Addr]bool{}
-	for _, a := range addresses {
+// wrongAddresses are those with which something is wrong.
+func wrongAddresses(ctx context.Context, v *controllers.View) (wrong []netip.Addr, err error) {
+	all, err := v.Addresses(ctx)
+	for _, a := range all {
 		if len(problems(a)) > 0 {
-			wrong[first(a.Address, bits)] = true
+			wrong = append(wrong, a.Address)
 		}
+	}
+	return wrong, err
+}
+
+// newChart parts a range into cells of equal size, a power of two: 2^most at most.
+func newChart(r toDraw, most int, usage func(allocator.Span) allocator.Usage, wrong []netip.Addr) chart {
+	host := r.part.Addr().BitLen() - r.part.Bits()
+	bits := max(0, host-most) // of a cell
+	c := chart{prefix: r.part, bits: bits}
+	marked := map[netip.Addr]bool{}
+	for _, a := range wrong {
+		marked[first(a, bits)] = true
 	}
 	at := r.part.Addr()
 	for range 1 << (host - bits) {
 		end := last(netip.PrefixFrom(at, at.BitLen()-bits))
 		band, offered := r.of.BandOf(at)
-		c.cells = append(c.cells, cell{allocator.Span{First: at, Last: end}, usage(allocator.Span{First: at, Last: end}), wrong[at], offered && band == allocator.Dynamic})
+		c.cells = append(c.cells, cell{allocator.Span{First: at, Last: end}, usage(allocator.Span{First: at, Last: end}), marked[at], offered && band == allocator.Dynamic})
 		at = end.Next()
 	}
 	return c
@@ -172,7 +185,7 @@ func (c cell) symbol() rune {
 }
 
 func (c chart) draw(w io.Writer) {
-	write(w, "%s, %s in a cell\n", c.prefix, cmp.Or(map[uint64]string{1: "1 address"}[c.each], number(float64(c.each))+" addresses"))
+	write(w, "%s, %s in a cell\n", c.prefix, c.each())
 	width := 0
 	for i := 0; i < len(c.cells); i += mapWidth {
 		width = max(width, len(c.cells[i].span.First.String()))

@@ -54,10 +54,13 @@ func (s *session) rangeInfos(ctx context.Context, cidrs []networkingv1.ServiceCI
 			all = append(all, newRangeInfo(&cidrs[i], u, policies))
 		}
 	}
-	slices.SortStableFunc(all, func(a, b rangeInfo) int {
-		return cmp.Or(cmp.Compare(a.fullIn(), b.fullIn()), cmp.Compare(b.share(), a.share()), cmp.Compare(a.ServiceCIDR, b.ServiceCIDR))
-	})
+	slices.SortStableFunc(all, bySoonestFull)
 	return all, nil
+}
+
+// bySoonestFull orders ranges by when they are full, and then by how full they are.
+func bySoonestFull(a, b rangeInfo) int {
+	return cmp.Or(cmp.Compare(a.fullIn(), b.fullIn()), cmp.Compare(b.share(), a.share()), cmp.Compare(a.ServiceCIDR, b.ServiceCIDR))
 }
 
 // toldUsage reads the counts of the operator. Those of other ranges, or that cannot be read, tell nothing.

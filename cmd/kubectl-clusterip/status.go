@@ -38,10 +38,14 @@ Exit status: 0 all is well, 1 something is not, 2 it could not be told.`,
 			return a.status(cmd.Context(), namespace, timeout, format)
 		},
 	}
-	cmd.Flags().StringVar(&namespace, "operator-namespace", "clusterip-operator-system", "namespace of the operator")
+	operatorNamespace(cmd, &namespace)
 	cmd.Flags().DurationVar(&timeout, "wait", 0, "wait for so long until all is well")
 	cmd.Flags().StringVarP(&format, "output", "o", "", "output format: wide, json or yaml")
 	return cmd
+}
+
+func operatorNamespace(cmd *cobra.Command, namespace *string) {
+	cmd.Flags().StringVar(namespace, "operator-namespace", "clusterip-operator-system", "namespace of the operator")
 }
 
 func (a *admin) status(ctx context.Context, namespace string, timeout time.Duration, format string) error {

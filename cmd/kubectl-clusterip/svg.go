@@ -22,7 +22,7 @@ func drawSVG(w io.Writer, charts []chart) error {
 	y := 0
 	for _, c := range charts {
 		y += 20
-		fmt.Fprintf(&b, "<text x=\"0\" y=\"%d\">%s, %s in a cell</text>\n", y-6, c.prefix, number(float64(c.each)))
+		fmt.Fprintf(&b, "<text x=\"0\" y=\"%d\">%s, %s in a cell</text>\n", y-6, c.prefix, c.each())
 		for i, one := range c.cells {
 			fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" %s><title>%s: %d allocated, %d reserved, %d cooling, %d free</title></rect>\n",
 				i%mapWidth*side, y+i/mapWidth*side, side-2, side-2, one.class(), one.span, one.usage.Allocated, one.usage.Reserved, one.usage.Cooling, one.usage.Free)

@@ -145,14 +145,18 @@ func (a *admin) view(ctx context.Context) (*controllers.View, error) {
 	return s.view(ctx)
 }
 
-// view reads the cluster as the operator sees it.
+// view reads the cluster as the operator sees it, once.
 func (s *session) view(ctx context.Context) (*controllers.View, error) {
+	if s.opened != nil {
+		return s.opened, nil
+	}
 	late := time.AfterFunc(2*time.Second, func() { write(s.progress, "Listing Services and IPAddresses ...\n") })
 	defer late.Stop()
 	v, err := controllers.OpenView(ctx, s.config, s, s.policies)
 	if err != nil {
 		return nil, permission(err)
 	}
+	s.opened = v
 	return v, nil
 }
 

@@ -41,6 +41,13 @@ type Copies struct {
 	From, To int
 	// Pace is how many objects are written in a second; 0 writes as many as etcd takes. An API server that runs keeps up with Pace.
 	Pace int
+	// Over is the time over which they have come into being, evenly, the first one longest ago. 0: they are as old as their objects.
+	Over time.Duration
+}
+
+// created is when a copy came into being.
+func (c Copies) created(i int) metav1.Time {
+	return metav1.NewTime(time.Now().Add(-time.Duration(float64(c.Over) * float64(c.To-i) / float64(c.To-c.From))))
 }
 
 // Pace is as fast as the caches of an API server follow: it cuts off the watches of clients that fall behind, its own included, and these then need seconds to catch
@@ -111,7 +118,7 @@ func (s *seeding) write(ctx context.Context, put putter) error {
 			time.Sleep(time.Until(start.Add(time.Duration(i-s.From) * time.Second / time.Duration(s.Pace))))
 		}
 		group.Go(func() error {
-			op, err := put(i, metav1.Now())
+			op, err := put(i, s.created(i))
 			if err != nil {
 				return err
 			}

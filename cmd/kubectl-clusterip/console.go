@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/clusterip-operator/clusterip-operator/cmd/kubectl-clusterip/console"
+	"github.com/clusterip-operator/clusterip-operator/controllers"
+)
+
+func newConsole(a *admin) *cobra.Command {
+	var port uint16
+	var noBrowser bool
+	var namespace string
+	cmd := &cobra.Command{
+		Use:   "console",
+		Short: "Look at ranges, addresses, policies and findings in a browser",
+		Long: `Serves a page on the loopback address of this machine, with your credentials and to you alone, and opens a browser. It shows what the other commands print, and follows the
+cluster while it is open. It changes nothing, and nothing listens in the cluster. The page needs no network but this machine's; the address has a random token, without
+which nobody gets an answer: don't pass it on.`,
+		Example: `  kubectl clusterip console
+  kubectl clusterip console --port=8090 --no-browser`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.console(cmd.Context(), port, namespace, !noBrowser)
+		},
+	}
+	cmd.Flags().Uint16Var(&port, "port", 0, "port to listen on; 0 takes one that is free")
+	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "only print the address")
+	operatorNamespace(cmd, &namespace)
+	return cmd
+}
+
+func (a *admin) console(ctx context.Context, port uint16, namespace string, browse bool) error {
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	if err != nil {
+		return fmt.Errorf("listening: %w; give another --port", err)
+	}
+	defer func() { _ = l.Close() }()
+	v, err := s.view(ctx)
+	if err != nil {
+		return err
+	}
+	token := console.NewToken()
+	url := fmt.Sprintf("http://%s/%s/", l.Addr(), token)
+	write(a.Out, "The console of %s is at %s\nIt is there until you press Ctrl-C.\n", s.config.Host, url)
+	if browse {
+		clean, err := console.Open(ctx, url)
+		if err != nil {
+			write(a.ErrOut, "%v; open the address yourself\n", err)
+		} else {
+			defer clean()
+		}
+	}
+	return console.Serve(ctx, l, token, newConsoleSources(ctx, s, v, namespace))
+}
+
+// newConsoleSources names what the page can ask. What costs more than a look into memory is remembered for some seconds, for all pages that are open.
+func newConsoleSources(ctx context.Context, s *session, v *controllers.View, namespace string) map[string]console.Source {
+	d := &consoleData{
+		session: s, view: v,
+		wrong:       remembered(ctx, 5*time.Second, func(ctx context.Context) ([]netip.Addr, error) { return wrongAddresses(ctx, v) }),
+		allocations: remembered(ctx, 10*time.Second, v.Allocations),
+		report:      remembered(ctx, 5*time.Second, s.report),
+		// For this Services are created for trial, and agents are asked.
+		status: remembered(ctx, 30*time.Second, func(ctx context.Context) (installation, error) { return s.installation(ctx, namespace) }),
+	}
+	return map[string]console.Source{
+		"state": d.state, "ranges": d.ranges, "map": d.chart, "policies": d.policies, "findings": d.findings, "health": d.installation, "why": d.why,
+	}
+}
+
+// remembered returns a function that asks again when the last answer is older than a while. Those who ask meanwhile share one question, which
+// ends with ctx alone: it is nobody's of them.
+func remembered[T any](ctx context.Context, age time.Duration, ask func(context.Context) (T, error)) func() (T, error) {
+	type answer struct {
+		value T
+		at    time.Time
+	}
+	var last atomic.Pointer[answer]
+	var group singleflight.Group
+	return func() (T, error) {
+		if a := last.Load(); a != nil && time.Since(a.at) < age {
+			return a.value, nil
+		}
+		value, err, _ := group.Do("", func() (any, error) {
+			value, err := ask(ctx)
+			if err == nil {
+				last.Store(&answer{value, time.Now()})
+			}
+			return value, err
+		})
+		return value.(T), err
+	}
+}

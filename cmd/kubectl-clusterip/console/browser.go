@@ -1,0 +1,39 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+)
+
+// openers are the programs by which desktops open a file.
+var openers = map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}}
+
+// Open has the user's browser open a URL, and returns what takes away what that needed. Other users see the arguments of programs, and the URL has the
+// token; so the browser is given a file that leads to the URL, and that only the user can read.
+func Open(ctx context.Context, url string) (clean func(), err error) {
+	dir, err := os.MkdirTemp("", "clusterip-console-") // 0700
+	if err != nil {
+		return nil, fmt.Errorf("leading the browser to the console: %w", err)
+	}
+	clean = func() { _ = os.RemoveAll(dir) }
+	file, target := filepath.Join(dir, "open.html"), html.EscapeString(url)
+	page := fmt.Sprintf("<!doctype html><meta http-equiv=\"refresh\" content=\"0;url=%s\"><meta name=\"referrer\" content=\"no-referrer\"><a href=\"%s\">The console</a>\n", target, target)
+	if err := os.WriteFile(file, []byte(page), 0o600); err != nil {
+		clean()
+		return nil, fmt.Errorf("leading the browser to the console: %w", err)
+	}
+	command, ok := openers[runtime.GOOS]
+	if !ok {
+		command = []string{"xdg-open"}
+	}
+	if err := exec.CommandContext(ctx, command[0], append(command[1:], file)...).Start(); err != nil { //nolint:gosec // the program is one of openers
+		clean()
+		return nil, fmt.Errorf("opening a browser: %w", err)
+	}
+	return clean, nil
+}

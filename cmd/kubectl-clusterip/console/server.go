@@ -1,0 +1,129 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"log"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+//go:embed assets
+var embedded embed.FS
+
+// Source answers what the page asks: with a value that becomes JSON, or with an error whose text the user sees. It may be called by several goroutines.
+type Source func(ctx context.Context, query url.Values) (any, error)
+
+// ErrQuestion marks errors of a Source that are the question's fault.
+var ErrQuestion = errors.New("the question is wrong")
+
+// NewToken returns what the path of every request has to begin with. Nobody can guess it.
+func NewToken() string { return rand.Text() }
+
+// Serve answers on a listener until ctx ends; then it returns nil.
+func Serve(ctx context.Context, l net.Listener, token string, sources map[string]Source) error {
+	server := &http.Server{Handler: Handler(token, sources), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0)}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.Serve(l); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// Handler serves the page at /TOKEN/ and the sources at /TOKEN/api/NAME, by GET alone.
+func Handler(token string, sources map[string]Source) http.Handler {
+	assets, err := fs.Sub(embedded, "assets")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	_ = mime.AddExtensionType(".js", "text/javascript") // what the registry of Windows says may be wrong, and browsers insist
+	files := http.FileServerFS(assets)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given, rest, found := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		switch {
+		case !loopback(r.Host) || subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 || !found:
+			w.WriteHeader(http.StatusForbidden)
+		case r.Method != http.MethodGet:
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		case rest != "" && foreign(r): // the page itself may be opened from elsewhere: from a file, or a link in a terminal
+			w.WriteHeader(http.StatusForbidden)
+		default:
+			secure(w.Header())
+			if name, ok := strings.CutPrefix(rest, "api/"); ok {
+				answer(w, r, sources[name])
+				return
+			}
+			http.StripPrefix("/"+token, files).ServeHTTP(w, r)
+		}
+	})
+}
+
+// loopback reports whether a Host header names this machine as we do. Any other name that leads here was made to.
+func loopback(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		return false
+	}
+	a, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && a.IsLoopback()
+}
+
+// foreign reports whether a browser says that a page of another origin sends the request. Programs without an origin say nothing.
+func foreign(r *http.Request) bool {
+	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
+	return site != "" && site != "same-origin" && site != "none" || origin != "" && origin != "http://"+r.Host
+}
+
+// secure has browsers run nothing but our own scripts, show the page in no frame, keep nothing, and tell nobody the token.
+func secure(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+}
+
+// answer sends what a source says, or nothing if the page has it already.
+func answer(w http.ResponseWriter, r *http.Request, source Source) {
+	if source == nil {
+		http.NotFound(w, r)
+		return
+	}
+	value, err := source(r.Context(), r.URL.Query())
+	code := http.StatusOK
+	if err != nil {
+		value = map[string]string{"error": err.Error()}
+		if code = http.StatusBadGateway; errors.Is(err, ErrQuestion) {
+			code = http.StatusBadRequest
+		}
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	sum := sha256.Sum256(text)
+	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
+	w.Header().Set("ETag", tag)
+	w.Header().Set("Content-Type", "application/json")
+	if code == http.StatusOK && r.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	w.WriteHeader(code)
+	_, _ = w.Write(text) // a client that hangs up needs no answer
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers"
+)
+
+// consoleData answers what the console's page asks.
+type consoleData struct {
+	session *session
+	view    *controllers.View
+
+	wrong       func() ([]netip.Addr, error)
+	allocations func() ([]controllers.Allocation, error)
+	report      func() (checkReport, error)
+	status      func() (installation, error)
+}
+
+// consoleState is what the head of the page shows.
+type consoleState struct {
+	Host string `json:"host"`
+	// Version is that of the API server; Error says why it does not answer.
+	Version string `json:"version,omitempty"`
+	Error   string `json:"error,omitempty"`
+	// ClusterIPs are those of all Services, WithIPAddress those of them that have their IPAddress. Bitmap: the API server allocates from the bitmap in etcd,
+	// so that the second number is how far a migration is.
+	ClusterIPs    int  `json:"clusterIPs"`
+	WithIPAddress int  `json:"withIPAddress"`
+	Bitmap        bool `json:"bitmap,omitempty"`
+}
+
+// answersWithin is how long the API server may take to say its version. The page asks every two seconds.
+const answersWithin = 1500 * time.Millisecond
+
+func (d *consoleData) state(ctx context.Context, _ url.Values) (any, error) {
+	out := consoleState{Host: d.session.config.Host, Bitmap: d.view.Bitmap()}
+	out.ClusterIPs, out.WithIPAddress = d.view.Relation()
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	text, err := d.session.discovery.RESTClient().Get().AbsPath("/version").DoRaw(ctx) // everybody may ask this
+	if err != nil {
+		out.Error = err.Error()
+		return out, nil
+	}
+	v := version.Info{}
+	err = json.Unmarshal(text, &v)
+	out.Version = v.GitVersion
+	return out, err
+}
+
+// consoleRange is a row of the ranges, with what is drawn below them.
+type consoleRange struct {
+	rangeInfo
+	Conditions []metav1.Condition `json:"conditions"`
+	// History are times in seconds, and how many of the addresses that are in use now had been taken by then.
+	History [][2]int64 `json:"history"`
+}
+
+func (d *consoleData) ranges(ctx context.Context, _ url.Values) (any, error) {
+	cidrs, policies, err := d.session.rangesAndPolicies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	allocations, err := d.allocations()
+	if err != nil {
+		return nil, err
+	}
+	all, now := []consoleRange{}, time.Now()
+	for i := range cidrs.Items {
+		o := &cidrs.Items[i]
+		told, _ := toldUsage(o)
+		for j, u := range countedUsage(o, d.view).Ranges {
+			if j < len(told.Ranges) { // the view counts now, only the operator knows growth
+				u.Static.GrowthPerDay, u.Dynamic.GrowthPerDay = told.Ranges[j].Static.GrowthPerDay, told.Ranges[j].Dynamic.GrowthPerDay
+			}
+			all = append(all, consoleRange{newRangeInfo(o, u, policies.Items), o.Status.Conditions, history(allocations, u.CIDR, now)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b consoleRange) int { return bySoonestFull(a.rangeInfo, b.rangeInfo) })
+	return all, nil
+}
+
+// historyPoints is how many points of a curve are drawn.
+const historyPoints = 100
+
+// history counts those of a range's allocations that there were at points of time in equal steps, from the first allocation until now.
+func history(sorted []controllers.Allocation, cidr string, now time.Time) [][2]int64 {
+	out := [][2]int64{}
+	p, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		return out
+	}
+	from, _ := slices.BinarySearchFunc(sorted, p.Addr(), func(a controllers.Allocation, b netip.Addr) int { return a.Address.Compare(b) })
+	var times []int64
+	for ; from < len(sorted) && p.Contains(sorted[from].Address); from++ {
+		times = append(times, sorted[from].Since.Unix())
+	}
+	if len(times) == 0 {
+		return out
+	}
+	slices.Sort(times)
+	first, last := times[0], max(now.Unix(), times[len(times)-1])
+	for i := range int64(historyPoints) {
+		t := first + (last-first)*i/(historyPoints-1)
+		n, _ := slices.BinarySearch(times, t+1)
+		if len(out) > 0 && out[len(out)-1][0] == t {
+			out = out[:len(out)-1]
+		}
+		out = append(out, [2]int64{t, int64(n)})
+	}
+	return out
+}
+
+// consolePolicy is a row of the policies.
+type consolePolicy struct {
+	Name       string                           `json:"name"`
+	Priority   int32                            `json:"priority"`
+	Exclusive  bool                             `json:"exclusive"`
+	OnFull     v1alpha1.OnFull                  `json:"onFull"`
+	Namespaces string                           `json:"namespaces"`
+	Services   string                           `json:"services"`
+	Status     v1alpha1.ServiceCIDRPolicyStatus `json:"status"`
+}
+
+func (d *consoleData) policies(ctx context.Context, _ url.Values) (any, error) {
+	_, policies, err := d.session.rangesAndPolicies(ctx)
+	out := []consolePolicy{}
+	for _, p := range policies.Items {
+		out = append(out, consolePolicy{
+			Name: p.Name, Priority: p.Spec.Priority, Exclusive: p.Spec.Exclusive, OnFull: p.Spec.OnFull, Status: p.Status,
+			Namespaces: selects(p.Spec.NamespaceSelector), Services: selects(p.Spec.ServiceSelector),
+		})
+	}
+	slices.SortFunc(out, func(a, b consolePolicy) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
+	})
+	return out, err
+}
+
+// selects writes a selector as kubectl does. One that is left out selects all.
+func selects(s *metav1.LabelSelector) string {
+	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+		return "all"
+	}
+	return metav1.FormatLabelSelector(s)
+}
+
+func (d *consoleData) findings(context.Context, url.Values) (any, error) { return d.report() }
+
+func (d *consoleData) installation(context.Context, url.Values) (any, error) { return d.status() }
+
+// why answers as the command does, in its words, and says what is wrong with the question.
+func (d *consoleData) why(ctx context.Context, query url.Values) (any, error) {
+	var b strings.Builder
+	explain, err := d.session.question(query.Get("subject"), nil)
+	if err != nil {
+		return map[string]string{"text": err.Error()}, nil
+	}
+	switch out, err := explain(ctx); {
+	case errors.Is(err, errNothing):
+		b.WriteString(err.Error())
+	case err != nil:
+		return nil, err
+	default:
+		out.describe(&b, time.Now())
+	}
+	return map[string]string{"text": b.String()}, nil
+}

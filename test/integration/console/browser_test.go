@@ -1,0 +1,110 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// browser is one window. Its methods fail the spec.
+type browser struct {
+	ctx context.Context
+
+	mu     sync.Mutex
+	errors []string // what its console says of errors
+}
+
+// newBrowser starts a browser of its own, which ends with the calling node.
+func newBrowser() *browser {
+	GinkgoHelper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(chromium()), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 900),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true))
+	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, closeWindow := chromedp.NewContext(allocator)
+	DeferCleanup(func() { closeWindow(); end() })
+	b := &browser{ctx: ctx}
+	chromedp.ListenTarget(ctx, b.hear)
+	b.do()
+	return b
+}
+
+// hear notes errors.
+func (b *browser) hear(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		b.errors = append(b.errors, e.ExceptionDetails.Error())
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.APITypeError {
+			b.errors = append(b.errors, fmt.Sprint(e.Args))
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.LevelError {
+			b.errors = append(b.errors, e.Entry.Text+" "+e.Entry.URL)
+		}
+	}
+}
+
+// complaints are the errors so far.
+func (b *browser) complaints() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string(nil), b.errors...)
+}
+
+func (b *browser) do(actions ...chromedp.Action) {
+	GinkgoHelper()
+	Expect(chromedp.Run(b.ctx, actions...)).To(Succeed())
+}
+
+// open opens a view.
+func (b *browser) open(view string) {
+	GinkgoHelper()
+	b.do(chromedp.Navigate(address + "#" + view))
+}
+
+// press presses keys, as a user without a mouse.
+func (b *browser) press(keys ...string) {
+	GinkgoHelper()
+	for _, key := range keys {
+		b.do(chromedp.KeyEvent(key))
+	}
+}
+
+// value is what an expression says in the page; T is what JSON makes of it.
+func value[T any](b *browser, expression string, options ...chromedp.EvaluateOption) (v T) {
+	GinkgoHelper()
+	b.do(chromedp.Evaluate(expression, &v, options...))
+	return v
+}
+
+// awaited has value wait for a promise.
+func awaited(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
+
+// text is what an element shows, empty without one.
+func (b *browser) text(selector string) string {
+	GinkgoHelper()
+	return value[string](b, fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector))
+}
+
+// picture takes a picture of the window, in one of the themes.
+func (b *browser) picture(name, theme string) {
+	GinkgoHelper()
+	var png []byte
+	b.do(chromedp.Evaluate(fmt.Sprintf("while (document.documentElement.dataset.theme !== %q) document.querySelector('#theme').click()", theme), nil))
+	Eventually(func() string { return value[string](b, "document.documentElement.dataset.theme") }).Should(Equal(theme))
+	b.do(chromedp.CaptureScreenshot(&png))
+	Expect(len(png)).To(BeNumerically(">", 10_000), "an empty window makes a smaller picture")
+	keep(name+"-"+theme, png)
+}
+
+// eventually waits until what is on the screen is so.
+func eventually(get func() string) AsyncAssertion { return Eventually(get).WithTimeout(patience) }

@@ -1,0 +1,217 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// inUse counts the IPAddresses of a range that are not ours, as the API server has them.
+func inUse(ctx context.Context, cidr string) (n int) {
+	GinkgoHelper()
+	p := netip.MustParsePrefix(cidr)
+	for _, ip := range c.IPAddresses(ctx) {
+		if p.Contains(netip.MustParseAddr(ip.Name)) && ip.Labels["ipaddress.kubernetes.io/managed-by"] == framework.ManagedByUpstream {
+			n++
+		}
+	}
+	return n
+}
+
+var _ = Describe("console", Ordered, func() {
+	var b *browser
+
+	BeforeAll(func() { b = newBrowser() })
+	AfterEach(func() { Expect(b.complaints()).To(BeEmpty(), "the browser's console") })
+
+	It("shows the ranges as the API server has them", func(ctx SpecContext) {
+		b.open("ranges")
+		for _, cidr := range []string{"10.96.0.0/12", "fd00:10:96::/108", "10.200.0.0/25", "fd00:200::/121"} {
+			n := inUse(ctx, cidr)
+			eventually(func() string { return b.text("tr[data-range='" + cidr + "']") }).Should(ContainSubstring(fmt.Sprintf("\t%d (", n)), cidr)
+		}
+		Expect(b.text("tr[data-range='10.200.0.0/25']")).To(cluster.ContainAll("team", "\t16\t", "blue (exclusive)", "True"), "16 are reserved")
+		Expect(b.text("tr[data-range='10.96.0.0/12']")).To(ContainSubstring("kubernetes"))
+		Expect(b.text("#cluster")).To(ContainSubstring("v1.36"))
+		Expect(value[int](b, "document.querySelectorAll('clusterip-ranges .uplot canvas').length")).To(Equal(1), "the use over time is drawn")
+	})
+
+	It("is used by the keyboard alone, down to a single address", func() {
+		b.open("ranges")
+		eventually(func() string { return b.text("clusterip-ranges table") }).ShouldNot(BeEmpty())
+		b.press("2")
+		eventually(func() string { return b.text("clusterip-map h2") }).Should(ContainSubstring("Map of"))
+		b.open("map/10.96.0.0/12")
+		eventually(func() string { return b.text("clusterip-map h2") }).Should(Equal("Map of 10.96.0.0/12"))
+		b.picture("map", "light")
+		tabTo(b, "map")
+		eventually(func() string { return b.text("#cell") }).Should(HavePrefix("10.96.0.0/24: "))
+		b.press(kb.ArrowRight)
+		Expect(b.text("#cell")).To(HavePrefix("10.96.1.0/24: "))
+		b.press(kb.ArrowDown, kb.ArrowLeft, kb.Home)
+		b.press(kb.Enter)
+		eventually(func() string { return b.text("clusterip-map h2") }).Should(Equal("Map of 10.96.0.0/24"))
+		tabTo(b, "map")
+		for range 10 {
+			b.press(kb.ArrowRight)
+		}
+		Expect(b.text("#cell")).To(Equal("10.96.0.10: allocated"))
+		b.press(kb.Enter)
+		eventually(func() string { return b.text("clusterip-map pre") }).Should(ContainSubstring("10.96.0.10 is the ClusterIP of Service default/template"))
+		b.picture("address", "dark")
+		b.press(kb.Escape)
+		eventually(func() string { return b.text("clusterip-map h2") }).Should(Equal("Map of 10.96.0.0/12"))
+
+		b.press("3")
+		eventually(func() string { return b.text("clusterip-policies") }).Should(cluster.ContainAll("blue", "tenant=blue", "10.200.0.0/25 (team)", "late"))
+		b.picture("policies", "light")
+		b.press("4")
+		eventually(func() string { return b.text("clusterip-findings") }).Should(ContainSubstring("PolicyConflicting"))
+		b.press("5")
+		eventually(func() string { return b.text("clusterip-health") }).Should(ContainSubstring("leader"))
+		b.press("6")
+		eventually(func() string { return b.text("clusterip-why h2") }).Should(Equal("Why"))
+		tabTo(b, "subject")
+		b.press("service/blue/web", kb.Enter)
+		eventually(func() string { return b.text("clusterip-why pre") }).Should(cluster.ContainAll("is the ClusterIP of Service blue/web", "policy blue"))
+		b.picture("why", "light")
+	})
+
+	It("counts every cell of the map as the API server does", func(ctx SpecContext) {
+		want := map[netip.Prefix]int{}
+		for _, ip := range c.IPAddresses(ctx) {
+			if a := netip.MustParseAddr(ip.Name); a.Is4() {
+				want[netip.PrefixFrom(a, 24).Masked()]++
+			}
+		}
+		b.open("map/10.96.0.0/12")
+		eventually(func() string { return b.text("clusterip-map h2") }).Should(Equal("Map of 10.96.0.0/12"))
+		// The words of each cell, as a user of the keyboard reads them.
+		words := value[[]string](b, "(m => m.data.allocated.map((_, i) => m.words(i)))(document.querySelector('clusterip-map'))")
+		Expect(words).To(HaveLen(4096))
+		for _, text := range words {
+			cidr, rest, _ := strings.Cut(text, ": ")
+			n, err := strconv.Atoi(strings.Fields(rest)[0])
+			Expect(err).NotTo(HaveOccurred(), text)
+			Expect(n).To(Equal(want[netip.MustParsePrefix(cidr)]), text)
+		}
+	})
+
+	It("draws IPv6 down to a single address too", func() {
+		b.open("map/fd00:10:96::/108")
+		eventually(func() string { return b.text("#cell") }).Should(HavePrefix("fd00:10:96::/120: "))
+		b.open("map/fd00:10:96::/120")
+		eventually(func() string { return cellText(b, 16) }).Should(Equal("fd00:10:96::10: allocated"))
+	})
+
+	It("follows the cluster, in two browsers at once", func(ctx SpecContext) {
+		other := newBrowser()
+		for _, each := range []*browser{b, other} {
+			each.open("ranges")
+			eventually(func() string { return each.text("tr[data-range='10.200.0.0/25']") }).Should(ContainSubstring("\t2 ("))
+		}
+		c.Create(ctx, cluster.Dual("blue", "new"))
+		for _, each := range []*browser{b, other} {
+			eventually(func() string { return each.text("tr[data-range='10.200.0.0/25']") }).Should(ContainSubstring("\t3 ("))
+			eventually(func() string { return each.text("tr[data-range='fd00:200::/121']") }).Should(ContainSubstring("\t3 ("))
+		}
+		Expect(other.complaints()).To(BeEmpty())
+	})
+
+	It("shows what is wrong, and text of the cluster as text", func(ctx SpecContext) {
+		lost := c.Create(ctx, cluster.Dual("blue", "lost")).Spec.ClusterIPs
+		c.StopReplicas()
+		c.DeleteIPAddress(ctx, lost[0])
+		c.DeleteIPAddress(ctx, lost[1])
+		const evil = "<img src=x onerror=\"document.title='owned'\">"
+		c.Kubectl(ctx, "patch", "servicecidr", "team", "--subresource=status", "--type=json", "-p",
+			`[{"op":"add","path":"/status/conditions/-","value":{"type":"clusterip-operator.io/NearlyFull","status":"True","reason":"R","message":`+strconv.Quote(evil)+`,"lastTransitionTime":"2026-01-01T00:00:00Z"}}]`)
+		b.open("findings")
+		eventually(func() string { return b.text("clusterip-findings") }).Should(cluster.ContainAll("IPAddressMissing", "service/blue/lost", lost[0], lost[1], evil, "repair --from"))
+		Expect(value[string](b, "document.title")).NotTo(Equal("owned"))
+		b.picture("findings", "light")
+		b.press("1")
+		eventually(func() string { return b.text("clusterip-ranges") }).Should(cluster.ContainAll(evil, "NearlyFull is True"))
+		b.open("map/10.200.0.0/25")
+		cell := int(netip.MustParseAddr(lost[0]).As4()[3])
+		eventually(func() string { return cellText(b, cell) }).Should(Equal(lost[0] + ": allocated; something is wrong"))
+		b.picture("map-wrong", "dark")
+		c.StartReplicas(ctx)
+		eventually(func() string { return cellText(b, cell) }).Should(Equal(lost[0]+": allocated"), "the operator has mended it")
+	})
+
+	It("draws the use of a range over time, and how it goes on", func(ctx SpecContext) {
+		c.StopReplicas()
+		c.Kubectl(ctx, "annotate", "servicecidr", "kubernetes", "--overwrite",
+			`clusterip-operator.io/usage={"ranges":[{"cidr":"10.96.0.0/12","static":{},"dynamic":{"growthPerDay":400}},{"cidr":"fd00:10:96::/108","static":{},"dynamic":{"growthPerDay":50000}}]}`)
+		b.open("ranges")
+		eventually(func() string { return b.text("tr[data-range='fd00:10:96::/108']") }).Should(ContainSubstring("\t20d\t"))
+		eventually(func() string { return b.text("tr[data-range='10.96.0.0/12']") }).Should(ContainSubstring("\t7y\t"))
+		tabTo(b, "kubernetes 10.96.0.0/12")
+		b.press(kb.Enter)
+		eventually(func() string { return b.text("clusterip-ranges h3") }).Should(HavePrefix("10.96.0.0/12: "))
+		curve := value[[][]float64](b, "document.querySelector('clusterip-ranges').data.find(r => r.cidr === '10.96.0.0/12').history")
+		Expect(len(curve)).To(BeNumerically(">", 90))
+		Expect(curve[len(curve)-1][1]).To(BeEquivalentTo(inUse(ctx, "10.96.0.0/12")))
+		Expect(curve[len(curve)/2][1]).To(BeNumerically("~", services/2, services/20), "they came evenly")
+		b.picture("ranges", "light")
+		b.picture("ranges", "dark")
+		c.StartReplicas(ctx)
+	})
+
+	It("goes on when the API server was away", func(ctx SpecContext) {
+		b.open("ranges")
+		eventually(func() string { return b.text("tr[data-range='10.200.0.0/25']") }).Should(ContainSubstring("\t4 ("))
+		Expect(c.API.Kill()).To(Succeed())
+		eventually(func() string { return b.text("#trouble") }).Should(ContainSubstring("The API server does not answer"))
+		Expect(b.text("tr[data-range='10.200.0.0/25']")).To(ContainSubstring("\t4 ("), "what was last known stays")
+		Expect(c.API.Start(ctx)).To(Succeed())
+		eventually(func() string { return b.text("#trouble") }).Should(BeEmpty())
+		c.WaitServing(ctx)
+		c.CreateServiceOnceFree(ctx, "after")
+		n := inUse(ctx, "10.96.0.0/12")
+		eventually(func() string { return b.text("tr[data-range='10.96.0.0/12']") }).Should(ContainSubstring(fmt.Sprintf("\t%d (", n)))
+	})
+
+	It("is small", func() {
+		transferred := func(view string) float64 {
+			b.open(view)
+			b.do(chromedp.Reload())
+			eventually(func() string { return b.text("main table, main canvas + *") }).ShouldNot(BeEmpty())
+			return value[float64](b, "performance.getEntries().filter(e => e.transferSize !== undefined && !e.name.includes('/api/')).reduce((n, e) => n + e.transferSize, 0)")
+		}
+		Expect(transferred("ranges")).To(And(BeNumerically(">", 50<<10), BeNumerically("<", 300<<10)), "the page")
+		code, data := get(address+"api/map?cidr=10.96.0.0/12", nil)
+		Expect(code).To(Equal(http.StatusOK))
+		Expect(len(data)).To(And(BeNumerically(">", 8<<10), BeNumerically("<", 200<<10)), "the data of a /12")
+	})
+})
+
+// cellText is what the map says of a cell.
+func cellText(b *browser, cell int) string {
+	GinkgoHelper()
+	return value[string](b, fmt.Sprintf("(m => m?.data ? m.words(%d) : '')(document.querySelector('clusterip-map'))", cell))
+}
+
+// tabTo presses Tab until an element has the focus.
+func tabTo(b *browser, key string) {
+	GinkgoHelper()
+	for range 40 {
+		if value[string](b, "document.activeElement.dataset.key ?? ''") == key {
+			return
+		}
+		b.press(kb.Tab)
+	}
+	Fail("nobody gets to " + key + " by Tab")
+}

@@ -1,0 +1,68 @@
+package console_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+
+	"github.com/chromedp/chromedp"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// get asks as a program does.
+func get(where string, headers map[string]string) (code int, body string) {
+	GinkgoHelper()
+	request, err := http.NewRequest(http.MethodGet, where, nil)
+	Expect(err).NotTo(HaveOccurred())
+	for name, value := range headers {
+		request.Header.Set(name, value)
+	}
+	if host := headers["Host"]; host != "" {
+		request.Host = host
+	}
+	response, err := http.DefaultClient.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	return response.StatusCode, string(text)
+}
+
+var _ = Describe("a stranger to the console", func() {
+	It("gets nothing without the token", func() {
+		where, err := url.Parse(address)
+		Expect(err).NotTo(HaveOccurred())
+		for _, path := range []string{"/", "/app.js", "/api/ranges", "//api/ranges", strings.ToLower(where.Path) + "api/ranges", where.Path[:len(where.Path)-2] + "/api/ranges"} {
+			code, body := get("http://"+where.Host+path, nil)
+			Expect(code).To(Equal(http.StatusForbidden), path)
+			Expect(body).To(BeEmpty(), path)
+		}
+		code, body := get(address+"api/ranges", nil)
+		Expect(code).To(Equal(http.StatusOK))
+		Expect(body).To(ContainSubstring("10.96.0.0/12"), "with it everything")
+	})
+
+	It("gets nothing from a page of another origin, nor under another name, though it knew the token", func() {
+		for _, headers := range []map[string]string{{"Host": "evil.example"}, {"Host": "10.0.0.1:80"}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "http://evil.example"}} {
+			code, body := get(address+"api/ranges", headers)
+			Expect(code).To(Equal(http.StatusForbidden), fmt.Sprint(headers))
+			Expect(body).To(BeEmpty())
+		}
+		evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintf(w, `<!doctype html><title>evil</title><iframe src=%q></iframe><script src="%sapp.js" type="module"></script>`, address, address)
+		}))
+		DeferCleanup(evil.Close)
+		b := newBrowser()
+		b.do(chromedp.Navigate(evil.URL))
+		for _, mode := range []string{"cors", "no-cors"} {
+			got := value[string](b, fmt.Sprintf(`(async () => { try { return await (await fetch(%q, {mode: %q})).text() } catch (e) { return "" } })()`, address+"api/ranges", mode), awaited)
+			Expect(got).To(BeEmpty(), mode)
+		}
+		Expect(value[bool](b, `(() => { try { return frames[0].document.querySelector("table") !== null } catch (e) { return false } })()`)).To(BeFalse())
+		Eventually(b.complaints).Should(ContainElement(ContainSubstring("frame-ancestors")), "a frame does not show the page")
+	})
+})

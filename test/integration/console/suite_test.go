@@ -1,0 +1,108 @@
+// Package console_test opens `kubectl clusterip console` in a browser, as a user who may only look, on a cluster of 10,000 Services: what is on the screen is held
+// against what the API server says.
+//
+// Start with console_test.go. CONSOLE_PICTURES=FOLDER keeps the pictures that the specs take; those of docs/images are made so.
+package console_test
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/seed"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+func TestConsole(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "console", Label("all")) // it needs a browser
+}
+
+// services is how many copies there are of one Service.
+const services = 10_000
+
+var (
+	c *cluster.Cluster
+	// reader is the kubeconfig of a user who has the roles for looking, and no other.
+	reader string
+	// address is where the console is.
+	address string
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	c = cluster.Start(ctx, cluster.Options{
+		Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/12,fd00:10:96::/108"}, Installed: true,
+	})
+	c.Create(ctx, cluster.Asking(cluster.Namespace, "template", "10.96.0.10", "fd00:10:96::10"))
+	stock(ctx)
+	c.AddReplicas(ctx, 1)
+	c.OfferRange(ctx, "team", map[string]string{"team": "blue"}, "10.200.0.0/25", "fd00:200::/121")
+	c.CreateNamespace(ctx, "blue", map[string]string{"tenant": "blue"})
+	c.Program(ctx, "blue", `{serviceCIDRs: [team], exclusive: true, coolDown: 1h, priority: 5, namespaceSelector: {matchLabels: {tenant: blue}},
+		reservations: [{name: database, address: 10.200.0.64/28, for: blue/db}]}`)
+	c.ApplyPolicy(ctx, "late", `{serviceCIDRs: [team], exclusive: true}`)
+	for _, name := range []string{"web", "shop", "gone"} {
+		c.Create(ctx, cluster.Dual("blue", name))
+	}
+	Expect(c.Client().CoreV1().Services("blue").Delete(ctx, "gone", metav1.DeleteOptions{})).To(Succeed())
+
+	for _, role := range []string{"system:aggregate-to-view", "clusterip-operator-view"} {
+		c.Kubectl(ctx, "create", "clusterrolebinding", "reader-"+role[:6], "--clusterrole="+role, "--user=reader")
+	}
+	config, err := c.ConfigForUser("reader")
+	Expect(err).NotTo(HaveOccurred())
+	reader = cluster.KubeconfigOf(config)
+	address = open(ctx)
+})
+
+// stock fills the cluster before our operator runs.
+func stock(ctx context.Context) {
+	GinkgoHelper()
+	ranges := []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00:10:96::/108")}
+	copies := seed.Copies{Etcd: c.Etcd.URL(), Template: cluster.Namespace + "/template", Ranges: ranges, To: services, Pace: seed.Pace, Over: 30 * 24 * time.Hour}
+	Expect(copies.WriteIPAddresses(ctx)).To(Succeed())
+	second := copies
+	second.Ranges = ranges[1:]
+	Expect(second.WriteIPAddresses(ctx)).To(Succeed())
+	Expect(copies.WriteServices(ctx)).To(Succeed())
+	Eventually(func() int { return len(c.IPAddresses(ctx)) }).Should(BeNumerically(">=", 2*services))
+}
+
+// open starts a console and returns its address.
+func open(ctx context.Context) string {
+	GinkgoHelper()
+	plugin, err := c.StartPlugin(ctx, framework.PluginOptions{Race: true, Kubeconfig: reader, Args: []string{"console", "--no-browser"}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(plugin.Stop()).To(Succeed()) })
+	Expect(plugin.WaitPrinted(ctx, "press Ctrl-C")).To(Succeed())
+	return regexp.MustCompile(`http://127\.0\.0\.1:\d+/[A-Z2-7]{26}/`).FindString(plugin.LogTail(10))
+}
+
+// chromium is the program of the browser, which hack/setup.sh installs.
+func chromium() string {
+	GinkgoHelper()
+	path, err := exec.LookPath("chromium")
+	Expect(err).NotTo(HaveOccurred(), "these specs need the Debian package chromium: hack/setup.sh installs it")
+	return path
+}
+
+// keep writes a picture where CONSOLE_PICTURES says.
+func keep(name string, picture []byte) {
+	GinkgoHelper()
+	if folder := os.Getenv("CONSOLE_PICTURES"); folder != "" {
+		Expect(os.WriteFile(filepath.Join(folder, "console-"+name+".png"), picture, 0o644)).To(Succeed()) //nolint:gosec // pictures are for everybody
+	}
+}
+
+// patience is how long a page may take to show what has changed: it asks every two seconds, and watches pause after failures.
+const patience = time.Minute
