@@ -54,9 +54,12 @@ func (a *admin) status(ctx context.Context, namespace string, timeout time.Durat
 		return err
 	}
 	var now installation
-	look := func(ctx context.Context) (well bool, err error) {
-		now, err = s.installation(ctx, namespace)
-		return now.Well, err
+	look := func(ctx context.Context) (bool, error) {
+		seen, err := s.installation(ctx, namespace)
+		if err == nil { // otherwise now is what was seen last: the end of the time may have cut this look short
+			now = seen
+		}
+		return seen.Well && err == nil, err
 	}
 	well, err := look(ctx)
 	if err == nil && !well && timeout > 0 {

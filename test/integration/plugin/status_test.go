@@ -54,6 +54,7 @@ var _ = Describe("status", Ordered, func() {
 
 	It("says who of the manager there is, and who leads", func(ctx SpecContext) {
 		Expect(run(ctx, "status").Stdout).To(MatchRegexp(`manager +false +there is no Deployment`)) // the manager is a process of this machine
+		Expect(run(ctx, "status", "--wait=1s").Stdout).To(MatchRegexp(`leader +true`), "what was seen last, not what the end of the time cut short")
 		c.Apply(ctx, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: status, namespace: clusterip-operator-system,
 			labels: {app.kubernetes.io/name: clusterip-operator, app.kubernetes.io/component: manager}},
 			spec: {replicas: 2, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: manager, image: "manager:v1"}]}}}}`)
