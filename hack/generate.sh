@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes generated files anew from the types in api/v1alpha1: deep copies, the CustomResourceDefinition and its reference.
+# Writes generated files anew: from the types in api/ deep copies, the CustomResourceDefinitions and docs/api.md, from the programs docs/flags.md.
 # The other manifests under config/ are written by hand, each rule with its reason; tests hold them against the code.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -8,5 +8,27 @@ generator=$(hack/tools/build.sh controller-gen)/controller-gen
 "$generator" object crd paths=./api/... output:crd:dir=config/crd
 
 island=hack/tools/crd-ref-docs
-"$(hack/tools/build.sh crd-ref-docs)/crd-ref-docs" --source-path=api/v1alpha1 --config=$island/config.yaml --templates-dir=$island/templates \
+"$(hack/tools/build.sh crd-ref-docs)/crd-ref-docs" --source-path=api --config=$island/config.yaml --templates-dir=$island/templates \
 	--renderer=markdown --output-path=docs/api.md --log-level=WARN
+
+# describe TITLE COMMAND... prints what a command says of itself, without the flags that its parents have described, and then its subcommands.
+describe() {
+	local title=$1 text sub
+	shift
+	text=$("$@" --help 2>&1 | sed '/^Global Flags:/,$d')
+	printf '\n## %s\n\n```text\n%s\n```\n' "$title" "$(sed -E '/^(Use ".* --help" for more|  help  +Help about)/d' <<<"$text")"
+	for sub in $(awk '/^Available Commands:/ { on = 1; next } !NF { on = 0 } on { print $1 }' <<<"$text"); do
+		[ "$sub" = help ] || describe "$title $sub" "$@" "$sub"
+	done
+}
+
+programs=$(mktemp -d)
+trap 'rm -rf "$programs"' EXIT
+GOOS=linux go build -o "$programs/" ./cmd/...
+{
+	printf '# Commands and flags\n\nWritten by `hack/generate.sh` from what the programs say of themselves. The fields of configuration files are in [api.md](api.md).\n'
+	describe "kubectl clusterip" "$programs/kubectl-clusterip"
+	describe manager "$programs/manager"
+	describe "manager cleanup" "$programs/manager" cleanup
+	describe proxyagent "$programs/proxyagent"
+} >docs/flags.md

@@ -4,4 +4,6 @@
 // a file without a field means the same as the field's default, which is also the default of the flag.
 //
 // Start with ManagerConfiguration, which Load reads, and with ProxyAgentConfiguration, which ParseProxyAgent reads.
+//
+// +groupName=config.clusterip-operator.io
 package v1alpha1

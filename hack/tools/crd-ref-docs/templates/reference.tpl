@@ -2,8 +2,8 @@
 {{- define "gvList" -}}
 # API reference
 
-Written by `hack/generate.sh` from the types in [api/v1alpha1](../api/v1alpha1). `kubectl explain servicecidrpolicy --recursive` says the
-same on a cluster, and [config/samples](../config/samples) has examples.
+Written by `hack/generate.sh` from the types in [api](../api): what users write into a cluster, and the configuration files of the manager and of the node agent.
+`kubectl explain servicecidrpolicy --recursive` says the same on a cluster, and [config/samples](../config/samples) has examples.
 {{ range . }}
 {{- $group := . }}
 {{- range .SortedKinds }}
