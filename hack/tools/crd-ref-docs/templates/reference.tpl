@@ -14,6 +14,11 @@ Written by `hack/generate.sh` from the types in [api](../api): what users write 
 {{- end }}
 {{- end }}
 {{- range .SortedTypes }}
+{{- if hasSuffix "Configuration" .Name }}
+{{ template "section" . }}
+{{- end }}
+{{- end }}
+{{- range .SortedTypes }}
 {{- if and (markdownShouldRenderType .) (not .GVK) (not (hasSuffix "Spec" .Name)) (not (hasSuffix "PolicyStatus" .Name)) }}
 {{ template "section" . }}
 {{- end }}
