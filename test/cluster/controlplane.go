@@ -27,7 +27,7 @@ func apiServer() netip.Addr { return nodeAddresses(1)[0] }
 // nodeURL is that of the API server for nodes.
 func (c *Cluster) nodeURL() string { return fmt.Sprintf("https://%s:%d", apiServer(), c.Port()) }
 
-// Configuration copies config/ to the folder of the cluster and fills in what docs/proxyagent.md leaves to administrators: where agents reach the API server, and the addresses of pods. It returns the copy.
+// Configuration copies config/ to the folder of the cluster and fills in what docs/guides/kube-proxy.md leaves to administrators: where agents reach the API server, and the addresses of pods. It returns the copy.
 func (c *Cluster) Configuration() (string, error) {
 	root, err := framework.ModuleRoot()
 	if err != nil {

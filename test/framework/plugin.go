@@ -45,6 +45,9 @@ func (r PluginResult) String() string {
 // and stderr.
 type Plugin struct{ Process }
 
+// PluginProgram builds the plugin, once per process, and returns its path.
+func PluginProgram() (string, error) { return plugin(false) }
+
 // RunPlugin builds the plugin, once per process, and runs it to its end. err speaks of failures to run it, and of ctx; how the
 // plugin itself ended is in the result, also then as far as it is known.
 func (c *ControlPlane) RunPlugin(ctx context.Context, options PluginOptions) (PluginResult, error) {

@@ -5,32 +5,28 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/guide"
 )
 
 // commandsOf are the blocks of commands under a heading of a guide, each as an administrator would paste it.
-func commandsOf(guide, heading string) (blocks []string) {
+func commandsOf(name, heading string) (commands []string) {
 	GinkgoHelper()
 	root, err := framework.ModuleRoot()
 	Expect(err).NotTo(HaveOccurred())
-	text, err := os.ReadFile(filepath.Join(root, guide))
+	blocks, err := guide.Read(filepath.Join(root, name))
 	Expect(err).NotTo(HaveOccurred())
-	_, section, found := strings.Cut(string(text), "\n"+heading+"\n")
-	Expect(found).To(BeTrue(), "the heading %s in %s", heading, guide)
-	section, _, _ = strings.Cut(section, "\n#")
-	for i, part := range strings.Split(section, "```") {
-		if i%2 == 1 {
-			_, block, _ := strings.Cut(part, "\n") // without the name of the language
-			blocks = append(blocks, block)
+	for _, block := range blocks {
+		if block.Heading == heading && !block.Given {
+			commands = append(commands, block.Commands)
 		}
 	}
-	Expect(blocks).NotTo(BeEmpty())
-	return blocks
+	Expect(commands).NotTo(BeEmpty(), "commands under %s in %s", heading, name)
+	return commands
 }
 
 // paste runs a block of commands where config/ is the cluster's, and wants every command to succeed. A grep that finds nothing has succeeded.

@@ -13,7 +13,7 @@ import (
 
 var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 	Describe("that goes over to the agent and comes back, by the commands of the guide", Ordered, func() {
-		const guide, ofAgent = "docs/proxyagent.md", "app.kubernetes.io/component=proxyagent"
+		const guide, ofAgent = "docs/guides/kube-proxy.md", "app.kubernetes.io/component=proxyagent"
 		// The agent serves in the mode of kube-proxy's configuration, which it reads.
 		ours, theirs := "nft -A CIPA-", "nft -A KUBE-SVC-"
 		if mode == "nftables" {
@@ -35,7 +35,7 @@ var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 		}, NodeTimeout(4*time.Minute))
 
 		It("loses nothing on the way there", func(ctx SpecContext) {
-			for _, block := range commandsOf(guide, "### In the place of kube-proxy, on a cluster of kubeadm") {
+			for _, block := range commandsOf(guide, "## In the place of kube-proxy, on a cluster of kubeadm") {
 				c.paste(ctx, block)
 			}
 			Expect(c.rules(ctx, ours)).NotTo(BeEmpty())
@@ -46,7 +46,7 @@ var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 		}, SpecTimeout(4*time.Minute))
 
 		It("loses nothing on the way back", func(ctx SpecContext) {
-			for _, block := range commandsOf(guide, "### The way back") {
+			for _, block := range commandsOf(guide, "## The way back") {
 				c.paste(ctx, block)
 			}
 			Expect(c.rules(ctx, "CIPA-")).To(BeEmpty())
@@ -67,7 +67,7 @@ var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 					}, "10s").Should(Succeed())
 				}
 			}
-			for _, block := range commandsOf(guide, "### Beside kube-proxy") {
+			for _, block := range commandsOf(guide, "## Beside kube-proxy") {
 				c.paste(ctx, block)
 			}
 			Eventually(c.rules, "10s").WithArguments(ctx, "nft -A CIPA-VIPS ").ShouldNot(BeEmpty())

@@ -51,7 +51,7 @@ var _ = Describe("A cluster with the version before", func() {
 		c.kubectl(ctx, "wait", "servicecidrpolicy", "sample-tenant", "--for=condition=Programmed", "--timeout=30s")
 
 		created := startCreations(c)
-		for _, block := range commandsOf("docs/steering.md", "## Updating") {
+		for _, block := range commandsOf("docs/guides/install.md", "## Updating") {
 			c.paste(ctx, block)
 		}
 		// The guide says which creations may go astray: while a replica of the version before stops, and until the new webhooks are trusted.

@@ -57,7 +57,7 @@ func audited(ctx context.Context, options framework.Options) (*cluster.Cluster, 
 	return cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: options}), log
 }
 
-// install applies a kustomization as the README says.
+// install applies a kustomization as docs/guides/install.md says.
 func install(ctx context.Context, c *cluster.Cluster, kustomization string) {
 	GinkgoHelper()
 	c.Kubectl(ctx, "apply", "--server-side", "-k", kustomization)

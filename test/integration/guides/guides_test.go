@@ -1,0 +1,92 @@
+package guides_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
+)
+
+// notHere has what guides say is not executed here, and what is done in its place, nil for nothing.
+var notHere = map[string]map[string]func(context.Context, *environment){
+	"docs/guides/quick-start.md": {
+		"test/tour walks it in `make test`":                           nil,
+		"a build takes minutes; the suite has built the same program": nil,
+	},
+	"docs/guides/install.md": {
+		"needs a registry; test/e2e/nodes runs pods from the same archives": nil,
+		"needs containerd; test/e2e/nodes imports the same archives":        nil,
+		"test/e2e/nodes runs it, for it waits for a Job":                    nil,
+	},
+	"docs/guides/kube-proxy.md":      {"needs pods; test/e2e/nodes runs it": nil},
+	"docs/guides/troubleshooting.md": {"needs pods; test/e2e/nodes runs it": nil, "needs pods": nil},
+	"docs/migration.md": {
+		"the paths of a kubeadm node; the suite has an etcd of its own":                  nil,
+		"needs pods; test/e2e/nodes runs the Jobs":                                       nil,
+		"test/integration/upgrade runs it under churn, for it goes on until the upgrade": nil,
+		"the suite starts kube-apiserver 1.36 on the same data":                          startAPIServer(framework.V136),
+		"the suite stops its kube-apiserver":                                             func(_ context.Context, e *environment) { Expect(e.API.Stop()).To(Succeed()) },
+		"the suite starts kube-apiserver 1.32 on the same data":                          startAPIServer(framework.V132),
+	},
+}
+
+// The quick start installs the operator; the others go on from there.
+var _ = Describe("The guides", Ordered, ContinueOnFailure, func() {
+	var e *environment
+
+	follow := func(ctx context.Context, name string) {
+		GinkgoHelper()
+		before := e.objects(ctx)
+		e.follow(ctx, name)
+		Expect(e.objects(ctx)).To(ConsistOf(before), "what %s leaves", name)
+	}
+
+	BeforeAll(func(ctx SpecContext) {
+		e = newEnvironment(ctx, framework.Options{})
+		follow(ctx, "docs/guides/quick-start.md")
+	})
+
+	DescribeTable("do what they say", func(ctx SpecContext, name string) { follow(ctx, name) },
+		Entry("a full range", "docs/guides/full-range.md"),
+		Entry("a team's own range", "docs/guides/team-range.md"),
+		Entry("replacing kube-proxy", "docs/guides/kube-proxy.md"),
+		Entry("installation", "docs/guides/install.md"),
+		Entry("the plugin", "docs/plugin.md"),
+		Entry("troubleshooting", "docs/guides/troubleshooting.md"),
+		Entry("security", "docs/guides/security.md"),
+		Entry("how it works", "docs/guides/how-it-works.md"),
+	)
+})
+
+// startAPIServer changes the version of the API server, which finds the data of the one before.
+func startAPIServer(version framework.Version) func(context.Context, *environment) {
+	return func(ctx context.Context, e *environment) {
+		GinkgoHelper()
+		Expect(e.Restart(ctx, framework.Options{Version: version})).To(Succeed())
+		if version.Name == framework.V136.Name { // which does not publish an address of loopback, by which finalize finds it
+			migrate.Publish(ctx, e.Cluster, e.etcdClient(), e.URL())
+		}
+	}
+}
+
+var _ = It("leads off the bitmap and back", Label("all"), func(ctx SpecContext) {
+	e := newEnvironment(ctx, framework.Options{Version: framework.V132})
+	e.follow(ctx, "docs/migration.md")
+})
+
+// A reader of a guide that is not in the table above would be the first to try it.
+var _ = It("has no guide that nobody follows", func() {
+	files, err := filepath.Glob(filepath.Join(cluster.Repository, "docs/guides/*.md"))
+	Expect(err).NotTo(HaveOccurred())
+	source, err := os.ReadFile("guides_test.go")
+	Expect(err).NotTo(HaveOccurred())
+	for _, file := range files {
+		Expect(string(source)).To(ContainSubstring(`"docs/guides/` + filepath.Base(file) + `")`))
+	}
+})

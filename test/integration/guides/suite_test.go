@@ -1,0 +1,207 @@
+// Package guides_test does what the guides say: it runs each of their commands, in the order in which a reader would, as bash, with kubectl and our plugin in the
+// PATH, an empty home, and a folder with a copy of config/ as the checkout, on a real control plane in which nothing is installed. One control plane serves all guides, so each has
+// to clean up what it made.
+//
+// What is not executed here is listed in notHere, with who does it instead. There are no nodes: see [environment.actAsNodes].
+//
+// Start with guides_test.go.
+package guides_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/guide"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
+)
+
+func TestGuides(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "guides")
+}
+
+// environment is a cluster with an admin's workplace.
+type environment struct {
+	*cluster.Cluster
+	shell guide.Shell
+}
+
+// newEnvironment starts a cluster without our operator, which ends with the calling node.
+func newEnvironment(ctx context.Context, server framework.Options) *environment {
+	GinkgoHelper()
+	server.Args = append(server.Args, "--allow-privileged=true") // as most clusters have it, for node agents
+	e := &environment{Cluster: cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: server})}
+	var err error
+	e.Balancer, err = e.StartBalancer()
+	Expect(err).NotTo(HaveOccurred())
+
+	home, programs, checkout := GinkgoT().TempDir(), GinkgoT().TempDir(), GinkgoT().TempDir()
+	kubectl, err := framework.Assets("kubernetes-1.36", "kubectl")
+	Expect(err).NotTo(HaveOccurred())
+	plugin, err := framework.PluginProgram()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.Symlink(filepath.Join(kubectl, "kubectl"), filepath.Join(programs, "kubectl"))).To(Succeed())
+	Expect(os.Symlink(plugin, filepath.Join(programs, "kubectl-clusterip"))).To(Succeed())
+	Expect(os.CopyFS(filepath.Join(checkout, "config"), os.DirFS(filepath.Join(cluster.Repository, "config")))).To(Succeed())
+	e.shell = guide.Shell{Dir: checkout, Env: []string{
+		"HOME=" + home, "PATH=" + programs + ":/usr/local/bin:/usr/bin:/bin", "KUBECONFIG=" + e.Kubeconfig(), "BIN=" + programs,
+		"ETCD=" + strings.Join(e.EtcdArgs(), " "),
+	}}
+	return e
+}
+
+// follow runs the commands of a guide. In the place of those that are not executed here it does what notHere says.
+func (e *environment) follow(ctx context.Context, name string) {
+	GinkgoHelper()
+	blocks, err := guide.Read(filepath.Join(cluster.Repository, name))
+	Expect(err).NotTo(HaveOccurred())
+	e.shell.Name = name
+	seen := map[string]bool{}
+	for _, block := range blocks {
+		if block.NotHere != "" {
+			instead, known := notHere[name][block.NotHere]
+			Expect(known).To(BeTrue(), "%s:%d: notHere does not know of this", name, block.Line)
+			seen[block.NotHere] = true
+			if instead != nil {
+				instead(ctx, e)
+			}
+			continue
+		}
+		By(fmt.Sprintf("%s:%d", name, block.Line))
+		Expect(e.shell.Run(ctx, block)).To(Succeed())
+		e.actAsNodes(ctx)
+	}
+	Expect(seen).To(HaveLen(len(notHere[name])), "notHere knows of more than is in %s", name)
+}
+
+// actAsNodes does what kube-controller-manager and nodes would do about what has been applied or deleted: it reports pods as ready, and when the operator was installed, runs a
+// replica under its permissions and leads the API server to it.
+func (e *environment) actAsNodes(ctx context.Context) {
+	GinkgoHelper()
+	if !e.API.Running() {
+		return
+	}
+	apps := e.Client().AppsV1()
+	deployments, err := apps.Deployments("").List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for _, d := range deployments.Items {
+		if n := *d.Spec.Replicas; d.Status.ObservedGeneration != d.Generation {
+			_, err := apps.Deployments(d.Namespace).Patch(ctx, d.Name, types.MergePatchType, status(appsv1.DeploymentStatus{
+				ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
+			}), metav1.PatchOptions{}, "status")
+			Expect(err).NotTo(HaveOccurred())
+		}
+	}
+	sets, err := apps.DaemonSets("").List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for _, d := range sets.Items {
+		if d.Status.ObservedGeneration != d.Generation {
+			_, err := apps.DaemonSets(d.Namespace).Patch(ctx, d.Name, types.MergePatchType, status(appsv1.DaemonSetStatus{
+				ObservedGeneration: d.Generation, DesiredNumberScheduled: 2, CurrentNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberReady: 2, NumberAvailable: 2,
+			}), metav1.PatchOptions{}, "status")
+			Expect(err).NotTo(HaveOccurred())
+		}
+	}
+	e.emptyNamespaces(ctx)
+	e.runReplicas(ctx, len(deployments.Items) > 0)
+}
+
+// emptyNamespaces deletes the Services in namespaces that are being deleted, and lets these go.
+func (e *environment) emptyNamespaces(ctx context.Context) {
+	GinkgoHelper()
+	core := e.Client().CoreV1()
+	namespaces, err := core.Namespaces().List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for _, n := range namespaces.Items {
+		if n.DeletionTimestamp == nil {
+			continue
+		}
+		services, err := core.Services(n.Name).List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		for _, s := range services.Items {
+			e.DeleteServices(ctx, &s)
+		}
+		n.Spec.Finalizers = nil
+		_, err = core.Namespaces().Finalize(ctx, &n, metav1.UpdateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+func status(of any) []byte {
+	GinkgoHelper()
+	patch, err := json.Marshal(map[string]any{"status": of})
+	Expect(err).NotTo(HaveOccurred())
+	return patch
+}
+
+// runReplicas runs a replica if one is wanted, and leads webhooks that were applied to a port of loopback.
+func (e *environment) runReplicas(ctx context.Context, wanted bool) {
+	GinkgoHelper()
+	applied := e.HasWebhooks(ctx) && e.ClientConfigs(ctx)[0].URL == nil
+	if applied {
+		e.LeadWebhooks(ctx, manifests.Render(ctx, filepath.Join(cluster.Repository, "config", "default")), e.Balancer.Port())
+	}
+	switch running := len(e.Replicas()) > 0; {
+	case wanted && !running:
+		e.AddReplicas(ctx, 1)
+	case wanted && applied:
+		e.WaitServing(ctx)
+	case !wanted && running:
+		e.StopReplicas()
+	}
+}
+
+// etcdClient returns a client that ends with the calling node.
+func (e *environment) etcdClient() *clientv3.Client {
+	GinkgoHelper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Etcd.URL()}, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(client.Close)
+	return client
+}
+
+// objects are the names of what guides make, but for the operator itself and what is being deleted.
+func (e *environment) objects(ctx context.Context) (names []string) {
+	GinkgoHelper()
+	client := e.Client()
+	services, err := client.CoreV1().Services("").List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	sets, err := client.AppsV1().DaemonSets("").List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	add := func(kind string, o metav1.ObjectMeta) {
+		if o.DeletionTimestamp == nil && o.Labels["app.kubernetes.io/name"] != "clusterip-operator" {
+			names = append(names, kind+" "+o.Namespace+"/"+o.Name)
+		}
+	}
+	for _, o := range services.Items {
+		add("Service", o.ObjectMeta)
+	}
+	for _, o := range namespaces.Items {
+		add("Namespace", o.ObjectMeta)
+	}
+	for _, o := range sets.Items {
+		add("DaemonSet", o.ObjectMeta)
+	}
+	for _, o := range e.ServiceCIDRs(ctx) {
+		add("ServiceCIDR", o.ObjectMeta)
+	}
+	return names
+}
