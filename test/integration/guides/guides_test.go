@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -86,7 +88,7 @@ var _ = It("has no guide that nobody follows", func() {
 	Expect(err).NotTo(HaveOccurred())
 	source, err := os.ReadFile("guides_test.go")
 	Expect(err).NotTo(HaveOccurred())
-	for _, file := range files {
-		Expect(string(source)).To(ContainSubstring(`"docs/guides/` + filepath.Base(file) + `")`))
-	}
+	Expect(slices.DeleteFunc(files, func(file string) bool {
+		return strings.Contains(string(source), `"docs/guides/`+filepath.Base(file)+`")`)
+	})).To(BeEmpty())
 })

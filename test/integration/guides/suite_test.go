@@ -203,5 +203,10 @@ func (e *environment) objects(ctx context.Context) (names []string) {
 	for _, o := range e.ServiceCIDRs(ctx) {
 		add("ServiceCIDR", o.ObjectMeta)
 	}
+	if len(e.Replicas()) > 0 { // the kind is there
+		for _, o := range e.AllPolicies(ctx) {
+			add("ServiceCIDRPolicy", o.ObjectMeta)
+		}
+	}
 	return names
 }
