@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
 	"github.com/clusterip-operator/clusterip-operator/controllers/service"
 )
@@ -21,6 +23,17 @@ import (
 type Drift struct {
 	Addresses []ipaddress.Finding
 	Services  []service.Finding
+}
+
+// types are those of the findings, as the metric clusterip_operator_drift has them.
+func (d Drift) types() (all []string) {
+	for _, f := range d.Addresses {
+		all = append(all, f.Drift)
+	}
+	for _, f := range d.Services {
+		all = append(all, f.Drift)
+	}
+	return all
 }
 
 // confirmAfter is how long drift has to last. Watches bring objects in another order than they were written.
@@ -65,21 +78,29 @@ func (v *View) confirm(ctx context.Context, suspects []netip.Addr, services []cl
 	return out, nil
 }
 
-// suspectedAddresses are those with which something seems to be wrong, in order. All processors look for them: there may be a hundred thousand.
+// suspectedAddresses are those with which something seems to be wrong, in order.
 func (v *View) suspectedAddresses(ctx context.Context) ([]netip.Addr, error) {
-	all, r := v.index.Known(), v.repairer()
+	r := v.repairer()
+	return forEach(ctx, v.index.Known(), func(ctx context.Context, a netip.Addr) (netip.Addr, bool, error) {
+		f, err := r.Judge(ctx, a, v.cache)
+		return a, f != nil, err
+	})
+}
+
+// forEach asks about all addresses, on all processors, for there may be a hundred thousand, and keeps what is answered with true, in order.
+func forEach[T any](ctx context.Context, all []netip.Addr, ask func(context.Context, netip.Addr) (T, bool, error)) ([]T, error) {
 	parts := slices.Collect(slices.Chunk(all, max(1, (len(all)+runtime.NumCPU()-1)/runtime.NumCPU())))
-	found := make([][]netip.Addr, len(parts))
+	found := make([][]T, len(parts))
 	workers, ctx := errgroup.WithContext(ctx)
 	for i, part := range parts {
 		workers.Go(func() error {
 			for _, a := range part {
-				f, err := r.Judge(ctx, a, v.cache)
+				one, keep, err := ask(ctx, a)
 				if err != nil {
 					return err
 				}
-				if f != nil {
-					found[i] = append(found[i], a)
+				if keep {
+					found[i] = append(found[i], one)
 				}
 			}
 			return nil
@@ -87,6 +108,32 @@ func (v *View) suspectedAddresses(ctx context.Context) ([]netip.Addr, error) {
 	}
 	err := workers.Wait()
 	return slices.Concat(found...), err
+}
+
+// driftOf is what seems to be wrong with an address, by the functions of Audit, which looks twice.
+func (v *View) driftOf(ctx context.Context, a netip.Addr) (out Drift, err error) {
+	f, err := v.repairer().Judge(ctx, a, v.cache)
+	if f != nil {
+		out.Addresses = []ipaddress.Finding{*f}
+	}
+	if err != nil || v.offered(a) {
+		return out, err
+	}
+	for _, name := range v.index.Claims(a) {
+		s, err := objects.Get(ctx, v.cache, name, &corev1.Service{})
+		if err != nil {
+			return out, err
+		}
+		if s == nil {
+			continue
+		}
+		for _, f := range service.Judge(s, v.offered) {
+			if text, ok := addressindex.ParseClusterIP(f.Text); ok && text == a {
+				out.Services = append(out.Services, f)
+			}
+		}
+	}
+	return out, nil
 }
 
 // suspectedServices are those with an address that is out of every range, or none.

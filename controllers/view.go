@@ -150,8 +150,6 @@ func (v *View) RangeUsage(r allocator.Range) v1alpha1.RangeUsage {
 type Address struct {
 	Address netip.Addr `json:"address"`
 	State   string     `json:"state"`
-	// Bitmap: the API server allocates from the bitmap in etcd, so that IPAddress and ServiceCIDRs may be missing.
-	Bitmap bool `json:"bitmap,omitempty"`
 	// ServiceCIDRs have the address as a usable one; Band is the band that it lies in, empty without any.
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 	Band         string   `json:"band,omitempty"`
@@ -168,24 +166,23 @@ type Address struct {
 	// LastService had the address, which cools down until then.
 	LastService string     `json:"lastService,omitempty"`
 	CoolsUntil  *time.Time `json:"coolsUntil,omitempty"`
+	// Drift is what seems to be wrong with the address, by the functions of Audit; Wrong are its types, as the metric clusterip_operator_drift has them.
+	Drift Drift    `json:"-"`
+	Wrong []string `json:"wrong,omitempty"`
 }
 
 // Addresses are all that have an IPAddress or a Service, in order.
-func (v *View) Addresses(ctx context.Context) (all []Address, err error) {
-	for _, a := range v.index.Known() {
+func (v *View) Addresses(ctx context.Context) ([]Address, error) {
+	return forEach(ctx, v.index.Known(), func(ctx context.Context, a netip.Addr) (Address, bool, error) {
 		one, err := v.Address(ctx, a)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-	}
-	return all, nil
+		return one, true, err
+	})
 }
 
 // Address says what is known of an address. It reads no API server.
 func (v *View) Address(ctx context.Context, a netip.Addr) (Address, error) {
 	policies := v.policies.Current()
-	out := Address{Address: a, State: v.index.State(a).String(), Bitmap: v.bitmap}
+	out := Address{Address: a, State: v.index.State(a).String()}
 	for _, c := range v.index.Covering(a) {
 		out.ServiceCIDRs = append(out.ServiceCIDRs, c.Name)
 	}
@@ -203,6 +200,10 @@ func (v *View) Address(ctx context.Context, a netip.Addr) (Address, error) {
 	if out.IPAddress = ip; ip != nil {
 		out.Parent = upstream.Describe(ip)
 	}
+	if out.Drift, err = v.driftOf(ctx, a); err != nil {
+		return out, err
+	}
+	out.Wrong = out.Drift.types()
 	if r := policies.MayHold(a, steering.Service{}); r != nil {
 		out.Policy = r.Policy
 	}

@@ -58,6 +58,9 @@ func describeAddress(w io.Writer, a controllers.Address, now time.Time) {
 	case a.Policy != "":
 		write(w, "  ServiceCIDRPolicy %q keeps its range for the Services that the policy selects\n", a.Policy)
 	}
+	if ip := a.IPAddress; len(a.Services) == 0 && ip != nil && ip.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByAPIServer {
+		write(w, "  no Service has it in its spec.clusterIPs: if that lasts for more than a minute the IPAddress is deleted\n")
+	}
 	for _, problem := range problems(a) {
 		write(w, "  problem: %s\n", problem)
 	}
@@ -70,22 +73,12 @@ func stateOf(a controllers.Address) string {
 	return a.State
 }
 
-// problems are what is wrong with an address.
+// problems are what is wrong with an address, in the words of `check`.
 func problems(a controllers.Address) (all []string) {
-	if len(a.Services) > 1 {
-		all = append(all, "several Services have it: the one that had it first keeps it, create the others anew")
-	}
-	if a.Bitmap {
-		return all
-	}
-	if len(a.Services) > 0 && a.IPAddress == nil {
-		all = append(all, "its IPAddress is missing, so another Service may be given the address; the operator restores it")
-	}
-	if len(a.Services) > 0 && len(a.ServiceCIDRs) == 0 {
-		all = append(all, "it is out of every range: create a ServiceCIDR that holds it, or the Service anew")
-	}
-	if ip := a.IPAddress; len(a.Services) == 0 && ip != nil && ip.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByAPIServer {
-		all = append(all, "no Service has it in its spec.clusterIPs: if that lasts for more than a minute the operator deletes the IPAddress")
+	r := checkReport{}
+	r.addDrift(a.Drift)
+	for _, i := range r.Items {
+		all = append(all, i.Check+": "+i.Message)
 	}
 	return all
 }

@@ -126,7 +126,7 @@ func rangesToDraw(what string, all []networkingv1.ServiceCIDR) (out []toDraw, er
 func wrongAddresses(ctx context.Context, v *controllers.View) (wrong []netip.Addr, err error) {
 	all, err := v.Addresses(ctx)
 	for _, a := range all {
-		if len(problems(a)) > 0 {
+		if len(a.Wrong) > 0 {
 			wrong = append(wrong, a.Address)
 		}
 	}

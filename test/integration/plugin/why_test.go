@@ -74,7 +74,7 @@ var _ = Describe("why", Ordered, func() {
 		c.CreateIPAddress(ctx, framework.NewIPAddress("10.96.0.90", "kube-system", "gateway", framework.ManagedBy("example.com")))
 		tells(ctx, []string{"10.96.0.90 is reserved", `managed by "example.com"`}, "why", "10.96.0.90")
 		c.CreateIPAddress(ctx, framework.NewIPAddress("10.96.0.91", "plain", "gone"))
-		tells(ctx, []string{"10.96.0.91 is allocated", "problem: no Service has it"}, "why", "10.96.0.91")
+		tells(ctx, []string{"10.96.0.91 is allocated", "no Service has it in its spec.clusterIPs"}, "why", "10.96.0.91")
 	})
 
 	It("lists addresses, and draws them", func(ctx SpecContext) {
