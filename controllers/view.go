@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -47,6 +48,9 @@ func OpenView(ctx context.Context, config *rest.Config, live client.Client, poli
 	o := CacheOptions(policies)
 	o.Scheme, o.Mapper, o.DefaultWatchErrorHandler = live.Scheme(), live.RESTMapper(), v.couldNotList
 	o.DefaultUnsafeDisableDeepCopy = new(true) // nothing here changes what it reads, and an audit reads every object
+	o.NewInformer = func(lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
+		return toolscache.NewSharedIndexInformer(listed{lw, toolscache.ToListerWatcherWithContext(lw)}, o, resync, by)
+	}
 	gvk, err := live.GroupVersionKindFor(&networkingv1.IPAddress{})
 	if err != nil {
 		return nil, err
@@ -64,6 +68,16 @@ func OpenView(ctx context.Context, config *rest.Config, live client.Client, poli
 	go func() { _ = v.cache.Start(ctx) }()
 	return v, v.await(ctx, policies)
 }
+
+// listed is what an informer reads by a list and a watch. By default it has the objects streamed, one event for each, which spares the memory of an API server that many ask; whoever reads
+// everything once waits for it: of 65,000 Services a list takes half the processor time here, and less than half of it there.
+type listed struct {
+	toolscache.ListerWatcher
+	toolscache.ListerWatcherWithContext
+}
+
+// IsWatchListSemanticsUnSupported is by what informers ask.
+func (listed) IsWatchListSemanticsUnSupported() bool { return true }
 
 // couldNotList keeps the first error. An informer goes on trying, which helps nobody who waits for an answer.
 func (v *View) couldNotList(_ context.Context, _ *toolscache.Reflector, err error) {
@@ -193,6 +207,7 @@ func (v *View) Address(ctx context.Context, a netip.Addr) (Address, error) {
 	for _, name := range v.index.Claims(a) {
 		out.Services = append(out.Services, name.String())
 	}
+	slices.Sort(out.Services)
 	ip, err := objects.Get(ctx, v.cache, types.NamespacedName{Name: a.String()}, &networkingv1.IPAddress{})
 	if err != nil {
 		return out, fmt.Errorf("reading IPAddress %s: %w", a, err)
