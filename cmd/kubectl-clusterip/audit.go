@@ -5,11 +5,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
 
 // checks are what `check` looks for, and what each means.
@@ -46,13 +50,16 @@ var driftChecks = map[string]string{
 func newAudit(a *admin) *cobra.Command {
 	var out string
 	var list bool
+	etcd := connection{kube: a.kube}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Look for everything that is wrong with addresses, ranges and policies",
 		Long: `Looks for what the operator's controllers look for, by the same functions, whether the operator runs or not. What seems to be wrong is looked at once
 more after two seconds. Nothing is changed; ` + "`repair --from FILE`" + ` does what a report says.
 
-Exit status: 0 nothing is wrong, 1 something is, 2 it could not be told. The legacy bitmap is looked at by ` + "`migrate check`" + `.`,
+With --etcd-servers the legacy bitmaps are looked at, too, as ` + "`migrate check`" + ` does.
+
+Exit status: 0 nothing is wrong, 1 something is, 2 it could not be told.`,
 		Example: `  kubectl clusterip check
   kubectl clusterip check -o report.yaml && kubectl clusterip repair --from report.yaml --dry-run`,
 		Args: noArguments,
@@ -60,24 +67,27 @@ Exit status: 0 nothing is wrong, 1 something is, 2 it could not be told. The leg
 			if list {
 				return a.listChecks()
 			}
-			return a.check(cmd.Context(), out)
+			return a.check(cmd.Context(), out, etcd)
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "output format: json, yaml or junit, or a file that ends in .yaml, .json or .xml; a table without it")
 	cmd.Flags().BoolVar(&list, "list", false, "only list the checks, and what they mean")
+	etcd.addEtcdFlags(cmd.Flags())
 	return cmd
 }
 
 func (a *admin) listChecks() error {
 	l := listing{table: metav1.Table{ColumnDefinitions: columns("CHECK", "MEANS")}}
-	for name, means := range checks {
+	all := maps.Clone(checks)
+	maps.Copy(all, migration.BitmapKinds())
+	for name, means := range all {
 		l.table.Rows = append(l.table.Rows, metav1.TableRow{Cells: []any{name, means}})
 	}
 	slices.SortFunc(l.table.Rows, func(a, b metav1.TableRow) int { return cmp.Compare(a.Cells[0].(string), b.Cells[0].(string)) })
 	return (&output{}).print(a.Out, l)
 }
 
-func (a *admin) check(ctx context.Context, out string) error {
+func (a *admin) check(ctx context.Context, out string, etcd connection) error {
 	format, file, err := destination(out)
 	if err != nil {
 		return err
@@ -87,9 +97,13 @@ func (a *admin) check(ctx context.Context, out string) error {
 		return err
 	}
 	r, err := s.report(ctx)
+	if err == nil && len(etcd.etcd.Endpoints) > 0 {
+		err = r.addBitmaps(ctx, etcd)
+	}
 	if err != nil {
 		return err
 	}
+	slices.SortStableFunc(r.Items, item.compare)
 	if file == "" {
 		err = r.print(a.Out, format)
 	} else {
@@ -130,6 +144,35 @@ func (s *session) report(ctx context.Context) (checkReport, error) {
 		return r, err
 	}
 	r.Items = append(r.Items, conditionItems(ranges.Items, policies.Items)...)
-	slices.SortStableFunc(r.Items, item.compare)
 	return r, nil
+}
+
+// addBitmaps looks at the bitmaps in etcd. What else a migration finds the other checks have said.
+func (r *checkReport) addBitmaps(ctx context.Context, etcd connection) error {
+	l, err := etcd.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	plan, err := l.Confirmed(ctx, migration.Options{})
+	if err != nil {
+		return fmt.Errorf("looking at the bitmaps: %w", err)
+	}
+	r.Bitmaps = true
+	r.addFindings(plan.Findings)
+	return nil
+}
+
+func (r *checkReport) addFindings(all []migration.Finding) {
+	of := migration.BitmapKinds()
+	for _, f := range all {
+		if of[string(f.Kind)] == "" {
+			continue
+		}
+		i := item{Check: string(f.Kind), Object: cmp.Or(strings.Join(f.Objects, ","), "bitmap"), Message: strings.TrimSpace(f.Means + " " + f.Detail)}
+		if f.Address.IsValid() {
+			i.Address = f.Address.String()
+		}
+		r.Items = append(r.Items, i)
+	}
 }

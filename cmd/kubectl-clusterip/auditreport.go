@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
 
 // reportKind marks a file as the report of a check.
@@ -21,8 +23,10 @@ const reportKind = "CheckReport"
 
 // checkReport is what `check` prints and `repair` reads.
 type checkReport struct {
-	Kind  string `json:"kind"`
-	Items []item `json:"items"`
+	Kind string `json:"kind"`
+	// Bitmaps: those in etcd were looked at.
+	Bitmaps bool   `json:"bitmaps,omitempty"`
+	Items   []item `json:"items"`
 }
 
 // item is one thing that is wrong.
@@ -157,8 +161,13 @@ func (r checkReport) junit(w io.Writer) error {
 		Tests    int      `xml:"tests,attr"`
 		Failures int      `xml:"failures,attr"`
 		Cases    []test   `xml:"testcase"`
-	}{Name: "kubectl clusterip check", Tests: len(checks)}
-	for name := range checks {
+	}{Name: "kubectl clusterip check"}
+	looked := maps.Clone(checks)
+	if r.Bitmaps {
+		maps.Copy(looked, migration.BitmapKinds())
+	}
+	suite.Tests = len(looked)
+	for name := range looked {
 		t := test{Name: name}
 		for _, i := range r.Items {
 			if i.Check == name {

@@ -38,13 +38,18 @@ type connection struct {
 }
 
 func (c *connection) addFlags(f *pflag.FlagSet) {
+	c.addEtcdFlags(f)
+	f.BoolVar(&c.offline, "offline", false, "do not ask an API server: read everything from etcd")
+	f.StringVar(&c.ranges, "service-cluster-ip-range", "", "what kube-apiserver is started with, primary range first; needed where neither bitmaps nor ServiceCIDR \"kubernetes\" tell it")
+}
+
+// addEtcdFlags adds those that lead to the bitmaps.
+func (c *connection) addEtcdFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.etcd.Endpoints, "etcd-servers", nil, "URLs of etcd, as kube-apiserver has them; without it the bitmaps are not looked at")
 	f.StringVar(&c.etcd.CAFile, "etcd-cafile", "", "file of the CA that has signed etcd's certificate")
 	f.StringVar(&c.etcd.CertFile, "etcd-certfile", "", "file of the client certificate for etcd")
 	f.StringVar(&c.etcd.KeyFile, "etcd-keyfile", "", "file of the client certificate's key")
 	f.StringVar(&c.etcd.Prefix, "etcd-prefix", "/registry", "prefix of all keys of the API server")
-	f.BoolVar(&c.offline, "offline", false, "do not ask an API server: read everything from etcd")
-	f.StringVar(&c.ranges, "service-cluster-ip-range", "", "what kube-apiserver is started with, primary range first; needed where neither bitmaps nor ServiceCIDR \"kubernetes\" tell it")
 }
 
 // link is an open connection.

@@ -92,6 +92,20 @@ type Finding struct {
 // Counts reports whether the finding makes a cluster unclean; a leftover does not.
 func (f Finding) Counts() bool { return f.Kind != StaleBitmap }
 
+// bitmapKinds are about what is in etcd alone.
+var bitmapKinds = []Kind{
+	BitmapEncrypted, BitmapUnreadable, BitmapForeignRange, SecondaryRangeMislabelled, RangeContradicted, BitmapMissing, BitmapEmpty, MissingBit, LeakedBit,
+}
+
+// BitmapKinds are the kinds of findings about the bitmaps, with what each means. Those about a leftover are none.
+func BitmapKinds() map[string]string {
+	out := map[string]string{}
+	for _, k := range bitmapKinds {
+		out[string(k)] = kinds[k.rank()].means
+	}
+	return out
+}
+
 // Unknown reports whether because of it something could not be told.
 func (f Finding) Unknown() bool { return kinds[f.Kind.rank()].unknown }
 

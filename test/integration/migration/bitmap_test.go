@@ -78,6 +78,9 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 			Expect(r.Words()).To(ConsistOf("LeakedBit "+lost[0], "LeakedBit "+lost[1]))
 			Expect(r.Findings).To(HaveEach(HaveField("Blocks", false)))
 			Expect(w.offline(ctx, "check").Stdout).To(And(ContainSubstring(lost[0]), ContainSubstring(lost[1])))
+			whole := w.plugin(ctx, framework.PluginOptions{Args: append([]string{"check"}, w.EtcdArgs()...)})
+			Expect(whole.ExitCode).To(Equal(1), whole.String())
+			Expect(whole.Stdout).To(And(ContainSubstring("LeakedBit"), ContainSubstring(lost[0]), ContainSubstring(lost[1])))
 			with(clean, w.migrate(ctx, "run")) // it was not asked to
 		})
 
