@@ -16,9 +16,13 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
+// many Services are there while things are checked.
+const many = 3000
+
 var _ = Describe("check and repair", Ordered, func() {
 	var damaged *cluster.Cluster
 	var lost []string // ClusterIPs whose IPAddresses are deleted
+	var table string  // the last one of check
 
 	admin := func(ctx context.Context, args ...string) framework.PluginResult {
 		GinkgoHelper()
@@ -29,7 +33,8 @@ var _ = Describe("check and repair", Ordered, func() {
 	// found are the checks that found something, each once for each object.
 	found := func(ctx context.Context) (all []string) {
 		GinkgoHelper()
-		for line := range strings.SplitSeq(admin(ctx, "check").Stdout, "\n") {
+		table = admin(ctx, "check").Stdout
+		for line := range strings.SplitSeq(table, "\n") {
 			if words := strings.Fields(line); len(words) > 1 && words[0] != "CHECK" && words[0] != "Nothing" {
 				all = append(all, words[0]+" "+words[1])
 			}
@@ -41,14 +46,22 @@ var _ = Describe("check and repair", Ordered, func() {
 		damaged = cluster.Start(ctx, cluster.Options{
 			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/20,fd00:10:96::/112"}, Installed: true, Replicas: 1,
 		})
-		damaged.CreateServices(ctx, 300, func(i int) *corev1.Service { return cluster.Dual(cluster.Namespace, fmt.Sprint("many-", i)) })
+		damaged.CreateServices(ctx, many, func(i int) *corev1.Service { return cluster.Dual(cluster.Namespace, fmt.Sprint("many-", i)) })
 	})
 
 	It("finds nothing on a healthy cluster", func(ctx SpecContext) {
 		Eventually(found).WithArguments(ctx).Should(BeEmpty())
 		Expect(admin(ctx, "check").Stdout).To(Equal("Nothing is wrong.\n"))
 		Expect(admin(ctx, "check", "-o", "junit").Stdout).To(cluster.ContainAll(`failures="0"`, `<testcase name="IPAddressMissing"`))
-		Expect(admin(ctx, "check", "--list").Stdout).To(ContainSubstring("ClusterIPDuplicate"))
+		Expect(admin(ctx, "check", "--list").Stdout).To(cluster.ContainAll("ClusterIPDuplicate", "LeakedBit"))
+		Expect(admin(ctx, append([]string{"check"}, damaged.EtcdArgs()...)...).Stdout).To(Equal("Nothing is wrong.\n"))
+		runsManager(ctx, damaged)
+		for name, args := range map[string]string{
+			"ranges": "ranges", "addresses": "addresses --band=static", "show": "addresses show 10.96.0.1", "map": "map 10.96.0.0/28",
+			"why-service": "why service/default/kubernetes", "check": "check", "status": "status",
+		} {
+			golden(func(args ...string) string { return admin(ctx, args...).Stdout }, "healthy/"+name, strings.Fields(args))
+		}
 	})
 
 	It("finds what is wrong with ranges and policies", func(ctx SpecContext) {
@@ -65,10 +78,12 @@ var _ = Describe("check and repair", Ordered, func() {
 		damaged.DeleteServiceCIDRs(ctx, "held")
 		Eventually(found).WithArguments(ctx).Should(ContainElements(
 			"RangeDynamicBandFull servicecidr/small", "RangeNearlyFull servicecidr/small", "RangeNetworkOverlap servicecidr/held", "RangeNotReady servicecidr/held",
-			"RangeDeletionBlocked servicecidr/held", "PolicyConflicting servicecidrpolicy/second", "PolicyNotProgrammed servicecidrpolicy/unready"))
-		damaged.DropPolicy(ctx, "first")
-		damaged.DropPolicy(ctx, "second")
-		damaged.DropPolicy(ctx, "unready")
+			"RangeDeletionBlocked servicecidr/held", "PolicyConflicting servicecidrpolicy/second", "PolicyNotProgrammed servicecidrpolicy/second", "PolicyNotProgrammed servicecidrpolicy/unready"))
+		for name, args := range map[string]string{
+			"ranges": "ranges small", "addresses": "addresses --range=small", "map": "map small", "why-range": "why range/small", "status": "status",
+		} {
+			golden(func(args ...string) string { return admin(ctx, args...).Stdout }, "damaged/"+name, strings.Fields(args))
+		}
 	})
 
 	It("finds drift while the operator is away, and mends what can be mended", func(ctx SpecContext) {
@@ -90,18 +105,25 @@ var _ = Describe("check and repair", Ordered, func() {
 			}
 		}
 		// An IPAddress that nobody claims, or that names another Service, the API server takes away by itself within seconds.
-		labelless, report := services[2].Spec.ClusterIP, filepath.Join(GinkgoT().TempDir(), "report.yaml")
+		labelless, report := services[2].Spec.ClusterIP, filepath.Join(GinkgoT().TempDir(), "report.json")
 		Eventually(found).WithArguments(ctx).Should(ContainElements(
 			"IPAddressMissing service/default/victim-0", "IPAddressMissing service/default/victim-1", "IPAddressWrongLabels service/default/victim-2",
 			"ClusterIPDuplicate service/default/victim-3", "ClusterIPOutOfRange service/default/left"))
-		Expect(admin(ctx, "check", "-o", report).ExitCode).To(Equal(1))
+		Expect(admin(ctx, "check", "-o", report).ExitCode).To(Equal(1)) // soon, for the API server looks for what is missing, too, every few minutes
+		content, err := os.ReadFile(report)
+		Expect(err).NotTo(HaveOccurred())
+		drawn := map[string]string{}
+		for _, service := range services {
+			drawn[service.Spec.ClusterIP] = "<" + service.Name + ">"
+		}
+		compare("damaged/check.txt", table, drawn)
+		compare("damaged/check.json", string(content), drawn)
+		compare("damaged/why-service.txt", admin(ctx, "why", "service/default/victim-3").Stdout, drawn)
 
 		Expect(admin(ctx, "repair", "--from", report, "--dry-run").Stdout).To(cluster.ContainAll("would create", "would relabel", "would replace"))
 		Expect(damaged.Owner(ctx, lost[0])).To(BeEmpty(), "a dry run changes nothing")
-		content, err := os.ReadFile(report)
-		Expect(err).NotTo(HaveOccurred())
-		moved := filepath.Join(GinkgoT().TempDir(), "moved.yaml")
-		Expect(os.WriteFile(moved, []byte(strings.ReplaceAll(string(content), "resourceVersion: \"", "resourceVersion: \"9")), 0o600)).To(Succeed())
+		moved := filepath.Join(GinkgoT().TempDir(), "moved.json")
+		Expect(os.WriteFile(moved, []byte(strings.ReplaceAll(string(content), `"resourceVersion": "`, `"resourceVersion": "9`)), 0o600)).To(Succeed())
 		result := admin(ctx, "repair", "--from", moved)
 		Expect(result.ExitCode).To(Equal(1), result.String())
 		Expect(result.Stdout).To(cluster.ContainAll(labelless+": refused, it is not as it was when the report was made", lost[0]+": did create"))
@@ -127,7 +149,7 @@ var _ = Describe("check and repair", Ordered, func() {
 				gone = append(gone, address)
 			}
 		}
-		report := filepath.Join(GinkgoT().TempDir(), "report.json")
+		report := filepath.Join(GinkgoT().TempDir(), "report.yaml")
 		Expect(admin(ctx, "check", "-o", report).ExitCode).To(Equal(1))
 		plugin, err := damaged.StartPlugin(ctx, framework.PluginOptions{Args: []string{"repair", "--from", report}})
 		Expect(err).NotTo(HaveOccurred())

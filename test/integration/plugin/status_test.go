@@ -63,7 +63,7 @@ var _ = Describe("status", Ordered, func() {
 		})
 		result := run(ctx, "status") // nobody runs its pods
 		Expect(result.ExitCode).To(Equal(1), result.String())
-		Expect(result.Stdout).To(cluster.ContainAll("0 of 2 replicas are ready, image manager:v1", "trusts its CA until", "nothing is wrong with them"))
+		Expect(result.Stdout).To(cluster.ContainAll("0 of 2 replicas are ready, image manager:v1", "trusts its CA until", "ServiceCIDRs, "))
 		Expect(result.Stdout).To(MatchRegexp(`leader +true`))
 		Expect(run(ctx, "status", "--operator-namespace=default").Stdout).To(ContainSubstring("not installed in this namespace"))
 		refuses(ctx, `--output "name" is none of wide, json, yaml`, "status", "-o", "name")

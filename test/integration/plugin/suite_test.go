@@ -6,6 +6,8 @@ package plugin_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -26,12 +28,17 @@ var (
 	c *cluster.Cluster
 	// reader is the kubeconfig of a user who has the roles for looking, and no other.
 	reader string
+	// auditLog is where the API server writes down how it has answered the reader.
+	auditLog string
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	c = cluster.Start(ctx, cluster.Options{
-		Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/25,fd00:10:96::/121"}, Installed: true, Replicas: 1,
-	})
+	policy := filepath.Join(GinkgoT().TempDir(), "audit.yaml")
+	auditLog = filepath.Join(filepath.Dir(policy), "audit.log")
+	Expect(os.WriteFile(policy, []byte(auditPolicy), 0o600)).To(Succeed())
+	c = cluster.Start(ctx, cluster.Options{Options: framework.Options{
+		ServiceClusterIPRange: "10.96.0.0/25,fd00:10:96::/121", Args: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + auditLog},
+	}, Installed: true, Replicas: 1})
 	// kube-controller-manager would add the second role to view, which has the first one.
 	for _, role := range []string{"system:aggregate-to-view", "clusterip-operator-view"} {
 		c.Kubectl(ctx, "create", "clusterrolebinding", "reader-"+role[:6], "--clusterrole="+role, "--user=reader")
