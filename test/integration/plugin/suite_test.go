@@ -30,6 +30,8 @@ var (
 	reader string
 	// auditLog is where the API server writes down how it has answered the reader.
 	auditLog string
+	// settled is how many answers there were before RBAC knew the reader.
+	settled int
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -47,6 +49,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	reader = cluster.KubeconfigOf(config)
 	Eventually(run).WithArguments(ctx, "why", "10.96.0.1").Should(HaveField("ExitCode", 0)) // RBAC follows what is written
+	settled = len(answered(0))
 })
 
 // run runs the plugin as the reader.
