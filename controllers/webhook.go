@@ -15,14 +15,12 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	steerer "github.com/clusterip-operator/clusterip-operator/controllers/admission"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/leader"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
@@ -82,9 +80,7 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, index *addressi
 	})
 	served[asLeader] = leader.Promptly(serve(map[string]admission.Handler{mutateService: &here})[mutateService])
 	return errors.Join(mgr.Add(refusals), webhook.SetupWithManager(mgr, o.Webhook, certificate, served),
-		mgr.AddReadyzCheck("index", ready("Services and addresses are not read yet", index.Synced)),
-		ctrlmetrics.Registry.Register(metrics.InFlightAddresses(func() float64 { return float64(index.InFlight()) })),
-		ctrlmetrics.Registry.Register(metrics.Collisions(func() float64 { return float64(index.Collisions()) })))
+		mgr.AddReadyzCheck("index", ready("Services and addresses are not read yet", index.Synced)))
 }
 
 // serve makes handlers of HTTP requests, which let through what config/webhook has API servers send to these paths.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes generated files anew: from the types in api/ deep copies, the CustomResourceDefinitions and docs/api.md, from the programs docs/flags.md.
+# Writes generated files anew: from the types in api/ deep copies, the CustomResourceDefinitions and docs/api.md, from the programs docs/flags.md, and from their metrics the tables of
+# docs/metrics.md.
 # The other manifests under config/ are written by hand, each rule with its reason; tests hold them against the code.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -32,3 +33,6 @@ GOOS=linux go build -o "$programs/" ./cmd/...
 	describe "manager cleanup" "$programs/manager" cleanup
 	describe proxyagent "$programs/proxyagent"
 } >docs/flags.md
+
+# Tests, for they see what a package keeps to itself. One after the other: both write into docs/metrics.md.
+go test -p 1 -run '^TestDocumentation$' ./controllers/internal/metrics ./proxyagent/metrics -update >&2

@@ -83,10 +83,11 @@ func (m *Metrics) makeOthers() {
 		"healthz": m.counter("proxy_healthz_total", "Answers of /healthz by status code.", "code"),
 		"livez":   m.counter("proxy_livez_total", "Answers of /livez by status code.", "code"),
 	}
-	m.disputes = m.gauge("disputed_addresses", "Addresses that a Service claims and does not get on this node.", "ip_family", "reason")
-	m.degraded = m.gauge("degraded_service_ports", "Service ports that are not served on this node, or not as they ask.", "ip_family", "reason")
+	m.disputes = m.gauge("disputed_addresses", "Addresses that a Service claims and does not get on this node, by reason.", "ip_family", "reason")
+	m.degraded = m.gauge("degraded_service_ports",
+		"Service ports that are not served on this node (RulesRefused), or not as they ask (SessionAffinityTooDear); the Service has an event, and proxyagent dump says it.", "ip_family", "reason")
 	m.driftRepairs = m.counter("drift_repairs_total",
-		"Times that something else changed what the agent keeps in the kernel, and it was put back.", "ip_family", "what")
+		"Times that something else changed what the agent keeps in the kernel, and it was put back. If it keeps growing, two programs fight.", "ip_family", "what")
 	m.buildInfo = m.gauge("build_info", "Always 1; the labels say what runs.", "version", "go_version", "mode", "mode_reason")
 }
 

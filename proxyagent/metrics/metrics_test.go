@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/clusterip-operator/clusterip-operator/internal/metricsdoc"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -125,6 +126,13 @@ clusterip_proxyagent_sync_proxy_rules_service_changes_total 3
 `
 	if diff := cmp.Diff(strings.Split(strings.TrimSpace(want), "\n"), scraped(t, busy())); diff != "" {
 		t.Errorf("scrape (-want +got):\n%s", diff)
+	}
+}
+
+// TestDocumentation holds the agent's part of docs/metrics.md against the code. hack/generate.sh has it write that part.
+func TestDocumentation(t *testing.T) {
+	if err := metricsdoc.Check("../../docs/metrics.md", prefix, busy().registry); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -11,22 +11,28 @@ import (
 
 var (
 	addressesDesc = prometheus.NewDesc(prefix+"addresses",
-		"Addresses of a range by band and state (allocated, free, reserved, cooling).",
+		"Addresses of a band of a range, by state: allocated, free, reserved (by a policy, or an IPAddress of another manager) or cooling.",
 		[]string{"servicecidr", "cidr", "family", "band", "state"}, nil)
 	allocatedDesc = prometheus.NewDesc(prefix+"allocated_ips",
-		"Addresses of a range that are in use.", []string{"servicecidr", "cidr"}, nil)
+		"Addresses of a range that are not free.", []string{"servicecidr", "cidr"}, nil)
 	availableDesc = prometheus.NewDesc(prefix+"available_ips",
 		"Addresses of a range that are free.", []string{"servicecidr", "cidr"}, nil)
 	allocationsDesc = prometheus.NewDesc(prefix+"allocation_total",
-		"IPAddress objects that appeared in a band since the operator started, by any allocator.",
+		"IPAddresses that appeared in a band since the operator started, by any allocator; in each range that offers the address.",
 		[]string{"servicecidr", "cidr", "band"}, nil)
 	migrationDesc = prometheus.NewDesc(prefix+"migration_addresses",
-		"ClusterIPs of a cluster that allocates from the bitmap, by whether their IPAddress exists (ready, missing).", []string{"state"}, nil)
+		"Only where the API server allocates from the bitmap: ClusterIPs whose IPAddress exists (ready) and whose does not (missing).", []string{"state"}, nil)
 	driftDesc = prometheus.NewDesc(prefix+"drift",
 		"Confirmed drift that is not repaired yet, by type.", []string{"type"}, nil)
+	inFlightDesc = prometheus.NewDesc(prefix+"admission_in_flight_addresses",
+		"Addresses that were handed out to Services, or are being written, and that the cluster does not show yet; 0 when no Services come. "+
+			"Of interest on the leader: others draw only without it.", nil, nil)
+	collisionsDesc = prometheus.NewDesc(prefix+"admission_collisions_total",
+		"Addresses that were handed out to one Service and became another one's; the API server refused one of the two creations. "+
+			"They come while no replica leads, or others do not reach the leader.", nil, nil)
 )
 
-// Addresses collects the gauges of every range from the address index, and of present drift from the trackers.
+// Addresses collects what the address index knows of every range and of what is in flight, and present drift from the trackers.
 // A scrape costs O(ranges x log used).
 type Addresses struct {
 	Index *addressindex.Index
@@ -38,7 +44,7 @@ type Addresses struct {
 
 // Describe implements prometheus.Collector.
 func (c *Addresses) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{addressesDesc, allocatedDesc, availableDesc, allocationsDesc, migrationDesc, driftDesc} {
+	for _, d := range []*prometheus.Desc{addressesDesc, allocatedDesc, availableDesc, allocationsDesc, migrationDesc, driftDesc, inFlightDesc, collisionsDesc} {
 		out <- d
 	}
 }
@@ -50,6 +56,8 @@ func (c *Addresses) Collect(out chan<- prometheus.Metric) {
 			c.collectRange(out, cidr.Name, r)
 		}
 	}
+	out <- gauge(inFlightDesc, float64(c.Index.InFlight()))
+	out <- counter(collisionsDesc, float64(c.Index.Collisions()))
 	if c.Migration {
 		claimed, covered := c.Index.Relation()
 		out <- gauge(migrationDesc, float64(covered), "ready")
@@ -80,7 +88,7 @@ func (c *Addresses) collectRange(out chan<- prometheus.Metric, name string, r al
 			out <- gauge(addressesDesc, float64(n), name, cidr, family, b.String(), state.String())
 		}
 		allocations := c.Index.Allocations(name, addressindex.RangeBand{CIDR: r.Prefix(), Band: b})
-		out <- prometheus.MustNewConstMetric(allocationsDesc, prometheus.CounterValue, float64(allocations), name, cidr, b.String())
+		out <- counter(allocationsDesc, float64(allocations), name, cidr, b.String())
 	}
 	out <- gauge(allocatedDesc, float64(whole.Size-whole.Free), name, cidr)
 	out <- gauge(availableDesc, float64(whole.Free), name, cidr)
@@ -88,4 +96,8 @@ func (c *Addresses) collectRange(out chan<- prometheus.Metric, name string, r al
 
 func gauge(d *prometheus.Desc, v float64, labels ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func counter(d *prometheus.Desc, v float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 }

@@ -13,13 +13,13 @@ const prefix = "clusterip_operator_"
 // auto makes metrics that are served.
 var auto = promauto.With(ctrlmetrics.Registry)
 
-func counter(name, help, label string) *prometheus.CounterVec {
+func vec(name, help, label string) *prometheus.CounterVec {
 	return auto.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, []string{label})
 }
 
 var (
 	// AllocationErrors counts the operator's own IPAddress writes that failed, by operation.
-	AllocationErrors = counter("allocation_errors_total", "IPAddress writes of the operator that failed.", "operation")
+	AllocationErrors = vec("allocation_errors_total", "IPAddress writes of the operator that failed, by operation: create, delete, label.", "operation")
 	// AllocationDuration times the operator's own IPAddress writes, by operation.
 	AllocationDuration = auto.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    prefix + "allocation_duration_seconds",
@@ -27,13 +27,13 @@ var (
 		Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 	}, []string{"operation"})
 	// DriftDetected counts confirmed drift by type.
-	DriftDetected = counter("drift_detected_total", "Drift between Services, IPAddresses and ServiceCIDRs that was confirmed.", "type")
+	DriftDetected = vec("drift_detected_total", "Drift between Services, IPAddresses and ServiceCIDRs that was confirmed, by type.", "type")
 	// DriftRepaired counts repaired drift by type.
-	DriftRepaired = counter("drift_repaired_total", "Drift between Services, IPAddresses and ServiceCIDRs that was repaired.", "type")
+	DriftRepaired = vec("drift_repaired_total", "Drift between Services, IPAddresses and ServiceCIDRs that was repaired, by type.", "type")
 	// AdmissionDecisions counts the answers of the webhook of Services, by result.
-	AdmissionDecisions = counter("admission_decisions_total",
+	AdmissionDecisions = vec("admission_decisions_total",
 		"Answers to Services on their way into the cluster: filled (an address was drawn), refused, left (nothing to do), "+
-			"handed-on (the leader answered), failed (passed unsteered).", "result")
+			"handed-on (the leader answered, and counts the answer too), failed (passed unsteered; the log says why).", "result")
 	// AdmissionDuration times these answers.
 	AdmissionDuration = auto.NewHistogram(prometheus.HistogramOpts{
 		Name:    prefix + "admission_duration_seconds",
@@ -44,12 +44,12 @@ var (
 	// A range that nothing holds has no series.
 	BlockedDeletions = auto.NewGaugeVec(prometheus.GaugeOpts{
 		Name: prefix + "blocked_deletions",
-		Help: "Addresses that would be left without a range by the deletion of a terminating ServiceCIDR.",
+		Help: "Addresses that hold a ServiceCIDR which is to be deleted: they would be left without a range.",
 	}, []string{"servicecidr"})
 	// ExclusiveViolations counts the addresses that Services have although a policy keeps them for others.
 	ExclusiveViolations = auto.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "exclusive_violations",
-		Help: "Addresses of Services that a policy with exclusive keeps for others.",
+		Help: "Addresses that Services have although an exclusive policy keeps them for others; the leader's, 0 elsewhere.",
 	})
 	// DefaultRangeMismatch is 1 while the default ServiceCIDR is not the range that the operator was told of.
 	DefaultRangeMismatch = auto.NewGauge(prometheus.GaugeOpts{
@@ -59,25 +59,9 @@ var (
 	// CertificateExpiration is when the certificate that the webhooks serve runs out; 0 before there is one.
 	CertificateExpiration = auto.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "webhook_certificate_expiration_timestamp_seconds",
-		Help: "When the certificate that the webhooks serve runs out, in seconds since 1970; 0 before there is one.",
+		Help: "When the certificate that the webhooks serve runs out, in seconds since 1970; 0 before there is one, and where somebody else issues it.",
 	})
 )
-
-// InFlightAddresses is the gauge of addresses that were handed out, or are being written, and that the cluster does not show yet.
-func InFlightAddresses(count func() float64) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: prefix + "admission_in_flight_addresses",
-		Help: "Addresses that were handed out to Services, or are being written, and that the cluster does not show yet. 0 at rest.",
-	}, count)
-}
-
-// Collisions counts addresses that were handed out to one Service and became another one's.
-func Collisions(count func() float64) prometheus.Collector {
-	return prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: prefix + "admission_collisions_total",
-		Help: "Addresses that were handed out to one Service and became another one's, whose creation the API server then refused. They come while no replica leads.",
-	}, count)
-}
 
 func init() {
 	// A series that appears with its first error cannot be alerted on by its rate.

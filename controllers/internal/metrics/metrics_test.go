@@ -1,0 +1,27 @@
+package metrics
+
+import (
+	"net/netip"
+	"testing"
+
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/metricsdoc"
+)
+
+// TestDocumentation holds the manager's part of docs/metrics.md against the code. hack/generate.sh has it write that part.
+func TestDocumentation(t *testing.T) {
+	r, err := allocator.NewRange(netip.MustParsePrefix("10.96.0.0/16"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := addressindex.New()
+	index.Declare([]allocator.Range{r})
+	ctrlmetrics.Registry.MustRegister(&Addresses{Index: index, Migration: true})
+	BlockedDeletions.WithLabelValues("kubernetes")
+	if err := metricsdoc.Check("../../../docs/metrics.md", prefix, ctrlmetrics.Registry.(metricsdoc.Registry)); err != nil {
+		t.Error(err)
+	}
+}
