@@ -114,8 +114,8 @@ func Packages(ctx context.Context, names ...string) (string, error) {
 	})
 }
 
-// previous is what tests update from: the last commit in which replicas shared the addresses among themselves. No version has been released yet.
-const previous = "4dd5c3a"
+// previous is the version that tests update from: a commit of the main branch, which moves on with each release. None has been made yet.
+const previous = "f6241a4d7c9d4fd39982de81694cedb68af87bd5"
 
 // PreviousVersion returns a folder with the files of the version before this one; it is kept in the cache. It needs the history of this repository.
 func PreviousVersion(ctx context.Context) (string, error) {
@@ -127,6 +127,19 @@ func PreviousVersion(ctx context.Context) (string, error) {
 		}
 		return nil
 	})
+}
+
+// PreviousProgram builds a program of the version before, "manager" for one, and returns its path.
+func PreviousProgram(ctx context.Context, name string) (string, error) {
+	tree, err := PreviousVersion(ctx)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(tree, "bin", name)
+	if out, err := exec.CommandContext(ctx, "go", "build", "-C", tree, "-o", path, "./cmd/"+name).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s of commit %s: %w: %s", name, previous, err, out)
+	}
+	return path, nil
 }
 
 // cached returns a folder of the cache. If it is not there, fill fills an empty one, which takes its place; it is told the root of this module.

@@ -26,6 +26,8 @@ type ProxyAgentOptions struct {
 	Config map[string]any
 	// As is who connects to the API server; nil means the administrator.
 	As *rest.Config
+	// Program is the path of an agent that was built elsewhere, from another commit for one. Empty builds that of this tree.
+	Program string
 	// Args are further flags. They come last and win.
 	Args []string
 	// Env is added to the environment, "NAME=value".
@@ -42,9 +44,12 @@ type ProxyAgent struct{ nodeProxy }
 // StartProxyAgent builds the agent, once per process, starts it and waits for /healthz: all that the API server had at the start
 // is programmed then. It runs until Stop, at the latest that of the control plane.
 func (c *ControlPlane) StartProxyAgent(ctx context.Context, options ProxyAgentOptions) (*ProxyAgent, error) {
-	path, err := proxyAgent(options.Race)
-	if err != nil {
-		return nil, err
+	path := options.Program
+	if path == "" {
+		var err error
+		if path, err = proxyAgent(options.Race); err != nil {
+			return nil, err
+		}
 	}
 	p := &ProxyAgent{}
 	p.name, p.log, p.grace, p.env = "proxyagent", c.logFor("proxyagent"), proxyAgentGrace, options.Env

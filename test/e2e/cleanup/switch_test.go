@@ -2,6 +2,7 @@ package cleanup_test
 
 import (
 	"context"
+	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -88,6 +89,29 @@ var _ = Describe("An agent that changes its mode", func() {
 		env.Cleanup(ctx)
 		env.clean(ctx)
 	}, Entry("to iptables-legacy", "legacy"), Entry("to nftables", environment.Native))
+})
+
+var _ = Describe("An agent of the version before", Label("soak"), func() {
+	DescribeTable("gives way to this one and takes over again without a lost connection, and leaves nothing behind", func(ctx SpecContext, mode string) {
+		previous, err := framework.PreviousProgram(ctx, "proxyagent")
+		Expect(err).NotTo(HaveOccurred())
+		env := open(ctx, mode)
+		env.Options.Program = previous
+		env.StartAgent(ctx)
+		env.Served(env.web)
+		traffic := env.Traffic(env.web)
+		for i, program := range []string{"", previous, ""} {
+			Expect(env.Agent.Stop()).To(Succeed())
+			env.Options.Program = program
+			env.StartAgent(ctx)
+			env.Served(env.Serve(ctx, fmt.Sprintf("new-%d", i), env.servers()))
+			traffic.Flows()
+		}
+		traffic.LostNothing()
+		Expect(env.Agent.Stop()).To(Succeed())
+		env.Cleanup(ctx)
+		env.clean(ctx)
+	}, Entry(nil, "nft"), Entry(nil, "legacy"), Entry(nil, environment.Native))
 })
 
 var _ = Describe("An agent beside kube-proxy", func() {

@@ -25,6 +25,7 @@ const (
 type clients struct {
 	apis                          []*framework.APIServer
 	creations, changes, deletions traffic.Tally
+	drawn                         traffic.Tally // of the creations, those that ask for any open address: there is always one
 }
 
 // run lets n clients go on until ctx ends.
@@ -83,7 +84,11 @@ func (c *worker) create(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	c.creations.Add(time.Since(begin), err)
+	took := time.Since(begin)
+	c.creations.Add(took, err)
+	if wanted.Namespace == stranger && wanted.Spec.ClusterIP == "" {
+		c.drawn.Add(took, err)
+	}
 	if err == nil {
 		c.own = append(c.own, created)
 	}

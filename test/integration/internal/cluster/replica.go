@@ -36,12 +36,17 @@ func (c *Cluster) LaunchReplica(ctx context.Context, program, kubeconfig string,
 		Program: program, Kubeconfig: kubeconfig, Race: !c.options.Plain, Webhooks: true, NoWait: true,
 		Args: slices.Concat([]string{"--leader-elect=true", "--namespace=" + OperatorNamespace}, c.options.OperatorArgs, args),
 	})
+	c.Admit(replica)
+	c.replicas = append(c.replicas, replica)
+	return replica
+}
+
+// Admit lets the API server ask a replica, once it is ready.
+func (c *Cluster) Admit(replica *framework.Manager) {
 	c.Balancer.Add(framework.Backend{
 		Address: replica.WebhookAddress(),
 		Ready:   func(ctx context.Context) error { return replica.Healthy(ctx, "/readyz") },
 	})
-	c.replicas = append(c.replicas, replica)
-	return replica
 }
 
 // OperatorKubeconfig writes a kubeconfig with which the operator's user reaches an API server: with a certificate, which outlives any token.

@@ -1,0 +1,97 @@
+package soak_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// batch is how many Services createBatch creates.
+const batch = 40
+
+// One replica of each version, as long as an update takes, with the manifests of this one: docs/versions.md.
+var _ = Describe("Replicas of two neighbouring versions", Label("soak"), func() {
+	DescribeTable("work together", func(ctx SpecContext, weLead bool) {
+		e, previous := startPrevious(ctx)
+		e.Install(ctx, "")
+		programs := map[bool][]string{false: {previous, ""}, true: {"", previous}}[weLead]
+		leader := e.launch(ctx, programs[0])
+		e.WaitServing(ctx)
+		e.divide(ctx)
+		follower := e.launch(ctx, programs[1])
+		e.WaitServing(ctx)
+		Expect(e.Leaders(ctx)).To(ConsistOf(leader))
+
+		By("Services through the leader, then through the follower")
+		e.leadAwayFrom(follower)
+		old := e.createBatch(ctx, "through-leader")
+		e.Admit(follower)
+		e.leadAwayFrom(leader)
+		decisions := func(result string) []float64 { return e.EachMetric(ctx, "admission_decisions_total", "result", result) }
+		Expect(decisions(handedOn)).To(HaveEach(BeZero()))
+		e.createBatch(ctx, "through-follower")
+		Expect(decisions(handedOn)).To(HaveExactElements(BeZero(), BeNumerically("==", batch)))
+		Expect(decisions(cluster.Filled)).To(HaveExactElements(BeNumerically(">=", 2*batch), BeZero()), "the leader alone draws")
+
+		By("what the leader writes, for Services that the follower is asked about")
+		kept := func(purpose string) func() []string { return func() []string { return e.Kept(ctx, purpose) } }
+		owner := e.Create(ctx, framework.NewService(tenant, "reserved", framework.RequireDualStack()))
+		Expect(owner.Spec.ClusterIPs).To(ConsistOf(reserved))
+		e.Create(ctx, framework.NewService(tenant, "more", func(s *corev1.Service) { s.Annotations = map[string]string{cluster.AdditionalFrom: "exclusive"} }))
+		Eventually(kept(cluster.Additional)).ShouldNot(BeEmpty())
+		e.DeleteServices(ctx, old...)
+		Eventually(kept(cluster.Cooling)).ShouldNot(BeEmpty())
+
+		By("the follower takes over")
+		additional := kept(cluster.Additional)()
+		e.RemoveReplica(leader)
+		e.WaitServing(ctx)
+		e.createBatch(ctx, "through-survivor")
+		Expect(decisions(cluster.Filled)).To(HaveExactElements(BeNumerically(">=", batch)))
+		e.DeleteServices(ctx, owner)
+		Eventually(kept(cluster.Reservation)).Should(ContainElements(reserved))
+		Expect(kept(cluster.Additional)()).To(ConsistOf(additional))
+
+		o := judge(e.events())
+		Expect(o.unsteered).To(BeEmpty(), "%s", o)
+		Expect(o.duplicates).To(BeEmpty(), "%s", o)
+		Expect(o.failedOpen).To(BeEmpty(), "%s", o)
+		for _, replica := range []*framework.Manager{leader, follower} {
+			Expect(unsteeredBy(replica)).To(BeZero(), replica.LogFile())
+		}
+		Expect(e.EachMetric(ctx, "admission_collisions_total")).To(HaveEach(BeZero()))
+		Eventually(e.unsettled).WithArguments(ctx).WithTimeout(settling).WithPolling(time.Second).Should(BeEmpty())
+		e.ExpectNothingLeaked(ctx)
+	},
+		Entry("the version before leads", false),
+		Entry("this version leads", true),
+	)
+})
+
+// handedOn is a decision that the leader made for a follower.
+const handedOn = "handed-on"
+
+// leadAwayFrom leads the API server to the other replica. It is for moments at which nobody creates Services.
+func (e *environment) leadAwayFrom(replica *framework.Manager) {
+	GinkgoHelper()
+	e.Balancer.Remove(replica.WebhookAddress())
+	e.Balancer.Cut()
+	Eventually(e.Balancer.Ready).Should(HaveLen(1))
+}
+
+// createBatch creates Services of the tenant and of strangers from a few clients, all of one or of both families, and wants each to get addresses.
+func (e *environment) createBatch(ctx context.Context, name string) []*corev1.Service {
+	GinkgoHelper()
+	services, err := framework.CreateServices(ctx, e.Client(), batch, 8, func(i int) *corev1.Service {
+		return framework.NewService([]string{tenant, stranger}[i%2], fmt.Sprintf("%s-%d", name, i), framework.PreferDualStack())
+	})
+	Expect(err).NotTo(HaveOccurred())
+	return services
+}
