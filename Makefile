@@ -76,7 +76,7 @@ fmt: ## Format Go code and sort imports.
 images: ## OCI archives of both images in bin/images, for amd64 and arm64, without a container engine; loaded into docker or containerd where there is one.
 	LOAD=yes hack/images.sh
 
-release: ## The plugin for six platforms, krew's manifest, and manifests with the images of VERSION, in bin/release: make release VERSION=v1.2.3
+release: ## The plugin for six platforms, krew's manifest, images, manifests that pin them, and SBOMs, in bin/release: make release VERSION=v1.2.3
 	hack/release.sh "$(VERSION)"
 
 tools: ## Build control planes, linter and generators into the cache (minutes, once).

@@ -7,6 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 read -ra archs <<<"${ARCHS:-amd64 arm64}"
 version=${VERSION:-dev} out=$(realpath -m "${OUT:-bin/images}") source=${SOURCE:-.}
 images=$(hack/tools/build.sh images)/images
+umask 022 # the modes of files are part of an image, and of its digest
 
 # compile FOLDER PACKAGE... builds programs for all architectures, as the Dockerfile does, into a folder that holds nothing else.
 compile() {

@@ -3,10 +3,14 @@
 #
 #   kubectl-clusterip_OS_ARCH.tar.gz   the plugin, for Linux, macOS and Windows on amd64 and arm64
 #   clusterip.yaml                     krew's manifest of the plugin
-#   install.yaml, proxyagent-*.yaml    manifests with the images of REGISTRY in this version
+#   manager.tar, proxyagent.tar        images for amd64 and arm64, as OCI archives; to be pushed to REGISTRY
+#   install.yaml, uninstall.yaml,      manifests with these images by version and digest
+#   proxyagent-*.yaml
+#   PROGRAM.cdx.json                   what each program is made of (CycloneDX): Go modules, and the packages of Debian in the agent's image
 #   SHA256SUMS                         of all of these
 #
-# Two runs on one commit give the same sums: archives are in the order of their names, belong to root, and have the time of the commit.
+# Two runs on one commit give the same sums: archives are in the order of their names, belong to root, and have the time of the commit or none. Only the
+# packages of Debian may be newer in a later run, and with them the agent's image.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -20,6 +24,7 @@ home=https://github.com/clusterip-operator/clusterip-operator
 time=$(git log -1 --format=%ct)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+sbom=$(hack/tools/build.sh sbom)/sbom
 rm -rf "$out"
 mkdir -p "$out"
 
@@ -65,13 +70,22 @@ krew() {
 	done
 }
 
+# images writes the images, and leaves what is in them in $work/images.
+images() {
+	OUT=$work/images VERSION=$version IMG=$registry/manager:$version PROXYAGENT_IMG=$registry/proxyagent:$version hack/images.sh
+	mv "$work"/images/{manager,proxyagent}.tar "$out/"
+}
+
+# digest prints the digest of an image, by which a registry serves it for all architectures. Its archive's index names nothing else.
+digest() { tar -xOf "$out/$1.tar" index.json | grep -oE 'sha256:[0-9a-f]{64}'; }
+
 # manifest FILE FOLDER renders a kustomization with the images of this version.
 manifest() {
-	local kubectl
-	kubectl=$(hack/tools/build.sh kubernetes-1.36:kubectl)/kubectl
-	"$kubectl" kustomize "$2" | sed -E "s#image: clusterip-operator/(manager|proxyagent):dev#image: $registry/\1:$version#" >"$out/$1"
-	if grep -n 'image: .*:dev' "$out/$1"; then
-		echo "release.sh: $1 has an image without a version" >&2
+	"$kubectl" kustomize "$2" | sed -E \
+		-e "s#image: clusterip-operator/manager:dev#image: $registry/manager:$version@$manager#" \
+		-e "s#image: clusterip-operator/proxyagent:dev#image: $registry/proxyagent:$version@$proxyagent#" >"$out/$1"
+	if grep -n 'image: ' "$out/$1" | grep -v '@sha256:'; then
+		echo "release.sh: $1 has an image without a digest" >&2
 		exit 1
 	fi
 }
@@ -82,7 +96,19 @@ for os in darwin linux windows; do
 	done
 done
 krew >"$out/clusterip.yaml"
+"$sbom" "$version" "$out/kubectl-clusterip.cdx.json" "$work"/*-{amd64,arm64}/kubectl-clusterip*
+
+images
+"$sbom" "$version" "$out/manager.cdx.json" "$work"/images/*/manager/manager
+"$sbom" -packages "$work/images/amd64/packages" -packages "$work/images/arm64/packages" "$version" "$out/proxyagent.cdx.json" "$work"/images/*/proxyagent/proxyagent
+
+kubectl=$(hack/tools/build.sh kubernetes-1.36:kubectl)/kubectl
+manager=$(digest manager)
+proxyagent=$(digest proxyagent)
 manifest install.yaml config/default
-manifest proxyagent-beside-kube-proxy.yaml config/components/proxyagent-beside-kube-proxy
+manifest uninstall.yaml config/components/uninstall
+for name in beside-kube-proxy replace-kube-proxy uninstall; do
+	manifest "proxyagent-$name.yaml" "config/components/proxyagent-$name"
+done
 (cd "$out" && sha256sum -- * >SHA256SUMS)
 echo "release $version is in $out"
