@@ -32,16 +32,17 @@ func TestConsole(t *testing.T) {
 const services = 10_000
 
 var (
-	c *cluster.Cluster
-	// reader is the kubeconfig of a user who has the roles for looking, and no other.
-	reader string
+	c      *cluster.Cluster
+	reader *cluster.Reader
 	// address is where the console is.
 	address string
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
+	var audit []string
+	reader, audit = cluster.NewReader()
 	c = cluster.Start(ctx, cluster.Options{
-		Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/12,fd00:10:96::/108"}, Installed: true,
+		Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/12,fd00:10:96::/108", Args: audit}, Installed: true,
 	})
 	c.Create(ctx, cluster.Asking(cluster.Namespace, "template", "10.96.0.10", "fd00:10:96::10"))
 	stock(ctx)
@@ -56,12 +57,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	Expect(c.Client().CoreV1().Services("blue").Delete(ctx, "gone", metav1.DeleteOptions{})).To(Succeed())
 
-	for _, role := range []string{"system:aggregate-to-view", "clusterip-operator-view"} {
-		c.Kubectl(ctx, "create", "clusterrolebinding", "reader-"+role[:6], "--clusterrole="+role, "--user=reader")
-	}
-	config, err := c.ConfigForUser("reader")
-	Expect(err).NotTo(HaveOccurred())
-	reader = cluster.KubeconfigOf(config)
+	reader.Admit(ctx, c)
 	address = open(ctx)
 })
 
@@ -81,7 +77,7 @@ func stock(ctx context.Context) {
 // open starts a console and returns its address.
 func open(ctx context.Context) string {
 	GinkgoHelper()
-	plugin, err := c.StartPlugin(ctx, framework.PluginOptions{Race: true, Kubeconfig: reader, Args: []string{"console", "--no-browser"}})
+	plugin, err := c.StartPlugin(ctx, framework.PluginOptions{Race: true, Kubeconfig: reader.Kubeconfig, Args: []string{"console", "--no-browser"}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(plugin.Stop()).To(Succeed()) })
 	Expect(plugin.WaitPrinted(ctx, "press Ctrl-C")).To(Succeed())

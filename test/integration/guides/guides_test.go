@@ -28,6 +28,7 @@ var notHere = map[string]map[string]func(context.Context, *environment){
 	},
 	"docs/guides/kube-proxy.md":      {"needs pods; test/e2e/nodes runs it": nil},
 	"docs/guides/troubleshooting.md": {"needs pods; test/e2e/nodes runs it": nil, "needs pods": nil},
+	"docs/plugin.md":                 {"it serves until it is ended; test/integration/console opens it in a browser": nil},
 	"docs/migration.md": {
 		"the paths of a kubeadm node; the suite has an etcd of its own":                  nil,
 		"needs pods; test/e2e/nodes runs the Jobs":                                       nil,

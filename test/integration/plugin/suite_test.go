@@ -6,8 +6,6 @@ package plugin_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -25,37 +23,26 @@ func TestPlugin(t *testing.T) {
 }
 
 var (
-	c *cluster.Cluster
-	// reader is the kubeconfig of a user who has the roles for looking, and no other.
-	reader string
-	// auditLog is where the API server writes down how it has answered the reader.
-	auditLog string
-	// settled is how many answers there were before RBAC knew the reader.
-	settled int
+	c      *cluster.Cluster
+	reader *cluster.Reader
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	policy := filepath.Join(GinkgoT().TempDir(), "audit.yaml")
-	auditLog = filepath.Join(filepath.Dir(policy), "audit.log")
-	Expect(os.WriteFile(policy, []byte(auditPolicy), 0o600)).To(Succeed())
-	c = cluster.Start(ctx, cluster.Options{Options: framework.Options{
-		ServiceClusterIPRange: "10.96.0.0/25,fd00:10:96::/121", Args: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + auditLog},
-	}, Installed: true, Replicas: 1})
-	// kube-controller-manager would add the second role to view, which has the first one.
-	for _, role := range []string{"system:aggregate-to-view", "clusterip-operator-view"} {
-		c.Kubectl(ctx, "create", "clusterrolebinding", "reader-"+role[:6], "--clusterrole="+role, "--user=reader")
-	}
-	config, err := c.ConfigForUser("reader")
-	Expect(err).NotTo(HaveOccurred())
-	reader = cluster.KubeconfigOf(config)
-	Eventually(run).WithArguments(ctx, "why", "10.96.0.1").Should(HaveField("ExitCode", 0)) // RBAC follows what is written
-	settled = len(answered(0))
+	var audit []string
+	reader, audit = cluster.NewReader()
+	c = cluster.Start(ctx, cluster.Options{
+		Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/25,fd00:10:96::/121", Args: audit}, Installed: true, Replicas: 1,
+	})
+	reader.Admit(ctx, c)
 })
+
+// No spec has the reader ask what a user who may only look is not allowed.
+var _ = AfterSuite(func() { Expect(reader.Refused()).To(BeEmpty()) })
 
 // run runs the plugin as the reader.
 func run(ctx context.Context, args ...string) framework.PluginResult {
 	GinkgoHelper()
-	result, err := c.RunPlugin(ctx, framework.PluginOptions{Race: true, Kubeconfig: reader, Args: args})
+	result, err := c.RunPlugin(ctx, framework.PluginOptions{Race: true, Kubeconfig: reader.Kubeconfig, Args: args})
 	Expect(err).NotTo(HaveOccurred())
 	return result
 }
