@@ -43,17 +43,21 @@ type command struct {
 	args   []string // of the plugin, or of kubectl
 	peer   bool
 	target float64 // seconds
+	// page is measured in a browser, in the place of a process.
+	page func(*console) (time.Duration, error)
 }
 
 var commands = []command{
-	{"kubectl clusterip version", []string{"version"}, false, 0.06},
-	{"kubectl clusterip ranges", []string{"ranges"}, false, 0.5},
-	{"kubectl clusterip why service/...", []string{"why", "service/" + cluster.Namespace + "/template"}, false, 0},
-	{"kubectl clusterip check", []string{"check"}, false, 3},
-	{"kubectl clusterip addresses", []string{"addresses"}, false, 0},
-	{"kubectl clusterip map kubernetes", []string{"map", "kubernetes"}, false, 0},
-	{"kubectl get servicecidrs", []string{"get", "servicecidrs"}, true, 0},
-	{"kubectl get ipaddresses", []string{"get", "ipaddresses"}, true, 0},
+	{name: "kubectl clusterip version", args: []string{"version"}, target: 0.06},
+	{name: "kubectl clusterip ranges", args: []string{"ranges"}, target: 0.5},
+	{name: "kubectl clusterip why service/...", args: []string{"why", "service/" + cluster.Namespace + "/template"}},
+	{name: "kubectl clusterip check", args: []string{"check"}, target: 3},
+	{name: "kubectl clusterip addresses", args: []string{"addresses"}},
+	{name: "kubectl clusterip map kubernetes", args: []string{"map", "kubernetes"}},
+	{name: "console: first contentful paint", page: (*console).paint, target: 1},
+	{name: "console: the ranges are on the screen", page: (*console).ranges},
+	{name: "kubectl get servicecidrs", args: []string{"get", "servicecidrs"}, peer: true},
+	{name: "kubectl get ipaddresses", args: []string{"get", "ipaddresses"}, peer: true},
 }
 
 // Result is what was measured.
@@ -86,10 +90,15 @@ func Run(ctx context.Context, o Options, log *progress.Log) (r Result, err error
 	if err := counted(ctx, c, o.Services); err != nil {
 		return r, err
 	}
+	page, err := openConsole(ctx, c)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, page.close()) }()
 	for round := range o.Rounds + 1 { // the first one warms up
 		for i, one := range commands {
 			log.Step("round %d: %s", round, one.name)
-			took, err := one.run(ctx, c)
+			took, err := one.run(ctx, c, page)
 			if err != nil {
 				return r, err
 			}
@@ -118,8 +127,11 @@ func counted(ctx context.Context, c *cluster.Cluster, services int) error {
 	return nil
 }
 
-// run runs a command and returns how long its process took.
-func (one command) run(ctx context.Context, c *cluster.Cluster) (time.Duration, error) {
+// run runs a command and returns how long its process took, or measures in the browser.
+func (one command) run(ctx context.Context, c *cluster.Cluster, page *console) (time.Duration, error) {
+	if one.page != nil {
+		return one.page(page)
+	}
 	start := time.Now()
 	if one.peer {
 		kubectl, err := framework.Assets("kubernetes-1.36", "kubectl")

@@ -10,10 +10,12 @@ import (
 	"github.com/chromedp/chromedp"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/browser"
 )
 
-// browser is one window. Its methods fail the spec.
-type browser struct {
+// window is one of a browser. Its methods fail the spec.
+type window struct {
 	ctx context.Context
 
 	mu     sync.Mutex
@@ -21,22 +23,18 @@ type browser struct {
 }
 
 // newBrowser starts a browser of its own, which ends with the calling node.
-func newBrowser() *browser {
+func newWindow() *window {
 	GinkgoHelper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium()), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 900),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true))
-	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, closeWindow := chromedp.NewContext(allocator)
-	DeferCleanup(func() { closeWindow(); end() })
-	b := &browser{ctx: ctx}
+	ctx, stop, err := browser.Start(context.Background())
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(stop)
+	b := &window{ctx: ctx}
 	chromedp.ListenTarget(ctx, b.hear)
-	b.do()
 	return b
 }
 
 // hear notes errors.
-func (b *browser) hear(event any) {
+func (b *window) hear(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch e := event.(type) {
@@ -54,25 +52,25 @@ func (b *browser) hear(event any) {
 }
 
 // complaints are the errors so far.
-func (b *browser) complaints() []string {
+func (b *window) complaints() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]string(nil), b.errors...)
 }
 
-func (b *browser) do(actions ...chromedp.Action) {
+func (b *window) do(actions ...chromedp.Action) {
 	GinkgoHelper()
 	Expect(chromedp.Run(b.ctx, actions...)).To(Succeed())
 }
 
 // open opens a view.
-func (b *browser) open(view string) {
+func (b *window) open(view string) {
 	GinkgoHelper()
 	b.do(chromedp.Navigate(address + "#" + view))
 }
 
 // press presses keys, as a user without a mouse.
-func (b *browser) press(keys ...string) {
+func (b *window) press(keys ...string) {
 	GinkgoHelper()
 	for _, key := range keys {
 		b.do(chromedp.KeyEvent(key))
@@ -80,7 +78,7 @@ func (b *browser) press(keys ...string) {
 }
 
 // value is what an expression says in the page; T is what JSON makes of it.
-func value[T any](b *browser, expression string, options ...chromedp.EvaluateOption) (v T) {
+func value[T any](b *window, expression string, options ...chromedp.EvaluateOption) (v T) {
 	GinkgoHelper()
 	b.do(chromedp.Evaluate(expression, &v, options...))
 	return v
@@ -90,13 +88,13 @@ func value[T any](b *browser, expression string, options ...chromedp.EvaluateOpt
 func awaited(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
 
 // text is what an element shows, empty without one.
-func (b *browser) text(selector string) string {
+func (b *window) text(selector string) string {
 	GinkgoHelper()
 	return value[string](b, fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector))
 }
 
 // picture takes a picture of the window, in one of the themes.
-func (b *browser) picture(name, theme string) {
+func (b *window) picture(name, theme string) {
 	GinkgoHelper()
 	var png []byte
 	b.do(chromedp.Evaluate(fmt.Sprintf("while (document.documentElement.dataset.theme !== %q) document.querySelector('#theme').click()", theme), nil))

@@ -30,9 +30,9 @@ func inUse(ctx context.Context, cidr string) (n int) {
 }
 
 var _ = Describe("console", Ordered, func() {
-	var b *browser
+	var b *window
 
-	BeforeAll(func() { b = newBrowser() })
+	BeforeAll(func() { b = newWindow() })
 	AfterEach(func() { Expect(b.complaints()).To(BeEmpty(), "the browser's console") })
 
 	It("shows the ranges as the API server has them", func(ctx SpecContext) {
@@ -116,13 +116,13 @@ var _ = Describe("console", Ordered, func() {
 	})
 
 	It("follows the cluster, in two browsers at once", func(ctx SpecContext) {
-		other := newBrowser()
-		for _, each := range []*browser{b, other} {
+		other := newWindow()
+		for _, each := range []*window{b, other} {
 			each.open("ranges")
 			eventually(func() string { return each.text("tr[data-range='10.200.0.0/25']") }).Should(ContainSubstring("\t2 ("))
 		}
 		c.Create(ctx, cluster.Dual("blue", "new"))
-		for _, each := range []*browser{b, other} {
+		for _, each := range []*window{b, other} {
 			eventually(func() string { return each.text("tr[data-range='10.200.0.0/25']") }).Should(ContainSubstring("\t3 ("))
 			eventually(func() string { return each.text("tr[data-range='fd00:200::/121']") }).Should(ContainSubstring("\t3 ("))
 		}
@@ -201,13 +201,13 @@ var _ = Describe("console", Ordered, func() {
 })
 
 // cellText is what the map says of a cell.
-func cellText(b *browser, cell int) string {
+func cellText(b *window, cell int) string {
 	GinkgoHelper()
 	return value[string](b, fmt.Sprintf("(m => m?.data ? m.words(%d) : '')(document.querySelector('clusterip-map'))", cell))
 }
 
 // tabTo presses Tab until an element has the focus.
-func tabTo(b *browser, key string) {
+func tabTo(b *window, key string) {
 	GinkgoHelper()
 	for range 40 {
 		if value[string](b, "document.activeElement.dataset.key ?? ''") == key {

@@ -56,7 +56,7 @@ var _ = Describe("a stranger to the console", func() {
 			_, _ = fmt.Fprintf(w, `<!doctype html><title>evil</title><iframe src=%q></iframe><script src="%sapp.js" type="module"></script>`, address, address)
 		}))
 		DeferCleanup(evil.Close)
-		b := newBrowser()
+		b := newWindow()
 		b.do(chromedp.Navigate(evil.URL))
 		for _, mode := range []string{"cors", "no-cors"} {
 			got := value[string](b, fmt.Sprintf(`(async () => { try { return await (await fetch(%q, {mode: %q})).text() } catch (e) { return "" } })()`, address+"api/ranges", mode), awaited)

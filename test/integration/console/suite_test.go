@@ -8,7 +8,6 @@ import (
 	"context"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"testing"
@@ -82,14 +81,6 @@ func open(ctx context.Context) string {
 	DeferCleanup(func() { Expect(plugin.Stop()).To(Succeed()) })
 	Expect(plugin.WaitPrinted(ctx, "press Ctrl-C")).To(Succeed())
 	return regexp.MustCompile(`http://127\.0\.0\.1:\d+/[A-Z2-7]{26}/`).FindString(plugin.LogTail(10))
-}
-
-// chromium is the program of the browser, which hack/setup.sh installs.
-func chromium() string {
-	GinkgoHelper()
-	path, err := exec.LookPath("chromium")
-	Expect(err).NotTo(HaveOccurred(), "these specs need the Debian package chromium: hack/setup.sh installs it")
-	return path
 }
 
 // keep writes a picture where CONSOLE_PICTURES says.
