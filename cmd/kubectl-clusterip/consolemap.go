@@ -82,7 +82,7 @@ func newConsoleMap(c chart, all []mapRange) consoleMap {
 		if one.wrong {
 			m.Wrong = append(m.Wrong, i)
 		}
-		if one.dynamic && m.Dynamic < 0 {
+		if one.dynamic() && m.Dynamic < 0 {
 			m.Dynamic = i
 		}
 	}

@@ -169,8 +169,11 @@ func describePolicies(w io.Writer, all []admission.PolicySelection) {
 
 func describeRange(w io.Writer, r rangeAnswer) {
 	for _, one := range r.Ranges {
-		write(w, "%s: %.0f %% in use, %s free, full in %s; policies %s\n", one.CIDR, one.share(),
-			number(float64(one.Static.Free)+float64(one.Dynamic.Free)), one.forecast(), one.policies())
+		soon := one.forecast()
+		if soon != "full" {
+			soon = "full in " + soon
+		}
+		write(w, "%s: %.0f %% in use, %s free, %s; policies %s\n", one.CIDR, one.share(), number(float64(one.Static.Free)+float64(one.Dynamic.Free)), soon, one.policies())
 	}
 	if len(r.Ranges) > 0 && r.Ranges[0].Terminating {
 		write(w, "It is being deleted, and held by the finalizers %s\n", strings.Join(r.Finalizers, ", "))

@@ -42,7 +42,8 @@ type cell struct {
 	span    allocator.Span
 	usage   allocator.Usage
 	wrong   bool // something is wrong with one of them
-	dynamic bool // the first is in the dynamic band
+	band    allocator.Band
+	offered bool // the range offers the first one, in that band
 }
 
 // chart is one range that is drawn.
@@ -146,7 +147,7 @@ func newChart(r toDraw, most int, usage func(allocator.Span) allocator.Usage, wr
 	for range 1 << (host - bits) {
 		end := last(netip.PrefixFrom(at, at.BitLen()-bits))
 		band, offered := r.of.BandOf(at)
-		c.cells = append(c.cells, cell{allocator.Span{First: at, Last: end}, usage(allocator.Span{First: at, Last: end}), marked[at], offered && band == allocator.Dynamic})
+		c.cells = append(c.cells, cell{allocator.Span{First: at, Last: end}, usage(allocator.Span{First: at, Last: end}), marked[at], band, offered})
 		at = end.Next()
 	}
 	return c
@@ -166,6 +167,9 @@ func last(p netip.Prefix) netip.Addr {
 	a, _ := netip.AddrFromSlice(b)
 	return a
 }
+
+// dynamic reports whether the first address is in the dynamic band.
+func (c cell) dynamic() bool { return c.offered && c.band == allocator.Dynamic }
 
 // symbol is how a cell is drawn.
 func (c cell) symbol() rune {
@@ -193,7 +197,7 @@ func (c chart) draw(w io.Writer) {
 	for i := 0; i < len(c.cells); i += mapWidth {
 		var line strings.Builder
 		for j, one := range c.cells[i:min(i+mapWidth, len(c.cells))] {
-			if n := i + j; one.dynamic && n > 0 && !c.cells[n-1].dynamic {
+			if n := i + j; one.dynamic() && n > 0 && !c.cells[n-1].dynamic() {
 				line.WriteByte('|')
 			}
 			line.WriteRune(one.symbol())

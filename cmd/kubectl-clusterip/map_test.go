@@ -60,6 +60,9 @@ func TestMapAsAPicture(t *testing.T) {
 			t.Errorf("%s is missing", piece)
 		}
 	}
+	if strings.Contains(b.String(), `static"><title>10.96.0.127-`) {
+		t.Error("the broadcast address has a frame")
+	}
 	if rects := strings.Count(b.String(), "</rect>"); rects != 128+2048 {
 		t.Errorf("%d cells", rects)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
 // side is how many pixels a cell of a picture is wide and high.
@@ -47,7 +49,7 @@ func (c cell) class() string {
 	case u.Cooling > 0:
 		kind = "cooling"
 	}
-	if !c.dynamic {
+	if c.offered && c.band == allocator.Static {
 		kind += " static"
 	}
 	return fmt.Sprintf("class=\"%s\"%s", kind, more)

@@ -114,7 +114,7 @@ var _ = Describe("why", Ordered, func() {
 	})
 
 	It("says of ranges what is wrong with them", func(ctx SpecContext) {
-		Eventually(func() string { return run(ctx, "why", "range/blue").Stdout }).Should(cluster.ContainAll("DynamicBandFull is True", "100 % in use", "full in full"))
+		Eventually(func() string { return run(ctx, "why", "range/blue").Stdout }).Should(cluster.ContainAll("DynamicBandFull is True", "100 % in use", "0 free, full;"))
 		Eventually(func() string { return run(ctx, "ranges").Stdout }).Should(MatchRegexp(`(?m)^NAME.*\nblue +10.97.0.0/28 +14 +12 \(100%\) +0 +2 .* full +True$`))
 		held := "10.98.0.9"
 		if front == held { // it cools down
