@@ -40,6 +40,8 @@ type session struct {
 	policies bool
 	// namespace is that of the kubeconfig's context.
 	namespace string
+	// clock is the API server's.
+	clock *serverClock
 	// opened is what view has read.
 	opened *controllers.View
 }
@@ -50,6 +52,8 @@ func (a *admin) open() (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
+	now := &serverClock{}
+	config.Wrap(now.observe)
 	config.QPS = -1
 	config.UserAgent = rest.DefaultKubernetesUserAgent() + " kubectl-clusterip"
 	d, err := discovery.NewDiscoveryClientForConfig(config)
@@ -60,7 +64,7 @@ func (a *admin) open() (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking the API server at %s what it serves: %w", config.Host, err)
 	}
-	s := &session{config: config, discovery: d, progress: a.ErrOut}
+	s := &session{config: config, discovery: d, clock: now, progress: a.ErrOut}
 	if s.namespace, err = a.kube.namespace(); err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,14 +27,19 @@ const (
 	askOneFor = 3 * time.Second
 )
 
-// agents finds the agents of all DaemonSets, and asks them.
-func (s *session) agents(ctx context.Context, h *health) error {
-	sets := &appsv1.DaemonSetList{}
-	if err := s.list(ctx, sets, "DaemonSets", component("proxyagent")); err != nil {
-		return err
+// agents finds the agents of all DaemonSets where config/ puts them, and asks them. In other namespaces anybody may have labels like theirs.
+func (s *session) agents(ctx context.Context, namespace string, h *health) error {
+	var all []appsv1.DaemonSet
+	for _, n := range slices.Compact([]string{metav1.NamespaceSystem, namespace}) {
+		sets := &appsv1.DaemonSetList{}
+		if err := s.list(ctx, sets, "DaemonSets", client.InNamespace(n), component("proxyagent")); err != nil {
+			return err
+		}
+		all = append(all, sets.Items...)
 	}
-	for i := range sets.Items {
-		d := &sets.Items[i]
+	for i := range all {
+		d := &all[i]
+		h.stale = h.stale || d.Status.ObservedGeneration < d.Generation
 		h.wanted, h.updated = h.wanted+d.Status.DesiredNumberScheduled, h.updated+d.Status.UpdatedNumberScheduled
 		all, err := s.agentsOf(ctx, d)
 		if err != nil {
@@ -84,6 +90,9 @@ func (s *session) configuredMode(ctx context.Context, d *appsv1.DaemonSet) (stri
 		}
 		o := &corev1.ConfigMap{}
 		found, err := orNone(s.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: v.ConfigMap.Name}, o), o)
+		if apierrors.IsForbidden(err) {
+			return "", nil
+		}
 		if err != nil {
 			return "", fmt.Errorf("reading the configuration of the agents: %w", err)
 		}
@@ -178,6 +187,9 @@ func (a *agent) hear(answer []byte, err error) {
 const named = 3
 
 func (h health) agentPart(now time.Time) part {
+	if h.stale {
+		return part{"agents", false, "their DaemonSet has changed, and nobody has acted on it yet"}
+	}
 	if h.wanted == 0 && len(h.agents) == 0 {
 		return part{"agents", true, "there are none: another proxy serves Services"}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -97,8 +98,9 @@ func (a *admin) check(ctx context.Context, out string, etcd connection) error {
 		return err
 	}
 	r, err := s.report(ctx)
+	untold := ""
 	if err == nil && len(etcd.etcd.Endpoints) > 0 {
-		err = r.addBitmaps(ctx, etcd)
+		untold, err = r.addBitmaps(ctx, etcd)
 	}
 	if err != nil {
 		return err
@@ -109,10 +111,15 @@ func (a *admin) check(ctx context.Context, out string, etcd connection) error {
 	} else {
 		err = replaceFile(file, func(w io.Writer) error { return r.print(w, format) })
 	}
-	if err == nil && len(r.Items) > 0 {
-		err = exit{code: exitFindings}
+	switch {
+	case err != nil:
+		return err
+	case untold != "":
+		return exit{exitUnknown, errors.New("not everything could be told: " + untold)}
+	case len(r.Items) > 0:
+		return exit{code: exitFindings}
 	}
-	return err
+	return nil
 }
 
 // destination reads -o: a format, or a file whose name tells the format.
@@ -147,20 +154,20 @@ func (s *session) report(ctx context.Context) (checkReport, error) {
 	return r, nil
 }
 
-// addBitmaps looks at the bitmaps in etcd. What else a migration finds the other checks have said.
-func (r *checkReport) addBitmaps(ctx context.Context, etcd connection) error {
+// addBitmaps looks at the bitmaps in etcd, and names what could not be told of them. What else a migration finds the other checks have said.
+func (r *checkReport) addBitmaps(ctx context.Context, etcd connection) (untold string, err error) {
 	l, err := etcd.open(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer l.close()
 	plan, err := l.Confirmed(ctx, migration.Options{})
 	if err != nil {
-		return fmt.Errorf("looking at the bitmaps: %w", err)
+		return "", fmt.Errorf("looking at the bitmaps: %w", err)
 	}
 	r.Bitmaps = true
 	r.addFindings(plan.Findings)
-	return nil
+	return kindsOf(plan.Findings, migration.Finding.Unknown), nil
 }
 
 func (r *checkReport) addFindings(all []migration.Finding) {

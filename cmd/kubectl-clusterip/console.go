@@ -57,9 +57,9 @@ func (a *admin) console(ctx context.Context, port uint16, namespace string, brow
 	url := fmt.Sprintf("http://%s/%s/", l.Addr(), token)
 	write(a.Out, "The console of %s is at %s\nIt is there until you press Ctrl-C.\n", s.config.Host, url)
 	if browse {
-		clean, err := console.Open(ctx, url)
-		if err != nil {
-			write(a.ErrOut, "%v; open the address yourself\n", err)
+		failed := func(err error) { write(a.ErrOut, "%v; open the address yourself\n", err) }
+		if clean, err := console.Open(url, failed); err != nil {
+			failed(err)
 		} else {
 			defer clean()
 		}
@@ -71,9 +71,12 @@ func (a *admin) console(ctx context.Context, port uint16, namespace string, brow
 func newConsoleSources(ctx context.Context, s *session, v *controllers.View, namespace string) map[string]console.Source {
 	d := &consoleData{
 		session: s, view: v,
-		wrong:       remembered(ctx, 5*time.Second, func(ctx context.Context) ([]netip.Addr, error) { return wrongAddresses(ctx, v) }),
-		allocations: remembered(ctx, 10*time.Second, v.Allocations),
-		report:      remembered(ctx, 5*time.Second, s.report),
+		wrong: remembered(ctx, 5*time.Second, func(ctx context.Context) ([]netip.Addr, error) { return wrongAddresses(ctx, v) }),
+		allocations: remembered(ctx, 10*time.Second, func(ctx context.Context) (allocations, error) {
+			all, err := v.Allocations(ctx)
+			return allocations{all, time.Now()}, err
+		}),
+		report: remembered(ctx, 5*time.Second, s.report),
 		// For this Services are created for trial, and agents are asked.
 		status: remembered(ctx, 30*time.Second, func(ctx context.Context) (installation, error) { return s.installation(ctx, namespace) }),
 	}

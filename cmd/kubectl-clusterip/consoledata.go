@@ -24,9 +24,15 @@ type consoleData struct {
 	view    *controllers.View
 
 	wrong       func() ([]netip.Addr, error)
-	allocations func() ([]controllers.Allocation, error)
+	allocations func() (allocations, error)
 	report      func() (checkReport, error)
 	status      func() (installation, error)
+}
+
+// allocations are all addresses in use at a moment. Curves end there, and so stay what they are until the next one.
+type allocations struct {
+	all []controllers.Allocation
+	at  time.Time
 }
 
 // consoleState is what the head of the page shows.
@@ -78,7 +84,7 @@ func (d *consoleData) ranges(ctx context.Context, _ url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, now := []consoleRange{}, time.Now()
+	all := []consoleRange{}
 	for i := range cidrs.Items {
 		o := &cidrs.Items[i]
 		told, _ := toldUsage(o)
@@ -86,7 +92,7 @@ func (d *consoleData) ranges(ctx context.Context, _ url.Values) (any, error) {
 			if j < len(told.Ranges) { // the view counts now, only the operator knows growth
 				u.Static.GrowthPerDay, u.Dynamic.GrowthPerDay = told.Ranges[j].Static.GrowthPerDay, told.Ranges[j].Dynamic.GrowthPerDay
 			}
-			all = append(all, consoleRange{newRangeInfo(o, u, policies.Items), o.Status.Conditions, history(allocations, u.CIDR, now)})
+			all = append(all, consoleRange{newRangeInfo(o, u, policies.Items), append([]metav1.Condition{}, o.Status.Conditions...), history(allocations.all, u.CIDR, allocations.at)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b consoleRange) int { return bySoonestFull(a.rangeInfo, b.rangeInfo) })

@@ -18,6 +18,8 @@ type consoleMap struct {
 	// Ranges are all that can be drawn, CIDR is the part that is.
 	Ranges []mapRange `json:"ranges"`
 	CIDR   string     `json:"cidr"`
+	// Of is the range that CIDR lies in.
+	Of string `json:"of"`
 	// First is the first address as a decimal number, which is too large for a number of JSON; a cell is 2^Bits addresses.
 	First string `json:"first"`
 	Bits  int    `json:"bits"`
@@ -61,7 +63,7 @@ func (d *consoleData) chart(ctx context.Context, query url.Values) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	return newConsoleMap(newChart(parts[0], consoleBits, d.view.Usage, wrong), all), nil
+	return newConsoleMap(newChart(parts[0], consoleBits, d.view.Usage, wrong), parts[0].of, all), nil
 }
 
 func mapRanges(cidrs []networkingv1.ServiceCIDR) (all []mapRange) {
@@ -75,8 +77,8 @@ func mapRanges(cidrs []networkingv1.ServiceCIDR) (all []mapRange) {
 	return all
 }
 
-func newConsoleMap(c chart, all []mapRange) consoleMap {
-	m := consoleMap{Ranges: all, CIDR: c.prefix.String(), First: decimal(c.prefix.Addr()), Bits: c.bits, Dynamic: -1, Wrong: []int{}}
+func newConsoleMap(c chart, of allocator.Range, all []mapRange) consoleMap {
+	m := consoleMap{Ranges: all, CIDR: c.prefix.String(), Of: of.String(), First: decimal(c.prefix.Addr()), Bits: c.bits, Dynamic: -1, Wrong: []int{}}
 	for i, one := range c.cells {
 		m.Allocated, m.Reserved, m.Cooling = append(m.Allocated, one.usage.Allocated), append(m.Reserved, one.usage.Reserved), append(m.Cooling, one.usage.Cooling)
 		if one.wrong {

@@ -35,6 +35,7 @@ type health struct {
 	probe    probed
 	// wanted is how many nodes are to have an agent, updated how many have the newest.
 	wanted, updated int32
+	stale           bool // the numbers are of what was before
 	agents          []agent
 	ranges          []networkingv1.ServiceCIDR
 	policies        []v1alpha1.ServiceCIDRPolicy
@@ -48,7 +49,7 @@ func component(name string) client.MatchingLabels {
 // installation looks at all parts of the operator.
 func (s *session) installation(ctx context.Context, namespace string) (installation, error) {
 	h, err := s.health(ctx, namespace)
-	return h.installation(time.Now()), err
+	return h.installation(s.clock.Now()), err
 }
 
 func (s *session) health(ctx context.Context, namespace string) (h health, err error) {
@@ -67,7 +68,7 @@ func (s *session) health(ctx context.Context, namespace string) (h health, err e
 			return h, err
 		}
 	}
-	if err := s.agents(ctx, &h); err != nil {
+	if err := s.agents(ctx, namespace, &h); err != nil {
 		return h, err
 	}
 	ranges, policies, err := s.rangesAndPolicies(ctx)
@@ -187,7 +188,8 @@ func (h health) managerPart(replicas []replica) part {
 	for _, r := range replicas {
 		images = append(images, r.Image)
 	}
-	return part{"manager", ready == want && want > 0, fmt.Sprintf("%d of %d replicas are ready, image %s", ready, want, tally(images))}
+	seen := h.manager.Status.ObservedGeneration >= h.manager.Generation // or the counts are of what was before
+	return part{"manager", seen && ready == want && want > 0, fmt.Sprintf("%d of %d replicas are ready, image %s", ready, want, tally(images))}
 }
 
 // holder is the pod that holds a Lease, empty if nobody does.
@@ -259,7 +261,7 @@ func (i installation) webhookPart() part {
 	case w.Unknown != "":
 		return part{"webhooks", true, fmt.Sprintf("%d are configured; whether the API server reaches them is not known: %s", w.Configured, w.Unknown)}
 	default:
-		return part{"webhooks", false, fmt.Sprintf("%d are configured; the API server does not reach them, and lets Services pass", w.Configured)}
+		return part{"webhooks", false, fmt.Sprintf("%d are configured; the API server does not reach them, and lets Services pass (an operator that is older than this plugin does not answer either)", w.Configured)}
 	}
 }
 

@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
+	"sync"
+	"syscall"
 )
 
 // loopback is the only address on which anything of this package listens.
@@ -21,7 +25,7 @@ func FreePort() (int, error) {
 }
 
 // The ports that are given out lie below those that Linux gives to whoever asks for any, clients included, and below node ports: while a process is
-// being started again, nobody else happens to get the one that its clients know.
+// being started again, nobody else happens to get the one that its clients know. Those that were given out stay with this process until it ends.
 const firstPort, lastPort = 21000, 29999
 
 // freePorts returns n different ports. All are held until the last is found.
@@ -37,14 +41,41 @@ func freePorts(n int) (ports []int, err error) {
 	return ports, nil
 }
 
+// claimed are the locked files of this process's ports. A file that is collected as garbage is closed, and then no lock any more.
+var claimed sync.Map
+
+// claim keeps a port for this process until it ends, against other processes of this framework: one of their programs may pick the port of a program that is
+// down for a moment, and whose clients wait at it.
+func claim(port int) bool {
+	folder := filepath.Join(os.TempDir(), "clusterip-operator-ports")
+	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // there are only names in it
+		return false
+	}
+	f, err := os.OpenFile(filepath.Join(folder, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return false
+	}
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		_ = f.Close()
+		return false
+	}
+	claimed.Store(port, f)
+	return true
+}
+
 // listenAnywhere tries ports at random: the processes of two packages that are tested at once are not to try the same ones.
 func listenAnywhere() (listener net.Listener, err error) {
 	const attempts = 100
 	for range attempts {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		if listener, err = net.Listen("tcp4", net.JoinHostPort(loopback, strconv.Itoa(port))); err == nil {
+		if listener, err = net.Listen("tcp4", net.JoinHostPort(loopback, strconv.Itoa(port))); err != nil {
+			continue
+		}
+		if claim(port) {
 			return listener, nil
 		}
+		_ = listener.Close()
+		err = fmt.Errorf("another test has port %d", port)
 	}
 	return nil, err
 }

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"fmt"
 	"html"
 	"os"
@@ -13,9 +12,9 @@ import (
 // openers are the programs by which desktops open a file.
 var openers = map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}}
 
-// Open has the user's browser open a URL, and returns what takes away what that needed. Other users see the arguments of programs, and the URL has the
-// token; so the browser is given a file that leads to the URL, and that only the user can read.
-func Open(ctx context.Context, url string) (clean func(), err error) {
+// Open has the user's browser open a URL, and returns what takes away what that needed. failed hears of it when the program that opens browsers ends with an error. Other
+// users see the arguments of programs, and the URL has the token; so the browser is given a file that leads to the URL, and that only the user can read.
+func Open(url string, failed func(error)) (clean func(), err error) {
 	dir, err := os.MkdirTemp("", "clusterip-console-") // 0700
 	if err != nil {
 		return nil, fmt.Errorf("leading the browser to the console: %w", err)
@@ -31,9 +30,16 @@ func Open(ctx context.Context, url string) (clean func(), err error) {
 	if !ok {
 		command = []string{"xdg-open"}
 	}
-	if err := exec.CommandContext(ctx, command[0], append(command[1:], file)...).Start(); err != nil { //nolint:gosec // the program is one of openers
+	cmd := exec.Command(command[0], append(command[1:], file)...) //nolint:gosec,noctx // the program is one of openers; a browser that it starts outlives us
+	cmd.SysProcAttr = apart
+	if err := cmd.Start(); err != nil {
 		clean()
 		return nil, fmt.Errorf("opening a browser: %w", err)
 	}
+	go func() {
+		if err := cmd.Wait(); err != nil {
+			failed(fmt.Errorf("opening a browser: %s: %w", command[0], err))
+		}
+	}()
 	return clean, nil
 }

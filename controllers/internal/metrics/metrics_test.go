@@ -19,7 +19,9 @@ func TestDocumentation(t *testing.T) {
 	}
 	index := addressindex.New()
 	index.Declare([]allocator.Range{r})
-	ctrlmetrics.Registry.MustRegister(&Addresses{Index: index, Migration: true})
+	addresses := &Addresses{Index: index, Migration: true}
+	ctrlmetrics.Registry.MustRegister(addresses)
+	defer ctrlmetrics.Registry.Unregister(addresses)
 	BlockedDeletions.WithLabelValues("kubernetes")
 	if err := metricsdoc.Check("../../../docs/metrics.md", prefix, ctrlmetrics.Registry.(metricsdoc.Registry)); err != nil {
 		t.Error(err)

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,7 +100,10 @@ func (c *Cluster) Stock(ctx context.Context, n int, ranges string) error {
 		}
 		s.Ranges = append(s.Ranges, p)
 	}
-	if err := cmp.Or(s.WriteServices(ctx), s.WriteBitmaps(ctx)); err != nil {
+	if err := s.WriteServices(ctx); err != nil {
+		return err
+	}
+	if err := s.WriteBitmaps(ctx); err != nil {
 		return err
 	}
 	c.Copies = n

@@ -113,11 +113,9 @@ func (r *reader) block(language string) error {
 		if err != nil {
 			return r.mistake("%q is no exit status", status[1])
 		}
-		return r.add(Block{Exit: exit}, "```")
+		return r.add(Block{Exit: exit, NotHere: r.given()}, "```")
 	case language == "bash":
-		b := Block{NotHere: r.reason}
-		r.reason = ""
-		return r.add(b, "```")
+		return r.add(Block{NotHere: r.given()}, "```")
 	case language == "output":
 		return r.output()
 	case language != "" && strings.Contains(inert, " "+language+" "):
@@ -125,6 +123,13 @@ func (r *reader) block(language string) error {
 		return err
 	}
 	return r.mistake("a block is bash, output, or one of%s, not %q", inert, language)
+}
+
+// given is why the next block is not executed here, empty if it is; said once.
+func (r *reader) given() string {
+	reason := r.reason
+	r.reason = ""
+	return reason
 }
 
 func (r *reader) add(b Block, end string) error {

@@ -29,7 +29,7 @@ const (
 const writers = 32
 
 // Copies are copies of a Service that the API server has made, numbered from From to To, which is left out. A copy differs from the template in name, address, UID and time of
-// creation, and in nothing else. All fields but From and Pace are required.
+// creation, and in nothing else. Etcd, Template, Ranges and To are required.
 type Copies struct {
 	// Etcd is the URL of etcd.
 	Etcd string

@@ -22,7 +22,7 @@ type window struct {
 	errors []string // what its console says of errors
 }
 
-// newBrowser starts a browser of its own, which ends with the calling node.
+// newWindow starts a browser of its own, which ends with the calling node.
 func newWindow() *window {
 	GinkgoHelper()
 	ctx, stop, err := browser.Start(context.Background())
@@ -78,14 +78,11 @@ func (b *window) press(keys ...string) {
 }
 
 // value is what an expression says in the page; T is what JSON makes of it.
-func value[T any](b *window, expression string, options ...chromedp.EvaluateOption) (v T) {
+func value[T any](b *window, expression string) (v T) {
 	GinkgoHelper()
-	b.do(chromedp.Evaluate(expression, &v, options...))
+	b.do(chromedp.Evaluate(expression, &v))
 	return v
 }
-
-// awaited has value wait for a promise.
-func awaited(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
 
 // text is what an element shows, empty without one.
 func (b *window) text(selector string) string {

@@ -167,6 +167,15 @@ var _ = Describe("console", Ordered, func() {
 		Expect(curve[len(curve)/2][1]).To(BeNumerically("~", services/2, services/20), "they came evenly")
 		b.picture("ranges", "light")
 		b.picture("ranges", "dark")
+
+		c.CreateServiceCIDR(ctx, "fresh", "10.201.0.0/24") // nobody writes its status
+		eventually(func() string { return b.text("tr[data-range='10.201.0.0/24']") }).Should(ContainSubstring("fresh"))
+		tabTo(b, "fresh 10.201.0.0/24")
+		b.press(kb.Enter)
+		eventually(func() string { return b.text("clusterip-ranges h3") }).Should(HavePrefix("10.201.0.0/24: "))
+		b.open("why/100%")
+		eventually(func() string { return b.text("clusterip-why pre") }).Should(ContainSubstring(`"100%" is neither an address`))
+		c.DeleteServiceCIDRs(ctx, "fresh")
 		c.StartReplicas(ctx)
 	})
 

@@ -60,7 +60,8 @@ func compare(file, got string, drawn map[string]string) {
 	for address, word := range drawn {
 		got = regexp.MustCompile(regexp.QuoteMeta(address)+`\b`).ReplaceAllLiteralString(got, word)
 	}
-	got = regexp.MustCompile(`\b`+regexp.QuoteMeta(strings.ToLower(host))+`\b`).ReplaceAllLiteralString(got, "HOST")
+	named := regexp.MustCompile(`(reaches |leader +true +|"(?:pod|replica)": ")` + regexp.QuoteMeta(strings.ToLower(host)) + `\b`)
+	got = named.ReplaceAllString(got, "${1}HOST")
 	for _, v := range varies {
 		got = v.what.ReplaceAllString(got, v.with)
 	}
@@ -80,5 +81,5 @@ func runsManager(ctx context.Context, c *cluster.Cluster) {
 	c.Apply(ctx, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: manager, namespace: clusterip-operator-system,
 		labels: {app.kubernetes.io/name: clusterip-operator, app.kubernetes.io/component: manager}},
 		spec: {replicas: 1, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: manager, image: "manager:v1"}]}}}}`)
-	c.Kubectl(ctx, "patch", "deployment", "manager", "-n", cluster.OperatorNamespace, "--subresource=status", "--type=merge", "-p", `{"status":{"replicas":1,"readyReplicas":1}}`)
+	c.Kubectl(ctx, "patch", "deployment", "manager", "-n", cluster.OperatorNamespace, "--subresource=status", "--type=merge", "-p", `{"status":{"observedGeneration":1,"replicas":1,"readyReplicas":1}}`)
 }

@@ -22,6 +22,7 @@ const known = new Map() // by address: the tag of the last answer
 async function ask(path) {
   const response = await fetch('api/' + path, { headers: known.has(path) ? { 'If-None-Match': known.get(path) } : {} })
   if (response.status === 304) return undefined
+  if (response.status === 403) throw new TypeError('no console of this address')
   const answer = await response.json()
   if (!response.ok) throw new Error(answer.error)
   known.set(path, response.headers.get('ETag'))
@@ -29,8 +30,17 @@ async function ask(path) {
 }
 
 function where() {
-  const [name, ...rest] = decodeURIComponent(location.hash.slice(1)).split('/')
+  const [name, ...rest] = decoded(location.hash.slice(1)).split('/')
   return { name: views.includes(name) ? name : views[0], rest: rest.join('/') }
+}
+
+// decoded takes text as it is that was not encoded.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
 }
 
 const kind = name => customElements.get('clusterip-' + name)
@@ -57,11 +67,21 @@ async function poll() {
   clearTimeout(timer)
   const question = ++asking, view = open
   const path = view.constructor.path ? view.constructor.path(view.rest) : view.constructor.source
-  const [state, data] = await Promise.allSettled([ask('state'), path && ask(path)])
+  let error
+  const asked = ask('state').then(state => {
+    if (question !== asking) return
+    last = state ?? last
+    head(error)
+  })
+  try {
+    const data = path && await ask(path)
+    if (question === asking && data !== undefined) view.update(data)
+  } catch (e) {
+    error = e
+  }
+  await asked.catch(e => { error = e })
   if (question !== asking) return
-  if (data.value !== undefined) view.update(data.value)
-  if (state.value !== undefined) last = state.value
-  head(state.reason ?? data.reason)
+  head(error)
   timer = setTimeout(poll, interval)
 }
 

@@ -39,24 +39,17 @@ class AddressMap extends HTMLElement {
 
   tools() {
     const choose = h('select', { 'data-key': 'range', onchange: e => { location.hash = 'map/' + e.target.value } },
-      this.data.ranges.map(r => h('option', { value: r.cidr, selected: r.cidr === this.range() }, `${r.serviceCIDR} ${r.cidr}`)))
+      this.data.ranges.map(r => h('option', { value: r.cidr, selected: r.cidr === this.data.of }, `${r.serviceCIDR} ${r.cidr}`)))
     return h('div', { class: 'map-tools' }, h('label', {}, 'Range ', choose),
       h('nav', { 'aria-label': 'Part of the range' }, this.path().map(p => h('a', { href: '#map/' + p, 'data-key': p, 'aria-current': p === this.data.cidr ? 'true' : null }, p))))
   }
 
-  // range is the one that what is drawn lies in: it was opened from there.
-  range() {
-    const cidrs = this.data.ranges.map(r => r.cidr)
-    if (cidrs.includes(this.data.cidr)) this.from = this.data.cidr
-    return this.from ?? cidrs[0]
-  }
-
   // path are the parts from the range down to what is drawn.
   path() {
-    const range = this.range()
-    if (this.data.cidr === range) this.trail = [range]
-    else if (!this.trail?.includes(this.data.cidr)) this.trail = [...(this.trail ?? [range]), this.data.cidr]
-    else this.trail = this.trail.slice(0, this.trail.indexOf(this.data.cidr) + 1)
+    const { cidr, of } = this.data
+    if (this.trail?.[0] !== of) this.trail = [of]
+    const at = this.trail.indexOf(cidr)
+    this.trail = at < 0 ? [...this.trail, cidr] : this.trail.slice(0, at + 1)
     return this.trail
   }
 
@@ -137,8 +130,9 @@ class AddressMap extends HTMLElement {
       location.hash = 'map/' + this.cidr(this.cursor)
       return
     }
-    const subject = this.at(this.cursor)
-    const answer = await (await fetch('api/why?subject=' + encodeURIComponent(subject))).json()
+    const subject = this.at(this.cursor), cidr = this.data.cidr
+    const answer = await fetch('api/why?subject=' + encodeURIComponent(subject)).then(r => r.json()).catch(e => ({ error: e.message }))
+    if (this.data.cidr !== cidr) return // somebody has gone on
     this.answer = h('pre', { tabindex: 0, 'data-key': 'answer' }, answer.text ?? answer.error)
     this.update(this.data)
   }

@@ -38,6 +38,8 @@ class Ranges extends HTMLElement {
   static title = 'Ranges'
   static source = 'ranges'
 
+  disconnectedCallback() { this.plot?.destroy() }
+
   update(data) {
     this.data = data
     const chosen = data.find(r => id(r) === this.chosen) ?? data[0]
@@ -60,20 +62,29 @@ class Ranges extends HTMLElement {
     show(this, h('h2', {}, 'Ranges'), rows, chosen && this.detail(chosen))
   }
 
+  // draw replaces the last plot: the library keeps those that are not destroyed.
+  draw(r) {
+    this.plot?.destroy()
+    this.plot = null
+    if (r.history.length < 2) return h('p', { class: 'weak' }, 'There is nothing to draw yet.')
+    const holder = h('div', { role: 'img', 'aria-label': `${r.history.at(-1)[1]} addresses are in use now` })
+    this.plot = plot(r, holder)
+    return holder
+  }
+
   detail(r) {
     const troubles = r.conditions.filter(c => (c.type === 'Ready') !== (c.status === 'True'))
     return h('section', { class: 'chart', 'aria-label': 'Use of ' + r.cidr },
       h('h3', {}, `${r.cidr}: the addresses in use today, by when they were taken`),
-      plot(r),
+      this.draw(r),
       r.conditions.filter(c => c.type.endsWith('/Migrated')).map(c => h('p', {}, `Migrated is ${c.status}: ${c.message}`)),
       troubles.map(c => h('p', { class: 'bad' }, `${c.type} is ${c.status} for ${age(c.lastTransitionTime)}: ${c.message}`)))
   }
 }
 
 // plot draws the use of a range until now, and how it goes on at the present growth, for as long again at most.
-function plot(r) {
+function plot(r, holder) {
   const past = r.history
-  if (past.length < 2) return h('p', { class: 'weak' }, 'There is nothing to draw yet.')
   const size = sum(r, 'size'), [now, used] = past.at(-1), grows = sum(r, 'growthPerDay') / 86400
   const until = now + Math.max(60, Math.min(r.fullInSeconds ?? Infinity, now - past[0][0]))
   const then = Math.min(used + grows * (until - now), size)
@@ -90,9 +101,7 @@ function plot(r) {
   const day = { month: 'short', day: 'numeric' }, hour = { hour: '2-digit', minute: '2-digit', hour12: false }
   const clock = (_u, ticks, _axis, _space, step) => ticks.map(t => new Date(t * 1000).toLocaleString([], step < 86400 ? hour : day))
   const data = [times, [...past.map(p => p[1]), null], [...gaps, used, grows > 0 ? then : null], ...(near ? [times.map(() => size)] : [])]
-  const holder = h('div', { role: 'img', 'aria-label': `${used} addresses are in use now` })
-  new uPlot({ width: Math.min(900, innerWidth - 60), height: 240, series, axes: [{ ...axis, size: 40, values: clock }, axis], scales: { y: { range: (_, _min, max) => [0, Math.max(1, max * 1.05)] } }, cursor: { drag: { x: false } } }, data, holder)
-  return holder
+  return new uPlot({ width: Math.min(900, innerWidth - 60), height: 240, series, axes: [{ ...axis, size: 40, values: clock }, axis], scales: { y: { range: (_, _min, max) => [0, Math.max(1, max * 1.05)] } }, cursor: { drag: { x: false } } }, data, holder)
 }
 
 customElements.define('clusterip-ranges', Ranges)

@@ -9,7 +9,7 @@ class Why extends HTMLElement {
     const input = h('input', { name: 'subject', required: true, autocomplete: 'off', spellcheck: 'false', placeholder: 'service/shop/web', 'data-key': 'subject' })
     this.input = input
     this.result = h('pre', { tabindex: 0, hidden: true })
-    show(this, h('h2', {}, 'Why'), h('form', { onsubmit: e => { e.preventDefault(); location.hash = 'why/' + input.value.trim() } },
+    show(this, h('h2', {}, 'Why'), h('form', { onsubmit: e => { e.preventDefault(); location.hash = 'why/' + encodeURIComponent(input.value.trim()) } },
       h('label', {}, 'service/NAMESPACE/NAME, namespace/NAME, range/NAME or an address', input), h('button', {}, 'Ask')), this.result)
   }
 
