@@ -6,7 +6,6 @@ package console_test
 
 import (
 	"context"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
-	"github.com/clusterip-operator/clusterip-operator/test/framework/seed"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -44,7 +42,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/12,fd00:10:96::/108", Args: audit}, Installed: true,
 	})
 	c.Create(ctx, cluster.Asking(cluster.Namespace, "template", "10.96.0.10", "fd00:10:96::10"))
-	stock(ctx)
+	c.Stock(ctx, cluster.Namespace+"/template", services, 30*24*time.Hour, "10.96.0.0/12", "fd00:10:96::/108")
 	c.AddReplicas(ctx, 1)
 	c.OfferRange(ctx, "team", map[string]string{"team": "blue"}, "10.200.0.0/25", "fd00:200::/121")
 	c.CreateNamespace(ctx, "blue", map[string]string{"tenant": "blue"})
@@ -59,19 +57,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	reader.Admit(ctx, c)
 	address = open(ctx)
 })
-
-// stock fills the cluster before our operator runs.
-func stock(ctx context.Context) {
-	GinkgoHelper()
-	ranges := []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00:10:96::/108")}
-	copies := seed.Copies{Etcd: c.Etcd.URL(), Template: cluster.Namespace + "/template", Ranges: ranges, To: services, Pace: seed.Pace, Over: 30 * 24 * time.Hour}
-	Expect(copies.WriteIPAddresses(ctx)).To(Succeed())
-	second := copies
-	second.Ranges = ranges[1:]
-	Expect(second.WriteIPAddresses(ctx)).To(Succeed())
-	Expect(copies.WriteServices(ctx)).To(Succeed())
-	Eventually(func() int { return len(c.IPAddresses(ctx)) }).Should(BeNumerically(">=", 2*services))
-}
 
 // open starts a console and returns its address.
 func open(ctx context.Context) string {

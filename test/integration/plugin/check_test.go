@@ -53,9 +53,12 @@ var _ = Describe("check and repair", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		damaged = cluster.Start(ctx, cluster.Options{
-			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/20,fd00:10:96::/112"}, Installed: true, Replicas: 1,
+			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/20,fd00:10:96::/112"}, Installed: true,
 		})
-		damaged.CreateServices(ctx, many, func(i int) *corev1.Service { return cluster.Dual(cluster.Namespace, fmt.Sprint("many-", i)) })
+		template := damaged.Create(ctx, cluster.Asking(cluster.Namespace, "template", "10.96.0.10", "fd00:10:96::10"))
+		damaged.Stock(ctx, cluster.Namespace+"/template", many, 0, "10.96.0.0/20", "fd00:10:96::/112")
+		damaged.DeleteServices(ctx, template)
+		damaged.AddReplicas(ctx, 1)
 	})
 
 	It("finds nothing on a healthy cluster", func(ctx SpecContext) {
@@ -151,7 +154,7 @@ var _ = Describe("check and repair", Ordered, func() {
 	It("goes on after it was killed", func(ctx SpecContext) {
 		var gone []string
 		for i := range 100 {
-			service, err := damaged.Client().CoreV1().Services(cluster.Namespace).Get(ctx, fmt.Sprint("many-", i), metav1.GetOptions{})
+			service, err := damaged.Client().CoreV1().Services(cluster.Namespace).Get(ctx, cluster.StockName(i), metav1.GetOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			for _, address := range service.Spec.ClusterIPs {
 				damaged.DeleteIPAddress(ctx, address)
@@ -168,7 +171,7 @@ var _ = Describe("check and repair", Ordered, func() {
 		Expect(result.ExitCode).To(BeZero(), result.String())
 		Expect(result.Stdout).To(ContainSubstring("nothing is wrong any more"))
 		for _, address := range gone {
-			Expect(damaged.Owner(ctx, address)).To(HavePrefix("default/many-"), address)
+			Expect(damaged.Owner(ctx, address)).To(HavePrefix("default/service-"), address)
 		}
 	})
 

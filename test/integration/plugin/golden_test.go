@@ -60,7 +60,7 @@ func compare(file, got string, drawn map[string]string) {
 	for address, word := range drawn {
 		got = regexp.MustCompile(regexp.QuoteMeta(address)+`\b`).ReplaceAllLiteralString(got, word)
 	}
-	named := regexp.MustCompile(`(reaches |leader +true +|"(?:pod|replica)": ")` + regexp.QuoteMeta(strings.ToLower(host)) + `\b`)
+	named := regexp.MustCompile(`(reaches |leader +true +|"(?:pod|replica|text)": ")` + regexp.QuoteMeta(strings.ToLower(host)) + `\b`)
 	got = named.ReplaceAllString(got, "${1}HOST")
 	for _, v := range varies {
 		got = v.what.ReplaceAllString(got, v.with)

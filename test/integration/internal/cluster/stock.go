@@ -1,0 +1,33 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/seed"
+)
+
+// Stock writes n copies of a Service to etcd, with addresses of these ranges, one for each family; StockName is what they are called. They have come into being over a time.
+// template is NAMESPACE/NAME of the Service, which the API server has made. Our operator must not run yet: it would take the first half for damage.
+func (c *Cluster) Stock(ctx context.Context, template string, n int, over time.Duration, ranges ...string) {
+	GinkgoHelper()
+	copies := seed.Copies{Etcd: c.Etcd.URL(), Template: template, To: n, Pace: seed.Pace, Over: over}
+	for _, text := range ranges {
+		copies.Ranges = append(copies.Ranges, netip.MustParsePrefix(text))
+	}
+	for i := range copies.Ranges {
+		of := copies
+		of.Ranges = copies.Ranges[i : i+1]
+		Expect(of.WriteIPAddresses(ctx)).To(Succeed())
+	}
+	Expect(copies.WriteServices(ctx)).To(Succeed())
+	Eventually(func() int { return len(c.IPAddresses(ctx)) }).Should(BeNumerically(">=", n*len(ranges)))
+}
+
+// StockName is the name of a Service that Stock has written.
+func StockName(i int) string { return fmt.Sprintf("service-%06d", i) }
