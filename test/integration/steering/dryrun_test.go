@@ -18,19 +18,20 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
-// everything is what the API server has, versions included, but for Leases, which replicas renew, and for the counts in the status of policies,
-// which follow what happened before by up to half a minute, and what their being written changes.
+// everything is what the API server has, versions included, but for Leases, which replicas renew, and for the counts in the status of policies and in an annotation
+// of ServiceCIDRs, which follow what happened before by up to half a minute, and what their being written changes.
 func everything(ctx context.Context) inventory.Objects {
 	GinkgoHelper()
 	objects, err := inventory.Everything(ctx, c.AdminConfig())
 	Expect(err).NotTo(HaveOccurred())
 	objects = objects.Without("leases.coordination.k8s.io")
 	for name, object := range objects {
-		if strings.HasPrefix(name, "servicecidrpolicies.") {
+		if strings.HasPrefix(name, "servicecidrpolicies.") || strings.HasPrefix(name, "servicecidrs.") {
 			object.SetResourceVersion("")
 			object.SetManagedFields(nil)
 			unstructured.RemoveNestedField(object.Object, "status", "summary")
 			unstructured.RemoveNestedField(object.Object, "status", "ranges")
+			unstructured.RemoveNestedField(object.Object, "metadata", "annotations", cluster.UsageAnnotation)
 		}
 	}
 	return objects
