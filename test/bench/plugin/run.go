@@ -32,7 +32,7 @@ type Options struct {
 }
 
 // Full are the options of what is written down.
-func Full() Options { return Options{Services: 65_000, Rounds: 7} }
+func Full() Options { return Options{Services: 65_000, Rounds: 3} }
 
 // Quick are those of a try.
 func Quick() Options { return Options{Services: 1_000, Rounds: 2} }
