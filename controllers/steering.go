@@ -14,6 +14,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/additional"
 	"github.com/clusterip-operator/clusterip-operator/controllers/enforcement"
+	"github.com/clusterip-operator/clusterip-operator/controllers/growth"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/policy"
@@ -66,6 +67,10 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressi
 		&enforcement.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: policies, Index: index, Clock: clk,
 			Events: mgr.GetEventRecorder("clusterip-operator-enforcement"),
+		},
+		&growth.Reconciler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: policies, Index: index, Clock: clk, Networks: o.networks(),
+			Events: mgr.GetEventRecorder("clusterip-operator-growth"),
 		},
 	}, nil
 }

@@ -45,6 +45,9 @@ const (
 	AnnotationAdditionalFrom = Prefix + "/additional-ips-from"
 )
 
+// AnnotationCreatedFor on a ServiceCIDR names the ServiceCIDRPolicy for whose growth the operator created it. The clean-up leaves it: the range is in use.
+const AnnotationCreatedFor = Prefix + "/created-for"
+
 // AnnotationProbe on a headless Service that is created for trial (dry run) has the webhook answer with a warning: the proof that the API server reaches it.
 const AnnotationProbe = Prefix + "/probe"
 
@@ -99,6 +102,8 @@ const (
 	ManagerPolicy = "clusterip-operator-policy"
 	// ManagerEnforcement writes ExclusiveRanges, the ValidatingAdmissionPolicy that reads it, and the conditions Enforced and Violated.
 	ManagerEnforcement = "clusterip-operator-enforcement"
+	// ManagerGrowth creates ServiceCIDRs for policies with growth, and writes the conditions Growing and GrowthExhausted.
+	ManagerGrowth = "clusterip-operator-growth"
 	// ManagerAdmission writes refusals into the status of ServiceCIDRPolicies.
 	ManagerAdmission = "clusterip-operator-admission"
 	// ManagerAdditional writes additional IPAddresses.

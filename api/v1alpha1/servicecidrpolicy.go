@@ -52,6 +52,7 @@ type ServiceCIDRPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="!self.exclusive || has(self.serviceCIDRSelector) || (has(self.serviceCIDRs) && self.serviceCIDRs.size() > 0)",message="exclusive is about the ranges of the policy: set serviceCIDRs or serviceCIDRSelector too, or remove it",fieldPath=".exclusive"
 // +kubebuilder:validation:XValidation:rule="!has(self.coolDown) || has(self.serviceCIDRSelector) || (has(self.serviceCIDRs) && self.serviceCIDRs.size() > 0)",message="coolDown is about the ranges of the policy: set serviceCIDRs or serviceCIDRSelector too, or remove it",fieldPath=".coolDown"
 // +kubebuilder:validation:XValidation:rule="!has(self.enforcement) || self.enforcement != 'APIServer' || self.exclusive",message="enforcement: APIServer is about the ranges of an exclusive policy: set exclusive too, or remove it",fieldPath=".enforcement"
+// +kubebuilder:validation:XValidation:rule="!has(self.growth) || (has(self.serviceCIDRSelector) && has(self.serviceCIDRSelector.matchLabels) && self.serviceCIDRSelector.matchLabels.size() > 0 && (!has(self.serviceCIDRSelector.matchExpressions) || self.serviceCIDRSelector.matchExpressions.size() == 0))",message="the policy has the ServiceCIDRs that growth creates by their labels, which are those of its selector: set serviceCIDRSelector.matchLabels, without matchExpressions, and give the labels to the ServiceCIDRs that the policy has already",fieldPath=".growth"
 
 // ServiceCIDRPolicySpec is what an admin wants.
 type ServiceCIDRPolicySpec struct {
@@ -111,6 +112,9 @@ type ServiceCIDRPolicySpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=1024
 	Reservations []Reservation `json:"reservations,omitempty"`
+	// Growth has the operator create ServiceCIDRs with the labels of ServiceCIDRSelector before the ranges are full. Left out: ranges are the admin's.
+	// +optional
+	Growth *Growth `json:"growth,omitempty"`
 }
 
 // Enforcement is who keeps Services out of exclusive ranges.
@@ -185,6 +189,10 @@ const (
 	PolicyEnforced = "Enforced"
 	// PolicyViolated is True while Services have addresses that the policy keeps for others; the message names the first.
 	PolicyViolated = "Violated"
+	// PolicyGrowing is there with growth. It is True while a new range is on its way. False says what the next one will be, or why there is none although it is needed.
+	PolicyGrowing = "Growing"
+	// PolicyGrowthExhausted is there with growth. It is True when no further range can be created, needed or not; the message says why, and what to do.
+	PolicyGrowthExhausted = "GrowthExhausted"
 )
 
 // ServiceCIDRPolicyStatus is what the operator found.
@@ -192,7 +200,8 @@ type ServiceCIDRPolicyStatus struct {
 	// ObservedGeneration is the generation of the spec that the conditions speak of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions are Accepted, Conflicting and Programmed, with enforcement: APIServer also Enforced, and Violated where there is cause.
+	// Conditions are Accepted, Conflicting and Programmed, with enforcement: APIServer also Enforced, with growth Growing and
+	// GrowthExhausted, and Violated where there is cause.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

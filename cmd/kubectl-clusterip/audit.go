@@ -35,11 +35,12 @@ var checks = map[string]string{
 	"RangeDefaultRangeMismatch": "ServiceCIDR kubernetes is not what the API server was started with",
 	"RangeDeletionBlocked":      "a ServiceCIDR cannot be deleted because addresses are in use",
 
-	"PolicyNotAccepted":   "the spec of a ServiceCIDRPolicy is invalid, or names what does not exist",
-	"PolicyConflicting":   "a ServiceCIDRPolicy lost ranges or addresses to another one",
-	"PolicyNotProgrammed": "what a ServiceCIDRPolicy asks for is not in place",
-	"PolicyNotEnforced":   "the API server does not keep strangers out of a policy's ranges",
-	"PolicyViolated":      "Services have addresses that an exclusive policy keeps for others",
+	"PolicyNotAccepted":     "the spec of a ServiceCIDRPolicy is invalid, or names what does not exist",
+	"PolicyConflicting":     "a ServiceCIDRPolicy lost ranges or addresses to another one",
+	"PolicyNotProgrammed":   "what a ServiceCIDRPolicy asks for is not in place",
+	"PolicyNotEnforced":     "the API server does not keep strangers out of a policy's ranges",
+	"PolicyGrowthExhausted": "no further range can be created for a ServiceCIDRPolicy",
+	"PolicyViolated":        "Services have addresses that an exclusive policy keeps for others",
 }
 
 // driftChecks are the checks of the types of drift.

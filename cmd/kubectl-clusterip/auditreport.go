@@ -92,7 +92,7 @@ func rangeCheck(c metav1.Condition) string {
 // policyCheck does so for a policy.
 func policyCheck(c metav1.Condition) string {
 	switch c.Type {
-	case v1alpha1.PolicyConflicting, v1alpha1.PolicyViolated:
+	case v1alpha1.PolicyConflicting, v1alpha1.PolicyViolated, v1alpha1.PolicyGrowthExhausted:
 		if c.Status == metav1.ConditionTrue {
 			return "Policy" + c.Type
 		}

@@ -39,6 +39,8 @@ type Policy struct {
 	Exclusive    bool
 	// Enforcement is who keeps others out of an exclusive policy's ranges.
 	Enforcement v1alpha1.Enforcement
+	// Grows: the operator creates ServiceCIDRs for the policy.
+	Grows bool
 	// Claimed are the prefixes of all ranges that the policy has, in order: those of Ranges, and those that are not ready yet or are being deleted.
 	Claimed []netip.Prefix
 	OnFull  v1alpha1.OnFull

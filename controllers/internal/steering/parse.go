@@ -103,6 +103,7 @@ func newPolicy(o *v1alpha1.ServiceCIDRPolicy, rank int) *Policy {
 	p := &Policy{
 		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive, Enforcement: o.Spec.Enforcement,
 		OnFull: cmp.Or(o.Spec.OnFull, v1alpha1.OnFullFallback), object: o, rank: rank, bands: map[bool]func() bands{},
+		Grows: o.Spec.Growth != nil,
 	}
 	selectorOf := func(field string, from *metav1.LabelSelector) labels.Selector {
 		if from == nil {

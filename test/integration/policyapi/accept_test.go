@@ -24,6 +24,15 @@ var _ = Describe("What the API server fills in", func() {
 		}))
 	})
 
+	It("of growth, too", func(ctx SpecContext) {
+		policy := draft(growing(supernets, ""))
+		Expect(admin.Create(ctx, policy)).To(Succeed())
+		DeferCleanup(admin.Delete, policy)
+		growth := policy.Object["spec"].(map[string]any)["growth"].(map[string]any)
+		delete(growth, "from")
+		Expect(growth).To(Equal(map[string]any{"whenFreePercent": int64(20), "maxRanges": int64(8), "dryRun": false}))
+	})
+
 	It("is nothing where an admin decided", func(ctx SpecContext) {
 		spec := v1alpha1.ServiceCIDRPolicySpec{
 			ServiceCIDRs: []string{"tenant-a"}, Exclusive: true, Enforcement: v1alpha1.EnforcementAPIServer, OnFull: v1alpha1.OnFullFail, Priority: -1,

@@ -50,6 +50,21 @@ var _ = Describe("As much as fits into a policy", func() {
 		Expect(admin.Update(ctx, policy)).To(Succeed())
 	})
 
+	It("is accepted with growth", func(ctx SpecContext) {
+		policy := drafted(0, nil)
+		policy.Spec.ServiceCIDRSelector = &metav1.LabelSelector{MatchLabels: map[string]string{}}
+		growth := &v1alpha1.Growth{WhenFullWithin: &metav1.Duration{Duration: time.Hour}}
+		for i := range 64 {
+			policy.Spec.ServiceCIDRSelector.MatchLabels[fmt.Sprint("label-", i)] = "value"
+			growth.ReservedNetworks = append(growth.ReservedNetworks, fmt.Sprintf("fd00:1111:2222:3333:4444:5555:6666:%x/128", 0xf000+i))
+		}
+		for i := range 16 {
+			growth.From = append(growth.From, v1alpha1.Supernet{CIDR: fmt.Sprintf("fd00:1111:2222:3333:4444:5555:%x:0/112", 0xf000+i), PrefixLength: 126})
+		}
+		policy.Spec.Growth = growth
+		Expect(admin.Create(ctx, policy, client.DryRunAll)).To(Succeed())
+	})
+
 	It("is 1,024 reservations", func(ctx SpecContext) {
 		policy := drafted(most+1, func(i int) string { return netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}).String() })
 		Expect(complaints(admin.Create(ctx, policy, client.DryRunAll))).To(ConsistOf(HaveField("Field", "spec.reservations")))

@@ -21,6 +21,9 @@ const (
 	sayLabel     = "give a name of lower-case letters, digits and '-'"
 	sayCIDRName  = "give the name of a ServiceCIDR"
 	sayDuration  = "give a duration from 0s to 720h (30 days)"
+	sayLabels    = "set serviceCIDRSelector.matchLabels, without matchExpressions"
+	sayCIDR      = "from its first address on, in the shortest form and in lower case"
+	sayWithin    = "give a duration from 1m to 720h"
 	sayNoRanges  = "set serviceCIDRs or serviceCIDRSelector too, or remove it"
 )
 
@@ -31,6 +34,8 @@ const (
 	reservedName    = "spec.reservations[0].name"
 	reservedFor     = "spec.reservations[0].for"
 	firstName       = "spec.serviceCIDRs[0]"
+	supernet        = "spec.growth.from[0].cidr"
+	blockLength     = "spec.growth.from[0].prefixLength"
 )
 
 // keep is the spec of a policy with one reservation.
@@ -47,6 +52,17 @@ func keepFor(service string) string {
 func coolingFor(duration string) string {
 	return fmt.Sprintf(`{serviceCIDRs: [a], coolDown: %q}`, duration)
 }
+
+// growing is a policy that grows, from more than one supernet if more of them are in the text.
+func growing(from, more string) string {
+	return fmt.Sprintf(`{serviceCIDRSelector: {matchLabels: {tenant: a}}, growth: {from: [%s]%s}}`, from, more)
+}
+
+func cutFrom(cidr string, prefixLength int) string {
+	return growing(fmt.Sprintf(`{cidr: %q, prefixLength: %d}`, cidr, prefixLength), "")
+}
+
+const supernets = `{cidr: 10.128.0.0/10, prefixLength: 16}, {cidr: "fd00:10:128::/48", prefixLength: 112}`
 
 func names(name string) string { return fmt.Sprintf(`{serviceCIDRs: [%q]}`, name) }
 
@@ -123,6 +139,26 @@ var _ = DescribeTable("What the API server refuses",
 	Entry("a Service with an upper-case letter", keepFor("shop/Cart"), reservedFor, sayService),
 	Entry("a Service with 64 letters", keepFor("shop/"+strings.Repeat("a", 64)), reservedFor, sayService),
 	Entry("an empty Service", keepFor(""), reservedFor, sayService),
+
+	Entry("growth of ranges by name", `{serviceCIDRs: [a], growth: {from: [`+supernets+`]}}`, "spec.growth", sayLabels),
+	Entry("growth without ranges", `{growth: {from: [`+supernets+`]}}`, "spec.growth", sayLabels),
+	Entry("growth of all ranges", `{serviceCIDRSelector: {}, growth: {from: [`+supernets+`]}}`, "spec.growth", sayLabels),
+	Entry("growth by expressions, which no labels follow from",
+		`{serviceCIDRSelector: {matchLabels: {a: b}, matchExpressions: [{key: c, operator: Exists}]}, growth: {from: [`+supernets+`]}}`, "spec.growth", sayLabels),
+	Entry("growth from nothing", growing("", ""), "spec.growth.from", "at least 1"),
+	Entry("a supernet that is an address", cutFrom("10.128.0.0", 16), supernet, sayCIDR),
+	Entry("a supernet with bits behind its prefix", cutFrom("10.128.0.1/10", 16), supernet, sayCIDR),
+	Entry("a supernet of IPv6 in a long form", cutFrom("fd00:10:0128::/48", 112), supernet, sayCIDR),
+	Entry("a supernet of IPv4 inside of IPv6", cutFrom("::ffff:10.128.0.0/106", 112), supernet, sayCIDR),
+	Entry("blocks larger than the supernet", cutFrom("10.128.0.0/10", 9), blockLength, "give a prefixLength that is not shorter"),
+	Entry("blocks of IPv4 without a usable address", cutFrom("10.128.0.0/10", 31), blockLength, "from 8 to 30"),
+	Entry("blocks of IPv6 that API servers do not take", cutFrom("fd00:10:128::/48", 63), blockLength, "from 64 to 126"),
+	Entry("blocks larger than /8", cutFrom("8.0.0.0/6", 7), blockLength, "greater than or equal to 8"),
+	Entry("a share beyond all", growing(supernets, `, whenFreePercent: 101`), "spec.growth.whenFreePercent", "less than or equal to 100"),
+	Entry("a forecast of no time", growing(supernets, `, whenFullWithin: 59s`), "spec.growth.whenFullWithin", sayWithin),
+	Entry("a forecast in days, which Go cannot read", growing(supernets, `, whenFullWithin: 3d`), "spec.growth.whenFullWithin", sayWithin),
+	Entry("no ranges at most", growing(supernets, `, maxRanges: 0`), "spec.growth.maxRanges", "greater than or equal to 1"),
+	Entry("a reserved network that is none", growing(supernets, `, reservedNetworks: [10.130.0.0]`), "spec.growth.reservedNetworks[0]", sayCIDR),
 )
 
 var _ = It("What the API server refuses: a policy without a spec", func(ctx SpecContext) {
@@ -145,6 +181,11 @@ var _ = DescribeTable("What the API server accepts",
 	Entry("Services by their labels and those of their namespaces", `{serviceCIDRs: [a], namespaceSelector: {matchLabels: {tenant: a}},
 		serviceSelector: {matchExpressions: [{key: tier, operator: In, values: [front, back]}]}}`),
 	Entry("the ends of the priorities", `{serviceCIDRs: [a], priority: -2147483648}`),
+
+	Entry("growth of both families with all that can be said", growing(supernets,
+		`, whenFreePercent: 100, whenFullWithin: 1h30m, maxRanges: 1024, dryRun: true, reservedNetworks: [10.130.0.0/16, "fd00:10:128:1::/64"]`)),
+	Entry("growth by one block", cutFrom("10.128.0.0/30", 30)),
+	Entry("growth by the largest and the smallest block of IPv6", growing(`{cidr: "fd00::/8", prefixLength: 64}, {cidr: "fc00::/126", prefixLength: 126}`, "")),
 
 	Entry("no cool-down in so many words", coolingFor("0s")),
 	Entry("30 days", coolingFor("720h")),

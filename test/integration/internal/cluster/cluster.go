@@ -147,11 +147,16 @@ const (
 	// Migrated tells how far a cluster is on its way from the bitmap.
 	Migrated = "clusterip-operator.io/Migrated"
 
-	// Accepted, Conflicting, Programmed and Enforced are conditions of policies.
-	Accepted    = "Accepted"
-	Conflicting = "Conflicting"
-	Programmed  = "Programmed"
-	Enforced    = "Enforced"
+	// CreatedForAnnotation on a ServiceCIDR names the policy for which the operator created it.
+	CreatedForAnnotation = "clusterip-operator.io/created-for"
+
+	// Accepted, Conflicting, Programmed, Enforced, Growing and GrowthExhausted are conditions of policies.
+	Accepted        = "Accepted"
+	Conflicting     = "Conflicting"
+	Programmed      = "Programmed"
+	Enforced        = "Enforced"
+	Growing         = "Growing"
+	GrowthExhausted = "GrowthExhausted"
 
 	// operatorReporter begins the names under which our controllers send events.
 	operatorReporter = "clusterip-operator"

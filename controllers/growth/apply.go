@@ -1,0 +1,103 @@
+package growth
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
+)
+
+// apply creates what was decided, and says so; or why the API server would not have it.
+func (r *Reconciler) apply(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, in inputs, d decision) error {
+	for _, block := range d.create {
+		if err := r.create(ctx, o, block); err != nil {
+			meta.SetStatusCondition(&d.conditions, failed(in, err))
+			if said := r.publish(ctx, o, d.conditions); said != nil {
+				log.FromContext(ctx).Error(said, "Could not say that a range was refused")
+			}
+			return err
+		}
+	}
+	return r.publish(ctx, o, d.conditions)
+}
+
+// create creates the ServiceCIDR of a block. Its name is its own lock: whoever comes second is refused.
+func (r *Reconciler) create(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, block netip.Prefix) error {
+	cidr := &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: nameOf(block), Labels: o.Spec.ServiceCIDRSelector.MatchLabels, Annotations: map[string]string{v1alpha1.AnnotationCreatedFor: o.Name},
+		},
+		Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{block.String()}},
+	}
+	switch err := r.Client.Create(ctx, cidr, client.FieldOwner(v1alpha1.ManagerGrowth)); {
+	case apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("there is a ServiceCIDR %s already, which is not %s or has just been created: if it is yours, give it another name", cidr.Name, block)
+	case err != nil:
+		return fmt.Errorf("creating ServiceCIDR %s (%s): %w", cidr.Name, block, err)
+	}
+	log.FromContext(ctx).Info("Created a ServiceCIDR", "serviceCIDR", cidr.Name, "cidr", block)
+	r.Events.Eventf(o, cidr, corev1.EventTypeNormal, "ServiceCIDRCreated", "Grow", "Created ServiceCIDR %s (%s)", cidr.Name, block)
+	return nil
+}
+
+// warning is the reason of the event that announces a condition, empty if nobody has to do something about it.
+func warning(c metav1.Condition) string {
+	switch {
+	case c.Type == v1alpha1.PolicyGrowthExhausted && c.Status == metav1.ConditionTrue:
+		return "ServiceCIDRPolicyGrowthExhausted"
+	case c.Reason == reasonFailed:
+		return "ServiceCIDRCreationFailed"
+	default:
+		return ""
+	}
+}
+
+// publish writes the conditions if they say something new, and warns of what an admin has to do something about. None takes them away.
+func (r *Reconciler) publish(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, want []metav1.Condition) error {
+	mine := ours(o.Status.Conditions)
+	last := r.said[o.UID] // the cache may show what was before
+	if last == nil {
+		last = mine
+	}
+	want = wording.Dated(last, want, r.Clock.Now())
+	if equality.Semantic.DeepEqual(mine, want) {
+		return nil
+	}
+	var status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}
+	status.Conditions = append([]metav1.Condition{}, want...) // not nil, which the schema refuses
+	if err := objects.ApplyStatus(ctx, r.Client, o, &status, v1alpha1.ManagerGrowth); objects.IgnoreGone(err) != nil {
+		return fmt.Errorf("writing conditions of ServiceCIDRPolicy %s: %w", o.Name, err)
+	}
+	r.said[o.UID] = want
+	for _, c := range want {
+		was := meta.FindStatusCondition(last, c.Type)
+		if reason := warning(c); reason != "" && (was == nil || warning(*was) == "" || was.Reason != c.Reason) {
+			r.Events.Eventf(o, nil, corev1.EventTypeWarning, reason, "Grow", "%s", wording.Cut(c.Message, wording.NoteLimit))
+		}
+	}
+	return nil
+}
+
+// ours are those conditions that this controller writes, in their order.
+func ours(all []metav1.Condition) (out []metav1.Condition) {
+	for _, kind := range []string{v1alpha1.PolicyGrowing, v1alpha1.PolicyGrowthExhausted} {
+		if c := meta.FindStatusCondition(all, kind); c != nil {
+			out = append(out, *c)
+		}
+	}
+	return out
+}

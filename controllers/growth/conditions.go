@@ -1,0 +1,107 @@
+package growth
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
+)
+
+// Reasons of the conditions.
+const (
+	reasonCreating        = "Creating"
+	reasonNotReady        = "ServiceCIDRNotReady"
+	reasonDryRun          = "DryRun"
+	reasonEnoughFree      = "EnoughFree"
+	reasonFailed          = "CreationFailed"
+	reasonInvalid         = "Invalid"
+	reasonBlocksLeft      = "BlocksLeft"
+	reasonNoBlockLeft     = "NoBlockLeft"
+	reasonMaxRanges       = "MaxRangesReached"
+	reasonRangeLost       = "ServiceCIDRLost"
+	reasonFamilyNotServed = "FamilyNotServed"
+)
+
+// conditions returns those of a policy, without counts that move with every Service. Times are the caller's to add.
+func conditions(in inputs, all []outlook) []metav1.Condition {
+	return []metav1.Condition{growing(in, all), exhausted(in, all)}
+}
+
+func (in inputs) say(kind string, status metav1.ConditionStatus, reason string, texts ...string) metav1.Condition {
+	const messageLimit = 8192 // the schema takes 32,768 characters
+	return metav1.Condition{
+		Type: kind, Status: status, Reason: reason, ObservedGeneration: in.generation, Message: wording.Cut(strings.Join(texts, " "), messageLimit),
+	}
+}
+
+// growing says what is on its way, then what is lacking, then what comes next.
+func growing(in inputs, all []outlook) metav1.Condition {
+	var creates, lacks, next, unready []string
+	for _, o := range all {
+		switch text := fmt.Sprintf("ServiceCIDR %s (%s)", nameOf(o.next), o.next); {
+		case o.creates():
+			creates = append(creates, fmt.Sprintf("%s, for %s", text, o.need))
+		case o.need != "":
+			lacks = append(lacks, fmt.Sprintf("Another range is needed, for %s, and cannot be created. %s", o.need, o.why))
+		case o.next.IsValid():
+			next = append(next, text)
+		}
+	}
+	for _, c := range in.created {
+		if !c.ready {
+			unready = append(unready, c.name)
+		}
+	}
+	switch {
+	case len(creates) > 0 && in.dryRun:
+		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonDryRun,
+			"Would create "+strings.Join(creates, " and ")+". Set growth.dryRun to false to have it created.")
+	case len(creates) > 0:
+		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionTrue, reasonCreating, "Creating "+strings.Join(creates, " and ")+".")
+	case len(lacks) > 0:
+		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionFalse, lackReason(all), lacks...)
+	case len(unready) > 0:
+		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionTrue, reasonNotReady, "Created "+strings.Join(unready, ", ")+", which is not ready yet.")
+	case len(next) > 0:
+		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonEnoughFree, "Enough addresses are free. The next range will be "+strings.Join(next, ", ")+".")
+	default:
+		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonEnoughFree, "Enough addresses are free. There will be no further range; see GrowthExhausted.")
+	}
+}
+
+// lackReason is why the first family that needs a range cannot have one.
+func lackReason(all []outlook) string {
+	for _, o := range all {
+		if o.need != "" && o.reason != "" {
+			return o.reason
+		}
+	}
+	return reasonNoBlockLeft
+}
+
+// exhausted says beforehand that a family cannot grow any more.
+func exhausted(in inputs, all []outlook) metav1.Condition {
+	var reason string
+	var texts []string
+	for _, o := range all {
+		if o.reason == "" {
+			continue
+		}
+		if reason == "" {
+			reason = o.reason
+		}
+		texts = append(texts, o.why)
+	}
+	if reason == "" {
+		return in.say(v1alpha1.PolicyGrowthExhausted, metav1.ConditionFalse, reasonBlocksLeft, "There is room for another range.")
+	}
+	return in.say(v1alpha1.PolicyGrowthExhausted, metav1.ConditionTrue, reason, texts...)
+}
+
+// failed is Growing when the API server has refused a range.
+func failed(in inputs, err error) metav1.Condition {
+	return in.say(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonFailed, err.Error()+".")
+}

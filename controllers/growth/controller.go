@@ -1,0 +1,117 @@
+package growth
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+)
+
+const (
+	// debounce holds a policy back after a change of its use, so that a burst of allocations is one look. It is short, for a range takes a second and a half until addresses
+	// are drawn from it.
+	debounce = 200 * time.Millisecond
+	// resync is when to look again at what nothing tells of: forecasts, and networks of nodes.
+	resync = time.Minute
+	// uncompiled is when to look again at a policy that is newer than the compiled ones. Their change tells, too.
+	uncompiled = 500 * time.Millisecond
+)
+
+// Reconciler creates ServiceCIDRs for one ServiceCIDRPolicy at a time. All exported fields but Networks are required.
+type Reconciler struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Live reads from the API server itself.
+	Live     client.Reader
+	Index    *addressindex.Index
+	Policies *steering.Cache
+	// Networks are declared by the operator's configuration as used by something else.
+	Networks []addressindex.Network
+	Events   events.EventRecorder
+	Clock    clock.PassiveClock
+
+	said map[types.UID][]metav1.Condition // of each policy, by the only worker
+}
+
+// SetupWithManager starts the controller with mgr. One worker: two policies that want the same addresses, in blocks of different sizes, are asked one after the other.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	r.said = map[types.UID][]metav1.Condition{}
+	return loop.Setup(mgr, loop.Options{Name: "growth", Workers: 1, Retry: 500 * time.Millisecond, LongestRetry: time.Minute}, r,
+		source.TypedKind(mgr.GetCache(), &v1alpha1.ServiceCIDRPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(concerned)),
+		steering.NewChanges(r.Policies, func() []string { return r.growing(every) }),
+		addressindex.Map(r.Index.Ranges(), func(string) []string { return r.growing(every) }),
+		addressindex.Map(r.Index.RangeUsage(debounce), r.users))
+}
+
+// concerned is a policy that grows, or did: then what was said of that goes. Its own status is among what wakes it, for a cache that lags behind may have hidden what was
+// to be written.
+func concerned(_ context.Context, o *v1alpha1.ServiceCIDRPolicy) []string {
+	if o.Spec.Growth == nil && len(ours(o.Status.Conditions)) == 0 {
+		return nil
+	}
+	return []string{o.Name}
+}
+
+// growing are the names of the policies with growth of which more is true.
+func (r *Reconciler) growing(more func(*steering.Policy) bool) (out []string) {
+	for _, p := range r.Policies.Current().Policies() {
+		if p.Grows && more(p) {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
+func every(*steering.Policy) bool { return true }
+
+// users are the policies with growth that draw from a ServiceCIDR.
+func (r *Reconciler) users(cidr string) []string {
+	return r.growing(func(p *steering.Policy) bool {
+		return slices.ContainsFunc(p.Ranges, func(has steering.PolicyRange) bool { return has.ServiceCIDR == cidr })
+	})
+}
+
+// Reconcile looks at a policy as the cache has it; when a range is needed, it asks the API server which there are, and creates what is needed then.
+func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Result, error) {
+	o := &v1alpha1.ServiceCIDRPolicy{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if o.Spec.Growth == nil {
+		return reconcile.Result{}, r.publish(ctx, o, nil)
+	}
+	policies := r.Policies.Current()
+	p := policies.Policy(name)
+	if p == nil || p.UID != o.UID || p.Generation != o.Generation {
+		return reconcile.Result{RequeueAfter: uncompiled}, nil
+	}
+	in, err := r.gather(ctx, r.Client, o, policies)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	d := decide(in)
+	if len(d.create) > 0 {
+		if in, err = r.gather(ctx, r.Live, o, policies); err != nil {
+			return reconcile.Result{}, err
+		}
+		d = decide(in)
+	}
+	if err := r.apply(ctx, o, in, d); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: resync}, nil
+}

@@ -1,0 +1,188 @@
+package growth
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+)
+
+// inputs is everything that is known about the growth of one policy. decide reads nothing else.
+type inputs struct {
+	generation int64
+	supernets  []supernet
+	percent    int
+	within     time.Duration // 0: no forecast
+	maxRanges  int
+	dryRun     bool
+	// invalid: the policy has mistakes in its spec, and may have no range because of that.
+	invalid bool
+	// families are those of the cluster, true for IPv4. None: not known yet.
+	families []bool
+	// ranges are those of the policy, ready or not, without those that are being deleted.
+	ranges []rangeUse
+	// created are the ServiceCIDRs that were created for the policy.
+	created []created
+	// obstacles are what no block may overlap: all ServiceCIDRs, and the networks that something else uses.
+	obstacles []addressindex.Network
+}
+
+// rangeUse is the use of the dynamic band of a range.
+type rangeUse struct {
+	prefix netip.Prefix
+	usage  allocator.Usage
+	// perDay is by how many addresses a day the use grows; 0 if it does not, or that is not known.
+	perDay int64
+}
+
+// created is a ServiceCIDR that was created for a policy.
+type created struct {
+	name   string
+	prefix netip.Prefix
+	// ready: API servers allocate from it. lost: another policy has it for itself.
+	ready, lost bool
+}
+
+// decision is which ranges to create, and what to say.
+type decision struct {
+	create     []netip.Prefix
+	conditions []metav1.Condition
+}
+
+// decide says which ranges a policy needs now, one of each family at most.
+func decide(in inputs) decision {
+	var d decision
+	var all []outlook
+	for _, is4 := range []bool{true, false} {
+		if from := in.of(is4); len(from) > 0 {
+			all = append(all, in.outlook(is4, from))
+		}
+	}
+	for _, o := range all {
+		if o.creates() && !in.dryRun {
+			d.create = append(d.create, o.next)
+		}
+	}
+	d.conditions = conditions(in, all)
+	return d
+}
+
+// of returns the supernets of a family.
+func (in inputs) of(is4 bool) []supernet {
+	return slices.DeleteFunc(slices.Clone(in.supernets), func(s supernet) bool { return s.prefix.Addr().Is4() != is4 })
+}
+
+// outlook is how a policy stands in one family.
+type outlook struct {
+	family string
+	// need says why another range is needed; empty: it is not.
+	need string
+	// next is the range that comes next, the zero Prefix if there can be none: then reason and why say why.
+	next        netip.Prefix
+	reason, why string
+}
+
+func (o outlook) creates() bool { return o.need != "" && o.next.IsValid() }
+
+// outlook looks at one family, whose supernets are given.
+func (in inputs) outlook(is4 bool, from []supernet) outlook {
+	o := outlook{family: "IPv6"}
+	if is4 {
+		o.family = "IPv4"
+	}
+	o.need = in.need(is4, o.family, from[0])
+	if o.reason, o.why = in.bound(is4, o.family); o.reason != "" {
+		return o
+	}
+	for _, s := range from {
+		if o.next = s.block(in.obstacles); o.next.IsValid() {
+			return o
+		}
+	}
+	o.reason, o.why = reasonNoBlockLeft, in.full(o.family, from)
+	return o
+}
+
+// need says why a family needs another range. A range that exists counts, ready or not, so that nothing is created twice.
+//
+// The share alone would not do: small blocks beside a large range leave it as it is, and one would follow the other. So there is enough while as much is free as a block brings.
+func (in inputs) need(is4 bool, family string, block supernet) string {
+	size, free, perDay := in.sum(is4)
+	switch {
+	case size == 0:
+		return fmt.Sprintf("the policy has no %s range", family)
+	case free <= size*float64(in.percent)/100 && free < block.size():
+		return fmt.Sprintf("no more than %d %% of the %s addresses are free", in.percent, family)
+	case in.within > 0 && perDay > 0 && free <= size/2 && free/perDay*float64(24*time.Hour) < float64(in.within):
+		return fmt.Sprintf("the %s ranges will be full within %s if they go on filling up as now", family, in.within)
+	default:
+		return ""
+	}
+}
+
+// sum adds up the ranges of a family. A range that lies in another one of them is a part of it. An IPv6 range may have 2^64 addresses.
+func (in inputs) sum(is4 bool) (size, free, perDay float64) {
+	var counted []netip.Prefix
+	largestFirst := func(a, b rangeUse) int { return cmp.Compare(a.prefix.Bits(), b.prefix.Bits()) }
+	for _, r := range slices.SortedStableFunc(slices.Values(in.ranges), largestFirst) {
+		if r.prefix.Addr().Is4() != is4 || slices.ContainsFunc(counted, r.prefix.Overlaps) {
+			continue
+		}
+		counted = append(counted, r.prefix)
+		size, free, perDay = size+float64(r.usage.Size), free+float64(r.usage.Free), perDay+float64(r.perDay)
+	}
+	return size, free, perDay
+}
+
+// bound says what keeps a family from growing, whatever blocks there are.
+func (in inputs) bound(is4 bool, family string) (reason, why string) {
+	if in.invalid {
+		return reasonInvalid, "The spec has mistakes; see Accepted."
+	}
+	if len(in.families) > 0 && !slices.Contains(in.families, is4) {
+		return reasonFamilyNotServed, fmt.Sprintf("The cluster has no %s Services: take its supernets out of growth.from.", family)
+	}
+	n := 0
+	for _, c := range in.created {
+		if c.prefix.Addr().Is4() != is4 {
+			continue
+		}
+		n++
+		if c.lost {
+			return reasonRangeLost, fmt.Sprintf("Another policy has ServiceCIDR %s, which was created for this one, for itself (see Conflicting): "+
+				"give serviceCIDRSelector labels that no better policy selects.", c.name)
+		}
+	}
+	if n >= in.maxRanges {
+		return reasonMaxRanges, fmt.Sprintf("%d %s ranges were created, which is what growth.maxRanges allows: raise it.", n, family)
+	}
+	return "", ""
+}
+
+// obstaclesShown is how many of the networks that are in the way a condition names.
+const obstaclesShown = 3
+
+// full says that a family has no block left, and what is in the way.
+func (in inputs) full(family string, from []supernet) string {
+	var supernets, names []string
+	for _, s := range from {
+		supernets = append(supernets, fmt.Sprintf("%s (blocks of /%d)", s.prefix, s.bits))
+		for _, o := range in.obstacles {
+			if name := fmt.Sprintf("%s has %s", o.Owner, o.Prefix); o.Prefix.Overlaps(s.prefix) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	shown := strings.Join(names[:min(len(names), obstaclesShown)], ", ")
+	if more := len(names) - obstaclesShown; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("No %s block is left in %s: %s. Add a supernet to growth.from.", family, strings.Join(supernets, ", "), shown)
+}

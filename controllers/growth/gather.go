@@ -1,0 +1,98 @@
+package growth
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+)
+
+// gather reads the ServiceCIDRs from reader, and all else from what the process keeps. The policy is one of the compiled ones.
+func (r *Reconciler) gather(ctx context.Context, reader client.Reader, o *v1alpha1.ServiceCIDRPolicy, policies *steering.Compiled) (inputs, error) {
+	cidrs := &networkingv1.ServiceCIDRList{}
+	if err := reader.List(ctx, cidrs, client.UnsafeDisableDeepCopy); err != nil { // nobody here changes them
+		return inputs{}, fmt.Errorf("listing ServiceCIDRs: %w", err)
+	}
+	in := settings(o)
+	in.families, in.invalid = policies.Families(), len(policies.Policy(o.Name).Invalid) > 0
+	in.obstacles = append(in.obstacles, r.Index.Overlaps(in.prefixes(), r.Networks)...)
+	slices.SortFunc(cidrs.Items, func(a, b networkingv1.ServiceCIDR) int { return cmp.Compare(a.Name, b.Name) }) // a cache has no order, and messages should
+	for i := range cidrs.Items {
+		r.enter(&in, &cidrs.Items[i], o, policies)
+	}
+	return in, nil
+}
+
+// settings reads the spec. What is no prefix the schema has refused.
+func settings(o *v1alpha1.ServiceCIDRPolicy) inputs {
+	g := o.Spec.Growth
+	in := inputs{generation: o.Generation, percent: int(g.WhenFreePercent), maxRanges: int(g.MaxRanges), dryRun: g.DryRun}
+	if g.WhenFullWithin != nil {
+		in.within = g.WhenFullWithin.Duration
+	}
+	for _, from := range g.From {
+		if p, err := netip.ParsePrefix(from.CIDR); err == nil {
+			in.supernets = append(in.supernets, supernet{prefix: p.Masked(), bits: int(from.PrefixLength)})
+		}
+	}
+	for _, text := range g.ReservedNetworks {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			in.obstacles = append(in.obstacles, addressindex.Network{Owner: "growth.reservedNetworks", Prefix: p.Masked()})
+		}
+	}
+	return in
+}
+
+func (in inputs) prefixes() (out []netip.Prefix) {
+	for _, s := range in.supernets {
+		out = append(out, s.prefix)
+	}
+	return out
+}
+
+// enter notes what a ServiceCIDR means to a policy.
+func (r *Reconciler) enter(in *inputs, cidr *networkingv1.ServiceCIDR, o *v1alpha1.ServiceCIDRPolicy, policies *steering.Compiled) {
+	c, creator := addressindex.NewServiceCIDR(cidr), cidr.Annotations[v1alpha1.AnnotationCreatedFor]
+	owner := "ServiceCIDR " + c.Name
+	if creator != "" && creator != o.Name {
+		owner += fmt.Sprintf(", created for ServiceCIDRPolicy %q,", creator)
+	}
+	selected := labels.SelectorFromSet(o.Spec.ServiceCIDRSelector.MatchLabels).Matches(labels.Set(c.Labels))
+	// One that is younger than the compiled policies is nobody else's yet.
+	known, claimed := policies.Knows(c.Name), policies.Policy(o.Name).Claimed
+	for _, rng := range c.Ranges {
+		in.obstacles = append(in.obstacles, addressindex.Network{Owner: owner, Prefix: rng.Prefix()})
+		lost := selected && known && !slices.Contains(claimed, rng.Prefix())
+		if creator == o.Name && !c.Terminating {
+			in.created = append(in.created, created{name: c.Name, prefix: rng.Prefix(), ready: c.Ready, lost: lost})
+		}
+		if selected && !lost && !c.Terminating {
+			in.ranges = append(in.ranges, rangeUse{prefix: rng.Prefix(), usage: r.Index.Usage(rng.Band(allocator.Dynamic)), perDay: growthPerDay(cidr, rng.Prefix())})
+		}
+	}
+}
+
+// growthPerDay reads the forecast of a range, 0 if there is none.
+func growthPerDay(cidr *networkingv1.ServiceCIDR, of netip.Prefix) int64 {
+	var usage v1alpha1.ServiceCIDRUsage
+	if json.Unmarshal([]byte(cidr.Annotations[v1alpha1.AnnotationUsage]), &usage) != nil {
+		return 0 // none yet, or somebody else's
+	}
+	for _, r := range usage.Ranges {
+		if r.CIDR == of.String() && r.Dynamic.GrowthPerDay != nil {
+			return *r.Dynamic.GrowthPerDay
+		}
+	}
+	return 0
+}

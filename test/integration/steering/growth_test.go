@@ -1,0 +1,129 @@
+package steering_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// createdFor are the ServiceCIDRs that the operator created for a policy.
+func createdFor(ctx context.Context, policy string) (names []string) {
+	for _, o := range c.ServiceCIDRs(ctx) {
+		if o.Annotations[cluster.CreatedForAnnotation] == policy {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
+
+var _ = inOrder("A policy with growth", func() {
+	// Without growth 62 of the 100 Services would get an address.
+	It("refuses nobody under 20 Services a second, and says when it has grown as far as it can", func(ctx SpecContext) {
+		c.OfferRange(ctx, "small", map[string]string{"pool": "blue"}, "10.97.0.0/26", "fd00:10:97::/122")
+		c.Program(ctx, "blue", `{serviceCIDRSelector: {matchLabels: {pool: blue}}, namespaceSelector: {matchLabels: {tenant: blue}}, onFull: Fail, exclusive: true, growth: {
+			from: [{cidr: 10.200.0.0/25, prefixLength: 26}, {cidr: "fd00:10:200::/121", prefixLength: 122}], whenFreePercent: 75}}`)
+		const services, aSecond = 100, 20
+		refused := make([]error, services)
+		pace := time.NewTicker(time.Second / aSecond)
+		defer pace.Stop()
+		var all sync.WaitGroup
+		for i := range services {
+			all.Go(func() {
+				_, refused[i] = c.Client().CoreV1().Services("blue").Create(ctx, cluster.Dual("blue", fmt.Sprint("load-", i)), metav1.CreateOptions{})
+			})
+			<-pace.C
+		}
+		all.Wait()
+		Expect(refused).To(HaveEach(Succeed()))
+		Expect(createdFor(ctx, "blue")).To(ConsistOf("grown-10-200-0-0-26", "grown-10-200-0-64-26", "grown-fd00-10-200---122", "grown-fd00-10-200--40-122"))
+		c.WaitCondition(ctx, "blue", cluster.GrowthExhausted, metav1.ConditionTrue, "No IPv4 block is left in 10.200.0.0/25", "No IPv6 block is left in fd00:10:200::/121")
+		Expect(c.Try(ctx, cluster.Single("blue", "afterwards", corev1.IPv4Protocol))).To(
+			Or(lieIn("10.97.0.0/26"), lieIn("10.200.0.0/25")), "the condition comes before it is full")
+	})
+
+	// A policy that has no range needs one at once.
+	const growth = `growth: {from: [{cidr: 10.201.0.0/24, prefixLength: 26}]}}`
+	takenOver := func(ctx context.Context, policy string) {
+		GinkgoHelper()
+		c.StartReplicas(ctx)
+		before = unsteered(ctx)
+		c.WaitCondition(ctx, policy, cluster.Growing, metav1.ConditionFalse, "Enough addresses are free")
+		Expect(createdFor(ctx, policy)).To(HaveLen(1))
+	}
+
+	It("creates one range when the leader is killed between deciding and creating", func(ctx SpecContext) {
+		held, _ := holdCreation(ctx)
+		leader, _ := c.Leader(ctx)
+		c.AddPolicy(ctx, "red", `{serviceCIDRSelector: {matchLabels: {pool: red}}, namespaceSelector: {matchLabels: {tenant: red}}, `+growth)
+		Eventually(held).Should(BeClosed())
+		Expect(leader.Kill()).To(Succeed())
+		Expect(createdFor(ctx, "red")).To(BeEmpty())
+		takenOver(ctx, "red")
+	})
+
+	It("creates one range when the leader is killed before it hears that there is one", Label("soak"), func(ctx SpecContext) {
+		held, release := holdCreation(ctx)
+		leader, _ := c.Leader(ctx)
+		c.AddPolicy(ctx, "green", `{serviceCIDRSelector: {matchLabels: {pool: green}}, namespaceSelector: {matchLabels: {tenant: green}}, `+growth)
+		Eventually(held).Should(BeClosed())
+		Expect(leader.Pause()).To(Succeed())
+		release()
+		Eventually(createdFor).WithArguments(ctx, "green").Should(HaveLen(1))
+		Expect(leader.Kill()).To(Succeed())
+		takenOver(ctx, "green")
+	})
+}, "all")
+
+// holdCreation has the first creation of a ServiceCIDR wait, and tells when it does. It waits until it is released, or until nobody waits for it any more.
+func holdCreation(ctx context.Context) (held <-chan struct{}, release func()) {
+	GinkgoHelper()
+	waits, released, asked := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
+	var once sync.Once
+	webhook := cluster.StartWebhook(func(r *http.Request, question *admissionv1.AdmissionRequest, _ *admissionv1.AdmissionResponse) {
+		if *question.DryRun {
+			asked <- struct{}{}
+			return
+		}
+		once.Do(func() {
+			close(waits)
+			select {
+			case <-released:
+			case <-r.Context().Done():
+			}
+		})
+	})
+	configurations := c.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	_, err := configurations.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "hold"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "hold.example.com", ClientConfig: webhook, AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: new(int32(30)),
+			SideEffects: new(admissionregistrationv1.SideEffectClassNone), FailurePolicy: new(admissionregistrationv1.Fail),
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"networking.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"servicecidrs"}},
+			}},
+		}},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(configurations.Delete(ctx, "hold", metav1.DeleteOptions{})).To(Succeed())
+	})
+	Eventually(func() <-chan struct{} { // the API server learns of it
+		_, err := c.Networking().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR("probe", "10.202.0.0/28"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		Expect(err).NotTo(HaveOccurred())
+		return asked
+	}).Should(Receive())
+	return waits, func() { close(released) }
+}
