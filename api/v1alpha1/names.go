@@ -45,6 +45,20 @@ const (
 	AnnotationAdditionalFrom = Prefix + "/additional-ips-from"
 )
 
+// What renumbering writes (kubectl clusterip renumber). ClusterIPs are immutable but through type ExternalName: two updates exchange them, and the address that the Service had
+// before is a former one until nobody uses it.
+const (
+	// FinalizerFormer on an IPAddress keeps the address when the API server lets go of it, so that nobody else is given it: proxies go on serving it for the Service that it
+	// names. It goes when the address is not needed any more.
+	FinalizerFormer = Prefix + "/former-address"
+	// AnnotationFormerIPs on a Service are its former addresses, separated by commas.
+	AnnotationFormerIPs = Prefix + "/former-ips"
+	// AnnotationRenumbering on a Service says that it is of type ExternalName for the moment between the two updates: JSON with what the second one restores.
+	AnnotationRenumbering = Prefix + "/renumbering"
+	// ManagerRenumbering writes all of that, and the Services that are renumbered.
+	ManagerRenumbering = "clusterip-operator-renumbering"
+)
+
 // AnnotationCreatedFor on a ServiceCIDR names the ServiceCIDRPolicy for whose growth the operator created it. The clean-up leaves it: the range is in use.
 const AnnotationCreatedFor = Prefix + "/created-for"
 
