@@ -134,7 +134,9 @@ var _ = Describe("The Dockerfile", func() {
 		made := filepath.Join(cluster.Images(), runtime.GOARCH)
 		text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
 		Expect(err).NotTo(HaveOccurred())
-		d := &dockerfile{source: root, scratch: GinkgoT().TempDir(), stages: map[string]*stage{}, args: map[string]string{"TARGETOS": "linux", "TARGETARCH": runtime.GOARCH}}
+		d := &dockerfile{source: root, scratch: GinkgoT().TempDir(), stages: map[string]*stage{}, args: map[string]string{
+			"TARGETOS": "linux", "TARGETARCH": runtime.GOARCH, "VERSION": os.Getenv("VERSION"), // which make gives the images as well
+		}}
 		for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", " ")) {
 			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
 				d.follow(ctx, line)

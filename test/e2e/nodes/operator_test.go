@@ -44,12 +44,17 @@ var _ = Describe("The operator in pods", Ordered, func() {
 		GinkgoHelper()
 		inNamespace(ctx, "rollout", "status", "deployment/clusterip-operator-manager", "--timeout=120s")
 	}
+	// holder is the process that leads: its pod, and a random text.
+	holder := func(ctx context.Context) string {
+		GinkgoHelper()
+		return inNamespace(ctx, "get", "lease", "clusterip-operator", "-o", "jsonpath={.spec.holderIdentity}")
+	}
 	// leader is the pod that leads. One that is ending may still hold the lease, and is none.
 	leader := func(ctx context.Context) *corev1.Pod {
 		GinkgoHelper()
 		var pod *corev1.Pod
 		Eventually(func(g Gomega) {
-			name, _, _ := strings.Cut(inNamespace(ctx, "get", "lease", "clusterip-operator", "-o", "jsonpath={.spec.holderIdentity}"), "_")
+			name, _, _ := strings.Cut(holder(ctx), "_")
 			var err error
 			pod, err = c.Client().CoreV1().Pods(operatorNamespace).Get(ctx, name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
@@ -90,7 +95,7 @@ var _ = Describe("The operator in pods", Ordered, func() {
 	}, SpecTimeout(4*time.Minute))
 
 	It("has another leader soon after the process that leads is killed, and no Service is refused meanwhile", func(ctx SpecContext) {
-		killed := leader(ctx)
+		killed, before := leader(ctx), holder(ctx)
 		created := startCreations(c)
 		for _, n := range c.Nodes {
 			if n.Name == killed.Spec.NodeName {
@@ -102,7 +107,7 @@ var _ = Describe("The operator in pods", Ordered, func() {
 			return inNamespace(ctx, "get", "pod", killed.Name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
 		}
 		Eventually(restarts, "60s").Should(Equal("1"))
-		Eventually(func() string { return leader(ctx).Name }, "60s").ShouldNot(Equal(killed.Name))
+		Eventually(holder, "60s").WithArguments(ctx).ShouldNot(Equal(before)) // the other pod, or the next process of the same one
 		rolledOut(ctx)
 		// While the Service still names a pod whose process is gone, calls fail open.
 		Expect(len(created.end())).To(BeNumerically("<", created.made/2))
