@@ -38,6 +38,7 @@ ENTRYPOINT ["/proxyagent"]
 FROM source AS build
 COPY allocator/ allocator/
 COPY controllers/ controllers/
+COPY internal/batch/ internal/batch/
 ARG TARGETOS TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \

@@ -21,6 +21,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // admin is what the commands share that look at a cluster as it runs.
@@ -139,7 +140,7 @@ type listing struct {
 func (o *output) print(w io.Writer, l listing) error {
 	switch o.format {
 	case "json", "yaml":
-		return encode(w, l.value, o.format)
+		return batch.Encode(w, l.value, o.format)
 	case "name":
 		_, err := io.WriteString(w, strings.Join(append(l.names, ""), "\n"))
 		return err

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // checks are what `check` looks for, and what each means.
@@ -110,7 +111,7 @@ func (a *admin) check(ctx context.Context, out string, etcd connection) error {
 	if file == "" {
 		err = r.print(a.Out, format)
 	} else {
-		err = replaceFile(file, func(w io.Writer) error { return r.print(w, format) })
+		err = batch.Replace(file, func(w io.Writer) error { return r.print(w, format) })
 	}
 	switch {
 	case err != nil:

@@ -16,6 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // reportKind marks a file as the report of a check.
@@ -131,7 +132,7 @@ func (i item) compare(other item) int {
 func (r checkReport) print(w io.Writer, format string) error {
 	switch format {
 	case "json", "yaml":
-		return encode(w, r, format)
+		return batch.Encode(w, r, format)
 	case "junit":
 		return r.junit(w)
 	}

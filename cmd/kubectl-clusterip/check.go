@@ -1,13 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -30,10 +25,6 @@ func newCheck(m *migrate) *cobra.Command {
 	}
 	addOutput(cmd, &output, "table, json or yaml")
 	return cmd
-}
-
-func addOutput(cmd *cobra.Command, output *string, choices string) {
-	cmd.Flags().StringVarP(output, "output", "o", "table", "output format: "+choices)
 }
 
 func (m *migrate) check(ctx context.Context, output string) error {
@@ -97,7 +88,7 @@ that is not in it.`,
 			return m.plan(cmd.Context(), output, options)
 		},
 	}
-	addOutput(cmd, &output, "table, json, yaml, or a file that ends in .json or .yaml")
+	addPlanOutput(cmd, &output)
 	addRepair(cmd, &options)
 	return cmd
 }
@@ -107,15 +98,8 @@ func addRepair(cmd *cobra.Command, o *migration.Options) {
 }
 
 func (m *migrate) plan(ctx context.Context, output string, o migration.Options) error {
-	format, file := output, ""
-	if ext := filepath.Ext(output); ext == ".json" || ext == ".yaml" || ext == ".yml" {
-		format, file = map[string]string{".json": "json"}[ext], output
-		if format == "" {
-			format = "yaml"
-		}
-	}
-	if err := validOutput(format); err != nil {
-		return fmt.Errorf("%w, or a file name that ends in .yaml or .json", err)
+	if err := validPlanOutput(output); err != nil {
+		return err
 	}
 	if o.RepairBitmap && len(m.from.etcd.Endpoints) == 0 {
 		return errors.New("--repair-bitmap needs --etcd-servers")
@@ -124,36 +108,8 @@ func (m *migrate) plan(ctx context.Context, output string, o migration.Options) 
 	if err != nil {
 		return err
 	}
-	if file != "" {
-		err = writePlan(file, plan, format)
-	} else {
-		err = m.print(plan, migration.KindPlan, format)
-	}
-	if err != nil {
+	if err := m.print(plan, migration.KindPlan, output); err != nil {
 		return err
 	}
 	return status(plan)
-}
-
-// writePlan puts the file into place in one step: half a plan might be read as a shorter one.
-func writePlan(file string, plan migration.Plan, format string) error {
-	err := replaceFile(file, func(w io.Writer) error { return encode(w, plan.Report(migration.KindPlan), format) })
-	if err != nil {
-		return fmt.Errorf("writing the plan: %w", err)
-	}
-	return nil
-}
-
-// replaceFile puts a file into place when it is complete.
-func replaceFile(file string, content func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".clusterip-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // fails when it has been renamed
-	w := bufio.NewWriter(f)
-	if err := errors.Join(content(w), w.Flush(), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), file)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // A map has 2^mapBits cells at most, in lines of mapWidth, each of which begins with its first address.
@@ -87,7 +88,7 @@ func (a *admin) drawMap(ctx context.Context, what, file string) error {
 		charts = append(charts, newChart(r, mapBits, v.Usage, wrong))
 	}
 	if file != "" {
-		return replaceFile(file, func(w io.Writer) error { return drawSVG(w, charts) })
+		return batch.Replace(file, func(w io.Writer) error { return drawSVG(w, charts) })
 	}
 	w := bufio.NewWriter(a.Out)
 	for _, c := range charts {

@@ -2,7 +2,7 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -10,10 +10,31 @@ import (
 	"text/tabwriter"
 	"unicode"
 
-	"sigs.k8s.io/yaml"
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
+
+func addOutput(cmd *cobra.Command, output *string, choices string) {
+	cmd.Flags().StringVarP(output, "output", "o", "table", "output format: "+choices)
+}
+
+// addPlanOutput adds the flag for commands that make plans.
+func addPlanOutput(cmd *cobra.Command, output *string) {
+	addOutput(cmd, output, "table, json, yaml, or a file that ends in .json or .yaml")
+}
+
+func validPlanOutput(output string) error {
+	if err := validOutput(output); err != nil && batch.FormatOf(output) == "" {
+		return fmt.Errorf("%w, or a file name that ends in .yaml or .json", err)
+	}
+	return nil
+}
 
 func validOutput(format string) error {
 	if !slices.Contains([]string{"table", "json", "yaml"}, format) {
@@ -38,16 +59,31 @@ func harmless(text string) string {
 }
 
 // say prints a line of the result. When nobody reads it any more there is nobody to tell.
-func (m *migrate) say(format string, args ...any) { write(m.Out, format+"\n", args...) }
+func (s streams) say(format string, args ...any) { write(s.Out, format+"\n", args...) }
 
-// print writes a plan to the standard output.
-func (m *migrate) print(p migration.Plan, kind, format string) error {
-	w := bufio.NewWriter(m.Out)
-	var err error
-	if format == "table" {
-		table(w, p.Report(kind))
+// logging returns ctx with a logger that writes plain lines for people to stderr. Libraries log there as well.
+func (s streams) logging(ctx context.Context) context.Context {
+	log := funcr.New(func(prefix, args string) {
+		write(s.ErrOut, "%s\n", strings.TrimSpace(prefix+" "+args))
+	}, funcr.Options{})
+	klog.SetLogger(log)
+	ctrl.SetLogger(log)
+	return logr.NewContext(ctx, log)
+}
+
+// put prints a value, as a table or for programs, or puts it into a file if output is the name of one.
+func (s streams) put(output string, value any, table func(io.Writer)) (err error) {
+	if batch.FormatOf(output) != "" {
+		if err := batch.Save(output, value); err != nil {
+			return fmt.Errorf("writing the plan: %w", err)
+		}
+		return nil
+	}
+	w := bufio.NewWriter(s.Out)
+	if output == "table" {
+		table(w)
 	} else {
-		err = encode(w, p.Report(kind), format)
+		err = batch.Encode(w, value, output)
 	}
 	if err == nil {
 		err = w.Flush()
@@ -55,18 +91,10 @@ func (m *migrate) print(p migration.Plan, kind, format string) error {
 	return err
 }
 
-// encode writes a value as json or yaml.
-func encode(w io.Writer, r any, format string) error {
-	if format == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
-	}
-	text, err := yaml.Marshal(r)
-	if err == nil {
-		_, err = w.Write(text)
-	}
-	return err
+// print writes a plan to where output says.
+func (m *migrate) print(p migration.Plan, kind, output string) error {
+	r := p.Report(kind)
+	return m.put(output, r, func(w io.Writer) { table(w, r) })
 }
 
 // table is for people: what there is, then each kind of finding with its first examples.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // seven are findings of two kinds, more than are shown.
@@ -30,7 +31,7 @@ func seven() []migration.Finding {
 
 func report() migration.Report {
 	return migration.Report{
-		Kind: migration.KindPlan, Allocator: migration.AllocatorBitmap, Revision: 11,
+		Head: batch.Head{Kind: migration.KindPlan}, Allocator: migration.AllocatorBitmap, Revision: 11,
 		Counts:   migration.Counts{Services: 12, ClusterIPs: 10, OK: 3, IPAddresses: 4, ServiceCIDRs: 1, Findings: 7},
 		Bitmaps:  []migration.BitmapReport{{Key: "ranges/serviceips", Range: "10.0.0.0/24", Used: 10, ModRevision: 9}, {Key: "ranges/secondaryserviceips", ModRevision: 5, Error: "it is damaged"}},
 		Findings: seven(),
@@ -125,30 +126,20 @@ func TestTableOfObjects(t *testing.T) {
 	}
 }
 
-// What is printed for programs, and what is written to a file, is the report and can be read back.
-func TestEncode(t *testing.T) {
+// What is written to a file is the report and can be read back.
+func TestPlanFile(t *testing.T) {
 	want := report()
 	want.APIVersion, want.Cluster = "migration.clusterip-operator.io/v1alpha1", "uid"
 	want.Steps = []migration.Step{{Do: migration.CreateIPAddress, Address: addr("10.0.0.1"), Service: "ns/a"}}
 	for _, format := range []string{"json", "yaml"} {
-		var b bytes.Buffer
-		if err := encode(&b, want, format); err != nil {
-			t.Fatal(err)
-		}
 		file := filepath.Join(t.TempDir(), "plan."+format)
-		if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
+		if err := batch.Save(file, want); err != nil {
 			t.Fatal(err)
 		}
 		got, err := migration.LoadPlan(file)
 		if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", format, err, diff)
 		}
-	}
-	if err := encode(full{}, want, "json"); !errors.Is(err, errFull) {
-		t.Errorf("json on a full disk: %v", err)
-	}
-	if err := encode(full{}, want, "yaml"); !errors.Is(err, errFull) {
-		t.Errorf("yaml on a full disk: %v", err)
 	}
 }
 
@@ -185,9 +176,9 @@ func TestPrintIsHarmless(t *testing.T) {
 func TestWritePlan(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "plan.yaml")
-	plan := migration.NewPlan(migration.Snapshot{}, migration.Options{})
+	plan, m := migration.NewPlan(migration.Snapshot{}, migration.Options{}), &migrate{}
 	for range 2 { // a plan may be made anew
-		if err := writePlan(file, plan, "yaml"); err != nil {
+		if err := m.print(plan, migration.KindPlan, file); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -197,7 +188,7 @@ func TestWritePlan(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("beside it lies %v, %v", entries, err)
 	}
-	if err := writePlan(filepath.Join(dir, "none", "plan.yaml"), plan, "yaml"); err == nil || !strings.HasPrefix(err.Error(), "writing the plan") {
+	if err := m.print(plan, migration.KindPlan, filepath.Join(dir, "none", "plan.yaml")); err == nil || !strings.HasPrefix(err.Error(), "writing the plan") {
 		t.Errorf("in no folder: %v", err)
 	}
 }

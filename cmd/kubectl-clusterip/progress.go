@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -8,17 +9,18 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // progress shows a bar with the time that is left on a terminal, and a line now and then in a log.
-func (m *migrate) progress() migration.Progress {
-	if f, ok := m.ErrOut.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return &bar{out: m.ErrOut}
+func (s streams) progress() batch.Progress {
+	if f, ok := s.ErrOut.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return &bar{out: s.ErrOut}
 	}
-	return &lines{out: m.ErrOut}
+	return &lines{out: s.ErrOut}
 }
 
 // bar is for terminals.
@@ -28,7 +30,7 @@ type bar struct {
 	shown *progressbar.ProgressBar
 }
 
-// Begin implements migration.Progress.
+// Begin implements batch.Progress.
 func (b *bar) Begin(what string, total int) {
 	b.End()
 	b.mu.Lock()
@@ -38,14 +40,14 @@ func (b *bar) Begin(what string, total int) {
 		progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100*time.Millisecond))
 }
 
-// Done implements migration.Progress.
+// Done implements batch.Progress.
 func (b *bar) Done(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_ = b.shown.Add(n) // it only draws
 }
 
-// End implements migration.Progress.
+// End implements batch.Progress.
 func (b *bar) End() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,14 +71,14 @@ type lines struct {
 // lineEvery is how often a line is written.
 const lineEvery = 10 * time.Second
 
-// Begin implements migration.Progress.
+// Begin implements batch.Progress.
 func (l *lines) Begin(what string, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.what, l.total, l.done, l.start, l.told = what, total, 0, time.Now(), time.Now()
 }
 
-// Done implements migration.Progress.
+// Done implements batch.Progress.
 func (l *lines) Done(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,5 +91,15 @@ func (l *lines) Done(n int) {
 	}
 }
 
-// End implements migration.Progress.
+// End implements batch.Progress.
 func (l *lines) End() {}
+
+// addPace adds the flags that bound what is under way.
+func addPace(cmd *cobra.Command, p *batch.Pace) {
+	cmd.Flags().Float64Var((*float64)(&p.Limit), "qps", 500, "writes per second; 0 for as many as the API server takes")
+	cmd.Flags().IntVar(&p.Workers, "workers", 16, "writes at a time")
+}
+
+var errPace = errors.New("--qps must not be negative, and --workers must be 1 or more")
+
+func validPace(p batch.Pace) bool { return p.Limit >= 0 && p.Workers >= 1 }

@@ -1,16 +1,10 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"strings"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/clusterip-operator/clusterip-operator/internal/version"
 )
@@ -101,14 +95,4 @@ Bitmaps are in etcd only; to look at them, give the address and the client certi
 	m.from.addFlags(cmd.PersistentFlags())
 	cmd.AddCommand(newCheck(m), newPlan(m), newRun(m), newSeed(m), newUnseed(m), newVerify(m), newRollback(m), newFinalize(m))
 	return cmd
-}
-
-// logging returns ctx with a logger that writes plain lines for people to stderr. Libraries log there as well.
-func (m *migrate) logging(ctx context.Context) context.Context {
-	log := funcr.New(func(prefix, args string) {
-		write(m.ErrOut, "%s\n", strings.TrimSpace(prefix+" "+args))
-	}, funcr.Options{})
-	klog.SetLogger(log)
-	ctrl.SetLogger(log)
-	return logr.NewContext(ctx, log)
 }

@@ -8,17 +8,16 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/time/rate"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // running are the flags of run.
 type running struct {
 	from      string
 	dryRun    bool
-	qps       float64
-	workers   int
+	pace      batch.Pace
 	options   migration.Options
 	leakGrace time.Duration
 }
@@ -39,7 +38,7 @@ managers keep is not touched; nothing at all is written while something is there
 	f := cmd.Flags()
 	f.StringVar(&r.from, "from", "", "a plan in a file; what it does not list is neither deleted nor replaced")
 	f.BoolVar(&r.dryRun, "dry-run", false, "say what would be done, as plan does")
-	addPace(cmd, &r.qps, &r.workers)
+	addPace(cmd, &r.pace)
 	f.DurationVar(&r.leakGrace, "leak-grace", migration.DefaultLeakGrace, "how long a bit must have been leaked before it is cleared; longer than kube-apiserver's --request-timeout")
 	addRepair(cmd, &r.options)
 	return cmd
@@ -51,7 +50,7 @@ func (m *migrate) run(ctx context.Context, r running) error {
 		needs = append(needs, needEtcd)
 	}
 	switch {
-	case !validPace(r.qps, r.workers):
+	case !validPace(r.pace):
 		return errPace
 	case r.leakGrace < time.Second:
 		return errors.New("--leak-grace must be a second or more, and should be longer than kube-apiserver's --request-timeout")
@@ -71,30 +70,13 @@ func (m *migrate) run(ctx context.Context, r running) error {
 	if err != nil {
 		return err
 	}
-	runner := migration.Runner{
-		Sources: l.Sources, Options: r.options, Limit: limit(r.qps), Workers: r.workers, Progress: m.progress(), LeakGrace: r.leakGrace,
-	}
+	r.pace.Progress = m.progress()
+	runner := migration.Runner{Sources: l.Sources, Options: r.options, Pace: r.pace, LeakGrace: r.leakGrace}
 	result, err := runner.Run(m.logging(ctx), approved)
 	if err == nil {
 		m.tellCondition(ctx, l, result.Last)
 	}
 	return m.tell(result, err, "the plan does not list it")
-}
-
-func addPace(cmd *cobra.Command, qps *float64, workers *int) {
-	cmd.Flags().Float64Var(qps, "qps", 500, "writes per second; 0 for as many as the API server takes")
-	cmd.Flags().IntVar(workers, "workers", 16, "writes at a time")
-}
-
-var errPace = errors.New("--qps must not be negative, and --workers must be 1 or more")
-
-func validPace(qps float64, workers int) bool { return qps >= 0 && workers >= 1 }
-
-func limit(qps float64) rate.Limit {
-	if qps == 0 {
-		return rate.Inf
-	}
-	return rate.Limit(qps)
 }
 
 // approved are the steps of the plan that was given, nil without one.
@@ -107,11 +89,11 @@ func (r running) approved(ctx context.Context, l *link) ([]migration.Step, error
 		return nil, err
 	}
 	cluster, err := l.Cluster(ctx)
+	if err == nil {
+		err = report.Of(cluster, "plan")
+	}
 	if err != nil {
 		return nil, err
-	}
-	if cluster != report.Cluster {
-		return nil, fmt.Errorf("the plan is of cluster %s, this is %s (UIDs of namespace kube-system); nothing was written", report.Cluster, cluster)
 	}
 	if report.Steps == nil {
 		return []migration.Step{}, nil

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/time/rate"
-
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
 
@@ -115,12 +113,6 @@ func TestTellReady(t *testing.T) {
 		if got := p.out.String(); !strings.HasPrefix(got, tc.want) || tc.p.Passing == 0 && got != tc.want {
 			t.Errorf("%s: it says %q", name, got)
 		}
-	}
-}
-
-func TestLimit(t *testing.T) {
-	if limit(0) != rate.Inf || limit(500) != 500 || limit(0.5) != 0.5 {
-		t.Errorf("0 is %v, 500 is %v, 0.5 is %v", limit(0), limit(500), limit(0.5))
 	}
 }
 

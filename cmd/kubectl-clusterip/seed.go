@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // consent are the flags of commands that write into etcd.
@@ -73,7 +74,7 @@ func (m *migrate) seed(ctx context.Context, c consent) error {
 	if err := standsStill(m.logging(ctx), l); err != nil {
 		return fmt.Errorf("%w; nothing was written", err)
 	}
-	runner := migration.Runner{Sources: l.Sources, Progress: m.progress(), ThroughStore: true, CreateOnly: createOnly}
+	runner := migration.Runner{Sources: l.Sources, Pace: batch.Pace{Progress: m.progress()}, ThroughStore: true, CreateOnly: createOnly}
 	result, err := runner.Run(m.logging(ctx), nil)
 	return m.tell(result, err, "seed only creates")
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 func newStatus(a *admin) *cobra.Command {
@@ -152,7 +154,7 @@ type agent struct {
 
 func (i installation) print(w io.Writer, format string) error {
 	if format == "json" || format == "yaml" {
-		return encode(w, i, format)
+		return batch.Encode(w, i, format)
 	}
 	l := listing{table: metav1.Table{ColumnDefinitions: columns("PART", "WELL", "STATUS")}}
 	for _, p := range i.Parts {

@@ -17,14 +17,14 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // verifying are the flags of verify.
 type verifying struct {
 	output      string
 	watch, etcd bool
-	qps         float64
-	workers     int
+	pace        batch.Pace
 }
 
 func newVerify(m *migrate) *cobra.Command {
@@ -44,7 +44,7 @@ server, or, where that does not serve them, with --etcd in etcd.`,
 	addOutput(cmd, &v.output, "table, json or yaml")
 	cmd.Flags().BoolVarP(&v.watch, "watch", "w", false, "keep IPAddresses in step with Services until ended")
 	cmd.Flags().BoolVar(&v.etcd, "etcd", false, "with --watch: yes, write into etcd, past the API server")
-	addPace(cmd, &v.qps, &v.workers)
+	addPace(cmd, &v.pace)
 	return cmd
 }
 
@@ -53,7 +53,7 @@ func (m *migrate) verify(ctx context.Context, v verifying) error {
 		return err
 	}
 	switch {
-	case !validPace(v.qps, v.workers):
+	case !validPace(v.pace):
 		return errPace
 	case v.watch:
 		return m.keep(ctx, v)
@@ -117,7 +117,7 @@ func (m *migrate) keep(ctx context.Context, v verifying) error {
 	if blocked := plan.Blocked(); len(blocked) > 0 {
 		return &migration.BlockedError{Findings: blocked}
 	}
-	err = m.follow(ctx, l, migration.NewSyncer(l.Sources, plan, v.etcd, limit(v.qps), v.workers), v.etcd)
+	err = m.follow(ctx, l, migration.NewSyncer(l.Sources, plan, v.etcd, v.pace), v.etcd)
 	switch {
 	case errors.Is(err, errOtherVersion):
 		m.say("the API server has changed: %v", err)

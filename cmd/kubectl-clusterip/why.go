@@ -23,6 +23,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 func newWhy(a *admin) *cobra.Command {
@@ -99,7 +100,7 @@ func (a *admin) why(ctx context.Context, subject string, set labels.Set, format 
 	}
 	out.Subject = subject
 	if format != "" {
-		return encode(a.Out, out, format)
+		return batch.Encode(a.Out, out, format)
 	}
 	w := bufio.NewWriter(a.Out)
 	out.describe(w, time.Now())

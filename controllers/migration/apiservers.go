@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // Minor versions.
@@ -129,7 +131,7 @@ func NoneAlive(ctx context.Context, store Store) error {
 			return fmt.Errorf("an API server runs at %s, which renews its key below %s in etcd: stop it first, or leave out --offline", strings.Join(alive, " and "), prefixMasterLeases)
 		}
 		logr.FromContextOrDiscard(ctx).V(1).Info("Waiting for the leases of API servers to expire", "servers", alive)
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := batch.Sleep(ctx, time.Second); err != nil {
 			return err
 		}
 	}

@@ -14,16 +14,12 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // Archive keeps values of etcd as they were before they were changed or deleted.
 type Archive struct {
-	APIVersion string        `json:"apiVersion"`
-	Kind       string        `json:"kind"`
-	Cluster    types.UID     `json:"cluster"`
+	batch.Head `json:",inline"`
 	Revision   int64         `json:"revision"` // of etcd at the moment of reading
 	Saved      time.Time     `json:"saved"`
 	Keys       []ArchivedKey `json:"keys"`
@@ -39,7 +35,7 @@ type ArchivedKey struct {
 }
 
 func newArchive(w Snapshot, values []Value) Archive {
-	a := Archive{APIVersion: formatVersion, Kind: kindArchive, Cluster: w.Cluster, Revision: w.Revision, Saved: w.Now.UTC()}
+	a := Archive{Head: batch.Head{APIVersion: formatVersion, Kind: kindArchive, Cluster: w.Cluster}, Revision: w.Revision, Saved: w.Now.UTC()}
 	for _, v := range values {
 		a.Keys = append(a.Keys, ArchivedKey{Key: v.Key, ModRevision: v.ModRevision, Range: newStoredBitmap(v).Range, Value: v.Raw, SHA256: digest(v.Raw)})
 	}
@@ -94,11 +90,11 @@ func writeDurably(file string, text []byte) error {
 
 // LoadArchive reads an archive and checks that it is one.
 func LoadArchive(file string) (a Archive, err error) {
-	if err := load(file, &a); err != nil {
+	if err := batch.Load(file, &a); err != nil {
 		return Archive{}, err
 	}
-	if a.APIVersion != formatVersion || a.Kind != kindArchive {
-		return Archive{}, fmt.Errorf("%s is %s %s, not %s %s", file, a.APIVersion, a.Kind, formatVersion, kindArchive)
+	if err := a.Expect(formatVersion, kindArchive); err != nil {
+		return Archive{}, fmt.Errorf("%s %w", file, err)
 	}
 	for _, k := range a.Keys {
 		switch {
@@ -147,11 +143,11 @@ func Finalize(ctx context.Context, s Sources, file string) (deleted []string, er
 // Restore writes the values of an archive back, where there are none, all or nothing. A key that exists with another value is an error.
 func Restore(ctx context.Context, s Sources, a Archive) (restored []string, err error) {
 	cluster, err := s.Cluster(ctx)
+	if err == nil {
+		err = a.Of(cluster, "archive")
+	}
 	if err != nil {
 		return nil, err
-	}
-	if cluster != a.Cluster {
-		return nil, fmt.Errorf("the archive is of cluster %s, this is %s (UIDs of namespace kube-system)", a.Cluster, cluster)
 	}
 	var writes []Write
 	for _, k := range a.Keys {
@@ -187,9 +183,7 @@ const (
 
 // Report is a plan as programs read it, and as it is kept in a file.
 type Report struct {
-	APIVersion string         `json:"apiVersion"`
-	Kind       string         `json:"kind"`
-	Cluster    types.UID      `json:"cluster"`
+	batch.Head `json:",inline"`
 	Revision   int64          `json:"revision"`
 	Allocator  Allocator      `json:"allocator"`
 	Ranges     []netip.Prefix `json:"ranges"`
@@ -221,7 +215,7 @@ type BitmapReport struct {
 // Report returns the plan for programs.
 func (p *Plan) Report(kind string) Report {
 	r := Report{
-		APIVersion: formatVersion, Kind: kind, Cluster: p.Snapshot.Cluster, Revision: p.Snapshot.Revision, Allocator: p.Snapshot.Allocator,
+		Head: batch.Head{APIVersion: formatVersion, Kind: kind, Cluster: p.Snapshot.Cluster}, Revision: p.Snapshot.Revision, Allocator: p.Snapshot.Allocator,
 		// Programs find a list where there is nothing.
 		Ranges: append([]netip.Prefix{}, p.Ranges...), Findings: append([]Finding{}, p.Findings...), Steps: append([]Step{}, p.Steps...), Bitmaps: []BitmapReport{},
 		Counts: Counts{
@@ -243,11 +237,11 @@ func (p *Plan) Report(kind string) Report {
 
 // LoadPlan reads a plan that was written to a file, as YAML or JSON. Unknown fields are errors: they may mean something.
 func LoadPlan(file string) (r Report, err error) {
-	if err := load(file, &r); err != nil {
+	if err := batch.Load(file, &r); err != nil {
 		return Report{}, err
 	}
-	if r.APIVersion != formatVersion || r.Kind != KindPlan {
-		return Report{}, fmt.Errorf("%s is %q %q, not %s %s; write one with `migrate plan -o %s`", file, r.APIVersion, r.Kind, formatVersion, KindPlan, file)
+	if err := r.Expect(formatVersion, KindPlan); err != nil {
+		return Report{}, fmt.Errorf("%s %w; write one with `migrate plan -o %s`", file, err, file)
 	}
 	for i, s := range r.Steps {
 		if err := s.validate(); err != nil {
@@ -255,23 +249,4 @@ func LoadPlan(file string) (r Report, err error) {
 		}
 	}
 	return r, nil
-}
-
-func load(file string, into any) error {
-	text, err := os.ReadFile(file)
-	switch {
-	case err != nil:
-	case bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")): // of which yaml reads the first object alone
-		var strict []error
-		strict, err = kjson.UnmarshalStrict(text, into)
-		err = errors.Join(append(strict, err)...)
-	case bytes.Contains(text, []byte("\n---")):
-		err = errors.New("there is more than one document in it")
-	default:
-		err = yaml.UnmarshalStrict(text, into)
-	}
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", file, err)
-	}
-	return nil
 }

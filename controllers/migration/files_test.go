@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // inAFile writes a text and returns the name of its file.
@@ -69,7 +70,7 @@ func TestReport(t *testing.T) {
 	}
 	got.Findings, got.Steps = nil, nil
 	mustEqual(t, "report", got, Report{
-		APIVersion: "migration.clusterip-operator.io/v1alpha1", Kind: "MigrationReport", Cluster: kubeSystem, Revision: 11, Allocator: "Bitmap",
+		Head: batch.Head{APIVersion: "migration.clusterip-operator.io/v1alpha1", Kind: "MigrationReport", Cluster: kubeSystem}, Revision: 11, Allocator: "Bitmap",
 		Ranges: nets("10.0.0.0/24,fd00::/112"),
 		Counts: Counts{Services: 3, ClusterIPs: 3, OK: 2, IPAddresses: 2, ServiceCIDRs: 1, Findings: 2},
 		Bitmaps: []BitmapReport{
@@ -290,7 +291,7 @@ func TestRestore(t *testing.T) {
 		"none gone":             {a: good, there: map[string]string{KeyPrimary: string(good.Keys[0].Value), KeySecondary: string(good.Keys[1].Value)}},
 		"one came since":        {a: good, there: map[string]string{KeySecondary: "another value"}, wantError: KeySecondary + " exists and holds another value"},
 		"of another cluster":    {a: other, wantError: "of cluster another, this is " + string(kubeSystem)},
-		"an archive of nothing": {a: Archive{Cluster: kubeSystem}},
+		"an archive of nothing": {a: Archive{Head: batch.Head{Cluster: kubeSystem}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := leftovers()

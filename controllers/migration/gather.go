@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // Sources is where a Snapshot is read from: an API server, its etcd, or both.
@@ -169,7 +169,7 @@ func newStoredBitmap(v Value) StoredBitmap {
 func (w *Snapshot) readAPI(ctx context.Context, c client.Client, list client.ObjectList) error {
 	for {
 		token := list.GetContinue()
-		if err := retry(ctx, func() error { return c.List(ctx, list, client.Limit(pageSize), client.Continue(token)) }); err != nil {
+		if err := batch.Retry(ctx, func() error { return c.List(ctx, list, client.Limit(pageSize), client.Continue(token)) }); err != nil {
 			return err
 		}
 		if err := meta.EachListItem(list, func(o runtime.Object) error { w.add(o); return nil }); err != nil || list.GetContinue() == "" {
@@ -227,7 +227,7 @@ func (s Sources) allocator(w Snapshot) Allocator {
 func (s Sources) Cluster(ctx context.Context) (types.UID, error) {
 	if s.API != nil {
 		ns := &corev1.Namespace{}
-		err := retry(ctx, func() error { return s.API.Get(ctx, types.NamespacedName{Name: "kube-system"}, ns) })
+		err := batch.Retry(ctx, func() error { return s.API.Get(ctx, types.NamespacedName{Name: "kube-system"}, ns) })
 		return ns.UID, client.IgnoreNotFound(err)
 	}
 	v, err := s.Store.Get(ctx, keyOfCluster)
@@ -255,13 +255,4 @@ func (s Sources) Check(ctx context.Context) error {
 		err = fmt.Errorf("etcd is that of cluster %s, the API server is of cluster %s (UIDs of namespace kube-system): look at --etcd-servers and at the kubeconfig", ns.UID, uid)
 	}
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

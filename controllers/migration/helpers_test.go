@@ -17,6 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // noon is when every snapshot of a table is taken.
@@ -254,7 +255,7 @@ type silent struct {
 	ended       bool
 }
 
-var _ Progress = (*silent)(nil)
+var _ batch.Progress = (*silent)(nil)
 
 func (s *silent) Begin(_ string, total int) { s.total += total }
 func (s *silent) Done(n int)                { s.done += n }

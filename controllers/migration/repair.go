@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // DefaultLeakGrace is how long a bit must have been set without a Service before it is cleared. A Service under creation has
@@ -73,7 +74,7 @@ func (r Runner) drift(ctx context.Context, key string) (*drift, error) {
 	p := NewPlan(w, r.Options)
 	s := p.stored(key)
 	if s == nil {
-		return nil, errMoved
+		return nil, batch.ErrMoved
 	}
 	m, err := s.of(rangeAt(p.Ranges, key))
 	if err != nil {
@@ -119,7 +120,7 @@ func (r Runner) outlast(ctx context.Context, d *drift) error {
 	case err != nil:
 		return err
 	case len(d.leaked) == 0:
-		return sleep(ctx, confirmAfter)
+		return batch.Sleep(ctx, confirmAfter)
 	}
 	logr.FromContextOrDiscard(ctx).Info("Waiting, so that no bit of a Service under creation is cleared",
 		"bitmap", d.key, "leakedBits", len(d.leaked), "for", r.LeakGrace.String())

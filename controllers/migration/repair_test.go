@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // unused is what an API server stores before it uses the bitmap.
@@ -33,7 +34,7 @@ func drifted(used ...string) *memory {
 
 // mender repairs bitmaps in a memory.
 func mender(m *memory) Runner {
-	return Runner{Sources: m.sources(), Options: Options{RepairBitmap: true}, Progress: &silent{}, LeakGrace: time.Minute}
+	return Runner{Sources: m.sources(), Options: Options{RepairBitmap: true}, Pace: batch.Pace{Progress: &silent{}}, LeakGrace: time.Minute}
 }
 
 // use does to the bitmap what an API server does: one write for each address.
@@ -82,7 +83,7 @@ func TestRepairBitmap(t *testing.T) {
 				if tc.then != nil {
 					time.AfterFunc(10*time.Second, func() { tc.then(m) })
 				}
-				if err := mender(m).repairBitmap(t.Context(), Step{Key: KeyPrimary}); err != nil && !errors.Is(err, errMoved) {
+				if err := mender(m).repairBitmap(t.Context(), Step{Key: KeyPrimary}); err != nil && !errors.Is(err, batch.ErrMoved) {
 					t.Fatal(err)
 				}
 				mustEqual(t, "bits", usedIn(m, KeyPrimary), tc.want)

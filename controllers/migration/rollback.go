@@ -14,6 +14,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // Rollback is what a return to the bitmap changes.
@@ -116,7 +117,7 @@ func (r Rollback) Save(ctx context.Context, store Store, file string) error {
 
 // RollBack carries a rollback out: objects that 1.32 could not read first, then the bitmaps in one transaction. It can be called
 // again after any interruption.
-func RollBack(ctx context.Context, store Store, r Rollback, progress Progress) error {
+func RollBack(ctx context.Context, store Store, r Rollback, progress batch.Progress) error {
 	defer progress.End()
 	progress.Begin("rewriting", r.Rewrites)
 	if err := rewrites(ctx, store, func(writes []Write) error {
@@ -179,7 +180,7 @@ func rewrites(ctx context.Context, store Store, do func([]Write) error) error {
 				return nil
 			}
 			upstream.Disown(o, v1alpha1.ManagerMigration)
-			if writes = append(writes, Write{Key: v.Key, Guard: v.ModRevision, Object: v.Object, APIVersion: oldVersion}); len(writes) < batch {
+			if writes = append(writes, Write{Key: v.Key, Guard: v.ModRevision, Object: v.Object, APIVersion: oldVersion}); len(writes) < chunkSize {
 				return nil
 			}
 			full := writes

@@ -7,30 +7,20 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 const maxRounds = 6
-
-// Progress is told how far the work is. Its methods may be called concurrently.
-type Progress interface {
-	Begin(what string, total int) // announces how many steps there are, and ends the work before
-	Done(n int)                   // counts steps that are done
-	End()                         // says that there is no more
-}
 
 // Runner carries out plans.
 type Runner struct {
 	Sources      Sources
 	Options      Options
-	Limit        rate.Limit // writes per second
-	Workers      int        // writes at a time
-	Progress     Progress
+	batch.Pace                 // of writes
 	CreateOnly   bool          // leaves what exists as it is
 	LeakGrace    time.Duration // how long a bit must have been leaked before it is cleared
 	ThroughStore bool          // writes into etcd instead of through the API server
@@ -63,7 +53,6 @@ func (e *BlockedError) Error() string {
 // is always something new, for a Syncer. What destroys something is done when two looks have found it, and, if approved is not
 // nil, only if it is in there. It can be called again after any interruption.
 func (r Runner) Run(ctx context.Context, approved []Step) (result Result, err error) {
-	defer r.Progress.End()
 	var withheld sets.Set[string]                               // by the first look
 	seen, aims := keysOf(approved), sets.New[string]()          // what earlier looks have found, and what has been aimed at so far
 	for round, putOff := 0, false; round < maxRounds; round++ { // putOff: the first look has left steps to the second
@@ -99,7 +88,7 @@ func (r Runner) Run(ctx context.Context, approved []Step) (result Result, err er
 		n, err := r.apply(ctx, now)
 		result.Written += n
 		if err == nil && len(later) > 0 {
-			err = sleep(ctx, confirmAfter)
+			err = batch.Sleep(ctx, confirmAfter)
 		}
 		if err != nil {
 			return result, err
@@ -140,10 +129,6 @@ func unsettled(p Plan) []Finding {
 // apply carries out steps and returns how many of them wrote something. The ServiceCIDR comes first, so that IPAddresses have a range,
 // and bitmaps come last.
 func (r Runner) apply(ctx context.Context, steps []Step) (written int, err error) {
-	if len(steps) == 0 {
-		return 0, nil
-	}
-	r.Progress.Begin("writing", len(steps))
 	do := r.applyEach
 	if r.ThroughStore {
 		do = r.applyToStore
@@ -158,35 +143,20 @@ func (r Runner) apply(ctx context.Context, steps []Step) (written int, err error
 	return written, nil
 }
 
+// writing is what progress calls the work.
+const writing = "writing"
+
 func (r Runner) applyEach(ctx context.Context, steps []Step) (int, error) {
-	var written atomic.Int64
-	limit := rate.NewLimiter(r.Limit, max(1, r.Workers))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(max(1, r.Workers))
-	for _, s := range steps {
-		if ctx.Err() != nil {
-			break
+	return batch.Each(ctx, r.Pace, writing, steps, func(ctx context.Context, s Step) error {
+		do := apiWriter(r.Sources).apply
+		if s.Do == RepairBitmap {
+			do = r.repairBitmap
 		}
-		group.Go(func() error {
-			if err := limit.Wait(ctx); err != nil {
-				return err
-			}
-			do := apiWriter(r.Sources).apply
-			if s.Do == RepairBitmap {
-				do = r.repairBitmap
-			}
-			switch err := do(ctx, s); {
-			case err == nil:
-				written.Add(1)
-			case !errors.Is(err, errMoved):
-				return fmt.Errorf("%s %s: %w", s.Do, s.What(), err)
-			}
-			r.Progress.Done(1)
-			return nil
-		})
-	}
-	err := group.Wait()
-	return int(written.Load()), err
+		if err := do(ctx, s); err != nil {
+			return fmt.Errorf("%s %s: %w", s.Do, s.What(), err)
+		}
+		return nil
+	})
 }
 
 // confirmAfter is how long a finding must last: a Service under creation has its bit, or its IPAddress, before it exists.
@@ -202,7 +172,7 @@ func (s Sources) Confirmed(ctx context.Context, o Options) (Plan, error) {
 	if s.API == nil || first.Clean() {
 		return first, nil
 	}
-	if err = sleep(ctx, confirmAfter); err == nil {
+	if err = batch.Sleep(ctx, confirmAfter); err == nil {
 		w, err = s.Snapshot(ctx)
 	}
 	return confirm(first, NewPlan(w, o)), err

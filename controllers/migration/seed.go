@@ -15,10 +15,11 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 const (
-	batch = MaxWrites - 1 // IPAddresses in one transaction; there is a note with them
+	chunkSize = MaxWrites - 1 // IPAddresses in one transaction; there is a note with them
 	// prefixNotes is where the notes are. No API server serves a group of this name, so that none of them meets the notes.
 	prefixNotes = v1alpha1.Prefix + "/seeded/"
 )
@@ -33,9 +34,14 @@ type storeWriter Sources
 
 // applyToStore carries out steps. Those that create go into one transaction, many at a time, and are tried one by one if some of it exists already.
 func (r Runner) applyToStore(ctx context.Context, steps []Step) (written int, err error) {
+	if len(steps) == 0 {
+		return 0, nil
+	}
+	r.Progress.Begin(writing, len(steps))
+	defer r.Progress.End()
 	w := storeWriter(r.Sources)
 	creates := func(s Step) bool { return s.Do == CreateIPAddress }
-	for chunk := range slices.Chunk(steps, batch) {
+	for chunk := range slices.Chunk(steps, chunkSize) {
 		single := slices.DeleteFunc(slices.Clone(chunk), creates)
 		switch err := w.create(ctx, slices.DeleteFunc(slices.Clone(chunk), func(s Step) bool { return !creates(s) })); {
 		case errors.Is(err, ErrConflict):
@@ -49,7 +55,7 @@ func (r Runner) applyToStore(ctx context.Context, steps []Step) (written int, er
 			switch err := w.apply(ctx, s); {
 			case err == nil:
 				written++
-			case !errors.Is(err, errMoved):
+			case !errors.Is(err, batch.ErrMoved):
 				return written, fmt.Errorf("%s %s: %w", s.Do, s.What(), err)
 			}
 		}
@@ -91,7 +97,7 @@ func (w storeWriter) apply(ctx context.Context, s Step) error {
 		return fmt.Errorf("%q is not done in etcd", s.Do)
 	}
 	if errors.Is(err, ErrConflict) {
-		return errMoved
+		return batch.ErrMoved
 	}
 	return err
 }
@@ -103,7 +109,7 @@ func (w storeWriter) relabel(ctx context.Context, s Step) error {
 	}
 	ip, ok := v.Object.(*networkingv1.IPAddress)
 	if !ok || v.ModRevision != s.revision() {
-		return errMoved
+		return batch.ErrMoved
 	}
 	if ip.Labels == nil {
 		ip.Labels = map[string]string{}

@@ -15,11 +15,12 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // seeder writes straight into a memory, as `seed --offline` does.
 func seeder(m *memory) Runner {
-	return Runner{Sources: m.sources(), Progress: &silent{}, ThroughStore: true, LeakGrace: time.Minute}
+	return Runner{Sources: m.sources(), Pace: batch.Pace{Progress: &silent{}}, ThroughStore: true, LeakGrace: time.Minute}
 }
 
 // bare is a cluster on the bitmap without any IPAddress, with so many Services.
@@ -114,12 +115,12 @@ func TestStoreWriter(t *testing.T) {
 		want      string // of the key; "" for gone
 	}{
 		"create":                       {do: CreateIPAddress, late: func(m *memory) { m.remove(key) }, want: "ns/b"},
-		"create what is there":         {do: CreateIPAddress, wantError: errMoved, want: "ns/a"},
+		"create what is there":         {do: CreateIPAddress, wantError: batch.ErrMoved, want: "ns/a"},
 		"delete":                       {do: DeleteIPAddress},
-		"delete what has changed":      {do: DeleteIPAddress, late: func(m *memory) { m.put(Write{Key: key, Object: objectOf(there)}) }, wantError: errMoved, want: "ns/a"},
+		"delete what has changed":      {do: DeleteIPAddress, late: func(m *memory) { m.put(Write{Key: key, Object: objectOf(there)}) }, wantError: batch.ErrMoved, want: "ns/a"},
 		"replace":                      {do: ReplaceIPAddress, want: "ns/b"},
 		"relabel":                      {do: RelabelIPAddress, want: "ns/a ipallocator.k8s.io IPv4"},
-		"relabel what is broken":       {do: RelabelIPAddress, late: func(m *memory) { m.put(Write{Key: key, Raw: []byte("?")}) }, wantError: errMoved, want: "?"},
+		"relabel what is broken":       {do: RelabelIPAddress, late: func(m *memory) { m.put(Write{Key: key, Raw: []byte("?")}) }, wantError: batch.ErrMoved, want: "?"},
 		"a ServiceCIDR is not written": {do: CreateServiceCIDR, wantError: errors.New(`"CreateServiceCIDR" is not done in etcd`), want: "ns/a"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,6 +21,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // destroyAfter is how long an IPAddress must have been wrong before it is deleted: a Service that is deleted and created anew
@@ -43,14 +45,14 @@ type Syncer struct {
 	queue workqueue.TypedRateLimitingInterface[netip.Addr]
 }
 
-// NewSyncer returns a syncer for the cluster of a plan. It writes through the API server, or with throughStore into etcd, no faster
-// than limit says and with as many workers.
-func NewSyncer(s Sources, p Plan, throughStore bool, limit rate.Limit, workers int) *Syncer {
+// NewSyncer returns a syncer for the cluster of a plan. It writes through the API server, or with throughStore into etcd, at
+// that pace.
+func NewSyncer(s Sources, p Plan, throughStore bool, pace batch.Pace) *Syncer {
 	syncer := &Syncer{
 		judge: p.judge(), index: newAddressIndex(Snapshot{}), since: map[netip.Addr]time.Time{},
-		write: apiWriter(s).apply, clock: s.Clock, limit: rate.NewLimiter(limit, max(1, workers)), workers: max(1, workers),
+		write: apiWriter(s).apply, clock: s.Clock, limit: pace.Limiter(), workers: max(1, pace.Workers),
 		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](100*time.Millisecond, maxPause)),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](100*time.Millisecond, batch.MaxPause)),
 	}
 	if throughStore {
 		syncer.write = storeWriter(s).apply
@@ -214,7 +216,7 @@ func (s *Syncer) next(ctx context.Context) bool {
 	defer s.queue.Done(a)
 	again, err := s.sync(ctx, a)
 	switch {
-	case errors.Is(err, errMoved):
+	case errors.Is(err, batch.ErrMoved):
 		s.queue.AddRateLimited(a) // the event of the other write is on its way
 	case err != nil && ctx.Err() == nil:
 		logr.FromContextOrDiscard(ctx).Error(err, "An IPAddress could not be brought in step; trying again", "address", a.String())

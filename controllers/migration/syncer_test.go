@@ -11,9 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // recorder is a writer that writes down when it was asked for what, and answers as it is told.
@@ -60,7 +61,7 @@ type syncing struct {
 func startSyncer(t *testing.T, known ...any) *syncing {
 	t.Helper()
 	p := NewPlan(Snapshot{Allocator: AllocatorBitmap, Given: nets("10.0.0.0/24")}, Options{})
-	k := &syncing{Syncer: NewSyncer(Sources{Clock: clock.RealClock{}}, p, false, rate.Inf, 8), recorder: &recorder{begin: time.Now()}, inStep: make(chan int, 2)}
+	k := &syncing{Syncer: NewSyncer(Sources{Clock: clock.RealClock{}}, p, false, batch.Pace{Workers: 8}), recorder: &recorder{begin: time.Now()}, inStep: make(chan int, 2)}
 	k.write = k.apply
 	k.tell(known...)
 	ctx, stop := context.WithCancel(t.Context())
@@ -179,7 +180,7 @@ func TestSyncerIsOvertaken(t *testing.T) {
 		k := startSyncer(t)
 		k.answers(func(n int, _ Step) error {
 			if n <= 3 {
-				return fmt.Errorf("creating: %w", errMoved)
+				return fmt.Errorf("creating: %w", batch.ErrMoved)
 			}
 			return nil
 		})
@@ -282,7 +283,7 @@ type following struct {
 
 func follow(t *testing.T, m *memory) *following {
 	t.Helper()
-	f := &following{m: m, k: NewSyncer(m.sources(), NewPlan(m.snapshot(t), Options{}), true, rate.Inf, 8)}
+	f := &following{m: m, k: NewSyncer(m.sources(), NewPlan(m.snapshot(t), Options{}), true, batch.Pace{Workers: 8})}
 	ctx, stop := context.WithCancel(t.Context())
 	told, read, worked := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -355,7 +356,7 @@ func TestFollowStoreFails(t *testing.T) {
 	for _, op := range []string{"List", "Watch"} {
 		synctest.Test(t, func(t *testing.T) {
 			m := bare(1)
-			f := &following{m: m, k: NewSyncer(m.sources(), NewPlan(m.snapshot(t), Options{}), true, rate.Inf, 8)}
+			f := &following{m: m, k: NewSyncer(m.sources(), NewPlan(m.snapshot(t), Options{}), true, batch.Pace{Workers: 8})}
 			m.fail(op, away)
 			if err := f.k.FollowStore(t.Context(), m, func() {}); !errors.Is(err, away) {
 				t.Errorf("%s fails, and it says %v", op, err)

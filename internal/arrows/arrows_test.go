@@ -72,6 +72,9 @@ var arrows = []arrow{
 	{"cmd/proxyagent", module + "/controllers", "control plane and node meet in API objects only"},
 	{"cmd/proxyagent", "sigs.k8s.io/controller-runtime", "the agent is small: informers are all that it needs of a cluster"},
 
+	{"internal/batch", module + "/*", "items of all kinds are done in batches, and none is known here"},
+	{"internal/batch", "k8s.io/client-go", "it repeats what it is handed, and asks nobody itself"},
+
 	{"cmd", module + "/test", "the product does not carry its test tools"},
 	{"cmd", "github.com/onsi/*", "the product does not carry its test tools"},
 	{"cmd", "testing", "the product does not carry its test tools"},

@@ -8,19 +8,17 @@ import (
 	"testing"
 
 	"k8s.io/kubernetes/test/e2e"
-	"k8s.io/kubernetes/test/e2e/framework"
-	"k8s.io/kubernetes/test/e2e/framework/config"
-	"k8s.io/kubernetes/test/e2e/framework/testfiles"
-	manifests "k8s.io/kubernetes/test/e2e/testing-manifests"
-
 	// Specs.
 	_ "k8s.io/kubernetes/test/e2e/common/network"
-	_ "k8s.io/kubernetes/test/e2e/network"
-
+	"k8s.io/kubernetes/test/e2e/framework"
+	"k8s.io/kubernetes/test/e2e/framework/config"
 	// What the framework does before and after a spec.
 	_ "k8s.io/kubernetes/test/e2e/framework/debug/init"
 	_ "k8s.io/kubernetes/test/e2e/framework/metrics/init"
 	_ "k8s.io/kubernetes/test/e2e/framework/node/init"
+	"k8s.io/kubernetes/test/e2e/framework/testfiles"
+	_ "k8s.io/kubernetes/test/e2e/network"
+	manifests "k8s.io/kubernetes/test/e2e/testing-manifests"
 )
 
 func main() {

@@ -1,4 +1,4 @@
-package migration
+package batch
 
 import (
 	"context"
@@ -50,7 +50,7 @@ func TestRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
 		begin, done := time.Now(), errors.New("done")
-		err := retry(t.Context(), func() error {
+		err := Retry(t.Context(), func() error {
 			if at = append(at, time.Since(begin)); len(at) == 12 {
 				return done
 			}
@@ -63,11 +63,11 @@ func TestRetry(t *testing.T) {
 			t.Errorf("the first pause is %v", at[1])
 		}
 		for i := 1; i < len(at); i++ {
-			if pause := at[i] - at[i-1]; pause > maxPause {
+			if pause := at[i] - at[i-1]; pause > MaxPause {
 				t.Errorf("pause %d is %v", i, pause)
 			}
 		}
-		if last := at[11] - at[10]; last < maxPause/2 {
+		if last := at[11] - at[10]; last < MaxPause/2 {
 			t.Errorf("after ten tries the pause is still %v", last)
 		}
 	})
@@ -78,7 +78,7 @@ func TestRetryEnds(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		begin := time.Now()
-		if err := retry(ctx, func() error { return apierrors.NewServiceUnavailable("away") }); !apierrors.IsServiceUnavailable(err) {
+		if err := Retry(ctx, func() error { return apierrors.NewServiceUnavailable("away") }); !apierrors.IsServiceUnavailable(err) {
 			t.Errorf("what was waited for gets lost: %v", err)
 		}
 		if spent := time.Since(begin); spent != time.Minute {
@@ -87,7 +87,7 @@ func TestRetryEnds(t *testing.T) {
 
 		stop()
 		tries := 0
-		if err := retry(ctx, func() error { tries++; return io.ErrUnexpectedEOF }); err == nil || tries != 1 {
+		if err := Retry(ctx, func() error { tries++; return io.ErrUnexpectedEOF }); err == nil || tries != 1 {
 			t.Errorf("with a context that has ended it tried %d times: %v", tries, err)
 		}
 	})
