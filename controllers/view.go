@@ -135,6 +135,9 @@ func (v *View) List(ctx context.Context, into client.ObjectList) error {
 // Bitmap reports whether the API server allocates from the bitmap in etcd.
 func (v *View) Bitmap() bool { return v.bitmap }
 
+// Known are all addresses that have an IPAddress or a Service, in no order.
+func (v *View) Known() []netip.Addr { return v.index.Known() }
+
 // Relation counts the ClusterIPs of Services, and those of them that have their IPAddress: how far a migration is.
 func (v *View) Relation() (claimed, covered int) { return v.index.Relation() }
 

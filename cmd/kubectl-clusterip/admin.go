@@ -56,6 +56,7 @@ func (a *admin) open() (*session, error) {
 	now := &serverClock{}
 	config.Wrap(now.observe)
 	config.QPS = -1
+	config.WarningHandler = rest.NewWarningWriter(a.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	config.UserAgent = rest.DefaultKubernetesUserAgent() + " kubectl-clusterip"
 	d, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {

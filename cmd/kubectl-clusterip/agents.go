@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,18 +28,14 @@ const (
 	askOneFor = 3 * time.Second
 )
 
-// agents finds the agents of all DaemonSets where config/ puts them, and asks them. In other namespaces anybody may have labels like theirs.
+// agents finds the agents of all DaemonSets where config/ puts them, and asks them how they are.
 func (s *session) agents(ctx context.Context, namespace string, h *health) error {
-	var all []appsv1.DaemonSet
-	for _, n := range slices.Compact([]string{metav1.NamespaceSystem, namespace}) {
-		sets := &appsv1.DaemonSetList{}
-		if err := s.list(ctx, sets, "DaemonSets", client.InNamespace(n), component("proxyagent")); err != nil {
-			return err
-		}
-		all = append(all, sets.Items...)
+	sets, err := s.agentSets(ctx, namespace)
+	if err != nil {
+		return err
 	}
-	for i := range all {
-		d := &all[i]
+	for i := range sets {
+		d := &sets[i]
 		h.stale = h.stale || d.Status.ObservedGeneration < d.Generation
 		h.wanted, h.updated = h.wanted+d.Status.DesiredNumberScheduled, h.updated+d.Status.UpdatedNumberScheduled
 		all, err := s.agentsOf(ctx, d)
@@ -51,7 +48,20 @@ func (s *session) agents(ctx context.Context, namespace string, h *health) error
 	return nil
 }
 
-func (s *session) agentsOf(ctx context.Context, d *appsv1.DaemonSet) (all []agent, err error) {
+// agentSets are the DaemonSets of agents in kube-system and in the operator's namespace. In other namespaces anybody may have labels like theirs.
+func (s *session) agentSets(ctx context.Context, namespace string) (all []appsv1.DaemonSet, err error) {
+	for _, n := range slices.Compact([]string{metav1.NamespaceSystem, namespace}) {
+		sets := &appsv1.DaemonSetList{}
+		if err := s.list(ctx, sets, "DaemonSets", client.InNamespace(n), component("proxyagent")); err != nil {
+			return nil, err
+		}
+		all = append(all, sets.Items...)
+	}
+	return all, nil
+}
+
+// agentPods are the pods of a DaemonSet, which are agents.
+func (s *session) agentPods(ctx context.Context, d *appsv1.DaemonSet) ([]replica, error) {
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("the selector of DaemonSet %s: %w", d.Name, err)
@@ -60,19 +70,30 @@ func (s *session) agentsOf(ctx context.Context, d *appsv1.DaemonSet) (all []agen
 	if err := s.list(ctx, pods, "pods of the agents", client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, err
 	}
+	var all []replica
+	for i := range pods.Items {
+		all = append(all, newReplica(&pods.Items[i]))
+	}
+	return all, nil
+}
+
+func (s *session) agentsOf(ctx context.Context, d *appsv1.DaemonSet) (all []agent, err error) {
+	pods, err := s.agentPods(ctx, d)
+	if err != nil {
+		return nil, err
+	}
 	mode, err := s.configuredMode(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	for i := range pods.Items {
-		r := newReplica(&pods.Items[i])
+	for _, r := range pods {
 		a := agent{Node: r.Node, Namespace: d.Namespace, Pod: r.Pod, Image: r.Image, Ready: r.Ready, Mode: mode}
 		if !r.Ready {
 			a.Problem = "its pod is not ready"
 		}
 		all = append(all, a)
 	}
-	return all, s.askAgents(ctx, d, all)
+	return all, s.askAgents(ctx, d, pods, all)
 }
 
 // configuredMode is the mode that the configuration of the agents says, empty if that cannot be read.
@@ -104,8 +125,8 @@ func (s *session) configuredMode(ctx context.Context, d *appsv1.DaemonSet) (stri
 	return "", nil
 }
 
-// askAgents has the agents say how they are, through the API server.
-func (s *session) askAgents(ctx context.Context, d *appsv1.DaemonSet, all []agent) error {
+// askAgents has the agents say how they are.
+func (s *session) askAgents(ctx context.Context, d *appsv1.DaemonSet, pods []replica, all []agent) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -119,20 +140,28 @@ func (s *session) askAgents(ctx context.Context, d *appsv1.DaemonSet, all []agen
 	if refused != "" {
 		return nil
 	}
+	return s.ask(ctx, d, pods, "healthz", func(n int, answer []byte, err error) { all[n].hear(answer, err) })
+}
+
+// ask sends one request to each of the pods, through the API server, and hears all answers, one after the other.
+func (s *session) ask(ctx context.Context, d *appsv1.DaemonSet, pods []replica, path string, hear func(n int, answer []byte, err error)) error {
 	c, err := corev1client.NewForConfig(s.config)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
+	var mu sync.Mutex
 	asked, port := errgroup.Group{}, healthPort(d)
 	asked.SetLimit(askers)
-	for i := range all {
+	for n, pod := range pods {
 		asked.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, askOneFor)
 			defer cancel()
-			answer, err := c.Pods(d.Namespace).ProxyGet("http", all[i].Pod, port, "healthz", nil).DoRaw(ctx)
-			all[i].hear(answer, err)
+			answer, err := c.Pods(d.Namespace).ProxyGet("http", pod.Pod, port, path, nil).DoRaw(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			hear(n, answer, err)
 			return nil
 		})
 	}

@@ -1,0 +1,354 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/controllers/renumber"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+)
+
+func newRenumber(a *admin) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "renumber",
+		Short: "Move Services to other ClusterIPs without losing a connection",
+		Long: `Moves Services from one range to another. ClusterIPs are immutable, but not through type ExternalName: two updates, milliseconds apart, exchange the addresses; UID, selector, ports,
+node ports and labels stay. The old address goes on being served until nobody uses it, by the node agent or as an external IP of the Service, and nobody else can be given it meanwhile.
+
+  plan  ──>  run  ──>  status
+              <──  rollback
+
+Exit status of every command: 0 done, 1 something is left to be done or was left out, 2 it could not be told or nothing was done.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newRenumberPlan(a), newRenumberRun(a), newRenumberStatus(a), newRenumberRollback(a))
+	return cmd
+}
+
+// renumbering are the flags of plan.
+type renumbering struct {
+	from, to, include []string
+	loadBalancers     bool
+	keep, selector    string
+	namespace, output string
+}
+
+// renumberPlan is a plan in a file.
+type renumberPlan struct {
+	batch.Head
+	renumber.Plan
+}
+
+func newRenumberPlan(a *admin) *cobra.Command {
+	var r renumbering
+	cmd := &cobra.Command{
+		Use:   "plan --range OLD --to NEW",
+		Short: "Say which Services would be moved, and to which addresses; changes nothing",
+		Long: `Chooses a new address for every Service that has one in the old range: the one at the same place of the new range where that is free, otherwise the next free one. What is not moved is
+listed with the reason: Services whose address something names (a manifest, the URL of a webhook, kubelets their DNS), which have to be asked for by name, load balancers, and
+default/kubernetes, which the API servers own. A plan in a file is what ` + "`run --from`" + ` carries out, and nothing else; lines may be taken out.`,
+		Example: `  kubectl clusterip renumber plan --range=kubernetes --to=new-range
+  kubectl clusterip renumber plan --range=10.96.0.0/24 --to=10.200.0.0/22 -n shop -o plan.yaml`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := validPlanOutput(r.output); err != nil {
+				return err
+			}
+			r.namespace = a.kube.overrides.Context.Namespace
+			return a.renumberPlan(a.logging(cmd.Context()), r)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&r.from, "range", nil, "the old range: a ServiceCIDR, or CIDRs")
+	f.StringSliceVar(&r.to, "to", nil, "the new one: a ServiceCIDR, or CIDRs of ServiceCIDRs")
+	f.StringVarP(&r.selector, "selector", "l", "", "only Services with these labels")
+	f.StringSliceVar(&r.include, "include", nil, "NAMESPACE/NAME of Services that are moved although something names their address")
+	f.BoolVar(&r.loadBalancers, "include-load-balancers", false, "also move Services of type LoadBalancer; a cloud controller may see the moment in which they are none")
+	f.StringVar(&r.keep, "keep", "", "who serves old addresses while they are in use: agent, externalIPs or none; without it agent, where agents run on the nodes, and otherwise externalIPs")
+	addPlanOutput(cmd, &r.output)
+	return cmd
+}
+
+func (a *admin) renumberPlan(ctx context.Context, r renumbering) error {
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	in, err := s.renumberInputs(ctx, r)
+	if err != nil {
+		return err
+	}
+	cluster, err := s.cluster(ctx)
+	if err != nil {
+		return err
+	}
+	p := renumberPlan{Head: batch.Head{APIVersion: v1alpha1.GroupVersion.String(), Kind: renumber.KindPlan, Cluster: cluster}, Plan: renumber.NewPlan(in)}
+	if err := s.leaveOutRefused(ctx, &p.Plan, in.Services); err != nil {
+		return err
+	}
+	if err := a.put(r.output, p, func(w io.Writer) { renumberTable(w, p.Plan) }); err != nil {
+		return err
+	}
+	if batch.FormatOf(r.output) != "" {
+		a.say("%d Services would be moved, %d are left out; read %s, then: kubectl clusterip renumber run --from %s", len(p.Services), len(p.LeftOut), r.output, r.output)
+	}
+	if len(p.Problems) > 0 {
+		return exit{exitFindings, errors.New(strings.Join(p.Problems, "; "))}
+	}
+	if len(p.LeftOut) > 0 {
+		return exit{code: exitFindings}
+	}
+	return nil
+}
+
+// cluster is the UID of namespace kube-system, by which plans know their cluster.
+func (s *session) cluster(ctx context.Context) (types.UID, error) {
+	ns := &corev1.Namespace{}
+	if err := s.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, ns); err != nil {
+		return "", fmt.Errorf("reading namespace %s, whose UID is the cluster's: %w", metav1.NamespaceSystem, permission(err))
+	}
+	return ns.UID, nil
+}
+
+// renumberInputs reads everything that a plan is made of.
+func (s *session) renumberInputs(ctx context.Context, r renumbering) (in renumber.Inputs, err error) {
+	cidrs, _, err := s.rangesAndPolicies(ctx)
+	if err != nil {
+		return in, err
+	}
+	if in.From, err = leftRanges(r.from, cidrs.Items); err != nil {
+		return in, err
+	}
+	if in.To, err = targetRanges(r.to, cidrs.Items); err != nil {
+		return in, err
+	}
+	selector, err := labels.Parse(r.selector)
+	if err != nil {
+		return in, fmt.Errorf("--selector: %w", err)
+	}
+	if in.Rules, err = s.renumberRules(ctx, r.include, r.loadBalancers); err != nil {
+		return in, err
+	}
+	if in.Keep, err = s.keep(ctx, r.keep); err != nil {
+		return in, err
+	}
+	v, err := s.view(ctx)
+	if err != nil {
+		return in, err
+	}
+	if v.Bitmap() {
+		return in, errBitmap
+	}
+	in.Taken = sets.New(v.Known()...)
+	services := &corev1.ServiceList{}
+	err = s.list(ctx, services, "Services", client.InNamespace(r.namespace), client.MatchingLabelsSelector{Selector: selector})
+	in.Services = services.Items
+	return in, err
+}
+
+var errBitmap = errors.New("the API server allocates from the bitmap in etcd, where nothing can keep an old address for its Service: Services are moved on Kubernetes 1.33 and later")
+
+// leftRanges are those of a ServiceCIDR, or CIDRs.
+func leftRanges(names []string, cidrs []networkingv1.ServiceCIDR) (out []allocator.Range, err error) {
+	for _, name := range names {
+		texts := []string{name}
+		if i := slices.IndexFunc(cidrs, func(c networkingv1.ServiceCIDR) bool { return c.Name == name }); i >= 0 {
+			texts = cidrs[i].Spec.CIDRs
+		} else if !strings.Contains(name, "/") {
+			return nil, fmt.Errorf("--range: there is no ServiceCIDR %s", name)
+		}
+		for _, text := range texts {
+			r, err := allocator.ParseRange(text)
+			if err != nil {
+				return nil, fmt.Errorf("--range: %w", err)
+			}
+			out = append(out, r)
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("say which range Services leave: --range=NAME of a ServiceCIDR, or a CIDR")
+	}
+	return out, nil
+}
+
+// targetRanges are those of a ServiceCIDR, or CIDRs that lie in one.
+func targetRanges(names []string, cidrs []networkingv1.ServiceCIDR) (out []renumber.Target, err error) {
+	for _, name := range names {
+		before := len(out)
+		for i := range cidrs {
+			for _, text := range cidrs[i].Spec.CIDRs {
+				want := text
+				if cidrs[i].Name != name {
+					want = name
+				}
+				if r, err := allocator.ParseRange(want); err == nil && within(r.Prefix(), text) {
+					out = append(out, renumber.Target{Range: r, ServiceCIDR: cidrs[i].Name, Ready: usable(&cidrs[i])})
+				}
+			}
+		}
+		if len(out) == before {
+			return nil, fmt.Errorf("--to: no ServiceCIDR is called %s or has that range; API servers allocate from ServiceCIDRs alone, so create one first", name)
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("say where Services go: --to=NAME of a ServiceCIDR, or a CIDR of one")
+	}
+	return out, nil
+}
+
+func within(p netip.Prefix, cidr string) bool {
+	outer, err := netip.ParsePrefix(cidr)
+	return err == nil && outer.Contains(p.Addr()) && outer.Bits() <= p.Bits()
+}
+
+// usable reports whether API servers allocate from a ServiceCIDR.
+func usable(o *networkingv1.ServiceCIDR) bool {
+	ready := slices.ContainsFunc(o.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == networkingv1.ServiceCIDRConditionReady && c.Status == metav1.ConditionTrue
+	})
+	return ready && o.DeletionTimestamp.IsZero()
+}
+
+// renumberRules reads who names addresses.
+func (s *session) renumberRules(ctx context.Context, include []string, loadBalancers bool) (r renumber.Rules, err error) {
+	r = renumber.Rules{IncludeLoadBalancers: loadBalancers, Named: sets.New[types.NamespacedName](), Callers: map[netip.Addr][]string{}}
+	for _, text := range include {
+		namespace, name, ok := strings.Cut(text, "/")
+		if !ok {
+			return r, fmt.Errorf("--include: %q names no Service; write NAMESPACE/NAME", text)
+		}
+		r.Named.Insert(types.NamespacedName{Namespace: namespace, Name: name})
+	}
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfigurationList{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}
+	if err := errors.Join(s.list(ctx, mutating, "MutatingWebhookConfigurations"), s.list(ctx, validating, "ValidatingWebhookConfigurations")); err != nil {
+		return r, err
+	}
+	for _, c := range mutating.Items {
+		for _, w := range c.Webhooks {
+			addCaller(r.Callers, w.ClientConfig.URL, "MutatingWebhookConfiguration "+c.Name)
+		}
+	}
+	for _, c := range validating.Items {
+		for _, w := range c.Webhooks {
+			addCaller(r.Callers, w.ClientConfig.URL, "ValidatingWebhookConfiguration "+c.Name)
+		}
+	}
+	return r, nil
+}
+
+func addCaller(to map[netip.Addr][]string, link *string, name string) {
+	if link == nil {
+		return
+	}
+	u, err := url.Parse(*link)
+	if err != nil {
+		return
+	}
+	if a, err := netip.ParseAddr(u.Hostname()); err == nil && !slices.Contains(to[a], name) {
+		to[a] = append(to[a], name)
+	}
+}
+
+// keep is how old addresses are kept: as the flag says, or as what runs on the nodes allows.
+func (s *session) keep(ctx context.Context, flag string) (renumber.Keep, error) {
+	switch k := renumber.Keep(flag); k {
+	case renumber.KeepAgent, renumber.KeepExternalIPs, renumber.KeepNone:
+		return k, nil
+	case "":
+		agents, err := s.agentSets(ctx, metav1.NamespaceSystem)
+		if err != nil {
+			return "", err
+		}
+		if len(agents) > 0 {
+			return renumber.KeepAgent, nil
+		}
+		return renumber.KeepExternalIPs, nil
+	default:
+		return "", fmt.Errorf("--keep %q is none of agent, externalIPs, none", flag)
+	}
+}
+
+// leaveOutRefused takes those Services out of a plan that would be refused their new addresses, by the function by which the webhook decides.
+func (s *session) leaveOutRefused(ctx context.Context, p *renumber.Plan, services []corev1.Service) error {
+	v, err := s.view(ctx)
+	if err != nil {
+		return err
+	}
+	byName := map[types.NamespacedName]*corev1.Service{}
+	for i := range services {
+		byName[client.ObjectKeyFromObject(&services[i])] = &services[i]
+	}
+	var kept []renumber.Item
+	for _, i := range p.Services {
+		why, err := refusedAddresses(ctx, v, byName[i.Key()], i.New)
+		switch {
+		case err != nil:
+			return err
+		case why != "":
+			p.LeftOut = append(p.LeftOut, renumber.LeftOut{Namespace: i.Namespace, Name: i.Name, Addresses: i.Old, Why: why})
+		default:
+			kept = append(kept, i)
+		}
+	}
+	p.Services = kept
+	return nil
+}
+
+// refusedAddresses says what the webhook would answer to a Service with these addresses; empty if it lets it pass.
+func refusedAddresses(ctx context.Context, v *controllers.View, service *corev1.Service, want []netip.Addr) (string, error) {
+	anew := service.DeepCopy()
+	anew.Spec.ClusterIPs = nil
+	for _, a := range want {
+		anew.Spec.ClusterIPs = append(anew.Spec.ClusterIPs, a.String())
+	}
+	anew.Spec.ClusterIP = anew.Spec.ClusterIPs[0]
+	e, err := v.Explain(ctx, anew)
+	if err != nil {
+		return "", fmt.Errorf("asking about Service %s/%s: %w", service.Namespace, service.Name, err)
+	}
+	return e.Refused, nil
+}
+
+// renumberTable is a plan for people.
+func renumberTable(w io.Writer, p renumber.Plan) {
+	write(w, "from %s to %s, old addresses kept by: %s\n", join(p.From), join(p.To), p.Keep)
+	for _, problem := range p.Problems {
+		write(w, "problem: %s\n", problem)
+	}
+	write(w, "%d Services would be moved\n", len(p.Services))
+	for _, i := range p.Services {
+		write(w, "  %s/%s (%s): %s -> %s\n", i.Namespace, i.Name, i.Type, join(i.Old), join(i.New))
+	}
+	write(w, "%d Services are left out\n", len(p.LeftOut))
+	for _, l := range p.LeftOut {
+		write(w, "  %s/%s (%s): %s\n", l.Namespace, l.Name, join(l.Addresses), l.Why)
+	}
+}
+
+func join[T fmt.Stringer](all []T) string {
+	var texts []string
+	for _, v := range all {
+		texts = append(texts, v.String())
+	}
+	return strings.Join(texts, ",")
+}

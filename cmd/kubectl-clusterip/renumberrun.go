@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/renumber"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+)
+
+// moving are the flags of run and rollback.
+type moving struct {
+	from                       string
+	dryRun, accept, wait, back bool
+	loadBalancers              bool
+	drain                      renumber.Drain
+	pace                       batch.Pace
+}
+
+func newRenumberRun(a *admin) *cobra.Command {
+	r := moving{}
+	cmd := &cobra.Command{
+		Use:   "run --from FILE",
+		Short: "Move the Services of a plan",
+		Long: `Moves the Services of a plan, then waits until their old addresses are unused and gives them up. It can be interrupted, even killed, and run again: it goes on where it was. A Service that
+its owner has changed since the plan was made is left as it is, and named. With an interrupt those under way are finished, and none is begun.
+
+An old address is given up when no agent has counted a connection to it for --quiet, and it has been kept for --dns-ttl; at the latest after --drain. Until then ` + "`rollback`" + ` brings the
+Service back to it.`,
+		Example: `  kubectl clusterip renumber run --from plan.yaml --dry-run
+  kubectl clusterip renumber run --from plan.yaml --workers=4 --drain=1h`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.move(a.logging(cmd.Context()), r) },
+	}
+	r.addFlags(cmd)
+	cmd.Flags().BoolVar(&r.loadBalancers, "include-load-balancers", false, "also move Services of type LoadBalancer that the plan has")
+	return cmd
+}
+
+func newRenumberRollback(a *admin) *cobra.Command {
+	r := moving{back: true}
+	cmd := &cobra.Command{
+		Use:   "rollback --from FILE",
+		Short: "Move the Services of a plan back to their old addresses",
+		Long: `Moves those Services of a plan back that have their new addresses, or are on the way to them. Old addresses that are still kept are certain; one that was given up is had again if nobody
+else has taken it. The new addresses are kept until nobody uses them, as the old ones were.`,
+		Example: `  kubectl clusterip renumber rollback --from plan.yaml`,
+		Args:    noArguments,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.move(a.logging(cmd.Context()), r) },
+	}
+	r.addFlags(cmd)
+	return cmd
+}
+
+func (r *moving) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&r.from, "from", "", "file of the plan")
+	f.BoolVar(&r.dryRun, "dry-run", false, "only say what would be done")
+	f.BoolVar(&r.accept, "accept-interruption", false, "go on although nobody serves the old addresses (plans with keep: none)")
+	f.BoolVar(&r.wait, "wait", true, "wait until the old addresses are unused, and give them up; without it run the command again later")
+	f.DurationVar(&r.drain.TTL, "dns-ttl", 30*time.Second, "for how long resolvers may go on answering with the old address")
+	f.DurationVar(&r.drain.Quiet, "quiet", 30*time.Second, "for how long nobody must have had a connection to an old address")
+	f.DurationVar(&r.drain.Limit, "drain", 10*time.Minute, "how long old addresses are kept at most")
+	addPace(cmd, &r.pace)
+}
+
+// loadRenumberPlan reads a plan of this cluster.
+func (s *session) loadRenumberPlan(ctx context.Context, file string) (p renumberPlan, err error) {
+	if file == "" {
+		return p, errors.New("give the plan: --from FILE; `kubectl clusterip renumber plan -o FILE` writes one")
+	}
+	if err := batch.Load(file, &p); err != nil {
+		return p, err
+	}
+	if err := p.Expect(v1alpha1.GroupVersion.String(), renumber.KindPlan); err != nil {
+		return p, fmt.Errorf("%s %w", file, err)
+	}
+	if err := p.Validate(); err != nil {
+		return p, fmt.Errorf("%s: %w", file, err)
+	}
+	cluster, err := s.cluster(ctx)
+	if err != nil {
+		return p, err
+	}
+	return p, p.Of(cluster, "plan")
+}
+
+func (a *admin) move(ctx context.Context, r moving) error {
+	if !validPace(r.pace) {
+		return errPace
+	}
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	p, err := s.loadRenumberPlan(ctx, r.from)
+	if err != nil {
+		return err
+	}
+	if p.Keep == renumber.KeepNone && !r.accept {
+		return errors.New("nobody serves the old addresses (keep: none), so that connections to them break: install the node agent, plan with --keep=externalIPs, or say --accept-interruption")
+	}
+	m, err := s.mover(ctx, p, r)
+	if err != nil {
+		return err
+	}
+	if p.Keep == renumber.KeepAgent {
+		if _, err := s.formerConnections(ctx); err != nil {
+			return fmt.Errorf("%w; nothing was moved: the plan has the agents serve old addresses (keep: agent)", err)
+		}
+		r.drain.Connections = s.formerConnections
+	}
+	items := p.Services
+	if r.back {
+		for i := range items {
+			items[i] = items[i].Back()
+		}
+	}
+	if r.dryRun {
+		return a.showStandings(ctx, s, items, "table")
+	}
+	return a.moveAll(ctx, m, r, items)
+}
+
+// mover moves Services as a plan says.
+func (s *session) mover(ctx context.Context, p renumberPlan, r moving) (renumber.Mover, error) {
+	m := renumber.Mover{Client: s, Keep: p.Keep, Clock: clock.RealClock{}}
+	v, err := s.view(ctx)
+	if err != nil {
+		return m, err
+	}
+	if v.Bitmap() {
+		return m, errBitmap
+	}
+	if r.back {
+		return m, nil
+	}
+	if len(p.Problems) > 0 {
+		return m, fmt.Errorf("the plan has a problem: %s; make another one", p.Problems[0])
+	}
+	rules, err := s.renumberRules(ctx, nil, r.loadBalancers || p.LoadBalancers)
+	m.Rules = &rules
+	m.Refusal = func(ctx context.Context, service *corev1.Service, want []netip.Addr) (string, error) {
+		return refusedAddresses(ctx, v, service, want)
+	}
+	return m, err
+}
+
+func (a *admin) moveAll(ctx context.Context, m renumber.Mover, r moving, items []renumber.Item) error {
+	r.pace.Progress = a.progress()
+	result, err := m.MoveAll(ctx, r.pace, items)
+	for _, l := range result.Left {
+		a.say("left as it is: %s/%s: %s", l.Namespace, l.Name, l.Why)
+	}
+	if err != nil {
+		return exit{exitFindings, fmt.Errorf("%d of %d Services have their addresses, then: %w; run it again when the cause is mended", result.Moved, len(items), err)}
+	}
+	a.say("%d of %d Services have the addresses of the plan, %d were left as they are", result.Moved, len(items), len(result.Left))
+	held := len(result.Held)
+	if r.wait {
+		n, err := r.drain.Wait(ctx, m, r.pace, result.Held)
+		if held -= n; err != nil {
+			return exit{exitFindings, fmt.Errorf("%d addresses are still kept: %w; run it again", held, err)}
+		}
+		a.say("%d addresses were given up, none is kept any more", n)
+	} else if held > 0 {
+		a.say("%d addresses are still kept; run it again without --wait=false to have them given up when they are unused", held)
+	}
+	if len(result.Left) > 0 || held > 0 {
+		return exit{code: exitFindings}
+	}
+	return nil
+}
+
+func newRenumberStatus(a *admin) *cobra.Command {
+	var from, output string
+	cmd := &cobra.Command{
+		Use:   "status --from FILE",
+		Short: "How far the Services of a plan are",
+		Long: `Says of each Service of a plan how far it is: Waiting (has its old addresses), Between (is of type ExternalName for a moment), Moved (has its new ones, and the old ones are kept), Done, or
+Left (its owner has changed it). All of it is read from the cluster.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := validOutput(output); err != nil {
+				return err
+			}
+			s, err := a.open()
+			if err != nil {
+				return err
+			}
+			p, err := s.loadRenumberPlan(cmd.Context(), from)
+			if err != nil {
+				return err
+			}
+			return a.showStandings(cmd.Context(), s, p.Services, output)
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "file of the plan")
+	addOutput(cmd, &output, "table, json or yaml")
+	return cmd
+}
+
+// showStandings prints how far Services are.
+func (a *admin) showStandings(ctx context.Context, s *session, items []renumber.Item, output string) error {
+	services := &corev1.ServiceList{}
+	if err := s.list(ctx, services, "Services"); err != nil {
+		return err
+	}
+	byName := map[types.NamespacedName]*corev1.Service{}
+	for i := range services.Items {
+		byName[client.ObjectKeyFromObject(&services.Items[i])] = &services.Items[i]
+	}
+	all, counts := []renumber.Standing{}, map[renumber.Stage]int{}
+	for _, i := range items {
+		now := renumber.StandingOf(i, byName[i.Key()])
+		all, counts[now.Stage] = append(all, now), counts[now.Stage]+1
+	}
+	err := a.put(output, all, func(w io.Writer) {
+		for _, n := range all {
+			write(w, "%-8s %s/%s: %s -> %s %s\n", n.Stage, n.Namespace, n.Name, join(n.Old), join(n.New), n.Why)
+		}
+		for _, stage := range []renumber.Stage{renumber.Waiting, renumber.Between, renumber.Moved, renumber.Done, renumber.Left} {
+			write(w, "%d %s\n", counts[stage], stage)
+		}
+	})
+	if err == nil && counts[renumber.Done] < len(all) {
+		return exit{code: exitFindings}
+	}
+	return err
+}

@@ -1,0 +1,117 @@
+package renumber
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+)
+
+// Drain is when old addresses are given up.
+type Drain struct {
+	// TTL is for how long resolvers may go on answering with the old address: it is kept at least that long.
+	TTL time.Duration
+	// Quiet is for how long nobody must have had a connection to it.
+	Quiet time.Duration
+	// Limit is how long it is kept at most.
+	Limit time.Duration
+	// Connections counts those to every former address that all agents know; nil if nobody counts.
+	Connections func(context.Context) (map[netip.Addr]int, error)
+}
+
+// lookEvery is how often connections are counted.
+const lookEvery = 5 * time.Second
+
+// due reports whether an old address is given up. used is when somebody used it last, as far as is known.
+func (d Drain) due(now, since, used time.Time) bool {
+	age := now.Sub(since)
+	return age >= d.Limit || age >= d.TTL && now.Sub(used) >= d.Quiet
+}
+
+// Wait gives up old addresses, each as soon as it is due, and returns when all are, or when ctx ends. It returns how many it has given up.
+func (d Drain) Wait(ctx context.Context, m Mover, p batch.Pace, all []Held) (released int, err error) {
+	if len(all) == 0 {
+		return 0, nil
+	}
+	p.Progress.Begin("waiting until the old addresses are unused", len(all))
+	defer p.Progress.End()
+	used, each := map[netip.Addr]time.Time{}, batch.Pace{Limit: p.Limit, Workers: p.Workers, Progress: round{p.Progress}}
+	for {
+		d.count(ctx, m, all, used)
+		var due, wait []Held
+		for _, h := range all {
+			if d.due(m.Clock.Now(), h.Since, used[h.Address]) {
+				due = append(due, h)
+			} else {
+				wait = append(wait, h)
+			}
+		}
+		n, err := batch.Each(ctx, each, "", due, m.release)
+		if released, all = released+n, wait; err != nil || len(wait) == 0 {
+			return released, err
+		}
+		select {
+		case <-ctx.Done():
+			return released, ctx.Err()
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// round is the progress of one of several rounds of the same work.
+type round struct{ batch.Progress }
+
+// Begin implements batch.Progress.
+func (round) Begin(string, int) {}
+
+// End implements batch.Progress.
+func (round) End() {}
+
+// count notes which addresses somebody uses now. One that is not known by all agents counts as used.
+func (d Drain) count(ctx context.Context, m Mover, all []Held, used map[netip.Addr]time.Time) {
+	var counts map[netip.Addr]int
+	if d.Connections != nil {
+		var err error
+		if counts, err = d.Connections(ctx); err != nil && ctx.Err() == nil {
+			logr.FromContextOrDiscard(ctx).Info("Connections cannot be counted", "error", err.Error())
+		}
+	}
+	now := m.Clock.Now()
+	for _, h := range all {
+		if n, known := counts[h.Address]; !known || n > 0 {
+			used[h.Address] = now
+		}
+	}
+}
+
+// release gives up an old address: the Service does not name it any more, then nobody keeps it. A Service that has it again keeps it.
+func (m Mover) release(ctx context.Context, h Held) error {
+	for range tries {
+		s, err := m.service(ctx, h.Item)
+		if err != nil {
+			return err
+		}
+		if s != nil && s.UID == h.Item.UID {
+			if between(s) {
+				return nil // somebody is moving it at this moment
+			}
+			s, err = m.update(ctx, released(s, []netip.Addr{h.Address}))
+			if again := released(s, nil); err == nil && len(again.ManagedFields) < len(s.ManagedFields) { // external IPs that were shortened are ours once more
+				_, err = m.update(ctx, again)
+			}
+		}
+		switch {
+		case errors.Is(err, batch.ErrMoved):
+		case err != nil:
+			return fmt.Errorf("writing Service %s: %w", h.Item.Key(), err)
+		default:
+			return m.unhold(ctx, h.Item, h.Address)
+		}
+	}
+	return fmt.Errorf("somebody writes Service %s all the time", h.Item.Key())
+}

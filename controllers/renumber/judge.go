@@ -1,0 +1,74 @@
+package renumber
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// Rules say which Services may be moved.
+type Rules struct {
+	// IncludeLoadBalancers moves those of type LoadBalancer too. A cloud controller may see the moment in which they are none.
+	IncludeLoadBalancers bool
+	// Named are the Services that an admin has asked for by name.
+	Named sets.Set[types.NamespacedName]
+	// Callers says of addresses which objects of the cluster name them, such as a webhook configuration with a URL.
+	Callers map[netip.Addr][]string
+}
+
+// judge returns why a Service is not moved, empty if it is. named says that it was asked for by name, which overrules that something names its address.
+func (r Rules) judge(s *corev1.Service, named bool) string {
+	switch why := r.address(s); {
+	case s.Namespace == metav1.NamespaceDefault && s.Name == "kubernetes":
+		return "the API servers own it: they create it with the first address of their own range once they are started with the new --service-cluster-ip-range and it is deleted " +
+			"(docs/guides/renumber.md)"
+	case !s.DeletionTimestamp.IsZero():
+		return "it is being deleted"
+	case s.Spec.Type == corev1.ServiceTypeLoadBalancer && !r.IncludeLoadBalancers:
+		return "it is a load balancer, and a cloud controller may see the moment in which it is none: --include-load-balancers"
+	case why != "" && !named:
+		return fmt.Sprintf("%s: change that, then ask for it by name with --include %s/%s", why, s.Namespace, s.Name)
+	default:
+		return ""
+	}
+}
+
+// address says what names the address of a Service, and would go on doing so.
+func (r Rules) address(s *corev1.Service) string {
+	if by := addressManager(s); by != "" {
+		return fmt.Sprintf("%q has written its address into spec.clusterIP or spec.clusterIPs, so a manifest names it", by)
+	}
+	for _, a := range addresses(s) {
+		if callers := r.Callers[a]; len(callers) > 0 {
+			return fmt.Sprintf("%s names %s", strings.Join(callers, ", "), a)
+		}
+	}
+	if s.Namespace == metav1.NamespaceSystem && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == 53 }) {
+		return "it serves DNS, and kubelets name its address (clusterDNS)"
+	}
+	return ""
+}
+
+// addressManager is the field manager that has chosen an address of the Service; empty if the API server has drawn it, or a renumbering. A draw is not noted among the managed
+// fields: it comes after them.
+func addressManager(s *corev1.Service) string {
+	for _, f := range s.ManagedFields {
+		fields := ""
+		if f.FieldsV1 != nil {
+			fields = f.FieldsV1.GetRawString()
+		}
+		named := strings.Contains(fields, `"f:clusterIP":`) || strings.Contains(fields, `"f:clusterIPs":`)
+		if named && f.Manager != v1alpha1.ManagerRenumbering && f.Subresource == "" {
+			return f.Manager
+		}
+	}
+	return ""
+}

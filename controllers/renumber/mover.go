@@ -1,0 +1,345 @@
+package renumber
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+)
+
+// Mover moves Services, one at a time or many side by side. All fields but Refusal are required.
+type Mover struct {
+	// Client reads from the API server itself, and writes.
+	Client client.Client
+	Keep   Keep
+	// Rules are asked again right before a Service is moved; nil for the way back.
+	Rules *Rules
+	// Refusal says why a Service may not have its new addresses, empty if it may; nil allows all.
+	Refusal func(ctx context.Context, s *corev1.Service, takes []netip.Addr) (string, error)
+	Clock   clock.PassiveClock
+}
+
+// LeftError says why a Service was left as it is, or what became of it instead.
+type LeftError struct{ Why string }
+
+// Error implements error.
+func (e *LeftError) Error() string { return e.Why }
+
+func left(format string, args ...any) error { return &LeftError{fmt.Sprintf(format, args...)} }
+
+// tries is how often a Service is looked at anew because somebody else writes it at the same time.
+const tries = 20
+
+// Move takes a Service from whatever stage it is at to its new addresses, and returns the old ones that are kept for it. It can be called again after any interruption; between the two
+// updates it does not stop when ctx ends. The error is a LeftError when the Service is left alone: its addresses are what they were before, or what its owner, or the API server, has given it.
+func (m Mover) Move(ctx context.Context, i Item) ([]Held, error) {
+	s, err := m.service(ctx, i)
+	for range tries {
+		if err != nil {
+			return nil, err
+		}
+		switch stage, why := stageOf(i, s); stage {
+		case Waiting:
+			s, err = m.leave(ctx, i, s)
+		case Between:
+			s, err = m.enter(finishing(ctx), i, s)
+		case Left:
+			held, err := m.keep(ctx, i, s)
+			return held, errors.Join(left("%s", why), err)
+		default:
+			return m.keep(finishing(ctx), i, s)
+		}
+		if errors.Is(err, batch.ErrMoved) { // somebody else wrote it
+			s, err = m.service(ctx, i)
+		}
+	}
+	return nil, left("somebody writes it all the time")
+}
+
+// finishing returns a context that ends a while after ctx does: a Service that is between is no place to stop at, but an API server that is away is nothing to wait for then.
+func finishing(ctx context.Context) context.Context {
+	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { time.AfterFunc(30*time.Second, cancel) })
+	return out
+}
+
+// service reads a Service, nil if there is none.
+func (m Mover) service(ctx context.Context, i Item) (s *corev1.Service, err error) {
+	err = batch.Retry(ctx, func() error {
+		s, err = objects.Get(ctx, m.Client, i.Key(), &corev1.Service{})
+		return err
+	})
+	return s, err
+}
+
+// ipAddress reads an IPAddress, nil if there is none.
+func (m Mover) ipAddress(ctx context.Context, a netip.Addr) (ip *networkingv1.IPAddress, err error) {
+	err = batch.Retry(ctx, func() error {
+		ip, err = objects.Get(ctx, m.Client, types.NamespacedName{Name: a.String()}, &networkingv1.IPAddress{})
+		return err
+	})
+	return ip, err
+}
+
+// update writes a Service. The version keeps it from undoing what somebody else wrote: then it is batch.ErrMoved.
+func (m Mover) update(ctx context.Context, s *corev1.Service, options ...client.UpdateOption) (*corev1.Service, error) {
+	err := batch.Guarded(ctx, func() error {
+		next := s.DeepCopy()
+		err := m.Client.Update(ctx, next, append(options, client.FieldOwner(v1alpha1.ManagerRenumbering))...)
+		if err == nil {
+			s = next
+		}
+		return err
+	})
+	return s, err
+}
+
+// leave holds the old addresses and turns the Service into an ExternalName.
+func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Service, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := m.ready(ctx, i, s); err != nil {
+		return nil, err
+	}
+	next, err := leaving(s, i.leaves())
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range i.leaves() {
+		if err := m.hold(ctx, i, a); err != nil {
+			return nil, err
+		}
+	}
+	next, err = m.update(finishing(ctx), next)
+	if err == nil || errors.Is(err, batch.ErrMoved) {
+		return next, err
+	}
+	for _, a := range i.leaves() {
+		err = errors.Join(err, m.unhold(ctx, i, a))
+	}
+	return nil, left("the API server refuses the first of the two updates: %v", err)
+}
+
+// ready asks everything that could refuse the second update, before the first.
+func (m Mover) ready(ctx context.Context, i Item, s *corev1.Service) error {
+	if m.Rules != nil {
+		if why := m.Rules.judge(s, i.Named); why != "" {
+			return left("%s", why)
+		}
+	}
+	for _, a := range i.takes() {
+		ip, err := m.ipAddress(ctx, a)
+		if err != nil {
+			return err
+		}
+		if ip != nil && !ofService(ip, i.Key()) && !ours(ip) {
+			return left("%s is taken by %s: make a new plan for it", a, upstream.Describe(ip))
+		}
+	}
+	if m.Refusal != nil {
+		if why, err := m.Refusal(ctx, s, i.takes()); err != nil || why != "" {
+			return errors.Join(err, left("%s", why))
+		}
+	}
+	if m.Keep != KeepExternalIPs {
+		return nil
+	}
+	try := s.DeepCopy()
+	addExternal(&try.Spec, i.leaves())
+	if _, err := m.update(ctx, try, client.DryRunAll); err != nil && !errors.Is(err, batch.ErrMoved) {
+		return left("the old address cannot be kept as an external IP: %v", err)
+	}
+	return nil
+}
+
+// hold puts our finalizer on the IPAddress of an address, so that it stays when the API server lets go of it.
+func (m Mover) hold(ctx context.Context, i Item, a netip.Addr) error {
+	for range tries {
+		ip, err := m.ipAddress(ctx, a)
+		switch {
+		case err != nil:
+			return err
+		case ip == nil || !ofService(ip, i.Key()):
+			return left("its address %s has no IPAddress that names it: `kubectl clusterip check` says more", a)
+		case held(ip):
+			return nil
+		case !ip.DeletionTimestamp.IsZero():
+			return left("the IPAddress of %s is being deleted", a)
+		}
+		next := ip.DeepCopy()
+		next.Finalizers = append(next.Finalizers, v1alpha1.FinalizerFormer)
+		if err := m.patch(ctx, ip, next); !errors.Is(err, batch.ErrMoved) {
+			return err
+		}
+	}
+	return left("somebody writes the IPAddress of %s all the time", a)
+}
+
+// unhold takes our finalizer off again, and the IPAddress is gone if the API server has let go of it, or if it is ours. It leaves those alone that are not of the Service.
+func (m Mover) unhold(ctx context.Context, i Item, a netip.Addr) error {
+	for range tries {
+		ip, err := m.ipAddress(ctx, a)
+		if err != nil || ip == nil || !ofService(ip, i.Key()) || !held(ip) {
+			return err
+		}
+		next := ip.DeepCopy()
+		next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerFormer })
+		switch err := m.patch(ctx, ip, next); {
+		case errors.Is(err, batch.ErrMoved):
+		case err == nil && ours(ip) && ip.DeletionTimestamp.IsZero():
+			return objects.IgnoreGone(m.Client.Delete(ctx, ip, client.Preconditions{UID: &ip.UID}))
+		default:
+			return err
+		}
+	}
+	return fmt.Errorf("somebody writes the IPAddress of %s all the time", a)
+}
+
+// patch writes what is different, if the object is still the one, in the version, that was read.
+func (m Mover) patch(ctx context.Context, from, to *networkingv1.IPAddress) error {
+	err := batch.Guarded(ctx, func() error {
+		return m.Client.Patch(ctx, to.DeepCopy(), client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.ManagerRenumbering))
+	})
+	if err != nil && !errors.Is(err, batch.ErrMoved) {
+		return fmt.Errorf("writing IPAddress %s: %w", from.Name, err)
+	}
+	return err
+}
+
+// enter gives a Service that is between its new addresses. If the API server refuses them the Service gets its old ones back, and at last whatever it can have: an ExternalName serves
+// nobody.
+func (m Mover) enter(ctx context.Context, i Item, s *corev1.Service) (*corev1.Service, error) {
+	var refused error
+	for _, with := range [][]netip.Addr{i.New, i.Old, i.New[:len(i.New)/2], nil} { // of two, the first alone may be free; of one, this is none
+		next, was, err := entering(s, with, m.Keep == KeepExternalIPs)
+		if err != nil {
+			return nil, left("%v", err)
+		}
+		for _, a := range with {
+			if err := m.unhold(ctx, i, a); err != nil {
+				return nil, err
+			}
+		}
+		if len(with) == 0 {
+			dropNodePorts(next)
+		}
+		next, err = m.update(ctx, next)
+		switch {
+		case errors.Is(err, batch.ErrMoved):
+			return nil, err
+		case err == nil && refused == nil:
+			return m.restoreStatus(ctx, next, was)
+		case err == nil:
+			next, err = m.restoreStatus(ctx, next, was)
+			return nil, errors.Join(left("the API server refused %s: %v; it has %s now", texts(i.New), refused, texts(addresses(next))), err)
+		case !refusal(err):
+			return nil, err
+		}
+		refused = errors.Join(refused, err)
+	}
+	return nil, fmt.Errorf("the API server takes no update that gives Service %s an address, and it is of type ExternalName: %w", i.Key(), refused)
+}
+
+// refusal reports whether the API server has understood a request and will not have it.
+func refusal(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsInternalError(err)
+}
+
+// dropNodePorts gives up the numbers, which others may have taken.
+func dropNodePorts(s *corev1.Service) {
+	s.Spec.HealthCheckNodePort = 0
+	for i := range s.Spec.Ports {
+		s.Spec.Ports[i].NodePort = 0
+	}
+}
+
+// restoreStatus gives a load balancer its addresses back, which it lost with its type.
+func (m Mover) restoreStatus(ctx context.Context, s *corev1.Service, was saved) (*corev1.Service, error) {
+	if len(was.Status.Ingress) == 0 {
+		return s, nil
+	}
+	s.Status.LoadBalancer = was.Status
+	err := batch.Guarded(ctx, func() error {
+		return m.Client.Status().Update(ctx, s, client.FieldOwner(v1alpha1.ManagerRenumbering))
+	})
+	if err != nil && !errors.Is(err, batch.ErrMoved) { // its cloud controller was faster, or does it in a moment
+		return s, fmt.Errorf("giving load balancer %s its status back: %w", nameOf(s), err)
+	}
+	return s, nil
+}
+
+// Held is an old address that is kept for a Service.
+type Held struct {
+	Item    Item
+	Address netip.Addr
+	// Since is when the Service had it no more.
+	Since time.Time
+}
+
+// keep makes additional addresses of the Service out of its old ones, which the API server has let go of. What a Service does not need, because it is gone or another one, or has the address
+// as ever, is given up.
+func (m Mover) keep(ctx context.Context, i Item, s *corev1.Service) (out []Held, err error) {
+	for _, a := range append(i.leaves(), i.New...) {
+		ip, err := m.ipAddress(ctx, a)
+		switch {
+		case err != nil:
+			return out, err
+		case ip == nil || !ofService(ip, i.Key()) || !held(ip):
+		case s == nil || s.UID != i.UID || !slices.Contains(former(s), a):
+			if err := m.unhold(ctx, i, a); err != nil {
+				return out, err
+			}
+		default:
+			h := Held{Item: i, Address: a}
+			if h.Since, err = m.relabel(ctx, ip, s); err != nil {
+				return out, err
+			}
+			out = append(out, h)
+		}
+	}
+	return out, nil
+}
+
+// relabel makes an IPAddress that the API server has let go of ours, and returns since when it is.
+func (m Mover) relabel(ctx context.Context, ip *networkingv1.IPAddress, s *corev1.Service) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339Nano, ip.Annotations[v1alpha1.AnnotationReleased]); err == nil && ours(ip) {
+		return at, nil
+	}
+	now, next := m.Clock.Now().UTC(), ip.DeepCopy()
+	next.Labels[networkingv1.LabelManagedBy] = v1alpha1.ManagedByOperator
+	next.Labels[v1alpha1.LabelPurpose] = v1alpha1.PurposeAdditional
+	next.Annotations = map[string]string{v1alpha1.AnnotationServiceUID: string(s.UID), v1alpha1.AnnotationReleased: now.Format(time.RFC3339Nano)}
+	err := m.patch(ctx, ip, next)
+	if errors.Is(err, batch.ErrMoved) { // gone, or written by the API server just now: the next look tells
+		err = nil
+	}
+	return now, err
+}
+
+// ofService reports whether an IPAddress names the Service.
+func ofService(ip *networkingv1.IPAddress, name types.NamespacedName) bool {
+	return upstream.Service(ip) == name
+}
+
+func held(ip *networkingv1.IPAddress) bool {
+	return slices.Contains(ip.Finalizers, v1alpha1.FinalizerFormer)
+}
+
+func ours(ip *networkingv1.IPAddress) bool {
+	return ip.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator
+}

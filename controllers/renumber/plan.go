@@ -1,0 +1,238 @@
+package renumber
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+)
+
+// KindPlan is the kind of a plan in a file.
+const KindPlan = "RenumberingPlan"
+
+// Keep says who serves the old addresses while they are still in use.
+type Keep string
+
+// The ways to keep an old address.
+const (
+	KeepAgent       Keep = "agent"       // the node agent serves it as an additional address
+	KeepExternalIPs Keep = "externalIPs" // spec.externalIPs of the Service: any proxy serves it, and masquerades
+	KeepNone        Keep = "none"        // nobody: connections to it break
+)
+
+// Plan is which Services are moved, and where to.
+type Plan struct {
+	// From and To are the ranges.
+	From []netip.Prefix `json:"from"`
+	To   []netip.Prefix `json:"to"`
+	Keep Keep           `json:"keep"`
+	// LoadBalancers says that Services of type LoadBalancer are moved too.
+	LoadBalancers bool `json:"includeLoadBalancers,omitempty"`
+	// Problems are why the plan as a whole cannot be run.
+	Problems []string `json:"problems,omitempty"`
+	// Services are moved in this order: those that were asked for by name last.
+	Services []Item `json:"services"`
+	// LeftOut are Services with addresses in From that are not moved.
+	LeftOut []LeftOut `json:"leftOut,omitempty"`
+}
+
+// Item is one Service that is moved.
+type Item struct {
+	Namespace string             `json:"namespace"`
+	Name      string             `json:"name"`
+	UID       types.UID          `json:"uid"`
+	Type      corev1.ServiceType `json:"type"`
+	// Old and New are spec.clusterIPs before and after. Addresses of another family than that of the ranges are the same in both.
+	Old []netip.Addr `json:"old"`
+	New []netip.Addr `json:"new"`
+	// Named: an admin has asked for this Service by name, so that it is moved although something names its address.
+	Named bool `json:"named,omitempty"`
+}
+
+// Key is the Service's name.
+func (i Item) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: i.Namespace, Name: i.Name}
+}
+
+// Back is the item with old and new exchanged.
+func (i Item) Back() Item {
+	i.Old, i.New = i.New, i.Old
+	return i
+}
+
+// leaves are the addresses that the Service gives up.
+func (i Item) leaves() []netip.Addr { return without(i.Old, i.New) }
+
+// takes are those that it gets.
+func (i Item) takes() []netip.Addr { return without(i.New, i.Old) }
+
+// without returns the addresses of all that are not among others.
+func without(all, others []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(all), func(a netip.Addr) bool { return slices.Contains(others, a) })
+}
+
+// LeftOut is a Service that is not moved.
+type LeftOut struct {
+	Namespace string       `json:"namespace"`
+	Name      string       `json:"name"`
+	Addresses []netip.Addr `json:"addresses"`
+	Why       string       `json:"why"`
+}
+
+// Target is a range that Services are moved to.
+type Target struct {
+	allocator.Range
+	ServiceCIDR string
+	// Ready: API servers allocate from it.
+	Ready bool
+}
+
+// Inputs is everything that a plan is made of.
+type Inputs struct {
+	From []allocator.Range
+	To   []Target
+	Keep Keep
+	// Services are those that are looked at.
+	Services []corev1.Service
+	// Taken are all addresses that a Service or an IPAddress has.
+	Taken sets.Set[netip.Addr]
+	Rules Rules
+}
+
+// Validate reports what somebody has broken in a plan that was written by hand or changed: a file is no proof that it came from NewPlan.
+func (p Plan) Validate() error {
+	if !slices.Contains([]Keep{KeepAgent, KeepExternalIPs, KeepNone}, p.Keep) {
+		return fmt.Errorf("keep %q is none of agent, externalIPs, none", p.Keep)
+	}
+	seen, gets := sets.Set[types.NamespacedName]{}, sets.Set[netip.Addr]{}
+	for _, i := range p.Services {
+		families := func(a, b netip.Addr) bool { return a.IsValid() && b.IsValid() && a.Is4() == b.Is4() }
+		switch {
+		case i.Namespace == "" || i.Name == "" || i.UID == "":
+			return fmt.Errorf("in its list, Service %s has no namespace, no name or no uid", i.Key())
+		case len(i.Old) == 0 || len(i.Old) > 2 || !slices.EqualFunc(i.Old, i.New, families):
+			return fmt.Errorf("in its list, Service %s has old addresses %v and new ones %v: give as many, of the same families, in the same order", i.Key(), i.Old, i.New)
+		case len(i.takes()) == 0:
+			return fmt.Errorf("in its list, Service %s has the same addresses before and after", i.Key())
+		case seen.Has(i.Key()) || gets.HasAny(i.takes()...):
+			return fmt.Errorf("in its list, Service %s is listed twice, or another one gets its address", i.Key())
+		}
+		seen.Insert(i.Key())
+		gets.Insert(i.takes()...)
+	}
+	return nil
+}
+
+// NewPlan chooses an address for every Service that is moved. It is pure, and the same inputs give the same plan.
+func NewPlan(in Inputs) Plan {
+	p := Plan{Keep: in.Keep, LoadBalancers: in.Rules.IncludeLoadBalancers, Services: []Item{}, Problems: in.problems()}
+	for _, r := range in.From {
+		p.From = append(p.From, r.Prefix())
+	}
+	for _, t := range in.To {
+		p.To = append(p.To, t.Prefix())
+	}
+	draw := drawer{from: in.From, to: in.To, taken: in.Taken.Clone()}
+	short := map[bool]int{}
+	for _, s := range in.order() {
+		item := in.item(&s)
+		why := in.Rules.judge(&s, item.Named)
+		if why == "" && len(p.Problems) == 0 {
+			if why = draw.fill(&item); why != "" {
+				short[item.Old[0].Is4()]++
+			}
+		}
+		if why != "" {
+			p.LeftOut = append(p.LeftOut, LeftOut{Namespace: s.Namespace, Name: s.Name, Addresses: inside(in.From, item.Old), Why: why})
+			continue
+		}
+		p.Services = append(p.Services, item)
+	}
+	if n := short[true] + short[false]; n > 0 {
+		p.Problems = append(p.Problems, fmt.Sprintf("%s has no address left for %d of the Services: create a larger ServiceCIDR, or leave Services out with -n or -l", prefixes(p.To), n))
+	}
+	return p
+}
+
+// order returns the Services with addresses in the old ranges, ordinary ones first.
+func (in Inputs) order() (out []corev1.Service) {
+	for _, s := range in.Services {
+		if len(inside(in.From, addresses(&s))) > 0 {
+			out = append(out, s)
+		}
+	}
+	last := func(s *corev1.Service) int {
+		if in.Rules.Named.Has(nameOf(s)) {
+			return 1
+		}
+		return 0
+	}
+	slices.SortFunc(out, func(a, b corev1.Service) int {
+		return cmp.Or(cmp.Compare(last(&a), last(&b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+func (in Inputs) item(s *corev1.Service) Item {
+	return Item{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Type: s.Spec.Type, Old: addresses(s), Named: in.Rules.Named.Has(nameOf(s))}
+}
+
+func nameOf(s *corev1.Service) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+}
+
+// problems are why nobody can be moved.
+func (in Inputs) problems() (out []string) {
+	for _, from := range in.From {
+		ofFamily := 0
+		for _, to := range in.To {
+			if to.Prefix().Addr().Is4() == from.Prefix().Addr().Is4() {
+				ofFamily++
+			}
+			if to.Prefix().Overlaps(from.Prefix()) {
+				out = append(out, fmt.Sprintf("%s and %s overlap: move to a range that has no address of the old one", from, to))
+			}
+		}
+		if ofFamily == 0 {
+			out = append(out, fmt.Sprintf("%s is %s, and none of the new ranges is: name one in --to, or give the CIDR of the other family alone in --range", from, family(from.Prefix())))
+		}
+	}
+	for _, to := range in.To {
+		if !to.Ready {
+			out = append(out, fmt.Sprintf("ServiceCIDR %s (%s) is not ready, so that no API server allocates from it: see its conditions", to.ServiceCIDR, to))
+		}
+	}
+	return out
+}
+
+func family(p netip.Prefix) string {
+	if p.Addr().Is4() {
+		return "IPv4"
+	}
+	return "IPv6"
+}
+
+// inside returns those addresses that lie in one of the ranges.
+func inside(ranges []allocator.Range, all []netip.Addr) (out []netip.Addr) {
+	for _, a := range all {
+		if slices.ContainsFunc(ranges, func(r allocator.Range) bool { return r.Prefix().Contains(a) }) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func prefixes(all []netip.Prefix) string {
+	var texts []string
+	for _, p := range all {
+		texts = append(texts, p.String())
+	}
+	return strings.Join(texts, ", ")
+}

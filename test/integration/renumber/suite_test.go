@@ -1,0 +1,91 @@
+// Package renumber_test moves Services by `kubectl clusterip renumber` on a real API server: first where the command is alone, then beside the operator. What proxies make of it is
+// in test/e2e.
+//
+// Start with move_test.go.
+package renumber_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+func TestRenumber(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(30 * time.Second)
+	RunSpecs(t, "renumber")
+}
+
+var c *cluster.Cluster
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	c = cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/24,fd00:10:96::/120"}, WithoutOperator: true, BesideUpstream: true})
+})
+
+// offer creates ServiceCIDR new, which ends with the spec, as all Services do. Those that exist have their addresses from the default range.
+func offer(ctx context.Context) {
+	GinkgoHelper()
+	DeferCleanup(func(ctx SpecContext) {
+		c.DeleteAllServices(ctx)
+		c.WithdrawRanges(ctx, "new")
+	})
+	c.OfferRange(ctx, "new", nil, "10.200.0.0/22", "fd00:10:200::/118")
+}
+
+// newNamespace creates a namespace of its own for a spec.
+func newNamespace(ctx context.Context) string {
+	GinkgoHelper()
+	ns, err := c.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return ns.Name
+}
+
+// create creates a Service and returns it as the API server has it.
+func create(ctx context.Context, s *corev1.Service) *corev1.Service {
+	GinkgoHelper()
+	s, err := c.Client().CoreV1().Services(s.Namespace).Create(ctx, s, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return s
+}
+
+func get(ctx context.Context, namespace, name string) *corev1.Service {
+	GinkgoHelper()
+	s, err := c.Client().CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return s
+}
+
+// renumber runs the command to its end.
+func renumber(ctx context.Context, args ...string) framework.PluginResult {
+	GinkgoHelper()
+	result, err := c.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: append([]string{"renumber"}, args...)})
+	Expect(err).NotTo(HaveOccurred())
+	return result
+}
+
+// plan writes the plan of a namespace into a file, by which the Services are moved from the default range to the new one.
+func plan(ctx context.Context, namespace string, args ...string) (file string, result framework.PluginResult) {
+	GinkgoHelper()
+	file = filepath.Join(GinkgoT().TempDir(), "plan.yaml")
+	return file, renumber(ctx, append([]string{"plan", "-n", namespace, "--range=kubernetes", "--to=new", "--keep=externalIPs", "-o", file}, args...)...)
+}
+
+// succeed runs the command and expects that nothing is left to be done.
+func succeed(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	result := renumber(ctx, args...)
+	Expect(result.ExitCode).To(BeZero(), result.String())
+	return result.Stdout
+}
+
+// quick are flags that give old addresses up at once.
+var quick = []string{"--dns-ttl=0s", "--quiet=0s", "--drain=1ms"}
