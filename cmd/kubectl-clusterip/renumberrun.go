@@ -72,7 +72,8 @@ func (r *moving) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&r.drain.TTL, "dns-ttl", 30*time.Second, "for how long resolvers may go on answering with the old address")
 	f.DurationVar(&r.drain.Quiet, "quiet", 30*time.Second, "for how long nobody must have had a connection to an old address")
 	f.DurationVar(&r.drain.Limit, "drain", 10*time.Minute, "how long old addresses are kept at most")
-	addPace(cmd, &r.pace)
+	f.Float64Var((*float64)(&r.pace.Limit), "qps", 20, "Services per second; 0 for as many as the API server takes")
+	f.IntVar(&r.pace.Workers, "workers", 4, "Services at a time")
 }
 
 // loadRenumberPlan reads a plan of this cluster.

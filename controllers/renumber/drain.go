@@ -41,8 +41,9 @@ func (d Drain) Wait(ctx context.Context, m Mover, p batch.Pace, all []Held) (rel
 	p.Progress.Begin("waiting until the old addresses are unused", len(all))
 	defer p.Progress.End()
 	used, each := map[netip.Addr]time.Time{}, batch.Pace{Limit: p.Limit, Workers: p.Workers, Progress: round{p.Progress}}
+	told := ""
 	for {
-		d.count(ctx, m, all, used)
+		d.count(ctx, m, all, used, &told)
 		var due, wait []Held
 		for _, h := range all {
 			if d.due(m.Clock.Now(), h.Since, used[h.Address]) {
@@ -73,11 +74,12 @@ func (round) Begin(string, int) {}
 func (round) End() {}
 
 // count notes which addresses somebody uses now. One that is not known by all agents counts as used.
-func (d Drain) count(ctx context.Context, m Mover, all []Held, used map[netip.Addr]time.Time) {
+func (d Drain) count(ctx context.Context, m Mover, all []Held, used map[netip.Addr]time.Time, told *string) {
 	var counts map[netip.Addr]int
 	if d.Connections != nil {
 		var err error
-		if counts, err = d.Connections(ctx); err != nil && ctx.Err() == nil {
+		if counts, err = d.Connections(ctx); err != nil && ctx.Err() == nil && err.Error() != *told {
+			*told = err.Error()
 			logr.FromContextOrDiscard(ctx).Info("Connections cannot be counted", "error", err.Error())
 		}
 	}

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -120,12 +122,13 @@ func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 	if err != nil {
 		return nil, err
 	}
+	ctx = finishing(ctx)
 	for _, a := range i.leaves() {
 		if err := m.hold(ctx, i, a); err != nil {
 			return nil, err
 		}
 	}
-	next, err = m.update(finishing(ctx), next)
+	next, err = m.update(ctx, next)
 	if err == nil || errors.Is(err, batch.ErrMoved) {
 		return next, err
 	}
@@ -222,37 +225,57 @@ func (m Mover) patch(ctx context.Context, from, to *networkingv1.IPAddress) erro
 }
 
 // enter gives a Service that is between its new addresses. If the API server refuses them the Service gets its old ones back, and at last whatever it can have: an ExternalName serves
-// nobody.
+// nobody. Node ports that others have taken meanwhile are given up alone.
 func (m Mover) enter(ctx context.Context, i Item, s *corev1.Service) (*corev1.Service, error) {
 	var refused error
-	for _, with := range [][]netip.Addr{i.New, i.Old, i.New[:len(i.New)/2], nil} { // of two, the first alone may be free; of one, this is none
-		next, was, err := entering(s, with, m.Keep == KeepExternalIPs)
-		if err != nil {
-			return nil, left("%v", err)
-		}
-		for _, a := range with {
-			if err := m.unhold(ctx, i, a); err != nil {
-				return nil, err
-			}
-		}
-		if len(with) == 0 {
-			dropNodePorts(next)
-		}
-		next, err = m.update(ctx, next)
-		switch {
-		case errors.Is(err, batch.ErrMoved):
-			return nil, err
-		case err == nil && refused == nil:
-			return m.restoreStatus(ctx, next, was)
-		case err == nil:
+	anyPorts := false
+	tries := [][]netip.Addr{i.New, i.Old, i.New[:len(i.New)/2], nil} // of two, the first alone may be free; of one, this is none
+	for len(tries) > 0 {
+		next, was, err := m.enterWith(ctx, i, s, tries[0], anyPorts || len(tries) == 1)
+		if err == nil {
 			next, err = m.restoreStatus(ctx, next, was)
-			return nil, errors.Join(left("the API server refused %s: %v; it has %s now", texts(i.New), refused, texts(addresses(next))), err)
+			if refused != nil {
+				err = errors.Join(left("the API server refused %s: %v; it has %s now", texts(i.New), refused, texts(addresses(next))), err)
+			}
+			return next, err
+		}
+		switch {
 		case !refusal(err):
 			return nil, err
+		case !anyPorts && aboutPorts(err):
+			anyPorts = true
+		default:
+			tries = tries[1:]
 		}
 		refused = errors.Join(refused, err)
 	}
 	return nil, fmt.Errorf("the API server takes no update that gives Service %s an address, and it is of type ExternalName: %w", i.Key(), refused)
+}
+
+// enterWith carries out the second update.
+func (m Mover) enterWith(ctx context.Context, i Item, s *corev1.Service, with []netip.Addr, anyPorts bool) (*corev1.Service, saved, error) {
+	next, was, err := entering(s, with, m.Keep == KeepExternalIPs)
+	if err != nil {
+		return nil, was, left("%v", err)
+	}
+	if anyPorts {
+		dropNodePorts(next)
+	}
+	for _, a := range with {
+		if err := m.unhold(ctx, i, a); err != nil {
+			return nil, was, err
+		}
+	}
+	next, err = m.update(ctx, next)
+	return next, was, err
+}
+
+// aboutPorts reports whether a request was refused for the sake of a node port.
+func aboutPorts(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Details != nil && slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return strings.HasPrefix(c.Field, "spec.ports")
+	})
 }
 
 // refusal reports whether the API server has understood a request and will not have it.
@@ -277,8 +300,11 @@ func (m Mover) restoreStatus(ctx context.Context, s *corev1.Service, was saved) 
 	err := batch.Guarded(ctx, func() error {
 		return m.Client.Status().Update(ctx, s, client.FieldOwner(v1alpha1.ManagerRenumbering))
 	})
-	if err != nil && !errors.Is(err, batch.ErrMoved) { // its cloud controller was faster, or does it in a moment
-		return s, fmt.Errorf("giving load balancer %s its status back: %w", nameOf(s), err)
+	if errors.Is(err, batch.ErrMoved) { // its cloud controller was faster
+		return s, nil
+	}
+	if err != nil {
+		return s, fmt.Errorf("giving load balancer %s its status back, %v: %w", nameOf(s), was.Status.Ingress, err)
 	}
 	return s, nil
 }
