@@ -154,11 +154,14 @@ var _ = Describe("A policy with growth", func() {
 		Expect(createdFor(ctx, loser)).To(BeEmpty())
 	})
 
-	It("says when the API server has another ServiceCIDR of the name", func(ctx SpecContext) {
+	It("says when the API server has another ServiceCIDR of the name, and goes on with the other family", func(ctx SpecContext) {
 		create(ctx, framework.NewServiceCIDR("grown-10-99-3-0-28", "10.99.4.0/28"))
 		sweep("unlucky")
-		create(ctx, grows("unlucky", v1alpha1.Growth{From: []v1alpha1.Supernet{{CIDR: "10.99.3.0/28", PrefixLength: 28}}}))
+		create(ctx, grows("unlucky", v1alpha1.Growth{From: []v1alpha1.Supernet{
+			{CIDR: "10.99.3.0/28", PrefixLength: 28}, {CIDR: "fd00:10:99:3::/124", PrefixLength: 124},
+		}}))
 		say(ctx, "unlucky", growing, metav1.ConditionFalse, "CreationFailed", "ServiceCIDR grown-10-99-3-0-28 already")
+		Expect(createdFor(ctx, "unlucky")).To(ConsistOf("grown-fd00-10-99-3---124"))
 		Eventually(notes).WithArguments(ctx, "unlucky", "ServiceCIDRCreationFailed").Should(HaveLen(1))
 	})
 })

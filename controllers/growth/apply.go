@@ -2,6 +2,7 @@ package growth
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -19,18 +20,18 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
-// apply creates what was decided, and says so; or why the API server would not have it.
+// apply creates what was decided, and says so; or why the API server would not have it. A family that is refused does not keep the other from its range.
 func (r *Reconciler) apply(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, in inputs, d decision) error {
+	var failures []error
 	for _, block := range d.create {
 		if err := r.create(ctx, o, block); err != nil {
-			meta.SetStatusCondition(&d.conditions, failed(in, err))
-			if said := r.publish(ctx, o, d.conditions); said != nil {
-				log.FromContext(ctx).Error(said, "Could not say that a range was refused")
-			}
-			return err
+			failures = append(failures, err)
 		}
 	}
-	return r.publish(ctx, o, d.conditions)
+	if len(failures) > 0 {
+		meta.SetStatusCondition(&d.conditions, failed(in, failures))
+	}
+	return errors.Join(append(failures, r.publish(ctx, o, d.conditions))...)
 }
 
 // create creates the ServiceCIDR of a block. Its name is its own lock: whoever comes second is refused.
@@ -64,32 +65,41 @@ func warning(c metav1.Condition) string {
 	}
 }
 
-// publish writes the conditions if they say something new, and warns of what an admin has to do something about. None takes them away.
+// publish writes the conditions if they say something new, and warns of what an admin has to do something about. None takes them away. What is new the API server knows: the
+// cache may show what was there before, and one event would be sent twice.
 func (r *Reconciler) publish(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, want []metav1.Condition) error {
-	mine := ours(o.Status.Conditions)
-	last := r.said[o.UID] // the cache may show what was before
-	if last == nil {
-		last = mine
+	if _, same := r.dated(o, want); same {
+		return nil
 	}
-	want = wording.Dated(last, want, r.Clock.Now())
-	if equality.Semantic.DeepEqual(mine, want) {
+	live, err := objects.Get(ctx, r.Live, client.ObjectKeyFromObject(o), &v1alpha1.ServiceCIDRPolicy{})
+	if err != nil || live == nil || live.UID != o.UID {
+		return err
+	}
+	want, same := r.dated(live, want)
+	if same {
 		return nil
 	}
 	var status struct {
 		Conditions []metav1.Condition `json:"conditions"`
 	}
 	status.Conditions = append([]metav1.Condition{}, want...) // not nil, which the schema refuses
-	if err := objects.ApplyStatus(ctx, r.Client, o, &status, v1alpha1.ManagerGrowth); objects.IgnoreGone(err) != nil {
-		return fmt.Errorf("writing conditions of ServiceCIDRPolicy %s: %w", o.Name, err)
+	if err := objects.ApplyStatus(ctx, r.Client, live, &status, v1alpha1.ManagerGrowth); err != nil {
+		return objects.IgnoreGone(fmt.Errorf("writing conditions of ServiceCIDRPolicy %s: %w", o.Name, err))
 	}
-	r.said[o.UID] = want
 	for _, c := range want {
-		was := meta.FindStatusCondition(last, c.Type)
+		was := meta.FindStatusCondition(live.Status.Conditions, c.Type)
 		if reason := warning(c); reason != "" && (was == nil || warning(*was) == "" || was.Reason != c.Reason) {
 			r.Events.Eventf(o, nil, corev1.EventTypeWarning, reason, "Grow", "%s", wording.Cut(c.Message, wording.NoteLimit))
 		}
 	}
 	return nil
+}
+
+// dated returns conditions with their times, and whether a policy has the same already.
+func (r *Reconciler) dated(o *v1alpha1.ServiceCIDRPolicy, want []metav1.Condition) (dated []metav1.Condition, same bool) {
+	has := ours(o.Status.Conditions)
+	dated = wording.Dated(has, want, r.Clock.Now())
+	return dated, equality.Semantic.DeepEqual(has, dated)
 }
 
 // ours are those conditions that this controller writes, in their order.

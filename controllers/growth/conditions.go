@@ -101,7 +101,11 @@ func exhausted(in inputs, all []outlook) metav1.Condition {
 	return in.say(v1alpha1.PolicyGrowthExhausted, metav1.ConditionTrue, reason, texts...)
 }
 
-// failed is Growing when the API server has refused a range.
-func failed(in inputs, err error) metav1.Condition {
-	return in.say(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonFailed, err.Error()+".")
+// failed is Growing when the API server has refused ranges.
+func failed(in inputs, failures []error) metav1.Condition {
+	var texts []string
+	for _, err := range failures {
+		texts = append(texts, err.Error()+".")
+	}
+	return in.say(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonFailed, texts...)
 }

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,13 +41,10 @@ type Reconciler struct {
 	Networks []addressindex.Network
 	Events   events.EventRecorder
 	Clock    clock.PassiveClock
-
-	said map[types.UID][]metav1.Condition // of each policy, by the only worker
 }
 
 // SetupWithManager starts the controller with mgr. One worker: two policies that want the same addresses, in blocks of different sizes, are asked one after the other.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	r.said = map[types.UID][]metav1.Condition{}
 	return loop.Setup(mgr, loop.Options{Name: "growth", Workers: 1, Retry: 500 * time.Millisecond, LongestRetry: time.Minute}, r,
 		source.TypedKind(mgr.GetCache(), &v1alpha1.ServiceCIDRPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(concerned)),
 		steering.NewChanges(r.Policies, func() []string { return r.growing(every) }),
