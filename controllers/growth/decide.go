@@ -34,7 +34,7 @@ type inputs struct {
 	obstacles []addressindex.Network
 }
 
-// rangeUse is the use of the dynamic band of a range.
+// rangeUse is the use of the dynamic band of a range, as far as the policy may draw from it.
 type rangeUse struct {
 	prefix netip.Prefix
 	usage  allocator.Usage
@@ -97,38 +97,43 @@ func (in inputs) outlook(is4 bool, from []supernet) outlook {
 	if is4 {
 		o.family = "IPv4"
 	}
-	o.need = in.need(is4, o.family, from[0])
-	if o.reason, o.why = in.bound(is4, o.family); o.reason != "" {
-		return o
-	}
+	cut := from[0]
 	for _, s := range from {
 		if o.next = s.block(in.obstacles); o.next.IsValid() {
-			return o
+			cut = s
+			break
 		}
 	}
-	o.reason, o.why = reasonNoBlockLeft, in.full(o.family, from)
+	o.need = in.need(o.family, in.sum(is4), cut.size())
+	if o.reason, o.why = in.bound(is4, o.family); o.reason != "" {
+		o.next = netip.Prefix{}
+	} else if !o.next.IsValid() {
+		o.reason, o.why = reasonNoBlockLeft, in.full(o.family, from)
+	}
 	return o
 }
 
-// need says why a family needs another range. A range that exists counts, ready or not, so that nothing is created twice.
+// need says why a family needs another range, where a block brings so many addresses. A range that exists counts, ready or not, so that nothing is created twice.
 //
 // The share alone would not do: small blocks beside a large range leave it as it is, and one would follow the other. So there is enough while as much is free as a block brings.
-func (in inputs) need(is4 bool, family string, block supernet) string {
-	size, free, perDay := in.sum(is4)
+func (in inputs) need(family string, total sum, block float64) string {
 	switch {
-	case size == 0:
+	case total.size == 0:
 		return fmt.Sprintf("the policy has no %s range", family)
-	case free <= size*float64(in.percent)/100 && free < block.size():
+	case total.free <= total.size*float64(in.percent)/100 && total.free < block:
 		return fmt.Sprintf("no more than %d %% of the %s addresses are free", in.percent, family)
-	case in.within > 0 && perDay > 0 && free <= size/2 && free/perDay*float64(24*time.Hour) < float64(in.within):
+	case in.within > 0 && total.perDay > 0 && total.free <= total.size/2 && total.free/total.perDay*float64(24*time.Hour) < float64(in.within):
 		return fmt.Sprintf("the %s ranges will be full within %s if they go on filling up as now", family, in.within)
 	default:
 		return ""
 	}
 }
 
-// sum adds up the ranges of a family. A range that lies in another one of them is a part of it. An IPv6 range may have 2^64 addresses.
-func (in inputs) sum(is4 bool) (size, free, perDay float64) {
+// sum is the use of all ranges of a family. An IPv6 range may have 2^64 addresses.
+type sum struct{ size, free, perDay float64 }
+
+// sum adds up the ranges of a family. A range that lies in another one of them is a part of it.
+func (in inputs) sum(is4 bool) (total sum) {
 	var counted []netip.Prefix
 	largestFirst := func(a, b rangeUse) int { return cmp.Compare(a.prefix.Bits(), b.prefix.Bits()) }
 	for _, r := range slices.SortedStableFunc(slices.Values(in.ranges), largestFirst) {
@@ -136,9 +141,9 @@ func (in inputs) sum(is4 bool) (size, free, perDay float64) {
 			continue
 		}
 		counted = append(counted, r.prefix)
-		size, free, perDay = size+float64(r.usage.Size), free+float64(r.usage.Free), perDay+float64(r.perDay)
+		total = sum{total.size + float64(r.usage.Size), total.free + float64(r.usage.Free), total.perDay + float64(r.perDay)}
 	}
-	return size, free, perDay
+	return total
 }
 
 // bound says what keeps a family from growing, whatever blocks there are.

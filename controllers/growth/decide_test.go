@@ -117,6 +117,13 @@ func TestDecide(t *testing.T) {
 				in.obstacles = networks("network corporate", "10.128.0.0/16")
 			}), []string{"10.200.0.0/20"}, nil,
 		},
+		"how much a block brings is that of the next one": {
+			given(func(in *inputs) {
+				in.supernets = append(in.supernets, supernet{netip.MustParsePrefix("10.200.0.0/16"), 28})
+				in.ranges = []rangeUse{use("10.96.0.0/20", 14)}
+				in.obstacles = networks("network corporate", "10.128.0.0/16")
+			}), nil, []string{growing + " False EnoughFree", "10.200.0.0/28"},
+		},
 		"a supernet that is used up is told beforehand": {
 			given(func(in *inputs) {
 				in.obstacles = networks(`ServiceCIDR grown-10-128-0-0-23, created for ServiceCIDRPolicy "other",`, "10.128.0.0/23")

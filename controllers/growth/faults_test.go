@@ -3,12 +3,9 @@ package growth
 import (
 	"context"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,12 +14,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-
-func blue(uid types.UID) *v1alpha1.ServiceCIDRPolicy {
-	return &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "it", UID: uid}}
-}
-
 // A cache that lags behind cannot be had on demand. Everything else is tested on an API server.
 func TestPublishBelievesTheAPIServer(t *testing.T) {
 	full := decide(given(func(in *inputs) { in.obstacles = networks("network corporate", "10.0.0.0/8") }))
@@ -30,7 +21,7 @@ func TestPublishBelievesTheAPIServer(t *testing.T) {
 	free := decide(given(func(*inputs) {}))
 	for name, tc := range map[string]struct {
 		live         []decision // at most one
-		uid          types.UID
+		uid          string
 		writes, told int
 	}{
 		"somebody has been told":      {[]decision{full}, "it", 0, 0},
@@ -44,7 +35,8 @@ func TestPublishBelievesTheAPIServer(t *testing.T) {
 			r := &Reconciler{Events: recorder, Clock: clocktesting.NewFakePassiveClock(now)}
 			r.Client = interceptor.NewClient(nil, interceptor.Funcs{
 				Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-					live := blue(tc.uid)
+					live := blue("it", 0, false)
+					live.UID = blue(tc.uid, 0, false).UID
 					for _, d := range tc.live {
 						for _, c := range d.conditions {
 							meta.SetStatusCondition(&live.Status.Conditions, c)
@@ -59,7 +51,7 @@ func TestPublishBelievesTheAPIServer(t *testing.T) {
 				},
 			})
 			r.Live = r.Client
-			if err := r.publish(t.Context(), blue("it"), full.conditions); err != nil {
+			if err := r.publish(t.Context(), blue("it", 0, false), full.conditions); err != nil {
 				t.Fatal(err)
 			}
 			if writes != tc.writes || len(recorder.Events) != tc.told {

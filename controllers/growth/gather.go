@@ -68,27 +68,43 @@ func (r *Reconciler) enter(in *inputs, cidr *networkingv1.ServiceCIDR, o *v1alph
 	if creator != "" && creator != o.Name {
 		owner += fmt.Sprintf(", created for ServiceCIDRPolicy %q,", creator)
 	}
+	usage := usageOf(cidr)
 	selected := labels.SelectorFromSet(o.Spec.ServiceCIDRSelector.MatchLabels).Matches(labels.Set(c.Labels))
-	// One that is younger than the compiled policies is nobody else's yet.
-	known, claimed := policies.Knows(c.Name), policies.Policy(o.Name).Claimed
 	for _, rng := range c.Ranges {
 		in.obstacles = append(in.obstacles, addressindex.Network{Owner: owner, Prefix: rng.Prefix()})
-		lost := selected && known && !slices.Contains(claimed, rng.Prefix())
-		if creator == o.Name && !c.Terminating {
-			in.created = append(in.created, created{name: c.Name, prefix: rng.Prefix(), ready: c.Ready, lost: lost})
+		if c.Terminating {
+			continue
 		}
-		if selected && !lost && !c.Terminating {
-			in.ranges = append(in.ranges, rangeUse{prefix: rng.Prefix(), usage: r.Index.Usage(rng.Band(allocator.Dynamic)), perDay: growthPerDay(cidr, rng.Prefix())})
+		// What the policy has may have been compiled before the range had its labels. What others have is known.
+		open := rng.Band(allocator.Dynamic).Subtract(policies.ClosedTo(policies.Policy(o.Name), rng)...)
+		if creator == o.Name {
+			in.created = append(in.created, created{name: c.Name, prefix: rng.Prefix(), ready: c.Ready, lost: selected && len(open) == 0})
+		}
+		if selected {
+			in.ranges = append(in.ranges, rangeUse{prefix: rng.Prefix(), usage: r.use(open), perDay: growthPerDay(usage, rng.Prefix())})
 		}
 	}
 }
 
-// growthPerDay reads the forecast of a range, 0 if there is none.
-func growthPerDay(cidr *networkingv1.ServiceCIDR, of netip.Prefix) int64 {
-	var usage v1alpha1.ServiceCIDRUsage
-	if json.Unmarshal([]byte(cidr.Annotations[v1alpha1.AnnotationUsage]), &usage) != nil {
-		return 0 // none yet, or somebody else's
+// use adds up the use of disjoint spans.
+func (r *Reconciler) use(spans []allocator.Span) (sum allocator.Usage) {
+	for _, s := range spans {
+		u := r.Index.Usage(s)
+		sum.Size, sum.Free = sum.Size+u.Size, sum.Free+u.Free
 	}
+	return sum
+}
+
+// usageOf reads what a ServiceCIDR says of its use; nothing, if it does not yet, or somebody else wrote there.
+func usageOf(cidr *networkingv1.ServiceCIDR) (usage v1alpha1.ServiceCIDRUsage) {
+	if json.Unmarshal([]byte(cidr.Annotations[v1alpha1.AnnotationUsage]), &usage) != nil {
+		return v1alpha1.ServiceCIDRUsage{}
+	}
+	return usage
+}
+
+// growthPerDay is the forecast of a range, 0 if there is none.
+func growthPerDay(usage v1alpha1.ServiceCIDRUsage, of netip.Prefix) int64 {
 	for _, r := range usage.Ranges {
 		if r.CIDR == of.String() && r.Dynamic.GrowthPerDay != nil {
 			return *r.Dynamic.GrowthPerDay

@@ -83,11 +83,11 @@ func (s *Compiled) prepareBands() {
 					ranges = append(ranges, ofFamily(c, is4)...)
 				}
 			}
-			return s.bandsOf(ranges, s.closedTo(nil, ranges))
+			return s.bandsOf(ranges, s.ClosedTo(nil, ranges...))
 		})
 		for _, p := range s.policies {
 			if ranges := p.ranges(is4); len(ranges) > 0 {
-				p.bands[is4] = sync.OnceValue(func() bands { return s.bandsOf(ranges, s.closedTo(p, ranges)) })
+				p.bands[is4] = sync.OnceValue(func() bands { return s.bandsOf(ranges, s.ClosedTo(p, ranges...)) })
 			}
 		}
 	}
@@ -122,8 +122,8 @@ func (s *Compiled) bandsOf(ranges []allocator.Range, closed []allocator.Span) ba
 	return bands{dynamic: tier(spans, slices.Concat(exclude, static)), static: tier(static, exclude)}
 }
 
-// closedTo returns what a policy may not draw from: the parts of the ranges that better policies have exclusively. Without a policy: that any has.
-func (s *Compiled) closedTo(p *Policy, ranges []allocator.Range) []allocator.Span {
+// ClosedTo returns what a policy may not draw from: the parts of the ranges that better policies have exclusively. Without a policy: that any has.
+func (s *Compiled) ClosedTo(p *Policy, ranges ...allocator.Range) []allocator.Span {
 	var out []allocator.Span
 	for _, r := range ranges {
 		for at := range s.overlapping(r.Prefix()) {

@@ -1,0 +1,96 @@
+package growth
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+)
+
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// blue is a policy with growth that has the ServiceCIDRs with the label pool=blue; its UID is its name.
+func blue(name string, priority int32, exclusive bool) *v1alpha1.ServiceCIDRPolicy {
+	return &v1alpha1.ServiceCIDRPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: 3},
+		Spec: v1alpha1.ServiceCIDRPolicySpec{
+			Priority: priority, Exclusive: exclusive, Growth: &v1alpha1.Growth{},
+			ServiceCIDRSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "blue"}},
+		},
+	}
+}
+
+// grownFor is a ServiceCIDR with the label that was created for a policy.
+func grownFor(policy string, cidrs ...string) *networkingv1.ServiceCIDR {
+	return &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "it", Labels: map[string]string{"pool": "blue"},
+			Annotations: map[string]string{v1alpha1.AnnotationCreatedFor: policy},
+		},
+		Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs},
+	}
+}
+
+// entered is what a ServiceCIDR means to the policy "it", when other policies and ServiceCIDRs are compiled with it.
+func entered(cidr *networkingv1.ServiceCIDR, compiled steering.Inputs) inputs {
+	o := blue("it", 0, false)
+	compiled.Policies = append(compiled.Policies, o)
+	r := &Reconciler{Index: addressindex.New(), Clock: clocktesting.NewFakePassiveClock(now)}
+	var in inputs
+	r.enter(&in, cidr, o, steering.Compile(compiled))
+	return in
+}
+
+func TestEnterCountsWhatThePolicyMayDrawFrom(t *testing.T) {
+	unlabelled := grownFor("it", "10.128.0.0/24")
+	unlabelled.Labels = nil
+	inner := &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: "inner", Labels: map[string]string{"pool": "blue"}}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.128.0.128/25"}},
+	}
+	red := blue("red", 1, true)
+	red.Spec.ServiceCIDRSelector, red.Spec.ServiceCIDRs = nil, []string{"inner"}
+	lesser := red.DeepCopy()
+	lesser.Spec.Priority = -1
+	of := func(cidrs ...*networkingv1.ServiceCIDR) (out []addressindex.ServiceCIDR) {
+		for _, c := range cidrs {
+			out = append(out, addressindex.NewServiceCIDR(c))
+		}
+		return out
+	}
+	both := of(grownFor("it", "10.128.0.0/24"), inner)
+	for name, tc := range map[string]struct {
+		compiled steering.Inputs
+		want     uint64
+		lost     bool
+	}{
+		"its own":                       {steering.Inputs{ServiceCIDRs: of(grownFor("it", "10.128.0.0/24"))}, 238, false},
+		"younger than what is compiled": {steering.Inputs{}, 238, false},
+		"labelled since":                {steering.Inputs{ServiceCIDRs: of(unlabelled)}, 238, false},
+		"without the part that a better policy has for itself": {steering.Inputs{ServiceCIDRs: both, Policies: []*v1alpha1.ServiceCIDRPolicy{red}}, 238 - 127, false},
+		"with the part that a lesser policy has":               {steering.Inputs{ServiceCIDRs: both, Policies: []*v1alpha1.ServiceCIDRPolicy{lesser}}, 238, false},
+		"with what another one shares":                         {steering.Inputs{ServiceCIDRs: both, Policies: []*v1alpha1.ServiceCIDRPolicy{blue("other", 1, false)}}, 238, false},
+		"lost to a better policy":                              {steering.Inputs{ServiceCIDRs: both, Policies: []*v1alpha1.ServiceCIDRPolicy{blue("other", 1, true)}}, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := entered(grownFor("it", "10.128.0.0/24"), tc.compiled)
+			want := inputs{
+				ranges:    []rangeUse{{prefix: netip.MustParsePrefix("10.128.0.0/24"), usage: allocator.Usage{Size: tc.want, Free: tc.want}}},
+				created:   []created{{name: "it", prefix: netip.MustParsePrefix("10.128.0.0/24"), ready: true, lost: tc.lost}},
+				obstacles: networks("ServiceCIDR it", "10.128.0.0/24"),
+			}
+			if diff := cmp.Diff(want, in, cmp.AllowUnexported(inputs{}, rangeUse{}, created{}), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
