@@ -189,7 +189,8 @@ const (
 	PolicyEnforced = "Enforced"
 	// PolicyViolated is True while Services have addresses that the policy keeps for others; the message names the first.
 	PolicyViolated = "Violated"
-	// PolicyGrowing is there with growth. It is True while a new range is on its way. False says what the next one will be, or why there is none although it is needed.
+	// PolicyGrowing is there with growth. It is True while a new range is on its way. False says what the next one will be, or why there is none although it is needed; and which ranges
+	// could go.
 	PolicyGrowing = "Growing"
 	// PolicyGrowthExhausted is there with growth. It is True when no further range can be created, needed or not; the message says why, and what to do.
 	PolicyGrowthExhausted = "GrowthExhausted"

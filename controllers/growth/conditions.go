@@ -39,7 +39,7 @@ func (in inputs) say(kind string, status metav1.ConditionStatus, reason string, 
 
 // growing says what is on its way, then what is lacking, then what comes next.
 func growing(in inputs, all []outlook) metav1.Condition {
-	var creates, lacks, next, unready []string
+	var creates, lacks, next, unready, spare []string
 	for _, o := range all {
 		switch text := fmt.Sprintf("ServiceCIDR %s (%s)", nameOf(o.next), o.next); {
 		case o.creates():
@@ -49,6 +49,7 @@ func growing(in inputs, all []outlook) metav1.Condition {
 		case o.next.IsValid():
 			next = append(next, text)
 		}
+		spare = append(spare, o.spare...)
 	}
 	for _, c := range in.created {
 		if !c.ready {
@@ -65,11 +66,24 @@ func growing(in inputs, all []outlook) metav1.Condition {
 		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionFalse, lackReason(all), lacks...)
 	case len(unready) > 0:
 		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionTrue, reasonNotReady, "Created "+strings.Join(unready, ", ")+", which is not ready yet.")
-	case len(next) > 0:
-		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonEnoughFree, "Enough addresses are free. The next range will be "+strings.Join(next, ", ")+".")
 	default:
-		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonEnoughFree, "Enough addresses are free. There will be no further range; see GrowthExhausted.")
+		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonEnoughFree, enough(next, spare)...)
 	}
+}
+
+// enough says what comes next, and what is no longer needed.
+func enough(next, spare []string) []string {
+	texts := []string{"Enough addresses are free."}
+	if len(next) > 0 {
+		texts = append(texts, "The next range will be "+strings.Join(next, ", ")+".")
+	} else {
+		texts = append(texts, "There will be no further range; see GrowthExhausted.")
+	}
+	if len(spare) > 0 {
+		texts = append(texts, "No address of "+strings.Join(spare, ", ")+" is in use, nor was a while ago, and enough would be free without: "+
+			"kubectl delete servicecidr "+strings.Join(spare, " ")+" gives up what nobody else needs.")
+	}
+	return texts
 }
 
 // lackReason is why the first family that needs a range cannot have one.

@@ -40,6 +40,8 @@ type rangeUse struct {
 	usage  allocator.Usage
 	// perDay is by how many addresses a day the use grows; 0 if it does not, or that is not known.
 	perDay int64
+	// idle is the ServiceCIDR if it was created for the policy and has been without use for long, empty otherwise.
+	idle string
 }
 
 // created is a ServiceCIDR that was created for a policy.
@@ -87,6 +89,8 @@ type outlook struct {
 	// next is the range that comes next, the zero Prefix if there can be none: then reason and why say why.
 	next        netip.Prefix
 	reason, why string
+	// spare are ServiceCIDRs that the family could do without.
+	spare []string
 }
 
 func (o outlook) creates() bool { return o.need != "" && o.next.IsValid() }
@@ -104,7 +108,8 @@ func (in inputs) outlook(is4 bool, from []supernet) outlook {
 			break
 		}
 	}
-	o.need = in.need(o.family, in.sum(is4), cut.size())
+	total := in.sum(is4)
+	o.need, o.spare = in.need(o.family, total, cut.size()), in.spare(is4, o.family, total, cut.size())
 	if o.reason, o.why = in.bound(is4, o.family); o.reason != "" {
 		o.next = netip.Prefix{}
 	} else if !o.next.IsValid() {
@@ -127,6 +132,21 @@ func (in inputs) need(family string, total sum, block float64) string {
 	default:
 		return ""
 	}
+}
+
+// spare are the ServiceCIDRs that nobody uses and that a family could do without: all of them together, and with as much to spare again as a block brings, so that the
+// next few Services do not have them created anew.
+func (in inputs) spare(is4 bool, family string, total sum, block float64) (names []string) {
+	for _, r := range in.ranges {
+		if r.idle == "" || r.prefix.Addr().Is4() != is4 {
+			continue
+		}
+		rest := sum{total.size - float64(r.usage.Size), total.free - float64(r.usage.Free), total.perDay}
+		if in.need(family, sum{rest.size, rest.free - block, rest.perDay}, block) == "" {
+			total, names = rest, append(names, r.idle)
+		}
+	}
+	return names
 }
 
 // sum is the use of all ranges of a family. An IPv6 range may have 2^64 addresses.

@@ -178,6 +178,50 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// empty is a range that was created for the policy, and has long been without use.
+func empty(prefix string) rangeUse {
+	r := use(prefix, 0)
+	r.usage.Free, r.idle = r.usage.Size, nameOf(r.prefix)
+	return r
+}
+
+func TestSpare(t *testing.T) {
+	const four, other, six = "grown-10-128-0-0-24", "grown-10-128-1-0-24", "grown-fd00-10-128---112"
+	for name, tc := range map[string]struct {
+		ranges []rangeUse
+		want   string // what to delete, empty if nothing
+	}{
+		"one that nobody needs": {[]rangeUse{use("10.96.0.0/20", 3000), empty("10.128.0.0/24")}, four},
+		"two":                   {[]rangeUse{use("10.96.0.0/20", 3000), empty("10.128.0.0/24"), empty("10.128.1.0/24")}, four + " " + other},
+		"of two the one without which enough is left": {[]rangeUse{use("10.96.0.0/24", 238), empty("10.128.0.0/24"), empty("10.128.1.0/24")}, four},
+		"none that is used":                           {[]rangeUse{use("10.96.0.0/20", 3000), use("10.128.0.0/24", 237)}, ""},
+		"none without which a range is needed":        {[]rangeUse{use("10.96.0.0/24", 0), empty("10.128.0.0/24")}, ""},
+		"none without which one is needed soon":       {[]rangeUse{use("10.96.0.0/24", 238), empty("10.128.0.0/24")}, ""},
+		"not the only one":                            {[]rangeUse{empty("10.128.0.0/24")}, ""},
+		"not while the forecast counts on it":         {[]rangeUse{use("10.96.0.0/20", 1000, 200), empty("10.128.0.0/24")}, ""},
+		"each family by itself": {
+			[]rangeUse{use("10.96.0.0/24", 238), empty("10.128.0.0/24"), use("fd00:10:96::/108", 1<<20), empty("fd00:10:128::/112")}, six,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := decide(given(func(in *inputs) {
+				in.supernets = append(in.supernets, supernet{netip.MustParsePrefix("fd00:10:128::/64"), 112})
+				in.within, in.ranges = 96*time.Hour, tc.ranges
+				if len(tc.ranges) < 4 {
+					in.ranges = append(in.ranges, use("fd00:10:96::/108", 1<<19)) // enough
+				}
+			}))
+			says(t, d.conditions, v1alpha1.PolicyGrowing+" False EnoughFree")
+			message := meta.FindStatusCondition(d.conditions, v1alpha1.PolicyGrowing).Message
+			_, command, _ := strings.Cut(message, "kubectl delete servicecidr ")
+			got, _, _ := strings.Cut(command, " gives up")
+			if got != tc.want {
+				t.Errorf("delete %q, want %q: %s", got, tc.want, message)
+			}
+		})
+	}
+}
+
 // says wants a condition with a status, a reason and words in the message.
 func says(t *testing.T, all []metav1.Condition, head string, words ...string) {
 	t.Helper()

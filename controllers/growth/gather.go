@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -77,11 +78,16 @@ func (r *Reconciler) enter(in *inputs, cidr *networkingv1.ServiceCIDR, o *v1alph
 		}
 		// What the policy has may have been compiled before the range had its labels. What others have is known.
 		open := rng.Band(allocator.Dynamic).Subtract(policies.ClosedTo(policies.Policy(o.Name), rng)...)
+		lost := len(open) == 0
 		if creator == o.Name {
-			in.created = append(in.created, created{name: c.Name, prefix: rng.Prefix(), ready: c.Ready, lost: selected && len(open) == 0})
+			in.created = append(in.created, created{name: c.Name, prefix: rng.Prefix(), ready: c.Ready, lost: selected && lost})
 		}
 		if selected {
-			in.ranges = append(in.ranges, rangeUse{prefix: rng.Prefix(), usage: r.use(open), perDay: growthPerDay(usage, rng.Prefix())})
+			use := rangeUse{prefix: rng.Prefix(), usage: r.use(open), perDay: growthPerDay(usage, rng.Prefix())}
+			if creator == o.Name && !lost && r.Clock.Since(cidr.CreationTimestamp.Time) > young && idle(usage) {
+				use.idle = c.Name
+			}
+			in.ranges = append(in.ranges, use)
 		}
 	}
 }
@@ -94,6 +100,9 @@ func (r *Reconciler) use(spans []allocator.Span) (sum allocator.Usage) {
 	}
 	return sum
 }
+
+// young is how old a range is whose use may be still to come.
+const young = 24 * time.Hour
 
 // usageOf reads what a ServiceCIDR says of its use; nothing, if it does not yet, or somebody else wrote there.
 func usageOf(cidr *networkingv1.ServiceCIDR) (usage v1alpha1.ServiceCIDRUsage) {
@@ -111,4 +120,16 @@ func growthPerDay(usage v1alpha1.ServiceCIDRUsage, of netip.Prefix) int64 {
 		}
 	}
 	return 0
+}
+
+// idle reports whether a ServiceCIDR has no address in use, and had none at the beginning of the hours that the forecast looks back at.
+func idle(usage v1alpha1.ServiceCIDRUsage) bool {
+	for _, r := range usage.Ranges {
+		for _, b := range []v1alpha1.BandUsage{r.Static, r.Dynamic} {
+			if b.Allocated+b.Reserved+b.Cooling > 0 || b.GrowthPerDay == nil || *b.GrowthPerDay != 0 {
+				return false
+			}
+		}
+	}
+	return len(usage.Ranges) > 0
 }

@@ -1,7 +1,9 @@
 package growth
 
 import (
+	"encoding/json"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,15 +32,29 @@ func blue(name string, priority int32, exclusive bool) *v1alpha1.ServiceCIDRPoli
 	}
 }
 
-// grownFor is a ServiceCIDR with the label that was created for a policy.
+// grownFor is a ServiceCIDR with the label that was created for a policy two days ago, and no address of which was in use for hours.
 func grownFor(policy string, cidrs ...string) *networkingv1.ServiceCIDR {
-	return &networkingv1.ServiceCIDR{
+	unused := v1alpha1.BandUsage{Size: 14, Free: 14, GrowthPerDay: new(int64)}
+	var usage v1alpha1.ServiceCIDRUsage
+	for _, cidr := range cidrs {
+		usage.Ranges = append(usage.Ranges, v1alpha1.RangeUsage{CIDR: cidr, Static: unused, Dynamic: unused})
+	}
+	return annotated(&networkingv1.ServiceCIDR{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "it", Labels: map[string]string{"pool": "blue"},
+			Name: "it", CreationTimestamp: metav1.NewTime(now.Add(-48 * time.Hour)), Labels: map[string]string{"pool": "blue"},
 			Annotations: map[string]string{v1alpha1.AnnotationCreatedFor: policy},
 		},
 		Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs},
+	}, usage)
+}
+
+func annotated(cidr *networkingv1.ServiceCIDR, usage v1alpha1.ServiceCIDRUsage) *networkingv1.ServiceCIDR {
+	text, err := json.Marshal(usage)
+	if err != nil {
+		panic(err)
 	}
+	cidr.Annotations[v1alpha1.AnnotationUsage] = string(text)
+	return cidr
 }
 
 // entered is what a ServiceCIDR means to the policy "it", when other policies and ServiceCIDRs are compiled with it.
@@ -83,13 +99,53 @@ func TestEnterCountsWhatThePolicyMayDrawFrom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := entered(grownFor("it", "10.128.0.0/24"), tc.compiled)
+			idle := "it"
+			if tc.lost {
+				idle = ""
+			}
 			want := inputs{
-				ranges:    []rangeUse{{prefix: netip.MustParsePrefix("10.128.0.0/24"), usage: allocator.Usage{Size: tc.want, Free: tc.want}}},
+				ranges:    []rangeUse{{prefix: netip.MustParsePrefix("10.128.0.0/24"), usage: allocator.Usage{Size: tc.want, Free: tc.want}, idle: idle}},
 				created:   []created{{name: "it", prefix: netip.MustParsePrefix("10.128.0.0/24"), ready: true, lost: tc.lost}},
 				obstacles: networks("ServiceCIDR it", "10.128.0.0/24"),
 			}
 			if diff := cmp.Diff(want, in, cmp.AllowUnexported(inputs{}, rangeUse{}, created{}), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEnterKnowsIdleRanges(t *testing.T) {
+	used := func(change func(*v1alpha1.RangeUsage)) func(*networkingv1.ServiceCIDR) {
+		return func(c *networkingv1.ServiceCIDR) {
+			usage := usageOf(c)
+			change(&usage.Ranges[0])
+			annotated(c, usage)
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(*networkingv1.ServiceCIDR)
+		want   bool
+	}{
+		"unused for long":     {func(*networkingv1.ServiceCIDR) {}, true},
+		"somebody else's":     {func(c *networkingv1.ServiceCIDR) { c.Annotations[v1alpha1.AnnotationCreatedFor] = "other" }, false},
+		"an admin's":          {func(c *networkingv1.ServiceCIDR) { delete(c.Annotations, v1alpha1.AnnotationCreatedFor) }, false},
+		"created today":       {func(c *networkingv1.ServiceCIDR) { c.CreationTimestamp = metav1.NewTime(now.Add(-24 * time.Hour)) }, false},
+		"not counted yet":     {func(c *networkingv1.ServiceCIDR) { delete(c.Annotations, v1alpha1.AnnotationUsage) }, false},
+		"counted by a friend": {func(c *networkingv1.ServiceCIDR) { c.Annotations[v1alpha1.AnnotationUsage] = `{"ranges": 7}` }, false},
+		"one address is used": {used(func(u *v1alpha1.RangeUsage) { u.Dynamic.Allocated = 1 }), false},
+		"a static one":        {used(func(u *v1alpha1.RangeUsage) { u.Static.Allocated = 1 }), false},
+		"one is kept":         {used(func(u *v1alpha1.RangeUsage) { u.Dynamic.Reserved = 1 }), false},
+		"one cools down":      {used(func(u *v1alpha1.RangeUsage) { u.Dynamic.Cooling = 1 }), false},
+		"used some hours ago": {used(func(u *v1alpha1.RangeUsage) { u.Dynamic.GrowthPerDay = new(int64(-3)) }), false},
+		"not known whether":   {used(func(u *v1alpha1.RangeUsage) { u.Dynamic.GrowthPerDay = nil }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cidr := grownFor("it", "fd00:10:128::/112")
+			tc.change(cidr)
+			in := entered(cidr, steering.Inputs{})
+			if got := slices.ContainsFunc(in.ranges, func(r rangeUse) bool { return r.idle != "" }); got != tc.want {
+				t.Errorf("idle %v, want %v", got, tc.want)
 			}
 		})
 	}
