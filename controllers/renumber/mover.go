@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,9 +57,16 @@ func (m Mover) Move(ctx context.Context, i Item) ([]Held, error) {
 		}
 		switch stage, why := stageOf(i, s); stage {
 		case Waiting:
+			if m.Rules == nil {
+				i.Balancer = s.Status.LoadBalancer // on the way back there is no other plan to be made
+			}
 			s, err = m.leave(ctx, i, s)
 		case Between:
-			s, err = m.enter(finishing(ctx), i, s)
+			if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+				s, err = m.restore(finishing(ctx), i, s)
+			} else {
+				s, err = m.enter(finishing(ctx), i, s)
+			}
 		case Left:
 			held, err := m.keep(ctx, i, s)
 			return held, errors.Join(left("%s", why), err)
@@ -144,6 +152,9 @@ func (m Mover) ready(ctx context.Context, i Item, s *corev1.Service) error {
 		if why := m.Rules.judge(s, i.Named); why != "" {
 			return left("%s", why)
 		}
+	}
+	if !equality.Semantic.DeepEqual(s.Status.LoadBalancer, i.Balancer) {
+		return left("its load balancer has another status than when the plan was made: make a new one")
 	}
 	for _, a := range i.takes() {
 		ip, err := m.ipAddress(ctx, a)
@@ -231,17 +242,15 @@ func (m Mover) enter(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 	anyPorts := false
 	tries := [][]netip.Addr{i.New, i.Old, i.New[:len(i.New)/2], nil} // of two, the first alone may be free; of one, this is none
 	for len(tries) > 0 {
-		next, was, err := m.enterWith(ctx, i, s, tries[0], anyPorts || len(tries) == 1)
-		if err == nil {
-			next, err = m.restoreStatus(ctx, next, was)
-			if refused != nil {
-				err = errors.Join(left("the API server refused %s: %v; it has %s now", texts(i.New), refused, texts(addresses(next))), err)
-			}
-			return next, err
-		}
+		next, err := m.enterWith(ctx, i, s, tries[0], anyPorts || len(tries) == 1)
 		switch {
+		case err == nil && refused != nil:
+			if between(next) {
+				_, err = m.restore(ctx, i, next)
+			}
+			return nil, errors.Join(left("the API server refused %s: %v; it has %s now", texts(i.New), refused, texts(addresses(next))), err)
 		case !refusal(err):
-			return nil, err
+			return next, err
 		case !anyPorts && aboutPorts(err):
 			anyPorts = true
 		default:
@@ -253,21 +262,20 @@ func (m Mover) enter(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 }
 
 // enterWith carries out the second update.
-func (m Mover) enterWith(ctx context.Context, i Item, s *corev1.Service, with []netip.Addr, anyPorts bool) (*corev1.Service, saved, error) {
-	next, was, err := entering(s, with, m.Keep == KeepExternalIPs)
+func (m Mover) enterWith(ctx context.Context, i Item, s *corev1.Service, with []netip.Addr, anyPorts bool) (*corev1.Service, error) {
+	next, err := entering(s, with, m.Keep == KeepExternalIPs, len(i.Balancer.Ingress) > 0)
 	if err != nil {
-		return nil, was, left("%v", err)
+		return nil, left("%v", err)
 	}
 	if anyPorts {
 		dropNodePorts(next)
 	}
 	for _, a := range with {
 		if err := m.unhold(ctx, i, a); err != nil {
-			return nil, was, err
+			return nil, err
 		}
 	}
-	next, err = m.update(ctx, next)
-	return next, was, err
+	return m.update(ctx, next)
 }
 
 // aboutPorts reports whether a request was refused for the sake of a node port.
@@ -291,22 +299,22 @@ func dropNodePorts(s *corev1.Service) {
 	}
 }
 
-// restoreStatus gives a load balancer its addresses back, which it lost with its type.
-func (m Mover) restoreStatus(ctx context.Context, s *corev1.Service, was saved) (*corev1.Service, error) {
-	if len(was.Status.Ingress) == 0 {
-		return s, nil
+// restore gives a load balancer its status back, unless its cloud controller was faster.
+func (m Mover) restore(ctx context.Context, i Item, s *corev1.Service) (*corev1.Service, error) {
+	if len(s.Status.LoadBalancer.Ingress) == 0 && len(i.Balancer.Ingress) > 0 {
+		next := s.DeepCopy()
+		next.Status.LoadBalancer = i.Balancer
+		err := batch.Guarded(ctx, func() error {
+			return m.Client.Status().Update(ctx, next, client.FieldOwner(v1alpha1.ManagerRenumbering))
+		})
+		if err != nil {
+			return nil, fmt.Errorf("giving load balancer %s its status back: %w", nameOf(s), err)
+		}
+		s = next
 	}
-	s.Status.LoadBalancer = was.Status
-	err := batch.Guarded(ctx, func() error {
-		return m.Client.Status().Update(ctx, s, client.FieldOwner(v1alpha1.ManagerRenumbering))
-	})
-	if errors.Is(err, batch.ErrMoved) { // its cloud controller was faster
-		return s, nil
-	}
-	if err != nil {
-		return s, fmt.Errorf("giving load balancer %s its status back, %v: %w", nameOf(s), was.Status.Ingress, err)
-	}
-	return s, nil
+	next := s.DeepCopy()
+	delete(next.Annotations, v1alpha1.AnnotationRenumbering)
+	return m.update(ctx, next)
 }
 
 // Held is an old address that is kept for a Service.

@@ -52,6 +52,8 @@ type Item struct {
 	// Old and New are spec.clusterIPs before and after. Addresses of another family than that of the ranges are the same in both.
 	Old []netip.Addr `json:"old"`
 	New []netip.Addr `json:"new"`
+	// Balancer is the status of a load balancer, which it loses with its type. It is kept here, and not in the annotation, for whoever may write a Service may not write its status.
+	Balancer corev1.LoadBalancerStatus `json:"loadBalancer,omitzero"`
 	// Named: an admin has asked for this Service by name, so that it is moved although something names its address.
 	Named bool `json:"named,omitempty"`
 }
@@ -181,7 +183,7 @@ func (in Inputs) order() (out []corev1.Service) {
 }
 
 func (in Inputs) item(s *corev1.Service) Item {
-	return Item{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Type: s.Spec.Type, Old: addresses(s), Named: in.Rules.Named.Has(nameOf(s))}
+	return Item{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Type: s.Spec.Type, Old: addresses(s), Balancer: s.Status.LoadBalancer, Named: in.Rules.Named.Has(nameOf(s))}
 }
 
 func nameOf(s *corev1.Service) types.NamespacedName {

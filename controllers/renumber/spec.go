@@ -46,7 +46,7 @@ func leaving(s *corev1.Service, gives []netip.Addr) (*corev1.Service, error) {
 	keep := saved{
 		Type: s.Spec.Type, ClusterIPs: s.Spec.ClusterIPs, IPFamilies: s.Spec.IPFamilies, IPFamilyPolicy: s.Spec.IPFamilyPolicy, HealthCheckNodePort: s.Spec.HealthCheckNodePort,
 		ExternalTrafficPolicy: s.Spec.ExternalTrafficPolicy, InternalTrafficPolicy: s.Spec.InternalTrafficPolicy, AllocateLoadBalancerNodePorts: s.Spec.AllocateLoadBalancerNodePorts,
-		LoadBalancerClass: s.Spec.LoadBalancerClass, LoadBalancerIP: s.Spec.LoadBalancerIP, LoadBalancerSourceRanges: s.Spec.LoadBalancerSourceRanges, Status: s.Status.LoadBalancer,
+		LoadBalancerClass: s.Spec.LoadBalancerClass, LoadBalancerIP: s.Spec.LoadBalancerIP, LoadBalancerSourceRanges: s.Spec.LoadBalancerSourceRanges,
 	}
 	out := s.DeepCopy()
 	for i, p := range out.Spec.Ports {
@@ -70,11 +70,11 @@ func leaving(s *corev1.Service, gives []netip.Addr) (*corev1.Service, error) {
 }
 
 // entering returns a Service that is between as what it was, with the addresses given; fewer than it had, or none, has the API server choose. Everything that its owner has changed
-// meanwhile stays. With asExternal the former addresses go on being served as external ones.
-func entering(s *corev1.Service, with []netip.Addr, asExternal bool) (*corev1.Service, saved, error) {
+// meanwhile stays. With asExternal the former addresses go on being served as external ones. The annotation stays on a load balancer, which lacks its status still.
+func entering(s *corev1.Service, with []netip.Addr, asExternal, balancer bool) (*corev1.Service, error) {
 	var was saved
 	if err := json.Unmarshal([]byte(s.Annotations[v1alpha1.AnnotationRenumbering]), &was); err != nil {
-		return nil, was, fmt.Errorf("reading annotation %s of Service %s, which somebody has changed: %w", v1alpha1.AnnotationRenumbering, nameOf(s), err)
+		return nil, fmt.Errorf("reading annotation %s of Service %s, which somebody has changed: %w", v1alpha1.AnnotationRenumbering, nameOf(s), err)
 	}
 	out := s.DeepCopy()
 	spec := &out.Spec
@@ -93,13 +93,15 @@ func entering(s *corev1.Service, with []netip.Addr, asExternal bool) (*corev1.Se
 			}
 		}
 	}
-	delete(out.Annotations, v1alpha1.AnnotationRenumbering)
+	if !balancer {
+		delete(out.Annotations, v1alpha1.AnnotationRenumbering)
+	}
 	setFormer(out, without(former(s), with))
 	spec.ExternalIPs = slices.DeleteFunc(spec.ExternalIPs, func(text string) bool { return slices.Contains(strs(with), text) })
 	if asExternal {
 		addExternal(spec, former(out))
 	}
-	return out, was, nil
+	return out, nil
 }
 
 // addExternal has any proxy serve addresses.

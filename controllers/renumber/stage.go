@@ -63,9 +63,10 @@ func stageOf(i Item, s *corev1.Service) (Stage, string) {
 	}
 }
 
-// between reports whether a Service is in the middle of being moved. A type that its owner has given it meanwhile ends that.
+// between reports whether a Service is in the middle of being moved: of type ExternalName, or a load balancer again, and without its status yet. Another type that its owner has given it
+// meanwhile ends that.
 func between(s *corev1.Service) bool {
-	return s.Spec.Type == corev1.ServiceTypeExternalName && s.Annotations[v1alpha1.AnnotationRenumbering] != ""
+	return s.Annotations[v1alpha1.AnnotationRenumbering] != "" && (s.Spec.Type == corev1.ServiceTypeExternalName || s.Spec.Type == corev1.ServiceTypeLoadBalancer)
 }
 
 // addresses are spec.clusterIPs, none of a headless Service.
