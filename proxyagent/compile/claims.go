@@ -15,6 +15,8 @@ import (
 type claims struct {
 	// created decides between two Services: the older one wins.
 	created time.Time
+	// held is true for a Service that yields to all others.
+	held bool
 	// cluster, loadBalancer and external are usable addresses, sorted and without duplicates; an address of two of the last two is in
 	// loadBalancer only.
 	cluster, loadBalancer, external []netip.Addr
@@ -45,7 +47,7 @@ const (
 // claimsOf reads the claims of a Service. One without a ClusterIP in the family has none in it: as with kube-proxy, a Service of one
 // family has no node ports and external addresses in the other.
 func claimsOf(s *model.Service, set model.Settings) claims {
-	c := claims{created: s.Created, cluster: virtualIPs(s.ClusterIPs, set.Family), ports: portsOf(s)}
+	c := claims{created: s.Created, held: s.Held, cluster: virtualIPs(s.ClusterIPs, set.Family), ports: portsOf(s)}
 	if len(c.cluster) == 0 {
 		return c
 	}
@@ -107,7 +109,7 @@ func (p port) nodePort() portKey { return portKey{p.NodePort, p.Protocol} }
 
 // equal compares all fields.
 func (c claims) equal(o claims) bool {
-	return c.created.Equal(o.created) && slices.Equal(c.cluster, o.cluster) && slices.Equal(c.loadBalancer, o.loadBalancer) &&
+	return c.created.Equal(o.created) && c.held == o.held && slices.Equal(c.cluster, o.cluster) && slices.Equal(c.loadBalancer, o.loadBalancer) &&
 		slices.Equal(c.external, o.external) && slices.Equal(c.ports, o.ports)
 }
 
@@ -164,12 +166,15 @@ type claim struct {
 	class class
 }
 
-// compare orders by class, then by age, then by name, which no two Services share.
+// compare puts those of Services that are held last, and orders by class, then by age, then by name, which no two Services share.
 func (c claim) compare(o claim) int {
+	if c.by.held != o.by.held {
+		return map[bool]int{false: -1, true: 1}[c.by.held]
+	}
 	return cmp.Or(cmp.Compare(c.class, o.class), c.by.created.Compare(o.by.created), c.by.name.Compare(o.by.name))
 }
 
-// set adds or removes a claim. The creation time of its Service must not change while the claim is in the index.
+// set adds or removes a claim. Neither the creation time of its Service nor whether it is held must change while the claim is in the index.
 func (x index[K]) set(k K, c claim, present bool) {
 	i, found := slices.BinarySearchFunc(x[k], c, claim.compare)
 	switch {

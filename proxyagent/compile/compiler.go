@@ -27,6 +27,8 @@ type Compiler struct {
 	// which need not exist.
 	allocations map[netip.Addr]model.Allocation
 	additional  map[model.ServiceName][]netip.Addr
+	// former are the keys of those allocations that are former addresses.
+	former map[netip.Addr]struct{}
 	// clusters has the claims of spec.clusterIPs, outside those of load balancer and external IPs, and fronts the same with their ports.
 	clusters, outside index[netip.Addr]
 	fronts            index[front]
@@ -46,6 +48,7 @@ func New(s model.Settings) *Compiler {
 		records:     map[model.ServiceName]*record{},
 		allocations: map[netip.Addr]model.Allocation{},
 		additional:  map[model.ServiceName][]netip.Addr{},
+		former:      map[netip.Addr]struct{}{},
 		clusters:    index[netip.Addr]{},
 		outside:     index[netip.Addr]{},
 		fronts:      index[front]{},
@@ -103,6 +106,16 @@ func (c *Compiler) Disputes() []model.Dispute {
 	}
 	slices.SortFunc(out, func(a, b model.Dispute) int { return cmp.Or(a.Addr.Compare(b.Addr), a.Loser.Compare(b.Loser)) })
 	return out
+}
+
+// Former returns the former addresses that are served for the Services for which they are kept, in no order. It costs what there are.
+func (c *Compiler) Former() (served []netip.Addr) {
+	for a := range c.former {
+		if r := c.records[c.allocations[a].Service]; r != nil && c.holder(a) == r {
+			served = append(served, a)
+		}
+	}
+	return served
 }
 
 // Claimants returns the Services that claim the address, in whatever way and with success or not, sorted.

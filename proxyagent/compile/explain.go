@@ -24,6 +24,7 @@ func (c *Compiler) Explain(n model.ServiceName) string {
 	where := map[bool]string{false: "any endpoint", true: "endpoints on this node"}
 	x.say(1, "traffic to ClusterIPs goes to %s", where[s.InternalLocal])
 	x.say(1, "traffic from outside goes to %s", where[s.ExternalLocal])
+	x.sayIf(s.Held, 1, "it is being renumbered: of type ExternalName for the moment, and held as it was before, for a minute at most")
 	x.sayIf(s.AffinitySeconds > 0, 1, "a client keeps its endpoint for %d s after its last new connection", s.AffinitySeconds)
 	x.all = endpointsOf(s, c.set.Family)
 	for i := range x.ports {
@@ -113,8 +114,11 @@ func (x *explanation) strays() {
 func (x *explanation) frontends(p *port) {
 	for _, a := range x.addresses(x.record) {
 		kind := "additional address"
-		if x.hasCluster(a) {
+		switch {
+		case x.hasCluster(a):
 			kind = "ClusterIP"
+		case x.allocations[a].Former:
+			kind = "former address"
 		}
 		x.decided(kind, a, p, x.decideCluster(x.record, a))
 	}
@@ -163,6 +167,8 @@ func (x *explanation) decided(kind string, a netip.Addr, p *port, v decision) {
 		why = "as it is a ClusterIP or additional address of the Service already"
 	case v.reason == model.AllocatedToOther:
 		why = "its IPAddress names " + winner
+	case v.reason == model.NotAllocated && x.held:
+		why = "no IPAddress names this Service while it is held"
 	case v.reason == model.NotAllocated:
 		why = "no IPAddress names this Service, and that is enforced"
 	case v.reason == model.ClusterIPOfOther:

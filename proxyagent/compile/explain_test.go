@@ -140,6 +140,17 @@ func TestExplain(t *testing.T) {
     node port 30000: not served, the older Service default/c has it
     new connections are rejected: there is no endpoint that could serve
 `},
+		"a Service that is renumbered": {
+			services: []asked{"web held cluster=10.96.0.1 cluster=10.96.0.2"}, endpoints: "1 ready here",
+			allocations: "10.96.0.1=+*web 10.96.0.3=+*web 10.96.0.4=+web",
+			want: usual + `  it is being renumbered: of type ExternalName for the moment, and held as it was before, for a minute at most
+  port http (TCP 80):
+    ClusterIP 10.96.0.1:80: served
+    ClusterIP 10.96.0.2:80: not served, no IPAddress names this Service while it is held
+    former address 10.96.0.3:80: served
+    additional address 10.96.0.4:80: served
+    endpoint 10.1.0.1:8080 on node node-a: used for cluster traffic
+`},
 		"what nobody gets": {
 			set:      model.Settings{Allocations: model.Enforce},
 			services: []asked{"web cluster=10.96.0.1 ext=10.96.0.2", "a cluster=10.96.0.2"}, endpoints: "1 ready",

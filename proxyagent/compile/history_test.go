@@ -39,7 +39,8 @@ func play(t *testing.T, g generator, set model.Settings, steps int, spoil bool) 
 		fresh := compilerOf(set, st)
 		want := fresh.Plan()
 		problems += differ("the sum of all Deltas", want, sum) + differ("Plan", want, c.Plan()) +
-			differ("Disputes", fresh.Disputes(), c.Disputes()) + broken(want)
+			differ("Disputes", fresh.Disputes(), c.Disputes()) + broken(want) +
+			differ("Former", sorted(fresh.Former(), netip.Addr.Compare), sorted(c.Former(), netip.Addr.Compare))
 		for n, s := range st.Services {
 			e := c.Explain(n)
 			problems += unprintable(e) + agrees(e, want.Ports, n)
@@ -160,7 +161,7 @@ func (g generator) service() model.Service {
 		extra, ports = 2, 4
 	}
 	return model.Service{
-		Created:         someday.AddDate(0, 0, day),
+		Created: someday.AddDate(0, 0, day), Held: g.one(5),
 		ClusterIPs:      append(some(g, extra, g.addr), g.addr()),
 		ExternalIPs:     some(g, extra, g.addr),
 		LoadBalancerIPs: some(g, extra, g.addr),
@@ -223,6 +224,7 @@ func (g generator) changes(st *model.State) (model.Changes, string) {
 			continue
 		}
 		x := model.Allocation{Addr: a, Service: pick(g, g.name(), g.name(), model.ServiceName{}), Additional: g.one(2)}
+		x.Former = x.Additional && g.one(2)
 		say("with IPAddress %+v", x)
 		ch.Allocations[a], st.Allocations[a] = &x, x
 	}
@@ -248,9 +250,11 @@ func (g generator) changedService(st model.State, n model.ServiceName) *model.Se
 // withOneChange returns the same Service with one field as that of another.
 func (g generator) withOneChange(s model.Service) *model.Service {
 	o := g.service()
-	switch g.IntN(10) {
+	switch g.IntN(11) {
 	case 0:
 		s.Created = o.Created
+	case 10:
+		s.Held = o.Held
 	case 1:
 		s.ClusterIPs = o.ClusterIPs
 	case 2:

@@ -97,8 +97,12 @@ func (c *Compiler) putAllocation(w *work, a netip.Addr, x *model.Allocation) {
 		c.dropAdditional(old.Service, a)
 	}
 	delete(c.allocations, a)
+	delete(c.former, a)
 	if x != nil {
 		c.allocations[a] = *x
+	}
+	if x != nil && x.Former {
+		c.former[a] = struct{}{}
 	}
 	if x != nil && x.Additional {
 		c.additional[x.Service] = sorted(append(c.additional[x.Service], a), netip.Addr.Compare)

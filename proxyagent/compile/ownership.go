@@ -52,10 +52,16 @@ func (v decision) dispute(a netip.Addr, loser *record) (model.Dispute, bool) {
 //	    one of those has it, at all ports, and load balancer and external IPs of others lose (CVE-2020-8554)
 //	otherwise, for each port and protocol by itself:
 //	    a load balancer IP goes before an external IP, then the oldest Service wins
+//
+// A Service that is held yields to all others, node ports included. A ClusterIP it has only as long as the IPAddress names it, whatever the mode: without one the
+// address may belong to somebody else by now, also to somebody whom we do not see.
 
 // holder returns the Service that has the address as ClusterIP or additional address; nil when there is none.
 func (c *Compiler) holder(a netip.Addr) *record {
 	named, oldest := c.named(a), c.clusters.first(a)
+	if oldest != nil && oldest.held {
+		oldest = nil
+	}
 	switch {
 	case c.set.Allocations == model.Enforce:
 		return named
@@ -68,17 +74,18 @@ func (c *Compiler) holder(a netip.Addr) *record {
 	}
 }
 
-// named returns the Service that the IPAddress names, if that Service claims the address or the IPAddress claims it for the Service.
+// named returns the Service that the IPAddress names, if that Service claims the address or the IPAddress claims it for the Service. Of one that is held and whose
+// address another Service claims, the IPAddress is just about to go, unless it is one that is kept.
 func (c *Compiler) named(a netip.Addr) *record {
 	allocation, ok := c.allocations[a]
 	if !ok {
 		return nil
 	}
 	r := c.records[allocation.Service]
-	if r == nil || !allocation.Additional && !r.hasCluster(a) {
-		return nil
+	if r != nil && (allocation.Additional || r.hasCluster(a) && (!r.held || c.clusters.first(a) == r)) {
+		return r
 	}
-	return r
+	return nil
 }
 
 // claimed reports whether any Service claims the address as ClusterIP or additional address, successfully or not.

@@ -15,7 +15,7 @@ import (
 // asked is a Service as its owner wrote it; see claimant.
 type asked string
 
-// claimant parses a Service: its name, its age as day=N, a word for each address (cluster=, lb=, ext=), and for each port a word
+// claimant parses a Service: its name, its age as day=N, the word held if it is, a word for each address (cluster=, lb=, ext=), and for each port a word
 // NAME:NUMBER/PROTOCOL, with @NODEPORT; without any it has one called http, 80/TCP.
 func (a asked) claimant(f model.Family) model.Service {
 	words := strings.Fields(string(a))
@@ -23,6 +23,8 @@ func (a asked) claimant(f model.Family) model.Service {
 	for _, w := range words[1:] {
 		key, value, isPair := strings.Cut(w, "=")
 		switch {
+		case w == "held":
+			s.Held = true
 		case !isPair:
 			s.Ports = append(s.Ports, aPort(w))
 		case key == "day":
@@ -62,15 +64,16 @@ func aNumber(s string) uint16 {
 	return uint16(n)
 }
 
-// allocationsOf parses IPAddresses: ADDRESS=SERVICE, with + before the Service for an additional address of it, and nothing behind = for
+// allocationsOf parses IPAddresses: ADDRESS=SERVICE, with + before the Service for an additional address of it and +* for a former one, and nothing behind = for
 // one whose parent is no Service.
 func allocationsOf(f model.Family, s string) map[netip.Addr]model.Allocation {
 	out := map[netip.Addr]model.Allocation{}
 	for w := range strings.FieldsSeq(s) {
 		addr, service, _ := strings.Cut(w, "=")
 		parent, additional := strings.CutPrefix(service, "+")
+		parent, former := strings.CutPrefix(parent, "*")
 		a := addrs(f, addr)[0]
-		out[a] = model.Allocation{Addr: a, Service: name(parent), Additional: additional}
+		out[a] = model.Allocation{Addr: a, Service: name(parent), Additional: additional, Former: former}
 	}
 	return out
 }
@@ -180,6 +183,40 @@ func TestClaims(t *testing.T) {
 			ignore: "a:http cluster=10.96.0.1; b:http cluster=10.96.0.2; a<b at=10.96.0.2 ClusterIPOfOtherService",
 		},
 
+		"a former address that is the ClusterIP still": {
+			services: "a cluster=10.96.0.1", allocations: "10.96.0.1=+*a", want: "a:http cluster=10.96.0.1",
+		},
+
+		// Services that are held.
+		"a Service that is held has all that it had": {
+			services: "a held cluster=10.96.0.1 lb=203.0.113.1 ext=203.0.113.2 http:80/TCP@30000", allocations: "10.96.0.1=+*a 10.96.0.2=+a",
+			want: "a:http cluster=10.96.0.1 cluster=10.96.0.2 lb=203.0.113.1 ext=203.0.113.2 @30000",
+		},
+		"a Service that is held, and whose IPAddress nobody keeps, as long as it is there": {
+			services: "a held cluster=10.96.0.1", allocations: "10.96.0.1=a", want: "a:http cluster=10.96.0.1",
+		},
+		"a Service that is held, and whose IPAddress is gone": {
+			services: "a held cluster=10.96.0.1 lb=203.0.113.1 http:80/TCP@30000", want: "a:http lb=203.0.113.1 @30000; a< at=10.96.0.1 NotAllocated",
+		},
+		"a Service that is held, and whose address somebody has whom we do not see": {
+			services: "a held cluster=10.96.0.1", allocations: "10.96.0.1=unseen", want: "a< at=10.96.0.1 NotAllocated",
+		},
+		"a Service that is held, and whose address another one has, of which the IPAddress does not know yet": {
+			services: "a day=1 held cluster=10.96.0.1; b day=2 cluster=10.96.0.1", allocations: "10.96.0.1=a",
+			want:    "b:http cluster=10.96.0.1; a<b at=10.96.0.1 ClaimedByOlderService",
+			enforce: "a< at=10.96.0.1 NotAllocated; b< at=10.96.0.1 NotAllocated",
+		},
+		"a Service that is held, and another one claims the address that is kept for it": {
+			services: "a day=1 held cluster=10.96.0.1; b day=2 cluster=10.96.0.1", allocations: "10.96.0.1=+*a",
+			want:   "a:http cluster=10.96.0.1; b<a at=10.96.0.1 AllocatedToOtherService",
+			ignore: "b:http cluster=10.96.0.1; a<b at=10.96.0.1 ClaimedByOlderService",
+		},
+		"a Service that is held, and others have got its node port and its load balancer IP": {
+			services:    "a day=1 held cluster=10.96.0.1 lb=203.0.113.1 x:80/TCP@30000; b day=2 cluster=10.96.0.2 ext=203.0.113.1 x:80/TCP@30000",
+			allocations: "10.96.0.1=+*a 10.96.0.2=b",
+			want:        "a:x cluster=10.96.0.1; b:x cluster=10.96.0.2 ext=203.0.113.1 @30000; a<b at=203.0.113.1 ClaimedByOlderService",
+		},
+
 		// External and load balancer IPs.
 		"external IPs are switched off": {
 			services: "a cluster=10.96.0.1 lb=203.0.113.1 ext=203.0.113.2", allocations: "10.96.0.1=a", set: model.Settings{NoExternalIPs: true},
@@ -280,6 +317,19 @@ func TestClaims(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestFormerAddresses are those that the Service has for which they are kept, and only as long as it is there.
+func TestFormerAddresses(t *testing.T) {
+	inBoth(t, func(t *testing.T, f model.Family) {
+		st := stateOf(asked("a cluster=10.96.0.1").claimant(f), asked("b cluster=10.96.0.2").claimant(f), asked("c held cluster=10.96.0.3").claimant(f))
+		st.Allocations = allocationsOf(f, "10.96.0.1=+*a 10.96.0.2=+*a 10.96.0.3=+*c 10.96.0.4=+a 10.96.0.5=+*gone 10.96.0.6=+*b")
+		c := compilerOf(model.Settings{Family: f, Allocations: model.Ignore}, st)
+		want := addrs(f, "10.96.0.1 10.96.0.3 10.96.0.6") // 10.96.0.2 is the ClusterIP of another one, which counts there
+		wantEqual(t, "former addresses", want, sorted(c.Former(), netip.Addr.Compare))
+		c.Apply(model.Changes{Allocations: map[netip.Addr]*model.Allocation{want[0]: nil}, Services: map[model.ServiceName]*model.Service{name("c"): nil}})
+		wantEqual(t, "former addresses after changes", want[2:], c.Former())
+	})
 }
 
 // TestUnusableVirtualIPs has addresses that would take traffic from the node, or none; what else the Service has is served.

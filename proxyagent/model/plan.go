@@ -114,7 +114,7 @@ const (
 	AllocatedToOther DisputeReason = "AllocatedToOtherService"
 	// ClaimedByOlder is the reason when nothing decides but age.
 	ClaimedByOlder DisputeReason = "ClaimedByOlderService"
-	// NotAllocated is the reason with Enforce when no IPAddress names the Service.
+	// NotAllocated is the reason with Enforce, and for a Service that is held, when no IPAddress names the Service.
 	NotAllocated DisputeReason = "NotAllocated"
 	// ClusterIPOfOther is the reason when an external or load balancer IP is the ClusterIP of another Service.
 	ClusterIPOfOther DisputeReason = "ClusterIPOfOtherService"

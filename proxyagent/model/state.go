@@ -29,6 +29,9 @@ type Service struct {
 	// HealthCheckNodePort is spec.healthCheckNodePort where it means something: a load balancer with ExternalLocal. Otherwise zero.
 	HealthCheckNodePort uint16
 	Ports               []Port
+	// Held is true for a Service that has no virtual IPs for a moment, because its ClusterIPs are being exchanged: the rest is as it was before, and its endpoints as
+	// they are. It yields to every other Service.
+	Held bool
 	// Endpoints are those of all EndpointSlices, of both families. The same address may come twice, from two slices.
 	Endpoints []Endpoint
 }
@@ -72,9 +75,11 @@ type Allocation struct {
 	Addr netip.Addr
 	// Service is its parent, zero when that is something else than a Service.
 	Service ServiceName
-	// Additional is true for IPAddresses that the operator keeps for a Service beside its ClusterIPs (its managed-by label): further
+	// Additional is true for IPAddresses that are kept for a Service beside its ClusterIPs: by the operator (its managed-by label), or as former ones. They are further
 	// virtual IPs of that Service.
 	Additional bool
+	// Former is true for an address that is kept (by a finalizer) because the Service gives it up, or did: it is served until nobody uses it any more.
+	Former bool
 }
 
 // State is all that the API server said, at one moment.

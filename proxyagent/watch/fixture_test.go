@@ -96,7 +96,12 @@ func (w *fixture) take() model.Changes {
 // before, so that is not compared.
 func (w *fixture) wantTake(want model.Changes) {
 	w.t.Helper()
-	if diff := cmp.Diff(want, w.take(), comparers, cmpopts.IgnoreFields(model.Changes{}, "EndpointEvents")); diff != "" {
+	w.wantChanges(want, w.take())
+}
+
+func (w *fixture) wantChanges(want, got model.Changes) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, got, comparers, cmpopts.IgnoreFields(model.Changes{}, "EndpointEvents")); diff != "" {
 		w.t.Errorf("Take (-want +got):\n%s", diff)
 	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // TestTakesAddUp lets random things happen, now and then unseen, and adds up what is taken meanwhile, only when woken. The sum has to be what the
-// API server holds in the end.
+// API server holds in the end, when no Service is held any more.
 func TestTakesAddUp(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -97,11 +97,13 @@ func (h *history) change() {
 
 // twist changes the type of some Services.
 func (h *history) twist(s *corev1.Service) {
-	switch h.random.IntN(4) {
+	switch h.random.IntN(5) {
 	case 0:
 		externalName(s)
 		s.Spec.ClusterIP = ""
-	case 1:
+	case 1, 2:
+		renumbering(s)
+	case 3:
 		s.Spec.Ports[0].Port = 81
 	}
 }

@@ -45,7 +45,9 @@ func convertIPAddress(in *networkingv1.IPAddress) (*allocation, junk) {
 	out.model.Addr = addr
 	if parent := in.Spec.ParentRef; parent != nil && parent.Group == "" && parent.Resource == "services" {
 		out.model.Service = model.ServiceName{Namespace: wordOf(parent.Namespace).Value(), Name: parent.Name}
-		out.model.Additional = in.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator
+		// Until the API server has let go of a former address, and somebody has relabelled it then, it is not labelled as the operator's.
+		out.model.Former = slices.Contains(in.Finalizers, v1alpha1.FinalizerFormer)
+		out.model.Additional = out.model.Former || in.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator
 	}
 	return out, j
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,9 +147,16 @@ func TestConvertIPAddress(t *testing.T) {
 		want            model.Allocation
 		junk            int
 	}{
-		"of a Service":                      {"10.96.0.1", "ipallocator.k8s.io", &service, model.Allocation{Addr: v4, Service: web}, 0},
-		"of the other family":               {"fd00::1", "ipallocator.k8s.io", &service, model.Allocation{Addr: v6, Service: web}, 0},
-		"additional":                        {"10.96.0.1", v1alpha1.ManagedByOperator, &service, model.Allocation{Addr: v4, Service: web, Additional: true}, 0},
+		"of a Service":        {"10.96.0.1", "ipallocator.k8s.io", &service, model.Allocation{Addr: v4, Service: web}, 0},
+		"of the other family": {"fd00::1", "ipallocator.k8s.io", &service, model.Allocation{Addr: v6, Service: web}, 0},
+		"additional":          {"10.96.0.1", v1alpha1.ManagedByOperator, &service, model.Allocation{Addr: v4, Service: web, Additional: true}, 0},
+		"former, and still the API server's": {
+			"10.96.0.1", "ipallocator.k8s.io", &service, model.Allocation{Addr: v4, Service: web, Additional: true, Former: true}, 0,
+		},
+		"former, and the operator's": {
+			"10.96.0.1", v1alpha1.ManagedByOperator, &service, model.Allocation{Addr: v4, Service: web, Additional: true, Former: true}, 0,
+		},
+		"former, of no Service":             {"10.96.0.1", "ipallocator.k8s.io", &gateway, model.Allocation{Addr: v4}, 0},
 		"managed by somebody else":          {"10.96.0.1", "x", &service, model.Allocation{Addr: v4, Service: web}, 0},
 		"without parent":                    {"10.96.0.1", "", nil, model.Allocation{Addr: v4}, 0},
 		"of ours for something else":        {"10.96.0.1", v1alpha1.ManagedByOperator, &gateway, model.Allocation{Addr: v4}, 0},
@@ -159,6 +167,9 @@ func TestConvertIPAddress(t *testing.T) {
 		"an address in disguise":            {"::ffff:10.96.0.1", "", &service, model.Allocation{}, 1},
 	} {
 		got, j := convertIPAddress(newIPAddress(tc.name, "web", func(a *networkingv1.IPAddress) {
+			if strings.HasPrefix(name, "former") {
+				a.Finalizers, a.DeletionTimestamp = []string{"example.com/other", v1alpha1.FinalizerFormer}, &longAgo
+			}
 			a.Labels, a.Spec.ParentRef = map[string]string{networkingv1.LabelManagedBy: tc.managedBy}, tc.parent
 		}))
 		if diff := cmp.Diff(tc.want, got.model, comparers); diff != "" || j.count != tc.junk {

@@ -22,6 +22,8 @@ type service struct {
 	version string
 	// served is false for those without virtual IPs, of which only the name is kept: a change of type makes one out of the other.
 	served bool
+	// renumbering is true for one without virtual IPs that says to have some again in a moment: see hold.go. Anybody who may write the Service can say so.
+	renumbering bool
 	// model has no endpoints; they are in the slices.
 	model model.Service
 }
@@ -46,7 +48,7 @@ func (s *service) same(o *service) bool {
 }
 
 func (s *Source) serviceChanged(c change[*service]) {
-	if c.old.same(c.new) {
+	if held := s.holds.see(c); !held && c.old.same(c.new) {
 		return
 	}
 	name := cmp.Or(c.new, c.old).model.Name
@@ -59,12 +61,14 @@ func (s *Source) serviceChanged(c change[*service]) {
 func convertService(in *corev1.Service) (*service, junk) {
 	var j junk
 	out := &service{version: in.ResourceVersion, served: hasVirtualIP(in)}
-	out.model.Name = model.ServiceName{Namespace: in.Namespace, Name: in.Name}
+	m := &out.model
+	m.Name = model.ServiceName{Namespace: in.Namespace, Name: in.Name}
+	if out.renumbering = isRenumbering(in); out.renumbering || out.served {
+		m.Created = in.CreationTimestamp.UTC()
+	}
 	if !out.served {
 		return out, j
 	}
-	m := &out.model
-	m.Created = in.CreationTimestamp.UTC()
 	m.ClusterIPs = parse("clusterIP", clusterIPs(in), parseVirtual, &j)
 	m.ExternalIPs = parse("externalIP", in.Spec.ExternalIPs, parseVirtual, &j)
 	m.LoadBalancerIPs = parse("load balancer IP", loadBalancerIPs(in), parseVirtual, &j)

@@ -131,8 +131,11 @@ func (s *Source) sliceChanged(c change[*slice]) {
 }
 
 func (s *Source) serves(name model.ServiceName) bool {
-	known, ok := s.services.get(name.String())
-	return ok && known.served
+	known, _ := s.services.get(name.String())
+	if known.isRenumbering() {
+		known, _ = s.holds.get(name)
+	}
+	return known.isServed()
 }
 
 // trigger returns when the pods behind an event changed. It reports false where that does not measure our latency: for objects that

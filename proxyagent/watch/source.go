@@ -63,6 +63,7 @@ type Source struct {
 	addresses *informer[*allocation]
 	cidrs     *informer[*serviceCIDR]
 	slicesOf  slicesOf
+	holds     *holds
 
 	// began is set before the informers run.
 	began time.Time
@@ -78,6 +79,7 @@ type Source struct {
 // were written by hand do not have it.
 func New(client kubernetes.Interface, o Options) (*Source, error) {
 	s := &Source{options: o, pending: newPending(), ready: make(chan struct{}), slicesOf: slicesOf{of: map[model.ServiceName][]*slice{}}, last: model.Node{Name: o.NodeName}}
+	s.holds = newHolds(func(n model.ServiceName) { s.pending.mark(func(b *batch) { b.services[n] = struct{}{} }) })
 	proxy := "!" + labelProxyName
 	if o.ProxyName != "" {
 		proxy = labelProxyName + "=" + o.ProxyName
@@ -190,7 +192,9 @@ func (s *Source) Take() model.Changes {
 		changes.Services = make(map[model.ServiceName]*model.Service, len(b.services))
 	}
 	for name := range b.services {
-		changes.Services[name] = s.build(name)
+		if service, known := s.build(name); known {
+			changes.Services[name] = service
+		}
 	}
 	if len(b.allocations) > 0 {
 		changes.Allocations = make(map[netip.Addr]*model.Allocation, len(b.allocations))
@@ -211,11 +215,18 @@ func (s *Source) Take() model.Changes {
 	return changes
 }
 
-// build puts a Service together with its endpoints; nil for one that is not served.
-func (s *Source) build(name model.ServiceName) *model.Service {
-	known, ok := s.services.get(name.String())
-	if !ok || !known.served {
-		return nil
+// build puts a Service together with its endpoints; nil for one that is not served. It reports false for one about which nothing can be said before its event, which the
+// store is ahead of, has arrived.
+func (s *Source) build(name model.ServiceName) (*model.Service, bool) {
+	known, _ := s.services.get(name.String())
+	if known.isRenumbering() {
+		var seen bool
+		if known, seen = s.holds.get(name); !seen {
+			return nil, false
+		}
+	}
+	if !known.isServed() {
+		return nil, true
 	}
 	out := known.model
 	found := s.slicesOf.get(name)
@@ -227,7 +238,7 @@ func (s *Source) build(name model.ServiceName) *model.Service {
 	for _, f := range found {
 		out.Endpoints = f.appendEndpoints(out.Endpoints)
 	}
-	return &out
+	return &out, true
 }
 
 func (s *Source) takeNode() *model.Node {
