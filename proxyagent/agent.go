@@ -56,6 +56,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	for _, f := range a.families {
 		loops.Go(func() { a.loop(ctx, f) })
 	}
+	loops.Go(func() { a.countFormer(ctx) })
 	a.listen(ctx)
 	loops.Wait()
 	return nil

@@ -40,6 +40,7 @@ type family struct {
 
 	mu       sync.Mutex // for compiler: Dump reads while the loop writes
 	compiler *compile.Compiler
+	compiled bool // the compiler knows what the source had at the start
 	globals  model.Globals
 
 	checks   sync.WaitGroup // one, beside the loop
@@ -162,6 +163,7 @@ func (f *family) compile(changes model.Changes) model.Delta {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delta := f.compiler.Apply(changes)
+	f.compiled = true
 	if delta.Globals != nil {
 		f.globals = *delta.Globals
 	}

@@ -23,9 +23,11 @@ type fixture struct {
 	source   *fakeSource
 	backends map[model.Family]*fakeBackend
 	flows    map[model.Family]*fakeFlows
-	agent    *Agent
-	end      context.CancelFunc
-	ended    chan error
+	// connections are to former addresses.
+	connections map[model.Family]*fakeConnections
+	agent       *Agent
+	end         context.CancelFunc
+	ended       chan error
 }
 
 // runAgent runs a test of an agent for IPv4, or for the families that the options name, which starts with run.
@@ -41,6 +43,7 @@ func runAgent(t *testing.T, o Options, test func(s *fixture)) {
 func newFixture(t *testing.T, o Options) *fixture {
 	s := &fixture{
 		journal: &journal{start: time.Now()}, t: t, backends: map[model.Family]*fakeBackend{}, flows: map[model.Family]*fakeFlows{},
+		connections: map[model.Family]*fakeConnections{},
 	}
 	s.source = &fakeSource{ready: make(chan struct{}), wake: make(chan struct{}, 1)}
 	o.MinSyncPeriod, o.ProbePeriod = cmp.Or(o.MinSyncPeriod, time.Second), cmp.Or(o.ProbePeriod, time.Second)
@@ -50,7 +53,8 @@ func newFixture(t *testing.T, o Options) *fixture {
 	for i := range o.Families {
 		f := o.Families[i].Settings.Family
 		s.backends[f], s.flows[f] = &fakeBackend{journal: s.journal, family: f}, &fakeFlows{journal: s.journal, family: f}
-		o.Families[i].Backend, o.Families[i].Flows = s.backends[f], s.flows[f]
+		s.connections[f] = &fakeConnections{journal: s.journal, family: f}
+		o.Families[i].Backend, o.Families[i].Flows, o.Families[i].Connections = s.backends[f], s.flows[f], s.connections[f]
 	}
 	o.NodeName, o.Source, o.Health, o.HealthChecks = "here", s.source, fakeHealth{s.journal}, fakeHealthChecks{s.journal}
 	o.Events, o.Metrics = fakeEvents{s.journal}, fakeMetrics{s.journal}
@@ -142,6 +146,7 @@ func (j *journal) take(kinds ...string) []string {
 type fakeSource struct {
 	ready chan struct{}
 	wake  chan struct{}
+	took  time.Duration // of each Take
 
 	mu      sync.Mutex
 	pending model.Changes
@@ -151,6 +156,7 @@ func (s *fakeSource) Ready() <-chan struct{} { return s.ready }
 func (s *fakeSource) Wake() <-chan struct{}  { return s.wake }
 
 func (s *fakeSource) Take() model.Changes {
+	time.Sleep(s.took)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	changes := s.pending
@@ -304,11 +310,35 @@ func (f *fakeFlows) answer(ctx context.Context) (int, error) {
 	return 3, pass(ctx, took, err)
 }
 
+// fakeConnections has as many connections to each address as its last number says.
+type fakeConnections struct {
+	*journal
+	family model.Family
+	mu     sync.Mutex
+	fail   []error
+	took   time.Duration
+}
+
+func (c *fakeConnections) Count(ctx context.Context, of map[netip.Addr]int) error {
+	c.note("%s count %d", c.family, len(of))
+	for addr := range of {
+		bytes := addr.As16()
+		of[addr] = int(bytes[15])
+	}
+	c.mu.Lock()
+	err, took := next(&c.fail, nil), c.took
+	c.mu.Unlock()
+	return pass(ctx, took, err)
+}
+
 type fakeHealth struct{ *journal }
 
 func (h fakeHealth) Queued(f model.Family)       { h.note("%s queued", f) }
 func (h fakeHealth) Updated(f model.Family)      { h.note("%s updated", f) }
 func (h fakeHealth) SetNodeLeaving(leaving bool) { h.note("leaving %t", leaving) }
+func (h fakeHealth) Counted(at time.Time, connections map[netip.Addr]int, err error) {
+	h.note("counted at %s %v %v", at.Sub(h.start), connections, err)
+}
 
 type fakeHealthChecks struct{ *journal }
 
@@ -373,6 +403,10 @@ func (m fakeMetrics) Degraded(f model.Family, degradations []model.Degradation) 
 	if len(degradations) > 0 {
 		m.note("%s degraded %d", f, len(degradations))
 	}
+}
+
+func (m fakeMetrics) Former(f model.Family, addresses, connections int) {
+	m.note("%s former %d with %d", f, addresses, connections)
 }
 
 func (m fakeMetrics) Repaired(f model.Family, what string) { m.note("%s repaired %s", f, what) }

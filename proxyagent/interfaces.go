@@ -40,11 +40,19 @@ type Flows interface {
 	Reconcile(ctx context.Context, g model.Globals, d model.Delta) (deleted int, err error)
 }
 
+// Connections counts connections in the kernel, of one family.
+type Connections interface {
+	// Count sets the value of each address to the number of connections that clients have to it.
+	Count(ctx context.Context, of map[netip.Addr]int) error
+}
+
 // Health receives the progress of the loop. All methods may be called concurrently.
 type Health interface {
 	Queued(f model.Family)
 	Updated(f model.Family)
 	SetNodeLeaving(leaving bool)
+	// Counted tells how many connections there were to each former address at that time, or why they could not be counted.
+	Counted(at time.Time, connections map[netip.Addr]int, err error)
 }
 
 // HealthChecks serves the health check node ports of Services. Port zero takes one away.
@@ -72,13 +80,15 @@ type Metrics interface {
 	Disputed(f model.Family, disputes []model.Dispute)
 	Degraded(f model.Family, degradations []model.Degradation)
 	Repaired(f model.Family, what string)
+	Former(f model.Family, addresses, connections int)
 }
 
 // Family is what the agent needs for one IP family.
 type Family struct {
-	Settings model.Settings
-	Backend  Backend
-	Flows    Flows
+	Settings    model.Settings
+	Backend     Backend
+	Flows       Flows
+	Connections Connections
 }
 
 // Options make an [Agent]. All fields are needed but LocalAddrs.

@@ -168,7 +168,11 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, b back
 		if err != nil {
 			return nil, fmt.Errorf("reaching the kernel's connection tracking: %w", err)
 		}
-		families = append(families, proxyagent.Family{Settings: settings, Backend: rules, Flows: conntrack.New(f, connections)})
+		counter, err := conntrack.NewCounter(f)
+		if err != nil {
+			return nil, fmt.Errorf("reaching the kernel's connection tracking: %w", err)
+		}
+		families = append(families, proxyagent.Family{Settings: settings, Backend: rules, Flows: conntrack.New(f, connections), Connections: counter})
 	}
 	if len(families) == 0 {
 		return nil, errors.New("this machine has none of the IP families that are to be served")

@@ -23,5 +23,7 @@
 // It promises that no other flow is touched, that a flow is deleted by its full tuple and identity, so that a new one with the same
 // addresses stays, and that the table is only read when there may be something to find.
 //
+// Beside that, a [Counter] counts connections to some addresses, of all protocols.
+//
 // Start with flow.go, which is pure, then reconcile.go. [Table] is the interface to the kernel.
 package conntrack

@@ -1,6 +1,8 @@
 package conntrack
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os/exec"
@@ -65,7 +67,7 @@ func (s site) insert(t *testing.T, protocol string, destination, endpoint netip.
 		"-r", endpoint.Addr().String(), "-q", s.client.String(),
 		"--reply-port-src", fmt.Sprint(endpoint.Port()), "--reply-port-dst", fmt.Sprint(sport),
 	}
-	if protocol == "tcp" {
+	if protocol == "tcp" && !slices.Contains(more, "--state") {
 		args = append(args, "--state", "ESTABLISHED")
 	}
 	run(t, "conntrack", append(args, more...)...)
@@ -130,6 +132,34 @@ func TestDeletionIsExact(t *testing.T) {
 		}
 		if left := run(t, "conntrack", "-L", "-f", strings.ToLower(s.family.String()), "-p", "tcp"); !strings.Contains(left, "sport=1000 ") {
 			t.Error("the connection over TCP is gone")
+		}
+	})
+}
+
+// TestConnectionsAreCounted has connections in all states that TCP has, and flows of other protocols.
+func TestConnectionsAreCounted(t *testing.T) {
+	forEachSite(t, func(t *testing.T, s site, _ Table) {
+		for i, state := range []string{"SYN_SENT", "SYN_RECV", "ESTABLISHED", "FIN_WAIT", "CLOSE_WAIT", "LAST_ACK", "TIME_WAIT", "CLOSE"} {
+			s.insert(t, "tcp", s.vip, s.a, uint16(1000+i), "--state", state)
+		}
+		s.insert(t, "tcp", netip.AddrPortFrom(s.vip.Addr(), 443), s.b, 1000, "-w", "7")
+		s.insert(t, "udp", s.vip, s.a, 1000)
+		s.insert(t, "sctp", s.vip, s.a, 1000, "--state", "ESTABLISHED", "--orig-vtag", "1", "--reply-vtag", "2")
+		s.insert(t, "tcp", s.other, s.a, 2000)
+		s.insert(t, "tcp", s.a, s.a, 2001)
+		counter, err := NewCounter(s.family)
+		must(t, err)
+		unused := s.other.Addr().Next()
+		got := map[netip.Addr]int{s.vip.Addr(): 100, s.other.Addr(): 0, unused: 100}
+		must(t, counter.Count(t.Context(), got))
+		want := map[netip.Addr]int{s.vip.Addr(): 5 + 1 + 1 + 1, s.other.Addr(): 1, unused: 0}
+		if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+			t.Errorf("connections (-want +got):\n%s", diff)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if err := counter.Count(ended, got); !errors.Is(err, context.Canceled) {
+			t.Errorf("after the end: %v", err)
 		}
 	})
 }

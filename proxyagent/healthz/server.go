@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // maxQueued is how long a change may wait for the kernel.
 const maxQueued = time.Minute
 
-// Server answers /healthz and /livez. Its methods may be called by several goroutines, before and while it runs.
+// Server answers /healthz, /livez and /former. Its methods may be called by several goroutines, before and while it runs.
 type Server struct {
 	mode     string
 	answered func(path string, code int)
@@ -21,12 +22,22 @@ type Server struct {
 	mu       sync.Mutex
 	families map[model.Family]progress
 	leaving  bool
+	counted  counted
+}
+
+// counted is what /former answers. Reason is why there is no answer, empty if there is one.
+type counted struct {
+	CountedAt time.Time          `json:"countedAt,omitzero"`
+	Addresses map[netip.Addr]int `json:"addresses,omitzero"`
+	Reason    string             `json:"reason,omitempty"`
 }
 
 // New returns a Server of an agent that serves these families in a mode, "iptables" or "nftables", and has programmed nothing yet. answered hears the path, without its slash, and
 // the status code of each answer: for metrics.
 func New(families []model.Family, mode string, answered func(path string, code int)) *Server {
-	s := &Server{mode: mode, answered: answered, families: make(map[model.Family]progress, len(families))}
+	s := &Server{
+		mode: mode, answered: answered, families: make(map[model.Family]progress, len(families)), counted: counted{Reason: "nothing has been counted yet"},
+	}
 	for _, f := range families {
 		s.families[f] = progress{}
 	}
@@ -56,6 +67,15 @@ func (s *Server) SetNodeLeaving(leaving bool) {
 	s.leaving = leaving
 }
 
+// Counted records how many connections there were at a time to each former address that is served, or why that could not be found out. The map must not change afterwards.
+func (s *Server) Counted(at time.Time, connections map[netip.Addr]int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.counted = (counted{CountedAt: at.UTC(), Addresses: connections}); err != nil {
+		s.counted = counted{Reason: err.Error()}
+	}
+}
+
 // Healthy reports whether the agent does its work: every family was programmed, and nothing waits for too long. A leaving node
 // makes no difference.
 func (s *Server) Healthy() bool {
@@ -68,7 +88,7 @@ func (s *Server) Run(ctx context.Context, address string, failed func(error)) er
 	return Serve(ctx, address, newHTTPServer(s.Handler()), failed)
 }
 
-// Handler answers /healthz and /livez, for a server of the caller's.
+// Handler answers /healthz, /livez and /former, for a server of the caller's.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -79,6 +99,16 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) {
 		r, _ := s.report(progress.alive)
 		s.answer(w, "livez", r, r.Healthy)
+	})
+	mux.HandleFunc("/former", func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		answer := s.counted
+		s.mu.Unlock()
+		code := http.StatusOK
+		if answer.Reason != "" {
+			code = http.StatusServiceUnavailable
+		}
+		writeJSON(w, code, answer)
 	})
 	return mux
 }

@@ -2,10 +2,12 @@ package healthz
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -113,6 +115,25 @@ func TestBodiesAreThoseOfKubeProxy(t *testing.T) {
 		want("/healthz", `{"lastUpdated":"2000-01-01T00:02:00Z","currentTime":"2000-01-01T00:02:01Z","nodeEligible":true,"healthy":false,`+
 			`"status":{"IPv4":{"lastUpdated":"2000-01-01T00:02:00Z","healthy":true},"IPv6":{"lastUpdated":"2000-01-01T00:00:00Z","healthy":false}}}`)
 	})
+}
+
+// TestFormer has what the command that gives Services other ClusterIPs reads.
+func TestFormer(t *testing.T) {
+	s := New(both, "", func(path string, _ int) { t.Errorf("an answer of %s is counted", path) })
+	want := func(wantCode int, want string) {
+		t.Helper()
+		if code, body := ask(t, s, "/former"); code != wantCode || body != want {
+			t.Errorf("/former answers %d\n%s, want %d\n%s", code, body, wantCode, want)
+		}
+	}
+	want(503, `{"reason":"nothing has been counted yet"}`)
+	at := time.Date(2026, 1, 2, 14, 0, 0, 5e8, time.FixedZone("elsewhere", 7200))
+	s.Counted(at, map[netip.Addr]int{netip.MustParseAddr("fd00::5"): 0, netip.MustParseAddr("10.96.0.5"): 3}, nil)
+	want(200, `{"countedAt":"2026-01-02T12:00:00.5Z","addresses":{"10.96.0.5":3,"fd00::5":0}}`)
+	s.Counted(at, nil, errors.New("no memory"))
+	want(503, `{"reason":"no memory"}`)
+	s.Counted(at, map[netip.Addr]int{}, nil)
+	want(200, `{"countedAt":"2026-01-02T12:00:00.5Z","addresses":{}}`)
 }
 
 func TestRunBindsAgainUntilItWorksAndLeavesNothingBehind(t *testing.T) {

@@ -11,7 +11,8 @@
 //	rest_client_*, workqueue_*, kubernetes_feature_enabled    belong to libraries that kube-proxy links; they say nothing about Services
 //	kubernetes_build_info                                     ours is build_info
 //
-// Added are build_info, disputed_addresses, degraded_service_ports, drift_repairs_total, and the usual go_ and process_ metrics.
+// Added are build_info, disputed_addresses, degraded_service_ports, drift_repairs_total, former_addresses, former_address_connections, and the usual go_ and process_
+// metrics.
 //
 // It promises that every series that can be zero is there from the start, so that rates and alerts need no guard for absence, and that its
 // methods may be called by any goroutine at any time.

@@ -29,6 +29,7 @@ type Metrics struct {
 	answers                                             map[string]*prometheus.CounterVec
 	disputes, degraded, buildInfo                       *prometheus.GaugeVec
 	driftRepairs                                        *prometheus.CounterVec
+	formerAddresses, formerConnections                  *prometheus.GaugeVec
 }
 
 // New returns the metrics of an agent that serves the families given. Those of other families appear once they are observed.
@@ -88,6 +89,9 @@ func (m *Metrics) makeOthers() {
 		"Service ports that are not served on this node (RulesRefused), or not as they ask (SessionAffinityTooDear); the Service has an event, and proxyagent dump says it.", "ip_family", "reason")
 	m.driftRepairs = m.counter("drift_repairs_total",
 		"Times that something else changed what the agent keeps in the kernel, and it was put back. If it keeps growing, two programs fight.", "ip_family", "what")
+	m.formerAddresses = m.gauge("former_addresses", "Addresses that Services gave up for other ones and that are served until nobody uses them.", "ip_family")
+	m.formerConnections = m.gauge("former_address_connections",
+		"Connections through this node to former addresses, as last counted: every 5 s while there are such addresses.", "ip_family")
 	m.buildInfo = m.gauge("build_info", "Always 1; the labels say what runs.", "version", "go_version", "mode", "mode_reason")
 }
 
@@ -117,4 +121,5 @@ func (m *Metrics) zero(f model.Family) {
 	m.NoLocalEndpoints(f, 0, 0)
 	m.Disputed(f, nil)
 	m.Degraded(f, nil)
+	m.Former(f, 0, 0)
 }

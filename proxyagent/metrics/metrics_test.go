@@ -40,13 +40,14 @@ func busy() *Metrics {
 	})
 	m.Degraded(model.IPv4, []model.Degradation{{Reason: model.AffinityTooDear}})
 	m.Repaired(model.IPv4, "jump")
+	m.Former(model.IPv6, 2, 13)
 	m.Build("v1", "nft", "Configured")
 	m.CountInvalidDropped(func() uint64 { return 11 })
 	return m
 }
 
 // TestDashboardsCarryOverByChangingThePrefix has the names, types and labels of kube-proxy 1.36.3 in iptables mode, written down from its source, and
-// our own: build_info, disputed_addresses, degraded_service_ports and drift_repairs_total. Values follow what was observed.
+// our own: build_info, disputed_addresses, degraded_service_ports, drift_repairs_total, former_addresses and former_address_connections. Values follow what was observed.
 func TestDashboardsCarryOverByChangingThePrefix(t *testing.T) {
 	want := `
 # TYPE clusterip_proxyagent_build_info gauge
@@ -55,6 +56,8 @@ func TestDashboardsCarryOverByChangingThePrefix(t *testing.T) {
 # TYPE clusterip_proxyagent_degraded_service_ports gauge
 # TYPE clusterip_proxyagent_disputed_addresses gauge
 # TYPE clusterip_proxyagent_drift_repairs_total counter
+# TYPE clusterip_proxyagent_former_address_connections gauge
+# TYPE clusterip_proxyagent_former_addresses gauge
 # TYPE clusterip_proxyagent_iptables_ct_state_invalid_dropped_packets_total counter
 # TYPE clusterip_proxyagent_network_programming_duration_seconds histogram
 # TYPE clusterip_proxyagent_proxy_healthz_total counter
@@ -92,6 +95,10 @@ clusterip_proxyagent_disputed_addresses{ip_family="IPv6",reason="ClaimedByOlderS
 clusterip_proxyagent_disputed_addresses{ip_family="IPv6",reason="ClusterIPOfOtherService"} 0
 clusterip_proxyagent_disputed_addresses{ip_family="IPv6",reason="NotAllocated"} 0
 clusterip_proxyagent_drift_repairs_total{ip_family="IPv4",what="jump"} 1
+clusterip_proxyagent_former_address_connections{ip_family="IPv4"} 0
+clusterip_proxyagent_former_address_connections{ip_family="IPv6"} 13
+clusterip_proxyagent_former_addresses{ip_family="IPv4"} 0
+clusterip_proxyagent_former_addresses{ip_family="IPv6"} 2
 clusterip_proxyagent_iptables_ct_state_invalid_dropped_packets_total 11
 clusterip_proxyagent_network_programming_duration_seconds_count{ip_family="IPv4"} 2
 clusterip_proxyagent_network_programming_duration_seconds_count{ip_family="IPv6"} 0

@@ -112,6 +112,12 @@ func (m *Metrics) Repaired(f model.Family, what string) {
 	m.driftRepairs.WithLabelValues(f.String(), what).Inc()
 }
 
+// Former sets how many former addresses of a family are served, and how many connections there are to them.
+func (m *Metrics) Former(f model.Family, addresses, connections int) {
+	m.formerAddresses.WithLabelValues(f.String()).Set(float64(addresses))
+	m.formerConnections.WithLabelValues(f.String()).Set(float64(connections))
+}
+
 // Build records what runs. The mode is nft or legacy, which are those of iptables, or nftables; reason is a constant word for why.
 func (m *Metrics) Build(version, mode, reason string) {
 	m.buildInfo.WithLabelValues(version, runtime.Version(), mode, reason).Set(1)

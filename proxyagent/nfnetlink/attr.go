@@ -69,6 +69,16 @@ func (a Attrs) All() iter.Seq2[uint16, Attrs] {
 	}
 }
 
+// Get returns the value of the first attribute of a type; empty when there is none.
+func (a Attrs) Get(kind uint16) Attrs {
+	for k, value := range a.All() {
+		if k == kind {
+			return value
+		}
+	}
+	return nil
+}
+
 // Net32 reads a number of four bytes in the byte order of the network; zero when the value has another length.
 func (a Attrs) Net32() uint32 {
 	if len(a) != 4 {
