@@ -19,8 +19,8 @@ const holdFor = time.Minute
 //
 // The annotation that says so may be written by whoever may write the Service. So it decides nothing but that the Service is held: what is served was known before, and an
 // agent that starts in the middle knows nothing and serves nothing. That a held Service takes nothing away from others is up to package compile: it yields to all of
-// them, and has a ClusterIP only as long as the IPAddress names it. As that is asked of a held Service in all modes of allocations, also where IPAddresses are ignored
-// otherwise, it is as safe there.
+// them, and has a ClusterIP only as long as the IPAddress names it. That holds in all modes of allocations: where IPAddresses are ignored, nothing else says that an
+// address was given to somebody whom we do not see.
 //
 // Its methods may be called concurrently. One timer serves all.
 type holds struct {
@@ -29,7 +29,7 @@ type holds struct {
 	mu sync.Mutex
 	// of has every Service whose event said that it is being renumbered, also those of which nothing is known or whose time is over: for them last is nil.
 	of map[model.ServiceName]hold
-	// timer runs while, and only while, there are some with last.
+	// timer runs as long as there are some with last; nil when it does not run.
 	timer *time.Timer
 }
 
