@@ -29,25 +29,21 @@ func createdFor(ctx context.Context, policy string) (names []string) {
 }
 
 var _ = inOrder("A policy with growth", func() {
-	// Without growth 62 of the 100 Services would get an address.
+	// Without growth 62 of the 100 Services would get an address. The range has to come while 57 of them are left: 2.8 seconds, of which the operator waits for 1.2. The
+	// rest is work of the same processes that the load is made of; as one Service comes after the other, a slow machine has fewer of them a second.
 	It("refuses nobody under 20 Services a second, and says when it has grown as far as it can", func(ctx SpecContext) {
 		c.OfferRange(ctx, "small", map[string]string{"pool": "blue"}, "10.97.0.0/26", "fd00:10:97::/122")
 		c.Program(ctx, "blue", `{serviceCIDRSelector: {matchLabels: {pool: blue}}, namespaceSelector: {matchLabels: {tenant: blue}}, onFull: Fail, exclusive: true, growth: {
-			from: [{cidr: 10.200.0.0/25, prefixLength: 26}, {cidr: "fd00:10:200::/121", prefixLength: 122}], whenFreePercent: 75}}`)
+			from: [{cidr: 10.200.0.0/25, prefixLength: 26}, {cidr: "fd00:10:200::/121", prefixLength: 122}], whenFreePercent: 90}}`)
 		const services, aSecond = 100, 20
-		refused := make([]error, services)
 		pace := time.NewTicker(time.Second / aSecond)
 		defer pace.Stop()
-		var all sync.WaitGroup
 		for i := range services {
-			all.Go(func() {
-				_, refused[i] = c.Client().CoreV1().Services("blue").Create(ctx, cluster.Dual("blue", fmt.Sprint("load-", i)), metav1.CreateOptions{})
-			})
 			<-pace.C
+			_, err := c.Client().CoreV1().Services("blue").Create(ctx, cluster.Dual("blue", fmt.Sprint("load-", i)), metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred(), func() string { return fmt.Sprint("Service ", i, ", with ", createdFor(ctx, "blue")) })
 		}
-		all.Wait()
-		Expect(refused).To(HaveEach(Succeed()))
-		Expect(createdFor(ctx, "blue")).To(ConsistOf("grown-10-200-0-0-26", "grown-10-200-0-64-26", "grown-fd00-10-200---122", "grown-fd00-10-200--40-122"))
+		Eventually(createdFor).WithArguments(ctx, "blue").Should(ConsistOf("grown-10-200-0-0-26", "grown-10-200-0-64-26", "grown-fd00-10-200---122", "grown-fd00-10-200--40-122"))
 		c.WaitCondition(ctx, "blue", cluster.GrowthExhausted, metav1.ConditionTrue, "No IPv4 block is left in 10.200.0.0/25", "No IPv6 block is left in fd00:10:200::/121")
 		Expect(c.Try(ctx, cluster.Single("blue", "afterwards", corev1.IPv4Protocol))).To(
 			Or(lieIn("10.97.0.0/26"), lieIn("10.200.0.0/25")), "the condition comes before it is full")
