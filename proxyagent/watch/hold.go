@@ -107,10 +107,12 @@ func (h *holds) expire() {
 	}
 }
 
-// isRenumbering is about a Service as it comes from the API server.
+// isRenumbering is about a Service as it comes from the API server: of type ExternalName, or a load balancer again that does not have its status back yet.
 func isRenumbering(in *corev1.Service) bool {
-	_, says := in.Annotations[v1alpha1.AnnotationRenumbering]
-	return says && in.Spec.Type == corev1.ServiceTypeExternalName
+	if _, says := in.Annotations[v1alpha1.AnnotationRenumbering]; !says {
+		return false
+	}
+	return in.Spec.Type == corev1.ServiceTypeExternalName || in.Spec.Type == corev1.ServiceTypeLoadBalancer && len(in.Status.LoadBalancer.Ingress) == 0
 }
 
 // isRenumbering reports whether there is a Service and it says so.

@@ -82,6 +82,36 @@ func TestAServiceThatIsRenumberedIsHeldAsItWas(t *testing.T) {
 	}, smallCluster()...)
 }
 
+// TestABalancerIsHeldUntilItHasItsStatus is about the moment in which a load balancer has its type back, and not yet its status.
+func TestABalancerIsHeldUntilItHasItsStatus(t *testing.T) {
+	waiting := func(s *corev1.Service) {
+		s.Spec.Type = corev1.ServiceTypeLoadBalancer
+		s.Annotations = map[string]string{v1alpha1.AnnotationRenumbering: "{}"}
+	}
+	inFixture(t, func(w *fixture) {
+		before, _ := convertService(newService("web", "10.96.0.10", all))
+		after, _ := convertService(newService("web", "10.96.0.11", loadBalancer("192.0.2.1")))
+		w.set(newService("web", "10.96.0.10", all))
+		w.start(Options{})
+		w.take()
+		w.set(newService("web", "", renumbering))
+		w.wantHeld(&before.model, "10.0.0.1", "10.0.0.2")
+		w.set(newService("web", "10.96.0.11", waiting))
+		w.wantHeld(&before.model, "10.0.0.1", "10.0.0.2")
+		w.set(newService("web", "10.96.0.11", loadBalancer("192.0.2.1"), func(s *corev1.Service) { s.Annotations = map[string]string{v1alpha1.AnnotationRenumbering: "{}"} }))
+		want := after.model
+		want.Endpoints = web("10.0.0.1", "10.0.0.2").Endpoints
+		w.wantTakeOf("web", &want)
+
+		w.set(newService("web", "", renumbering))
+		w.take()
+		w.set(newService("web", "10.96.0.11", waiting))
+		w.take()
+		w.pass(holdFor)
+		w.wantTakeOf("web", wantService("web", "10.96.0.11", "10.0.0.1", "10.0.0.2"))
+	}, smallCluster()...)
+}
+
 // TestTheEndOfAHold has what ends it at once, and once only.
 func TestTheEndOfAHold(t *testing.T) {
 	younger := func(s *corev1.Service) { s.CreationTimestamp = metav1.NewTime(longAgo.Add(time.Second)) }

@@ -22,7 +22,7 @@ type service struct {
 	version string
 	// served is false for those without virtual IPs, of which only the name is kept: a change of type makes one out of the other.
 	served bool
-	// renumbering is true for one without virtual IPs that says to have some again in a moment: see hold.go. Anybody who may write the Service can say so.
+	// renumbering is true for one that says to have its virtual IPs again in a moment: see hold.go. Anybody who may write the Service can say so.
 	renumbering bool
 	// model has no endpoints; they are in the slices.
 	model model.Service

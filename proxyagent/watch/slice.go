@@ -132,7 +132,7 @@ func (s *Source) sliceChanged(c change[*slice]) {
 
 func (s *Source) serves(name model.ServiceName) bool {
 	known, _ := s.services.get(name.String())
-	if known.isRenumbering() {
+	if known.isRenumbering() && !known.served {
 		known, _ = s.holds.get(name)
 	}
 	return known.isServed()

@@ -220,9 +220,12 @@ func (s *Source) Take() model.Changes {
 func (s *Source) build(name model.ServiceName) (*model.Service, bool) {
 	known, _ := s.services.get(name.String())
 	if known.isRenumbering() {
-		var seen bool
-		if known, seen = s.holds.get(name); !seen {
+		held, seen := s.holds.get(name)
+		if !seen {
 			return nil, false
+		}
+		if held != nil || !known.served {
+			known = held
 		}
 	}
 	if !known.isServed() {
