@@ -122,6 +122,8 @@ const (
 	ManagerAdmission = "clusterip-operator-admission"
 	// ManagerAdditional writes additional IPAddresses.
 	ManagerAdditional = "clusterip-operator-additional"
+	// ManagerDualStack writes spec.ipFamilies of headless Services that gain a family.
+	ManagerDualStack = "clusterip-operator-dual-stack"
 	// ManagerMigration writes what a migration creates, and ConditionMigrated.
 	ManagerMigration = "clusterip-operator-migration"
 )

@@ -11,9 +11,11 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
@@ -74,11 +77,16 @@ func (a *admin) open() (*session, error) {
 		return nil, err
 	}
 	scheme, err := controllers.NewScheme(gv)
-	if err = errors.Join(err, appsv1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme)); err != nil {
+	if err = errors.Join(err, appsv1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	s.WithWatch, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
 	return s, err
+}
+
+// cluster is the UID of the cluster, by which files know it.
+func (s *session) cluster(ctx context.Context) (types.UID, error) {
+	return migration.Sources{API: s}.Cluster(ctx)
 }
 
 // list lists objects, and says which permission is missing.

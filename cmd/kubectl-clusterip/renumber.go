@@ -121,15 +121,6 @@ func (a *admin) renumberPlan(ctx context.Context, r renumbering) error {
 	return nil
 }
 
-// cluster is the UID of namespace kube-system, by which plans know their cluster.
-func (s *session) cluster(ctx context.Context) (types.UID, error) {
-	ns := &corev1.Namespace{}
-	if err := s.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, ns); err != nil {
-		return "", fmt.Errorf("reading namespace %s, whose UID is the cluster's: %w", metav1.NamespaceSystem, permission(err))
-	}
-	return ns.UID, nil
-}
-
 // renumberInputs reads everything that a plan is made of.
 func (s *session) renumberInputs(ctx context.Context, r renumbering) (in renumber.Inputs, err error) {
 	cidrs, _, err := s.rangesAndPolicies(ctx)

@@ -24,6 +24,7 @@ func newRoot(out streams) *cobra.Command {
   kubectl clusterip check             what is wrong; repair --from FILE mends what a report of it says
   kubectl clusterip console           all of this in a browser
   kubectl clusterip renumber ...      move Services to another range without losing a connection
+  kubectl clusterip dual-stack plan   which Services lack the second family; run --from FILE gives it to them
   kubectl clusterip migrate check     compare the legacy bitmap, Services and IPAddresses
   kubectl clusterip migrate --help    the whole way from the bitmap to IPAddresses, and back`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl clusterip"},
@@ -40,7 +41,7 @@ func newRoot(out streams) *cobra.Command {
 	})
 	kube.addFlags(root.PersistentFlags())
 	admin := &admin{streams: out, kube: kube}
-	root.AddCommand(newRanges(admin), newAddresses(admin), newMap(admin), newWhy(admin), newStatus(admin), newAudit(admin), newRepair(admin), newConsole(admin), newRenumber(admin), newMigrate(kube, out), newCompletion(out), newVersion(out))
+	root.AddCommand(newRanges(admin), newAddresses(admin), newMap(admin), newWhy(admin), newStatus(admin), newAudit(admin), newRepair(admin), newConsole(admin), newRenumber(admin), newDualStack(admin), newMigrate(kube, out), newCompletion(out), newVersion(out))
 	return root
 }
 

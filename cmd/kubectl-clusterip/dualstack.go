@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/dualstack"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+)
+
+func newDualStack(a *admin) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dual-stack",
+		Short: "Give Services a second family that were created before the cluster had it",
+		Long: `Services with the ipFamilyPolicy PreferDualStack that were created while the cluster had one family have one address for ever: the API server adds
+no other one by itself. Here they gain it, and nothing else about them changes. Services with another policy are left as their owners want them.
+
+  plan  ──>  read it, take out lines  ──>  run --from FILE
+
+Exit status: 0 nothing is left to be done, 1 there is, 2 it could not be told or nothing was done.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newDualStackPlan(a), newDualStackRun(a))
+	return cmd
+}
+
+func newDualStackPlan(a *admin) *cobra.Command {
+	var output, selector string
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Say which Services would gain a family, or write it to a file; changes nothing",
+		Long: `Lists the Services that would gain a family, in all namespaces or that of --namespace. Left out, with the reason, are those which would get an address that nothing answers
+at, for no pod and no EndpointSlice of theirs has one of that family (get pods, endpointslices), and those whose spec.ipFamilies somebody has written: the API server would refuse
+the next apply of that.`,
+		Example: `  kubectl clusterip dual-stack plan -o plan.yaml
+  kubectl clusterip dual-stack plan -n shop -l tier=web`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			which, err := labels.Parse(selector)
+			if err != nil {
+				return fmt.Errorf("--selector: %w", err)
+			}
+			return a.planDualStack(cmd.Context(), output, which)
+		},
+	}
+	addPlanOutput(cmd, &output)
+	cmd.Flags().StringVarP(&selector, "selector", "l", "", "labels of the Services, as kubectl takes them")
+	return cmd
+}
+
+func (a *admin) planDualStack(ctx context.Context, output string, selector labels.Selector) error {
+	if err := validPlanOutput(output); err != nil {
+		return err
+	}
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	cluster, err := s.cluster(a.logging(ctx))
+	if err != nil {
+		return err
+	}
+	plan, err := dualstack.NewPlan(ctx, s, cluster, a.kube.overrides.Context.Namespace, selector)
+	if err != nil {
+		return permission(err)
+	}
+	if err := a.put(output, plan, func(w io.Writer) { dualStackTable(w, plan.Services, plan.LeftOut) }); err != nil {
+		return err
+	}
+	if len(plan.Services) > 0 {
+		return exit{code: exitFindings}
+	}
+	return nil
+}
+
+// dualStackTable lists Services; whoever flushes w meets its error.
+func dualStackTable(w io.Writer, lists ...[]dualstack.Item) {
+	l := listing{table: metav1.Table{ColumnDefinitions: columns("NAMESPACE", "NAME", "LACKS", "LEFT BECAUSE")}}
+	for _, items := range lists {
+		for _, i := range items {
+			l.table.Rows = append(l.table.Rows, metav1.TableRow{Cells: []any{i.Namespace, i.Name, i.Gains, i.Reason}})
+		}
+	}
+	_ = (&output{}).print(w, l)
+}
+
+// adding are the flags of dual-stack run.
+type adding struct {
+	from   string
+	dryRun bool
+	pace   batch.Pace
+}
+
+func newDualStackRun(a *admin) *cobra.Command {
+	var r adding
+	cmd := &cobra.Command{
+		Use:   "run --from FILE",
+		Short: "Give the Services of a plan their second family",
+		Long: `Each Service is looked at once more at the moment of its write, and what others edit meanwhile stays. Services that are gone, were created anew, or do not want two families any
+more are left as they are, and named. The command can be interrupted and run again at any moment.`,
+		Example: `  kubectl clusterip dual-stack run --from plan.yaml --dry-run
+  kubectl clusterip dual-stack run --from plan.yaml --qps=50`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDualStack(cmd.Context(), r) },
+	}
+	cmd.Flags().StringVar(&r.from, "from", "", "a plan in a file")
+	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "have the API server try each change without storing it")
+	addPace(cmd, &r.pace)
+	return cmd
+}
+
+func (a *admin) runDualStack(ctx context.Context, r adding) error {
+	switch {
+	case r.from == "":
+		return errors.New("give the plan that is to be carried out: --from FILE; `kubectl clusterip dual-stack plan -o FILE` writes one")
+	case !validPace(r.pace):
+		return errPace
+	}
+	plan, err := dualstack.LoadPlan(r.from)
+	if err != nil {
+		return err
+	}
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	ctx = a.logging(ctx)
+	cluster, err := s.cluster(ctx)
+	if err == nil {
+		err = plan.Of(cluster, "plan")
+	}
+	if err == nil {
+		err = dualstack.TwoFamilies(ctx, s)
+	}
+	if err != nil {
+		return permission(err)
+	}
+	r.pace.Progress = a.progress()
+	result, err := dualstack.Runner{API: s, Pace: r.pace, DryRun: r.dryRun}.Run(ctx, plan)
+	return a.tellDualStack(result, err, r.dryRun)
+}
+
+// tellDualStack says what became of a run.
+func (a *admin) tellDualStack(r dualstack.Result, err error, dryRun bool) error {
+	did := "gained a family"
+	if dryRun {
+		did = "would gain a family"
+	}
+	a.say("%d Services %s, %d had it, %d are left as they are, %d were refused", r.Gained, did, r.Had, len(r.Left), len(r.Refused))
+	for _, i := range r.Left {
+		a.say("left: Service %s: %s", i, i.Reason)
+	}
+	for _, i := range r.Refused {
+		a.say("refused: Service %s: %s", i, i.Reason)
+	}
+	switch {
+	case err != nil && r.Gained == 0:
+		return exit{exitUnknown, fmt.Errorf("nothing is known to be written: %w", err)}
+	case err != nil:
+		return exit{exitFindings, fmt.Errorf("%w; run it again when the cause is mended", err)}
+	case len(r.Refused) > 0:
+		return exit{code: exitFindings}
+	}
+	return nil
+}
