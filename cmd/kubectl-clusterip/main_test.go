@@ -95,6 +95,11 @@ func TestUsage(t *testing.T) {
 		"restore from no file":             {"migrate finalize --restore=/none " + etcd, "/none"},
 		"a range that is none":             {"migrate check --offline --service-cluster-ip-range=ten " + etcd, `--service-cluster-ip-range: "ten"`},
 		"a certificate without its key":    {"migrate check --offline --etcd-certfile=x " + etcd, "etcd-keyfile"},
+		"a selector that is none":          {"dual-stack plan -l a==b==c", "--selector: "},
+		"dual-stack of no format":          {"dual-stack plan -o xml", "a file name that ends in .yaml or .json"},
+		"dual-stack without a plan":        {"dual-stack run", "give the plan that is to be carried out: --from FILE"},
+		"dual-stack by nobody":             {"dual-stack run --from=x --workers=0", "--workers must be 1 or more"},
+		"dual-stack of no file":            {"dual-stack run --from=/none", "reading /none"},
 		"no cluster anywhere":              {"migrate check", "reading the kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -124,7 +124,7 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 		Expect(p.Services).To(HaveLen(many + 3))
 		Expect(named(p.Services)).To(ContainElements("headless", "ports", "template", cluster.StockName(0)))
 		Expect(named(p.LeftOut)).To(HaveExactElements(
-			HavePrefix("listed: dualstack.test has written spec.ipFamilies"),
+			MatchRegexp(`^listed: \S+ has written spec\.ipFamilies`),
 			HavePrefix("manual: somebody writes its EndpointSlices, and none has addresses of IPv6"),
 			HavePrefix("pods: none of its pods has an address of IPv6"),
 		))
@@ -134,9 +134,10 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 
 		givePod(ctx, c, "old", "10.1.0.2", "fd00:1::2")
 		Expect(named(planned(ctx, 1).Services)).To(ContainElement("pods"))
-		run(ctx, 1, "plan", "-o", file)
-		Expect(run(ctx, 0, "run", "--from", file, "--dry-run").Stdout).To(HavePrefix("504 Services would gain a family, 0 had it, 0 are left as they are, 0 were refused\n"))
+		run(ctx, 1, "plan", "-l", "tier=edge", "-o", file)
+		Expect(run(ctx, 0, "run", "--from", file, "--dry-run").Stdout).To(HavePrefix("1 Services would gain a family, 0 had it, 0 are left as they are, 0 were refused\n"))
 		Expect(services(ctx)).To(Equal(before), "neither a plan nor a dry run has changed anything")
+		run(ctx, 1, "plan", "-o", file)
 	})
 
 	It("and Services gain it while they are edited and the command is killed", func(ctx SpecContext) {
@@ -196,7 +197,8 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 			Expect(is.Spec).To(Equal(was.Spec), name)
 		}
 		Expect(edits).To(HaveLen(len(names)), "each of them was edited")
-		Expect(c.Breaches(ctx)).To(BeEmpty())
+		// Where an edit comes between the allocation and the write, the API server leaves an IPAddress behind, and takes it away after five seconds.
+		Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
 		Expect(planned(ctx, 0).Services).To(BeEmpty())
 	})
 

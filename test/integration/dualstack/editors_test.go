@@ -3,6 +3,7 @@ package dualstack_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -76,9 +77,7 @@ func (e *editors) end() map[string]int {
 	Expect(e.group.Wait()).To(Succeed())
 	all := map[string]int{}
 	for _, some := range e.taken {
-		for name, number := range some {
-			all[name] = number
-		}
+		maps.Copy(all, some)
 	}
 	return all
 }

@@ -29,6 +29,9 @@ var notHere = map[string]map[string]func(context.Context, *environment){
 	"docs/guides/kube-proxy.md":      {"needs pods; test/e2e/nodes runs it": nil},
 	"docs/guides/troubleshooting.md": {"needs pods; test/e2e/nodes runs it": nil, "needs pods": nil},
 	"docs/plugin.md":                 {"it serves until it is ended; test/integration/console opens it in a browser": nil},
+	"docs/guides/dual-stack.md": {"the suite restarts its kube-apiserver with this flag": func(ctx context.Context, e *environment) {
+		Expect(e.Restart(ctx, framework.Options{ServiceClusterIPRange: framework.DefaultServiceClusterIPRange})).To(Succeed())
+	}},
 	"docs/migration.md": {
 		"the paths of a kubeadm node; the suite has an etcd of its own":                  nil,
 		"needs pods; test/e2e/nodes runs the Jobs":                                       nil,
@@ -81,6 +84,11 @@ func startAPIServer(version framework.Version) func(context.Context, *environmen
 var _ = It("leads off the bitmap and back", Label("all"), func(ctx SpecContext) {
 	e := newEnvironment(ctx, framework.Options{Version: framework.V132})
 	e.follow(ctx, "docs/migration.md")
+})
+
+var _ = It("leads to a second IP family", Label("all"), func(ctx SpecContext) {
+	e := newEnvironment(ctx, framework.Options{ServiceClusterIPRange: "10.96.0.0/16"})
+	e.follow(ctx, "docs/guides/dual-stack.md")
 })
 
 // A reader of a guide that is not in the table above would be the first to try it.
