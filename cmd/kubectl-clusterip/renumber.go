@@ -289,7 +289,7 @@ func (s *session) leaveOutRefused(ctx context.Context, p *renumber.Plan, service
 	for i := range services {
 		byName[client.ObjectKeyFromObject(&services[i])] = &services[i]
 	}
-	var kept []renumber.Item
+	kept := []renumber.Item{}
 	for _, i := range p.Services {
 		why, err := refusedAddresses(ctx, v, byName[i.Key()], i.New)
 		switch {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -150,12 +151,33 @@ func (s *session) mover(ctx context.Context, p renumberPlan, r moving) (renumber
 	if len(p.Problems) > 0 {
 		return m, fmt.Errorf("the plan has a problem: %s; make another one", p.Problems[0])
 	}
+	if err := s.stillReady(ctx, p.To); err != nil {
+		return m, err
+	}
 	rules, err := s.renumberRules(ctx, nil, r.loadBalancers || p.LoadBalancers)
 	m.Rules = &rules
 	m.Refusal = func(ctx context.Context, service *corev1.Service, want []netip.Addr) (string, error) {
 		return refusedAddresses(ctx, v, service, want)
 	}
 	return m, err
+}
+
+// stillReady reports a new range from which API servers do not allocate any more: every Service would be turned away between the two updates.
+func (s *session) stillReady(ctx context.Context, to []netip.Prefix) error {
+	cidrs, _, err := s.rangesAndPolicies(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range to {
+		targets, err := targetRanges([]string{p.String()}, cidrs.Items)
+		if err != nil {
+			return fmt.Errorf("the plan is out of date: %w", err)
+		}
+		if !slices.ContainsFunc(targets, func(t renumber.Target) bool { return t.Ready }) {
+			return fmt.Errorf("ServiceCIDR %s (%s) is not ready any more, so that no API server allocates from it: see its conditions", targets[0].ServiceCIDR, p)
+		}
+	}
+	return nil
 }
 
 func (a *admin) moveAll(ctx context.Context, m renumber.Mover, r moving, items []renumber.Item) error {

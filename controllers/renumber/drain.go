@@ -41,6 +41,9 @@ func (d Drain) Wait(ctx context.Context, m Mover, p batch.Pace, all []Held) (rel
 	p.Progress.Begin("waiting until the old addresses are unused", len(all))
 	defer p.Progress.End()
 	used, each := map[netip.Addr]time.Time{}, batch.Pace{Limit: p.Limit, Workers: p.Workers, Progress: round{p.Progress}}
+	for _, h := range all {
+		used[h.Address] = m.Clock.Now() // nobody has counted until now
+	}
 	told := ""
 	for {
 		d.count(ctx, m, all, used, &told)

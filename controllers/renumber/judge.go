@@ -24,10 +24,13 @@ type Rules struct {
 	Callers map[netip.Addr][]string
 }
 
+// apiServers is the Service of the API servers.
+var apiServers = types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
+
 // judge returns why a Service is not moved, empty if it is. named says that it was asked for by name, which overrules that something names its address.
 func (r Rules) judge(s *corev1.Service, named bool) string {
 	switch why := r.address(s); {
-	case s.Namespace == metav1.NamespaceDefault && s.Name == "kubernetes":
+	case nameOf(s) == apiServers:
 		return "the API servers own it: they create it with the first address of their own range once they are started with the new --service-cluster-ip-range and it is deleted " +
 			"(docs/guides/renumber.md)"
 	case !s.DeletionTimestamp.IsZero():

@@ -50,10 +50,11 @@ const tries = 20
 // Move takes a Service from whatever stage it is at to its new addresses, and returns the old ones that are kept for it. It can be called again after any interruption; between the two
 // updates it does not stop when ctx ends. The error is a LeftError when the Service is left alone: its addresses are what they were before, or what its owner, or the API server, has given it.
 func (m Mover) Move(ctx context.Context, i Item) ([]Held, error) {
+	finish := finishing(ctx)
 	s, err := m.service(ctx, i)
 	for range tries {
 		if err != nil {
-			return nil, err
+			break
 		}
 		switch stage, why := stageOf(i, s); stage {
 		case Waiting:
@@ -63,21 +64,39 @@ func (m Mover) Move(ctx context.Context, i Item) ([]Held, error) {
 			s, err = m.leave(ctx, i, s)
 		case Between:
 			if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-				s, err = m.restore(finishing(ctx), i, s)
+				s, err = m.restore(finish, i, s)
 			} else {
-				s, err = m.enter(finishing(ctx), i, s)
+				s, err = m.enter(finish, i, s)
 			}
 		case Left:
-			held, err := m.keep(ctx, i, s)
-			return held, errors.Join(left("%s", why), err)
+			err = left("%s", why)
 		default:
-			return m.keep(finishing(ctx), i, s)
+			return m.keep(finish, i, s)
 		}
 		if errors.Is(err, batch.ErrMoved) { // somebody else wrote it
-			s, err = m.service(ctx, i)
+			s, err = m.service(finish, i)
 		}
 	}
-	return nil, left("somebody writes it all the time")
+	if err == nil {
+		err = left("somebody writes it all the time")
+	}
+	if why, is := errors.AsType[*LeftError](err); is {
+		return m.abandon(finish, i, why)
+	}
+	return nil, err
+}
+
+// abandon gives up what was held for a Service that is left, but for the old addresses that it has had until now. The error is why it is left, unless that fails.
+func (m Mover) abandon(ctx context.Context, i Item, why *LeftError) ([]Held, error) {
+	s, err := m.service(ctx, i)
+	if err != nil {
+		return nil, err
+	}
+	held, err := m.keep(ctx, i, s)
+	if err != nil {
+		return held, err
+	}
+	return held, why
 }
 
 // finishing returns a context that ends a while after ctx does: a Service that is between is no place to stop at, but an API server that is away is nothing to wait for then.
@@ -118,7 +137,7 @@ func (m Mover) update(ctx context.Context, s *corev1.Service, options ...client.
 	return s, err
 }
 
-// leave holds the old addresses and turns the Service into an ExternalName.
+// leave holds the addresses of a Service and turns it into an ExternalName. Those that it has before and after are held too: it loses all of them for the moment.
 func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Service, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -126,24 +145,20 @@ func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 	if err := m.ready(ctx, i, s); err != nil {
 		return nil, err
 	}
-	next, err := leaving(s, i.leaves())
+	next, err := leaving(s, i.Old)
 	if err != nil {
 		return nil, err
 	}
 	ctx = finishing(ctx)
-	for _, a := range i.leaves() {
+	for _, a := range i.Old {
 		if err := m.hold(ctx, i, a); err != nil {
 			return nil, err
 		}
 	}
-	next, err = m.update(ctx, next)
-	if err == nil || errors.Is(err, batch.ErrMoved) {
-		return next, err
+	if next, err = m.update(ctx, next); refusal(err) {
+		return nil, left("the API server refuses the first of the two updates: %v", err)
 	}
-	for _, a := range i.leaves() {
-		err = errors.Join(err, m.unhold(ctx, i, a))
-	}
-	return nil, left("the API server refuses the first of the two updates: %v", err)
+	return next, err
 }
 
 // ready asks everything that could refuse the second update, before the first.
@@ -166,8 +181,11 @@ func (m Mover) ready(ctx context.Context, i Item, s *corev1.Service) error {
 		}
 	}
 	if m.Refusal != nil {
-		if why, err := m.Refusal(ctx, s, i.takes()); err != nil || why != "" {
-			return errors.Join(err, left("%s", why))
+		switch why, err := m.Refusal(ctx, s, i.New); {
+		case err != nil:
+			return err
+		case why != "":
+			return left("%s", why)
 		}
 	}
 	if m.Keep != KeepExternalIPs {
@@ -175,10 +193,11 @@ func (m Mover) ready(ctx context.Context, i Item, s *corev1.Service) error {
 	}
 	try := s.DeepCopy()
 	addExternal(&try.Spec, i.leaves())
-	if _, err := m.update(ctx, try, client.DryRunAll); err != nil && !errors.Is(err, batch.ErrMoved) {
+	_, err := m.update(ctx, try, client.DryRunAll)
+	if refusal(err) {
 		return left("the old address cannot be kept as an external IP: %v", err)
 	}
-	return nil
+	return err
 }
 
 // hold puts our finalizer on the IPAddress of an address, so that it stays when the API server lets go of it.
@@ -242,21 +261,25 @@ func (m Mover) enter(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 	anyPorts := false
 	tries := [][]netip.Addr{i.New, i.Old, i.New[:len(i.New)/2], nil} // of two, the first alone may be free; of one, this is none
 	for len(tries) > 0 {
-		next, err := m.enterWith(ctx, i, s, tries[0], anyPorts || len(tries) == 1)
+		with := tries[0]
+		next, err := m.enterWith(ctx, i, s, with, anyPorts || len(tries) == 1)
 		switch {
 		case err == nil && refused != nil:
 			if between(next) {
-				_, err = m.restore(ctx, i, next)
+				next, err = m.restore(ctx, i, next)
 			}
-			return nil, errors.Join(left("the API server refused %s: %v; it has %s now", texts(i.New), refused, texts(addresses(next))), err)
-		case !refusal(err):
+			if err != nil {
+				return nil, err
+			}
+			return nil, left("the API server refused %s: %v; it has %s now", texts(i.New), refused, texts(addresses(next)))
+		case !refusal(err) || apierrors.IsInternalError(err) && len(with) == len(i.New): // whoever fails would fail with any address: it waits for the next run, and nothing is given up
 			return next, err
 		case !anyPorts && aboutPorts(err):
 			anyPorts = true
 		default:
 			tries = tries[1:]
 		}
-		refused = errors.Join(refused, err)
+		refused, s = errors.Join(refused, err), released(s, with) // nothing holds them any more
 	}
 	return nil, fmt.Errorf("the API server takes no update that gives Service %s an address, and it is of type ExternalName: %w", i.Key(), refused)
 }
@@ -329,40 +352,53 @@ type Held struct {
 // as ever, is given up.
 func (m Mover) keep(ctx context.Context, i Item, s *corev1.Service) (out []Held, err error) {
 	for _, a := range append(i.leaves(), i.New...) {
-		ip, err := m.ipAddress(ctx, a)
-		switch {
-		case err != nil:
-			return out, err
-		case ip == nil || !ofService(ip, i.Key()) || !held(ip):
-		case s == nil || s.UID != i.UID || !slices.Contains(former(s), a):
+		h := Held{Item: i, Address: a}
+		if s == nil || s.UID != i.UID || !slices.Contains(former(s), a) {
 			if err := m.unhold(ctx, i, a); err != nil {
 				return out, err
 			}
-		default:
-			h := Held{Item: i, Address: a}
-			if h.Since, err = m.relabel(ctx, ip, s); err != nil {
+			continue
+		}
+		switch h.Since, err = m.relabel(ctx, i, a); {
+		case errors.Is(err, errFree):
+			if err := m.release(ctx, h); err != nil {
 				return out, err
 			}
+		case err != nil:
+			return out, err
+		default:
 			out = append(out, h)
 		}
 	}
 	return out, nil
 }
 
+// errFree says that nobody holds a former address any more, so that anybody can be given it.
+var errFree = errors.New("nothing holds it")
+
 // relabel makes an IPAddress that the API server has let go of ours, and returns since when it is.
-func (m Mover) relabel(ctx context.Context, ip *networkingv1.IPAddress, s *corev1.Service) (time.Time, error) {
-	if at, err := time.Parse(time.RFC3339Nano, ip.Annotations[v1alpha1.AnnotationReleased]); err == nil && ours(ip) {
-		return at, nil
+func (m Mover) relabel(ctx context.Context, i Item, a netip.Addr) (since time.Time, err error) {
+	for range tries {
+		ip, err := m.ipAddress(ctx, a)
+		if err != nil {
+			return since, err
+		}
+		if ip == nil || !ofService(ip, i.Key()) || !held(ip) {
+			return since, errFree
+		}
+		if since, err = time.Parse(time.RFC3339Nano, ip.Annotations[v1alpha1.AnnotationReleased]); err == nil && ours(ip) {
+			return since, nil
+		}
+		next := ip.DeepCopy()
+		since = m.Clock.Now().UTC()
+		metav1.SetMetaDataLabel(&next.ObjectMeta, networkingv1.LabelManagedBy, v1alpha1.ManagedByOperator)
+		metav1.SetMetaDataLabel(&next.ObjectMeta, v1alpha1.LabelPurpose, v1alpha1.PurposeAdditional)
+		next.Annotations = map[string]string{v1alpha1.AnnotationServiceUID: string(i.UID), v1alpha1.AnnotationReleased: since.Format(time.RFC3339Nano)}
+		if err := m.patch(ctx, ip, next); !errors.Is(err, batch.ErrMoved) {
+			return since, err
+		}
 	}
-	now, next := m.Clock.Now().UTC(), ip.DeepCopy()
-	next.Labels[networkingv1.LabelManagedBy] = v1alpha1.ManagedByOperator
-	next.Labels[v1alpha1.LabelPurpose] = v1alpha1.PurposeAdditional
-	next.Annotations = map[string]string{v1alpha1.AnnotationServiceUID: string(s.UID), v1alpha1.AnnotationReleased: now.Format(time.RFC3339Nano)}
-	err := m.patch(ctx, ip, next)
-	if errors.Is(err, batch.ErrMoved) { // gone, or written by the API server just now: the next look tells
-		err = nil
-	}
-	return now, err
+	return since, fmt.Errorf("somebody writes the IPAddress of %s all the time", a)
 }
 
 // ofService reports whether an IPAddress names the Service.

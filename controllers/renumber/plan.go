@@ -119,10 +119,14 @@ func (p Plan) Validate() error {
 		switch {
 		case i.Namespace == "" || i.Name == "" || i.UID == "":
 			return fmt.Errorf("in its list, Service %s has no namespace, no name or no uid", i.Key())
+		case i.Key() == apiServers:
+			return fmt.Errorf("in its list, Service %s is that of the API servers, which nobody else may move", i.Key())
 		case len(i.Old) == 0 || len(i.Old) > 2 || !slices.EqualFunc(i.Old, i.New, families):
 			return fmt.Errorf("in its list, Service %s has old addresses %v and new ones %v: give as many, of the same families, in the same order", i.Key(), i.Old, i.New)
 		case len(i.takes()) == 0:
 			return fmt.Errorf("in its list, Service %s has the same addresses before and after", i.Key())
+		case !lie(i.leaves(), p.From) || !lie(i.takes(), p.To):
+			return fmt.Errorf("in its list, Service %s goes from %v to %v: what it leaves must lie in %v, and what it gets in %v", i.Key(), i.leaves(), i.takes(), p.From, p.To)
 		case seen.Has(i.Key()) || gets.HasAny(i.takes()...):
 			return fmt.Errorf("in its list, Service %s is listed twice, or another one gets its address", i.Key())
 		}
@@ -132,7 +136,14 @@ func (p Plan) Validate() error {
 	return nil
 }
 
-// NewPlan chooses an address for every Service that is moved. It is pure, and the same inputs give the same plan.
+// lie reports whether every address lies in one of the ranges.
+func lie(all []netip.Addr, in []netip.Prefix) bool {
+	return !slices.ContainsFunc(all, func(a netip.Addr) bool {
+		return !slices.ContainsFunc(in, func(p netip.Prefix) bool { return p.Contains(a) })
+	})
+}
+
+// NewPlan chooses an address for every Service that is moved; where there are problems beforehand, that is none. It is pure, and the same inputs give the same plan.
 func NewPlan(in Inputs) Plan {
 	p := Plan{Keep: in.Keep, LoadBalancers: in.Rules.IncludeLoadBalancers, Services: []Item{}, Problems: in.problems()}
 	for _, r := range in.From {
@@ -142,13 +153,17 @@ func NewPlan(in Inputs) Plan {
 		p.To = append(p.To, t.Prefix())
 	}
 	draw := drawer{from: in.From, to: in.To, taken: in.Taken.Clone()}
-	short := map[bool]int{}
+	problems, short := len(p.Problems) > 0, 0
 	for _, s := range in.order() {
 		item := in.item(&s)
 		why := in.Rules.judge(&s, item.Named)
-		if why == "" && len(p.Problems) == 0 {
+		switch {
+		case why != "":
+		case problems:
+			why = "the plan has problems"
+		default:
 			if why = draw.fill(&item); why != "" {
-				short[item.Old[0].Is4()]++
+				short++
 			}
 		}
 		if why != "" {
@@ -157,8 +172,8 @@ func NewPlan(in Inputs) Plan {
 		}
 		p.Services = append(p.Services, item)
 	}
-	if n := short[true] + short[false]; n > 0 {
-		p.Problems = append(p.Problems, fmt.Sprintf("%s has no address left for %d of the Services: create a larger ServiceCIDR, or leave Services out with -n or -l", prefixes(p.To), n))
+	if short > 0 {
+		p.Problems = append(p.Problems, fmt.Sprintf("%s has no address left for %d of the Services: create a larger ServiceCIDR, or leave Services out with -n or -l", prefixes(p.To), short))
 	}
 	return p
 }

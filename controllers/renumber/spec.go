@@ -101,6 +101,9 @@ func entering(s *corev1.Service, with []netip.Addr, asExternal, balancer bool) (
 	if asExternal {
 		addExternal(spec, former(out))
 	}
+	if spec.Type == corev1.ServiceTypeClusterIP && len(spec.ExternalIPs) == 0 {
+		spec.ExternalTrafficPolicy = "" // the API server refuses it where nothing comes from outside: external IPs were taken away meanwhile
+	}
 	return out, nil
 }
 

@@ -63,10 +63,11 @@ func stageOf(i Item, s *corev1.Service) (Stage, string) {
 	}
 }
 
-// between reports whether a Service is in the middle of being moved: of type ExternalName, or a load balancer again, and without its status yet. Another type that its owner has given it
-// meanwhile ends that.
+// between reports whether a Service is in the middle of being moved: of type ExternalName with our name, or a load balancer again, and without its status yet. A type, or a name, that its
+// owner has given it meanwhile ends that.
 func between(s *corev1.Service) bool {
-	return s.Annotations[v1alpha1.AnnotationRenumbering] != "" && (s.Spec.Type == corev1.ServiceTypeExternalName || s.Spec.Type == corev1.ServiceTypeLoadBalancer)
+	external := s.Spec.Type == corev1.ServiceTypeExternalName && s.Spec.ExternalName == externalName
+	return s.Annotations[v1alpha1.AnnotationRenumbering] != "" && (external || s.Spec.Type == corev1.ServiceTypeLoadBalancer)
 }
 
 // addresses are spec.clusterIPs, none of a headless Service.
