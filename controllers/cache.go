@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,13 +50,13 @@ func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-// trimService keeps more of the few Services that ask for additional addresses.
+// trimService keeps more of the few Services that have to do with additional or former addresses.
 func trimService(s *corev1.Service) *corev1.Service {
 	out := &corev1.Service{
 		ObjectMeta: trimMeta(s.ObjectMeta),
 		Spec:       corev1.ServiceSpec{Type: s.Spec.Type, ClusterIPs: s.Spec.ClusterIPs},
 	}
-	if out.Annotations = only(s.Annotations, v1alpha1.AnnotationAdditionalFrom); out.Annotations != nil {
+	if out.Annotations = only(s.Annotations, v1alpha1.AnnotationAdditionalFrom, v1alpha1.AnnotationFormerIPs, v1alpha1.AnnotationRenumbering); out.Annotations != nil {
 		out.Labels, out.Spec.IPFamilies = s.Labels, s.Spec.IPFamilies
 	}
 	return out
@@ -84,6 +86,9 @@ func trimNode(n *corev1.Node) *corev1.Node {
 func trimIPAddress(ip *networkingv1.IPAddress) *networkingv1.IPAddress {
 	out := &networkingv1.IPAddress{ObjectMeta: trimMeta(ip.ObjectMeta), Spec: ip.Spec}
 	out.Labels, out.OwnerReferences = ip.Labels, ip.OwnerReferences
+	if slices.Contains(ip.Finalizers, v1alpha1.FinalizerFormer) {
+		out.Finalizers = []string{v1alpha1.FinalizerFormer}
+	}
 	// What we note on IPAddresses of ours; the API server's have none of it.
 	out.Annotations = only(ip.Annotations, v1alpha1.AnnotationLastService, v1alpha1.AnnotationReleased, v1alpha1.AnnotationReservation,
 		v1alpha1.AnnotationServiceCIDR, v1alpha1.AnnotationServiceUID)

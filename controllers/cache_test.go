@@ -8,6 +8,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
 // fat is the metadata of an object as the API server sends it.
@@ -23,6 +25,16 @@ func slim() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: "n", Namespace: "ns", UID: "u", ResourceVersion: "1"}
 }
 
+func withFormer(m metav1.ObjectMeta) metav1.ObjectMeta {
+	m.Annotations = map[string]string{v1alpha1.AnnotationFormerIPs: "10.0.0.5", v1alpha1.AnnotationRenumbering: "{}"}
+	return m
+}
+
+func heldBy(m metav1.ObjectMeta, finalizers ...string) metav1.ObjectMeta {
+	m.Finalizers = finalizers
+	return m
+}
+
 func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 	withLabels, unmanaged := slim(), fat()
 	withLabels.Labels, unmanaged.ManagedFields = fat().Labels, nil
@@ -32,6 +44,12 @@ func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 		"Service": {
 			&corev1.Service{ObjectMeta: fat(), Spec: corev1.ServiceSpec{Type: "ClusterIP", ClusterIPs: []string{"10.0.0.1"}, Ports: []corev1.ServicePort{{Port: 80}}}},
 			&corev1.Service{ObjectMeta: slim(), Spec: corev1.ServiceSpec{Type: "ClusterIP", ClusterIPs: []string{"10.0.0.1"}}},
+		},
+		"Service that is renumbered": {
+			&corev1.Service{ObjectMeta: withFormer(fat())}, &corev1.Service{ObjectMeta: withFormer(withLabels)},
+		},
+		"IPAddress of a former address": {
+			&networkingv1.IPAddress{ObjectMeta: heldBy(fat(), "f", v1alpha1.FinalizerFormer)}, &networkingv1.IPAddress{ObjectMeta: heldBy(withLabels, v1alpha1.FinalizerFormer)},
 		},
 		"Node": {
 			&corev1.Node{ObjectMeta: fat(), Spec: corev1.NodeSpec{PodCIDRs: []string{"p"}, ProviderID: "x"}, Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}}},

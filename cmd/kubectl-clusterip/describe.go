@@ -58,7 +58,7 @@ func describeAddress(w io.Writer, a controllers.Address, now time.Time) {
 	case a.Policy != "":
 		write(w, "  ServiceCIDRPolicy %q keeps its range for the Services that the policy selects\n", a.Policy)
 	}
-	if ip := a.IPAddress; len(a.Services) == 0 && ip != nil && ip.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByAPIServer {
+	if ip := a.IPAddress; len(a.Services) == 0 && ip != nil && ip.DeletionTimestamp == nil && ip.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByAPIServer {
 		write(w, "  no Service has it in its spec.clusterIPs: if that lasts for more than a minute the IPAddress is deleted\n")
 	}
 	for _, problem := range problems(a) {

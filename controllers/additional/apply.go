@@ -2,6 +2,7 @@ package additional
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,8 +11,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -26,17 +29,45 @@ import (
 // tries is how often a slot is drawn for when the API server has something else at an address than the address index. Even once is rare.
 const tries = 8
 
-// release deletes IPAddresses, each only if it is still the one that was judged.
+// release deletes IPAddresses, each only if it is still the one that was judged. A former one that no API server has deleted is an additional one as others without its
+// finalizer, and deleted as such.
 func (r *Reconciler) release(ctx context.Context, addresses []held) error {
 	var failed error
 	for _, h := range addresses {
-		if err := objects.IgnoreGone(r.Client.Delete(ctx, upstream.Named(h.address.String()), client.Preconditions{UID: &h.uid})); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("deleting IPAddress %s: %w", h.address, err))
+		do := r.remove
+		if h.former {
+			do = r.letGo
+		}
+		if err := do(ctx, h); err != nil {
+			failed = errors.Join(failed, err)
 			continue
 		}
-		log.FromContext(ctx).Info("Released an additional address", "address", h.address, "serviceCIDR", h.serviceCIDR)
+		log.FromContext(ctx).Info("Released an additional address", "address", h.address, "serviceCIDR", h.serviceCIDR, "former", h.former)
 	}
 	return failed
+}
+
+func (r *Reconciler) remove(ctx context.Context, h held) error {
+	if err := r.Client.Delete(ctx, upstream.Named(h.address.String()), client.Preconditions{UID: &h.uid}); objects.IgnoreGone(err) != nil {
+		return fmt.Errorf("deleting IPAddress %s: %w", h.address, err)
+	}
+	return nil
+}
+
+// letGo takes the finalizer off a former address.
+func (r *Reconciler) letGo(ctx context.Context, h held) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": h.uid, "$deleteFromPrimitiveList/finalizers": []string{v1alpha1.FinalizerFormer},
+	}})
+	if err != nil {
+		return err
+	}
+	ip := upstream.Named(h.address.String())
+	err = r.Client.Patch(ctx, ip, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(v1alpha1.ManagerAdditional))
+	if !apierrors.IsInvalid(err) && objects.IgnoreGone(err) != nil { // invalid is the UID, if another one has come
+		return fmt.Errorf("taking the finalizer off the former address %s: %w", h.address, err)
+	}
+	return nil
 }
 
 // fill draws an address for each slot. It complains of those where none is left.

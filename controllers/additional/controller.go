@@ -166,13 +166,13 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, name type
 		return in, err
 	}
 	for a, k := range r.Index.Additional(name) {
-		in.held = append(in.held, held{address: a, uid: k.UID, serviceCIDR: k.ServiceCIDR, service: k.ServiceUID})
+		in.held = append(in.held, held{address: a, uid: k.UID, serviceCIDR: k.ServiceCIDR, service: k.ServiceUID, former: k.Former, deleted: k.Deleted})
 	}
 	if s == nil {
 		r.asks.Delete(name)
 		return in, nil
 	}
-	in.service = &service{uid: s.UID, deleting: !s.DeletionTimestamp.IsZero(), asks: steering.AdditionalRequestOf(s)}
+	in.service = &service{uid: s.UID, created: s.CreationTimestamp.Time, deleting: !s.DeletionTimestamp.IsZero(), asks: steering.AdditionalRequestOf(s)}
 	r.asks.Store(name, in.service.asks.From) // before the ranges are read, so that no change falls between
 	if len(in.service.asks.From) == 0 {
 		r.asks.Delete(name)

@@ -28,6 +28,7 @@ type inputs struct {
 // service is what matters of a Service.
 type service struct {
 	uid      types.UID
+	created  time.Time
 	deleting bool
 	asks     steering.AdditionalRequest
 }
@@ -52,6 +53,10 @@ type held struct {
 	// serviceCIDR and service (a UID) are who it was drawn from, and for.
 	serviceCIDR string
 	service     types.UID
+	// former: the Service had it before it was renumbered. It was drawn from nowhere, and takes no slot.
+	former bool
+	// deleted is when the object was deleted, which a finalizer holds; zero if it was not.
+	deleted time.Time
 }
 
 func (h held) slot() slot { return slot{h.serviceCIDR, h.address.Is4()} }
@@ -88,9 +93,8 @@ func decide(in inputs) decision {
 	if in.service == nil || in.service.deleting {
 		return d // nothing is begun for a Service that goes, and what it has it has to the end
 	}
-	if junk := in.service.asks.Junk; junk != nil {
-		d.complaints = []string{fmt.Sprintf("the annotation %s cannot be read: %v", v1alpha1.AnnotationAdditionalFrom, junk)}
-	}
+	d.unreadable(v1alpha1.AnnotationAdditionalFrom, in.service.asks.Junk)
+	d.unreadable(v1alpha1.AnnotationFormerIPs, in.service.asks.FormerJunk)
 	for _, name := range in.service.asks.From {
 		d.fill(in, name, filled)
 	}
@@ -103,11 +107,13 @@ func (in inputs) slots() (filled map[slot]held, release []held) {
 	filled = map[slot]held{}
 	byAddress := func(a, b held) int { return a.address.Compare(b.address) }
 	for _, h := range slices.SortedFunc(slices.Values(in.held), byAddress) {
-		if _, twice := filled[h.slot()]; twice || !in.rightful(h) {
+		_, twice := filled[h.slot()]
+		switch {
+		case !in.rightful(h), twice && !h.former:
 			release = append(release, h)
-			continue
+		case !h.former:
+			filled[h.slot()] = h
 		}
-		filled[h.slot()] = h
 	}
 	return filled, release
 }
@@ -115,11 +121,25 @@ func (in inputs) slots() (filled map[slot]held, release []held) {
 // rightful reports whether the Service may keep an address. A ServiceCIDR that is gone, or going, takes nothing away; one that was
 // made anew with another range does.
 func (in inputs) rightful(h held) bool {
-	if in.service == nil || h.service != in.service.uid || !in.service.asks.Keeps(h.serviceCIDR, h.address.Is4()) {
+	switch {
+	case in.service == nil || !in.service.isOf(h):
+		return false
+	case h.former:
+		return in.service.asks.KeepsFormer(h.address)
+	case !in.service.asks.Keeps(h.serviceCIDR, h.address.Is4()):
 		return false
 	}
 	o := in.offers[h.slot()]
 	return !o.exists || slices.ContainsFunc(o.ranges, func(r allocator.Range) bool { return r.Contains(h.address) })
+}
+
+// isOf tells the Service of an address from another one of the same name. A former address has no UID before renumbering has written it: its Service was there when
+// the API server let go of it.
+func (s *service) isOf(h held) bool {
+	if h.former && h.service == "" {
+		return !s.created.After(h.deleted)
+	}
+	return s.uid == h.service
 }
 
 // fill decides about the slots of one ServiceCIDR.
@@ -166,6 +186,12 @@ func (o offer) complaint(at slot) string {
 
 func full(at slot) string {
 	return fmt.Sprintf("no %s address is left in ServiceCIDR %s", at.family(), at.serviceCIDR)
+}
+
+func (d *decision) unreadable(annotation string, junk error) {
+	if junk != nil {
+		d.complain(fmt.Sprintf("the annotation %s cannot be read: %v", annotation, junk))
+	}
 }
 
 // complain adds what was not said yet: both families often lack for one reason.

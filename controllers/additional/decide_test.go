@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
@@ -68,6 +69,37 @@ func (s *cluster) has(serviceCIDR, address string, whose types.UID) *cluster {
 	return s
 }
 
+// had enters a former address, of which renumbering has written the UID of the Service, or nothing yet.
+func (s *cluster) had(address string, whose types.UID) *cluster {
+	s.held = append(s.held, held{address: netip.MustParseAddr(address), uid: types.UID("of " + address), service: whose, former: true, deleted: letGo})
+	return s
+}
+
+// ofRange has all addresses name a ServiceCIDR, as they do that once were drawn.
+func (s *cluster) ofRange(name string) *cluster {
+	for i := range s.held {
+		s.held[i].serviceCIDR = name
+	}
+	return s
+}
+
+// lists enters what the annotation of the Service says.
+func (s *cluster) lists(addresses ...string) *cluster {
+	for _, text := range addresses {
+		s.service.asks.Former = append(s.service.asks.Former, netip.MustParseAddr(text))
+	}
+	return s
+}
+
+// letGo is when the API server let go of former addresses.
+var letGo = time.Unix(1_700_000_000, 0)
+
+func younger(s *service) { s.created = letGo.Add(time.Second) }
+
+func formerJunk(s *service) { s.asks.FormerJunk = errors.New("bla") }
+
+func renumbering(s *service) { s.asks.Renumbering = true }
+
 func (s *cluster) with(do func(*service)) *cluster {
 	do(s.service)
 	return s
@@ -83,7 +115,10 @@ func reserved(o *offer) { o.tiers = nil }
 
 func refused(o *offer) { o.tiers, o.refusal = nil, "not for you" }
 
-const unreadable = "the annotation clusterip-operator.io/additional-ips-from cannot be read: bla"
+const (
+	unreadable       = "the annotation clusterip-operator.io/additional-ips-from cannot be read: bla"
+	unreadableFormer = "the annotation clusterip-operator.io/former-ips cannot be read: bla"
+)
 
 // answer is a decision in words.
 type answer struct{ release, draw, complaints string }
@@ -130,7 +165,23 @@ func TestDecide(t *testing.T) {
 		"a range that others took later":            {c().asks("4", "blue").has("blue", "10.1.0.9", me).change("blue", true, refused), answer{}},
 		"a range that is not ready":                 {c().asks("4", "blue").change("blue", true, unready), answer{complaints: "ServiceCIDR blue is not ready"}},
 		"a range that is all reserved":              {c().asks("6", "blue").change("blue", false, reserved), answer{complaints: "no IPv6 address is left in ServiceCIDR blue"}},
-		"an IPAddress lost its annotation":          {c().asks("4", "blue").has("", "10.1.0.9", me), answer{release: "10.1.0.9", draw: "blue IPv4"}},
+		"former ones, listed: no slot is theirs": {c().asks("46", "blue").had("10.9.0.9", me).had("10.9.0.8", "").had("fd09::9", me).lists("10.9.0.8", "10.9.0.9", "fd09::9"),
+			answer{draw: "blue IPv4, blue IPv6"}},
+		"former ones that name a range: no slot is theirs": {c().asks("4", "blue").has("blue", "10.1.0.9", me).had("10.1.0.8", me).had("10.1.0.10", me).lists("10.1.0.8", "10.1.0.10").ofRange("blue"),
+			answer{}},
+		"former ones, not listed any more":     {c().asks("46").had("10.9.0.9", me).had("fd09::9", "").lists("10.9.0.7"), answer{release: "10.9.0.9 fd09::9"}},
+		"former ones, the Service is gone":     {c().had("10.9.0.9", me).had("fd09::9", ""), answer{release: "10.9.0.9 fd09::9"}},
+		"former ones of one of the same name":  {c().asks("46").had("10.9.0.9", other).had("fd09::9", other).lists("10.9.0.9", "fd09::9"), answer{release: "10.9.0.9 fd09::9"}},
+		"former ones of an older one, no UID":  {c().asks("46").had("10.9.0.9", "").had("fd09::9", "").lists("10.9.0.9", "fd09::9").with(younger), answer{release: "10.9.0.9 fd09::9"}},
+		"former ones, with junk in the list":   {c().asks("4").had("10.9.0.9", me).had("fd09::9", "").with(formerJunk), answer{complaints: unreadableFormer}},
+		"junk in the list keeps nothing else":  {c().asks("4").has("blue", "10.1.0.9", me).with(formerJunk), answer{release: "10.1.0.9", complaints: unreadableFormer}},
+		"junk in names keeps no former one":    {c().asks("4").had("10.9.0.9", me).with(junk), answer{release: "10.9.0.9", complaints: unreadable}},
+		"a family that the Service has lost":   {c().asks("4").had("fd09::9", me).lists("fd09::9"), answer{}},
+		"listed, but not held by renumbering":  {c().asks("4").has("", "10.9.0.9", me).lists("10.9.0.9"), answer{release: "10.9.0.9"}},
+		"a Service that goes keeps its former": {c().asks("4").had("10.9.0.9", me).lists("10.9.0.9").with(deleted), answer{}},
+		"between two updates all stays": {c().asks("").has("blue", "10.1.0.9", me).has("blue", "fd01::9", me).had("10.9.0.9", "").lists("10.9.0.9").with(renumbering),
+			answer{}},
+		"an IPAddress lost its annotation": {c().asks("4", "blue").has("", "10.1.0.9", me), answer{release: "10.1.0.9", draw: "blue IPv4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := tc.in.inputs

@@ -8,7 +8,11 @@
 //
 // Nothing is written into the Service. The API server does not know these addresses; that no two Services get one is due to the names of
 // IPAddresses, which are unique. An address is given back when the annotation drops its ServiceCIDR, when the Service loses the family, turns headless or
-// ExternalName, or goes. Another Service of the same name (another UID) inherits nothing. An annotation that cannot be read changes nothing.
+// ExternalName (but for the moment in which it is renumbered), or goes. Another Service of the same name (another UID) inherits nothing. An annotation that cannot be read changes nothing.
+//
+// The addresses that a Service had before it was renumbered are additional ones, too. Nobody draws them: renumbering puts a finalizer on their IPAddresses before the API
+// server deletes these, and lists them on the Service. When the Service does not list one any more, or cannot have it, the finalizer is taken off here, wherever renumbering
+// has stopped.
 //
 // What a Service has is kept through every change of policies and ranges, as its ClusterIP is; an address holds its ServiceCIDR
 // against deletion.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
@@ -121,6 +122,8 @@ func decideUnclaimed(in inputs) decision {
 	switch {
 	case !ours(in.object):
 		return decision{} // reserved by somebody, or without a label: no allocator's
+	case in.renumbering():
+		return decision{}
 	case upstream.Service(in.object).Name == "":
 		return decision{drift: drift.WrongParent, do: remove, confirm: 5 * time.Second,
 			reason: reasonIPAddressUnclaimed, note: "does not name a Service; deleted"}
@@ -210,6 +213,11 @@ func (in inputs) named(s *corev1.Service) bool {
 
 func (in inputs) labelled() bool {
 	return ours(in.object) && in.object.Labels[networkingv1.LabelIPAddressFamily] == upstream.Family(in.address)
+}
+
+// renumbering reports whether the address is held for its Service, which lists it as a former one: an API server that died has let go of it in the Service alone.
+func (in inputs) renumbering() bool {
+	return in.parent != nil && upstream.HeldAsFormer(in.object) && steering.AdditionalRequestOf(in.parent).KeepsFormer(in.address)
 }
 
 // underway is how long the Service of an IPAddress may still take to be written, in bitmap mode. We write ours after their

@@ -50,6 +50,20 @@ func deleting(o *networkingv1.IPAddress) *networkingv1.IPAddress {
 	return o
 }
 
+// formerly has renumbering hold an IPAddress.
+func formerly(o *networkingv1.IPAddress) *networkingv1.IPAddress {
+	o.Finalizers = []string{v1alpha1.FinalizerFormer}
+	return o
+}
+
+// lists is a Service that is being renumbered and has had these addresses.
+func lists(addresses string) *corev1.Service {
+	s := held("a", time.Hour)
+	s.Spec.Type = corev1.ServiceTypeExternalName
+	s.Annotations = map[string]string{v1alpha1.AnnotationFormerIPs: addresses, v1alpha1.AnnotationRenumbering: "{}"}
+	return s
+}
+
 func TestDecide(t *testing.T) {
 	external := held("a", time.Hour)
 	external.Spec.Type = corev1.ServiceTypeExternalName
@@ -63,38 +77,45 @@ func TestDecide(t *testing.T) {
 		// wantLosers are told that the address is another Service's.
 		wantLosers string
 	}{
-		"nothing there":                   {in: inputs{}},
-		"the relation holds":              {in: inputs{object: ip("a", 0), claims: services{a}, parent: a, offered: true}},
-		"missing":                         {in: inputs{claims: services{a}, offered: true}, wantDrift: drift.Missing, wantDo: create},
-		"missing, two want it":            {in: inputs{claims: services{a, b}, offered: true}, wantDrift: drift.Missing, wantDo: create, wantLosers: "b"},
-		"missing outside of every range":  {in: inputs{claims: services{a}}},
-		"bitmap mode: not written yet":    {in: inputs{claims: services{a}, offered: true, bitmap: true}, wantDo: create},
-		"bitmap mode: released":           {in: inputs{object: ip("a", 0), bitmap: true}, wantDo: remove},
-		"bitmap mode: ExternalName now":   {in: inputs{object: ip("a", 0), parent: external, bitmap: true}, wantDo: remove},
-		"bitmap mode: changed hands":      {in: inputs{object: ip("gone", 0), claims: services{a}, offered: true, bitmap: true}, wantDo: replace},
-		"bitmap mode: of another's kind":  {in: inputs{object: managed(ip("gone", 0), ""), claims: services{a}, offered: true, bitmap: true}, wantDrift: drift.WrongParent, wantDo: replace},
-		"orphan":                          {in: inputs{object: ip("gone", 61*time.Second)}, wantDrift: drift.Orphan, wantDo: remove},
-		"the Service may still come":      {in: inputs{object: ip("soon", 20*time.Second)}, wantAgain: 40 * time.Second},
-		"parent does not hold it":         {in: inputs{object: ip("a", time.Minute), parent: held("a", time.Hour)}, wantDrift: drift.WrongParent, wantDo: remove},
-		"a creation being taken back":     {in: inputs{object: ip("a", 2*time.Second), parent: held("a", time.Hour)}, wantAgain: 3 * time.Second},
-		"older than its parent: no grace": {in: inputs{object: ip("a", 2*time.Second), parent: held("a", time.Second)}, wantDrift: drift.WrongParent, wantDo: remove},
-		"ExternalName becoming ClusterIP": {in: inputs{object: ip("a", 20*time.Second), parent: external}, wantAgain: 40 * time.Second},
-		"ExternalName for good":           {in: inputs{object: ip("a", time.Hour), parent: external}, wantDrift: drift.WrongParent, wantDo: remove},
-		"parent is no Service":            {in: inputs{object: ip("", 0)}, wantDrift: drift.WrongParent, wantDo: remove},
-		"parent is no Service, held":      {in: inputs{object: ip("", 0), claims: services{a}}, wantDrift: drift.WrongParent, wantDo: replace},
-		"names another Service":           {in: inputs{object: ip("b", 0), claims: services{a}, parent: held("b", 0)}, wantDrift: drift.WrongParent, wantDo: replace},
-		"family label lost":               {in: inputs{object: labelled(ip("a", 0), networkingv1.LabelIPAddressFamily, ""), claims: services{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
-		"manager label lost":              {in: inputs{object: managed(ip("a", 0), ""), claims: services{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
-		"manager label replaced":          {in: inputs{object: managed(ip("a", 0), "x"), claims: services{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
-		"duplicate, the older is named":   {in: inputs{object: ip("a", 0), claims: services{a, b}, parent: a}, wantDrift: drift.Duplicate, wantDo: leave, wantLosers: "b"},
-		"duplicate, the younger is named": {in: inputs{object: ip("b", 0), claims: services{a, b}, parent: b}, wantDrift: drift.Duplicate, wantDo: replace, wantLosers: "b"},
-		"duplicate without labels":        {in: inputs{object: managed(ip("a", 0), ""), claims: services{a, b}}, wantDrift: drift.Duplicate, wantDo: relabel, wantLosers: "b"},
-		"orphan held by a finalizer":      {in: inputs{object: deleting(ip("gone", time.Hour))}},
-		"wrong and held by a finalizer":   {in: inputs{object: deleting(ip("b", 0)), claims: services{a}}},
-		"foreign, nobody's business":      {in: inputs{object: managed(ip("", time.Hour), "x")}},
-		"foreign without label":           {in: inputs{object: managed(ip("gone", time.Hour), "")}},
-		"our reservation":                 {in: inputs{object: managed(ip("", time.Hour), v1alpha1.ManagedByOperator)}},
-		"foreign on a held address":       {in: inputs{object: managed(ip("", 0), "x"), claims: services{a, b}}, wantDrift: drift.WrongParent, wantDo: leave, wantLosers: "b"},
+		"nothing there":                           {in: inputs{}},
+		"the relation holds":                      {in: inputs{object: ip("a", 0), claims: services{a}, parent: a, offered: true}},
+		"missing":                                 {in: inputs{claims: services{a}, offered: true}, wantDrift: drift.Missing, wantDo: create},
+		"missing, two want it":                    {in: inputs{claims: services{a, b}, offered: true}, wantDrift: drift.Missing, wantDo: create, wantLosers: "b"},
+		"missing outside of every range":          {in: inputs{claims: services{a}}},
+		"bitmap mode: not written yet":            {in: inputs{claims: services{a}, offered: true, bitmap: true}, wantDo: create},
+		"bitmap mode: released":                   {in: inputs{object: ip("a", 0), bitmap: true}, wantDo: remove},
+		"bitmap mode: ExternalName now":           {in: inputs{object: ip("a", 0), parent: external, bitmap: true}, wantDo: remove},
+		"bitmap mode: changed hands":              {in: inputs{object: ip("gone", 0), claims: services{a}, offered: true, bitmap: true}, wantDo: replace},
+		"bitmap mode: of another's kind":          {in: inputs{object: managed(ip("gone", 0), ""), claims: services{a}, offered: true, bitmap: true}, wantDrift: drift.WrongParent, wantDo: replace},
+		"orphan":                                  {in: inputs{object: ip("gone", 61*time.Second)}, wantDrift: drift.Orphan, wantDo: remove},
+		"the Service may still come":              {in: inputs{object: ip("soon", 20*time.Second)}, wantAgain: 40 * time.Second},
+		"parent does not hold it":                 {in: inputs{object: ip("a", time.Minute), parent: held("a", time.Hour)}, wantDrift: drift.WrongParent, wantDo: remove},
+		"a creation being taken back":             {in: inputs{object: ip("a", 2*time.Second), parent: held("a", time.Hour)}, wantAgain: 3 * time.Second},
+		"older than its parent: no grace":         {in: inputs{object: ip("a", 2*time.Second), parent: held("a", time.Second)}, wantDrift: drift.WrongParent, wantDo: remove},
+		"ExternalName becoming ClusterIP":         {in: inputs{object: ip("a", 20*time.Second), parent: external}, wantAgain: 40 * time.Second},
+		"ExternalName for good":                   {in: inputs{object: ip("a", time.Hour), parent: external}, wantDrift: drift.WrongParent, wantDo: remove},
+		"parent is no Service":                    {in: inputs{object: ip("", 0)}, wantDrift: drift.WrongParent, wantDo: remove},
+		"parent is no Service, held":              {in: inputs{object: ip("", 0), claims: services{a}}, wantDrift: drift.WrongParent, wantDo: replace},
+		"names another Service":                   {in: inputs{object: ip("b", 0), claims: services{a}, parent: held("b", 0)}, wantDrift: drift.WrongParent, wantDo: replace},
+		"family label lost":                       {in: inputs{object: labelled(ip("a", 0), networkingv1.LabelIPAddressFamily, ""), claims: services{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
+		"manager label lost":                      {in: inputs{object: managed(ip("a", 0), ""), claims: services{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
+		"manager label replaced":                  {in: inputs{object: managed(ip("a", 0), "x"), claims: services{a}}, wantDrift: drift.WrongLabels, wantDo: relabel},
+		"duplicate, the older is named":           {in: inputs{object: ip("a", 0), claims: services{a, b}, parent: a}, wantDrift: drift.Duplicate, wantDo: leave, wantLosers: "b"},
+		"duplicate, the younger is named":         {in: inputs{object: ip("b", 0), claims: services{a, b}, parent: b}, wantDrift: drift.Duplicate, wantDo: replace, wantLosers: "b"},
+		"duplicate without labels":                {in: inputs{object: managed(ip("a", 0), ""), claims: services{a, b}}, wantDrift: drift.Duplicate, wantDo: relabel, wantLosers: "b"},
+		"held for its Service, which lists it":    {in: inputs{object: formerly(ip("a", time.Hour)), parent: lists("10.0.0.5")}},
+		"held, and listed by no Service":          {in: inputs{object: formerly(ip("a", time.Hour)), parent: lists("10.0.0.6")}, wantDrift: drift.WrongParent, wantDo: remove},
+		"listed, and not held":                    {in: inputs{object: ip("a", time.Hour), parent: lists("10.0.0.5")}, wantDrift: drift.WrongParent, wantDo: remove},
+		"held for a Service that is gone":         {in: inputs{object: formerly(ip("gone", time.Hour))}, wantDrift: drift.Orphan, wantDo: remove},
+		"held for the Service that has it":        {in: inputs{object: formerly(ip("a", time.Hour)), claims: services{a}, parent: a}},
+		"let go of, and held for its Service":     {in: inputs{object: deleting(formerly(ip("a", time.Hour))), parent: lists("10.0.0.5")}},
+		"let go of, and held for nobody any more": {in: inputs{object: deleting(formerly(ip("gone", time.Hour)))}},
+		"orphan held by a finalizer":              {in: inputs{object: deleting(ip("gone", time.Hour))}},
+		"wrong and held by a finalizer":           {in: inputs{object: deleting(ip("b", 0)), claims: services{a}}},
+		"foreign, nobody's business":              {in: inputs{object: managed(ip("", time.Hour), "x")}},
+		"foreign without label":                   {in: inputs{object: managed(ip("gone", time.Hour), "")}},
+		"our reservation":                         {in: inputs{object: managed(ip("", time.Hour), v1alpha1.ManagedByOperator)}},
+		"foreign on a held address":               {in: inputs{object: managed(ip("", 0), "x"), claims: services{a, b}}, wantDrift: drift.WrongParent, wantDo: leave, wantLosers: "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.in.now, tc.in.address = now, netip.MustParseAddr("10.0.0.5")

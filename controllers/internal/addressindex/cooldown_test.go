@@ -214,6 +214,62 @@ func TestAdditionalAddressesCool(t *testing.T) {
 	}
 }
 
+// A former address stays its Service's, whatever its labels are, until the IPAddress is gone: that it is deleted is not yet that. Then it cools, as one that the Service has.
+func TestFormerAddresses(t *testing.T) {
+	for _, ip := range both {
+		b := newTimed(rules{coolDown: time.Minute})
+		b.serve("a", ip)
+		held := allocated(ip, "a")
+		held.Finalizers, held.UID, held.ResourceVersion = []string{v1alpha1.FinalizerFormer}, "1", "2"
+		b.objects.OnUpdate(allocated(ip, "a"), held)
+		deleted := held.DeepCopy()
+		deleted.DeletionTimestamp, deleted.ResourceVersion = &metav1.Time{Time: epoch}, "3"
+		b.objects.OnUpdate(held, deleted) // before the watch of Services shows why
+		if got := b.Additional(named("a")); len(got) != 0 {
+			t.Errorf("the Service has it: %v", got)
+		}
+		external := service("a")
+		external.Spec.Type = "ExternalName"
+		b.services.OnUpdate(service("a", ip), external)
+		relabelled := deleted.DeepCopy()
+		relabelled.Labels = map[string]string{networkingv1.LabelManagedBy: v1alpha1.ManagedByOperator, v1alpha1.LabelPurpose: v1alpha1.PurposeAdditional}
+		relabelled.Annotations = map[string]string{v1alpha1.AnnotationServiceUID: "uid-a"}
+		relabelled.ResourceVersion = "4"
+		for _, now := range []*networkingv1.IPAddress{deleted, relabelled} {
+			b.objects.OnUpdate(deleted, now)
+			b.pass(time.Hour)
+			b.expect(t, "former", ip, allocator.Allocated)
+			got := b.Additional(named("a"))[addr(ip)]
+			if !got.Former || !got.Deleted.Equal(epoch) || string(got.ServiceUID) != now.Annotations[v1alpha1.AnnotationServiceUID] {
+				t.Errorf("%s is additional as %+v", ip, got)
+			}
+			if _, err := b.Draw(tier(t, ip), named("x")); err == nil {
+				t.Errorf("%s was drawn", ip)
+			}
+			if taken, _ := b.Take(addr(ip), named("a")); taken {
+				t.Errorf("%s was taken", ip)
+			}
+		}
+		b.objects.OnDelete(relabelled)
+		b.expectCoolDown(t, "gone", ip, "a", b.clock.Now())
+		b.pass(time.Minute)
+		b.expectNothing(t, "a minute later")
+	}
+}
+
+// One whose IPAddress was found so by a new replica, which has not seen its Service, cools as long.
+func TestAFormerAddressThatNobodyListsCools(t *testing.T) {
+	for _, ip := range both {
+		b := newTimed(rules{coolDown: time.Minute})
+		o := allocated(ip, "a")
+		o.Finalizers, o.DeletionTimestamp = []string{v1alpha1.FinalizerFormer}, &metav1.Time{Time: epoch}
+		b.objects.OnAdd(o, true)
+		b.objects.OnDelete(o)
+		b.pass(doubt)
+		b.expectCoolDown(t, "gone", ip, "a", epoch)
+	}
+}
+
 // The one that has cooled for longest yields first, and only when nothing else is left.
 func TestCoolingAddressesYieldInOrder(t *testing.T) {
 	b := newTimed(rules{coolDown: time.Hour})

@@ -26,6 +26,9 @@ type OwnedIPAddress struct {
 	// ServiceUID and ServiceCIDR are those of an additional address.
 	ServiceUID  types.UID
 	ServiceCIDR string
+	// Former: renumbering holds the address for its Service, which had it. Deleted is when it was let go of, zero if it was not.
+	Former  bool
+	Deleted time.Time
 	// Released is when a cooling address was freed; the object's creation when that cannot be read.
 	Released time.Time
 }
@@ -35,7 +38,10 @@ func newOwned(o *networkingv1.IPAddress) OwnedIPAddress {
 	k := OwnedIPAddress{
 		UID: o.UID, Purpose: o.Labels[v1alpha1.LabelPurpose], Service: upstream.Service(o), Policy: upstream.Policy(o),
 		Reservation: o.Annotations[v1alpha1.AnnotationReservation], ServiceCIDR: o.Annotations[v1alpha1.AnnotationServiceCIDR],
-		ServiceUID: types.UID(o.Annotations[v1alpha1.AnnotationServiceUID]),
+		ServiceUID: types.UID(o.Annotations[v1alpha1.AnnotationServiceUID]), Former: upstream.HeldAsFormer(o),
+	}
+	if o.DeletionTimestamp != nil {
+		k.Deleted = o.DeletionTimestamp.Time
 	}
 	if k.Service.Name != "" {
 		k.Purpose = v1alpha1.PurposeAdditional // nothing else of ours names a Service, whatever somebody writes into the label
@@ -70,9 +76,10 @@ func (k OwnedIPAddress) state() allocator.State {
 	}
 }
 
-// ours reports whether an IPAddress is one that the operator owns.
+// ours reports whether an IPAddress is one that the operator owns. That of a former address is, as an additional one of its Service, from the moment that the API
+// server has let go of it; it gets the labels later, or never.
 func ours(o *networkingv1.IPAddress) bool {
-	return o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator
+	return o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator || upstream.Former(o)
 }
 
 // Owned returns the IPAddress of ours at an address.

@@ -189,6 +189,30 @@ func ParseFrom(annotation string) ([]string, error) {
 	return names, nil
 }
 
+// MaxFormer is how many addresses one Service may name in v1alpha1.AnnotationFormerIPs.
+const MaxFormer = 64
+
+// ParseFormer reads the value of v1alpha1.AnnotationFormerIPs: addresses as their IPAddresses are named, separated by commas. Blanks around an address do not
+// matter. The error is as that of ParseFrom.
+func ParseFormer(annotation string) ([]netip.Addr, error) {
+	if strings.TrimSpace(annotation) == "" {
+		return nil, nil
+	}
+	var all []netip.Addr
+	for part := range strings.SplitSeq(annotation, ",") {
+		text := strings.TrimSpace(part)
+		switch a, err := netip.ParseAddr(text); {
+		case err != nil || a.Zone() != "" || a.Is4In6() || a.String() != text:
+			return nil, fmt.Errorf("%q is no address as the name of an IPAddress has it", shortened(text))
+		case len(all) == MaxFormer:
+			return nil, fmt.Errorf("it has more than %d addresses", MaxFormer)
+		default:
+			all = append(all, a)
+		}
+	}
+	return all, nil
+}
+
 // shortened keeps a piece of an annotation, which may have 256 KiB, fit for a message.
 func shortened(text string) string {
 	const limit = 64
@@ -206,18 +230,26 @@ type AdditionalRequest struct {
 	IPv4, IPv6 bool
 	// Junk says why the annotation cannot be read; From is empty then.
 	Junk error
+	// Former are the addresses that the Service had before it was renumbered. FormerJunk says why they cannot be read; they are empty then.
+	Former     []netip.Addr
+	FormerJunk error
+	// Renumbering: the Service is between the two updates that exchange its addresses. It has none, and keeps what it has beside.
+	Renumbering bool
 }
 
 // AdditionalRequestOf reads what a Service asks for. Headless and ExternalName Services have no address of their own, so they get no
-// additional one whatever they ask for.
+// additional one whatever they ask for, and keep none; but one that is being renumbered is of type ExternalName for a moment only.
 func AdditionalRequestOf(s *corev1.Service) AdditionalRequest {
-	if s.Spec.Type == corev1.ServiceTypeExternalName || slices.Contains(s.Spec.ClusterIPs, corev1.ClusterIPNone) {
+	external, marked := s.Spec.Type == corev1.ServiceTypeExternalName, s.Annotations[v1alpha1.AnnotationRenumbering] != ""
+	if external && !marked || slices.Contains(s.Spec.ClusterIPs, corev1.ClusterIPNone) {
 		return AdditionalRequest{}
 	}
-	r := AdditionalRequest{
-		IPv4: slices.Contains(s.Spec.IPFamilies, corev1.IPv4Protocol),
-		IPv6: slices.Contains(s.Spec.IPFamilies, corev1.IPv6Protocol),
+	r := AdditionalRequest{Renumbering: external}
+	r.Former, r.FormerJunk = ParseFormer(s.Annotations[v1alpha1.AnnotationFormerIPs])
+	if external {
+		return r
 	}
+	r.IPv4, r.IPv6 = slices.Contains(s.Spec.IPFamilies, corev1.IPv4Protocol), slices.Contains(s.Spec.IPFamilies, corev1.IPv6Protocol)
 	r.From, r.Junk = ParseFrom(s.Annotations[v1alpha1.AnnotationAdditionalFrom])
 	return r
 }
@@ -225,7 +257,12 @@ func AdditionalRequestOf(s *corev1.Service) AdditionalRequest {
 // Keeps reports whether a Service that asks for this may keep an address of the family that it was given from the ServiceCIDR.
 // While the annotation cannot be read it keeps what it has: a slip of the pen takes nothing out of service.
 func (r AdditionalRequest) Keeps(serviceCIDR string, is4 bool) bool {
-	return slices.Contains(r.Families(), is4) && (r.Junk != nil || slices.Contains(r.From, serviceCIDR))
+	return r.Renumbering || slices.Contains(r.Families(), is4) && (r.Junk != nil || slices.Contains(r.From, serviceCIDR))
+}
+
+// KeepsFormer is Keeps for an address that renumbering holds for the Service.
+func (r AdditionalRequest) KeepsFormer(a netip.Addr) bool {
+	return r.FormerJunk != nil || slices.Contains(r.Former, a)
 }
 
 // Families returns the families of the Service, true for IPv4, in this order.

@@ -1,6 +1,8 @@
 package steering
 
 import (
+	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -157,6 +159,82 @@ func TestParseFrom(t *testing.T) {
 			}
 			if text := textOf(err); text != tc.wrong {
 				t.Errorf("got the error %q, want %q", text, tc.wrong)
+			}
+		})
+	}
+}
+
+func TestParseFormer(t *testing.T) {
+	many := func(n int) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf("10.0.0.%d", i))
+		}
+		return strings.Join(all, ",")
+	}
+	for name, tc := range map[string]struct {
+		annotation string
+		want       int
+		wrong      string
+	}{
+		"nothing":               {},
+		"blanks":                {annotation: " \t"},
+		"one of each family":    {annotation: "10.0.0.5, fd00::5\n", want: 2},
+		"64":                    {annotation: many(64), want: 64},
+		"65":                    {annotation: many(65), wrong: "it has more than 64 addresses"},
+		"a comma too many":      {annotation: "10.0.0.5,", wrong: `"" is no address as the name of an IPAddress has it`},
+		"leading zeros":         {annotation: "010.0.0.5", wrong: `"010.0.0.5" is no address as the name of an IPAddress has it`},
+		"not canonical":         {annotation: "10.0.0.5,fd00:0::5", wrong: `"fd00:0::5" is no address as the name of an IPAddress has it`},
+		"capitals":              {annotation: "FD00::5", wrong: `"FD00::5" is no address as the name of an IPAddress has it`},
+		"IPv4 in IPv6":          {annotation: "::ffff:10.0.0.5", wrong: `"::ffff:10.0.0.5" is no address as the name of an IPAddress has it`},
+		"a zone":                {annotation: "fe80::1%eth0", wrong: `"fe80::1%eth0" is no address as the name of an IPAddress has it`},
+		"a megabyte, in part":   {annotation: strings.Repeat("x", 1<<20), wrong: `"` + strings.Repeat("x", 64) + `..." is no address as the name of an IPAddress has it`},
+		"JSON":                  {annotation: `["fd00::5"]`, wrong: `"[\"fd00::5\"]" is no address as the name of an IPAddress has it`},
+		"separated by a blank":  {annotation: "10.0.0.5 10.0.0.6", wrong: `"10.0.0.5 10.0.0.6" is no address as the name of an IPAddress has it`},
+		"a prefix, not address": {annotation: "fd00::/64", wrong: `"fd00::/64" is no address as the name of an IPAddress has it`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseFormer(tc.annotation)
+			if len(got) != tc.want || textOf(err) != tc.wrong {
+				t.Errorf("got %v and the error %q, want %d addresses and %q", got, textOf(err), tc.want, tc.wrong)
+			}
+		})
+	}
+}
+
+// A Service keeps former addresses as long as it lists them and has an address of its own, or is about to.
+func TestKeepsFormer(t *testing.T) {
+	external := corev1.ServiceTypeExternalName
+	for name, tc := range map[string]struct {
+		kind         corev1.ServiceType
+		ip           string
+		list, marked string
+		want, other  bool // keeps the addresses that are asked about, and additional ones
+	}{
+		"listed":                         {ip: "10.0.0.1", list: "10.0.0.5,fd00::5", want: true},
+		"others are listed":              {ip: "10.0.0.1", list: "10.0.0.6,fd00::6"},
+		"nothing is listed":              {ip: "10.0.0.1"},
+		"junk keeps everything":          {ip: "10.0.0.1", list: "bla", want: true},
+		"headless":                       {ip: "None", list: "10.0.0.5,fd00::5"},
+		"ExternalName":                   {kind: external, list: "10.0.0.5,fd00::5"},
+		"between the two updates":        {kind: external, list: "10.0.0.5,fd00::5", marked: "{}", want: true, other: true},
+		"between them, and not listed":   {kind: external, marked: "{}", other: true},
+		"the mark alone means nothing":   {ip: "10.0.0.1", marked: "{}"},
+		"the mark on a headless Service": {ip: "None", list: "10.0.0.5,fd00::5", marked: "{}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationFormerIPs: tc.list, v1alpha1.AnnotationRenumbering: tc.marked}},
+				Spec:       corev1.ServiceSpec{Type: tc.kind, ClusterIPs: []string{tc.ip}},
+			}
+			got := AdditionalRequestOf(s)
+			for _, address := range []string{"10.0.0.5", "fd00::5"} {
+				if keeps := got.KeepsFormer(netip.MustParseAddr(address)); keeps != tc.want {
+					t.Errorf("keeps %s: %v", address, keeps)
+				}
+				if keeps := got.Keeps("a", strings.Contains(address, ".")); keeps != tc.other {
+					t.Errorf("keeps an additional one of the family of %s: %v", address, keeps)
+				}
 			}
 		})
 	}

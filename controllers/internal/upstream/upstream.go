@@ -62,11 +62,22 @@ func Policy(o *networkingv1.IPAddress) string {
 	return ""
 }
 
+// HeldAsFormer reports whether renumbering holds the address of an IPAddress for its Service when the API server lets go of it.
+func HeldAsFormer(o *networkingv1.IPAddress) bool {
+	return slices.Contains(o.Finalizers, v1alpha1.FinalizerFormer) && Service(o).Name != ""
+}
+
+// Former reports whether the API server has let go of an address that renumbering holds. Which labels the IPAddress has says how far renumbering is, and nothing else.
+func Former(o *networkingv1.IPAddress) bool { return HeldAsFormer(o) && !o.DeletionTimestamp.IsZero() }
+
 // Describe says for people whose an IPAddress is: its parent, and its manager.
 func Describe(o *networkingv1.IPAddress) string {
 	parent := "nothing"
 	if ref := o.Spec.ParentRef; ref != nil {
 		parent = ref.Resource + " " + strings.TrimPrefix(ref.Namespace+"/"+ref.Name, "/")
+	}
+	if Former(o) {
+		return "additional IPAddress of " + parent + ", which had the address before it was renumbered"
 	}
 	return fmt.Sprintf("IPAddress of %s, managed by %q", parent, o.Labels[networkingv1.LabelManagedBy])
 }

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,6 +45,32 @@ func TestService(t *testing.T) {
 	} {
 		if got := Service(&networkingv1.IPAddress{Spec: networkingv1.IPAddressSpec{ParentRef: tc.ref}}); got.String() != tc.want {
 			t.Errorf("%s: Service %s", name, got)
+		}
+	}
+}
+
+func TestFormer(t *testing.T) {
+	service, policy := &networkingv1.ParentReference{Resource: "services", Namespace: "ns", Name: "a"}, &networkingv1.ParentReference{Group: "g", Resource: "policies", Name: "a"}
+	for name, tc := range map[string]struct {
+		ref        *networkingv1.ParentReference
+		finalizers []string
+		deleted    bool
+		want       bool
+	}{
+		"let go of":                {service, []string{"f", "clusterip-operator.io/former-address"}, true, true},
+		"the Service has it still": {service, []string{"clusterip-operator.io/former-address"}, false, false},
+		"somebody else's hold":     {service, []string{"f"}, true, false},
+		"of no Service":            {policy, []string{"clusterip-operator.io/former-address"}, true, false},
+	} {
+		ip := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Finalizers: tc.finalizers}, Spec: networkingv1.IPAddressSpec{ParentRef: tc.ref}}
+		if tc.deleted {
+			ip.DeletionTimestamp = new(metav1.Unix(1, 0))
+		}
+		if got := Former(ip); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		if words := strings.Contains(Describe(ip), "additional IPAddress of services ns/a"); words != tc.want {
+			t.Errorf("%s: described as %s", name, Describe(ip))
 		}
 	}
 }
